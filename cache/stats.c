@@ -66,7 +66,7 @@ static int utf8_length(const unsigned char *s)
     return good ? n : 0;
 }
 
-/* Prints a character's number if it reorders or breaks a line that is shown (UAX #9): false if it does not. */
+/* Prints a character's number if it reorders or breaks a line that is shown (UAX #9), else nothing. */
 static bool print_mark(FILE *f, const unsigned char *s, int n)
 {
     unsigned c = n == 2 ? s[0] & 31u : s[0] & 15u;

@@ -10,7 +10,7 @@ struct fault {
     char text[320];
 };
 
-/* Keeps the line, with \x1b for what a terminal would obey. Always false, so that `return fault_set(...)` fails. */
+/* Keeps the line, with \x1b for what a terminal would obey. Always false: `return fault_set(...)` fails. */
 __attribute__((format(printf, 2, 3))) static inline bool fault_set(struct fault *f, const char *format, ...)
 {
     char line[sizeof f->text] = ""; /* args may have f's text */

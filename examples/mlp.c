@@ -38,7 +38,7 @@ int main(void)
     for (int i = 0; i < 2 * F * D; i++) w[i] = bf16_of_float((float)(normal(&seed) / 16));
     for (int i = 0; i < D * F; i++) d[i] = bf16_of_float((float)(normal(&seed) / 26));
 
-    void *args[] = {x, w, d, y}; /* in order of creation, then the outputs */
+    void *args[] = {x, w, d, y}; /* in order of creation, so each has its own statement; then the outputs */
     void *workspace = host_scratch(coda_plan_workspace(p));
     if (coda_run(p, args, NULL, workspace, NULL) != CODA_OK) return failed();
 

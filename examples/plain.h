@@ -74,8 +74,8 @@ static inline bool plain_begins(const char *s, const char *word)
 
 /* ---- What a terminal shows, and does not obey ---- */
 
-/* Bytes of the UTF-8 character at s if a terminal shows it as it is; 0 for control characters (C0, DEL, C1), the
- * marks that reorder (UAX #9) or break a line, and what is no UTF-8. */
+/* Bytes of the UTF-8 character at s if a terminal shows it as it is; 0 for control characters (C0, DEL, C1),
+ * the marks that reorder (UAX #9) or break a line, and what is no UTF-8. */
 static inline int plain_shown(const char *text)
 {
     static const uint32_t least[] = {0, 0x20, 0xa0, 0x800, 0x10000};

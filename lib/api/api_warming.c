@@ -1,4 +1,4 @@
-/* api_warming.c -- calls of coda_warm that are under way in this thread: what their functions free is kept for them. */
+/* api_warming.c -- calls of coda_warm under way in this thread: the plans that their functions free stay. */
 #include "api.h"
 
 static _Thread_local struct warming *innermost;

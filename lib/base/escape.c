@@ -2,8 +2,9 @@
  * escape.c -- text of unknown origin as one line that a terminal shows as it is.
  *
  * Names, tokens of a text, paths and values of the environment reach messages. What a terminal would obey
- * instead of showing it is printed as \n, \t or \x1b: control characters (also U+0080 to U+009F, which are commands
- * in 8 bits), the marks that reorder a line (bidirectional formatting) or break it, and bytes that are no UTF-8.
+ * instead of showing it is printed as \n, \t or \x1b: control characters (also U+0080 to U+009F, which are
+ * commands in 8 bits), the marks that reorder a line (bidirectional formatting) or break it, and bytes that
+ * are no UTF-8.
  */
 #include "base.h"
 
@@ -12,8 +13,8 @@
 
 static bool is_control(uint32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0); }
 
-/* They change the order or the lines of what is shown: the marks of Unicode's bidirectional algorithm (UAX #9), and
- * the separators of lines and paragraphs. */
+/* They change the order or the lines of what is shown: the marks of Unicode's bidirectional algorithm
+ * (UAX #9), and the separators of lines and paragraphs. */
 static bool is_mark(uint32_t c)
 {
     return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||

@@ -1,12 +1,12 @@
 /*
- * format.c -- numbers as text and back, alike in every locale: the only file of lib that asks the C library to
- * print or to read a float (`make locale` is the law).
+ * format.c -- numbers as text and back, alike in every locale: the only file of lib that asks the C library
+ * to print or to read a float (`make locale` is the law).
  *
  * A kernel's text is some hundred short lines, and a run of a new shape waits for it: strings, integers and
- * characters are printed here. What else a format asks for, floats above all, is left to the C library, and so is
- * then the whole line, in the locale "C". That locale is this thread's alone for the length of a call, so
- * that neither the program's setlocale() nor another thread notices. It is no object that somebody must free:
- * glibc and musl keep one and return it.
+ * characters are printed here. What else a format asks for, floats above all, is left to the C library, and
+ * so is then the whole line, in the locale "C". That locale is this thread's alone for the length of a call:
+ * neither the program's setlocale() nor another thread notices. It costs no allocation, as glibc and musl
+ * keep one and return it.
  */
 #include "base.h"
 

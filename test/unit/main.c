@@ -3,8 +3,8 @@
  *
  * A file test/unit/ROOM/test_NAME.c defines Suite *NAME_suite(void); nothing else is registered, for
  * build/test/suites.h is made from the files' names. Without arguments every suite runs. Check's own
- * variables choose further: CK_RUN_SUITE, CK_RUN_CASE, CK_INCLUDE_TAGS, CK_EXCLUDE_TAGS. CODA_TEST_LOCALE names
- * a locale to run in.
+ * variables choose further: CK_RUN_SUITE, CK_RUN_CASE, CK_INCLUDE_TAGS, CK_EXCLUDE_TAGS. CODA_TEST_LOCALE
+ * names a locale to run in.
  */
 #include <locale.h>
 #include <stdbool.h>

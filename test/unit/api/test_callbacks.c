@@ -1,7 +1,7 @@
 /*
- * test_callbacks.c -- every function that a caller gives the library calls every call of it that could wait for
- * what is under way: each answers at once, or with one line. A call that waits for itself runs into the limit
- * of time of a test.
+ * test_callbacks.c -- every function that a caller gives the library calls every call of it that could wait
+ * for what is under way: each answers at once, or with one line. A call that waits for itself runs into the
+ * limit of time of a test.
  */
 #include "base.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_escape.c -- what comes from a caller's text reaches a message so that a terminal shows it, and does not
- * obey it. Expected is what RFC 3629 calls UTF-8, ECMA-48 a control character, UAX #9 a mark.
+ * test_escape.c -- what comes from a caller's text reaches a message so that a terminal shows it, and does
+ * not obey it. Expected is what RFC 3629 calls UTF-8, ECMA-48 a control character, UAX #9 a mark.
  */
 #include "base.h"
 
@@ -62,7 +62,7 @@ START_TEST(cuts)
 }
 END_TEST
 
-/* A name, a token of a text, a value of an option: each with everything in it, in every call that takes one. */
+/* A name, a token of a text, a value of an option: each with everything in it, wherever one is taken. */
 #define EVIL "\x1b]0;x\x07\n\x7f\x9b\xc2\x9b\xe2\x80\xae\xff"
 
 static void expect_plain(const char *what)

@@ -2,9 +2,10 @@
  * test_huge.c -- dimensions that no memory holds: every operation with sizes from 0 to 2^63 - 1 is planned,
  * printed and counted at once, or refused in one line with a number in it.
  *
- * A case is a graph's text whose dimensions are letters, some of them symbols with such a largest value. Each is
- * drawn many times, so that tensors have up to 2^62 bytes and a little more. What would count up to a dimension runs into the timeout; what overflows
- * is seen by the undefined behaviour sanitizer. CODA_TEST_CASES sets how often each text is drawn.
+ * A case is a graph's text whose dimensions are letters, some of them symbols with such a largest value. Each
+ * is drawn many times, so that tensors have up to 2^62 bytes and a little more. What would count up to a
+ * dimension runs into the timeout; what overflows is seen by the undefined behaviour sanitizer.
+ * CODA_TEST_CASES sets how often each text is drawn.
  */
 #include <ctype.h>
 #include <math.h>
