@@ -158,6 +158,13 @@ $(BUILD)/weak/unit: $(TEST_OBJ) $(BUILD)/test/shim.o $(BUILD)/test/weak/name.o $
 	$(CXX) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CHECK_LIBS) $(LDLIBS)
 unit: $(BUILD)/unit $(BUILD)/coda ## the unit tests alone (SUITES='cache plan': of these rooms or suites)
 	$(BUILD)/unit $(SUITES)
+# Locales with a decimal comma and with a dotless i, for LOCPATH: they are compiled from glibc's sources, without root.
+LOCALES := $(addprefix $(BUILD)/locale/,de_DE.UTF-8 tr_TR.UTF-8)
+locales: $(LOCALES)
+$(LOCALES):
+	@mkdir -p $(@D)
+	@localedef -i $(basename $(@F)) -f UTF-8 $@.part || { echo '$(@F) cannot be made: .ci/deps installs what is missing'; exit 1; }
+	@mv $@.part $@
 bless: $(BUILD)/unit ## rewrites test/golden/*.coda: read the diff before you commit it
 	CODA_BLESS=1 CK_RUN_SUITE=golden $(BUILD)/unit
 check: ## what an edit needs, in less than a minute: no NVRTC, no sanitizer
@@ -331,6 +338,8 @@ perf-report: ## perf/results beside their bars, as charts, and as the table of p
 # ---- The house ----
 layers: $(OBJ) ## which folder may include which, and call which
 	@nm -A $(OBJ) | awk -v build=$(BUILD)/ -f test/house/layers.awk $$(find lib jit cache primitives examples perf -name '*.[ch]' -o -name '*.cuh') -
+locale: $(OBJ) $(TOOL_OBJ) $(CHAT_OBJ) $(MODEL_OBJ) $(LOAD_OBJ) ## what is printed and read is alike in every locale
+	@nm -A $(filter %.o,$^) | awk -v build=$(BUILD)/ -f test/house/locale.awk $$(find lib jit cache examples -name '*.[ch]') -
 exports: $(BUILD)/libcoda.so $(BUILD)/libcoda.a ## libcoda.so and libcoda.a export the calls of coda.h, and nothing else
 	@CC=$(CC) test/house/exports.sh $^
 abi: $(BUILD)/libcoda.so ## the binary interface is the one described in test/abi
@@ -388,7 +397,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
+.PHONY: all examples chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers locale locales exports abi bless-abi headers lint tidy \
 	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----

@@ -152,7 +152,7 @@ static struct bundle *open_bytes(const void *data, size_t size, char *why)
     return b;
 }
 
-static bool cannot_read(char *why) { return refuse(why, "cannot be read: %s", strerror(errno)); }
+static bool cannot_read(char *why) { return refuse(why, "cannot be read: %s", error_text(errno)); }
 
 /* Do the entries' own headers promise what the index says of them? */
 static bool check_entries(int fd, const unsigned char *index, uint64_t count, char *why)
@@ -188,7 +188,7 @@ static bool is_promising(int fd, uint64_t size, char *why)
 static struct bundle *read_bundle(int fd, unsigned flags, char *why)
 {
     struct stat st;
-    if (fstat(fd, &st)) return refuse(why, "cannot be examined: %s", strerror(errno)), NULL;
+    if (fstat(fd, &st)) return refuse(why, "cannot be examined: %s", error_text(errno)), NULL;
     if (!S_ISREG(st.st_mode)) return refuse(why, "is no plain file"), NULL;
     const char *distrust = trust_problem(&st, flags | CACHE_READ_ONLY);
     if (distrust) return refuse(why, "%s", distrust), NULL;
@@ -220,7 +220,7 @@ struct bundle *bundle_open(const char *path, unsigned flags, char *why)
 {
     int fd = fd_open(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0);
     struct bundle *b = NULL;
-    if (fd < 0) refuse(why, "cannot be opened: %s", strerror(errno));
+    if (fd < 0) refuse(why, "cannot be opened: %s", error_text(errno));
     else {
         b = read_bundle(fd, flags, why);
         int saved = errno;

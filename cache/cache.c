@@ -47,7 +47,7 @@ static void add_overlay(struct coda_cache *c, const char *path, size_t length)
     struct stat st;
     char why[CACHE_ERROR], *name = length ? strndup(path, length) : NULL;
     if (!name) return;
-    if (stat(name, &st)) problem_add(c->dir.problem, "%.300s cannot be opened: %s", name, strerror(errno));
+    if (stat(name, &st)) problem_add(c->dir.problem, "%.300s cannot be opened: %s", name, error_text(errno));
     else if (S_ISDIR(st.st_mode)) return add_directory(c, name);
     else if (!add_bundle(c, bundle_open(name, c->flags, why))) problem_add(c->dir.problem, "%s", why);
     free(name);

@@ -105,7 +105,7 @@ static bool refuse(struct dir *d, const char *what, const char *why, int error)
 {
     const char *path = d->path ? d->path : "";
     problem_add(d->problem, "%.300s%s%s%s%s%s", path, *path || *what ? " " : "", what, why, error ? ": " : "",
-                error ? strerror(error) : "");
+                error ? error_text(error) : "");
     return false;
 }
 

@@ -33,6 +33,7 @@ struct memo_node {
 struct flight {
     struct flight *next;
     struct cache_key key; /* its strings are the flying thread's, which stays until it landed */
+    pthread_t pilot;      /* a store of its own may call the library, and must not wait for itself */
     pthread_cond_t landed;
     bool done;
     int holders;
@@ -262,6 +263,7 @@ static struct flight *start(struct memo *m, const struct cache_key *k)
     struct flight *f = calloc(1, sizeof *f);
     if (!f) return NULL;
     f->key = *k;
+    f->pilot = pthread_self();
     f->holders = 1;
     pthread_cond_init(&f->landed, NULL);
     f->next = m->flights;
@@ -296,6 +298,7 @@ bool memo_join(struct memo *m, const struct cache_key *k, const struct cache_val
     while (!found) {
         struct flight *f = m->flights;
         while (f && !flies(f, k)) f = f->next;
+        if (f && pthread_equal(f->pilot, pthread_self())) break;
         if (!f) {
             *own = start(m, k);
             break;

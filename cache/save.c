@@ -235,7 +235,7 @@ static int save(const char *path, const void *data, size_t size)
 bool file_save(const char *path, const void *data, size_t size, char *why)
 {
     int error = save(path, data, size);
-    if (error) snprintf(why, CACHE_ERROR, "%.300s cannot be written: %s", path, strerror(error));
+    if (error) snprintf(why, CACHE_ERROR, "%.300s cannot be written: %s", path, error_text(error));
     errno = error == ENOMEM ? ENOMEM : error ? EIO : 0;
     return !error;
 }

@@ -7,11 +7,27 @@
 #include "inside.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
+
+static char small(char c) { return c >= 'A' && c <= 'Z' ? (char)(c | 32) : c; }
+
+/* As strcasecmp() in the locale "C": in Turkish I is not the large i. */
+static bool is_word(const char *s, const char *word)
+{
+    for (; *word; s++, word++)
+        if (small(*s) != small(*word)) return false;
+    return !*s;
+}
+
+const char *error_text(int error)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* one that the C library keeps, freed by nobody */
+    return c ? strerror_l(error, c) : "?";
+}
 
 bool setting_flag(const char *name, char problem[PROBLEM])
 {
@@ -20,9 +36,9 @@ bool setting_flag(const char *name, char problem[PROBLEM])
     const char *s = environment(name);
     if (!s) return false;
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
-        if (!strcasecmp(s, yes[i])) return true;
+        if (is_word(s, yes[i])) return true;
     for (size_t i = 0; i < sizeof no / sizeof *no; i++)
-        if (!strcasecmp(s, no[i])) return false;
+        if (is_word(s, no[i])) return false;
     problem_add(problem, "%s is \"%.64s\", neither 1 nor 0: taken as 0", name, s);
     return false;
 }
@@ -40,7 +56,7 @@ static bool parse_size(const char *s, int64_t *out)
     const char *rest = unit ? end + 1 : end;
     if (errno || n > INT64_MAX >> shift) return false;
     *out = (int64_t)n << shift;
-    return !*rest || (unit && (!strcasecmp(rest, "B") || !strcasecmp(rest, "iB")));
+    return !*rest || (unit && (is_word(rest, "B") || is_word(rest, "iB")));
 }
 
 int64_t setting_size(const char *name, int64_t otherwise, char problem[PROBLEM])
@@ -62,7 +78,7 @@ char *setting_path(const char *path, char problem[PROBLEM])
     if (known && asprintf(&s, "%s%s%s", here, *here && here[1] ? "/" : "", path) < 0) s = NULL;
     if (!s)
         problem_add(problem, "%.300s is relative to no directory: %s", path,
-                    strerror(known || !here ? errno : ENOENT));
+                    error_text(known || !here ? errno : ENOENT));
     free(here);
     return s;
 }

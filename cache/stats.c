@@ -66,6 +66,16 @@ static int utf8_length(const unsigned char *s)
     return good ? n : 0;
 }
 
+/* Prints a character's number if it reorders or breaks a line that is shown (UAX #9), else nothing. */
+static bool print_mark(FILE *f, const unsigned char *s, int n)
+{
+    unsigned c = n == 2 ? s[0] & 31u : s[0] & 15u;
+    for (int i = 1; i < n; i++) c = c << 6 | (s[i] & 63);
+    bool mark = c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
+                (c >= 0x2066 && c <= 0x2069);
+    return (n == 2 || n == 3) && mark && fprintf(f, "\\u%04x", c) > 0;
+}
+
 /* Any bytes give valid JSON: what is no UTF-8 goes in as Latin-1, byte by byte. */
 static void print_string(FILE *f, const char *name, const char *text)
 {
@@ -73,8 +83,8 @@ static void print_string(FILE *f, const char *name, const char *text)
     for (const unsigned char *s = (const unsigned char *)text; *s;) {
         int n = utf8_length(s);
         if (*s == '"' || *s == '\\') fprintf(f, "\\%c", *s);
-        else if (n) fwrite(s, 1, (size_t)n, f);
-        else fprintf(f, "\\u%04x", *s);
+        else if (n && !print_mark(f, s, n)) fwrite(s, 1, (size_t)n, f);
+        else if (!n) fprintf(f, "\\u%04x", *s);
         s += n ? n : 1;
     }
     fputs("\",\n ", f);

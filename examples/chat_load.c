@@ -356,7 +356,7 @@ static bool parse_range(const char *text, struct range *out, int most)
 static bool parse_number(const char *text, double least, double most, double *out)
 {
     char *end;
-    *out = strtod(text, &end);
+    *out = plain_number(text, &end);
     return *text && !*end && *out >= least && *out <= most;
 }
 

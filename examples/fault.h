@@ -4,23 +4,21 @@
 #ifndef FAULT_H
 #define FAULT_H
 
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
+#include "plain.h"
 
 struct fault {
     char text[320];
 };
 
-/* Keeps the line, with '?' for control characters. Always false, so that `return fault_set(...)` fails. */
+/* Keeps the line, with \x1b for what a terminal would obey. Always false: `return fault_set(...)` fails. */
 __attribute__((format(printf, 2, 3))) static inline bool fault_set(struct fault *f, const char *format, ...)
 {
+    char line[sizeof f->text] = ""; /* args may have f's text */
     va_list args;
     va_start(args, format);
-    vsnprintf(f->text, sizeof f->text, format, args);
+    plain_vline(line, sizeof line, format, args);
     va_end(args);
-    for (char *c = f->text; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+    plain_escape(f->text, sizeof f->text, line);
     return false;
 }
 

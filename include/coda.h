@@ -191,7 +191,9 @@ CODA_API coda_status coda_graph_bind(coda_graph **out, const coda_graph *g, cons
                                      int dim_count);
 
 /*
- * Leaves, in the order in which coda_run() takes their pointers. A weight is an input whose values
+ * Leaves, in the order in which coda_run() takes their pointers: that in which these calls are made. C does
+ * not say which of two calls inside another call's parentheses comes first, and compilers differ: give each
+ * leaf a statement of its own, or look arguments up with coda_plan_find. A weight is an input whose values
  * change rarely: constants may be folded into it (coda_compile_options.fold). Strides are in
  * elements, one for each dimension, >= 0 and free of overlap; without them the tensor is dense.
  * A name is a C identifier (dots allowed), unique in the graph.
@@ -356,8 +358,10 @@ CODA_API coda_value coda_swiglu_clamped(coda_graph *g, coda_value x, coda_layout
 /* x / sqrt(mean(x^2) + eps) * gain. Zhang & Sennrich, arXiv 1910.07467. A row that holds inf or NaN, or whose
  * squares add up to more than 3.4e38, is NaN throughout; with mean(x^2) + eps below 2^-126 inf or NaN. */
 CODA_API coda_value coda_rms_norm(coda_graph *g, coda_value x, coda_value gain, float eps);
-/* (x - mean) / sqrt(var + eps) * gain + bias, var over N. Ba et al., arXiv 1607.06450. Neither a large
- * mean nor a sum past fp32 harms. NaN as in rms_norm, by the squares of x - mean. */
+/* (x - mean) / sqrt(var + eps) * gain + bias, var over N. Ba et al., arXiv 1607.06450. A sum past fp32 does
+ * not harm, and var does not cancel; but the mean is rounded to fp32, so that before gain results may be off
+ * by some 2^-22 |mean| / deviation, which is all of them where |mean| is 2^22 deviations or more.
+ * NaN as in rms_norm, by the squares of x - mean. */
 CODA_API coda_value coda_layer_norm(coda_graph *g, coda_value x, coda_value gain, coda_value bias,
                                     float eps);
 /* Rows add up to 1, whatever the size of x. One that holds inf or NaN, or -inf alone, is NaN throughout. */
@@ -477,13 +481,16 @@ CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
 
 /* ---- Attention ---- */
 
-/* Where queries sit among the keys; it matters where attention is causal or has a window. */
+/* Where queries sit among the keys, their positions. They matter to a causal mask, a window, `ahead`, slopes
+ * and maps of scores of two operands or more; without any of these all keys are seen, whatever is said here.
+ * A position below 0 is one as others are, from which `ahead` and slopes count, except under LENGTH. */
 typedef enum coda_attention_align {
     CODA_ALIGN_DEFAULT = 0, /* END; refused where lengths leave it open, see below */
     CODA_ALIGN_START = 1,   /* query i sits at position i, as key i does */
     CODA_ALIGN_END = 2,     /* at i + Tk - Tq: the last query at the last of the Tk keys */
-    CODA_ALIGN_LENGTH = 3   /* at i + lengths[b] - Tq: the queries are the newest of the lengths[b]
-                             * rows that a cache of Tk holds; one before its row 0 sees nothing */
+    CODA_ALIGN_LENGTH = 3   /* at i + lengths[b] - Tq (Tk - Tq without lengths): the queries are the
+                             * newest of the lengths[b] rows that a cache of Tk holds. One before its
+                             * row 0 sees no key and gives 0, be it for `ahead`, slopes or a map alone */
 } coda_attention_align;
 
 /* How a cache lies, or a page of it. */
@@ -974,7 +981,10 @@ typedef struct coda_warm_options {
  * With CODA_WARM_ALL it makes no plan, but compiles each kernel that some shape wants, and loads it on a GPU:
  * no run waits for a compiler from then on, but plans its shape. Each shape is looked at, a fraction of a
  * millisecond for each block of a model, shared by the cores; of more than 16,384 those near tiles' borders.
- * With CODA_POLICY_BACKGROUND or _NEVER, on any device, kernels that serve any shape are among them. */
+ * With CODA_POLICY_BACKGROUND or _NEVER, on any device, kernels that serve any shape are among them.
+ * The functions may call all of the library, for this plan, too: coda_warm goes on behind them. After their
+ * coda_plan_seal it fails, as every call does that wants more kernels (CODA_E_UNSUPPORTED), or is done; their
+ * coda_plan_free of this plan ends it, and frees the plan as it returns. */
 CODA_API coda_status coda_warm(const coda_plan *p, const coda_warm_options *opt);
 /* Waits for what is being compiled, drops what waits to be, and from then on nothing is compiled for this
  * plan, by no call and in no thread. A run whose kernels are not loaded has those that serve any shape, if

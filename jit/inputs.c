@@ -12,7 +12,6 @@
  */
 #include "compile.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +69,15 @@ static int take(struct reader *r)
 
 static bool accept(struct reader *r, int c) { return peek(r) == c && take(r); }
 
-static bool is_letter(int c) { return isalnum(c) || c == '_' || c == '$' || c >= 0x80; }
+static bool is_digit(int c) { return c >= '0' && c <= '9'; }
+
+/* Letters of ASCII, and all that may be part of another one: NVRTC has no locale. */
+static bool is_letter(int c)
+{
+    return ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_' || c == '$' || c >= 0x80;
+}
+
+static bool is_word(int c) { return is_letter(c) || is_digit(c); }
 
 /* ---- Tokens ---- */
 
@@ -135,7 +142,7 @@ static bool read_word(struct reader *r, char word[WORD])
 {
     const char *from = r->at;
     size_t n = 0, all = 0;
-    for (; is_letter(peek(r)); all++) {
+    for (; is_word(peek(r)); all++) {
         int c = take(r);
         if (n < WORD - 1) word[n++] = (char)c;
     }
@@ -179,7 +186,7 @@ static void read_identifier(struct reader *r)
 static void read_number(struct reader *r)
 {
     int c, before = 0;
-    while ((c = peek(r)) && (is_letter(c) || c == '.' || ((c == '+' || c == '-') && strchr("eEpP", before))))
+    while ((c = peek(r)) && (is_word(c) || c == '.' || ((c == '+' || c == '-') && strchr("eEpP", before))))
         before = take(r);
     if (c == '\'') open_up(r, "a quote in a number");
 }
@@ -234,7 +241,7 @@ static void read_hash(struct reader *r, bool digraph)
 static void read_token(struct reader *r)
 {
     int c = peek(r);
-    if (isalpha(c) || c == '_' || c == '$' || c >= 0x80) {
+    if (is_letter(c)) {
         read_identifier(r);
         return;
     }
@@ -245,7 +252,7 @@ static void read_token(struct reader *r)
     else if (c == '%' && accept(r, ':')) read_hash(r, true);
     else if (c == '"' || c == '\'') skip_literal(r, c);
     else if (c == '\\' && peek(r) && strchr("uUN", peek(r))) open_up(r, "a character's number in a name");
-    else if (isdigit(c) || (c == '.' && isdigit(peek(r)))) read_number(r);
+    else if (is_digit(c) || (c == '.' && is_digit(peek(r)))) read_number(r);
     if (c != '\n') r->line_start = false;
 }
 

@@ -17,6 +17,7 @@
 #include "library.h"
 
 #include <dlfcn.h>
+#include <locale.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +41,14 @@ static void refuse(struct library *l, const char *variable, const char *value, s
 
 /* ---- One folder ---- */
 
+/* In English, whatever the program's locale is. */
+static void note_dlerror(struct library *l)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = c ? uselocale(c) : (locale_t)0;
+    note_reason(l, dlerror());
+    if (before) uselocale(before);
+}
+
 /* What is there and is no plain file is not opened: the loader would wait for a FIFO's other end. */
 static bool open_file(struct library *l, const char *path)
 {
@@ -47,7 +56,7 @@ static bool open_file(struct library *l, const char *path)
     if (strchr(path, '/') && !stat(path, &st) && !S_ISREG(st.st_mode))
         return note_reason(l, "no plain file"), false;
     l->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!l->handle) note_reason(l, dlerror());
+    if (!l->handle) note_dlerror(l);
     return l->handle;
 }
 

@@ -41,7 +41,7 @@ WEAK_TORTURES = driver store hostile versions
 .PHONY: built-unit built-rest built-asan built-tsan built-weak
 .PHONY: built-models
 built-unit:
-	@+$(IN) BUILD=$(BUILD) all $(BUILD)/unit
+	@+$(IN) BUILD=$(BUILD) all locales $(BUILD)/unit
 built-rest: built-unit
 	@+$(IN) BUILD=$(BUILD) emulator torture-build examples $(BUILD)/oom $(BUILD)/conformance/run
 built-asan: built-unit
@@ -56,18 +56,22 @@ built-weak: built-rest
 # ---- Unit tests: a job for each room, and for each room's kernels through NVRTC ----
 ROOMS       := $(notdir $(patsubst %/,%,$(sort $(dir $(wildcard test/unit/*/test_*.c)))))
 NVRTC_ROOMS := $(notdir $(patsubst %/,%,$(sort $(dir $(shell grep -l '"nvrtc' test/unit/*/test_*.c)))))
+# All unit tests run in two locales, of which one has a decimal comma, and one a dotless i as well; other jobs run in C.
+in_locale    = CODA_TEST_LOCALE=$(1) LOCPATH=$(CURDIR)/$(BUILD)/locale
+GERMAN      := $(call in_locale,de_DE.UTF-8)
+TURKISH     := $(call in_locale,tr_TR.UTF-8)
 # Kernels that compiled well are kept: one that an edit leaves as it was is not proved again.
 KERNELS     := $(CURDIR)/$(BUILD)/kernels
 # The suites that start threads. A race ends a test's process with a status that Check sees.
 THREADED    := $(patsubst test_%,%,$(basename $(notdir $(shell grep -l pthread_create test/unit/*/test_*.c)))) cpu
 
-$(eval $(call job,nvrtc-hopper,unit,env CODA_CACHE_DIR=$(KERNELS) CK_INCLUDE_TAGS=hopper $(BUILD)/unit))
-$(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,$(if $(filter emit,$(r)),env CODA_CACHE_DIR=$(KERNELS),env) CK_INCLUDE_TAGS=nvrtc CK_EXCLUDE_TAGS=hopper $(BUILD)/unit $(r))))
-$(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env CK_EXCLUDE_TAGS=nvrtc $(BUILD)/unit $(r))))
+$(eval $(call job,nvrtc-hopper,unit,env $(GERMAN) CODA_CACHE_DIR=$(KERNELS) CK_INCLUDE_TAGS=hopper $(BUILD)/unit))
+$(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,$(if $(filter emit,$(r)),env CODA_CACHE_DIR=$(KERNELS),env) $(GERMAN) CK_INCLUDE_TAGS=nvrtc CK_EXCLUDE_TAGS=hopper $(BUILD)/unit $(r))))
+$(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env $(GERMAN) CK_EXCLUDE_TAGS=nvrtc $(BUILD)/unit $(r))))
 # Under AddressSanitizer a fork costs more than most tests; what it finds ends the process anyhow. Some rooms' tests
 # want a process of their own: they raise signals, change the environment, or leave memory with NVRTC.
 IN_ONE_PROCESS := $(filter-out base cache jit tune,$(ROOMS))
-$(foreach r,$(ROOMS),$(eval $(call job,asan-$(r),asan,env $(if $(filter $(r),$(IN_ONE_PROCESS)),CK_FORK=no) CK_EXCLUDE_TAGS=nvrtc $(BUILD)/asan/unit $(r))))
+$(foreach r,$(ROOMS),$(eval $(call job,asan-$(r),asan,env $(TURKISH) $(if $(filter $(r),$(IN_ONE_PROCESS)),CK_FORK=no) CK_EXCLUDE_TAGS=nvrtc $(BUILD)/asan/unit $(r))))
 $(foreach s,$(THREADED),$(eval $(call job,tsan-$(s),tsan,env CK_EXCLUDE_TAGS=nvrtc CK_RUN_SUITE=$(s) $(BUILD)/tsan/unit)))
 
 UNIT  := $(ROOMS:%=unit-%)
@@ -77,7 +81,9 @@ TSAN  := $(THREADED:%=tsan-%)
 
 # ---- The tree, and the library from outside ----
 HOUSE := layers exports abi headers texts
-$(foreach l,$(HOUSE),$(eval $(call job,$(l),unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) $(l))))
+$(foreach l,$(HOUSE),$(eval $(call job,$(l),unit,env $(if $(filter texts,$(l)),$(GERMAN)) MAKEFLAGS= $(IN) BUILD=$(BUILD) $(l))))
+HOUSE += locale
+$(eval $(call job,locale,rest,env MAKEFLAGS= $(IN) BUILD=$(BUILD) locale))
 $(eval $(call job,lint,unit,test/house/lint.sh))
 $(eval $(call job,install,unit,test/system/install.sh $(BUILD)/install))
 $(eval $(call job,tool,rest,test/system/tool.sh $(BUILD)/tool))

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "chat_json.h"
+#include "plain.h"
 
 enum { USUAL_TOKENS = 16 }; /* of a completion */
 
@@ -24,7 +25,7 @@ static bool refuse(struct problem *p, const char *param, const char *format, ...
     p->type = "invalid_request_error";
     p->param = param;
     p->code = NULL;
-    vsnprintf(p->message, sizeof p->message, format, args);
+    plain_vline(p->message, sizeof p->message, format, args);
     va_end(args);
     return false;
 }

@@ -2,6 +2,7 @@
  * metrics.c -- counters, gauges and histograms, under the names that vLLM gives them.
  */
 #include "chat_metrics.h"
+#include "plain.h"
 
 static const double seconds[METRICS_BOUNDS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                                0.1,   0.25,   0.5,   1,    2.5,   10};
@@ -58,7 +59,7 @@ static void head(const struct page *p, const char *name, const char *type, const
 static void single(const struct page *p, const char *name, const char *type, const char *help, double value)
 {
     head(p, name, type, help);
-    fprintf(p->to, "%s%s{model_name=\"%s\"} %.17g\n", p->prefix, name, p->model, value);
+    plain_print(p->to, "%s%s{model_name=\"%s\"} %.17g\n", p->prefix, name, p->model, value);
 }
 
 static void spread(const struct page *p, const char *name, const char *help, const struct histogram *h)
@@ -68,10 +69,10 @@ static void spread(const struct page *p, const char *name, const char *help, con
     for (int i = 0; i <= METRICS_BOUNDS; i++) {
         all += h->below[i];
         fprintf(p->to, "%s%s_bucket{model_name=\"%s\",le=\"", p->prefix, name, p->model);
-        if (i < METRICS_BOUNDS) fprintf(p->to, "%g\"} %llu\n", h->bound[i], (unsigned long long)all);
+        if (i < METRICS_BOUNDS) plain_print(p->to, "%g\"} %llu\n", h->bound[i], (unsigned long long)all);
         else fprintf(p->to, "+Inf\"} %llu\n", (unsigned long long)all);
     }
-    fprintf(p->to, "%s%s_sum{model_name=\"%s\"} %.17g\n", p->prefix, name, p->model, h->sum);
+    plain_print(p->to, "%s%s_sum{model_name=\"%s\"} %.17g\n", p->prefix, name, p->model, h->sum);
     fprintf(p->to, "%s%s_count{model_name=\"%s\"} %llu\n", p->prefix, name, p->model,
             (unsigned long long)all);
 }

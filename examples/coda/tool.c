@@ -109,7 +109,7 @@ static bool set_device(struct options *o, char *v)
 static bool set_tolerance(struct options *o, char *v)
 {
     char *end;
-    o->tolerance = strtod(v, &end);
+    o->tolerance = plain_number(v, &end);
     return *v && !*end && o->tolerance > 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "coda.h"
 #include "npy.h"
+#include "plain.h"
 
 enum { MOST_FILES = 64 };
 

@@ -38,6 +38,14 @@ void print_age(char out[32], int64_t age_s)
     else snprintf(out, 32, "%lld d", (long long)(hours / 24));
 }
 
+/* Marks that reorder a line are of two or three bytes: by their number. */
+static void json_mark(FILE *f, const char *s, int n)
+{
+    unsigned c = n == 2 ? s[0] & 31 : s[0] & 15;
+    for (int i = 1; i < n; i++) c = c << 6 | (s[i] & 63);
+    fprintf(f, "\\u%04x", c);
+}
+
 /* Any bytes give valid JSON: what is no UTF-8 goes in as Latin-1, byte by byte. */
 void json_string(FILE *f, const char *s)
 {
@@ -46,6 +54,7 @@ void json_string(FILE *f, const char *s)
         int n = utf8_length(s, (size_t)(stop - s));
         if (*s == '"' || *s == '\\') fprintf(f, "\\%c", *s);
         else if (*s == '\n') fputs("\\n", f);
+        else if (n > 1 && !plain_shown(s)) json_mark(f, s, n);
         else if (n > 0) fwrite(s, 1, (size_t)n, f);
         else fprintf(f, "\\u%04x", (unsigned char)*s);
         s += n > 0 ? n : 1;

@@ -2,10 +2,10 @@
  * tool_output.c -- the tool's standard output and its complaints.
  *
  * Everything that is printed goes through one stream, which does two things. It lets no byte reach a
- * terminal that is more than a character there: control characters other than line feed and tab, and
- * bytes that are no UTF-8, are shown as \x1b (JSON, whose strings have none, passes as it is). And it
- * remembers the first error, so that output_close(), the last thing that main does, can say that the output
- * could not be written, whatever the command was.
+ * terminal that is more than a character there: control characters other than line feed and tab, marks that
+ * reorder a line, and bytes that are no UTF-8, are shown as \x1b (JSON, whose strings have none, passes as it
+ * is). And it remembers the first error, so that output_close(), the last thing that main does, can say that
+ * the output could not be written, whatever the command was.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,6 +47,7 @@ static size_t show(char to[8], const char **s, size_t size, bool lines)
 {
     bool plain = lines && (**s == '\n' || **s == '\t');
     int n = plain ? 1 : utf8_length(*s, size);
+    if (n > 1 && !plain_shown(*s)) n = 0;
     if (n > 0) memcpy(to, *s, (size_t)n);
     else snprintf(to, 8, "\\x%02x", (unsigned char)**s);
     *s += n > 0 ? n : 1;

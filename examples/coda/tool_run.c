@@ -69,7 +69,7 @@ static int set_scalar(struct run *r, const struct binding *b)
 {
     char *end;
     int i = find_arg(r, b->name, false);
-    double v = strtod(b->path, &end);
+    double v = plain_number(b->path, &end);
     if (i < 0 || r->t.info[i].kind != CODA_ARG_SCALAR)
         return complain("the graph has no scalar \"%s\"", b->name);
     if (!*b->path || *end) return complain("--scalar %s: \"%s\" is no number", b->name, b->path);

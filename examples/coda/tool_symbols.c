@@ -1,5 +1,4 @@
 /* tool_symbols.c -- graphs from files, with numbers, or ranges, for their symbols. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +21,7 @@ static char *find_line(char *text, const char *symbol)
     size_t n = strlen(symbol);
     for (char *line = text; line; line = strchr(line, '\n'), line += line != NULL) {
         char *s = line + strspn(line, " \t");
-        if (strncmp(s, "dim", 3) || !isblank((unsigned char)s[3])) continue;
+        if (strncmp(s, "dim", 3) || (s[3] != ' ' && s[3] != '\t')) continue;
         s += 3 + strspn(s + 3, " \t");
         if (*s++ == '%' && !strncmp(s, symbol, n) && strchr(" \t=", s[n])) return line;
     }

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "plain.h"
+
 /* Times are seconds since the first one was due; 0 or less in `first` and `last`: not yet. */
 struct asked {
     double due;   /* when it was to be sent: latencies count from here, however late it was */

@@ -3,10 +3,8 @@
  * members that it wants by their names, in the form in which servers write them: texts are compared, never
  * decoded.
  */
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "load.h"
 
@@ -16,7 +14,7 @@ void asked_fail(struct asked *a, const char *format, ...)
     if (a->failed) return; /* the first reason is the one */
     a->failed = true;
     va_start(args, format);
-    vsnprintf(a->why, sizeof a->why, format, args);
+    plain_vline(a->why, sizeof a->why, format, args);
     va_end(args);
 }
 
@@ -96,11 +94,17 @@ static void take_event(struct asked *a, const char *json, double now, struct gap
 
 /* ---- Lines ---- */
 
+static bool names(const char *line, const char *word)
+{
+    while (*line && !plain_begins(line, word)) line++;
+    return *line;
+}
+
 static void take_head(struct reply *r, const char *line)
 {
     int status;
     if (sscanf(line, "HTTP/1.%*d %d", &status) == 1) r->of->status = status;
-    if (!strncasecmp(line, "Transfer-Encoding:", 18) && strcasestr(line, "chunked")) r->chunked = true;
+    if (plain_begins(line, "transfer-encoding:")) r->chunked = names(line + 18, "chunked");
     if (!*line) r->state = r->chunked ? REPLY_SIZE : REPLY_PLAIN;
 }
 

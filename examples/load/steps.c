@@ -46,7 +46,7 @@ static double value(const char *text, const char *name, const char *label)
         if (line[0] == '#' || line[wide] != '{' || wide < n || strncmp(line + wide - n, name, n) != 0)
             continue;
         const char *at = strstr(line, label), *end = memrchr(line, ' ', whole);
-        if (at && at < line + whole && end) return atof(end);
+        if (at && at < line + whole && end) return plain_number(end, NULL);
     }
     return 0;
 }

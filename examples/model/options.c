@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "options.h"
+#include "plain.h"
 
 static bool number(const char *text, int *out)
 {
@@ -19,7 +20,7 @@ static bool number(const char *text, int *out)
 static bool real(const char *text, double least, bool counts, double most, double *out)
 {
     char *end;
-    *out = text ? strtod(text, &end) : 0;
+    *out = text ? plain_number(text, &end) : 0;
     return text && end != text && !*end && *out <= most && (*out > least || (counts && *out == least));
 }
 

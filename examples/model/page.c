@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "page.h"
+#include "plain.h"
 #include "tensor.h"
 
 enum { NAME = 96 };
@@ -61,8 +62,8 @@ static void print_group(FILE *to, const struct group *g)
     for (int d = 0, n = 0; d < g->info.rank; d++)
         n += snprintf(dims + n, sizeof dims - (size_t)n, "%s%lld", d ? " " : "", (long long)g->info.dims[d]);
     const char *name = g->count == 1 ? g->info.name : g->name;
-    fprintf(to, "    %-7s %-48s %4d x %s [%s]  %.0f bytes\n", kind_text[g->info.kind], name, g->count,
-            dtype_text(g->info.dtype), dims, g->bytes);
+    plain_print(to, "    %-7s %-48s %4d x %s [%s]  %.0f bytes\n", kind_text[g->info.kind], name, g->count,
+                dtype_text(g->info.dtype), dims, g->bytes);
 }
 
 static void print_arguments(FILE *to, const coda_plan *p)
@@ -73,8 +74,8 @@ static void print_arguments(FILE *to, const coda_plan *p)
     n = all ? gather(p, all) : 0;
     for (int i = 0; i < n; i++) bytes[all[i].info.kind] += all[i].bytes;
     for (size_t k = 0; k < sizeof bytes / sizeof *bytes; k++)
-        if (bytes[k] > 0) fprintf(to, "  %-10s %.0f bytes\n", kind_text[k], bytes[k]);
-    fprintf(to, "  %d arguments\n", coda_plan_args(p));
+        if (bytes[k] > 0) plain_print(to, "  %-10s %.0f bytes\n", kind_text[k], bytes[k]);
+    plain_print(to, "  %d arguments\n", coda_plan_args(p));
     for (int i = 0; i < n; i++) print_group(to, &all[i]);
     free(all);
 }
@@ -89,32 +90,32 @@ static void print_kernels(FILE *to, const coda_plan *p)
         ms += k.compile_ms;
         made += !k.cached;
     }
-    fprintf(to, "  %d kernels, %d of them compiled now, in %.1f ms together\n", n, made, ms);
+    plain_print(to, "  %d kernels, %d of them compiled now, in %.1f ms together\n", n, made, ms);
     for (int i = 0; i < n; i++) {
         coda_kernel_info k = CODA_KERNEL_INFO_INIT;
         if (coda_plan_kernel(p, i, &k) != CODA_OK) continue;
-        fprintf(to, "    %-52s %3d registers, %d bytes spilled, %6d shared, ", k.name, k.registers,
-                k.spill_bytes, k.shared_bytes);
+        plain_print(to, "    %-52s %3d registers, %d bytes spilled, %6d shared, ", k.name, k.registers,
+                    k.spill_bytes, k.shared_bytes);
         if (k.cached) fputs("cached\n", to);
-        else fprintf(to, "%.1f ms\n", k.compile_ms);
+        else plain_print(to, "%.1f ms\n", k.compile_ms);
     }
 }
 
 void page_print(FILE *to, const char *title, const coda_plan *p)
 {
     coda_plan_stats s = CODA_PLAN_STATS_INIT;
-    fprintf(to, "%s", title);
+    plain_print(to, "%s", title);
     for (int i = 0; i < coda_plan_symbols(p); i++) {
         coda_symbol_info info = CODA_SYMBOL_INFO_INIT;
         if (coda_plan_symbol(p, i, &info) == CODA_OK)
-            fprintf(to, ", %s = %lld, the largest", info.name, (long long)info.most);
+            plain_print(to, ", %s = %lld, the largest", info.name, (long long)info.most);
     }
     fputs("\n", to);
     if (coda_plan_stats_get(p, &s) == CODA_OK)
-        fprintf(to, "  %d launches, %d unfused; %.3g GB read and written, %.3g GFLOP\n", s.launches,
-                s.launches_unfused, (double)s.bytes / 1e9, s.flops / 1e9);
-    fprintf(to, "  workspace  %zu bytes\n  prepared   %zu bytes\n", coda_plan_workspace(p),
-            coda_plan_prepared(p));
+        plain_print(to, "  %d launches, %d unfused; %.3g GB read and written, %.3g GFLOP\n", s.launches,
+                    s.launches_unfused, (double)s.bytes / 1e9, s.flops / 1e9);
+    plain_print(to, "  workspace  %zu bytes\n  prepared   %zu bytes\n", coda_plan_workspace(p),
+                coda_plan_prepared(p));
     print_arguments(to, p);
     print_kernels(to, p);
 }

@@ -6,6 +6,7 @@
 
 #include "coda.h"
 #include "times.h"
+#include "plain.h"
 
 static double read_clock(clockid_t which)
 {
@@ -50,22 +51,22 @@ static void print_kernels(FILE *to, const char *what)
 {
     coda_cache_stats s = CODA_CACHE_STATS_INIT;
     if (coda_cache_stats_get(NULL, &s) != CODA_OK) return;
-    fprintf(to, "%s: kernels %llu from bundles, %llu from the directory, read in %.1f ms; ", what,
-            (unsigned long long)s.bundle_hits, (unsigned long long)(s.disk_hits + s.overlay_hits),
-            (double)s.read_ns / 1e6);
-    fprintf(to, "%llu compiled, in %.1f ms of all threads; %llu loaded, in %.1f ms\n",
-            (unsigned long long)s.compiles, (double)s.compile_ns / 1e6, (unsigned long long)s.loads,
-            (double)s.load_ns / 1e6);
+    plain_print(to, "%s: kernels %llu from bundles, %llu from the directory, read in %.1f ms; ", what,
+                (unsigned long long)s.bundle_hits, (unsigned long long)(s.disk_hits + s.overlay_hits),
+                (double)s.read_ns / 1e6);
+    plain_print(to, "%llu compiled, in %.1f ms of all threads; %llu loaded, in %.1f ms\n",
+                (unsigned long long)s.compiles, (double)s.compile_ns / 1e6, (unsigned long long)s.loads,
+                (double)s.load_ns / 1e6);
 }
 
 void times_print(FILE *to, const char *what, const struct times *t)
 {
     double all = 0;
     for (int i = 0; i < t->count; i++) all += t->seconds[i];
-    fprintf(to, "%s: %.1f ms, %.1f more than the weights took to load:", what, 1e3 * all,
-            1e3 * (all - t->loading));
+    plain_print(to, "%s: %.1f ms, %.1f more than the weights took to load:", what, 1e3 * all,
+                1e3 * (all - t->loading));
     for (int i = 0; i < t->count; i++)
-        fprintf(to, "%s %s %.1f", i ? "," : "", t->name[i], 1e3 * t->seconds[i]);
+        plain_print(to, "%s %s %.1f", i ? "," : "", t->name[i], 1e3 * t->seconds[i]);
     fputs("\n", to);
     print_kernels(to, what);
 }

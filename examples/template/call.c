@@ -125,7 +125,7 @@ static struct value function_strftime_now(struct call *c)
     with[format->bytes] = 0;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    size_t n = strftime(out, sizeof out, with, &t);
+    size_t n = strftime_l(out, sizeof out, with, &t, plain_locale());
 #pragma GCC diagnostic pop
     return string_value(c->run, out, n);
 }

@@ -18,7 +18,7 @@ bool parser_fail(struct parser *p, const char *format, ...)
     va_list args;
     if (p->failed) return false;
     va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
+    plain_vline(what, sizeof what, format, args);
     va_end(args);
     p->failed = true;
     return fault_set(p->fault, "line %d: %s", p->at->line, what);

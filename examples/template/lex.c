@@ -143,7 +143,7 @@ static bool lex_number(struct lexer *x)
     digits[n] = 0;
     errno = 0;
     struct token t = {.kind = real ? TOKEN_FLOAT : TOKEN_INT};
-    if (real) t.real = strtod(digits, &end);
+    if (real) t.real = plain_number(digits, &end);
     else t.integer = strtoll(digits, &end, 10);
     if (*end || errno || (i < x->bytes && name_byte(x->s[i])))
         return fail(x, "a number that is not understood");

@@ -22,12 +22,12 @@ static void write_float(struct text *t, double x)
     char digits[40];
     int places = 0;
     if (isnan(x) || isinf(x)) return say(t, isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
-    do snprintf(digits, sizeof digits, "%.*e", places, x);
-    while (strtod(digits, NULL) != x && ++places < 17);
+    do plain_line(digits, sizeof digits, "%.*e", places, x);
+    while (plain_number(digits, NULL) != x && ++places < 17);
     int exponent = atoi(strchr(digits, 'e') + 1);
     if (exponent < -4 || exponent >= 16) return say(t, digits);
     places = places > exponent ? places - exponent : 0;
-    snprintf(digits, sizeof digits, "%.*f", places ? places : 1, x);
+    plain_line(digits, sizeof digits, "%.*f", places ? places : 1, x);
     say(t, digits);
 }
 

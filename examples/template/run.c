@@ -17,7 +17,7 @@ bool run_fail(struct run *r, const char *format, ...)
     if (r->failed) return false;
     r->failed = true;
     va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
+    plain_vline(what, sizeof what, format, args);
     va_end(args);
     return fault_set(r->fault, "chat template: line %d: %s", r->line, what);
 }

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "plain.h"
 #include "template.h"
 #include "unicode.h"
 

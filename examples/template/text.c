@@ -380,7 +380,7 @@ static bool number_in(struct string s, double *real, int64_t *whole, bool *is_wh
     errno = 0;
     *whole = strtoll(digits, &end, 10);
     *is_whole = !*end && !errno;
-    *real = strtod(digits, &end);
+    *real = plain_number(digits, &end);
     return !*end && !strpbrk(digits, "xXpP");
 }
 

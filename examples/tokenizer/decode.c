@@ -1,7 +1,6 @@
 /*
  * decode.c -- tokens to text: the decoders' steps, one after the other.
  */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,7 +73,7 @@ static void replace(const struct step *st, const struct pieces *in, struct piece
 static int fallback_byte(const char *s, size_t n)
 {
     if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>') return -1;
-    if (!isxdigit((unsigned char)s[3]) || !isxdigit((unsigned char)s[4])) return -1;
+    if (!plain_hex(s[3]) || !plain_hex(s[4])) return -1;
     return (int)strtol((char[]){s[3], s[4], 0}, NULL, 16);
 }
 

@@ -6,7 +6,6 @@
  * other sets there.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include <ctype.h>
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +53,7 @@ static bool put_property(struct rewriting *r, char p)
         r->from < r->end && *r->from == '{' ? memchr(r->from, '}', (size_t)(r->end - r->from)) : NULL;
     if (!close || close - r->from < 2 || close - r->from > 32) return false;
     for (const char *s = r->from + 1; s < close; s++)
-        if (!isalpha((unsigned char)*s) && *s != '_') return false;
+        if (!plain_letter(*s) && *s != '_') return false;
     text_char(&r->to, '\\');
     text_char(&r->to, (unsigned char)p);
     put(&r->to, close - r->from > 3 ? "{sc:" : "{");
@@ -67,7 +66,7 @@ static bool put_property(struct rewriting *r, char p)
 static bool put_code(struct rewriting *r)
 {
     for (int i = 0; i < 4; i++)
-        if (r->end - r->from <= i || !isxdigit((unsigned char)r->from[i])) return false;
+        if (r->end - r->from <= i || !plain_hex(r->from[i])) return false;
     put(&r->to, "\\x{");
     text_add(&r->to, r->from, 4);
     put(&r->to, "}");
@@ -91,7 +90,7 @@ static bool put_escape(struct rewriting *r)
     case 'u': return put_code(r);
     default: break;
     }
-    if (!strchr("rnt", c) && !ispunct((unsigned char)c)) return false;
+    if (!strchr("rnt", c) && !plain_mark(c)) return false;
     text_char(&r->to, '\\');
     text_add(&r->to, &c, 1);
     return true;
@@ -127,8 +126,8 @@ static bool open_group(struct rewriting *r)
 static bool put_count(struct rewriting *r)
 {
     const char *start = r->from;
-    while (r->from < r->end && (isdigit((unsigned char)*r->from) || *r->from == ',')) r->from++;
-    if (!isdigit((unsigned char)*start) || !ahead(r, "}")) return false;
+    while (r->from < r->end && (plain_digit(*r->from) || *r->from == ',')) r->from++;
+    if (!plain_digit(*start) || !ahead(r, "}")) return false;
     r->from++;
     put(&r->to, "{");
     text_add(&r->to, start, (size_t)(r->from - start));

@@ -7,6 +7,7 @@
 #ifndef TOKENIZER_PARTS_H
 #define TOKENIZER_PARTS_H
 
+#include "plain.h"
 #include "tokenizer.h"
 #include "unicode.h"
 

@@ -1,8 +1,6 @@
 /*
  * vocab.c -- strings and their ids; and the lists that all the parts use.
  */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,12 +10,12 @@ bool complain(struct complaint *c, const char *format, ...)
 {
     if (c->made) return false;
     c->made = true;
+    char line[512] = "";
     va_list args;
     va_start(args, format);
-    if (c->size) vsnprintf(c->text, c->size, format, args);
+    plain_vline(line, sizeof line, format, args);
     va_end(args);
-    for (size_t i = 0; i < c->size && c->text[i]; i++)
-        if ((unsigned char)c->text[i] < ' ') c->text[i] = ' ';
+    if (c->size) plain_escape(c->text, c->size, line);
     return false;
 }
 

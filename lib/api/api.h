@@ -22,6 +22,15 @@ coda_status symbols_check(const char *call, const char *what, const char *given,
                           const int64_t *values, int count);
 /* A failure if there are any; `instead` is the call that takes values. */
 coda_status symbols_refuse(const char *call, const char *what, const struct dims *t, const char *instead);
+/* api_warming.c: a call of coda_warm, whose functions may call it again, and free its plan. */
+struct warming {
+    const coda_plan *plan;
+    coda_plan *freed;      /* the plan, once coda_plan_free was called for it */
+    struct warming *outer; /* whose function called this one */
+};
+void warming_begin(struct warming *w, const coda_plan *p);
+coda_plan *warming_end(struct warming *w); /* what is to be freed now, or NULL */
+bool warming_frees(coda_plan *p);          /* does a coda_warm of p under way free it in the end? */
 coda_status symbol_info(const char *call, const struct dims *t, int index, coda_symbol_info *out);
 
 #endif

@@ -78,7 +78,8 @@ CODA_API void coda_prepare_forget(const void *first, size_t bytes) { kept_forget
 
 CODA_API void coda_plan_free(coda_plan *p)
 {
-    if (p) shapes_free(p->shapes);
+    if (!p || warming_frees(p)) return;
+    shapes_free(p->shapes);
     executable_free(p);
 }
 
@@ -145,27 +146,39 @@ CODA_API int64_t coda_plan_print(const coda_plan *p, coda_text what, char *buf, 
     return text_emit(&t, buf, size);
 }
 
+/* A line, whose paths are shown whatever is in them. */
+__attribute__((format(printf, 2, 3))) static void say(struct text *t, const char *format, ...)
+{
+    char line[4096] = "", shown[4096];
+    va_list args;
+    va_start(args, format);
+    format_print(line, sizeof line, format, args);
+    va_end(args);
+    escape(shown, sizeof shown, line);
+    text_printf(t, "%s\n", shown);
+}
+
 CODA_API int64_t coda_info_print(char *buf, size_t size)
 {
     struct text t = {0};
     struct jit_device dev;
     char line[JIT_ERROR_SIZE] = "";
     if (!buf && size) return fail(CODA_E_INVALID, "info_print: buf is NULL");
-    text_printf(&t, "library: coda %s\n", coda_version());
+    say(&t, "library: coda %s", coda_version());
     jit_driver_info(line, sizeof line);
-    text_printf(&t, "driver: %s\n", line);
-    if (jit_device_open(&dev, line)) text_printf(&t, "device: none: %s\n", line);
+    say(&t, "driver: %s", line);
+    if (jit_device_open(&dev, line)) say(&t, "device: none: %s", line);
     else
-        text_printf(&t, "device: %s, %s, %d SMs, %.1f GiB\n", dev.name, dev.arch, dev.sms,
-                    (double)dev.memory / (1 << 30));
+        say(&t, "device: %s, %s, %d SMs, %.1f GiB", dev.name, dev.arch, dev.sms,
+            (double)dev.memory / (1 << 30));
     jit_nvrtc_info(line, sizeof line);
-    text_printf(&t, "nvrtc: %s\n", line);
+    say(&t, "nvrtc: %s", line);
     jit_cublaslt_info(line, sizeof line);
-    text_printf(&t, "cublaslt: %s\n", line);
+    say(&t, "cublaslt: %s", line);
     jit_cache_info(line, sizeof line);
-    text_printf(&t, "cache: %s\n", line);
+    say(&t, "cache: %s", line);
     const char *why = NULL, *folder = debug_dump(&why);
-    if (folder) text_printf(&t, "dump: %s%s%s\n", folder, why ? " is not used: it " : "", why ? why : "");
+    if (folder) say(&t, "dump: %s%s%s", folder, why ? " is not used: it " : "", why ? why : "");
     int64_t n = text_emit(&t, buf, size);
     text_free(&t);
     return n;

@@ -74,19 +74,21 @@ static coda_status check_warm(const coda_plan *p, const coda_warm_options *w)
     return CODA_OK;
 }
 
-/* A call of coda_warm that is under way. */
-struct warming {
+/* A call of coda_warm. */
+struct warm {
     const coda_warm_options *opt;
     int64_t began; /* ms */
     int shown;     /* kernels */
+    struct warming way;
 };
 
-static bool is_late(const struct warming *w)
+static bool is_late(const struct warm *w)
 {
+    if (w->way.freed) return true;
     return w->opt->deadline_ms && milliseconds() - w->began >= w->opt->deadline_ms;
 }
 
-static coda_status warm_each(const coda_plan *p, const struct warming *w)
+static coda_status warm_each(const coda_plan *p, const struct warm *w)
 {
     const coda_warm_options *o = w->opt;
     coda_status status = CODA_OK;
@@ -100,14 +102,14 @@ static coda_status warm_each(const coda_plan *p, const struct warming *w)
 /* The caller's functions get what is done; false if it has enough, or there is no time. */
 static bool show_kernels(void *context, const coda_plan *p, int done)
 {
-    struct warming *w = context;
+    struct warm *w = context;
     const coda_warm_options *o = w->opt;
     for (; w->shown < done; w->shown++)
         if (o->kernel) o->kernel(o->context, &p->kernel[w->shown].info);
     return !(done && o->progress && o->progress(o->context, done, p->kernels)) && !is_late(w);
 }
 
-static coda_status warm_all(const coda_plan *p, struct warming *w)
+static coda_status warm_all(const coda_plan *p, struct warm *w)
 {
     const struct gathering how = {.call = "warm", .load = true, .go_on = show_kernels, .context = w};
     coda_plan *all;
@@ -116,15 +118,23 @@ static coda_status warm_all(const coda_plan *p, struct warming *w)
     return status;
 }
 
+static coda_status warm(const coda_plan *p, struct warm *w)
+{
+    warming_begin(&w->way, p);
+    coda_status status = w->opt->bindings == CODA_WARM_ALL ? warm_all(p, w) : warm_each(p, w);
+    coda_plan_free(warming_end(&w->way));
+    return status;
+}
+
 CODA_API coda_status coda_warm(const coda_plan *p, const coda_warm_options *opt)
 {
     coda_warm_options own;
-    struct warming w = {.opt = &own, .began = milliseconds()};
+    struct warm w = {.opt = &own, .began = milliseconds()};
     if (!p) return fail(CODA_E_INVALID, "warm: plan is NULL");
     coda_status status = SIZED_READ("warm", coda_warm_options, &own, opt);
     if (!status) status = check_warm(p, &own);
     if (status || !p->shapes) return status;
-    return own.bindings == CODA_WARM_ALL ? warm_all(p, &w) : warm_each(p, &w);
+    return warm(p, &w);
 }
 
 CODA_API coda_status coda_plan_seal(const coda_plan *p)

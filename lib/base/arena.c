@@ -1,7 +1,6 @@
 /* arena.c -- allocations that die together. Blocks grow; nothing is freed singly. */
 #include "base.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,12 +68,13 @@ char *arena_format(struct arena *a, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(NULL, 0, format, args);
+    int n = format_print(NULL, 0, format, args);
     va_end(args);
+    if (n < 0) return a->failed = true, NULL;
     char *s = arena_alloc(a, (size_t)n + 1);
     if (!s) return NULL;
     va_start(args, format);
-    vsnprintf(s, (size_t)n + 1, format, args);
+    format_print(s, (size_t)n + 1, format, args);
     va_end(args);
     return s;
 }

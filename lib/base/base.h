@@ -69,8 +69,17 @@ const char *text_str(const struct text *t);
 void text_free(struct text *t);
 int64_t text_emit(const struct text *t, char *buf, size_t size); /* the snprintf-like public form */
 
-/* format.c -- as vsnprintf, and quicker where only strings, integers and characters are printed. */
+/* format.c -- as vsnprintf, snprintf, strtof and strtod in the locale "C", whatever the program's or the
+ * thread's is; printing is quicker where only strings, integers and characters are printed. The only way to
+ * print or to read a float. */
 int format_print(char *out, size_t size, const char *format, va_list args) PRINTF(3, 0);
+int format_line(char *out, size_t size, const char *format, ...) PRINTF(3, 4);
+float format_read_float(const char *s, char **end);
+double format_read_double(const char *s, char **end);
+
+/* escape.c -- `in` as one line that a terminal shows and does not obey: \x1b for control characters and for
+ * what is no UTF-8. As much as has room in `size` > 0 bytes, with the 0; its length. */
+size_t escape(char *out, size_t size, const char *in);
 
 /* hash.c -- for tables of this process alone. */
 uint64_t hash_of(const void *data, size_t size);

@@ -1,7 +1,6 @@
-/* error.c -- the calling thread's last failure, one line. */
+/* error.c -- the calling thread's last failure, one line, which a terminal shows and does not obey. */
 #include "base.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static _Thread_local struct failure last;
@@ -16,11 +15,9 @@ void fail_restore(const struct failure *f) { last = *f; }
 
 coda_status vfail(coda_status status, const char *format, va_list args)
 {
-    char line[sizeof last.message];
-    vsnprintf(line, sizeof line, format, args);
-    for (char *c = line; *c; c++)
-        if (*c == '\n') *c = ' ';
-    memcpy(last.message, line, sizeof line);
+    char line[sizeof last.message] = ""; /* args may have the last message */
+    format_print(line, sizeof line, format, args);
+    escape(last.message, sizeof last.message, line);
     return last.status = status;
 }
 

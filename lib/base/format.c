@@ -1,12 +1,18 @@
 /*
- * format.c -- vsnprintf for what emitters print: strings, integers, characters.
+ * format.c -- numbers as text and back, alike in every locale: the only file of lib that asks the C library
+ * to print or to read a float (`make locale` is the law).
  *
- * A kernel's text is some hundred short lines, and a run of a new shape waits for it. What else a format asks
- * for, floats above all, is left to the C library, and so is then the whole line.
+ * A kernel's text is some hundred short lines, and a run of a new shape waits for it: strings, integers and
+ * characters are printed here. What else a format asks for, floats above all, is left to the C library, and
+ * so is then the whole line, in the locale "C". That locale is this thread's alone for the length of a call:
+ * neither the program's setlocale() nor another thread notices. It costs no allocation, as glibc and musl
+ * keep one and return it.
  */
 #include "base.h"
 
+#include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct sink {
@@ -66,6 +72,19 @@ static bool print_plainly(struct sink *s, const char *at, va_list args)
     }
 }
 
+static locale_t c_locale(void) { return newlocale(LC_ALL_MASK, "C", (locale_t)0); }
+
+static int print_as_c(char *out, size_t size, const char *format, va_list args)
+{
+    locale_t c = c_locale();
+    if (!c) return -1;
+    locale_t before = uselocale(c);
+    int n = vsnprintf(out, size, format, args);
+    uselocale(before);
+    freelocale(c);
+    return n;
+}
+
 int format_print(char *out, size_t size, const char *format, va_list args)
 {
     struct sink s = {.out = out, .size = size ? size - 1 : 0};
@@ -73,7 +92,34 @@ int format_print(char *out, size_t size, const char *format, va_list args)
     va_copy(again, args);
     int n = print_plainly(&s, format, args) ? (int)s.length : -1;
     if (n >= 0 && size) out[MIN(s.length, s.size)] = 0;
-    if (n < 0) n = vsnprintf(out, size, format, again);
+    if (n < 0) n = print_as_c(out, size, format, again);
     va_end(again);
     return n;
+}
+
+int format_line(char *out, size_t size, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = format_print(out, size, format, args);
+    va_end(args);
+    return n;
+}
+
+float format_read_float(const char *s, char **end)
+{
+    locale_t c = c_locale();
+    if (!c) return *end = (char *)(uintptr_t)s, 0;
+    float x = strtof_l(s, end, c);
+    freelocale(c);
+    return x;
+}
+
+double format_read_double(const char *s, char **end)
+{
+    locale_t c = c_locale();
+    if (!c) return *end = (char *)(uintptr_t)s, 0;
+    double x = strtod_l(s, end, c);
+    freelocale(c);
+    return x;
 }

@@ -30,6 +30,7 @@ void text_vprintf(struct text *t, const char *format, va_list args)
     size_t room = t->capacity - t->length;
     va_copy(again, args);
     int n = format_print(t->str + t->length, room, format, args);
+    if (n < 0) t->failed = true;
     if (n >= 0 && (size_t)n >= room) { /* once more, with the room that it needs */
         t->str[t->length] = 0;
         if (reserve(t, (size_t)n)) format_print(t->str + t->length, (size_t)n + 1, format, again);

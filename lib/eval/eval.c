@@ -46,6 +46,7 @@ static coda_status apply(struct eval *e, int v, struct eval_call *c)
 {
     coda_status s = allocate(e, v);
     if (s != CODA_OK) return s;
+    c->g = e->g;
     c->n = &e->g->node[v];
     c->out = e->value[v];
     return type_elements(&c->n->type) ? rule[c->n->op](c) : CODA_OK;

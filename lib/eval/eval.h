@@ -9,7 +9,8 @@ coda_status graph_evaluate(const graph *g, void *const *args);
 
 /* What an operation is computed from, and where its result goes: dense doubles. An absent operand is NULL. */
 struct eval_call {
-    const struct node *n;
+    const graph *g;
+    const struct node *n;           /* of g */
     const struct type *const *type; /* of the operands */
     const double *const *in;
     const void *data; /* of a leaf: in its own dtype and strides */

@@ -320,6 +320,13 @@ static void lie(struct attention *a, const struct type *k, bool by_heads)
     if (a->page) a->pages = by_heads ? k->dim[0] : k->dim[0] / a->page;
 }
 
+/* A scale that is left to the library is 1 / sqrt(head_dim), whose float the node has. */
+static double scale_in_full(float scale, int64_t head_dim)
+{
+    bool usual = scale == 1.0f / sqrtf((float)head_dim);
+    return usual ? 1 / sqrt((double)head_dim) : (double)scale;
+}
+
 coda_status eval_attention(const struct eval_call *c)
 {
     const double *const *in = c->in;
@@ -350,7 +357,7 @@ coda_status eval_attention(const struct eval_call *c)
                           .causal = of->causal,
                           .lse = of->lse,
                           .align = (coda_attention_align)of->align,
-                          .scale = of->scale};
+                          .scale = scale_in_full(of->scale, type_columns(q) / of->heads)};
     a.head_dim = type_columns(q) / a.heads;
     if (c->n->prim && !(a.map = c->n->prim->reference))
         return fail(CODA_E_UNSUPPORTED, "evaluate: map %s has no reference", c->n->prim->name);

@@ -1,9 +1,9 @@
 /*
  * eval_rows.c -- the operations that work row by row, in fp64: maps, reductions, norms, losses, rope.
  *
- * They follow the textbook, not the rewriter, so that comparing the two means something. The one shared
- * convention: the 1/N of a norm's factor is a float, as every constant of a graph. A row whose sum of squares
- * is infinite is NaN after a norm, as coda.h has it.
+ * They follow the textbook, not the rewriter, so that comparing the two means something. Attributes are
+ * floats by coda.h; what follows from a shape, as the 1/N of a norm, is exact. A row whose sum of squares is
+ * infinite is NaN after a norm, as coda.h has it.
  */
 #include "eval.h"
 
@@ -128,6 +128,16 @@ static void reduce_rows(void *ctx, int64_t from, int64_t to)
     }
 }
 
+/* A rewritten norm takes the mean of N squares by a float, 1 / N rounded: what it means is 1 / N. */
+static double exact_part(const struct eval_call *c, float part)
+{
+    const struct node *x = c->n->in[0] >= 0 ? &c->g->node[c->n->in[0]] : NULL;
+    bool squares = x && x->op == OP_REDUCE && !x->attr.reduce.columns &&
+                   (!strcmp(x->prim->name, "sum_sq") || !strcmp(x->prim->name, "m2"));
+    int64_t n = squares ? type_columns(&c->g->node[x->in[0]].type) : 0;
+    return n > 0 && part == 1.0f / (float)n ? 1 / (double)n : (double)part;
+}
+
 coda_status eval_map(const struct eval_call *c)
 {
     struct rowwise s = rowwise(c);
@@ -137,6 +147,7 @@ coda_status eval_map(const struct eval_call *c)
     s.columns = type_columns(&n->type);
     for (int i = 0; i < n->nin; i++) broadcast_strides(c->type[i], &n->type, s.stride[i]);
     for (int i = 0; i < PRIM_MAX_PARAMS; i++) s.param[i] = n->attr.map.param[i];
+    if (n->prim->params) s.param[0] = exact_part(c, n->attr.map.param[0]);
     eval_spread(type_rows(&n->type), s.columns * CALL, map_rows, &s);
     return CODA_OK;
 }
@@ -174,8 +185,7 @@ coda_status eval_reduce(const struct eval_call *c)
 /* 1 / sqrt(mean + eps) from a sum of squares. */
 static double norm_factor(const struct rowwise *s, double squares, float eps)
 {
-    double inverse = (double)(1.0f / (float)s->columns);
-    return isinf(squares) ? NAN : 1 / sqrt(squares * inverse + (double)eps);
+    return isinf(squares) ? NAN : 1 / sqrt(squares / (double)s->columns + (double)eps);
 }
 
 static void rms_norm_rows(void *ctx, int64_t from, int64_t to)

@@ -25,7 +25,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +39,6 @@ struct parser {
     struct names symbols;   /* every symbol: ~ its extent */
     struct arena arena;     /* of `values`, of strings and of operands */
     int *operand, operands; /* of the node at hand; room for so many */
-    locale_t locale;        /* "C", for numbers */
 };
 
 /* ---- Words ---- */
@@ -117,7 +115,7 @@ static coda_status read_float(struct parser *p, float *out)
     coda_status s = read_word(p, "a number", "+-.", word);
     if (s != CODA_OK) return s;
     errno = 0;
-    *out = strtof_l(word, &end, p->locale);
+    *out = format_read_float(word, &end);
     if (*end || end == word) return fail(CODA_E_INVALID, "`%.40s` is no number", word);
     return errno && isinf(*out) ? fail(CODA_E_INVALID, "%.40s does not fit in fp32", word) : CODA_OK;
 }
@@ -549,9 +547,8 @@ static coda_status parse_lines(struct parser *p)
 
 graph *graph_parse(const char *text)
 {
-    struct parser p = {.at = text, .g = graph_new(), .locale = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
-    coda_status s = p.g && p.locale ? parse_lines(&p) : fail(CODA_E_MEMORY, "graph parse: out of memory");
-    if (p.locale) freelocale(p.locale);
+    struct parser p = {.at = text, .g = graph_new()};
+    coda_status s = p.g ? parse_lines(&p) : fail(CODA_E_MEMORY, "graph parse: out of memory");
     arena_free(&p.arena);
     if (s == CODA_OK) return p.g;
     graph_free(p.g);

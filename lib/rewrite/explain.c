@@ -1,7 +1,6 @@
 /* explain.c -- the log of the passes, and how its lines name values. */
 #include "explain.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- The log ---- */
@@ -23,7 +22,7 @@ void rewrite_note(struct rewrite_log *log, const char *rule, bool exact, const c
     char line[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    format_print(line, sizeof line, format, args);
     va_end(args);
     struct rewrite_event *e = log_room(log);
     const char *text = arena_string(&log->arena, line);
@@ -45,8 +44,8 @@ struct words rewrite_name(const graph *g, int v)
     struct words w;
     const struct node *n = &g->node[v];
     const char *name = n->name ? n->name : n->output >= 0 ? g->output[n->output].name : NULL;
-    if (name) snprintf(w.s, sizeof w.s, "%%%.60s", name);
-    else snprintf(w.s, sizeof w.s, "%%%d", n->origin);
+    if (name) format_line(w.s, sizeof w.s, "%%%.60s", name);
+    else format_line(w.s, sizeof w.s, "%%%d", n->origin);
     return w;
 }
 
@@ -68,12 +67,12 @@ struct words rewrite_meaning(const graph *g, int v)
     if (v < 0) return (struct words){"the scale"};
     struct words w = rewrite_name(g, v);
     const struct node *n = &g->node[v];
-    if (n->op == OP_CONSTANT) snprintf(w.s, sizeof w.s, "%g", (double)n->attr.constant.value);
+    if (n->op == OP_CONSTANT) format_line(w.s, sizeof w.s, "%g", (double)n->attr.constant.value);
     const struct node *s = n->nin ? &g->node[n->in[0]] : NULL;
     const char *what = NULL;
     if (is_prim(n, "rsqrt_mean") && is_prim(s, "sum_sq")) what = "1/rms";
     if (is_prim(n, "rsqrt_mean") && is_prim(s, "m2")) what = "1/std";
-    if (what) snprintf(w.s, sizeof w.s, "%s(%.100s)", what, rewrite_name(g, s->in[0]).s);
-    if (is_prim(n, "mean")) snprintf(w.s, sizeof w.s, "mean(%.100s)", rewrite_name(g, n->in[0]).s);
+    if (what) format_line(w.s, sizeof w.s, "%s(%.100s)", what, rewrite_name(g, s->in[0]).s);
+    if (is_prim(n, "mean")) format_line(w.s, sizeof w.s, "mean(%.100s)", rewrite_name(g, n->in[0]).s);
     return w;
 }

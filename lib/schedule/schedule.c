@@ -15,7 +15,7 @@
 static bool choose_tile(struct plan *p, struct program *q, const struct plan_options *opt, struct tile *out)
 {
     struct product *known = opt->product ? opt->product[q - p->program] : NULL;
-    if (known) return variants_tile_of(opt->variants, known, q, opt->base, out);
+    if (known && variants_take(q)) return variants_tile_of(opt->variants, known, q, opt->base, out);
     if (!opt->variants || !variants_take(q)) return *out = tile_choose(q, &opt->target), true;
     return (opt->base ? variants_base : variants_tile)(opt->variants, p, q, &opt->target, out);
 }

@@ -25,10 +25,14 @@ static int64_t blocks(const struct attention_spec *a, int64_t bm)
 
 /* ---- Hopper ---- */
 
+enum {
+    FAR_TOO_WIDE = 1 << 20
+}; /* columns of a head that no shared memory holds, whose bytes can be counted */
+
 static struct launch wgmma_tile(const struct attention_spec *a)
 {
     struct launch t = {.sm90 = true, .bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};
-    int64_t row = 128 * CEIL_DIV(a->head_dim, 64), bytes;
+    int64_t row = 128 * CEIL_DIV(MIN(a->head_dim, FAR_TOO_WIDE), 64), bytes;
     /* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums; ranges; what a
      * map of scores or a bias needs. Of packed queries each sequence has a last tile, which is the emptier
      * the larger tiles are. */
@@ -126,7 +130,7 @@ static struct launch short_tile(const struct attention_spec *a, const struct tar
 {
     struct launch t = {.sm90 = true, .bm = SHORT_QUERIES, .threads = 2 * SHORT_QUERIES};
     t.bn = (int)CEIL_DIV(MAX(a->tk, 1), 64) * 64;
-    int64_t row = 128 * CEIL_DIV(a->head_dim, 64), bytes = row * (t.bm + 2 * t.bn) + 16;
+    int64_t row = 128 * CEIL_DIV(MIN(a->head_dim, FAR_TOO_WIDE), 64), bytes = row * (t.bm + 2 * t.bn) + 16;
     t.shared_bytes = CEIL_DIV(bytes, 1024) * 1024;
     t.resident = (int)MIN(short_residents(a, t.bn), target->shared_bytes / t.shared_bytes);
     t.blocks = blocks(a, t.bm);

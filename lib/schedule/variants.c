@@ -75,7 +75,10 @@ void variants_free(struct variants *v)
 void variants_hold(struct variants *v) { pthread_mutex_lock(&v->lock); }
 void variants_let_go(struct variants *v) { pthread_mutex_unlock(&v->lock); }
 
-bool variants_take(const struct program *q) { return q->dim[0] == 1 && q->dim[1] > 0; }
+bool variants_take(const struct program *q)
+{
+    return q->dim[0] == 1 && q->dim[1] > 0 && q->dim[1] <= ANY_ROWS;
+}
 
 /* ---- Classes of rows ---- */
 

@@ -3,7 +3,6 @@
 #include "mainloop.h"
 #include "variants.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { MOST_TILES = 96, LINE = 84 };
@@ -42,8 +41,8 @@ static void write_rows(struct reign *u)
     char rows[48];
     if (!u->last) return;
     int n = u->first == u->last
-                ? snprintf(rows, sizeof rows, " %lld", (long long)u->first)
-                : snprintf(rows, sizeof rows, " %lld..%lld", (long long)u->first, (long long)u->last);
+                ? format_line(rows, sizeof rows, " %lld", (long long)u->first)
+                : format_line(rows, sizeof rows, " %lld..%lld", (long long)u->first, (long long)u->last);
     if (u->column + n > LINE) text_append(&u->rows, "\n     "), u->column = 0;
     text_append(&u->rows, rows);
     u->column += n;

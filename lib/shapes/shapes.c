@@ -438,20 +438,44 @@ void shapes_stats(const coda_plan *p, coda_shape_stats *out)
 
 /* ---- All shapes ---- */
 
+/* While the caller is asked nothing is compiled, so that it may seal the plan. */
+struct pause {
+    const struct gathering *how;
+    struct shapes *s;
+    bool compiles, sealed;
+};
+
+static bool ask_caller(void *context, const coda_plan *gathered, int done)
+{
+    struct pause *b = context;
+    pthread_mutex_lock(&b->s->lock);
+    end_to_compile(b->s);
+    pthread_mutex_unlock(&b->s->lock);
+    bool more = b->how->go_on(b->how->context, gathered, done);
+    pthread_mutex_lock(&b->s->lock);
+    b->compiles = begin_to_compile(b->s);
+    pthread_mutex_unlock(&b->s->lock);
+    b->sealed = more && done < gathered->kernels && !b->compiles;
+    return more && b->compiles;
+}
+
 coda_status shapes_gather(coda_plan **out, const coda_plan *p, const struct gathering *how)
 {
     struct shapes *s = p->shapes;
     coda_policy policy = s->family.opt.policy;
     bool base = policy == CODA_POLICY_BACKGROUND || policy == CODA_POLICY_NEVER;
+    struct pause b = {.how = how, .s = s};
+    const struct gathering own = {how->call, how->load, how->go_on ? ask_caller : NULL, &b};
     *out = NULL;
     pthread_mutex_lock(&s->lock);
-    bool may = begin_to_compile(s);
+    b.compiles = begin_to_compile(s);
     pthread_mutex_unlock(&s->lock);
-    if (!may) return fail(CODA_E_UNSUPPORTED, "%s: the plan is sealed", how->call);
+    if (!b.compiles) return fail(CODA_E_UNSUPPORTED, "%s: the plan is sealed", how->call);
     coda_status status = gather_texts(out, &s->family, p, base);
-    if (!status) status = gather_compile(&s->family, *out, how);
+    if (!status) status = gather_compile(&s->family, *out, &own);
+    if (!status && b.sealed) status = fail(CODA_E_UNSUPPORTED, "%s: the plan is sealed", how->call);
     pthread_mutex_lock(&s->lock);
-    end_to_compile(s);
+    if (b.compiles) end_to_compile(s);
     s->warmed |= how->load && !status;
     pthread_mutex_unlock(&s->lock);
     if (!status) return CODA_OK;

@@ -15,7 +15,6 @@
 #include "schedule.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 static bool has_port(const struct program *q, enum use_role role, int value)
@@ -91,7 +90,7 @@ void figures_add(struct figures *f, double us, const char *format, ...)
     struct figure *to = &f->figure[f->n++];
     va_list args;
     va_start(args, format);
-    vsnprintf(to->way, sizeof to->way, format, args);
+    format_print(to->way, sizeof to->way, format, args);
     va_end(args);
     to->us = us;
 }
@@ -113,10 +112,14 @@ static bool read_lines(struct figures *f, const char *s)
 {
     while (*s && f->n < MOST_FIGURES) {
         struct figure *to = &f->figure[f->n++];
-        int length = 0;
-        if (sscanf(s, "%lf %95[^\n]%n", &to->us, to->way, &length) != 2 || !is_known(to)) return false;
-        if (s[length] != '\n') return false;
-        s += length + 1;
+        char *way;
+        to->us = format_read_double(s, &way);
+        size_t length = strcspn(way, "\n");
+        if (way == s || *way != ' ' || length > sizeof to->way || way[length] != '\n') return false;
+        memcpy(to->way, way + 1, length - 1);
+        to->way[length - 1] = 0;
+        if (!is_known(to)) return false;
+        s = way + length + 1;
     }
     return !*s && f->n && figure_is_tile(&f->figure[0]);
 }

@@ -9,7 +9,6 @@
 #include "tune_bench.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,8 +158,8 @@ coda_status tensors_load(struct tensors *ts, char *why, size_t size)
     ts->sets = (int)MIN(MIN(sets, most), (size_t)MOST_SETS);
     if (ts->sets) status = jit_alloc((void **)&ts->memory, ts->scratch + (size_t)ts->sets * ts->step, err);
     if (!ts->sets || status == CODA_E_MEMORY) {
-        snprintf(why, size, "%.3f GB of the device's memory are needed, half of what is free is %.3f GB",
-                 (double)(ts->scratch + ts->step) * 1e-9, (double)room * 1e-9);
+        format_line(why, size, "%.3f GB of the device's memory are needed, half of what is free is %.3f GB",
+                    (double)(ts->scratch + ts->step) * 1e-9, (double)room * 1e-9);
         return CODA_OK;
     }
     if (status) return fail(status, "tuning: %s", err);

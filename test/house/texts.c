@@ -6,6 +6,7 @@
  * NVRTC is asked. See texts.sh.
  */
 #include <dirent.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,10 +122,16 @@ static int is_graph(const struct dirent *e)
     return n > 5 && !strcmp(e->d_name + n - 5, ".coda");
 }
 
+/* alphasort() goes by the locale. */
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
 static void folder(const char *path)
 {
     struct dirent **entry;
-    int n = scandir(path, &entry, is_graph, alphasort);
+    int n = scandir(path, &entry, is_graph, by_bytes);
     if (n < 1) fprintf(stderr, "texts: no graphs in %s: run it from the project's root\n", path), exit(1);
     for (int i = 0; i < n; i++) {
         say_file(path, entry[i]->d_name);
@@ -201,6 +208,8 @@ static void all_invisible(void)
 
 int main(int argc, char **argv)
 {
+    const char *locale = getenv("CODA_TEST_LOCALE");
+    if (locale && !setlocale(LC_ALL, locale)) return fprintf(stderr, "texts: no locale %s\n", locale), 1;
     wanted = argc > 1 ? argv[1] : NULL;
     folder("test/golden");
     folder("examples/graphs");

@@ -5,6 +5,7 @@
 # a driver or NVRTC. Where a group differs, `build/texts 'GROUP'` prints its texts, to be compared with those of
 # another tree. Run as: test/house/texts.sh [bless]
 set -eu
+export LC_ALL=C # of sort; the program asks for $CODA_TEST_LOCALE by itself
 build=${BUILD:-build}
 golden=test/golden/texts.sha256
 out=$(mktemp -d)

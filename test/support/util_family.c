@@ -331,7 +331,7 @@ static void describe(const struct maker *m)
 {
     static const char *const place[] = {"pre", "post", "sandwich", "parallel"};
     static const char *const known[] = {"", "Qwen3: ", "Qwen2.5-VL: ", "Qwen3-VL: "};
-    snprintf(
+    format_line(
         m->f->name, sizeof m->f->name,
         "%s%s-norm %s%s%s%s%s%s%s%s%s%s%s, %s B %lld T %lld D %lld heads %lld/%lld x %lld, magnitude %.1e",
         known[m->known], place[m->place], m->layer_norm ? "layer" : "rms", m->gains ? " gains" : "",

@@ -3,8 +3,10 @@
  *
  * A file test/unit/ROOM/test_NAME.c defines Suite *NAME_suite(void); nothing else is registered, for
  * build/test/suites.h is made from the files' names. Without arguments every suite runs. Check's own
- * variables choose further: CK_RUN_SUITE, CK_RUN_CASE, CK_INCLUDE_TAGS, CK_EXCLUDE_TAGS.
+ * variables choose further: CK_RUN_SUITE, CK_RUN_CASE, CK_INCLUDE_TAGS, CK_EXCLUDE_TAGS. CODA_TEST_LOCALE
+ * names a locale to run in.
  */
+#include <locale.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,11 +39,22 @@ static bool is_chosen(int i, char **word)
     return chosen;
 }
 
+/* A program may have called setlocale(): $CODA_TEST_LOCALE is a locale that it could have asked for, of
+ * $LOCPATH. No test may notice. */
+static bool choose_locale(void)
+{
+    const char *name = getenv("CODA_TEST_LOCALE");
+    if (!name || setlocale(LC_ALL, name)) return true;
+    fprintf(stderr, "unit: no locale %s in $LOCPATH; `make locales` makes it, in build/locale\n", name);
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     SRunner *runner = srunner_create(NULL);
     int chosen = 0;
     (void)argc;
+    if (!choose_locale()) return EXIT_FAILURE;
     random_seed();                           /* one for all tests, each of which is a process */
     setenv("CK_DEFAULT_TIMEOUT", "1800", 0); /* seconds: ends what hangs, on a machine at load 20, too */
     for (int i = 0; i < SUITES; i++)

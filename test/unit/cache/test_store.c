@@ -292,6 +292,41 @@ static int visit(void *context, const coda_cache_entry *e)
     return visits++, 1;
 }
 
+/* A function of the store that compiles the kernel which it is asked for does not wait for itself. */
+static int depth;
+static void compile_once(void)
+{
+    if (!depth++) compile();
+}
+static int64_t get_and_compile(void *context, const char *name, void *buf, size_t size)
+{
+    compile_once();
+    return get(context, name, buf, size);
+}
+static int put_and_compile(void *context, const char *name, const void *data, size_t size)
+{
+    compile_once();
+    return put(context, name, data, size);
+}
+static int lock_and_compile(void *context, const char *name)
+{
+    compile_once();
+    return lock(context, name);
+}
+START_TEST(may_call_the_library)
+{
+    store.get = _i == 0 ? get_and_compile : get;
+    store.put = _i == 1 ? put_and_compile : put;
+    store.lock = _i == 2 ? lock_and_compile : lock;
+    lock_answer = _i == 1 ? -1 : 1; /* this table's locks have one holder */
+    coda_cache_free(c);
+    open_cache();
+    compile();
+    ck_assert_int_ge(depth, 1);
+    ck_assert(compile().cached);
+}
+END_TEST
+
 START_TEST(lists_and_prunes_a_directory)
 {
     coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
@@ -327,6 +362,7 @@ Suite *store_suite(void)
     tcase_add_test(t, compiles_nothing_while_sealed);
     tcase_add_test(t, says_what_is_wrong);
     tcase_add_test(t, prints_all_counters);
+    tcase_add_loop_test(t, may_call_the_library, 0, 3);
     tcase_add_test(t, lists_and_prunes_a_directory);
     suite_add_tcase(s, t);
     return s;

@@ -4,6 +4,7 @@
 #include "util_run.h"
 
 #include <check.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +77,7 @@ static void **make_args(const graph *g, const struct place *p, bool constant, in
     void **args = calloc(ARGS, sizeof *args);
     char dtype[8], number[16];
     sscanf(p->value, "%7s %15s", dtype, number);
+    double value = strtod_l(number, NULL, newlocale(LC_ALL_MASK, "C", (locale_t)0));
     for (int i = 0; i < coda_graph_args(g); i++) {
         coda_arg_info a = CODA_ARG_INFO_INIT;
         coda_graph_arg(g, i, &a);
@@ -84,7 +86,7 @@ static void **make_args(const graph *g, const struct place *p, bool constant, in
         args[i] = malloc(MAX(a.bytes, out && evaluate ? 8 * (size_t)n : a.bytes));
         memset(args[i], poison, a.bytes);
         for (int64_t k = 0; !out && k < n; k++)
-            dtype_store(a.dtype, args[i], k, !constant && i == 3 ? strtof(number, NULL) : element(i, k));
+            dtype_store(a.dtype, args[i], k, !constant && i == 3 ? value : element(i, k));
     }
     return args;
 }

@@ -2,9 +2,10 @@
  * test_huge.c -- dimensions that no memory holds: every operation with sizes from 0 to 2^63 - 1 is planned,
  * printed and counted at once, or refused in one line with a number in it.
  *
- * A case is a graph's text whose dimensions are letters. Each is drawn many times, so that tensors have up
- * to 2^62 bytes and a little more. What would count up to a dimension runs into the timeout; what overflows
- * is seen by the undefined behaviour sanitizer. CODA_TEST_CASES sets how often each text is drawn.
+ * A case is a graph's text whose dimensions are letters, some of them symbols with such a largest value. Each
+ * is drawn many times, so that tensors have up to 2^62 bytes and a little more. What would count up to a
+ * dimension runs into the timeout; what overflows is seen by the undefined behaviour sanitizer.
+ * CODA_TEST_CASES sets how often each text is drawn.
  */
 #include <ctype.h>
 #include <math.h>
@@ -130,15 +131,26 @@ static int64_t product(const char **from, const int64_t *dim)
     return all;
 }
 
-static char *fill_in(const char *from, const int64_t *dim, struct random *r)
+/* Some letters become symbols, whose largest values are the dimensions: "dim %A = 1..4096". */
+static char *declare(char *to, unsigned symbols, const int64_t *dim, struct random *r)
+{
+    for (int i = 0; i < LETTERS; i++)
+        if (symbols >> i & 1)
+            to += sprintf(to, "dim %%%c = %d..%lld\n", 'A' + i, random_chance(r, 20) ? 0 : 1,
+                          (long long)dim[i]);
+    return to;
+}
+
+static char *fill_in(const char *from, const int64_t *dim, unsigned symbols, struct random *r)
 {
     static const char *const name[] = {"f32", "bf16", "f16", "bf16"};
     const char *type[] = {name[random_below(r, 4)], name[random_below(r, 4)]};
-    char *text = malloc(8192), *to = text;
+    char *text = malloc(8192), *to = declare(text, symbols, dim, r);
     for (; *from; from++) {
         bool letter = *from >= 'A' && *from < 'A' + LETTERS;
         if (*from == '<') to += sprintf(to, "%lld", (long long)product(&from, dim));
         else if (*from == '$') to += sprintf(to, "%s", type[*++from == 'g']);
+        else if (letter && symbols >> (*from - 'A') & 1) *to++ = *from;
         else if (letter) to += sprintf(to, "%lld", (long long)dim[*from - 'A']);
         else *to++ = *from;
     }
@@ -185,6 +197,25 @@ static void look_at(const coda_plan *p, const char *text)
     }
 }
 
+/* Of shapes within the symbols' ranges: planned, or refused in one line. */
+static void look_at_shapes(coda_plan *p, const char *text, struct random *r)
+{
+    int64_t dims[LETTERS] = {0};
+    for (int tries = 0; tries < 3 && coda_plan_symbols(p); tries++) {
+        for (int i = 0; i < coda_plan_symbols(p); i++) {
+            coda_symbol_info s = CODA_SYMBOL_INFO_INIT;
+            ck_assert_int_eq(coda_plan_symbol(p, i, &s), CODA_OK);
+            int64_t to = random_chance(r, 50) ? s.most : s.most >> random_below(r, 63);
+            dims[i] = MAX(s.least, to);
+        }
+        size_t most = coda_plan_workspace_for(p, dims);
+        ck_assert_msg(most == SIZE_MAX || most <= (size_t)1 << 62, "%s\nworkspace %zu", text, most);
+        if (most == SIZE_MAX) expect_refusal(CODA_E_UNSUPPORTED, text);
+    }
+    if (coda_plan_symbols(p) && coda_plan_print(p, CODA_TEXT_SHAPES, NULL, 0) < 0)
+        expect_refusal(CODA_E_UNSUPPORTED, text);
+}
+
 static const coda_compile_options ways[] = {
     {.device = CODA_DEVICE_GPU, .arch = "sm_90a"},
     {.device = CODA_DEVICE_GPU, .arch = "sm_80", .fold = CODA_FOLD_COPY},
@@ -193,7 +224,7 @@ static const coda_compile_options ways[] = {
     {.device = CODA_DEVICE_NONE, .arch = "sm_90a", .flags = CODA_NO_FUSION},
 };
 
-static bool plan(const char *text)
+static bool plan(const char *text, struct random *r)
 {
     coda_graph *g;
     coda_status status = coda_graph_parse(&g, text);
@@ -208,7 +239,7 @@ static bool plan(const char *text)
         opt.flags |= CODA_PLAN_ONLY;
         status = coda_compile(&p, g, &opt);
         if (status) expect_refusal(status, text);
-        else look_at(p, text);
+        else look_at(p, text), look_at_shapes(p, text, r);
         coda_plan_free(p);
     }
     coda_graph_free(g);
@@ -223,9 +254,10 @@ START_TEST(huge)
     for (int i = 0; i < draws || (good < FEWEST && i < 20 * draws); i++) {
         int64_t dim[LETTERS];
         draw_dimensions(&r, count_letters(text), dim);
-        char *filled = fill_in(text, dim, &r);
+        unsigned symbols = random_chance(&r, 50) ? 1u << random_below(&r, LETTERS) | (i % 4 ? 1 : 2) : 0;
+        char *filled = fill_in(text, dim, symbols & ((1u << count_letters(text)) - 1), &r);
         if (getenv("CODA_TEST_VERBOSE")) fprintf(stderr, "%s\n", filled);
-        good += plan(filled);
+        good += plan(filled, &r);
         free(filled);
     }
     ck_assert_msg(good >= FEWEST, "%s\nonly %d of %d are graphs", text, good, 20 * draws);
@@ -267,7 +299,7 @@ START_TEST(many_rows_of_nothing)
     static const int64_t sizes[][2] = {{(int64_t)1 << 40, 1}, {1, (int64_t)1 << 40}, {1 << 20, 1 << 20}};
     struct random r = {7};
     for (int i = 0; i < 3; i++) {
-        char *text = fill_in(empty[_i], sizes[i], &r);
+        char *text = fill_in(empty[_i], sizes[i], 0, &r);
         run_empty(text);
         free(text);
     }

@@ -169,12 +169,35 @@ START_TEST(good_tiles)
 }
 END_TEST
 
+/* Tables end at 2^31 rows: more of them are refused by kernels, and need none on the CPU device. */
+START_TEST(more_rows_than_a_table)
+{
+    coda_compile_options o = CODA_COMPILE_OPTIONS_INIT;
+    coda_graph *g;
+    coda_plan *p;
+    ck_assert_int_eq(coda_graph_parse(&g, "dim %T = 1..4294967296\n%x = input bf16[T,64]\n"
+                                          "%w = weight bf16[32,64]\n%y = matmul %x, %w\noutput %y = %y"),
+                     CODA_OK);
+    o.flags = CODA_PLAN_ONLY, o.arch = "sm_90a";
+    ck_assert_int_eq(coda_compile(&p, g, &o), CODA_E_UNSUPPORTED);
+    ck_assert_msg(strstr(coda_error(), "4294967296") != NULL, "%s", coda_error());
+    o.device = CODA_DEVICE_CPU, o.arch = NULL;
+    ck_assert_msg(coda_compile(&p, g, &o) == CODA_OK, "%s", coda_error());
+    for (int64_t rows = (int64_t)1 << 32; rows; rows /= 2)
+        ck_assert_msg(coda_plan_workspace_for(p, &rows) != SIZE_MAX, "%lld rows: %s", (long long)rows,
+                      coda_error());
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
 Suite *variants_suite(void)
 {
     Suite *s = suite_create("variants");
     TCase *t = tcase_create("tiles");
     tcase_add_loop_test(t, few_kernels, 0, 6);
     tcase_add_loop_test(t, good_tiles, 0, 3);
+    tcase_add_test(t, more_rows_than_a_table);
     suite_add_tcase(s, t);
     return s;
 }
