@@ -6,7 +6,9 @@
  *
  * All readers of x must be slices of its columns; those that are rotated, and by nothing but one rope
  * each, share its options and positions, rotate all their heads, and tile the columns from 0 on.
- * So z takes x's place, in the epilogue of the matmul that makes x; slices of a leaf stay views. Exact.
+ * So z takes x's place, in the epilogue of the matmul that makes x; slices of a leaf stay views. Where no
+ * epilogue rotates x, a kernel of its own would move the columns that are not rotated, too: then all of them
+ * must be. Exact.
  */
 #include "walk.h"
 
@@ -69,6 +71,13 @@ static bool overlap(struct range *r, int n)
     return false;
 }
 
+/* Does a product make x, whose epilogue has both columns of each pair? */
+static bool is_rotated_in_place(const graph *g, int x, const struct attr_rope *a)
+{
+    while (g->node[x].op == OP_CAST) x = g->node[x].in[0];
+    return g->node[x].op == OP_MATMUL && attr_pairs_meet(a->head_dim, a->rotary, a->half);
+}
+
 /* Rotated columns: disjoint ranges that tile 0..end, each of whole heads, all rotated alike. */
 static bool tiles(const graph *g, struct merge *m, int x)
 {
@@ -93,6 +102,8 @@ static bool tiles(const graph *g, struct merge *m, int x)
     }
     m->end[x] = end;
     if (overlap(m->rotated, ranges)) return false;
+    bool all = end == type_columns(&g->node[x].type);
+    if (!all && !is_rotated_in_place(g, x, &like->attr.rope)) return false;
     return sum == end && end <= first_plain && type_columns(&g->node[x].type) % like->attr.rope.head_dim == 0;
 }
 

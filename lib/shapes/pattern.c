@@ -111,7 +111,8 @@ static int16_t code(const struct patterns *f, const int64_t *value, int i)
 
 static uint8_t size_class(int64_t value)
 {
-    return (uint8_t)((value > MOST_IN_LINE) + (value > MOST_TOP_K_COLUMNS));
+    return (uint8_t)((value >= LEAST_FOLDED) + (value >= LEAST_FOLDED_KEPT) + (value > MOST_IN_LINE) +
+                     (value > MOST_TOP_K_COLUMNS));
 }
 
 static bool is_long(const struct sample_rows *s, const int64_t *dims)
