@@ -283,17 +283,17 @@ static bool walkers_fold(const struct grouper *gr, int x, int statistic, int cha
     return u->at[statistic + 1] > u->at[statistic];
 }
 
-/* Does somebody other than folds and products read x? */
-static bool is_kept(const struct grouper *gr, int x)
+/* How many columns x should have at least to leave states of its rows: see plan_sizes.h. */
+static int64_t least_folded(const struct grouper *gr, int x)
 {
     const struct uses *u = &gr->uses;
     bool kept = gr->g->node[x].output >= 0;
     for (int i = u->at[x]; i < u->at[x + 1]; i++) {
         enum op op = gr->g->node[u->use[i].node].op;
-        if (op == OP_MATMUL) return false;
+        if (op == OP_MATMUL) return LEAST_FOLDED;
         kept = kept || op != OP_REDUCE;
     }
-    return kept;
+    return kept ? LEAST_FOLDED_KEPT : LEAST_FOLDED_GONE;
 }
 
 /* A product leaves states of its rows, for others to finish, where nobody has the rows anyway, and where they
@@ -301,10 +301,9 @@ static bool is_kept(const struct grouper *gr, int x)
 static bool states_save(const struct grouper *gr, const struct group *q, const struct node *n)
 {
     int x = n->in[0];
-    int64_t columns = type_columns(&gr->g->node[x].type);
     if (q->p.kind != PROGRAM_GEMM || n->op != OP_REDUCE || n->attr.reduce.columns || !gr->opt->fuse)
         return true;
-    if (columns < (is_kept(gr, x) ? LEAST_FOLDED_KEPT : LEAST_FOLDED)) return false;
+    if (type_columns(&gr->g->node[x].type) < least_folded(gr, x)) return false;
     return !walkers_fold(gr, x, (int)(n - gr->g->node), MOST_CHAIN);
 }
 

@@ -49,6 +49,19 @@ static bool has_rows(const struct grouper *gr, const struct group *q, int value)
     return columns && (shape == SHAPE_TILE || shape == SHAPE_HALF);
 }
 
+/* Are the best of two tiles, written and read, no more than the elements of one, which are not read for them, and
+ * not written either unless others read them? */
+static bool states_save(const struct grouper *gr, int x, const struct prim *reduce)
+{
+    const struct type *t = &gr->g->node[x].type;
+    int moved = 0;
+    for (int i = gr->uses.at[x]; i < gr->uses.at[x + 1]; i++)
+        moved += gr->g->node[gr->uses.use[i].node].op != OP_TOP_K;
+    moved = moved || gr->g->node[x].output >= 0 ? 1 : 2;
+    return type_columns(t) >= LEAST_BEST &&
+           4 * reduce->state * 4 <= moved * LEAST_BEST * (int)dtype_size(t->dtype);
+}
+
 /* The product that leaves the best of each tile; NULL: elements are read from memory. */
 static struct group *product_of(const struct grouper *gr, int root)
 {
@@ -62,7 +75,8 @@ static struct group *product_of(const struct grouper *gr, int root)
     const struct decision *d = plan_decision(gr->opt, q->p.root);
     bool together = q->p.prepare == gr->site[root].is_const && !(d && d->apart);
     bool room = q->bests < MOST_BEST && group_has_room(gr, q, reduce->state);
-    return together && room && has_rows(gr, q, n->in[0]) ? q : NULL;
+    bool saves = states_save(gr, n->in[0], reduce);
+    return together && room && saves && has_rows(gr, q, n->in[0]) ? q : NULL;
 }
 
 static void join(struct grouper *gr, struct group *q)

@@ -301,18 +301,24 @@ static bool keeps_range(const struct walk *w, int v, const struct rest *r)
     return !f[v].f16 || w->opt->fast_f16 || !(r->gain || narrows || centred);
 }
 
-/* Is a row of what is left behind more than its values that move, in f32, which one kernel writes and each
- * product reads? */
-static bool rows_are_wide(const struct walk *w, int v, const struct rest *r)
+/* A product's epilogue leaves a number for each tile of a row, of so many columns at least, and none of rows that
+ * are shorter than the other. */
+enum { LEAST_TILE = 16, LEAST_FOLDED = 36 };
+
+/* Is a row of what need not be written, or read, more than its values that move, in f32, which one kernel
+ * writes and each product reads? Where a gain is left behind, it is a row that is not read for a statistic. */
+static bool rows_are_wide(struct walk *w, int v, const struct rest *r)
 {
     const struct fact *f = w->ctx;
-    int64_t columns = type_columns(&w->in->node[v].type);
+    int64_t columns = type_columns(&w->in->node[v].type), values = (int64_t)r->rows * (1 + f[v].uses);
     if (!r->rows) return true;
-    if (!dim_is_number(columns)) return rewrite_needs_numbers((struct walk *)w, "a row's price"), false;
-    return columns * dtype_size(w->in->node[v].type.dtype) >= 4 * (int64_t)r->rows * (1 + f[v].uses);
+    if (!dim_is_number(columns)) return rewrite_needs_numbers(w, "the price of a row's factor"), false;
+    if (r->gain && columns < LEAST_FOLDED) return false;
+    if (r->gain) values *= CEIL_DIV(columns, LEAST_TILE);
+    return columns * dtype_size(w->in->node[v].type.dtype) >= 4 * values;
 }
 
-bool carry_pays(const struct walk *w, int v)
+bool carry_pays(struct walk *w, int v)
 {
     const struct fact *f = w->ctx;
     if (f[v].readers == READ_OTHERWISE) return false;

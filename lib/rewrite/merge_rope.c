@@ -71,11 +71,33 @@ static bool overlap(struct range *r, int n)
     return false;
 }
 
-/* Does a product make x, whose epilogue has both columns of each pair? */
-static bool is_rotated_in_place(const graph *g, int x, const struct attr_rope *a)
+/* Has each row of x a position of its own, or none? Several batches that share positions are rows of one
+ * product, over which no stride repeats them. */
+static bool has_own_positions(struct walk *w, int x, const struct node *rope)
 {
-    while (g->node[x].op == OP_CAST) x = g->node[x].in[0];
-    return g->node[x].op == OP_MATMUL && attr_pairs_meet(a->head_dim, a->rotary, a->half);
+    const struct type *t = &w->in->node[x].type;
+    const struct type *at = operand(rope, 1) < 0 ? NULL : &w->in->node[rope->in[1]].type;
+    int rank = at ? at->rank - (rope->attr.rope.section[0] != 0) : t->rank - 1;
+    for (int d = 0; d + 1 < t->rank && at; d++) {
+        int own = d - (t->rank - 1 - rank);
+        int64_t rows = t->dim[d], positions = own < 0 ? 1 : at->dim[own];
+        if (rows == positions) continue;
+        if (!dim_is_number(rows) || !dim_is_number(positions))
+            rewrite_needs_numbers(w, "positions of several batches");
+        return false;
+    }
+    return true;
+}
+
+/* Does a product make x, whose epilogue has both columns of each pair? */
+static bool is_rotated_in_place(struct walk *w, int x, const struct node *rope)
+{
+    const graph *g = w->in;
+    const struct attr_rope *a = &rope->attr.rope;
+    int y = x;
+    while (g->node[y].op == OP_CAST) y = g->node[y].in[0];
+    bool product = g->node[y].op == OP_MATMUL && attr_pairs_meet(a->head_dim, a->rotary, a->half);
+    return product && has_own_positions(w, x, rope);
 }
 
 /* Rotated columns: disjoint ranges that tile 0..end, each of whole heads, all rotated alike. */
@@ -102,8 +124,6 @@ static bool tiles(const graph *g, struct merge *m, int x)
     }
     m->end[x] = end;
     if (overlap(m->rotated, ranges)) return false;
-    bool all = end == type_columns(&g->node[x].type);
-    if (!all && !is_rotated_in_place(g, x, &like->attr.rope)) return false;
     return sum == end && end <= first_plain && type_columns(&g->node[x].type) % like->attr.rope.head_dim == 0;
 }
 
@@ -151,6 +171,13 @@ static int rotate(struct walk *w, struct merge *m, int x)
     return m->merged[x] = graph_append(w->out, &n);
 }
 
+/* Is the rotation in an epilogue, or are no columns moved for it that it leaves as they are? */
+static bool pays(struct walk *w, const struct merge *m, int x)
+{
+    return m->end[x] == type_columns(&w->in->node[x].type) ||
+           is_rotated_in_place(w, x, &w->in->node[m->rope[x]]);
+}
+
 static int merge(struct walk *w, int n)
 {
     struct merge *m = w->ctx;
@@ -165,6 +192,10 @@ static int merge(struct walk *w, int n)
         if (other < 0 || w->map[other] >= 0) continue;
         m->rope[x] = -1; /* it is computed too late for this */
         return RULE_COPY;
+    }
+    if (m->merged[x] < 0 && !pays(w, m, x)) {
+        m->rope[x] = -1;
+        return w->out->status ? RULE_FAILED : RULE_COPY;
     }
     struct node slice = *s;
     slice.in = (int[]){rotate(w, m, x)};
