@@ -6,7 +6,6 @@
  * operands do not depend on the program, so programs have an order.
  */
 #include "fuse.h"
-#include "plan_sizes.h"
 
 #include <string.h>
 
@@ -224,91 +223,6 @@ static bool try_heads(struct grouper *gr, struct group *q, const struct node *n)
     return try_pair(q, PAIR_HEADS, s.value);
 }
 
-/* ---- Statistics that save nothing in an epilogue ---- */
-
-/* Of a chain of maps, readers are searched so far. */
-enum { MOST_CHAIN = 8 };
-
-/* May a program that walks x's elements compute the value? */
-static bool is_free_tile(const struct grouper *gr, int value, const struct type *x)
-{
-    const struct node *n = &gr->g->node[value];
-    bool map = n->op == OP_MAP || n->op == OP_CAST;
-    return map && gr->site[value].role == ROLE_FREE && n->type.rank == x->rank &&
-           !memcmp(n->type.dim, x->dim, sizeof *x->dim * (size_t)x->rank);
-}
-
-/* Does the value come of x by such maps alone? */
-static bool comes_of(const struct grouper *gr, int value, int x, int chain)
-{
-    const struct node *n = &gr->g->node[value];
-    if (value == x) return true;
-    if (!chain || value < x || !is_free_tile(gr, value, &gr->g->node[x].type)) return false;
-    for (int i = 0; i < n->nin; i++)
-        if (comes_of(gr, n->in[i], x, chain - 1)) return true;
-    return false;
-}
-
-/* Is it in memory in any case: an output, or what such maps make of it, or an operand of a kernel? */
-static bool is_stored_anyway(const struct grouper *gr, int value, int chain)
-{
-    const struct uses *u = &gr->uses;
-    if (gr->g->node[value].output >= 0) return true;
-    for (int i = u->at[value]; i < u->at[value + 1] && chain; i++) {
-        int n = u->use[i].node;
-        enum op op = gr->g->node[n].op;
-        bool map = op_is_view(op) || is_free_tile(gr, n, &gr->g->node[value].type);
-        if (map ? is_stored_anyway(gr, n, chain - 1) : op != OP_MAP && op != OP_CAST && op != OP_REDUCE)
-            return true;
-    }
-    return false;
-}
-
-/* Do all that want a statistic of x's rows walk x, as no epilogue does? Then they fold it, too. */
-static bool walkers_fold(const struct grouper *gr, int x, int statistic, int chain)
-{
-    const struct uses *u = &gr->uses;
-    const struct type *t = &gr->g->node[x].type;
-    if (gr->g->node[statistic].output >= 0 || !chain) return false;
-    for (int i = u->at[statistic]; i < u->at[statistic + 1]; i++) {
-        int n = u->use[i].node;
-        bool row = type_columns(&gr->g->node[n].type) == 1 && type_columns(t) > 1;
-        if (row && gr->site[n].role == ROLE_FREE && gr->g->node[n].op == OP_MAP) {
-            if (!walkers_fold(gr, x, n, chain - 1)) return false;
-        } else if (!is_free_tile(gr, n, t) || !comes_of(gr, n, x, MOST_CHAIN) ||
-                   !is_stored_anyway(gr, n, MOST_CHAIN)) {
-            return false;
-        }
-    }
-    return u->at[statistic + 1] > u->at[statistic];
-}
-
-/* How many columns x should have at least to leave states of its rows: see plan_sizes.h. */
-static int64_t least_folded(const struct grouper *gr, int x)
-{
-    const struct uses *u = &gr->uses;
-    bool kept = gr->g->node[x].output >= 0;
-    for (int i = u->at[x]; i < u->at[x + 1]; i++) {
-        enum op op = gr->g->node[u->use[i].node].op;
-        if (op == OP_MATMUL) return LEAST_FOLDED;
-        kept = kept || op != OP_REDUCE;
-    }
-    return kept ? LEAST_FOLDED_KEPT : LEAST_FOLDED_GONE;
-}
-
-/* A product leaves states of its rows, for others to finish, where nobody has the rows anyway, and where they
- * are less than the columns that are not read, or not even written, for them. */
-static bool states_save(const struct grouper *gr, const struct group *q, const struct node *n)
-{
-    int x = n->in[0];
-    if (q->p.kind != PROGRAM_GEMM || n->op != OP_REDUCE || n->attr.reduce.columns || !gr->opt->fuse)
-        return true;
-    if (type_columns(&gr->g->node[x].type) < least_folded(gr, x)) return false;
-    return !walkers_fold(gr, x, (int)(n - gr->g->node), MOST_CHAIN);
-}
-
-/* ---- What joins ---- */
-
 static bool may_join(struct grouper *gr, struct group *q, int value)
 {
     const graph *g = gr->g;
@@ -384,7 +298,7 @@ static bool joins(struct grouper *gr, struct group *q, int value)
     bool paired = q->p.pair != PAIR_NONE;
     if (pair != PAIR_NONE && (has_parts(gr, q) || !try_pair(q, pair, full))) return false;
     if (op_combines_pairs(n->op) && !try_heads(gr, q, n)) return false;
-    bool good = fits(gr, q, value) && suits_fold(gr, q, n) && states_save(gr, q, n);
+    bool good = fits(gr, q, value) && suits_fold(gr, q, n) && states_save(gr, q, value);
     if (good) {
         group_join(gr, q, value);
         q->loads += state_operands(n) - 1;
@@ -426,4 +340,5 @@ void group_grow(struct grouper *gr, struct group *q)
     if (d && d->apart) return;
     grow_from(gr, q, q->p.root);
     segment_rest(gr, q, grow_from);
+    give_back(gr, q);
 }

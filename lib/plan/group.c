@@ -203,6 +203,22 @@ void group_join(struct grouper *gr, struct group *q, int value)
     raise_horizon(gr, value, horizon);
 }
 
+/* Its horizon stays: others may depend on less than it says. */
+void group_leave(struct grouper *gr, struct group *q, int value)
+{
+    struct site *s = &gr->site[value];
+    int before = q->first;
+    while (gr->site[before].next != value) before = gr->site[before].next;
+    gr->site[before].next = s->next;
+    if (q->last == value) q->last = before;
+    q->members--;
+    q->stores -= group_stores(gr, value);
+    s->role = ROLE_FREE;
+    s->group = s->next = -1;
+    s->range = 0;
+    s->partial = s->segmented = s->leaves = false;
+}
+
 void group_absorb(struct grouper *gr, struct group *q, struct group *other)
 {
     int first = other->first, next, horizon = MAX(gr->site[q->first].horizon, gr->site[first].horizon);

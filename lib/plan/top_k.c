@@ -51,7 +51,7 @@ static bool has_rows(const struct grouper *gr, const struct group *q, int value)
 
 /* Are the best of two tiles, written and read, no more than the elements of one, which are not read for them, and
  * not written either unless others read them? */
-static bool states_save(const struct grouper *gr, int x, const struct prim *reduce)
+static bool best_saves(const struct grouper *gr, int x, const struct prim *reduce)
 {
     const struct type *t = &gr->g->node[x].type;
     int moved = 0;
@@ -75,7 +75,7 @@ static struct group *product_of(const struct grouper *gr, int root)
     const struct decision *d = plan_decision(gr->opt, q->p.root);
     bool together = q->p.prepare == gr->site[root].is_const && !(d && d->apart);
     bool room = q->bests < MOST_BEST && group_has_room(gr, q, reduce->state);
-    bool saves = states_save(gr, n->in[0], reduce);
+    bool saves = best_saves(gr, n->in[0], reduce);
     return together && room && saves && has_rows(gr, q, n->in[0]) ? q : NULL;
 }
 
