@@ -125,8 +125,9 @@ struct group *group_new(struct grouper *gr, enum program_kind kind, int root);
 void group_join(struct grouper *gr, struct group *q, int value);
 /* Makes the members of `other`, whose root comes after that of q, members of q. */
 void group_absorb(struct grouper *gr, struct group *q, struct group *other);
-/* The member is none any more. */
+/* The member is none any more. Horizons stay as they were until they are found anew. */
 void group_leave(struct grouper *gr, struct group *q, int value);
+void group_find_horizons(struct grouper *gr);
 /* Joins to q whatever its epilogue, or its pass over rows, can compute too; nodes are tried in order. */
 void group_grow(struct grouper *gr, struct group *q);
 /* Places besides its own buffer that `value` has to be stored to: outputs, and parts of concats. */

@@ -90,8 +90,8 @@ static bool walkers_fold(const struct grouper *gr, const struct group *q, int x,
     return u->at[statistic + 1] > u->at[statistic];
 }
 
-/* How many columns x should have at least to leave states of its rows: see plan_sizes.h. */
-static int64_t least_folded(const struct grouper *gr, int x)
+/* How many columns x should have at least to leave states of so many floats of its rows: see plan_sizes.h. */
+static int64_t least_folded(const struct grouper *gr, int x, int state)
 {
     const struct uses *u = &gr->uses;
     bool kept = gr->g->node[x].output >= 0;
@@ -100,7 +100,7 @@ static int64_t least_folded(const struct grouper *gr, int x)
         if (op == OP_MATMUL) return LEAST_FOLDED;
         kept = kept || op != OP_REDUCE;
     }
-    return kept ? LEAST_FOLDED_KEPT : LEAST_FOLDED_GONE;
+    return !kept ? LEAST_FOLDED_GONE : state > 1 ? LEAST_FOLDED_KEPT : LEAST_FOLDED_ONE;
 }
 
 bool states_save(const struct grouper *gr, const struct group *q, int value)
@@ -108,7 +108,8 @@ bool states_save(const struct grouper *gr, const struct group *q, int value)
     const struct node *n = &gr->g->node[value];
     bool states = q->p.kind == PROGRAM_GEMM && n->op == OP_REDUCE && !n->attr.reduce.columns;
     if (!states || !gr->opt->fuse) return true;
-    if (type_columns(&gr->g->node[n->in[0]].type) < least_folded(gr, n->in[0])) return false;
+    int64_t columns = type_columns(&gr->g->node[n->in[0]].type);
+    if (columns < least_folded(gr, n->in[0], n->prim->state)) return false;
     return !walkers_fold(gr, q, n->in[0], value, MOST_CHAIN);
 }
 
@@ -206,5 +207,7 @@ void give_back(struct grouper *gr, struct group *q)
         next = gr->site[m].next;
         if (gr->site[m].leaves) group_leave(gr, q, m), some = true;
     }
-    if (some) close_ranges(gr, q);
+    if (!some) return;
+    close_ranges(gr, q);
+    group_find_horizons(gr);
 }

@@ -203,7 +203,6 @@ void group_join(struct grouper *gr, struct group *q, int value)
     raise_horizon(gr, value, horizon);
 }
 
-/* Its horizon stays: others may depend on less than it says. */
 void group_leave(struct grouper *gr, struct group *q, int value)
 {
     struct site *s = &gr->site[value];
@@ -217,6 +216,17 @@ void group_leave(struct grouper *gr, struct group *q, int value)
     s->group = s->next = -1;
     s->range = 0;
     s->partial = s->segmented = s->leaves = false;
+}
+
+void group_find_horizons(struct grouper *gr)
+{
+    for (int i = 0; i < gr->g->nodes; i++) gr->site[i].horizon = i;
+    for (int i = 0; i < gr->groups; i++) {
+        int horizon = 0;
+        for (int m = gr->group[i]->first; m >= 0; m = gr->site[m].next)
+            horizon = MAX(horizon, gr->site[m].horizon);
+        for (int m = gr->group[i]->first; m >= 0; m = gr->site[m].next) raise_horizon(gr, m, horizon);
+    }
 }
 
 void group_absorb(struct grouper *gr, struct group *q, struct group *other)

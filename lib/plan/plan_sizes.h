@@ -13,6 +13,7 @@ enum {
     LEAST_FOLDED = 8,         /* where a product reads the columns, too: a norm's row is not written */
     LEAST_FOLDED_GONE = 800,  /* where nobody does: the columns are neither written nor read */
     LEAST_FOLDED_KEPT = 2048, /* where others do: they are not read once more */
+    LEAST_FOLDED_ONE = 36,    /* the same, and a state is a single float */
     LEAST_BEST = 64,          /* and the best of its rows */
     MOST_IN_LINE = 4096,         /* elements of a line: a launch takes longer */
     MOST_TOP_K_COLUMNS = 1 << 24 /* of top_k's operand, which a state's floats count exactly */

@@ -71,6 +71,18 @@ static bool overlap(struct range *r, int n)
     return false;
 }
 
+/* Do positions follow each other in memory at one distance? A leaf's rows may be apart, and a view's. */
+static bool are_even(const graph *g, int positions)
+{
+    const struct node *n = &g->node[positions];
+    int64_t dense[CODA_MAX_RANK];
+    while (n->op == OP_RESHAPE) n = &g->node[n->in[0]];
+    if (op_is_view(n->op)) return n->type.rank < 2;
+    dense_strides(&n->type, dense);
+    return !op_is_leaf(n->op) || n->type.rank < 2 ||
+           !memcmp(dense, n->stride, sizeof *dense * (size_t)n->type.rank);
+}
+
 /* Has each row of x a position of its own, or none? Several batches that share positions are rows of one
  * product, over which no stride repeats them. */
 static bool has_own_positions(struct walk *w, int x, const struct node *rope)
@@ -86,7 +98,7 @@ static bool has_own_positions(struct walk *w, int x, const struct node *rope)
             rewrite_needs_numbers(w, "positions of several batches");
         return false;
     }
-    return true;
+    return !at || are_even(w->in, rope->in[1]);
 }
 
 /* Does a product make x, whose epilogue has both columns of each pair? */
