@@ -58,12 +58,12 @@ static bool is_kept(const struct grouper *gr, const struct group *q, int x)
     return false;
 }
 
-/* Is x, if it has to be in memory, there whatever q does? */
+/* Is x, if it has to be in memory, there whatever q does? What coda_prepare computes is. */
 static bool is_in_memory(const struct grouper *gr, const struct group *q, int x)
 {
     int base = gr->view[x].base;
     if (base < 0) return false;
-    return gr->site[base].role != ROLE_FREE || is_kept(gr, q, base);
+    return gr->site[base].is_const || gr->site[base].role != ROLE_FREE || is_kept(gr, q, base);
 }
 
 /* ---- Order ---- */
