@@ -298,7 +298,7 @@ static bool joins(struct grouper *gr, struct group *q, int value)
     bool paired = q->p.pair != PAIR_NONE;
     if (pair != PAIR_NONE && (has_parts(gr, q) || !try_pair(q, pair, full))) return false;
     if (op_combines_pairs(n->op) && !try_heads(gr, q, n)) return false;
-    bool good = fits(gr, q, value) && suits_fold(gr, q, n) && states_save(gr, q, value);
+    bool good = fits(gr, q, value) && suits_fold(gr, q, n);
     if (good) {
         group_join(gr, q, value);
         q->loads += state_operands(n) - 1;

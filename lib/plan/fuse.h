@@ -160,10 +160,7 @@ bool group_depends(struct grouper *gr, int value, const struct group *q);
 struct source group_source(const struct grouper *gr, const struct group *q, int value);
 /* take_in.c: products take in maps of what they load, where that is cheaper. */
 void plan_take_in(struct grouper *gr);
-/* give_back.c: what a product's epilogue can compute, and saves nothing there. */
-/* Does a REDUCE of x, a member of q, save more than its states cost? */
-bool states_save(const struct grouper *gr, const struct group *q, int value);
-/* Gives back the members of a product that programs of rows compute for nothing. */
+/* give_back.c: gives back the members of a product that programs of rows compute for nothing. */
 void give_back(struct grouper *gr, struct group *q);
 /* lines.c: programs with a few numbers each become one. */
 void plan_join_lines(struct grouper *gr);

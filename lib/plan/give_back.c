@@ -90,26 +90,31 @@ static bool walkers_fold(const struct grouper *gr, const struct group *q, int x,
     return u->at[statistic + 1] > u->at[statistic];
 }
 
-/* How many columns x should have at least to leave states of so many floats of its rows: see plan_sizes.h. */
-static int64_t least_folded(const struct grouper *gr, int x, int state)
+/* Is it read outside the program, or stored, for others than members that leave? */
+static bool is_stored(const struct grouper *gr, const struct group *q, int value)
 {
     const struct uses *u = &gr->uses;
-    bool kept = gr->g->node[x].output >= 0;
-    for (int i = u->at[x]; i < u->at[x + 1]; i++) {
-        enum op op = gr->g->node[u->use[i].node].op;
-        if (op == OP_MATMUL) return LEAST_FOLDED;
-        kept = kept || op != OP_REDUCE;
+    if (group_stores(gr, value)) return true;
+    for (int i = u->at[value]; i < u->at[value + 1]; i++) {
+        int n = u->use[i].node;
+        if (gr->site[n].role == ROLE_VIEW ? is_stored(gr, q, n) : !group_holds(gr, q, n)) return true;
     }
-    return !kept ? LEAST_FOLDED_GONE : state > 1 ? LEAST_FOLDED_KEPT : LEAST_FOLDED_ONE;
+    return false;
 }
 
-bool states_save(const struct grouper *gr, const struct group *q, int value)
+/* How many columns x should have at least to leave states of its rows: see plan_sizes.h. */
+static int64_t least_folded(const struct grouper *gr, const struct group *q, int x)
+{
+    const struct uses *u = &gr->uses;
+    for (int i = u->at[x]; i < u->at[x + 1]; i++)
+        if (gr->g->node[u->use[i].node].op == OP_MATMUL) return LEAST_FOLDED;
+    return is_stored(gr, q, x) ? LEAST_FOLDED_KEPT : LEAST_FOLDED;
+}
+
+static bool states_save(const struct grouper *gr, const struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
-    bool states = q->p.kind == PROGRAM_GEMM && n->op == OP_REDUCE && !n->attr.reduce.columns;
-    if (!states || !gr->opt->fuse) return true;
-    int64_t columns = type_columns(&gr->g->node[n->in[0]].type);
-    if (columns < least_folded(gr, n->in[0], n->prim->state)) return false;
+    if (type_columns(&gr->g->node[n->in[0]].type) < least_folded(gr, q, n->in[0])) return false;
     return !walkers_fold(gr, q, n->in[0], value, MOST_CHAIN);
 }
 
@@ -144,18 +149,6 @@ static bool may_leave(const struct grouper *gr, const struct group *q, int value
     const struct node *n = &gr->g->node[value];
     bool computes = is_elementwise(n) && !gr->site[value].partial && value != q->p.root;
     return computes && !group_stores(gr, value) && is_read_by_rows(gr, q, value);
-}
-
-/* Is it read outside the program, or stored, for others than members that leave? */
-static bool is_stored(const struct grouper *gr, const struct group *q, int value)
-{
-    const struct uses *u = &gr->uses;
-    if (group_stores(gr, value)) return true;
-    for (int i = u->at[value]; i < u->at[value + 1]; i++) {
-        int n = u->use[i].node;
-        if (gr->site[n].role == ROLE_VIEW ? is_stored(gr, q, n) : !group_holds(gr, q, n)) return true;
-    }
-    return false;
 }
 
 /* Is all that the member is made of in memory, or leaves too, and in no more bytes? */
@@ -198,16 +191,37 @@ static void mark_leaving(struct grouper *gr, struct group *q)
     }
 }
 
-void give_back(struct grouper *gr, struct group *q)
+static int leave(struct grouper *gr, struct group *q)
 {
-    bool some = false;
-    if (q->p.kind != PROGRAM_GEMM || !gr->opt->fuse || program_is_gated(&q->p)) return;
-    mark_leaving(gr, q);
+    int members = q->members;
     for (int m = q->first, next; m >= 0; m = next) {
         next = gr->site[m].next;
-        if (gr->site[m].leaves) group_leave(gr, q, m), some = true;
+        if (gr->site[m].leaves) group_leave(gr, q, m);
     }
-    if (!some) return;
+    return members - q->members;
+}
+
+/* Nobody in the program reads what it has in states. */
+static int leave_states(struct grouper *gr, struct group *q)
+{
+    for (int m = q->first; m >= 0; m = gr->site[m].next) {
+        bool rows = gr->site[m].partial && !group_has_column_parts(gr, m);
+        gr->site[m].leaves = rows && !states_save(gr, q, m);
+    }
+    return leave(gr, q);
+}
+
+static int leave_maps(struct grouper *gr, struct group *q)
+{
+    if (program_is_gated(&q->p)) return 0;
+    mark_leaving(gr, q);
+    return leave(gr, q);
+}
+
+void give_back(struct grouper *gr, struct group *q)
+{
+    if (q->p.kind != PROGRAM_GEMM || !gr->opt->fuse) return;
+    if (leave_states(gr, q) + leave_maps(gr, q) == 0) return;
     close_ranges(gr, q);
     group_find_horizons(gr);
 }

@@ -49,17 +49,17 @@ static bool has_rows(const struct grouper *gr, const struct group *q, int value)
     return columns && (shape == SHAPE_TILE || shape == SHAPE_HALF);
 }
 
-/* Are the best of two tiles, written and read, no more than the elements of one, which are not read for them, and
- * not written either unless others read them? */
+/* Are the best of a tile, written and read, no more than its elements, which are not read for them, and not
+ * written either unless others read them? */
 static bool best_saves(const struct grouper *gr, int x, const struct prim *reduce)
 {
     const struct type *t = &gr->g->node[x].type;
-    int moved = 0;
+    int64_t columns = type_columns(t), tile = columns < LEAST_BEST ? LEAST_BEST_FEW : LEAST_BEST;
+    bool kept = gr->g->node[x].output >= 0;
     for (int i = gr->uses.at[x]; i < gr->uses.at[x + 1]; i++)
-        moved += gr->g->node[gr->uses.use[i].node].op != OP_TOP_K;
-    moved = moved || gr->g->node[x].output >= 0 ? 1 : 2;
-    return type_columns(t) >= LEAST_BEST &&
-           4 * reduce->state * 4 <= moved * LEAST_BEST * (int)dtype_size(t->dtype);
+        kept = kept || gr->g->node[gr->uses.use[i].node].op != OP_TOP_K;
+    int64_t best = 2 * reduce->state * 4, row = tile * (int64_t)dtype_size(t->dtype);
+    return columns >= LEAST_BEST_FEW && best <= (kept ? row : 2 * row);
 }
 
 /* The product that leaves the best of each tile; NULL: elements are read from memory. */

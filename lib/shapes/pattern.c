@@ -111,9 +111,8 @@ static int16_t code(const struct patterns *f, const int64_t *value, int i)
 
 static uint8_t size_class(int64_t value)
 {
-    static const int64_t from[] = {LEAST_FOLDED,      LEAST_FOLDED_ONE,  LEAST_BEST,
-                                   LEAST_FOLDED_GONE, LEAST_FOLDED_KEPT, MOST_IN_LINE + 1,
-                                   MOST_TOP_K_COLUMNS + 1};
+    static const int64_t from[] = {LEAST_FOLDED, LEAST_BEST_FEW,   LEAST_FOLDED_KEPT,
+                                   LEAST_BEST,   MOST_IN_LINE + 1, MOST_TOP_K_COLUMNS + 1};
     int sizes = 0;
     while (sizes < ARRAY_SIZE(from) && value >= from[sizes]) sizes++;
     return (uint8_t)sizes;
