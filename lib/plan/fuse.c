@@ -110,10 +110,11 @@ bool group_can_load(struct grouper *gr, struct group *q, const struct node *n, i
 }
 
 /* Another statistic of a tensor that a rows program walks anyway. */
-static bool is_sibling(const struct grouper *gr, const struct group *q, const struct node *n)
+static bool is_sibling(struct grouper *gr, const struct group *q, const struct node *n)
 {
+    int value = (int)(n - gr->g->node);
     if (q->p.kind != PROGRAM_ROWS || n->op != OP_REDUCE) return false;
-    if (gr->site[q->first].horizon >= (int)(n - gr->g->node)) return false; /* q may depend on it */
+    if (gr->site[q->first].horizon >= value && group_needs(gr, q, value)) return false;
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         for (int i = 0; i < state_operands(&gr->g->node[m]); i++)
             if (gr->g->node[m].in[i] == n->in[0]) return true;

@@ -94,8 +94,8 @@ static void visit_operands(struct grouper *gr, int x, int value, int *top)
         if (n->in[i] >= 0) visit(gr, x, n->in[i], top);
 }
 
-/* Does what q reads from memory depend on x? What is of a lower horizon does not. */
-static bool needs(struct grouper *gr, const struct group *q, int x)
+/* What is of a lower horizon does not. */
+bool group_needs(struct grouper *gr, const struct group *q, int x)
 {
     int top = 0;
     gr->mark++;
@@ -132,7 +132,7 @@ static bool has_readers_here(const struct grouper *gr, const struct group *q, in
 /* May q be the one that stores x? */
 static bool is_storable(struct grouper *gr, const struct group *q, int x)
 {
-    return has_readers_here(gr, q, x) && group_can_store(gr, q, x) && !needs(gr, q, x);
+    return has_readers_here(gr, q, x) && group_can_store(gr, q, x) && !group_needs(gr, q, x);
 }
 
 /* ---- What an epilogue loads ---- */
