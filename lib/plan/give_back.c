@@ -55,7 +55,8 @@ static int made_of(const struct grouper *gr, const struct group *q, int x)
     return -1;
 }
 
-/* Is it in memory in any case: an output, or what such maps make of it, or an operand of a kernel? */
+/* Does a kernel store or walk it in any case: is it, or what such maps make of it, an output, an operand of a
+ * kernel, or folded? */
 static bool is_stored_anyway(const struct grouper *gr, int value, int chain)
 {
     const struct uses *u = &gr->uses;
@@ -63,7 +64,8 @@ static bool is_stored_anyway(const struct grouper *gr, int value, int chain)
     for (int i = u->at[value]; i < u->at[value + 1] && chain; i++) {
         int n = u->use[i].node;
         bool map = op_is_view(gr->g->node[n].op) || is_free_tile(gr, n, &gr->g->node[value].type);
-        if (map ? is_stored_anyway(gr, n, chain - 1) : !is_elementwise(&gr->g->node[n])) return true;
+        bool folds = gr->g->node[n].op == OP_REDUCE && gr->site[n].role == ROLE_FREE;
+        if (map ? is_stored_anyway(gr, n, chain - 1) : folds || !is_elementwise(&gr->g->node[n])) return true;
     }
     return false;
 }

@@ -301,9 +301,14 @@ static bool keeps_range(const struct walk *w, int v, const struct rest *r)
     return !f[v].f16 || w->opt->fast_f16 || !(r->gain || narrows || centred);
 }
 
-/* A product's epilogue leaves a number for each tile of a row, of so many columns at least, and none of rows that
- * are shorter than the other. */
-enum { LEAST_TILE = 16, LEAST_FOLDED = 36 };
+/* A product's epilogue leaves a number for each tile of a row that has LEAST_FOLDED columns. Tiles have 16 or more;
+ * of few rows 4 or more, but then there are as many tiles as SMs. */
+enum { LEAST_FOLDED = 36, LEAST_TILE = 16, LEAST_OF_FEW = 4, MOST_OF_FEW = 132 };
+
+static int64_t most_tiles(int64_t columns)
+{
+    return MAX(CEIL_DIV(columns, LEAST_TILE), MIN(CEIL_DIV(columns, LEAST_OF_FEW), MOST_OF_FEW));
+}
 
 /* Is a row of what need not be written, or read, more than its values that move, in f32, which one kernel
  * writes and each product reads? Where a gain is left behind, it is a row that is not read for a statistic. */
@@ -314,7 +319,7 @@ static bool rows_are_wide(struct walk *w, int v, const struct rest *r)
     if (!r->rows) return true;
     if (!dim_is_number(columns)) return rewrite_needs_numbers(w, "the price of a row's factor"), false;
     if (r->gain && columns < LEAST_FOLDED) return false;
-    if (r->gain) values *= CEIL_DIV(columns, LEAST_TILE);
+    if (r->gain) values *= most_tiles(columns);
     return columns * dtype_size(w->in->node[v].type.dtype) >= 4 * values;
 }
 

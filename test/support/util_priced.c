@@ -297,7 +297,7 @@ static coda_value grow_columns(struct maker *m)
 static coda_value grow_pairs(struct maker *m)
 {
     coda_value x = draw(m);
-    if (m->flat) return CODA_NONE;
+    if (m->flat || m->symbols) return CODA_NONE;
     coda_value s = coda_matmul(m->g, linear(m, x, 128), linear(m, x, 128));
     if (random_chance(&m->r, 70)) s = coda_softmax(m->g, coda_scale(m->g, s, 0.125f));
     return coda_matmul_kn(m->g, s, x);
