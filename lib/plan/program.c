@@ -264,11 +264,21 @@ int64_t port_bytes(const struct program *q, int port)
     return is_empty(q) ? 0 : extent_bytes(q, use, columns);
 }
 
+/* States that two statistics are made of are read once. */
+static bool is_read_before(const struct program *q, int port)
+{
+    const struct tensor_use *use = &q->port[port];
+    for (int i = 0; i < port && use->role == USE_PARTIAL_LOAD; i++)
+        if (q->port[i].role == USE_PARTIAL_LOAD && q->port[i].buffer == use->buffer) return true;
+    return false;
+}
+
 int64_t program_bytes(const struct program *q)
 {
     int64_t bytes = 0;
     if (q->own) return q->own->bytes(q->spec);
-    for (int i = 0; i < q->ports; i++) bytes = add_counts(bytes, port_bytes(q, i));
+    for (int i = 0; i < q->ports; i++)
+        if (!is_read_before(q, i)) bytes = add_counts(bytes, port_bytes(q, i));
     if (q->kind != PROGRAM_GEMM) return bytes;
     int64_t a = operand_bytes(q, &q->a, q->dim[1]), b = operand_bytes(q, &q->b, q->dim[2]);
     return add_counts(bytes, add_counts(a, b));

@@ -17,7 +17,8 @@
 
 struct merge {
     int *rope;    /* of x: the first rope of its slices, or -1 */
-    int *reader;  /* of a value: its only reader, or -1 */
+    int *reader;  /* of a value: its only reader, -1: it has none, -2: several */
+    bool *live;   /* of a value: an output, or a state, depends on it */
     int64_t *end; /* of x: columns rotated */
     int *merged;  /* of x: z in the new graph, or -1 */
     struct uses uses;
@@ -50,7 +51,7 @@ static bool same_rotation(const struct node *a, const struct node *b)
 static int rope_of(const graph *g, const struct merge *m, int s)
 {
     int r = m->reader[s];
-    return r >= 0 && g->node[r].op == OP_ROPE && g->node[r].in[0] == s ? r : -1;
+    return r >= 0 && m->live[r] && g->node[r].op == OP_ROPE && g->node[r].in[0] == s ? r : -1;
 }
 
 static int by_first(const void *x, const void *y)
@@ -150,10 +151,19 @@ static void find_readers(const graph *g, struct merge *m)
     for (int i = 0; i < g->outputs; i++) m->reader[g->output[i].value] = -2;
 }
 
+static void find_live(const graph *g, struct merge *m)
+{
+    for (int n = 0; n < g->nodes; n++) m->live[n] = g->node[n].output >= 0 || op_is_version(g->node[n].op);
+    for (int n = g->nodes - 1; n >= 0; n--)
+        for (int i = 0; i < g->node[n].nin && m->live[n]; i++)
+            if (g->node[n].in[i] >= 0) m->live[g->node[n].in[i]] = true;
+}
+
 /* Finds each x whose slices are rotated, then drops those that do not qualify. */
 static void find_merges(const graph *g, struct merge *m)
 {
     find_readers(g, m);
+    find_live(g, m);
     for (int n = 0; n < g->nodes; n++) {
         int x = g->node[n].op == OP_SLICE ? g->node[n].in[0] : -1;
         if (x >= 0 && m->rope[x] == -1 && is_column_slice(g, n, x)) m->rope[x] = rope_of(g, m, n);
@@ -220,6 +230,7 @@ graph *merge_rope(const graph *in, const struct rewrite_options *opt, struct rew
     int n = in->nodes + 1;
     struct merge m = {.rope = ARENA_NEW(&scratch, int, n),
                       .reader = ARENA_NEW(&scratch, int, n),
+                      .live = ARENA_NEW(&scratch, bool, n),
                       .end = ARENA_NEW(&scratch, int64_t, n),
                       .merged = ARENA_NEW(&scratch, int, n),
                       .rotated = ARENA_NEW(&scratch, struct range, n)};
