@@ -146,18 +146,41 @@ static bool is_read_by_rows(const struct grouper *gr, const struct group *q, int
     return u->at[value + 1] > u->at[value] && gr->g->node[value].output < 0;
 }
 
+/* Is it an outer product, or another map of a value of rows and one of columns, for maps elsewhere? These compute
+ * it again, from less than a tile. */
+static bool is_outer(const struct grouper *gr, const struct group *q, int value)
+{
+    const struct node *n = &gr->g->node[value];
+    const struct uses *u = &gr->uses;
+    bool outer = n->op == OP_MAP && type_columns(&n->type) > 1 && type_rows(&n->type) > 1;
+    for (int i = 0; i < n->nin && outer; i++) {
+        const struct type *t = &gr->g->node[n->in[i]].type;
+        outer = type_columns(t) == 1 || type_rows(t) == 1;
+    }
+    for (int i = u->at[value]; i < u->at[value + 1] && outer; i++) {
+        int reader = u->use[i].node;
+        outer = gr->g->node[reader].op == OP_MAP && !group_holds(gr, q, reader);
+    }
+    return outer;
+}
+
+static bool is_wanted_elsewhere(const struct grouper *gr, const struct group *q, int value)
+{
+    return is_read_by_rows(gr, q, value) || is_outer(gr, q, value);
+}
+
 static bool may_leave(const struct grouper *gr, const struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
     bool computes = is_elementwise(n) && !gr->site[value].partial && value != q->p.root;
-    return computes && !group_stores(gr, value) && is_read_by_rows(gr, q, value);
+    return computes && !group_stores(gr, value) && is_wanted_elsewhere(gr, q, value);
 }
 
 /* Is all that the member is made of in memory, or leaves too, and in no more bytes? */
 static bool can_leave(const struct grouper *gr, const struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
-    for (int i = 0; i < n->nin; i++) {
+    for (int i = 0; i < n->nin && !is_outer(gr, q, value); i++) {
         int z = n->in[i] < 0 ? -1 : member_of(gr, q, n->in[i]);
         if (z < 0 || gr->site[z].leaves) continue;
         bool wider = dtype_size(gr->g->node[z].type.dtype) > dtype_size(n->type.dtype);
@@ -168,7 +191,7 @@ static bool can_leave(const struct grouper *gr, const struct group *q, int value
 
 static bool stays(const struct grouper *gr, const struct group *q, int value)
 {
-    return gr->site[value].leaves && !(is_read_by_rows(gr, q, value) && can_leave(gr, q, value));
+    return gr->site[value].leaves && !(is_wanted_elsewhere(gr, q, value) && can_leave(gr, q, value));
 }
 
 /* Without members in them there are no ranges and segments. */
