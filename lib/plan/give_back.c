@@ -203,6 +203,18 @@ static void close_ranges(const struct grouper *gr, struct group *q)
     q->p.segment = 0;
 }
 
+/* And without lanes no pairs of columns of which each is one. */
+static void part_lanes(const struct grouper *gr, struct group *q)
+{
+    const struct node *node = gr->g->node;
+    if (!program_is_gated(&q->p)) return;
+    for (int m = q->first; m >= 0; m = gr->site[m].next)
+        for (int i = 0; i < node[m].nin && m != q->p.root; i++)
+            if (node[m].in[i] >= 0 && group_source(gr, q, node[m].in[i]).kind == SOURCE_LANE) return;
+    q->p.pair = PAIR_NONE;
+    q->paired = -1;
+}
+
 /* Members come before their readers, so the last ones are asked first whether they leave. */
 static void mark_leaving(struct grouper *gr, struct group *q)
 {
@@ -238,7 +250,6 @@ static int leave_states(struct grouper *gr, struct group *q)
 
 static int leave_maps(struct grouper *gr, struct group *q)
 {
-    if (program_is_gated(&q->p)) return 0;
     mark_leaving(gr, q);
     return leave(gr, q);
 }
@@ -248,5 +259,6 @@ void give_back(struct grouper *gr, struct group *q)
     if (q->p.kind != PROGRAM_GEMM || !gr->opt->fuse) return;
     if (leave_states(gr, q) + leave_maps(gr, q) == 0) return;
     close_ranges(gr, q);
+    part_lanes(gr, q);
     group_find_horizons(gr);
 }
