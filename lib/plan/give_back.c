@@ -1,9 +1,10 @@
 /*
- * give_back.c -- what a product's epilogue can compute, and saves nothing there.
+ * give_back.c -- what a program can compute, and saves nothing there.
  *
- * An epilogue takes in all that depends on its accumulator (fuse.c). Some of it is read by programs of rows
- * alone, which have in memory what it is made of, and compute it as they walk that: a map of a value that is
- * stored anyway would be one tensor more to store. Such members are given back. And a statistic of rows leaves
+ * An epilogue takes in all that depends on its accumulator, a program of rows what it can (fuse.c). Some of it is
+ * read by other programs of rows alone, which have in memory what it is made of, and compute it as they walk that:
+ * a map of a value that is stored anyway would be one tensor more to store. Such members are given back. And a
+ * statistic of rows leaves
  * states, one for each tile, which others read: more than it saves where these walk the rows anyway, or where
  * rows are short.
  */
@@ -14,6 +15,11 @@
 
 /* Of a chain of maps, readers are searched so far. */
 enum { MOST_CHAIN = 8 };
+
+static bool dims_equal(const struct type *a, const struct type *b)
+{
+    return a->rank == b->rank && !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->rank);
+}
 
 static bool is_elementwise(const struct node *n)
 {
@@ -27,8 +33,7 @@ static bool is_free_tile(const struct grouper *gr, int value, const struct type 
 {
     const struct node *n = &gr->g->node[value];
     bool map = n->op == OP_MAP || n->op == OP_CAST;
-    return map && gr->site[value].role == ROLE_FREE && n->type.rank == t->rank &&
-           !memcmp(n->type.dim, t->dim, sizeof *t->dim * (size_t)t->rank);
+    return map && gr->site[value].role == ROLE_FREE && dims_equal(&n->type, t);
 }
 
 /* Does the value come of x by such maps alone? */
@@ -47,10 +52,8 @@ static int made_of(const struct grouper *gr, const struct group *q, int x)
 {
     const struct node *n = &gr->g->node[x];
     for (int i = 0; i < n->nin && x != q->p.root; i++) {
-        bool same = n->in[i] >= 0 && group_holds(gr, q, n->in[i]);
-        const struct type *t = same ? &gr->g->node[n->in[i]].type : NULL;
-        if (t && t->rank == n->type.rank && !memcmp(t->dim, n->type.dim, sizeof *t->dim * (size_t)t->rank))
-            return n->in[i];
+        bool here = n->in[i] >= 0 && group_holds(gr, q, n->in[i]);
+        if (here && dims_equal(&gr->g->node[n->in[i]].type, &n->type)) return n->in[i];
     }
     return -1;
 }
@@ -146,6 +149,20 @@ static bool is_read_by_rows(const struct grouper *gr, const struct group *q, int
     return u->at[value + 1] > u->at[value] && gr->g->node[value].output < 0;
 }
 
+/* Is there a reader in whose program the value can be computed, as that walks its elements? */
+static bool has_walker(const struct grouper *gr, const struct group *q, int value)
+{
+    const struct uses *u = &gr->uses;
+    for (int i = u->at[value]; i < u->at[value + 1]; i++) {
+        int n = u->use[i].node;
+        bool leaves = group_holds(gr, q, n) && gr->site[n].leaves;
+        bool free = gr->site[n].role == ROLE_FREE && is_elementwise(&gr->g->node[n]);
+        if ((leaves || free) && dims_equal(domain_walked(gr->g, &gr->g->node[n]), &gr->g->node[value].type))
+            return true;
+    }
+    return false;
+}
+
 /* Is it an outer product, or another map of a value of rows and one of columns, for maps elsewhere? These compute
  * it again, from less than a tile. */
 static bool is_outer(const struct grouper *gr, const struct group *q, int value)
@@ -166,7 +183,7 @@ static bool is_outer(const struct grouper *gr, const struct group *q, int value)
 
 static bool is_wanted_elsewhere(const struct grouper *gr, const struct group *q, int value)
 {
-    return is_read_by_rows(gr, q, value) || is_outer(gr, q, value);
+    return (is_read_by_rows(gr, q, value) && has_walker(gr, q, value)) || is_outer(gr, q, value);
 }
 
 static bool may_leave(const struct grouper *gr, const struct group *q, int value)
@@ -256,8 +273,8 @@ static int leave_maps(struct grouper *gr, struct group *q)
 
 void give_back(struct grouper *gr, struct group *q)
 {
-    if (q->p.kind != PROGRAM_GEMM || !gr->opt->fuse) return;
-    if (leave_states(gr, q) + leave_maps(gr, q) == 0) return;
+    bool product = q->p.kind == PROGRAM_GEMM;
+    if (!gr->opt->fuse || (product ? leave_states(gr, q) : 0) + leave_maps(gr, q) == 0) return;
     close_ranges(gr, q);
     part_lanes(gr, q);
     group_find_horizons(gr);
