@@ -98,17 +98,6 @@ static void enqueue_neighbours(struct grouper *gr, const struct group *q, int va
 
 /* ---- Joining ---- */
 
-bool group_can_load(struct grouper *gr, struct group *q, const struct node *n, int i)
-{
-    int value = n->in[i];
-    struct type t = domain_operand_type(gr->g, n, i);
-    int64_t out[CODA_MAX_RANK];
-    const struct view *v = &gr->view[value];
-    if (v->base < 0 || !domain_strides(q, &t, v->stride, domain_walked(gr->g, n), out)) return false;
-    domain_use_samples(q, &t, v->stride, domain_walked(gr->g, n), out);
-    return !group_depends(gr, value, q);
-}
-
 /* Another statistic of a tensor that a rows program walks anyway. */
 static bool is_sibling(struct grouper *gr, const struct group *q, const struct node *n)
 {
@@ -341,5 +330,4 @@ void group_grow(struct grouper *gr, struct group *q)
     if (d && d->apart) return;
     grow_from(gr, q, q->p.root);
     segment_rest(gr, q, grow_from);
-    give_back(gr, q);
 }

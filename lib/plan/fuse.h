@@ -158,10 +158,9 @@ int group_scalar(const struct grouper *gr, int value);
 bool group_depends(struct grouper *gr, int value, const struct group *q);
 /* How a member of q would get `value` as an operand. */
 struct source group_source(const struct grouper *gr, const struct group *q, int value);
-/* take_in.c */
 /* Does what q reads from memory depend on x, which no program computes yet? */
 bool group_needs(struct grouper *gr, const struct group *q, int x);
-/* Products take in maps of what they load, where that is cheaper. */
+/* take_in.c: products take in maps of what they load, where that is cheaper. */
 void plan_take_in(struct grouper *gr);
 /* give_back.c: gives back the members of a product that programs of rows compute for nothing. */
 void give_back(struct grouper *gr, struct group *q);

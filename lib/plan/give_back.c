@@ -1,12 +1,11 @@
 /*
  * give_back.c -- what a program can compute, and saves nothing there.
  *
- * An epilogue takes in all that depends on its accumulator, a program of rows what it can (fuse.c). Some of it is
- * read by other programs of rows alone, which have in memory what it is made of, and compute it as they walk that:
- * a map of a value that is stored anyway would be one tensor more to store. Such members are given back. And a
- * statistic of rows leaves
- * states, one for each tile, which others read: more than it saves where these walk the rows anyway, or where
- * rows are short.
+ * An epilogue takes in all that depends on its accumulator, a program of rows what it can (fuse.c). Some of
+ * it is read by other programs of rows alone, which have in memory what it is made of, and compute it as they
+ * walk that: a map of a value that is stored anyway would be one tensor more to store. Such members are given
+ * back. And a statistic of rows leaves states, one for each tile, which others read: more than it saves where
+ * these walk the rows anyway, or where rows are short.
  */
 #include "fuse.h"
 #include "plan_sizes.h"
@@ -163,8 +162,8 @@ static bool has_walker(const struct grouper *gr, const struct group *q, int valu
     return false;
 }
 
-/* Is it an outer product, or another map of a value of rows and one of columns, for maps elsewhere? These compute
- * it again, from less than a tile. */
+/* Is it an outer product, or another map of a value of rows and one of columns, for maps elsewhere? These
+ * compute it again, from less than a tile. */
 static bool is_outer(const struct grouper *gr, const struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];

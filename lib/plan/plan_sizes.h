@@ -6,7 +6,7 @@
 #define PLAN_SIZES_H
 
 enum {
-    LEAST_SAMPLE = 64,           /* rows of a sample whose vectors are columns' values of a tile */
+    LEAST_SAMPLE = 64, /* rows of a sample whose vectors are columns' values of a tile */
     /* Columns of a product that leaves states of its rows, for others to finish. A state is 12 bytes or less,
      * written and read; tiles have 16 columns or more. A column is two bytes or more. */
     LEAST_FOLDED = 8,       /* where the columns are not written then, or a norm of them is not */

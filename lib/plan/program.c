@@ -200,8 +200,8 @@ static int64_t states_bytes(const struct program *q, const struct tensor_use *po
     return of_columns ? mul_counts(n, columns) : n;
 }
 
-/* Columns that a step touches by its port: one for a row, or those of a window or range, of one half of a gated
- * product, or all. */
+/* Columns that a step touches by its port: one for a row, or those of a window or range, of one half of a
+ * gated product, or all. */
 static int64_t touched_columns(const struct program *q, const struct step *s)
 {
     if (s->cls == CLASS_ROW) return 1;

@@ -75,8 +75,8 @@ static bool is_whole(const struct program *p, int64_t first, int64_t columns)
 
 /* ---- Joining ---- */
 
-/* Has an operand of type t a number for each row and column that computing n walks? A vector of each sample has
- * fewer rows. */
+/* Has an operand of type t a number for each row and column that computing n walks? A vector of each sample
+ * has fewer rows. */
 static bool is_tile(const struct grouper *gr, const struct node *n, const struct type *t)
 {
     return type_columns(t) > 1 && type_rows(t) > 1 && type_rows(t) >= type_rows(domain_walked(gr->g, n));

@@ -8,6 +8,7 @@
  *     already (a leaf, a result that is stored whole); otherwise its producer applies the stack for free;
  *   - with a gain left behind: if a GEMM writes that value, for then its epilogue writes the gained
  *     one beside it. A rows kernel would rather write the finished product, in one go.
+ * And what moves has to be less than the rows that need not be moved for it.
  *
  * A residual, the sum of x and of what a product leaves, does not keep x in memory: the epilogue of that
  * product computes x again from the value under the stack. So a norm behind a residual (post-norm) moves,
@@ -146,15 +147,16 @@ static enum writer map_writer(const graph *g, struct fact *f, const struct node 
     return writer;
 }
 
-/* A product's epilogue computes with all columns, or with one half of them where the other is beside it in the
- * tile. With a slice of others, or of rows, it computes nothing: who wants that reads it from memory. */
+/* A product's epilogue computes with all columns, or with one half of them where the other is beside it in
+ * the tile. With a slice of others, or of rows, it computes nothing: who wants that reads it from memory. */
 static bool is_half(const graph *g, const struct node *n)
 {
     const struct type *t = &g->node[n->in[0]].type;
     const struct attr_slice *a = &n->attr.slice;
     int64_t columns = type_columns(t);
     if (a->axis != t->rank - 1 || a->step != 1 || !dim_is_number(columns)) return false;
-    return columns % 16 == 0 && 2 * type_columns(&n->type) == columns && (!a->start || 2 * a->start == columns);
+    return columns % 16 == 0 && 2 * type_columns(&n->type) == columns &&
+           (!a->start || 2 * a->start == columns);
 }
 
 static enum writer writer_of(const graph *g, struct fact *f, const struct node *n)
@@ -301,8 +303,8 @@ static bool keeps_range(const struct walk *w, int v, const struct rest *r)
     return !f[v].f16 || w->opt->fast_f16 || !(r->gain || narrows || centred);
 }
 
-/* A product's epilogue leaves a number for each tile of a row that has LEAST_FOLDED columns. Tiles have 16 or more;
- * of few rows 4 or more, but then there are as many tiles as SMs. */
+/* A product's epilogue leaves a number for each tile of a row that has LEAST_FOLDED columns. Tiles have 16
+ * or more; of few rows 4 or more, but then there are as many tiles as SMs. */
 enum { LEAST_FOLDED = 36, LEAST_TILE = 16, LEAST_OF_FEW = 4, MOST_OF_FEW = 132 };
 
 static int64_t most_tiles(int64_t columns)
@@ -311,7 +313,8 @@ static int64_t most_tiles(int64_t columns)
 }
 
 /* Is a row of what need not be written, or read, more than its values that move, in f32, which one kernel
- * writes and each product reads? Where a gain is left behind, it is a row that is not read for a statistic. */
+ * writes and each product reads? Where a gain is left behind, it is a row that is not read for a statistic.
+ * */
 static bool rows_are_wide(struct walk *w, int v, const struct rest *r)
 {
     const struct fact *f = w->ctx;

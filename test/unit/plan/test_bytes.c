@@ -1,5 +1,5 @@
-/* test_bytes.c -- the bytes that a program is said to move are those of the elements that its steps touch, each of
- * which is counted here. */
+/* test_bytes.c -- the bytes that a program is said to move are those of the elements that its steps touch,
+ * each of which is counted here. */
 #include "executable.h"
 #include "util_random.h"
 #include "util_scale.h"
@@ -91,7 +91,8 @@ static int64_t count_operand(const struct program *q, const struct tensor_use *o
     return some ? (o->batch ? q->dim[0] : 1) * rows * q->k * (int64_t)dtype_size(o->dtype) : 0;
 }
 
-/* Ports that are found by ids, and states, have no places of their own: they are taken as they are, states once. */
+/* Ports that are found by ids, and states, have no places of their own: they are taken as they are, states
+ * once. */
 static int64_t count_program(const struct program *q)
 {
     int64_t bytes = 0;
@@ -149,8 +150,8 @@ START_TEST(bytes_of_random_plans)
 }
 END_TEST
 
-/* What ranges store and load, gains of segments, statistics of them, windows that go to a state, halves, vectors of
- * samples, nothing at all. */
+/* What ranges store and load, gains of segments, statistics of them, windows that go to a state, halves,
+ * vectors of samples, nothing at all. */
 static const char *const texts[] = {
     "%x = input bf16[24,32]\n%w = weight bf16[256,32]\n%p = matmul %x, %w\n%q = slice %p "
     "{axis=1,stop=128,step=1}\n"

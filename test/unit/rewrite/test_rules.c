@@ -133,16 +133,18 @@ END_TEST
 
 /* A norm of some columns of a product, before another one. */
 #define OF_RANGE(columns, slice, end)                                                                        \
-    "%x = input bf16[6,64]\n%v = weight bf16[" columns ",64]\n%g = weight bf16[64]\n%w = weight bf16[4,64]\n" \
-    "%a = matmul %x, %v\n%s = slice %a {" slice "}\n%n = rms_norm %s, %g {eps=1e-5}\n%c = matmul %n, %w\n"  \
+    "%x = input bf16[6,64]\n%v = weight bf16[" columns                                                       \
+    ",64]\n%g = weight bf16[64]\n%w = weight bf16[4,64]\n"                                                   \
+    "%a = matmul %x, %v\n%s = slice %a {" slice "}\n%n = rms_norm %s, %g {eps=1e-5}\n%c = matmul %n, %w\n"   \
     "output %y = %c\n" end
 
 /* No epilogue writes the gained columns beside the others, and their statistic; but of a half it does. */
 START_TEST(leaves_norms_of_ranges)
 {
-    const char *rows = "%x = input bf16[6,64]\n%v = weight bf16[64,64]\n%g = weight bf16[64]\n%a = matmul %x, "
-                       "%v\n%s = slice %a {axis=0,stop=3,step=1}\n%n = rms_norm %s, %g {eps=1e-5}\n"
-                       "%c = matmul %n, %v\noutput %y = %c\noutput %z = %a\n";
+    const char *rows =
+        "%x = input bf16[6,64]\n%v = weight bf16[64,64]\n%g = weight bf16[64]\n%a = matmul %x, "
+        "%v\n%s = slice %a {axis=0,stop=3,step=1}\n%n = rms_norm %s, %g {eps=1e-5}\n"
+        "%c = matmul %n, %v\noutput %y = %c\noutput %z = %a\n";
     expect(OF_RANGE("72", "axis=1,stop=64,step=1", "output %z = %a"), FOLD(NONE), "-carry_row_scale", NULL);
     expect(OF_RANGE("192", "axis=1,start=64,stop=128,step=1", ""), FOLD(NONE), "-carry_row_scale", NULL);
     expect(OF_RANGE("128", "axis=1,start=1,stop=128,step=2", ""), FOLD(NONE), "-carry_row_scale", NULL);
@@ -344,7 +346,8 @@ END_TEST
 /* ---- What fp16 may hold ---- */
 
 #define HALVES                                                                                               \
-    "%x = input f16[6,64]\n%g = weight f16[64]\n%v = weight f16[64,64]\n%w = weight f16[4,64]\n%a = matmul %x, " \
+    "%x = input f16[6,64]\n%g = weight f16[64]\n%v = weight f16[64,64]\n%w = weight f16[4,64]\n%a = matmul " \
+    "%x, "                                                                                                   \
     "%v\n"
 
 START_TEST(keeps_f16_in_range)
@@ -404,15 +407,15 @@ END_TEST
 
 /* Heads of 12 columns, whose halves lie where no thread of a product has both; those of two batches. */
 #define ODD_HEADS(weight, made)                                                                              \
-    "%x = input bf16[5,8]\n%r = input bf16[5,64]\n%p = input i32[5]\n%w = weight bf16[" weight                \
-    "]\n%c = " made "\n%a = slice %c {axis=1,start=0,stop=24,step=1}\n"                                       \
-    "%b = slice %c {axis=1,start=24,stop=48,step=1}\n%q = rope %a, %p {head_dim=12,half=1}\n"                 \
+    "%x = input bf16[5,8]\n%r = input bf16[5,64]\n%p = input i32[5]\n%w = weight bf16[" weight               \
+    "]\n%c = " made "\n%a = slice %c {axis=1,start=0,stop=24,step=1}\n"                                      \
+    "%b = slice %c {axis=1,start=24,stop=48,step=1}\n%q = rope %a, %p {head_dim=12,half=1}\n"                \
     "%k = rope %b, %p {head_dim=12,half=1}\noutput %y = %q\noutput %z = %k\n"
 #define PLAIN_END "%d = slice %c {axis=1,start=48,stop=60,step=1}\noutput %v = %d\n"
 #define BATCHES(positions)                                                                                   \
-    "%x = input bf16[2,5,8]\n%p = input i32[" positions "]\n%w = weight bf16[48,8]\n%c = matmul %x, %w\n"     \
-    "%a = slice %c {axis=2,start=0,stop=16,step=1}\n%b = slice %c {axis=2,start=16,stop=32,step=1}\n"         \
-    "%d = slice %c {axis=2,start=32,stop=48,step=1}\n%q = rope %a, %p {head_dim=16,half=1}\n"                 \
+    "%x = input bf16[2,5,8]\n%p = input i32[" positions "]\n%w = weight bf16[48,8]\n%c = matmul %x, %w\n"    \
+    "%a = slice %c {axis=2,start=0,stop=16,step=1}\n%b = slice %c {axis=2,start=16,stop=32,step=1}\n"        \
+    "%d = slice %c {axis=2,start=32,stop=48,step=1}\n%q = rope %a, %p {head_dim=16,half=1}\n"                \
     "%k = rope %b, %p {head_dim=16,half=1}\noutput %y = %q\noutput %z = %k\noutput %v = %d\n"
 
 START_TEST(merges_rope)
