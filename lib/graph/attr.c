@@ -91,3 +91,11 @@ bool attr_equal(const struct node *a, const struct node *b)
         if (attr_bits(a, k) != attr_bits(b, k)) return false;
     return true;
 }
+
+enum { MOST_HEAD = 256 };
+
+bool attr_pairs_meet(int64_t head_dim, int64_t rotary, bool half)
+{
+    if (head_dim <= 0 || rotary % 2 || head_dim % 2) return false;
+    return !half || (rotary % 16 == 0 && head_dim % 16 == 0 && head_dim <= MOST_HEAD);
+}

@@ -224,6 +224,8 @@ void attr_set_integer(struct node *n, int k, int64_t value);
 uint64_t attr_bits(const struct node *n, int k); /* the integer, or the float's encoding */
 /* Bit by bit, of two nodes of one operation and primitive. */
 bool attr_equal(const struct node *a, const struct node *b);
+/* Can a thread of a product's epilogue have both columns of each pair that a rope combines? */
+bool attr_pairs_meet(int64_t head_dim, int64_t rotary, bool half);
 
 /* graph_args.c -- what coda_run wants: leaves in order of creation, then outputs. */
 int graph_args(const graph *g);

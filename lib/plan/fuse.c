@@ -98,22 +98,12 @@ static void enqueue_neighbours(struct grouper *gr, const struct group *q, int va
 
 /* ---- Joining ---- */
 
-bool group_can_load(struct grouper *gr, struct group *q, const struct node *n, int i)
-{
-    int value = n->in[i];
-    struct type t = domain_operand_type(gr->g, n, i);
-    int64_t out[CODA_MAX_RANK];
-    const struct view *v = &gr->view[value];
-    if (v->base < 0 || !domain_strides(q, &t, v->stride, domain_walked(gr->g, n), out)) return false;
-    domain_use_samples(q, &t, v->stride, domain_walked(gr->g, n), out);
-    return !group_depends(gr, value, q);
-}
-
 /* Another statistic of a tensor that a rows program walks anyway. */
-static bool is_sibling(const struct grouper *gr, const struct group *q, const struct node *n)
+static bool is_sibling(struct grouper *gr, const struct group *q, const struct node *n)
 {
+    int value = (int)(n - gr->g->node);
     if (q->p.kind != PROGRAM_ROWS || n->op != OP_REDUCE) return false;
-    if (gr->site[q->first].horizon >= (int)(n - gr->g->node)) return false; /* q may depend on it */
+    if (gr->site[q->first].horizon >= value && group_needs(gr, q, value)) return false;
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         for (int i = 0; i < state_operands(&gr->g->node[m]); i++)
             if (gr->g->node[m].in[i] == n->in[0]) return true;

@@ -35,6 +35,7 @@ struct site { /* the fusion state of one node */
     bool partial;               /* a REDUCE in a GEMM, or of columns: each tile, or block of threads, stores
                             a partial state, and the programs that read the statistic merge and
                             finish them */
+    bool leaves;                /* MEMBER: give_back.c is to give it back */
     bool need;                  /* a program reads the whole value from memory, so one has to store it */
     bool finished;              /* an INLINE, NUMBER or partial node that has a program of its own, which
                             stores it */
@@ -129,6 +130,9 @@ struct group *group_new(struct grouper *gr, enum program_kind kind, int root);
 void group_join(struct grouper *gr, struct group *q, int value);
 /* Makes the members of `other`, whose root comes after that of q, members of q. */
 void group_absorb(struct grouper *gr, struct group *q, struct group *other);
+/* The member is none any more. Horizons stay as they were until they are found anew. */
+void group_leave(struct grouper *gr, struct group *q, int value);
+void group_find_horizons(struct grouper *gr);
 /* Joins to q whatever its epilogue, or its pass over rows, can compute too; nodes are tried in order. */
 void group_grow(struct grouper *gr, struct group *q);
 /* Places besides its own buffer that `value` has to be stored to: outputs, and parts of concats. */
@@ -162,8 +166,12 @@ bool group_shares_rows(const struct grouper *gr, const struct group *q, int valu
 bool group_depends(struct grouper *gr, int value, const struct group *q);
 /* How a member of q would get `value` as an operand. */
 struct source group_source(const struct grouper *gr, const struct group *q, int value);
+/* Does what q reads from memory depend on x, which no program computes yet? */
+bool group_needs(struct grouper *gr, const struct group *q, int x);
 /* take_in.c: products take in maps of what they load, where that is cheaper. */
 void plan_take_in(struct grouper *gr);
+/* give_back.c: gives back the members of a product that programs of rows compute for nothing. */
+void give_back(struct grouper *gr, struct group *q);
 /* lines.c: programs with a few numbers each become one. */
 void plan_join_lines(struct grouper *gr);
 /* segments.c */

@@ -56,6 +56,7 @@ static void root_gemm(struct grouper *gr, int root)
     p->b = operand(gr->g, n->in[1], &v.b);
     if (p->invariant && v.m == 1 && !v.a.row) p->a.row = pitch_of_one(gr, n->in[0], v.k);
     group_grow(gr, q);
+    give_back(gr, q);
 }
 
 static void root_own(struct grouper *gr, int root)
@@ -79,6 +80,7 @@ static void root_rows(struct grouper *gr, int root)
     memcpy(q->p.dim, q->domain.dim, sizeof q->domain.dim);
     pair_read(&q->p, gr->g, n);
     group_grow(gr, q);
+    give_back(gr, q);
 }
 
 /* Has the value one element for each row of n, or one for each column? */

@@ -171,6 +171,66 @@ bool group_depends(struct grouper *gr, int value, const struct group *q)
     return false;
 }
 
+static void reach(struct grouper *gr, int x, int value, int *top)
+{
+    struct site *s = &gr->site[value];
+    if (s->seen == gr->mark || s->horizon < x) return;
+    s->seen = gr->mark;
+    gr->stack[(*top)++] = value;
+}
+
+/* What q reads from memory for its value m, but for x, which it is to compute. */
+static void reach_loads(struct grouper *gr, const struct group *q, int x, int m, int *top)
+{
+    const struct node *n = &gr->g->node[m];
+    for (int i = 0; i < n->nin; i++) {
+        if (n->in[i] < 0) continue;
+        int tile = group_tile(gr, q, n->in[i]);
+        if (m == q->p.root || (tile != x && !group_holds(gr, q, tile) && !group_has_again(q, tile)))
+            reach(gr, x, n->in[i], top);
+    }
+}
+
+static void reach_operands(struct grouper *gr, int x, int value, int *top)
+{
+    const struct node *n = &gr->g->node[value];
+    for (int i = 0; i < n->nin; i++)
+        if (n->in[i] >= 0) reach(gr, x, n->in[i], top);
+}
+
+/* What is of a lower horizon does not. */
+bool group_needs(struct grouper *gr, const struct group *q, int x)
+{
+    int top = 0;
+    gr->mark++;
+    for (int m = q->first; m >= 0; m = gr->site[m].next) reach_loads(gr, q, x, m, &top);
+    for (int i = 0; i < q->agains; i++) reach_loads(gr, q, x, q->again[i], &top);
+    while (top) {
+        int v = gr->stack[--top];
+        if (v == x) return true;
+        if (gr->site[v].role != ROLE_MEMBER) {
+            reach_operands(gr, x, v, &top);
+            continue;
+        }
+        struct group *other = gr->group[gr->site[v].group];
+        if (other == q || other->seen == gr->mark) continue;
+        other->seen = gr->mark;
+        for (int m = other->first; m >= 0; m = gr->site[m].next) reach_operands(gr, x, m, &top);
+    }
+    return false;
+}
+
+bool group_can_load(struct grouper *gr, struct group *q, const struct node *n, int i)
+{
+    int value = n->in[i];
+    struct type t = domain_operand_type(gr->g, n, i);
+    int64_t out[CODA_MAX_RANK];
+    const struct view *v = &gr->view[value];
+    if (v->base < 0 || !domain_strides(q, &t, v->stride, domain_walked(gr->g, n), out)) return false;
+    domain_use_samples(q, &t, v->stride, domain_walked(gr->g, n), out);
+    return !group_depends(gr, value, q);
+}
+
 /* ---- Joining ---- */
 
 int group_stores(const struct grouper *gr, int value)
@@ -207,6 +267,32 @@ void group_join(struct grouper *gr, struct group *q, int value)
     int horizon = MAX(s->horizon, gr->site[q->first].horizon);
     raise_horizon(gr, q->first, horizon);
     raise_horizon(gr, value, horizon);
+}
+
+void group_leave(struct grouper *gr, struct group *q, int value)
+{
+    struct site *s = &gr->site[value];
+    int before = q->first;
+    while (gr->site[before].next != value) before = gr->site[before].next;
+    gr->site[before].next = s->next;
+    if (q->last == value) q->last = before;
+    q->members--;
+    q->stores -= group_stores(gr, value);
+    s->role = ROLE_FREE;
+    s->group = s->next = -1;
+    s->range = 0;
+    s->partial = s->segmented = s->leaves = false;
+}
+
+void group_find_horizons(struct grouper *gr)
+{
+    for (int i = 0; i < gr->g->nodes; i++) gr->site[i].horizon = i;
+    for (int i = 0; i < gr->groups; i++) {
+        int horizon = 0;
+        for (int m = gr->group[i]->first; m >= 0; m = gr->site[m].next)
+            horizon = MAX(horizon, gr->site[m].horizon);
+        for (int m = gr->group[i]->first; m >= 0; m = gr->site[m].next) raise_horizon(gr, m, horizon);
+    }
 }
 
 void group_absorb(struct grouper *gr, struct group *q, struct group *other)

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-enum { MOST_HEAD = 256 };
-
 void pair_print(const struct program *q, const struct step *s, struct text *t)
 {
     const struct pairing *r = &q->pairing;
@@ -131,8 +129,7 @@ bool pair_fills_spans(const struct program *p)
 bool pair_meets(const struct program *p)
 {
     const struct pairing *r = &p->pairing;
-    if (r->head_dim <= 0 || r->rotary % 2 || r->head_dim % 2) return false;
-    return !r->half || (r->rotary % 16 == 0 && r->head_dim % 16 == 0 && r->head_dim <= MOST_HEAD);
+    return attr_pairs_meet(r->head_dim, r->rotary, r->half);
 }
 
 bool pair_suits_pieces(const struct program *p, int width)

@@ -192,56 +192,93 @@ bool program_samples_columns(const struct program *p)
 /* ---- Work ---- */
 
 /* One for each row and block; or for each matrix, block and column. */
-static int64_t states_bytes(const struct program *q, const struct tensor_use *port, bool half)
+static int64_t states_bytes(const struct program *q, const struct tensor_use *port, int64_t columns)
 {
-    bool columns = port->axis == REDUCE_COLUMNS;
+    bool of_columns = port->axis == REDUCE_COLUMNS;
     int64_t n = mul_counts(port->blocks, port->reduce->state * 4);
-    for (int d = 0; d + 1 + columns < q->rank; d++) n = mul_counts(n, q->dim[d]);
-    return columns ? mul_counts(n, half ? q->dim[q->rank - 1] / 2 : q->dim[q->rank - 1]) : n;
+    for (int d = 0; d + 1 + of_columns < q->rank; d++) n = mul_counts(n, q->dim[d]);
+    return of_columns ? mul_counts(n, columns) : n;
 }
 
-static int64_t extent_bytes(const struct program *q, const struct tensor_use *port, bool half,
-                            int64_t columns)
+/* Columns that a step touches by its port: one for a row, or those of a window or range, of one half of a
+ * gated product, or all. */
+static int64_t touched_columns(const struct program *q, const struct step *s)
 {
-    if (port->role == USE_PARTIAL_LOAD || port->role == USE_PARTIAL_STORE) return states_bytes(q, port, half);
+    if (s->cls == CLASS_ROW) return 1;
+    if (s->range || s->window.end) return step_columns(q, s).end - step_columns(q, s).first;
+    return s->half ? q->dim[q->rank - 1] / 2 : q->dim[q->rank - 1];
+}
+
+/* The most that a step touches by it: all of them begin at the port's column 0. */
+static int64_t port_columns(const struct program *q, int port)
+{
+    int64_t most = 0;
+    bool used = q->rank == 0;
+    for (int i = 0; i < q->steps && q->rank; i++) {
+        if (q->step[i].port != port) continue;
+        most = MAX(most, touched_columns(q, &q->step[i]));
+        used = true;
+    }
+    return used ? most : q->dim[q->rank - 1];
+}
+
+/* Elements of a row, of so many columns, which may lie in segments, or be one number. */
+static int64_t row_elements(const struct program *q, const struct tensor_use *port, int64_t columns)
+{
+    if (q->rank == 0) return 1;
+    if (!q->segment) return port->stride[q->rank - 1] ? columns : 1;
+    return mul_counts(port->stride[2] ? q->segment : 1, port->stride[3] ? columns / q->segment : 1);
+}
+
+static bool is_empty(const struct program *q)
+{
+    for (int d = 0; d + (q->kind != PROGRAM_GEMM) < q->rank; d++)
+        if (q->dim[d] == 0) return true;
+    return false;
+}
+
+static int64_t extent_bytes(const struct program *q, const struct tensor_use *port, int64_t columns)
+{
     if (port->role == USE_SCRATCH || port->role == USE_SCALAR) return 0;
     if (port->role == USE_FREQUENCIES || port->role == USE_SCALES) return mul_counts(port->table_rows, 4);
-    int64_t n = dtype_size(port->dtype);
-    bool segments = port->role == USE_LOAD || port->role == USE_STORE || port->role == USE_SCATTER;
-    if (q->segment && segments && !port->stride[2] && port->stride[3])
-        n = mul_counts(n, q->dim[2] / q->segment);
-    for (int d = 0; d < q->rank; d++) {
-        bool gathered = use_is_indexed(port) && d + 1 < q->rank;
+    int64_t n = mul_counts(dtype_size(port->dtype), row_elements(q, port, columns));
+    for (int d = 0; d + 1 < q->rank; d++) {
         int64_t extent = q->sample && d == 0 && port->stride[0] ? program_samples(q) : q->dim[d];
-        if (columns && d + 1 == q->rank) extent = columns;
-        if (port->stride[d] || gathered) n = mul_counts(n, half && d + 1 == q->rank ? extent / 2 : extent);
+        if (port->stride[d] || use_is_indexed(port)) n = mul_counts(n, extent);
     }
     return use_effect(port) & EFFECT_ADD ? mul_counts(2, n) : n;
 }
 
 static int64_t operand_bytes(const struct program *q, const struct tensor_use *o, int64_t rows)
 {
+    if (is_empty(q)) return 0;
     return mul_counts(mul_counts(rows, q->k), (o->batch ? q->dim[0] : 1) * dtype_size(o->dtype));
 }
 
 int64_t port_bytes(const struct program *q, int port)
 {
-    bool half = false;
-    int64_t columns = 0; /* of a window */
-    for (int i = 0; i < q->steps; i++) {
-        const struct step *s = &q->step[i];
-        if (s->port != port) continue;
-        half = half || s->half;
-        if (s->window.end) columns = s->window.end - s->window.first;
-    }
-    return extent_bytes(q, &q->port[port], half, columns);
+    const struct tensor_use *use = &q->port[port];
+    bool states = use->role == USE_PARTIAL_LOAD || use->role == USE_PARTIAL_STORE;
+    int64_t columns = port_columns(q, port);
+    if (states) return states_bytes(q, use, columns);
+    return is_empty(q) ? 0 : extent_bytes(q, use, columns);
+}
+
+/* States that two statistics are made of are read once. */
+static bool is_read_before(const struct program *q, int port)
+{
+    const struct tensor_use *use = &q->port[port];
+    for (int i = 0; i < port && use->role == USE_PARTIAL_LOAD; i++)
+        if (q->port[i].role == USE_PARTIAL_LOAD && q->port[i].buffer == use->buffer) return true;
+    return false;
 }
 
 int64_t program_bytes(const struct program *q)
 {
     int64_t bytes = 0;
     if (q->own) return q->own->bytes(q->spec);
-    for (int i = 0; i < q->ports; i++) bytes = add_counts(bytes, port_bytes(q, i));
+    for (int i = 0; i < q->ports; i++)
+        if (!is_read_before(q, i)) bytes = add_counts(bytes, port_bytes(q, i));
     if (q->kind != PROGRAM_GEMM) return bytes;
     int64_t a = operand_bytes(q, &q->a, q->dim[1]), b = operand_bytes(q, &q->b, q->dim[2]);
     return add_counts(bytes, add_counts(a, b));

@@ -75,8 +75,32 @@ static bool is_whole(const struct program *p, int64_t first, int64_t columns)
 
 /* ---- Joining ---- */
 
+/* Has an operand of type t a number for each row and column that computing n walks? A vector of each sample
+ * has fewer rows. */
+static bool is_tile(const struct grouper *gr, const struct node *n, const struct type *t)
+{
+    return type_columns(t) > 1 && type_rows(t) > 1 && type_rows(t) >= type_rows(domain_walked(gr->g, n));
+}
+
+/* Will the epilogue compute operand i again, from values of rows and columns, as maps of them are taken in? */
+static bool is_outer(struct grouper *gr, struct group *q, const struct node *n, int i)
+{
+    int x = group_tile(gr, q, n->in[i]);
+    const struct node *map = &gr->g->node[x];
+    bool free = gr->site[x].role == ROLE_FREE && !gr->site[x].is_const && q->agains < MOST_AGAIN / 2;
+    if (!free || (map->op != OP_MAP && map->op != OP_CAST)) return false;
+    for (int j = 0; j < map->nin; j++) {
+        float number;
+        if (group_number(gr, map->in[j], &number)) continue;
+        const struct type *t = &gr->g->node[map->in[j]].type;
+        bool narrow = type_columns(t) == 1 || type_rows(t) < type_rows(&map->type);
+        if (!narrow ? !is_outer(gr, q, map, j) : !group_can_load(gr, q, map, j)) return false;
+    }
+    return true;
+}
+
 /* Are the elements of a tile loaded to compute the value? They would be loaded once more to be folded. */
-static bool loads_tiles(const struct grouper *gr, const struct group *q, int value)
+static bool loads_tiles(struct grouper *gr, struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
     struct spot p;
@@ -84,9 +108,8 @@ static bool loads_tiles(const struct grouper *gr, const struct group *q, int val
     for (int i = 0; i < n->nin && value != q->p.root; i++) {
         if (n->in[i] < 0) continue;
         struct type t = domain_operand_type(gr->g, n, i);
-        if (spot_of(gr, q, n->in[i], &p) ? loads_tiles(gr, q, p.member)
-                                         : type_rows(&t) > 1 && type_columns(&t) > 1)
-            return true;
+        bool member = spot_of(gr, q, n->in[i], &p);
+        if (member ? loads_tiles(gr, q, p.member) : is_tile(gr, n, &t) && !is_outer(gr, q, n, i)) return true;
     }
     return false;
 }
@@ -157,8 +180,7 @@ static bool folds_columns(const struct grouper *gr, const struct group *q)
     return false;
 }
 
-static bool reduce_fits(const struct grouper *gr, const struct group *q, const struct node *n,
-                        const struct spot *p)
+static bool reduce_fits(struct grouper *gr, struct group *q, const struct node *n, const struct spot *p)
 {
     int64_t segment = type_columns(&gr->g->node[n->in[0]].type);
     bool spans = segment % 16 == 0 && segment <= MOST_SEGMENT &&

@@ -58,62 +58,12 @@ static bool is_kept(const struct grouper *gr, const struct group *q, int x)
     return false;
 }
 
-/* Is x, if it has to be in memory, there whatever q does? */
+/* Is x, if it has to be in memory, there whatever q does? What coda_prepare computes is. */
 static bool is_in_memory(const struct grouper *gr, const struct group *q, int x)
 {
     int base = gr->view[x].base;
     if (base < 0) return false;
-    return gr->site[base].role != ROLE_FREE || is_kept(gr, q, base);
-}
-
-/* ---- Order ---- */
-
-static void visit(struct grouper *gr, int x, int value, int *top)
-{
-    struct site *s = &gr->site[value];
-    if (s->seen == gr->mark || s->horizon < x) return;
-    s->seen = gr->mark;
-    gr->stack[(*top)++] = value;
-}
-
-/* What q reads from memory for its value m, but for x, which it is to compute. */
-static void visit_loads(struct grouper *gr, const struct group *q, int x, int m, int *top)
-{
-    const struct node *n = &gr->g->node[m];
-    for (int i = 0; i < n->nin; i++) {
-        if (n->in[i] < 0) continue;
-        int tile = group_tile(gr, q, n->in[i]);
-        if (m == q->p.root || (tile != x && !is_here(gr, q, tile))) visit(gr, x, n->in[i], top);
-    }
-}
-
-static void visit_operands(struct grouper *gr, int x, int value, int *top)
-{
-    const struct node *n = &gr->g->node[value];
-    for (int i = 0; i < n->nin; i++)
-        if (n->in[i] >= 0) visit(gr, x, n->in[i], top);
-}
-
-/* Does what q reads from memory depend on x? What is of a lower horizon does not. */
-static bool needs(struct grouper *gr, const struct group *q, int x)
-{
-    int top = 0;
-    gr->mark++;
-    for (int m = q->first; m >= 0; m = gr->site[m].next) visit_loads(gr, q, x, m, &top);
-    for (int i = 0; i < q->agains; i++) visit_loads(gr, q, x, q->again[i], &top);
-    while (top) {
-        int v = gr->stack[--top];
-        if (v == x) return true;
-        if (gr->site[v].role != ROLE_MEMBER) {
-            visit_operands(gr, x, v, &top);
-            continue;
-        }
-        struct group *other = gr->group[gr->site[v].group];
-        if (other == q || other->seen == gr->mark) continue;
-        other->seen = gr->mark;
-        for (int m = other->first; m >= 0; m = gr->site[m].next) visit_operands(gr, x, m, &top);
-    }
-    return false;
+    return gr->site[base].is_const || gr->site[base].role != ROLE_FREE || is_kept(gr, q, base);
 }
 
 /* ---- Who stores it ---- */
@@ -132,7 +82,7 @@ static bool has_readers_here(const struct grouper *gr, const struct group *q, in
 /* May q be the one that stores x? */
 static bool is_storable(struct grouper *gr, const struct group *q, int x)
 {
-    return has_readers_here(gr, q, x) && group_can_store(gr, q, x) && !needs(gr, q, x);
+    return has_readers_here(gr, q, x) && group_can_store(gr, q, x) && !group_needs(gr, q, x);
 }
 
 /* ---- What an epilogue loads ---- */

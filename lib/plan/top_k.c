@@ -50,6 +50,19 @@ static bool has_rows(const struct grouper *gr, const struct group *q, int value)
     return columns && (shape == SHAPE_TILE || shape == SHAPE_HALF);
 }
 
+/* Are the best of a tile, written and read, no more than its elements, which are not read for them, and not
+ * written either unless others read them? */
+static bool best_saves(const struct grouper *gr, int x, const struct prim *reduce)
+{
+    const struct type *t = &gr->g->node[x].type;
+    int64_t columns = type_columns(t), tile = columns < LEAST_BEST ? LEAST_BEST_FEW : LEAST_BEST;
+    bool kept = gr->g->node[x].output >= 0;
+    for (int i = gr->uses.at[x]; i < gr->uses.at[x + 1]; i++)
+        kept = kept || gr->g->node[gr->uses.use[i].node].op != OP_TOP_K;
+    int64_t best = 2 * reduce->state * 4, row = tile * (int64_t)dtype_size(t->dtype);
+    return columns >= LEAST_BEST_FEW && best <= (kept ? row : 2 * row);
+}
+
 /* The product that leaves the best of each tile; NULL: elements are read from memory. */
 static struct group *product_of(const struct grouper *gr, int root)
 {
@@ -63,7 +76,8 @@ static struct group *product_of(const struct grouper *gr, int root)
     const struct decision *d = plan_decision(gr->opt, q->p.root);
     bool together = q->p.prepare == gr->site[root].is_const && !(d && d->apart);
     bool room = q->bests < MOST_BEST && group_has_room(gr, q, reduce->state);
-    return together && room && has_rows(gr, q, n->in[0]) ? q : NULL;
+    bool saves = best_saves(gr, n->in[0], reduce);
+    return together && room && saves && has_rows(gr, q, n->in[0]) ? q : NULL;
 }
 
 static void join(struct grouper *gr, struct group *q)

@@ -8,6 +8,7 @@
  *     already (a leaf, a result that is stored whole); otherwise its producer applies the stack for free;
  *   - with a gain left behind: if a GEMM writes that value, for then its epilogue writes the gained
  *     one beside it. A rows kernel would rather write the finished product, in one go.
+ * And what moves has to be less than the rows that need not be moved for it.
  *
  * A residual, the sum of x and of what a product leaves, does not keep x in memory: the epilogue of that
  * product computes x again from the value under the stack. So a norm behind a residual (post-norm) moves,
@@ -30,7 +31,7 @@ enum writer { IN_MEMORY, BY_ROWS, BY_GEMM };
 
 /* What moving a stack of layers leaves behind, and what lies under it. */
 struct rest {
-    int base;
+    int base, rows; /* layers whose factor is a value of each row */
     bool gain, copy, shift;
 };
 
@@ -146,6 +147,18 @@ static enum writer map_writer(const graph *g, struct fact *f, const struct node 
     return writer;
 }
 
+/* A product's epilogue computes with all columns, or with one half of them where the other is beside it in
+ * the tile. With a slice of others, or of rows, it computes nothing: who wants that reads it from memory. */
+static bool is_half(const graph *g, const struct node *n)
+{
+    const struct type *t = &g->node[n->in[0]].type;
+    const struct attr_slice *a = &n->attr.slice;
+    int64_t columns = type_columns(t);
+    if (a->axis != t->rank - 1 || a->step != 1 || !dim_is_number(columns)) return false;
+    return columns % 16 == 0 && 2 * type_columns(&n->type) == columns &&
+           (!a->start || 2 * a->start == columns);
+}
+
 static enum writer writer_of(const graph *g, struct fact *f, const struct node *n)
 {
     switch (op_info[n->op].kind) {
@@ -153,7 +166,7 @@ static enum writer writer_of(const graph *g, struct fact *f, const struct node *
     case KIND_ELEMENTS:
     case KIND_PAIRS: return map_writer(g, f, n);
     case KIND_ROWS: return BY_ROWS;
-    default: return n->op == OP_SLICE ? f[n->in[0]].writer : IN_MEMORY;
+    default: return n->op == OP_SLICE && is_half(g, n) ? f[n->in[0]].writer : IN_MEMORY;
     }
 }
 
@@ -229,6 +242,7 @@ static struct rest find_rest(const graph *g, const struct fact *f, int v, bool g
     struct rest r = f[l.base].rest[gain || (l.kind == LAYER_COL_SCALE && !f[v].folds)];
     r.copy = r.copy || l.kind == LAYER_CAST;
     r.shift = r.shift || shift;
+    r.rows += l.factor >= 0 && (l.kind == LAYER_ROW_SCALE || l.kind == LAYER_ROW_SHIFT);
     return r;
 }
 
@@ -289,13 +303,36 @@ static bool keeps_range(const struct walk *w, int v, const struct rest *r)
     return !f[v].f16 || w->opt->fast_f16 || !(r->gain || narrows || centred);
 }
 
-bool carry_pays(const struct walk *w, int v)
+/* A product's epilogue leaves a number for each tile of a row that has LEAST_FOLDED columns. Tiles have 16
+ * or more; of few rows 4 or more, but then there are as many tiles as SMs. */
+enum { LEAST_FOLDED = 36, LEAST_TILE = 16, LEAST_OF_FEW = 4, MOST_OF_FEW = 132 };
+
+static int64_t most_tiles(int64_t columns)
+{
+    return MAX(CEIL_DIV(columns, LEAST_TILE), MIN(CEIL_DIV(columns, LEAST_OF_FEW), MOST_OF_FEW));
+}
+
+/* Is a row of what need not be written, or read, more than its values that move, in f32, which one kernel
+ * writes and each product reads? Where a gain is left behind, it is a row that is not read for a statistic.
+ * */
+static bool rows_are_wide(struct walk *w, int v, const struct rest *r)
+{
+    const struct fact *f = w->ctx;
+    int64_t columns = type_columns(&w->in->node[v].type), values = (int64_t)r->rows * (1 + f[v].uses);
+    if (!r->rows) return true;
+    if (!dim_is_number(columns)) return rewrite_needs_numbers(w, "the price of a row's factor"), false;
+    if (r->gain && columns < LEAST_FOLDED) return false;
+    if (r->gain) values *= most_tiles(columns);
+    return columns * dtype_size(w->in->node[v].type.dtype) >= 4 * values;
+}
+
+bool carry_pays(struct walk *w, int v)
 {
     const struct fact *f = w->ctx;
     if (f[v].readers == READ_OTHERWISE) return false;
     struct rest r = f[v].rest[false];
     if (!keeps_range(w, v, &r) || (f[r.base].uses == 1 && f[r.base].writer != IN_MEMORY)) return false;
-    return (!r.gain && !r.copy) || f[r.base].writer == BY_GEMM;
+    return ((!r.gain && !r.copy) || f[r.base].writer == BY_GEMM) && rows_are_wide(w, v, &r);
 }
 
 /* ---- Products ---- */

@@ -30,7 +30,7 @@ graph *carry_walk(const graph *in, rewrite_rule *rule, const struct rewrite_opti
                   struct rewrite_log *log);
 /* All readers of v are matmuls that take it as x, perhaps through further layers, or residuals of products,
  * which compute it again; and moving the stack under v saves a pass over memory. */
-bool carry_pays(const struct walk *w, int v);
+bool carry_pays(struct walk *w, int v);
 /* In w->out, in place of the old matmul v: the product of x and a weight whose factor or shift comes after
  * it, in f32 where v is f16; and what became of it in v's own dtype. */
 int carry_product(struct walk *w, int v, int x, int weight, bool kn);

@@ -6,7 +6,9 @@
  *
  * All readers of x must be slices of its columns; those that are rotated, and by nothing but one rope
  * each, share its options and positions, rotate all their heads, and tile the columns from 0 on.
- * So z takes x's place, in the epilogue of the matmul that makes x; slices of a leaf stay views. Exact.
+ * So z takes x's place, in the epilogue of the matmul that makes x; slices of a leaf stay views. Where no
+ * epilogue rotates x, a kernel of its own would move the columns that are not rotated, too: then all of them
+ * must be. Exact.
  */
 #include "walk.h"
 
@@ -15,7 +17,8 @@
 
 struct merge {
     int *rope;    /* of x: the first rope of its slices, or -1 */
-    int *reader;  /* of a value: its only reader, or -1 */
+    int *reader;  /* of a value: its only reader, -1: it has none, -2: several */
+    bool *live;   /* of a value: an output, or a state, depends on it */
     int64_t *end; /* of x: columns rotated */
     int *merged;  /* of x: z in the new graph, or -1 */
     struct uses uses;
@@ -48,7 +51,7 @@ static bool same_rotation(const struct node *a, const struct node *b)
 static int rope_of(const graph *g, const struct merge *m, int s)
 {
     int r = m->reader[s];
-    return r >= 0 && g->node[r].op == OP_ROPE && g->node[r].in[0] == s ? r : -1;
+    return r >= 0 && m->live[r] && g->node[r].op == OP_ROPE && g->node[r].in[0] == s ? r : -1;
 }
 
 static int by_first(const void *x, const void *y)
@@ -67,6 +70,47 @@ static bool overlap(struct range *r, int n)
         end = MAX(end, r[i].end);
     }
     return false;
+}
+
+/* Do positions follow each other in memory at one distance? A leaf's rows may be apart, and a view's. */
+static bool are_even(const graph *g, int positions)
+{
+    const struct node *n = &g->node[positions];
+    int64_t dense[CODA_MAX_RANK];
+    while (n->op == OP_RESHAPE) n = &g->node[n->in[0]];
+    if (op_is_view(n->op)) return n->type.rank < 2;
+    dense_strides(&n->type, dense);
+    return !op_is_leaf(n->op) || n->type.rank < 2 ||
+           !memcmp(dense, n->stride, sizeof *dense * (size_t)n->type.rank);
+}
+
+/* Has each row of x a position of its own, or none? Several batches that share positions are rows of one
+ * product, over which no stride repeats them. */
+static bool has_own_positions(struct walk *w, int x, const struct node *rope)
+{
+    const struct type *t = &w->in->node[x].type;
+    const struct type *at = operand(rope, 1) < 0 ? NULL : &w->in->node[rope->in[1]].type;
+    int rank = at ? at->rank - (rope->attr.rope.section[0] != 0) : t->rank - 1;
+    for (int d = 0; d + 1 < t->rank && at; d++) {
+        int own = d - (t->rank - 1 - rank);
+        int64_t rows = t->dim[d], positions = own < 0 ? 1 : at->dim[own];
+        if (rows == positions) continue;
+        if (!dim_is_number(rows) || !dim_is_number(positions))
+            rewrite_needs_numbers(w, "positions of several batches");
+        return false;
+    }
+    return !at || are_even(w->in, rope->in[1]);
+}
+
+/* Does a product make x, whose epilogue has both columns of each pair? */
+static bool is_rotated_in_place(struct walk *w, int x, const struct node *rope)
+{
+    const graph *g = w->in;
+    const struct attr_rope *a = &rope->attr.rope;
+    int y = x;
+    while (g->node[y].op == OP_CAST) y = g->node[y].in[0];
+    bool product = g->node[y].op == OP_MATMUL && attr_pairs_meet(a->head_dim, a->rotary, a->half);
+    return product && has_own_positions(w, x, rope);
 }
 
 /* Rotated columns: disjoint ranges that tile 0..end, each of whole heads, all rotated alike. */
@@ -107,10 +151,19 @@ static void find_readers(const graph *g, struct merge *m)
     for (int i = 0; i < g->outputs; i++) m->reader[g->output[i].value] = -2;
 }
 
+static void find_live(const graph *g, struct merge *m)
+{
+    for (int n = 0; n < g->nodes; n++) m->live[n] = g->node[n].output >= 0 || op_is_version(g->node[n].op);
+    for (int n = g->nodes - 1; n >= 0; n--)
+        for (int i = 0; i < g->node[n].nin && m->live[n]; i++)
+            if (g->node[n].in[i] >= 0) m->live[g->node[n].in[i]] = true;
+}
+
 /* Finds each x whose slices are rotated, then drops those that do not qualify. */
 static void find_merges(const graph *g, struct merge *m)
 {
     find_readers(g, m);
+    find_live(g, m);
     for (int n = 0; n < g->nodes; n++) {
         int x = g->node[n].op == OP_SLICE ? g->node[n].in[0] : -1;
         if (x >= 0 && m->rope[x] == -1 && is_column_slice(g, n, x)) m->rope[x] = rope_of(g, m, n);
@@ -140,6 +193,13 @@ static int rotate(struct walk *w, struct merge *m, int x)
     return m->merged[x] = graph_append(w->out, &n);
 }
 
+/* Is the rotation in an epilogue, or are no columns moved for it that it leaves as they are? */
+static bool pays(struct walk *w, const struct merge *m, int x)
+{
+    return m->end[x] == type_columns(&w->in->node[x].type) ||
+           is_rotated_in_place(w, x, &w->in->node[m->rope[x]]);
+}
+
 static int merge(struct walk *w, int n)
 {
     struct merge *m = w->ctx;
@@ -155,6 +215,10 @@ static int merge(struct walk *w, int n)
         m->rope[x] = -1; /* it is computed too late for this */
         return RULE_COPY;
     }
+    if (m->merged[x] < 0 && !pays(w, m, x)) {
+        m->rope[x] = -1;
+        return w->out->status ? RULE_FAILED : RULE_COPY;
+    }
     struct node slice = *s;
     slice.in = (int[]){rotate(w, m, x)};
     return graph_append(w->out, &slice);
@@ -166,6 +230,7 @@ graph *merge_rope(const graph *in, const struct rewrite_options *opt, struct rew
     int n = in->nodes + 1;
     struct merge m = {.rope = ARENA_NEW(&scratch, int, n),
                       .reader = ARENA_NEW(&scratch, int, n),
+                      .live = ARENA_NEW(&scratch, bool, n),
                       .end = ARENA_NEW(&scratch, int64_t, n),
                       .merged = ARENA_NEW(&scratch, int, n),
                       .rotated = ARENA_NEW(&scratch, struct range, n)};

@@ -111,7 +111,11 @@ static int16_t code(const struct patterns *f, const int64_t *value, int i)
 
 static uint8_t size_class(int64_t value)
 {
-    return (uint8_t)((value > MOST_IN_LINE) + (value > MOST_TOP_K_COLUMNS));
+    static const int64_t from[] = {LEAST_FOLDED, LEAST_BEST_FEW,   LEAST_FOLDED_KEPT,
+                                   LEAST_BEST,   MOST_IN_LINE + 1, MOST_TOP_K_COLUMNS + 1};
+    int sizes = 0;
+    while (sizes < ARRAY_SIZE(from) && value >= from[sizes]) sizes++;
+    return (uint8_t)sizes;
 }
 
 static bool is_long(const struct sample_rows *s, const int64_t *dims)

@@ -76,11 +76,11 @@ static void expect_line(const graph *g, const char *op, const char *want)
 }
 
 #define LEAVES                                                                                               \
-    "%x = input bf16[6,8]\n"                                                                                 \
-    "%g = weight bf16[8]\n"                                                                                  \
-    "%b = weight bf16[8]\n"                                                                                  \
-    "%w = weight bf16[4,8]\n"                                                                                \
-    "%v = weight bf16[8,8]\n"
+    "%x = input bf16[6,64]\n"                                                                                \
+    "%g = weight bf16[64]\n"                                                                                 \
+    "%b = weight bf16[64]\n"                                                                                 \
+    "%w = weight bf16[4,64]\n"                                                                               \
+    "%v = weight bf16[64,64]\n"
 
 #define NORM "sum_sq rsqrt_mean "
 #define LAYER "mean m2 rsqrt_mean "
@@ -130,6 +130,43 @@ START_TEST(lowering_keeps_origins)
 END_TEST
 
 /* ---- carry_row_scale ---- */
+
+/* A norm of some columns of a product, before another one. */
+#define OF_RANGE(columns, slice, end)                                                                        \
+    "%x = input bf16[6,64]\n%v = weight bf16[" columns                                                       \
+    ",64]\n%g = weight bf16[64]\n%w = weight bf16[4,64]\n"                                                   \
+    "%a = matmul %x, %v\n%s = slice %a {" slice "}\n%n = rms_norm %s, %g {eps=1e-5}\n%c = matmul %n, %w\n"   \
+    "output %y = %c\n" end
+
+/* No epilogue writes the gained columns beside the others, and their statistic; but of a half it does. */
+START_TEST(leaves_norms_of_ranges)
+{
+    const char *rows =
+        "%x = input bf16[6,64]\n%v = weight bf16[64,64]\n%g = weight bf16[64]\n%a = matmul %x, "
+        "%v\n%s = slice %a {axis=0,stop=3,step=1}\n%n = rms_norm %s, %g {eps=1e-5}\n"
+        "%c = matmul %n, %v\noutput %y = %c\noutput %z = %a\n";
+    expect(OF_RANGE("72", "axis=1,stop=64,step=1", "output %z = %a"), FOLD(NONE), "-carry_row_scale", NULL);
+    expect(OF_RANGE("192", "axis=1,start=64,stop=128,step=1", ""), FOLD(NONE), "-carry_row_scale", NULL);
+    expect(OF_RANGE("128", "axis=1,start=1,stop=128,step=2", ""), FOLD(NONE), "-carry_row_scale", NULL);
+    expect(OF_RANGE("128", "axis=1,start=64,stop=128,step=1", ""), FOLD(NONE), "carry_row_scale", NULL);
+    expect(rows, FOLD(NONE), "-carry_row_scale", NULL);
+}
+END_TEST
+
+/* What moves is a number for each row and reader: less than the row, if that is not of few columns. */
+START_TEST(leaves_norms_of_few_columns)
+{
+    const char *three = "%x = input bf16[6,3]\n%w = weight bf16[4,3]\n%n = rms_norm %x {eps=1e-5}\n"
+                        "%c = matmul %n, %w\noutput %y = %c\n",
+               *four = "%x = input bf16[6,4]\n%w = weight bf16[4,4]\n%n = rms_norm %x {eps=1e-5}\n"
+                       "%c = matmul %n, %w\noutput %y = %c\n",
+               *twice = "%x = input bf16[6,4]\n%w = weight bf16[4,4]\n%n = rms_norm %x {eps=1e-5}\n"
+                        "%c = matmul %n, %w\n%d = matmul %n, %w {kn=1}\noutput %y = %c\noutput %z = %d\n";
+    expect(three, FOLD(NONE), "-carry_row_scale", NULL);
+    expect(four, FOLD(NONE), "carry_row_scale", NULL);
+    expect(twice, FOLD(NONE), "-carry_row_scale", NULL);
+}
+END_TEST
 
 START_TEST(carries_row_scale)
 {
@@ -215,15 +252,15 @@ START_TEST(carries_col_scale)
     expect(text, FOLD(NONE), "-carry_col_scale", NULL);
     r = check(LEAVES "%c = mul %x, %g\n%d = matmul %c, %v {kn=1}\noutput %y = %d", FOLD(COPY),
               "carry_col_scale", "reshape mul matmul");
-    expect_line(r, "reshape", "%5 = reshape %g {d0=8, d1=1, rank=2}");
+    expect_line(r, "reshape", "%5 = reshape %g {d0=64, d1=1, rank=2}");
     graph_free(r);
     /* not constant: the weight, the gain */
-    expect(LEAVES "%i = input bf16[4,8]\n%c = mul %x, %g\n%d = matmul %c, %i\noutput %y = %d", FOLD(COPY),
+    expect(LEAVES "%i = input bf16[4,64]\n%c = mul %x, %g\n%d = matmul %c, %i\noutput %y = %d", FOLD(COPY),
            "-carry_col_scale", "mul matmul");
-    expect(LEAVES "%i = input bf16[8]\n%c = mul %x, %i\n%d = matmul %c, %w\noutput %y = %d", FOLD(COPY),
+    expect(LEAVES "%i = input bf16[64]\n%c = mul %x, %i\n%d = matmul %c, %w\noutput %y = %d", FOLD(COPY),
            "-carry_col_scale", "mul matmul");
     /* one weight of two is not: then the gained value is written, and neither folds */
-    expect(LEAVES "%i = input bf16[4,8]\n%c = mul %x, %g\n%d = matmul %c, %i\n%e = matmul %c, %w\n"
+    expect(LEAVES "%i = input bf16[4,64]\n%c = mul %x, %g\n%d = matmul %c, %i\n%e = matmul %c, %w\n"
                   "output %y = %d\noutput %z = %e",
            FOLD(COPY), "-carry_col_scale", "mul matmul matmul");
     /* needed by others, or free in an epilogue */
@@ -250,11 +287,11 @@ START_TEST(carries_shifts)
     expect(LEAVES "%n = layer_norm %x {eps=1e-5}\n%c = matmul %n, %v {kn=1}\noutput %y = %c", FOLD(COPY),
            "carry_row_shift", LAYER "transpose sum reshape mul matmul sub mul");
     /* a gain that cannot fold stays above the mean: nothing moves */
-    expect(LEAVES "%i = input bf16[8]\n%n = layer_norm %x, %i, %b {eps=1e-5}\n%c = matmul %n, %w\n"
+    expect(LEAVES "%i = input bf16[64]\n%n = layer_norm %x, %i, %b {eps=1e-5}\n%c = matmul %n, %w\n"
                   "output %y = %c",
            FOLD(COPY), "-carry_row_scale", "mean sub m2 rsqrt_mean mul mul add matmul");
     /* the weight is no constant */
-    expect(LEAVES "%i = input bf16[4,8]\n%n = layer_norm %x {eps=1e-5}\n%c = matmul %n, %i\noutput %y = %c",
+    expect(LEAVES "%i = input bf16[4,64]\n%n = layer_norm %x {eps=1e-5}\n%c = matmul %n, %i\noutput %y = %c",
            FOLD(COPY), "-carry_row_shift", "mean sub m2 rsqrt_mean mul matmul");
 }
 END_TEST
@@ -309,7 +346,8 @@ END_TEST
 /* ---- What fp16 may hold ---- */
 
 #define HALVES                                                                                               \
-    "%x = input f16[6,8]\n%g = weight f16[8]\n%v = weight f16[8,8]\n%w = weight f16[4,8]\n%a = matmul %x, "  \
+    "%x = input f16[6,64]\n%g = weight f16[64]\n%v = weight f16[64,64]\n%w = weight f16[4,64]\n%a = matmul " \
+    "%x, "                                                                                                   \
     "%v\n"
 
 START_TEST(keeps_f16_in_range)
@@ -363,20 +401,33 @@ END_TEST
 #define ROPED                                                                                                \
     "%x = input bf16[5,8]\n%p = input i32[5]\n%w = weight bf16[16,8]\n%c = matmul %x, %w\n"                  \
     "%a = slice %c {axis=1,start=0,stop=8,step=1}\n%b = slice %c {axis=1,start=8,stop=12,step=1}\n"          \
-    "%d = slice %c {axis=1,start=12,stop=16,step=1}\n%q = rope %a, %p {base=10000,head_dim=4,half=1}\n"
-#define KEY(base, dim) "%k = rope %b, %p {base=" base ",head_dim=" dim ",half=1}\n"
+    "%d = slice %c {axis=1,start=12,stop=16,step=1}\n%q = rope %a, %p {base=10000,head_dim=4}\n"
+#define KEY(base, dim) "%k = rope %b, %p {base=" base ",head_dim=" dim "}\n"
 #define ENDS "output %y = %q\noutput %z = %k\noutput %v = %d\n"
+
+/* Heads of 12 columns, whose halves lie where no thread of a product has both; those of two batches. */
+#define ODD_HEADS(weight, made)                                                                              \
+    "%x = input bf16[5,8]\n%r = input bf16[5,64]\n%p = input i32[5]\n%w = weight bf16[" weight               \
+    "]\n%c = " made "\n%a = slice %c {axis=1,start=0,stop=24,step=1}\n"                                      \
+    "%b = slice %c {axis=1,start=24,stop=48,step=1}\n%q = rope %a, %p {head_dim=12,half=1}\n"                \
+    "%k = rope %b, %p {head_dim=12,half=1}\noutput %y = %q\noutput %z = %k\n"
+#define PLAIN_END "%d = slice %c {axis=1,start=48,stop=60,step=1}\noutput %v = %d\n"
+#define BATCHES(positions)                                                                                   \
+    "%x = input bf16[2,5,8]\n%p = input i32[" positions "]\n%w = weight bf16[48,8]\n%c = matmul %x, %w\n"    \
+    "%a = slice %c {axis=2,start=0,stop=16,step=1}\n%b = slice %c {axis=2,start=16,stop=32,step=1}\n"        \
+    "%d = slice %c {axis=2,start=32,stop=48,step=1}\n%q = rope %a, %p {head_dim=16,half=1}\n"                \
+    "%k = rope %b, %p {head_dim=16,half=1}\noutput %y = %q\noutput %z = %k\noutput %v = %d\n"
 
 START_TEST(merges_rope)
 {
     graph *r = check(ROPED KEY("10000", "4") ENDS, FOLD(NONE), "merge_rope", "matmul rope slice slice slice");
-    expect_line(r, "rope", "%4 = rope %3, %p {base=0x1.388p+13, head_dim=4, rotary=4, heads=3, half=1}");
+    expect_line(r, "rope", "%4 = rope %3, %p {base=0x1.388p+13, head_dim=4, rotary=4, heads=3}");
     graph_free(r);
     expect(ROPED KEY("10000", "4") ENDS, PLAIN, "-merge_rope", NULL);
     /* other options, other positions, another reader of the projection or of a slice */
     expect(ROPED KEY("500000", "4") ENDS, FOLD(NONE), "-merge_rope", NULL);
     expect(ROPED KEY("10000", "2") ENDS, FOLD(NONE), "-merge_rope", NULL);
-    expect(ROPED "%k = rope %b {base=10000,head_dim=4,half=1}\n" ENDS, FOLD(NONE), "-merge_rope", NULL);
+    expect(ROPED "%k = rope %b {base=10000,head_dim=4}\n" ENDS, FOLD(NONE), "-merge_rope", NULL);
     expect(ROPED KEY("10000", "4") ENDS "%r = relu %c\noutput %u = %r", FOLD(NONE), "-merge_rope", NULL);
     expect(ROPED KEY("10000", "4") ENDS "output %u = %c", FOLD(NONE), "-merge_rope", NULL);
     expect(ROPED KEY("10000", "4") ENDS "%r = relu %a\noutput %u = %r", FOLD(NONE), "-merge_rope", NULL);
@@ -392,19 +443,26 @@ START_TEST(merges_rope)
            "output %y = %q\noutput %z = %k",
            FOLD(NONE), "-merge_rope", NULL);
     /* a rotated range after one that is not; one that is rotated twice */
-    expect(ROPED "%k = rope %d, %p {base=10000,head_dim=4,half=1}\noutput %y = %q\noutput %z = %k\n"
+    expect(ROPED "%k = rope %d, %p {base=10000,head_dim=4}\noutput %y = %q\noutput %z = %k\n"
                  "output %v = %b\n",
            FOLD(NONE), "-merge_rope", NULL);
     expect(ROPED KEY("10000", "4") ENDS "%m = rope %a, %p {base=100,head_dim=4}\noutput %u = %m", FOLD(NONE),
            "-merge_rope", NULL);
     expect(ROPED KEY("10000", "4") ENDS "%e = slice %c {axis=1,start=4,stop=6,step=1}\noutput %u = %e",
            FOLD(NONE), "-merge_rope", NULL);
+    /* what no product rotates: a kernel of its own would move the last columns, too, if there are any */
+    expect(ODD_HEADS("60,8", "matmul %x, %w") PLAIN_END, FOLD(NONE), "-merge_rope", NULL);
+    expect(ODD_HEADS("48,8", "matmul %x, %w"), FOLD(NONE), "merge_rope", "matmul rope slice slice");
+    expect(ODD_HEADS("60,8", "relu %r") PLAIN_END, FOLD(NONE), "-merge_rope", NULL);
+    expect(BATCHES("2,5"), FOLD(NONE), "merge_rope", NULL);
+    expect(BATCHES("5"), FOLD(NONE), "-merge_rope", NULL);
+    expect(BATCHES("2,5] stride=[1,2"), FOLD(NONE), "-merge_rope", NULL);
     /* a range behind the rotated ones may have other readers */
     expect(ROPED KEY("10000", "4") ENDS "%r = relu %b\noutput %u = %r", FOLD(NONE), "merge_rope",
            "matmul rope slice slice slice rope relu");
     /* slices of a leaf are views already */
     expect("%c = input bf16[5,8]\n%a = slice %c {axis=1,start=0,stop=4,step=1}\n"
-           "%q = rope %a {base=10,half=1}\n"
+           "%q = rope %a {base=10}\n"
            "output %y = %q",
            FOLD(NONE), "-merge_rope", "slice rope");
 }
@@ -415,7 +473,7 @@ START_TEST(merges_rope_with_late_positions)
 {
     expect("%x = input bf16[5,8]\n%w = weight bf16[8,8]\n%c = matmul %x, %w\n"
            "%a = slice %c {axis=1,start=0,stop=4,step=1}\n%b = slice %c {axis=1,start=4,stop=8,step=1}\n"
-           "%p = input i32[5]\n%q = rope %a, %p {base=10000,half=1}\noutput %y = %q\noutput %z = %b",
+           "%p = input i32[5]\n%q = rope %a, %p {base=10000}\noutput %y = %q\noutput %z = %b",
            FOLD(NONE), "merge_rope", "matmul rope slice slice");
 }
 END_TEST
@@ -430,11 +488,11 @@ START_TEST(tidies)
     expect(LEAVES "%c = cast %x {to=f32}\n%d = cast %c {to=f16}\noutput %y = %d", FOLD(NONE), "tidy", "cast");
     expect(LEAVES "%c = cast %x {to=f16}\n%d = cast %c {to=bf16}\noutput %y = %d", FOLD(NONE), "-tidy",
            "cast cast");
-    expect(LEAVES "%c = reshape %x {d0=48,rank=1}\n%d = reshape %c {d0=6,d1=8,rank=2}\noutput %y = %d",
+    expect(LEAVES "%c = reshape %x {d0=384,rank=1}\n%d = reshape %c {d0=6,d1=64,rank=2}\noutput %y = %d",
            FOLD(NONE), "tidy", "");
     expect(LEAVES "%c = transpose %x {p0=1,p1=0}\n%d = transpose %c {p0=1,p1=0}\noutput %y = %d", FOLD(NONE),
            "tidy", "");
-    expect(LEAVES "%c = slice %x {axis=1,start=0,stop=8,step=1}\noutput %y = %c", FOLD(NONE), "tidy", "");
+    expect(LEAVES "%c = slice %x {axis=1,start=0,stop=64,step=1}\noutput %y = %c", FOLD(NONE), "tidy", "");
     graph *r = check(LEAVES "%c = slice %x {axis=1,start=1,stop=8,step=2}\n"
                             "%d = slice %c {axis=1,start=1,stop=4,step=2}\n"
                             "output %y = %d",
@@ -562,6 +620,8 @@ Suite *rules_suite(void)
     tcase_add_test(c, lowers_loss);
     tcase_add_test(c, lowering_keeps_origins);
     tcase_add_test(c, carries_row_scale);
+    tcase_add_test(c, leaves_norms_of_ranges);
+    tcase_add_test(c, leaves_norms_of_few_columns);
     tcase_add_test(c, carries_past_a_residual);
     tcase_add_test(c, keeps_row_scale);
     tcase_add_test(c, carries_col_scale);
