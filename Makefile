@@ -175,7 +175,7 @@ $(BUILD)/chat_test: $(CHAT_TEST_OBJ) $(MODELS) $(BUILD)/libcoda.so
 
 # Tokenizers, against what the package `tokenizers` did with them.
 TOKENIZER_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/tokenizer/*.c))
-$(TOKENIZER_TEST_OBJ): ALL_CFLAGS += -Iexamples/tokenizer
+$(TOKENIZER_TEST_OBJ): ALL_CFLAGS += -Iexamples -Iexamples/tokenizer
 $(BUILD)/tokenizer_test: $(TOKENIZER_TEST_OBJ) $(TOKENIZER_OBJ)
 	$(CC) $^ -o $@ $(MODEL_LIBS) $(LDLIBS)
 

@@ -108,11 +108,13 @@ static bool only_prompt(json_t **v, struct problem *p)
 
 static bool completion_prompt(struct prompt *t, const json_t *body, const struct served *s, struct problem *p)
 {
+    struct deadline deadline = deadline_in(TEMPLATE_SECONDS, NULL);
+    struct encode_limits limits = {&deadline, 0};
     struct fault f;
     json_t *v = member(body, "prompt");
     if (!only_prompt(&v, p)) return false;
     if (!json_is_string(v)) return prompt_tokens(t, v, s->config.vocabulary, p);
-    t->count = served_encode(s, json_string_value(v), json_string_length(v), false, &t->ids, &f);
+    t->count = served_encode(s, json_string_value(v), json_string_length(v), false, &limits, &t->ids, &f);
     return t->count >= 0 || refuse(p, "prompt", "%s", f.text);
 }
 
@@ -161,6 +163,8 @@ static bool settle_message(json_t *m, size_t i, struct problem *p)
 static bool chat_prompt(struct prompt *t, const json_t *body, const struct served *s, struct problem *p)
 {
     json_t *all = member(body, "messages"), *more = member(body, "chat_template_kwargs"), *m;
+    struct deadline deadline = deadline_in(TEMPLATE_SECONDS, NULL);
+    struct encode_limits limits = {&deadline, 0};
     struct fault f;
     size_t i;
     if (!json_is_array(all) || !json_array_size(all))
@@ -171,7 +175,7 @@ static bool chat_prompt(struct prompt *t, const json_t *body, const struct serve
     {
         if (!settle_message(m, i, p)) return false;
     }
-    t->count = served_chat(s, all, more, &t->ids, &f);
+    t->count = served_chat(s, all, more, &limits, &t->ids, &f);
     return t->count >= 0 || refuse(p, "messages", "%.240s", f.text);
 }
 

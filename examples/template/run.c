@@ -8,6 +8,8 @@
 
 #include "template_parts.h"
 
+enum { ASK_EVERY = 1000 }; /* steps between two questions to the deadline */
+
 /* ---- Limits ---- */
 
 bool run_fail(struct run *r, const char *format, ...)
@@ -16,16 +18,28 @@ bool run_fail(struct run *r, const char *format, ...)
     va_list args;
     if (r->failed) return false;
     r->failed = true;
+    r->why = REFUSED_INPUT;
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     return fault_set(r->fault, "chat template: line %d: %s", r->line, what);
 }
 
+static bool ask_deadline(struct run *r)
+{
+    int why = deadline_passed(r->deadline);
+    r->asked = r->steps;
+    if (!why) return true;
+    run_fail(r, why == REFUSED_LATE ? "it takes too long" : "nobody waits for its text any more");
+    r->why = why;
+    return false;
+}
+
 bool run_work(struct run *r, size_t steps)
 {
     if (r->failed) return false;
     r->steps += (int64_t)steps;
+    if (r->steps - r->asked >= ASK_EVERY && !ask_deadline(r)) return false;
     return r->steps <= TEMPLATE_STEPS || run_fail(r, "more than %d steps", TEMPLATE_STEPS);
 }
 
@@ -320,17 +334,18 @@ static void add_globals(struct run *r, const json_t *variables)
         scope_set(r, s, (struct string){name, strlen(name)}, json_value(r, v));
 }
 
-char *template_render(const struct template *t, const json_t *variables, size_t *bytes, struct fault *f)
+int template_render(const struct template *t, const json_t *variables, const struct deadline *deadline,
+                    char **text, struct fault *f)
 {
     struct text out = {0};
     struct run r = {.arena = {.most = TEMPLATE_MEMORY}, .fault = f, .out = &out, .line = 1};
+    r.deadline = deadline;
     add_globals(&r, variables);
     run_body(&r, t->body);
     text_char(&out, 0);
-    if (out.failed) run_fail(&r, "out of memory");
+    if (out.failed && !r.failed) run_fail(&r, "out of memory"), r.why = REFUSED_MEMORY;
     arena_free(&r.arena);
-    if (bytes && !r.failed) *bytes = out.size - 1;
-    if (!r.failed) return out.data;
-    text_free(&out);
-    return NULL;
+    if (r.failed) text_free(&out);
+    *text = out.data;
+    return r.failed ? r.why : (int)out.size - 1;
 }

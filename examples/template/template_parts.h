@@ -221,11 +221,13 @@ struct run {
     struct fault *fault;
     struct text *out;
     struct scope *scope;
-    size_t written; /* bytes, of macros and blocks, too */
-    int64_t steps;
+    const struct deadline *deadline;
+    size_t written;       /* bytes, of macros and blocks, too */
+    int64_t steps, asked; /* asked: at how many the deadline was asked last */
     int line, depth;
     enum leaving leaving;
     bool failed;
+    int why; /* it failed: enum refused */
 };
 
 struct macro {

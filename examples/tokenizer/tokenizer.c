@@ -94,7 +94,8 @@ static void encode_text(struct encoding *e, const struct trie *trie, const char 
     free(which.list);
 }
 
-static int encode(struct tokenizer *t, const char *text, size_t len, bool bare, int32_t *ids, int most)
+static int encode(struct tokenizer *t, const char *text, size_t len, bool bare, int32_t *ids, int most,
+                  const struct encode_limits *limits)
 {
     struct ids all = {0};
     struct encoding e = {.t = t, .ids = &all};
@@ -103,21 +104,26 @@ static int encode(struct tokenizer *t, const char *text, size_t len, bool bare, 
     encode_text(&e, &t->raw, text, len, true);
     for (size_t i = 0; !bare && i < t->after.count; i++) ids_add(&all, t->after.list[i]);
     bool good = !all.failed && !e.failed && all.count <= INT_MAX;
-    int count = good ? (int)all.count : -1;
+    int count = good ? (int)all.count : REFUSED_INPUT;
+    int64_t tokens = limits && limits->tokens ? limits->tokens : INT_MAX;
+    if (count > tokens) count = REFUSED_LONG;
+    if (limits && deadline_passed(limits->deadline)) count = deadline_passed(limits->deadline);
     for (int i = 0; i < count && i < most; i++) ids[i] = all.list[i];
     free(all.list);
     free(e.scratch.memory);
     return count;
 }
 
-int tokenizer_encode(struct tokenizer *t, const char *text, size_t len, int32_t *ids, int most)
+int tokenizer_encode(struct tokenizer *t, const char *text, size_t len, int32_t *ids, int most,
+                     const struct encode_limits *limits)
 {
-    return encode(t, text, len, false, ids, most);
+    return encode(t, text, len, false, ids, most, limits);
 }
 
-int tokenizer_encode_bare(struct tokenizer *t, const char *text, size_t len, int32_t *ids, int most)
+int tokenizer_encode_bare(struct tokenizer *t, const char *text, size_t len, int32_t *ids, int most,
+                          const struct encode_limits *limits)
 {
-    return encode(t, text, len, true, ids, most);
+    return encode(t, text, len, true, ids, most, limits);
 }
 
 /* The tokens' strings through all decoders, joined. */

@@ -72,7 +72,7 @@ static void check_use(struct tokenizer *t)
     char text[1024], out[8192];
     int32_t ids[4096];
     size_t size = random_text(text);
-    int n = tokenizer_encode(t, text, size, ids, 4096);
+    int n = tokenizer_encode(t, text, size, ids, 4096, NULL);
     for (int i = 0; i < n && i < 4096; i++)
         check(ids[i] >= 0 && ids[i] < tokenizer_size(t), "id %d of %d", ids[i], tokenizer_size(t));
     if (n < 0 || n > 64) n = 0;
@@ -84,7 +84,7 @@ static void check_use(struct tokenizer *t)
     tokenizer_stream_end(s, out, sizeof out);
     tokenizer_stream_close(s);
     for (size_t i = 0; i < 64; i++) text[i] = (char)draw(256);
-    tokenizer_encode(t, text, 64, ids, 4096);
+    tokenizer_encode(t, text, 64, ids, 4096, NULL);
 }
 
 static void check_changed(const char *dir, const char *name, int rounds)
