@@ -3,6 +3,7 @@
  */
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "chat_json.h"
 #include "chat_metrics.h"
@@ -15,10 +16,25 @@ static char *text_of(json_t *v)
     return text;
 }
 
+/* What a client sent may be in it, cut off anywhere: it becomes UTF-8, without control characters. */
+static json_t *message_of(const struct problem *p)
+{
+    struct text all = {0};
+    unicode_add_lossy(&all, p->message, strlen(p->message));
+    for (size_t i = 0; i < all.size; i++) {
+        unsigned char *c = (unsigned char *)all.data + i;
+        if (*c < ' ' || *c == 127) *c = '?';
+        if (*c == 0xc2 && c[1] < 0xa0) c[0] = c[1] = '?'; /* U+0080 to U+009F */
+    }
+    json_t *v = all.failed ? NULL : json_stringn(all.data ? all.data : "", all.size);
+    text_free(&all);
+    return v;
+}
+
 char *json_error(const struct problem *p)
 {
     json_t *code = p->code ? json_string(p->code) : p->status == 503 ? json_integer(503) : json_null();
-    return text_of(json_pack("{s:{s:s, s:s, s:s?, s:o}}", "error", "message", p->message, "type", p->type,
+    return text_of(json_pack("{s:{s:o, s:s, s:s?, s:o}}", "error", "message", message_of(p), "type", p->type,
                              "param", p->param, "code", code));
 }
 
