@@ -192,6 +192,16 @@ static void test_abort(const char *program)
     CHECK(server_wait(&s) == 0, "the server did not end well after two SIGTERM");
 }
 
+/* SIGTERM at any moment of a start. */
+static void test_early_end(const char *program)
+{
+    for (int i = 0; i < 5; i++) {
+        struct running s = server_start_early(program, (const char *const[]){NULL});
+        usleep((useconds_t)i * 2000);
+        CHECK(server_stop(&s) == 0, "the server did not end well before it was ready");
+    }
+}
+
 void test_leaving(const char *program)
 {
     struct running s =
@@ -204,4 +214,5 @@ void test_leaving(const char *program)
     CHECK(server_stop(&s) == 0, "the server did not end well after its queue was full");
     test_drain(program);
     test_abort(program);
+    test_early_end(program);
 }

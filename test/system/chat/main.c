@@ -33,6 +33,8 @@ int main(int argc, char **argv)
     } tests[] = {{"endpoints", test_endpoints},
                  {"batching", test_batching},
                  {"leaving", test_leaving},
+                 {"pressure", test_pressure},
+                 {"access", test_access},
                  {"load", test_load},
                  {"checkpoints", test_checkpoints},
                  {"words", test_words},
