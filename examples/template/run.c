@@ -43,6 +43,12 @@ bool run_work(struct run *r, size_t steps)
     return r->steps <= TEMPLATE_STEPS || run_fail(r, "more than %d steps", TEMPLATE_STEPS);
 }
 
+bool run_read(struct run *r, size_t bytes)
+{
+    enum { BYTES_A_STEP = 64 };
+    return run_work(r, 1 + bytes / BYTES_A_STEP);
+}
+
 bool run_enter(struct run *r)
 {
     if (r->failed) return false;
@@ -53,7 +59,7 @@ void run_leave(struct run *r) { r->depth--; }
 
 void run_write(struct run *r, const char *text, size_t bytes)
 {
-    if (r->failed) return;
+    if (!run_read(r, bytes)) return;
     r->written += bytes;
     if (r->written > TEMPLATE_OUTPUT) {
         run_fail(r, "a text of more than %d bytes", TEMPLATE_OUTPUT);
@@ -83,7 +89,7 @@ struct scope *scope_push(struct run *r)
 
 static struct variable *find_in(struct run *r, const struct scope *s, struct string name)
 {
-    for (struct variable *v = s->first; v && run_work(r, 1); v = v->next)
+    for (struct variable *v = s->first; v && run_read(r, name.bytes); v = v->next)
         if (string_equal(v->name, name)) return v;
     return NULL;
 }
@@ -185,6 +191,16 @@ static const struct value *named_argument(struct run *r, const struct dict *name
     return named ? dict_get(r, named, key) : NULL;
 }
 
+/* What a call block gives: only to a macro that says `caller`, which has no other one. 1 if it is taken. */
+static size_t bind_caller(struct run *r, const struct macro *m, const struct dict *named)
+{
+    const struct string name = {"caller", 6};
+    const struct value *caller = named_argument(r, named, name);
+    if (r->failed || !value_true(m->node->constant)) return 0;
+    scope_set(r, r->scope, name, caller ? *caller : undefined_value());
+    return caller != NULL;
+}
+
 static void bind(struct run *r, const struct macro *m, const struct list *args, const struct dict *named)
 {
     size_t i = 0, taken = 0;
@@ -197,8 +213,7 @@ static void bind(struct run *r, const struct macro *m, const struct list *args, 
         else if (p->a) v = evaluate(r, p->a);
         scope_set(r, r->scope, p->name, v);
     }
-    const struct value *caller = named_argument(r, named, (struct string){"caller", 6});
-    if (caller) scope_set(r, r->scope, (struct string){"caller", 6}, *caller), taken++;
+    taken += bind_caller(r, m, named);
     if (args->count > i) run_fail(r, "%zu arguments for a macro of %zu", args->count, i);
     if (named && named->count > taken) run_fail(r, "an argument that the macro has not");
 }

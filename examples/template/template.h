@@ -23,7 +23,7 @@ enum {
     TEMPLATE_SOURCE = 1 << 18,  /* bytes of a template, at most */
     TEMPLATE_OUTPUT = 16 << 20, /* bytes that one writes */
     TEMPLATE_MEMORY = 64 << 20, /* bytes of values that it makes on the way */
-    TEMPLATE_STEPS = 4000000,   /* expressions and statements that it runs */
+    TEMPLATE_STEPS = 4000000,   /* expressions, statements, items and 64 bytes of text that it goes through */
     TEMPLATE_DEPTH = 100,       /* of nested expressions, statements, calls and values */
     TEMPLATE_SECONDS = 5        /* for a deadline, where nobody says another */
 };

@@ -107,10 +107,12 @@ static bool plant(struct tokenizer *t, struct complaint *c)
     for (size_t i = 0; good && i < t->added_count; i++) {
         struct added *a = &t->added[i];
         struct text s = {0};
-        if (a->normalized) tokenizer_normalize(t, a->content.data, a->content.size, &s);
+        struct work w = work_begin(NULL, a->content.size);
+        if (a->normalized) tokenizer_normalize(t, a->content.data, a->content.size, &w, &s);
         else text_add(&s, a->content.data, a->content.size);
         good = !s.failed && trie_add(a->normalized ? &t->normalized : &t->raw, s.data, s.size, (int32_t)i);
-        if (!good) complain(c, "no memory");
+        if (w.why) complain(c, "added_tokens: normalizing token %d takes too much work", a->id);
+        else if (!good) complain(c, "no memory");
         else if (s.size == 0)
             good = complain(c, "added_tokens: nothing is left of token %d when it is normalized", a->id);
         if (good) rename_to(t, a, &s);
@@ -137,5 +139,6 @@ bool tokenizer_read(struct tokenizer *t, const json_t *file, struct complaint *c
                       c) &&
            post_read(t, json_object_get(file, "post_processor"), c) &&
            all_added_read(t, json_object_get(file, "added_tokens"), c) && name_ids(t, c) &&
-           sides_known(t, &t->before, c) && sides_known(t, &t->after, c) && plant(t, c);
+           sides_known(t, &t->before, c) && sides_known(t, &t->after, c) && plant(t, c) &&
+           (tokenizer_reach(t), true);
 }
