@@ -32,7 +32,7 @@ struct settings {
     struct served served;
     struct server_options http;
     long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, top, ids, help;
-    long long connections, header_s, body_s, answer_s, idle_s, prompt_s, body_mib, threads;
+    long long connections, header_s, body_s, answer_s, idle_s, prompt_ms, body_mib, threads;
     const char *prefix, *policy, *dtype, *random, *name, *model, *hosts, *origins, *key_file;
 };
 
@@ -214,7 +214,7 @@ static bool settle_http(struct settings *s)
                                       .prefix = s->prefix,
                                       .threads = (int)s->threads,
                                       .body_bytes = s->body_mib << 20,
-                                      .prompt = (double)s->prompt_s};
+                                      .prompt = (double)s->prompt_ms * 1e-3};
     if (access_key(&s->http.access, s->key_file, "CODA_API_KEY", &f)) return settle_descriptors(s);
     fprintf(stderr, "chat_server: %s\n", f.text);
     return false;
@@ -332,7 +332,7 @@ static struct settings s = {.port = 8080,
                             .body_s = 30,
                             .answer_s = 60,
                             .idle_s = 60,
-                            .prompt_s = TEMPLATE_SECONDS,
+                            .prompt_ms = 1000 * TEMPLATE_SECONDS,
                             .body_mib = 64,
                             .threads = 2,
                             .prefix = "coda_"};
@@ -361,7 +361,7 @@ static const struct option all[] = {
     {"answer-s", &s.answer_s, NULL, 1, 3600,
      "seconds for a client to take an answer, or 4 KB of a stream; 60"},
     {"idle-s", &s.idle_s, NULL, 1, 3600, "seconds from an answer to the next request's header; 60"},
-    {"prompt-s", &s.prompt_s, NULL, 1, 3600, "seconds for a chat's template and a prompt's tokens; 5"},
+    {"prompt-ms", &s.prompt_ms, NULL, 1, 3600000, "for a chat's template and a prompt's tokens; 5000"},
     {"body-mib", &s.body_mib, NULL, 1, 1 << 20,
      "MiB of all bodies at a time, of which each has 1 at most; 64"},
     {"threads", &s.threads, NULL, 1, 256, "that make prompts of bodies; 2"},

@@ -59,6 +59,8 @@ bool gate_evict(struct gate *g, enum peer_phase phase, double seconds);
 
 /* Ends all of those who do not take an answer. */
 void gate_shut(struct gate *g);
+/* Until nobody waits for an answer or is about to take one, for so many seconds at most. */
+void gate_settle(struct gate *g, double seconds);
 
 struct gate_counts {
     int open;

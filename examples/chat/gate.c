@@ -400,6 +400,17 @@ void gate_shut(struct gate *g)
     pthread_mutex_unlock(&g->lock);
 }
 
+void gate_settle(struct gate *g, double seconds)
+{
+    const unsigned served = 1u << PEER_WAIT | 1u << PEER_ANSWER;
+    for (double until = monotonic() + seconds; monotonic() < until; wait_for_room()) {
+        pthread_mutex_lock(&g->lock);
+        bool settled = !longest(g, served);
+        pthread_mutex_unlock(&g->lock);
+        if (settled) return;
+    }
+}
+
 struct gate_counts gate_counts(struct gate *g)
 {
     pthread_mutex_lock(&g->lock);

@@ -271,11 +271,13 @@ int server_port(const struct server *s) { return gate_port(s->gate); }
 void server_drain(struct server *s) { pool_cancel(s->pool); }
 void server_shut(struct server *s) { gate_shut(s->gate); }
 
-/* What is suspended must be resumed before libmicrohttpd is stopped: first the pool ends. */
+/* What is suspended must be resumed before libmicrohttpd is stopped: first the pool ends. Then those who were
+ * told why they get no answer take that. */
 bool server_free(struct server *s, double seconds)
 {
     if (!s) return true;
     if (!pool_stop(s->pool, seconds)) return false;
+    if (s->gate) gate_settle(s->gate, seconds);
     gate_stop(s->gate);
     if (s->daemon) MHD_stop_daemon(s->daemon);
     pool_free(s->pool);
