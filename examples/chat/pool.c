@@ -53,7 +53,7 @@ static void *pool_main(void *arg)
 {
     struct worker *w = arg;
     struct pool *p = w->pool;
-    setpriority(PRIO_PROCESS, 0, NICE); /* on Linux of this thread alone */
+    setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICE); /* on Linux of this thread alone */
     pthread_mutex_lock(&p->lock);
     for (;;) {
         while (!p->first && !p->quit) pthread_cond_wait(&p->work, &p->lock);

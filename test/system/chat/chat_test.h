@@ -34,6 +34,10 @@ struct running server_start_early(const char *program, const char *const *option
 int server_stop(struct running *s);
 int server_wait(struct running *s);
 
+/* Open descriptors of a process; until they are no more than so many: false after a minute. */
+int descriptors(pid_t pid);
+bool descriptors_become(pid_t pid, int most);
+
 /* ---- HTTP ---- */
 
 struct reply {
@@ -110,6 +114,8 @@ void test_batching(const char *program);
 void test_leaving(const char *program);
 void test_pressure(const char *program);
 void test_access(const char *program);
+void test_siege(const char *program);
+void test_fuzz(const char *program);
 void test_load(const char *program);
 void test_checkpoints(const char *program);
 void test_words(const char *program);

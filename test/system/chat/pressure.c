@@ -3,7 +3,6 @@
  * behind, and keeps nobody else from being served. Deadlines are so long that none of them can be what frees
  * a connection, but where one is tested.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -49,25 +48,6 @@ static void send_half(int fd, const struct half *h)
         n = left < sizeof blanks ? left : sizeof blanks;
         http_write(fd, blanks, n);
     }
-}
-
-/* Open descriptors of a process. */
-static int descriptors(pid_t pid)
-{
-    char path[64];
-    int n = 0;
-    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    DIR *d = opendir(path);
-    while (d && readdir(d)) n++;
-    if (d) closedir(d);
-    return n;
-}
-
-static bool descriptors_become(pid_t pid, int most)
-{
-    for (int i = 0; i < 6000; i++, usleep(10000))
-        if (descriptors(pid) <= most) return true;
-    return false;
 }
 
 static void expect_health(int port, const char *what)
