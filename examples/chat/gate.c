@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <malloc.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -194,7 +195,9 @@ static bool is_gone(int fd)
 
 static void let_in(struct gate *g, int fd, const struct sockaddr *from, socklen_t bytes)
 {
+    const int yes = 1;
     struct peer *p = is_gone(fd) ? NULL : take_place(g, fd);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes); /* a token does not wait for the one before */
     if (!p || !watch(g, fd, EPOLLRDHUP | EPOLLONESHOT, (int)(p - g->peer), p->generation)) {
         if (p) give_up_place(g, p);
         close(fd);

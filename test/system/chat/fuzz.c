@@ -162,7 +162,9 @@ static void make(struct made *m)
 static void check_reply(const struct made *m, const struct reply *r)
 {
     CHECK(r->status >= 100 && r->status < 600, "status %d to: %.*s", r->status, (int)m->bytes, m->text);
-    if (!r->head || !r->whole || !r->bytes || !strstr(r->head, "application/json")) return;
+    if (!r->head || !r->whole || !r->bytes || memmem(m->text, m->bytes, "HEAD", 4) ||
+        !strstr(r->head, "application/json"))
+        return;
     json_error_t error;
     json_t *v = json_loadb(r->body, r->bytes, JSON_ALLOW_NUL, &error);
     CHECK(v, "no JSON: %s: %s to: %.*s", error.text, r->body, (int)m->bytes, m->text);
