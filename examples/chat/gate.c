@@ -27,7 +27,8 @@ enum {
     BATCH = 64,      /* connections that are accepted in one go */
     EVENTS = 64,
     BACKLOG = 1024,
-    LISTENER = -1 /* in an event, instead of a place in the table */
+    KERNEL_BYTES = 1 << 17, /* of a socket's buffers, each way, which Linux takes twice */
+    LISTENER = -1           /* in an event, instead of a place in the table */
 };
 
 struct peer {
@@ -193,16 +194,25 @@ static bool is_gone(int fd)
     return poll(&p, 1, 0) > 0;
 }
 
+/* A token does not wait for the one before. What the kernel holds for a client that does not read, or that
+ * sends what nobody reads, is limited: by itself it would be some MB each way. */
+static void tune(int fd)
+{
+    const int yes = 1, bytes = KERNEL_BYTES;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+}
+
 static void let_in(struct gate *g, int fd, const struct sockaddr *from, socklen_t bytes)
 {
-    const int yes = 1;
     struct peer *p = is_gone(fd) ? NULL : take_place(g, fd);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes); /* a token does not wait for the one before */
     if (!p || !watch(g, fd, EPOLLRDHUP | EPOLLONESHOT, (int)(p - g->peer), p->generation)) {
         if (p) give_up_place(g, p);
         close(fd);
         return;
     }
+    tune(fd);
     if (MHD_add_connection(g->daemon, fd, from, bytes) != MHD_YES) give_up_place(g, p); /* and fd is closed */
 }
 

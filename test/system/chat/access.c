@@ -41,8 +41,9 @@ static void ask_all(int port, const struct question *q, size_t count, const char
 {
     for (size_t i = 0; i < count; i++, q++) {
         struct reply r = asked(port, q);
-        json_t *v =
-            r.status && strstr(r.head, "application/json") ? json_loadb(r.body, r.bytes, 0, NULL) : NULL;
+        json_t *v = r.status && strstr(r.head, "application/json")
+                        ? json_loadb(r.body, r.bytes, JSON_ALLOW_NUL, NULL)
+                        : NULL;
         CHECK(r.status == q->status, "%s: %s %s by %s: status %d, not %d: %s", when, q->method, q->path,
               q->headers, r.status, q->status, r.body ? r.body : "");
         CHECK(!q->has || says(&r, q->has), "%s: %s %s by %s: no %s in: %s%s", when, q->method, q->path,
