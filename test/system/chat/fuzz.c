@@ -171,16 +171,25 @@ static void check_reply(const struct made *m, const struct reply *r)
     json_decref(v);
 }
 
+/* Is there all that the first reply's header promises? */
+static bool is_whole(const char *text, size_t bytes)
+{
+    const char *gap = memmem(text, bytes, "\r\n\r\n", 4), *length = strcasestr(text, "\r\nContent-Length:");
+    return gap && length && length < gap &&
+           (size_t)(text + bytes - gap) >= 4 + strtoul(length + 17, NULL, 10);
+}
+
 /* What there is of a reply after a moment, or at its end. Only the first one is looked at. */
 static void read_reply(const struct made *m, int fd)
 {
     static char text[1 << 18];
     size_t bytes = 0, used;
     struct pollfd p = {fd, POLLIN, 0};
-    while (bytes < sizeof text - 1 && poll(&p, 1, WAIT_MS) > 0) {
+    while (bytes < sizeof text - 1 && !is_whole(text, bytes) && poll(&p, 1, WAIT_MS) > 0) {
         ssize_t n = recv(fd, text + bytes, sizeof text - 1 - bytes, MSG_DONTWAIT);
         if (n <= 0) break;
         bytes += (size_t)n;
+        text[bytes] = 0;
     }
     text[bytes] = 0;
     if (!memmem(text, bytes, "\r\n\r\n", 4) || !strncmp(text, "HTTP/1.1 100", 12)) return;
