@@ -1,8 +1,8 @@
 /*
  * http.c -- endpoints, refusals, statuses: libmicrohttpd's side of the server.
  *
- * It polls its sockets level-triggered (MHD_USE_POLL): by its edge-triggered epoll it would miss that a client
- * has gone whose bytes it has not read, and keep the connection.
+ * It polls its sockets level-triggered (MHD_USE_POLL): by its edge-triggered epoll it would miss that a
+ * client has gone whose bytes it has not read, and keep the connection.
  */
 #include <stdlib.h>
 #include <string.h>

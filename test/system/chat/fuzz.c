@@ -1,6 +1,6 @@
 /*
- * fuzz.c -- requests that are nearly right, over many connections: the server stays there, each reply is HTTP,
- * what claims to be JSON is JSON, and in the end nobody is left.
+ * fuzz.c -- requests that are nearly right, over many connections: the server stays there, each reply is
+ * HTTP, what claims to be JSON is JSON, and in the end nobody is left.
  *
  *     CHAT_FUZZ_SECONDS=600 CODA_SEED=1 build/asan/chat_test build/asan/examples/chat_server fuzz
  */
