@@ -180,14 +180,23 @@ static bool settle_names(const struct settings *s)
     return named && prefixed;
 }
 
-/* Descriptors for all connections, those that are being closed, and the rest of the process. */
+enum { OTHER_FILES = 256 }; /* descriptors that are no connections */
+
+/* As many as the process may have descriptors for, with those of connections that are being closed. */
+static long long most_connections(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_max > INT32_MAX) return INT32_MAX;
+    return ((long long)files.rlim_max - OTHER_FILES) / 5 * 4;
+}
+
 static bool settle_descriptors(const struct settings *s)
 {
     struct rlimit files;
-    rlim_t want = (rlim_t)s->connections + (rlim_t)s->connections / 4 + 256;
+    rlim_t want = (rlim_t)s->connections * 5 / 4 + OTHER_FILES;
     if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur >= want) return true;
-    files.rlim_cur = files.rlim_max < want ? files.rlim_max : want;
-    if (files.rlim_cur == want && !setrlimit(RLIMIT_NOFILE, &files)) return true;
+    files.rlim_cur = want;
+    if (files.rlim_max >= want && !setrlimit(RLIMIT_NOFILE, &files)) return true;
     fprintf(stderr, "chat_server: --connections %lld want %llu descriptors, and there may be %llu\n",
             s->connections, (unsigned long long)want, (unsigned long long)files.rlim_max);
     return false;
@@ -198,7 +207,7 @@ static bool settle_http(struct settings *s)
 {
     struct fault f;
     long long waiting = 2 * s->queue + s->sequences, usual = waiting + 256 > 1024 ? waiting + 256 : 1024;
-    if (!s->connections) s->connections = usual;
+    if (!s->connections) s->connections = usual < most_connections() ? usual : most_connections();
     if (s->connections <= waiting) {
         fprintf(stderr, "chat_server: --connections %lld are no more than the %lld requests that may wait\n",
                 s->connections, waiting);

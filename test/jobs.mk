@@ -89,7 +89,7 @@ $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(
 $(eval $(call job,chat,rest,$(BUILD)/chat_test $(BUILD)/examples/chat_server))
 $(eval $(call job,chat-curl,rest,test/system/chat/curl.sh $(BUILD)/examples/chat_server))
 $(eval $(call job,chat-asan,models,env CHAT_FUZZ_SECONDS=$(if $(FULL),60,2) $(BUILD)/asan/chat_test $(BUILD)/asan/examples/chat_server endpoints batching leaving load words story pressure access fuzz))
-$(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/examples/chat_server leaving pressure))
+$(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/examples/chat_server leaving $(if $(FULL),pressure)))
 # Tokenizers of all kinds: ids, texts, files that are damaged; a real one's, where `make embed-data` has brought it.
 TOKENIZER_TEST = tokenizer_test test/system/model/tokenizers $(BUILD)/minilm $$$$CODA_SEED
 $(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,100)))
