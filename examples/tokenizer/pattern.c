@@ -273,7 +273,8 @@ void pattern_spans(const struct pattern *p, const char *s, size_t n, struct work
     struct search search = {0};
     struct span found = {0};
     size_t at = 0;
-    int more = p->regex && !search_begin(&search, w) ? -1 : 1;
+    bool text = !w->raw || !p->regex || unicode_valid(s, n); /* in bytes that are none there is no match */
+    int more = !text ? 0 : p->regex && !search_begin(&search, w) ? -1 : 1;
     while (more > 0 && at < n && !out->failed) {
         more = p->regex ? next_match(p, &search, s, n, at, &found) : next_literal(p, w, s, n, at, &found);
         if (more <= 0) break;

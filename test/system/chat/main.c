@@ -36,6 +36,7 @@ int main(int argc, char **argv)
                  {"load", test_load},
                  {"checkpoints", test_checkpoints},
                  {"words", test_words},
+                 {"logprobs", test_logprobs},
                  {"story", test_story},
                  {"gpu", test_gpu},
                  {"captures", test_captures}};
