@@ -19,8 +19,13 @@ static char *text_of(json_t *v)
 char *json_error(const struct problem *p)
 {
     json_t *code = p->code ? json_string(p->code) : p->status == 503 ? json_integer(503) : json_null();
-    return text_of(json_pack("{s:{s:s, s:s, s:s?, s:o}}", "error", "message", p->message, "type", p->type,
-                             "param", p->param, "code", code));
+    struct text message = {0}; /* which may have been cut within a character */
+    unicode_add_lossy(&message, p->message, strlen(p->message));
+    char *text =
+        text_of(json_pack("{s:{s:s%, s:s, s:s?, s:o}}", "error", "message", message.data ? message.data : "",
+                          message.size, "type", p->type, "param", p->param, "code", code));
+    text_free(&message);
+    return text;
 }
 
 static json_t *model_of(const struct served *s, time_t created)

@@ -248,6 +248,19 @@ static int compare_text(const struct case_of *c, int port, int seed)
     return numbers;
 }
 
+/* A message of a template that is longer than there is room for ends between two characters. */
+static void expect_line(int port)
+{
+    struct reply r = http(port, "POST", "/v1/chat/completions",
+                          "{\"messages\": [{\"role\": \"user\", \"content\": \"raise\"}]}");
+    json_t *v = json_loadb(r.body, r.bytes, 0, NULL);
+    const char *message = json_string_value(json_object_get(json_object_get(v, "error"), "message"));
+    CHECK(r.status == 400 && message && strstr(message, "line 1: \xe2\x82\xac\xe2\x82\xac"),
+          "status %d, %.300s", r.status, r.body ? r.body : "no body");
+    json_decref(v);
+    reply_free(&r);
+}
+
 void test_logprobs(const char *program)
 {
     static const struct case_of cases[] = {
@@ -260,8 +273,12 @@ void test_logprobs(const char *program)
         copy_file("test/system/model/tiny/llama", folder, "config.json");
         copy_file("test/system/model/tiny/llama", folder, "model.safetensors");
         put_file_of(&cases[i], folder);
-        put_file(folder, "tokenizer_config.json", "{\"chat_template\": \"{{ messages[0].content }}\"}");
+        put_file(
+            folder, "tokenizer_config.json",
+            "{\"chat_template\": \"{{ raise_exception('\\u20ac' * 150) if messages[0].content == 'raise' }}"
+            "{{ messages[0].content }}\"}");
         struct running s = server_start(program, (const char *const[]){"--context", "96", folder, NULL});
+        expect_line(s.port);
         for (int seed = 0; seed < SEEDS; seed++) {
             compare_chat(&cases[i], s.port, seed);
             numbers += compare_text(&cases[i], s.port, seed);
