@@ -104,10 +104,10 @@ static void rename_to(struct tokenizer *t, struct added *a, struct text *s)
 static bool plant(struct tokenizer *t, struct complaint *c)
 {
     bool good = true;
+    struct work w = work_begin(NULL, t->added_names.bytes.size); /* for all of them */
     for (size_t i = 0; good && i < t->added_count; i++) {
         struct added *a = &t->added[i];
         struct text s = {0};
-        struct work w = work_begin(NULL, a->content.size);
         if (a->normalized) tokenizer_normalize(t, a->content.data, a->content.size, &w, &s);
         else text_add(&s, a->content.data, a->content.size);
         good = !s.failed && trie_add(a->normalized ? &t->normalized : &t->raw, s.data, s.size, (int32_t)i);
