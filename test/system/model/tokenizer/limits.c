@@ -13,6 +13,7 @@
 enum { GUARD_SECONDS = 120 };
 
 static char running[300]; /* what the guard names */
+static char err[400];     /* of the last file */
 
 static void too_long(int signal)
 {
@@ -90,8 +91,6 @@ static void check_texts(const char *dir, const char *name, size_t n)
 }
 
 /* ---- Files: a few members of a tokenizer.json, the rest is the least there may be ---- */
-
-static char err[400];
 
 static struct tokenizer *opened(const char *members, const char *model)
 {
