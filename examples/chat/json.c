@@ -68,8 +68,8 @@ static const char *reason(enum finish f) { return f ? finish_name(f) : NULL; }
 /* ---- Probabilities ---- */
 
 /* What a token is called: its text or, as OpenAI's completions have it, "bytes:\xe2\x80" for one whose bytes
- * are no text, such as a part of a character; ASCII that can be seen stays in it. So does one with a NUL, which
- * is no name of a member. */
+ * are no text, such as a part of a character; ASCII that can be seen stays in it. So does one with a NUL,
+ * which is no name of a member. */
 static json_t *name_of(const struct text *bytes)
 {
     struct text name = {0};

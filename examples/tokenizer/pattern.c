@@ -209,8 +209,8 @@ struct matching {
     size_t at; /* in the text, when it called last */
 };
 
-/* How far it has gone since, and back, is counted, too: so a loop over single characters, which calls once, is.
- * This is what PCRE2's own limit does not do, which begins anew wherever a match may start. */
+/* How far it has gone since, and back, is counted, too: so a loop over single characters, which calls once,
+ * is. This is what PCRE2's own limit does not do, which begins anew wherever a match may start. */
 static int count_step(pcre2_callout_block *b, void *matching)
 {
     enum { BYTES_A_STEP = 8 };

@@ -1,7 +1,7 @@
 /*
- * logprobs.c -- what probabilities are told of tokens that are parts of characters, or texts of each other: their
- * bytes, their names, and as many of them as were asked for. What each token's bytes are is said here, and the
- * tokenizer.json is written of that by GPT-2's alphabet, or by tokens <0xNN>.
+ * logprobs.c -- what probabilities are told of tokens that are parts of characters, or texts of each other:
+ * their bytes, their names, and as many of them as were asked for. What each token's bytes are is said here,
+ * and the tokenizer.json is written of that by GPT-2's alphabet, or by tokens <0xNN>.
  */
 #include <stdio.h>
 #include <stdlib.h>

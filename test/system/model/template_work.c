@@ -1,6 +1,6 @@
 /*
- * template_work.c -- whatever a chat template does again and again, with operands of a megabyte, it runs out of
- * steps, however it is called; deadlines; and the stack that templates need at their deepest.
+ * template_work.c -- whatever a chat template does again and again, with operands of a megabyte, it runs out
+ * of steps, however it is called; deadlines; and the stack that templates need at their deepest.
  *
  * Each thing of the interpreter's own tables is called here, so that a new one is, too. A guard of time ends
  * the test where one goes on for ever.

@@ -1,7 +1,8 @@
 /*
- * fuzz.h -- what the fuzzers of templates and tokenizers share: NAME SECONDS [SEED] runs cases one after another,
- * each by a seed of its own, in a thread with a stack as small as a server's may be. A case that has no end, or
- * that a sanitizer or a signal ends, leaves the line "NAME: seed N", which as SEED begins with it.
+ * fuzz.h -- what the fuzzers of templates and tokenizers share: NAME SECONDS [SEED] runs cases one after
+ * another, each by a seed of its own, in a thread with a stack as small as a server's may be. A case that
+ * has no end, or that a sanitizer or a signal ends, leaves the line "NAME: seed N", which as SEED begins
+ * with it.
  */
 #ifndef FUZZ_H
 #define FUZZ_H

@@ -1,7 +1,7 @@
 /*
- * tokenizer.c -- tokenizer.json files, of up to a megabyte, with steps, regular expressions and added tokens that
- * are drawn, and the committed ones with changes; and texts of up to a megabyte: each is opened, or refused in a
- * line, and each text has ids, or is refused, within its deadline.
+ * tokenizer.c -- tokenizer.json files, of up to a megabyte, with steps, regular expressions and added tokens
+ * that are drawn, and the committed ones with changes; and texts of up to a megabyte: each is opened, or
+ * refused in a line, and each text has ids, or is refused, within its deadline.
  *
  *     tokenizer_fuzz SECONDS [SEED]        in the root of the tree
  */

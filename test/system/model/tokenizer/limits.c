@@ -1,5 +1,6 @@
 /*
- * limits.c -- what an encoding may cost: ids, time, and work, by texts and by files that are made to cost more.
+ * limits.c -- what an encoding may cost: ids, time, and work, by texts and by files that are made to cost
+ * more.
  */
 #include <signal.h>
 #include <stdatomic.h>
