@@ -29,6 +29,9 @@ static bool added_read(struct tokenizer *t, const json_t *v, struct complaint *c
     if (same >= 0 && same != a->id)
         return complain(c, "added_tokens: '%.*s' has id %d, but %d in the vocabulary", n, a->content.data,
                         a->id, same);
+    int32_t before = vocab_find(&t->added_names, a->content.data, a->content.size);
+    if (before >= 0 && before != a->id)
+        return complain(c, "added_tokens: '%.*s' has the ids %d and %d", n, a->content.data, before, a->id);
     return vocab_add(&t->added_names, a->content.data, a->content.size, a->id) || complain(c, "no memory");
 }
 
