@@ -49,7 +49,7 @@ built-asan: built-unit
 built-tsan: built-unit
 	@+$(IN) $(AS_TSAN) $(BUILD)/tsan/unit chat_server $(TSAN_TORTURES:%=$(BUILD)/tsan/torture/%)
 built-models: built-asan
-	@+$(IN) $(AS_ASAN) models
+	@+$(IN) $(AS_ASAN) models text-fuzzers
 built-weak: built-rest
 	@+$(IN) BUILD=$(BUILD) $(BUILD)/weak/unit $(WEAK_TORTURES:%=$(BUILD)/weak/torture/%)
 
@@ -102,11 +102,13 @@ SYSTEM := install tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer 
 MODEL_TEST = model_test test/system/model/tiny
 $(eval $(call job,model,rest,sh -c 'mkdir -p $(BUILD)/model && $(BUILD)/$(MODEL_TEST) $(BUILD)/model'))
 $(eval $(call job,model-asan,models,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files modules words cuts fuzz templates template_depth turns'))
+# Templates and tokenizers that are drawn, up to a megabyte, within their limits. SECONDS=600 of each: `make fuzz`.
+$(foreach f,template_fuzz tokenizer_fuzz,$(eval $(call job,$(f),models,$(BUILD)/asan/$(f) $(if $(FULL),60,2) $$$$CODA_SEED)))
 # Files that are not what they should be, where uninitialised bytes are seen, too.
 $(eval $(call job,model-valgrind,rest,sh -c 'mkdir -p $(BUILD)/valgrind && test/system/model/valgrind.sh $(BUILD)/$(MODEL_TEST) $(BUILD)/valgrind'))
 # Kernels of encoders in their real sizes.
 $(eval $(call job,nvrtc-encoders,rest,env CODA_CACHE_DIR=$(KERNELS) test/system/model/spills.sh $(BUILD)/examples/embed test/system/model/sizes))
-SYSTEM += model model-asan model-valgrind nvrtc-encoders
+SYSTEM += template_fuzz tokenizer_fuzz model model-asan model-valgrind nvrtc-encoders
 
 # ---- Memory that runs out, random bytes ----
 FUZZ_SECONDS ?= $(if $(FULL),60,2)

@@ -41,7 +41,8 @@ int served_encode(const struct served *s, const char *text, size_t bytes, bool b
  * whose deadline is that of the limits, too. */
 int served_chat(const struct served *s, const json_t *messages, const json_t *more,
                 const struct encode_limits *limits, int32_t **ids, struct fault *f);
-/* Adds a token's text inside of a text, as UTF-8, special ones by their names. */
+/* Adds the bytes that a token stands for inside of a text, special ones' names: of a part of a character
+ * they are no UTF-8. */
 void served_token(const struct served *s, int32_t id, struct text *to);
 
 /* ---- The text of tokens that come one by one, never half a character ---- */

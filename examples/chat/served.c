@@ -162,8 +162,12 @@ int served_chat(const struct served *s, const json_t *messages, const json_t *mo
 
 void served_token(const struct served *s, int32_t id, struct text *to)
 {
-    char piece[4096], byte = (char)id;
-    if (!s->tokenizer && !s->wordless && id < SERVED_BYTES) unicode_add_lossy(to, &byte, 1);
-    int n = s->tokenizer ? tokenizer_piece(s->tokenizer, id, piece, sizeof piece) : 0;
-    if (n > 0 && (size_t)n < sizeof piece) text_add(to, piece, (size_t)n);
+    char usual[256], byte = (char)id, *piece = usual;
+    if (!s->tokenizer && !s->wordless && id < SERVED_BYTES) text_add(to, &byte, 1);
+    int n = s->tokenizer ? tokenizer_bytes(s->tokenizer, id, usual, sizeof usual) : 0;
+    if (n >= (int)sizeof usual && (piece = malloc((size_t)n + 1)))
+        tokenizer_bytes(s->tokenizer, id, piece, (size_t)n + 1);
+    if (!piece) to->failed = true;
+    else if (n > 0) text_add(to, piece, (size_t)n);
+    if (piece != usual) free(piece);
 }

@@ -15,7 +15,8 @@ static struct value filter_length(struct call *c)
     struct value v = c->self;
     switch (v.kind) {
     case VALUE_UNDEFINED: return int_value(0);
-    case VALUE_STRING: return int_value((int64_t)string_length(*v.is.string));
+    case VALUE_STRING:
+        return run_read(c->run, v.is.string->bytes) ? int_value((int64_t)string_length(*v.is.string)) : v;
     case VALUE_DICT:
         if (!v.is.dict->namespace) return int_value((int64_t)v.is.dict->count);
         break;
@@ -338,10 +339,10 @@ static struct value method_changed(struct call *c)
 }
 
 const struct callee template_sequence_filters[] = {
-    {"length", "", filter_length, COST_ALL},
-    {"count", "", filter_length, COST_ALL},
-    {"first", "", filter_first, COST_ALL},
-    {"last", "", filter_last, COST_ALL},
+    {"length", "", filter_length, COST_NONE},
+    {"count", "", filter_length, COST_NONE},
+    {"first", "", filter_first, COST_NONE},
+    {"last", "", filter_last, COST_NONE},
     {"list", "", filter_list, COST_ALL},
     {"reverse", "", filter_reverse, COST_ALL},
     {"join", "d attribute", filter_join, COST_ALL},

@@ -45,7 +45,8 @@ static void byte_level(const struct step *st, const struct pieces *in, struct pi
     struct text bytes = {0}, good = {.most = out->text.most};
     for (size_t i = 0; i < in->count; i++)
         add_bytes(&bytes, in->text.data + in->list[i].at, in->list[i].size);
-    unicode_add_lossy(&good, bytes.data, bytes.size);
+    if (out->work->raw) text_add(&good, bytes.data, bytes.size);
+    else unicode_add_lossy(&good, bytes.data, bytes.size);
     if (bytes.failed) out->failed = true;
     text_free(&bytes);
     add_text(out, &good);
@@ -81,7 +82,7 @@ static int fallback_byte(const char *s, size_t n)
 /* Bytes that stood next to each other: text, or U+FFFD for each of them. */
 static void add_fallback(struct pieces *out, struct text *bytes)
 {
-    bool good = unicode_valid(bytes->data, bytes->size);
+    bool good = out->work->raw || unicode_valid(bytes->data, bytes->size);
     if (good && bytes->size) pieces_add(out, bytes->data, bytes->size, false);
     for (size_t i = 0; !good && i < bytes->size; i++) pieces_add(out, "\xef\xbf\xbd", 3, false);
     bytes->size = 0;

@@ -209,8 +209,8 @@ struct matching {
     size_t at; /* in the text, when it called last */
 };
 
-/* How far it has gone since, and back, is counted, too: so a loop over single characters, which calls once, is.
- * This is what PCRE2's own limit does not do, which begins anew wherever a match may start. */
+/* How far it has gone since, and back, is counted, too: so a loop over single characters, which calls once,
+ * is. This is what PCRE2's own limit does not do, which begins anew wherever a match may start. */
 static int count_step(pcre2_callout_block *b, void *matching)
 {
     enum { BYTES_A_STEP = 8 };
@@ -273,7 +273,8 @@ void pattern_spans(const struct pattern *p, const char *s, size_t n, struct work
     struct search search = {0};
     struct span found = {0};
     size_t at = 0;
-    int more = p->regex && !search_begin(&search, w) ? -1 : 1;
+    bool text = !w->raw || !p->regex || unicode_valid(s, n); /* in bytes that are none there is no match */
+    int more = !text ? 0 : p->regex && !search_begin(&search, w) ? -1 : 1;
     while (more > 0 && at < n && !out->failed) {
         more = p->regex ? next_match(p, &search, s, n, at, &found) : next_literal(p, w, s, n, at, &found);
         if (more <= 0) break;

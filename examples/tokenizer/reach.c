@@ -4,8 +4,8 @@
  */
 #include "tokenizer_parts.h"
 
-/* Whether the model sees bytes by GPT-2's alphabet, and nothing else: the last step that makes characters says
- * so. */
+/* Whether the model sees bytes by GPT-2's alphabet, and nothing else: the last step that makes characters
+ * says so. */
 static bool sees_bytes(const struct tokenizer *t)
 {
     for (int i = t->cuts.count; i-- > 0;)

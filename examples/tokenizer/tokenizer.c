@@ -169,15 +169,17 @@ int tokenizer_encode_bare(struct tokenizer *t, const char *text, size_t len, int
 }
 
 /* The tokens' strings through all decoders, joined. */
-bool tokenizer_text(const struct tokenizer *t, const int32_t *ids, size_t n, bool special, struct text *out)
+bool tokenizer_text(const struct tokenizer *t, const int32_t *ids, size_t n, enum saying how,
+                    struct text *out)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += ids[i] >= 0 && ids[i] < t->size ? 1 + t->name_sizes[ids[i]] : 0;
     struct work w = work_begin(NULL, bytes);
     struct pieces now = pieces_begin(&w);
+    w.raw = how == SAY_BYTES;
     for (size_t i = 0; i < n; i++) {
         int32_t id = ids[i];
-        if (id < 0 || id >= t->size || !t->names[id] || (t->special[id] && !special)) continue;
+        if (id < 0 || id >= t->size || !t->names[id] || (t->special[id] && how == SAY_TEXT)) continue;
         if (now.count && !t->decoders.count) pieces_add(&now, " ", 1, false);
         pieces_add(&now, t->names[id], t->name_sizes[id], false);
     }
@@ -203,11 +205,11 @@ int tokenizer_hand_out(const struct text *t, char *out, size_t size)
     return (int)t->size;
 }
 
-static int decode(struct tokenizer *t, const int32_t *ids, int n, bool special, char *out, size_t size)
+static int decode(struct tokenizer *t, const int32_t *ids, int n, enum saying how, char *out, size_t size)
 {
     struct text text = {0};
     int count = -1;
-    if (tokenizer_text(t, ids, n > 0 ? (size_t)n : 0, special, &text))
+    if (tokenizer_text(t, ids, n > 0 ? (size_t)n : 0, how, &text))
         count = tokenizer_hand_out(&text, out, size);
     text_free(&text);
     return count;
@@ -215,12 +217,12 @@ static int decode(struct tokenizer *t, const int32_t *ids, int n, bool special, 
 
 int tokenizer_decode(struct tokenizer *t, const int32_t *ids, int n, char *out, size_t size)
 {
-    return decode(t, ids, n, false, out, size);
+    return decode(t, ids, n, SAY_TEXT, out, size);
 }
 
 int tokenizer_decode_all(struct tokenizer *t, const int32_t *ids, int n, char *out, size_t size)
 {
-    return decode(t, ids, n, true, out, size);
+    return decode(t, ids, n, SAY_SPECIALS, out, size);
 }
 
 int tokenizer_size(struct tokenizer *t) { return t->size; }

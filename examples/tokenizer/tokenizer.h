@@ -64,6 +64,8 @@ int tokenizer_decode_all(struct tokenizer *t, const int32_t *ids, int n, char *o
  * names: with the space before it that the beginning of a text has not.
  */
 int tokenizer_piece(struct tokenizer *t, int32_t id, char *out, size_t size);
+/* Its bytes: the same, but where it is a part of a character, which need not be UTF-8. */
+int tokenizer_bytes(struct tokenizer *t, int32_t id, char *out, size_t size);
 
 /*
  * The id of a token by its part ("bos", "eos", "pad", "unk", "cls", "sep", "mask", by

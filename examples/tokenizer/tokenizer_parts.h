@@ -26,6 +26,7 @@ struct work {
     size_t unasked; /* steps since the deadline was asked */
     size_t most;    /* bytes that a text may become */
     int why;        /* enum refused: no step may be made any more; 0: not yet */
+    bool raw;       /* a decoding leaves bytes that are no text as they are, without U+FFFD */
 };
 struct work work_begin(const struct deadline *deadline, size_t bytes); /* of the text */
 /* false: there are no more steps, the deadline has passed, or it failed before. */
@@ -220,7 +221,9 @@ void tokenizer_reach(struct tokenizer *t);
 /* tokenizer.c: what becomes of s before it is cut; the text of ids; and a text to who asked for it. */
 void tokenizer_normalize(const struct tokenizer *t, const char *s, size_t n, struct work *w,
                          struct text *out);
-bool tokenizer_text(const struct tokenizer *t, const int32_t *ids, size_t n, bool special, struct text *out);
+enum saying { SAY_TEXT, SAY_SPECIALS /* special tokens, too */, SAY_BYTES /* and what is no text */ };
+bool tokenizer_text(const struct tokenizer *t, const int32_t *ids, size_t n, enum saying how,
+                    struct text *out);
 int tokenizer_hand_out(const struct text *t, char *out, size_t size);
 
 #endif

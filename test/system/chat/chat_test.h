@@ -107,6 +107,11 @@ void put_letters(const char *folder);
 /* How far the logit of each token of an answer is from the best one, at most. */
 double reference_distance(const int32_t *tokens, int prompt, int count);
 
+/* ---- Files of checkpoints ---- */
+
+void put_file(const char *folder, const char *name, const char *text);
+void copy_file(const char *from, const char *folder, const char *name);
+
 /* ---- Tests; each gets the server's program ---- */
 
 void test_endpoints(const char *program);
@@ -119,6 +124,7 @@ void test_fuzz(const char *program);
 void test_load(const char *program);
 void test_checkpoints(const char *program);
 void test_words(const char *program);
+void test_logprobs(const char *program);
 void test_story(const char *program);
 void test_gpu(const char *program);
 void test_captures(const char *program);

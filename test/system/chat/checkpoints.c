@@ -172,7 +172,7 @@ static void put_tokenizer(const char *folder)
     free(text);
 }
 
-static void copy_file(const char *from, const char *folder, const char *name)
+void copy_file(const char *from, const char *folder, const char *name)
 {
     char path[512], data[4096];
     size_t n;

@@ -75,6 +75,7 @@ static void check_use(struct tokenizer *t)
     int n = tokenizer_encode(t, text, size, ids, 4096, NULL);
     for (int i = 0; i < n && i < 4096; i++)
         check(ids[i] >= 0 && ids[i] < tokenizer_size(t), "id %d of %d", ids[i], tokenizer_size(t));
+    check_limits_of(t, "a changed file", text, size);
     if (n < 0 || n > 64) n = 0;
     while (n < 80) ids[n++] = (int32_t)draw((uint32_t)tokenizer_size(t) + 3) - 1;
     int got = tokenizer_decode_all(t, ids, n, out, sizeof out);

@@ -49,6 +49,7 @@ static bool check_ids(const struct golden *g, size_t i)
         puts("]");
         free(all);
     }
+    check_limits_of(g->t, g->name, text, json_string_length(s));
     n = tokenizer_encode_bare(g->t, text, json_string_length(s), ids, MOST, NULL);
     return check(same_ids(ids, n, want, before, after), "%s: string %zu bare", g->name, i);
 }
