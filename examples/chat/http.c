@@ -182,6 +182,15 @@ static void look_at_header(struct exchange *x, const char *path, const char *met
     if (x->problem.status == 401) x->header = MHD_HTTP_HEADER_WWW_AUTHENTICATE, x->value = "Bearer";
 }
 
+/* As HTTP has it: who leaves Host out is not to be taken for somebody who may ask. */
+static void look_at_host(struct exchange *x, const char *version)
+{
+    if (strcmp(version, MHD_HTTP_VERSION_1_1) != 0 || header_of(x, MHD_HTTP_HEADER_HOST)) return;
+    x->refused = true;
+    x->problem = (struct problem){.status = 400, .type = "invalid_request_error"};
+    snprintf(x->problem.message, sizeof x->problem.message, "a request of HTTP/1.1 must have a Host");
+}
+
 /* The body of what is refused is read, if it is not too long: who still writes may not read the answer. One
  * who asks first whether to send it gets the answer instead. */
 static bool wants_answer_now(const struct exchange *x)
@@ -196,7 +205,7 @@ static enum MHD_Result answer(struct exchange *x)
 }
 
 static enum MHD_Result begin(struct server *s, struct MHD_Connection *c, const char *path, const char *method,
-                             void **state)
+                             const char *version, void **state)
 {
     struct exchange *x = *state = calloc(1, sizeof *x);
     struct peer *peer = gate_peer(c);
@@ -205,6 +214,7 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *c, const c
         .server = s, .engine = s->engine, .connection = c, .peer = peer, .route = route_of(s, path)};
     peer_enter(s->gate, peer, PEER_BODY);
     look_at_header(x, path, method);
+    look_at_host(x, version);
     return wants_answer_now(x) ? answer(x) : MHD_YES;
 }
 
@@ -213,8 +223,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const
                                   void **state)
 {
     struct exchange *x = *state;
-    (void)version;
-    if (!x) return begin(context, c, path, method, state);
+    if (!x) return begin(context, c, path, method, version, state);
     if (!*bytes) return answer(x);
     bool good = body_add(x, data, *bytes);
     *bytes = 0;

@@ -64,6 +64,7 @@ static void test_usual(const char *program)
     static const struct question all[] = {
         {"POST", TEXT, LOCAL, 200, NULL, "Access-Control"},
         {"POST", TEXT, "Host: localhost:99\r\n", 200, NULL, NULL},
+        {"POST", TEXT, "", 400, "must have a Host", NULL},
         {"POST", TEXT, "Host: LocalHost\r\n", 200, NULL, NULL},
         {"POST", TEXT, "Host: 127.0.0.1:8080\r\n", 200, NULL, NULL},
         {"POST", TEXT, "Host: [::1]:8080\r\n", 200, NULL, NULL},
