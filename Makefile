@@ -182,9 +182,17 @@ $(BUILD)/chat_test: $(CHAT_TEST_OBJ) $(MODELS) $(BUILD)/libcoda.so
 
 # Tokenizers, against what the package `tokenizers` did with them.
 TOKENIZER_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/tokenizer/*.c))
-$(TOKENIZER_TEST_OBJ): ALL_CFLAGS += -Iexamples/tokenizer
+$(TOKENIZER_TEST_OBJ): ALL_CFLAGS += -Iexamples -Iexamples/tokenizer
 $(BUILD)/tokenizer_test: $(TOKENIZER_TEST_OBJ) $(TOKENIZER_OBJ)
 	$(CC) $^ -o $@ $(MODEL_LIBS) $(LDLIBS)
+
+# Fuzzers of texts that others bring: template_fuzz and tokenizer_fuzz SECONDS [SEED].
+TEXT_FUZZERS := $(BUILD)/template_fuzz $(BUILD)/tokenizer_fuzz
+$(TEXT_FUZZERS:$(BUILD)/%_fuzz=$(BUILD)/test/system/model/fuzz/%.o): ALL_CFLAGS += -Iexamples -Iexamples/template -Iexamples/tokenizer $(MODEL_CFLAGS)
+$(TEXT_FUZZERS): $(BUILD)/%_fuzz: $(BUILD)/test/system/model/fuzz/%.o $(BUILD)/test/system/model/fuzz/fuzz.o $(MODELS)
+	$(CC) $^ -o $@ $(MODEL_LIBS) $(LDLIBS)
+text-fuzzers: $(if $(strip $(MODEL_LIBS)),$(TEXT_FUZZERS))
+.PHONY: text-fuzzers
 
 # Programs beside the unit tests. Fuzzers: fuzz_NAME SECONDS [SEED].
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/%,$(wildcard test/fuzz/fuzz_*.c))
@@ -215,8 +223,8 @@ texts: $(BUILD)/texts perf-build examples ## plans and kernels have the texts th
 bless-texts: $(BUILD)/texts perf-build examples ## writes it anew, where texts are meant to change
 	@BUILD=$(BUILD) test/house/texts.sh bless
 fuzz: ## SECONDS=600 of each fuzzer, with address and undefined behaviour sanitizers
-	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/asan SAN=address,undefined CFLAGS='-O1 -g' fuzzers
-	@for f in $(FUZZERS:$(BUILD)/%=$(BUILD)/asan/%); do $$f $(SECONDS) $(SEED) || exit 1; done
+	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/asan SAN=address,undefined CFLAGS='-O1 -g' fuzzers text-fuzzers
+	@for f in $(FUZZERS:$(BUILD)/%=$(BUILD)/asan/%) $(if $(strip $(MODEL_LIBS)),$(TEXT_FUZZERS:$(BUILD)/%=$(BUILD)/asan/%)); do $$f $(SECONDS) $(SEED) || exit 1; done
 
 # The ONNX operator suite as coda_* calls: all of it, made from the package `onnx`, or the part that is committed.
 CONFORMANCE_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/conformance/*.c))

@@ -12,11 +12,15 @@
  * first line on standard output names. SIGTERM ends it when what runs is finished.
  */
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "chat_engine.h"
 #include "chat_http.h"
@@ -26,8 +30,10 @@ enum { DRAIN_SECONDS = 30, LAST_SECONDS = 5 };
 struct settings {
     struct engine_options engine;
     struct served served;
+    struct server_options http;
     long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, top, ids, help;
-    const char *prefix, *policy, *dtype, *random, *name, *model;
+    long long connections, header_s, body_s, answer_s, idle_s, prompt_ms, body_mib, threads;
+    const char *prefix, *policy, *dtype, *random, *name, *model, *hosts, *origins, *key_file;
 };
 
 /* A number or a text. Those without a value are numbers in 0..1. */
@@ -153,42 +159,171 @@ static bool open_served(struct settings *s)
     return true;
 }
 
-/* Until what runs is finished, 30 seconds at most, or a second signal. */
-static void drain(struct engine *e, const sigset_t *signals)
+/* Is it UTF-8 that may stand between quotes, in JSON and in metrics? */
+static bool is_quotable(const char *name, size_t room)
 {
-    const struct timespec at_once = {0};
-    puts("chat_server: finishing what runs");
-    fflush(stdout);
-    for (int tenths = 0; tenths < DRAIN_SECONDS * 10; tenths++) {
-        if (engine_drain(e, 0.1)) return;
-        if (sigtimedwait(signals, NULL, &at_once) > 0) break;
-    }
-    engine_abort(e);
-    engine_drain(e, LAST_SECONDS);
+    size_t n = strlen(name);
+    bool good = n && n < room && unicode_valid(name, n);
+    for (size_t i = 0; i < n; i++) good &= !strchr("\"\\\177", name[i]) && (unsigned char)name[i] >= ' ';
+    return good;
 }
 
-static int serve(struct settings *s, const sigset_t *signals)
+static bool settle_names(const struct settings *s)
+{
+    static const char letters[] = "_:0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    bool named = !s->name || is_quotable(s->name, sizeof s->served.name);
+    bool prefixed = !s->prefix[strspn(s->prefix, letters)] && (*s->prefix < '0' || *s->prefix > '9');
+    if (!named)
+        fprintf(stderr, "chat_server: --name wants 1 to %zu bytes of UTF-8, without quotes and controls\n",
+                sizeof s->served.name - 1);
+    if (!prefixed) fprintf(stderr, "chat_server: --metrics-prefix wants letters, digits, _ and :\n");
+    return named && prefixed;
+}
+
+enum { OTHER_FILES = 256 }; /* descriptors that are no connections */
+
+/* As many as the process may have descriptors for, with those of connections that are being closed. */
+static long long most_connections(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_max > INT32_MAX) return INT32_MAX;
+    return ((long long)files.rlim_max - OTHER_FILES) / 5 * 4;
+}
+
+static bool settle_descriptors(const struct settings *s)
+{
+    struct rlimit files;
+    rlim_t want = (rlim_t)s->connections * 5 / 4 + OTHER_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur >= want) return true;
+    files.rlim_cur = want;
+    if (files.rlim_max >= want && !setrlimit(RLIMIT_NOFILE, &files)) return true;
+    fprintf(stderr, "chat_server: --connections %lld want %llu descriptors, and there may be %llu\n",
+            s->connections, (unsigned long long)want, (unsigned long long)files.rlim_max);
+    return false;
+}
+
+/* All requests that wait have a connection, and others must find one, too. */
+static bool settle_http(struct settings *s)
+{
+    struct fault f;
+    long long waiting = 2 * s->queue + s->sequences, usual = waiting + 256 > 1024 ? waiting + 256 : 1024;
+    if (!s->connections) s->connections = usual < most_connections() ? usual : most_connections();
+    if (s->connections <= waiting) {
+        fprintf(stderr, "chat_server: --connections %lld are no more than the %lld requests that may wait\n",
+                s->connections, waiting);
+        return false;
+    }
+    s->http = (struct server_options){.gate = {.port = (int)s->port,
+                                               .connections = (int)s->connections,
+                                               .header = (double)s->header_s,
+                                               .body = (double)s->body_s,
+                                               .answer = (double)s->answer_s,
+                                               .pause = (double)s->idle_s},
+                                      .access = {.hosts = s->hosts, .origins = s->origins},
+                                      .prefix = s->prefix,
+                                      .threads = (int)s->threads,
+                                      .body_bytes = s->body_mib << 20,
+                                      .prompt = (double)s->prompt_ms * 1e-3};
+    if (access_key(&s->http.access, s->key_file, "CODA_API_KEY", &f)) return settle_descriptors(s);
+    fprintf(stderr, "chat_server: %s\n", f.text);
+    return false;
+}
+
+/* ---- Signals ---- */
+
+enum { LOADING, SERVING, ENDING };
+
+static struct {
+    sigset_t set;
+    atomic_int state, count;
+    sem_t first;
+} signals;
+
+/* The first signal ends the server once what runs is finished; a second one, at once. Whatever does not end
+ * then, a step, a regular expression, a driver, does not keep the process. */
+static void *watch_signals(void *unused)
+{
+    int number;
+    (void)unused;
+    sigwait(&signals.set, &number);
+    if (atomic_exchange(&signals.state, ENDING) == LOADING) {
+        puts("chat_server: ended while the model was loaded");
+        fflush(stdout);
+        _exit(0);
+    }
+    atomic_store(&signals.count, 1);
+    sem_post(&signals.first);
+    for (double left = DRAIN_SECONDS + 4 * LAST_SECONDS; left > 0; left--) {
+        const struct timespec second = {.tv_sec = 1};
+        if (sigtimedwait(&signals.set, NULL, &second) < 0) continue;
+        if (atomic_fetch_add(&signals.count, 1) >= 2) break; /* a third one */
+        if (left > 4 * LAST_SECONDS) left = 4 * LAST_SECONDS;
+    }
+    fputs("chat_server: ended, though something still runs\n", stderr);
+    _exit(1);
+}
+
+static bool start_signals(void)
+{
+    pthread_t thread;
+    sigemptyset(&signals.set);
+    sigaddset(&signals.set, SIGTERM);
+    sigaddset(&signals.set, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &signals.set, NULL); /* for all threads: sigwait takes them */
+    signal(SIGPIPE, SIG_IGN);
+    return !sem_init(&signals.first, 0, 0) && !pthread_create(&thread, NULL, watch_signals, NULL) &&
+           !pthread_detach(thread);
+}
+
+/* ---- From the start to the end ---- */
+
+/* Until what runs is finished, 30 seconds at most, or a second signal. false: something still runs. */
+static bool drain(struct engine *e, struct server *server)
+{
+    puts("chat_server: finishing what runs");
+    fflush(stdout);
+    server_drain(server);
+    for (int tenths = 0; tenths < DRAIN_SECONDS * 10 && atomic_load(&signals.count) < 2; tenths++)
+        if (engine_drain(e, 0.1)) return true;
+    engine_abort(e);
+    if (engine_drain(e, LAST_SECONDS)) return true;
+    server_shut(server); /* clients that do not take what they were sent */
+    return engine_drain(e, LAST_SECONDS);
+}
+
+/* Of a model that is loaded. */
+static bool run(struct engine *e, struct server *server)
+{
+    printf("chat_server: ready, on %s\n", engine_device(e));
+    fflush(stdout);
+    while (sem_wait(&signals.first)) {}
+    if (drain(e, server)) return true;
+    fputs("chat_server: ended, though a step still runs\n", stderr);
+    _exit(1);
+}
+
+static bool load_and_run(struct engine *e, struct server *server)
 {
     char why[512];
-    int signal_number;
+    int loading = LOADING;
+    printf("chat_server: http://127.0.0.1:%d\n", server_port(server));
+    fflush(stdout);
+    if (!engine_wait_loaded(e, why, sizeof why)) return fprintf(stderr, "chat_server: %s\n", why), false;
+    if (!atomic_compare_exchange_strong(&signals.state, &loading, SERVING)) pause(); /* it ends */
+    return run(e, server);
+}
+
+static int serve(struct settings *s)
+{
+    struct fault f = {"out of memory"};
     struct engine *e = engine_new(&s->engine);
-    struct server *server = e ? server_new(e, (int)s->port, s->prefix) : NULL;
-    bool good = server != NULL;
-    if (good) {
-        printf("chat_server: http://127.0.0.1:%d\n", server_port(server));
-        fflush(stdout);
-        good = engine_wait_loaded(e, why, sizeof why);
-        if (!good) fprintf(stderr, "chat_server: %s\n", why);
-    } else {
-        fprintf(stderr, "chat_server: cannot listen at port %lld of 127.0.0.1\n", s->port);
+    struct server *server = e ? server_new(e, &s->http, &f) : NULL;
+    bool good = server && load_and_run(e, server);
+    if (!server) fprintf(stderr, "chat_server: %s\n", f.text);
+    if (!server_free(server, LAST_SECONDS)) {
+        fputs("chat_server: ended, though a prompt is still made\n", stderr);
+        _exit(1);
     }
-    if (good) {
-        printf("chat_server: ready, on %s\n", engine_device(e));
-        fflush(stdout);
-        sigwait(signals, &signal_number);
-        drain(e, signals);
-    }
-    server_free(server);
     engine_free(e);
     if (good) puts("chat_server: done");
     return good ? 0 : 1;
@@ -202,6 +337,13 @@ static struct settings s = {.port = 8080,
                             .ping_ms = 5000,
                             .graphs = 64,
                             .top = 20,
+                            .header_s = 10,
+                            .body_s = 30,
+                            .answer_s = 60,
+                            .idle_s = 60,
+                            .prompt_ms = 1000 * TEMPLATE_SECONDS,
+                            .body_mib = 64,
+                            .threads = 2,
                             .prefix = "coda_"};
 
 static const struct option all[] = {
@@ -221,6 +363,23 @@ static const struct option all[] = {
      "of 16 tokens, for all sequences; what these want, up to 4 GB, or 512"},
     {"queue", &s.queue, NULL, 1, 65536, "requests that may wait; 256"},
     {"ping-ms", &s.ping_ms, NULL, 1, 3600000, "of silence before a stream gets a comment; 5000"},
+    {"connections", &s.connections, NULL, 1, 100000,
+     "at a time; for one more the slowest that has not asked yet is closed; 1024"},
+    {"header-s", &s.header_s, NULL, 1, 3600, "seconds for the header of a connection's first request; 10"},
+    {"body-s", &s.body_s, NULL, 1, 3600, "seconds for a body; 30"},
+    {"answer-s", &s.answer_s, NULL, 1, 3600,
+     "seconds for a client to take an answer, or 4 KB of a stream; 60"},
+    {"idle-s", &s.idle_s, NULL, 1, 3600, "seconds from an answer to the next request's header; 60"},
+    {"prompt-ms", &s.prompt_ms, NULL, 1, 3600000, "for a chat's template and a prompt's tokens; 5000"},
+    {"body-mib", &s.body_mib, NULL, 1, 1 << 20,
+     "MiB of all bodies at a time, of which each has 1 at most; 64"},
+    {"threads", &s.threads, NULL, 1, 256, "that make prompts of bodies; 2"},
+    {"allow-host", NULL, &s.hosts, 0, 0,
+     "names by which requests may call the server beside localhost, by commas; *: any"},
+    {"allow-origin", NULL, &s.origins, 0, 0,
+     "pages that may ask from a browser, as http://localhost:3000, by commas; *: any; none"},
+    {"api-key-file", NULL, &s.key_file, 0, 0,
+     "its first line must come with each request but /health; CODA_API_KEY does the same"},
     {"policy", NULL, &s.policy, 0, 0,
      "wait: all kernels are made first; background: slower ones that serve any shape, and better ones as "
      "they are made; background on a GPU, else wait"},
@@ -232,18 +391,13 @@ static const struct option all[] = {
 int main(int argc, char **argv)
 {
     const int count = sizeof all / sizeof *all;
-    sigset_t signals;
     (void)argc;
     if (!parse(&s, all, count, argv + 1)) return 2;
     if (s.help) return usage(all, count);
+    if (!settle_names(&s) || !settle_http(&s)) return 2;
     if (!open_served(&s)) return 1;
     if (!settle(&s)) return served_close(&s.served), 2;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* for all threads: sigwait takes them */
-    signal(SIGPIPE, SIG_IGN);
-    int status = serve(&s, &signals);
+    int status = start_signals() ? serve(&s) : 1;
     served_close(&s.served);
     return status;
 }

@@ -49,7 +49,7 @@ built-asan: built-unit
 built-tsan: built-unit
 	@+$(IN) $(AS_TSAN) $(BUILD)/tsan/unit chat_server $(TSAN_TORTURES:%=$(BUILD)/tsan/torture/%)
 built-models: built-asan
-	@+$(IN) $(AS_ASAN) models
+	@+$(IN) $(AS_ASAN) models text-fuzzers
 built-weak: built-rest
 	@+$(IN) BUILD=$(BUILD) $(BUILD)/weak/unit $(WEAK_TORTURES:%=$(BUILD)/weak/torture/%)
 
@@ -94,8 +94,8 @@ $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(
 # A server over HTTP, and a client that asks it everything; again where a sanitizer sees the threads and the clean end.
 $(eval $(call job,chat,rest,$(BUILD)/chat_test $(BUILD)/examples/chat_server))
 $(eval $(call job,chat-curl,rest,test/system/chat/curl.sh $(BUILD)/examples/chat_server))
-$(eval $(call job,chat-asan,models,$(BUILD)/asan/chat_test $(BUILD)/asan/examples/chat_server endpoints batching leaving load words story))
-$(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/examples/chat_server leaving))
+$(eval $(call job,chat-asan,models,env CHAT_FUZZ_SECONDS=$(if $(FULL),60,2) $(BUILD)/asan/chat_test $(BUILD)/asan/examples/chat_server endpoints batching leaving load words story pressure access fuzz))
+$(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/examples/chat_server leaving $(if $(FULL),pressure)))
 # Tokenizers of all kinds: ids, texts, files that are damaged; a real one's, where `make embed-data` has brought it.
 TOKENIZER_TEST = tokenizer_test test/system/model/tokenizers $(BUILD)/minilm $$$$CODA_SEED
 $(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,100)))
@@ -107,12 +107,14 @@ SYSTEM := install tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer 
 # Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
 MODEL_TEST = model_test test/system/model/tiny
 $(eval $(call job,model,rest,sh -c 'mkdir -p $(BUILD)/model && $(BUILD)/$(MODEL_TEST) $(BUILD)/model'))
-$(eval $(call job,model-asan,models,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files modules words cuts fuzz templates turns'))
+$(eval $(call job,model-asan,models,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files modules words cuts fuzz templates template_depth turns'))
+# Templates and tokenizers that are drawn, up to a megabyte, within their limits. SECONDS=600 of each: `make fuzz`.
+$(foreach f,template_fuzz tokenizer_fuzz,$(eval $(call job,$(f),models,$(BUILD)/asan/$(f) $(if $(FULL),60,2) $$$$CODA_SEED)))
 # Files that are not what they should be, where uninitialised bytes are seen, too.
 $(eval $(call job,model-valgrind,rest,sh -c 'mkdir -p $(BUILD)/valgrind && test/system/model/valgrind.sh $(BUILD)/$(MODEL_TEST) $(BUILD)/valgrind'))
 # Kernels of encoders in their real sizes.
 $(eval $(call job,nvrtc-encoders,rest,env CODA_CACHE_DIR=$(KERNELS) test/system/model/spills.sh $(BUILD)/examples/embed test/system/model/sizes))
-SYSTEM += model model-asan model-valgrind nvrtc-encoders
+SYSTEM += template_fuzz tokenizer_fuzz model model-asan model-valgrind nvrtc-encoders
 
 # ---- Memory that runs out, random bytes ----
 FUZZ_SECONDS ?= $(if $(FULL),60,2)

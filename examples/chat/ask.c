@@ -107,14 +107,39 @@ static bool only_prompt(json_t **v, struct problem *p)
     return n == 1 || refuse(p, "prompt", "there are %zu prompts; a request has one", n);
 }
 
-static bool completion_prompt(struct prompt *t, const json_t *body, const struct served *s, struct problem *p)
+/* Why a text has no tokens, by the enum refused, and the line that says so. */
+static bool refuse_tokens(struct problem *p, const char *param, int why, const struct fault *f)
 {
+    if (why == REFUSED_MEMORY) return no_memory(p);
+    refuse(p, param, "%s", f->text);
+    if (why == REFUSED_LATE)
+        p->code = "prompt_timeout"; /* not a 503: to ask again would cost as much again */
+    if (why == REFUSED_LONG) p->code = "context_length_exceeded";
+    if (why == REFUSED_CANCELLED) {
+        *p = (struct problem){.status = 503, .type = "unavailable_error", .code = "draining"};
+        strcpy(p->message, "Shutting down");
+    }
+    return false;
+}
+
+/* Tokens of a prompt and its answer, at most. */
+static int64_t room_of(const struct ask_limits *l)
+{
+    int64_t pages = (int64_t)l->pages * PAGE_TOKENS;
+    return l->context < pages ? l->context : pages;
+}
+
+static bool completion_prompt(struct prompt *t, const json_t *body, const struct ask_limits *l,
+                              struct problem *p)
+{
+    const struct served *s = l->served;
+    const struct encode_limits limits = {l->deadline, room_of(l)};
     struct fault f;
     json_t *v = member(body, "prompt");
     if (!only_prompt(&v, p)) return false;
     if (!json_is_string(v)) return prompt_tokens(t, v, s->config.vocabulary, p);
-    t->count = served_encode(s, json_string_value(v), json_string_length(v), false, &t->ids, &f);
-    return t->count >= 0 || refuse(p, "prompt", "%s", f.text);
+    t->count = served_encode(s, json_string_value(v), json_string_length(v), false, &limits, &t->ids, &f);
+    return t->count >= 0 || refuse_tokens(p, "prompt", t->count, &f);
 }
 
 /* The text of parts {"type": "text", "text": ...}, as one; NULL, and the problem, if they are not that. */
@@ -159,9 +184,10 @@ static bool settle_message(json_t *m, size_t i, struct problem *p)
     return joined && !json_object_set_new(m, "content", joined);
 }
 
-static bool chat_prompt(struct prompt *t, const json_t *body, const struct served *s, struct problem *p)
+static bool chat_prompt(struct prompt *t, const json_t *body, const struct ask_limits *l, struct problem *p)
 {
     json_t *all = member(body, "messages"), *more = member(body, "chat_template_kwargs"), *m;
+    const struct encode_limits limits = {l->deadline, room_of(l)};
     struct fault f;
     size_t i;
     if (!json_is_array(all) || !json_array_size(all))
@@ -172,8 +198,8 @@ static bool chat_prompt(struct prompt *t, const json_t *body, const struct serve
     {
         if (!settle_message(m, i, p)) return false;
     }
-    t->count = served_chat(s, all, more, &t->ids, &f);
-    return t->count >= 0 || refuse(p, "messages", "%.240s", f.text);
+    t->count = served_chat(l->served, all, more, &limits, &t->ids, &f);
+    return t->count >= 0 || refuse_tokens(p, "messages", t->count, &f);
 }
 
 /* ---- The rest ---- */
@@ -294,8 +320,7 @@ static bool get_logprobs(const struct ask *a, const json_t *body, int most, int6
 static bool get_most(const struct ask *a, const json_t *body, const struct prompt *t,
                      const struct ask_limits *l, int64_t *most, struct problem *p)
 {
-    int64_t all = l->context < (int64_t)l->pages * PAGE_TOKENS ? l->context : (int64_t)l->pages * PAGE_TOKENS;
-    int64_t room = all - t->count;
+    int64_t all = room_of(l), room = all - t->count;
     *most = a->chat ? room : room < USUAL_TOKENS ? room : USUAL_TOKENS;
     if (!get_integer(body, "max_tokens", 1, INT32_MAX, most, p)) return false;
     if (a->chat && !get_integer(body, "max_completion_tokens", 1, INT32_MAX, most, p)) return false;
@@ -312,7 +337,8 @@ static bool parse_object(struct ask *a, const json_t *body, struct prompt *t, co
     const struct served *s = limits->served;
     struct sampling sampling;
     int64_t most = 0, likely;
-    if (!(a->chat ? chat_prompt : completion_prompt)(t, body, s, p) || !check_fixed(body, s, p)) return false;
+    if (!check_fixed(body, s, p) || !(a->chat ? chat_prompt : completion_prompt)(t, body, limits, p))
+        return false;
     if (!t->count) return refuse(p, a->chat ? "messages" : "prompt", "there are no tokens");
     if (!get_most(a, body, t, limits, &most, p) || !get_stream(a, body, p)) return false;
     if (!get_sampling(body, &sampling, p) || !get_logprobs(a, body, limits->likely, &likely, p)) return false;
@@ -329,7 +355,10 @@ bool ask_parse(struct ask *a, bool chat, const char *body, size_t bytes, const s
 {
     json_error_t error;
     struct prompt t = {0};
+    const struct fault none = {""};
     *a = (struct ask){.chat = chat};
+    if (deadline_passed(limits->deadline) == REFUSED_CANCELLED)
+        return refuse_tokens(p, NULL, REFUSED_CANCELLED, &none);
     json_t *v = json_loadb(body, bytes, JSON_ALLOW_NUL, &error);
     if (!v) return refuse(p, NULL, "the body is not JSON: line %d: %s", error.line, error.text);
     bool good = json_is_object(v) ? parse_object(a, v, &t, limits, p)

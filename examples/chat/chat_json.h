@@ -23,9 +23,10 @@ struct ask {
 
 struct ask_limits {
     const struct served *served;
-    int context; /* tokens of a prompt and its answer */
-    int pages;   /* of the pool */
-    int likely;  /* tokens whose probabilities can be told at each place */
+    int context;                     /* tokens of a prompt and its answer */
+    int pages;                       /* of the pool */
+    int likely;                      /* tokens whose probabilities can be told at each place */
+    const struct deadline *deadline; /* of making the prompt's text and tokens; may be NULL */
 };
 
 /* false, and a problem, if the body is not what it should be. Members that are not known are ignored, null

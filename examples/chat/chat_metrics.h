@@ -42,6 +42,14 @@ void metrics_finish(struct metrics *m, const struct request *r, double now);
 void metrics_print(const struct metrics *m, const struct metrics_now *now, const char *prefix,
                    const char *model, FILE *to);
 
+/* Of the HTTP side. */
+struct metrics_http {
+    int connections, jobs; /* jobs: prompts and answers that wait to be made */
+    uint64_t accepted, late, evicted;
+    int64_t body_bytes;
+};
+void metrics_print_http(const struct metrics_http *m, const char *prefix, const char *model, FILE *to);
+
 const char *finish_name(enum finish f); /* "stop", "length", "abort", "error" */
 
 #endif

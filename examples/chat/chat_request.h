@@ -50,7 +50,7 @@ struct request {
 
     /* ---- The server's: who waits for news ---- */
     void (*wake)(void *context); /* called once for each time that `waits` was set */
-    bool (*gone)(void *context); /* asked while `waits`: is the client gone? */
+    bool (*gone)(void *context); /* asked while the server holds it: is the client gone? */
     void *context;
     bool waits;
     bool whole; /* no news but the end */

@@ -33,14 +33,16 @@ struct served {
 bool served_open(struct served *s, const char *model, const char *random, bool wordless, struct fault *f);
 void served_close(struct served *s);
 
-/* Tokens of a text, for free(), with those that begin one unless it is `bare`; -1, and a fault: there are
- * none. */
-int served_encode(const struct served *s, const char *text, size_t bytes, bool bare, int32_t **ids,
-                  struct fault *f);
-/* Tokens of a chat's messages, with the words that begin an answer; `more` are variables of the template. */
-int served_chat(const struct served *s, const json_t *messages, const json_t *more, int32_t **ids,
-                struct fault *f);
-/* Adds a token's text inside of a text, as UTF-8, special ones by their names. */
+/* Tokens of a text, for free(), with those that begin one unless it is `bare`; an enum refused, which is
+ * negative, and a fault with it: there are none. The limits may be NULL. */
+int served_encode(const struct served *s, const char *text, size_t bytes, bool bare,
+                  const struct encode_limits *limits, int32_t **ids, struct fault *f);
+/* Tokens of a chat's messages, with the words that begin an answer; `more` are variables of the template,
+ * whose deadline is that of the limits, too. */
+int served_chat(const struct served *s, const json_t *messages, const json_t *more,
+                const struct encode_limits *limits, int32_t **ids, struct fault *f);
+/* Adds the bytes that a token stands for inside of a text, special ones' names: of a part of a character
+ * they are no UTF-8. */
 void served_token(const struct served *s, int32_t id, struct text *to);
 
 /* ---- The text of tokens that come one by one, never half a character ---- */

@@ -90,9 +90,8 @@ static void sweep(struct engine *e)
 /* Clients that are gone cancel their requests, silent ones are woken. */
 static void look(struct engine *e, struct request *r, double now)
 {
-    if (!r->waits) return;
-    if (r->gone(r->context)) r->cancelled = true;
-    if (r->cancelled || r->whole || now - r->heard <= e->opt.ping) return;
+    if (r->server_holds && r->gone(r->context)) r->cancelled = true;
+    if (!r->waits || r->cancelled || r->whole || now - r->heard <= e->opt.ping) return;
     r->ping = true;
     wake(r);
 }

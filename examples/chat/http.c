@@ -1,46 +1,23 @@
 /*
- * http.c -- endpoints, bodies, statuses: libmicrohttpd's side of the server.
+ * http.c -- endpoints, refusals, statuses: libmicrohttpd's side of the server.
+ *
+ * It polls its sockets level-triggered (MHD_USE_POLL): by its edge-triggered epoll it would miss that a
+ * client has gone whose bytes it has not read, and keep the connection.
  */
-#include <arpa/inet.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/socket.h>
 
 #include "chat_exchange.h"
-#include "chat_http.h"
-
-enum {
-    MOST_BODY = 1 << 20,      /* bytes; more are refused ... */
-    MOST_SWALLOWED = 1 << 24, /* ... in words, if they are no more than this */
-    MOST_CONNECTIONS = 1024,
-    IDLE_SECONDS = 60
-};
-
-typedef enum MHD_Result (*endpoint)(struct exchange *x);
-
-struct route {
-    const char *path, *method;
-    endpoint answer;
-    bool chat;
-};
-
-struct server {
-    struct engine *engine;
-    struct MHD_Daemon *daemon;
-    const char *prefix;
-    time_t began;
-    int64_t requests;
-};
 
 /* ---- Answers ---- */
 
-static enum MHD_Result send_response(struct exchange *x, int status, struct MHD_Response *response)
+enum MHD_Result send_response(struct exchange *x, int status, struct MHD_Response *response)
 {
-    enum MHD_Result result =
-        response ? MHD_queue_response(x->connection, (unsigned)status, response) : MHD_NO;
-    if (response) MHD_destroy_response(response);
+    if (!response) return MHD_NO;
+    access_headers(&x->server->opt->access, x->connection, response);
+    peer_enter(x->server->gate, x->peer, PEER_ANSWER);
+    enum MHD_Result result = MHD_queue_response(x->connection, (unsigned)status, response);
+    MHD_destroy_response(response);
     return result;
 }
 
@@ -55,21 +32,26 @@ static struct MHD_Response *text_response(char *text, const char *type)
     return response;
 }
 
-static enum MHD_Result send_json(struct exchange *x, int status, char *text)
+enum MHD_Result send_json(struct exchange *x, int status, char *text)
 {
+    static const char none[] = "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\","
+                               "\"param\":null,\"code\":null}}";
+    if (!text) status = 500, text = strdup(none);
     return send_response(x, status, text_response(text, "application/json"));
 }
 
-static enum MHD_Result send_problem(struct exchange *x, const struct problem *p, const char *header,
-                                    const char *value)
+enum MHD_Result send_problem(struct exchange *x, const struct problem *p, const char *header,
+                             const char *value)
 {
-    struct MHD_Response *response = text_response(json_error(p), "application/json");
-    if (response && header) MHD_add_response_header(response, header, value);
+    char *text = json_error(p);
+    if (!text || !header) return send_json(x, p->status, text);
+    struct MHD_Response *response = text_response(text, "application/json");
+    if (response) MHD_add_response_header(response, header, value);
     return send_response(x, p->status, response);
 }
 
-static enum MHD_Result send_error(struct exchange *x, int status, const char *type, const char *code,
-                                  const char *message)
+enum MHD_Result send_error(struct exchange *x, int status, const char *type, const char *code,
+                           const char *message)
 {
     struct problem p = {.status = status, .type = type, .code = code};
     snprintf(p.message, sizeof p.message, "%s", message);
@@ -78,7 +60,7 @@ static enum MHD_Result send_error(struct exchange *x, int status, const char *ty
 
 /* ---- GET ---- */
 
-static enum MHD_Result health(struct exchange *x)
+enum MHD_Result send_state(struct exchange *x)
 {
     switch (engine_state(x->engine)) {
     case ENGINE_READY: return send_json(x, 200, strdup("{\"status\":\"ok\"}"));
@@ -99,13 +81,26 @@ static enum MHD_Result model(struct exchange *x)
     return send_json(x, 200, json_model(engine_options(x->engine)->runner.served, x->server->began));
 }
 
+static void print_counts(const struct server *s, FILE *to)
+{
+    const struct gate_counts gate = gate_counts(s->gate);
+    const struct metrics_http http = {.connections = gate.open,
+                                      .accepted = gate.accepted,
+                                      .late = gate.late,
+                                      .evicted = gate.evicted,
+                                      .body_bytes = s->body_bytes,
+                                      .jobs = pool_waiting(s->pool)};
+    metrics_print_http(&http, s->opt->prefix, engine_options(s->engine)->runner.served->name, to);
+}
+
 static enum MHD_Result metrics(struct exchange *x)
 {
     char *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
     if (!to) return MHD_NO;
-    engine_metrics(x->engine, x->server->prefix, to);
+    engine_metrics(x->engine, x->server->opt->prefix, to);
+    print_counts(x->server, to);
     if (fclose(to)) {
         free(text);
         return MHD_NO;
@@ -113,78 +108,9 @@ static enum MHD_Result metrics(struct exchange *x)
     return send_response(x, 200, text_response(text, "text/plain; version=0.0.4; charset=utf-8"));
 }
 
-/* ---- POST ---- */
-
-static void wake(void *context) { MHD_resume_connection(((struct exchange *)context)->connection); }
-
-/* A suspended connection is not watched by libmicrohttpd: has the client closed it? */
-static bool gone(void *context)
-{
-    struct exchange *x = context;
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    char byte;
-    if (!info) return false;
-    ssize_t n = recv(info->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-}
-
-void exchange_wait(struct exchange *x)
-{
-    x->ask.request->waits = true;
-    MHD_suspend_connection(x->connection);
-}
-
-/* An answer in one piece, once it is there. */
-static enum MHD_Result answer_whole(struct exchange *x)
-{
-    struct request *r = x->ask.request;
-    engine_lock(x->engine);
-    enum finish finish = r->finish;
-    if (!finish) exchange_wait(x);
-    engine_unlock(x->engine);
-    switch (finish) {
-    case FINISH_STOP:
-    case FINISH_LENGTH: return send_json(x, 200, json_answer(&x->heading, r, x->ask.ids));
-    case FINISH_ABORT: return send_error(x, 503, "unavailable_error", "draining", "Shutting down");
-    case FINISH_ERROR: return send_error(x, 500, "server_error", NULL, "The engine failed");
-    default: return MHD_YES; /* this is called again when the connection is resumed */
-    }
-}
-
-static enum MHD_Result refuse(struct exchange *x, enum submitted result)
-{
-    struct problem busy = {.status = 429, .type = "rate_limit_error", .code = "queue_full"};
-    snprintf(busy.message, sizeof busy.message, "%d requests wait already", engine_options(x->engine)->queue);
-    return result == SUBMIT_FULL ? send_problem(x, &busy, MHD_HTTP_HEADER_RETRY_AFTER, "1") : health(x);
-}
-
-static enum MHD_Result complete(struct exchange *x)
-{
-    const struct runner_options *o = &engine_options(x->engine)->runner;
-    int likely = o->top < REQUEST_LIKELY ? o->top : REQUEST_LIKELY;
-    struct ask_limits limits = {o->served, o->context, o->pages, likely};
-    struct problem p;
-    if (x->ask.request) return answer_whole(x);
-    if (!ask_parse(&x->ask, x->route->chat, x->body ? x->body : "", x->bytes, &limits, &p))
-        return send_problem(x, &p, NULL, NULL);
-    struct request *r = x->ask.request;
-    x->heading = (struct heading){++x->server->requests, time(NULL), x->route->chat, o->served};
-    r->wake = wake;
-    r->gone = gone;
-    r->context = x;
-    enum submitted result = engine_submit(x->engine, r);
-    if (result != SUBMIT_OK) {
-        request_free(r);
-        x->ask.request = NULL;
-        return refuse(x, result);
-    }
-    return x->ask.stream ? send_response(x, 200, stream_response(x)) : answer_whole(x);
-}
-
 /* ---- Requests of HTTP ---- */
 
-static const struct route routes[] = {{"/health", "GET", health, false},
+static const struct route routes[] = {{"/health", "GET", send_state, false},
                                       {"/metrics", "GET", metrics, false},
                                       {"/v1/models", "GET", models, false},
                                       {"/v1/completions", "POST", complete, false},
@@ -207,60 +133,99 @@ static bool fits(const struct route *r, const char *method)
     return !strcmp(method, r->method) || (!strcmp(method, "HEAD") && !strcmp(r->method, "GET"));
 }
 
-static enum MHD_Result dispatch(struct exchange *x, const char *path, const char *method)
+/* Pages that may ask are told what they may send. */
+static enum MHD_Result preflight(struct exchange *x)
 {
-    struct problem p = {.type = "invalid_request_error"};
-    if (x->seen > MOST_BODY) {
-        p.status = 413;
-        snprintf(p.message, sizeof p.message, "the body has more than %d bytes", MOST_BODY);
-        return send_problem(x, &p, NULL, NULL);
-    }
-    if (!x->route) {
-        p.status = 404;
-        snprintf(p.message, sizeof p.message, "there is no %.200s", path);
-        return send_problem(x, &p, NULL, NULL);
-    }
-    if (fits(x->route, method)) return x->route->answer(x);
-    p.status = 405;
-    snprintf(p.message, sizeof p.message, "%s takes %s", path, x->route->method);
-    return send_problem(x, &p, MHD_HTTP_HEADER_ALLOW, x->route->method);
+    struct MHD_Response *r = MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
+    if (!r) return MHD_NO;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, "GET, POST");
+    MHD_add_response_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type");
+    MHD_add_response_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_MAX_AGE, "600");
+    return send_response(x, 204, r);
 }
 
-/* Bytes of a body. Those beyond the limit are counted, so that the client may be told. */
-static bool keep(struct exchange *x, const char *data, size_t bytes)
+static const struct route asked_before = {"", MHD_HTTP_METHOD_OPTIONS, preflight, false};
+
+static const char *header_of(const struct exchange *x, const char *name)
 {
-    x->seen += bytes;
-    if (x->seen > MOST_SWALLOWED) return false;
-    if (x->seen > MOST_BODY) return true;
-    if (x->bytes + bytes > x->room) {
-        size_t room = 2 * (x->bytes + bytes);
-        char *body = realloc(x->body, room);
-        if (!body) return false;
-        x->body = body;
-        x->room = room;
+    return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+}
+
+static bool look_at_route(struct exchange *x, const char *path, const char *method, struct problem *p)
+{
+    *p = (struct problem){.type = "invalid_request_error"};
+    if (!x->route) {
+        p->status = 404;
+        snprintf(p->message, sizeof p->message, "there is no %.200s", path);
+    } else if (!fits(x->route, method)) {
+        p->status = 405;
+        snprintf(p->message, sizeof p->message, "%s takes %s", x->route->path, x->route->method);
+        x->header = MHD_HTTP_HEADER_ALLOW;
+        x->value = x->route->method;
+    } else if (x->length > MOST_BODY) {
+        p->status = 413;
+        snprintf(p->message, sizeof p->message, "the body has more than %d bytes", MOST_BODY);
     }
-    memcpy(x->body + x->bytes, data, bytes);
-    x->bytes += bytes;
-    return true;
+    return !p->status;
+}
+
+/* All that can be said by the header alone: may they ask, is there such a thing, is it too long? */
+static void look_at_header(struct exchange *x, const char *path, const char *method)
+{
+    const struct access *access = &x->server->opt->access;
+    const char *length = header_of(x, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    bool open = x->route && x->route->answer == send_state, before = access_preflight(x->connection, method);
+    x->length = length ? strtoull(length, NULL, 10) : 0;
+    if (before) x->route = &asked_before;
+    x->refused = !access_allows(access, x->connection, open || before, &x->problem) ||
+                 !look_at_route(x, path, method, &x->problem);
+    if (x->problem.status == 401) x->header = MHD_HTTP_HEADER_WWW_AUTHENTICATE, x->value = "Bearer";
+}
+
+/* As HTTP has it: who leaves Host out is not to be taken for somebody who may ask. */
+static void look_at_host(struct exchange *x, const char *version)
+{
+    if (strcmp(version, MHD_HTTP_VERSION_1_1) != 0 || header_of(x, MHD_HTTP_HEADER_HOST)) return;
+    x->refused = true;
+    x->problem = (struct problem){.status = 400, .type = "invalid_request_error"};
+    snprintf(x->problem.message, sizeof x->problem.message, "a request of HTTP/1.1 must have a Host");
+}
+
+/* The body of what is refused is read, if it is not too long: who still writes may not read the answer. One
+ * who asks first whether to send it gets the answer instead. */
+static bool wants_answer_now(const struct exchange *x)
+{
+    return x->length > MOST_SWALLOWED || (x->refused && header_of(x, MHD_HTTP_HEADER_EXPECT));
+}
+
+static enum MHD_Result answer(struct exchange *x)
+{
+    bool refused = x->refused && x->stage == STAGE_BODY;
+    return refused ? send_problem(x, &x->problem, x->header, x->value) : x->route->answer(x);
+}
+
+static enum MHD_Result begin(struct server *s, struct MHD_Connection *c, const char *path, const char *method,
+                             const char *version, void **state)
+{
+    struct exchange *x = *state = calloc(1, sizeof *x);
+    struct peer *peer = gate_peer(c);
+    if (!x || !peer) return free(x), *state = NULL, MHD_NO;
+    *x = (struct exchange){
+        .server = s, .engine = s->engine, .connection = c, .peer = peer, .route = route_of(s, path)};
+    peer_enter(s->gate, peer, PEER_BODY);
+    look_at_header(x, path, method);
+    look_at_host(x, version);
+    return wants_answer_now(x) ? answer(x) : MHD_YES;
 }
 
 static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const char *path,
                                   const char *method, const char *version, const char *data, size_t *bytes,
                                   void **state)
 {
-    struct server *s = context;
     struct exchange *x = *state;
-    (void)version;
-    if (!x) {
-        if (!(x = *state = calloc(1, sizeof *x))) return MHD_NO;
-        *x = (struct exchange){.server = s, .engine = s->engine, .connection = c, .route = route_of(s, path)};
-        const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
-        if (!length || strtoull(length, NULL, 10) <= MOST_SWALLOWED) return MHD_YES;
-        x->seen = MOST_SWALLOWED;
-        return dispatch(x, path, method);
-    }
-    if (!*bytes) return dispatch(x, path, method);
-    bool good = keep(x, data, *bytes);
+    if (!x) return begin(context, c, path, method, version, state);
+    if (!*bytes) return answer(x);
+    bool good = body_add(x, data, *bytes);
     *bytes = 0;
     return good ? MHD_YES : MHD_NO;
 }
@@ -271,8 +236,12 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
     struct exchange *x = *state;
     (void)context, (void)c, (void)how;
     if (!x) return;
-    if (x->ask.request) engine_release(x->engine, x->ask.request);
-    free(x->body);
+    peer_watch(x->server->gate, x->peer, NULL);
+    peer_enter(x->server->gate, x->peer, PEER_PAUSE);
+    if (x->stage >= STAGE_RUNS) engine_release(x->engine, x->ask.request);
+    else request_free(x->ask.request);
+    body_free(x);
+    free(x->text);
     free(x->out);
     free(x);
     *state = NULL;
@@ -280,31 +249,48 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
 
 /* ---- The server ---- */
 
-struct server *server_new(struct engine *e, int port, const char *prefix)
+/* The gate keeps deadlines, and the number of connections; libmicrohttpd's is never reached. */
+static struct MHD_Daemon *start_daemon(struct server *s)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    const unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME;
+    const unsigned most = 2 * (unsigned)s->opt->gate.connections + 1024;
+    return MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
+                            NULL, MHD_OPTION_NOTIFY_CONNECTION, gate_notify, s->gate,
+                            MHD_OPTION_CONNECTION_LIMIT, most, MHD_OPTION_CONNECTION_TIMEOUT, 0u,
+                            MHD_OPTION_END);
+}
+
+struct server *server_new(struct engine *e, const struct server_options *opt, struct fault *f)
+{
     struct server *s = calloc(1, sizeof *s);
-    if (!s) return NULL;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    *s = (struct server){.engine = e, .prefix = prefix, .began = time(NULL)};
-    unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME;
-    s->daemon = MHD_start_daemon(flags, (uint16_t)port, NULL, NULL, on_request, s, MHD_OPTION_SOCK_ADDR, &at,
-                                 MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_CONNECTION_LIMIT,
-                                 (unsigned)MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-                                 (unsigned)IDLE_SECONDS, MHD_OPTION_END);
-    if (s->daemon) return s;
-    free(s);
+    if (!s) return fault_set(f, "out of memory"), NULL;
+    s->opt = opt;
+    s->engine = e;
+    s->began = time(NULL);
+    s->gate = gate_open(&opt->gate, f);
+    if (s->gate) fault_set(f, "libmicrohttpd or its threads do not start");
+    s->pool = s->gate ? pool_new(opt->threads, engine_options(e)->queue) : NULL;
+    s->daemon = s->pool ? start_daemon(s) : NULL;
+    if (s->daemon && gate_start(s->gate, s->daemon)) return s;
+    server_free(s, 1);
     return NULL;
 }
 
-int server_port(const struct server *s)
-{
-    return MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
-}
+int server_port(const struct server *s) { return gate_port(s->gate); }
+void server_drain(struct server *s) { pool_cancel(s->pool); }
+void server_shut(struct server *s) { gate_shut(s->gate); }
 
-void server_free(struct server *s)
+/* What is suspended must be resumed before libmicrohttpd is stopped: first the pool ends. Then those who were
+ * told why they get no answer take that. */
+bool server_free(struct server *s, double seconds)
 {
-    if (!s) return;
-    MHD_stop_daemon(s->daemon);
+    if (!s) return true;
+    if (!pool_stop(s->pool, seconds)) return false;
+    if (s->gate) gate_settle(s->gate, seconds);
+    gate_stop(s->gate);
+    if (s->daemon) MHD_stop_daemon(s->daemon);
+    pool_free(s->pool);
+    gate_free(s->gate);
     free(s);
+    return true;
 }

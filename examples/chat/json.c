@@ -3,6 +3,7 @@
  */
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "chat_json.h"
 #include "chat_metrics.h"
@@ -15,10 +16,25 @@ static char *text_of(json_t *v)
     return text;
 }
 
+/* What a client sent may be in it, cut off anywhere: it becomes UTF-8, without control characters. */
+static json_t *message_of(const struct problem *p)
+{
+    struct text all = {0};
+    unicode_add_lossy(&all, p->message, strlen(p->message));
+    for (size_t i = 0; i < all.size; i++) {
+        unsigned char *c = (unsigned char *)all.data + i;
+        if (*c < ' ' || *c == 127) *c = '?';
+        if (*c == 0xc2 && c[1] < 0xa0) c[0] = c[1] = '?'; /* U+0080 to U+009F */
+    }
+    json_t *v = all.failed ? NULL : json_stringn(all.data ? all.data : "", all.size);
+    text_free(&all);
+    return v;
+}
+
 char *json_error(const struct problem *p)
 {
     json_t *code = p->code ? json_string(p->code) : p->status == 503 ? json_integer(503) : json_null();
-    return text_of(json_pack("{s:{s:s, s:s, s:s?, s:o}}", "error", "message", p->message, "type", p->type,
+    return text_of(json_pack("{s:{s:o, s:s, s:s?, s:o}}", "error", "message", message_of(p), "type", p->type,
                              "param", p->param, "code", code));
 }
 
@@ -61,11 +77,32 @@ static const char *reason(enum finish f) { return f ? finish_name(f) : NULL; }
 
 /* ---- Probabilities ---- */
 
-static json_t *token_text(const struct served *s, int32_t id)
+/* What a token is called: its text or, as OpenAI's completions have it, "bytes:\xe2\x80" for one whose bytes
+ * are no text, such as a part of a character; ASCII that can be seen stays in it. So does one with a NUL,
+ * which is no name of a member. */
+static json_t *name_of(const struct text *bytes)
+{
+    struct text name = {0};
+    char code[8];
+    const char *data = bytes->data ? bytes->data : "";
+    if (unicode_valid(data, bytes->size) && !memchr(data, 0, bytes->size))
+        return bytes->failed ? NULL : json_stringn(data, bytes->size);
+    text_add(&name, "bytes:", 6);
+    for (size_t i = 0; i < bytes->size; i++) {
+        unsigned char c = (unsigned char)data[i];
+        if (c >= ' ' && c < 127 && c != '\\') text_add(&name, &data[i], 1);
+        else text_add(&name, code, (size_t)snprintf(code, sizeof code, "\\x%02x", c));
+    }
+    json_t *v = name.failed ? NULL : json_stringn(name.data, name.size);
+    text_free(&name);
+    return v;
+}
+
+static json_t *token_name(const struct served *s, int32_t id)
 {
     struct text t = {0};
     served_token(s, id, &t);
-    json_t *v = t.failed ? NULL : json_stringn(t.data ? t.data : "", t.size);
+    json_t *v = name_of(&t);
     text_free(&t);
     return v;
 }
@@ -73,10 +110,14 @@ static json_t *token_text(const struct served *s, int32_t id)
 /* A token of a chat, {"token", "logprob", "bytes"}. */
 static json_t *chat_token(const struct served *s, const struct likely *l)
 {
-    json_t *text = token_text(s, l->id), *bytes = json_array();
-    for (size_t i = 0; i < json_string_length(text); i++)
-        json_array_append_new(bytes, json_integer((unsigned char)json_string_value(text)[i]));
-    return json_pack("{s:o, s:f, s:o}", "token", text, "logprob", (double)l->logprob, "bytes", bytes);
+    struct text t = {0};
+    json_t *bytes = json_array();
+    served_token(s, l->id, &t);
+    for (size_t i = 0; i < t.size; i++) json_array_append_new(bytes, json_integer((unsigned char)t.data[i]));
+    json_t *v =
+        json_pack("{s:o, s:f, s:o}", "token", name_of(&t), "logprob", (double)l->logprob, "bytes", bytes);
+    text_free(&t);
+    return v;
 }
 
 static json_t *chat_logprobs(const struct served *s, const struct piece *p)
@@ -94,21 +135,27 @@ static json_t *chat_logprobs(const struct served *s, const struct piece *p)
     return json_pack("{s:o}", "content", content);
 }
 
-/* Of a completion: lists of tokens, of their logprobs, and of the likeliest ones' by their text. */
+/* A likely token's member by its name; by its number, "token_id:7", if a likelier one has the same. */
+static void add_likely(const struct served *s, json_t *top, const struct likely *l)
+{
+    char number[24];
+    json_t *name = l->id >= 0 ? token_name(s, l->id) : NULL;
+    const char *text = json_string_value(name);
+    snprintf(number, sizeof number, "token_id:%d", l->id);
+    if (text)
+        json_object_set_new(top, json_object_get(top, text) ? number : text, json_real((double)l->logprob));
+    json_decref(name);
+}
+
+/* Of a completion: lists of tokens, of their logprobs, and of the likeliest ones' by their names. */
 static json_t *text_logprobs(const struct served *s, const struct piece *p)
 {
     json_t *tokens = json_array(), *each = json_array(), *tops = json_array();
     for (int i = 0; i < p->id_count; i++) {
         json_t *top = json_object();
-        json_array_append_new(tokens, token_text(s, p->answered[i].id));
+        json_array_append_new(tokens, token_name(s, p->answered[i].id));
         json_array_append_new(each, json_real((double)p->answered[i].logprob));
-        for (int k = 0; k < p->likely; k++) {
-            const struct likely *l = &p->alternative[i * p->likely + k];
-            json_t *name = l->id >= 0 ? token_text(s, l->id) : NULL;
-            if (name && !json_object_get(top, json_string_value(name)))
-                json_object_set_new(top, json_string_value(name), json_real((double)l->logprob));
-            json_decref(name);
-        }
+        for (int k = 0; k < p->likely; k++) add_likely(s, top, &p->alternative[i * p->likely + k]);
         json_array_append_new(tops, top);
     }
     return json_pack("{s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", each, "top_logprobs", tops);

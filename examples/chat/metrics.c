@@ -98,6 +98,18 @@ static void library(const struct page *p, const struct runner_stats *m)
         single(p, all[i].name, all[i].type, all[i].help, (double)all[i].value);
 }
 
+void metrics_print_http(const struct metrics_http *m, const char *prefix, const char *model, FILE *to)
+{
+    const struct page p = {prefix, model, to};
+    single(&p, "http_connections", "gauge", "Connections that are open.", m->connections);
+    single(&p, "http_connections_total", "counter", "Connections that were let in.", (double)m->accepted);
+    single(&p, "http_late_total", "counter", "Connections that were ended at a deadline.", (double)m->late);
+    single(&p, "http_evicted_total", "counter", "Connections that were ended to make room.",
+           (double)m->evicted);
+    single(&p, "http_body_bytes", "gauge", "Memory of bodies.", (double)m->body_bytes);
+    single(&p, "http_jobs_waiting", "gauge", "Prompts and answers that wait to be made.", m->jobs);
+}
+
 void metrics_print(const struct metrics *m, const struct metrics_now *now, const char *prefix,
                    const char *model, FILE *to)
 {

@@ -92,51 +92,82 @@ static int bytes_of(const struct served *s, const char *text, size_t bytes, bool
     return n;
 }
 
+/* The fault of a text without tokens; why, again. */
+static int no_tokens(struct fault *f, int why, size_t bytes, const struct encode_limits *limits)
+{
+    long long most = limits ? (long long)limits->tokens : 0;
+    if (why == REFUSED_LONG) fault_set(f, "a text of %zu bytes has more than %lld tokens", bytes, most);
+    else if (why == REFUSED_LATE) fault_set(f, "making tokens of %zu bytes takes too long", bytes);
+    else if (why == REFUSED_CANCELLED) fault_set(f, "nobody waits for the text's tokens any more");
+    else if (why == REFUSED_MEMORY) fault_set(f, "out of memory");
+    else fault_set(f, "the text cannot be made into tokens");
+    return why;
+}
+
+/* Whether a text is certainly too long where tokens are bytes, or is not to be read for another reason. */
+static int refused(const struct served *s, size_t bytes, bool bare, const struct encode_limits *limits)
+{
+    size_t most = limits && limits->tokens ? (size_t)limits->tokens : SIZE_MAX;
+    if (!s->tokenizer && bytes + (!bare && s->config.vocabulary > SERVED_BOS) > most) return REFUSED_LONG;
+    return limits ? deadline_passed(limits->deadline) : 0;
+}
+
 /* Once more, with room for all, if the first guess is too small. */
-int served_encode(const struct served *s, const char *text, size_t bytes, bool bare, int32_t **ids,
-                  struct fault *f)
+int served_encode(const struct served *s, const char *text, size_t bytes, bool bare,
+                  const struct encode_limits *limits, int32_t **ids, struct fault *f)
 {
     size_t most = bytes + 8;
     *ids = NULL;
-    if (s->wordless) return *f = s->no_turns, -1;
-    for (int n = 0;; most = (size_t)n) {
+    if (s->wordless) return *f = s->no_turns, REFUSED_INPUT;
+    int n = refused(s, bytes, bare, limits);
+    for (; n >= 0; most = (size_t)n) {
         free(*ids);
-        if (most > INT_MAX || !(*ids = malloc(most * sizeof **ids))) return fault_set(f, "out of memory"), -1;
+        if (most > INT_MAX || !(*ids = malloc(most * sizeof **ids)))
+            return no_tokens(f, REFUSED_MEMORY, bytes, limits);
         if (!s->tokenizer) return bytes_of(s, text, bytes, bare, *ids);
-        n = (bare ? tokenizer_encode_bare : tokenizer_encode)(s->tokenizer, text, bytes, *ids, (int)most);
-        if (n < 0) free(*ids), *ids = NULL, fault_set(f, "the text cannot be made into tokens");
-        if (n < 0 || (size_t)n <= most) return n;
+        n = (bare ? tokenizer_encode_bare : tokenizer_encode)(s->tokenizer, text, bytes, *ids, (int)most,
+                                                              limits);
+        if (n >= 0 && (size_t)n <= most) return n;
     }
+    free(*ids);
+    *ids = NULL;
+    return no_tokens(f, n, bytes, limits);
 }
 
-static char *plain_prompt(const struct served *s, const json_t *messages, size_t *bytes, struct fault *f)
+static int plain_prompt(const struct served *s, const json_t *messages, const struct deadline *deadline,
+                        char **text, struct fault *f)
 {
     json_t *all = json_object();
-    if (!all) return fault_set(f, "out of memory"), NULL;
+    if (!all) return fault_set(f, "out of memory"), REFUSED_MEMORY;
     json_object_set(all, "messages", (json_t *)(uintptr_t)messages);
-    char *text = template_render(s->plain, all, bytes, f);
+    int bytes = template_render(s->plain, all, deadline, text, f);
     json_decref(all);
-    return text;
+    return bytes;
 }
 
-int served_chat(const struct served *s, const json_t *messages, const json_t *more, int32_t **ids,
-                struct fault *f)
+int served_chat(const struct served *s, const json_t *messages, const json_t *more,
+                const struct encode_limits *limits, int32_t **ids, struct fault *f)
 {
-    size_t bytes = 0;
+    const struct deadline *deadline = limits ? limits->deadline : NULL;
+    char *text = NULL;
     *ids = NULL;
     *f = s->no_turns;
-    if (s->wordless || (!s->turns && !s->plain)) return -1;
-    char *text =
-        s->turns ? turns_prompt(s->turns, messages, more, &bytes, f) : plain_prompt(s, messages, &bytes, f);
-    int n = text ? served_encode(s, text, bytes, s->turns && turns_own(s->turns), ids, f) : -1;
+    if (s->wordless || (!s->turns && !s->plain)) return REFUSED_INPUT;
+    int n = s->turns ? turns_prompt(s->turns, messages, more, deadline, &text, f)
+                     : plain_prompt(s, messages, deadline, &text, f);
+    if (n >= 0) n = served_encode(s, text, (size_t)n, s->turns && turns_own(s->turns), limits, ids, f);
     free(text);
     return n;
 }
 
 void served_token(const struct served *s, int32_t id, struct text *to)
 {
-    char piece[4096], byte = (char)id;
-    if (!s->tokenizer && !s->wordless && id < SERVED_BYTES) unicode_add_lossy(to, &byte, 1);
-    int n = s->tokenizer ? tokenizer_piece(s->tokenizer, id, piece, sizeof piece) : 0;
-    if (n > 0 && (size_t)n < sizeof piece) text_add(to, piece, (size_t)n);
+    char usual[256], byte = (char)id, *piece = usual;
+    if (!s->tokenizer && !s->wordless && id < SERVED_BYTES) text_add(to, &byte, 1);
+    int n = s->tokenizer ? tokenizer_bytes(s->tokenizer, id, usual, sizeof usual) : 0;
+    if (n >= (int)sizeof usual && (piece = malloc((size_t)n + 1)))
+        tokenizer_bytes(s->tokenizer, id, piece, (size_t)n + 1);
+    if (!piece) to->failed = true;
+    else if (n > 0) text_add(to, piece, (size_t)n);
+    if (piece != usual) free(piece);
 }

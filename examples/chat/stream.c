@@ -131,10 +131,12 @@ static ssize_t read_stream(void *context, uint64_t at, char *to, size_t room)
 {
     struct exchange *x = context;
     (void)at;
+    peer_enter(x->server->gate, x->peer, PEER_ANSWER); /* what it was sent before, the client has taken */
     while (x->out_at == x->out_bytes) {
         struct news n;
         if (x->done) return MHD_CONTENT_READER_END_OF_STREAM;
         if (!take_news(x, &n)) return 0;
+        if (n.finish == FINISH_ABORT && peer_gone(x->peer)) n.failed = true; /* nobody is to be told */
         bool good = make_events(x, &n);
         free_news(&n);
         if (!good) return MHD_CONTENT_READER_END_WITH_ERROR;

@@ -10,6 +10,7 @@
 
 #include "checkpoint.h"
 #include "gguf.h"
+#include "template.h"
 #include "text.h"
 #include "tokenizer.h"
 #include "turns.h"
@@ -77,7 +78,7 @@ void text_close(struct text *t)
 /* Tokens of a text that special tokens begin already (`bare`), or not. */
 static int encode(struct text *t, const char *line, bool bare, int32_t *ids, int most, struct fault *f)
 {
-    int n = (bare ? tokenizer_encode_bare : tokenizer_encode)(t->tokens, line, strlen(line), ids, most);
+    int n = (bare ? tokenizer_encode_bare : tokenizer_encode)(t->tokens, line, strlen(line), ids, most, NULL);
     return n < 0 ? fault_set(f, "'%.40s' cannot be made into tokens", line), -1 : n;
 }
 
@@ -150,10 +151,12 @@ int text_message(struct text *t, const char *message, int32_t **ids, struct faul
 {
     *ids = NULL;
     if (!t) return fault_set(f, "--chat wants text, not --ids"), -1;
+    struct deadline deadline = deadline_in(TEMPLATE_SECONDS, NULL);
     struct turns *turns = turns_open(t->model, t->config, t->tokens, f);
     json_t *all = json_pack("[{s:s, s:s}]", "role", "user", "content", message);
     if (turns && !all) fault_set(f, "the message is no UTF-8");
-    char *prompt = turns && all ? turns_prompt(turns, all, NULL, NULL, f) : NULL;
+    char *prompt = NULL;
+    if (turns && all) turns_prompt(turns, all, NULL, &deadline, &prompt, f);
     int n = prompt ? tokens_of(t, prompt, turns_own(turns), ids, f) : -1;
     t->end = turns_end(t->tokens);
     json_decref(all);

@@ -186,17 +186,18 @@ void turns_close(struct turns *t)
 
 bool turns_own(const struct turns *t) { return t->own; }
 
-char *turns_prompt(const struct turns *t, const json_t *messages, const json_t *more, size_t *bytes,
-                   struct fault *f)
+int turns_prompt(const struct turns *t, const json_t *messages, const json_t *more,
+                 const struct deadline *deadline, char **text, struct fault *f)
 {
     json_t *all = json_copy(t->names);
-    if (!all) return fault_set(f, "out of memory"), NULL;
+    *text = NULL;
+    if (!all) return fault_set(f, "out of memory"), REFUSED_MEMORY;
     json_object_set_new(all, "tools", json_null());
     json_object_set_new(all, "documents", json_null());
     json_object_set_new(all, "add_generation_prompt", json_true());
     if (more) json_object_update(all, (json_t *)(uintptr_t)more);
     json_object_set(all, "messages", (json_t *)(uintptr_t)messages);
-    char *text = template_render(t->template, all, bytes, f);
+    int bytes = template_render(t->template, all, deadline, text, f);
     json_decref(all);
-    return text;
+    return bytes;
 }

@@ -21,12 +21,12 @@ struct turns;
 struct turns *turns_open(const char *model, const json_t *config, struct tokenizer *t, struct fault *f);
 void turns_close(struct turns *t);
 
-/* The prompt of messages, [{"role": ..., "content": ...}, ...], with the words that begin an answer, for
- * free(). Members of `more`, an object or NULL, are variables of the template, too. A checkpoint's own
- * template writes what begins a text (as <s>), too, so that tokenizer_encode_bare takes its text; of another
- * one tokenizer_encode does. */
-char *turns_prompt(const struct turns *t, const json_t *messages, const json_t *more, size_t *bytes,
-                   struct fault *f);
+/* The prompt of messages, [{"role": ..., "content": ...}, ...], with the words that begin an answer, as
+ * template_render gives it. Members of `more`, an object or NULL, are variables of the template, too. A
+ * checkpoint's own template writes what begins a text (as <s>), too, so that tokenizer_encode_bare takes its
+ * text; of another one tokenizer_encode does. */
+int turns_prompt(const struct turns *t, const json_t *messages, const json_t *more,
+                 const struct deadline *deadline, char **text, struct fault *f);
 
 /* Whether the template came with the checkpoint. */
 bool turns_own(const struct turns *t);

@@ -30,11 +30,28 @@ static bool bind(struct call *c, const struct callee *of, const struct list *arg
     return taken == named->count || run_fail(c->run, "%s: an argument of a name that it has not", of->name);
 }
 
+/* Texts and items that a value has itself: what is in those counts when it is looked at. */
+static size_t weight(struct value v)
+{
+    if (v.kind == VALUE_STRING) return v.is.string->bytes / 64;
+    return v.kind == VALUE_LIST ? v.is.list->count : v.kind == VALUE_DICT ? v.is.dict->count : 0;
+}
+
+static bool pay(struct run *r, enum cost cost, struct value self, const struct list *args,
+                const struct dict *named)
+{
+    size_t steps = cost == COST_ALL ? weight(self) : 0;
+    if (cost == COST_NONE) return true;
+    for (size_t i = 0; i < args->count; i++) steps += 1 + weight(args->of[i]);
+    for (size_t i = 0; i < named->count; i++) steps += 1 + weight(named->of[i].value);
+    return run_work(r, steps);
+}
+
 struct value callee_run(struct run *r, const struct callee *of, struct value self, const struct list *args,
                         const struct dict *named)
 {
     struct call c = {.run = r, .self = self, .rest = args, .named = named};
-    if (!run_enter(r)) return undefined_value();
+    if (!pay(r, of->cost, self, args, named) || !run_enter(r)) return undefined_value();
     struct value v = undefined_value();
     if (!strcmp(of->parameters, "*") || bind(&c, of, args, named)) v = of->call(&c);
     run_leave(r);
@@ -130,12 +147,12 @@ static struct value function_strftime_now(struct call *c)
     return string_value(c->run, out, n);
 }
 
-const struct function template_functions[] = {{{"range", "start stop step", function_range}},
-                                              {{"namespace", "*", function_namespace}},
-                                              {{"dict", "*", function_dict}},
-                                              {{"raise_exception", "message", function_raise}},
-                                              {{"strftime_now", "format", function_strftime_now}},
-                                              {{NULL, NULL, NULL}}};
+const struct function template_functions[] = {{{"range", "start stop step", function_range, COST_ALL}},
+                                              {{"namespace", "*", function_namespace, COST_ALL}},
+                                              {{"dict", "*", function_dict, COST_ALL}},
+                                              {{"raise_exception", "message", function_raise, COST_ALL}},
+                                              {{"strftime_now", "format", function_strftime_now, COST_ALL}},
+                                              {{NULL, NULL, NULL, COST_ALL}}};
 
 /* ---- Tests ---- */
 
@@ -252,35 +269,35 @@ static bool changes(struct call *c, bool upper)
 static struct value test_lower(struct call *c) { return bool_value(!changes(c, false)); }
 static struct value test_upper(struct call *c) { return bool_value(!changes(c, true)); }
 
-const struct callee template_tests[] = {{"defined", "", test_defined},
-                                        {"undefined", "", test_undefined},
-                                        {"none", "", test_none},
-                                        {"string", "", test_string},
-                                        {"mapping", "", test_mapping},
-                                        {"sequence", "", test_sequence},
-                                        {"iterable", "", test_iterable},
-                                        {"callable", "", test_callable},
-                                        {"number", "", test_number},
-                                        {"integer", "", test_integer},
-                                        {"float", "", test_float},
-                                        {"boolean", "", test_boolean},
-                                        {"true", "", test_true},
-                                        {"false", "", test_false},
-                                        {"odd", "", test_odd},
-                                        {"even", "", test_even},
-                                        {"lower", "", test_lower},
-                                        {"upper", "", test_upper},
-                                        {"divisibleby", "num", test_divisible},
-                                        {"equalto", "other", test_equal},
-                                        {"eq", "other", test_equal},
-                                        {"==", "other", test_equal},
-                                        {"ne", "other", test_unequal},
-                                        {"!=", "other", test_unequal},
-                                        {"in", "seq", test_in},
-                                        {"lt", "other", test_less},
-                                        {"lessthan", "other", test_less},
-                                        {"le", "other", test_most},
-                                        {"gt", "other", test_greater},
-                                        {"greaterthan", "other", test_greater},
-                                        {"ge", "other", test_least},
-                                        {NULL, NULL, NULL}};
+const struct callee template_tests[] = {{"defined", "", test_defined, COST_NONE},
+                                        {"undefined", "", test_undefined, COST_NONE},
+                                        {"none", "", test_none, COST_NONE},
+                                        {"string", "", test_string, COST_NONE},
+                                        {"mapping", "", test_mapping, COST_NONE},
+                                        {"sequence", "", test_sequence, COST_NONE},
+                                        {"iterable", "", test_iterable, COST_NONE},
+                                        {"callable", "", test_callable, COST_NONE},
+                                        {"number", "", test_number, COST_NONE},
+                                        {"integer", "", test_integer, COST_NONE},
+                                        {"float", "", test_float, COST_NONE},
+                                        {"boolean", "", test_boolean, COST_NONE},
+                                        {"true", "", test_true, COST_NONE},
+                                        {"false", "", test_false, COST_NONE},
+                                        {"odd", "", test_odd, COST_NONE},
+                                        {"even", "", test_even, COST_NONE},
+                                        {"lower", "", test_lower, COST_ALL},
+                                        {"upper", "", test_upper, COST_ALL},
+                                        {"divisibleby", "num", test_divisible, COST_NONE},
+                                        {"equalto", "other", test_equal, COST_NONE},
+                                        {"eq", "other", test_equal, COST_NONE},
+                                        {"==", "other", test_equal, COST_NONE},
+                                        {"ne", "other", test_unequal, COST_NONE},
+                                        {"!=", "other", test_unequal, COST_NONE},
+                                        {"in", "seq", test_in, COST_NONE},
+                                        {"lt", "other", test_less, COST_NONE},
+                                        {"lessthan", "other", test_less, COST_NONE},
+                                        {"le", "other", test_most, COST_NONE},
+                                        {"gt", "other", test_greater, COST_NONE},
+                                        {"greaterthan", "other", test_greater, COST_NONE},
+                                        {"ge", "other", test_least, COST_NONE},
+                                        {NULL, NULL, NULL, COST_ALL}};

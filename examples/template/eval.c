@@ -24,6 +24,7 @@ static struct value fail(struct run *r, const char *sign, struct value a, struct
 static struct value joined(struct run *r, const struct string *a, const struct string *b)
 {
     struct text t = {0};
+    if (!run_read(r, a->bytes + b->bytes)) return undefined_value();
     text_add(&t, a->data, a->bytes);
     text_add(&t, b->data, b->bytes);
     return text_value(r, &t);
@@ -46,7 +47,8 @@ static struct value repeated(struct run *r, struct value v, int64_t times)
         run_fail(r, "a text of more than %d bytes", TEMPLATE_OUTPUT);
         return out;
     }
-    for (int64_t i = 0; i < times && run_work(r, 1); i++)
+    bool nothing = v.kind == VALUE_STRING ? !bytes : !v.is.list->count;
+    for (int64_t i = 0; i < times && !nothing && run_read(r, bytes); i++)
         if (v.kind == VALUE_STRING) text_add(&t, v.is.string->data, v.is.string->bytes);
         else
             for (size_t k = 0; k < v.is.list->count && !r->failed; k++)
@@ -55,6 +57,17 @@ static struct value repeated(struct run *r, struct value v, int64_t times)
 }
 
 static int64_t floor_divide(int64_t a, int64_t b) { return a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
+
+/* By squares; true: the result does not fit. b is not negative. */
+static bool power(int64_t a, int64_t b, int64_t *out)
+{
+    bool over = false;
+    for (*out = 1; b && !over; b >>= 1) {
+        if (b & 1) over = __builtin_mul_overflow(*out, a, out);
+        if (b > 1) over |= __builtin_mul_overflow(a, a, &a);
+    }
+    return over;
+}
 
 /* INT by INT; false: the result does not fit. */
 static bool integers(struct run *r, struct string sign, int64_t a, int64_t b, int64_t *out)
@@ -68,8 +81,7 @@ static bool integers(struct run *r, struct string sign, int64_t a, int64_t b, in
     else if (c == '/') *out = floor_divide(a, b);
     else if (c == '%') *out = a - floor_divide(a, b) * b;
     else if (sign.bytes == 1) over = __builtin_mul_overflow(a, b, out);
-    else
-        for (*out = 1; b > 0 && !over && run_work(r, 1); b--) over = __builtin_mul_overflow(*out, a, out);
+    else over = power(a, b, out);
     return !over || run_fail(r, "a number that is too large");
 }
 
@@ -176,9 +188,10 @@ static struct value keyed(struct run *r, const struct node *n)
 
 static struct value join_all(struct run *r, const struct node *n)
 {
+    struct value parts = listed(r, n); /* before the text begins, of which nested ones would keep many */
     struct text t = {0};
-    for (const struct node *one = n->first; one && !r->failed; one = one->next) {
-        value_write(r, &t, evaluate(r, one));
+    for (size_t i = 0; !r->failed && i < parts.is.list->count; i++) {
+        value_write(r, &t, parts.is.list->of[i]);
         if (t.size > TEMPLATE_OUTPUT) run_fail(r, "a text of more than %d bytes", TEMPLATE_OUTPUT);
     }
     return text_value(r, &t);

@@ -75,7 +75,7 @@ static bool sees_sign(const struct parser *p, const char *sign) { return parser_
 static bool takes_word(struct parser *p, const char *word) { return parser_takes(p, TOKEN_NAME, word); }
 static bool sees_word(const struct parser *p, const char *word) { return parser_sees(p, TOKEN_NAME, word); }
 
-static bool enter(struct parser *p)
+bool parser_enter(struct parser *p)
 {
     return !p->failed &&
            (++p->depth <= TEMPLATE_DEPTH || parser_fail(p, "more than %d levels", TEMPLATE_DEPTH));
@@ -155,6 +155,7 @@ static struct node *parse_word(struct parser *p)
 {
     struct node *n = parser_node(p, NODE_NAME);
     n->name = parser_name(p);
+    p->callers += string_is(n->name, "caller");
     bool yes = string_is(n->name, "true") || string_is(n->name, "True");
     bool no = string_is(n->name, "false") || string_is(n->name, "False");
     bool none = string_is(n->name, "none") || string_is(n->name, "None");
@@ -316,7 +317,7 @@ static struct node *parse_filtered(struct parser *p, struct node *n)
 static struct node *unary(struct parser *p, bool filters)
 {
     struct node *n;
-    if (!enter(p)) return parser_node(p, NODE_CONSTANT);
+    if (!parser_enter(p)) return parser_node(p, NODE_CONSTANT);
     bool minus = sees_sign(p, "-");
     if (takes_sign(p, "-") || takes_sign(p, "+")) {
         n = parser_node(p, minus ? NODE_NEGATIVE : NODE_POSITIVE);
@@ -400,7 +401,7 @@ static struct node *parse_not(struct parser *p)
 {
     if (!sees_word(p, "not")) return parse_comparison(p);
     struct node *n = parser_node(p, NODE_NOT);
-    if (!enter(p)) return n;
+    if (!parser_enter(p)) return n;
     p->at++;
     n->a = parse_not(p);
     p->depth--;
@@ -419,7 +420,7 @@ static struct node *parse_and(struct parser *p)
 
 struct node *parse_condition_free(struct parser *p)
 {
-    if (!enter(p)) return parser_node(p, NODE_CONSTANT);
+    if (!parser_enter(p)) return parser_node(p, NODE_CONSTANT);
     struct node *n = parse_and(p);
     while (sees_word(p, "or")) {
         n = binary(p, n, parse_and);
@@ -437,7 +438,7 @@ struct node *parse_expression(struct parser *p)
         choice->a = n;
         choice->b = parse_condition_free(p);
         if (takes_word(p, "else")) {
-            if (!enter(p)) break;
+            if (!parser_enter(p)) break;
             choice->c = parse_expression(p);
             p->depth--;
         }

@@ -81,13 +81,12 @@ static struct string cut_before(const struct lexer *x, size_t end)
     struct string t = {x->s + x->at, end - x->at};
     char kind = end + 1 < x->bytes ? x->s[end + 1] : 0, sign = end + 2 < x->bytes ? x->s[end + 2] : 0;
     if (end == x->bytes || sign == '+') return t;
-    if (sign == '-') return string_strip(t, NULL, false, true);
+    if (sign == '-') return string_strip(t, false, true);
     if (kind == '{') return t;
     size_t line = t.bytes;
     while (line && t.data[line - 1] != '\n') line--;
     struct string rest = {t.data + line, t.bytes - line};
-    if ((line || x->line_starts) && rest.bytes && !string_strip(rest, NULL, true, false).bytes)
-        t.bytes = line;
+    if ((line || x->line_starts) && rest.bytes && !string_strip(rest, true, false).bytes) t.bytes = line;
     return t;
 }
 

@@ -77,21 +77,21 @@ static void repr_dict(struct run *r, struct text *t, const struct dict *d)
 }
 
 /* Counted, so that what holds itself many times cannot be printed for ever. */
-static bool begin(struct run *r, struct text *t)
+static bool begin(struct run *r, struct text *t, struct value v)
 {
     if (t->size > TEMPLATE_OUTPUT) run_fail(r, "a text of more than %d bytes", TEMPLATE_OUTPUT);
-    return !r->failed && run_work(r, 1) && run_enter(r);
+    return run_read(r, v.kind == VALUE_STRING ? v.is.string->bytes : 0) && run_enter(r);
 }
 
 void value_repr(struct run *r, struct text *t, struct value v)
 {
-    if (v.kind == VALUE_STRING && run_work(r, v.is.string->bytes / 64)) repr_string(t, *v.is.string);
-    else value_write(r, t, v);
+    if (v.kind != VALUE_STRING) value_write(r, t, v);
+    else if (begin(r, t, v)) repr_string(t, *v.is.string), run_leave(r);
 }
 
 void value_write(struct run *r, struct text *t, struct value v)
 {
-    if (!begin(r, t)) return;
+    if (!begin(r, t, v)) return;
     switch (v.kind) {
     case VALUE_UNDEFINED: break;
     case VALUE_NONE: say(t, "None"); break;
@@ -160,7 +160,7 @@ static void json_between(struct text *t, const struct json_style *s)
 static void json_key(struct run *r, struct text *t, struct value key, const struct json_style *s)
 {
     const struct json_style plain = {.indent = -1};
-    if (key.kind == VALUE_STRING) json_string_write(t, *key.is.string, s->ascii);
+    if (key.kind == VALUE_STRING) value_json(r, t, key, s, 0);
     else {
         say(t, "\"");
         value_json(r, t, key, &plain, 0);
@@ -220,7 +220,7 @@ static void json_float(struct text *t, double x)
 
 void value_json(struct run *r, struct text *t, struct value v, const struct json_style *s, int depth)
 {
-    if (!begin(r, t)) return;
+    if (!begin(r, t, v)) return;
     switch (v.kind) {
     case VALUE_NONE: say(t, "null"); break;
     case VALUE_BOOL: say(t, v.is.integer ? "true" : "false"); break;

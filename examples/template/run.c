@@ -8,6 +8,8 @@
 
 #include "template_parts.h"
 
+enum { ASK_EVERY = 1000 }; /* steps between two questions to the deadline */
+
 /* ---- Limits ---- */
 
 bool run_fail(struct run *r, const char *format, ...)
@@ -16,17 +18,35 @@ bool run_fail(struct run *r, const char *format, ...)
     va_list args;
     if (r->failed) return false;
     r->failed = true;
+    r->why = REFUSED_INPUT;
     va_start(args, format);
     plain_vline(what, sizeof what, format, args);
     va_end(args);
     return fault_set(r->fault, "chat template: line %d: %s", r->line, what);
 }
 
+static bool ask_deadline(struct run *r)
+{
+    int why = deadline_passed(r->deadline);
+    r->asked = r->steps;
+    if (!why) return true;
+    run_fail(r, why == REFUSED_LATE ? "it takes too long" : "nobody waits for its text any more");
+    r->why = why;
+    return false;
+}
+
 bool run_work(struct run *r, size_t steps)
 {
     if (r->failed) return false;
     r->steps += (int64_t)steps;
+    if (r->steps - r->asked >= ASK_EVERY && !ask_deadline(r)) return false;
     return r->steps <= TEMPLATE_STEPS || run_fail(r, "more than %d steps", TEMPLATE_STEPS);
+}
+
+bool run_read(struct run *r, size_t bytes)
+{
+    enum { BYTES_A_STEP = 64 };
+    return run_work(r, 1 + bytes / BYTES_A_STEP);
 }
 
 bool run_enter(struct run *r)
@@ -39,7 +59,7 @@ void run_leave(struct run *r) { r->depth--; }
 
 void run_write(struct run *r, const char *text, size_t bytes)
 {
-    if (r->failed) return;
+    if (!run_read(r, bytes)) return;
     r->written += bytes;
     if (r->written > TEMPLATE_OUTPUT) {
         run_fail(r, "a text of more than %d bytes", TEMPLATE_OUTPUT);
@@ -69,7 +89,7 @@ struct scope *scope_push(struct run *r)
 
 static struct variable *find_in(struct run *r, const struct scope *s, struct string name)
 {
-    for (struct variable *v = s->first; v && run_work(r, 1); v = v->next)
+    for (struct variable *v = s->first; v && run_read(r, name.bytes); v = v->next)
         if (string_equal(v->name, name)) return v;
     return NULL;
 }
@@ -171,6 +191,16 @@ static const struct value *named_argument(struct run *r, const struct dict *name
     return named ? dict_get(r, named, key) : NULL;
 }
 
+/* What a call block gives: only to a macro that says `caller`, which has no other one. 1 if it is taken. */
+static size_t bind_caller(struct run *r, const struct macro *m, const struct dict *named)
+{
+    const struct string name = {"caller", 6};
+    const struct value *caller = named_argument(r, named, name);
+    if (r->failed || !value_true(m->node->constant)) return 0;
+    scope_set(r, r->scope, name, caller ? *caller : undefined_value());
+    return caller != NULL;
+}
+
 static void bind(struct run *r, const struct macro *m, const struct list *args, const struct dict *named)
 {
     size_t i = 0, taken = 0;
@@ -183,8 +213,7 @@ static void bind(struct run *r, const struct macro *m, const struct list *args, 
         else if (p->a) v = evaluate(r, p->a);
         scope_set(r, r->scope, p->name, v);
     }
-    const struct value *caller = named_argument(r, named, (struct string){"caller", 6});
-    if (caller) scope_set(r, r->scope, (struct string){"caller", 6}, *caller), taken++;
+    taken += bind_caller(r, m, named);
     if (args->count > i) run_fail(r, "%zu arguments for a macro of %zu", args->count, i);
     if (named && named->count > taken) run_fail(r, "an argument that the macro has not");
 }
@@ -320,17 +349,18 @@ static void add_globals(struct run *r, const json_t *variables)
         scope_set(r, s, (struct string){name, strlen(name)}, json_value(r, v));
 }
 
-char *template_render(const struct template *t, const json_t *variables, size_t *bytes, struct fault *f)
+int template_render(const struct template *t, const json_t *variables, const struct deadline *deadline,
+                    char **text, struct fault *f)
 {
     struct text out = {0};
     struct run r = {.arena = {.most = TEMPLATE_MEMORY}, .fault = f, .out = &out, .line = 1};
+    r.deadline = deadline;
     add_globals(&r, variables);
     run_body(&r, t->body);
     text_char(&out, 0);
-    if (out.failed) run_fail(&r, "out of memory");
+    if (out.failed && !r.failed) run_fail(&r, "out of memory"), r.why = REFUSED_MEMORY;
     arena_free(&r.arena);
-    if (bytes && !r.failed) *bytes = out.size - 1;
-    if (!r.failed) return out.data;
-    text_free(&out);
-    return NULL;
+    if (r.failed) text_free(&out);
+    *text = out.data;
+    return r.failed ? r.why : (int)out.size - 1;
 }

@@ -15,7 +15,8 @@ static struct value filter_length(struct call *c)
     struct value v = c->self;
     switch (v.kind) {
     case VALUE_UNDEFINED: return int_value(0);
-    case VALUE_STRING: return int_value((int64_t)string_length(*v.is.string));
+    case VALUE_STRING:
+        return run_read(c->run, v.is.string->bytes) ? int_value((int64_t)string_length(*v.is.string)) : v;
     case VALUE_DICT:
         if (!v.is.dict->namespace) return int_value((int64_t)v.is.dict->count);
         break;
@@ -337,38 +338,41 @@ static struct value method_changed(struct call *c)
     return bool_value(!same);
 }
 
-const struct callee template_sequence_filters[] = {{"length", "", filter_length},
-                                                   {"count", "", filter_length},
-                                                   {"first", "", filter_first},
-                                                   {"last", "", filter_last},
-                                                   {"list", "", filter_list},
-                                                   {"reverse", "", filter_reverse},
-                                                   {"join", "d attribute", filter_join},
-                                                   {"sort", "reverse case_sensitive attribute", filter_sort},
-                                                   {"unique", "case_sensitive attribute", filter_unique},
-                                                   {"min", "case_sensitive attribute", filter_min},
-                                                   {"max", "case_sensitive attribute", filter_max},
-                                                   {"sum", "attribute start", filter_sum},
-                                                   {"map", "*", filter_map},
-                                                   {"select", "*", filter_select},
-                                                   {"reject", "*", filter_reject},
-                                                   {"selectattr", "*", filter_selectattr},
-                                                   {"rejectattr", "*", filter_rejectattr},
-                                                   {"items", "", filter_items},
-                                                   {"dictsort", "case_sensitive by reverse", filter_dictsort},
-                                                   {NULL, NULL, NULL}};
+const struct callee template_sequence_filters[] = {
+    {"length", "", filter_length, COST_NONE},
+    {"count", "", filter_length, COST_NONE},
+    {"first", "", filter_first, COST_NONE},
+    {"last", "", filter_last, COST_NONE},
+    {"list", "", filter_list, COST_ALL},
+    {"reverse", "", filter_reverse, COST_ALL},
+    {"join", "d attribute", filter_join, COST_ALL},
+    {"sort", "reverse case_sensitive attribute", filter_sort, COST_ALL},
+    {"unique", "case_sensitive attribute", filter_unique, COST_ALL},
+    {"min", "case_sensitive attribute", filter_min, COST_ALL},
+    {"max", "case_sensitive attribute", filter_max, COST_ALL},
+    {"sum", "attribute start", filter_sum, COST_ALL},
+    {"map", "*", filter_map, COST_ALL},
+    {"select", "*", filter_select, COST_ALL},
+    {"reject", "*", filter_reject, COST_ALL},
+    {"selectattr", "*", filter_selectattr, COST_ALL},
+    {"rejectattr", "*", filter_rejectattr, COST_ALL},
+    {"items", "", filter_items, COST_ALL},
+    {"dictsort", "case_sensitive by reverse", filter_dictsort, COST_ALL},
+    {NULL, NULL, NULL, COST_ALL}};
 
-const struct callee template_dict_methods[] = {{"items", "", method_items},
-                                               {"keys", "", method_keys},
-                                               {"values", "", method_values},
-                                               {"get", "key default", method_get},
-                                               {NULL, NULL, NULL}};
+const struct callee template_dict_methods[] = {{"items", "", method_items, COST_ALL},
+                                               {"keys", "", method_keys, COST_ALL},
+                                               {"values", "", method_values, COST_ALL},
+                                               {"get", "key default", method_get, COST_NONE},
+                                               {NULL, NULL, NULL, COST_ALL}};
 
-const struct callee template_list_methods[] = {
-    {"index", "value", method_index}, {"count", "value", method_count}, {NULL, NULL, NULL}};
+const struct callee template_list_methods[] = {{"index", "value", method_index, COST_ALL},
+                                               {"count", "value", method_count, COST_ALL},
+                                               {NULL, NULL, NULL, COST_ALL}};
 
-const struct callee template_loop_methods[] = {
-    {"cycle", "*", method_cycle}, {"changed", "*", method_changed}, {NULL, NULL, NULL}};
+const struct callee template_loop_methods[] = {{"cycle", "*", method_cycle, COST_ALL},
+                                               {"changed", "*", method_changed, COST_ALL},
+                                               {NULL, NULL, NULL, COST_ALL}};
 
 const struct callee *filter_find(struct string name)
 {

@@ -6,6 +6,8 @@
 
 #include "template_parts.h"
 
+enum { MOST_OF_MACRO = 100 }; /* parameters */
+
 static struct node *statement(struct parser *p);
 
 static bool takes_word(struct parser *p, const char *word) { return parser_takes(p, TOKEN_NAME, word); }
@@ -40,7 +42,7 @@ static struct node *show_node(struct parser *p)
 struct node *parse_body(struct parser *p, const char *ends)
 {
     struct node *first = NULL, **to = &first;
-    if (++p->depth > TEMPLATE_DEPTH) parser_fail(p, "more than %d levels", TEMPLATE_DEPTH);
+    if (!parser_enter(p)) return NULL;
     while (!p->failed && p->at->kind != TOKEN_END) {
         if (p->at->kind == TOKEN_TEXT) *to = text_node(p);
         else if (p->at->kind == TOKEN_SHOW) *to = show_node(p);
@@ -91,8 +93,10 @@ static struct node *target_item(struct parser *p)
 {
     struct node *n = parser_node(p, NODE_NAME);
     if (parser_takes(p, TOKEN_SIGN, "(")) {
+        if (!parser_enter(p)) return n;
         n = parse_tuple(p, target_item);
         parser_wants(p, TOKEN_SIGN, ")");
+        p->depth--;
         return n;
     }
     n->name = parser_name(p);
@@ -147,37 +151,64 @@ static struct node *parse_set(struct parser *p)
     return n;
 }
 
-static struct node *parse_macro(struct parser *p)
+/* A name is one parameter's, of which there are few enough to compare them all. */
+static void check_parameter(struct parser *p, const struct node *first, const struct node *last)
 {
-    struct node *n = parser_node(p, NODE_MACRO), **to = &n->first;
-    int loops = p->loops;
-    n->name = parser_name(p);
-    parser_wants(p, TOKEN_SIGN, "(");
+    int count = 0;
+    for (const struct node *n = first; n != last && !p->failed; n = n->next, count++)
+        if (string_equal(n->name, last->name)) parser_fail(p, "two parameters of one name");
+    if (count >= MOST_OF_MACRO) parser_fail(p, "more than %d parameters", MOST_OF_MACRO);
+}
+
+/* Behind the bracket that opens them: names, and what they are if they are not given. */
+static struct node *parameters(struct parser *p)
+{
+    struct node *first = NULL, **to = &first, *before = NULL;
     while (!p->failed && !parser_sees(p, TOKEN_SIGN, ")")) {
         *to = parser_node(p, NODE_NAMED);
         (*to)->name = parser_name(p);
+        check_parameter(p, first, *to);
         if (parser_takes(p, TOKEN_SIGN, "=")) (*to)->a = parse_expression(p);
+        else if (before && before->a) parser_fail(p, "a parameter without a default behind one with it");
+        before = *to;
         to = &(*to)->next;
         if (!parser_takes(p, TOKEN_SIGN, ",")) break;
     }
     parser_wants(p, TOKEN_SIGN, ")");
+    return first;
+}
+
+/* The body of a macro, or of what is called as one: loops around it are not its own. */
+static void macro_body(struct parser *p, struct node *macro, const char *end)
+{
+    int loops = p->loops, callers = p->callers;
     end_tag(p);
     p->loops = 0;
-    n->body = ended_body(p, "endmacro");
+    macro->body = ended_body(p, end);
+    macro->constant = bool_value(p->callers > callers);
     p->loops = loops;
+}
+
+static struct node *parse_macro(struct parser *p)
+{
+    struct node *n = parser_node(p, NODE_MACRO);
+    n->name = parser_name(p);
+    parser_wants(p, TOKEN_SIGN, "(");
+    n->first = parameters(p);
+    macro_body(p, n, "endmacro");
     return n;
 }
 
-/* {% call m(...) %}: the body is what caller() writes. */
+/* {% call(x, y=1) m(...) %}: the body is what caller(x, y) writes. */
 static struct node *parse_call(struct parser *p)
 {
     struct node *n = parser_node(p, NODE_CALLS);
-    n->a = parse_expression(p);
-    if (!p->failed && n->a->kind != NODE_CALL) parser_fail(p, "call of what is no call");
-    end_tag(p);
     n->b = parser_node(p, NODE_MACRO);
     n->b->name = (struct string){"caller", 6};
-    n->b->body = ended_body(p, "endcall");
+    if (parser_takes(p, TOKEN_SIGN, "(")) n->b->first = parameters(p);
+    n->a = parse_expression(p);
+    if (!p->failed && n->a->kind != NODE_CALL) parser_fail(p, "call of what is no call");
+    macro_body(p, n->b, "endcall");
     return n;
 }
 

@@ -16,14 +16,16 @@
 #include <jansson.h>
 #include <stddef.h>
 
+#include "deadline.h"
 #include "fault.h"
 
 enum {
     TEMPLATE_SOURCE = 1 << 18,  /* bytes of a template, at most */
     TEMPLATE_OUTPUT = 16 << 20, /* bytes that one writes */
     TEMPLATE_MEMORY = 64 << 20, /* bytes of values that it makes on the way */
-    TEMPLATE_STEPS = 4000000,   /* expressions and statements that it runs */
-    TEMPLATE_DEPTH = 100        /* of nested expressions, statements, calls and values */
+    TEMPLATE_STEPS = 4000000,   /* expressions, statements, items and 64 bytes of text that it goes through */
+    TEMPLATE_DEPTH = 100,       /* of nested expressions, statements, calls and values */
+    TEMPLATE_SECONDS = 5        /* for a deadline, where nobody says another */
 };
 
 struct template;
@@ -32,9 +34,11 @@ struct template;
 struct template *template_parse(const char *source, size_t bytes, struct fault *f);
 void template_free(struct template *t);
 
-/* The text by these variables, an object, for free(); *bytes may be NULL. NULL, and a fault with the
- * template's line, if the program fails or goes beyond a limit. A template is not changed: threads may share
- * it. */
-char *template_render(const struct template *t, const json_t *variables, size_t *bytes, struct fault *f);
+/* The text by these variables, an object: its bytes, and in *text, for free(), the text with a NUL behind it.
+ * Or an enum refused, which is negative, with *text NULL and a fault that names the template's line:
+ * REFUSED_INPUT if the program fails or goes beyond a limit, REFUSED_LATE or REFUSED_CANCELLED by the
+ * deadline, which may be NULL, REFUSED_MEMORY. A template is not changed: threads may share it. */
+int template_render(const struct template *t, const json_t *variables, const struct deadline *deadline,
+                    char **text, struct fault *f);
 
 #endif

@@ -146,14 +146,14 @@ enum node_kind {
     NODE_FILTER,    /* a | name(first ...); a may be NULL: the block's text */
     NODE_TEST,      /* a is name(first ...) */
     /* Statements. */
-    NODE_TEXT,     /* constant */
-    NODE_SHOW,     /* {{ a }} */
-    NODE_IF,       /* a, body, c: else or elif, or NULL */
-    NODE_FOR,      /* a: target, b: items, c: condition or NULL, body, otherwise */
-    NODE_SET,      /* a: target, b: value */
-    NODE_CAPTURE,  /* a: target, body, b: filters of its text or NULL */
-    NODE_MACRO,    /* name, first: NODE_NAMED with their defaults or NULL, body */
-    NODE_CALLS,    /* {% call a %} body */
+    NODE_TEXT,    /* constant */
+    NODE_SHOW,    /* {{ a }} */
+    NODE_IF,      /* a, body, c: else or elif, or NULL */
+    NODE_FOR,     /* a: target, b: items, c: condition or NULL, body, otherwise */
+    NODE_SET,     /* a: target, b: value */
+    NODE_CAPTURE, /* a: target, body, b: filters of its text or NULL */
+    NODE_MACRO, /* name, first: NODE_NAMED with their defaults or NULL, body, constant: if it says `caller` */
+    NODE_CALLS, /* {% call a %}, b: NODE_MACRO of the body */
     NODE_FILTERED, /* {% filter b %} body */
     NODE_WITH,     /* first: NODE_SET, body */
     NODE_BODY,     /* body alone */
@@ -181,7 +181,7 @@ struct parser {
     const struct token *at;
     struct arena *arena;
     struct fault *fault;
-    int depth, loops;
+    int depth, loops, callers; /* callers: how often `caller` was named */
     bool failed;
     struct node nothing; /* what there is once memory has run out */
 };
@@ -192,6 +192,8 @@ bool parser_sees(const struct parser *p, enum token_kind kind, const char *text)
 bool parser_takes(struct parser *p, enum token_kind kind, const char *text); /* goes on if it is that */
 bool parser_wants(struct parser *p, enum token_kind kind, const char *text);
 struct string parser_name(struct parser *p);
+/* One level more, which whoever goes down counts off again (depth--); false: there are too many. */
+bool parser_enter(struct parser *p);
 
 /* expression.c */
 struct node *parse_expression(struct parser *p);
@@ -222,11 +224,13 @@ struct run {
     struct fault *fault;
     struct text *out;
     struct scope *scope;
-    size_t written; /* bytes, of macros and blocks, too */
-    int64_t steps;
+    const struct deadline *deadline;
+    size_t written;       /* bytes, of macros and blocks, too */
+    int64_t steps, asked; /* asked: at how many the deadline was asked last */
     int line, depth;
     enum leaving leaving;
     bool failed;
+    int why; /* it failed: enum refused */
 };
 
 struct macro {
@@ -236,8 +240,11 @@ struct macro {
 
 /* A line, with the template's line in front; false. */
 bool run_fail(struct run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Counts steps; false if there are too many. */
+/* Counts steps; false if there are too many, or the deadline has passed. Whatever costs time counts: values
+ * count what is done to them, callee_run what it hands to a filter, method, test or function. */
 bool run_work(struct run *r, size_t steps);
+/* The same for a text that is gone through, 64 bytes of which are a step. */
+bool run_read(struct run *r, size_t bytes);
 bool run_enter(struct run *r);
 void run_leave(struct run *r);
 void run_write(struct run *r, const char *text, size_t bytes);
@@ -305,8 +312,11 @@ struct value format_braces(struct run *r, struct string format, const struct lis
 size_t string_length(struct string s);
 bool string_equal(struct string a, struct string b);
 bool string_is(struct string s, const char *text);
-/* Without white space at its ends, or the characters of `chars` if that is not NULL. */
-struct string string_strip(struct string s, const struct string *chars, bool left, bool right);
+/* Without white space at its ends. */
+struct string string_strip(struct string s, bool left, bool right);
+/* Bytes of the first, or the last, character of what is not empty. */
+size_t string_first(struct string s);
+size_t string_last(struct string s);
 bool python_space(uint32_t c);
 
 /* ---- What is called by name ---- */
@@ -323,9 +333,18 @@ struct call {
     const struct dict *named;
 };
 
+/* What a call counts before it begins. What is not said is everything, so that nothing is forgotten: for
+ * callees that go once through what they are given. One that does more counts the rest itself. */
+enum cost {
+    COST_ALL,  /* texts and items of the value that it is called of, and of its arguments */
+    COST_REST, /* those of its arguments alone */
+    COST_NONE  /* it looks at none, or calls what counts them */
+};
+
 struct callee {
     const char *name, *parameters; /* with blanks between */
     struct value (*call)(struct call *c);
+    enum cost cost;
 };
 
 struct function {
@@ -340,6 +359,7 @@ bool call_flag(struct call *c, int parameter, bool otherwise);
 /* NULL, and a failure, if it is no string; NULL alone if it is absent or none. */
 const struct string *call_string(struct call *c, int parameter);
 
+/* Each ends with one whose name is NULL. */
 extern const struct callee template_filters[], template_sequence_filters[], template_tests[];
 extern const struct callee template_string_methods[], template_dict_methods[], template_list_methods[];
 extern const struct callee template_loop_methods[];

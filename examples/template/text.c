@@ -19,10 +19,27 @@ static struct value kept(struct call *c, struct string s) { return string_value(
 
 /* ---- White space ---- */
 
+/* Whether a character, or white space if there are no `chars`, is one of those. */
+static bool among(struct run *r, const struct string *chars, struct string one)
+{
+    uint32_t c;
+    if (!chars) return unicode_get(one.data, one.bytes, &c) > 0 && python_space(c);
+    return run_read(r, chars->bytes) && memmem(chars->data, chars->bytes, one.data, one.bytes);
+}
+
 static struct value stripped(struct call *c, bool left, bool right)
 {
     struct string s = text_of(c);
-    return kept(c, string_strip(s, call_string(c, 0), left, right));
+    const struct string *chars = call_string(c, 0);
+    for (size_t n; left && s.bytes; s.data += n, s.bytes -= n) {
+        n = string_first(s);
+        if (!among(c->run, chars, (struct string){s.data, n})) break;
+    }
+    for (size_t n; right && s.bytes; s.bytes -= n) {
+        n = string_last(s);
+        if (!among(c->run, chars, (struct string){s.data + s.bytes - n, n})) break;
+    }
+    return kept(c, s);
 }
 
 static struct value text_strip(struct call *c) { return stripped(c, true, true); }
@@ -71,7 +88,7 @@ static struct value letters(struct call *c, enum letters how)
     struct text t = {0};
     uint32_t one;
     bool begins = true;
-    for (size_t i = 0, n; i < s.bytes && run_work(c->run, 1); i += n) {
+    for (size_t i = 0, n; i < s.bytes; i += n) {
         n = (size_t)unicode_get(s.data + i, s.bytes - i, &one);
         (how == LETTERS_UPPER || (begins && how != LETTERS_LOWER) ? unicode_upper : unicode_lower)(&t, one);
         if (how == LETTERS_CAPITAL) begins = false;
@@ -94,6 +111,17 @@ static const char *find(struct string s, size_t from, struct string part)
 {
     if (from > s.bytes) return NULL;
     return part.bytes ? memmem(s.data + from, s.bytes - from, part.data, part.bytes) : s.data + from;
+}
+
+/* Both texts from their ends, one behind the other, for free(): what is searched for from the end is found
+ * forwards, by memmem, whose time is linear. NULL: a failure. */
+static char *turned(struct run *r, struct string s, struct string part)
+{
+    char *t = run_read(r, s.bytes) && run_read(r, part.bytes) ? malloc(s.bytes + part.bytes + 1) : NULL;
+    if (!t && !r->failed) run_fail(r, "out of memory");
+    for (size_t i = 0; t && i < s.bytes; i++) t[i] = s.data[s.bytes - 1 - i];
+    for (size_t i = 0; t && i < part.bytes; i++) t[s.bytes + i] = part.data[part.bytes - 1 - i];
+    return t;
 }
 
 /* A string argument that must be there. */
@@ -126,7 +154,7 @@ static struct value text_replace(struct call *c)
 static struct value split_words(struct call *c, struct string s, int64_t most)
 {
     struct value out = list_value(c->run, LIST_PLAIN);
-    while ((s = string_strip(s, NULL, true, false)).bytes && !c->run->failed) {
+    while ((s = string_strip(s, true, false)).bytes && !c->run->failed) {
         size_t n = 0;
         uint32_t one;
         for (int k; n < s.bytes && (k = unicode_get(s.data + n, s.bytes - n, &one)) && !python_space(one);)
@@ -158,6 +186,15 @@ static struct value method_split(struct call *c)
     return out;
 }
 
+static void turn(struct list *l)
+{
+    for (size_t i = 0; i < l->count / 2; i++) {
+        struct value other = l->of[i];
+        l->of[i] = l->of[l->count - 1 - i];
+        l->of[l->count - 1 - i] = other;
+    }
+}
+
 /* From the end. Parts come in the wrong order, and are turned. */
 static struct value method_rsplit(struct call *c)
 {
@@ -165,21 +202,17 @@ static struct value method_rsplit(struct call *c)
     int64_t most = call_int(c, 1, -1);
     struct value out = list_value(c->run, LIST_PLAIN);
     if (!by.bytes) run_fail(c->run, "rsplit by an empty string");
-    for (size_t at = s.bytes; !c->run->failed && most && at >= by.bytes;) {
-        if (memcmp(s.data + --at + 1 - by.bytes, by.data, by.bytes)) continue;
-        size_t from = at + 1;
-        list_add(c->run, out.is.list, kept(c, (struct string){s.data + from, s.bytes - from}));
-        s.bytes = at = from - by.bytes;
-        most--;
+    char *t = turned(c->run, s, by), *at = t, *end = t ? t + s.bytes : t, *next;
+    for (; !c->run->failed && most && (next = memmem(at, (size_t)(end - at), end, by.bytes)); most--) {
+        size_t to = (size_t)(end - at), n = (size_t)(next - at);
+        list_add(c->run, out.is.list, kept(c, (struct string){s.data + to - n, n}));
+        at = next + by.bytes;
     }
+    if (!c->run->failed) s.bytes = (size_t)(end - at);
+    free(t);
     if (c->run->failed) return out;
     list_add(c->run, out.is.list, kept(c, s));
-    struct list *l = out.is.list;
-    for (size_t i = 0; !c->run->failed && i < l->count / 2; i++) {
-        struct value other = l->of[i];
-        l->of[i] = l->of[l->count - 1 - i];
-        l->of[l->count - 1 - i] = other;
-    }
+    if (!c->run->failed) turn(out.is.list);
     return out;
 }
 
@@ -208,9 +241,11 @@ static struct value fits(struct call *c, bool end)
     const struct value *v = c->at[0];
     const struct list *all = v && v->kind == VALUE_LIST ? v->is.list : NULL;
     if (!all) return bool_value(at_end(*c->self.is.string, wanted(c, 0), end));
-    for (size_t i = 0; i < all->count; i++)
-        if (all->of[i].kind == VALUE_STRING && at_end(*c->self.is.string, *all->of[i].is.string, end))
-            return bool_value(true);
+    for (size_t i = 0; i < all->count; i++) {
+        struct value one = all->of[i];
+        if (one.kind != VALUE_STRING || !run_read(c->run, one.is.string->bytes)) continue;
+        if (at_end(*c->self.is.string, *one.is.string, end)) return bool_value(true);
+    }
     return bool_value(false);
 }
 
@@ -240,10 +275,10 @@ static struct value method_index(struct call *c)
 static struct value method_rfind(struct call *c)
 {
     struct string s = *c->self.is.string, part = wanted(c, 0);
-    for (size_t at = s.bytes + 1; at-- > 0 && run_work(c->run, 1);)
-        if (at_end((struct string){s.data + at, s.bytes - at}, part, false))
-            return int_value((int64_t)string_length((struct string){s.data, at}));
-    return int_value(-1);
+    char *t = turned(c->run, s, part), *at = t ? memmem(t, s.bytes, t + s.bytes, part.bytes) : NULL;
+    size_t before = at ? s.bytes - part.bytes - (size_t)(at - t) : 0;
+    free(t);
+    return int_value(at ? (int64_t)string_length((struct string){s.data, before}) : -1);
 }
 
 static struct value method_count(struct call *c)
@@ -290,29 +325,29 @@ static bool ascii_digit(uint32_t c) { return c >= '0' && c <= '9'; }
 static struct value method_isdigit(struct call *c) { return all_are(c, ascii_digit); }
 static struct value method_isspace(struct call *c) { return all_are(c, python_space); }
 
-const struct callee template_string_methods[] = {{"strip", "chars", text_strip},
-                                                 {"lstrip", "chars", text_lstrip},
-                                                 {"rstrip", "chars", text_rstrip},
-                                                 {"upper", "", text_upper},
-                                                 {"lower", "", text_lower},
-                                                 {"capitalize", "", text_capitalize},
-                                                 {"title", "", method_title},
-                                                 {"replace", "old new count", text_replace},
-                                                 {"split", "sep maxsplit", method_split},
-                                                 {"rsplit", "sep maxsplit", method_rsplit},
-                                                 {"splitlines", "", method_splitlines},
-                                                 {"startswith", "prefix", method_startswith},
-                                                 {"endswith", "suffix", method_endswith},
-                                                 {"removeprefix", "prefix", method_removeprefix},
-                                                 {"removesuffix", "suffix", method_removesuffix},
-                                                 {"find", "sub", method_index},
-                                                 {"rfind", "sub", method_rfind},
-                                                 {"count", "sub", method_count},
-                                                 {"join", "iterable", method_join},
-                                                 {"format", "*", method_format},
-                                                 {"isdigit", "", method_isdigit},
-                                                 {"isspace", "", method_isspace},
-                                                 {NULL, NULL, NULL}};
+const struct callee template_string_methods[] = {{"strip", "chars", text_strip, COST_ALL},
+                                                 {"lstrip", "chars", text_lstrip, COST_ALL},
+                                                 {"rstrip", "chars", text_rstrip, COST_ALL},
+                                                 {"upper", "", text_upper, COST_ALL},
+                                                 {"lower", "", text_lower, COST_ALL},
+                                                 {"capitalize", "", text_capitalize, COST_ALL},
+                                                 {"title", "", method_title, COST_ALL},
+                                                 {"replace", "old new count", text_replace, COST_ALL},
+                                                 {"split", "sep maxsplit", method_split, COST_ALL},
+                                                 {"rsplit", "sep maxsplit", method_rsplit, COST_ALL},
+                                                 {"splitlines", "", method_splitlines, COST_ALL},
+                                                 {"startswith", "prefix", method_startswith, COST_REST},
+                                                 {"endswith", "suffix", method_endswith, COST_REST},
+                                                 {"removeprefix", "prefix", method_removeprefix, COST_REST},
+                                                 {"removesuffix", "suffix", method_removesuffix, COST_REST},
+                                                 {"find", "sub", method_index, COST_ALL},
+                                                 {"rfind", "sub", method_rfind, COST_ALL},
+                                                 {"count", "sub", method_count, COST_ALL},
+                                                 {"join", "iterable", method_join, COST_ALL},
+                                                 {"format", "*", method_format, COST_ALL},
+                                                 {"isdigit", "", method_isdigit, COST_ALL},
+                                                 {"isspace", "", method_isspace, COST_ALL},
+                                                 {NULL, NULL, NULL, COST_ALL}};
 
 /* ---- Filters of single values ---- */
 
@@ -361,9 +396,9 @@ static struct value filter_tojson(struct call *c)
 {
     struct text t = {0};
     int64_t indent = call_int(c, 1, -1);
-    struct json_style s = {
-        .indent = (int)indent, .ascii = call_flag(c, 0, false), .sorted = call_flag(c, 3, false)};
+    struct json_style s = {.indent = -1, .ascii = call_flag(c, 0, false), .sorted = call_flag(c, 3, false)};
     if (indent > 100) run_fail(c->run, "tojson with an indent of %lld", (long long)indent);
+    else if (c->at[1] && c->at[1]->kind != VALUE_NONE) s.indent = indent < 0 ? 0 : (int)indent;
     if (c->at[2] && c->at[2]->kind != VALUE_NONE) separators(c, *c->at[2], &s);
     if (!c->run->failed) value_json(c->run, &t, c->self, &s, 0);
     return text_value(c->run, &t);
@@ -373,7 +408,7 @@ static struct value filter_tojson(struct call *c)
 static bool number_in(struct string s, double *real, int64_t *whole, bool *is_whole)
 {
     char digits[64], *end;
-    s = string_strip(s, NULL, true, true);
+    s = string_strip(s, true, true);
     if (!s.bytes || s.bytes >= sizeof digits || !memchr("+-.0123456789", *s.data, 13)) return false;
     memcpy(digits, s.data, s.bytes);
     digits[s.bytes] = 0;
@@ -427,23 +462,23 @@ static struct value filter_round(struct call *c)
 }
 
 const struct callee template_filters[] = {
-    {"trim", "chars", text_strip},
-    {"upper", "", text_upper},
-    {"lower", "", text_lower},
-    {"capitalize", "", text_capitalize},
-    {"title", "", filter_title},
-    {"replace", "old new count", text_replace},
-    {"indent", "width first blank", filter_indent},
-    {"string", "", filter_string},
-    {"format", "*", filter_format},
-    {"safe", "", filter_safe},
-    {"escape", "", filter_escape},
-    {"e", "", filter_escape},
-    {"default", "default_value boolean", filter_default},
-    {"d", "default_value boolean", filter_default},
-    {"tojson", "ensure_ascii indent separators sort_keys", filter_tojson},
-    {"int", "default base", filter_int},
-    {"float", "default", filter_float},
-    {"abs", "", filter_abs},
-    {"round", "precision method", filter_round},
-    {NULL, NULL, NULL}};
+    {"trim", "chars", text_strip, COST_ALL},
+    {"upper", "", text_upper, COST_ALL},
+    {"lower", "", text_lower, COST_ALL},
+    {"capitalize", "", text_capitalize, COST_ALL},
+    {"title", "", filter_title, COST_ALL},
+    {"replace", "old new count", text_replace, COST_ALL},
+    {"indent", "width first blank", filter_indent, COST_ALL},
+    {"string", "", filter_string, COST_ALL},
+    {"format", "*", filter_format, COST_ALL},
+    {"safe", "", filter_safe, COST_NONE},
+    {"escape", "", filter_escape, COST_ALL},
+    {"e", "", filter_escape, COST_ALL},
+    {"default", "default_value boolean", filter_default, COST_NONE},
+    {"d", "default_value boolean", filter_default, COST_NONE},
+    {"tojson", "ensure_ascii indent separators sort_keys", filter_tojson, COST_ALL},
+    {"int", "default base", filter_int, COST_ALL},
+    {"float", "default", filter_float, COST_ALL},
+    {"abs", "", filter_abs, COST_NONE},
+    {"round", "precision method", filter_round, COST_NONE},
+    {NULL, NULL, NULL, COST_ALL}};

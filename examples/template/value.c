@@ -58,7 +58,7 @@ struct value float_value(double x) { return (struct value){VALUE_FLOAT, {.real =
 
 struct value string_value(struct run *r, const char *data, size_t bytes)
 {
-    struct string *s = take(r, sizeof *s);
+    struct string *s = run_read(r, bytes) ? take(r, sizeof *s) : NULL;
     char *copy = s ? take(r, bytes + 1) : NULL;
     if (!copy) return undefined_value();
     if (bytes) memcpy(copy, data, bytes);
@@ -226,6 +226,12 @@ bool value_is(struct value v, const char *text)
 
 /* ---- Comparison ---- */
 
+/* Strings of one length are compared byte by byte. */
+static bool texts_equal(struct run *r, struct string a, struct string b)
+{
+    return a.bytes == b.bytes && run_read(r, a.bytes) && string_equal(a, b);
+}
+
 static bool lists_equal(struct run *r, const struct list *a, const struct list *b)
 {
     if (a->count != b->count || (a->kind == LIST_TUPLE) != (b->kind == LIST_TUPLE)) return false;
@@ -263,7 +269,7 @@ bool value_equal(struct run *r, struct value a, struct value b)
     switch (a.kind) {
     case VALUE_UNDEFINED:
     case VALUE_NONE: return true;
-    case VALUE_STRING: return string_equal(*a.is.string, *b.is.string);
+    case VALUE_STRING: return texts_equal(r, *a.is.string, *b.is.string);
     case VALUE_LIST:
     case VALUE_DICT: return parts_equal(r, a, b);
     default: return a.is.list == b.is.list;
@@ -293,7 +299,7 @@ int value_order(struct run *r, struct value a, struct value b)
     if (a.kind == VALUE_STRING && b.kind == VALUE_STRING) {
         const struct string *s = a.is.string, *t = b.is.string;
         size_t least = s->bytes < t->bytes ? s->bytes : t->bytes;
-        int order = least ? memcmp(s->data, t->data, least) : 0;
+        int order = least && run_read(r, least) ? memcmp(s->data, t->data, least) : 0;
         return order ? order : order_of(s->bytes, t->bytes);
     }
     if (a.kind == VALUE_LIST && b.kind == VALUE_LIST) return lists_order(r, a.is.list, b.is.list);
@@ -312,7 +318,7 @@ bool value_contains(struct run *r, struct value all, struct value one)
 {
     if (all.kind == VALUE_STRING && one.kind == VALUE_STRING) {
         const struct string *s = all.is.string, *t = one.is.string;
-        return run_work(r, s->bytes / 64) && (!t->bytes || memmem(s->data, s->bytes, t->data, t->bytes));
+        return run_read(r, s->bytes) && (!t->bytes || memmem(s->data, s->bytes, t->data, t->bytes));
     }
     if (all.kind == VALUE_LIST) return list_has(r, all.is.list, one);
     if (all.kind == VALUE_DICT && !all.is.dict->namespace) return dict_get(r, all.is.dict, one) != NULL;
@@ -325,34 +331,32 @@ bool value_contains(struct run *r, struct value all, struct value one)
 /* What Python's str.isspace has, and str.strip takes. */
 bool python_space(uint32_t c) { return unicode_space(c) || (c >= 0x1c && c <= 0x1f); }
 
-static bool strips(const struct string *chars, uint32_t c)
-{
-    if (!chars) return python_space(c);
-    for (size_t i = 0; i < chars->bytes;) {
-        uint32_t one;
-        int n = unicode_get(chars->data + i, chars->bytes - i, &one);
-        if (one == c) return true;
-        i += n > 0 ? (size_t)n : 1;
-    }
-    return false;
-}
-
-struct string string_strip(struct string s, const struct string *chars, bool left, bool right)
+struct string string_strip(struct string s, bool left, bool right)
 {
     uint32_t c;
-    while (left && s.bytes) {
-        int n = unicode_get(s.data, s.bytes, &c);
-        if (n <= 0 || !strips(chars, c)) break;
+    for (int n; left && s.bytes && (n = unicode_get(s.data, s.bytes, &c)) > 0 && python_space(c);) {
         s.data += n;
         s.bytes -= (size_t)n;
     }
-    while (right && s.bytes) {
-        size_t n = 1;
-        while (n < s.bytes && n < 4 && (s.data[s.bytes - n] & 0xc0) == 0x80) n++;
-        if (unicode_get(s.data + s.bytes - n, n, &c) <= 0 || !strips(chars, c)) break;
-        s.bytes -= n;
+    for (size_t n; right && s.bytes; s.bytes -= n) {
+        n = string_last(s);
+        if (unicode_get(s.data + s.bytes - n, n, &c) <= 0 || !python_space(c)) break;
     }
     return s;
+}
+
+size_t string_first(struct string s)
+{
+    size_t n = 1;
+    while (n < s.bytes && (s.data[n] & 0xc0) == 0x80) n++;
+    return n;
+}
+
+size_t string_last(struct string s)
+{
+    size_t n = 1;
+    while (n < s.bytes && n < 4 && (s.data[s.bytes - n] & 0xc0) == 0x80) n++;
+    return n;
 }
 
 size_t string_length(struct string s)
@@ -372,9 +376,8 @@ const struct list *value_items(struct run *r, struct value v)
         for (size_t i = 0; i < v.is.dict->count && !r->failed; i++) list_add(r, l, v.is.dict->of[i].key);
     else if (v.kind == VALUE_STRING)
         for (size_t at = 0, n; at < v.is.string->bytes && !r->failed; at += n) {
-            const char *s = v.is.string->data + at;
-            for (n = 1; at + n < v.is.string->bytes && (s[n] & 0xc0) == 0x80;) n++;
-            list_add(r, l, string_value(r, s, n));
+            struct string rest = {v.is.string->data + at, v.is.string->bytes - at};
+            list_add(r, l, string_value(r, rest.data, n = string_first(rest)));
         }
     else if (v.kind != VALUE_UNDEFINED) run_fail(r, "%s has no items to go through", kind_name(v));
     return r->failed ? NULL : l;
@@ -471,8 +474,8 @@ struct value value_item(struct run *r, struct value v, struct value key)
                 at = key.is.integer < 0 ? key.is.integer + count : key.is.integer;
         return at >= 0 && at < count ? v.is.list->of[at] : undefined_value();
     } else if (v.kind == VALUE_STRING && value_integer(key)) {
-        return run_work(r, v.is.string->bytes / 64) ? string_item(r, *v.is.string, key.is.integer)
-                                                    : undefined_value();
+        return run_read(r, v.is.string->bytes) ? string_item(r, *v.is.string, key.is.integer)
+                                               : undefined_value();
     }
     if (key.kind == VALUE_STRING) return value_attribute(r, v, *key.is.string);
     return no_part(r, v, (struct string){"?", 1});
@@ -490,10 +493,11 @@ static int64_t end_of(struct value v, int64_t count, int64_t otherwise, int64_t 
 
 static struct value string_slice(struct run *r, struct string s, const struct value *ends)
 {
+    if (!run_read(r, s.bytes)) return undefined_value();
     int64_t count = (int64_t)string_length(s);
     int64_t from = end_of(ends[0], count, 0, 0, count), to = end_of(ends[1], count, count, 0, count);
     size_t begin = offset_of(s, (size_t)from), end = from < to ? offset_of(s, (size_t)to) : begin;
-    return run_work(r, s.bytes / 64) ? string_value(r, s.data + begin, end - begin) : undefined_value();
+    return string_value(r, s.data + begin, end - begin);
 }
 
 static bool plain_step(struct value step) { return !value_integer(step) || step.is.integer == 1; }
@@ -517,7 +521,7 @@ struct value value_slice(struct run *r, struct value v, const struct value *thre
         step > 0 ? end_of(three[1], count, count, 0, count) : end_of(three[1], count, -1, -1, count - 1);
     struct value out = list_value(r, string ? LIST_PLAIN : all->kind);
     struct text t = {0};
-    for (int64_t i = from; !r->failed && (step > 0 ? i < to : i > to); i += step) {
+    for (int64_t i = from; run_work(r, 1) && (step > 0 ? i < to : i > to); i += step) {
         if (string) text_add(&t, all->of[i].is.string->data, all->of[i].is.string->bytes);
         else list_add(r, out.is.list, all->of[i]);
         if (step > count || step < -count) break;

@@ -45,11 +45,11 @@ bool trie_add(struct trie *t, const char *s, size_t n, int32_t token)
 }
 
 /* The longest token that s begins with: its bytes, or 0. */
-static size_t longest(const struct trie *t, const char *s, size_t n, int32_t *token)
+static size_t longest(const struct trie *t, const char *s, size_t n, struct work *w, int32_t *token)
 {
     size_t best = 0;
     int32_t node = 0;
-    for (size_t i = 0; i < n && (node = child_of(t, node, (unsigned char)s[i])); i++)
+    for (size_t i = 0; i < n && work_do(w, 1) && (node = child_of(t, node, (unsigned char)s[i])); i++)
         if (t->nodes[node].token >= 0) *token = t->nodes[node].token, best = i + 1;
     return best;
 }
@@ -83,26 +83,30 @@ static size_t spaces_before(const char *s, size_t from, size_t least)
     return from;
 }
 
-static size_t spaces_behind(const char *s, size_t n, size_t to)
+/* Spaces that were found before, and reach as far, are not gone through again. */
+static size_t spaces_behind(const char *s, size_t n, size_t to, struct span *known)
 {
     uint32_t c;
+    if (to >= known->from && to < known->to) return known->to;
+    known->from = to;
     for (int used; to < n && (used = unicode_get(s + to, n - to, &c)) && unicode_space(c);)
         to += (size_t)used;
-    return to;
+    return known->to = to;
 }
 
-void added_spans(const struct tokenizer *t, const struct trie *trie, const char *s, size_t n,
+void added_spans(const struct tokenizer *t, const struct trie *trie, const char *s, size_t n, struct work *w,
                  struct spans *out, struct ids *which)
 {
-    size_t done = 0; /* up to here there are spans */
+    size_t done = 0;          /* up to here there are spans */
+    struct span spaces = {0}; /* behind a token */
     int32_t token = -1;
-    for (size_t at = 0, size; trie->count && at < n; at += size ? size : 1) {
-        if (!(size = longest(trie, s + at, n - at, &token))) continue;
+    for (size_t at = 0, size; trie->count && at < n && !w->why; at += size ? size : 1) {
+        if (!(size = longest(trie, s + at, n - at, w, &token))) continue;
         const struct added *a = &t->added[token];
         size_t from = at, to = at + size;
         if (a->single_word && !alone(s, n, from, to)) continue;
         if (a->lstrip) from = spaces_before(s, from, done < from ? done : from);
-        if (a->rstrip) to = spaces_behind(s, n, to);
+        if (a->rstrip) to = spaces_behind(s, n, to, &spaces);
         if (from > done) {
             spans_add(out, done, from, false);
             ids_add(which, -1);

@@ -45,10 +45,11 @@ struct candidate {
     uint32_t rank;
     int32_t at, id; /* the left symbol, and what the two become */
 };
-struct work {
+struct word_work {
     struct symbol *symbols;
     struct candidate *heap;
     int32_t count, waiting;
+    struct work *work;
 };
 
 static bool before(const struct candidate *a, const struct candidate *b)
@@ -56,14 +57,14 @@ static bool before(const struct candidate *a, const struct candidate *b)
     return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
 
-static void push(struct work *w, struct candidate c)
+static void push(struct word_work *w, struct candidate c)
 {
     int32_t i = w->waiting++;
     for (int32_t up; i > 0 && before(&c, &w->heap[up = (i - 1) / 2]); i = up) w->heap[i] = w->heap[up];
     w->heap[i] = c;
 }
 
-static struct candidate pop(struct work *w)
+static struct candidate pop(struct word_work *w)
 {
     struct candidate top = w->heap[0], last = w->heap[--w->waiting];
     int32_t i = 0;
@@ -77,7 +78,7 @@ static struct candidate pop(struct work *w)
 }
 
 /* The pair that begins at a symbol waits, if it is one that merges. */
-static void consider(const struct bpe *b, struct work *w, int32_t at)
+static void consider(const struct bpe *b, struct word_work *w, int32_t at)
 {
     int32_t right = at < 0 ? -1 : w->symbols[at].next;
     if (right < 0) return;
@@ -86,7 +87,7 @@ static void consider(const struct bpe *b, struct work *w, int32_t at)
 }
 
 /* Whether a pair that waited is still there: a neighbour may have been merged since. */
-static bool stands(const struct bpe *b, const struct work *w, struct candidate c)
+static bool stands(const struct bpe *b, const struct word_work *w, struct candidate c)
 {
     const struct symbol *s = &w->symbols[c.at];
     if (s->id < 0 || s->next < 0) return false;
@@ -94,10 +95,10 @@ static bool stands(const struct bpe *b, const struct work *w, struct candidate c
     return m->rank != UINT32_MAX && m->id == c.id;
 }
 
-static void merge_all(const struct bpe *b, struct work *w)
+static void merge_all(const struct bpe *b, struct word_work *w)
 {
     for (int32_t i = 0; i < w->count; i++) consider(b, w, i);
-    while (w->waiting) {
+    while (w->waiting && work_do(w->work, 4)) {
         struct candidate c = pop(w);
         if (!stands(b, w, c)) continue;
         struct symbol *left = &w->symbols[c.at], *right = &w->symbols[left->next];
@@ -110,7 +111,7 @@ static void merge_all(const struct bpe *b, struct work *w)
     }
 }
 
-static void add_symbol(struct work *w, int32_t id)
+static void add_symbol(struct word_work *w, int32_t id)
 {
     int32_t i = w->count++;
     w->symbols[i] = (struct symbol){id, i - 1, -1};
@@ -131,7 +132,7 @@ static int32_t character(const struct tokenizer *t, const char *s, size_t n, boo
 }
 
 /* A character by the tokens of its bytes: false, and nothing added, if one of them has none. */
-static bool by_bytes(const struct bpe *b, struct work *w, const char *s, size_t n)
+static bool by_bytes(const struct bpe *b, struct word_work *w, const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (!b->byte_fallback || b->bytes[(unsigned char)s[i]] < 0) return false;
@@ -140,13 +141,13 @@ static bool by_bytes(const struct bpe *b, struct work *w, const char *s, size_t 
 }
 
 /* The characters as symbols. One that is not known waits, because the next such one may join it. */
-static bool characters(const struct tokenizer *t, struct work *w, const char *s, size_t n)
+static bool characters(const struct tokenizer *t, struct word_work *w, const char *s, size_t n)
 {
     const struct bpe *b = &t->bpe;
     struct text spelt = {0};
     bool unknown = false;
     uint32_t c;
-    for (size_t i = 0, used; i < n; i += used) {
+    for (size_t i = 0, used; i < n && work_do(w->work, 2); i += used) {
         used = (size_t)unicode_get(s + i, n - i, &c);
         if (!used) used = 1;
         int32_t id = character(t, s + i, used, i == 0, i + used >= n, &spelt);
@@ -161,18 +162,20 @@ static bool characters(const struct tokenizer *t, struct work *w, const char *s,
     return good;
 }
 
-bool bpe_word(const struct tokenizer *t, const char *s, size_t n, struct scratch *scratch, struct ids *out)
+bool bpe_word(const struct tokenizer *t, const char *s, size_t n, struct scratch *scratch, struct work *work,
+              struct ids *out)
 {
-    if (n >= INT32_MAX / 4) return false; /* the heap's indices are 32 bits */
+    if (n >= INT32_MAX / 4) return work_fail(work, REFUSED_INPUT); /* the heap's indices are 32 bits */
     int32_t whole = t->bpe.ignore_merges ? vocab_find(&t->vocab, s, n) : -1;
     if (whole >= 0) return ids_add(out, whole), true;
     /* A symbol for each byte at most; each merge takes one pair away and makes two at most. */
     struct symbol *symbols =
         scratch_get(scratch, (n + 1) * (sizeof(struct symbol) + 3 * sizeof(struct candidate)));
     if (!symbols) return false;
-    struct work w = {symbols, (struct candidate *)(symbols + n + 1), 0, 0};
+    struct word_work w = {symbols, (struct candidate *)(symbols + n + 1), 0, 0, work};
     if (!characters(t, &w, s, n)) return false;
     merge_all(&t->bpe, &w);
+    if (work->why) return false;
     for (int32_t i = 0; i < w.count; i++)
         if (symbols[i].id >= 0) ids_add(out, symbols[i].id);
     return true;

@@ -32,7 +32,7 @@ static void cut_spans(const struct spans *spans, int how, bool opposite, const c
 static void split(const struct step *st, const char *s, size_t n, bool first, struct pieces *out)
 {
     struct spans spans = {0};
-    pattern_spans(&st->pattern, s, n, &spans);
+    pattern_spans(&st->pattern, s, n, out->work, &spans);
     cut_spans(&spans, st->how, st->flag[0], s, first, out);
     spans_free(&spans);
 }
@@ -78,7 +78,7 @@ static void at_spaces(const struct step *st, const char *s, size_t n, bool first
 static void bert(const struct step *st, const char *s, size_t n, bool first, struct pieces *out)
 {
     (void)st;
-    struct pieces words = {0};
+    struct pieces words = pieces_begin(out->work);
     cut_class(s, n, unicode_space, REMOVED, first, &words);
     for (size_t i = 0; i < words.count; i++) {
         struct piece w = words.list[i];
@@ -114,7 +114,7 @@ static void words(const struct step *st, const char *s, size_t n, bool first, st
 /* A word in GPT-2's alphabet of bytes. */
 static void add_seen(const char *s, size_t n, bool first, struct pieces *out)
 {
-    struct text seen = {0};
+    struct text seen = {.most = out->text.most};
     for (size_t i = 0; i < n; i++) text_char(&seen, unicode_of_byte((unsigned char)s[i]));
     pieces_add(out, seen.data, seen.size, first);
     if (seen.failed) out->failed = true;
@@ -124,11 +124,11 @@ static void add_seen(const char *s, size_t n, bool first, struct pieces *out)
 /* flag: add_prefix_space, trim_offsets (which changes no id), use_regex (the pattern is GPT-2's). */
 static void byte_level(const struct step *st, const char *s, size_t n, bool first, struct pieces *out)
 {
-    struct text spaced = {0};
+    struct text spaced = {.most = out->text.most};
     struct spans spans = {0};
     if (st->flag[0] && *s != ' ') text_add(&spaced, " ", 1);
     text_add(&spaced, s, n);
-    if (st->flag[2]) pattern_spans(&st->pattern, spaced.data, spaced.size, &spans);
+    if (st->flag[2]) pattern_spans(&st->pattern, spaced.data, spaced.size, out->work, &spans);
     else spans_add(&spans, 0, spaced.size, true);
     for (size_t i = 0; i < spans.count && !spaced.failed; i++) {
         struct span sp = spans.list[i];
@@ -142,7 +142,7 @@ static void byte_level(const struct step *st, const char *s, size_t n, bool firs
 /* Spaces become st->string, which the pattern finds; how: enum prepend. flag: split. */
 static void metaspace(const struct step *st, const char *s, size_t n, bool first, struct pieces *out)
 {
-    struct text spaced = {0};
+    struct text spaced = {.most = out->text.most};
     bool starts = n >= st->string.size && memcmp(s, st->string.data, st->string.size) == 0;
     bool wants = st->how == PREPEND_ALWAYS || (st->how == PREPEND_FIRST && first);
     if (wants && !starts && *s != ' ') text_add(&spaced, st->string.data, st->string.size);
@@ -150,7 +150,7 @@ static void metaspace(const struct step *st, const char *s, size_t n, bool first
         if (s[i] == ' ') text_add(&spaced, st->string.data, st->string.size);
         else text_add(&spaced, s + i, 1);
     struct spans spans = {0};
-    pattern_spans(&st->pattern, spaced.data, spaced.size, &spans);
+    pattern_spans(&st->pattern, spaced.data, spaced.size, out->work, &spans);
     if (!st->flag[0]) pieces_add(out, spaced.data, spaced.size, first);
     else cut_spans(&spans, MERGED_WITH_NEXT, false, spaced.data, first, out);
     if (spaced.failed) out->failed = true;
@@ -165,12 +165,14 @@ static void read_split(const struct reader *r, struct step *st)
     if (!json_object_get(r->object, "behavior"))
         complain(r->complaint, "%s: there is no 'behavior'", r->what);
     st->flag[0] = read_flag(r, "invert", false);
+    st->reach = st->how != REMOVED;
 }
 
 static void read_punctuation(const struct reader *r, struct step *st)
 {
     st->how = ISOLATED;
     if (json_object_get(r->object, "behavior")) st->how = read_choice(r, "behavior", behavior_names);
+    st->reach = st->how != REMOVED;
 }
 
 static void read_digits(const struct reader *r, struct step *st)
@@ -196,13 +198,16 @@ static void read_metaspace(const struct reader *r, struct step *st)
 }
 
 const struct kind cut_kinds[] = {
-    {"ByteLevel", "add_prefix_space trim_offsets use_regex", read_byte_level, {.cut = byte_level}},
-    {"Split", "pattern behavior invert", read_split, {.cut = split}},
-    {"Metaspace", METASPACE_MEMBERS, read_metaspace, {.cut = metaspace}},
+    {"ByteLevel",
+     "add_prefix_space trim_offsets use_regex",
+     read_byte_level,
+     {.cut = byte_level, .reach = 1, .makes = MAKES_BYTES}},
+    {"Split", "pattern behavior invert", read_split, {.cut = split, .makes = MAKES_NONE}},
+    {"Metaspace", METASPACE_MEMBERS, read_metaspace, {.cut = metaspace, .reach = 1}},
     {"BertPreTokenizer", "", NULL, {.cut = bert}},
     {"Whitespace", "", NULL, {.cut = words}},
     {"WhitespaceSplit", "", NULL, {.cut = at_spaces}},
-    {"Punctuation", "behavior", read_punctuation, {.cut = punctuation}},
-    {"Digits", "individual_digits", read_digits, {.cut = digits}},
+    {"Punctuation", "behavior", read_punctuation, {.cut = punctuation, .makes = MAKES_NONE}},
+    {"Digits", "individual_digits", read_digits, {.cut = digits, .reach = 1, .makes = MAKES_NONE}},
     {0},
 };

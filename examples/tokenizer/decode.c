@@ -41,10 +41,11 @@ static void add_bytes(struct text *t, const char *s, size_t n)
 static void byte_level(const struct step *st, const struct pieces *in, struct pieces *out)
 {
     (void)st;
-    struct text bytes = {0}, good = {0};
+    struct text bytes = {0}, good = {.most = out->text.most};
     for (size_t i = 0; i < in->count; i++)
         add_bytes(&bytes, in->text.data + in->list[i].at, in->list[i].size);
-    unicode_add_lossy(&good, bytes.data, bytes.size);
+    if (out->work->raw) text_add(&good, bytes.data, bytes.size);
+    else unicode_add_lossy(&good, bytes.data, bytes.size);
     if (bytes.failed) out->failed = true;
     text_free(&bytes);
     add_text(out, &good);
@@ -55,9 +56,9 @@ static void replace(const struct step *st, const struct pieces *in, struct piece
     struct spans spans = {0};
     for (size_t i = 0; i < in->count; i++) {
         const char *s = in->text.data + in->list[i].at;
-        struct text t = {0};
+        struct text t = {.most = out->text.most};
         spans.count = 0;
-        pattern_spans(&st->pattern, s, in->list[i].size, &spans);
+        pattern_spans(&st->pattern, s, in->list[i].size, out->work, &spans);
         for (size_t k = 0; k < spans.count; k++) {
             struct span sp = spans.list[k];
             if (sp.match) text_add(&t, st->string.data, st->string.size);
@@ -80,7 +81,7 @@ static int fallback_byte(const char *s, size_t n)
 /* Bytes that stood next to each other: text, or U+FFFD for each of them. */
 static void add_fallback(struct pieces *out, struct text *bytes)
 {
-    bool good = unicode_valid(bytes->data, bytes->size);
+    bool good = out->work->raw || unicode_valid(bytes->data, bytes->size);
     if (good && bytes->size) pieces_add(out, bytes->data, bytes->size, false);
     for (size_t i = 0; !good && i < bytes->size; i++) pieces_add(out, "\xef\xbf\xbd", 3, false);
     bytes->size = 0;
@@ -122,7 +123,7 @@ static void metaspace(const struct step *st, const struct pieces *in, struct pie
     size_t size = st->string.size;
     for (size_t i = 0; i < in->count; i++) {
         const char *s = in->text.data + in->list[i].at;
-        struct text t = {0};
+        struct text t = {.most = out->text.most};
         for (size_t at = 0, n = in->list[i].size; at < n;) {
             bool space = n - at >= size && memcmp(s + at, put, size) == 0;
             if (!space) text_add(&t, s + at, 1);
@@ -139,7 +140,7 @@ static void bpe(const struct step *st, const struct pieces *in, struct pieces *o
     size_t size = st->string.size;
     for (size_t i = 0; i < in->count; i++) {
         const char *s = in->text.data + in->list[i].at;
-        struct text t = {0};
+        struct text t = {.most = out->text.most};
         for (size_t at = 0, n = in->list[i].size; at < n;) {
             bool suffix = n - at >= size && memcmp(s + at, st->string.data, size) == 0;
             if (!suffix) text_add(&t, s + at, 1);
@@ -180,7 +181,7 @@ static void wordpiece(const struct step *st, const struct pieces *in, struct pie
     for (size_t i = 0; i < in->count; i++) {
         const char *s = in->text.data + in->list[i].at;
         size_t n = in->list[i].size;
-        struct text t = {0};
+        struct text t = {.most = out->text.most};
         bool goes_on = n >= size && memcmp(s, st->string.data, size) == 0;
         if (i > 0 && !goes_on) text_add(&t, " ", 1);
         if (i > 0 && goes_on) text_add(&t, s + size, n - size);

@@ -29,6 +29,9 @@ static bool added_read(struct tokenizer *t, const json_t *v, struct complaint *c
     if (same >= 0 && same != a->id)
         return complain(c, "added_tokens: '%.*s' has id %d, but %d in the vocabulary", n, a->content.data,
                         a->id, same);
+    int32_t before = vocab_find(&t->added_names, a->content.data, a->content.size);
+    if (before >= 0 && before != a->id)
+        return complain(c, "added_tokens: '%.*s' has the ids %d and %d", n, a->content.data, before, a->id);
     return vocab_add(&t->added_names, a->content.data, a->content.size, a->id) || complain(c, "no memory");
 }
 
@@ -104,13 +107,15 @@ static void rename_to(struct tokenizer *t, struct added *a, struct text *s)
 static bool plant(struct tokenizer *t, struct complaint *c)
 {
     bool good = true;
+    struct work w = work_begin(NULL, t->added_names.bytes.size); /* for all of them */
     for (size_t i = 0; good && i < t->added_count; i++) {
         struct added *a = &t->added[i];
         struct text s = {0};
-        if (a->normalized) tokenizer_normalize(t, a->content.data, a->content.size, &s);
+        if (a->normalized) tokenizer_normalize(t, a->content.data, a->content.size, &w, &s);
         else text_add(&s, a->content.data, a->content.size);
         good = !s.failed && trie_add(a->normalized ? &t->normalized : &t->raw, s.data, s.size, (int32_t)i);
-        if (!good) complain(c, "no memory");
+        if (w.why) complain(c, "added_tokens: normalizing token %d takes too much work", a->id);
+        else if (!good) complain(c, "no memory");
         else if (s.size == 0)
             good = complain(c, "added_tokens: nothing is left of token %d when it is normalized", a->id);
         if (good) rename_to(t, a, &s);
@@ -137,5 +142,6 @@ bool tokenizer_read(struct tokenizer *t, const json_t *file, struct complaint *c
                       c) &&
            post_read(t, json_object_get(file, "post_processor"), c) &&
            all_added_read(t, json_object_get(file, "added_tokens"), c) && name_ids(t, c) &&
-           sides_known(t, &t->before, c) && sides_known(t, &t->after, c) && plant(t, c);
+           sides_known(t, &t->before, c) && sides_known(t, &t->after, c) && plant(t, c) &&
+           (tokenizer_reach(t), true);
 }

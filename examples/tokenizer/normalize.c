@@ -10,21 +10,22 @@
     for (size_t at_ = 0, used_; at_ < (n) && (used_ = (size_t)unicode_get((s) + at_, (n)-at_, &(c)));        \
          at_ += used_)
 
-static void form(const struct step *st, const char *s, size_t n, struct text *out)
+static void form(const struct step *st, const char *s, size_t n, struct work *w, struct text *out)
 {
+    (void)w;
     unicode_normal(out, s, n, (enum unicode_form)st->how);
 }
 
-static void lower(const struct step *st, const char *s, size_t n, struct text *out)
+static void lower(const struct step *st, const char *s, size_t n, struct work *w, struct text *out)
 {
-    (void)st;
+    (void)st, (void)w;
     uint32_t c;
     EACH_CHARACTER(c, s, n) unicode_lower(out, c);
 }
 
-static void strip_accents(const struct step *st, const char *s, size_t n, struct text *out)
+static void strip_accents(const struct step *st, const char *s, size_t n, struct work *w, struct text *out)
 {
-    (void)st;
+    (void)st, (void)w;
     uint32_t c;
     EACH_CHARACTER(c, s, n)
     {
@@ -32,16 +33,17 @@ static void strip_accents(const struct step *st, const char *s, size_t n, struct
     }
 }
 
-static void prepend(const struct step *st, const char *s, size_t n, struct text *out)
+static void prepend(const struct step *st, const char *s, size_t n, struct work *w, struct text *out)
 {
+    (void)w;
     if (n) text_add(out, st->string.data, st->string.size);
     text_add(out, s, n);
 }
 
-static void replace(const struct step *st, const char *s, size_t n, struct text *out)
+static void replace(const struct step *st, const char *s, size_t n, struct work *w, struct text *out)
 {
     struct spans spans = {0};
-    pattern_spans(&st->pattern, s, n, &spans);
+    pattern_spans(&st->pattern, s, n, w, &spans);
     for (size_t i = 0; i < spans.count; i++) {
         struct span sp = spans.list[i];
         if (sp.match) text_add(out, st->string.data, st->string.size);
@@ -52,8 +54,9 @@ static void replace(const struct step *st, const char *s, size_t n, struct text 
 }
 
 /* flag: strip_left, strip_right. */
-static void strip(const struct step *st, const char *s, size_t n, struct text *out)
+static void strip(const struct step *st, const char *s, size_t n, struct work *w, struct text *out)
 {
+    (void)w;
     size_t from = n, to = 0, at = 0; /* from the first character that is no space to the last one's end */
     uint32_t c;
     for (size_t used; at < n && (used = (size_t)unicode_get(s + at, n - at, &c)); at += used)
@@ -63,9 +66,9 @@ static void strip(const struct step *st, const char *s, size_t n, struct text *o
     if (from < to) text_add(out, s + from, to - from);
 }
 
-static void bytes_seen(const struct step *st, const char *s, size_t n, struct text *out)
+static void bytes_seen(const struct step *st, const char *s, size_t n, struct work *w, struct text *out)
 {
-    (void)st;
+    (void)st, (void)w;
     for (size_t i = 0; i < n; i++) text_char(out, unicode_of_byte((unsigned char)s[i]));
 }
 
@@ -86,7 +89,7 @@ static void bert_clean(const struct step *st, const char *s, size_t n, struct te
 
 static void bert_strip(const char *s, size_t n, struct text *out)
 {
-    struct text apart = {0};
+    struct text apart = {.most = out->most};
     unicode_normal(&apart, s, n, UNICODE_NFD);
     uint32_t c;
     EACH_CHARACTER(c, apart.data, apart.size)
@@ -97,13 +100,13 @@ static void bert_strip(const char *s, size_t n, struct text *out)
     text_free(&apart);
 }
 
-static void bert(const struct step *st, const char *s, size_t n, struct text *out)
+static void bert(const struct step *st, const char *s, size_t n, struct work *w, struct text *out)
 {
-    struct text clean = {0}, bare = {0};
+    struct text clean = {.most = out->most}, bare = clean;
     bert_clean(st, s, n, &clean);
     if (st->flag[2]) bert_strip(clean.data, clean.size, &bare);
     else text_add(&bare, clean.data, clean.size);
-    if (st->flag[3]) lower(st, bare.data, bare.size, out);
+    if (st->flag[3]) lower(st, bare.data, bare.size, w, out);
     else text_add(out, bare.data, bare.size);
     if (clean.failed || bare.failed) out->failed = true;
     text_free(&clean);
@@ -124,6 +127,8 @@ static void read_replace(const struct reader *r, struct step *st)
 {
     read_pattern(r, "pattern", &st->pattern);
     read_text(r, "content", &st->string);
+    size_t size = st->pattern.size, put = st->string.size; /* of a string, not of an expression */
+    st->reach = size && put && size < 1 << 20 ? (int)((size + put - 1) / put) : 0;
 }
 
 static void read_strip(const struct reader *r, struct step *st)
@@ -137,15 +142,15 @@ const struct kind normalizer_kinds[] = {
      "clean_text handle_chinese_chars strip_accents lowercase",
      read_bert,
      {.normalize = bert}},
-    {"NFD", "", NULL, {.normalize = form, .how = UNICODE_NFD}},
-    {"NFC", "", NULL, {.normalize = form, .how = UNICODE_NFC}},
-    {"NFKD", "", NULL, {.normalize = form, .how = UNICODE_NFKD}},
-    {"NFKC", "", NULL, {.normalize = form, .how = UNICODE_NFKC}},
-    {"Lowercase", "", NULL, {.normalize = lower}},
+    {"NFD", "", NULL, {.normalize = form, .how = UNICODE_NFD, .reach = 4}},
+    {"NFC", "", NULL, {.normalize = form, .how = UNICODE_NFC, .reach = 4}},
+    {"NFKD", "", NULL, {.normalize = form, .how = UNICODE_NFKD, .reach = 8}},
+    {"NFKC", "", NULL, {.normalize = form, .how = UNICODE_NFKC, .reach = 8}},
+    {"Lowercase", "", NULL, {.normalize = lower, .reach = 4}},
     {"StripAccents", "", NULL, {.normalize = strip_accents}},
     {"Strip", "strip_left strip_right", read_strip, {.normalize = strip}},
-    {"Prepend", "prepend", read_prepend, {.normalize = prepend}},
+    {"Prepend", "prepend", read_prepend, {.normalize = prepend, .reach = 1}},
     {"Replace", "pattern content", read_replace, {.normalize = replace}},
-    {"ByteLevel", "", NULL, {.normalize = bytes_seen}},
+    {"ByteLevel", "", NULL, {.normalize = bytes_seen, .reach = 1, .makes = MAKES_BYTES}},
     {0},
 };

@@ -152,7 +152,8 @@ static bool compile(struct pattern *p, const struct text *t, const char *text, s
     int code;
     size_t at;
     uint32_t empty = 0;
-    p->regex = pcre2_compile((PCRE2_SPTR)t->data, t->size, PCRE2_UTF | PCRE2_UCP, &code, &at, NULL);
+    p->regex = pcre2_compile((PCRE2_SPTR)t->data, t->size, PCRE2_UTF | PCRE2_UCP | PCRE2_AUTO_CALLOUT, &code,
+                             &at, NULL);
     if (!p->regex) {
         char why[120] = "";
         pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
@@ -198,36 +199,90 @@ void pattern_free(struct pattern *p)
     *p = (struct pattern){0};
 }
 
+/* ---- Matching: PCRE2 calls back before each item of an expression that it tries ---- */
+
+enum { HEAP_KIB = 64 << 10 }; /* where the compiled code's stack is too small */
+
+struct matching {
+    struct work *work;
+    size_t at; /* in the text, when it called last */
+};
+
+/* How far it has gone since, and back, is counted, too: so a loop over single characters, which calls once,
+ * is. This is what PCRE2's own limit does not do, which begins anew wherever a match may start. */
+static int count_step(pcre2_callout_block *b, void *matching)
+{
+    enum { BYTES_A_STEP = 8 };
+    struct matching *m = matching;
+    size_t to = b->current_position, moved = to > m->at ? to - m->at : m->at - to;
+    m->at = to;
+    return work_do(m->work, 1 + moved / BYTES_A_STEP) ? 0 : PCRE2_ERROR_CALLOUT;
+}
+
+struct search {
+    pcre2_match_data *data;
+    pcre2_match_context *context;
+    struct matching matching;
+};
+
+static bool search_begin(struct search *s, struct work *w)
+{
+    s->matching = (struct matching){.work = w};
+    s->data = pcre2_match_data_create(1, NULL);
+    s->context = pcre2_match_context_create(NULL);
+    if (!s->data || !s->context) return work_fail(w, REFUSED_MEMORY);
+    pcre2_set_callout(s->context, count_step, &s->matching);
+    pcre2_set_match_limit(s->context, UINT32_MAX);
+    pcre2_set_heap_limit(s->context, HEAP_KIB);
+    return true;
+}
+
+static void search_end(struct search *s)
+{
+    pcre2_match_data_free(s->data);
+    pcre2_match_context_free(s->context);
+}
+
 /* From byte `at` on: 1 and the next match, 0 if there is none, or negative. */
-static int next_match(const struct pattern *p, pcre2_match_data *data, const char *s, size_t n, size_t at,
+static int next_match(const struct pattern *p, struct search *r, const char *s, size_t n, size_t at,
                       struct span *found)
 {
-    if (p->literal) {
-        const char *hit = memmem(s + at, n - at, p->literal, p->size);
-        if (hit) *found = (struct span){(size_t)(hit - s), (size_t)(hit - s) + p->size, true};
-        return hit != NULL;
-    }
-    int rc = pcre2_match(p->regex, (PCRE2_SPTR)s, n, at, PCRE2_NO_UTF_CHECK, data, NULL);
+    PCRE2_SPTR text = (PCRE2_SPTR)s;
+    r->matching.at = at;
+    int rc = pcre2_match(p->regex, text, n, at, PCRE2_NO_UTF_CHECK, r->data, r->context);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc = pcre2_match(p->regex, (PCRE2_SPTR)s, n, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, NULL);
+        rc = pcre2_match(p->regex, text, n, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->data, r->context);
     if (rc < 0) return rc == PCRE2_ERROR_NOMATCH ? 0 : -1;
-    size_t *ends = pcre2_get_ovector_pointer(data);
+    size_t *ends = pcre2_get_ovector_pointer(r->data);
     *found = (struct span){ends[0], ends[1], true};
     return ends[1] > ends[0] ? 1 : -1;
 }
 
-void pattern_spans(const struct pattern *p, const char *s, size_t n, struct spans *out)
+static int next_literal(const struct pattern *p, struct work *w, const char *s, size_t n, size_t at,
+                        struct span *found)
 {
-    pcre2_match_data *data = p->regex ? pcre2_match_data_create(1, NULL) : NULL;
+    const char *hit = memmem(s + at, n - at, p->literal, p->size);
+    if (!hit) return 0;
+    *found = (struct span){(size_t)(hit - s), (size_t)(hit - s) + p->size, true};
+    return work_do(w, 1) ? 1 : -1;
+}
+
+void pattern_spans(const struct pattern *p, const char *s, size_t n, struct work *w, struct spans *out)
+{
+    struct search search = {0};
     struct span found = {0};
     size_t at = 0;
-    int more = p->regex && !data ? -1 : 1;
-    while (more > 0 && at < n && (more = next_match(p, data, s, n, at, &found)) > 0) {
+    bool text = !w->raw || !p->regex || unicode_valid(s, n); /* in bytes that are none there is no match */
+    int more = !text ? 0 : p->regex && !search_begin(&search, w) ? -1 : 1;
+    while (more > 0 && at < n && !out->failed) {
+        more = p->regex ? next_match(p, &search, s, n, at, &found) : next_literal(p, w, s, n, at, &found);
+        if (more <= 0) break;
         if (found.from > at) spans_add(out, at, found.from, false);
         spans_add(out, found.from, found.to, true);
         at = found.to;
     }
     if (more < 0) out->failed = true;
+    if (more < 0) work_fail(w, REFUSED_INPUT);
     if (at < n) spans_add(out, at, n, false);
-    pcre2_match_data_free(data);
+    search_end(&search);
 }

@@ -7,6 +7,8 @@
 
 #include "tokenizer_json.h"
 
+enum { MOST_STEPS = 256 }; /* of one kind: files have up to ten */
+
 /* Whether a name stands in a list whose names are separated by blanks. */
 static bool listed(const char *names, const char *name)
 {
@@ -107,6 +109,7 @@ static bool step_add(const json_t *v, const char *what, const struct kind *k, st
     snprintf(name, sizeof name, "%s %s", what, k->type);
     struct reader r = {v, name, c};
     if (!read_only(&r, members)) return false;
+    if (out->count == MOST_STEPS) return complain(c, "%s has more than %d steps", what, MOST_STEPS);
     struct step *list = realloc(out->list, ((size_t)out->count + 1) * sizeof *list);
     if (!list) return complain(c, "no memory");
     out->list = list;

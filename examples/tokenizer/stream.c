@@ -48,7 +48,7 @@ static bool forget(struct tokenizer_stream *s)
     memmove(s->ids.list, s->ids.list + s->out, s->ids.count * sizeof *s->ids.list);
     s->out = s->ids.count;
     s->text.size = 0;
-    return tokenizer_text(s->t, s->ids.list, s->ids.count, false, &s->text);
+    return tokenizer_text(s->t, s->ids.list, s->ids.count, SAY_TEXT, &s->text);
 }
 
 /* The text of the tokens that wait, if it is more than none. A byte may make the one before it, which was a
@@ -57,10 +57,10 @@ static bool news_of(const struct tokenizer_stream *s, struct text *news)
 {
     struct text now = {0};
     size_t old = s->text.size;
-    bool good = tokenizer_text(s->t, s->ids.list, s->ids.count, false, &now);
+    bool good = tokenizer_text(s->t, s->ids.list, s->ids.count, SAY_TEXT, &now);
     bool goes_on = now.size >= old && (old == 0 || memcmp(now.data, s->text.data, old) == 0);
     if (good && goes_on) text_add(news, now.data + old, now.size - old);
-    else if (good) good = tokenizer_text(s->t, s->ids.list + s->out, s->ids.count - s->out, false, news);
+    else if (good) good = tokenizer_text(s->t, s->ids.list + s->out, s->ids.count - s->out, SAY_TEXT, news);
     text_free(&now);
     return good && !news->failed;
 }
@@ -83,7 +83,7 @@ bool tokenizer_stream_after(struct tokenizer_stream *s, const int32_t *ids, int 
 {
     for (int i = n > AFTER_MOST ? n - AFTER_MOST : 0; i < n; i++) ids_add(&s->ids, ids[i]);
     s->out = s->ids.count;
-    return !s->ids.failed && tokenizer_text(s->t, s->ids.list, s->ids.count, false, &s->text);
+    return !s->ids.failed && tokenizer_text(s->t, s->ids.list, s->ids.count, SAY_TEXT, &s->text);
 }
 
 int tokenizer_stream_next(struct tokenizer_stream *s, int32_t id, char *out, size_t size)
@@ -99,11 +99,10 @@ int tokenizer_stream_end(struct tokenizer_stream *s, char *out, size_t size)
 }
 
 /* What a second one adds to the first. */
-int tokenizer_piece(struct tokenizer *t, int32_t id, char *out, size_t size)
+static int piece_of(struct tokenizer *t, int32_t id, enum saying how, char *out, size_t size)
 {
     struct text one = {0}, two = {0}, piece = {0};
-    bool good =
-        tokenizer_text(t, &id, 1, true, &one) && tokenizer_text(t, (int32_t[]){id, id}, 2, true, &two);
+    bool good = tokenizer_text(t, &id, 1, how, &one) && tokenizer_text(t, (int32_t[]){id, id}, 2, how, &two);
     bool longer = two.size > one.size && (!one.size || !memcmp(two.data, one.data, one.size));
     if (longer) text_add(&piece, two.data + one.size, two.size - one.size);
     else text_add(&piece, one.data, one.size);
@@ -112,4 +111,14 @@ int tokenizer_piece(struct tokenizer *t, int32_t id, char *out, size_t size)
     text_free(&two);
     text_free(&piece);
     return count;
+}
+
+int tokenizer_piece(struct tokenizer *t, int32_t id, char *out, size_t size)
+{
+    return piece_of(t, id, SAY_SPECIALS, out, size);
+}
+
+int tokenizer_bytes(struct tokenizer *t, int32_t id, char *out, size_t size)
+{
+    return piece_of(t, id, SAY_BYTES, out, size);
 }

@@ -10,20 +10,20 @@
 
 enum { MOST_BYTES = 1 << 28 }; /* of a text: what becomes of it still has int indices */
 
-void tokenizer_normalize(const struct tokenizer *t, const char *s, size_t n, struct text *out)
+void tokenizer_normalize(const struct tokenizer *t, const char *s, size_t n, struct work *w, struct text *out)
 {
     struct text now = {0};
     text_add(&now, s, n);
-    for (int i = 0; i < t->normalizers.count; i++) {
-        struct text next = {0};
+    for (int i = 0; i < t->normalizers.count && work_do(w, now.size); i++) {
+        struct text next = {.most = w->most};
         const struct step *st = &t->normalizers.list[i];
-        if (now.size) st->normalize(st, now.data, now.size, &next);
+        if (now.size) st->normalize(st, now.data, now.size, w, &next);
         next.failed |= now.failed;
         text_free(&now);
         now = next;
     }
     text_add(out, now.data, now.size);
-    if (now.failed) out->failed = true;
+    if (now.failed || w->why) out->failed = true;
     text_free(&now);
 }
 
@@ -32,41 +32,71 @@ struct encoding {
     const struct tokenizer *t;
     struct ids *ids;
     struct scratch scratch;
+    struct work work;
+    size_t most; /* ids */
     bool failed;
 };
 
 /* Cuts all pieces once more. */
 static struct pieces cut_again(const struct step *st, const struct pieces *in)
 {
-    struct pieces out = {0};
-    for (size_t i = 0; i < in->count; i++) {
+    struct pieces out = pieces_begin(in->work);
+    for (size_t i = 0; i < in->count && !out.failed; i++) {
         struct piece p = in->list[i];
+        if (!work_do(out.work, 1 + p.size)) break;
         if (p.size) st->cut(st, in->text.data + p.at, p.size, p.first, &out);
     }
-    out.failed |= in->failed;
+    out.failed |= in->failed || out.work->why;
     return out;
+}
+
+/* Whether there are no more ids than there may be, with `more` to come for certain. */
+static bool fits(struct encoding *e, size_t more)
+{
+    return (more <= e->most && e->ids->count <= e->most - more) || work_fail(&e->work, REFUSED_LONG);
+}
+
+/* The ids of words, of each of which at least one comes if no character is dropped. */
+static void encode_pieces(struct encoding *e, const struct pieces *words)
+{
+    size_t full = 0;
+    for (size_t i = 0; i < words->count; i++) full += words->list[i].size > 0;
+    bool good = !words->failed && fits(e, e->t->drops ? 0 : full);
+    for (size_t i = 0; i < words->count && good; i++) {
+        const char *w = words->text.data + words->list[i].at;
+        size_t size = words->list[i].size;
+        if (size == 0) continue;
+        good = work_do(&e->work, 1) && fits(e, 0) &&
+               (e->t->model == MODEL_BPE ? bpe_word(e->t, w, size, &e->scratch, &e->work, e->ids)
+                                         : wordpiece_word(e->t, w, size, &e->work, e->ids));
+    }
+    if (!good) e->failed = true;
 }
 
 /* Normalized text without added tokens. */
 static void encode_words(struct encoding *e, const char *s, size_t n, bool first)
 {
-    struct pieces words = {0};
+    struct pieces words = pieces_begin(&e->work);
     pieces_add(&words, s, n, first);
     for (int i = 0; i < e->t->cuts.count && !words.failed; i++) {
         struct pieces next = cut_again(&e->t->cuts.list[i], &words);
         pieces_free(&words);
         words = next;
     }
-    for (size_t i = 0; i < words.count && !words.failed; i++) {
-        const char *w = words.text.data + words.list[i].at;
-        size_t size = words.list[i].size;
-        if (size == 0) continue;
-        bool good = e->t->model == MODEL_BPE ? bpe_word(e->t, w, size, &e->scratch, e->ids)
-                                             : wordpiece_word(e->t, w, size, e->ids);
-        if (!good) e->failed = true;
-    }
-    if (words.failed) e->failed = true;
+    encode_pieces(e, &words);
     pieces_free(&words);
+}
+
+static void encode_text(struct encoding *e, const struct trie *trie, const char *s, size_t n, bool first);
+
+/* A stretch without the added tokens that are looked for in the text as it came. */
+static void encode_raw(struct encoding *e, const char *s, size_t n, bool first)
+{
+    struct text normal = {0};
+    tokenizer_normalize(e->t, s, n, &e->work, &normal);
+    if (normal.failed) e->failed = true;
+    else encode_text(e, &e->t->normalized, normal.data, normal.size, first);
+    text_free(&normal);
 }
 
 /* A text without the added tokens of `trie`: those after it are looked for in what it has become. */
@@ -74,64 +104,87 @@ static void encode_text(struct encoding *e, const struct trie *trie, const char 
 {
     struct spans spans = {0};
     struct ids which = {0};
-    added_spans(e->t, trie, s, n, &spans, &which);
-    for (size_t i = 0; i < spans.count && !spans.failed; i++) {
+    added_spans(e->t, trie, s, n, &e->work, &spans, &which);
+    for (size_t i = 0; i < spans.count && !spans.failed && !e->failed; i++) {
         struct span sp = spans.list[i];
-        size_t size = sp.to - sp.from;
         bool starts = first && sp.from == 0;
-        if (sp.match) ids_add(e->ids, e->t->added[which.list[i]].id);
-        else if (trie == &e->t->normalized) encode_words(e, s + sp.from, size, starts);
-        else {
-            struct text normal = {0};
-            tokenizer_normalize(e->t, s + sp.from, size, &normal);
-            if (normal.failed) e->failed = true;
-            else encode_text(e, &e->t->normalized, normal.data, normal.size, starts);
-            text_free(&normal);
-        }
+        if (!fits(e, 0)) e->failed = true;
+        else if (sp.match) ids_add(e->ids, e->t->added[which.list[i]].id);
+        else if (trie == &e->t->normalized) encode_words(e, s + sp.from, sp.to - sp.from, starts);
+        else encode_raw(e, s + sp.from, sp.to - sp.from, starts);
     }
     if (spans.failed) e->failed = true;
     spans_free(&spans);
     free(which.list);
 }
 
-static int encode(struct tokenizer *t, const char *text, size_t len, bool bare, int32_t *ids, int most)
+/* 0, or why a text is refused before it is read: `reach` bytes of it have a token at least. */
+static int refused_unread(const struct tokenizer *t, size_t len, const struct encode_limits *limits)
+{
+    if (len > MOST_BYTES) return REFUSED_INPUT;
+    if (!limits) return 0;
+    size_t most = limits->tokens > 0 ? (size_t)limits->tokens : SIZE_MAX;
+    if (t->reach && len / t->reach > most) return REFUSED_LONG;
+    return deadline_passed(limits->deadline);
+}
+
+/* Why there are no ids; 0: there are. */
+static int refusal_of(const struct encoding *e)
+{
+    if (e->work.why) return e->work.why;
+    if (e->failed || e->ids->failed) return REFUSED_MEMORY;
+    return e->ids->count > INT_MAX ? REFUSED_INPUT : e->ids->count > e->most ? REFUSED_LONG : 0;
+}
+
+static int encode(struct tokenizer *t, const char *text, size_t len, bool bare, int32_t *ids, int most,
+                  const struct encode_limits *limits)
 {
     struct ids all = {0};
-    struct encoding e = {.t = t, .ids = &all};
-    if (len > MOST_BYTES || !unicode_valid(text, len)) return -1;
+    struct encoding e = {.t = t, .ids = &all, .work = work_begin(limits ? limits->deadline : NULL, len)};
+    int why = refused_unread(t, len, limits);
+    e.most = limits && limits->tokens > 0 ? (size_t)limits->tokens : SIZE_MAX;
+    if (why) return why;
+    if (!unicode_valid(text, len)) return REFUSED_INPUT;
     for (size_t i = 0; !bare && i < t->before.count; i++) ids_add(&all, t->before.list[i]);
     encode_text(&e, &t->raw, text, len, true);
     for (size_t i = 0; !bare && i < t->after.count; i++) ids_add(&all, t->after.list[i]);
-    bool good = !all.failed && !e.failed && all.count <= INT_MAX;
-    int count = good ? (int)all.count : -1;
+    why = refusal_of(&e);
+    int count = why ? why : (int)all.count;
     for (int i = 0; i < count && i < most; i++) ids[i] = all.list[i];
     free(all.list);
     free(e.scratch.memory);
     return count;
 }
 
-int tokenizer_encode(struct tokenizer *t, const char *text, size_t len, int32_t *ids, int most)
+int tokenizer_encode(struct tokenizer *t, const char *text, size_t len, int32_t *ids, int most,
+                     const struct encode_limits *limits)
 {
-    return encode(t, text, len, false, ids, most);
+    return encode(t, text, len, false, ids, most, limits);
 }
 
-int tokenizer_encode_bare(struct tokenizer *t, const char *text, size_t len, int32_t *ids, int most)
+int tokenizer_encode_bare(struct tokenizer *t, const char *text, size_t len, int32_t *ids, int most,
+                          const struct encode_limits *limits)
 {
-    return encode(t, text, len, true, ids, most);
+    return encode(t, text, len, true, ids, most, limits);
 }
 
 /* The tokens' strings through all decoders, joined. */
-bool tokenizer_text(const struct tokenizer *t, const int32_t *ids, size_t n, bool special, struct text *out)
+bool tokenizer_text(const struct tokenizer *t, const int32_t *ids, size_t n, enum saying how,
+                    struct text *out)
 {
-    struct pieces now = {0};
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++) bytes += ids[i] >= 0 && ids[i] < t->size ? 1 + t->name_sizes[ids[i]] : 0;
+    struct work w = work_begin(NULL, bytes);
+    struct pieces now = pieces_begin(&w);
+    w.raw = how == SAY_BYTES;
     for (size_t i = 0; i < n; i++) {
         int32_t id = ids[i];
-        if (id < 0 || id >= t->size || !t->names[id] || (t->special[id] && !special)) continue;
+        if (id < 0 || id >= t->size || !t->names[id] || (t->special[id] && how == SAY_TEXT)) continue;
         if (now.count && !t->decoders.count) pieces_add(&now, " ", 1, false);
         pieces_add(&now, t->names[id], t->name_sizes[id], false);
     }
-    for (int i = 0; i < t->decoders.count; i++) {
-        struct pieces next = {0};
+    for (int i = 0; i < t->decoders.count && work_do(&w, now.text.size + now.count); i++) {
+        struct pieces next = pieces_begin(&w);
         const struct step *st = &t->decoders.list[i];
         st->decode(st, &now, &next);
         next.failed |= now.failed;
@@ -139,7 +192,7 @@ bool tokenizer_text(const struct tokenizer *t, const int32_t *ids, size_t n, boo
         now = next;
     }
     text_add(out, now.text.data, now.text.size);
-    bool good = !now.failed && !out->failed && out->size <= INT_MAX;
+    bool good = !now.failed && !w.why && !out->failed && out->size <= INT_MAX;
     pieces_free(&now);
     return good;
 }
@@ -152,11 +205,11 @@ int tokenizer_hand_out(const struct text *t, char *out, size_t size)
     return (int)t->size;
 }
 
-static int decode(struct tokenizer *t, const int32_t *ids, int n, bool special, char *out, size_t size)
+static int decode(struct tokenizer *t, const int32_t *ids, int n, enum saying how, char *out, size_t size)
 {
     struct text text = {0};
     int count = -1;
-    if (tokenizer_text(t, ids, n > 0 ? (size_t)n : 0, special, &text))
+    if (tokenizer_text(t, ids, n > 0 ? (size_t)n : 0, how, &text))
         count = tokenizer_hand_out(&text, out, size);
     text_free(&text);
     return count;
@@ -164,12 +217,12 @@ static int decode(struct tokenizer *t, const int32_t *ids, int n, bool special, 
 
 int tokenizer_decode(struct tokenizer *t, const int32_t *ids, int n, char *out, size_t size)
 {
-    return decode(t, ids, n, false, out, size);
+    return decode(t, ids, n, SAY_TEXT, out, size);
 }
 
 int tokenizer_decode_all(struct tokenizer *t, const int32_t *ids, int n, char *out, size_t size)
 {
-    return decode(t, ids, n, true, out, size);
+    return decode(t, ids, n, SAY_SPECIALS, out, size);
 }
 
 int tokenizer_size(struct tokenizer *t) { return t->size; }

@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "deadline.h"
+
 struct tokenizer;
 
 /* NULL, and one line that says why, when a file is missing or is not understood. */
@@ -29,15 +31,24 @@ struct tokenizer *tokenizer_open(const char *dir, char *err, size_t n);
 struct tokenizer *tokenizer_open_gguf(const json_t *metadata, const char *name, char *err, size_t n);
 void tokenizer_close(struct tokenizer *t);
 
+/* What an encoding may cost; NULL is without limits. */
+struct encode_limits {
+    const struct deadline *deadline; /* may be NULL */
+    int64_t tokens;                  /* ids of a text; 0: any number */
+};
+
 /*
- * The number of ids that there are, of which at most `most` are stored; negative when the text is no
- * UTF-8, when there is no memory, or when a regular expression gives up. tokenizer_encode adds the
- * tokens that the file's post-processor puts around a text, such as [CLS] and [SEP];
- * tokenizer_encode_bare does not: a chat's template has its own. Special tokens that are written out in
- * the text become their ids in both.
+ * The number of ids that there are, of which at most `most` are stored; or an enum refused, all of which are
+ * negative: REFUSED_INPUT, the text is no UTF-8, or a regular expression gives up; REFUSED_LONG, there are
+ * more ids than the limits allow (of a text that is far too long, without reading it); REFUSED_LATE,
+ * REFUSED_CANCELLED, REFUSED_MEMORY. tokenizer_encode adds the tokens that the file's post-processor puts
+ * around a text, such as [CLS] and [SEP]; tokenizer_encode_bare does not: a chat's template has its own.
+ * Special tokens that are written out in the text become their ids in both.
  */
-int tokenizer_encode(struct tokenizer *t, const char *text, size_t len, int32_t *ids, int most);
-int tokenizer_encode_bare(struct tokenizer *t, const char *text, size_t len, int32_t *ids, int most);
+int tokenizer_encode(struct tokenizer *t, const char *text, size_t len, int32_t *ids, int most,
+                     const struct encode_limits *limits);
+int tokenizer_encode_bare(struct tokenizer *t, const char *text, size_t len, int32_t *ids, int most,
+                          const struct encode_limits *limits);
 
 /*
  * The number of bytes that there are, of which at most size - 1 are stored, and a NUL behind them;
@@ -53,6 +64,8 @@ int tokenizer_decode_all(struct tokenizer *t, const int32_t *ids, int n, char *o
  * names: with the space before it that the beginning of a text has not.
  */
 int tokenizer_piece(struct tokenizer *t, int32_t id, char *out, size_t size);
+/* Its bytes: the same, but where it is a part of a character, which need not be UTF-8. */
+int tokenizer_bytes(struct tokenizer *t, int32_t id, char *out, size_t size);
 
 /*
  * The id of a token by its part ("bos", "eos", "pad", "unk", "cls", "sep", "mask", by

@@ -19,6 +19,21 @@ struct complaint {
 };
 __attribute__((format(printf, 2, 3))) bool complain(struct complaint *c, const char *format, ...); /* false */
 
+/* ---- work.c: what an encoding, or a decoding, may cost ---- */
+
+struct work {
+    const struct deadline *deadline;
+    int64_t left;   /* steps, a few nanoseconds each */
+    size_t unasked; /* steps since the deadline was asked */
+    size_t most;    /* bytes that a text may become */
+    int why;        /* enum refused: no step may be made any more; 0: not yet */
+    bool raw;       /* a decoding leaves bytes that are no text as they are, without U+FFFD */
+};
+struct work work_begin(const struct deadline *deadline, size_t bytes); /* of the text */
+/* false: there are no more steps, the deadline has passed, or it failed before. */
+bool work_do(struct work *w, size_t steps);
+bool work_fail(struct work *w, int why); /* the first one counts; false */
+
 /* Ids that grow, like struct text. */
 struct ids {
     int32_t *list;
@@ -59,7 +74,7 @@ struct span {
 struct spans {
     struct span *list;
     size_t count, room;
-    bool failed; /* no memory, or a regular expression gave up */
+    bool failed; /* no memory, or the work has ended */
 };
 void spans_add(struct spans *s, size_t from, size_t to, bool match);
 void spans_free(struct spans *s);
@@ -73,16 +88,18 @@ struct pattern {
 bool pattern_regex(struct pattern *p, const char *text, size_t n, struct complaint *c);
 bool pattern_literal(struct pattern *p, const char *text, size_t n, struct complaint *c);
 /* All of s, match by match, with what is between. */
-void pattern_spans(const struct pattern *p, const char *s, size_t n, struct spans *out);
+void pattern_spans(const struct pattern *p, const char *s, size_t n, struct work *w, struct spans *out);
 void pattern_free(struct pattern *p);
 
 /* ---- Steps: normalizers, pre-tokenizers, decoders ---- */
 
 struct pieces;
+/* Which characters a step makes: its own, none, or GPT-2's alphabet of bytes, of all there are. */
+enum makes { MAKES_OTHERS, MAKES_NONE, MAKES_BYTES };
 struct step {
     /* One of them is set. Normalizers add what becomes of s; pre-tokenizers add words, of which the first
      * one is the text's first one if `first` is set; decoders change a list of pieces of text. */
-    void (*normalize)(const struct step *st, const char *s, size_t n, struct text *out);
+    void (*normalize)(const struct step *st, const char *s, size_t n, struct work *w, struct text *out);
     void (*cut)(const struct step *st, const char *s, size_t n, bool first, struct pieces *out);
     void (*decode)(const struct step *st, const struct pieces *in, struct pieces *out);
 
@@ -90,7 +107,9 @@ struct step {
     struct text string; /* what is put in, a prefix, a suffix */
     int how;            /* of Split and Punctuation: enum behavior; of a Metaspace: enum prepend */
     int start, stop;    /* of Strip */
-    bool flag[4];       /* in the order in which the step's comment names them */
+    int reach;          /* bytes of which it makes one, at most; 0: any number, or none is left */
+    enum makes makes;
+    bool flag[4]; /* in the order in which the step's comment names them */
 };
 struct steps {
     struct step *list;
@@ -109,7 +128,9 @@ struct pieces {
     struct piece *list;
     size_t count, room;
     bool failed;
+    struct work *work; /* that making them is a part of */
 };
+struct pieces pieces_begin(struct work *w); /* none yet; of as many bytes as a text may become */
 void pieces_add(struct pieces *p, const char *s, size_t n, bool first);
 void pieces_free(struct pieces *p);
 
@@ -161,7 +182,7 @@ struct trie {
 bool trie_add(struct trie *t, const char *s, size_t n, int32_t token);
 /* A span for each token (match: its index in *which, beside the span) and for each stretch between. */
 struct tokenizer;
-void added_spans(const struct tokenizer *t, const struct trie *trie, const char *s, size_t n,
+void added_spans(const struct tokenizer *t, const struct trie *trie, const char *s, size_t n, struct work *w,
                  struct spans *out, struct ids *which);
 
 struct tokenizer {
@@ -181,20 +202,29 @@ struct tokenizer {
     const char **names; /* of ids, not terminated, NULL: none */
     uint32_t *name_sizes;
     bool *special;
+    bool drops;         /* a text may have words of which no id comes */
+    size_t reach;       /* bytes of a text that one id may stand for, at most; 0: any number */
     int32_t size;       /* one more than the greatest id */
     struct vocab parts; /* "bos", "eos" ... */
 };
 
-/* bpe.c, wordpiece.c: false when there is no memory. */
-bool bpe_word(const struct tokenizer *t, const char *s, size_t n, struct scratch *scratch, struct ids *out);
-bool wordpiece_word(const struct tokenizer *t, const char *s, size_t n, struct ids *out);
+/* bpe.c, wordpiece.c: false when there is no memory, or the work has ended. */
+bool bpe_word(const struct tokenizer *t, const char *s, size_t n, struct scratch *scratch, struct work *w,
+              struct ids *out);
+bool wordpiece_word(const struct tokenizer *t, const char *s, size_t n, struct work *w, struct ids *out);
 /* `table` for `merges` pairs; and one merge of two tokens, by their strings. A pair's last merge counts. */
 bool bpe_merges(struct bpe *b, size_t merges);
 void bpe_merge(struct bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t id);
 
+/* reach.c: t->drops and t->reach of a tokenizer that is read. */
+void tokenizer_reach(struct tokenizer *t);
+
 /* tokenizer.c: what becomes of s before it is cut; the text of ids; and a text to who asked for it. */
-void tokenizer_normalize(const struct tokenizer *t, const char *s, size_t n, struct text *out);
-bool tokenizer_text(const struct tokenizer *t, const int32_t *ids, size_t n, bool special, struct text *out);
+void tokenizer_normalize(const struct tokenizer *t, const char *s, size_t n, struct work *w,
+                         struct text *out);
+enum saying { SAY_TEXT, SAY_SPECIALS /* special tokens, too */, SAY_BYTES /* and what is no text */ };
+bool tokenizer_text(const struct tokenizer *t, const int32_t *ids, size_t n, enum saying how,
+                    struct text *out);
 int tokenizer_hand_out(const struct text *t, char *out, size_t size);
 
 #endif

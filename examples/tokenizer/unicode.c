@@ -11,6 +11,10 @@
 void text_add(struct text *t, const char *bytes, size_t n)
 {
     if (t->failed || n == 0) return;
+    if (t->most && n > t->most - t->size) {
+        t->failed = true;
+        return;
+    }
     if (n > t->room - t->size) {
         size_t room = t->room * 2 > t->size + n ? t->room * 2 : t->size + n + 32;
         char *data = realloc(t->data, room);

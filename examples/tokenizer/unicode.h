@@ -8,11 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes that grow. After an allocation failed nothing is added any more: ask `failed` once, at the end. */
+/* Bytes that grow. After an allocation failed, or where it would have more bytes than `most`, nothing is
+ * added any more: ask `failed` once, at the end. */
 struct text {
     char *data;
     size_t size, room;
     bool failed;
+    size_t most; /* 0: any number */
 };
 
 void text_add(struct text *t, const char *bytes, size_t n);

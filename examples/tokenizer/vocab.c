@@ -57,6 +57,8 @@ void spans_free(struct spans *s)
     *s = (struct spans){0};
 }
 
+struct pieces pieces_begin(struct work *w) { return (struct pieces){.text.most = w->most, .work = w}; }
+
 void pieces_add(struct pieces *p, const char *s, size_t n, bool first)
 {
     struct piece *list = p->failed ? NULL : grown(p->list, p->count, &p->room, sizeof *list);

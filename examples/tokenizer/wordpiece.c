@@ -13,7 +13,7 @@ static size_t count_characters(const char *s, size_t n)
 
 /* The longest start of s that is a token: its bytes, 0 if there is none. */
 static size_t longest(const struct tokenizer *t, const char *s, size_t n, bool first, struct text *spelt,
-                      int32_t *id)
+                      struct work *w, int32_t *id)
 {
     size_t ahead = first ? 0 : t->wordpiece.prefix.size;
     if (n > t->vocab.longest)
@@ -22,23 +22,24 @@ static size_t longest(const struct tokenizer *t, const char *s, size_t n, bool f
     text_add(spelt, t->wordpiece.prefix.data, ahead);
     text_add(spelt, s, n);
     for (size_t k = spelt->failed ? 0 : n; k > 0;) {
+        if (!work_do(w, 1 + (ahead + k) / 16)) return 0;
         if ((*id = vocab_find(&t->vocab, spelt->data, ahead + k)) >= 0) return k;
         while (--k > 0 && ((unsigned char)s[k] & 0xc0) == 0x80) {}
     }
     return 0;
 }
 
-bool wordpiece_word(const struct tokenizer *t, const char *s, size_t n, struct ids *out)
+bool wordpiece_word(const struct tokenizer *t, const char *s, size_t n, struct work *w, struct ids *out)
 {
     size_t start = out->count, used;
     bool known = count_characters(s, n) <= t->wordpiece.most;
     struct text spelt = {0};
     int32_t id;
     for (size_t i = 0; known && i < n; i += used) {
-        known = (used = longest(t, s + i, n - i, i == 0, &spelt, &id)) > 0;
+        known = (used = longest(t, s + i, n - i, i == 0, &spelt, w, &id)) > 0;
         if (known) ids_add(out, id);
     }
-    bool good = !spelt.failed;
+    bool good = !spelt.failed && !w->why;
     text_free(&spelt);
     if (!known) {
         out->count = out->count > start ? start : out->count;

@@ -28,9 +28,15 @@ struct running {
 
 /* Options are texts up to NULL. Ends the program if there is no server. */
 struct running server_start(const char *program, const char *const *options);
+/* The same, before its model is loaded. */
+struct running server_start_early(const char *program, const char *const *options);
 /* Exit status after SIGTERM; -1: it died otherwise. */
 int server_stop(struct running *s);
 int server_wait(struct running *s);
+
+/* Open descriptors of a process; until they are no more than so many: false after a minute. */
+int descriptors(pid_t pid);
+bool descriptors_become(pid_t pid, int most);
 
 /* ---- HTTP ---- */
 
@@ -91,19 +97,34 @@ double metric(int port, const char *name);
 /* Until a metric has a value: false if it has another one for a minute. */
 bool metric_becomes(int port, const char *name, double value);
 
+/* ---- A checkpoint whose tokens are letters ---- */
+
+void put_file(const char *folder, const char *name, const char *text);
+void put_letters(const char *folder);
+
 /* ---- The model in fp64, in plain C ---- */
 
 /* How far the logit of each token of an answer is from the best one, at most. */
 double reference_distance(const int32_t *tokens, int prompt, int count);
+
+/* ---- Files of checkpoints ---- */
+
+void put_file(const char *folder, const char *name, const char *text);
+void copy_file(const char *from, const char *folder, const char *name);
 
 /* ---- Tests; each gets the server's program ---- */
 
 void test_endpoints(const char *program);
 void test_batching(const char *program);
 void test_leaving(const char *program);
+void test_pressure(const char *program);
+void test_access(const char *program);
+void test_siege(const char *program);
+void test_fuzz(const char *program);
 void test_load(const char *program);
 void test_checkpoints(const char *program);
 void test_words(const char *program);
+void test_logprobs(const char *program);
 void test_story(const char *program);
 void test_gpu(const char *program);
 void test_captures(const char *program);

@@ -138,7 +138,7 @@ static void compare_crowd(const char *program, const char *name)
 
 /* ---- Words: a tokenizer of letters, and a chat template, beside llama ---- */
 
-static void put_file(const char *folder, const char *name, const char *text)
+void put_file(const char *folder, const char *name, const char *text)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -172,7 +172,7 @@ static void put_tokenizer(const char *folder)
     free(text);
 }
 
-static void copy_file(const char *from, const char *folder, const char *name)
+void copy_file(const char *from, const char *folder, const char *name)
 {
     char path[512], data[4096];
     size_t n;
@@ -186,7 +186,7 @@ static void copy_file(const char *from, const char *folder, const char *name)
     if (out) fclose(out);
 }
 
-static void put_letters(const char *folder)
+void put_letters(const char *folder)
 {
     char from[256];
     snprintf(from, sizeof from, "%s/llama", tiny);

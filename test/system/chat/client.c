@@ -56,7 +56,7 @@ static void check_health(int port)
     reply_free(&r);
 }
 
-struct running server_start(const char *program, const char *const *options)
+struct running server_start_early(const char *program, const char *const *options)
 {
     char line[256] = "";
     int pipes[2];
@@ -69,6 +69,13 @@ struct running server_start(const char *program, const char *const *options)
     if (!read_line(s.out, line, sizeof line) ||
         sscanf(line, "chat_server: http://127.0.0.1:%d", &s.port) != 1)
         give_up("the server names no port");
+    return s;
+}
+
+struct running server_start(const char *program, const char *const *options)
+{
+    char line[256] = "";
+    struct running s = server_start_early(program, options);
     check_health(s.port);
     if (!read_line(s.out, line, sizeof line) || !strstr(line, "ready")) give_up("the server is not ready");
     return s;
@@ -116,7 +123,7 @@ void http_write(int fd, const void *data, size_t bytes)
 
 void http_send(int fd, const char *method, const char *path, const char *body)
 {
-    char head[512];
+    char head[2048];
     int n = snprintf(head, sizeof head,
                      "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n",
                      method, path, body ? strlen(body) : 0);

@@ -12,6 +12,9 @@
 #define CHAT "/v1/chat/completions"
 #define HI "\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]"
 
+/* Ten characters of three bytes. */
+#define EURO "%e2%82%ac%e2%82%ac%e2%82%ac%e2%82%ac%e2%82%ac%e2%82%ac%e2%82%ac%e2%82%ac%e2%82%ac%e2%82%ac"
+
 struct question {
     const char *method, *path, *body;
     int status;
@@ -26,6 +29,14 @@ static const struct question questions[] = {
     {"GET", "/metrics", NULL, 200, "Content-Type: text/plain; version=0.0.4"},
     {"HEAD", "/health", NULL, 200, "Content-Type: application/json"},
     {"GET", "/", NULL, 404, "\"message\":\"there is no /\""},
+    {"GET", "/%ff", NULL, 404, "there is no /\xef\xbf\xbd\""},
+    {"GET", "/%C3%A9%e2%82", NULL, 404, "there is no /\xc3\xa9\xef\xbf\xbd\""},
+    {"GET", "/%ed%a0%80%f5%80", NULL, 404, "invalid_request_error"},
+    {"GET", "/%01%1b%7f%c2%9b", NULL, 404, "there is no /?????\""},
+    {"GET", "/v1/models/%80%22", NULL, 404, "\xef\xbf\xbd\\\"\""},
+    {"GET", "/a%00%ff", NULL, 404, "there is no /a\""},
+    {"GET", "/" EURO EURO EURO EURO EURO EURO EURO EURO "a" EURO, NULL, 404, "\xef\xbf\xbd\""}, /* cut off */
+    {"POST", "/%ff", "{}", 404, "\xef\xbf\xbd"},
     {"POST", "/v1/embeddings", "{}", 404, "invalid_request_error"},
     {"POST", "/health", "{}", 405, "Allow: GET"},
     {"GET", TEXT, NULL, 405, "Allow: POST"},
@@ -154,7 +165,7 @@ static void test_chat_stream(int port)
 
 static struct reply chunked(int port, size_t padding)
 {
-    static const char head[] = "POST " TEXT " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+    static const char head[] = "POST " TEXT " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                                "Transfer-Encoding: chunked\r\n\r\n";
     static const char body[] = "{\"prompt\": \"a\", \"max_tokens\": 3}";
     char size[32], blanks[4096];
@@ -197,7 +208,8 @@ static void test_bodies(int port)
     expect(chunked(port, 0), 200, "chunks");
     expect(chunked(port, LIMIT), 413, "chunks of more than 1 MiB");
     int fd = http_connect(port);
-    static const char huge[] = "POST " TEXT " HTTP/1.1\r\nHost: a\r\nContent-Length: 999999999999\r\n\r\n";
+    static const char huge[] =
+        "POST " TEXT " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999999\r\n\r\n";
     http_write(fd, huge, sizeof huge - 1);
     expect(http_receive(fd), 413, "a body of 1 TB");
 }
@@ -205,10 +217,10 @@ static void test_bodies(int port)
 /* Three requests in one piece, three replies in order. */
 static void test_pipeline(int port)
 {
-    static const char all[] = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
-                              "POST " TEXT " HTTP/1.1\r\nHost: a\r\nContent-Length: 32\r\n\r\n"
+    static const char all[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                              "POST " TEXT " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 32\r\n\r\n"
                               "{\"prompt\": \"a\", \"max_tokens\": 5}"
-                              "GET /nowhere HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+                              "GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     static const int status[] = {200, 200, 404};
     char text[1 << 14];
     size_t bytes = 0, at = 0, used;

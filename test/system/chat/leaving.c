@@ -58,6 +58,18 @@ static void *stay(void *context)
     return NULL;
 }
 
+/* Until so many requests were taken, finished ones included. Who is finished is counted first, so that none
+ * on its way is counted twice. */
+static bool has_taken(int port, int requests)
+{
+    for (int i = 0; i < 6000; i++, usleep(10000)) {
+        double finished = metric(port, "coda_e2e_request_latency_seconds_count");
+        double running = metric(port, "coda_num_requests_running");
+        if (finished + running + metric(port, "coda_num_requests_waiting") >= requests) return true;
+    }
+    return false;
+}
+
 /* Of 28 clients four stay. The others leave at all places of their streams, or while they wait. */
 static void test_vanishing(int port)
 {
@@ -71,6 +83,7 @@ static void test_vanishing(int port)
     }
     for (int i = 0; i < VANISHING; i++)
         fd[i] = begin(port, i % 3 ? "{\"stream\": true, " LONG "}" : "{" LONG "}");
+    CHECK(has_taken(port, STAYING + VANISHING), "the server has not taken all requests");
     for (int i = 0; i < STAYING; i++) pthread_create(&staying[i].thread, NULL, stay, &staying[i]);
     for (int i = 0; i < VANISHING; i++) vanish(fd[i], i % 3 ? i * i * 10 : 0);
     for (int i = 0; i < STAYING; i++) {
@@ -115,18 +128,6 @@ static void *read_all(void *context)
     struct reply *r = context;
     *r = http_receive(r->status); /* its socket, until the reply is there */
     return NULL;
-}
-
-/* Until so many requests were taken, finished ones included. Who is finished is counted first, so that none
- * on its way is counted twice. */
-static bool has_taken(int port, int requests)
-{
-    for (int i = 0; i < 6000; i++, usleep(10000)) {
-        double finished = metric(port, "coda_e2e_request_latency_seconds_count");
-        double running = metric(port, "coda_num_requests_running");
-        if (finished + running + metric(port, "coda_num_requests_waiting") >= requests) return true;
-    }
-    return false;
 }
 
 /* Are two replies equal from a word on? What is before it has a time and a number. */
@@ -192,6 +193,17 @@ static void test_abort(const char *program)
     CHECK(server_wait(&s) == 0, "the server did not end well after two SIGTERM");
 }
 
+/* SIGTERM at any moment of a start: this model takes longer to load than the first of them. */
+static void test_early_end(const char *program)
+{
+    for (int i = 0; i < 5; i++) {
+        struct running s =
+            server_start_early(program, (const char *const[]){"--random", "perf/models/small.json", NULL});
+        usleep((useconds_t)i * 20000);
+        CHECK(server_stop(&s) == 0, "the server did not end well before it was ready");
+    }
+}
+
 void test_leaving(const char *program)
 {
     struct running s =
@@ -204,4 +216,5 @@ void test_leaving(const char *program)
     CHECK(server_stop(&s) == 0, "the server did not end well after its queue was full");
     test_drain(program);
     test_abort(program);
+    test_early_end(program);
 }

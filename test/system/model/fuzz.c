@@ -99,7 +99,7 @@ static void read_words(const struct mapped_file *map, uint64_t seed)
     struct tokenizer *t = meta ? tokenizer_open_gguf(meta, "fuzz", f.text, sizeof f.text) : NULL;
     CHECK(t || (f.text[0] && !strchr(f.text, '\n')), "seed %llu: words are refused without a line",
           (unsigned long long)seed);
-    if (t) tokenizer_encode(t, line, sizeof line - 1, ids, 256);
+    if (t) tokenizer_encode(t, line, sizeof line - 1, ids, 256, NULL);
     tokenizer_close(t);
     json_decref(meta);
 }

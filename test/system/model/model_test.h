@@ -33,6 +33,8 @@ void test_files(const char *tiny, const char *scratch);
 void test_fuzz(const char *tiny, const char *scratch);
 void test_turns(const char *tiny, const char *scratch);
 void test_templates(const char *tiny, const char *scratch);
+void test_template_work(const char *tiny, const char *scratch);
+void test_template_depth(const char *tiny, const char *scratch);
 void test_modules(const char *tiny, const char *scratch);
 void test_words(const char *tiny, const char *scratch);
 void test_rounding(const char *tiny, const char *scratch);

@@ -16,7 +16,9 @@ static char *rendered(const char *source, size_t size, const json_t *variables, 
 {
     f->text[0] = 0;
     struct template *t = template_parse(source, size, f);
-    char *text = t ? template_render(t, variables, bytes, f) : NULL;
+    char *text = NULL;
+    int n = t ? template_render(t, variables, NULL, &text, f) : REFUSED_INPUT;
+    if (bytes && n >= 0) *bytes = (size_t)n;
     template_free(t);
     return text;
 }

@@ -30,7 +30,8 @@ static void expect(const char *model, const json_t *config, struct tokenizer *t,
     struct fault f = {{0}};
     json_t *messages = json_loads(chat, 0, NULL);
     struct turns *turns = turns_open(model, config, t, &f);
-    char *text = turns ? turns_prompt(turns, messages, NULL, NULL, &f) : NULL;
+    char *text = NULL;
+    if (turns) turns_prompt(turns, messages, NULL, NULL, &text, &f);
     CHECK(text && !strcmp(text, want) && turns_own(turns) == own, "%s: '%s', not '%s'; %s", model,
           text ? text : "", want, f.text);
     free(text);

@@ -21,12 +21,12 @@ static void check_room(struct tokenizer *t)
 {
     static const char text[] = "hello world, hello kernels";
     int32_t all[64], ids[64];
-    int n = tokenizer_encode(t, text, sizeof text - 1, all, 64);
+    int n = tokenizer_encode(t, text, sizeof text - 1, all, 64, NULL);
     check(n > 4 && n < 60, "%d ids", n);
-    check(tokenizer_encode(t, text, sizeof text - 1, NULL, 0) == n, "ids without room");
+    check(tokenizer_encode(t, text, sizeof text - 1, NULL, 0, NULL) == n, "ids without room");
     for (int most = 0; most < n; most++) {
         memset(ids, 0x55, sizeof ids);
-        check(tokenizer_encode(t, text, sizeof text - 1, ids, most) == n, "%d ids of %d", most, n);
+        check(tokenizer_encode(t, text, sizeof text - 1, ids, most, NULL) == n, "%d ids of %d", most, n);
         check(memcmp(ids, all, (size_t)most * sizeof *ids) == 0 && ids[most] == 0x55555555,
               "the first %d ids", most);
     }
@@ -52,8 +52,8 @@ static void check_invalid(struct tokenizer *t)
     /* clang-format on */
     int32_t ids[16];
     for (size_t i = 0; i < sizeof invalid / sizeof *invalid; i++)
-        check(tokenizer_encode(t, invalid[i], strlen(invalid[i]), ids, 16) < 0, "invalid text %zu was taken",
-              i);
+        check(tokenizer_encode(t, invalid[i], strlen(invalid[i]), ids, 16, NULL) < 0,
+              "invalid text %zu was taken", i);
     char text[64];
     int32_t odd[] = {-1, INT32_MIN, INT32_MAX, tokenizer_size(t), 1 << 24};
     check(tokenizer_decode_all(t, odd, 5, text, sizeof text) == 0, "ids without a token are '%s'", text);
@@ -125,7 +125,8 @@ static void check_around(const char *dir, const char *class, const char *flags, 
              flags);
     struct tokenizer *t = open_with(dir, "mistral", "{}", config);
     if (!t) return;
-    int bare = tokenizer_encode_bare(t, "hello", 5, ids, 16), n = tokenizer_encode(t, "hello", 5, ids, 16);
+    int bare = tokenizer_encode_bare(t, "hello", 5, ids, 16, NULL),
+        n = tokenizer_encode(t, "hello", 5, ids, 16, NULL);
     check(n == bare + (first >= 0) + (last >= 0), "%s, %s: %d ids, %d bare", class, flags, n, bare);
     check((ids[0] == 1) == (first >= 0) && (ids[n - 1] == 2) == (last >= 0), "%s, %s: ends", class, flags);
     tokenizer_close(t);
@@ -139,7 +140,7 @@ static void check_long(const char *dir, const char *name, const char *piece, siz
     char *text = malloc(n + 1), *back = malloc(n + 1);
     int32_t *ids = malloc((n + 2) * sizeof *ids);
     for (size_t i = 0; i < n; i++) text[i] = piece[i % size];
-    int count = tokenizer_encode(t, text, n, ids, (int)n + 2);
+    int count = tokenizer_encode(t, text, n, ids, (int)n + 2, NULL);
     check(count > 0 && (size_t)count <= n + 2, "%s: %d ids of %zu bytes", name, count, n);
     int got = tokenizer_decode(t, ids, count, back, n + 1);
     check((size_t)got == n && memcmp(text, back, n) == 0, "%s: %zu bytes of '%s' came back as %d", name, n,

@@ -72,9 +72,10 @@ static void check_use(struct tokenizer *t)
     char text[1024], out[8192];
     int32_t ids[4096];
     size_t size = random_text(text);
-    int n = tokenizer_encode(t, text, size, ids, 4096);
+    int n = tokenizer_encode(t, text, size, ids, 4096, NULL);
     for (int i = 0; i < n && i < 4096; i++)
         check(ids[i] >= 0 && ids[i] < tokenizer_size(t), "id %d of %d", ids[i], tokenizer_size(t));
+    check_limits_of(t, "a changed file", text, size);
     if (n < 0 || n > 64) n = 0;
     while (n < 80) ids[n++] = (int32_t)draw((uint32_t)tokenizer_size(t) + 3) - 1;
     int got = tokenizer_decode_all(t, ids, n, out, sizeof out);
@@ -84,7 +85,7 @@ static void check_use(struct tokenizer *t)
     tokenizer_stream_end(s, out, sizeof out);
     tokenizer_stream_close(s);
     for (size_t i = 0; i < 64; i++) text[i] = (char)draw(256);
-    tokenizer_encode(t, text, 64, ids, 4096);
+    tokenizer_encode(t, text, 64, ids, 4096, NULL);
 }
 
 static void check_changed(const char *dir, const char *name, int rounds)

@@ -41,7 +41,7 @@ static bool check_ids(const struct golden *g, size_t i)
     size_t before = (size_t)json_integer_value(json_object_get(g->file, "before")),
            after = (size_t)json_integer_value(json_object_get(g->file, "after"));
     int32_t ids[MOST];
-    int n = tokenizer_encode(g->t, text, json_string_length(s), ids, MOST);
+    int n = tokenizer_encode(g->t, text, json_string_length(s), ids, MOST, NULL);
     if (!check(same_ids(ids, n, want, 0, 0), "%s: string %zu '%s' has other ids", g->name, i, text)) {
         char *all = json_dumps(want, JSON_COMPACT);
         printf("    wanted %s\n    got    [", all);
@@ -49,7 +49,8 @@ static bool check_ids(const struct golden *g, size_t i)
         puts("]");
         free(all);
     }
-    n = tokenizer_encode_bare(g->t, text, json_string_length(s), ids, MOST);
+    check_limits_of(g->t, g->name, text, json_string_length(s));
+    n = tokenizer_encode_bare(g->t, text, json_string_length(s), ids, MOST, NULL);
     return check(same_ids(ids, n, want, before, after), "%s: string %zu bare", g->name, i);
 }
 

@@ -87,6 +87,7 @@ int main(int argc, char **argv)
     if (argc > 2) check_real(argv[1], argv[2]);
     check_refused(argv[1]);
     check_calls(argv[1]);
+    check_limits(argv[1]);
     check_fuzz(argv[1], seed, rounds);
     if (*folder) empty_folder(), rmdir(folder);
     printf("%d passed, %d failed\n", checks - failures, failures);

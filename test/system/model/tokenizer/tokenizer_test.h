@@ -28,6 +28,9 @@ void check_real(const char *dir,
                 const char *vocabulary); /* the golden `minilm`, if its vocabulary is there */
 void check_refused(const char *dir);     /* files that are damaged, or ask for what is not known */
 void check_calls(const char *dir);       /* arguments at their ends; long texts */
+void check_limits(const char *dir);      /* ids, time and work that a text may cost */
+/* That limits of ids hold for a text, of which there are ids. */
+void check_limits_of(struct tokenizer *t, const char *name, const char *text, size_t n);
 void check_fuzz(const char *dir, unsigned seed, int rounds);
 
 #endif

@@ -1,0 +1,154 @@
+/*
+ * access.c -- the checks of chat_access.h.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "chat_access.h"
+
+/* ---- Lists by commas ---- */
+
+static bool is_listed(const char *list, const char *word, size_t bytes)
+{
+    while (list && *list) {
+        list += strspn(list, ", ");
+        size_t n = strcspn(list, ", ");
+        if (n == 1 && *list == '*') return true;
+        if (n && n == bytes && !strncasecmp(list, word, n)) return true;
+        list += n;
+    }
+    return false;
+}
+
+/* Bytes of a Host without its port. */
+static size_t name_bytes(const char *host)
+{
+    const char *end = *host == '[' ? strchr(host, ']') : NULL;
+    return end ? (size_t)(end + 1 - host) : strcspn(host, ":");
+}
+
+/* ---- Headers, each of which may be there more than once ---- */
+
+struct visit {
+    const struct access *access;
+    const char *name, *refused; /* the first value that is not allowed */
+    bool (*allows)(const struct access *a, const char *value);
+};
+
+static bool allows_host(const struct access *a, const char *host)
+{
+    static const char usual[] = "localhost,127.0.0.1,[::1]";
+    size_t name = name_bytes(host);
+    return is_listed(usual, host, name) || is_listed(a->hosts, host, name) ||
+           is_listed(a->hosts, host, strlen(host));
+}
+
+static bool allows_origin(const struct access *a, const char *origin)
+{
+    return is_listed(a->origins, origin, strlen(origin));
+}
+
+static enum MHD_Result visit_value(void *context, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    struct visit *v = context;
+    (void)kind;
+    if (strcasecmp(name, v->name) != 0 || v->allows(v->access, value ? value : "")) return MHD_YES;
+    v->refused = value ? value : "";
+    return MHD_NO;
+}
+
+/* Whose value is not allowed; NULL: all are. */
+static const char *refused_value(const struct access *a, struct MHD_Connection *c, const char *name,
+                                 bool (*allows)(const struct access *a, const char *value))
+{
+    struct visit v = {.access = a, .name = name, .allows = allows};
+    MHD_get_connection_values(c, MHD_HEADER_KIND, visit_value, &v);
+    return v.refused;
+}
+
+/* ---- The key ---- */
+
+/* Takes as long for any text of this length. */
+static bool same_key(const char *key, const char *given)
+{
+    size_t n = strlen(key), m = strlen(given);
+    volatile unsigned different = n != m;
+    for (size_t i = 0; i < m; i++) different |= (unsigned char)given[i] ^ (unsigned char)key[i % n];
+    return !different;
+}
+
+static bool has_key(const struct access *a, struct MHD_Connection *c)
+{
+    static const char scheme[] = "Bearer ";
+    const char *given = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    if (!*a->key) return true;
+    return given && !strncasecmp(given, scheme, sizeof scheme - 1) &&
+           same_key(a->key, given + sizeof scheme - 1);
+}
+
+/* One line of characters that a header may have. */
+static bool settle_key(struct access *a, const char *from, struct fault *f)
+{
+    size_t n = strcspn(a->key, "\r\n");
+    bool good = n > 0 && strlen(a->key) < sizeof a->key - 1;
+    a->key[n] = 0;
+    for (const char *k = a->key; *k; k++) good &= *k > ' ' && *k < 127;
+    return good || fault_set(f, "%s has no key: one line of 1 to %d characters of ASCII without blanks", from,
+                             ACCESS_KEY_BYTES - 2);
+}
+
+bool access_key(struct access *a, const char *file, const char *variable, struct fault *f)
+{
+    const char *value = getenv(variable);
+    *a->key = 0;
+    if (!file && !value) return true;
+    FILE *in = file ? fopen(file, "re") : NULL;
+    if (file && !in) return fault_set(f, "%s: %s", file, strerror(errno));
+    if (!in) snprintf(a->key, sizeof a->key, "%s", value);
+    else if (!fgets(a->key, sizeof a->key, in)) *a->key = 0;
+    if (in) fclose(in);
+    if (value) unsetenv(variable); /* programs that this one starts need not know it */
+    return settle_key(a, file ? file : variable, f);
+}
+
+/* ---- What http.c asks ---- */
+
+static bool refuse(struct problem *p, int status, const char *code, const char *format, const char *value)
+{
+    *p = (struct problem){.status = status, .type = "invalid_request_error", .code = code};
+    snprintf(p->message, sizeof p->message, format, value);
+    return false;
+}
+
+bool access_allows(const struct access *a, struct MHD_Connection *c, bool open, struct problem *p)
+{
+    const char *origin = refused_value(a, c, MHD_HTTP_HEADER_ORIGIN, allows_origin);
+    const char *host = refused_value(a, c, MHD_HTTP_HEADER_HOST, allows_host);
+    if (origin)
+        return refuse(p, 403, "origin_not_allowed",
+                      "pages of %.120s may not ask: --allow-origin names those that may", origin);
+    if (open) return true;
+    if (host)
+        return refuse(p, 403, "host_not_allowed", "this server is not called %.120s: --allow-host adds names",
+                      host);
+    return has_key(a, c) ||
+           refuse(p, 401, "invalid_api_key", "a key is needed: Authorization: Bearer KEY%s", "");
+}
+
+void access_headers(const struct access *a, struct MHD_Connection *c, struct MHD_Response *response)
+{
+    const char *origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
+    if (!origin || !allows_origin(a, origin)) return;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ORIGIN);
+}
+
+bool access_preflight(struct MHD_Connection *c, const char *method)
+{
+    return !strcmp(method, MHD_HTTP_METHOD_OPTIONS) &&
+           MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN) &&
+           MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Access-Control-Request-Method");
+}
