@@ -106,7 +106,7 @@ static bool read_tensor(struct header *h, const char *name, json_t *info, struct
                          name, x.end - x.begin, x.begin, t.type, t.bytes);
     t.data = h->data + x.begin;
     h->extent[h->extents++] = x;
-    return checkpoint_add(h->to, &t, name, f);
+    return checkpoint_add(h->to, &t, name, name, f);
 }
 
 static int by_begin(const void *a, const void *b)

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "checkpoint.h"
 #include "gguf.h"
+#include "plain.h"
 #include "text.h"
 #include "tokenizer.h"
 #include "turns.h"
@@ -25,7 +25,7 @@ struct text {
 static bool there(const char *folder, const char *name)
 {
     char path[PATH_MAX];
-    return snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_MAX && !access(path, F_OK);
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_MAX && plain_there(path);
 }
 
 /* The one that a GGUF file has itself. */

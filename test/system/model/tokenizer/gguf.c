@@ -156,8 +156,8 @@ static void check_scored_refusals(const char *dir)
         {"scores", "[1, 2]", "640 tokens have 2 scores"},
         {"bos_token_id", "3000000", "there is no bos token"},
         {"bos_token_id", NULL, "there is no bos token"},
-        {"remove_extra_whitespaces", "true", "remove_extra_whitespaces is not known"},
-        {"precompiled_charsmap", "[1]", "precompiled_charsmap is not known"},
+        {"remove_extra_whitespaces", "true", "remove_extra_whitespaces' is true"},
+        {"precompiled_charsmap", "[1]", "precompiled_charsmap' is [1]"},
     };
     char folder[600];
     snprintf(folder, sizeof folder, "%s_gguf/llama", dir);
