@@ -9,7 +9,8 @@
 
 #include "coda.h"
 #include "fault.h"
-#include "keys.h"
+
+struct keys; /* keys.h */
 
 enum { MOST_LAYERS = 256, MOST_ENDS = 16, MOST_FREQUENCIES = 512 };
 

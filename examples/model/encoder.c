@@ -99,7 +99,8 @@ static int by_count(const void *a, const void *b)
 
 int model_longest(const struct model *m)
 {
-    return m->opt.rows < m->config.positions ? m->opt.rows : m->config.positions;
+    int most = m->opt.rows < m->config.positions ? m->opt.rows : m->config.positions;
+    return m->modules.limit && m->modules.limit < most ? m->modules.limit : most;
 }
 
 int model_width(const struct model *m)

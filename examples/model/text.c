@@ -169,10 +169,19 @@ bool text_after(struct text *t, const int32_t *ids, int n, struct fault *f)
 
 bool text_ends(const struct text *t, int32_t id) { return t && t->end >= 0 && id == t->end; }
 
-int text_shorten(int32_t *ids, int count, int most)
+/* Whether each text ends so, even the empty one. */
+static bool always_last(struct text *t, int32_t id)
+{
+    struct fault f;
+    int32_t ids[16];
+    int n = encode(t, "", false, ids, 16, &f);
+    return n > 0 && n <= 16 && ids[n - 1] == id;
+}
+
+int text_shorten(struct text *t, int32_t *ids, int count, int most)
 {
     if (count <= most || most < 1) return count;
-    ids[most - 1] = ids[count - 1];
+    if (always_last(t, ids[count - 1])) ids[most - 1] = ids[count - 1];
     return most;
 }
 
