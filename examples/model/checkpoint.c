@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "checkpoint.h"
+#include "json_text.h"
 #include "plain.h"
 
 enum { MOST_TENSORS = 1 << 20 };
@@ -54,7 +55,7 @@ json_t *checkpoint_json(const char *path, struct fault *f)
     json_error_t e;
     json_t *value = NULL;
     if (map_file(&temporary, path, PLAIN_JSON, &map, f) &&
-        !(value = json_loadb((const char *)map.data, map.bytes, JSON_REJECT_DUPLICATES, &e)))
+        !(value = json_text((const char *)map.data, map.bytes, JSON_REJECT_DUPLICATES, &e)))
         fault_set(f, "%s: line %d: %s", path, e.line, e.text);
     checkpoint_close(&temporary);
     return value;

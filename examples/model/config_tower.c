@@ -75,14 +75,17 @@ static json_t *model_completed(const json_t *o, const char *family)
 /* `k` is the whole, some of whose members the tower has, too, where it has none of its own. */
 static json_t *tower_in(struct keys *k, const char *member, const char *usual, struct fault *f)
 {
-    static const char *const shared[] = {"eos_token_id", "tie_word_embeddings"};
     const json_t *tower = keys_get(k, member);
     if (!json_is_object(tower)) return fault_set(f, "config: %s is missing", member), NULL;
     const char *own = json_string_value(json_object_get(tower, "model_type"));
     json_t *all = completed(tower, own ? own : usual);
-    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
-        json_t *v = keys_get(k, shared[i]);
-        if (v && !json_object_get(tower, shared[i])) json_object_set(all, shared[i], v);
+    json_t *ends = keys_get(k, "eos_token_id"), *tie = keys_get(k, "tie_word_embeddings"),
+           *inner = json_object_get(tower, "tie_word_embeddings");
+    if (ends) json_object_set(all, "eos_token_id", ends);
+    if (tie && !inner) json_object_set(all, "tie_word_embeddings", tie);
+    if (tie && inner && !json_equal(tie, inner)) {
+        json_decref(all);
+        return fault_set(f, "config: tie_word_embeddings is not the same in %s", member), NULL;
     }
     if (!own) json_object_set_new(all, "model_type", json_string(usual));
     if (!all) fault_set(f, "out of memory");

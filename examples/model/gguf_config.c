@@ -22,6 +22,7 @@ struct reading {
     const char *architecture;
     json_t *config;
     struct fault *f;
+    bool failed; /* the fault says why */
 };
 
 static const struct pair {
@@ -57,9 +58,12 @@ static json_int_t whole(const struct reading *r, const char *name)
     return json_integer_value(json_object_get(r->config, name));
 }
 
+/* What is no number sets `failed`. */
 static double real(struct reading *r, const char *name, double otherwise)
 {
     const json_t *v = keys_get(&r->k, name);
+    if (v && !json_is_number(v))
+        r->failed = !fault_set(r->f, "%s: %s%s is no number", r->k.what, r->architecture, name + 4);
     return json_is_number(v) ? json_number_value(v) : otherwise;
 }
 
@@ -242,9 +246,11 @@ static bool set_scaling(struct reading *r)
     if (type && !lasting && !none && !yarn && strcmp(type, "linear"))
         return fault_set(r->f, "%s: RoPE of type '%.40s' is not supported%s", r->k.what, type,
                          strcmp(type, "longrope") ? "" : " without rope_factors_short and rope_factors_long");
+    if (named && !type)
+        return fault_set(r->f, "%s: %s.rope.scaling.type is no text", r->k.what, r->architecture);
     if (linear) set(r, "rope_scaling", json_pack("{s:s, s:f}", "rope_type", "linear", "factor", factor));
     if (yarn) set_yarn(r, factor == 0 ? 1 : factor);
-    return true;
+    return !r->failed;
 }
 
 static bool set_rope(struct reading *r)

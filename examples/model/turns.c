@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "checkpoint.h"
+#include "json_text.h"
 #include "plain.h"
 #include "template.h"
 #include "turns.h"
@@ -89,7 +90,7 @@ static json_t *read_json(const char *folder, const char *name, struct fault *f)
     json_error_t e;
     FILE *from = open_file(folder, name, PLAIN_JSON, path, f);
     if (!from) return NULL;
-    json_t *v = json_loadf(from, 0, &e);
+    json_t *v = json_stream(from, 0, &e);
     if (!v) fault_set(f, "%s, line %d: %s", path, e.line, e.text);
     fclose(from);
     return v;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json_text.h"
 #include "plain.h"
 #include "tokenizer_json.h"
 
@@ -29,7 +30,7 @@ json_t *file_json(const char *dir, const char *name, struct complaint *c)
     FILE *f = open_file(dir, name, c);
     if (!f) return NULL;
     json_error_t e;
-    json_t *v = json_loadf(f, JSON_ALLOW_NUL, &e);
+    json_t *v = json_stream(f, JSON_ALLOW_NUL, &e);
     fclose(f);
     if (!v) complain(c, "%s, line %d: %s", name, e.line, e.text);
     else if (!json_is_object(v)) {
