@@ -88,6 +88,9 @@ static bool set_sizes(struct reading *r)
     const json_t *chat = json_object_get(r->config, "chat_template");
     if (chat && !json_is_string(chat))
         return fault_set(r->f, "%s: tokenizer.chat_template is no text of at most 256 kB", r->k.what);
+    const json_t *pooling = json_object_get(r->config, "gguf:pooling_type");
+    if (pooling && (!json_is_integer(pooling) || json_integer_value(pooling) < 0 || json_integer_value(pooling) > 3))
+        return fault_set(r->f, "%s: %s.pooling_type is no number from 0 to 3", r->k.what, r->architecture);
     set(r, "model_type", json_string(gguf_family(r->architecture)));
     set(r, "gguf:activation", json_string("silu"));
     if (rows) set(r, "vocab_size", json_integer(rows));

@@ -161,13 +161,8 @@ static bool stored_dense(struct modules *m, const struct checkpoint *c, const ch
 bool modules_of_gguf(struct modules *m, const struct checkpoint *c, int width, struct fault *f)
 {
     static const enum pooling kinds[] = {POOLING_MEAN, POOLING_MEAN, POOLING_FIRST, POOLING_LAST};
-    int type;
     *m = (struct modules){.pooling = POOLING_MEAN};
-    const json_t *v = json_object_get(c->config, "gguf:pooling_type");
-    type = v ? (int)json_integer_value(v) : 0;
-    if (v && (!json_is_integer(v) || type < 0 || type > 3))
-        return fault_set(f, "GGUF: pooling_type is not a whole number from 0 to 3");
-    m->pooling = kinds[type];
+    m->pooling = kinds[json_integer_value(json_object_get(c->config, "gguf:pooling_type"))]; /* 0 to 3 */
     return stored_dense(m, c, "dense_2", &width, f) && stored_dense(m, c, "dense_3", &width, f);
 }
 

@@ -8,7 +8,7 @@
 
 #include "config_keys.h"
 #include "gguf.h"
-#include "gguf_file.h"
+#include "known.h"
 #include "words_keys.h"
 
 static json_t *load(const char *folder, const char *name)
@@ -166,9 +166,7 @@ static void check_rows(reader read, const struct key_table *t, const json_t *bas
     }
 }
 
-static const struct {
-    const char *folder, *family;
-} bases[] = {{"llama", "llama"},
+const struct known_base known_bases[] = {{"llama", "llama"},
              {"mistral", "mistral"},
              {"qwen2", "qwen2"},
              {"qwen3", "qwen3"},
@@ -186,13 +184,13 @@ static const struct {
 
 static void test_rows(const char *tiny)
 {
-    for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
+    for (size_t i = 0; i < (size_t)KNOWN_BASES; i++) {
         json_t *base;
         char folder[600];
-        snprintf(folder, sizeof folder, "%s/%s", tiny, bases[i].folder);
+        snprintf(folder, sizeof folder, "%s/%s", tiny, known_bases[i].folder);
         base = load(folder, "config.json");
-        check_rows(read_config, &config_keys, base, bases[i].family);
-        refused_as(read_config, base, bases[i].family, "odd_member");
+        check_rows(read_config, &config_keys, base, known_bases[i].family);
+        refused_as(read_config, base, known_bases[i].family, "odd_member");
         json_decref(base);
     }
     json_t *none = json_object();
@@ -200,17 +198,157 @@ static void test_rows(const char *tiny)
     json_decref(none);
 }
 
+/* ---- The same of GGUF: a file of each architecture ---- */
+
+static bool container_key(const char *name)
+{
+    return !strncmp(name, "general.", 8) || !strncmp(name, "split.", 6) || !strncmp(name, "tokenizer.", 10);
+}
+
+/* What yarn alone reads is looked at with yarn. */
+static void check_meta_row(const json_t *meta, const char *architecture, const struct key *k, const char *name)
+{
+    char full[160];
+    struct fault f;
+    unsigned bit = key_family(&gguf_keys, architecture);
+    snprintf(full, sizeof full, "%s%s", architecture, name + 4);
+    bool twice = k->verdict == KEY_READ && key_find(&gguf_keys, bit, KEY_IGNORED, full, architecture);
+    bool read = key_find(&gguf_keys, bit, KEY_READ, full, architecture);
+    if (k->verdict == KEY_IGNORED && !read) check_ignored(read_meta, meta, k, full);
+    if (k->verdict == KEY_READ && !twice)
+        CHECK(!accepts(read_meta, meta, full, junk(), &f), "'%s' is said to be read, and is not", full);
+    if (k->verdict == KEY_REFUSED) CHECK(!accepts(read_meta, meta, full, junk(), &f), "'%s'", full);
+}
+
+static void test_meta_rows(const json_t *all)
+{
+    const char *what;
+    json_t *meta;
+    json_object_foreach(json_object_get(all, "gguf"), what, meta)
+    {
+        const char *architecture = json_string_value(json_object_get(meta, "general.architecture"));
+        unsigned bit = key_family(&gguf_keys, architecture);
+        for (int i = 0; i < gguf_keys.count; i++) {
+            char names[1200];
+            snprintf(names, sizeof names, "%s", gguf_keys.key[i].names);
+            for (char *rest = names, *one; (gguf_keys.key[i].families & bit) && (one = strsep(&rest, " "));)
+                if (*one && !strpbrk(one, "*#") && !container_key(one))
+                    check_meta_row(meta, architecture, &gguf_keys.key[i], one);
+        }
+    }
+}
+
+/* Values that a table does not have, but that llama.cpp acts on. */
+static void test_values(const json_t *all)
+{
+    static const struct {
+        const char *file, *key, *value, *says;
+    } refused[] = {
+        {"LLaMA 3.1", "llama.expert_count", "8", "llama.expert_count"},
+        {"LLaMA 3.1", "llama.attention.causal", "false", "llama.attention.causal"},
+        {"LLaMA 3.1", "llama.attention.value_length", "64", "value_length is 64, but keys have 128"},
+        {"LLaMA 3.1", "llama.attention.sliding_window", "4096", "llama.attention.sliding_window"},
+        {"LLaMA 3.1", "general.type", "\"adapter\"", "general.type"},
+        {"LLaMA 3.1", "llama.rope.scaling.type", "\"dynamic\"", "dynamic"},
+        {"LLaMA 3.1", "llama.rope.scaling.type", "\"longrope\"", "without rope_factors_short"},
+        {"LLaMA 3.1", "llama.rope.scaling.yarn_ext_factor", "0.5", "yarn_ext_factor"},
+        {"LLaMA 3.1", "llama.rope.dimension_sections", "[16, 24, 24, 0]", "several coordinates"},
+        {"LLaMA 3.1", "llama.rope.dimension_count", "130", "rotary"},
+        {"LLaMA 3.1", "llama.attention.head_count", "[32, 16]", "num_attention_heads"},
+        {"MiniLM", "bert.attention.head_count_kv", "4", "head_count_kv is not head_count"},
+        {"MiniLM", "bert.attention.causal", "true", "bert.attention.causal"},
+        {"MiniLM", "bert.attention.max_alibi_bias", "8.0", "max_alibi_bias"},
+        {"Gemma 3", "gemma3.attn_logit_softcapping", "50.0", "attn_logit_softcapping"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct fault f;
+        const json_t *meta = json_object_get(json_object_get(all, "gguf"), refused[i].file);
+        json_t *v = json_loads(refused[i].value, JSON_DECODE_ANY, NULL);
+        CHECK(!accepts(read_meta, meta, refused[i].key, v, &f) && strstr(f.text, refused[i].says),
+              "%s of %s: '%s'", refused[i].key, refused[i].file, f.text);
+    }
+}
+
+/* ---- Members of config.json that have a meaning which no graph here has ---- */
+
+static void test_members(const char *tiny)
+{
+    static const struct {
+        const char *folder, *key, *value, *says;
+    } refused[] = {
+        {"llama", "quantization_config", "{\"quant_method\": \"awq\"}", "quantised weights"},
+        {"llama", "num_local_experts", "8", "experts are not supported"},
+        {"llama", "rope_interleaved", "true", "rope_interleaved"},
+        {"llama", "partial_rotary_factor", "2", "partial_rotary_factor"},
+        {"llama", "rope_parameters", "{\"rope_type\": \"default\", \"odd\": 1}", "'odd' is not known"},
+        {"llama", "rope_parameters", "{\"rope_type\": \"linear\", \"factor\": 2, \"mscale\": 1}", "'mscale'"},
+        {"llama", "rope_parameters", "{\"rope_type\": \"gguf:factors\"}", "factors"},
+        {"llama", "forced_eos_token_id", "2", "forced_eos_token_id"},
+        {"llama", "pruned_heads", "{\"0\": [1]}", "pruned_heads"},
+        {"llama", "sliding_window", "64", "sliding_window"},
+        {"qwen3", "rope_parameters",
+         "{\"rope_type\": \"yarn\", \"factor\": 2, \"original_max_position_embeddings\": 64, \"mscale\": 1}",
+         "yarn with mscale"},
+        {"bert", "position_embedding_type", "\"relative_key\"", "position_embedding_type"},
+        {"bert", "is_decoder", "true", "is_decoder"},
+        {"mistral", "attention_bias", "true", "attention_bias"},
+        {"phi3", "original_max_position_embeddings", "64", "original_max_position_embeddings is 64, and 32"},
+        {"gemma3_whole", "tie_word_embeddings", "false", "tie_word_embeddings is not the same in text_config"},
+    };
+    char folder[600];
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct fault f;
+        snprintf(folder, sizeof folder, "%s/%s", tiny, refused[i].folder);
+        json_t *base = load(folder, "config.json"), *v = json_loads(refused[i].value, 0, NULL);
+        if (!v) v = json_loads(refused[i].value, JSON_DECODE_ANY, NULL);
+        CHECK(!accepts(read_config, base, refused[i].key, v, &f) && strstr(f.text, refused[i].says),
+              "%s of %s: '%s'", refused[i].key, refused[i].folder, f.text);
+        json_decref(base);
+    }
+}
+
+/* What a file leaves out is what transformers has, where no shape of a tensor would tell. */
+static void test_defaults(const char *tiny)
+{
+    struct fault f;
+    struct config *c = malloc(sizeof *c);
+    char folder[600];
+    snprintf(folder, sizeof folder, "%s/gemma2", tiny);
+    json_t *o = load(folder, "config.json");
+    json_object_del(o, "sliding_window");
+    json_object_del(o, "attn_logit_softcapping");
+    json_object_del(o, "final_logit_softcapping");
+    json_object_del(o, "query_pre_attn_scalar");
+    CHECK(config_read(c, o, &f), "%s", f.text);
+    CHECK(c->window == 4096 && c->attention_cap == 50 && c->logit_cap == 30 && c->attention_scale == 1 / 16.0f,
+          "gemma2: %d %g %g %g", c->window, (double)c->attention_cap, (double)c->logit_cap,
+          (double)c->attention_scale);
+    json_decref(o);
+    snprintf(folder, sizeof folder, "%s/mistral", tiny);
+    o = load(folder, "config.json");
+    json_object_del(o, "sliding_window");
+    CHECK(config_read(c, o, &f) && c->window == 4096 && c->sliding[0], "mistral: %d", c->window);
+    json_object_set_new(o, "sliding_window", json_null());
+    CHECK(config_read(c, o, &f) && !c->sliding[0], "mistral: null slides");
+    json_decref(o);
+    free(c);
+}
+
 void test_known(const char *tiny, const char *scratch)
 {
     char folder[512];
-    (void)scratch;
     snprintf(folder, sizeof folder, "%s/..", tiny);
     json_t *all = load(folder, "configs.json");
     test_real(all, "config", read_config, "odd");
     test_real(all, "generation", read_generation, "odd");
     test_real(all, "tokenizer", read_settings, "odd");
     test_meta(all);
+    test_meta_rows(all);
+    test_values(all);
     json_decref(all);
     test_rows(tiny);
+    test_members(tiny);
+    test_defaults(tiny);
+    known_tensors(tiny, scratch);
+    known_page();
 }
-void test_plain(const char *tiny, const char *scratch) {(void)tiny;(void)scratch;}
