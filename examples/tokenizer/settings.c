@@ -136,14 +136,14 @@ static json_t *vocabulary_id(const struct settings *s, const char *content)
 }
 
 /* A special token that is a word of the model's is searched for, too. One that is nowhere would get a new id,
- * behind the model's table: `needed`, it is refused. */
-static bool special_token(struct settings *s, const char *where, const json_t *v, bool needed)
+ * behind the model's table. */
+static bool special_token(struct settings *s, const char *where, const json_t *v)
 {
     const char *content = text_of(v);
     if (!content || known(s, content)) return true;
     json_t *id = vocabulary_id(s, content);
     if (id) return plain_token(s, content, json_integer_value(id), true);
-    return !needed || complain(s->complaint, "%s: '%.60s' is no token of the vocabulary", where, content);
+    return complain(s->complaint, "%s: '%.60s' is no token of the vocabulary", where, content);
 }
 
 static bool special_list(struct settings *s, const char *where, const json_t *v)
@@ -151,19 +151,12 @@ static bool special_list(struct settings *s, const char *where, const json_t *v)
     if (json_is_object(v)) { /* names of tokens, and these */
         const char *name;
         json_t *one;
-        json_object_foreach((json_t *)v, name, one) if (!special_token(s, name, one, true)) return false;
+        json_object_foreach((json_t *)v, name, one) if (!special_token(s, name, one)) return false;
         return true;
     }
     for (size_t i = 0; i < json_array_size(v); i++)
-        if (!special_token(s, where, json_array_get(v, i), true)) return false;
+        if (!special_token(s, where, json_array_get(v, i))) return false;
     return true;
-}
-
-static bool is_part(const char *name)
-{
-    for (int i = 0; i < PARTS; i++)
-        if (!strcmp(parts[i], name)) return true;
-    return false;
 }
 
 /* All of one file. */
@@ -177,7 +170,7 @@ static bool special_tokens(struct settings *s, const json_t *from)
         bool list = !strcmp(name, "additional_special_tokens") || !strcmp(name, "extra_special_tokens");
         bool one = n > 6 && !strcmp(name + n - 6, "_token") && !json_is_boolean(v);
         if (list && !special_list(s, name, v)) return false;
-        if (one && !special_token(s, name, v, !is_part(name))) return false;
+        if (one && !special_token(s, name, v)) return false;
     }
     return true;
 }

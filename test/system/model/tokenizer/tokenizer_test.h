@@ -23,6 +23,7 @@ void check_golden_of(struct tokenizer *t, const char *golden, const json_t *stri
 
 void check_goldens(const char *dir); /* of all tokenizers in a folder */
 void check_legacy(const char *dir);  /* the same without tokenizer.json */
+void check_settings(const char *dir); /* the files beside tokenizer.json */
 void check_gguf(const char *dir);    /* the same by the metadata of GGUF files */
 void check_real(const char *dir,
                 const char *vocabulary); /* the golden `minilm`, if its vocabulary is there */
