@@ -16,8 +16,8 @@
 
 struct stored_tensor {
     char *name;
-    char *stored;         /* as the file calls it, or NULL: by `name` */
-    bool used;            /* a graph, or what is made for it, has asked for it */
+    char *stored;     /* as the file calls it, or NULL: by `name` */
+    bool used;        /* a graph, or what is made for it, has asked for it */
     char type[16];    /* as the file calls it */
     coda_dtype dtype; /* CODA_F32, CODA_F16, CODA_BF16; 0: a type that is not read */
     int rank;

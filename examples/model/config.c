@@ -230,10 +230,7 @@ static bool read_all(struct config *c, struct keys *k, struct fault *f)
 }
 
 /* One that is not known is left to family_find, which names it. */
-static bool known_family(const char *family)
-{
-    return key_family(&config_keys, family) != 0;
-}
+static bool known_family(const char *family) { return key_family(&config_keys, family) != 0; }
 
 bool config_read(struct config *c, const json_t *o, struct fault *f)
 {

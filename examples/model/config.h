@@ -41,9 +41,9 @@ struct config {
     int types;     /* rows of BERT's table of token types */
     float eps;
     enum activation activation;
-    int tied;            /* 1: the head is the table of tokens; -1: if there is no other */
-    bool qkv_bias;       /* of the products that make queries, keys and values */
-    bool out_bias;       /* of the product behind attention */
+    int tied;      /* 1: the head is the table of tokens; -1: if there is no other */
+    bool qkv_bias; /* of the products that make queries, keys and values */
+    bool out_bias; /* of the product behind attention */
     bool mlp_bias;
     bool turned;               /* GPT-2's matrices are [out, in], as GGUF has them */
     bool unit_gains;           /* Gemma's gains are kept less 1, but in GGUF */

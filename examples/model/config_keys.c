@@ -4,10 +4,10 @@
  */
 #include "config_keys.h"
 
-static const char *const families[] = {"llama",  "mistral",  "qwen2",       "qwen3", "phi3",
-                                       "gemma",  "gemma2",   "gemma3_text", "gpt2",  "bert",
-                                       "vit",    "siglip_vision_model",
-                                       "gemma3", "mistral3", "siglip",      NULL};
+static const char *const families[] = {"llama",  "mistral",  "qwen2",  "qwen3",
+                                       "phi3",   "gemma",    "gemma2", "gemma3_text",
+                                       "gpt2",   "bert",     "vit",    "siglip_vision_model",
+                                       "gemma3", "mistral3", "siglip", NULL};
 enum {
     LLAMA = 1 << 0,
     MISTRAL = 1 << 1,
@@ -59,7 +59,8 @@ static const struct key keys[] = {
     {"gguf:activation", DECODERS | BERT, KEY_READ, NULL, "by GGUF: the activation of the architecture"},
     {"activation_function", GPT2, KEY_READ, NULL, "the activation"},
     {"tie_word_embeddings", DECODERS | GEMMA3_WHOLE | MISTRAL3_WHOLE, KEY_READ, NULL,
-     "whether the head is the table of tokens; where it is absent, if there is no other. Of a larger model, where"
+     "whether the head is the table of tokens; where it is absent, if there is no other. Of a larger model, "
+     "where"
      " both objects say it, the same"},
     {"tie_word_embeddings", BERT | IMAGES | SIGLIP_WHOLE, KEY_IGNORED, NULL,
      "vectors do not go through a head of tokens"},
@@ -84,10 +85,12 @@ static const struct key keys[] = {
     {"use_mrope", QWEN, KEY_IGNORED, "[false]", "RoPE of three coordinates, of images"},
     {"sliding_window_pattern _sliding_window_pattern", GEMMA2 | GEMMA3, KEY_READ, NULL,
      "each so-manieth layer does not slide; where there are layer_types, these count"},
-    {"query_pre_attn_scalar", GEMMA2 | GEMMA3, KEY_READ, NULL, "scores are divided by its root; 256 if absent"},
+    {"query_pre_attn_scalar", GEMMA2 | GEMMA3, KEY_READ, NULL,
+     "scores are divided by its root; 256 if absent"},
     {"attn_logit_softcapping final_logit_softcapping", GEMMA2 | GEMMA3, KEY_READ, NULL,
      "soft caps of scores and logits; 50 and 30 where gemma2 says nothing"},
-    {"use_bidirectional_attention", GEMMA | GEMMA2 | GEMMA3, KEY_READ, NULL, "an encoder; of gemma3_text alone"},
+    {"use_bidirectional_attention", GEMMA | GEMMA2 | GEMMA3, KEY_READ, NULL,
+     "an encoder; of gemma3_text alone"},
     {"use_bidirectional_attention", LLAMAS, KEY_READ, NULL, "refused where it is true"},
     {"gguf:unit_gains", GEMMAS, KEY_READ, NULL, "by GGUF: gains have their 1"},
     {"scale_attn_weights scale_attn_by_inverse_layer_idx", GPT2, KEY_READ, NULL,
@@ -116,7 +119,8 @@ static const struct key keys[] = {
      "a decoder of BERT's is causal, and one that crosses reads another model"},
     {"pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type"
      " directionality",
-     BERT, KEY_IGNORED, NULL, "of the pooler, which vectors do not go through; transformers does not read it"},
+     BERT, KEY_IGNORED, NULL,
+     "of the pooler, which vectors do not go through; transformers does not read it"},
 
     /* ---- Images ---- */
     {"image_size patch_size num_channels", IMAGES, KEY_READ, NULL, "pixels of a side, of a patch's; colours"},
@@ -130,7 +134,8 @@ static const struct key keys[] = {
     {"text_config", GEMMA3_WHOLE | MISTRAL3_WHOLE, KEY_READ, NULL, "the decoder"},
     {"vision_config", GEMMA3_WHOLE | MISTRAL3_WHOLE, KEY_IGNORED, NULL, "a text has no images"},
     {"vision_config", SIGLIP_WHOLE, KEY_READ, NULL, "the encoder of images"},
-    {"text_config logit_scale_init_value", SIGLIP_WHOLE, KEY_IGNORED, NULL, "the other tower's, and its loss's"},
+    {"text_config logit_scale_init_value", SIGLIP_WHOLE, KEY_IGNORED, NULL,
+     "the other tower's, and its loss's"},
     {"boi_token_index eoi_token_index image_token_index boi_token_id eoi_token_id image_token_id"
      " mm_tokens_per_image multimodal_projector_bias projector_hidden_act spatial_merge_size"
      " vision_feature_layer vision_feature_select_strategy image_seq_length",
@@ -148,7 +153,8 @@ static const struct key keys[] = {
     {"transformers_version transformers.js_config _name_or_path name_or_path _commit_hash model_name"
      " unsloth_version unsloth_fixed is_llama_config _from_model_config tokenizer_class",
      KEY_ALL, KEY_IGNORED, NULL, "where the file comes from"},
-    {"auto_map", KEY_ALL, KEY_IGNORED, NULL, "code of the authors': transformers' own is what is computed here"},
+    {"auto_map", KEY_ALL, KEY_IGNORED, NULL,
+     "code of the authors': transformers' own is what is computed here"},
     {"use_cache cache_implementation pretraining_tp _attn_implementation attn_implementation"
      " _attn_implementation_autoset _attn_implementation_internal use_flash_attn use_flash_attention"
      " chunk_size_feed_forward gradient_checkpointing torchscript use_return_dict",
@@ -165,7 +171,8 @@ static const struct key keys[] = {
     {"max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature"
      " top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size"
      " encoder_no_repeat_ngram_size num_return_sequences remove_invalid_values",
-     KEY_ALL, KEY_IGNORED, NULL, "how tokens are chosen from logits: the command line or the request says it"},
+     KEY_ALL, KEY_IGNORED, NULL,
+     "how tokens are chosen from logits: the command line or the request says it"},
     {"bad_words_ids forced_bos_token_id forced_eos_token_id exponential_decay_length_penalty suppress_tokens"
      " begin_suppress_tokens cross_attention_hidden_size",
      KEY_ALL, KEY_IGNORED, "[null]", "tokens that may not or must be chosen: not supported"},
@@ -222,7 +229,8 @@ static const struct key generation[] = {
      "where the file comes from"},
     {"use_cache cache_implementation cache_config return_legacy_cache compile_config disable_compile"
      " prompt_lookup_num_tokens num_assistant_tokens num_assistant_tokens_schedule"
-     " assistant_confidence_threshold assistant_early_exit assistant_lookbehind target_lookbehind is_assistant"
+     " assistant_confidence_threshold assistant_early_exit assistant_lookbehind target_lookbehind "
+     "is_assistant"
      " prefill_chunk_size low_memory renormalize_logits remove_invalid_values speculative_*",
      KEY_ALL, KEY_IGNORED, NULL, "how it is computed, with the same logits"},
     {"output_attentions output_hidden_states output_scores output_logits return_dict_in_generate", KEY_ALL,
@@ -251,7 +259,8 @@ static const struct key modules[] = {
     {"word_embedding_dimension embedding_dimension", POOLING, KEY_IGNORED, NULL,
      "columns of the states, which the model has"},
     {"include_prompt", POOLING, KEY_IGNORED, NULL, "there is no prompt that could be left out"},
-    {"in_features out_features bias activation_function module_input_name", DENSE, KEY_READ, NULL, "the layer"},
+    {"in_features out_features bias activation_function module_input_name", DENSE, KEY_READ, NULL,
+     "the layer"},
     {"module_output_name", DENSE, KEY_IGNORED, "[\"sentence_embedding\"]", "what it is called behind"},
     {"module_input_name module_output_name", NORMALIZE, KEY_IGNORED, "[\"sentence_embedding\"]",
      "what is normalised"},

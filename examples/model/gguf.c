@@ -334,8 +334,9 @@ static bool read_parts(struct checkpoint *to, const char *file, const json_t *me
         if (!read_part(to, path, i, count, architecture, f)) return false;
     }
     json_int_t tensors = said(meta, "split.tensors.count", to->count);
-    return tensors == to->count || fault_set(f, "%s: %d tensors in all parts, but split.tensors.count is %lld",
-                                             file, to->count, (long long)tensors);
+    return tensors == to->count ||
+           fault_set(f, "%s: %d tensors in all parts, but split.tensors.count is %lld", file, to->count,
+                     (long long)tensors);
 }
 
 bool gguf_read(struct checkpoint *to, const char *file, const struct mapped_file *map, struct fault *f)

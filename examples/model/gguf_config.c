@@ -89,7 +89,8 @@ static bool set_sizes(struct reading *r)
     if (chat && !json_is_string(chat))
         return fault_set(r->f, "%s: tokenizer.chat_template is no text of at most 256 kB", r->k.what);
     const json_t *pooling = json_object_get(r->config, "gguf:pooling_type");
-    if (pooling && (!json_is_integer(pooling) || json_integer_value(pooling) < 0 || json_integer_value(pooling) > 3))
+    if (pooling &&
+        (!json_is_integer(pooling) || json_integer_value(pooling) < 0 || json_integer_value(pooling) > 3))
         return fault_set(r->f, "%s: %s.pooling_type is no number from 0 to 3", r->k.what, r->architecture);
     set(r, "model_type", json_string(gguf_family(r->architecture)));
     set(r, "gguf:activation", json_string("silu"));
@@ -107,14 +108,15 @@ static bool set_heads(struct reading *r)
            *value = keys_get(&r->k, "ARCH.attention.value_length");
     json_int_t usual = heads > 0 ? width / heads : 0, columns = key ? json_integer_value(key) : usual;
     if (alike && kv && json_integer_value(kv) != heads)
-        return fault_set(r->f, "%s: %s.attention.head_count_kv is not head_count", r->k.what, r->architecture);
+        return fault_set(r->f, "%s: %s.attention.head_count_kv is not head_count", r->k.what,
+                         r->architecture);
     if (!alike && kv) json_object_set(r->config, "num_key_value_heads", kv);
     if (value && json_integer_value(value) != columns)
         return fault_set(r->f, "%s: %s.attention.value_length is %lld, but keys have %lld columns", r->k.what,
                          r->architecture, (long long)json_integer_value(value), (long long)columns);
     if (alike && columns != usual)
-        return fault_set(r->f, "%s: %s.attention.key_length is %lld, and not %lld", r->k.what, r->architecture,
-                         (long long)columns, (long long)usual);
+        return fault_set(r->f, "%s: %s.attention.key_length is %lld, and not %lld", r->k.what,
+                         r->architecture, (long long)columns, (long long)usual);
     if (!alike && key) json_object_set(r->config, "head_dim", key);
     return true;
 }
@@ -122,10 +124,9 @@ static bool set_heads(struct reading *r)
 /* llama.cpp's list of what ends a text. */
 static void set_ends(struct reading *r)
 {
-    static const char *const names[] = {
-        "tokenizer.ggml.eos_token_id",     "tokenizer.ggml.eot_token_id",
-        "tokenizer.ggml.eom_token_id",     "tokenizer.ggml.fim_pad_token_id",
-        "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id"};
+    static const char *const names[] = {"tokenizer.ggml.eos_token_id",     "tokenizer.ggml.eot_token_id",
+                                        "tokenizer.ggml.eom_token_id",     "tokenizer.ggml.fim_pad_token_id",
+                                        "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id"};
     json_t *ends = json_array();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         json_t *id = keys_get(&r->k, names[i]);

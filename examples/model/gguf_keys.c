@@ -1,11 +1,11 @@
 /*
  * gguf_keys.c -- the keys of GGUF's metadata, by architecture: what llama.cpp acts on, and what else its
- * converters write. ARCH is the architecture's name. Keys of tokenizers are in examples/tokenizer/words_keys.c.
+ * converters write. ARCH is the architecture's name. Keys of tokenizers: examples/tokenizer/words_keys.c.
  */
 #include "config_keys.h"
 
-static const char *const architectures[] = {
-    "llama", "qwen2", "qwen3", "phi3", "gemma", "gemma2", "gemma3", "gemma-embedding", "bert", "gpt2", NULL};
+static const char *const architectures[] = {"llama",  "qwen2",           "qwen3", "phi3", "gemma", "gemma2",
+                                            "gemma3", "gemma-embedding", "bert",  "gpt2", NULL};
 enum {
     LLAMA = 1 << 0,
     QWEN2 = 1 << 1,
@@ -24,7 +24,8 @@ enum {
 static const struct key keys[] = {
     {"general.architecture", KEY_ALL, KEY_READ, NULL, "the architecture"},
     {"general.alignment", KEY_ALL, KEY_READ, NULL, "tensors begin at multiples of it"},
-    {"general.type", KEY_ALL, KEY_IGNORED, "[\"model\"]", "an adapter, a projector or an imatrix is no model"},
+    {"general.type", KEY_ALL, KEY_IGNORED, "[\"model\"]",
+     "an adapter, a projector or an imatrix is no model"},
     {"general.name general.basename general.author general.organization general.version general.description"
      " general.finetune general.size_label general.quantized_by general.license general.license.*"
      " general.url general.doi general.uuid general.repo_url general.source.* general.base_model.*"
@@ -66,7 +67,8 @@ static const struct key keys[] = {
     {"ARCH.pooling_type", ENCODERS, KEY_READ, NULL, "how states become a vector"},
     {"ARCH.pooling_type", ~(unsigned)ENCODERS, KEY_IGNORED, NULL, "logits do not go through it"},
     {"ARCH.vocab_size", KEY_ALL, KEY_IGNORED, NULL, "the table of tokens has so many rows as it has"},
-    {"ARCH.tensor_data_layout", KEY_ALL, KEY_IGNORED, NULL, "older converters' word, which llama.cpp ignores"},
+    {"ARCH.tensor_data_layout", KEY_ALL, KEY_IGNORED, NULL,
+     "older converters' word, which llama.cpp ignores"},
     {"ARCH.use_parallel_residual", KEY_ALL, KEY_IGNORED, "[false]", "of other architectures"},
     {"ARCH.expert_count ARCH.expert_used_count", KEY_ALL, KEY_IGNORED, "[0]", "experts are not supported"},
     {"ARCH.dense_#_feat_in ARCH.dense_#_feat_out", EMBEDDING, KEY_IGNORED, NULL,

@@ -25,7 +25,8 @@ char *lower_text(const char *line)
         uint32_t c;
         size_t used = (size_t)unicode_get(line + at, n - at, &c);
         if (!used) text_add(&out, line + at, 1);
-        else if (c == SIGMA && inside && !goes_on(line + at + used, n - at - used)) text_char(&out, LAST_SIGMA);
+        else if (c == SIGMA && inside && !goes_on(line + at + used, n - at - used))
+            text_char(&out, LAST_SIGMA);
         else unicode_lower(&out, c);
         inside = used && is_letter(c);
         at += used ? used : 1;

@@ -141,7 +141,8 @@ static bool read_columns(const struct config *c, struct rope *r, struct keys *k,
                          struct keys *outside, struct fault *f)
 {
     if (!config_number(k, "partial_rotary_factor", NULL, 0.01, 1, partial, &partial, f) ||
-        !config_int(outside, "gguf:rotary", NULL, 2, c->head_dim, (int)(c->head_dim * partial), &r->rotary, f))
+        !config_int(outside, "gguf:rotary", NULL, 2, c->head_dim, (int)(c->head_dim * partial), &r->rotary,
+                    f))
         return false;
     if (r->rotary < 2 || r->rotary % 2 || r->rotary / 2 > MOST_FREQUENCIES)
         return fault_set(f, "config: %d rotated columns of a head of %d are not supported", r->rotary,
@@ -187,7 +188,8 @@ static bool split_rope(const json_t *both, json_t **full, json_t **sliding, stru
     json_object_foreach((json_t *)(uintptr_t)both, name, v)
     {
         if ((*full || *sliding) && v != *full && v != *sliding)
-            return fault_set(f, "config: key 'rope_parameters.%.60s' is not known beside those of layers", name);
+            return fault_set(f, "config: key 'rope_parameters.%.60s' is not known beside those of layers",
+                             name);
     }
     return true;
 }

@@ -7,8 +7,9 @@
 #include "build.h"
 #include "config_keys.h"
 
-static const char *const families[] = {"llama",  "mistral", "qwen2",       "qwen3", "phi3", "gemma",
-                                       "gemma2", "gemma3_text", "gpt2", "bert",  "vit",  "siglip_vision_model",
+static const char *const families[] = {"llama", "mistral", "qwen2",  "qwen3",
+                                       "phi3",  "gemma",   "gemma2", "gemma3_text",
+                                       "gpt2",  "bert",    "vit",    "siglip_vision_model",
                                        NULL};
 enum {
     ROTARY = (1 << 8) - 1,
@@ -56,7 +57,8 @@ static bool is_table(const struct checkpoint *c, const struct stored_tensor *hea
     for (int i = 0; i < c->count; i++) {
         const struct stored_tensor *t = &c->tensor[i];
         if (t->used && (ends_with(t->name, "embed_tokens.weight") || ends_with(t->name, "wte.weight")))
-            return t->bytes == head->bytes && t->dtype == head->dtype && !memcmp(t->data, head->data, t->bytes);
+            return t->bytes == head->bytes && t->dtype == head->dtype &&
+                   !memcmp(t->data, head->data, t->bytes);
     }
     return false;
 }
@@ -69,10 +71,10 @@ static bool left_over(const struct build *b, const struct stored_tensor *t)
     if (t->used || key_find(&tensor_keys, bit, KEY_IGNORED, t->name, NULL)) return true;
     if (head && is_table(b->from, t)) return true;
     if (head)
-        return fault_set(b->fault, "tensor %.120s: it is not the table of tokens, which the config ties it to",
-                         stored);
-    return fault_set(b->fault, "tensor %.120s is not read by family %s, and may change what is computed", stored,
-                     b->c->family);
+        return fault_set(b->fault,
+                         "tensor %.120s: it is not the table of tokens, which the config ties it to", stored);
+    return fault_set(b->fault, "tensor %.120s is not read by family %s, and may change what is computed",
+                     stored, b->c->family);
 }
 
 bool build_done(struct build *b)

@@ -70,7 +70,7 @@ static bool flag_of(const struct gguf_words *w, const char *name, bool otherwise
     return json_is_boolean(v) ? json_is_true(v) : otherwise;
 }
 
-/* What stands around a text; `begins` where the file does not say whether one begins with a token for that. */
+/* What stands around a text; `begins`: one begins with a token for that, if the file does not say it. */
 static void set_around(const struct gguf_words *w, json_t *config, bool begins)
 {
     json_object_set_new(config, AROUND_BY_CONFIG, json_true());

@@ -10,9 +10,9 @@
 #include "words_keys.h"
 
 struct settings {
-    json_t *file; /* a tokenizer.json */
-    json_t *list; /* its added_tokens */
-    json_t *index; /* by content, the place in the list */
+    json_t *file;                       /* a tokenizer.json */
+    json_t *list;                       /* its added_tokens */
+    json_t *index;                      /* by content, the place in the list */
     const json_t *config, *map, *older; /* `older` is added_tokens.json; each may be NULL */
     struct complaint *complaint;
 };
@@ -117,12 +117,13 @@ static bool older_tokens(struct settings *s)
     json_t *id, *there;
     json_object_foreach((json_t *)s->older, content, id)
     {
-        if (!json_is_integer(id)) return complain(s->complaint, "added_tokens.json: '%.40s' has no id", content);
+        if (!json_is_integer(id))
+            return complain(s->complaint, "added_tokens.json: '%.40s' has no id", content);
         if (!(there = known(s, content))) {
             if (!plain_token(s, content, json_integer_value(id), is_special(s, content))) return false;
         } else if (json_integer_value(json_object_get(there, "id")) != json_integer_value(id)) {
-            return complain(s->complaint, "added_tokens.json: '%.40s' has id %lld, but %lld elsewhere", content,
-                            (long long)json_integer_value(id),
+            return complain(s->complaint, "added_tokens.json: '%.40s' has id %lld, but %lld elsewhere",
+                            content, (long long)json_integer_value(id),
                             (long long)json_integer_value(json_object_get(there, "id")));
         }
     }
@@ -204,13 +205,15 @@ static bool set_bert(struct settings *s)
     static const char *const names[][2] = {{"do_lower_case", "lowercase"},
                                            {"strip_accents", "strip_accents"},
                                            {"tokenize_chinese_chars", "handle_chinese_chars"}};
-    json_t *all = json_object_get(s->file, "normalizer"), *bert = step_of(all, "normalizers", "BertNormalizer");
+    json_t *all = json_object_get(s->file, "normalizer"),
+           *bert = step_of(all, "normalizers", "BertNormalizer");
     json_t *lower = step_of(all, "normalizers", "Lowercase");
     for (size_t i = 0; i < 3; i++) {
         json_t *v = json_object_get(s->config, names[i][0]);
         if (json_is_boolean(v) && bert) json_object_set(bert, names[i][1], v);
         else if (json_is_true(v) && !(lower && i == 0) && i < 2)
-            return complain(s->complaint, "tokenizer_config.json: %s, but tokenizer.json has no BertNormalizer",
+            return complain(s->complaint,
+                            "tokenizer_config.json: %s, but tokenizer.json has no BertNormalizer",
                             names[i][0]);
     }
     return true;
@@ -236,8 +239,10 @@ static bool set_prefix(struct settings *s)
     bool byte_class = class_is(s->config, "GPT2Tokenizer") || class_is(s->config, "RobertaTokenizer");
     if (!json_is_boolean(v) || has_prefix(s->file, bytes) == json_is_true(v)) return true;
     if (bytes && byte_class)
-        return !json_object_set(bytes, "add_prefix_space", (json_t *)v) || complain(s->complaint, "no memory");
-    return complain(s->complaint, "tokenizer_config.json: add_prefix_space is %s, and otherwise in tokenizer.json",
+        return !json_object_set(bytes, "add_prefix_space", (json_t *)v) ||
+               complain(s->complaint, "no memory");
+    return complain(s->complaint,
+                    "tokenizer_config.json: add_prefix_space is %s, and otherwise in tokenizer.json",
                     json_is_true(v) ? "true" : "false");
 }
 

@@ -26,7 +26,8 @@ static const struct key words[] = {
      KEY_ALL, KEY_READ, NULL, "special tokens by their parts"},
     {"tokenizer.ggml.eot_token_id tokenizer.ggml.eom_token_id tokenizer.ggml.fim_pad_token_id"
      " tokenizer.ggml.fim_rep_token_id tokenizer.ggml.fim_sep_token_id",
-     KEY_ALL, KEY_IGNORED, NULL, "they end a text, for which the model reads them; no text has them by itself"},
+     KEY_ALL, KEY_IGNORED, NULL,
+     "they end a text, for which the model reads them; no text has them by itself"},
     {"tokenizer.ggml.fim_pre_token_id tokenizer.ggml.fim_suf_token_id tokenizer.ggml.fim_mid_token_id"
      " tokenizer.ggml.prefix_token_id tokenizer.ggml.suffix_token_id tokenizer.ggml.middle_token_id",
      KEY_ALL, KEY_IGNORED, NULL, "for who asks to fill a gap, which nobody can here"},
@@ -112,8 +113,8 @@ static const struct key settings[] = {
     {"fix_mistral_regex", KEY_ALL, KEY_IGNORED, "[false]", "tokenizer.json's own expressions are what cuts"},
     {"dropout", KEY_ALL, KEY_IGNORED, "[0]", "a dropout draws tokens at random"},
 };
-const struct key_table settings_keys = {"tokenizer_config.json, by the file that has the words", files, settings,
-                                        sizeof settings / sizeof *settings};
+const struct key_table settings_keys = {"tokenizer_config.json, by the file that has the words", files,
+                                        settings, sizeof settings / sizeof *settings};
 
 static const char *const all[] = {"all", NULL};
 

@@ -7,7 +7,7 @@
 
 #include "gguf_file.h"
 
-enum { U32 = 4, F32 = 6, BOOL = 7, TEXT = 8, ARRAY = 9, ALIGNMENT = 32 };
+enum { U32 = 4, F32 = 6, BOOL = 7, TEXT = 8, ALIGNMENT = 32 };
 
 static void put(struct gguf_file *g, const void *data, size_t bytes)
 {
@@ -32,7 +32,6 @@ static void put_value(struct gguf_file *g, char type, const char *value)
     if (type == 'f') put_number(g, F32, 4), put(g, &real, 4);
     if (type == 'b') put_number(g, BOOL, 4), put_number(g, !strcmp(value, "true"), 1);
     if (type == 's') put_number(g, TEXT, 4), put_text(g, value);
-    if (type == 'a') put_number(g, ARRAY, 4), put_number(g, U32, 4), put_number(g, 1, 8), put_number(g, whole, 4);
 }
 
 static bool whole_name(const char *name)

@@ -21,15 +21,15 @@ struct gguf_file {
 };
 
 void gguf_file_begin(struct gguf_file *g, const char *architecture);
-/* Keys by a list "TYPE NAME VALUE, TYPE NAME VALUE": u is uint32, f float32, b bool, s a text, a an array of one
- * uint32. Names are behind the architecture's, but where they begin with general., tokenizer., split. or =. */
+/* Keys by a list "TYPE NAME VALUE, TYPE NAME VALUE": u is uint32, f float32, b bool, s a text. Names are
+ * behind the architecture's, but where they begin with general., tokenizer., split. or =. */
 void gguf_file_keys(struct gguf_file *g, const char *list);
 void gguf_file_tensor(struct gguf_file *g, const char *name, const struct stored_tensor *from);
 /* Those from tensor `at` on, `n` of them. */
 void gguf_file_write(const struct gguf_file *g, const char *path, int at, int n);
 
-/* Sizes of a golden's family, but for keys whose names are in `without`; its tensors, but for biases and factors
- * of RoPE, of which those are added that have one of the blank-separated words of `with` in their names. */
+/* Sizes of a golden's family, but for keys whose names are in `without`; its tensors, but for biases and
+ * factors of RoPE, of which those are added that have one of the words of `with` in their names. */
 void gguf_file_family(struct gguf_file *g, const struct checkpoint *golden, const char *family,
                       const char *without, const char *with);
 

@@ -16,14 +16,16 @@ static const struct {
     int context;
 } cases[] = {
     {"llama", "plain", "f rope.freq_base 10000", "", "", 64},
-    {"llama", "plain", "u rope.dimension_count 8, b attention.causal true, f rope.scaling.factor 1", "", "", 64},
+    {"llama", "plain", "u rope.dimension_count 8, b attention.causal true, f rope.scaling.factor 1", "", "",
+     64},
     {"llama", "front", "", "", "attn_q.bias attn_k.bias attn_v.bias", 64},
     {"llama", "behind", "", "", "attn_output.bias", 64},
     {"llama", "all", "", "", "bias", 64},
     {"llama", "base", "f rope.freq_base 500000", "", "", 64},
     {"llama", "linear", "f rope.scale_linear 4", "", "", 64},
     {"llama", "linear", "f rope.scaling.factor 4", "", "", 64},
-    {"llama", "linear", "f rope.scaling.factor 4, f rope.scale_linear 2, s rope.scaling.type linear", "", "", 64},
+    {"llama", "linear", "f rope.scaling.factor 4, f rope.scale_linear 2, s rope.scaling.type linear", "", "",
+     64},
     {"llama", "plain", "f rope.scaling.factor 4, s rope.scaling.type none", "", "", 64},
     {"llama", "warm", "f rope.scaling.factor 4, f rope.scaling.attn_factor 1.3", "", "", 64},
     {"llama", "warm_alone", "f rope.scaling.attn_factor 1.19", "", "", 64},
@@ -32,11 +34,12 @@ static const struct {
      " f rope.scaling.yarn_beta_fast 4, f rope.scaling.yarn_beta_slow 0.5",
      "", "", 64},
     {"llama", "yarn_usual", "s rope.scaling.type yarn, f rope.scaling.factor 4", "", "", 64},
-    {"llama", "yarn_warm", "s rope.scaling.type yarn, f rope.scaling.factor 4, f rope.scaling.attn_factor 1.1", "",
-     "", 64},
+    {"llama", "yarn_warm",
+     "s rope.scaling.type yarn, f rope.scaling.factor 4, f rope.scaling.attn_factor 1.1", "", "", 64},
     {"llama", "short",
-     "s rope.scaling.type longrope, u rope.scaling.original_context_length 32, f rope.scaling.attn_factor 1.19", "",
-     "rope_factors", 32},
+     "s rope.scaling.type longrope, u rope.scaling.original_context_length 32, f rope.scaling.attn_factor "
+     "1.19",
+     "", "rope_factors", 32},
     {"phi3", "plain", "", "", "", 64},
     {"phi3", "plain", "", "attention.key_length attention.value_length", "", 64},
     {"phi3", "short", "u rope.scaling.original_context_length 32, f rope.scaling.attn_factor 1.19", "",
@@ -122,7 +125,8 @@ static void write_parts(struct gguf_file *g, const struct checkpoint *golden, co
     gguf_file_keys(g, keys);
     for (int i = 0; i < parts; i++) {
         if (i) g->key_bytes = g->values = 0;
-        snprintf(keys, sizeof keys, "u split.no %d, u split.count %d, u split.tensors.count %d", i, parts, count);
+        snprintf(keys, sizeof keys, "u split.no %d, u split.count %d, u split.tensors.count %d", i, parts,
+                 count);
         if (i) gguf_file_keys(g, keys);
         part_path(path, scratch, i + 1, parts);
         gguf_file_write(g, path, i * each, i + 1 < parts ? each : all - i * each);

@@ -102,8 +102,7 @@ static void test_meta(const json_t *all)
     json_object_foreach(json_object_get(all, "gguf"), what, o)
     {
         char key[64];
-        snprintf(key, sizeof key, "%s.odd",
-                 json_string_value(json_object_get(o, "general.architecture")));
+        snprintf(key, sizeof key, "%s.odd", json_string_value(json_object_get(o, "general.architecture")));
         refused_as(read_meta, o, what, key);
     }
 }
@@ -131,7 +130,8 @@ static void check_ignored(reader read, const json_t *base, const struct key *k, 
     bool any = accepts(read, base, name, junk(), &f);
     CHECK(any == !k->values, "'%s' %s: %s", name, any ? "is ignored whatever it is" : "is refused", f.text);
     for (size_t i = 0; i < json_array_size(all); i++)
-        CHECK(accepts(read, base, name, json_deep_copy(json_array_get(all, i)), &f), "'%s': %s", name, f.text);
+        CHECK(accepts(read, base, name, json_deep_copy(json_array_get(all, i)), &f), "'%s': %s", name,
+              f.text);
     json_decref(all);
 }
 
@@ -140,11 +140,13 @@ static void check_row(reader read, const struct key_table *t, const json_t *base
 {
     struct fault f;
     bool twice = k->verdict == KEY_READ && key_find(t, bit, KEY_IGNORED, name, NULL);
-    if (k->verdict == KEY_IGNORED && !key_find(t, bit, KEY_READ, name, NULL)) check_ignored(read, base, k, name);
+    if (k->verdict == KEY_IGNORED && !key_find(t, bit, KEY_READ, name, NULL))
+        check_ignored(read, base, k, name);
     if (k->verdict == KEY_READ && !twice)
         CHECK(!accepts(read, base, name, junk(), &f), "'%s' is said to be read, and is not", name);
     if (k->verdict == KEY_REFUSED) {
-        CHECK(!accepts(read, base, name, json_integer(1), &f) && strstr(f.text, name), "'%s': %s", name, f.text);
+        CHECK(!accepts(read, base, name, json_integer(1), &f) && strstr(f.text, name), "'%s': %s", name,
+              f.text);
         CHECK(accepts(read, base, name, json_null(), &f), "'%s': %s", name, f.text);
     }
 }
@@ -167,20 +169,20 @@ static void check_rows(reader read, const struct key_table *t, const json_t *bas
 }
 
 const struct known_base known_bases[] = {{"llama", "llama"},
-             {"mistral", "mistral"},
-             {"qwen2", "qwen2"},
-             {"qwen3", "qwen3"},
-             {"phi3", "phi3"},
-             {"gemma", "gemma"},
-             {"gemma2", "gemma2"},
-             {"gemma3", "gemma3_text"},
-             {"gpt2", "gpt2"},
-             {"bert", "bert"},
-             {"vit", "vit"},
-             {"siglip_vision", "siglip_vision_model"},
-             {"gemma3_whole", "gemma3"},
-             {"mistral3", "mistral3"},
-             {"siglip", "siglip"}};
+                                         {"mistral", "mistral"},
+                                         {"qwen2", "qwen2"},
+                                         {"qwen3", "qwen3"},
+                                         {"phi3", "phi3"},
+                                         {"gemma", "gemma"},
+                                         {"gemma2", "gemma2"},
+                                         {"gemma3", "gemma3_text"},
+                                         {"gpt2", "gpt2"},
+                                         {"bert", "bert"},
+                                         {"vit", "vit"},
+                                         {"siglip_vision", "siglip_vision_model"},
+                                         {"gemma3_whole", "gemma3"},
+                                         {"mistral3", "mistral3"},
+                                         {"siglip", "siglip"}};
 
 static void test_rows(const char *tiny)
 {
@@ -206,7 +208,8 @@ static bool container_key(const char *name)
 }
 
 /* What yarn alone reads is looked at with yarn. */
-static void check_meta_row(const json_t *meta, const char *architecture, const struct key *k, const char *name)
+static void check_meta_row(const json_t *meta, const char *architecture, const struct key *k,
+                           const char *name)
 {
     char full[160];
     struct fault f;
@@ -293,7 +296,8 @@ static void test_members(const char *tiny)
         {"bert", "is_decoder", "true", "is_decoder"},
         {"mistral", "attention_bias", "true", "attention_bias"},
         {"phi3", "original_max_position_embeddings", "64", "original_max_position_embeddings is 64, and 32"},
-        {"gemma3_whole", "tie_word_embeddings", "false", "tie_word_embeddings is not the same in text_config"},
+        {"gemma3_whole", "tie_word_embeddings", "false",
+         "tie_word_embeddings is not the same in text_config"},
     };
     char folder[600];
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
@@ -320,7 +324,8 @@ static void test_defaults(const char *tiny)
     json_object_del(o, "final_logit_softcapping");
     json_object_del(o, "query_pre_attn_scalar");
     CHECK(config_read(c, o, &f), "%s", f.text);
-    CHECK(c->window == 4096 && c->attention_cap == 50 && c->logit_cap == 30 && c->attention_scale == 1 / 16.0f,
+    CHECK(c->window == 4096 && c->attention_cap == 50 && c->logit_cap == 30 &&
+              c->attention_scale == 1 / 16.0f,
           "gemma2: %d %g %g %g", c->window, (double)c->attention_cap, (double)c->logit_cap,
           (double)c->attention_scale);
     json_decref(o);

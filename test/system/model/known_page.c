@@ -22,8 +22,8 @@ static void print_families(FILE *to, const struct key_table *t, unsigned familie
 
 static void print_table(FILE *to, const struct key_table *t)
 {
-    fprintf(to, "\n## %c%s\n\n| Key | Of | | |\n|---|---|---|---|\n", *t->title & ~(*t->title >= 'a' ? 32 : 0),
-            t->title + 1);
+    fprintf(to, "\n## %c%s\n\n| Key | Of | | |\n|---|---|---|---|\n",
+            *t->title & ~(*t->title >= 'a' ? 32 : 0), t->title + 1);
     for (int i = 0; i < t->count; i++) {
         const struct key *k = &t->key[i];
         char names[1200];
@@ -40,12 +40,16 @@ static void print_table(FILE *to, const struct key_table *t)
 
 static void print_page(FILE *to)
 {
-    static const struct key_table *const all[] = {&config_keys, &rope_keys, &generation_keys, &modules_keys,
-                                                  &gguf_keys, &words_keys, &settings_keys, &map_keys, &tensor_keys};
+    static const struct key_table *const all[] = {&config_keys,   &rope_keys, &generation_keys,
+                                                  &modules_keys,  &gguf_keys, &words_keys,
+                                                  &settings_keys, &map_keys,  &tensor_keys};
     fputs("# What of a checkpoint's files is read\n\n"
-          "Each key that a file has is read, or it is ignored because logits, vectors and tokens are the same with "
-          "and without\nit, or the file is refused with the key's name; so is one that no table has. A key that is "
-          "null is not set. `*` stands for any\ncharacters, `#` for a number, `ARCH` for the architecture. Tensors "
+          "Each key that a file has is read, or it is ignored because logits, vectors and tokens are the "
+          "same with "
+          "and without\nit, or the file is refused with the key's name; so is one that no table has. A key "
+          "that is "
+          "null is not set. `*` stands for any\ncharacters, `#` for a number, `ARCH` for the architecture. "
+          "Tensors "
           "that no graph reads have a table, too. The tables are\nthose of the code (`*_keys.c`): "
           "`CODA_BLESS=1 build/model_test test/system/model/tiny build/model known` writes this page.\n",
           to);
@@ -62,10 +66,11 @@ void known_page(void)
     fclose(to);
     FILE *f = fopen(path, getenv("CODA_BLESS") ? "w" : "r");
     if (f && getenv("CODA_BLESS")) fputs(want, f);
-    else if (f) CHECK(fread(got, 1, (1 << 18) - 1, f) == n && !strcmp(got, want), "%s is not what the tables say", path);
+    else if (f)
+        CHECK(fread(got, 1, (1 << 18) - 1, f) == n && !strcmp(got, want), "%s is not what the tables say",
+              path);
     CHECK(f, "%s is missing: run the test from the project's root", path);
     if (f) fclose(f);
     free(want);
     free(got);
 }
-

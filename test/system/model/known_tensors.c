@@ -38,9 +38,9 @@ static void add_tensor(const char *from, const char *to, const char *name)
     memcpy(&length, data, 8);
     json_t *header = json_loadb(data + 8, length, 0, NULL);
     json_int_t end = (json_int_t)(bytes - 8 - length);
-    json_object_set_new(header, name,
-                        json_pack("{s:s, s:[i], s:[I, I]}", "dtype", "F32", "shape", 1, "data_offsets", end,
-                                  end + 4));
+    json_object_set_new(
+        header, name,
+        json_pack("{s:s, s:[i], s:[I, I]}", "dtype", "F32", "shape", 1, "data_offsets", end, end + 4));
     char *text = json_dumps(header, JSON_COMPACT), *all = malloc(bytes + (1 << 16));
     more = strlen(text);
     memcpy(all, &more, 8);
@@ -111,7 +111,8 @@ static void test_odd_tensors(const char *tiny, const char *scratch)
         char *config = take(from, "config.json", &bytes), *whole = take(from, "model.safetensors", &there);
         put(scratch, "config.json", config, bytes, "", 0);
         if (there) add_tensor(from, scratch, name);
-        CHECK(!there || (!opens(scratch, &f) && strstr(f.text, name)), "%s: '%s'", known_bases[i].folder, f.text);
+        CHECK(!there || (!opens(scratch, &f) && strstr(f.text, name)), "%s: '%s'", known_bases[i].folder,
+              f.text);
         free(config);
         free(whole);
     }
@@ -120,8 +121,8 @@ static void test_odd_tensors(const char *tiny, const char *scratch)
 static void test_gguf_tensors(const char *tiny, const char *scratch)
 {
     static const char *const families[] = {"llama", "phi3", "gemma2", "gemma3"};
-    static const char *const names[] = {"odd.weight",         "blk.0.odd.weight",     "blk.0.attn_q.scale",
-                                        "blk.1.ffn_up.bias", "blk.0.attn_qkv.bias", "output.bias",
+    static const char *const names[] = {"odd.weight",        "blk.0.odd.weight",      "blk.0.attn_q.scale",
+                                        "blk.1.ffn_up.bias", "blk.0.attn_qkv.bias",   "output.bias",
                                         "rope_freqs.weight", "blk.2.attn_norm.weight"};
     char path[512];
     struct checkpoint golden;
@@ -136,7 +137,8 @@ static void test_gguf_tensors(const char *tiny, const char *scratch)
         gguf_file_tensor(g, names[i % 8], some);
         gguf_file_write(g, path, 0, g->tensors);
         bool good = opens(path, &f);
-        CHECK(!good && !strchr(f.text, '\n') && (strstr(f.text, names[i % 8]) || strstr(f.text, "factors for")),
+        CHECK(!good && !strchr(f.text, '\n') &&
+                  (strstr(f.text, names[i % 8]) || strstr(f.text, "factors for")),
               "%s of %s: '%s'", names[i % 8], families[i / 8], f.text);
     }
     checkpoint_close(&golden);

@@ -62,11 +62,15 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(const char *tiny, const char *scratch);
-    } tests[] = {{"families", test_families},     {"greedy", test_greedy},      {"sampling", test_sampling},
-                 {"files", test_files},           {"fuzz", test_fuzz},          {"templates", test_templates},
-                 {"turns", test_turns},           {"minilm", test_minilm},      {"modules", test_modules},
-                 {"keys", test_keys}, {"known", test_known}, {"plain", test_plain}, {"words", test_words},           {"cuts", test_cuts},          {"rounding", test_rounding},
-                 {"greedy_gpu", test_greedy_gpu}, {"brief_gpu", test_brief_gpu}};
+    } tests[] = {{"families", test_families},  {"greedy", test_greedy},
+                 {"sampling", test_sampling},  {"files", test_files},
+                 {"fuzz", test_fuzz},          {"templates", test_templates},
+                 {"turns", test_turns},        {"minilm", test_minilm},
+                 {"modules", test_modules},    {"keys", test_keys},
+                 {"known", test_known},        {"plain", test_plain},
+                 {"words", test_words},        {"cuts", test_cuts},
+                 {"rounding", test_rounding},  {"greedy_gpu", test_greedy_gpu},
+                 {"brief_gpu", test_brief_gpu}};
     if (argc < 3) return fprintf(stderr, "usage: model_test TINY SCRATCH [TEST]...\n"), 2;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
         bool wanted = argc == 3 && !strstr(tests[i].name, "_gpu");

@@ -144,9 +144,14 @@ static bool make_socket(const char *path)
 static const struct {
     const char *what;
     bool (*make)(const char *path);
-} kinds[] = {{"a FIFO", make_fifo},           {"an endless device", make_zero}, {"an empty device", make_null},
-             {"a folder", make_folder},       {"a link to nothing", make_dangling},
-             {"a link to itself", make_loop}, {"a terabyte", make_huge},        {"a socket", make_socket},
+} kinds[] = {{"a FIFO", make_fifo},
+             {"an endless device", make_zero},
+             {"an empty device", make_null},
+             {"a folder", make_folder},
+             {"a link to nothing", make_dangling},
+             {"a link to itself", make_loop},
+             {"a terabyte", make_huge},
+             {"a socket", make_socket},
              {"a secret", make_unreadable}};
 
 static bool word_of(const char *words, const char *name)

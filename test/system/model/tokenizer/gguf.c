@@ -203,8 +203,8 @@ static void check_refusals(const char *dir)
 }
 
 /* What llama.cpp puts around a text: by the file's flags, or as it has them for the cut. */
-static void check_around(const char *dir, const char *name, const char *pre, const char *begin, const char *end,
-                         bool usually)
+static void check_around(const char *dir, const char *name, const char *pre, const char *begin,
+                         const char *end, bool usually)
 {
     static const char *const flags[] = {NULL, "false", "true"};
     for (int b = 0; b < 3; b++)

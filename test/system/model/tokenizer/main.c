@@ -57,7 +57,7 @@ static char folder[64] = "";
 static void empty_folder(void)
 {
     static const char *const names[] = {
-        "tokenizer.json", "tokenizer_config.json",   "vocab.json", "merges.txt",
+        "tokenizer.json", "tokenizer_config.json",   "vocab.json",  "merges.txt",
         "vocab.txt",      "special_tokens_map.json", "config.json", "added_tokens.json"};
     char path[128];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
