@@ -196,10 +196,23 @@ static bool all_there(const struct checkpoint *c, json_t *weight_map, struct fau
     return true;
 }
 
+/* Beside the map there are sums of bytes, which the shards say themselves. */
+static bool only_map(json_t *index, const char *path, struct fault *f)
+{
+    const char *name;
+    json_t *v;
+    json_object_foreach(index, name, v)
+    {
+        if (strcmp(name, "weight_map") && strcmp(name, "metadata"))
+            return fault_set(f, "%s: key '%.100s' is not known", path, name);
+    }
+    return true;
+}
+
 static bool add_index(struct checkpoint *c, const char *folder, const char *path, struct fault *f)
 {
     json_t *index = checkpoint_object(path, f), *map = json_object_get(index, "weight_map");
-    bool good = index != NULL;
+    bool good = index && only_map(index, path, f);
     if (good && !json_is_object(map)) good = fault_set(f, "%s: weight_map is missing, or no object", path);
     good = good && add_shards(c, folder, map, f) && checkpoint_sort(c, f) && all_there(c, map, f);
     json_decref(index);

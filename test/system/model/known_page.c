@@ -22,8 +22,7 @@ static void print_families(FILE *to, const struct key_table *t, unsigned familie
 
 static void print_table(FILE *to, const struct key_table *t)
 {
-    fprintf(to, "\n## %c%s\n\n| Key | Of | | |\n|---|---|---|---|\n",
-            *t->title & ~(*t->title >= 'a' ? 32 : 0), t->title + 1);
+    fprintf(to, "\n## %s\n\n| Key | Of | | |\n|---|---|---|---|\n", t->title);
     for (int i = 0; i < t->count; i++) {
         const struct key *k = &t->key[i];
         char names[1200];
@@ -33,8 +32,9 @@ static void print_table(FILE *to, const struct key_table *t)
             if (*one) fprintf(to, "%s`%s`", one == names ? "" : " ", one);
         fputs(" | ", to);
         print_families(to, t, k->families);
-        fprintf(to, " | %s%s%s | %s |\n", verdicts[k->verdict], k->values ? ", if it is one of " : "",
-                k->values ? k->values : "", k->reason);
+        fprintf(to, " | %s", verdicts[k->verdict]);
+        if (k->values) fprintf(to, " where it is in `%s`", k->values);
+        fprintf(to, " | %s |\n", k->reason);
     }
 }
 
@@ -43,16 +43,19 @@ static void print_page(FILE *to)
     static const struct key_table *const all[] = {&config_keys,   &rope_keys, &generation_keys,
                                                   &modules_keys,  &gguf_keys, &words_keys,
                                                   &settings_keys, &map_keys,  &tensor_keys};
-    fputs("# What of a checkpoint's files is read\n\n"
-          "Each key that a file has is read, or it is ignored because logits, vectors and tokens are the "
-          "same with "
-          "and without\nit, or the file is refused with the key's name; so is one that no table has. A key "
-          "that is "
-          "null is not set. `*` stands for any\ncharacters, `#` for a number, `ARCH` for the architecture. "
-          "Tensors "
-          "that no graph reads have a table, too. The tables are\nthose of the code (`*_keys.c`): "
-          "`CODA_BLESS=1 build/model_test test/system/model/tiny build/model known` writes this page.\n",
-          to);
+    fputs(
+        "# What of a checkpoint's files is read\n\n"
+        "Each key that a file has is read, or it is ignored because logits, vectors and tokens are the same "
+        "with and\nwithout it, or the file is refused with the key's name; so is one that no table has. A "
+        "key "
+        "that is null is not\nset. `*` stands for any characters, `#` for a number, `ARCH` for the "
+        "architecture. "
+        "Words that begin with `gguf:`\nare what GGUF's metadata becomes; no file may have them. Tensors "
+        "that no "
+        "graph reads have a table, too. The tables\nare those of the code (`*_keys.c`); "
+        "`CODA_BLESS=1 build/model_test test/system/model/tiny build/model known` writes\nthis page of "
+        "them.\n",
+        to);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) print_table(to, all[i]);
 }
 
