@@ -101,7 +101,7 @@ SYSTEM := install tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer 
 # Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
 MODEL_TEST = model_test test/system/model/tiny
 $(eval $(call job,model,rest,sh -c 'mkdir -p $(BUILD)/model && $(BUILD)/$(MODEL_TEST) $(BUILD)/model'))
-$(eval $(call job,model-asan,models,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files modules words cuts fuzz templates turns'))
+$(eval $(call job,model-asan,models,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files keys known plain modules words cuts fuzz templates turns'))
 # Files that are not what they should be, where uninitialised bytes are seen, too.
 $(eval $(call job,model-valgrind,rest,sh -c 'mkdir -p $(BUILD)/valgrind && test/system/model/valgrind.sh $(BUILD)/$(MODEL_TEST) $(BUILD)/valgrind'))
 # Kernels of encoders in their real sizes.

@@ -6,7 +6,6 @@
  * of LongRoPE by rope_factors_short and rope_factors_long. What a file leaves out is what llama.cpp takes it
  * for.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -149,12 +148,6 @@ static void set_biases(struct reading *r)
     if (is(r, "llama")) set(r, "mlp_bias", json_boolean(there(r, "model.layers.0.mlp.down_proj.bias")));
 }
 
-static void set_default(struct reading *r, const char *name, double value)
-{
-    if (!json_object_get(r->config, name))
-        set(r, name, value == floor(value) ? json_integer((json_int_t)value) : json_real(value));
-}
-
 /* Gemma's larger models divide scores by the root of another number, which files do not tell. */
 static void set_gemma(struct reading *r)
 {
@@ -164,13 +157,9 @@ static void set_gemma(struct reading *r)
     if (!head && heads > 0) head = width / heads;
     if (!is(r, "gemma"))
         set(r, "query_pre_attn_scalar", json_integer(large && heads > 0 ? width / heads : head));
-    if (is(r, "gemma2")) {
-        set_default(r, "sliding_window", 4096);
-        set_default(r, "attn_logit_softcapping", 50);
-        set_default(r, "final_logit_softcapping", 30);
-    } else if (!is(r, "gemma")) {
-        set_default(r, "sliding_window", 0);
-    }
+    /* What gemma2 leaves out is by both the same as in config.json; of the others llama.cpp has no window. */
+    if (!is(r, "gemma") && !is(r, "gemma2") && !json_object_get(r->config, "sliding_window"))
+        set(r, "sliding_window", json_integer(0));
     set(r, "gguf:activation", json_string("gelu_pytorch_tanh"));
     set(r, "gguf:unit_gains", json_false());
     set(r, "use_bidirectional_attention", json_boolean(is(r, "gemma-embedding")));
