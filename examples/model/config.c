@@ -188,7 +188,7 @@ bool config_ends(struct config *c, const json_t *o, struct fault *f)
 {
     struct keys k;
     if (!o) return true;
-    keys_begin(&k, &generation_keys, "all", o, "generation_config");
+    keys_begin(&k, &generation_keys, "all", o, "generation_config.json");
     return config_done(&k, read_ends(c, &k, f), f);
 }
 

@@ -207,6 +207,10 @@ static bool set_longrope(struct reading *r, const char *type)
             json_pack("{s:s, s:f, s:I, s:O, s:O}", "rope_type", "longrope", "attention_factor", 1.0,
                       "original_max_position_embeddings", (json_int_t)original_context(r), "short_factor",
                       brief, "long_factor", far));
+    if (!brief != !far)
+        r->failed = !fault_set(
+            r->f, "%s: of rope_factors_short and rope_factors_long one is missing, or no vector of F32",
+            r->k.what);
     json_decref(brief);
     json_decref(far);
     return brief && far;
@@ -229,11 +233,12 @@ static bool set_scaling(struct reading *r)
     double older = real(r, "ARCH.rope.scale_linear", 0), factor = real(r, "ARCH.rope.scaling.factor", older);
     json_t *factors = is(r, "llama") ? factors_in(r, "rope_freqs.weight") : NULL;
     bool none = type && !strcmp(type, "none");
-    bool linear = !none && factor != 0 && factor != 1 && (!type || !strcmp(type, "linear"));
+    bool divided = !none && factor != 0 && factor != 1;
+    bool linear = divided && (!type || !strcmp(type, "linear"));
     bool yarn = type && !strcmp(type, "yarn"), lasting = set_longrope(r, type);
     if (factors)
         set(r, "rope_scaling", json_pack("{s:s, s:o}", "rope_type", "gguf:factors", "factors", factors));
-    if ((factors || lasting) && (linear || yarn))
+    if ((factors || lasting) && (divided || yarn))
         return fault_set(r->f, "%s: RoPE is scaled by tensors and by %s.rope.scaling.factor", r->k.what,
                          r->architecture);
     if (type && !lasting && !none && !yarn && strcmp(type, "linear"))

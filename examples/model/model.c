@@ -16,7 +16,7 @@ enum { ALIGNED = 256 };
 
 static int positive(int given, int otherwise) { return given > 0 ? given : otherwise; }
 
-enum { ENCODED = 4096 }; /* tokens of an encoder's run, where sentences may be long */
+enum { ENCODED = 8192 }; /* tokens of an encoder's run, where sentences may be long */
 
 /* Tokens of a run: of an encoder as many as its files say that count of a sentence, else 256. Where these
  * are many, sentences are few. */

@@ -111,17 +111,19 @@ static bool refuse(const struct keys *k, const char *name, const json_t *v, char
 {
     const struct key *ignored = key_find(k->table, k->bit, KEY_IGNORED, name, k->architecture),
                      *refused = key_find(k->table, k->bit, KEY_REFUSED, name, k->architecture);
+    bool one = !strcmp(k->family, "all"); /* for a file that is the same for all */
+    const char *of = one ? "" : " for ", *family = one ? "" : k->family;
     char *value = ignored ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     if (refused) snprintf(why, size, "%s: key '%.100s': %s", k->what, name, refused->reason);
     else if (ignored)
-        snprintf(why, size, "%s: key '%.100s' is %.40s, which %s does not support: %s alone is", k->what,
-                 name, value ? value : "?", k->family, ignored->values);
+        snprintf(why, size, "%s: key '%.100s' is %.40s, which is not supported%s%s: it may be in %s alone",
+                 k->what, name, value ? value : "?", of, family, ignored->values);
     else if (key_find(k->table, k->bit, KEY_READ, name, k->architecture))
-        snprintf(why, size, "%s: key '%.100s' has no meaning there, beside the others of %s", k->what, name,
-                 k->family);
+        snprintf(why, size, "%s: key '%.100s' has no meaning%s%s beside the others", k->what, name, of,
+                 family);
     else
-        snprintf(why, size, "%s: key '%.100s' is not known for %s, and may change what is computed", k->what,
-                 name, k->family);
+        snprintf(why, size, "%s: key '%.100s' is not known%s%s, and may change what is computed", k->what,
+                 name, of, family);
     free(value);
     return false;
 }

@@ -98,8 +98,6 @@ static void test_logits(const struct checkpoint *golden, const char *scratch)
     free(g);
 }
 
-/* ---- Files in parts ---- */
-
 static void refused_file(const char *path, const char *says)
 {
     struct fault f = {{0}};
@@ -108,6 +106,36 @@ static void refused_file(const char *path, const char *says)
     CHECK(!m && strstr(f.text, says) && !strchr(f.text, '\n'), "'%s' does not say '%s'", f.text, says);
     model_close(m);
 }
+
+/* What would be scaled in two ways, or by half of what it wants. */
+static void test_refused(const struct checkpoint *golden, const char *scratch)
+{
+    static const struct {
+        const char *family, *keys, *with, *says;
+    } all[] = {
+        {"phi3", "f rope.scaling.factor 4", "rope_factors", "RoPE is scaled by tensors and by"},
+        {"llama", "f rope.scaling.factor 4, s rope.scaling.type longrope", "rope_factors",
+         "by tensors and by"},
+        {"phi3", "", "rope_factors_short", "of rope_factors_short and rope_factors_long one is missing"},
+        {"gemma2", "f rope.scaling.factor 0.5", "", "factor"},
+        {"llama", "s rope.scaling.factor much", "", "rope.scaling.factor is no number"},
+        {"llama", "u rope.scaling.type 3", "", "rope.scaling.type is no text"},
+        {"llama", "u block_count 2", "", "a key that is there already"},
+        {"llama", "", "attn_q.bias", "self_attn.k_proj.bias is missing"},
+    };
+    char path[512];
+    struct gguf_file *g = malloc(sizeof *g);
+    snprintf(path, sizeof path, "%s/keys.gguf", scratch);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        gguf_file_family(g, golden, all[i].family, "", all[i].with);
+        gguf_file_keys(g, all[i].keys);
+        gguf_file_write(g, path, 0, g->tensors);
+        refused_file(path, all[i].says);
+    }
+    free(g);
+}
+
+/* ---- Files in parts ---- */
 
 static void part_path(char path[512], const char *scratch, int part, int parts)
 {
@@ -174,6 +202,7 @@ void test_keys(const char *tiny, const char *scratch)
     snprintf(path, sizeof path, "%s/../keys.safetensors", tiny);
     if (!golden_open(&golden, path)) return;
     test_logits(&golden, scratch);
+    test_refused(&golden, scratch);
     test_parts(&golden, scratch);
     checkpoint_close(&golden);
 }

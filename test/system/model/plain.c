@@ -191,6 +191,14 @@ static void try_kind(size_t i, size_t kind)
     rename(aside, path);
 }
 
+/* What a run left that was ended: to write to a FIFO would take for ever. */
+static void clear(void)
+{
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) remove(path_of(files[i].name));
+    remove(path_of("2_Dense/config.json"));
+    remove(path_of("aside"));
+}
+
 /* Each is there, and a model, a tokenizer and a chat can be had of them. */
 static void prepare(const char *tiny)
 {
@@ -198,6 +206,7 @@ static void prepare(const char *tiny)
     mkdir(folder, 0700);
     mkdir(path_of("1_Pooling"), 0700);
     mkdir(path_of("2_Dense"), 0700);
+    clear();
     static const char *const copies[] = {"config.json", "model.safetensors", "1_Pooling/config.json",
                                          "2_Dense/config.json", "2_Dense/model.safetensors"};
     for (size_t i = 0; i < sizeof copies / sizeof *copies; i++) {
@@ -225,8 +234,8 @@ void test_plain(const char *tiny, const char *scratch)
     char there[512];
     snprintf(there, sizeof there, "%s/plain", scratch);
     folder = there;
-    prepare(tiny);
     alarm(300); /* who waits for ever is ended */
+    prepare(tiny);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         hide(files[i].without, false);
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
