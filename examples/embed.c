@@ -5,10 +5,12 @@
  *     embed [--cpu | --gpu] [--dtype f32|f16|bf16] MODEL IMAGES.npy
  *     embed [--cpu | --gpu] [--dtype f32|f16|bf16] --plan MODEL
  *
- * Each line of standard input is a sentence, of which 256 tokens count, or with --ids its tokens as numbers;
- * each line of the output its vector. A sentence's vector is the mean of its tokens' states, or with --first
- * the state of its first token, or what modules.json of sentence-transformers says: its pooling, dense layers
- * and normalisation. MODEL is a folder with config.json and model.safetensors, or a GGUF file.
+ * Each line of standard input is a sentence, or with --ids its tokens as numbers; each line of the output its
+ * vector. Of a sentence as many tokens count as sentence_bert_config.json says (max_seq_length), else
+ * tokenizer_config.json (model_max_length), at most those that the model was made for; 256 if neither does.
+ * A sentence's vector is the mean of its tokens' states, or with --first the state of its first token, or
+ * what modules.json of sentence-transformers says: its pooling, dense layers and normalisation. MODEL is a
+ * folder with config.json and model.safetensors, or a GGUF file.
  *
  * Images are floats [images, channels, side, side] or [channels, side, side], as the model's image processor
  * makes them: its pixel_values, which are scaled, less their mean and over their deviation.
@@ -20,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lower.h"
 #include "model.h"
 #include "npy.h"
 #include "options.h"
@@ -59,6 +62,17 @@ static bool flush(struct model *m, struct batch *b, enum pooling how, struct fau
     return good;
 }
 
+/* The tokens of a line, which count; in lower case if the model wants that. */
+static int tokens_of(struct model *m, struct text *t, const char *line, int32_t **ids, struct fault *f)
+{
+    char *lower = t && m->modules.lower ? lower_text(line) : NULL;
+    *ids = NULL;
+    if (t && m->modules.lower && !lower) return fault_set(f, "out of memory"), -1;
+    int count = text_tokens(t, lower ? lower : line, ids, f);
+    free(lower);
+    return t && count > 0 ? text_shorten(t, *ids, count, model_longest(m)) : count;
+}
+
 static bool embed_lines(struct model *m, struct text *t, enum pooling how, struct fault *f)
 {
     struct batch b = {.n = 0};
@@ -67,8 +81,7 @@ static bool embed_lines(struct model *m, struct text *t, enum pooling how, struc
     bool good = true;
     for (ssize_t n; good && (n = getline(&line, &room, stdin)) >= 0;) {
         if (n && line[n - 1] == '\n') line[n - 1] = 0;
-        int count = text_tokens(t, line, &b.ids[b.n], f);
-        if (t && count > 0) count = text_shorten(b.ids[b.n], count, model_longest(m));
+        int count = tokens_of(m, t, line, &b.ids[b.n], f);
         if (count >= 0) b.counts[b.n++] = count;
         good = count >= 0 && (b.n < BATCH || flush(m, &b, how, f));
     }

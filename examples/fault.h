@@ -10,7 +10,16 @@ struct fault {
     char text[320];
 };
 
-/* Keeps the line, with \x1b for what a terminal would obey. Always false: `return fault_set(...)` fails. */
+/* \x1b for what a terminal would obey. Always false. */
+static inline bool fault_clean(struct fault *f)
+{
+    char line[sizeof f->text];
+    memcpy(line, f->text, sizeof line);
+    plain_escape(f->text, sizeof f->text, line);
+    return false;
+}
+
+/* Keeps the line, cleaned. Always false: `return fault_set(...)` fails. */
 __attribute__((format(printf, 2, 3))) static inline bool fault_set(struct fault *f, const char *format, ...)
 {
     char line[sizeof f->text] = ""; /* args may have f's text */
@@ -18,8 +27,8 @@ __attribute__((format(printf, 2, 3))) static inline bool fault_set(struct fault 
     va_start(args, format);
     plain_vline(line, sizeof line, format, args);
     va_end(args);
-    plain_escape(f->text, sizeof f->text, line);
-    return false;
+    memcpy(f->text, line, sizeof line);
+    return fault_clean(f);
 }
 
 #endif

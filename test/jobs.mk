@@ -107,7 +107,7 @@ SYSTEM := install tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer 
 # Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
 MODEL_TEST = model_test test/system/model/tiny
 $(eval $(call job,model,rest,sh -c 'mkdir -p $(BUILD)/model && $(BUILD)/$(MODEL_TEST) $(BUILD)/model'))
-$(eval $(call job,model-asan,models,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files modules words cuts fuzz templates template_depth turns'))
+$(eval $(call job,model-asan,models,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files keys known plain modules words cuts fuzz templates template_depth turns'))
 # Templates and tokenizers that are drawn, up to a megabyte, within their limits. SECONDS=600 of each: `make fuzz`.
 $(foreach f,template_fuzz tokenizer_fuzz,$(eval $(call job,$(f),models,$(BUILD)/asan/$(f) $(if $(FULL),60,2) $$$$CODA_SEED)))
 # Files that are not what they should be, where uninitialised bytes are seen, too.

@@ -59,7 +59,7 @@ coda_graph *chat_graph(const struct runner_options *o, struct weights *weights, 
     coda_value logits = s->family->graph(&b, ids);
     add_draw(g, logits, sequences);
     add_likeliest(g, logits, o->top);
-    if (!b.failed && coda_graph_status(g) == CODA_OK) return g;
+    if (!b.failed && coda_graph_status(g) == CODA_OK && build_done(&b)) return g;
     if (!b.failed) fault_set(f, "%s", coda_error());
     coda_graph_free(g);
     return NULL;

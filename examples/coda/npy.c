@@ -7,15 +7,14 @@
  * A file may be hostile: every length is checked against what is there before it is used.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "npy.h"
+#include "regular.h"
 #include "tensor.h"
 
 /* The text after 'key': in the header, or NULL. */
@@ -104,11 +103,11 @@ static const char *parse(struct npy *n, int64_t size)
 
 const char *npy_open(struct npy *n, const char *path)
 {
-    struct stat st;
-    *n = (struct npy){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
-    if (n->fd < 0) return "cannot be opened";
-    const char *error =
-        fstat(n->fd, &st) || !S_ISREG(st.st_mode) ? "is not a plain file" : parse(n, st.st_size);
+    char why[128];
+    int64_t bytes;
+    *n = (struct npy){.fd = regular_open(path, REGULAR_ANY, &bytes, why, sizeof why)};
+    if (n->fd < 0) return errno == EINVAL || errno == ENXIO ? "is not a plain file" : "cannot be opened";
+    const char *error = parse(n, bytes);
     if (error) npy_free(n);
     return error;
 }

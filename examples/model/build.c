@@ -52,7 +52,7 @@ static bool fits(const struct stored_tensor *t, int64_t rows, int64_t columns)
 
 static const struct stored_tensor *tensor(struct build *b, const char *name, int64_t rows, int64_t columns)
 {
-    const struct stored_tensor *t = checkpoint_find(b->from, name);
+    const struct stored_tensor *t = checkpoint_use(b->from, name);
     if (!t) return fault_set(b->fault, "tensor %s is missing", name), NULL;
     if (!t->dtype)
         return fault_set(b->fault, "tensor %s: %s is not supported: F32, F16 or BF16 are", name, t->type),

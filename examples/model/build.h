@@ -82,6 +82,10 @@ coda_value build_attention(struct build *b, coda_value qkv, int layer, struct at
 coda_value build_last(struct build *b, coda_value x);
 coda_value build_logits(struct build *b, coda_value x, const char *table);
 
+/* Behind all that a graph reads: false, and a fault, if the checkpoint has a tensor that nobody has used and
+ * without which results may be others. */
+bool build_done(struct build *b);
+
 /* ---- Families: decoders give logits, encoders the states of the last layer, those of images vectors ---- */
 
 coda_value family_bert(struct build *b, coda_value ids);

@@ -2,7 +2,6 @@
  * checkpoint.c -- finds a model's files, maps them, and finds tensors by name.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,34 +11,41 @@
 #include <unistd.h>
 
 #include "checkpoint.h"
+#include "json_text.h"
+#include "regular.h"
 
 enum { MOST_TENSORS = 1 << 20 };
 
 /* ---- Files ---- */
 
-static bool map_open(int fd, const char *path, struct mapped_file *out, struct fault *f)
+static bool map_open(int fd, int64_t bytes, const char *path, struct mapped_file *out, struct fault *f)
 {
-    struct stat s;
-    if (fstat(fd, &s)) return fault_set(f, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(s.st_mode)) return fault_set(f, "%s: no regular file", path);
-    if (s.st_size == 0) return fault_set(f, "%s: the file is empty", path);
-    void *data = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (bytes == 0) return fault_set(f, "%s: the file is empty", path);
+    void *data = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) return fault_set(f, "%s: %s", path, strerror(errno));
-    *out = (struct mapped_file){data, (size_t)s.st_size};
+    *out = (struct mapped_file){data, (size_t)bytes};
     return true;
+}
+
+static bool map_file(struct checkpoint *c, const char *path, int64_t most, struct mapped_file *out,
+                     struct fault *f)
+{
+    char why[128];
+    int64_t bytes;
+    struct mapped_file *more = realloc(c->file, sizeof *more * ((size_t)c->files + 1));
+    if (!more) return fault_set(f, "%s: out of memory", path);
+    c->file = more;
+    int fd = regular_open(path, most, &bytes, why, sizeof why);
+    if (fd < 0) return fault_set(f, "%s: %s", path, why);
+    bool good = map_open(fd, bytes, path, out, f);
+    close(fd);
+    if (good) c->file[c->files++] = *out;
+    return good;
 }
 
 bool checkpoint_map(struct checkpoint *c, const char *path, struct mapped_file *out, struct fault *f)
 {
-    struct mapped_file *more = realloc(c->file, sizeof *more * ((size_t)c->files + 1));
-    if (!more) return fault_set(f, "%s: out of memory", path);
-    c->file = more;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO does not block */
-    if (fd < 0) return fault_set(f, "%s: %s", path, strerror(errno));
-    bool good = map_open(fd, path, out, f);
-    close(fd);
-    if (good) c->file[c->files++] = *out;
-    return good;
+    return map_file(c, path, REGULAR_ANY, out, f);
 }
 
 json_t *checkpoint_json(const char *path, struct fault *f)
@@ -48,12 +54,9 @@ json_t *checkpoint_json(const char *path, struct fault *f)
     struct mapped_file map;
     json_error_t e;
     json_t *value = NULL;
-    if (!checkpoint_map(&temporary, path, &map, f)) {
-    } else if (map.bytes > 64 << 20) {
-        fault_set(f, "%s: %zu bytes are too many for JSON", path, map.bytes);
-    } else if (!(value = json_loadb((const char *)map.data, map.bytes, JSON_REJECT_DUPLICATES, &e))) {
+    if (map_file(&temporary, path, REGULAR_JSON, &map, f) &&
+        !(value = json_text((const char *)map.data, map.bytes, JSON_REJECT_DUPLICATES, &e)))
         fault_set(f, "%s: line %d: %s", path, e.line, e.text);
-    }
     checkpoint_close(&temporary);
     return value;
 }
@@ -69,8 +72,10 @@ json_t *checkpoint_object(const char *path, struct fault *f)
 
 /* ---- Tensors ---- */
 
-bool checkpoint_add(struct checkpoint *c, const struct stored_tensor *t, const char *name, struct fault *f)
+bool checkpoint_add(struct checkpoint *c, const struct stored_tensor *t, const char *name, const char *stored,
+                    struct fault *f)
 {
+    bool renamed = strcmp(name, stored) != 0;
     if (c->count == MOST_TENSORS) return fault_set(f, "%s: more than %d tensors", name, MOST_TENSORS);
     if (c->count == c->room) {
         int room = c->room ? 2 * c->room : 64;
@@ -81,9 +86,10 @@ bool checkpoint_add(struct checkpoint *c, const struct stored_tensor *t, const c
     }
     struct stored_tensor *to = &c->tensor[c->count];
     *to = *t;
-    if (!(to->name = strdup(name))) return fault_set(f, "%s: out of memory", name);
+    to->name = strdup(name);
+    to->stored = renamed ? strdup(stored) : NULL;
     c->count++;
-    return true;
+    return (to->name && (to->stored || !renamed)) || fault_set(f, "%s: out of memory", name);
 }
 
 static int by_name(const void *a, const void *b)
@@ -104,6 +110,13 @@ const struct stored_tensor *checkpoint_find(const struct checkpoint *c, const ch
 {
     struct stored_tensor key = {.name = (char *)(uintptr_t)name};
     return c->count ? bsearch(&key, c->tensor, (size_t)c->count, sizeof *c->tensor, by_name) : NULL;
+}
+
+const struct stored_tensor *checkpoint_use(const struct checkpoint *c, const char *name)
+{
+    const struct stored_tensor *t = checkpoint_find(c, name);
+    if (t) c->tensor[t - c->tensor].used = true;
+    return t;
 }
 
 /* ---- Which files ---- */
@@ -183,23 +196,57 @@ static bool all_there(const struct checkpoint *c, json_t *weight_map, struct fau
     return true;
 }
 
+/* Beside the map there are sums of bytes, which the shards say themselves. */
+static bool only_map(json_t *index, const char *path, struct fault *f)
+{
+    const char *name;
+    json_t *v;
+    json_object_foreach(index, name, v)
+    {
+        if (strcmp(name, "weight_map") && strcmp(name, "metadata"))
+            return fault_set(f, "%s: key '%.100s' is not known", path, name);
+    }
+    return true;
+}
+
 static bool add_index(struct checkpoint *c, const char *folder, const char *path, struct fault *f)
 {
     json_t *index = checkpoint_object(path, f), *map = json_object_get(index, "weight_map");
-    bool good = index != NULL;
+    bool good = index && only_map(index, path, f);
     if (good && !json_is_object(map)) good = fault_set(f, "%s: weight_map is missing, or no object", path);
     good = good && add_shards(c, folder, map, f) && checkpoint_sort(c, f) && all_there(c, map, f);
     json_decref(index);
     return good;
 }
 
+/* The words of gguf_config are no file's. */
+static bool read_config(struct checkpoint *c, const char *path, struct fault *f)
+{
+    if (!(c->config = checkpoint_object(path, f))) return false;
+    char *text = json_dumps(c->config, JSON_COMPACT);
+    const char *word = text ? strstr(text, "\"gguf:") : NULL;
+    bool good = text || fault_set(f, "%s: out of memory", path);
+    if (word) good = fault_set(f, "%s: '%.*s' is not known", path, (int)strcspn(word + 1, "\""), word + 1);
+    free(text);
+    return good;
+}
+
+/* The folder of an adapter is another model than its base, which may lie there, too. */
+static bool no_adapter(const char *folder, struct fault *f)
+{
+    char path[PATH_MAX];
+    if (!join(path, folder, "adapter_config.json", f)) return false;
+    return !regular_there(path) || fault_set(f, "%s: adapters are not supported", path);
+}
+
 /* config.json, and generation_config.json where it is there. */
 static bool add_config(struct checkpoint *c, const char *folder, struct fault *f)
 {
     char path[PATH_MAX];
-    if (!join(path, folder, "config.json", f) || !(c->config = checkpoint_object(path, f))) return false;
+    if (!join(path, folder, "config.json", f) || !read_config(c, path, f) || !no_adapter(folder, f))
+        return false;
     if (!join(path, folder, "generation_config.json", f)) return false;
-    return access(path, F_OK) || (c->generation = checkpoint_object(path, f));
+    return !regular_there(path) || (c->generation = checkpoint_object(path, f));
 }
 
 static bool add_folder(struct checkpoint *c, const char *folder, struct fault *f)
@@ -207,9 +254,9 @@ static bool add_folder(struct checkpoint *c, const char *folder, struct fault *f
     char path[PATH_MAX];
     if (!add_config(c, folder, f)) return false;
     if (!join(path, folder, "model.safetensors.index.json", f)) return false;
-    if (!access(path, F_OK)) return add_index(c, folder, path, f);
+    if (regular_there(path)) return add_index(c, folder, path, f);
     if (!join(path, folder, "model.safetensors", f)) return false;
-    if (access(path, F_OK))
+    if (!regular_there(path))
         return fault_set(f, "%s: there is no model.safetensors; pytorch_model.bin and others are not read",
                          folder);
     return add_file(c, folder, "model.safetensors", f);
@@ -239,7 +286,7 @@ bool checkpoint_open_config(struct checkpoint *c, const char *path, struct fault
     struct stat s;
     *c = (struct checkpoint){0};
     bool folder = !stat(path, &s) && S_ISDIR(s.st_mode);
-    bool good = folder ? add_config(c, path, f) : (c->config = checkpoint_object(path, f)) != NULL;
+    bool good = folder ? add_config(c, path, f) : read_config(c, path, f);
     if (!good) checkpoint_close(c);
     return good;
 }
@@ -270,7 +317,7 @@ bool checkpoint_open(struct checkpoint *c, const char *path, struct fault *f)
 
 void checkpoint_close(struct checkpoint *c)
 {
-    for (int i = 0; i < c->count; i++) free(c->tensor[i].name);
+    for (int i = 0; i < c->count; i++) free(c->tensor[i].name), free(c->tensor[i].stored);
     for (int i = 0; i < c->files; i++) munmap((void *)(uintptr_t)c->file[i].data, c->file[i].bytes);
     free(c->tensor);
     free(c->file);

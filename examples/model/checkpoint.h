@@ -16,6 +16,8 @@
 
 struct stored_tensor {
     char *name;
+    char *stored;     /* as the file calls it, or NULL: by `name` */
+    bool used;        /* a graph, or what is made for it, has asked for it */
     char type[16];    /* as the file calls it */
     coda_dtype dtype; /* CODA_F32, CODA_F16, CODA_BF16; 0: a type that is not read */
     int rank;
@@ -56,6 +58,8 @@ bool checkpoint_folder(const char *path, char *folder, size_t size);
 
 /* NULL if there is none. */
 const struct stored_tensor *checkpoint_find(const struct checkpoint *c, const char *name);
+/* The same for one who uses its numbers: build_done refuses those that nobody has used. */
+const struct stored_tensor *checkpoint_use(const struct checkpoint *c, const char *name);
 
 /* ---- For those who read files ---- */
 
@@ -70,15 +74,16 @@ json_t *checkpoint_object(const char *path, struct fault *f);
  * want to be sorted. */
 bool checkpoint_add_part(struct checkpoint *c, const char *folder, const char *part, struct fault *f);
 
-/* Adds a tensor; its name is copied. */
-bool checkpoint_add(struct checkpoint *c, const struct stored_tensor *t, const char *name, struct fault *f);
+/* Adds a tensor; its name is copied, and so is what the file calls it, if that is another one. */
+bool checkpoint_add(struct checkpoint *c, const struct stored_tensor *t, const char *name, const char *stored,
+                    struct fault *f);
 
 /* Puts tensors in order, so that they can be found; false if a name comes twice. */
 bool checkpoint_sort(struct checkpoint *c, struct fault *f);
 
 /* Adds the tensors of one file. `file` is its name in messages. */
 bool safetensors_read(struct checkpoint *c, const char *file, const struct mapped_file *map, struct fault *f);
-/* The same, and sets c->config. */
+/* The same, of the other parts of a file that is split, too; and sets c->config. `file` is the path. */
 bool gguf_read(struct checkpoint *c, const char *file, const struct mapped_file *map, struct fault *f);
 
 #endif

@@ -10,6 +10,8 @@
 #include "coda.h"
 #include "fault.h"
 
+struct keys; /* keys.h */
+
 enum { MOST_LAYERS = 256, MOST_ENDS = 16, MOST_FREQUENCIES = 512 };
 
 enum activation {
@@ -39,8 +41,9 @@ struct config {
     int types;     /* rows of BERT's table of token types */
     float eps;
     enum activation activation;
-    int tied;            /* 1: the head is the table of tokens; -1: if there is no other */
-    bool attention_bias; /* of all four products of attention */
+    int tied;      /* 1: the head is the table of tokens; -1: if there is no other */
+    bool qkv_bias; /* of the products that make queries, keys and values */
+    bool out_bias; /* of the product behind attention */
     bool mlp_bias;
     bool turned;               /* GPT-2's matrices are [out, in], as GGUF has them */
     bool unit_gains;           /* Gemma's gains are kept less 1, but in GGUF */
@@ -52,36 +55,38 @@ struct config {
     float attention_cap, logit_cap; /* soft caps; 0: none */
     int ends[MOST_ENDS], end_count; /* tokens that end a text */
     int image, patch, channels;     /* pixels of an image's side, and of a patch's; 0: there are no images */
-    bool qkv_bias;                  /* of an image encoder's queries, keys and values */
 };
 
-/* false, and a line that names the member, if it is missing, of another kind, or out of range. */
+/* false, and a line that names the member, if it is missing, of another kind, or out of range, or if nobody
+ * reads it and it is not known to change nothing (config_keys.h). */
 bool config_read(struct config *c, const json_t *object, struct fault *f);
 
-/* Adds the tokens that end a text by another object's eos_token_id, as generation_config.json has it; none
- * if it is NULL. */
+/* Adds the tokens that end a text by generation_config.json, of which all members must be known likewise;
+ * none if it is NULL. */
 bool config_ends(struct config *c, const json_t *object, struct fault *f);
 /* Adds one, unless it is there, below 0, or there is no room. */
 void config_end(struct config *c, int token);
 bool config_is_end(const struct config *c, int token);
 
-/* ---- For config*.c and rope.c: members of an object, by one of two names ---- */
+/* ---- For those who read objects by the tables of config_keys.h: members by one of two names ---- */
 
 /* A whole number in least..most; `fallback` where it is absent or null. Below `least` there is no fallback.
  * */
-bool config_int(const json_t *object, const char *name, const char *other, long long least, long long most,
+bool config_int(struct keys *k, const char *name, const char *other, long long least, long long most,
                 long long fallback, int *out, struct fault *f);
-bool config_number(const json_t *object, const char *name, const char *other, double least, double most,
+bool config_number(struct keys *k, const char *name, const char *other, double least, double most,
                    double fallback, double *out, struct fault *f);
-bool config_bool(const json_t *object, const char *name, bool fallback, bool *out, struct fault *f);
+bool config_bool(struct keys *k, const char *name, bool fallback, bool *out, struct fault *f);
+/* keys_end, if what came before was `good`; else keys_leave. */
+bool config_done(struct keys *k, bool good, struct fault *f);
 
 /* The object of an image encoder, or of a tower within `o`, with what transformers leaves out of it; `o`
  * itself of other families. A new reference; NULL, and a fault, if there is none. */
 json_t *config_tower(const json_t *o, struct fault *f);
 /* The sizes of images, where the family has them. */
-bool config_image(struct config *c, const json_t *object, struct fault *f);
+bool config_image(struct config *c, struct keys *k, struct fault *f);
 
 /* The frequencies of both kinds of layers. c->head_dim, positions and family are there. */
-bool config_rope(struct config *c, const json_t *object, struct fault *f);
+bool config_rope(struct config *c, struct keys *k, struct fault *f);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "config_keys.h"
 
 /* transformers' defaults, by model_type of a tower. */
 static const struct {
@@ -28,6 +29,16 @@ static const struct {
                 " \"sliding_window\": 4096}"},
 };
 
+/* Of models that are no towers, such of them as neither shapes of tensors nor an error would tell. */
+static const struct {
+    const char *family, *members;
+} quiet[] = {
+    {"mistral", "{\"sliding_window\": 4096}"},
+    {"gemma2", "{\"sliding_window\": 4096, \"attn_logit_softcapping\": 50, \"final_logit_softcapping\": 30,"
+               " \"query_pre_attn_scalar\": 256}"},
+    {"gemma3_text", "{\"sliding_window\": 4096, \"query_pre_attn_scalar\": 256}"},
+};
+
 /* Which tower of a larger model is read. */
 static const struct {
     const char *family, *member, *tower; /* tower: its model_type where it names none */
@@ -37,21 +48,46 @@ static const struct {
     {"mistral3", "text_config", "mistral"},
 };
 
-/* The object with the defaults of its family; `whole` says what the tower leaves to it. */
-static json_t *completed(const json_t *o, const char *family, const json_t *whole, struct fault *f)
+/* Members over defaults. A new reference. */
+static json_t *over(const char *defaulted, const json_t *o)
 {
-    static const char *const shared[] = {"eos_token_id", "tie_word_embeddings", "quantization_config"};
-    json_t *all = json_object();
-    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
-        if (strcmp(defaults[i].family, family)) continue;
+    json_t *all = json_loads(defaulted, 0, NULL);
+    if (all) json_object_update(all, (json_t *)(uintptr_t)o);
+    return all;
+}
+
+/* The object with the defaults of its family, as transformers has them. */
+static json_t *completed(const json_t *o, const char *family)
+{
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+        if (!strcmp(defaults[i].family, family)) return over(defaults[i].members, o);
+    return over("{}", o);
+}
+
+static json_t *model_completed(const json_t *o, const char *family)
+{
+    if (!strcmp(family, "vit") || !strcmp(family, "siglip_vision_model")) return completed(o, family);
+    for (size_t i = 0; i < sizeof quiet / sizeof *quiet; i++)
+        if (!strcmp(quiet[i].family, family)) return over(quiet[i].members, o);
+    return json_incref((json_t *)(uintptr_t)o);
+}
+
+/* `k` is the whole, some of whose members the tower has, too, where it has none of its own. */
+static json_t *tower_in(struct keys *k, const char *member, const char *usual, struct fault *f)
+{
+    const json_t *tower = keys_get(k, member);
+    if (!json_is_object(tower)) return fault_set(f, "config: %s is missing", member), NULL;
+    const char *own = json_string_value(json_object_get(tower, "model_type"));
+    json_t *all = completed(tower, own ? own : usual);
+    json_t *ends = keys_get(k, "eos_token_id"), *tie = keys_get(k, "tie_word_embeddings"),
+           *inner = json_object_get(tower, "tie_word_embeddings");
+    if (ends) json_object_set(all, "eos_token_id", ends);
+    if (tie && !inner) json_object_set(all, "tie_word_embeddings", tie);
+    if (tie && inner && !json_equal(tie, inner)) {
         json_decref(all);
-        all = json_loads(defaults[i].members, 0, NULL);
+        return fault_set(f, "config: tie_word_embeddings is not the same in %s", member), NULL;
     }
-    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
-        if (json_object_get(whole, shared[i]))
-            json_object_set(all, shared[i], json_object_get(whole, shared[i]));
-    json_object_update(all, (json_t *)(uintptr_t)o);
-    json_object_set_new(all, "model_type", json_string(family));
+    if (!own) json_object_set_new(all, "model_type", json_string(usual));
     if (!all) fault_set(f, "out of memory");
     return all;
 }
@@ -59,27 +95,31 @@ static json_t *completed(const json_t *o, const char *family, const json_t *whol
 json_t *config_tower(const json_t *o, struct fault *f)
 {
     const char *family = json_string_value(json_object_get(o, "model_type"));
-    for (size_t i = 0; family && i < sizeof towers / sizeof *towers; i++) {
-        const json_t *tower = json_object_get(o, towers[i].member);
+    struct keys k;
+    if (!family) return fault_set(f, "config: model_type is missing"), NULL;
+    for (size_t i = 0; i < sizeof towers / sizeof *towers; i++) {
         if (strcmp(towers[i].family, family)) continue;
-        if (!json_is_object(tower)) return fault_set(f, "config: %s is missing", towers[i].member), NULL;
-        const char *own = json_string_value(json_object_get(tower, "model_type"));
-        return completed(tower, own ? own : towers[i].tower, o, f);
+        keys_begin(&k, &config_keys, family, o, "config");
+        keys_get(&k, "model_type");
+        json_t *tower = tower_in(&k, towers[i].member, towers[i].tower, f);
+        if (config_done(&k, tower != NULL, f)) return tower;
+        return json_decref(tower), NULL;
     }
-    bool image = family && (!strcmp(family, "vit") || !strcmp(family, "siglip_vision_model"));
-    return image ? completed(o, family, NULL, f) : json_incref((json_t *)(uintptr_t)o);
+    json_t *all = model_completed(o, family);
+    if (!all) fault_set(f, "out of memory");
+    return all;
 }
 
 /* Images are squares; what is left of one beyond whole patches is not seen. */
-bool config_image(struct config *c, const json_t *o, struct fault *f)
+bool config_image(struct config *c, struct keys *k, struct fault *f)
 {
     bool head;
     if (strcmp(c->family, "vit") && strcmp(c->family, "siglip_vision_model")) return true;
-    if (!config_int(o, "image_size", NULL, 1, 1 << 14, 0, &c->image, f) ||
-        !config_int(o, "patch_size", NULL, 1, 1 << 10, 0, &c->patch, f) ||
-        !config_int(o, "num_channels", NULL, 1, 64, 0, &c->channels, f) ||
-        !config_bool(o, "qkv_bias", true, &c->qkv_bias, f) ||
-        !config_bool(o, "vision_use_head", true, &head, f))
+    if (!config_int(k, "image_size", NULL, 1, 1 << 14, 0, &c->image, f) ||
+        !config_int(k, "patch_size", NULL, 1, 1 << 10, 0, &c->patch, f) ||
+        !config_int(k, "num_channels", NULL, 1, 64, 0, &c->channels, f) ||
+        !config_bool(k, "qkv_bias", true, &c->qkv_bias, f) ||
+        !config_bool(k, "vision_use_head", true, &head, f))
         return false;
     if (!head) return fault_set(f, "config: images without a head, vision_use_head, are not supported");
     return c->patch <= c->image || fault_set(f, "config: patches of %d in images of %d", c->patch, c->image);

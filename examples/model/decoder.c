@@ -36,7 +36,7 @@ static coda_graph *graph_of(struct model *m, const struct config *c, struct weig
     coda_output(g, "logits", logits);
     if (m->opt.top) add_top(&b, m->opt.top, logits);
     coda_output(g, "next", coda_cast(g, coda_reduce(g, "arg_max", logits, CODA_NONE), CODA_I32));
-    if (!b.failed && coda_graph_status(g) == CODA_OK) return g;
+    if (!b.failed && coda_graph_status(g) == CODA_OK && build_done(&b)) return g;
     if (!b.failed) fault_set(f, "%s", coda_error());
     coda_graph_free(g);
     return NULL;

@@ -57,7 +57,7 @@ coda_graph *encoder_graph(struct model *m, struct weights *weights, int sentence
     coda_value shares = coda_input(g, "shares", CODA_F32, DIMS(b.sentences, b.rows));
     coda_value x = pooled(&b, m->family->graph(&b, ids), shares);
     coda_output(g, "vectors", dense(&b, x, &m->modules));
-    if (!b.failed && coda_graph_status(g) == CODA_OK) return g;
+    if (!b.failed && coda_graph_status(g) == CODA_OK && build_done(&b)) return g;
     if (!b.failed) fault_set(f, "%s", coda_error());
     coda_graph_free(g);
     return NULL;
@@ -99,7 +99,8 @@ static int by_count(const void *a, const void *b)
 
 int model_longest(const struct model *m)
 {
-    return m->opt.rows < m->config.positions ? m->opt.rows : m->config.positions;
+    int most = m->opt.rows < m->config.positions ? m->opt.rows : m->config.positions;
+    return m->modules.limit && m->modules.limit < most ? m->modules.limit : most;
 }
 
 int model_width(const struct model *m)

@@ -20,9 +20,9 @@ static coda_value attention(struct build *b, coda_value x, int layer)
     struct attention how = {.rope = true, .norms = !strcmp(c->family, "gemma3_text"), .unit = c->unit_gains};
     coda_value qkv =
         build_linear(b, x, PART({"self_attn.q_proj", q}, {"self_attn.k_proj", k}, {"self_attn.v_proj", k}),
-                     c->hidden, c->attention_bias);
+                     c->hidden, c->qkv_bias);
     return build_linear(b, build_attention(b, qkv, layer, how), PART({"self_attn.o_proj", c->hidden}), q,
-                        c->attention_bias);
+                        c->out_bias);
 }
 
 static coda_value mlp(struct build *b, coda_value x)

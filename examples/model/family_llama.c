@@ -10,17 +10,16 @@ static coda_value attention(struct build *b, coda_value x, int layer)
 {
     const struct config *c = b->c;
     int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim;
-    bool qwen2 = !strcmp(c->family, "qwen2"), qwen3 = !strcmp(c->family, "qwen3");
-    struct attention how = {.rope = true, .norms = qwen3};
+    struct attention how = {.rope = true, .norms = !strcmp(c->family, "qwen3")};
     coda_value qkv = {0};
     if (!strcmp(c->family, "phi3"))
         qkv = build_linear(b, x, PART({"self_attn.qkv_proj", q + 2 * k}), c->hidden, false);
     else
         qkv = build_linear(b, x,
                            PART({"self_attn.q_proj", q}, {"self_attn.k_proj", k}, {"self_attn.v_proj", k}),
-                           c->hidden, c->attention_bias || qwen2);
+                           c->hidden, c->qkv_bias);
     return build_linear(b, build_attention(b, qkv, layer, how), PART({"self_attn.o_proj", c->hidden}), q,
-                        c->attention_bias);
+                        c->out_bias);
 }
 
 static coda_value mlp(struct build *b, coda_value x)

@@ -2,6 +2,7 @@
  * gguf.c -- the container: a header, metadata by name, tensors by name, and behind them the data, little
  * endian.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "gguf.h"
 
 enum { LONGEST_NAME = 128, LONGEST_TEXT = 1 << 18, LONGEST_LIST = 1 << 22, ALIGNMENT = 32 };
+enum { SHORT_LIST = 1024, MOST_PARTS = 9999 }; /* numbers of a list that is kept in any case; files */
 
 /* Types of metadata. */
 enum { U8, I8, U16, I16, U32, I32, F32, BOOL, TEXT, ARRAY, U64, I64, F64 };
@@ -125,15 +127,30 @@ static json_t *list(struct cursor *c)
     return all;
 }
 
-/* NULL for what nobody here asks for: arrays, very long texts. */
+/* An array is kept where it is asked for, or is a short one of numbers. What is not kept, or is no value that
+ * JSON has, is an object without members, so that who reads the key sees that something is there. */
 static json_t *value(struct cursor *c)
 {
-    uint64_t type = number(c, 4);
+    uint64_t type = number(c, 4), of = 0, count = 0;
+    size_t at = c->at;
     if (c->failed) return NULL;
     if (type > F64) return fail(c, "metadata of a type that is not known"), NULL;
-    if (type == ARRAY && c->lists) return list(c);
-    if (type == ARRAY) return skip_array(c), NULL;
-    return single(c, type);
+    if (type == ARRAY) of = number(c, 4), count = number(c, 8), c->at = at;
+    json_t *v = NULL;
+    if (type == ARRAY && (c->lists || (of != TEXT && count <= SHORT_LIST))) v = list(c);
+    else if (type == ARRAY) skip_array(c);
+    else v = single(c, type);
+    return v ? v : json_object();
+}
+
+/* Two keys of one name are none that can be told apart. */
+static bool add_value(struct cursor *c, json_t *all, const char *name, json_t *v)
+{
+    bool twice = json_object_get(all, name) != NULL;
+    if (!*name) fail(c, "a key without a name, or with one of more than 127 bytes");
+    else if (twice) fail(c, "a key that is there already");
+    if (c->failed) return json_decref(v), false;
+    return !json_object_set_new(all, name, v) || fail(c, "a key that is no UTF-8");
 }
 
 static json_t *metadata(struct cursor *c, uint64_t count)
@@ -143,9 +160,8 @@ static json_t *metadata(struct cursor *c, uint64_t count)
     if (!all) fail(c, "out of memory");
     for (uint64_t i = 0; i < count && !c->failed; i++) {
         text(c, name, sizeof name);
-        json_t *v = value(c);
-        if (v && *name) json_object_set_new(all, name, v);
-        else json_decref(v);
+        json_t *v = c->failed ? NULL : value(c);
+        add_value(c, all, name, v);
     }
     return all;
 }
@@ -200,7 +216,7 @@ static void tensor(struct cursor *c, struct checkpoint *to, const char *architec
     t.rank = (int)rank;
     t.bytes = bytes;
     gguf_name(architecture, name, known, sizeof known);
-    if (!c->failed && !checkpoint_add(to, &t, known, c->fault)) c->failed = true;
+    if (!c->failed && !checkpoint_add(to, &t, known, name, c->fault)) c->failed = true;
 }
 
 static int by_data(const void *a, const void *b)
@@ -235,13 +251,12 @@ static bool place(struct cursor *c, struct checkpoint *to, int first, uint64_t a
 
 /* ---- The file ---- */
 
-static bool read_tensors(struct cursor *c, struct checkpoint *to, const json_t *meta, uint64_t count)
+static bool read_tensors(struct cursor *c, struct checkpoint *to, const json_t *meta, uint64_t count,
+                         const char *architecture)
 {
     json_t *a = json_object_get(meta, "general.alignment");
     json_int_t alignment = a ? json_integer_value(a) : ALIGNMENT;
-    const char *architecture = json_string_value(json_object_get(meta, "general.architecture"));
     int first = to->count;
-    if (!architecture) return fail(c, "general.architecture is missing");
     if (alignment < 1 || alignment > 1 << 20 || (alignment & (alignment - 1)))
         return fail(c, "general.alignment is no power of two");
     for (uint64_t i = 0; i < count && !c->failed; i++) tensor(c, to, architecture);
@@ -264,13 +279,76 @@ static json_t *begin(struct cursor *c, uint64_t *tensors)
     return NULL;
 }
 
+/* ---- Parts: NAME-00001-of-0000N.gguf and so on, of which the first one has all metadata ---- */
+
+static json_int_t said(const json_t *meta, const char *name, json_int_t otherwise)
+{
+    const json_t *v = json_object_get(meta, name);
+    return v ? json_is_integer(v) ? json_integer_value(v) : -1 : otherwise;
+}
+
+/* What a part has beside its number would be passed over. */
+static bool only_split(const json_t *meta, const char *file, struct fault *f)
+{
+    const char *name;
+    json_t *v;
+    json_object_foreach((json_t *)(uintptr_t)meta, name, v)
+    {
+        if (strncmp(name, "split.", 6) && strcmp(name, "general.alignment"))
+            return fault_set(f, "%s: key '%.100s' is not known in a part behind the first", file, name);
+    }
+    return true;
+}
+
+static bool read_part(struct checkpoint *to, const char *path, json_int_t no, json_int_t count,
+                      const char *architecture, struct fault *f)
+{
+    struct mapped_file map;
+    uint64_t tensors;
+    if (!checkpoint_map(to, path, &map, f)) return false;
+    struct cursor c = {.data = map.data, .bytes = map.bytes, .file = path, .fault = f};
+    json_t *meta = begin(&c, &tensors);
+    bool good = meta && only_split(meta, path, f);
+    if (good && (said(meta, "split.no", -1) != no || said(meta, "split.count", -1) != count))
+        good = fault_set(f, "%s: it is not part %lld of %lld", path, (long long)no + 1, (long long)count);
+    good = good && read_tensors(&c, to, meta, tensors, architecture);
+    json_decref(meta);
+    return good;
+}
+
+static bool read_parts(struct checkpoint *to, const char *file, const json_t *meta, const char *architecture,
+                       struct fault *f)
+{
+    json_int_t count = said(meta, "split.count", 1), no = said(meta, "split.no", 0);
+    char end[32], path[PATH_MAX];
+    int n = snprintf(end, sizeof end, "-00001-of-%05d.gguf", (int)(count & 0xffff));
+    size_t length = strlen(file);
+    bool named = length > (size_t)n && length < sizeof path && !strcmp(file + length - n, end);
+    if (count < 0 || count > MOST_PARTS) return fault_set(f, "%s: split.count is out of range", file);
+    if (no != 0 || (count > 1 && !named))
+        return fault_set(f, "%s: part %lld of %lld, and no ...%s: the first part is what is opened", file,
+                         (long long)no + 1, (long long)count, end);
+    for (json_int_t i = 1; i < count; i++) {
+        snprintf(path, sizeof path, "%.*s-%05d-of-%05d.gguf", (int)(length - (size_t)n), file, (int)i + 1,
+                 (int)count);
+        if (!read_part(to, path, i, count, architecture, f)) return false;
+    }
+    json_int_t tensors = said(meta, "split.tensors.count", to->count);
+    return tensors == to->count ||
+           fault_set(f, "%s: %d tensors in all parts, but split.tensors.count is %lld", file, to->count,
+                     (long long)tensors);
+}
+
 bool gguf_read(struct checkpoint *to, const char *file, const struct mapped_file *map, struct fault *f)
 {
     struct cursor c = {.data = map->data, .bytes = map->bytes, .file = file, .fault = f};
     uint64_t tensors;
     json_t *meta = begin(&c, &tensors);
-    bool good =
-        meta && read_tensors(&c, to, meta, tensors) && (to->config = gguf_config(to, meta, f)) != NULL;
+    const char *architecture = json_string_value(json_object_get(meta, "general.architecture"));
+    bool good = meta && (architecture || fail(&c, "general.architecture is missing")) &&
+                read_tensors(&c, to, meta, tensors, architecture) &&
+                read_parts(to, file, meta, architecture, f) &&
+                (to->config = gguf_config(to, file, meta, f)) != NULL;
     json_decref(meta);
     return good;
 }

@@ -7,9 +7,13 @@
 
 #include "checkpoint.h"
 
-/* config.json of a file's metadata, an object of numbers and texts by their names; NULL, and a fault, if the
- * architecture is not known. `c` has the tensors, by the names of gguf_name. */
-json_t *gguf_config(const struct checkpoint *c, const json_t *metadata, struct fault *f);
+/* config.json of a file's metadata; NULL, and a fault, if the architecture is not known, or a key that is
+ * neither read nor known to change nothing (gguf_keys.c). `c` has the tensors, by the names of gguf_name;
+ * `file` is the file's name in messages. */
+json_t *gguf_config(const struct checkpoint *c, const char *file, const json_t *metadata, struct fault *f);
+
+/* model_type of an architecture, or NULL. */
+const char *gguf_family(const char *architecture);
 
 /* A tensor's name in safetensors: "blk.0.attn_q.weight" is "model.layers.0.self_attn.q_proj.weight". One
  * that is not known stays as it is. */

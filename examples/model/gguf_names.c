@@ -1,8 +1,5 @@
 /*
- * gguf_names.c -- GGUF's names of sizes and tensors as transformers has them.
- *
- * Values differ, too: LLaMA's rows of q and k are permuted so that RoPE turns neighbours, Gemma's gains have
- * their 1, GPT-2's matrices are turned, and LLaMA 3.1's frequencies are divided by the tensor rope_freqs.
+ * gguf_names.c -- GGUF's names of tensors as transformers has them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,25 +10,6 @@
 struct pair {
     const char *gguf, *ours;
 };
-
-/* Behind the architecture and a dot. */
-static const struct pair sizes[] = {{"block_count", "num_hidden_layers"},
-                                    {"context_length", "max_position_embeddings"},
-                                    {"embedding_length", "hidden_size"},
-                                    {"feed_forward_length", "intermediate_size"},
-                                    {"attention.head_count", "num_attention_heads"},
-                                    {"attention.head_count_kv", "num_key_value_heads"},
-                                    {"attention.key_length", "head_dim"},
-                                    {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
-                                    {"attention.layer_norm_epsilon", "layer_norm_eps"},
-                                    {"attention.sliding_window", "sliding_window"},
-                                    {"attention.sliding_window_pattern", "sliding_window_pattern"},
-                                    {"rope.freq_base", "rope_theta"},
-                                    {"attn_logit_softcapping", "attn_logit_softcapping"},
-                                    {"final_logit_softcapping", "final_logit_softcapping"},
-                                    {"pooling_type", "pooling_type"}};
-
-/* ---- Names of tensors ---- */
 
 static const struct pair outside[] = {
     {"token_embd", "model.embed_tokens"},  {"output_norm", "model.norm"},         {"output", "lm_head"},
@@ -111,6 +89,12 @@ static const struct architecture *architecture_of(const char *name)
     return NULL;
 }
 
+const char *gguf_family(const char *architecture)
+{
+    const struct architecture *a = architecture_of(architecture);
+    return a ? a->ours : NULL;
+}
+
 static const char *find(const struct pair *all, const char *name, size_t length)
 {
     for (; all->gguf; all++)
@@ -138,118 +122,4 @@ void gguf_name(const char *architecture, const char *name, char *to, size_t size
         if (ours) snprintf(to, size, "%s%s", ours, dot);
     }
     if (!ours) snprintf(to, size, "%s", name);
-}
-
-/* ---- Sizes ---- */
-
-static json_t *size_of(const json_t *meta, const char *architecture, const char *name)
-{
-    char full[128];
-    snprintf(full, sizeof full, "%s.%s", architecture, name);
-    return json_object_get(meta, full);
-}
-
-static void set(json_t *config, const char *name, json_t *value) { json_object_set_new(config, name, value); }
-
-static json_int_t whole(const json_t *config, const char *name)
-{
-    return json_integer_value(json_object_get(config, name));
-}
-
-/* Rows of a table, by GGUF's name of it. */
-static json_int_t rows_of(const struct checkpoint *c, const char *architecture, const char *name)
-{
-    char ours[128];
-    gguf_name(architecture, name, ours, sizeof ours);
-    const struct stored_tensor *t = checkpoint_find(c, ours);
-    return t && t->rank == 2 ? (json_int_t)t->dims[0] : 0;
-}
-
-/* Gemma's larger models divide scores by the root of another number, which files do not tell. */
-static void set_gemma(json_t *config, const char *architecture)
-{
-    json_int_t layers = whole(config, "num_hidden_layers"), heads = whole(config, "num_attention_heads");
-    bool large = (!strcmp(architecture, "gemma2") && layers == 46) ||
-                 (!strcmp(architecture, "gemma3") && layers == 62);
-    if (large && heads > 0)
-        set(config, "query_pre_attn_scalar", json_integer(whole(config, "hidden_size") / heads));
-    set(config, "hidden_activation", json_string("gelu_pytorch_tanh"));
-    set(config, "unit_gains", json_false());
-    set(config, "use_bidirectional_attention", json_boolean(!strcmp(architecture, "gemma-embedding")));
-}
-
-static void set_bert(json_t *config, const struct checkpoint *c)
-{
-    set(config, "hidden_activation", json_string("gelu"));
-    set(config, "type_vocab_size", json_integer(rows_of(c, "bert", "token_types.weight")));
-}
-
-/* Its matrices are turned: [out, in], as others have them. */
-static void set_gpt2(json_t *config)
-{
-    set(config, "hidden_activation", json_string("gelu_new"));
-    set(config, "turned", json_true());
-}
-
-/* The factors that frequencies are divided by, as a list. */
-static json_t *rope_factors(const struct stored_tensor *t)
-{
-    json_t *list = json_array();
-    for (int64_t i = 0; i < t->dims[0]; i++) {
-        float x;
-        memcpy(&x, t->data + 4 * i, sizeof x);
-        json_array_append_new(list, json_real((double)x));
-    }
-    return list;
-}
-
-static void set_rope(json_t *config, const struct checkpoint *c, const json_t *meta, const char *architecture)
-{
-    const struct stored_tensor *factors = checkpoint_find(c, "rope_freqs.weight");
-    json_t *rotary = size_of(meta, architecture, "rope.dimension_count"),
-           *head = json_object_get(config, "head_dim");
-    const char *type = json_string_value(size_of(meta, architecture, "rope.scaling.type"));
-    if (json_integer_value(rotary) > 0 && json_integer_value(head) > 0)
-        set(config, "partial_rotary_factor",
-            json_real((double)json_integer_value(rotary) / (double)json_integer_value(head)));
-    if (factors && factors->dtype == CODA_F32 && factors->rank == 1 && factors->dims[0] <= 512)
-        set(config, "rope_scaling",
-            json_pack("{s:s, s:o}", "rope_type", "factors", "factors", rope_factors(factors)));
-    else if (type && strcmp(type, "none"))
-        set(config, "rope_scaling",
-            json_pack("{s:s, s:O?}", "rope_type", type, "factor",
-                      size_of(meta, architecture, "rope.scaling.factor")));
-    set(config, "rope_interleaved", json_boolean(!strcmp(architecture, "llama")));
-}
-
-json_t *gguf_config(const struct checkpoint *c, const json_t *meta, struct fault *f)
-{
-    const char *architecture = json_string_value(json_object_get(meta, "general.architecture"));
-    const struct architecture *a = architecture_of(architecture);
-    json_int_t rows = rows_of(c, architecture, "token_embd.weight");
-    json_t *end = json_object_get(meta, "tokenizer.ggml.eos_token_id"), *config = json_object();
-    json_t *turn_end = json_object_get(meta, "tokenizer.ggml.eot_token_id");
-    json_t *chat = json_object_get(meta, "tokenizer.chat_template");
-    if (!a) {
-        fault_set(f, "GGUF: architecture %.40s is not supported", architecture);
-        json_decref(config);
-        return NULL;
-    }
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        json_t *v = size_of(meta, architecture, sizes[i].gguf);
-        if (v) json_object_set(config, sizes[i].ours, v);
-    }
-    set(config, "model_type", json_string(a->ours));
-    set(config, "hidden_activation", json_string("silu"));
-    if (rows) set(config, "vocab_size", json_integer(rows));
-    if (end && turn_end) set(config, "eos_token_id", json_pack("[O, O]", end, turn_end));
-    else if (end) json_object_set(config, "eos_token_id", end);
-    if (chat) json_object_set(config, "chat_template", chat);
-    set(config, "attention_bias", json_boolean(checkpoint_find(c, "model.layers.0.self_attn.o_proj.bias")));
-    set(config, "mlp_bias", json_boolean(checkpoint_find(c, "model.layers.0.mlp.down_proj.bias")));
-    if (!strncmp(architecture, "gemma", 5)) set_gemma(config, architecture);
-    if (!strcmp(architecture, "bert")) set_bert(config, c);
-    if (!strcmp(architecture, "gpt2")) set_gpt2(config);
-    set_rope(config, c, meta, architecture);
-    return config;
 }

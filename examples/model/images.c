@@ -33,7 +33,7 @@ coda_graph *images_graph(struct model *m, struct fault *f)
     b.zeros = coda_input(g, "zeros", CODA_I32, DIMS(images, 1)); /* as inputs are from the start */
     coda_value x = coda_cast(g, m->family->graph(&b, patches(&b, pixels, images)), CODA_F32);
     coda_output(g, "vectors", coda_reshape(g, x, DIMS(images, c->hidden)));
-    if (!b.failed && coda_graph_status(g) == CODA_OK) return g;
+    if (!b.failed && coda_graph_status(g) == CODA_OK && build_done(&b)) return g;
     if (!b.failed) fault_set(f, "%s", coda_error());
     coda_graph_free(g);
     return NULL;

@@ -16,6 +16,18 @@ enum { ALIGNED = 256 };
 
 static int positive(int given, int otherwise) { return given > 0 ? given : otherwise; }
 
+enum { ENCODED = 8192 }; /* tokens of an encoder's run, where sentences may be long */
+
+/* Tokens of a run: of an encoder as many as its files say that count of a sentence, else 256. Where these
+ * are many, sentences are few. */
+static void choose_rows(struct model_options *o, const struct config *c, int limit)
+{
+    int longest = limit && limit < c->positions ? limit : c->positions;
+    o->rows = positive(o->rows, limit ? longest : 256);
+    int most = ENCODED / o->rows;
+    o->sentences = positive(o->sentences, most < 1 ? 1 : most < 16 ? most : 16);
+}
+
 static bool choose(struct model *m, struct fault *f)
 {
     struct model_options *o = &m->opt;
@@ -26,8 +38,7 @@ static bool choose(struct model *m, struct fault *f)
     coda_dtype stored = o->random ? CODA_BF16 : checkpoint_dtype(&m->files);
     if (!o->dtype) o->dtype = !m->device.on_gpu ? CODA_F32 : stored == CODA_F32 ? CODA_F16 : stored;
     o->context = positive(o->context, c->positions < 2048 ? c->positions : 2048);
-    o->rows = positive(o->rows, 256);
-    o->sentences = positive(o->sentences, 16);
+    choose_rows(o, c, m->modules.limit);
     if (o->context > c->positions)
         return fault_set(f, "a context of %d tokens, but the model was made for %d", o->context,
                          c->positions);

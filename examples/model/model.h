@@ -13,8 +13,8 @@ struct model_options {
     coda_device device; /* CODA_DEVICE_NONE: a GPU if there is one, else the CPU device */
     coda_dtype dtype; /* of weights and activations; 0: F32 on the CPU, on a GPU the file's, or F16 for F32 */
     int context;      /* a decoder's tokens, at most; 0: 2048, or fewer if the model was made for fewer */
-    int rows;         /* tokens of one run, at most; 0: 256 */
-    int sentences;    /* an encoder's, or its images, in one run; 0: 16 */
+    int rows;         /* tokens of one run, at most; 0: 256, or an encoder's longest sentence by its files */
+    int sentences;    /* an encoder's, or its images, in one run; 0: 16, or fewer if they are long */
     bool every_row;   /* a decoder's logits of every token, not of the last alone */
     int top;          /* the likeliest tokens that model_top wants, at most MOST_TOP; 0: none */
     bool random;      /* the path is a config.json's, and weights are random numbers, of BF16 on a GPU */

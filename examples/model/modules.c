@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "config_keys.h"
 #include "modules.h"
+#include "regular.h"
 
 /* A member that is a text, or "". */
-static const char *text_of(const json_t *o, const char *name)
+static const char *text_of(struct keys *k, const char *name)
 {
-    const char *s = json_string_value(json_object_get(o, name));
+    const char *s = json_string_value(keys_get(k, name));
     return s ? s : "";
 }
 
@@ -33,7 +35,7 @@ static json_t *config_in(const char *folder, const char *path, struct fault *f)
 }
 
 /* Version 6 names the mode, older ones have a flag for each. */
-static bool read_pooling(struct modules *m, const json_t *o, struct fault *f)
+static bool read_pooling(struct modules *m, struct keys *k, struct fault *f)
 {
     static const struct {
         const char *name, *flag;
@@ -44,10 +46,11 @@ static bool read_pooling(struct modules *m, const json_t *o, struct fault *f)
                {"max", "pooling_mode_max_tokens", POOLING_OF_FILES},
                {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", POOLING_OF_FILES},
                {"weightedmean", "pooling_mode_weightedmean_tokens", POOLING_OF_FILES}};
-    const char *named = text_of(o, "pooling_mode"), *other = named;
+    const char *named = text_of(k, "pooling_mode"), *other = named;
     int count = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (*named ? strcmp(named, all[i].name) : !json_is_true(json_object_get(o, all[i].flag))) continue;
+        bool flag = json_is_true(keys_get(k, all[i].flag));
+        if (*named ? strcmp(named, all[i].name) : !flag) continue;
         m->pooling = all[i].is;
         other = all[i].name;
         count++;
@@ -56,15 +59,15 @@ static bool read_pooling(struct modules *m, const json_t *o, struct fault *f)
     return fault_set(f, "modules: pooling '%.40s' is not supported", count > 1 ? "of two modes" : other);
 }
 
-static bool read_dense(struct modules *m, const json_t *o, const char *path, int *width, struct fault *f)
+static bool read_dense(struct modules *m, struct keys *k, const char *path, int *width, struct fault *f)
 {
     struct dense *d = &m->dense[m->dense_count];
-    const char *act = last_name(text_of(o, "activation_function")), *from = text_of(o, "module_input_name");
+    const char *act = last_name(text_of(k, "activation_function")), *from = text_of(k, "module_input_name");
     if (m->dense_count == MOST_DENSE)
         return fault_set(f, "modules: %d dense layers are the most", MOST_DENSE);
-    if (!config_int(o, "in_features", NULL, *width, *width, 0, &d->in, f) ||
-        !config_int(o, "out_features", NULL, 1, 1 << 20, 0, &d->out, f) ||
-        !config_bool(o, "bias", true, &d->bias, f))
+    if (!config_int(k, "in_features", NULL, *width, *width, 0, &d->in, f) ||
+        !config_int(k, "out_features", NULL, 1, 1 << 20, 0, &d->out, f) ||
+        !config_bool(k, "bias", true, &d->bias, f))
         return false;
     d->tanh = !strcmp(act, "Tanh");
     if (!d->tanh && strcmp(act, "Identity"))
@@ -78,8 +81,32 @@ static bool read_dense(struct modules *m, const json_t *o, const char *path, int
     return true;
 }
 
+/* The file of a module, by its row of the table. */
+static bool read_settings(struct modules *m, struct checkpoint *c, const char *folder, const char *path,
+                          const char *kind, int *width, struct fault *f)
+{
+    bool dense = !strcmp(kind, "dense"), pooling = !strcmp(kind, "pooling");
+    json_t *o = config_in(folder, path, f);
+    struct keys k;
+    if (!o) return false;
+    keys_begin(&k, &modules_keys, kind, o, path);
+    bool good = dense     ? read_dense(m, &k, path, width, f) && checkpoint_add_part(c, folder, path, f)
+                : pooling ? read_pooling(m, &k, f)
+                          : true;
+    good = config_done(&k, good, f);
+    json_decref(o);
+    return good;
+}
+
+static bool has_settings(const char *folder, const char *path)
+{
+    char whole[PATH_MAX];
+    return *path && snprintf(whole, sizeof whole, "%s/%s/config.json", folder, path) < PATH_MAX &&
+           regular_there(whole);
+}
+
 /* The first is the model itself; nothing comes behind the normalisation. */
-static bool read_module(struct modules *m, struct checkpoint *c, const char *folder, const json_t *module,
+static bool read_module(struct modules *m, struct checkpoint *c, const char *folder, struct keys *module,
                         int *width, struct fault *f)
 {
     const char *type = last_name(text_of(module, "type")), *path = text_of(module, "path");
@@ -88,14 +115,13 @@ static bool read_module(struct modules *m, struct checkpoint *c, const char *fol
     if (*path && (strchr(path, '/') || *path == '.'))
         return fault_set(f, "modules: '%.40s' is no folder of the model's", path);
     if (transformer && !*path && !m->pooling) return true;
-    if (!m->normalize && m->pooling && !strcmp(type, "Normalize")) return m->normalize = true;
+    if (!m->normalize && m->pooling && !strcmp(type, "Normalize")) {
+        m->normalize = true;
+        return !has_settings(folder, path) || read_settings(m, c, folder, path, "normalize", width, f);
+    }
     if (m->normalize || !*path || !(dense || (pooling && !m->pooling)))
         return fault_set(f, "modules: a module '%.40s' there is not supported", type);
-    json_t *o = config_in(folder, path, f);
-    bool good = o && (dense ? read_dense(m, o, path, width, f) && checkpoint_add_part(c, folder, path, f)
-                            : read_pooling(m, o, f));
-    json_decref(o);
-    return good;
+    return read_settings(m, c, folder, path, dense ? "dense" : "pooling", width, f);
 }
 
 static bool read_list(struct modules *m, struct checkpoint *c, const char *folder, const json_t *list,
@@ -105,7 +131,9 @@ static bool read_list(struct modules *m, struct checkpoint *c, const char *folde
     json_t *module;
     json_array_foreach(list, i, module)
     {
-        if (!read_module(m, c, folder, module, &width, f)) return false;
+        struct keys k;
+        keys_begin(&k, &modules_keys, "modules", module, "modules.json");
+        if (!config_done(&k, read_module(m, c, folder, &k, &width, f), f)) return false;
     }
     if (!m->pooling) return fault_set(f, "modules.json: there is no list of modules with a pooling");
     return checkpoint_sort(c, f);
@@ -133,14 +161,62 @@ static bool stored_dense(struct modules *m, const struct checkpoint *c, const ch
 bool modules_of_gguf(struct modules *m, const struct checkpoint *c, int width, struct fault *f)
 {
     static const enum pooling kinds[] = {POOLING_MEAN, POOLING_MEAN, POOLING_FIRST, POOLING_LAST};
-    int type;
     *m = (struct modules){.pooling = POOLING_MEAN};
-    if (!config_int(c->config, "pooling_type", NULL, 0, 3, 0, &type, f)) return false;
-    m->pooling = kinds[type];
+    m->pooling = kinds[json_integer_value(json_object_get(c->config, "gguf:pooling_type"))]; /* 0 to 3 */
     return stored_dense(m, c, "dense_2", &width, f) && stored_dense(m, c, "dense_3", &width, f);
 }
 
 /* ---- Folders ---- */
+
+/* A file that may be missing: then it is NULL, and no fault. */
+static bool optional(const char *folder, const char *name, json_t **o, struct fault *f)
+{
+    char path[PATH_MAX];
+    *o = NULL;
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= PATH_MAX)
+        return fault_set(f, "%s: the path is too long", folder);
+    return !regular_there(path) || (*o = checkpoint_object(path, f)) != NULL;
+}
+
+/* Which texts the model is for: how long they are, and in which letters. */
+static bool read_sentences(struct modules *m, const char *folder, struct fault *f)
+{
+    json_t *o;
+    struct keys k;
+    if (!optional(folder, "sentence_bert_config.json", &o, f)) return false;
+    keys_begin(&k, &modules_keys, "sentence_bert_config", o, "sentence_bert_config.json");
+    bool said = keys_get(&k, "max_seq_length") != NULL;
+    bool good = !said || config_int(&k, "max_seq_length", NULL, 3, 1 << 23, 0, &m->limit, f);
+    good = config_done(&k, good && config_bool(&k, "do_lower_case", false, &m->lower, f), f);
+    json_decref(o);
+    return good;
+}
+
+static bool read_prompts(const char *folder, struct fault *f)
+{
+    json_t *o;
+    struct keys k;
+    if (!optional(folder, "config_sentence_transformers.json", &o, f)) return false;
+    keys_begin(&k, &modules_keys, "config_sentence_transformers", o, "config_sentence_transformers.json");
+    bool good = config_done(&k, true, f);
+    json_decref(o);
+    return good;
+}
+
+/* Where no other file says how long texts are, the tokenizer's does, as sentence-transformers has it. The
+ * number is absurdly large where it means nothing. */
+static bool read_length(struct modules *m, const char *folder, struct fault *f)
+{
+    json_t *o;
+    if (!optional(folder, "tokenizer_config.json", &o, f)) return false;
+    double most = json_number_value(json_object_get(o, "model_max_length"));
+    const char *side = json_string_value(json_object_get(o, "truncation_side"));
+    bool good = !side || !strcmp(side, "right") ||
+                fault_set(f, "tokenizer_config.json: truncation_side '%.20s' is not supported", side);
+    if (!m->limit && most >= 3 && most <= 1 << 23) m->limit = (int)most;
+    json_decref(o);
+    return good;
+}
 
 bool modules_read(struct modules *m, struct checkpoint *c, const char *folder, int width, struct fault *f)
 {
@@ -148,7 +224,8 @@ bool modules_read(struct modules *m, struct checkpoint *c, const char *folder, i
     *m = (struct modules){.pooling = POOLING_OF_FILES};
     if (snprintf(path, sizeof path, "%s/modules.json", folder) >= PATH_MAX)
         return fault_set(f, "%s: the path is too long", folder);
-    m->given = !access(path, F_OK);
+    m->given = regular_there(path);
+    if (!read_sentences(m, folder, f) || !read_prompts(folder, f) || !read_length(m, folder, f)) return false;
     if (!m->given) return m->pooling = POOLING_MEAN, true;
     json_t *list = checkpoint_json(path, f);
     bool good = list && read_list(m, c, folder, list, width, f);

@@ -30,6 +30,8 @@ struct modules {
     struct dense dense[MOST_DENSE];
     int dense_count;
     bool normalize; /* vectors are of length 1 */
+    int limit;      /* tokens of a text that count, the last one among them; 0: as many as the model has */
+    bool lower;     /* texts are put in lower case before they become tokens */
 };
 
 /* Of the folder of a model whose states have `width` numbers; tensors go to `c`. */

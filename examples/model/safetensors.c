@@ -101,12 +101,14 @@ static bool read_tensor(struct header *h, const char *name, json_t *info, struct
     size_t element = read_type(h, name, info, &t, f);
     if (!element || !read_shape(h, name, info, element, &t, f) || !read_offsets(h, name, info, &x, f))
         return false;
+    if (json_object_size(info) != 3)
+        return fault_set(f, "%s: tensor %s: it has more than dtype, shape and data_offsets", h->file, name);
     if (x.end - x.begin != t.bytes)
         return fault_set(f, "%s: tensor %s: %zu bytes at offset %zu, but its shape in %s takes %zu", h->file,
                          name, x.end - x.begin, x.begin, t.type, t.bytes);
     t.data = h->data + x.begin;
     h->extent[h->extents++] = x;
-    return checkpoint_add(h->to, &t, name, f);
+    return checkpoint_add(h->to, &t, name, name, f);
 }
 
 static int by_begin(const void *a, const void *b)

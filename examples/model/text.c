@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "checkpoint.h"
 #include "gguf.h"
 #include "template.h"
+#include "regular.h"
 #include "text.h"
 #include "tokenizer.h"
 #include "turns.h"
@@ -26,7 +26,7 @@ struct text {
 static bool there(const char *folder, const char *name)
 {
     char path[PATH_MAX];
-    return snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_MAX && !access(path, F_OK);
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_MAX && regular_there(path);
 }
 
 /* The one that a GGUF file has itself. */
@@ -172,10 +172,19 @@ bool text_after(struct text *t, const int32_t *ids, int n, struct fault *f)
 
 bool text_ends(const struct text *t, int32_t id) { return t && t->end >= 0 && id == t->end; }
 
-int text_shorten(int32_t *ids, int count, int most)
+/* Whether each text ends so, even the empty one. */
+static bool always_last(struct text *t, int32_t id)
+{
+    struct fault f;
+    int32_t ids[16];
+    int n = encode(t, "", false, ids, 16, &f);
+    return n > 0 && n <= 16 && ids[n - 1] == id;
+}
+
+int text_shorten(struct text *t, int32_t *ids, int count, int most)
 {
     if (count <= most || most < 1) return count;
-    ids[most - 1] = ids[count - 1];
+    if (always_last(t, ids[count - 1])) ids[most - 1] = ids[count - 1];
     return most;
 }
 

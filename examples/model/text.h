@@ -31,8 +31,9 @@ bool text_ends(const struct text *t, int32_t id);
 /* The answer goes on after the text of these tokens. Nothing if `t` is NULL. */
 bool text_after(struct text *t, const int32_t *ids, int n, struct fault *f);
 
-/* `count` tokens in at most `most`: the last one stays the last, which the model may want there. */
-int text_shorten(int32_t *ids, int count, int most);
+/* `count` tokens of a line in at most `most`, as transformers cuts them: a token that the tokenizer puts
+ * behind each text stays the last. */
+int text_shorten(struct text *t, int32_t *ids, int count, int most);
 
 /* Prints the next token of an answer, or what is left at its end: a number if `t` is NULL, else such of the
  * text as is sure by now. */

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "checkpoint.h"
+#include "json_text.h"
+#include "regular.h"
 #include "template.h"
 #include "turns.h"
 
@@ -58,13 +60,23 @@ int turns_end(struct tokenizer *t)
 
 /* ---- Files ---- */
 
+/* A folder's file; NULL, without a fault, if there is none. */
+static FILE *open_file(const char *folder, const char *name, int64_t most, char path[PATH_MAX],
+                       struct fault *f)
+{
+    char why[128];
+    if (snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX) return NULL;
+    FILE *from = regular_stream(path, most, why, sizeof why);
+    if (!from && errno != ENOENT) fault_set(f, "%s: %s", path, why);
+    return from;
+}
+
 /* The text of a folder's file, for free(); NULL, without a fault, if there is none. */
 static char *read_file(const char *folder, const char *name, size_t *bytes, struct fault *f)
 {
     char path[PATH_MAX], *text = NULL;
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) return NULL;
-    FILE *from = fopen(path, "rb");
-    if (!from) return errno == ENOENT ? NULL : (fault_set(f, "%s: %s", path, strerror(errno)), NULL);
+    FILE *from = open_file(folder, name, REGULAR_JSON, path, f);
+    if (!from) return NULL;
     if ((text = malloc(TEMPLATE_SOURCE + 2))) *bytes = fread(text, 1, TEMPLATE_SOURCE + 1, from);
     else fault_set(f, "%s: out of memory", path);
     fclose(from);
@@ -76,10 +88,9 @@ static json_t *read_json(const char *folder, const char *name, struct fault *f)
 {
     char path[PATH_MAX];
     json_error_t e;
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) return NULL;
-    FILE *from = fopen(path, "rb");
-    if (!from) return errno == ENOENT ? NULL : (fault_set(f, "%s: %s", path, strerror(errno)), NULL);
-    json_t *v = json_loadf(from, 0, &e);
+    FILE *from = open_file(folder, name, REGULAR_JSON, path, f);
+    if (!from) return NULL;
+    json_t *v = json_stream(from, 0, &e);
     if (!v) fault_set(f, "%s, line %d: %s", path, e.line, e.text);
     fclose(from);
     return v;

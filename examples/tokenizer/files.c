@@ -7,17 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json_text.h"
+#include "regular.h"
 #include "tokenizer_json.h"
 
 /* The file, or NULL: with a complaint if it is there all the same. */
 static FILE *open_file(const char *dir, const char *name, struct complaint *c)
 {
     struct text path = {0};
+    char why[128] = "no memory";
     text_add(&path, dir, strlen(dir));
     text_add(&path, "/", 1);
     text_add(&path, name, strlen(name) + 1);
-    FILE *f = path.failed ? NULL : fopen(path.data, "rb");
-    if (!f && (path.failed || errno != ENOENT)) complain(c, "%s: %s", name, strerror(errno));
+    FILE *f = path.failed ? NULL : regular_stream(path.data, REGULAR_JSON, why, sizeof why);
+    if (!f && (path.failed || errno != ENOENT)) complain(c, "%s: %s", name, why);
     text_free(&path);
     return f;
 }
@@ -27,7 +30,7 @@ json_t *file_json(const char *dir, const char *name, struct complaint *c)
     FILE *f = open_file(dir, name, c);
     if (!f) return NULL;
     json_error_t e;
-    json_t *v = json_loadf(f, JSON_ALLOW_NUL, &e);
+    json_t *v = json_stream(f, JSON_ALLOW_NUL, &e);
     fclose(f);
     if (!v) complain(c, "%s, line %d: %s", name, e.line, e.text);
     else if (!json_is_object(v)) {
@@ -173,7 +176,7 @@ static json_t *gpt2(const json_t *config, json_t *words, json_t *merges, struct 
     static const char *const parts[] = {"bos_token",     "<|endoftext|>", "eos_token",
                                         "<|endoftext|>", "unk_token",     "<|endoftext|>",
                                         "pad_token",     "<|endoftext|>", NULL};
-    if (flag_of(config, "add_bos_token", false))
+    if (flag_of(config, "add_bos_token", false) && !json_object_get(config, AROUND_BY_CONFIG))
         complain(c, "tokenizer_config.json: add_bos_token is not known");
     json_t *cut = json_pack("{s:s, s:b}", "type", "ByteLevel", "add_prefix_space",
                             (int)flag_of(config, "add_prefix_space", false));
@@ -209,16 +212,6 @@ static json_t *split_by(const char *pattern)
                      "ByteLevel", "add_prefix_space", 0, "use_regex", 0);
 }
 
-/* The id of an added token, or NULL. */
-static json_t *id_in(const json_t *added, const char *content)
-{
-    for (size_t i = 0; i < json_array_size(added); i++) {
-        const char *s = json_string_value(json_object_get(json_array_get(added, i), "content"));
-        if (s && !strcmp(s, content)) return json_object_get(json_array_get(added, i), "id");
-    }
-    return NULL;
-}
-
 static json_t *qwen2(const json_t *config, json_t *words, json_t *merges, struct complaint *c)
 {
     static const char *const parts[] = {"eos_token", "<|endoftext|>", "pad_token", "<|endoftext|>", NULL};
@@ -234,21 +227,11 @@ static json_t *split_digits(void)
                      "Digits", "individual_digits", 1, "type", "ByteLevel", "add_prefix_space", 0);
 }
 
-/* Behind the token that begins a text, if the configuration says so. `whole`: a word that is a token is not
- * merged. */
-static json_t *begun(const json_t *config, json_t *words, json_t *merges, json_t *cut, bool whole,
-                     struct complaint *c)
+/* `whole`: a word that is a token is not merged. */
+static json_t *cut_by(const json_t *config, json_t *words, json_t *merges, json_t *cut, bool whole)
 {
     static const char *const parts[] = {"bos_token", "<|begin_of_text|>", NULL};
-    const char *begin = part_of(config, "bos_token", NULL);
-    json_t *post = NULL, *added = added_of(config, words, parts), *id = begin ? id_in(added, begin) : NULL;
-    if (!id && flag_of(config, "add_bos_token", false)) complain(c, "there is no token that begins a text");
-    if (id && flag_of(config, "add_bos_token", false))
-        post = json_pack("{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], s:{s:{s:s, s:[O], s:[s]}}}", "type",
-                         "TemplateProcessing", "single", "SpecialToken", "id", begin, "type_id", 0,
-                         "Sequence", "id", "A", "type_id", 0, "special_tokens", begin, "id", begin, "ids", id,
-                         "tokens", begin);
-    json_t *file = byte_level(words, merges, added, NULL, cut, post);
+    json_t *file = byte_level(words, merges, added_of(config, words, parts), NULL, cut, NULL);
     json_object_set_new(json_object_get(file, "model"), "ignore_merges", json_boolean(whole));
     return file;
 }
@@ -258,9 +241,9 @@ json_t *file_of_merges(const json_t *config, json_t *words, json_t *merges, stru
     if (class_is(config, "RobertaTokenizer")) return roberta(config, words, merges, c);
     if (class_is(config, "Qwen2Tokenizer")) return qwen2(config, words, merges, c);
     if (class_is(config, CLASS_LLAMA3))
-        return begun(config, words, merges, split_by(LETTERS "\\p{N}{1,3}" SIGNS), true, c);
-    if (class_is(config, CLASS_TEKKEN)) return begun(config, words, merges, split_by(TEKKEN), true, c);
-    if (class_is(config, CLASS_DIGITS)) return begun(config, words, merges, split_digits(), false, c);
+        return cut_by(config, words, merges, split_by(LETTERS "\\p{N}{1,3}" SIGNS), true);
+    if (class_is(config, CLASS_TEKKEN)) return cut_by(config, words, merges, split_by(TEKKEN), true);
+    if (class_is(config, CLASS_DIGITS)) return cut_by(config, words, merges, split_digits(), false);
     if (!json_object_get(config, "tokenizer_class") || class_is(config, "GPT2Tokenizer"))
         return gpt2(config, words, merges, c);
     complain(c, "vocab.json and merges.txt of tokenizer_class '%.60s', which is not known",
@@ -298,10 +281,11 @@ json_t *file_of_words(const json_t *config, json_t *words, struct complaint *c)
     return NULL;
 }
 
-json_t *file_legacy(const char *dir, const json_t *config, struct complaint *c)
+json_t *file_legacy(const char *dir, const json_t *config, const char **name, struct complaint *c)
 {
     json_t *words = file_json(dir, "vocab.json", c), *merges = NULL, *v = NULL;
     FILE *f = c->made ? NULL : open_file(dir, words ? "merges.txt" : "vocab.txt", c);
+    *name = words ? "vocab.json" : "vocab.txt";
     if (!f)
         complain(c, words ? "there is no merges.txt" : "there is no tokenizer.json, vocab.json or vocab.txt");
     else if (words) merges = merges_of(f, c);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "tokenizer_json.h"
+#include "words_keys.h"
 
 enum { UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4 }; /* of token_type */
 
@@ -67,6 +68,14 @@ static bool flag_of(const struct gguf_words *w, const char *name, bool otherwise
 {
     const json_t *v = of(w->meta, name);
     return json_is_boolean(v) ? json_is_true(v) : otherwise;
+}
+
+/* What stands around a text; `begins`: one begins with a token for that, if the file does not say it. */
+static void set_around(const struct gguf_words *w, json_t *config, bool begins)
+{
+    json_object_set_new(config, AROUND_BY_CONFIG, json_true());
+    json_object_set_new(config, "add_bos_token", json_boolean(flag_of(w, "add_bos_token", begins)));
+    json_object_set_new(config, "add_eos_token", json_boolean(flag_of(w, "add_eos_token", false)));
 }
 
 /* Of two ways to say so, the id that stands for all others. */
@@ -155,7 +164,7 @@ static json_t *bytes(const struct gguf_words *w, json_t **config)
         return NULL;
     }
     *config = config_of(w, class);
-    if (flag_of(w, "add_bos_token", begins)) json_object_set_new(*config, "add_bos_token", json_true());
+    set_around(w, *config, begins);
     json_t *words = words_of(w, *config, false);
     json_t *file = file_of_merges(*config, words, of(w->meta, "merges"), w->complaint);
     json_decref(words);
@@ -172,14 +181,9 @@ static json_t *scored(const struct gguf_words *w, json_t **config)
     if (good && json_array_size(scores) != n)
         good = complain(w->complaint, "%zu tokens have %zu scores", n, json_array_size(scores));
     if (good && !w->types) good = complain(w->complaint, "there is no list tokenizer.ggml.token_type");
-    if (good && flag_of(w, "remove_extra_whitespaces", false))
-        good = complain(w->complaint, "tokenizer.ggml.remove_extra_whitespaces is not known");
-    if (good && json_array_size(of(w->meta, "precompiled_charsmap")))
-        good = complain(w->complaint, "tokenizer.ggml.precompiled_charsmap is not known");
     if (!good) return NULL;
     *config = config_of(w, "LlamaTokenizer");
-    json_object_set_new(*config, "add_bos_token", json_boolean(flag_of(w, "add_bos_token", true)));
-    json_object_set_new(*config, "add_eos_token", json_boolean(flag_of(w, "add_eos_token", false)));
+    set_around(w, *config, true);
     bool prefix = flag_of(w, "add_space_prefix", true);
     json_object_set_new(*config, "add_prefix_space", json_boolean(prefix));
     json_t *words = words_of(w, *config, !prefix); /* a normalized token would have the prefix, too */
@@ -201,6 +205,24 @@ static bool tokens_there(const struct gguf_words *w)
     return true;
 }
 
+/* Keys that say something else than what the table knows. All that it reads are asked for by name. */
+static bool keys_known(const json_t *metadata, const char *model, struct complaint *c)
+{
+    char why[280];
+    const char *name;
+    json_t *v, *words = json_object();
+    struct keys k;
+    json_object_foreach((json_t *)metadata, name, v)
+    {
+        if (!strncmp(name, "tokenizer.", 10)) json_object_set(words, name, v);
+    }
+    keys_begin(&k, &words_keys, model, words, "GGUF");
+    json_object_foreach(words, name, v) keys_get(&k, name);
+    bool good = keys_end(&k, why, sizeof why) || complain(c, "%s", why);
+    json_decref(words);
+    return good;
+}
+
 json_t *file_of_gguf(const json_t *metadata, json_t **config, struct complaint *c)
 {
     struct gguf_words w = {metadata, of(metadata, "tokens"), of(metadata, "token_type"), c};
@@ -210,7 +232,8 @@ json_t *file_of_gguf(const json_t *metadata, json_t **config, struct complaint *
         json_t *(*make)(const struct gguf_words *w, json_t **config);
     } models[] = {{"bert", wordpiece}, {"gpt2", bytes}, {"llama", scored}};
     for (size_t i = 0; model && i < sizeof models / sizeof *models; i++)
-        if (!strcmp(model, models[i].name)) return tokens_there(&w) ? models[i].make(&w, config) : NULL;
+        if (!strcmp(model, models[i].name))
+            return keys_known(metadata, model, c) && tokens_there(&w) ? models[i].make(&w, config) : NULL;
     complain(c, "tokenizer.ggml.model '%.40s' is not known: tokenizer.json is wanted beside the file",
              model ? model : "none");
     return NULL;

@@ -128,13 +128,13 @@ bool class_is(const json_t *config, const char *name)
     return class && strncmp(class, name, n) == 0 && (!class[n] || strcmp(class + n, "Fast") == 0);
 }
 
-/* One side: the part's token, if the member says so, else nothing. */
-static bool side_by_config(struct tokenizer *t, const json_t *config, const char *member, const char *part,
+/* One side: the part's token, if `wanted`, else nothing. */
+static bool side_by_config(struct tokenizer *t, const char *member, bool wanted, const char *part,
                            struct ids *side, struct complaint *c)
 {
     int32_t id = vocab_find(&t->parts, part, strlen(part));
     side->count = 0;
-    if (!json_is_true(json_object_get(config, member))) return true;
+    if (!wanted) return true;
     if (id < 0) return complain(c, "tokenizer_config.json: %s, but there is no %s token", member, part);
     ids_add(side, id);
     return !side->failed || complain(c, "no memory");
@@ -143,8 +143,11 @@ static bool side_by_config(struct tokenizer *t, const json_t *config, const char
 bool post_by_config(struct tokenizer *t, const json_t *config, struct complaint *c)
 {
     bool classes = class_is(config, "LlamaTokenizer") || class_is(config, "CodeLlamaTokenizer") ||
-                   class_is(config, "GemmaTokenizer");
-    if (!classes || !json_is_boolean(json_object_get(config, "add_bos_token"))) return true;
-    return side_by_config(t, config, "add_bos_token", "bos", &t->before, c) &&
-           side_by_config(t, config, "add_eos_token", "eos", &t->after, c);
+                   class_is(config, "GemmaTokenizer") || json_object_get(config, AROUND_BY_CONFIG);
+    const json_t *first = json_object_get(config, "add_bos_token"),
+                 *last = json_object_get(config, "add_eos_token");
+    if (!classes || (!json_is_boolean(first) && !json_is_boolean(last))) return true;
+    bool begins = !json_is_boolean(first) || json_is_true(first); /* as those classes have it */
+    return side_by_config(t, "add_bos_token", begins, "bos", &t->before, c) &&
+           side_by_config(t, "add_eos_token", json_is_true(last), "eos", &t->after, c);
 }

@@ -270,19 +270,32 @@ static bool parts_read(struct tokenizer *t, const json_t *map, const json_t *con
     return good;
 }
 
+/* Small files beside the words. */
+struct beside {
+    json_t *config, *map, *older, *model;
+};
+
+static struct beside beside_read(const char *dir, struct complaint *c)
+{
+    return (struct beside){file_json(dir, "tokenizer_config.json", c),
+                           file_json(dir, "special_tokens_map.json", c),
+                           file_json(dir, "added_tokens.json", c), file_json(dir, "config.json", c)};
+}
+
 static bool open_all(struct tokenizer *t, const char *dir, struct complaint *c)
 {
-    json_t *config = file_json(dir, "tokenizer_config.json", c), *file = NULL;
-    if (!c->made) file = file_json(dir, "tokenizer.json", c);
-    if (!c->made && !file) file = file_legacy(dir, config, c);
-    bool good = file && tokenizer_read(t, file, c);
-    json_t *model = good ? file_json(dir, "config.json", c) : NULL;
-    json_t *map = good ? file_json(dir, "special_tokens_map.json", c) : NULL;
-    good = good && parts_read(t, map, config, model, c) && post_by_config(t, config, c);
-    json_decref(config);
+    const char *words = "tokenizer.json";
+    struct beside b = beside_read(dir, c);
+    json_t *file = c->made ? NULL : file_json(dir, words, c);
+    if (!c->made && !file) file = file_legacy(dir, b.config, &words, c);
+    bool good = file && !c->made && settings_apply(file, words, b.config, b.map, b.older, c) &&
+                tokenizer_read(t, file, c) && parts_read(t, b.map, b.config, b.model, c) &&
+                post_by_config(t, b.config, c);
+    json_decref(b.config);
+    json_decref(b.map);
+    json_decref(b.older);
+    json_decref(b.model);
     json_decref(file);
-    json_decref(model);
-    json_decref(map);
     return good;
 }
 

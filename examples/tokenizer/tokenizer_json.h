@@ -50,16 +50,23 @@ bool merges_of_scores(struct tokenizer *t, const json_t *words, const json_t *sc
 /* post.c: the member `post_processor`, as ids before and after the text's. */
 bool post_read(struct tokenizer *t, const json_t *v, struct complaint *c);
 /* The same by add_bos_token and add_eos_token of tokenizer_config.json, which some classes of `transformers`
- * put in its place. */
+ * put in its place, and so do GGUF's files (AROUND_BY_CONFIG); others do not read them. */
+#define AROUND_BY_CONFIG "coda:around"
 bool post_by_config(struct tokenizer *t, const json_t *config, struct complaint *c);
 bool class_is(const json_t *config, const char *name); /* name, or nameFast */
 /* json.c: all that a tokenizer.json has. */
 bool tokenizer_read(struct tokenizer *t, const json_t *file, struct complaint *c);
 
+/* settings.c: what tokenizer_config.json, special_tokens_map.json and added_tokens.json, each of which may be
+ * NULL, change in a tokenizer.json, and whether all that they say is known. `words` is the file that has the
+ * words. */
+bool settings_apply(json_t *file, const char *words, const json_t *config, const json_t *map,
+                    const json_t *older, struct complaint *c);
+
 /* files.c: a folder's file, NULL if it is not there or (with a complaint) is no JSON object. */
 json_t *file_json(const char *dir, const char *name, struct complaint *c);
-/* What a tokenizer.json would be, from the files that other tokenizers write. */
-json_t *file_legacy(const char *dir, const json_t *config, struct complaint *c);
+/* What a tokenizer.json would be, from the files that other tokenizers write; which of them has the words. */
+json_t *file_legacy(const char *dir, const json_t *config, const char **name, struct complaint *c);
 /* The same of its parts: words and their ids, merges, and a tokenizer_config.json. */
 #define CLASS_LLAMA3 "coda:LLaMA3" /* classes of GGUF files alone */
 #define CLASS_TEKKEN "coda:Tekken"

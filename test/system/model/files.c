@@ -78,6 +78,8 @@ static const struct {
     {"nothing", "", 0, 0, "the header is no JSON object"},
     {"twice the same", "{\"a\":{},\"a\":{}}", 0, 0, "duplicate"},
     {"no object", "{\"a\":3}", 0, 0, "tensor 'a': no object"},
+    {"more", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"scale\":2}}", 4, 0,
+     "tensor a: it has more than"},
     {"no dtype", "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, 0, "tensor a: dtype 'none'"},
     {"unknown dtype", "{\"a\":{\"dtype\":\"F7\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, 0,
      "tensor a: dtype 'F7'"},
@@ -143,6 +145,7 @@ static void test_shards(const char *scratch)
         const char *what, *index, *says;
     } all[] = {
         {"no map", "{}", "weight_map is missing"},
+        {"more than a map", "{\"weight_map\":{},\"odd\":1}", "key 'odd' is not known"},
         {"an index of itself", "{\"weight_map\":{\"a\":\"model.safetensors.index.json\"}}",
          "no name of a shard"},
         {"elsewhere", "{\"weight_map\":{\"a\":\"../x.safetensors\"}}", "tensor a: '../x.safetensors'"},

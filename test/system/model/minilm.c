@@ -63,7 +63,7 @@ static void tokenize_all(const char *folder, const char *sentences, const struct
         if (n && line[n - 1] == '\n') line[n - 1] = 0;
         int count = text_tokens(t, line, &ids, &f);
         CHECK(count >= 0, "%s", f.text);
-        if (count > 0) count = text_shorten(ids, count, 256);
+        if (count > 0) count = text_shorten(t, ids, count, 256);
         bool same =
             i < g->sentences && count == g->counts[i] && !memcmp(ids, g->ids[i], sizeof *ids * (size_t)count);
         CHECK(same, "sentence %d: other tokens, %d of them", (int)i, count);

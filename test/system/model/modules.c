@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "lower.h"
 #include "model_test.h"
 
 static const double bar = 1e-5; /* as in families.c */
@@ -139,6 +140,27 @@ static void test_refused(const char *tiny, const char *scratch)
     }
 }
 
+/* As Python's str.lower() has it. */
+static void test_lower(void)
+{
+    static const char *const all[][2] = {
+        {"A Fox", "a fox"},
+        {"\xc3\x84RGER \xd0\x96", "\xc3\xa4rger \xd0\xb6"},
+        {"\xc4\xb0", "i\xcc\x87"},                                /* a capital I with a dot */
+        {"\xce\xa3\xce\x91\xce\xa3", "\xcf\x83\xce\xb1\xcf\x82"}, /* sigma, alpha, last sigma */
+        {"\xce\x91\xce\xa3.", "\xce\xb1\xcf\x82."},
+        {"\xce\xa3", "\xcf\x83"},
+        {"a\xff"
+         "B",
+         "a\xff"
+         "b"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char *got = lower_text(all[i][0]);
+        CHECK(got && !strcmp(got, all[i][1]), "'%s' in lower case is '%s'", all[i][0], got);
+        free(got);
+    }
+}
+
 void test_modules(const char *tiny, const char *scratch)
 {
     char from[512], to[512], path[600];
@@ -155,6 +177,7 @@ void test_modules(const char *tiny, const char *scratch)
     copy(from, to, "2_Dense/model.safetensors");
     snprintf(path, sizeof path, "%s/golden.safetensors", from);
     if (!golden_open(&golden, path)) return;
+    test_lower();
     test_poolings(to, &golden);
     test_refused(tiny, to);
     checkpoint_close(&golden);

@@ -92,6 +92,28 @@ a fox<|im_end|>
 ")"
 same 'embed: ids of the text' "$(echo 'A fox barks.' | quiet "$embed" --cpu "$build/model/words")" \
     "$(echo '2,4,5,6,7,3' | quiet "$embed" --cpu --ids "$build/model/words")"
+# sentence_bert_config.json: so many tokens count, the last one among them; texts in lower case, by Python's rule.
+words=$build/model/words
+ids() { echo "$1" | quiet "$embed" --cpu --ids "$words"; }
+line() { echo "$1" | quiet "$embed" --cpu "$words"; }
+echo '{"max_seq_length": 5, "do_lower_case": false}' >"$words/sentence_bert_config.json"
+same 'embed: max_seq_length' "$(line 'A fox barks.')" "$(ids '2,4,5,6,3')"
+same 'embed: a text within max_seq_length' "$(line 'fox barks.')" "$(ids '2,5,6,7,3')"
+echo '{"do_lower_case": false, "model_max_length": 4}' >"$words/tokenizer_config.json"
+same 'embed: max_seq_length counts before model_max_length' "$(line 'a fox barks.')" "$(ids '2,4,5,6,3')"
+same 'embed: not in lower case' "$(line 'A fox')" "$(ids '2,1,5,3')"
+echo '{"max_seq_length": null, "do_lower_case": true}' >"$words/sentence_bert_config.json"
+same 'embed: model_max_length' "$(line 'a fox barks.')" "$(ids '2,4,5,3')"
+same 'embed: do_lower_case' "$(line 'A FOX')" "$(ids '2,4,5,3')"
+echo '{"max_seq_length": 5, "odd_one": 1}' >"$words/sentence_bert_config.json"
+refused 1 "sentence_bert_config.json: key 'odd_one' is not known" "$embed" --cpu "$words"
+echo '{"default_prompt_name": "query", "prompts": {"query": "query: "}}' >"$words/config_sentence_transformers.json"
+rm "$words/sentence_bert_config.json"
+refused 1 'default_prompt_name' "$embed" --cpu "$words"
+rm "$words/config_sentence_transformers.json"
+echo '{"do_lower_case": true, "truncation_side": "left"}' >"$words/tokenizer_config.json"
+refused 1 "truncation_side 'left' is not supported" "$embed" --cpu "$words"
+echo '{"do_lower_case": true}' >"$words/tokenizer_config.json"
 refused 1 'no special tokens of a chat' "$generate" --cpu --chat "$build/model/words" 'a fox'
 refused 1 'wants text, not --ids' "$generate" --cpu --chat --ids "$tiny/llama" '1'
 

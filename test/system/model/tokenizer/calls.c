@@ -190,7 +190,7 @@ void check_calls(const char *dir)
     check_around(dir, "LlamaTokenizerFast", "\"add_bos_token\": true, \"add_eos_token\": true", 1, 2);
     check_around(dir, "GemmaTokenizer", "\"add_bos_token\": false, \"add_eos_token\": true", -1, 2);
     check_around(dir, "PreTrainedTokenizerFast", "\"add_bos_token\": false", 1, -1);
-    check_around(dir, "LlamaTokenizer", "\"add_eos_token\": true", 1, -1);
+    check_around(dir, "LlamaTokenizer", "\"add_eos_token\": true", 1, 2);
     check_long(dir, "gpt2", "hello", 200000);
     check_long(dir, "gpt2", " ", 200000);
     check_long(dir, "llama3", "a\xcc\x81 1234\n", 200000);

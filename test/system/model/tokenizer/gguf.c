@@ -156,8 +156,8 @@ static void check_scored_refusals(const char *dir)
         {"scores", "[1, 2]", "640 tokens have 2 scores"},
         {"bos_token_id", "3000000", "there is no bos token"},
         {"bos_token_id", NULL, "there is no bos token"},
-        {"remove_extra_whitespaces", "true", "remove_extra_whitespaces is not known"},
-        {"precompiled_charsmap", "[1]", "precompiled_charsmap is not known"},
+        {"remove_extra_whitespaces", "true", "remove_extra_whitespaces' is true"},
+        {"precompiled_charsmap", "[1]", "precompiled_charsmap' is [1]"},
     };
     char folder[600];
     snprintf(folder, sizeof folder, "%s_gguf/llama", dir);
@@ -202,6 +202,57 @@ static void check_refusals(const char *dir)
     check_refusal(meta, &(struct refusal){"pre", NULL, "there is no tokenizer.ggml.pre"});
 }
 
+/* What llama.cpp puts around a text: by the file's flags, or as it has them for the cut. */
+static void check_around(const char *dir, const char *name, const char *pre, const char *begin,
+                         const char *end, bool usually)
+{
+    static const char *const flags[] = {NULL, "false", "true"};
+    for (int b = 0; b < 3; b++)
+        for (int e = 0; e < 3; e++) {
+            char err[400] = "";
+            int32_t bare[16], ids[16];
+            json_t *meta = open_meta(dir, name, pre), *first = id_of(meta, begin), *last = id_of(meta, end);
+            set(meta, "bos_token_id", json_incref(first));
+            set(meta, "eos_token_id", json_incref(last));
+            if (flags[b]) set(meta, "add_bos_token", json_boolean(b == 2));
+            if (flags[e]) set(meta, "add_eos_token", json_boolean(e == 2));
+            bool begins = b ? b == 2 : usually, ends = e == 2;
+            struct tokenizer *t = tokenizer_open_gguf(meta, name, err, sizeof err);
+            int n = t ? tokenizer_encode(t, "hello", 5, ids, 16) : -1,
+                m = t ? tokenizer_encode_bare(t, "hello", 5, bare, 16) : -1;
+            bool good = m > 0 && n == m + begins + ends &&
+                        !memcmp(ids + begins, bare, sizeof *ids * (size_t)m) &&
+                        (!begins || ids[0] == json_integer_value(first)) &&
+                        (!ends || ids[n - 1] == json_integer_value(last));
+            check(good, "%s, add_bos_token %s, add_eos_token %s: %d ids, %d bare: %s", pre,
+                  flags[b] ? flags[b] : "absent", flags[e] ? flags[e] : "absent", n, m, err);
+            tokenizer_close(t);
+            json_decref(first);
+            json_decref(last);
+            json_decref(meta);
+        }
+}
+
+/* A key that is not known, of each kind of tokenizer, and values that are not. */
+static void check_odd(const char *dir)
+{
+    static const struct refusal all[] = {
+        {"odd_one", "1", "tokenizer.ggml.odd_one"},
+        {"add_space_prefix", "true", "tokenizer.ggml.add_space_prefix"},
+        {"remove_extra_whitespaces", "true", "tokenizer.ggml.remove_extra_whitespaces"},
+        {"precompiled_charsmap", "[1]", "tokenizer.ggml.precompiled_charsmap"},
+    };
+    char folder[600];
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        check_refusal(open_meta(dir, "gpt2", "gpt-2"), &all[i]);
+        check_refusal(open_meta(dir, "bert_uncased", NULL), &all[i]);
+    }
+    check_refusal(open_meta(dir, "bert_uncased", NULL),
+                  &(struct refusal){"add_bos_token", "false", "tokenizer.ggml.add_bos_token"});
+    snprintf(folder, sizeof folder, "%s_gguf/llama", dir);
+    check_refusal(load(folder, "metadata.json"), &all[0]);
+}
+
 void check_gguf(const char *dir)
 {
     json_t *strings = load(dir, "strings.json");
@@ -216,6 +267,12 @@ void check_gguf(const char *dir)
     check_scored(dir, "gemma", strings, false);
     check_scored(dir, "no_bytes", strings, false);
     json_decref(strings);
+    check_around(dir, "qwen2", "qwen2", "<|endoftext|>", "<|im_end|>", false);
+    check_around(dir, "qwen2", "deepseek-r1-qwen", "<|endoftext|>", "<|im_end|>", false);
+    check_around(dir, "gpt2", "gpt-2", "<|endoftext|>", "<|endoftext|>", false);
+    check_around(dir, "llama3", "llama-bpe", "<|begin_of_text|>", "<|eot_id|>", true);
+    check_around(dir, "tekken", "tekken", "<s>", "</s>", true);
     check_refusals(dir);
     check_scored_refusals(dir);
+    check_odd(dir);
 }

@@ -57,8 +57,8 @@ static char folder[64] = "";
 static void empty_folder(void)
 {
     static const char *const names[] = {
-        "tokenizer.json", "tokenizer_config.json",   "vocab.json", "merges.txt",
-        "vocab.txt",      "special_tokens_map.json", "config.json"};
+        "tokenizer.json", "tokenizer_config.json",   "vocab.json",  "merges.txt",
+        "vocab.txt",      "special_tokens_map.json", "config.json", "added_tokens.json"};
     char path[128];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
@@ -83,6 +83,7 @@ int main(int argc, char **argv)
     int rounds = argc > 4 ? atoi(argv[4]) : 300;
     check_goldens(argv[1]);
     check_legacy(argv[1]);
+    check_settings(argv[1]);
     check_gguf(argv[1]);
     if (argc > 2) check_real(argv[1], argv[2]);
     check_refused(argv[1]);

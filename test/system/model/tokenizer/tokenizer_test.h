@@ -21,9 +21,10 @@ void check_golden(const char *tokenizer, const char *golden, const json_t *strin
 /* The same by a tokenizer that is open. */
 void check_golden_of(struct tokenizer *t, const char *golden, const json_t *strings);
 
-void check_goldens(const char *dir); /* of all tokenizers in a folder */
-void check_legacy(const char *dir);  /* the same without tokenizer.json */
-void check_gguf(const char *dir);    /* the same by the metadata of GGUF files */
+void check_goldens(const char *dir);  /* of all tokenizers in a folder */
+void check_legacy(const char *dir);   /* the same without tokenizer.json */
+void check_settings(const char *dir); /* the files beside tokenizer.json */
+void check_gguf(const char *dir);     /* the same by the metadata of GGUF files */
 void check_real(const char *dir,
                 const char *vocabulary); /* the golden `minilm`, if its vocabulary is there */
 void check_refused(const char *dir);     /* files that are damaged, or ask for what is not known */
