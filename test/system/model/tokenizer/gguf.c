@@ -218,8 +218,8 @@ static void check_around(const char *dir, const char *name, const char *pre, con
             if (flags[e]) set(meta, "add_eos_token", json_boolean(e == 2));
             bool begins = b ? b == 2 : usually, ends = e == 2;
             struct tokenizer *t = tokenizer_open_gguf(meta, name, err, sizeof err);
-            int n = t ? tokenizer_encode(t, "hello", 5, ids, 16) : -1,
-                m = t ? tokenizer_encode_bare(t, "hello", 5, bare, 16) : -1;
+            int n = t ? tokenizer_encode(t, "hello", 5, ids, 16, NULL) : -1,
+                m = t ? tokenizer_encode_bare(t, "hello", 5, bare, 16, NULL) : -1;
             bool good = m > 0 && n == m + begins + ends &&
                         !memcmp(ids + begins, bare, sizeof *ids * (size_t)m) &&
                         (!begins || ids[0] == json_integer_value(first)) &&
