@@ -88,7 +88,7 @@ $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(
 # A server over HTTP, and a client that asks it everything; again where a sanitizer sees the threads and the clean end.
 $(eval $(call job,chat,rest,$(BUILD)/chat_test $(BUILD)/examples/chat_server))
 $(eval $(call job,chat-curl,rest,test/system/chat/curl.sh $(BUILD)/examples/chat_server))
-$(eval $(call job,chat-asan,models,$(BUILD)/asan/chat_test $(BUILD)/asan/examples/chat_server endpoints batching leaving load words story logprobs))
+$(eval $(call job,chat-asan,models,$(BUILD)/asan/chat_test $(BUILD)/asan/examples/chat_server endpoints batching leaving load words story))
 $(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/examples/chat_server leaving))
 # Tokenizers of all kinds: ids, texts, files that are damaged; a real one's, where `make embed-data` has brought it.
 TOKENIZER_TEST = tokenizer_test test/system/model/tokenizers $(BUILD)/minilm $$$$CODA_SEED
