@@ -175,6 +175,7 @@ bool tokenizer_text(const struct tokenizer *t, const int32_t *ids, size_t n, enu
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += ids[i] >= 0 && ids[i] < t->size ? 1 + t->name_sizes[ids[i]] : 0;
     struct work w = work_begin(NULL, bytes);
+    w.left -= STEPS_LEAST - STEPS_OF_TOKENS; /* it is done again and again, for each token that comes */
     struct pieces now = pieces_begin(&w);
     w.raw = how == SAY_BYTES;
     for (size_t i = 0; i < n; i++) {

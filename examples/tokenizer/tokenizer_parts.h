@@ -29,6 +29,8 @@ struct work {
     int why;        /* enum refused: no step may be made any more; 0: not yet */
     bool raw;       /* a decoding leaves bytes that are no text as they are, without U+FFFD */
 };
+/* How many there are at least: for a text, and for the text of some tokens. */
+enum { STEPS_LEAST = 1 << 22, STEPS_OF_TOKENS = 1 << 17 };
 struct work work_begin(const struct deadline *deadline, size_t bytes); /* of the text */
 /* false: there are no more steps, the deadline has passed, or it failed before. */
 bool work_do(struct work *w, size_t steps);

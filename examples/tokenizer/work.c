@@ -11,7 +11,6 @@
 
 enum {
     STEPS_A_BYTE = 256,
-    STEPS_LEAST = 1 << 22,
     BYTES_A_BYTE = 64, /* that a text may grow to, in any stage */
     BYTES_LEAST = 1 << 16,
     ASK_EVERY = 20000 /* steps between two questions to the deadline */

@@ -17,6 +17,7 @@ enum { GUARD_SECONDS = 120 }; /* of a case: far more than its limits allow, on a
 static const char *name;
 static uint64_t seed, state; /* of the case */
 static double latest, longest;
+static uint64_t latest_seed;
 static long worked;
 
 /* ---- Draws: splitmix64 ---- */
@@ -161,7 +162,7 @@ double fuzz_now(void)
 void fuzz_took(double seconds, double limit)
 {
     if (seconds > longest) longest = seconds;
-    if (seconds - limit > latest) latest = seconds - limit;
+    if (seconds - limit > latest) latest = seconds - limit, latest_seed = seed;
 }
 
 void fuzz_worked(void) { worked++; }
@@ -214,8 +215,8 @@ int fuzz_main(int argc, char **argv, void (*one)(void))
         pthread_join(thread, NULL);
         alarm(0);
     }
-    printf("%s: %ld cases, %ld texts came of them; the longest took %.2f s, none more than %.2f s beyond its "
-           "deadline\n",
-           name, runs, worked, longest, latest > 0 ? latest : 0);
+    printf("%s: %ld cases, %ld texts came of them; the longest took %.2f s\n", name, runs, worked, longest);
+    printf("%s: none ended more than %.2f s beyond its deadline (seed %llu)\n", name, latest > 0 ? latest : 0,
+           (unsigned long long)latest_seed);
     return 0;
 }
