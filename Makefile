@@ -17,7 +17,7 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpoi
 CFLAGS  ?= -O2 -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -pthread $(WARN) $(CFLAGS) \
 	$(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) $(if $(HOSTILE),-DCODA_HOSTILE) -MMD -MP \
-	-Iinclude -Ilib $(ROOMS:%=-I%) -Ijit -Icache -Iprimitives -I$(BUILD) $(DEPS_INCLUDE) $(CUDA_HOME:%=-isystem %/include)
+	-Iinclude -Ilib $(ROOMS:%=-I%) -Ijit -Icache -Iprimitives -I$(BUILD) $(DEPS_INCLUDE)
 DEPS_INCLUDE = $(patsubst %,-I%,$(wildcard build/deps/include))
 LDLIBS   = -pthread -ldl -lm $(if $(SAN),-fsanitize=$(SAN))
 
@@ -239,7 +239,7 @@ $(BUILD)/oom: $(BUILD)/test/fuzz/oom.o $(BUILD)/test/fuzz/oom_shapes.o $(BUILD)/
 	$(CC) $^ -o $@ $(LDLIBS) $(WRAP_ALLOCATORS)
 
 # The kernel cache under torture, with a compiler, a driver and a libc that misbehave as told.
-FAKE_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -pthread $(WARN) -Ijit -Iinclude $(CUDA_HOME:%=-isystem %/include)
+FAKE_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -pthread $(WARN) -Ijit -Iinclude -Itest/fake
 FAKES       = $(addprefix $(BUILD)/fake/,libnvrtc.so.13 libcuda.so.1 shim.so)
 TORTURES   := $(patsubst test/torture/%.c,$(BUILD)/torture/%,\
 	$(filter-out test/torture/torture.c test/torture/shim.c,$(wildcard test/torture/*.c)))
@@ -337,6 +337,8 @@ abi: $(BUILD)/libcoda.so ## the binary interface is the one described in test/ab
 	@CC=$(CC) test/house/abi.sh $< $(BUILD)/abi
 bless-abi: $(BUILD)/libcoda.so ## describes it anew: read the diff before you commit it
 	@CC=$(CC) test/house/abi.sh $< $(BUILD)/abi bless
+cuda-abi: ## jit/cuda_abi.h declares what the headers of the CUDA toolkit in $CUDA_HOME declare
+	@CC=$(CC) test/house/cuda_abi.sh '$(CUDA_HOME)' $(BUILD)/cuda-abi
 headers: ## coda.h as pedantic C99 and C++, its INIT macros, its first program
 	@CC=$(CC) CXX=$(CXX) test/house/headers.sh $(BUILD)/headers
 lint: ## files over 800 lines, lines over 110 columns, and what clang-format 14 would change, if it is there
@@ -388,7 +390,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
+.PHONY: all examples cuda-abi chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
 	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----

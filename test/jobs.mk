@@ -79,6 +79,7 @@ TSAN  := $(THREADED:%=tsan-%)
 HOUSE := layers exports abi headers texts
 $(foreach l,$(HOUSE),$(eval $(call job,$(l),unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) $(l))))
 $(eval $(call job,lint,unit,test/house/lint.sh))
+$(eval $(call job,cuda-abi,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) cuda-abi))
 $(eval $(call job,install,unit,test/system/install.sh $(BUILD)/install))
 $(eval $(call job,tool,rest,test/system/tool.sh $(BUILD)/tool))
 $(eval $(call job,hijack,rest,test/system/hijack.sh $(BUILD)/hijack))
@@ -149,8 +150,8 @@ $(eval $(call job,emulated-checkpoints,rest,$(on_emulator) LD_LIBRARY_PATH=$(HER
 EMULATE += emulated-model emulated-checkpoints
 
 # ---- Tiers ----
-CHECK := $(UNIT) $(HOUSE) lint install conformance
-TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(ASAN) $(TSAN) oom oom-asan oom-shapes oom-shapes-asan $(FUZZERS) $(TORTURE) $(WEAK) $(HOUSE) lint $(SYSTEM)
+CHECK := $(UNIT) $(HOUSE) lint install conformance $(if $(wildcard $(CUDA_HOME)/include/cublasLt.h),cuda-abi)
+TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(ASAN) $(TSAN) oom oom-asan oom-shapes oom-shapes-asan $(FUZZERS) $(TORTURE) $(WEAK) $(HOUSE) lint cuda-abi $(SYSTEM)
 
 .PHONY: check test test-full
 check: $(call jobs,$(CHECK))
