@@ -2,7 +2,7 @@
 # make demo       a LLaMA block from its formula to fused kernels, on any machine
 # make test       all that a CPU can prove
 # make help       the other targets
-# Variables: CUDA_HOME (toolkit), BUILD (output folder), HOSTILE=1 (small limits), SAN=address,undefined | thread
+# Variables: CUDA_HOME (toolkit, for tests that compile kernels), BUILD (output folder), HOSTILE=1 (small limits), SAN=address,undefined | thread
 
 BUILD     ?= build
 CUDA_HOME ?= $(firstword $(wildcard $(CURDIR)/build/cuda /usr/local/cuda))
@@ -78,11 +78,12 @@ $(BUILD)/examples/chat_load: $(LOAD_OBJ)
 	$(CC) $^ -o $@ $(LDLIBS)
 examples: $(EXAMPLES) $(BUILD)/examples/chat_load chat_server models
 
-deps: ## installs what is missing: packages by apt, CUDA 13 by Python wheels
+deps: ## installs what the tests miss: packages by apt, CUDA 13 by Python wheels
 	@.ci/deps
-demo: deps ## builds all and runs examples/llama_block.c (DEMO=--cpu: as if there were no GPU)
-	@echo 'building libcoda, the tool and the examples'
-	@$(MAKE) --no-print-directory -s -j$(JOBS) all examples
+demo: ## builds the library and runs examples/llama_block.c (DEMO=--cpu: as if there were no GPU)
+	@.ci/deps demo
+	@echo 'building libcoda, the tool and the demo'
+	@$(MAKE) --no-print-directory -s -j$(JOBS) all $(BUILD)/examples/llama_block
 	@$(BUILD)/examples/llama_block $(DEMO)
 
 # ---- Whole models from their files: jansson reads JSON, PCRE2 and utf8proc cut text into tokens ----

@@ -83,7 +83,7 @@ $(eval $(call job,cuda-abi,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) cuda-abi))
 $(eval $(call job,install,unit,test/system/install.sh $(BUILD)/install))
 $(eval $(call job,tool,rest,test/system/tool.sh $(BUILD)/tool))
 $(eval $(call job,hijack,rest,test/system/hijack.sh $(BUILD)/hijack))
-$(eval $(call job,demo,rest,$(BUILD)/examples/llama_block --cpu))
+$(eval $(call job,demo,rest,test/system/demo.sh $(BUILD) $(BUILD)/demo))
 EXAMPLES := mlp custom_map cross_entropy decode
 $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(e) $(if $(filter decode,$(e)),--cpu))))
 # A server over HTTP, and a client that asks it everything; again where a sanitizer sees the threads and the clean end.
