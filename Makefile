@@ -29,7 +29,7 @@ REFS   := $(sort $(wildcard primitives/ref/*.c))
 
 all: $(BUILD)/libcoda.so $(BUILD)/libcoda.a $(BUILD)/coda
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -56,8 +56,8 @@ $(BUILD)/libcoda_internal.a: $(OBJ)
 $(BUILD)/libcoda.a $(BUILD)/libcoda_internal.a:
 	@rm -f $@
 	ar rcs $@ $^
-$(BUILD)/libcoda.so: $(OBJ)
-	$(CC) -shared -Wl,-soname,libcoda.so.0 -Wl,--no-undefined $^ -o $@ $(LDLIBS)
+$(BUILD)/libcoda.so: $(OBJ) package/libcoda.map
+	$(CC) -shared -Wl,-soname,libcoda.so.0 -Wl,--no-undefined -Wl,--version-script=package/libcoda.map $(OBJ) -o $@ $(LDLIBS)
 	@ln -sf libcoda.so $(BUILD)/libcoda.so.0
 
 # ---- The tool and the examples: users of coda.h alone ----
@@ -355,35 +355,37 @@ $(BUILD)/compile_commands.json: $(SRC) Makefile ## for clangd and clang-tidy
 	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/chat -Iexamples/coda -Iexamples/load $(MODEL_DIRS) -Iperf' $$f; comma=,; \
 	done; printf '\n]\n'; } > $@
 
-# ---- Installation ----
-VERSION = $(shell sed -n 's/.*CODA_VERSION_STRING "\(.*\)"/\1/p' include/coda.h)
-D       = $(DESTDIR)$(PREFIX)
-INSTALLED = include/coda.h lib/libcoda.so.0 lib/libcoda.so lib/libcoda.a lib/pkgconfig/coda.pc bin/coda share/man/man1/coda.1 share/man/man1/coda-cache.1
-define PKG_CONFIG
-prefix=$(PREFIX)
-libdir=$${prefix}/lib
-includedir=$${prefix}/include
+# ---- Installation: package/README.md ----
+VERSION  = $(shell sed -n 's/.*CODA_VERSION_STRING "\(.*\)"/\1/p' include/coda.h)
+LIBDIR  ?= lib
+D        = $(DESTDIR)$(PREFIX)
+L        = $(D)/$(LIBDIR)
+GRAPHS  := $(notdir $(wildcard examples/graphs/*.coda))
+PAGES   := README.md CHANGELOG.md LICENSE
+MANUAL  := coda.1 coda-cache.1
+CONFIGS := coda-config.cmake coda-config-version.cmake
+INSTALLED = include/coda.h $(addprefix $(LIBDIR)/,libcoda.so.0 libcoda.so libcoda.a pkgconfig/coda.pc cps/coda.cps $(CONFIGS:%=cmake/coda/%)) \
+	bin/coda $(MANUAL:%=share/man/man1/%) $(GRAPHS:%=share/coda/graphs/%) $(PAGES:%=share/doc/coda/%)
+FILL     = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|; s|@MINOR@|$(basename $(VERSION))|' \
+	-e 's|@UP@|$(shell echo $(LIBDIR) | sed 's/[^/][^/]*/../g')|'
 
-Name: coda
-Description: Transformer blocks as fused GPU kernels
-Version: $(VERSION)
-Libs: -L$${libdir} -lcoda
-Libs.private: -pthread -ldl -lm
-Cflags: -I$${includedir}
-endef
-export PKG_CONFIG
-
-install: all ## header, libraries, tool, coda.pc and man page into $DESTDIR$PREFIX
-	install -d $(D)/include $(D)/lib/pkgconfig $(D)/bin $(D)/share/man/man1
+install: all ## all that is needed to build and run programs, into $DESTDIR$PREFIX; PREFIX=/usr/local, LIBDIR=lib
+	install -d $(sort $(dir $(INSTALLED:%=$(D)/%)))
 	install -m 644 include/coda.h $(D)/include
-	install -m 755 $(BUILD)/libcoda.so $(D)/lib/libcoda.so.0
-	ln -sf libcoda.so.0 $(D)/lib/libcoda.so
-	install -m 644 $(BUILD)/libcoda.a $(D)/lib
+	install -m 755 $(BUILD)/libcoda.so $(L)/libcoda.so.0
+	ln -sf libcoda.so.0 $(L)/libcoda.so
+	install -m 644 $(BUILD)/libcoda.a $(L)
 	install -m 755 $(BUILD)/coda $(D)/bin
-	install -m 644 examples/coda/coda.1 examples/coda/coda-cache.1 $(D)/share/man/man1
-	printf '%s\n' "$$PKG_CONFIG" > $(D)/lib/pkgconfig/coda.pc
+	install -m 644 $(MANUAL:%=examples/coda/%) $(D)/share/man/man1
+	install -m 644 $(GRAPHS:%=examples/graphs/%) $(D)/share/coda/graphs
+	install -m 644 $(PAGES) $(D)/share/doc/coda
+	$(FILL) package/coda.pc.in > $(L)/pkgconfig/coda.pc
+	$(FILL) package/coda.cps.in > $(L)/cps/coda.cps
+	for f in $(CONFIGS); do $(FILL) package/$$f.in > $(L)/cmake/coda/$$f || exit 1; done
+	@[ -n "$(DESTDIR)" ] || package/loader.sh '$(PREFIX)/$(LIBDIR)'
 uninstall: ## takes them away again
 	rm -f $(INSTALLED:%=$(D)/%)
+	rmdir $(D)/share/coda/graphs $(D)/share/coda $(D)/share/doc/coda $(L)/cmake/coda 2>/dev/null || true
 
 clean: ## removes all build output but the fetched CUDA
 	find $(BUILD) -mindepth 1 -maxdepth 1 ! -name cuda ! -name deps -exec rm -rf {} + 2>/dev/null || true
