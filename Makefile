@@ -340,8 +340,8 @@ bless-abi: $(BUILD)/libcoda.so ## describes it anew: read the diff before you co
 	@CC=$(CC) test/house/abi.sh $< $(BUILD)/abi bless
 cuda-abi: ## jit/cuda_abi.h declares what the headers of the CUDA toolkit in $CUDA_HOME declare
 	@CC=$(CC) test/house/cuda_abi.sh '$(CUDA_HOME)' $(BUILD)/cuda-abi
-headers: ## coda.h as pedantic C99 and C++, its INIT macros, its first program
-	@CC=$(CC) CXX=$(CXX) test/house/headers.sh $(BUILD)/headers
+headers: $(BUILD)/libcoda.so ## coda.h as pedantic C99 and C++, its INIT macros, its first program; coda.hpp
+	@CC=$(CC) CXX=$(CXX) test/house/headers.sh $(BUILD)/headers $<
 lint: ## files over 800 lines, lines over 110 columns, and what clang-format 14 would change, if it is there
 	@test/house/lint.sh
 
@@ -364,14 +364,14 @@ GRAPHS  := $(notdir $(wildcard examples/graphs/*.coda))
 PAGES   := README.md CHANGELOG.md LICENSE
 MANUAL  := coda.1 coda-cache.1
 CONFIGS := coda-config.cmake coda-config-version.cmake
-INSTALLED = include/coda.h $(addprefix $(LIBDIR)/,libcoda.so.0 libcoda.so libcoda.a pkgconfig/coda.pc cps/coda.cps $(CONFIGS:%=cmake/coda/%)) \
+INSTALLED = include/coda.h include/coda.hpp $(addprefix $(LIBDIR)/,libcoda.so.0 libcoda.so libcoda.a pkgconfig/coda.pc cps/coda.cps $(CONFIGS:%=cmake/coda/%)) \
 	bin/coda $(MANUAL:%=share/man/man1/%) $(GRAPHS:%=share/coda/graphs/%) $(PAGES:%=share/doc/coda/%)
 FILL     = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|; s|@MINOR@|$(basename $(VERSION))|' \
 	-e 's|@UP@|$(shell echo $(LIBDIR) | sed 's/[^/][^/]*/../g')|'
 
 install: all ## all that is needed to build and run programs, into $DESTDIR$PREFIX; PREFIX=/usr/local, LIBDIR=lib
 	install -d $(sort $(dir $(INSTALLED:%=$(D)/%)))
-	install -m 644 include/coda.h $(D)/include
+	install -m 644 include/coda.h include/coda.hpp $(D)/include
 	install -m 755 $(BUILD)/libcoda.so $(L)/libcoda.so.0
 	ln -sf libcoda.so.0 $(L)/libcoda.so
 	install -m 644 $(BUILD)/libcoda.a $(L)

@@ -51,6 +51,7 @@ shared="$(package --cflags --libs) -Wl,-rpath,$root$prefix/lib"
 static="$(package --cflags) $root$prefix/lib/libcoda.a $(package --static --libs-only-other --libs-only-l | sed 's/-lcoda//')"
 user $CC -std=c99 -pedantic "$root/user.c" $shared
 user $CXX -x c++ -std=c++11 -pedantic "$root/user.c" $shared
+user $CXX -std=c++17 test/house/headers.cpp $shared # coda.hpp
 user $CC -std=c99 "$root/user.c" $static
 user $CC -std=c99 -Wl,--gc-sections "$root/user.c" $static
 if echo 'int main(void) { return 0; }' | $CC -static -x c - -o "$root/user" 2>/dev/null; then # there is a libc.a
