@@ -387,6 +387,10 @@ uninstall: ## takes them away again
 	rm -f $(INSTALLED:%=$(D)/%)
 	rmdir $(D)/share/coda/graphs $(D)/share/coda $(D)/share/doc/coda $(L)/cmake/coda 2>/dev/null || true
 
+deb: ## Debian packages libcoda0, libcoda-dev and coda, in build/deb (minutes)
+	@.ci/deps deb
+	@test/system/deb.sh $(BUILD)/deb
+
 clean: ## removes all build output but the fetched CUDA
 	find $(BUILD) -mindepth 1 -maxdepth 1 ! -name cuda ! -name deps -exec rm -rf {} + 2>/dev/null || true
 help: ## this list
@@ -394,7 +398,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: all examples cuda-abi chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
-	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
+	install uninstall deb clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----
 HOST_PRIMS := $(filter primitives/map/% primitives/reduce/% primitives/pair/% primitives/port/% primitives/block/%,$(PRIMS))

@@ -81,6 +81,7 @@ $(foreach l,$(HOUSE),$(eval $(call job,$(l),unit,env MAKEFLAGS= $(IN) BUILD=$(BU
 $(eval $(call job,lint,unit,test/house/lint.sh))
 $(eval $(call job,cuda-abi,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) cuda-abi))
 $(eval $(call job,install,unit,test/system/install.sh $(BUILD)/install))
+$(eval $(call job,deb,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) deb))
 $(eval $(call job,tool,rest,test/system/tool.sh $(BUILD)/tool))
 $(eval $(call job,hijack,rest,test/system/hijack.sh $(BUILD)/hijack))
 $(eval $(call job,demo,rest,test/system/demo.sh $(BUILD) $(BUILD)/demo))
@@ -156,4 +157,4 @@ TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(A
 .PHONY: check test test-full
 check: $(call jobs,$(CHECK))
 test: $(call jobs,$(TEST))
-test-full: $(call jobs,$(TEST) emulated-300-families emulated-example)
+test-full: $(call jobs,$(TEST) emulated-300-families emulated-example deb)
