@@ -386,6 +386,7 @@ install: all ## all that is needed to build and run programs, into $DESTDIR$PREF
 uninstall: ## takes them away again
 	rm -f $(INSTALLED:%=$(D)/%)
 	rmdir $(D)/share/coda/graphs $(D)/share/coda $(D)/share/doc/coda $(L)/cmake/coda 2>/dev/null || true
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
 
 deb: ## Debian packages libcoda0, libcoda-dev and coda, in build/deb (minutes)
 	@.ci/deps deb

@@ -12,7 +12,8 @@
  *
  * A builder coda_NAME(g, ...) of coda.h is coda::NAME(...), with the same arguments but for the graph, which
  * is that of the values. What it means, shapes, units, ownership of memory and threads: see coda.h, whose
- * structs and constants are used as they are. Options begin as their _INIT macro.
+ * structs and constants are used as they are. Options begin as their _INIT macro. Calls that are not here
+ * take get() of a graph, a plan or a cache.
  *
  * A mistake throws coda::error, a std::runtime_error with a status, in the call that made it. Where
  * CODA_NO_EXCEPTIONS is defined nothing is thrown: builders return none, as in C, and what else can fail
@@ -47,11 +48,11 @@ namespace coda {
 /* ---- Errors ---- */
 
 class error : public std::runtime_error {
-public:
+  public:
     error(coda_status status, const std::string &text) : std::runtime_error(text), status_(status) {}
     coda_status status() const noexcept { return status_; }
 
-private:
+  private:
     coda_status status_;
 };
 
@@ -61,7 +62,7 @@ struct done {}; /* of calls that have no result but that they succeeded */
 template <class T> using result = std::expected<T, coda::error>;
 #else
 template <class T> class result {
-public:
+  public:
     result(T value) : value_(std::move(value)), error_(CODA_OK, "") {}
     result(coda::error e) : error_(std::move(e)) {}
     explicit operator bool() const noexcept { return value_.has_value(); }
@@ -70,7 +71,7 @@ public:
     T *operator->() { return &*value_; }
     const coda::error &error() const { return error_; }
 
-private:
+  private:
     std::optional<T> value_;
     coda::error error_;
 };
@@ -125,7 +126,7 @@ template <class F> std::string text_of(F print)
 /* ---- Values ---- */
 
 class value {
-public:
+  public:
     constexpr value() noexcept = default;
     constexpr value(coda_graph *g, coda_value v) noexcept : graph_(g), value_(v) {}
 
@@ -149,7 +150,7 @@ public:
     /* Elements start, start + step, ... below stop along an axis: coda_slice. */
     value operator()(int axis, int64_t start, int64_t stop, int64_t step = 1) const;
 
-private:
+  private:
     coda_graph *graph_ = nullptr;
     coda_value value_ = {0};
 };
@@ -306,7 +307,7 @@ inline value operator-(const value &x) { return neg(x); }
 /* ---- Graphs ---- */
 
 class graph {
-public:
+  public:
     graph() : graph_(coda_graph_new())
     {
 #ifndef CODA_NO_EXCEPTIONS
@@ -385,7 +386,7 @@ public:
         return detail::deliver(coda_evaluate(get(), args.data()), done());
     }
 
-private:
+  private:
     template <class F, class... Strides>
     value leaf(F f, const char *name, coda_dtype t, const dims &d, const Strides &...s)
     {
@@ -402,7 +403,7 @@ private:
 /* ---- Caches and plans ---- */
 
 class cache {
-public:
+  public:
     explicit cache(coda_cache *owned) noexcept : cache_(owned) {}
     static checked<cache> open(const coda_cache_options &opt)
     {
@@ -412,7 +413,7 @@ public:
     }
     coda_cache *get() const noexcept { return cache_.get(); }
 
-private:
+  private:
     detail::owner<coda_cache> cache_;
 };
 
@@ -424,7 +425,7 @@ struct binding {
 };
 
 class plan {
-public:
+  public:
     explicit plan(coda_plan *owned) noexcept : plan_(owned) {}
 
     coda_plan *get() const noexcept { return plan_.get(); }
@@ -492,7 +493,7 @@ public:
                     [&](const std::vector<void *> &a) { return prepare(a, prepared, workspace, stream); });
     }
 
-private:
+  private:
     static checked<std::vector<void *>> refuse(const std::string &name, const std::string &why)
     {
         return detail::fail<std::vector<void *>>(CODA_E_INVALID, "argument " + name + ": " + why);

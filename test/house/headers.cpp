@@ -1,6 +1,7 @@
 /*
- * headers.cpp -- README's first program in C++, and the rest of coda.hpp: operators, arguments by name, ends of life,
- * and mistakes, as exceptions or, where CODA_NO_EXCEPTIONS is defined, as results. headers.sh builds it in each C++.
+ * headers.cpp -- README's first program in C++, and the rest of coda.hpp: operators, arguments by name, ends
+ * of life, and mistakes, as exceptions or, where CODA_NO_EXCEPTIONS is defined, as results. headers.sh builds
+ * it in each C++.
  */
 #include <cmath>
 #include <cstdio>
@@ -68,7 +69,8 @@ static void runs_by_name()
     auto memory = coda::host_alloc(p.workspace());
     take(p.run({{"y", y, sizeof y}, {"d", d, sizeof d}, {"w", w}, {"x", x}}, memory.get()));
     double silu = 1 / (1 + std::exp(-1.0));
-    expect(std::fabs(y[0] - (1 + silu)) < 1e-4 && std::fabs(y[63 * columns] - (64 + silu)) < 1e-4, "the block");
+    expect(std::fabs(y[0] - (1 + silu)) < 1e-4 && std::fabs(y[63 * columns] - (64 + silu)) < 1e-4,
+           "the block");
     std::memset(y, 0, sizeof y);
     take(p.run({x, w, d, y}, memory.get()));
     expect(std::fabs(y[0] - (1 + silu)) < 1e-4, "the block, by order");
@@ -90,7 +92,8 @@ static void computes_odds_and_ends()
     for (int i = 0; i < 8; i++) expect(std::fabs(numbers[i] - (3 - v[i]) * 2 / v[i]) < 1e-5f, "operators");
     expect(middle[0] == -2 && middle[1] == 4 && middle[2] == 1 && middle[3] == -6, "a slice, and minus");
     expect(best[0] == 8 && place[0] == 3 && best[1] == 6 && place[1] == 2, "top_k");
-    expect(both[2] == -4 && both[6] == 0 && both[7] == 8 && turned[1] == 3 && turned[2] == 2, "concat, transpose");
+    expect(both[2] == -4 && both[6] == 0 && both[7] == 8 && turned[1] == 3 && turned[2] == 2,
+           "concat, transpose");
 }
 
 /* Does the call fail with this status and these words? */
@@ -108,7 +111,8 @@ template <class F> static void refuses(F call, coda_status status, const char *w
         got = e.what(), as = e.status();
     }
 #endif
-    expect(as == status && got.find(words) != std::string::npos, (std::string(words) + " is not in: " + got).c_str());
+    expect(as == status && got.find(words) != std::string::npos,
+           (std::string(words) + " is not in: " + got).c_str());
 }
 
 static void refuses_mistakes()

@@ -2,7 +2,7 @@
 # lint.sh -- files over 800 lines, lines over 110 columns, tabs in C, blanks at line ends, headers of a CUDA toolkit,
 # which the build does without; and what clang-format 14 would change, where it is installed (other versions
 # disagree with it). coda.h, which is one file whatever it describes, is laid out by hand and may have 1300 lines.
-sources=$(find include lib jit cache primitives examples test perf -name '*.[ch]' -o -name '*.cuh' -o -name '*.def')
+sources=$(find include lib jit cache primitives examples test perf -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.cuh' -o -name '*.def')
 awk '
     function complain(what) { print FILENAME ":" FNR ": " what; bad++ }
     FNR == (FILENAME ~ /coda\.h$/ ? 1301 : 801) { complain("more than " FNR - 1 " lines") }

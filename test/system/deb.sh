@@ -13,7 +13,7 @@ source=$out/libcoda-$version
 mkdir "$source"
 tar c --exclude=./build --exclude=./.git . | tar x -C "$source"
 cp -r package/debian "$source/debian"
-printf 'libcoda (%s) unstable; urgency=medium\n\n  * See /usr/share/doc/coda/CHANGELOG.md.\n\n -- %s  %s\n' "$version" \
+printf 'libcoda (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- %s  %s\n' "$version" \
     "$(sed -n 's/^Maintainer: //p' package/debian/control)" "$(date -R)" > "$source/debian/changelog"
 (cd "$source" && unset MAKEFLAGS CFLAGS BUILD && dpkg-buildpackage -d -us -uc -b >"$out/log" 2>&1) || { tail -40 "$out/log"; exit 1; }
 

@@ -123,8 +123,9 @@ left=$(find "$root$prefix" ! -type d -o -path '*coda*/coda')
 [ -z "$left" ] || wrong "uninstall leaves $left"
 
 # ---- In a folder that the loader does not know: the line that it prints is all that is needed ----
-flag=$(make_ install PREFIX="$root/own" | grep -o -- "-Wl,-rpath,$root/own/lib$") || wrong 'install prints no -Wl,-rpath'
-first $CC "$root/first.c" $(PKG_CONFIG_PATH="$root/own/lib/pkgconfig" pkg-config --cflags --libs coda) $flag
+line=$(make_ install PREFIX="$root/own" | sed -n 's/^The loader does not look into .*: cc first.c/ /p')
+[ -n "$line" ] || wrong 'install into a folder that the loader does not know prints no command'
+eval "first $CC $root/first.c $line"
 
 # ---- In /usr/local, with nothing else there, and an /etc of its own for the loader's cache ----
 cat > "$root/local.sh" <<'END'
