@@ -326,7 +326,7 @@ perf-tuned: ## tunes every product, forty tiles each: is the price right? (minut
 perf-torch: $(BUILD)/libcoda.so ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax')
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
 	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/serving.py
-perf-report: ## perf/results beside their bars, as charts, and as README's table
+perf-report: ## perf/results beside their bars, as charts, and as the table of perf/README.md
 	@perf/publish
 
 # ---- The house ----
@@ -361,7 +361,7 @@ LIBDIR  ?= lib
 D        = $(DESTDIR)$(PREFIX)
 L        = $(D)/$(LIBDIR)
 GRAPHS  := $(notdir $(wildcard examples/graphs/*.coda))
-PAGES   := README.md CHANGELOG.md LICENSE
+PAGES   := README.md ENVIRONMENT.md CHANGELOG.md LICENSE
 MANUAL  := coda.1 coda-cache.1
 CONFIGS := coda-config.cmake coda-config-version.cmake
 INSTALLED = include/coda.h include/coda.hpp $(addprefix $(LIBDIR)/,libcoda.so.0 libcoda.so libcoda.a pkgconfig/coda.pc cps/coda.cps $(CONFIGS:%=cmake/coda/%)) \

@@ -40,9 +40,12 @@ int main(void)
     for (int i = 0; i < VOCABULARY * D; i++) e[i] = bf16_of_float((float)(normal(&seed) / 8));
     for (int i = 0; i < TOKENS; i++) targets[i] = i % 7 ? (int32_t)(uniform(&seed) * VOCABULARY) : -100;
 
-    void *args[] = {h, targets, e, &y}, *workspace = host_scratch(coda_plan_workspace(p));
+    void *args[4], *workspace = host_scratch(coda_plan_workspace(p));
+    const coda_binding list[] = {
+        {"h", h, sizeof h}, {"e", e, sizeof e}, {"targets", targets, sizeof targets}, {"loss", &y, sizeof y}};
+    if (coda_bind(args, p, list, 4, NULL) != CODA_OK) return failed();
     if (coda_run(p, args, NULL, workspace, NULL) != CODA_OK) return failed();
-    args[3] = &exact;
+    args[coda_plan_find(p, "loss")] = &exact;
     if (coda_evaluate(g, args) != CODA_OK) return failed();
 
     char *plan = plan_text(p, CODA_TEXT_PLAN);

@@ -46,7 +46,9 @@ int main(void)
     uint64_t seed = 1;
     for (int i = 0; i < M * K; i++) x[i] = (float)normal(&seed);
     for (int i = 0; i < N * K; i++) w[i] = (float)normal(&seed);
-    void *args[] = {x, w, y}, *workspace = host_scratch(coda_plan_workspace(p));
+    void *args[3], *workspace = host_scratch(coda_plan_workspace(p));
+    const coda_binding list[] = {{"x", x, sizeof x}, {"w", w, sizeof w}, {"y", y, sizeof y}};
+    if (coda_bind(args, p, list, 3, NULL) != CODA_OK) return failed();
     if (coda_run(p, args, NULL, workspace, NULL) != CODA_OK) return failed();
 
     double worst = 0;

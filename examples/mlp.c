@@ -2,7 +2,8 @@
  * mlp.c -- the first program of coda.h: a gated MLP with its norm and residual, run on the CPU.
  *
  * New calls: coda_graph_new, coda_input, coda_weight, coda_matmul, coda_rms_norm, coda_swiglu, coda_add,
- * coda_output, coda_compile, coda_plan_workspace, coda_run, coda_evaluate, coda_error.
+ * coda_output, coda_compile, coda_bind, coda_plan_workspace, coda_run, coda_plan_find, coda_evaluate,
+ * coda_error.
  */
 #include "tensor.h"
 
@@ -38,14 +39,17 @@ int main(void)
     for (int i = 0; i < 2 * F * D; i++) w[i] = bf16_of_float((float)(normal(&seed) / 16));
     for (int i = 0; i < D * F; i++) d[i] = bf16_of_float((float)(normal(&seed) / 26));
 
-    void *args[] = {x, w, d, y}; /* in order of creation, then the outputs */
-    void *workspace = host_scratch(coda_plan_workspace(p));
+    void *args[4], *workspace = host_scratch(coda_plan_workspace(p));
+    const coda_binding list[] = {
+        {"x", x, sizeof x}, {"w", w, sizeof w}, {"d", d, sizeof d}, {"y", y, sizeof y}};
+    if (coda_bind(args, p, list, 4, NULL) != CODA_OK) return failed();
     if (coda_run(p, args, NULL, workspace, NULL) != CODA_OK) return failed();
 
-    args[3] = exact; /* the same formula in fp64, never rounded */
-    if (coda_evaluate(g, args) != CODA_OK) return failed();
+    int out = coda_plan_find(p, "y");
     coda_arg_info info = CODA_ARG_INFO_INIT;
-    coda_plan_arg(p, 3, &info);
+    coda_plan_arg(p, out, &info);
+    args[out] = exact; /* the same formula in fp64, never rounded */
+    if (coda_evaluate(g, args) != CODA_OK) return failed();
     double error = tensor_error(&info, y, exact);
     printf("mlp: relative error against fp64 %.2e\n", error);
     free(workspace);

@@ -853,6 +853,31 @@ CODA_API coda_status coda_plan_arg(const coda_plan *p, int index, coda_arg_info 
 /* The index of the argument of this name; negative, a coda_status, if there is none. */
 CODA_API int coda_plan_find(const coda_plan *p, const char *name);
 
+/*
+ * Which memory is which argument, by name. coda_bind fills `args` for coda_run, coda_prepare and
+ * coda_run_shaped: coda_plan_args(p) pointers in the plan's order, which stay the caller's. It is called once
+ * for memory that stays where it is; runs then cost what they cost without names. The order of creation, the
+ * plan's, is an order of calls: where leaves are made inside the arguments of one call, as in
+ * coda_matmul(g, coda_input(...), coda_weight(...)), C leaves it open, and compilers differ.
+ *
+ *     void *args[3];
+ *     coda_binding list[] = {{"x", x, sizeof x}, {"w", w, sizeof w}, {"y", y, sizeof y}};
+ *     if (coda_bind(args, p, list, 3, NULL) == CODA_OK) coda_run(p, args, NULL, workspace, stream);
+ *
+ * Each argument has one binding, in any order. CODA_E_INVALID, with the name: one that the plan does not
+ * have, that comes twice, that is missing, or whose memory has fewer bytes than the tensor; bytes 0 are not
+ * checked, nor is `data`, which coda_run looks at. On failure all of args that was not bound is NULL. For a
+ * plan with symbols `dims` has a value for each, whose sizes count; NULL: those of the largest values.
+ * Threads may bind one plan at a time, each its own args.
+ */
+typedef struct coda_binding {
+    const char *name;
+    void *data;   /* device memory, or host memory for CODA_DEVICE_CPU */
+    size_t bytes; /* that lie there; 0: not checked */
+} coda_binding;
+CODA_API coda_status coda_bind(void **args, const coda_plan *p, const coda_binding *bindings, int count,
+                               const int64_t *dims);
+
 typedef struct coda_kernel_info {
     size_t size;
     const char *name;   /* the symbol a profiler shows, e.g. coda_gemm_mul_rope */

@@ -417,11 +417,9 @@ class cache {
     detail::owner<coda_cache> cache_;
 };
 
-/* An argument by its name. bytes 0: its size is not checked. */
-struct binding {
-    const char *name;
-    void *data;
-    std::size_t bytes = 0;
+/* An argument by its name; of 0 bytes the size is not checked. */
+struct binding : coda_binding {
+    binding(const char *n, void *memory, std::size_t size = 0) noexcept : coda_binding{n, memory, size} {}
 };
 
 class plan {
@@ -442,30 +440,15 @@ class plan {
         return s;
     }
 
-    /* Pointers in the order of coda_run, for use again and again. Refused by name: an argument that is not
-     * bound, or twice, one that the plan does not have, and memory that is too small. */
-    checked<std::vector<void *>> order(const std::vector<binding> &bindings) const
+    /* coda_bind: pointers in the order of coda_run, for use again and again. Symbols want dims. */
+    checked<std::vector<void *>> order(const std::vector<binding> &bindings,
+                                       const std::vector<int64_t> &dims = {}) const
     {
+        std::vector<coda_binding> list(bindings.begin(), bindings.end());
         std::vector<void *> args(static_cast<std::size_t>(coda_plan_args(get())));
-        std::vector<bool> bound(args.size());
-        for (const binding &b : bindings) {
-            std::string wrong;
-            int i = coda_plan_find(get(), b.name);
-            coda_arg_info info = CODA_ARG_INFO_INIT;
-            if (i < 0) wrong = "the plan has no argument of this name";
-            else if (bound[static_cast<std::size_t>(i)]) wrong = "it is bound twice";
-            else if (coda_plan_arg(get(), i, &info) == CODA_OK && b.bytes && b.bytes < info.bytes)
-                wrong = std::to_string(b.bytes) + " bytes, but it has " + std::to_string(info.bytes);
-            if (!wrong.empty()) return refuse(b.name, wrong);
-            args[static_cast<std::size_t>(i)] = b.data;
-            bound[static_cast<std::size_t>(i)] = true;
-        }
-        for (std::size_t i = 0; i < args.size(); i++) {
-            coda_arg_info info = CODA_ARG_INFO_INIT;
-            if (!bound[i] && coda_plan_arg(get(), static_cast<int>(i), &info) == CODA_OK)
-                return refuse(info.name, "it is not bound");
-        }
-        return args;
+        coda_status status = coda_bind(args.data(), get(), list.data(), static_cast<int>(list.size()),
+                                       dims.empty() ? nullptr : dims.data());
+        return detail::deliver(status, std::move(args));
     }
 
     /* By order: one pointer for each leaf, as they were created, and each output. */
@@ -494,10 +477,6 @@ class plan {
     }
 
   private:
-    static checked<std::vector<void *>> refuse(const std::string &name, const std::string &why)
-    {
-        return detail::fail<std::vector<void *>>(CODA_E_INVALID, "argument " + name + ": " + why);
-    }
     template <class F> checked<done> with(const std::vector<binding> &bindings, F then) const
     {
         auto args = order(bindings);

@@ -8,6 +8,7 @@
  *     neg(x)      = -1 x, as a scale, which moves past products; reciprocal(x) = rcp(x)
  */
 #include "api.h"
+#include "suggest.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -32,7 +33,8 @@ static coda_value map(graph *g, const char *name, const coda_value *in, int n, c
     if (!build_ready(g, name)) return CODA_NONE;
     struct node node = {.op = OP_MAP, .prim = graph_find_prim(g, name)};
     if (!node.prim) {
-        graph_poison(g, CODA_E_INVALID, "apply: no map is called `%.64s`", name);
+        graph_poison(g, CODA_E_INVALID, "apply: no map is called `%.64s`%s", name,
+                     suggest_operation(g, name, SUGGEST_MAPS).text);
         return CODA_NONE;
     }
     if (node.prim->params && !params) {
@@ -220,7 +222,9 @@ static const struct prim *find_reduction(graph *g, const char *what, const char 
     if (!build_ready(g, what)) return NULL;
     const struct prim *prim = name ? graph_find_prim(g, name) : NULL;
     if (prim && prim->kind == PRIM_REDUCE) return prim;
-    graph_poison(g, CODA_E_INVALID, "%s: no reduction is called `%.64s`", what, name ? name : "(NULL)");
+    if (!name) name = "(NULL)";
+    graph_poison(g, CODA_E_INVALID, "%s: no reduction is called `%.64s`%s", what, name,
+                 suggest_operation(g, name, SUGGEST_REDUCTIONS).text);
     return NULL;
 }
 
@@ -332,7 +336,9 @@ CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
 static bool read_score(graph *g, const coda_attention_options *o, struct node *n)
 {
     if (o->score && !(n->prim = graph_find_prim(g, o->score)))
-        return graph_poison(g, CODA_E_INVALID, "attention: no map is called `%.64s`", o->score), false;
+        return graph_poison(g, CODA_E_INVALID, "attention: no map is called `%.64s`%s", o->score,
+                            suggest_operation(g, o->score, SUGGEST_MAPS).text),
+               false;
     int params = n->prim ? n->prim->params : 0;
     for (int i = params; i < PRIM_MAX_PARAMS; i++) {
         if (o->score_params[i] == 0) continue;

@@ -338,6 +338,11 @@ static coda_status load_kernel(struct coda_plan *p, struct compiled_kernel *k, c
  *   they wrote is complete, and memory that programs use one after the other is free.
  * - What follows the run in the stream waits for the last kernel, thus for all. A captured run has the
  *   same order, as edges of its graph; runs on other streams were never ordered with this one.
+ *
+ * A long program starts when the kernel ahead has ended all the same. An early start gives each block to
+ * whichever SM is free first, a plain one deals neighbouring blocks to neighbouring SMs; and these read the
+ * same tiles at the same time, which L2 then answers once. Measured on an H100 under sustained load: a layer
+ * of D 8192 and 16384 tokens takes 44.4 ms with early starts and 39.7 without, one of D 4096 10.5 and 10.0.
  */
 static void allow_early_starts(struct coda_plan *p)
 {
@@ -346,7 +351,8 @@ static void allow_early_starts(struct coda_plan *p)
         const struct program *q = &p->plan.program[i];
         struct compiled_program *c = &p->program[i];
         if (q->prepare || (c->kernel < 0 && !is_cublaslt(&p->plan, i))) continue;
-        c->launch.pdl = follows && c->kernel >= 0 && c->emitted.launch.early;
+        bool early = c->kernel >= 0 && c->emitted.launch.early && !program_is_long(q, &p->plan.target);
+        c->launch.pdl = follows && early;
         follows = c->kernel >= 0;
     }
 }

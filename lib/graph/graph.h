@@ -279,7 +279,8 @@ struct type_text dims_text(const struct type *t); /* "[2048,4096]" */
 /* symbols.c */
 int names_find(const struct names *t, const char *name, int absent);
 bool names_add(struct names *t, struct arena *a, const char *name, int value); /* false: no memory */
-bool name_valid(const char *name); /* a C identifier, dots allowed, at most 255 characters */
+const char *names_at(const struct names *t, int i); /* place i of `capacity`; NULL: it is free */
+bool name_valid(const char *name);                  /* a C identifier, dots allowed, at most 255 characters */
 
 /* infer.c -- the type of a node from its operands, or a failure with the numbers in it. Attributes
  * left 0 become what they stand for (head_dim, rotary, heads, kv_heads, scale); for a leaf it checks

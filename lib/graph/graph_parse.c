@@ -21,6 +21,7 @@
  * as the builder would, under the same checks. Memory is bounded by a multiple of the text's length.
  */
 #include "graph.h"
+#include "suggest.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -233,7 +234,8 @@ static coda_status read_value(struct parser *p, int *value)
     coda_status s = read_name(p, name);
     if (s != CODA_OK) return s;
     *value = names_find(&p->values, name, -1);
-    return *value < 0 ? fail(CODA_E_INVALID, "%%%.40s is not defined above", name) : CODA_OK;
+    if (*value >= 0) return CODA_OK;
+    return fail(CODA_E_INVALID, "%%%.40s is not defined above%s", name, suggest_value(&p->values, name).text);
 }
 
 static coda_status define(struct parser *p, const char *name, const struct node *n)
@@ -297,7 +299,9 @@ static coda_status read_op(struct parser *p, struct node *n)
         return CODA_OK;
     }
     n->prim = graph_find_prim(p->g, word);
-    if (!n->prim) return fail(CODA_E_INVALID, "unknown operation `%.40s`", word);
+    if (!n->prim)
+        return fail(CODA_E_INVALID, "unknown operation `%.40s`%s", word,
+                    suggest_operation(p->g, word, SUGGEST_ALL).text);
     n->op = n->prim->kind == PRIM_MAP ? OP_MAP : OP_REDUCE;
     return CODA_OK;
 }
@@ -366,7 +370,9 @@ static coda_status read_attribute(struct parser *p, struct node *n, struct brace
     if (s != CODA_OK) return s;
     bool score = n->op == OP_ATTENTION && b->first == 0 && strcmp(key, "score") == 0;
     int k = score ? b->end : find_attribute(n, key, b->first, b->end);
-    if (k < 0) return fail(CODA_E_INVALID, "no attribute is called `%.40s` here", key);
+    if (k < 0)
+        return fail(CODA_E_INVALID, "no attribute is called `%.40s` here%s", key,
+                    suggest_attribute(n, key, b->first, b->end).text);
     if (b->given >> k & 1) return fail(CODA_E_INVALID, "the attribute `%.40s` is given twice", key);
     b->given |= 1u << k;
     return score ? read_score(p, n) : read_attribute_value(p, n, k);
@@ -402,7 +408,9 @@ static coda_status read_score(struct parser *p, struct node *n)
     coda_status s = read_word(p, "a map", "_", word);
     if (s != CODA_OK) return s;
     n->prim = graph_find_prim(p->g, word);
-    if (!n->prim) return fail(CODA_E_INVALID, "attention: no map is called `%.40s`", word);
+    if (!n->prim)
+        return fail(CODA_E_INVALID, "attention: no map is called `%.40s`%s", word,
+                    suggest_operation(p->g, word, SUGGEST_MAPS).text);
     struct braces b = {attr_own(n), attr_count(n), 0};
     s = read_braces(p, n, &b);
     return s == CODA_OK ? check_params(n, b.given) : s;

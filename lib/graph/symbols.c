@@ -39,6 +39,8 @@ int names_find(const struct names *t, const char *name, int absent)
     return slot->name ? slot->value : absent;
 }
 
+const char *names_at(const struct names *t, int i) { return t->slot[i].name; }
+
 bool names_add(struct names *t, struct arena *a, const char *name, int value)
 {
     if (2 * t->count >= t->capacity && !grow(t, a)) return false;

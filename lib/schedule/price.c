@@ -9,19 +9,33 @@
 enum {
     LAUNCH = 1500,   /* clocks from a launch's end to the next one's first load */
     PRODUCTS = 1200, /* 16-bit multiply-adds of attention that an SM finishes in a clock */
-    HOST_BYTES = 8   /* that a host moves in the time of an operation */
+    HOST_BYTES = 8,  /* that a host moves in the time of an operation */
+    LONG = 350000    /* clocks of products, 0.2 ms: see program_is_long */
 };
+
+static double product_clocks(const struct program *q, int sms)
+{
+    return program_flops(q) / (2.0 * PRODUCTS * sms);
+}
 
 static double work_clocks(const struct program *q, int sms)
 {
     if (q->own && q->own->by_data && q->own->by_data(q->spec)) return 0;
     double bytes = (double)program_bytes(q) / (MEMORY_BYTES * sms);
-    return MAX(bytes, program_flops(q) / (2.0 * PRODUCTS * sms));
+    return MAX(bytes, product_clocks(q, sms));
+}
+
+static int sms_of(const struct target *t) { return t->sms > 0 ? t->sms : TARGET_SMS; }
+
+bool program_is_long(const struct program *q, const struct target *t)
+{
+    bool by_data = q->own && q->own->by_data && q->own->by_data(q->spec);
+    return !by_data && product_clocks(q, sms_of(t)) > LONG;
 }
 
 double plan_price(const struct plan *p)
 {
-    int sms = p->target.sms > 0 ? p->target.sms : TARGET_SMS;
+    int sms = sms_of(&p->target);
     double clocks = 0;
     for (int i = 0; i < p->programs; i++) {
         const struct program *q = &p->program[i];

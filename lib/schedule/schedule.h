@@ -53,6 +53,9 @@ bool schedule_complete_like(struct schedule *s, const struct schedule *other, co
 /* price.c: clock cycles of a run on the plan's target, by price; and what a host does in a run, as bytes. */
 double plan_price(const struct plan *p);
 double plan_work(const struct plan *p);
+/* Do the products of q take so long that the order in which SMs get its blocks counts for more than the few
+ * microseconds of a launch? See allow_early_starts in exec/kernels.c. */
+bool program_is_long(const struct program *q, const struct target *t);
 
 /* schedule_NAME.c: all of s for a program of an own_kind. */
 #define X(NAME, name)                                                                                        \

@@ -19,7 +19,7 @@
 
 int tool_main(int argc, char **argv); /* the tool's main, renamed */
 
-enum { MOST_ARGS = 9, SECONDS_EACH = 120, WORD = 128 };
+enum { MOST_ARGS = 9, SECONDS_EACH = 1200, WORD = 128 };
 
 static const char *const commands[] = {
     "info",         "explain",     "compile",     "run",           "cache list",   "cache stat",

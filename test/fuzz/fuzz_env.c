@@ -23,7 +23,7 @@
 #include "coda.h"
 #include "util_random.h"
 
-enum { SECONDS_EACH = 120, VALUE = 5000 };
+enum { SECONDS_EACH = 1200, VALUE = 5000 };
 
 /* What a variable may write to, if it is a path. */
 enum { READS, WRITES };

@@ -69,6 +69,28 @@ static int call_coda_plan_find(void)
     if (i >= 0 && (coda_plan_arg(p, i, &a) || strcmp(a.name, wanted))) stop("coda_plan_find", "another one");
     return i < 0 ? i : CODA_OK;
 }
+/* Each argument once, by and large, from some place on; success binds what was given. */
+static int call_coda_bind(void)
+{
+    static void *args[300];
+    static coda_binding list[300];
+    const coda_plan *p = plan_any();
+    int n = coda_plan_args(p), from = (int)below(n + 1), few = n < 290 ? n : 290;
+    for (int i = 0; i < few; i++) {
+        coda_arg_info a = CODA_ARG_INFO_INIT;
+        coda_plan_arg(p, (from + i) % n, &a);
+        list[i] = (coda_binding){chance(99) ? a.name : name(), &list[i], chance(98) ? a.bytes : 1};
+    }
+    int count = chance(95) ? few : (int)(number() % 300);
+    for (int i = few; i < count; i++) list[i] = list[few ? i % few : 0];
+    if (!few) count = 0;
+    coda_status status = coda_bind(chance(98) ? args : NULL, p, chance(98) ? list : NULL, count,
+                                   chance(80) ? NULL : shape_any(p));
+    for (int i = 0; !status && i < n; i++)
+        if (strcmp(((coda_binding *)args[i])->name, list[(i - from + n) % n].name))
+            stop("coda_bind", "another one");
+    return status;
+}
 static int call_coda_plan_buckets(void)
 {
     const coda_plan *p = plan_any();

@@ -41,7 +41,7 @@ enum {
     SEED = 7
 };
 /* Seconds until a server must have its first answer, until all is over, and the largest error. */
-#define PATIENCE 60.0
+#define PATIENCE 600.0
 #define IN_ALL 80.0
 #define WITHIN 0.02
 

@@ -19,7 +19,7 @@
 #include "torture.h"
 
 /* A norm, products, and a softmax, whose kernel leaves the fake driver's mark, at any number of rows. */
-enum { ROWS = 2048, WIDTH = 64, THREADS = 8, FEW = 3, MOST_KERNELS = 64, PATIENCE_S = 600 };
+enum { ROWS = 2048, WIDTH = 64, THREADS = 8, FEW = 3, MOST_KERNELS = 64, PATIENCE_S = 3600 };
 static const char form[] =
     "dim %%T = 1..%d\n%%x = input bf16[T,64]\n%%w = weight bf16[128,64]\n"
     "%%v = weight bf16[64,128]\n%%1 = rms_norm %%x {eps=1e-5}\n%%2 = matmul %%1, %%w\n"

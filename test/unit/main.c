@@ -42,8 +42,8 @@ int main(int argc, char **argv)
     SRunner *runner = srunner_create(NULL);
     int chosen = 0;
     (void)argc;
-    random_seed();                          /* one for all tests, each of which is a process */
-    setenv("CK_DEFAULT_TIMEOUT", "300", 0); /* seconds; a machine may be slow, and none shall hang */
+    random_seed();                           /* one for all tests, each of which is a process */
+    setenv("CK_DEFAULT_TIMEOUT", "1800", 0); /* seconds: ends what hangs, on a machine at load 20, too */
     for (int i = 0; i < SUITES; i++)
         if (is_chosen(i, argv + 1)) srunner_add_suite(runner, suites[i].make()), chosen++;
     if (chosen) srunner_run_all(runner, CK_ENV);

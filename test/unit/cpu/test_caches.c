@@ -28,7 +28,6 @@ Suite *caches_suite(void)
 {
     Suite *s = suite_create("caches");
     TCase *t = tcase_create("random");
-    tcase_set_timeout(t, 600);
     tcase_add_test(t, caches_hold_what_was_appended);
     suite_add_tcase(s, t);
     return s;

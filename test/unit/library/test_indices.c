@@ -516,7 +516,6 @@ Suite *indices_suite(void)
 {
     Suite *s = suite_create("indices");
     TCase *t = tcase_create("indices"), *n = tcase_create("nvrtc");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, runs_on_the_host, 0, index_case_count);
     tcase_add_loop_test(t, no_launch_is_added, 0, index_case_count);
     tcase_add_loop_test(t, prints_what_it_parses, 0, index_case_count);

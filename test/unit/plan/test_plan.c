@@ -273,7 +273,6 @@ Suite *plan_suite(void)
 {
     Suite *s = suite_create("plan");
     TCase *t = tcase_create("cpu device against fp64");
-    tcase_set_timeout(t, 600);
     tcase_add_loop_test(t, test_went_wrong, 0, ARRAY_SIZE(texts));
     tcase_add_test(t, test_f32);
     tcase_add_test(t, test_mixed);

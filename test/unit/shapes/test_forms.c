@@ -307,7 +307,6 @@ Suite *forms_suite(void)
 {
     Suite *s = suite_create("forms");
     TCase *t = tcase_create("forms");
-    tcase_set_timeout(t, 600);
     tcase_add_loop_test(t, random_graphs, 0, 2);
     tcase_add_loop_test(t, graphs_of_models, 0, (int)(sizeof file / sizeof *file));
     tcase_add_loop_test(t, small_graphs, 0, (int)(sizeof text_of / sizeof *text_of));

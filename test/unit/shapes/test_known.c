@@ -194,7 +194,6 @@ Suite *known_suite(void)
 {
     Suite *s = suite_create("known");
     TCase *t = tcase_create("texts");
-    tcase_set_timeout(t, 600);
     tcase_add_loop_test(t, texts_of_random_graphs, 0, 2);
     tcase_add_loop_test(t, texts_of_a_block, 0, 2);
     tcase_add_loop_test(t, texts_of_sequences, 0, 2);

@@ -1,0 +1,81 @@
+/* test_price.c -- which programs are long: their blocks start together, not as SMs become free. */
+#include "executable.h"
+#include "pipeline.h"
+#include "schedule.h"
+
+#include <stdio.h>
+
+#include <check.h> /* last: it has a macro named fail */
+
+Suite *price_suite(void);
+
+static const char mlp[] = "%%x = input bf16[%d,%d]\n"
+                          "%%w = weight bf16[%d,%d]\n"
+                          "%%n = rms_norm %%x {eps=1e-5}\n"
+                          "%%y = matmul %%n, %%w\n"
+                          "output %%y = %%y\n";
+
+static const char cache[] = "%q = input bf16[64,1,4096]\n"
+                            "%k = input bf16[64,65536,1024]\n"
+                            "%v = input bf16[64,65536,1024]\n"
+                            "%n = input i32[64]\n"
+                            "%y = attention %q, %k, %v, %n {scale=0.088,heads=32,kv_heads=8}\n"
+                            "output %y = %y\n";
+
+/* rows and columns of a product, and whether 2 * rows * columns^2 operations take an H200 0.2 ms or more */
+static const struct {
+    int rows, columns;
+    bool is_long;
+} shape[] = {{1, 4096, false},    {64, 8192, false},  {2048, 4096, false}, {16384, 2048, true},
+             {16384, 4096, true}, {4096, 8192, true}, {65536, 64, false}};
+
+static coda_plan *plan_of(const char *text)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_graph *g;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_NONE;
+    opt.flags = CODA_PLAN_ONLY;
+    opt.arch = "sm_90a";
+    ck_assert_msg(coda_graph_parse(&g, text) == CODA_OK, "%s", coda_error());
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    coda_graph_free(g);
+    return p;
+}
+
+static int count_long(const coda_plan *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->plan.programs; i++) n += program_is_long(&p->plan.program[i], &p->plan.target);
+    return n;
+}
+
+/* The walk over the norm's rows has no product, however long it takes. */
+START_TEST(products_are_long_by_their_work)
+{
+    char text[512];
+    int n = shape[_i].columns;
+    snprintf(text, sizeof text, mlp, shape[_i].rows, n, n, n);
+    coda_plan *p = plan_of(text);
+    ck_assert_int_eq(count_long(p), shape[_i].is_long);
+    coda_plan_free(p);
+}
+END_TEST
+
+START_TEST(attention_over_a_cache_is_not)
+{
+    coda_plan *p = plan_of(cache);
+    ck_assert_int_eq(count_long(p), 0);
+    coda_plan_free(p);
+}
+END_TEST
+
+Suite *price_suite(void)
+{
+    Suite *s = suite_create("price");
+    TCase *c = tcase_create("price");
+    tcase_add_loop_test(c, products_are_long_by_their_work, 0, (int)(sizeof shape / sizeof *shape));
+    tcase_add_test(c, attention_over_a_cache_is_not);
+    suite_add_tcase(s, c);
+    return s;
+}
