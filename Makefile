@@ -2,7 +2,7 @@
 # make demo       a LLaMA block from its formula to fused kernels, on any machine
 # make test       all that a CPU can prove
 # make help       the other targets
-# Variables: CUDA_HOME (toolkit), BUILD (output folder), HOSTILE=1 (small limits), SAN=address,undefined | thread
+# Variables: CUDA_HOME (toolkit, for tests that compile kernels), BUILD (output folder), HOSTILE=1 (small limits), SAN=address,undefined | thread
 
 BUILD     ?= build
 CUDA_HOME ?= $(firstword $(wildcard $(CURDIR)/build/cuda /usr/local/cuda))
@@ -17,7 +17,7 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpoi
 CFLAGS  ?= -O2 -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -pthread $(WARN) $(CFLAGS) \
 	$(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) $(if $(HOSTILE),-DCODA_HOSTILE) -MMD -MP \
-	-Iinclude -Ilib $(ROOMS:%=-I%) -Ijit -Icache -Iprimitives -I$(BUILD) $(DEPS_INCLUDE) $(CUDA_HOME:%=-isystem %/include)
+	-Iinclude -Ilib $(ROOMS:%=-I%) -Ijit -Icache -Iprimitives -I$(BUILD) $(DEPS_INCLUDE)
 DEPS_INCLUDE = $(patsubst %,-I%,$(wildcard build/deps/include))
 LDLIBS   = -pthread -ldl -lm $(if $(SAN),-fsanitize=$(SAN))
 
@@ -29,7 +29,7 @@ REFS   := $(sort $(wildcard primitives/ref/*.c))
 
 all: $(BUILD)/libcoda.so $(BUILD)/libcoda.a $(BUILD)/coda
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -56,8 +56,8 @@ $(BUILD)/libcoda_internal.a: $(OBJ)
 $(BUILD)/libcoda.a $(BUILD)/libcoda_internal.a:
 	@rm -f $@
 	ar rcs $@ $^
-$(BUILD)/libcoda.so: $(OBJ)
-	$(CC) -shared -Wl,-soname,libcoda.so.0 -Wl,--no-undefined $^ -o $@ $(LDLIBS)
+$(BUILD)/libcoda.so: $(OBJ) lib/package/libcoda.map
+	$(CC) -shared -Wl,-soname,libcoda.so.0 -Wl,--no-undefined -Wl,--version-script=lib/package/libcoda.map $(OBJ) -o $@ $(LDLIBS)
 	@ln -sf libcoda.so $(BUILD)/libcoda.so.0
 
 # ---- The tool and the examples: users of coda.h alone ----
@@ -78,11 +78,12 @@ $(BUILD)/examples/chat_load: $(LOAD_OBJ)
 	$(CC) $^ -o $@ $(LDLIBS)
 examples: $(EXAMPLES) $(BUILD)/examples/chat_load chat_server models
 
-deps: ## installs what is missing: packages by apt, CUDA 13 by Python wheels
+deps: ## installs what the tests miss: packages by apt, CUDA 13 by Python wheels
 	@.ci/deps
-demo: deps ## builds all and runs examples/llama_block.c (DEMO=--cpu: as if there were no GPU)
-	@echo 'building libcoda, the tool and the examples'
-	@$(MAKE) --no-print-directory -s -j$(JOBS) all examples
+demo: ## builds the library and runs examples/llama_block.c (DEMO=--cpu: as if there were no GPU)
+	@.ci/deps demo
+	@echo 'building libcoda, the tool and the demo'
+	@$(MAKE) --no-print-directory -s -j$(JOBS) all $(BUILD)/examples/llama_block
 	@$(BUILD)/examples/llama_block $(DEMO)
 
 # ---- Whole models from their files: jansson reads JSON, PCRE2 and utf8proc cut text into tokens ----
@@ -254,7 +255,7 @@ $(BUILD)/oom: $(BUILD)/test/fuzz/oom.o $(BUILD)/test/fuzz/oom_shapes.o $(BUILD)/
 	$(CC) $^ -o $@ $(LDLIBS) $(WRAP_ALLOCATORS)
 
 # The kernel cache under torture, with a compiler, a driver and a libc that misbehave as told.
-FAKE_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -pthread $(WARN) -Ijit -Iinclude $(CUDA_HOME:%=-isystem %/include)
+FAKE_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -pthread $(WARN) -Ijit -Iinclude -Itest/fake
 FAKES       = $(addprefix $(BUILD)/fake/,libnvrtc.so.13 libcuda.so.1 shim.so)
 TORTURES   := $(patsubst test/torture/%.c,$(BUILD)/torture/%,\
 	$(filter-out test/torture/torture.c test/torture/shim.c,$(wildcard test/torture/*.c)))
@@ -354,8 +355,10 @@ abi: $(BUILD)/libcoda.so ## the binary interface is the one described in test/ab
 	@CC=$(CC) test/house/abi.sh $< $(BUILD)/abi
 bless-abi: $(BUILD)/libcoda.so ## describes it anew: read the diff before you commit it
 	@CC=$(CC) test/house/abi.sh $< $(BUILD)/abi bless
-headers: ## coda.h as pedantic C99 and C++, its INIT macros, its first program
-	@CC=$(CC) CXX=$(CXX) test/house/headers.sh $(BUILD)/headers
+cuda-abi: ## jit/cuda_abi.h declares what the headers of the CUDA toolkit in $CUDA_HOME declare
+	@CC=$(CC) test/house/cuda_abi.sh '$(CUDA_HOME)' $(BUILD)/cuda-abi
+headers: $(BUILD)/libcoda.so ## coda.h as pedantic C99 and C++, its INIT macros, its first program; coda.hpp
+	@CC=$(CC) CXX=$(CXX) test/house/headers.sh $(BUILD)/headers $<
 lint: ## files over 800 lines, lines over 110 columns, and what clang-format 14 would change, if it is there
 	@test/house/lint.sh
 
@@ -369,35 +372,42 @@ $(BUILD)/compile_commands.json: $(SRC) Makefile ## for clangd and clang-tidy
 	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/chat -Iexamples/coda -Iexamples/load $(MODEL_DIRS) -Iperf' $$f; comma=,; \
 	done; printf '\n]\n'; } > $@
 
-# ---- Installation ----
-VERSION = $(shell sed -n 's/.*CODA_VERSION_STRING "\(.*\)"/\1/p' include/coda.h)
-D       = $(DESTDIR)$(PREFIX)
-INSTALLED = include/coda.h lib/libcoda.so.0 lib/libcoda.so lib/libcoda.a lib/pkgconfig/coda.pc bin/coda share/man/man1/coda.1 share/man/man1/coda-cache.1
-define PKG_CONFIG
-prefix=$(PREFIX)
-libdir=$${prefix}/lib
-includedir=$${prefix}/include
+# ---- Installation: lib/package/README.md ----
+VERSION  = $(shell sed -n 's/.*CODA_VERSION_STRING "\(.*\)"/\1/p' include/coda.h)
+LIBDIR  ?= lib
+D        = $(DESTDIR)$(PREFIX)
+L        = $(D)/$(LIBDIR)
+GRAPHS  := $(notdir $(wildcard examples/graphs/*.coda))
+PAGES   := README.md ENVIRONMENT.md CHANGELOG.md LICENSE
+MANUAL  := coda.1 coda-cache.1
+CONFIGS := coda-config.cmake coda-config-version.cmake
+INSTALLED = include/coda.h include/coda.hpp $(addprefix $(LIBDIR)/,libcoda.so.0 libcoda.so libcoda.a pkgconfig/coda.pc cps/coda.cps $(CONFIGS:%=cmake/coda/%)) \
+	bin/coda $(MANUAL:%=share/man/man1/%) $(GRAPHS:%=share/coda/graphs/%) $(PAGES:%=share/doc/coda/%)
+FILL     = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|; s|@MINOR@|$(basename $(VERSION))|' \
+	-e 's|@UP@|$(shell echo $(LIBDIR) | sed 's/[^/][^/]*/../g')|'
 
-Name: coda
-Description: Transformer blocks as fused GPU kernels
-Version: $(VERSION)
-Libs: -L$${libdir} -lcoda
-Libs.private: -pthread -ldl -lm
-Cflags: -I$${includedir}
-endef
-export PKG_CONFIG
-
-install: all ## header, libraries, tool, coda.pc and man page into $DESTDIR$PREFIX
-	install -d $(D)/include $(D)/lib/pkgconfig $(D)/bin $(D)/share/man/man1
-	install -m 644 include/coda.h $(D)/include
-	install -m 755 $(BUILD)/libcoda.so $(D)/lib/libcoda.so.0
-	ln -sf libcoda.so.0 $(D)/lib/libcoda.so
-	install -m 644 $(BUILD)/libcoda.a $(D)/lib
+install: all ## all that is needed to build and run programs, into $DESTDIR$PREFIX; PREFIX=/usr/local, LIBDIR=lib
+	install -d $(sort $(dir $(INSTALLED:%=$(D)/%)))
+	install -m 644 include/coda.h include/coda.hpp $(D)/include
+	install -m 755 $(BUILD)/libcoda.so $(L)/libcoda.so.0
+	ln -sf libcoda.so.0 $(L)/libcoda.so
+	install -m 644 $(BUILD)/libcoda.a $(L)
 	install -m 755 $(BUILD)/coda $(D)/bin
-	install -m 644 examples/coda/coda.1 examples/coda/coda-cache.1 $(D)/share/man/man1
-	printf '%s\n' "$$PKG_CONFIG" > $(D)/lib/pkgconfig/coda.pc
+	install -m 644 $(MANUAL:%=examples/coda/%) $(D)/share/man/man1
+	install -m 644 $(GRAPHS:%=examples/graphs/%) $(D)/share/coda/graphs
+	install -m 644 $(PAGES) $(D)/share/doc/coda
+	$(FILL) lib/package/coda.pc.in > $(L)/pkgconfig/coda.pc
+	$(FILL) lib/package/coda.cps.in > $(L)/cps/coda.cps
+	for f in $(CONFIGS); do $(FILL) lib/package/$$f.in > $(L)/cmake/coda/$$f || exit 1; done
+	@[ -n "$(DESTDIR)" ] || lib/package/loader.sh '$(PREFIX)/$(LIBDIR)'
 uninstall: ## takes them away again
 	rm -f $(INSTALLED:%=$(D)/%)
+	rmdir $(D)/share/coda/graphs $(D)/share/coda $(D)/share/doc/coda $(L)/cmake/coda 2>/dev/null || true
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
+
+deb: ## Debian packages libcoda0, libcoda-dev and coda, in build/deb (minutes)
+	@.ci/deps deb
+	@test/system/deb.sh $(BUILD)/deb
 
 clean: ## removes all build output but the fetched CUDA
 	find $(BUILD) -mindepth 1 -maxdepth 1 ! -name cuda ! -name deps -exec rm -rf {} + 2>/dev/null || true
@@ -405,8 +415,8 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers locale locales exports abi bless-abi headers lint tidy \
-	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
+.PHONY: all examples cuda-abi chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers locale locales exports abi bless-abi headers lint tidy \
+	install uninstall deb clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----
 HOST_PRIMS := $(filter primitives/map/% primitives/reduce/% primitives/pair/% primitives/port/% primitives/block/%,$(PRIMS))

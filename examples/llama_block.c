@@ -5,8 +5,8 @@
  *     y = h + swiglu(rms_norm(h) Wgu) Wd
  *
  * With a GPU: LLaMA-7B's shape, run and timed beside the same block unfused on cuBLASLt. Without: the
- * same kernels compiled for sm_90a, and a smaller block run by the CPU device. Exits 1 if an error
- * against fp64 is larger than it may be.
+ * same kernels compiled for sm_90a, and a smaller block run by the CPU device; without NVRTC, the latter
+ * alone. Exits 1 if an error against fp64 is larger than it may be.
  */
 #include <stdbool.h>
 #include <unistd.h>
@@ -118,15 +118,32 @@ static void print_kernels(const coda_plan *cold, const coda_plan *warm)
     printf("  %-48s %8.0f\n", "all", ms);
 }
 
-/* Compiles twice with an empty cache, the second time from disk. */
-static void show_kernels(const coda_graph *g, coda_device device)
+/* Without a device coda_compile wants NVRTC alone, of all that a machine may lack. */
+static bool have_nvrtc(coda_cache *cache)
+{
+    coda_graph *g = coda_graph_new();
+    coda_output(g, "y", coda_relu(g, coda_input(g, "x", CODA_F32, DIMS(1))));
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    opt.device = CODA_DEVICE_NONE;
+    opt.cache = cache;
+    coda_plan *p;
+    coda_status status = coda_compile(&p, g, &opt);
+    coda_plan_free(p);
+    coda_graph_free(g);
+    return status != CODA_E_DEVICE;
+}
+
+/* Compiles twice with an empty cache, the second time from disk. False if there is no NVRTC. */
+static bool show_kernels(const coda_graph *g, coda_device device)
 {
     char dir[] = "/tmp/coda-demo-XXXXXX", remove[64];
     coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
     coda_cache *cache = NULL;
     opt.dir = mkdtemp(dir);
-    if (!opt.dir || coda_cache_open(&cache, &opt) != CODA_OK) return;
-    coda_plan *cold = compile(g, device, CODA_FOLD_NONE, 0, cache);
+    if (!opt.dir || coda_cache_open(&cache, &opt) != CODA_OK) return complain(), false;
+    bool able = have_nvrtc(cache);
+    if (!able) printf("\nKernels are not compiled: %s; `.ci/deps nvrtc` fetches it\n", coda_error());
+    coda_plan *cold = able ? compile(g, device, CODA_FOLD_NONE, 0, cache) : NULL;
     coda_cache_forget(cache);
     coda_plan *warm = cold ? compile(g, device, CODA_FOLD_NONE, 0, cache) : NULL;
     if (warm) print_kernels(cold, warm);
@@ -135,6 +152,7 @@ static void show_kernels(const coda_graph *g, coda_device device)
     coda_cache_free(cache);
     snprintf(remove, sizeof remove, "rm -rf %s", dir);
     if (system(remove) != 0) fprintf(stderr, "llama_block: %s is left behind\n", dir);
+    return able;
 }
 
 static void explain(const coda_graph *g)
@@ -344,8 +362,8 @@ int main(int argc, char **argv)
            (int)large.f, (int)large.tokens, have_gpu ? gpu.name : "no GPU: kernels for sm_90a");
     coda_graph *g = build(&large, CODA_BF16);
     explain(g);
-    show_kernels(g, have_gpu ? CODA_DEVICE_GPU : CODA_DEVICE_NONE);
-    if (have_gpu) run_gpu(&gpu, g);
+    bool have_kernels = show_kernels(g, have_gpu ? CODA_DEVICE_GPU : CODA_DEVICE_NONE);
+    if (have_gpu && have_kernels) run_gpu(&gpu, g);
     else run_cpu();
     coda_graph_free(g);
     printf("\n%s\n", failures ? "failed" : "done");

@@ -84,9 +84,9 @@ void cublaslt_drop(void)
         CUcontext popped;
         handles = h->next;
         const struct driver *d = driver_open(err);
-        if (d && !d->cuCtxPushCurrent(h->context)) {
+        if (d && !d->cuCtxPushCurrent_v2(h->context)) {
             cublaslt_open(err)->cublasLtDestroy(h->handle);
-            d->cuCtxPopCurrent(&popped);
+            d->cuCtxPopCurrent_v2(&popped);
         }
         free(h);
     }

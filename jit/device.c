@@ -35,7 +35,7 @@ coda_status jit_device_enter(const struct jit_device *dev, char *err)
 {
     const struct driver *d = driver_open(err);
     if (!d) return CODA_E_DEVICE;
-    CUresult r = d->cuCtxPushCurrent(dev->context);
+    CUresult r = d->cuCtxPushCurrent_v2(dev->context);
     return r ? driver_fail(d, err, r, "cuCtxPushCurrent") : CODA_OK;
 }
 
@@ -44,7 +44,7 @@ void jit_device_leave(void)
     char err[JIT_ERROR_SIZE];
     CUcontext popped;
     const struct driver *d = driver_open(err);
-    if (d) d->cuCtxPopCurrent(&popped);
+    if (d) d->cuCtxPopCurrent_v2(&popped);
 }
 
 /* From 9.0 on, the arch-specific target: wgmma and setmaxnreg exist only there. */
@@ -67,7 +67,7 @@ static coda_status read_facts(const struct driver *d, CUdevice device, struct ji
     };
     CUresult r = d->cuDeviceGetName(out->name, sizeof out->name, device);
     if (!r) r = d->cuDriverGetVersion(&out->driver);
-    if (!r) r = d->cuDeviceTotalMem(&out->memory, device);
+    if (!r) r = d->cuDeviceTotalMem_v2(&out->memory, device);
     for (size_t i = 0; !r && i < sizeof facts / sizeof *facts; i++)
         r = d->cuDeviceGetAttribute(facts[i].to, facts[i].attribute, device);
     if (r) return driver_fail(d, err, r, "the device's attributes");

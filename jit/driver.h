@@ -1,33 +1,30 @@
 /*
  * driver.h -- NVIDIA's libraries as tables of functions, opened with dlopen at first need.
  *
- * The types come from NVIDIA's headers. A macro such as `#define cuDeviceTotalMem cuDeviceTotalMem_v2`
- * renames the field, its type and the looked-up symbol alike, because each is expanded once.
+ * The types come from cuda_abi.h, so that the build needs no toolkit. A field has the name of its symbol.
  */
 #ifndef DRIVER_H
 #define DRIVER_H
 
-#include <cublasLt.h>
-#include <cuda.h>
-#include <nvrtc.h>
-
+#include "cuda_abi.h"
 #include "jit.h"
 
 /* clang-format off */
 #define DRIVER_FUNCTIONS(F)                                                                                  \
     F(cuInit) F(cuDriverGetVersion) F(cuGetErrorName) F(cuGetErrorString)                                    \
-    F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetAttribute) F(cuDeviceTotalMem)                            \
+    F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetAttribute) F(cuDeviceTotalMem_v2)                         \
     F(cuDevicePrimaryCtxRetain) F(cuCtxGetCurrent) F(cuCtxSetCurrent) F(cuCtxGetDevice)                      \
-    F(cuCtxPushCurrent) F(cuCtxPopCurrent) F(cuCtxGetId)                                                     \
+    F(cuCtxPushCurrent_v2) F(cuCtxPopCurrent_v2) F(cuCtxGetId)                                               \
     F(cuLibraryLoadData) F(cuLibraryUnload) F(cuLibraryGetKernel)                                            \
     F(cuKernelGetFunction) F(cuKernelSetAttribute) F(cuKernelGetParamInfo) F(cuFuncLoad)                     \
     F(cuLaunchKernelEx) F(cuTensorMapEncodeTiled) F(cuTensorMapReplaceAddress)                               \
     F(cuPointerGetAttribute)                                                                                 \
-    F(cuMemGetInfo) F(cuMemAlloc) F(cuMemFree) F(cuMemcpyHtoD) F(cuMemcpyDtoH) F(cuMemcpyDtoD)               \
-    F(cuCtxSynchronize) F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamSynchronize)                          \
-    F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventSynchronize) F(cuEventElapsedTime)          \
+    F(cuMemGetInfo_v2) F(cuMemAlloc_v2) F(cuMemFree_v2) F(cuMemcpyHtoD_v2) F(cuMemcpyDtoH_v2)                \
+    F(cuMemcpyDtoD_v2)                                                                                       \
+    F(cuCtxSynchronize) F(cuStreamCreate) F(cuStreamDestroy_v2) F(cuStreamSynchronize)                       \
+    F(cuEventCreate) F(cuEventDestroy_v2) F(cuEventRecord) F(cuEventSynchronize) F(cuEventElapsedTime_v2)    \
     F(cuStreamIsCapturing) F(cuThreadExchangeStreamCaptureMode)                                              \
-    F(cuStreamBeginCapture) F(cuStreamEndCapture)                                                            \
+    F(cuStreamBeginCapture_v2) F(cuStreamEndCapture)                                                         \
     F(cuGraphInstantiateWithFlags) F(cuGraphDestroy) F(cuGraphLaunch) F(cuGraphExecDestroy)
 /* clang-format on */
 

@@ -26,7 +26,7 @@ size_t jit_memory_free(void)
     char err[JIT_ERROR_SIZE];
     size_t left = 0, all;
     const struct driver *d = driver_open(err);
-    return d && !d->cuMemGetInfo(&left, &all) ? left : 0;
+    return d && !d->cuMemGetInfo_v2(&left, &all) ? left : 0;
 }
 
 coda_status jit_alloc(void **out, size_t bytes, char *err)
@@ -35,7 +35,7 @@ coda_status jit_alloc(void **out, size_t bytes, char *err)
     const struct driver *d = driver_open(err);
     *out = NULL;
     if (!d) return CODA_E_DEVICE;
-    CUresult r = d->cuMemAlloc(&p, bytes);
+    CUresult r = d->cuMemAlloc_v2(&p, bytes);
     *out = (void *)(uintptr_t)p;
     return r ? driver_fail(d, err, r, "cuMemAlloc") : CODA_OK;
 }
@@ -44,7 +44,7 @@ void jit_free(void *p)
 {
     char err[JIT_ERROR_SIZE];
     const struct driver *d = p ? driver_open(err) : NULL;
-    if (d) d->cuMemFree((CUdeviceptr)p);
+    if (d) d->cuMemFree_v2((CUdeviceptr)p);
 }
 
 /* Copies double what is there, and run on: nothing else waits for them. */
@@ -54,10 +54,10 @@ coda_status jit_fill(void *to, size_t bytes, const void *pattern, size_t period,
     if (!d) return CODA_E_DEVICE;
     CUdeviceptr at = (CUdeviceptr)to;
     size_t done = bytes < period ? bytes : period;
-    CUresult r = done ? d->cuMemcpyHtoD(at, pattern, done) : CUDA_SUCCESS;
+    CUresult r = done ? d->cuMemcpyHtoD_v2(at, pattern, done) : CUDA_SUCCESS;
     while (!r && done < bytes) {
         size_t more = done < bytes - done ? done : bytes - done;
-        r = d->cuMemcpyDtoD(at + done, at, more);
+        r = d->cuMemcpyDtoD_v2(at + done, at, more);
         done += more;
     }
     if (!r) r = d->cuCtxSynchronize();
@@ -68,7 +68,7 @@ coda_status jit_download(void *to, const void *from, size_t bytes, char *err)
 {
     const struct driver *d = driver_open(err);
     if (!d) return CODA_E_DEVICE;
-    CUresult r = bytes ? d->cuMemcpyDtoH(to, (CUdeviceptr)from, bytes) : CUDA_SUCCESS;
+    CUresult r = bytes ? d->cuMemcpyDtoH_v2(to, (CUdeviceptr)from, bytes) : CUDA_SUCCESS;
     return r ? driver_fail(d, err, r, "cuMemcpyDtoH") : CODA_OK;
 }
 
@@ -77,9 +77,9 @@ coda_status jit_download(void *to, const void *from, size_t bytes, char *err)
 void jit_clock_free(struct jit_clock *c)
 {
     if (!c) return;
-    if (c->end) c->driver->cuEventDestroy(c->end);
-    if (c->begin) c->driver->cuEventDestroy(c->begin);
-    if (c->stream) c->driver->cuStreamDestroy(c->stream);
+    if (c->end) c->driver->cuEventDestroy_v2(c->end);
+    if (c->begin) c->driver->cuEventDestroy_v2(c->begin);
+    if (c->stream) c->driver->cuStreamDestroy_v2(c->stream);
     free(c);
 }
 
@@ -109,7 +109,7 @@ coda_status jit_clock_wait(const struct jit_clock *c, char *err)
 
 coda_status jit_record_begin(const struct jit_clock *c, char *err)
 {
-    CUresult r = c->driver->cuStreamBeginCapture(c->stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUresult r = c->driver->cuStreamBeginCapture_v2(c->stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     return r ? driver_fail(c->driver, err, r, "cuStreamBeginCapture") : CODA_OK;
 }
 
@@ -140,7 +140,7 @@ coda_status jit_replay_time(const struct jit_replay *p, const struct jit_clock *
     if (!r) r = d->cuGraphLaunch(p->graph, c->stream);
     if (!r) r = d->cuEventRecord(c->end, c->stream);
     if (!r) r = d->cuEventSynchronize(c->end);
-    if (!r) r = d->cuEventElapsedTime(&ms, c->begin, c->end);
+    if (!r) r = d->cuEventElapsedTime_v2(&ms, c->begin, c->end);
     *us = 1e3 * (double)ms;
     return r ? driver_fail(d, err, r, "replaying launches") : CODA_OK;
 }

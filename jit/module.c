@@ -74,11 +74,11 @@ coda_status module_load(struct jit_kernel *k, const struct jit_cubin *c, int sha
                         const struct jit_device *dev, bool *refused, char *err)
 {
     CUcontext popped;
-    CUresult r = k->driver->cuCtxPushCurrent(k->context);
+    CUresult r = k->driver->cuCtxPushCurrent_v2(k->context);
     if (r) return fail_at(k, r, "cuCtxPushCurrent", err);
     coda_status status = load(k, c, shared_bytes, dev, err);
     *refused = status && is_refusal(k->failure);
-    k->driver->cuCtxPopCurrent(&popped);
+    k->driver->cuCtxPopCurrent_v2(&popped);
     return status;
 }
 

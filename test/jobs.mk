@@ -85,10 +85,12 @@ $(foreach l,$(HOUSE),$(eval $(call job,$(l),unit,env $(if $(filter texts,$(l)),$
 HOUSE += locale
 $(eval $(call job,locale,rest,env MAKEFLAGS= $(IN) BUILD=$(BUILD) locale))
 $(eval $(call job,lint,unit,test/house/lint.sh))
+$(eval $(call job,cuda-abi,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) cuda-abi))
 $(eval $(call job,install,unit,test/system/install.sh $(BUILD)/install))
+$(eval $(call job,deb,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) deb))
 $(eval $(call job,tool,rest,test/system/tool.sh $(BUILD)/tool))
 $(eval $(call job,hijack,rest,test/system/hijack.sh $(BUILD)/hijack))
-$(eval $(call job,demo,rest,$(BUILD)/examples/llama_block --cpu))
+$(eval $(call job,demo,rest,test/system/demo.sh $(BUILD) $(BUILD)/demo))
 EXAMPLES := mlp custom_map cross_entropy decode
 $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(e) $(if $(filter decode,$(e)),--cpu))))
 # A server over HTTP, and a client that asks it everything; again where a sanitizer sees the threads and the clean end.
@@ -157,10 +159,10 @@ $(eval $(call job,emulated-checkpoints,rest,$(on_emulator) LD_LIBRARY_PATH=$(HER
 EMULATE += emulated-model emulated-checkpoints
 
 # ---- Tiers ----
-CHECK := $(UNIT) $(HOUSE) lint install conformance
-TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(ASAN) $(TSAN) oom oom-asan oom-shapes oom-shapes-asan $(FUZZERS) $(TORTURE) $(WEAK) $(HOUSE) lint $(SYSTEM)
+CHECK := $(UNIT) $(HOUSE) lint install conformance $(if $(wildcard $(CUDA_HOME)/include/cublasLt.h),cuda-abi)
+TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(ASAN) $(TSAN) oom oom-asan oom-shapes oom-shapes-asan $(FUZZERS) $(TORTURE) $(WEAK) $(HOUSE) lint cuda-abi $(SYSTEM)
 
 .PHONY: check test test-full
 check: $(call jobs,$(CHECK))
 test: $(call jobs,$(TEST))
-test-full: $(call jobs,$(TEST) emulated-300-families emulated-example)
+test-full: $(call jobs,$(TEST) emulated-300-families emulated-example deb)

@@ -63,7 +63,10 @@ CUresult cuDeviceGetName(char *out, int size, CUdevice d)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceTotalMem(size_t *out, CUdevice d) { return (void)d, *out = (size_t)1 << 34, CUDA_SUCCESS; }
+CUresult cuDeviceTotalMem_v2(size_t *out, CUdevice d)
+{
+    return (void)d, *out = (size_t)1 << 34, CUDA_SUCCESS;
+}
 
 static int sms(void)
 {
@@ -101,12 +104,12 @@ CUresult cuCtxGetId(CUcontext c, unsigned long long *out)
 {
     return *out = 1, c || stack[depth] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
-CUresult cuCtxPushCurrent(CUcontext c)
+CUresult cuCtxPushCurrent_v2(CUcontext c)
 {
     if (depth == 7) return CUDA_ERROR_OUT_OF_MEMORY;
     return stack[++depth] = c, CUDA_SUCCESS;
 }
-CUresult cuCtxPopCurrent(CUcontext *out)
+CUresult cuCtxPopCurrent_v2(CUcontext *out)
 {
     if (!depth) return CUDA_ERROR_INVALID_CONTEXT;
     return *out = stack[depth--], CUDA_SUCCESS;
@@ -296,12 +299,12 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap *out, void *address)
 
 /* ---- Memory ---- */
 
-CUresult cuMemAlloc(CUdeviceptr *out, size_t size)
+CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 {
     void *p = device_new(size);
     return *out = (CUdeviceptr)(uintptr_t)p, p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-CUresult cuMemFree(CUdeviceptr p)
+CUresult cuMemFree_v2(CUdeviceptr p)
 {
     return !p || device_delete((void *)(uintptr_t)p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -312,12 +315,12 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute a, CUdeviceptr p)
     return number ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 /* Memory of the host is what it is. */
-CUresult cuMemAllocHost(void **out, size_t size)
+CUresult cuMemAllocHost_v2(void **out, size_t size)
 {
     return *out = malloc(size + !size), *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuMemFreeHost(void *p) { return free(p), CUDA_SUCCESS; }
-CUresult cuMemGetInfo(size_t *left, size_t *all)
+CUresult cuMemGetInfo_v2(size_t *left, size_t *all)
 {
     *all = (size_t)1 << 34;
     *left = *all - device_total();
@@ -329,29 +332,29 @@ static CUresult copy(void *to, const void *from, size_t size, const void *device
     if (!in_device_memory(device, size)) return CUDA_ERROR_INVALID_VALUE;
     return memmove(to, from, size), CUDA_SUCCESS;
 }
-CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t size)
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size)
 {
     return copy((void *)(uintptr_t)to, from, size, (void *)(uintptr_t)to);
 }
-CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t size)
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size)
 {
     return copy(to, (void *)(uintptr_t)from, size, (void *)(uintptr_t)from);
 }
 /* Streams run at once; a graph records launches alone. */
-CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t size, CUstream s)
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, CUstream s)
 {
-    return stream_records(s) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : cuMemcpyHtoD(to, from, size);
+    return stream_records(s) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : cuMemcpyHtoD_v2(to, from, size);
 }
-CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t size, CUstream s)
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, CUstream s)
 {
-    return stream_records(s) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : cuMemcpyDtoH(to, from, size);
+    return stream_records(s) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : cuMemcpyDtoH_v2(to, from, size);
 }
-CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t size)
+CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size)
 {
     if (!in_device_memory((void *)(uintptr_t)from, size)) return CUDA_ERROR_INVALID_VALUE;
     return copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, size, (void *)(uintptr_t)to);
 }
-CUresult cuMemsetD8(CUdeviceptr to, unsigned char byte, size_t size)
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char byte, size_t size)
 {
     if (!in_device_memory((void *)(uintptr_t)to, size)) return CUDA_ERROR_INVALID_VALUE;
     return memset((void *)(uintptr_t)to, byte, size), CUDA_SUCCESS;

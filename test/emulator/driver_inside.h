@@ -2,8 +2,7 @@
 #ifndef DRIVER_INSIDE_H
 #define DRIVER_INSIDE_H
 
-#include <cuda.h>
-
+#include "beside.h"
 #include "machine.h"
 
 /* The "cubin": this, then a shared object. */

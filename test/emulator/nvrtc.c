@@ -13,7 +13,6 @@
 #include <ctype.h>
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <nvrtc.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -32,7 +32,7 @@ CUresult cuStreamCreate(CUstream *out, unsigned flags)
     (void)flags;
     return *out = calloc(1, sizeof **out), *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-CUresult cuStreamDestroy(CUstream s) { return free(s), CUDA_SUCCESS; }
+CUresult cuStreamDestroy_v2(CUstream s) { return free(s), CUDA_SUCCESS; }
 CUresult cuStreamSynchronize(CUstream s) { return (void)s, CUDA_SUCCESS; }
 
 CUresult cuEventCreate(CUevent *out, unsigned flags)
@@ -40,7 +40,7 @@ CUresult cuEventCreate(CUevent *out, unsigned flags)
     (void)flags;
     return *out = calloc(1, sizeof **out), *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-CUresult cuEventDestroy(CUevent e) { return free(e), CUDA_SUCCESS; }
+CUresult cuEventDestroy_v2(CUevent e) { return free(e), CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent e) { return (void)e, CUDA_SUCCESS; }
 
 CUresult cuEventRecord(CUevent e, CUstream s)
@@ -51,18 +51,15 @@ CUresult cuEventRecord(CUevent e, CUstream s)
     e->ms = 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
     return CUDA_SUCCESS;
 }
-CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
+CUresult cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to)
 {
     return *ms = (float)(to->ms - from->ms), CUDA_SUCCESS;
 }
 /* By its older name, too. */
-#undef cuEventElapsedTime
-CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to);
 CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 {
     return cuEventElapsedTime_v2(ms, from, to);
 }
-#define cuEventElapsedTime cuEventElapsedTime_v2
 
 /* ---- Graphs ---- */
 
@@ -113,7 +110,7 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *out)
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) { return (void)mode, CUDA_SUCCESS; }
 
-CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode)
+CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode)
 {
     (void)mode;
     if (!s || s->recording) return CUDA_ERROR_INVALID_VALUE;

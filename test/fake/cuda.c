@@ -7,12 +7,13 @@
  */
 #include "fake.h"
 
-#include <cuda.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "beside.h"
 
 /* The questions a test asks of this process's driver; found with dlsym. */
 int fake_live(void);                                 /* libraries loaded now */
@@ -90,7 +91,7 @@ CUresult cuDeviceGetName(char *out, int size, CUdevice d)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceTotalMem(size_t *out, CUdevice d)
+CUresult cuDeviceTotalMem_v2(size_t *out, CUdevice d)
 {
     (void)d;
     return *out = (size_t)1 << 37, CUDA_SUCCESS;
@@ -128,13 +129,13 @@ CUresult cuCtxGetId(CUcontext c, unsigned long long *out)
     return *out = 1 + (unsigned long long)device_of(c), CUDA_SUCCESS;
 }
 
-CUresult cuCtxPushCurrent(CUcontext c)
+CUresult cuCtxPushCurrent_v2(CUcontext c)
 {
     if (depth == 7) return CUDA_ERROR_OUT_OF_MEMORY;
     return stack[++depth] = c, CUDA_SUCCESS;
 }
 
-CUresult cuCtxPopCurrent(CUcontext *out)
+CUresult cuCtxPopCurrent_v2(CUcontext *out)
 {
     if (!depth) return CUDA_ERROR_INVALID_CONTEXT;
     return *out = stack[depth--], CUDA_SUCCESS;
@@ -333,7 +334,7 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap *map, void *address)
 
 /* ---- Memory, for the tests that bring arguments ---- */
 
-CUresult cuMemAlloc(CUdeviceptr *out, size_t size)
+CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 {
     void *p = aligned_alloc(256, (size + 255) / 256 * 256);
     return *out = (CUdeviceptr)(uintptr_t)p, p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -346,26 +347,26 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute a, CUdeviceptr p)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuMemFree(CUdeviceptr p) { return free((void *)(uintptr_t)p), CUDA_SUCCESS; }
+CUresult cuMemFree_v2(CUdeviceptr p) { return free((void *)(uintptr_t)p), CUDA_SUCCESS; }
 
-CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t size)
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size)
 {
     return memcpy((void *)(uintptr_t)to, from, size), CUDA_SUCCESS;
 }
 
-CUresult cuMemGetInfo(size_t *left, size_t *all) { return *left = *all = (size_t)1 << 37, CUDA_SUCCESS; }
+CUresult cuMemGetInfo_v2(size_t *left, size_t *all) { return *left = *all = (size_t)1 << 37, CUDA_SUCCESS; }
 
-CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t size)
+CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size)
 {
     return memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size), CUDA_SUCCESS;
 }
 
-CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t size)
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size)
 {
     return memcpy(to, (const void *)(uintptr_t)from, size), CUDA_SUCCESS;
 }
 
-CUresult cuMemsetD8(CUdeviceptr to, unsigned char byte, size_t size)
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char byte, size_t size)
 {
     return memset((void *)(uintptr_t)to, byte, size), CUDA_SUCCESS;
 }

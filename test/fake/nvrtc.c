@@ -5,12 +5,13 @@
  */
 #include "fake.h"
 
-#include <nvrtc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "cuda_abi.h"
 
 struct _nvrtcProgram {
     char *text, *name;

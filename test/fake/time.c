@@ -11,7 +11,7 @@ CUresult cuStreamCreate(CUstream *out, unsigned flags)
     (void)flags;
     return *out = (CUstream)(void *)&thing, CUDA_SUCCESS;
 }
-CUresult cuStreamDestroy(CUstream s) { return (void)s, CUDA_SUCCESS; }
+CUresult cuStreamDestroy_v2(CUstream s) { return (void)s, CUDA_SUCCESS; }
 CUresult cuStreamSynchronize(CUstream s) { return (void)s, CUDA_SUCCESS; }
 
 CUresult cuEventCreate(CUevent *out, unsigned flags)
@@ -19,11 +19,11 @@ CUresult cuEventCreate(CUevent *out, unsigned flags)
     (void)flags;
     return *out = (CUevent)(void *)&thing, CUDA_SUCCESS;
 }
-CUresult cuEventDestroy(CUevent e) { return (void)e, CUDA_SUCCESS; }
+CUresult cuEventDestroy_v2(CUevent e) { return (void)e, CUDA_SUCCESS; }
 CUresult cuEventRecord(CUevent e, CUstream s) { return (void)e, (void)s, CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent e) { return (void)e, CUDA_SUCCESS; }
 
-CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
+CUresult cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to)
 {
     (void)from, (void)to;
     return *ms = 1, CUDA_SUCCESS;
@@ -37,7 +37,7 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *out)
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) { return (void)mode, CUDA_SUCCESS; }
 
-CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode)
+CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode)
 {
     (void)s, (void)mode;
     return CUDA_SUCCESS;

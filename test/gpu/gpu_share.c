@@ -3,13 +3,13 @@
  * plans of different numbers of rows share: the same bits as a plain run. A shape that a plan with symbols
  * has not met is refused while its stream is captured.
  */
-#include <cuda.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda_abi.h"
 #include "gpu_case.h"
 #include "util_device.h"
 #include "util_run.h"
@@ -21,7 +21,7 @@ enum { REPLAYS = 20, RUNS = 100, EMULATED_TIMES = 2 };
 struct driver {
     __typeof__(&cuStreamCreate) stream_create;
     __typeof__(&cuStreamSynchronize) stream_wait;
-    __typeof__(&cuStreamBeginCapture) begin;
+    __typeof__(&cuStreamBeginCapture_v2) begin;
     __typeof__(&cuStreamEndCapture) end;
     __typeof__(&cuGraphInstantiateWithFlags) instantiate;
     __typeof__(&cuGraphLaunch) launch;

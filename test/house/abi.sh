@@ -1,7 +1,9 @@
 #!/bin/bash
 # abi.sh -- the binary interface is the one that test/abi describes: calls, structs and enums by libabigail, the
 # value of each constant by the compiler. A difference fails, also one that breaks nobody: `make bless-abi`
-# describes what there is now, and the diff belongs into the commit that meant it.
+# describes what there is now, and the diff belongs into the commit that meant it. Calls have the version of
+# lib/package/libcoda.map, CODA_0.1: exact until 1.0, so that a minor version that changes calls also changes their
+# version, and the loader refuses programs that were built with another one. exports.sh compares it with coda.h.
 # Run as: test/house/abi.sh LIBRARY FOLDER [bless]
 set -eu
 library=$1 out=$2 bless=${3:-}

@@ -1,8 +1,10 @@
 #!/bin/sh
 # headers.sh -- coda.h compiles as pedantic C99 and C++11, each of its INIT macros sets the right size and
-# nothing else, and the program in its first comment compiles. Run as: test/house/headers.sh FOLDER
+# nothing else, and the program in its first comment compiles. coda.hpp has each builder of coda.h, and headers.cpp,
+# which uses it, compiles in C++17, 20 and 23 and runs, with exceptions and without.
+# Run as: test/house/headers.sh FOLDER LIBRARY
 set -eu
-out=$1
+out=$1 library=$2
 header=include/coda.h
 mkdir -p "$out"
 
@@ -38,6 +40,26 @@ $CC -std=c99 $strict "$out/init.c" -o "$out/init_c"
 for std in c++11 c++20; do $CXX -x c++ -std=$std $strict "$out/init.c" -o "$out/init_$std"; done
 for program in init_c init_c++11 init_c++20; do "$out/$program"; done
 $CC -std=c99 $strict -c "$out/story.c" -o "$out/story.o"
+
+# coda.hpp: what coda.h calls coda_NAME(coda_graph *g, ...) and returns a value.
+builders=$($CC -E -P $header | tr '\n' ' ' | tr ';' '\n' |
+    sed -n 's/.*coda_value coda_\([a-z0-9_]*\) *(coda_graph \*g,.*/\1/p')
+for b in $builders; do
+    grep -qE "CODA_BUILDER\($b\)|coda_$b\>" include/coda.hpp ||
+        { echo "headers: coda.hpp lacks coda_$b: add CODA_BUILDER($b)"; exit 1; }
+done
+[ "$(echo "$builders" | wc -w)" -ge 70 ] || { echo "headers: few builders in $header: $builders"; exit 1; }
+modern='-Wall -Wextra -Wconversion -Wshadow -Werror -pedantic-errors -Iinclude test/house/headers.cpp'
+silent='-fno-exceptions -fno-rtti -DCODA_NO_EXCEPTIONS'
+for how in '-std=c++17' "-std=c++17 $silent" "-std=c++2b $silent"; do
+    $CXX $how $modern "$library" -Wl,-rpath,"$(cd "$(dirname "$library")" && pwd)" -o "$out/modern"
+    "$out/modern"
+done
+for compiler in g++ clang++; do
+    command -v $compiler >/dev/null || continue
+    for std in c++17 c++20 c++2b; do $compiler -std=$std -fsyntax-only $modern; done
+done
 [ "$count" -ge 5 ] && [ "$count" = "$structs" ] ||
     { echo "headers: $count INIT macros, $structs sized structs"; exit 1; }
-echo "headers: $count INIT macros in C99, C++11 and C++20; the first program compiles"
+echo "headers: $count INIT macros in C99, C++11 and C++20; the first program compiles;" \
+    "$(echo "$builders" | wc -w) builders in coda.hpp, which runs with exceptions and without"

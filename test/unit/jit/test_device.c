@@ -3,6 +3,7 @@
  * ask of the driver. Needs no GPU, and makes no use of one.
  */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

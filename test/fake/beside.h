@@ -1,0 +1,18 @@
+/*
+ * beside.h -- functions of the driver that examples/gpu.h and perf/machine.h look up and the library does
+ * not: the drivers of the tests have them, too. `make cuda-abi` compares them with NVIDIA's headers.
+ */
+#ifndef BESIDE_H
+#define BESIDE_H
+
+#include "cuda_abi.h"
+
+CUresult cuMemAllocHost_v2(void **memory, size_t bytes);
+CUresult cuMemFreeHost(void *memory);
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char byte, size_t bytes);
+/* The older one of two. */
+CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end);
+
+#endif
