@@ -80,6 +80,15 @@ void parallel_for(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx);
 enum { PARALLEL_MOST = 64 };
 int parallel_threads(void); /* 1..PARALLEL_MOST: the cores that this process may use */
 void parallel_for_most(int64_t n, int threads, void (*fn)(void *ctx, int64_t i), void *ctx);
+/* The same as parallel_for of so many operations in all, as multiply-adds of a product; few run alone. */
+void parallel_work(int64_t n, double operations, void (*fn)(void *ctx, int64_t i), void *ctx);
+
+/* vectors.c -- instructions that loops of the host may use: those of x86-64-v2, or of another machine; v3,
+ * with AVX2 and FMA; v4, with AVX-512. */
+enum vectors { VECTORS_V2, VECTORS_V3, VECTORS_V4, VECTORS_LEVELS };
+enum vectors vectors(void);      /* those that loops use: all that there are, or $CODA_CPU */
+enum vectors vectors_most(void); /* those that the machine has */
+const char *vectors_name(void);  /* "v3" */
 
 /* dtype.c */
 int dtype_size(coda_dtype t);         /* bytes of one element; 0 for an invalid dtype */

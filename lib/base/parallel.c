@@ -118,3 +118,9 @@ void parallel_for(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx)
     if (n > 1) parallel_for_most(n, parallel_threads(), fn, ctx);
     else if (n == 1) fn(ctx, 0);
 }
+
+void parallel_work(int64_t n, double operations, void (*fn)(void *ctx, int64_t i), void *ctx)
+{
+    enum { WORTH_A_THREAD = 200000 };
+    parallel_for_most(n, operations < WORTH_A_THREAD ? 1 : parallel_threads(), fn, ctx);
+}
