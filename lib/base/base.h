@@ -75,13 +75,17 @@ int format_print(char *out, size_t size, const char *format, va_list args) PRINT
 /* hash.c -- for tables of this process alone. */
 uint64_t hash_of(const void *data, size_t size);
 
-/* parallel.c -- fn(ctx, i) for i in 0..n-1 on all cores; returns when all are done. */
+/* parallel.c -- fn(ctx, i) for i in 0..n-1 on all cores, by threads that stay; returns when all are done. */
 void parallel_for(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx);
-enum { PARALLEL_MOST = 64 };
-int parallel_threads(void); /* 1..PARALLEL_MOST: the cores that this process may use */
-void parallel_for_most(int64_t n, int threads, void (*fn)(void *ctx, int64_t i), void *ctx);
-/* The same as parallel_for of so many operations in all, as multiply-adds of a product; few run alone. */
+/* The same of a loop of so many operations in all, as a product's multiply-adds: few of them run alone. */
 void parallel_work(int64_t n, double operations, void (*fn)(void *ctx, int64_t i), void *ctx);
+/* The same by new threads, all at once: of items that take long or wait for each other. */
+void parallel_for_most(int64_t n, int threads, void (*fn)(void *ctx, int64_t i), void *ctx);
+enum { PARALLEL_MOST = 64 };
+int parallel_threads(void);            /* 1..PARALLEL_MOST: the cores that this process may use, ... */
+int parallel_limit(int threads);       /* ... or what the calling thread said last, if not 0; returns what it
+                                          said before */
+int parallel_worth(double operations); /* threads for a loop of so many */
 
 /* vectors.c -- instructions that loops of the host may use: those of x86-64-v2, or of another machine; v3,
  * with AVX2 and FMA; v4, with AVX-512. */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_ROWS = 64, PANEL = 16, BAND_NUMBERS = 1 << 21, TASKS_A_THREAD = 4, STEP_OPERATIONS = 8 };
+enum { BLOCK_ROWS = 64, PANEL = 16, BAND_NUMBERS = 1 << 21, TASKS_A_THREAD = 4 };
 
 struct gemm_job {
     const struct cpu *cpu;
@@ -166,7 +166,7 @@ static void run_band(struct gemm_job *j)
     if (j->copied) parallel_work(blocks, (double)j->rows * (double)j->k, copy_rows, j);
     parallel_work((j->turned ? 1 : blocks) * j->chunks, numbers * (double)j->k, multiply, j);
     if (j->failed) return;
-    numbers *= STEP_OPERATIONS * (double)steps;
+    numbers *= CPU_STEP_OPERATIONS * (double)steps;
     if (j->parts) parallel_work(j->parts, numbers, finish_part, j);
     else parallel_work(CEIL_DIV(j->rows, j->group), numbers, finish_group, j);
 }
@@ -189,7 +189,8 @@ static int64_t piece_of(int64_t n, int64_t shares, int64_t unit)
 
 static void cut(struct gemm_job *j)
 {
-    int threads = parallel_threads(), tasks = threads > 1 ? threads * TASKS_A_THREAD : 1;
+    int threads = parallel_worth((double)j->m * (double)j->n * (double)j->k),
+        tasks = threads > 1 ? threads * TASKS_A_THREAD : 1;
     const struct tensor_use *b = b_of(j);
     j->turned = b->k != 1 || !dot_takes(b->dtype);
     j->copied = copies_a(a_of(j), j->m);
