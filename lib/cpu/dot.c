@@ -32,6 +32,8 @@ static ALWAYS_INLINE void put(quad sums, float *to, int64_t n, bool add)
     for (int j = 0; j < n; j++) to[j] = add ? to[j] + sums[j] : sums[j];
 }
 
+static ALWAYS_INLINE lanes all(float x) { return (lanes){x, x, x, x, x, x, x, x}; }
+
 /* Exact: a subnormal number of fp16 is a normal one here. */
 static ALWAYS_INLINE lanes widen_f16(const void *at)
 {
@@ -115,3 +117,15 @@ void dot_by(enum vectors level, const struct dot *d)
 }
 
 void dot(const struct dot *d) { dot_by(vectors(), d); }
+
+void add_weighted_by(enum vectors level, const struct weighted *w)
+{
+#if defined(__x86_64__)
+    if (level == VECTORS_V4) add_weighted_v4(w);
+    else if (level == VECTORS_V3) add_weighted_v3(w);
+    else
+#endif
+        add_weighted_v2(w);
+}
+
+void add_weighted(const struct weighted *w) { add_weighted_by(vectors(), w); }

@@ -27,4 +27,20 @@ void dot(const struct dot *d);
 void dot_by(enum vectors level, const struct dot *d); /* with these, which the machine has */
 bool dot_takes(coda_dtype type);
 
+/* o[i][c] += sum_k p[i][k] v[k][c], i < m, k < n, c < columns, a multiple of DOT_LANES: one product after the
+ * other in the order of k, so that the bits of o[i][c] depend on row i of p and column c of v alone, and n may be
+ * cut anywhere. */
+struct weighted {
+    int64_t m, n, columns;
+    const float *p;
+    int64_t p_pitch;
+    coda_dtype type; /* of v: what dot takes */
+    const void *v;
+    int64_t v_pitch;
+    float *o;
+    int64_t o_pitch;
+};
+void add_weighted(const struct weighted *w);
+void add_weighted_by(enum vectors level, const struct weighted *w);
+
 #endif

@@ -112,6 +112,63 @@ static void OF(dot)(const struct dot *d, int64_t j, int64_t end, int64_t k)
     else OF(block)(CODA_F16, d, j, end, k);
 }
 
+/* ---- Rows of weights times rows of V ---- */
+
+/* Rows i .. of o, eight columns of each group from column c on. */
+static ALWAYS_INLINE void OF(weigh)(int rows, int groups, coda_dtype type, const struct weighted *w,
+                                    int64_t i, int64_t c)
+{
+    int64_t size = type == CODA_F32 ? 4 : 2;
+    lanes sum[TILE_ROWS][TILE_MOST];
+    float *o = w->o + i * w->o_pitch + c;
+    const float *p = w->p + i * w->p_pitch;
+    const char *v = (const char *)w->v + c * size;
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 8
+        for (int g = 0; g < groups; g++)
+            sum[r][g] = *(const lanes_anywhere *)(o + r * w->o_pitch + g * DOT_LANES);
+    for (int64_t k = 0; k < w->n; k++, v += w->v_pitch * size) {
+        lanes x[TILE_ROWS];
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) x[r] = all(p[r * w->p_pitch + k]);
+#pragma GCC unroll 8
+        for (int g = 0; g < groups; g++) {
+            lanes y = OF(load)(type, v + g * DOT_LANES * size);
+#pragma GCC unroll 4
+            for (int r = 0; r < rows; r++) sum[r][g] = MULTIPLY_ADD(sum[r][g], x[r], y);
+        }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 8
+        for (int g = 0; g < groups; g++) *(lanes_anywhere *)(o + r * w->o_pitch + g * DOT_LANES) = sum[r][g];
+}
+
+/* All rows of some groups of columns. */
+static ALWAYS_INLINE void OF(weigh_rows)(int groups, coda_dtype type, const struct weighted *w, int64_t c)
+{
+    int64_t i = 0;
+    for (; i + TILE_ROWS <= w->m; i += TILE_ROWS) OF(weigh)(TILE_ROWS, groups, type, w, i, c);
+    for (; i < w->m; i++) OF(weigh)(1, groups, type, w, i, c);
+}
+
+static ALWAYS_INLINE void OF(weigh_columns)(coda_dtype type, const struct weighted *w)
+{
+    int64_t c = 0;
+    for (; w->m == 1 && c + ALONE * DOT_LANES <= w->columns; c += ALONE * DOT_LANES)
+        OF(weigh)(1, ALONE, type, w, 0, c);
+    for (; c + 4 * DOT_LANES <= w->columns; c += 4 * DOT_LANES) OF(weigh_rows)(4, type, w, c);
+    for (; c < w->columns; c += DOT_LANES) OF(weigh_rows)(1, type, w, c);
+}
+
+static void OF(add_weighted)(const struct weighted *w)
+{
+    if (w->type == CODA_F32) OF(weigh_columns)(CODA_F32, w);
+    else if (w->type == CODA_BF16) OF(weigh_columns)(CODA_BF16, w);
+    else OF(weigh_columns)(CODA_F16, w);
+}
+
 #undef OF
 #undef TILE_ROWS
 #undef ALONE

@@ -65,8 +65,8 @@ static ALWAYS_INLINE double ref_largest(const float *x, int64_t n)
     return nan ? (double)NAN : ref_largest_number(x, n);
 }
 
-/* A reduction's fold: static ALWAYS_INLINE void NAME_of(double *state, const float *x, int64_t n) for each set
- * of instructions, behind one function. */
+/* A reduction's fold: NAME_of(double *state, const float *x, int64_t n), always inline, for each set of
+ * instructions, behind one function. */
 #define REFERENCE_FOLD(name)                                                                                 \
     static void name##_v2(double *state, const float *x, int64_t n) { name##_of(state, x, n); }              \
     REFERENCE_V3 static void name##_v3(double *state, const float *x, int64_t n) { name##_of(state, x, n); } \
