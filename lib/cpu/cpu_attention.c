@@ -3,9 +3,9 @@
  * p = softmax(scores) over the keys it sees.
  *
  * A block of queries of one head shares its keys: their scores are one product along head_dim, each query's
- * softmax is over its own keys, and o adds up values in the order of the keys, for several queries at once where
- * they see the same ones. Keys and values are read where they lie, unless they are in pages, of 8 bits, or of
- * head_dim that is no multiple of eight lanes.
+ * softmax is over its own keys, and o adds up values in the order of the keys, for several queries at once
+ * where they see the same ones. Keys and values are read where they lie, unless they are in pages, of 8 bits,
+ * or of a head_dim that is no multiple of eight lanes.
  */
 #include "cpu.h"
 #include "dot.h"

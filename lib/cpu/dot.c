@@ -12,7 +12,7 @@
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
-enum { TILE_MOST = 8, DOT_BLOCK_K = 2048, GROUP = 8, FEW_NUMBERS = 1 << 16 };
+enum { TILE_MOST = 8, DOT_BLOCK_K = 2048, GROUP = 8, SHORT_K = 256, AHEAD = 32, FEW_NUMBERS = 1 << 16 };
 
 typedef float lanes __attribute__((vector_size(4 * DOT_LANES)));
 typedef uint32_t lane_bits __attribute__((vector_size(4 * DOT_LANES)));

@@ -75,6 +75,12 @@ static ALWAYS_INLINE void OF(tile)(int rows, int columns, coda_dtype type, const
 #pragma GCC unroll 8
     for (int c = 0; c < columns; c++)
         b[c] = (const char *)d->b + ((j + MIN(c, wide - 1)) * d->b_pitch + k) * size;
+    if (rows == 1 &&
+        d->k <= SHORT_K) /* rows apart, as keys of a head are: the processor does not foresee them */
+        for (int64_t line = 0; line < depth * size; line += 64)
+#pragma GCC unroll 8
+            for (int c = 0; c < columns; c++)
+                __builtin_prefetch(b[c] + MIN(AHEAD, d->n - j - columns) * d->b_pitch * size + line);
     for (; at + DOT_LANES <= depth; at += DOT_LANES)
         OF(step)(sum, rows, columns, type, a + at, d->a_pitch, b, at * size);
     if (at < depth) OF(tail)(sum, rows, columns, type, depth - at, a + at, d->a_pitch, b, at * size);
@@ -130,6 +136,8 @@ static ALWAYS_INLINE void OF(weigh)(int rows, int groups, coda_dtype type, const
             sum[r][g] = *(const lanes_anywhere *)(o + r * w->o_pitch + g * DOT_LANES);
     for (int64_t k = 0; k < w->n; k++, v += w->v_pitch * size) {
         lanes x[TILE_ROWS];
+        for (int64_t at = 0; rows == 1 && at < groups * DOT_LANES * size; at += 64)
+            __builtin_prefetch(v + MIN(AHEAD, w->n - k) * w->v_pitch * size + at);
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) x[r] = all(p[r * w->p_pitch + k]);
 #pragma GCC unroll 8

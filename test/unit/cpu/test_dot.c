@@ -231,6 +231,51 @@ START_TEST(instructions_agree)
 }
 END_TEST
 
+/* ---- Weighted rows ---- */
+
+enum { WEIGHTED = 9, KEYS = 37, COLUMNS = 104 };
+
+static void weigh(enum vectors level, coda_dtype type, const float *p, const void *v, int64_t first,
+                  int64_t m, int64_t cut, float *o)
+{
+    struct weighted w = {
+        .m = m, .n = cut, .columns = COLUMNS, .p = p + first * KEYS, .p_pitch = KEYS, .type = type};
+    w.v = v, w.v_pitch = COLUMNS, w.o = o + first * COLUMNS, w.o_pitch = COLUMNS;
+    add_weighted_by(level, &w);
+    w.n = KEYS - cut, w.p += cut, w.v = (const char *)v + cut * COLUMNS * dtype_size(type);
+    add_weighted_by(level, &w);
+}
+
+/* Near sums in double; with the same bits for any rows at a time, wherever the keys are cut. */
+START_TEST(weighted_rows)
+{
+    coda_dtype type = types[_i];
+    static float p[WEIGHTED * KEYS], all[VECTORS_LEVELS][WEIGHTED * COLUMNS], o[WEIGHTED * COLUMNS];
+    static uint64_t v[KEYS * COLUMNS];
+    fill(CODA_F32, p, WEIGHTED * KEYS, 5);
+    fill(type, v, KEYS * COLUMNS, 6);
+    for (enum vectors level = 0; level <= vectors_most(); level++) {
+        memset(all[level], 0, sizeof all[level]);
+        weigh(level, type, p, v, 0, WEIGHTED, KEYS, all[level]);
+        for (int i = 0; i < WEIGHTED * COLUMNS; i++) {
+            double sum = 0;
+            for (int k = 0; k < KEYS; k++)
+                sum += (double)p[i / COLUMNS * KEYS + k] * dtype_load(type, v, k * COLUMNS + i % COLUMNS);
+            ck_assert_msg(fabs(all[level][i] - sum) <= 2e-6, "v%d: %g, not %g", level + 2,
+                          (double)all[level][i], sum);
+        }
+        for (int64_t m = 1; m <= 5; m++) {
+            memset(o, 0, sizeof o);
+            for (int64_t i = 0; i < WEIGHTED; i += m)
+                weigh(level, type, p, v, i, MIN(m, WEIGHTED - i), (5 * m + i) % KEYS, o);
+            ck_assert_msg(!memcmp(o, all[level], sizeof o), "v%d: %lld rows at a time have other bits",
+                          level + 2, (long long)m);
+        }
+    }
+    if (vectors_most() == VECTORS_V4) ck_assert_mem_eq(all[VECTORS_V3], all[VECTORS_V4], sizeof all[0]);
+}
+END_TEST
+
 Suite *dot_suite(void)
 {
     Suite *s = suite_create("dot");
@@ -243,6 +288,7 @@ Suite *dot_suite(void)
     tcase_add_test(t, nothing_is_read_behind_the_end);
     tcase_add_loop_test(t, a_row_is_alone, 0, ARRAY_SIZE(depths));
     tcase_add_loop_test(t, instructions_agree, 0, ARRAY_SIZE(depths));
+    tcase_add_loop_test(t, weighted_rows, 0, ARRAY_SIZE(types));
     suite_add_tcase(s, t);
     return s;
 }
