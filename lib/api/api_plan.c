@@ -152,6 +152,7 @@ CODA_API int64_t coda_info_print(char *buf, size_t size)
     char line[JIT_ERROR_SIZE] = "";
     if (!buf && size) return fail(CODA_E_INVALID, "info_print: buf is NULL");
     text_printf(&t, "library: coda %s\n", coda_version());
+    text_printf(&t, "cpu: %s, %d threads\n", vectors_name(), parallel_threads());
     jit_driver_info(line, sizeof line);
     text_printf(&t, "driver: %s\n", line);
     if (jit_device_open(&dev, line)) text_printf(&t, "device: none: %s\n", line);

@@ -27,8 +27,8 @@ void dot(const struct dot *d);
 void dot_by(enum vectors level, const struct dot *d); /* with these, which the machine has */
 bool dot_takes(coda_dtype type);
 
-/* o[i][c] += sum_k p[i][k] v[k][c], i < m, k < n, c < columns, a multiple of DOT_LANES: one product after the
- * other in the order of k, so that the bits of o[i][c] depend on row i of p and column c of v alone, and n may
+/* o[i][c] += sum_k p[i][k] v[k][c], i < m, k < n, c < columns, a multiple of DOT_LANES: one product after
+ * the other in the order of k. So the bits of o[i][c] depend on row i of p and column c of v alone, and n may
  * be cut anywhere. */
 struct weighted {
     int64_t m, n, columns;
