@@ -91,6 +91,7 @@ int parallel_worth(double operations); /* threads for a loop of so many */
  * with AVX2 and FMA; v4, with AVX-512. */
 enum vectors { VECTORS_V2, VECTORS_V3, VECTORS_V4, VECTORS_LEVELS };
 enum vectors vectors(void);      /* those that loops use: all that there are, or $CODA_CPU */
+coda_status vectors_check(void); /* fails if $CODA_CPU is no name of these */
 enum vectors vectors_most(void); /* those that the machine has */
 const char *vectors_name(void);  /* "v3" */
 

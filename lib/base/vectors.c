@@ -7,12 +7,14 @@
 #include "jit.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ORDER vectors */
 static const char *const names[] = {"v2", "v3", "v4"};
 
 static enum vectors chosen;
+static char unknown[48]; /* what $CODA_CPU says instead of a name */
 
 enum vectors vectors_most(void)
 {
@@ -31,8 +33,11 @@ static void choose(void)
 {
     const char *asked = jit_environment("CODA_CPU");
     chosen = vectors_most();
-    for (int i = 0; asked && i < ARRAY_SIZE(names); i++)
-        if (!strcmp(asked, names[i])) chosen = MIN(chosen, (enum vectors)i);
+    if (!asked) return;
+    int i = 0;
+    while (i < ARRAY_SIZE(names) && strcmp(asked, names[i])) i++;
+    if (i < ARRAY_SIZE(names)) chosen = MIN(chosen, (enum vectors)i);
+    else snprintf(unknown, sizeof unknown, "%.40s", asked);
 }
 
 enum vectors vectors(void)
@@ -40,6 +45,13 @@ enum vectors vectors(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, choose);
     return chosen;
+}
+
+coda_status vectors_check(void)
+{
+    vectors();
+    if (!*unknown) return CODA_OK;
+    return fail(CODA_E_INVALID, "CODA_CPU is \"%s\"; must be v2, v3 or v4", unknown);
 }
 
 const char *vectors_name(void) { return names[vectors()]; }
