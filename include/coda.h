@@ -928,8 +928,9 @@ typedef enum coda_text {
 /* Prints as coda_graph_print does. */
 CODA_API int64_t coda_plan_print(const coda_plan *p, coda_text what, char *buf, size_t size);
 
-/* One `key: value` line each for library, driver, device, NVRTC, cuBLASLt and cache directory, and for
- * CODA_DUMP's folder if that is set; says what is missing or refused, and why. Works on any machine. */
+/* One `key: value` line each for library, CPU device, driver, device, NVRTC, cuBLASLt and cache
+ * directory, and for CODA_DUMP's folder if that is set; says what is missing or refused, and why. Works on
+ * any machine. */
 CODA_API int64_t coda_info_print(char *buf, size_t size);
 
 /* ------------------------------------------------------------------------------------------------
@@ -958,8 +959,11 @@ typedef struct coda_run_options {
     size_t size;
     const int64_t *dims; /* a value for each symbol, in the order of coda_symbol */
     int dim_count;       /* the number of symbols: 0 for a plan without */
+    int threads;         /* of a run on the CPU device, the caller's included, up to 64; 1: it starts none.
+                          * 0: one for each core that the process may use, by its affinity and its control
+                          * group's quota, as coda_run does. Results do not depend on it */
 } coda_run_options;
-#define CODA_RUN_OPTIONS_INIT {sizeof(coda_run_options), NULL, 0}
+#define CODA_RUN_OPTIONS_INIT {sizeof(coda_run_options), NULL, 0, 0}
 /* As coda_run, with tensors of these dims. */
 CODA_API coda_status coda_run_shaped(const coda_plan *p, void *const *args, void *prepared,
                                      void *workspace, coda_stream stream, const coda_run_options *opt);

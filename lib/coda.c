@@ -332,7 +332,8 @@ static coda_status compile(struct job *j, const graph *g)
     p->arch = arena_string(&p->arena, j->arch);
     if (!p->arch) return fail(CODA_E_MEMORY, "out of memory for an arch");
     p->runnable = j->opt.device != CODA_DEVICE_NONE && !(j->opt.flags & CODA_PLAN_ONLY);
-    if (j->opt.device == CODA_DEVICE_CPU || j->kin.drawn) return CODA_OK;
+    if (j->opt.device == CODA_DEVICE_CPU) return vectors_check();
+    if (j->kin.drawn) return CODA_OK;
     status = kernels_emit(p, j->kin.known, j->kin.form ? &j->kin.form->like : NULL);
     if (status || j->opt.flags & CODA_PLAN_ONLY || j->kin.unloaded) return status;
     return load(j);

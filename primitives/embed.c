@@ -549,6 +549,7 @@ static void write_row(const struct row *r)
     if (*r->of) printf(" .of = \"%s\",", r->of);
     if (r->exact) printf(" .exact = true,");
     if (r->narrow) printf(" .narrow = true,");
+    if (map) printf(" .loops = &coda_loops_%s,", r->name);
     printf(map ? " .reference = coda_ref_%s},\n" : " .reduce = &coda_ref_%s},\n", r->name);
 }
 
@@ -557,7 +558,9 @@ static void write_table(const struct row *row, int rows)
     int count = 0;
     for (int i = 0; i < rows; i++) {
         if (!strcmp(row[i].class, "map"))
-            printf("double coda_ref_%s(const double *in, const double *params);\n", row[i].name);
+            printf("double coda_ref_%s(const double *in, const double *params);\n"
+                   "extern const struct prim_loops coda_loops_%s;\n",
+                   row[i].name, row[i].name);
         if (!strcmp(row[i].class, "reduce"))
             printf("extern const struct prim_reduce coda_ref_%s;\n", row[i].name);
         if (!strcmp(row[i].class, "pair"))

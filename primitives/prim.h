@@ -30,6 +30,9 @@ struct prim_facts {
     int dtype;         /* the operand whose dtype the result has */
 };
 
+/* Loops on the host are there for so many sets of instructions: enum vectors of lib/base. */
+#define PRIM_LEVELS 3
+
 /* The CPU reference of a reduction; the state is PRIM_MAX_STATE doubles or fewer. `key` is the row's
  * extra operand (0 if it has none), `col` the column's index. */
 struct prim_reduce {
@@ -37,6 +40,14 @@ struct prim_reduce {
     void (*push)(double *state, double x, int64_t col, double key);
     void (*merge)(double *state, const double *other);
     double (*finish)(const double *state);
+    /* Pushes n elements, of which neither column nor key matter, in an order of its own; NULL: none. */
+    void (*fold)(double *state, const float *x, int64_t n, int level);
+};
+
+/* out[i] = f(in[0][i], in[1][i], ...; params) for i < n, in double, rounded to float. All PRIM_MAX_INPUTS
+ * pointers can be read, also those that f has no operand for. */
+struct prim_loops {
+    void (*row[PRIM_LEVELS])(float *out, const float *const *in, const double *params, int64_t n);
 };
 
 struct prim {
@@ -54,6 +65,7 @@ struct prim {
     const char *header;      /* "map/silu.cuh"; NULL for a map defined at run time */
     const char *source;      /* of a map defined at run time, else NULL */
     double (*reference)(const double *in, const double *params); /* maps */
+    const struct prim_loops *loops;                              /* maps; NULL: defined at run time */
     const struct prim_reduce *reduce;                            /* reductions */
 };
 

@@ -58,7 +58,7 @@ CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepa
 {
     if (!p) return fail(CODA_E_INVALID, "run: plan is NULL");
     if (p->shapes) return symbols_refuse("run", "plan", shapes_graph(p->shapes)->dims, "coda_run_shaped");
-    return executable_run(p, args, prepared, workspace, stream);
+    return executable_run(p, args, prepared, workspace, stream, 0);
 }
 
 CODA_API coda_status coda_prepare(const coda_plan *p, void *const *args, void *prepared, void *workspace,
@@ -165,6 +165,7 @@ CODA_API int64_t coda_info_print(char *buf, size_t size)
     char line[JIT_ERROR_SIZE] = "";
     if (!buf && size) return fail(CODA_E_INVALID, "info_print: buf is NULL");
     say(&t, "library: coda %s", coda_version());
+    say(&t, "cpu: %s, %d threads", vectors_name(), parallel_threads());
     jit_driver_info(line, sizeof line);
     say(&t, "driver: %s", line);
     if (jit_device_open(&dev, line)) say(&t, "device: none: %s", line);

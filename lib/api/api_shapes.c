@@ -20,6 +20,12 @@ static coda_status check_dims(const char *call, const coda_plan *p, const int64_
     return fail(CODA_E_INVALID, "%s: the plan has no symbols; dim_count is %d", call, count);
 }
 
+static coda_status check_threads(int threads)
+{
+    if (threads >= 0 && threads <= PARALLEL_MOST) return CODA_OK;
+    return fail(CODA_E_INVALID, "run: threads is %d; must be 0..%d", threads, PARALLEL_MOST);
+}
+
 /* ---- Runs ---- */
 
 CODA_API coda_status coda_run_shaped(const coda_plan *p, void *const *args, void *prepared, void *workspace,
@@ -31,12 +37,13 @@ CODA_API coda_status coda_run_shaped(const coda_plan *p, void *const *args, void
     if (!p) return fail(CODA_E_INVALID, "run: plan is NULL");
     coda_status status = SIZED_READ("run", coda_run_options, &own, opt);
     if (!status) status = check_dims("run", p, own.dims, own.dim_count);
+    if (!status) status = check_threads(own.threads);
     if (status) return status;
-    if (!p->shapes) return executable_run(p, args, prepared, workspace, stream);
+    if (!p->shapes) return executable_run(p, args, prepared, workspace, stream, own.threads);
     if (!p->runnable) return fail(CODA_E_INVALID, "run: the plan was compiled for no device");
     status = shapes_take(&s, p, &by, own.dims);
     if (status) return status;
-    status = executable_run(shape_plan(s), args, prepared, workspace, stream);
+    status = executable_run(shape_plan(s), args, prepared, workspace, stream, own.threads);
     shapes_give(p, s);
     return status;
 }

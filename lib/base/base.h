@@ -84,11 +84,25 @@ size_t escape(char *out, size_t size, const char *in);
 /* hash.c -- for tables of this process alone. */
 uint64_t hash_of(const void *data, size_t size);
 
-/* parallel.c -- fn(ctx, i) for i in 0..n-1 on all cores; returns when all are done. */
+/* parallel.c -- fn(ctx, i) for i in 0..n-1 on all cores, by threads that stay; returns when all are done. */
 void parallel_for(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx);
-enum { PARALLEL_MOST = 64 };
-int parallel_threads(void); /* 1..PARALLEL_MOST: the cores that this process may use */
+/* The same of a loop of so many operations in all, as a product's multiply-adds: few of them run alone. */
+void parallel_work(int64_t n, double operations, void (*fn)(void *ctx, int64_t i), void *ctx);
+/* The same by new threads, all at once: of items that take long or wait for each other. */
 void parallel_for_most(int64_t n, int threads, void (*fn)(void *ctx, int64_t i), void *ctx);
+enum { PARALLEL_MOST = 64 };
+int parallel_threads(void);            /* 1..PARALLEL_MOST: the cores that this process may use, ... */
+int parallel_limit(int threads);       /* ... or what the calling thread said last, if not 0; returns what it
+                                          said before */
+int parallel_worth(double operations); /* threads for a loop of so many */
+
+/* vectors.c -- instructions that loops of the host may use: those of x86-64-v2, or of another machine; v3,
+ * with AVX2 and FMA; v4, with AVX-512. */
+enum vectors { VECTORS_V2, VECTORS_V3, VECTORS_V4, VECTORS_LEVELS };
+enum vectors vectors(void);      /* those that loops use: all that there are, or $CODA_CPU */
+coda_status vectors_check(void); /* fails if $CODA_CPU is no name of these */
+enum vectors vectors_most(void); /* those that the machine has */
+const char *vectors_name(void);  /* "v3" */
 
 /* dtype.c */
 int dtype_size(coda_dtype t);         /* bytes of one element; 0 for an invalid dtype */

@@ -1,11 +1,12 @@
 /*
- * parallel.c -- a loop over independent items on all cores that this process may use: for the host
- * evaluators, and to compile kernels.
+ * parallel.c -- a loop over independent items on all cores that this process may use: on threads that stay
+ * (workers.c) for the CPU device and the host's evaluators, on new ones to compile kernels.
  *
  * Those are the cores of its affinity mask, and no more than its control group's quota of processor time
  * pays for: a container that is given two of 64 cores starts two threads.
  */
 #include "base.h"
+#include "workers.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -79,15 +80,43 @@ static void find_quota(void)
     if (f) fclose(f);
 }
 
+static _Thread_local int limit;
+
+int parallel_limit(int threads)
+{
+    int before = limit;
+    limit = threads;
+    return before;
+}
+
 int parallel_threads(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (limit) return MIN(limit, PARALLEL_MOST);
     pthread_once(&once, find_quota);
     int cores = affinity();
     return MIN(least ? MIN(cores, least) : cores, PARALLEL_MOST);
 }
 
+int parallel_worth(double operations)
+{
+    enum { WORTH_A_THREAD = 400000 }; /* to wake one takes as long as a tenth of them */
+    return operations < WORTH_A_THREAD ? 1 : parallel_threads();
+}
+
 /* ---- The loop ---- */
+
+void parallel_for(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx)
+{
+    workers_run(n, n > 1 ? parallel_threads() : 1, fn, ctx);
+}
+
+void parallel_work(int64_t n, double operations, void (*fn)(void *ctx, int64_t i), void *ctx)
+{
+    workers_run(n, n > 1 ? parallel_worth(operations) : 1, fn, ctx);
+}
+
+/* ---- The loop on threads of its own ---- */
 
 struct job {
     int64_t n;
@@ -111,10 +140,4 @@ void parallel_for_most(int64_t n, int most, void (*fn)(void *ctx, int64_t i), vo
     while (started < threads && pthread_create(&thread[started], NULL, work, &j) == 0) started++;
     work(&j);
     for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
-}
-
-void parallel_for(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx)
-{
-    if (n > 1) parallel_for_most(n, parallel_threads(), fn, ctx);
-    else if (n == 1) fn(ctx, 0);
 }

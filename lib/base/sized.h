@@ -17,7 +17,7 @@
     X(coda_append_options, scale)                                                                            \
     X(coda_cross_entropy_options, ignore_zero)                                                               \
     X(coda_compile_options, shapes)                                                                          \
-    X(coda_run_options, dim_count)                                                                           \
+    X(coda_run_options, threads)                                                                             \
     X(coda_warm_options, kernel)                                                                             \
     X(coda_shape_stats, kernels)                                                                             \
     X(coda_symbol_info, multiple)                                                                            \

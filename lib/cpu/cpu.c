@@ -54,12 +54,13 @@ static coda_status run_rows(const struct cpu *c)
 {
     struct rows_job j = {.cpu = c, .block = MAX(1, ROWS_BLOCK_ELEMENTS / MAX(c->columns, 1))};
     j.parts = cpu_parts(c->p);
+    double operations = CPU_STEP_OPERATIONS * (double)c->p->steps * (double)c->rows * (double)c->columns;
     if (j.parts) {
         int64_t rows = c->p->dim[c->p->rank - 2];
         j.block = CEIL_DIV(rows, j.parts);
-        parallel_for(c->rows / rows * j.parts, run_part, &j);
+        parallel_work(c->rows / rows * j.parts, operations, run_part, &j);
     } else {
-        parallel_for(CEIL_DIV(c->rows, j.block), run_row_block, &j);
+        parallel_work(CEIL_DIV(c->rows, j.block), operations, run_row_block, &j);
     }
     if (j.failed)
         return fail(CODA_E_MEMORY, "out of memory for a row of %lld columns", (long long)c->columns);

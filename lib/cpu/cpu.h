@@ -23,6 +23,12 @@ void *cpu_buffer(const struct cpu *c, int buffer);
 /* Elements at, at + stride, ... as floats. */
 void cpu_read(float *out, coda_dtype t, const void *base, int64_t at, int64_t stride, int64_t n);
 
+/* n elements from `at` on, one behind the other. */
+void cpu_write(coda_dtype t, void *base, int64_t at, const float *x, int64_t n);
+
+/* What a step costs for each element, in multiply-adds of a product. */
+enum { CPU_STEP_OPERATIONS = 8 };
+
 /* cpu_steps.c -- the values of a program's steps over one row; one frame for each thread at work.
  * `acc` is the row of the GEMM's accumulator. Rows of one frame share its column values. */
 struct cpu_frame;

@@ -1,24 +1,28 @@
 /*
  * cpu_attention.c -- attention on the CPU device: for each query, o = sum_j p_j v_j with
- * p = softmax(scores) over the keys it sees, in two passes over its own row of scores.
+ * p = softmax(scores) over the keys it sees.
  *
- * A block of queries of one head shares its keys and values, converted to floats; keys are turned to
- * [head_dim][key] so that both products run along memory.
+ * A block of queries of one head shares its keys: their scores are one product along head_dim, each query's
+ * softmax is over its own keys, and o adds up values in the order of the keys, for several queries at once
+ * where they see the same ones. Keys and values are read where they lie, unless they are in pages, of 8 bits,
+ * or of a head_dim that is no multiple of eight lanes.
  */
 #include "cpu.h"
+#include "dot.h"
 
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_QUERIES = 32 };
+enum { BLOCK_QUERIES = 32, TILE_QUERIES = 4, BLOCK_KEYS = 128 };
 
 struct attention_job {
     const struct cpu *cpu;
     const struct attention_spec *s;
     struct piece *piece;
     int64_t pieces;
+    const struct prim *max, *sum, *exp_sub;
     atomic_bool failed;
 };
 
@@ -32,14 +36,25 @@ struct range {
     int64_t first, end;
 };
 
+/* Rows of keys or values of one head: `from` on, of a type that products take. */
+struct rows {
+    coda_dtype type;
+    const void *from;
+    int64_t pitch;
+};
+
 /* One head's memory while a block runs. */
 struct head {
     const struct piece *piece;
     int64_t batch, index;
-    struct range keys; /* that some query of the block sees */
+    struct range keys;                /* that some query of the block sees */
+    struct range seen[BLOCK_QUERIES]; /* that each one sees */
+    int64_t queries, width;           /* of the block; head_dim, rounded up to whole lanes */
     float slope, sink, k_scale, v_scale;
-    float *k, *v;         /* [head_dim][keys], [keys][head_dim] */
-    float *score, *q, *o; /* [keys], [head_dim], [head_dim] */
+    struct rows k, v;
+    float *copy_k, *copy_v;   /* [keys][width], where rows cannot be read in place */
+    float *score, *q, *o;     /* [queries][keys], [queries][width], [queries][width] */
+    float sum[BLOCK_QUERIES]; /* of a query's exponentials */
 };
 
 /* Element i of a tensor of integers, counted from its first one. */
@@ -87,15 +102,6 @@ static struct range some(const struct cpu *c, const struct attention_spec *s, co
     return all.first < all.end ? all : (struct range){0, 0};
 }
 
-/* y += a x; written for the compiler's vectors of four. */
-static void add_scaled(float *y, const float *x, float a, int64_t n)
-{
-    int64_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        for (int l = 0; l < 4; l++) y[i + l] += a * x[i + l];
-    for (; i < n; i++) y[i] += a * x[i];
-}
-
 /* Where a key's row is: its sequence, or page, and which row of that. False: a page that the pool has not. */
 static bool find_row(const struct attention_job *j, const struct head *h, int64_t key, int64_t *lot,
                      int64_t *row)
@@ -109,23 +115,41 @@ static bool find_row(const struct attention_job *j, const struct head *h, int64_
     return *lot >= 0 && *lot < attention_lots(s);
 }
 
-static void read_keys(const struct attention_job *j, struct head *h)
+static bool is_in_place(const struct attention_job *j, const struct tensor_use *u)
 {
-    const struct attention_spec *s = j->s;
-    const void *k = cpu_buffer(j->cpu, s->k.buffer), *v = cpu_buffer(j->cpu, s->v.buffer);
-    int64_t n = h->keys.end - h->keys.first, shared = h->index / (s->heads / s->kv_heads);
-    for (int64_t i = 0; i < n; i++) {
+    return !j->s->page && dot_takes(u->dtype) && j->s->head_dim % DOT_LANES == 0;
+}
+
+static int64_t row_of(const struct attention_job *j, const struct head *h, const struct tensor_use *u,
+                      int64_t lot, int64_t row)
+{
+    int64_t shared = h->index / (j->s->heads / j->s->kv_heads);
+    return u->offset + lot * u->batch + row * u->time + shared * u->head;
+}
+
+/* A page that the pool has not holds zeros. */
+static void copy_key_rows(const struct attention_job *j, const struct head *h, const struct tensor_use *u,
+                          float *to)
+{
+    const void *base = cpu_buffer(j->cpu, u->buffer);
+    for (int64_t key = h->keys.first; key < h->keys.end; key++, to += h->width) {
         int64_t lot, row;
-        if (!find_row(j, h, h->keys.first + i, &lot, &row)) {
-            for (int64_t d = 0; d < s->head_dim; d++) h->k[d * n + i] = h->v[i * s->head_dim + d] = 0;
-            continue;
-        }
-        int64_t at_k = s->k.offset + lot * s->k.batch + row * s->k.time + shared * s->k.head;
-        int64_t at_v = s->v.offset + lot * s->v.batch + row * s->v.time + shared * s->v.head;
-        cpu_read(h->q, s->k.dtype, k, at_k, 1, s->head_dim);
-        for (int64_t d = 0; d < s->head_dim; d++) h->k[d * n + i] = h->q[d];
-        cpu_read(h->v + i * s->head_dim, s->v.dtype, v, at_v, 1, s->head_dim);
+        memset(to, 0, sizeof *to * (size_t)h->width);
+        if (find_row(j, h, key, &lot, &row))
+            cpu_read(to, u->dtype, base, row_of(j, h, u, lot, row), 1, j->s->head_dim);
     }
+}
+
+static struct rows key_rows(const struct attention_job *j, const struct head *h, const struct tensor_use *u,
+                            float *copy)
+{
+    if (is_in_place(j, u)) {
+        const char *base = cpu_buffer(j->cpu, u->buffer);
+        int64_t at = row_of(j, h, u, h->batch, h->keys.first);
+        return (struct rows){u->dtype, base + at * dtype_size(u->dtype), u->time};
+    }
+    copy_key_rows(j, h, u, copy);
+    return (struct rows){CODA_F32, copy, h->width};
 }
 
 static float map_score(const struct attention_spec *s, float x, int64_t position, int64_t key, int64_t head)
@@ -146,72 +170,160 @@ static const void *bias_of(const struct attention_job *j, const struct head *h, 
 
 /* Of scores that are not plain, q . k of the keys from `key` on. */
 static void turn_scores(const struct attention_job *j, const struct head *h, int64_t i, int64_t key,
-                        int64_t n)
+                        int64_t n, float *score)
 {
     const struct attention_spec *s = j->s;
     int64_t position = i + attention_shift(s, h->piece->queries, length_of(j->cpu, s, h->piece->batch));
     int64_t at = 0;
     const void *bias = bias_of(j, h, h->piece->row + i, &at);
     for (int64_t t = 0; t < n; t++) {
-        float x = s->scale * h->score[t];
+        float x = s->scale * score[t];
         if (s->softcap != 0) x = s->softcap * tanhf(x / s->softcap);
         x -= h->slope * fabsf((float)(position - key - t));
         if (bias) x += (float)dtype_load(s->bias.dtype, bias, at + (key + t) * s->bias.stride[3]);
-        h->score[t] = s->score ? map_score(s, x, position, key + t, h->index) : x;
+        score[t] = s->score ? map_score(s, x, position, key + t, h->index) : x;
     }
 }
 
 /* Turns scores into exponentials and returns their sum, the sink's included. */
-static float exponentials(float *score, int64_t n, float sink, float *largest)
+static float exponentials(const struct attention_job *j, float *score, int64_t n, float sink, float *largest)
 {
-    float most = sink, sum = 0;
-    for (int64_t i = 0; i < n; i++) most = fmaxf(most, score[i]);
-    if (most == -INFINITY) most = 0;
-    *largest = most;
-    for (int64_t i = 0; i < n; i++) sum += score[i] = expf(score[i] - most);
-    return sum + (sink == -INFINITY ? 0 : expf(sink - most));
+    double most[PRIM_MAX_STATE] = {(double)sink}, sum[PRIM_MAX_STATE] = {0};
+    if (n) j->max->reduce->fold(most, score, n, (int)vectors());
+    if (most[0] == -(double)INFINITY) most[0] = 0;
+    *largest = (float)most[0];
+    float same[BLOCK_KEYS];
+    for (int i = 0; i < BLOCK_KEYS; i++) same[i] = *largest;
+    for (int64_t i = 0; i < n; i += BLOCK_KEYS) {
+        const float *in[PRIM_MAX_INPUTS] = {score + i, same, same, same};
+        float out[BLOCK_KEYS];
+        int64_t part = MIN(BLOCK_KEYS, n - i);
+        j->exp_sub->loops->row[vectors()](out, in, NULL, part);
+        memcpy(score + i, out, sizeof *out * (size_t)part);
+    }
+    if (n) j->sum->reduce->fold(sum, score, n, (int)vectors());
+    return (float)(sum[0] + (sink == -INFINITY ? 0 : exp((double)sink - most[0])));
 }
 
-static void run_query(const struct attention_job *j, struct head *h, int64_t i)
+static float *scores_of(const struct head *h, int64_t q)
+{
+    return h->score + q * (h->keys.end - h->keys.first);
+}
+
+static int64_t query_row(const struct attention_job *j, const struct head *h, const struct tensor_use *u,
+                         int64_t q)
+{
+    (void)j;
+    return u->offset + h->batch * u->batch + (h->piece->row + h->piece->first + q) * u->time +
+           h->index * u->head;
+}
+
+/* All scores of the block: those of keys that a query does not see are never looked at. */
+static void multiply_keys(const struct attention_job *j, struct head *h)
 {
     const struct attention_spec *s = j->s;
-    struct range r = visible(j->cpu, s, h->piece, i);
-    bool plain = attention_is_plain(s);
-    int64_t n = r.end - r.first, skip = r.first - h->keys.first, pitch = h->keys.end - h->keys.first;
-    int64_t row = h->piece->row + i;
-    int64_t at_q = s->q.offset + h->batch * s->q.batch + row * s->q.time + h->index * s->q.head;
-    int64_t at_o = s->o.offset + h->batch * s->o.batch + row * s->o.time + h->index * s->o.head;
-    cpu_read(h->q, s->q.dtype, cpu_buffer(j->cpu, s->q.buffer), at_q, 1, s->head_dim);
-    memset(h->score, 0, sizeof(float) * (size_t)n);
-    memset(h->o, 0, sizeof(float) * (size_t)s->head_dim);
-    for (int64_t d = 0; d < s->head_dim; d++)
-        add_scaled(h->score, h->k + d * pitch + skip, (plain ? s->scale : 1) * h->k_scale * h->q[d], n);
-    if (!plain) turn_scores(j, h, i, r.first, n);
-    float largest, sum = exponentials(h->score, n, h->sink, &largest);
-    if (s->lse.buffer >= 0) {
-        float *lse = (float *)cpu_buffer(j->cpu, s->lse.buffer) + s->lse.offset;
-        lse[((attention_is_packed(s) ? 0 : h->batch) * s->heads + h->index) * s->tq + row] =
-            n ? largest + logf(sum) : -INFINITY;
+    float scale = (attention_is_plain(s) ? s->scale : 1) * h->k_scale;
+    int64_t n = h->keys.end - h->keys.first;
+    for (int64_t q = 0; q < h->queries; q++) {
+        float *to = h->q + q * h->width;
+        cpu_read(to, s->q.dtype, cpu_buffer(j->cpu, s->q.buffer), query_row(j, h, &s->q, q), 1, s->head_dim);
+        for (int64_t d = 0; d < s->head_dim; d++) to[d] *= scale;
+        memset(to + s->head_dim, 0, sizeof *to * (size_t)(h->width - s->head_dim));
     }
-    if (s->o.buffer < 0) return;
-    for (int64_t t = 0; t < n; t++)
-        add_scaled(h->o, h->v + (skip + t) * s->head_dim, h->score[t], s->head_dim);
-    void *o = cpu_buffer(j->cpu, s->o.buffer);
-    for (int64_t d = 0; d < s->head_dim; d++)
-        dtype_store(s->o.dtype, o, at_o + d, n ? h->o[d] / sum * h->v_scale : 0);
+    dot(&(struct dot){.m = h->queries,
+                      .n = n,
+                      .k = h->width,
+                      .a = h->q,
+                      .a_pitch = h->width,
+                      .type = h->k.type,
+                      .b = h->k.from,
+                      .b_pitch = h->k.pitch,
+                      .c = h->score,
+                      .c_pitch = n});
 }
 
-/* One allocation: keys, values, scores, a query, its result. */
-static float *head_memory(struct head *h, int64_t head_dim)
+static void soften(const struct attention_job *j, struct head *h, int64_t q)
 {
-    int64_t n = h->keys.end - h->keys.first;
-    float *floats = malloc(sizeof *floats * (size_t)(2 * n * head_dim + n + 2 * head_dim + 1));
+    const struct attention_spec *s = j->s;
+    struct range r = h->seen[q];
+    int64_t n = r.end - r.first, i = h->piece->first + q;
+    float *score = scores_of(h, q) + (r.first - h->keys.first), largest;
+    if (!attention_is_plain(s)) turn_scores(j, h, i, r.first, n, score);
+    h->sum[q] = exponentials(j, score, n, h->sink, &largest);
+    if (s->lse.buffer < 0) return;
+    float *lse = (float *)cpu_buffer(j->cpu, s->lse.buffer) + s->lse.offset;
+    lse[((attention_is_packed(s) ? 0 : h->batch) * s->heads + h->index) * s->tq + h->piece->row + i] =
+        n ? largest + logf(h->sum[q]) : -INFINITY;
+}
+
+/* Values of the keys first .. end - 1, for `queries` that see all of these. */
+static void add_values(const struct head *h, int64_t q, int64_t queries, int64_t first, int64_t end)
+{
+    int64_t n = h->keys.end - h->keys.first, skip = first - h->keys.first;
+    if (first >= end) return;
+    add_weighted(&(struct weighted){.m = queries,
+                                    .n = end - first,
+                                    .columns = h->width,
+                                    .p = scores_of(h, q) + skip,
+                                    .p_pitch = n,
+                                    .type = h->v.type,
+                                    .v = (const char *)h->v.from + skip * h->v.pitch * dtype_size(h->v.type),
+                                    .v_pitch = h->v.pitch,
+                                    .o = h->o + q * h->width,
+                                    .o_pitch = h->width});
+}
+
+/* Of one block of keys: what all of a tile's queries see together, what is before and behind it for each. */
+static void add_block(const struct head *h, int64_t q, int64_t queries, struct range block)
+{
+    struct range both = block;
+    for (int64_t i = q; i < q + queries; i++) {
+        both.first = MAX(both.first, h->seen[i].first);
+        both.end = MIN(both.end, h->seen[i].end);
+    }
+    both.end = MAX(both.first, both.end);
+    both.first = MIN(both.first, block.end), both.end = MIN(both.end, block.end);
+    for (int64_t i = q; i < q + queries; i++)
+        add_values(h, i, 1, MAX(block.first, h->seen[i].first), MIN(both.first, h->seen[i].end));
+    add_values(h, q, queries, both.first, both.end);
+    for (int64_t i = q; i < q + queries; i++)
+        add_values(h, i, 1, MAX(both.end, h->seen[i].first), MIN(block.end, h->seen[i].end));
+}
+
+static void finish(const struct attention_job *j, struct head *h, int64_t q)
+{
+    const struct attention_spec *s = j->s;
+    float *o = h->o + q * h->width;
+    bool some_keys = h->seen[q].end > h->seen[q].first;
+    for (int64_t d = 0; d < s->head_dim; d++) o[d] = some_keys ? o[d] / h->sum[q] * h->v_scale : 0;
+    cpu_write(s->o.dtype, cpu_buffer(j->cpu, s->o.buffer), query_row(j, h, &s->o, q), o, s->head_dim);
+}
+
+static void run_queries(const struct attention_job *j, struct head *h)
+{
+    multiply_keys(j, h);
+    for (int64_t q = 0; q < h->queries; q++) soften(j, h, q);
+    if (j->s->o.buffer < 0) return;
+    memset(h->o, 0, sizeof(float) * (size_t)(h->queries * h->width));
+    for (int64_t key = h->keys.first; key < h->keys.end; key += BLOCK_KEYS)
+        for (int64_t q = 0; q < h->queries; q += TILE_QUERIES)
+            add_block(h, q, MIN(TILE_QUERIES, h->queries - q),
+                      (struct range){key, MIN(key + BLOCK_KEYS, h->keys.end)});
+    for (int64_t q = 0; q < h->queries; q++) finish(j, h, q);
+}
+
+/* One allocation: copies of keys and values, scores, queries, their results. */
+static float *head_memory(const struct attention_job *j, struct head *h)
+{
+    int64_t n = h->keys.end - h->keys.first, copy = n * h->width, rows = h->queries * h->width;
+    int64_t k = is_in_place(j, &j->s->k) ? 0 : copy, v = is_in_place(j, &j->s->v) ? 0 : copy;
+    float *floats = malloc(sizeof *floats * (size_t)(k + v + h->queries * n + 2 * rows + 1));
     if (!floats) return NULL;
-    h->k = floats;
-    h->v = h->k + n * head_dim;
-    h->score = h->v + n * head_dim;
-    h->q = h->score + n;
-    h->o = h->q + head_dim;
+    h->copy_k = floats;
+    h->copy_v = h->copy_k + k;
+    h->score = h->copy_v + v;
+    h->q = h->score + h->queries * n;
+    h->o = h->q + rows;
     return floats;
 }
 
@@ -229,17 +341,20 @@ static void run_block(void *ctx, int64_t item)
     int64_t end = MIN(p->first + BLOCK_QUERIES, p->queries);
     struct head h = {.piece = p, .index = item % s->heads, .batch = MAX(p->batch, 0)};
     h.keys = some(j->cpu, s, p, end);
+    h.queries = end - p->first, h.width = CEIL_DIV(s->head_dim, DOT_LANES) * DOT_LANES;
+    for (int64_t q = 0; q < h.queries; q++) h.seen[q] = visible(j->cpu, s, p, p->first + q);
     h.slope = of_head(j->cpu, &s->slopes, h.index, 0);
     h.sink = of_head(j->cpu, &s->sinks, h.index, -INFINITY);
     h.k_scale = of_head(j->cpu, &s->k_scale, h.index / (s->heads / s->kv_heads), 1);
     h.v_scale = of_head(j->cpu, &s->v_scale, h.index / (s->heads / s->kv_heads), 1);
-    float *memory = head_memory(&h, s->head_dim);
+    float *memory = head_memory(j, &h);
     if (!memory) {
         j->failed = true;
         return;
     }
-    read_keys(j, &h);
-    for (int64_t i = p->first; i < end; i++) run_query(j, &h, i);
+    h.k = key_rows(j, &h, &s->k, h.copy_k);
+    h.v = key_rows(j, &h, &s->v, h.copy_v);
+    run_queries(j, &h);
     free(memory);
 }
 
@@ -267,6 +382,7 @@ coda_status cpu_attention(const struct cpu *c)
 {
     const struct attention_spec *s = c->p->spec;
     struct attention_job j = {.cpu = c, .s = s};
+    j.max = prim_find("max"), j.sum = prim_find("sum"), j.exp_sub = prim_find("exp_sub");
     if (s->score && !s->score->reference)
         return fail(CODA_E_UNSUPPORTED, "map %s has no reference, so only a GPU can run it", s->score->name);
     if (attention_is_empty(s)) return CODA_OK; /* of however many sequences */
@@ -274,7 +390,9 @@ coda_status cpu_attention(const struct cpu *c)
     j.failed = !j.piece;
     if (j.piece && attention_is_packed(s)) cut_packed(&j);
     for (int64_t b = 0; j.piece && b < s->batch && !attention_is_packed(s); b++) cut(&j, b, 0, s->tq);
-    parallel_for(j.pieces * s->heads, run_block, &j);
+    double operations = 2 * (double)s->heads * (double)s->tq * (double)s->tk * (double)s->head_dim;
+    if (!attention_is_packed(s)) operations *= (double)s->batch;
+    parallel_work(j.pieces * s->heads, operations, run_block, &j);
     free(j.piece);
     if (j.failed)
         return fail(CODA_E_MEMORY, "out of memory for %lld keys of %lld columns", (long long)s->tk,

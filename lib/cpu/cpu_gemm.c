@@ -1,146 +1,232 @@
 /*
- * cpu_gemm.c -- the CPU device's matrix product: acc[m][n] = sum_k a[m][k] b[n][k] in floats, then
+ * cpu_gemm.c -- the CPU device's matrix product: acc[m][n] = sum_k a[m][k] b[n][k] in floats by dot(), then
  * the epilogue's steps row by row.
  *
- * B is packed once into panels of 8 columns, A for each block of rows into panels of 4 rows, both K
- * major, so that the inner loop is a rank-1 update of a 4 x 8 block in registers. K is cut into
- * blocks of 256, whose sums are added in order.
+ * B is read where it lies if its K is contiguous; else a panel of its columns at a time is turned. Rows go in
+ * bands, whose sums are kept until all columns are there; a band is cut into blocks of rows, and into columns
+ * where these are too few for all threads. How it is cut does not show in the bits: see dot.h.
  */
 #include "cpu.h"
+#include "dot.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PANEL_ROWS = 4, PANEL_COLUMNS = 8, BLOCK_K = 256, BLOCK_ROWS = 32 };
-
-typedef float lanes __attribute__((vector_size(16), may_alias));
+enum { BLOCK_ROWS = 64, PANEL = 16, BAND_NUMBERS = 1 << 21, TASKS_A_THREAD = 4 };
 
 struct gemm_job {
     const struct cpu *cpu;
     int64_t batch;
-    int64_t m, n, k; /* of one batch */
-    int64_t panels;  /* of B */
-    int64_t parts;   /* of the rows, each for a thread ... */
-    int64_t rows;    /* ... of so many; the last ones may have fewer, or none */
-    float *b;        /* [k / BLOCK_K][panel][BLOCK_K][PANEL_COLUMNS], columns past N are 0 */
+    int64_t m, n, k;     /* of one batch */
+    int64_t band, first; /* rows of a band, and the first one of this */
+    int64_t rows;        /* of this band */
+    int64_t chunk, chunks;
+    bool turned;              /* B's columns go through a panel */
+    bool copied;              /* A's rows are in `a` */
+    int64_t pitch;            /* of `a`, in floats */
+    float *a, *acc;           /* [band][pitch], [band][n] */
+    int64_t group;            /* rows of a task of the epilogue */
+    int parts;                /* of all rows, for states of columns: 0: none */
+    struct cpu_frame **frame; /* one for each part */
     atomic_bool failed;
 };
 
-/* ---- Packing ---- */
+/* ---- Operands ---- */
 
-/* Rows first .. first + width - 1 of an operand's [row][k], k0 .. k0 + depth - 1, to [k][width]; rows
- * from `end` on are 0. */
-static void pack(float *out, const void *base, const struct tensor_use *x, int64_t batch, int64_t first,
-                 int width, int64_t end, int64_t k0, int64_t depth)
+static const struct tensor_use *a_of(const struct gemm_job *j) { return &j->cpu->p->a; }
+static const struct tensor_use *b_of(const struct gemm_job *j) { return &j->cpu->p->b; }
+
+/* Rows whose pitch is a multiple of a page's would push each other out of the cache. */
+static bool copies_a(const struct tensor_use *a, int64_t m)
 {
-    float run[BLOCK_K] = {0};
-    for (int r = 0; r < width; r++) {
-        int64_t at = x->offset + batch * x->batch + (first + r) * x->row + k0 * x->k;
-        bool inside = first + r < end;
-        if (inside) cpu_read(run, x->dtype, base, at, x->k, depth);
-        for (int64_t k = 0; k < depth; k++) out[k * width + r] = inside ? run[k] : 0;
-    }
+    enum { PAGE_FLOATS = 1024 };
+    return a->dtype != CODA_F32 || a->k != 1 || (m > 1 && a->row % PAGE_FLOATS == 0);
 }
 
-static float *b_panel(const struct gemm_job *j, int64_t panel, int64_t k0)
-{
-    int64_t depth = MIN(BLOCK_K, j->k - k0);
-    return j->b + (k0 * j->panels + panel * depth) * PANEL_COLUMNS;
-}
-
-static void pack_b_panel(void *ctx, int64_t panel)
+static void copy_rows(void *ctx, int64_t block)
 {
     struct gemm_job *j = ctx;
-    const struct tensor_use *b = &j->cpu->p->b;
+    const struct tensor_use *a = a_of(j);
+    for (int64_t r = block * BLOCK_ROWS; r < MIN((block + 1) * BLOCK_ROWS, j->rows); r++)
+        cpu_read(j->a + r * j->pitch, a->dtype, cpu_buffer(j->cpu, a->buffer),
+                 a->offset + j->batch * a->batch + (j->first + r) * a->row, a->k, j->k);
+}
+
+/* Columns n .. n + PANEL - 1 of B as floats, those of one column `pitch` from those of the next. */
+static void turn_panel(const struct gemm_job *j, int64_t n, float *panel, int64_t pitch)
+{
+    const struct tensor_use *b = b_of(j);
     const void *base = cpu_buffer(j->cpu, b->buffer);
-    for (int64_t k0 = 0; k0 < j->k; k0 += BLOCK_K)
-        pack(b_panel(j, panel, k0), base, b, j->batch, panel * PANEL_COLUMNS, PANEL_COLUMNS, j->n, k0,
-             MIN(BLOCK_K, j->k - k0));
+    int64_t at = b->offset + j->batch * b->batch + n * b->row, columns = MIN(PANEL, j->n - n);
+    float run[PANEL];
+    for (int64_t c = 0; c < columns && b->row != 1; c++)
+        cpu_read(panel + c * pitch, b->dtype, base, at + c * b->row, b->k, j->k);
+    for (int64_t k = 0; k < j->k && b->row == 1; k++) {
+        cpu_read(run, b->dtype, base, at + k * b->k, 1, columns);
+        for (int64_t c = 0; c < columns; c++) panel[c * pitch + k] = run[c];
+    }
 }
 
 /* ---- Product ---- */
 
-/* c[4][8], rows `pitch` apart, += a b over one block of K. */
-static void multiply(int64_t depth, const float *a, const float *b, float *c, int64_t pitch)
+/* Rows r .. r + m - 1 of the band, columns n .. end - 1, without B. */
+static struct dot product_of(const struct gemm_job *j, int64_t r, int64_t m, int64_t n, int64_t end)
 {
-    lanes sum[PANEL_ROWS][2] = {{{0}}};
-    for (int64_t k = 0; k < depth; k++, a += PANEL_ROWS, b += PANEL_COLUMNS) {
-        lanes left = *(const lanes *)b, right = *(const lanes *)(b + 4);
-#pragma GCC unroll 4
-        for (int r = 0; r < PANEL_ROWS; r++) {
-            sum[r][0] += a[r] * left;
-            sum[r][1] += a[r] * right;
+    const struct tensor_use *a = a_of(j);
+    struct dot d = {.m = m, .n = end - n, .k = j->k, .c = j->acc + r * j->n + n, .c_pitch = j->n};
+    d.a = j->copied ? j->a + r * j->pitch
+                    : (const float *)cpu_buffer(j->cpu, a->buffer) + a->offset + j->batch * a->batch +
+                          (j->first + r) * a->row;
+    d.a_pitch = j->copied ? j->pitch : a->row;
+    return d;
+}
+
+static void multiply_turned(struct gemm_job *j, int64_t n, int64_t end)
+{
+    int64_t pitch = j->k + DOT_LANES;
+    float *panel = malloc(sizeof *panel * (size_t)(PANEL * pitch));
+    if (!panel) {
+        j->failed = true;
+        return;
+    }
+    for (; n < end; n += PANEL) {
+        turn_panel(j, n, panel, pitch);
+        for (int64_t r = 0; r < j->rows; r += BLOCK_ROWS) {
+            struct dot d = product_of(j, r, MIN(BLOCK_ROWS, j->rows - r), n, MIN(n + PANEL, end));
+            d.type = CODA_F32, d.b = panel, d.b_pitch = pitch;
+            dot(&d);
         }
     }
-#pragma GCC unroll 4
-    for (int r = 0; r < PANEL_ROWS; r++) {
-        lanes *to = (lanes *)(c + r * pitch);
-        to[0] += sum[r][0];
-        to[1] += sum[r][1];
-    }
+    free(panel);
 }
 
-/* acc[BLOCK_ROWS][pitch] of the rows from m0 on; a is room for one K block of A. */
-static void accumulate(const struct gemm_job *j, int64_t m0, int64_t k0, float *a, float *acc, int64_t pitch)
-{
-    const struct tensor_use *x = &j->cpu->p->a;
-    const void *base = cpu_buffer(j->cpu, x->buffer);
-    int64_t depth = MIN(BLOCK_K, j->k - k0), rows = MIN(BLOCK_ROWS, j->m - m0);
-    for (int64_t r = 0; r < rows; r += PANEL_ROWS)
-        pack(a + r * depth, base, x, j->batch, m0 + r, PANEL_ROWS, j->m, k0, depth);
-    for (int64_t panel = 0; panel < j->panels; panel++)
-        for (int64_t r = 0; r < rows; r += PANEL_ROWS)
-            multiply(depth, a + r * depth, b_panel(j, panel, k0), acc + r * pitch + panel * PANEL_COLUMNS,
-                     pitch);
-}
-
-/* The rows from m0 to `end`, or the first BLOCK_ROWS of them. */
-static void run_block(const struct gemm_job *j, struct cpu_frame *f, int64_t m0, int64_t end, float *a,
-                      float *acc)
-{
-    int64_t pitch = j->panels * PANEL_COLUMNS;
-    memset(acc, 0, sizeof *acc * (size_t)(BLOCK_ROWS * pitch));
-    for (int64_t k0 = 0; k0 < j->k; k0 += BLOCK_K) accumulate(j, m0, k0, a, acc, pitch);
-    for (int64_t m = m0; m < MIN(m0 + BLOCK_ROWS, end); m++)
-        cpu_frame_run(f, j->batch * j->m + m, acc + (m - m0) * pitch);
-}
-
-static void run_rows(void *ctx, int64_t part)
+static void multiply(void *ctx, int64_t task)
 {
     struct gemm_job *j = ctx;
-    int64_t pitch = j->panels * PANEL_COLUMNS, first = part * j->rows, end = MIN(first + j->rows, j->m);
-    struct cpu_frame *f = cpu_frame_new(j->cpu);
-    float *a = malloc(sizeof *a * BLOCK_ROWS * BLOCK_K);
-    float *acc = malloc(sizeof *acc * (size_t)(BLOCK_ROWS * pitch + 1));
-    if (f && a && acc) {
-        if (cpu_parts(j->cpu->p)) cpu_frame_begin_part(f);
-        for (int64_t m0 = first; m0 < end; m0 += BLOCK_ROWS) run_block(j, f, m0, end, a, acc);
-        if (cpu_parts(j->cpu->p)) cpu_frame_end_part(f, j->batch * j->parts + part);
-    } else {
-        j->failed = true;
+    const struct tensor_use *b = b_of(j);
+    int64_t n = task % j->chunks * j->chunk, end = MIN(n + j->chunk, j->n), r = task / j->chunks * BLOCK_ROWS;
+    if (j->turned) {
+        multiply_turned(j, n, end);
+        return;
     }
-    free(acc);
-    free(a);
+    struct dot d = product_of(j, r, MIN(BLOCK_ROWS, j->rows - r), n, end);
+    d.type = b->dtype, d.b_pitch = b->row;
+    d.b = (const char *)cpu_buffer(j->cpu, b->buffer) +
+          (b->offset + j->batch * b->batch + n * b->row) * dtype_size(b->dtype);
+    dot(&d);
+}
+
+/* ---- Epilogue ---- */
+
+static void run_rows(const struct gemm_job *j, struct cpu_frame *f, int64_t first, int64_t end)
+{
+    for (int64_t m = MAX(first, j->first); m < MIN(end, j->first + j->rows); m++)
+        cpu_frame_run(f, j->batch * j->m + m, j->acc + (m - j->first) * j->n);
+}
+
+static void finish_group(void *ctx, int64_t group)
+{
+    struct gemm_job *j = ctx;
+    struct cpu_frame *f = cpu_frame_new(j->cpu);
+    int64_t first = j->first + group * j->group;
+    if (f) run_rows(j, f, first, first + j->group);
+    else j->failed = true;
     free(f);
+}
+
+/* What a part has of this band. Rows of a part come in order: its states are folded so. */
+static void finish_part(void *ctx, int64_t part)
+{
+    struct gemm_job *j = ctx;
+    int64_t each = CEIL_DIV(j->m, j->parts);
+    run_rows(j, j->frame[part], part * each, (part + 1) * each);
+}
+
+static bool begin_parts(struct gemm_job *j)
+{
+    for (int i = 0; i < j->parts; i++) {
+        if (!j->frame[i] && !(j->frame[i] = cpu_frame_new(j->cpu))) return false;
+        cpu_frame_begin_part(j->frame[i]);
+    }
+    return true;
+}
+
+static void end_parts(const struct gemm_job *j)
+{
+    for (int i = 0; i < j->parts; i++) cpu_frame_end_part(j->frame[i], j->batch * j->parts + i);
+}
+
+/* ---- All of it ---- */
+
+static void run_band(struct gemm_job *j)
+{
+    int64_t blocks = CEIL_DIV(j->rows, BLOCK_ROWS), steps = j->cpu->p->steps;
+    double numbers = (double)j->rows * (double)j->n;
+    if (j->copied) parallel_work(blocks, (double)j->rows * (double)j->k, copy_rows, j);
+    parallel_work((j->turned ? 1 : blocks) * j->chunks, numbers * (double)j->k, multiply, j);
+    if (j->failed) return;
+    numbers *= CPU_STEP_OPERATIONS * (double)steps;
+    if (j->parts) parallel_work(j->parts, numbers, finish_part, j);
+    else parallel_work(CEIL_DIV(j->rows, j->group), numbers, finish_group, j);
+}
+
+static void run_batch(struct gemm_job *j)
+{
+    if (!begin_parts(j)) j->failed = true;
+    for (j->first = 0; j->first < j->m && !j->failed; j->first += j->band) {
+        j->rows = MIN(j->band, j->m - j->first);
+        run_band(j);
+    }
+    if (!j->failed) end_parts(j);
+}
+
+/* Pieces of `n` things for all threads: a few for each, of a multiple of `unit`. */
+static int64_t piece_of(int64_t n, int64_t shares, int64_t unit)
+{
+    return MAX(1, CEIL_DIV(CEIL_DIV(n, MAX(shares, 1)), unit)) * unit;
+}
+
+static void cut(struct gemm_job *j)
+{
+    int threads = parallel_worth((double)j->m * (double)j->n * (double)j->k),
+        tasks = threads > 1 ? threads * TASKS_A_THREAD : 1;
+    const struct tensor_use *b = b_of(j);
+    j->turned = b->k != 1 || !dot_takes(b->dtype);
+    j->copied = copies_a(a_of(j), j->m);
+    j->band = MIN(j->m, piece_of(BAND_NUMBERS, MAX(j->n, j->k), BLOCK_ROWS));
+    j->chunk = piece_of(j->n, j->turned ? tasks : tasks / CEIL_DIV(j->band, BLOCK_ROWS), PANEL);
+    j->chunks = CEIL_DIV(j->n, j->chunk);
+    j->group = piece_of(j->band, tasks, 1);
+    j->pitch = CEIL_DIV(j->k, PANEL) * PANEL + PANEL;
+    j->parts = cpu_parts(j->cpu->p);
+}
+
+/* One allocation: frames, rows of A, sums. */
+static void *band_memory(struct gemm_job *j)
+{
+    size_t frames = sizeof *j->frame * (size_t)(j->parts + 1);
+    size_t a = j->copied ? sizeof(float) * (size_t)(j->band * j->pitch) : 0;
+    char *memory = malloc(frames + a + sizeof(float) * (size_t)(j->band * j->n));
+    if (!memory) return NULL;
+    j->frame = (struct cpu_frame **)memory;
+    memset(memory, 0, frames);
+    j->a = (float *)(memory + frames);
+    j->acc = (float *)(memory + frames + a);
+    return memory;
 }
 
 coda_status cpu_gemm(const struct cpu *c)
 {
     const struct program *p = c->p;
     struct gemm_job j = {.cpu = c, .m = p->dim[1], .n = p->dim[2], .k = p->k};
-    j.panels = CEIL_DIV(j.n, PANEL_COLUMNS);
-    j.parts = cpu_parts(p) ? cpu_parts(p) : CEIL_DIV(j.m, BLOCK_ROWS);
-    j.rows = cpu_parts(p) ? CEIL_DIV(j.m, j.parts) : BLOCK_ROWS;
-    j.b = malloc(sizeof(float) * (size_t)(j.panels * PANEL_COLUMNS * j.k + 1));
-    if (!j.b)
-        return fail(CODA_E_MEMORY, "out of memory for a weight of %lld x %lld floats", (long long)j.n,
-                    (long long)j.k);
-    for (j.batch = 0; j.batch < p->dim[0] && !j.failed; j.batch++) {
-        if (j.batch == 0 || p->b.batch != 0) parallel_for(j.panels, pack_b_panel, &j);
-        parallel_for(j.parts, run_rows, &j);
-    }
-    free(j.b);
-    if (j.failed) return fail(CODA_E_MEMORY, "out of memory for rows of %lld columns", (long long)j.n);
-    return CODA_OK;
+    cut(&j);
+    void *memory = band_memory(&j);
+    j.failed = !memory;
+    for (j.batch = 0; j.batch < p->dim[0] && !j.failed; j.batch++) run_batch(&j);
+    for (int i = 0; memory && i < j.parts; i++) free(j.frame[i]);
+    free(memory);
+    if (!j.failed) return CODA_OK;
+    return fail(CODA_E_MEMORY, "out of memory for %lld rows of %lld columns and K %lld", (long long)j.band,
+                (long long)j.n, (long long)j.k);
 }

@@ -1,6 +1,8 @@
 /* cpu_memory.c -- where a program's buffers are in one call, and how they are read. */
 #include "cpu.h"
 
+#include <string.h>
+
 void *cpu_buffer(const struct cpu *c, int buffer)
 {
     const struct buffer *b = &c->plan->buffer[buffer];
@@ -12,7 +14,37 @@ void *cpu_buffer(const struct cpu *c, int buffer)
     return NULL;
 }
 
+static void read_bf16(float *out, const uint16_t *from, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)from[i * stride] << 16;
+        memcpy(&out[i], &bits, sizeof bits);
+    }
+}
+
 void cpu_read(float *out, coda_dtype t, const void *base, int64_t at, int64_t stride, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) out[i] = (float)dtype_load(t, base, at + i * stride);
+    if (t == CODA_F32 && stride == 1) memcpy(out, (const float *)base + at, sizeof *out * (size_t)n);
+    else if (t == CODA_BF16) read_bf16(out, (const uint16_t *)base + at, stride, n);
+    else
+        for (int64_t i = 0; i < n; i++) out[i] = (float)dtype_load(t, base, at + i * stride);
+}
+
+/* As dtype_store rounds. */
+static void write_bf16(uint16_t *out, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, nan = bits >> 16 | 0x40;
+        out[i] = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+    }
+}
+
+void cpu_write(coda_dtype t, void *base, int64_t at, const float *x, int64_t n)
+{
+    if (t == CODA_F32) memcpy((float *)base + at, x, sizeof *x * (size_t)n);
+    else if (t == CODA_BF16) write_bf16((uint16_t *)base + at, x, n);
+    else
+        for (int64_t i = 0; i < n; i++) dtype_store(t, base, at + i, (double)x[i]);
 }

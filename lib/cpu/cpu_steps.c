@@ -17,7 +17,8 @@ struct cpu_frame {
     int64_t at[CODA_MAX_RANK]; /* the row's index in each leading dimension */
     bool started;              /* the column values are there, ... */
     int64_t sample;            /* ... of this sample or batch */
-    double *states;            /* of the columns, for one folding step after the other */
+    double *states;            /* of the columns or the row, for one reducing step after the other */
+    bool *in_place;            /* for each step: its value is where the port is */
     float *value[];            /* of each step; the floats follow */
 };
 
@@ -51,10 +52,23 @@ static bool folds_columns(const struct step *s)
     return s->kind == STEP_REDUCE && s->axis == REDUCE_COLUMNS;
 }
 
-/* Numbers of the states of all columns that a step folds. */
+/* Numbers of the states of all columns that a step folds, or of the row's. */
 static size_t state_numbers(const struct cpu *c, const struct step *s)
 {
-    return folds_columns(s) ? (size_t)columns_of(c, s) * (size_t)s->prim->state : 0;
+    if (s->kind != STEP_REDUCE) return 0;
+    return (folds_columns(s) ? (size_t)columns_of(c, s) : 1) * (size_t)s->prim->state;
+}
+
+/* Floats that lie one behind the other, and are not written by the program, are read where they are. */
+static bool reads_in_place(const struct cpu *c, const struct step *s)
+{
+    const struct tensor_use *port = &c->p->port[s->port];
+    if (s->kind != STEP_LOAD || s->cls != CLASS_TILE || port->dtype != CODA_F32 || port->role == USE_GATHER ||
+        c->p->segment || !c->p->rank || port->stride[c->p->rank - 1] != 1)
+        return false;
+    for (const struct step *t = c->p->step; t < c->p->step + c->p->steps; t++)
+        if (t->kind == STEP_STORE && c->p->port[t->port].buffer == port->buffer) return false;
+    return c->plan->buffer[port->buffer].bytes > 0;
 }
 
 struct cpu_frame *cpu_frame_new(const struct cpu *c)
@@ -64,7 +78,8 @@ struct cpu_frame *cpu_frame_new(const struct cpu *c)
         floats += (size_t)stored_width(c, &c->p->step[i]);
         doubles += state_numbers(c, &c->p->step[i]);
     }
-    struct cpu_frame *f = malloc(head + sizeof(double) * doubles + sizeof(float) * floats);
+    struct cpu_frame *f =
+        malloc(head + sizeof(double) * doubles + sizeof(float) * floats + sizeof(bool) * (size_t)c->p->steps);
     if (!f) return NULL;
     *f = (struct cpu_frame){.cpu = c, .states = (double *)((char *)f + head)};
     float *next = (float *)(f->states + doubles);
@@ -72,6 +87,8 @@ struct cpu_frame *cpu_frame_new(const struct cpu *c)
         f->value[i] = next;
         next += stored_width(c, &c->p->step[i]);
     }
+    f->in_place = (bool *)next;
+    for (int i = 0; i < c->p->steps; i++) f->in_place[i] = reads_in_place(c, &c->p->step[i]);
     return f;
 }
 
@@ -163,6 +180,12 @@ static void run_scalar(struct cpu_frame *f, const struct step *s, float *out)
     cpu_read(out, port->dtype, cpu_buffer(f->cpu, port->buffer), 0, 0, step_width(f->cpu, s));
 }
 
+static float *row_in_place(const struct cpu_frame *f, const struct step *s)
+{
+    const struct tensor_use *port = &f->cpu->p->port[s->port];
+    return (float *)cpu_buffer(f->cpu, port->buffer) + row_offset(f, port);
+}
+
 /* The states that this row's tiles left, merged in their order. */
 static float *partial_states(const struct cpu_frame *f, const struct tensor_use *port)
 {
@@ -205,6 +228,34 @@ static void run_partial(struct cpu_frame *f, const struct step *s, float *out)
 
 /* ---- Arithmetic ---- */
 
+enum { BLOCK = 256 }; /* columns that operands are laid out for */
+
+/* n values of v from column c on, one behind the other: where they are, or copied to `room`. */
+static const float *laid_out(struct operand_view v, int64_t c, int64_t n, float *room)
+{
+    if (v.stride == 1 && v.repeat == 1) return v.x + c;
+    for (int64_t i = 0; i < n; i++) room[i] = at(v, c + i);
+    return room;
+}
+
+/* A value that is the same in all columns is laid out once. */
+static bool is_same(struct operand_view v) { return v.stride == 0; }
+
+static void run_loops(const struct prim *prim, const struct operand_view *v, int inputs, const double *param,
+                      float *out, int64_t n)
+{
+    float room[PRIM_MAX_INPUTS][BLOCK];
+    const float *in[PRIM_MAX_INPUTS];
+    for (int64_t c = 0; c < n; c += BLOCK) {
+        int64_t part = MIN(BLOCK, n - c);
+        for (int k = 0; k < PRIM_MAX_INPUTS; k++) {
+            if (k >= inputs) in[k] = in[0];
+            else if (c == 0 || !is_same(v[k])) in[k] = laid_out(v[k], c, part, room[k]);
+        }
+        prim->loops->row[vectors()](out + c, in, param, part);
+    }
+}
+
 static void run_map(struct cpu_frame *f, const struct step *s, float *out)
 {
     struct operand_view v[PRIM_MAX_INPUTS];
@@ -213,6 +264,10 @@ static void run_map(struct cpu_frame *f, const struct step *s, float *out)
         v[k] = s->in[k] == IMMEDIATE ? (struct operand_view){&s->immediate[k], 0, 1} : view(f, s->in[k], s);
     for (int k = 0; k < PRIM_MAX_PARAMS; k++) param[k] = s->param[k];
     int64_t n = step_width(f->cpu, s);
+    if (s->prim->loops && n > 1) {
+        run_loops(s->prim, v, s->nin, param, out, n);
+        return;
+    }
     for (int64_t c = 0; c < n; c++) {
         for (int k = 0; k < s->nin; k++) in[k] = at(v[k], c);
         out[c] = (float)s->prim->reference(in, param);
@@ -277,6 +332,10 @@ static void reduce_columns(struct cpu_frame *f, const struct step *s, int64_t fi
     struct operand_view v = view(f, s->in[0], s);
     double key = s->in[1] >= 0 ? row_value(f, s->in[1]) : 0;
     s->prim->reduce->init(state);
+    if (s->prim->reduce->fold && first < end && v.stride == 1 && v.repeat == 1) {
+        s->prim->reduce->fold(state, v.x + first, end - first, (int)vectors());
+        return;
+    }
     for (int64_t c = first; c < end; c++) s->prim->reduce->push(state, at(v, c), c, key);
 }
 
@@ -354,6 +413,17 @@ static void fold_row(struct cpu_frame *f, const struct step *s)
         s->prim->reduce->push(state, at(v, c), row, 0);
 }
 
+/* A step before s whose state of this row is that of s: another reading of it. NULL: there is none. */
+static const struct step *same_state(const struct cpu_frame *f, const struct step *s)
+{
+    for (const struct step *t = f->cpu->p->step; t < s; t++)
+        if (t->kind == STEP_REDUCE && t->axis == s->axis && t->in[0] == s->in[0] && t->in[1] == s->in[1] &&
+            columns_of(f->cpu, t) == columns_of(f->cpu, s) && prim_states_equal(t->prim, s->prim) &&
+            !s->range && !s->window.end && !t->range && !t->window.end && !step_folds_segments(t))
+            return t;
+    return NULL;
+}
+
 static void run_reduce(struct cpu_frame *f, const struct step *s, float *out)
 {
     if (folds_columns(s)) {
@@ -368,8 +438,10 @@ static void run_reduce(struct cpu_frame *f, const struct step *s, float *out)
         reduce_tiles(f, s);
         return;
     }
-    double state[PRIM_MAX_STATE] = {0};
-    reduce_columns(f, s, 0, columns_of(f->cpu, s), state);
+    double *state = states_of(f, s);
+    const struct step *same = same_state(f, s);
+    if (same) memcpy(state, states_of(f, same), sizeof *state * (size_t)s->prim->state);
+    else reduce_columns(f, s, 0, columns_of(f->cpu, s), state);
     *out = (float)s->prim->reduce->finish(state);
 }
 
@@ -423,6 +495,10 @@ static void run_store(struct cpu_frame *f, const struct step *s)
     if (s->cls == CLASS_SEGMENT) stride = port->stride[3];
     if (stride == 0) n = MIN(n, 1);
     bool add = use_effect(port) & EFFECT_ADD;
+    if (stride == 1 && v.stride == 1 && v.repeat == 1 && !add && !port->scale && !port->head_dim) {
+        cpu_write(port->dtype, base, to, v.x, n);
+        return;
+    }
     for (int64_t c = 0; c < n; c++) {
         int64_t place = to + column_offset(port, c, stride);
         double x =
@@ -469,7 +545,8 @@ void cpu_frame_run(struct cpu_frame *f, int64_t row, float *acc)
         const struct step *s = &f->cpu->p->step[i];
         bool kept = f->started && s->cls == CLASS_COL && step_has_value(f->cpu->p, s) && !is_row(s);
         if (s->kind == STEP_ACC) f->value[i] = acc;
-        if (!kept) run_step(f, s, f->value[i]);
+        if (f->in_place[i]) f->value[i] = row_in_place(f, s);
+        else if (!kept) run_step(f, s, f->value[i]);
     }
     f->started = true;
 }

@@ -88,7 +88,7 @@ static void run_row(void *ctx, int64_t row)
 coda_status cpu_top_k(const struct cpu *c)
 {
     struct top_k_job j = {.cpu = c, .s = c->p->spec};
-    parallel_for(j.s->rows, run_row, &j);
+    parallel_work(j.s->rows, CPU_STEP_OPERATIONS * (double)j.s->rows * (double)j.s->columns, run_row, &j);
     if (j.failed)
         return fail(CODA_E_MEMORY, "out of memory for a row of %lld columns", (long long)j.s->columns);
     return CODA_OK;

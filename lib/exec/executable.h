@@ -73,9 +73,10 @@ coda_status kernels_make_known(struct known *t, struct coda_plan *const *plan, i
 /* executable.c: NULL is fine. */
 void executable_free(struct coda_plan *p);
 
-/* run.c: coda_run, coda_prepare and coda_prepare_adopt of a plan that is there. */
+/* run.c: coda_run, coda_prepare and coda_prepare_adopt of a plan that is there. `threads` as in
+ * coda_run_options. */
 coda_status executable_run(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
-                           coda_stream stream);
+                           coda_stream stream, int threads);
 coda_status executable_prepare(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
                                coda_stream stream);
 coda_status executable_adopt(const struct coda_plan *p, void *const *args, void *prepared);

@@ -116,14 +116,18 @@ static coda_status run_programs(const struct call *c, bool prepare, coda_stream 
 }
 
 coda_status executable_run(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
-                           coda_stream stream)
+                           coda_stream stream, int threads)
 {
     struct call c = {p, args, prepared, workspace};
     int begun = 0;
     struct arguments b = arguments(&c, "run", false);
     coda_status status = check(&c, &b);
     if (!status) status = kept_check(&b, p->plan.prepared_id);
-    return status ? status : run_programs(&c, false, stream, &begun);
+    if (status) return status;
+    int before = parallel_limit(threads);
+    status = run_programs(&c, false, stream, &begun);
+    parallel_limit(before);
+    return status;
 }
 
 static bool is_gpu(const struct coda_plan *p) { return p->device == CODA_DEVICE_GPU; }

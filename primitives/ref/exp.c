@@ -1,6 +1,5 @@
 /* exp.c -- e^x. */
-#include <math.h>
-
+#include "elementary.h"
 #include "ref.h"
 
-REFERENCE_MAP(exp) { return exp(in[0]); }
+REFERENCE_MAP(exp) { return ref_exp(in[0]); }

@@ -2,4 +2,5 @@
 #include "exponentials.h"
 
 static double finish(const double *state) { return isnan(state[1]) ? NAN : state[0]; }
-REFERENCE_REDUCE(exp_max) = {exponentials_init, exponentials_push, exponentials_merge, finish};
+REFERENCE_REDUCE(exp_max) = {exponentials_init, exponentials_push, exponentials_merge, finish,
+                             exponentials_fold};

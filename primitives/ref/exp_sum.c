@@ -6,4 +6,5 @@ static double finish(const double *state)
     if (isnan(state[1]) || state[0] == INFINITY) return NAN;
     return state[0] == -INFINITY ? 0 : state[1];
 }
-REFERENCE_REDUCE(exp_sum) = {exponentials_init, exponentials_push, exponentials_merge, finish};
+REFERENCE_REDUCE(exp_sum) = {exponentials_init, exponentials_push, exponentials_merge, finish,
+                             exponentials_fold};

@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-#include "ref.h"
+#include "elementary.h"
+#include "lanes.h"
 
 static inline void exponentials_merge(double *state, const double *other)
 {
@@ -25,5 +26,21 @@ static inline void exponentials_push(double *state, double x, UNUSED int64_t col
 {
     exponentials_merge(state, (double[]){isnan(x) ? -INFINITY : x, isnan(x) ? NAN : 1});
 }
+
+/* A block at a time: its largest x, then the exponentials, then their sum. */
+static ALWAYS_INLINE void exponentials_fold_of(double *state, const float *x, int64_t n)
+{
+    for (int64_t at = 0; at < n; at += REF_BLOCK) {
+        double e[REF_BLOCK];
+        int64_t part = n - at < REF_BLOCK ? n - at : REF_BLOCK;
+        double m = ref_largest_number(x + at, part);
+        for (int64_t i = 0; i < part; i++) {
+            double y = x[at + i];
+            e[i] = y == m ? 1 : ref_exp(y - m);
+        }
+        exponentials_merge(state, (double[]){m, ref_sum_of(e, part)});
+    }
+}
+REFERENCE_FOLD(exponentials_fold)
 
 #endif

@@ -1,6 +1,5 @@
 /* gelu_quick.c -- x sigmoid(1.702 x). */
-#include <math.h>
-
+#include "elementary.h"
 #include "ref.h"
 
-REFERENCE_MAP(gelu_quick) { return in[0] / (1 + exp(-1.702 * in[0])); }
+REFERENCE_MAP(gelu_quick) { return in[0] / (1 + ref_exp(-1.702 * in[0])); }

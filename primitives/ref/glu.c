@@ -1,6 +1,5 @@
 /* glu.c -- sigmoid(gate) up. */
-#include <math.h>
-
+#include "elementary.h"
 #include "ref.h"
 
-REFERENCE_MAP(glu) { return in[1] / (1 + exp(-in[0])); }
+REFERENCE_MAP(glu) { return in[1] / (1 + ref_exp(-in[0])); }

@@ -7,4 +7,5 @@ static double finish(const double *state)
     if (isnan(state[1]) || state[0] == INFINITY) return NAN;
     return state[0] == -INFINITY ? -INFINITY : log(state[1]);
 }
-REFERENCE_REDUCE(log_exp_sum) = {exponentials_init, exponentials_push, exponentials_merge, finish};
+REFERENCE_REDUCE(log_exp_sum) = {exponentials_init, exponentials_push, exponentials_merge, finish,
+                                 exponentials_fold};

@@ -2,4 +2,4 @@
 #include "moments.h"
 
 static double finish(const double *state) { return state[2]; }
-REFERENCE_REDUCE(m2) = {moments_init, moments_push, moments_merge, finish};
+REFERENCE_REDUCE(m2) = {moments_init, moments_push, moments_merge, finish, moments_fold};

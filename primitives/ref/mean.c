@@ -4,4 +4,4 @@
 #include "moments.h"
 
 static double finish(const double *state) { return isfinite(state[1]) ? state[1] : NAN; }
-REFERENCE_REDUCE(mean) = {moments_init, moments_push, moments_merge, finish};
+REFERENCE_REDUCE(mean) = {moments_init, moments_push, moments_merge, finish, moments_fold};

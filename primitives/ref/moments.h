@@ -3,7 +3,7 @@
 #ifndef MOMENTS_H
 #define MOMENTS_H
 
-#include "ref.h"
+#include "lanes.h"
 
 static inline void moments_init(double *state) { state[0] = state[1] = state[2] = 0; }
 
@@ -22,5 +22,16 @@ static inline void moments_merge(double *state, const double *other)
     state[1] += d * part;
     state[0] = n;
 }
+
+/* In lanes: the sum makes a block's mean, the squares of what differs from that its M2. */
+static ALWAYS_INLINE void moments_fold_of(double *state, const float *x, int64_t n)
+{
+    for (int64_t at = 0; at < n; at += REF_BLOCK) {
+        int64_t part = n - at < REF_BLOCK ? n - at : REF_BLOCK;
+        double mean = ref_sum(x + at, part, 0, false) / (double)part;
+        moments_merge(state, (double[]){(double)part, mean, ref_sum(x + at, part, mean, true)});
+    }
+}
+REFERENCE_FOLD(moments_fold)
 
 #endif

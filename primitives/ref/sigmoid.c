@@ -1,6 +1,5 @@
 /* sigmoid.c -- 1 / (1 + exp(-x)). */
-#include <math.h>
-
+#include "elementary.h"
 #include "ref.h"
 
-REFERENCE_MAP(sigmoid) { return 1 / (1 + exp(-in[0])); }
+REFERENCE_MAP(sigmoid) { return 1 / (1 + ref_exp(-in[0])); }

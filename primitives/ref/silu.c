@@ -1,6 +1,5 @@
 /* silu.c -- x sigmoid(x), also called swish. */
-#include <math.h>
-
+#include "elementary.h"
 #include "ref.h"
 
-REFERENCE_MAP(silu) { return in[0] / (1 + exp(-in[0])); }
+REFERENCE_MAP(silu) { return in[0] / (1 + ref_exp(-in[0])); }

@@ -1,6 +1,5 @@
 /* softcap.c -- cap tanh(x / cap). */
-#include <math.h>
-
+#include "elementary.h"
 #include "ref.h"
 
-REFERENCE_MAP(softcap) { return params[0] * tanh(in[0] / params[0]); }
+REFERENCE_MAP(softcap) { return params[0] * ref_tanh(in[0] / params[0]); }

@@ -1,8 +1,13 @@
 /* sum_sq.c -- the sum of the squares of a row, 0 if it is empty. */
-#include "ref.h"
+#include "lanes.h"
 
 static void init(double *state) { state[0] = 0; }
 static void push(double *state, double x, UNUSED int64_t col, UNUSED double key) { state[0] += x * x; }
 static void merge(double *state, const double *other) { state[0] += other[0]; }
 static double finish(const double *state) { return state[0]; }
-REFERENCE_REDUCE(sum_sq) = {init, push, merge, finish};
+static ALWAYS_INLINE void fold_of(double *state, const float *x, int64_t n)
+{
+    state[0] += ref_sum(x, n, 0, true);
+}
+REFERENCE_FOLD(fold)
+REFERENCE_REDUCE(sum_sq) = {init, push, merge, finish, fold};

@@ -1,6 +1,5 @@
 /* swiglu.c -- silu(gate) up. */
-#include <math.h>
-
+#include "elementary.h"
 #include "ref.h"
 
-REFERENCE_MAP(swiglu) { return in[0] / (1 + exp(-in[0])) * in[1]; }
+REFERENCE_MAP(swiglu) { return in[0] / (1 + ref_exp(-in[0])) * in[1]; }

@@ -1,6 +1,5 @@
 /* tanh.c -- the hyperbolic tangent of x. */
-#include <math.h>
-
+#include "elementary.h"
 #include "ref.h"
 
-REFERENCE_MAP(tanh) { return tanh(in[0]); }
+REFERENCE_MAP(tanh) { return ref_tanh(in[0]); }

@@ -2,6 +2,7 @@
  * lives.c -- processes that fork in the midst of a compile, exit in the midst of a write, are told to
  * terminate, or unload the library: no hang, no crash, no partial entry.
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -142,6 +143,7 @@ static void exits(void)
 #define CALLS(F)                                                                                             \
     F(coda_cache_open)                                                                                       \
     F(coda_cache_free) F(coda_info_print) F(coda_cache_stats_print) F(coda_compile) F(coda_run)              \
+        F(coda_run_shaped)                                                                                   \
         F(coda_plan_free) F(coda_plan_workspace) F(coda_graph_parse) F(coda_graph_free) F(coda_error)
 /* clang-format on */
 
@@ -151,8 +153,35 @@ struct calls {
 #undef FIELD
 };
 
+static int threads_here(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/task");
+    while (d && readdir(d)) n++;
+    if (d) closedir(d);
+    return n;
+}
+
+/* A product on the CPU device that is worth threads, which stay. */
+static int use_workers(const struct calls *f)
+{
+    static _Alignas(256) float x[128 * 128], y[128 * 128];
+    coda_graph *g = NULL;
+    coda_plan *p = NULL;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_run_options run = CODA_RUN_OPTIONS_INIT;
+    int before = threads_here();
+    opt.device = CODA_DEVICE_CPU, run.threads = 3;
+    if (f->coda_graph_parse(&g, "%x = input f32[128,128]\n%y = matmul %x, %x\noutput %y = %y\n")) return 20;
+    if (f->coda_compile(&p, g, &opt)) return 21;
+    if (f->coda_run_shaped(p, (void *[]){x, y}, NULL, NULL, NULL, &run)) return 22;
+    f->coda_plan_free(p);
+    f->coda_graph_free(g);
+    return threads_here() == before + 2 ? 0 : 23;
+}
+
 /* Everything that the library keeps for the process: its own cache, sources, a kernel loaded and left idle,
- * the thread's last error. */
+ * the thread's last error, threads. */
 static int use_library(void *lib)
 {
     static _Alignas(256) unsigned char x[4096], y[4096], work[1 << 16];
@@ -167,6 +196,8 @@ static int use_library(void *lib)
     coda_cache *c = NULL;
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
+    int bad = use_workers(&f);
+    if (bad) return bad;
     where.dir = folder;
     if (f.coda_cache_open(&c, &where)) return 3;
     f.coda_cache_free(c);
@@ -182,7 +213,7 @@ static int use_library(void *lib)
 
 static int load_use_unload(void *path)
 {
-    int descriptors = open_descriptors();
+    int descriptors = open_descriptors(), threads = threads_here();
     size_t most = 0;
     for (int i = 0; i < 50; i++) {
         void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -193,6 +224,8 @@ static int load_use_unload(void *path)
         if (dlopen(path, RTLD_NOW | RTLD_NOLOAD)) return complain("the library is still there"), 10;
         if (open_descriptors() != descriptors)
             return complain("round %d: %d descriptors, not %d", i, open_descriptors(), descriptors), 11;
+        if (threads_here() != threads)
+            return complain("round %d: %d threads, not %d", i, threads_here(), threads), 14;
         size_t now = mallinfo2().uordblks; /* the fakes stay, and malloc's own lists fill up first */
         if (i >= 35 && now > most)
             return complain("round %d: %zu bytes, before at most %zu", i, now, most), 12;
@@ -236,8 +269,9 @@ static void unloads(void)
     if (access(path, R_OK)) return skipped("dlclose: there is no %s", path);
     board_reset();
     int end = reap_in_time(spawn(load_use_unload, path));
-    figure(50, end ? complain("unloading ended with %d", end) : 0,
-           "the library loaded, used and unloaded: descriptors and memory stay the same, kernels go");
+    figure(
+        50, end ? complain("unloading ended with %d", end) : 0,
+        "the library loaded, used and unloaded: descriptors, memory and threads stay the same, kernels go");
     int rounds = scaled(20, 500), bad = 0;
     for (int i = 0; i < rounds; i++)
         if ((end = reap_in_time(spawn(exit_while_compiling, (void *)(uintptr_t)i))))

@@ -81,6 +81,59 @@ START_TEST(threads_share_a_plan)
 }
 END_TEST
 
+/* ---- As many threads as the caller says ---- */
+
+/* A product, a norm and an attention, each large enough for threads. */
+static coda_graph *large(void)
+{
+    coda_graph *g = coda_graph_new();
+    coda_attention_options opt = CODA_ATTENTION_OPTIONS_INIT;
+    opt.heads = 4, opt.causal = 1;
+    coda_value x = coda_input(g, "x", CODA_F32, 2, (int64_t[]){97, 256});
+    coda_value w = coda_weight(g, "w", CODA_BF16, 2, (int64_t[]){256, 256});
+    coda_value q = coda_gelu_erf(g, coda_matmul(g, coda_rms_norm(g, x, CODA_NONE, 1e-5f), w));
+    coda_output(g, "y", coda_softmax(g, coda_attention(g, q, x, x, CODA_NONE, &opt)));
+    return g;
+}
+
+START_TEST(threads_do_not_show)
+{
+    enum { LARGE = 97 * 256 };
+    static float y[2][LARGE];
+    coda_graph *g = large();
+    coda_plan *p = compile(g, CODA_DEVICE_CPU, 0, NULL);
+    ck_assert_msg(p, "%s", coda_error());
+    void **given = random_args(g, 1, false), *args[] = {given[0], given[1], y[0]};
+    void *work = aligned_alloc(256, (coda_plan_workspace(p) + 256) / 256 * 256);
+    for (int threads = 0; threads <= 64; threads = 2 * threads + 1) {
+        coda_run_options opt = CODA_RUN_OPTIONS_INIT;
+        opt.threads = threads;
+        memset(y[0], 0xff, sizeof y[0]);
+        ck_assert_msg(coda_run_shaped(p, args, NULL, work, NULL, &opt) == CODA_OK, "%s", coda_error());
+        if (threads == 0) memcpy(y[1], y[0], sizeof y[0]);
+        ck_assert_msg(!memcmp(y[0], y[1], sizeof y[0]), "%d threads give other bits", threads);
+    }
+    free(work);
+    random_args_free(g, given);
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
+START_TEST(odd_numbers_of_threads)
+{
+    coda_graph *g = large();
+    coda_plan *p = compile(g, CODA_DEVICE_CPU, 0, NULL);
+    coda_run_options opt = CODA_RUN_OPTIONS_INIT;
+    opt.threads = _i ? 65 : -1;
+    ck_assert_int_eq(coda_run_shaped(p, NULL, NULL, NULL, NULL, &opt), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(),
+                     _i ? "run: threads is 65; must be 0..64" : "run: threads is -1; must be 0..64");
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
 /* ---- Many compilations of the same kernels ---- */
 
 static coda_cache *shared;
@@ -151,6 +204,8 @@ Suite *threads_suite(void)
     Suite *s = suite_create("threads");
     TCase *c = tcase_create("threads");
     tcase_add_test(c, threads_share_a_plan);
+    tcase_add_test(c, threads_do_not_show);
+    tcase_add_loop_test(c, odd_numbers_of_threads, 0, 2);
     tcase_add_test(c, threads_compile_at_once);
     tcase_add_test(c, threads_have_their_own_message);
     suite_add_tcase(s, c);

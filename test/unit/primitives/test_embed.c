@@ -98,9 +98,10 @@ START_TEST(good_lines_are_taken)
     put("ref/r.c", "REFERENCE_REDUCE(r) = {init, push, merge, finish};");
     put("ref/ref.h", "");
     ck_assert_int_eq(embed("pair/p.cuh reduce/r.cuh port/q.cuh map/f.cuh"), 0);
-    ck_assert_ptr_nonnull(strstr(said, "{.name = \"f\", .kind = PRIM_MAP, .header = \"map/f.cuh\",\n"
-                                       "     .inputs = 2, .params = 2, .state = 0, "
-                                       ".param_name = {\"alpha\",\"beta\",}, .reference = coda_ref_f},"));
+    ck_assert_ptr_nonnull(strstr(
+        said, "{.name = \"f\", .kind = PRIM_MAP, .header = \"map/f.cuh\",\n"
+              "     .inputs = 2, .params = 2, .state = 0, "
+              ".param_name = {\"alpha\",\"beta\",}, .loops = &coda_loops_f, .reference = coda_ref_f},"));
     ck_assert_ptr_nonnull(strstr(said, "{.name = \"r\", .kind = PRIM_REDUCE, .header = \"reduce/r.cuh\",\n"
                                        "     .inputs = 2, .params = 0, .state = 3, .reduce = &coda_ref_r},"));
     ck_assert_ptr_nonnull(strstr(said, "{\"p\", \"pair/p.cuh\", coda_ref_p},"));
