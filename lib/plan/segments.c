@@ -82,7 +82,7 @@ static bool is_tile(const struct grouper *gr, const struct node *n, const struct
     return type_columns(t) > 1 && type_rows(t) > 1 && type_rows(t) >= type_rows(domain_walked(gr->g, n));
 }
 
-/* Will the epilogue compute operand i again, from values of rows and columns, as maps of them are taken in? */
+/* Will the epilogue compute operand i again, from values of rows and columns? Maps of them are taken in. */
 static bool is_outer(struct grouper *gr, struct group *q, const struct node *n, int i)
 {
     int x = group_tile(gr, q, n->in[i]);

@@ -300,7 +300,8 @@ START_TEST(keys_tell_neighbours_apart)
         coda_value v = coda_weight(g, "v", CODA_BF16, 2, (int64_t[]){512, 256});
         coda_value h = coda_add(g, coda_matmul(g, x, w), x), n = coda_rms_norm(g, h, CODA_NONE, 1e-5f);
         coda_output(g, "h", h);
-        coda_output(g, "y", i ? coda_matmul(g, n, v) : n);
+        coda_output(g, "z", coda_matmul(g, h, v));
+        coda_output(g, "y", i ? coda_matmul(g, n, v) : coda_reduce(g, "sum_sq", h, CODA_NONE));
         graph *r = rewrite(g, &(struct rewrite_options){.fuse = true}, &log);
         ck_assert_msg(r && !plan_build(&p, r, &o), "%s", coda_error());
         figures_key(&p, NULL, gemm_of(&p, 0), &key[i]);
