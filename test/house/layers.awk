@@ -13,7 +13,7 @@ BEGIN {
     allowed["plan"] = " plan rewrite graph base primitives "
     allowed["schedule"] = " schedule plan graph base primitives "
     allowed["emit"] = " emit schedule plan graph base "
-    allowed["cpu"] = " cpu schedule plan graph base "
+    allowed["cpu"] = " cpu schedule plan graph base primitives "
     allowed["exec"] = " exec emit cpu schedule plan graph base jit "
     allowed["tune"] = " tune exec schedule plan graph base jit "
     allowed["lib"] = " lib tune exec schedule plan rewrite graph base jit "
