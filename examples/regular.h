@@ -1,6 +1,6 @@
 /*
- * regular.h -- the one way in which files of checkpoints, graphs and arrays are opened: regular files, that are
- * not larger than what they are for.
+ * regular.h -- the one way in which files of checkpoints, graphs and arrays are opened: regular files, and
+ * none larger than what it is for.
  *
  * A FIFO would block, a device may have no end, and a folder opens and then cannot be read: each is an error
  * before a byte is read.

@@ -159,6 +159,13 @@ bool group_has_column_parts(const struct grouper *gr, int value);
 bool group_number(const struct grouper *gr, int value, float *number);
 /* The scalar that the value is, perhaps seen through views; -1: none. */
 int group_scalar(const struct grouper *gr, int value);
+/* Questions of numbers of rows. Where bits must not tell how many there are (plan_options.invariant), what
+ * has rows has several, and is never a single element. */
+bool group_has_rows(const struct grouper *gr, int value); /* more than one */
+bool group_is_one(const struct grouper *gr, int value);   /* a single element */
+/* Has the reader other rows than the value, more or none, so that it repeats? A single element repeats over
+ * any, but over one row it is that row's own. */
+bool group_repeats(const struct grouper *gr, int value, int reader);
 /* Are the rows of the value those of q, not as many by chance, or one of each? Where bits must not tell how
  * many rows there are, what has other ones is no part of q. */
 bool group_shares_rows(const struct grouper *gr, const struct group *q, int value);

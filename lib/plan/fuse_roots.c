@@ -97,8 +97,7 @@ static bool is_vector(const struct grouper *gr, int value, const struct node *n)
 /* Has the map n rows and columns, of which its operands have one each? */
 static bool is_outer(const struct grouper *gr, const struct node *n)
 {
-    bool counted = gr->opt->invariant && gr->site[n - gr->g->node].rows;
-    return type_columns(&n->type) > 1 && (counted || extent_reaches(gr->opt->guards, type_rows(&n->type), 2));
+    return type_columns(&n->type) > 1 && group_has_rows(gr, (int)(n - gr->g->node));
 }
 
 /* Of what is computed again. */
@@ -143,22 +142,6 @@ static bool is_inline(const struct grouper *gr, const struct node *n, struct sit
     return gr->opt->fuse && (is_outer(gr, n) || counts || (pieces && type_columns(&n->type) == 1));
 }
 
-/* A single element; where bits must not tell how many rows there are, whatever that is. */
-static bool is_one(const struct grouper *gr, int value)
-{
-    if (gr->opt->invariant && gr->site[value].rows) return false;
-    return extent_is_one(gr->opt->guards, type_elements(&gr->g->node[value].type));
-}
-
-/* Has the reader other rows than the value, more or none, so that it repeats? A single element repeats over
- * any, but over one row it is that row's own. */
-static bool repeats(const struct grouper *gr, int value, int reader)
-{
-    const struct type *t = &gr->g->node[value].type, *over = &gr->g->node[reader].type;
-    if (gr->opt->invariant && gr->site[reader].rows & ~gr->site[value].rows) return true;
-    return !extents_equal(gr->opt->guards, type_rows(over), is_one(gr, value) ? 1 : type_rows(t));
-}
-
 /* Do maps alone read the value, each over other rows than its own? To store it takes a launch, and to compute
  * one that is as small as itself again takes a few loads that threads of a row share. */
 static bool is_broadcast(const struct grouper *gr, int value, int depth)
@@ -168,9 +151,9 @@ static bool is_broadcast(const struct grouper *gr, int value, int depth)
     if (g->node[value].output >= 0 || depth == 0) return false;
     for (int i = gr->uses.at[value]; i < gr->uses.at[value + 1]; i++) {
         int reader = gr->uses.use[i].node;
-        bool fits = is_one(gr, value) || type_columns(&g->node[reader].type) == type_columns(t);
+        bool fits = group_is_one(gr, value) || type_columns(&g->node[reader].type) == type_columns(t);
         if (g->node[reader].op != OP_MAP || !fits) return false;
-        if (!repeats(gr, value, reader) && !is_broadcast(gr, reader, depth - 1)) return false;
+        if (!group_repeats(gr, value, reader) && !is_broadcast(gr, reader, depth - 1)) return false;
     }
     return uses_count(&gr->uses, value) > 0;
 }

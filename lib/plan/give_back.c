@@ -168,11 +168,9 @@ static bool is_outer(const struct grouper *gr, const struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
     const struct uses *u = &gr->uses;
-    bool outer = n->op == OP_MAP && type_columns(&n->type) > 1 && type_rows(&n->type) > 1;
-    for (int i = 0; i < n->nin && outer; i++) {
-        const struct type *t = &gr->g->node[n->in[i]].type;
-        outer = type_columns(t) == 1 || type_rows(t) == 1;
-    }
+    bool outer = n->op == OP_MAP && type_columns(&n->type) > 1 && group_has_rows(gr, value);
+    for (int i = 0; i < n->nin && outer; i++)
+        outer = type_columns(&gr->g->node[n->in[i]].type) == 1 || !group_has_rows(gr, n->in[i]);
     for (int i = u->at[value]; i < u->at[value + 1] && outer; i++) {
         int reader = u->use[i].node;
         outer = gr->g->node[reader].op == OP_MAP && !group_holds(gr, q, reader);

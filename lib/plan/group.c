@@ -98,6 +98,25 @@ int group_tile(const struct grouper *gr, const struct group *q, int value)
     return value;
 }
 
+bool group_has_rows(const struct grouper *gr, int value)
+{
+    if (gr->opt->invariant && gr->site[value].rows) return true;
+    return extent_reaches(gr->opt->guards, type_rows(&gr->g->node[value].type), 2);
+}
+
+bool group_is_one(const struct grouper *gr, int value)
+{
+    if (gr->opt->invariant && gr->site[value].rows) return false;
+    return extent_is_one(gr->opt->guards, type_elements(&gr->g->node[value].type));
+}
+
+bool group_repeats(const struct grouper *gr, int value, int reader)
+{
+    const struct type *t = &gr->g->node[value].type, *over = &gr->g->node[reader].type;
+    if (gr->opt->invariant && gr->site[reader].rows & ~gr->site[value].rows) return true;
+    return !extents_equal(gr->opt->guards, type_rows(over), group_is_one(gr, value) ? 1 : type_rows(t));
+}
+
 bool group_shares_rows(const struct grouper *gr, const struct group *q, int value)
 {
     return !gr->opt->invariant || gr->site[value].rows == gr->site[q->p.root].rows;

@@ -90,7 +90,8 @@ static bool gemm_strides(const struct group *q, const struct type *t, const int6
     int rows;
     struct type joined;
     bool segments = joins_segments(q, t, &joined);
-    bool several = segments && t->dim[t->rank - 2] > 1; /* a single one has no next, and no stride to it */
+    bool several =
+        segments && extent_reaches(q->guards, t->dim[t->rank - 2], 2); /* else there is no next one */
     out[3] = several ? s[t->rank - 2] : t->rank ? q->p.segment * s[t->rank - 1] : 0;
     out[2] = t->rank ? s[t->rank - 1] : 0;
     if (segments) t = &joined;

@@ -75,11 +75,12 @@ static bool is_whole(const struct program *p, int64_t first, int64_t columns)
 
 /* ---- Joining ---- */
 
-/* Has an operand of type t a number for each row and column that computing n walks? A vector of each sample
- * has fewer rows. */
-static bool is_tile(const struct grouper *gr, const struct node *n, const struct type *t)
+/* Has operand i of n a number for each row and column? A vector of each sample has fewer rows. */
+static bool is_tile(const struct grouper *gr, const struct node *n, int i)
 {
-    return type_columns(t) > 1 && type_rows(t) > 1 && type_rows(t) >= type_rows(domain_walked(gr->g, n));
+    int value = n->in[i], reader = (int)(n - gr->g->node);
+    struct type t = domain_operand_type(gr->g, n, i);
+    return type_columns(&t) > 1 && group_has_rows(gr, value) && !group_repeats(gr, value, reader);
 }
 
 /* Will the epilogue compute operand i again, from values of rows and columns? Maps of them are taken in. */
@@ -92,8 +93,7 @@ static bool is_outer(struct grouper *gr, struct group *q, const struct node *n, 
     for (int j = 0; j < map->nin; j++) {
         float number;
         if (group_number(gr, map->in[j], &number)) continue;
-        const struct type *t = &gr->g->node[map->in[j]].type;
-        bool narrow = type_columns(t) == 1 || type_rows(t) < type_rows(&map->type);
+        bool narrow = type_columns(&gr->g->node[map->in[j]].type) == 1 || group_repeats(gr, map->in[j], x);
         if (!narrow ? !is_outer(gr, q, map, j) : !group_can_load(gr, q, map, j)) return false;
     }
     return true;
@@ -107,9 +107,8 @@ static bool loads_tiles(struct grouper *gr, struct group *q, int value)
     if (!group_holds(gr, q, value)) return spot_of(gr, q, value, &p) ? loads_tiles(gr, q, p.member) : false;
     for (int i = 0; i < n->nin && value != q->p.root; i++) {
         if (n->in[i] < 0) continue;
-        struct type t = domain_operand_type(gr->g, n, i);
         bool member = spot_of(gr, q, n->in[i], &p);
-        if (member ? loads_tiles(gr, q, p.member) : is_tile(gr, n, &t) && !is_outer(gr, q, n, i)) return true;
+        if (member ? loads_tiles(gr, q, p.member) : is_tile(gr, n, i) && !is_outer(gr, q, n, i)) return true;
     }
     return false;
 }
