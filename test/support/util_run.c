@@ -127,6 +127,31 @@ static bool norm_of_few_summands(const graph *g)
     return found;
 }
 
+/* Maps that may give all columns of a row one value: a norm then divides rounding by the root of its eps. */
+static bool may_be_constant(const struct node *n)
+{
+    static const char *const words[] = {"where", "clip", "sign", "round", "floor", "ceil", "valid", "keep"};
+    bool found = n->op == OP_MAP && (strstr(n->prim->name, "less") || strstr(n->prim->name, "greater") ||
+                                     strstr(n->prim->name, "equal") || strstr(n->prim->name, "logical"));
+    for (int i = 0; i < ARRAY_SIZE(words); i++)
+        found = found || (n->op == OP_MAP && !strcmp(n->prim->name, words[i]));
+    return found;
+}
+
+static bool centres_constants(const graph *g)
+{
+    bool found = false, *flat = calloc((size_t)g->nodes + 1, sizeof *flat);
+    for (int i = 0; flat && i < g->nodes; i++) {
+        const struct node *n = &g->node[i];
+        flat[i] = may_be_constant(n);
+        for (int k = 0; k < n->nin; k++)
+            flat[i] = flat[i] || (n->op != OP_MATMUL && n->in[k] >= 0 && flat[n->in[k]]);
+        found = found || (n->op == OP_LAYER_NORM && flat[n->in[0]]);
+    }
+    free(flat);
+    return found;
+}
+
 bool run_ill_conditioned(const graph *g)
 {
     for (int i = 0; i < g->nodes; i++) {
@@ -136,7 +161,7 @@ bool run_ill_conditioned(const graph *g)
         if (centres && columns < FEW_COLUMNS) return true;
         if (norm && columns < NORM_COLUMNS) return true; /* of one column: the sign, which noise flips */
     }
-    return norm_of_few_summands(g);
+    return norm_of_few_summands(g) || centres_constants(g);
 }
 
 graph *run_load(const char *path)
