@@ -10,14 +10,17 @@
 #include "fuse.h"
 #include "plan_sizes.h"
 
-#include <string.h>
 
 /* Of a chain of maps, readers are searched so far. */
 enum { MOST_CHAIN = 8 };
 
-static bool dims_equal(const struct type *a, const struct type *b)
+/* Are these elements, which node `walker` walks, the value's, not as many by chance? */
+static bool are_elements(const struct grouper *gr, int value, const struct type *walked, int walker)
 {
-    return a->rank == b->rank && !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->rank);
+    const struct type *t = &gr->g->node[value].type;
+    bool rows = !gr->opt->invariant || gr->site[value].rows == gr->site[walker].rows;
+    return rows && t->rank == walked->rank &&
+           extents_all_equal(gr->opt->guards, t->dim, walked->dim, t->rank);
 }
 
 static bool is_elementwise(const struct node *n)
@@ -27,12 +30,12 @@ static bool is_elementwise(const struct node *n)
 
 /* ---- Statistics of rows ---- */
 
-/* May a program that walks elements of type t compute the value? */
-static bool is_free_tile(const struct grouper *gr, int value, const struct type *t)
+/* May a program that walks the elements of x compute the value? */
+static bool is_free_tile(const struct grouper *gr, int value, int x)
 {
     const struct node *n = &gr->g->node[value];
     bool map = n->op == OP_MAP || n->op == OP_CAST;
-    return map && gr->site[value].role == ROLE_FREE && dims_equal(&n->type, t);
+    return map && gr->site[value].role == ROLE_FREE && are_elements(gr, value, &gr->g->node[x].type, x);
 }
 
 /* Does the value come of x by such maps alone? */
@@ -40,7 +43,7 @@ static bool comes_of(const struct grouper *gr, int value, int x, int chain)
 {
     const struct node *n = &gr->g->node[value];
     if (value == x) return true;
-    if (!chain || value < x || !is_free_tile(gr, value, &gr->g->node[x].type)) return false;
+    if (!chain || value < x || !is_free_tile(gr, value, x)) return false;
     for (int i = 0; i < n->nin; i++)
         if (comes_of(gr, n->in[i], x, chain - 1)) return true;
     return false;
@@ -52,7 +55,7 @@ static int made_of(const struct grouper *gr, const struct group *q, int x)
     const struct node *n = &gr->g->node[x];
     for (int i = 0; i < n->nin && x != q->p.root; i++) {
         bool here = n->in[i] >= 0 && group_holds(gr, q, n->in[i]);
-        if (here && dims_equal(&gr->g->node[n->in[i]].type, &n->type)) return n->in[i];
+        if (here && are_elements(gr, n->in[i], &n->type, x)) return n->in[i];
     }
     return -1;
 }
@@ -65,7 +68,7 @@ static bool is_stored_anyway(const struct grouper *gr, int value, int chain)
     if (gr->g->node[value].output >= 0) return true;
     for (int i = u->at[value]; i < u->at[value + 1] && chain; i++) {
         int n = u->use[i].node;
-        bool map = op_is_view(gr->g->node[n].op) || is_free_tile(gr, n, &gr->g->node[value].type);
+        bool map = op_is_view(gr->g->node[n].op) || is_free_tile(gr, n, value);
         bool folds = gr->g->node[n].op == OP_REDUCE && gr->site[n].role == ROLE_FREE;
         if (map ? is_stored_anyway(gr, n, chain - 1) : folds || !is_elementwise(&gr->g->node[n])) return true;
     }
@@ -75,7 +78,7 @@ static bool is_stored_anyway(const struct grouper *gr, int value, int chain)
 /* Does the value walk x, or what x is a map of, where no epilogue does? */
 static bool walks(const struct grouper *gr, const struct group *q, int value, int x)
 {
-    bool free = is_free_tile(gr, value, &gr->g->node[x].type) && is_stored_anyway(gr, value, MOST_CHAIN);
+    bool free = is_free_tile(gr, value, x) && is_stored_anyway(gr, value, MOST_CHAIN);
     while (free && x >= 0 && !comes_of(gr, value, x, MOST_CHAIN)) x = made_of(gr, q, x);
     return free && x >= 0;
 }
@@ -156,7 +159,7 @@ static bool has_walker(const struct grouper *gr, const struct group *q, int valu
         int n = u->use[i].node;
         bool leaves = group_holds(gr, q, n) && gr->site[n].leaves;
         bool free = gr->site[n].role == ROLE_FREE && is_elementwise(&gr->g->node[n]);
-        if ((leaves || free) && dims_equal(domain_walked(gr->g, &gr->g->node[n]), &gr->g->node[value].type))
+        if ((leaves || free) && are_elements(gr, value, domain_walked(gr->g, &gr->g->node[n]), n))
             return true;
     }
     return false;

@@ -36,7 +36,7 @@ static ALWAYS_INLINE void exponentials_fold_of(double *state, const float *x, in
         double m = ref_largest_number(x + at, part);
         for (int64_t i = 0; i < part; i++) {
             double y = x[at + i];
-            e[i] = y == m ? 1 : ref_exp(y - m);
+            e[i] = y == m ? 1 : fast_exp(y - m);
         }
         exponentials_merge(state, (double[]){m, ref_sum_of(e, part)});
     }

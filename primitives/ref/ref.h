@@ -16,14 +16,21 @@
  * compiler makes vectors of it. */
 #define REFERENCE_MAP(name)                                                                                  \
     double coda_ref_##name(const double *in, const double *params);                                          \
-    static ALWAYS_INLINE double map_##name(const double *in, const double *params);                          \
+    static ALWAYS_INLINE double map_##name(const double *in, const double *params, bool exact);              \
     REFERENCE_LOOP(name, v2, )                                                                               \
     REFERENCE_LOOP(name, v3, REFERENCE_V3)                                                                   \
     REFERENCE_LOOP(name, v4, REFERENCE_V4)                                                                   \
     extern const struct prim_loops coda_loops_##name;                                                        \
     const struct prim_loops coda_loops_##name = {{loop_v2_##name, loop_v3_##name, loop_v4_##name}};          \
-    double coda_ref_##name(const double *in, const double *params) { return map_##name(in, params); }        \
-    static ALWAYS_INLINE double map_##name(UNUSED const double *in, UNUSED const double *params)
+    double coda_ref_##name(const double *in, const double *params) { return map_##name(in, params, true); }  \
+    static ALWAYS_INLINE double map_##name(UNUSED const double *in, UNUSED const double *params,             \
+                                           UNUSED bool exact)
+
+/* In a formula: by the C library for one element, which coda_evaluate computes in fp64; without a call in the
+ * loops, whose results are floats. */
+#define ref_exp(x) (exact ? exp(x) : fast_exp(x))
+#define ref_tanh(x) (exact ? tanh(x) : fast_tanh(x))
+#define ref_erfc(x) (exact ? erfc(x) : fast_erfc(x))
 
 /* ORDER vectors of lib/base */
 #if defined(__x86_64__)
@@ -41,7 +48,7 @@
     {                                                                                                        \
         const float *a = in[0], *b = in[1], *c = in[2], *d = in[3];                                          \
         for (int64_t i = 0; i < n; i++)                                                                      \
-            out[i] = (float)map_##name((const double[]){a[i], b[i], c[i], d[i]}, params);                    \
+            out[i] = (float)map_##name((const double[]){a[i], b[i], c[i], d[i]}, params, false);             \
     }
 
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"

@@ -24,9 +24,9 @@ static void near(const char *name, double x, double got, double want, double all
 
 static void elementary(double x)
 {
-    near("exp", x, ref_exp(x), exp(x), 1e-12);
-    near("tanh", x, ref_tanh(x), tanh(x), 1e-11);
-    if (erfc(x) == 0 || erfc(x) > 1e-300) near("erfc", x, ref_erfc(x), erfc(x), 1e-9);
+    near("exp", x, fast_exp(x), exp(x), 1e-12);
+    near("tanh", x, fast_tanh(x), tanh(x), 1e-11);
+    if (erfc(x) == 0 || erfc(x) > 1e-300) near("erfc", x, fast_erfc(x), erfc(x), 1e-9);
 }
 
 /* All floats of 16 bits, and numbers in between. */
@@ -40,10 +40,10 @@ START_TEST(elementary_functions)
         elementary((i - 32768) * (700.0 / 32768));
         elementary((i - 32768) * 1e-7);
     }
-    ck_assert(ref_exp(-(double)INFINITY) == 0 && ref_exp(-710) == 0 && isinf(ref_exp(710)) &&
-              isnan(ref_exp(NAN)));
-    ck_assert(ref_tanh(INFINITY) == 1 && ref_tanh(-1e300) == -1 && signbit(ref_tanh(-0.0)));
-    ck_assert(ref_erfc(INFINITY) == 0 && ref_erfc(-1e300) == 2);
+    ck_assert(fast_exp(-(double)INFINITY) == 0 && fast_exp(-710) == 0 && isinf(fast_exp(710)) &&
+              isnan(fast_exp(NAN)));
+    ck_assert(fast_tanh(INFINITY) == 1 && fast_tanh(-1e300) == -1 && signbit(fast_tanh(-0.0)));
+    ck_assert(fast_erfc(INFINITY) == 0 && fast_erfc(-1e300) == 2);
 }
 END_TEST
 
