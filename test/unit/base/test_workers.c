@@ -204,7 +204,7 @@ static void *endless_loops(void *wrong)
 START_TEST(exit_beside_loops)
 {
     enum { STATUS = 7 };
-    for (int round = 0; round < 5; round++) {
+    for (int round = 0; round < CHILDREN / 2; round++) {
         pid_t child = fork();
         if (!child) {
             static atomic_bool wrong;
