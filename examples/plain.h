@@ -72,6 +72,16 @@ static inline bool plain_begins(const char *s, const char *word)
     return !*word;
 }
 
+/* Are these n bytes, or fewer up to a NUL, alike but for the size of letters? */
+static inline bool plain_alike(const char *a, const char *b, size_t n)
+{
+    for (; n; n--, a++, b++) {
+        if (plain_small(*a) != plain_small(*b)) return false;
+        if (!*a) return true;
+    }
+    return true;
+}
+
 /* ---- What a terminal shows, and does not obey ---- */
 
 /* Bytes of the UTF-8 character at s if a terminal shows it as it is; 0 for control characters (C0, DEL, C1),

@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "chat_access.h"
+#include "plain.h"
 
 /* ---- Lists by commas ---- */
 
@@ -16,7 +16,7 @@ static bool is_listed(const char *list, const char *word, size_t bytes)
         list += strspn(list, ", ");
         size_t n = strcspn(list, ", ");
         if (n == 1 && *list == '*') return true;
-        if (n && n == bytes && !strncasecmp(list, word, n)) return true;
+        if (n && n == bytes && plain_alike(list, word, n)) return true;
         list += n;
     }
     return false;
@@ -55,7 +55,7 @@ static enum MHD_Result visit_value(void *context, enum MHD_ValueKind kind, const
 {
     struct visit *v = context;
     (void)kind;
-    if (strcasecmp(name, v->name) != 0 || v->allows(v->access, value ? value : "")) return MHD_YES;
+    if (!plain_alike(name, v->name, SIZE_MAX) || v->allows(v->access, value ? value : "")) return MHD_YES;
     v->refused = value ? value : "";
     return MHD_NO;
 }
@@ -85,7 +85,7 @@ static bool has_key(const struct access *a, struct MHD_Connection *c)
     static const char scheme[] = "Bearer ";
     const char *given = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
     if (!*a->key) return true;
-    return given && !strncasecmp(given, scheme, sizeof scheme - 1) &&
+    return given && plain_alike(given, scheme, sizeof scheme - 1) &&
            same_key(a->key, given + sizeof scheme - 1);
 }
 

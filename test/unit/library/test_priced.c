@@ -41,7 +41,9 @@ static void expect_no_more(const graph *g, const char *name, const char *arch_of
 {
     coda_plan_stats got = stats(g, arch_of, flags, fold),
                     apart = stats(g, arch_of, flags | CODA_NO_FUSION, fold);
-    bool good = got.launches <= apart.launches && (!bytes || got.bytes <= apart.bytes);
+    /* Folding leaves a few vectors that a product's epilogue reads: less than the launch that it saves. */
+    bool folded = fold != CODA_FOLD_NONE && got.launches < apart.launches;
+    bool good = got.launches <= apart.launches && (!bytes || folded || got.bytes <= apart.bytes);
     if (good) return;
     report(g);
     ck_abort_msg(
