@@ -215,7 +215,7 @@ $(BUILD)/test/fuzz/fuzz_api.o: $(BUILD)/test/calls.h
 # The tool's main under another name, and the rest of the tool.
 $(BUILD)/test/tool_main.o: examples/coda/tool.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -Dmain=tool_main -Wno-missing-prototypes -c $< -o $@
+	$(CC) $(ALL_CFLAGS) -Iexamples -Dmain=tool_main -Wno-missing-prototypes -c $< -o $@
 $(BUILD)/fuzz_args: $(BUILD)/test/tool_main.o $(filter-out %/tool.o,$(TOOL_OBJ))
 fuzzers: $(FUZZERS)
 # Every text that the library makes of the tests' graphs and programs, as digests.
