@@ -13,37 +13,6 @@
 
 enum { EXPLAIN = 1, COMPILE = 2, RUN = 4, ALL = EXPLAIN | COMPILE | RUN };
 
-static const char usage_text[] =
-    "usage: coda info                       library, driver, device, NVRTC, cuBLASLt, cache\n"
-    "       coda explain FILE [options]     what the rewrites do to a graph, and its plan\n"
-    "       coda compile FILE [options]     compiles its kernels into the cache; needs no GPU\n"
-    "       coda run FILE [options]         runs it on random or given inputs\n"
-    "       coda cache COMMAND [options]    the cache itself: see coda cache --help\n"
-    "       coda --version | --help\n"
-    "\n"
-    "FILE holds a graph in the text form (- is standard input).\n"
-    "\n"
-    "  --dim NAME=N                the value of a symbol; without any: of each its largest (not run)\n"
-    "  --dim NAME=LEAST..MOST      explain, compile: all these values (or 'LEAST..MOST step N')\n"
-    "  --fold none|copy|in-place   constants into the weights (none)\n"
-    "  --no-fusion                 one kernel for each operation\n"
-    "  --fast-fp16                 values of fp16 may overflow on the way\n"
-    "  --invariant                 a row's bits depend on no other row, nor on their number\n"
-    "  --arch sm_90a               explain, compile: kernels for this architecture\n"
-    "  --dot                       explain: the plan as a Graphviz picture, nothing else\n"
-    "  --autotune                  times tilings and cuBLASLt on the GPU, and keeps what it finds\n"
-    "  --max-autotune              the same with all tilings that might win, and for longer\n"
-    "  --cache-dir DIR             keep kernels, and what tuning finds, here\n"
-    "  --no-cache                  keep none\n"
-    "  --device cpu|gpu            run: where (cpu); explain: gpu shows what tuning found on it\n"
-    "  --check                     run: compare with an evaluation in fp64; exit 1 if it differs\n"
-    "  --tolerance X               run: relative error allowed (bf16 1e-2, f16 2e-3, f32 1e-5)\n"
-    "  --seed N                    run: of the random inputs (1)\n"
-    "  --ints N                    run: random int32 inputs are in 0..N-1 (8), slots of an append distinct\n"
-    "  --input NAME=FILE.npy       run: values of a leaf, rounded to its type\n"
-    "  --scalar NAME=VALUE         run: the value of a scalar\n"
-    "  --output NAME=FILE.npy      run: writes an output as float32\n";
-
 /* ---- Files ---- */
 
 enum { TEXT_MAX = 1 << 28 }; /* bytes of a graph or a record; a device may go on for ever */
@@ -158,30 +127,33 @@ static bool set_scalar(struct options *o, char *v) { return bind(o->scalar, &o->
 static bool set_output(struct options *o, char *v) { return bind(o->output, &o->outputs, v); }
 
 static const struct option {
-    const char *name;
+    const char *name, *argument; /* argument: NULL, it takes none */
     unsigned commands;
-    bool value;
     bool (*set)(struct options *, char *);
+    const char *help;
 } option[] = {
-    {"--dim", ALL, true, set_dim},
-    {"--fold", ALL, true, set_fold},
-    {"--no-fusion", ALL, false, set_no_fusion},
-    {"--fast-fp16", ALL, false, set_fast_fp16},
-    {"--invariant", ALL, false, set_invariant},
-    {"--arch", EXPLAIN | COMPILE, true, set_arch},
-    {"--dot", EXPLAIN, false, set_dot},
-    {"--autotune", ALL, false, set_autotune},
-    {"--max-autotune", ALL, false, set_max_autotune},
-    {"--cache-dir", ALL, true, set_cache},
-    {"--no-cache", ALL, false, set_no_cache},
-    {"--device", EXPLAIN | RUN, true, set_device},
-    {"--check", RUN, false, set_check},
-    {"--tolerance", RUN, true, set_tolerance},
-    {"--seed", RUN, true, set_seed},
-    {"--ints", RUN, true, set_ints},
-    {"--input", RUN, true, set_input},
-    {"--scalar", RUN, true, set_scalar},
-    {"--output", RUN, true, set_output},
+    {"--dim", "NAME=N", ALL, set_dim, "the value of a symbol; without any: of each its largest (not run)"},
+    {"--dim", "NAME=LEAST..MOST", EXPLAIN | COMPILE, set_dim, "all these values (or 'LEAST..MOST step N')"},
+    {"--fold", "none|copy|in-place", ALL, set_fold, "constants into the weights (none)"},
+    {"--no-fusion", NULL, ALL, set_no_fusion, "one kernel for each operation"},
+    {"--fast-fp16", NULL, ALL, set_fast_fp16, "values of fp16 may overflow on the way"},
+    {"--invariant", NULL, ALL, set_invariant, "a row's bits depend on no other row, nor on their number"},
+    {"--arch", "sm_90a", EXPLAIN | COMPILE, set_arch, "kernels for this architecture"},
+    {"--dot", NULL, EXPLAIN, set_dot, "the plan as a Graphviz picture, nothing else"},
+    {"--autotune", NULL, ALL, set_autotune, "times tilings and cuBLASLt on the GPU, and keeps what it finds"},
+    {"--max-autotune", NULL, ALL, set_max_autotune,
+     "the same with all tilings that might win, and for longer"},
+    {"--cache-dir", "DIR", ALL, set_cache, "keep kernels, and what tuning finds, here"},
+    {"--no-cache", NULL, ALL, set_no_cache, "keep none"},
+    {"--device", "cpu|gpu", RUN, set_device, "where (cpu)"},
+    {"--device", "cpu|gpu", EXPLAIN, set_device, "gpu shows what tuning found on it"},
+    {"--check", NULL, RUN, set_check, "compare with an evaluation in fp64; exit 1 if it differs"},
+    {"--tolerance", "X", RUN, set_tolerance, "relative error allowed (bf16 1e-2, f16 2e-3, f32 1e-5)"},
+    {"--seed", "N", RUN, set_seed, "of the random inputs (1)"},
+    {"--ints", "N", RUN, set_ints, "random int32 inputs are in 0..N-1 (8), slots of an append distinct"},
+    {"--input", "NAME=FILE.npy", RUN, set_input, "values of a leaf, rounded to its type"},
+    {"--scalar", "NAME=VALUE", RUN, set_scalar, "the value of a scalar"},
+    {"--output", "NAME=FILE.npy", RUN, set_output, "writes an output as float32"},
 };
 
 static const struct option *find_option(const char *name, unsigned command)
@@ -202,18 +174,70 @@ static int parse(struct options *o, const char *command, unsigned bit, int argc,
         }
         const struct option *p = find_option(argv[i], bit);
         if (!p) return misuse("%s has no option %s", command, argv[i]);
-        if (p->value && i + 1 == argc) return misuse("%s needs a value", argv[i]);
-        char *value = p->value ? argv[++i] : NULL;
+        if (p->argument && i + 1 == argc) return misuse("%s needs a value", argv[i]);
+        char *value = p->argument ? argv[++i] : NULL;
         if (!p->set(o, value)) return misuse("%s cannot be \"%s\"", p->name, value);
     }
     return o->file ? 0 : misuse("%s needs a FILE", command);
 }
 
 static const struct command {
-    const char *name;
+    const char *name, *operands, *help;
     unsigned bit;
-    int (*run)(const struct options *);
-} commands[] = {{"explain", EXPLAIN, explain}, {"compile", COMPILE, compile}, {"run", RUN, run}};
+    int (*run)(const struct options *); /* NULL: has a way of its own */
+} commands[] = {
+    {"info", "", "library, driver, device, NVRTC, cuBLASLt, cache", 0, NULL},
+    {"explain", "FILE [options]", "what the rewrites do to a graph, and its plan", EXPLAIN, explain},
+    {"compile", "FILE [options]", "compiles its kernels into the cache; needs no GPU", COMPILE, compile},
+    {"run", "FILE [options]", "runs it on random or given inputs", RUN, run},
+    {"cache", "COMMAND [options]", "the cache itself: see coda cache --help", 0, NULL},
+};
+
+/* ---- Help ---- */
+
+static void print_command(FILE *to, const char *before, const struct command *c)
+{
+    char line[64];
+    snprintf(line, sizeof line, "coda %s %s", c->name, c->operands);
+    fprintf(to, "%s %-31s %s\n", before, line, c->help);
+}
+
+/* For which commands an option is, where not for all of the list. */
+static void print_option(FILE *to, const struct option *o, unsigned list)
+{
+    char line[64];
+    snprintf(line, sizeof line, "%s%s%s", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
+    fprintf(to, "  %-27s ", line);
+    const char *comma = "";
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (!(commands[i].bit & o->commands & list) || !(list & ~o->commands)) continue;
+        fprintf(to, "%s%s", comma, commands[i].name);
+        comma = ", ";
+    }
+    fprintf(to, "%s%s\n", *comma ? ": " : "", o->help);
+}
+
+static void print_options(FILE *to, unsigned list)
+{
+    fputs("\nFILE holds a graph in the text form (- is standard input).\n\n", to);
+    for (size_t i = 0; i < sizeof option / sizeof *option; i++)
+        if (option[i].commands & list) print_option(to, &option[i], list);
+}
+
+static void print_usage(FILE *to)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        print_command(to, i ? "      " : "usage:", &commands[i]);
+    fputs("       coda COMMAND --help | --version | --help\n", to);
+    print_options(to, ALL);
+}
+
+static int print_help(const struct command *c)
+{
+    print_command(output, "usage:", c);
+    if (c->bit) print_options(output, c->bit);
+    return 0;
+}
 
 /* A command, with the cache that --cache-dir asks for. */
 static int perform(struct options *o, int (*command)(const struct options *))
@@ -227,24 +251,34 @@ static int perform(struct options *o, int (*command)(const struct options *))
     return status;
 }
 
+static bool is_help(const char *word)
+{
+    return !strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help");
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
 static int dispatch(int argc, char **argv)
 {
     struct options o = {.compile = CODA_COMPILE_OPTIONS_INIT, .seed = 1, .ints = 8};
     o.compile.device = CODA_DEVICE_CPU;
     const char *name = argc > 1 ? argv[1] : "";
-    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))
-        return fputs(usage_text, output), 0;
+    const struct command *c = find_command(name);
+    if (is_help(name)) return print_usage(output), 0;
     if (!strcmp(name, "--version")) return fprintf(output, "coda %s\n", coda_version()), 0;
     if (!strcmp(name, "cache")) return cache(argc - 2, argv + 2);
-    if (!strcmp(name, "info")) return argc > 2 ? misuse("info takes nothing") : info(&o);
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        if (strcmp(commands[i].name, name) != 0) continue;
-        int wrong = parse(&o, name, commands[i].bit, argc - 2, argv + 2);
-        return wrong ? wrong : perform(&o, commands[i].run);
-    }
-    if (*name) return misuse("there is no command \"%s\"", name);
-    fputs(usage_text, stderr);
-    return 2;
+    if (!c && *name) return misuse("there is no command \"%s\"", name);
+    if (!c) return print_usage(stderr), 2;
+    for (int i = 2; i < argc; i++)
+        if (!strcmp(argv[i], "--help")) return print_help(c);
+    if (!c->run) return argc > 2 ? misuse("info takes nothing") : info(&o);
+    int wrong = parse(&o, name, c->bit, argc - 2, argv + 2);
+    return wrong ? wrong : perform(&o, c->run);
 }
 
 int main(int argc, char **argv)

@@ -318,6 +318,8 @@ int cache(int argc, char **argv)
     const char *name = argc ? argv[0] : "";
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))
         return fputs(usage_text, output), 0;
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--help")) return fputs(usage_text, output), 0;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(commands[i].name, name)) continue;
         int wrong = parse(&r, &commands[i], argc - 1, argv + 1);

@@ -24,6 +24,12 @@ says() { grep -q -e "$1" "$out/err" || die "the error lacks $1: $(cat "$out/err"
 
 # Usage.
 status 0 $coda --help; prints '^usage: coda info'
+for command in info explain compile run; do
+    status 0 $coda $command --help; prints "^usage: coda $command"
+done
+status 0 $coda run x.coda --check --help; prints '^  --check  *compare'
+! grep -q -e --dot "$out/out" || die 'the help of run has an option of explain'
+status 0 $coda cache list --help; prints '^usage: coda cache'
 status 0 $coda --version; prints '^coda [0-9]'
 status 2 $coda frobnicate; says frobnicate
 status 2 $coda run; says 'needs a FILE'
