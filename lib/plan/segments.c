@@ -83,18 +83,19 @@ static bool is_tile(const struct grouper *gr, const struct node *n, int i)
     return type_columns(&t) > 1 && group_has_rows(gr, value) && !group_repeats(gr, value, reader);
 }
 
-/* Will the epilogue compute operand i again, from values of rows and columns? Maps of them are taken in. */
-static bool is_outer(struct grouper *gr, struct group *q, const struct node *n, int i)
+/* Will the epilogue compute operand i again, from values of rows and columns? Maps of them are taken in, at
+ * most `left` here: each is counted by every way to it, of which there may be more than can be walked. */
+static bool is_outer(struct grouper *gr, struct group *q, const struct node *n, int i, int *left)
 {
     int x = group_tile(gr, q, n->in[i]);
     const struct node *map = &gr->g->node[x];
-    bool free = gr->site[x].role == ROLE_FREE && !gr->site[x].is_const && q->agains < MOST_AGAIN / 2;
-    if (!free || (map->op != OP_MAP && map->op != OP_CAST)) return false;
+    bool free = gr->site[x].role == ROLE_FREE && !gr->site[x].is_const;
+    if (!free || (map->op != OP_MAP && map->op != OP_CAST) || (*left)-- <= 0) return false;
     for (int j = 0; j < map->nin; j++) {
         float number;
         if (group_number(gr, map->in[j], &number)) continue;
         bool narrow = type_columns(&gr->g->node[map->in[j]].type) == 1 || group_repeats(gr, map->in[j], x);
-        if (!narrow ? !is_outer(gr, q, map, j) : !group_can_load(gr, q, map, j)) return false;
+        if (!narrow ? !is_outer(gr, q, map, j, left) : !group_can_load(gr, q, map, j)) return false;
     }
     return true;
 }
@@ -108,7 +109,9 @@ static bool loads_tiles(struct grouper *gr, struct group *q, int value)
     for (int i = 0; i < n->nin && value != q->p.root; i++) {
         if (n->in[i] < 0) continue;
         bool member = spot_of(gr, q, n->in[i], &p);
-        if (member ? loads_tiles(gr, q, p.member) : is_tile(gr, n, i) && !is_outer(gr, q, n, i)) return true;
+        int left = q->agains < MOST_AGAIN / 2 ? MOST_AGAIN : 0;
+        if (member ? loads_tiles(gr, q, p.member) : is_tile(gr, n, i) && !is_outer(gr, q, n, i, &left))
+            return true;
     }
     return false;
 }
