@@ -179,7 +179,7 @@ test-full: deps ## the same with every case, long fuzzing and torture at full sc
 
 # A client that asks a server of examples/chat_server.c everything.
 $(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples -Iexamples/chat $(MODEL_DIRS) $(CHAT_CFLAGS)
-CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c) $(addprefix examples/chat/,served.c runner.c graph.c captures.c shapes.c timer.c))
+CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c) $(addprefix examples/chat/,served.c runner.c graph.c captures.c shapes.c timer.c pool.c))
 $(BUILD)/chat_test: $(CHAT_TEST_OBJ) $(MODELS) $(BUILD)/libcoda.so
 	$(CC) $(CHAT_TEST_OBJ) $(MODELS) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN' $(CHAT_LIBS) $(LDLIBS)
 

@@ -22,11 +22,14 @@ static bool is_listed(const char *list, const char *word, size_t bytes)
     return false;
 }
 
-/* Bytes of a Host without its port. */
+/* Bytes of a Host without its port; 0: what is behind the name is no port. */
 static size_t name_bytes(const char *host)
 {
     const char *end = *host == '[' ? strchr(host, ']') : NULL;
-    return end ? (size_t)(end + 1 - host) : strcspn(host, ":");
+    size_t n = end ? (size_t)(end + 1 - host) : strcspn(host, ":");
+    const char *port = host + n;
+    bool good = !*port || (*port == ':' && !port[1 + strspn(port + 1, "0123456789")]);
+    return good ? n : 0;
 }
 
 /* ---- Headers, each of which may be there more than once ---- */
@@ -89,6 +92,14 @@ static bool has_key(const struct access *a, struct MHD_Connection *c)
            same_key(a->key, given + sizeof scheme - 1);
 }
 
+/* The first line, of what there is room for; a NUL in it ends no key, but is no character of one. */
+static void read_key(struct access *a, FILE *in)
+{
+    size_t n = 0;
+    for (int c; n < sizeof a->key - 1 && (c = getc(in)) != EOF && c != '\n';) a->key[n++] = c ? (char)c : ' ';
+    a->key[n] = 0;
+}
+
 /* One line of characters that a header may have. */
 static bool settle_key(struct access *a, const char *from, struct fault *f)
 {
@@ -108,7 +119,7 @@ bool access_key(struct access *a, const char *file, const char *variable, struct
     FILE *in = file ? fopen(file, "re") : NULL;
     if (file && !in) return fault_set(f, "%s: %s", file, strerror(errno));
     if (!in) snprintf(a->key, sizeof a->key, "%s", value);
-    else if (!fgets(a->key, sizeof a->key, in)) *a->key = 0;
+    else read_key(a, in);
     if (in) fclose(in);
     if (value) unsetenv(variable); /* programs that this one starts need not know it */
     return settle_key(a, file ? file : variable, f);

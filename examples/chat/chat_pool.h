@@ -21,7 +21,8 @@ struct pool;
 struct pool *pool_new(int threads, int queue);
 /* Do as many jobs wait for a thread as may? */
 bool pool_full(struct pool *p);
-/* Whether it is full or not: what must be done is not refused. Jobs are begun in their order. */
+/* Whether it is full or not: what must be done is not refused. Jobs are begun in their order. One that comes
+ * when the pool has stopped is done at once, cancelled, by who adds it. */
 void pool_add(struct pool *p, struct job *j);
 int pool_waiting(struct pool *p);
 /* Cancels what is there and what comes. */

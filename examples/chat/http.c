@@ -182,13 +182,13 @@ static void look_at_header(struct exchange *x, const char *path, const char *met
     if (x->problem.status == 401) x->header = MHD_HTTP_HEADER_WWW_AUTHENTICATE, x->value = "Bearer";
 }
 
-/* As HTTP has it: who leaves Host out is not to be taken for somebody who may ask. */
+/* As HTTP has it from 1.1 on: who leaves Host out is not to be taken for somebody who may ask. */
 static void look_at_host(struct exchange *x, const char *version)
 {
-    if (strcmp(version, MHD_HTTP_VERSION_1_1) != 0 || header_of(x, MHD_HTTP_HEADER_HOST)) return;
+    if (strcmp(version, MHD_HTTP_VERSION_1_0) <= 0 || header_of(x, MHD_HTTP_HEADER_HOST)) return;
     x->refused = true;
     x->problem = (struct problem){.status = 400, .type = "invalid_request_error"};
-    snprintf(x->problem.message, sizeof x->problem.message, "a request of HTTP/1.1 must have a Host");
+    snprintf(x->problem.message, sizeof x->problem.message, "a request of %.10s must have a Host", version);
 }
 
 /* The body of what is refused is read, if it is not too long: who still writes may not read the answer. One

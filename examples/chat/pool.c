@@ -110,17 +110,27 @@ int pool_waiting(struct pool *p)
     return waiting;
 }
 
-void pool_add(struct pool *p, struct job *j)
+static void append(struct pool *p, struct job *j)
 {
-    pthread_mutex_lock(&p->lock);
     j->next = NULL;
-    if (p->cancelled) atomic_store(&j->cancelled, true);
     if (p->last) p->last->next = j;
     else p->first = j;
     p->last = j;
     p->waiting++;
     pthread_cond_signal(&p->work);
+}
+
+/* Where all threads have ended, nobody else would ever do it. */
+void pool_add(struct pool *p, struct job *j)
+{
+    pthread_mutex_lock(&p->lock);
+    bool ended = p->quit && !p->running;
+    if (p->cancelled) atomic_store(&j->cancelled, true);
+    if (!ended) append(p, j);
     pthread_mutex_unlock(&p->lock);
+    if (!ended) return;
+    j->run(j);
+    j->done(j);
 }
 
 void pool_cancel(struct pool *p)

@@ -132,10 +132,17 @@ static struct string wanted(struct call *c, int parameter)
     return s ? *s : (struct string){"", 0};
 }
 
+/* How often, at most; of a negative number always. */
+static int64_t times(struct call *c, int parameter)
+{
+    int64_t n = call_int(c, parameter, -1);
+    return n < 0 ? INT64_MAX : n;
+}
+
 static struct value text_replace(struct call *c)
 {
     struct string s = text_of(c), old = wanted(c, 0), with = wanted(c, 1);
-    int64_t left = call_int(c, 2, -1);
+    int64_t left = times(c, 2);
     struct text t = {0};
     size_t at = 0;
     const char *next;
@@ -172,8 +179,8 @@ static struct value method_split(struct call *c)
 {
     struct string s = *c->self.is.string;
     const struct string *by = call_string(c, 0);
-    int64_t most = call_int(c, 1, -1);
-    if (!by) return split_words(c, s, most < 0 ? INT64_MAX : most);
+    int64_t most = times(c, 1);
+    if (!by) return split_words(c, s, most);
     struct value out = list_value(c->run, LIST_PLAIN);
     size_t at = 0;
     const char *next;
@@ -199,7 +206,7 @@ static void turn(struct list *l)
 static struct value method_rsplit(struct call *c)
 {
     struct string s = *c->self.is.string, by = wanted(c, 0);
-    int64_t most = call_int(c, 1, -1);
+    int64_t most = times(c, 1);
     struct value out = list_value(c->run, LIST_PLAIN);
     if (!by.bytes) run_fail(c->run, "rsplit by an empty string");
     char *t = turned(c->run, s, by), *at = t, *end = t ? t + s.bytes : t, *next;
@@ -450,15 +457,31 @@ static struct value filter_abs(struct call *c)
     return c->run->failed ? c->self : float_value(fabs(x));
 }
 
-/* To so many places, halves to the even one, as Python's round; or up, or down. */
+/* As Python's round: the decimal number of so many places that is nearest to x, of two the even one. */
+static double rounded(double x, int places)
+{
+    char digits[640];
+    double unit = pow(10, -places);
+    if (places < 0) return rint(x / unit) * unit;
+    plain_line(digits, sizeof digits, "%.*f", places, x);
+    return plain_number(digits, NULL);
+}
+
+/* To so many places; or up, or down. */
 static struct value filter_round(struct call *c)
 {
-    double x = 0, scale = pow(10, (double)call_int(c, 0, 0));
+    double x = 0;
+    int64_t places = call_int(c, 0, 0);
     const struct string *how = call_string(c, 1);
     if (!value_number(c->self, &x)) run_fail(c->run, "round of %s", kind_name(c->self));
+    if (places < -300 || places > 300) run_fail(c->run, "round to %lld places", (long long)places);
     bool up = how && string_is(*how, "ceil"), down = how && string_is(*how, "floor");
-    if (!up && !down && value_integer(c->self) && scale >= 1) return c->self;
-    return float_value((up ? ceil(x * scale) : down ? floor(x * scale) : rint(x * scale)) / scale);
+    if (c->run->failed || (!up && !down && value_integer(c->self) && places >= 0)) return c->self;
+    double scale = pow(10, (double)places);
+    x = up ? ceil(x * scale) / scale : down ? floor(x * scale) / scale : rounded(x, (int)places);
+    bool whole = !up && !down && value_integer(c->self);
+    if (!isfinite(x) || (whole && fabs(x) >= 0x1p53)) run_fail(c->run, "a number that is too large");
+    return whole && !c->run->failed ? int_value((int64_t)x) : float_value(x);
 }
 
 const struct callee template_filters[] = {

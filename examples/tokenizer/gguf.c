@@ -205,6 +205,35 @@ static bool tokens_there(const struct gguf_words *w)
     return true;
 }
 
+/* Whether a value is what its key's readers take it for; another one would be passed over. */
+static bool is_typed(const char *name, const json_t *v)
+{
+    static const char *const flags[] = {"add_bos_token", "add_eos_token", "add_space_prefix"};
+    size_t n = strlen(name), id = strlen("_token_id");
+    if (n > id && !strcmp(name + n - id, "_token_id")) return json_is_integer(v);
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (!strcmp(name, flags[i])) return json_is_boolean(v);
+    return true;
+}
+
+static bool types_good(const struct gguf_words *w)
+{
+    const char *name;
+    json_t *v;
+    size_t i;
+    json_object_foreach((json_t *)w->meta, name, v)
+    {
+        if (!strncmp(name, "tokenizer.ggml.", 15) && !json_is_null(v) && !is_typed(name + 15, v))
+            return complain(w->complaint, "%.100s is no %s", name,
+                            strstr(name, "_token_id") ? "integer" : "truth value");
+    }
+    json_array_foreach(w->types, i, v)
+    {
+        if (!json_is_integer(v)) return complain(w->complaint, "the type of token %zu is no integer", i);
+    }
+    return true;
+}
+
 /* Keys that say something else than what the table knows. All that it reads are asked for by name. */
 static bool keys_known(const json_t *metadata, const char *model, struct complaint *c)
 {
@@ -233,7 +262,9 @@ json_t *file_of_gguf(const json_t *metadata, json_t **config, struct complaint *
     } models[] = {{"bert", wordpiece}, {"gpt2", bytes}, {"llama", scored}};
     for (size_t i = 0; model && i < sizeof models / sizeof *models; i++)
         if (!strcmp(model, models[i].name))
-            return keys_known(metadata, model, c) && tokens_there(&w) ? models[i].make(&w, config) : NULL;
+            return keys_known(metadata, model, c) && tokens_there(&w) && types_good(&w)
+                       ? models[i].make(&w, config)
+                       : NULL;
     complain(c, "tokenizer.ggml.model '%.40s' is not known: tokenizer.json is wanted beside the file",
              model ? model : "none");
     return NULL;

@@ -59,6 +59,26 @@ static void ask_all(int port, const struct question *q, size_t count, const char
 
 #define ASK_ALL(port, table, when) ask_all(port, table, sizeof(table) / sizeof *(table), when)
 
+/* Who says no Host, by the version of HTTP. */
+static void test_versions(int port)
+{
+    static const struct {
+        const char *version;
+        int status;
+    } all[] = {{"1.0", 200}, {"1.1", 400}, {"1.2", 400}, {"1.9", 400}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char text[128];
+        int n = snprintf(text, sizeof text, "GET /v1/models HTTP/%s\r\nConnection: close\r\n\r\n",
+                         all[i].version);
+        int fd = http_connect(port);
+        http_write(fd, text, (size_t)n);
+        struct reply r = http_receive(fd);
+        CHECK(r.status == all[i].status, "HTTP/%s without a Host: status %d, not %d", all[i].version,
+              r.status, all[i].status);
+        reply_free(&r);
+    }
+}
+
 static void test_usual(const char *program)
 {
     static const struct question all[] = {
@@ -74,6 +94,10 @@ static void test_usual(const char *program)
         {"POST", TEXT, "Host: local\r\n", 403, "host_not_allowed", NULL},
         {"POST", TEXT, "Host: 127.0.0.1.evil.example\r\n", 403, "host_not_allowed", NULL},
         {"POST", TEXT, "Host: [::1\r\n", 403, "host_not_allowed", NULL},
+        {"POST", TEXT, "Host: [::1].evil.example\r\n", 403, "host_not_allowed", NULL},
+        {"POST", TEXT, "Host: localhost:evil.example\r\n", 403, "host_not_allowed", NULL},
+        {"POST", TEXT, "Host: localhost:80:80\r\n", 403, "host_not_allowed", NULL},
+        {"GET", "/v1/models", "Host: localhost:\r\n", 200, NULL, NULL},
         {"POST", TEXT, LOCAL "Host: evil.example\r\n", 403, "host_not_allowed", NULL},
         {"POST", TEXT, "Host: evil.example\r\n" LOCAL, 403, "host_not_allowed", NULL},
         {"POST", TEXT, "Host: \xff\xfe\xc3\r\n", 403, "host_not_allowed", NULL},
@@ -94,6 +118,7 @@ static void test_usual(const char *program)
     };
     struct running s = server_start(program, (const char *const[]){NULL});
     ASK_ALL(s.port, all, "as it is");
+    test_versions(s.port);
     CHECK(metric(s.port, "coda_prompt_tokens_total") == 5 * 2,
           "prompts of those who may not ask were answered");
     CHECK(server_stop(&s) == 0, "the server did not end well");
@@ -158,7 +183,8 @@ static const struct question keyed[] = {
 static void expect_status(const char *program, const char *options, int status)
 {
     char command[4096];
-    snprintf(command, sizeof command, "%s --port 0 %s >/dev/null 2>&1 </dev/null", program, options);
+    snprintf(command, sizeof command, "timeout 60 %s --port 0 %s >/dev/null 2>&1 </dev/null", program,
+             options);
     int got = system(command);
     CHECK(WIFEXITED(got) && WEXITSTATUS(got) == status, "%s: exit status %d, not %d", options,
           WEXITSTATUS(got), status);
@@ -182,6 +208,8 @@ static void test_keys(const char *program)
     CHECK(!ftruncate(fd, 0), "a key's file");
     expect_status(program, option, 2);
     CHECK(pwrite(fd, "two words\n", 10, 0) == 10, "a key's file");
+    expect_status(program, option, 2);
+    CHECK(!ftruncate(fd, 0) && pwrite(fd, "s\0k\0\n", 5, 0) == 5, "a key's file");
     expect_status(program, option, 2);
     expect_status(program, "--api-key-file /nonexistent", 2);
     expect_status(program, "--name 'a\"b'", 2);

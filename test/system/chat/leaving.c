@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "chat_pool.h"
 #include "chat_test.h"
 
 #define TEXT "/v1/completions"
@@ -204,8 +205,60 @@ static void test_early_end(const char *program)
     }
 }
 
+/* ---- A pool that ends while jobs come ---- */
+
+static atomic_int runs, cancelled, dones;
+
+static void count_run(struct job *j)
+{
+    usleep(1000);
+    atomic_fetch_add(&runs, 1);
+    if (atomic_load(&j->cancelled)) atomic_fetch_add(&cancelled, 1);
+}
+
+static void count_done(struct job *j)
+{
+    (void)j;
+    atomic_fetch_add(&dones, 1);
+}
+
+enum { JOBS = 8 };
+
+static void *add_jobs(void *context)
+{
+    static struct job job[JOBS];
+    for (int i = 0; i < JOBS; i++) {
+        job[i].run = count_run;
+        job[i].done = count_done;
+        pool_add(context, &job[i]);
+        usleep(500);
+    }
+    return NULL;
+}
+
+/* Who waits for a job is told, whether it came before the pool's end, during it or behind it: a connection
+ * that stays suspended ends the process. */
+static void test_pool(void)
+{
+    pthread_t thread;
+    struct pool *p = pool_new(2, 4);
+    CHECK(p && !pthread_create(&thread, NULL, add_jobs, p), "no pool");
+    if (!p) return;
+    usleep(1000);
+    CHECK(pool_stop(p, 60), "a pool does not stop");
+    pthread_join(thread, NULL);
+    struct job late = {.run = count_run, .done = count_done};
+    int before = atomic_load(&cancelled);
+    pool_add(p, &late);
+    CHECK(atomic_load(&runs) == JOBS + 1 && atomic_load(&dones) == JOBS + 1, "of %d jobs %d ran, %d ended",
+          JOBS + 1, atomic_load(&runs), atomic_load(&dones));
+    CHECK(atomic_load(&cancelled) == before + 1, "a job behind the pool's end was not cancelled");
+    pool_free(p);
+}
+
 void test_leaving(const char *program)
 {
+    test_pool();
     struct running s =
         server_start(program, (const char *const[]){"--context", "65536", "--pages", "8192", NULL});
     test_vanishing(s.port);

@@ -96,6 +96,8 @@ b' }}{{ '\d' }}{{ "{{ '}}' }}" }}{{ {'a': {'b': 1}}['a']['b'] }}{{ {'a': {'b': {
 {{ d | tojson(ensure_ascii=true) }} {{ ['ä€😀\x7f', 1] | tojson(ensure_ascii=True, indent=1) }} {{ d | tojson(sort_keys=true) }} {{ {'b': {'z': 1, 'y': [1, 2]}, 'a': 2} | tojson(sort_keys=True, separators=(',', ':')) }} {{ [1, {'k': 2}] | tojson(separators=(' ; ', '=')) }} {{ {'b': 1, 'a': 2} | tojson(indent=2, sort_keys=true) }}
 {{ no | selectattr('role', 'equalto', 'x') | list }}{{ no | map('upper') | list }}{{ e | select('odd') | list | length }}{{ 0 | rejectattr('a') | list }}{% if no %}{{ n | nofilter }}{{ n is notest }}{% endif %}{{ 'ok' if n else (n | nofilter) }}
 {{ m[0]['content'].strip().split(' ')[0] | upper }}{{ m | length - 1 }}{{ (m | first).role }}{{ m[1].content.split('</think>')[-1].lstrip('\n') }}{{ m[0].content | trim | length + 1 }}{{ -1 + 2 }}{{ not n == 7 }}{{ - n }}{{ 1 - -1 }}{{ '%d' if false else 'ok' }}{{ 3 | string | length }}
+{{ 1.115 | round(2) }}|{{ 2.675 | round(2) }}|{{ 1.005 | round(2) }}|{{ 0.285 | round(2) }}|{{ 2.5 | round }}|{{ 3.5 | round }}|{{ -0.5 | round }}|{{ 1e22 | round(3) }}|{{ 1.5 | round(300) }}|{{ 15.0 | round(-1) }}|{{ 25 | round(-1) }}|{{ 5 | round(-1) }}|{{ 5 | round(2) }}|{{ 1.15 | round(1, 'ceil') }}|{{ 1.19 | round(1, 'floor') }}
+{{ 'a-b-c'.split('-', -2) }}|{{ 'a-b-c'.rsplit('-', -9223372036854775807 - 1) }}|{{ 'a b c'.split(None, -9223372036854775807 - 1) }}|{{ 'aaa'.replace('a', 'b', -2) }}
 """.strip("\n").replace("'a\\\nb'", "'a\\\x00b'").split("\n")
 SNIPPETS = [line.replace("\x00", "\n") for line in SNIPPETS]
 

@@ -95,6 +95,8 @@ static void test_limits(void)
     fails("{{ raise_exception('no \xff') }}", "no UTF-8");
     fails("\n{% include 'x' %}", "line 2: tag 'include' is not supported");
     fails("{{ 9223372036854775807 + 1 }}", "too large");
+    fails("{{ 1.5 | round(301) }}", "round to 301 places");
+    fails("{{ 1e300 | round(200, 'ceil') }}", "too large");
 }
 
 /* ---- Bytes that change, are lost, or come again: whatever is made of it, it is a text or a line ---- */

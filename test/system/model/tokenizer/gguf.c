@@ -253,6 +253,28 @@ static void check_odd(const char *dir)
     check_refusal(load(folder, "metadata.json"), &all[0]);
 }
 
+/* Values of another type than their key's, which would count as if they were not there. */
+static void check_types(const char *dir)
+{
+    static const struct refusal all[] = {
+        {"add_bos_token", "\"true\"", "tokenizer.ggml.add_bos_token is no truth value"},
+        {"add_eos_token", "1", "tokenizer.ggml.add_eos_token is no truth value"},
+        {"add_eos_token", "{}", "tokenizer.ggml.add_eos_token is no truth value"},
+        {"add_space_prefix", "0.5", "tokenizer.ggml.add_space_prefix is no truth value"},
+        {"bos_token_id", "\"1\"", "tokenizer.ggml.bos_token_id is no integer"},
+        {"eos_token_id", "2.0", "tokenizer.ggml.eos_token_id is no integer"},
+        {"unknown_token_id", "[0]", "tokenizer.ggml.unknown_token_id is no integer"},
+        {"padding_token_id", "true", "tokenizer.ggml.padding_token_id is no integer"},
+    };
+    char folder[600];
+    snprintf(folder, sizeof folder, "%s_gguf/llama", dir);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        check_refusal(load(folder, "metadata.json"), &all[i]);
+    json_t *meta = load(folder, "metadata.json");
+    json_array_set_new(json_object_get(meta, "tokenizer.ggml.token_type"), 300, json_real(4));
+    check_refusal(meta, &(struct refusal){"add_eos_token", "false", "the type of token 300 is no integer"});
+}
+
 void check_gguf(const char *dir)
 {
     json_t *strings = load(dir, "strings.json");
@@ -273,6 +295,7 @@ void check_gguf(const char *dir)
     check_around(dir, "llama3", "llama-bpe", "<|begin_of_text|>", "<|eot_id|>", true);
     check_around(dir, "tekken", "tekken", "<s>", "</s>", true);
     check_refusals(dir);
+    check_types(dir);
     check_scored_refusals(dir);
     check_odd(dir);
 }
