@@ -151,6 +151,10 @@ static bool settle(struct settings *s)
 static bool open_served(struct settings *s)
 {
     struct fault f;
+    if (s->model && s->random)
+        return fprintf(stderr, "chat_server: --random %s is instead of MODEL, not beside %s\n", s->random,
+                       s->model),
+               false;
     if (!served_open(&s->served, s->model, s->random, s->ids, &f))
         return fprintf(stderr, "chat_server: %s\n", f.text), false;
     if (s->name) snprintf(s->served.name, sizeof s->served.name, "%s", s->name);

@@ -193,7 +193,12 @@ static json_t *factors_in(const struct reading *r, const char *name)
 
 static double original_context(struct reading *r)
 {
-    return real(r, "ARCH.rope.scaling.original_context_length", (double)whole(r, "max_position_embeddings"));
+    double n =
+        real(r, "ARCH.rope.scaling.original_context_length", (double)whole(r, "max_position_embeddings"));
+    if (!(n >= 0 && n <= INT32_MAX)) /* the caller makes an integer of it */
+        r->failed =
+            !fault_set(r->f, "%s: rope.scaling.original_context_length is no number of tokens", r->k.what);
+    return r->failed ? 0 : n;
 }
 
 /* Long and short factors, of Phi-3 and of LLaMAs that say longrope. */
