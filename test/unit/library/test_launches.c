@@ -3,6 +3,8 @@
 
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Four products, attention between them, and the statistic of what comes in: appends, norms of heads,
  * rotations and residuals have none of their own. */
@@ -46,6 +48,36 @@ START_TEST(a_norm_of_few_rows)
 }
 END_TEST
 
+/* One value may be any number of outputs, more than a program has ports: each gets it. */
+START_TEST(one_value_of_many_outputs)
+{
+    enum { OUTPUTS = 60, N = 8 };
+    static float x[N], y[OUTPUTS][N];
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_graph *g = coda_graph_new();
+    coda_value v = coda_relu(g, coda_input(g, "x", CODA_F32, 2, (int64_t[]){1, N}));
+    void *args[1 + OUTPUTS] = {x};
+    coda_plan *p;
+    for (int i = 0; i < OUTPUTS; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "y%d", i);
+        coda_output(g, name, v);
+        args[1 + i] = y[i];
+    }
+    opt.device = CODA_DEVICE_CPU, opt.flags = _i ? CODA_NO_FUSION : 0;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    void *workspace = aligned_alloc(256, coda_plan_workspace(p) / 256 * 256 + 256);
+    memset(y, 0xff, sizeof y);
+    for (int i = 0; i < N; i++) x[i] = (float)(i - 3);
+    ck_assert_msg(coda_run(p, args, NULL, workspace, NULL) == CODA_OK, "%s", coda_error());
+    for (int i = 0; i < OUTPUTS * N; i++)
+        ck_assert_msg(y[i / N][i % N] == (float)MAX(i % N - 3, 0), "y%d[%d]", i / N, i % N);
+    free(workspace);
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
 Suite *launches_suite(void);
 Suite *launches_suite(void)
 {
@@ -53,6 +85,7 @@ Suite *launches_suite(void)
     TCase *c = tcase_create("launches");
     tcase_add_loop_test(c, a_block_with_caches, 0, ARRAY_SIZE(blocks));
     tcase_add_test(c, a_norm_of_few_rows);
+    tcase_add_loop_test(c, one_value_of_many_outputs, 0, 2);
     suite_add_tcase(s, c);
     return s;
 }
