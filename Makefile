@@ -170,7 +170,7 @@ $(LOCALES):
 	@mv $@.part $@
 bless: $(BUILD)/unit ## rewrites test/golden/*.coda: read the diff before you commit it
 	CODA_BLESS=1 CK_RUN_SUITE=golden $(BUILD)/unit
-check: ## what an edit needs, in less than a minute: no NVRTC, no sanitizer
+check: ## what an edit needs, in a minute or two: no NVRTC, no sanitizer
 	@BUILD=$(BUILD) test/run check
 test: deps ## all that a CPU can prove (AGAIN=1: what failed the last time)
 	@BUILD=$(BUILD) test/run test
