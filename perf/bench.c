@@ -26,7 +26,7 @@ static const struct way usual[SIDES] = {{"coda", 0, CODA_FOLD_NONE},
                                         {"cublaslt", CODA_NO_FUSION | CODA_CUBLASLT, CODA_FOLD_NONE}};
 
 enum { MOST_RUNS = 192, MOST_SETS = 64, WARM = 3, MOST_REPLAYS = 1000 };
-static const double ALONE_MS = 300;   /* of a sustained run, timed */
+static const double ALONE_MS = 1000;  /* of a sustained run: untimed first, then timed */
 static const double L2_BYTES = 180e6; /* what must pass between two uses of a set */
 
 struct bench {
@@ -397,7 +397,7 @@ static void time_figure(const struct bench *b, struct figure *f)
     for (int s = 0; s < f->sides; s++) prepare(b, f, &f->side[s]);
     replay_all(b, f, WARM);
     if (b->sustained) {
-        f->rounds = b->quick ? 3 : 5;
+        f->rounds = b->quick ? 2 : 5;
         replay_each(b, f, f->rounds);
         return;
     }
