@@ -5,16 +5,17 @@
  * blocks on an SM. Few columns too: a cluster of blocks shares K. Many rows: the last tiles of each row are
  * narrower, so that all SMs end together.
  * What was seldom faster has a cost that only says which of it tuning should measure first: many waves of
- * tiles walked in squares, the largest tiles only so; clusters that share K and scatter its sums, where more
- * rows leave SMs idle; clusters that share operands; three consumers, whose tiles are the squarest, but for
- * a single wave of 192 x 192.
+ * tiles walked in squares, but for the largest tile in products that last; clusters that share K and scatter
+ * its sums, where more rows leave SMs idle; clusters that share operands; three consumers, whose tiles are the
+ * squarest, but for a single wave of 192 x 192.
  */
 #include "wgmma.h"
 
 #include <limits.h>
 #include <math.h>
 
-#define WORTH_A_TAIL 0.995 /* of the cost without: the kernel takes 0.1 s more to compile */
+#define WORTH_A_TAIL 0.995     /* of the cost without: the kernel takes 0.1 s more to compile */
+#define WORTH_THE_LARGEST 0.99 /* of the cost of the best of the others, to make up for errors of both */
 
 enum {
     FEW_ROWS = 16, /* up to these rows half of an SM's memory keeps a block's weights coming */
@@ -28,6 +29,7 @@ enum {
     MOST_ODD_COLUMNS = 2048, /* ... of so many columns: where there are more, few rows are more waves */
     FEW_WAVES = 6,           /* up to this many waves, square rasterization with alternating direction
                                of K is faster (measured, with many rows) */
+    LASTING_WAVES = 16,      /* of the largest tiles: products that take milliseconds */
     TAIL_FROM = 192,         /* only tiles this wide may have a tail: with others L2 would not keep up */
     MOST_TAIL = 16,          /* narrow tiles of each row */
     LEAST_TAIL_K = 512       /* with a shorter loop over K the compiler would unroll both widths' loops */
@@ -96,23 +98,29 @@ static bool lends(const struct search *s, struct tile t, int room)
     return program_may_lend(s->p, &t);
 }
 
+/* Fills in what follows from the tile's size and form. False: the program cannot have it. */
+static bool complete_tile(const struct search *s, struct tile *t)
+{
+    t->mainloop = &mainloop_wgmma;
+    t->bk = 64;
+    t->most_rows = s->most_rows;
+    bool half = t->groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM */
+    int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
+    bool large = t->groups == 2 && t->bm * t->bn > LARGE_TILE, tried = s->square && tile_cluster(t) == 1;
+    bool lean = t->bm == 64 && t->bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
+    if (lean || (large && !tried) || !wgmma_fits(s->p, t)) return false;
+    bool few_waves = has_few_waves(s, t) && !s->common;
+    t->lends = !s->common && lends(s, *t, room);
+    t->stages = stages_of(s->p, t, room);
+    if (t->tail) walk_with_tail(s, t);
+    else if (s->square || few_waves) walk_in_squares(s, t);
+    else t->band = MAX(BAND_ROWS / t->bm / tile_cluster_m(t), 1) * tile_cluster_m(t);
+    return t->stages >= LEAST_STAGES;
+}
+
 static void consider(struct search *s, struct tile t)
 {
-    t.mainloop = &mainloop_wgmma;
-    t.bk = 64;
-    t.most_rows = s->most_rows;
-    bool half = t.groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM */
-    int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
-    bool large = t.groups == 2 && t.bm * t.bn > LARGE_TILE, tried = s->square && tile_cluster(&t) == 1;
-    bool lean = t.bm == 64 && t.bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
-    if (lean || (large && !tried) || !wgmma_fits(s->p, &t)) return;
-    bool few_waves = has_few_waves(s, &t) && !s->common;
-    t.lends = !s->common && lends(s, t, room);
-    t.stages = stages_of(s->p, &t, room);
-    if (t.tail) walk_with_tail(s, &t);
-    else if (s->square || few_waves) walk_in_squares(s, &t);
-    else t.band = MAX(BAND_ROWS / t.bm / tile_cluster_m(&t), 1) * tile_cluster_m(&t);
-    if (t.stages >= LEAST_STAGES) search_add(s, &t, wgmma_cost(s->p, &t, s->sms));
+    if (complete_tile(s, &t)) search_add(s, &t, wgmma_cost(s->p, &t, s->sms));
 }
 
 /* Tiles of one consumer warpgroup, for few rows: a block on its own, or a split-K cluster, as long as all
@@ -253,15 +261,19 @@ static void consider_single_wave(struct search *s)
     if (once && s->p->dim[1] > MOST_ODD_ROWS && (!span || t.bn % span == 0)) consider(s, t);
 }
 
-/* The largest tile asks L2 for the fewest bytes, which is time and power in products that last. */
+/* The largest tile asks L2 for the fewest bytes, which is time and power in products that last. On an H100,
+ * each kernel alone for a second: 2 to 4 % faster where N is 8192, up to 2 % slower where the cost says that
+ * it gains less than WORTH_THE_LARGEST. */
 static void consider_largest(struct search *s)
 {
     struct tile t = {.bm = 256, .bn = 192, .groups = 2};
     int span = program_span(s->p);
-    if (!has_waves(s) || !program_is_long(s->p, s->target) || (span && t.bn % span)) return;
+    if (program_blocks(s->p, &t) < LASTING_WAVES * (int64_t)s->sms || (span && t.bn % span)) return;
     s->square = true;
-    consider(s, t);
+    bool fits = complete_tile(s, &t);
     s->square = false;
+    double cost = fits ? wgmma_cost(s->p, &t, s->sms) : 0;
+    if (fits && s->n > 0 && cost < WORTH_THE_LARGEST * s->cost[0]) search_add(s, &t, cost);
 }
 
 static void consider_known(struct search *s)
