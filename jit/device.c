@@ -53,6 +53,21 @@ static void print_arch(char *out, size_t size, int major, int minor)
     snprintf(out, size, "sm_%d%d%s", major, minor, major >= 9 ? "a" : "");
 }
 
+static int attribute(const struct driver *d, CUdevice device, CUdevice_attribute which)
+{
+    int value = 0;
+    return d->cuDeviceGetAttribute(&value, which, device) || value < 0 ? 0 : value;
+}
+
+/* What prices of programs ask for, and do without where a driver does not know it. Memory sends twice in a
+ * clock. */
+static void read_memory(const struct driver *d, CUdevice device, struct jit_device *out)
+{
+    double khz = attribute(d, device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
+    out->memory_rate = 2e3 * khz * attribute(d, device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
+    out->l2_size = attribute(d, device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+}
+
 static coda_status read_facts(const struct driver *d, CUdevice device, struct jit_device *out, char *err)
 {
     int major = 0, minor = 0;
@@ -72,6 +87,7 @@ static coda_status read_facts(const struct driver *d, CUdevice device, struct ji
         r = d->cuDeviceGetAttribute(facts[i].to, facts[i].attribute, device);
     if (r) return driver_fail(d, err, r, "the device's attributes");
     print_arch(out->arch, sizeof out->arch, major, minor);
+    read_memory(d, device, out);
     return CODA_OK;
 }
 

@@ -33,7 +33,9 @@ struct jit_device {
     int sms, shared_bytes; /* a block may have (opt-in) */
     int driver;            /* 13000 = 13.0 */
     size_t memory;
-    void *context; /* CUcontext that kernels are loaded into */
+    int64_t l2_size;    /* bytes; 0: the driver does not say */
+    double memory_rate; /* bytes in a second at most; 0: likewise */
+    void *context;      /* CUcontext that kernels are loaded into */
 };
 /* The current context's device, or device 0 with its primary context made current. */
 coda_status jit_device_open(struct jit_device *out, char *err);

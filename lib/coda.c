@@ -30,7 +30,7 @@ struct job { /* one call of coda_compile */
 
 /* ---- Device ---- */
 
-enum { H200_SMS = 132, H200_SHARED = 232448, OLDEST_ARCH = 80 };
+enum { OLDEST_ARCH = 80 };
 
 static bool has_gpu(const struct job *j) { return j->p->gpu.context; }
 
@@ -47,22 +47,23 @@ static coda_status choose_target(struct job *j)
     }
     char err[JIT_ERROR_SIZE] = "";
     j->arch = j->opt.arch ? j->opt.arch : "sm_90a";
-    j->target = (struct target){.sms = H200_SMS, .shared_bytes = H200_SHARED};
     coda_status status = CODA_OK;
     if (j->opt.device == CODA_DEVICE_GPU) status = jit_device_open(&j->p->gpu, err);
     bool needed = !(j->opt.flags & CODA_PLAN_ONLY) || j->opt.flags & CODA_AUTOTUNE;
     if (status && needed) return fail(status, "%s", err);
-    if (has_gpu(j)) {
-        if (!j->opt.arch) j->arch = j->p->gpu.arch;
-        j->target.sms = j->p->gpu.sms;
-        j->target.shared_bytes = j->p->gpu.shared_bytes;
-    }
+    if (has_gpu(j) && !j->opt.arch) j->arch = j->p->gpu.arch;
     if (strncmp(j->arch, "sm_", 3))
         return fail(CODA_E_INVALID, "compile: arch \"%s\" does not begin with sm_", j->arch);
     if (atoi(j->arch + 3) < OLDEST_ARCH)
         return fail(CODA_E_UNSUPPORTED, "compile: arch %s is older than sm_%d, the first with bf16", j->arch,
                     OLDEST_ARCH);
-    j->target.features = !strcmp(j->arch, "sm_90a") ? TARGET_HOPPER : 0;
+    const struct jit_device *gpu = &j->p->gpu;
+    const struct target_card card = {.name = gpu->name,
+                                     .sms = gpu->sms,
+                                     .shared_bytes = gpu->shared_bytes,
+                                     .l2_size = gpu->l2_size,
+                                     .memory_rate = gpu->memory_rate};
+    j->target = target_of(j->arch, has_gpu(j) ? &card : NULL);
     return CODA_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "guards.h"
 #include "graph.h"
 #include "program.h"
+#include "target.h"
 
 /* ---- Buffers ---- */
 
@@ -20,25 +21,6 @@ struct buffer {
     int folded;      /* SPACE_ARG: node that coda_prepare leaves in this weight, 0: none ... */
     uint64_t holds;  /* ... and its digest, never 0 */
 };
-
-/* What a device can do, and how much of it: facts that shape a plan. */
-enum target_feature {
-    TARGET_TMA = 1,   /* tensor maps, and mbarriers that count their bytes */
-    TARGET_WGMMA = 2, /* a warpgroup multiplies operands in shared memory */
-    TARGET_PDL = 4,   /* programmatic dependent launch */
-    TARGET_HOPPER = TARGET_TMA | TARGET_WGMMA | TARGET_PDL
-};
-
-struct target {
-    int sms;
-    int shared_bytes;  /* a block may have */
-    unsigned features; /* enum target_feature */
-};
-
-static inline bool target_has(const struct target *t, unsigned features)
-{
-    return (t->features & features) == features;
-}
 
 struct tile;
 struct schedule; /* how a program runs on the target: schedule.h */

@@ -12,7 +12,6 @@ enum {
     MOST_ACROSS = 32,  /* a warp beside each other */
     FEWEST_ROWS = 8,   /* that a thread should fold */
     BLOCKS_PER_SM = 4, /* whose loads together keep memory busy */
-    DEFAULT_SMS = 132, /* of an H200, where the target does not say */
     FEW_STATES = 4,    /* that one thread merges of a column; of more ... */
     SOME_DOWN = 8,     /* ... so many do, ... */
     MANY_STATES = 64,  /* ... and of more than these ... */
@@ -72,7 +71,7 @@ int64_t columns_states(const struct rows_walk *w, const struct program *p, int s
 {
     int64_t rows = p->dim[p->rank - 2];
     if (!w->folds) return 0;
-    int64_t blocks = BLOCKS_PER_SM * (int64_t)(sms > 0 ? sms : DEFAULT_SMS);
+    int64_t blocks = BLOCKS_PER_SM * (int64_t)sms;
     int64_t parts = blocks / MAX(mul_counts(w->slabs, w->rows / rows), 1);
     int64_t part_rows = CEIL_DIV(rows, MAX(MIN(parts, CEIL_DIV(rows, FEWEST_ROWS * w->down)), 1));
     return CEIL_DIV(rows, part_rows);

@@ -45,10 +45,15 @@ int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
     return room > 0 ? MIN(room / f.stage, MOST_STAGES) : 0;
 }
 
-double weight_clocks(const struct program *p, int sms, double used)
+double memory_clocks(const struct target *target, double bytes)
+{
+    return bytes / (target->memory_bytes * target->sms);
+}
+
+double weight_clocks(const struct program *p, const struct target *target, double used)
 {
     double batch = p->b.batch ? (double)p->dim[0] : 1;
-    return 2 * batch * (double)p->dim[2] * (double)p->k / (MEMORY_BYTES * sms) * (1.25 - 0.25 * used);
+    return memory_clocks(target, 2 * batch * (double)p->dim[2] * (double)p->k) * (1.25 - 0.25 * used);
 }
 
 static void print_strides(const char *name, const struct tensor_use *o, struct text *t)

@@ -26,8 +26,8 @@ struct mainloop {
     bool (*supports)(const struct target *target, const struct program *p);
     /* Adds its candidates of a class. */
     void (*candidates)(struct search *s, enum tile_class class);
-    /* Clock cycles of p in the tile, on so many SMs. */
-    double (*cost)(const struct program *p, const struct tile *t, int sms);
+    /* Clock cycles of p in the tile. */
+    double (*cost)(const struct program *p, const struct tile *t, const struct target *target);
     /* Of a block, whatever t.stages is: at least sizeof(Shared) of the kernel. */
     struct footprint (*footprint)(const struct program *p, const struct tile *t);
     /* Can two blocks run on an SM, by their threads and registers? */
@@ -66,10 +66,9 @@ enum { MOST_CANDIDATES = 128 };
 struct search { /* the cheapest `n` of at most `most`, by cost */
     const struct program *p;
     const struct target *target;
-    int sms, shared_bytes; /* of the target, or an H200's where it does not say */
-    bool square;           /* tiles are walked in squares */
-    int most_rows;         /* of each candidate */
-    bool common;           /* only tiles that serve any number of rows, as they are */
+    bool square;   /* tiles are walked in squares */
+    int most_rows; /* of each candidate */
+    bool common;   /* only tiles that serve any number of rows, as they are */
     struct tile tile[MOST_CANDIDATES];
     double cost[MOST_CANDIDATES];
     int n, most;
@@ -83,15 +82,11 @@ void search_add(struct search *s, const struct tile *t, double cost);
 
 /* ---- What main loops share ---- */
 
-enum {
-    BEGINNING = 300, /* clocks, of a tile */
-    L2_BYTES = 61    /* an SM gets from L2 in a clock: measured on an H200 */
-};
-/* Bytes that memory gives an SM in a clock while all SMs ask: measured on an H200. */
-#define MEMORY_BYTES 18.6
-enum { CLOCKS_A_US = 1755, TARGET_SMS = 132 }; /* of an H200; the SMs also where a target does not say */
+enum { BEGINNING = 300 }; /* clocks, of a tile */
+/* Cycles in which memory gives so many bytes, to all SMs. */
+double memory_clocks(const struct target *target, double bytes);
 /* Cycles in which memory gives all of B; more if only the part `used` of the SMs asks for it. */
-double weight_clocks(const struct program *p, int sms, double used);
+double weight_clocks(const struct program *p, const struct target *target, double used);
 /* Appends a_stride_row and so on: of a main loop whose operands are pointers. */
 void mainloop_print_strides(const struct program *p, struct text *t);
 /* Appends a_align and b_align: of so many elements, at most 8, an operand's first addresses are multiples. */

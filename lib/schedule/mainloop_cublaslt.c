@@ -13,32 +13,41 @@ bool program_suits_cublaslt_alone(const struct program *p)
 /* ---- Instead of a main loop that it may beat ---- */
 
 /* What waves that are not full cost, which smaller tiles or a split of K may make up for. */
-static double stretch(const struct program *p, int sms)
+static double stretch(const struct program *p, const struct target *target)
 {
     enum { TILE = 128 };
     int64_t tiles = p->dim[0] * CEIL_DIV(p->dim[1], TILE) * CEIL_DIV(p->dim[2], TILE);
-    double all = (double)CEIL_DIV(tiles, sms) * sms * TILE * TILE;
+    double all = (double)CEIL_DIV(tiles, target->sms) * target->sms * TILE * TILE;
     return MIN(all / ((double)p->dim[0] * (double)p->dim[1] * (double)p->dim[2]), 1.35);
 }
 
-/* Of an H200. What a store and a load cost between the product and each pass of the epilogue, besides. */
-static double cost(const struct program *p, const struct tile *t, int sms)
+/* Clocks of `bytes` where a kernel gets the part `share` of what memory gives. */
+static double pass_clocks(const struct target *target, double bytes, double share)
 {
+    return memory_clocks(target, bytes) / share;
+}
+
+/* Its fp32 kernels, and those of operands that wgmma does not take; what a launch costs; and what a store
+ * and a load do between the product and each pass of the epilogue. */
+static double cost(const struct program *p, const struct tile *t, const struct target *target)
+{
+    enum { F32_MULTIPLY_ADDS = 112, ODD_MULTIPLY_ADDS = 281, LAUNCH_US = 10, PASS_US = 2 };
     (void)t;
-    double rate = p->a.dtype == CODA_F32 ? 52e6 / stretch(p, sms) : 130e6; /* operations in a us */
+    double rate = p->a.dtype == CODA_F32 ? F32_MULTIPLY_ADDS / stretch(p, target) : ODD_MULTIPLY_ADDS;
     int passes = p->steps > 2;
     for (int i = 0; i < p->steps; i++) passes += p->step[i].kind == STEP_PAIR;
     double elements = (double)p->dim[0] * (double)p->dim[1] * (double)p->dim[2];
-    double product = MAX(program_flops(p) / rate, (double)program_bytes(p) / 3.5e6);
-    return CLOCKS_A_US * (10 + product + passes * (2 + 2 * elements * dtype_size(p->a.dtype) / 2.8e6));
+    double product =
+        MAX(program_flops(p) / (2 * rate * target->sms), pass_clocks(target, (double)program_bytes(p), 0.81));
+    double pass = pass_clocks(target, 2 * elements * dtype_size(p->a.dtype), 0.65);
+    return target->clock_mhz * (LAUNCH_US + passes * PASS_US) + product + passes * pass;
 }
 
 bool tile_loses(const struct program *p, const struct tile *t, const struct target *target)
 {
     double margin = t->mainloop == &mainloop_simt ? 1.25 : 1.05; /* between two costs, rough ones or fitted */
-    int sms = target->sms > 0 ? target->sms : TARGET_SMS;
     return t->mainloop->contested && program_suits_cublaslt(p) &&
-           t->mainloop->cost(p, t, sms) > margin * cost(p, t, sms);
+           t->mainloop->cost(p, t, target) > margin * cost(p, t, target);
 }
 
 const struct mainloop mainloop_cublaslt = {.name = "cublaslt", .cost = cost};

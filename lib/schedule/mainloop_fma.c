@@ -6,7 +6,7 @@
  *     tiles of an SM * (K/4 * max(issue, passes, traffic) + exposed) + 8000, or what memory takes
  *     issue   = multiply-adds, loads and copies of a scheduler's warps, 1.16 clocks each; 1.21 with four rows
  *     passes  = 128 bytes of shared memory a clock: two for a fragment's load, and what is copied
- *     traffic = 16 (bm + bn) / 61         bytes of L2
+ *     traffic = 16 (bm + bn) / l2_bytes
  *     exposed = 900 of an epilogue, 4000 if no other block multiplies meanwhile
  * At M 4096 and N and K of 384 to 1536, and at 2048 x 4096 x 4096, that is within 8 % of what was measured.
  */
@@ -71,13 +71,13 @@ static bool shares_sm(const struct program *p, const struct tile *t)
 
 /* ---- Candidates ---- */
 
-static double tile_clocks(const struct tile *t, int64_t k)
+static double tile_clocks(const struct tile *t, int64_t k, const struct target *target)
 {
     double rows = thread_rows(t), columns = thread_columns(t), loads = rows + columns;
     double copies = (t->bm + t->bn) / (128.0 * t->groups), pace = rows > 4 ? 1.16 : 1.21;
     double issue = t->groups * (4 * rows * columns + loads + 4 * copies + OTHERS) * pace;
     double passes = t->groups * WARPS * 2 * loads + (t->bm + t->bn) / 8.0;
-    double traffic = 16.0 * (t->bm + t->bn) / L2_BYTES;
+    double traffic = 16.0 * (t->bm + t->bn) / target->l2_bytes;
     return (double)CEIL_DIV(k, 4) * MAX(MAX(issue, passes), traffic);
 }
 
@@ -90,22 +90,23 @@ static int64_t most_tiles(int64_t blocks, int residents, int sms)
     return ragged ? (full + 1) * residents : CEIL_DIV(blocks, sms);
 }
 
-static double cost(const struct program *p, const struct tile *t, int sms)
+static double cost(const struct program *p, const struct tile *t, const struct target *target)
 {
-    double each = (double)most_tiles(program_blocks(p, t), residents(t), sms);
+    double each = (double)most_tiles(program_blocks(p, t), residents(t), target->sms);
     double exposed = residents(t) > 1 ? HIDDEN : EXPOSED;
-    double memory = (double)program_bytes(p) / (MEMORY_BYTES * sms);
-    return MAX(each * (tile_clocks(t, p->k) + exposed), memory) + FIXED;
+    double memory = memory_clocks(target, (double)program_bytes(p));
+    return MAX(each * (tile_clocks(t, p->k, target) + exposed), memory) + FIXED;
 }
 
 static void consider(struct search *s, int bm, int bn, int groups)
 {
     struct tile t = {.mainloop = &mainloop_fma, .bm = bm, .bn = bn, .bk = STEP, .groups = groups};
-    int room = MIN(s->shared_bytes, MOST_SHARED), wanted = bm * bn > SMALL_TILE ? STAGES : MOST_STAGES;
+    int room = MIN(s->target->shared_bytes, MOST_SHARED),
+        wanted = bm * bn > SMALL_TILE ? STAGES : MOST_STAGES;
     t.band = BAND_ROWS / bm;
     t.stages = MIN(tile_stages(s->p, &t, room), wanted);
     if (registers(&t) > MOST_REGISTERS || t.stages < LEAST_STAGES) return;
-    search_add(s, &t, cost(s->p, &t, s->sms));
+    search_add(s, &t, cost(s->p, &t, s->target));
 }
 
 static void consider_width(struct search *s, int bn)

@@ -2,12 +2,12 @@
  * mainloop_mma.c -- cp.async, ldmatrix, mma.sync: 16-bit operands of one dtype, whatever their strides, on
  * any GPU that the library knows; primitives/tile/gemm_mma.cuh.
  *
- * It is chosen where there is no wgmma. On Hopper a decision may name its tile. Its cost is made of the rates
- * of an A100, not fitted:
+ * It is chosen where there is no wgmma. On Hopper a decision may name its tile. Its cost is made of
+ * rates, not fitted:
  *     waves * max(products, fragments, traffic) + epilogue, or what memory takes for all of B
- *     products  = bm bn K / 1024                multiply-adds of an SM in a clock
+ *     products  = bm bn K / mma                 multiply-adds of an SM in a clock
  *     fragments = 2 (bm + 4 groups bn) K / 128  bytes of ldmatrix: a warp reads 16 rows of 64, and all of B
- *     traffic   = 2 (bm + bn) K / 61            bytes of L2
+ *     traffic   = 2 (bm + bn) K / l2_bytes
  */
 #include "mainloop.h"
 
@@ -18,7 +18,6 @@ enum {
     MOST_SHARED = 99 << 10,  /* bytes of a block on sm_86, 89 and 120: cubins of sm_80 run there, too */
     MOST_ACCUMULATORS = 128, /* of a thread, which has 255 registers */
     BAND_ROWS = 1024,        /* rows of A in a raster group, which thus stay in L2 */
-    MULTIPLY_ADDS = 1024,
     FRAGMENT_BYTES = 128,
     EPILOGUE = 1000 /* clocks, and one for 16 elements of the tile */
 };
@@ -60,13 +59,13 @@ static int stages_of(const struct program *p, const struct tile *t, int shared)
 
 /* ---- Candidates ---- */
 
-static double cost(const struct program *p, const struct tile *t, int sms)
+static double cost(const struct program *p, const struct tile *t, const struct target *target)
 {
     double k = (double)CEIL_DIV(p->k, t->bk) * t->bk, blocks = (double)program_blocks(p, t);
-    double products = t->bm * t->bn * k / MULTIPLY_ADDS, traffic = 2 * (t->bm + t->bn) * k / L2_BYTES;
+    double products = t->bm * t->bn * k / target->mma, traffic = 2 * (t->bm + t->bn) * k / target->l2_bytes;
     double fragments = 2 * (t->bm + 4 * t->groups * t->bn) * k / FRAGMENT_BYTES;
-    double waves = (double)CEIL_DIV(program_blocks(p, t), sms);
-    double weights = weight_clocks(p, sms, blocks / (waves * sms));
+    double waves = (double)CEIL_DIV(program_blocks(p, t), target->sms);
+    double weights = weight_clocks(p, target, blocks / (waves * target->sms));
     double tile = BEGINNING + MAX(MAX(products, fragments), traffic);
     return MAX(waves * tile, weights) + EPILOGUE + t->bm * t->bn / 16.0;
 }
@@ -75,9 +74,9 @@ static void consider(struct search *s, int bm, int bn)
 {
     struct tile t = {.mainloop = &mainloop_mma, .bm = bm, .bn = bn, .bk = STEP, .groups = 1};
     t.band = BAND_ROWS / bm;
-    t.stages = stages_of(s->p, &t, s->shared_bytes);
+    t.stages = stages_of(s->p, &t, s->target->shared_bytes);
     if (bm * bn / 128 > MOST_ACCUMULATORS || t.stages < LEAST_STAGES) return;
-    search_add(s, &t, cost(s->p, &t, s->sms));
+    search_add(s, &t, cost(s->p, &t, s->target));
 }
 
 static void consider_width(struct search *s, int bn)

@@ -15,15 +15,16 @@ static bool is_heavy(const struct program *p)
     return false;
 }
 
-/* Fitted to an H200. A step of K takes a tile of 64 rows 0.06 us alone on its SM, one of 128 rows 0.074 us,
- * twice that for two; a tile that folds moments of its rows at M 4096, N and K 384, 1.3 times as long. */
-static double cost(const struct program *p, const struct tile *t, int sms)
+/* A step of K takes a tile of 64 rows 105 clocks alone on its SM, one of 128 rows 130, twice that for two; a
+ * tile that folds moments of its rows at M 4096, N and K 384, 1.3 times as long. */
+static double cost(const struct program *p, const struct tile *t, const struct target *target)
 {
     double tiles =
         (double)p->dim[0] * (double)CEIL_DIV(p->dim[1], t->bm) * (double)CEIL_DIV(p->dim[2], t->bn);
-    double waves = (double)(int64_t)((tiles + 2 * sms - 1) / (2 * sms));
-    double step = (t->bm > 64 ? 0.074 : 0.06) * (is_heavy(p) ? 1.3 : 1);
-    return CLOCKS_A_US * waves * (double)p->k * step * (1 + MIN(tiles / (2 * sms), 1));
+    int places = 2 * target->sms;
+    double waves = (double)(int64_t)((tiles + places - 1) / places);
+    double step = (t->bm > 64 ? 130 : 105) * (is_heavy(p) ? 1.3 : 1);
+    return waves * (double)p->k * step * (1 + MIN(tiles / places, 1));
 }
 
 static void candidates(struct search *s, enum tile_class class)
@@ -36,7 +37,7 @@ static void candidates(struct search *s, enum tile_class class)
     bool keeps = p->invariant && program_folds_columns(p);                 /* the rows of a column's states */
     bool high = p->dim[1] > 64 && !s->common && t.bn <= 64 && !p->segment; /* two passes want registers */
     t.bm = high && !keeps ? 128 : 64;
-    search_add(s, &t, cost(p, &t, s->sms));
+    search_add(s, &t, cost(p, &t, s->target));
 }
 
 static struct footprint footprint(const struct program *p, const struct tile *t)

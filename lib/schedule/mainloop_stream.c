@@ -88,18 +88,20 @@ static bool skinny_shares_sm(const struct program *p, const struct tile *t)
 
 /* Each block reads its part of all of A: some of it, while the first weights come. Fitted at M 8, in rings of
  * 5 to 13 stages, to N 4096, 22016 and 32768 at K 4096, and to N 2048 to 8192 at K 5632 to 22016. */
-static double skinny_clocks(const struct program *p, const struct tile *t, double weights)
+static double skinny_clocks(const struct program *p, const struct tile *t, const struct target *target,
+                            double weights)
 {
     bool deep = 16 * t->bk * t->stages >= DEEP_RING;
-    double a = 2 * (double)p->dim[1] * (double)p->k / tile_splits(t) / L2_BYTES;
+    double a = 2 * (double)p->dim[1] * (double)p->k / tile_splits(t) / target->l2_bytes;
     return weights * (deep ? 0.99 : 1.02) + MAX(a - SKINNY_HIDDEN, 0) + SKINNY_END * tile_splits(t);
 }
 
-static double stream_cost(const struct program *p, const struct tile *t, int sms)
+static double stream_cost(const struct program *p, const struct tile *t, const struct target *target)
 {
     double share = 8 * (double)CEIL_DIV(quads(p), t->blocks) * (double)p->k / STREAM_BYTES;
-    double weights = MAX(share, weight_clocks(p, sms, (double)t->blocks / sms));
-    return BEGINNING + (t->mainloop == &mainloop_skinny ? skinny_clocks(p, t, weights) : weights + BEGINNING);
+    double weights = MAX(share, weight_clocks(p, target, (double)t->blocks / target->sms));
+    return BEGINNING +
+           (t->mainloop == &mainloop_skinny ? skinny_clocks(p, t, target, weights) : weights + BEGINNING);
 }
 
 /* ---- Candidates ---- */
@@ -141,14 +143,14 @@ static void consider_stream(struct search *s, struct tile t, int room)
     const struct program *p = s->p;
     t.bm = (int)p->dim[1], t.bn = 16, t.groups = 2, t.band = 1;
     if (pair_span(p)) t.bn = pair_span(p);
-    t.blocks = (int)MIN(quads(p), s->sms) / tile_splits(&t) * tile_splits(&t);
+    t.blocks = (int)MIN(quads(p), s->target->sms) / tile_splits(&t) * tile_splits(&t);
     t.stages = tile_stages(p, &t, room);
     t.window = window(p, &t);
-    if (t.blocks && t.stages >= LEAST_STAGES) search_add(s, &t, stream_cost(p, &t, s->sms));
+    if (t.blocks && t.stages >= LEAST_STAGES) search_add(s, &t, stream_cost(p, &t, s->target));
 }
 
 /* Bytes of shared memory for one of two blocks on an SM: the next program's can begin beside this one's. */
-static int half_room(const struct search *s) { return (s->shared_bytes - 1024) / 2; }
+static int half_room(const struct search *s) { return (s->target->shared_bytes - 1024) / 2; }
 
 static bool may_stream(const struct program *p)
 {
@@ -183,7 +185,7 @@ static int known_splits(const struct program *p)
 static void consider_known_skinny(struct search *s)
 {
     int splits = known_splits(s->p);
-    if (splits) consider_stream(s, skinny_tile(s->p, splits), s->shared_bytes);
+    if (splits) consider_stream(s, skinny_tile(s->p, splits), s->target->shared_bytes);
 }
 
 /* The skinny tiles that are not KNOWN: in half of an SM's memory, where registers leave room for a block of
@@ -194,7 +196,7 @@ static void consider_skinny(struct search *s)
         if (!suits_skinny(s->p, splits)) continue;
         struct tile t = skinny_tile(s->p, splits);
         if (skinny_shares_sm(s->p, &t)) consider_stream(s, t, half_room(s));
-        if (splits != known_splits(s->p)) consider_stream(s, t, s->shared_bytes);
+        if (splits != known_splits(s->p)) consider_stream(s, t, s->target->shared_bytes);
     }
 }
 

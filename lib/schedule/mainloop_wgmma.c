@@ -6,8 +6,8 @@
  * narrower, so that all SMs end together.
  * What was seldom faster has a cost that only says which of it tuning should measure first: many waves of
  * tiles walked in squares, but for the largest tile in products that last; clusters that share K and scatter
- * its sums, where more rows leave SMs idle; clusters that share operands; three consumers, whose tiles are the
- * squarest, but for a single wave of 192 x 192.
+ * its sums, where more rows leave SMs idle; clusters that share operands; three consumers, whose tiles are
+ * the squarest, but for a single wave of 192 x 192.
  */
 #include "wgmma.h"
 
@@ -54,7 +54,7 @@ static int stages_of(const struct program *p, const struct tile *t, int room)
  */
 static void walk_in_squares(const struct search *s, struct tile *t)
 {
-    int cm = tile_cluster_m(t), cn = tile_cluster_n(t), all = s->sms / (cm * cn);
+    int cm = tile_cluster_m(t), cn = tile_cluster_n(t), all = s->target->sms / (cm * cn);
     int64_t columns = CEIL_DIV(s->p->dim[2], t->bn * cn);
     double least = INFINITY;
     for (int wide = 1; wide <= all && wide <= columns; wide++) {
@@ -73,7 +73,7 @@ static void walk_in_squares(const struct search *s, struct tile *t)
 static void walk_with_tail(const struct search *s, struct tile *t)
 {
     int64_t whole = CEIL_DIV(s->p->dim[2] - (int64_t)t->tail * t->tail_bn, t->bn);
-    t->band = (int)MAX(BAND_ROWS / t->bm, CEIL_DIV(s->sms, whole));
+    t->band = (int)MAX(BAND_ROWS / t->bm, CEIL_DIV(s->target->sms, whole));
 }
 
 /* ---- Candidates ---- */
@@ -82,7 +82,7 @@ static bool has_waves(const struct search *s) { return s->p->dim[1] > MOST_ODD_R
 
 static bool has_few_waves(const struct search *s, const struct tile *t)
 {
-    return has_waves(s) && program_blocks(s->p, t) <= FEW_WAVES * (int64_t)s->sms;
+    return has_waves(s) && program_blocks(s->p, t) <= FEW_WAVES * (int64_t)s->target->sms;
 }
 
 /* Does the epilogue stage in free slots of the ring? That leaves memory for more stages. But a block that has
@@ -90,7 +90,7 @@ static bool has_few_waves(const struct search *s, const struct tile *t)
  * would fit. */
 static bool lends(const struct search *s, struct tile t, int room)
 {
-    bool once = program_blocks(s->p, &t) <= s->sms;
+    bool once = program_blocks(s->p, &t) <= s->target->sms;
     bool together = !t.pingpong && (s->square || has_few_waves(s, &t));
     if (!once && !(together && tile_stages(s->p, &t, room) < MOST_WIDE_STAGES)) return false;
     t.lends = true;
@@ -105,7 +105,7 @@ static bool complete_tile(const struct search *s, struct tile *t)
     t->bk = 64;
     t->most_rows = s->most_rows;
     bool half = t->groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM */
-    int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
+    int room = half ? (s->target->shared_bytes - 1024) / 2 : s->target->shared_bytes;
     bool large = t->groups == 2 && t->bm * t->bn > LARGE_TILE, tried = s->square && tile_cluster(t) == 1;
     bool lean = t->bm == 64 && t->bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
     if (lean || (large && !tried) || !wgmma_fits(s->p, t)) return false;
@@ -120,7 +120,7 @@ static bool complete_tile(const struct search *s, struct tile *t)
 
 static void consider(struct search *s, struct tile t)
 {
-    if (complete_tile(s, &t)) search_add(s, &t, wgmma_cost(s->p, &t, s->sms));
+    if (complete_tile(s, &t)) search_add(s, &t, wgmma_cost(s->p, &t, s->target));
 }
 
 /* Tiles of one consumer warpgroup, for few rows: a block on its own, or a split-K cluster, as long as all
@@ -131,7 +131,7 @@ static void consider_narrow(struct search *s, int bn)
     int64_t tiles = d[0] * CEIL_DIV(d[2], bn);
     if (bn > 128 || d[1] > MOST_SPLIT_ROWS || s->common) return;
     if (d[1] <= FEW_ROWS) consider(s, (struct tile){.bm = 64, .bn = bn, .groups = 1});
-    for (int splits = 2; splits <= 8 && tiles * splits <= s->sms; splits *= 2)
+    for (int splits = 2; splits <= 8 && tiles * splits <= s->target->sms; splits *= 2)
         consider(s, (struct tile){.bm = 64, .bn = bn, .groups = 1, .splits = splits});
 }
 
@@ -140,14 +140,15 @@ static void consider_tail(struct search *s, struct tile t)
 {
     static const int width[] = {128, 64};
     struct tile best = t;
-    if (s->p->k < LEAST_TAIL_K || s->sms > TILE_MOST_BLOCKS || s->common) return;
-    t.mainloop = &mainloop_wgmma, t.stages = MOST_WIDE_STAGES, t.blocks = s->sms;
-    double least = WORTH_A_TAIL * wgmma_cost(s->p, &t, s->sms);
+    if (s->p->k < LEAST_TAIL_K || s->target->sms > TILE_MOST_BLOCKS || s->common) return;
+    t.mainloop = &mainloop_wgmma, t.stages = MOST_WIDE_STAGES, t.blocks = s->target->sms;
+    double least = WORTH_A_TAIL * wgmma_cost(s->p, &t, s->target);
     for (int i = 0; i < ARRAY_SIZE(width); i++)
         for (t.tail = 1, t.tail_bn = width[i]; t.tail <= MOST_TAIL; t.tail++) {
-            if (!tail_fits(s->p, &t) || program_blocks(s->p, &t) <= FEW_WAVES * (int64_t)s->sms) continue;
+            if (!tail_fits(s->p, &t) || program_blocks(s->p, &t) <= FEW_WAVES * (int64_t)s->target->sms)
+                continue;
             walk_with_tail(s, &t);
-            double cost = wgmma_cost(s->p, &t, s->sms);
+            double cost = wgmma_cost(s->p, &t, s->target);
             if (cost < least) best = t, least = cost;
         }
     if (best.tail) consider(s, best);
@@ -182,7 +183,7 @@ static void alone_or_clustered(struct search *s, struct tile t)
 /* Does one wave more or less decide? */
 static bool may_be_odd(const struct search *s, const struct tile *t)
 {
-    bool few_waves = program_blocks(s->p, t) <= ODD_WAVES * (int64_t)s->sms;
+    bool few_waves = program_blocks(s->p, t) <= ODD_WAVES * (int64_t)s->target->sms;
     return !has_waves(s) || (t->bn == ODD_WIDTH && s->p->dim[2] <= MOST_ODD_COLUMNS && few_waves);
 }
 
@@ -244,8 +245,8 @@ static void consider_scattered(struct search *s)
         for (int splits = 2; splits <= 4; splits *= 2) {
             struct tile t = {.bm = size[i].bm, .bn = size[i].bn, .groups = 2};
             int64_t blocks = mul_counts(d[0] * CEIL_DIV(d[1], t.bm) * CEIL_DIV(d[2], t.bn), splits);
-            if (blocks > s->sms) continue;
-            bool busy = 20 * blocks >= 9 * s->sms;
+            if (blocks > s->target->sms) continue;
+            bool busy = 20 * blocks >= 9 * s->target->sms;
             t.splits = splits, t.scattered = true;
             if (busy && t.bm < d[1] + 128) consider(s, t);
         }
@@ -257,7 +258,7 @@ static void consider_single_wave(struct search *s)
 {
     struct tile t = {.bm = 192, .bn = 192, .groups = 3};
     int span = program_span(s->p);
-    bool once = !s->common && program_blocks(s->p, &t) <= s->sms;
+    bool once = !s->common && program_blocks(s->p, &t) <= s->target->sms;
     if (once && s->p->dim[1] > MOST_ODD_ROWS && (!span || t.bn % span == 0)) consider(s, t);
 }
 
@@ -268,11 +269,11 @@ static void consider_largest(struct search *s)
 {
     struct tile t = {.bm = 256, .bn = 192, .groups = 2};
     int span = program_span(s->p);
-    if (program_blocks(s->p, &t) < LASTING_WAVES * (int64_t)s->sms || (span && t.bn % span)) return;
+    if (program_blocks(s->p, &t) < LASTING_WAVES * (int64_t)s->target->sms || (span && t.bn % span)) return;
     s->square = true;
     bool fits = complete_tile(s, &t);
     s->square = false;
-    double cost = fits ? wgmma_cost(s->p, &t, s->sms) : 0;
+    double cost = fits ? wgmma_cost(s->p, &t, s->target) : 0;
     if (fits && s->n > 0 && cost < WORTH_THE_LARGEST * s->cost[0]) search_add(s, &t, cost);
 }
 
@@ -326,7 +327,7 @@ static void complete(struct schedule *s, const struct program *p, const struct t
     s->cluster = tile_cluster(t);
     s->early = s->pdl && !p->prepare; /* it waits at once */
     s->persistent = each == 1 && tile_splits(t) == 1 && !once;
-    if (each == 2 && tile_splits(t) == 1 && target->sms > 0) s->grid = MIN(s->grid, 2 * target->sms);
+    if (each == 2 && tile_splits(t) == 1) s->grid = MIN(s->grid, 2 * target->sms);
 }
 
 static const char *truth(bool b) { return b ? "true" : "false"; }

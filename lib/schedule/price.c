@@ -7,41 +7,38 @@
 #include "mainloop.h"
 
 enum {
-    LAUNCH = 1500,   /* clocks from a launch's end to the next one's first load */
-    PRODUCTS = 1200, /* 16-bit multiply-adds of attention that an SM finishes in a clock */
-    HOST_BYTES = 8,  /* that a host moves in the time of an operation */
-    LONG = 350000    /* clocks of products, 0.2 ms: see program_is_long */
+    LAUNCH = 1500,  /* clocks from a launch's end to the next one's first load */
+    HOST_BYTES = 8, /* that a host moves in the time of an operation */
+    LONG = 350000   /* clocks of products, 0.2 ms: see program_is_long */
 };
 
-static double product_clocks(const struct program *q, int sms)
+/* Attention finishes three quarters of the multiply-adds that products do. */
+static double product_clocks(const struct program *q, const struct target *t)
 {
-    return program_flops(q) / (2.0 * PRODUCTS * sms);
+    return program_flops(q) / (2 * 0.75 * t->wgmma * t->sms);
 }
 
-static double work_clocks(const struct program *q, int sms)
+static double work_clocks(const struct program *q, const struct target *t)
 {
     if (q->own && q->own->by_data && q->own->by_data(q->spec)) return 0;
-    double bytes = (double)program_bytes(q) / (MEMORY_BYTES * sms);
-    return MAX(bytes, product_clocks(q, sms));
+    return MAX(memory_clocks(t, (double)program_bytes(q)), product_clocks(q, t));
 }
-
-static int sms_of(const struct target *t) { return t->sms > 0 ? t->sms : TARGET_SMS; }
 
 bool program_is_long(const struct program *q, const struct target *t)
 {
     bool by_data = q->own && q->own->by_data && q->own->by_data(q->spec);
-    return !by_data && product_clocks(q, sms_of(t)) > LONG;
+    return !by_data && product_clocks(q, t) > LONG;
 }
 
 double plan_price(const struct plan *p)
 {
-    int sms = sms_of(&p->target);
     double clocks = 0;
     for (int i = 0; i < p->programs; i++) {
         const struct program *q = &p->program[i];
         const struct tile *t = &p->schedule[i].tile;
         if (q->prepare) continue;
-        clocks += LAUNCH + (q->kind == PROGRAM_GEMM ? t->mainloop->cost(q, t, sms) : work_clocks(q, sms));
+        clocks += LAUNCH + (q->kind == PROGRAM_GEMM ? t->mainloop->cost(q, t, &p->target)
+                                                    : work_clocks(q, &p->target));
     }
     return clocks;
 }

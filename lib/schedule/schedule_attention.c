@@ -25,6 +25,9 @@ static int64_t blocks(const struct attention_spec *a, int64_t bm)
 
 /* ---- Hopper ---- */
 
+/* A GPC whose SMs are no multiple of a cluster leaves some idle. */
+static int clustered_sms(const struct target *target) { return (int)(target->sms * target->clustered); }
+
 enum {
     FAR_TOO_WIDE = 1 << 20
 }; /* columns of a head that no shared memory holds, whose bytes can be counted */
@@ -52,14 +55,15 @@ enum {
     MOST_PARTS = 8    /* blocks of a portable cluster */
 };
 
-/* Blocks that share the keys of a tile, where tiles are so few that half of the SMs had none. Of an H200's
- * 132 SMs all take clusters of 2, some 112 clusters of 8. They share what the tile's queries see together, so
+/* Blocks that share the keys of a tile, where tiles are so few that half of the SMs had none. All SMs take
+ * clusters of 2, fewer larger ones. They share what the tile's queries see together, so
  * a query's sums have other parts in other company. */
-static int tile_parts(const struct attention_spec *a, int64_t tiles, int sms)
+static int tile_parts(const struct attention_spec *a, int64_t tiles, const struct target *target)
 {
     int n = 1;
     if (a->ranges.buffer >= 0 || attention_is_packed(a)) return 0; /* registers */
-    while (n < MOST_PARTS && 2 * n * tiles <= (n == 1 ? sms : sms * 17 / 20) && a->tk / (2 * n) >= LEAST_PART)
+    while (n < MOST_PARTS && 2 * n * tiles <= (n == 1 ? target->sms : clustered_sms(target)) &&
+           a->tk / (2 * n) >= LEAST_PART)
         n *= 2;
     return n > 1 ? n : 0;
 }
@@ -157,11 +161,10 @@ enum {
 };
 
 /* Blocks that share an item's keys: as many as leave all items' clusters on the SMs at one time, since few
- * items want many SMs. A GPC whose SMs are no multiple of a cluster leaves some idle: of an H200's 132 some
- * 112 take clusters of 8. Many items want small clusters, which wait less for each other. */
-static int splits(const struct attention_spec *a, int sms)
+ * items want many SMs. Many items want small clusters, which wait less for each other. */
+static int splits(const struct attention_spec *a, const struct target *target)
 {
-    int64_t items = a->batch * a->kv_heads, most = sms * 17 / 20;
+    int64_t items = a->batch * a->kv_heads, most = clustered_sms(target);
     int n = MOST_SPLITS;
     while (n > 2 && n * items > most) n /= 2;
     return n;
@@ -217,7 +220,7 @@ static struct launch split_tile(const struct attention_spec *a, const struct tar
     struct launch t = {.sm90 = true, .bm = (int)rows, .bn = keys, .threads = 32 * (SPLIT_WARPS + 2)};
     t.stages = (int)((target->shared_bytes - states - 1024) / (slot + 16));
     t.shared_bytes = CEIL_DIV(t.stages * (slot + 16) + states, 1024) * 1024;
-    t.splits = splits(a, target->sms);
+    t.splits = splits(a, target);
     int64_t tiles = attention_is_packed(a) ? attention_tiles(a, rows * a->kv_heads / a->heads) : a->batch;
     t.blocks = tiles * a->kv_heads * t.splits;
     return t;
@@ -281,7 +284,7 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
     else if (!opt->base && fits_short(a, target, q->invariant)) t = short_tile(a, target);
     else if (fits_wgmma(a, target, q->invariant)) {
         t = wgmma_tile(a);
-        t.cluster = q->invariant ? 0 : tile_parts(a, t.blocks, target->sms);
+        t.cluster = q->invariant ? 0 : tile_parts(a, t.blocks, target);
         t.blocks *= MAX(t.cluster, 1);
     } else if (!attention_is_empty(a)) t = simt_tile(a, target);
     s->tile.bm = t.bm, s->tile.bn = t.bn, s->tile.stages = t.stages;

@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-enum { SHARED_BYTES = 232448 }; /* of a Hopper block, when the target does not say */
-
 /* May the main loop be asked? One whose rows are to keep their bits has the first that takes any number of
  * rows. */
 static bool may_ask(const struct search *s, const struct mainloop *m, enum tile_class class)
@@ -21,8 +19,6 @@ static bool may_ask(const struct search *s, const struct mainloop *m, enum tile_
 void search_run(struct search *s, const struct target *target, enum tile_class class)
 {
     s->target = target;
-    s->sms = target->sms > 0 ? target->sms : TARGET_SMS;
-    s->shared_bytes = target->shared_bytes > 0 ? target->shared_bytes : SHARED_BYTES;
     s->n = 0;
     for (int i = 0; mainloops[i]; i++) {
         bool asked = may_ask(s, mainloops[i], class) && mainloops[i]->supports(target, s->p);

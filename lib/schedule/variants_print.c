@@ -26,7 +26,7 @@ static double cost_over_least(const struct program *q, const struct target *targ
     const struct program at = variants_at(q, rows);
     struct search s = {.p = &at, .most = 1};
     search_run(&s, target, TILES_KNOWN);
-    return MAX(t->mainloop->cost(&at, t, s.sms) / s.cost[0], 1);
+    return MAX(t->mainloop->cost(&at, t, target) / s.cost[0], 1);
 }
 
 static void widen(struct reign *u, double cost)

@@ -17,7 +17,7 @@ bool wgmma_fits(const struct program *p, const struct tile *t);
 struct footprint wgmma_footprint(const struct program *p, const struct tile *t);
 /* Does the epilogue load a tile from memory into registers, not by TMA? Accumulators then have fewer. */
 bool program_loads_directly(const struct program *p, const struct tile *t);
-/* Clock cycles of p in the tile on so many SMs. */
-double wgmma_cost(const struct program *p, const struct tile *t, int sms);
+/* Clock cycles of p in the tile. */
+double wgmma_cost(const struct program *p, const struct tile *t, const struct target *target);
 
 #endif

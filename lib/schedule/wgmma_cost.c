@@ -1,22 +1,19 @@
 /*
  * wgmma_cost.c -- what a GEMM takes in a tile of mainloop_wgmma, in clock cycles:
  *     max(waves * (max(products, traffic) + traffic * power), weights) + what the epilogue leaves exposed
- *     products = bm bn K / 1600            16-bit multiply-adds that an SM finishes in a clock
- *     traffic  = 2 (a_box + bn) K / 61     bytes that L2 gives an SM in a clock; an operand's, divided
- *                                          by the blocks of a cluster that get its tile at one time
- *     weights  = 2 N K / (18.6 SMs)        bytes that memory gives an SM in a clock: with few rows, all
+ *     products = bm bn K / wgmma             16-bit multiply-adds that an SM finishes in a clock
+ *     traffic  = 2 (a_box + bn) K / l2_bytes bytes that L2 gives an SM in a clock; an operand's, divided by
+ *                                            the blocks of a cluster that get its tile at one time
+ *     weights  = 2 N K / (memory_bytes SMs)  bytes that memory gives an SM in a clock: with few rows, all
  *     power    = 1/8, or 0.3 with many rows, where the card's power is short and bytes take their part
+ * wgmma, l2_bytes and memory_bytes are the target's (targets.def).
  * The numbers are fitted to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best
  * tile tried; with many rows, at 16384, to runs of some 0.3 s, after which the clock is what power and
  * heat allow.
  */
 #include "wgmma.h"
 
-enum {
-    PRODUCTS = 1600,    /* 16-bit, in a clock, at the power that there is; 2048 else */
-    CLUSTER_BYTES = 14, /* an SM gets from others of its cluster in a clock */
-    COOPERATION = 1400  /* clocks between two that both consumers share */
-};
+enum { COOPERATION = 1400 }; /* clocks between two that both consumers share */
 
 static bool shares_sm(const struct tile *t) { return t->groups == 1 && tile_splits(t) == 1; }
 
@@ -40,29 +37,30 @@ static bool stores_directly(const struct program *p, const struct tile *t)
 }
 
 /* Cycles of the split-K reduction: reduce-scatter, by the bytes a block gets; or gathered by rank 0. */
-static double sums_clocks(const struct tile *t)
+static double sums_clocks(const struct tile *t, const struct target *target)
 {
     int splits = tile_splits(t), bytes = 4 * t->bm * tile_share(t) * (splits - 1);
-    if (t->scattered) return 1000 + (double)bytes / CLUSTER_BYTES;
+    if (t->scattered) return 1000 + (double)bytes / target->cluster_bytes;
     return splits > 1 ? 500 * splits * splits : 0;
 }
 
 /* Cycles of a tile's epilogue, if nothing hides them. */
-static double epilogue_clocks(const struct program *p, const struct tile *t)
+static double epilogue_clocks(const struct program *p, const struct tile *t, const struct target *target)
 {
     bool staged = (program_is_gated(p) ? t->bn / 2 : t->bn) % 32 == 0 || t->bn <= 64;
     int elements = tile_a_box(p, t) * tile_share(t) / (t->pingpong ? 1 : t->groups);
     double work = 1 + 0.5 * (p->pair == PAIR_HEADS) + 4 * program_loads_directly(p, t) + 4 * is_heavy(p) +
                   0.5 * (p->segment > 0);
-    return 1000 + elements / 16.0 * work * (staged ? 1 : 1.5) + sums_clocks(t);
+    return 1000 + elements / 16.0 * work * (staged ? 1 : 1.5) + sums_clocks(t, target);
 }
 
 /* Cycles of the main loop for a tile of `columns` columns, up to its last product. */
-static double main_clocks(const struct program *p, const struct tile *t, int columns)
+static double main_clocks(const struct program *p, const struct tile *t, const struct target *target,
+                          int columns)
 {
     double k = (double)CEIL_DIV(p->k, 64 * tile_splits(t)) * 64;
     double a = (double)tile_a_box(p, t) / tile_cluster_n(t), b = (double)columns / tile_cluster_m(t);
-    double products = t->bm * columns * k / PRODUCTS, traffic = 2 * (a + b) * k / L2_BYTES;
+    double products = t->bm * columns * k / target->wgmma, traffic = 2 * (a + b) * k / target->l2_bytes;
     bool many = p->dim[1] > MOST_ODD_ROWS;
     double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? 1.02 : 1;
     bool thin = t->bm > 64 && columns <= 64; /* shared memory is late with operands */
@@ -107,26 +105,27 @@ static void deal_tails(const struct program *p, const struct tile *t, int64_t lo
 }
 
 /* Cycles of the main loops of the SM that has most to multiply. */
-static double busiest_clocks(const struct program *p, const struct tile *t, int sms)
+static double busiest_clocks(const struct program *p, const struct tile *t, const struct target *target)
 {
     int tails[TILE_MOST_BLOCKS];
-    int64_t tiles = program_blocks(p, t), turns = CEIL_DIV(tiles, sms),
-            longer = tiles % sms ? tiles % sms : sms;
-    double whole = main_clocks(p, t, t->bn), most = 0;
+    int64_t tiles = program_blocks(p, t), turns = CEIL_DIV(tiles, target->sms),
+            longer = tiles % target->sms ? tiles % target->sms : target->sms;
+    double whole = main_clocks(p, t, target, t->bn), most = 0;
     if (!t->tail) return (double)turns * whole;
-    double slim = TAIL_COST * main_clocks(p, t, t->tail_bn);
+    double slim = TAIL_COST * main_clocks(p, t, target, t->tail_bn);
     deal_tails(p, t, longer, tails);
     for (int b = 0; b < t->blocks; b++)
         most = MAX(most, (double)(turns - (b >= longer) - tails[b]) * whole + tails[b] * slim);
     return most;
 }
 
-double wgmma_cost(const struct program *p, const struct tile *t, int sms)
+double wgmma_cost(const struct program *p, const struct tile *t, const struct target *target)
 {
+    int sms = target->sms;
     double blocks = (double)program_blocks(p, t), waves = (double)(int64_t)((blocks + sms - 1) / sms);
-    double epilogue = epilogue_clocks(p, t);
-    double weights = weight_clocks(p, sms, blocks / (waves * sms)) + BEGINNING * waves;
-    double stream = MAX(busiest_clocks(p, t, sms), weights);
+    double epilogue = epilogue_clocks(p, t, target);
+    double weights = weight_clocks(p, target, blocks / (waves * sms)) + BEGINNING * waves;
+    double stream = MAX(busiest_clocks(p, t, target), weights);
     bool overlaps = t->pingpong || shares_sm(t);
     double all = overlaps ? MAX(stream, waves * epilogue / 2) + epilogue
                           : stream + waves * epilogue + (waves - 1) * COOPERATION;

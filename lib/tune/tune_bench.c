@@ -388,7 +388,8 @@ static coda_status assemble(struct contest *c, struct figures *out)
 static coda_status measure(struct contest *c, struct figures *out)
 {
     char err[JIT_ERROR_SIZE];
-    coda_status status = tensors_load(&c->tensors, out->why, sizeof out->why);
+    coda_status status =
+        tensors_load(&c->tensors, c->tuner->options.target.l2_size, out->why, sizeof out->why);
     if (status || out->why[0]) return status;
     status = load_ways(c);
     if (status) return status;

@@ -37,9 +37,9 @@ struct tensors {
 
 /* Makes every buffer that the plan's programs touch an argument: the number of its tensor. */
 coda_status tensors_bind(struct tensors *ts, struct plan *plan, const struct coda_arg_info *arg);
-/* Memory for as many sets as are worth it, with random contents. CODA_OK without memory and with the
- * reason in `why` if there is too little. */
-coda_status tensors_load(struct tensors *ts, char *why, size_t size);
+/* Memory for as many sets as are worth it on a card with so much L2, with random contents. CODA_OK without
+ * memory and with the reason in `why` if there is too little. */
+coda_status tensors_load(struct tensors *ts, int64_t l2_size, char *why, size_t size);
 void *tensor_address(const struct tensors *ts, int index, int set);
 coda_status tensor_poison(const struct tensors *ts, int index); /* in set 0 */
 coda_status tensor_fill(const struct tensors *ts, int index);   /* anew, with its numbers */

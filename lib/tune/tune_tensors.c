@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATTERN = 8 * 131071, MOST_SETS = 24, ALIGN = 256, CHUNK = 1 << 20 };
-static const double L2_BYTES = 180e6; /* three times an H200's */
+enum { PATTERN = 8 * 131071, MOST_SETS = 24, ALIGN = 256, CHUNK = 1 << 20, L2_SIZES = 3 };
 
 /* ---- Which ---- */
 
@@ -148,12 +147,13 @@ static void place(struct tensors *ts)
     }
 }
 
-coda_status tensors_load(struct tensors *ts, char *why, size_t size)
+coda_status tensors_load(struct tensors *ts, int64_t l2_size, char *why, size_t size)
 {
     char err[JIT_ERROR_SIZE];
     coda_status status = CODA_OK;
     place(ts);
-    size_t room = jit_memory_free() / 2, sets = (size_t)ceil(L2_BYTES / (double)MAX(ts->step, (size_t)1));
+    size_t room = jit_memory_free() / 2,
+           sets = CEIL_DIV((size_t)(L2_SIZES * l2_size), MAX(ts->step, (size_t)1));
     size_t most = room > ts->scratch ? (room - ts->scratch) / MAX(ts->step, (size_t)1) : 0;
     ts->sets = (int)MIN(MIN(sets, most), (size_t)MOST_SETS);
     if (ts->sets) status = jit_alloc((void **)&ts->memory, ts->scratch + (size_t)ts->sets * ts->step, err);

@@ -467,8 +467,6 @@ const struct attention_case attention_cases[] = {
 };
 const int attention_case_count = ARRAY_SIZE(attention_cases);
 
-const struct target attention_target = {.sms = 132, .shared_bytes = 232448, .features = TARGET_HOPPER};
-
 static int64_t row_columns(const struct attention_case *c, int64_t heads)
 {
     if (c->layout == LAYOUT_PACKED) heads = c->heads + 2 * c->kv_heads;

@@ -79,7 +79,7 @@ enum {
 };
 
 /* An H200, as the planner sees it. */
-extern const struct target attention_target;
+#define attention_target target_rows[TARGET_H200]
 
 /* Rows of the pool of pages, some of which no sequence has; of a sequence's keys where there are none. */
 int64_t attention_case_slots(const struct attention_case *c);

@@ -40,7 +40,7 @@ struct gemm_case {
 };
 extern const struct gemm_case gemm_cases[];
 extern const int gemm_case_count;
-extern const struct target gemm_target; /* an H200 */
+#define gemm_target target_rows[TARGET_H200]
 
 /* On Hopper's units; by mma.sync, as on other GPUs; with operands of fp32, whatever the case has, by their
  * main loop; by the plain one, also where another one fits. GEMM_MMA has no cases of fp32 operands. */

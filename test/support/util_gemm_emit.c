@@ -8,8 +8,6 @@
 #include "util_gemm.h"
 #include "util_random.h"
 
-const struct target gemm_target = {.sms = 132, .shared_bytes = 232448, .features = TARGET_HOPPER};
-
 /* ---- Emitting ---- */
 
 static void set_operand(struct gemm_rig *r, struct tensor_use *o, const struct gemm_case *c, coda_dtype dtype,
@@ -43,7 +41,6 @@ static struct tile tile_of(const struct mainloop *m, const struct program *p, co
                            int64_t number)
 {
     struct search s = {.p = p, .target = target, .most = MOST_CANDIDATES};
-    s.sms = target->sms, s.shared_bytes = target->shared_bytes;
     m->candidates(&s, TILES_KNOWN);
     return s.tile[number % s.n];
 }

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-const struct target rows_target = {.sms = 132, .shared_bytes = 232448, .features = TARGET_HOPPER};
-
 /* A dense matrix over the domain, loaded. */
 static int matrix(struct rig *r, coda_dtype t, unsigned seed)
 {

@@ -66,7 +66,7 @@ START_TEST(hopper_takes_what_tensor_maps_can_say)
     ck_assert(!fits(named("no queries")));
     struct attention_spec s;
     attention_case_spec(named("causal"), &s);
-    struct target old = {.sms = 108, .shared_bytes = 166912, .features = 0};
+    const struct target old = target_of("sm_80", NULL);
     ck_assert(!attention_fits_sm90(&s, &old));
     s.k.offset = 4;
     ck_assert(!attention_fits_sm90(&s, &attention_target));

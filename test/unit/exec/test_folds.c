@@ -119,7 +119,7 @@ START_TEST(the_verifier_sees_it)
     static const char text[] = LEAVES "%h = concat %c, %x {axis=0}\n%u = rms_norm %h, %g {eps=1e-5}\n"
                                       "%p = matmul %u, %w\n%s = layer_norm %x, %g, %g {eps=1e-5}\n"
                                       "%q = matmul %s, %v\noutput %y = %p\noutput %z = %q\n";
-    struct plan_options o = {.fuse = true, .fold = CODA_FOLD_COPY, .target = {132, 232448, TARGET_HOPPER}};
+    struct plan_options o = {.fuse = true, .fold = CODA_FOLD_COPY, .target = target_rows[TARGET_H200]};
     struct rewrite_log log = {0};
     graph *g = parse(text),
           *r = rewrite(g, &(struct rewrite_options){.fuse = true, .fold = CODA_FOLD_COPY}, &log);

@@ -215,7 +215,7 @@ START_TEST(the_verifier_sees_misread_steps)
     int seen = 0;
     ck_assert_msg(coda_graph_parse(&g, text) == CODA_OK, "%s", coda_error());
     for (int fuse = 0; fuse < 2; fuse++) {
-        struct plan_options o = {.fuse = fuse, .target = {132, 232448, TARGET_HOPPER}};
+        struct plan_options o = {.fuse = fuse, .target = target_rows[TARGET_H200]};
         struct rewrite_log log = {0};
         graph *r = rewrite(g, &(struct rewrite_options){.fuse = fuse}, &log);
         struct plan p;

@@ -26,7 +26,8 @@ static const struct mainloop *loop_of(const struct program *p)
 START_TEST(takes_fp32_at_any_stride)
 {
     struct program p = product(256, 512, 128), q = p;
-    const struct target small = {.sms = 142, .shared_bytes = SMALL_SHARED};
+    const struct target_card card = {.name = "", .sms = 142, .shared_bytes = SMALL_SHARED};
+    const struct target small = target_of("sm_86", &card);
     ck_assert(loop_of(&p) == &mainloop_fma && tile_choose(&p, &small).mainloop == &mainloop_fma);
     q.a.row = 129, q.b.offset = 3;
     ck_assert(loop_of(&q) == &mainloop_fma);

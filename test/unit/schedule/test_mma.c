@@ -10,8 +10,13 @@ Suite *mma_suite(void);
 
 enum { MOST = 64, SMALL_SHARED = 101376, LARGE_SHARED = 166912 /* bytes of a block: sm_86, sm_80 */ };
 
-static const struct target a100 = {.sms = 108, .shared_bytes = LARGE_SHARED},
-                           l40 = {.sms = 142, .shared_bytes = SMALL_SHARED};
+static struct target a100, l40;
+
+static void make_targets(void)
+{
+    a100 = target_of("sm_80", &(struct target_card){.name = "", .sms = 108, .shared_bytes = LARGE_SHARED});
+    l40 = target_of("sm_89", &(struct target_card){.name = "", .sms = 142, .shared_bytes = SMALL_SHARED});
+}
 
 static struct program product(int64_t m, int64_t n, int64_t k)
 {
@@ -118,6 +123,7 @@ Suite *mma_suite(void)
 {
     Suite *s = suite_create("mma");
     TCase *t = tcase_create("tiles");
+    tcase_add_unchecked_fixture(t, make_targets, NULL);
     tcase_add_test(t, takes_16_bits_at_any_stride);
     tcase_add_test(t, tiles_grow_with_the_product);
     tcase_add_test(t, tiles_are_legal);

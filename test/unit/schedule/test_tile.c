@@ -49,7 +49,7 @@ START_TEST(costs_are_those_of_the_search)
         struct search s = {.p = &p, .most = MOST_CANDIDATES};
         search_run(&s, &gemm_target, (enum tile_class)(i % TILE_CLASSES));
         for (int k = 0; k < s.n; k++, found++)
-            ck_assert(s.tile[k].mainloop->cost(&p, &s.tile[k], s.sms) == s.cost[k]);
+            ck_assert(s.tile[k].mainloop->cost(&p, &s.tile[k], s.target) == s.cost[k]);
     }
     ck_assert_int_gt(found, 200);
 }

@@ -122,7 +122,7 @@ END_TEST
 
 /* ---- Prices ---- */
 
-static const struct target hopper = {.sms = 132, .shared_bytes = 232448, .features = TARGET_HOPPER};
+#define hopper target_rows[TARGET_H200]
 
 /* By how much the tile costs more than the cheapest for these rows. */
 static double price(const struct program *q, const struct tile *t)
@@ -132,7 +132,7 @@ static double price(const struct program *q, const struct tile *t)
     ck_assert(!t->lends || !t->pingpong || program_blocks(q, t) <= hopper.sms);
     ck_assert_int_le(tile_shared_bytes(q, t), hopper.shared_bytes);
     search_run(&s, &hopper, TILES_KNOWN);
-    return wgmma_cost(q, t, hopper.sms) / s.cost[0];
+    return wgmma_cost(q, t, &hopper) / s.cost[0];
 }
 
 /* The worst of a plan's products. */

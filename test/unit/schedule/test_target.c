@@ -1,0 +1,119 @@
+/* test_target.c -- which row of targets.def a card gets, what its driver changes of it, and that costs ask
+ * for it. */
+#include <string.h>
+
+#include "mainloop.h"
+#include "target.h"
+
+#include <check.h> /* last: it has a macro named fail */
+
+Suite *target_suite(void);
+
+static struct target card(const char *arch, const char *name, int sms, double rate)
+{
+    return target_of(arch, &(struct target_card){.name = name, .sms = sms, .memory_rate = rate});
+}
+
+static void is_row(const struct target *t, int row)
+{
+    ck_assert_msg(!memcmp(t, &target_rows[row], sizeof *t), "%s is not %s", t->name, target_rows[row].name);
+}
+
+START_TEST(cards_have_the_rows_of_their_names)
+{
+    static const struct {
+        const char *name;
+        int row;
+    } want[] = {{"NVIDIA H200", TARGET_H200},
+                {"NVIDIA H100 80GB HBM3", TARGET_H100},
+                {"NVIDIA H100 PCIe", TARGET_H100},
+                {"H200", TARGET_H200}};
+    struct target none = target_of("sm_90a", NULL);
+    is_row(&none, 0);
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        struct target t = card("sm_90a", want[i].name, 132, 4.9e12); /* the row knows better */
+        is_row(&t, want[i].row);
+        t = card("sm_90a", want[i].name, 114, 0);
+        ck_assert_int_eq(t.sms, 114);
+        ck_assert(t.memory_bytes == target_rows[want[i].row].memory_bytes);
+    }
+}
+END_TEST
+
+/* Names that contain a row's name, but not as a word; and no name. */
+START_TEST(other_cards_are_what_their_drivers_say)
+{
+    static const char *const name[] = {"NVIDIA GH200 480GB", "NVIDIA H20", "NVIDIA H2000", ""};
+    const struct target *row = &target_rows[0];
+    for (int i = 0; i < ARRAY_SIZE(name); i++) {
+        struct target t = card("sm_90a", name[i], 66, row->memory_rate);
+        ck_assert_int_eq(t.sms, 66);
+        ck_assert(t.features == TARGET_HOPPER && t.shared_bytes == row->shared_bytes);
+        ck_assert_double_eq_tol(t.memory_bytes, 2 * row->memory_bytes, 1e-9); /* half the SMs share it */
+        t = card("sm_90a", name[i], 0, 0);
+        is_row(&t, 0);
+    }
+}
+END_TEST
+
+START_TEST(other_architectures_have_no_features)
+{
+    static const char *const arch[] = {"sm_80", "sm_90", "sm_100a", ""};
+    for (int i = 0; i < ARRAY_SIZE(arch); i++) {
+        struct target t = target_of(arch[i], NULL), u = card(arch[i], "NVIDIA H200", 132, 0);
+        ck_assert(!t.features && !u.features && t.sms == target_rows[0].sms);
+    }
+}
+END_TEST
+
+static struct program product(int64_t m, int64_t n, int64_t k)
+{
+    struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, m, n}, .k = k};
+    p.a = (struct tensor_use){.dtype = CODA_BF16, .batch = m * k, .row = k, .k = 1};
+    p.b = (struct tensor_use){.dtype = CODA_BF16, .batch = n * k, .row = k, .k = 1};
+    return p;
+}
+
+/* An invented card, each of whose numbers matters: to the cost of a product that it is scarce for. */
+START_TEST(costs_ask_the_target)
+{
+    struct program large = product(16384, 8192, 8192), few = product(8, 8192, 8192);
+    struct target base = target_rows[0], slow = base, narrow = base, far = base;
+    struct tile wide = tile_choose(&large, &base), thin = tile_choose(&few, &base);
+    slow.wgmma /= 2;
+    narrow.l2_bytes /= 4;
+    far.memory_bytes /= 2;
+    ck_assert(wide.mainloop->cost(&large, &wide, &slow) > 1.5 * wide.mainloop->cost(&large, &wide, &base));
+    ck_assert(wide.mainloop->cost(&large, &wide, &narrow) > 1.5 * wide.mainloop->cost(&large, &wide, &base));
+    ck_assert(thin.mainloop->cost(&few, &thin, &far) > 1.5 * thin.mainloop->cost(&few, &thin, &base));
+}
+END_TEST
+
+/* Where L2 gives all that is asked for, the largest tile's few bytes are worth nothing, and its epilogue,
+ * which nothing hides, costs as much as before. */
+START_TEST(an_invented_card_has_other_tiles)
+{
+    struct program p = product(16384, 8192, 8192);
+    struct target fast = target_rows[0], other = fast;
+    other.l2_bytes *= 8;
+    struct tile t = tile_choose(&p, &fast), u = tile_choose(&p, &other);
+    ck_assert_int_eq(t.bm * t.bn, 256 * 192);
+    ck_assert_int_lt(u.bm * u.bn, 256 * 192);
+    struct target small = fast;
+    small.sms = 33;
+    ck_assert_int_lt(tile_choose(&p, &small).band, t.band);
+}
+END_TEST
+
+Suite *target_suite(void)
+{
+    Suite *s = suite_create("target");
+    TCase *t = tcase_create("rows");
+    tcase_add_test(t, cards_have_the_rows_of_their_names);
+    tcase_add_test(t, other_cards_are_what_their_drivers_say);
+    tcase_add_test(t, other_architectures_have_no_features);
+    tcase_add_test(t, costs_ask_the_target);
+    tcase_add_test(t, an_invented_card_has_other_tiles);
+    suite_add_tcase(s, t);
+    return s;
+}
