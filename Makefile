@@ -32,7 +32,7 @@ all: $(BUILD)/libcoda.so $(BUILD)/libcoda.a $(BUILD)/coda
 -include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)
 
 # Loops over rows of the CPU device become vectors; no reference reads errno or the floating-point exceptions.
-$(REFS:%.c=$(BUILD)/%.o) $(BUILD)/lib/cpu/cpu_memory.o: ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
+$(REFS:%.c=$(BUILD)/%.o) $(BUILD)/lib/cpu/cpu_memory.o $(BUILD)/lib/cpu/cpu_steps.o: ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c $< -o $@
