@@ -5,8 +5,8 @@
  *     TILE_ROWS    rows of a tile of four columns, 1 to 4, as many as the registers hold
  *     ALONE        columns of a tile of one row, 4 or 8, if there is no other row
  *     LANES        the type of eight floats
- *     ON(name)     what is done with it: f32, bf16, f16 (load, widened), store, all (equal lanes), multiply_add,
- *                  halves (the lower four and the upper four, added)
+ *     ON(name)     what is done with it: f32, bf16, f16 (load, widened), store, all (equal lanes),
+ *                  multiply_add, halves (the lower four and the upper four, added)
  *
  * A tile is TILE_ROWS x 4 sums, fewer rows at the edge, or 1 x ALONE, each of eight lanes. Its loops must be
  * unrolled wholly, or the sums would lie in memory.
@@ -110,12 +110,11 @@ static ALWAYS_INLINE void OF(alone)(coda_dtype type, const struct dot *d, int64_
 
 /* ---- Many rows ---- */
 
-/* A part of a block of K: what it has of four columns, and the sums of all rows in between. */
+/* A part of a block of K: what it has of four columns, and the sums of all rows in between. While its first
+ * tiles are at work, `ahead` bytes from each of `next` on are fetched, which are read after it. */
 struct OF(part) {
     const char *b[4], *next[4];
-    int64_t k, depth, j, wide;
-    int64_t
-        ahead; /* bytes that are fetched of each of `next`, which is read after this; 0: the processor sees */
+    int64_t k, depth, j, wide, ahead;
     bool first, last, add; /* of its block; the block is not the first one */
     LANES (*kept)[4];
 };

@@ -14,9 +14,10 @@
 
 /*
  * e^x = 2^k e^r with |r| <= log(2) / 2; below -708 it is 0, above 709 inf. e^r is 1 + r and r^2 times a
- * polynomial through eight Chebyshev points, within 8e-14. Even and odd powers are summed side by side, here and
- * below, as a chain of operations takes longer than the operations. What is computed of an x out of range or of
- * an infinity is dropped in the end. A NaN that was a float has no bits where those of k are, and stays one.
+ * polynomial through eight Chebyshev points, within 8e-14. Even and odd powers are summed side by side, here
+ * and below, as a chain of operations takes longer than the operations. What is computed of an x out of range
+ * or of an infinity is dropped in the end. A NaN that was a float has no bits where those of k are, and stays
+ * one.
  */
 ELEMENTARY fast_exp(double x)
 {
