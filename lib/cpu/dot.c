@@ -15,8 +15,7 @@
 enum {
     TILE_MOST = 8,
     DOT_BLOCK_K = 2048,
-    PART_K =
-        256, /* of a block of K: what a tile's rows and columns have of it stays in the first level of cache */
+    PART_K = 256, /* of a block of K, so that a tile's part stays in the first level of cache */
     KEPT_ROWS = 64,
     GROUP = 8,
     SHORT_K = 256,
