@@ -154,7 +154,7 @@ static int status_of(pid_t child)
     return WEXITSTATUS(status);
 }
 
-#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__ /* a child of many threads is not theirs */
+#if defined __SANITIZE_THREAD__
 enum { CHILDREN = 0 };
 #else
 enum { CHILDREN = 10 };
