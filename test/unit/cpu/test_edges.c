@@ -1,6 +1,6 @@
 /*
- * test_edges.c -- the CPU device at the edges of its loops: sizes around a vector's, rows at odd addresses and
- * strides, against fp64; a fork between runs; ten thousand runs that leave nothing behind.
+ * test_edges.c -- the CPU device at the edges of its loops: sizes around a vector's, rows at odd addresses
+ * and strides, against fp64; a fork between runs; ten thousand runs that leave nothing behind.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -20,8 +20,8 @@ Suite *edges_suite(void);
 
 static const int64_t sizes[] = {1, 15, 16, 17};
 
-/* Of x [2 m + 1, 2 n + 3]: every other row from row 1 on, n columns from column 3 on, so that rows begin at odd
- * addresses, a pitch of two rows apart. */
+/* Of x [2 m + 1, 2 n + 3]: every other row from row 1 on, n columns from column 3 on, so that rows begin at
+ * odd addresses, a pitch of two rows apart. */
 static coda_value some_of(graph *g, coda_dtype t, const char *name, int64_t m, int64_t n)
 {
     coda_value x = coda_input(g, name, t, 2, (int64_t[]){2 * m + 1, 2 * n + 3});
