@@ -32,7 +32,7 @@ all: $(BUILD)/libcoda.so $(BUILD)/libcoda.a $(BUILD)/coda
 -include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)
 
 # Loops over rows of the CPU device become vectors; no reference reads errno or the floating-point exceptions.
-$(REFS:%.c=$(BUILD)/%.o) $(BUILD)/lib/cpu/cpu_memory.o: ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
+$(REFS:%.c=$(BUILD)/%.o) $(BUILD)/lib/cpu/cpu_memory.o $(BUILD)/lib/cpu/cpu_steps.o: ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c $< -o $@
@@ -343,6 +343,11 @@ perf-tuned: ## tunes every product, forty tiles each: is the price right? (minut
 perf-torch: $(BUILD)/libcoda.so ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax')
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
 	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/serving.py
+PYTHON ?= python3
+perf-cpu: $(BUILD)/libcoda.so examples ## the CPU device beside PyTorch or NumPy, if PYTHON has them; whole models with LLAMA_BENCH=, MINILM=
+	@$(PYTHON) perf/cpu_peers.py --library $(BUILD)/libcoda.so $(CASES)
+	@[ -z "$(LLAMA_BENCH)" ] || $(PYTHON) perf/cpu_models.py --stories $(LLAMA_BENCH)
+	@[ -z "$(MINILM)" ] || $(PYTHON) perf/cpu_models.py --minilm $(MINILM)
 perf-report: ## perf/results beside their bars, as charts, and as the table of perf/README.md
 	@perf/publish
 
@@ -418,7 +423,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: all examples cuda-abi chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers locale locales exports abi bless-abi headers lint tidy \
-	install uninstall deb clean help perf perf-build perf-tuned perf-torch perf-report
+	install uninstall deb clean help perf perf-cpu perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----
 HOST_PRIMS := $(filter primitives/map/% primitives/reduce/% primitives/pair/% primitives/port/% primitives/block/%,$(PRIMS))

@@ -1,89 +1,206 @@
 #!/usr/bin/env python3
-"""cpu_peers.py -- the cases of cpu.c in NumPy and PyTorch, as far as python3 has them.
+"""cpu_peers.py -- the CPU device beside PyTorch, or NumPy's products, in one process, in turns, on the same data.
 
-    cpu_peers.py [--threads N] [PATTERN...]
+    cpu_peers.py [--threads N] [--rounds N] [--library build/libcoda.so] [PATTERN...]
 
-Prints what cpu.c prints: the least of the rounds by the clock, and of processor time. NumPy does products alone; its
-OpenBLAS chooses its kernels itself, so OPENBLAS_CORETYPE should not be set.
+Each side runs for some 5 ms, then the other; each figure is the least of its rounds, since other programs of the
+machine only ever add to it: milliseconds by the clock, and of processor time of all threads. A ratio is ours
+over the peer's, beside the bar that it should stay below. Results are compared first. Products in bf16 have a
+second line, beside our own fp32. Of the two BLAS, each chooses its kernels itself: OPENBLAS_CORETYPE and
+MKL_ENABLE_INSTRUCTIONS should not be set.
 """
+import argparse
+import ctypes
 import os
-import resource
 import sys
 import time
 
-threads = sys.argv[sys.argv.index("--threads") + 1] if "--threads" in sys.argv else ""
-if threads:
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = threads
-patterns = [a for a in sys.argv[1:] if not a.startswith("-") and a != threads]
+here = os.path.dirname(os.path.abspath(__file__))
+options = argparse.ArgumentParser(usage=__doc__)
+options.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+options.add_argument("--rounds", type=int, default=30)
+options.add_argument("--library", default=os.path.join(here, "..", "build", "libcoda.so"))
+options.add_argument("patterns", nargs="*")
+options = options.parse_args()
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = str(options.threads)
 
 try:
     import numpy
 except ImportError:
-    numpy = None
+    sys.exit("cpu_peers.py: python3 finds no numpy, and so no peer; nothing is measured")
 try:
     import torch
     import torch.nn.functional as F
 except ImportError:
     torch = None
 
-PRODUCTS = ((1, 4096, 4096), (16, 4096, 4096), (128, 4096, 4096), (512, 1024, 1024))
+SETTLE_S = 0.04  # threads of OpenBLAS and OpenMP spin for a while after their loop
+ROUND_S = 0.005
 
 
-def processor():
-    u = resource.getrusage(resource.RUSAGE_SELF)
-    return 1e3 * (u.ru_utime + u.ru_stime)
+# ---- libcoda, by ctypes ----
 
 
-def measure(name, peer, run):
-    if patterns and not any(p in name for p in patterns):
+class CompileOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("device", ctypes.c_int), ("fold", ctypes.c_int),
+                ("flags", ctypes.c_uint), ("arch", ctypes.c_char_p), ("cache", ctypes.c_void_p),
+                ("policy", ctypes.c_int), ("shapes", ctypes.c_int)]
+
+
+class RunOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("dims", ctypes.c_void_p), ("dim_count", ctypes.c_int),
+                ("threads", ctypes.c_int)]
+
+
+coda = ctypes.CDLL(options.library)
+coda.coda_error.restype = ctypes.c_char_p
+coda.coda_plan_workspace.restype = ctypes.c_size_t
+coda.coda_plan_workspace.argtypes = [ctypes.c_void_p]
+coda.coda_run_shaped.argtypes = [ctypes.c_void_p] * 6
+CODA_DEVICE_CPU = 1
+
+
+def check(status):
+    if status:
+        sys.exit(f"cpu_peers.py: {coda.coda_error().decode()}")
+
+
+def address(array):
+    return array.ctypes.data if isinstance(array, numpy.ndarray) else array.data_ptr()
+
+
+class Ours:
+    """A graph in the text form, compiled for the CPU device and bound to arrays in the order of its leaves."""
+
+    def __init__(self, text, arrays):
+        graph, self.plan = ctypes.c_void_p(), ctypes.c_void_p()
+        o = CompileOptions(ctypes.sizeof(CompileOptions), CODA_DEVICE_CPU)
+        check(coda.coda_graph_parse(ctypes.byref(graph), (text + "output %y = %y\n").encode()))
+        check(coda.coda_compile(ctypes.byref(self.plan), graph, ctypes.byref(o)))
+        self.arrays = arrays  # kept alive
+        self.args = (ctypes.c_void_p * len(arrays))(*[address(a) for a in arrays])
+        self.memory = numpy.empty(coda.coda_plan_workspace(self.plan) + 256, numpy.uint8)
+        self.work = (self.memory.ctypes.data + 255) // 256 * 256
+        self.options = RunOptions(ctypes.sizeof(RunOptions), None, 0, options.threads)
+
+    def __call__(self):
+        check(coda.coda_run_shaped(self.plan, self.args, None, self.work, None, ctypes.byref(self.options)))
+
+
+# ---- In turns ----
+
+
+class Side:
+    def __init__(self, run):
+        self.run, self.wall, self.cpu = run, 1e30, 1e30
+        run()
+        begun = time.perf_counter()
+        run()
+        self.runs = int(ROUND_S / max(time.perf_counter() - begun, 1e-7)) + 1
+
+    def round(self):
+        time.sleep(SETTLE_S)
+        wall, cpu = time.perf_counter(), time.process_time()
+        for _ in range(self.runs):
+            self.run()
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        self.wall = min(self.wall, 1e3 * wall / self.runs)
+        self.cpu = min(self.cpu, 1e3 * cpu / self.runs)
+
+
+def verdict(ratio, bar):
+    return "" if bar is None else f"{'pass' if ratio <= bar else 'MISS'} (<= {bar:g})"
+
+
+def measure(name, ours, theirs, peer, wall=None, cpu=None):
+    """The bars are what ours may take, as a multiple of theirs."""
+    if options.patterns and not any(p in name for p in options.patterns):
         return
-    wall = cpu = 1e30
-    begun, runs = time.perf_counter(), 1
-    for round in range(400):
-        start, used = time.perf_counter(), processor()
-        for _ in range(runs):
-            run()
-        once, used = 1e3 * (time.perf_counter() - start) / runs, (processor() - used) / runs
-        if round:
-            wall, cpu = min(wall, once), min(cpu, used)
-        elif once < 4:
-            runs = int(4 / once) + 1
-        if round >= 5 and time.perf_counter() - begun > 0.4:
-            break
-    print(f"{name:28} {wall:9.3f} ms wall {cpu:9.3f} ms CPU  {peer}", flush=True)
+    a, b = Side(ours), Side(theirs)
+    for _ in range(options.rounds):
+        a.round()
+        b.round()
+    print(f"{name:24} wall {a.wall:8.3f} {b.wall:8.3f} ms {a.wall / b.wall:6.2f} {verdict(a.wall / b.wall, wall):14} "
+          f"CPU {a.cpu:8.3f} {b.cpu:8.3f} ms {a.cpu / b.cpu:6.2f} {verdict(a.cpu / b.cpu, cpu):14} {peer}", flush=True)
+
+
+def compare(name, got, want, allowed):
+    error = float(abs(got - want).max() / abs(want).max())
+    if not error <= allowed:
+        sys.exit(f"cpu_peers.py: {name}: results differ by {error:g} of the largest")
+
+
+# ---- Cases ----
+
+PRODUCTS = ((1, 4096, 4096, 1.1, 1.5), (16, 4096, 4096, 1.0, None), (128, 4096, 4096, 1.1, None),
+            (512, 1024, 1024, 1.2, None))
+
+
+def product(m, n, k, dtype):
+    return f"%x = input {dtype}[{m},{k}]\n%w = weight {dtype}[{n},{k}]\n%y = matmul %x, %w\n"
 
 
 def by_numpy():
     r = numpy.random.default_rng(1)
-    for m, n, k in PRODUCTS:
-        x, w = r.random((m, k), numpy.float32), r.random((n, k), numpy.float32)
-        y = numpy.empty((m, n), numpy.float32)
-        measure(f"product/{m}x{n}x{k} f32", "NumPy", lambda: numpy.matmul(x, w.T, out=y))
+    for m, n, k, wall, cpu in PRODUCTS:
+        x, w = r.standard_normal((m, k), numpy.float32), r.standard_normal((n, k), numpy.float32)
+        y, z = numpy.empty((m, n), numpy.float32), numpy.empty((m, n), numpy.float32)
+        ours = Ours(product(m, n, k, "f32"), [x, w, y])
+        ours(), numpy.matmul(x, w.T, out=z)
+        compare(f"product/{m}x{n}x{k}", y, z, 1e-5)
+        measure(f"product/{m}x{n}x{k} f32", ours, lambda: numpy.matmul(x, w.T, out=z), "NumPy", wall, cpu)
 
 
-def by_torch():
-    if threads:
-        torch.set_num_threads(int(threads))
-    for m, n, k in PRODUCTS:
+def products():
+    for m, n, k, wall, cpu in PRODUCTS:
+        runs = []
         for dtype, name in ((torch.float32, "f32"), (torch.bfloat16, "bf16")):
-            x, w = torch.randn(m, k).to(dtype), torch.randn(n, k).to(dtype)
-            measure(f"product/{m}x{n}x{k} {name}", "PyTorch", lambda: F.linear(x, w))
-    x, b, g = torch.randn(512, 1024), torch.randn(512, 1024), torch.randn(1024)
-    measure("row/add", "PyTorch", lambda: x + b)
-    measure("row/gelu_erf", "PyTorch", lambda: F.gelu(x))
-    measure("row/layer_norm", "PyTorch", lambda: F.layer_norm(x, (1024,), g, g))
-    measure("row/softmax", "PyTorch", lambda: F.softmax(x, -1))
-    q = torch.randn(1, 8, 512, 64)
-    measure("attention/512 causal", "PyTorch", lambda: F.scaled_dot_product_attention(q, q, q, is_causal=True))
-    one, many = torch.randn(1, 8, 1, 64), torch.randn(1, 8, 4096, 64)
-    measure("attention/1 of 4096", "PyTorch", lambda: F.scaled_dot_product_attention(one, many, many))
+            x, w, y = torch.randn(m, k).to(dtype), torch.randn(n, k).to(dtype), torch.empty(m, n, dtype=dtype)
+            runs.append(Ours(product(m, n, k, name), [x, w, y]))
+            runs[-1]()
+            full = f"product/{m}x{n}x{k} {name}"
+            compare(full, y.float(), F.linear(x.float(), w.float()), 1e-5 if name == "f32" else 1e-2)
+            f32 = name == "f32"
+            measure(full, runs[-1], lambda: F.linear(x, w), "PyTorch", wall if f32 else None, cpu if f32 else None)
+        measure(full, runs[1], runs[0], "ours in f32", None, 1.0 if m <= 16 else None)
 
 
-if numpy is None and torch is None:
-    sys.exit("cpu_peers.py: python3 finds neither numpy nor torch; nothing is measured")
-if numpy is not None:
-    by_numpy()
+def rows():
+    x, b, g, y = torch.randn(512, 1024), torch.randn(512, 1024), torch.randn(1024), torch.empty(512, 1024)
+    x_text, g_text = "%x = input f32[512,1024]\n", "%g = weight f32[1024]\n%b = weight f32[1024]\n"
+    cases = (("add", x_text + "%b = input f32[512,1024]\n%y = add %x, %b\n", [x, b, y], lambda: x + b),
+             ("gelu_erf", x_text + "%y = gelu_erf %x\n", [x, y], lambda: F.gelu(x)),
+             ("layer_norm", x_text + g_text + "%y = layer_norm %x, %g, %b {eps=1e-05}\n", [x, g, g, y],
+              lambda: F.layer_norm(x, (1024,), g, g)),
+             ("softmax", x_text + "%y = softmax %x\n", [x, y], lambda: F.softmax(x, -1)))
+    for name, text, arrays, run in cases:
+        ours = Ours(text, arrays)
+        ours()
+        compare("row/" + name, y, run(), 1e-5)
+        measure("row/" + name, ours, run, "PyTorch", cpu=8)
+
+
+def heads(x):  # [t, 512] as [1, 8, t, 64]
+    return x.view(x.shape[0], 8, 64).transpose(0, 1)[None]
+
+
+def attention(name, queries, keys, causal, cpu):
+    q, k, v, y = (torch.randn(n, 512) for n in (queries, keys, keys, queries))
+    text = "".join(f"%{x} = input f32[{n},512]\n" for x, n in (("q", queries), ("k", keys), ("v", keys)))
+    ours = Ours(text + f"%y = attention %q, %k, %v {{heads=8, causal={int(causal)}}}\n", [q, k, v, y])
+    a, b, c = (heads(x).contiguous() for x in (q, k, v))  # as PyTorch's own layers have them
+    ours()
+    compare(name, heads(y), F.scaled_dot_product_attention(a, b, c, is_causal=causal), 1e-5)
+    measure(name, ours, lambda: F.scaled_dot_product_attention(a, b, c, is_causal=causal), "PyTorch", cpu=cpu)
+
+
+print(f"{options.threads} threads; ours, the peer's, ours over the peer's")
+by_numpy()
 if torch is not None:
+    torch.set_num_threads(options.threads)
     with torch.no_grad():
-        by_torch()
+        products()
+        rows()
+        attention("attention/512 causal", 512, 512, True, 3)
+        attention("attention/1 of 4096", 1, 4096, False, 5)

@@ -81,10 +81,8 @@ static void watch_forks(void) { pthread_atfork(NULL, NULL, begin_anew); }
 /* With the lock: until there are so many, or the system has no more. */
 static void hire(int wanted)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     sigset_t all, before;
     if (workers >= wanted || ending) return;
-    pthread_once(&once, watch_forks);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (workers < wanted && pthread_create(&worker[workers], NULL, serve, NULL) == 0) workers++;
@@ -105,8 +103,12 @@ __attribute__((destructor)) static void end_all(void)
 
 /* ---- A loop ---- */
 
+/* A child must begin anew whenever the lock has been another thread's: forks are watched before it is taken
+ * for the first time. */
 static void open_to(struct loop *l, int places)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&lock);
     hire(places);
     l->places = MIN(places, workers);

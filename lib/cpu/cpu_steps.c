@@ -234,7 +234,10 @@ enum { BLOCK = 256 }; /* columns that operands are laid out for */
 static const float *laid_out(struct operand_view v, int64_t c, int64_t n, float *room)
 {
     if (v.stride == 1 && v.repeat == 1) return v.x + c;
-    for (int64_t i = 0; i < n; i++) room[i] = at(v, c + i);
+    if (v.stride == 0)
+        for (int64_t i = 0; i < n; i++) room[i] = v.x[0];
+    else
+        for (int64_t i = 0; i < n; i++) room[i] = at(v, c + i);
     return room;
 }
 

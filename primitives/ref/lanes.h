@@ -13,33 +13,44 @@
 
 enum { REF_LANES = 8, REF_BLOCK = 512 };
 
-typedef double ref_lanes __attribute__((vector_size(8 * REF_LANES)));
-typedef float ref_floats __attribute__((vector_size(4 * REF_LANES), aligned(4), may_alias));
-typedef double ref_doubles __attribute__((vector_size(8 * REF_LANES), aligned(8), may_alias));
+/* Two halves, since compilers keep a vector that is wider than a register in memory. */
+typedef double ref_half __attribute__((vector_size(4 * REF_LANES)));
+typedef float ref_floats __attribute__((vector_size(2 * REF_LANES), aligned(4), may_alias));
+typedef double ref_doubles __attribute__((vector_size(4 * REF_LANES), aligned(8), may_alias));
 
-#define REF_WIDE(x) __builtin_convertvector(*(const ref_floats *)(x), ref_lanes)
-#define REF_HALVES(s) ((((s)[0] + (s)[4]) + ((s)[2] + (s)[6])) + (((s)[1] + (s)[5]) + ((s)[3] + (s)[7])))
+#define REF_WIDE(x) __builtin_convertvector(*(const ref_floats *)(x), ref_half)
+
+/* The sum of eight lanes, the upper half to the lower one three times. */
+static ALWAYS_INLINE double ref_halves(ref_half low, ref_half high)
+{
+    ref_half s = low + high;
+    return (s[0] + s[2]) + (s[1] + s[3]);
+}
 
 /* Of x - from, or of its square. */
 static ALWAYS_INLINE double ref_sum(const float *x, int64_t n, double from, bool square)
 {
-    ref_lanes sum = {0};
+    ref_half low = {0}, high = {0};
     int64_t i = 0;
     for (; i + REF_LANES <= n; i += REF_LANES) {
-        ref_lanes d = REF_WIDE(x + i) - from;
-        sum += square ? d * d : d;
+        ref_half d = REF_WIDE(x + i) - from, e = REF_WIDE(x + i + REF_LANES / 2) - from;
+        low += square ? d * d : d;
+        high += square ? e * e : e;
     }
-    double all = REF_HALVES(sum);
+    double all = ref_halves(low, high);
     for (; i < n; i++) all += square ? (x[i] - from) * (x[i] - from) : x[i] - from;
     return all;
 }
 
 static ALWAYS_INLINE double ref_sum_of(const double *x, int64_t n)
 {
-    ref_lanes sum = {0};
+    ref_half low = {0}, high = {0};
     int64_t i = 0;
-    for (; i + REF_LANES <= n; i += REF_LANES) sum += *(const ref_doubles *)(x + i);
-    double all = REF_HALVES(sum);
+    for (; i + REF_LANES <= n; i += REF_LANES) {
+        low += *(const ref_doubles *)(x + i);
+        high += *(const ref_doubles *)(x + i + REF_LANES / 2);
+    }
+    double all = ref_halves(low, high);
     for (; i < n; i++) all += x[i];
     return all;
 }

@@ -154,10 +154,15 @@ static int status_of(pid_t child)
     return WEXITSTATUS(status);
 }
 
-#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__ /* a child of many threads is not theirs */
-enum { CHILDREN = 0 };
+/* The thread sanitizer ends a child of many threads that starts some. The address sanitizer's allocator has
+ * locks that a fork leaves as they are (in GCC 12): if another thread was allocating, the child's threads wait
+ * for ever, in the sanitizer's free(). */
+#if defined __SANITIZE_THREAD__
+enum { CHILDREN = 0, BUSY_CHILDREN = 0 };
+#elif defined __SANITIZE_ADDRESS__
+enum { CHILDREN = 10, BUSY_CHILDREN = 0 };
 #else
-enum { CHILDREN = 10 };
+enum { CHILDREN = 10, BUSY_CHILDREN = 20 };
 #endif
 
 /* A child has no workers, and starts its own. */
@@ -182,7 +187,7 @@ START_TEST(children_of_a_busy_process)
     pthread_t caller;
     atomic_bool wrong = false;
     ck_assert_int_eq(pthread_create(&caller, NULL, many_loops, &wrong), 0);
-    for (int round = 0; round < 2 * CHILDREN; round++) {
+    for (int round = 0; round < BUSY_CHILDREN; round++) {
         pid_t child = fork();
         if (!child) {
             alarm(100);
