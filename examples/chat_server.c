@@ -24,6 +24,7 @@
 
 #include "chat_engine.h"
 #include "chat_http.h"
+#include "progress.h"
 
 enum { DRAIN_SECONDS = 30, LAST_SECONDS = 5 };
 
@@ -310,9 +311,14 @@ static bool load_and_run(struct engine *e, struct server *server)
 {
     char why[512];
     int loading = LOADING;
+    struct progress p;
     printf("chat_server: http://127.0.0.1:%d\n", server_port(server));
     fflush(stdout);
-    if (!engine_wait_loaded(e, why, sizeof why)) return fprintf(stderr, "chat_server: %s\n", why), false;
+    progress_begin(&p, "loading %s", engine_options(e)->runner.served->name);
+    progress_kernels(&p, NULL, 0);
+    bool loaded = engine_wait_loaded(e, why, sizeof why);
+    progress_end(&p);
+    if (!loaded) return fprintf(stderr, "chat_server: %s\n", why), false;
     if (!atomic_compare_exchange_strong(&signals.state, &loading, SERVING)) pause(); /* it ends */
     return run(e, server);
 }

@@ -9,6 +9,7 @@
 #include "coda.h"
 #include "npy.h"
 #include "plain.h"
+#include "progress.h"
 
 enum { MOST_FILES = 64 };
 
@@ -51,6 +52,12 @@ bool set_number(const char *v, uint64_t least, uint64_t most, uint64_t *out);
 coda_graph *graph_open(const struct options *opt);
 coda_graph *graph_open_bound(const struct options *opt); /* every symbol must have a number */
 bool has_ranges(const struct options *opt);
+
+/* tool_progress.c -- the line that says what takes long, on a terminal: see progress.h. complain() ends it. */
+extern struct progress working;
+/* coda_compile of the graph in `file`, with such a line. */
+coda_status compile_shown(coda_plan **out, const coda_graph *g, const coda_compile_options *c,
+                          const char *file);
 
 /* tool_explain.c, tool_run.c: the commands. They return the exit status. */
 int info(const struct options *opt);

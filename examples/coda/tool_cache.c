@@ -137,7 +137,10 @@ static void print_removed_json(const struct request *r, const coda_cache_pruned 
 static int remove_entries(const struct request *r)
 {
     coda_cache_pruned done = CODA_CACHE_PRUNED_INIT;
-    if (coda_cache_prune(r->c, &r->prune, &done)) return complain("%s", coda_error());
+    progress_begin(&working, "looking at entries");
+    coda_status status = coda_cache_prune(r->c, &r->prune, &done);
+    progress_end(&working);
+    if (status) return complain("%s", coda_error());
     (r->json ? print_removed_json : print_removed)(r, &done);
     return 0;
 }
@@ -167,7 +170,7 @@ static int compile_graph(struct plans *to, const struct request *r, const char *
     o.compile.policy = CODA_POLICY_BACKGROUND; /* of a graph with symbols: what any policy wants */
     o.compile.arch = arch;
     o.compile.cache = r->c;
-    if (g && coda_compile(&to->plan[to->count], g, &o.compile)) bad = complain("%s: %s", path, coda_error());
+    if (g && compile_shown(&to->plan[to->count], g, &o.compile, path)) bad = complain("%s: %s", path, coda_error());
     else if (g) to->count++;
     coda_graph_free(g);
     return bad || !g;
@@ -195,7 +198,11 @@ static int write_bundle(const struct request *r, const coda_export_options *opt)
 {
     coda_bundle_report done = CODA_BUNDLE_REPORT_INIT;
     char bytes[32];
-    if (coda_cache_export(r->c, r->place[0], opt, &done)) return complain("%s", coda_error());
+    progress_begin(&working, "writing %s", r->place[0]);
+    if (r->graphs) progress_kernels(&working, r->c, 0);
+    coda_status status = coda_cache_export(r->c, r->place[0], opt, &done);
+    progress_end(&working);
+    if (status) return complain("%s", coda_error());
     print_bytes(bytes, done.bytes);
     fprintf(is_output(r->place[0]) ? stderr : output, "%" PRId64 " entries, %s\n", done.entries, bytes);
     if (done.missing) return complain("%" PRId64 " keys of the record are not in the bundle", done.missing);
@@ -234,7 +241,10 @@ static int import(const struct request *r)
     int bad = 0;
     for (int i = 0; i < r->places; i++) {
         coda_bundle_report done = CODA_BUNDLE_REPORT_INIT;
-        if (coda_cache_import(r->c, r->place[i], &done)) {
+        progress_begin(&working, "importing %s", r->place[i]);
+        coda_status status = coda_cache_import(r->c, r->place[i], &done);
+        progress_end(&working);
+        if (status) {
             bad = complain("%s", coda_error());
             continue;
         }

@@ -137,6 +137,7 @@ static void print_line(const char *format, va_list args, const char *end)
     char *line = NULL, shown[8];
     if (vasprintf(&line, format, args) < 0) line = NULL;
     const char *s = line ? line : "out of memory", *stop = s + strlen(s);
+    progress_end(&working);
     fputs("coda: ", stderr);
     while (s < stop) fwrite(shown, 1, show(shown, &s, (size_t)(stop - s), false), stderr);
     fputs(end, stderr);
