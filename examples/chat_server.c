@@ -25,6 +25,7 @@
 #include "chat_engine.h"
 #include "chat_http.h"
 #include "progress.h"
+#include "usage.h"
 
 enum { DRAIN_SECONDS = 30, LAST_SECONDS = 5 };
 
@@ -32,7 +33,7 @@ struct settings {
     struct engine_options engine;
     struct served served;
     struct server_options http;
-    long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, top, ids, help;
+    long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, top, ids;
     long long connections, header_s, body_s, answer_s, idle_s, prompt_ms, body_mib, threads;
     const char *prefix, *policy, *dtype, *random, *name, *model, *hosts, *origins, *key_file;
 };
@@ -50,6 +51,7 @@ static int usage(const struct option *all, int count)
 {
     puts("usage: chat_server [OPTION]... [MODEL]");
     for (int i = 0; i < count; i++) printf("  --%-16s %s\n", all[i].name, all[i].help);
+    puts("  --help             this list");
     return 0;
 }
 
@@ -395,15 +397,15 @@ static const struct option all[] = {
      "they are made; background on a GPU, else wait"},
     {"graphs", &s.graphs, NULL, 0, 64, "sequences that write, at most, in a step that is a CUDA graph; 64"},
     {"top", &s.top, NULL, 1, 64, "likeliest tokens that a step finds, for logprobs; 20"},
-    {"metrics-prefix", NULL, &s.prefix, 0, 0, "of the metrics' names; coda_"},
-    {"help", &s.help, NULL, 0, 1, "this list"}};
+    {"metrics-prefix", NULL, &s.prefix, 0, 0, "of the metrics' names; coda_"}};
 
 int main(int argc, char **argv)
 {
     const int count = sizeof all / sizeof *all;
     (void)argc;
+    for (char **word = argv + 1; *word; word++)
+        if (usage_word(*word)) return usage(all, count);
     if (!parse(&s, all, count, argv + 1)) return 2;
-    if (s.help) return usage(all, count);
     if (!settle_names(&s) || !settle_http(&s)) return 2;
     if (!open_served(&s)) return 1;
     if (!settle(&s)) return served_close(&s.served), 2;

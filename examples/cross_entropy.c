@@ -27,9 +27,9 @@ static coda_graph *loss(void)
 int main(int argc, char **argv)
 {
     (void)argc;
-    int wrong = usage_read(argv, "cross_entropy",
-                           "usage: cross_entropy\nA loss whose logits are never stored, and its plan.", NULL,
-                           NULL);
+    int wrong =
+        usage_read(argv, "cross_entropy",
+                   "usage: cross_entropy\nA loss whose logits are never stored, and its plan.", NULL, NULL);
     if (wrong >= 0) return wrong;
     coda_graph *g = loss();
     coda_plan *p;

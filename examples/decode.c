@@ -370,10 +370,11 @@ int main(int argc, char **argv)
     struct tally t = {0};
     bool cpu = false;
     (void)argc;
-    int wrong = usage_read(argv, "decode",
-                           "usage: decode [--cpu]\nA small LLaMA of random weights writes with caches of keys and "
-                           "values: on the GPU,\nor, where there is none or with --cpu, on the CPU device.",
-                           "--cpu", &cpu);
+    int wrong =
+        usage_read(argv, "decode",
+                   "usage: decode [--cpu]\nA small LLaMA of random weights writes with caches of keys and "
+                   "values: on the GPU,\nor, where there is none or with --cpu, on the CPU device.",
+                   "--cpu", &cpu);
     if (wrong >= 0) return wrong;
     bool on_gpu = !cpu && gpu_open(&gpu) == 0;
     m.gpu = on_gpu ? &gpu : NULL;

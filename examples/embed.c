@@ -161,15 +161,16 @@ static bool embed(struct model *m, const struct options *o, struct fault *f)
 int main(int argc, char **argv)
 {
     struct options o = {
-        .usage = "usage: embed [OPTION]... MODEL < LINES\n"
-                 "       embed [OPTION]... MODEL IMAGES.npy\n"
-                 "Vectors of sentences, one a line, or of images. MODEL is a folder with config.json and\n"
-                 "model.safetensors, or a GGUF file; `make embed-data` fetches one into build/minilm.\n"
-                 "  --cpu, --gpu              where; a GPU if there is one\n"
-                 "  --dtype f32|f16|bf16      of weights and activations; on a GPU the files', or f16 for f32\n"
-                 "  --ids                     sentences are tokens as numbers\n"
-                 "  --first                   the state of the first token, instead of what the files say\n"
-                 "  --plan                    what a run needs, instead of vectors"};
+        .usage =
+            "usage: embed [OPTION]... MODEL < LINES\n"
+            "       embed [OPTION]... MODEL IMAGES.npy\n"
+            "Vectors of sentences, one a line, or of images. MODEL is a folder with config.json and\n"
+            "model.safetensors, or a GGUF file; `make embed-data` fetches one into build/minilm.\n"
+            "  --cpu, --gpu              where; a GPU if there is one\n"
+            "  --dtype f32|f16|bf16      of weights and activations; on a GPU the files', or f16 for f32\n"
+            "  --ids                     sentences are tokens as numbers\n"
+            "  --first                   the state of the first token, instead of what the files say\n"
+            "  --plan                    what a run needs, instead of vectors"};
     struct fault f = {{0}};
     if (!options_read(&o, argc, argv) && *o.wrong.text)
         return fprintf(stderr, "embed: %s; see embed --help\n", o.wrong.text), 2;

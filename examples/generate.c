@@ -235,26 +235,27 @@ static bool print_plans(struct model *m, const struct options *o, struct times *
 int main(int argc, char **argv)
 {
     struct options o = {
-        .usage = "usage: generate [OPTION]... MODEL PROMPT\n"
-                 "MODEL is a folder with config.json and model.safetensors, or a GGUF file. "
-                 "examples/stories260K/stories260K.gguf\n"
-                 "is one of 1 MB.\n"
-                 "  --cpu, --gpu              where; a GPU if there is one\n"
-                 "  --dtype f32|f16|bf16      of weights and activations; on a GPU the files', or f16 for f32\n"
-                 "  --context N               tokens of the caches\n"
-                 "  --tokens N                to write; 128\n"
-                 "  --chat                    PROMPT is a message to a model that was trained on chats\n"
-                 "  --ids                     prompt and answer are tokens as numbers\n"
-                 "  --temperature X           draws tokens; without it each is the likeliest\n"
-                 "  --top-k N, --top-p X      of the N likeliest alone; of those that make up X\n"
-                 "  --seed N                  equal seeds draw equal texts\n"
-                 "  --logprobs                a line for each token: id, log of its probability, text\n"
-                 "  --burst N                 steps of a CUDA graph; 16\n"
-                 "  --bandwidth X             of the device's memory in GB/s; what a copy tells\n"
-                 "  --times                   from the program's start to the first token, part by part\n"
-                 "  --plan                    what the plans need, instead of a text\n"
-                 "  --bundle FILE             writes all kernels that such a text may want, instead of a text\n"
-                 "  --random                  MODEL is a config.json, or its folder: its weights are random",
+        .usage =
+            "usage: generate [OPTION]... MODEL PROMPT\n"
+            "MODEL is a folder with config.json and model.safetensors, or a GGUF file. "
+            "examples/stories260K/stories260K.gguf\n"
+            "is one of 1 MB.\n"
+            "  --cpu, --gpu              where; a GPU if there is one\n"
+            "  --dtype f32|f16|bf16      of weights and activations; on a GPU the files', or f16 for f32\n"
+            "  --context N               tokens of the caches\n"
+            "  --tokens N                to write; 128\n"
+            "  --chat                    PROMPT is a message to a model that was trained on chats\n"
+            "  --ids                     prompt and answer are tokens as numbers\n"
+            "  --temperature X           draws tokens; without it each is the likeliest\n"
+            "  --top-k N, --top-p X      of the N likeliest alone; of those that make up X\n"
+            "  --seed N                  equal seeds draw equal texts\n"
+            "  --logprobs                a line for each token: id, log of its probability, text\n"
+            "  --burst N                 steps of a CUDA graph; 16\n"
+            "  --bandwidth X             of the device's memory in GB/s; what a copy tells\n"
+            "  --times                   from the program's start to the first token, part by part\n"
+            "  --plan                    what the plans need, instead of a text\n"
+            "  --bundle FILE             writes all kernels that such a text may want, instead of a text\n"
+            "  --random                  MODEL is a config.json, or its folder: its weights are random",
         .tokens = 128};
     struct fault f = {{0}};
     struct times times;

@@ -371,10 +371,11 @@ int main(int argc, char **argv)
     struct gpu gpu;
     bool cpu_only = false;
     (void)argc;
-    int wrong = usage_read(argv, "llama_block",
-                           "usage: llama_block [--cpu]\nA LLaMA block from its formula to fused kernels. --cpu: as "
-                           "if there were no GPU.",
-                           "--cpu", &cpu_only);
+    int wrong =
+        usage_read(argv, "llama_block",
+                   "usage: llama_block [--cpu]\nA LLaMA block from its formula to fused kernels. --cpu: as "
+                   "if there were no GPU.",
+                   "--cpu", &cpu_only);
     if (wrong >= 0) return wrong;
     setvbuf(stdout, NULL, _IOLBF, 0); /* complaints in their place */
     bool have_gpu = !cpu_only && gpu_open(&gpu) == 0;

@@ -28,8 +28,8 @@ static int failed(void) { return fprintf(stderr, "mlp: %s\n", coda_error()), 1; 
 int main(int argc, char **argv)
 {
     (void)argc;
-    int wrong = usage_read(argv, "mlp", "usage: mlp\nA gated MLP on the CPU device, and its error against fp64.",
-                           NULL, NULL);
+    int wrong = usage_read(
+        argv, "mlp", "usage: mlp\nA gated MLP on the CPU device, and its error against fp64.", NULL, NULL);
     if (wrong >= 0) return wrong;
     coda_graph *g = mlp();
     coda_plan *p;

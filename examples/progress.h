@@ -25,9 +25,9 @@
 struct progress {
     bool on, over, drawn; /* over, done, all, unit: under the lock */
     char what[256];
-    int64_t done, all; /* all: 0 if it is not known */
-    const char *unit;  /* NULL: nothing is counted */
-    bool kernels;      /* done: those that the cache has brought since the beginning */
+    int64_t done, all;                     /* all: 0 if it is not known */
+    const char *unit;                      /* NULL: nothing is counted */
+    int64_t (*brought)(coda_cache *cache); /* NULL, or where `done` comes from: what is above `before` */
     coda_cache *cache;
     int64_t before;
     struct timespec began;
@@ -67,7 +67,7 @@ static inline void progress_draw(struct progress *p)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     long long seconds = now.tv_sec - p->began.tv_sec - (now.tv_nsec < p->began.tv_nsec);
-    if (p->kernels) p->done = progress_brought(p->cache) - p->before;
+    if (p->brought) p->done = p->brought(p->cache) - p->before;
     if (p->all && p->done > p->all) p->done = p->all; /* others may use the cache, too */
     if (p->unit && p->all)
         snprintf(text, sizeof text, "%s: %" PRId64 " of %" PRId64 " %s, %lld s", p->what, p->done, p->all,
@@ -136,7 +136,7 @@ static inline void progress_count(struct progress *p, int64_t done, int64_t all,
 {
     if (!p || !p->on) return;
     pthread_mutex_lock(&p->lock);
-    p->done = done, p->all = all, p->unit = unit, p->kernels = false;
+    p->done = done, p->all = all, p->unit = unit, p->brought = NULL;
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -146,7 +146,7 @@ static inline void progress_kernels(struct progress *p, coda_cache *cache, int64
     if (!p->on) return;
     int64_t before = progress_brought(cache);
     pthread_mutex_lock(&p->lock);
-    p->kernels = true, p->cache = cache, p->before = before, p->all = all, p->unit = "kernels";
+    p->brought = progress_brought, p->cache = cache, p->before = before, p->all = all, p->unit = "kernels";
     pthread_mutex_unlock(&p->lock);
 }
 

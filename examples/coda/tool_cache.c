@@ -170,7 +170,8 @@ static int compile_graph(struct plans *to, const struct request *r, const char *
     o.compile.policy = CODA_POLICY_BACKGROUND; /* of a graph with symbols: what any policy wants */
     o.compile.arch = arch;
     o.compile.cache = r->c;
-    if (g && compile_shown(&to->plan[to->count], g, &o.compile, path)) bad = complain("%s: %s", path, coda_error());
+    if (g && compile_shown(&to->plan[to->count], g, &o.compile, path))
+        bad = complain("%s: %s", path, coda_error());
     else if (g) to->count++;
     coda_graph_free(g);
     return bad || !g;

@@ -16,10 +16,14 @@ static int64_t count_kernels(const coda_graph *g, const coda_compile_options *op
     return n;
 }
 
-coda_status compile_shown(coda_plan **out, const coda_graph *g, const coda_compile_options *c, const char *file)
+coda_status compile_shown(coda_plan **out, const coda_graph *g, const coda_compile_options *c,
+                          const char *file)
 {
     bool tuned = c->flags & (CODA_AUTOTUNE | CODA_MAX_AUTOTUNE);
-    progress_begin(&working, "%s %s", c->flags & CODA_PLAN_ONLY ? "planning" : tuned ? "tuning" : "compiling",
+    progress_begin(&working, "%s %s",
+                   c->flags & CODA_PLAN_ONLY ? "planning"
+                   : tuned                   ? "tuning"
+                                             : "compiling",
                    file);
     if (working.on && c->device != CODA_DEVICE_CPU && !(c->flags & (CODA_PLAN_ONLY | CODA_NO_CACHE)))
         progress_kernels(&working, c->cache, tuned ? 0 : count_kernels(g, c));

@@ -242,10 +242,11 @@ static bool no_adapter(const char *folder, struct fault *f)
 /* One line, whatever the program: what is there, and where others are. */
 static bool no_model(const char *path, const char *why, struct fault *f)
 {
-    return fault_set(f,
-                     "%.100s: %s. examples/stories260K/stories260K.gguf writes stories; `make embed-data` fetches a "
-                     "model for embed into build/minilm; others are at https://huggingface.co/models",
-                     path, why);
+    return fault_set(
+        f,
+        "%.100s: %s. examples/stories260K/stories260K.gguf writes stories; `make embed-data` fetches a "
+        "model for embed into build/minilm; others are at https://huggingface.co/models",
+        path, why);
 }
 
 /* config.json, and generation_config.json where it is there. */
