@@ -247,6 +247,11 @@ conformance-subset: # writes the part that is committed anew
 	@.ci/deps conformance
 	@$(MAKE) --no-print-directory -s -B $(BUILD)/conformance/onnx.report GENERATE_ARGS='--subset test/conformance/subset'
 
+# Programs on a terminal, which a pseudo-terminal is.
+$(BUILD)/test/system/terminal.o: ALL_CFLAGS += -Itest/fake
+$(BUILD)/terminal_test: $(BUILD)/test/system/terminal.o $(BUILD)/test/fake/image.o | $(BUILD)/fake/libnvrtc.so.13
+	$(CC) $^ -o $@ $(LDLIBS) -lutil
+
 # Run by hand.
 $(BUILD)/bench_%: $(BUILD)/test/unit/cache/bench_%.o $(BUILD)/libcoda_internal.a
 	$(CC) $^ -o $@ $(LDLIBS)

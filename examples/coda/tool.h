@@ -43,6 +43,15 @@ int utf8_length(const char *s, size_t size);
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same for wrong usage: 2, and where to read. */
 int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Colours what is printed from now on, if the output has colours. */
+enum color { PLAIN, BOLD, FAINT, RED, GREEN, YELLOW, CYAN };
+void paint(enum color c);
+/* tool_color.c */
+bool color_when(const char *word); /* --color; false if it is none of auto, always, never */
+bool color_on(int fd);             /* has what is written to this descriptor colours? */
+const char *color_code(enum color c);
+void color_span(enum color c, const char *text, size_t size);
+void color_text(const char *text, coda_text what); /* of a plan */
 /* tool.c -- a whole file as malloc'd text, "-" is standard input; NULL after a complaint. */
 char *text_read(const char *path);
 /* A number in these bounds, and nothing else. */

@@ -36,7 +36,9 @@ static coda_plan *plan_open(const struct options *opt, unsigned flags)
 static void print(const char *title, const coda_plan *p, coda_text what)
 {
     char *text = plan_text(p, what);
-    fprintf(output, "%s%s%s", title, text ? text : "", *title ? "\n" : "");
+    color_span(BOLD, title, strlen(title));
+    if (text) color_text(text, what);
+    if (*title) fputc('\n', output);
     free(text);
 }
 
@@ -119,7 +121,15 @@ static void print_kernel(const coda_kernel_info *k)
 {
     char ms[32] = "cached";
     if (!k->cached) snprintf(ms, sizeof ms, "%.1f", k->compile_ms);
-    fprintf(output, "%-48s %9s %9d %6d %7d\n", k->name, ms, k->registers, k->spill_bytes, k->shared_bytes);
+    fprintf(output, "%-48s ", k->name);
+    if (k->cached) paint(FAINT);
+    fprintf(output, "%9s", ms);
+    if (k->cached) paint(PLAIN);
+    fprintf(output, " %9d ", k->registers);
+    if (k->spill_bytes > 0) paint(YELLOW);
+    fprintf(output, "%6d", k->spill_bytes);
+    if (k->spill_bytes > 0) paint(PLAIN);
+    fprintf(output, " %7d\n", k->shared_bytes);
 }
 
 /* What the plan itself has compiled is in the cache by now. */
@@ -142,7 +152,9 @@ int compile(const struct options *opt)
     struct listing l = {.p = p};
     int bad = 0;
     if (!p) return 1;
+    paint(BOLD);
     fprintf(output, "%-48s %9s %9s %6s %7s\n", "kernel", "ms", "registers", "spills", "shared");
+    paint(PLAIN);
     if (has_ranges(opt)) {
         bad = visit_kernels(&l, opt->file, list_kernel);
         if (!bad) fprintf(output, "%d kernels for all shapes\n", l.kernels);

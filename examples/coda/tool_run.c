@@ -265,7 +265,9 @@ static int report(const struct run *r, int i)
     double error = tensor_error(a, r->t.host[i], r->exact[i]), most = tolerance(r);
     int64_t undefined = count_nan(r->exact[i], element_count(a));
     bool good = error <= most && !undefined;
-    fprintf(output, "  error %.2e, allowed %.0e: %s\n", error, most, good ? "pass" : "FAIL");
+    fprintf(output, "  error %.2e, allowed %.0e: ", error, most);
+    color_span(good ? GREEN : RED, good ? "pass" : "FAIL", 4);
+    fprintf(output, "\n");
     if (undefined)
         complain("%s: %lld of %lld values are NaN in fp64 too, which shows nothing", a->name,
                  (long long)undefined, (long long)element_count(a));
