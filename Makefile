@@ -79,6 +79,8 @@ $(BUILD)/examples/chat_load.o: ALL_CFLAGS += -Iexamples/load
 $(BUILD)/examples/chat_load: $(LOAD_OBJ)
 	$(CC) $^ -o $@ $(LDLIBS)
 examples: $(EXAMPLES) $(BUILD)/examples/chat_load chat_server models
+programs: # names all programs, for the test of their --help
+	@echo $(BUILD)/coda $(EXAMPLES) $(MODEL_EXAMPLES:%=$(BUILD)/examples/%) $(BUILD)/examples/chat_load $(BUILD)/examples/chat_server $(PERF:%=$(BUILD)/perf/%)
 
 deps: ## installs what the tests miss: packages by apt, CUDA 13 by Python wheels
 	@.ci/deps
@@ -422,7 +424,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples cuda-abi chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers locale locales exports abi bless-abi headers lint tidy \
+.PHONY: all examples programs cuda-abi chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers locale locales exports abi bless-abi headers lint tidy \
 	install uninstall deb clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----

@@ -52,7 +52,7 @@ static int usage(const struct option *all, int count)
     puts("usage: chat_server [OPTION]... [MODEL]");
     for (int i = 0; i < count; i++) printf("  --%-16s %s\n", all[i].name, all[i].help);
     puts("  --help             this list");
-    return 0;
+    return fflush(stdout) ? perror("standard output"), 1 : 0;
 }
 
 static bool parse_number(const struct option *o, const char *text)

@@ -528,7 +528,7 @@ static int print_usage(const char *name, const struct figure *f, int n)
            name, name);
     for (int i = 0; i < n; i++) printf(" %s", f[i].name);
     puts("");
-    return 0;
+    return fflush(stdout) ? perror("standard output"), 1 : 0;
 }
 
 /* 0, or the exit status of a usage error. */

@@ -299,8 +299,8 @@ static int dispatch(int argc, char **argv)
     if (!c && *name) return misuse("there is no command \"%s\"", name);
     if (!c) return print_usage(stderr), 2;
     for (int i = 2; i < argc; i++)
-        if (!strcmp(argv[i], "--help")) return print_help(c);
-    if (!c->run) return argc > 2 ? misuse("info takes nothing") : info(&o);
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return print_help(c);
+    if (!c->run) return argc > 2 ? misuse("info takes nothing, also not %s", argv[2]) : info(&o);
     wrong = parse(&o, name, c->bit, argc - 2, argv + 2);
     return wrong ? wrong : perform(&o, c->run);
 }

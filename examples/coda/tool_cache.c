@@ -357,9 +357,10 @@ int cache(int argc, char **argv)
     const struct cache_command *c = NULL;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (!strcmp(commands[i].name, name)) c = &commands[i];
-    if (!strcmp(name, "-h") || !strcmp(name, "help")) return print_usage(output, ALL), 0;
+    if (!strcmp(name, "help")) return print_usage(output, ALL), 0;
     for (int i = 0; i < argc; i++)
-        if (!strcmp(argv[i], "--help")) return print_usage(output, c ? c->bit : ALL), 0;
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return print_usage(output, c ? c->bit : ALL), 0;
     if (!c && *name) return misuse("cache has no command \"%s\"", name);
     if (!c) return print_usage(stderr, ALL), 2;
     int wrong = parse(&r, c, argc - 1, argv + 1);
