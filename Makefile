@@ -87,7 +87,8 @@ deps: ## installs what the tests miss: packages by apt, CUDA 13 by Python wheels
 demo: ## builds the library and runs examples/llama_block.c (DEMO=--cpu: as if there were no GPU)
 	@.ci/deps demo
 	@echo 'building libcoda, the tool and the demo'
-	@$(MAKE) --no-print-directory -s -j$(JOBS) all $(BUILD)/examples/llama_block
+	@COUNT='find $(BUILD) -name "*.o" | wc -l' ALL=$(words $(OBJ) $(TOOL_OBJ) libcoda.o llama_block.o) \
+	    .ci/progress building $(MAKE) --no-print-directory -s -j$(JOBS) all $(BUILD)/examples/llama_block
 	@$(BUILD)/examples/llama_block $(DEMO)
 
 # ---- Whole models from their files: jansson reads JSON, PCRE2 and utf8proc cut text into tokens ----

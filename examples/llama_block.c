@@ -137,8 +137,8 @@ static bool have_nvrtc(coda_cache *cache)
     return status != CODA_E_DEVICE;
 }
 
-/* Compiles twice with an empty cache, the second time from disk. False if there is no NVRTC. */
-static bool show_kernels(const coda_graph *g, coda_device device)
+/* Compiles `kernels` twice with an empty cache, the second time from disk. False if there is no NVRTC. */
+static bool show_kernels(const coda_graph *g, coda_device device, int kernels)
 {
     char dir[] = "/tmp/coda-demo-XXXXXX", remove[64];
     coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
@@ -146,9 +146,9 @@ static bool show_kernels(const coda_graph *g, coda_device device)
     opt.dir = mkdtemp(dir);
     if (!opt.dir || coda_cache_open(&cache, &opt) != CODA_OK) return complain(), false;
     progress_begin(&working, "compiling the block");
-    progress_kernels(&working, cache, 0);
     bool able = have_nvrtc(cache);
     if (!able) progress_end(&working);
+    progress_kernels(&working, cache, kernels);
     if (!able) printf("\nKernels are not compiled: %s; `.ci/deps nvrtc` fetches it\n", coda_error());
     coda_plan *cold = able ? compile(g, device, CODA_FOLD_NONE, 0, cache) : NULL;
     progress_end(&working);
@@ -163,7 +163,8 @@ static bool show_kernels(const coda_graph *g, coda_device device)
     return able;
 }
 
-static void explain(const coda_graph *g)
+/* Returns how many kernels there are. */
+static int explain(const coda_graph *g)
 {
     coda_plan *plain = compile(g, CODA_DEVICE_NONE, CODA_FOLD_NONE, CODA_PLAN_ONLY, NULL);
     coda_plan *folded = compile(g, CODA_DEVICE_NONE, CODA_FOLD_COPY, CODA_PLAN_ONLY, NULL);
@@ -174,8 +175,10 @@ static void explain(const coda_graph *g)
         print_stats("fold none", plain);
         print_stats("fold copy", folded);
     }
+    int kernels = plain ? coda_plan_kernels(plain) : 0;
     coda_plan_free(plain);
     coda_plan_free(folded);
+    return kernels;
 }
 
 /* ---- On the CPU ---- */
@@ -382,8 +385,8 @@ int main(int argc, char **argv)
     printf("LLaMA block: D %d, %d heads, F %d, %d tokens, bf16, on %s\n", (int)large.d, (int)large.heads,
            (int)large.f, (int)large.tokens, have_gpu ? gpu.name : "no GPU: kernels for sm_90a");
     coda_graph *g = build(&large, CODA_BF16);
-    explain(g);
-    bool have_kernels = show_kernels(g, have_gpu ? CODA_DEVICE_GPU : CODA_DEVICE_NONE);
+    int kernels = explain(g);
+    bool have_kernels = show_kernels(g, have_gpu ? CODA_DEVICE_GPU : CODA_DEVICE_NONE, kernels);
     if (have_gpu && have_kernels) run_gpu(&gpu, g);
     else run_cpu();
     coda_graph_free(g);

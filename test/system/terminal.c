@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_WORDS = 24, ROOM = 1 << 20, SAFETY_SECONDS = 300 };
+enum { MOST_WORDS = 24, ROOM = 1 << 20, SAFETY_SECONDS = 60 };
 
 static const char *build, *folder;
 static struct fake_board *board;
