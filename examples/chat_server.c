@@ -162,7 +162,8 @@ static bool open_served(struct settings *s)
         return fprintf(stderr, "chat_server: %s\n", f.text), false;
     if (s->name) snprintf(s->served.name, sizeof s->served.name, "%s", s->name);
     if (s->served.tokenizer && !s->served.turns)
-        fprintf(stderr, "chat_server: /v1/chat/completions is refused, and /v1/completions is there: %s\n", s->served.no_turns.text);
+        fprintf(stderr, "chat_server: /v1/chat/completions is refused, and /v1/completions is there: %s\n",
+                s->served.no_turns.text);
     return true;
 }
 

@@ -4,7 +4,7 @@
  *     struct progress p;
  *     progress_begin(&p, "loading %s", path);
  *     progress_count(&p, done, all, "layers"); // from any thread, as often as it likes; may be left out
- *     progress_end(&p);                        // before anything else is printed, or around it hold and go_on
+ *     progress_end(&p);                        // before anything else is printed; or hold, go_on
  *
  * A thread of its own draws "loading NAME: 3 of 8 layers, 4 s": not before half a second has passed, so that
  * what is quick shows nothing, and then five times a second, so that what counts nothing shows its seconds.

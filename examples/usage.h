@@ -12,7 +12,8 @@
 
 static inline bool usage_word(const char *word) { return !strcmp(word, "--help") || !strcmp(word, "-h"); }
 
-/* Does an argument ask for help? Then the text is printed, and the program is done; it ends here if that fails. */
+/* Does an argument ask for help? Then the text is printed, and the program is done: it ends here if that
+ * fails. */
 static inline bool usage_asked(char **argv, const char *text)
 {
     bool asked = false;

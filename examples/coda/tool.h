@@ -62,7 +62,7 @@ coda_graph *graph_open(const struct options *opt);
 coda_graph *graph_open_bound(const struct options *opt); /* every symbol must have a number */
 bool has_ranges(const struct options *opt);
 
-/* tool_progress.c -- the line that says what takes long, on a terminal: see progress.h. complain() ends it. */
+/* tool_progress.c -- the line of progress.h that says what takes long, on a terminal; complain() ends it. */
 extern struct progress working;
 /* coda_compile of the graph in `file`, with such a line. */
 coda_status compile_shown(coda_plan **out, const coda_graph *g, const coda_compile_options *c,

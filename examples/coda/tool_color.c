@@ -1,8 +1,8 @@
 /*
  * tool_color.c -- colours, for a person who looks: by --color, else where the output is a terminal.
  *
- * With --color auto, which is the default, NO_COLOR (not empty) switches them off, and CLICOLOR_FORCE (neither
- * empty nor 0) on wherever the output goes. Without colours not a byte differs from what the commands print.
+ * With --color auto, the default, NO_COLOR (not empty) switches them off, and CLICOLOR_FORCE (neither empty
+ * nor 0) on wherever the output goes. Without colours not a byte differs from what the commands print.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static void paint_derivation(const char *line, size_t n)
     fwrite(kind + word, 1, n - rule - gap - word, output);
 }
 
-/* "%y = add %a, %b  ; bf16[64,256]": what is a comment, or the plan's tile, is faint; a program's line bold. */
+/* "%y = add %a, %b  ; bf16[64,256]": a comment, or the plan's tile, is faint; a program's line bold. */
 static void paint_code(const char *line, size_t n)
 {
     const char *comment = memchr(line, ';', n);

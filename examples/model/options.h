@@ -22,8 +22,8 @@ struct options {
     struct fault wrong;
 };
 
-/* false if the line makes no sense, and why in `wrong`; or if it asks for help, which is printed, and `wrong` is
- * empty. */
+/* false if the line makes no sense, and why in `wrong`; or if it asks for help, which is printed, and `wrong`
+ * is empty. */
 bool options_read(struct options *o, int argc, char **argv);
 
 #endif

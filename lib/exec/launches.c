@@ -1,4 +1,4 @@
-/* launches.c -- CODA_DEBUG=launch: a line for each program as it is launched, or has run on the CPU device. */
+/* launches.c -- CODA_DEBUG=launch: a line for each program as it is launched, or ends on the CPU device. */
 #include "launches.h"
 
 #include "plan.h"

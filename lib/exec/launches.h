@@ -6,7 +6,7 @@
 
 double launch_clock(void); /* ms */
 /* "@3 gemm batch=1 m=64 n=256 k=256: add, sum_sq; 233472 bytes, 0.412 ms", and before that the kernel's name
- * where there is one. ms: what it took, or negative: that is not known, since the device has yet to run it. */
+ * where there is one. ms: what it took, or negative: not known, since the device has yet to run it. */
 void launch_show(const struct coda_plan *p, int index, double ms);
 
 #endif

@@ -38,7 +38,7 @@ fragment() {
     awk -v block="$1" '
         /^@[12]$/ { for (part = 1; (getline text < block) > 0;) if (text == "...") break; else print text
                     next }
-        { print }' "test/system/readme/$2.c" > "$1.c"
+        { print }' "test/system/readme/$2.c.in" > "$1.c"
     program "$1.c"
 }
 # BLOCK [SED]: a block of commands, whose output is kept in BLOCK.said; SED makes it run anywhere.

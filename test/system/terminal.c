@@ -1,8 +1,8 @@
 /*
- * terminal.c -- what programs do where somebody looks: a line of progress that is drawn, counts and goes away, and
- * colours. The somebody is a pseudo-terminal, whose screen is made of what was written to it.
+ * terminal.c -- what programs do where somebody looks: a line of progress that is drawn, counts and goes
+ * away, and colours. The somebody is a pseudo-terminal, whose screen is made of what was written to it.
  *
- * Time is not hoped for: compilations wait at the fake compiler's gate (test/fake) until the line has been seen.
+ * Time is not hoped for: compilations wait at the fake compiler's gate (test/fake) until the line was seen.
  * Run as: terminal_test BUILD FOLDER
  */
 #include "fake.h"
@@ -183,7 +183,7 @@ static void tool(void)
              "%s/coda compile examples/graphs/llama_cache.coda --dim B=1..4", build);
 }
 
-/* A compilation that takes 0.7 s, of which a terminal sees a line: a pipe gets what the command prints, no more. */
+/* A compilation takes 0.7 s, a terminal sees a line: a pipe gets what the command prints, no more. */
 static void pipes(void)
 {
     empty_cache();
