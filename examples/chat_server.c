@@ -33,6 +33,7 @@ struct settings {
     struct engine_options engine;
     struct served served;
     struct server_options http;
+    struct progress working;
     long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, top, ids;
     long long connections, header_s, body_s, answer_s, idle_s, prompt_ms, body_mib, threads;
     const char *prefix, *policy, *dtype, *random, *name, *model, *hosts, *origins, *key_file;
@@ -141,6 +142,7 @@ static bool settle(struct settings *s)
                                  .gpu = s->gpu,
                                  .graphs = (int)s->graphs,
                                  .seed = (uint64_t)s->seed,
+                                 .progress = &s->working,
                                  .rows = (int)s->rows,
                                  .sequences = (int)s->sequences,
                                  .context = (int)s->context,
@@ -310,17 +312,16 @@ static bool run(struct engine *e, struct server *server)
     _exit(1);
 }
 
-static bool load_and_run(struct engine *e, struct server *server)
+static bool load_and_run(struct settings *s, struct engine *e, struct server *server)
 {
     char why[512];
     int loading = LOADING;
-    struct progress p;
+    progress_hold(&s->working);
     printf("chat_server: http://127.0.0.1:%d\n", server_port(server));
     fflush(stdout);
-    progress_begin(&p, "loading %s", engine_options(e)->runner.served->name);
-    progress_kernels(&p, NULL, 0);
+    progress_go_on(&s->working);
     bool loaded = engine_wait_loaded(e, why, sizeof why);
-    progress_end(&p);
+    progress_end(&s->working);
     if (!loaded) return fprintf(stderr, "chat_server: %s\n", why), false;
     if (!atomic_compare_exchange_strong(&signals.state, &loading, SERVING)) pause(); /* it ends */
     return run(e, server);
@@ -329,9 +330,12 @@ static bool load_and_run(struct engine *e, struct server *server)
 static int serve(struct settings *s)
 {
     struct fault f = {"out of memory"};
+    progress_begin(&s->working, "loading %s", s->served.name);
+    progress_kernels(&s->working, NULL, 0);
     struct engine *e = engine_new(&s->engine);
     struct server *server = e ? server_new(e, &s->http, &f) : NULL;
-    bool good = server && load_and_run(e, server);
+    bool good = server && load_and_run(s, e, server);
+    progress_end(&s->working);
     if (!server) fprintf(stderr, "chat_server: %s\n", f.text);
     if (!server_free(server, LAST_SECONDS)) {
         fputs("chat_server: ended, though a prompt is still made\n", stderr);

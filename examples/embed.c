@@ -178,6 +178,7 @@ int main(int argc, char **argv)
     o.open.only_plan = o.plan;
     progress_begin(&working, "loading %s", o.model);
     progress_kernels(&working, NULL, 0);
+    o.open.progress = &working;
     struct model *m = model_open(o.model, &o.open, &f);
     progress_end(&working);
     bool good = m && embed(m, &o, &f);

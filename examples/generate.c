@@ -269,6 +269,7 @@ int main(int argc, char **argv)
     if (!o.model) return 0;
     o.open.only_plan = o.plan || o.bundle;
     works("loading", o.model);
+    o.open.progress = &working;
     struct model *m = model_open(o.model, &o.open, &f);
     progress_end(&working);
     if (m) times_add(&times, &m->times);

@@ -23,13 +23,13 @@
 #include "plain.h"
 
 struct progress {
-    bool on, over, drawn; /* over, done, all, unit: under the lock */
+    bool on, over, drawn; /* over and the counts: under the lock */
     char what[256];
     int64_t done, all;                     /* all: 0 if it is not known */
     const char *unit;                      /* NULL: nothing is counted */
-    int64_t (*brought)(coda_cache *cache); /* NULL, or where `done` comes from: what is above `before` */
+    int64_t (*brought)(coda_cache *cache); /* kernels so far; NULL: they are not counted */
     coda_cache *cache;
-    int64_t before;
+    int64_t before, kernels; /* brought before the beginning; that there will be, or 0 */
     struct timespec began;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -60,25 +60,29 @@ static inline void progress_write(const char *line, size_t size)
         if ((n = write(STDERR_FILENO, line, size)) <= 0) break; /* it is only shown */
 }
 
+/* "3 of 8 layers, ", "3 layers, " or nothing. */
+static inline void progress_part(char *out, size_t size, int64_t done, int64_t all, const char *unit)
+{
+    out[0] = 0;
+    if (all && done > all) done = all; /* others may use the cache, too */
+    if (all) snprintf(out, size, "%" PRId64 " of %" PRId64 " %s, ", done, all, unit);
+    else if (done) snprintf(out, size, "%" PRId64 " %s, ", done, unit);
+}
+
 /* Under the lock. */
 static inline void progress_draw(struct progress *p)
 {
-    char text[384], line[400] = "\r\033[K";
+    char counted[96] = "", kernels[64] = "", text[448], line[464] = "\r\033[K";
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     long long seconds = now.tv_sec - p->began.tv_sec - (now.tv_nsec < p->began.tv_nsec);
-    if (p->brought) p->done = p->brought(p->cache) - p->before;
-    if (p->all && p->done > p->all) p->done = p->all; /* others may use the cache, too */
-    if (p->unit && p->all)
-        snprintf(text, sizeof text, "%s: %" PRId64 " of %" PRId64 " %s, %lld s", p->what, p->done, p->all,
-                 p->unit, seconds);
-    else if (p->unit && p->done)
-        snprintf(text, sizeof text, "%s: %" PRId64 " %s, %lld s", p->what, p->done, p->unit, seconds);
-    else snprintf(text, sizeof text, "%s: %lld s", p->what, seconds);
-    size_t most = (size_t)progress_columns() - 1, n = strlen(text);
+    if (p->unit) progress_part(counted, sizeof counted, p->done, p->all, p->unit);
+    if (p->brought)
+        progress_part(kernels, sizeof kernels, p->brought(p->cache) - p->before, p->kernels, "kernels");
+    snprintf(text, sizeof text, "%s: %s%s%lld s", p->what, counted, kernels, seconds);
+    size_t most = (size_t)progress_columns() - 1, n = strlen(text), begin = strlen(line);
     if (n > most) n = most;
     while (n && text[n] && ((unsigned char)text[n] & 0xc0) == 0x80) n--; /* no part of a character */
-    size_t begin = strlen(line);
     memcpy(line + begin, text, n);
     progress_write(line, begin + n);
     p->drawn = true;
@@ -131,22 +135,22 @@ __attribute__((format(printf, 2, 3))) static inline void progress_begin(struct p
     if (pthread_create(&p->thread, NULL, progress_run, p)) p->on = false;
 }
 
-/* What is counted, and how far it is; all: 0 if that is not known. `unit` must stay. */
+/* What is counted, and how far it is; all: 0 if that is not known. `unit` must stay. p: NULL is fine. */
 static inline void progress_count(struct progress *p, int64_t done, int64_t all, const char *unit)
 {
     if (!p || !p->on) return;
     pthread_mutex_lock(&p->lock);
-    p->done = done, p->all = all, p->unit = unit, p->brought = NULL;
+    p->done = done, p->all = all, p->unit = unit;
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Counts kernels that this cache (NULL: the environment's) finds or makes from now on. */
+/* Counts kernels, too, that this cache (NULL: the environment's) finds or makes from now on. */
 static inline void progress_kernels(struct progress *p, coda_cache *cache, int64_t all)
 {
     if (!p->on) return;
     int64_t before = progress_brought(cache);
     pthread_mutex_lock(&p->lock);
-    p->brought = progress_brought, p->cache = cache, p->before = before, p->all = all, p->unit = "kernels";
+    p->brought = progress_brought, p->cache = cache, p->before = before, p->kernels = all;
     pthread_mutex_unlock(&p->lock);
 }
 
