@@ -118,7 +118,7 @@ models:
 tokenizers: models
 endif
 embed-data: ## fetches all-MiniLM-L6-v2, 91 MB, into build/minilm, for examples/embed and its test
-	@mkdir -p $(BUILD) && python3 examples/model/fetch_minilm.py $(BUILD)/minilm
+	@mkdir -p $(BUILD) && .ci/progress 'fetching 91 MB' python3 examples/model/fetch_minilm.py $(BUILD)/minilm
 # The server: these, and HTTP. Where there is no pkg-config, CHAT_LIBS and CHAT_CFLAGS may be given (perf/README.md).
 CHAT_PACKAGES = libmicrohttpd $(MODEL_PACKAGES)
 CHAT_LIBS    ?= $(shell pkg-config --libs $(CHAT_PACKAGES) 2>/dev/null)
