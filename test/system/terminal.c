@@ -183,6 +183,21 @@ static void tool(void)
              "%s/coda compile examples/graphs/llama_cache.coda --dim B=1..4", build);
 }
 
+/* An error has a line of its own, whatever was drawn before. */
+static void errors(void)
+{
+    empty_cache();
+    atomic_store(&board->hold, 1);
+    atomic_store(&board->mode, FAKE_FAIL);
+    struct seen *s = start(true, "%s/coda --color never compile examples/graphs/llama_small.coda", build);
+    until(s, "compiling examples/graphs/llama_small.coda: ");
+    atomic_store(&board->hold, 0);
+    finish(s, 1);
+    atomic_store(&board->mode, FAKE_GOOD);
+    check(!strncmp(screen(s), "coda: examples/graphs/llama_small.coda: ", 40), "the error is not alone",
+          screen(s));
+}
+
 /* A compilation takes 0.7 s, a terminal sees a line: a pipe gets what the command prints, no more. */
 static void pipes(void)
 {
@@ -308,6 +323,7 @@ int main(int argc, char **argv)
     setenv("FAKE_BOARD", path, 1);
     board = fake_board();
     tool();
+    errors();
     pipes();
     examples();
     load();
