@@ -73,9 +73,23 @@ static void paint_derivation(const char *line, size_t n)
     fwrite(kind + word, 1, n - rule - gap - word, output);
 }
 
+/* "@0 -> @1     several_readers  32768 B  ...": programs, a word, what it costs, a sentence. False: it is another
+ * line, as "@1 gemm batch=1 ..." is. */
+static bool paint_reason(const char *line, size_t n)
+{
+    enum { PROGRAMS = 13 }; /* columns that they have at least */
+    size_t programs = strspn(line, "@0123456789 ->,"), kind = strcspn(line + programs, " \n");
+    if (*line != '@' || programs < PROGRAMS || programs + kind > n) return false;
+    color_span(BOLD, line, programs);
+    color_span(YELLOW, line + programs, kind);
+    fwrite(line + programs + kind, 1, n - programs - kind, output);
+    return true;
+}
+
 /* "%y = add %a, %b  ; bf16[64,256]": a comment, or the plan's tile, is faint; a program's line bold. */
 static void paint_code(const char *line, size_t n)
 {
+    if (paint_reason(line, n)) return;
     const char *comment = memchr(line, ';', n);
     size_t code = comment ? (size_t)(comment - line) : n;
     bool tile = !strncmp(line, "   tile ", 8) && strncmp(line, "   tile v", 9) != 0;
