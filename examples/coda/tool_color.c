@@ -73,8 +73,8 @@ static void paint_derivation(const char *line, size_t n)
     fwrite(kind + word, 1, n - rule - gap - word, output);
 }
 
-/* "@0 -> @1     several_readers  32768 B  ...": programs, a word, what it costs, a sentence. False: it is another
- * line, as "@1 gemm batch=1 ..." is. */
+/* "@0 -> @1     several_readers  32768 B  ...": programs, a word, what it costs, a sentence. False: it is
+ * another line, as "@1 gemm batch=1 ..." is. */
 static bool paint_reason(const char *line, size_t n)
 {
     enum { PROGRAMS = 13 }; /* columns that they have at least */
