@@ -79,13 +79,16 @@ $(BUILD)/examples/chat_load.o: ALL_CFLAGS += -Iexamples/load
 $(BUILD)/examples/chat_load: $(LOAD_OBJ)
 	$(CC) $^ -o $@ $(LDLIBS)
 examples: $(EXAMPLES) $(BUILD)/examples/chat_load chat_server models
+programs: # names all programs, for the test of their --help
+	@echo $(BUILD)/coda $(EXAMPLES) $(MODEL_EXAMPLES:%=$(BUILD)/examples/%) $(BUILD)/examples/chat_load $(BUILD)/examples/chat_server $(PERF:%=$(BUILD)/perf/%)
 
 deps: ## installs what the tests miss: packages by apt, CUDA 13 by Python wheels
 	@.ci/deps
 demo: ## builds the library and runs examples/llama_block.c (DEMO=--cpu: as if there were no GPU)
 	@.ci/deps demo
 	@echo 'building libcoda, the tool and the demo'
-	@$(MAKE) --no-print-directory -s -j$(JOBS) all $(BUILD)/examples/llama_block
+	@COUNT='find $(BUILD) -name "*.o" | wc -l' ALL=$(words $(OBJ) $(TOOL_OBJ) libcoda.o llama_block.o) \
+	    .ci/progress building $(MAKE) --no-print-directory -s -j$(JOBS) all $(BUILD)/examples/llama_block
 	@$(BUILD)/examples/llama_block $(DEMO)
 
 # ---- Whole models from their files: jansson reads JSON, PCRE2 and utf8proc cut text into tokens ----
@@ -115,7 +118,7 @@ models:
 tokenizers: models
 endif
 embed-data: ## fetches all-MiniLM-L6-v2, 91 MB, into build/minilm, for examples/embed and its test
-	@mkdir -p $(BUILD) && python3 examples/model/fetch_minilm.py $(BUILD)/minilm
+	@mkdir -p $(BUILD) && .ci/progress 'fetching 91 MB' python3 examples/model/fetch_minilm.py $(BUILD)/minilm
 # The server: these, and HTTP. Where there is no pkg-config, CHAT_LIBS and CHAT_CFLAGS may be given (perf/README.md).
 CHAT_PACKAGES = libmicrohttpd $(MODEL_PACKAGES)
 CHAT_LIBS    ?= $(shell pkg-config --libs $(CHAT_PACKAGES) 2>/dev/null)
@@ -246,6 +249,11 @@ conformance: ## the ONNX operator suite as coda_* calls: what passes, and what c
 conformance-subset: # writes the part that is committed anew
 	@.ci/deps conformance
 	@$(MAKE) --no-print-directory -s -B $(BUILD)/conformance/onnx.report GENERATE_ARGS='--subset test/conformance/subset'
+
+# Programs on a terminal, which a pseudo-terminal is.
+$(BUILD)/test/system/terminal.o: ALL_CFLAGS += -Itest/fake
+$(BUILD)/terminal_test: $(BUILD)/test/system/terminal.o $(BUILD)/test/fake/image.o | $(BUILD)/fake/libnvrtc.so.13
+	$(CC) $^ -o $@ $(LDLIBS) -lutil
 
 # Run by hand.
 $(BUILD)/bench_%: $(BUILD)/test/unit/cache/bench_%.o $(BUILD)/libcoda_internal.a
@@ -422,7 +430,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples cuda-abi chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers locale locales exports abi bless-abi headers lint tidy \
+.PHONY: all examples programs cuda-abi chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers locale locales exports abi bless-abi headers lint tidy \
 	install uninstall deb clean help perf perf-cpu perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----

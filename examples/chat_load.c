@@ -22,7 +22,9 @@
 #include <unistd.h>
 
 #include "load.h"
+#include "progress.h"
 #include "tensor.h"
+#include "usage.h"
 
 enum { MOST_PROMPT = 1 << 16, ROOM = MOST_PROMPT + 1024 };
 
@@ -61,6 +63,7 @@ struct link {
 };
 
 static struct addrinfo *server;
+static struct progress asking, verifying;
 
 static double clock_seconds(void)
 {
@@ -260,6 +263,7 @@ static bool run_all(struct run *r)
         start_due(&p);
         wait_for_news(&p);
         serve_all(&p);
+        progress_count(&asking, p.next - p.open - p.waiting, r->count, "answers");
     }
     if (good) cut_all(&p);
     free(p.link);
@@ -309,6 +313,7 @@ static bool equal(const struct asked *a, const struct asked *b)
 static bool verify(struct run *r)
 {
     for (int i = 0; i < r->count; i++) {
+        progress_count(&verifying, i, r->count, "answers");
         struct asked again = r->of[i], *a = &r->of[i];
         struct run alone = {.of = &again, .count = 1};
         if (a->failed || a->cut) continue;
@@ -400,47 +405,49 @@ static bool parse(char **argv)
     return true;
 }
 
-static int usage(void)
-{
-    puts("usage: chat_load [OPTION]...\n"
-         "  --host H --port P    of the server; 127.0.0.1, 8080\n"
-         "  --rate R             requests a second; 10\n"
-         "  --clients N          each sends its next request when it has its answer; none: by the rate\n"
-         "  --requests N         100, at most\n"
-         "  --seconds S          the run ends then, with answers unfinished\n"
-         "  --wait S             that long a server that is not ready is asked again; 0\n"
-         "  --prompt A..B        bytes of a prompt; 8..128\n"
-         "  --answer A..B        tokens of an answer; 4..64\n"
-         "  --temperature T      0\n"
-         "  --seed N             of all that is drawn; 1\n"
-         "  --model NAME         sent along; none\n"
-         "  --timeout S          of silence in an answer; 60\n"
-         "  --csv FILE           gets a line for each request\n"
-         "  --json FILE          gets all figures, those of each window, and what the server counted of its "
-         "steps\n"
-         "  --window S           seconds of one; 1\n"
-         "  --since S            how long the server had run when this began: times in the file count from "
-         "then\n"
-         "  --label TEXT         of each in the file\n"
-         "  --verify             sends each once more, alone, and compares");
-    return 0;
-}
+static const char usage[] =
+    "usage: chat_load [OPTION]...\n"
+    "  --host H --port P    of the server; 127.0.0.1, 8080\n"
+    "  --rate R             requests a second; 10\n"
+    "  --clients N          each sends its next request when it has its answer; none: by the rate\n"
+    "  --requests N         100, at most\n"
+    "  --seconds S          the run ends then, with answers unfinished\n"
+    "  --wait S             that long a server that is not ready is asked again; 0\n"
+    "  --prompt A..B        bytes of a prompt; 8..128\n"
+    "  --answer A..B        tokens of an answer; 4..64\n"
+    "  --temperature T      0\n"
+    "  --seed N             of all that is drawn; 1\n"
+    "  --model NAME         sent along; none\n"
+    "  --timeout S          of silence in an answer; 60\n"
+    "  --csv FILE           gets a line for each request\n"
+    "  --json FILE          gets all figures, those of each window, and what the server counted of its "
+    "steps\n"
+    "  --window S           seconds of one; 1\n"
+    "  --since S            how long the server had run when this began: times in the file count from "
+    "then\n"
+    "  --label TEXT         of each in the file\n"
+    "  --verify             sends each once more, alone, and compares";
 
 int main(int argc, char **argv)
 {
     struct run r = {0};
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    if (argc > 1 && !strcmp(argv[1], "--help")) return usage();
+    (void)argc;
+    if (usage_asked(argv, usage)) return 0;
     if (!parse(argv)) return 2;
     int status = getaddrinfo(opt.host, opt.port, &hints, &server);
     if (status) return fprintf(stderr, "chat_load: %s: %s\n", opt.host, gai_strerror(status)), 1;
     r.count = opt.requests;
     r.of = calloc((size_t)r.count, sizeof *r.of);
     if (r.of) draw_all(&r);
+    progress_begin(&asking, "asking %s:%s", opt.host, opt.port);
     bool good = r.of && run_all(&r);
+    progress_end(&asking);
     if (good) check_counts(&r);
     if (good && opt.json) steps_read(&r.steps, server);
+    progress_begin(&verifying, "asking again, one by one");
     if (good && opt.verify) good = verify(&r);
+    progress_end(&verifying);
     if (!good) fprintf(stderr, "chat_load: out of memory\n");
     int result = good ? finish(&r) : 1;
     for (int i = 0; r.of && i < r.count; i++) free(r.of[i].text);

@@ -24,6 +24,8 @@
 
 #include "chat_engine.h"
 #include "chat_http.h"
+#include "progress.h"
+#include "usage.h"
 
 enum { DRAIN_SECONDS = 30, LAST_SECONDS = 5 };
 
@@ -31,7 +33,8 @@ struct settings {
     struct engine_options engine;
     struct served served;
     struct server_options http;
-    long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, top, ids, help;
+    struct progress working;
+    long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, top, ids;
     long long connections, header_s, body_s, answer_s, idle_s, prompt_ms, body_mib, threads;
     const char *prefix, *policy, *dtype, *random, *name, *model, *hosts, *origins, *key_file;
 };
@@ -49,7 +52,8 @@ static int usage(const struct option *all, int count)
 {
     puts("usage: chat_server [OPTION]... [MODEL]");
     for (int i = 0; i < count; i++) printf("  --%-16s %s\n", all[i].name, all[i].help);
-    return 0;
+    puts("  --help             this list");
+    return fflush(stdout) ? perror("standard output"), 1 : 0;
 }
 
 static bool parse_number(const struct option *o, const char *text)
@@ -138,6 +142,7 @@ static bool settle(struct settings *s)
                                  .gpu = s->gpu,
                                  .graphs = (int)s->graphs,
                                  .seed = (uint64_t)s->seed,
+                                 .progress = &s->working,
                                  .rows = (int)s->rows,
                                  .sequences = (int)s->sequences,
                                  .context = (int)s->context,
@@ -159,7 +164,8 @@ static bool open_served(struct settings *s)
         return fprintf(stderr, "chat_server: %s\n", f.text), false;
     if (s->name) snprintf(s->served.name, sizeof s->served.name, "%s", s->name);
     if (s->served.tokenizer && !s->served.turns)
-        fprintf(stderr, "chat_server: /v1/chat/completions is refused: %s\n", s->served.no_turns.text);
+        fprintf(stderr, "chat_server: /v1/chat/completions is refused, and /v1/completions is there: %s\n",
+                s->served.no_turns.text);
     return true;
 }
 
@@ -306,13 +312,17 @@ static bool run(struct engine *e, struct server *server)
     _exit(1);
 }
 
-static bool load_and_run(struct engine *e, struct server *server)
+static bool load_and_run(struct settings *s, struct engine *e, struct server *server)
 {
     char why[512];
     int loading = LOADING;
+    progress_hold(&s->working);
     printf("chat_server: http://127.0.0.1:%d\n", server_port(server));
     fflush(stdout);
-    if (!engine_wait_loaded(e, why, sizeof why)) return fprintf(stderr, "chat_server: %s\n", why), false;
+    progress_go_on(&s->working);
+    bool loaded = engine_wait_loaded(e, why, sizeof why);
+    progress_end(&s->working);
+    if (!loaded) return fprintf(stderr, "chat_server: %s\n", why), false;
     if (!atomic_compare_exchange_strong(&signals.state, &loading, SERVING)) pause(); /* it ends */
     return run(e, server);
 }
@@ -320,9 +330,12 @@ static bool load_and_run(struct engine *e, struct server *server)
 static int serve(struct settings *s)
 {
     struct fault f = {"out of memory"};
+    progress_begin(&s->working, "loading %s", s->served.name);
+    progress_kernels(&s->working, NULL, 0);
     struct engine *e = engine_new(&s->engine);
     struct server *server = e ? server_new(e, &s->http, &f) : NULL;
-    bool good = server && load_and_run(e, server);
+    bool good = server && load_and_run(s, e, server);
+    progress_end(&s->working);
     if (!server) fprintf(stderr, "chat_server: %s\n", f.text);
     if (!server_free(server, LAST_SECONDS)) {
         fputs("chat_server: ended, though a prompt is still made\n", stderr);
@@ -389,15 +402,15 @@ static const struct option all[] = {
      "they are made; background on a GPU, else wait"},
     {"graphs", &s.graphs, NULL, 0, 64, "sequences that write, at most, in a step that is a CUDA graph; 64"},
     {"top", &s.top, NULL, 1, 64, "likeliest tokens that a step finds, for logprobs; 20"},
-    {"metrics-prefix", NULL, &s.prefix, 0, 0, "of the metrics' names; coda_"},
-    {"help", &s.help, NULL, 0, 1, "this list"}};
+    {"metrics-prefix", NULL, &s.prefix, 0, 0, "of the metrics' names; coda_"}};
 
 int main(int argc, char **argv)
 {
     const int count = sizeof all / sizeof *all;
     (void)argc;
+    for (char **word = argv + 1; *word; word++)
+        if (usage_word(*word)) return usage(all, count);
     if (!parse(&s, all, count, argv + 1)) return 2;
-    if (s.help) return usage(all, count);
     if (!settle_names(&s) || !settle_http(&s)) return 2;
     if (!open_served(&s)) return 1;
     if (!settle(&s)) return served_close(&s.served), 2;

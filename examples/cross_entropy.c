@@ -6,6 +6,7 @@
  * New calls: coda_cross_entropy, coda_plan_stats_get, coda_plan_print.
  */
 #include "tensor.h"
+#include "usage.h"
 
 enum { TOKENS = 96, D = 128, VOCABULARY = 1000 };
 
@@ -23,8 +24,13 @@ static coda_graph *loss(void)
     return g;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    int wrong =
+        usage_read(argv, "cross_entropy",
+                   "usage: cross_entropy\nA loss whose logits are never stored, and its plan.", NULL, NULL);
+    if (wrong >= 0) return wrong;
     coda_graph *g = loss();
     coda_plan *p;
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;

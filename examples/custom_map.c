@@ -6,6 +6,7 @@
  * New calls: coda_define_map, coda_apply, coda_plan_kernels, coda_plan_kernel.
  */
 #include "tensor.h"
+#include "usage.h"
 
 enum { M = 48, N = 96, K = 64 };
 
@@ -34,8 +35,13 @@ static coda_graph *build(void)
     return g;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    int wrong = usage_read(argv, "custom_map",
+                           "usage: custom_map\nAn elementwise function of one's own in a product's epilogue.",
+                           NULL, NULL);
+    if (wrong >= 0) return wrong;
     coda_graph *g = build();
     coda_plan *p;
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;

@@ -15,7 +15,9 @@
 #include <stdbool.h>
 
 #include "gpu.h"
+#include "progress.h"
 #include "tensor.h"
+#include "usage.h"
 
 enum {
     SEQUENCES = 4,
@@ -187,8 +189,11 @@ struct machine {
     int memories;
 };
 
+static struct progress working;
+
 static bool complain(const char *what)
 {
+    progress_end(&working);
     fprintf(stderr, "decode: %s: %s\n", what, coda_error());
     return false;
 }
@@ -232,7 +237,12 @@ static bool compile(struct machine *m, struct bound *b, const char *name, coda_g
     coda_plan_stats stats = CODA_PLAN_STATS_INIT;
     *b = (struct bound){.name = name, .graph = g};
     opt.device = m->gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU;
-    if (!bind(m, b) || coda_compile(&b->plan, g, &opt) != CODA_OK) return complain(name);
+    bool bound = bind(m, b);
+    progress_begin(&working, "compiling %s", name);
+    if (m->gpu) progress_kernels(&working, NULL, 0);
+    bool good = bound && coda_compile(&b->plan, g, &opt) == CODA_OK;
+    progress_end(&working);
+    if (!good) return complain(name);
     size_t bytes = (size_t)coda_plan_workspace(b->plan);
     b->workspace = m->gpu ? (void *)gpu_alloc(m->gpu, bytes) : host_scratch(bytes);
     coda_plan_stats_get(b->plan, &stats);
@@ -358,11 +368,21 @@ int main(int argc, char **argv)
     struct gpu gpu;
     struct bound first = {0}, next = {0};
     struct tally t = {0};
-    bool on_gpu = !(argc > 1 && !strcmp(argv[1], "--cpu")) && gpu_open(&gpu) == 0;
+    bool cpu = false;
+    (void)argc;
+    int wrong =
+        usage_read(argv, "decode",
+                   "usage: decode [--cpu]\nA small LLaMA of random weights writes with caches of keys and "
+                   "values: on the GPU,\nor, where there is none or with --cpu, on the CPU device.",
+                   "--cpu", &cpu);
+    if (wrong >= 0) return wrong;
+    bool on_gpu = !cpu && gpu_open(&gpu) == 0;
     m.gpu = on_gpu ? &gpu : NULL;
     printf("decode: %d layers, D %d, on %s\n", LAYERS, HIDDEN, on_gpu ? gpu.name : "the CPU device");
-    bool good = compile(&m, &first, "prefill", prefill()) && compile(&m, &next, "step", step()) &&
-                upload(&m) && write_text(&m, &first, &next) && check(&m, &t);
+    bool good = compile(&m, &first, "prefill", prefill()) && compile(&m, &next, "step", step()) && upload(&m);
+    progress_begin(&working, "writing and checking %d tokens", SEQUENCES * (STEPS + 1));
+    good = good && write_text(&m, &first, &next) && check(&m, &t);
+    progress_end(&working);
     if (good)
         printf("decode: %d tokens, %d as by recomputing in fp64, no logit further than %.3f from the best\n",
                t.tokens, t.equal, t.furthest);

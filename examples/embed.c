@@ -27,9 +27,12 @@
 #include "npy.h"
 #include "options.h"
 #include "page.h"
+#include "progress.h"
 #include "text.h"
 
 enum { BATCH = 64 };
+
+static struct progress working;
 
 struct batch {
     int32_t *ids[BATCH];
@@ -52,7 +55,9 @@ static bool flush(struct model *m, struct batch *b, enum pooling how, struct fau
     int width = model_width(m);
     float *vectors = malloc(sizeof *vectors * BATCH * (size_t)width);
     bool good = vectors || fault_set(f, "out of memory");
+    progress_begin(&working, "%d sentences", b->n);
     good = good && model_embed(m, (const int32_t *const *)b->ids, b->counts, b->n, how, vectors, f);
+    progress_end(&working);
     for (int i = 0; i < b->n; i++) {
         if (good) print_vector(m, vectors + (size_t)i * (size_t)width);
         free(b->ids[i]);
@@ -107,7 +112,9 @@ static bool see(struct model *m, const struct npy *n, struct fault *f)
     float *vectors = malloc(sizeof *vectors * (size_t)images * wide);
     bool good = (pixels && vectors) || fault_set(f, "out of memory");
     for (int64_t i = 0; good && i < n->elements; i++) pixels[i] = (float)npy_get(n, i);
+    progress_begin(&working, "%d images", images);
     good = good && model_see(m, pixels, images, vectors, f);
+    progress_end(&working);
     for (int i = 0; good && i < images; i++) print_vector(m, vectors + (size_t)i * wide);
     free(vectors);
     free(pixels);
@@ -154,12 +161,26 @@ static bool embed(struct model *m, const struct options *o, struct fault *f)
 int main(int argc, char **argv)
 {
     struct options o = {
-        .usage = "usage: embed [--cpu | --gpu] [--dtype f32|f16|bf16] [--ids] [--first] [--plan] MODEL "
-                 "[IMAGES.npy]"};
+        .usage =
+            "usage: embed [OPTION]... MODEL < LINES\n"
+            "       embed [OPTION]... MODEL IMAGES.npy\n"
+            "Vectors of sentences, one a line, or of images. MODEL is a folder with config.json and\n"
+            "model.safetensors, or a GGUF file; `make embed-data` fetches one into build/minilm.\n"
+            "  --cpu, --gpu              where; a GPU if there is one\n"
+            "  --dtype f32|f16|bf16      of weights and activations; on a GPU the files', or f16 for f32\n"
+            "  --ids                     sentences are tokens as numbers\n"
+            "  --first                   the state of the first token, instead of what the files say\n"
+            "  --plan                    what a run needs, instead of vectors"};
     struct fault f = {{0}};
-    if (!options_read(&o, argc, argv)) return fprintf(stderr, "%s\n", o.usage), 2;
+    if (!options_read(&o, argc, argv) && *o.wrong.text)
+        return fprintf(stderr, "embed: %s; see embed --help\n", o.wrong.text), 2;
+    if (!o.model) return 0;
     o.open.only_plan = o.plan;
+    progress_begin(&working, "loading %s", o.model);
+    progress_kernels(&working, NULL, 0);
+    o.open.progress = &working;
     struct model *m = model_open(o.model, &o.open, &f);
+    progress_end(&working);
     bool good = m && embed(m, &o, &f);
     if (!good) fprintf(stderr, "embed: %s\n", f.text);
     model_close(m);

@@ -34,6 +34,7 @@
 #include "model.h"
 #include "options.h"
 #include "page.h"
+#include "progress.h"
 #include "speed.h"
 #include "text.h"
 #include "writer.h"
@@ -49,6 +50,15 @@ struct answer {
     struct times *times; /* until the first token */
     struct fault *f;
 };
+
+static struct progress working;
+
+/* What takes long until it is said that it has ended: it may wait for kernels. */
+static void works(const char *what, const char *of)
+{
+    progress_begin(&working, "%s %s", what, of);
+    progress_kernels(&working, NULL, 0);
+}
 
 /* Prints a token; false where the text ends, before it or with it. */
 static bool print(struct answer *a, int32_t id, double logprob)
@@ -118,7 +128,9 @@ static bool write_on(struct answer *a, struct writer *w, int32_t next, const str
 
 static bool write_bursts(struct answer *a, const struct sampled *first)
 {
+    works("planning", "the steps");
     struct writer *w = writer_open(a->m, a->o->burst, &a->o->sampling, a->f);
+    progress_end(&working);
     size_t n = (size_t)a->o->burst;
     struct burst b = {calloc(n, sizeof *b.text), calloc(n, sizeof *b.logprobs)};
     bool good = w && ((b.text && b.logprobs) || fault_set(a->f, "out of memory"));
@@ -147,7 +159,7 @@ static void report(const struct answer *a, int prompt, double took)
 }
 
 /* Of tokens that are not drawn the host has the logprobs. */
-static bool write(struct answer *a, int32_t likeliest)
+static bool write_answer(struct answer *a, int32_t likeliest)
 {
     bool drawn = a->o->sampling.temperature > 0;
     struct sampled first = {.id = likeliest};
@@ -163,11 +175,14 @@ static bool generate(struct answer *a, const int32_t *prompt, int n)
 {
     int32_t next;
     double began = times_now();
-    if (!model_decode(a->m, prompt, n, &next, a->f)) return false;
+    works("reading", "the prompt");
+    bool read = model_decode(a->m, prompt, n, &next, a->f);
+    progress_end(&working);
+    if (!read) return false;
     double took = times_now() - began;
     times_end(a->times, "prompt");
     if (a->o->times) times_print(stderr, "generate: the first token", a->times);
-    bool good = write(a, next);
+    bool good = write_answer(a, next);
     if (!a->o->logprobs) text_print_end(a->t);
     if (good) report(a, n, took);
     return good;
@@ -191,11 +206,13 @@ static bool write_bundle(struct model *m, const char *path, struct fault *f)
     const coda_plan *plans[1 + WAYS] = {m->plan};
     coda_export_options o = CODA_EXPORT_OPTIONS_INIT;
     coda_bundle_report r = CODA_BUNDLE_REPORT_INIT;
+    works("kernels for", path);
     bool good = open_ways(m, w, f);
     for (int i = 0; good && i < WAYS; i++) plans[1 + i] = writer_plan(w[i]);
     o.plans = plans;
     o.plan_count = 1 + WAYS;
     good = good && (coda_cache_export(NULL, path, &o, &r) == CODA_OK || fault_set(f, "%s", coda_error()));
+    progress_end(&working);
     if (good)
         fprintf(stderr, "generate: %lld kernels, %lld bytes in %s\n", (long long)r.entries,
                 (long long)r.bytes, path);
@@ -219,10 +236,26 @@ int main(int argc, char **argv)
 {
     struct options o = {
         .usage =
-            "usage: generate [--cpu | --gpu] [--dtype f32|f16|bf16] [--context N] [--tokens N]\n"
-            "                [--ids | --chat] [--temperature X] [--top-k N] [--top-p X] [--seed N]\n"
-            "                [--logprobs] [--burst N] [--bandwidth X] [--times] [--plan] [--bundle FILE] "
-            "\n                [--random] MODEL PROMPT",
+            "usage: generate [OPTION]... MODEL PROMPT\n"
+            "MODEL is a folder with config.json and model.safetensors, or a GGUF file. "
+            "examples/stories260K/stories260K.gguf\n"
+            "is one of 1 MB.\n"
+            "  --cpu, --gpu              where; a GPU if there is one\n"
+            "  --dtype f32|f16|bf16      of weights and activations; on a GPU the files', or f16 for f32\n"
+            "  --context N               tokens of the caches\n"
+            "  --tokens N                to write; 128\n"
+            "  --chat                    PROMPT is a message to a model that was trained on chats\n"
+            "  --ids                     prompt and answer are tokens as numbers\n"
+            "  --temperature X           draws tokens; without it each is the likeliest\n"
+            "  --top-k N, --top-p X      of the N likeliest alone; of those that make up X\n"
+            "  --seed N                  equal seeds draw equal texts\n"
+            "  --logprobs                a line for each token: id, log of its probability, text\n"
+            "  --burst N                 steps of a CUDA graph; 16\n"
+            "  --bandwidth X             of the device's memory in GB/s; what a copy tells\n"
+            "  --times                   from the program's start to the first token, part by part\n"
+            "  --plan                    what the plans need, instead of a text\n"
+            "  --bundle FILE             writes all kernels that such a text may want, instead of a text\n"
+            "  --random                  MODEL is a config.json, or its folder: its weights are random",
         .tokens = 128};
     struct fault f = {{0}};
     struct times times;
@@ -230,10 +263,15 @@ int main(int argc, char **argv)
     int32_t *prompt = NULL;
     int n = 0;
     times_start(&times);
-    if (!options_read(&o, argc, argv) || !(o.prompt || o.plan || o.bundle || o.open.random))
-        return fprintf(stderr, "%s\n", o.usage), 2;
+    if (options_read(&o, argc, argv) && !(o.prompt || o.plan || o.bundle || o.open.random))
+        fault_set(&o.wrong, "there is no PROMPT");
+    if (*o.wrong.text) return fprintf(stderr, "generate: %s; see generate --help\n", o.wrong.text), 2;
+    if (!o.model) return 0;
     o.open.only_plan = o.plan || o.bundle;
+    works("loading", o.model);
+    o.open.progress = &working;
     struct model *m = model_open(o.model, &o.open, &f);
+    progress_end(&working);
     if (m) times_add(&times, &m->times);
     bool good = m && (o.ids || o.open.only_plan || (t = text_open(o.model, m->files.config, &f)) != NULL);
     if (good) fprintf(stderr, "generate: %s on %s\n", m->config.family, device_name(&m->device));

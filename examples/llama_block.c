@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "gpu.h"
+#include "progress.h"
 #include "tensor.h"
+#include "usage.h"
 
 struct shape {
     int64_t d, heads, kv_heads, f, tokens;
@@ -25,6 +27,7 @@ enum {
 };
 
 static int failures;
+static struct progress working;
 
 #define DIMS(...)                                                                                            \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
@@ -63,6 +66,7 @@ static coda_graph *build(const struct shape *s, coda_dtype t)
 
 static void complain(void)
 {
+    progress_end(&working);
     fprintf(stderr, "llama_block: %s\n", coda_error());
     failures++;
 }
@@ -133,17 +137,21 @@ static bool have_nvrtc(coda_cache *cache)
     return status != CODA_E_DEVICE;
 }
 
-/* Compiles twice with an empty cache, the second time from disk. False if there is no NVRTC. */
-static bool show_kernels(const coda_graph *g, coda_device device)
+/* Compiles `kernels` twice with an empty cache, the second time from disk. False if there is no NVRTC. */
+static bool show_kernels(const coda_graph *g, coda_device device, int kernels)
 {
     char dir[] = "/tmp/coda-demo-XXXXXX", remove[64];
     coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
     coda_cache *cache = NULL;
     opt.dir = mkdtemp(dir);
     if (!opt.dir || coda_cache_open(&cache, &opt) != CODA_OK) return complain(), false;
+    progress_begin(&working, "compiling the block");
     bool able = have_nvrtc(cache);
+    if (!able) progress_end(&working);
+    progress_kernels(&working, cache, kernels);
     if (!able) printf("\nKernels are not compiled: %s; `.ci/deps nvrtc` fetches it\n", coda_error());
     coda_plan *cold = able ? compile(g, device, CODA_FOLD_NONE, 0, cache) : NULL;
+    progress_end(&working);
     coda_cache_forget(cache);
     coda_plan *warm = cold ? compile(g, device, CODA_FOLD_NONE, 0, cache) : NULL;
     if (warm) print_kernels(cold, warm);
@@ -155,7 +163,8 @@ static bool show_kernels(const coda_graph *g, coda_device device)
     return able;
 }
 
-static void explain(const coda_graph *g)
+/* Returns how many kernels there are. */
+static int explain(const coda_graph *g)
 {
     coda_plan *plain = compile(g, CODA_DEVICE_NONE, CODA_FOLD_NONE, CODA_PLAN_ONLY, NULL);
     coda_plan *folded = compile(g, CODA_DEVICE_NONE, CODA_FOLD_COPY, CODA_PLAN_ONLY, NULL);
@@ -166,8 +175,10 @@ static void explain(const coda_graph *g)
         print_stats("fold none", plain);
         print_stats("fold copy", folded);
     }
+    int kernels = plain ? coda_plan_kernels(plain) : 0;
     coda_plan_free(plain);
     coda_plan_free(folded);
+    return kernels;
 }
 
 /* ---- On the CPU ---- */
@@ -212,11 +223,13 @@ static void check_cpu(coda_dtype dtype, double limit)
 {
     struct tensors t = {0};
     coda_graph *g = build(&small, dtype);
+    progress_begin(&working, "the block in %s on the CPU device and in fp64", dtype_text(dtype));
     double *ref = fill(&t, g) ? reference(g, &t) : NULL;
+    double fused = ref ? cpu_error(g, &t, ref, CODA_FOLD_NONE, 0) : NAN;
+    double folded = ref ? cpu_error(g, &t, ref, CODA_FOLD_COPY, 0) : NAN;
+    double unfused = ref ? cpu_error(g, &t, ref, CODA_FOLD_NONE, CODA_NO_FUSION) : NAN;
+    progress_end(&working);
     if (ref) {
-        double fused = cpu_error(g, &t, ref, CODA_FOLD_NONE, 0),
-               folded = cpu_error(g, &t, ref, CODA_FOLD_COPY, 0);
-        double unfused = cpu_error(g, &t, ref, CODA_FOLD_NONE, CODA_NO_FUSION);
         bool good = fused <= limit && folded <= limit;
         printf("  %-5s %10.2e %10.2e %10.2e %10.0e   %s\n", dtype_text(dtype), fused, folded, unfused, limit,
                good ? "good" : "TOO LARGE");
@@ -305,7 +318,9 @@ static void check_gpu(const struct gpu *gpu, const struct gpu_run r[2], const st
     first.tokens = CHECKED_ROWS;
     coda_graph *head = build(&first, CODA_BF16);
     coda_graph_arg(head, ARGS - 1, &y);
+    progress_begin(&working, "the first %d rows in fp64", CHECKED_ROWS);
     double *ref = reference(head, t);
+    progress_end(&working);
     double fused = gpu_error(gpu, &r[0], t, args, &y, ref), unfused = gpu_error(gpu, &r[1], t, args, &y, ref);
     bool good = fused <= 1.2 * unfused && fused <= 1e-2;
     printf("\nError against fp64, rows 0..%d\n  fused %.3e, unfused %.3e   %s\n", CHECKED_ROWS - 1, fused,
@@ -330,8 +345,11 @@ static void run_gpu(const struct gpu *gpu, const coda_graph *g)
     struct tensors t = {0};
     struct gpu_run r[2] = {0};
     void *args[ARGS];
-    if (!fill(&t, g) || !load(gpu, &r[0], g, 0) || !load(gpu, &r[1], g, CODA_NO_FUSION | CODA_CUBLASLT))
-        failures++;
+    progress_begin(&working, "weights and kernels of the block");
+    bool loaded =
+        fill(&t, g) && load(gpu, &r[0], g, 0) && load(gpu, &r[1], g, CODA_NO_FUSION | CODA_CUBLASLT);
+    progress_end(&working);
+    if (!loaded) failures++;
     else if (!upload(gpu, &t, args))
         failures++, fprintf(stderr, "llama_block: the GPU has too little memory\n");
     else {
@@ -354,15 +372,21 @@ static void run_cpu(void)
 int main(int argc, char **argv)
 {
     struct gpu gpu;
-    bool cpu_only = argc > 1 && strcmp(argv[1], "--cpu") == 0;
-    if (argc > 1 + cpu_only) return fputs("usage: llama_block [--cpu]\n", stderr), 2;
+    bool cpu_only = false;
+    (void)argc;
+    int wrong =
+        usage_read(argv, "llama_block",
+                   "usage: llama_block [--cpu]\nA LLaMA block from its formula to fused kernels. --cpu: as "
+                   "if there were no GPU.",
+                   "--cpu", &cpu_only);
+    if (wrong >= 0) return wrong;
     setvbuf(stdout, NULL, _IOLBF, 0); /* complaints in their place */
     bool have_gpu = !cpu_only && gpu_open(&gpu) == 0;
     printf("LLaMA block: D %d, %d heads, F %d, %d tokens, bf16, on %s\n", (int)large.d, (int)large.heads,
            (int)large.f, (int)large.tokens, have_gpu ? gpu.name : "no GPU: kernels for sm_90a");
     coda_graph *g = build(&large, CODA_BF16);
-    explain(g);
-    bool have_kernels = show_kernels(g, have_gpu ? CODA_DEVICE_GPU : CODA_DEVICE_NONE);
+    int kernels = explain(g);
+    bool have_kernels = show_kernels(g, have_gpu ? CODA_DEVICE_GPU : CODA_DEVICE_NONE, kernels);
     if (have_gpu && have_kernels) run_gpu(&gpu, g);
     else run_cpu();
     coda_graph_free(g);

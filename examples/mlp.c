@@ -6,6 +6,7 @@
  * coda_error.
  */
 #include "tensor.h"
+#include "usage.h"
 
 enum { TOKENS = 64, D = 256, F = 688 };
 
@@ -24,8 +25,12 @@ static coda_graph *mlp(void)
 
 static int failed(void) { return fprintf(stderr, "mlp: %s\n", coda_error()), 1; }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    int wrong = usage_read(
+        argv, "mlp", "usage: mlp\nA gated MLP on the CPU device, and its error against fp64.", NULL, NULL);
+    if (wrong >= 0) return wrong;
     coda_graph *g = mlp();
     coda_plan *p;
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "tensor.h"
+#include "usage.h"
 
 static const struct way usual[SIDES] = {{"coda", 0, CODA_FOLD_NONE},
                                         {"cublaslt", CODA_NO_FUSION | CODA_CUBLASLT, CODA_FOLD_NONE}};
@@ -509,7 +510,29 @@ static int print_plans(struct figure *f, int n)
     return 0;
 }
 
-static void parse(struct bench *b, int argc, char **argv)
+/* Figures by their names, of which a PATTERN is a part. */
+static int print_usage(const char *name, const struct figure *f, int n)
+{
+    printf("usage: %s [OPTION]... [PATTERN]...\n"
+           "Measures figures on the GPU beside a peer; with PATTERNs those whose names have one of them, "
+           "which are\n"
+           "not stored.\n"
+           "  --quick              fewer rounds\n"
+           "  --plan               prints the plans instead; needs no GPU\n"
+           "  --autotune, --max-autotune\n"
+           "                       times tiles first\n"
+           "  --sustained          under sustained load\n"
+           "  --arch ARCH          of the plans, as sm_90a\n"
+           "  --out FILE           instead of perf/results/%s.json\n"
+           "Figures:",
+           name, name);
+    for (int i = 0; i < n; i++) printf(" %s", f[i].name);
+    puts("");
+    return fflush(stdout) ? perror("standard output"), 1 : 0;
+}
+
+/* 0, or the exit status of a usage error. */
+static int parse(struct bench *b, const char *name, int argc, char **argv)
 {
     b->pattern = argv; /* in place: there are never more patterns than arguments read */
     for (int i = 1; i < argc; i++)
@@ -520,7 +543,10 @@ static void parse(struct bench *b, int argc, char **argv)
         else if (!strcmp(argv[i], "--sustained")) b->sustained = true;
         else if (!strcmp(argv[i], "--arch") && i + 1 < argc) b->arch = argv[++i];
         else if (!strcmp(argv[i], "--out") && i + 1 < argc) b->out = argv[++i];
+        else if (argv[i][0] == '-')
+            return fprintf(stderr, "%s: there is no option %s; see --help\n", name, argv[i]), 2;
         else b->pattern[b->patterns++] = argv[i];
+    return 0;
 }
 
 static void open_machine(struct bench *b)
@@ -535,7 +561,10 @@ static void open_machine(struct bench *b)
 int bench_main(int argc, char **argv, const char *name, struct figure *f, int n)
 {
     static struct bench b;
-    parse(&b, argc, argv);
+    for (int i = 1; i < argc; i++)
+        if (usage_word(argv[i])) return print_usage(name, f, n);
+    int wrong = parse(&b, name, argc, argv);
+    if (wrong) return wrong;
     n = choose(&b, f, n);
     if (n == 0) return 0;
     for (int i = 0; i < n; i++) {

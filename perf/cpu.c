@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 
 #include "bench.h"
+#include "usage.h"
 
 enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 400 };
 static const double ROUNDS_MS = 400;
@@ -138,6 +139,9 @@ int main(int argc, char **argv)
     struct report r = {0};
     const char *out = "/dev/null";
     int threads = 0;
+    if (usage_asked(argv, "usage: cpu [--threads N] [--out FILE] [PATTERN]...\n"
+                          "Measures the CPU device: figures whose names have a PATTERN, or all."))
+        return 0;
     for (int i = 1; i + 1 < argc; i++) {
         if (!strcmp(argv[i], "--threads")) threads = atoi(argv[i + 1]);
         if (!strcmp(argv[i], "--out")) out = argv[i + 1];

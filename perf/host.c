@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "usage.h"
 
 enum { MOST_CALLS = 4096, ARGUMENTS = 8, KEPT = 16, HEAD = 128 };
 
@@ -240,6 +241,10 @@ int main(int argc, char **argv)
     static struct host s = {.tokens = 4096, .width = 4096, .dir = "/tmp/coda-perf-XXXXXX", .seed = 1};
     const char *out = NULL;
     char remove[64];
+    if (usage_asked(argv,
+                    "usage: host [--tokens N] [--width N] [--out FILE]\n"
+                    "What a call of a plan over symbols costs the host, for a LLaMA block; needs a GPU."))
+        return 0;
     if (!wanted(argc, argv, &s, &out)) return 0;
     if (!machine_exists()) return puts("perf: host needs a GPU"), 0;
     coda_cache_options where = CODA_CACHE_OPTIONS_INIT;

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "usage.h"
 
 enum { TRIES = 7, BATCHES = 201, BATCH = 32, NODES = 16 };
 
@@ -345,6 +346,9 @@ int main(int argc, char **argv)
     struct latency l = {.device = CODA_DEVICE_NONE, .dir = "/tmp/coda-perf-XXXXXX"};
     const char *out = NULL;
     char remove[64];
+    if (usage_asked(argv, "usage: latency [--out FILE]\n"
+                          "What a plan costs the host: kernels cold and from the cache, planning, launches."))
+        return 0;
     if (!wanted(argc, argv, &out)) return 0;
     coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
     if (!mkdtemp(l.dir)) return perror(l.dir), 1;

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "block.h"
+#include "usage.h"
 
 enum { DRAINED = 16, ROUNDS = 11, MOST_SAMPLES = 256 };
 #define AGREE 0.02
@@ -378,10 +379,11 @@ int main(int argc, char **argv)
     struct settings s = {"perf/results/shapes.json", 10000, 100000, 64};
     char folder[] = "/tmp/coda-shapes-XXXXXX", command[128];
     if (argc == 4 && !strcmp(argv[1], "--first")) return be_first(argv[2], argv[3]);
-    if (!parse(&s, argv + 1))
-        return fprintf(stderr,
-                       "usage: shapes [--quick] [--calls N] [--sealed N] [--samples N] [--out FILE]\n"),
-               2;
+    static const char usage[] =
+        "usage: shapes [--quick] [--calls N] [--sealed N] [--samples N] [--out FILE]\n"
+        "One plan of a LLaMA-7B block for every number of tokens, on an empty cache; needs a GPU.";
+    if (usage_asked(argv, usage)) return 0;
+    if (!parse(&s, argv + 1)) return fprintf(stderr, "%.*s\n", (int)strcspn(usage, "\n"), usage), 2;
     must(!mkdtemp(folder), "mkdtemp");
     machine_open(&t.b.m);
     must(!(t.out = fopen(s.out, "w")), s.out);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "usage.h"
 
 enum { KERNELS = 100, TRIES = 21 };
 
@@ -122,6 +123,9 @@ int main(int argc, char **argv)
     const char *out = NULL;
     struct report report;
     double ms[TRIES], us[TRIES], bytes = 0;
+    if (usage_asked(argv, "usage: start [--out FILE]\n"
+                          "What kernels from the cache cost a process that starts."))
+        return 0;
     if (argc == 3 && !strcmp(argv[1], "--start")) return start(argv[2]);
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--out") && i + 1 < argc) out = argv[++i];

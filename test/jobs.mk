@@ -43,7 +43,7 @@ WEAK_TORTURES = driver store hostile versions
 built-unit:
 	@+$(IN) BUILD=$(BUILD) all locales $(BUILD)/unit
 built-rest: built-unit
-	@+$(IN) BUILD=$(BUILD) emulator torture-build examples $(BUILD)/oom $(BUILD)/conformance/run
+	@+$(IN) BUILD=$(BUILD) emulator torture-build examples perf-build $(BUILD)/terminal_test $(BUILD)/oom $(BUILD)/conformance/run
 built-asan: built-unit
 	@+$(IN) $(AS_ASAN) $(BUILD)/asan/unit $(BUILD)/asan/oom chat_server tokenizers fuzzers $(ASAN_TORTURES:%=$(BUILD)/asan/torture/%)
 built-tsan: built-unit
@@ -89,6 +89,9 @@ $(eval $(call job,cuda-abi,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) cuda-abi))
 $(eval $(call job,install,unit,test/system/install.sh $(BUILD)/install))
 $(eval $(call job,deb,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) deb))
 $(eval $(call job,tool,rest,test/system/tool.sh $(BUILD)/tool))
+$(eval $(call job,terminal,rest,sh -c 'mkdir -p $(BUILD)/terminal && $(BUILD)/terminal_test $(BUILD) $(BUILD)/terminal'))
+$(eval $(call job,help,rest,test/system/help.sh $(BUILD)))
+$(eval $(call job,readme,rest,env MAKEFLAGS= test/system/readme.sh $(BUILD) $(BUILD)/readme))
 $(eval $(call job,hijack,rest,test/system/hijack.sh $(BUILD)/hijack))
 $(eval $(call job,demo,rest,test/system/demo.sh $(BUILD) $(BUILD)/demo))
 EXAMPLES := mlp custom_map cross_entropy decode
@@ -104,7 +107,7 @@ $(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,1
 $(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),20000,200)))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-SYSTEM := install tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
+SYSTEM := install tool terminal help readme hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
 
 # Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
 MODEL_TEST = model_test test/system/model/tiny

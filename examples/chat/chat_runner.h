@@ -28,11 +28,12 @@ struct runner_options {
     coda_dtype
         dtype; /* 0: F32 on the CPU device; on a GPU the files', or F16 for F32, BF16 for random weights */
     enum runner_policy policy;
-    uint64_t seed; /* of random weights */
-    int rows;      /* of a step, at most */
-    int sequences; /* of a step, at most */
-    int context;   /* tokens of a sequence, at most; a multiple of PAGE_TOKENS */
-    int pages;     /* of the pools of keys and values */
+    uint64_t seed;             /* of random weights */
+    struct progress *progress; /* gets what is loaded, in MB, and then planned; NULL: nobody does */
+    int rows;                  /* of a step, at most */
+    int sequences;             /* of a step, at most */
+    int context;               /* tokens of a sequence, at most; a multiple of PAGE_TOKENS */
+    int pages;                 /* of the pools of keys and values */
     int graphs; /* on a GPU, steps in which so many sequences write, or fewer, are CUDA graphs; so are those
                     * that are rounded up to the same shape */
     int top;    /* the likeliest tokens that each step finds for each sequence, at most 64 */

@@ -7,6 +7,7 @@
 #include "chat_captures.h"
 #include "chat_graph.h"
 #include "chat_runner.h"
+#include "progress.h"
 #include "chat_shapes.h"
 #include "device.h"
 #include "random.h"
@@ -21,6 +22,7 @@ struct runner {
     struct runner_options opt;
     struct device device;
     struct weights weights;
+    size_t loaded; /* bytes of these */
     coda_plan *plan;
     struct runner_inputs in;
     char *ints; /* all inputs, one behind the other: one copy brings them to the GPU */
@@ -161,6 +163,15 @@ static bool own(struct runner *m, int i, const coda_arg_info *info, struct fault
     return info->kind != CODA_ARG_WEIGHT || load(m, info, m->args[i], f);
 }
 
+/* One more weight. */
+static void show_loaded(struct runner *m, size_t bytes)
+{
+    size_t all = 0;
+    for (int i = 0; i < m->weights.count; i++) all += m->weights.all[i].bytes;
+    m->loaded += bytes;
+    progress_count(m->opt.progress, (int64_t)m->loaded / 1000000, (int64_t)all / 1000000, "MB");
+}
+
 static bool bind(struct runner *m, struct fault *f)
 {
     m->random.state = m->opt.seed;
@@ -173,6 +184,7 @@ static bool bind(struct runner *m, struct fault *f)
         if (coda_plan_arg(m->plan, i, &info) != CODA_OK) return fail(f, "arguments");
         if (info.kind == CODA_ARG_WEIGHT || info.kind == CODA_ARG_STATE) {
             if (!own(m, i, &info, f)) return false;
+            if (info.kind == CODA_ARG_WEIGHT) show_loaded(m, info.bytes);
         } else if (!(m->args[i] = strcmp(info.name, "logits") ? placed(m, info.name) : m->logits)) {
             return fault_set(f, "argument %s is not known", info.name);
         }
@@ -264,12 +276,20 @@ struct runner_inputs *runner_inputs(struct runner *m) { return &m->in; }
 
 /* ---- Shapes ---- */
 
+static int show_shapes(void *progress, int done, int all)
+{
+    progress_count(progress, done, all, "shapes");
+    return 0;
+}
+
 static bool plan_shapes(struct runner *m)
 {
     int64_t dims[SHAPES_ALL * 2];
     coda_warm_options opt = CODA_WARM_OPTIONS_INIT;
     opt.dims = dims;
     opt.bindings = shapes_list(&m->shapes, dims);
+    opt.progress = show_shapes;
+    opt.context = m->opt.progress;
     return coda_warm(m->plan, &opt) == CODA_OK;
 }
 

@@ -229,6 +229,9 @@ static void print_usage(FILE *to)
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         print_command(to, i ? "      " : "usage:", &commands[i]);
     fputs("       coda COMMAND --help | --version | --help\n", to);
+    fputs("       coda --color auto|always|never COMMAND ...   colours; auto: on a terminal, unless NO_COLOR "
+          "is set\n",
+          to);
     print_options(to, ALL);
 }
 
@@ -263,10 +266,31 @@ static const struct command *find_command(const char *name)
     return NULL;
 }
 
+/* Takes --color WHEN, or --color=WHEN, out of the words, wherever it stands; 0, or the exit status of a usage
+ * error. */
+static int take_color(int *argc, char **argv)
+{
+    int kept = 1;
+    for (int i = 1; i < *argc; i++) {
+        bool joined = strncmp(argv[i], "--color=", 8) == 0;
+        if (!joined && strcmp(argv[i], "--color") != 0) {
+            argv[kept++] = argv[i];
+            continue;
+        }
+        if (!joined && i + 1 == *argc) return misuse("--color needs a value");
+        const char *word = joined ? argv[i] + 8 : argv[++i];
+        if (!color_when(word)) return misuse("--color cannot be \"%s\"", word);
+    }
+    argv[ *argc = kept] = NULL;
+    return 0;
+}
+
 static int dispatch(int argc, char **argv)
 {
     struct options o = {.compile = CODA_COMPILE_OPTIONS_INIT, .seed = 1, .ints = 8};
     o.compile.device = CODA_DEVICE_CPU;
+    int wrong = argc > 1 ? take_color(&argc, argv) : 0;
+    if (wrong) return wrong;
     const char *name = argc > 1 ? argv[1] : "";
     const struct command *c = find_command(name);
     if (is_help(name)) return print_usage(output), 0;
@@ -275,9 +299,9 @@ static int dispatch(int argc, char **argv)
     if (!c && *name) return misuse("there is no command \"%s\"", name);
     if (!c) return print_usage(stderr), 2;
     for (int i = 2; i < argc; i++)
-        if (!strcmp(argv[i], "--help")) return print_help(c);
-    if (!c->run) return argc > 2 ? misuse("info takes nothing") : info(&o);
-    int wrong = parse(&o, name, c->bit, argc - 2, argv + 2);
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return print_help(c);
+    if (!c->run) return argc > 2 ? misuse("info takes nothing, also not %s", argv[2]) : info(&o);
+    wrong = parse(&o, name, c->bit, argc - 2, argv + 2);
     return wrong ? wrong : perform(&o, c->run);
 }
 

@@ -9,6 +9,7 @@
 #include "coda.h"
 #include "npy.h"
 #include "plain.h"
+#include "progress.h"
 
 enum { MOST_FILES = 64 };
 
@@ -42,6 +43,15 @@ int utf8_length(const char *s, size_t size);
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same for wrong usage: 2, and where to read. */
 int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Colours what is printed from now on, if the output has colours. */
+enum color { PLAIN, BOLD, FAINT, RED, GREEN, YELLOW, CYAN };
+void paint(enum color c);
+/* tool_color.c */
+bool color_when(const char *word); /* --color; false if it is none of auto, always, never */
+bool color_on(int fd);             /* has what is written to this descriptor colours? */
+const char *color_code(enum color c);
+void color_span(enum color c, const char *text, size_t size);
+void color_text(const char *text, coda_text what); /* of a plan */
 /* tool.c -- a whole file as malloc'd text, "-" is standard input; NULL after a complaint. */
 char *text_read(const char *path);
 /* A number in these bounds, and nothing else. */
@@ -51,6 +61,12 @@ bool set_number(const char *v, uint64_t least, uint64_t most, uint64_t *out);
 coda_graph *graph_open(const struct options *opt);
 coda_graph *graph_open_bound(const struct options *opt); /* every symbol must have a number */
 bool has_ranges(const struct options *opt);
+
+/* tool_progress.c -- the line of progress.h that says what takes long, on a terminal; complain() ends it. */
+extern struct progress working;
+/* coda_compile of the graph in `file`, with such a line. */
+coda_status compile_shown(coda_plan **out, const coda_graph *g, const coda_compile_options *c,
+                          const char *file);
 
 /* tool_explain.c, tool_run.c: the commands. They return the exit status. */
 int info(const struct options *opt);

@@ -24,30 +24,6 @@ enum {
     ALL = 255
 };
 
-static const char usage_text[] =
-    "usage: coda cache list [BUNDLE]           entries, the last used first\n"
-    "       coda cache stat [BUNDLE]           where it is, how much is in it\n"
-    "       coda cache verify [BUNDLE]         reads and checks all; exit 1 if entries are damaged\n"
-    "       coda cache prune                   removes what the options say\n"
-    "       coda cache clear                   removes all\n"
-    "       coda cache explain NAME [NAME]     what an entry is; why two are not one\n"
-    "       coda cache export BUNDLE           packs entries into one read-only file\n"
-    "       coda cache import BUNDLE...        takes entries out of it\n"
-    "\n"
-    "NAME is the beginning of an entry's name, as list shows it.\n"
-    "\n"
-    "  --cache-dir DIR       this directory, instead of the default one\n"
-    "  --json                one JSON value instead of a table (not for export, import)\n"
-    "  --remove              verify: remove damaged entries\n"
-    "  --max-size N[K|M|G]   prune: down to so many bytes, the least recently used first\n"
-    "  --older-than N[h|d|w] prune: what was not used for so long\n"
-    "  --damaged             prune: what does not pass the check\n"
-    "  --dry-run             prune, clear: say what would be removed\n"
-    "  --keys FILE           export: only what the lines of a record name (- is standard input)\n"
-    "  --arch ARCH[,ARCH...] export: only kernels for these; of --graph: kernels for these (sm_90a)\n"
-    "  --graph FILE          export: the kernels of this graph, compiled if need be; may be repeated\n"
-    "  --c-array NAME        export: write C source that defines an array of this name\n";
-
 /* ---- Values of options ---- */
 
 /* A number and one letter of `units` at most, which stands for the factor at its place. */
@@ -102,17 +78,24 @@ static bool set_keys(struct request *r, const char *v) { return r->keys = v, *v;
 static bool set_arch(struct request *r, const char *v) { return r->export.arch = v, *v; }
 
 static const struct cache_option {
-    const char *name;
+    const char *name, *argument; /* argument: NULL, it takes none */
     unsigned commands;
-    bool value;
     bool (*set)(struct request *, const char *);
+    const char *help;
 } option[] = {
-    {"--cache-dir", ALL, true, set_dir},          {"--json", ALL & ~(EXPORT | IMPORT), false, set_json},
-    {"--remove", VERIFY, false, set_remove},      {"--max-size", PRUNE, true, set_max_size},
-    {"--older-than", PRUNE, true, set_older},     {"--damaged", PRUNE, false, set_damaged},
-    {"--dry-run", PRUNE | CLEAR, false, set_dry}, {"--keys", EXPORT, true, set_keys},
-    {"--arch", EXPORT, true, set_arch},           {"--graph", EXPORT, true, set_graph},
-    {"--c-array", EXPORT, true, set_array},
+    {"--cache-dir", "DIR", ALL, set_dir, "this directory, instead of the default one"},
+    {"--json", NULL, ALL & ~(EXPORT | IMPORT), set_json,
+     "one JSON value instead of a table (not for export, import)"},
+    {"--remove", NULL, VERIFY, set_remove, "remove damaged entries"},
+    {"--max-size", "N[K|M|G]", PRUNE, set_max_size, "down to so many bytes, the least recently used first"},
+    {"--older-than", "N[h|d|w]", PRUNE, set_older, "what was not used for so long"},
+    {"--damaged", NULL, PRUNE, set_damaged, "what does not pass the check"},
+    {"--dry-run", NULL, PRUNE | CLEAR, set_dry, "say what would be removed"},
+    {"--keys", "FILE", EXPORT, set_keys, "only what the lines of a record name (- is standard input)"},
+    {"--arch", "ARCH[,ARCH...]", EXPORT, set_arch,
+     "only kernels for these; of --graph: kernels for these (sm_90a)"},
+    {"--graph", "FILE", EXPORT, set_graph, "the kernels of this graph, compiled if need be; may be repeated"},
+    {"--c-array", "NAME", EXPORT, set_array, "write C source that defines an array of this name"},
 };
 
 /* ---- prune, clear ---- */
@@ -137,7 +120,10 @@ static void print_removed_json(const struct request *r, const coda_cache_pruned 
 static int remove_entries(const struct request *r)
 {
     coda_cache_pruned done = CODA_CACHE_PRUNED_INIT;
-    if (coda_cache_prune(r->c, &r->prune, &done)) return complain("%s", coda_error());
+    progress_begin(&working, "looking at entries");
+    coda_status status = coda_cache_prune(r->c, &r->prune, &done);
+    progress_end(&working);
+    if (status) return complain("%s", coda_error());
     (r->json ? print_removed_json : print_removed)(r, &done);
     return 0;
 }
@@ -167,7 +153,8 @@ static int compile_graph(struct plans *to, const struct request *r, const char *
     o.compile.policy = CODA_POLICY_BACKGROUND; /* of a graph with symbols: what any policy wants */
     o.compile.arch = arch;
     o.compile.cache = r->c;
-    if (g && coda_compile(&to->plan[to->count], g, &o.compile)) bad = complain("%s: %s", path, coda_error());
+    if (g && compile_shown(&to->plan[to->count], g, &o.compile, path))
+        bad = complain("%s: %s", path, coda_error());
     else if (g) to->count++;
     coda_graph_free(g);
     return bad || !g;
@@ -195,7 +182,11 @@ static int write_bundle(const struct request *r, const coda_export_options *opt)
 {
     coda_bundle_report done = CODA_BUNDLE_REPORT_INIT;
     char bytes[32];
-    if (coda_cache_export(r->c, r->place[0], opt, &done)) return complain("%s", coda_error());
+    progress_begin(&working, "writing %s", r->place[0]);
+    if (r->graphs) progress_kernels(&working, r->c, 0);
+    coda_status status = coda_cache_export(r->c, r->place[0], opt, &done);
+    progress_end(&working);
+    if (status) return complain("%s", coda_error());
     print_bytes(bytes, done.bytes);
     fprintf(is_output(r->place[0]) ? stderr : output, "%" PRId64 " entries, %s\n", done.entries, bytes);
     if (done.missing) return complain("%" PRId64 " keys of the record are not in the bundle", done.missing);
@@ -234,7 +225,10 @@ static int import(const struct request *r)
     int bad = 0;
     for (int i = 0; i < r->places; i++) {
         coda_bundle_report done = CODA_BUNDLE_REPORT_INIT;
-        if (coda_cache_import(r->c, r->place[i], &done)) {
+        progress_begin(&working, "importing %s", r->place[i]);
+        coda_status status = coda_cache_import(r->c, r->place[i], &done);
+        progress_end(&working);
+        if (status) {
             bad = complain("%s", coda_error());
             continue;
         }
@@ -249,16 +243,60 @@ static int import(const struct request *r)
 /* ---- Dispatch ---- */
 
 static const struct cache_command {
-    const char *name;
+    const char *name, *operands;
     unsigned bit;
     int least, most; /* places */
     int (*run)(const struct request *);
+    const char *help;
 } commands[] = {
-    {"list", LIST, 0, 1, cache_list},       {"stat", STAT, 0, 1, cache_stat},
-    {"verify", VERIFY, 0, 1, cache_verify}, {"prune", PRUNE, 0, 0, remove_entries},
-    {"clear", CLEAR, 0, 0, clear},          {"explain", EXPLAIN, 1, 2, cache_explain},
-    {"export", EXPORT, 1, 1, export},       {"import", IMPORT, 1, MOST_FILES, import},
+    {"list", "[BUNDLE]", LIST, 0, 1, cache_list, "entries, the last used first"},
+    {"stat", "[BUNDLE]", STAT, 0, 1, cache_stat, "where it is, how much is in it"},
+    {"verify", "[BUNDLE]", VERIFY, 0, 1, cache_verify, "reads and checks all; exit 1 if entries are damaged"},
+    {"prune", "", PRUNE, 0, 0, remove_entries, "removes what the options say"},
+    {"clear", "", CLEAR, 0, 0, clear, "removes all"},
+    {"explain", "NAME [NAME]", EXPLAIN, 1, 2, cache_explain, "what an entry is; why two are not one"},
+    {"export", "BUNDLE", EXPORT, 1, 1, export, "packs entries into one read-only file"},
+    {"import", "BUNDLE...", IMPORT, 1, MOST_FILES, import, "takes entries out of it"},
 };
+
+/* ---- Help: of the commands in `bits` ---- */
+
+static void print_commands(FILE *to, unsigned bits)
+{
+    const char *before = "usage:";
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        const struct cache_command *c = &commands[i];
+        if (!(c->bit & bits)) continue;
+        char line[64];
+        snprintf(line, sizeof line, "coda cache %s %s", c->name, c->operands);
+        fprintf(to, "%s %-34s %s\n", before, line, c->help);
+        before = "      ";
+    }
+    if (bits & EXPLAIN) fputs("\nNAME is the beginning of an entry's name, as list shows it.\n", to);
+}
+
+/* For which commands an option is, where not for all. */
+static void print_option(FILE *to, const struct cache_option *o, unsigned bits)
+{
+    char line[64];
+    const char *comma = "";
+    snprintf(line, sizeof line, "%s%s%s", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
+    fprintf(to, "  %-21s ", line);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (bits != ALL || o->commands & LIST || !(commands[i].bit & o->commands)) continue;
+        fprintf(to, "%s%s", comma, commands[i].name);
+        comma = ", ";
+    }
+    fprintf(to, "%s%s\n", *comma ? ": " : "", o->help);
+}
+
+static void print_usage(FILE *to, unsigned bits)
+{
+    print_commands(to, bits);
+    fputs("\n", to);
+    for (size_t i = 0; i < sizeof option / sizeof *option; i++)
+        if (option[i].commands & bits) print_option(to, &option[i], bits);
+}
 
 static const struct cache_option *find_option(const char *name, unsigned command)
 {
@@ -278,8 +316,8 @@ static int parse(struct request *r, const struct cache_command *c, int argc, cha
         }
         const struct cache_option *p = find_option(argv[i], c->bit);
         if (!p) return misuse("cache %s has no option %s", c->name, argv[i]);
-        if (p->value && i + 1 == argc) return misuse("%s needs a value", argv[i]);
-        const char *value = p->value ? argv[++i] : NULL;
+        if (p->argument && i + 1 == argc) return misuse("%s needs a value", argv[i]);
+        const char *value = p->argument ? argv[++i] : NULL;
         if (!p->set(r, value)) return misuse("%s cannot be \"%s\"", p->name, value);
     }
     if (r->places < c->least)
@@ -316,16 +354,15 @@ int cache(int argc, char **argv)
                         .prune = CODA_CACHE_PRUNE_OPTIONS_INIT,
                         .export = CODA_EXPORT_OPTIONS_INIT};
     const char *name = argc ? argv[0] : "";
-    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))
-        return fputs(usage_text, output), 0;
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "--help")) return fputs(usage_text, output), 0;
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        if (strcmp(commands[i].name, name)) continue;
-        int wrong = parse(&r, &commands[i], argc - 1, argv + 1);
-        return wrong ? wrong : run_command(&r, &commands[i]);
-    }
-    if (*name) return misuse("cache has no command \"%s\"", name);
-    fputs(usage_text, stderr);
-    return 2;
+    const struct cache_command *c = NULL;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (!strcmp(commands[i].name, name)) c = &commands[i];
+    if (!strcmp(name, "help")) return print_usage(output, ALL), 0;
+    for (int i = 0; i < argc; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return print_usage(output, c ? c->bit : ALL), 0;
+    if (!c && *name) return misuse("cache has no command \"%s\"", name);
+    if (!c) return print_usage(stderr, ALL), 2;
+    int wrong = parse(&r, c, argc - 1, argv + 1);
+    return wrong ? wrong : run_command(&r, c);
 }

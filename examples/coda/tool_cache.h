@@ -39,8 +39,7 @@ struct items {
     int64_t bytes;
     bool failed;      /* memory ran out */
     bool notes;       /* keep them, too */
-    const char *verb; /* for the line that shows progress; NULL: none */
-    double shown;     /* when it was */
+    const char *verb; /* for the line that shows progress; NULL: "reading" */
 };
 /* Of the directory, or of a bundle file; the last used first. 1 after a complaint, else 0. */
 int items_gather(struct items *all, const struct request *r, const char *bundle);

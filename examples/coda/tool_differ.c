@@ -90,7 +90,11 @@ static void print_difference(const char *name, size_t length, const char *a, con
         fputs("}", output);
         free(copy);
     } else {
-        fprintf(output, "%-12.*s %s\n%-12s %s\n", (int)length, name, *a ? a : "-", "", *b ? b : "-");
+        fprintf(output, "%-12.*s ", (int)length, name);
+        color_span(RED, *a ? a : "-", strlen(*a ? a : "-"));
+        fprintf(output, "\n%-12s ", "");
+        color_span(GREEN, *b ? b : "-", strlen(*b ? b : "-"));
+        fprintf(output, "\n");
     }
     ++*count;
 }
@@ -114,7 +118,11 @@ static void print_first_line(const char *a, const char *b)
     for (;; line++) {
         size_t n = strcspn(a, "\n"), m = strcspn(b, "\n");
         if (n != m || strncmp(a, b, n)) {
-            fprintf(output, "\ntexts differ first in line %d:\n  %.*s\n  %.*s\n", line, (int)n, a, (int)m, b);
+            fprintf(output, "\ntexts differ first in line %d:\n  ", line);
+            color_span(RED, a, n);
+            fprintf(output, "\n  ");
+            color_span(GREEN, b, m);
+            fprintf(output, "\n");
             return;
         }
         if (!a[n] || !b[m]) return;

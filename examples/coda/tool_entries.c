@@ -81,7 +81,7 @@ static void print_table(const struct items *all)
 
 int cache_list(const struct request *r)
 {
-    struct items all = {.verb = "read"};
+    struct items all = {.verb = "reading"};
     int bad = items_gather(&all, r, r->places ? r->place[0] : NULL);
     if (!bad && r->json) print_items_json(&all, false), fputs("\n", output);
     else if (!bad) print_table(&all);
@@ -170,7 +170,7 @@ static void print_stat(const struct request *r, const struct items *all, const c
 
 int cache_stat(const struct request *r)
 {
-    struct items all = {.verb = "read"};
+    struct items all = {.verb = "reading"};
     bool bundle = r->places;
     int bad = items_gather(&all, r, bundle ? r->place[0] : NULL);
     char *text = NULL;
@@ -204,7 +204,7 @@ static int remove_faulty(const struct request *r, int64_t *removed)
 /* 1 if entries are rejected and stay. */
 int cache_verify(const struct request *r)
 {
-    struct items all = {.verb = "verified"};
+    struct items all = {.verb = "verifying"};
     int64_t removed = 0;
     int bad = items_gather(&all, r, r->places ? r->place[0] : NULL);
     if (!bad && r->remove && all.faulty) bad = remove_faulty(r, &removed);

@@ -28,7 +28,7 @@ static coda_plan *plan_open(const struct options *opt, unsigned flags)
     if (c.device == CODA_DEVICE_CPU) c.device = CODA_DEVICE_NONE;
     c.flags |= flags;
     c.policy = CODA_POLICY_BACKGROUND;
-    if (g && coda_compile(&p, g, &c) != CODA_OK) complain("%s: %s", opt->file, coda_error());
+    if (g && compile_shown(&p, g, &c, opt->file) != CODA_OK) complain("%s: %s", opt->file, coda_error());
     coda_graph_free(g);
     return p;
 }
@@ -36,7 +36,9 @@ static coda_plan *plan_open(const struct options *opt, unsigned flags)
 static void print(const char *title, const coda_plan *p, coda_text what)
 {
     char *text = plan_text(p, what);
-    fprintf(output, "%s%s%s", title, text ? text : "", *title ? "\n" : "");
+    color_span(BOLD, title, strlen(title));
+    if (text) color_text(text, what);
+    if (*title) fputc('\n', output);
     free(text);
 }
 
@@ -59,14 +61,26 @@ struct listing {
     int kernels;
 };
 
+static int show_kernels(void *listing, int done, int all)
+{
+    (void)listing;
+    progress_count(&working, done, all, "kernels");
+    return 0;
+}
+
 /* Calls `each` for every kernel that some shape wants, as it is made; 0, or 1 after a complaint. */
-static int visit_kernels(struct listing *l, void (*each)(void *listing, const coda_kernel_info *k))
+static int visit_kernels(struct listing *l, const char *file,
+                         void (*each)(void *listing, const coda_kernel_info *k))
 {
     coda_warm_options w = CODA_WARM_OPTIONS_INIT;
     w.bindings = CODA_WARM_ALL;
     w.context = l;
+    w.progress = show_kernels;
     w.kernel = each;
-    return coda_warm(l->p, &w) ? complain("%s", coda_error()) : 0;
+    progress_begin(&working, "all shapes of %s", file);
+    coda_status status = coda_warm(l->p, &w);
+    progress_end(&working);
+    return status ? complain("%s", coda_error()) : 0;
 }
 
 static void count_kernel(void *listing, const coda_kernel_info *k)
@@ -75,10 +89,10 @@ static void count_kernel(void *listing, const coda_kernel_info *k)
     ((struct listing *)listing)->kernels++;
 }
 
-static int explain_shapes(const coda_plan *p)
+static int explain_shapes(const coda_plan *p, const char *file)
 {
     struct listing l = {.p = p};
-    int bad = visit_kernels(&l, count_kernel);
+    int bad = visit_kernels(&l, file, count_kernel);
     print("\n# shapes\n", p, CODA_TEXT_SHAPES);
     if (!bad) fprintf(output, "kernels   %d for all shapes, with those for any rows\n", l.kernels);
     return bad;
@@ -97,7 +111,7 @@ int explain(const struct options *opt)
         print("# rewritten graph\n", p, CODA_TEXT_REWRITTEN);
         print("# plan\n", p, CODA_TEXT_PLAN);
         print_stats(p);
-        if (has_ranges(opt)) bad = explain_shapes(p);
+        if (has_ranges(opt)) bad = explain_shapes(p, opt->file);
     }
     coda_plan_free(p);
     return bad;
@@ -107,7 +121,15 @@ static void print_kernel(const coda_kernel_info *k)
 {
     char ms[32] = "cached";
     if (!k->cached) snprintf(ms, sizeof ms, "%.1f", k->compile_ms);
-    fprintf(output, "%-48s %9s %9d %6d %7d\n", k->name, ms, k->registers, k->spill_bytes, k->shared_bytes);
+    fprintf(output, "%-48s ", k->name);
+    if (k->cached) paint(FAINT);
+    fprintf(output, "%9s", ms);
+    if (k->cached) paint(PLAIN);
+    fprintf(output, " %9d ", k->registers);
+    if (k->spill_bytes > 0) paint(YELLOW);
+    fprintf(output, "%6d", k->spill_bytes);
+    if (k->spill_bytes > 0) paint(PLAIN);
+    fprintf(output, " %7d\n", k->shared_bytes);
 }
 
 /* What the plan itself has compiled is in the cache by now. */
@@ -118,7 +140,9 @@ static void list_kernel(void *listing, const coda_kernel_info *k)
     const coda_kernel_info *shown = k;
     for (int i = 0; i < coda_plan_kernels(l->p) && shown == k; i++)
         if (!coda_plan_kernel(l->p, i, &own) && !strcmp(own.source, k->source)) shown = &own;
+    progress_hold(&working);
     print_kernel(shown);
+    progress_go_on(&working);
     l->kernels++;
 }
 
@@ -128,9 +152,11 @@ int compile(const struct options *opt)
     struct listing l = {.p = p};
     int bad = 0;
     if (!p) return 1;
+    paint(BOLD);
     fprintf(output, "%-48s %9s %9s %6s %7s\n", "kernel", "ms", "registers", "spills", "shared");
+    paint(PLAIN);
     if (has_ranges(opt)) {
-        bad = visit_kernels(&l, list_kernel);
+        bad = visit_kernels(&l, opt->file, list_kernel);
         if (!bad) fprintf(output, "%d kernels for all shapes\n", l.kernels);
     }
     for (int i = 0; i < coda_plan_kernels(p) && !has_ranges(opt); i++) {

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* ---- Figures ---- */
 
@@ -64,24 +62,6 @@ void json_string(FILE *f, const char *s)
 
 /* ---- Gather ---- */
 
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Ten times a second after the first, and only where somebody looks. */
-static void show_progress(struct items *all)
-{
-    double now = seconds();
-    if (!all->shown) all->shown = now;
-    if (!all->verb || !isatty(2) || now - all->shown < 0.1) return;
-    all->shown = now;
-    fprintf(stderr, "\r%s %d entries ", all->verb, all->count);
-    fflush(stderr);
-}
-
 static bool grow(struct items *all)
 {
     if (all->count < all->room) return true;
@@ -115,7 +95,7 @@ static int keep(void *context, const coda_cache_entry *e)
     all->item[all->count++] = i;
     all->bytes += i.bytes;
     all->faulty += *i.fault != 0;
-    show_progress(all);
+    progress_count(&working, all->count, 0, "entries");
     return 1;
 }
 
@@ -128,8 +108,9 @@ static int by_use(const void *a, const void *b)
 
 int items_gather(struct items *all, const struct request *r, const char *bundle)
 {
+    progress_begin(&working, "%s %s", all->verb ? all->verb : "reading", bundle ? bundle : "the cache");
     coda_status status = bundle ? coda_bundle_list(bundle, keep, all) : coda_cache_list(r->c, keep, all);
-    if (all->verb && isatty(2)) fputs("\r\033[K", stderr);
+    progress_end(&working);
     if (status) return complain("%s", coda_error());
     if (all->failed) return complain("out of memory for %d entries", all->count);
     if (all->count) qsort(all->item, (size_t)all->count, sizeof *all->item, by_use);

@@ -104,6 +104,13 @@ static ssize_t put(void *cookie, const char *s, size_t size)
     return pass_on(s + more, size - more, false) ? (ssize_t)size : 0;
 }
 
+void paint(enum color c)
+{
+    if (!color_on(STDOUT_FILENO)) return;
+    fflush(output);
+    write_all(color_code(c), strlen(color_code(c))); /* past what shows control characters */
+}
+
 /* A program may be started without its first three descriptors: a file that it opens must not become one
  * of them. What stands there instead can be neither read nor written. */
 static void hold_descriptors(void)
@@ -137,7 +144,9 @@ static void print_line(const char *format, va_list args, const char *end)
     char *line = NULL, shown[8];
     if (vasprintf(&line, format, args) < 0) line = NULL;
     const char *s = line ? line : "out of memory", *stop = s + strlen(s);
-    fputs("coda: ", stderr);
+    progress_end(&working);
+    bool colored = color_on(STDERR_FILENO);
+    fprintf(stderr, "%scoda: %s", colored ? color_code(RED) : "", colored ? color_code(PLAIN) : "");
     while (s < stop) fwrite(shown, 1, show(shown, &s, (size_t)(stop - s), false), stderr);
     fputs(end, stderr);
     free(line);

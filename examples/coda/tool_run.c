@@ -265,7 +265,9 @@ static int report(const struct run *r, int i)
     double error = tensor_error(a, r->t.host[i], r->exact[i]), most = tolerance(r);
     int64_t undefined = count_nan(r->exact[i], element_count(a));
     bool good = error <= most && !undefined;
-    fprintf(output, "  error %.2e, allowed %.0e: %s\n", error, most, good ? "pass" : "FAIL");
+    fprintf(output, "  error %.2e, allowed %.0e: ", error, most);
+    color_span(good ? GREEN : RED, good ? "pass" : "FAIL", 4);
+    fprintf(output, "\n");
     if (undefined)
         complain("%s: %lld of %lld values are NaN in fp64 too, which shows nothing", a->name,
                  (long long)undefined, (long long)element_count(a));
@@ -282,14 +284,25 @@ static int write_outputs(const struct run *r)
     return 0;
 }
 
+static void show_work(const struct run *r, const char *what)
+{
+    progress_end(&working);
+    progress_begin(&working, "%s of %s", what, r->opt->file);
+}
+
 static int execute(struct run *r)
 {
     bool gpu = r->opt->compile.device == CODA_DEVICE_GPU;
     if (!(r->g = graph_open_bound(r->opt))) return 1;
-    if (coda_compile(&r->p, r->g, &r->opt->compile) != CODA_OK)
+    if (compile_shown(&r->p, r->g, &r->opt->compile, r->opt->file) != CODA_OK)
         return complain("%s: %s", r->opt->file, coda_error());
-    if (make_inputs(r) || (r->opt->check && make_exact(r))) return 1;
+    show_work(r, "inputs");
+    if (make_inputs(r)) return 1;
+    show_work(r, "fp64 results");
+    if (r->opt->check && make_exact(r)) return 1;
+    show_work(r, "run");
     if (gpu ? run_gpu(r) : run_cpu(r)) return 1;
+    progress_end(&working);
     int bad = 0;
     for (int i = 0; i < r->t.n; i++)
         if (is_result(r, i)) bad |= report(r, i);

@@ -239,12 +239,23 @@ static bool no_adapter(const char *folder, struct fault *f)
     return !regular_there(path) || fault_set(f, "%s: adapters are not supported", path);
 }
 
+/* One line, whatever the program: what is there, and where others are. */
+static bool no_model(const char *path, const char *why, struct fault *f)
+{
+    return fault_set(
+        f,
+        "%.100s: %s. examples/stories260K/stories260K.gguf writes stories; `make embed-data` fetches a "
+        "model for embed into build/minilm; others are at https://huggingface.co/models",
+        path, why);
+}
+
 /* config.json, and generation_config.json where it is there. */
 static bool add_config(struct checkpoint *c, const char *folder, struct fault *f)
 {
     char path[PATH_MAX];
-    if (!join(path, folder, "config.json", f) || !read_config(c, path, f) || !no_adapter(folder, f))
-        return false;
+    if (!join(path, folder, "config.json", f)) return false;
+    if (!regular_there(path)) return no_model(folder, "there is no config.json in it", f);
+    if (!read_config(c, path, f) || !no_adapter(folder, f)) return false;
     if (!join(path, folder, "generation_config.json", f)) return false;
     return !regular_there(path) || (c->generation = checkpoint_object(path, f));
 }
@@ -305,7 +316,7 @@ bool checkpoint_open(struct checkpoint *c, const char *path, struct fault *f)
     struct stat s;
     bool good;
     *c = (struct checkpoint){0};
-    if (stat(path, &s)) return fault_set(f, "%s: %s", path, strerror(errno));
+    if (stat(path, &s)) return no_model(path, strerror(errno), f);
     if (!S_ISDIR(s.st_mode) && !checkpoint_is_gguf(path) && !ends_with(path, ".safetensors"))
         return fault_set(f, "%s: neither a folder nor a file in .safetensors or .gguf", path);
     if (checkpoint_is_gguf(path)) good = checkpoint_map(c, path, &map, f) && gguf_read(c, path, &map, f);

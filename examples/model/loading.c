@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "loading.h"
+#include "progress.h"
 #include "random.h"
 
 enum { ALIGNED = 256 };
@@ -36,10 +37,14 @@ static void *load(void *context)
     struct loading *l = context;
     coda_arg_info info = CODA_ARG_INFO_INIT;
     double began = times_now();
+    int64_t done = 0, all = (int64_t)l->m->bytes[CODA_ARG_WEIGHT];
     l->good = device_enter(&l->m->device) || fault_set(&l->fault, "a thread cannot use the GPU");
     for (int i = 0; l->good && i < coda_graph_args(l->g); i++)
-        if (coda_graph_arg(l->g, i, &info) == CODA_OK && info.kind == CODA_ARG_WEIGHT)
+        if (coda_graph_arg(l->g, i, &info) == CODA_OK && info.kind == CODA_ARG_WEIGHT) {
             l->good = load_weight(l, &info);
+            done += (int64_t)aligned(info.bytes);
+            progress_count(l->m->opt.progress, done / 1000000, all / 1000000, "MB");
+        }
     l->seconds = times_now() - began;
     return NULL;
 }

@@ -7,6 +7,7 @@
 
 #include "options.h"
 #include "plain.h"
+#include "usage.h"
 
 static bool number(const char *text, int *out)
 {
@@ -75,21 +76,40 @@ static bool pair(struct options *o, const char *arg, const char *value)
     return false;
 }
 
+/* Does an option of this name want a value? */
+static bool is_pair(const char *arg)
+{
+    static const char *const all[] = {"--dtype", "--tokens", "--context", "--burst",  "--temperature",
+                                      "--top-k", "--top-p",  "--seed",    "--bundle", "--bandwidth"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) found |= !strcmp(arg, all[i]);
+    return found;
+}
+
+static bool option(struct options *o, const char *arg, const char *value)
+{
+    if (word(o, arg) || pair(o, arg, value)) return true;
+    if (!is_pair(arg)) return fault_set(&o->wrong, "there is no option %s", arg);
+    if (!value) return fault_set(&o->wrong, "%s needs a value", arg);
+    return fault_set(&o->wrong, "%s cannot be \"%s\"", arg, value);
+}
+
 bool options_read(struct options *o, int argc, char **argv)
 {
     o->open.device = CODA_DEVICE_NONE;
     o->sampling.top_p = 1;
     o->burst = 16;
+    if (usage_asked(argv, o->usage)) return o->model = NULL, false;
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] != '-' || argv[i][1] != '-') {
-            if (o->prompt) return false;
+            if (o->prompt) return fault_set(&o->wrong, "\"%s\" is one argument too many", argv[i]);
             *(o->model ? &o->prompt : &o->model) = argv[i];
-        } else if (!word(o, argv[i])) {
-            if (i + 1 == argc || !pair(o, argv[i], argv[i + 1])) return false;
-            i++;
+        } else {
+            if (!option(o, argv[i], i + 1 < argc ? argv[i + 1] : NULL)) return false;
+            i += is_pair(argv[i]);
         }
     }
     o->bandwidth *= 1e9;
     o->open.seed = o->sampling.seed;
-    return o->model != NULL;
+    return o->model || fault_set(&o->wrong, "there is no MODEL");
 }

@@ -8,7 +8,7 @@
 #include "sample.h"
 
 struct options {
-    const char *usage;
+    const char *usage; /* what --help prints */
     struct model_options open;
     bool ids, first;           /* --ids, --first */
     int tokens;                /* --tokens N: to write */
@@ -19,9 +19,11 @@ struct options {
     int burst;                 /* --burst N: steps of a CUDA graph */
     double bandwidth; /* --bandwidth X: of the device, in bytes a second (GB/s on the line); 0: measure */
     const char *model, *prompt; /* what is no option; prompt may be NULL */
+    struct fault wrong;
 };
 
-/* false if the line makes no sense. */
+/* false if the line makes no sense, and why in `wrong`; or if it asks for help, which is printed, and `wrong`
+ * is empty. */
 bool options_read(struct options *o, int argc, char **argv);
 
 #endif

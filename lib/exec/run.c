@@ -1,11 +1,12 @@
 /*
  * run.c -- bind pointers and launch programs in order. Neither allocates nor looks anything up by name:
- * a kernel's parameters are built on the stack from tables made by coda_compile.
+ * a kernel's parameters are built on the stack from tables made by coda_compile. (CODA_DEBUG=launch does.)
  */
 #include "executable.h"
 
 #include "cpu.h"
 #include "kept.h"
+#include "launches.h"
 
 #include <string.h>
 
@@ -101,6 +102,18 @@ static coda_status check(const struct call *c, const struct arguments *b)
     return arguments_check(b);
 }
 
+/* A run on the CPU device has ended when this returns, a launch has begun. */
+static coda_status run_one(const struct call *c, int index, coda_stream stream)
+{
+    bool on_cpu = c->p->device == CODA_DEVICE_CPU, shown = debug_on(DEBUG_LAUNCH);
+    double began = shown ? launch_clock() : 0;
+    coda_status status =
+        on_cpu ? cpu_run(&c->p->plan, &c->p->plan.program[index], c->args, c->prepared, c->workspace)
+               : run_gpu(c, index, stream);
+    if (shown && !status) launch_show(c->p, index, on_cpu ? launch_clock() - began : -1);
+    return status;
+}
+
 /* *begun: programs that were begun. */
 static coda_status run_programs(const struct call *c, bool prepare, coda_stream stream, int *begun)
 {
@@ -108,9 +121,7 @@ static coda_status run_programs(const struct call *c, bool prepare, coda_stream 
     for (int i = 0; i < c->p->plan.programs && !status; i++) {
         if (c->p->plan.program[i].prepare != prepare) continue;
         ++*begun;
-        status = c->p->device == CODA_DEVICE_CPU
-                     ? cpu_run(&c->p->plan, &c->p->plan.program[i], c->args, c->prepared, c->workspace)
-                     : run_gpu(c, i, stream);
+        status = run_one(c, i, stream);
     }
     return status;
 }

@@ -130,6 +130,20 @@ status 1 $coda run "$out/scale.coda" --input x="$out/bad.npy"; says elements
 npy "$out/bad.npy" '3, -5' '<f4' 60; status 1 $coda run "$out/scale.coda" --input x="$out/bad.npy"; says shape
 npy "$out/bad.npy" '3, 5' '<f4' 59; status 1 $coda run "$out/scale.coda" --input x="$out/bad.npy"; says shape
 
+# A line for each launch, with what the program is, its bytes, and on the CPU device the time that it took.
+CODA_DEBUG=launch status 0 $coda run $graphs/llama_small.coda
+[ "$(wc -l < "$out/err")" = 6 ] || die "6 launches are not 6 lines: $(cat "$out/err")"
+says '^coda launch: @1 gemm batch=1 m=64 n=512 k=256 rope: rope; 360448 bytes, [0-9.]* ms$'
+says '^coda launch: @2 attention batch=1 tq=64 tk=64 heads=4 kv_heads=2 head_dim=64 causal; 98304 bytes, [0-9.]* ms$'
+CODA_DEBUG=launch status 0 $coda run $graphs/llama_small.coda --fold copy; says ' ms, by coda_prepare$'
+device=$(cd "${BUILD:-build}" && pwd)/emulator # an SM in software: a launch has begun, and takes what it takes
+if [ -e "$device/libcuda.so.1" ]; then
+    LD_LIBRARY_PATH=$device CODA_LIBCUDA=$device/libcuda.so.1 CODA_CUDA_LIB=$device CODA_CACHE_DIR=$out/launches \
+        CODA_DEBUG=launch status 0 $coda run "$out/scale.coda" --device gpu
+    says '^coda launch: @0 coda_rows_scale, rows \[3,5\]: scale; 120 bytes$'
+fi
+status 0 $coda run $graphs/llama_small.coda; [ ! -s "$out/err" ] || die "launches without CODA_DEBUG: $(cat "$out/err")"
+
 # The cache. A compiler that is not there (test/fake) fills it; small graphs give small caches.
 make --no-print-directory -s BUILD="${BUILD:-build}" "${BUILD:-build}/fake/libnvrtc.so.13"
 ${CC:-gcc} -O1 -Wall -Werror test/system/json.c -o "$out/json"

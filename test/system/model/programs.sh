@@ -24,10 +24,20 @@ refused() {
 }
 
 generate=$build/examples/generate embed=$build/examples/embed
-refused 2 usage: "$generate"
-refused 2 usage: "$generate" --tokens no "$tiny/llama" 1
-refused 2 usage: "$embed" --dtype f7 "$tiny/bert"
-refused 1 'No such file' "$generate" --cpu --ids "$tiny/none" 1
+refused 2 'there is no MODEL; see generate --help' "$generate"
+refused 2 'there is no PROMPT' "$generate" "$tiny/llama"
+refused 2 '--tokens cannot be "no"' "$generate" --tokens no "$tiny/llama" 1
+refused 2 '--dtype cannot be "f7"' "$embed" --dtype f7 "$tiny/bert"
+refused 2 '--seed needs a value' "$generate" --ids "$tiny/llama" 1 --seed
+refused 2 '"4" is one argument too many' "$generate" --ids "$tiny/llama" 1 4
+# A model that is not there: what is, and where others are.
+for program in "$generate --cpu --ids $tiny/none 1" "$embed $tiny/none" "$build/examples/chat_server $tiny/none"; do
+    [ -x "${program%% *}" ] || continue
+    refused 1 'tiny/none: No such file or directory. examples/stories260K/stories260K.gguf writes' $program
+    refused 1 '`make embed-data` fetches' $program
+    [ "$(echo "$said" | wc -l)" = 1 ] || fail "$program: more than one line: $said"
+done
+refused 1 "$build: there is no config.json in it. examples/stories260K" "$generate" --cpu --ids "$build" 1
 refused 1 'README.md: neither a folder nor a file in' "$generate" --cpu --ids README.md 1
 mkdir -p "$build/model/weightless" && cp "$tiny/llama/config.json" "$build/model/weightless"
 refused 1 'weightless: there is no model.safetensors' "$generate" --cpu --ids "$build/model/weightless" 1
@@ -136,8 +146,8 @@ same 'generate --logprobs of draws' "$(draw --temperature 1 --logprobs | cut -f 
 same 'generate --burst of draws' "$(draw --temperature 2 --top-k 9 --burst 7)" "$(draw --temperature 2 --top-k 9 --burst 1)"
 same 'generate --logprobs' "$(draw --logprobs | cut -f 1 | tr '\n' ' ')" "$(draw)"
 same 'generate --burst' "$(draw --burst 7)" "$(draw --burst 1)"
-refused 2 usage: "$generate" --top-p 1.5 "$tiny/llama" 1
-refused 2 usage: "$generate" --temperature -1 "$tiny/llama" 1
+refused 2 "--top-p cannot be" "$generate" --top-p 1.5 "$tiny/llama" 1
+refused 2 "--temperature cannot be" "$generate" --temperature -1 "$tiny/llama" 1
 
 # The page of needs: the caches of two layers, 2 x 64 rows x 16 columns x 4 bytes, by one name.
 "$generate" --cpu --plan --context 64 "$tiny/llama" 2>/dev/null >"$build/model/page"

@@ -1,0 +1,42 @@
+/* launches.c -- CODA_DEBUG=launch: a line for each program as it is launched, or ends on the CPU device. */
+#include "launches.h"
+
+#include "plan.h"
+
+#include <time.h>
+
+double launch_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+/* What a program does besides: "add, to_bf16, sum_sq". */
+static void print_steps(const struct program *q, struct text *t)
+{
+    const char *before = ": ";
+    for (int i = 0; i < q->steps; i++) {
+        const char *name = q->step[i].kind == STEP_PARTIAL ? NULL : step_name(q, &q->step[i]);
+        if (!name) continue;
+        text_printf(t, "%s%s", before, name);
+        before = ", ";
+    }
+}
+
+void launch_show(const struct coda_plan *p, int index, double ms)
+{
+    const struct program *q = &p->plan.program[index];
+    int kernel = p->program ? p->program[index].kernel : KERNEL_NONE;
+    struct text t = {0};
+    text_printf(&t, "@%d ", index);
+    if (kernel != KERNEL_NONE) text_printf(&t, "%s, ", p->kernel[kernel].info.name);
+    else if (is_cublaslt(&p->plan, index)) text_append(&t, "cublaslt, ");
+    program_print_head(q, &t);
+    print_steps(q, &t);
+    text_printf(&t, "; %lld bytes", (long long)program_bytes(q));
+    if (ms >= 0) text_printf(&t, ", %.3f ms", ms);
+    if (q->prepare) text_append(&t, ", by coda_prepare");
+    debug_line(DEBUG_LAUNCH, text_str(&t));
+    text_free(&t);
+}

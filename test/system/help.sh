@@ -1,0 +1,54 @@
+#!/bin/sh
+# help.sh -- every program and every command of the tool says how it is used: `--help` and `-h` print that to standard
+# output and nothing else, and an option that is not known is one line and exit status 2. The programs are those that the
+# Makefile builds, the commands those that the tool's own help lists.
+# Run as: test/system/help.sh BUILD
+set -eu
+build=$1 count=0
+die() { echo "help: $*"; exit 1; }
+out=$(mktemp) err=$(mktemp)
+trap 'rm -f "$out" "$err"' EXIT
+
+# NAME COMMAND...: the usage of NAME.
+helps() {
+    name=$1
+    shift
+    for word in --help -h; do
+        "$@" $word >"$out" 2>"$err" </dev/null || die "$* $word: exit status $?: $(cat "$err")"
+        head -1 "$out" | grep -q "^usage: $name" || die "$* $word prints no usage of $name: $(head -3 "$out")"
+        [ ! -s "$err" ] || die "$* $word says $(cat "$err")"
+    done
+    if "$@" --help >/dev/full 2>"$err"; then die "$* --help: exit status 0 though nothing could be printed"; fi
+    count=$((count + 1))
+}
+# COMMAND...: no such option.
+refuses() {
+    status=0
+    "$@" --no-such-option >"$out" 2>"$err" </dev/null || status=$?
+    [ $status = 2 ] || die "$* --no-such-option: exit status $status"
+    [ "$(wc -l <"$err")" = 1 ] && grep -q -e no-such-option "$err" && [ ! -s "$out" ] ||
+        die "$* --no-such-option: not one line that names it: $(cat "$err" "$out")"
+}
+
+programs=$(make --no-print-directory -s BUILD="$build" programs)
+for program in $programs; do
+    [ -x "$program" ] || { case $program in */chat_server | */embed | */generate) continue ;; esac; die "$program is not built"; }
+    name=$(basename "$program")
+    helps "$name" "$program"
+    case $program in */perf/*) ;; *) refuses "$program" ;; esac # the measurements share $PERF_ARGS
+done
+
+coda=$build/coda
+commands=$("$coda" --help | sed -n 's/^usage: /       /; s/^       coda \([a-z][a-z-]*\)\( .*\)\?$/\1/p' | sort -u)
+[ "$(echo "$commands" | wc -l)" -ge 5 ] || die "the tool lists the commands $commands"
+for command in $commands; do
+    helps "coda $command" "$coda" "$command"
+    [ "$command" = cache ] || refuses "$coda" "$command"
+done
+parts=$("$coda" cache --help | sed -n 's/^usage: /       /; s/^       coda cache \([a-z]*\)\( .*\)\?$/\1/p' | sort -u)
+[ "$(echo "$parts" | wc -l)" -ge 8 ] || die "the tool lists the commands of the cache $parts"
+for part in $parts; do
+    helps "coda cache $part" "$coda" cache "$part"
+    refuses "$coda" cache "$part"
+done
+echo "help: $count programs and commands say how they are used"
