@@ -83,6 +83,7 @@ struct group {
     int turn;      /* GEMM: the node that combines pairs of columns in a range; -1: none */
     int paired;    /* GEMM: the node, of full width N, whose columns are paired; -1: none */
     unsigned seen; /* grouper.mark of the last search that reached it */
+    struct group *into;    /* the group that absorbed it; NULL: none */
     struct guards *guards; /* of the options: for questions of its domain */
 };
 

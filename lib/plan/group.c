@@ -239,15 +239,25 @@ bool group_needs(struct grouper *gr, const struct group *q, int x)
     return false;
 }
 
+/* What q holds already has a reason of its own. */
+static bool refuse_shape(const struct grouper *gr, const struct group *q, int value)
+{
+    int base = value;
+    while (op_is_view(gr->g->node[base].op)) base = gr->g->node[base].in[0];
+    return !group_holds(gr, q, base) && refuse_join(gr, REASON_SPREADS, value, 0, 0);
+}
+
 bool group_can_load(struct grouper *gr, struct group *q, const struct node *n, int i)
 {
     int value = n->in[i];
     struct type t = domain_operand_type(gr->g, n, i);
     int64_t out[CODA_MAX_RANK];
     const struct view *v = &gr->view[value];
-    if (v->base < 0 || !domain_strides(q, &t, v->stride, domain_walked(gr->g, n), out)) return false;
+    if (v->base < 0) return refuse_join(gr, REASON_LAYOUT, value, 0, 0);
+    if (!domain_strides(q, &t, v->stride, domain_walked(gr->g, n), out))
+        return refuse_source(gr, q, value) || refuse_shape(gr, q, value);
     domain_use_samples(q, &t, v->stride, domain_walked(gr->g, n), out);
-    return !group_depends(gr, value, q);
+    return !group_depends(gr, value, q) || refuse_source(gr, q, value);
 }
 
 /* ---- Joining ---- */
@@ -325,6 +335,7 @@ void group_absorb(struct grouper *gr, struct group *q, struct group *other)
     q->members += other->members;
     q->stores += other->stores;
     q->loads += other->loads + other->members;
+    other->into = q;
     other->first = other->last = -1;
     raise_horizon(gr, q->first, horizon);
     raise_horizon(gr, first, horizon);

@@ -148,15 +148,18 @@ static bool reach(struct grouper *gr, struct group *q, const struct node *n, int
     int tiles = tiles_of(gr, q).tiles;
     if (take(gr, q, x) && (!there || is_storable(gr, q, x) || tiles_of(gr, q).tiles < tiles)) return true;
     give_up(q, before);
-    return there && group_can_load(gr, q, n, i);
+    if (!there) return refuse_join(gr, REASON_NOT_IN_MEMORY, n->in[i], 0, 0);
+    return group_can_load(gr, q, n, i);
 }
 
 /* Adds x, and of its operands what is not in memory, to what q computes again. */
 static bool take(struct grouper *gr, struct group *q, int x)
 {
     const struct node *n = &gr->g->node[x];
-    if (!is_free_map(gr, x) || !is_wide(gr, q, x)) return false;
-    if (q->agains == MOST_AGAIN || q->members + q->agains >= MOST_MAPS) return false;
+    if (!is_free_map(gr, x)) return refuse_join(gr, REASON_NO_MAP, -1, 0, 0);
+    if (!is_wide(gr, q, x)) return refuse_join(gr, REASON_NARROW, -1, 0, 0);
+    if (q->agains == MOST_AGAIN || q->members + q->agains >= MOST_MAPS)
+        return refuse_join(gr, REASON_MOST_AGAIN, -1, q->agains, 0);
     q->again[q->agains++] = x;
     for (int i = 0; i < n->nin; i++)
         if (!reach(gr, q, n, i)) return false;
@@ -186,10 +189,16 @@ static void take_loaded(struct grouper *gr, struct group *q, int x)
     struct tiles before = tiles_of(gr, q), after;
     if (take(gr, q, x)) {
         after = tiles_of(gr, q);
-        bool few = after.tiles <= MAX(before.tiles, MOST_TILES);
-        if (few && after.tiles - before.tiles < tiles_saved(gr, q, &before, from.agains)) return;
+        bool few = after.tiles <= MAX(before.tiles, MOST_TILES), kept = is_kept(gr, q, x);
+        int saved = tiles_saved(gr, q, &before, from.agains);
+        if (few && after.tiles - before.tiles < saved) return;
+        if (!few) refuse_join(gr, REASON_MOST_TILES, -1, after.tiles, MAX(before.tiles, MOST_TILES));
+        else if (!kept && has_readers_here(gr, q, x))
+            refuse_join(gr, REASON_SAVES_NOTHING, -1, after.tiles - before.tiles, saved);
+        else refuse_join(gr, REASON_SEVERAL_READERS, -1, 0, 0);
     }
     give_up(q, from);
+    refuse_keep(gr, q, x);
 }
 
 static void take_operands(struct grouper *gr, struct group *q, int member)
