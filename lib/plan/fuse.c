@@ -217,7 +217,7 @@ static bool try_pair(const struct grouper *gr, struct group *q, enum pair_kind p
     q->paired = full;
     if (program_pairs_meet(&q->p)) return true;
     unpair(q);
-    return refuse_join(gr, REASON_PAIRS_APART, -1, 0, 0);
+    return refuse_join(gr, pair == PAIR_HEADS ? REASON_PAIRS_APART : REASON_GATES_APART, -1, 0, 0);
 }
 
 /* Has it segments, or do states take some of its columns as they are? A gated product has neither. */
@@ -304,11 +304,12 @@ static bool fits(const struct grouper *gr, const struct group *q, int value)
                  extent_reaches(q->guards, q->p.dim[2], 1); /* without any, no states of a row */
     if (n->op == OP_REDUCE && !tiles) return refuse_join(gr, REASON_EMPTY, -1, 0, 0);
     if (n->op == OP_REDUCE && q->p.kind == PROGRAM_GEMM && !group_has_room(gr, q, n->prim->state))
-        return refuse_join(gr, REASON_MOST_STATES, -1, n->prim->state, PRIM_MAX_STATE);
+        return false;
     if (folds_columns(n) && q->p.segment) /* parts of states are of whole tiles */
         return refuse_join(gr, REASON_SEGMENT_FOLD, -1, 0, 0);
-    bool matrices = (shape == SHAPE_TILE || shape == SHAPE_HALF) && has_matrices(q, walked);
-    if (folds_columns(n)) return matrices || refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);
+    if (folds_columns(n))
+        return ((shape == SHAPE_TILE || shape == SHAPE_HALF) && has_matrices(q, walked)) ||
+               refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);
     if (shape == SHAPE_NO) return refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);
     if (n->op == OP_REDUCE && shape == SHAPE_ROW) return refuse_join(gr, REASON_ROW_OF_ROWS, q->p.root, 0, 0);
     return group_can_store(gr, q, value) || refuse_join(gr, REASON_STORED_PLACE, -1, 0, 0);

@@ -350,7 +350,8 @@ bool group_has_room(const struct grouper *gr, const struct group *q, int state)
         bool wide = n->op == OP_REDUCE && n->prim->state > PRIM_MAX_COLUMN_STATE;
         floats += wide && group_state(gr, m) == m ? n->prim->state : 0;
     }
-    return state <= PRIM_MAX_COLUMN_STATE || floats <= PRIM_MAX_STATE;
+    return state <= PRIM_MAX_COLUMN_STATE || floats <= PRIM_MAX_STATE ||
+           refuse_join(gr, REASON_MOST_STATES, -1, floats, PRIM_MAX_STATE);
 }
 
 /* Columns of segments that lie apart. */

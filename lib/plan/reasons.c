@@ -15,7 +15,7 @@ void refuse_keep(const struct grouper *gr, const struct group *q, int node)
     struct refusal *r = ARENA_NEW(to->arena, struct refusal, 1);
     if (!r) return;
     to->last.node = node;
-    *r = (struct refusal){q, group_holds(gr, q, node), to->last, to->of[node]};
+    *r = (struct refusal){q, to->last, to->of[node]};
     to->of[node] = r;
     to->last = (struct reason){REASON_NONE};
 }

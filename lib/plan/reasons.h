@@ -28,7 +28,6 @@ struct group;
 
 struct refusal { /* of a node, by a group */
     const struct group *group;
-    bool member; /* it was one of the group when that was noted */
     struct reason reason;
     const struct refusal *next; /* an older one of the same node */
 };

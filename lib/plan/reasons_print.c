@@ -63,11 +63,14 @@ static void print_sentence(const char *s, const struct reason *r, const struct w
     }
 }
 
+enum { FROM_MB = 100000 };
+
 static void print_line(const struct reason *r, const struct words_of *of, const char *programs, int64_t bytes,
                        struct text *t)
 {
     char cost[32] = "";
-    if (bytes >= 0) format_line(cost, sizeof cost, "%.3f MB", (double)bytes * 1e-6);
+    if (bytes >= FROM_MB) format_line(cost, sizeof cost, "%.3f MB", (double)bytes * 1e-6);
+    else if (bytes >= 0) format_line(cost, sizeof cost, "%lld B", (long long)bytes);
     text_printf(t, "%-12s %-16s %11s  ", programs, table[r->kind].name, cost);
     print_sentence(table[r->kind].sentence, r, of, t);
     if (*table[r->kind].help) text_append(t, "; what helps: ");
@@ -117,13 +120,20 @@ static bool finishes(const struct grouper *gr, const struct group *q, int n)
     return false;
 }
 
-/* Of a writer's group what it has not, but for kernels that take nothing in; of a reader's, what it loads. */
+/* Is that the reason why the writer takes nothing in, whatever reads its value? */
+static bool is_of_result(enum reason_kind kind)
+{
+    return kind == REASON_OWN_WRITES || kind == REASON_FINISHED || kind == REASON_MEASURED ||
+           kind == REASON_STORED_BESIDE;
+}
+
+/* What the writer, or the reader, has after all, it was refused on the way. */
 static bool counts(const struct grouper *gr, const struct refusal *r, const struct group *writer,
                    const struct group *reader, int node)
 {
     const struct group *q = resolve(r->group);
-    if (q == writer) return r->member == group_holds(gr, q, node);
-    return q == reader && !r->member && !group_holds(gr, q, node);
+    bool has = group_holds(gr, q, node);
+    return (q == writer && (is_of_result(r->reason.kind) || !has)) || (q == reader && !has);
 }
 
 /* The better of the best so far and what is noted of the node; the newest of several. */

@@ -182,6 +182,16 @@ static int tiles_saved(struct grouper *gr, const struct group *q, const struct t
     return saved;
 }
 
+/* Why it does not pay to have taken in x, and with it again[from..]. */
+static void refuse_price(struct grouper *gr, struct group *q, int x, const struct tiles *before, int from)
+{
+    int tiles = tiles_of(gr, q).tiles, most = MAX(before->tiles, MOST_TILES);
+    if (tiles > most) refuse_join(gr, REASON_MOST_TILES, -1, tiles, most);
+    else if (is_kept(gr, q, x)) refuse_join(gr, REASON_SEVERAL_READERS, -1, 0, 0);
+    else
+        refuse_join(gr, REASON_SAVES_NOTHING, -1, tiles - before->tiles, tiles_saved(gr, q, before, from));
+}
+
 /* Takes in x, which a member loads, if that pays. */
 static void take_loaded(struct grouper *gr, struct group *q, int x)
 {
@@ -189,13 +199,9 @@ static void take_loaded(struct grouper *gr, struct group *q, int x)
     struct tiles before = tiles_of(gr, q), after;
     if (take(gr, q, x)) {
         after = tiles_of(gr, q);
-        bool few = after.tiles <= MAX(before.tiles, MOST_TILES), kept = is_kept(gr, q, x);
-        int saved = tiles_saved(gr, q, &before, from.agains);
-        if (few && after.tiles - before.tiles < saved) return;
-        if (!few) refuse_join(gr, REASON_MOST_TILES, -1, after.tiles, MAX(before.tiles, MOST_TILES));
-        else if (!kept && has_readers_here(gr, q, x))
-            refuse_join(gr, REASON_SAVES_NOTHING, -1, after.tiles - before.tiles, saved);
-        else refuse_join(gr, REASON_SEVERAL_READERS, -1, 0, 0);
+        bool few = after.tiles <= MAX(before.tiles, MOST_TILES);
+        if (few && after.tiles - before.tiles < tiles_saved(gr, q, &before, from.agains)) return;
+        if (gr->opt->reasons) refuse_price(gr, q, x, &before, from.agains);
     }
     give_up(q, from);
     refuse_keep(gr, q, x);
@@ -233,6 +239,7 @@ static void store_taken(struct grouper *gr, struct group *q)
         if (!is_free_map(gr, x) || !is_kept(gr, q, x) || !is_storable(gr, q, x)) continue;
         q->again[i] = q->again[--q->agains];
         group_join(gr, q, x);
+        refuse_note(gr, q, x, REASON_STORED_BESIDE, -1, 0, 0);
     }
 }
 

@@ -79,14 +79,16 @@ static struct group *product_of(const struct grouper *gr, int root)
     if (!reduce) return NULL;
     const struct decision *d = plan_decision(gr->opt, q->p.root);
     bool together = q->p.prepare == gr->site[root].is_const && !(d && d->apart);
-    bool room = q->bests < MOST_BEST && group_has_room(gr, q, reduce->state);
-    bool saves = best_saves(gr, n->in[0], reduce), rows = has_rows(gr, q, n->in[0]);
-    if (!room) refuse_note(gr, q, root, REASON_MOST_STATES, -1, reduce->state, PRIM_MAX_STATE);
-    else if (!rows) refuse_note(gr, q, root, REASON_RESHAPED, n->in[0], 0, 0);
+    bool place = q->bests < MOST_BEST, room = place && group_has_room(gr, q, reduce->state);
+    bool saves = best_saves(gr, n->in[0], reduce);
+    bool good = together && room && saves && has_rows(gr, q, n->in[0]);
+    if (good) refuse_note(gr, q, root, REASON_TILE_BEST, -1, 0, 0);
+    else if (!place) refuse_note(gr, q, root, REASON_MOST_CHOICES, -1, q->bests, 0);
+    else if (!room) refuse_keep(gr, q, root);
     else if (!saves)
         refuse_note(gr, q, root, REASON_BEST_PRICE, -1, type_columns(&gr->g->node[n->in[0]].type), 0);
-    else refuse_note(gr, q, root, REASON_TILE_BEST, -1, 0, 0);
-    return together && room && saves && rows ? q : NULL;
+    else if (together) refuse_note(gr, q, root, REASON_RESHAPED, n->in[0], 0, 0);
+    return good ? q : NULL;
 }
 
 static void join(struct grouper *gr, struct group *q)
