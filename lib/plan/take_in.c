@@ -188,8 +188,7 @@ static void refuse_price(struct grouper *gr, struct group *q, int x, const struc
     int tiles = tiles_of(gr, q).tiles, most = MAX(before->tiles, MOST_TILES);
     if (tiles > most) refuse_join(gr, REASON_MOST_TILES, -1, tiles, most);
     else if (is_kept(gr, q, x)) refuse_join(gr, REASON_SEVERAL_READERS, -1, 0, 0);
-    else
-        refuse_join(gr, REASON_SAVES_NOTHING, -1, tiles - before->tiles, tiles_saved(gr, q, before, from));
+    else refuse_join(gr, REASON_SAVES_NOTHING, -1, tiles - before->tiles, tiles_saved(gr, q, before, from));
 }
 
 /* Takes in x, which a member loads, if that pays. */
@@ -207,12 +206,20 @@ static void take_loaded(struct grouper *gr, struct group *q, int x)
     refuse_keep(gr, q, x);
 }
 
+/* One number for each row, whatever the shape: of no rows it looks like a tile of as many columns. */
+static bool is_key(const struct grouper *gr, const struct node *n, int i)
+{
+    return domain_operand_type(gr->g, n, i).rank != gr->g->node[n->in[i]].type.rank;
+}
+
 static void take_operands(struct grouper *gr, struct group *q, int member)
 {
     const struct node *n = &gr->g->node[member];
     for (int i = 0; i < n->nin && member != q->p.root; i++) {
         int x = n->in[i] < 0 ? -1 : group_tile(gr, q, n->in[i]);
-        if (x >= 0 && !is_here(gr, q, x) && is_free_map(gr, x)) take_loaded(gr, q, x);
+        bool key = x >= 0 && is_key(gr, n, i);
+        if (key) refuse_note(gr, q, x, REASON_KEY, member, 0, 0);
+        if (x >= 0 && !key && !is_here(gr, q, x) && is_free_map(gr, x)) take_loaded(gr, q, x);
     }
 }
 
