@@ -66,8 +66,7 @@ static void note_own(const struct grouper *gr, const struct group *q)
     const struct node *root = &gr->g->node[q->p.root];
     for (int i = 0; i < root->nin && !q->finishes_best; i++)
         if (root->in[i] >= 0) refuse_note(gr, q, root->in[i], REASON_OWN_READS, q->p.root, 0, 0);
-    for (int m = q->first; m >= 0; m = gr->site[m].next)
-        refuse_note(gr, q, m, REASON_OWN_WRITES, -1, 0, 0);
+    for (int m = q->first; m >= 0; m = gr->site[m].next) refuse_note(gr, q, m, REASON_OWN_WRITES, -1, 0, 0);
 }
 
 static void root_own(struct grouper *gr, int root)

@@ -26,28 +26,3 @@ void refuse_note(const struct grouper *gr, const struct group *q, int node, enum
     refuse_join(gr, kind, other, a, b);
     refuse_keep(gr, q, node);
 }
-
-/* What a view does to the order of elements, of several views the most. */
-static enum reason_kind kind_of_views(const graph *g, int value)
-{
-    enum reason_kind kind = REASON_RESHAPED;
-    for (; op_is_view(g->node[value].op); value = g->node[value].in[0]) {
-        if (g->node[value].op == OP_TRANSPOSE) return REASON_TRANSPOSED;
-        if (g->node[value].op == OP_SLICE) kind = REASON_SLICED;
-    }
-    return kind;
-}
-
-bool refuse_source(const struct grouper *gr, const struct group *q, int value)
-{
-    const graph *g = gr->g;
-    int base = value;
-    while (op_is_view(g->node[base].op)) base = g->node[base].in[0];
-    const struct node *n = &g->node[base];
-    if (!group_holds(gr, q, base)) return refuse_join(gr, REASON_DEPENDS, value, 0, 0);
-    if (group_writes_state(gr, base)) return refuse_join(gr, REASON_STATE, base, 0, 0);
-    if (!gr->site[base].partial) return refuse_join(gr, kind_of_views(g, value), value, 0, 0);
-    const struct type *of = &g->node[n->in[0]].type;
-    if (!n->attr.reduce.columns) return refuse_join(gr, REASON_ROW_STATISTIC, base, type_columns(of), 0);
-    return refuse_join(gr, REASON_COLUMN_STATISTIC, base, of->dim[of->rank - 2], 0);
-}

@@ -45,9 +45,6 @@ void refuse_keep(const struct grouper *gr, const struct group *q, int node);
 /* Both. */
 void refuse_note(const struct grouper *gr, const struct group *q, int node, enum reason_kind kind, int other,
                  int64_t a, int64_t b);
-/* Why q, which holds what `value` is a view of, or depends on, cannot give it to a member: false. */
-bool refuse_source(const struct grouper *gr, const struct group *q, int value);
-
 /* ---- As text: reasons_print.c ---- */
 
 struct plan;

@@ -86,7 +86,8 @@ static bool view_fits(const struct attention_spec *a, const struct tensor_use *v
 {
     bool half = v->dtype == CODA_BF16 || v->dtype == CODA_F16, narrow = v->dtype == CODA_F8E4M3;
     int unit = narrow ? 16 : 8; /* elements of 16 bytes */
-    if (!narrow && !(half && v->dtype == a->q.dtype)) return no(why, REASON_ATTENTION_DTYPE, v->value, v->dtype, 0);
+    if (!narrow && !(half && v->dtype == a->q.dtype))
+        return no(why, REASON_ATTENTION_DTYPE, v->value, v->dtype, 0);
     if (v->offset % unit) return no(why, REASON_ATTENTION_ALIGN, v->value, v->offset, unit);
     if (!pitch_fits(batch, v->batch, unit, invariant))
         return no(why, REASON_ATTENTION_ALIGN, v->value, v->batch, unit);
@@ -101,7 +102,8 @@ static bool fits_units(const struct attention_spec *a, const struct target *targ
                        struct reason *why)
 {
     bool units = target_has(target, TARGET_TMA | TARGET_WGMMA);
-    if (attention_is_empty(a) || a->tk <= 0 || a->batch <= 0) return no(why, REASON_ATTENTION_EMPTY, -1, 0, 0);
+    if (attention_is_empty(a) || a->tk <= 0 || a->batch <= 0)
+        return no(why, REASON_ATTENTION_EMPTY, -1, 0, 0);
     if (!units) return no(why, REASON_ATTENTION_ARCH, -1, 0, 0);
     if (a->head_dim > MOST_HEAD) return no(why, REASON_ATTENTION_HEAD_MOST, -1, a->head_dim, MOST_HEAD);
     if (a->head_dim % HEAD_STEP) return no(why, REASON_ATTENTION_HEAD, -1, a->head_dim, HEAD_STEP);

@@ -72,7 +72,8 @@ static void expect_pairs(const char *what, const struct plan *p, const char *tex
             char kind[24] = "";
             if (!hands_on(p, i, j)) continue;
             sscanf(text, "@%d -> @%d %23s %n", &writer, &reader, kind, &end);
-            ck_assert_msg(writer == i && reader == j, "%s: @%d -> @%d has no line, but\n%s", what, i, j, text);
+            ck_assert_msg(writer == i && reader == j, "%s: @%d -> @%d has no line, but\n%s", what, i, j,
+                          text);
             ck_assert_msg(strcmp(kind, "none") != 0, "%s: no reason: %.200s", what, text);
             ck_assert_msg(!memchr(text, '?', strcspn(text, "\n")), "%s: %.300s", what, text);
             count_kind(kind);
@@ -148,8 +149,9 @@ enum { RANDOM = 40 };
 
 START_TEST(of_random_graphs)
 {
-    const struct random_options options[] = {
-        {.patterns = 8}, {.patterns = 12, .states = true}, {.patterns = 5, .most_dim = 200, .dtype = CODA_BF16}};
+    const struct random_options options[] = {{.patterns = 8},
+                                             {.patterns = 12, .states = true},
+                                             {.patterns = 5, .most_dim = 200, .dtype = CODA_BF16}};
     uint64_t seed = random_seed();
     for (int i = 0; i < scaled(RANDOM); i++) {
         char name[64];
