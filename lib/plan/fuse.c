@@ -68,8 +68,9 @@ static void note_taken(const struct grouper *gr, const struct group *q, int valu
     if (s->role == ROLE_CONCAT) refuse_note(gr, q, value, REASON_CONCAT, -1, 0, 0);
     if (s->role != ROLE_MEMBER || gr->group[s->group] == q) return;
     const struct program *p = &gr->group[s->group]->p;
+    bool product = q->p.kind == PROGRAM_GEMM;
     if (p->kind == PROGRAM_GEMM && p->root != value)
-        refuse_note(gr, q, value, REASON_ONE_PRODUCT, p->root, 0, 0);
+        refuse_note(gr, q, value, product ? REASON_ONE_PRODUCT : REASON_IN_EPILOGUE, p->root, 0, 0);
     if (p->kind == PROGRAM_ROWS) refuse_note(gr, q, value, REASON_OTHER_PASS, p->root, 0, 0);
 }
 

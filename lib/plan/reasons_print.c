@@ -205,7 +205,7 @@ static bool is_written(const struct tensor_use *u)
     return u->buffer >= 0 && u->role != USE_SCRATCH && use_effect(u) & ~EFFECT_READ;
 }
 
-/* Does one program alone read the memory, and not the caller? Without that program it would not be written. */
+/* Does one program alone read the memory, and not the caller? Without that it would not be written. */
 static bool has_one_reader(const struct teller *a, int buffer)
 {
     return a->plan->buffer[buffer].space == SPACE_WORK && a->readers[buffer] == 1;

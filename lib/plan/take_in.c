@@ -219,6 +219,8 @@ static void take_operands(struct grouper *gr, struct group *q, int member)
         int x = n->in[i] < 0 ? -1 : group_tile(gr, q, n->in[i]);
         bool key = x >= 0 && is_key(gr, n, i);
         if (key) refuse_note(gr, q, x, REASON_KEY, member, 0, 0);
+        else if (x >= 0 && gr->site[x].role == ROLE_FREE && !is_free_map(gr, x))
+            refuse_note(gr, q, x, REASON_NO_MAP, -1, 0, 0);
         if (x >= 0 && !key && !is_here(gr, q, x) && is_free_map(gr, x)) take_loaded(gr, q, x);
     }
 }

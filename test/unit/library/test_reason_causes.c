@@ -146,7 +146,7 @@ static const struct cause {
      "%c\n"
      "output %o = %y\n",
      "%x = input f32[64,256]\n%a = relu %x\n%y = exp %a\noutput %o = %y\n", 0},
-    {"two_folds", "folds rows, or columns",
+    {"two_folds", "a pass that folds columns",
      "%x = input f32[64,256]\n%n = softmax %x\n%y = sum %n {columns=1}\noutput %o = %n\noutput %p = %y\n",
      "%x = input f32[64,256]\n%n = sigmoid %x\n%y = sum %n {columns=1}\noutput %o = %n\noutput %p = %y\n", 0},
     {"most_states", "48 floats", PRODUCT "%a = top_16 %p\n%b = top_8 %p\noutput %o = %a\noutput %q = %b\n",
