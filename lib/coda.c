@@ -112,6 +112,14 @@ static struct jit_options jit_options(const struct job *j)
         .arch = j->arch, .cache = j->opt.cache, .no_cache = j->opt.flags & CODA_NO_CACHE};
 }
 
+/* What decides which programs there are, without what only the planning at hand may write to. */
+static void keep_options(struct coda_plan *p, const struct plan_options *po)
+{
+    p->options = *po;
+    p->options.guards = NULL, p->options.variants = NULL;
+    p->options.product = NULL, p->options.larger = NULL, p->options.largers = 0;
+}
+
 /* The plan again, with what is known better than by price. */
 static coda_status improve(struct job *j, struct plan *plan, const graph *r, struct plan_options po)
 {
@@ -138,6 +146,7 @@ static coda_status improve(struct job *j, struct plan *plan, const graph *r, str
     if (plan_build(&better, r, &po)) return fail_restore(&before), CODA_OK;
     plan_free(plan);
     *plan = better;
+    keep_options(j->p, &po);
     return CODA_OK;
 }
 
@@ -176,6 +185,7 @@ static coda_status plan_rewritten(struct job *j, struct plan *plan, const graph 
 {
     const struct plan_options po = plan_options(j, fuse);
     j->status = plan_build(plan, r, &po);
+    if (fuse) keep_options(j->p, &po);
     if (!j->status && fuse && has_gpu(j)) j->status = improve(j, plan, r, po);
     return j->status;
 }
@@ -273,6 +283,34 @@ static coda_status make_like(struct job *j)
     for (int i = 0; i < p->args; i++) p->place[i].name = elder->place[i].name;
     coda_status status = schedule(&p->plan, &po);
     return status ? status : plan_place(&p->plan, &po);
+}
+
+/* ---- Why it is so ---- */
+
+/* The programs once more, as they were made, up to their order. */
+static coda_status fuse_again(struct grouper *groups, struct plan *again, const struct plan_options *opt)
+{
+    coda_status status = plan_fuse(groups, again, opt);
+    if (!status) status = plan_lower(groups);
+    return status ? status : plan_order(again);
+}
+
+coda_status plan_reasons(const coda_plan *p, struct text *t)
+{
+    struct plan again = {.graph = p->plan.graph, .values = p->plan.values, .target = p->plan.target};
+    struct plan_options opt = p->options;
+    struct reasons reasons = {.arena = &again.arena};
+    struct grouper groups;
+    reasons.of = ARENA_NEW(&again.arena, const struct refusal *, p->plan.values + 1);
+    opt.reasons = &reasons;
+    coda_status status = reasons.of ? fuse_again(&groups, &again, &opt) : CODA_E_MEMORY;
+    bool told = !status && reasons_print(&groups, &again, &p->plan, t) && schedule_reasons(&p->plan, t);
+    if (!status && (!told || again.arena.failed)) status = CODA_E_MEMORY;
+    if (status == CODA_E_MEMORY)
+        fail(status, "out of memory for the reasons of a plan of %d values", p->plan.values);
+    again.graph = NULL; /* the plan's */
+    plan_free(&again);
+    return status;
 }
 
 /* ---- The pipeline ---- */

@@ -40,6 +40,8 @@ coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_op
  * gives the first plan its own. */
 coda_status compile_load(coda_plan *const *plan, int plans, const coda_compile_options *opt,
                          struct known *known);
+/* CODA_TEXT_REASONS: why its programs are as many as they are, and their kernels those that they are. */
+coda_status plan_reasons(const coda_plan *p, struct text *t);
 /* The graph that a plan with these options is of; symbols stay. NULL with the message set. */
 graph *compile_rewritten(const graph *g, const coda_compile_options *opt);
 

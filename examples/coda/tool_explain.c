@@ -110,6 +110,7 @@ int explain(const struct options *opt)
         print("# derivation\n", p, CODA_TEXT_DERIVATION);
         print("# rewritten graph\n", p, CODA_TEXT_REWRITTEN);
         print("# plan\n", p, CODA_TEXT_PLAN);
+        print("# reasons\n", p, CODA_TEXT_REASONS);
         print_stats(p);
         if (has_ranges(opt)) bad = explain_shapes(p, opt->file);
     }

@@ -33,6 +33,7 @@ struct compiled_program {
 struct coda_plan {
     struct arena arena;
     struct plan plan;
+    struct plan_options options; /* that the plan was made with, for who asks for its reasons */
     coda_device device;
     bool runnable; /* not CODA_DEVICE_NONE, not CODA_PLAN_ONLY */
     struct jit_device gpu;

@@ -59,11 +59,29 @@ struct source group_source(const struct grouper *gr, const struct group *q, int 
 
 /* ---- Candidates: what reads a member, and what reads the same as one ---- */
 
+/* What is no candidate, since it has its place already. Operands of other kernels are noted where those are
+ * made: fuse_roots.c. */
+static void note_taken(const struct grouper *gr, const struct group *q, int value)
+{
+    const struct site *s = &gr->site[value];
+    if (s->role == ROLE_INLINE) refuse_note(gr, q, value, REASON_AGAIN, -1, 0, 0);
+    if (s->role == ROLE_CONCAT) refuse_note(gr, q, value, REASON_CONCAT, -1, 0, 0);
+    if (s->role != ROLE_MEMBER || gr->group[s->group] == q) return;
+    const struct program *p = &gr->group[s->group]->p;
+    bool product = q->p.kind == PROGRAM_GEMM;
+    if (p->kind == PROGRAM_GEMM && p->root != value)
+        refuse_note(gr, q, value, product ? REASON_ONE_PRODUCT : REASON_IN_EPILOGUE, p->root, 0, 0);
+    if (p->kind == PROGRAM_ROWS) refuse_note(gr, q, value, REASON_OTHER_PASS, p->root, 0, 0);
+}
+
 static void enqueue(struct grouper *gr, const struct group *q, int value)
 {
     struct site *s = &gr->site[value];
     if (value <= gr->at || s->queued == (unsigned)q->index + 1) return;
-    if (s->role != ROLE_FREE && s->role != ROLE_VIEW) return;
+    if (s->role != ROLE_FREE && s->role != ROLE_VIEW) {
+        if (gr->opt->reasons) note_taken(gr, q, value);
+        return;
+    }
     s->queued = (unsigned)q->index + 1;
     int i = gr->queued++;
     for (; i > 0 && gr->queue[(i - 1) / 2] > value; i = (i - 1) / 2) gr->queue[i] = gr->queue[(i - 1) / 2];
@@ -133,12 +151,15 @@ static bool may_write(struct grouper *gr, struct group *q, const struct node *n)
         bool ahead = i == 0 || i >= state_operands(n);
         if (n->in[i] < 0 || i == 1 || (ahead && i && reads_in_place(gr, q, n, n->in[i]))) continue;
         if (n->op == OP_APPEND && i == APPEND_SCALE) {
-            if (gr->view[n->in[i]].base < 0 || group_depends(gr, n->in[i], q)) return false;
+            if (gr->view[n->in[i]].base < 0) return refuse_join(gr, REASON_LAYOUT, n->in[i], 0, 0);
+            if (group_depends(gr, n->in[i], q)) return refuse_source(gr, q, n->in[i]);
             continue;
         }
-        if (ahead && group_depends(gr, n->in[i], q)) return false;
+        if (ahead && group_depends(gr, n->in[i], q))
+            return refuse_join(gr, REASON_WRITE_ORDER, n->in[i], 0, 0);
         enum source_kind slots = ahead ? SOURCE_MEMBER : group_source(gr, q, n->in[i]).kind;
-        if (slots == SOURCE_OUTSIDE ? !group_can_load(gr, q, n, i) : slots != SOURCE_MEMBER) return false;
+        if (slots == SOURCE_OUTSIDE && !group_can_load(gr, q, n, i)) return false;
+        if (slots != SOURCE_OUTSIDE && slots != SOURCE_MEMBER) return refuse_source(gr, q, n->in[i]);
     }
     return true;
 }
@@ -157,22 +178,26 @@ static bool operands_ok(struct grouper *gr, struct group *q, const struct node *
     if (op_is_version(n->op)) {
         struct source s = group_source(gr, q, n->in[1]);
         bool whole = s.kind == SOURCE_MEMBER && s.value == group_tile(gr, q, n->in[1]);
-        return whole;
+        return whole || refuse_source(gr, q, n->in[1]);
     }
     for (int i = 0; i < n->nin; i++) {
         if (n->in[i] < 0) continue;
         if (pair_loads(n, i)) {
             if (i == 1 && !group_can_load(gr, q, n, i)) return false;
-            if (group_depends(gr, n->in[i], q)) return false;
+            if (group_depends(gr, n->in[i], q)) return refuse_source(gr, q, n->in[i]);
             continue;
         }
         struct source s = group_source(gr, q, n->in[i]);
-        if (s.kind == SOURCE_NONE || (s.kind == SOURCE_MEMBER && is_tile_key(q, n, i))) return false;
+        if (s.kind == SOURCE_NONE) return refuse_source(gr, q, n->in[i]);
+        if (s.kind == SOURCE_MEMBER && is_tile_key(q, n, i))
+            return refuse_join(gr, REASON_SAME_ROW, n->in[i], 0, 0);
         inside += s.kind == SOURCE_MEMBER || s.kind == SOURCE_LANE;
         if (s.kind == SOURCE_OUTSIDE && !group_can_load(gr, q, n, i)) return false;
         if (s.kind != SOURCE_LANE) continue;
-        if (type_columns(domain_walked(gr->g, n)) != type_columns(&gr->g->node[n->in[i]].type)) return false;
-        if (lanes++ && (s.pair != *pair || s.value != *full)) return false;
+        if (type_columns(domain_walked(gr->g, n)) != type_columns(&gr->g->node[n->in[i]].type))
+            return refuse_join(gr, REASON_SLICED, n->in[i], 0, 0);
+        if (lanes++ && (s.pair != *pair || s.value != *full))
+            return refuse_join(gr, REASON_PAIRED_ALREADY, -1, 0, 0);
         *pair = s.pair;
         *full = s.value;
     }
@@ -185,15 +210,15 @@ static void unpair(struct group *q)
     q->paired = -1;
 }
 
-static bool try_pair(struct group *q, enum pair_kind pair, int full)
+static bool try_pair(const struct grouper *gr, struct group *q, enum pair_kind pair, int full)
 {
     if (q->p.pair == pair && (pair == PAIR_NONE || q->paired == full)) return true;
-    if (q->p.pair != PAIR_NONE) return false;
+    if (q->p.pair != PAIR_NONE) return refuse_join(gr, REASON_PAIRED_ALREADY, -1, 0, 0);
     q->p.pair = pair;
     q->paired = full;
     if (program_pairs_meet(&q->p)) return true;
     unpair(q);
-    return false;
+    return refuse_join(gr, pair == PAIR_HEADS ? REASON_PAIRS_APART : REASON_GATES_APART, -1, 0, 0);
 }
 
 /* Has it segments, or do states take some of its columns as they are? A gated product has neither. */
@@ -207,10 +232,12 @@ static bool has_parts(const struct grouper *gr, const struct group *q)
 static bool try_heads(struct grouper *gr, struct group *q, const struct node *n)
 {
     struct source s = group_source(gr, q, n->in[0]);
-    if (s.kind != SOURCE_MEMBER || q->p.pair != PAIR_NONE) return false;
-    if (q->p.segment && !pair_suits_segments(n, q->p.segment)) return false;
+    if (s.kind != SOURCE_MEMBER) return refuse_source(gr, q, n->in[0]);
+    if (q->p.pair != PAIR_NONE) return refuse_join(gr, REASON_PAIRED_ALREADY, -1, 0, 0);
+    if (q->p.segment && !pair_suits_segments(n, q->p.segment))
+        return refuse_join(gr, REASON_SEGMENT_SIZE, -1, n->attr.rope.head_dim, q->p.segment);
     pair_read(&q->p, gr->g, n);
-    return try_pair(q, PAIR_HEADS, s.value);
+    return try_pair(gr, q, PAIR_HEADS, s.value);
 }
 
 static bool may_join(struct grouper *gr, struct group *q, int value)
@@ -218,14 +245,19 @@ static bool may_join(struct grouper *gr, struct group *q, int value)
     const graph *g = gr->g;
     const struct node *n = &g->node[value];
     const struct node *root = &g->node[q->p.root];
+    bool step = n->op == OP_MAP || n->op == OP_CAST || n->op == OP_REDUCE || op_is_version(n->op);
     if (gr->site[value].role != ROLE_FREE || gr->site[value].is_const != gr->site[q->p.root].is_const)
-        return false;
-    if (!gr->opt->fuse && n->origin != root->origin) return false;
-    if (!group_shares_rows(gr, q, value)) return false;
-    if (q->members >= MOST_MEMBERS || q->loads + state_operands(n) > MOST_LOADS) return false;
-    if (q->stores + group_stores(gr, value) > MOST_STORES) return false;
-    if (op_combines_pairs(n->op)) return q->p.kind == PROGRAM_GEMM;
-    return n->op == OP_MAP || n->op == OP_CAST || n->op == OP_REDUCE || op_is_version(n->op);
+        return refuse_join(gr, REASON_PREPARED, -1, 0, 0);
+    if (!gr->opt->fuse && n->origin != root->origin) return refuse_join(gr, REASON_NO_FUSION, -1, 0, 0);
+    if (!group_shares_rows(gr, q, value)) return refuse_join(gr, REASON_OTHER_ROWS, -1, 0, 0);
+    if (q->members >= MOST_MEMBERS) return refuse_join(gr, REASON_MOST_VALUES, -1, q->members, MOST_MEMBERS);
+    if (q->loads + state_operands(n) > MOST_LOADS)
+        return refuse_join(gr, REASON_MOST_OPERANDS, -1, q->loads + state_operands(n), MOST_LOADS);
+    if (q->stores + group_stores(gr, value) > MOST_STORES)
+        return refuse_join(gr, REASON_MOST_RESULTS, -1, q->stores + group_stores(gr, value), MOST_STORES);
+    if (op_combines_pairs(n->op))
+        return q->p.kind == PROGRAM_GEMM || refuse_join(gr, REASON_PAIRS_IN_ROWS, -1, 0, 0);
+    return step || refuse_join(gr, n->op == OP_EMBEDDING ? REASON_LOOKS_UP : REASON_NO_EPILOGUE, -1, 0, 0);
 }
 
 static bool folds_columns(const struct node *n) { return n->op == OP_REDUCE && n->attr.reduce.columns; }
@@ -247,9 +279,11 @@ static bool suits_fold(const struct grouper *gr, const struct group *q, const st
     if (q->p.kind != PROGRAM_ROWS || (n->op != OP_REDUCE && !op_is_version(n->op))) return true;
     for (int m = q->first; m >= 0; m = gr->site[m].next) {
         const struct node *other = &gr->g->node[m];
-        if (n->op == OP_REDUCE && other->op == OP_ASSIGN && writes_what_it_reads(gr, q, other)) return false;
+        if (n->op == OP_REDUCE && other->op == OP_ASSIGN && writes_what_it_reads(gr, q, other))
+            return refuse_join(gr, REASON_LOADED_ONCE, m, 0, 0);
         bool elements = other->op == OP_MAP || other->op == OP_CAST || folds_columns(other);
-        if (folds_columns(n) ? !elements : folds_columns(other)) return false;
+        if (folds_columns(n) ? !elements : folds_columns(other))
+            return refuse_join(gr, REASON_TWO_FOLDS, m, 0, 0);
     }
     return true;
 }
@@ -269,12 +303,17 @@ static bool fits(const struct grouper *gr, const struct group *q, int value)
     enum shape shape = domain_shape(q, walked);
     bool tiles = q->p.kind != PROGRAM_GEMM ||
                  extent_reaches(q->guards, q->p.dim[2], 1); /* without any, no states of a row */
-    if (n->op == OP_REDUCE && !tiles) return false;
+    if (n->op == OP_REDUCE && !tiles) return refuse_join(gr, REASON_EMPTY, -1, 0, 0);
     if (n->op == OP_REDUCE && q->p.kind == PROGRAM_GEMM && !group_has_room(gr, q, n->prim->state))
         return false;
-    if (folds_columns(n) && q->p.segment) return false; /* parts of states are of whole tiles */
-    if (folds_columns(n)) return (shape == SHAPE_TILE || shape == SHAPE_HALF) && has_matrices(q, walked);
-    return shape != SHAPE_NO && !(n->op == OP_REDUCE && shape == SHAPE_ROW) && group_can_store(gr, q, value);
+    if (folds_columns(n) && q->p.segment) /* parts of states are of whole tiles */
+        return refuse_join(gr, REASON_SEGMENT_FOLD, -1, 0, 0);
+    if (folds_columns(n))
+        return ((shape == SHAPE_TILE || shape == SHAPE_HALF) && has_matrices(q, walked)) ||
+               refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);
+    if (shape == SHAPE_NO) return refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);
+    if (n->op == OP_REDUCE && shape == SHAPE_ROW) return refuse_join(gr, REASON_ROW_OF_ROWS, q->p.root, 0, 0);
+    return group_can_store(gr, q, value) || refuse_join(gr, REASON_STORED_PLACE, -1, 0, 0);
 }
 
 static bool joins(struct grouper *gr, struct group *q, int value)
@@ -288,7 +327,8 @@ static bool joins(struct grouper *gr, struct group *q, int value)
     if (joining != JOINS_OTHERWISE) return joining == JOINED;
     if (!operands_ok(gr, q, n, &pair, &full)) return false;
     bool paired = q->p.pair != PAIR_NONE;
-    if (pair != PAIR_NONE && (has_parts(gr, q) || !try_pair(q, pair, full))) return false;
+    if (pair != PAIR_NONE && has_parts(gr, q)) return refuse_join(gr, REASON_PAIRED_PARTS, -1, 0, 0);
+    if (pair != PAIR_NONE && !try_pair(gr, q, pair, full)) return false;
     if (op_combines_pairs(n->op) && !try_heads(gr, q, n)) return false;
     bool good = fits(gr, q, value) && suits_fold(gr, q, n);
     if (good) {
@@ -304,9 +344,12 @@ static bool joins(struct grouper *gr, struct group *q, int value)
 static bool try_join(struct grouper *gr, struct group *q, int value)
 {
     int64_t sample = q->p.sample;
+    refuse_join(gr, REASON_NONE, -1, 0, 0);
     bool joined = joins(gr, q, value);
-    if (!joined) q->p.sample = sample;
-    return joined;
+    if (joined) return true;
+    q->p.sample = sample;
+    refuse_keep(gr, q, value);
+    return false;
 }
 
 static void grow(struct grouper *gr, struct group *q)
@@ -329,7 +372,10 @@ static void grow_from(struct grouper *gr, struct group *q, int value)
 void group_grow(struct grouper *gr, struct group *q)
 {
     const struct decision *d = plan_decision(gr->opt, q->p.root);
-    if (d && d->apart) return;
+    if (d && d->apart) {
+        refuse_note(gr, q, q->p.root, REASON_MEASURED, -1, 0, 0);
+        return;
+    }
     grow_from(gr, q, q->p.root);
     segment_rest(gr, q, grow_from);
 }

@@ -83,6 +83,7 @@ struct group {
     int turn;      /* GEMM: the node that combines pairs of columns in a range; -1: none */
     int paired;    /* GEMM: the node, of full width N, whose columns are paired; -1: none */
     unsigned seen; /* grouper.mark of the last search that reached it */
+    struct group *into;    /* the group that absorbed it; NULL: none */
     struct guards *guards; /* of the options: for questions of its domain */
 };
 
@@ -171,6 +172,8 @@ bool group_repeats(const struct grouper *gr, int value, int reader);
 bool group_shares_rows(const struct grouper *gr, const struct group *q, int value);
 /* Does computing `value` need the program of group q? */
 bool group_depends(struct grouper *gr, int value, const struct group *q);
+/* Why q, which holds what `value` is a view of, or depends on, cannot give it to a member: false. */
+bool refuse_source(const struct grouper *gr, const struct group *q, int value);
 /* How a member of q would get `value` as an operand. */
 struct source group_source(const struct grouper *gr, const struct group *q, int value);
 /* Does what q reads from memory depend on x, which no program computes yet? */

@@ -55,8 +55,18 @@ static void root_gemm(struct grouper *gr, int root)
     p->a = operand(gr->g, n->in[0], &v.a);
     p->b = operand(gr->g, n->in[1], &v.b);
     if (p->invariant && v.m == 1 && !v.a.row) p->a.row = pitch_of_one(gr, n->in[0], v.k);
+    for (int i = 0; i < n->nin; i++) refuse_note(gr, q, n->in[i], REASON_OPERAND, -1, v.k, 0);
     group_grow(gr, q);
     give_back(gr, q);
+}
+
+/* A kernel of its own loads its operands, and stores its results. */
+static void note_own(const struct grouper *gr, const struct group *q)
+{
+    const struct node *root = &gr->g->node[q->p.root];
+    for (int i = 0; i < root->nin && !q->finishes_best; i++)
+        if (root->in[i] >= 0) refuse_note(gr, q, root->in[i], REASON_OWN_READS, q->p.root, 0, 0);
+    for (int m = q->first; m >= 0; m = gr->site[m].next) refuse_note(gr, q, m, REASON_OWN_WRITES, -1, 0, 0);
 }
 
 static void root_own(struct grouper *gr, int root)
@@ -67,6 +77,7 @@ static void root_own(struct grouper *gr, int root)
     if (!q) return;
     q->p.own = kind;
     if (kind->join) kind->join(gr, q);
+    note_own(gr, q);
 }
 
 static void root_rows(struct grouper *gr, int root)

@@ -120,8 +120,10 @@ static int64_t least_folded(const struct grouper *gr, const struct group *q, int
 static bool states_save(const struct grouper *gr, const struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
-    if (type_columns(&gr->g->node[n->in[0]].type) < least_folded(gr, q, n->in[0])) return false;
-    return !walkers_fold(gr, q, n->in[0], value, MOST_CHAIN);
+    int64_t columns = type_columns(&gr->g->node[n->in[0]].type), least = least_folded(gr, q, n->in[0]);
+    if (columns < least) return refuse_join(gr, REASON_SHORT_ROWS, -1, columns, least);
+    return !walkers_fold(gr, q, n->in[0], value, MOST_CHAIN) ||
+           refuse_join(gr, REASON_WALKED_ANYWAY, -1, 0, 0);
 }
 
 /* ---- Members that programs of rows compute for nothing ---- */
@@ -260,6 +262,7 @@ static int leave_states(struct grouper *gr, struct group *q)
     for (int m = q->first; m >= 0; m = gr->site[m].next) {
         bool rows = gr->site[m].partial && !group_has_column_parts(gr, m);
         gr->site[m].leaves = rows && !states_save(gr, q, m);
+        if (gr->site[m].leaves) refuse_keep(gr, q, m);
     }
     return leave(gr, q);
 }
@@ -267,6 +270,9 @@ static int leave_states(struct grouper *gr, struct group *q)
 static int leave_maps(struct grouper *gr, struct group *q)
 {
     mark_leaving(gr, q);
+    for (int m = q->first; m >= 0 && gr->opt->reasons; m = gr->site[m].next)
+        if (gr->site[m].leaves)
+            refuse_note(gr, q, m, is_outer(gr, q, m) ? REASON_OUTER : REASON_READ_BY_ROWS, -1, 0, 0);
     return leave(gr, q);
 }
 

@@ -239,15 +239,50 @@ bool group_needs(struct grouper *gr, const struct group *q, int x)
     return false;
 }
 
+/* What a view does to the order of elements, of several views the most. */
+static enum reason_kind kind_of_views(const graph *g, int value)
+{
+    enum reason_kind kind = REASON_RESHAPED;
+    for (; op_is_view(g->node[value].op); value = g->node[value].in[0]) {
+        if (g->node[value].op == OP_TRANSPOSE) return REASON_TRANSPOSED;
+        if (g->node[value].op == OP_SLICE) kind = REASON_SLICED;
+    }
+    return kind;
+}
+
+bool refuse_source(const struct grouper *gr, const struct group *q, int value)
+{
+    const graph *g = gr->g;
+    int base = value;
+    while (op_is_view(g->node[base].op)) base = g->node[base].in[0];
+    const struct node *n = &g->node[base];
+    if (!group_holds(gr, q, base)) return refuse_join(gr, REASON_DEPENDS, value, 0, 0);
+    if (group_writes_state(gr, base)) return refuse_join(gr, REASON_STATE, base, 0, 0);
+    if (!gr->site[base].partial) return refuse_join(gr, kind_of_views(g, value), value, 0, 0);
+    const struct type *of = &g->node[n->in[0]].type;
+    if (!n->attr.reduce.columns) return refuse_join(gr, REASON_ROW_STATISTIC, base, type_columns(of), 0);
+    return refuse_join(gr, REASON_COLUMN_STATISTIC, base, of->dim[of->rank - 2], 0);
+}
+
+/* What q holds already has a reason of its own. */
+static bool refuse_shape(const struct grouper *gr, const struct group *q, int value)
+{
+    int base = value;
+    while (op_is_view(gr->g->node[base].op)) base = gr->g->node[base].in[0];
+    return !group_holds(gr, q, base) && refuse_join(gr, REASON_SPREADS, value, 0, 0);
+}
+
 bool group_can_load(struct grouper *gr, struct group *q, const struct node *n, int i)
 {
     int value = n->in[i];
     struct type t = domain_operand_type(gr->g, n, i);
     int64_t out[CODA_MAX_RANK];
     const struct view *v = &gr->view[value];
-    if (v->base < 0 || !domain_strides(q, &t, v->stride, domain_walked(gr->g, n), out)) return false;
+    if (v->base < 0) return refuse_join(gr, REASON_LAYOUT, value, 0, 0);
+    if (!domain_strides(q, &t, v->stride, domain_walked(gr->g, n), out))
+        return refuse_source(gr, q, value) || refuse_shape(gr, q, value);
     domain_use_samples(q, &t, v->stride, domain_walked(gr->g, n), out);
-    return !group_depends(gr, value, q);
+    return !group_depends(gr, value, q) || refuse_source(gr, q, value);
 }
 
 /* ---- Joining ---- */
@@ -325,6 +360,7 @@ void group_absorb(struct grouper *gr, struct group *q, struct group *other)
     q->members += other->members;
     q->stores += other->stores;
     q->loads += other->loads + other->members;
+    other->into = q;
     other->first = other->last = -1;
     raise_horizon(gr, q->first, horizon);
     raise_horizon(gr, first, horizon);
@@ -339,7 +375,8 @@ bool group_has_room(const struct grouper *gr, const struct group *q, int state)
         bool wide = n->op == OP_REDUCE && n->prim->state > PRIM_MAX_COLUMN_STATE;
         floats += wide && group_state(gr, m) == m ? n->prim->state : 0;
     }
-    return state <= PRIM_MAX_COLUMN_STATE || floats <= PRIM_MAX_STATE;
+    return state <= PRIM_MAX_COLUMN_STATE || floats <= PRIM_MAX_STATE ||
+           refuse_join(gr, REASON_MOST_STATES, -1, floats, PRIM_MAX_STATE);
 }
 
 /* Columns of segments that lie apart. */

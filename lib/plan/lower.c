@@ -187,6 +187,7 @@ static coda_status finish_beside(struct grouper *gr, struct group *q, int value)
 {
     struct writer w = writer_of(gr, q->index);
     struct site *s = &gr->site[value];
+    refuse_note(gr, q, value, REASON_FINISHED, -1, 0, 0);
     s->finished = true;
     s->again = write_again(&w, value, &gr->g->node[value].type);
     s->again_in = q->index;
@@ -207,6 +208,7 @@ static coda_status finish_value(struct grouper *gr, int value)
     q->p.rank = q->domain.rank;
     memcpy(q->p.dim, q->domain.dim, sizeof q->p.dim);
     struct writer w = writer_of(gr, q->index);
+    refuse_note(gr, q, value, REASON_FINISHED, -1, 0, 0);
     gr->site[value].finished = true;
     q->root_step = write_again(&w, value, &n->type);
     return w.status;

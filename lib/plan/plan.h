@@ -5,6 +5,7 @@
 #include "guards.h"
 #include "graph.h"
 #include "program.h"
+#include "reasons.h"
 #include "target.h"
 
 /* ---- Buffers ---- */
@@ -62,7 +63,8 @@ struct plan_options {
     struct product *const *product;   /* variants.h: of each program, NULL of those not known; or NULL */
     const struct plan *const *larger; /* plans of larger shapes, in whose workspace this one shall fit */
     int largers;
-    struct guards *guards; /* guards.h: where questions of extents are noted; or NULL */
+    struct guards *guards;   /* guards.h: where questions of extents are noted; or NULL */
+    struct reasons *reasons; /* reasons.h: where refusals are noted; or NULL */
 };
 
 /* ---- plan.c ---- */

@@ -264,6 +264,13 @@ int64_t port_bytes(const struct program *q, int port)
     return is_empty(q) ? 0 : extent_bytes(q, use, columns);
 }
 
+int64_t use_bytes(const struct program *q, const struct tensor_use *u)
+{
+    if (q->own) return -1;
+    if (u == &q->a) return operand_bytes(q, u, q->dim[1]);
+    return u == &q->b ? operand_bytes(q, u, q->dim[2]) : port_bytes(q, (int)(u - q->port));
+}
+
 /* States that two statistics are made of are read once. */
 static bool is_read_before(const struct program *q, int port)
 {

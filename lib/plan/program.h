@@ -223,9 +223,11 @@ int program_uses(const struct program *q); /* their number */
 bool program_any_read(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
 bool program_any_write(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
 int64_t port_bytes(const struct program *q, int port); /* that are read or written by it */
-int64_t program_bytes(const struct program *q);        /* bytes read + written, each tensor once */
-double program_flops(const struct program *q);         /* of products; a multiply-add is two */
-bool program_is_gated(const struct program *p);        /* the output has N/2 columns: PAIR_GLU_* */
+/* The same of any use; -1 of those of a kernel of its own. */
+int64_t use_bytes(const struct program *q, const struct tensor_use *u);
+int64_t program_bytes(const struct program *q);   /* bytes read + written, each tensor once */
+double program_flops(const struct program *q);    /* of products; a multiply-add is two */
+bool program_is_gated(const struct program *p);   /* the output has N/2 columns: PAIR_GLU_* */
 int program_lanes(const struct program *p);       /* elements that the epilogue computes at once: a pair's
                                                          two, or 1 */
 int64_t program_columns(const struct program *p); /* columns of the output: N, or N/2 if gated */

@@ -128,6 +128,13 @@ static bool outside_fits(struct grouper *gr, struct group *q, const struct node 
     return !(rows && columns) && !samples && !group_depends(gr, n->in[i], q);
 }
 
+/* Of an operand beside part of the columns. */
+static bool refuse_part(struct grouper *gr, const struct group *q, int value)
+{
+    if (group_depends(gr, value, q)) return refuse_source(gr, q, value);
+    return refuse_join(gr, REASON_PART_OPERAND, value, 0, 0);
+}
+
 /* The place of the operands that are members, all of one; false if there is none, or they differ. */
 static bool common_spot(const struct grouper *gr, const struct group *q, const struct node *n,
                         struct spot *out)
@@ -157,10 +164,10 @@ static bool operands_fit(struct grouper *gr, struct group *q, const struct node 
         struct spot p;
         float number;
         if (n->in[i] < 0 || group_number(gr, n->in[i], &number)) continue;
-        if (pair_loads(n, i) && group_depends(gr, n->in[i], q)) return false;
+        if (pair_loads(n, i) && group_depends(gr, n->in[i], q)) return refuse_source(gr, q, n->in[i]);
         if (pair_loads(n, i) ? i == 2 : spot_of(gr, q, n->in[i], &p)) continue;
         if (!statistic && n->op == OP_MAP && group_scalar(gr, n->in[i]) >= 0) continue;
-        if (statistic || !outside_fits(gr, q, n, i)) return false;
+        if (statistic || !outside_fits(gr, q, n, i)) return refuse_part(gr, q, n->in[i]);
     }
     return true;
 }
@@ -188,23 +195,27 @@ static bool reduce_fits(struct grouper *gr, struct group *q, const struct node *
     bool spans = segment % 16 == 0 && segment <= MOST_SEGMENT &&
                  (SEGMENT_SPAN % segment == 0 || segment % SEGMENT_SPAN == 0);
     bool pairs = q->p.pair == PAIR_NONE || pair_span(&q->p) == 0 || pair_span(&q->p) == segment;
-    if (folds_columns(gr, q) || n->prim->state > PRIM_MAX_COLUMN_STATE) return false;
-    return (p->segmented || segment == p->columns) && !p->narrow && n->nin == 1 && spans && pairs &&
-           !loads_tiles(gr, q, p->member);
+    bool folds = (p->segmented || segment == p->columns) && !p->narrow && n->nin == 1;
+    if (folds_columns(gr, q) || n->prim->state > PRIM_MAX_COLUMN_STATE || !folds)
+        return refuse_join(gr, REASON_SEGMENT_FOLD, -1, 0, 0);
+    if (!spans) return refuse_join(gr, REASON_SEGMENT_WIDTH, -1, segment, 0);
+    if (!pairs) return refuse_join(gr, REASON_SEGMENT_SIZE, -1, segment, pair_span(&q->p));
+    return !loads_tiles(gr, q, p->member) || refuse_join(gr, REASON_SEGMENT_LOADS, -1, 0, 0);
 }
 
 /* All pairs of a program are combined alike, by one turn. */
 static bool pair_fits(struct grouper *gr, struct group *q, const struct node *n, const struct spot *p)
 {
-    if (p->segmented || !pair_suits_segments(n, q->p.segment) || !pair_takes_all(gr->g, n)) return false;
-    if (q->turn >= 0) return pairs_alike(&gr->g->node[q->turn], n);
-    if (q->p.pair != PAIR_NONE) return false;
+    if (p->segmented || !pair_suits_segments(n, q->p.segment) || !pair_takes_all(gr->g, n))
+        return refuse_join(gr, REASON_SEGMENT_SIZE, -1, n->attr.rope.head_dim, q->p.segment);
+    if (q->turn >= 0 && pairs_alike(&gr->g->node[q->turn], n)) return true;
+    if (q->turn >= 0 || q->p.pair != PAIR_NONE) return refuse_join(gr, REASON_PAIRED_ALREADY, -1, 0, 0);
     pair_read(&q->p, gr->g, n);
     q->p.pairing.heads = q->p.dim[2] / q->p.pairing.head_dim;
     q->p.pair = PAIR_HEADS;
     if (program_pairs_meet(&q->p)) return true;
     q->p.pair = PAIR_NONE;
-    return false;
+    return refuse_join(gr, REASON_PAIRS_APART, -1, 0, 0);
 }
 
 /* May it be stored where a tensor of its own would lie? A reshape may have taken its rows apart. */
@@ -218,10 +229,13 @@ static bool can_be_dense(const struct group *q, const struct type *t)
 static bool fits(struct grouper *gr, struct group *q, int value, const struct spot *p)
 {
     const struct node *n = &gr->g->node[value];
-    if (!can_be_dense(q, &n->type)) return false;
+    if (!can_be_dense(q, &n->type)) return refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);
     if (n->op == OP_REDUCE && !reduce_fits(gr, q, n, p)) return false;
-    if (!is_whole(&q->p, p->first, p->columns)) return false;
-    if (!type_fits(q, &n->type, p) || !operands_fit(gr, q, n) || !group_can_store(gr, q, value)) return false;
+    if (!is_whole(&q->p, p->first, p->columns))
+        return refuse_join(gr, REASON_PART_BOUNDS, -1, p->first, p->columns);
+    if (!type_fits(q, &n->type, p)) return refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);
+    if (!operands_fit(gr, q, n)) return false;
+    if (!group_can_store(gr, q, value)) return refuse_join(gr, REASON_STORED_PLACE, -1, 0, 0);
     return !op_combines_pairs(n->op) || pair_fits(gr, q, n, p);
 }
 
@@ -237,11 +251,17 @@ enum joining segment_join(struct grouper *gr, struct group *q, int value)
     bool opens = folds && (p.segmented || (one && reduce_fits(gr, q, n, &p)));
     if (!opens && (!p.narrow || n->op == OP_REDUCE)) return JOINS_OTHERWISE;
     int64_t wanted = opens ? type_columns(&gr->g->node[n->in[0]].type) : segment;
-    if (segment && wanted != segment) return REFUSED;
+    if (segment && wanted != segment) {
+        refuse_join(gr, REASON_SEGMENT_SIZE, -1, wanted, segment);
+        return REFUSED;
+    }
     struct program before = q->p;
     q->p.segment = wanted;
-    int range = wanted && fits(gr, q, value, &p) ? range_of(&q->p, p.first, p.columns) : -1;
+    if (!wanted) refuse_join(gr, REASON_PART_BOUNDS, -1, p.first, p.columns);
+    bool good = wanted && fits(gr, q, value, &p);
+    int range = good ? range_of(&q->p, p.first, p.columns) : -1;
     if (range < 0) {
+        if (good) refuse_join(gr, REASON_PART_OVERLAP, -1, p.first, p.columns);
         q->p = before;
         return REFUSED;
     }
@@ -265,11 +285,13 @@ enum joining segment_append(struct grouper *gr, struct group *q, int value)
     if (n->op != OP_APPEND || !spot_of(gr, q, n->in[1], &p)) return JOINS_OTHERWISE;
     bool whole = p.first == 0 && p.columns == q->p.dim[2], even = p.first % 2 == 0 && p.columns % 2 == 0;
     int range = gr->site[p.member].range;
+    refuse_join(gr, REASON_PART_BOUNDS, -1, p.first, p.columns);
     if (p.segmented || !p.columns || type_columns(&gr->g->node[n->in[1]].type) != p.columns) return REFUSED;
     if (range) {
         const struct column_range *r = &q->p.range[range - 1];
         if (r->first != p.first || r->end != p.first + p.columns) return REFUSED;
     } else if (!whole && (q->p.segment || !even)) return REFUSED;
+    refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);
     if (!domain_rows_match(q, &gr->g->node[n->in[1]].type)) return REFUSED;
     group_join(gr, q, value);
     s->range = range;

@@ -148,15 +148,18 @@ static bool reach(struct grouper *gr, struct group *q, const struct node *n, int
     int tiles = tiles_of(gr, q).tiles;
     if (take(gr, q, x) && (!there || is_storable(gr, q, x) || tiles_of(gr, q).tiles < tiles)) return true;
     give_up(q, before);
-    return there && group_can_load(gr, q, n, i);
+    if (!there) return refuse_join(gr, REASON_NOT_IN_MEMORY, n->in[i], 0, 0);
+    return group_can_load(gr, q, n, i);
 }
 
 /* Adds x, and of its operands what is not in memory, to what q computes again. */
 static bool take(struct grouper *gr, struct group *q, int x)
 {
     const struct node *n = &gr->g->node[x];
-    if (!is_free_map(gr, x) || !is_wide(gr, q, x)) return false;
-    if (q->agains == MOST_AGAIN || q->members + q->agains >= MOST_MAPS) return false;
+    if (!is_free_map(gr, x)) return refuse_join(gr, REASON_NO_MAP, -1, 0, 0);
+    if (!is_wide(gr, q, x)) return refuse_join(gr, REASON_NARROW, -1, 0, 0);
+    if (q->agains == MOST_AGAIN || q->members + q->agains >= MOST_MAPS)
+        return refuse_join(gr, REASON_MOST_AGAIN, -1, q->agains, 0);
     q->again[q->agains++] = x;
     for (int i = 0; i < n->nin; i++)
         if (!reach(gr, q, n, i)) return false;
@@ -179,6 +182,15 @@ static int tiles_saved(struct grouper *gr, const struct group *q, const struct t
     return saved;
 }
 
+/* Why it does not pay to have taken in x, and with it again[from..]. */
+static void refuse_price(struct grouper *gr, struct group *q, int x, const struct tiles *before, int from)
+{
+    int tiles = tiles_of(gr, q).tiles, most = MAX(before->tiles, MOST_TILES);
+    if (tiles > most) refuse_join(gr, REASON_MOST_TILES, -1, tiles, most);
+    else if (is_kept(gr, q, x)) refuse_join(gr, REASON_SEVERAL_READERS, -1, 0, 0);
+    else refuse_join(gr, REASON_SAVES_NOTHING, -1, tiles - before->tiles, tiles_saved(gr, q, before, from));
+}
+
 /* Takes in x, which a member loads, if that pays. */
 static void take_loaded(struct grouper *gr, struct group *q, int x)
 {
@@ -188,8 +200,16 @@ static void take_loaded(struct grouper *gr, struct group *q, int x)
         after = tiles_of(gr, q);
         bool few = after.tiles <= MAX(before.tiles, MOST_TILES);
         if (few && after.tiles - before.tiles < tiles_saved(gr, q, &before, from.agains)) return;
+        if (gr->opt->reasons) refuse_price(gr, q, x, &before, from.agains);
     }
     give_up(q, from);
+    refuse_keep(gr, q, x);
+}
+
+/* One number for each row, whatever the shape: of no rows it looks like a tile of as many columns. */
+static bool is_key(const struct grouper *gr, const struct node *n, int i)
+{
+    return domain_operand_type(gr->g, n, i).rank != gr->g->node[n->in[i]].type.rank;
 }
 
 static void take_operands(struct grouper *gr, struct group *q, int member)
@@ -197,7 +217,11 @@ static void take_operands(struct grouper *gr, struct group *q, int member)
     const struct node *n = &gr->g->node[member];
     for (int i = 0; i < n->nin && member != q->p.root; i++) {
         int x = n->in[i] < 0 ? -1 : group_tile(gr, q, n->in[i]);
-        if (x >= 0 && !is_here(gr, q, x) && is_free_map(gr, x)) take_loaded(gr, q, x);
+        bool key = x >= 0 && is_key(gr, n, i);
+        if (key) refuse_note(gr, q, x, REASON_KEY, member, 0, 0);
+        else if (x >= 0 && gr->site[x].role == ROLE_FREE && !is_free_map(gr, x))
+            refuse_note(gr, q, x, REASON_NO_MAP, -1, 0, 0);
+        if (x >= 0 && !key && !is_here(gr, q, x) && is_free_map(gr, x)) take_loaded(gr, q, x);
     }
 }
 
@@ -224,6 +248,7 @@ static void store_taken(struct grouper *gr, struct group *q)
         if (!is_free_map(gr, x) || !is_kept(gr, q, x) || !is_storable(gr, q, x)) continue;
         q->again[i] = q->again[--q->agains];
         group_join(gr, q, x);
+        refuse_note(gr, q, x, REASON_STORED_BESIDE, -1, 0, 0);
     }
 }
 

@@ -12,6 +12,8 @@ static struct tensor_use *use(void *spec, int i)
     return i <= s->outs ? &s->out[i - 1] : NULL;
 }
 
+enum { MOST_OF_TILE = 16 };
+
 /* The reduction whose state, of a power of 2 of entries, has room for k; NULL: there is none. */
 static const struct prim *reduction_for(int64_t k)
 {
@@ -72,12 +74,21 @@ static struct group *product_of(const struct grouper *gr, int root)
     while (gr->g->node[x].op == OP_RESHAPE) x = gr->g->node[x].in[0];
     const struct site *s = &gr->site[x];
     struct group *q = s->role == ROLE_MEMBER ? gr->group[s->group] : NULL;
-    if (!gr->opt->fuse || !reduce || !q || q->p.kind != PROGRAM_GEMM) return NULL;
+    if (!gr->opt->fuse || !q || q->p.kind != PROGRAM_GEMM) return NULL;
+    if (!reduce) refuse_note(gr, q, root, REASON_MOST_BEST, -1, n->attr.top_k.k, MOST_OF_TILE);
+    if (!reduce) return NULL;
     const struct decision *d = plan_decision(gr->opt, q->p.root);
     bool together = q->p.prepare == gr->site[root].is_const && !(d && d->apart);
-    bool room = q->bests < MOST_BEST && group_has_room(gr, q, reduce->state);
+    bool place = q->bests < MOST_BEST, room = place && group_has_room(gr, q, reduce->state);
     bool saves = best_saves(gr, n->in[0], reduce);
-    return together && room && saves && has_rows(gr, q, n->in[0]) ? q : NULL;
+    bool good = together && room && saves && has_rows(gr, q, n->in[0]);
+    if (good) refuse_note(gr, q, root, REASON_TILE_BEST, -1, 0, 0);
+    else if (!place) refuse_note(gr, q, root, REASON_MOST_CHOICES, -1, q->bests, 0);
+    else if (!room) refuse_keep(gr, q, root);
+    else if (!saves)
+        refuse_note(gr, q, root, REASON_BEST_PRICE, -1, type_columns(&gr->g->node[n->in[0]].type), 0);
+    else if (together) refuse_note(gr, q, root, REASON_RESHAPED, n->in[0], 0, 0);
+    return good ? q : NULL;
 }
 
 static void join(struct grouper *gr, struct group *q)

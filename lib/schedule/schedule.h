@@ -57,6 +57,11 @@ double plan_work(const struct plan *p);
  * microseconds of a launch? See allow_early_starts in exec/kernels.c. */
 bool program_is_long(const struct program *q, const struct target *t);
 
+/* slow.c: why kernels are not the fast ones, a line each (CODA_TEXT_REASONS); false if memory runs out. */
+bool schedule_reasons(const struct plan *p, struct text *t);
+/* schedule_attention.c: what is in the way of Hopper's units; kind REASON_NONE: nothing. */
+struct reason attention_reason(const struct program *q, const struct target *target);
+
 /* schedule_NAME.c: all of s for a program of an own_kind. */
 #define X(NAME, name)                                                                                        \
     void schedule_##name(struct schedule *s, const struct program *q, const struct plan_options *opt);

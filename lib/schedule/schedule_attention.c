@@ -75,33 +75,51 @@ static bool pitch_fits(int64_t extent, int64_t stride, int unit, bool invariant)
     return stride > 0 && stride % unit == 0 && stride < MOST_PITCH;
 }
 
-/* Copies of whole swizzled atoms. */
-enum { LEAST_PAGE = 8 };
+/* Says no, and why: false. */
+static bool no(struct reason *why, enum reason_kind kind, int node, int64_t a, int64_t b)
+{
+    *why = (struct reason){kind, node, -1, a, b};
+    return false;
+}
+
+/* Copies of whole swizzled atoms; columns of a head come in 16 bytes, as many as registers hold. */
+enum { LEAST_PAGE = 8, HEAD_STEP = 8, MOST_HEAD = 256 };
 
 static bool view_fits(const struct attention_spec *a, const struct tensor_use *v, int64_t batch, int64_t time,
-                      int64_t heads, bool invariant)
+                      int64_t heads, bool invariant, struct reason *why)
 {
     bool half = v->dtype == CODA_BF16 || v->dtype == CODA_F16, narrow = v->dtype == CODA_F8E4M3;
     int unit = narrow ? 16 : 8; /* elements of 16 bytes */
-    return (narrow || (half && v->dtype == a->q.dtype)) && v->offset % unit == 0 &&
-           pitch_fits(batch, v->batch, unit, invariant) && pitch_fits(time, v->time, unit, invariant) &&
-           pitch_fits(heads, v->head, unit, invariant);
+    if (!narrow && !(half && v->dtype == a->q.dtype))
+        return no(why, REASON_ATTENTION_DTYPE, v->value, v->dtype, 0);
+    if (v->offset % unit) return no(why, REASON_ATTENTION_ALIGN, v->value, v->offset, unit);
+    if (!pitch_fits(batch, v->batch, unit, invariant))
+        return no(why, REASON_ATTENTION_ALIGN, v->value, v->batch, unit);
+    if (!pitch_fits(time, v->time, unit, invariant))
+        return no(why, REASON_ATTENTION_ALIGN, v->value, v->time, unit);
+    return pitch_fits(heads, v->head, unit, invariant) ||
+           no(why, REASON_ATTENTION_ALIGN, v->value, v->head, unit);
 }
 
 /* By TMA, for either kernel. */
-static bool fits_units(const struct attention_spec *a, const struct target *target, bool invariant)
+static bool fits_units(const struct attention_spec *a, const struct target *target, bool invariant,
+                       struct reason *why)
 {
     bool units = target_has(target, TARGET_TMA | TARGET_WGMMA);
-    if (!units || attention_is_empty(a) || a->tk <= 0 || a->batch <= 0 || a->head_dim % 8 ||
-        a->head_dim > 256)
-        return false;
-    if (a->tq > ATTENTION_MOST_TIME || a->tk > ATTENTION_MOST_TIME) return false;
+    if (attention_is_empty(a) || a->tk <= 0 || a->batch <= 0)
+        return no(why, REASON_ATTENTION_EMPTY, -1, 0, 0);
+    if (!units) return no(why, REASON_ATTENTION_ARCH, -1, 0, 0);
+    if (a->head_dim > MOST_HEAD) return no(why, REASON_ATTENTION_HEAD_MOST, -1, a->head_dim, MOST_HEAD);
+    if (a->head_dim % HEAD_STEP) return no(why, REASON_ATTENTION_HEAD, -1, a->head_dim, HEAD_STEP);
+    if (a->tq > ATTENTION_MOST_TIME || a->tk > ATTENTION_MOST_TIME)
+        return no(why, REASON_ATTENTION_TIME, -1, MAX(a->tq, a->tk), ATTENTION_MOST_TIME);
     int64_t batch = attention_batches(a), lots = attention_lots(a), keys = attention_lot(a);
-    if (a->page && (a->page < LEAST_PAGE || a->slots <= 0)) return false;
-    return view_fits(a, &a->q, batch, a->tq, a->heads, invariant) &&
-           view_fits(a, &a->k, lots, keys, a->kv_heads, invariant) &&
-           view_fits(a, &a->v, lots, keys, a->kv_heads, invariant) &&
-           (a->o.buffer < 0 || view_fits(a, &a->o, batch, a->tq, a->heads, invariant));
+    if (a->page && a->slots <= 0) return no(why, REASON_ATTENTION_EMPTY, -1, 0, 0);
+    if (a->page && a->page < LEAST_PAGE) return no(why, REASON_ATTENTION_PAGE, -1, a->page, LEAST_PAGE);
+    return view_fits(a, &a->q, batch, a->tq, a->heads, invariant, why) &&
+           view_fits(a, &a->k, lots, keys, a->kv_heads, invariant, why) &&
+           view_fits(a, &a->v, lots, keys, a->kv_heads, invariant, why) &&
+           (a->o.buffer < 0 || view_fits(a, &a->o, batch, a->tq, a->heads, invariant, why));
 }
 
 static bool is_scaled(const struct attention_spec *a)
@@ -109,12 +127,18 @@ static bool is_scaled(const struct attention_spec *a)
     return a->k_scale.buffer >= 0 || a->v_scale.buffer >= 0;
 }
 
-static bool fits_wgmma(const struct attention_spec *a, const struct target *target, bool invariant)
+static bool fits_wgmma(const struct attention_spec *a, const struct target *target, bool invariant,
+                       struct reason *why)
 {
-    bool same = a->k.dtype == a->q.dtype && a->v.dtype == a->q.dtype && !is_scaled(a);
+    const struct tensor_use *odd = a->k.dtype != a->q.dtype ? &a->k : &a->v;
     struct launch t = wgmma_tile(a);
-    return same && fits_units(a, target, invariant) && t.blocks <= ATTENTION_MOST_BLOCKS &&
-           t.shared_bytes <= target->shared_bytes;
+    if (!fits_units(a, target, invariant, why)) return false;
+    if (odd->dtype != a->q.dtype) return no(why, REASON_ATTENTION_DTYPE, odd->value, odd->dtype, 0);
+    if (is_scaled(a)) return no(why, REASON_ATTENTION_SCALES, -1, 0, 0);
+    if (t.blocks > ATTENTION_MOST_BLOCKS)
+        return no(why, REASON_ATTENTION_BLOCKS, -1, t.blocks, ATTENTION_MOST_BLOCKS);
+    return t.shared_bytes <= target->shared_bytes ||
+           no(why, REASON_ATTENTION_SHARED, -1, t.shared_bytes, target->shared_bytes);
 }
 
 /* ---- Hopper, short sequences ---- */
@@ -146,8 +170,9 @@ static struct launch short_tile(const struct attention_spec *a, const struct tar
 static bool fits_short(const struct attention_spec *a, const struct target *target, bool invariant)
 {
     bool simple = !a->page && a->ranges.buffer < 0 && !attention_is_packed(a);
+    struct reason ignored;
     return simple && !invariant && a->tk <= SHORT_KEYS && a->head_dim <= SHORT_COLUMNS &&
-           fits_wgmma(a, target, invariant) && short_tile(a, target).resident > 0;
+           fits_wgmma(a, target, invariant, &ignored) && short_tile(a, target).resident > 0;
 }
 
 /* ---- Hopper, few queries ---- */
@@ -230,15 +255,23 @@ static struct launch split_tile(const struct attention_spec *a, const struct tar
  * the kernel of prompts does not wait to begin. */
 static bool is_short(const struct attention_spec *a) { return a->tq > 1 && a->tq == a->tk && !a->page; }
 
-static bool fits_split(const struct attention_spec *a, const struct target *target, bool invariant)
+static bool fits_split(const struct attention_spec *a, const struct target *target, bool invariant,
+                       struct reason *why)
 {
-    bool few = has_few(a), wgmma = (invariant || is_short(a)) && fits_wgmma(a, target, invariant);
+    bool few = has_few(a), wgmma = (invariant || is_short(a)) && fits_wgmma(a, target, invariant, why);
     if (wgmma) few = has_few_always(a);
-    if (a->ranges.buffer >= 0 || a->head_dim > SPLIT_COLUMNS) return false; /* ends come in any order */
+    if (!fits_units(a, target, invariant, why)) return false;
+    if (a->ranges.buffer >= 0) /* ends come in any order */
+        return no(why, REASON_ATTENTION_8_BIT_RANGES, -1, 0, 0);
+    if (a->head_dim > SPLIT_COLUMNS)
+        return no(why, REASON_ATTENTION_8_BIT_HEAD, -1, a->head_dim, SPLIT_COLUMNS);
+    if (!few) return no(why, REASON_ATTENTION_8_BIT, -1, a->heads / a->kv_heads * a->tq, SPLIT_ROWS);
     bool same = a->k.dtype == a->q.dtype && a->v.dtype == a->q.dtype && !is_scaled(a);
-    if (!few || !(same || attention_is_narrow(a)) || !fits_units(a, target, invariant)) return false;
+    if (!same && !attention_is_narrow(a)) return no(why, REASON_ATTENTION_DTYPE, a->k.value, a->k.dtype, 0);
     struct launch t = split_tile(a, target);
-    return t.stages >= 2 && t.blocks <= ATTENTION_MOST_BLOCKS;
+    if (t.stages < 2) return no(why, REASON_ATTENTION_SHARED, -1, t.shared_bytes, target->shared_bytes);
+    return t.blocks <= ATTENTION_MOST_BLOCKS ||
+           no(why, REASON_ATTENTION_BLOCKS, -1, t.blocks, ATTENTION_MOST_BLOCKS);
 }
 
 /* ---- Any GPU ---- */
@@ -275,14 +308,25 @@ static struct launch simt_tile(const struct attention_spec *a, const struct targ
     return t;
 }
 
+/* Of keys of 8 bits, what is in the way of the kernel of few queries, which alone reads such; of others,
+ * of that of many, which takes most. */
+struct reason attention_reason(const struct program *q, const struct target *target)
+{
+    const struct attention_spec *a = q->spec;
+    struct reason why = {REASON_NONE, -1, -1, 0, 0};
+    bool fits = (attention_is_narrow(a) ? fits_split : fits_wgmma)(a, target, q->invariant, &why);
+    return fits ? (struct reason){REASON_NONE, -1, -1, 0, 0} : why;
+}
+
 void schedule_attention(struct schedule *s, const struct program *q, const struct plan_options *opt)
 {
     const struct attention_spec *a = q->spec;
     const struct target *target = &opt->target;
     struct launch t = {.bm = 16};
-    if (fits_split(a, target, q->invariant)) t = split_tile(a, target);
+    struct reason ignored;
+    if (fits_split(a, target, q->invariant, &ignored)) t = split_tile(a, target);
     else if (!opt->base && fits_short(a, target, q->invariant)) t = short_tile(a, target);
-    else if (fits_wgmma(a, target, q->invariant)) {
+    else if (fits_wgmma(a, target, q->invariant, &ignored)) {
         t = wgmma_tile(a);
         t.cluster = q->invariant ? 0 : tile_parts(a, t.blocks, target);
         t.blocks *= MAX(t.cluster, 1);

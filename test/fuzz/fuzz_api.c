@@ -340,6 +340,7 @@ static void *run_one(void *ctx)
     m->status = coda_prepare(m->p, m->args, m->prepared, m->work, NULL);
     if (!m->status) m->status = coda_run(m->p, m->args, m->prepared, m->work, NULL);
     coda_plan_print(m->p, CODA_TEXT_PLAN, text, sizeof text);
+    coda_plan_print(m->p, CODA_TEXT_REASONS, text, sizeof text);
     if (m->status && (!*coda_error() || strchr(coda_error(), '\n'))) m->broken = true;
     return NULL;
 }

@@ -139,7 +139,10 @@ static void plan(const coda_graph *g, struct random *r)
     opt.device = CODA_DEVICE_NONE;
     opt.flags = CODA_PLAN_ONLY | (random_chance(r, 30) ? CODA_NO_FUSION : 0);
     opt.fold = (coda_fold)random_below(r, 3);
-    if (coda_compile(&p, g, &opt) == CODA_OK) coda_plan_print(p, CODA_TEXT_PLAN, once, sizeof once);
+    if (coda_compile(&p, g, &opt) == CODA_OK) {
+        coda_plan_print(p, CODA_TEXT_PLAN, once, sizeof once);
+        coda_plan_print(p, CODA_TEXT_REASONS, once, sizeof once);
+    }
     coda_plan_free(p);
 }
 

@@ -44,7 +44,7 @@ status 1 $coda explain "$out/bad.coda"; says 'line 2'
 # What needs no data.
 status 0 $coda info; prints '^library: coda'; prints '^nvrtc:'; prints '^cache:'
 for g in $graphs/*.coda; do
-    status 0 $coda explain "$g"; prints '^# derivation'; prints '^launches'
+    status 0 $coda explain "$g"; prints '^# derivation'; prints '^@0 -> @[0-9]* '; prints '^launches'
 done
 status 0 $coda explain $graphs/llama.coda --dot; prints '^digraph'
 status 0 $coda explain $graphs/gpt2.coda --no-fusion

@@ -119,7 +119,7 @@ static void read_compile(const void *opt, struct text *t)
     coda_plan *p;
     coda_status s = coda_compile(&p, g, opt);
     if (s) text_printf(t, "%d %s", (int)s, coda_error());
-    for (int what = 0; !s && what <= CODA_TEXT_SHAPES; what++) {
+    for (int what = 0; !s && what <= CODA_TEXT_REASONS; what++) {
         char buf[8192];
         coda_plan_print(p, (coda_text)what, buf, sizeof buf);
         text_append(t, buf);

@@ -184,6 +184,7 @@ static void look_at(const coda_plan *p, const char *text)
     coda_plan_stats s = CODA_PLAN_STATS_INIT;
     for (int what = CODA_TEXT_GRAPH; what <= CODA_TEXT_DOT; what++)
         ck_assert_msg(coda_plan_print(p, (coda_text)what, NULL, 0) > 0, "%s\n%s", text, coda_error());
+    ck_assert_msg(coda_plan_print(p, CODA_TEXT_REASONS, NULL, 0) > 0, "%s\n%s", text, coda_error());
     ck_assert_int_eq(coda_plan_stats_get(p, &s), CODA_OK);
     ck_assert_msg(s.bytes >= 0 && s.bytes_unfused >= 0 && isfinite(s.flops) && s.flops >= 0,
                   "%s\n%lld bytes, %lld unfused, %g flops", text, (long long)s.bytes,

@@ -95,6 +95,10 @@ static const char *const texts[] = {
     "kv_heads=2, page=4, causal=1, align=3}\n%n = attention %q, %k, %v, %l, %r, %s, %z, %t, %x, %y, %b "
     "{heads=4, "
     "kv_heads=2, page=4, causal=1, align=3, lse=1} @%o\noutput %o = %o\noutput %n = %n\n",
+    /* positions of no rows, which are as many as a tile of as many columns has */
+    "%x = input bf16[0,4,17]\n%w = weight bf16[4,17]\n%t = input f32[0,4]\n%p = matmul %x, %w\n"
+    "%s = scale %t {alpha=0x1p+6}\n%i = cast %s {to=i32}\n"
+    "%y = rope %p, %i {base=10000, head_dim=4, rotary=2, heads=1}\noutput %y = %y\n",
 };
 
 START_TEST(test_went_wrong)

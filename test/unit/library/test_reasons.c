@@ -1,0 +1,202 @@
+/*
+ * test_reasons.c -- why programs are apart (CODA_TEXT_REASONS): each pair of which one reads what the other
+ * writes has a reason, in all graphs that the tests have; and no reason lies: without the cause that it names
+ * the two are one launch.
+ */
+#include "executable.h"
+#include "util_family.h"
+#include "util_run.h"
+#include "util_scale.h"
+#include "util_unusual.h"
+
+#include <check.h> /* last: it has a macro named fail */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *reasons_suite(void);
+
+/* ---- What is said ---- */
+
+static char *reasons_of(const coda_plan *p)
+{
+    int64_t n = coda_plan_print(p, CODA_TEXT_REASONS, NULL, 0);
+    ck_assert_msg(n > 0, "%s", coda_error());
+    char *s = malloc((size_t)n + 1);
+    ck_assert_int_eq(coda_plan_print(p, CODA_TEXT_REASONS, s, (size_t)n + 1), n);
+    return s;
+}
+
+static bool effects_meet(const struct tensor_use *w, const struct tensor_use *r)
+{
+    bool there = w->buffer >= 0 && w->buffer == r->buffer && w->version == r->version;
+    bool scratch = w->role == USE_SCRATCH || r->role == USE_SCRATCH;
+    return there && !scratch && use_effect(w) != EFFECT_READ && use_effect(r) & (EFFECT_READ | EFFECT_ADD);
+}
+
+/* Does program j read what program i writes? */
+static bool hands_on(const struct plan *p, int i, int j)
+{
+    const struct tensor_use *w, *r;
+    for (int a = 0; i != j && (w = program_use(&p->program[i], a)); a++)
+        for (int b = 0; (r = program_use(&p->program[j], b)); b++)
+            if (effects_meet(w, r)) return true;
+    return false;
+}
+
+/* ---- All graphs ---- */
+
+enum { MOST_KINDS = 128 };
+
+static struct tally {
+    char kind[MOST_KINDS][24];
+    int count[MOST_KINDS], kinds, pairs;
+} tally;
+
+static void count_kind(const char *kind)
+{
+    int k = 0;
+    while (k < tally.kinds && strcmp(tally.kind[k], kind)) k++;
+    ck_assert_int_lt(k, MOST_KINDS);
+    if (k == tally.kinds) snprintf(tally.kind[tally.kinds++], sizeof tally.kind[0], "%s", kind);
+    tally.count[k]++;
+}
+
+/* A line for each pair, in the order of readers and then of writers, and for no other. */
+static void expect_pairs(const char *what, const struct plan *p, const char *text)
+{
+    for (int j = 0; j < p->programs; j++)
+        for (int i = 0; i < p->programs; i++) {
+            int writer = -1, reader = -1, end = 0;
+            char kind[24] = "";
+            if (!hands_on(p, i, j)) continue;
+            sscanf(text, "@%d -> @%d %23s %n", &writer, &reader, kind, &end);
+            ck_assert_msg(writer == i && reader == j, "%s: @%d -> @%d has no line, but\n%s", what, i, j,
+                          text);
+            ck_assert_msg(strcmp(kind, "none") != 0, "%s: no reason: %.200s", what, text);
+            ck_assert_msg(!memchr(text, '?', strcspn(text, "\n")), "%s: %.300s", what, text);
+            count_kind(kind);
+            tally.pairs++;
+            text = strchr(text, '\n') + 1;
+        }
+    ck_assert_msg(!strstr(text, " -> "), "%s: no pair, but %s", what, text);
+}
+
+static const struct mode {
+    const char *name, *arch;
+    unsigned flags;
+    coda_fold fold;
+} modes[] = {{"fused", "sm_90a", 0, CODA_FOLD_NONE},
+             {"unfused", "sm_90a", CODA_NO_FUSION, CODA_FOLD_NONE},
+             {"folded", "sm_80", 0, CODA_FOLD_COPY},
+             {"folded in place", "sm_90a", CODA_FAST_FP16, CODA_FOLD_IN_PLACE},
+             {"invariant", "sm_90a", CODA_BATCH_INVARIANT, CODA_FOLD_NONE}};
+
+static void expect_reasons(const char *name, const coda_graph *g)
+{
+    for (int i = 0; i < ARRAY_SIZE(modes); i++) {
+        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+        char what[256];
+        coda_plan *p;
+        opt.device = CODA_DEVICE_NONE;
+        opt.arch = modes[i].arch, opt.flags = modes[i].flags | CODA_PLAN_ONLY, opt.fold = modes[i].fold;
+        snprintf(what, sizeof what, "%s, %s", name, modes[i].name);
+        ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s: %s", what, coda_error());
+        char *text = reasons_of(p);
+        expect_pairs(what, &p->plan, text);
+        free(text);
+        coda_plan_free(p);
+    }
+}
+
+static void expect_folder(const char *folder)
+{
+    struct dirent **entry;
+    int n = scandir(folder, &entry, NULL, alphasort), graphs = 0;
+    ck_assert_msg(n > 0, "%s: run the tests from the project's root", folder);
+    for (int i = 0; i < n; i++) {
+        char path[512];
+        size_t length = strlen(entry[i]->d_name);
+        snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
+        bool is_graph = length > 5 && !strcmp(entry[i]->d_name + length - 5, ".coda");
+        graph *g = is_graph ? run_load(path) : NULL;
+        ck_assert_msg(g || !is_graph, "%s: %s", path, coda_error());
+        if (g) expect_reasons(path, g), graphs++;
+        coda_graph_free(g);
+        free(entry[i]);
+    }
+    free(entry);
+    ck_assert_int_gt(graphs, 8);
+}
+
+START_TEST(of_goldens_and_examples)
+{
+    int pairs = 0;
+    tally = (struct tally){.kinds = 0};
+    expect_folder("test/golden");
+    expect_folder("examples/graphs");
+    for (int k = 0; k < tally.kinds; k++) {
+        printf("  reasons: %5d %s\n", tally.count[k], tally.kind[k]);
+        pairs += tally.count[k];
+    }
+    ck_assert_int_eq(pairs, tally.pairs);
+    ck_assert_msg(tally.kinds >= 20, "%d kinds", tally.kinds);
+}
+END_TEST
+
+enum { RANDOM = 40 };
+
+START_TEST(of_random_graphs)
+{
+    const struct random_options options[] = {{.patterns = 8},
+                                             {.patterns = 12, .states = true},
+                                             {.patterns = 5, .most_dim = 200, .dtype = CODA_BF16}};
+    uint64_t seed = random_seed();
+    for (int i = 0; i < scaled(RANDOM); i++) {
+        char name[64];
+        graph *g = random_graph(seed + (uint64_t)i, &options[i % 3]);
+        snprintf(name, sizeof name, "random graph %llu, options %d", (unsigned long long)seed + i, i % 3);
+        expect_reasons(name, g);
+        graph_free(g);
+    }
+}
+END_TEST
+
+START_TEST(of_families)
+{
+    uint64_t seed = random_seed();
+    for (int i = 0; i < scaled(RANDOM) / 2; i++) {
+        struct family f;
+        char name[256];
+        family_make_known(&f, (enum known_family)(i % KNOWN_FAMILIES), seed + (uint64_t)i, 0);
+        snprintf(name, sizeof name, "family %llu: %s", (unsigned long long)seed + i, f.name);
+        expect_reasons(name, f.g);
+        coda_graph_free(f.g);
+    }
+}
+END_TEST
+
+START_TEST(of_unusual_graphs)
+{
+    const struct unusual *u = &unusual[_i];
+    for (int k = 0; k < 2 && u->most[k]; k++) {
+        graph *g = u->make(u->most[k]);
+        ck_assert_msg(g != NULL, "%s: %s", u->name, coda_error());
+        expect_reasons(u->name, g);
+        graph_free(g);
+    }
+}
+END_TEST
+
+Suite *reasons_suite(void)
+{
+    Suite *s = suite_create("reasons");
+    TCase *t = tcase_create("all graphs");
+    tcase_add_test(t, of_goldens_and_examples);
+    tcase_add_test(t, of_random_graphs);
+    tcase_add_test(t, of_families);
+    tcase_add_loop_test(t, of_unusual_graphs, 0, unusuals);
+    suite_add_tcase(s, t);
+    return s;
+}
