@@ -47,6 +47,12 @@ $(BUILD)/prim.c: $(BUILD)/embed $(PRIMS) $(REFS) $(sort $(dir $(PRIMS)))
 $(BUILD)/prim.o: $(BUILD)/prim.c
 	$(CC) $(ALL_CFLAGS) -c $< -o $@
 
+# The names of the calls of coda.h that return a value, without "coda_": CODA_BUILDERS(X) is X(input) X(weight) ...
+$(BUILD)/builders.h: include/coda.h
+	@mkdir -p $(@D)
+	@{ printf '#define CODA_BUILDERS(X)'; sed -n 's/^CODA_API coda_value coda_\([a-z0-9_]*\)(coda_graph \*g,.*/ X(\1)/p' $< | tr -d '\n'; echo; } > $@
+$(BUILD)/lib/api/api_words.o: $(BUILD)/builders.h
+
 # The archive is one object in which everything but coda_* is local, so that a program may have a graph_new of
 # its own. Sections stay apart, so that --gc-sections drops what is not called. Tests see the inside.
 $(BUILD)/libcoda.o: $(OBJ)
@@ -211,7 +217,7 @@ $(BUILD)/fuzz_%: $(BUILD)/test/fuzz/fuzz_%.o $(BUILD)/test/util.a $(BUILD)/libco
 $(BUILD)/test/calls.h: include/coda.h test/house/exports.sh
 	@mkdir -p $(@D)
 	@CC=$(CC) test/house/exports.sh | sed 's/.*/CALL(&)/' > $@
-$(BUILD)/test/fuzz/fuzz_api.o: $(BUILD)/test/calls.h
+$(BUILD)/test/fuzz/fuzz_api.o $(BUILD)/test/unit/api/test_words.o: $(BUILD)/test/calls.h
 # The tool's main under another name, and the rest of the tool.
 $(BUILD)/test/tool_main.o: examples/coda/tool.c
 	@mkdir -p $(@D)
