@@ -388,13 +388,21 @@ L        = $(D)/$(LIBDIR)
 GRAPHS  := $(notdir $(wildcard examples/graphs/*.coda))
 PAGES   := README.md ENVIRONMENT.md CHANGELOG.md LICENSE
 MANUAL  := coda.1 coda-cache.1
+# A page, or a link to one, for each function and each type with a name: `make doc` makes them.
+PAGES3   = $(shell sed -n -f lib/package/manual/pages.sed include/coda.h | sort -u)
 CONFIGS := coda-config.cmake coda-config-version.cmake
 INSTALLED = include/coda.h include/coda.hpp $(addprefix $(LIBDIR)/,libcoda.so.0 libcoda.so libcoda.a pkgconfig/coda.pc cps/coda.cps $(CONFIGS:%=cmake/coda/%)) \
-	bin/coda $(MANUAL:%=share/man/man1/%) $(GRAPHS:%=share/coda/graphs/%) $(PAGES:%=share/doc/coda/%)
+	bin/coda $(MANUAL:%=share/man/man1/%) $(PAGES3:%=share/man/man3/%) share/man/man7/coda.7 share/doc/coda/coda.html $(GRAPHS:%=share/coda/graphs/%) $(PAGES:%=share/doc/coda/%)
 FILL     = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|; s|@MINOR@|$(basename $(VERSION))|' \
 	-e 's|@UP@|$(shell echo $(LIBDIR) | sed 's/[^/][^/]*/../g')|'
 
-install: all ## all that is needed to build and run programs, into $DESTDIR$PREFIX; PREFIX=/usr/local, LIBDIR=lib
+# The manual. It runs the tool, and is never committed.
+MANUAL_FROM := include/coda.h ENVIRONMENT.md lib/graph/graph_parse.c $(wildcard lib/package/manual/*)
+doc: $(BUILD)/doc/coda.html ## the manual: man pages of coda.h, and all of it in build/doc/coda.html
+$(BUILD)/doc/coda.html: $(MANUAL_FROM) $(BUILD)/coda
+	@lib/package/manual/manual.sh $(BUILD)/coda $(BUILD)/doc
+
+install: all doc ## all that is needed to build and run programs, into $DESTDIR$PREFIX; PREFIX=/usr/local, LIBDIR=lib
 	install -d $(sort $(dir $(INSTALLED:%=$(D)/%)))
 	install -m 644 include/coda.h include/coda.hpp $(D)/include
 	install -m 755 $(BUILD)/libcoda.so $(L)/libcoda.so.0
@@ -402,6 +410,9 @@ install: all ## all that is needed to build and run programs, into $DESTDIR$PREF
 	install -m 644 $(BUILD)/libcoda.a $(L)
 	install -m 755 $(BUILD)/coda $(D)/bin
 	install -m 644 $(MANUAL:%=examples/coda/%) $(D)/share/man/man1
+	install -m 644 $(PAGES3:%=$(BUILD)/doc/man3/%) $(D)/share/man/man3
+	install -m 644 $(BUILD)/doc/man7/coda.7 $(D)/share/man/man7
+	install -m 644 $(BUILD)/doc/coda.html $(D)/share/doc/coda
 	install -m 644 $(GRAPHS:%=examples/graphs/%) $(D)/share/coda/graphs
 	install -m 644 $(PAGES) $(D)/share/doc/coda
 	$(FILL) lib/package/coda.pc.in > $(L)/pkgconfig/coda.pc
@@ -424,7 +435,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: all examples cuda-abi chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers locale locales exports abi bless-abi headers lint tidy \
-	install uninstall deb clean help perf perf-build perf-tuned perf-torch perf-report
+	doc install uninstall deb clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----
 HOST_PRIMS := $(filter primitives/map/% primitives/reduce/% primitives/pair/% primitives/port/% primitives/block/%,$(PRIMS))

@@ -41,7 +41,7 @@ WEAK_TORTURES = driver store hostile versions
 .PHONY: built-unit built-rest built-asan built-tsan built-weak
 .PHONY: built-models
 built-unit:
-	@+$(IN) BUILD=$(BUILD) all locales $(BUILD)/unit
+	@+$(IN) BUILD=$(BUILD) all doc locales $(BUILD)/unit
 built-rest: built-unit
 	@+$(IN) BUILD=$(BUILD) emulator torture-build examples $(BUILD)/oom $(BUILD)/conformance/run
 built-asan: built-unit
@@ -87,6 +87,7 @@ $(eval $(call job,locale,rest,env MAKEFLAGS= $(IN) BUILD=$(BUILD) locale))
 $(eval $(call job,lint,unit,test/house/lint.sh))
 $(eval $(call job,cuda-abi,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) cuda-abi))
 $(eval $(call job,install,unit,test/system/install.sh $(BUILD)/install))
+$(eval $(call job,manual,unit,test/system/manual.sh $(BUILD)/manual))
 $(eval $(call job,deb,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) deb))
 $(eval $(call job,tool,rest,test/system/tool.sh $(BUILD)/tool))
 $(eval $(call job,hijack,rest,test/system/hijack.sh $(BUILD)/hijack))
@@ -104,7 +105,7 @@ $(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,1
 $(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),20000,200)))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-SYSTEM := install tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
+SYSTEM := install manual tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
 
 # Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
 MODEL_TEST = model_test test/system/model/tiny
