@@ -361,7 +361,7 @@ exports: $(BUILD)/libcoda.so $(BUILD)/libcoda.a ## libcoda.so and libcoda.a expo
 	@CC=$(CC) test/house/exports.sh $^
 abi: $(BUILD)/libcoda.so ## the binary interface is the one described in test/abi
 	@CC=$(CC) test/house/abi.sh $< $(BUILD)/abi
-bless-abi: $(BUILD)/libcoda.so ## describes it anew: read the diff before you commit it
+bless-abi: $(BUILD)/libcoda.so ## describes it anew: read the diff before you commit it (BREAK=1: also what breaks programs)
 	@CC=$(CC) test/house/abi.sh $< $(BUILD)/abi bless
 cuda-abi: ## jit/cuda_abi.h declares what the headers of the CUDA toolkit in $CUDA_HOME declare
 	@CC=$(CC) test/house/cuda_abi.sh '$(CUDA_HOME)' $(BUILD)/cuda-abi

@@ -87,6 +87,7 @@ $(eval $(call job,locale,rest,env MAKEFLAGS= $(IN) BUILD=$(BUILD) locale))
 $(eval $(call job,lint,unit,test/house/lint.sh))
 $(eval $(call job,cuda-abi,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) cuda-abi))
 $(eval $(call job,install,unit,test/system/install.sh $(BUILD)/install))
+$(eval $(call job,abi-policy,unit,test/house/abi_policy.sh $(BUILD)/abi-policy))
 $(eval $(call job,manual,unit,test/system/manual.sh $(BUILD)/manual))
 $(eval $(call job,deb,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) deb))
 $(eval $(call job,tool,rest,test/system/tool.sh $(BUILD)/tool))
@@ -105,7 +106,7 @@ $(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,1
 $(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),20000,200)))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-SYSTEM := install manual tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
+SYSTEM := install abi-policy manual tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
 
 # Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
 MODEL_TEST = model_test test/system/model/tiny
