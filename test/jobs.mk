@@ -90,6 +90,8 @@ $(eval $(call job,install,unit,test/system/install.sh $(BUILD)/install))
 $(eval $(call job,abi-policy,unit,test/house/abi_policy.sh $(BUILD)/abi-policy))
 $(eval $(call job,manual,unit,test/system/manual.sh $(BUILD)/manual))
 $(eval $(call job,deb,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) deb))
+# As root with debootstrap and a network: the same on a system that has nothing else.
+$(eval $(call job,fresh,unit,test/system/fresh.sh $(BUILD)/fresh))
 $(eval $(call job,tool,rest,test/system/tool.sh $(BUILD)/tool))
 $(eval $(call job,hijack,rest,test/system/hijack.sh $(BUILD)/hijack))
 $(eval $(call job,demo,rest,test/system/demo.sh $(BUILD) $(BUILD)/demo))
@@ -167,4 +169,4 @@ TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(A
 .PHONY: check test test-full
 check: $(call jobs,$(CHECK))
 test: $(call jobs,$(TEST))
-test-full: $(call jobs,$(TEST) emulated-300-families emulated-example deb)
+test-full: $(call jobs,$(TEST) emulated-300-families emulated-example deb fresh)

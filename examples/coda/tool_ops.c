@@ -59,12 +59,23 @@ static int first_part(const char *text)
     return (int)(end - text);
 }
 
+/* Most letters of a text that fill a line, cut at a blank. */
+static int fill_line(const char *text, int length, int width)
+{
+    if (length <= width) return length;
+    int n = width;
+    while (n && text[n] != ' ') n--;
+    return n ? n : (int)strcspn(text, " ");
+}
+
 static void print_line(const coda_word_info *w)
 {
+    enum { WIDTH = 74 };
     char label[64];
     bool function = w->kind == CODA_WORD_FUNCTION;
     snprintf(label, sizeof label, function ? "%s(%s)" : "%s", w->name, w->operands);
-    fprintf(output, "  %-20s %.*s\n", label, first_part(w->meaning), w->meaning);
+    int whole = first_part(w->meaning), n = fill_line(w->meaning, whole, WIDTH);
+    fprintf(output, "  %-20s %.*s%s\n", label, n, w->meaning, n < whole ? " ..." : "");
 }
 
 /* In lines of at most 78 columns behind a label. */
@@ -73,11 +84,8 @@ static void print_field(const char *label, const char *text)
     enum { WIDTH = 66 };
     if (!*text) return;
     for (const char *head = label; *text; head = "") {
-        size_t n = strlen(text);
-        if (n > WIDTH)
-            for (n = WIDTH; n && text[n] != ' ';) n--;
-        if (!n) n = strcspn(text, " ");
-        fprintf(output, "  %-10s %.*s\n", head, (int)n, text);
+        int n = fill_line(text, (int)strlen(text), WIDTH);
+        fprintf(output, "  %-10s %.*s\n", head, n, text);
         text += n;
         text += strspn(text, " ");
     }
