@@ -29,8 +29,8 @@ ${CC:-gcc} -E -P include/coda.h | tr '\n' ' ' | tr ';' '\n' | grep 'visibility("
 while read -r prototype; do
     name=$(echo "$prototype" | sed 's/ *(.*//; s/.*[ *]//')
     file=$(page "$name")
-    sed 's/\\-/-/g' "$doc/man3/$file" | sed -n '/^\.SH SYNOPSIS/,/^\.fi/p' | tr -d ' ' |
-        grep -qxF "$(echo "$prototype" | tr -d ' ');" || wrong "$file does not declare $prototype"
+    sed 's/\\-/-/g' "$doc/man3/$file" | sed -n '/^\.SH SYNOPSIS/,/^\.fi/p' | tr -d ' \n' |
+        grep -qF "$(echo "$prototype" | tr -d ' ');" || wrong "$file does not declare $prototype"
     sed -n '/^\.SH NAME/,/^\.SH SYN/p' "$doc/man3/$file" | grep -q "\\<$name\\>" || wrong "$file does not name $name"
 done < "$out/prototypes"
 types=$(sed -n 's/^typedef \(struct\|enum\) \(coda_[a-z_]*\) {.*/\2/p' include/coda.h)
@@ -89,7 +89,7 @@ known += ["%s-%s" % (w["kind"], w["name"]) for w in json.loads(words)]
 r.wrong += ["nothing is said of " + n for n in known if n not in r.ids]
 text = " ".join("".join(r.text).split())
 for w in json.loads(words):
-    if " ".join(w["meaning"].split()) not in text: r.wrong.append("the meaning of %s is missing" % w["name"])
+    if " ".join(w["meaning"].replace("`", "").split()) not in text: r.wrong.append("the meaning of %s is missing" % w["name"])
 for v in re.findall(r"^\| `([A-Z_]+)`", environment, re.M):
     if v not in text: r.wrong.append("nothing is said of " + v)
 for rule in ("prefers-color-scheme: dark", "@media print"):

@@ -130,7 +130,7 @@ function add_function(raw, at, code, note, name) {
     code = at ? substr(raw, 1, at - 1) : raw
     note = at ? note_text(substr(raw, at)) : ""
     sub(/^CODA_API /, "", code)
-    gsub(/\n[ \t]+/, " ", code)
+    gsub(/\n         /, "\n", code) # as deep as "CODA_API "
     sub(/[ \t]*;[ \t]*$/, ";", code)
     name = code
     sub(/\(.*/, "", name)
@@ -278,10 +278,15 @@ function about(u, i, line, texts) {
     }
     sub(/^[ \n]+/, "", line)
     if (line !~ /^[A-Z][^`\[=]+$/ || length(line) < 12 || length(line) > 90 || texts > 1) {
-        line = section_title[unit_section[u]]
-        sub(/[;:.(].*/, "", line)
-        sub(/ $/, "", line)
+        line = short_title(unit_section[u])
     }
+    return line
+}
+
+# What is ahead of the title's details.
+function short_title(s, line) {
+    line = section_title[s]
+    sub(/ *[;:.(].*/, "", line)
     return line
 }
 

@@ -39,6 +39,15 @@ function code_of(i, out, n, name, k, at, done) {
     return out
 }
 
+# What stands between back quotes is code.
+function quoted(html, out) {
+    while (match(html, /`[^`]+`/)) {
+        out = out substr(html, 1, RSTART - 1) "<code>" substr(html, RSTART + 1, RLENGTH - 2) "</code>"
+        html = substr(html, RSTART + RLENGTH)
+    }
+    return out html
+}
+
 function pre(html) { print "<pre>" html "</pre>" }
 
 function put_text(text, own) {
@@ -48,7 +57,7 @@ function put_text(text, own) {
             sub(/^    /, "", part_lines)
             gsub(/\n    /, "\n", part_lines)
             pre(linked(part_lines, own))
-        } else print "<p>" linked(part_lines, own) "</p>"
+        } else print "<p>" quoted(linked(part_lines, own)) "</p>"
     }
 }
 
@@ -88,7 +97,7 @@ function put_run(text, from, to, own, i, note, several) {
     for (i = from; i <= to; i++) {
         note = note_of(i, several || text == "")
         if (note == "") continue
-        print "<p>" (several ? "<code>" item_name[i] "</code>: " : "") linked(note, own) "</p>"
+        print "<p>" (several ? "<code>" item_name[i] "</code>: " : "") quoted(linked(note, own)) "</p>"
     }
 }
 
@@ -137,7 +146,7 @@ function put_sections(u, s) {
 
 function word_id(w) { return word_kind[w] "-" word_name[w] }
 
-function put_row(name, text) { if (text != "") print "<tr><th>" name "</th><td>" linked(text, 0) "</td></tr>" }
+function put_row(name, text) { if (text != "") print "<tr><th>" name "</th><td>" quoted(linked(text, 0)) "</td></tr>" }
 
 function put_words(kind, title, w) {
     print "<h2 id=\"words-" kind "\">" title "</h2>"
@@ -161,7 +170,7 @@ function put_words(kind, title, w) {
 function put_contents(s) {
     print "<nav><h2>Contents</h2><ul><li><a href=\"#contracts\">Contracts</a></li>"
     for (s = 0; s <= sections; s++)
-        print "<li><a href=\"#section-" s "\">" escape(section_title[s]) "</a></li>"
+        print "<li><a href=\"#section-" s "\">" escape(short_title(s)) "</a></li>"
     print "<li><a href=\"#grammar\">The text form</a></li><li><a href=\"#words-operation\">Operations</a></li>"
     print "<li><a href=\"#words-map\">Maps</a></li><li><a href=\"#words-reduction\">Reductions</a></li>"
     print "<li><a href=\"#words-function\">Functions of maps</a></li><li><a href=\"#environment\">Environment</a></li>"
@@ -169,7 +178,7 @@ function put_contents(s) {
 }
 
 function put_overview(c) {
-    sub(/^coda.h -- [^\n]*\n/, "", overview)
+    sub(/^\n*coda\.h -- [^\n]*\n/, "", overview)
     put_text(overview, 0)
     put_contents()
     print "<h2 id=\"contracts\">Contracts</h2>"

@@ -81,10 +81,26 @@ function put_words(u, i, j, n, list, head, seen) {
     }
 }
 
+# The pages of calls that have a type of the unit in their prototypes, where these are not nearly all.
+function users_of(u, i, k, list, n, seen) {
+    for (i = unit_first[u]; i <= unit_last[u]; i++) {
+        if (item_kind[i] !~ /struct|enum|type/ || item_name[i] == "") continue
+        for (k = 1; k <= items; k++) {
+            if (item_kind[k] != "function" || item_unit[k] == u || page_of(item_unit[k]) in seen) continue
+            if (!match(item_code[k], "(^|[^a-z_])" item_name[i] "[^a-z_]")) continue
+            seen[page_of(item_unit[k])] = 1
+            list = list " " page_of(item_unit[k])
+            n++
+        }
+    }
+    return n > 12 ? "" : list
+}
+
 # Pages that the unit's texts speak of.
 function put_see_also(u, i, text, name, seen, list) {
     seen[page_of(u)] = 1
     for (i = unit_first[u]; i <= unit_last[u]; i++) text = text " " item_code[i] " " item_note[i]
+    text = users_of(u) " " text
     while (match(text, /coda_[a-z0-9_]+/)) {
         name = substr(text, RSTART, RLENGTH)
         text = substr(text, RSTART + RLENGTH)
@@ -98,6 +114,7 @@ function put_see_also(u, i, text, name, seen, list) {
 
 # A text, and the names that it speaks for; of each what stands behind it, or which formula it is.
 function put_run(text, from, to, i, tags, note) {
+    if (text == "" && item_kind[from] != "function" && item_note[from] == "") return
     for (i = from; i <= to; i++)
         if (item_name[i] != "" && item_kind[i] != "define") {
             put(tags++ ? ".TQ" : ".TP")
@@ -135,8 +152,9 @@ function put_unit(u, page, i, names, text, from) {
     put(".SH SYNOPSIS\n.nf\n\\fB#include <coda.h>\\fR\n")
     for (i = unit_first[u]; i <= unit_last[u]; i++)
         if (item_kind[i] != "text") put(lines_of(item_code[i]) (item_kind[i] == "function" ? "" : "\n"))
-    put(".fi\n.SH DESCRIPTION")
-    if (section_level[unit_section[u]] == 2) put(lines_of(section_title[unit_section[u]] "."))
+    put(".fi")
+    put(".SH DESCRIPTION\n" lines_of(section_level[unit_section[u]] == 2 ? section_title[unit_section[u]] "." : \
+        "In coda.h under \"" section_title[unit_section[u]] "\"."))
     put_text(section_text[unit_section[u]], ".PP")
     for (i = unit_first[u]; i <= unit_last[u]; i = to + 1) {
         text = item_kind[i] == "text" ? item_code[i] : ""
@@ -168,7 +186,7 @@ function put_overview(i, u, s) {
     put(".SH NAME\ncoda \\- the library libcoda: Transformer blocks as a few fused GPU kernels")
     put(".SH SYNOPSIS\n.nf\n\\fB#include <coda.h>\\fR\n\ncc first.c $(pkg\\-config \\-\\-cflags \\-\\-libs coda)\n.fi")
     put(".SH DESCRIPTION")
-    sub(/^coda.h -- [^\n]*\n/, "", overview)
+    sub(/^\n*coda\.h -- [^\n]*\n/, "", overview)
     put_text(overview, ".PP")
     put(".SH CONTRACTS")
     for (i = 1; i <= contracts; i++) {
