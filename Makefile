@@ -47,6 +47,12 @@ $(BUILD)/prim.c: $(BUILD)/embed $(PRIMS) $(REFS) $(sort $(dir $(PRIMS)))
 $(BUILD)/prim.o: $(BUILD)/prim.c
 	$(CC) $(ALL_CFLAGS) -c $< -o $@
 
+# The names of the calls of coda.h that return a value, without "coda_": CODA_BUILDERS(X) is X(input) X(weight) ...
+$(BUILD)/builders.h: include/coda.h
+	@mkdir -p $(@D)
+	@{ printf '#define CODA_BUILDERS(X)'; sed -n 's/^CODA_API coda_value coda_\([a-z0-9_]*\)(coda_graph \*g,.*/ X(\1)/p' $< | tr -d '\n'; echo; } > $@
+$(BUILD)/lib/api/api_words.o: $(BUILD)/builders.h
+
 # The archive is one object in which everything but coda_* is local, so that a program may have a graph_new of
 # its own. Sections stay apart, so that --gc-sections drops what is not called. Tests see the inside.
 $(BUILD)/libcoda.o: $(OBJ)
@@ -214,7 +220,7 @@ $(BUILD)/fuzz_%: $(BUILD)/test/fuzz/fuzz_%.o $(BUILD)/test/util.a $(BUILD)/libco
 $(BUILD)/test/calls.h: include/coda.h test/house/exports.sh
 	@mkdir -p $(@D)
 	@CC=$(CC) test/house/exports.sh | sed 's/.*/CALL(&)/' > $@
-$(BUILD)/test/fuzz/fuzz_api.o: $(BUILD)/test/calls.h
+$(BUILD)/test/fuzz/fuzz_api.o $(BUILD)/test/unit/api/test_words.o: $(BUILD)/test/calls.h
 # The tool's main under another name, and the rest of the tool.
 $(BUILD)/test/tool_main.o: examples/coda/tool.c
 	@mkdir -p $(@D)
@@ -368,7 +374,7 @@ exports: $(BUILD)/libcoda.so $(BUILD)/libcoda.a ## libcoda.so and libcoda.a expo
 	@CC=$(CC) test/house/exports.sh $^
 abi: $(BUILD)/libcoda.so ## the binary interface is the one described in test/abi
 	@CC=$(CC) test/house/abi.sh $< $(BUILD)/abi
-bless-abi: $(BUILD)/libcoda.so ## describes it anew: read the diff before you commit it
+bless-abi: $(BUILD)/libcoda.so ## describes it anew: read the diff before you commit it (BREAK=1: also what breaks programs)
 	@CC=$(CC) test/house/abi.sh $< $(BUILD)/abi bless
 cuda-abi: ## jit/cuda_abi.h declares what the headers of the CUDA toolkit in $CUDA_HOME declare
 	@CC=$(CC) test/house/cuda_abi.sh '$(CUDA_HOME)' $(BUILD)/cuda-abi
@@ -395,13 +401,21 @@ L        = $(D)/$(LIBDIR)
 GRAPHS  := $(notdir $(wildcard examples/graphs/*.coda))
 PAGES   := README.md ENVIRONMENT.md CHANGELOG.md LICENSE
 MANUAL  := coda.1 coda-cache.1
+# A page, or a link to one, for each function and each type with a name: `make doc` makes them.
+PAGES3   = $(shell sed -n -f lib/package/manual/pages.sed include/coda.h | sort -u)
 CONFIGS := coda-config.cmake coda-config-version.cmake
 INSTALLED = include/coda.h include/coda.hpp $(addprefix $(LIBDIR)/,libcoda.so.0 libcoda.so libcoda.a pkgconfig/coda.pc cps/coda.cps $(CONFIGS:%=cmake/coda/%)) \
-	bin/coda $(MANUAL:%=share/man/man1/%) $(GRAPHS:%=share/coda/graphs/%) $(PAGES:%=share/doc/coda/%)
+	bin/coda $(MANUAL:%=share/man/man1/%) $(PAGES3:%=share/man/man3/%) share/man/man7/coda.7 share/doc/coda/coda.html $(GRAPHS:%=share/coda/graphs/%) $(PAGES:%=share/doc/coda/%)
 FILL     = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|; s|@MINOR@|$(basename $(VERSION))|' \
 	-e 's|@UP@|$(shell echo $(LIBDIR) | sed 's/[^/][^/]*/../g')|'
 
-install: all ## all that is needed to build and run programs, into $DESTDIR$PREFIX; PREFIX=/usr/local, LIBDIR=lib
+# The manual. It runs the tool, and is never committed.
+MANUAL_FROM := include/coda.h ENVIRONMENT.md lib/graph/graph_parse.c $(wildcard lib/package/manual/*)
+doc: $(BUILD)/doc/coda.html ## the manual: man pages of coda.h, and all of it in build/doc/coda.html
+$(BUILD)/doc/coda.html: $(MANUAL_FROM) $(BUILD)/coda
+	@lib/package/manual/manual.sh $(BUILD)/coda $(BUILD)/doc
+
+install: all doc ## all that is needed to build and run programs, into $DESTDIR$PREFIX; PREFIX=/usr/local, LIBDIR=lib
 	install -d $(sort $(dir $(INSTALLED:%=$(D)/%)))
 	install -m 644 include/coda.h include/coda.hpp $(D)/include
 	install -m 755 $(BUILD)/libcoda.so $(L)/libcoda.so.0
@@ -409,6 +423,9 @@ install: all ## all that is needed to build and run programs, into $DESTDIR$PREF
 	install -m 644 $(BUILD)/libcoda.a $(L)
 	install -m 755 $(BUILD)/coda $(D)/bin
 	install -m 644 $(MANUAL:%=examples/coda/%) $(D)/share/man/man1
+	install -m 644 $(PAGES3:%=$(BUILD)/doc/man3/%) $(D)/share/man/man3
+	install -m 644 $(BUILD)/doc/man7/coda.7 $(D)/share/man/man7
+	install -m 644 $(BUILD)/doc/coda.html $(D)/share/doc/coda
 	install -m 644 $(GRAPHS:%=examples/graphs/%) $(D)/share/coda/graphs
 	install -m 644 $(PAGES) $(D)/share/doc/coda
 	$(FILL) lib/package/coda.pc.in > $(L)/pkgconfig/coda.pc
@@ -431,7 +448,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: all examples programs cuda-abi chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers locale locales exports abi bless-abi headers lint tidy \
-	install uninstall deb clean help perf perf-cpu perf-build perf-tuned perf-torch perf-report
+	doc install uninstall deb clean help perf perf-cpu perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----
 HOST_PRIMS := $(filter primitives/map/% primitives/reduce/% primitives/pair/% primitives/port/% primitives/block/%,$(PRIMS))

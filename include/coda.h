@@ -665,6 +665,34 @@ CODA_API int64_t coda_graph_print(const coda_graph *g, char *buf, size_t size);
 /* Makes a graph from its text; errors name the line. */
 CODA_API coda_status coda_graph_parse(coda_graph **out, const char *text);
 
+/* The words of the text form, and of maps of your own: what `coda ops` prints. */
+typedef enum coda_word_kind {
+    CODA_WORD_OPERATION = 0, /* of the library's own */
+    CODA_WORD_MAP = 1,       /* for coda_apply, and coda_attention_options.score */
+    CODA_WORD_REDUCTION = 2, /* for coda_reduce and coda_reduce_columns */
+    CODA_WORD_FUNCTION = 3   /* that a coda_map_def may call, as math::NAME; no word of the text form */
+} coda_word_kind;
+/* Strings are static, none is NULL, and those that say nothing are "". */
+typedef struct coda_word_info {
+    size_t size;
+    coda_word_kind kind;
+    const char *name;
+    const char *operands;   /* with shapes: "x [..., N], gain? [N]"; `?`: may be absent, `_` or CODA_NONE */
+    const char *attributes; /* between braces: "eps=float"; of a map its constants */
+    const char *result;     /* its shape and dtype */
+    const char *meaning;    /* the formula */
+    const char *calls;      /* that make it: "coda_silu, coda_apply" */
+} coda_word_info;
+#define CODA_WORD_INFO_INIT \
+    {sizeof(coda_word_info), CODA_WORD_OPERATION, NULL, NULL, NULL, NULL, NULL, NULL}
+/* A map may have the name of a function; of such words coda_word_find gives the map, and of "math::exp" the
+ * function. Negative, a coda_status, if there is none; coda_error() says which name is near. */
+CODA_API int coda_words(void);
+CODA_API coda_status coda_word(int index, coda_word_info *out);
+CODA_API int coda_word_find(const char *name);
+/* A small graph that has the word; "" for a function. Prints as coda_graph_print does. */
+CODA_API int64_t coda_word_example(int index, char *buf, size_t size);
+
 /* Evaluates the graph in fp64 without rounding, but coda_append's to fp8, on the CPU: the yardstick of tests.
  * `args` as in coda_run(), in host memory and aligned to their elements, except that every output is dense
  * double. States are rounded to their dtype once, at the end. Symbols want coda_graph_bind before. */

@@ -8,8 +8,11 @@
  *     // coda: map NAME(x, ...; parameter, ...) [linear(x, ...)] [shift(x)] [identity(y = 1)] ...
  *     // coda: reduce NAME(x[, key]) state FLOATS [of NAME] [exact]
  *     // coda: pair NAME(...)
+ *     // coda: function NAME(x, ...) MEANING
  *
- * Files of map/, reduce/ and pair/ hold exactly one such line, others none. NAME is the file's stem.
+ * Files of map/, reduce/ and pair/ hold exactly one such line, math.cuh one for each function, others none.
+ * NAME is the file's stem, and the file begins with `// NAME.cuh -- ` and what it computes, up to an empty
+ * comment line.
  * Maps and reductions need DIR/ref/NAME.c, and every file there needs its primitive. Their device code
  * says `#pragma once`, defines `struct NAME`, calls no function of libm and has no double literal; the
  * reference says REFERENCE_MAP(NAME) or REFERENCE_REDUCE(NAME). The first mistake is reported as
@@ -43,8 +46,16 @@ struct row {
     bool exact;                   /* merging rounds nothing */
     bool narrow;                  /* a map that has a form for 16 bits */
     struct prim_facts facts;
+    char *meaning; /* what the file says first, in one line */
     const char *path;
 };
+
+struct function {
+    char name[WORD], *arguments, *meaning;
+};
+enum { MAX_FUNCTIONS = 64 };
+static struct function function[MAX_FUNCTIONS];
+static int functions;
 
 static const char *dir;
 
@@ -428,6 +439,65 @@ static bool looks_like_registration(const char *text)
     return (*rest == ':' && rest[1] != ':') || (rest > comment + 4 && is_class(rest));
 }
 
+/* "NAME.cuh -- the meaning", and comment lines up to an empty one or the registration, in one line. */
+static char *parse_meaning(const struct file *file)
+{
+    char begin[2 * WORD], *meaning = allocate(file->length + 1, 1), *out = meaning;
+    const char *stem = strrchr(file->path, '/'), *at = (const char *)file->text;
+    snprintf(begin, sizeof begin, "// %.100s -- ", stem ? stem + 1 : file->path);
+    if (strncmp(at, begin, strlen(begin)))
+        die(file->path, 1, "begins with no \"%s\" and what it computes", begin);
+    for (at += strlen(begin); *at; at += 3) {
+        size_t n = strcspn(at, "\r\n");
+        if (out > meaning) *out++ = ' ';
+        memcpy(out, at, n);
+        out += n;
+        at += n + strspn(at + n, "\r");
+        at += *at == '\n';
+        if (strncmp(at, "// ", 3) || !strncmp(at, "// coda:", 8)) break;
+    }
+    if (out == meaning) die(file->path, 1, "what it computes is missing");
+    return meaning;
+}
+
+/* `text` follows "// coda: function ". */
+static void parse_function(const char *text, const char *path, int line)
+{
+    struct cursor c = {text, path, line};
+    if (strcmp(path, "math.cuh")) die(path, line, "only math.cuh registers functions");
+    if (functions == MAX_FUNCTIONS) die(path, line, "more than %d functions", MAX_FUNCTIONS);
+    struct function *f = &function[functions++];
+    parse_word(&c, f->name);
+    expect(&c, '(');
+    size_t n = strcspn(c.at, ")");
+    f->arguments = allocate(n + 1, 1);
+    memcpy(f->arguments, c.at, n);
+    c.at += n;
+    expect(&c, ')');
+    f->meaning = allocate(strlen(c.at) + 1, 1);
+    strcpy(f->meaning, c.at + strspn(c.at, " "));
+    if (!*f->meaning) die(path, line, "%s: what it computes is missing", f->name);
+}
+
+/* Each function of math.cuh that returns a float is registered, and nothing else is. */
+static void check_functions(const struct file *file)
+{
+    static const char define[] = "\nDEV float ";
+    const char *text = (const char *)file->text;
+    char call[WORD + 16];
+    for (const char *at = text; (at = strstr(at, define));) {
+        int found = 0, n = (int)strcspn(at += strlen(define), "(");
+        while (found < functions && (strncmp(function[found].name, at, (size_t)n) || function[found].name[n]))
+            found++;
+        if (found == functions)
+            die(file->path, line_of(text, at), "%.*s has no line \"// coda: function ...\"", n, at);
+    }
+    for (int i = 0; i < functions; i++) {
+        snprintf(call, sizeof call, "%s%.63s(", define, function[i].name);
+        if (!strstr(text, call)) die(file->path, 1, "there is no function %s", function[i].name);
+    }
+}
+
 /* Finds the file's registration; returns false if it is no primitive. */
 static bool parse_file(const struct file *file, struct row *row)
 {
@@ -440,7 +510,9 @@ static bool parse_file(const struct file *file, struct row *row)
         if (end) *end = '\0';
         size_t length = strlen(text);
         if (length && text[length - 1] == '\r') text[length - 1] = '\0';
-        if (!strncmp(text, mark, strlen(mark))) {
+        if (!strncmp(text, mark, strlen(mark)) && !strncmp(text + strlen(mark), "function ", 9)) {
+            parse_function(text + strlen(mark) + 9, file->path, line);
+        } else if (!strncmp(text, mark, strlen(mark))) {
             if (found) die(file->path, line, "a second registration; the first is in line %d", found);
             if (!is_primitive(file->path)) die(file->path, line, "only map/, reduce/ and pair/ register");
             *row = parse_row(text + strlen(mark), file->path, line);
@@ -455,6 +527,8 @@ static bool parse_file(const struct file *file, struct row *row)
     if (!found && is_primitive(file->path)) die(file->path, 1, "has no line \"%s...\"", mark);
     if (found) check_reference(row, found);
     if (found) check_code(file, row);
+    if (found) row->meaning = parse_meaning(file);
+    if (!strcmp(file->path, "math.cuh")) check_functions(file);
     return found;
 }
 
@@ -534,6 +608,36 @@ static void write_facts(const struct prim_facts *f)
            f->linear, f->jointly, f->shift, f->identity, (double)f->identity_at, f->dtype);
 }
 
+static void write_string(const char *text)
+{
+    putchar('"');
+    for (; *text; text++) printf(strchr("\\\"", *text) ? "\\%c" : "%c", *text);
+    putchar('"');
+}
+
+static void write_words(const struct row *r)
+{
+    printf("\n     .operands = \"");
+    for (int i = 0; i < r->inputs; i++) printf("%s%s", i ? ", " : "", r->argument[i]);
+    printf("\", .constants = \"");
+    for (int i = r->inputs; i < r->arguments; i++)
+        printf("%s%s=float", i > r->inputs ? ", " : "", r->argument[i]);
+    printf("\",\n     .meaning = ");
+    write_string(r->meaning);
+    printf(",");
+}
+
+static void write_functions(void)
+{
+    printf("\nconst struct prim_function prim_functions[] = {\n");
+    for (int i = 0; i < functions; i++) {
+        printf("    {\"%s\", \"%s\", ", function[i].name, function[i].arguments);
+        write_string(function[i].meaning);
+        printf("},\n");
+    }
+    printf("    {NULL, NULL, NULL}};\n");
+}
+
 static void write_row(const struct row *r)
 {
     bool map = !strcmp(r->class, "map");
@@ -545,6 +649,7 @@ static void write_row(const struct row *r)
         for (int i = r->inputs; i < r->arguments; i++) printf("\"%s\",", r->argument[i]);
         printf("},");
     }
+    write_words(r);
     write_facts(&r->facts);
     if (*r->of) printf(" .of = \"%s\",", r->of);
     if (r->exact) printf(" .exact = true,");
@@ -597,6 +702,7 @@ int main(int argc, char **argv)
     write_files(file, files);
     printf("\n");
     write_table(row, rows);
+    write_functions();
     printf("\nconst struct prim *prim_find(const char *name)\n{\n"
            "    for (int low = 0, high = prim_count; low < high;) {\n"
            "        int middle = (low + high) / 2, order = strcmp(name, prim_table[middle].name);\n"

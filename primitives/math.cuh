@@ -2,19 +2,23 @@
 //
 // They are the same on every device, whatever the compiler's fast-math flags, and take part in no
 // table lookup, call or branch. Errors are relative unless said otherwise; a result whose magnitude is
-// below 2^-126 may become 0. NaN stays NaN.
+// below 2^-126 may become 0. NaN stays NaN. Lines `// coda: function` say what a map may call as math::NAME.
 #pragma once
 #include "types.cuh"
 
 namespace coda::math {
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+// coda: function infinity() +inf
+// coda: function not_a_number() NaN
 DEV float infinity() { return bits_float(0x7f800000u); }
 DEV float not_a_number() { return bits_float(0x7fc00000u); }
 
 // One instruction each; test/shim/host.h has their twins.
-//   exp2   2^x, 2^-22                  rcp     1/x, 1 ulp
-//   rsqrt  1/sqrt(x), 2^-22.4          max     the larger one; NaN if either is
+// coda: function exp2(x) 2^x; error 2^-22
+// coda: function rcp(x) 1 / x; error 1 ulp
+// coda: function rsqrt(x) 1 / sqrt(x); error 2^-22.4
+// coda: function max(x, y) the larger one; NaN if either is
 #ifdef __CUDACC__
 DEV float exp2(float x)
 {
@@ -42,7 +46,8 @@ DEV float max(float x, float y)
 }
 #endif
 
-// e^x, 3e-7, subnormal results included: x = n ln 2 + f, and 2^n is put together from its bits.
+// coda: function exp(x) e^x, subnormal results included; error 3e-7
+// x = n ln 2 + f, and 2^n is put together from its bits.
 DEV float exp(float x)
 {
     const float magic = 12582912.0f; // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
@@ -53,8 +58,8 @@ DEV float exp(float x)
     return exp2(f * LOG2_E) * bits_float((float_bits(shifted) << 23) + 0x3f800000u);
 }
 
-// x / y of two counts, 0 <= x <= y and 1 <= y <= 2^24: as `/` rounds it, which would branch to cases that
-// these are not.
+// coda: function count_ratio(x, y) x / y of counts, 0 <= x <= y, 1 <= y <= 2^24, correctly rounded
+// As `/` rounds it, which would branch to cases that these are not.
 DEV float count_ratio(float x, float y)
 {
     float r = rcp(y);
@@ -63,11 +68,13 @@ DEV float count_ratio(float x, float y)
     return fmaf(fmaf(-y, q, x), r, q);
 }
 
-// 1 / (1 + e^-x), 3e-7 + 6e-8 |x|; and of y = x log2 e, for those who have constants to fold.
+// coda: function sigmoid(x) 1 / (1 + e^-x); error 3e-7 + 6e-8 |x|
+// coda: function sigmoid_exp2(y) 1 / (1 + 2^-y), sigmoid of y = x log2 e for who has constants to fold
 DEV float sigmoid_exp2(float y) { return rcp(1.0f + exp2(-y)); }
 DEV float sigmoid(float x) { return sigmoid_exp2(LOG2_E * x); }
 
-// 2 atanh(s) for |s| <= 1/3, 1e-7. Both logarithms below are one: log((1 + s) / (1 - s)).
+// coda: function atanh_twice(s) 2 atanh(s) = log((1 + s) / (1 - s)) for |s| <= 1/3; error 1e-7
+// Both logarithms below are this one.
 DEV float atanh_twice(float s)
 {
     float u = s * s;
@@ -75,7 +82,7 @@ DEV float atanh_twice(float s)
     return 2.0f * fmaf(s * u, p, s);
 }
 
-// Natural logarithm, 3e-7 near 1 too. log(0) = -inf, log of a negative number is NaN.
+// coda: function log(x) the natural logarithm: -inf of 0, NaN of what is below; error 3e-7, near 1 too
 DEV float log(float x)
 {
     bool subnormal = x < 1.17549435e-38f;
@@ -87,10 +94,10 @@ DEV float log(float x)
     return x == 0.0f ? -infinity() : x < 0.0f ? not_a_number() : x;
 }
 
-// log(1 + y) for 0 <= y <= 1, 3e-7.
+// coda: function log1p(y) log(1 + y) for 0 <= y <= 1; error 3e-7
 DEV float log1p(float y) { return atanh_twice(y * rcp(y + 2.0f)); }
 
-// 4e-7.
+// coda: function tanh(x) the hyperbolic tangent; error 4e-7
 DEV float tanh(float x)
 {
     float u = x * x;
@@ -100,8 +107,8 @@ DEV float tanh(float x)
     return fabsf(x) < 0.5f ? small : copysignf(large, x);
 }
 
-// The normal distribution's P(X <= x) = erfc(-x / sqrt 2) / 2, 6e-7 + 6e-8 x^2, in the left tail too:
-// erfc(z) / 2 = e^(-z^2) t p(t) with t = 1 / (1 + 0.3 z).
+// coda: function normal_cdf(x) P(X <= x) of a normal X; error 6e-7 + 6e-8 x^2, in the left tail too
+// It is erfc(-x / sqrt 2) / 2, and erfc(z) / 2 = e^(-z^2) t p(t) with t = 1 / (1 + 0.3 z).
 DEV float normal_cdf(float x)
 {
     float a = fabsf(x), t = rcp(fmaf(a, 0.212132034f, 1.0f));
@@ -118,8 +125,9 @@ DEV float normal_cdf(float x)
     return x > 0.0f ? 1.0f - tail : tail;
 }
 
-// The same, 2^-16.5 from x = -6.5 on, and 1e-14 absolute below, in half of the instructions and without a
-// reciprocal: the logarithm of the tail, fitted as a polynomial. For what is rounded to 16 bits.
+// coda: function normal_cdf_narrow(x) the same; error 2^-16.5 from x = -6.5 on, absolute 1e-14 below
+// Half of the instructions, and no reciprocal: the logarithm of the tail, fitted as a polynomial. For what is
+// rounded to 16 bits.
 DEV float normal_cdf_narrow(float x)
 {
     float a = fabsf(x), p = -1.75777814e-6f;

@@ -62,7 +62,10 @@ struct prim {
     const char *param_name[PRIM_MAX_PARAMS];
     bool narrow;             /* a map: has narrow() beside apply(), for results that are rounded to 16 bits */
     struct prim_facts facts; /* of a map defined at run time: none */
-    const char *header;      /* "map/silu.cuh"; NULL for a map defined at run time */
+    const char *header;      /* "map/silu.cuh"; NULL for a map defined at run time, as the next three */
+    const char *operands;    /* their names: "gate, up" */
+    const char *constants;   /* "low=float, high=float", "" of a reduction */
+    const char *meaning;     /* what its file says first: "x sigmoid(x), also called swish." */
     const char *source;      /* of a map defined at run time, else NULL */
     double (*reference)(const double *in, const double *params); /* maps */
     const struct prim_loops *loops;                              /* maps; NULL: defined at run time */
@@ -95,6 +98,13 @@ static inline const struct prim_pair *prim_find_pair(const char *name) /* NULL i
     while (p->name && strcmp(p->name, name)) p++;
     return p->name ? p : NULL;
 }
+
+/* What the text of a map may call as math::NAME; behind them one without a name. */
+struct prim_function {
+    const char *name, *arguments; /* "x, y" */
+    const char *meaning;          /* with the error, relative unless said otherwise */
+};
+extern const struct prim_function prim_functions[];
 
 /* Every .cuh file, by its path from primitives/, sorted. */
 struct prim_file {

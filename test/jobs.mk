@@ -41,7 +41,7 @@ WEAK_TORTURES = driver store hostile versions
 .PHONY: built-unit built-rest built-asan built-tsan built-weak
 .PHONY: built-models
 built-unit:
-	@+$(IN) BUILD=$(BUILD) all locales $(BUILD)/unit
+	@+$(IN) BUILD=$(BUILD) all doc locales $(BUILD)/unit
 built-rest: built-unit
 	@+$(IN) BUILD=$(BUILD) emulator torture-build examples perf-build $(BUILD)/terminal_test $(BUILD)/oom $(BUILD)/conformance/run
 built-asan: built-unit
@@ -87,7 +87,11 @@ $(eval $(call job,locale,rest,env MAKEFLAGS= $(IN) BUILD=$(BUILD) locale))
 $(eval $(call job,lint,unit,test/house/lint.sh))
 $(eval $(call job,cuda-abi,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) cuda-abi))
 $(eval $(call job,install,unit,test/system/install.sh $(BUILD)/install))
+$(eval $(call job,abi-policy,unit,test/house/abi_policy.sh $(BUILD)/abi-policy))
+$(eval $(call job,manual,unit,test/system/manual.sh $(BUILD)/manual))
 $(eval $(call job,deb,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) deb))
+# As root with debootstrap and a network: the same on a system that has nothing else.
+$(eval $(call job,fresh,unit,test/system/fresh.sh $(BUILD)/fresh))
 $(eval $(call job,tool,rest,test/system/tool.sh $(BUILD)/tool))
 $(eval $(call job,terminal,rest,sh -c 'mkdir -p $(BUILD)/terminal && $(BUILD)/terminal_test $(BUILD) $(BUILD)/terminal'))
 $(eval $(call job,help,rest,test/system/help.sh $(BUILD)))
@@ -107,7 +111,7 @@ $(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,1
 $(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),20000,200)))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-SYSTEM := install tool terminal help readme hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
+SYSTEM := install abi-policy manual tool terminal help readme hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
 
 # Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
 MODEL_TEST = model_test test/system/model/tiny
@@ -168,4 +172,4 @@ TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(A
 .PHONY: check test test-full
 check: $(call jobs,$(CHECK))
 test: $(call jobs,$(TEST))
-test-full: $(call jobs,$(TEST) emulated-300-families emulated-example deb)
+test-full: $(call jobs,$(TEST) emulated-300-families emulated-example deb fresh)

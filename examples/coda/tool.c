@@ -190,6 +190,7 @@ static const struct command {
     {"explain", "FILE [options]", "what the rewrites do to a graph, and its plan", EXPLAIN, explain},
     {"compile", "FILE [options]", "compiles its kernels into the cache; needs no GPU", COMPILE, compile},
     {"run", "FILE [options]", "runs it on random or given inputs", RUN, run},
+    {"ops", "[NAME] [--json]", "operations, maps, reductions and functions: formula, operands", 0, NULL},
     {"cache", "COMMAND [options]", "the cache itself: see coda cache --help", 0, NULL},
 };
 
@@ -300,6 +301,7 @@ static int dispatch(int argc, char **argv)
     if (!c) return print_usage(stderr), 2;
     for (int i = 2; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return print_help(c);
+    if (!strcmp(name, "ops")) return ops(argc - 2, argv + 2);
     if (!c->run) return argc > 2 ? misuse("info takes nothing, also not %s", argv[2]) : info(&o);
     wrong = parse(&o, name, c->bit, argc - 2, argv + 2);
     return wrong ? wrong : perform(&o, c->run);

@@ -74,6 +74,9 @@ int explain(const struct options *opt);
 int compile(const struct options *opt);
 int run(const struct options *opt);
 
+/* tool_ops.c: coda ops [NAME] [--json]. */
+int ops(int argc, char **argv);
+
 /* tool_cache.c: coda cache ..., which has a grammar of its own. */
 int cache(int argc, char **argv);
 

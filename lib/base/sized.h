@@ -22,6 +22,7 @@
     X(coda_shape_stats, kernels)                                                                             \
     X(coda_symbol_info, multiple)                                                                            \
     X(coda_arg_info, bytes)                                                                                  \
+    X(coda_word_info, calls)                                                                                 \
     X(coda_kernel_info, shared_bytes)                                                                        \
     X(coda_plan_stats, flops)                                                                                \
     X(coda_cache_store, unlock)                                                                              \

@@ -21,7 +21,7 @@ _Static_assert(CODA_MAX_RANK == 6 && PRIM_MAX_PARAMS == 4, "DIMS and PARAMS name
 #define EXTENTS(member, key) EACH_DIM(ATTR_EXTENT, member, key)
 #define PARAM(member, k) {NULL, ATTR_FLOAT, offsetof(self, member[k])},
 #define PARAMS(member) PARAM(member, 0) PARAM(member, 1) PARAM(member, 2) PARAM(member, 3)
-#define OP(NAME, name, least, most, kind, attributes)                                                        \
+#define OP(NAME, name, least, most, kind, attributes, ...)                                                   \
     static struct attr_fields fields_of_##name(void)                                                         \
     {                                                                                                        \
         typedef struct attr_##name self;                                                                     \
@@ -32,7 +32,8 @@ _Static_assert(CODA_MAX_RANK == 6 && PRIM_MAX_PARAMS == 4, "DIMS and PARAMS name
 #undef OP
 
 const struct op_info op_info[OP_COUNT] = {
-#define OP(NAME, name, least, most, kind, attributes) {#name, KIND_##kind, least, most, fields_of_##name},
+#define OP(NAME, name, least, most, kind, attributes, ...)                                                   \
+    {#name, KIND_##kind, least, most, fields_of_##name},
 #include "ops.def"
 #undef OP
 };

@@ -7,7 +7,7 @@
 #include "prim.h"
 
 enum op {
-#define OP(NAME, name, least, most, kind, attributes) OP_##NAME,
+#define OP(NAME, name, least, most, kind, attributes, ...) OP_##NAME,
 #include "ops.def"
 #undef OP
     OP_COUNT
@@ -39,7 +39,7 @@ union attr {
 #define DIMS(member, key) int64_t member[CODA_MAX_RANK];
 #define EXTENTS(member, key) int64_t member[CODA_MAX_RANK];
 #define PARAMS(member) float member[PRIM_MAX_PARAMS];
-#define OP(NAME, name, least, most, kind, attributes)                                                        \
+#define OP(NAME, name, least, most, kind, attributes, ...)                                                   \
     struct attr_##name {                                                                                     \
         attributes                                                                                           \
     } name;

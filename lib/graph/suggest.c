@@ -35,8 +35,9 @@ static const char *find_alias(const char *word)
 
 static void try_prims(struct near *n, const graph *g, unsigned which)
 {
-    for (int i = 0; i < g->maps + prim_count; i++) {
-        const struct prim *p = i < g->maps ? g->map[i] : &prim_table[i - g->maps];
+    int own = g ? g->maps : 0;
+    for (int i = 0; i < own + prim_count; i++) {
+        const struct prim *p = i < own ? g->map[i] : &prim_table[i - own];
         if (which & (p->kind == PRIM_MAP ? SUGGEST_MAPS : SUGGEST_REDUCTIONS)) near_try(n, p->name);
     }
 }

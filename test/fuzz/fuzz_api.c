@@ -563,6 +563,24 @@ static int call_coda_info_print(void)
     char *buf = buffer(&size);
     return chance(95) ? SILENT : sign(coda_info_print(buf, size));
 }
+static int call_coda_words(void) { return coda_words() > 0 ? SILENT : CODA_E_INVALID; }
+static int call_coda_word(void)
+{
+    int index = chance(90) ? (int)below(coda_words()) : (int)number();
+    return coda_word(index, filled(sizeof(coda_word_info)));
+}
+static int call_coda_word_find(void)
+{
+    coda_word_info known = CODA_WORD_INFO_INIT;
+    if (coda_word((int)below(coda_words()), &known) != CODA_OK) stop("coda_word", "fails");
+    return sign(coda_word_find(chance(50) ? known.name : name()));
+}
+static int call_coda_word_example(void)
+{
+    size_t size;
+    char *buf = buffer(&size);
+    return sign(coda_word_example(chance(90) ? (int)below(coda_words()) : (int)number(), buf, size));
+}
 /* In a process of its own, for it asks to end with its parent. */
 static int call_coda_compile_worker(void)
 {

@@ -32,7 +32,7 @@ BEGIN {
     circle["graph"] = 5
     circle["jit"] = 6
     circle["cache"] = 3
-    # Generated headers, made in the output folder from the primitives.
+    home["builders.h"] = "include" # generated of coda.h, in the output folder
     while (("find include lib jit cache primitives examples perf -name '*.h' -o -name '*.cuh' -o -name '*.def'" | getline path) > 0) {
         name = path
         if (path ~ /^primitives\/.*\.cuh$/) sub(/^primitives\//, "", name)

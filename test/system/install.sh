@@ -110,6 +110,10 @@ fi
 # ---- What else is there ----
 "$root$prefix/bin/coda" --version
 [ "$(package --modversion)" = "$("$root$prefix/bin/coda" --version | sed 's/coda //')" ]
+for page in man1/coda.1 man3/coda_matmul.3 man3/coda_matmul_kn.3 man7/coda.7; do
+    [ -s "$root$prefix/share/man/$page" ] || wrong "there is no $page"
+done
+grep -q 'id="coda_matmul_kn"' "$root$prefix/share/doc/coda/coda.html" || wrong 'no reference in share/doc/coda'
 "$root$prefix/bin/coda" explain "$root$prefix/share/coda/graphs/llama.coda" >/dev/null
 cps=$root$prefix/lib/cps/coda.cps
 grep -q "\"version\": \"$(package --modversion)\"" "$cps" || wrong "no version in $cps"

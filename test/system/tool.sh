@@ -22,9 +22,18 @@ status() {
 prints() { grep -q -e "$1" "$out/out" || die "the output lacks $1: $(cat "$out/out")"; }
 says() { grep -q -e "$1" "$out/err" || die "the error lacks $1: $(cat "$out/err")"; }
 
+# Words of the text form: a line for each, all of one, and the near one of a name that is not known.
+status 0 $coda ops; prints '^  rms_norm  *x / sqrt'; prints '^  silu  *x sigmoid(x)'; prints '^  sum_sq '; prints '^  exp2(x) '
+status 0 $coda ops clip; prints 'low=float, high=float'; prints 'coda_clip, coda_apply'; prints '%r = clip %x {low=1, high=1}'
+status 0 $coda ops --json; prints '^\[{"kind": "operation", "name": "input"'; prints '^ {"kind": "function"'
+status 1 $coda ops swish; says 'called `swish`; here it is silu'
+status 1 $coda ops Softmx; says 'do you mean softmax?'
+status 2 $coda ops silu gelu; says 'not also "gelu"'
+status 2 $coda ops --frobnicate; says frobnicate
+
 # Usage.
 status 0 $coda --help; prints '^usage: coda info'
-for command in info explain compile run; do
+for command in info explain compile run ops; do
     status 0 $coda $command --help; prints "^usage: coda $command"
 done
 status 0 $coda run x.coda --check --help; prints '^  --check  *compare'

@@ -285,6 +285,7 @@ static coda_status fill_graph_arg(void *out) { return coda_graph_arg(g, 1, out);
 static coda_status fill_plan_arg(void *out) { return coda_plan_arg(plan, 1, out); }
 static coda_status fill_symbol(void *out) { return coda_graph_symbol(symbolic, 0, out); }
 static coda_status fill_kernel(void *out) { return coda_plan_kernel(plan, 0, out); }
+static coda_status fill_word(void *out) { return coda_word(0, out); }
 static coda_status fill_stats(void *out) { return coda_plan_stats_get(plan, out); }
 static coda_status fill_shape_stats(void *out) { return coda_shape_stats_get(plan, out); }
 static coda_status fill_cache_stats(void *out) { return coda_cache_stats_get(cache, out); }
@@ -308,6 +309,7 @@ static const struct writer {
     {SIZED_coda_plan_stats, fill_stats},       {SIZED_coda_cache_stats, fill_cache_stats},
     {SIZED_coda_cache_pruned, fill_pruned},    {SIZED_coda_bundle_report, fill_exported},
     {SIZED_coda_bundle_report, fill_imported}, {SIZED_coda_shape_stats, fill_shape_stats},
+    {SIZED_coda_word_info, fill_word},
 };
 
 /* A later struct holds the same first fields; a block that was refused is as it was. */
