@@ -35,22 +35,17 @@ void graph_free(graph *g)
     free(g);
 }
 
-void graph_poison(graph *g, coda_status status, const char *format, ...)
-{
-    if (g && g->status != CODA_OK) return;
-    va_list args;
-    va_start(args, format);
-    vfail(status, format, args);
-    va_end(args);
-    if (!g) return;
-    g->status = status;
-    snprintf(g->error, sizeof g->error, "%s", fail_message());
-}
-
 /* Passes on a failure whose message is set. */
 static int poison(graph *g, coda_status status)
 {
     graph_poison(g, status, "%s", fail_message());
+    return -1;
+}
+
+/* The same of a node's operands. */
+static int refuse(graph *g, coda_status status, const struct node *n)
+{
+    graph_refuse(g, status, node_roles(n), n->in, n->nin);
     return -1;
 }
 
@@ -183,7 +178,7 @@ int graph_append(graph *g, const struct node *n)
     struct node copy = *n;
     if (g->rewritten && state_stale(g, n, g->nodes) >= 0) return read_too_late(g);
     coda_status s = admit(g, &copy);
-    if (s != CODA_OK) return poison(g, s);
+    if (s != CODA_OK) return refuse(g, s, n);
     if (op_is_version(copy.op)) g->node[copy.in[0]].next = g->nodes;
     if (copy.origin < 0) copy.origin = MAX(g->nodes, g->origins);
     g->origins = MAX(g->origins, copy.origin + 1);
@@ -340,7 +335,7 @@ static coda_status add_map(graph *g, const coda_map_def *d)
 
 coda_status graph_define_map(graph *g, const coda_map_def *def)
 {
-    if (g->status != CODA_OK) return fail(g->status, "%s", g->error);
+    if (g->status != CODA_OK) return graph_mistake(g);
     coda_status s = check_map(g, def);
     if (s == CODA_OK) s = add_map(g, def);
     if (s != CODA_OK) poison(g, s);

@@ -145,9 +145,12 @@ struct coda_graph {
     struct names map_names; /* of maps (their index) */
     int origins;            /* the next new origin, above all that are in use */
     bool rewritten;         /* it is made of another graph: then ... */
-    bool stale;         /* ... this says that the first mistake was to read a version of a state too late */
-    coda_status status; /* the first mistake */
-    char error[512];
+    bool stale; /* ... this says that the first mistake was to read a version of a state too late */
+    const struct names *text_names; /* while a text is read: its names of values, for messages, ... */
+    const char *text_name;          /* ... and that of the next one, or NULL */
+    coda_status status;             /* the first mistake */
+    bool later;                     /* calls came after it, which did nothing */
+    char error[1024];
 };
 typedef struct coda_graph graph;
 
@@ -183,7 +186,6 @@ coda_status output_check(const char *name, const struct type *t, bool add); /* o
 int graph_append_output(graph *g, const char *name, int value, const int64_t *stride);
 /* The same of a value that runs add to what is there. */
 int graph_append_sum(graph *g, const char *name, int value, const int64_t *stride);
-void graph_poison(graph *g, coda_status status, const char *format, ...) PRINTF(3, 4);
 /* Copies node n of `from` into `to`, operands renamed through map[] (old index -> new). */
 int graph_copy_node(graph *to, const graph *from, int n, const int *map);
 /* The operands of n, renamed, in to's arena; NULL with `to` poisoned. */
@@ -196,6 +198,16 @@ bool graph_is_const(const graph *g, int value); /* depends on weights alone; wal
 int graph_uses(const graph *g, int value);      /* operands and outputs that name it; likewise */
 const struct prim *graph_find_prim(const graph *g, const char *name); /* user maps, then the table */
 coda_status graph_define_map(graph *g, const coda_map_def *def);      /* poisons, too */
+/* mistake.c -- keeps the graph's first mistake, and says where it is: behind the message's first word, if a
+ * node was to come of it, that one's name. Later ones are quiet. */
+void graph_poison(graph *g, coda_status status, const char *format, ...) PRINTF(3, 4);
+/* The same of fail()'s message, which goes on with the operands by their roles ("x w", or NULL), names and
+ * types. What is no value is left out. */
+void graph_refuse(graph *g, coda_status status, const char *roles, const int *in, int nin);
+const char *node_roles(const struct node *n);               /* "x w"; NULL: its operands have numbers alone */
+int role_find(const char *roles, int i, const char **word); /* word i: its length; 0: there is none */
+coda_status graph_mistake(const graph *g);                  /* fails with the first mistake, or CODA_OK */
+
 /* bind.c -- the graph with numbers in place of its symbols, as it would have been built with them; NULL with
  * the message set. `values` has one for each symbol, in order. */
 graph *graph_bind(const graph *g, const char *call, const int64_t *values);

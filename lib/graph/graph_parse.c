@@ -238,7 +238,9 @@ static coda_status read_value(struct parser *p, int *value)
 
 static coda_status define(struct parser *p, const char *name, const struct node *n)
 {
+    p->g->text_name = name;
     int value = graph_append(p->g, n);
+    p->g->text_name = NULL;
     if (value < 0) return p->g->status;
     const char *key = arena_string(&p->arena, name);
     return key && names_add(&p->values, &p->arena, key, value) ? CODA_OK
@@ -548,7 +550,9 @@ static coda_status parse_lines(struct parser *p)
 graph *graph_parse(const char *text)
 {
     struct parser p = {.at = text, .g = graph_new()};
+    if (p.g) p.g->text_names = &p.values;
     coda_status s = p.g ? parse_lines(&p) : fail(CODA_E_MEMORY, "graph parse: out of memory");
+    if (p.g) p.g->text_names = NULL;
     arena_free(&p.arena);
     if (s == CODA_OK) return p.g;
     graph_free(p.g);

@@ -123,6 +123,20 @@ coda_status infer_scalar(const graph *g, struct node *n)
     return infer_leaf(n);
 }
 
+/* Inner sizes differ. Weights are [N,K], as PyTorch's Linear has them, while JAX and GPT-2's files have [K,N]:
+ * if w would fit that way round, say how. */
+static coda_status fail_inner(const struct type *x, const struct type *w, int kn)
+{
+    int64_t k = type_columns(x);
+    const char *hint = "";
+    if (w->dim[w->rank - 2 + kn] == k)
+        hint = kn ? "; a w of [N,K] is for coda_matmul, or kn=0"
+                  : "; a w of [K,N] is for coda_matmul_kn, or kn=1";
+    return fail(CODA_E_INVALID, "matmul: x is %s but w is %s%s; inner sizes %s and %s differ%s",
+                dims_text(x).s, dims_text(w).s, kn ? " (kn)" : "", dim_text(x->dims, k).s,
+                dim_text(w->dims, w->dim[w->rank - 1 - kn]).s, hint);
+}
+
 coda_status infer_matmul(const graph *g, struct node *n)
 {
     const struct type *x = operand_type(g, n, 0), *w = operand_type(g, n, 1);
@@ -138,9 +152,7 @@ coda_status infer_matmul(const graph *g, struct node *n)
     if (w->rank != 2 && (w->rank != x->rank || !dims_equal(x, w, x->rank - 2)))
         return fail(CODA_E_INVALID, "matmul: x is %s but w is %s; leading dimensions differ", dims_text(x).s,
                     dims_text(w).s);
-    if (type_columns(x) != w->dim[w->rank - 1 - kn])
-        return fail(CODA_E_INVALID, "matmul: x is %s but w is %s%s; inner sizes differ", dims_text(x).s,
-                    dims_text(w).s, kn ? " (kn)" : "");
+    if (type_columns(x) != w->dim[w->rank - 1 - kn]) return fail_inner(x, w, kn);
     n->type = *x;
     n->type.dim[x->rank - 1] = w->dim[w->rank - 2 + kn];
     if (n->attr.matmul.f32) n->type.dtype = CODA_F32;

@@ -1,6 +1,7 @@
 /* test_shape.c -- every shape rule, right and wrong, over one set of leaves. */
 #include "graph.h" /* before check.h, which has a macro called fail */
 
+#include "util_mistake.h"
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,8 +75,8 @@ static const char *infer(const char *operation, char *out, size_t size)
         ck_assert_int_eq(graph_verify(g), CODA_OK);
         snprintf(out, size, "%s", type_text(&g->node[g->nodes - 1].type).s);
     } else {
-        const char *message = strstr(coda_error(), ": ");
-        snprintf(out, size, "%s", message ? message + 2 : coda_error());
+        const char *line = mistake_plain(coda_error()), *message = strstr(line, ": ");
+        snprintf(out, size, "%s", message ? message + 2 : line);
     }
     graph_free(g);
     return out;
@@ -91,8 +92,10 @@ static const struct {
     {"matmul %m, %w", "f32[8,96]"},
     {"matmul %e, %w", "f32[0,96]"},
     {"matmul %c0, %k0", "f32[8,5]"},
-    {"matmul %m, %wkn", "matmul: x is [8,64] but w is [64,96]; inner sizes differ"},
-    {"matmul %m, %w {kn=1}", "matmul: x is [8,64] but w is [96,64] (kn); inner sizes differ"},
+    {"matmul %m, %wkn", "matmul: x is [8,64] but w is [64,96]; inner sizes 64 and 96 differ; a w of [K,N] is "
+                        "for coda_matmul_kn, or kn=1"},
+    {"matmul %m, %w {kn=1}", "matmul: x is [8,64] but w is [96,64] (kn); inner sizes 64 and 96 differ; a w "
+                             "of [N,K] is for coda_matmul, or kn=0"},
     {"matmul %m, %wb", "matmul: x is [8,64] but w is [2,96,64]; leading dimensions differ"},
     {"matmul %m, %v", "matmul: w is [64]; it needs rank 2 or more"},
     {"matmul %i, %w", "matmul: x is i32[2,8]; it must be f32, bf16 or f16"},
@@ -450,7 +453,7 @@ static const struct {
     {"matmul %x", "matmul: takes 2 operands, got 1"},
     {"swiglu %x", "swiglu: takes 2 operands, got 1"},
     {"rms_norm %x, %v, %v", "rms_norm: takes 1 to 2 operands, got 3"},
-    {"rms_norm _, %v", "rms_norm: operand 0 is CODA_NONE"},
+    {"rms_norm _, %v", "rms_norm: operand 0 (x) is CODA_NONE"},
     {"add %x, _", "add: operand 1 is CODA_NONE"},
     {"concat %x, _", "concat: operand 1 is CODA_NONE"},
 };
