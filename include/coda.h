@@ -92,6 +92,13 @@ extern "C" {
 #define CODA_API __attribute__((visibility("default")))
 #endif
 
+/* Compilers check what a format asks for. */
+#if defined(__GNUC__)
+#define CODA_PRINTF(nth, first) __attribute__((__format__(__printf__, nth, first)))
+#else
+#define CODA_PRINTF(nth, first)
+#endif
+
 #define CODA_MAX_RANK 6
 
 /* ------------------------------------------------------------------------------------------------
@@ -229,6 +236,19 @@ CODA_API coda_value coda_constant(coda_graph *g, coda_dtype t, double value);
 /* 0, 1, ... n - 1: int32 [n], n up to 2^24 or symbolic, which is no argument of coda_run. Kernels know their
  * columns' numbers, so that it costs no memory traffic where it broadcasts along the columns of others. */
 CODA_API coda_value coda_iota(coda_graph *g, int64_t n);
+
+/*
+ * Scopes say where nodes come from. All that is built until the matching pop gets this prefix, behind those
+ * that are open, with a dot between: "layers.%d" of 17, then "mlp", make "layers.17.mlp". Errors and
+ * coda_plan_print say it, and a graph's text keeps it (`@layers.17.mlp`). It has no part in what is
+ * computed: texts, names and cache keys of kernels are without it, so that layers share kernels. What a
+ * rewrite makes of a node has that one's scope.
+ * A prefix is formatted as by printf, in the locale "C", of letters, digits, _ . - / and : alone. Others,
+ * more than 64 that are open, more than 255 characters in all, and a pop without its push poison the graph.
+ * What is open when a graph is compiled or printed does no harm.
+ */
+CODA_API void coda_scope_push(coda_graph *g, const char *format, ...) CODA_PRINTF(2, 3);
+CODA_API void coda_scope_pop(coda_graph *g);
 
 /* Names a result; its pointer follows those of all leaves, in the order of these calls. */
 CODA_API void coda_output(coda_graph *g, const char *name, coda_value v);

@@ -142,6 +142,8 @@ static coda_status admit(graph *g, struct node *n)
     if (s == CODA_OK) s = own_operands(g, n);
     if (op_is_leaf(n->op)) n->type.dims = g->dims;
     if (s == CODA_OK) s = shape_infer(g, n);
+    if (!n->scope) n->scope = graph_scope_now(g);
+    if (s == CODA_OK) s = graph_scope(g, &n->scope);
     if (s != CODA_OK) return s;
     struct node *node = room(g, g->node, g->nodes, &g->node_capacity, sizeof *node);
     if (!node) return CODA_E_MEMORY;

@@ -4,9 +4,10 @@
  *     text      = { [ dim | map | value | output ] [ comment ] newline }
  *     dim       = "dim" "%" name "=" integer ".." integer [ "step" integer ]
  *     map       = "map" name "(" integer [ ";" integer ] ")" string
- *     value     = "%" name "=" ( leaf | operation )
+ *     value     = "%" name "=" ( leaf | operation ) [ "@" scope ]
  *     leaf      = ( "input" | "weight" | "state" | "scalar" ) dtype "[" [ extents ] "]" [ strides ]
  *     operation = word [ operand { "," operand } ] [ "{" key "=" datum { "," ... } "}" ] [ "@" value ]
+ *     scope     = letters, digits and the signs _ . - / :
  *     datum     = number | dtype | extent | map
  *     map       = word [ "{" key "=" number { "," ... } "}" ]      for the key `score` of attention
  *     operand   = "%" name | "_"
@@ -239,8 +240,9 @@ static coda_status read_value(struct parser *p, int *value)
 static coda_status define(struct parser *p, const char *name, const struct node *n)
 {
     p->g->text_name = name;
+    p->g->text_scope = n->scope;
     int value = graph_append(p->g, n);
-    p->g->text_name = NULL;
+    p->g->text_name = p->g->text_scope = NULL;
     if (value < 0) return p->g->status;
     const char *key = arena_string(&p->arena, name);
     return key && names_add(&p->values, &p->arena, key, value) ? CODA_OK
@@ -426,9 +428,28 @@ static coda_status read_attributes(struct parser *p, struct node *n)
 static coda_status read_origin(struct parser *p, struct node *n)
 {
     int value;
-    if (!accept(p, '@')) return CODA_OK;
     coda_status s = read_value(p, &value);
     if (s == CODA_OK) n->origin = p->g->node[value].origin;
+    return s;
+}
+
+static coda_status read_scope(struct parser *p, struct node *n)
+{
+    char word[WORD_SIZE];
+    const char *scope = word;
+    coda_status s = read_word(p, "a scope", SCOPE_SIGNS, word);
+    if (s == CODA_OK && n->scope) return fail(CODA_E_INVALID, "the scope is given twice");
+    if (s == CODA_OK) s = graph_scope(p->g, &scope);
+    n->scope = s == CODA_OK ? scope : NULL;
+    return s;
+}
+
+/* "@%2 @layers.17.mlp" */
+static coda_status read_places(struct parser *p, struct node *n)
+{
+    coda_status s = CODA_OK;
+    if (accept(p, '@')) s = peek(p) == '%' ? read_origin(p, n) : read_scope(p, n);
+    if (s == CODA_OK && accept(p, '@')) s = read_scope(p, n);
     return s;
 }
 
@@ -453,7 +474,7 @@ static coda_status parse_value(struct parser *p)
     if ((s = expect(p, '=')) != CODA_OK || (s = read_op(p, &n)) != CODA_OK) return s;
     s = op_is_leaf(n.op) ? read_leaf(p, &n) : read_operands(p, &n);
     if (s == CODA_OK) s = read_attributes(p, &n);
-    if (s == CODA_OK) s = read_origin(p, &n);
+    if (s == CODA_OK) s = read_places(p, &n);
     if (s == CODA_OK) s = end_line(p);
     return s == CODA_OK ? define(p, name, &n) : s;
 }

@@ -123,8 +123,8 @@ coda_status infer_scalar(const graph *g, struct node *n)
     return infer_leaf(n);
 }
 
-/* Inner sizes differ. Weights are [N,K], as PyTorch's Linear has them, while JAX and GPT-2's files have [K,N]:
- * if w would fit that way round, say how. */
+/* Inner sizes differ. Weights are [N,K], as PyTorch's Linear has them, while JAX and GPT-2's files have
+ * [K,N]: if w would fit that way round, say how. */
 static coda_status fail_inner(const struct type *x, const struct type *w, int kn)
 {
     int64_t k = type_columns(x);

@@ -4,8 +4,8 @@
  *     matmul %312 in layers.17.mlp: x is [16,64] but w is [64,65]; inner sizes 64 and 65 differ;
  *     where x = %311 (swiglu) f32[16,64], w = layers.17.w f32[64,65]
  *
- * What fails says the operation and what is wrong, "matmul: x is ...". Here the line gets the node that was to
- * come of it, and the operands. In a text that is being read, values go by the names that they have there.
+ * What fails says the operation and what is wrong, "matmul: x is ...". Here the line gets the node that was
+ * to come of it, and the operands. In a text that is being read, values go by the names that they have there.
  */
 #include "graph.h"
 
@@ -99,23 +99,27 @@ static void print_operands(const graph *g, const char *roles, const int *in, int
 /* Does the message's first word name what comes with a name of its own, or no part of a formula? */
 static bool is_named(const char *word, size_t length)
 {
-    static const char *const named[] = {"input",   "weight",  "state",   "scalar",  "output",
-                                        "symbol",  "map",     "dim",     "graph",   "bind",
-                                        "rewrite", "dim_mul", "dim_add", "dim_sub", "define_map"};
+    static const char *const named[] = {"input",      "weight",    "state",   "scalar",  "output",
+                                        "symbol",     "map",       "dim",     "graph",   "bind",
+                                        "rewrite",    "dim_mul",   "dim_add", "dim_sub", "define_map",
+                                        "scope_push", "scope_pop", "scope"};
     for (int i = 0; i < ARRAY_SIZE(named); i++)
         if (strlen(named[i]) == length && !memcmp(named[i], word, length)) return true;
     return false;
 }
 
-/* "matmul: x is ..." as "matmul %312: x is ..." */
+/* "matmul: x is ..." as "matmul %312 in layers.17.mlp: x is ...", "input x: ..." as "input x in ..." */
 static void print_place(const graph *g, const char *message, struct text *t)
 {
     size_t word = strcspn(message, ": ");
+    const char *colon = strstr(message, ": "), *scope = g->text_scope ? g->text_scope : graph_scope_now(g);
     bool node = message[word] == ':' && !is_named(message, word);
-    text_printf(t, "%.*s", (int)word, message);
+    if (!colon) colon = message + word;
+    text_printf(t, "%.*s", (int)(colon - message), message);
     if (node && g->text_name) text_printf(t, " %%%s", g->text_name);
     else if (node) text_printf(t, " %%%d", g->nodes);
-    text_append(t, message + word);
+    if (scope) text_printf(t, " in %s", scope);
+    text_append(t, colon);
 }
 
 /* Numbers of nodes mean something to whoever built the graph; not in one that is made of another. */
