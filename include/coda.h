@@ -38,7 +38,8 @@
  *            sizeof(size_t) is refused.
  * Poison.    Builder calls return a value, so they nest like the formula. The first mistake is kept
  *            in the graph; later calls on it return CODA_NONE quietly, and coda_graph_status() or
- *            coda_compile() reports it.
+ *            coda_compile() reports it: the node, its scope, its operands by name and type, and what
+ *            does not fit. coda_graph_print() shows what was built until then.
  * Ownership. What coda returns through `out` or from a _new call, you free with the matching _free
  *            (NULL is fine). Names, dims and option structs are copied during the call. Strings that
  *            coda returns belong to the object they came from. Device memory is always yours: coda
@@ -680,7 +681,9 @@ CODA_API coda_value coda_transpose(coda_graph *g, coda_value x, const int *perm)
 /* ---- Text. Both forms print and parse back to the same text. ---- */
 
 /* Writes at most `size` bytes, NUL included, and returns the length of the whole text (as
- * snprintf does; buf may be NULL when size is 0). A negative value is a coda_status. */
+ * snprintf does; buf may be NULL when size is 0). A negative value is a coda_status.
+ * Of a graph with a mistake it is what was built until then, which parses, and the mistake as a comment in
+ * the last line: "; mistake: matmul %2 in ...". */
 CODA_API int64_t coda_graph_print(const coda_graph *g, char *buf, size_t size);
 /* Makes a graph from its text; errors name the line. */
 CODA_API coda_status coda_graph_parse(coda_graph **out, const char *text);

@@ -93,7 +93,6 @@ CODA_API coda_status coda_graph_parse(coda_graph **out, const char *text)
 CODA_API int64_t coda_graph_print(const coda_graph *g, char *buf, size_t size)
 {
     if (!g || (!buf && size)) return fail(CODA_E_INVALID, "graph print: %s is NULL", g ? "buf" : "the graph");
-    if (g->status != CODA_OK) return fail(g->status, "%s", g->error);
     struct text t = {0};
     graph_print(g, &t);
     int64_t length = text_emit(&t, buf, size);

@@ -13,6 +13,7 @@
  * primitive. `_` is an absent operand, `@%2` says that a node is part of the operation that began
  * with %2, `@layers.17.mlp` which scope it has. Integer attributes of 0 and dense strides are left
  * out. Floats are hexadecimal, hence exact. Everything after `;` is a comment.
+ * Of a graph with a mistake it is what was built until then, and the mistake as its last line.
  */
 #include "graph.h"
 
@@ -189,6 +190,7 @@ void graph_print(const graph *g, struct text *t)
         text_append(t, "\n");
     }
     for (int i = 0; i < g->outputs; i++) print_output(g, &g->output[i], t);
+    if (g->status != CODA_OK) text_printf(t, "; mistake: %s\n", g->error);
     free(first);
 }
 

@@ -176,14 +176,19 @@ coda_status infer_top_k(const graph *g, struct node *n)
     return CODA_OK;
 }
 
-/* `so_far` is what operands 0 to i - 1 make. The first dimensions, from the right, that are not known to be
- * equal, where a symbol is in one of them: it may be 1 at times, but never broadcasts. */
+/* `so_far` is what operands 0 to i - 1 make. The first dimensions, from the right, that differ, or may: a symbol
+ * may be 1 at times, but never broadcasts. */
 static coda_status fail_broadcast(const struct node *n, const struct type *first, const struct type *so_far,
                                   int i, const struct type *b)
 {
     for (int d = 1; d <= MIN(so_far->rank, b->rank); d++) {
         int64_t p = so_far->dim[so_far->rank - d], q = b->dim[b->rank - d];
-        if (p == q || p == 1 || q == 1 || (dim_is_number(p) && dim_is_number(q))) continue;
+        if (p == q || p == 1 || q == 1) continue;
+        if (dim_is_number(p) && dim_is_number(q))
+            return fail(CODA_E_INVALID,
+                        "%s: operand 0 is %s but operand %d is %s; they do not broadcast: %" PRId64
+                        " and %" PRId64 " differ",
+                        node_word(n), dims_text(first).s, i, dims_text(b).s, p, q);
         return fail(CODA_E_INVALID,
                     "%s: operand 0 is %s but operand %d is %s; %s and %s may differ: use one for both",
                     node_word(n), dims_text(first).s, i, dims_text(b).s, dim_text(so_far->dims, p).s,

@@ -343,6 +343,20 @@ static void move(struct fuzz *f)
 
 /* ---- Checks ---- */
 
+/* What was built until the mistake is a graph; the mistake is its text's last line, a comment. */
+static void check_text(struct fuzz *f)
+{
+    struct text t = {0};
+    coda_graph *again;
+    graph_print(f->g, &t);
+    const char *last = text_str(&t) + t.length - 1;
+    while (last > text_str(&t) && last[-1] != '\n') last--;
+    if (strncmp(last, "; mistake: ", 11)) stop(f, "the text of a poisoned graph does not say so");
+    if (coda_graph_parse(&again, text_str(&t)) != CODA_OK) stop(f, "the text of a poisoned graph is wrong");
+    coda_graph_free(again);
+    text_free(&t);
+}
+
 /* A poisoned graph keeps its message and takes no more calls. */
 static void check_poison(struct fuzz *f)
 {
@@ -356,6 +370,7 @@ static void check_poison(struct fuzz *f)
     coda_graph_status(f->g);
     if (strncmp(message, coda_error(), strlen(message)) != 0) stop(f, "the message changed");
     if (f->g->nodes != nodes || f->g->outputs != outputs) stop(f, "a poisoned graph grew");
+    if (random_chance(&f->r, 20)) check_text(f);
 }
 
 static void check_args(const struct fuzz *f)

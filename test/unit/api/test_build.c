@@ -449,7 +449,7 @@ static const struct {
                    "for coda_matmul_kn, or kn=1"},
     {matmul_none, "matmul: operand 1 (w) is CODA_NONE"},
     {matmul_foreign, "matmul: value 4294967295 is of another graph; this one has 9"},
-    {add_shapes, "add: operand 0 is [8,64] but operand 1 is [8]; they do not broadcast"},
+    {add_shapes, "add: operand 0 is [8,64] but operand 1 is [8]; they do not broadcast: 64 and 8 differ"},
     {bias_rank, "bias: x is [2,8,64] but bias is [8,64]; must be [64]"},
     {bias_size, "bias: x is [2,8,64] but bias is [8]; must be [64]"},
     {bias_none, "add: operand 1 is CODA_NONE"},

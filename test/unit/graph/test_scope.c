@@ -111,6 +111,38 @@ START_TEST(mistake_in_a_layer)
 }
 END_TEST
 
+/* What was built until a mistake is a text, with the mistake in its last line, which parses. */
+START_TEST(text_of_a_mistake)
+{
+    coda_graph *g = coda_graph_new(), *again;
+    int64_t dims[] = {2, 3};
+    char text[1024], small[16];
+    coda_value x = coda_input(g, "x", CODA_F32, 2, dims);
+    coda_value y = coda_relu(g, x);
+    coda_output(g, "y", y);
+    coda_scope_push(g, "head");
+    coda_output(g, "z", coda_add(g, y, coda_weight(g, "w", CODA_F32, 1, (int64_t[]){4})));
+    int64_t n = coda_graph_print(g, text, sizeof text);
+    ck_assert_str_eq(
+        text, "%x = input f32[2,3]\n"
+              "%1 = relu %x  ; f32[2,3]\n"
+              "%w = weight f32[4] @head\n"
+              "output %y = %1\n"
+              "; mistake: add %3 in head: operand 0 is [2,3] but operand 1 is [4]; they do not "
+              "broadcast: 3 and 4 differ; where operand 0 = %1 (relu) f32[2,3], operand 1 = w f32[4]\n");
+    ck_assert_int_eq(n, (int64_t)strlen(text));
+    ck_assert_int_eq(coda_graph_print(g, small, sizeof small), n);
+    ck_assert_int_eq(coda_graph_print(g, NULL, 0), n);
+    ck_assert_int_eq(coda_graph_status(g), CODA_E_INVALID);
+    ck_assert_msg(!coda_graph_parse(&again, text), "%s", coda_error());
+    char *good = text_of(again);
+    ck_assert_int_eq(strncmp(text, good, strlen(good)), 0);
+    ck_assert_str_eq(strstr(text, "; mistake"), text + strlen(good));
+    free(good);
+    coda_graph_free(g), coda_graph_free(again);
+}
+END_TEST
+
 START_TEST(texts_keep_scopes)
 {
     coda_graph *g = layers(2, true), *plain = layers(2, false), *again, *bound;
@@ -266,6 +298,7 @@ Suite *scope_suite(void)
     Suite *s = suite_create("scope");
     TCase *c = tcase_create("scope");
     tcase_add_test(c, mistake_in_a_layer);
+    tcase_add_test(c, text_of_a_mistake);
     tcase_add_test(c, texts_keep_scopes);
     tcase_add_test(c, kernels_have_no_scopes);
     tcase_add_test(c, plans_say_scopes);
