@@ -50,7 +50,7 @@
  * Cache.     Kernels are kept in the process and on disk. What goes wrong there costs time, never a
  *            result or an error; it is counted.
  * Shapes.    Row-major, outermost dimension first, at most CODA_MAX_RANK dimensions, each a number >= 0
- *            or, negative, symbolic: see coda_symbol. "Rows" are all dimensions but the last, which
+ *            or, below -1, symbolic: see coda_symbol. "Rows" are all dimensions but the last, which
  *            holds the columns.
  * Numbers.   bf16, fp16 and fp32 tensors, int32 and int64 indices (below 2^24), fp8 caches. Sums, norms and
  *            statistics are fp32 always. Every operation's result has the dtype of its first tensor
@@ -163,7 +163,7 @@ CODA_API coda_status coda_graph_status(const coda_graph *g);
 
 /*
  * Symbolic dimensions: one graph for every shape. A symbol is a number that is known later; it and what is
- * computed with it may stand where dims, strides, and a slice's start and stop are wanted. It is negative,
+ * computed with it may stand where dims, strides, and a slice's start and stop are wanted. It is below -1,
  * belongs to its graph, and takes the values least..most that are multiples of `multiple` (1: all), to which
  * both ends belong; 0 and 1 are values as any other. Its name is one of the graph's. Numbers are wanted in
  * weights, in the last two dimensions of w in coda_matmul, and for columns: the last dimension of what
@@ -269,6 +269,9 @@ CODA_API int coda_value_shape(const coda_graph *g, coda_value v, int64_t *dims, 
 /* ---- Matrix products ---- */
 
 /* x [..., M, K] times the transpose of w [N, K] or [..., N, K] (PyTorch's Linear): [..., M, N].
+ * The call says which way round w lies, as a square one's shape does not: this one takes a square w of
+ * [K, N], as JAX, ONNX's MatMul and GPT-2's files have it, without an error, and multiplies by its transpose.
+ * Such weights are for coda_matmul_kn; those of PyTorch's Linear, in safetensors or GGUF, are for this one.
  * Leading dimensions of x and of w must be equal, or w has none (one weight for all). The fast kernels
  * multiply bf16 by bf16, or fp16 by fp16, also where these were only cast to fp32. Any other product, such
  * as fp32 by bf16, is exact but for the rounding of its sums, and slow: coda never rounds an operand by
@@ -668,14 +671,17 @@ CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_va
 CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value ids);
 /* To int32 or int64: towards zero, to the nearest that fits; NaN is 0. So an arg_max becomes ids. */
 CODA_API coda_value coda_cast(coda_graph *g, coda_value x, coda_dtype t);
-/* Elements start, start+step, ... below stop along `axis` (0-based). */
+/* Elements start, start+step, ... below stop along `axis`: 0 is the first one, -1 the last, as in all that
+ * takes axes. start and stop count from the beginning: a negative one is symbolic. */
 CODA_API coda_value coda_slice(coda_graph *g, coda_value x, int axis, int64_t start, int64_t stop,
                                int64_t step);
 CODA_API coda_value coda_concat(coda_graph *g, int axis, const coda_value *in, int n);
 /* Operands of one type take turns along `axis`: element j of in[i] is element j * n + i of the result. */
 CODA_API coda_value coda_interleave(coda_graph *g, int axis, const coda_value *in, int n);
+/* One dimension may be -1: what the others leave, [B, T, 64] as {-1, 64} is [B*T, 64]. It has to be a number,
+ * or a polynomial, that times the others is all there is: none is beside a 0, nor of [T, 3] as {-1, 2}. */
 CODA_API coda_value coda_reshape(coda_graph *g, coda_value x, int rank, const int64_t *dims);
-/* Dimension i of the result is dimension perm[i] of x. */
+/* Dimension i of the result is dimension perm[i] of x; -1 is its last one. */
 CODA_API coda_value coda_transpose(coda_graph *g, coda_value x, const int *perm);
 
 /* ---- Text. Both forms print and parse back to the same text. ---- */

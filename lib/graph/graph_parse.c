@@ -341,6 +341,22 @@ static int find_attribute(const struct node *n, const char *key, int first, int 
     return k < first ? -1 : k;
 }
 
+/* "-1", of a reshape's dimensions; a number or a symbol begins otherwise. */
+static bool accept_rest(struct parser *p, const struct node *n)
+{
+    char c = peek(p), end = c == '-' && p->at[1] == '1' ? p->at[2] : '0';
+    if (n->op != OP_RESHAPE || !strchr(",} \t\r\n", end)) return false;
+    p->at += 2;
+    return true;
+}
+
+static coda_status read_extent_or_rest(struct parser *p, const struct node *n, int64_t *out)
+{
+    if (!accept_rest(p, n)) return read_extent(p, out);
+    *out = DIM_REST;
+    return CODA_OK;
+}
+
 static coda_status read_attribute_value(struct parser *p, struct node *n, int k)
 {
     enum attr_kind kind = attr_kind(n, k);
@@ -349,7 +365,7 @@ static coda_status read_attribute_value(struct parser *p, struct node *n, int k)
     coda_dtype dtype = CODA_F32;
     coda_status s = attr_is_float(n, k)   ? read_float(p, &real)
                     : kind == ATTR_DTYPE  ? read_dtype(p, &dtype)
-                    : kind == ATTR_EXTENT ? read_extent(p, &integer)
+                    : kind == ATTR_EXTENT ? read_extent_or_rest(p, n, &integer)
                                           : read_integer(p, &integer);
     if (attr_is_float(n, k)) attr_set_float(n, k, real);
     else attr_set_integer(n, k, kind == ATTR_DTYPE ? (int64_t)dtype : integer);

@@ -176,8 +176,8 @@ coda_status infer_top_k(const graph *g, struct node *n)
     return CODA_OK;
 }
 
-/* `so_far` is what operands 0 to i - 1 make. The first dimensions, from the right, that differ, or may: a symbol
- * may be 1 at times, but never broadcasts. */
+/* `so_far` is what operands 0 to i - 1 make. The first dimensions, from the right, that differ, or may: a
+ * symbol may be 1 at times, but never broadcasts. */
 static coda_status fail_broadcast(const struct node *n, const struct type *first, const struct type *so_far,
                                   int i, const struct type *b)
 {

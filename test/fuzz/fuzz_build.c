@@ -33,7 +33,7 @@ static int64_t number(struct fuzz *f)
                                       INT32_MIN, INT64_MAX, INT64_MIN, 1LL << 62, 1LL << 40};
     static const int64_t usual[] = {0, 1, 1, 2, 2, 2, 3, 4, 4, 4, 8};
     if (f->g->dims->expressions && random_chance(&f->r, 25))
-        return -1 - random_below(&f->r, f->g->dims->expressions); /* one of the graph's */
+        return DIM_FIRST - random_below(&f->r, f->g->dims->expressions); /* one of the graph's */
     if (random_chance(&f->r, 3)) return hostile[random_below(&f->r, ARRAY_SIZE(hostile))];
     return usual[random_below(&f->r, ARRAY_SIZE(usual))];
 }

@@ -551,6 +551,40 @@ START_TEST(mistake)
 }
 END_TEST
 
+/* ---- Counted from the end ---- */
+
+static void check_dims(coda_graph *of, coda_value made, const char *want)
+{
+    ck_assert_msg(made.id, "%s", coda_error());
+    ck_assert_str_eq(type_text(&of->node[made.id - 1].type).s, want);
+}
+
+/* With the number of a symbol, too, which is never -1. */
+START_TEST(from_the_end)
+{
+    coda_graph *own = coda_graph_new();
+    coda_dim b = coda_symbol(own, "B", 1, 8, 1), t = coda_symbol(own, "T", 1, 64, 1);
+    coda_value free_rows = coda_input(own, "v", CODA_F32, 3, (int64_t[]){b, t, 64});
+    coda_value n = coda_input(own, "n", CODA_F32, 3, (int64_t[]){2, 3, 4});
+    check_dims(own, coda_reshape(own, free_rows, 2, (int64_t[]){-1, 64}), "f32[B*T,64]");
+    check_dims(own, coda_reshape(own, free_rows, 3, (int64_t[]){b, -1, 32}), "f32[B,2*T,32]");
+    check_dims(own, coda_reshape(own, free_rows, 1, (int64_t[]){-1}), "f32[64*B*T]");
+    check_dims(own, coda_reshape(own, n, 2, (int64_t[]){-1, 8}), "f32[3,8]");
+    check_dims(own, coda_slice(own, free_rows, -1, 0, 8, 1), "f32[B,T,8]");
+    check_dims(own, coda_slice(own, n, -3, 1, 2, 1), "f32[1,3,4]");
+    check_dims(own, coda_concat(own, -1, (coda_value[]){n, n}, 2), "f32[2,3,8]");
+    check_dims(own, coda_interleave(own, -2, (coda_value[]){n, n}, 2), "f32[2,6,4]");
+    check_dims(own, coda_transpose(own, n, (int[]){0, -1, -2}), "f32[2,4,3]");
+    check_dims(own, coda_reshape(own, free_rows, 3, (int64_t[]){b, t, 64}), "f32[B,T,64]");
+    ck_assert_int_eq((int)coda_reshape(own, free_rows, 2, (int64_t[]){-1, 48}).id, 0);
+    coda_graph_status(own);
+    ck_assert_str_eq(coda_error(),
+                     "reshape %12: x is [B,T,64], 64*B*T elements; the dimensions beside the -1 make 48,"
+                     " which does not divide them; where x = v f32[B,T,64]");
+    coda_graph_free(own);
+}
+END_TEST
+
 /* ---- Without a graph ---- */
 
 #define EXPECT_NULL(call, what)                                                                              \
@@ -715,6 +749,7 @@ Suite *build_suite(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, call, 0, ARRAY_SIZE(right));
     tcase_add_loop_test(c, mistake, 0, ARRAY_SIZE(wrong));
+    tcase_add_test(c, from_the_end);
     tcase_add_test(c, null_graph);
     tcase_add_test(c, null_map);
     tcase_add_test(c, value_shape);

@@ -381,7 +381,8 @@ static const struct {
     const char *message;
 } wrong[] = {
     {where_shapes, "where: operand 0 is [8] but operand 2 is [3,7]; they do not broadcast: 8 and 7 differ"},
-    {where_condition, "where: operand 0 is [3,7] but operand 1 is [4,8]; they do not broadcast: 7 and 8 differ"},
+    {where_condition,
+     "where: operand 0 is [3,7] but operand 1 is [4,8]; they do not broadcast: 7 and 8 differ"},
     {where_none, "where: operand 2 is CODA_NONE"},
     {where_foreign, "where: value 9 is of another graph; this one has 4"},
     {equal_shapes, "equal: operand 0 is [4,1] but operand 1 is [3,7]; they do not broadcast: 4 and 3 differ"},
