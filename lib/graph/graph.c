@@ -71,6 +71,21 @@ static void *room(graph *g, void *array, int count, int *capacity, size_t size)
 
 /* ---- Names ---- */
 
+enum { NAME_OF_SYMBOL = INT32_MAX - 1 };
+
+/* ", by weight f32[4,8]" */
+static struct type_text taken_by(const graph *g, const char *name)
+{
+    struct type_text w = {""};
+    int i = names_find(&g->names, name, INT32_MAX);
+    if (i == NAME_OF_SYMBOL) snprintf(w.s, sizeof w.s, ", by a symbol");
+    else if (i < 0) snprintf(w.s, sizeof w.s, ", by an output");
+    else if (i < g->nodes)
+        format_line(w.s, sizeof w.s, ", by %s %.80s", op_info[g->node[i].op].text,
+                    type_text(&g->node[i].type).s);
+    return w;
+}
+
 /* Copies the name into the arena and claims it for `value`. */
 static coda_status claim_name(graph *g, const char *what, const char **name, int value)
 {
@@ -81,14 +96,12 @@ static coda_status claim_name(graph *g, const char *what, const char **name, int
                     " at most 255",
                     what, *name);
     if (names_find(&g->names, *name, INT32_MAX) != INT32_MAX)
-        return fail(CODA_E_INVALID, "%s %s: the name is taken", what, *name);
+        return fail(CODA_E_INVALID, "%s %s: the name is taken%s", what, *name, taken_by(g, *name).s);
     const char *copy = arena_string(&g->arena, *name);
     if (!copy || !names_add(&g->names, &g->arena, copy, value)) return out_of_memory(g);
     *name = copy;
     return CODA_OK;
 }
-
-enum { NAME_OF_SYMBOL = INT32_MAX - 1 };
 
 int64_t graph_symbol(graph *g, const char *name, int64_t least, int64_t most, int64_t multiple)
 {

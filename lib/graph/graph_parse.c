@@ -138,7 +138,8 @@ static coda_status read_factor(struct parser *p, int64_t *out)
     if (s != CODA_OK) return s;
     int symbol = names_find(&p->symbols, word, -1);
     *out = ~(int64_t)symbol;
-    return symbol < 0 ? fail(CODA_E_INVALID, "no dim is called `%.40s`", word) : CODA_OK;
+    if (symbol >= 0) return CODA_OK;
+    return fail(CODA_E_INVALID, "no dim is called `%.40s`%s", word, suggest_symbol(&p->symbols, word).text);
 }
 
 static coda_status read_term(struct parser *p, int64_t *sum)
@@ -227,9 +228,21 @@ static coda_status read_string(struct parser *p, char **out)
 
 /* ---- Values ---- */
 
+/* What others write for an operand: a number, or a name alone. */
+static coda_status refuse_operand(struct parser *p)
+{
+    char c = peek(p);
+    if ((c >= '0' && c <= '9') || ((c == '-' || c == '.') && p->at[1] >= '0' && p->at[1] <= '9'))
+        return fail(CODA_E_INVALID,
+                    "`%.*s`: a number is a value of its own: %%c = constant {to=f32, value=...}", rest(p),
+                    p->at);
+    return expect(p, '%');
+}
+
 static coda_status read_value(struct parser *p, int *value)
 {
     char name[WORD_SIZE];
+    if (peek(p) != '%') return refuse_operand(p);
     coda_status s = read_name(p, name);
     if (s != CODA_OK) return s;
     *value = names_find(&p->values, name, -1);
@@ -272,7 +285,7 @@ static coda_status read_dtype(struct parser *p, coda_dtype *out)
     if (s != CODA_OK) return s;
     for (*out = CODA_F32; dtype_size(*out); (*out)++)
         if (strcmp(word, dtype_name(*out)) == 0) return CODA_OK;
-    return fail(CODA_E_INVALID, "`%.40s` is no dtype", word);
+    return fail(CODA_E_INVALID, "`%.40s` is no dtype%s", word, suggest_dtype(word).text);
 }
 
 static coda_status read_leaf(struct parser *p, struct node *n)
@@ -293,7 +306,7 @@ static coda_status read_leaf(struct parser *p, struct node *n)
 static coda_status read_op(struct parser *p, struct node *n)
 {
     char word[WORD_SIZE];
-    coda_status s = read_word(p, "an operation", "_", word);
+    coda_status s = read_word(p, "an operation", "_.:", word);
     if (s != CODA_OK) return s;
     for (int i = 0; i < OP_COUNT; i++) {
         if (i == OP_MAP || i == OP_REDUCE || strcmp(word, op_info[i].text) != 0) continue;
@@ -319,9 +332,22 @@ static bool more_operands(struct parser *p, struct node *n)
     return true;
 }
 
+/* Operands that begin neither with "%" nor with "_", as in other languages. */
+static coda_status refuse_operands(struct parser *p, const struct node *n)
+{
+    char c = *p->at, small = (char)(c | 32);
+    if (c == '(')
+        return fail(CODA_E_INVALID, "`%.*s`: operands have no parentheses: %s %%a, %%b", rest(p), p->at,
+                    node_text(n));
+    if ((small >= 'a' && small <= 'z') || (c >= '0' && c <= '9'))
+        return fail(CODA_E_INVALID, "`%.*s`: operands begin with %%: %s %%a, %%b", rest(p), p->at,
+                    node_text(n));
+    return CODA_OK;
+}
+
 static coda_status read_operands(struct parser *p, struct node *n)
 {
-    if (peek(p) != '%' && *p->at != '_') return CODA_OK;
+    if (peek(p) != '%' && *p->at != '_') return refuse_operands(p, n);
     do {
         if (n->nin == p->operands && !more_operands(p, n)) return fail(CODA_E_MEMORY, "out of memory");
         int *value = &p->operand[n->nin++];
@@ -571,7 +597,8 @@ static coda_status parse_line(struct parser *p)
     if (strcmp(word, "dim") == 0) return parse_dim(p);
     if (strcmp(word, "map") == 0) return parse_map(p);
     if (strcmp(word, "output") == 0) return parse_output(p);
-    return fail(CODA_E_INVALID, "expected `%%`, `dim`, `map` or `output`, got `%.40s`", word);
+    return fail(CODA_E_INVALID, "expected `%%`, `dim`, `map` or `output`, got `%.40s`%s", word,
+                suggest_line(word).text);
 }
 
 static coda_status parse_lines(struct parser *p)

@@ -427,7 +427,7 @@ static const struct {
     const char *message;
 } wrong[] = {
     {bad_name, "input: `a-b` is no name: " NAME_RULE},
-    {taken_name, "weight x: the name is taken"},
+    {taken_name, "weight x: the name is taken, by input bf16[2,8,64]"},
     {bad_dtype, "input a: 0 is no dtype"},
     {bad_rank, "input a: rank is 7; must be 0..6"},
     {negative_rank, "input a: rank is -1; must be 0..6"},
@@ -440,7 +440,7 @@ static const struct {
     {output_none, "output y: the value is CODA_NONE"},
     {output_foreign, "output: value 1000 is of another graph; this one has 9"},
     {output_name, "output: the name is NULL"},
-    {output_taken, "output x: the name is taken"},
+    {output_taken, "output x: the name is taken, by input bf16[2,8,64]"},
     {output_null_strides, "output y: strides are NULL"},
     {sum_null_strides, "output y: strides are NULL"},
     {sum_dtype, "output y: bf16[2,8,64] cannot be added to, only f32"},

@@ -96,8 +96,8 @@ static const struct {
     {".x", "input: `.x` is no name: a letter or _, then letters, digits, _ or ., at most 255"},
     {"a b", "input: `a b` is no name: a letter or _, then letters, digits, _ or ., at most 255"},
     {"\xc3\xa9", "input: `\xc3\xa9` is no name: a letter or _, then letters, digits, _ or ., at most 255"},
-    {"x", "input x: the name is taken"},
-    {"out", "input out: the name is taken"},
+    {"x", "input x: the name is taken, by weight f32[3,4]"},
+    {"out", "input out: the name is taken, by an output"},
 };
 
 START_TEST(name)
@@ -131,7 +131,7 @@ START_TEST(outputs)
     ck_assert_int_eq(graph_append_output(g, "z", x, NULL), 1);
     ck_assert_int_eq(g->output[1].stride[0], 4);
     ck_assert_int_eq(graph_append_output(g, "x", x, NULL), -1);
-    ck_assert_str_eq(g->error, "output x: the name is taken");
+    ck_assert_str_eq(g->error, "output x: the name is taken, by input f32[3,4]");
     graph_free(g);
     g = graph_new();
     ck_assert_int_eq(graph_append_output(g, "y", 0, NULL), -1);

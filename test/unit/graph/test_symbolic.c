@@ -156,7 +156,7 @@ static const struct {
     {"assign %k, %s", "f32[S,64]"},
     {"assign %k, %t", "assign: the state is f32[S,64] but the value is f32[T,64]; they must be equal"},
     {"cross_entropy %t, %slot", "f32[T]"},
-    {"input f32[U]", "no dim is called `U`"},
+    {"input f32[U]", "no dim is called `U`; a line above has to say `dim %U = 1..4096`"},
     {"input f32[T-2]", "dim: T-2 may be -1; must be >= 0"},
     {"input f32[T*T*T*T*T]", "dim: (T*T*T*T)*(T) is no polynomial of at most 8 terms, degree 4 and 63 bits"},
     {"weight f32[T,4]", "weight r: it is [T,4]; its dimensions and strides must be numbers"},
@@ -195,14 +195,14 @@ static const struct {
     {"dim %T = 5..4", "line 1: symbol T: its values are 5..4; need 0 <= least <= most, 1 <= most <= 2^62"},
     {"dim %T = 1..9 stop 2", "line 1: expected `step`, got `stop`"},
     {"dim %T = 1..9 x", "line 1: trailing text `x`"},
-    {"dim %T = 1..9\ndim %T = 1..9", "line 2: symbol T: the name is taken"},
-    {"dim %T = 1..9\n%T = input f32[4]", "line 2: input T: the name is taken"},
+    {"dim %T = 1..9\ndim %T = 1..9", "line 2: symbol T: the name is taken, by a symbol"},
+    {"dim %T = 1..9\n%T = input f32[4]", "line 2: input T: the name is taken, by a symbol"},
     {"dim %T = 1..9\n%x = relu %T", "line 2: %T is not defined above"},
     {"dim %1T = 1..9",
      "line 1: symbol: `1T` is no name: a letter or _, then letters, digits, _ or ., at most 255"},
     {"dim %T = 1..9\n%x = input f32[T*]", "line 2: expected an extent before `]`"},
     {"dim %T = 1..9\n%x = input f32[2T]", "line 2: `2T` is no integer"},
-    {"%x = input f32[T]", "line 1: no dim is called `T`"},
+    {"%x = input f32[T]", "line 1: no dim is called `T`; a line above has to say `dim %T = 1..4096`"},
     {"dim %T = 1..9\n%x = input f32[T] stride=[-1]", "line 2: dim: -1; must be >= 0"},
 };
 
@@ -291,7 +291,7 @@ static const struct {
     {foreign_slice, "slice: start -9, stop 4, step 1; need 0 <= start <= stop <= 4 and step >= 1"},
     {gate_columns, "swiglu: x is [4,2*T]; its columns must be even"},
     {bias_columns, "bias: x is [4,T] but bias is [8]; must be [T]"},
-    {taken, "symbol T: the name is taken"},
+    {taken, "symbol T: the name is taken, by a symbol"},
     {nested, "dim: T-5 may be -4; must be >= 0"},
 };
 
