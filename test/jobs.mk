@@ -89,6 +89,7 @@ $(eval $(call job,cuda-abi,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) cuda-abi))
 $(eval $(call job,install,unit,test/system/install.sh $(BUILD)/install))
 $(eval $(call job,deb,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) deb))
 $(eval $(call job,tool,rest,test/system/tool.sh $(BUILD)/tool))
+$(eval $(call job,guesses,rest,test/system/guesses.sh $(BUILD)/guesses))
 $(eval $(call job,hijack,rest,test/system/hijack.sh $(BUILD)/hijack))
 $(eval $(call job,demo,rest,test/system/demo.sh $(BUILD) $(BUILD)/demo))
 EXAMPLES := mlp custom_map cross_entropy decode
@@ -104,7 +105,7 @@ $(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,1
 $(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),20000,200)))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-SYSTEM := install tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
+SYSTEM := install tool guesses hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
 
 # Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
 MODEL_TEST = model_test test/system/model/tiny

@@ -42,6 +42,14 @@ int utf8_length(const char *s, size_t size);
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same for wrong usage: 2, and where to read. */
 int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* tool_near.c -- the known word that is nearest to one that is not: {.word = w}, then try each. */
+struct nearest {
+    const char *word, *best; /* best: NULL, none is near */
+    int distance;
+    char text[64];
+};
+void nearest_try(struct nearest *n, const char *known);
+const char *nearest_text(struct nearest *n); /* "; do you mean explain?", or "" */
 /* tool.c -- a whole file as malloc'd text, "-" is standard input; NULL after a complaint. */
 char *text_read(const char *path);
 /* A number in these bounds, and nothing else. */

@@ -9,14 +9,26 @@ static const struct {
 } known[] = {
 #define ALIAS(theirs, ours) {theirs, ours, NULL},
 #define ABSENT(theirs, why) {theirs, NULL, why},
+#define ATTRIBUTE(theirs, ours)
 #include "aliases.def"
+#undef ATTRIBUTE
 #undef ABSENT
 #undef ALIAS
 };
 
-static const struct {
+static const struct word {
     const char *theirs, *ours;
-} dtypes[] = {
+} attributes[] = {
+#define ALIAS(theirs, ours)
+#define ABSENT(theirs, why)
+#define ATTRIBUTE(theirs, ours) {theirs, ours},
+#include "aliases.def"
+#undef ATTRIBUTE
+#undef ABSENT
+#undef ALIAS
+};
+
+static const struct word dtypes[] = {
     {"float", "f32"},      {"float32", "f32"},
     {"fp32", "f32"},       {"single", "f32"},
     {"float16", "f16"},    {"fp16", "f16"},
@@ -98,11 +110,14 @@ struct foreign foreign_operation(const char *word)
     return find(plain);
 }
 
-const char *foreign_dtype(const char *word)
+static const char *find_in(const struct word *list, int n, const char *word)
 {
     char plain[FOREIGN_SIZE];
     squeeze(word, plain);
-    for (int i = 0; i < ARRAY_SIZE(dtypes); i++)
-        if (!strcmp(plain, dtypes[i].theirs)) return dtypes[i].ours;
+    for (int i = 0; i < n; i++)
+        if (!strcmp(plain, list[i].theirs)) return list[i].ours;
     return NULL;
 }
+
+const char *foreign_dtype(const char *word) { return find_in(dtypes, ARRAY_SIZE(dtypes), word); }
+const char *foreign_attribute(const char *word) { return find_in(attributes, ARRAY_SIZE(attributes), word); }

@@ -1,4 +1,4 @@
-/* foreign.h -- what PyTorch, JAX, ONNX, ggml, TensorRT and cuDNN call things, and how they are written here. */
+/* foreign.h -- what PyTorch, JAX, ONNX, ggml, TensorRT and cuDNN call things, and what they are here. */
 #ifndef FOREIGN_H
 #define FOREIGN_H
 
@@ -15,6 +15,8 @@ struct foreign {
 struct foreign foreign_operation(const char *word);
 /* The name of our dtype, or NULL: "float16", "torch.bfloat16". */
 const char *foreign_dtype(const char *word);
+/* Of an attribute of some operation, or NULL: "num_heads" is "heads". */
+const char *foreign_attribute(const char *word);
 
 enum { FOREIGN_SIZE = 64 };
 /* The word in small letters, without its modules, underscores, and what its library puts around all words:

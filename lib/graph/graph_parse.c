@@ -104,7 +104,10 @@ static coda_status read_number(struct parser *p, const char *sign, int64_t *out)
     if (s != CODA_OK) return s;
     errno = 0;
     *out = strtoll(word, &end, 10);
-    if (*end || end == word) return fail(CODA_E_INVALID, "`%.40s` is no integer", word);
+    bool truth =
+        !strcmp(word, "true") || !strcmp(word, "false") || !strcmp(word, "True") || !strcmp(word, "False");
+    if (*end || end == word)
+        return fail(CODA_E_INVALID, "`%.40s` is no integer%s", word, truth ? "; it is 1 or 0" : "");
     return errno ? fail(CODA_E_INVALID, "%.40s does not fit in 64 bits", word) : CODA_OK;
 }
 
@@ -281,17 +284,30 @@ static coda_status read_strides(struct parser *p, const struct type *type, int64
 static coda_status read_dtype(struct parser *p, coda_dtype *out)
 {
     char word[WORD_SIZE];
-    coda_status s = read_word(p, "a dtype", "", word);
+    coda_status s = read_word(p, "a dtype", "_.", word);
     if (s != CODA_OK) return s;
     for (*out = CODA_F32; dtype_size(*out); (*out)++)
         if (strcmp(word, dtype_name(*out)) == 0) return CODA_OK;
     return fail(CODA_E_INVALID, "`%.40s` is no dtype%s", word, suggest_dtype(word).text);
 }
 
+/* "[-1,64]", "[?,64]": as others write what differs from run to run. */
+static coda_status refuse_unknown(struct parser *p)
+{
+    if (peek(p) != '[') return CODA_OK;
+    for (const char *c = p->at + 1; *c && *c != ']' && *c != '\n'; c++)
+        if ((c[-1] == '[' || c[-1] == ',') && (*c == '?' || (*c == '-' && c[1] == '1' && strchr(",]", c[2]))))
+            return fail(CODA_E_INVALID,
+                        "`%.*s`: a dimension that runs choose has a name, from `dim %%T = 1..4096` above",
+                        rest(p), p->at);
+    return CODA_OK;
+}
+
 static coda_status read_leaf(struct parser *p, struct node *n)
 {
     coda_status s = read_dtype(p, &n->type.dtype);
     if (s == CODA_OK && n->op == OP_SCALAR) return CODA_OK;
+    if (s == CODA_OK) s = refuse_unknown(p);
     if (s == CODA_OK) s = read_extents(p, n->type.dim, &n->type.rank);
     n->type.dims = p->g->dims;
     if (s == CODA_OK) s = type_check(op_info[n->op].text, n->name, &n->type);
@@ -336,6 +352,7 @@ static bool more_operands(struct parser *p, struct node *n)
 static coda_status refuse_operands(struct parser *p, const struct node *n)
 {
     char c = *p->at, small = (char)(c | 32);
+    if (op_info[n->op].most == 0) return CODA_OK;
     if (c == '(')
         return fail(CODA_E_INVALID, "`%.*s`: operands have no parentheses: %s %%a, %%b", rest(p), p->at,
                     node_text(n));
@@ -428,6 +445,7 @@ static coda_status check_params(const struct node *n, unsigned given)
     unsigned all = (1u << attr_count(n)) - 1;
     if (n->op == OP_CONSTANT && given != all)
         return fail(CODA_E_INVALID, "constant: it needs {to=DTYPE, value=NUMBER}");
+    if (n->op == OP_CAST && given != all) return fail(CODA_E_INVALID, "cast: it needs {to=DTYPE}");
     for (int k = attr_own(n); k < attr_count(n); k++)
         if (!(given >> k & 1))
             return fail(CODA_E_INVALID, "%s: its parameter `%s` is missing", n->prim->name, attr_key(n, k));
@@ -500,8 +518,11 @@ static coda_status read_places(struct parser *p, struct node *n)
 static coda_status end_line(struct parser *p)
 {
     char c = peek(p);
+    const char *hint = c == '/'   ? "; comments begin with ; or #"
+                       : c == '%' ? "; commas between operands"
+                                  : "";
     if (c == ';' || c == '#') p->at += strcspn(p->at, "\n");
-    else if (c && c != '\n') return fail(CODA_E_INVALID, "trailing text `%.*s`", rest(p), p->at);
+    else if (c && c != '\n') return fail(CODA_E_INVALID, "trailing text `%.*s`%s", rest(p), p->at, hint);
     return CODA_OK;
 }
 
@@ -591,7 +612,7 @@ static coda_status parse_line(struct parser *p)
     char word[WORD_SIZE];
     char c = peek(p);
     if (c == '%') return parse_value(p);
-    if (!c || c == '\n' || c == ';' || c == '#') return end_line(p);
+    if (!c || c == '\n' || c == ';' || c == '#' || c == '/') return end_line(p);
     coda_status s = read_word(p, "`%`, `dim`, `map` or `output`", "_", word);
     if (s != CODA_OK) return s;
     if (strcmp(word, "dim") == 0) return parse_dim(p);

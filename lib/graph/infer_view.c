@@ -126,8 +126,9 @@ coda_status infer_reshape(const graph *g, struct node *n)
     int64_t before = type_count(x), after = type_count(&n->type);
     if (before == DIM_NONE || after == DIM_NONE) return fail_status();
     if (before == after) return CODA_OK;
-    return fail(CODA_E_INVALID, "reshape: x is %s, %s elements, but %s has %s", dims_text(x).s,
-                dim_text(g->dims, before).s, dims_text(&n->type).s, dim_text(g->dims, after).s);
+    return fail(CODA_E_INVALID, "reshape: x is %s, %s elements, but %s has %s%s", dims_text(x).s,
+                dim_text(g->dims, before).s, dims_text(&n->type).s, dim_text(g->dims, after).s,
+                a->rank ? "" : "; rank is 0, the number of dimensions");
 }
 
 coda_status infer_transpose(const graph *g, struct node *n)

@@ -93,6 +93,7 @@ struct suggestion suggest_line(const char *word)
     near_try(&n, "dim"), near_try(&n, "map"), near_try(&n, "output");
     bool begins = ours && (!strcmp(ours, "dim") || !strcmp(ours, "map") || !strcmp(ours, "output"));
     if (begins || n.best) snprintf(s.text, sizeof s.text, "; do you mean %s?", begins ? ours : n.best);
+    else if (find_same(word, SUGGEST_ALL)) snprintf(s.text, sizeof s.text, "; write `%%y = %.40s ...`", word);
     else snprintf(s.text, sizeof s.text, "; values are %%%.40s", word);
     return s;
 }
@@ -107,21 +108,33 @@ struct suggestion suggest_value(const struct names *names, const char *word)
     return s;
 }
 
+/* Ours of their word, if one of the attributes is called as its first word is. */
+static const char *find_attribute(const struct node *n, const char *word, int first, int end)
+{
+    const char *ours = foreign_attribute(word);
+    size_t length = ours ? strcspn(ours, ", ") : 0;
+    for (int k = first; ours && k < end; k++)
+        if (strlen(attr_key(n, k)) == length && !strncmp(attr_key(n, k), ours, length)) return ours;
+    return NULL;
+}
+
 /* All of them, since they are few. */
 struct suggestion suggest_attribute(const struct node *n, const char *word, int first, int end)
 {
     struct suggestion s = {""};
     struct near near = {.word = word};
-    const char *name = n->prim ? n->prim->name : op_info[n->op].text;
     bool axis = !strcmp(word, "axis") || !strcmp(word, "dim") || !strcmp(word, "axes");
+    const char *name = n->prim ? n->prim->name : op_info[n->op].text;
+    const char *ours = find_attribute(n, word, first, end);
     size_t at = (size_t)snprintf(s.text, sizeof s.text, ": %s has %s", name, first < end ? "" : "none");
     for (int k = first; k < end && at < sizeof s.text; k++) {
         near_try(&near, attr_key(n, k));
         at +=
             (size_t)snprintf(s.text + at, sizeof s.text - at, "%s%s", k > first ? ", " : "", attr_key(n, k));
     }
-    if (axis && !near.best && at < sizeof s.text)
-        snprintf(s.text + at, sizeof s.text - at, "; columns are the last dimension, transpose for others");
+    if (ours) snprintf(s.text, sizeof s.text, "; in %s it is %s", name, ours);
     else if (near.best) snprintf(s.text, sizeof s.text, "; do you mean %s?", near.best);
+    else if (axis && at < sizeof s.text)
+        snprintf(s.text + at, sizeof s.text - at, "; columns are the last dimension, transpose for others");
     return s;
 }

@@ -409,7 +409,7 @@ static const struct {
     {"cast %x {to=f32}", "f32[2,8,64]"},
     {"cast %i {to=f16}", "f16[2,8]"},
     {"cast %i {to=i32}", "i32[2,8]"},
-    {"cast %x", "cast: 0 is no dtype"},
+    {"cast %x", "cast: it needs {to=DTYPE}"},
     {"slice %x {axis=2, start=1, stop=64, step=2}", "bf16[2,8,32]"},
     {"slice %x {axis=1, start=3, stop=3, step=1}", "bf16[2,0,64]"},
     {"slice %i {axis=1, stop=8, step=3}", "i32[2,3]"},

@@ -242,7 +242,7 @@ static const struct {
     {"%y = relu %x", "line 1: %x is not defined above"},
     {"%y = frobnicate %x", "line 1: unknown operation `frobnicate`"},
     {"%y = map %x", "line 1: unknown operation `map`; do you mean max?"},
-    {"%x = input f32[2]\n%y = relu %x %x", "line 2: trailing text `%x`"},
+    {"%x = input f32[2]\n%y = relu %x %x", "line 2: trailing text `%x`; commas between operands"},
     {"%x = input f32[2]\n%y = relu %x,", "line 2: expected `%` before ``"},
     {"%x = input f32[2]\n%y = relu", "line 2: relu: takes 1 operands, got 0"},
     {"%x = input f32[2]\n%y = relu %x {alpha=1}",
@@ -284,7 +284,8 @@ static const struct {
     {"%x = input f32[2]\n%y = slice %x {axis=0, stop=1, step=1, axis=0}",
      "line 2: the attribute `axis` is given twice"},
     {"%x = input f32[2]\n%y = slice %x {stop=2.5, step=1}", "line 2: expected `}` before `.5, step=1}`"},
-    {"%x = input f32[2]\n%y = cast %x {to=1}", "line 2: `1` is no dtype: they are f32, bf16, f16, i32, i64, f8e4m3"},
+    {"%x = input f32[2]\n%y = cast %x {to=1}",
+     "line 2: `1` is no dtype: they are f32, bf16, f16, i32, i64, f8e4m3"},
     {"%x = input f32[2,2]\n%w = weight f32[2,3]\n%y = matmul %x, %w",
      "line 3: matmul: x is [2,2] but w is [2,3]; inner sizes 2 and 3 differ;"
      " a w of [K,N] is for coda_matmul_kn, or kn=1"},
