@@ -38,7 +38,8 @@
  *            sizeof(size_t) is refused.
  * Poison.    Builder calls return a value, so they nest like the formula. The first mistake is kept
  *            in the graph; later calls on it return CODA_NONE quietly, and coda_graph_status() or
- *            coda_compile() reports it.
+ *            coda_compile() reports it: the node, its scope, its operands by name and type, and what
+ *            does not fit. coda_graph_print() shows what was built until then.
  * Ownership. What coda returns through `out` or from a _new call, you free with the matching _free
  *            (NULL is fine). Names, dims and option structs are copied during the call. Strings that
  *            coda returns belong to the object they came from. Device memory is always yours: coda
@@ -49,7 +50,7 @@
  * Cache.     Kernels are kept in the process and on disk. What goes wrong there costs time, never a
  *            result or an error; it is counted.
  * Shapes.    Row-major, outermost dimension first, at most CODA_MAX_RANK dimensions, each a number >= 0
- *            or, negative, symbolic: see coda_symbol. "Rows" are all dimensions but the last, which
+ *            or, below -1, symbolic: see coda_symbol. "Rows" are all dimensions but the last, which
  *            holds the columns.
  * Numbers.   bf16, fp16 and fp32 tensors, int32 and int64 indices (below 2^24), fp8 caches. Sums, norms and
  *            statistics are fp32 always. Every operation's result has the dtype of its first tensor
@@ -90,6 +91,13 @@ extern "C" {
 #define CODA_API
 #else
 #define CODA_API __attribute__((visibility("default")))
+#endif
+
+/* Compilers check what a format asks for. */
+#if defined(__GNUC__)
+#define CODA_PRINTF(nth, first) __attribute__((__format__(__printf__, nth, first)))
+#else
+#define CODA_PRINTF(nth, first)
 #endif
 
 #define CODA_MAX_RANK 6
@@ -155,7 +163,7 @@ CODA_API coda_status coda_graph_status(const coda_graph *g);
 
 /*
  * Symbolic dimensions: one graph for every shape. A symbol is a number that is known later; it and what is
- * computed with it may stand where dims, strides, and a slice's start and stop are wanted. It is negative,
+ * computed with it may stand where dims, strides, and a slice's start and stop are wanted. It is below -1,
  * belongs to its graph, and takes the values least..most that are multiples of `multiple` (1: all), to which
  * both ends belong; 0 and 1 are values as any other. Its name is one of the graph's. Numbers are wanted in
  * weights, in the last two dimensions of w in coda_matmul, and for columns: the last dimension of what
@@ -230,6 +238,19 @@ CODA_API coda_value coda_constant(coda_graph *g, coda_dtype t, double value);
  * columns' numbers, so that it costs no memory traffic where it broadcasts along the columns of others. */
 CODA_API coda_value coda_iota(coda_graph *g, int64_t n);
 
+/*
+ * Scopes say where nodes come from. All that is built until the matching pop gets this prefix, behind those
+ * that are open, with a dot between: "layers.%d" of 17, then "mlp", make "layers.17.mlp". Errors and
+ * coda_plan_print say it, and a graph's text keeps it (`@layers.17.mlp`). It has no part in what is
+ * computed: texts, names and cache keys of kernels are without it, so that layers share kernels. What a
+ * rewrite makes of a node has that one's scope.
+ * A prefix is formatted as by printf, in the locale "C", of letters, digits, _ . - / and : alone. Others,
+ * more than 64 that are open, more than 255 characters in all, and a pop without its push poison the graph.
+ * What is open when a graph is compiled or printed does no harm.
+ */
+CODA_API void coda_scope_push(coda_graph *g, const char *format, ...) CODA_PRINTF(2, 3);
+CODA_API void coda_scope_pop(coda_graph *g);
+
 /* Names a result; its pointer follows those of all leaves, in the order of these calls. */
 CODA_API void coda_output(coda_graph *g, const char *name, coda_value v);
 CODA_API void coda_output_strided(coda_graph *g, const char *name, coda_value v,
@@ -248,6 +269,9 @@ CODA_API int coda_value_shape(const coda_graph *g, coda_value v, int64_t *dims, 
 /* ---- Matrix products ---- */
 
 /* x [..., M, K] times the transpose of w [N, K] or [..., N, K] (PyTorch's Linear): [..., M, N].
+ * The call says which way round w lies, as a square one's shape does not: this one takes a square w of
+ * [K, N], as JAX, ONNX's MatMul and GPT-2's files have it, without an error, and multiplies by its transpose.
+ * Such weights are for coda_matmul_kn; those of PyTorch's Linear, in safetensors or GGUF, are for this one.
  * Leading dimensions of x and of w must be equal, or w has none (one weight for all). The fast kernels
  * multiply bf16 by bf16, or fp16 by fp16, also where these were only cast to fp32. Any other product, such
  * as fp32 by bf16, is exact but for the rounding of its sums, and slow: coda never rounds an operand by
@@ -647,20 +671,25 @@ CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_va
 CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value ids);
 /* To int32 or int64: towards zero, to the nearest that fits; NaN is 0. So an arg_max becomes ids. */
 CODA_API coda_value coda_cast(coda_graph *g, coda_value x, coda_dtype t);
-/* Elements start, start+step, ... below stop along `axis` (0-based). */
+/* Elements start, start+step, ... below stop along `axis`: 0 is the first one, -1 the last, as in all that
+ * takes axes. start and stop count from the beginning: a negative one is symbolic. */
 CODA_API coda_value coda_slice(coda_graph *g, coda_value x, int axis, int64_t start, int64_t stop,
                                int64_t step);
 CODA_API coda_value coda_concat(coda_graph *g, int axis, const coda_value *in, int n);
 /* Operands of one type take turns along `axis`: element j of in[i] is element j * n + i of the result. */
 CODA_API coda_value coda_interleave(coda_graph *g, int axis, const coda_value *in, int n);
+/* One dimension may be -1: what the others leave, [B, T, 64] as {-1, 64} is [B*T, 64]. It has to be a number,
+ * or a polynomial, that times the others is all there is: none is beside a 0, nor of [T, 3] as {-1, 2}. */
 CODA_API coda_value coda_reshape(coda_graph *g, coda_value x, int rank, const int64_t *dims);
-/* Dimension i of the result is dimension perm[i] of x. */
+/* Dimension i of the result is dimension perm[i] of x; -1 is its last one. */
 CODA_API coda_value coda_transpose(coda_graph *g, coda_value x, const int *perm);
 
 /* ---- Text. Both forms print and parse back to the same text. ---- */
 
 /* Writes at most `size` bytes, NUL included, and returns the length of the whole text (as
- * snprintf does; buf may be NULL when size is 0). A negative value is a coda_status. */
+ * snprintf does; buf may be NULL when size is 0). A negative value is a coda_status.
+ * Of a graph with a mistake it is what was built until then, which parses, and the mistake as a comment in
+ * the last line: "; mistake: matmul %2 in ...". */
 CODA_API int64_t coda_graph_print(const coda_graph *g, char *buf, size_t size);
 /* Makes a graph from its text; errors name the line. */
 CODA_API coda_status coda_graph_parse(coda_graph **out, const char *text);

@@ -232,7 +232,8 @@ CODA_BUILDER(cross_entropy) CODA_BUILDER(embedding) CODA_BUILDER(cast) CODA_BUIL
 /* clang-format on */
 #undef CODA_BUILDER
 
-inline value apply(const char *map, const std::vector<value> &in, const std::vector<float> &params = {})
+                                                                                    inline value
+    apply(const char *map, const std::vector<value> &in, const std::vector<float> &params = {})
 {
     coda_graph *g = detail::graph_of(in);
     return detail::built(g, coda_apply(g, map, detail::plain(in).data(), static_cast<int>(in.size()),
@@ -398,6 +399,27 @@ class graph {
         return d;
     }
     detail::owner<coda_graph> graph_;
+};
+
+/* While it lives, what is built has this prefix, "mlp", or "layers.17" of a name and a number, by
+ * coda_scope_push. The graph lives longer. */
+class scope {
+  public:
+    scope(const graph &g, const std::string &name) : graph_(g.get())
+    {
+        coda_scope_push(graph_, "%s", name.c_str());
+        detail::check(graph_);
+    }
+    scope(const graph &g, const std::string &name, int64_t number)
+        : scope(g, name + "." + std::to_string(number))
+    {
+    }
+    ~scope() { coda_scope_pop(graph_); }
+    scope(const scope &) = delete;
+    scope &operator=(const scope &) = delete;
+
+  private:
+    coda_graph *graph_;
 };
 
 /* ---- Caches and plans ---- */

@@ -96,6 +96,7 @@ $(eval $(call job,tool,rest,test/system/tool.sh $(BUILD)/tool))
 $(eval $(call job,terminal,rest,sh -c 'mkdir -p $(BUILD)/terminal && $(BUILD)/terminal_test $(BUILD) $(BUILD)/terminal'))
 $(eval $(call job,help,rest,test/system/help.sh $(BUILD)))
 $(eval $(call job,readme,rest,env MAKEFLAGS= test/system/readme.sh $(BUILD) $(BUILD)/readme))
+$(eval $(call job,guesses,rest,test/system/guesses.sh $(BUILD)/guesses))
 $(eval $(call job,hijack,rest,test/system/hijack.sh $(BUILD)/hijack))
 $(eval $(call job,demo,rest,test/system/demo.sh $(BUILD) $(BUILD)/demo))
 EXAMPLES := mlp custom_map cross_entropy decode
@@ -111,7 +112,7 @@ $(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,1
 $(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),20000,200)))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-SYSTEM := install abi-policy manual tool terminal help readme hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
+SYSTEM := install abi-policy manual tool terminal help guesses readme hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
 
 # Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
 MODEL_TEST = model_test test/system/model/tiny

@@ -163,6 +163,14 @@ static const struct option *find_option(const char *name, unsigned command)
     return NULL;
 }
 
+static int refuse_option(const char *name, const char *command, unsigned bit)
+{
+    struct nearest n = {.word = name};
+    for (size_t i = 0; i < sizeof option / sizeof *option; i++)
+        if (option[i].commands & bit) nearest_try(&n, option[i].name);
+    return misuse("%s has no option %s%s", command, name, nearest_text(&n));
+}
+
 /* 0, or the exit status of a usage error. */
 static int parse(struct options *o, const char *command, unsigned bit, int argc, char **argv)
 {
@@ -173,10 +181,10 @@ static int parse(struct options *o, const char *command, unsigned bit, int argc,
             continue;
         }
         const struct option *p = find_option(argv[i], bit);
-        if (!p) return misuse("%s has no option %s", command, argv[i]);
+        if (!p) return refuse_option(argv[i], command, bit);
         if (p->argument && i + 1 == argc) return misuse("%s needs a value", argv[i]);
         char *value = p->argument ? argv[++i] : NULL;
-        if (!p->set(o, value)) return misuse("%s cannot be \"%s\"", p->name, value);
+        if (!p->set(o, value)) return misuse("%s cannot be \"%s\": it is %s", p->name, value, p->argument);
     }
     return o->file ? 0 : misuse("%s needs a FILE", command);
 }
@@ -193,6 +201,13 @@ static const struct command {
     {"ops", "[NAME] [--json]", "operations, maps, reductions and functions: formula, operands", 0, NULL},
     {"cache", "COMMAND [options]", "the cache itself: see coda cache --help", 0, NULL},
 };
+
+static int refuse_command(const char *name)
+{
+    struct nearest n = {.word = name};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) nearest_try(&n, commands[i].name);
+    return misuse("there is no command \"%s\"%s", name, nearest_text(&n));
+}
 
 /* ---- Help ---- */
 
@@ -297,7 +312,7 @@ static int dispatch(int argc, char **argv)
     if (is_help(name)) return print_usage(output), 0;
     if (!strcmp(name, "--version")) return fprintf(output, "coda %s\n", coda_version()), 0;
     if (!strcmp(name, "cache")) return cache(argc - 2, argv + 2);
-    if (!c && *name) return misuse("there is no command \"%s\"", name);
+    if (!c && *name) return refuse_command(name);
     if (!c) return print_usage(stderr), 2;
     for (int i = 2; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return print_help(c);

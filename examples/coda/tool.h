@@ -52,6 +52,14 @@ bool color_on(int fd);             /* has what is written to this descriptor col
 const char *color_code(enum color c);
 void color_span(enum color c, const char *text, size_t size);
 void color_text(const char *text, coda_text what); /* of a plan */
+/* tool_near.c -- the known word that is nearest to one that is not: {.word = w}, then try each. */
+struct nearest {
+    const char *word, *best; /* best: NULL, none is near */
+    int distance;
+    char text[64];
+};
+void nearest_try(struct nearest *n, const char *known);
+const char *nearest_text(struct nearest *n); /* "; do you mean explain?", or "" */
 /* tool.c -- a whole file as malloc'd text, "-" is standard input; NULL after a complaint. */
 char *text_read(const char *path);
 /* A number in these bounds, and nothing else. */

@@ -42,15 +42,41 @@ static bool same_shape(const struct npy *n, const coda_arg_info *a)
     return true;
 }
 
+static int refuse_name(const struct run *r, const char *kind, const char *name, bool of_outputs)
+{
+    struct nearest n = {.word = name};
+    for (int i = 0; i < r->t.n; i++)
+        if (of_outputs ? is_result(r, i) : r->t.info[i].kind != CODA_ARG_OUTPUT)
+            nearest_try(&n, r->t.info[i].name);
+    return complain("the graph has no %s \"%s\"%s", kind, name, nearest_text(&n));
+}
+
+/* "[2,3]" */
+static const char *shape_text(char out[160], int rank, const int64_t *dim)
+{
+    int at = snprintf(out, 160, "[");
+    for (int d = 0; d < rank && at < 140; d++)
+        at += snprintf(out + at, (size_t)(160 - at), "%s%lld", d ? "," : "", (long long)dim[d]);
+    snprintf(out + at, (size_t)(160 - at), "]");
+    return out;
+}
+
+static int refuse_shape(const struct binding *b, const struct npy *n, const coda_arg_info *a)
+{
+    char is[160], wanted[160];
+    return complain("%s has shape %s but %s is %s", b->path, shape_text(is, n->rank, n->dim), b->name,
+                    shape_text(wanted, a->rank, a->dims));
+}
+
 static int load_input(struct run *r, const struct binding *b)
 {
     struct npy n;
     int i = find_arg(r, b->name, false);
-    if (i < 0) return complain("the graph has no leaf \"%s\"", b->name);
+    if (i < 0) return refuse_name(r, "leaf", b->name, false);
     const char *error = npy_open(&n, b->path);
     if (error) return complain("%s %s", b->path, error);
     const coda_arg_info *a = &r->t.info[i];
-    int bad = !same_shape(&n, a) ? complain("%s does not have the shape of %s", b->path, b->name) : 0;
+    int bad = !same_shape(&n, a) ? refuse_shape(b, &n, a) : 0;
     if (!bad && (error = npy_load(&n))) bad = complain("%s %s", b->path, error);
     for (int64_t e = 0; !bad && e < n.elements; e++) {
         double v = npy_get(&n, e);
@@ -70,8 +96,7 @@ static int set_scalar(struct run *r, const struct binding *b)
     char *end;
     int i = find_arg(r, b->name, false);
     double v = plain_number(b->path, &end);
-    if (i < 0 || r->t.info[i].kind != CODA_ARG_SCALAR)
-        return complain("the graph has no scalar \"%s\"", b->name);
+    if (i < 0 || r->t.info[i].kind != CODA_ARG_SCALAR) return refuse_name(r, "scalar", b->name, false);
     if (!*b->path || *end) return complain("--scalar %s: \"%s\" is no number", b->name, b->path);
     if (r->t.info[i].dtype == CODA_I32 && !(v >= INT32_MIN && v <= INT32_MAX && v == floor(v)))
         return complain("--scalar %s: %g is no int32", b->name, v);
@@ -134,7 +159,7 @@ static int make_inputs(struct run *r)
     for (int i = 0; !bad && i < r->opt->scalars; i++) bad = set_scalar(r, &r->opt->scalar[i]);
     for (int i = 0; !bad && i < r->opt->outputs; i++)
         if (find_arg(r, r->opt->output[i].name, true) < 0)
-            bad = complain("the graph has no output \"%s\"", r->opt->output[i].name);
+            bad = refuse_name(r, "output", r->opt->output[i].name, true);
     return bad;
 }
 

@@ -16,9 +16,9 @@
 
 bool build_ready(graph *g, const char *what)
 {
-    if (g) return g->status == CODA_OK;
-    fail(CODA_E_INVALID, "%s: the graph is NULL", what);
-    return false;
+    if (!g) return fail(CODA_E_INVALID, "%s: the graph is NULL", what), false;
+    g->later = g->status != CODA_OK;
+    return !g->later;
 }
 
 coda_value build_value(int index) { return (coda_value){(uint32_t)(index + 1)}; }
@@ -50,6 +50,14 @@ coda_value build_node(graph *g, const char *what, struct node n, const coda_valu
     return build_value(graph_append(g, &n));
 }
 
+coda_value build_refuse(graph *g, const char *roles, const coda_value *in, int nin)
+{
+    int index[PRIM_MAX_INPUTS];
+    for (int i = 0; i < nin; i++) index[i] = (int)MIN(in[i].id, INT32_MAX) - 1;
+    graph_refuse(g, fail_status(), roles, index, nin);
+    return CODA_NONE;
+}
+
 /* ---- Life ---- */
 
 CODA_API coda_graph *coda_graph_new(void) { return graph_new(); }
@@ -58,7 +66,7 @@ CODA_API void coda_graph_free(coda_graph *g) { graph_free(g); }
 CODA_API coda_status coda_graph_status(const coda_graph *g)
 {
     if (!g) return fail(CODA_E_INVALID, "the graph is NULL");
-    return g->status == CODA_OK ? CODA_OK : fail(g->status, "%s", g->error);
+    return graph_mistake(g);
 }
 
 CODA_API coda_status coda_define_map(coda_graph *g, const coda_map_def *def)
@@ -85,7 +93,6 @@ CODA_API coda_status coda_graph_parse(coda_graph **out, const char *text)
 CODA_API int64_t coda_graph_print(const coda_graph *g, char *buf, size_t size)
 {
     if (!g || (!buf && size)) return fail(CODA_E_INVALID, "graph print: %s is NULL", g ? "buf" : "the graph");
-    if (g->status != CODA_OK) return fail(g->status, "%s", g->error);
     struct text t = {0};
     graph_print(g, &t);
     int64_t length = text_emit(&t, buf, size);
@@ -176,9 +183,8 @@ static void output(graph *g, const char *name, coda_value v, const int64_t *stri
 static void output_strided(graph *g, const char *name, coda_value v, const int64_t *strides,
                            append_output *append)
 {
-    if (build_ready(g, "output") && !strides)
-        graph_poison(g, CODA_E_INVALID, "output %.40s: strides are NULL", name ? name : "(NULL)");
-    output(g, name, v, strides, append);
+    if (strides || !build_ready(g, "output")) return output(g, name, v, strides, append);
+    graph_poison(g, CODA_E_INVALID, "output %.40s: strides are NULL", name ? name : "(NULL)");
 }
 
 CODA_API void coda_output(coda_graph *g, const char *name, coda_value v)

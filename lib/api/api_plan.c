@@ -2,6 +2,7 @@
 #include "api.h"
 #include "executable.h"
 #include "kept.h"
+#include "near.h"
 #include "pipeline.h"
 #include "shapes.h"
 #include "sized.h"
@@ -106,7 +107,10 @@ CODA_API int coda_plan_find(const coda_plan *p, const char *name)
     if (!p || !name) return fail(CODA_E_INVALID, "plan_find: %s is NULL", p ? "name" : "plan");
     for (int i = 0; i < p->args; i++)
         if (!strcmp(p->arg[i].name, name)) return i;
-    return fail(CODA_E_INVALID, "plan_find: none of %d arguments is called \"%.80s\"", p->args, name);
+    struct near n = {.word = name};
+    for (int i = 0; i < p->args; i++) near_try(&n, p->arg[i].name);
+    return fail(CODA_E_INVALID, "plan_find: none of %d arguments is called \"%.80s\"%s%s%s", p->args, name,
+                n.best ? "; do you mean " : "", n.best ? n.best : "", n.best ? "?" : "");
 }
 
 CODA_API coda_status coda_plan_kernel(const coda_plan *p, int index, coda_kernel_info *out)

@@ -55,10 +55,9 @@ static coda_value of_rows(graph *g, const char *name, coda_value v, coda_dtype d
         leading = leading && (t->dim[d] == x->dim[d] || t->dim[d] == 1);
     bool suits = dtype == CODA_I32 ? dtype_is_index(t->dtype) : t->dtype == dtype;
     if (suits && (one || (rows && leading))) return one ? v : shaped(g, v, x, 1);
-    graph_poison(g, CODA_E_INVALID,
-                 "sample: logits are %s but %s is %s; it must be %s, a number for each row", dims_text(x).s,
-                 name, type_text(t).s, dtype == CODA_I32 ? "i32 or i64" : dtype_name(dtype));
-    return CODA_NONE;
+    fail(CODA_E_INVALID, "sample: logits are %s but %s is %s; it must be %s, a number for each row",
+         dims_text(x).s, name, type_text(t).s, dtype == CODA_I32 ? "i32 or i64" : dtype_name(dtype));
+    return build_refuse(g, name, OPERANDS(v));
 }
 
 /* ---- A draw ---- */
@@ -96,9 +95,9 @@ static bool read_seeds(struct draw *d, coda_value seeds)
     bool good = t && dtype_is_index(t->dtype) && t->rank == x->rank && type_columns(t) == 2;
     for (int i = 0; good && i + 1 < x->rank; i++) good = t->dim[i] == x->dim[i] || t->dim[i] == 1;
     if (!good) {
-        graph_poison(d->g, CODA_E_INVALID,
-                     "sample: logits are %s but seeds are %s; they must be i32 or i64 [.., 2]",
-                     dims_text(x).s, t ? type_text(t).s : "CODA_NONE");
+        fail(CODA_E_INVALID, "sample: logits are %s but seeds are %s; they must be i32 or i64 [.., 2]",
+             dims_text(x).s, t ? type_text(t).s : "CODA_NONE");
+        build_refuse(d->g, "logits seeds", OPERANDS(d->logits, seeds));
         return false;
     }
     d->first = coda_slice(d->g, seeds, x->rank - 1, 0, 1, 1);
@@ -112,8 +111,9 @@ static bool read_draw(struct draw *d, coda_value logits, coda_value seeds, coda_
     const struct type *x = type_of(d->g, logits);
     if (!x || x->rank < 1 || !dtype_is_float(x->dtype) || !dim_is_number(type_columns(x)) ||
         type_columns(x) < 1 || type_columns(x) > IOTA_MOST) {
-        graph_poison(d->g, CODA_E_INVALID, "sample: logits are %s; they must be floats of 1..%d columns",
-                     x ? type_text(x).s : "CODA_NONE", IOTA_MOST);
+        fail(CODA_E_INVALID, "sample: logits are %s; they must be floats of 1..%d columns",
+             x ? type_text(x).s : "CODA_NONE", IOTA_MOST);
+        build_refuse(d->g, "logits", OPERANDS(logits));
         return false;
     }
     d->x = *x;
@@ -144,13 +144,11 @@ static bool know(graph *g, const coda_value *in, int n)
     return true;
 }
 
-CODA_API coda_value coda_sample(coda_graph *g, coda_value logits, coda_value seeds, coda_value places,
-                                const coda_sample_options *opt, coda_value *logprob)
+static coda_value sample(coda_graph *g, coda_value logits, coda_value seeds, coda_value places,
+                         const coda_sample_options *opt, coda_value *logprob)
 {
     coda_sample_options o;
     struct draw d = {.g = g};
-    if (logprob) *logprob = CODA_NONE;
-    if (!build_ready(g, "sample")) return CODA_NONE;
     coda_status s = SIZED_READ("sample", coda_sample_options, &o, opt);
     if (s != CODA_OK) return graph_poison(g, s, "%s", fail_message()), CODA_NONE;
     if (!know(g, OPERANDS(logits, seeds, places, o.temperature, o.top_k, o.top_p, o.min_p, o.bias)) ||
@@ -161,4 +159,14 @@ CODA_API coda_value coda_sample(coda_graph *g, coda_value logits, coda_value see
     coda_value kept = keep(&d, &o), column = coda_reduce(g, "arg_max", kept, CODA_NONE);
     if (logprob) *logprob = find_logprob(&d, column, kept);
     return shaped(g, coda_cast(g, column, CODA_I32), &d.x, 0);
+}
+
+CODA_API coda_value coda_sample(coda_graph *g, coda_value logits, coda_value seeds, coda_value places,
+                                const coda_sample_options *opt, coda_value *logprob)
+{
+    if (logprob) *logprob = CODA_NONE;
+    if (!build_ready(g, "sample")) return CODA_NONE;
+    coda_value v = sample(g, logits, seeds, places, opt, logprob);
+    g->later = false; /* what follows a mistake is of the same call */
+    return v;
 }

@@ -112,10 +112,10 @@ static bool has_number(const graph *g, int64_t number)
 bool graph_binds_apart(const graph *g, const int64_t *values)
 {
     const struct dims *t = g->dims;
-    for (int64_t d = -1; d >= -t->expressions; d--) {
+    for (int64_t d = DIM_FIRST; d > DIM_FIRST - t->expressions; d--) {
         int64_t value = dims_value(t, d, values);
         if (value < 2 || has_number(g, value)) return false;
-        for (int64_t other = -1; other > d; other--)
+        for (int64_t other = DIM_FIRST; other > d; other--)
             if (dims_value(t, other, values) == value) return false;
     }
     return true;

@@ -14,9 +14,15 @@ struct expression {
 static const int64_t MOST = (int64_t)1 << 62;
 enum { MOST_EXPRESSIONS = 1 << 20 };
 
-bool dims_has(const struct dims *t, int64_t d) { return d >= 0 || (t && -1 - d < t->expressions); }
+bool dims_has(const struct dims *t, int64_t d)
+{
+    return d >= 0 || (t && d != DIM_REST && DIM_FIRST - d < t->expressions);
+}
 
-static const struct expression *expression(const struct dims *t, int64_t d) { return &t->expression[-1 - d]; }
+static const struct expression *expression(const struct dims *t, int64_t d)
+{
+    return &t->expression[DIM_FIRST - d];
+}
 
 static struct polynomial polynomial(const struct dims *t, int64_t d)
 {
@@ -105,7 +111,7 @@ static int64_t name(struct dims *t, const struct polynomial *a)
         t->expression[t->expressions++] = e;
         *slot = t->expressions;
     }
-    return -(int64_t)*slot;
+    return DIM_FIRST + 1 - (int64_t)*slot;
 }
 
 bool dims_copy(struct dims *to, const struct dims *from)
@@ -117,7 +123,7 @@ bool dims_copy(struct dims *to, const struct dims *from)
     }
     to->symbols = from->symbols;
     for (int i = 0; i < from->expressions; i++)
-        if (name(to, &from->expression[i].of) != -1 - (int64_t)i) return false;
+        if (name(to, &from->expression[i].of) != DIM_FIRST - (int64_t)i) return false;
     return true;
 }
 
@@ -172,6 +178,14 @@ int64_t dims_subtract(struct dims *t, int64_t a, int64_t b)
 int64_t dims_multiply(struct dims *t, int64_t a, int64_t b)
 {
     return compute(t, a, b, '*', polynomial_multiply);
+}
+
+int64_t dims_divide(struct dims *t, int64_t a, int64_t b)
+{
+    if (a >= 0 && b >= 0) return b && a % b == 0 ? a / b : DIM_NONE;
+    if (!dims_has(t, a) || !dims_has(t, b)) return DIM_NONE;
+    struct polynomial x = polynomial(t, a), y = polynomial(t, b), result;
+    return polynomial_divide(&result, &x, &y) ? name(t, &result) : DIM_NONE;
 }
 
 /* ---- Questions ---- */

@@ -17,6 +17,8 @@
 #include "polynomial.h"
 
 #define DIM_NONE INT64_MIN /* no extent: what a failure returns, with the message set */
+#define DIM_REST (-1)      /* in a reshape: what the others leave. No expression has this name, ... */
+#define DIM_FIRST (-2)     /* ... but this one and those below it */
 
 struct symbol {
     const char *name;
@@ -27,7 +29,7 @@ struct dims {
     struct arena *arena; /* the graph's */
     struct symbol symbol[MOST_SYMBOLS];
     int symbols;
-    struct expression *expression; /* -1 - name */
+    struct expression *expression; /* DIM_FIRST - name */
     int expressions, capacity;
     int *slot; /* open addressing: index + 1, or 0 */
     int slots;
@@ -46,7 +48,9 @@ bool dims_copy(struct dims *to, const struct dims *from);
 int64_t dims_add(struct dims *t, int64_t a, int64_t b);
 int64_t dims_subtract(struct dims *t, int64_t a, int64_t b);
 int64_t dims_multiply(struct dims *t, int64_t a, int64_t b);
-/* The same where numbers are known not to overflow; their graph may have no table. */
+/* The extent that times b is a; DIM_NONE, also without a message, if there is none, or more than one. */
+int64_t dims_divide(struct dims *t, int64_t a, int64_t b);
+/* Multiplies where numbers are known not to overflow; their graph may have no table. */
 static inline int64_t dims_times(struct dims *t, int64_t a, int64_t b)
 {
     return a >= 0 && b >= 0 ? a * b : dims_multiply(t, a, b);

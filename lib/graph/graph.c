@@ -35,22 +35,17 @@ void graph_free(graph *g)
     free(g);
 }
 
-void graph_poison(graph *g, coda_status status, const char *format, ...)
-{
-    if (g && g->status != CODA_OK) return;
-    va_list args;
-    va_start(args, format);
-    vfail(status, format, args);
-    va_end(args);
-    if (!g) return;
-    g->status = status;
-    snprintf(g->error, sizeof g->error, "%s", fail_message());
-}
-
 /* Passes on a failure whose message is set. */
 static int poison(graph *g, coda_status status)
 {
     graph_poison(g, status, "%s", fail_message());
+    return -1;
+}
+
+/* The same of a node's operands. */
+static int refuse(graph *g, coda_status status, const struct node *n)
+{
+    graph_refuse(g, status, node_roles(n), n->in, n->nin);
     return -1;
 }
 
@@ -76,6 +71,21 @@ static void *room(graph *g, void *array, int count, int *capacity, size_t size)
 
 /* ---- Names ---- */
 
+enum { NAME_OF_SYMBOL = INT32_MAX - 1 };
+
+/* ", by weight f32[4,8]" */
+static struct type_text taken_by(const graph *g, const char *name)
+{
+    struct type_text w = {""};
+    int i = names_find(&g->names, name, INT32_MAX);
+    if (i == NAME_OF_SYMBOL) snprintf(w.s, sizeof w.s, ", by a symbol");
+    else if (i < 0) snprintf(w.s, sizeof w.s, ", by an output");
+    else if (i < g->nodes)
+        format_line(w.s, sizeof w.s, ", by %s %.80s", op_info[g->node[i].op].text,
+                    type_text(&g->node[i].type).s);
+    return w;
+}
+
 /* Copies the name into the arena and claims it for `value`. */
 static coda_status claim_name(graph *g, const char *what, const char **name, int value)
 {
@@ -86,14 +96,12 @@ static coda_status claim_name(graph *g, const char *what, const char **name, int
                     " at most 255",
                     what, *name);
     if (names_find(&g->names, *name, INT32_MAX) != INT32_MAX)
-        return fail(CODA_E_INVALID, "%s %s: the name is taken", what, *name);
+        return fail(CODA_E_INVALID, "%s %s: the name is taken%s", what, *name, taken_by(g, *name).s);
     const char *copy = arena_string(&g->arena, *name);
     if (!copy || !names_add(&g->names, &g->arena, copy, value)) return out_of_memory(g);
     *name = copy;
     return CODA_OK;
 }
-
-enum { NAME_OF_SYMBOL = INT32_MAX - 1 };
 
 int64_t graph_symbol(graph *g, const char *name, int64_t least, int64_t most, int64_t multiple)
 {
@@ -147,6 +155,8 @@ static coda_status admit(graph *g, struct node *n)
     if (s == CODA_OK) s = own_operands(g, n);
     if (op_is_leaf(n->op)) n->type.dims = g->dims;
     if (s == CODA_OK) s = shape_infer(g, n);
+    if (!n->scope) n->scope = graph_scope_now(g);
+    if (s == CODA_OK) s = graph_scope(g, &n->scope);
     if (s != CODA_OK) return s;
     struct node *node = room(g, g->node, g->nodes, &g->node_capacity, sizeof *node);
     if (!node) return CODA_E_MEMORY;
@@ -183,7 +193,7 @@ int graph_append(graph *g, const struct node *n)
     struct node copy = *n;
     if (g->rewritten && state_stale(g, n, g->nodes) >= 0) return read_too_late(g);
     coda_status s = admit(g, &copy);
-    if (s != CODA_OK) return poison(g, s);
+    if (s != CODA_OK) return refuse(g, s, n);
     if (op_is_version(copy.op)) g->node[copy.in[0]].next = g->nodes;
     if (copy.origin < 0) copy.origin = MAX(g->nodes, g->origins);
     g->origins = MAX(g->origins, copy.origin + 1);
@@ -340,7 +350,7 @@ static coda_status add_map(graph *g, const coda_map_def *d)
 
 coda_status graph_define_map(graph *g, const coda_map_def *def)
 {
-    if (g->status != CODA_OK) return fail(g->status, "%s", g->error);
+    if (g->status != CODA_OK) return graph_mistake(g);
     coda_status s = check_map(g, def);
     if (s == CODA_OK) s = add_map(g, def);
     if (s != CODA_OK) poison(g, s);

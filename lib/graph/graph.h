@@ -105,6 +105,8 @@ struct node {
                                       NODE_READABLE may be read, or nin if that is more */
     union attr attr;               /* its member of the operation's name */
     const char *name;              /* leaves */
+    const char *scope;             /* where it comes from: "layers.17.mlp"; NULL. In a template: that which is
+                                      open in the graph */
     int64_t stride[CODA_MAX_RANK]; /* leaves, and versions of states; elements, by extents */
     int origin;                    /* the caller's operation it came from: nodes of one origin are one
                                       kernel even without fusion. -1 in a template: a new origin */
@@ -130,6 +132,10 @@ struct names {
     int count, capacity;
 };
 
+/* A scope's characters beside letters and digits, how many it has with the 0, and how many may be open. */
+#define SCOPE_SIGNS "_.-/:"
+enum { MOST_SCOPE = 256, MOST_SCOPES = 64 };
+
 struct coda_graph {
     struct arena arena;
     struct dims *dims; /* symbols, and expressions over them */
@@ -146,8 +152,18 @@ struct coda_graph {
     int origins;            /* the next new origin, above all that are in use */
     bool rewritten;         /* it is made of another graph: then ... */
     bool stale;         /* ... this says that the first mistake was to read a version of a state too late */
-    coda_status status; /* the first mistake */
-    char error[512];
+    const char **scope; /* each one that a node has, once */
+    int scopes, scope_capacity;
+    int last_scope;                /* that of the last node, from 1 on; 0 */
+    struct names scope_names;      /* scopes to their places above */
+    const char *open[MOST_SCOPES]; /* by coda_scope_push, each within those before it */
+    int depth;
+    const struct names *text_names; /* while a text is read: its names of values, for messages, ... */
+    const char *text_name;          /* ... and that of the next one, or NULL, ... */
+    const char *text_scope;         /* ... and its scope */
+    coda_status status;             /* the first mistake */
+    bool later;                     /* calls came after it, which did nothing */
+    char error[1024];
 };
 typedef struct coda_graph graph;
 
@@ -183,7 +199,6 @@ coda_status output_check(const char *name, const struct type *t, bool add); /* o
 int graph_append_output(graph *g, const char *name, int value, const int64_t *stride);
 /* The same of a value that runs add to what is there. */
 int graph_append_sum(graph *g, const char *name, int value, const int64_t *stride);
-void graph_poison(graph *g, coda_status status, const char *format, ...) PRINTF(3, 4);
 /* Copies node n of `from` into `to`, operands renamed through map[] (old index -> new). */
 int graph_copy_node(graph *to, const graph *from, int n, const int *map);
 /* The operands of n, renamed, in to's arena; NULL with `to` poisoned. */
@@ -196,6 +211,25 @@ bool graph_is_const(const graph *g, int value); /* depends on weights alone; wal
 int graph_uses(const graph *g, int value);      /* operands and outputs that name it; likewise */
 const struct prim *graph_find_prim(const graph *g, const char *name); /* user maps, then the table */
 coda_status graph_define_map(graph *g, const coda_map_def *def);      /* poisons, too */
+/* mistake.c -- keeps the graph's first mistake, and says where it is: behind the message's first word, if a
+ * node was to come of it, that one's name. Later ones are quiet. */
+void graph_poison(graph *g, coda_status status, const char *format, ...) PRINTF(3, 4);
+/* The same of fail()'s message, which goes on with the operands by their roles ("x w", or NULL), names and
+ * types. What is no value is left out. */
+void graph_refuse(graph *g, coda_status status, const char *roles, const int *in, int nin);
+const char *node_roles(const struct node *n);               /* "x w"; NULL: its operands have numbers alone */
+int role_find(const char *roles, int i, const char **word); /* word i: its length; 0: there is none */
+coda_status graph_mistake(const graph *g);                  /* fails with the first mistake, or CODA_OK */
+
+/* scope.c -- scopes. *scope becomes the graph's own copy of it; a failure, with the message set, is that
+ * memory ran out. */
+coda_status graph_scope(graph *g, const char **scope);
+bool scope_valid(const char *s);
+/* They poison the graph. */
+coda_status graph_scope_push(graph *g, const char *word);
+coda_status graph_scope_pop(graph *g);
+const char *graph_scope_now(const graph *g); /* the innermost that is open, or NULL */
+
 /* bind.c -- the graph with numbers in place of its symbols, as it would have been built with them; NULL with
  * the message set. `values` has one for each symbol, in order. */
 graph *graph_bind(const graph *g, const char *call, const int64_t *values);

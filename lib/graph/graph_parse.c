@@ -4,9 +4,10 @@
  *     text      = { [ dim | map | value | output ] [ comment ] newline }
  *     dim       = "dim" "%" name "=" integer ".." integer [ "step" integer ]
  *     map       = "map" name "(" integer [ ";" integer ] ")" string
- *     value     = "%" name "=" ( leaf | operation )
+ *     value     = "%" name "=" ( leaf | operation ) [ "@" scope ]
  *     leaf      = ( "input" | "weight" | "state" | "scalar" ) dtype "[" [ extents ] "]" [ strides ]
  *     operation = word [ operand { "," operand } ] [ "{" key "=" datum { "," ... } "}" ] [ "@" value ]
+ *     scope     = letters, digits and the signs _ . - / :
  *     datum     = number | dtype | extent | map
  *     map       = word [ "{" key "=" number { "," ... } "}" ]      for the key `score` of attention
  *     operand   = "%" name | "_"
@@ -103,7 +104,10 @@ static coda_status read_number(struct parser *p, const char *sign, int64_t *out)
     if (s != CODA_OK) return s;
     errno = 0;
     *out = strtoll(word, &end, 10);
-    if (*end || end == word) return fail(CODA_E_INVALID, "`%.40s` is no integer", word);
+    bool truth =
+        !strcmp(word, "true") || !strcmp(word, "false") || !strcmp(word, "True") || !strcmp(word, "False");
+    if (*end || end == word)
+        return fail(CODA_E_INVALID, "`%.40s` is no integer%s", word, truth ? "; it is 1 or 0" : "");
     return errno ? fail(CODA_E_INVALID, "%.40s does not fit in 64 bits", word) : CODA_OK;
 }
 
@@ -137,7 +141,8 @@ static coda_status read_factor(struct parser *p, int64_t *out)
     if (s != CODA_OK) return s;
     int symbol = names_find(&p->symbols, word, -1);
     *out = ~(int64_t)symbol;
-    return symbol < 0 ? fail(CODA_E_INVALID, "no dim is called `%.40s`", word) : CODA_OK;
+    if (symbol >= 0) return CODA_OK;
+    return fail(CODA_E_INVALID, "no dim is called `%.40s`%s", word, suggest_symbol(&p->symbols, word).text);
 }
 
 static coda_status read_term(struct parser *p, int64_t *sum)
@@ -226,9 +231,21 @@ static coda_status read_string(struct parser *p, char **out)
 
 /* ---- Values ---- */
 
+/* What others write for an operand: a number, or a name alone. */
+static coda_status refuse_operand(struct parser *p)
+{
+    char c = peek(p);
+    if ((c >= '0' && c <= '9') || ((c == '-' || c == '.') && p->at[1] >= '0' && p->at[1] <= '9'))
+        return fail(CODA_E_INVALID,
+                    "`%.*s`: a number is a value of its own: %%c = constant {to=f32, value=...}", rest(p),
+                    p->at);
+    return expect(p, '%');
+}
+
 static coda_status read_value(struct parser *p, int *value)
 {
     char name[WORD_SIZE];
+    if (peek(p) != '%') return refuse_operand(p);
     coda_status s = read_name(p, name);
     if (s != CODA_OK) return s;
     *value = names_find(&p->values, name, -1);
@@ -238,7 +255,10 @@ static coda_status read_value(struct parser *p, int *value)
 
 static coda_status define(struct parser *p, const char *name, const struct node *n)
 {
+    p->g->text_name = name;
+    p->g->text_scope = n->scope;
     int value = graph_append(p->g, n);
+    p->g->text_name = p->g->text_scope = NULL;
     if (value < 0) return p->g->status;
     const char *key = arena_string(&p->arena, name);
     return key && names_add(&p->values, &p->arena, key, value) ? CODA_OK
@@ -264,17 +284,30 @@ static coda_status read_strides(struct parser *p, const struct type *type, int64
 static coda_status read_dtype(struct parser *p, coda_dtype *out)
 {
     char word[WORD_SIZE];
-    coda_status s = read_word(p, "a dtype", "", word);
+    coda_status s = read_word(p, "a dtype", "_.", word);
     if (s != CODA_OK) return s;
     for (*out = CODA_F32; dtype_size(*out); (*out)++)
         if (strcmp(word, dtype_name(*out)) == 0) return CODA_OK;
-    return fail(CODA_E_INVALID, "`%.40s` is no dtype", word);
+    return fail(CODA_E_INVALID, "`%.40s` is no dtype%s", word, suggest_dtype(word).text);
+}
+
+/* "[-1,64]", "[?,64]": as others write what differs from run to run. */
+static coda_status refuse_unknown(struct parser *p)
+{
+    if (peek(p) != '[') return CODA_OK;
+    for (const char *c = p->at + 1; *c && *c != ']' && *c != '\n'; c++)
+        if ((c[-1] == '[' || c[-1] == ',') && (*c == '?' || (*c == '-' && c[1] == '1' && strchr(",]", c[2]))))
+            return fail(CODA_E_INVALID,
+                        "`%.*s`: a dimension that runs choose has a name, from `dim %%T = 1..4096` above",
+                        rest(p), p->at);
+    return CODA_OK;
 }
 
 static coda_status read_leaf(struct parser *p, struct node *n)
 {
     coda_status s = read_dtype(p, &n->type.dtype);
     if (s == CODA_OK && n->op == OP_SCALAR) return CODA_OK;
+    if (s == CODA_OK) s = refuse_unknown(p);
     if (s == CODA_OK) s = read_extents(p, n->type.dim, &n->type.rank);
     n->type.dims = p->g->dims;
     if (s == CODA_OK) s = type_check(op_info[n->op].text, n->name, &n->type);
@@ -289,7 +322,7 @@ static coda_status read_leaf(struct parser *p, struct node *n)
 static coda_status read_op(struct parser *p, struct node *n)
 {
     char word[WORD_SIZE];
-    coda_status s = read_word(p, "an operation", "_", word);
+    coda_status s = read_word(p, "an operation", "_.:", word);
     if (s != CODA_OK) return s;
     for (int i = 0; i < OP_COUNT; i++) {
         if (i == OP_MAP || i == OP_REDUCE || strcmp(word, op_info[i].text) != 0) continue;
@@ -315,9 +348,23 @@ static bool more_operands(struct parser *p, struct node *n)
     return true;
 }
 
+/* Operands that begin neither with "%" nor with "_", as in other languages. */
+static coda_status refuse_operands(struct parser *p, const struct node *n)
+{
+    char c = *p->at, small = (char)(c | 32);
+    if (op_info[n->op].most == 0) return CODA_OK;
+    if (c == '(')
+        return fail(CODA_E_INVALID, "`%.*s`: operands have no parentheses: %s %%a, %%b", rest(p), p->at,
+                    node_text(n));
+    if ((small >= 'a' && small <= 'z') || (c >= '0' && c <= '9'))
+        return fail(CODA_E_INVALID, "`%.*s`: operands begin with %%: %s %%a, %%b", rest(p), p->at,
+                    node_text(n));
+    return CODA_OK;
+}
+
 static coda_status read_operands(struct parser *p, struct node *n)
 {
-    if (peek(p) != '%' && *p->at != '_') return CODA_OK;
+    if (peek(p) != '%' && *p->at != '_') return refuse_operands(p, n);
     do {
         if (n->nin == p->operands && !more_operands(p, n)) return fail(CODA_E_MEMORY, "out of memory");
         int *value = &p->operand[n->nin++];
@@ -337,6 +384,22 @@ static int find_attribute(const struct node *n, const char *key, int first, int 
     return k < first ? -1 : k;
 }
 
+/* "-1", of a reshape's dimensions; a number or a symbol begins otherwise. */
+static bool accept_rest(struct parser *p, const struct node *n)
+{
+    char c = peek(p), end = c == '-' && p->at[1] == '1' ? p->at[2] : '0';
+    if (n->op != OP_RESHAPE || !strchr(",} \t\r\n", end)) return false;
+    p->at += 2;
+    return true;
+}
+
+static coda_status read_extent_or_rest(struct parser *p, const struct node *n, int64_t *out)
+{
+    if (!accept_rest(p, n)) return read_extent(p, out);
+    *out = DIM_REST;
+    return CODA_OK;
+}
+
 static coda_status read_attribute_value(struct parser *p, struct node *n, int k)
 {
     enum attr_kind kind = attr_kind(n, k);
@@ -345,7 +408,7 @@ static coda_status read_attribute_value(struct parser *p, struct node *n, int k)
     coda_dtype dtype = CODA_F32;
     coda_status s = attr_is_float(n, k)   ? read_float(p, &real)
                     : kind == ATTR_DTYPE  ? read_dtype(p, &dtype)
-                    : kind == ATTR_EXTENT ? read_extent(p, &integer)
+                    : kind == ATTR_EXTENT ? read_extent_or_rest(p, n, &integer)
                                           : read_integer(p, &integer);
     if (attr_is_float(n, k)) attr_set_float(n, k, real);
     else attr_set_integer(n, k, kind == ATTR_DTYPE ? (int64_t)dtype : integer);
@@ -382,6 +445,7 @@ static coda_status check_params(const struct node *n, unsigned given)
     unsigned all = (1u << attr_count(n)) - 1;
     if (n->op == OP_CONSTANT && given != all)
         return fail(CODA_E_INVALID, "constant: it needs {to=DTYPE, value=NUMBER}");
+    if (n->op == OP_CAST && given != all) return fail(CODA_E_INVALID, "cast: it needs {to=DTYPE}");
     for (int k = attr_own(n); k < attr_count(n); k++)
         if (!(given >> k & 1))
             return fail(CODA_E_INVALID, "%s: its parameter `%s` is missing", n->prim->name, attr_key(n, k));
@@ -424,9 +488,28 @@ static coda_status read_attributes(struct parser *p, struct node *n)
 static coda_status read_origin(struct parser *p, struct node *n)
 {
     int value;
-    if (!accept(p, '@')) return CODA_OK;
     coda_status s = read_value(p, &value);
     if (s == CODA_OK) n->origin = p->g->node[value].origin;
+    return s;
+}
+
+static coda_status read_scope(struct parser *p, struct node *n)
+{
+    char word[WORD_SIZE];
+    const char *scope = word;
+    coda_status s = read_word(p, "a scope", SCOPE_SIGNS, word);
+    if (s == CODA_OK && n->scope) return fail(CODA_E_INVALID, "the scope is given twice");
+    if (s == CODA_OK) s = graph_scope(p->g, &scope);
+    n->scope = s == CODA_OK ? scope : NULL;
+    return s;
+}
+
+/* "@%2 @layers.17.mlp" */
+static coda_status read_places(struct parser *p, struct node *n)
+{
+    coda_status s = CODA_OK;
+    if (accept(p, '@')) s = peek(p) == '%' ? read_origin(p, n) : read_scope(p, n);
+    if (s == CODA_OK && accept(p, '@')) s = read_scope(p, n);
     return s;
 }
 
@@ -435,8 +518,11 @@ static coda_status read_origin(struct parser *p, struct node *n)
 static coda_status end_line(struct parser *p)
 {
     char c = peek(p);
+    const char *hint = c == '/'   ? "; comments begin with ; or #"
+                       : c == '%' ? "; commas between operands"
+                                  : "";
     if (c == ';' || c == '#') p->at += strcspn(p->at, "\n");
-    else if (c && c != '\n') return fail(CODA_E_INVALID, "trailing text `%.*s`", rest(p), p->at);
+    else if (c && c != '\n') return fail(CODA_E_INVALID, "trailing text `%.*s`%s", rest(p), p->at, hint);
     return CODA_OK;
 }
 
@@ -451,7 +537,7 @@ static coda_status parse_value(struct parser *p)
     if ((s = expect(p, '=')) != CODA_OK || (s = read_op(p, &n)) != CODA_OK) return s;
     s = op_is_leaf(n.op) ? read_leaf(p, &n) : read_operands(p, &n);
     if (s == CODA_OK) s = read_attributes(p, &n);
-    if (s == CODA_OK) s = read_origin(p, &n);
+    if (s == CODA_OK) s = read_places(p, &n);
     if (s == CODA_OK) s = end_line(p);
     return s == CODA_OK ? define(p, name, &n) : s;
 }
@@ -526,13 +612,14 @@ static coda_status parse_line(struct parser *p)
     char word[WORD_SIZE];
     char c = peek(p);
     if (c == '%') return parse_value(p);
-    if (!c || c == '\n' || c == ';' || c == '#') return end_line(p);
+    if (!c || c == '\n' || c == ';' || c == '#' || c == '/') return end_line(p);
     coda_status s = read_word(p, "`%`, `dim`, `map` or `output`", "_", word);
     if (s != CODA_OK) return s;
     if (strcmp(word, "dim") == 0) return parse_dim(p);
     if (strcmp(word, "map") == 0) return parse_map(p);
     if (strcmp(word, "output") == 0) return parse_output(p);
-    return fail(CODA_E_INVALID, "expected `%%`, `dim`, `map` or `output`, got `%.40s`", word);
+    return fail(CODA_E_INVALID, "expected `%%`, `dim`, `map` or `output`, got `%.40s`%s", word,
+                suggest_line(word).text);
 }
 
 static coda_status parse_lines(struct parser *p)
@@ -548,7 +635,9 @@ static coda_status parse_lines(struct parser *p)
 graph *graph_parse(const char *text)
 {
     struct parser p = {.at = text, .g = graph_new()};
+    if (p.g) p.g->text_names = &p.values;
     coda_status s = p.g ? parse_lines(&p) : fail(CODA_E_MEMORY, "graph parse: out of memory");
+    if (p.g) p.g->text_names = NULL;
     arena_free(&p.arena);
     if (s == CODA_OK) return p.g;
     graph_free(p.g);

@@ -11,8 +11,9 @@
  *
  * Leaves go by their names, other values by their index. A map or a reduction is the name of its
  * primitive. `_` is an absent operand, `@%2` says that a node is part of the operation that began
- * with %2. Integer attributes of 0 and dense strides are left out. Floats are hexadecimal, hence
- * exact. Everything after `;` is a comment.
+ * with %2, `@layers.17.mlp` which scope it has. Integer attributes of 0 and dense strides are left
+ * out. Floats are hexadecimal, hence exact. Everything after `;` is a comment.
+ * Of a graph with a mistake it is what was built until then, and the mistake as its last line.
  */
 #include "graph.h"
 
@@ -112,6 +113,11 @@ static void print_attributes(const graph *g, const struct node *n, struct text *
 
 /* ---- Lines ---- */
 
+static void print_scope(const struct node *n, struct text *t)
+{
+    if (n->scope) text_printf(t, " @%s", n->scope);
+}
+
 /* `first` is the first node of this one's origin. */
 static void print_node(const graph *g, int value, int first, struct text *t)
 {
@@ -123,6 +129,7 @@ static void print_node(const graph *g, int value, int first, struct text *t)
         if (n->op == OP_SCALAR) text_append(t, dtype_name(n->type.dtype));
         else type_print(&n->type, t);
         print_strides(&n->type, n->stride, t);
+        print_scope(n, t);
         return;
     }
     for (int i = 0; i < n->nin; i++) {
@@ -134,6 +141,7 @@ static void print_node(const graph *g, int value, int first, struct text *t)
         text_append(t, " @");
         value_print(g, first, t);
     }
+    print_scope(n, t);
     text_append(t, "  ; ");
     type_print(&n->type, t);
 }
@@ -182,6 +190,7 @@ void graph_print(const graph *g, struct text *t)
         text_append(t, "\n");
     }
     for (int i = 0; i < g->outputs; i++) print_output(g, &g->output[i], t);
+    if (g->status != CODA_OK) text_printf(t, "; mistake: %s\n", g->error);
     free(first);
 }
 

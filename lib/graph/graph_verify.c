@@ -36,6 +36,14 @@ static coda_status arity(const struct node *n, int *least, int *most)
     return CODA_OK;
 }
 
+static coda_status fail_absent(const struct node *n, int i)
+{
+    const char *role;
+    int length = role_find(node_roles(n), i, &role);
+    if (!length) return fail(CODA_E_INVALID, "%s: operand %d is CODA_NONE", node_word(n), i);
+    return fail(CODA_E_INVALID, "%s: operand %d (%.*s) is CODA_NONE", node_word(n), i, length, role);
+}
+
 coda_status node_check(const graph *g, const struct node *n, int index)
 {
     int least = 0, most = 0;
@@ -51,8 +59,7 @@ coda_status node_check(const graph *g, const struct node *n, int index)
         if (n->in[i] >= index || n->in[i] >= g->nodes)
             return fail(CODA_E_INVALID, "%s: operand %d is no earlier value of this graph", word, i);
         bool gap = gaps || (n->op == OP_APPEND && i == APPEND_SCALE);
-        if (n->in[i] < 0 && (i < least || !gap))
-            return fail(CODA_E_INVALID, "%s: operand %d is CODA_NONE", word, i);
+        if (n->in[i] < 0 && (i < least || !gap)) return fail_absent(n, i);
     }
     return state_check(g, n, index);
 }
@@ -145,7 +152,7 @@ static coda_status verify_names(const graph *g)
 coda_status graph_verify(const graph *g)
 {
     if (!g) return fail(CODA_E_INVALID, "the graph is NULL");
-    if (g->status != CODA_OK) return fail(g->status, "%s", g->error);
+    if (g->status != CODA_OK) return graph_mistake(g);
     coda_status s = verify_names(g);
     for (int i = 0; s == CODA_OK && i < g->nodes; i++) {
         s = verify_node(g, i);

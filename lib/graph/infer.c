@@ -123,6 +123,20 @@ coda_status infer_scalar(const graph *g, struct node *n)
     return infer_leaf(n);
 }
 
+/* Inner sizes differ. Weights are [N,K], as PyTorch's Linear has them, while JAX and GPT-2's files have
+ * [K,N]: if w would fit that way round, say how. */
+static coda_status fail_inner(const struct type *x, const struct type *w, int kn)
+{
+    int64_t k = type_columns(x);
+    const char *hint = "";
+    if (w->dim[w->rank - 2 + kn] == k)
+        hint = kn ? "; a w of [N,K] is for coda_matmul, or kn=0"
+                  : "; a w of [K,N] is for coda_matmul_kn, or kn=1";
+    return fail(CODA_E_INVALID, "matmul: x is %s but w is %s%s; inner sizes %s and %s differ%s",
+                dims_text(x).s, dims_text(w).s, kn ? " (kn)" : "", dim_text(x->dims, k).s,
+                dim_text(w->dims, w->dim[w->rank - 1 - kn]).s, hint);
+}
+
 coda_status infer_matmul(const graph *g, struct node *n)
 {
     const struct type *x = operand_type(g, n, 0), *w = operand_type(g, n, 1);
@@ -138,9 +152,7 @@ coda_status infer_matmul(const graph *g, struct node *n)
     if (w->rank != 2 && (w->rank != x->rank || !dims_equal(x, w, x->rank - 2)))
         return fail(CODA_E_INVALID, "matmul: x is %s but w is %s; leading dimensions differ", dims_text(x).s,
                     dims_text(w).s);
-    if (type_columns(x) != w->dim[w->rank - 1 - kn])
-        return fail(CODA_E_INVALID, "matmul: x is %s but w is %s%s; inner sizes differ", dims_text(x).s,
-                    dims_text(w).s, kn ? " (kn)" : "");
+    if (type_columns(x) != w->dim[w->rank - 1 - kn]) return fail_inner(x, w, kn);
     n->type = *x;
     n->type.dim[x->rank - 1] = w->dim[w->rank - 2 + kn];
     if (n->attr.matmul.f32) n->type.dtype = CODA_F32;
@@ -164,14 +176,19 @@ coda_status infer_top_k(const graph *g, struct node *n)
     return CODA_OK;
 }
 
-/* `so_far` is what operands 0 to i - 1 make. The first dimensions, from the right, that are not known to be
- * equal, where a symbol is in one of them: it may be 1 at times, but never broadcasts. */
+/* `so_far` is what operands 0 to i - 1 make. The first dimensions, from the right, that differ, or may: a
+ * symbol may be 1 at times, but never broadcasts. */
 static coda_status fail_broadcast(const struct node *n, const struct type *first, const struct type *so_far,
                                   int i, const struct type *b)
 {
     for (int d = 1; d <= MIN(so_far->rank, b->rank); d++) {
         int64_t p = so_far->dim[so_far->rank - d], q = b->dim[b->rank - d];
-        if (p == q || p == 1 || q == 1 || (dim_is_number(p) && dim_is_number(q))) continue;
+        if (p == q || p == 1 || q == 1) continue;
+        if (dim_is_number(p) && dim_is_number(q))
+            return fail(CODA_E_INVALID,
+                        "%s: operand 0 is %s but operand %d is %s; they do not broadcast: %" PRId64
+                        " and %" PRId64 " differ",
+                        node_word(n), dims_text(first).s, i, dims_text(b).s, p, q);
         return fail(CODA_E_INVALID,
                     "%s: operand 0 is %s but operand %d is %s; %s and %s may differ: use one for both",
                     node_word(n), dims_text(first).s, i, dims_text(b).s, dim_text(so_far->dims, p).s,

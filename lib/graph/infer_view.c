@@ -10,6 +10,16 @@ static bool is_range(const struct dims *t, int64_t start, int64_t stop, int64_t 
            dims_reaches(t, extent, stop);
 }
 
+/* An axis below 0 counts from the end: -1 is the last one. */
+static coda_status find_axis(const struct node *n, const char *name, const struct type *x, int64_t *axis)
+{
+    int64_t given = *axis;
+    if (given < 0) *axis += x->rank;
+    if (*axis >= 0 && *axis < x->rank) return CODA_OK;
+    return fail(CODA_E_INVALID, "%s: %s is %s; it has no axis %" PRId64, node_word(n), name, dims_text(x).s,
+                given);
+}
+
 static coda_status slice_of_symbols(struct node *n, int64_t start, int64_t stop)
 {
     struct dims *t = n->type.dims;
@@ -25,9 +35,9 @@ coda_status infer_slice(const graph *g, struct node *n)
 {
     const struct type *x = operand_type(g, n, 0);
     struct attr_slice *a = &n->attr.slice;
+    coda_status s = find_axis(n, "x", x, &a->axis);
+    if (s != CODA_OK) return s;
     int64_t axis = a->axis, start = a->start, stop = a->stop, step = a->step;
-    if (axis < 0 || axis >= x->rank)
-        return fail(CODA_E_INVALID, "slice: x is %s; it has no axis %" PRId64, dims_text(x).s, axis);
     if (!is_range(g->dims, start, stop, x->dim[axis]) || step < 1)
         return fail(CODA_E_INVALID,
                     "slice: start %s, stop %s, step %" PRId64 "; need 0 <= start <= stop <= %s and step >= 1",
@@ -61,12 +71,10 @@ static coda_status check_part(const graph *g, const struct node *n, int i)
 coda_status infer_concat(const graph *g, struct node *n)
 {
     struct type t = *operand_type(g, n, 0);
-    int64_t axis = n->attr.concat.axis;
     coda_status s = need_range(n, "interleave", n->attr.concat.interleave, 0, 1);
+    if (s == CODA_OK) s = find_axis(n, "operand 0", &t, &n->attr.concat.axis);
     if (s != CODA_OK) return s;
-    if (axis < 0 || axis >= t.rank)
-        return fail(CODA_E_INVALID, "%s: operand 0 is %s; it has no axis %" PRId64, node_word(n),
-                    dims_text(&t).s, axis);
+    int64_t axis = n->attr.concat.axis;
     for (int i = 1; i < n->nin; i++) {
         if ((s = check_part(g, n, i)) != CODA_OK) return s;
         t.dim[axis] = dims_add(g->dims, t.dim[axis], operand_type(g, n, i)->dim[axis]);
@@ -77,11 +85,37 @@ coda_status infer_concat(const graph *g, struct node *n)
     return CODA_OK;
 }
 
+/* What the others leave, in the place of a dimension of -1. */
+static coda_status find_rest(const struct type *x, struct attr_reshape *a)
+{
+    struct type others = {.dtype = x->dtype, .rank = (int)a->rank, .dims = x->dims};
+    int at = -1;
+    for (int i = 0; i < others.rank; i++) {
+        others.dim[i] = a->dim[i] == DIM_REST ? 1 : a->dim[i];
+        if (a->dim[i] != DIM_REST) continue;
+        if (at >= 0)
+            return fail(CODA_E_INVALID, "reshape: x is %s; dimensions %d and %d are -1, and one may be",
+                        dims_text(x).s, at, i);
+        at = i;
+    }
+    coda_status s = at < 0 ? CODA_OK : type_check("reshape", "result", &others);
+    if (at < 0 || s != CODA_OK) return s;
+    int64_t before = type_count(x), after = type_count(&others);
+    if (before == DIM_NONE || after == DIM_NONE) return fail_status();
+    a->dim[at] = dims_divide(x->dims, before, after);
+    if (a->dim[at] != DIM_NONE) return CODA_OK;
+    return fail(
+        CODA_E_INVALID,
+        "reshape: x is %s, %s elements; the dimensions beside the -1 make %s, which does not divide them",
+        dims_text(x).s, dim_text(x->dims, before).s, dim_text(x->dims, after).s);
+}
+
 coda_status infer_reshape(const graph *g, struct node *n)
 {
     const struct type *x = operand_type(g, n, 0);
     struct attr_reshape *a = &n->attr.reshape;
     coda_status s = need_range(n, "rank", a->rank, 0, CODA_MAX_RANK);
+    if (s == CODA_OK) s = find_rest(x, a);
     if (s != CODA_OK) return s;
     n->type = (struct type){x->dtype, (int)a->rank, {0}, g->dims};
     for (int i = 0; i < CODA_MAX_RANK; i++) {
@@ -92,8 +126,9 @@ coda_status infer_reshape(const graph *g, struct node *n)
     int64_t before = type_count(x), after = type_count(&n->type);
     if (before == DIM_NONE || after == DIM_NONE) return fail_status();
     if (before == after) return CODA_OK;
-    return fail(CODA_E_INVALID, "reshape: x is %s, %s elements, but %s has %s", dims_text(x).s,
-                dim_text(g->dims, before).s, dims_text(&n->type).s, dim_text(g->dims, after).s);
+    return fail(CODA_E_INVALID, "reshape: x is %s, %s elements, but %s has %s%s", dims_text(x).s,
+                dim_text(g->dims, before).s, dims_text(&n->type).s, dim_text(g->dims, after).s,
+                a->rank ? "" : "; rank is 0, the number of dimensions");
 }
 
 coda_status infer_transpose(const graph *g, struct node *n)
@@ -103,10 +138,11 @@ coda_status infer_transpose(const graph *g, struct node *n)
     unsigned seen = 0;
     n->type = *x;
     for (int i = 0; i < x->rank; i++) {
-        int64_t p = perm[i];
+        int64_t p = perm[i] < 0 ? perm[i] + x->rank : perm[i];
         if (p < 0 || p >= x->rank || seen >> p & 1)
             return fail(CODA_E_INVALID, "transpose: x is %s; p%d = %" PRId64 " makes no permutation",
-                        dims_text(x).s, i, p);
+                        dims_text(x).s, i, perm[i]);
+        perm[i] = p;
         seen |= 1u << p;
         n->type.dim[i] = x->dim[p];
     }

@@ -111,6 +111,38 @@ bool polynomial_multiply(struct polynomial *out, const struct polynomial *a, con
     return collect(out, term, n);
 }
 
+/* The symbols of a that b leaves; false if b has others. */
+static bool divide_monomials(monomial a, monomial b, monomial *out)
+{
+    *out = 0;
+    for (int at = 0; a; a >>= 8) {
+        if ((a & 255) == (b & 255)) b >>= 8;
+        else {
+            *out |= (a & 255) << at;
+            at += 8;
+        }
+    }
+    return !b;
+}
+
+bool polynomial_divide(struct polynomial *out, const struct polynomial *a, const struct polynomial *b)
+{
+    struct polynomial rest = *a, quotient = {0}, by = *b;
+    if (!by.terms) return false;
+    while (rest.terms) {
+        struct polynomial next = {.terms = 1}, product;
+        if (!divide_monomials(rest.term[0].of, by.term[0].of, &next.term[0].of) ||
+            rest.term[0].factor % by.term[0].factor)
+            return false;
+        next.term[0].factor = rest.term[0].factor / by.term[0].factor;
+        if (!polynomial_multiply(&product, &next, &by) || !polynomial_subtract(&rest, &rest, &product) ||
+            !polynomial_add(&quotient, &quotient, &next))
+            return false;
+    }
+    *out = quotient;
+    return true;
+}
+
 /* ---- Values ---- */
 
 int64_t polynomial_value(const struct polynomial *a, const int64_t *symbol)

@@ -47,6 +47,10 @@ bool polynomial_add(struct polynomial *out, const struct polynomial *a, const st
 bool polynomial_subtract(struct polynomial *out, const struct polynomial *a, const struct polynomial *b);
 bool polynomial_multiply(struct polynomial *out, const struct polynomial *a, const struct polynomial *b);
 
+/* out times b is a; false: no polynomial is. Terms fall in an order that products keep, so that the first
+ * ones of what is left and of b give the next one of the quotient. */
+bool polynomial_divide(struct polynomial *out, const struct polynomial *a, const struct polynomial *b);
+
 /* Bounds of its values where symbol i, which is >= 0, is in symbol[i]; false if sums of terms pass 2^62,
  * above or below, at some place. They are exact if no symbol meets itself in a product; else maybe wider. */
 bool polynomial_range(const struct polynomial *a, const struct bounds *symbol, struct bounds *out);

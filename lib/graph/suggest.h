@@ -12,6 +12,9 @@ struct suggestion {
 /* g: whose own maps count, too; or NULL. */
 enum { SUGGEST_OPERATIONS = 1, SUGGEST_MAPS = 2, SUGGEST_REDUCTIONS = 4, SUGGEST_ALL = 7 };
 struct suggestion suggest_operation(const graph *g, const char *word, unsigned which);
+struct suggestion suggest_dtype(const char *word);
+struct suggestion suggest_symbol(const struct names *symbols, const char *word);
+struct suggestion suggest_line(const char *word);
 /* Of the values that have names. */
 struct suggestion suggest_value(const struct names *names, const char *word);
 /* Of the attributes [first, end) of a node's operation. */

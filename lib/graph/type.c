@@ -95,8 +95,10 @@ void dense_strides(const struct type *t, int64_t *stride)
 static coda_status fail_extent(const char *what, const char *name, const struct dims *dims, const char *part,
                                int i, int64_t d)
 {
+    bool later = d == DIM_REST && strcmp(what, "weight") != 0; /* as others write what a run will know */
     if (!dims || !dims->symbols)
-        return fail(CODA_E_INVALID, "%s %s: %s %d is %" PRId64 "; must be >= 0", what, name, part, i, d);
+        return fail(CODA_E_INVALID, "%s %s: %s %d is %" PRId64 "; must be >= 0%s", what, name, part, i, d,
+                    later ? ", or a coda_symbol if runs differ" : "");
     return fail(CODA_E_INVALID, "%s %s: %s %d is %" PRId64 "; must be >= 0, or a symbolic one of this graph",
                 what, name, part, i, d);
 }

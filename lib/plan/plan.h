@@ -85,6 +85,8 @@ coda_status plan_verify(const struct plan *p); /* plan_verify.c */
 
 /* Its kind and sizes, without the end of the line; the lines of its operands and steps. */
 void program_print_head(const struct program *q, struct text *t);
+/* " in layers.17.mlp": of the node that it grew from, then others of what it computes. */
+void program_print_scopes(const struct plan *p, const struct program *q, struct text *t);
 void program_print_body(const struct plan *p, const struct program *q, struct text *t);
 void plan_dot(const struct plan *p, struct text *t);
 

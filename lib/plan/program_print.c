@@ -191,6 +191,38 @@ void program_print_head(const struct program *q, struct text *t)
     else print_dims("rows [", q->dim, q->rank, t);
 }
 
+enum { MOST_SHOWN = 4 };
+
+/* Scopes of one graph are equal where their pointers are. */
+static bool add_scope(const char **shown, int *count, const struct plan *p, int value)
+{
+    const char *scope = value >= 0 && value < p->values ? p->graph->node[value].scope : NULL;
+    if (!scope) return true;
+    for (int i = 0; i < *count; i++)
+        if (shown[i] == scope) return true;
+    if (*count == MOST_SHOWN) return false;
+    shown[(*count)++] = scope;
+    return true;
+}
+
+static bool computes(const struct step *s)
+{
+    return s->kind == STEP_MAP || s->kind == STEP_PAIR || s->kind == STEP_REDUCE;
+}
+
+void program_print_scopes(const struct plan *p, const struct program *q, struct text *t)
+{
+    const char *shown[MOST_SHOWN];
+    int count = 0;
+    bool all = true;
+    if (!p->graph) return;
+    add_scope(shown, &count, p, q->root);
+    for (int i = 0; i < q->steps; i++)
+        if (computes(&q->step[i]) && !add_scope(shown, &count, p, q->step[i].value)) all = false;
+    for (int i = 0; i < count; i++) text_printf(t, "%s%s", i ? ", " : " in ", shown[i]);
+    if (!all) text_append(t, ", ...");
+}
+
 void program_print_body(const struct plan *p, const struct program *q, struct text *t)
 {
     static const char *const of_product[] = {"batch", "row", "k"};

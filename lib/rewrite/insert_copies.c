@@ -91,6 +91,7 @@ static int copy(struct copier *c, int value)
 {
     struct node n = {.op = OP_CAST, .nin = 1, .in = &value, .origin = -1};
     if (value < 0) return -1;
+    n.scope = c->out->node[value].scope;
     n.attr.cast.to = c->out->node[value].type.dtype;
     return append_node(c, &n);
 }

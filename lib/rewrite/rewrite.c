@@ -99,7 +99,7 @@ graph *rewrite(const graph *g, const struct rewrite_options *opt, struct rewrite
 {
     struct rewrite_log own = {0};
     if (g->status != CODA_OK) {
-        fail(g->status, "%s", g->error);
+        graph_mistake(g);
         return NULL;
     }
     graph *out = rewrite_walk(g, copy, opt, log, NULL);

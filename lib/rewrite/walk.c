@@ -15,14 +15,26 @@ static int apply(struct walk *w, rewrite_rule *rule, int n)
     return RULE_COPY;
 }
 
+/* What a rule makes of a node is of its origin and scope; false when `out` is poisoned. */
+static bool place(graph *out, int first, const struct node *old)
+{
+    const char *scope = old->scope;
+    if (graph_scope(out, &scope) != CODA_OK)
+        return graph_poison(out, CODA_E_MEMORY, "%s", fail_message()), false;
+    for (int i = first; i < out->nodes; i++) {
+        out->node[i].origin = old->origin;
+        out->node[i].scope = scope;
+    }
+    return true;
+}
+
 /* Copies or replaces one node; false when `out` is poisoned. */
 static bool step(struct walk *w, rewrite_rule *rule, int n)
 {
     const struct node *old = &w->in->node[n];
     int before = w->out->nodes, v = apply(w, rule, n);
     if (v == RULE_COPY) v = graph_copy_node(w->out, w->in, n, w->map);
-    else
-        for (int i = before; i < w->out->nodes; i++) w->out->node[i].origin = old->origin;
+    else if (!place(w->out, before, old)) return false;
     if (v == RULE_DROP) return true;
     w->map[n] = v;
     if (v < 0) return false;

@@ -21,6 +21,7 @@ void program_print(const struct plan *p, const struct program *q, struct text *t
     if (s && q->own && s->tile.splits > 1)
         text_printf(t, " splits=%d%s", s->tile.splits, s->early ? " early" : "");
     else if (s && q->own && s->cluster > 1) text_printf(t, " cluster=%d", s->cluster);
+    if (p) program_print_scopes(p, q, t);
     text_append(t, "\n");
     if (s && q->kind == PROGRAM_GEMM) print_tile(q, s, t);
     program_print_body(p, q, t);

@@ -140,7 +140,7 @@ struct pattern pattern_of(const struct patterns *f, const int64_t *dims)
     int64_t value[MOST_ENTITIES];
     for (int i = 0; i < f->entities; i++) {
         int e = i - f->t->symbols;
-        value[i] = e < 0 ? dims[i] : dims_value(f->t, -1 - e, dims);
+        value[i] = e < 0 ? dims[i] : dims_value(f->t, DIM_FIRST - e, dims);
         p.of[i] = code(f, value, i);
         p.size[i] = size_class(value[i]);
     }

@@ -200,6 +200,19 @@ static int call_coda_append(void)
     return built(g, coda_append(g, value(), value(), value(), BOXED(o)));
 }
 
+static int call_coda_scope_push(void)
+{
+    const char *word = name();
+    coda_graph *g = graph_any();
+    return (chance(20) ? coda_scope_push(g, "n.%d", (int)below(9))
+                       : coda_scope_push(g, "%s", word ? word : "")),
+           SILENT;
+}
+static int call_coda_scope_pop(void)
+{
+    coda_graph *g = graph_any(); /* seldom one too many, which poisons the graph */
+    return (!g || g->depth || chance(5) ? coda_scope_pop(g) : (void)0), SILENT;
+}
 static int call_coda_output(void) { return coda_output(graph_any(), name(), value()), SILENT; }
 static int call_coda_output_add(void) { return coda_output_add(graph_any(), name(), value()), SILENT; }
 static int call_coda_output_add_strided(void)

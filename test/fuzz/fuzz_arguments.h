@@ -82,7 +82,7 @@ static coda_graph *graph_any(void)
 /* A number, or a dimension of the graph. */
 static int64_t extent(const coda_graph *g)
 {
-    return g && g->dims->expressions && chance(60) ? -1 - below(g->dims->expressions) : number();
+    return g && g->dims->expressions && chance(60) ? DIM_FIRST - below(g->dims->expressions) : number();
 }
 static const coda_plan *plan_any(void) { return chance(1) ? NULL : w.plan[w.at = (int)below(SLOTS)].p; }
 static coda_cache *cache_any(void) { return chance(20) ? NULL : w.cache[w.at = (int)below(SLOTS)]; }

@@ -33,7 +33,7 @@ static int64_t number(struct fuzz *f)
                                       INT32_MIN, INT64_MAX, INT64_MIN, 1LL << 62, 1LL << 40};
     static const int64_t usual[] = {0, 1, 1, 2, 2, 2, 3, 4, 4, 4, 8};
     if (f->g->dims->expressions && random_chance(&f->r, 25))
-        return -1 - random_below(&f->r, f->g->dims->expressions); /* one of the graph's */
+        return DIM_FIRST - random_below(&f->r, f->g->dims->expressions); /* one of the graph's */
     if (random_chance(&f->r, 3)) return hostile[random_below(&f->r, ARRAY_SIZE(hostile))];
     return usual[random_below(&f->r, ARRAY_SIZE(usual))];
 }
@@ -131,6 +131,17 @@ static void output(struct fuzz *f)
     else if (random_chance(&f->r, 30)) coda_output_add(f->g, n, value(f));
     else if (random_chance(&f->r, 20)) coda_output_add_strided(f->g, n, value(f), numbers(f, strides));
     else coda_output_strided(f->g, n, value(f), numbers(f, strides));
+}
+
+/* Some that there may be, and more pushes than pops. */
+static void scope(struct fuzz *f)
+{
+    static const char *const hostile[] = {"", "a b", "%", "\xff", "a@b", "a\nb"};
+    if (random_chance(&f->r, 2))
+        coda_scope_push(f->g, "%s", hostile[random_below(&f->r, ARRAY_SIZE(hostile))]);
+    else if (random_chance(&f->r, 2)) coda_scope_push(f->g, "%0*d", (int)random_below(&f->r, 300), 1);
+    else if (random_chance(&f->r, 55)) coda_scope_push(f->g, "n.%d", (int)random_below(&f->r, 5));
+    else if (f->g->depth || random_chance(&f->r, 5)) coda_scope_pop(f->g);
 }
 
 static void elementwise(struct fuzz *f)
@@ -332,6 +343,20 @@ static void move(struct fuzz *f)
 
 /* ---- Checks ---- */
 
+/* What was built until the mistake is a graph; the mistake is its text's last line, a comment. */
+static void check_text(struct fuzz *f)
+{
+    struct text t = {0};
+    coda_graph *again;
+    graph_print(f->g, &t);
+    const char *last = text_str(&t) + t.length - 1;
+    while (last > text_str(&t) && last[-1] != '\n') last--;
+    if (strncmp(last, "; mistake: ", 11)) stop(f, "the text of a poisoned graph does not say so");
+    if (coda_graph_parse(&again, text_str(&t)) != CODA_OK) stop(f, "the text of a poisoned graph is wrong");
+    coda_graph_free(again);
+    text_free(&t);
+}
+
 /* A poisoned graph keeps its message and takes no more calls. */
 static void check_poison(struct fuzz *f)
 {
@@ -343,8 +368,9 @@ static void check_poison(struct fuzz *f)
     (coda_relu)(f->g, (coda_value){1});
     coda_output(f->g, "more", (coda_value){1});
     coda_graph_status(f->g);
-    if (strcmp(message, coda_error()) != 0) stop(f, "the message changed");
+    if (strncmp(message, coda_error(), strlen(message)) != 0) stop(f, "the message changed");
     if (f->g->nodes != nodes || f->g->outputs != outputs) stop(f, "a poisoned graph grew");
+    if (random_chance(&f->r, 20)) check_text(f);
 }
 
 static void check_args(const struct fuzz *f)
@@ -397,8 +423,9 @@ static void check_bound(struct fuzz *f)
 static void step(struct fuzz *f)
 {
     static void (*const call[])(struct fuzz *) = {
-        symbol, extent, leaf, leaf,      output, elementwise, constant, apply, elementwise, elementwise,
-        define, norm,   rope, attention, loss,   move,        move,     top_k, state,       draw};
+        symbol, extent,      leaf,        leaf,   output, elementwise, constant,
+        apply,  elementwise, elementwise, define, norm,   rope,        attention,
+        loss,   move,        move,        top_k,  state,  draw,        scope};
     call[random_below(&f->r, ARRAY_SIZE(call))](f);
     f->calls++;
     if (f->g->status == CODA_OK) {

@@ -37,7 +37,7 @@ static const char *const seeds[] = {
     "%u = slice %x {axis=1, start=1, stop=10, step=2} @%g\n%z = swiglu %g, %u @%g\n"
     "%b = top_k %x {k=3}\n%c = top_k %x {k=3, indices=1} @%b\noutput %c = %c\n"
     "%o = iota {n=4}\n%j = exponential %o, %t, %t, %t\n%q = nucleus %x, %j, _, %m\n"
-    "%f = cast %z {to=f32}\n%e = embedding %x, %t\noutput %y = %f\noutput %l = %l\n",
+    "%f = cast %z {to=f32} @layers.0\n%e = embedding %x, %t\noutput %y = %f\noutput %l = %l\n",
 };
 
 /* Pieces that break things more often than random bytes. */
@@ -67,6 +67,8 @@ static const char *const words[] = {
     "\\",
     "\\x",
     "@%",
+    " @layers.17.mlp",
+    " @a/b-c:0",
     "-",
     "0",
     "1",

@@ -45,6 +45,29 @@ static coda::graph odds_and_ends()
     return g;
 }
 
+/* What is built under scopes says so, in texts and in mistakes. */
+static void scopes()
+{
+    coda::graph g;
+    auto v = g.input("v", CODA_F32, {2, 4});
+    {
+        coda::scope layer(g, "layers", 17), unit(g, "mlp");
+        g.output("y", coda::tanh(v));
+    }
+    g.output("z", coda::exp(v));
+    expect(g.text().find("tanh %v @layers.17.mlp ") != std::string::npos, "the scope of a node");
+    expect(g.text().find("exp %v  ;") != std::string::npos, "no scope behind its end");
+    coda::scope outer(g, "head");
+#ifndef CODA_NO_EXCEPTIONS
+    try {
+        coda::scope wrong(g, "a b");
+        expect(false, "a scope with a blank");
+    } catch (const coda::error &e) {
+        expect(std::strstr(e.what(), "in head: `a b` is no scope"), e.what());
+    }
+#endif
+}
+
 template <class T> static T take(T made) { return made; }
 #ifdef CODA_NO_EXCEPTIONS
 template <class T> static T take(coda::result<T> made)
@@ -131,7 +154,7 @@ static void refuses_mistakes()
         g.output("y", coda::matmul(a, b));
         return coda::compile(g, coda::compile_options(CODA_DEVICE_CPU));
     };
-    refuses(mistaken, CODA_E_INVALID, "inner sizes differ");
+    refuses(mistaken, CODA_E_INVALID, "inner sizes 3 and 4 differ");
 }
 
 int main()
@@ -139,5 +162,6 @@ int main()
     runs_by_name();
     computes_odds_and_ends();
     refuses_mistakes();
+    scopes();
     return failures != 0;
 }

@@ -1,6 +1,7 @@
 /* test_build.c -- every builder call, right (the nodes it makes) and wrong (the message it leaves). */
 #include "graph.h" /* before check.h, which has a macro called fail */
 
+#include "util_mistake.h"
 #include <check.h>
 #include <string.h>
 
@@ -426,7 +427,7 @@ static const struct {
     const char *message;
 } wrong[] = {
     {bad_name, "input: `a-b` is no name: " NAME_RULE},
-    {taken_name, "weight x: the name is taken"},
+    {taken_name, "weight x: the name is taken, by input bf16[2,8,64]"},
     {bad_dtype, "input a: 0 is no dtype"},
     {bad_rank, "input a: rank is 7; must be 0..6"},
     {negative_rank, "input a: rank is -1; must be 0..6"},
@@ -439,33 +440,34 @@ static const struct {
     {output_none, "output y: the value is CODA_NONE"},
     {output_foreign, "output: value 1000 is of another graph; this one has 9"},
     {output_name, "output: the name is NULL"},
-    {output_taken, "output x: the name is taken"},
+    {output_taken, "output x: the name is taken, by input bf16[2,8,64]"},
     {output_null_strides, "output y: strides are NULL"},
     {sum_null_strides, "output y: strides are NULL"},
     {sum_dtype, "output y: bf16[2,8,64] cannot be added to, only f32"},
     {output_overlap, "output y: stride 0 is 32 but the dimensions below it span 64 elements; they overlap"},
-    {matmul_sizes, "matmul: x is [2,8,64] but w is [64,96]; inner sizes differ"},
-    {matmul_none, "matmul: operand 1 is CODA_NONE"},
+    {matmul_sizes, "matmul: x is [2,8,64] but w is [64,96]; inner sizes 64 and 96 differ; a w of [K,N] is "
+                   "for coda_matmul_kn, or kn=1"},
+    {matmul_none, "matmul: operand 1 (w) is CODA_NONE"},
     {matmul_foreign, "matmul: value 4294967295 is of another graph; this one has 9"},
-    {add_shapes, "add: operand 0 is [8,64] but operand 1 is [8]; they do not broadcast"},
+    {add_shapes, "add: operand 0 is [8,64] but operand 1 is [8]; they do not broadcast: 64 and 8 differ"},
     {bias_rank, "bias: x is [2,8,64] but bias is [8,64]; must be [64]"},
     {bias_size, "bias: x is [2,8,64] but bias is [8]; must be [64]"},
     {bias_none, "add: operand 1 is CODA_NONE"},
     {top_k_most, "top_k: k is 65; must be 1..64"},
     {top_k_columns, "top_k: x is [8]; k is 9, and it needs 9..2147483647 columns"},
     {top_k_null, "top_k: values and indices are both NULL"},
-    {top_k_none, "top_k: operand 0 is CODA_NONE"},
+    {top_k_none, "top_k: operand 0 (x) is CODA_NONE"},
     {top_k_foreign, "top_k: value 10 is of another graph; this one has 9"},
     {apply_unknown, "apply: no map is called `frobnicate`"},
-    {apply_null, "apply (NULL): the name is NULL, or n = 1 is not 1..4"},
-    {apply_no_operands, "apply relu: in is NULL, or n = 1 is not 1..4"},
-    {apply_count, "apply relu: in is NULL, or n = 1000000000 is not 1..4"},
+    {apply_null, "apply: (NULL): the name is NULL, or n = 1 is not 1..4"},
+    {apply_no_operands, "apply: relu: in is NULL, or n = 1 is not 1..4"},
+    {apply_count, "apply: relu: in is NULL, or n = 1000000000 is not 1..4"},
     {apply_arity, "relu: takes 1 operands, got 2"},
     {apply_params, "scale: takes 1 params, got NULL"},
     {reduce_unknown, "reduce: no reduction is called `frobnicate`"},
     {reduce_null, "reduce: no reduction is called `(NULL)`"},
     {reduce_map, "reduce: no reduction is called `relu`"},
-    {reduce_no_key, "select: operand 1 is CODA_NONE"},
+    {reduce_no_key, "select: operand 1 (key) is CODA_NONE"},
     {reduce_needless_key, "sum: takes 1 operands, got 2"},
     {columns_unknown, "reduce_columns: no reduction is called `frobnicate`"},
     {columns_key, "reduce_columns: select takes a key, one value for each row"},
@@ -490,7 +492,7 @@ static const struct {
     {layer_bias, "layer_norm: x is [8,64] but bias is [8,64]; it must be [64]"},
     {softmax_int, "softmax: x is i32[2,8]; it must be f32, bf16 or f16"},
     {mean_scalar, "sum: x is []; it needs rank 1 or more"},
-    {mean_none, "sum: operand 0 is CODA_NONE"},
+    {mean_none, "sum: operand 0 (x) is CODA_NONE"},
     {rope_size, "rope: the size of a coda_rope_options is 32; INIT sets 96"},
     {rope_huge, "rope: the size of a coda_rope_options is 1073741824; INIT sets 96"},
     {rope_cut, "rope: the size of a coda_rope_options is 36; INIT sets 96"},
@@ -534,7 +536,7 @@ START_TEST(mistake)
 {
     wrong[_i].call();
     int nodes = g->nodes, outputs = g->outputs;
-    ck_assert_str_eq(coda_error(), wrong[_i].message);
+    ck_assert_str_eq(mistake_plain(coda_error()), wrong[_i].message);
     coda_map_def def = {sizeof def, "later", 1, 0, "source", NULL};
     coda_matmul(g, v, v);
     ck_assert_int_eq(coda_define_map(g, &def), CODA_E_INVALID);
@@ -543,9 +545,43 @@ START_TEST(mistake)
     ck_assert_int_eq((int)coda_glu(g, m, CODA_STACKED).id, 0);
     coda_output(g, "later", m);
     ck_assert_int_eq(coda_graph_status(g), CODA_E_INVALID);
-    ck_assert_str_eq(coda_error(), wrong[_i].message);
+    ck_assert_str_eq(mistake_plain(coda_error()), wrong[_i].message);
     ck_assert_int_eq(g->nodes, nodes);
     ck_assert_int_eq(g->outputs, outputs);
+}
+END_TEST
+
+/* ---- Counted from the end ---- */
+
+static void check_dims(coda_graph *of, coda_value made, const char *want)
+{
+    ck_assert_msg(made.id, "%s", coda_error());
+    ck_assert_str_eq(type_text(&of->node[made.id - 1].type).s, want);
+}
+
+/* With the number of a symbol, too, which is never -1. */
+START_TEST(from_the_end)
+{
+    coda_graph *own = coda_graph_new();
+    coda_dim b = coda_symbol(own, "B", 1, 8, 1), t = coda_symbol(own, "T", 1, 64, 1);
+    coda_value free_rows = coda_input(own, "v", CODA_F32, 3, (int64_t[]){b, t, 64});
+    coda_value n = coda_input(own, "n", CODA_F32, 3, (int64_t[]){2, 3, 4});
+    check_dims(own, coda_reshape(own, free_rows, 2, (int64_t[]){-1, 64}), "f32[B*T,64]");
+    check_dims(own, coda_reshape(own, free_rows, 3, (int64_t[]){b, -1, 32}), "f32[B,2*T,32]");
+    check_dims(own, coda_reshape(own, free_rows, 1, (int64_t[]){-1}), "f32[64*B*T]");
+    check_dims(own, coda_reshape(own, n, 2, (int64_t[]){-1, 8}), "f32[3,8]");
+    check_dims(own, coda_slice(own, free_rows, -1, 0, 8, 1), "f32[B,T,8]");
+    check_dims(own, coda_slice(own, n, -3, 1, 2, 1), "f32[1,3,4]");
+    check_dims(own, coda_concat(own, -1, (coda_value[]){n, n}, 2), "f32[2,3,8]");
+    check_dims(own, coda_interleave(own, -2, (coda_value[]){n, n}, 2), "f32[2,6,4]");
+    check_dims(own, coda_transpose(own, n, (int[]){0, -1, -2}), "f32[2,4,3]");
+    check_dims(own, coda_reshape(own, free_rows, 3, (int64_t[]){b, t, 64}), "f32[B,T,64]");
+    ck_assert_int_eq((int)coda_reshape(own, free_rows, 2, (int64_t[]){-1, 48}).id, 0);
+    coda_graph_status(own);
+    ck_assert_str_eq(coda_error(),
+                     "reshape %12: x is [B,T,64], 64*B*T elements; the dimensions beside the -1 make 48,"
+                     " which does not divide them; where x = v f32[B,T,64]");
+    coda_graph_free(own);
 }
 END_TEST
 
@@ -565,7 +601,7 @@ START_TEST(null_graph)
     EXPECT_NULL(coda_matmul(NULL, n, n), "matmul");
     EXPECT_NULL(coda_matmul_kn(NULL, x, w), "matmul_kn");
     EXPECT_NULL(coda_add(NULL, x, w), "add");
-    EXPECT_NULL(coda_bias(NULL, x, w), "add");
+    EXPECT_NULL(coda_bias(NULL, x, w), "bias");
     EXPECT_NULL(coda_scale(NULL, x, 1), "scale");
     EXPECT_NULL(coda_relu(NULL, x), "relu");
     EXPECT_NULL(coda_apply(NULL, "relu", &x, 1, NULL), "apply");
@@ -687,7 +723,7 @@ START_TEST(evaluate)
     ck_assert_str_eq(coda_error(), "evaluate: args is NULL; 3 pointers are needed");
     coda_relu(h, CODA_NONE);
     ck_assert_int_eq(coda_evaluate(h, args), CODA_E_INVALID);
-    ck_assert_str_eq(coda_error(), "relu: operand 0 is CODA_NONE");
+    ck_assert_str_eq(coda_error(), "relu %3: operand 0 is CODA_NONE");
     coda_graph_free(h);
 }
 END_TEST
@@ -713,6 +749,7 @@ Suite *build_suite(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, call, 0, ARRAY_SIZE(right));
     tcase_add_loop_test(c, mistake, 0, ARRAY_SIZE(wrong));
+    tcase_add_test(c, from_the_end);
     tcase_add_test(c, null_graph);
     tcase_add_test(c, null_map);
     tcase_add_test(c, value_shape);

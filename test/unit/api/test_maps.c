@@ -4,6 +4,7 @@
  */
 #include "base.h" /* before check.h, which has a macro called fail */
 
+#include "util_mistake.h"
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -379,11 +380,12 @@ static const struct {
     void (*call)(void);
     const char *message;
 } wrong[] = {
-    {where_shapes, "where: operand 0 is [8] but operand 2 is [3,7]; they do not broadcast"},
-    {where_condition, "where: operand 0 is [3,7] but operand 1 is [4,8]; they do not broadcast"},
+    {where_shapes, "where: operand 0 is [8] but operand 2 is [3,7]; they do not broadcast: 8 and 7 differ"},
+    {where_condition,
+     "where: operand 0 is [3,7] but operand 1 is [4,8]; they do not broadcast: 7 and 8 differ"},
     {where_none, "where: operand 2 is CODA_NONE"},
     {where_foreign, "where: value 9 is of another graph; this one has 4"},
-    {equal_shapes, "equal: operand 0 is [4,1] but operand 1 is [3,7]; they do not broadcast"},
+    {equal_shapes, "equal: operand 0 is [4,1] but operand 1 is [3,7]; they do not broadcast: 4 and 3 differ"},
     {minimum_none, "minimum: operand 0 is CODA_NONE"},
     {exp_none, "exp: operand 0 is CODA_NONE"},
     {log_of_fp8,
@@ -400,10 +402,10 @@ static const struct {
 START_TEST(mistakes_are_said)
 {
     wrong[_i].call();
-    ck_assert_str_eq(coda_error(), wrong[_i].message);
+    ck_assert_str_eq(mistake_plain(coda_error()), wrong[_i].message);
     ck_assert_int_eq((int)coda_where(g, mask, x, x).id, 0);
     ck_assert_int_eq(coda_graph_status(g), CODA_E_INVALID);
-    ck_assert_str_eq(coda_error(), wrong[_i].message);
+    ck_assert_str_eq(mistake_plain(coda_error()), wrong[_i].message);
 }
 END_TEST
 

@@ -118,6 +118,17 @@ static void begin_pool(struct random *r, struct known *pool, struct sample *s)
     for (int i = SYMBOLS; i < POOL; i++) pool[i] = number(random_below(r, 9));
 }
 
+/* A quotient times its divisor is what was divided, and a product has its factors as quotients. */
+static void check_quotients(const struct known *a, const struct known *b, const struct sample *s)
+{
+    int64_t q = dims_divide(&dims, a->dim, b->dim), p = dims_multiply(&dims, a->dim, b->dim);
+    for (int i = 0; q != DIM_NONE && i < PLACES; i++)
+        if (dims_value(&dims, q, s->at[i]) * b->at[i] != a->at[i])
+            ck_abort_msg("(%s) / (%s) is not %s at place %d", shown(a->dim), shown(b->dim), shown(q), i);
+    if (p != DIM_NONE && b->dim && dims_divide(&dims, p, b->dim) != a->dim)
+        ck_abort_msg("(%s) / (%s) is not a factor", shown(p), shown(b->dim));
+}
+
 START_TEST(test_random_expressions)
 {
     static struct known pool[POOL];
@@ -133,6 +144,7 @@ START_TEST(test_random_expressions)
         const struct known *a = &pool[random_below(&r, POOL)], *b = &pool[random_below(&r, POOL)];
         if (!draw(&r, a, b, &k)) continue;
         check_known(&k, &s);
+        check_quotients(a, b, &s);
         for (int j = i % 4; j < POOL; j += 4) check_pair(&k, &pool[j]);
         *old = random_chance(&r, 80) ? k : number(random_below(&r, 9));
     }
@@ -155,6 +167,25 @@ START_TEST(test_equal_expressions_are_one)
     ck_assert_int_eq(dims_add(&dims, 2, 3), 5);
     ck_assert_int_ne(bt, b);
     ck_assert_int_lt(bt, 0);
+    end();
+}
+END_TEST
+
+START_TEST(test_quotients)
+{
+    begin();
+    int64_t b = symbol("B", 1, 8, 1), t = symbol("T", 1, 100, 1), bt = dims_multiply(&dims, b, t);
+    int64_t sum = dims_add(&dims, b, t), square = dims_multiply(&dims, sum, sum);
+    ck_assert_int_eq(dims_divide(&dims, bt, t), b);
+    ck_assert_int_eq(dims_divide(&dims, dims_multiply(&dims, 64, bt), 64), bt);
+    ck_assert_int_eq(dims_divide(&dims, square, sum), sum);
+    ck_assert_int_eq(dims_divide(&dims, bt, bt), 1);
+    ck_assert_int_eq(dims_divide(&dims, 0, t), 0);
+    ck_assert_int_eq(dims_divide(&dims, 12, 4), 3);
+    ck_assert(dims_divide(&dims, t, 2) == DIM_NONE && dims_divide(&dims, t, b) == DIM_NONE);
+    ck_assert(dims_divide(&dims, square, b) == DIM_NONE && dims_divide(&dims, t, 0) == DIM_NONE);
+    ck_assert(dims_divide(&dims, 12, 5) == DIM_NONE && dims_divide(&dims, 0, 0) == DIM_NONE);
+    ck_assert(dims_divide(&dims, 12, t) == DIM_NONE && dims_divide(&dims, -1, t) == DIM_NONE);
     end();
 }
 END_TEST
@@ -245,7 +276,8 @@ START_TEST(test_values)
     ck_assert_int_eq(dims_check(&dims, "run", (int64_t[]){40, 1}), CODA_E_INVALID);
     ck_assert_str_eq(fail_message(), "run: S is 40; must be a multiple of 16");
     ck_assert(dims_has(&dims, s) && dims_has(&dims, 0) && dims_has(NULL, 5));
-    ck_assert(!dims_has(&dims, -4) && !dims_has(&dims, DIM_NONE) && !dims_has(NULL, -1));
+    ck_assert(!dims_has(&dims, -5) && !dims_has(&dims, DIM_NONE) && !dims_has(NULL, -2));
+    ck_assert(!dims_has(&dims, DIM_REST) && s < DIM_REST && t < DIM_REST);
     end();
 }
 END_TEST
@@ -257,6 +289,7 @@ Suite *dims_suite(void)
     TCase *c = tcase_create("dims");
     tcase_add_test(c, test_random_expressions);
     tcase_add_test(c, test_equal_expressions_are_one);
+    tcase_add_test(c, test_quotients);
     tcase_add_test(c, test_text);
     tcase_add_test(c, test_ranges_are_exact_at_corners);
     tcase_add_test(c, test_divisors);

@@ -1,6 +1,7 @@
 /* test_shape.c -- every shape rule, right and wrong, over one set of leaves. */
 #include "graph.h" /* before check.h, which has a macro called fail */
 
+#include "util_mistake.h"
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,8 +75,8 @@ static const char *infer(const char *operation, char *out, size_t size)
         ck_assert_int_eq(graph_verify(g), CODA_OK);
         snprintf(out, size, "%s", type_text(&g->node[g->nodes - 1].type).s);
     } else {
-        const char *message = strstr(coda_error(), ": ");
-        snprintf(out, size, "%s", message ? message + 2 : coda_error());
+        const char *line = mistake_plain(coda_error()), *message = strstr(line, ": ");
+        snprintf(out, size, "%s", message ? message + 2 : line);
     }
     graph_free(g);
     return out;
@@ -91,8 +92,10 @@ static const struct {
     {"matmul %m, %w", "f32[8,96]"},
     {"matmul %e, %w", "f32[0,96]"},
     {"matmul %c0, %k0", "f32[8,5]"},
-    {"matmul %m, %wkn", "matmul: x is [8,64] but w is [64,96]; inner sizes differ"},
-    {"matmul %m, %w {kn=1}", "matmul: x is [8,64] but w is [96,64] (kn); inner sizes differ"},
+    {"matmul %m, %wkn", "matmul: x is [8,64] but w is [64,96]; inner sizes 64 and 96 differ; a w of [K,N] is "
+                        "for coda_matmul_kn, or kn=1"},
+    {"matmul %m, %w {kn=1}", "matmul: x is [8,64] but w is [96,64] (kn); inner sizes 64 and 96 differ; a w "
+                             "of [N,K] is for coda_matmul, or kn=0"},
     {"matmul %m, %wb", "matmul: x is [8,64] but w is [2,96,64]; leading dimensions differ"},
     {"matmul %m, %v", "matmul: w is [64]; it needs rank 2 or more"},
     {"matmul %i, %w", "matmul: x is i32[2,8]; it must be f32, bf16 or f16"},
@@ -104,13 +107,13 @@ static const struct {
     {"mul %col, %v", "f32[8,64]"},
     {"add %s, %s", "f32[]"},
     {"add %s, %x", "f32[2,8,64]"},
-    {"add %i, %len", "add: operand 0 is [2,8] but operand 1 is [2]; they do not broadcast"},
+    {"add %i, %len", "add: operand 0 is [2,8] but operand 1 is [2]; they do not broadcast: 8 and 2 differ"},
     {"add %i, %i", "f32[2,8]"},
     {"add %e, %v", "f32[0,64]"},
     {"add %e, %one", "f32[0,64]"},
     {"silu %h", "f16[8,64]"},
     {"nll_loss %m, %j {ignore=1, classes=2}",
-     "nll_loss: operand 0 is [8,64] but operand 1 is [8]; they do not broadcast"},
+     "nll_loss: operand 0 is [8,64] but operand 1 is [8]; they do not broadcast: 64 and 8 differ"},
     {"add %tall, %wide", "add result: f32[2000000000,2000000000] does not fit in 2^62 bytes"},
     /* reductions */
     {"sum %x", "f32[2,8,1]"},
@@ -406,13 +409,16 @@ static const struct {
     {"cast %x {to=f32}", "f32[2,8,64]"},
     {"cast %i {to=f16}", "f16[2,8]"},
     {"cast %i {to=i32}", "i32[2,8]"},
-    {"cast %x", "cast: 0 is no dtype"},
+    {"cast %x", "cast: it needs {to=DTYPE}"},
     {"slice %x {axis=2, start=1, stop=64, step=2}", "bf16[2,8,32]"},
     {"slice %x {axis=1, start=3, stop=3, step=1}", "bf16[2,0,64]"},
     {"slice %i {axis=1, stop=8, step=3}", "i32[2,3]"},
     {"slice %x {axis=2, stop=64, step=9223372036854775807}", "bf16[2,8,1]"},
     {"slice %x {axis=3, stop=1, step=1}", "slice: x is [2,8,64]; it has no axis 3"},
-    {"slice %x {axis=-1, stop=1, step=1}", "slice: x is [2,8,64]; it has no axis -1"},
+    {"slice %x {axis=-1, stop=3, step=1}", "bf16[2,8,3]"},
+    {"slice %x {axis=-3, stop=1, step=1}", "bf16[1,8,64]"},
+    {"slice %x {axis=-4, stop=1, step=1}", "slice: x is [2,8,64]; it has no axis -4"},
+    {"slice %s {axis=-1}", "slice: x is []; it has no axis -1"},
     {"slice %x {axis=1, start=2, stop=9, step=1}",
      "slice: start 2, stop 9, step 1; need 0 <= start <= stop <= 8 and step >= 1"},
     {"slice %x {axis=1, start=2, stop=1, step=1}",
@@ -422,6 +428,12 @@ static const struct {
     {"concat %m, %e {axis=0}", "f32[8,64]"},
     {"concat %m, %m, %col {axis=1}", "f32[8,129]"},
     {"concat %m, %m, %m {axis=1, interleave=1}", "f32[8,192]"},
+    {"concat %m, %m, %col {axis=-1}", "f32[8,129]"},
+    {"concat %m, %e {axis=-2}", "f32[8,64]"},
+    {"concat %m, %m {axis=-1, interleave=1}", "f32[8,128]"},
+    {"concat %m, %m {axis=-3}", "concat: operand 0 is [8,64]; it has no axis -3"},
+    {"concat %m, %v {axis=-2}",
+     "concat: operand 0 is f32[8,64] but operand 1 is f32[64]; only axis 0 may differ"},
     {"concat %m, %h", "concat: operand 0 is f32[8,64] but operand 1 is f16[8,64]; only axis 0 may differ"},
     {"concat %m, %v", "concat: operand 0 is f32[8,64] but operand 1 is f32[64]; only axis 0 may differ"},
     {"concat %m, %col", "concat: operand 0 is f32[8,64] but operand 1 is f32[8,1]; only axis 0 may differ"},
@@ -437,7 +449,23 @@ static const struct {
     {"reshape %one", "i32[]"},
     {"reshape %x {d0=16, d1=63, rank=2}", "reshape: x is [2,8,64], 1024 elements, but [16,63] has 1008"},
     {"reshape %x {d0=16, rank=7}", "reshape: rank is 7; must be 0..6"},
-    {"reshape %x {d0=-1, d1=-1024, rank=2}", "dim: -1; must be >= 0"},
+    {"reshape %x {d0=-1, d1=-1024, rank=2}", "dim: -1024; must be >= 0"},
+    {"reshape %x {d0=-1, d1=64, rank=2}", "bf16[16,64]"},
+    {"reshape %x {d0=4, d1=-1, d2=32, rank=3}", "bf16[4,8,32]"},
+    {"reshape %x {d0=-1, rank=1}", "bf16[1024]"},
+    {"reshape %s {d0=-1, rank=1}", "f32[1]"},
+    {"reshape %e {d0=64, d1=-1, rank=2}", "f32[64,0]"},
+    {"reshape %e {d0=0, d1=-1, rank=2}",
+     "reshape: x is [0,64], 0 elements; the dimensions beside the -1 make 0, which does"
+     " not divide them"},
+    {"reshape %x {d0=-1, d1=63, rank=2}",
+     "reshape: x is [2,8,64], 1024 elements; the dimensions beside the -1 make 63, which does"
+     " not divide them"},
+    {"reshape %x {d0=-1, d1=64, d2=-1, rank=3}",
+     "reshape: x is [2,8,64]; dimensions 0 and 2 are -1, and one may be"},
+    {"reshape %x {d0=-2, d1=64, rank=2}", "dim: -2; must be >= 0"},
+    {"reshape %x {d0=-1, d1=4611686018427387904, rank=2}",
+     "reshape result: bf16[1,4611686018427387904] does not fit in 2^62 bytes"},
     {"reshape %e {d0=0, d1=1152921504606846976, rank=2}", "f32[0,1152921504606846976]"},
     {"reshape %e {d0=0, d1=4611686018427387904, rank=2}",
      "reshape result: f32[0,4611686018427387904] does not fit in 2^62 bytes"},
@@ -445,12 +473,14 @@ static const struct {
     {"transpose %s", "f32[]"},
     {"transpose %x {p1=1, p2=1}", "transpose: x is [2,8,64]; p2 = 1 makes no permutation"},
     {"transpose %x {p1=1, p2=3}", "transpose: x is [2,8,64]; p2 = 3 makes no permutation"},
-    {"transpose %x {p1=-1, p2=2}", "transpose: x is [2,8,64]; p1 = -1 makes no permutation"},
+    {"transpose %x {p0=-1, p1=-3, p2=1}", "bf16[64,2,8]"},
+    {"transpose %x {p1=-1, p2=2}", "transpose: x is [2,8,64]; p2 = 2 makes no permutation"},
+    {"transpose %x {p1=-4, p2=2}", "transpose: x is [2,8,64]; p1 = -4 makes no permutation"},
     /* arity */
     {"matmul %x", "matmul: takes 2 operands, got 1"},
     {"swiglu %x", "swiglu: takes 2 operands, got 1"},
     {"rms_norm %x, %v, %v", "rms_norm: takes 1 to 2 operands, got 3"},
-    {"rms_norm _, %v", "rms_norm: operand 0 is CODA_NONE"},
+    {"rms_norm _, %v", "rms_norm: operand 0 (x) is CODA_NONE"},
     {"add %x, _", "add: operand 1 is CODA_NONE"},
     {"concat %x, _", "concat: operand 1 is CODA_NONE"},
 };

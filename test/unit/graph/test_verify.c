@@ -63,7 +63,7 @@ static const struct {
     {few_operands, "%2: matmul: takes 2 operands, got 1"},
     {later_operand, "%2: matmul: operand 1 is no earlier value of this graph"},
     {own_operand, "%2: matmul: operand 0 is no earlier value of this graph"},
-    {absent_operand, "%2: matmul: operand 0 is CODA_NONE"},
+    {absent_operand, "%2: matmul: operand 0 (x) is CODA_NONE"},
     {no_prim, "%3: map: it has no primitive"},
     {needless_prim, "%2: matmul: it takes no primitive"},
     {map_for_reduction, "%4: relu: it is a map, not a reduction"},
