@@ -304,8 +304,8 @@ coda_status plan_reasons(const coda_plan *p, struct text *t)
     reasons.of = ARENA_NEW(&again.arena, const struct refusal *, p->plan.values + 1);
     opt.reasons = &reasons;
     coda_status status = reasons.of ? fuse_again(&groups, &again, &opt) : CODA_E_MEMORY;
-    bool told = !status && reasons_print(&groups, &again, &p->plan, t) && schedule_reasons(&p->plan, t);
-    if (!status && (!told || again.arena.failed)) status = CODA_E_MEMORY;
+    if (!status) status = reasons_print(&groups, &again, &p->plan, t);
+    if (!status && (!schedule_reasons(&p->plan, t) || again.arena.failed)) status = CODA_E_MEMORY;
     if (status == CODA_E_MEMORY)
         fail(status, "out of memory for the reasons of a plan of %d values", p->plan.values);
     again.graph = NULL; /* the plan's */

@@ -58,7 +58,8 @@ void reason_print(const struct reason *r, const struct words_of *of, int64_t byt
 
 /* For each pair of programs of `plan` of which one reads what the other writes, and for products of the same
  * rows, a line. `gr` is what the plan's graph was cut by once more, with reasons, and `again` the plan of
- * that: its programs in their order. False if memory runs out. */
-bool reasons_print(struct grouper *gr, const struct plan *again, const struct plan *plan, struct text *t);
+ * that: its programs in their order. CODA_E_MEMORY comes without a message. */
+coda_status reasons_print(struct grouper *gr, const struct plan *again, const struct plan *plan,
+                          struct text *t);
 
 #endif

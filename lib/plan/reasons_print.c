@@ -382,15 +382,18 @@ static bool find_writers(struct teller *a)
     return true;
 }
 
-bool reasons_print(struct grouper *gr, const struct plan *again, const struct plan *plan, struct text *t)
+coda_status reasons_print(struct grouper *gr, const struct plan *again, const struct plan *plan,
+                          struct text *t)
 {
     struct teller a = {.gr = gr, .plan = plan, .t = t};
     struct pair *pair = ARENA_NEW(gr->opt->reasons->arena, struct pair, plan->programs + 1);
-    if (!pair || again->programs != plan->programs || !find_groups(&a, again) || !find_writers(&a))
-        return false;
+    if (again->programs != plan->programs)
+        return fail(CODA_E_UNSUPPORTED, "reasons: %d programs, made once more, are %d", plan->programs,
+                    again->programs);
+    if (!pair || !find_groups(&a, again) || !find_writers(&a)) return CODA_E_MEMORY;
     for (int i = 0; i < plan->programs; i++) tell_reader(&a, pair, i);
     tell_weights(&a);
-    text_printf(t, "; %d pairs of programs hand on values; joined, a run would move %.3f MB less\n", a.pairs,
-                (double)a.bytes * 1e-6);
-    return !t->failed;
+    text_printf(t, "; %d pair%s of programs hand%s on values; joined, a run would move %.3f MB less\n",
+                a.pairs, a.pairs == 1 ? "" : "s", a.pairs == 1 ? "s" : "", (double)a.bytes * 1e-6);
+    return t->failed ? CODA_E_MEMORY : CODA_OK;
 }

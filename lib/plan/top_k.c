@@ -62,7 +62,9 @@ static bool best_saves(const struct grouper *gr, int x, const struct prim *reduc
     for (int i = gr->uses.at[x]; i < gr->uses.at[x + 1]; i++)
         kept = kept || gr->g->node[gr->uses.use[i].node].op != OP_TOP_K;
     int64_t best = 2 * reduce->state * 4, row = tile * (int64_t)dtype_size(t->dtype);
-    return columns >= LEAST_BEST_FEW && best <= (kept ? row : 2 * row);
+    if (columns < LEAST_BEST_FEW) return refuse_join(gr, REASON_BEST_COLUMNS, -1, columns, LEAST_BEST_FEW);
+    return best <= (kept ? row : 2 * row) ||
+           refuse_join(gr, REASON_BEST_PRICE, -1, best, kept ? row : 2 * row);
 }
 
 /* The product that leaves the best of each tile; NULL: elements are read from memory. */
@@ -80,13 +82,11 @@ static struct group *product_of(const struct grouper *gr, int root)
     const struct decision *d = plan_decision(gr->opt, q->p.root);
     bool together = q->p.prepare == gr->site[root].is_const && !(d && d->apart);
     bool place = q->bests < MOST_BEST, room = place && group_has_room(gr, q, reduce->state);
-    bool saves = best_saves(gr, n->in[0], reduce);
+    bool saves = room && best_saves(gr, n->in[0], reduce);
     bool good = together && room && saves && has_rows(gr, q, n->in[0]);
     if (good) refuse_note(gr, q, root, REASON_TILE_BEST, -1, 0, 0);
     else if (!place) refuse_note(gr, q, root, REASON_MOST_CHOICES, -1, q->bests, 0);
-    else if (!room) refuse_keep(gr, q, root);
-    else if (!saves)
-        refuse_note(gr, q, root, REASON_BEST_PRICE, -1, type_columns(&gr->g->node[n->in[0]].type), 0);
+    else if (!room || !saves) refuse_keep(gr, q, root);
     else if (together) refuse_note(gr, q, root, REASON_RESHAPED, n->in[0], 0, 0);
     return good ? q : NULL;
 }

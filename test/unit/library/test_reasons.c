@@ -63,8 +63,61 @@ static void count_kind(const char *kind)
     tally.count[k]++;
 }
 
+/* What a kind says of the two programs. */
+enum { GEMM = 1 << PROGRAM_GEMM, ROWS = 1 << PROGRAM_ROWS, OWN = 1 << PROGRAM_OWN, ANY = GEMM | ROWS | OWN };
+
+static const struct rule {
+    const char *kind;
+    int writer, reader; /* of which kinds they may be */
+    unsigned flags;     /* with which it is said alone */
+} rules[] = {{"operand", ANY, GEMM, 0},
+             {"one_product", GEMM, GEMM, 0},
+             {"in_epilogue", ROWS, GEMM, 0},
+             {"other_pass", ROWS, ROWS, 0},
+             {"kernel_operand", ANY, OWN, 0},
+             {"kernel_result", OWN, ANY, 0},
+             {"best_of_tiles", GEMM, OWN, 0},
+             {"price_of_best", GEMM, OWN, 0},
+             {"columns_of_best", GEMM, OWN, 0},
+             {"most_best", GEMM, OWN, 0},
+             {"look_up", GEMM | ROWS, ROWS, 0},
+             {"pairs_in_rows", ROWS, GEMM | ROWS, 0},
+             {"two_folds", ROWS, ANY, 0},
+             {"loaded_once", ROWS, ANY, 0},
+             {"short_rows", GEMM, ANY, 0},
+             {"walked_anyway", GEMM, ANY, 0},
+             {"narrow", ANY, GEMM, 0},
+             {"key", ANY, GEMM, 0},
+             {"no_map", ANY, GEMM, 0},
+             {"most_tiles", ANY, GEMM, 0},
+             {"most_again", ANY, GEMM, 0},
+             {"saves_nothing", ANY, GEMM, 0},
+             {"several_readers", ANY, GEMM, 0},
+             {"not_in_memory", ANY, GEMM, 0},
+             {"part_bounds", GEMM, ANY, 0},
+             {"part_operand", GEMM, ANY, 0},
+             {"segment_width", GEMM, ANY, 0},
+             {"paired_already", GEMM, ANY, 0},
+             {"pairs_apart", GEMM, ANY, 0},
+             {"no_fusion", ANY, ANY, CODA_NO_FUSION},
+             {"other_rows", ANY, ANY, CODA_BATCH_INVARIANT}};
+
+static void expect_rule(const char *what, const struct plan *p, int i, int j, const char *kind,
+                        unsigned flags)
+{
+    bool prepared = p->program[i].prepare && !p->program[j].prepare;
+    ck_assert_msg(prepared == !strcmp(kind, "prepared"), "%s: @%d -> @%d: %s", what, i, j, kind);
+    for (int k = 0; k < ARRAY_SIZE(rules); k++) {
+        const struct rule *r = &rules[k];
+        if (strcmp(r->kind, kind)) continue;
+        bool good = r->writer >> p->program[i].kind & r->reader >> p->program[j].kind & 1;
+        ck_assert_msg(good && (!r->flags || r->flags & flags), "%s: @%d -> @%d: %s of kinds %d and %d", what,
+                      i, j, kind, (int)p->program[i].kind, (int)p->program[j].kind);
+    }
+}
+
 /* A line for each pair, in the order of readers and then of writers, and for no other. */
-static void expect_pairs(const char *what, const struct plan *p, const char *text)
+static void expect_pairs(const char *what, const struct plan *p, const char *text, unsigned flags)
 {
     for (int j = 0; j < p->programs; j++)
         for (int i = 0; i < p->programs; i++) {
@@ -76,6 +129,7 @@ static void expect_pairs(const char *what, const struct plan *p, const char *tex
                           text);
             ck_assert_msg(strcmp(kind, "none") != 0, "%s: no reason: %.200s", what, text);
             ck_assert_msg(!memchr(text, '?', strcspn(text, "\n")), "%s: %.300s", what, text);
+            expect_rule(what, p, i, j, kind, flags);
             count_kind(kind);
             tally.pairs++;
             text = strchr(text, '\n') + 1;
@@ -104,7 +158,7 @@ static void expect_reasons(const char *name, const coda_graph *g)
         snprintf(what, sizeof what, "%s, %s", name, modes[i].name);
         ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s: %s", what, coda_error());
         char *text = reasons_of(p);
-        expect_pairs(what, &p->plan, text);
+        expect_pairs(what, &p->plan, text, opt.flags);
         free(text);
         coda_plan_free(p);
     }
