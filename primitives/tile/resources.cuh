@@ -41,7 +41,7 @@ using AttentionRegisters = RegisterBudget<consumers == 3 ? 32
                                                          : 240,
                                           consumers>;
 // The producer's warpgroup prepares an epilogue, too; consumers hold their part of A.
-template <int consumers> using SkinnyRegisters = RegisterBudget<56, 224, consumers>;
+template <int consumers> using SkinnyRegisters = RegisterBudget<72, 216, consumers>;
 
 // Operands of wgmma lie in rows of 128 bytes, 64 elements of 16 bits, whose 16-byte pieces TMA permutes by
 // the row's number among 8 (its 128-byte swizzle). So a tile begins at a multiple of 8 rows.
