@@ -201,7 +201,7 @@ CODA_API coda_status coda_graph_bind(coda_graph **out, const coda_graph *g, cons
 /*
  * Leaves, in the order in which coda_run() takes their pointers: that in which these calls are made. C does
  * not say which of two calls inside another call's parentheses comes first, and compilers differ: give each
- * leaf a statement of its own, or look arguments up with coda_plan_find. A weight is an input whose values
+ * leaf a statement of its own, or bind arguments by name (coda_bind). A weight is an input whose values
  * change rarely: constants may be folded into it (coda_compile_options.fold). Strides are in
  * elements, one for each dimension, >= 0 and free of overlap; without them the tensor is dense.
  * A name is a C identifier (dots allowed), unique in the graph.

@@ -24,6 +24,15 @@ void build_decoder(struct build *b)
     build_root(b, "embed_tokens.weight", roots, sizeof roots / sizeof *roots);
 }
 
+/* In place of the last one: "layers.17." is the scope layers.17, "" is none. */
+static void open_scope(struct build *b, const char *prefix)
+{
+    int n = (int)strlen(prefix);
+    if (b->scoped) coda_scope_pop(b->g);
+    b->scoped = n > 1;
+    if (b->scoped) coda_scope_push(b->g, "%.*s", n - (prefix[n - 1] == '.'), prefix);
+}
+
 void build_prefix(struct build *b, const char *format, int layer)
 {
     int n = snprintf(b->prefix, sizeof b->prefix, "%s", b->root);
@@ -32,6 +41,7 @@ void build_prefix(struct build *b, const char *format, int layer)
 #pragma GCC diagnostic ignored "-Wformat-extra-args"
     snprintf(b->prefix + n, sizeof b->prefix - (size_t)n, format, layer);
 #pragma GCC diagnostic pop
+    open_scope(b, b->prefix + n);
 }
 
 /* ---- Weights ---- */

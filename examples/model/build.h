@@ -25,6 +25,7 @@ struct build {
     coda_dtype dtype;
     char root[32];      /* in front of all names, as "model." */
     char prefix[64];    /* in front of the names of parts: the root, and the layer */
+    bool scoped;        /* the layer is a scope of the graph, which is open */
     int context;        /* tokens of a text, at most; rows of its caches */
     int page, pages;    /* tokens of a page, pages of the pool; 0: a single text */
     coda_dim rows;      /* tokens of a run, or of a sentence */

@@ -182,10 +182,14 @@ int64_t dims_multiply(struct dims *t, int64_t a, int64_t b)
 
 int64_t dims_divide(struct dims *t, int64_t a, int64_t b)
 {
-    if (a >= 0 && b >= 0) return b && a % b == 0 ? a / b : DIM_NONE;
-    if (!dims_has(t, a) || !dims_has(t, b)) return DIM_NONE;
-    struct polynomial x = polynomial(t, a), y = polynomial(t, b), result;
-    return polynomial_divide(&result, &x, &y) ? name(t, &result) : DIM_NONE;
+    struct polynomial quotient;
+    if (a >= 0 && b > 0 && a % b == 0) return a / b;
+    if (dims_has(t, a) && dims_has(t, b)) {
+        struct polynomial x = polynomial(t, a), y = polynomial(t, b);
+        if (polynomial_divide(&quotient, &x, &y)) return name(t, &quotient);
+    }
+    fail(CODA_E_INVALID, "dim: (%s)/(%s) is no extent", dim_text(t, a).s, dim_text(t, b).s);
+    return DIM_NONE;
 }
 
 /* ---- Questions ---- */

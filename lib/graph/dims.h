@@ -48,7 +48,7 @@ bool dims_copy(struct dims *to, const struct dims *from);
 int64_t dims_add(struct dims *t, int64_t a, int64_t b);
 int64_t dims_subtract(struct dims *t, int64_t a, int64_t b);
 int64_t dims_multiply(struct dims *t, int64_t a, int64_t b);
-/* The extent that times b is a; DIM_NONE, also without a message, if there is none, or more than one. */
+/* The extent that times b is a; DIM_NONE, with the message set, if there is none, or more than one. */
 int64_t dims_divide(struct dims *t, int64_t a, int64_t b);
 /* Multiplies where numbers are known not to overflow; their graph may have no table. */
 static inline int64_t dims_times(struct dims *t, int64_t a, int64_t b)

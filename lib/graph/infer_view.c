@@ -104,6 +104,7 @@ static coda_status find_rest(const struct type *x, struct attr_reshape *a)
     if (before == DIM_NONE || after == DIM_NONE) return fail_status();
     a->dim[at] = dims_divide(x->dims, before, after);
     if (a->dim[at] != DIM_NONE) return CODA_OK;
+    if (fail_status() == CODA_E_MEMORY) return CODA_E_MEMORY;
     return fail(
         CODA_E_INVALID,
         "reshape: x is %s, %s elements; the dimensions beside the -1 make %s, which does not divide them",

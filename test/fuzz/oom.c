@@ -89,6 +89,7 @@ static coda_graph *build(void)
     coda_attention_options attention = CODA_ATTENTION_OPTIONS_INIT;
     attention.heads = HEADS;
     attention.causal = 1;
+    coda_scope_push(g, "layers.%d", 0);
     coda_value r = coda_rope(g, coda_matmul(g, coda_rms_norm(g, in, gamma, 1e-5f), qkv_w), CODA_NONE, &rope);
     coda_value a = coda_attention(g, coda_slice(g, r, 1, 0, D, 1), coda_slice(g, r, 1, D, 2 * D, 1),
                                   coda_slice(g, r, 1, 2 * D, 3 * D, 1), CODA_NONE, &attention);
@@ -97,6 +98,7 @@ static coda_graph *build(void)
     coda_assign(g, step, coda_cast(g, coda_add(g, step, coda_constant(g, CODA_I32, 1)), CODA_I32));
     coda_value h = coda_add(g, coda_matmul(g, coda_add(g, a, coda_add(g, before, keys)), o_w), in);
     coda_value m = coda_swiglu(g, coda_matmul(g, coda_rms_norm(g, h, gamma, 1e-5f), gu_w), CODA_INTERLEAVED);
+    coda_scope_pop(g);
     coda_value half = coda_constant(g, CODA_F32, 0.5), out = coda_add(g, coda_matmul(g, m, d_w), h);
     out = coda_sub(g, out, coda_mul(g, half, half));
     coda_define_map(g, &twice);

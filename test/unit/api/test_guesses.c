@@ -259,11 +259,39 @@ static coda_status top_100(coda_graph *g)
 
 /* ---- Plans and runs ---- */
 
+static void *workspace_of(const coda_plan *p)
+{
+    size_t bytes = coda_plan_workspace(p);
+    return bytes ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
+}
+
+static _Alignas(256) char memory[5][4096];
+
 static coda_status no_output(coda_graph *g)
 {
     coda_plan *p;
     coda_relu(g, x16(g));
     return coda_compile(&p, g, NULL);
+}
+static coda_status no_gpu(coda_graph *g)
+{
+    coda_plan *p;
+    setenv("CODA_LIBCUDA", "/nonexistent/libcuda.so.1", 1);
+    coda_output(g, "y", coda_relu(g, x16(g)));
+    return coda_compile(&p, g, NULL) == CODA_E_DEVICE ? CODA_E_INVALID : CODA_OK;
+}
+static coda_status no_reference(coda_graph *g)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_map_def def = CODA_MAP_DEF_INIT;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_CPU;
+    def.name = "cube", def.source = "DEV static float apply(float x) { return x * x * x; }";
+    coda_define_map(g, &def);
+    coda_output(g, "y", coda_apply(g, "cube", (coda_value[]){x16(g)}, 1, NULL));
+    ck_assert_msg(!coda_compile(&p, g, &opt), "%s", coda_error());
+    void *args[] = {memory[0], memory[1]};
+    return coda_run(p, args, NULL, workspace_of(p), NULL) == CODA_E_UNSUPPORTED ? CODA_E_INVALID : CODA_OK;
 }
 static coda_status compile_after_mistake(coda_graph *g)
 {
@@ -273,14 +301,6 @@ static coda_status compile_after_mistake(coda_graph *g)
     coda_output(g, "y", coda_relu(g, y));
     return coda_compile(&p, g, NULL);
 }
-static void *workspace_of(const coda_plan *p)
-{
-    size_t bytes = coda_plan_workspace(p);
-    return bytes ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
-}
-
-static _Alignas(256) char memory[5][4096];
-
 static coda_status before_prepare(coda_graph *g)
 {
     coda_plan *p = product(g, CODA_FOLD_COPY);

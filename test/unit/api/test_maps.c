@@ -403,6 +403,8 @@ START_TEST(mistakes_are_said)
 {
     wrong[_i].call();
     ck_assert_str_eq(mistake_plain(coda_error()), wrong[_i].message);
+    coda_graph_status(g);
+    ck_assert_ptr_null(strstr(coda_error(), "calls after it")); /* nor those that the same call makes */
     ck_assert_int_eq((int)coda_where(g, mask, x, x).id, 0);
     ck_assert_int_eq(coda_graph_status(g), CODA_E_INVALID);
     ck_assert_str_eq(mistake_plain(coda_error()), wrong[_i].message);
