@@ -131,7 +131,7 @@ function add_function(raw, at, code, note, name) {
     note = at ? note_text(substr(raw, at)) : ""
     sub(/^CODA_API /, "", code)
     gsub(/\n         /, "\n", code) # as deep as "CODA_API "
-    sub(/[ \t]*;[ \t]*$/, ";", code)
+    sub(/([ \t\n]+CODA_[A-Z]+\([0-9, ]*\))?[ \t]*;[ \t]*$/, ";", code) # an attribute of the compiler's
     name = code
     sub(/\(.*/, "", name)
     sub(/.*[ *]/, "", name)
@@ -162,6 +162,7 @@ function add_type(raw, kind, name, at, note) {
 }
 
 function add_define(raw, name) {
+    if (raw ~ /^#define [A-Z_]+\(/) return # for the header itself
     name = raw
     sub(/^#define /, "", name)
     sub(/[^A-Za-z0-9_].*/, "", name)
