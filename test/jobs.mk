@@ -108,7 +108,7 @@ $(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,1
 $(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),20000,200)))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-SYSTEM := install abi-policy manual tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
+SYSTEM := install tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
 
 # Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
 MODEL_TEST = model_test test/system/model/tiny
@@ -120,6 +120,7 @@ $(foreach f,template_fuzz tokenizer_fuzz,$(eval $(call job,$(f),models,$(BUILD)/
 $(eval $(call job,model-valgrind,rest,sh -c 'mkdir -p $(BUILD)/valgrind && test/system/model/valgrind.sh $(BUILD)/$(MODEL_TEST) $(BUILD)/valgrind'))
 # Kernels of encoders in their real sizes.
 $(eval $(call job,nvrtc-encoders,rest,env CODA_CACHE_DIR=$(KERNELS) test/system/model/spills.sh $(BUILD)/examples/embed test/system/model/sizes))
+SYSTEM += abi-policy manual
 SYSTEM += template_fuzz tokenizer_fuzz model model-asan model-valgrind nvrtc-encoders
 
 # ---- Memory that runs out, random bytes ----
