@@ -253,6 +253,7 @@ function grammar_line(line) {
 }
 
 BEGIN {
+    sections = 0
     section_title[0] = "Version and limits" # what stands ahead of the first one
     section_level[0] = 1
 }
