@@ -124,6 +124,7 @@ $(foreach f,template_fuzz tokenizer_fuzz,$(eval $(call job,$(f),models,$(BUILD)/
 $(eval $(call job,model-valgrind,rest,sh -c 'mkdir -p $(BUILD)/valgrind && test/system/model/valgrind.sh $(BUILD)/$(MODEL_TEST) $(BUILD)/valgrind'))
 # Kernels of encoders in their real sizes.
 $(eval $(call job,nvrtc-encoders,rest,env CODA_CACHE_DIR=$(KERNELS) test/system/model/spills.sh $(BUILD)/examples/embed test/system/model/sizes))
+SYSTEM += abi-policy manual
 SYSTEM += template_fuzz tokenizer_fuzz model model-asan model-valgrind nvrtc-encoders
 
 # ---- Memory that runs out, random bytes ----

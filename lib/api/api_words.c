@@ -64,7 +64,7 @@ CODA_API int coda_word_find(const char *name)
     int index = words_find(name);
     if (index >= 0) return index;
     return fail(CODA_E_INVALID, "no operation, map, reduction or function is called `%.64s`%s", name,
-                suggest_operation(NULL, name, SUGGEST_ALL).text);
+                suggest_operation(&(graph){0}, name, SUGGEST_ALL).text);
 }
 
 CODA_API int64_t coda_word_example(int index, char *buf, size_t size)

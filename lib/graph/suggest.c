@@ -9,9 +9,8 @@
 
 static void try_prims(struct near *n, const graph *g, unsigned which)
 {
-    int own = g ? g->maps : 0;
-    for (int i = 0; i < own + prim_count; i++) {
-        const struct prim *p = i < own ? g->map[i] : &prim_table[i - own];
+    for (int i = 0; i < g->maps + prim_count; i++) {
+        const struct prim *p = i < g->maps ? g->map[i] : &prim_table[i - g->maps];
         if (which & (p->kind == PRIM_MAP ? SUGGEST_MAPS : SUGGEST_REDUCTIONS)) near_try(n, p->name);
     }
 }

@@ -9,7 +9,6 @@ struct suggestion {
     char text[256];
 };
 
-/* g: whose own maps count, too; or NULL. */
 enum { SUGGEST_OPERATIONS = 1, SUGGEST_MAPS = 2, SUGGEST_REDUCTIONS = 4, SUGGEST_ALL = 7 };
 struct suggestion suggest_operation(const graph *g, const char *word, unsigned which);
 struct suggestion suggest_dtype(const char *word);

@@ -25,6 +25,7 @@ static const char *const commands[] = {
     "info",         "explain",     "compile",     "run",           "cache list",   "cache stat",
     "cache verify", "cache prune", "cache clear", "cache explain", "cache export", "cache import",
     "cache",        "help",        "--version",   "frobnicate",    "cache frob",   "",
+    "ops",          "ops silu",
 };
 static const char *const words[] = {
     "--fold",

@@ -14,7 +14,7 @@ describe() {
     mkdir -p "$2"
     {
         echo "#include \"$1\""
-        ${CC:-gcc} -E -P "$1" | tr '\n' ' ' | sed 's/__attribute__((visibility("default")))/\n&/g; s/;/;\n/g' |
+        ${CC:-gcc} -E -P "$1" | tr '\n' ' ' | sed 's/ *__attribute__((__format__([^)]*)))//g; s/__attribute__((visibility("default")))/\n&/g; s/;/;\n/g' |
             sed -n 's/^\(__attribute__((visibility("default"))) .*);*\)$/\1/p' | sed 's/;$/ { __builtin_trap(); }/'
     } > "$2/stub.c"
     printf 'CODA_0.1 {\n global: coda_*;\n local: *;\n};\n' > "$2/map"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # lint.sh -- what a machine can say of the sources' looks:
-#     files over 800 lines (coda.h, which is one file whatever it describes and is laid out by hand: 1300), lines over
+#     files over 800 lines (coda.h, which is one file whatever it describes and is laid out by hand: 1400), lines over
 #         110 columns, tabs in C, blanks at line ends, a README.md of more than 12 kB
 #     headers of a CUDA toolkit, which the build does without: jit/cuda_abi.h declares what is called
 #     questions of numbers of rows in fusion and lowering that lib/plan/guards.h does not note; kernels (pairs,
@@ -9,7 +9,7 @@
 sources=$(find include lib jit cache primitives examples test perf -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.cuh' -o -name '*.def')
 awk '
     function complain(what) { print FILENAME ":" FNR ": " what; bad++ }
-    FNR == (FILENAME ~ /coda\.h$/ ? 1301 : 801) { complain("more than " FNR - 1 " lines") }
+    FNR == (FILENAME ~ /coda\.h$/ ? 1401 : 801) { complain("more than " FNR - 1 " lines") }
     length > 110 { complain(length " columns") }
     /\t/ { complain("tab") }
     /[ \t]$/ { complain("blank at the end") }

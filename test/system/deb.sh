@@ -39,5 +39,7 @@ sed -n '/^```c$/,/^```$/p' README.md | sed '/^```/d' > "$out/first.c"
 flags=$(PKG_CONFIG_PATH="$lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$out/root" pkg-config --cflags --libs coda)
 ${CC:-gcc} "$out/first.c" -I"$out/root/usr/include" -L"$lib" $flags -Wl,-rpath,"$lib" -o "$out/first"
 [ "$("$out/first")" = 'y = 1.731 to 64.731' ] || wrong "README's program prints $("$out/first" 2>&1)"
+zcat "$out/root/usr/share/doc/coda/changelog.gz" | grep -q '^libcoda (' || wrong "coda has no changelog in Debian's form"
+ls "$out/root/usr/share/doc/coda/CHANGELOG.md"* >/dev/null || wrong 'coda lacks CHANGELOG.md'
 rm -rf "$source" "$out/root"
 echo "deb: $(cd "$out" && ls ./*.deb | wc -l) packages, which depend on the C library alone"

@@ -24,7 +24,7 @@ page() { # NAME: its page, also by way of a link
     sed -n 's/^\.so man3\///p' "$doc/man3/$1.3" | grep . || echo "$1.3"
 }
 ${CC:-gcc} -E -P include/coda.h | tr '\n' ' ' | tr ';' '\n' | grep 'visibility("default")' |
-    sed 's/.*__attribute__((visibility("default"))) *//; s/^.*extern "C" { *//' | tr -s ' ' > "$out/prototypes"
+    sed 's/.*__attribute__((visibility("default"))) *//; s/ *__attribute__((__format__.*//; s/^.*extern "C" { *//' | tr -s ' ' > "$out/prototypes"
 [ "$(wc -l < "$out/prototypes")" = "$(echo "$calls" | wc -l)" ] || wrong 'the compiler sees other calls'
 while read -r prototype; do
     name=$(echo "$prototype" | sed 's/ *(.*//; s/.*[ *]//')

@@ -45,10 +45,10 @@ function is_closed(raw) { return raw ~ /\*\/[ \t]*$/ }
 
 # ---- Sections, units, items ----
 
-function add_section(title, level, text) {
+function add_section(line, level, text) {
     end_unit()
     sections++
-    section_title[sections] = title
+    section_title[sections] = line
     section_level[sections] = level
     sub(/^\n+/, "", text)
     sub(/\n+$/, "", text)
@@ -113,7 +113,7 @@ function without_comments(code, out, at, end) {
 # Enumerators are constants of the unit.
 function add_constants(code, name) {
     code = without_comments(code)
-    sub(/^[^{]*{/, "", code)
+    sub(/^[^{]*[{]/, "", code)
     while (match(code, /CODA_[A-Z0-9_]+/)) {
         name = substr(code, RSTART, RLENGTH)
         if (!(name in unit_of)) {
@@ -131,7 +131,7 @@ function add_function(raw, at, code, note, name) {
     note = at ? note_text(substr(raw, at)) : ""
     sub(/^CODA_API /, "", code)
     gsub(/\n         /, "\n", code) # as deep as "CODA_API "
-    sub(/[ \t]*;[ \t]*$/, ";", code)
+    sub(/([ \t\n]+CODA_[A-Z]+\([0-9, ]*\))?[ \t]*;[ \t]*$/, ";", code) # an attribute of the compiler's
     name = code
     sub(/\(.*/, "", name)
     sub(/.*[ *]/, "", name)
@@ -140,13 +140,13 @@ function add_function(raw, at, code, note, name) {
 }
 
 function add_type(raw, kind, name, at, note) {
-    if (raw ~ /^typedef (struct|enum) [a-z_]+ {/) {
+    if (raw ~ /^typedef (struct|enum) [a-z_]+ [{]/) {
         split(raw, part, " ")
         add_item(part[2], part[3], raw, "")
         if (part[2] == "enum") add_constants(raw)
         return
     }
-    if (raw ~ /^enum {/) {
+    if (raw ~ /^enum [{]/) {
         add_item("enum", "", raw, "")
         add_constants(raw)
         return
@@ -162,6 +162,7 @@ function add_type(raw, kind, name, at, note) {
 }
 
 function add_define(raw, name) {
+    if (raw ~ /^#define [A-Z_]+\(/) return # for the header itself
     name = raw
     sub(/^#define /, "", name)
     sub(/[^A-Za-z0-9_].*/, "", name)
@@ -172,7 +173,7 @@ function add_define(raw, name) {
 # Is the declaration whole? Its code ends in `;`, and a comment behind that is closed.
 function is_whole(raw, code) {
     code = without_comments(raw)
-    return !comment_open && code ~ /;[ \t\n]*$/ && (code !~ /{/ || code ~ /}[^}]*;[ \t\n]*$/)
+    return !comment_open && code ~ /;[ \t\n]*$/ && (code !~ /[{]/ || code ~ /[}][^}]*;[ \t\n]*$/)
 }
 
 function take(raw) {
@@ -189,7 +190,7 @@ function take(raw) {
 function header_line(line) {
     if (raw == "") {
         if (line == "") end_unit()
-        if (line == "" || line ~ /^(#if|#ifdef|#ifndef|#else|#endif|#include|extern "C"|}$)/) return
+        if (line == "" || line ~ /^(#if|#ifdef|#ifndef|#else|#endif|#include|extern "C"|[}]$)/) return
         if (line !~ /^(\/\*|#define|CODA_API|typedef|enum)/) die("what is this: " line)
         raw = line
     } else raw = raw "\n" line
@@ -204,7 +205,7 @@ function json_field(line, key, at, end) {
     at = index(line, "\"" key "\": \"")
     if (!at) die("a word without " key)
     line = substr(line, at + length(key) + 5)
-    if (!match(line, /[^\\]"(, "|})/) && substr(line, 1, 1) != "\"") die("a string without an end")
+    if (!match(line, /[^\\]"(, "|[}])/) && substr(line, 1, 1) != "\"") die("a string without an end")
     if (substr(line, 1, 1) == "\"") return ""
     line = substr(line, 1, RSTART)
     gsub(/\\n/, "\n", line)
@@ -252,6 +253,7 @@ function grammar_line(line) {
 }
 
 BEGIN {
+    sections = 0
     section_title[0] = "Version and limits" # what stands ahead of the first one
     section_level[0] = 1
 }
@@ -277,7 +279,7 @@ function about(u, i, line, texts) {
         else if (item_note[i] != "" && unit_first[u] == unit_last[u]) line = first_sentence(item_note[i])
     }
     sub(/^[ \n]+/, "", line)
-    if (line !~ /^[A-Z][^`\[=]+$/ || length(line) < 12 || length(line) > 90 || texts > 1) {
+    if (line !~ /^[A-Z][^`=[]+$/ || length(line) < 12 || length(line) > 90 || texts > 1) {
         line = short_title(unit_section[u])
     }
     return line

@@ -83,27 +83,34 @@ static void refused(const char *line, const char *message)
     ck_assert_str_eq(said, want);
 }
 
-/* The code that a map and its reference cannot do without. */
+/* The first line of a primitive, and the code that a map and its reference cannot do without. */
+#define SAYS(name) "// " name ".cuh -- the \"" name "\" of x.\n"
 #define MAP(name) "#pragma once\nstruct " name " {};\n"
 #define REF(name) "REFERENCE_MAP(" name ") { return 0; }\n"
 
 START_TEST(good_lines_are_taken)
 {
-    put("map/f.cuh", "// coda: map f(x, y; alpha, beta)\n" MAP("f"));
-    put("reduce/r.cuh", "// coda: reduce r(x, key) state 3\r\n" MAP("r") "static constexpr int state = 3;\n");
-    put("pair/p.cuh", "// coda:  pair  p( a , b, turn )  \n" MAP("p"));
+    put("map/f.cuh",
+        "// f.cuh -- x\n// and y.\n//\n// Not this.\n// coda: map f(x, y; alpha, beta)\n" MAP("f"));
+    put("reduce/r.cuh", "// r.cuh -- of x.\r\n// coda: reduce r(x, key) state 3\r\n" MAP(
+                            "r") "static constexpr int state = 3;\n");
+    put("pair/p.cuh", SAYS("p") "// coda:  pair  p( a , b, turn )  \n" MAP("p"));
     put("ref/p.c", "REFERENCE_PAIR(p) { *a = *b; }");
     put("port/q.cuh", "// libcoda: a port; coda::port is its namespace\n");
     put("ref/f.c", REF("f"));
     put("ref/r.c", "REFERENCE_REDUCE(r) = {init, push, merge, finish};");
     put("ref/ref.h", "");
     ck_assert_int_eq(embed("pair/p.cuh reduce/r.cuh port/q.cuh map/f.cuh"), 0);
-    ck_assert_ptr_nonnull(strstr(
-        said, "{.name = \"f\", .kind = PRIM_MAP, .header = \"map/f.cuh\",\n"
-              "     .inputs = 2, .params = 2, .state = 0, "
-              ".param_name = {\"alpha\",\"beta\",}, .loops = &coda_loops_f, .reference = coda_ref_f},"));
+    ck_assert_ptr_nonnull(
+        strstr(said, "{.name = \"f\", .kind = PRIM_MAP, .header = \"map/f.cuh\",\n"
+                     "     .inputs = 2, .params = 2, .state = 0, "
+                     ".param_name = {\"alpha\",\"beta\",},\n"
+                     "     .operands = \"x, y\", .constants = \"alpha=float, beta=float\",\n"
+                     "     .meaning = \"x and y.\", .loops = &coda_loops_f, .reference = coda_ref_f},"));
     ck_assert_ptr_nonnull(strstr(said, "{.name = \"r\", .kind = PRIM_REDUCE, .header = \"reduce/r.cuh\",\n"
-                                       "     .inputs = 2, .params = 0, .state = 3, .reduce = &coda_ref_r},"));
+                                       "     .inputs = 2, .params = 0, .state = 3,\n"
+                                       "     .operands = \"x, key\", .constants = \"\",\n"
+                                       "     .meaning = \"of x.\", .reduce = &coda_ref_r},"));
     ck_assert_ptr_nonnull(strstr(said, "{\"p\", \"pair/p.cuh\", coda_ref_p},"));
     ck_assert_ptr_nonnull(strstr(said, "prim_count = 2;"));
     ck_assert_ptr_nonnull(strstr(said, "prim_file_count = 4;"));
@@ -113,8 +120,8 @@ END_TEST
 START_TEST(order_of_arguments_does_not_matter)
 {
     static char first[sizeof said];
-    put("map/a.cuh", "// coda: map a(x)\n" MAP("a"));
-    put("map/b.cuh", "// coda: map b(x)\n" MAP("b"));
+    put("map/a.cuh", SAYS("a") "// coda: map a(x)\n" MAP("a"));
+    put("map/b.cuh", SAYS("b") "// coda: map b(x)\n" MAP("b"));
     put("ref/a.c", REF("a"));
     put("ref/b.c", REF("b"));
     ck_assert_int_eq(embed("map/a.cuh map/b.cuh"), 0);
@@ -156,8 +163,8 @@ END_TEST
 
 START_TEST(facts_are_taken)
 {
-    put("map/f.cuh",
-        "// coda: map f(x, y; a)  linear(x, y)  shift(y) linear( x ) identity(a = -0.5) dtype(y)\n" MAP("f"));
+    put("map/f.cuh", SAYS("f") "// coda: map f(x, y; a)  linear(x, y)  shift(y) linear( x ) identity(a = "
+                               "-0.5) dtype(y)\n" MAP("f"));
     put("ref/f.c", REF("f"));
     ck_assert_int_eq(embed("map/f.cuh"), 0);
     ck_assert_ptr_nonnull(strstr(said, ".facts = {.linear = 1, .jointly = 3, .shift = 2, .identity = 3, "
@@ -225,10 +232,11 @@ END_TEST
 START_TEST(code_of_maps_is_taken)
 {
     put("ref/f.c", "/* REFERENCE_MAP(g) */\nREFERENCE_MAP(f)\n{ return exp(in[0]) * 0.5; }\n");
-    put("map/f.cuh", "// coda: map f(x) \n" BODY("math::exp(x) * 0.5f + 1e-3f + 2.f + 0x1.8p3f + "
-                                                 "3 * fabsf(x) // 0.5, expf(x)"));
+    put("map/f.cuh", SAYS("f") "// coda: map f(x) \n" BODY("math::exp(x) * 0.5f + 1e-3f + 2.f + 0x1.8p3f + "
+                                                           "3 * fabsf(x) // 0.5, expf(x)"));
     ck_assert_int_eq(embed("map/f.cuh"), 0);
-    put("map/f.cuh", "// coda: map f(x) \n" BODY("gelu_tanh::apply(x) /* expf(0.5) */ + s.v[0] + a.max(2)"));
+    put("map/f.cuh",
+        SAYS("f") "// coda: map f(x) \n" BODY("gelu_tanh::apply(x) /* expf(0.5) */ + s.v[0] + a.max(2)"));
     ck_assert_int_eq(embed("map/f.cuh"), 0);
 }
 END_TEST
@@ -291,9 +299,9 @@ END_TEST
 START_TEST(files_and_references_are_paired)
 {
     char want[4096];
-    put("map/f.cuh", "// coda: map f(x)\n" MAP("f"));
+    put("map/f.cuh", SAYS("f") "// coda: map f(x)\n" MAP("f"));
     ck_assert_int_eq(embed("map/f.cuh"), 1);
-    snprintf(want, sizeof want, "%s/map/f.cuh:1: its reference %s/ref/f.c is missing\n", root, root);
+    snprintf(want, sizeof want, "%s/map/f.cuh:2: its reference %s/ref/f.c is missing\n", root, root);
     ck_assert_str_eq(said, want);
     put("ref/f.c", REF("f"));
     put("ref/g.c", "");
@@ -309,8 +317,9 @@ START_TEST(one_registration_for_one_name)
     put("map/f.cuh", "// coda: map f(x)\n\n// coda: map f(x)\n");
     ck_assert_int_eq(embed("map/f.cuh"), 1);
     ck_assert_ptr_nonnull(strstr(said, "/map/f.cuh:3: a second registration; the first is in line 1\n"));
-    put("map/f.cuh", "// coda: map f(x)\n" MAP("f"));
-    put("reduce/f.cuh", "// coda: reduce f(x) state 1\n" MAP("f") "static constexpr int state = 1;\n");
+    put("map/f.cuh", SAYS("f") "// coda: map f(x)\n" MAP("f"));
+    put("reduce/f.cuh",
+        SAYS("f") "// coda: reduce f(x) state 1\n" MAP("f") "static constexpr int state = 1;\n");
     ck_assert_int_eq(embed("map/f.cuh reduce/f.cuh"), 1);
     ck_assert_ptr_nonnull(strstr(said, "f is also the name of "));
     put("map/f.cuh", "#pragma once\n");
@@ -319,6 +328,43 @@ START_TEST(one_registration_for_one_name)
     put("port/q.cuh", "// coda: map q(x)\n");
     ck_assert_int_eq(embed("port/q.cuh"), 1);
     ck_assert_ptr_nonnull(strstr(said, "/port/q.cuh:1: only map/, reduce/ and pair/ register\n"));
+}
+END_TEST
+
+/* embed refuses `file`, which holds `text`, with this line. */
+static void refused_file(const char *file, const char *text, const char *line)
+{
+    char want[4096];
+    put(file, text);
+    snprintf(want, sizeof want, "%s/%s:%s\n", root, file, line);
+    ck_assert_int_eq(embed(file), 1);
+    ck_assert_str_eq(said, want);
+}
+
+START_TEST(each_says_what_it_computes)
+{
+    static const char missing[] = "1: begins with no \"// f.cuh -- \" and what it computes";
+    put("ref/f.c", REF("f"));
+    refused_file("map/f.cuh", "// coda: map f(x)\n" MAP("f"), missing);
+    refused_file("map/f.cuh", "// g.cuh -- x.\n// coda: map f(x)\n" MAP("f"), missing);
+    refused_file("map/f.cuh", "// f.cuh -- \n// coda: map f(x)\n" MAP("f"), "1: what it computes is missing");
+}
+END_TEST
+
+START_TEST(functions_are_registered)
+{
+    static const char define[] = "#pragma once\nDEV float f(float x) { return x; }\n";
+    char text[400];
+    snprintf(text, sizeof text, "// coda: function f(x) x; \"error\" 0\n%s", define);
+    put("math.cuh", text);
+    ck_assert_msg(embed("math.cuh") == 0, "%s", said);
+    ck_assert_ptr_nonnull(
+        strstr(said, "    {\"f\", \"x\", \"x; \\\"error\\\" 0\"},\n    {NULL, NULL, NULL}};"));
+    refused_file("math.cuh", define, "2: f has no line \"// coda: function ...\"");
+    refused_file("math.cuh", "// coda: function g(x) x\n", "1: there is no function g");
+    refused_file("math.cuh", "// coda: function f(x)\n", "1: f: what it computes is missing");
+    refused_file("math.cuh", "// coda: function f x\n", "1: '(' expected before \"x\"");
+    refused_file("port/q.cuh", "// coda: function f(x) x\n", "1: only math.cuh registers functions");
 }
 END_TEST
 
@@ -360,6 +406,8 @@ Suite *embed_suite(void)
     tcase_add_test(t, long_names_are_refused);
     tcase_add_test(t, files_and_references_are_paired);
     tcase_add_test(t, one_registration_for_one_name);
+    tcase_add_test(t, each_says_what_it_computes);
+    tcase_add_test(t, functions_are_registered);
     tcase_add_test(t, odd_files);
     suite_add_tcase(s, t);
     return s;
