@@ -192,7 +192,7 @@ static bool folds_columns(const struct grouper *gr, const struct group *q)
 static bool reduce_fits(struct grouper *gr, struct group *q, const struct node *n, const struct spot *p)
 {
     int64_t segment = type_columns(&gr->g->node[n->in[0]].type);
-    bool spans = segment % 16 == 0 && segment <= MOST_SEGMENT &&
+    bool spans = segment > 0 && segment % 16 == 0 && segment <= MOST_SEGMENT &&
                  (SEGMENT_SPAN % segment == 0 || segment % SEGMENT_SPAN == 0);
     bool pairs = q->p.pair == PAIR_NONE || pair_span(&q->p) == 0 || pair_span(&q->p) == segment;
     bool folds = (p->segmented || segment == p->columns) && !p->narrow && n->nin == 1;

@@ -254,6 +254,17 @@ static graph *deep_products(int n)
     return g;
 }
 
+/* Of columns [n, n) of a product. */
+static graph *statistic_of_nothing(int n)
+{
+    graph *g = coda_graph_new();
+    coda_value p = product(g, input(g, "x", 0, ROWS, COLUMNS)), none = coda_slice(g, p, 1, n, n, 1);
+    output(g, 0, coda_row_sum(g, none));
+    output(g, 1, coda_reduce(g, "sum_sq", none, CODA_NONE));
+    output(g, 2, p);
+    return g;
+}
+
 const struct unusual unusual[] = {
     {"outputs of a map", outputs_of_map, {16, 17, 33, 38, 400}, true},
     {"outputs of a product", outputs_of_product, {16, 17, 38, 100}, true},
@@ -268,6 +279,7 @@ const struct unusual unusual[] = {
     {"vectors of a product", sum_of_rows, {16, 17, 18, 100}, true},
     {"statistics of a leaf", statistics_of_leaf, {16, 33, 100}, false},
     {"statistics of a product", statistics_of_product, {16, 33, 100}, false},
+    {"a statistic of no columns", statistic_of_nothing, {1, 4, 8}, true},
     {"maps of a statistic", maps_of_statistic, {15, 31, 32, 33, 300}, true},
     {"vectors on a statistic", vectors_on_statistic, {7, 8, 9, 100}, true},
     {"leaves", leaves, {500}, true},
