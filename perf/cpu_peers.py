@@ -149,7 +149,8 @@ def by_numpy():
         ours = Ours(product(m, n, k, "f32"), [x, w, y])
         ours(), numpy.matmul(x, w.T, out=z)
         compare(f"product/{m}x{n}x{k}", y, z, 1e-5)
-        measure(f"product/{m}x{n}x{k} f32", ours, lambda: numpy.matmul(x, w.T, out=z), "NumPy", wall, cpu)
+        bars = (wall, cpu) if torch is None else (None, None)  # PyTorch's, if it is there
+        measure(f"product/{m}x{n}x{k} f32", ours, lambda: numpy.matmul(x, w.T, out=z), "NumPy", *bars)
 
 
 def products():

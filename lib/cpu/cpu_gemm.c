@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_ROWS = 64, PANEL = 16, BAND_NUMBERS = 1 << 21, TASKS_A_THREAD = 4 };
+enum { BLOCK_ROWS = 64, LINE = 64, PANEL = 16, BAND_NUMBERS = 1 << 21, TASKS_A_THREAD = 4 };
 
 struct gemm_job {
     const struct cpu *cpu;
@@ -202,17 +202,18 @@ static void cut(struct gemm_job *j)
     j->parts = cpu_parts(j->cpu->p);
 }
 
-/* One allocation: frames, rows of A, sums. */
+/* One allocation: frames, rows of A, sums. Rows of A begin where a line of the cache does: a vector that lies
+ * in two of them takes two loads. */
 static void *band_memory(struct gemm_job *j)
 {
-    size_t frames = sizeof *j->frame * (size_t)(j->parts + 1);
+    size_t frames = sizeof *j->frame * (size_t)(j->parts + 1), acc = sizeof(float) * (size_t)(j->band * j->n);
     size_t a = j->copied ? sizeof(float) * (size_t)(j->band * j->pitch) : 0;
-    char *memory = malloc(frames + a + sizeof(float) * (size_t)(j->band * j->n));
+    char *memory = malloc(frames + LINE + a + acc);
     if (!memory) return NULL;
     j->frame = (struct cpu_frame **)memory;
     memset(memory, 0, frames);
-    j->a = (float *)(memory + frames);
-    j->acc = (float *)(memory + frames + a);
+    j->a = (float *)(memory + frames + LINE - (uintptr_t)(memory + frames) % LINE);
+    j->acc = j->a + a / sizeof(float);
     return memory;
 }
 

@@ -155,8 +155,8 @@ static int status_of(pid_t child)
 }
 
 /* The thread sanitizer ends a child of many threads that starts some. The address sanitizer's allocator has
- * locks that a fork leaves as they are (in GCC 12): if another thread was allocating, the child's threads wait
- * for ever, in the sanitizer's free(). */
+ * locks that a fork leaves as they are (in GCC 12): if another thread was allocating, threads of the child
+ * wait for ever, in the sanitizer's free(). */
 #if defined __SANITIZE_THREAD__
 enum { CHILDREN = 0, BUSY_CHILDREN = 0 };
 #elif defined __SANITIZE_ADDRESS__
