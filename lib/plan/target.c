@@ -1,7 +1,6 @@
 /* target.c -- which row of targets.def a plan is made by, and what a card's driver changes of it. */
 #include "target.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #define TARGET(id, name_, arch, features_, sms_, shared, clock, l2size, l2, rate, memory, wgmma_, mma_,      \
@@ -30,13 +29,19 @@ static const char *const arch_of[TARGETS] = {
 };
 #undef TARGET
 
+static bool in_word(char c)
+{
+    char letter = (char)(c | ('a' - 'A'));
+    return (letter >= 'a' && letter <= 'z') || (c >= '0' && c <= '9');
+}
+
 /* Is `word` in `text` as a word: H20 is none of H200? */
 static bool has_word(const char *text, const char *word)
 {
     size_t length = strlen(word);
     for (const char *at = text; (at = strstr(at, word)); at++) {
-        bool begins = at == text || !isalnum((unsigned char)at[-1]);
-        if (begins && !isalnum((unsigned char)at[length])) return true;
+        bool begins = at == text || !in_word(at[-1]);
+        if (begins && !in_word(at[length])) return true;
     }
     return false;
 }
