@@ -29,21 +29,24 @@ static coda_value weight(coda_graph *g, const char *name, int64_t n, int64_t k)
     return coda_weight(g, name, CODA_F32, 2, (int64_t[]){n, k});
 }
 
-/* Of a plan on the CPU device, y = x w, whose weight is folded where `fold` says so. */
+/* Of a guess that comes to a plan; make() frees them. */
+static coda_plan *plan;
+static void *workspace;
+
+/* y = x w on the CPU device, whose weight is folded where `fold` says so. */
 static coda_plan *product(coda_graph *g, coda_fold fold)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan *p = NULL;
     opt.device = CODA_DEVICE_CPU;
     opt.fold = fold;
     coda_value x = input(g, "x", 4, 8), w = weight(g, "w", 16, 8);
     coda_value gain = coda_weight(g, "gain", CODA_F32, 1, (int64_t[]){8});
     coda_output(g, "y", coda_matmul(g, coda_rms_norm(g, x, gain, 1e-5f), w));
-    ck_assert_msg(!coda_compile(&p, g, &opt), "%s", coda_error());
-    return p;
+    ck_assert_msg(!coda_compile(&plan, g, &opt), "%s", coda_error());
+    return plan;
 }
 
-/* What has no graph to ask, as the status of a call. The plan goes with the process. */
+/* What has no graph to ask, as the status of a call. */
 typedef coda_status guess(coda_graph *g);
 
 /* ---- Shapes ---- */
@@ -262,7 +265,7 @@ static coda_status top_100(coda_graph *g)
 static void *workspace_of(const coda_plan *p)
 {
     size_t bytes = coda_plan_workspace(p);
-    return bytes ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
+    return workspace = bytes ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
 }
 
 static _Alignas(256) char memory[5][4096];
@@ -284,14 +287,14 @@ static coda_status no_reference(coda_graph *g)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_map_def def = CODA_MAP_DEF_INIT;
-    coda_plan *p;
     opt.device = CODA_DEVICE_CPU;
     def.name = "cube", def.source = "DEV static float apply(float x) { return x * x * x; }";
     coda_define_map(g, &def);
     coda_output(g, "y", coda_apply(g, "cube", (coda_value[]){x16(g)}, 1, NULL));
-    ck_assert_msg(!coda_compile(&p, g, &opt), "%s", coda_error());
+    ck_assert_msg(!coda_compile(&plan, g, &opt), "%s", coda_error());
     void *args[] = {memory[0], memory[1]};
-    return coda_run(p, args, NULL, workspace_of(p), NULL) == CODA_E_UNSUPPORTED ? CODA_E_INVALID : CODA_OK;
+    return coda_run(plan, args, NULL, workspace_of(plan), NULL) == CODA_E_UNSUPPORTED ? CODA_E_INVALID
+                                                                                      : CODA_OK;
 }
 static coda_status compile_after_mistake(coda_graph *g)
 {
@@ -355,12 +358,11 @@ static coda_status find_output(coda_graph *g)
 static coda_status run_with_symbols(coda_graph *g)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan *p;
     opt.device = CODA_DEVICE_CPU;
     coda_dim t = coda_symbol(g, "T", 1, 64, 1);
     coda_output(g, "y", coda_relu(g, input(g, "x", t, 8)));
-    ck_assert_msg(!coda_compile(&p, g, &opt), "%s", coda_error());
-    return coda_run(p, (void *[]){NULL, NULL}, NULL, NULL, NULL);
+    ck_assert_msg(!coda_compile(&plan, g, &opt), "%s", coda_error());
+    return coda_run(plan, (void *[]){NULL, NULL}, NULL, NULL, NULL);
 }
 
 /* ---- The list ---- */
@@ -387,7 +389,10 @@ static coda_status make(int i)
     g = coda_graph_new();
     coda_status s = guesses[i].call(g);
     if (s == CODA_OK) s = coda_graph_status(g);
+    coda_plan_free(plan);
     coda_graph_free(g);
+    free(workspace);
+    plan = NULL, workspace = NULL;
     return s;
 }
 
