@@ -12,7 +12,7 @@
  *     --top-k N, --top-p X      of the N likeliest alone; of those that make up X
  *     --seed N                  equal seeds draw equal texts
  *     --logprobs                a line for each token: id, log of its probability, text
- *     --burst N                 steps of a CUDA graph, 16 without it
+ *     --burst N                 steps of a CUDA graph, 16 without it; the CPU device takes one at a time
  *     --bandwidth X             of the device's memory in GB/s, which otherwise a copy tells
  *     --times                   from the program's start to the first token, part by part
  *     --plan                    what the plans need, instead of a text; PROMPT may be left out
@@ -110,12 +110,15 @@ struct burst {
     float *logprobs;
 };
 
+/* The CPU device has no graph of several steps, and may take long for one: each token is printed at once. */
+static int burst_of(const struct answer *a) { return a->m->device.on_gpu ? a->o->burst : 1; }
+
 static bool write_on(struct answer *a, struct writer *w, int32_t next, const struct burst *b)
 {
     bool good = true, more = true;
     while (more && a->m->length < a->m->opt.context) {
         int left = a->m->opt.context - a->m->length, wanted = a->o->tokens - a->made;
-        int n = a->o->burst < left ? a->o->burst : left;
+        int n = burst_of(a) < left ? burst_of(a) : left;
         double began = times_now();
         n = n < wanted ? n : wanted;
         if (!(good = writer_write(w, next, n, b->text, b->logprobs, a->f))) break;
@@ -129,9 +132,9 @@ static bool write_on(struct answer *a, struct writer *w, int32_t next, const str
 static bool write_bursts(struct answer *a, const struct sampled *first)
 {
     works("planning", "the steps");
-    struct writer *w = writer_open(a->m, a->o->burst, &a->o->sampling, a->f);
+    struct writer *w = writer_open(a->m, burst_of(a), &a->o->sampling, a->f);
     progress_end(&working);
-    size_t n = (size_t)a->o->burst;
+    size_t n = (size_t)burst_of(a);
     struct burst b = {calloc(n, sizeof *b.text), calloc(n, sizeof *b.logprobs)};
     bool good = w && ((b.text && b.logprobs) || fault_set(a->f, "out of memory"));
     if (good && print(a, first->id, first->logprob)) good = write_on(a, w, first->id, &b);
