@@ -1,30 +1,13 @@
 /* test_scope.c -- scopes: in texts, mistakes and plans, kept by copies and rewrites, and by no kernel. */
 #include "graph.h" /* before check.h, which has a macro called fail */
 
+#include "util_print.h"
 #include "util_random.h"
 
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static char *text_of(const coda_graph *g)
-{
-    int64_t n = coda_graph_print(g, NULL, 0);
-    ck_assert_msg(n >= 0, "%s", coda_error());
-    char *s = malloc((size_t)n + 1);
-    coda_graph_print(g, s, (size_t)n + 1);
-    return s;
-}
-
-static char *plan_text(const coda_plan *p, coda_text what)
-{
-    int64_t n = coda_plan_print(p, what, NULL, 0);
-    ck_assert_msg(n >= 0, "%s", coda_error());
-    char *s = malloc((size_t)n + 1);
-    coda_plan_print(p, what, s, (size_t)n + 1);
-    return s;
-}
 
 /* Layers of a norm, a gated unit and a residual. */
 static coda_graph *layers(int count, bool scoped)
@@ -135,7 +118,7 @@ START_TEST(text_of_a_mistake)
     ck_assert_int_eq(coda_graph_print(g, NULL, 0), n);
     ck_assert_int_eq(coda_graph_status(g), CODA_E_INVALID);
     ck_assert_msg(!coda_graph_parse(&again, text), "%s", coda_error());
-    char *good = text_of(again);
+    char *good = printed_graph(again);
     ck_assert_int_eq(strncmp(text, good, strlen(good)), 0);
     ck_assert_str_eq(strstr(text, "; mistake"), text + strlen(good));
     free(good);
@@ -146,14 +129,14 @@ END_TEST
 START_TEST(texts_keep_scopes)
 {
     coda_graph *g = layers(2, true), *plain = layers(2, false), *again, *bound;
-    char *text = text_of(g), *without = text_of(plain);
+    char *text = printed_graph(g), *without = printed_graph(plain);
     ck_assert_msg(!coda_graph_parse(&again, text), "%s\n%s", coda_error(), text);
-    char *twice = text_of(again);
+    char *twice = printed_graph(again);
     ck_assert_str_eq(text, twice);
     ck_assert_ptr_nonnull(strstr(text, "%up1 = weight bf16[512,128] @layers.1\n"));
     ck_assert_ptr_nonnull(strstr(text, " @%5 @layers.0.mlp  ; bf16[64,256]\n"));
     ck_assert_int_eq(coda_graph_bind(&bound, g, NULL, 0), CODA_OK);
-    char *of_bound = text_of(bound);
+    char *of_bound = printed_graph(bound);
     ck_assert_str_eq(text, of_bound);
     ck_assert_ptr_null(strchr(without, ':'));
     drop_scopes(text);
@@ -194,7 +177,7 @@ START_TEST(plans_say_scopes)
     coda_graph *g = layers(2, true), *bare = layers(2, false);
     coda_plan *p = plan(g, CODA_DEVICE_CPU), *plain = plan(bare, CODA_DEVICE_CPU);
     for (coda_text what = CODA_TEXT_REWRITTEN; what <= CODA_TEXT_PLAN; what++) {
-        char *text = plan_text(p, what), *without = plan_text(plain, what);
+        char *text = printed_plan(p, what), *without = printed_plan(plain, what);
         if (what == CODA_TEXT_PLAN) {
             ck_assert_msg(strstr(text, " in layers.1.mlp") && strstr(text, "layers.0.mlp"), "%s", text);
             for (const char *at = text; (at = strstr(at, "\n@")); at++)
@@ -266,10 +249,10 @@ START_TEST(limits_are_reached)
     coda_scope_push(g, "%0*d", 105, 7);
     coda_input(g, "x", CODA_F32, 0, NULL);
     ck_assert_msg(!coda_graph_status(g), "%s", coda_error());
-    char *text = text_of(g), *twice;
+    char *text = printed_graph(g), *twice;
     coda_graph *again;
     ck_assert_msg(!coda_graph_parse(&again, text), "%s", coda_error());
-    twice = text_of(again);
+    twice = printed_graph(again);
     ck_assert_str_eq(text, twice);
     ck_assert_int_eq((int)strlen(text), (int)strlen("%x = input f32[] @\n") + 255);
     free(text), free(twice);

@@ -14,6 +14,7 @@
  * wants; `make bless` fills them, also empty ones, with what the library says now.
  */
 #include "base.h" /* before check.h, which has a macro called fail */
+#include "util_print.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -34,24 +35,6 @@ static coda_graph *parse(const char *path, const char *text)
     coda_graph *g;
     ck_assert_msg(coda_graph_parse(&g, text) == CODA_OK, "%s: %s", path, coda_error());
     return g;
-}
-
-static char *print_graph(const coda_graph *g)
-{
-    int64_t n = coda_graph_print(g, NULL, 0);
-    ck_assert_int_ge(n, 0);
-    char *s = malloc((size_t)n + 1);
-    ck_assert_int_eq(coda_graph_print(g, s, (size_t)n + 1), n);
-    return s;
-}
-
-static char *print_plan(const coda_plan *p, coda_text what)
-{
-    int64_t n = coda_plan_print(p, what, NULL, 0);
-    ck_assert_int_ge(n, 0);
-    char *s = malloc((size_t)n + 1);
-    ck_assert_int_eq(coda_plan_print(p, what, s, (size_t)n + 1), n);
-    return s;
 }
 
 static coda_plan *plan(const char *path, const coda_graph *g, const char *head)
@@ -90,7 +73,7 @@ static char *body(const char *path, const coda_graph *g, const char *head)
     coda_plan *p = plan(path, g, head);
     char *s = strncmp(head, "source", 6) == 0 ? source(path, p, head) : NULL;
     for (int i = 0; i < ARRAY_SIZE(stage); i++)
-        if (strncmp(head, stage[i].word, strlen(stage[i].word)) == 0) s = print_plan(p, stage[i].what);
+        if (strncmp(head, stage[i].word, strlen(stage[i].word)) == 0) s = printed_plan(p, stage[i].what);
     coda_plan_free(p);
     ck_assert_msg(s, "%s: no stage is called \"%s\"", path, head);
     return s;
@@ -185,9 +168,9 @@ START_TEST(text_is_a_fixed_point)
     ck_assert_msg(start, "%s has no graph", file[_i]);
     *(char *)next_section(start + 6) = 0;
     coda_graph *g = parse(file[_i], start);
-    char *once = print_graph(g);
+    char *once = printed_graph(g);
     coda_graph *again = parse(file[_i], once);
-    char *twice = print_graph(again);
+    char *twice = printed_graph(again);
     ck_assert_str_eq(once, twice);
     coda_graph_free(g);
     coda_graph_free(again);

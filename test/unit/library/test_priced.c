@@ -1,5 +1,6 @@
 /* test_priced.c -- no plan has more launches, or moves more bytes, than one kernel for each operation. */
 #include "util_priced.h"
+#include "util_print.h"
 #include "util_random.h"
 #include "util_scale.h"
 
@@ -29,9 +30,7 @@ static coda_plan_stats stats(const graph *g, const char *arch_of, unsigned flags
 
 static void report(const graph *g)
 {
-    int64_t n = coda_graph_print(g, NULL, 0);
-    char *text = malloc((size_t)n + 1);
-    coda_graph_print(g, text, (size_t)n + 1);
+    char *text = printed_graph(g);
     fprintf(stderr, "%s\n", text);
     free(text);
 }

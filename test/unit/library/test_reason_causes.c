@@ -5,6 +5,7 @@
  */
 #include "base.h"
 #include "coda.h"
+#include "util_print.h"
 
 #include <check.h> /* last: it has a macro named fail */
 #include <stdio.h>
@@ -20,15 +21,6 @@ struct said {
     int launches;
 };
 
-static char *print(const coda_plan *p, coda_text what)
-{
-    int64_t n = coda_plan_print(p, what, NULL, 0);
-    ck_assert_msg(n >= 0, "%s", coda_error());
-    char *s = malloc((size_t)n + 1);
-    coda_plan_print(p, what, s, (size_t)n + 1);
-    return s;
-}
-
 static struct said plan(const char *text, unsigned flags, const char *arch)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
@@ -41,7 +33,7 @@ static struct said plan(const char *text, unsigned flags, const char *arch)
     opt.arch = arch;
     ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s\n%s", coda_error(), text);
     coda_plan_stats_get(p, &stats);
-    struct said s = {print(p, CODA_TEXT_REASONS), print(p, CODA_TEXT_PLAN), stats.launches};
+    struct said s = {printed_plan(p, CODA_TEXT_REASONS), printed_plan(p, CODA_TEXT_PLAN), stats.launches};
     coda_plan_free(p);
     coda_graph_free(g);
     return s;

@@ -5,6 +5,7 @@
  */
 #include "executable.h"
 #include "util_family.h"
+#include "util_print.h"
 #include "util_run.h"
 #include "util_scale.h"
 #include "util_unusual.h"
@@ -18,15 +19,6 @@
 Suite *reasons_suite(void);
 
 /* ---- What is said ---- */
-
-static char *reasons_of(const coda_plan *p)
-{
-    int64_t n = coda_plan_print(p, CODA_TEXT_REASONS, NULL, 0);
-    ck_assert_msg(n > 0, "%s", coda_error());
-    char *s = malloc((size_t)n + 1);
-    ck_assert_int_eq(coda_plan_print(p, CODA_TEXT_REASONS, s, (size_t)n + 1), n);
-    return s;
-}
 
 static bool effects_meet(const struct tensor_use *w, const struct tensor_use *r)
 {
@@ -157,7 +149,8 @@ static void expect_reasons(const char *name, const coda_graph *g)
         opt.arch = modes[i].arch, opt.flags = modes[i].flags | CODA_PLAN_ONLY, opt.fold = modes[i].fold;
         snprintf(what, sizeof what, "%s, %s", name, modes[i].name);
         ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s: %s", what, coda_error());
-        char *text = reasons_of(p);
+        char *text = printed_plan(p, CODA_TEXT_REASONS);
+        ck_assert_msg(text != NULL, "%s", coda_error());
         expect_pairs(what, &p->plan, text, opt.flags);
         free(text);
         coda_plan_free(p);

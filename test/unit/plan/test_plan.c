@@ -3,6 +3,7 @@
 #include "pipeline.h"
 #include "plan.h"
 #include "rewrite.h"
+#include "util_print.h"
 #include "util_run.h"
 #include "util_scale.h"
 
@@ -23,9 +24,7 @@ static void report(const graph *g, const coda_compile_options *opt)
     struct coda_compile_options only = *opt;
     only.flags |= CODA_PLAN_ONLY;
     if (coda_compile(&p, g, &only) != CODA_OK) return;
-    int64_t n = coda_plan_print(p, CODA_TEXT_PLAN, NULL, 0);
-    char *s = malloc((size_t)n + 1);
-    coda_plan_print(p, CODA_TEXT_PLAN, s, (size_t)n + 1);
+    char *s = printed_plan(p, CODA_TEXT_PLAN);
     fprintf(stderr, "%s\n", s);
     free(s);
     coda_plan_free(p);
