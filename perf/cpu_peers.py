@@ -19,7 +19,7 @@ here = os.path.dirname(os.path.abspath(__file__))
 options = argparse.ArgumentParser(usage=__doc__)
 options.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
 options.add_argument("--rounds", type=int, default=30)
-options.add_argument("--library", default=os.path.join(here, "..", "build", "libcoda.so"))
+options.add_argument("--library", dest="shared_object", default=os.path.join(here, "..", "build", "libcoda.so"))
 options.add_argument("patterns", nargs="*")
 options = options.parse_args()
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -53,7 +53,7 @@ class RunOptions(ctypes.Structure):
                 ("threads", ctypes.c_int)]
 
 
-coda = ctypes.CDLL(options.library)
+coda = ctypes.CDLL(options.shared_object)
 coda.coda_error.restype = ctypes.c_char_p
 coda.coda_plan_workspace.restype = ctypes.c_size_t
 coda.coda_plan_workspace.argtypes = [ctypes.c_void_p]
