@@ -1,0 +1,34 @@
+# perf/build.mk -- measurements: users of coda.h alone; all but latency and start need a GPU. A part of the Makefile.
+
+PERF      := gemm fused epilogue layer invariant attention encoder shapes host latency start cpu
+PERF_OBJ  := $(patsubst %,$(BUILD)/perf/%.o,bench data report machine block)
+CASES     ?=
+PERF_ARGS ?=
+
+$(BUILD)/perf/%.o: ALL_CFLAGS += -Iexamples -Iperf
+$(BUILD)/perf/%: $(BUILD)/perf/%.o $(PERF_OBJ) $(BUILD)/libcoda.so
+	$(CC) $< $(PERF_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(LDLIBS)
+.SECONDARY: $(PERF_OBJ) $(PERF:%=$(BUILD)/perf/%.o)
+perf-build: $(PERF:%=$(BUILD)/perf/%)
+perf: ## measures on the GPU, into perf/results (CASES='gemm/DxD /4096', PERF_ARGS=--quick)
+	@$(MAKE) --no-print-directory -j$(JOBS) perf-build
+	@for p in $(PERF); do $(BUILD)/perf/$$p $(PERF_ARGS) $(CASES) || bad=1; done; \
+	[ -n "$(CASES)" ] || $(BUILD)/perf/layer --sustained --out perf/results/sustained.json $(PERF_ARGS) layer/ || bad=1; \
+	exit $${bad:-0}
+perf-tuned: ## tunes every product, forty tiles each: is the price right? (minutes)
+	@$(MAKE) --no-print-directory -j$(JOBS) perf-build
+	@for p in gemm fused; do \
+	    $(BUILD)/perf/$$p --max-autotune --out perf/results/tuned_$$p.json $(PERF_ARGS) $(CASES) || bad=1; \
+	done; exit $${bad:-0}
+perf-torch: $(BUILD)/libcoda.so ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax')
+	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
+	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/serving.py
+PYTHON ?= python3
+perf-cpu: $(BUILD)/libcoda.so examples ## the CPU device beside PyTorch or NumPy, if PYTHON has them; whole models with LLAMA_BENCH=, MINILM=
+	@$(PYTHON) perf/cpu_peers.py --library $(BUILD)/libcoda.so $(CASES)
+	@[ -z "$(LLAMA_BENCH)" ] || $(PYTHON) perf/cpu_models.py --stories $(LLAMA_BENCH)
+	@[ -z "$(MINILM)" ] || $(PYTHON) perf/cpu_models.py --minilm $(MINILM)
+perf-report: ## perf/results beside their bars, as charts, and as the table of perf/README.md
+	@perf/publish
+
+.PHONY: perf perf-build perf-tuned perf-torch perf-cpu perf-report
