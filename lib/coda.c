@@ -324,7 +324,7 @@ static coda_status copy_args(struct coda_plan *p, const graph *g)
         struct coda_arg_info *a = &p->arg[i];
         graph_arg(g, i, a);
         a->name = arena_string(&p->arena, a->name);
-        p->place[i] = place_of(a->name, a->kind, dtype_size(a->dtype), a->rank, a->dims, a->strides);
+        p->place[i] = place_of(a->name, a->kind, a->dtype, a->rank, a->dims, a->strides);
         p->states = p->states || a->kind == CODA_ARG_STATE;
     }
     return p->arena.failed ? fail(CODA_E_MEMORY, "out of memory for %d arguments", p->args) : CODA_OK;

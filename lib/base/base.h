@@ -104,11 +104,18 @@ coda_status vectors_check(void); /* fails if $CODA_CPU is no name of these */
 enum vectors vectors_most(void); /* those that the machine has */
 const char *vectors_name(void);  /* "v3" */
 
-/* dtype.c */
-int dtype_size(coda_dtype t);         /* bytes of one element; 0 for an invalid dtype */
-const char *dtype_name(coda_dtype t); /* "bf16" */
-bool dtype_is_float(coda_dtype t);    /* that operations take: CODA_F8E4M3 is storage */
-bool dtype_is_index(coda_dtype t);    /* what is asked for as int32 may be int64, too */
+/* dtype.c -- what dtypes.def says of a type. An element may have fewer bits than a byte, so that there is no
+ * number of bytes of one: ask for the bytes of as many as there are, or for the elements of so many bytes. */
+int dtype_bits(coda_dtype t);                        /* of one element; 0 for an invalid dtype */
+int64_t dtype_bytes(coda_dtype t, int64_t elements); /* in whole blocks; INT64_MAX if they are more */
+int64_t dtype_elements(coda_dtype t, int64_t bytes); /* whole ones that so many bytes hold */
+const char *dtype_name(coda_dtype t);                /* "bf16" */
+const char *dtype_names(void);                       /* "f32, bf16, ..." */
+bool dtype_find(const char *name, coda_dtype *out);
+bool dtype_is_float(coda_dtype t);   /* operations take it */
+bool dtype_is_half(coda_dtype t);    /* a float of 16 bits, as tensor cores multiply them */
+bool dtype_is_index(coda_dtype t);   /* what is asked for as int32 may be int64, too */
+bool dtype_is_storage(coda_dtype t); /* it is only kept in memory */
 double dtype_load(coda_dtype t, const void *base, int64_t index);
 void dtype_store(coda_dtype t, void *base, int64_t index, double value); /* round to nearest even */
 

@@ -1,37 +1,78 @@
-/* dtype.c -- the element types on the host; stores of 16 and 8 bits round to nearest even. */
+/* dtype.c -- the element types on the host, as dtypes.def lists them. */
 #include "base.h"
 
 #include <math.h>
 #include <string.h>
 
-int dtype_size(coda_dtype t)
+enum dtype_class { NO_DTYPE, FLOAT, INDEX, STORAGE };
+
+static const struct dtype {
+    const char *name;
+    enum dtype_class class;
+    int bits, block, bytes; /* bytes of a block */
+} table[] = {
+#define DTYPE(NAME, name, class, bits, block)                                                                \
+    [CODA_##NAME] = {#name, class, bits, block, (bits) * (block) / 8},
+#include "dtypes.def"
+#undef DTYPE
+};
+
+#define DTYPE(NAME, name, class, bits, block)                                                                \
+    _Static_assert((bits) * (block) % 8 == 0, "a block of " #name " is whole bytes");
+#include "dtypes.def"
+#undef DTYPE
+
+static const struct dtype *row_of(coda_dtype t)
 {
-    switch (t) {
-    case CODA_F32:
-    case CODA_I32: return 4;
-    case CODA_I64: return 8;
-    case CODA_BF16:
-    case CODA_F16: return 2;
-    case CODA_F8E4M3: return 1;
-    }
-    return 0;
+    return &table[t > 0 && (size_t)t < sizeof table / sizeof *table ? t : 0];
 }
 
-const char *dtype_name(coda_dtype t)
+int dtype_bits(coda_dtype t) { return row_of(t)->bits; }
+const char *dtype_name(coda_dtype t) { return row_of(t)->name ? row_of(t)->name : "?"; }
+bool dtype_is_float(coda_dtype t) { return row_of(t)->class == FLOAT; }
+bool dtype_is_half(coda_dtype t) { return row_of(t)->class == FLOAT && row_of(t)->bits == 16; }
+bool dtype_is_index(coda_dtype t) { return row_of(t)->class == INDEX; }
+bool dtype_is_storage(coda_dtype t) { return row_of(t)->class == STORAGE; }
+
+int64_t dtype_bytes(coda_dtype t, int64_t elements)
 {
-    switch (t) {
-    case CODA_F32: return "f32";
-    case CODA_I32: return "i32";
-    case CODA_I64: return "i64";
-    case CODA_BF16: return "bf16";
-    case CODA_F16: return "f16";
-    case CODA_F8E4M3: return "f8e4m3";
-    }
-    return "?";
+    const struct dtype *d = row_of(t);
+    return mul_counts(d->block > 1 ? elements / d->block + (elements % d->block > 0) : elements, d->bytes);
 }
 
-bool dtype_is_float(coda_dtype t) { return t == CODA_F32 || t == CODA_BF16 || t == CODA_F16; }
-bool dtype_is_index(coda_dtype t) { return t == CODA_I32 || t == CODA_I64; }
+int64_t dtype_elements(coda_dtype t, int64_t bytes)
+{
+    const struct dtype *d = row_of(t);
+    return d->bytes ? mul_counts(bytes / d->bytes, d->block) : 0;
+}
+
+bool dtype_find(const char *name, coda_dtype *out)
+{
+    for (int i = 0; i < ARRAY_SIZE(table); i++) {
+        if (!table[i].name || strcmp(table[i].name, name) != 0) continue;
+        *out = (coda_dtype)i;
+        return true;
+    }
+    return false;
+}
+
+const char *dtype_names(void)
+{
+    static const char names[] =
+#define DTYPE(NAME, name, ...) ", " #name
+#include "dtypes.def"
+#undef DTYPE
+        ;
+    return names + strlen(", ");
+}
+
+/* ---- Elements ---- */
+
+#define DTYPE(NAME, name, ...)                                                                               \
+    double load_##name(const void *base, int64_t i);                                                         \
+    void store_##name(void *base, int64_t i, double x);
+#include "dtypes.def"
+#undef DTYPE
 
 static uint32_t bits_of(float x)
 {
@@ -47,15 +88,19 @@ static float float_of(uint32_t u)
     return x;
 }
 
-static uint16_t bf16_of(float x)
+static uint16_t bf16_of(double value)
 {
+    float x = (float)value;
     uint32_t u = bits_of(x);
     if (isnan(x)) return (uint16_t)((u >> 16) | 0x40);
     return (uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
 }
 
-static uint16_t f16_of(float x)
+static float of_bf16(uint16_t b) { return float_of((uint32_t)b << 16); }
+
+static uint16_t f16_of(double value)
 {
+    float x = (float)value;
     uint16_t sign = (uint16_t)(bits_of(x) >> 16 & 0x8000);
     float a = fabsf(x);
     if (isnan(x)) return sign | 0x7e00;
@@ -94,19 +139,6 @@ static float of_f8(uint8_t b)
     return b & 0x80 ? -a : a;
 }
 
-double dtype_load(coda_dtype t, const void *base, int64_t i)
-{
-    switch (t) {
-    case CODA_F32: return ((const float *)base)[i];
-    case CODA_I32: return ((const int32_t *)base)[i];
-    case CODA_I64: return (double)((const int64_t *)base)[i];
-    case CODA_BF16: return float_of((uint32_t)((const uint16_t *)base)[i] << 16);
-    case CODA_F16: return of_f16(((const uint16_t *)base)[i]);
-    case CODA_F8E4M3: return of_f8(((const uint8_t *)base)[i]);
-    }
-    return 0;
-}
-
 /* Towards zero, to the nearest that fits; NaN is 0. */
 static int32_t i32_of(double x) { return isnan(x) ? 0 : (int32_t)fmax(INT32_MIN, fmin(INT32_MAX, x)); }
 static int64_t i64_of(double x)
@@ -115,14 +147,38 @@ static int64_t i64_of(double x)
     return x >= 0x1p63 ? INT64_MAX : x <= -0x1p63 ? INT64_MIN : (int64_t)x; /* INT64_MAX is no double */
 }
 
+/* Of a type whose elements are `type`s, with the two conversions. */
+#define ELEMENTS(name, type, to_double, from_double)                                                         \
+    double load_##name(const void *base, int64_t i) { return (double)to_double(((const type *)base)[i]); }   \
+    void store_##name(void *base, int64_t i, double x) { ((type *)base)[i] = from_double(x); }
+
+ELEMENTS(f32, float, , (float))
+ELEMENTS(bf16, uint16_t, of_bf16, bf16_of)
+ELEMENTS(f16, uint16_t, of_f16, f16_of)
+ELEMENTS(i32, int32_t, , i32_of)
+ELEMENTS(i64, int64_t, , i64_of)
+ELEMENTS(f8e4m3, uint8_t, of_f8, f8_of)
+
+double dtype_load(coda_dtype t, const void *base, int64_t i)
+{
+    switch (t) {
+#define DTYPE(NAME, name, ...)                                                                               \
+    case CODA_##NAME:                                                                                        \
+        return load_##name(base, i);
+#include "dtypes.def"
+#undef DTYPE
+    }
+    return 0;
+}
+
 void dtype_store(coda_dtype t, void *base, int64_t i, double value)
 {
     switch (t) {
-    case CODA_F32: ((float *)base)[i] = (float)value; break;
-    case CODA_I32: ((int32_t *)base)[i] = i32_of(value); break;
-    case CODA_I64: ((int64_t *)base)[i] = i64_of(value); break;
-    case CODA_BF16: ((uint16_t *)base)[i] = bf16_of((float)value); break;
-    case CODA_F16: ((uint16_t *)base)[i] = f16_of((float)value); break;
-    case CODA_F8E4M3: ((uint8_t *)base)[i] = f8_of(value); break;
+#define DTYPE(NAME, name, ...)                                                                               \
+    case CODA_##NAME:                                                                                        \
+        store_##name(base, i, value);                                                                        \
+        break;
+#include "dtypes.def"
+#undef DTYPE
     }
 }

@@ -30,16 +30,17 @@ static int sort_dims(int rank, const int64_t *dim, const int64_t *stride, int *o
     return n;
 }
 
-struct lattice lattice_strided(int size, int rank, const int64_t *dim, const int64_t *stride)
+struct lattice lattice_strided(coda_dtype t, int rank, const int64_t *dim, const int64_t *stride)
 {
-    struct lattice l = {.run = size};
+    struct lattice l = {0};
+    int64_t dense = 1; /* elements that lie side by side */
     int order[CODA_MAX_RANK], n = sort_dims(rank, dim, stride, order);
     for (int d = 0; d < rank; d++)
         if (dim[d] == 0) return lattice_bytes(0);
     for (int i = 0; i < n; i++) {
-        int64_t step = stride[order[i]] * size, count = dim[order[i]];
+        int64_t step = dtype_bytes(t, stride[order[i]]), count = dim[order[i]];
         int top = l.rank - 1;
-        if (!l.rank && step == l.run) l.run *= count;
+        if (!l.rank && stride[order[i]] == dense) dense *= count;
         else if (l.rank && step == l.step[top] * l.count[top]) l.count[top] *= count;
         else l.step[l.rank] = step, l.count[l.rank++] = count;
     }
@@ -48,7 +49,7 @@ struct lattice lattice_strided(int size, int rank, const int64_t *dim, const int
         l.step[i] = l.step[j], l.count[i] = l.count[j];
         l.step[j] = step, l.count[j] = count;
     }
-    l.bytes = l.run;
+    l.bytes = l.run = dtype_bytes(t, dense);
     for (int i = 0; i < l.rank; i++) l.bytes += l.step[i] * (l.count[i] - 1);
     return l;
 }

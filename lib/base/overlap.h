@@ -13,8 +13,8 @@ struct lattice {
     int64_t bytes; /* from the first to the end of the last; 0: it has no element */
 };
 
-/* Strides are in elements of `size` bytes, as strides_check() lets them pass. */
-struct lattice lattice_strided(int size, int rank, const int64_t *dim, const int64_t *stride);
+/* Strides are in elements, as strides_check() lets them pass. */
+struct lattice lattice_strided(coda_dtype t, int rank, const int64_t *dim, const int64_t *stride);
 struct lattice lattice_bytes(int64_t bytes);
 
 enum meeting { APART, MEET, UNDECIDED };

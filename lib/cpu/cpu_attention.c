@@ -146,7 +146,7 @@ static struct rows key_rows(const struct attention_job *j, const struct head *h,
     if (is_in_place(j, u)) {
         const char *base = cpu_buffer(j->cpu, u->buffer);
         int64_t at = row_of(j, h, u, h->batch, h->keys.first);
-        return (struct rows){u->dtype, base + at * dtype_size(u->dtype), u->time};
+        return (struct rows){u->dtype, base + dtype_bytes(u->dtype, at), u->time};
     }
     copy_key_rows(j, h, u, copy);
     return (struct rows){CODA_F32, copy, h->width};
@@ -267,7 +267,7 @@ static void add_values(const struct head *h, int64_t q, int64_t queries, int64_t
                                     .p = scores_of(h, q) + skip,
                                     .p_pitch = n,
                                     .type = h->v.type,
-                                    .v = (const char *)h->v.from + skip * h->v.pitch * dtype_size(h->v.type),
+                                    .v = (const char *)h->v.from + dtype_bytes(h->v.type, skip * h->v.pitch),
                                     .v_pitch = h->v.pitch,
                                     .o = h->o + q * h->width,
                                     .o_pitch = h->width});

@@ -113,7 +113,7 @@ static void multiply(void *ctx, int64_t task)
     struct dot d = product_of(j, r, MIN(BLOCK_ROWS, j->rows - r), n, end);
     d.type = b->dtype, d.b_pitch = b->row;
     d.b = (const char *)cpu_buffer(j->cpu, b->buffer) +
-          (b->offset + j->batch * b->batch + n * b->row) * dtype_size(b->dtype);
+          dtype_bytes(b->dtype, b->offset + j->batch * b->batch + n * b->row);
     dot(&d);
 }
 

@@ -190,7 +190,7 @@ static void emit_extents(struct kernel *k, const struct attention_spec *a, const
 static int view_pointer(struct kernel *k, const struct tensor_use *v)
 {
     if (v->buffer < 0) return -1;
-    return emit_pointer(k, v->buffer, v->offset * dtype_size(v->dtype));
+    return emit_use(k, v);
 }
 
 /* AttentionInputs: what is read beside q, k and v. */
@@ -260,7 +260,7 @@ static void sm90_map(struct kernel *k, const struct attention_spec *a, const str
                            .rank = 4,
                            .dim = {a->head_dim, heads, time, batch},
                            .stride = {1, v->head, v->time, v->batch},
-                           .box = {128 / dtype_size(v->dtype), 1, rows, 1},
+                           .box = {(int)dtype_elements(v->dtype, 128), 1, rows, 1},
                            .swizzle = 128};
     for (int i = 1; i < 4; i++)
         if (m->dim[i] == 1) m->stride[i] = m->stride[i - 1] * m->dim[i - 1];
@@ -276,7 +276,7 @@ static void sm90_keys_map(struct kernel *k, const struct attention_spec *a, cons
 /* Do rows of keys fill several chunks of 128 bytes? Then one copy can bring them all, chunk by chunk. */
 static bool has_whole_chunks(const struct attention_spec *a)
 {
-    int chunk = 128 / dtype_size(a->k.dtype);
+    int64_t chunk = dtype_elements(a->k.dtype, 128);
     return a->head_dim % chunk == 0 && a->head_dim > chunk;
 }
 

@@ -21,14 +21,14 @@ struct gemm {
 
 /* ---- The parameter struct ---- */
 
-static void add_pointer(struct kernel *k, int buffer, int64_t bytes)
+static void add_pointer(struct kernel *k, const struct tensor_use *u)
 {
-    k->pointer[k->pointers++] = (struct pointer_spec){buffer, bytes};
+    k->pointer[k->pointers++] = (struct pointer_spec){u->buffer, use_start(u)};
 }
 
 static void print_operand(const struct gemm *g, const struct tensor_use *o, const char *name)
 {
-    add_pointer(g->k, o->buffer, o->offset * dtype_size(o->dtype));
+    add_pointer(g->k, o);
     text_printf(g->t, "    const %s *%s;\n", emit_dtype(o->dtype), name);
 }
 
@@ -49,7 +49,7 @@ static void print_port(const struct gemm *g, int i)
     bool loads = port->role == USE_LOAD || port->role == USE_GATHER || port->role == USE_PARTIAL_LOAD ||
                  port->role == USE_FREQUENCIES || port->role == USE_SCALES;
     bool state = port->role == USE_PARTIAL_LOAD || port->role == USE_PARTIAL_STORE;
-    add_pointer(g->k, port->buffer, port->offset * dtype_size(port->dtype));
+    add_pointer(g->k, port);
     text_printf(g->t, "    %s%s *%c%d;\n", loads ? "const " : "", emit_dtype(port->dtype),
                 state   ? 's'
                 : loads ? 'x'

@@ -86,7 +86,7 @@ static struct map_spec b_map(const struct program *p, const struct schedule *s, 
 static struct map_spec unit_map(const struct program *p, const struct move *v, int unit, int rows)
 {
     const struct tensor_use *port = &p->port[p->step[v->step[0]].port];
-    int values = v->bytes / dtype_size(port->dtype);
+    int values = (int)dtype_elements(port->dtype, v->bytes);
     struct map_spec m = {.buffer = port->buffer, .offset = port->offset, .rank = 3};
     m.dtype = values > 1 ? CODA_I32 : port->dtype;
     if (v->form == MOVE_UPPER) m.offset += p->dim[2] / 2;

@@ -16,7 +16,7 @@ static void print_number(struct kernel *k, const struct tensor_use *u, const cha
         text_printf(config, "%s; }\n", absent);
         return;
     }
-    int pointer = emit_pointer(k, u->buffer, u->offset * dtype_size(u->dtype));
+    int pointer = emit_use(k, u);
     text_printf(args, "    const %s *a%d;\n", emit_dtype(u->dtype), pointer);
     text_printf(config, "load(a.a%d + row * %" PRId64 "); }\n", pointer, u->stride[0]);
 }
@@ -40,8 +40,8 @@ static void print_kernel(const struct program *p, const struct schedule *of, str
     const struct nucleus_spec *s = p->spec;
     struct text args = {0}, config = {0};
     struct word rows = emit_word("%" PRId64, s->rows);
-    emit_pointer(k, s->x.buffer, s->x.offset * dtype_size(s->x.dtype));
-    int least = emit_pointer(k, s->least.buffer, s->least.offset * 4);
+    emit_use(k, &s->x);
+    int least = emit_use(k, &s->least);
     text_printf(&args, "    const %s *a0;\n    f32 *a%d;\n", emit_dtype(s->x.dtype), least);
     print_config(s, of, k, &args, &config);
     if (fits(s->rows)) {

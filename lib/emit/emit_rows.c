@@ -83,9 +83,7 @@ static void take_arguments(struct emitter *e)
         const struct tensor_use *port = &e->p->port[q];
         e->argument[q] = -1;
         if (!port_live(e, q)) continue;
-        e->argument[q] = port->role == USE_SCALAR
-                             ? emit_scalar(e->k, port->buffer)
-                             : emit_pointer(e->k, port->buffer, port->offset * dtype_size(port->dtype));
+        e->argument[q] = port->role == USE_SCALAR ? emit_scalar(e->k, port->buffer) : emit_use(e->k, port);
     }
 }
 

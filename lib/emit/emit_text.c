@@ -63,6 +63,11 @@ int emit_pointer(struct kernel *k, int buffer, int64_t bytes)
     return k->pointers++;
 }
 
+int emit_use(struct kernel *k, const struct tensor_use *u)
+{
+    return emit_pointer(k, u->buffer, use_start(u));
+}
+
 int emit_scalar(struct kernel *k, int buffer)
 {
     k->scalar[k->scalars] = (struct scalar_spec){.buffer = buffer};

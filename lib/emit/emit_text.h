@@ -19,6 +19,7 @@ struct word emit_word(const char *format, ...) PRINTF(1, 2);
 
 const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix);
 int emit_pointer(struct kernel *k, int buffer, int64_t bytes); /* its index in k->pointer */
+int emit_use(struct kernel *k, const struct tensor_use *u);    /* the same of where a tensor begins */
 int emit_scalar(struct kernel *k, int buffer);                 /* its index in k->scalar */
 void emit_number(struct kernel *k, int64_t number);            /* the same, of a number below 2^32 */
 void emit_divisor(struct kernel *k, int64_t divisor);          /* the numbers of a Divisor; below 2^31 */

@@ -148,7 +148,7 @@ static void print_kernel(const struct program *p, const struct schedule *of, str
     const struct top_k_spec *s = p->spec;
     struct text args = {0}, call = {0}, config = {0};
     struct word rows = emit_word("%" PRId64, s->rows), columns = emit_word("%" PRId64, s->columns);
-    emit_pointer(k, s->x.buffer, s->x.offset * dtype_size(s->x.dtype));
+    emit_use(k, &s->x);
     emit_result(k, result(s, false), &args, &call);
     emit_result(k, result(s, true), &args, &call);
     if (fits(s->rows)) rows = number(k, &args, "i32", emit_word("rows"), s->rows);

@@ -34,9 +34,7 @@ static void add_addresses(struct traits *t, const struct program *p)
     for (int i = 0; (u = program_use(p, i)); i++) {
         int16_t first = 0;
         for (; (other = program_use(p, first)) != u; first++)
-            if (other->buffer == u->buffer &&
-                other->offset * dtype_size(other->dtype) == u->offset * dtype_size(u->dtype))
-                break;
+            if (other->buffer == u->buffer && use_start(other) == use_start(u)) break;
         traits_add(t, &first, sizeof first);
     }
 }

@@ -17,13 +17,13 @@ enum {
     MEMORY_ALIGN = 256
 };
 
-struct place place_of(const char *name, coda_arg_kind kind, int size, int rank, const int64_t *dim,
+struct place place_of(const char *name, coda_arg_kind kind, coda_dtype t, int rank, const int64_t *dim,
                       const int64_t *stride)
 {
     return (struct place){.name = name,
                           .kind = kind,
-                          .at = lattice_strided(size, rank, dim, stride),
-                          .align = kind == CODA_ARG_SCALAR ? size : ARG_ALIGN};
+                          .at = lattice_strided(t, rank, dim, stride),
+                          .align = kind == CODA_ARG_SCALAR ? (int)dtype_bytes(t, 1) : ARG_ALIGN};
 }
 
 /* ---- All that is bound: the arguments, then workspace and prepared memory ---- */

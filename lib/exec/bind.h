@@ -34,7 +34,7 @@ struct arguments {
  * locks. */
 coda_status arguments_check(const struct arguments *b);
 
-struct place place_of(const char *name, coda_arg_kind kind, int size, int rank, const int64_t *dim,
+struct place place_of(const char *name, coda_arg_kind kind, coda_dtype t, int rank, const int64_t *dim,
                       const int64_t *stride);
 
 #endif

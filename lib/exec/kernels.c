@@ -282,7 +282,7 @@ static coda_status load_maps(struct coda_plan *p, struct compiled_program *c, ch
 /* The largest power of two, 16 at most, that divides where an operand and its batches start. */
 static int alignment(coda_dtype t, int64_t offset, int64_t batch)
 {
-    int64_t bytes = (offset | batch) * dtype_size(t) | 16;
+    int64_t bytes = dtype_bytes(t, offset | batch) | 16;
     return (int)(bytes & -bytes);
 }
 

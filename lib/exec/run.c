@@ -38,7 +38,7 @@ static coda_status launch_kernel(const struct call *c, int index, coda_stream st
     for (int i = 0; i < spec->maps; i++) {
         params.map[i] = cp->map[i];
         const struct map_spec *m = &spec->map[i];
-        int64_t from = m->offset ? m->offset * dtype_size(m->dtype) : 0;
+        int64_t from = m->offset ? dtype_bytes(m->dtype, m->offset) : 0;
         coda_status status = jit_map_rebase(&params.map[i], address(c, m->buffer, from), err);
         if (status) return status;
     }
@@ -61,10 +61,9 @@ static coda_status launch_lt(const struct call *c, int index, coda_stream stream
     const struct program *q = &c->p->plan.program[index];
     const struct tensor_use *d = &q->port[q->step[1].port];
     const struct tensor_use *scratch = &q->port[q->ports - 1];
-    return jit_lt_run(c->p->program[index].lt, address(c, q->a.buffer, q->a.offset * dtype_size(q->a.dtype)),
-                      address(c, q->b.buffer, q->b.offset * dtype_size(q->b.dtype)),
-                      address(c, d->buffer, d->offset * dtype_size(d->dtype)), address(c, scratch->buffer, 0),
-                      stream, err);
+    return jit_lt_run(c->p->program[index].lt, address(c, q->a.buffer, use_start(&q->a)),
+                      address(c, q->b.buffer, use_start(&q->b)), address(c, d->buffer, use_start(d)),
+                      address(c, scratch->buffer, 0), stream, err);
 }
 
 static coda_status run_gpu(const struct call *c, int index, coda_stream stream)

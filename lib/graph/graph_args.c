@@ -17,7 +17,7 @@ static void describe(coda_arg_info *out, const char *name, coda_arg_kind kind, c
         if (most > 1) last += (most - 1) * dims_most(t->dims, stride[i]);
         empty = empty || !most;
     }
-    if (!empty) out->bytes = (size_t)(last + 1) * (size_t)dtype_size(t->dtype);
+    if (!empty) out->bytes = (size_t)dtype_bytes(t->dtype, last + 1);
 }
 
 coda_arg_kind leaf_kind(enum op op)

@@ -71,7 +71,7 @@ coda_status need_eps(const struct node *n, float eps)
 
 coda_status need_dtype(const struct node *n, int64_t t)
 {
-    if (t >= 0 && t <= INT32_MAX && dtype_size((coda_dtype)t)) return CODA_OK;
+    if (t >= 0 && t <= INT32_MAX && dtype_bits((coda_dtype)t)) return CODA_OK;
     return fail(CODA_E_INVALID, "%s: %" PRId64 " is no dtype", node_word(n), t);
 }
 
@@ -119,7 +119,7 @@ coda_status infer_scalar(const graph *g, struct node *n)
                     type_text(&n->type).s);
     if (n->type.dtype != CODA_F32 && n->type.dtype != CODA_I32)
         return fail(CODA_E_INVALID, "scalar %.40s: its dtype is %s; must be f32 or i32", name,
-                    dtype_size(n->type.dtype) ? dtype_name(n->type.dtype) : "none");
+                    dtype_bits(n->type.dtype) ? dtype_name(n->type.dtype) : "none");
     return infer_leaf(n);
 }
 
@@ -325,9 +325,10 @@ coda_status infer_cast(const graph *g, struct node *n)
 {
     n->type = *operand_type(g, n, 0);
     coda_status s = need_dtype(n, n->attr.cast.to);
-    if (s == CODA_OK && n->attr.cast.to == CODA_F8E4M3 && n->type.dtype != CODA_F8E4M3)
-        return fail(CODA_E_INVALID, "cast: x is %s; what becomes f8e4m3 is written to a state by coda_append",
-                    type_text(&n->type).s);
+    if (s == CODA_OK && dtype_is_storage((coda_dtype)n->attr.cast.to) &&
+        (int)n->type.dtype != n->attr.cast.to)
+        return fail(CODA_E_INVALID, "cast: x is %s; what becomes %s is written to a state by coda_append",
+                    type_text(&n->type).s, dtype_name((coda_dtype)n->attr.cast.to));
     n->type.dtype = (coda_dtype)n->attr.cast.to;
     return s;
 }
@@ -341,8 +342,9 @@ coda_status infer_constant(const graph *g, struct node *n)
     uint64_t stored;
     coda_status s = need_dtype(n, n->attr.constant.to);
     if (s != CODA_OK) return s;
-    if (t == CODA_F8E4M3)
-        return fail(CODA_E_INVALID, "constant: f8e4m3 is storage of caches; take f32, bf16 or f16");
+    if (dtype_is_storage(t))
+        return fail(CODA_E_INVALID, "constant: %s is storage of caches; take f32, bf16 or f16",
+                    dtype_name(t));
     if (dtype_is_index(t) && !(fabsf(*value) < 0x1p24f && *value == rintf(*value)))
         return fail(CODA_E_INVALID, "constant: %.9g is no %s below 2^24", (double)*value, dtype_name(t));
     dtype_store(t, &stored, 0, *value);
@@ -359,7 +361,7 @@ static coda_status (*const rule[OP_COUNT])(const graph *g, struct node *n) = {
 #undef OP
 };
 
-/* Does operand i of n take what is stored in 8 bits? */
+/* Does operand i of n take what is only kept in memory? */
 static bool takes_narrow(const struct node *n, int i)
 {
     if (op_is_view(n->op) || n->op == OP_CAST || n->op == OP_ASSIGN) return true;
@@ -370,7 +372,7 @@ static coda_status check_narrow(const graph *g, const struct node *n)
 {
     for (int i = 0; i < n->nin; i++) {
         const struct type *t = operand_type(g, n, i);
-        if (!t || t->dtype != CODA_F8E4M3 || takes_narrow(n, i)) continue;
+        if (!t || !dtype_is_storage(t->dtype) || takes_narrow(n, i)) continue;
         return fail(
             CODA_E_INVALID,
             "%s: operand %d is %s; only attention's k and v, coda_cast, views and coda_assign read fp8",

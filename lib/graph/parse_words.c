@@ -200,7 +200,6 @@ coda_status parse_dtype(struct parser *p, coda_dtype *out)
     char word[WORD_SIZE];
     coda_status s = parse_word(p, "a dtype", "_.", word);
     if (s != CODA_OK) return s;
-    for (*out = CODA_F32; dtype_size(*out); (*out)++)
-        if (strcmp(word, dtype_name(*out)) == 0) return CODA_OK;
+    if (dtype_find(word, out)) return CODA_OK;
     return fail(CODA_E_INVALID, "`%.40s` is no dtype%s", word, suggest_dtype(word).text);
 }

@@ -69,7 +69,7 @@ struct suggestion suggest_dtype(const char *word)
     struct suggestion s = {""};
     const char *ours = foreign_dtype(word);
     if (ours) snprintf(s.text, sizeof s.text, "; here it is %s", ours);
-    else snprintf(s.text, sizeof s.text, ": they are f32, bf16, f16, i32, i64, f8e4m3");
+    else snprintf(s.text, sizeof s.text, ": they are %s", dtype_names());
     return s;
 }
 

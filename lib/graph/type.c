@@ -105,15 +105,14 @@ static coda_status fail_extent(const char *what, const char *name, const struct 
 
 coda_status type_check(const char *what, const char *name, const struct type *t)
 {
-    int size = dtype_size(t->dtype);
-    if (!size) return fail(CODA_E_INVALID, "%s %s: %d is no dtype", what, name, (int)t->dtype);
+    int64_t elements = 1, limit = dtype_elements(t->dtype, (int64_t)1 << 62);
+    if (!limit) return fail(CODA_E_INVALID, "%s %s: %d is no dtype", what, name, (int)t->dtype);
     if (t->rank < 0 || t->rank > CODA_MAX_RANK)
         return fail(CODA_E_INVALID, "%s %s: rank is %d; must be 0..%d", what, name, t->rank, CODA_MAX_RANK);
-    int64_t bytes = size;
     for (int i = 0; i < t->rank; i++) {
         if (!dims_has(t->dims, t->dim[i])) return fail_extent(what, name, t->dims, "dimension", i, t->dim[i]);
         int64_t most = dims_most(t->dims, t->dim[i]);
-        if (__builtin_mul_overflow(bytes, MAX(most, 1), &bytes) || bytes > (int64_t)1 << 62)
+        if (__builtin_mul_overflow(elements, MAX(most, 1), &elements) || elements > limit)
             return fail(CODA_E_INVALID, "%s %s: %s does not fit in 2^62 bytes", what, name, type_text(t).s);
     }
     return CODA_OK;
@@ -149,7 +148,7 @@ static int sort_dims(const struct type *t, const int64_t *stride, int *order)
 /* Even an empty tensor's strides must fit, so that nobody's offsets overflow. */
 static coda_status check_span(const char *what, const char *name, const struct type *t, const int64_t *stride)
 {
-    int64_t limit = ((int64_t)1 << 62) / dtype_size(t->dtype), span = 1;
+    int64_t limit = dtype_elements(t->dtype, (int64_t)1 << 62), span = 1;
     for (int i = 0; i < t->rank; i++) {
         int64_t reach, most = dims_has(t->dims, stride[i]) ? dims_most(t->dims, stride[i]) : -1;
         if (most < 0 || most > limit)

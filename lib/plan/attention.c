@@ -178,20 +178,19 @@ static void store_results(struct writer *w)
 
 static int64_t bias_bytes(const struct attention_spec *a)
 {
-    int64_t extent[] = {attention_batches(a), a->heads, a->tq, a->tk}, bytes = dtype_size(a->bias.dtype);
+    int64_t extent[] = {attention_batches(a), a->heads, a->tq, a->tk}, elements = 1;
     for (int i = 0; i < ARRAY_SIZE(extent); i++)
-        if (a->bias.stride[i]) bytes = mul_counts(bytes, extent[i]);
-    return a->bias.buffer < 0 ? 0 : bytes;
+        if (a->bias.stride[i]) elements = mul_counts(elements, extent[i]);
+    return a->bias.buffer < 0 ? 0 : dtype_bytes(a->bias.dtype, elements);
 }
 
 static int64_t bytes(const void *spec)
 {
     const struct attention_spec *a = spec;
-    int64_t keys = mul_counts(a->tk, a->kv_heads), each = dtype_size(a->k.dtype) + dtype_size(a->v.dtype);
-    int64_t queries = mul_counts(2 * dtype_size(a->q.dtype) * a->tq, a->heads);
-    int64_t rows =
-        add_counts(mul_counts(attention_batches(a), queries), mul_counts(a->batch, mul_counts(each, keys)));
-    return add_counts(mul_counts(a->head_dim, rows), bias_bytes(a));
+    int64_t keys = mul_counts(mul_counts(a->batch, a->head_dim), mul_counts(a->tk, a->kv_heads));
+    int64_t queries = mul_counts(mul_counts(attention_batches(a), a->head_dim), mul_counts(a->tq, a->heads));
+    int64_t read = add_counts(dtype_bytes(a->k.dtype, keys), dtype_bytes(a->v.dtype, keys));
+    return add_counts(add_counts(mul_counts(2, dtype_bytes(a->q.dtype, queries)), read), bias_bytes(a));
 }
 
 /* The sum of min(max(j, 0), most) for j < n. */

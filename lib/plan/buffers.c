@@ -9,7 +9,7 @@ static int add_buffer(struct grouper *gr, struct buffer b)
     return plan_add_buffer(gr->plan, b);
 }
 
-static int64_t bytes_of(const struct type *t) { return type_elements(t) * dtype_size(t->dtype); }
+static int64_t bytes_of(const struct type *t) { return dtype_bytes(t->dtype, type_elements(t)); }
 
 static bool is_dense(const struct type *t, const int64_t *stride)
 {

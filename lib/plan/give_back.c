@@ -201,7 +201,7 @@ static bool can_leave(const struct grouper *gr, const struct group *q, int value
     for (int i = 0; i < n->nin && !is_outer(gr, q, value); i++) {
         int z = n->in[i] < 0 ? -1 : member_of(gr, q, n->in[i]);
         if (z < 0 || gr->site[z].leaves) continue;
-        bool wider = dtype_size(gr->g->node[z].type.dtype) > dtype_size(n->type.dtype);
+        bool wider = dtype_bits(gr->g->node[z].type.dtype) > dtype_bits(n->type.dtype);
         if (wider || gr->site[z].partial || !is_stored(gr, q, z)) return false;
     }
     return true;

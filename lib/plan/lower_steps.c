@@ -229,6 +229,14 @@ static int number(struct writer *w, int value)
     return add_step(w, s);
 }
 
+/* The map that makes of a value what a tensor of dtype t would hold; NULL if there is none. */
+static const struct prim *map_to(coda_dtype t)
+{
+    char name[16];
+    format_line(name, sizeof name, "to_%s", dtype_name(t));
+    return prim_find(name);
+}
+
 /* Values are fp32 in registers, whatever they are cast to; but an integer is whole, and no larger than its
  * type holds. */
 static int cast(struct writer *w, const struct node *n, int value, const struct type *as)
@@ -237,7 +245,7 @@ static int cast(struct writer *w, const struct node *n, int value, const struct 
     coda_dtype to = n->type.dtype, from = w->gr->g->node[n->in[0]].type.dtype;
     if (!dtype_is_index(to) || from == CODA_I32 || from == to) return x;
     struct step s = {.kind = STEP_MAP, .cls = w->p->step[x].cls, .half = w->p->step[x].half};
-    s.prim = prim_find(to == CODA_I32 ? "to_i32" : "to_i64");
+    s.prim = map_to(to);
     s.nin = 1;
     s.in[0] = x;
     s.port = -1;
@@ -401,11 +409,11 @@ static bool is_reduced_and_stored(const struct writer *w, int value)
 static int as_stored(struct writer *w, int value, int step)
 {
     coda_dtype t = w->gr->g->node[value].type.dtype;
-    if (dtype_size(t) != 2 || w->p->step[step].kind == STEP_LOAD || !is_reduced_and_stored(w, value))
+    if (!dtype_is_half(t) || w->p->step[step].kind == STEP_LOAD || !is_reduced_and_stored(w, value))
         return step;
     struct step s = w->p->step[step];
     s.kind = STEP_MAP;
-    s.prim = prim_find(t == CODA_BF16 ? "to_bf16" : "to_f16");
+    s.prim = map_to(t);
     s.nin = 1;
     s.in[0] = step;
     s.port = -1;
@@ -448,7 +456,7 @@ static int reduce(struct writer *w, const struct node *n, int value)
 static int as_seen(struct writer *w, const struct node *n, int step)
 {
     coda_dtype t = w->gr->g->node[n->in[0]].type.dtype;
-    const struct prim *rounds = dtype_size(t) == 2 ? prim_find(t == CODA_BF16 ? "to_bf16" : "to_f16") : NULL;
+    const struct prim *rounds = dtype_is_half(t) ? map_to(t) : NULL;
     struct step s = w->p->step[step];
     if (!rounds || s.kind == STEP_LOAD || s.prim == rounds) return step;
     s.kind = STEP_MAP;

@@ -60,7 +60,7 @@ static void store_least(struct writer *w)
 static int64_t bytes(const void *spec)
 {
     const struct nucleus_spec *s = spec;
-    return mul_counts(s->rows, add_counts(mul_counts(s->columns, dtype_size(s->x.dtype)), 4));
+    return mul_counts(s->rows, add_counts(dtype_bytes(s->x.dtype, s->columns), 4));
 }
 
 static double flops(const void *spec)

@@ -40,7 +40,7 @@ static bool step_reads(const struct step *s, int step)
 
 static bool step_rounds(const struct program *q, const struct step *s)
 {
-    if (s->kind == STEP_STORE) return dtype_size(q->port[s->port].dtype) <= 2;
+    if (s->kind == STEP_STORE) return dtype_bits(q->port[s->port].dtype) <= 16;
     return s->kind == STEP_MAP && (s->prim == prim_find("to_bf16") || s->prim == prim_find("to_f16"));
 }
 
@@ -241,18 +241,19 @@ static int64_t extent_bytes(const struct program *q, const struct tensor_use *po
 {
     if (port->role == USE_SCRATCH || port->role == USE_SCALAR) return 0;
     if (port->role == USE_FREQUENCIES || port->role == USE_SCALES) return mul_counts(port->table_rows, 4);
-    int64_t n = mul_counts(dtype_size(port->dtype), row_elements(q, port, columns));
+    int64_t n = row_elements(q, port, columns);
     for (int d = 0; d + 1 < q->rank; d++) {
         int64_t extent = q->sample && d == 0 && port->stride[0] ? program_samples(q) : q->dim[d];
         if (port->stride[d] || use_is_indexed(port)) n = mul_counts(n, extent);
     }
+    n = dtype_bytes(port->dtype, n);
     return use_effect(port) & EFFECT_ADD ? mul_counts(2, n) : n;
 }
 
 static int64_t operand_bytes(const struct program *q, const struct tensor_use *o, int64_t rows)
 {
     if (is_empty(q)) return 0;
-    return mul_counts(mul_counts(rows, q->k), (o->batch ? q->dim[0] : 1) * dtype_size(o->dtype));
+    return dtype_bytes(o->dtype, mul_counts(mul_counts(rows, q->k), o->batch ? q->dim[0] : 1));
 }
 
 int64_t port_bytes(const struct program *q, int port)

@@ -83,6 +83,9 @@ struct tensor_use {
                                          coda_prepare left; so a kernel may load it early (PDL) */
 };
 
+/* From the buffer's start to element (0, 0, ...), in bytes. */
+static inline int64_t use_start(const struct tensor_use *u) { return dtype_bytes(u->dtype, u->offset); }
+
 /* Does the value of step `index` say which row is touched? */
 static inline bool use_is_indexed(const struct tensor_use *u)
 {
@@ -284,9 +287,9 @@ bool pair_suits_pieces(const struct program *p, int width);
 
 /* ---- target_pairs.c: what Hopper's units can take, which decides what may be fused ---- */
 
-/* Why TMA cannot load an operand: it wants 16-bit elements (or wgmma does), a dimension of stride 1, and
+/* Why TMA cannot load an operand: it wants floats of 16 bits (or wgmma does), a dimension of stride 1, and
  * an offset, a pitch and a batch stride that are multiples of 16 bytes. */
-enum obstacle { FITS, HAS_NO_UNIT_STRIDE, BEGINS_ODDLY, HAS_ODD_PITCH, HAS_ODD_BATCHES, IS_NOT_16_BIT };
+enum obstacle { FITS, HAS_NO_UNIT_STRIDE, BEGINS_ODDLY, HAS_ODD_PITCH, HAS_ODD_BATCHES, IS_NO_HALF };
 enum obstacle program_a_obstacle(const struct program *p);
 enum obstacle program_b_obstacle(const struct program *p);
 /* Elements from one row to the next as they lie in memory; MN-major: neighbours there differ in M (or N). */

@@ -192,7 +192,7 @@ static int64_t bytes_of(const struct plan *p, const struct program *q, const str
 {
     int64_t bytes = use_bytes(q, u);
     if (bytes >= 0 || u->value < 0) return MAX(bytes, 0);
-    return mul_counts(type_elements(&p->graph->node[u->value].type), dtype_size(u->dtype));
+    return dtype_bytes(u->dtype, type_elements(&p->graph->node[u->value].type));
 }
 
 static bool is_read(const struct tensor_use *u)

@@ -12,7 +12,7 @@ static enum obstacle obstacle(const struct tensor_use *o, bool invariant, int64_
                               int64_t k)
 {
     int64_t pitch = operand_pitch(o), outer = o->k == 1 ? rows : k;
-    if (dtype_size(o->dtype) != 2) return IS_NOT_16_BIT;
+    if (!dtype_is_half(o->dtype)) return IS_NO_HALF;
     if (o->k != 1 && o->row != 1) return HAS_NO_UNIT_STRIDE;
     if (o->offset % 8) return BEGINS_ODDLY;
     if ((outer > 1 || invariant) && (pitch % 8 || pitch <= 0)) return HAS_ODD_PITCH;

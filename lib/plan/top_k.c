@@ -61,7 +61,7 @@ static bool best_saves(const struct grouper *gr, int x, const struct prim *reduc
     bool kept = gr->g->node[x].output >= 0;
     for (int i = gr->uses.at[x]; i < gr->uses.at[x + 1]; i++)
         kept = kept || gr->g->node[gr->uses.use[i].node].op != OP_TOP_K;
-    int64_t best = 2 * reduce->state * 4, row = tile * (int64_t)dtype_size(t->dtype);
+    int64_t best = 2 * reduce->state * 4, row = dtype_bytes(t->dtype, tile);
     if (columns < LEAST_BEST_FEW) return refuse_join(gr, REASON_BEST_COLUMNS, -1, columns, LEAST_BEST_FEW);
     return best <= (kept ? row : 2 * row) ||
            refuse_join(gr, REASON_BEST_PRICE, -1, best, kept ? row : 2 * row);
@@ -147,8 +147,9 @@ static void store_results(struct writer *w)
 static int64_t bytes(const void *spec)
 {
     const struct top_k_spec *s = spec;
-    int64_t row = mul_counts(top_k_candidates(s), s->x.reduce ? 8 : dtype_size(s->x.dtype));
-    for (int i = 0; i < s->outs; i++) row = add_counts(row, mul_counts(s->k, dtype_size(s->out[i].dtype)));
+    int64_t row =
+        s->x.reduce ? mul_counts(top_k_candidates(s), 8) : dtype_bytes(s->x.dtype, top_k_candidates(s));
+    for (int i = 0; i < s->outs; i++) row = add_counts(row, dtype_bytes(s->out[i].dtype, s->k));
     return mul_counts(s->rows, row);
 }
 

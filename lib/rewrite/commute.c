@@ -323,7 +323,7 @@ static bool rows_are_wide(struct walk *w, int v, const struct rest *r)
     if (!dim_is_number(columns)) return rewrite_needs_numbers(w, "the price of a row's factor"), false;
     if (r->gain && columns < LEAST_FOLDED) return false;
     if (r->gain) values *= most_tiles(columns);
-    return columns * dtype_size(w->in->node[v].type.dtype) >= 4 * values;
+    return dtype_bytes(w->in->node[v].type.dtype, columns) >= 4 * values;
 }
 
 bool carry_pays(struct walk *w, int v)

@@ -14,7 +14,7 @@ static int narrow_of(const graph *g, int v)
 {
     const struct node *n = &g->node[v];
     if (n->op == OP_CAST && n->type.dtype == CODA_F32) v = n->in[0];
-    return dtype_size(g->node[v].type.dtype) == 2 ? v : -1;
+    return dtype_is_half(g->node[v].type.dtype) ? v : -1;
 }
 
 static int narrow_operands(struct walk *w, int v)

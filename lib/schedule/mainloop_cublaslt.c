@@ -39,7 +39,7 @@ static double cost(const struct program *p, const struct tile *t, const struct t
     double elements = (double)p->dim[0] * (double)p->dim[1] * (double)p->dim[2];
     double product =
         MAX(program_flops(p) / (2 * rate * target->sms), pass_clocks(target, (double)program_bytes(p), 0.81));
-    double pass = pass_clocks(target, 2 * elements * dtype_size(p->a.dtype), 0.65);
+    double pass = pass_clocks(target, 2 * elements * dtype_bits(p->a.dtype) / 8, 0.65);
     return target->clock_mhz * (LAUNCH_US + passes * PASS_US) + product + passes * pass;
 }
 

@@ -25,7 +25,7 @@ enum {
 static bool supports(const struct target *target, const struct program *p)
 {
     (void)target;
-    return program_has_work(p) && p->a.dtype == p->b.dtype && dtype_size(p->a.dtype) == 2;
+    return program_has_work(p) && p->a.dtype == p->b.dtype && dtype_is_half(p->a.dtype);
 }
 
 /* ---- Shared memory ---- */

@@ -18,7 +18,7 @@ enum {
 /* Addresses, pitches and batch strides are multiples of 16 bytes; rows of samples lie as those of one. */
 static bool is_aligned(const struct program *p, const struct tensor_use *port, int64_t offset)
 {
-    int run = 16 / dtype_size(port->dtype);
+    int64_t run = dtype_elements(port->dtype, 16);
     bool pitch = port->stride[1] % run == 0 && port->stride[1] > 0;
     bool one = p->dim[0] == 1 && !(p->sample && port->stride[0]);
     bool batch = one || (port->stride[0] % run == 0 && port->stride[0] > 0 && !p->sample);
@@ -50,7 +50,7 @@ static int forms_of(const struct program *p, int step, struct move out[2])
 {
     const struct step *s = &p->step[step];
     const struct tensor_use *port = &p->port[s->port];
-    int size = dtype_size(port->dtype);
+    int size = dtype_bits(port->dtype) / 8;
     bool full = program_is_gated(p) && !s->half, stacked = p->pair == PAIR_GLU_STACKED;
     if (s->cls != CLASS_TILE || use_is_indexed(port) || (size != 2 && port->dtype != CODA_F32)) return 0;
     out[0] = out[1] = (struct move){.form = MOVE_WHOLE, .step = {step, -1}, .bytes = size};

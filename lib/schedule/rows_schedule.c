@@ -210,15 +210,14 @@ static bool is_unit(const struct rows_walk *w, const struct program *p, int port
 static bool is_aligned(const struct rows_walk *w, const struct program *p, int port, int width)
 {
     const struct tensor_use *q = &p->port[port];
-    int64_t size = dtype_size(q->dtype), align = MIN(16, width * size);
-    if (q->offset * size % align) return false;
-    if (q->page && (q->page_stride * size % align || q->head_stride * size % align || q->head_dim % width))
-        return false;
-    if (use_is_indexed(q)) return q->table_stride * size % align == 0;
+    int64_t align = MIN(dtype_elements(q->dtype, 16), width);
+    if (q->offset % align) return false;
+    if (q->page && (q->page_stride % align || q->head_stride % align || q->head_dim % width)) return false;
+    if (use_is_indexed(q)) return q->table_stride % align == 0;
     for (int d = 0; d + 1 < p->rank && p->invariant; d++) /* as with more than one index */
-        if (q->stride[d] * size % align) return false;
+        if (q->stride[d] % align) return false;
     for (int d = 0; d + 1 < w->rank; d++)
-        if (w->stride[port][d] * size % align) return false;
+        if (w->stride[port][d] % align) return false;
     return true;
 }
 
@@ -234,8 +233,8 @@ static bool suits_ports(const struct rows_walk *w, const struct program *p, int 
     bool any = false;
     for (int q = 0; q < p->ports; q++) {
         if (!is_unit(w, p, q)) continue;
-        if (!is_aligned(w, p, q, width) || width * dtype_size(p->port[q].dtype) > 32) return false;
-        any = any || width * dtype_size(p->port[q].dtype) <= 16;
+        if (!is_aligned(w, p, q, width) || dtype_bytes(p->port[q].dtype, width) > 32) return false;
+        any = any || dtype_bytes(p->port[q].dtype, width) <= 16;
     }
     return any;
 }

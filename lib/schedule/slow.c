@@ -39,7 +39,7 @@ static struct reason product_reason(const struct program *q, const struct mainlo
     if (is_fast(m)) return because(REASON_NONE, -1, 0, 0);
     if (!program_has_work(q)) return because(REASON_PRODUCT_EMPTY, -1, 0, 0);
     if (q->a.dtype != q->b.dtype) return mixed_reason(q);
-    if (dtype_size(q->a.dtype) != 2) return because(REASON_PRODUCT_F32, -1, 0, 0);
+    if (!dtype_is_half(q->a.dtype)) return because(REASON_PRODUCT_F32, -1, 0, 0);
     bool units = target_has(target, TARGET_TMA | TARGET_WGMMA);
     if (!units) return because(m == &mainloop_mma ? REASON_PRODUCT_ARCH : REASON_PRODUCT_NO_TILE, -1, 0, 0);
     if (a || b) return operand_reason(a ? &q->a : &q->b, a ? a : b);

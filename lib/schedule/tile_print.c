@@ -154,7 +154,7 @@ static void explain_operand(const char *name, const struct tensor_use *o, enum o
 
 void tile_explain(const struct program *p, const struct tile *tile, struct text *t)
 {
-    bool a16 = dtype_size(p->a.dtype) == 2, b16 = dtype_size(p->b.dtype) == 2;
+    bool a16 = dtype_is_half(p->a.dtype), b16 = dtype_is_half(p->b.dtype);
     if (tile->mainloop != &mainloop_simt || !program_has_work(p)) return;
     text_append(t, "   slow: ");
     if (p->a.dtype != p->b.dtype)

@@ -282,7 +282,7 @@ static coda_status compare(const struct contest *c, const struct way *w, int ten
     const struct way *judge = &c->way[w->judge];
     coda_status status = run_alone(c, judge);
     if (!status) status = tensor_download(&want, &c->tensors, tensor);
-    bool ran = !status && !run_alone(c, w), wide = dtype_size(c->program->a.dtype) == 4;
+    bool ran = !status && !run_alone(c, w), wide = dtype_bits(c->program->a.dtype) == 32;
     if (ran) status = tensor_download(&got, &c->tensors, tensor);
     if (!status) *same = ran && tensor_agrees(&c->tensors.tensor[tensor], got, want, wide);
     free(got);

@@ -118,18 +118,19 @@ coda_status tensor_fill(const struct tensors *ts, int index)
 {
     struct tensor *t = &ts->tensor[index];
     char err[JIT_ERROR_SIZE];
-    size_t size = (size_t)dtype_size(t->dtype), n = MIN((size_t)PATTERN, t->bytes / size + 1);
+    size_t n = (size_t)MIN(PATTERN, dtype_elements(t->dtype, (int64_t)t->bytes) + 1);
+    size_t size = (size_t)dtype_bytes(t->dtype, (int64_t)n);
     uint64_t seed = (uint64_t)(index + 1) * 0xd1342543de82ef95u;
     if (t->scalar) {
         dtype_store(t->dtype, &t->number, 0, number(t, &seed));
         return CODA_OK;
     }
-    void *pattern = malloc(n * size);
+    void *pattern = malloc(size);
     if (!pattern) return fail(CODA_E_MEMORY, "out of memory for %zu random numbers", n);
     for (size_t i = 0; i < n; i++) dtype_store(t->dtype, pattern, (int64_t)i, number(t, &seed));
     coda_status status = CODA_OK;
     for (int s = 0; s < ts->sets && !status; s++)
-        status = jit_fill(tensor_address(ts, index, s), t->bytes, pattern, n * size, err);
+        status = jit_fill(tensor_address(ts, index, s), t->bytes, pattern, size, err);
     free(pattern);
     return status ? fail(status, "tuning: %s", err) : CODA_OK;
 }
@@ -214,7 +215,7 @@ struct comparison {
 
 static int64_t chunk_end(const struct comparison *c, int64_t i)
 {
-    return MIN((int64_t)c->t->bytes / dtype_size(c->t->dtype), (i + 1) * CHUNK);
+    return MIN(dtype_elements(c->t->dtype, (int64_t)c->t->bytes), (i + 1) * CHUNK);
 }
 
 static void add_squares(void *ctx, int64_t i)
@@ -240,7 +241,7 @@ static void compare(void *ctx, int64_t i)
 
 bool tensor_agrees(const struct tensor *t, const void *got, const void *want, bool wide)
 {
-    int64_t n = (int64_t)t->bytes / dtype_size(t->dtype), chunks = CEIL_DIV(n, CHUNK), bad = 0;
+    int64_t n = dtype_elements(t->dtype, (int64_t)t->bytes), chunks = CEIL_DIV(n, CHUNK), bad = 0;
     struct comparison c = {t, got, want, .tolerance = wide ? 1e-3 : 0.05};
     c.square = calloc((size_t)chunks + 1, sizeof *c.square);
     c.bad = calloc((size_t)chunks + 1, sizeof *c.bad);

@@ -235,7 +235,7 @@ static bool make_data(struct bench *b, uint64_t seed)
         int64_t n = attention_case_elements(b->c, i);
         bool keys = i == ATTENTION_K || i == ATTENTION_V, bias = i == ATTENTION_BIAS;
         coda_dtype t = keys ? b->s.k.dtype : bias ? b->s.bias.dtype : b->s.q.dtype;
-        b->bytes[i] = (size_t)n * (i >= ATTENTION_LENGTHS && !bias ? 4 : (size_t)dtype_size(t));
+        b->bytes[i] = (size_t)n * (i >= ATTENTION_LENGTHS && !bias ? 4 : (size_t)dtype_bytes(t, 1));
         b->host[i] = malloc(b->bytes[i] + 1);
         b->gpu[i] = device_alloc(b->bytes[i]);
         if (!b->host[i] || !b->gpu[i]) return false;
@@ -265,7 +265,7 @@ static bool map(const struct bench *b, const struct map_spec *m, struct jit_map 
     memcpy(shape.stride, m->stride, sizeof shape.stride);
     memcpy(shape.box, m->box, sizeof shape.box);
     char *address = b->gpu[m->buffer];
-    return !jit_map_encode(out, &shape, address + m->offset * dtype_size(m->dtype), err);
+    return !jit_map_encode(out, &shape, address + m->offset * dtype_bytes(m->dtype, 1), err);
 }
 
 static bool launch(const struct bench *b, char *err)
@@ -415,7 +415,7 @@ static void check(struct bench *b, uint64_t seed)
 static int64_t misplaced(const struct bench *b)
 {
     const struct attention_spec *s = &b->s;
-    size_t size = (size_t)dtype_size(s->o.dtype);
+    size_t size = (size_t)dtype_bytes(s->o.dtype, 1);
     int64_t poisoned = 0, inside = attention_batches(s) * s->tq * s->heads * s->head_dim;
     int64_t all = attention_case_elements(b->c, ATTENTION_O);
     const char *o = b->host[ATTENTION_O];
@@ -485,7 +485,7 @@ static void change_sequence(struct bench *b, int64_t sequence, struct random *r)
 static int64_t changed_rows(const struct bench *b, const void *was, const void *now, int64_t sequence)
 {
     const struct tensor_use *o = &b->s.o;
-    size_t size = (size_t)dtype_size(o->dtype), row = (size_t)b->s.head_dim * size;
+    size_t size = (size_t)dtype_bytes(o->dtype, 1), row = (size_t)b->s.head_dim * size;
     int64_t wrong = 0;
     for (int64_t i = 0; i < b->s.tq; i++)
         for (int64_t h = 0; h < b->s.heads && place_of(b, 0, i).sequence != sequence; h++) {

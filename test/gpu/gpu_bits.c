@@ -164,8 +164,8 @@ static bool open_batch(struct batch *t, const struct question *a, const struct p
 {
     *t = (struct batch){.asked = a, .at = p, .lots = p->batch, .lot = p->tk};
     if (p->page) t->pages = p->tk / p->page, t->lots = p->batch * t->pages + 3, t->lot = p->page;
-    size_t row = (size_t)(KEY_HEADS * a->head_dim * dtype_size(a->keys));
-    t->bytes[Q] = t->bytes[OUT] = (size_t)(p->batch * a->tq * HEADS * a->head_dim * dtype_size(a->dtype));
+    size_t row = (size_t)(KEY_HEADS * a->head_dim * dtype_bytes(a->keys, 1));
+    t->bytes[Q] = t->bytes[OUT] = (size_t)(p->batch * a->tq * HEADS * a->head_dim * dtype_bytes(a->dtype, 1));
     t->bytes[K] = t->bytes[V] = (size_t)(t->lots * t->lot) * row;
     t->bytes[SIZE] = sizeof(int32_t) * (size_t)p->batch;
     t->bytes[TABLE] = sizeof(int32_t) * (size_t)(p->batch * t->pages);
@@ -196,7 +196,7 @@ static void put_sequence(struct batch *t, struct random *r, int64_t at, const st
                          const int32_t *page)
 {
     const struct question *a = t->asked;
-    size_t head = (size_t)(a->head_dim * dtype_size(a->keys)), q = t->bytes[Q] / (size_t)t->at->batch;
+    size_t head = (size_t)(a->head_dim * dtype_bytes(a->keys, 1)), q = t->bytes[Q] / (size_t)t->at->batch;
     memcpy((char *)t->host[Q] + (size_t)at * q, s->q, q);
     ((int32_t *)t->host[SIZE])[at] = s->length;
     for (int64_t i = 0; i < t->pages; i++)

@@ -70,7 +70,8 @@ static bool encode(const struct bench *b, const struct map_spec *m, struct jit_m
     memcpy(shape.dim, m->dim, sizeof shape.dim);
     memcpy(shape.stride, m->stride, sizeof shape.stride);
     memcpy(shape.box, m->box, sizeof shape.box);
-    return !jit_map_encode(out, &shape, (char *)b->gpu[m->buffer] + m->offset * dtype_size(m->dtype), err);
+    return !jit_map_encode(out, &shape, (char *)b->gpu[m->buffer] + m->offset * dtype_bytes(m->dtype, 1),
+                           err);
 }
 
 static bool launch(struct bench *b)

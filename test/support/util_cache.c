@@ -184,7 +184,7 @@ static bool make_memory(struct rig *g)
         coda_arg_info info = CODA_ARG_INFO_INIT;
         if (coda_graph_arg(g->g, i, &info) != CODA_OK) return false;
         bool wide = g->on == CACHE_BY_EVALUATION && (t == OUT || t == LSE); /* doubles */
-        g->bytes[t] = wide ? info.bytes / (size_t)dtype_size(info.dtype) * sizeof(double) : info.bytes;
+        g->bytes[t] = wide ? info.bytes / (size_t)dtype_bytes(info.dtype, 1) * sizeof(double) : info.bytes;
         g->host[t] = malloc(g->bytes[t] + 1);
         g->at[t] = alloc(g, g->bytes[t]);
         if (!g->host[t] || !g->at[t]) return false;
@@ -350,7 +350,7 @@ static void put_row(struct rig *g, int to, int from, int64_t row, int64_t slot, 
 /* The evaluator reads and writes a state as numbers: a NaN may become another one. */
 static bool same_element(const struct rig *g, const void *a, const void *b, int64_t at)
 {
-    size_t size = (size_t)dtype_size(g->c->keys), byte = (size_t)at * size;
+    size_t size = (size_t)dtype_bytes(g->c->keys, 1), byte = (size_t)at * size;
     if (!memcmp((const char *)a + byte, (const char *)b + byte, size)) return true;
     return g->on == CACHE_BY_EVALUATION && isnan(dtype_load(g->c->keys, a, at)) &&
            isnan(dtype_load(g->c->keys, b, at));
@@ -361,7 +361,7 @@ static void check_cache(struct rig *g, int to, int from)
 {
     const struct cache_case *c = g->c;
     void *got = malloc(g->bytes[to] + 1), *want = g->host[to];
-    int64_t elements = (int64_t)g->bytes[to] / dtype_size(c->keys);
+    int64_t elements = (int64_t)g->bytes[to] / dtype_bytes(c->keys, 1);
     const int32_t *slots = g->host[SLOTS];
     int64_t all = c->page ? c->pool * c->page : c->batch * c->tk;
     g->wrong = g->wrong || !got || !download(g, to, got);

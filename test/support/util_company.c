@@ -118,7 +118,7 @@ static bool wait(const struct company_state *s) { return !s->on_gpu || device_wa
 static void draw(struct argument *a, struct random *r, size_t bytes, int64_t columns)
 {
     double scale = a->of_rows ? 1 : 1 / sqrt((double)columns);
-    for (int64_t i = 0; i < (int64_t)bytes / dtype_size(a->dtype); i++)
+    for (int64_t i = 0; i < (int64_t)bytes / dtype_bytes(a->dtype, 1); i++)
         if (a->dtype == CODA_I32) ((int32_t *)a->values)[i] = (int32_t)random_below(r, 100);
         else dtype_store(a->dtype, a->values, i, scale * random_normal(r));
 }
@@ -139,7 +139,7 @@ static bool open_argument(struct company *c, int index, const coda_arg_info *inf
     bool second = info->rank > 1 && info->dims[1] == PROBE;
     a->of_rows = second || (info->rank && info->dims[0] == PROBE);
     a->outer = second ? info->dims[0] : 1;
-    a->bytes = (size_t)(elements / (a->of_rows ? PROBE * a->outer : 1) * dtype_size(a->dtype));
+    a->bytes = (size_t)(elements / (a->of_rows ? PROBE * a->outer : 1) * dtype_bytes(a->dtype, 1));
     size_t all = bytes_of(a, c->pool);
     a->values = malloc(all + 1), a->host = malloc(all + 1), a->memory = take(s, all);
     if (!a->values || !a->host || !a->memory) return false;
@@ -320,7 +320,7 @@ bool company_makes_sense(const struct company *c)
     for (int k = 0; k < s->args; k++)
         for (int64_t who = 0; who < c->pool && s->arg[k].output; who++)
             for (int64_t e = 0;
-                 e < (int64_t)s->arg[k].bytes / dtype_size(s->arg[k].dtype) && s->answered[who]; e++)
+                 e < (int64_t)s->arg[k].bytes / dtype_bytes(s->arg[k].dtype, 1) && s->answered[who]; e++)
                 sane = sane && isfinite(dtype_load(s->arg[k].dtype,
                                                    s->arg[k].values + (size_t)who * s->arg[k].bytes, e));
     return sane;

@@ -9,7 +9,7 @@ int gemm_add_buffer(struct gemm_rig *r, coda_dtype t, int64_t elements, enum gem
 {
     int i = r->plan.buffers++;
     r->buffer[i] =
-        (struct buffer){.space = SPACE_ARG, .arg = i, .bytes = elements * dtype_size(t), .value = -1};
+        (struct buffer){.space = SPACE_ARG, .arg = i, .bytes = elements * dtype_bytes(t, 1), .value = -1};
     r->dtype[i] = t;
     r->elements[i] = elements;
     r->fill[i] = fill;

@@ -270,7 +270,7 @@ double gemm_columns_error(const struct gemm_rig *r, int64_t batch)
 
 static bool is_poison(const struct gemm_rig *r, int buffer, int64_t i)
 {
-    const unsigned char *p = (const unsigned char *)r->host[buffer] + i * dtype_size(r->dtype[buffer]);
+    const unsigned char *p = (const unsigned char *)r->host[buffer] + i * dtype_bytes(r->dtype[buffer], 1);
     return p[0] == 0xff && p[1] == 0xff;
 }
 

@@ -52,7 +52,7 @@ static int new_buffer(struct rig *r, coda_dtype t, int64_t elements)
 {
     int i = r->plan.buffers++;
     must(i < RIG_BUFFERS, "too many");
-    size_t bytes = (size_t)elements * (size_t)dtype_size(t);
+    size_t bytes = (size_t)elements * (size_t)dtype_bytes(t, 1);
     r->buffer[i] = (struct buffer){.space = SPACE_ARG, .arg = i, .bytes = (int64_t)bytes, .value = -1};
     r->dtype[i] = t;
     r->elements[i] = elements;

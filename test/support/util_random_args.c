@@ -12,7 +12,7 @@ size_t random_arg_bytes(const struct type *t, const int64_t *stride)
         if (t->dim[d] == 0) return 0;
         last += (t->dim[d] - 1) * stride[d];
     }
-    return (size_t)(last + 1) * (size_t)dtype_size(t->dtype);
+    return (size_t)(last + 1) * (size_t)dtype_bytes(t->dtype, 1);
 }
 
 /* What the readers of an integer value can take: 0 .. limit-1, and sometimes `other`. */

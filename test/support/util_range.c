@@ -424,7 +424,7 @@ const int range_case_count = ARRAY_SIZE(range_cases);
 
 static void *store_all(coda_dtype t, const double *x, int64_t n)
 {
-    char *p = malloc((size_t)(n * dtype_size(t)) + 1);
+    char *p = malloc((size_t)(n * dtype_bytes(t, 1)) + 1);
     for (int64_t i = 0; p && i < n; i++) dtype_store(t, p, i, (float)x[i]);
     return p;
 }

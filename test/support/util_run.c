@@ -88,7 +88,7 @@ double run_worst_error(const graph *g, void **got, void **want)
 /* The last bit of each 16-bit element, of a leaf. */
 static void turn_last_bits(const struct node *n, uint16_t *at)
 {
-    size_t elements = dtype_size(n->type.dtype) == 2 ? random_arg_bytes(&n->type, n->stride) / 2 : 0;
+    size_t elements = dtype_bytes(n->type.dtype, 1) == 2 ? random_arg_bytes(&n->type, n->stride) / 2 : 0;
     for (size_t i = 0; i < elements; i++) at[i] ^= 1;
 }
 
@@ -320,7 +320,7 @@ bool run_prepare(const struct run_buffers *b, const coda_plan *p)
 /* Marks the bytes of a strided tensor's elements. */
 static void mark_elements(unsigned char *map, const coda_arg_info *a)
 {
-    int size = dtype_size(a->dtype);
+    int size = dtype_bytes(a->dtype, 1);
     int64_t n = 1;
     for (int d = 0; d < a->rank; d++) n *= a->dims[d];
     for (int64_t i = 0; i < n; i++) {

@@ -203,7 +203,7 @@ static double attend(const struct attention_case *c, int64_t b, int64_t i, int64
 static void garbage(struct tensor *t, coda_dtype dtype, size_t bytes, struct random *r)
 {
     static const double bad[] = {NAN, INFINITY, -INFINITY, 6e4, -6e4};
-    for (size_t i = 0; i < bytes / (size_t)dtype_size(dtype); i++)
+    for (size_t i = 0; i < bytes / (size_t)dtype_bytes(dtype, 1); i++)
         dtype_store(dtype, t->memory, (int64_t)i, bad[random_below(r, 5)]);
 }
 
@@ -213,7 +213,7 @@ static void make_tensor(struct tensor *t, coda_dtype dtype, int64_t batch, int64
     t->batch = batch, t->time = time, t->columns = columns;
     t->pitch = columns + (random_chance(r, 50) ? random_below(r, 9) : 0);
     t->block = MAX(time, 1) * t->pitch + (random_chance(r, 50) ? random_below(r, 40) : 0);
-    size_t size = (size_t)dtype_size(dtype), bytes = (size_t)(batch * t->block + 2 * SLACK) * size;
+    size_t size = (size_t)dtype_bytes(dtype, 1), bytes = (size_t)(batch * t->block + 2 * SLACK) * size;
     t->memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
     t->at = t->memory + SLACK * size;
     garbage(t, dtype, bytes, r);
@@ -260,7 +260,7 @@ static void make_bias(struct attention_case *c, struct random *r)
         t->stride[axis] = elements;
         elements = elements * MAX(t->dim[axis], 1) + (random_chance(r, 30) ? random_below(r, 4) : 0);
     }
-    size_t bytes = (size_t)elements * (size_t)dtype_size(t->dtype);
+    size_t bytes = (size_t)elements * (size_t)dtype_bytes(t->dtype, 1);
     t->memory = aligned_alloc(64, (bytes + 64) / 64 * 64);
     memset(t->memory, 0xff, (bytes + 64) / 64 * 64);
 }

@@ -57,7 +57,7 @@ static bool multiply(struct operands *o, int64_t first, int64_t rows, int thread
     coda_plan *p = NULL;
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_run_options run = CODA_RUN_OPTIONS_INIT;
-    size_t size = (size_t)dtype_size(o->type);
+    size_t size = (size_t)dtype_bytes(o->type, 1);
     void *args[] = {o->part, o->w, to};
     opt.device = CODA_DEVICE_CPU, run.threads = threads;
     snprintf(
@@ -83,7 +83,7 @@ static void add_to_digest(struct operands *o, size_t bytes)
 static bool rows_agree(struct operands *o, int64_t first, int64_t rows, int threads)
 {
     static char what[160];
-    size_t row = (size_t)o->n * (size_t)dtype_size(o->type);
+    size_t row = (size_t)o->n * (size_t)dtype_bytes(o->type, 1);
     if (!multiply(o, first, rows, threads, o->got)) return false;
     if (!memcmp(o->got, o->all + (size_t)first * row, (size_t)rows * row)) return true;
     snprintf(what, sizeof what, "%s, K %lld, N %lld: rows %lld .. %lld on %d threads have other bits",
@@ -124,7 +124,7 @@ static const char *run_products(uint64_t *digest)
         o.k = depths[i % DEPTHS], o.n = widths[i / DEPTHS % WIDTHS], o.type = types[i / DEPTHS / WIDTHS];
         fill(o.type, o.x, MOST_ROWS * o.k, 1 + (uint64_t)i);
         fill(o.type, o.w, o.n * o.k, 1000 + (uint64_t)i);
-        if (all_rows_agree(&o, &r)) add_to_digest(&o, MOST_ROWS * (size_t)(o.n * dtype_size(o.type)));
+        if (all_rows_agree(&o, &r)) add_to_digest(&o, MOST_ROWS * (size_t)(o.n * dtype_bytes(o.type, 1)));
     }
     free(o.x), free(o.part), free(o.w), free(o.all), free(o.got);
     *digest = o.digest;

@@ -40,7 +40,7 @@ static struct product make(coda_dtype type, int64_t m, int64_t n, int64_t k, int
     struct product p = {.d = {.m = m, .n = n, .k = k, .type = type}};
     p.d.a_pitch = p.d.b_pitch = k + apart, p.d.c_pitch = n + 1;
     p.d.a = p.a = malloc(sizeof(float) * (size_t)(m * (k + apart) + 1));
-    p.d.b = p.b = malloc((size_t)dtype_size(type) * (size_t)(n * (k + apart) + 1));
+    p.d.b = p.b = malloc((size_t)dtype_bytes(type, 1) * (size_t)(n * (k + apart) + 1));
     p.d.c = p.c = malloc(sizeof(float) * (size_t)(m * (n + 1) + 1));
     ck_assert(p.a && p.b && p.c);
     fill(CODA_F32, p.a, m * (k + apart), 1 + (uint64_t)k);
@@ -173,7 +173,7 @@ START_TEST(nothing_is_read_behind_the_end)
                 struct dot d = {
                     .m = 1 + k % 6, .n = 1 + k % 7, .k = k, .type = types[t], .c = c, .c_pitch = 7};
                 d.a = (float *)(memory[0] + room) - d.m * k, d.a_pitch = d.b_pitch = k;
-                d.b = memory[1] + room - d.n * k * dtype_size(types[t]);
+                d.b = memory[1] + room - d.n * k * dtype_bytes(types[t], 1);
                 dot_by(level, &d);
                 ck_assert(c[0] == 0);
             }
@@ -242,7 +242,7 @@ static void weigh(enum vectors level, coda_dtype type, const float *p, const voi
         .m = m, .n = cut, .columns = COLUMNS, .p = p + first * KEYS, .p_pitch = KEYS, .type = type};
     w.v = v, w.v_pitch = COLUMNS, w.o = o + first * COLUMNS, w.o_pitch = COLUMNS;
     add_weighted_by(level, &w);
-    w.n = KEYS - cut, w.p += cut, w.v = (const char *)v + cut * COLUMNS * dtype_size(type);
+    w.n = KEYS - cut, w.p += cut, w.v = (const char *)v + cut * COLUMNS * dtype_bytes(type, 1);
     add_weighted_by(level, &w);
 }
 

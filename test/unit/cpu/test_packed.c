@@ -153,7 +153,7 @@ static double attend(const struct packed_case *c, int64_t row, int64_t h, double
 static void *garbage(coda_dtype t, int64_t n, struct random *r)
 {
     static const double bad[] = {NAN, INFINITY, -INFINITY, 400, -400};
-    void *p = aligned_alloc(64, ((size_t)(n * dtype_size(t)) / 64 + 1) * 64);
+    void *p = aligned_alloc(64, ((size_t)(n * dtype_bytes(t, 1)) / 64 + 1) * 64);
     for (int64_t i = 0; i < n; i++) dtype_store(t, p, i, bad[random_below(r, 5)]);
     return p;
 }
@@ -357,7 +357,7 @@ static void check_case(const struct packed_case *c)
 {
     coda_graph *g = build(c);
     int64_t rows = c->rows * c->heads, n = rows * c->dim;
-    size_t size = (size_t)dtype_size(c->dtype), past = MARGIN * size;
+    size_t size = (size_t)dtype_bytes(c->dtype, 1), past = MARGIN * size;
     double *y = malloc(sizeof *y * (size_t)(n + 1)), *sums = malloc(sizeof *sums * (size_t)(rows + 1));
     void *margin = malloc(past);
     memcpy(margin, (char *)c->y + (size_t)n * size, past);
@@ -481,7 +481,7 @@ START_TEST(sequences_do_not_notice_each_other)
     while (!c.batch || !c.rows || sequence_of(&c, c.rows / 2) < 0) release(&c), c = draw(&r);
     coda_graph *g = build(&c);
     int64_t changed = sequence_of(&c, c.rows / 2);
-    size_t row = (size_t)(c.heads * c.dim * dtype_size(c.dtype)), all = (size_t)c.rows * row;
+    size_t row = (size_t)(c.heads * c.dim * dtype_bytes(c.dtype, 1)), all = (size_t)c.rows * row;
     run(&c, g);
     char *was = malloc(all);
     memcpy(was, c.y, all);

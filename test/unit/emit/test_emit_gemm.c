@@ -352,7 +352,7 @@ START_TEST(a_map_is_what_tma_takes)
     if (gemm_emit(&gemm_cases[_i], GEMM_HOPPER, gemm_target.sms, &r)) ck_abort_msg("%s", coda_error());
     for (int i = 0; i < r.k.maps; i++) {
         const struct map_spec *m = &r.k.map[i];
-        int64_t size = dtype_size(m->dtype), bytes = size;
+        int64_t size = dtype_bytes(m->dtype, 1), bytes = size;
         ck_assert_int_eq(m->stride[0], 1);
         for (int d = 0; d < m->rank; d++) {
             ck_assert(m->dim[d] >= 1 && m->box[d] >= 1 && m->box[d] <= 256);

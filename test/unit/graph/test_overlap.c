@@ -16,6 +16,7 @@ Suite *overlap_suite(void);
 enum { BYTES = 1 << 16, PLENTY = 1 << 20 };
 
 struct tensor {
+    coda_dtype dtype;
     int size, rank;
     int64_t dim[CODA_MAX_RANK], stride[CODA_MAX_RANK];
 };
@@ -23,8 +24,10 @@ struct tensor {
 /* Strides as they pass the checks: each steps over all that the smaller ones span. */
 static struct tensor draw(struct random *r)
 {
-    static const int size[] = {1, 2, 4, 8};
-    struct tensor t = {.size = size[random_below(r, 4)], .rank = (int)random_below(r, CODA_MAX_RANK + 1)};
+    static const coda_dtype dtype[] = {CODA_F8E4M3, CODA_BF16, CODA_F32, CODA_I64};
+    int chosen = (int)random_below(r, 4);
+    struct tensor t = {
+        .dtype = dtype[chosen], .size = 1 << chosen, .rank = (int)random_below(r, CODA_MAX_RANK + 1)};
     int order[CODA_MAX_RANK];
     int64_t span = 1;
     for (int d = 0; d < t.rank; d++) order[d] = d;
@@ -62,7 +65,7 @@ static bool walk(const struct tensor *t, int64_t at, unsigned char *map, bool ma
 
 static struct lattice lattice(const struct tensor *t)
 {
-    return lattice_strided(t->size, t->rank, t->dim, t->stride);
+    return lattice_strided(t->dtype, t->rank, t->dim, t->stride);
 }
 
 START_TEST(as_a_map_of_bytes_says)
@@ -98,17 +101,17 @@ END_TEST
 START_TEST(few_steps)
 {
     int64_t cache[] = {64, 32, 4096, 128}, by_head[] = {32LL * 4096 * 256, 4096 * 256, 256, 1};
-    struct lattice k = lattice_strided(2, 4, cache, by_head);
+    struct lattice k = lattice_strided(CODA_BF16, 4, cache, by_head);
     int work = 8;
     ck_assert_int_eq(lattices_meet(&k, &k, 256, &work), APART); /* v beside k, head by head */
     ck_assert_int_eq(lattices_meet(&k, &k, 254, &work), MEET);
-    struct lattice odd = lattice_strided(4, 2, (int64_t[]){1 << 20, 1 << 10}, (int64_t[]){1 << 12, 2});
+    struct lattice odd = lattice_strided(CODA_F32, 2, (int64_t[]){1 << 20, 1 << 10}, (int64_t[]){1 << 12, 2});
     ck_assert_int_eq(lattices_meet(&odd, &odd, 4, &work), APART);
     ck_assert_int_eq(lattices_meet(&odd, &odd, 8, &work), MEET);
-    struct lattice p = lattice_strided(4, 2, (int64_t[]){1 << 20, 3}, (int64_t[]){9973, 1});
-    struct lattice q = lattice_strided(4, 2, (int64_t[]){1 << 20, 3}, (int64_t[]){9967, 1});
+    struct lattice p = lattice_strided(CODA_F32, 2, (int64_t[]){1 << 20, 3}, (int64_t[]){9973, 1});
+    struct lattice q = lattice_strided(CODA_F32, 2, (int64_t[]){1 << 20, 3}, (int64_t[]){9967, 1});
     ck_assert_int_eq(lattices_meet(&p, &q, 4000, &work), MEET);
-    struct lattice huge = lattice_strided(4, 2, (int64_t[]){1LL << 30, 1}, (int64_t[]){1LL << 29, 1});
+    struct lattice huge = lattice_strided(CODA_F32, 2, (int64_t[]){1LL << 30, 1}, (int64_t[]){1LL << 29, 1});
     ck_assert_int_eq(lattices_meet(&huge, &huge, 4, &work), APART);
     ck_assert_int_eq(lattices_meet(&huge, &huge, 1LL << 60, &work), MEET);
     ck_assert_int_gt(work, 0);
@@ -120,8 +123,8 @@ END_TEST
  * know. */
 START_TEST(work_is_bounded)
 {
-    struct lattice a = lattice_strided(1, 2, (int64_t[]){1000000, 3}, (int64_t[]){10007, 16});
-    struct lattice b = lattice_strided(1, 2, (int64_t[]){1000000, 3}, (int64_t[]){10009, 16});
+    struct lattice a = lattice_strided(CODA_F8E4M3, 2, (int64_t[]){1000000, 3}, (int64_t[]){10007, 16});
+    struct lattice b = lattice_strided(CODA_F8E4M3, 2, (int64_t[]){1000000, 3}, (int64_t[]){10009, 16});
     int64_t from = 10007 * 50 - 2 * 3000;
     int work = 1000;
     ck_assert_int_eq(lattices_meet(&a, &b, from, &work), UNDECIDED);
@@ -350,11 +353,11 @@ static void draw_call(struct random *r, struct bound_call *c)
     int leaves = (int)random_below(r, LEAVES + 1), n = leaves + (int)random_below(r, OUTPUTS + 1);
     int64_t room = (int64_t)64 << random_below(r, 14);
     for (int i = 0; i < n + 2; i++) {
-        struct tensor t = i < n ? draw(r) : (struct tensor){.size = 1, .rank = 1, .stride = {1}};
+        struct tensor t = i < n ? draw(r) : (struct tensor){CODA_F8E4M3, .size = 1, .rank = 1, .stride = {1}};
         if (i >= n) t.dim[0] = random_chance(r, 30) ? 0 : 1 + random_below(r, 300);
         coda_arg_kind kind = i < leaves ? CODA_ARG_INPUT : CODA_ARG_OUTPUT;
         int align = i < n ? 16 : 256;
-        c->place[i] = place_of("t", kind, t.size, t.rank, t.dim, t.stride);
+        c->place[i] = place_of("t", kind, t.dtype, t.rank, t.dim, t.stride);
         uintptr_t at = (uintptr_t)(4096 + random_below(r, room) * align);
         if (random_chance(r, 1)) at = 0;
         if (random_chance(r, 1)) at += (uintptr_t)(1 + random_below(r, align - 1));

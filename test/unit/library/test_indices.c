@@ -147,7 +147,7 @@ START_TEST(are_stored_to_the_nearest)
         ck_assert_int_eq(memory[0], 7);
         ck_assert_double_eq(dtype_load(CODA_I64, memory, 1), (double)table[i].want);
     }
-    ck_assert_int_eq(dtype_size(CODA_I64), 8);
+    ck_assert_int_eq(dtype_bytes(CODA_I64, 1), 8);
     ck_assert(dtype_is_index(CODA_I64) && !dtype_is_float(CODA_I64));
 }
 END_TEST

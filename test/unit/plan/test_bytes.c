@@ -79,7 +79,7 @@ static int64_t count_port(const struct program *q, int port)
         }
     }
     free(t.element);
-    int64_t bytes = t.count * (int64_t)dtype_size(q->port[port].dtype);
+    int64_t bytes = t.count * (int64_t)dtype_bytes(q->port[port].dtype, 1);
     return use_effect(&q->port[port]) & EFFECT_ADD ? 2 * bytes : bytes; /* it is read, too */
 }
 
@@ -88,7 +88,7 @@ static bool is_placed(const struct tensor_use *u) { return u->role == USE_LOAD |
 static int64_t count_operand(const struct program *q, const struct tensor_use *o, int64_t rows)
 {
     bool some = q->dim[0] && q->dim[1] && q->dim[2];
-    return some ? (o->batch ? q->dim[0] : 1) * rows * q->k * (int64_t)dtype_size(o->dtype) : 0;
+    return some ? (o->batch ? q->dim[0] : 1) * rows * q->k * (int64_t)dtype_bytes(o->dtype, 1) : 0;
 }
 
 /* Ports that are found by ids, and states, have no places of their own: they are taken as they are, states

@@ -82,7 +82,7 @@ static void **make_args(const graph *g, const struct place *p, bool constant, in
     for (int i = 0; i < coda_graph_args(g); i++) {
         coda_arg_info a = CODA_ARG_INFO_INIT;
         coda_graph_arg(g, i, &a);
-        int64_t n = (int64_t)a.bytes / dtype_size(a.dtype);
+        int64_t n = (int64_t)a.bytes / dtype_bytes(a.dtype, 1);
         bool out = a.kind == CODA_ARG_OUTPUT;
         args[i] = malloc(MAX(a.bytes, out && evaluate ? 8 * (size_t)n : a.bytes));
         memset(args[i], poison, a.bytes);
@@ -178,7 +178,7 @@ START_TEST(is_a_tensor_of_one)
         for (int o = 0; o < outputs; o++) {
             coda_arg_info a = CODA_ARG_INFO_INIT;
             coda_graph_arg(number, 3 + o, &a);
-            int64_t n = (int64_t)a.bytes / dtype_size(a.dtype);
+            int64_t n = (int64_t)a.bytes / dtype_bytes(a.dtype, 1);
             ck_assert(!memcmp(want[4 + o], same[3 + o], 8 * (size_t)n));
             if (way == 0) ck_assert_msg(!memcmp(got[3 + o], plain[4 + o], a.bytes), "%s", p->text);
             double error = run_error(number, o, got[3 + o], want[4 + o]);
