@@ -5,9 +5,10 @@
  *          [PATTERN...]
  *
  * Only figures whose name contains a pattern are measured; they are printed, and stored only with --out.
- * All of them go to perf/results/NAME.json. --quick takes fewer rounds; --plan prints the plans and
- * needs no GPU. --autotune and --max-autotune tune libcoda's, and then time whole runs everywhere; such a
- * case's name begins with tuned/, and it says how long the tile chosen by price takes beside the best.
+ * All of them go to perf/results/CARD/NAME.json, as does a choice with --out NAME. --quick takes fewer
+ * rounds; --plan prints the plans and needs no GPU. --autotune and --max-autotune tune libcoda's, and then
+ * time whole runs everywhere; such a case's name begins with tuned/, and it says how long the tile chosen by
+ * price takes beside the best.
  *
  * Sides that take turns of a few milliseconds share one clock, which the power of all of them decides.
  * --sustained lets each run alone for a while, half of it untimed, at the clock that its own power leaves;
@@ -20,22 +21,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "replay.h"
 #include "tensor.h"
 #include "usage.h"
 
 static const struct way usual[SIDES] = {{"coda", 0, CODA_FOLD_NONE},
                                         {"cublaslt", CODA_NO_FUSION | CODA_CUBLASLT, CODA_FOLD_NONE}};
 
-enum { MOST_RUNS = 192, MOST_SETS = 64, WARM = 3, MOST_REPLAYS = 1000 };
-static const double ALONE_MS = 1000;  /* of a sustained run: untimed first, then timed */
+enum { MOST_SETS = 64 };
 static const double L2_BYTES = 180e6; /* what must pass between two uses of a set */
 
 struct bench {
     struct machine machine;
     struct report report;
     address memory, next, end;
-    event event[2 * SIDES * ROUNDS];
-    bool quick, plan, sustained;
+    struct timer timer;
+    bool plan, sustained;
     const char *arch; /* NULL: the device's */
     unsigned tune;    /* flags of coda_compile */
     const char *out;
@@ -109,8 +110,6 @@ static address take(struct bench *b, size_t bytes)
     return at;
 }
 
-static int clamp(double v, int low, int high) { return v < low ? low : v > high ? high : (int)v; }
-
 static void describe(struct figure *f)
 {
     for (int s = 0; s < f->sides; s++) {
@@ -146,31 +145,14 @@ static double bytes_of_run(const struct figure *f)
     return least;
 }
 
-static void arguments(const struct figure *f, const struct side *s, int set, void **args)
-{
-    for (int i = 0; i < s->args; i++) {
-        const struct tensor *t = &f->tensor[s->arg[i]];
-        args[i] = (void *)(t->at + (size_t)(set * t->copies + s->copy[i]) * t->step);
-        if (t->scalar) args[i] = (void *)&t->number;
-    }
-}
-
-static size_t prepared_step(const struct side *s) { return (coda_plan_prepared(s->plan) + 255) / 256 * 256; }
-
-static void complain(const struct figure *f, const struct side *s)
-{
-    fprintf(stderr, "perf: %s, %s: %s\n", f->name, s->name, coda_error());
-    exit(1);
-}
-
 /* Every set has its own folded weights. */
 static void fold(const struct bench *b, const struct figure *f, const struct side *s)
 {
     void *args[ARGS];
-    for (int set = 0; set < f->sets && prepared_step(s); set++) {
-        void *prepared = (void *)(s->prepared + (size_t)set * prepared_step(s));
-        arguments(f, s, set, args);
-        if (coda_prepare(s->plan, args, prepared, (void *)s->work, b->machine.stream)) complain(f, s);
+    for (int set = 0; set < f->sets && side_prepared_step(s); set++) {
+        void *prepared = (void *)(s->prepared + (size_t)set * side_prepared_step(s));
+        side_args(f, s, set, args);
+        if (coda_prepare(s->plan, args, prepared, (void *)s->work, b->machine.stream)) side_fail(f, s);
     }
 }
 
@@ -192,7 +174,7 @@ static void load(struct bench *b, struct figure *f)
     must(b->machine.stream_wait(NULL), "filling the buffers");
     for (int s = 0; s < f->sides; s++) {
         f->side[s].work = take(b, coda_plan_workspace(f->side[s].plan));
-        f->side[s].prepared = take(b, prepared_step(&f->side[s]) * (size_t)f->sets);
+        f->side[s].prepared = take(b, side_prepared_step(&f->side[s]) * (size_t)f->sets);
         fold(b, f, &f->side[s]);
     }
 }
@@ -204,55 +186,6 @@ static void unload(struct bench *b, struct figure *f)
         if (f->side[s].replay) must(b->machine.replay_free(f->side[s].replay), "cuGraphExecDestroy");
         coda_plan_free(f->side[s].plan);
     }
-}
-
-/* ---- Run ---- */
-
-static void run_side(const struct bench *b, const struct figure *f, const struct side *s, int set)
-{
-    void *args[ARGS], *prepared = (void *)(s->prepared + (size_t)set * prepared_step(s));
-    arguments(f, s, set, args);
-    if (coda_run(s->plan, args, prepared, (void *)s->work, b->machine.stream)) complain(f, s);
-}
-
-static graph capture(const struct bench *b, const struct figure *f, const struct side *s, int from, int runs)
-{
-    graph g;
-    must(b->machine.capture_begin(b->machine.stream, 2), "cuStreamBeginCapture");
-    for (int i = from; i < from + runs; i++) run_side(b, f, s, i % f->sets);
-    must(b->machine.capture_end(b->machine.stream, &g), "cuStreamEndCapture");
-    return g;
-}
-
-/* The first kernel of each of the runs, one after the other. */
-static graph capture_first(const struct bench *b, const struct figure *f, const struct side *s, graph *each)
-{
-    const struct machine *m = &b->machine;
-    graph g;
-    node last = NULL, root, copy;
-    must(m->graph_new(&g, 0), "cuGraphCreate");
-    for (int i = 0; i < f->runs; i++) {
-        struct kernel_params params;
-        size_t one = 1;
-        each[i] = capture(b, f, s, i, 1);
-        must(m->graph_roots(each[i], &root, &one) || one != 1, "cuGraphGetRootNodes");
-        must(m->kernel_get(root, &params), "cuGraphKernelNodeGetParams");
-        must(m->kernel_add(&copy, g, &last, last != NULL, &params), "cuGraphAddKernelNode");
-        must(m->kernel_attributes(copy, root), "cuGraphKernelNodeCopyAttributes");
-        last = copy;
-    }
-    return g;
-}
-
-static void prepare(const struct bench *b, const struct figure *f, struct side *s)
-{
-    const struct machine *m = &b->machine;
-    graph each[MOST_RUNS] = {0};
-    bool first = f->first_kernel && s == &f->side[0];
-    graph g = first ? capture_first(b, f, s, each) : capture(b, f, s, 0, f->runs);
-    must(m->replay_new(&s->replay, g, 0), "cuGraphInstantiate");
-    must(m->graph_free(g), "cuGraphDestroy");
-    for (int i = 0; i < f->runs && each[i]; i++) must(m->graph_free(each[i]), "cuGraphDestroy");
 }
 
 /* ---- Check ---- */
@@ -333,152 +266,10 @@ static void check_rows(struct figure *f)
 
 static void check(const struct bench *b, struct figure *f)
 {
-    for (int s = 0; s < (f->check ? f->sides : 1); s++) run_side(b, f, &f->side[s], 0);
+    for (int s = 0; s < (f->check ? f->sides : 1); s++) side_run(f, &f->side[s], 0);
     must(b->machine.stream_wait(b->machine.stream), "a run");
     if (f->check) f->check(f);
     else check_rows(f);
-}
-
-/* ---- Time ---- */
-
-static void replay_side(const struct bench *b, struct figure *f, int s, int sample)
-{
-    const struct machine *m = &b->machine;
-    const event *e = &b->event[2 * (sample * f->sides + s)];
-    must(m->event_record(e[0], m->stream), "cuEventRecord");
-    must(m->replay_run(f->side[s].replay, m->stream), "cuGraphLaunch");
-    must(m->event_record(e[1], m->stream), "cuEventRecord");
-}
-
-/* Every second round goes backwards, so that no side always follows the same other. */
-static void replay_all(const struct bench *b, struct figure *f, int rounds)
-{
-    for (int r = 0; r < rounds; r++)
-        for (int s = 0; s < f->sides; s++) replay_side(b, f, r % 2 ? f->sides - 1 - s : s, r);
-    must(b->machine.stream_wait(b->machine.stream), "a replay");
-    for (int r = 0; r < rounds; r++)
-        for (int s = 0; s < f->sides; s++) {
-            const event *e = &b->event[2 * (r * f->sides + s)];
-            float ms;
-            must(b->machine.event_ms(&ms, e[0], e[1]), "cuEventElapsedTime");
-            f->side[s].ms[r] = ms / f->runs;
-        }
-}
-
-static void replay_alone(const struct bench *b, struct figure *f, int s, int round, int replays)
-{
-    const struct machine *m = &b->machine;
-    const event *e = &b->event[2 * (round * f->sides + s)];
-    float ms;
-    for (int i = -replays; i < replays; i++) {
-        if (i == 0) must(m->event_record(e[0], m->stream), "cuEventRecord");
-        must(m->replay_run(f->side[s].replay, m->stream), "cuGraphLaunch");
-    }
-    must(m->event_record(e[1], m->stream), "cuEventRecord");
-    must(m->stream_wait(m->stream), "a replay");
-    must(m->event_ms(&ms, e[0], e[1]), "cuEventElapsedTime");
-    f->side[s].ms[round] = ms / replays / f->runs;
-}
-
-static void replay_each(const struct bench *b, struct figure *f, int rounds)
-{
-    int replays[SIDES];
-    for (int s = 0; s < f->sides; s++)
-        replays[s] = clamp(ALONE_MS / (f->side[s].ms[WARM - 1] * f->runs), 1, MOST_REPLAYS);
-    for (int r = 0; r < rounds; r++)
-        for (int i = 0; i < f->sides; i++) {
-            int s = r % 2 ? f->sides - 1 - i : i;
-            replay_alone(b, f, s, r, replays[s]);
-        }
-}
-
-static void time_figure(const struct bench *b, struct figure *f)
-{
-    double round = 0;
-    for (int s = 0; s < f->sides; s++) prepare(b, f, &f->side[s]);
-    replay_all(b, f, WARM);
-    if (b->sustained) {
-        f->rounds = b->quick ? 2 : 5;
-        replay_each(b, f, f->rounds);
-        return;
-    }
-    for (int s = 0; s < f->sides; s++) round += f->side[s].ms[WARM - 1] * f->runs;
-    f->rounds = clamp((b->quick ? 100 : 500) / round, b->quick ? 5 : 11, ROUNDS);
-    replay_all(b, f, f->rounds);
-}
-
-/* ---- Report ---- */
-
-/* The tile of the first GEMM, as the plan's text has it. */
-static void tile_of(const coda_plan *p, char *to, size_t size)
-{
-    char *text = plan_text(p, CODA_TEXT_PLAN), *at = text ? strstr(text, "tile sm") : NULL;
-    snprintf(to, size, "%.*s", at ? (int)strcspn(at + 5, "\n") : 0, at ? at + 5 : "");
-    free(text);
-}
-
-/* The time of the first GEMM's tile that the price chose, over that of the best one measured. */
-static double price_over_best(const coda_plan *p)
-{
-    char *text = plan_text(p, CODA_TEXT_PLAN), *at = text ? strstr(text, "tuned ") : NULL;
-    double best, price, ratio = 0;
-    if (at && sscanf(at, "tuned %lf us, by price %lf us", &best, &price) == 2) ratio = price / best;
-    free(text);
-    return ratio;
-}
-
-/* How often side 0 fits into side s: the median over rounds, whose two runs see the same clocks. */
-static double ratio_to(const struct figure *f, int s)
-{
-    double ratio[ROUNDS];
-    for (int r = 0; r < f->rounds; r++) ratio[r] = f->side[s].ms[r] / f->side[0].ms[r];
-    return median(ratio, f->rounds);
-}
-
-static void report_sides(struct report *r, struct figure *f, double *mid, double *ratio)
-{
-    for (int s = 0; s < f->sides; s++) ratio[s] = ratio_to(f, s);
-    fputs(", \"sides\": {", r->json);
-    for (int s = 0; s < f->sides; s++) {
-        double *ms = f->side[s].ms;
-        mid[s] = median(ms, f->rounds);
-        fprintf(r->json, "%s\"%s\": {\"median\": %.6g, \"min\": %.6g, \"max\": %.6g}", s ? ", " : "",
-                f->side[s].name, mid[s], ms[0], ms[f->rounds - 1]);
-    }
-    fputs("}, \"ratio\": {", r->json);
-    for (int s = 1; s < f->sides; s++)
-        fprintf(r->json, "%s\"%s\": %.4f", s > 1 ? ", " : "", f->side[s].name, ratio[s]);
-    if (f->tuned && price_over_best(f->side[0].plan) > 0)
-        fprintf(r->json, "%s\"price\": %.4f", f->sides > 1 ? ", " : "", price_over_best(f->side[0].plan));
-    fputs("}", r->json);
-}
-
-static void report_figure(struct bench *b, struct figure *f)
-{
-    struct report *r = &b->report;
-    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
-    char tile[96], name[sizeof f->name + 20];
-    double mid[SIDES] = {0}, ratio[SIDES] = {0};
-    bool good = f->excess <= 1;
-    coda_plan_stats_get(f->side[0].plan, &stats);
-    tile_of(f->side[0].plan, tile, sizeof tile);
-    snprintf(name, sizeof name, "%s%s%s", b->sustained ? "sustained/" : "", f->tuned ? "tuned/" : "",
-             f->name);
-    report_case(r, name);
-    fprintf(r->json, ", \"m\": %lld, \"n\": %lld, \"k\": %lld, \"flops\": %.6g, \"bytes\": %lld, ",
-            (long long)f->m, (long long)f->n, (long long)f->k, stats.flops, (long long)stats.bytes);
-    fprintf(r->json, "\"launches\": %d, \"timed\": %d, \"tile\": \"%s\", \"error\": %.3g, \"excess\": %.3g, ",
-            stats.launches, f->first_kernel ? 1 : stats.launches, tile, f->error, f->excess);
-    fprintf(r->json, "\"good\": %s, \"rounds\": %d, \"runs\": %d, \"sets\": %d", good ? "true" : "false",
-            f->rounds, f->runs, f->sets);
-    report_sides(r, f, mid, ratio);
-    report_end_case(r);
-    printf("%-28s %9.4f %7.1f  %8.1e %5.2f %s", f->name, mid[0], stats.flops / mid[0] / 1e9, f->error,
-           f->excess, good ? "good " : "WRONG");
-    for (int s = 1; s < f->sides; s++) printf("  %s %.3f", f->side[s].name, ratio[s]);
-    printf("  %s\n", tile);
-    fflush(stdout);
-    b->bad += !good;
 }
 
 /* ---- The program ---- */
@@ -523,7 +314,8 @@ static int print_usage(const char *name, const struct figure *f, int n)
            "                       times tiles first\n"
            "  --sustained          under sustained load\n"
            "  --arch ARCH          of the plans, as sm_90a\n"
-           "  --out FILE           instead of perf/results/%s.json\n"
+           "  --out FILE           instead of perf/results/CARD/%s.json; a word without dots names a file "
+           "there\n"
            "Figures:",
            name, name);
     for (int i = 0; i < n; i++) printf(" %s", f[i].name);
@@ -536,7 +328,7 @@ static int parse(struct bench *b, const char *name, int argc, char **argv)
 {
     b->pattern = argv; /* in place: there are never more patterns than arguments read */
     for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "--quick")) b->quick = true;
+        if (!strcmp(argv[i], "--quick")) b->timer.quick = true;
         else if (!strcmp(argv[i], "--plan")) b->plan = true;
         else if (!strcmp(argv[i], "--autotune")) b->tune = CODA_AUTOTUNE;
         else if (!strcmp(argv[i], "--max-autotune")) b->tune = CODA_MAX_AUTOTUNE;
@@ -555,7 +347,9 @@ static void open_machine(struct bench *b)
     machine_open(&b->machine);
     must(b->machine.alloc(&b->memory, memory), "cuMemAlloc of 40 GiB");
     b->end = b->memory + memory;
-    for (int i = 0; i < 2 * SIDES * ROUNDS; i++) must(b->machine.event_new(&b->event[i], 0), "cuEventCreate");
+    timer_open(&b->timer, &b->machine);
+    if (b->sustained && !power_open(&b->machine))
+        fputs("perf: no NVML: power and clocks are not known\n", stderr);
 }
 
 int bench_main(int argc, char **argv, const char *name, struct figure *f, int n)
@@ -579,8 +373,9 @@ int bench_main(int argc, char **argv, const char *name, struct figure *f, int n)
     for (int i = 0; i < n; i++) {
         load(&b, &f[i]);
         check(&b, &f[i]);
-        time_figure(&b, &f[i]);
-        report_figure(&b, &f[i]);
+        time_in_turns(&b.timer, &f[i]);
+        if (b.sustained) time_sustained(&b.timer, &f[i]);
+        b.bad += !report_figure(&b.report, &f[i], b.sustained);
         unload(&b, &f[i]);
     }
     return report_end(&b.report) || b.bad;

@@ -13,8 +13,10 @@
 #include <stdio.h>
 
 #include "machine.h"
+#include "power.h"
+#include "report.h"
 
-enum { SIDES = 5, TENSORS = 128, ARGS = 256, ROUNDS = 101, ROWS = 4 };
+enum { SIDES = 5, TENSORS = 128, ARGS = 256, ROUNDS = 101, ROWS = 4, MOST_KERNELS = 16, MOST_REPLAYS = 1000 };
 
 /* ---- Tensors: the same numbers on the device and, element by element, for the reference ---- */
 
@@ -47,6 +49,11 @@ struct way {
     coda_fold fold;
 };
 
+struct kernel_time { /* of one kernel in many runs; ms */
+    char name[64];
+    double median, min, max;
+};
+
 struct side {
     const char *name;
     coda_plan *plan;
@@ -54,6 +61,12 @@ struct side {
     address work, prepared;
     replay replay;
     double ms[ROUNDS];
+    /* Of sustained runs: each round's power and clock; what the replays of the last round took, and in it,
+     * each kernel; `kernels` is 0 where they were not timed one by one. */
+    struct draw draw[ROUNDS];
+    double replay_ms[MOST_REPLAYS];
+    struct kernel_time all, kernel[MOST_KERNELS];
+    int kernels;
 };
 
 struct figure {
@@ -98,18 +111,8 @@ void product(const struct tensor *w, int rows, const double *x, double *out);
 /* Calls fn(ctx, i) for i in 0 .. n-1 from as many threads as there are cores. */
 void in_parallel(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx);
 
-/* ---- Reports ---- */
-
-struct report {
-    FILE *json;
-    int cases;
-};
-/* Opens perf/results/NAME.json (or `path`) and describes the machine in it. */
-void report_begin(struct report *r, const char *name, const char *path);
-/* The next case's line, up to its name; the caller adds fields and calls report_end_case(). */
-void report_case(struct report *r, const char *name);
-void report_end_case(struct report *r);
-int report_end(struct report *r);
+/* A case of a figure that has been timed, on the screen as well; false: its results are wrong. */
+bool report_figure(struct report *r, struct figure *f, bool sustained);
 
 double median(double *v, int n); /* sorts v */
 

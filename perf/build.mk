@@ -1,7 +1,7 @@
 # perf/build.mk -- measurements: users of coda.h alone; all but latency and start need a GPU. A part of the Makefile.
 
 PERF      := gemm fused epilogue layer invariant attention encoder shapes host latency start cpu
-PERF_OBJ  := $(patsubst %,$(BUILD)/perf/%.o,bench data report machine block)
+PERF_OBJ  := $(patsubst %,$(BUILD)/perf/%.o,bench replay sustained power data report report_figure machine block)
 CASES     ?=
 PERF_ARGS ?=
 
@@ -10,15 +10,15 @@ $(BUILD)/perf/%: $(BUILD)/perf/%.o $(PERF_OBJ) $(BUILD)/libcoda.so
 	$(CC) $< $(PERF_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(LDLIBS)
 .SECONDARY: $(PERF_OBJ) $(PERF:%=$(BUILD)/perf/%.o)
 perf-build: $(PERF:%=$(BUILD)/perf/%)
-perf: ## measures on the GPU, into perf/results (CASES='gemm/DxD /4096', PERF_ARGS=--quick)
+perf: ## measures on the GPU, into perf/results/CARD (CASES='gemm/DxD /4096', PERF_ARGS=--quick)
 	@$(MAKE) --no-print-directory -j$(JOBS) perf-build
 	@for p in $(PERF); do $(BUILD)/perf/$$p $(PERF_ARGS) $(CASES) || bad=1; done; \
-	[ -n "$(CASES)" ] || $(BUILD)/perf/layer --sustained --out perf/results/sustained.json $(PERF_ARGS) layer/ || bad=1; \
+	[ -n "$(CASES)" ] || $(BUILD)/perf/layer --sustained --out sustained $(PERF_ARGS) layer/ block/ || bad=1; \
 	exit $${bad:-0}
 perf-tuned: ## tunes every product, forty tiles each: is the price right? (minutes)
 	@$(MAKE) --no-print-directory -j$(JOBS) perf-build
 	@for p in gemm fused; do \
-	    $(BUILD)/perf/$$p --max-autotune --out perf/results/tuned_$$p.json $(PERF_ARGS) $(CASES) || bad=1; \
+	    $(BUILD)/perf/$$p --max-autotune --out tuned_$$p $(PERF_ARGS) $(CASES) || bad=1; \
 	done; exit $${bad:-0}
 perf-torch: $(BUILD)/libcoda.so ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax')
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)

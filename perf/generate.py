@@ -11,7 +11,7 @@ token chosen by it. "layers" has each layer compiled by itself, "compile" the wh
 in two ways, of which the faster counts. --quick leaves "compile" out, whose compilation takes a minute. Sides
 run in turns, each alone on the GPU; times are of one token, by the host's clock over all steps of a text. The
 logits of a compiled step must not be further from the same formula in fp32 than 1.5 times what the eager step's
-in bf16 are. Results go to results/generate.json,
+in bf16 are. Results go to results/CARD/generate.json,
 unless --config or --cpu, which tries models/small.json anywhere, says otherwise.
 """
 import argparse
@@ -257,7 +257,7 @@ def main():
     opt = p.parse_args()
     if not opt.cpu and not torch.cuda.is_available():
         sys.exit("generate.py: torch finds no GPU; nothing is measured")
-    path = opt.out or (None if opt.config or opt.cpu else os.path.join(HERE, "results", "generate.json"))
+    path = opt.out or (None if opt.config or opt.cpu else base.results("generate"))
     opt.config = opt.config or os.path.join(HERE, "models", "small.json" if opt.cpu else "7b.json")
     row = measure(opt)
     base.say(row)

@@ -4,7 +4,8 @@
  *
  *     pattern   h = a w' + r;  y = f(rms_norm(h) v'),  f nothing, SwiGLU, RoPE or cross-entropy
  *     layer     qkv = rope(rms_norm(x) w'),  h = a o' + x,  y = swiglu(rms_norm(h) g') d' + h
- *     block     the layer, with a = attention(qkv): two causal sequences
+ *     block     the layer, with a = attention(qkv): two causal sequences. Its bare side
+ *               has our attention, too
  *     decode    for one token, layers with weights of their own, one after the other, in one plan; a is v,
  *               as attention to a single token is. Beside it, how long it takes to read as many bytes
  *     decode8   the same for a token of each of 8 sequences
@@ -155,7 +156,7 @@ static void stack(coda_graph *g, const struct figure *f,
     coda_output(g, "y", x);
 }
 
-/* The products alone, of matrices that lie there. */
+/* The products alone, of matrices that lie there; of a block, beside the library's own attention. */
 static void bare(coda_graph *g, const struct figure *f)
 {
     int64_t d = f->n;
@@ -165,7 +166,9 @@ static void bare(coda_graph *g, const struct figure *f)
         coda_output(g, "y", coda_matmul(g, r, weight(g, "v", width(f), d)));
         return;
     }
-    coda_value x = tokens(g, f, "x", d), a = tokens(g, f, "a", d), z = tokens(g, f, "z", f->k);
+    bool attends = f->variant == BLOCK;
+    coda_value x = tokens(g, f, "x", d), z = tokens(g, f, "z", f->k);
+    coda_value a = attends ? attended(g, f, tokens(g, f, "rotated", 3 * d)) : tokens(g, f, "a", d);
     coda_output(g, "qkv", coda_matmul(g, x, weight(g, "w_qkv", 3 * d, d)));
     coda_output(g, "h", coda_matmul(g, a, weight(g, "w_o", d, d)));
     coda_output(g, "gate_up", coda_matmul(g, x, weight(g, "w_gate_up", 2 * f->k, d)));
@@ -182,7 +185,6 @@ static void read_all(coda_graph *g, const struct figure *f)
 static coda_graph *build(const struct figure *f, int side)
 {
     if (side > BARE && !decodes(f)) return NULL;
-    if (side > UNFUSED && f->variant == BLOCK) return NULL;
     coda_graph *g = coda_graph_new();
     if (side == READ) read_all(g, f);
     else if (side == BARE && decodes(f)) stack(g, f, bare_layer);

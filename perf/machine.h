@@ -19,7 +19,10 @@ typedef struct CUgraphNode_st *node;   /* CUgraphNode */
 typedef struct CUfunc_st *function;    /* CUfunction */
 typedef struct CUmod_st *module;       /* CUmodule */
 
-/* CUlaunchConfig and CUDA_KERNEL_NODE_PARAMS_v2. */
+/* CUgraphEdgeData, CUlaunchConfig and CUDA_KERNEL_NODE_PARAMS_v2. */
+struct edge {
+    unsigned char from, to, type, reserved[5];
+};
 struct launch_config {
     unsigned grid[3], block[3], shared_bytes;
     coda_stream stream;
@@ -38,6 +41,7 @@ struct kernel_params {
     X(init, "cuInit", (unsigned))                                                                            \
     X(device_get, "cuDeviceGet", (int *, int))                                                               \
     X(device_name, "cuDeviceGetName", (char *, int, int))                                                    \
+    X(device_bus, "cuDeviceGetPCIBusId", (char *, int, int))                                                 \
     X(context_retain, "cuDevicePrimaryCtxRetain", (void **, int))                                            \
     X(context_set, "cuCtxSetCurrent", (void *))                                                              \
     X(alloc, "cuMemAlloc_v2", (address *, size_t))                                                           \
@@ -51,12 +55,16 @@ struct kernel_params {
     X(event_new, "cuEventCreate", (event *, unsigned))                                                       \
     X(event_record, "cuEventRecord", (event, coda_stream))                                                   \
     X(event_ms, "cuEventElapsedTime", (float *, event, event))                                               \
+    X(event_wait, "cuEventSynchronize", (event))                                                             \
     X(capture_begin, "cuStreamBeginCapture_v2", (coda_stream, int))                                          \
     X(capture_end, "cuStreamEndCapture", (coda_stream, graph *))                                             \
     X(graph_new, "cuGraphCreate", (graph *, unsigned))                                                       \
     X(graph_free, "cuGraphDestroy", (graph))                                                                 \
     X(graph_nodes, "cuGraphGetNodes", (graph, node *, size_t *))                                             \
     X(graph_roots, "cuGraphGetRootNodes", (graph, node *, size_t *))                                         \
+    X(node_next, "cuGraphNodeGetDependentNodes_v2", (node, node *, struct edge *, size_t *))                 \
+    X(function_name, "cuFuncGetName", (const char **, function))                                             \
+    X(kernel_name, "cuKernelGetName", (const char **, void *))                                               \
     X(kernel_get, "cuGraphKernelNodeGetParams_v2", (node, struct kernel_params *))                           \
     X(kernel_add, "cuGraphAddKernelNode_v2",                                                                 \
       (node *, graph, const node *, size_t, const struct kernel_params *))                                   \

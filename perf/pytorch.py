@@ -13,7 +13,7 @@ by option "autotune" (max-autotune, for the layer) and "jax" (jax.jit, by the ho
 it meets the clocks that its own power leaves, and after the L2 was flushed. Rows of the results are compared
 with the same formula in fp32; a peer that cannot run, or computes something else, is left out with a word. The
 patterns at D 8192 need --all; no case starts after --seconds (default 200). Results go to
-perf/results/torch.json, unless patterns choose some. --cpu tries all on small shapes without a GPU, and stores
+perf/results/CARD/torch.json, unless patterns choose some. --cpu tries all on small shapes without a GPU, and stores
 nothing.
 """
 import argparse
@@ -517,6 +517,15 @@ def one(case, lib, clock, opt):
     return row
 
 
+def results(name):
+    """perf/results/CARD/NAME.json: of the card's name the first word with a digit, "h100"."""
+    words = torch.cuda.get_device_name().split()
+    card = next((w for w in words if any(c.isdigit() for c in w)), words[-1]).lower()
+    folder = os.path.join(ROOT, "perf", "results", card)
+    os.makedirs(folder, exist_ok=True)
+    return os.path.join(folder, name + ".json")
+
+
 def parse():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for flag in "--all --max-autotune --jax --quick --cpu".split():
@@ -532,7 +541,7 @@ def main():
     if not opt.cpu and not torch.cuda.is_available():
         sys.exit("pytorch.py: torch finds no GPU; nothing is measured")
     chosen = opt.pattern or opt.cpu
-    path = opt.out or (None if chosen else os.path.join(ROOT, "perf", "results", "torch.json"))
+    path = opt.out or (None if chosen else results("torch"))
     lib, clock, rows = load_library(), Clock("cpu" if opt.cpu else "cuda"), []
     for case in all_cases(opt):
         if time.monotonic() - START > opt.seconds:

@@ -6,8 +6,10 @@
  *     ...
  *     ]}
  */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "bench.h"
@@ -70,15 +72,36 @@ static void put_info(FILE *f)
     fputs("},\n", f);
 }
 
+/* The card's name as a folder has it: the first word with a digit, in lower case. "cpu" without a card. */
+static void card_name(char *to, size_t size)
+{
+    char info[4096] = "";
+    coda_info_print(info, sizeof info);
+    char *line = strstr(info, "device: "), *word = line ? strtok(line + 8, " ,\n") : NULL;
+    while (word && !strpbrk(word, "0123456789")) word = strtok(NULL, " ,\n");
+    snprintf(to, size, "%s", word && strstr(line + 8, "NVIDIA") ? word : "cpu");
+    for (; *to; to++) *to = (char)tolower((unsigned char)*to);
+}
+
+void report_path(char *to, size_t size, const char *name)
+{
+    char card[64];
+    card_name(card, sizeof card);
+    int folder = snprintf(to, size, "perf/results/%s", card);
+    mkdir(to, 0777);
+    snprintf(to + folder, size - (size_t)folder, "/%s.json", name);
+}
+
 void report_begin(struct report *r, const char *name, const char *path)
 {
     char file[256], date[32];
     time_t now = time(NULL);
-    snprintf(file, sizeof file, "perf/results/%s.json", name);
+    if (path && (!*path || strpbrk(path, "/."))) snprintf(file, sizeof file, "%s", path);
+    else report_path(file, sizeof file, path ? path : name);
     r->cases = 0;
-    r->json = fopen(path ? path : file, "w");
+    r->json = fopen(file, "w");
     if (!r->json) {
-        perror(path ? path : file);
+        perror(file);
         exit(1);
     }
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));

@@ -1,12 +1,13 @@
-# serve.gp -- how long clients wait while a server starts and serves, by policy. Run by perf/publish in perf/.
+# serve.gp -- how long clients wait while a server starts and serves, by policy. `publish` runs it in perf/ with `card` set.
 set terminal svg size 1000,720 background "white" noenhanced font "sans-serif,11"
-set output "results/serve.svg"
+set output sprintf("results/%s/serve.svg", card)
+results = sprintf("results/%s/serve.json", card)
 # Of a run's windows, the columns: seconds, answers, tokens, first token p50 and p99, between tokens p50 and p99.
-of(label) = sprintf("< sed -n '\\|^ *{\"label\": \"%s\"|{s|\"label\": \"[a-z/]*\"||;s/\"[a-z_0-9]*\"://g;s/[{},]/ /g;s/null/NaN/g;p}' results/serve.json", label)
-head(name) = system(sprintf("sed -n '1s/.*\"%s\": \"\\([^\"]*\\)\".*/\\1/p' results/serve.json", name))
-clients = system("sed -n '1s/.*\"clients\": \\([0-9]*\\).*/\\1/p' results/serve.json")
+of(label) = sprintf("< sed -n '\\|^ *{\"label\": \"%s\"|{s|\"label\": \"[a-z/]*\"||;s/\"[a-z_0-9]*\"://g;s/[{},]/ /g;s/null/NaN/g;p}' %s", label, results)
+head(name) = system(sprintf("sed -n '1s/.*\"%s\": \"\\([^\"]*\\)\".*/\\1/p' %s", name, results))
+clients = system(sprintf("sed -n '1s/.*\"clients\": \\([0-9]*\\).*/\\1/p' %s", results))
 # When the server was ready; far outside if it never was.
-ready(label) = real(system(sprintf("sed -n 's|.*\"label\": \"%s\", \"since_s\": \\([0-9.]*\\).*|\\1|p' results/serve.json | grep . || echo 1e9", label)))
+ready(label) = real(system(sprintf("sed -n 's|.*\"label\": \"%s\", \"since_s\": \\([0-9.]*\\).*|\\1|p' %s | grep . || echo 1e9", label, results)))
 labels = "background/cold wait/cold wait/warm"
 array named[3] = ["background, empty cache", "wait, empty cache", "wait, full cache"]
 array colour[3] = ["#d62728", "#1f77b4", "#7f7f7f"]

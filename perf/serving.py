@@ -18,7 +18,7 @@ must not be above 1.2 times the eager formula's in 16 bits; a peer that cannot r
 --variants adds libcoda's other ways to plan: "unfolded", or "folded" where that is the other, and "tuned" (CODA_AUTOTUNE); --search adds "searched"
 (CODA_MAX_AUTOTUNE: up to half a minute for a product). Their figures stay in the cache: CODA_CACHE_DIR gives
 one of its own. --profile prints the kernels of each side and their times, one by one.
-Results go to perf/results/serving.json, unless patterns choose some. --cpu tries small shapes without a GPU.
+Results go to perf/results/CARD/serving.json, unless patterns choose some. --cpu tries small shapes without a GPU.
 """
 import argparse
 import ctypes
@@ -548,7 +548,7 @@ def main():
     if not opt.cpu and not torch.cuda.is_available():
         sys.exit("serving.py: torch finds no GPU; nothing is measured")
     chosen = opt.pattern or opt.cpu
-    path = opt.out or (None if chosen else os.path.join(base.ROOT, "perf", "results", "serving.json"))
+    path = opt.out or (None if chosen else base.results("serving"))
     lib, clock, rows = base.load_library(), Clock("cpu" if opt.cpu else "cuda"), []
     for case in all_cases(opt):
         if opt.pattern and not any(x in case.name for x in opt.pattern):

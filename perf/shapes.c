@@ -24,6 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "report.h"
 #include "block.h"
 #include "usage.h"
 
@@ -376,8 +377,8 @@ static int measure(struct test *t, const struct settings *s, const char *folder)
 int main(int argc, char **argv)
 {
     struct test t = {.taken = 0};
-    struct settings s = {"perf/results/shapes.json", 10000, 100000, 64};
-    char folder[] = "/tmp/coda-shapes-XXXXXX", command[128];
+    struct settings s = {NULL, 10000, 100000, 64};
+    char folder[] = "/tmp/coda-shapes-XXXXXX", command[128], file[256];
     if (argc == 4 && !strcmp(argv[1], "--first")) return be_first(argv[2], argv[3]);
     static const char usage[] =
         "usage: shapes [--quick] [--calls N] [--sealed N] [--samples N] [--out FILE]\n"
@@ -386,6 +387,7 @@ int main(int argc, char **argv)
     if (!parse(&s, argv + 1)) return fprintf(stderr, "%.*s\n", (int)strcspn(usage, "\n"), usage), 2;
     must(!mkdtemp(folder), "mkdtemp");
     machine_open(&t.b.m);
+    if (!s.out) report_path(file, sizeof file, "shapes"), s.out = file;
     must(!(t.out = fopen(s.out, "w")), s.out);
     t.samples = s.samples;
     must(!(t.sample = malloc(sizeof *t.sample * (size_t)t.samples)), "malloc");
