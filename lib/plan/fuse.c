@@ -216,7 +216,7 @@ static bool try_pair(const struct grouper *gr, struct group *q, enum pair_kind p
     if (q->p.pair != PAIR_NONE) return refuse_join(gr, REASON_PAIRED_ALREADY, -1, 0, 0);
     q->p.pair = pair;
     q->paired = full;
-    if (program_pairs_meet(&q->p)) return true;
+    if (program_pairs_meet(&q->p, &gr->opt->target)) return true;
     unpair(q);
     return refuse_join(gr, pair == PAIR_HEADS ? REASON_PAIRS_APART : REASON_GATES_APART, -1, 0, 0);
 }

@@ -9,6 +9,7 @@
 
 #include "base.h"
 #include "prim.h"
+#include "target.h"
 
 /* What a reduction folds into one number: a row, over its columns, or a column of a matrix, over its rows.
  * Domains are matrices of their last two dimensions; a product has one for each batch. */
@@ -285,7 +286,7 @@ bool pair_meets(const struct program *p);
 /* Do pieces of so many columns, of a rows kernel, lie in one half of a head, or hold whole pairs? */
 bool pair_suits_pieces(const struct program *p, int width);
 
-/* ---- target_pairs.c: what Hopper's units can take, which decides what may be fused ---- */
+/* ---- target_pairs.c: what a target's units can take, which decides what may be fused ---- */
 
 /* Why TMA cannot load an operand: it wants floats of 16 bits (or wgmma does), a dimension of stride 1, and
  * an offset, a pitch and a batch stride that are multiples of 16 bytes. */
@@ -295,8 +296,10 @@ enum obstacle program_b_obstacle(const struct program *p);
 /* Elements from one row to the next as they lie in memory; MN-major: neighbours there differ in M (or N). */
 static inline int64_t operand_pitch(const struct tensor_use *o) { return o->k == 1 ? o->row : o->k; }
 static inline bool operand_is_mn_major(const struct tensor_use *o) { return o->k != 1; }
-bool program_has_work(const struct program *p);   /* no dimension of the GEMM is empty */
-bool program_fits_tma(const struct program *p);   /* can TMA load both operands, and wgmma multiply them? */
-bool program_pairs_meet(const struct program *p); /* can p->pair's columns meet in a thread of this GEMM? */
+bool program_has_work(const struct program *p); /* no dimension of the GEMM is empty */
+/* Can the target's TMA load both operands, and its wgmma multiply them? */
+bool program_fits_units(const struct program *p, const struct target *target);
+/* Can p->pair's columns meet in a thread of this GEMM? */
+bool program_pairs_meet(const struct program *p, const struct target *target);
 
 #endif

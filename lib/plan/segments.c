@@ -213,7 +213,7 @@ static bool pair_fits(struct grouper *gr, struct group *q, const struct node *n,
     pair_read(&q->p, gr->g, n);
     q->p.pairing.heads = q->p.dim[2] / q->p.pairing.head_dim;
     q->p.pair = PAIR_HEADS;
-    if (program_pairs_meet(&q->p)) return true;
+    if (program_pairs_meet(&q->p, &gr->opt->target)) return true;
     q->p.pair = PAIR_NONE;
     return refuse_join(gr, REASON_PAIRS_APART, -1, 0, 0);
 }

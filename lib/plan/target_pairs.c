@@ -1,5 +1,5 @@
 /*
- * target_pairs.c -- facts about Hopper's units that decide what a GEMM may take in: which operands TMA can
+ * target_pairs.c -- facts about a target's units that decide what a GEMM may take in: which operands TMA can
  * describe, and whether the columns of a pair can meet in a thread.
  */
 #include "program.h"
@@ -35,23 +35,25 @@ bool program_has_work(const struct program *p)
     return p->dim[0] > 0 && p->dim[1] > 0 && p->dim[2] > 0 && p->k > 0;
 }
 
-bool program_fits_tma(const struct program *p)
+bool program_fits_units(const struct program *p, const struct target *target)
 {
-    return program_has_work(p) && p->a.dtype == p->b.dtype && !program_a_obstacle(p) &&
+    bool has = target_has(target, TARGET_TMA | TARGET_WGMMA);
+    return has && program_has_work(p) && p->a.dtype == p->b.dtype && !program_a_obstacle(p) &&
            !program_b_obstacle(p);
 }
 
 /* ---- Pairs ---- */
 
-/* [K, 2F] weights: no tensor map has every second column, or halves that start off 16 bytes. */
-static bool gating_fits(const struct program *p)
+/* [K, 2F] weights: no tensor map has every second column, or halves that start off 16 bytes. Main loops that
+ * take pointers load any. */
+static bool gating_fits(const struct program *p, const struct target *target)
 {
     bool apart = p->pair == PAIR_GLU_STACKED && p->dim[2] / 2 % 8 == 0;
-    return p->dim[2] % 2 == 0 && (apart || !operand_is_mn_major(&p->b) || !program_fits_tma(p));
+    return p->dim[2] % 2 == 0 && (apart || !operand_is_mn_major(&p->b) || !program_fits_units(p, target));
 }
 
-bool program_pairs_meet(const struct program *p)
+bool program_pairs_meet(const struct program *p, const struct target *target)
 {
     if (p->pair == PAIR_NONE) return true;
-    return p->pair == PAIR_HEADS ? pair_meets(p) : gating_fits(p);
+    return p->pair == PAIR_HEADS ? pair_meets(p) : gating_fits(p, target);
 }

@@ -215,7 +215,7 @@ static void skinny_candidates(struct search *s, enum tile_class class)
 
 static bool supports(const struct target *target, const struct program *p)
 {
-    return target_has(target, TARGET_HOPPER) && program_fits_tma(p) && program_pairs_meet(p) &&
+    return target_has(target, TARGET_PDL) && program_fits_units(p, target) && program_pairs_meet(p, target) &&
            !program_folds_columns(p); /* a block has all rows, each in another thread */
 }
 

@@ -299,7 +299,7 @@ static void candidates(struct search *s, enum tile_class class)
 
 static bool supports(const struct target *target, const struct program *p)
 {
-    return target_has(target, TARGET_TMA | TARGET_WGMMA) && program_fits_tma(p) && program_pairs_meet(p);
+    return program_fits_units(p, target) && program_pairs_meet(p, target);
 }
 
 static bool shares_sm(const struct program *p, const struct tile *t)

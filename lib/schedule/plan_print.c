@@ -3,13 +3,14 @@
 #include "figures.h"
 #include "mainloop.h"
 
-static void print_tile(const struct program *q, const struct schedule *s, struct text *t)
+static void print_tile(const struct program *q, const struct schedule *s, const struct target *target,
+                       struct text *t)
 {
     text_append(t, "   tile ");
     tile_print(&s->tile, t);
     if (s->tile.mainloop->streams && q->b.steady && !q->prepare) text_append(t, " early");
     text_append(t, "\n");
-    tile_explain(q, &s->tile, t);
+    tile_explain(q, &s->tile, target, t);
     if (s->figures) figures_print(s->figures, t);
 }
 
@@ -23,7 +24,7 @@ void program_print(const struct plan *p, const struct program *q, struct text *t
     else if (s && q->own && s->cluster > 1) text_printf(t, " cluster=%d", s->cluster);
     if (p) program_print_scopes(p, q, t);
     text_append(t, "\n");
-    if (s && q->kind == PROGRAM_GEMM) print_tile(q, s, t);
+    if (s && q->kind == PROGRAM_GEMM) print_tile(q, s, &p->target, t);
     program_print_body(p, q, t);
 }
 

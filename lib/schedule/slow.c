@@ -43,7 +43,7 @@ static struct reason product_reason(const struct program *q, const struct mainlo
     bool units = target_has(target, TARGET_TMA | TARGET_WGMMA);
     if (!units) return because(m == &mainloop_mma ? REASON_PRODUCT_ARCH : REASON_PRODUCT_NO_TILE, -1, 0, 0);
     if (a || b) return operand_reason(a ? &q->a : &q->b, a ? a : b);
-    if (!program_pairs_meet(q)) return because(REASON_PRODUCT_PAIRS, -1, 0, 0);
+    if (!program_pairs_meet(q, target)) return because(REASON_PRODUCT_PAIRS, -1, 0, 0);
     return because(m == &mainloop_mma ? REASON_NONE : REASON_PRODUCT_NO_TILE, -1, 0, 0);
 }
 

@@ -72,7 +72,8 @@ bool tile_parse(const char *words, struct tile *out);
 bool tile_equal(const struct tile *a, const struct tile *b);
 /* Appends a line that says why a program has the SIMT main loop, which is slow, and what would help; nothing
  * if it has another one. */
-void tile_explain(const struct program *p, const struct tile *tile, struct text *t);
+void tile_explain(const struct program *p, const struct tile *tile, const struct target *target,
+                  struct text *t);
 
 /* ---- Numbers of a tile ---- */
 

@@ -152,7 +152,8 @@ static void explain_operand(const char *name, const struct tensor_use *o, enum o
                     (long long)o->batch);
 }
 
-void tile_explain(const struct program *p, const struct tile *tile, struct text *t)
+void tile_explain(const struct program *p, const struct tile *tile, const struct target *target,
+                  struct text *t)
 {
     bool a16 = dtype_is_half(p->a.dtype), b16 = dtype_is_half(p->b.dtype);
     if (tile->mainloop != &mainloop_simt || !program_has_work(p)) return;
@@ -163,11 +164,11 @@ void tile_explain(const struct program *p, const struct tile *tile, struct text 
                     dtype_name(a16 && !b16 ? p->a.dtype
                                : b16       ? p->b.dtype
                                            : CODA_BF16));
-    else if (a16 && !program_fits_tma(p)) {
+    else if (a16 && !program_fits_units(p, target)) {
         explain_operand("a", &p->a, program_a_obstacle(p), t);
         if (program_a_obstacle(p) && program_b_obstacle(p)) text_append(t, "; ");
         explain_operand("b", &p->b, program_b_obstacle(p), t);
-    } else if (a16 && !program_pairs_meet(p))
+    } else if (a16 && !program_pairs_meet(p, target))
         text_append(t, "the columns that are paired do not meet in a thread");
     else text_append(t, "no tile has registers and shared memory for its epilogue");
     text_append(t, "\n");

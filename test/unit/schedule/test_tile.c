@@ -606,7 +606,7 @@ START_TEST(heads_stay_whole)
         p.pair = PAIR_HEADS;
         p.pairing =
             (struct pairing){.head_dim = heads[i], .rotary = heads[i] / 32 * 32, .heads = 6, .half = true};
-        ck_assert_msg(program_pairs_meet(&p), "head %d", heads[i]);
+        ck_assert_msg(program_pairs_meet(&p, &gemm_target), "head %d", heads[i]);
         int bn = choose(&p).bn;
         bool pieces = bn % 64 == 0 && heads[i] % 64 == 0; /* of 32 pairs */
         ck_assert_msg(bn % heads[i] == 0 || pieces, "head %d in a tile of %d", heads[i], bn);
@@ -641,21 +641,24 @@ START_TEST(pairs_that_do_not_meet)
     struct program p = product(300, 1024, 256);
     p.pair = PAIR_HEADS;
     p.pairing = (struct pairing){.head_dim = 64, .rotary = 64, .heads = 4, .half = true};
-    ck_assert(program_pairs_meet(&p));
+    ck_assert(program_pairs_meet(&p, &gemm_target));
     p.pairing.rotary = 40; /* its halves are 20 apart: other lanes */
-    ck_assert(!program_pairs_meet(&p));
+    ck_assert(!program_pairs_meet(&p, &gemm_target));
     p.pairing.half = false;
-    ck_assert(program_pairs_meet(&p));
+    ck_assert(program_pairs_meet(&p, &gemm_target));
     p.pairing = (struct pairing){.head_dim = 512, .rotary = 512, .heads = 2, .half = true};
-    ck_assert(!program_pairs_meet(&p)); /* wider than a tile */
+    ck_assert(!program_pairs_meet(&p, &gemm_target)); /* wider than a tile */
     p.pair = PAIR_GLU_INTERLEAVED;
-    ck_assert(program_pairs_meet(&p));
+    ck_assert(program_pairs_meet(&p, &gemm_target));
     p.b.row = 1, p.b.k = 1024;
-    ck_assert(!program_pairs_meet(&p)); /* every second element of a row: no box */
+    ck_assert(!program_pairs_meet(&p, &gemm_target)); /* every second element of a row: no box */
+    struct target plain = gemm_target;
+    plain.features = 0;
+    ck_assert(program_pairs_meet(&p, &plain)); /* its main loops take pointers */
     p.pair = PAIR_GLU_STACKED;
-    ck_assert(program_pairs_meet(&p));
+    ck_assert(program_pairs_meet(&p, &gemm_target));
     p.dim[2] = 1023;
-    ck_assert(!program_pairs_meet(&p));
+    ck_assert(!program_pairs_meet(&p, &gemm_target));
 }
 END_TEST
 
