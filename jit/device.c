@@ -61,10 +61,11 @@ static int attribute(const struct driver *d, CUdevice device, CUdevice_attribute
 
 /* What prices of programs ask for, and do without where a driver does not know it. Memory sends twice in a
  * clock. */
-static void read_memory(const struct driver *d, CUdevice device, struct jit_device *out)
+static void read_rates(const struct driver *d, CUdevice device, struct jit_device *out)
 {
     double khz = attribute(d, device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
     out->memory_rate = 2e3 * khz * attribute(d, device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
+    out->boost_mhz = attribute(d, device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000;
     out->l2_size = attribute(d, device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
 }
 
@@ -87,7 +88,7 @@ static coda_status read_facts(const struct driver *d, CUdevice device, struct ji
         r = d->cuDeviceGetAttribute(facts[i].to, facts[i].attribute, device);
     if (r) return driver_fail(d, err, r, "the device's attributes");
     print_arch(out->arch, sizeof out->arch, major, minor);
-    read_memory(d, device, out);
+    read_rates(d, device, out);
     return CODA_OK;
 }
 

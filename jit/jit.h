@@ -32,6 +32,7 @@ struct jit_device {
     char arch[16];         /* "sm_90a" */
     int sms, shared_bytes; /* a block may have (opt-in) */
     int driver;            /* 13000 = 13.0 */
+    int boost_mhz;         /* the highest clock of its SMs; 0: the driver does not say */
     size_t memory;
     int64_t l2_size;    /* bytes; 0: the driver does not say */
     double memory_rate; /* bytes in a second at most; 0: likewise */

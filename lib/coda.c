@@ -61,6 +61,7 @@ static coda_status choose_target(struct job *j)
     const struct target_card card = {.name = gpu->name,
                                      .sms = gpu->sms,
                                      .shared_bytes = gpu->shared_bytes,
+                                     .boost_mhz = gpu->boost_mhz,
                                      .l2_size = gpu->l2_size,
                                      .memory_rate = gpu->memory_rate};
     j->target = target_of(j->arch, has_gpu(j) ? &card : NULL);
@@ -150,16 +151,21 @@ static coda_status improve(struct job *j, struct plan *plan, const graph *r, str
     return CODA_OK;
 }
 
-static struct rewrite_options rewrite_options(const coda_compile_options *opt, bool fuse)
+static struct rewrite_options rewrite_options(const struct job *j, bool fuse)
 {
-    bool wanted = fuse && !(opt->flags & CODA_NO_FUSION);
-    return (struct rewrite_options){
-        .fuse = wanted, .fast_f16 = opt->flags & CODA_FAST_FP16, .fold = wanted ? opt->fold : CODA_FOLD_NONE};
+    bool wanted = fuse && !(j->opt.flags & CODA_NO_FUSION);
+    return (struct rewrite_options){.fuse = wanted,
+                                    .fast_f16 = j->opt.flags & CODA_FAST_FP16,
+                                    .fold = wanted ? j->opt.fold : CODA_FOLD_NONE,
+                                    .target = &j->target};
 }
 
 graph *compile_rewritten(const graph *g, const coda_compile_options *opt)
 {
-    const struct rewrite_options ro = rewrite_options(opt, true);
+    struct coda_plan none = {0};
+    struct job j = {.p = &none, .opt = *opt};
+    if (choose_target(&j)) return NULL;
+    const struct rewrite_options ro = rewrite_options(&j, true);
     struct rewrite_log ignored = {0};
     graph *r = rewrite(g, &ro, &ignored);
     rewrite_log_free(&ignored);
@@ -168,7 +174,7 @@ graph *compile_rewritten(const graph *g, const coda_compile_options *opt)
 
 static struct plan_options plan_options(const struct job *j, bool fuse)
 {
-    const struct rewrite_options ro = rewrite_options(&j->opt, fuse);
+    const struct rewrite_options ro = rewrite_options(j, fuse);
     return (struct plan_options){.fuse = ro.fuse,
                                  .cublaslt = j->opt.flags & CODA_CUBLASLT && j->opt.device == CODA_DEVICE_GPU,
                                  .fold = ro.fold,
@@ -193,7 +199,7 @@ static coda_status plan_rewritten(struct job *j, struct plan *plan, const graph 
 static coda_status plan_graph(struct job *j, struct plan *plan, const graph *g, bool fuse,
                               struct rewrite_log *log)
 {
-    const struct rewrite_options ro = rewrite_options(&j->opt, fuse);
+    const struct rewrite_options ro = rewrite_options(j, fuse);
     graph *r = rewrite(g, &ro, log);
     if (!r) return j->status = fail_status();
     if (fuse && !j->kin.elder) keep_graph(j, r, CODA_TEXT_REWRITTEN);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SYMBOL_SIZE 61
+enum { SYMBOL_MOST = 60 }; /* characters of a kernel's name */
 
 /* That a kernel has besides: of each port its strides and the rows of its table; rows, and divisors. */
 enum { NUMBERS_OF_PORT = CODA_MAX_RANK + 1, MOST_NUMBERS = 3 * (CODA_MAX_RANK + 2) };
@@ -91,7 +91,7 @@ void emit_divisor(struct kernel *k, int64_t divisor)
 
 const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix)
 {
-    char name[SYMBOL_SIZE];
+    char name[SYMBOL_MOST + 1];
     size_t used = MIN(strlen(prefix), sizeof name - 1);
     memcpy(name, prefix, used);
     const char *last = "";

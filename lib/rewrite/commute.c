@@ -305,11 +305,12 @@ static bool keeps_range(const struct walk *w, int v, const struct rest *r)
 
 /* A product's epilogue leaves a number for each tile of a row that has LEAST_FOLDED columns. Tiles have 16
  * or more; of few rows 4 or more, but then there are as many tiles as SMs. */
-enum { LEAST_FOLDED = 36, LEAST_TILE = 16, LEAST_OF_FEW = 4, MOST_OF_FEW = 132 };
+enum { LEAST_FOLDED = 36, LEAST_TILE = 16, LEAST_OF_FEW = 4 };
 
-static int64_t most_tiles(int64_t columns)
+static int64_t most_tiles(int64_t columns, const struct target *target)
 {
-    return MAX(CEIL_DIV(columns, LEAST_TILE), MIN(CEIL_DIV(columns, LEAST_OF_FEW), MOST_OF_FEW));
+    int sms = target ? target->sms : target_rows[0].sms;
+    return MAX(CEIL_DIV(columns, LEAST_TILE), MIN(CEIL_DIV(columns, LEAST_OF_FEW), sms));
 }
 
 /* Is a row of what need not be written, or read, more than its values that move, in f32, which one kernel
@@ -322,7 +323,7 @@ static bool rows_are_wide(struct walk *w, int v, const struct rest *r)
     if (!r->rows) return true;
     if (!dim_is_number(columns)) return rewrite_needs_numbers(w, "the price of a row's factor"), false;
     if (r->gain && columns < LEAST_FOLDED) return false;
-    if (r->gain) values *= most_tiles(columns);
+    if (r->gain) values *= most_tiles(columns, w->opt->target);
     return dtype_bytes(w->in->node[v].type.dtype, columns) >= 4 * values;
 }
 

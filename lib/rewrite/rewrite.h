@@ -3,6 +3,7 @@
 #define REWRITE_H
 
 #include "explain.h"
+#include "target.h"
 
 /* When a pass runs: see passes.def. */
 enum pass_when { PASS_LOWER, PASS_FUSE, PASS_FOLD, PASS_ALWAYS };
@@ -10,7 +11,8 @@ enum pass_when { PASS_LOWER, PASS_FUSE, PASS_FOLD, PASS_ALWAYS };
 struct rewrite_options {
     bool fuse; /* false: only lower what has no kernel of its own */
     coda_fold fold;
-    bool fast_f16; /* CODA_FAST_FP16 */
+    bool fast_f16;               /* CODA_FAST_FP16 */
+    const struct target *target; /* NULL: that of the first row */
 };
 /* rewrite.c -- the passes of passes.def, each graph -> new graph, verified after each one. The rewritten
  * graph (the caller frees it), or NULL with the message set. Symbols stay, and no rule takes a value of

@@ -31,9 +31,9 @@ static double pass_clocks(const struct target *target, double bytes, double shar
  * and a load do between the product and each pass of the epilogue. */
 static double cost(const struct program *p, const struct tile *t, const struct target *target)
 {
-    enum { F32_MULTIPLY_ADDS = 112, ODD_MULTIPLY_ADDS = 281, LAUNCH_US = 10, PASS_US = 2 };
+    enum { LAUNCH_US = 10, PASS_US = 2 };
     (void)t;
-    double rate = p->a.dtype == CODA_F32 ? F32_MULTIPLY_ADDS / stretch(p, target) : ODD_MULTIPLY_ADDS;
+    double rate = p->a.dtype == CODA_F32 ? target->library_f32 / stretch(p, target) : target->library_odd;
     int passes = p->steps > 2;
     for (int i = 0; i < p->steps; i++) passes += p->step[i].kind == STEP_PAIR;
     double elements = (double)p->dim[0] * (double)p->dim[1] * (double)p->dim[2];

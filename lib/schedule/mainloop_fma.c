@@ -2,7 +2,7 @@
  * mainloop_fma.c -- cp.async and fp32 multiply-adds in order of k: fp32 operands, whatever their strides, on
  * any GPU that the library knows; primitives/tile/gemm_fma.cuh.
  *
- * Its cost follows from the instructions of four k of a tile, and is fitted to an H200:
+ * Its cost follows from the instructions of four k of a tile, and is fitted to the first row of targets.def:
  *     tiles of an SM * (K/4 * max(issue, passes, traffic) + exposed) + 8000, or what memory takes
  *     issue   = multiply-adds, loads and copies of a scheduler's warps, 1.16 clocks each; 1.21 with four rows
  *     passes  = 128 bytes of shared memory a clock: two for a fragment's load, and what is copied
@@ -17,13 +17,12 @@ enum {
     STAGES = 4,
     MOST_STAGES = 6,
     LEAST_STAGES = 3,
-    MOST_SHARED = 99 << 10, /* bytes of a block on sm_86 and 89, where cubins of sm_80 run, and on 120 */
-    MOST_REGISTERS = 200,   /* of a thread, which has 255, for sums and fragments */
-    SMALL_TILE = 64 * 64,   /* elements; its steps are short, so that more are on their way */
-    FEW_ROWS = 64,          /* so few have no higher tiles */
-    BAND_ROWS = 1024,       /* rows of A in a raster group, which thus stay in L2 */
-    WARPS = 4,              /* of a warpgroup, as an SM has schedulers */
-    REGISTERS = 40,         /* of a thread, besides sums and fragments */
+    MOST_REGISTERS = 200, /* of a thread, which has 255, for sums and fragments */
+    SMALL_TILE = 64 * 64, /* elements; its steps are short, so that more are on their way */
+    FEW_ROWS = 64,        /* so few have no higher tiles */
+    BAND_ROWS = 1024,     /* rows of A in a raster group, which thus stay in L2 */
+    WARPS = 4,            /* of a warpgroup, as an SM has schedulers */
+    REGISTERS = 40,       /* of a thread, besides sums and fragments */
     SM_REGISTERS = 65536,
     OTHERS = 12, /* instructions of four k, besides multiply-adds, loads and copies, which take 4 */
     EXPOSED = 4000,
@@ -101,7 +100,7 @@ static double cost(const struct program *p, const struct tile *t, const struct t
 static void consider(struct search *s, int bm, int bn, int groups)
 {
     struct tile t = {.mainloop = &mainloop_fma, .bm = bm, .bn = bn, .bk = STEP, .groups = groups};
-    int room = MIN(s->target->shared_bytes, MOST_SHARED),
+    int room = MIN(s->target->shared_bytes, s->target->portable_bytes),
         wanted = bm * bn > SMALL_TILE ? STAGES : MOST_STAGES;
     t.band = BAND_ROWS / bm;
     t.stages = MIN(tile_stages(s->p, &t, room), wanted);

@@ -15,7 +15,6 @@ enum {
     STEP = 32, /* of K, in a slot */
     MOST_STAGES = 4,
     LEAST_STAGES = 2,
-    MOST_SHARED = 99 << 10,  /* bytes of a block on sm_86, 89 and 120: cubins of sm_80 run there, too */
     MOST_ACCUMULATORS = 128, /* of a thread, which has 255 registers */
     BAND_ROWS = 1024,        /* rows of A in a raster group, which thus stay in L2 */
     FRAGMENT_BYTES = 128,
@@ -50,10 +49,11 @@ static bool shares_sm(const struct program *p, const struct tile *t)
 }
 
 /* Half of an SM's memory, so that two blocks share it; where three slots do not fit there, all of it. */
-static int stages_of(const struct program *p, const struct tile *t, int shared)
+static int stages_of(const struct program *p, const struct tile *t, const struct target *target)
 {
-    int half = tile_stages(p, t, MIN((shared - 1024) / 2, MOST_SHARED));
-    int all = tile_stages(p, t, MIN(shared, MOST_SHARED));
+    int shared = target->shared_bytes, most = target->portable_bytes;
+    int half = tile_stages(p, t, MIN((shared - 1024) / 2, most));
+    int all = tile_stages(p, t, MIN(shared, most));
     return MIN(half > LEAST_STAGES ? half : all, MOST_STAGES);
 }
 
@@ -74,7 +74,7 @@ static void consider(struct search *s, int bm, int bn)
 {
     struct tile t = {.mainloop = &mainloop_mma, .bm = bm, .bn = bn, .bk = STEP, .groups = 1};
     t.band = BAND_ROWS / bm;
-    t.stages = stages_of(s->p, &t, s->target->shared_bytes);
+    t.stages = stages_of(s->p, &t, s->target);
     if (bm * bn / 128 > MOST_ACCUMULATORS || t.stages < LEAST_STAGES) return;
     search_add(s, &t, cost(s->p, &t, s->target));
 }

@@ -49,7 +49,7 @@ static int stages_of(const struct program *p, const struct tile *t, int room)
  * With many rows, what all SMs multiply at one time, a wave, is too much for L2 to keep until the next wave:
  * memory gives its rows and columns each time, and least of them if it is as high as it is wide. So bands of
  * as many columns as make a whole number of rows of all SMs. And what a wave read last, the next one reads
- * first, unless sums are to keep their order. Measured on an H200: up to 4 % faster in few waves; as fast as
+ * first, unless sums are to keep their order. Measured: up to 4 % faster in few waves; as fast as
  * bands of 8 rows, within 1 %, in many.
  */
 static void walk_in_squares(const struct search *s, struct tile *t)

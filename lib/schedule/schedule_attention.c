@@ -143,8 +143,8 @@ static bool fits_wgmma(const struct attention_spec *a, const struct target *targ
 
 /* ---- Hopper, short sequences ---- */
 
-/* Of more columns than 64 a tile of 128 queries, whose keys are loaded once, was as fast or faster on an
- * H200. */
+/* Of more columns than 64 a tile of 128 queries, whose keys are loaded once, was measured to be
+ * as fast or faster. */
 enum { SHORT_QUERIES = 64, SHORT_KEYS = 256, SHORT_COLUMNS = 64 };
 
 /* Blocks of so many keys that an SM has registers for; addresses of a bias take some, too. */

@@ -7,8 +7,8 @@
  *     weights  = 2 N K / (memory_bytes SMs)  bytes that memory gives an SM in a clock: with few rows, all
  *     power    = 1/8, or 0.3 with many rows, where the card's power is short and bytes take their part
  * wgmma, l2_bytes and memory_bytes are the target's (targets.def).
- * The numbers are fitted to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best
- * tile tried; with many rows, at 16384, to runs of some 0.3 s, after which the clock is what power and
+ * The numbers are fitted to the first row at M 1 to 1024, where they mostly pick what is within 5 % of the
+ * best tile tried; with many rows, at 16384, to runs of some 0.3 s, after which the clock is what power and
  * heat allow.
  */
 #include "wgmma.h"

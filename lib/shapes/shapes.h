@@ -50,7 +50,7 @@ void shapes_seal(const coda_plan *p);
 /* The most that a run of this shape takes; nothing is compiled. */
 coda_status shapes_workspace(const coda_plan *p, const int64_t *dims, int64_t *out);
 /* What a run of this shape costs, with its best kernels: clock cycles of the GPU that the plan is for, or of
- * an H200; on the CPU device, bytes and what takes as long. */
+ * the first row of targets.def; on the CPU device, bytes and what takes as long. */
 coda_status shapes_price(const coda_plan *p, const int64_t *dims, double *out);
 /* buckets.c: values of a symbol, rising, the first `most` of *count: what lies between may be rounded up to
  * the next one for so many per cent of its price at most. */

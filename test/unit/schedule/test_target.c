@@ -1,9 +1,10 @@
-/* test_target.c -- which row of targets.def a card gets, what its driver changes of it, and that costs ask
- * for it. */
+/* test_target.c -- which row of targets.def a card gets, what its driver changes of it, and that rewriting,
+ * fusion, tiles and costs ask for it. */
 #include <string.h>
 
 #include "mainloop.h"
-#include "target.h"
+#include "pipeline.h"
+#include "rewrite.h"
 
 #include <check.h> /* last: it has a macro named fail */
 
@@ -52,6 +53,11 @@ START_TEST(other_cards_are_what_their_drivers_say)
         ck_assert_double_eq_tol(t.memory_bytes, 2 * row->memory_bytes, 1e-9); /* half the SMs share it */
         t = card("sm_90a", name[i], 0, 0);
         is_row(&t, 0);
+        struct target_card half = {.name = name[i], .boost_mhz = row->boost_mhz / 2};
+        half.memory_rate = row->memory_rate;
+        t = target_of("sm_90a", &half); /* the same bytes in half as many clocks */
+        ck_assert_int_eq(t.clock_mhz, row->clock_mhz / 2);
+        ck_assert_double_eq_tol(t.memory_bytes, 2 * row->memory_bytes, 0.1);
     }
 }
 END_TEST
@@ -105,6 +111,90 @@ START_TEST(an_invented_card_has_other_tiles)
 }
 END_TEST
 
+/* ---- A row that the table lacks ---- */
+
+/* Few SMs with little memory, which have none of Hopper's units. */
+static struct target invented(void)
+{
+    struct target t = target_rows[0];
+    t.name = "invented", t.features = 0, t.sms = 48, t.shared_bytes = 64 << 10, t.portable_bytes = 48 << 10;
+    t.l2_bytes = 20, t.memory_bytes = 6, t.wgmma = t.mma = 256;
+    return t;
+}
+
+/* Rewritten for a target; the caller frees it. */
+static graph *rewritten_for(const char *text, const struct target *target)
+{
+    struct rewrite_options opt = {.fuse = true, .target = target};
+    struct rewrite_log log = {0};
+    coda_graph *g;
+    ck_assert_msg(!coda_graph_parse(&g, text), "%s", coda_error());
+    graph *r = rewrite(g, &opt, &log);
+    ck_assert_msg(r != NULL, "%s", coda_error());
+    rewrite_log_free(&log);
+    coda_graph_free(g);
+    return r;
+}
+
+static void plan_for(struct plan *p, const char *text, const struct target *target)
+{
+    struct plan_options opt = {.fuse = true, .target = *target};
+    graph *r = rewritten_for(text, target);
+    ck_assert_msg(!plan_build(p, r, &opt), "%s", coda_error());
+    graph_free(r);
+}
+
+/* A row's sum of squares costs a number for each tile of the row, of which there are as many as SMs. */
+START_TEST(an_invented_card_has_other_rewrites)
+{
+    static const char text[] = "%x = input bf16[8,256]\n%w = weight bf16[768,256]\n%g = weight bf16[768]\n"
+                               "%u = weight bf16[64,768]\n%v = weight bf16[64,768]\n%h = matmul %x, %w\n"
+                               "%n = rms_norm %h, %g {eps=1e-5}\n%p = matmul %n, %u\n%q = matmul %n, %v\n"
+                               "output %y = %p\noutput %z = %q\n";
+    struct target other = invented();
+    graph *g = rewritten_for(text, &target_rows[0]), *h = rewritten_for(text, &other);
+    struct text a = {0}, b = {0};
+    graph_print(g, &a), graph_print(h, &b);
+    ck_assert_msg(strcmp(text_str(&a), text_str(&b)), "%s", text_str(&a));
+    text_free(&a), text_free(&b);
+    graph_free(g), graph_free(h);
+}
+END_TEST
+
+/* Every second column of a weight [K, 2F]: no tensor map, but pointers. */
+START_TEST(an_invented_card_has_other_programs)
+{
+    static const char text[] =
+        "%x = input bf16[512,256]\n%w = weight bf16[256,512]\n"
+        "%h = matmul %x, %w {kn=1}\n%a = slice %h {axis=1, start=0, stop=512, step=2}\n"
+        "%b = slice %h {axis=1, start=1, stop=512, step=2}\n%s = swiglu %a, %b\noutput %y = %s\n";
+    struct target other = invented();
+    struct plan p, q;
+    plan_for(&p, text, &target_rows[0]);
+    plan_for(&q, text, &other);
+    ck_assert_int_eq(p.programs, 2);
+    ck_assert_int_eq(q.programs, 1);
+    ck_assert(p.schedule[0].tile.mainloop == &mainloop_wgmma && q.schedule[0].tile.mainloop == &mainloop_mma);
+    ck_assert_int_le(tile_shared_bytes(&q.program[0], &q.schedule[0].tile), other.portable_bytes);
+    plan_free(&p), plan_free(&q);
+}
+END_TEST
+
+START_TEST(an_invented_card_has_other_attention)
+{
+    static const char text[] =
+        "%q = input bf16[256,1024]\n%k = input bf16[256,1024]\n%v = input bf16[256,1024]\n"
+        "%o = attention %q, %k, %v {heads=8, kv_heads=8}\noutput %y = %o\n";
+    struct target other = invented();
+    struct plan p, q;
+    plan_for(&p, text, &target_rows[0]);
+    plan_for(&q, text, &other);
+    ck_assert(p.schedule[0].shared_bytes > other.shared_bytes);
+    ck_assert_int_le(q.schedule[0].shared_bytes, other.shared_bytes);
+    plan_free(&p), plan_free(&q);
+}
+END_TEST
+
 Suite *target_suite(void)
 {
     Suite *s = suite_create("target");
@@ -114,6 +204,9 @@ Suite *target_suite(void)
     tcase_add_test(t, other_architectures_have_no_features);
     tcase_add_test(t, costs_ask_the_target);
     tcase_add_test(t, an_invented_card_has_other_tiles);
+    tcase_add_test(t, an_invented_card_has_other_rewrites);
+    tcase_add_test(t, an_invented_card_has_other_programs);
+    tcase_add_test(t, an_invented_card_has_other_attention);
     suite_add_tcase(s, t);
     return s;
 }

@@ -2,8 +2,8 @@
  * target.h -- what a GPU can do, and how much of it in a clock: all that planning and scheduling know of it.
  *
  * The rows are in targets.def. A plan for a card takes the row with its name; a card that has none takes
- * the first row of its architecture with what its driver says in place of the row's; without a card it is
- * the first row. An architecture that no row has gets the numbers of the first row without its features.
+ * the first row of the nearest architecture, with what its driver says in place of the row's; a plan without
+ * a card takes that row as it is. An architecture that no row has gets none of the row's features.
  */
 #ifndef TARGET_H
 #define TARGET_H
@@ -26,19 +26,24 @@ struct target {
     double clustered;    /* the part of all SMs that clusters of 8 blocks can be on */
     unsigned features;   /* enum target_feature */
     int sms;
-    int shared_bytes;  /* a block may have */
-    int clock_mhz;     /* of the SMs, under load */
-    int l2_bytes;      /* that L2 gives an SM in a clock */
-    int wgmma;         /* 16-bit multiply-adds of an SM in a clock by wgmma, at the power that there is */
-    int mma;           /* by mma.sync */
-    int cluster_bytes; /* that an SM gets from the others of its cluster in a clock */
+    int shared_bytes;   /* a block may have */
+    int portable_bytes; /* a block may have on any GPU that runs kernels without features: sm_86, 89 and 120
+                           run those of sm_80 */
+    int clock_mhz;      /* of the SMs, under load */
+    int boost_mhz;      /* the highest, as the driver has it */
+    int l2_bytes;       /* that L2 gives an SM in a clock */
+    int wgmma;          /* 16-bit multiply-adds of an SM in a clock by wgmma, at the power that there is */
+    int mma;            /* by mma.sync */
+    int library_f32;    /* by cuBLASLt's kernels of fp32 operands ... */
+    int library_odd;    /* ... and of 16-bit ones that wgmma does not take */
+    int cluster_bytes;  /* that an SM gets from the others of its cluster in a clock */
 };
-_Static_assert(sizeof(struct target) == 5 * 8 + 8 * 4, "targets are compared as bytes");
+_Static_assert(sizeof(struct target) == 5 * 8 + 12 * 4, "targets are compared as bytes");
 
 /* What the driver says of a card; 0: it does not say. */
 struct target_card {
     const char *name;
-    int sms, shared_bytes;
+    int sms, shared_bytes, boost_mhz;
     int64_t l2_size;
     double memory_rate; /* bytes in a second */
 };
