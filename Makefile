@@ -6,20 +6,15 @@
 
 BUILD     ?= build
 CUDA_HOME ?= $(firstword $(wildcard $(CURDIR)/build/cuda /usr/local/cuda))
-CC        ?= gcc
 OBJCOPY   ?= objcopy
-CXX       ?= g++
 PREFIX    ?= /usr/local
 JOBS      ?= $(shell nproc 2>/dev/null || echo 2)
+include lib/package/flags.mk
 export CUDA_HOME CC CXX
 
-WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
-CFLAGS  ?= -O2 -g
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -pthread $(WARN) $(CFLAGS) \
-	$(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) $(if $(HOSTILE),-DCODA_HOSTILE) -MMD -MP \
+ALL_CFLAGS = $(COMMON_CFLAGS) $(if $(HOSTILE),-DCODA_HOSTILE) \
 	-Iinclude -Ilib $(ROOMS:%=-I%) -Ijit -Icache -Iprimitives -I$(BUILD) $(DEPS_INCLUDE)
 DEPS_INCLUDE = $(patsubst %,-I%,$(wildcard build/deps/include))
-LDLIBS   = -pthread -ldl -lm $(if $(SAN),-fsanitize=$(SAN))
 
 ROOMS  := $(sort $(patsubst %/,%,$(dir $(wildcard lib/*/*.c))))
 SRC    := $(wildcard lib/*.c lib/*/*.c jit/*.c cache/*.c primitives/ref/*.c)
@@ -69,8 +64,7 @@ $(BUILD)/libcoda.so: $(OBJ) lib/package/libcoda.map
 	@ln -sf libcoda.so $(BUILD)/libcoda.so.0
 
 # ---- The tool and the examples: users of coda.h alone ----
-SERVING  := chat_server chat_load embed generate
-EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(filter-out $(SERVING:%=examples/%.c),$(wildcard examples/*.c)))
+EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 TOOL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/coda/*.c))
 
 $(BUILD)/examples/%.o: ALL_CFLAGS += -Iexamples
@@ -78,9 +72,9 @@ $(BUILD)/coda: $(TOOL_OBJ) $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(LDLIBS)
 $(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libcoda.so
 	$(CC) $< -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(LDLIBS)
-examples: $(EXAMPLES) $(BUILD)/examples/chat_load chat_server models
+examples: $(EXAMPLES)
 programs: # names all programs, for the test of their --help
-	@echo $(BUILD)/coda $(EXAMPLES) $(MODEL_EXAMPLES:%=$(BUILD)/examples/%) $(BUILD)/examples/chat_load $(BUILD)/examples/chat_server $(PERF:%=$(BUILD)/perf/%)
+	@echo $(BUILD)/coda $(EXAMPLES) $(PERF:%=$(BUILD)/perf/%)
 
 deps: ## installs what the tests miss: packages by apt, CUDA 13 by Python wheels
 	@.ci/deps
@@ -91,8 +85,8 @@ demo: ## builds the library and runs examples/llama_block.c (DEMO=--cpu: as if t
 	    .ci/progress building $(MAKE) --no-print-directory -s -j$(JOBS) all $(BUILD)/examples/llama_block
 	@$(BUILD)/examples/llama_block $(DEMO)
 
-PARTS := test/build.mk perf/build.mk examples/serving/build.mk
-include examples/serving/build.mk perf/build.mk test/build.mk
+PARTS := perf/build.mk test/build.mk
+include $(PARTS)
 
 # ---- Installation: lib/package/README.md ----
 VERSION  = $(shell sed -n 's/.*CODA_VERSION_STRING "\(.*\)"/\1/p' include/coda.h)
@@ -116,12 +110,8 @@ doc: $(BUILD)/doc/coda.html ## the manual: man pages of coda.h, and all of it in
 $(BUILD)/doc/coda.html: $(MANUAL_FROM) $(BUILD)/coda
 	@lib/package/manual/manual.sh $(BUILD)/coda $(BUILD)/doc
 
-install: all doc ## all that is needed to build and run programs, into $DESTDIR$PREFIX; PREFIX=/usr/local, LIBDIR=lib
+install: all doc install-library ## all that is needed to build and run programs, into $DESTDIR$PREFIX; PREFIX=/usr/local, LIBDIR=lib
 	install -d $(sort $(dir $(INSTALLED:%=$(D)/%)))
-	install -m 644 include/coda.h include/coda.hpp $(D)/include
-	install -m 755 $(BUILD)/libcoda.so $(L)/libcoda.so.0
-	ln -sf libcoda.so.0 $(L)/libcoda.so
-	install -m 644 $(BUILD)/libcoda.a $(L)
 	install -m 755 $(BUILD)/coda $(D)/bin
 	install -m 644 $(MANUAL:%=examples/coda/%) $(D)/share/man/man1
 	install -m 644 $(PAGES3:%=$(BUILD)/doc/man3/%) $(D)/share/man/man3
@@ -129,10 +119,21 @@ install: all doc ## all that is needed to build and run programs, into $DESTDIR$
 	install -m 644 $(BUILD)/doc/coda.html $(D)/share/doc/coda
 	install -m 644 $(GRAPHS:%=examples/graphs/%) $(D)/share/coda/graphs
 	install -m 644 $(PAGES) $(D)/share/doc/coda
+	@[ -n "$(DESTDIR)" ] || lib/package/loader.sh '$(PREFIX)/$(LIBDIR)'
+# Headers whose text is as it was keep their time, so that who includes them is not compiled again.
+install-library: $(BUILD)/libcoda.so $(BUILD)/libcoda.a ## of that the library, its headers and what finds them
+	install -d $(D)/include $(L)/pkgconfig $(L)/cps $(L)/cmake/coda
+	install -C -m 644 include/coda.h include/coda.hpp $(D)/include
+	install -m 755 $(BUILD)/libcoda.so $(L)/libcoda.so.0
+	ln -sf libcoda.so.0 $(L)/libcoda.so
+	install -m 644 $(BUILD)/libcoda.a $(L)
 	$(FILL) lib/package/coda.pc.in > $(L)/pkgconfig/coda.pc
 	$(FILL) lib/package/coda.cps.in > $(L)/cps/coda.cps
 	for f in $(CONFIGS); do $(FILL) lib/package/$$f.in > $(L)/cmake/coda/$$f || exit 1; done
-	@[ -n "$(DESTDIR)" ] || lib/package/loader.sh '$(PREFIX)/$(LIBDIR)'
+# For examples/serving, which links a library that is installed.
+$(BUILD)/stage/lib/libcoda.so.0: $(BUILD)/libcoda.so $(BUILD)/libcoda.a $(wildcard include/* lib/package/*.in)
+	@$(MAKE) --no-print-directory -s install-library PREFIX=$(abspath $(BUILD))/stage DESTDIR= LIBDIR=lib
+	@[ ! -d build/cuda ] || ln -sfn '$(CURDIR)/build/cuda' $(@D)/cuda # where a library looks for NVRTC: beside itself
 uninstall: ## takes them away again
 	rm -f $(INSTALLED:%=$(D)/%)
 	rmdir $(D)/share/coda/graphs $(D)/share/coda $(D)/share/doc/coda $(L)/cmake/coda 2>/dev/null || true
@@ -148,4 +149,4 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile $(PARTS)
 
-.PHONY: all examples programs deps demo doc install uninstall deb clean help
+.PHONY: all examples programs deps demo doc install install-library uninstall deb clean help

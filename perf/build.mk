@@ -24,10 +24,11 @@ perf-torch: $(BUILD)/libcoda.so ## the same beside PyTorch, if python3 has it (T
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
 	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/serving.py
 PYTHON ?= python3
-perf-cpu: $(BUILD)/libcoda.so examples ## the CPU device beside PyTorch or NumPy, if PYTHON has them; whole models with LLAMA_BENCH=, MINILM=
+perf-cpu: $(BUILD)/libcoda.so ## the CPU device beside PyTorch or NumPy, if PYTHON has them; whole models with LLAMA_BENCH=, MINILM=
 	@$(PYTHON) perf/cpu_peers.py --library $(BUILD)/libcoda.so $(CASES)
-	@[ -z "$(LLAMA_BENCH)" ] || $(PYTHON) perf/cpu_models.py --stories $(LLAMA_BENCH)
-	@[ -z "$(MINILM)" ] || $(PYTHON) perf/cpu_models.py --minilm $(MINILM)
+	@[ -z "$(LLAMA_BENCH)$(MINILM)" ] || $(MAKE) --no-print-directory -s -C examples/serving
+	@[ -z "$(LLAMA_BENCH)" ] || $(PYTHON) examples/serving/perf/cpu_models.py --stories $(LLAMA_BENCH)
+	@[ -z "$(MINILM)" ] || $(PYTHON) examples/serving/perf/cpu_models.py --minilm $(MINILM)
 perf-report: ## perf/results beside their bars, as charts, and as the table of perf/README.md
 	@perf/publish
 

@@ -11,8 +11,6 @@ $(BUILD)/test/suites.h: $(TESTS)
 	@mkdir -p $(@D)
 	@for f in $(TESTS:test/unit/%.c=%); do echo "SUITE($${f%%/*}, $${f#*/test_})"; done > $@
 $(BUILD)/test/unit/main.o: $(BUILD)/test/suites.h
-# Tests need no optimiser to be right; its time is better spent on running them.
-TEST_CFLAGS ?= -O1
 $(BUILD)/test/%.o: ALL_CFLAGS += $(TEST_CFLAGS) -I$(BUILD)/test -Itest/support -Itest
 $(BUILD)/unit: $(TEST_OBJ) $(BUILD)/libcoda_internal.a | $(EMULATOR)
 	$(CC) $^ -o $@ $(CHECK_LIBS) $(LDLIBS)
@@ -67,8 +65,8 @@ texts: $(BUILD)/texts perf-build examples ## plans and kernels have the texts th
 bless-texts: $(BUILD)/texts perf-build examples ## writes it anew, where texts are meant to change
 	@BUILD=$(BUILD) test/house/texts.sh bless
 fuzz: ## SECONDS=600 of each fuzzer, with address and undefined behaviour sanitizers
-	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/asan SAN=address,undefined CFLAGS='-O1 -g' fuzzers text-fuzzers
-	@for f in $(FUZZERS:$(BUILD)/%=$(BUILD)/asan/%) $(if $(strip $(MODEL_LIBS)),$(TEXT_FUZZERS:$(BUILD)/%=$(BUILD)/asan/%)); do $$f $(SECONDS) $(SEED) || exit 1; done
+	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/asan SAN=address,undefined CFLAGS='-O1 -g' fuzzers
+	@for f in $(FUZZERS:$(BUILD)/%=$(BUILD)/asan/%); do $$f $(SECONDS) $(SEED) || exit 1; done
 
 # The ONNX operator suite as coda_* calls: all of it, made from the package `onnx`, or the part that is committed.
 CONFORMANCE_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/conformance/*.c))
@@ -181,9 +179,9 @@ $(BUILD)/unit: $(BUILD)/test/shim.o
 
 # ---- The house ----
 layers: $(OBJ) ## which folder may include which, and call which
-	@nm -A $(OBJ) | awk -v build=$(BUILD)/ -f test/house/layers.awk $$(find lib jit cache primitives examples perf -name '*.[ch]' -o -name '*.cuh') -
-locale: $(OBJ) $(TOOL_OBJ) $(CHAT_OBJ) $(MODEL_OBJ) $(LOAD_OBJ) ## what is printed and read is alike in every locale
-	@nm -A $(filter %.o,$^) | awk -v build=$(BUILD)/ -f test/house/locale.awk $$(find lib jit cache examples -name '*.[ch]') -
+	@nm -A $(OBJ) | awk -v build=$(BUILD)/ -f test/house/layers.awk $$(find lib jit cache primitives examples perf -path examples/serving -prune -o -name '*.[ch]' -print -o -name '*.cuh' -print) -
+locale: $(OBJ) $(TOOL_OBJ) ## what is printed and read is alike in every locale
+	@nm -A $(filter %.o,$^) | awk -v build=$(BUILD)/ -f test/house/locale.awk $$(find lib jit cache examples -path examples/serving -prune -o -name '*.[ch]' -print) -
 exports: $(BUILD)/libcoda.so $(BUILD)/libcoda.a ## libcoda.so and libcoda.a export the calls of coda.h, and nothing else
 	@CC=$(CC) test/house/exports.sh $^
 abi: $(BUILD)/libcoda.so ## the binary interface is the one described in test/abi
@@ -200,11 +198,11 @@ lint: ## files over 800 lines, lines over 110 columns, and what clang-format 14 
 tidy: $(BUILD)/compile_commands.json ## clang-tidy over lib, jit and cache: minutes
 	@ls lib/*.c lib/*/*.c jit/*.c cache/*.c | xargs -P 2 -n 8 clang-tidy -p $(BUILD) --quiet
 
-$(BUILD)/compile_commands.json: $(SRC) Makefile ## for clangd and clang-tidy
+$(BUILD)/compile_commands.json: $(SRC) Makefile $(PARTS) ## for clangd and clang-tidy
 	@mkdir -p $(@D)
-	@{ printf '['; comma=; for f in $(SRC) $(TESTS) $(wildcard test/support/*.c test/system/chat/*.c examples/*.c examples/*/*.c perf/*.c); do \
+	@{ printf '['; comma=; for f in $(SRC) $(TESTS) $(wildcard test/support/*.c examples/*.c examples/coda/*.c perf/*.c); do \
 	    printf '%s\n{"directory": "%s", "file": "%s", "command": "%s -c %s"}' "$$comma" '$(CURDIR)' $$f \
-	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/chat -Iexamples/coda -Iexamples/load $(MODEL_DIRS) -Iperf' $$f; comma=,; \
+	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/coda -Iperf' $$f; comma=,; \
 	done; printf '\n]\n'; } > $@
 
 .PHONY: unit locales bless check test test-full fuzzers texts bless-texts fuzz conformance conformance-subset torture-build torture \

@@ -4,26 +4,9 @@
 #     test       all that a CPU can prove, in shares that cover: what CI runs
 #     test-full  the same with every case, long fuzzing and torture at full scale: nightly
 #
-# $(call job,NAME,BUILDS,COMMAND) is a job that runs once the builds are there. Long jobs come first.
+# Long jobs come first. test/tiers.mk says what a job is.
 
-BUILD ?= build
-LOG   := $(BUILD)/test-log
-FULL  := $(if $(filter test-full,$(MAKECMDGOALS)),1)
-ifdef FULL
-export CODA_FULL = 1
-endif
-
-# The leak checker at times dies on the thread-local memory of NVRTC, if it follows that.
-export ASAN_OPTIONS  = detect_leaks=1:allocator_may_return_null=1:intercept_tls_get_addr=0
-export UBSAN_OPTIONS = halt_on_error=1:print_stacktrace=1
-export TSAN_OPTIONS  = suppressions=$(CURDIR)/test/tsan.supp
-
-define job
-$(LOG)/$(strip $(1)).ok: | $(addprefix built-,$(2))
-	@test/job $(strip $(1)) $(3)
-JOBS_ALL += $(strip $(1))
-endef
-jobs = $(addprefix $(LOG)/,$(addsuffix .ok,$(1)))
+include test/tiers.mk
 
 # ---- Builds: each is one make, whose compilers share this one's slots ----
 IN      = $(MAKE) --no-print-directory -s -f Makefile
@@ -39,17 +22,14 @@ PARTS_ASAN_tiers = runs sealed everything moments ends failures exits servers
 WEAK_TORTURES = driver store hostile versions
 
 .PHONY: built-unit built-rest built-asan built-tsan built-weak
-.PHONY: built-models
 built-unit:
 	@+$(IN) BUILD=$(BUILD) all doc locales $(BUILD)/unit
 built-rest: built-unit
 	@+$(IN) BUILD=$(BUILD) emulator torture-build examples perf-build $(BUILD)/terminal_test $(BUILD)/oom $(BUILD)/conformance/run
 built-asan: built-unit
-	@+$(IN) $(AS_ASAN) $(BUILD)/asan/unit $(BUILD)/asan/oom chat_server tokenizers fuzzers $(ASAN_TORTURES:%=$(BUILD)/asan/torture/%)
+	@+$(IN) $(AS_ASAN) $(BUILD)/asan/unit $(BUILD)/asan/oom fuzzers $(ASAN_TORTURES:%=$(BUILD)/asan/torture/%)
 built-tsan: built-unit
-	@+$(IN) $(AS_TSAN) $(BUILD)/tsan/unit chat_server $(TSAN_TORTURES:%=$(BUILD)/tsan/torture/%)
-built-models: built-asan
-	@+$(IN) $(AS_ASAN) models text-fuzzers
+	@+$(IN) $(AS_TSAN) $(BUILD)/tsan/unit $(TSAN_TORTURES:%=$(BUILD)/tsan/torture/%)
 built-weak: built-rest
 	@+$(IN) BUILD=$(BUILD) $(BUILD)/weak/unit $(WEAK_TORTURES:%=$(BUILD)/weak/torture/%)
 
@@ -101,31 +81,9 @@ $(eval $(call job,hijack,rest,test/system/hijack.sh $(BUILD)/hijack))
 $(eval $(call job,demo,rest,test/system/demo.sh $(BUILD) $(BUILD)/demo))
 EXAMPLES := mlp custom_map cross_entropy decode
 $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(e) $(if $(filter decode,$(e)),--cpu))))
-# A server over HTTP, and a client that asks it everything; again where a sanitizer sees the threads and the clean end.
-$(eval $(call job,chat,rest,$(BUILD)/chat_test $(BUILD)/examples/chat_server))
-$(eval $(call job,chat-curl,rest,test/system/chat/curl.sh $(BUILD)/examples/chat_server))
-$(eval $(call job,chat-asan,models,env CHAT_FUZZ_SECONDS=$(if $(FULL),60,2) $(BUILD)/asan/chat_test $(BUILD)/asan/examples/chat_server endpoints batching leaving load words story pressure access fuzz))
-$(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/examples/chat_server leaving $(if $(FULL),pressure)))
-# Tokenizers of all kinds: ids, texts, files that are damaged; a real one's, where `make embed-data` has brought it.
-TOKENIZER_TEST = tokenizer_test test/system/model/tokenizers $(BUILD)/minilm $$$$CODA_SEED
-$(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,100)))
-$(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),20000,200)))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-SYSTEM := install abi-policy manual tool terminal help guesses readme hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
-
-# Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
-MODEL_TEST = model_test test/system/model/tiny
-$(eval $(call job,model,rest,sh -c 'mkdir -p $(BUILD)/model && $(BUILD)/$(MODEL_TEST) $(BUILD)/model'))
-$(eval $(call job,model-asan,models,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files keys known plain modules words cuts fuzz templates template_depth turns'))
-# Templates and tokenizers that are drawn, up to a megabyte, within their limits. SECONDS=600 of each: `make fuzz`.
-$(foreach f,template_fuzz tokenizer_fuzz,$(eval $(call job,$(f),models,$(BUILD)/asan/$(f) $(if $(FULL),60,2) $$$$CODA_SEED)))
-# Files that are not what they should be, where uninitialised bytes are seen, too.
-$(eval $(call job,model-valgrind,rest,sh -c 'mkdir -p $(BUILD)/valgrind && test/system/model/valgrind.sh $(BUILD)/$(MODEL_TEST) $(BUILD)/valgrind'))
-# Kernels of encoders in their real sizes.
-$(eval $(call job,nvrtc-encoders,rest,env CODA_CACHE_DIR=$(KERNELS) test/system/model/spills.sh $(BUILD)/examples/embed test/system/model/sizes))
-SYSTEM += abi-policy manual
-SYSTEM += template_fuzz tokenizer_fuzz model model-asan model-valgrind nvrtc-encoders
+SYSTEM := install abi-policy manual tool terminal help guesses readme hijack demo $(EXAMPLES:%=example-%) conformance
 
 # ---- Memory that runs out, random bytes ----
 FUZZ_SECONDS ?= $(if $(FULL),60,2)
@@ -160,12 +118,7 @@ $(eval $(call job,cold-start,rest,env CODA_CUDA_LIB=$(HERE)/fake CODA_LIBCUDA=$(
 $(eval $(call job,killed,rest,$(with_fakes) FAKE_COMPILE_US=20000 CODA_KILLS=$(if $(FULL),400,100) CODA_KILL_MS=20 $(BUILD)/gpu_tests killed))
 $(eval $(call job,emulated-300-families,rest,$(on_emulator) CODA_FAMILIES=300 $(BUILD)/gpu_tests families))
 $(eval $(call job,emulated-example,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/examples/decode))
-$(eval $(call job,emulated-chat,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/chat_test $(BUILD)/examples/chat_server gpu captures))
-EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) emulated-chat cold-start killed
-
-$(eval $(call job,emulated-model,rest,sh -c 'mkdir -p $(BUILD)/model && test/system/model/programs.sh $(BUILD)'))
-$(eval $(call job,emulated-checkpoints,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/model_test test/system/model/tiny $(BUILD) brief_gpu))
-EMULATE += emulated-model emulated-checkpoints
+EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) cold-start killed
 
 # ---- Tiers ----
 CHECK := $(UNIT) $(HOUSE) lint install conformance $(if $(wildcard $(CUDA_HOME)/include/cublasLt.h),cuda-abi)

@@ -33,7 +33,7 @@ BEGIN {
     circle["jit"] = 6
     circle["cache"] = 3
     home["builders.h"] = "include" # generated of coda.h, in the output folder
-    while (("find include lib jit cache primitives examples perf -name '*.h' -o -name '*.cuh' -o -name '*.def'" | getline path) > 0) {
+    while (("find include lib jit cache primitives examples perf -path examples/serving -prune -o -name '*.h' -print -o -name '*.cuh' -print -o -name '*.def' -print" | getline path) > 0) {
         name = path
         if (path ~ /^primitives\/.*\.cuh$/) sub(/^primitives\//, "", name)
         else sub(/.*\//, "", name)

@@ -1,12 +1,15 @@
 #!/bin/sh
-# lint.sh -- what a machine can say of the sources' looks:
+# lint.sh [FOLDER] -- what a machine can say of the looks of the library's sources, or of FOLDER's:
 #     files over 800 lines (coda.h, which is one file whatever it describes and is laid out by hand: 1400), lines over
 #         110 columns, tabs in C, blanks at line ends, a README.md of more than 12 kB
 #     headers of a CUDA toolkit, which the build does without: jit/cuda_abi.h declares what is called
 #     questions of numbers of rows in fusion and lowering that lib/plan/guards.h does not note; kernels (pairs,
 #         target_pairs) and segments of columns ask others
 #     what clang-format 14 would change, where it is installed (other versions disagree with it)
-sources=$(find include lib jit cache primitives examples test perf -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.cuh' -o -name '*.def')
+all='include lib jit cache primitives examples test perf'
+[ -n "${1:-}" ] || apart='-path examples/serving -prune -o' # which has a lint of its own
+# shellcheck disable=SC2086
+sources=$(find ${1:-$all} ${apart:-} -name '*.[ch]' -print -o -name '*.[ch]pp' -print -o -name '*.cuh' -print -o -name '*.def' -print)
 awk '
     function complain(what) { print FILENAME ":" FNR ": " what; bad++ }
     FNR == (FILENAME ~ /coda\.h$/ ? 1401 : 801) { complain("more than " FNR - 1 " lines") }
@@ -22,8 +25,9 @@ awk '
     }
     END { print bad + 0 " complaints"; exit bad > 0 }' $sources
 result=$?
-size=$(wc -c < README.md)
-[ "$size" -le 12000 ] || { echo "README.md: $size bytes, more than 12000: which page does the new part belong on?"; result=1; }
+readme=${1:+$1/}README.md
+size=$(wc -c < "$readme")
+[ "$size" -le 12000 ] || { echo "$readme: $size bytes, more than 12000: which page does the new part belong on?"; result=1; }
 case $(clang-format --version 2>/dev/null) in *" 14."*)
     formatted=$(echo "$sources" | grep '\.[ch]$' | grep -v '^include/coda.h$')
     # shellcheck disable=SC2086

@@ -1,5 +1,5 @@
 # locale.awk -- the law of locales: what is printed and read is alike in each. Reads sources, and from "-" what
-# `nm -A` says of the objects below `build`.
+# `nm -A` says of the objects below `build`; with at=FOLDER/ all of them are named from FOLDER on.
 #
 # lib/base/format.c prints and reads floats for lib, examples/plain.h for the parts of the examples. Programs alone (the
 # build's own embed, files with a main(), the tool, chat_load) may print a float by printf(): a C program is in the
@@ -24,7 +24,7 @@ function complain(where, what) { print where ": " what; bad++ }
 FILENAME == "-" {
     path = $1
     sub(/:.*/, "", path)
-    if (index(path, build) == 1) path = substr(path, length(build) + 1)
+    if (index(path, build) == 1) path = at substr(path, length(build) + 1)
     name = $NF
     sub(/@.*/, "", name)
     if ($(NF - 1) != "U") next
@@ -39,7 +39,7 @@ FILENAME == "-" {
 
 FNR == 1 {
     statement = ""
-    program = FILENAME ~ /^examples\/(coda|load)\// || FILENAME == "lib/base/format.c"
+    program = (at FILENAME) ~ /^examples\/(coda|load)\// || FILENAME == "lib/base/format.c"
     while ((getline line < FILENAME) > 0) program = program || line ~ /^int main\(/
     close(FILENAME)
     files++

@@ -1,10 +1,11 @@
 #!/bin/sh
 # help.sh -- every program and every command of the tool says how it is used: `--help` and `-h` print that to standard
 # output and nothing else, and an option that is not known is one line and exit status 2. The programs are those that the
-# Makefile builds, the commands those that the tool's own help lists.
-# Run as: test/system/help.sh BUILD
+# Makefile builds, the commands those that the tool's own help lists; or the programs that are named.
+# Run as: test/system/help.sh BUILD [PROGRAM...]
 set -eu
 build=$1 count=0
+shift
 die() { echo "help: $*"; exit 1; }
 out=$(mktemp) err=$(mktemp)
 trap 'rm -f "$out" "$err"' EXIT
@@ -30,13 +31,17 @@ refuses() {
         die "$* --no-such-option: not one line that names it: $(cat "$err" "$out")"
 }
 
-programs=$(make --no-print-directory -s BUILD="$build" programs)
+programs=$*
+[ -n "$programs" ] || programs=$(make --no-print-directory -s BUILD="$build" programs)
 for program in $programs; do
-    [ -x "$program" ] || { case $program in */chat_server | */embed | */generate) continue ;; esac; die "$program is not built"; }
+    [ -x "$program" ] || die "$program is not built"
     name=$(basename "$program")
     helps "$name" "$program"
     case $program in */perf/*) ;; *) refuses "$program" ;; esac # the measurements share $PERF_ARGS
 done
+
+done_with() { echo "help: $count programs and commands say how they are used"; exit 0; }
+[ $# = 0 ] || done_with
 
 coda=$build/coda
 commands=$("$coda" --help | sed -n 's/^usage: /       /; s/^       coda \([a-z][a-z-]*\)\( .*\)\?$/\1/p' | sort -u)
@@ -51,4 +56,4 @@ for part in $parts; do
     helps "coda cache $part" "$coda" cache "$part"
     refuses "$coda" cache "$part"
 done
-echo "help: $count programs and commands say how they are used"
+done_with

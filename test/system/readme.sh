@@ -10,7 +10,7 @@ root=$(mkdir -p "$2" && cd "$2" && pwd)
 rm -rf "${root:?}"/*
 CC=${CC:-gcc} here=$(pwd)
 unset LD_LIBRARY_PATH PKG_CONFIG_PATH NO_COLOR CLICOLOR_FORCE CODA_BUNDLES CODA_DEBUG
-wrong() { echo "WRONG: $*"; exit 1; }
+. test/system/pages.sh
 
 line=$(make --no-print-directory -s install BUILD="$build" PREFIX="$root/own" | sed -n 's/^The loader does not look into .*: cc first.c/ /p')
 [ -n "$line" ] || wrong 'make install does not print how programs find the library'
@@ -19,18 +19,6 @@ CODA_CUDA_LIB=$here/$build/fake CODA_CACHE_DIR=$root/cache PATH=$root/own/bin:$P
 export CODA_CUDA_LIB CODA_CACHE_DIR PATH
 [ "$(command -v coda)" = "$root/own/bin/coda" ] || wrong "coda is $(command -v coda)"
 
-# PAGE FOLDER: its blocks as files 01, 02, ... without fences and the blanks that make them blocks.
-blocks() {
-    mkdir -p "$2"
-    awk -v to="$2" '
-        function begin() { if (file) close(file); file = sprintf("%s/%02d", to, ++n) }
-        /^```/ { if (fenced) { fenced = 0; file = "" } else { fenced = 1; begin() } next }
-        fenced { print > file; next }
-        /^    / { if (!inside && !blank) next # goes on what a list has begun
-                  if (!inside) begin()
-                  inside = 1; print substr($0, 5) > file; next }
-        { inside = 0; blank = $0 == "" }' "$1"
-}
 # FILE: a program, which is built and run; prints what that prints.
 program() { eval "$CC -std=c11 -Wall -Wextra -Werror -x c '$1' -x none -o '$1.out' $line" && "$1.out" || wrong "$1 fails"; }
 # BLOCK FRAME: a fragment in the program around it; "..." divides it into two.
@@ -41,12 +29,6 @@ fragment() {
         { print }' "test/system/readme/$2.c.in" > "$1.c"
     program "$1.c"
 }
-# BLOCK [SED]: a block of commands, whose output is kept in BLOCK.said; SED makes it run anywhere.
-commands() {
-    sed "s|build/|$build/|g; ${2:-}" "$1" > "$1.sh"
-    bash -eu -o pipefail "$1.sh" > "$1.said" 2>&1 || wrong "$(cat "$1"): $(tail -5 "$1.said")"
-}
-said() { grep -q -e "$2" "$1.said" || wrong "$(cat "$1") does not print $2: $(cat "$1.said")"; }
 
 # ---- README.md, block by block ----
 
@@ -74,24 +56,8 @@ bundle() {
     said "$1" ' entries, '
     [ "$(grep -c '^coda_.* cached ' "$1.said")" = "$(grep -c '^coda_' "$1.said")" ] || wrong "not all are cached: $(cat "$1.said")"
 }
-models() {
-    if [ ! -x "$build/examples/chat_server" ] || ! command -v curl >/dev/null; then
-        not_run="$not_run
-    README.md: whole models (chat_server or curl is not there)"
-        return
-    fi
-    # A port that is free, and an end to the server whatever happens.
-    commands "$1" "1i trap 'kill %1 2>/dev/null || :' EXIT
-        s|chat_server [^&]*&|chat_server --port 0 examples/stories260K/stories260K.gguf >'$root/server' \&\n\
-            until port=\$(sed -n 's/.*127.0.0.1:\\\\([0-9]*\\\\)\$/\\\\1/p' '$root/server' \| grep .); do kill -0 %1; sleep 0.05; done|
-        s|localhost:8080|localhost:\$port|
-        s|make |make --no-print-directory -s BUILD=$build |
-        s|^kill %1|echo; & ; wait %1; trap - EXIT|"
-    story=', there was a little girl named Lily. She loved to play outside in the park. One day, she saw a big, red ball.'
-    [ "$(grep -c "$story" "$1.said")" = 2 ] || wrong "the two do not tell the story: $(cat "$1.said")"
-    said "$1" '"completion_tokens":50'
-    grep -q '^chat_server: done' "$root/server" || wrong "the server did not end well: $(cat "$root/server")"
-}
+models() { not_run="$not_run
+    README.md: whole models (examples/serving/test/pages.sh)"; }
 
 not_run= count=0
 seen=
@@ -105,7 +71,7 @@ for block in "$root"/README/[0-9][0-9]; do
     'coda_dim t = '*) name=shapes; fragment "$block" shapes ;;
     'coda info '*) name=tool; tool "$block" ;;
     'coda cache export '*) name=bundle; bundle "$block" ;;
-    'make examples') name=models; models "$block" ;;
+    'make -C examples/serving') name=models; models "$block" ;;
     *) wrong "README.md has a block that readme.sh does not run: $(cat "$block")" ;;
     esac
     case " $seen " in *" $name "*) wrong "README.md has a second block like $name: $(cat "$block")" ;; esac
@@ -116,8 +82,6 @@ for name in picture demo first caches shapes tool bundle models; do
 done
 
 # ---- Commands of the tool within a line, and commands of other pages ----
-skip() { not_run="$not_run
-    $page: $command ($1)"; }
 for page in README.md perf/tuning.md; do
     grep -o '`coda [a-z]* [^`]*\.coda[^`]*`' $page | tr -d '`' | sort -u > "$root/inline"
     while read -r command; do
@@ -127,28 +91,13 @@ for page in README.md perf/tuning.md; do
     done < "$root/inline"
 done
 
-gguf=examples/stories260K/stories260K.gguf
-# A line of a page, with files of ours where it has names for the reader's.
-run_line() {
-    eval "$(echo "$command" | sed "s|build/|$build/|g; s|model.bundle|$root/line.bundle|g; s|FOLDER|$gguf|; s|prefill.coda|examples/graphs/llama.coda|
-        s|decode.coda|examples/graphs/llama_cache.coda|")" > "$root/line" 2>"$root/error" || wrong "$page: $command: $(cat "$root/error")"
-    count=$((count + 1))
-}
-for page in examples/model/README.md examples/stories260K/README.md examples/chat/README.md cache/README.md perf/tuning.md ENVIRONMENT.md examples/README.md; do
-    sed -n 's/^    \(\(make\|coda\|build\/\|man\|echo\|curl\|CODA_[A-Z]*=\|gnuplot\|CHAT_\).*\)/\1/p' $page > "$root/lines"
+for page in cache/README.md perf/tuning.md ENVIRONMENT.md examples/README.md; do
+    commands_of "$page" > "$root/lines"
     while read -r command <&3; do
         case $command in
-        *build/examples/*) [ -x "$build/examples/generate" ] || { skip 'models are not built'; continue; } ;;
-        esac
-        case $command in
-        *stories260K.gguf\ \'\') run_line; cmp "$root/line" examples/stories260K/story.txt || wrong "$page: another story than story.txt" ;;
-        *embed-data*|*build/minilm*) skip 'the network, or what it has brought' ;;
-        *VIT*|*--chat*|*model.gguf*|*./server*) skip "files of the reader's" ;;
-        *--plan*|*--bundle*) run_line ;;
-        *--gpu*) skip 'a GPU' ;;
-        *Qwen3*|*curl*|*gnuplot*|*chat_load*|*SIEGE*) skip 'test/system/chat has its like' ;;
+        *\ ./server*) skip "files of the reader's" ;;
         man\ *) skip 'man, which may not be there' ;;
-        coda\ *|*generate*) run_line ;;
+        coda\ *|*--bundle*|*--plan*) run_line "s|prefill.coda|examples/graphs/llama.coda|; s|decode.coda|examples/graphs/llama_cache.coda|" ;;
         *) wrong "$page has a command that readme.sh does not know: $command" ;;
         esac
     done 3< "$root/lines"

@@ -3,7 +3,9 @@
  * away, and colours. The somebody is a pseudo-terminal, whose screen is made of what was written to it.
  *
  * Time is not hoped for: compilations wait at the fake compiler's gate (test/fake) until the line was seen.
- * Run as: terminal_test BUILD FOLDER
+ * Run as: terminal_test BUILD FOLDER [LINE LEFT COMMAND]...
+ * With commands: each says LINE while the compiler waits, and leaves LEFT on the screen; PORT in a command is
+ * that of a server that takes a connection and says nothing. Without: the tool and examples/llama_block.
  */
 #include "fake.h"
 
@@ -225,24 +227,13 @@ static void pipes(void)
     check(strstr(s->text, "\r\033[Kcompiling") != NULL, "no progress after 0.7 s", s->text);
 }
 
-static void examples(void)
+static void example(void)
 {
-    char path[4096];
     progress("compiling the block: ", "done", "%s/examples/llama_block --cpu", build);
-    snprintf(path, sizeof path, "%s/examples/generate", build);
-    if (access(path, X_OK)) {
-        puts("examples/generate is not built: models are not tested");
-        return;
-    }
-    empty_cache();
-    progress("loading examples/stories260K/stories260K.gguf: ", "plan of a prompt",
-             "%s --plan --gpu examples/stories260K/stories260K.gguf", path);
-    progress("loading test/system/model/tiny/bert: ", "plan of a batch",
-             "%s/examples/embed --plan --gpu test/system/model/tiny/bert", build);
 }
 
-/* A server that takes a connection and says nothing. */
-static void load(void)
+/* A client asks a server that takes a connection and says nothing. */
+static void unanswered(const char *line, const char *command, const char *port)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof at;
@@ -250,11 +241,21 @@ static void load(void)
     if (server < 0 || bind(server, (struct sockaddr *)&at, size) || listen(server, 4) ||
         getsockname(server, (struct sockaddr *)&at, &size))
         abort();
-    struct seen *s = start(true, "%s/examples/chat_load --requests 1 --port %d", build, ntohs(at.sin_port));
-    until(s, "0 of 1 answers, ");
+    struct seen *s = start(true, "%.*s%d%s", (int)(port - command), command, ntohs(at.sin_port), port + 4);
+    until(s, line);
     close(server); /* and with it the connection, which nobody has taken */
     finish(s, 1);
-    check(!strstr(screen(s), "answers, "), "the line is left on the screen", screen(s));
+    check(!strstr(screen(s), line), "the line is left on the screen", screen(s));
+}
+
+static void others(int n, char **words)
+{
+    for (int i = 0; i < n; i += 3) {
+        const char *port = strstr(words[i + 2], "PORT");
+        empty_cache();
+        if (port) unanswered(words[i], words[i + 2], port);
+        else progress(words[i], words[i + 1], "%s", words[i + 2]);
+    }
 }
 
 /* ---- Colours ---- */
@@ -312,7 +313,8 @@ static void all_colors(void)
 int main(int argc, char **argv)
 {
     char path[4096];
-    if (argc != 3) return fputs("usage: terminal_test BUILD FOLDER\n", stderr), 2;
+    if (argc < 3 || argc % 3)
+        return fputs("usage: terminal_test BUILD FOLDER [LINE LEFT COMMAND]...\n", stderr), 2;
     build = realpath(argv[1], NULL), folder = realpath(argv[2], NULL);
     if (!build || !folder) return perror(argv[2]), 1;
     set_environment();
@@ -322,12 +324,8 @@ int main(int argc, char **argv)
     close(fd);
     setenv("FAKE_BOARD", path, 1);
     board = fake_board();
-    tool();
-    errors();
-    pipes();
-    examples();
-    load();
-    all_colors();
+    if (argc > 3) others(argc - 3, argv + 3);
+    else tool(), errors(), pipes(), example(), all_colors();
     printf("terminal: %d checks of progress and colours, %d failures\n", checks, failures);
     return failures != 0;
 }

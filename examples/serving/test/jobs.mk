@@ -1,0 +1,75 @@
+# jobs.mk -- the tests as a graph of jobs, so that make keeps every core busy. `make check`, `test` and `test-full` call it
+# by the library's test/run.
+#
+#     check      models and tokenizers on the CPU device, the server, the laws of the tree: no sanitizer, no emulator
+#     test       all that a CPU can prove
+#     test-full  the same with every case and long fuzzing
+
+TREE       := ../..
+CODA_BUILD ?= build
+include $(TREE)/test/tiers.mk
+
+# ---- Builds: each is one make, whose compilers share this one's slots ----
+IN      = $(MAKE) --no-print-directory -s -f Makefile
+AS_ASAN = BUILD=$(BUILD)/asan CODA_BUILD=$(CODA_BUILD)/asan SAN=address,undefined CFLAGS='-O1 -g1' TEST_CFLAGS=-O0
+AS_TSAN = BUILD=$(BUILD)/tsan CODA_BUILD=$(CODA_BUILD)/tsan SAN=thread CFLAGS='-O1 -g1' TEST_CFLAGS=-O0
+LIBRARY = $(TREE)/$(CODA_BUILD)
+
+.PHONY: built-plain built-library built-asan built-tsan
+built-plain:
+	@+$(IN) BUILD=$(BUILD) all tests
+# The SM in software, a compiler that waits, and a terminal, all of the library's tests.
+built-library: built-plain
+	@+$(MAKE) --no-print-directory -s -C $(TREE) BUILD=$(CODA_BUILD) all $(addprefix $(CODA_BUILD)/,emulator/libcuda.so.1 emulator/libnvrtc.so.13 terminal_test)
+built-asan: built-library
+	@+$(IN) $(AS_ASAN) all tests fuzzers
+built-tsan: built-asan
+	@+$(IN) $(AS_TSAN) $(BUILD)/tsan/chat_server $(BUILD)/tsan/chat_load $(BUILD)/tsan/chat_test
+
+# ---- The server ----
+# A client that asks it everything over HTTP; again where a sanitizer sees the threads and the clean end.
+$(eval $(call job,chat,plain,$(BUILD)/chat_test $(BUILD)/chat_server))
+$(eval $(call job,chat-curl,plain,test/chat/curl.sh $(BUILD)/chat_server))
+$(eval $(call job,chat-asan,asan,env CHAT_FUZZ_SECONDS=$(if $(FULL),60,2) $(BUILD)/asan/chat_test $(BUILD)/asan/chat_server endpoints batching leaving load words story pressure access fuzz))
+$(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/chat_server leaving $(if $(FULL),pressure)))
+
+# ---- Tokenizers of all kinds: ids, texts, damaged files; a real one's, where `make embed-data` has brought it ----
+TOKENIZER_TEST = tokenizer_test test/model/tokenizers $(TREE)/build/minilm $$$$CODA_SEED
+$(eval $(call job,tokenizer,plain,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,100)))
+$(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),20000,200)))
+
+# ---- Checkpoints of each family: logits, texts, broken files; the real MiniLM, if `make embed-data` has brought it ----
+MODEL_TEST = model_test test/model/tiny
+$(eval $(call job,model,plain,sh -c 'mkdir -p $(BUILD)/model && $(BUILD)/$(MODEL_TEST) $(BUILD)/model'))
+$(eval $(call job,model-asan,asan,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files keys known plain modules words cuts fuzz templates template_depth turns'))
+# Templates and tokenizers that are drawn, up to a megabyte, within their limits. SECONDS=600 of each: `make fuzz`.
+FUZZERS := template_fuzz tokenizer_fuzz
+$(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(if $(FULL),60,2) $$$$CODA_SEED)))
+# Files that are not what they should be, where uninitialised bytes are seen, too.
+$(eval $(call job,model-valgrind,plain,sh -c 'mkdir -p $(BUILD)/valgrind && test/model/valgrind.sh $(BUILD)/$(MODEL_TEST) $(BUILD)/valgrind'))
+# Kernels of encoders in their real sizes. Those that compiled well are kept.
+$(eval $(call job,nvrtc-encoders,plain,env CODA_CACHE_DIR=$(abspath $(LIBRARY))/kernels test/model/spills.sh $(BUILD)/embed test/model/sizes))
+
+# ---- On an SM in software ----
+EMULATOR    := $(abspath $(LIBRARY))/emulator
+on_emulator = env CODA_CACHE_DIR=$(BUILD)/emulated CODA_CUDA_LIB=$(EMULATOR) CODA_LIBCUDA=$(EMULATOR)/libcuda.so.1 LD_LIBRARY_PATH=$(EMULATOR)
+$(eval $(call job,emulated-chat,library,$(on_emulator) $(BUILD)/chat_test $(BUILD)/chat_server gpu captures))
+$(eval $(call job,emulated-programs,library,test/model/programs.sh $(BUILD) $(LIBRARY)))
+$(eval $(call job,emulated-checkpoints,library,$(on_emulator) $(BUILD)/$(MODEL_TEST) $(BUILD) brief_gpu))
+EMULATE := emulated-chat emulated-programs emulated-checkpoints
+
+# ---- Pages, help, a terminal, the house ----
+$(eval $(call job,help,plain,$(TREE)/test/system/help.sh - $(addprefix $(BUILD)/,chat_server chat_load embed generate)))
+$(eval $(call job,pages,library,env MAKEFLAGS= test/pages.sh $(LIBRARY)))
+$(eval $(call job,terminal,library,test/terminal.sh $(BUILD) $(LIBRARY)))
+$(eval $(call job,lint,plain,env MAKEFLAGS= $(IN) lint))
+$(eval $(call job,locale,plain,env MAKEFLAGS= $(IN) BUILD=$(BUILD) locale))
+HOUSE := help lint locale
+
+# ---- Tiers ----
+CHECK := chat chat-curl tokenizer model $(HOUSE)
+TEST  := nvrtc-encoders $(EMULATE) model-valgrind model-asan chat-asan chat-tsan tokenizer-asan $(FUZZERS) pages terminal $(CHECK)
+
+.PHONY: check test test-full
+check: $(call jobs,$(CHECK))
+test test-full: $(call jobs,$(TEST))
