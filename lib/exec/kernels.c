@@ -58,13 +58,8 @@ static int find_kernel(struct coda_plan *p, struct emission *e, struct kernel *s
 /* The identity of a program and of its schedule. */
 static bool identify(struct identity *id, struct arena *a, const struct plan *p, int index)
 {
-    const struct program *q = &p->program[index];
-    bool good =
-        identity_of(id, a, p, q) && identity_add(id, a, &p->schedule[index].tile, sizeof(struct tile));
-    const struct tensor_use *u;
-    for (int i = 0; (u = program_use(q, i)) && good; i++)
-        if (u->reduce) good = identity_add(id, a, &u->blocks, sizeof u->blocks);
-    return good;
+    return identity_decided(id, a, p, &p->program[index]) &&
+           identity_add(id, a, &p->schedule[index].tile, sizeof(struct tile));
 }
 
 /* Is there a program that may equal this one? Of many, as a model of many layers has, it is not asked. */

@@ -1,9 +1,8 @@
 /*
  * identity.c -- programs that differ only in their tensors' names and places: layers of a model.
  *
- * A program's identity is its bytes, with names blanked and buffers numbered by their order; what a schedule
- * decides, the states of partial reductions among it, is no part of it. A field that
- * is forgotten here makes equal programs look different, never the reverse.
+ * A program's identity is the bytes of its structs, in which each field (program.def) is kept, numbered or
+ * left out by what it is. Fields that are left out are 0, and so is padding.
  */
 #include "own.h"
 #include "plan.h"
@@ -17,6 +16,7 @@ struct author {
     struct arena *arena;
     const struct plan *p;
     size_t capacity;
+    bool decided; /* what schedules decide is kept, too */
 };
 
 static void append(struct author *w, const void *data, size_t size)
@@ -45,18 +45,44 @@ static int number(struct author *w, int buffer)
     return 2 * i + (w->p->buffer && w->p->buffer[buffer].bytes == 0);
 }
 
-static void write_program(struct author *w, const struct program *q)
+/* A caller's map lies elsewhere in each graph, and is what its text says. */
+static const struct prim *spell(struct author *w, const struct prim *map)
 {
-    struct program blank;
-    memcpy(&blank, q, sizeof blank); /* padding too */
-    blank.root = 0;
-    blank.port = NULL;
-    blank.step = NULL;
-    blank.spec = NULL;
-    memset(&blank.a, 0, sizeof blank.a);
-    memset(&blank.b, 0, sizeof blank.b);
-    append(w, &blank, sizeof blank);
+    if (!map || !map->source) return map;
+    append(w, &map->params, sizeof map->params);
+    append(w, map->name, strlen(map->name) + 1);
+    append(w, map->source, strlen(map->source) + 1);
+    return NULL;
 }
+
+/* keep_NAME: writes to `to`, which is 0, what the identity has of s. */
+#define KEEP_KIND(name) memcpy(&to->name, &s->name, sizeof s->name);
+#define KEEP_NUMBER(name) KEEP_KIND(name)
+#define KEEP_PLACE(name) to->name = number(w, s->name);
+#define KEEP_NAME(name)
+#define KEEP_DECIDED(name)                                                                                   \
+    if (w->decided) KEEP_KIND(name)
+#define STRUCT(S)                                                                                            \
+    static void keep_##S(struct author *w, struct S *to, const struct S *s)                                  \
+    {                                                                                                        \
+        (void)w;
+#define VALUE(type, name, what) KEEP_##what(name)
+#define PRIM(name, what) to->name = spell(w, s->name);
+#define PART(S, name, when)                                                                                  \
+    if (when) keep_##S(w, &to->name, &s->name);
+#define PARTS(S, name, length)                                                                               \
+    for (int i = 0; i < (length); i++) keep_##S(w, &to->name[i], &s->name[i]);
+#define LIST(type, name)
+#define END(S) }
+#include "program.def"
+
+#define WRITE(S, w, s)                                                                                       \
+    do {                                                                                                     \
+        struct S kept;                                                                                       \
+        memset(&kept, 0, sizeof kept);                                                                       \
+        keep_##S(w, &kept, s);                                                                               \
+        append(w, &kept, sizeof kept);                                                                       \
+    } while (0)
 
 /* Its uses are blanked where the copy lies, and written later. */
 static void write_spec(struct author *w, const struct program *q)
@@ -66,29 +92,7 @@ static void write_spec(struct author *w, const struct program *q)
     append(w, q->spec, q->own->size);
     void *copy = (char *)w->id->data + at;
     for (int i = 0; w->id->size > at && (u = q->own->use(copy, i)); i++) memset(u, 0, sizeof *u);
-}
-
-static void write_use(struct author *w, const struct tensor_use *u)
-{
-    struct tensor_use blank;
-    memcpy(&blank, u, sizeof blank);
-    blank.value = blank.blocks = 0;
-    blank.buffer = number(w, u->buffer);
-    append(w, &blank, sizeof blank);
-}
-
-/* A user's map lies elsewhere in each graph, and is what its text says. */
-static void write_step(struct author *w, const struct step *step)
-{
-    const struct prim *map = step->prim && step->prim->source ? step->prim : NULL;
-    struct step blank;
-    memcpy(&blank, step, sizeof blank);
-    blank.value = 0;
-    if (map) blank.prim = NULL;
-    append(w, &blank, sizeof blank);
-    if (map) append(w, &map->params, sizeof map->params);
-    if (map) append(w, map->name, strlen(map->name) + 1);
-    if (map) append(w, map->source, strlen(map->source) + 1);
+    for (int i = 0; (u = q->own->use(q->spec, i)); i++) WRITE(tensor_use, w, u);
 }
 
 /* All that identity_of writes, and room for what identity_add does. */
@@ -99,21 +103,30 @@ static size_t size_of(const struct program *q, int uses)
            added;
 }
 
+static bool write_identity(struct author *w, const struct program *q)
+{
+    struct identity *out = w->id;
+    int uses = program_uses(q);
+    w->capacity = size_of(q, uses);
+    *out = (struct identity){.buffer = ARENA_NEW(w->arena, int, uses + 1), .capacity = w->capacity};
+    out->data = arena_alloc(w->arena, w->capacity);
+    if (!out->buffer || !out->data) return false;
+    WRITE(program, w, q);
+    if (q->own) write_spec(w, q);
+    for (int i = 0; i < q->ports && !w->arena->failed; i++) WRITE(tensor_use, w, &q->port[i]);
+    for (int i = 0; i < q->steps && !w->arena->failed; i++) WRITE(step, w, &q->step[i]);
+    out->hash = hash_of(out->data, out->size);
+    return !w->arena->failed;
+}
+
 bool identity_of(struct identity *out, struct arena *a, const struct plan *p, const struct program *q)
 {
-    int uses = program_uses(q);
-    struct author w = {.id = out, .arena = a, .p = p, .capacity = size_of(q, uses)};
-    *out = (struct identity){.buffer = ARENA_NEW(a, int, uses + 1), .capacity = w.capacity};
-    out->data = arena_alloc(a, w.capacity);
-    if (!out->buffer || !out->data) return false;
-    const struct tensor_use *u;
-    write_program(&w, q);
-    if (q->own) write_spec(&w, q);
-    for (int i = 0; (u = program_use(q, i)) && !a->failed; i++) write_use(&w, u);
-    for (int i = 0; i < q->steps && !a->failed; i++) write_step(&w, &q->step[i]);
-    if (a->failed) return false;
-    out->hash = hash_of(out->data, out->size);
-    return true;
+    return write_identity(&(struct author){.id = out, .arena = a, .p = p}, q);
+}
+
+bool identity_decided(struct identity *out, struct arena *a, const struct plan *p, const struct program *q)
+{
+    return write_identity(&(struct author){.id = out, .arena = a, .p = p, .decided = true}, q);
 }
 
 bool identity_add(struct identity *id, struct arena *a, const void *data, size_t size)

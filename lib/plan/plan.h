@@ -105,6 +105,8 @@ struct identity {
     int *buffer, buffers; /* in the order in which the program names them */
 };
 bool identity_of(struct identity *out, struct arena *a, const struct plan *p, const struct program *q);
+/* The same with the fields that a schedule has decided. */
+bool identity_decided(struct identity *out, struct arena *a, const struct plan *p, const struct program *q);
 /* Adds what else must be equal: bytes without padding or pointers into one program. */
 bool identity_add(struct identity *id, struct arena *a, const void *data, size_t size);
 

@@ -44,58 +44,6 @@ enum use_role {
 
 enum effect { EFFECT_READ = 1, EFFECT_WRITE = 2, EFFECT_APPEND = 4, EFFECT_ADD = 8 };
 
-/* A role reads or writes; a store may say more exactly that it appends to what is there, or adds to it. */
-struct tensor_use {
-    enum use_role role;
-    unsigned effect; /* enum effect; 0: what its role says */
-    int buffer;      /* -1: absent */
-    int version;     /* of a buffer that is written in place: which of its contents this reads or
-                        makes, from 0. Those who make v + 1 wait for those who read v */
-    coda_dtype dtype;
-    int64_t offset;                    /* of element (0, 0, ...) from the buffer's start, in elements */
-    union {                            /* elements from one index to the next */
-        int64_t stride[CODA_MAX_RANK]; /* one for each dimension of the domain; 0 broadcasts */
-        struct {
-            int64_t batch;
-            union {
-                int64_t row, time;
-            }; /* A: of M; B: of N. Of a sequence: of time */
-            union {
-                int64_t k, head;
-            }; /* A, B: of K. Of a sequence: of heads, whose columns
-                  are adjacent */
-        };
-    };
-    const struct prim *reduce;        /* PARTIAL_*: the reduction whose states they are, ... */
-    enum reduce_axis axis;            /* ... and what each of them is of */
-    int blocks;                       /* PARTIAL_*: states of each row, one for each tile of its columns;
-                                         of each column, one for each part of its rows */
-    int index;                        /* GATHER, SCATTER: the step whose value is the row's id */
-    int64_t table_rows, table_stride; /* GATHER, SCATTER: rows of the table; elements from one to the next.
-                                         FREQUENCIES, SCALES: their number, and elements from one to the
-                                         next */
-    int64_t page, page_stride;        /* SCATTER: rows of a page, which are table_stride apart, and elements
-                                         from one page to the next; 0: one page has all */
-    int64_t head_dim, head_stride;    /* SCATTER: columns of a head, which are stride[last] apart, and
-                                         elements from one head to the next; 0: one head has all */
-    int scale;                        /* SCATTER: 1 + the port of its SCALES; 0: as it is */
-    int value;                        /* the graph's node, for printing; -1 if there is none */
-    bool steady;                      /* no program of a run writes it: it is an argument, or what
-                                         coda_prepare left; so a kernel may load it early (PDL) */
-};
-
-/* From the buffer's start to element (0, 0, ...), in bytes. */
-static inline int64_t use_start(const struct tensor_use *u) { return dtype_bytes(u->dtype, u->offset); }
-
-/* Does the value of step `index` say which row is touched? */
-static inline bool use_is_indexed(const struct tensor_use *u)
-{
-    return u->role == USE_GATHER || u->role == USE_SCATTER;
-}
-
-/* The union of enum effect. */
-unsigned use_effect(const struct tensor_use *u);
-
 /* ---- Steps: straight-line code in SSA form; a step's value is named by its index ---- */
 
 enum step_kind {
@@ -126,28 +74,6 @@ enum step_class { CLASS_ROW, CLASS_COL, CLASS_TILE, CLASS_SEGMENT };
 enum { IMMEDIATE = -1, MOST_AXES = 4, STEP_MAX_INPUTS = 1 + MOST_AXES };
 _Static_assert(STEP_MAX_INPUTS >= PRIM_MAX_INPUTS, "a step has a map's operands");
 
-/* Columns of a product. */
-struct column_range {
-    int64_t first, end;
-};
-
-struct step {
-    enum step_kind kind;
-    enum step_class cls;
-    bool half; /* GEMM with PAIR_GLU: the value has the N/2 columns of the output */
-    const struct prim *prim;
-    enum reduce_axis axis;            /* REDUCE, PARTIAL */
-    int in[STEP_MAX_INPUTS], nin;     /* operands: earlier steps. in[i] of a MAP may be IMMEDIATE: */
-    float immediate[PRIM_MAX_INPUTS]; /* ... then the operand is the constant immediate[i] */
-    float param[PRIM_MAX_PARAMS];
-    int port;  /* index into program.port */
-    int lane;  /* LANE: 0 gate, 1 up */
-    int range; /* GEMM: 1 + index in program.range of the columns that it runs for; 0: all of them */
-    struct column_range window; /* STORE of a GEMM: the columns that are stored, even both, where column n of
-                                   the port is n - first; end 0: all that it runs for */
-    int value;                  /* the graph's node, for printing; -1 if there is none */
-};
-
 /* ---- Programs ---- */
 
 /* Pairs of columns that one thread has to hold, as its arithmetic combines them. GLU: the weight's rows n
@@ -155,21 +81,6 @@ struct step {
  * in the tile gate and up are bn / 2 columns apart and the output has N/2 columns. HEADS: those of
  * a STEP_PAIR, within heads. */
 enum pair_kind { PAIR_NONE, PAIR_GLU_INTERLEAVED, PAIR_GLU_STACKED, PAIR_HEADS };
-
-/* Which columns are a pair, and the turn by which pairing.op combines them: cosine and sine of an angle. */
-struct pairing {
-    const struct prim_pair *op;
-    int64_t head_dim, rotary, heads; /* columns of a head; its first ones, that are rotated; the
-                                        first heads of a row, which are */
-    bool half;                       /* columns (i, i + rotary/2) are a pair, else (2i, 2i+1) */
-    float base;                      /* pair i turns by position * base^(-2i / rotary) radians, if no port
-                                        has its frequency */
-    float scale;                     /* of cosine and sine; 0: 1 */
-    bool inverse;                    /* angles are negated */
-    int64_t period;                  /* a row's position, if no step gives it, is row % period */
-    int64_t section[MOST_AXES]; /* pairs that turn by each of a position's numbers; 0: it is one number */
-    bool interleaves;           /* axes take turns; else one section comes after the other */
-};
 
 /* Some of them have steps of their own, in whole segments: of those, column n of a value and of a port is
  * n - first. */
@@ -181,30 +92,54 @@ enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_OWN };
 #define KERNEL_MAX_MAPS 12
 #define KERNEL_MAX_POINTERS ((4096 - KERNEL_MAX_MAPS * 128) / 8)
 
-struct program {
-    enum program_kind kind;
-    bool prepare;   /* run by coda_prepare, not by coda_run */
-    bool invariant; /* a row's bits depend on no other row, nor on how many there are: CODA_BATCH_INVARIANT */
-    int root;       /* the node that fusion grew it from */
-    int rank;       /* of the domain, the elements that steps run for; columns are
-                     its last dimension. GEMM: [batch, M, N], rank 3 */
-    int64_t dim[CODA_MAX_RANK];
-    int64_t k;              /* GEMM */
-    int64_t sample;         /* GEMM of one batch: rows of a sample. stride[0] of its ports is from one
-                                     sample to the next; 0: all rows are one */
-    struct tensor_use a, b; /* GEMM: a [batch][M][K], b [batch][N][K] by strides */
-    enum pair_kind pair;    /* GEMM: at most one pairing, of one value's columns */
-    struct pairing pairing; /* a program has at most one STEP_PAIR */
-    int64_t segment;        /* GEMM: columns of a segment, 0 if no step has segments. stride[2] of a
-                                   port is then within a segment, stride[3] from one to the next */
-    struct column_range range[MOST_RANGES]; /* GEMM: disjoint */
-    int ranges;
-    const struct own_kind *own; /* OWN: which kind, own.h; else NULL */
-    void *spec;                 /* OWN: what it computes, a struct of that kind */
-    struct tensor_use *port;    /* what steps use; behind them, a library's workspace */
-    struct step *step;          /* the epilogue, or a rows kernel, in the order of execution */
-    int ports, steps;
+/* ---- The structs, from their table ---- */
+
+/* What a field is to a kernel. Equal programs have equal KINDs and NUMBERs, and PLACEs that are equal one to
+ * one; programs of one form have equal KINDs. */
+enum field_kind {
+    FIELD_KIND = 1,    /* the text depends on it */
+    FIELD_NUMBER = 2,  /* an extent, a stride, an offset: a launch may pass it, and shapes differ in it */
+    FIELD_PLACE = 4,   /* which tensor */
+    FIELD_NAME = 8,    /* what people, and tuning, call it by */
+    FIELD_DECIDED = 16 /* a schedule says it */
 };
+
+/* clang-format off */
+#define STRUCT(S) struct S {
+#define VALUE(type, name, what) type name;
+#define ARRAY(type, name, length, what) type name[length];
+#define STRIDES(name, what)                                                                                  \
+    union {                                                                                                  \
+        int64_t name[CODA_MAX_RANK];                                                                         \
+        struct {                                                                                             \
+            int64_t batch;                                                                                   \
+            union {                                                                                          \
+                int64_t row, time;                                                                           \
+            }; /* A: of M; B: of N. Of a sequence: of time */                                                \
+            union {                                                                                          \
+                int64_t k, head;                                                                             \
+            }; /* A, B: of K. Of a sequence: of heads, whose columns are adjacent */                         \
+        };                                                                                                   \
+    };
+#define PRIM(name, what) const struct prim *name;
+#define PART(S, name, when) struct S name;
+#define PARTS(S, name, length) struct S name[length];
+#define LIST(type, name) type *name;
+#define END(S) };
+/* clang-format on */
+#include "program.def"
+
+/* From the buffer's start to element (0, 0, ...), in bytes. */
+static inline int64_t use_start(const struct tensor_use *u) { return dtype_bytes(u->dtype, u->offset); }
+
+/* Does the value of step `index` say which row is touched? */
+static inline bool use_is_indexed(const struct tensor_use *u)
+{
+    return u->role == USE_GATHER || u->role == USE_SCATTER;
+}
+
+/* The union of enum effect. */
+unsigned use_effect(const struct tensor_use *u);
 
 /* ---- program.c: questions ---- */
 
