@@ -50,11 +50,13 @@ static void report_kernels(FILE *json, const struct side *s)
     putc(']', json);
 }
 
-/* Of a kernel the largest over the least time, where kernels were timed, else of a replay. */
+/* Of a kernel the largest over the least time, where kernels were timed, else of a replay. Kernels that take
+ * less than a twentieth of a run are left out: what spreads there is the time between two launches. */
 static double worst_spread(const struct side *s)
 {
     double worst = s->kernels ? 0 : spread(&s->all);
-    for (int k = 0; k < s->kernels; k++) worst = fmax(worst, spread(&s->kernel[k]));
+    for (int k = 0; k < s->kernels; k++)
+        if (s->kernel[k].median > s->all.median / 20) worst = fmax(worst, spread(&s->kernel[k]));
     return worst;
 }
 
@@ -63,7 +65,7 @@ static void report_load(FILE *json, const struct figure *f, const struct side *s
     double watts = mean_of(f, s, true), mhz = mean_of(f, s, false);
     if (isfinite(watts)) fprintf(json, ", \"watts\": %.4g, \"joules\": %.4g", watts, watts * ms * 1e-3);
     if (isfinite(mhz)) fprintf(json, ", \"mhz\": %.4g", mhz);
-    fprintf(json, ", \"spread\": %.4g", worst_spread(s));
+    fprintf(json, ", \"spread\": %.4g, \"replays\": %.4g", worst_spread(s), spread(&s->all));
     report_kernels(json, s);
 }
 
@@ -103,8 +105,12 @@ static void print_loads(const struct figure *f, const double *mid)
 {
     for (int i = 0; i < f->sides; i++) {
         const struct side *s = &f->side[i];
-        printf("    %-12s %9.4f ms %5.0f W %6.0f MHz  spread %.2f\n", s->name, mid[i], mean_of(f, s, true),
-               mean_of(f, s, false), worst_spread(s));
+        const struct draw *d = &s->draw[f->rounds - 1];
+        char limits[80];
+        power_limits(d->limits, limits, sizeof limits);
+        printf("    %-12s %9.4f ms %5.0f W %6.0f MHz, at least %.0f; replays spread %.2f; limits: %s\n",
+               s->name, mid[i], mean_of(f, s, true), mean_of(f, s, false), d->least_mhz, spread(&s->all),
+               limits);
         for (int k = 0; k < s->kernels; k++)
             printf("        %-56s %9.4f ms %9.4f .. %.4f\n", s->kernel[k].name, s->kernel[k].median,
                    s->kernel[k].min, s->kernel[k].max);

@@ -38,7 +38,7 @@ static void name_kernel(const struct machine *m, const struct kernel_params *k, 
     snprintf(t->name, sizeof t->name, "%s", wrong || !name ? "?" : name);
 }
 
-/* A replay of one kernel of a run for each; false: something else is among them. */
+/* A replay of one kernel of a run for each; false: something else is among them, as cuBLASLt's memset. */
 static bool split(const struct machine *m, graph run, struct side *s, replay *each)
 {
     node n;
