@@ -109,7 +109,8 @@ TORTURES   := $(patsubst test/torture/%.c,$(BUILD)/torture/%,\
 $(BUILD)/fake/libnvrtc.so.13: test/fake/nvrtc.c test/fake/image.c test/fake/fake.h
 $(BUILD)/fake/libcuda.so.1: test/fake/cuda.c test/fake/time.c test/fake/image.c test/fake/fake.h jit/driver.h
 $(BUILD)/fake/shim.so: test/torture/shim.c test/torture/shim.h
-$(FAKES):
+$(BUILD)/dry/libcuda.so.1: test/fake/dry.c test/fake/time.c test/fake/image.c test/fake/dry.h test/fake/fake.h jit/driver.h
+$(FAKES) $(BUILD)/dry/libcuda.so.1:
 	@mkdir -p $(@D)
 	$(CC) $(FAKE_CFLAGS) -shared -Wl,-soname,$(@F) -Wl,--build-id -Wl,--no-undefined $(filter %.c,$^) -o $@ -ldl
 $(BUILD)/fuzz_api: | $(FAKES)
@@ -158,8 +159,20 @@ $(BUILD)/test/gpu_list.h: $(GPU_TESTS)
 $(BUILD)/test/gpu/gpu_main.o: $(BUILD)/test/gpu_list.h
 $(BUILD)/gpu_tests: $(GPU_OBJ) $(BUILD)/libcoda_internal.a
 	$(CC) $^ -o $@ $(LDLIBS)
-test-gpu: $(BUILD)/gpu_tests ## the rest, on a GPU; writes test/gpu.stamp (or $GPU_STAMP)
-	$(BUILD)/gpu_tests --stamp $(GPU_STAMP) --digest $$($(DIGEST))
+# Kernels are kept in a directory of their own, and come there from files that were made before, with the seed that
+# random tests had then. Caches that tests open find them by $CODA_BUNDLES.
+GPU_KERNELS ?= $(BUILD)/gpu-kernels
+GPU_CACHE   := $(abspath $(BUILD))/gpu-cache
+GPU_SEED     = $(or $(CODA_SEED),$(shell cat $(GPU_KERNELS)/seed 2>/dev/null),$(shell echo $$((0x$$($(DIGEST) | cut -c-7)))))
+with_kernels = CODA_SEED=$(GPU_SEED) BUILD=$(BUILD) test/system/kernels.sh
+test-gpu: $(BUILD)/gpu_tests $(BUILD)/coda ## the rest, on a GPU; writes test/gpu.stamp (or $GPU_STAMP)
+	@$(with_kernels) unpack $(GPU_CACHE) $(GPU_KERNELS)
+	CODA_SEED=$(GPU_SEED) CODA_CACHE_DIR=$(GPU_CACHE) CODA_BUNDLES=$(GPU_CACHE) CODA_CACHE_LIMIT=-1 \
+	    $(BUILD)/gpu_tests --stamp $(GPU_STAMP) --digest $$($(DIGEST))
+gpu-kernels: $(BUILD)/gpu_tests $(BUILD)/coda $(BUILD)/dry/libcuda.so.1 ## compiles, without a GPU, what test-gpu wants, into $GPU_KERNELS (an hour of one core)
+	@$(with_kernels) make $(GPU_CACHE) $(GPU_KERNELS)
+gpu-kernels-pack: $(BUILD)/coda ## writes all kernels that test-gpu had to $GPU_KERNELS
+	@$(with_kernels) pack $(GPU_CACHE) $(GPU_KERNELS)
 stamp-digest: ## a digest of include, lib, jit, primitives, cache and the GPU tests
 	@$(DIGEST)
 
@@ -206,4 +219,4 @@ $(BUILD)/compile_commands.json: $(SRC) Makefile $(PARTS) ## for clangd and clang
 	done; printf '\n]\n'; } > $@
 
 .PHONY: unit locales bless check test test-full fuzzers texts bless-texts fuzz conformance conformance-subset torture-build torture \
-	emulator test-gpu stamp-digest layers locale exports abi bless-abi cuda-abi headers lint tidy
+	emulator test-gpu gpu-kernels gpu-kernels-pack stamp-digest layers locale exports abi bless-abi cuda-abi headers lint tidy

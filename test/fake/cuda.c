@@ -20,18 +20,10 @@ int fake_live(void);                                 /* libraries loaded now */
 bool fake_holds(const char *text, const char *arch); /* is one of them made of this source? */
 uint64_t fake_maker(const char *text);               /* what its primitives were; 0: none */
 
-enum { FIELDS = 32 };
-struct field {
-    int offset;
-    bool written;
-};
-
 struct CUlib_st {
     struct CUlib_st *next;
     struct fake_image *image;
-    struct field field[FIELDS];
-    int fields;
-    size_t parameters;
+    struct fake_fields fields;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -145,37 +137,6 @@ CUresult cuCtxSynchronize(void) { return CUDA_SUCCESS; }
 
 /* ---- Images ---- */
 
-/* Takes one line of struct Args: "TensorMap a, b;", "const bf16 *a0;", "void *pointer[3];", "i32 m;" or
- * "Divisor divisor;", or attention's numbers. */
-static void read_field(struct CUlib_st *l, const char *s, size_t length)
-{
-    char line[256];
-    snprintf(line, sizeof line, "%.*s", (int)(length < 255 ? length : 255), s);
-    line[strcspn(line, "/")] = 0; /* the comment */
-    const char *bracket = strchr(line, '[');
-    size_t n = bracket ? (size_t)atoi(bracket + 1) : 1;
-    for (const char *c = line; *c; c++) n += *c == ',';
-    if (strstr(line, "TensorMap")) l->parameters += 128 * n;
-    else if (strchr(line, '*')) {
-        bool written = !strstr(line, "const ") && !strstr(line, "void");
-        if (l->fields < FIELDS) l->field[l->fields++] = (struct field){(int)l->parameters, written};
-        l->parameters += sizeof(void *) * n;
-    } else if (strstr(line, "Divisor")) l->parameters += 12;
-    else if (strstr(line, "AttentionStrides")) l->parameters += 24;
-    else if (strstr(line, "AttentionExtents")) l->parameters += 64;
-    else if (strchr(line, ';')) l->parameters += 4 * n;
-}
-
-static void read_fields(struct CUlib_st *l)
-{
-    const char *s = strstr(fake_image_text(l->image), "struct Args {\n"), *end = s ? strstr(s, "\n};") : NULL;
-    while (s && s < end) {
-        s = strchr(s, '\n') + 1;
-        read_field(l, s, strcspn(s, "\n"));
-        s += strcspn(s, "\n");
-    }
-}
-
 static bool told_to_refuse(struct fake_board *b)
 {
     int n = atomic_load(&b->refuse);
@@ -203,7 +164,7 @@ CUresult cuLibraryLoadData(CUlibrary *out, const void *data, CUjit_option *jo, v
     struct CUlib_st *l = calloc(1, sizeof *l);
     if (!l || !(l->image = malloc(head.total))) return free(l), CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(l->image, data, head.total);
-    read_fields(l);
+    l->fields = fake_image_fields(l->image);
     pthread_mutex_lock(&lock);
     l->next = live;
     live = l;
@@ -285,7 +246,7 @@ CUresult cuKernelGetParamInfo(CUkernel k, size_t i, size_t *offset, size_t *size
 {
     struct CUlib_st *l = (struct CUlib_st *)(void *)k;
     *offset = 0;
-    *size = l->parameters;
+    *size = l->fields.parameters;
     return i ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -306,10 +267,10 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, 
         while (atomic_load(&b->hold_launch)) usleep(200);
     uint64_t digest = fake_digest(l->image->headers, fake_image_text(l->image), l->image->text);
     digest |= 1; /* a mark: what is there now is 0 */
-    for (int i = 0; i < l->fields; i++) {
+    for (int i = 0; i < l->fields.n; i++) {
         void *to;
-        memcpy(&to, (char *)params[0] + l->field[i].offset, sizeof to);
-        if (l->field[i].written && to) memcpy(to, &digest, 2);
+        memcpy(&to, (char *)params[0] + l->fields.field[i].offset, sizeof to);
+        if (l->fields.field[i].written && to) memcpy(to, &digest, 2);
     }
     return CUDA_SUCCESS;
 }

@@ -80,4 +80,17 @@ void fake_image_fill(void *out, const char *text, const char *options);
 bool fake_image_good(const void *image);
 const char *fake_image_text(const struct fake_image *i);
 
+/* The pointers of its parameter, where they lie, and whether the kernel writes there; how large all of it
+ * is. */
+enum { FAKE_FIELDS = 32 };
+struct fake_fields {
+    struct fake_field {
+        int offset;
+        bool written;
+    } field[FAKE_FIELDS];
+    int n;
+    size_t parameters;
+};
+struct fake_fields fake_image_fields(const struct fake_image *i);
+
 #endif

@@ -5,6 +5,7 @@
 #include "fake.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -88,4 +89,37 @@ bool fake_image_good(const void *image)
     bool same = !memcmp(again, image, i.total);
     free(again);
     return same;
+}
+
+/* Takes one line of struct Args: "TensorMap a, b;", "const bf16 *a0;", "void *pointer[3];", "i32 m;" or
+ * "Divisor divisor;", or attention's numbers. */
+static void read_field(struct fake_fields *l, const char *s, size_t length)
+{
+    char line[256];
+    snprintf(line, sizeof line, "%.*s", (int)(length < 255 ? length : 255), s);
+    line[strcspn(line, "/")] = 0; /* the comment */
+    const char *bracket = strchr(line, '[');
+    size_t n = bracket ? (size_t)atoi(bracket + 1) : 1;
+    for (const char *c = line; *c; c++) n += *c == ',';
+    if (strstr(line, "TensorMap")) l->parameters += 128 * n;
+    else if (strchr(line, '*')) {
+        bool written = !strstr(line, "const ") && !strstr(line, "void");
+        if (l->n < FAKE_FIELDS) l->field[l->n++] = (struct fake_field){(int)l->parameters, written};
+        l->parameters += sizeof(void *) * n;
+    } else if (strstr(line, "Divisor")) l->parameters += 12;
+    else if (strstr(line, "AttentionStrides")) l->parameters += 24;
+    else if (strstr(line, "AttentionExtents")) l->parameters += 64;
+    else if (strchr(line, ';')) l->parameters += 4 * n;
+}
+
+struct fake_fields fake_image_fields(const struct fake_image *i)
+{
+    struct fake_fields l = {.n = 0};
+    const char *s = strstr(fake_image_text(i), "struct Args {\n"), *end = s ? strstr(s, "\n};") : NULL;
+    while (s && s < end) {
+        s = strchr(s, '\n') + 1;
+        read_field(&l, s, strcspn(s, "\n"));
+        s += strcspn(s, "\n");
+    }
+    return l;
 }

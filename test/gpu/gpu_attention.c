@@ -530,12 +530,21 @@ static void close_bench(struct bench *b)
     arena_free(&b->rig.plan.arena);
 }
 
+static int only_built(struct bench *b, const char *name, bool sm90)
+{
+    char err[JIT_ERROR_SIZE] = "";
+    bool built = build(b, sm90, err);
+    close_bench(b);
+    return gpu_case(built, name, "%s", err);
+}
+
 static int run_case(const struct jit_device *device, const struct attention_case *c, bool sm90)
 {
     char name[128], err[JIT_ERROR_SIZE] = "";
     snprintf(name, sizeof name, "attention %s, %s", sm90 ? "sm90" : "simt", c->name);
     struct bench b = {.c = c, .device = *device};
     attention_case_spec(c, &b.s);
+    if (device_dry()) return only_built(&b, name, sm90);
     bool ran = make_data(&b, 7) && build(&b, sm90, err);
     void *again = ran ? malloc(b.bytes[ATTENTION_O] + 1) : NULL;
     ran = again && run(&b, again, err) && run(&b, b.host[ATTENTION_O], err);
@@ -564,6 +573,7 @@ int attention_repeats(const struct jit_device *device, const struct attention_ca
     char err[JIT_ERROR_SIZE] = "";
     struct bench b = {.c = c, .device = *device, .before = before};
     attention_case_spec(c, &b.s);
+    if (device_dry()) return only_built(&b, c->name, true);
     bool ran = make_data(&b, 7) && build(&b, true, err);
     size_t o = b.bytes[ATTENTION_O], lse = b.bytes[ATTENTION_LSE];
     char *first = ran ? malloc(o + lse + 1) : NULL;

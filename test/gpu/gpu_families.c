@@ -9,7 +9,8 @@
 
 int gpu_families(void);
 
-enum { FAMILIES = 60, EMULATED_FAMILIES = 1 };
+/* Of SIZES sets of sizes, which the seed draws: families of equal sizes have kernels in common. */
+enum { FAMILIES = 60, EMULATED_FAMILIES = 1, SIZES = 5 };
 
 int gpu_families(void)
 {
@@ -24,7 +25,9 @@ int gpu_families(void)
         struct family f;
         /* fewer than half of them are known ones */
         enum known_family known = (enum known_family)((seed + (uint64_t)i) % (2 * KNOWN_FAMILIES));
-        family_make_known(&f, known < KNOWN_FAMILIES ? known : FAMILY_DRAWN, seed + (uint64_t)i, 0);
+        family_make_sized(&f, known < KNOWN_FAMILIES ? known : FAMILY_DRAWN, seed + (uint64_t)i, 0,
+                          given || device_emulated(&dev) ? 0
+                                                         : 1 + (seed + (uint64_t)i) % SIZES + SIZES * seed);
         bool good = family_good(&f, &opt, why, sizeof why);
         failed += gpu_case(good, "family", "seed %llu: %s%s%s", (unsigned long long)(seed + (uint64_t)i),
                            f.name, good ? "" : ": ", good ? "" : why);

@@ -3,6 +3,9 @@
  *
  *     gpu_tests [--stamp FILE --digest HEX] [NAME...]
  *
+ * On the driver of test/fake/dry.c each test plans and compiles all that it would on a card, into the
+ * process's cache; nothing runs, and so nothing is judged but that every kernel compiles.
+ *
  * A file test/gpu/gpu_NAME.c defines int gpu_NAME(void); nothing else is registered: gpu_list.h is made
  * from the file names. With names, only those tests run, and no stamp is written. Several tests run at
  * once, each in its own process, for most of their time is compilation; one alone runs in this process,
@@ -19,6 +22,7 @@
 
 #include "coda.h"
 #include "gpu_case.h"
+#include "util_device.h"
 
 #define GPU_TEST(name) int gpu_##name(void);
 #include "gpu_list.h"
@@ -37,13 +41,16 @@ enum { TESTS = sizeof tests / sizeof *tests - 1 };
 
 static struct result {
     int passed, failed, skipped;
+    int64_t compiled, found, broken; /* kernels, of the process's cache; those that did not compile */
+    bool dry;
 } * result, *all; /* of the test that runs here; of each test, in memory that processes share */
 
 int gpu_case(bool good, const char *name, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    printf("%s %s: ", good ? "ok    " : "FAILED", name);
+    printf("%s %s: ", good ? "ok    " : device_dry() ? "unseen" : "FAILED", name);
+    good = good || device_dry();
     vprintf(format, args);
     putchar('\n');
     fflush(stdout);
@@ -92,10 +99,21 @@ static int write_stamp(const char *path, const char *digest, struct result sum)
 
 /* ---- One test, and several at once ---- */
 
+static void count_kernels(struct result *r)
+{
+    coda_cache_stats s = CODA_CACHE_STATS_INIT;
+    r->dry = device_dry();
+    if (coda_cache_stats_get(NULL, &s)) return;
+    r->compiled += (int64_t)s.compiles;
+    r->found += (int64_t)(s.disk_hits + s.overlay_hits + s.bundle_hits);
+    r->broken += (int64_t)s.compile_failures;
+}
+
 static void run(int i)
 {
     result = &all[i];
     int failures = tests[i].run();
+    count_kernels(result);
     if (failures > result->failed || result->passed + result->failed + result->skipped == 0)
         gpu_case(false, tests[i].name, "%d failures outside of any case", failures);
 }
@@ -136,7 +154,7 @@ static void finish(const struct process *p, int i)
 static struct result run_all(const bool *wanted, int count)
 {
     struct process process[TESTS];
-    struct result sum = {0, 0, 0};
+    struct result sum = {.passed = 0};
     for (int i = 0; i < TESTS; i++) {
         if (wanted[i] && count == 1) run(i);
         else if (wanted[i]) start(&process[i], i);
@@ -146,8 +164,18 @@ static struct result run_all(const bool *wanted, int count)
         sum.passed += all[i].passed;
         sum.failed += all[i].failed;
         sum.skipped += all[i].skipped;
+        sum.compiled += all[i].compiled;
+        sum.found += all[i].found;
+        sum.broken += all[i].broken;
+        sum.dry = sum.dry || all[i].dry;
     }
     return sum;
+}
+
+static int print_dry(const struct result *sum)
+{
+    printf("a dry run of %d cases; %lld kernels do not compile\n", sum->passed, (long long)sum->broken);
+    return sum->broken || sum->failed || !sum->passed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 int main(int argc, char **argv)
@@ -163,6 +191,8 @@ int main(int argc, char **argv)
     if (all == MAP_FAILED) return perror("mmap"), EXIT_FAILURE;
     for (int i = 0; i < TESTS; i++) count += wanted[i] = chosen(tests[i].name, argv + first, argc - first);
     struct result sum = run_all(wanted, count);
+    printf("%lld kernels compiled, %lld found made before\n", (long long)sum.compiled, (long long)sum.found);
+    if (sum.dry) return print_dry(&sum);
     printf("%d passed, %d failed", sum.passed, sum.failed);
     if (sum.skipped) printf(", %d skipped", sum.skipped);
     putchar('\n');

@@ -30,7 +30,7 @@ static coda_status launch(const char *text, struct jit_launch shape, struct para
 {
     struct jit_cubin cubin = {0};
     struct jit_kernel *kernel = NULL;
-    coda_status s = jit_compile(&cubin, "probe", text, &(struct jit_options){device.arch, NULL, true}, err);
+    coda_status s = jit_compile(&cubin, "probe", text, &(struct jit_options){.arch = device.arch}, err);
     if (s == CODA_OK) s = jit_load(&kernel, &cubin, "probe", 0, &device, NULL, err);
     if (s == CODA_OK) s = jit_launch(kernel, &shape, params, sizeof *params, NULL, err);
     if (s == CODA_OK && !device_wait()) s = CODA_E_DEVICE, snprintf(err, sizeof err, "the kernel failed");

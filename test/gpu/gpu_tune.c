@@ -119,6 +119,7 @@ static coda_cache *open_cache(const char *folder, const char *name, int number)
     char dir[160];
     coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
     coda_cache *c = NULL;
+    if (device_dry()) return NULL; /* the process's own, for what is made there shall stay */
     snprintf(dir, sizeof dir, "%s/%s-%d", folder, name, number);
     where.dir = dir;
     coda_cache_open(&c, &where);

@@ -1,6 +1,8 @@
 /* util_device.c -- device memory for the GPU tests, by the driver's own calls. */
 #include "util_device.h"
 
+#include "../fake/dry.h"
+
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,6 +28,8 @@ static struct {
 
 enum { STREAM_NON_BLOCKING = 1, CAPTURE_GLOBAL = 0 }; /* as cuda.h has them */
 
+static bool dry;
+
 static bool find(void *library, const char *name, void *function)
 {
     return (*(void **)function = dlsym(library, name)) != NULL;
@@ -34,6 +38,7 @@ static bool find(void *library, const char *name, void *function)
 bool device_open(struct jit_device *out, char *err)
 {
     if (jit_device_open(out, err)) return false;
+    dry = strstr(out->name, DRY_SUFFIX);
     void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
     if (cuda && find(cuda, "cuMemAlloc_v2", &driver.alloc) && find(cuda, "cuMemFree_v2", &driver.release) &&
         find(cuda, "cuMemcpyHtoD_v2", &driver.upload) && find(cuda, "cuMemcpyDtoH_v2", &driver.download) &&
@@ -69,6 +74,8 @@ bool device_open_emulated(struct jit_device *out, char *err)
 }
 
 bool device_emulated(const struct jit_device *d) { return !strncmp(d->name, "emulated", 8); }
+
+bool device_dry(void) { return dry; }
 
 void *device_alloc(size_t bytes)
 {

@@ -13,6 +13,9 @@ bool device_open(struct jit_device *out, char *err);
 bool device_open_emulated(struct jit_device *out, char *err);
 /* Is it test/emulator's? It takes its time, and has no cuBLASLt. */
 bool device_emulated(const struct jit_device *d);
+/* Is the driver that of test/fake/dry.c, on which plans are made and compiled, and nothing runs? Then what
+ * a run leaves says nothing, and who would compare it does not. */
+bool device_dry(void);
 /* NULL when there is none left. 256-byte aligned. */
 void *device_alloc(size_t bytes);
 void device_free(void *p);

@@ -22,6 +22,7 @@ struct maker {
     bool in_turn;        /* they are interleaved */
     bool masked;         /* the stream itself is padded: keys past its lengths are invisible */
     int64_t batch, tokens, d, hd, heads, kv_heads, window; /* batch 0: no batch dimension */
+    int64_t inner, vocabulary;                             /* 0: drawn where they are wanted */
     coda_value lengths, kept[8];
     int keeps, layer;
 };
@@ -198,7 +199,7 @@ static coda_value mlp(struct maker *m, coda_value x)
     static gate *const gates[] = {coda_swiglu, coda_geglu, coda_reglu, coda_glu};
     static unit *const units[] = {coda_gelu_erf, coda_gelu_tanh, coda_gelu_quick,
                                   coda_relu,     coda_relu2,     coda_silu};
-    int64_t f = 2 * (1 + random_below(&m->r, 50));
+    int64_t f = m->inner ? m->inner : 2 * (1 + random_below(&m->r, 50));
     if (!m->gated) return linear(m, units[random_below(&m->r, 6)](m->g, linear(m, x, f)), m->d);
     coda_value y = linear(m, x, 2 * f);
     gate *g = gates[m->swiglu ? 0 : random_below(&m->r, 4)];
@@ -294,18 +295,26 @@ static void fix(struct maker *m)
     m->sections[1] = m->sections[2] = side;
 }
 
-static void draw(struct maker *m, coda_dtype dtype)
+/* Sizes, from which kernels of one text come; the first eight numbers of a family that has its own. */
+static void draw_sizes(struct maker *m, struct random *r)
 {
-    static const coda_dtype any[] = {CODA_F32, CODA_BF16, CODA_F16};
-    struct random *r = &m->r;
-    m->dtype = dtype ? dtype : any[random_below(r, 3)];
-    m->place = (enum norm_place)random_below(r, 4);
     m->batch = random_below(r, 4);
     m->tokens = 1 + random_below(r, random_chance(r, 30) ? 70 : 20);
     m->hd = 2 * (1 + random_below(r, 16));
     m->kv_heads = 1 + random_below(r, 2);
     m->heads = m->kv_heads * (1 + random_below(r, 3));
     m->d = random_chance(r, 50) ? 8 * (1 + random_below(r, 10)) : 4 + random_below(r, 70);
+}
+
+static void draw(struct maker *m, coda_dtype dtype, uint64_t sizes)
+{
+    static const coda_dtype any[] = {CODA_F32, CODA_BF16, CODA_F16};
+    struct random *r = &m->r;
+    m->dtype = dtype ? dtype : any[random_below(r, 3)];
+    m->place = (enum norm_place)random_below(r, 4);
+    struct random shared = {sizes};
+    draw_sizes(m, sizes ? &shared : r);
+    if (sizes) m->inner = 2 * (1 + random_below(&shared, 50)), m->vocabulary = 5 + random_below(&shared, 120);
     m->layer_norm = random_chance(r, 40);
     m->gains = random_chance(r, 80);
     m->biases = random_chance(r, 35);
@@ -350,11 +359,18 @@ void family_make(struct family *f, uint64_t seed, coda_dtype dtype)
 
 void family_make_known(struct family *f, enum known_family known, uint64_t seed, coda_dtype dtype)
 {
+    family_make_sized(f, known, seed, dtype, 0);
+}
+
+void family_make_sized(struct family *f, enum known_family known, uint64_t seed, coda_dtype dtype,
+                       uint64_t sizes)
+{
     *f = (struct family){.g = coda_graph_new(), .seed = seed};
     struct maker m = {.f = f, .g = f->g, .r = {seed}, .known = known};
     coda_value table = CODA_NONE;
-    draw(&m, dtype);
-    int64_t vocabulary = 5 + random_below(&m.r, 120), layers = 1 + random_below(&m.r, 3);
+    draw(&m, dtype, sizes);
+    int64_t vocabulary = m.vocabulary ? m.vocabulary : 5 + random_below(&m.r, 120),
+            layers = 1 + random_below(&m.r, 3);
     if (m.masked) m.lengths = leaf_as(&m, "lengths", FILL_LENGTHS, m.tokens, CODA_I32, 1, &m.batch);
     coda_value x = enter(&m, vocabulary, &table);
     describe(&m);

@@ -48,6 +48,10 @@ enum known_family { FAMILY_DRAWN, FAMILY_QWEN3, FAMILY_QWEN2_5_VL, FAMILY_QWEN3_
 /* dtype of the float leaves; 0: drawn. The graph is never poisoned; free it with coda_graph_free. */
 void family_make(struct family *f, uint64_t seed, coda_dtype dtype);
 void family_make_known(struct family *f, enum known_family known, uint64_t seed, coda_dtype dtype);
+/* Sizes are those of the number `sizes`, if it is not 0: families of other seeds have them, too, and so
+ * kernels in common. */
+void family_make_sized(struct family *f, enum known_family known, uint64_t seed, coda_dtype dtype,
+                       uint64_t sizes);
 /* As random_args(); free with random_args_free. */
 void **family_args(const struct family *f, uint64_t seed, bool evaluate);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util_device.h"
 #include "util_run.h"
 
 /* ---- Judging ---- */
@@ -71,7 +72,7 @@ static double tolerance(const graph *g)
 static bool judge(const struct family *f, void **got, void **unfused, void **want, char *why, size_t size)
 {
     const graph *g = f->g;
-    double allowed = tolerance(g);
+    double allowed = device_dry() ? INFINITY : tolerance(g);
     bool no_rows = allowed >= 1e-2 && run_ill_conditioned(g);
     for (int i = 0; i < g->outputs; i++) {
         int at = f->leaves + i;
@@ -114,7 +115,7 @@ static bool run_mode(const struct family *f, const coda_compile_options *opt, co
 bool family_good(const struct family *f, const coda_compile_options *opt, char *why, size_t size)
 {
     void **want = family_args(f, f->seed, true), **unfused = family_args(f, f->seed, false);
-    bool good = coda_evaluate(f->g, want) == CODA_OK || failed(why, size, "evaluate");
+    bool good = device_dry() || coda_evaluate(f->g, want) == CODA_OK || failed(why, size, "evaluate");
     if (good) good = run_mode(f, opt, &run_modes[0], unfused, why, size);
     for (int i = 0; good && i < RUN_MODES; i++) {
         void **got = family_args(f, f->seed, false);
