@@ -205,7 +205,7 @@ cuda-abi: ## jit/cuda_abi.h declares what the headers of the CUDA toolkit in $CU
 	@CC=$(CC) test/house/cuda_abi.sh '$(CUDA_HOME)' $(BUILD)/cuda-abi
 headers: $(BUILD)/libcoda.so ## coda.h as pedantic C99 and C++, its INIT macros, its first program; coda.hpp
 	@CC=$(CC) CXX=$(CXX) test/house/headers.sh $(BUILD)/headers $<
-lint: ## files over 800 lines, lines over 110 columns, and what clang-format 14 would change, if it is there
+lint: ## files over 800 lines, lines over 110 columns, folders over their budget, and what clang-format 14 would change, if it is there
 	@test/house/lint.sh
 
 tidy: $(BUILD)/compile_commands.json ## clang-tidy over lib, jit and cache: minutes

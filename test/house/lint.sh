@@ -5,6 +5,7 @@
 #     headers of a CUDA toolkit, which the build does without: jit/cuda_abi.h declares what is called
 #     questions of numbers of rows in fusion and lowering that lib/plan/guards.h does not note; kernels (pairs,
 #         target_pairs) and segments of columns ask others
+#     folders of more lines than test/house/budgets (of FOLDER: FOLDER/test/budgets) gives them
 #     what clang-format 14 would change, where it is installed (other versions disagree with it)
 all='include lib jit cache primitives examples test perf'
 [ -n "${1:-}" ] || apart='-path examples/serving -prune -o' # which has a lint of its own
@@ -25,6 +26,29 @@ awk '
     }
     END { print bad + 0 " complaints"; exit bad > 0 }' $sources
 result=$?
+budgets=${1:-test/house}${1:+/test}/budgets
+# shellcheck disable=SC2086
+awk -v budgets="$budgets" '
+    FILENAME == budgets {
+        if (/^#/ || !NF) next
+        if (NF < 3 || $2 !~ /^[0-9]+$/) { print budgets ":" FNR ": a row is FOLDER LINES WHAT FOR"; bad = 1 }
+        budget[$1] = $2
+        next
+    }
+    FNR == 1 {
+        mine = ""
+        for (folder in budget) if (index(FILENAME, folder "/") == 1) mine = folder
+    }
+    mine != "" { lines[mine]++ }
+    END {
+        for (folder in budget)
+            if (lines[folder] + 0 > budget[folder]) {
+                print folder ": " lines[folder] " lines, " lines[folder] - budget[folder] " over its budget of " budget[folder] \
+                    ": take lines away, or raise the budget by name, as " budgets " says"
+                bad = 1
+            }
+        exit bad
+    }' "$budgets" $sources || result=1
 readme=${1:+$1/}README.md
 size=$(wc -c < "$readme")
 [ "$size" -le 12000 ] || { echo "$readme: $size bytes, more than 12000: which page does the new part belong on?"; result=1; }
