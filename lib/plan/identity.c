@@ -55,6 +55,17 @@ static const struct prim *spell(struct author *w, const struct prim *map)
     return NULL;
 }
 
+/* Appends the bytes of a struct, but for what is left out. */
+#define WRITE(S, w, s)                                                                                       \
+    do {                                                                                                     \
+        struct S kept;                                                                                       \
+        memset(&kept, 0, sizeof kept);                                                                       \
+        keep_##S(w, &kept, s);                                                                               \
+        append(w, &kept, sizeof kept);                                                                       \
+    } while (0)
+
+static void write_spec(struct author *w, const struct program *q);
+
 /* keep_NAME: writes to `to`, which is 0, what the identity has of s. */
 #define KEEP_KIND(name) memcpy(&to->name, &s->name, sizeof s->name);
 #define KEEP_NUMBER(name) KEEP_KIND(name)
@@ -72,17 +83,12 @@ static const struct prim *spell(struct author *w, const struct prim *map)
     if (when) keep_##S(w, &to->name, &s->name);
 #define PARTS(S, name, length)                                                                               \
     for (int i = 0; i < (length); i++) keep_##S(w, &to->name[i], &s->name[i]);
-#define LIST(type, name)
+#define LIST(S, name, length)                                                                                \
+    for (int i = 0; i < s->length; i++) WRITE(S, w, &s->name[i]);
+#define SPEC(name)                                                                                           \
+    if (s->own) write_spec(w, s);
 #define END(S) }
 #include "program.def"
-
-#define WRITE(S, w, s)                                                                                       \
-    do {                                                                                                     \
-        struct S kept;                                                                                       \
-        memset(&kept, 0, sizeof kept);                                                                       \
-        keep_##S(w, &kept, s);                                                                               \
-        append(w, &kept, sizeof kept);                                                                       \
-    } while (0)
 
 /* Its uses are blanked where the copy lies, and written later. */
 static void write_spec(struct author *w, const struct program *q)
@@ -112,9 +118,6 @@ static bool write_identity(struct author *w, const struct program *q)
     out->data = arena_alloc(w->arena, w->capacity);
     if (!out->buffer || !out->data) return false;
     WRITE(program, w, q);
-    if (q->own) write_spec(w, q);
-    for (int i = 0; i < q->ports && !w->arena->failed; i++) WRITE(tensor_use, w, &q->port[i]);
-    for (int i = 0; i < q->steps && !w->arena->failed; i++) WRITE(step, w, &q->step[i]);
     out->hash = hash_of(out->data, out->size);
     return !w->arena->failed;
 }
@@ -137,6 +140,40 @@ bool identity_add(struct identity *id, struct arena *a, const void *data, size_t
     id->hash = (id->hash ^ hash_of(data, size)) * 0x9e3779b97f4a7c15u;
     return !a->failed;
 }
+
+/* ---- Differences ---- */
+
+bool prims_equal(const struct prim *a, const struct prim *b)
+{
+    if (a == b || !a || !b || !a->source || !b->source) return a == b;
+    return a->params == b->params && !strcmp(a->name, b->name) && !strcmp(a->source, b->source);
+}
+
+#define DIFFERS_IF(name, unequal)                                                                            \
+    if (unequal) return #name;
+#define EXAMINE(S, from, to)                                                                                 \
+    {                                                                                                        \
+        const char *differs = S##_differs(from, to, kinds);                                                  \
+        if (differs) return differs;                                                                         \
+    }
+#define STRUCT(S)                                                                                            \
+    const char *S##_differs(const struct S *s, const struct S *t, unsigned kinds)                            \
+    {
+#define VALUE(type, name, what)                                                                              \
+    DIFFERS_IF(name, (kinds & FIELD_##what) && memcmp(&s->name, &t->name, sizeof s->name))
+#define PRIM(name, what) DIFFERS_IF(name, (kinds & FIELD_##what) && !prims_equal(s->name, t->name))
+#define PART(S, name, when)                                                                                  \
+    if (when) EXAMINE(S, &s->name, &t->name)
+#define PARTS(S, name, length)                                                                               \
+    for (int i = 0; i < (length); i++) EXAMINE(S, &s->name[i], &t->name[i])
+#define LIST(S, name, length)                                                                                \
+    DIFFERS_IF(length, s->length != t->length)                                                               \
+    PARTS(S, name, s->length)
+#define SPEC(name)
+#define END(S)                                                                                               \
+    return NULL;                                                                                             \
+    }
+#include "program.def"
 
 /* ---- Memo ---- */
 

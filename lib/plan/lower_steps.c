@@ -28,15 +28,13 @@ static void *room(struct writer *w, void *array, int count, int *capacity, size_
 static bool same_port(const struct writer *w, const struct tensor_use *a, const struct tensor_use *b)
 {
     struct guards *to = w->q->guards;
-    struct tensor_use like = *b;
-    like.offset = a->offset;
-    memcpy(like.stride, a->stride, sizeof like.stride);
-    like.table_rows = a->table_rows, like.table_stride = a->table_stride;
-    if (memcmp(a, &like, sizeof like) != 0) return false; /* NOLINT: padding is 0 (port_new) */
+    if (tensor_use_differs(a, b, FIELD_ALL & ~FIELD_NUMBER)) return false;
     return extents_equal(to, a->offset, b->offset) &&
            extents_all_equal(to, a->stride, b->stride, CODA_MAX_RANK) &&
            extents_equal(to, a->table_rows, b->table_rows) &&
-           extents_equal(to, a->table_stride, b->table_stride);
+           extents_equal(to, a->table_stride, b->table_stride) && extents_equal(to, a->page, b->page) &&
+           extents_equal(to, a->page_stride, b->page_stride) && extents_equal(to, a->head_dim, b->head_dim) &&
+           extents_equal(to, a->head_stride, b->head_stride);
 }
 
 int add_port(struct writer *w, struct tensor_use port)

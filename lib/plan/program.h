@@ -92,7 +92,8 @@ enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_OWN };
 #define KERNEL_MAX_MAPS 12
 #define KERNEL_MAX_POINTERS ((4096 - KERNEL_MAX_MAPS * 128) / 8)
 
-/* ---- The structs, from their table ---- */
+/* ---- The structs, from their table; and NAME_differs, the name of the first field of some kinds in which two
+ * of them, with all that they consist of, differ, or NULL ---- */
 
 /* What a field is to a kernel. Equal programs have equal KINDs and NUMBERs, and PLACEs that are equal one to
  * one; programs of one form have equal KINDs. */
@@ -101,7 +102,8 @@ enum field_kind {
     FIELD_NUMBER = 2,  /* an extent, a stride, an offset: a launch may pass it, and shapes differ in it */
     FIELD_PLACE = 4,   /* which tensor */
     FIELD_NAME = 8,    /* what people, and tuning, call it by */
-    FIELD_DECIDED = 16 /* a schedule says it */
+    FIELD_DECIDED = 16, /* a schedule says it */
+    FIELD_ALL = 31
 };
 
 /* clang-format off */
@@ -124,8 +126,10 @@ enum field_kind {
 #define PRIM(name, what) const struct prim *name;
 #define PART(S, name, when) struct S name;
 #define PARTS(S, name, length) struct S name[length];
-#define LIST(type, name) type *name;
-#define END(S) };
+#define LIST(S, name, length) struct S *name;
+#define SPEC(name) void *name;
+#define END(S) };                                                                                            \
+    const char *S##_differs(const struct S *s, const struct S *t, unsigned kinds);
 /* clang-format on */
 #include "program.def"
 
@@ -145,6 +149,8 @@ unsigned use_effect(const struct tensor_use *u);
 
 /* Does the step use the port, as its own or beside that? */
 bool step_uses(const struct program *q, const struct step *s, int port);
+/* The same map or reduction; a caller's map lies elsewhere in each graph, and is what its text says. */
+bool prims_equal(const struct prim *a, const struct prim *b);
 /* What a profiler should show of a step; NULL for data movement. */
 const char *step_name(const struct program *q, const struct step *s);
 /* May other steps read it? A STORE has no value, nor has a REDUCE that leaves partial states. */

@@ -154,27 +154,6 @@ static size_t words_of(const struct image *m) { return m->bytes / sizeof(int64_t
 
 /* ---- What is no number ---- */
 
-/* A caller's map lies elsewhere in each graph. */
-static bool same_prim(const struct prim *a, const struct prim *b)
-{
-    if (a == b || !a || !b) return a == b;
-    bool own = a->source && b->source && !a->header && !b->header;
-    return own && a->params == b->params && !strcmp(a->name, b->name) && !strcmp(a->source, b->source);
-}
-
-static bool same_step(const struct step *a, const struct step *b)
-{
-    struct step copy = *b;
-    if (!same_prim(a->prim, b->prim)) return false;
-    copy.prim = a->prim;
-    return a->kind == b->kind && a->cls == b->cls && a->half == b->half && a->axis == b->axis &&
-           a->nin == b->nin && !memcmp(a->in, copy.in, sizeof a->in) &&
-           !memcmp(a->immediate, copy.immediate, sizeof a->immediate) &&
-           !memcmp(a->param, copy.param, sizeof a->param) && a->port == b->port && a->lane == b->lane &&
-           a->range == b->range && a->window.first == b->window.first && a->window.end == b->window.end &&
-           a->value == b->value;
-}
-
 /* A map of attention's scores is a pointer among the numbers: of a caller's map there is no skeleton. */
 static bool is_plain(const struct program *q)
 {
@@ -182,10 +161,11 @@ static bool is_plain(const struct program *q)
     return !a || !a->score || a->score->header || !a->score->source;
 }
 
+/* Steps are shared: they are equal altogether. */
 static bool same_program(const struct program *a, const struct program *b)
 {
-    bool same = a->kind == b->kind && a->own == b->own && a->ports == b->ports && a->steps == b->steps;
-    for (int i = 0; same && i < a->steps; i++) same = same_step(&a->step[i], &b->step[i]);
+    bool same = !program_differs(a, b, FIELD_KIND | FIELD_PLACE | FIELD_NAME);
+    for (int i = 0; same && i < a->steps; i++) same = !step_differs(&a->step[i], &b->step[i], FIELD_ALL);
     for (int i = 0; same && i < a->ports; i++) same = a->port[i].role != USE_SCRATCH;
     return same && is_plain(a) && is_plain(b);
 }

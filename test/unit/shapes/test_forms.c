@@ -42,34 +42,12 @@ static void close_family(struct tried *t)
 
 #define EXPECT(t, what) ck_assert_msg(what, "%s: not %s", (t)->shape, #what)
 
-static void expect_same_uses(const struct tried *t, const struct program *a, const struct program *b)
-{
-    const struct tensor_use *x, *y;
-    for (int i = 0; (x = program_use(a, i)); i++) {
-        EXPECT(t, (y = program_use(b, i)) != NULL);
-        EXPECT(t, x->role == y->role && x->effect == y->effect && x->buffer == y->buffer);
-        EXPECT(t, x->version == y->version && x->dtype == y->dtype && x->offset == y->offset);
-        EXPECT(t, !memcmp(x->stride, y->stride, sizeof x->stride));
-        EXPECT(t, x->blocks == y->blocks && x->index == y->index && x->axis == y->axis);
-        EXPECT(t, x->table_rows == y->table_rows && x->table_stride == y->table_stride);
-        EXPECT(t, x->page == y->page && x->page_stride == y->page_stride);
-        EXPECT(t, x->head_dim == y->head_dim && x->head_stride == y->head_stride);
-        EXPECT(t, x->scale == y->scale && x->value == y->value && x->steady == y->steady);
-    }
-}
-
 static void expect_same_program(const struct tried *t, const coda_plan *p, const coda_plan *q, int i)
 {
     const struct program *a = &p->plan.program[i], *b = &q->plan.program[i];
     struct text x = {0}, y = {0};
-    EXPECT(t, a->kind == b->kind && a->own == b->own && a->rank == b->rank && a->k == b->k);
-    for (int d = 0; d < a->rank; d++)
-        ck_assert_msg(a->dim[d] == b->dim[d], "%s: @%d has dim[%d] %lld, not %lld", t->shape, i, d,
-                      (long long)a->dim[d], (long long)b->dim[d]);
-    EXPECT(t, a->sample == b->sample && a->segment == b->segment && a->prepare == b->prepare);
-    EXPECT(t, a->pairing.period == b->pairing.period && a->root == b->root);
-    EXPECT(t, a->ports == b->ports && a->steps == b->steps);
-    expect_same_uses(t, a, b);
+    const char *field = program_differs(a, b, FIELD_ALL);
+    ck_assert_msg(!field, "%s: @%d differs in %s", t->shape, i, field);
     program_print(NULL, a, &x);
     program_print(NULL, b, &y);
     ck_assert_msg(!strcmp(text_str(&x), text_str(&y)), "%s:\n%s\n%s", t->shape, text_str(&x), text_str(&y));
