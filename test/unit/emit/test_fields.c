@@ -1,0 +1,374 @@
+/*
+ * test_fields.c -- program.def against what reads it: one field of a program of a random graph is changed, and
+ * identities, comparisons, keys of texts and the texts themselves answer as its row says.
+ */
+#include "executable.h"
+#include "emit.h"
+#include "own.h"
+#include "util_program.h"
+#include "util_random.h"
+#include "util_scale.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <check.h> /* last: it has a macro named fail */
+
+Suite *fields_suite(void);
+
+/* ---- The fields of a program, from the table ---- */
+
+struct field {
+    const char *of, *name;
+    void *at; /* one element of an array */
+    enum field_kind kind;
+    bool map; /* a pointer to a map, or a reduction */
+};
+
+enum { MOST_FIELDS = 1 << 15 };
+
+struct fields {
+    struct field field[MOST_FIELDS];
+    int n;
+};
+
+static void add(struct fields *to, struct field f)
+{
+    ck_assert_int_lt(to->n, MOST_FIELDS);
+    to->field[to->n++] = f;
+}
+
+#define STRUCT(S)                                                                                            \
+    static void list_##S(struct fields *to, struct S *s)                                                     \
+    {                                                                                                        \
+        const char *const of = #S;
+#define VALUE(type, name, what)                                                                              \
+    for (size_t i = 0; i < sizeof s->name / sizeof(type); i++)                                               \
+        add(to, (struct field){of, #name, (type *)&s->name + i, FIELD_##what, false});
+#define PRIM(name, what) add(to, (struct field){of, #name, &s->name, FIELD_##what, true});
+#define PART(S, name, when)                                                                                  \
+    if (when) list_##S(to, &s->name);
+#define PARTS(S, name, length)                                                                               \
+    for (int i = 0; i < (length); i++) list_##S(to, &s->name[i]);
+#define LIST(S, name, length) PARTS(S, name, s->length)
+#define SPEC(name)
+#define END(S)                                                                                               \
+    (void)of;                                                                                                \
+    }
+#include "program.def"
+
+/* The rows themselves: those of one struct each. */
+static void list_rows(struct fields *to)
+{
+    static struct tensor_use use;
+    static struct step step;
+    static struct program program = {.kind = PROGRAM_ROWS};
+    list_tensor_use(to, &use);
+    list_step(to, &step);
+    list_program(to, &program); /* with its pairing, and ranges */
+}
+
+static int row_of(const struct fields *rows, const struct field *f)
+{
+    int i = 0;
+    while (strcmp(rows->field[i].of, f->of) || strcmp(rows->field[i].name, f->name)) i++;
+    return i;
+}
+
+/* To another map, or reduction; of anything else the lowest bit. Returns what it was, if a map. */
+static const struct prim *change(const struct field *f)
+{
+    const struct prim **map = f->at, *was = f->map ? *map : NULL;
+    if (!f->map) *(unsigned char *)f->at ^= 1;
+    else if (was && was->kind == PRIM_REDUCE) *map = prim_find(was == prim_find("sum") ? "max" : "sum");
+    else *map = prim_find(was == prim_find("relu") ? "silu" : "relu");
+    return was;
+}
+
+static void undo(const struct field *f, const struct prim *was)
+{
+    if (f->map) *(const struct prim **)f->at = was;
+    else change(f);
+}
+
+/* Kinds of programs have a spec or none, and lists are as long as they are. */
+static bool may_change(const struct field *f)
+{
+    static const char *const never[] = {"own", "ports", "steps"};
+    for (int i = 0; i < ARRAY_SIZE(never); i++)
+        if (!strcmp(f->of, "program") && !strcmp(f->name, never[i])) return false;
+    return strcmp(f->of, "program") != 0 || strcmp(f->name, "kind") != 0;
+}
+
+/* ---- Programs of random graphs ---- */
+
+static const struct plan nowhere; /* where no buffer is empty */
+
+static struct program *copy_of(struct arena *a, const struct program *q)
+{
+    struct program *p = arena_copy(a, q, sizeof *q);
+    p->port = arena_copy(a, q->port, sizeof *q->port * (size_t)q->ports);
+    p->step = arena_copy(a, q->step, sizeof *q->step * (size_t)q->steps);
+    if (q->own) p->spec = arena_copy(a, q->spec, q->own->size);
+    return p;
+}
+
+static coda_plan *random_plan(uint64_t seed)
+{
+    const struct random_options of = {.states = seed % 2, .most_dim = seed % 3 ? 0 : 256};
+    graph *g = random_graph(seed, &of);
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    opt.device = CODA_DEVICE_NONE;
+    opt.flags = CODA_PLAN_ONLY | (seed % 5 ? 0 : CODA_BATCH_INVARIANT) | (seed % 7 ? 0 : CODA_NO_FUSION);
+    opt.arch = seed % 4 ? "sm_90a" : "sm_80";
+    ck_assert_msg(!coda_compile(&p, g, &opt), "%s", coda_error());
+    graph_free(g);
+    return p;
+}
+
+/* ---- Identities and differences ---- */
+
+struct pair {
+    struct arena arena;
+    struct program *was, *is;
+    struct fields fields; /* of the latter */
+};
+
+static bool same_identity(struct pair *t, bool decided)
+{
+    struct identity x, y;
+    bool (*of)(struct identity *, struct arena *, const struct plan *, const struct program *) =
+        decided ? identity_decided : identity_of;
+    ck_assert(of(&x, &t->arena, &nowhere, t->was) && of(&y, &t->arena, &nowhere, t->is));
+    bool same = x.size == y.size && !memcmp(x.data, y.data, x.size);
+    ck_assert(!same || x.hash == y.hash);
+    return same;
+}
+
+static void expect_row(struct pair *t, const struct field *f)
+{
+    const char *differs = program_differs(t->was, t->is, FIELD_ALL);
+    ck_assert_msg(differs && !strcmp(differs, f->name), "%s.%s differs in %s", f->of, f->name, differs);
+    for (unsigned kind = 1; kind < FIELD_ALL; kind *= 2)
+        ck_assert_msg(!program_differs(t->was, t->is, kind) == (kind != f->kind), "%s.%s", f->of, f->name);
+    if (f->kind == FIELD_PLACE) return;
+    bool kept = f->kind == FIELD_KIND || f->kind == FIELD_NUMBER;
+    ck_assert_msg(same_identity(t, false) == !kept, "%s.%s in an identity", f->of, f->name);
+    kept = kept || f->kind == FIELD_DECIDED;
+    ck_assert_msg(same_identity(t, true) == !kept, "%s.%s in an identity with decisions", f->of, f->name);
+}
+
+/* Tensors by their order: others in their places are no difference, one for two of them is. */
+static void expect_places(struct pair *t)
+{
+    struct fields *all = &t->fields;
+    int *first = NULL;
+    for (int i = 0; i < all->n; i++)
+        if (all->field[i].kind == FIELD_PLACE) *(int *)all->field[i].at += 1000;
+    ck_assert(same_identity(t, true));
+    for (int i = 0; i < all->n && !t->was->own; i++) {
+        int *at = all->field[i].at, was = *at;
+        if (all->field[i].kind != FIELD_PLACE) continue;
+        if (!first) first = at;
+        *at = *first;
+        ck_assert(same_identity(t, true) == (was == *first));
+        *at = was;
+    }
+}
+
+static void open_pair(struct pair *t, const struct program *q)
+{
+    t->arena = (struct arena){0};
+    t->fields.n = 0;
+    t->was = copy_of(&t->arena, q);
+    t->is = copy_of(&t->arena, q);
+    list_program(&t->fields, t->is);
+}
+
+START_TEST(rows_of_identity)
+{
+    enum { CHANGES = 300 };
+    struct random r = {random_seed()};
+    struct pair *t = malloc(sizeof *t);
+    struct fields *rows = calloc(1, sizeof *rows);
+    bool *seen = calloc(MOST_FIELDS, sizeof *seen);
+    ck_assert(t && rows && seen);
+    list_rows(rows);
+    for (int i = 0; i < scaled(60); i++) {
+        coda_plan *p = random_plan(r.state + (uint64_t)i);
+        for (int k = 0; k < p->plan.programs; k++) {
+            open_pair(t, &p->plan.program[k]);
+            for (int j = 0; j < CHANGES; j++) {
+                const struct field *f = &t->fields.field[random_below(&r, t->fields.n)];
+                if (!may_change(f)) continue;
+                const struct prim *was = change(f);
+                expect_row(t, f);
+                undo(f, was);
+                seen[row_of(rows, f)] = true;
+            }
+            expect_places(t);
+            arena_free(&t->arena);
+        }
+        coda_plan_free(p);
+    }
+    for (int i = 0; i < rows->n; i++)
+        if (may_change(&rows->field[i]) && row_of(rows, &rows->field[i]) == i)
+            ck_assert_msg(seen[i], "no program has a %s.%s", rows->field[i].of, rows->field[i].name);
+    free(t), free(rows), free(seen);
+}
+END_TEST
+
+/* ---- Texts ---- */
+
+/* Of a program by itself, in a plan that has these buffers; NULL: it cannot be printed. */
+static const char *text_of(struct plan *scratch, const struct plan *p, struct program *q,
+                           const struct schedule *s)
+{
+    struct schedule own = *s;
+    struct kernel k = {0};
+    scratch->buffer = p->buffer, scratch->buffers = p->buffers, scratch->target = p->target;
+    return program_emit(scratch, q, &own, &p->target, &k) ? NULL : k.text;
+}
+
+static bool has_kernel(const struct plan *p, int index)
+{
+    return !(p->program[index].kind == PROGRAM_GEMM && !p->schedule[index].tile.mainloop->kernel);
+}
+
+/* Other names, and the tensors in another order. */
+static void rename_all(struct pair *t, struct plan *p, struct buffer *turned)
+{
+    for (int i = 0; i < p->buffers; i++) turned[p->buffers - 1 - i] = p->buffer[i];
+    for (int i = 0; i < t->fields.n; i++) {
+        int *at = t->fields.field[i].at;
+        if (t->fields.field[i].kind == FIELD_NAME) ++*at;
+        if (t->fields.field[i].kind == FIELD_PLACE && *at >= 0) *at = p->buffers - 1 - *at;
+    }
+    p->buffer = turned;
+}
+
+START_TEST(texts_of_equal_programs)
+{
+    struct pair *t = malloc(sizeof *t);
+    uint64_t seed = random_seed();
+    ck_assert(t);
+    for (int i = 0; i < scaled(200); i++) {
+        coda_plan *p = random_plan(seed + (uint64_t)i);
+        struct buffer *turned = calloc((size_t)p->plan.buffers + 1, sizeof *turned);
+        for (int k = 0; k < p->plan.programs; k++) {
+            struct plan scratch = {0}, other = p->plan;
+            if (!has_kernel(&p->plan, k) || p->plan.program[k].own) continue;
+            open_pair(t, &p->plan.program[k]);
+            const char *was = text_of(&scratch, &p->plan, t->was, &p->plan.schedule[k]);
+            rename_all(t, &other, turned);
+            const char *is = text_of(&scratch, &other, t->is, &p->plan.schedule[k]);
+            ck_assert_msg(was && is && !strcmp(was, is), "%s\n%s", was, is);
+            arena_free(&scratch.arena);
+            arena_free(&t->arena);
+        }
+        free(turned);
+        coda_plan_free(p);
+    }
+    free(t);
+}
+END_TEST
+
+/* Rows whose change no text has shown yet are tried, in processes of their own: a program with a field that fits
+ * no other is none, and what prints it may do anything. */
+struct shown {
+    int next; /* the first field that was not tried */
+    bool row[MOST_FIELDS];
+};
+
+static void try_fields(struct pair *t, struct shown *shown, const struct fields *rows, const coda_plan *p,
+                       int k)
+{
+    struct plan scratch = {0};
+    const char *was = text_of(&scratch, &p->plan, t->was, &p->plan.schedule[k]);
+    alarm(5);
+    if (!was) shown->next = t->fields.n;
+    while (shown->next < t->fields.n) {
+        const struct field *f = &t->fields.field[shown->next++];
+        int row = row_of(rows, f);
+        if (f->kind != FIELD_KIND || shown->row[row] || !may_change(f)) continue;
+        const struct prim *map = change(f);
+        const char *is = text_of(&scratch, &p->plan, t->is, &p->plan.schedule[k]);
+        shown->row[row] = is && strcmp(is, was);
+        undo(f, map);
+    }
+    _exit(0);
+}
+
+/* Rows that say how a program runs, or what another row says, too, and no text does; and of pairs there is one
+ * operation. */
+static bool is_silent(const struct field *f)
+{
+    static const char *const silent[][2] = {
+        {"tensor_use", "version"}, {"tensor_use", "axis"}, {"program", "prepare"}, {"pairing", "op"}};
+    for (int i = 0; i < ARRAY_SIZE(silent); i++)
+        if (!strcmp(f->of, silent[i][0]) && !strcmp(f->name, silent[i][1])) return true;
+    return !may_change(f) || f->kind != FIELD_KIND;
+}
+
+/* The first row that no text has shown; NULL: there is none. */
+static const struct field *next_silent(const struct fields *rows, const struct shown *shown)
+{
+    for (int i = 0; i < rows->n; i++)
+        if (!is_silent(&rows->field[i]) && !shown->row[row_of(rows, &rows->field[i])]) return &rows->field[i];
+    return NULL;
+}
+
+static void try_plan(struct pair *t, struct shown *shown, const struct fields *rows, const coda_plan *p)
+{
+    for (int k = 0; k < p->plan.programs; k++) {
+        if (!has_kernel(&p->plan, k) || p->plan.program[k].own) continue;
+        open_pair(t, &p->plan.program[k]);
+        for (shown->next = 0; shown->next < t->fields.n;) {
+            int status;
+            pid_t child = fork();
+            if (!child) try_fields(t, shown, rows, p, k);
+            ck_assert(child > 0 && waitpid(child, &status, 0) == child);
+        }
+        arena_free(&t->arena);
+    }
+}
+
+START_TEST(kinds_in_texts)
+{
+    enum { MOST_GRAPHS = 1000 };
+    struct pair *t = malloc(sizeof *t);
+    struct fields *rows = calloc(1, sizeof *rows);
+    struct shown *shown =
+        mmap(NULL, sizeof *shown, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint64_t seed = random_seed();
+    ck_assert(t && rows && shown != MAP_FAILED);
+    list_rows(rows);
+    const struct field *f = next_silent(rows, shown);
+    for (int i = 0; i < MOST_GRAPHS && f; i++) {
+        coda_plan *p = random_plan(seed + (uint64_t)i);
+        try_plan(t, shown, rows, p);
+        coda_plan_free(p);
+        f = next_silent(rows, shown);
+    }
+    ck_assert_msg(!f, "no text says %s.%s", f->of, f->name);
+    munmap(shown, sizeof *shown);
+    free(t), free(rows);
+}
+END_TEST
+
+Suite *fields_suite(void)
+{
+    Suite *s = suite_create("fields");
+    TCase *t = tcase_create("fields");
+    tcase_add_test(t, rows_of_identity);
+    tcase_add_test(t, texts_of_equal_programs);
+    tcase_add_test(t, kinds_in_texts);
+    tcase_set_timeout(t, 300);
+    suite_add_tcase(s, t);
+    return s;
+}
