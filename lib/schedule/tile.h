@@ -9,28 +9,9 @@ struct mainloop; /* mainloop.h */
 /* How the output is tiled and walked; primitives/tile/README.md explains the words. */
 struct tile {
     const struct mainloop *mainloop;
-    int bm, bn, bk;    /* elements of M, N and K; bn counts columns of the product, N, also if the
-                          output has N/2. Streaming: bm is M, bk a piece of a row of B */
-    int stages;        /* slots of the mainloop's ring */
-    int window;        /* streaming: slots that are on their way from memory at one time; 0: all */
-    int groups;        /* consumer warpgroups */
-    bool pingpong;     /* each consumer multiplies whole tiles in turn; else they split bm */
-    int splits;        /* split-K: blocks of a cluster that multiply a part of K each; 0 is 1 */
-    bool scattered;    /* split-K by reduce-scatter: each block drains bn / splits columns; else the
-                          first block of the cluster gathers the sums and drains the tile */
-    int cluster_m;     /* blocks of a cluster whose tiles are neighbours along M: one multicast load of
-                          B serves all; 0 is 1 */
-    int cluster_n;     /* the same along N, for A; of the two one at most is over 1 */
-    int blocks;        /* streaming: thread blocks, to which columns are dealt evenly. With a tail:
-                          thread blocks, one for each SM, to which the tiles are dealt */
-    int tail, tail_bn; /* the last `tail` tiles of each row are only `tail_bn` columns wide, so that
-                          all SMs end together */
-    int band;          /* raster group: tile rows that are walked together, to stay in L2 ... */
-    bool across;       /* ... or, if true, tile columns */
-    bool serpentine;   /* every second tile of a block walks K backwards, to begin with what is in L2 */
-    bool lends;        /* the epilogue stages in free slots of the ring and has no memory of its own */
-    int most_rows;     /* the kernel is for any number of rows up to this one, and says nothing of that which
-                          its program has; 0: it says what is worth saying of it */
+#define FLAG(name) bool name;
+#define COUNT(name, least, from) int name;
+#include "tile.def"
 };
 
 /* Candidates by kind. The costs of KNOWN tiles are fitted to measurements, so that tile_choose may trust
@@ -70,6 +51,7 @@ void tile_print(const struct tile *tile, struct text *t);
 /* False, and *out as it was, if the words are not those of a tile of some main loop of this library. */
 bool tile_parse(const char *words, struct tile *out);
 bool tile_equal(const struct tile *a, const struct tile *b);
+bool tile_identify(struct identity *id, struct arena *a, const struct tile *t); /* adds all that it is */
 /* Appends a line that says why a program has the SIMT main loop, which is slow, and what would help; nothing
  * if it has another one. */
 void tile_explain(const struct program *p, const struct tile *tile, const struct target *target,

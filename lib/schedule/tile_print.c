@@ -8,8 +8,9 @@
 
 /* ---- Words ---- */
 
-/* " name", " name=4" or " name=2x1". */
-enum word_kind { FLAG, NUMBER, PAIR };
+/* " name", " name=4" or " name=2x1"; or a number of the size, which has no name. */
+enum word_kind { WORD_FLAG, WORD_COUNT, WORD_COUNTS };
+enum { UNNAMED = INT32_MAX };
 
 static const struct field {
     const char *name;
@@ -18,20 +19,11 @@ static const struct field {
     int least;         /* a smaller number counts as this one, ... */
     int from;          /* ... and is printed, the first one of a pair or the other, only from here */
 } fields[] = {
-    {"stages", NUMBER, offsetof(struct tile, stages), 0, 0, 0},
-    {"window", NUMBER, offsetof(struct tile, window), 0, 0, 1},
-    {"groups", NUMBER, offsetof(struct tile, groups), 0, 0, 0},
-    {"pingpong", FLAG, offsetof(struct tile, pingpong), 0, 0, 0},
-    {"band", NUMBER, offsetof(struct tile, band), 0, 0, 0},
-    {"across", FLAG, offsetof(struct tile, across), 0, 0, 0},
-    {"serpentine", FLAG, offsetof(struct tile, serpentine), 0, 0, 0},
-    {"tail", PAIR, offsetof(struct tile, tail), offsetof(struct tile, tail_bn), 0, 1},
-    {"blocks", NUMBER, offsetof(struct tile, blocks), 0, 0, 1},
-    {"splits", NUMBER, offsetof(struct tile, splits), 0, 1, 2},
-    {"scattered", FLAG, offsetof(struct tile, scattered), 0, 0, 0},
-    {"cluster", PAIR, offsetof(struct tile, cluster_m), offsetof(struct tile, cluster_n), 1, 2},
-    {"lends", FLAG, offsetof(struct tile, lends), 0, 0, 0},
-    {"most_rows", NUMBER, offsetof(struct tile, most_rows), 0, 0, 1},
+#define FLAG(name) {#name, WORD_FLAG, offsetof(struct tile, name), 0, 0, 0},
+#define COUNT(name, least, from) {#name, WORD_COUNT, offsetof(struct tile, name), 0, least, from},
+#define COUNTS(word, first, second, least, from)                                                             \
+    {#word, WORD_COUNTS, offsetof(struct tile, first), offsetof(struct tile, second), least, from},
+#include "tile.def"
 };
 
 static int number(const struct tile *t, size_t at, int least)
@@ -50,11 +42,11 @@ static bool flag(const struct tile *t, size_t at)
 
 static void print_field(const struct field *f, const struct tile *t, struct text *out)
 {
-    int a = f->kind == FLAG ? flag(t, f->at) : number(t, f->at, f->least);
-    int b = f->kind == PAIR ? number(t, f->second, f->least) : 0;
-    if (f->kind == FLAG && a) text_printf(out, " %s", f->name);
-    if (f->kind == NUMBER && a >= f->from) text_printf(out, " %s=%d", f->name, a);
-    if (f->kind == PAIR && (a >= f->from || (f->least && b >= f->from)))
+    int a = f->kind == WORD_FLAG ? flag(t, f->at) : number(t, f->at, f->least);
+    int b = f->kind == WORD_COUNTS ? number(t, f->second, f->least) : 0;
+    if (f->kind == WORD_FLAG && a) text_printf(out, " %s", f->name);
+    if (f->kind == WORD_COUNT && a >= f->from) text_printf(out, " %s=%d", f->name, a);
+    if (f->kind == WORD_COUNTS && (a >= f->from || (f->least && b >= f->from)))
         text_printf(out, " %s=%dx%d", f->name, a, b);
 }
 
@@ -66,16 +58,34 @@ void tile_print(const struct tile *tile, struct text *t)
     for (int i = 0; i < ARRAY_SIZE(fields); i++) print_field(&fields[i], tile, t);
 }
 
+/* All numbers of a tile, but for its main loop. */
+struct numbers {
+    int of[0
+#define FLAG(name) +1
+#define COUNT(name, least, from) +1
+#include "tile.def"
+    ];
+};
+
+static struct numbers numbers_of(const struct tile *t)
+{
+    return (struct numbers){{
+#define FLAG(name) t->name,
+#define COUNT(name, least, from) MAX(t->name, least),
+#include "tile.def"
+    }};
+}
+
 bool tile_equal(const struct tile *a, const struct tile *b)
 {
-    bool same = a->mainloop == b->mainloop && a->bm == b->bm && a->bn == b->bn && a->bk == b->bk;
-    for (int i = 0; i < ARRAY_SIZE(fields) && same; i++) {
-        const struct field *f = &fields[i];
-        if (f->kind == FLAG) same = flag(a, f->at) == flag(b, f->at);
-        else same = number(a, f->at, f->least) == number(b, f->at, f->least);
-        if (f->kind == PAIR) same = same && number(a, f->second, f->least) == number(b, f->second, f->least);
-    }
-    return same;
+    const struct numbers x = numbers_of(a), y = numbers_of(b);
+    return a->mainloop == b->mainloop && !memcmp(&x, &y, sizeof x);
+}
+
+bool tile_identify(struct identity *id, struct arena *a, const struct tile *t)
+{
+    const struct numbers n = numbers_of(t);
+    return identity_add(id, a, &t->mainloop, sizeof t->mainloop) && identity_add(id, a, &n, sizeof n);
 }
 
 /* ---- Back ---- */
@@ -108,14 +118,15 @@ static bool read_field(const char **s, struct tile *t)
     for (int i = 0; i < ARRAY_SIZE(fields); i++) {
         const struct field *f = &fields[i];
         size_t length = strlen(f->name);
-        const char *at = *s + 1 + length, end = f->kind == FLAG ? ' ' : '=';
-        if (**s != ' ' || strncmp(*s + 1, f->name, length) || (*at != end && (f->kind != FLAG || *at)))
+        const char *at = *s + 1 + length, end = f->kind == WORD_FLAG ? ' ' : '=';
+        if (f->from == UNNAMED || **s != ' ' || strncmp(*s + 1, f->name, length) ||
+            (*at != end && (f->kind != WORD_FLAG || *at)))
             continue;
-        if (f->kind == FLAG) memcpy((char *)t + f->at, &(bool){true}, sizeof(bool));
+        if (f->kind == WORD_FLAG) memcpy((char *)t + f->at, &(bool){true}, sizeof(bool));
         else if (!read_number(&at, "=", &a)) return false;
         else memcpy((char *)t + f->at, &a, sizeof a);
-        if (f->kind == PAIR && !read_number(&at, "x", &b)) return false;
-        if (f->kind == PAIR) memcpy((char *)t + f->second, &b, sizeof b);
+        if (f->kind == WORD_COUNTS && !read_number(&at, "x", &b)) return false;
+        if (f->kind == WORD_COUNTS) memcpy((char *)t + f->second, &b, sizeof b);
         *s = at;
         return true;
     }
