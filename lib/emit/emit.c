@@ -11,12 +11,6 @@ static int place_of(const int *list, int n, int value)
     return i;
 }
 
-bool emit_key(struct identity *out, struct arena *a, const struct plan *plan, const struct program *p,
-              const struct schedule *s)
-{
-    return p->kind == PROGRAM_GEMM && emit_gemm_key(out, a, plan, p, s);
-}
-
 coda_status emit_program(struct plan *plan, const struct program *p, const struct schedule *s,
                          struct kernel *k, const struct wording *words)
 {

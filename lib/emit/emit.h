@@ -18,19 +18,7 @@ bool emit_key(struct identity *out, struct arena *a, const struct plan *plan, co
 /* Of products at one place in plans of one form, and of those that are equal to it in each of these: all that
  * the text depends on. false: it may depend on more, as that of any other program does. The tile has to be
  * known, and no more of the schedule. */
-struct traits {
-    size_t size;
-    bool lost; /* there was no room for all */
-    unsigned char data[1536];
-};
-bool emit_traits(struct traits *t, const struct program *p, const struct schedule *s);
-static inline void traits_add(struct traits *t, const void *data, size_t size)
-{
-    t->lost = t->lost || t->size + size > sizeof t->data;
-    if (t->lost) return;
-    memcpy(t->data + t->size, data, size);
-    t->size += size;
-}
+bool emit_traits(struct identity *out, struct arena *a, const struct program *p, const struct schedule *s);
 /* The same from the kernel of an equal program, which names the buffers `theirs` in the order of `own`. */
 bool emit_like(struct plan *plan, struct kernel *k, const struct kernel *from, const int *theirs,
                const struct identity *own);

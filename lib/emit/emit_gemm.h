@@ -1,5 +1,5 @@
 /* emit_gemm.h -- between emit_gemm.c, which prints a GEMM kernel, and emit_gemm_maps.c, which describes its
- * tensors to TMA, and emit_gemm_key.c, which says what its text depends on. */
+ * tensors to TMA. */
 #ifndef EMIT_GEMM_H
 #define EMIT_GEMM_H
 
@@ -8,9 +8,5 @@
 
 /* Appends the maps to k, in the order in which Args holds them. */
 void emit_gemm_maps(const struct program *p, const struct schedule *s, struct kernel *k);
-
-/* emit_gemm_key.c: as emit_key. */
-bool emit_gemm_key(struct identity *out, struct arena *a, const struct plan *plan, const struct program *p,
-                   const struct schedule *s);
 
 #endif

@@ -58,8 +58,7 @@ static int find_kernel(struct coda_plan *p, struct emission *e, struct kernel *s
 /* The identity of a program and of its schedule. */
 static bool identify(struct identity *id, struct arena *a, const struct plan *p, int index)
 {
-    return identity_decided(id, a, p, &p->program[index]) &&
-           identity_add(id, a, &p->schedule[index].tile, sizeof(struct tile));
+    return identity_decided(id, a, p, &p->program[index]) && tile_identify(id, a, &p->schedule[index].tile);
 }
 
 /* Is there a program that may equal this one? Of many, as a model of many layers has, it is not asked. */
@@ -76,34 +75,15 @@ static bool may_have_twin(const struct plan *p, int index)
     return found;
 }
 
-/* By what a product's text is known, before its schedule is complete: of a plan like others, its place there
+/* By what a product's text is known before its schedule is complete: of a plan like others, its place there
  * and its traits. */
-struct text_key {
-    struct identity id;
-    struct {
-        const struct likeness *like;
-        int64_t first;
-        struct traits traits;
-    } place;
-};
-
-static bool find_place(struct text_key *k, const struct emission *e, const struct program *q, int index,
+static bool find_place(struct identity *id, struct emission *e, const struct program *q, int index,
                        const struct schedule *s)
 {
     const struct likeness *like = e->like;
-    if (!like || !like->product[index] || !emit_traits(&k->place.traits, q, s)) return false;
-    k->place.like = like;
-    k->place.first = like->first[index];
-    k->id = (struct identity){.data = &k->place,
-                              .size = offsetof(struct text_key, place.traits.data) -
-                                      offsetof(struct text_key, place) + k->place.traits.size};
-    k->id.hash = hash_of(k->id.data, k->id.size);
-    return true;
-}
-
-static const struct known_program *seek(const struct emission *e, const struct text_key *key, bool keyed)
-{
-    return keyed ? known_seek(e->known, &key->id) : NULL;
+    return like && like->product[index] && emit_traits(id, &e->scratch, q, s) &&
+           identity_add(id, &e->scratch, &like, sizeof like) &&
+           identity_add(id, &e->scratch, &like->first[index], sizeof *like->first);
 }
 
 static coda_status complete(struct coda_plan *p, int index, const struct known_program *known)
@@ -120,18 +100,18 @@ static coda_status emit_new(struct coda_plan *p, int index, struct emission *e)
     struct program *q = &p->plan.program[index];
     struct schedule *s = &p->plan.schedule[index];
     struct compiled_program *c = &p->program[index];
-    struct text_key key;
+    struct identity key;
     bool early = e->known && find_place(&key, e, q, index, s), keyed = early;
-    const struct known_program *known = seek(e, &key, early);
+    const struct known_program *known = early ? known_seek(e->known, &key) : NULL;
     coda_status status = complete(p, index, known);
     if (!status && !early && e->known) {
-        keyed = emit_key(&key.id, &e->scratch, &p->plan, q, s);
-        known = seek(e, &key, keyed);
+        keyed = emit_key(&key, &e->scratch, &p->plan, q, s);
+        known = keyed ? known_seek(e->known, &key) : NULL;
     }
     if (!status) status = emit_program(&p->plan, q, s, &c->emitted, known ? &known->words->words : NULL);
     if (!status && keyed && !known) {
         const struct wording own = {c->emitted.symbol, c->emitted.text};
-        known = known_learn(e->known, &key.id, &own, early ? s : NULL, q->steps);
+        known = known_learn(e->known, &key, &own, early ? s : NULL, q->steps);
         if (known) c->emitted.symbol = known->words->words.symbol, c->emitted.text = known->words->words.text;
     }
     if (!status && s->grid) c->kernel = find_kernel(p, e, &c->emitted, known ? known->words : NULL);

@@ -230,18 +230,15 @@ static bool cover_segment(struct product *f, const struct program *q, int segmen
 
 /* ---- Families ---- */
 
-/* The identity of q without what follows from its rows: their number, and how far batches, of which there is
- * one, are apart. */
-static bool family_identity(struct identity *out, struct arena *a, const struct plan *p,
-                            const struct program *q)
+bool variants_blank(struct program *out, struct arena *a, const struct program *q)
 {
-    struct program some = variants_at(q, 1);
-    some.port = ARENA_NEW(a, struct tensor_use, q->ports + 1);
-    if (!some.port) return false;
-    memcpy(some.port, q->port, sizeof *q->port * (size_t)q->ports);
-    some.a.batch = some.b.batch = 0;
-    for (int i = 0; i < q->ports && !q->sample; i++) some.port[i].stride[0] = 0;
-    return identity_of(out, a, p, &some);
+    *out = variants_at(q, 1);
+    out->port = ARENA_NEW(a, struct tensor_use, q->ports + 1);
+    if (!out->port) return false;
+    memcpy(out->port, q->port, sizeof *q->port * (size_t)q->ports);
+    out->a.batch = out->b.batch = 0;
+    for (int i = 0; i < q->ports && !q->sample; i++) out->port[i].stride[0] = 0;
+    return true;
 }
 
 static bool is_family(const struct product *f, const struct identity *id, const struct target *target)
@@ -268,8 +265,9 @@ static struct product *family_of(struct variants *v, const struct plan *p, const
 {
     struct arena scratch = {0};
     struct identity id;
+    struct program blank;
     struct product *f = NULL;
-    if (family_identity(&id, &scratch, p, q)) {
+    if (variants_blank(&blank, &scratch, q) && identity_of(&id, &scratch, p, &blank)) {
         for (f = v->family; f && !is_family(f, &id, target);) f = f->next;
         if (!f) f = add_family(v, &id, target);
     }

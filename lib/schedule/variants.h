@@ -36,6 +36,9 @@ bool variants_tile_of(struct variants *v, struct product *f, const struct progra
                       struct tile *out); /* false: out of memory */
 /* The same product of so many rows; the most rows that have the tile of these. */
 struct program variants_at(const struct program *q, int64_t rows);
+/* A product without what follows from its rows: their number, and how far batches, of which there is one, are
+ * apart. false: out of memory. */
+bool variants_blank(struct program *out, struct arena *a, const struct program *q);
 int64_t variants_last(int64_t rows);
 
 /* variants_print.c: appends, for each product of a plan, its tiles by rows, up to those that it has, and by
