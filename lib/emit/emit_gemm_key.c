@@ -2,14 +2,14 @@
  * emit_gemm_key.c -- what the text of a product depends on, but for what launches pass.
  *
  * A product of one batch whose tile is for any number of rows passes that number, how many states tiles have
- * left of a row, the rows of tables, and what positions are counted by. Of the rows its text then says whether
- * there is more than one, whether positions are counted, and how; which is in the key, as is what the schedule
- * made of them. A number that a key leaves out may not be printed: test_known.c compares.
+ * left of a row, the rows of tables, and what positions are counted by. Its text then says whether there is
+ * more than one row, whether positions are counted, and how. The key has that, and what the schedule made of
+ * the rows. A number that a key leaves out may not be printed: test_known.c compares.
  *
  * Products of plans of one form (pipeline.h) differ in their rows alone, and what follows from them: their
- * traits are the tile, what the text says of the rows, and the comparisons by which emitters print one thing or
- * another. The layout of an epilogue follows from these. Texts of other programs depend on too much: they are
- * printed, and compared.
+ * traits are the tile, what the text says of the rows, and the comparisons by which emitters print one thing
+ * or another. The layout of an epilogue follows from these. Texts of other programs depend on too much: they
+ * are printed, and compared.
  */
 #include "emit.h"
 #include "emit_epilogue.h"

@@ -61,20 +61,6 @@ static bool identify(struct identity *id, struct arena *a, const struct plan *p,
     return identity_decided(id, a, p, &p->program[index]) && tile_identify(id, a, &p->schedule[index].tile);
 }
 
-/* Is there a program that may equal this one? Of many, as a model of many layers has, it is not asked. */
-static bool may_have_twin(const struct plan *p, int index)
-{
-    enum { FEW = 16 };
-    const struct program *q = &p->program[index];
-    bool found = p->programs > FEW;
-    for (int i = 0; i < p->programs && !found; i++) {
-        const struct program *o = &p->program[i];
-        bool alike = o->kind == q->kind && o->own == q->own && o->steps == q->steps && o->ports == q->ports;
-        found = i != index && alike && o->k == q->k && !memcmp(o->dim, q->dim, sizeof o->dim);
-    }
-    return found;
-}
-
 /* By what a product's text is known before its schedule is complete: of a plan like others, its place there
  * and its traits. */
 static bool find_place(struct identity *id, struct emission *e, const struct program *q, int index,
@@ -125,7 +111,7 @@ static coda_status emit_one(struct coda_plan *p, int index, struct emission *e)
     struct compiled_program *c = &p->program[index];
     struct identity id;
     const int *theirs;
-    if (e->like || !may_have_twin(&p->plan, index)) return emit_new(p, index, e);
+    if (e->like) return emit_new(p, index, e);
     bool good = identify(&id, &e->scratch, &p->plan, index);
     struct program *first = good ? memo_first(&e->memo, &e->scratch, &id, q, &theirs) : NULL;
     if (!first) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);

@@ -57,8 +57,7 @@ void known_let_go(struct known *t) { pthread_mutex_unlock(&t->lock); }
 static struct known_key *seek(struct known *t, const struct identity *id)
 {
     struct known_key *k = t->chain[id->hash % CHAINS];
-    while (k && (k->id.hash != id->hash || k->id.size != id->size || memcmp(k->id.data, id->data, id->size)))
-        k = k->next;
+    while (k && !identity_equal(&k->id, id)) k = k->next;
     return k;
 }
 

@@ -141,6 +141,11 @@ bool identity_add(struct identity *id, struct arena *a, const void *data, size_t
     return !a->failed;
 }
 
+bool identity_equal(const struct identity *a, const struct identity *b)
+{
+    return a->hash == b->hash && a->size == b->size && !memcmp(a->data, b->data, a->size);
+}
+
 /* ---- Differences ---- */
 
 bool prims_equal(const struct prim *a, const struct prim *b)
@@ -188,8 +193,7 @@ static struct memo_slot *seek(const struct memo *m, const struct identity *id)
     for (;; i = (i + 1) & mask) {
         const struct memo_slot *s = &m->slot[i];
         if (!s->program) return &m->slot[i];
-        bool same = s->id.hash == id->hash && s->id.size == id->size;
-        if (same && !memcmp(s->id.data, id->data, id->size)) return &m->slot[i];
+        if (identity_equal(&s->id, id)) return &m->slot[i];
     }
 }
 
@@ -215,4 +219,11 @@ struct program *memo_first(struct memo *m, struct arena *a, const struct identit
     }
     *first = s->id.buffer;
     return s->program;
+}
+
+struct program *memo_program(struct memo *m, struct arena *a, const struct plan *p, struct program *q)
+{
+    struct identity id;
+    const int *ignored;
+    return identity_of(&id, a, p, q) ? memo_first(m, a, &id, q, &ignored) : NULL;
 }

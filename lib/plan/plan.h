@@ -110,6 +110,8 @@ bool identity_decided(struct identity *out, struct arena *a, const struct plan *
 /* Adds what else must be equal: bytes without padding or pointers into one program. */
 bool identity_add(struct identity *id, struct arena *a, const void *data, size_t size);
 
+bool identity_equal(const struct identity *a, const struct identity *b);
+
 /* Programs by their identity. */
 struct memo {
     struct memo_slot *slot;
@@ -119,5 +121,7 @@ struct memo {
  * *first are the buffers that it named. */
 struct program *memo_first(struct memo *m, struct arena *a, const struct identity *id, struct program *q,
                            const int **first);
+/* The same of a program of p by itself. */
+struct program *memo_program(struct memo *m, struct arena *a, const struct plan *p, struct program *q);
 
 #endif

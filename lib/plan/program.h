@@ -92,16 +92,16 @@ enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_OWN };
 #define KERNEL_MAX_MAPS 12
 #define KERNEL_MAX_POINTERS ((4096 - KERNEL_MAX_MAPS * 128) / 8)
 
-/* ---- The structs, from their table; and NAME_differs, the name of the first field of some kinds in which two
- * of them, with all that they consist of, differ, or NULL ---- */
+/* ---- The structs, from their table ---- */
 
 /* What a field is to a kernel. Equal programs have equal KINDs and NUMBERs, and PLACEs that are equal one to
- * one; programs of one form have equal KINDs. */
+ * one; programs of one form have equal KINDs. NAME_differs says which field is the first, of some kinds, in
+ * which two structs and what they consist of differ; NULL: none. */
 enum field_kind {
-    FIELD_KIND = 1,    /* the text depends on it */
-    FIELD_NUMBER = 2,  /* an extent, a stride, an offset: a launch may pass it, and shapes differ in it */
-    FIELD_PLACE = 4,   /* which tensor */
-    FIELD_NAME = 8,    /* what people, and tuning, call it by */
+    FIELD_KIND = 1,     /* the text depends on it */
+    FIELD_NUMBER = 2,   /* an extent, a stride, an offset: a launch may pass it, and shapes differ in it */
+    FIELD_PLACE = 4,    /* which tensor */
+    FIELD_NAME = 8,     /* what people, and tuning, call it by */
     FIELD_DECIDED = 16, /* a schedule says it */
     FIELD_ALL = 31
 };

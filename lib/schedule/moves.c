@@ -36,10 +36,8 @@ static int twin_of(const struct program *p, int step)
         if (o->kind != s->kind || o->half != s->half || o->range != s->range ||
             port->offset != (own->offset ^ 1))
             continue;
-        bool same = port->role == own->role && port->buffer == own->buffer && port->version == own->version;
-        if (same && port->effect == own->effect && port->dtype == own->dtype &&
-            !memcmp(port->stride, own->stride, sizeof own->stride))
-            return i;
+        bool same = !tensor_use_differs(port, own, FIELD_KIND | FIELD_PLACE);
+        if (same && !memcmp(port->stride, own->stride, sizeof own->stride)) return i;
     }
     return -1;
 }

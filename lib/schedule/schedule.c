@@ -26,16 +26,13 @@ static bool set_tile(struct plan *p, int index, struct memo *tiles, const struct
     struct program *q = &p->program[index];
     struct schedule *s = &p->schedule[index];
     const struct decision *d = plan_decision(opt, q->root);
-    struct identity id;
-    const int *ignored;
     s->figures = d ? d->figures : NULL;
     if (d && d->tile) {
         s->tile = tile_offered(q, &opt->target, d->tile);
         return true;
     }
     if (opt->variants && variants_take(q)) return choose_tile(p, q, opt, &s->tile); /* they have a table */
-    bool good = identity_of(&id, &p->arena, p, q);
-    struct program *first = good ? memo_first(tiles, &p->arena, &id, q, &ignored) : NULL;
+    struct program *first = memo_program(tiles, &p->arena, p, q);
     if (first == q) return choose_tile(p, q, opt, &s->tile);
     if (first) s->tile = p->schedule[first - p->program].tile;
     return first;

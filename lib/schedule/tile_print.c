@@ -2,63 +2,28 @@
  * no better one. */
 #include "mainloop.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- Words ---- */
-
-/* " name", " name=4" or " name=2x1"; or a number of the size, which has no name. */
-enum word_kind { WORD_FLAG, WORD_COUNT, WORD_COUNTS };
-enum { UNNAMED = INT32_MAX };
-
-static const struct field {
-    const char *name;
-    enum word_kind kind;
-    size_t at, second; /* in struct tile: a bool, an int, two ints */
-    int least;         /* a smaller number counts as this one, ... */
-    int from;          /* ... and is printed, the first one of a pair or the other, only from here */
-} fields[] = {
-#define FLAG(name) {#name, WORD_FLAG, offsetof(struct tile, name), 0, 0, 0},
-#define COUNT(name, least, from) {#name, WORD_COUNT, offsetof(struct tile, name), 0, least, from},
-#define COUNTS(word, first, second, least, from)                                                             \
-    {#word, WORD_COUNTS, offsetof(struct tile, first), offsetof(struct tile, second), least, from},
-#include "tile.def"
-};
-
-static int number(const struct tile *t, size_t at, int least)
-{
-    int n;
-    memcpy(&n, (const char *)t + at, sizeof n);
-    return MAX(n, least);
-}
-
-static bool flag(const struct tile *t, size_t at)
-{
-    bool b;
-    memcpy(&b, (const char *)t + at, sizeof b);
-    return b;
-}
-
-static void print_field(const struct field *f, const struct tile *t, struct text *out)
-{
-    int a = f->kind == WORD_FLAG ? flag(t, f->at) : number(t, f->at, f->least);
-    int b = f->kind == WORD_COUNTS ? number(t, f->second, f->least) : 0;
-    if (f->kind == WORD_FLAG && a) text_printf(out, " %s", f->name);
-    if (f->kind == WORD_COUNT && a >= f->from) text_printf(out, " %s=%d", f->name, a);
-    if (f->kind == WORD_COUNTS && (a >= f->from || (f->least && b >= f->from)))
-        text_printf(out, " %s=%dx%d", f->name, a, b);
-}
 
 void tile_print(const struct tile *tile, struct text *t)
 {
     text_append(t, tile->mainloop->name);
     if (!tile->mainloop->kernel) return;
     text_printf(t, " %dx%dx%d", tile->bm, tile->bn, tile->bk);
-    for (int i = 0; i < ARRAY_SIZE(fields); i++) print_field(&fields[i], tile, t);
+#define SIZE(name)
+#define FLAG(name)                                                                                           \
+    if (tile->name) text_append(t, " " #name);
+#define COUNT(name, least, from)                                                                             \
+    if (MAX(tile->name, least) >= (from)) text_printf(t, " " #name "=%d", MAX(tile->name, least));
+#define COUNTS(word, first, second, least, from)                                                             \
+    if (MAX(tile->first, least) >= (from) || ((least) && MAX(tile->second, least) >= (from)))                \
+        text_printf(t, " " #word "=%dx%d", MAX(tile->first, least), MAX(tile->second, least));
+#include "tile.def"
 }
 
-/* All numbers of a tile, but for its main loop. */
+/* All numbers of a tile, as they count, but for its main loop. */
 struct numbers {
     int of[0
 #define FLAG(name) +1
@@ -112,24 +77,27 @@ static const struct mainloop *read_mainloop(const char **s)
     return NULL;
 }
 
+/* A word that is followed by a blank or the end. */
+static bool read_flag(const char **s, const char *word)
+{
+    size_t length = strlen(word);
+    if (strncmp(*s, word, length) || ((*s)[length] && (*s)[length] != ' ')) return false;
+    return *s += length, true;
+}
+
+static bool begins(const char *s, const char *word) { return !strncmp(s, word, strlen(word)); }
+
 static bool read_field(const char **s, struct tile *t)
 {
-    int a, b;
-    for (int i = 0; i < ARRAY_SIZE(fields); i++) {
-        const struct field *f = &fields[i];
-        size_t length = strlen(f->name);
-        const char *at = *s + 1 + length, end = f->kind == WORD_FLAG ? ' ' : '=';
-        if (f->from == UNNAMED || **s != ' ' || strncmp(*s + 1, f->name, length) ||
-            (*at != end && (f->kind != WORD_FLAG || *at)))
-            continue;
-        if (f->kind == WORD_FLAG) memcpy((char *)t + f->at, &(bool){true}, sizeof(bool));
-        else if (!read_number(&at, "=", &a)) return false;
-        else memcpy((char *)t + f->at, &a, sizeof a);
-        if (f->kind == WORD_COUNTS && !read_number(&at, "x", &b)) return false;
-        if (f->kind == WORD_COUNTS) memcpy((char *)t + f->second, &b, sizeof b);
-        *s = at;
-        return true;
-    }
+#define SIZE(name)
+#define FLAG(name)                                                                                           \
+    if (read_flag(s, " " #name)) return t->name = true;
+#define COUNT(name, least, from)                                                                             \
+    if (begins(*s, " " #name "=")) return read_number(s, " " #name "=", &t->name);
+#define COUNTS(word, first, second, least, from)                                                             \
+    if (begins(*s, " " #word "="))                                                                           \
+        return read_number(s, " " #word "=", &t->first) && read_number(s, "x", &t->second);
+#include "tile.def"
     return false;
 }
 

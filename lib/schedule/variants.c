@@ -243,8 +243,7 @@ bool variants_blank(struct program *out, struct arena *a, const struct program *
 
 static bool is_family(const struct product *f, const struct identity *id, const struct target *target)
 {
-    return f->id.hash == id->hash && f->id.size == id->size && !memcmp(f->id.data, id->data, id->size) &&
-           !memcmp(&f->target, target, sizeof *target);
+    return identity_equal(&f->id, id) && !memcmp(&f->target, target, sizeof *target);
 }
 
 static struct product *add_family(struct variants *v, const struct identity *id, const struct target *target)

@@ -119,11 +119,9 @@ bool variants_print(struct variants *v, const struct plan *p, struct text *t)
     struct arena scratch = {0};
     bool good = true;
     for (int i = 0; i < p->programs && good; i++) {
-        struct program *q = &p->program[i], *first = NULL;
-        struct identity id;
-        const int *ignored;
+        struct program *q = &p->program[i];
         if (q->kind != PROGRAM_GEMM || q->prepare || !variants_take(q)) continue;
-        if (identity_of(&id, &scratch, p, q)) first = memo_first(&memo, &scratch, &id, q, &ignored);
+        const struct program *first = memo_program(&memo, &scratch, p, q);
         good = first && (first != q || print_product(v, p, i, t));
     }
     arena_free(&scratch);

@@ -68,8 +68,7 @@ static bool same_program(const struct plan *p, int i, const struct plan *q, int 
     struct identity x, y;
     if (a->root != b->root || a->kind != b->kind) return false;
     if (p->schedule[i].tile.mainloop != q->schedule[j].tile.mainloop) return false;
-    bool same = identity_of(&x, &arena, p, a) && identity_of(&y, &arena, q, b) && x.hash == y.hash &&
-                x.size == y.size && !memcmp(x.data, y.data, x.size);
+    bool same = identity_of(&x, &arena, p, a) && identity_of(&y, &arena, q, b) && identity_equal(&x, &y);
     arena_free(&arena);
     return same;
 }

@@ -1,6 +1,6 @@
 /*
- * test_fields.c -- program.def against what reads it: one field of a program of a random graph is changed, and
- * identities, comparisons, keys of texts and the texts themselves answer as its row says.
+ * test_fields.c -- program.def against what reads it: one field of a program of a random graph is changed,
+ * and identities, comparisons and texts answer as its row says.
  */
 #include "executable.h"
 #include "emit.h"
@@ -278,8 +278,8 @@ START_TEST(texts_of_equal_programs)
 }
 END_TEST
 
-/* Rows whose change no text has shown yet are tried, in processes of their own: a program with a field that fits
- * no other is none, and what prints it may do anything. */
+/* Rows whose change no text has shown yet are tried in a process of their own: a program with a field that
+ * does not fit the others is no program, and what prints it may do anything. */
 struct shown {
     int next; /* the first field that was not tried */
     bool row[MOST_FIELDS];
@@ -304,7 +304,7 @@ static void try_fields(struct pair *t, struct shown *shown, const struct fields 
     _exit(0);
 }
 
-/* Rows that say how a program runs, or what another row says, too, and no text does; and of pairs there is one
+/* Rows of which no text says anything: how a program runs, what another row says, too; and pairs have one
  * operation. */
 static bool is_silent(const struct field *f)
 {
