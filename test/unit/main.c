@@ -1,7 +1,7 @@
 /*
  * main.c -- the unit tests: unit [ROOM|SUITE]...
  *
- * A file test/unit/ROOM/test_NAME.c defines Suite *NAME_suite(void); nothing else is registered, for
+ * A file test/unit/ROOM/test_NAME.c has TESTS(NAME, ...), see tests.h; nothing else is registered, for
  * build/test/suites.h is made from the files' names. Without arguments every suite runs. Check's own
  * variables choose further: CK_RUN_SUITE, CK_RUN_CASE, CK_INCLUDE_TAGS, CK_EXCLUDE_TAGS. CODA_TEST_LOCALE
  * names a locale to run in.

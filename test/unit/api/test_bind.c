@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *bind_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { ROWS = 4, WIDTH = 8, ARGS = 4 };
 
@@ -115,14 +113,4 @@ START_TEST(shapes)
 }
 END_TEST
 
-Suite *bind_suite(void)
-{
-    Suite *s = suite_create("bind");
-    TCase *c = tcase_create("bind");
-    tcase_add_test(c, any_order);
-    tcase_add_loop_test(c, mistakes, 0, (int)(sizeof wrong / sizeof *wrong));
-    tcase_add_test(c, null);
-    tcase_add_test(c, shapes);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(bind, ONE(any_order), EACH(mistakes, ARRAY_SIZE(wrong)), ONE(null), ONE(shapes));

@@ -2,7 +2,7 @@
 #include "graph.h" /* before check.h, which has a macro called fail */
 
 #include "util_mistake.h"
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <string.h>
 
 static coda_graph *g;
@@ -742,21 +742,6 @@ START_TEST(copies_arguments)
 }
 END_TEST
 
-Suite *build_suite(void);
-Suite *build_suite(void)
-{
-    Suite *s = suite_create("build");
-    TCase *c = tcase_create("build");
-    tcase_add_checked_fixture(c, setup, teardown);
-    tcase_add_loop_test(c, call, 0, ARRAY_SIZE(right));
-    tcase_add_loop_test(c, mistake, 0, ARRAY_SIZE(wrong));
-    tcase_add_test(c, from_the_end);
-    tcase_add_test(c, null_graph);
-    tcase_add_test(c, null_map);
-    tcase_add_test(c, value_shape);
-    tcase_add_test(c, arguments);
-    tcase_add_test(c, evaluate);
-    tcase_add_test(c, copies_arguments);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(build, AROUND(setup, teardown), EACH(call, ARRAY_SIZE(right)), EACH(mistake, ARRAY_SIZE(wrong)),
+      ONE(from_the_end), ONE(null_graph), ONE(null_map), ONE(value_shape), ONE(arguments), ONE(evaluate),
+      ONE(copies_arguments));

@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *callbacks_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { COLUMNS = 16, MOST = 64 };
 
@@ -299,13 +297,4 @@ START_TEST(two_seal)
 }
 END_TEST
 
-Suite *callbacks_suite(void)
-{
-    Suite *s = suite_create("callbacks");
-    TCase *t = tcase_create("callbacks");
-    tcase_set_timeout(t, 100);
-    tcase_add_loop_test(t, each_calls_each, 0, ARRAY_SIZE(acts) * ARRAY_SIZE(callers));
-    tcase_add_test(t, two_seal);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(callbacks, SECONDS(100), EACH(each_calls_each, ARRAY_SIZE(acts) * ARRAY_SIZE(callers)), ONE(two_seal));

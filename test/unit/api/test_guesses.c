@@ -7,7 +7,7 @@
  */
 #include "base.h" /* before check.h, which has a macro called fail */
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -429,13 +429,4 @@ END_TEST
 START_TEST(are_enough) { ck_assert_int_ge(ARRAY_SIZE(guesses), 50); }
 END_TEST
 
-Suite *guesses_suite(void);
-Suite *guesses_suite(void)
-{
-    Suite *s = suite_create("guesses");
-    TCase *c = tcase_create("guesses");
-    tcase_add_loop_test(c, is_answered, 0, ARRAY_SIZE(guesses));
-    tcase_add_test(c, are_enough);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(guesses, EACH(is_answered, ARRAY_SIZE(guesses)), ONE(are_enough));

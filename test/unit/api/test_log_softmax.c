@@ -3,7 +3,7 @@
 #include "base.h" /* before check.h, which has a macro called fail */
 
 #include "util_mistake.h"
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
 #include <string.h>
 
@@ -66,13 +66,4 @@ START_TEST(numbers)
 }
 END_TEST
 
-Suite *log_softmax_suite(void);
-Suite *log_softmax_suite(void)
-{
-    Suite *s = suite_create("log_softmax");
-    TCase *t = tcase_create("log_softmax");
-    tcase_add_test(t, prints_and_refuses);
-    tcase_add_test(t, numbers);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(log_softmax, ONE(prints_and_refuses), ONE(numbers));

@@ -5,7 +5,7 @@
 #include "base.h" /* before check.h, which has a macro called fail */
 
 #include "util_mistake.h"
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -433,23 +433,8 @@ START_TEST(null_graph)
 }
 END_TEST
 
-Suite *maps_suite(void);
-Suite *maps_suite(void)
-{
-    Suite *s = suite_create("maps");
-    TCase *t = tcase_create("numbers");
-    tcase_add_loop_test(t, numbers_are_those_of_numpy, 0, ARRAY_SIZE(unaries));
-    tcase_add_loop_test(t, pairs_are_those_of_numpy, 0, ARRAY_SIZE(binaries));
-    tcase_add_test(t, masks_of_ids_hide_what_they_should);
-    tcase_add_test(t, a_choice_broadcasts_three);
-    tcase_add_loop_test(t, gates_are_computed_in_the_product, 0, 2 * ARRAY_SIZE(gates));
-    tcase_add_test(t, masks_of_ids_are_computed_in_the_product);
-    suite_add_tcase(s, t);
-    t = tcase_create("graphs");
-    tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, graphs_say_what_was_called);
-    tcase_add_loop_test(t, mistakes_are_said, 0, ARRAY_SIZE(wrong));
-    tcase_add_test(t, null_graph);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(maps, EACH(numbers_are_those_of_numpy, ARRAY_SIZE(unaries)),
+      EACH(pairs_are_those_of_numpy, ARRAY_SIZE(binaries)), ONE(masks_of_ids_hide_what_they_should),
+      ONE(a_choice_broadcasts_three), EACH(gates_are_computed_in_the_product, 2 * ARRAY_SIZE(gates)),
+      ONE(masks_of_ids_are_computed_in_the_product), CASE("graphs"), AROUND(setup, teardown),
+      ONE(graphs_say_what_was_called), EACH(mistakes_are_said, ARRAY_SIZE(wrong)), ONE(null_graph));

@@ -6,7 +6,7 @@
 #include "graph.h"
 #include "util_folder.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdlib.h>
 #include <string.h>
 
@@ -391,18 +391,6 @@ START_TEST(an_older_caller_is_served)
 }
 END_TEST
 
-Suite *sized_suite(void);
-Suite *sized_suite(void)
-{
-    Suite *s = suite_create("sized");
-    TCase *t = tcase_create("sized");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_loop_test(t, zeros_are_init, 0, ARRAY_SIZE(readers));
-    tcase_add_loop_test(t, reads_every_size, 0, ARRAY_SIZE(readers));
-    tcase_add_loop_test(t, fills_every_size, 0, ARRAY_SIZE(writers));
-    tcase_add_test(t, callbacks_see_the_size);
-    tcase_add_test(t, every_struct_is_tried);
-    tcase_add_test(t, an_older_caller_is_served);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(sized, AROUND(set_up, tear_down), EACH(zeros_are_init, ARRAY_SIZE(readers)),
+      EACH(reads_every_size, ARRAY_SIZE(readers)), EACH(fills_every_size, ARRAY_SIZE(writers)),
+      ONE(callbacks_see_the_size), ONE(every_struct_is_tried), ONE(an_older_caller_is_served));

@@ -11,9 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *words_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static coda_word_info word_at(int index)
 {
@@ -217,15 +215,5 @@ START_TEST(places_that_are_not_there)
 }
 END_TEST
 
-Suite *words_suite(void)
-{
-    Suite *s = suite_create("words");
-    TCase *t = tcase_create("words");
-    tcase_add_test(t, each_is_described);
-    tcase_add_test(t, operands_are_all_named);
-    tcase_add_test(t, each_example_runs);
-    tcase_add_test(t, names_that_are_not_known);
-    tcase_add_test(t, places_that_are_not_there);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(words, ONE(each_is_described), ONE(operands_are_all_named), ONE(each_example_runs),
+      ONE(names_that_are_not_known), ONE(places_that_are_not_there));

@@ -1,9 +1,7 @@
 /* test_dtype.c -- how many bits, bytes and elements of each type there are, and where counts end. */
 #include "base.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *dtype_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static const struct {
     coda_dtype dtype;
@@ -45,12 +43,4 @@ START_TEST(no_dtype)
 }
 END_TEST
 
-Suite *dtype_suite(void)
-{
-    Suite *s = suite_create("dtype");
-    TCase *tc = tcase_create("dtype");
-    tcase_add_loop_test(tc, as_the_header_says, 0, ARRAY_SIZE(rows));
-    tcase_add_loop_test(tc, no_dtype, 0, 5);
-    suite_add_tcase(s, tc);
-    return s;
-}
+TESTS(dtype, EACH(as_the_header_says, ARRAY_SIZE(rows)), EACH(no_dtype, 5));

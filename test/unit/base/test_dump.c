@@ -4,7 +4,7 @@
  */
 #include "base.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,20 +147,6 @@ START_TEST(judges_each_time)
 }
 END_TEST
 
-Suite *dump_suite(void);
-Suite *dump_suite(void)
-{
-    Suite *s = suite_create("dump");
-    TCase *t = tcase_create("dump");
-    tcase_add_checked_fixture(t, set_up, folder_remove);
-    tcase_add_test(t, numbers_go_on);
-    tcase_add_test(t, follows_and_overwrites_nothing);
-    tcase_add_test(t, refuses_a_folder_that_is_a_link);
-    tcase_add_loop_test(t, refuses_no_folder, 0, 2);
-    tcase_add_loop_test(t, refuses_a_folder_of_all, 0, 2);
-    tcase_add_test(t, takes_a_sticky_folder);
-    tcase_add_test(t, refuses_a_strangers_folder);
-    tcase_add_test(t, judges_each_time);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(dump, AROUND(set_up, folder_remove), ONE(numbers_go_on), ONE(follows_and_overwrites_nothing),
+      ONE(refuses_a_folder_that_is_a_link), EACH(refuses_no_folder, 2), EACH(refuses_a_folder_of_all, 2),
+      ONE(takes_a_sticky_folder), ONE(refuses_a_strangers_folder), ONE(judges_each_time));

@@ -10,7 +10,7 @@
 
 static void clear(void) { fail(CODA_OK, "%s", ""); }
 
-#include <check.h> /* last: it has a macro named fail */
+#include "tests.h" /* last: Check has a macro named fail */
 
 static const struct {
     const char *in, *out;
@@ -183,17 +183,4 @@ START_TEST(info)
 }
 END_TEST
 
-Suite *escape_suite(void);
-Suite *escape_suite(void)
-{
-    Suite *s = suite_create("escape");
-    TCase *c = tcase_create("escape");
-    tcase_add_loop_test(c, shows, 0, ARRAY_SIZE(word));
-    tcase_add_test(c, cuts);
-    tcase_add_test(c, names);
-    tcase_add_test(c, texts);
-    tcase_add_test(c, options);
-    tcase_add_test(c, info);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(escape, EACH(shows, ARRAY_SIZE(word)), ONE(cuts), ONE(names), ONE(texts), ONE(options), ONE(info));

@@ -20,7 +20,7 @@ static const char *failed(const char *text, double x)
     return fail_message();
 }
 
-#include <check.h> /* last: it has a macro named fail */
+#include "tests.h" /* last: Check has a macro named fail */
 
 static void expect(const char *want, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void expect(const char *want, const char *format, ...)
@@ -112,14 +112,4 @@ START_TEST(has_a_comma)
 }
 END_TEST
 
-Suite *format_suite(void);
-Suite *format_suite(void)
-{
-    Suite *s = suite_create("format");
-    TCase *c = tcase_create("format");
-    tcase_add_test(c, program);
-    tcase_add_test(c, thread);
-    tcase_add_test(c, has_a_comma);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(format, ONE(program), ONE(thread), ONE(has_a_comma));

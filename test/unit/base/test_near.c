@@ -4,9 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *near_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static const struct {
     const char *word, *known[3], *best;
@@ -53,12 +51,4 @@ START_TEST(long_words)
 }
 END_TEST
 
-Suite *near_suite(void)
-{
-    Suite *s = suite_create("near");
-    TCase *c = tcase_create("near");
-    tcase_add_loop_test(c, nearest, 0, (int)(sizeof cases / sizeof *cases));
-    tcase_add_test(c, long_words);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(near, EACH(nearest, ARRAY_SIZE(cases)), ONE(long_words));

@@ -1,11 +1,9 @@
 /* test_vectors.c -- $CODA_CPU: read once a process, so each test is one. */
 #include "base.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <stdlib.h>
-
-Suite *vectors_suite(void);
 
 START_TEST(fewer_are_chosen)
 {
@@ -43,13 +41,4 @@ START_TEST(unknown_names)
 }
 END_TEST
 
-Suite *vectors_suite(void)
-{
-    Suite *s = suite_create("vectors");
-    TCase *t = tcase_create("vectors");
-    tcase_add_loop_test(t, fewer_are_chosen, 0, 3);
-    tcase_add_test(t, all_without_it);
-    tcase_add_loop_test(t, unknown_names, 0, 5);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(vectors, EACH(fewer_are_chosen, 3), ONE(all_without_it), EACH(unknown_names, 5));

@@ -4,15 +4,13 @@
  */
 #include "base.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-Suite *workers_suite(void);
 
 enum { MOST_ITEMS = 1000 };
 
@@ -224,20 +222,6 @@ START_TEST(exit_beside_loops)
 }
 END_TEST
 
-Suite *workers_suite(void)
-{
-    Suite *s = suite_create("workers");
-    TCase *t = tcase_create("workers");
-    tcase_set_timeout(t, 300);
-    tcase_add_test(t, each_item_once);
-    tcase_add_test(t, loops_of_loops);
-    tcase_add_test(t, callers_at_once);
-    tcase_add_test(t, threads_stay);
-    tcase_add_test(t, small_loops_run_alone);
-    tcase_add_test(t, large_loops_do_not);
-    tcase_add_test(t, children_of_fork);
-    tcase_add_test(t, children_of_a_busy_process);
-    tcase_add_test(t, exit_beside_loops);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(workers, SECONDS(300), ONE(each_item_once), ONE(loops_of_loops), ONE(callers_at_once),
+      ONE(threads_stay), ONE(small_loops_run_alone), ONE(large_loops_do_not), ONE(children_of_fork),
+      ONE(children_of_a_busy_process), ONE(exit_beside_loops));

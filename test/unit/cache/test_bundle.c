@@ -2,7 +2,7 @@
 #include "cache.h"
 #include "util_folder.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -454,28 +454,9 @@ START_TEST(writes_all_or_nothing)
 }
 END_TEST
 
-Suite *bundle_suite(void);
-Suite *bundle_suite(void)
-{
-    Suite *s = suite_create("bundle");
-    TCase *t = tcase_create("bundle");
-    tcase_add_checked_fixture(t, folder_make, folder_remove);
-    tcase_add_test(t, finds_what_was_packed);
-    tcase_add_test(t, may_be_empty);
-    tcase_add_test(t, order_does_not_matter);
-    tcase_add_test(t, keeps_the_first_of_a_name);
-    tcase_add_test(t, packs_intact_entries_alone);
-    tcase_add_test(t, rejects_every_flipped_bit);
-    tcase_add_test(t, rejects_every_length);
-    tcase_add_test(t, rejects_lying_numbers);
-    tcase_add_test(t, rejects_an_index_out_of_order);
-    tcase_add_test(t, checks_an_entry_when_it_is_used);
-    tcase_add_test(t, checks_whose_entry_it_is);
-    tcase_add_test(t, comes_from_a_file);
-    tcase_add_test(t, refuses_what_is_no_plain_file);
-    tcase_add_test(t, asks_who_may_write_it);
-    tcase_add_test(t, judges_the_header_first);
-    tcase_add_test(t, writes_all_or_nothing);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(bundle, AROUND(folder_make, folder_remove), ONE(finds_what_was_packed), ONE(may_be_empty),
+      ONE(order_does_not_matter), ONE(keeps_the_first_of_a_name), ONE(packs_intact_entries_alone),
+      ONE(rejects_every_flipped_bit), ONE(rejects_every_length), ONE(rejects_lying_numbers),
+      ONE(rejects_an_index_out_of_order), ONE(checks_an_entry_when_it_is_used), ONE(checks_whose_entry_it_is),
+      ONE(comes_from_a_file), ONE(refuses_what_is_no_plain_file), ONE(asks_who_may_write_it),
+      ONE(judges_the_header_first), ONE(writes_all_or_nothing));

@@ -2,7 +2,7 @@
 #include "inside.h"
 #include "util_folder.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -653,34 +653,11 @@ START_TEST(shows_nothing_of_a_killed_writer)
 }
 END_TEST
 
-Suite *disk_suite(void);
-Suite *disk_suite(void)
-{
-    Suite *s = suite_create("disk");
-    TCase *t = tcase_create("disk");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_loop_test(t, modes_are_as_asked, 0, 15);
-    tcase_add_test(t, hits_what_was_put);
-    tcase_add_test(t, keeps_errno);
-    tcase_add_test(t, finds_its_folder);
-    tcase_add_test(t, works_without_a_home);
-    tcase_add_test(t, refuses_what_others_can_write);
-    tcase_add_test(t, refuses_a_foreign_folder);
-    tcase_add_test(t, refuses_what_is_no_folder);
-    tcase_add_test(t, follows_no_swap);
-    tcase_add_test(t, misses_where_it_may_not_write);
-    tcase_add_test(t, writes_nothing_if_told_so);
-    tcase_add_test(t, falls_back_on_read_only_directories);
-    tcase_add_test(t, rejects_every_truncation);
-    tcase_add_test(t, rejects_every_flipped_bit);
-    tcase_add_test(t, rejects_another_key_of_the_same_name);
-    tcase_add_test(t, rejects_what_is_no_file);
-    tcase_add_test(t, makes_its_folder_again);
-    tcase_add_test(t, threads_make_their_folder_again);
-    tcase_add_test(t, ends_in_slashes);
-    tcase_add_test(t, leaves_nothing_on_a_full_disk);
-    tcase_add_test(t, is_shared_by_processes_and_threads);
-    tcase_add_test(t, shows_nothing_of_a_killed_writer);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(disk, AROUND(set_up, tear_down), EACH(modes_are_as_asked, 15), ONE(hits_what_was_put), ONE(keeps_errno),
+      ONE(finds_its_folder), ONE(works_without_a_home), ONE(refuses_what_others_can_write),
+      ONE(refuses_a_foreign_folder), ONE(refuses_what_is_no_folder), ONE(follows_no_swap),
+      ONE(misses_where_it_may_not_write), ONE(writes_nothing_if_told_so),
+      ONE(falls_back_on_read_only_directories), ONE(rejects_every_truncation), ONE(rejects_every_flipped_bit),
+      ONE(rejects_another_key_of_the_same_name), ONE(rejects_what_is_no_file), ONE(makes_its_folder_again),
+      ONE(threads_make_their_folder_again), ONE(ends_in_slashes), ONE(leaves_nothing_on_a_full_disk),
+      ONE(is_shared_by_processes_and_threads), ONE(shows_nothing_of_a_killed_writer));

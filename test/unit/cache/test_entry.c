@@ -1,7 +1,7 @@
 /* test_entry.c -- an entry is what was packed, or it is rejected; digests and keys under it. */
 #include "cache.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,19 +181,6 @@ START_TEST(has_names_for_all)
 }
 END_TEST
 
-Suite *entry_suite(void);
-Suite *entry_suite(void)
-{
-    Suite *s = suite_create("entry");
-    TCase *t = tcase_create("entry");
-    tcase_add_test(t, digest_is_two_of_xxh3);
-    tcase_add_test(t, is_what_was_packed);
-    tcase_add_test(t, matches_its_key_alone);
-    tcase_add_test(t, rejects_each_bit_and_length);
-    tcase_add_test(t, rejects_sizes_that_overflow);
-    tcase_add_test(t, packs_nothing_too_large);
-    tcase_add_test(t, format_is_the_same);
-    tcase_add_test(t, has_names_for_all);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(entry, ONE(digest_is_two_of_xxh3), ONE(is_what_was_packed), ONE(matches_its_key_alone),
+      ONE(rejects_each_bit_and_length), ONE(rejects_sizes_that_overflow), ONE(packs_nothing_too_large),
+      ONE(format_is_the_same), ONE(has_names_for_all));

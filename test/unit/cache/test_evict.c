@@ -2,7 +2,7 @@
 #include "inside.h"
 #include "util_folder.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -411,28 +411,9 @@ START_TEST(sweeps_what_is_abandoned)
 }
 END_TEST
 
-Suite *evict_suite(void);
-Suite *evict_suite(void)
-{
-    Suite *s = suite_create("evict");
-    TCase *t = tcase_create("evict");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, holds_its_bound);
-    tcase_add_test(t, stores_nothing_larger_than_its_bound);
-    tcase_add_test(t, has_no_bound_if_told_so);
-    tcase_add_test(t, reads_its_bound);
-    tcase_add_test(t, counts_again_without_an_account);
-    tcase_add_test(t, counts_all_or_nothing_without_descriptors);
-    tcase_add_test(t, knows_of_those_without_a_bound);
-    tcase_add_test(t, knows_nothing_of_a_killed_count);
-    tcase_add_test(t, writes_no_account_without_its_lock);
-    tcase_add_test(t, keeps_what_is_used);
-    tcase_add_test(t, survives_clocks);
-    tcase_add_test(t, does_not_date_what_is_only_looked_at);
-    tcase_add_test(t, prunes_as_asked);
-    tcase_add_test(t, prunes_what_is_damaged);
-    tcase_add_test(t, prunes_nothing_for_readers);
-    tcase_add_test(t, sweeps_what_is_abandoned);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(evict, AROUND(set_up, tear_down), ONE(holds_its_bound), ONE(stores_nothing_larger_than_its_bound),
+      ONE(has_no_bound_if_told_so), ONE(reads_its_bound), ONE(counts_again_without_an_account),
+      ONE(counts_all_or_nothing_without_descriptors), ONE(knows_of_those_without_a_bound),
+      ONE(knows_nothing_of_a_killed_count), ONE(writes_no_account_without_its_lock), ONE(keeps_what_is_used),
+      ONE(survives_clocks), ONE(does_not_date_what_is_only_looked_at), ONE(prunes_as_asked),
+      ONE(prunes_what_is_damaged), ONE(prunes_nothing_for_readers), ONE(sweeps_what_is_abandoned));

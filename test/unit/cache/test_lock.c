@@ -5,7 +5,7 @@
 #include "inside.h"
 #include "util_folder.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -355,26 +355,9 @@ START_TEST(places_are_of_keys)
 }
 END_TEST
 
-Suite *lock_suite(void);
-Suite *lock_suite(void)
-{
-    Suite *s = suite_create("lock");
-    TCase *t = tcase_create("lock");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, processes_make_a_key_once);
-    tcase_add_test(t, keys_do_not_wait_for_each_other);
-    tcase_add_test(t, a_killed_maker_is_followed);
-    tcase_add_test(t, a_stopped_maker_is_not_waited_for);
-    tcase_add_test(t, waits_not_at_all_if_told_so);
-    tcase_add_test(t, a_removed_lock_is_made_again);
-    tcase_add_test(t, a_stuck_lock_is_waited_for_once);
-    tcase_add_test(t, a_stuck_account_is_counted);
-    tcase_add_test(t, one_stuck_key_is_not_all);
-    tcase_add_test(t, junk_in_its_place_heals);
-    tcase_add_test(t, one_holder_for_each_place);
-    tcase_add_test(t, release_frees_a_forked_childs_too);
-    tcase_add_test(t, a_remote_directory_is_locked_on_the_host);
-    tcase_add_test(t, places_are_of_keys);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(lock, AROUND(set_up, tear_down), ONE(processes_make_a_key_once), ONE(keys_do_not_wait_for_each_other),
+      ONE(a_killed_maker_is_followed), ONE(a_stopped_maker_is_not_waited_for),
+      ONE(waits_not_at_all_if_told_so), ONE(a_removed_lock_is_made_again),
+      ONE(a_stuck_lock_is_waited_for_once), ONE(a_stuck_account_is_counted), ONE(one_stuck_key_is_not_all),
+      ONE(junk_in_its_place_heals), ONE(one_holder_for_each_place), ONE(release_frees_a_forked_childs_too),
+      ONE(a_remote_directory_is_locked_on_the_host), ONE(places_are_of_keys));

@@ -5,7 +5,7 @@
 #include "inside.h"
 #include "util_folder.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -432,32 +432,15 @@ START_TEST(a_forked_child_counts_its_own_readers)
 }
 END_TEST
 
-Suite *memo_suite(void);
-Suite *memo_suite(void)
-{
-    Suite *s = suite_create("memo");
-    TCase *t = tcase_create("memo");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, is_made_once);
-    tcase_add_test(t, other_makers_have_their_own_files);
-    tcase_add_test(t, tells_keys_of_one_digest);
-    tcase_add_test(t, keeps_failures_in_memory);
-    tcase_add_test(t, does_not_keep_what_may_pass);
-    tcase_add_test(t, memory_has_a_bound);
-    tcase_add_test(t, is_made_anew_when_refused);
-    tcase_add_test(t, is_not_renewed_by_its_like);
-    tcase_add_test(t, takes_what_others_healed);
-    tcase_add_test(t, verify_finds_what_differs);
-    tcase_add_loop_test(t, threads_share_one_making, 0, 2);
-    tcase_add_test(t, keys_do_not_wait_for_each_other);
-    tcase_add_test(t, readers_meet_nothing_freed);
-    tcase_add_test(t, a_cancelled_thread_lands);
-    tcase_add_test(t, a_forked_child_goes_on_alone);
 #if !defined __SANITIZE_THREAD__ && !defined __SANITIZE_ADDRESS__ /* a child of many threads is not theirs */
-    tcase_add_test(t, a_forked_child_counts_its_own_readers);
+#define CHILD_OF_THREADS ONE(a_forked_child_counts_its_own_readers)
 #else
-    (void)a_forked_child_counts_its_own_readers;
+#define CHILD_OF_THREADS (void)a_forked_child_counts_its_own_readers
 #endif
-    suite_add_tcase(s, t);
-    return s;
-}
+
+TESTS(memo, AROUND(set_up, tear_down), ONE(is_made_once), ONE(other_makers_have_their_own_files),
+      ONE(tells_keys_of_one_digest), ONE(keeps_failures_in_memory), ONE(does_not_keep_what_may_pass),
+      ONE(memory_has_a_bound), ONE(is_made_anew_when_refused), ONE(is_not_renewed_by_its_like),
+      ONE(takes_what_others_healed), ONE(verify_finds_what_differs), EACH(threads_share_one_making, 2),
+      ONE(keys_do_not_wait_for_each_other), ONE(readers_meet_nothing_freed), ONE(a_cancelled_thread_lands),
+      ONE(a_forked_child_goes_on_alone), CHILD_OF_THREADS);

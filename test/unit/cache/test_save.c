@@ -3,7 +3,7 @@
 #include "inside.h"
 #include "util_folder.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -274,22 +274,7 @@ static int open_without_descriptors(void)
 START_TEST(no_descriptor_is_standard) { ck_assert_int_eq(exit_of(open_without_descriptors), 0); }
 END_TEST
 
-Suite *save_suite(void);
-Suite *save_suite(void)
-{
-    Suite *s = suite_create("save");
-    TCase *t = tcase_create("save");
-    tcase_add_checked_fixture(t, folder_make, folder_remove);
-    tcase_add_test(t, a_new_file_honours_the_umask);
-    tcase_add_test(t, an_old_file_keeps_its_mode_and_readers);
-    tcase_add_test(t, a_link_stays_a_link);
-    tcase_add_test(t, refuses_what_it_cannot_be);
-    tcase_add_test(t, sweeps_what_was_abandoned);
-    tcase_add_test(t, writes_straight_into_devices);
-    tcase_add_test(t, writes_straight_into_a_fifo);
-    tcase_add_test(t, writes_straight_into_a_descriptor);
-    tcase_add_test(t, no_write_raises_a_signal);
-    tcase_add_test(t, no_descriptor_is_standard);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(save, AROUND(folder_make, folder_remove), ONE(a_new_file_honours_the_umask),
+      ONE(an_old_file_keeps_its_mode_and_readers), ONE(a_link_stays_a_link), ONE(refuses_what_it_cannot_be),
+      ONE(sweeps_what_was_abandoned), ONE(writes_straight_into_devices), ONE(writes_straight_into_a_fifo),
+      ONE(writes_straight_into_a_descriptor), ONE(no_write_raises_a_signal), ONE(no_descriptor_is_standard));

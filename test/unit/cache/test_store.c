@@ -3,7 +3,7 @@
 #include "coda.h"
 #include "util_folder.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -347,23 +347,7 @@ START_TEST(lists_and_prunes_a_directory)
 }
 END_TEST
 
-Suite *store_suite(void);
-Suite *store_suite(void)
-{
-    Suite *s = suite_create("store");
-    TCase *t = tcase_create("store");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, keeps_kernels);
-    tcase_add_test(t, rejects_what_is_damaged);
-    tcase_add_test(t, writes_nothing_if_told_so);
-    tcase_add_test(t, survives_a_store_that_fails);
-    tcase_add_test(t, waits_for_its_lock);
-    tcase_add_test(t, needs_no_more_than_get);
-    tcase_add_test(t, compiles_nothing_while_sealed);
-    tcase_add_test(t, says_what_is_wrong);
-    tcase_add_test(t, prints_all_counters);
-    tcase_add_loop_test(t, may_call_the_library, 0, 3);
-    tcase_add_test(t, lists_and_prunes_a_directory);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(store, AROUND(set_up, tear_down), ONE(keeps_kernels), ONE(rejects_what_is_damaged),
+      ONE(writes_nothing_if_told_so), ONE(survives_a_store_that_fails), ONE(waits_for_its_lock),
+      ONE(needs_no_more_than_get), ONE(compiles_nothing_while_sealed), ONE(says_what_is_wrong),
+      ONE(prints_all_counters), EACH(may_call_the_library, 3), ONE(lists_and_prunes_a_directory));

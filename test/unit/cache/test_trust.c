@@ -4,7 +4,7 @@
 #include "util_folder.h"
 #include "util_scale.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -393,20 +393,7 @@ START_TEST(statistics_are_json_for_any_path)
 }
 END_TEST
 
-Suite *trust_suite(void);
-Suite *trust_suite(void)
-{
-    Suite *s = suite_create("trust");
-    TCase *t = tcase_create("trust");
-    tcase_add_checked_fixture(t, folder_make, folder_remove);
-    tcase_add_loop_test(t, junk_in_any_place, 0, JUNKS);
-    tcase_add_test(t, entries_are_judged_one_by_one);
-    tcase_add_test(t, overlays_are_judged_as_well);
-    tcase_add_test(t, an_entry_of_holes_takes_no_memory);
-    tcase_add_test(t, switches_mean_what_they_say);
-    tcase_add_test(t, relative_paths_are_settled_once);
-    tcase_add_test(t, all_reasons_are_told);
-    tcase_add_test(t, statistics_are_json_for_any_path);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(trust, AROUND(folder_make, folder_remove), EACH(junk_in_any_place, JUNKS),
+      ONE(entries_are_judged_one_by_one), ONE(overlays_are_judged_as_well),
+      ONE(an_entry_of_holes_takes_no_memory), ONE(switches_mean_what_they_say),
+      ONE(relative_paths_are_settled_once), ONE(all_reasons_are_told), ONE(statistics_are_json_for_any_path));

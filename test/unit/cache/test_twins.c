@@ -9,7 +9,7 @@
 #include "util_folder.h"
 #include "util_twins.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -452,29 +452,11 @@ START_TEST(kernels_are_of_their_texts)
 }
 END_TEST
 
-Suite *twins_suite(void);
-Suite *twins_suite(void)
-{
-    Suite *s = suite_create("twins");
-    TCase *t = tcase_create("twins"), *n = tcase_create("nvrtc");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_loop_test(t, twins_have_one_digest, 0, 2);
-    tcase_add_loop_test(t, memory_keeps_both, 0, 2);
-    tcase_add_loop_test(t, a_failure_is_told_to_its_own_alone, 0, 2);
-    tcase_add_loop_test(t, threads_get_their_own, 0, 2);
-    tcase_add_loop_test(t, a_directory_keeps_the_first, 0, 2);
-    tcase_add_loop_test(t, processes_get_their_own, 0, 2);
-    tcase_add_loop_test(t, a_renewal_leaves_the_other, 0, 2);
-    tcase_add_loop_test(t, a_refusal_is_of_one, 0, 2);
-    tcase_add_loop_test(t, plain_texts_are_not_replaced_by_others, 0, 2);
-    tcase_add_loop_test(t, a_directory_below_has_its_own_alone, 0, 2);
-    tcase_add_loop_test(t, a_bundle_has_one_of_them, 0, 2);
-    tcase_add_loop_test(t, export_and_import_tell_them_apart, 0, 2);
-    tcase_add_loop_test(t, a_store_keeps_the_first, 0, 2);
-    suite_add_tcase(s, t);
-    tcase_set_tags(n, "nvrtc");
-    tcase_add_checked_fixture(n, folder_make, folder_remove);
-    tcase_add_test(n, kernels_are_of_their_texts);
-    suite_add_tcase(s, n);
-    return s;
-}
+TESTS(twins, AROUND(set_up, tear_down), EACH(twins_have_one_digest, 2), EACH(memory_keeps_both, 2),
+      EACH(a_failure_is_told_to_its_own_alone, 2), EACH(threads_get_their_own, 2),
+      EACH(a_directory_keeps_the_first, 2), EACH(processes_get_their_own, 2),
+      EACH(a_renewal_leaves_the_other, 2), EACH(a_refusal_is_of_one, 2),
+      EACH(plain_texts_are_not_replaced_by_others, 2), EACH(a_directory_below_has_its_own_alone, 2),
+      EACH(a_bundle_has_one_of_them, 2), EACH(export_and_import_tell_them_apart, 2),
+      EACH(a_store_keeps_the_first, 2), CASE("nvrtc"), TAG("nvrtc"), AROUND(folder_make, folder_remove),
+      ONE(kernels_are_of_their_texts));

@@ -15,9 +15,7 @@
 #include "util_random.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *attention_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { CASES = 300, SLACK = 64, MOST_ARGS = 10 };
 
@@ -697,16 +695,5 @@ START_TEST(pages_are_keys_in_another_place)
 }
 END_TEST
 
-Suite *attention_suite(void)
-{
-    random_seed(); /* once, before the tests fork */
-    Suite *s = suite_create("attention");
-    TCase *t = tcase_create("attention");
-    tcase_add_test(t, maps_without_a_reference_run_on_gpus_alone);
-    tcase_add_test(t, alignments);
-    tcase_add_test(t, masks_as_numbers);
-    tcase_add_test(t, random_shapes_and_masks);
-    tcase_add_loop_test(t, pages_are_keys_in_another_place, 0, 2);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(attention, ONE(maps_without_a_reference_run_on_gpus_alone), ONE(alignments), ONE(masks_as_numbers),
+      ONE(random_shapes_and_masks), EACH(pages_are_keys_in_another_place, 2));

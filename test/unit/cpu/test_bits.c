@@ -12,9 +12,7 @@
 #include "util_random.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *bits_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 /* A sanitizer looks at code, not at bits, and does not like forks of many threads. */
 #if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
@@ -174,12 +172,4 @@ START_TEST(rows_have_the_same_bits)
 }
 END_TEST
 
-Suite *bits_suite(void)
-{
-    Suite *s = suite_create("bits");
-    TCase *t = tcase_create("rows");
-    tcase_set_timeout(t, 3000);
-    tcase_add_test(t, rows_have_the_same_bits);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(bits, SECONDS(3000), ONE(rows_have_the_same_bits));

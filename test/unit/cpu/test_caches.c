@@ -5,9 +5,7 @@
 #include "util_cache.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *caches_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { CASES = 200, QUICK = 40, EVALUATED = 4 /* one in so many */ };
 
@@ -24,11 +22,4 @@ START_TEST(caches_hold_what_was_appended)
 }
 END_TEST
 
-Suite *caches_suite(void)
-{
-    Suite *s = suite_create("caches");
-    TCase *t = tcase_create("random");
-    tcase_add_test(t, caches_hold_what_was_appended);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(caches, ONE(caches_hold_what_was_appended));

@@ -8,9 +8,7 @@
 #include "util_random.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *company_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { POOL = 140 };
 
@@ -123,14 +121,5 @@ START_TEST(random_graphs)
 }
 END_TEST
 
-Suite *company_suite(void)
-{
-    Suite *s = suite_create("company");
-    TCase *t = tcase_create("rows");
-    tcase_add_loop_test(t, the_same_in_all, 0, company_case_count);
-    tcase_add_test(t, others_without_the_flag);
-    tcase_add_loop_test(t, random_graphs, 0, 4);
-    tcase_set_timeout(t, 3000);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(company, EACH(the_same_in_all, company_case_count), ONE(others_without_the_flag),
+      EACH(random_graphs, 4), SECONDS(3000));

@@ -7,9 +7,7 @@
 #include "util_gemm.h"
 #include "util_program.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *cpu_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static void run(struct rig *r)
 {
@@ -585,29 +583,10 @@ START_TEST(attention)
 }
 END_TEST
 
-Suite *cpu_suite(void)
-{
-    Suite *s = suite_create("cpu");
-    TCase *t = tcase_create("cpu");
-    tcase_add_loop_test(t, products, 0, ARRAY_SIZE(layouts));
-    tcase_add_test(t, products_of_nothing);
-    tcase_add_test(t, maps_of_rows_columns_and_tiles);
-    tcase_add_test(t, stores_round);
-    tcase_add_loop_test(t, gemm_programs, 0, gemm_case_count);
-    tcase_add_loop_test(t, gated_columns, 0, 2);
-    tcase_add_loop_test(t, rope_in_a_product, 0, 2 * ARRAY_SIZE(ropes));
-    tcase_add_loop_test(t, rope_of_two_axes_in_a_product, 0, 2);
-    tcase_add_test(t, tiles_leave_states);
-    tcase_add_test(t, states_lie_by_row_and_block);
-    tcase_add_test(t, rows_use_what_they_reduce);
-    tcase_add_test(t, rows_without_columns);
-    tcase_add_test(t, gathered_rows);
-    tcase_add_test(t, strides_of_many_dimensions);
-    tcase_add_test(t, stores_of_less_than_a_tile);
-    tcase_add_test(t, memory_of_three_spaces);
-    tcase_add_test(t, a_map_without_reference);
-    tcase_add_test(t, same_bits_again);
-    tcase_add_loop_test(t, attention, 0, 2 * ARRAY_SIZE(attentions));
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(cpu, EACH(products, ARRAY_SIZE(layouts)), ONE(products_of_nothing), ONE(maps_of_rows_columns_and_tiles),
+      ONE(stores_round), EACH(gemm_programs, gemm_case_count), EACH(gated_columns, 2),
+      EACH(rope_in_a_product, 2 * ARRAY_SIZE(ropes)), EACH(rope_of_two_axes_in_a_product, 2),
+      ONE(tiles_leave_states), ONE(states_lie_by_row_and_block), ONE(rows_use_what_they_reduce),
+      ONE(rows_without_columns), ONE(gathered_rows), ONE(strides_of_many_dimensions),
+      ONE(stores_of_less_than_a_tile), ONE(memory_of_three_spaces), ONE(a_map_without_reference),
+      ONE(same_bits_again), EACH(attention, 2 * ARRAY_SIZE(attentions)));

@@ -11,9 +11,7 @@
 #include "dot.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *dot_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { MOST_ROWS = 65, MOST_COLUMNS = 33 };
 static const int64_t depths[] = {1, 7, 8, 15, 300, 2047, 2049, 4100}, widths[] = {1, 3, 5, 16, MOST_COLUMNS};
@@ -276,19 +274,7 @@ START_TEST(weighted_rows)
 }
 END_TEST
 
-Suite *dot_suite(void)
-{
-    Suite *s = suite_create("dot");
-    TCase *t = tcase_create("dot");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, sums, 0, ARRAY_SIZE(types) * VECTORS_LEVELS);
-    tcase_add_test(t, nothing);
-    tcase_add_test(t, unusual_numbers);
-    tcase_add_test(t, all_numbers_of_16_bits);
-    tcase_add_test(t, nothing_is_read_behind_the_end);
-    tcase_add_loop_test(t, a_row_is_alone, 0, ARRAY_SIZE(depths));
-    tcase_add_loop_test(t, instructions_agree, 0, ARRAY_SIZE(depths));
-    tcase_add_loop_test(t, weighted_rows, 0, ARRAY_SIZE(types));
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(dot, SECONDS(120), EACH(sums, ARRAY_SIZE(types) * VECTORS_LEVELS), ONE(nothing), ONE(unusual_numbers),
+      ONE(all_numbers_of_16_bits), ONE(nothing_is_read_behind_the_end),
+      EACH(a_row_is_alone, ARRAY_SIZE(depths)), EACH(instructions_agree, ARRAY_SIZE(depths)),
+      EACH(weighted_rows, ARRAY_SIZE(types)));

@@ -12,9 +12,7 @@
 #include "base.h"
 #include "util_run.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *edges_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 /* ---- Sizes, addresses, strides ---- */
 
@@ -204,14 +202,5 @@ START_TEST(ten_thousand_runs)
 }
 END_TEST
 
-Suite *edges_suite(void)
-{
-    Suite *s = suite_create("edges");
-    TCase *t = tcase_create("edges");
-    tcase_set_timeout(t, 1000);
-    tcase_add_loop_test(t, around_a_vector, 0, 3 * VECTORS_LEVELS);
-    tcase_add_test(t, a_fork_between_runs);
-    tcase_add_loop_test(t, ten_thousand_runs, 0, 2);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(edges, SECONDS(1000), EACH(around_a_vector, 3 * VECTORS_LEVELS), ONE(a_fork_between_runs),
+      EACH(ten_thousand_runs, 2));

@@ -8,9 +8,7 @@
 
 #include "util_invisible.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *invisible_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static void *workspace(size_t bytes, int byte)
 {
@@ -60,11 +58,4 @@ START_TEST(unseen_rows)
 }
 END_TEST
 
-Suite *invisible_suite(void)
-{
-    Suite *s = suite_create("invisible");
-    TCase *t = tcase_create("invisible");
-    tcase_add_loop_test(t, unseen_rows, 0, invisible_case_count);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(invisible, EACH(unseen_rows, invisible_case_count));

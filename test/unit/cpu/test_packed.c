@@ -15,9 +15,7 @@
 #include "util_random.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *packed_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { CASES = 300, MARGIN = 64, MOST_DIM = 64, SPARE_PAGES = 3 };
 
@@ -499,15 +497,5 @@ START_TEST(sequences_do_not_notice_each_other)
 }
 END_TEST
 
-Suite *packed_suite(void)
-{
-    random_seed(); /* once, before the tests fork */
-    Suite *s = suite_create("packed");
-    TCase *t = tcase_create("packed");
-    tcase_add_test(t, starts_by_hand);
-    tcase_add_test(t, random_starts);
-    tcase_add_test(t, work_is_that_of_equal_shares);
-    tcase_add_loop_test(t, sequences_do_not_notice_each_other, 0, 20);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(packed, ONE(starts_by_hand), ONE(random_starts), ONE(work_is_that_of_equal_shares),
+      EACH(sequences_do_not_notice_each_other, 20));

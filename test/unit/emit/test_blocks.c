@@ -6,9 +6,7 @@
 
 #include <ctype.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *blocks_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static const struct block {
     const char *path, *arch;
@@ -203,18 +201,6 @@ START_TEST(errors_in_maps_give_their_lines)
 }
 END_TEST
 
-Suite *blocks_suite(void)
-{
-    Suite *s = suite_create("blocks");
-    TCase *t = tcase_create("nvrtc");
-    tcase_set_tags(t, "nvrtc");
-    tcase_add_loop_test(t, kernels_keep_to_their_registers, 0, ARRAY_SIZE(blocks));
-    tcase_add_loop_test(t, random_graphs_compile, 0, 4);
-    tcase_add_test(t, errors_in_maps_give_their_lines);
-    suite_add_tcase(s, t);
-    t = tcase_create("names");
-    tcase_add_test(t, finds_the_undefined);
-    tcase_add_loop_test(t, names_are_declared, 0, 4);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(blocks, TAG("nvrtc"), EACH(kernels_keep_to_their_registers, ARRAY_SIZE(blocks)),
+      EACH(random_graphs_compile, 4), ONE(errors_in_maps_give_their_lines), CASE("names"),
+      ONE(finds_the_undefined), EACH(names_are_declared, 4));

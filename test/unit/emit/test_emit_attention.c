@@ -5,9 +5,7 @@
 #include "util_attention.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *emit_attention_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static bool fits(const struct attention_case *c)
 {
@@ -201,20 +199,6 @@ START_TEST(refuses_what_no_tile_holds)
 }
 END_TEST
 
-Suite *emit_attention_suite(void)
-{
-    Suite *s = suite_create("emit_attention");
-    TCase *text = tcase_create("text"), *nvrtc = tcase_create("nvrtc");
-    tcase_add_test(text, hopper_takes_what_tensor_maps_can_say);
-    tcase_add_test(text, geometry);
-    tcase_add_test(text, packed_geometry);
-    tcase_add_test(text, few_packed_geometry);
-    tcase_add_test(text, simt_arguments);
-    tcase_add_test(text, empty_domains_launch_nothing);
-    tcase_add_test(text, refuses_what_no_tile_holds);
-    suite_add_tcase(s, text);
-    tcase_set_tags(nvrtc, "nvrtc");
-    tcase_add_loop_test(nvrtc, compiles, 0, attention_case_count);
-    suite_add_tcase(s, nvrtc);
-    return s;
-}
+TESTS(emit_attention, ONE(hopper_takes_what_tensor_maps_can_say), ONE(geometry), ONE(packed_geometry),
+      ONE(few_packed_geometry), ONE(simt_arguments), ONE(empty_domains_launch_nothing),
+      ONE(refuses_what_no_tile_holds), CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, attention_case_count));

@@ -7,9 +7,7 @@
 #include "util_gemm.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *emit_gemm_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static const struct gemm_case *named(const char *name)
 {
@@ -527,36 +525,15 @@ START_TEST(states_must_match_tiles)
 }
 END_TEST
 
-Suite *emit_gemm_suite(void)
-{
-    Suite *s = suite_create("emit_gemm");
-    TCase *t = tcase_create("emit"), *n = tcase_create("nvrtc"), *h = tcase_create("hopper");
-    tcase_add_test(t, parameters_follow_the_text);
-    tcase_add_test(t, a_cluster_shares_k);
-    tcase_add_test(t, a_cluster_scatters_its_sums);
-    tcase_add_test(t, a_ring_lends_slots);
-    tcase_add_test(t, a_tail_has_a_map);
-    tcase_add_test(t, a_cluster_shares_operands);
-    tcase_add_test(t, three_consumers_are_512_threads);
-    tcase_add_test(t, few_rows_have_a_in_registers);
-    tcase_add_loop_test(t, a_map_is_what_tma_takes, 0, gemm_case_count);
-    tcase_add_test(t, rope_steps_where_positions_do);
-    tcase_add_test(t, gate_and_up_are_a_dimension);
-    tcase_add_test(t, heads_and_their_halves_are_dimensions);
-    tcase_add_loop_test(t, lent_slots_suit_what_is_moved, 0, gemm_case_count);
-    tcase_add_test(t, what_is_aligned_is_staged);
-    tcase_add_loop_test(t, states_must_match_tiles, 0, 2);
-    tcase_add_test(t, columns_have_states);
-    suite_add_tcase(s, t);
-    tcase_set_tags(h, "nvrtc hopper"); /* apart, as this is the longest job of `make test` */
-    tcase_add_loop_test(h, compiles_for_hopper, 0, gemm_case_count);
-    suite_add_tcase(s, h);
-    tcase_set_tags(n, "nvrtc");
-    tcase_add_loop_test(n, compiles_for_any, 0, gemm_case_count);
-    tcase_add_loop_test(n, compiles_by_mma, 0, gemm_case_count);
-    tcase_add_loop_test(n, compiles_by_fma, 0, gemm_case_count);
-    tcase_add_loop_test(n, compiles_at_size, 0, ARRAY_SIZE(sizes));
-    tcase_add_test(n, a_users_map_is_printed);
-    suite_add_tcase(s, n);
-    return s;
-}
+TESTS(emit_gemm, ONE(parameters_follow_the_text), ONE(a_cluster_shares_k), ONE(a_cluster_scatters_its_sums),
+      ONE(a_ring_lends_slots), ONE(a_tail_has_a_map), ONE(a_cluster_shares_operands),
+      ONE(three_consumers_are_512_threads), ONE(few_rows_have_a_in_registers),
+      EACH(a_map_is_what_tma_takes, gemm_case_count), ONE(rope_steps_where_positions_do),
+      ONE(gate_and_up_are_a_dimension), ONE(heads_and_their_halves_are_dimensions),
+      EACH(lent_slots_suit_what_is_moved, gemm_case_count), ONE(what_is_aligned_is_staged),
+      EACH(states_must_match_tiles, 2), ONE(columns_have_states), CASE("hopper"),
+      /* apart, as this is the longest job of `make test` */ TAG("nvrtc hopper"),
+      EACH(compiles_for_hopper, gemm_case_count), CASE("nvrtc"), TAG("nvrtc"),
+      EACH(compiles_for_any, gemm_case_count), EACH(compiles_by_mma, gemm_case_count),
+      EACH(compiles_by_fma, gemm_case_count), EACH(compiles_at_size, ARRAY_SIZE(sizes)),
+      ONE(a_users_map_is_printed));

@@ -6,9 +6,7 @@
 #include "util_rows.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *emit_rows_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static const struct rows_case *named(const char *name)
 {
@@ -216,25 +214,9 @@ START_TEST(user_maps)
 }
 END_TEST
 
-Suite *emit_rows_suite(void)
-{
-    Suite *s = suite_create("emit_rows");
-    TCase *t = tcase_create("emit_rows"), *n = tcase_create("nvrtc");
-    tcase_set_tags(n, "nvrtc");
-    tcase_add_loop_test(n, compiles, 0, rows_case_count);
-    tcase_add_loop_test(n, user_maps, 0, ARRAY_SIZE(user_names));
-    suite_add_tcase(s, n);
-    tcase_add_test(t, pieces_are_as_wide_as_memory_allows);
-    tcase_add_test(t, dimensions_join_where_strides_allow);
-    tcase_add_test(t, teams_grow_with_their_rows);
-    tcase_add_test(t, lanes_share_the_states_of_a_row);
-    tcase_add_test(t, states_are_read_twice);
-    tcase_add_test(t, columns_are_folded_by_blocks);
-    tcase_add_test(t, loads_go_ahead_of_states);
-    tcase_add_test(t, a_load_of_two_phases_is_kept_if_it_fits);
-    tcase_add_test(t, empty_domains_are_not_launched);
-    tcase_add_test(t, same_program_same_text);
-    tcase_add_test(t, large_domains_count_in_64_bits);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(emit_rows, TAG("nvrtc"), EACH(compiles, rows_case_count), EACH(user_maps, ARRAY_SIZE(user_names)),
+      CASE("emit_rows"), ONE(pieces_are_as_wide_as_memory_allows), ONE(dimensions_join_where_strides_allow),
+      ONE(teams_grow_with_their_rows), ONE(lanes_share_the_states_of_a_row), ONE(states_are_read_twice),
+      ONE(columns_are_folded_by_blocks), ONE(loads_go_ahead_of_states),
+      ONE(a_load_of_two_phases_is_kept_if_it_fits), ONE(empty_domains_are_not_launched),
+      ONE(same_program_same_text), ONE(large_domains_count_in_64_bits));

@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *extents_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 /* As in a LLaMA block of 4096 columns: T tokens of one sequence; a token of each of B sequences whose keys
  * lie in pages; T tokens of all of B such. */
@@ -264,17 +262,8 @@ START_TEST(largest_numbers)
 }
 END_TEST
 
-Suite *extents_suite(void)
-{
-    Suite *s = suite_create("extents");
-    TCase *t = tcase_create("texts"), *n = tcase_create("numbers");
-    tcase_add_loop_test(t, prompts_of_any_length_share_texts, 0, ARRAY_SIZE(target));
-    tcase_add_loop_test(t, biases_of_any_size_share_texts, 0, ARRAY_SIZE(target));
-    tcase_add_loop_test(t, batches_of_any_size_share_texts, 0, ARRAY_SIZE(target));
-    tcase_add_loop_test(t, chunks_of_any_number_share_texts, 0, ARRAY_SIZE(target));
-    suite_add_tcase(s, t);
-    tcase_add_test(n, launches_pass_numbers);
-    tcase_add_test(n, largest_numbers);
-    suite_add_tcase(s, n);
-    return s;
-}
+TESTS(extents, EACH(prompts_of_any_length_share_texts, ARRAY_SIZE(target)),
+      EACH(biases_of_any_size_share_texts, ARRAY_SIZE(target)),
+      EACH(batches_of_any_size_share_texts, ARRAY_SIZE(target)),
+      EACH(chunks_of_any_number_share_texts, ARRAY_SIZE(target)), CASE("numbers"), ONE(launches_pass_numbers),
+      ONE(largest_numbers));

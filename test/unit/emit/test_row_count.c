@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *row_count_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 /* A LLaMA block of 2048 columns without its attention, whose result is an input; m stands for its rows. */
 static const char block[] = "%%x = input bf16[%1$d,2048]\n"
@@ -155,11 +153,4 @@ START_TEST(plans_of_many_rows_share_texts)
 }
 END_TEST
 
-Suite *row_count_suite(void)
-{
-    Suite *s = suite_create("row_count");
-    TCase *t = tcase_create("texts");
-    tcase_add_loop_test(t, plans_of_many_rows_share_texts, 0, 2);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(row_count, EACH(plans_of_many_rows_share_texts, 2));

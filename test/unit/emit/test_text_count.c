@@ -9,9 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *text_count_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { MOST_TEXTS = 1024, MOST_NUMBERS = 4 };
 
@@ -168,11 +166,4 @@ START_TEST(shapes_share_texts)
 }
 END_TEST
 
-Suite *text_count_suite(void)
-{
-    Suite *s = suite_create("text_count");
-    TCase *t = tcase_create("texts");
-    tcase_add_loop_test(t, shapes_share_texts, 0, ARRAY_SIZE(target));
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(text_count, EACH(shapes_share_texts, ARRAY_SIZE(target)));

@@ -2,7 +2,7 @@
  * test_emulator.c -- the SM in software: a pipeline that is right gives the right numbers under every
  * schedule, and each mistake in it is reported, or seen in the numbers. The kernels: emulator/pipeline.cu.
  */
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,14 +261,5 @@ START_TEST(each_mistake_is_reported)
 }
 END_TEST
 
-Suite *emulator_suite(void);
-Suite *emulator_suite(void)
-{
-    Suite *s = suite_create("emulator");
-    TCase *t = tcase_create("emulator");
-    tcase_set_tags(t, "nvrtc");
-    tcase_add_test(t, right_kernels_are_right_under_every_schedule);
-    tcase_add_loop_test(t, each_mistake_is_reported, 0, (int)(sizeof mistakes / sizeof *mistakes));
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(emulator, TAG("nvrtc"), ONE(right_kernels_are_right_under_every_schedule),
+      EACH(each_mistake_is_reported, ARRAY_SIZE(mistakes)));

@@ -7,13 +7,11 @@
 #include "jit.h"
 #include "util_device.h"
 
-#include <check.h> /* last: it has a macro named fail */
+#include "tests.h" /* last: Check has a macro named fail */
 
 /* As in plain.cu; tiles and steps reach past the ends. */
 enum { M = 200, N = 264, K = 328, TILE = 128, BK = 64, THREADS = 384, SHARED = 3 * 256 * 128 + 32768 + 1024 };
 enum { RUNS = 20 };
-
-Suite *plain_suite(void);
 
 static char err[JIT_ERROR_SIZE];
 
@@ -108,13 +106,4 @@ START_TEST(multiplies)
 }
 END_TEST
 
-Suite *plain_suite(void)
-{
-    Suite *s = suite_create("plain");
-    TCase *t = tcase_create("plain");
-    tcase_set_tags(t, "nvrtc");
-    tcase_add_test(t, compiles);
-    tcase_add_test(t, multiplies);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(plain, TAG("nvrtc"), ONE(compiles), ONE(multiplies));

@@ -5,7 +5,7 @@
 #include "graph.h" /* before check.h, which has a macro called fail */
 #include "util_random.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -496,29 +496,6 @@ START_TEST(map_without_reference)
 }
 END_TEST
 
-Suite *eval_suite(void);
-Suite *eval_suite(void)
-{
-    random_seed(); /* once, before the tests fork */
-    Suite *s = suite_create("eval");
-    TCase *c = tcase_create("eval");
-    tcase_add_test(c, matmul);
-    tcase_add_test(c, leaves);
-    tcase_add_test(c, maps);
-    tcase_add_test(c, broadcasting);
-    tcase_add_test(c, reductions);
-    tcase_add_test(c, keys_of_rows);
-    tcase_add_test(c, norms);
-    tcase_add_test(c, rope);
-    tcase_add_loop_test(c, rope_by_sections, 0, 6);
-    tcase_add_test(c, cross_entropy);
-    tcase_add_test(c, embedding);
-    tcase_add_test(c, movement);
-    tcase_add_test(c, several_outputs);
-    tcase_add_test(c, matmul_blocks);
-    tcase_add_test(c, attention);
-    tcase_add_test(c, refuses);
-    tcase_add_test(c, map_without_reference);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(eval, ONE(matmul), ONE(leaves), ONE(maps), ONE(broadcasting), ONE(reductions), ONE(keys_of_rows),
+      ONE(norms), ONE(rope), EACH(rope_by_sections, 6), ONE(cross_entropy), ONE(embedding), ONE(movement),
+      ONE(several_outputs), ONE(matmul_blocks), ONE(attention), ONE(refuses), ONE(map_without_reference));

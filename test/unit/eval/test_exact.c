@@ -22,7 +22,7 @@ static graph *rewritten(const graph *g)
     return r;
 }
 
-#include <check.h> /* last: it has a macro named fail */
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { ROWS = 3, MOST = 4096, HEADS = 2 };
 
@@ -183,18 +183,6 @@ START_TEST(loss)
 }
 END_TEST
 
-Suite *exact_suite(void);
-Suite *exact_suite(void)
-{
-    Suite *s = suite_create("exact");
-    TCase *t = tcase_create("exact");
-    const int n = sizeof sizes / sizeof *sizes;
-    tcase_add_loop_test(t, norms, 0, n);
-    tcase_add_loop_test(t, softmaxes, 0, n);
-    tcase_add_loop_test(t, attention, 0, n);
-    tcase_add_loop_test(t, rope, 0, n);
-    tcase_add_loop_test(t, means, 0, n);
-    tcase_add_loop_test(t, loss, 0, n);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(exact, EACH(norms, ARRAY_SIZE(sizes)), EACH(softmaxes, ARRAY_SIZE(sizes)),
+      EACH(attention, ARRAY_SIZE(sizes)), EACH(rope, ARRAY_SIZE(sizes)), EACH(means, ARRAY_SIZE(sizes)),
+      EACH(loss, ARRAY_SIZE(sizes)));

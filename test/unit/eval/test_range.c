@@ -7,7 +7,7 @@
  */
 #include "base.h" /* before check.h, which has a macro called fail */
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,16 +158,5 @@ START_TEST(attention_with_large_scores)
 }
 END_TEST
 
-Suite *range_suite(void);
-Suite *range_suite(void)
-{
-    Suite *s = suite_create("range");
-    random_seed();
-    TCase *t = tcase_create("magnitudes");
-    tcase_add_loop_test(t, every_magnitude, 0, range_case_count);
-    tcase_add_test(t, a_product_waits_for_its_factor);
-    tcase_add_test(t, fast_fp16_is_a_flag);
-    tcase_add_test(t, attention_with_large_scores);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(range, EACH(every_magnitude, range_case_count), ONE(a_product_waits_for_its_factor),
+      ONE(fast_fp16_is_a_flag), ONE(attention_with_large_scores));

@@ -16,9 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *folds_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static const coda_fold folds[] = {CODA_FOLD_NONE, CODA_FOLD_COPY, CODA_FOLD_IN_PLACE};
 
@@ -513,21 +511,7 @@ START_TEST(threads_fold)
 }
 END_TEST
 
-Suite *folds_suite(void)
-{
-    Suite *s = suite_create("folds");
-    TCase *t = tcase_create("folds");
-    tcase_add_loop_test(t, constants_in_what_runs_write, 0, ARRAY_SIZE(constants));
-    tcase_add_test(t, the_verifier_sees_it);
-    tcase_add_test(t, rows_do_not_change_what_is_folded);
-    tcase_add_test(t, ids_differ);
-    tcase_add_loop_test(t, plans_share_weights, 0, model_count);
-    tcase_add_test(t, folded_once);
-    tcase_add_test(t, memory_used_again);
-    tcase_add_test(t, prepared_memory_is_known);
-    tcase_add_test(t, folded_weights_are_adopted);
-    tcase_add_test(t, half_folded);
-    tcase_add_test(t, threads_fold);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(folds, EACH(constants_in_what_runs_write, ARRAY_SIZE(constants)), ONE(the_verifier_sees_it),
+      ONE(rows_do_not_change_what_is_folded), ONE(ids_differ), EACH(plans_share_weights, model_count),
+      ONE(folded_once), ONE(memory_used_again), ONE(prepared_memory_is_known),
+      ONE(folded_weights_are_adopted), ONE(half_folded), ONE(threads_fold));

@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h>
-
-Suite *scalar_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { ROWS = 6, COLUMNS = 40 };
 
@@ -126,14 +124,5 @@ START_TEST(others_are_refused)
 }
 END_TEST
 
-Suite *scalar_suite(void)
-{
-    Suite *s = suite_create("scalar");
-    TCase *t = tcase_create("scalar");
-    tcase_add_test(t, each_run_has_its_values);
-    tcase_add_test(t, they_are_arguments);
-    tcase_add_test(t, all_operations_take_them);
-    tcase_add_test(t, others_are_refused);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(scalar, ONE(each_run_has_its_values), ONE(they_are_arguments), ONE(all_operations_take_them),
+      ONE(others_are_refused));

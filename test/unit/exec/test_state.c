@@ -2,7 +2,7 @@
  * which order it is read and written, and what is refused. On the CPU device, in each mode. */
 #include "base.h" /* before check.h, which has a macro `fail` */
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <string.h>
 
@@ -509,23 +509,8 @@ START_TEST(options_of_tomorrow_are_refused)
 }
 END_TEST
 
-Suite *state_suite(void);
-Suite *state_suite(void)
-{
-    Suite *s = suite_create("state");
-    TCase *t = tcase_create("cpu");
-    tcase_add_loop_test(t, runs_see_what_runs_have_left, 0, RUN_MODES);
-    tcase_add_loop_test(t, heads_of_a_page_lie_apart, 0, 2 * RUN_MODES);
-    tcase_add_loop_test(t, eight_bits_of_rows_over_scales, 0, 2 * RUN_MODES);
-    tcase_add_test(t, a_state_shares_no_byte);
-    tcase_add_test(t, caches_hold_the_same_bits);
-    tcase_add_loop_test(t, each_reader_sees_its_version, 0, ARRAY_SIZE(orders));
-    tcase_add_loop_test(t, evaluation_keeps_the_bits_of_other_rows, 0, ARRAY_SIZE(unwritten));
-    tcase_add_loop_test(t, slots_may_be_computed, 0, 2);
-    suite_add_tcase(s, t);
-    t = tcase_create("mistakes");
-    tcase_add_loop_test(t, mistakes_are_named, 0, ARRAY_SIZE(mistakes));
-    tcase_add_test(t, options_of_tomorrow_are_refused);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(state, EACH(runs_see_what_runs_have_left, RUN_MODES), EACH(heads_of_a_page_lie_apart, 2 * RUN_MODES),
+      EACH(eight_bits_of_rows_over_scales, 2 * RUN_MODES), ONE(a_state_shares_no_byte),
+      ONE(caches_hold_the_same_bits), EACH(each_reader_sees_its_version, ARRAY_SIZE(orders)),
+      EACH(evaluation_keeps_the_bits_of_other_rows, ARRAY_SIZE(unwritten)), EACH(slots_may_be_computed, 2),
+      CASE("mistakes"), EACH(mistakes_are_named, ARRAY_SIZE(mistakes)), ONE(options_of_tomorrow_are_refused));

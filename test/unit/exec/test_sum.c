@@ -1,7 +1,7 @@
 /* test_sum.c -- outputs that runs add to: on the CPU device, in each mode, twice. */
 #include "base.h" /* before check.h, which has a macro `fail` */
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <string.h>
 
 #include "graph.h"
@@ -113,13 +113,4 @@ START_TEST(evaluation_adds)
 }
 END_TEST
 
-Suite *sum_suite(void);
-Suite *sum_suite(void)
-{
-    Suite *s = suite_create("sum");
-    TCase *t = tcase_create("cpu");
-    tcase_add_loop_test(t, each_run_adds, 0, RUN_ON_CUBLASLT);
-    tcase_add_test(t, evaluation_adds);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(sum, EACH(each_run_adds, RUN_ON_CUBLASLT), ONE(evaluation_adds));

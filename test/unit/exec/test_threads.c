@@ -4,7 +4,7 @@
  */
 #include "base.h" /* before check.h, which has a macro `fail` */
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,16 +198,5 @@ START_TEST(threads_have_their_own_message)
 }
 END_TEST
 
-Suite *threads_suite(void);
-Suite *threads_suite(void)
-{
-    Suite *s = suite_create("threads");
-    TCase *c = tcase_create("threads");
-    tcase_add_test(c, threads_share_a_plan);
-    tcase_add_test(c, threads_do_not_show);
-    tcase_add_loop_test(c, odd_numbers_of_threads, 0, 2);
-    tcase_add_test(c, threads_compile_at_once);
-    tcase_add_test(c, threads_have_their_own_message);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(threads, ONE(threads_share_a_plan), ONE(threads_do_not_show), EACH(odd_numbers_of_threads, 2),
+      ONE(threads_compile_at_once), ONE(threads_have_their_own_message));

@@ -4,7 +4,7 @@
 #include "util_random.h"
 #include "util_scale.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <string.h>
 
@@ -282,19 +282,6 @@ START_TEST(test_values)
 }
 END_TEST
 
-Suite *dims_suite(void);
-Suite *dims_suite(void)
-{
-    Suite *s = suite_create("dims");
-    TCase *c = tcase_create("dims");
-    tcase_add_test(c, test_random_expressions);
-    tcase_add_test(c, test_equal_expressions_are_one);
-    tcase_add_test(c, test_quotients);
-    tcase_add_test(c, test_text);
-    tcase_add_test(c, test_ranges_are_exact_at_corners);
-    tcase_add_test(c, test_divisors);
-    tcase_add_test(c, test_refused);
-    tcase_add_test(c, test_values);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(dims, ONE(test_random_expressions), ONE(test_equal_expressions_are_one), ONE(test_quotients),
+      ONE(test_text), ONE(test_ranges_are_exact_at_corners), ONE(test_divisors), ONE(test_refused),
+      ONE(test_values));

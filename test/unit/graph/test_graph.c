@@ -2,7 +2,7 @@
 #include "graph.h" /* before check.h, which has a macro called fail */
 
 #include "util_mistake.h"
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <string.h>
 
@@ -310,26 +310,7 @@ START_TEST(name_table)
 }
 END_TEST
 
-Suite *graph_suite(void);
-Suite *graph_suite(void)
-{
-    Suite *s = suite_create("graph");
-    TCase *c = tcase_create("graph");
-    tcase_add_test(c, grows);
-    tcase_add_test(c, owns_operands);
-    tcase_add_test(c, poison_keeps_the_first_mistake);
-    tcase_add_loop_test(c, name, 0, ARRAY_SIZE(names));
-    tcase_add_test(c, name_length);
-    tcase_add_test(c, outputs);
-    tcase_add_test(c, origins);
-    tcase_add_test(c, copies_stand_alone);
-    tcase_add_test(c, foreign_map);
-    tcase_add_test(c, constness);
-    tcase_add_test(c, constness_of_a_lattice);
-    tcase_add_test(c, attributes_are_compared_by_name);
-    tcase_add_test(c, attributes_of_maps);
-    tcase_add_test(c, shorthands);
-    tcase_add_test(c, name_table);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(graph, ONE(grows), ONE(owns_operands), ONE(poison_keeps_the_first_mistake),
+      EACH(name, ARRAY_SIZE(names)), ONE(name_length), ONE(outputs), ONE(origins), ONE(copies_stand_alone),
+      ONE(foreign_map), ONE(constness), ONE(constness_of_a_lattice), ONE(attributes_are_compared_by_name),
+      ONE(attributes_of_maps), ONE(shorthands), ONE(name_table));

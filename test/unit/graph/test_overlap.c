@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *overlap_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 /* ---- Against a map of bytes ---- */
 
@@ -450,19 +448,6 @@ START_TEST(many_outputs)
 }
 END_TEST
 
-Suite *overlap_suite(void)
-{
-    Suite *s = suite_create("overlap");
-    TCase *t = tcase_create("overlap");
-    tcase_add_test(t, as_a_map_of_bytes_says);
-    tcase_add_test(t, few_steps);
-    tcase_add_test(t, work_is_bounded);
-    tcase_add_test(t, calls_refuse_overlaps);
-    tcase_add_test(t, evaluate_refuses_overlaps);
-    tcase_add_test(t, slices_of_one_buffer);
-    tcase_add_test(t, memory_is_checked);
-    tcase_add_test(t, as_every_pair_says);
-    tcase_add_test(t, many_outputs);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(overlap, ONE(as_a_map_of_bytes_says), ONE(few_steps), ONE(work_is_bounded), ONE(calls_refuse_overlaps),
+      ONE(evaluate_refuses_overlaps), ONE(slices_of_one_buffer), ONE(memory_is_checked),
+      ONE(as_every_pair_says), ONE(many_outputs));

@@ -4,7 +4,7 @@
 #include "util_print.h"
 #include "util_random.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,19 +275,6 @@ START_TEST(wrong_text)
 }
 END_TEST
 
-Suite *scope_suite(void);
-Suite *scope_suite(void)
-{
-    Suite *s = suite_create("scope");
-    TCase *c = tcase_create("scope");
-    tcase_add_test(c, mistake_in_a_layer);
-    tcase_add_test(c, text_of_a_mistake);
-    tcase_add_test(c, texts_keep_scopes);
-    tcase_add_test(c, kernels_have_no_scopes);
-    tcase_add_test(c, plans_say_scopes);
-    tcase_add_loop_test(c, wrong_scope, 0, ARRAY_SIZE(wrong));
-    tcase_add_test(c, limits_are_reached);
-    tcase_add_loop_test(c, wrong_text, 0, ARRAY_SIZE(bad_texts));
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(scope, ONE(mistake_in_a_layer), ONE(text_of_a_mistake), ONE(texts_keep_scopes),
+      ONE(kernels_have_no_scopes), ONE(plans_say_scopes), EACH(wrong_scope, ARRAY_SIZE(wrong)),
+      ONE(limits_are_reached), EACH(wrong_text, ARRAY_SIZE(bad_texts)));

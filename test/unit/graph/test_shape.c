@@ -2,7 +2,7 @@
 #include "graph.h" /* before check.h, which has a macro called fail */
 
 #include "util_mistake.h"
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <string.h>
 
@@ -563,15 +563,4 @@ START_TEST(strides)
 }
 END_TEST
 
-Suite *shape_suite(void);
-Suite *shape_suite(void)
-{
-    Suite *s = suite_create("shape");
-    TCase *c = tcase_create("rules");
-    tcase_add_loop_test(c, rule, 0, ARRAY_SIZE(table));
-    tcase_add_loop_test(c, strides, 0, ARRAY_SIZE(strided));
-    tcase_add_test(c, defaults);
-    tcase_add_test(c, counting);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(shape, EACH(rule, ARRAY_SIZE(table)), EACH(strides, ARRAY_SIZE(strided)), ONE(defaults), ONE(counting));

@@ -4,7 +4,7 @@
 #include "util_scale.h"
 #include "util_symbolic.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -390,19 +390,6 @@ START_TEST(bound_is_built)
 }
 END_TEST
 
-Suite *symbolic_suite(void);
-Suite *symbolic_suite(void)
-{
-    Suite *s = suite_create("symbolic");
-    TCase *c = tcase_create("symbolic");
-    tcase_add_loop_test(c, form, 0, ARRAY_SIZE(forms));
-    tcase_add_loop_test(c, rule, 0, ARRAY_SIZE(rules));
-    tcase_add_loop_test(c, mistake, 0, ARRAY_SIZE(mistakes));
-    tcase_add_test(c, calls);
-    tcase_add_loop_test(c, wrong_call, 0, ARRAY_SIZE(wrong));
-    tcase_add_test(c, no_graph);
-    tcase_add_test(c, bind_mistakes);
-    tcase_add_test(c, bound_is_built);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(symbolic, EACH(form, ARRAY_SIZE(forms)), EACH(rule, ARRAY_SIZE(rules)),
+      EACH(mistake, ARRAY_SIZE(mistakes)), ONE(calls), EACH(wrong_call, ARRAY_SIZE(wrong)), ONE(no_graph),
+      ONE(bind_mistakes), ONE(bound_is_built));

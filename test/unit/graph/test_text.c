@@ -2,7 +2,7 @@
 #include "graph.h" /* before check.h, which has a macro called fail */
 
 #include "util_mistake.h"
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <float.h>
 #include <locale.h>
 #include <stdio.h>
@@ -381,19 +381,5 @@ START_TEST(one_node)
 }
 END_TEST
 
-Suite *text_suite(void);
-Suite *text_suite(void)
-{
-    Suite *s = suite_create("text");
-    TCase *c = tcase_create("text");
-    tcase_add_loop_test(c, form, 0, ARRAY_SIZE(forms));
-    tcase_add_test(c, fixed_point);
-    tcase_add_test(c, floats);
-    tcase_add_test(c, debuggers_see_graphs);
-    tcase_add_loop_test(c, mistake, 0, ARRAY_SIZE(mistakes));
-    tcase_add_test(c, many_operands);
-    tcase_add_test(c, public_print);
-    tcase_add_test(c, one_node);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(text, EACH(form, ARRAY_SIZE(forms)), ONE(fixed_point), ONE(floats), ONE(debuggers_see_graphs),
+      EACH(mistake, ARRAY_SIZE(mistakes)), ONE(many_operands), ONE(public_print), ONE(one_node));

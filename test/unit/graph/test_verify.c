@@ -1,7 +1,7 @@
 /* test_verify.c -- each invariant, broken behind graph_append's back, is found and named. */
 #include "graph.h" /* before check.h, which has a macro called fail */
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <string.h>
 
@@ -136,15 +136,4 @@ START_TEST(quiet_success)
 }
 END_TEST
 
-Suite *verify_suite(void);
-Suite *verify_suite(void)
-{
-    Suite *s = suite_create("verify");
-    TCase *c = tcase_create("verify");
-    tcase_add_loop_test(c, damage, 0, ARRAY_SIZE(table));
-    tcase_add_test(c, wrong_op);
-    tcase_add_test(c, null_graph);
-    tcase_add_test(c, quiet_success);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(verify, EACH(damage, ARRAY_SIZE(table)), ONE(wrong_op), ONE(null_graph), ONE(quiet_success));

@@ -2,7 +2,7 @@
  * test_device.c -- without a driver every call says what is missing; and what a launch and a tensor map
  * ask of the driver. Needs no GPU, and makes no use of one.
  */
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -335,24 +335,9 @@ START_TEST(refuses_products_with_their_numbers)
 }
 END_TEST
 
-Suite *device_suite(void);
-Suite *device_suite(void)
-{
-    Suite *s = suite_create("device");
-    TCase *t = tcase_create("device");
-    tcase_add_test(t, says_that_there_is_no_driver);
-    tcase_add_test(t, says_that_a_driver_is_too_old);
-    tcase_add_test(t, says_that_nvrtc_is_missing);
-    tcase_add_test(t, finds_nvrtc);
-    tcase_add_loop_test(t, refuses_relative_places, 0, 3);
-    tcase_add_loop_test(t, says_what_it_refused_on_the_way, 0, 3);
-    tcase_add_test(t, knows_its_own_file);
-    tcase_add_test(t, refuses_maps_with_their_numbers);
-    tcase_add_test(t, takes_any_stride_of_extent_one);
-    tcase_add_test(t, launches_what_it_is_told);
-    tcase_add_test(t, lends_a_context_to_a_thread_without_one);
-    tcase_add_test(t, refuses_parameters_of_another_size);
-    tcase_add_test(t, refuses_products_with_their_numbers);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(device, ONE(says_that_there_is_no_driver), ONE(says_that_a_driver_is_too_old),
+      ONE(says_that_nvrtc_is_missing), ONE(finds_nvrtc), EACH(refuses_relative_places, 3),
+      EACH(says_what_it_refused_on_the_way, 3), ONE(knows_its_own_file), ONE(refuses_maps_with_their_numbers),
+      ONE(takes_any_stride_of_extent_one), ONE(launches_what_it_is_told),
+      ONE(lends_a_context_to_a_thread_without_one), ONE(refuses_parameters_of_another_size),
+      ONE(refuses_products_with_their_numbers));

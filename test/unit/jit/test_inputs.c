@@ -9,7 +9,7 @@
 #include "util_folder.h"
 #include "util_random.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -418,25 +418,8 @@ START_TEST(an_edit_that_reads_more_is_said)
 }
 END_TEST
 
-Suite *inputs_suite(void);
-Suite *inputs_suite(void)
-{
-    Suite *s = suite_create("inputs");
-    TCase *t = tcase_create("inputs"), *n = tcase_create("nvrtc");
-    tcase_add_checked_fixture(t, folder_make, folder_remove);
-    tcase_add_checked_fixture(n, folder_make, folder_remove);
-    tcase_add_test(t, refuses_what_reads_more);
-    tcase_add_test(t, takes_what_reads_nothing_else);
-    tcase_add_test(t, says_where_and_what);
-    tcase_add_test(t, judges_flags);
-    tcase_add_test(t, sha256_is_the_standards);
-    tcase_add_test(t, primitives_are_closed);
-    tcase_add_test(t, an_edit_may_include_primitives);
-    tcase_add_loop_test(t, an_edit_that_reads_more_is_said, 0, 5);
-    suite_add_tcase(s, t);
-    tcase_set_tags(n, "nvrtc");
-    tcase_add_test(n, reads_as_nvrtc_does);
-    tcase_add_test(n, passes_the_cache_by);
-    suite_add_tcase(s, n);
-    return s;
-}
+TESTS(inputs, AROUND(folder_make, folder_remove), ONE(refuses_what_reads_more),
+      ONE(takes_what_reads_nothing_else), ONE(says_where_and_what), ONE(judges_flags),
+      ONE(sha256_is_the_standards), ONE(primitives_are_closed), ONE(an_edit_may_include_primitives),
+      EACH(an_edit_that_reads_more_is_said, 5), CASE("nvrtc"), AROUND(folder_make, folder_remove),
+      TAG("nvrtc"), ONE(reads_as_nvrtc_does), ONE(passes_the_cache_by));

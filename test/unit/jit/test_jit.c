@@ -4,7 +4,7 @@
  * Needs NVRTC and no GPU. What is read once for each process (the primitives' folder, the libraries)
  * is set before first use: each test is its own process.
  */
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <elf.h>
 #include <ftw.h>
 #include <pthread.h>
@@ -615,36 +615,13 @@ START_TEST(an_edit_changes_the_digest)
 }
 END_TEST
 
-Suite *jit_suite(void);
-Suite *jit_suite(void)
-{
-    Suite *s = suite_create("jit");
-    TCase *t = tcase_create("jit");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, compiles_a_primitive_once);
-    tcase_add_test(t, reports_spills);
-    tcase_add_test(t, reports_a_performance_warning);
-    tcase_add_test(t, leaves_the_stack_limit_alone);
-    tcase_add_test(t, compiles_in_many_threads);
-    tcase_add_test(t, names_file_and_line_of_an_error);
-    tcase_add_test(t, keeps_an_error_in_memory_alone);
-    tcase_add_test(t, rejects_a_bad_arch);
-    tcase_add_test(t, compiles_again_what_was_damaged);
-    tcase_add_test(t, works_without_a_directory);
-    tcase_add_test(t, verifies_what_it_finds);
-    tcase_add_test(t, compiles_in_a_child);
-    tcase_add_test(t, survives_its_compiler);
-    tcase_add_test(t, needs_no_word_of_its_childs_end);
-    tcase_add_test(t, a_killed_compiler_says_nothing_of_its_text);
-    tcase_add_test(t, gets_no_signals_of_the_terminal);
-    tcase_add_test(t, does_without_a_child);
-    tcase_add_test(t, takes_no_helper_of_the_current_directory);
-    tcase_add_test(t, keys_differ_in_every_part);
-    tcase_add_test(t, keys_name_their_maker);
-    tcase_add_test(t, keys_know_no_place);
-    tcase_add_test(t, takes_primitives_from_a_folder);
-    tcase_add_test(t, names_the_primitive_of_an_error);
-    tcase_add_test(t, an_edit_changes_the_digest);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(jit, AROUND(set_up, tear_down), ONE(compiles_a_primitive_once), ONE(reports_spills),
+      ONE(reports_a_performance_warning), ONE(leaves_the_stack_limit_alone), ONE(compiles_in_many_threads),
+      ONE(names_file_and_line_of_an_error), ONE(keeps_an_error_in_memory_alone), ONE(rejects_a_bad_arch),
+      ONE(compiles_again_what_was_damaged), ONE(works_without_a_directory), ONE(verifies_what_it_finds),
+      ONE(compiles_in_a_child), ONE(survives_its_compiler), ONE(needs_no_word_of_its_childs_end),
+      ONE(a_killed_compiler_says_nothing_of_its_text), ONE(gets_no_signals_of_the_terminal),
+      ONE(does_without_a_child), ONE(takes_no_helper_of_the_current_directory),
+      ONE(keys_differ_in_every_part), ONE(keys_name_their_maker), ONE(keys_know_no_place),
+      ONE(takes_primitives_from_a_folder), ONE(names_the_primitive_of_an_error),
+      ONE(an_edit_changes_the_digest));

@@ -2,7 +2,7 @@
 #include "ship.h"
 #include "util_folder.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -282,21 +282,7 @@ START_TEST(goes_out_and_in)
 }
 END_TEST
 
-Suite *ship_suite(void);
-Suite *ship_suite(void)
-{
-    Suite *s = suite_create("ship");
-    TCase *t = tcase_create("ship");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, takes_everything);
-    tcase_add_test(t, takes_one_architecture);
-    tcase_add_test(t, takes_what_a_record_names);
-    tcase_add_test(t, survives_any_record);
-    tcase_add_test(t, takes_the_last_used_of_several_compilers);
-    tcase_add_test(t, says_when_there_is_no_directory);
-    tcase_add_test(t, refuses_bad_arguments);
-    tcase_add_test(t, refuses_a_plan_without_kernels);
-    tcase_add_test(t, goes_out_and_in);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(ship, AROUND(set_up, tear_down), ONE(takes_everything), ONE(takes_one_architecture),
+      ONE(takes_what_a_record_names), ONE(survives_any_record), ONE(takes_the_last_used_of_several_compilers),
+      ONE(says_when_there_is_no_directory), ONE(refuses_bad_arguments), ONE(refuses_a_plan_without_kernels),
+      ONE(goes_out_and_in));

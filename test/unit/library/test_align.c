@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { B = 3, TQ = 6, TK = 9, COLUMNS = 8 };
 
@@ -90,12 +90,4 @@ START_TEST(who_sees_a_key)
 }
 END_TEST
 
-Suite *align_suite(void);
-Suite *align_suite(void)
-{
-    Suite *s = suite_create("align");
-    TCase *t = tcase_create("align");
-    tcase_add_loop_test(t, who_sees_a_key, 0, 2 * ARRAY_SIZE(ways));
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(align, EACH(who_sees_a_key, 2 * ARRAY_SIZE(ways)));

@@ -9,9 +9,7 @@
 
 #include "util_run.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *backward_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static const char *const golden[] = {"swiglu_backward", "swiglu_backward_interleaved", "norm_backward",
                                      "take_in"};
@@ -219,13 +217,4 @@ START_TEST(plans)
 }
 END_TEST
 
-Suite *backward_suite(void)
-{
-    Suite *s = suite_create("backward");
-    TCase *t = tcase_create("backward");
-    tcase_add_loop_test(t, gradient_of_swiglu, 0, 2);
-    tcase_add_test(t, gradient_of_norm);
-    tcase_add_loop_test(t, plans, 0, ARRAY_SIZE(golden));
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(backward, EACH(gradient_of_swiglu, 2), ONE(gradient_of_norm), EACH(plans, ARRAY_SIZE(golden)));

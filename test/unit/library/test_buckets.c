@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *buckets_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { MOST_BUCKETS = 512 };
 
@@ -274,17 +272,5 @@ START_TEST(every_kernel)
 }
 END_TEST
 
-Suite *buckets_suite(void)
-{
-    Suite *s = suite_create("buckets");
-    TCase *c = tcase_create("buckets");
-    tcase_add_loop_test(c, padding_costs_so_much, 0, 6);
-    tcase_add_test(c, a_host_is_linear);
-    tcase_add_test(c, as_many_as_fit);
-    tcase_add_test(c, one_value);
-    tcase_add_test(c, mistakes);
-    tcase_add_test(c, every_shape);
-    tcase_add_test(c, every_kernel);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(buckets, EACH(padding_costs_so_much, 6), ONE(a_host_is_linear), ONE(as_many_as_fit), ONE(one_value),
+      ONE(mistakes), ONE(every_shape), ONE(every_kernel));

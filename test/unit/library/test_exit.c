@@ -7,9 +7,7 @@
 
 #include "util_run.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *exit_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static const char small[] = "%x = input f32[64,64]\n%y = silu %x\noutput %z = %y\n";
 
@@ -56,12 +54,4 @@ START_TEST(exit_waits_for_what_compiles)
 }
 END_TEST
 
-Suite *exit_suite(void)
-{
-    Suite *s = suite_create("exit");
-    TCase *t = tcase_create("nvrtc");
-    tcase_set_tags(t, "nvrtc");
-    tcase_add_loop_test(t, exit_waits_for_what_compiles, 0, 3);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(exit, TAG("nvrtc"), EACH(exit_waits_for_what_compiles, 3));

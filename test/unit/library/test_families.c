@@ -13,9 +13,7 @@
 #include "util_family_run.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *families_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { CHUNKS = 8, EACH = 12 };
 
@@ -46,13 +44,5 @@ END_TEST
 START_TEST(known_families) { check_families((enum known_family)_i, CHUNKS + _i); }
 END_TEST
 
-Suite *families_suite(void)
-{
-    Suite *s = suite_create("families");
-    TCase *c = tcase_create("families");
-    tcase_set_timeout(c, 7200);
-    tcase_add_loop_test(c, families, 0, CHUNKS);
-    tcase_add_loop_test(c, known_families, FAMILY_DRAWN + 1, KNOWN_FAMILIES);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(families, SECONDS(7200), EACH(families, CHUNKS),
+      RANGE(known_families, FAMILY_DRAWN + 1, KNOWN_FAMILIES));

@@ -16,7 +16,7 @@
 #include "base.h" /* before check.h, which has a macro called fail */
 #include "util_print.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,15 +205,4 @@ static void list_files(void)
     if (n >= 0) free(entry);
 }
 
-Suite *golden_suite(void);
-Suite *golden_suite(void)
-{
-    Suite *s = suite_create("golden");
-    TCase *c = tcase_create("golden");
-    if (!files) list_files();
-    tcase_add_test(c, there_are_goldens);
-    tcase_add_loop_test(c, golden, 0, files);
-    tcase_add_loop_test(c, text_is_a_fixed_point, 0, files);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(golden, list_files(), ONE(there_are_goldens), EACH(golden, files), EACH(text_is_a_fixed_point, files));

@@ -5,12 +5,10 @@
 #include "util_scale.h"
 #include "util_symbolic.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-Suite *history_suite(void);
 
 enum { SHAPES = 40, PLANS = 2, FULL_GRAPHS = 1000, GRAPHS = 30 };
 
@@ -131,12 +129,4 @@ START_TEST(random_orders)
 }
 END_TEST
 
-Suite *history_suite(void)
-{
-    Suite *s = suite_create("history");
-    TCase *t = tcase_create("history");
-    tcase_set_timeout(t, 3000);
-    tcase_add_loop_test(t, random_orders, 0, 4);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(history, SECONDS(3000), EACH(random_orders, 4));

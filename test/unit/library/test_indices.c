@@ -1,7 +1,7 @@
 /* test_indices.c -- int64 where int32 is asked for: every place of it, and numbers that int32 has not. */
 #include "base.h" /* before check.h, which has a macro called fail */
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +14,6 @@
 #include "util_print.h"
 #include "util_run.h"
 #include "util_scale.h"
-
-Suite *indices_suite(void);
 
 #define FAR ((int64_t)1 << 32) /* with a small number added, its lower half is that number */
 
@@ -512,31 +510,13 @@ START_TEST(says_what_is_wrong)
 }
 END_TEST
 
-Suite *indices_suite(void)
-{
-    Suite *s = suite_create("indices");
-    TCase *t = tcase_create("indices"), *n = tcase_create("nvrtc");
-    tcase_add_loop_test(t, runs_on_the_host, 0, index_case_count);
-    tcase_add_loop_test(t, no_launch_is_added, 0, index_case_count);
-    tcase_add_loop_test(t, prints_what_it_parses, 0, index_case_count);
-    tcase_add_test(t, are_stored_to_the_nearest);
-    tcase_add_test(t, ids_beyond_int32_name_no_row);
-    tcase_add_test(t, rows_are_counted_of_a_square);
-    tcase_add_test(t, a_product_of_one_column_is_a_key);
-    tcase_add_test(t, targets_beyond_int32_are_no_class);
-    tcase_add_test(t, positions_may_be_strided);
-    tcase_add_test(t, lengths_beyond_int32_are_none_or_all);
-    tcase_add_test(t, ranges_beyond_int32_are_cut);
-    tcase_add_test(t, starts_and_tables_beyond_int32);
-    tcase_add_test(t, slots_beyond_int32_keep_nothing);
-    tcase_add_test(t, keys_and_casts);
-    tcase_add_test(t, numbers_are_folded_as_they_are_stored);
-    tcase_add_test(t, arguments_have_8_bytes_an_element);
-    tcase_add_test(t, draws_by_int64_are_those_by_int32);
-    tcase_add_loop_test(t, says_what_is_wrong, 0, ARRAY_SIZE(refused));
-    tcase_set_tags(n, "nvrtc");
-    tcase_add_loop_test(n, compiles, 0, index_case_count);
-    suite_add_tcase(s, t);
-    suite_add_tcase(s, n);
-    return s;
-}
+TESTS(indices, EACH(runs_on_the_host, index_case_count), EACH(no_launch_is_added, index_case_count),
+      EACH(prints_what_it_parses, index_case_count), ONE(are_stored_to_the_nearest),
+      ONE(ids_beyond_int32_name_no_row), ONE(rows_are_counted_of_a_square),
+      ONE(a_product_of_one_column_is_a_key), ONE(targets_beyond_int32_are_no_class),
+      ONE(positions_may_be_strided), ONE(lengths_beyond_int32_are_none_or_all),
+      ONE(ranges_beyond_int32_are_cut), ONE(starts_and_tables_beyond_int32),
+      ONE(slots_beyond_int32_keep_nothing), ONE(keys_and_casts), ONE(numbers_are_folded_as_they_are_stored),
+      ONE(arguments_have_8_bytes_an_element), ONE(draws_by_int64_are_those_by_int32),
+      EACH(says_what_is_wrong, ARRAY_SIZE(refused)), CASE("nvrtc"), TAG("nvrtc"),
+      EACH(compiles, index_case_count));

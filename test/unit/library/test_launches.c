@@ -1,7 +1,7 @@
 /* test_launches.c -- how many launches blocks take that decode, at every number of sequences. */
 #include "util_run.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,14 +78,5 @@ START_TEST(one_value_of_many_outputs)
 }
 END_TEST
 
-Suite *launches_suite(void);
-Suite *launches_suite(void)
-{
-    Suite *s = suite_create("launches");
-    TCase *c = tcase_create("launches");
-    tcase_add_loop_test(c, a_block_with_caches, 0, ARRAY_SIZE(blocks));
-    tcase_add_test(c, a_norm_of_few_rows);
-    tcase_add_loop_test(c, one_value_of_many_outputs, 0, 2);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(launches, EACH(a_block_with_caches, ARRAY_SIZE(blocks)), ONE(a_norm_of_few_rows),
+      EACH(one_value_of_many_outputs, 2));

@@ -4,7 +4,7 @@
 #include "util_random.h"
 #include "util_scale.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -174,15 +174,5 @@ START_TEST(what_once_cost_more)
 }
 END_TEST
 
-Suite *priced_suite(void);
-Suite *priced_suite(void)
-{
-    Suite *s = suite_create("priced");
-    TCase *t = tcase_create("plans");
-    tcase_set_timeout(t, 600);
-    tcase_add_test(t, no_plan_costs_more_than_its_operations);
-    tcase_add_test(t, nor_does_one_over_symbols);
-    tcase_add_loop_test(t, what_once_cost_more, 0, ARRAY_SIZE(texts));
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(priced, SECONDS(600), ONE(no_plan_costs_more_than_its_operations), ONE(nor_does_one_over_symbols),
+      EACH(what_once_cost_more, ARRAY_SIZE(texts)));

@@ -7,12 +7,10 @@
 #include "coda.h"
 #include "util_print.h"
 
-#include <check.h> /* last: it has a macro named fail */
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-Suite *reason_causes_suite(void);
 
 /* ---- Plans ---- */
 
@@ -342,14 +340,6 @@ START_TEST(bytes_are_those_of_a_run)
 }
 END_TEST
 
-Suite *reason_causes_suite(void)
-{
-    Suite *s = suite_create("reason_causes");
-    TCase *t = tcase_create("causes");
-    tcase_add_loop_test(t, programs_join_without_the_cause, 0, ARRAY_SIZE(causes));
-    tcase_add_loop_test(t, programs_join_below_the_limit, 0, ARRAY_SIZE(limits));
-    tcase_add_loop_test(t, kernels_are_fast_without_the_cause, 0, ARRAY_SIZE(kernels));
-    tcase_add_test(t, bytes_are_those_of_a_run);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(reason_causes, EACH(programs_join_without_the_cause, ARRAY_SIZE(causes)),
+      EACH(programs_join_below_the_limit, ARRAY_SIZE(limits)),
+      EACH(kernels_are_fast_without_the_cause, ARRAY_SIZE(kernels)), ONE(bytes_are_those_of_a_run));

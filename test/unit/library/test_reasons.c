@@ -10,13 +10,11 @@
 #include "util_scale.h"
 #include "util_unusual.h"
 
-#include <check.h> /* last: it has a macro named fail */
+#include "tests.h" /* last: Check has a macro named fail */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-Suite *reasons_suite(void);
 
 /* ---- What is said ---- */
 
@@ -236,14 +234,5 @@ START_TEST(of_unusual_graphs)
 }
 END_TEST
 
-Suite *reasons_suite(void)
-{
-    Suite *s = suite_create("reasons");
-    TCase *t = tcase_create("all graphs");
-    tcase_add_test(t, of_goldens_and_examples);
-    tcase_add_test(t, of_random_graphs);
-    tcase_add_test(t, of_families);
-    tcase_add_loop_test(t, of_unusual_graphs, 0, unusuals);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(reasons, ONE(of_goldens_and_examples), ONE(of_random_graphs), ONE(of_families),
+      EACH(of_unusual_graphs, unusuals));

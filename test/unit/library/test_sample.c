@@ -6,12 +6,10 @@
 #include "util_sample.h"
 #include "util_scale.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-Suite *sample_suite(void);
 
 /* kat_vectors of Random123: counter, key, words of philox4x32-10. */
 START_TEST(words_are_the_known_ones)
@@ -171,18 +169,7 @@ START_TEST(compiles)
 }
 END_TEST
 
-Suite *sample_suite(void)
-{
-    Suite *s = suite_create("sample");
-    TCase *t = tcase_create("sample"), *n = tcase_create("nvrtc");
-    tcase_add_loop_test(t, words_are_the_known_ones, 0, 3);
-    tcase_add_loop_test(t, evaluates, 0, sample_case_count);
-    tcase_add_loop_test(t, runs_on_the_host, 0, 2 * sample_case_count);
-    tcase_add_loop_test(t, is_few_launches, 0, sample_case_count);
-    tcase_add_loop_test(t, frequencies_are_the_probabilities, 0, ARRAY_SIZE(laws));
-    tcase_set_tags(n, "nvrtc");
-    tcase_add_loop_test(n, compiles, 0, 2 * sample_case_count);
-    suite_add_tcase(s, t);
-    suite_add_tcase(s, n);
-    return s;
-}
+TESTS(sample, EACH(words_are_the_known_ones, 3), EACH(evaluates, sample_case_count),
+      EACH(runs_on_the_host, 2 * sample_case_count), EACH(is_few_launches, sample_case_count),
+      EACH(frequencies_are_the_probabilities, ARRAY_SIZE(laws)), CASE("nvrtc"), TAG("nvrtc"),
+      EACH(compiles, 2 * sample_case_count));

@@ -4,7 +4,7 @@
 #include "util_scale.h"
 #include "util_symbolic.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -344,17 +344,5 @@ START_TEST(threads)
 }
 END_TEST
 
-Suite *shapes_suite(void);
-Suite *shapes_suite(void)
-{
-    Suite *s = suite_create("shapes");
-    TCase *c = tcase_create("shapes");
-    tcase_add_test(c, shapes_are_exact_plans);
-    tcase_add_test(c, the_last_used_stay);
-    tcase_add_test(c, warm);
-    tcase_add_test(c, mistakes);
-    tcase_add_test(c, without_symbols);
-    tcase_add_test(c, threads);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(shapes, ONE(shapes_are_exact_plans), ONE(the_last_used_stay), ONE(warm), ONE(mistakes),
+      ONE(without_symbols), ONE(threads));

@@ -5,11 +5,9 @@
 #include "util_scale.h"
 #include "util_top_k.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <string.h>
-
-Suite *top_k_suite(void);
 
 START_TEST(evaluates)
 {
@@ -138,17 +136,6 @@ START_TEST(compiles)
 }
 END_TEST
 
-Suite *top_k_suite(void)
-{
-    Suite *s = suite_create("top_k");
-    TCase *t = tcase_create("top_k"), *n = tcase_create("nvrtc");
-    tcase_add_loop_test(t, evaluates, 0, top_k_case_count);
-    tcase_add_loop_test(t, runs_on_the_host, 0, 2 * top_k_case_count);
-    tcase_add_test(t, is_one_launch);
-    tcase_add_loop_test(t, products_keep_the_best_of_their_tiles, 0, ARRAY_SIZE(products));
-    tcase_set_tags(n, "nvrtc");
-    tcase_add_loop_test(n, compiles, 0, top_k_case_count);
-    suite_add_tcase(s, t);
-    suite_add_tcase(s, n);
-    return s;
-}
+TESTS(top_k, EACH(evaluates, top_k_case_count), EACH(runs_on_the_host, 2 * top_k_case_count),
+      ONE(is_one_launch), EACH(products_keep_the_best_of_their_tiles, ARRAY_SIZE(products)), CASE("nvrtc"),
+      TAG("nvrtc"), EACH(compiles, top_k_case_count));

@@ -6,7 +6,7 @@
 #include "util_scale.h"
 #include "util_unusual.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-Suite *unusual_suite(void);
 
 static const struct mode {
     const char *name;
@@ -325,21 +323,6 @@ START_TEST(threads_heed_affinity)
 }
 END_TEST
 
-Suite *unusual_suite(void)
-{
-    Suite *s = suite_create("unusual");
-    TCase *t = tcase_create("unusual");
-    tcase_add_loop_test(t, crosses_limits, 0, unusuals);
-    tcase_add_test(t, is_deep);
-    tcase_add_test(t, is_empty);
-    tcase_add_test(t, statistics_of_nothing);
-    tcase_add_test(t, extreme_slices);
-    tcase_add_test(t, huge_sizes);
-    tcase_add_loop_test(t, layers_share_kernels, 0, 6);
-    tcase_add_test(t, minilm_shares_kernels);
-    tcase_add_loop_test(t, names_do_not_matter, 0, 4);
-    tcase_add_test(t, items_run_at_once);
-    tcase_add_test(t, threads_heed_affinity);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(unusual, EACH(crosses_limits, unusuals), ONE(is_deep), ONE(is_empty), ONE(statistics_of_nothing),
+      ONE(extreme_slices), ONE(huge_sizes), EACH(layers_share_kernels, 6), ONE(minilm_shares_kernels),
+      EACH(names_do_not_matter, 4), ONE(items_run_at_once), ONE(threads_heed_affinity));

@@ -4,7 +4,7 @@
 #include "util_random.h"
 #include "util_scale.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,14 +183,4 @@ START_TEST(bytes_of_ranges_and_parts)
 }
 END_TEST
 
-Suite *bytes_suite(void);
-Suite *bytes_suite(void)
-{
-    Suite *s = suite_create("bytes");
-    TCase *t = tcase_create("plans");
-    tcase_set_timeout(t, 600);
-    tcase_add_test(t, bytes_of_random_plans);
-    tcase_add_loop_test(t, bytes_of_ranges_and_parts, 0, ARRAY_SIZE(texts));
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(bytes, SECONDS(600), ONE(bytes_of_random_plans), EACH(bytes_of_ranges_and_parts, ARRAY_SIZE(texts)));

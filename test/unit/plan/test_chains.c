@@ -5,11 +5,9 @@
  */
 #include "coda.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <string.h>
-
-Suite *chains_suite(void);
 
 enum { MAPS = 64, TIMEOUT = 120, ROOM = 64 * MAPS };
 
@@ -72,12 +70,4 @@ START_TEST(a_chain_is_planned_at_once)
 }
 END_TEST
 
-Suite *chains_suite(void)
-{
-    Suite *s = suite_create("chains");
-    TCase *t = tcase_create("chains");
-    tcase_set_timeout(t, TIMEOUT);
-    tcase_add_loop_test(t, a_chain_is_planned_at_once, 0, BASES);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(chains, SECONDS(TIMEOUT), EACH(a_chain_is_planned_at_once, BASES));

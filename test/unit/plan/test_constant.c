@@ -4,7 +4,7 @@
 #include "util_mistake.h"
 #include "util_run.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -325,17 +325,6 @@ START_TEST(calls_are_refused)
 }
 END_TEST
 
-Suite *constant_suite(void);
-Suite *constant_suite(void)
-{
-    Suite *s = suite_create("constant");
-    TCase *t = tcase_create("constant");
-    tcase_add_loop_test(t, is_a_tensor_of_one, 0, ARRAY_SIZE(places));
-    tcase_add_test(t, costs_no_traffic);
-    tcase_add_test(t, is_rounded_as_by_a_cast);
-    tcase_add_test(t, equal_numbers_are_one);
-    tcase_add_loop_test(t, is_refused, 0, ARRAY_SIZE(wrong));
-    tcase_add_test(t, calls_are_refused);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(constant, EACH(is_a_tensor_of_one, ARRAY_SIZE(places)), ONE(costs_no_traffic),
+      ONE(is_rounded_as_by_a_cast), ONE(equal_numbers_are_one), EACH(is_refused, ARRAY_SIZE(wrong)),
+      ONE(calls_are_refused));

@@ -16,9 +16,7 @@
 #include "util_random.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *huge_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { DRAWS = 40, FEWEST = 3, LETTERS = 6 };
 
@@ -307,13 +305,4 @@ START_TEST(many_rows_of_nothing)
 }
 END_TEST
 
-Suite *huge_suite(void)
-{
-    random_seed(); /* once, before the tests fork */
-    Suite *s = suite_create("huge");
-    TCase *t = tcase_create("huge");
-    tcase_add_loop_test(t, huge, 0, sizeof texts / sizeof *texts);
-    tcase_add_loop_test(t, many_rows_of_nothing, 0, sizeof empty / sizeof *empty);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(huge, EACH(huge, ARRAY_SIZE(texts)), EACH(many_rows_of_nothing, ARRAY_SIZE(empty)));

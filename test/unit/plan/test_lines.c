@@ -2,7 +2,7 @@
  * keeps them apart; what they compute is what it was. On the CPU device. */
 #include "base.h" /* before check.h, which has a macro `fail` */
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <string.h>
 
 #include "util_lines.h"
@@ -144,13 +144,4 @@ START_TEST(random_lines_are_what_they_mean)
 }
 END_TEST
 
-Suite *lines_suite(void);
-Suite *lines_suite(void)
-{
-    Suite *s = suite_create("lines");
-    TCase *t = tcase_create("cpu");
-    tcase_add_loop_test(t, small_programs_become_one, 0, ARRAY_SIZE(lines));
-    tcase_add_test(t, random_lines_are_what_they_mean);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(lines, EACH(small_programs_become_one, ARRAY_SIZE(lines)), ONE(random_lines_are_what_they_mean));

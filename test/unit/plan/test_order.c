@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *order_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { MOST_PROGRAMS = 40, MOST_USES = 6, MOST_BUFFERS = 8 };
 
@@ -191,16 +189,6 @@ START_TEST(random_sequences_keep_their_effects)
 }
 END_TEST
 
-Suite *order_suite(void)
-{
-    Suite *s = suite_create("order");
-    TCase *t = tcase_create("order");
-    tcase_add_test(t, readers_come_after_writers);
-    tcase_add_test(t, overwriting_waits_for_readers);
-    tcase_add_test(t, every_kind_of_writing_counts);
-    tcase_add_test(t, in_place_is_no_circle);
-    tcase_add_test(t, circles_are_refused);
-    tcase_add_loop_test(t, random_sequences_keep_their_effects, 0, 200);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(order, ONE(readers_come_after_writers), ONE(overwriting_waits_for_readers),
+      ONE(every_kind_of_writing_counts), ONE(in_place_is_no_circle), ONE(circles_are_refused),
+      EACH(random_sequences_keep_their_effects, 200));

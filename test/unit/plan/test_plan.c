@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 
 static void report(const graph *g, const coda_compile_options *opt)
 {
@@ -248,7 +248,6 @@ START_TEST(the_verifier_sees_misread_steps)
 }
 END_TEST
 
-Suite *plan_suite(void);
 /* A map of row values that readers compute again, one of whose operands repeats over batches: a product whose
  * batches and rows are one dimension can't read it there, and takes the map's result from memory. */
 START_TEST(a_vector_repeats_over_batches)
@@ -272,19 +271,6 @@ START_TEST(a_vector_repeats_over_batches)
 }
 END_TEST
 
-Suite *plan_suite(void)
-{
-    Suite *s = suite_create("plan");
-    TCase *t = tcase_create("cpu device against fp64");
-    tcase_add_loop_test(t, test_went_wrong, 0, ARRAY_SIZE(texts));
-    tcase_add_test(t, test_f32);
-    tcase_add_test(t, test_mixed);
-    tcase_add_test(t, test_states);
-    tcase_add_loop_test(t, test_refused, 0, ARRAY_SIZE(refused));
-    tcase_add_test(t, a_vector_repeats_over_batches);
-    tcase_add_test(t, test_wide_indices);
-    tcase_add_test(t, test_one_pattern);
-    tcase_add_test(t, the_verifier_sees_misread_steps);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(plan, EACH(test_went_wrong, ARRAY_SIZE(texts)), ONE(test_f32), ONE(test_mixed), ONE(test_states),
+      EACH(test_refused, ARRAY_SIZE(refused)), ONE(a_vector_repeats_over_batches), ONE(test_wide_indices),
+      ONE(test_one_pattern), ONE(the_verifier_sees_misread_steps));

@@ -4,7 +4,7 @@
  */
 #include "base.h" /* before check.h, which has a macro `fail` */
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
 #include <string.h>
 
@@ -72,12 +72,4 @@ START_TEST(first_of_equal_columns)
 }
 END_TEST
 
-Suite *arg_max_suite(void);
-Suite *arg_max_suite(void)
-{
-    Suite *s = suite_create("arg_max");
-    TCase *t = tcase_create("arg_max");
-    tcase_add_test(t, first_of_equal_columns);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(arg_max, ONE(first_of_equal_columns));

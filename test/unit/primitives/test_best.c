@@ -4,7 +4,7 @@
  */
 #include "base.h" /* before check.h, which has a macro `fail` */
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,6 @@
 #include "prim.h"
 #include "shim/shim.h"
 #include "util_random.h"
-
-Suite *best_suite(void);
 
 enum { MOST = 96, STATES = 8 };
 
@@ -93,11 +91,4 @@ START_TEST(entries_are_in_order)
 }
 END_TEST
 
-Suite *best_suite(void)
-{
-    Suite *s = suite_create("best");
-    TCase *t = tcase_create("best");
-    tcase_add_loop_test(t, entries_are_in_order, 0, 4);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(best, EACH(entries_are_in_order, 4));

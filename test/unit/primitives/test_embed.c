@@ -2,7 +2,7 @@
  * test_embed.c -- the build tool embed: what it accepts, what it refuses and where it points. It is run as
  * make runs it, on folders made for the purpose; it lies beside the test program or in $CODA_EMBED.
  */
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -388,27 +388,9 @@ START_TEST(odd_files)
 }
 END_TEST
 
-Suite *embed_suite(void);
-Suite *embed_suite(void)
-{
-    Suite *s = suite_create("embed");
-    TCase *t = tcase_create("embed");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, good_lines_are_taken);
-    tcase_add_test(t, order_of_arguments_does_not_matter);
-    tcase_add_test(t, typos_are_pointed_at);
-    tcase_add_test(t, facts_are_taken);
-    tcase_add_test(t, odd_facts_are_pointed_at);
-    tcase_add_test(t, code_that_cannot_be_meant_is_pointed_at);
-    tcase_add_test(t, code_of_maps_is_taken);
-    tcase_add_test(t, references_name_their_primitive);
-    tcase_add_test(t, reductions_state_their_size);
-    tcase_add_test(t, long_names_are_refused);
-    tcase_add_test(t, files_and_references_are_paired);
-    tcase_add_test(t, one_registration_for_one_name);
-    tcase_add_test(t, each_says_what_it_computes);
-    tcase_add_test(t, functions_are_registered);
-    tcase_add_test(t, odd_files);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(embed, AROUND(set_up, tear_down), ONE(good_lines_are_taken), ONE(order_of_arguments_does_not_matter),
+      ONE(typos_are_pointed_at), ONE(facts_are_taken), ONE(odd_facts_are_pointed_at),
+      ONE(code_that_cannot_be_meant_is_pointed_at), ONE(code_of_maps_is_taken),
+      ONE(references_name_their_primitive), ONE(reductions_state_their_size), ONE(long_names_are_refused),
+      ONE(files_and_references_are_paired), ONE(one_registration_for_one_name),
+      ONE(each_says_what_it_computes), ONE(functions_are_registered), ONE(odd_files));

@@ -2,7 +2,7 @@
  * other numbers the nearest, by search. */
 #include "base.h" /* before check.h, which has a macro `fail` */
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -99,14 +99,4 @@ START_TEST(doubles_are_rounded_once)
 }
 END_TEST
 
-Suite *f8_suite(void);
-Suite *f8_suite(void)
-{
-    Suite *s = suite_create("f8");
-    TCase *t = tcase_create("e4m3");
-    tcase_add_test(t, every_byte_has_its_value);
-    tcase_add_test(t, numbers_become_the_nearest);
-    tcase_add_test(t, doubles_are_rounded_once);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(f8, ONE(every_byte_has_its_value), ONE(numbers_become_the_nearest), ONE(doubles_are_rounded_once));

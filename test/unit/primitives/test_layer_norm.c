@@ -6,7 +6,7 @@
  */
 #include "base.h" /* before check.h, which has a macro `fail` */
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
 #include <string.h>
 
@@ -79,13 +79,4 @@ START_TEST(equal_columns)
 }
 END_TEST
 
-Suite *layer_norm_suite(void);
-Suite *layer_norm_suite(void)
-{
-    Suite *s = suite_create("layer_norm");
-    TCase *t = tcase_create("layer_norm");
-    tcase_add_test(t, large_means);
-    tcase_add_test(t, equal_columns);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(layer_norm, ONE(large_means), ONE(equal_columns));

@@ -10,9 +10,7 @@
 #include "prim.h"
 #include "ref/elementary.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *loops_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 /* ---- Elementary functions ---- */
 
@@ -146,14 +144,4 @@ START_TEST(folds)
 }
 END_TEST
 
-Suite *loops_suite(void)
-{
-    Suite *s = suite_create("loops");
-    TCase *t = tcase_create("loops");
-    tcase_set_timeout(t, 120);
-    tcase_add_test(t, elementary_functions);
-    tcase_add_loop_test(t, maps, 0, prim_count);
-    tcase_add_loop_test(t, folds, 0, prim_count);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(loops, SECONDS(120), ONE(elementary_functions), EACH(maps, prim_count), EACH(folds, prim_count));

@@ -4,7 +4,7 @@
  */
 #include "base.h" /* before check.h, which has a macro `fail` */
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -598,37 +598,11 @@ START_TEST(header_stands_alone)
 }
 END_TEST
 
-Suite *primitives_suite(void);
-Suite *primitives_suite(void)
-{
-    Suite *s = suite_create("primitives");
-    random_seed(); /* one for all tests, which run in processes of their own */
-    TCase *t = tcase_create("table");
-    tcase_add_test(t, table_is_sorted_and_complete);
-    tcase_add_test(t, table_has_the_names_that_rewrites_use);
-    tcase_add_test(t, files_are_whole);
-    tcase_add_loop_test(t, facts_are_true, 0, prim_count);
-    tcase_add_test(t, false_facts_are_found);
-    suite_add_tcase(s, t);
-    t = tcase_create("host");
-    tcase_add_loop_test(t, source_agrees_with_reference, 0, prim_count);
-    tcase_add_loop_test(t, reference_merges, 0, prim_count);
-    tcase_add_loop_test(t, states_are_shared, 0, prim_count);
-    tcase_add_loop_test(t, folds_agree_in_all_threads, 0, prim_count);
-    tcase_add_test(t, fold_along_columns);
-    tcase_add_test(t, rope_turns_pairs);
-    tcase_add_test(t, rope_turns_are_close);
-    tcase_add_test(t, rope_turns_far_away_too);
-    tcase_add_test(t, half_turns_of_radians);
-    tcase_add_test(t, rope_of_frequency_0_is_nothing);
-    tcase_add_test(t, ports_round_as_the_cpu_does);
-    tcase_add_test(t, every_16_bit_number_survives);
-    tcase_add_test(t, partials_are_finished_in_order);
-    suite_add_tcase(s, t);
-    t = tcase_create("nvrtc");
-    tcase_set_tags(t, "nvrtc");
-    tcase_add_loop_test(t, primitive_compiles_by_itself, 0, prim_count);
-    tcase_add_loop_test(t, header_stands_alone, 0, prim_file_count);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(primitives, ONE(table_is_sorted_and_complete), ONE(table_has_the_names_that_rewrites_use),
+      ONE(files_are_whole), EACH(facts_are_true, prim_count), ONE(false_facts_are_found), CASE("host"),
+      EACH(source_agrees_with_reference, prim_count), EACH(reference_merges, prim_count),
+      EACH(states_are_shared, prim_count), EACH(folds_agree_in_all_threads, prim_count),
+      ONE(fold_along_columns), ONE(rope_turns_pairs), ONE(rope_turns_are_close), ONE(rope_turns_far_away_too),
+      ONE(half_turns_of_radians), ONE(rope_of_frequency_0_is_nothing), ONE(ports_round_as_the_cpu_does),
+      ONE(every_16_bit_number_survives), ONE(partials_are_finished_in_order), CASE("nvrtc"), TAG("nvrtc"),
+      EACH(primitive_compiles_by_itself, prim_count), EACH(header_stands_alone, prim_file_count));

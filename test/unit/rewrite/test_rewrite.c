@@ -10,7 +10,7 @@
 #include "util_random.h"
 #include "util_scale.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -348,18 +348,5 @@ START_TEST(fixed_point)
 }
 END_TEST
 
-Suite *rewrite_suite(void);
-Suite *rewrite_suite(void)
-{
-    random_seed(); /* once, before the tests fork */
-    Suite *s = suite_create("rewrite");
-    TCase *c = tcase_create("random");
-    tcase_add_test(c, small_graphs);
-    tcase_add_test(c, large_graphs);
-    tcase_add_test(c, exact_graphs);
-    tcase_add_test(c, norms_of_constant_rows);
-    tcase_add_test(c, deterministic);
-    tcase_add_test(c, fixed_point);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(rewrite, ONE(small_graphs), ONE(large_graphs), ONE(exact_graphs), ONE(norms_of_constant_rows),
+      ONE(deterministic), ONE(fixed_point));

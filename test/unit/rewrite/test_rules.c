@@ -6,7 +6,7 @@
  */
 #include "rewrite.h" /* before check.h, which has a macro called fail */
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -611,33 +611,9 @@ START_TEST(deep_stack)
 }
 END_TEST
 
-Suite *rules_suite(void);
-Suite *rules_suite(void)
-{
-    Suite *s = suite_create("rules");
-    TCase *c = tcase_create("rules");
-    tcase_add_test(c, lowers);
-    tcase_add_test(c, lowers_loss);
-    tcase_add_test(c, lowering_keeps_origins);
-    tcase_add_test(c, carries_row_scale);
-    tcase_add_test(c, leaves_norms_of_ranges);
-    tcase_add_test(c, leaves_norms_of_few_columns);
-    tcase_add_test(c, carries_past_a_residual);
-    tcase_add_test(c, keeps_row_scale);
-    tcase_add_test(c, carries_col_scale);
-    tcase_add_test(c, carries_shifts);
-    tcase_add_test(c, carries_cast);
-    tcase_add_test(c, keeps_f16_in_range);
-    tcase_add_test(c, keeps_casts_in_range);
-    tcase_add_test(c, merges_rope);
-    tcase_add_test(c, merges_rope_with_late_positions);
-    tcase_add_test(c, tidies);
-    tcase_add_test(c, shares);
-    tcase_add_test(c, narrows);
-    tcase_add_test(c, drops_the_dead);
-    tcase_add_test(c, blocks);
-    tcase_add_test(c, refuses_a_poisoned_graph);
-    tcase_add_test(c, deep_stack);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(rules, ONE(lowers), ONE(lowers_loss), ONE(lowering_keeps_origins), ONE(carries_row_scale),
+      ONE(leaves_norms_of_ranges), ONE(leaves_norms_of_few_columns), ONE(carries_past_a_residual),
+      ONE(keeps_row_scale), ONE(carries_col_scale), ONE(carries_shifts), ONE(carries_cast),
+      ONE(keeps_f16_in_range), ONE(keeps_casts_in_range), ONE(merges_rope),
+      ONE(merges_rope_with_late_positions), ONE(tidies), ONE(shares), ONE(narrows), ONE(drops_the_dead),
+      ONE(blocks), ONE(refuses_a_poisoned_graph), ONE(deep_stack));

@@ -4,7 +4,7 @@
 #include "util_scale.h"
 #include "util_symbolic.h"
 
-#include <check.h>
+#include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,12 +58,4 @@ START_TEST(binds_as_bound)
 }
 END_TEST
 
-Suite *symbols_suite(void);
-Suite *symbols_suite(void)
-{
-    Suite *s = suite_create("symbols");
-    TCase *t = tcase_create("rewrite");
-    tcase_add_test(t, binds_as_bound);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(symbols, ONE(binds_as_bound));

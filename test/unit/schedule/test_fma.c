@@ -4,9 +4,7 @@
 #include "mainloop.h"
 #include "util_gemm.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *fma_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { MOST = 64, SMALL_SHARED = 101376 /* bytes of a block on sm_86 */ };
 
@@ -96,14 +94,4 @@ START_TEST(waves_are_full)
 }
 END_TEST
 
-Suite *fma_suite(void)
-{
-    Suite *s = suite_create("fma");
-    TCase *t = tcase_create("tiles");
-    tcase_add_test(t, takes_fp32_at_any_stride);
-    tcase_add_test(t, tiles_are_legal);
-    tcase_add_test(t, rows_keep_bits);
-    tcase_add_test(t, waves_are_full);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(fma, ONE(takes_fp32_at_any_stride), ONE(tiles_are_legal), ONE(rows_keep_bits), ONE(waves_are_full));

@@ -11,9 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *invariant_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 /* %1$d is the number of rows. */
 static const struct {
@@ -276,15 +274,6 @@ START_TEST(plans_say_so)
 }
 END_TEST
 
-Suite *invariant_suite(void)
-{
-    Suite *s = suite_create("invariant");
-    TCase *t = tcase_create("facts");
-    tcase_add_loop_test(t, bits_have_the_same_reasons, 0, 2 * ARRAY_SIZE(graphs));
-    tcase_add_loop_test(t, without_the_flag_they_have_others, 0, ARRAY_SIZE(graphs));
-    tcase_add_test(t, a_decision_is_refused);
-    tcase_add_test(t, the_library_is_refused);
-    tcase_add_test(t, plans_say_so);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(invariant, EACH(bits_have_the_same_reasons, 2 * ARRAY_SIZE(graphs)),
+      EACH(without_the_flag_they_have_others, ARRAY_SIZE(graphs)), ONE(a_decision_is_refused),
+      ONE(the_library_is_refused), ONE(plans_say_so));

@@ -4,9 +4,7 @@
 #include "mainloop.h"
 #include "util_gemm.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *mma_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { MOST = 64, SMALL_SHARED = 101376, LARGE_SHARED = 166912 /* bytes of a block: sm_86, sm_80 */ };
 
@@ -119,16 +117,5 @@ START_TEST(hopper_has_it_by_name)
 }
 END_TEST
 
-Suite *mma_suite(void)
-{
-    Suite *s = suite_create("mma");
-    TCase *t = tcase_create("tiles");
-    tcase_add_unchecked_fixture(t, make_targets, NULL);
-    tcase_add_test(t, takes_16_bits_at_any_stride);
-    tcase_add_test(t, tiles_grow_with_the_product);
-    tcase_add_test(t, tiles_are_legal);
-    tcase_add_test(t, two_blocks_share_an_sm);
-    tcase_add_test(t, hopper_has_it_by_name);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(mma, AROUND_ALL(make_targets, NULL), ONE(takes_16_bits_at_any_stride), ONE(tiles_grow_with_the_product),
+      ONE(tiles_are_legal), ONE(two_blocks_share_an_sm), ONE(hopper_has_it_by_name));

@@ -5,9 +5,7 @@
 
 #include <stdio.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *price_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static const char mlp[] = "%%x = input bf16[%d,%d]\n"
                           "%%w = weight bf16[%d,%d]\n"
@@ -70,12 +68,4 @@ START_TEST(attention_over_a_cache_is_not)
 }
 END_TEST
 
-Suite *price_suite(void)
-{
-    Suite *s = suite_create("price");
-    TCase *c = tcase_create("price");
-    tcase_add_loop_test(c, products_are_long_by_their_work, 0, (int)(sizeof shape / sizeof *shape));
-    tcase_add_test(c, attention_over_a_cache_is_not);
-    suite_add_tcase(s, c);
-    return s;
-}
+TESTS(price, EACH(products_are_long_by_their_work, ARRAY_SIZE(shape)), ONE(attention_over_a_cache_is_not));

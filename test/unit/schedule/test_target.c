@@ -6,9 +6,7 @@
 #include "pipeline.h"
 #include "rewrite.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *target_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static struct target card(const char *arch, const char *name, int sms, double rate)
 {
@@ -195,18 +193,7 @@ START_TEST(an_invented_card_has_other_attention)
 }
 END_TEST
 
-Suite *target_suite(void)
-{
-    Suite *s = suite_create("target");
-    TCase *t = tcase_create("rows");
-    tcase_add_test(t, cards_have_the_rows_of_their_names);
-    tcase_add_test(t, other_cards_are_what_their_drivers_say);
-    tcase_add_test(t, other_architectures_have_no_features);
-    tcase_add_test(t, costs_ask_the_target);
-    tcase_add_test(t, an_invented_card_has_other_tiles);
-    tcase_add_test(t, an_invented_card_has_other_rewrites);
-    tcase_add_test(t, an_invented_card_has_other_programs);
-    tcase_add_test(t, an_invented_card_has_other_attention);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(target, ONE(cards_have_the_rows_of_their_names), ONE(other_cards_are_what_their_drivers_say),
+      ONE(other_architectures_have_no_features), ONE(costs_ask_the_target),
+      ONE(an_invented_card_has_other_tiles), ONE(an_invented_card_has_other_rewrites),
+      ONE(an_invented_card_has_other_programs), ONE(an_invented_card_has_other_attention));

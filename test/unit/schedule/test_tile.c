@@ -7,9 +7,7 @@
 #include "tile.h"
 #include "util_gemm.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *tile_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 /* A product of dense bf16 operands, without steps. */
 static struct program product(int64_t m, int64_t n, int64_t k)
@@ -662,33 +660,12 @@ START_TEST(pairs_that_do_not_meet)
 }
 END_TEST
 
-Suite *tile_suite(void)
-{
-    Suite *s = suite_create("tile");
-    TCase *t = tcase_create("choose");
-    tcase_add_test(t, shapes);
-    tcase_add_test(t, squares_are_square);
-    tcase_add_test(t, few_tiles_share_k);
-    tcase_add_test(t, costs_are_those_of_the_search);
-    tcase_add_test(t, tuning_tries_scattered_sums);
-    tcase_add_test(t, shares_keep_pairs);
-    tcase_add_test(t, tuning_tries_clusters_and_three_consumers);
-    tcase_add_test(t, squares_are_tried_first);
-    tcase_add_test(t, rings_lend_where_tiles_are_few);
-    tcase_add_test(t, short_rings_do_not_lend);
-    tcase_add_loop_test(t, walks_cover_all, 0, shim_walk_count);
-    tcase_add_loop_test(t, tails_end_together, 0, 4);
-    tcase_add_test(t, some_tiles_have_no_tail);
-    tcase_add_test(t, words_are_read_back);
-    tcase_add_test(t, cublaslt_has_no_tile);
-    tcase_add_test(t, a_row_streams);
-    tcase_add_test(t, few_rows_stream);
-    tcase_add_test(t, few_rows_stream_in_equal_pieces);
-    tcase_add_test(t, every_choice_fits);
-    tcase_add_test(t, hopper_takes_what_tensor_maps_can_say);
-    tcase_add_test(t, heads_stay_whole);
-    tcase_add_test(t, heads_are_split);
-    tcase_add_test(t, pairs_that_do_not_meet);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(tile, ONE(shapes), ONE(squares_are_square), ONE(few_tiles_share_k), ONE(costs_are_those_of_the_search),
+      ONE(tuning_tries_scattered_sums), ONE(shares_keep_pairs),
+      ONE(tuning_tries_clusters_and_three_consumers), ONE(squares_are_tried_first),
+      ONE(rings_lend_where_tiles_are_few), ONE(short_rings_do_not_lend),
+      EACH(walks_cover_all, shim_walk_count), EACH(tails_end_together, 4), ONE(some_tiles_have_no_tail),
+      ONE(words_are_read_back), ONE(cublaslt_has_no_tile), ONE(a_row_streams), ONE(few_rows_stream),
+      ONE(few_rows_stream_in_equal_pieces), ONE(every_choice_fits),
+      ONE(hopper_takes_what_tensor_maps_can_say), ONE(heads_stay_whole), ONE(heads_are_split),
+      ONE(pairs_that_do_not_meet));

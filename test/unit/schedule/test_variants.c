@@ -9,9 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *variants_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 /* The products of a LLaMA block: columns of the stream, of QKV and of the MLP. */
 struct shape {
@@ -191,13 +189,4 @@ START_TEST(more_rows_than_a_table)
 }
 END_TEST
 
-Suite *variants_suite(void)
-{
-    Suite *s = suite_create("variants");
-    TCase *t = tcase_create("tiles");
-    tcase_add_loop_test(t, few_kernels, 0, 6);
-    tcase_add_loop_test(t, good_tiles, 0, 3);
-    tcase_add_test(t, more_rows_than_a_table);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(variants, EACH(few_kernels, 6), EACH(good_tiles, 3), ONE(more_rows_than_a_table));

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *base_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { MOST_TEXTS = 64, ROOM = 1 << 14 };
 
@@ -102,11 +100,4 @@ START_TEST(all_shapes_have_a_base)
 }
 END_TEST
 
-Suite *base_suite(void)
-{
-    Suite *s = suite_create("base");
-    TCase *t = tcase_create("kernels");
-    tcase_add_loop_test(t, all_shapes_have_a_base, 0, sizeof subject / sizeof *subject);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(base, EACH(all_shapes_have_a_base, ARRAY_SIZE(subject)));

@@ -2,9 +2,7 @@
 #include "conditions.h"
 #include "util_random.h"
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *conditions_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { BASE = 40, STEP = 3, FAR = 7, OWN = 11, LIMIT = 64, RANGE = 200 };
 enum { MOST = SKELETON_POINTS + 2 };
@@ -70,12 +68,4 @@ START_TEST(refused)
 }
 END_TEST
 
-Suite *conditions_suite(void)
-{
-    Suite *s = suite_create("conditions");
-    TCase *t = tcase_create("conditions");
-    tcase_add_loop_test(t, exact, 0, 2);
-    tcase_add_test(t, refused);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(conditions, EACH(exact, 2), ONE(refused));

@@ -11,9 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *forms_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 struct tried {
     struct family family;
@@ -281,13 +279,5 @@ START_TEST(small_graphs)
 }
 END_TEST
 
-Suite *forms_suite(void)
-{
-    Suite *s = suite_create("forms");
-    TCase *t = tcase_create("forms");
-    tcase_add_loop_test(t, random_graphs, 0, 2);
-    tcase_add_loop_test(t, graphs_of_models, 0, (int)(sizeof file / sizeof *file));
-    tcase_add_loop_test(t, small_graphs, 0, (int)(sizeof text_of / sizeof *text_of));
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(forms, EACH(random_graphs, 2), EACH(graphs_of_models, ARRAY_SIZE(file)),
+      EACH(small_graphs, ARRAY_SIZE(text_of)));

@@ -12,9 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *known_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 /* One table of texts and tiles, as a plan of all shapes has. */
 struct shared {
@@ -190,13 +188,4 @@ START_TEST(texts_of_sequences)
 }
 END_TEST
 
-Suite *known_suite(void)
-{
-    Suite *s = suite_create("known");
-    TCase *t = tcase_create("texts");
-    tcase_add_loop_test(t, texts_of_random_graphs, 0, 2);
-    tcase_add_loop_test(t, texts_of_a_block, 0, 2);
-    tcase_add_loop_test(t, texts_of_sequences, 0, 2);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(known, EACH(texts_of_random_graphs, 2), EACH(texts_of_a_block, 2), EACH(texts_of_sequences, 2));

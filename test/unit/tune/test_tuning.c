@@ -19,9 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *tuning_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 static struct coda_cache *cache;
 static const struct jit_device device = {.name = "a made up GPU", .sms = 132, .driver = 13000};
@@ -588,29 +586,11 @@ START_TEST(the_flag_needs_a_gpu)
 }
 END_TEST
 
-Suite *tuning_suite(void)
-{
-    Suite *s = suite_create("tuning");
-    TCase *t = tcase_create("text"), *kept = tcase_create("kept"), *plan = tcase_create("plan");
-    tcase_add_test(t, text_is_a_round_trip);
-    tcase_add_test(t, other_text_is_none);
-    tcase_add_test(t, there_is_a_most);
-    tcase_add_test(t, the_fastest_wins_by_a_margin);
-    tcase_add_checked_fixture(kept, set_up, tear_down);
-    tcase_add_test(kept, a_kept_winner_is_used);
-    tcase_add_test(kept, a_scattered_winner_is_used);
-    tcase_add_test(kept, thorough_tuning_wants_all_tiles);
-    tcase_add_test(kept, what_is_foreign_is_not_used);
-    tcase_add_test(plan, candidates_are_distinct_and_the_choice_comes_first);
-    tcase_add_test(plan, plain_mainloop_loses_to_cublaslt);
-    tcase_add_test(plan, equal_programs_have_equal_keys);
-    tcase_add_test(plan, keys_tell_neighbours_apart);
-    tcase_add_loop_test(plan, programs_can_be_taken_apart, 0, 4);
-    tcase_add_test(plan, without_figures_the_price_speaks);
-    tcase_add_test(plan, without_cublaslt_nothing_goes_there);
-    tcase_add_test(plan, the_flag_needs_a_gpu);
-    suite_add_tcase(s, t);
-    suite_add_tcase(s, kept);
-    suite_add_tcase(s, plan);
-    return s;
-}
+TESTS(tuning, ONE(text_is_a_round_trip), ONE(other_text_is_none), ONE(there_is_a_most),
+      ONE(the_fastest_wins_by_a_margin), CASE("kept"), AROUND(set_up, tear_down), ONE(a_kept_winner_is_used),
+      ONE(a_scattered_winner_is_used), ONE(thorough_tuning_wants_all_tiles), ONE(what_is_foreign_is_not_used),
+      CASE("plan"), ONE(candidates_are_distinct_and_the_choice_comes_first),
+      ONE(plain_mainloop_loses_to_cublaslt), ONE(equal_programs_have_equal_keys),
+      ONE(keys_tell_neighbours_apart), EACH(programs_can_be_taken_apart, 4),
+      ONE(without_figures_the_price_speaks), ONE(without_cublaslt_nothing_goes_there),
+      ONE(the_flag_needs_a_gpu));

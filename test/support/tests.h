@@ -1,0 +1,45 @@
+/*
+ * tests.h -- Check, and a suite in a line: TESTS(NAME, ...) defines NAME_suite() of what it lists.
+ *
+ *     ONE(test)            a test
+ *     EACH(test, count)    a test for each _i in 0..count-1; RANGE(test, from, to) has from..to-1
+ *     CASE("nvrtc")        the rest is in a case of that name; tests before it in one named like the suite
+ *
+ * What holds for a case: AROUND(set_up, tear_down) runs beside each test, in its process, AROUND_ALL beside
+ * all of them; SECONDS(n) is a test's limit; CK_INCLUDE_TAGS and CK_EXCLUDE_TAGS choose by TAG("nvrtc").
+ */
+#ifndef TESTS_H
+#define TESTS_H
+
+#include "base.h" /* before check.h, which has a macro named fail */
+
+#include <check.h>
+
+static inline TCase *tests_case(Suite *s, const char *name)
+{
+    TCase *t = tcase_create(name);
+    suite_add_tcase(s, t);
+    return t;
+}
+
+#define TESTS(name, ...)                                                                                     \
+    Suite *name##_suite(void);                                                                               \
+    Suite *name##_suite(void)                                                                                \
+    {                                                                                                        \
+        Suite *tests_suite = suite_create(#name);                                                            \
+        TCase *tests_now = tests_case(tests_suite, #name);                                                   \
+        __VA_ARGS__;                                                                                         \
+        return tests_suite;                                                                                  \
+    }                                                                                                        \
+    Suite *name##_suite(void) /* and a semicolon */
+
+#define ONE(test) tcase_add_test(tests_now, test)
+#define EACH(test, count) tcase_add_loop_test(tests_now, test, 0, (int)(count))
+#define RANGE(test, from, to) tcase_add_loop_test(tests_now, test, from, to)
+#define CASE(name) (tests_now = tests_case(tests_suite, name))
+#define AROUND(before, after) tcase_add_checked_fixture(tests_now, before, after)
+#define AROUND_ALL(before, end) tcase_add_unchecked_fixture(tests_now, before, end)
+#define SECONDS(n) tcase_set_timeout(tests_now, n)
+#define TAG(name) tcase_set_tags(tests_now, name)
+
+#endif
