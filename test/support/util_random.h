@@ -26,6 +26,8 @@ struct random_options {
     bool states;      /* that runs write to, among the leaves */
     bool dense;       /* leaves and outputs without strides */
     bool wide;        /* two of three leaves of integers are int64 */
+    bool loss;        /* one output, of one element: what comes of the last value, times random numbers */
+    bool fixed;       /* no patterns that draw from the tables of operations and primitives, which grow */
     bool exact;       /* only what the rewriter changes bit for bit: no norm, softmax or loss, and
                          nothing that it could carry past a matmul */
 };

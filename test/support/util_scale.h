@@ -1,9 +1,9 @@
 /*
  * util_scale.h -- how much of a large set of cases a run takes.
  *
- * `make test` takes a share that covers what matters, and draws a few more by its seed, so that many runs see
- * everything; `make test-full` ($CODA_FULL=1) takes all. Sanitizers, under which a case takes five to twenty
- * times as long, take a smaller share: they look at code, not at numbers.
+ * `make test` takes half of a share that covers what matters, and a few more, both drawn by its seed, so that
+ * many runs see everything; `make test-full` ($CODA_FULL=1) takes all. Sanitizers, under which a case takes
+ * five to twenty times as long, take a smaller share: they look at code, not at numbers.
  */
 #ifndef UTIL_SCALE_H
 #define UTIL_SCALE_H
@@ -13,15 +13,15 @@
 
 bool scale_is_full(void);
 
-/* How many random cases to draw of n: ten times as many in a full run, half in `make test`, a smaller share
- * under sanitizers; at least one. */
+/* How many random cases to draw of n: ten times as many in a full run, a quarter in `make test`, a smaller
+ * share under sanitizers; at least one. */
 int scaled(int n);
 
 /* Does this run take case i of a set that costs much? All in a full run; else one in n, by the seed. */
 bool scale_takes_one_in(int n, int i);
 static inline bool scale_takes_half(int i) { return scale_takes_one_in(2, i); }
 
-/* Does this run take case i of a set? All in a full run; else the covering ones and some of the rest. */
+/* Does this run take case i of a set? All in a full run; else half of the covering ones, and some others. */
 bool scale_takes(int i, bool covers);
 
 /* Is there a place for kernels that compiled well ($CODA_CACHE_DIR)? Then the library's cache, whose key is
