@@ -15,10 +15,13 @@ AS_TSAN = BUILD=$(BUILD)/tsan SAN=thread CFLAGS='-O1 -g1' TEST_CFLAGS=-O0
 
 TORTURES := $(filter-out torture shim,$(basename $(notdir $(wildcard test/torture/*.c))))
 FUZZERS  := $(basename $(notdir $(wildcard test/fuzz/fuzz_*.c)))
+# Of two lists of parts a short run takes the one that its seed draws; a full run takes both.
+drawn = $(if $(FULL),$(1) $(2),$(if $(filter 0,$(ODD_SEED)),$(1),$(2)))
+ODD_SEED := $(shell echo $$((CODA_SEED % 2)))
 ASAN_TORTURES = damage store faults tiers
 TSAN_TORTURES = cold store tiers
 # After a fork() beside other threads the sanitizer's own allocator may be locked in the child.
-PARTS_ASAN_tiers = runs sealed everything moments ends failures exits servers
+PARTS_ASAN_tiers = $(call drawn,runs sealed everything moments,ends failures exits servers)
 WEAK_TORTURES = driver store hostile versions
 
 .PHONY: built-unit built-rest built-asan built-tsan built-weak
@@ -29,7 +32,7 @@ built-rest: built-unit
 built-asan: built-unit
 	@+$(IN) $(AS_ASAN) $(BUILD)/asan/unit $(BUILD)/asan/oom fuzzers $(ASAN_TORTURES:%=$(BUILD)/asan/torture/%)
 built-tsan: built-unit
-	@+$(IN) $(AS_TSAN) $(BUILD)/tsan/unit $(TSAN_TORTURES:%=$(BUILD)/tsan/torture/%)
+	@+$(IN) $(AS_TSAN) TESTS='$(THREADED_FILES)' $(BUILD)/tsan/unit $(TSAN_TORTURES:%=$(BUILD)/tsan/torture/%)
 built-weak: built-rest
 	@+$(IN) BUILD=$(BUILD) $(BUILD)/weak/unit $(WEAK_TORTURES:%=$(BUILD)/weak/torture/%)
 
@@ -43,7 +46,8 @@ TURKISH     := $(call in_locale,tr_TR.UTF-8)
 # Kernels that compiled well are kept: one that an edit leaves as it was is not proved again.
 KERNELS     := $(CURDIR)/$(BUILD)/kernels
 # The suites that start threads. A race ends a test's process with a status that Check sees.
-THREADED    := $(patsubst test_%,%,$(basename $(notdir $(shell grep -l pthread_create test/unit/*/test_*.c)))) cpu
+THREADED_FILES := $(sort $(shell grep -l pthread_create test/unit/*/test_*.c) test/unit/cpu/test_cpu.c)
+THREADED    := $(patsubst test_%,%,$(basename $(notdir $(THREADED_FILES))))
 
 $(eval $(call job,nvrtc-hopper,unit,env $(GERMAN) CODA_CACHE_DIR=$(KERNELS) CK_INCLUDE_TAGS=hopper $(BUILD)/unit))
 $(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,$(if $(filter emit,$(r)),env CODA_CACHE_DIR=$(KERNELS),env) $(GERMAN) CK_INCLUDE_TAGS=nvrtc CK_EXCLUDE_TAGS=hopper $(BUILD)/unit $(r))))
@@ -101,7 +105,7 @@ $(foreach t,$(TORTURES),$(eval $(call job,torture-$(t),rest,$(BUILD)/torture/$(t
 $(foreach t,$(ASAN_TORTURES),$(eval $(call job,torture-$(t)-asan,asan,$(BUILD)/asan/torture/$(t) $(PARTS_ASAN_$(t)))))
 $(eval $(call job,torture-cold-tsan,tsan,$(BUILD)/tsan/torture/cold threads))
 $(eval $(call job,torture-store-tsan,tsan,$(BUILD)/tsan/torture/store))
-$(eval $(call job,torture-tiers-tsan,tsan,$(BUILD)/tsan/torture/tiers runs everything moments ends))
+$(eval $(call job,torture-tiers-tsan,tsan,$(BUILD)/tsan/torture/tiers $(call drawn,runs moments,everything ends)))
 # Suites and programs that do not count entries.
 $(eval $(call job,weak-unit,weak,env CK_EXCLUDE_TAGS=nvrtc $(BUILD)/weak/unit memo store bundle entry save trust tuning twins threads))
 $(foreach t,$(WEAK_TORTURES),$(eval $(call job,weak-$(t),weak,$(BUILD)/weak/torture/$(t))))

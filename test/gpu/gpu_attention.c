@@ -27,6 +27,7 @@ enum {
     MOST_QUERIES = 96, /* checked in each case, at random */
     RANDOM_CASES = 60,
     EMULATED_QUERIES = 16,
+    EMULATED_SHARE = 16,
     EMULATED_RANDOM = 4,
     EMULATED_SIMT = 4, /* of Hopper's cases some run on the plain kernel, too: by their queries */
 };
@@ -670,7 +671,7 @@ int gpu_attention(void)
     const char *named = getenv("CODA_TEST_CASE");
     for (int i = 0; i < attention_case_count; i++) {
         if (named && !strstr(attention_cases[i].name, named)) continue;
-        if (device_emulated(&device) && !scale_takes_one_in(8, i)) continue;
+        if (device_emulated(&device) && !scale_takes_one_in(EMULATED_SHARE, i)) continue;
         if ((attention_cases[i].batch || attention_cases[i].starts) && attention_cases[i].tq > 0)
             failed += run_both(&device, &attention_cases[i]);
     }

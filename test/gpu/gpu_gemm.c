@@ -29,8 +29,8 @@ enum {
     AT_ONCE = 16,              /* cases that run before any is reported: what a hang may hide */
     EMULATED_RANDOM = 8,
     EMULATED_MOST = 700,  /* rows and columns of a case with many tiles */
-    EMULATED_SHARE = 8,   /* one in so many of the chosen cases */
-    EMULATED_OTHERS = 32, /* and one in so many on the other main loops */
+    EMULATED_SHARE = 14,  /* one in so many of the chosen cases */
+    EMULATED_OTHERS = 48, /* and one in so many on the other main loops */
 };
 
 struct bench {

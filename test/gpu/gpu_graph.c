@@ -20,7 +20,8 @@ int gpu_graph(void);
 enum {
     RANDOM_GRAPHS = 250,
     EMULATED_GRAPHS = 3,
-    EMULATED_MODES = 8,
+    EMULATED_BLOCKS = 4, /* one in so many, and of it one in so many modes */
+    EMULATED_MODES = 3,
     RANDOM_LINES = 60,
     EMULATED_LINES = 1,
     RANDOM_CACHES = 100,
@@ -175,7 +176,8 @@ int gpu_graph(void)
                                        "assign_residual"};
     static const char *const large[] = {"gpt2", "bert", "llama"};
     int failed = 0;
-    for (int i = 0; i < ARRAY_SIZE(name); i++) failed += block(name[i]);
+    for (int i = 0; i < ARRAY_SIZE(name); i++)
+        if (!emulated || scale_takes_one_in(EMULATED_BLOCKS, i)) failed += block(name[i]);
     for (int i = 0; i < ARRAY_SIZE(large); i++)
         failed += emulated ? gpu_skip("block", large[i]) : block(large[i]);
     return failed + line_graphs() + cache_graphs() + random_graphs();

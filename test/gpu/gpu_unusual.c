@@ -7,6 +7,7 @@
 #include "gpu_case.h"
 #include "util_device.h"
 #include "util_run.h"
+#include "util_scale.h"
 #include "util_unusual.h"
 
 int gpu_unusual(void);
@@ -29,7 +30,7 @@ static int limits(bool emulated)
     int failed = 0;
     for (int i = 0; i < unusuals; i++) {
         const struct unusual *u = &unusual[i];
-        if (emulated && !u->light) continue;
+        if (emulated && (!u->light || !scale_takes_half(i))) continue;
         for (int k = emulated; k < (emulated ? 2 : 6) && u->most[k] && u->most[k] < 10000; k++) {
             graph *g = u->make(u->most[k]);
             failed += run(g, u->name, u->most[k], 0, CODA_FOLD_NONE);
