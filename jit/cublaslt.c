@@ -25,7 +25,8 @@ struct jit_lt {
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t first, second, result;
     cublasLtMatmulAlgo_t algorithm;
-    bool empty; /* D has no elements */
+    size_t workspace; /* bytes */
+    bool empty;       /* D has no elements */
 };
 
 static coda_status lt_fail(const struct cublaslt *api, cublasStatus_t r, const char *what, char *err)
@@ -142,12 +143,14 @@ static cublasStatus_t describe(struct jit_lt *lt, const struct jit_lt_shape *s)
 }
 
 /* What the algorithm may assume: the workspace and the alignment of every pointer. */
-static cublasStatus_t prefer(const struct cublaslt *api, cublasLtMatmulPreference_t p, uint32_t align)
+static cublasStatus_t prefer(const struct cublaslt *api, cublasLtMatmulPreference_t p,
+                             const struct jit_lt_shape *s)
 {
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    uint64_t workspace = JIT_LT_WORKSPACE;
+    uint64_t workspace = (uint64_t)s->workspace;
+    uint32_t align = s->align ? (uint32_t)s->align : 16;
     cublasStatus_t r = api->cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                                  &workspace, sizeof workspace);
     for (int i = 0; !r && i < 4; i++)
@@ -162,7 +165,7 @@ static coda_status choose(struct jit_lt *lt, const struct jit_lt_shape *s, char 
     cublasLtMatmulHeuristicResult_t best;
     int found = 0;
     cublasStatus_t r = api->cublasLtMatmulPreferenceCreate(&p);
-    if (!r) r = prefer(api, p, s->align ? (uint32_t)s->align : 16);
+    if (!r) r = prefer(api, p, s);
     if (!r)
         r = api->cublasLtMatmulAlgoGetHeuristic(lt->handle, lt->product, lt->first, lt->second, lt->result,
                                                 lt->result, p, 1, &best, &found);
@@ -213,6 +216,7 @@ coda_status jit_lt_new(struct jit_lt **out, const struct jit_lt_shape *s, char *
     if (!lt) return jit_fail(err, CODA_E_MEMORY, "out of memory for cuBLASLt");
     lt->api = api;
     lt->driver = d;
+    lt->workspace = (size_t)s->workspace;
     lt->empty = !s->batch || !s->m || !s->n;
     if (!lt->empty) status = prepare(lt, s, err);
     if (status) jit_lt_free(lt);
@@ -235,9 +239,9 @@ coda_status jit_lt_run(const struct jit_lt *lt, const void *a, const void *b, vo
     if (lt->empty) return CODA_OK;
     CUresult c = bind_context(lt);
     if (c) return driver_fail(lt->driver, err, c, "cuBLASLt: context");
-    cublasStatus_t r = lt->api->cublasLtMatmul(lt->handle, lt->product, &one, b, lt->first, a, lt->second,
-                                               &zero, d, lt->result, d, lt->result, &lt->algorithm, workspace,
-                                               JIT_LT_WORKSPACE, stream);
+    cublasStatus_t r =
+        lt->api->cublasLtMatmul(lt->handle, lt->product, &one, b, lt->first, a, lt->second, &zero, d,
+                                lt->result, d, lt->result, &lt->algorithm, workspace, lt->workspace, stream);
     return r ? lt_fail(lt->api, r, "matmul", err) : CODA_OK;
 }
 

@@ -174,8 +174,8 @@ struct jit_lt_shape {
     int64_t lda, ldb, ldd;             /* elements */
     bool a_t, b_t;                     /* a is stored [K,M] with pitch lda; b is stored [K,N] */
     int align;                         /* bytes that a, b and d are multiples of; 0: 16 */
+    int64_t workspace;                 /* bytes that a run may use */
 };
-#define JIT_LT_WORKSPACE (64u << 20)
 /* The top of the heuristic list, for the current context's device. CODA_E_UNSUPPORTED if cuBLASLt has
  * none, for k = 0, and for dtypes other than t -> t and t -> f32. An empty D is fine: nothing runs. */
 coda_status jit_lt_new(struct jit_lt **out, const struct jit_lt_shape *s, char *err);

@@ -12,6 +12,7 @@
 #include "fuse.h"
 #include "known.h"
 #include "rewrite.h"
+#include "runner.h"
 #include "schedule.h"
 #include "skeleton.h"
 #include "tune.h"
@@ -85,6 +86,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     if (!status) status = schedule(p, opt);          /* schedule: how each runs on the target */
     if (!status) status = plan_place(p, opt);        /* plan: memory of a run */
     if (!status) status = plan_place_folds(p);       /* plan: what coda_prepare leaves */
+    if (!status) status = plan_find_waits(p);        /* plan: which launch waits for which */
     if (!status) status = plan_verify(p);
     if (status) plan_free(p);
     return status;
@@ -377,7 +379,7 @@ static coda_status compile(struct job *j, const graph *g)
     p->arch = arena_string(&p->arena, j->arch);
     if (!p->arch) return fail(CODA_E_MEMORY, "out of memory for an arch");
     p->runnable = j->opt.device != CODA_DEVICE_NONE && !(j->opt.flags & CODA_PLAN_ONLY);
-    if (j->opt.device == CODA_DEVICE_CPU) return vectors_check();
+    if (j->opt.device == CODA_DEVICE_CPU) return (status = runners_choose(p)) ? status : vectors_check();
     if (j->kin.drawn) return CODA_OK;
     status = kernels_emit(p, j->kin.known, j->kin.form ? &j->kin.form->like : NULL);
     if (status || j->opt.flags & CODA_PLAN_ONLY || j->kin.unloaded) return status;

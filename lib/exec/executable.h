@@ -17,17 +17,15 @@ struct compiled_kernel {
     char *error;        /* JIT_ERROR_SIZE bytes; NULL: it was not compiled */
 };
 
-enum { KERNEL_NONE = -1 }; /* cuBLASLt's, or an empty domain */
-
-/* Does program `index` of the plan run as a call of cuBLASLt? */
-bool is_cublaslt(const struct plan *p, int index);
+enum { KERNEL_NONE = -1 };
 
 struct compiled_program {
-    struct kernel emitted; /* none if cuBLASLt runs it */
-    int kernel;            /* index, or KERNEL_NONE */
-    struct jit_map *map;   /* encoded with a placeholder address */
+    const struct runner *runner; /* runner.h; NULL: its domain is empty, and nothing runs */
+    void *own;                   /* what the runner's load() made; or NULL */
+    struct kernel emitted;       /* of a runner of kernels, ... */
+    int kernel;                  /* ... its index, else KERNEL_NONE */
+    struct jit_map *map;         /* encoded with a placeholder address */
     struct jit_launch launch;
-    struct jit_lt *lt;
 };
 
 struct coda_plan {

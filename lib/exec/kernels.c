@@ -1,18 +1,14 @@
 /*
  * kernels.c -- emit, compile, load: a plan's programs become what a run can launch.
  *
- * Programs with the same text share a kernel. cuBLASLt's products and empty domains have none.
+ * Programs with the same text share a kernel. Empty domains have none, nor has what another runner runs.
  */
-#include "executable.h"
-
 #include "emit.h"
 #include "known.h"
-#include "mainloop.h"
+#include "runner.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-_Static_assert(CUBLASLT_WORKSPACE == JIT_LT_WORKSPACE, "the plan leaves cuBLASLt the room that it gets");
 
 /* ---- Emit ---- */
 
@@ -122,21 +118,17 @@ static coda_status emit_one(struct coda_plan *p, int index, struct emission *e)
     return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
 }
 
-bool is_cublaslt(const struct plan *p, int index)
-{
-    return p->program[index].kind == PROGRAM_GEMM && p->schedule[index].tile.mainloop == &mainloop_cublaslt;
-}
-
 coda_status kernels_emit(struct coda_plan *p, struct known *known, const struct likeness *like)
 {
     p->kernel = ARENA_NEW(&p->arena, struct compiled_kernel, p->plan.programs);
-    p->program = ARENA_NEW(&p->arena, struct compiled_program, p->plan.programs);
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
     struct emission e = {.known = known, .like = like};
-    coda_status status = CODA_OK;
+    coda_status status = runners_choose(p);
     for (int i = 0; i < p->plan.programs && !status; i++) {
-        p->program[i].kernel = KERNEL_NONE;
-        if (!is_cublaslt(&p->plan, i)) status = emit_one(p, i, &e);
+        struct compiled_program *c = &p->program[i];
+        if (!c->runner->kernel) continue;
+        status = emit_one(p, i, &e);
+        if (c->kernel == KERNEL_NONE) c->runner = NULL;
     }
     arena_free(&e.scratch);
     return status;
@@ -221,56 +213,6 @@ coda_status kernels_compile(struct coda_plan *p, int first, const struct jit_opt
 
 /* ---- Load ---- */
 
-static coda_status load_maps(struct coda_plan *p, struct compiled_program *c, char *err)
-{
-    const struct kernel *spec = &c->emitted;
-    c->map = ARENA_NEW(&p->arena, struct jit_map, spec->maps + 1);
-    if (!c->map) return fail(CODA_E_MEMORY, "out of memory for %d tensor maps", spec->maps);
-    c->map = (struct jit_map *)(((uintptr_t)c->map + 127) / 128 * 128);
-    for (int m = 0; m < spec->maps; m++) {
-        const struct map_spec *s = &spec->map[m];
-        struct jit_map_shape shape = {.dtype = s->dtype, .rank = s->rank, .swizzle = s->swizzle};
-        shape.l2_promotion = s->l2_promotion;
-        memcpy(shape.dim, s->dim, sizeof shape.dim);
-        memcpy(shape.stride, s->stride, sizeof shape.stride);
-        memcpy(shape.box, s->box, sizeof shape.box);
-        coda_status status = jit_map_encode(&c->map[m], &shape, (void *)(uintptr_t)0x100000, err);
-        if (status) return fail(status, "%s: tensor map %d: %s", spec->symbol, m, err);
-    }
-    return CODA_OK;
-}
-
-/* The largest power of two, 16 at most, that divides where an operand and its batches start. */
-static int alignment(coda_dtype t, int64_t offset, int64_t batch)
-{
-    int64_t bytes = dtype_bytes(t, offset | batch) | 16;
-    return (int)(bytes & -bytes);
-}
-
-static coda_status load_lt(const struct program *q, struct compiled_program *c, char *err)
-{
-    const struct tensor_use *d = &q->port[q->step[1].port];
-    struct jit_lt_shape s = {.in = q->a.dtype,
-                             .out = d->dtype,
-                             .batch = q->dim[0],
-                             .m = q->dim[1],
-                             .n = q->dim[2],
-                             .k = q->k,
-                             .a_batch = q->a.batch,
-                             .b_batch = q->b.batch,
-                             .d_batch = d->stride[0],
-                             .ldd = d->stride[1]};
-    s.a_t = q->a.k != 1;
-    s.b_t = q->b.k != 1;
-    s.lda = s.a_t ? q->a.k : q->a.row;
-    s.ldb = s.b_t ? q->b.k : q->b.row;
-    s.align =
-        MIN(alignment(q->a.dtype, q->a.offset, q->a.batch), alignment(q->b.dtype, q->b.offset, q->b.batch));
-    s.align = MIN(s.align, alignment(d->dtype, d->offset, d->stride[0]));
-    coda_status status = jit_lt_new(&c->lt, &s, err);
-    return status ? fail(status, "%s", err) : CODA_OK;
-}
-
 /* A driver may refuse what came from the cache: then it is made anew, once. What it refuses of that is the
  * kernel's own fault. */
 static coda_status load_kernel(struct coda_plan *p, struct compiled_kernel *k, const struct jit_options *opt)
@@ -311,40 +253,27 @@ static void allow_early_starts(struct coda_plan *p)
     for (int i = 0; i < p->plan.programs; i++) {
         const struct program *q = &p->plan.program[i];
         struct compiled_program *c = &p->program[i];
-        if (q->prepare || (c->kernel < 0 && !is_cublaslt(&p->plan, i))) continue;
-        bool early = c->kernel >= 0 && c->emitted.launch.early && !program_is_long(q, &p->plan.target);
+        if (q->prepare || !c->runner) continue;
+        bool early = c->runner->kernel && c->emitted.launch.early && !program_is_long(q, &p->plan.target);
         c->launch.pdl = follows && early;
-        follows = c->kernel >= 0;
+        follows = c->runner->kernel;
     }
 }
 
 static coda_status load_all(struct coda_plan *p, const struct jit_options *opt)
 {
-    char err[JIT_ERROR_SIZE] = "";
-    for (int i = 0; i < p->kernels; i++) {
-        coda_status status = p->kernel[i].kernel ? CODA_OK : load_kernel(p, &p->kernel[i], opt);
-        if (status) return status;
+    coda_status status = CODA_OK;
+    for (int i = 0; i < p->kernels && !status; i++)
+        if (!p->kernel[i].kernel) status = load_kernel(p, &p->kernel[i], opt);
+    for (int i = 0; i < p->plan.programs && !status; i++) {
+        const struct runner *r = p->program[i].runner;
+        if (r && r->load) status = r->load(p, i);
     }
-    for (int i = 0; i < p->plan.programs; i++) {
-        struct compiled_program *c = &p->program[i];
-        const struct launch_spec *l = &c->emitted.launch;
-        coda_status status = CODA_OK;
-        if (is_cublaslt(&p->plan, i)) status = load_lt(&p->plan.program[i], c, err);
-        else if (c->kernel >= 0) status = load_maps(p, c, err);
-        if (status) return status;
-        if (c->kernel < 0) continue;
-        int64_t grid = kernel_blocks(l, p->gpu.sms);
-        if (grid > INT32_MAX)
-            return fail(CODA_E_UNSUPPORTED, "%s: %lld blocks", c->emitted.symbol, (long long)grid);
-        c->launch = (struct jit_launch){.grid = (unsigned)grid,
-                                        .threads = (unsigned)l->threads,
-                                        .shared_bytes = (unsigned)l->shared_bytes};
-    }
-    allow_early_starts(p);
-    return CODA_OK;
+    if (!status) allow_early_starts(p);
+    return status;
 }
 
-/* Tensor maps and cuBLASLt want a context, which the thread may not have. */
+/* Tensor maps and libraries want a context, which the thread may not have. */
 coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt)
 {
     char err[JIT_ERROR_SIZE] = "";
@@ -361,7 +290,10 @@ void kernels_free(struct coda_plan *p)
         jit_unload(p->kernel[i].kernel);
         jit_cubin_free(&p->kernel[i].cubin);
     }
-    for (int i = 0; p->program && i < p->plan.programs; i++) jit_lt_free(p->program[i].lt);
+    for (int i = 0; p->program && i < p->plan.programs; i++) {
+        const struct compiled_program *c = &p->program[i];
+        if (c->own) c->runner->free(c->own);
+    }
 }
 
 /* ---- Those of several plans ---- */

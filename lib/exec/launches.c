@@ -1,7 +1,7 @@
 /* launches.c -- CODA_DEBUG=launch: a line for each program as it is launched, or ends on the CPU device. */
 #include "launches.h"
 
-#include "plan.h"
+#include "runner.h"
 
 #include <time.h>
 
@@ -27,11 +27,11 @@ static void print_steps(const struct program *q, struct text *t)
 void launch_show(const struct coda_plan *p, int index, double ms)
 {
     const struct program *q = &p->plan.program[index];
-    int kernel = p->program ? p->program[index].kernel : KERNEL_NONE;
+    const struct compiled_program *c = &p->program[index];
     struct text t = {0};
     text_printf(&t, "@%d ", index);
-    if (kernel != KERNEL_NONE) text_printf(&t, "%s, ", p->kernel[kernel].info.name);
-    else if (is_cublaslt(&p->plan, index)) text_append(&t, "cublaslt, ");
+    if (c->kernel != KERNEL_NONE) text_printf(&t, "%s, ", p->kernel[c->kernel].info.name);
+    else if (c->runner && c->runner->name) text_printf(&t, "%s, ", c->runner->name);
     program_print_head(q, &t);
     print_steps(q, &t);
     text_printf(&t, "; %lld bytes", (long long)program_bytes(q));

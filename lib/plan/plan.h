@@ -23,6 +23,13 @@ struct buffer {
     uint64_t holds;  /* ... and its digest, never 0 */
 };
 
+/* The earlier programs of its call that a program has to wait for, the latest first. What these wait for is
+ * not named again. */
+struct waits {
+    const int *on;
+    int n;
+};
+
 struct tile;
 struct schedule; /* how a program runs on the target: schedule.h */
 
@@ -37,6 +44,7 @@ struct plan {
     int values;                  /* its nodes: what programs name a value by is below */
     struct target target;        /* that it is for */
     struct schedule *schedule;   /* one for each program, once they are in order */
+    struct waits *waits;         /* of each program, once all has its place; NULL: not found */
 };
 
 /* ---- Decisions: tuning results that override the cost model, by the GEMM's root node ---- */
@@ -79,6 +87,7 @@ coda_status plan_order(struct plan *p); /* order.c: which program after which */
 /* allocate.c: offsets in the workspace */
 coda_status plan_place(struct plan *p, const struct plan_options *opt);
 coda_status plan_place_folds(struct plan *p);  /* folds.c: and of what coda_prepare leaves */
+coda_status plan_find_waits(struct plan *p);   /* waits.c: and that no place is taken too early */
 coda_status plan_verify(const struct plan *p); /* plan_verify.c */
 
 /* ---- program_print.c: what a program is. p NULL: without names and places ---- */

@@ -97,5 +97,8 @@ void mainloop_print_alignment(const struct program *p, struct text *t);
 bool tile_loses(const struct program *p, const struct tile *t, const struct target *target);
 /* Can cuBLASLt compute all of p, a product that is stored as it is? */
 bool program_suits_cublaslt_alone(const struct program *p);
+/* Gives it those, where opt or a decision wants it, with a workspace behind the ports of their steps. */
+coda_status schedule_cublaslt(struct plan *p, const struct plan_options *opt);
+bool program_is_cublaslt(const struct plan *p, int index); /* does it compute this one? */
 
 #endif

@@ -110,34 +110,6 @@ static void schedule_owns(struct plan *p, const struct plan_options *opt)
     }
 }
 
-/* ---- cuBLASLt ---- */
-
-/* A workspace for the library, behind all that the steps use. */
-static void add_scratch(struct plan *p, struct program *q)
-{
-    struct buffer workspace = {
-        .space = SPACE_WORK, .bytes = CUBLASLT_WORKSPACE, .first = -1, .last = -1, .value = -1};
-    struct tensor_use *port = ARENA_NEW(&p->arena, struct tensor_use, q->ports + 1);
-    if (!port) return; /* the arena remembers */
-    if (q->ports) memcpy(port, q->port, sizeof *port * (size_t)q->ports);
-    port[q->ports++] = (struct tensor_use){
-        .role = USE_SCRATCH, .buffer = plan_add_buffer(p, workspace), .dtype = CODA_F32, .value = q->root};
-    q->port = port;
-}
-
-static coda_status use_cublaslt(struct plan *p, const struct plan_options *opt)
-{
-    for (int i = 0; i < p->programs; i++) {
-        struct program *q = &p->program[i];
-        const struct decision *d = plan_decision(opt, q->root);
-        if (opt->invariant || !(opt->cublaslt || (d && d->apart)) || !program_suits_cublaslt_alone(q))
-            continue;
-        p->schedule[i].tile.mainloop = &mainloop_cublaslt;
-        add_scratch(p, q);
-    }
-    return p->arena.failed ? fail(CODA_E_MEMORY, "out of memory for %d programs", p->programs) : CODA_OK;
-}
-
 coda_status schedule(struct plan *p, const struct plan_options *opt)
 {
     p->schedule = ARENA_NEW(&p->arena, struct schedule, p->programs + 1);
@@ -145,7 +117,7 @@ coda_status schedule(struct plan *p, const struct plan_options *opt)
     coda_status status = set_tiles(p, opt);
     if (!status) status = size_states(p);
     if (!status) schedule_owns(p, opt);
-    return status ? status : use_cublaslt(p, opt);
+    return status ? status : schedule_cublaslt(p, opt);
 }
 
 /* ---- What the kernel needs besides ---- */

@@ -7,8 +7,6 @@
 #include "rows_schedule.h"
 #include "tile.h"
 
-enum { CUBLASLT_WORKSPACE = 64 << 20 }; /* bytes, as jit.h's JIT_LT_WORKSPACE */
-
 /*
  * How one program runs on the plan's target. schedule() decides what other programs depend on: the tile, and
  * with it the states that a reduction leaves. schedule_complete() adds what follows from it, of programs of

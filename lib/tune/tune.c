@@ -15,7 +15,7 @@ static bool is_tunable(const struct plan *plan, int index)
 {
     const struct program *q = &plan->program[index];
     bool work = q->dim[0] && q->dim[1] && q->dim[2] && q->k;
-    return q->kind == PROGRAM_GEMM && !q->prepare && !is_cublaslt(plan, index) && work;
+    return q->kind == PROGRAM_GEMM && !q->prepare && !program_is_cublaslt(plan, index) && work;
 }
 
 static bool recall(const struct tuner *t, const char *key, struct figures *f)

@@ -14,8 +14,8 @@
  */
 #include "tune_bench.h"
 
+#include "mainloop.h"
 #include "schedule.h"
-#include "tile.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -94,6 +94,7 @@ static void cut(struct plan *p, int root, const struct plan *other)
         p->schedule[n++] = p->schedule[i];
     }
     p->programs = n;
+    p->waits = NULL;
     p->workspace = p->prepared = 0;
     p->prepared_id = 0;
 }
@@ -173,7 +174,7 @@ static coda_status add_tiles(struct contest *c)
 static bool goes_to_cublaslt(const struct contest *c)
 {
     for (int i = 0; i < c->apart.programs; i++)
-        if (c->apart.program[i].root == c->program->root && is_cublaslt(&c->apart, i)) return true;
+        if (c->apart.program[i].root == c->program->root && program_is_cublaslt(&c->apart, i)) return true;
     return false;
 }
 

@@ -10,6 +10,8 @@
 
 static char err[JIT_ERROR_SIZE];
 
+enum { WORKSPACE = 64 << 20 }; /* bytes */
+
 struct lt_case {
     const char *name;
     struct jit_lt_shape s;
@@ -88,7 +90,7 @@ static int check_lt(const struct lt_case *c)
     struct jit_lt *lt;
     if (jit_lt_new(&lt, &c->s, err)) return gpu_case(false, c->name, "%s", err);
     void *a = upload(c->s.in, c->a_size, 0, false), *b = upload(c->s.in, c->b_size, 5, false);
-    void *d = upload(c->s.out, c->d_size, 0, true), *work = device_alloc(JIT_LT_WORKSPACE);
+    void *d = upload(c->s.out, c->d_size, 0, true), *work = device_alloc(WORKSPACE);
     void *host = malloc((size_t)c->d_size * 4);
     size_t bytes = (size_t)c->d_size * (c->s.out == CODA_F32 ? 4 : 2);
     bool good = !jit_lt_run(lt, a, b, d, work, NULL, err) && device_wait() && device_download(host, d, bytes);
@@ -105,12 +107,12 @@ static int check_no_tf32(void)
 {
     enum { N = 16 };
     static float a[N * N], b[N * N], d[N * N];
-    struct jit_lt_shape s = {CODA_F32, CODA_F32, 1, N, N, N, 0, 0, 0, N, N, N, false, false, 0};
+    struct jit_lt_shape s = {CODA_F32, CODA_F32, 1, N, N, N, 0, 0, 0, N, N, N, false, false, 0, WORKSPACE};
     struct jit_lt *lt;
     for (int i = 0; i < N * N; i++) a[i] = i % (N + 1) ? 0 : 4097, b[i] = (float)(i % 7);
     if (jit_lt_new(&lt, &s, err)) return gpu_case(false, "f32 without TF32", "%s", err);
     void *da = device_alloc(sizeof a), *db = device_alloc(sizeof b), *dd = device_alloc(sizeof d);
-    void *work = device_alloc(JIT_LT_WORKSPACE);
+    void *work = device_alloc(WORKSPACE);
     bool good = device_upload(da, a, sizeof a) && device_upload(db, b, sizeof b) &&
                 !jit_lt_run(lt, da, db, dd, work, NULL, err) && device_wait() &&
                 device_download(d, dd, sizeof d);
@@ -126,37 +128,38 @@ static int products(void)
 #define DENSE(m, n, k) 1, m, n, k, 0, 0, 0
     static const struct lt_case cases[] = {
         {.name = "bf16",
-         .s = {CODA_BF16, CODA_BF16, DENSE(96, 72, 64), 64, 64, 72, false, false, 0},
+         .s = {CODA_BF16, CODA_BF16, DENSE(96, 72, 64), 64, 64, 72, false, false, 0, WORKSPACE},
          .a_size = 96 * 64,
          .b_size = 72 * 64,
          .d_size = 96 * 72},
         {.name = "f16 to f32, b [K,N]",
-         .s = {CODA_F16, CODA_F32, DENSE(40, 56, 48), 48, 64, 56, false, true, 0},
+         .s = {CODA_F16, CODA_F32, DENSE(40, 56, 48), 48, 64, 56, false, true, 0, WORKSPACE},
          .a_size = 40 * 48,
          .b_size = 48 * 64,
          .d_size = 40 * 56},
         {.name = "bf16 to f32, a [K,M]",
-         .s = {CODA_BF16, CODA_F32, DENSE(40, 56, 48), 40, 48, 60, true, false, 0},
+         .s = {CODA_BF16, CODA_F32, DENSE(40, 56, 48), 40, 48, 60, true, false, 0, WORKSPACE},
          .a_size = 48 * 40,
          .b_size = 56 * 48,
          .d_size = 40 * 60},
         {.name = "f32, both transposed, odd",
-         .s = {CODA_F32, CODA_F32, DENSE(33, 17, 29), 33, 17, 19, true, true, 0},
+         .s = {CODA_F32, CODA_F32, DENSE(33, 17, 29), 33, 17, 19, true, true, 0, WORKSPACE},
          .a_size = 29 * 33,
          .b_size = 29 * 17,
          .d_size = 33 * 19},
         {.name = "f32, batches apart",
-         .s = {CODA_F32, CODA_F32, 3, 5, 7, 11, 60, 80, 40, 11, 11, 7, false, false, 4},
+         .s = {CODA_F32, CODA_F32, 3, 5, 7, 11, 60, 80, 40, 11, 11, 7, false, false, 4, WORKSPACE},
          .a_size = 3 * 60,
          .b_size = 3 * 80,
          .d_size = 3 * 40},
         {.name = "bf16, batch over one weight",
-         .s = {CODA_BF16, CODA_F32, 4, 24, 32, 64, 24 * 64, 0, 24 * 32, 64, 64, 32, false, false, 0},
+         .s = {CODA_BF16, CODA_F32, 4, 24, 32, 64, 24 * 64, 0, 24 * 32, 64, 64, 32, false, false, 0,
+               WORKSPACE},
          .a_size = 4 * 24 * 64,
          .b_size = 32 * 64,
          .d_size = 4 * 24 * 32},
         {.name = "bf16, one row of any pitch",
-         .s = {CODA_BF16, CODA_F32, DENSE(1, 32, 64), 8, 64, 8, false, false, 0},
+         .s = {CODA_BF16, CODA_F32, DENSE(1, 32, 64), 8, 64, 8, false, false, 0, WORKSPACE},
          .a_size = 64,
          .b_size = 32 * 64,
          .d_size = 32},

@@ -500,7 +500,8 @@ static void take_apart(const graph *g, unsigned set, void **want, uint64_t seed)
         const struct decision *q = plan_decision(&o, p.program[i].root);
         if (!q || p.program[i].kind != PROGRAM_GEMM) continue;
         ck_assert_int_eq(p.program[i].steps, 2); /* the product and its store */
-        ck_assert(is_cublaslt(&p, i) && p.program[i].port[p.program[i].ports - 1].role == USE_SCRATCH);
+        ck_assert(program_is_cublaslt(&p, i) &&
+                  p.program[i].port[p.program[i].ports - 1].role == USE_SCRATCH);
     }
     void **got = random_args(g, seed, false);
     run_all(&p, got);

@@ -1,0 +1,56 @@
+/*
+ * runner.h -- the ways in which a program of a plan runs: as a kernel of ours, as a call of a library, on the
+ * host. Each is a file, runner_NAME.c, and its name in RUNNERS.
+ */
+#ifndef RUNNER_H
+#define RUNNER_H
+
+#include "executable.h"
+
+/* One call of coda_run or coda_prepare. */
+struct call {
+    const struct coda_plan *p;
+    void *const *args;
+    char *prepared, *workspace;
+    coda_stream stream;
+};
+
+struct runner {
+    const char
+        *name;   /* of its programs in messages; NULL: they are called as their kernels, if they have some */
+    bool kernel; /* it launches a kernel, whose text is emitted */
+    bool apart;  /* it leaves the stream's order, and heeds plan.waits */
+    bool synchronous; /* run() returns when the program has ended, not when the stream has it */
+    bool (*takes)(const struct coda_plan *p, int index); /* is program `index` its to run? */
+    /* Makes ready what a run needs, where the plan's device is current; NULL: nothing. */
+    coda_status (*load)(struct coda_plan *p, int index);
+    /* Begins the program behind what the stream has; one that is apart, behind the programs that
+     * plan.waits[index] names. Neither allocates nor looks anything up by name. */
+    coda_status (*run)(const struct call *c, int index);
+    void (*free)(void *own); /* compiled_program.own, if it is not NULL */
+};
+
+/* The first that takes a program runs it. */
+#define RUNNERS(X) X(cpu) X(cublaslt) X(kernel)
+#define X(name) extern const struct runner runner_##name;
+RUNNERS(X)
+#undef X
+
+/* runner.c -- makes p->program, which says who runs each program. */
+coda_status runners_choose(struct coda_plan *p);
+
+/* Where a tensor begins in the memory of a call; and `bytes` behind where a buffer does. */
+static inline char *call_address(const struct call *c, int buffer, int64_t bytes)
+{
+    const struct buffer *b = &c->p->plan.buffer[buffer];
+    char *base = b->space == SPACE_ARG    ? c->args[b->arg]
+                 : b->space == SPACE_WORK ? c->workspace + b->offset
+                                          : c->prepared + b->offset;
+    return base + bytes;
+}
+static inline char *call_tensor(const struct call *c, const struct tensor_use *u)
+{
+    return call_address(c, u->buffer, use_start(u));
+}
+
+#endif
