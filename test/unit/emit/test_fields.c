@@ -16,9 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *fields_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 /* ---- The fields of a program, from the table ---- */
 
@@ -361,14 +359,4 @@ START_TEST(kinds_in_texts)
 }
 END_TEST
 
-Suite *fields_suite(void)
-{
-    Suite *s = suite_create("fields");
-    TCase *t = tcase_create("fields");
-    tcase_add_test(t, rows_of_identity);
-    tcase_add_test(t, texts_of_equal_programs);
-    tcase_add_test(t, kinds_in_texts);
-    tcase_set_timeout(t, 300);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(fields, ONE(rows_of_identity), ONE(texts_of_equal_programs), ONE(kinds_in_texts), SECONDS(300));
