@@ -2,6 +2,7 @@
 # make demo       a LLaMA block from its formula to fused kernels, on any machine
 # make test       all that a CPU can prove
 # make help       the other targets
+# make -C examples/serving help   whole models and a server: a unit of its own
 # Variables: CUDA_HOME (toolkit, for tests that compile kernels), BUILD (output folder), HOSTILE=1 (small limits), SAN=address,undefined | thread
 
 BUILD     ?= build

@@ -171,7 +171,7 @@ static void *attack_main(void *arg)
 static void probe(int port, double until, struct times *t, const char *beside)
 {
     int failed = 0, asked = 0;
-    for (; now() < until; asked++, usleep(10000)) {
+    for (; !asked || now() < until; asked++, usleep(10000)) { /* once, however late it is */
         double began = now();
         struct reply r = http(port, "GET", "/health", NULL);
         failed += r.status != 200;
