@@ -2,7 +2,7 @@
 #include "util_differences.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail */
+#include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
 
 enum { ROWS = 3, COLUMNS = 5, OTHERS = 4 };
@@ -150,14 +150,5 @@ START_TEST(random_losses_have_derivatives)
 }
 END_TEST
 
-Suite *differences_suite(void);
-Suite *differences_suite(void)
-{
-    Suite *s = suite_create("differences");
-    TCase *t = tcase_create("differences");
-    tcase_add_loop_test(t, derivatives_are_known, 0, ARRAY_SIZE(known));
-    tcase_add_test(t, kinks_and_jumps_are_seen);
-    tcase_add_test(t, random_losses_have_derivatives);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(differences, EACH(derivatives_are_known, ARRAY_SIZE(known)), ONE(kinks_and_jumps_are_seen),
+      ONE(random_losses_have_derivatives));

@@ -1,7 +1,7 @@
 /* test_drawn.c -- random graphs draw each operation, map, reduction and dtype, but for those of drawn.def. */
 #include "util_random.h"
 
-#include <check.h>
+#include "tests.h"
 #include <string.h>
 
 enum { GRAPHS = 4000, MOST = 256 };
@@ -94,15 +94,10 @@ START_TEST(excuses_are_of_what_there_is)
 }
 END_TEST
 
-Suite *drawn_suite(void);
-Suite *drawn_suite(void)
-{
-    Suite *s = suite_create("drawn");
-    TCase *t = tcase_create("drawn");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* the drawing itself is seen elsewhere */
-    tcase_add_test(t, all_is_drawn_or_excused);
+#define DRAWING ONE(all_is_drawn_or_excused)
+#else
+#define DRAWING (void)all_is_drawn_or_excused
 #endif
-    tcase_add_test(t, excuses_are_of_what_there_is);
-    suite_add_tcase(s, t);
-    return s;
-}
+
+TESTS(drawn, DRAWING, ONE(excuses_are_of_what_there_is));
