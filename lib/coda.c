@@ -75,7 +75,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
 {
     struct grouper groups;
     memset(p, 0, sizeof *p);
-    if (opt->guards) opt->guards->notes = 0;
+    guards_take_back(opt->noted);
     p->target = opt->target;
     p->graph = insert_copies(g, opt->fold); /* rewrite: layouts that kernels can take */
     if (!p->graph) return fail_status();
@@ -83,11 +83,13 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     coda_status status = plan_fuse(&groups, p, opt); /* plan: nodes -> groups */
     if (!status) status = plan_lower(&groups);       /* plan: groups -> programs, their steps */
     if (!status) status = plan_order(p);             /* plan: programs in launch order */
+    struct guards *notes = guards_note(NULL);        /* what follows is done anew for each shape */
     if (!status) status = schedule(p, opt);          /* schedule: how each runs on the target */
     if (!status) status = plan_place(p, opt);        /* plan: memory of a run */
     if (!status) status = plan_place_folds(p);       /* plan: what coda_prepare leaves */
     if (!status) status = plan_find_waits(p);        /* plan: which launch waits for which */
     if (!status) status = plan_verify(p);
+    guards_note(notes);
     if (status) plan_free(p);
     return status;
 }
@@ -119,7 +121,7 @@ static struct jit_options jit_options(const struct job *j)
 static void keep_options(struct coda_plan *p, const struct plan_options *po)
 {
     p->options = *po;
-    p->options.guards = NULL, p->options.variants = NULL;
+    p->options.variants = NULL;
     p->options.product = NULL, p->options.larger = NULL, p->options.largers = 0;
 }
 
@@ -186,7 +188,7 @@ static struct plan_options plan_options(const struct job *j, bool fuse)
                                  .base = j->kin.base,
                                  .larger = j->kin.larger,
                                  .largers = j->kin.largers,
-                                 .guards = j->kin.guards};
+                                 .noted = guards_noted()};
 }
 
 static coda_status plan_rewritten(struct job *j, struct plan *plan, const graph *r, bool fuse)
@@ -347,6 +349,16 @@ static void mark_folds(struct coda_plan *p)
     }
 }
 
+/* Notes what is asked of extents, if somebody wants to know. */
+static coda_status make_in_full(struct job *j, const graph *g)
+{
+    struct guards *before = guards_note(j->kin.guards);
+    coda_status status = copy_args(j->p, g);
+    if (!status) status = make_plan(j, g);
+    guards_note(before);
+    return status;
+}
+
 /* Compiles and loads what the family does not know. */
 static coda_status load(struct job *j)
 {
@@ -370,7 +382,7 @@ static coda_status compile(struct job *j, const graph *g)
     struct coda_plan *p = j->p;
     coda_status status = choose_target(j);
     if (!status && j->kin.form) status = make_like(j);
-    else if (!status && !(status = copy_args(p, g))) status = make_plan(j, g);
+    else if (!status) status = make_in_full(j, g);
     if (status) return status;
     mark_folds(p);
     if (!j->kin.elder) debug_stage(DEBUG_GRAPH, "graph.txt", p->text[CODA_TEXT_GRAPH]);

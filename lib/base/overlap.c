@@ -13,6 +13,8 @@
  */
 #include "overlap.h"
 
+#include "guards.h"
+
 /* ---- Lattices ---- */
 
 struct lattice lattice_bytes(int64_t bytes) { return (struct lattice){.run = bytes, .bytes = bytes}; }
@@ -22,9 +24,9 @@ static int sort_dims(int rank, const int64_t *dim, const int64_t *stride, int *o
 {
     int n = 0;
     for (int d = 0; d < rank; d++) {
-        if (dim[d] <= 1) continue;
+        if (!extent_reaches(dim[d], 2)) continue;
         int j = n++;
-        for (; j > 0 && stride[order[j - 1]] > stride[d]; j--) order[j] = order[j - 1];
+        for (; j > 0 && !extent_reaches(stride[d], stride[order[j - 1]]); j--) order[j] = order[j - 1];
         order[j] = d;
     }
     return n;
@@ -36,12 +38,12 @@ struct lattice lattice_strided(coda_dtype t, int rank, const int64_t *dim, const
     int64_t dense = 1; /* elements that lie side by side */
     int order[CODA_MAX_RANK], n = sort_dims(rank, dim, stride, order);
     for (int d = 0; d < rank; d++)
-        if (dim[d] == 0) return lattice_bytes(0);
+        if (extents_equal(dim[d], 0)) return lattice_bytes(0);
     for (int i = 0; i < n; i++) {
         int64_t step = dtype_bytes(t, stride[order[i]]), count = dim[order[i]];
         int top = l.rank - 1;
-        if (!l.rank && stride[order[i]] == dense) dense *= count;
-        else if (l.rank && step == l.step[top] * l.count[top]) l.count[top] *= count;
+        if (!l.rank && extents_equal(stride[order[i]], dense)) dense *= count;
+        else if (l.rank && extents_equal(step, l.step[top] * l.count[top])) l.count[top] *= count;
         else l.step[l.rank] = step, l.count[l.rank++] = count;
     }
     for (int i = 0, j = l.rank - 1; i < j; i++, j--) {

@@ -1,6 +1,8 @@
 /* attr.c -- attributes by their place in ops.def: one table, which text form, equality and digests walk. */
 #include "graph.h"
 
+#include "guards.h"
+
 #include <string.h>
 
 /* ---- The table ---- */
@@ -89,7 +91,9 @@ uint64_t attr_bits(const struct node *n, int k)
 bool attr_equal(const struct node *a, const struct node *b)
 {
     for (int k = 0; k < attr_count(a); k++)
-        if (attr_bits(a, k) != attr_bits(b, k)) return false;
+        if (attr_kind(a, k) == ATTR_EXTENT ? !extents_equal(attr_integer(a, k), attr_integer(b, k))
+                                           : attr_bits(a, k) != attr_bits(b, k))
+            return false;
     return true;
 }
 

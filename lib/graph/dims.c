@@ -1,6 +1,8 @@
 /* dims.c -- the table of a graph's symbols and of the expressions over them. */
 #include "dims.h"
 
+#include "guards.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -200,7 +202,7 @@ int64_t dims_most(const struct dims *t, int64_t d) { return d >= 0 ? d : express
 bool dims_reaches(const struct dims *t, int64_t a, int64_t b)
 {
     if (a == b) return true;
-    if (a >= 0 && b >= 0) return a > b;
+    if (a >= 0 && b >= 0) return extent_reaches(a, b);
     struct polynomial x = polynomial(t, a), y = polynomial(t, b);
     struct bounds range;
     return polynomial_subtract(&x, &x, &y) && range_of(t, &x, &range) && range.least >= 0;

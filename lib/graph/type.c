@@ -6,6 +6,8 @@
  */
 #include "graph.h"
 
+#include "guards.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,8 +66,7 @@ int64_t type_elements(const struct type *t)
 
 bool type_equal(const struct type *a, const struct type *b)
 {
-    return a->dtype == b->dtype && a->rank == b->rank &&
-           memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->rank) == 0;
+    return a->dtype == b->dtype && a->rank == b->rank && extents_all_equal(a->dim, b->dim, a->rank);
 }
 
 int64_t type_count(const struct type *t)
@@ -87,7 +88,7 @@ void dense_strides(const struct type *t, int64_t *stride)
     int64_t step = 1;
     for (int i = t->rank - 1; i >= 0; i--) {
         stride[i] = step;
-        step = dims_times(t->dims, step, t->dim[i] ? t->dim[i] : 1);
+        step = dims_times(t->dims, step, extents_equal(t->dim[i], 0) ? 1 : t->dim[i]);
     }
 }
 

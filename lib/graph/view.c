@@ -1,6 +1,8 @@
 /* view.c -- slices, transposes and reshapes as strides over the tensor they look at. */
 #include "view.h"
 
+#include "guards.h"
+
 #include <string.h>
 
 struct type type_as_rows(const struct type *t)
@@ -14,10 +16,10 @@ bool view_collapse(const struct type *t, const int64_t *s, int lo, int hi, int64
 {
     int64_t stride = 0, extent = 1;
     for (int d = hi - 1; d >= lo; d--) {
-        if (t->dim[d] == 1) continue;
-        if (extent == 1) stride = s[d];
-        else if (extent && t->dim[d] && s[d] != dims_times(t->dims, stride, extent))
-            return false; /* an empty one lies anyhow */
+        if (extent_is_one(t->dim[d])) continue;
+        bool empty = extents_equal(extent, 0) || extents_equal(t->dim[d], 0); /* lies anyhow */
+        if (extent_is_one(extent)) stride = s[d];
+        else if (!empty && !extents_equal(s[d], dims_times(t->dims, stride, extent))) return false;
         extent = dims_times(t->dims, extent, t->dim[d]);
     }
     *out = stride;
@@ -28,20 +30,22 @@ void view_part(const struct node *concat, int64_t *stride)
 {
     int64_t axis = concat->attr.concat.axis;
     dense_strides(&concat->type, stride);
-    if (concat->attr.concat.interleave && concat->type.dim[axis] > concat->nin) stride[axis] *= concat->nin;
+    if (concat->attr.concat.interleave && extent_reaches(concat->type.dim[axis], concat->nin + 1))
+        stride[axis] *= concat->nin;
 }
 
 void view_broadcast(const struct type *t, const int64_t *s, const struct type *to, int64_t *out)
 {
     int shift = to->rank - t->rank;
-    for (int d = 0; d < to->rank; d++) out[d] = d < shift || t->dim[d - shift] == 1 ? 0 : s[d - shift];
+    for (int d = 0; d < to->rank; d++)
+        out[d] = d < shift || extent_is_one(t->dim[d - shift]) ? 0 : s[d - shift];
 }
 
 /* Strides of `from` seen as `to`: both are cut into runs of equal extent, and within a run the old
  * dimensions must walk memory with one stride. */
 static bool reshape(const struct type *from, const int64_t *s, const struct type *to, int64_t *out)
 {
-    if (type_elements(from) == 0) {
+    if (extents_equal(type_elements(from), 0)) {
         dense_strides(to, out);
         return true;
     }
@@ -49,8 +53,8 @@ static bool reshape(const struct type *from, const int64_t *s, const struct type
     while (i < from->rank || j < to->rank) {
         int i0 = i, j0 = j;
         int64_t a = i < from->rank ? from->dim[i++] : 1, b = j < to->rank ? to->dim[j++] : 1, stride;
-        while (a != b) {
-            if (a < b) a *= from->dim[i++];
+        while (!extents_equal(a, b)) {
+            if (!extent_reaches(a, b)) a *= from->dim[i++];
             else b *= to->dim[j++];
         }
         if (!view_collapse(from, s, i0, i, &stride)) return false;
@@ -67,8 +71,8 @@ static bool view_through(const graph *g, const struct node *n, const struct view
     *v = *in;
     switch (n->op) {
     case OP_SLICE:
-        if (n->type.dim[s->axis] > 0) v->offset += s->start * in->stride[s->axis];
-        if (n->type.dim[s->axis] > 1) v->stride[s->axis] *= s->step; /* else it may be huge */
+        if (extent_reaches(n->type.dim[s->axis], 1)) v->offset += s->start * in->stride[s->axis];
+        if (extent_reaches(n->type.dim[s->axis], 2)) v->stride[s->axis] *= s->step; /* else it may be huge */
         return true;
     case OP_TRANSPOSE:
         for (int d = 0; d < n->type.rank; d++) v->stride[d] = in->stride[n->attr.transpose.perm[d]];

@@ -66,7 +66,7 @@ static void scale(struct grouper *gr, const struct node *n, int i, struct tensor
 {
     beside(gr, n, i, out);
     if (out->value < 0) return;
-    if (extent_is_one(gr->opt->guards, gr->g->node[out->value].type.dim[0])) out->stride[0] = 0;
+    if (extent_is_one(gr->g->node[out->value].type.dim[0])) out->stride[0] = 0;
 }
 
 /* Its strides as if it had all four dimensions. */
@@ -77,7 +77,7 @@ static void bias(struct grouper *gr, const struct node *n, int i, struct tensor_
     const struct type *t = &gr->g->node[out->value].type;
     int64_t stride[CODA_MAX_RANK] = {0};
     for (int d = 0; d < t->rank; d++)
-        if (!extent_is_one(gr->opt->guards, t->dim[d])) stride[4 - t->rank + d] = out->stride[d];
+        if (!extent_is_one(t->dim[d])) stride[4 - t->rank + d] = out->stride[d];
     memcpy(out->stride, stride, sizeof stride);
 }
 

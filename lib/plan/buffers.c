@@ -15,7 +15,7 @@ static bool is_dense(const struct type *t, const int64_t *stride)
 {
     int64_t dense[CODA_MAX_RANK];
     dense_strides(t, dense);
-    return !memcmp(dense, stride, sizeof *dense * (size_t)t->rank);
+    return extents_all_equal(dense, stride, t->rank);
 }
 
 /* The first dense output that names the value is its storage; what it is added to holds something else. */

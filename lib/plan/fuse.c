@@ -19,12 +19,15 @@ static bool is_lane(const graph *g, const struct node *s, struct source *out)
 {
     const struct type *t = &g->node[s->in[0]].type;
     int64_t n = type_columns(t);
-    if (s->op != OP_SLICE || s->attr.slice.axis != t->rank - 1 || n < 2 || n % 2) return false;
+    if (s->op != OP_SLICE || s->attr.slice.axis != t->rank - 1 || !extent_reaches(n, 2) ||
+        !extent_is_multiple(n, 2))
+        return false;
     int64_t start = s->attr.slice.start, step = MAX(s->attr.slice.step, 1);
-    if (type_columns(&s->type) * 2 != n) return false;
-    bool stacked = step == 1 && (start == 0 || start == n / 2), interleaved = step == 2 && start <= 1;
+    if (!extents_equal(type_columns(&s->type) * 2, n)) return false;
+    bool first = extents_equal(start, 0), second = !first && extents_equal(start, step == 1 ? n / 2 : 1);
+    bool stacked = step == 1 && (first || second), interleaved = step == 2 && (first || second);
     out->pair = stacked ? PAIR_GLU_STACKED : PAIR_GLU_INTERLEAVED;
-    out->lane = start != 0;
+    out->lane = !first;
     return stacked || interleaved;
 }
 
@@ -134,7 +137,7 @@ static bool reads_in_place(const struct grouper *gr, const struct group *q, cons
     const graph *g = gr->g;
     const struct node *r = &g->node[member];
     bool walks = q->p.kind == PROGRAM_ROWS && n->op == OP_ASSIGN && n->type.rank == q->domain.rank &&
-                 extents_all_equal(q->guards, n->type.dim, q->domain.dim, n->type.rank);
+                 extents_all_equal(n->type.dim, q->domain.dim, n->type.rank);
     if (!walks || !group_holds(gr, q, member)) return false;
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         if (g->node[m].op != OP_MAP && g->node[m].op != OP_CAST && !group_writes_state(gr, m)) return false;
@@ -167,7 +170,7 @@ static bool may_write(struct grouper *gr, struct group *q, const struct node *n)
 /* A key of rows, where all that a product of one column makes is of its tiles. */
 static bool is_tile_key(const struct group *q, const struct node *n, int i)
 {
-    return n->op == OP_REDUCE && i == 1 && q->p.kind == PROGRAM_GEMM && extent_is_one(q->guards, q->p.dim[2]);
+    return n->op == OP_REDUCE && i == 1 && q->p.kind == PROGRAM_GEMM && extent_is_one(q->p.dim[2]);
 }
 
 /* The operands of n: some inside the group, the rest reachable from outside. */
@@ -194,7 +197,7 @@ static bool operands_ok(struct grouper *gr, struct group *q, const struct node *
         inside += s.kind == SOURCE_MEMBER || s.kind == SOURCE_LANE;
         if (s.kind == SOURCE_OUTSIDE && !group_can_load(gr, q, n, i)) return false;
         if (s.kind != SOURCE_LANE) continue;
-        if (type_columns(domain_walked(gr->g, n)) != type_columns(&gr->g->node[n->in[i]].type))
+        if (!extents_equal(type_columns(domain_walked(gr->g, n)), type_columns(&gr->g->node[n->in[i]].type)))
             return refuse_join(gr, REASON_SLICED, n->in[i], 0, 0);
         if (lanes++ && (s.pair != *pair || s.value != *full))
             return refuse_join(gr, REASON_PAIRED_ALREADY, -1, 0, 0);
@@ -291,7 +294,7 @@ static bool suits_fold(const struct grouper *gr, const struct group *q, const st
 /* The matrices of the value are those of the product. */
 static bool has_matrices(const struct group *q, const struct type *t)
 {
-    return q->p.kind != PROGRAM_GEMM || extents_equal(q->guards, t->dim[t->rank - 2], q->p.dim[1]);
+    return q->p.kind != PROGRAM_GEMM || extents_equal(t->dim[t->rank - 2], q->p.dim[1]);
 }
 
 /* Can the tile hold the value, and can it be stored from there? A statistic of columns is stored by the
@@ -301,8 +304,8 @@ static bool fits(const struct grouper *gr, const struct group *q, int value)
     const struct node *n = &gr->g->node[value];
     const struct type *walked = domain_walked(gr->g, n);
     enum shape shape = domain_shape(q, walked);
-    bool tiles = q->p.kind != PROGRAM_GEMM ||
-                 extent_reaches(q->guards, q->p.dim[2], 1); /* without any, no states of a row */
+    bool tiles =
+        q->p.kind != PROGRAM_GEMM || extent_reaches(q->p.dim[2], 1); /* without any, no states of a row */
     if (n->op == OP_REDUCE && !tiles) return refuse_join(gr, REASON_EMPTY, -1, 0, 0);
     if (n->op == OP_REDUCE && q->p.kind == PROGRAM_GEMM && !group_has_room(gr, q, n->prim->state))
         return false;

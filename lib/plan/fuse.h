@@ -83,8 +83,7 @@ struct group {
     int turn;      /* GEMM: the node that combines pairs of columns in a range; -1: none */
     int paired;    /* GEMM: the node, of full width N, whose columns are paired; -1: none */
     unsigned seen; /* grouper.mark of the last search that reached it */
-    struct group *into;    /* the group that absorbed it; NULL: none */
-    struct guards *guards; /* of the options: for questions of its domain */
+    struct group *into; /* the group that absorbed it; NULL: none */
 };
 
 struct grouper {
@@ -249,9 +248,9 @@ enum shape {
 };
 enum shape domain_shape(const struct group *q, const struct type *t);
 /* The elements of a value with one dimension, at most, that is not 1; -1 of others, and of long ones. */
-int64_t line_elements(struct guards *guards, const struct type *t);
+int64_t line_elements(const struct type *t);
 /* The value whose elements these are, one for one: reshapes of a line are the line. */
-int line_value(struct guards *guards, const graph *g, int value);
+int line_value(const graph *g, int value);
 
 /* Is the value the next version of a state, which the program writes rather than holds? */
 bool group_writes_state(const struct grouper *gr, int value);

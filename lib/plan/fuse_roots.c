@@ -36,7 +36,7 @@ static int64_t pitch_of_one(const struct grouper *gr, int x, int64_t k)
     const struct view *v = &gr->view[x];
     int rank = gr->g->node[x].type.rank;
     int64_t stride = rank > 1 ? v->stride[rank - 2] : 0;
-    return stride ? stride : k;
+    return extents_equal(stride, 0) ? k : stride;
 }
 
 static void root_gemm(struct grouper *gr, int root)
@@ -54,7 +54,8 @@ static void root_gemm(struct grouper *gr, int root)
     p->k = v.k;
     p->a = operand(gr->g, n->in[0], &v.a);
     p->b = operand(gr->g, n->in[1], &v.b);
-    if (p->invariant && v.m == 1 && !v.a.row) p->a.row = pitch_of_one(gr, n->in[0], v.k);
+    if (p->invariant && extent_is_one(v.m) && extents_equal(v.a.row, 0))
+        p->a.row = pitch_of_one(gr, n->in[0], v.k);
     for (int i = 0; i < n->nin; i++) refuse_note(gr, q, n->in[i], REASON_OPERAND, -1, v.k, 0);
     group_grow(gr, q);
     give_back(gr, q);
@@ -99,8 +100,8 @@ static bool is_vector(const struct grouper *gr, int value, const struct node *n)
 {
     const struct type *t = &gr->g->node[value].type;
     int64_t columns = type_columns(t);
-    bool row = t->rank == n->type.rank && columns == 1;
-    bool col = extents_equal(gr->opt->guards, type_elements(t), columns);
+    bool row = t->rank == n->type.rank && extent_is_one(columns);
+    bool col = extents_equal(type_elements(t), columns);
     if (gr->opt->invariant) col = col && !gr->site[value].rows; /* a row of one is no vector of all */
     return row || col;
 }
@@ -108,7 +109,7 @@ static bool is_vector(const struct grouper *gr, int value, const struct node *n)
 /* Has the map n rows and columns, of which its operands have one each? */
 static bool is_outer(const struct grouper *gr, const struct node *n)
 {
-    return type_columns(&n->type) > 1 && group_has_rows(gr, (int)(n - gr->g->node));
+    return extent_reaches(type_columns(&n->type), 2) && group_has_rows(gr, (int)(n - gr->g->node));
 }
 
 /* Of what is computed again. */
@@ -131,8 +132,8 @@ static bool count_again(const struct grouper *gr, const struct node *n, struct s
 static bool is_row_ids(const struct grouper *gr, const struct node *n, int i)
 {
     const struct node *ids = &gr->g->node[n->in[i]];
-    bool rows = ids->type.rank == n->type.rank &&
-                extents_equal(gr->opt->guards, type_elements(&ids->type), type_elements(&n->type));
+    bool rows =
+        ids->type.rank == n->type.rank && extents_equal(type_elements(&ids->type), type_elements(&n->type));
     return dtype_is_index(ids->type.dtype) && op_is_leaf(ids->op) && rows;
 }
 
@@ -145,12 +146,12 @@ static bool is_inline(const struct grouper *gr, const struct node *n, struct sit
     for (int i = 0; i < n->nin; i++) {
         const struct site *s = &gr->site[n->in[i]];
         if (!is_vector(gr, n->in[i], n)) return false;
-        counts = counts || (gr->g->node[n->in[i]].op == OP_IOTA && type_columns(&n->type) > 1);
+        counts = counts || (gr->g->node[n->in[i]].op == OP_IOTA && extent_reaches(type_columns(&n->type), 2));
         pieces = pieces || (s->partial && !group_has_column_parts(gr, n->in[i])) || s->role == ROLE_INLINE ||
                  is_row_ids(gr, n, i);
     }
     if (!count_again(gr, n, out, MOST_INLINE_STEPS, MOST_INLINE_LOADS)) return false;
-    return gr->opt->fuse && (is_outer(gr, n) || counts || (pieces && type_columns(&n->type) == 1));
+    return gr->opt->fuse && (is_outer(gr, n) || counts || (pieces && extent_is_one(type_columns(&n->type))));
 }
 
 /* Do maps alone read the value, each over other rows than its own? To store it takes a launch, and to compute
@@ -162,7 +163,8 @@ static bool is_broadcast(const struct grouper *gr, int value, int depth)
     if (g->node[value].output >= 0 || depth == 0) return false;
     for (int i = gr->uses.at[value]; i < gr->uses.at[value + 1]; i++) {
         int reader = gr->uses.use[i].node;
-        bool fits = group_is_one(gr, value) || type_columns(&g->node[reader].type) == type_columns(t);
+        bool fits =
+            group_is_one(gr, value) || extents_equal(type_columns(&g->node[reader].type), type_columns(t));
         if (g->node[reader].op != OP_MAP || !fits) return false;
         if (!group_repeats(gr, value, reader) && !is_broadcast(gr, reader, depth - 1)) return false;
     }
@@ -292,7 +294,7 @@ static bool find_parts(struct grouper *gr)
         for (int j = 0; j < n->nin && n->op == OP_CONCAT; j++) {
             int64_t extent = g->node[n->in[j]].type.dim[n->attr.concat.axis];
             gr->part[gr->site[i].part + j] = start;
-            start += n->attr.concat.interleave ? extent > 0 : extent;
+            start += n->attr.concat.interleave ? extent_reaches(extent, 1) : extent;
         }
     }
     return gr->part;

@@ -18,8 +18,7 @@ static bool are_elements(const struct grouper *gr, int value, const struct type 
 {
     const struct type *t = &gr->g->node[value].type;
     bool rows = !gr->opt->invariant || gr->site[value].rows == gr->site[walker].rows;
-    return rows && t->rank == walked->rank &&
-           extents_all_equal(gr->opt->guards, t->dim, walked->dim, t->rank);
+    return rows && t->rank == walked->rank && extents_all_equal(t->dim, walked->dim, t->rank);
 }
 
 static bool is_elementwise(const struct node *n)
@@ -89,7 +88,8 @@ static bool walkers_fold(const struct grouper *gr, const struct group *q, int x,
     if (gr->g->node[statistic].output >= 0 || !chain) return false;
     for (int i = u->at[statistic]; i < u->at[statistic + 1]; i++) {
         int n = u->use[i].node;
-        bool row = type_columns(&gr->g->node[n].type) == 1 && type_columns(&gr->g->node[x].type) > 1;
+        bool row = extent_is_one(type_columns(&gr->g->node[n].type)) &&
+                   extent_reaches(type_columns(&gr->g->node[x].type), 2);
         bool again = row && gr->site[n].role == ROLE_FREE && gr->g->node[n].op == OP_MAP;
         if (again ? !walkers_fold(gr, q, x, n, chain - 1) : !walks(gr, q, n, x)) return false;
     }
@@ -121,7 +121,7 @@ static bool states_save(const struct grouper *gr, const struct group *q, int val
 {
     const struct node *n = &gr->g->node[value];
     int64_t columns = type_columns(&gr->g->node[n->in[0]].type), least = least_folded(gr, q, n->in[0]);
-    if (columns < least) return refuse_join(gr, REASON_SHORT_ROWS, -1, columns, least);
+    if (!extent_reaches(columns, least)) return refuse_join(gr, REASON_SHORT_ROWS, -1, columns, least);
     return !walkers_fold(gr, q, n->in[0], value, MOST_CHAIN) ||
            refuse_join(gr, REASON_WALKED_ANYWAY, -1, 0, 0);
 }
@@ -172,9 +172,9 @@ static bool is_outer(const struct grouper *gr, const struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
     const struct uses *u = &gr->uses;
-    bool outer = n->op == OP_MAP && type_columns(&n->type) > 1 && group_has_rows(gr, value);
+    bool outer = n->op == OP_MAP && extent_reaches(type_columns(&n->type), 2) && group_has_rows(gr, value);
     for (int i = 0; i < n->nin && outer; i++)
-        outer = type_columns(&gr->g->node[n->in[i]].type) == 1 || !group_has_rows(gr, n->in[i]);
+        outer = extent_is_one(type_columns(&gr->g->node[n->in[i]].type)) || !group_has_rows(gr, n->in[i]);
     for (int i = u->at[value]; i < u->at[value + 1] && outer; i++) {
         int reader = u->use[i].node;
         outer = gr->g->node[reader].op == OP_MAP && !group_holds(gr, q, reader);

@@ -30,7 +30,6 @@ struct group *group_new(struct grouper *gr, enum program_kind kind, int root)
     q->p.root = root;
     q->p.prepare = gr->site[root].is_const;
     q->p.invariant = gr->opt->invariant;
-    q->guards = gr->opt->guards;
     return q;
 }
 
@@ -91,9 +90,10 @@ static bool is_partial(const struct group *q, const struct node *n)
 int group_tile(const struct grouper *gr, const struct group *q, int value)
 {
     const graph *g = gr->g;
-    if (q->line) return line_value(q->guards, g, value);
-    while (q->p.kind == PROGRAM_GEMM && g->node[value].op == OP_RESHAPE && g->node[value].type.rank > 0 &&
-           type_columns(&g->node[value].type) == type_columns(&g->node[g->node[value].in[0]].type))
+    if (q->line) return line_value(g, value);
+    while (
+        q->p.kind == PROGRAM_GEMM && g->node[value].op == OP_RESHAPE && g->node[value].type.rank > 0 &&
+        extents_equal(type_columns(&g->node[value].type), type_columns(&g->node[g->node[value].in[0]].type)))
         value = g->node[value].in[0];
     return value;
 }
@@ -101,20 +101,20 @@ int group_tile(const struct grouper *gr, const struct group *q, int value)
 bool group_has_rows(const struct grouper *gr, int value)
 {
     if (gr->opt->invariant && gr->site[value].rows) return true;
-    return extent_reaches(gr->opt->guards, type_rows(&gr->g->node[value].type), 2);
+    return extent_reaches(type_rows(&gr->g->node[value].type), 2);
 }
 
 bool group_is_one(const struct grouper *gr, int value)
 {
     if (gr->opt->invariant && gr->site[value].rows) return false;
-    return extent_is_one(gr->opt->guards, type_elements(&gr->g->node[value].type));
+    return extent_is_one(type_elements(&gr->g->node[value].type));
 }
 
 bool group_repeats(const struct grouper *gr, int value, int reader)
 {
     const struct type *t = &gr->g->node[value].type, *over = &gr->g->node[reader].type;
     if (gr->opt->invariant && gr->site[reader].rows & ~gr->site[value].rows) return true;
-    return !extents_equal(gr->opt->guards, type_rows(over), group_is_one(gr, value) ? 1 : type_rows(t));
+    return !extents_equal(type_rows(over), group_is_one(gr, value) ? 1 : type_rows(t));
 }
 
 bool group_shares_rows(const struct grouper *gr, const struct group *q, int value)
@@ -382,7 +382,8 @@ bool group_has_room(const struct grouper *gr, const struct group *q, int state)
 /* Columns of segments that lie apart. */
 static bool is_split(const struct group *q, const struct type *t, const int64_t *stride)
 {
-    return q->p.segment && type_columns(t) > 1 && stride[3] != q->p.segment * stride[2];
+    return q->p.segment && extent_reaches(type_columns(t), 2) &&
+           !extents_equal(stride[3], q->p.segment * stride[2]);
 }
 
 bool group_can_store(const struct grouper *gr, const struct group *q, int value)

@@ -14,18 +14,18 @@ static int64_t rows_of(const struct group *q)
 
 bool domain_rows_match(const struct group *q, const struct type *t)
 {
-    return extents_equal(q->guards, type_rows(t), rows_of(q));
+    return extents_equal(type_rows(t), rows_of(q));
 }
 
 bool domain_is_column(const struct group *q)
 {
-    return q->p.kind == PROGRAM_ROWS && extent_is_one(q->guards, q->p.dim[q->p.rank - 1]);
+    return q->p.kind == PROGRAM_ROWS && extent_is_one(q->p.dim[q->p.rank - 1]);
 }
 
 const struct type *domain_walked(const graph *g, const struct node *n)
 {
-    int rows = n->op == OP_REDUCE ? 0 : n->op == OP_APPEND ? 1 : -1;
-    return rows >= 0 ? &g->node[n->in[rows]].type : &n->type;
+    int operand = n->op == OP_REDUCE ? 0 : n->op == OP_APPEND ? 1 : -1;
+    return operand >= 0 ? &g->node[n->in[operand]].type : &n->type;
 }
 
 struct type domain_operand_type(const graph *g, const struct node *n, int i)
@@ -44,12 +44,12 @@ struct type domain_operand_type(const graph *g, const struct node *n, int i)
 }
 
 /* [batch, M, N] of a value of the epilogue: its leading dimensions are M, or batch and M. */
-static bool gemm_split(const struct group *q, const struct type *t, int *rows)
+static bool gemm_split(const struct group *q, const struct type *t, int *first)
 {
-    bool one = extent_is_one(q->guards, q->p.dim[0]);
-    *rows = one ? 0 : t->rank - 2;
-    if (*rows < 0 || !domain_rows_match(q, t)) return false;
-    return one || extents_equal(q->guards, t->dim[t->rank - 2], q->p.dim[1]);
+    bool one = extent_is_one(q->p.dim[0]);
+    *first = one ? 0 : t->rank - 2;
+    if (*first < 0 || !domain_rows_match(q, t)) return false;
+    return one || extents_equal(t->dim[t->rank - 2], q->p.dim[1]);
 }
 
 /* Rows for which a value stays the same: those of its inner dimensions over which it is broadcast. */
@@ -66,8 +66,8 @@ static bool sample_strides(const struct group *q, const struct type *t, const in
 {
     int outer;
     int64_t rows = rows_alike(t, s, &outer);
-    if (!extent_is_one(q->guards, q->p.dim[0]) || !extent_reaches(q->guards, rows, 2)) return false;
-    if (q->p.sample && !extents_equal(q->guards, q->p.sample, rows)) return false;
+    if (!extent_is_one(q->p.dim[0]) || !extent_reaches(rows, 2)) return false;
+    if (q->p.sample && !extents_equal(q->p.sample, rows)) return false;
     out[1] = 0;
     return view_collapse(t, s, 0, outer, &out[0]);
 }
@@ -78,7 +78,7 @@ static bool joins_segments(const struct group *q, const struct type *t, struct t
     int rows, rank = t->rank;
     if (!q->p.segment || rank < 2 || gemm_split(q, t, &rows)) return false;
     int64_t columns = t->dim[rank - 1];
-    if (!extents_equal(q->guards, columns, q->p.segment) && !extent_is_one(q->guards, columns)) return false;
+    if (!extents_equal(columns, q->p.segment) && !extent_is_one(columns)) return false;
     *joined = *t;
     joined->rank--;
     joined->dim[rank - 2] = t->dim[rank - 2] * q->p.segment;
@@ -90,8 +90,7 @@ static bool gemm_strides(const struct group *q, const struct type *t, const int6
     int rows;
     struct type joined;
     bool segments = joins_segments(q, t, &joined);
-    bool several =
-        segments && extent_reaches(q->guards, t->dim[t->rank - 2], 2); /* else there is no next one */
+    bool several = segments && extent_reaches(t->dim[t->rank - 2], 2); /* else there is no next one */
     out[3] = several ? s[t->rank - 2] : t->rank ? q->p.segment * s[t->rank - 1] : 0;
     out[2] = t->rank ? s[t->rank - 1] : 0;
     if (segments) t = &joined;
@@ -103,30 +102,32 @@ static bool gemm_strides(const struct group *q, const struct type *t, const int6
 
 /* ---- Lines: values of a few rows, with one dimension, at most, that is not 1 ---- */
 
-int64_t line_elements(struct guards *guards, const struct type *t)
+int64_t line_elements(const struct type *t)
 {
     int64_t elements = 1;
+    bool several = false;
     for (int d = 0; d < t->rank; d++) {
-        if (extent_is_one(guards, t->dim[d])) continue;
-        if (elements != 1) return -1;
+        if (extent_is_one(t->dim[d])) continue;
+        if (several) return -1;
+        several = true;
         elements = t->dim[d];
     }
-    bool fits = extent_reaches(guards, elements, 1) && !extent_reaches(guards, elements, MOST_IN_LINE + 1);
+    bool fits = extent_reaches(elements, 1) && !extent_reaches(elements, MOST_IN_LINE + 1);
     return fits ? elements : -1;
 }
 
-int line_value(struct guards *guards, const graph *g, int value)
+int line_value(const graph *g, int value)
 {
-    while (g->node[value].op == OP_RESHAPE && line_elements(guards, &g->node[value].type) > 0)
+    while (g->node[value].op == OP_RESHAPE && line_elements(&g->node[value].type) > 0)
         value = g->node[value].in[0];
     return value;
 }
 
 /* Of a line: the one dimension that is not 1 has all the elements. */
-static void line_strides(const struct group *q, const struct type *t, const int64_t *s, int64_t *out)
+static void line_strides(const struct type *t, const int64_t *s, int64_t *out)
 {
     for (int d = 0; d < t->rank; d++)
-        if (!extent_is_one(q->guards, t->dim[d])) out[0] = s[d];
+        if (!extent_is_one(t->dim[d])) out[0] = s[d];
 }
 
 void domain_use_samples(struct group *q, const struct type *t, const int64_t *s, const struct type *as,
@@ -134,19 +135,18 @@ void domain_use_samples(struct group *q, const struct type *t, const int64_t *s,
 {
     int64_t wide[CODA_MAX_RANK] = {0};
     int outer;
-    if (q->p.kind != PROGRAM_GEMM || !extent_is_one(q->guards, q->p.dim[0])) return;
-    if (extents_equal(q->guards, stride[0], 0)) return;
+    if (q->p.kind != PROGRAM_GEMM || !extent_is_one(q->p.dim[0])) return;
+    if (extents_equal(stride[0], 0)) return;
     view_broadcast(t, s, as, wide);
     q->p.sample = rows_alike(as, wide, &outer);
 }
 
 /* What has a single row lies as several rows would, and has a kernel with their strides. */
-static void keep_units(const struct group *q, const struct type *t, const int64_t *s, const struct type *as,
-                       int64_t *out)
+static void keep_units(const struct type *t, const int64_t *s, const struct type *as, int64_t *out)
 {
     int absent = as->rank - t->rank;
     for (int d = 0; d + 1 < t->rank; d++)
-        if (extent_is_one(q->guards, as->dim[absent + d])) out[absent + d] = s[d];
+        if (extent_is_one(as->dim[absent + d])) out[absent + d] = s[d];
 }
 
 bool domain_strides(const struct group *q, const struct type *t, const int64_t *s, const struct type *as,
@@ -162,12 +162,12 @@ bool domain_strides(const struct group *q, const struct type *t, const int64_t *
     memset(out, 0, sizeof *out * CODA_MAX_RANK);
     if (q->p.kind == PROGRAM_GEMM) return gemm_strides(q, as, wide, out);
     if (q->line) {
-        line_strides(q, as, wide, out);
-        return extents_equal(q->guards, line_elements(q->guards, as), q->domain.dim[0]);
+        line_strides(as, wide, out);
+        return extents_equal(line_elements(as), q->domain.dim[0]);
     }
     if (as->rank != q->domain.rank) return false;
     memcpy(out, wide, sizeof wide);
-    keep_units(q, t, s, as, out);
+    keep_units(t, s, as, out);
     return true;
 }
 
@@ -176,17 +176,17 @@ static enum shape gemm_shape(const struct group *q, const struct type *t)
     int rows;
     if (t->rank == 0 || !gemm_split(q, t, &rows)) return SHAPE_NO;
     int64_t columns = type_columns(t), n = q->p.dim[2];
-    if (extents_equal(q->guards, columns, n)) return SHAPE_TILE;
-    return program_is_gated(&q->p) && extents_equal(q->guards, columns * 2, n) ? SHAPE_HALF : SHAPE_NO;
+    if (extents_equal(columns, n)) return SHAPE_TILE;
+    return program_is_gated(&q->p) && extents_equal(columns * 2, n) ? SHAPE_HALF : SHAPE_NO;
 }
 
 static enum shape rows_shape(const struct group *q, const struct type *t)
 {
     if (t->rank != q->domain.rank || t->rank == 0) return SHAPE_NO;
-    if (!extents_all_equal(q->guards, t->dim, q->domain.dim, t->rank - 1)) return SHAPE_NO;
+    if (!extents_all_equal(t->dim, q->domain.dim, t->rank - 1)) return SHAPE_NO;
     int64_t columns = type_columns(t);
-    if (extents_equal(q->guards, columns, type_columns(&q->domain))) return SHAPE_TILE;
-    return extent_is_one(q->guards, columns) ? SHAPE_ROW : SHAPE_NO;
+    if (extents_equal(columns, type_columns(&q->domain))) return SHAPE_TILE;
+    return extent_is_one(columns) ? SHAPE_ROW : SHAPE_NO;
 }
 
 enum shape domain_shape(const struct group *q, const struct type *t)

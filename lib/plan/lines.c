@@ -31,7 +31,7 @@ static bool suits_operand(const struct grouper *gr, int value, int64_t elements)
     bool parts = s->partial || (s->role == ROLE_INLINE && !s->vector);
     if (group_has_column_parts(gr, value)) return false;
     if (!parts) return true;
-    return type_columns(t) == 1 && extents_equal(gr->opt->guards, type_rows(t), elements);
+    return extent_is_one(type_columns(t)) && extents_equal(type_rows(t), elements);
 }
 
 static bool is_member_of_line(const struct grouper *gr, const struct node *n, int64_t elements)
@@ -39,9 +39,9 @@ static bool is_member_of_line(const struct grouper *gr, const struct node *n, in
     const struct type *walked = domain_walked(gr->g, n);
     bool rows = n->op == OP_APPEND || n->op == OP_EMBEDDING;
     if (!rows && n->op != OP_MAP && n->op != OP_CAST && n->op != OP_ASSIGN) return false;
-    int64_t own = line_elements(gr->opt->guards, walked);
-    if (!extents_equal(gr->opt->guards, own, elements)) return false;
-    if (rows && !extent_is_one(gr->opt->guards, type_columns(walked))) return false;
+    int64_t own = line_elements(walked);
+    if (!extents_equal(own, elements)) return false;
+    if (rows && !extent_is_one(type_columns(walked))) return false;
     if (gr->opt->invariant && n->type.dtype != CODA_F32 && !dtype_is_index(n->type.dtype)) return false;
     for (int i = 0; i < state_operands(n); i++)
         if (n->in[i] >= 0 && !suits_operand(gr, n->in[i], elements)) return false;
@@ -52,7 +52,7 @@ static bool is_member_of_line(const struct grouper *gr, const struct node *n, in
 static int64_t group_line(const struct grouper *gr, const struct group *q)
 {
     bool rows = q->p.kind == PROGRAM_ROWS && q->first >= 0 && !q->p.prepare;
-    int64_t elements = rows ? line_elements(q->guards, &q->domain) : -1;
+    int64_t elements = rows ? line_elements(&q->domain) : -1;
     for (int m = q->first; m >= 0 && elements > 0; m = gr->site[m].next)
         if (!is_member_of_line(gr, &gr->g->node[m], elements)) return -1;
     return elements;
@@ -74,8 +74,7 @@ static bool reads_in_line(const struct grouper *gr, const struct node *r, const 
     if (assign->op != OP_ASSIGN) return false;
     for (int i = 0; i < state_operands(r); i++) {
         bool reads = r->in[i] >= 0 && g->node[r->in[i]].state == assign->in[0];
-        if (reads && (looks_up(r, i) || line_value(gr->opt->guards, g, r->in[i]) != assign->in[0]))
-            return false;
+        if (reads && (looks_up(r, i) || line_value(g, r->in[i]) != assign->in[0])) return false;
     }
     return true;
 }
@@ -85,7 +84,7 @@ static bool operand_allows(struct grouper *gr, const struct node *n, int i, cons
                            const struct group *other)
 {
     const graph *g = gr->g;
-    int value = line_value(gr->opt->guards, g, n->in[i]);
+    int value = line_value(g, n->in[i]);
     bool written_over = op_is_version(n->op) && i == 0;
     if (group_holds(gr, own, value)) return true;
     if (!group_holds(gr, other, value)) return !group_depends(gr, n->in[i], other);
@@ -147,9 +146,7 @@ static bool join_line(struct grouper *gr, const int64_t *elements, int i)
 {
     for (int j = i - 1, tries = 0; j >= 0 && elements[i] > 0 && tries < MOST_TRIES; j--) {
         struct group *line = gr->group[j], *q = gr->group[i];
-        if (!extents_equal(gr->opt->guards, elements[j], elements[i]) ||
-            (++tries && !may_be_one(gr, line, q)))
-            continue;
+        if (!extents_equal(elements[j], elements[i]) || (++tries && !may_be_one(gr, line, q))) continue;
         group_absorb(gr, line, q);
         become_line(line, elements[j]);
         return true;

@@ -17,7 +17,7 @@ static void store_by(struct writer *w, int value, const struct type *t, struct t
 {
     const struct step *from = &w->p->step[step_of(w, value)];
     struct step s = {.kind = STEP_STORE, .half = from->half, .nin = 1, .value = value};
-    bool one = extent_is_one(w->q->guards, type_columns(t));
+    bool one = extent_is_one(type_columns(t));
     bool one_a_row = w->p->kind == PROGRAM_ROWS && one && !domain_is_column(w->q);
     s.cls = one_a_row ? CLASS_ROW : from->cls == CLASS_SEGMENT ? CLASS_SEGMENT : CLASS_TILE;
     s.in[0] = step_of(w, value);
@@ -52,10 +52,10 @@ static void store(struct writer *w, int value, int buffer, int64_t offset, const
 }
 
 /* Slots count the keys of pages [heads][page][head_dim]. */
-static void by_heads(struct guards *guards, const struct node *append, int last, struct tensor_use *port)
+static void by_heads(const struct node *append, int last, struct tensor_use *port)
 {
     const int64_t *dim = append->type.dim, *stride = append->stride;
-    if (extent_is_one(guards, dim[3])) port->stride[last] = 1; /* whatever its stride is */
+    if (extent_is_one(dim[3])) port->stride[last] = 1; /* whatever its stride is */
     port->table_rows = dim[0] * dim[2];
     port->table_stride = stride[2];
     port->page = MAX(dim[2], 1);
@@ -79,7 +79,7 @@ static void store_version(struct writer *w, int value)
     port.scale = w->gr->site[value].scale;
     port.table_rows = type_rows(&n->type);
     port.stride[last] = n->stride[n->type.rank - 1];
-    if (n->attr.append.layout == CODA_LAYOUT_HND) by_heads(w->q->guards, n, last, &port);
+    if (n->attr.append.layout == CODA_LAYOUT_HND) by_heads(n, last, &port);
     else view_collapse(&n->type, n->stride, 0, n->type.rank - 1, &port.table_stride);
     if (w->p->segment) port.stride[last + 1] = w->p->segment * port.stride[last];
     store_by(w, value, domain_walked(w->gr->g, n), port, w->gr->site[value].window);
@@ -164,7 +164,7 @@ static bool finishes_beside(const struct grouper *gr, const struct group *q, int
     const struct type *t = &gr->g->node[value].type;
     bool any = false, good = q->p.kind == PROGRAM_ROWS && q->p.prepare == gr->site[value].is_const &&
                              q->p.rank == t->rank && !program_folds_columns(&q->p);
-    good = good && extents_all_equal(q->guards, q->p.dim, t->dim, t->rank);
+    good = good && extents_all_equal(q->p.dim, t->dim, t->rank);
     for (int i = 0; i < q->p.ports && good; i++) {
         const struct tensor_use *port = &q->p.port[i];
         bool partial = port->role == USE_PARTIAL_LOAD && port->axis == REDUCE_COLUMNS;

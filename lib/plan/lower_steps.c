@@ -25,22 +25,19 @@ static void *room(struct writer *w, void *array, int count, int *capacity, size_
 }
 
 /* Numbers may be equal by chance: all else is compared first. */
-static bool same_port(const struct writer *w, const struct tensor_use *a, const struct tensor_use *b)
+static bool same_port(const struct tensor_use *a, const struct tensor_use *b)
 {
-    struct guards *to = w->q->guards;
     if (tensor_use_differs(a, b, FIELD_ALL & ~FIELD_NUMBER)) return false;
-    return extents_equal(to, a->offset, b->offset) &&
-           extents_all_equal(to, a->stride, b->stride, CODA_MAX_RANK) &&
-           extents_equal(to, a->table_rows, b->table_rows) &&
-           extents_equal(to, a->table_stride, b->table_stride) && extents_equal(to, a->page, b->page) &&
-           extents_equal(to, a->page_stride, b->page_stride) && extents_equal(to, a->head_dim, b->head_dim) &&
-           extents_equal(to, a->head_stride, b->head_stride);
+    return extents_equal(a->offset, b->offset) && extents_all_equal(a->stride, b->stride, CODA_MAX_RANK) &&
+           extents_equal(a->table_rows, b->table_rows) && extents_equal(a->table_stride, b->table_stride) &&
+           extents_equal(a->page, b->page) && extents_equal(a->page_stride, b->page_stride) &&
+           extents_equal(a->head_dim, b->head_dim) && extents_equal(a->head_stride, b->head_stride);
 }
 
 int add_port(struct writer *w, struct tensor_use port)
 {
     for (int i = 0; i < w->p->ports; i++)
-        if (same_port(w, &w->p->port[i], &port)) return i;
+        if (same_port(&w->p->port[i], &port)) return i;
     struct tensor_use *array = room(w, w->p->port, w->p->ports, &w->q->port_capacity, sizeof port);
     if (!array) {
         if (!w->p->port) w->p->port = &w->q->no_port;
@@ -77,10 +74,9 @@ int step_of(const struct writer *w, int value)
 static bool changes_with_rows(const struct group *q, const int64_t *stride)
 {
     const struct program *p = &q->p;
-    if (!extents_equal(q->guards, stride[1], 0)) return true;
-    if (extents_equal(q->guards, stride[0], 0)) return false;
-    return p->sample ? !extent_reaches(q->guards, p->sample, LEAST_SAMPLE)
-                     : !extent_reaches(q->guards, p->dim[1], 2);
+    if (!extents_equal(stride[1], 0)) return true;
+    if (extents_equal(stride[0], 0)) return false;
+    return p->sample ? !extent_reaches(p->sample, LEAST_SAMPLE) : !extent_reaches(p->dim[1], 2);
 }
 
 /* The class of what is read with these strides. A rows program has no column class, and with one column no
@@ -89,15 +85,14 @@ static enum step_class class_of(const struct group *q, const int64_t *stride)
 {
     const struct program *p = &q->p;
     if (p->kind == PROGRAM_ROWS)
-        return domain_is_column(q) || !extents_equal(q->guards, stride[p->rank - 1], 0) ? CLASS_TILE
-                                                                                        : CLASS_ROW;
-    bool columns = stride[2] || (p->segment && stride[3]);
-    return !columns ? CLASS_ROW : changes_with_rows(q, stride) ? CLASS_TILE : CLASS_COL;
+        return domain_is_column(q) || !extents_equal(stride[p->rank - 1], 0) ? CLASS_TILE : CLASS_ROW;
+    bool same = extents_equal(stride[2], 0) && (!p->segment || extents_equal(stride[3], 0));
+    return same ? CLASS_ROW : changes_with_rows(q, stride) ? CLASS_TILE : CLASS_COL;
 }
 
 static bool is_half(const struct writer *w, const struct type *t)
 {
-    return program_is_gated(w->p) && type_columns(t) * 2 == w->p->dim[2];
+    return program_is_gated(w->p) && extents_equal(type_columns(t) * 2, w->p->dim[2]);
 }
 
 /* Loads and row values are the same for both halves of a gated tile unless they vary with columns. */
@@ -259,7 +254,7 @@ static bool is_recomputed(const struct writer *w, int value, const struct type *
 static bool counts_columns(const struct writer *w, const struct type *t, const struct type *as)
 {
     bool parts = w->p->segment || w->range || w->q->line;
-    return !parts && type_columns(t) == type_columns(as) && domain_shape(w->q, as) == SHAPE_TILE;
+    return !parts && extents_equal(type_columns(t), type_columns(as)) && domain_shape(w->q, as) == SHAPE_TILE;
 }
 
 /* Can the program have operand i of an INLINE map: does it hold it, can it compute it again, or read it over
@@ -289,9 +284,9 @@ static bool operands_fit(const struct writer *w, const struct node *n, const str
     return fit;
 }
 
-static bool dims_equal(const struct writer *w, const struct type *a, const struct type *b)
+static bool dims_equal(const struct type *a, const struct type *b)
 {
-    return a->rank == b->rank && extents_all_equal(w->q->guards, a->dim, b->dim, a->rank);
+    return a->rank == b->rank && extents_all_equal(a->dim, b->dim, a->rank);
 }
 
 static bool finishes(const struct writer *w, enum reduce_axis axis)
@@ -307,7 +302,7 @@ static bool may_finish_columns(const struct writer *w, const struct type *t)
     const graph *g = w->gr->g;
     for (int m = w->q->first; m >= 0; m = w->gr->site[m].next)
         if (g->node[m].op != OP_MAP && g->node[m].op != OP_CAST) return false;
-    return w->p->kind == PROGRAM_ROWS && dims_equal(w, t, &w->q->domain) && !finishes(w, REDUCE_ROWS);
+    return w->p->kind == PROGRAM_ROWS && dims_equal(t, &w->q->domain) && !finishes(w, REDUCE_ROWS);
 }
 
 /* And a row's? Threads that work on columns do not share rows out. */
@@ -327,11 +322,12 @@ static bool is_recomputed(const struct writer *w, int value, const struct type *
     if (w->gr->g->node[value].op == OP_IOTA) return s->role == ROLE_INLINE && counts_columns(w, t, as);
     if (s->role == ROLE_INLINE && s->vector) return operands_fit(w, &w->gr->g->node[value], as);
     if (t->rank != as->rank || !(s->partial || s->role == ROLE_INLINE)) return false;
-    if (group_has_column_parts(w->gr, value)) return dims_equal(w, t, as) && may_finish_columns(w, t);
+    if (group_has_column_parts(w->gr, value)) return dims_equal(t, as) && may_finish_columns(w, t);
     if (s->partial && !may_finish_rows(w)) return false;
     if (!domain_rows_match(w->q, t) || !group_shares_rows(w->gr, w->q, value)) return false;
     if (s->role == ROLE_INLINE && !operands_fit(w, &w->gr->g->node[value], t)) return false;
-    return type_columns(t) == 1 || (s->role == ROLE_INLINE && type_columns(t) == type_columns(as));
+    return extent_is_one(type_columns(t)) ||
+           (s->role == ROLE_INLINE && extents_equal(type_columns(t), type_columns(as)));
 }
 
 static int lane(struct writer *w, struct source s)

@@ -26,8 +26,7 @@ static void read_number(struct writer *w, int value, struct tensor_use *out)
     *out = port_new(USE_BESIDE, buffer_of(w->gr, v.base), v.offset, t->dtype, value);
     out->version = w->gr->site[v.base].version;
     out->steady = base_is_steady(w->gr, v.base);
-    if (!extent_is_one(w->q->guards, type_elements(t)))
-        view_collapse(t, v.stride, 0, t->rank, &out->stride[0]);
+    if (!extent_is_one(type_elements(t))) view_collapse(t, v.stride, 0, t->rank, &out->stride[0]);
 }
 
 static void read_rows(struct writer *w)

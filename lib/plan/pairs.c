@@ -69,12 +69,13 @@ bool pairs_alike(const struct node *a, const struct node *b)
 
 bool pair_suits_segments(const struct node *n, int64_t segment)
 {
-    return n->attr.rope.head_dim == segment || (!n->attr.rope.half && segment % n->attr.rope.head_dim == 0);
+    return extents_equal(n->attr.rope.head_dim, segment) ||
+           (!n->attr.rope.half && extent_is_multiple(segment, n->attr.rope.head_dim));
 }
 
 bool pair_takes_all(const graph *g, const struct node *n)
 {
-    return n->attr.rope.heads * n->attr.rope.head_dim == type_columns(&g->node[n->in[0]].type);
+    return extents_equal(n->attr.rope.heads * n->attr.rope.head_dim, type_columns(&g->node[n->in[0]].type));
 }
 
 /* ---- Positions ---- */

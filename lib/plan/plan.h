@@ -71,7 +71,7 @@ struct plan_options {
     struct product *const *product;   /* variants.h: of each program, NULL of those not known; or NULL */
     const struct plan *const *larger; /* plans of larger shapes, in whose workspace this one shall fit */
     int largers;
-    struct guards *guards;   /* guards.h: where questions of extents are noted; or NULL */
+    int noted;               /* guards.h: answers that were noted before planning, which go on with these */
     struct reasons *reasons; /* reasons.h: where refusals are noted; or NULL */
 };
 

@@ -1,6 +1,6 @@
 /*
  * plan_sizes.h -- sizes at which a plan is cut in another way, asked for by extent_reaches() of guards.h.
- * Shapes on different sides of one have plans of different forms; shapes/pattern.c looks on each side.
+ * Shapes on different sides of one have plans of different forms.
  */
 #ifndef PLAN_SIZES_H
 #define PLAN_SIZES_H

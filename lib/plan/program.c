@@ -1,6 +1,7 @@
 /* program.c -- questions about what a program computes. */
 #include "program.h"
 
+#include "guards.h"
 #include "own.h"
 
 #include <string.h>
@@ -82,7 +83,7 @@ int64_t step_value_columns(const struct program *p, const struct step *s)
 
 int program_span(const struct program *p)
 {
-    return p->segment ? (int)MAX(p->segment, SEGMENT_SPAN) : pair_span(p);
+    return p->segment ? (int)extent_max(p->segment, SEGMENT_SPAN) : pair_span(p);
 }
 
 enum { STATE_COLUMNS = 64 };

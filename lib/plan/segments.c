@@ -21,13 +21,13 @@ static bool through_reshape(const graph *g, const struct node *n, struct spot *p
     if (to->rank < 1 || from->rank < 1) return false;
     if (p->segmented) {
         int64_t segments = from->dim[from->rank - 2], each = type_columns(from);
-        bool regrouped = to->rank > 1 && outer == segments && inner == each;
-        if (!regrouped && inner != segments * each) return false;
+        bool regrouped = to->rank > 1 && extents_equal(outer, segments) && extents_equal(inner, each);
+        if (!regrouped && !extents_equal(inner, segments * each)) return false;
         p->segmented = regrouped;
-        return regrouped || each > 1;
+        return regrouped || extent_reaches(each, 2);
     }
-    if (inner == p->columns) return true;
-    p->segmented = to->rank > 1 && inner * outer == p->columns;
+    if (extents_equal(inner, p->columns)) return true;
+    p->segmented = to->rank > 1 && extents_equal(inner * outer, p->columns);
     return p->segmented;
 }
 
@@ -56,11 +56,11 @@ bool spot_of(const struct grouper *gr, const struct group *q, int value, struct 
 /* 1 + its index; 0 if it is all columns, -1 if it meets another one, or there are too many. */
 static int range_of(struct program *p, int64_t first, int64_t columns)
 {
-    if (first == 0 && columns == p->dim[2]) return p->ranges ? -1 : 0;
+    if (extents_equal(first, 0) && extents_equal(columns, p->dim[2])) return p->ranges ? -1 : 0;
     for (int i = 0; i < p->ranges; i++) {
         const struct column_range *r = &p->range[i];
-        if (r->first == first && r->end == first + columns) return i + 1;
-        if (first < r->end && r->first < first + columns) return -1;
+        if (extents_equal(r->first, first) && extents_equal(r->end, first + columns)) return i + 1;
+        if (!extent_reaches(first, r->end) && !extent_reaches(r->first, first + columns)) return -1;
     }
     if (p->ranges == MOST_RANGES) return -1;
     p->range[p->ranges] = (struct column_range){first, first + columns};
@@ -70,7 +70,8 @@ static int range_of(struct program *p, int64_t first, int64_t columns)
 static bool is_whole(const struct program *p, int64_t first, int64_t columns)
 {
     int64_t span = program_span(p);
-    return columns > 0 && first % span == 0 && columns % span == 0 && p->dim[2] % span == 0;
+    return extent_reaches(columns, 1) && extent_is_multiple(first, span) &&
+           extent_is_multiple(columns, span) && extent_is_multiple(p->dim[2], span);
 }
 
 /* ---- Joining ---- */
@@ -80,7 +81,8 @@ static bool is_tile(const struct grouper *gr, const struct node *n, int i)
 {
     int value = n->in[i], reader = (int)(n - gr->g->node);
     struct type t = domain_operand_type(gr->g, n, i);
-    return type_columns(&t) > 1 && group_has_rows(gr, value) && !group_repeats(gr, value, reader);
+    return extent_reaches(type_columns(&t), 2) && group_has_rows(gr, value) &&
+           !group_repeats(gr, value, reader);
 }
 
 /* Will the epilogue compute operand i again, from values of rows and columns? Maps of them are taken in, at
@@ -94,7 +96,8 @@ static bool is_outer(struct grouper *gr, struct group *q, const struct node *n, 
     for (int j = 0; j < map->nin; j++) {
         float number;
         if (group_number(gr, map->in[j], &number)) continue;
-        bool narrow = type_columns(&gr->g->node[map->in[j]].type) == 1 || group_repeats(gr, map->in[j], x);
+        bool narrow =
+            extent_is_one(type_columns(&gr->g->node[map->in[j]].type)) || group_repeats(gr, map->in[j], x);
         if (!narrow ? !is_outer(gr, q, map, j, left) : !group_can_load(gr, q, map, j)) return false;
     }
     return true;
@@ -123,8 +126,9 @@ static bool outside_fits(struct grouper *gr, struct group *q, const struct node 
     const struct view *v = &gr->view[n->in[i]];
     int64_t out[CODA_MAX_RANK];
     if (v->base < 0 || !domain_strides(q, &t, v->stride, domain_walked(gr->g, n), out)) return false;
-    bool rows = out[0] || out[1], columns = out[2] || out[3];
-    bool samples = q->p.dim[0] == 1 && out[0];
+    bool batches = !extents_equal(out[0], 0), rows = batches || !extents_equal(out[1], 0);
+    bool columns = !extents_equal(out[2], 0) || !extents_equal(out[3], 0);
+    bool samples = batches && extent_is_one(q->p.dim[0]);
     return !(rows && columns) && !samples && !group_depends(gr, n->in[i], q);
 }
 
@@ -146,8 +150,8 @@ static bool common_spot(const struct grouper *gr, const struct group *q, const s
         float number;
         if (n->in[i] < 0 || pair_loads(n, i) || group_number(gr, n->in[i], &number)) continue;
         if (!spot_of(gr, q, n->in[i], &p)) continue;
-        bool same =
-            found && p.first == out->first && p.columns == out->columns && p.segmented == out->segmented;
+        bool same = found && p.segmented == out->segmented && extents_equal(p.first, out->first) &&
+                    extents_equal(p.columns, out->columns);
         if (found && !same) return false;
         *out = p;
         found = true;
@@ -159,7 +163,7 @@ static bool common_spot(const struct grouper *gr, const struct group *q, const s
 
 static bool operands_fit(struct grouper *gr, struct group *q, const struct node *n)
 {
-    bool statistic = type_columns(&n->type) == 1;
+    bool statistic = extent_is_one(type_columns(&n->type));
     for (int i = 0; i < n->nin; i++) {
         struct spot p;
         float number;
@@ -175,10 +179,12 @@ static bool operands_fit(struct grouper *gr, struct group *q, const struct node 
 /* Does the type have the columns of the place, or one for each of its segments? */
 static bool type_fits(const struct group *q, const struct type *t, const struct spot *p)
 {
-    bool one = p->columns == q->p.segment && type_columns(t) == 1; /* a segment, and its statistic */
-    if (!p->segmented) return type_columns(t) == p->columns || one;
-    if (t->rank < 2 || t->dim[t->rank - 2] != p->columns / q->p.segment) return false;
-    return type_columns(t) == q->p.segment || type_columns(t) == 1;
+    int64_t columns = type_columns(t), segment = q->p.segment;
+    if (!p->segmented) /* or a segment, and its statistic */
+        return extents_equal(columns, p->columns) ||
+               (extents_equal(p->columns, segment) && extent_is_one(columns));
+    if (t->rank < 2 || !extents_equal(t->dim[t->rank - 2] * segment, p->columns)) return false;
+    return extents_equal(columns, segment) || extent_is_one(columns);
 }
 
 /* Does the group fold columns? The states that it leaves are of the columns of whole tiles. */
@@ -192,14 +198,16 @@ static bool folds_columns(const struct grouper *gr, const struct group *q)
 static bool reduce_fits(struct grouper *gr, struct group *q, const struct node *n, const struct spot *p)
 {
     int64_t segment = type_columns(&gr->g->node[n->in[0]].type);
-    bool spans = segment > 0 && segment % 16 == 0 && segment <= MOST_SEGMENT &&
-                 (SEGMENT_SPAN % segment == 0 || segment % SEGMENT_SPAN == 0);
-    bool pairs = q->p.pair == PAIR_NONE || pair_span(&q->p) == 0 || pair_span(&q->p) == segment;
-    bool folds = (p->segmented || segment == p->columns) && !p->narrow && n->nin == 1;
+    bool spans = extent_reaches(segment, 1) && extent_is_multiple(segment, 16) &&
+                 !extent_reaches(segment, MOST_SEGMENT + 1) &&
+                 (extent_is_multiple(SEGMENT_SPAN, segment) || extent_is_multiple(segment, SEGMENT_SPAN));
+    int64_t span = pair_span(&q->p);
+    bool pairs = q->p.pair == PAIR_NONE || extents_equal(span, 0) || extents_equal(span, segment);
+    bool folds = (p->segmented || extents_equal(segment, p->columns)) && !p->narrow && n->nin == 1;
     if (folds_columns(gr, q) || n->prim->state > PRIM_MAX_COLUMN_STATE || !folds)
         return refuse_join(gr, REASON_SEGMENT_FOLD, -1, 0, 0);
     if (!spans) return refuse_join(gr, REASON_SEGMENT_WIDTH, -1, segment, 0);
-    if (!pairs) return refuse_join(gr, REASON_SEGMENT_SIZE, -1, segment, pair_span(&q->p));
+    if (!pairs) return refuse_join(gr, REASON_SEGMENT_SIZE, -1, segment, span);
     return !loads_tiles(gr, q, p->member) || refuse_join(gr, REASON_SEGMENT_LOADS, -1, 0, 0);
 }
 
@@ -244,14 +252,16 @@ enum joining segment_join(struct grouper *gr, struct group *q, int value)
     const struct node *n = &gr->g->node[value];
     struct spot p;
     int64_t segment = q->p.segment;
-    if (q->p.kind != PROGRAM_GEMM || program_is_gated(&q->p) || q->p.dim[2] == 0) return JOINS_OTHERWISE;
+    if (q->p.kind != PROGRAM_GEMM || program_is_gated(&q->p) || extents_equal(q->p.dim[2], 0))
+        return JOINS_OTHERWISE;
     if (!common_spot(gr, q, n, &p)) return JOINS_OTHERWISE;
-    bool one = !p.segmented && p.columns < q->p.dim[2] && 2 * p.columns != q->p.dim[2]; /* no half: a lane */
+    bool one = !p.segmented && !extent_reaches(p.columns, q->p.dim[2]) && /* no half: a lane */
+               !extents_equal(2 * p.columns, q->p.dim[2]);
     bool folds = n->op == OP_REDUCE && !n->attr.reduce.columns;
     bool opens = folds && (p.segmented || (one && reduce_fits(gr, q, n, &p)));
     if (!opens && (!p.narrow || n->op == OP_REDUCE)) return JOINS_OTHERWISE;
     int64_t wanted = opens ? type_columns(&gr->g->node[n->in[0]].type) : segment;
-    if (segment && wanted != segment) {
+    if (segment && !extents_equal(wanted, segment)) {
         refuse_join(gr, REASON_SEGMENT_SIZE, -1, wanted, segment);
         return REFUSED;
     }
@@ -283,13 +293,15 @@ enum joining segment_append(struct grouper *gr, struct group *q, int value)
     struct site *s = &gr->site[value];
     struct spot p;
     if (n->op != OP_APPEND || !spot_of(gr, q, n->in[1], &p)) return JOINS_OTHERWISE;
-    bool whole = p.first == 0 && p.columns == q->p.dim[2], even = p.first % 2 == 0 && p.columns % 2 == 0;
+    bool whole = extents_equal(p.first, 0) && extents_equal(p.columns, q->p.dim[2]);
+    bool even = extent_is_multiple(p.first, 2) && extent_is_multiple(p.columns, 2);
     int range = gr->site[p.member].range;
     refuse_join(gr, REASON_PART_BOUNDS, -1, p.first, p.columns);
-    if (p.segmented || !p.columns || type_columns(&gr->g->node[n->in[1]].type) != p.columns) return REFUSED;
+    if (p.segmented || extents_equal(p.columns, 0)) return REFUSED;
+    if (!extents_equal(type_columns(&gr->g->node[n->in[1]].type), p.columns)) return REFUSED;
     if (range) {
         const struct column_range *r = &q->p.range[range - 1];
-        if (r->first != p.first || r->end != p.first + p.columns) return REFUSED;
+        if (!extents_equal(r->first, p.first) || !extents_equal(r->end, p.first + p.columns)) return REFUSED;
     } else if (!whole && (q->p.segment || !even)) return REFUSED;
     refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);
     if (!domain_rows_match(q, &gr->g->node[n->in[1]].type)) return REFUSED;
@@ -386,14 +398,15 @@ struct column_range segment_read(const struct grouper *gr, const struct group *q
     struct column_range all = {0, 0}, read = {0, 0};
     const graph *g = gr->g;
     if (q->p.kind != PROGRAM_GEMM || program_is_gated(&q->p) || q->p.segment) return all;
-    if (type_columns(&g->node[member].type) != q->p.dim[2] || g->node[member].output >= 0) return all;
+    if (g->node[member].output >= 0) return all;
+    if (!extents_equal(type_columns(&g->node[member].type), q->p.dim[2])) return all;
     for (int i = u->at[member]; i < u->at[member + 1]; i++) {
         int n = u->use[i].node;
         bool view = gr->site[n].role == ROLE_VIEW;
         if (view ? !is_read(gr, q, n) : group_holds(gr, q, n)) continue;
         if (!view || !is_column_slice(&g->node[n])) return all;
-        read.end = MAX(read.end, g->node[n].attr.slice.start + type_columns(&g->node[n].type));
+        read.end = extent_max(read.end, g->node[n].attr.slice.start + type_columns(&g->node[n].type));
     }
-    read.end += read.end % 2;
-    return read.end < q->p.dim[2] ? read : all;
+    read.end += !extent_is_multiple(read.end, 2);
+    return extent_reaches(read.end, q->p.dim[2]) ? all : read;
 }

@@ -2,6 +2,7 @@
  * target_pairs.c -- facts about a target's units that decide what a GEMM may take in: which operands TMA can
  * describe, and whether the columns of a pair can meet in a thread.
  */
+#include "guards.h"
 #include "program.h"
 
 /* ---- Operands ---- */
@@ -11,13 +12,16 @@
 static enum obstacle obstacle(const struct tensor_use *o, bool invariant, int64_t batch, int64_t rows,
                               int64_t k)
 {
-    int64_t pitch = operand_pitch(o), outer = o->k == 1 ? rows : k;
+    bool row = extent_is_one(o->k);
+    int64_t pitch = row ? o->row : o->k, outer = row ? rows : k;
     if (!dtype_is_half(o->dtype)) return IS_NO_HALF;
-    if (o->k != 1 && o->row != 1) return HAS_NO_UNIT_STRIDE;
-    if (o->offset % 8) return BEGINS_ODDLY;
-    if ((outer > 1 || invariant) && (pitch % 8 || pitch <= 0)) return HAS_ODD_PITCH;
-    bool one = batch <= 1 && !invariant;
-    return one || (o->batch % 8 == 0 && (batch <= 1 || o->batch >= 0)) ? FITS : HAS_ODD_BATCHES;
+    if (!row && !extent_is_one(o->row)) return HAS_NO_UNIT_STRIDE;
+    if (!extent_is_multiple(o->offset, 8)) return BEGINS_ODDLY;
+    bool even = extent_is_multiple(pitch, 8) && extent_reaches(pitch, 1);
+    if (!even && (invariant || extent_reaches(outer, 2))) return HAS_ODD_PITCH;
+    bool one = !extent_reaches(batch, 2);
+    if (one && !invariant) return FITS;
+    return extent_is_multiple(o->batch, 8) && (one || extent_reaches(o->batch, 0)) ? FITS : HAS_ODD_BATCHES;
 }
 
 enum obstacle program_a_obstacle(const struct program *p)
@@ -32,7 +36,8 @@ enum obstacle program_b_obstacle(const struct program *p)
 
 bool program_has_work(const struct program *p)
 {
-    return p->dim[0] > 0 && p->dim[1] > 0 && p->dim[2] > 0 && p->k > 0;
+    return extent_reaches(p->dim[0], 1) && extent_reaches(p->dim[1], 1) && extent_reaches(p->dim[2], 1) &&
+           extent_reaches(p->k, 1);
 }
 
 bool program_fits_units(const struct program *p, const struct target *target)
@@ -48,8 +53,9 @@ bool program_fits_units(const struct program *p, const struct target *target)
  * take pointers load any. */
 static bool gating_fits(const struct program *p, const struct target *target)
 {
-    bool apart = p->pair == PAIR_GLU_STACKED && p->dim[2] / 2 % 8 == 0;
-    return p->dim[2] % 2 == 0 && (apart || !operand_is_mn_major(&p->b) || !program_fits_units(p, target));
+    bool apart = p->pair == PAIR_GLU_STACKED && extent_is_multiple(p->dim[2], 16);
+    return extent_is_multiple(p->dim[2], 2) &&
+           (apart || !operand_is_mn_major(&p->b) || !program_fits_units(p, target));
 }
 
 bool program_pairs_meet(const struct program *p, const struct target *target)

@@ -45,10 +45,10 @@ static bool has_rows(const struct grouper *gr, const struct group *q, int value)
     struct source from = group_source(gr, q, value);
     if (from.kind != SOURCE_MEMBER || gr->g->node[from.value].op == OP_REDUCE || q->p.segment) return false;
     const struct type *t = &gr->g->node[from.value].type;
-    if (type_columns(t) != type_columns(&gr->g->node[value].type)) return false; /* rows of a reshape */
+    if (!extents_equal(type_columns(t), type_columns(&gr->g->node[value].type)))
+        return false; /* rows of a reshape */
     enum shape shape = domain_shape(q, t);
-    bool columns = extent_reaches(q->guards, q->p.dim[2], 1) &&
-                   !extent_reaches(q->guards, q->p.dim[2], MOST_TOP_K_COLUMNS + 1);
+    bool columns = extent_reaches(q->p.dim[2], 1) && !extent_reaches(q->p.dim[2], MOST_TOP_K_COLUMNS + 1);
     return columns && (shape == SHAPE_TILE || shape == SHAPE_HALF);
 }
 
@@ -57,12 +57,14 @@ static bool has_rows(const struct grouper *gr, const struct group *q, int value)
 static bool best_saves(const struct grouper *gr, int x, const struct prim *reduce)
 {
     const struct type *t = &gr->g->node[x].type;
-    int64_t columns = type_columns(t), tile = columns < LEAST_BEST ? LEAST_BEST_FEW : LEAST_BEST;
+    int64_t columns = type_columns(t),
+            tile = extent_reaches(columns, LEAST_BEST) ? LEAST_BEST : LEAST_BEST_FEW;
     bool kept = gr->g->node[x].output >= 0;
     for (int i = gr->uses.at[x]; i < gr->uses.at[x + 1]; i++)
         kept = kept || gr->g->node[gr->uses.use[i].node].op != OP_TOP_K;
     int64_t best = 2 * reduce->state * 4, row = dtype_bytes(t->dtype, tile);
-    if (columns < LEAST_BEST_FEW) return refuse_join(gr, REASON_BEST_COLUMNS, -1, columns, LEAST_BEST_FEW);
+    if (!extent_reaches(columns, LEAST_BEST_FEW))
+        return refuse_join(gr, REASON_BEST_COLUMNS, -1, columns, LEAST_BEST_FEW);
     return best <= (kept ? row : 2 * row) ||
            refuse_join(gr, REASON_BEST_PRICE, -1, best, kept ? row : 2 * row);
 }

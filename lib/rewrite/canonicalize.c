@@ -7,6 +7,7 @@
  *
  * Exact.
  */
+#include "guards.h"
 #include "walk.h"
 
 /* A map whose parameter is the number that leaves its operand as it is, bit for bit. */
@@ -40,7 +41,7 @@ static bool join_slices(struct walk *w, const struct node *outer, const struct n
     const struct attr_slice *o = &outer->attr.slice, *i = &inner->attr.slice;
     struct dims *t = w->out->dims;
     int64_t count = outer->type.dim[o->axis];
-    if (o->axis != i->axis || count == 0) return false;
+    if (o->axis != i->axis || extents_equal(count, 0)) return false;
     a->step = o->step * i->step;
     a->start = dims_add(t, i->start, dims_times(t, o->start, i->step));
     if (a->step > 1 && !(dim_is_number(a->start) && dim_is_number(count)))

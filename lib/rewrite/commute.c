@@ -21,6 +21,8 @@
  */
 #include "commute.h"
 
+#include "guards.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,11 +52,11 @@ struct fact {
 
 static bool same_dims(const struct type *a, const struct type *b)
 {
-    return a->rank == b->rank && memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->rank) == 0;
+    return a->rank == b->rank && extents_all_equal(a->dim, b->dim, a->rank);
 }
 
 /* One value for all columns of a row. */
-static bool is_row_value(const struct type *f) { return type_columns(f) == 1; }
+static bool is_row_value(const struct type *f) { return extent_is_one(type_columns(f)); }
 
 /* One value for each column, the same for all rows: by its rank, or as a weight. Of x with a single row, a
  * tensor of its shape may be a row like x; it must not matter that there is one only, for plans of any number
@@ -62,7 +64,8 @@ static bool is_row_value(const struct type *f) { return type_columns(f) == 1; }
 static bool is_column_value(const struct node *f, const struct type *x)
 {
     bool of_columns = f->type.rank < x->rank || f->op == OP_WEIGHT;
-    return of_columns && type_columns(&f->type) == type_columns(x) && type_rows(&f->type) == 1;
+    return of_columns && extents_equal(type_columns(&f->type), type_columns(x)) &&
+           extent_is_one(type_rows(&f->type));
 }
 
 /* How `factor` varies over `base`: one of the two kinds, or none. */
@@ -155,8 +158,8 @@ static bool is_half(const graph *g, const struct node *n)
     const struct attr_slice *a = &n->attr.slice;
     int64_t columns = type_columns(t);
     if (a->axis != t->rank - 1 || a->step != 1 || !dim_is_number(columns)) return false;
-    return columns % 16 == 0 && 2 * type_columns(&n->type) == columns &&
-           (!a->start || 2 * a->start == columns);
+    return extent_is_multiple(columns, 16) && extents_equal(2 * type_columns(&n->type), columns) &&
+           (extents_equal(a->start, 0) || extents_equal(2 * a->start, columns));
 }
 
 static enum writer writer_of(const graph *g, struct fact *f, const struct node *n)
@@ -187,7 +190,8 @@ static enum readers reading(const graph *g, const struct fact *f, int n, int j)
     const struct node *r = &g->node[n];
     if (is_residual(g, f, n, j)) return READ_BY_CONST_MATMULS;
     if (r->op == OP_MATMUL) {
-        bool as_x = j == 0 && r->in[1] != r->in[0] && type_columns(&g->node[r->in[0]].type) > 0;
+        bool as_x =
+            j == 0 && r->in[1] != r->in[0] && extent_reaches(type_columns(&g->node[r->in[0]].type), 1);
         return !as_x ? READ_OTHERWISE : f[r->in[1]].constant ? READ_BY_CONST_MATMULS : READ_BY_MATMULS;
     }
     struct layer l = layer_of(g, n);
@@ -322,9 +326,9 @@ static bool rows_are_wide(struct walk *w, int v, const struct rest *r)
     int64_t columns = type_columns(&w->in->node[v].type), values = (int64_t)r->rows * (1 + f[v].uses);
     if (!r->rows) return true;
     if (!dim_is_number(columns)) return rewrite_needs_numbers(w, "the price of a row's factor"), false;
-    if (r->gain && columns < LEAST_FOLDED) return false;
+    if (r->gain && !extent_reaches(columns, LEAST_FOLDED)) return false;
     if (r->gain) values *= most_tiles(columns, w->opt->target);
-    return dtype_bytes(w->in->node[v].type.dtype, columns) >= 4 * values;
+    return extent_reaches(dtype_bytes(w->in->node[v].type.dtype, columns), 4 * values);
 }
 
 bool carry_pays(struct walk *w, int v)

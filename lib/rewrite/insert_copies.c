@@ -13,6 +13,7 @@
  * What writes over a version of a state gets the readers of that version as operands behind its own, so that
  * all who look for an order find it among operands. An output of a version is a copy made before.
  */
+#include "guards.h"
 #include "rewrite.h"
 #include "view.h"
 
@@ -148,7 +149,7 @@ static bool columns_adjacent(const struct copier *c, int value)
 {
     const struct type *t = &c->out->node[value].type;
     const struct view *v = &c->view[value];
-    return v->base >= 0 && (t->dim[t->rank - 1] <= 1 || v->stride[t->rank - 1] == 1);
+    return v->base >= 0 && (!extent_reaches(type_columns(t), 2) || extent_is_one(v->stride[t->rank - 1]));
 }
 
 /* Is there one stride from row to row, a row being one number if it `is_number`? */
@@ -247,7 +248,7 @@ static int unshaped(const graph *g, int value, int64_t *stride)
 {
     int64_t dense[CODA_MAX_RANK];
     dense_strides(&g->node[value].type, dense);
-    if (memcmp(dense, stride, sizeof *dense * (size_t)g->node[value].type.rank)) return value;
+    if (!extents_all_equal(dense, stride, g->node[value].type.rank)) return value;
     while (g->node[value].op == OP_RESHAPE) value = g->node[value].in[0];
     dense_strides(&g->node[value].type, stride);
     return value;
@@ -268,7 +269,7 @@ static bool copy_outputs(struct copier *c)
         const struct type *t = &out->node[value].type;
         dense_strides(t, dense);
         bool whole = !o->add && is_whole(out->node[value].op) && out->node[value].output < 0 &&
-                     !memcmp(dense, stride, sizeof *dense * (size_t)t->rank);
+                     extents_all_equal(dense, stride, t->rank);
         if (!whole && !(is_stored(out, value) && is_matrix(t, stride))) value = copy(c, value);
         value = stored(c, value);
         if (value < 0) return false;

@@ -8,6 +8,7 @@
  * backward pass puts together, and the other way round. The concat goes when it has no other reader. In:
  * verified graph. Out: no slice along an axis of a concat that lies within one part. Exact.
  */
+#include "guards.h"
 #include "walk.h"
 
 /* A slice of a concat, as one of an operand. */
@@ -38,11 +39,13 @@ static struct piece of_run(struct walk *w, const struct node *c, const struct at
 /* Of n operands that take turns. */
 static struct piece of_turns(const struct node *c, const struct attr_slice *a, int64_t stop)
 {
-    int64_t n = c->nin, last = stop - 1;
+    int64_t n = c->nin, turn = 0;
     bool numbers = dim_is_number(a->start) && dim_is_number(stop);
     if (!numbers) return (struct piece){.part = UNDECIDED};
-    if (a->step % n && last > a->start) return (struct piece){.part = NOWHERE};
-    return (struct piece){c->in[a->start % n], a->start / n, last / n + 1, MAX(a->step / n, 1)};
+    if (a->step % n && !extent_reaches(a->start + 1, stop)) return (struct piece){.part = NOWHERE};
+    while (!extent_is_multiple(a->start - turn, n)) turn++;
+    int64_t start = (a->start - turn) / n;
+    return (struct piece){c->in[turn], start, start + (stop - 1 - a->start) / n + 1, MAX(a->step / n, 1)};
 }
 
 /* Behind the last that it reads; DIM_NONE if no extent says that. */
@@ -59,7 +62,7 @@ static int read_part(struct walk *w, int v)
     const struct attr_slice *a = &n->attr.slice;
     if (n->op != OP_SLICE || c->op != OP_CONCAT || a->axis != c->attr.concat.axis) return RULE_COPY;
     int64_t count = n->type.dim[a->axis], stop = stop_of(w->out->dims, a, count);
-    if (count == 0) return RULE_COPY;
+    if (extents_equal(count, 0)) return RULE_COPY;
     if (stop == DIM_NONE) return rewrite_needs_numbers(w, "a slice in steps");
     struct piece p = c->attr.concat.interleave ? of_turns(c, a, stop) : of_run(w, c, a, stop);
     if (p.part == UNDECIDED) return rewrite_needs_numbers(w, "a slice of a concat");

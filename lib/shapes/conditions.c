@@ -19,27 +19,20 @@ void conditions_free(struct conditions *c)
 
 size_t conditions_bytes(const struct conditions *c) { return sizeof *c->all * (size_t)c->n; }
 
-bool conditions_hold(const struct conditions *c, const int64_t *at)
+bool conditions_hold(const struct conditions *c, const int64_t *at, bool loosely)
 {
     uint64_t term[SKELETON_POINTS];
     bool hold = true;
     skeleton_terms(c->variables, c->points, at, term);
     for (int i = 0; i < c->n && hold; i++) {
         const struct condition *q = &c->all[i];
+        if (loosely && q->kind == GUARD_EQUAL && !q->answer) continue;
         hold = guard_answer(q->kind, skeleton_value(&q->a, term), skeleton_value(&q->b, term)) == q->answer;
     }
     return hold;
 }
 
 /* ---- Finding them ---- */
-
-static bool same_questions(const struct guards *a, const struct guards *b)
-{
-    bool same = a->notes == b->notes && !a->failed && !b->failed;
-    for (int i = 0; i < a->notes && same; i++)
-        same = a->note[i].kind == b->note[i].kind && a->note[i].answer == b->note[i].answer;
-    return same;
-}
 
 /* The numbers of question i of each shape; false: they are the same in all. */
 static bool numbers_of(const struct guards *const *asked, int shapes, int i, int64_t *a, int64_t *b)
@@ -78,6 +71,15 @@ static bool add(struct conditions *c, const struct condition *q)
     return true;
 }
 
+/* Is the answer the same everywhere, as the two differ by a number, or what varies is multiples? */
+static bool is_constant(const struct condition *q)
+{
+    const int64_t *a = q->a.difference, *b = q->b.difference;
+    bool same = !memcmp(a + 1, b + 1, sizeof q->a.difference - sizeof *a), multiples = q->b.terms == 1;
+    for (int i = 1; i < q->a.terms && multiples; i++) multiples = a[i] % *b == 0;
+    return q->kind == GUARD_MULTIPLE ? multiples : same;
+}
+
 enum finding conditions_find(struct conditions *c, const struct guards *const *asked, int variables,
                              int points, int64_t (*proof)[SKELETON_VARIABLES], int proofs)
 {
@@ -85,7 +87,7 @@ enum finding conditions_find(struct conditions *c, const struct guards *const *a
     int64_t a[SKELETON_POINTS + MOST_PROOFS], b[SKELETON_POINTS + MOST_PROOFS];
     c->n = 0, c->variables = variables, c->points = points;
     for (int k = 1; k < points + proofs; k++)
-        if (!same_questions(asked[0], asked[k])) return HAS_NONE;
+        if (!guards_same(asked[0], asked[k])) return k < points ? HAS_NONE : HAS_HIGHER_DEGREE;
     for (int i = 0; i < asked[0]->notes; i++) {
         struct condition q;
         if (!numbers_of(asked, points + proofs, i, a, b)) continue;
@@ -94,7 +96,7 @@ enum finding conditions_find(struct conditions *c, const struct guards *const *a
         q.a = skeleton_number(variables, points, a);
         q.b = skeleton_number(variables, points, b);
         if (!is_proved(c, &q, a + points, b + points, proof, proofs)) return HAS_HIGHER_DEGREE;
-        if (!add(c, &q)) return HAS_NONE;
+        if (!is_constant(&q) && !add(c, &q)) return HAS_NONE;
     }
     return FOUND;
 }

@@ -26,7 +26,7 @@ coda_status family_open(struct family *f, const graph *g, const coda_compile_opt
     bool good = f->variants;
     if (good && opt->device != CODA_DEVICE_CPU) good = (f->known = known_new()) != NULL;
     if (good) f->rewritten = compile_rewritten(g, opt);
-    if (good) good = (f->forms = forms_new(f->graph, f->rewritten)) != NULL;
+    if (good) good = (f->forms = forms_new(f->graph)) != NULL;
     return good ? CODA_OK : fail_status();
 }
 
@@ -143,8 +143,12 @@ static coda_status plan_in_full(struct family *f, coda_plan **out, const coda_pl
                                 const struct wish *w)
 {
     bool apart = has_rewritten(f, w->dims);
+    struct guards *before = guards_note(w->guards);
+    extents_equal(apart, true);
+    guards_note(before);
     coda_status status = plan_from(f, out, whole, w, apart ? f->rewritten : f->graph);
     if (status != CODA_E_UNSUPPORTED || apart || !f->rewritten) return status;
+    if (w->guards) w->guards->failed = true;          /* this takes no notes: it depends on the schedule */
     return plan_from(f, out, whole, w, f->rewritten); /* what those rules won wants too much memory */
 }
 
@@ -156,7 +160,9 @@ static bool plan_by_form(struct family *f, coda_plan **out, const coda_plan *who
     coda_compile_options opt = f->opt;
     struct failure before;
     kin.at = at;
-    if (w->fully || !(kin.form = forms_find(f->forms, w->dims, w->loosely, at))) return false;
+    if (w->fully) return false;
+    kin.form = forms_find(f->forms, w->dims, has_rewritten(f, w->dims), w->loosely, at);
+    if (!kin.form) return false;
     opt.flags |= plan_flags(w);
     fail_save(&before);
     bool good = !compile_graph(out, NULL, &opt, &kin) && !judge(f, out, whole, w);
@@ -177,23 +183,29 @@ static coda_plan *draw(void *context, const int64_t *dims, struct guards *guards
     return plan_in_full(a->family, &p, a->whole, &w) ? NULL : p;
 }
 
-static void learn(struct family *f, const coda_plan *whole, const struct wish *w)
+static void learn(struct family *f, const coda_plan *whole, const struct wish *w, const struct guards *asked)
 {
     struct artist a = {f, whole};
     const struct drawing how = {.draw = draw,
                                 .context = &a,
                                 .variants = f->variants,
+                                .rewritten = has_rewritten(f, w->dims),
                                 .loosely = w->loosely,
                                 .settles = whole->gpu.context};
-    if (!(f->opt.flags & CODA_CUBLASLT) && !w->fully) forms_learn(f->forms, w->dims, &how);
+    forms_learn(f->forms, w->dims, asked, &how);
 }
 
 coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w)
 {
+    struct guards asked = {0};
+    struct wish noted = *w;
+    bool learns = !w->fully && !(f->opt.flags & CODA_CUBLASLT);
     if (plan_by_form(f, out, whole, w)) return CODA_OK;
-    learn(f, whole, w);
-    if (plan_by_form(f, out, whole, w)) return CODA_OK;
-    return plan_in_full(f, out, whole, w);
+    if (learns) noted.guards = &asked;
+    coda_status status = plan_in_full(f, out, whole, &noted);
+    if (learns && !status) learn(f, whole, w, &asked);
+    guards_free(&asked);
+    return status;
 }
 
 /* ---- The whole ---- */

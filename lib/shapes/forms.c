@@ -1,18 +1,18 @@
 /*
- * forms.c -- forms of shapes, by their patterns: the skeletons of their plans.
+ * forms.c -- forms of shapes: the skeletons of their plans, and the conditions that a shape must meet.
  *
- * Symbols that a pattern fixes, as they are 1 or a number of the graph, are constants of its form; symbols
- * that it holds equal are one variable. The others are walked from some base, by steps that keep the pattern:
- * plans at the points of a small lattice give the polynomials, first of degree 1, and the plan of the shape
- * that asked, and of one far off, must be what these say; else a higher degree is tried. A pattern says where
- * to look; that a shape is of the form, which conditions it must meet: what planning asked of its extents has
- * the answers that the form's plans got. Who has no form is planned in full.
+ * A shape that is planned in full leaves the answers that rewriting and planning got of its extents. The
+ * second time that the same answers come, a form is looked for around the shape: of each symbol a step is
+ * sought that keeps the answers, alone or together with the symbols that equal it; a symbol that has none is
+ * a constant of the form. Plans at the points of a small lattice give the polynomials of the plan's numbers
+ * and of those that were asked for, first of degree 1. Plans of shapes far off, where the conditions promise
+ * the same answers, must be what the polynomials say, else a higher degree is tried. A shape is of the form
+ * if its questions have the form's answers. A shape that has no form is planned in full.
  */
 #include "forms.h"
 
 #include "conditions.h"
 #include "mainloop.h"
-#include "pattern.h"
 #include "variants.h"
 
 #include <pthread.h>
@@ -20,41 +20,46 @@
 #include <string.h>
 
 enum {
-    MOST_PATTERNS = 512,   /* that are told apart */
+    MOST_KINDS = 512,      /* of answers that are told apart */
     MOST_BYTES = 64 << 20, /* of skeletons */
-    CHAINS = 64,
-    BASES = 64, /* places from which a lattice is tried */
+    PLACES = 64,           /* that are looked at for a shape far off */
+    ALIGNED = 16,          /* elements that questions of alignment depend on */
     TWICE = 2,
-    PROOFS = 2 /* plans beside those that make a skeleton, which must be what it says */
+    PROOFS = 2, /* plans beside those that make a skeleton, which must be what it says */
+    MOST_PLANS = SKELETON_POINTS + PROOFS
 };
 
 struct entry {
     struct entry *next;
-    struct pattern pattern;
-    int seen;
-    struct form form;             /* skeleton NULL: there is none yet, or ever */
-    struct conditions conditions; /* what else than the pattern makes a shape one of the form */
-    bool known;
+    bool rewritten; /* of which graph its plans are */
+    struct form form;
+    struct conditions conditions;
     int variables;
     int variable[MOST_SYMBOLS]; /* of a symbol; -1: it is fixed, at ... */
-    int64_t fixed[MOST_SYMBOLS];
-    int64_t base[SKELETON_VARIABLES], step[SKELETON_VARIABLES];
+    int64_t base[MOST_SYMBOLS];
+    int64_t step[SKELETON_VARIABLES]; /* from the base; some fall */
+};
+
+struct kind { /* of shapes: those with the same answers */
+    uint64_t answers;
+    int seen;
 };
 
 struct forms {
-    pthread_mutex_t lock; /* of all but what never changes */
-    struct patterns seen;
-    struct entry *chain[CHAINS];
-    int patterns;
+    pthread_mutex_t lock; /* of what follows; an entry does not change once it is in the list */
+    struct entry *entry;
+    struct kind kind[MOST_KINDS];
+    int kinds;
     size_t bytes;
+    const struct dims *t;
 };
 
-struct forms *forms_new(const graph *given, const graph *rewritten)
+struct forms *forms_new(const graph *g)
 {
     struct forms *f = calloc(1, sizeof *f);
     if (!f) return fail(CODA_E_MEMORY, "out of memory for a table of forms"), NULL;
     pthread_mutex_init(&f->lock, NULL);
-    patterns_open(&f->seen, given, rewritten);
+    f->t = g->dims;
     return f;
 }
 
@@ -66,16 +71,20 @@ static void form_free(struct form *form)
     *form = (struct form){0};
 }
 
+static void entry_free(struct entry *e)
+{
+    form_free(&e->form);
+    conditions_free(&e->conditions);
+    free(e);
+}
+
 void forms_free(struct forms *f)
 {
     if (!f) return;
-    for (int i = 0; i < CHAINS; i++)
-        for (struct entry *e = f->chain[i], *next; e; e = next) {
-            next = e->next;
-            form_free(&e->form);
-            conditions_free(&e->conditions);
-            free(e);
-        }
+    for (struct entry *e = f->entry, *next; e; e = next) {
+        next = e->next;
+        entry_free(e);
+    }
     pthread_mutex_destroy(&f->lock);
     free(f);
 }
@@ -83,160 +92,37 @@ void forms_free(struct forms *f)
 void forms_hold(struct forms *f) { pthread_mutex_lock(&f->lock); }
 void forms_let_go(struct forms *f) { pthread_mutex_unlock(&f->lock); }
 
-/* ---- Entries ---- */
+/* ---- Of a shape ---- */
 
-static struct entry *find(struct forms *f, const struct pattern *p, struct entry ***chain)
-{
-    *chain = &f->chain[hash_of(p, sizeof *p) % CHAINS];
-    struct entry *e = **chain;
-    while (e && memcmp(&e->pattern, p, sizeof *p) != 0) e = e->next;
-    return e;
-}
-
-/* false: the shape is not of this form, as it has another value of a symbol that is fixed. */
+/* false: it is no point of the form's, as a symbol that is fixed has another value, or lies between steps. */
 static bool coordinates(const struct forms *f, const struct entry *e, const int64_t *dims, int64_t *at)
 {
-    for (int i = 0; i < f->seen.t->symbols; i++) {
+    int64_t by[SKELETON_VARIABLES];
+    bool set[SKELETON_VARIABLES] = {false};
+    for (int i = 0; i < f->t->symbols; i++) {
         int v = e->variable[i];
-        if (v < 0 && dims[i] != e->fixed[i]) return false;
-        if (v >= 0) at[v] = (dims[i] - e->base[v]) / e->step[v];
+        int64_t away = dims[i] - e->base[i];
+        if (v < 0 ? away != 0 : set[v] && by[v] != away) return false;
+        if (v < 0 || set[v]) continue;
+        if (away % e->step[v]) return false;
+        set[v] = true, by[v] = away, at[v] = away / e->step[v];
     }
     return true;
 }
 
-const struct form *forms_find(struct forms *f, const int64_t *dims, bool loosely, int64_t *at)
+const struct form *forms_find(struct forms *f, const int64_t *dims, bool rewritten, bool loosely, int64_t *at)
 {
-    struct entry **chain;
-    int64_t around[MOST_SYMBOLS];
-    if (f->seen.hopeless) return NULL;
-    if (loosely) pattern_move_away(&f->seen, dims, around);
-    const struct pattern p = pattern_of(&f->seen, loosely ? around : dims);
     pthread_mutex_lock(&f->lock);
-    const struct entry *e = find(f, &p, &chain);
-    bool known = e && e->known;
+    const struct entry *e = f->entry;
     pthread_mutex_unlock(&f->lock);
-    if (!known || !coordinates(f, e, dims, at)) return NULL;
-    return loosely || conditions_hold(&e->conditions, at) ? &e->form : NULL;
+    for (; e; e = e->next)
+        if (e->rewritten == rewritten && coordinates(f, e, dims, at) &&
+            conditions_hold(&e->conditions, at, loosely))
+            return &e->form;
+    return NULL;
 }
 
-/* ---- A lattice in a pattern ---- */
-
-struct lattice_of_form {
-    struct forms *f;
-    struct entry *e;
-    const int64_t *dims; /* of the shape that asked */
-    const struct drawing *how;
-};
-
-/* With one symbol, and those that equal it, moved by so much: is it a shape of the same pattern? */
-static bool keeps_pattern(const struct forms *f, const struct pattern *p, const int64_t *dims, int symbol,
-                          int64_t by)
-{
-    int64_t at[MOST_SYMBOLS];
-    for (int i = 0; i < f->seen.t->symbols; i++) {
-        const struct symbol *s = &f->seen.t->symbol[i];
-        at[i] = dims[i] + (i == symbol || p->of[i] == EQUAL - symbol ? by : 0);
-        if (at[i] < s->least || at[i] > s->most) return false;
-    }
-    const struct pattern moved = pattern_of(&f->seen, at);
-    return !memcmp(&moved, p, sizeof moved);
-}
-
-static bool may_vary(const struct forms *f, const struct pattern *p, const int64_t *dims, int symbol,
-                     int64_t step)
-{
-    enum { STEPS = 16 };
-    if (p->of[symbol] != GENERIC) return false;
-    for (int64_t k = 1; k <= STEPS; k++)
-        if (keeps_pattern(f, p, dims, symbol, k * step) || keeps_pattern(f, p, dims, symbol, -k * step))
-            return true;
-    return false;
-}
-
-/* By which steps a symbol, and those that equal it, keep their residues. */
-static int64_t step_of(const struct forms *f, const struct pattern *p, int symbol)
-{
-    int64_t step = f->seen.aligns ? ALIGNED : 1;
-    for (int i = 0; i < f->seen.t->symbols; i++)
-        if (i == symbol || p->of[i] == EQUAL - symbol)
-            step = pattern_common_multiple(step, f->seen.t->symbol[i].multiple);
-    return step;
-}
-
-/* Which symbols vary, and by which steps; false: too many, or none. One whose expressions equal numbers is
- * fixed, too. */
-static bool find_variables(const struct forms *f, struct entry *e, const int64_t *dims)
-{
-    const struct pattern *p = &e->pattern;
-    e->variables = 0;
-    for (int i = 0; i < f->seen.t->symbols; i++) {
-        int64_t step = step_of(f, p, i);
-        e->fixed[i] = dims[i];
-        e->variable[i] = p->of[i] <= EQUAL ? e->variable[EQUAL - p->of[i]] : -1;
-        if (!may_vary(f, p, dims, i, step)) continue;
-        if (e->variables == SKELETON_VARIABLES) return false;
-        e->variable[i] = e->variables;
-        e->step[e->variables++] = step;
-    }
-    return e->variables > 0;
-}
-
-/* The shape at a point, seen from `base`; false: it has another pattern, or is none. */
-static bool shape_at(const struct lattice_of_form *l, const int64_t *base, const int64_t *at, int64_t *dims)
-{
-    const struct forms *f = l->f;
-    for (int i = 0; i < f->seen.t->symbols; i++) {
-        const struct symbol *s = &f->seen.t->symbol[i];
-        int v = l->e->variable[i];
-        dims[i] = v < 0 ? l->dims[i] : base[v] + l->e->step[v] * at[v];
-        if (dims[i] < s->least || dims[i] > s->most) return false;
-    }
-    const struct pattern p = pattern_of(&f->seen, dims);
-    return !memcmp(&p, &l->e->pattern, sizeof p);
-}
-
-/* A place for a lattice, a step's multiple away from the shape: of even number anywhere, of odd number near
- * it. Places of each variable are spread by the golden ratio and its powers. */
-static void find_base(const struct lattice_of_form *l, int number, int64_t *base)
-{
-    enum { NEAR = 24 };
-    static const double golden[SKELETON_VARIABLES] = {0.8191725, 0.6710436, 0.5497005};
-    const struct forms *f = l->f;
-    for (int i = f->seen.t->symbols - 1; i >= 0; i--) {
-        int v = l->e->variable[i];
-        if (v < 0) continue;
-        const struct symbol *s = &f->seen.t->symbol[i];
-        int64_t step = l->e->step[v], below = (l->dims[i] - s->least) / step;
-        int64_t above = (s->most - l->dims[i]) / step;
-        if (number % 2) below = MIN(below, NEAR), above = MIN(above, NEAR);
-        double part = 0.4 + number * golden[v];
-        int64_t place = (int64_t)((part - (double)(int64_t)part) * (double)(below + above + 1));
-        base[v] = l->dims[i] + (place - below) * step;
-    }
-}
-
-static bool fits_lattice(const struct lattice_of_form *l, const int64_t *base, int degree)
-{
-    int64_t at[SKELETON_VARIABLES], dims[MOST_SYMBOLS];
-    for (int i = 0; i < skeleton_points(l->e->variables, degree); i++) {
-        skeleton_point(l->e->variables, i, at);
-        if (!shape_at(l, base, at, dims)) return false;
-    }
-    return true;
-}
-
-/* Is each coordinate of the shape seen from `far` another one than those of the lattice? Of a term that the
- * degree leaves out no factor is 0 there. */
-static bool is_far(const struct lattice_of_form *l, const int64_t *base, const int64_t *far, int degree)
-{
-    for (int v = 0; v < l->e->variables; v++) {
-        int64_t at = (far[v] - base[v]) / l->e->step[v];
-        if (at >= 0 && at <= degree) return false;
-    }
-    return true;
-}
-
-/* ---- Samples ---- */
+/* ---- Plans around a shape ---- */
 
 struct drawn {
     coda_plan *plan;
@@ -244,33 +130,131 @@ struct drawn {
     struct guards guards;
 };
 
-static bool draw(const struct lattice_of_form *l, const int64_t *dims, struct drawn *out,
-                 struct sample *sample)
+struct study {
+    struct forms *f;
+    struct entry *e;
+    const struct guards *asked; /* of the shape */
+    const struct drawing *how;
+    struct drawn drawn[MOST_PLANS];
+    struct sample sample[MOST_PLANS];
+};
+
+static void erase(struct study *s, int first, int end)
 {
-    coda_plan *p = l->how->draw(l->how->context, dims, &out->guards);
+    for (int i = first; i < end; i++) {
+        executable_free(s->drawn[i].plan);
+        guards_free(&s->drawn[i].guards);
+        s->drawn[i] = (struct drawn){.plan = NULL};
+    }
+}
+
+/* The shape at a point; false: there is none. */
+static bool shape_at(const struct study *s, const int64_t *at, int64_t *dims)
+{
+    for (int i = 0; i < s->f->t->symbols; i++) {
+        const struct symbol *of = &s->f->t->symbol[i];
+        int v = s->e->variable[i];
+        dims[i] = s->e->base[i] + (v < 0 ? 0 : s->e->step[v] * at[v]);
+        if (dims[i] < of->least || dims[i] > of->most) return false;
+    }
+    return true;
+}
+
+/* Makes plan number n, of the shape at a point; false: there is none. */
+static bool draw(struct study *s, int n, const int64_t *at)
+{
+    int64_t dims[MOST_SYMBOLS];
+    struct drawn *out = &s->drawn[n];
+    if (out->plan) return true;
+    if (!shape_at(s, at, dims)) return false;
+    coda_plan *p = out->plan = s->how->draw(s->how->context, dims, &out->guards);
     if (!p) return false;
-    out->plan = p;
     out->place = ARENA_NEW(&p->arena, struct place, p->args + 1);
     if (!out->place) return false;
     if (p->args) memcpy(out->place, p->place, sizeof *p->place * (size_t)p->args);
     for (int i = 0; i < p->args; i++) out->place[i].name = NULL;
-    *sample = (struct sample){&p->plan, out->place, sizeof *p->place * (size_t)p->args};
+    s->sample[n] = (struct sample){&p->plan, out->place, sizeof *p->place * (size_t)p->args};
     return true;
 }
 
-/* Tables of products' tiles, where all samples have the same ones. */
-static bool find_products(const struct lattice_of_form *l, struct form *form, const struct sample *sample,
-                          int samples)
+static bool has_answers(const struct study *s, int n)
 {
+    return s->drawn[n].plan && guards_same(s->asked, &s->drawn[n].guards);
+}
+
+/* ---- Variables ---- */
+
+static int64_t common_multiple(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b;
+    while (y) {
+        int64_t rest = x % y;
+        x = y, y = rest;
+    }
+    return mul_counts(a / x, b);
+}
+
+/* Keeps symbol i, if `alike` with all later ones that equal it, its answers when it moves by so much? Then it
+ * is a variable, whose plan at 1 is drawn. */
+static bool moves_by(struct study *s, int i, bool alike, int64_t step)
+{
+    struct entry *e = s->e;
+    int64_t at[SKELETON_VARIABLES] = {0};
+    int v = e->variables;
+    at[v] = 1, e->step[v] = step;
+    for (int k = i; k < s->f->t->symbols; k++)
+        if (k == i || (alike && e->variable[k] < 0 && e->base[k] == e->base[i])) e->variable[k] = v;
+    if (draw(s, 1 + v, at) && has_answers(s, 1 + v)) return true;
+    for (int k = i; k < s->f->t->symbols; k++)
+        if (e->variable[k] == v) e->variable[k] = -1;
+    erase(s, 1 + v, 2 + v);
+    return false;
+}
+
+/* By one step, else by one that keeps residues, up or down. */
+static bool moves(struct study *s, int i, bool alike)
+{
+    const struct symbol *of = s->f->t->symbol;
+    int64_t step = of[i].multiple;
+    bool others = false;
+    for (int k = i + 1; k < s->f->t->symbols && alike; k++)
+        if (s->e->variable[k] < 0 && s->e->base[k] == s->e->base[i])
+            step = common_multiple(step, of[k].multiple), others = true;
+    if (alike && !others) return false;
+    int64_t aligned = common_multiple(step, ALIGNED);
+    return moves_by(s, i, alike, step) || moves_by(s, i, alike, -step) ||
+           (aligned != step && (moves_by(s, i, alike, aligned) || moves_by(s, i, alike, -aligned)));
+}
+
+/* false: too many vary, or none. */
+static bool find_variables(struct study *s)
+{
+    struct entry *e = s->e;
+    for (int i = 0; i < s->f->t->symbols; i++) e->variable[i] = -1;
+    for (int i = 0; i < s->f->t->symbols; i++) {
+        if (e->variable[i] >= 0) continue;
+        if (e->variables == SKELETON_VARIABLES) return false;
+        e->variables += moves(s, i, false) || moves(s, i, true);
+    }
+    return e->variables > 0;
+}
+
+/* ---- What plans share ---- */
+
+/* Tables of products' tiles, where all samples have the same ones. */
+static bool find_products(const struct study *s, int samples)
+{
+    const struct sample *sample = s->sample;
     const struct plan *first = sample->plan;
+    struct form *form = &s->e->form;
     form->like.product = calloc((size_t)first->programs + 1, sizeof *form->like.product);
     for (int i = 0; form->like.product && i < first->programs; i++) {
         const struct program *q = &first->program[i];
         if (q->kind != PROGRAM_GEMM || !variants_take(q)) continue;
-        form->like.product[i] = variants_find(l->how->variants, first, q, &first->target);
+        form->like.product[i] = variants_find(s->how->variants, first, q, &first->target);
         for (int k = 1; k < samples && form->like.product[i]; k++) {
             const struct plan *p = sample[k].plan;
-            bool same = variants_take(&p->program[i]) && variants_find(l->how->variants, p, &p->program[i],
+            bool same = variants_take(&p->program[i]) && variants_find(s->how->variants, p, &p->program[i],
                                                                        &p->target) == form->like.product[i];
             if (!same) form->like.product[i] = NULL;
         }
@@ -279,8 +263,10 @@ static bool find_products(const struct lattice_of_form *l, struct form *form, co
 }
 
 /* Which programs equal which, in each sample; false: no memory. */
-static bool find_twins(struct form *form, const struct sample *sample, int samples)
+static bool find_twins(const struct study *s, int samples)
 {
+    const struct sample *sample = s->sample;
+    struct form *form = &s->e->form;
     int programs = sample->plan->programs;
     form->like.first = calloc((size_t)programs + 1, sizeof *form->like.first);
     for (int k = 0; form->like.first && k < samples; k++) {
@@ -313,120 +299,176 @@ static bool is_settled(const struct plan *p)
     return true;
 }
 
-/* Plans at the points of a lattice, far off, and of the shape that asked; false: one is missing. */
-static bool draw_all(const struct lattice_of_form *l, const int64_t *base, const int64_t *far, int points,
-                     bool settles, struct drawn *drawn, struct sample *sample)
+/* ---- A lattice ---- */
+
+/* Are the answers the same at all its points, as far as the conditions that were found tell? */
+static bool suits(const struct study *s, const int *sign, int degree)
 {
-    int64_t at[SKELETON_VARIABLES], dims[MOST_SYMBOLS];
-    bool good = true;
-    for (int n = 0; good && n < points + PROOFS; n++) {
-        skeleton_point(l->e->variables, n < points ? n : 0, at);
-        good = n > points || shape_at(l, n < points ? base : far, at, dims);
-        good = good && draw(l, n > points ? l->dims : dims, &drawn[n], &sample[n]);
-        good = good && (!settles || is_settled(sample[n].plan));
+    int64_t dims[MOST_SYMBOLS];
+    for (int n = 0; n < skeleton_points(s->e->variables, degree); n++) {
+        int64_t at[SKELETON_VARIABLES];
+        skeleton_point(s->e->variables, n, at);
+        for (int v = 0; v < s->e->variables; v++) at[v] *= sign[v];
+        if (!shape_at(s, at, dims) || !conditions_hold(&s->e->conditions, at, false)) return false;
     }
-    return good;
+    return true;
 }
 
-/* What was asked of each of them. */
-static enum finding find_conditions(const struct lattice_of_form *l, const struct drawn *drawn, int points,
-                                    int64_t (*proof)[SKELETON_VARIABLES])
+/* Turns steps so that the points of a higher degree have the shape's answers; false: they have none. */
+static bool turn_steps(struct study *s, int degree)
 {
-    const struct guards *asked[SKELETON_POINTS + PROOFS];
-    for (int i = 0; i < points + PROOFS; i++) asked[i] = &drawn[i].guards;
-    return conditions_find(&l->e->conditions, asked, l->e->variables, points, proof, PROOFS);
-}
-
-/* Where the proofs are, seen from the lattice. */
-static void find_proofs(const struct lattice_of_form *l, const int64_t *far,
-                        int64_t (*proof)[SKELETON_VARIABLES])
-{
-    int64_t dims[MOST_SYMBOLS];
-    shape_at(l, far, (const int64_t[SKELETON_VARIABLES]){0}, dims);
-    coordinates(l->f, l->e, dims, proof[0]);
-    coordinates(l->f, l->e, l->dims, proof[1]);
-}
-
-/* From as many plans as the degree wants; the shape that asked, and a point far off, prove it. */
-static enum finding find_skeleton(const struct lattice_of_form *l, struct form *form, const int64_t *base,
-                                  const int64_t *far, int degree)
-{
-    struct sample sample[SKELETON_POINTS + PROOFS] = {{NULL, NULL, 0}};
-    struct drawn drawn[SKELETON_POINTS + PROOFS] = {{NULL, NULL, {0}}};
-    int64_t proof[PROOFS][SKELETON_VARIABLES] = {{0}};
-    int points = skeleton_points(l->e->variables, degree), n = points + PROOFS;
-    memcpy(l->e->base, base, sizeof l->e->base);
-    find_proofs(l, far, proof);
-    bool good = draw_all(l, base, far, points, form->settles, drawn, sample);
-    good = good && find_products(l, form, sample, n) && find_twins(form, sample, n);
-    enum finding found = good ? find_conditions(l, drawn, points, proof) : HAS_NONE;
-    if (found == FOUND && !(form->skeleton = skeleton_new(sample, l->e->variables, degree))) found = HAS_NONE;
-    for (int k = 0; found == FOUND && k < PROOFS; k++)
-        if (!skeleton_fits(form->skeleton, &sample[points + k], proof[k])) found = HAS_HIGHER_DEGREE;
-    for (int i = 0; i < n; i++) executable_free(drawn[i].plan), guards_free(&drawn[i].guards);
-    if (found != FOUND) form_free(form);
-    return found;
-}
-
-static bool find_form(const struct lattice_of_form *l, struct form *form, bool settles)
-{
-    int64_t base[SKELETON_VARIABLES] = {0}, far[SKELETON_VARIABLES] = {0}, point[SKELETON_VARIABLES] = {0};
-    int64_t dims[MOST_SYMBOLS];
-    for (int degree = 1; degree <= SKELETON_DEGREE; degree++) {
-        int number = 0, other = 0;
-        for (; number < BASES; number++) {
-            find_base(l, number, base);
-            if (fits_lattice(l, base, degree)) break;
-        }
-        for (; other < BASES; other++) {
-            find_base(l, BASES - 1 - other, far);
-            if (is_far(l, base, far, degree) && shape_at(l, far, point, dims)) break;
-        }
-        if (number == BASES || other == BASES) return false;
-        form->settles = settles;
-        enum finding found = find_skeleton(l, form, base, far, degree);
-        if (found != HAS_HIGHER_DEGREE) return found == FOUND;
+    for (int turns = 0; turns < 1 << s->e->variables; turns++) {
+        int sign[SKELETON_VARIABLES];
+        for (int v = 0; v < s->e->variables; v++) sign[v] = turns >> v & 1 ? -1 : 1;
+        if (!suits(s, sign, degree)) continue;
+        for (int v = 0; v < s->e->variables; v++) s->e->step[v] *= sign[v];
+        if (turns) erase(s, 0, MOST_PLANS);
+        return true;
     }
     return false;
 }
 
-/* ---- Learning ---- */
-
-/* The entry, if it is this caller's turn to find its form. */
-static struct entry *claim(struct forms *f, const int64_t *dims, bool loosely)
+static bool draw_lattice(struct study *s, int points)
 {
-    const struct pattern p = pattern_of(&f->seen, dims);
-    struct entry **chain, *e = find(f, &p, &chain);
-    if (!e && f->patterns < MOST_PATTERNS && (e = calloc(1, sizeof *e))) {
-        e->pattern = p;
-        e->next = *chain;
-        *chain = e;
-        f->patterns++;
+    for (int n = 0; n < points; n++) {
+        int64_t at[SKELETON_VARIABLES];
+        skeleton_point(s->e->variables, n, at);
+        if (!draw(s, n, at) || !has_answers(s, n)) return false;
     }
-    if (!e || e->seen >= TWICE || f->bytes >= MOST_BYTES) return NULL;
-    e->seen = loosely ? TWICE : e->seen + 1;
-    return e->seen == TWICE && find_variables(f, e, dims) ? e : NULL;
+    return true;
 }
 
-void forms_learn(struct forms *f, const int64_t *dims, const struct drawing *how)
+/* ---- Proofs ---- */
+
+/* How many steps a variable may take, down and up. */
+static void range_of(const struct study *s, int v, int64_t *below, int64_t *above)
 {
-    if (f->seen.hopeless) return;
-    struct form form = {0};
+    *below = *above = INT64_MAX;
+    for (int i = 0; i < s->f->t->symbols; i++) {
+        const struct symbol *of = &s->f->t->symbol[i];
+        int64_t step = s->e->step[v], down = s->e->base[i] - of->least, up = of->most - s->e->base[i];
+        if (s->e->variable[i] != v) continue;
+        *below = MIN(*below, (step > 0 ? down : up) / llabs(step));
+        *above = MIN(*above, (step > 0 ? up : down) / llabs(step));
+    }
+}
+
+/* A place: of even number anywhere, of odd number near the lattice. All its coordinates are other ones than
+ * the points have, so that no term that the degree leaves out is 0 there. Those of each variable are spread
+ * by the golden ratio and its powers. */
+static bool place(const struct study *s, int number, int degree, int64_t *at)
+{
+    enum { NEAR = 24 };
+    static const double golden[SKELETON_VARIABLES] = {0.8191725, 0.6710436, 0.5497005};
+    for (int v = 0; v < s->e->variables; v++) {
+        int64_t below, above;
+        range_of(s, v, &below, &above);
+        if (number % 2) below = MIN(below, NEAR), above = MIN(above, NEAR);
+        double part = 0.4 + number * golden[v];
+        at[v] = (int64_t)((part - (double)(int64_t)part) * (double)(below + above + 1)) - below;
+        if (at[v] >= 0 && at[v] <= degree) return false;
+    }
+    return true;
+}
+
+/* How many plans are drawn far off, where the conditions say that answers are the same. */
+static int draw_proofs(struct study *s, int points, int degree, int64_t (*proof)[SKELETON_VARIABLES])
+{
+    int found = 0;
+    for (int number = 0; number < PLACES && found < PROOFS; number++) {
+        bool suits =
+            place(s, number, degree, proof[found]) && conditions_hold(&s->e->conditions, proof[found], false);
+        if (suits && draw(s, points + found, proof[found])) found++;
+        else if (suits) erase(s, points + found, points + found + 1);
+    }
+    return found;
+}
+
+/* ---- A form ---- */
+
+static bool are_settled(const struct study *s, int plans)
+{
+    bool good = true;
+    for (int i = 0; i < plans && good && s->how->settles; i++) good = is_settled(s->sample[i].plan);
+    return good;
+}
+
+static enum finding find_conditions(struct study *s, int points, int64_t (*proof)[SKELETON_VARIABLES],
+                                    int proofs)
+{
+    const struct guards *asked[MOST_PLANS];
+    for (int i = 0; i < points + proofs; i++) asked[i] = &s->drawn[i].guards;
+    return conditions_find(&s->e->conditions, asked, s->e->variables, points, proof, proofs);
+}
+
+/* From as many plans as the degree wants; others far off prove it. */
+static enum finding find_skeleton(struct study *s, int degree)
+{
+    struct entry *e = s->e;
+    int64_t proof[PROOFS][SKELETON_VARIABLES] = {{0}};
+    int points = skeleton_points(e->variables, degree), proofs;
+    if ((degree > 1 && !turn_steps(s, degree)) || !draw_lattice(s, points)) return HAS_NONE;
+    if (find_conditions(s, points, proof, 0) != FOUND) return HAS_NONE;
+    if (!(proofs = draw_proofs(s, points, degree, proof))) return HAS_NONE;
+    if (!are_settled(s, points + proofs)) return HAS_NONE;
+    enum finding found = find_conditions(s, points, proof, proofs);
+    if (found != FOUND) return found;
+    if (!find_products(s, points + proofs) || !find_twins(s, points + proofs)) return HAS_NONE;
+    e->form.skeleton = skeleton_new(s->sample, e->variables, degree);
+    if (!e->form.skeleton) return HAS_NONE;
+    for (int k = 0; k < proofs; k++)
+        if (!skeleton_fits(e->form.skeleton, &s->sample[points + k], proof[k])) return HAS_HIGHER_DEGREE;
+    return FOUND;
+}
+
+static bool find_form(struct study *s)
+{
+    struct entry *e = s->e;
+    enum finding found = HAS_HIGHER_DEGREE;
+    if (!find_variables(s)) return false;
+    for (int degree = 1; degree <= SKELETON_DEGREE && found == HAS_HIGHER_DEGREE; degree++) {
+        found = find_skeleton(s, degree);
+        if (found != HAS_HIGHER_DEGREE) break;
+        erase(s, e->form.skeleton ? 0 : skeleton_points(e->variables, degree), MOST_PLANS);
+        form_free(&e->form);
+    }
+    return found == FOUND;
+}
+
+/* ---- Learning ---- */
+
+/* Is it this caller's turn to find the form of shapes with these answers? */
+static bool claim(struct forms *f, uint64_t answers, bool at_once)
+{
+    int i = 0;
+    while (i < f->kinds && f->kind[i].answers != answers) i++;
+    if (i == MOST_KINDS || f->bytes >= MOST_BYTES) return false;
+    if (i == f->kinds) f->kind[f->kinds++] = (struct kind){answers, 0};
+    int seen = ++f->kind[i].seen;
+    return seen == (at_once ? 1 : TWICE);
+}
+
+void forms_learn(struct forms *f, const int64_t *dims, const struct guards *asked, const struct drawing *how)
+{
     struct failure before;
-    int64_t around[MOST_SYMBOLS];
-    if (how->loosely) pattern_move_away(&f->seen, dims, around), dims = around;
     pthread_mutex_lock(&f->lock);
-    struct entry *e = claim(f, dims, how->loosely);
+    bool mine = !asked->failed && claim(f, guards_hash(asked), how->loosely);
     pthread_mutex_unlock(&f->lock);
-    if (!e) return;
-    const struct lattice_of_form l = {f, e, dims, how};
+    struct study *s = mine ? calloc(1, sizeof *s) : NULL;
+    struct entry *e = s ? calloc(1, sizeof *e) : NULL;
+    if (!e) return free(s);
+    *s = (struct study){.f = f, .e = e, .asked = asked, .how = how};
+    e->rewritten = how->rewritten;
+    memcpy(e->base, dims, sizeof *dims * (size_t)f->t->symbols);
     fail_save(&before);
-    bool found = find_form(&l, &form, how->settles);
+    bool found = find_form(s);
     fail_restore(&before);
-    if (!found) return;
+    erase(s, 0, MOST_PLANS);
+    free(s);
+    if (!found) return entry_free(e);
+    e->form.settles = how->settles;
     pthread_mutex_lock(&f->lock);
-    e->form = form;
-    e->known = true;
-    f->bytes += skeleton_bytes(form.skeleton) + conditions_bytes(&e->conditions);
+    e->next = f->entry, f->entry = e;
+    f->bytes += skeleton_bytes(e->form.skeleton) + conditions_bytes(&e->conditions);
     pthread_mutex_unlock(&f->lock);
 }
