@@ -8,8 +8,9 @@
  * each, share its options and positions, rotate all their heads, and tile the columns from 0 on.
  * So z takes x's place, in the epilogue of the matmul that makes x; slices of a leaf stay views. Where no
  * epilogue rotates x, a kernel of its own would move the columns that are not rotated, too: then all of them
- * must be. Exact.
+ * must be. What is stored elsewhere is copied from z: that must not take more kernels than it saves. Exact.
  */
+#include "guards.h"
 #include "walk.h"
 
 #include <stdlib.h>
@@ -66,8 +67,8 @@ static bool overlap(struct range *r, int n)
     int64_t end = 0;
     qsort(r, (size_t)n, sizeof *r, by_first);
     for (int i = 0; i < n; i++) {
-        if (i && r[i].first < end) return true;
-        end = MAX(end, r[i].end);
+        if (!extent_reaches(r[i].first, end)) return true;
+        end = r[i].end;
     }
     return false;
 }
@@ -80,8 +81,7 @@ static bool are_even(const graph *g, int positions)
     while (n->op == OP_RESHAPE) n = &g->node[n->in[0]];
     if (op_is_view(n->op)) return n->type.rank < 2;
     dense_strides(&n->type, dense);
-    return !op_is_leaf(n->op) || n->type.rank < 2 ||
-           !memcmp(dense, n->stride, sizeof *dense * (size_t)n->type.rank);
+    return !op_is_leaf(n->op) || n->type.rank < 2 || extents_all_equal(dense, n->stride, n->type.rank);
 }
 
 /* Has each row of x a position of its own, or none? Several batches that share positions are rows of one
@@ -94,7 +94,7 @@ static bool has_own_positions(struct walk *w, int x, const struct node *rope)
     for (int d = 0; d + 1 < t->rank && at; d++) {
         int own = d - (t->rank - 1 - rank);
         int64_t rows = t->dim[d], positions = own < 0 ? 1 : at->dim[own];
-        if (rows == positions) continue;
+        if (extents_equal(rows, positions)) continue;
         if (!dim_is_number(rows) || !dim_is_number(positions))
             rewrite_needs_numbers(w, "positions of several batches");
         return false;
@@ -125,19 +125,21 @@ static bool tiles(const graph *g, struct merge *m, int x)
         const struct node *s = &g->node[n];
         int r = rope_of(g, m, n);
         if (r < 0) {
-            first_plain = MIN(first_plain, s->attr.slice.start);
+            if (extent_reaches(first_plain, s->attr.slice.start)) first_plain = s->attr.slice.start;
             continue;
         }
         const struct attr_rope *a = &g->node[r].attr.rope;
-        if (!same_rotation(like, &g->node[r]) || a->heads * a->head_dim != type_columns(&s->type))
+        if (!same_rotation(like, &g->node[r]) ||
+            !extents_equal(a->heads * a->head_dim, type_columns(&s->type)))
             return false;
         m->rotated[ranges++] = (struct range){s->attr.slice.start, s->attr.slice.stop};
         sum += type_columns(&s->type);
-        end = MAX(end, s->attr.slice.stop);
+        end = extent_max(end, s->attr.slice.stop);
     }
     m->end[x] = end;
     if (overlap(m->rotated, ranges)) return false;
-    return sum == end && end <= first_plain && type_columns(&g->node[x].type) % like->attr.rope.head_dim == 0;
+    return extents_equal(sum, end) && extent_reaches(first_plain, end) &&
+           extent_is_multiple(type_columns(&g->node[x].type), like->attr.rope.head_dim);
 }
 
 static void find_readers(const graph *g, struct merge *m)
@@ -193,11 +195,37 @@ static int rotate(struct walk *w, struct merge *m, int x)
     return m->merged[x] = graph_append(w->out, &n);
 }
 
-/* Is the rotation in an epilogue, or are no columns moved for it that it leaves as they are? */
+/* Outputs and parts of concats that the value is. A slice of z is copied to each. */
+static int count_stores(const graph *g, const struct merge *m, int value)
+{
+    int stores = 0;
+    for (int i = 0; i < g->outputs; i++) stores += g->output[i].value == value;
+    for (int i = m->uses.at[value]; i < m->uses.at[value + 1]; i++) {
+        int n = m->uses.use[i].node;
+        if (m->live[n] && op_is_view(g->node[n].op)) stores += count_stores(g, m, n);
+        else stores += m->live[n] && g->node[n].op == OP_CONCAT;
+    }
+    return stores;
+}
+
+/* How many kernels are saved: those that rotate a slice, and store it wherever it is wanted, less copies. */
+static int count_saved(const graph *g, const struct merge *m, int x)
+{
+    int saved = 0;
+    for (int i = m->uses.at[x]; i < m->uses.at[x + 1]; i++) {
+        int r = rope_of(g, m, m->uses.use[i].node);
+        if (r >= 0) saved += 1 - count_stores(g, m, r);
+    }
+    return saved;
+}
+
+/* Is the rotation in an epilogue, or are no columns moved for it that it leaves as they are, and are no more
+ * copies made than kernels saved? */
 static bool pays(struct walk *w, const struct merge *m, int x)
 {
-    return m->end[x] == type_columns(&w->in->node[x].type) ||
-           is_rotated_in_place(w, x, &w->in->node[m->rope[x]]);
+    bool in_place = is_rotated_in_place(w, x, &w->in->node[m->rope[x]]);
+    bool whole = extents_equal(m->end[x], type_columns(&w->in->node[x].type));
+    return (in_place || whole) && !w->out->status && count_saved(w->in, m, x) >= !in_place;
 }
 
 static int merge(struct walk *w, int n)

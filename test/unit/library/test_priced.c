@@ -131,6 +131,14 @@ static const struct {
      "%k3 = reshape %kn {rank=3,d0=2,d1=1024,d2=1536}\n%o = attention %q3, %k3, %v {heads=24,kv_heads=24}\n"
      "output %o = %o\n",
      2},
+    {"heads that are rotated, and stored in several places",
+     "%x = input bf16[1000,512]\n%v = weight bf16[320,512]\n%w = weight bf16[384,320]\n%p = input i32[1000]\n"
+     "%a = matmul %x, %v\n%b = matmul %a, %w\n%q = slice %b {axis=1,stop=128,step=1}\n"
+     "%k = slice %b {axis=1,start=128,stop=256,step=1}\n%c = slice %b {axis=1,start=256,stop=384,step=1}\n"
+     "%r = rope %q, %p {base=10000,head_dim=64,half=1}\n%s = rope %k, %p {base=10000,head_dim=64,half=1}\n"
+     "%z = input bf16[1000,128]\n%o = concat %r, %z\noutput %o = %o\noutput %r = %r\noutput %s = %s\n"
+     "output %c = %c\noutput %d = %z\n",
+     7},
     {"a norm that rows walk: a product's states of them would be read besides",
      "%x = input bf16[512,256]\n%w = weight bf16[1024,256]\n%v = weight bf16[64,1024]\n%g = weight "
      "bf16[1024]\n"

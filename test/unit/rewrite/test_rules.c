@@ -410,7 +410,10 @@ END_TEST
     "%x = input bf16[5,8]\n%r = input bf16[5,64]\n%p = input i32[5]\n%w = weight bf16[" weight               \
     "]\n%c = " made "\n%a = slice %c {axis=1,start=0,stop=24,step=1}\n"                                      \
     "%b = slice %c {axis=1,start=24,stop=48,step=1}\n%q = rope %a, %p {head_dim=12,half=1}\n"                \
-    "%k = rope %b, %p {head_dim=12,half=1}\noutput %y = %q\noutput %z = %k\n"
+    "%k = rope %b, %p {head_dim=12,half=1}\n"
+#define STORED "output %y = %q\noutput %z = %k\n"
+#define MULTIPLIED                                                                                           \
+    "%u = weight bf16[8,24]\n%m = matmul %q, %u\n%n = matmul %k, %u\noutput %y = %m\noutput %z = %n\n"
 #define PLAIN_END "%d = slice %c {axis=1,start=48,stop=60,step=1}\noutput %v = %d\n"
 #define BATCHES(positions)                                                                                   \
     "%x = input bf16[2,5,8]\n%p = input i32[" positions "]\n%w = weight bf16[48,8]\n%c = matmul %x, %w\n"    \
@@ -431,6 +434,8 @@ START_TEST(merges_rope)
     expect(ROPED KEY("10000", "4") ENDS "%r = relu %c\noutput %u = %r", FOLD(NONE), "-merge_rope", NULL);
     expect(ROPED KEY("10000", "4") ENDS "output %u = %c", FOLD(NONE), "-merge_rope", NULL);
     expect(ROPED KEY("10000", "4") ENDS "%r = relu %a\noutput %u = %r", FOLD(NONE), "-merge_rope", NULL);
+    /* what is stored twice would be copied twice */
+    expect(ROPED KEY("10000", "4") ENDS "output %u = %q", FOLD(NONE), "-merge_rope", NULL);
     /* frequencies of other axes */
     expect("%x = input bf16[5,8]\n%p = input i32[5,2]\n%w = weight bf16[8,8]\n%c = matmul %x, %w\n"
            "%a = slice %c {axis=1,start=0,stop=4,step=1}\n%b = slice %c {axis=1,start=4,stop=8,step=1}\n"
@@ -451,9 +456,11 @@ START_TEST(merges_rope)
     expect(ROPED KEY("10000", "4") ENDS "%e = slice %c {axis=1,start=4,stop=6,step=1}\noutput %u = %e",
            FOLD(NONE), "-merge_rope", NULL);
     /* what no product rotates: a kernel of its own would move the last columns, too, if there are any */
-    expect(ODD_HEADS("60,8", "matmul %x, %w") PLAIN_END, FOLD(NONE), "-merge_rope", NULL);
-    expect(ODD_HEADS("48,8", "matmul %x, %w"), FOLD(NONE), "merge_rope", "matmul rope slice slice");
-    expect(ODD_HEADS("60,8", "relu %r") PLAIN_END, FOLD(NONE), "-merge_rope", NULL);
+    expect(ODD_HEADS("60,8", "matmul %x, %w") MULTIPLIED PLAIN_END, FOLD(NONE), "-merge_rope", NULL);
+    expect(ODD_HEADS("48,8", "matmul %x, %w") MULTIPLIED, FOLD(NONE), "merge_rope",
+           "matmul rope slice slice matmul matmul");
+    expect(ODD_HEADS("48,8", "matmul %x, %w") STORED, FOLD(NONE), "-merge_rope", NULL);
+    expect(ODD_HEADS("60,8", "relu %r") STORED PLAIN_END, FOLD(NONE), "-merge_rope", NULL);
     expect(BATCHES("2,5"), FOLD(NONE), "merge_rope", NULL);
     expect(BATCHES("5"), FOLD(NONE), "-merge_rope", NULL);
     expect(BATCHES("2,5] stride=[1,2"), FOLD(NONE), "-merge_rope", NULL);
