@@ -15,7 +15,7 @@ enum { POOL = 140 };
 /* Asks plans of all numbers of rows, of the base, and of one number each. */
 static void ask_all(struct company *c, unsigned flags)
 {
-    static const int64_t rows[] = {1, 2, 17, 64, 65, POOL};
+    static const int64_t rows[] = {1, 2, 15, 16, 63, 64, 65, POOL};
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     opt.device = CODA_DEVICE_CPU, opt.flags = flags;
     coda_plan *all = company_plan(c, 0, &opt);
