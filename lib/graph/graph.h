@@ -301,6 +301,8 @@ int64_t type_count(const struct type *t);    /* the same as an extent; DIM_NONE 
 int64_t type_rows(const struct type *t);     /* product of all dims but the last: an extent */
 bool type_is_bound(const struct type *t);    /* has it numbers alone? */
 bool type_equal(const struct type *a, const struct type *b);
+bool type_agrees(const struct type *a,
+                 const struct type *b); /* a check, which no shape fails: without a note */
 void dense_strides(const struct type *t, int64_t *stride);
 bool shape_broadcast(const struct type *a, const struct type *b, struct type *out); /* a's dtype */
 coda_status type_check(const char *what, const char *name, const struct type *t);

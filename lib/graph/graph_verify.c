@@ -88,7 +88,7 @@ static coda_status verify_type(const graph *g, const struct node *n)
     struct node again = *n;
     coda_status s = shape_infer(g, &again);
     if (s != CODA_OK) return s;
-    if (!type_equal(&again.type, &n->type))
+    if (!type_agrees(&again.type, &n->type))
         return fail(CODA_E_INVALID, "its type is %s but its operands make %s", type_text(&n->type).s,
                     type_text(&again.type).s);
     if (!attr_equal(&again, n)) return fail(CODA_E_INVALID, "its attributes are not complete");

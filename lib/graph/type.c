@@ -64,6 +64,14 @@ int64_t type_elements(const struct type *t)
     return nonzero >> 62 ? -1 : n;
 }
 
+bool type_agrees(const struct type *a, const struct type *b)
+{
+    struct guards *notes = guards_note(NULL);
+    bool equal = type_equal(a, b);
+    guards_note(notes);
+    return equal;
+}
+
 bool type_equal(const struct type *a, const struct type *b)
 {
     return a->dtype == b->dtype && a->rank == b->rank && extents_all_equal(a->dim, b->dim, a->rank);

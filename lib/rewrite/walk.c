@@ -38,7 +38,7 @@ static bool step(struct walk *w, rewrite_rule *rule, int n)
     if (v == RULE_DROP) return true;
     w->map[n] = v;
     if (v < 0) return false;
-    if (type_equal(&w->out->node[v].type, &old->type)) return true;
+    if (type_agrees(&w->out->node[v].type, &old->type)) return true;
     graph_poison(w->out, CODA_E_INVALID, "rewrite: the type of %s changed", rewrite_name(w->in, n).s);
     return false;
 }
