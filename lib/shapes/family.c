@@ -175,7 +175,13 @@ struct artist {
     const coda_plan *whole;
 };
 
-static coda_plan *draw(void *context, const int64_t *dims, struct guards *guards)
+static bool is_rewritten(const void *context, const int64_t *dims)
+{
+    const struct artist *a = context;
+    return has_rewritten(a->family, dims);
+}
+
+static coda_plan *draw(const void *context, const int64_t *dims, struct guards *guards)
 {
     const struct artist *a = context;
     const struct wish w = {.call = "compile", .dims = dims, .drawn = true, .guards = guards};
@@ -189,7 +195,7 @@ static void learn(struct family *f, const coda_plan *whole, const struct wish *w
     const struct drawing how = {.draw = draw,
                                 .context = &a,
                                 .variants = f->variants,
-                                .rewritten = has_rewritten(f, w->dims),
+                                .rewritten = is_rewritten,
                                 .loosely = w->loosely,
                                 .settles = whole->gpu.context};
     forms_learn(f->forms, w->dims, asked, &how);

@@ -301,15 +301,23 @@ static bool is_settled(const struct plan *p)
 
 /* ---- A lattice ---- */
 
-/* Are the answers the same at all its points, as far as the conditions that were found tell? */
-static bool suits(const struct study *s, const int *sign, int degree)
+/* Is there a shape at a point, of the same graph, with the same answers, as far as the conditions tell that
+ * were found? */
+static bool promises(const struct study *s, const int64_t *at)
 {
     int64_t dims[MOST_SYMBOLS];
+    return shape_at(s, at, dims) && s->how->rewritten(s->how->context, dims) == s->e->rewritten &&
+           conditions_hold(&s->e->conditions, at, false);
+}
+
+/* Does each point, with these steps turned, promise as much? */
+static bool suits(const struct study *s, const int *sign, int degree)
+{
     for (int n = 0; n < skeleton_points(s->e->variables, degree); n++) {
         int64_t at[SKELETON_VARIABLES];
         skeleton_point(s->e->variables, n, at);
         for (int v = 0; v < s->e->variables; v++) at[v] *= sign[v];
-        if (!shape_at(s, at, dims) || !conditions_hold(&s->e->conditions, at, false)) return false;
+        if (!promises(s, at)) return false;
     }
     return true;
 }
@@ -376,8 +384,7 @@ static int draw_proofs(struct study *s, int points, int degree, int64_t (*proof)
 {
     int found = 0;
     for (int number = 0; number < PLACES && found < PROOFS; number++) {
-        bool suits =
-            place(s, number, degree, proof[found]) && conditions_hold(&s->e->conditions, proof[found], false);
+        bool suits = place(s, number, degree, proof[found]) && promises(s, proof[found]);
         if (suits && draw(s, points + found, proof[found])) found++;
         else if (suits) erase(s, points + found, points + found + 1);
     }
@@ -458,7 +465,7 @@ void forms_learn(struct forms *f, const int64_t *dims, const struct guards *aske
     struct entry *e = s ? calloc(1, sizeof *e) : NULL;
     if (!e) return free(s);
     *s = (struct study){.f = f, .e = e, .asked = asked, .how = how};
-    e->rewritten = how->rewritten;
+    e->rewritten = how->rewritten(how->context, dims);
     memcpy(e->base, dims, sizeof *dims * (size_t)f->t->symbols);
     fail_save(&before);
     bool found = find_form(s);

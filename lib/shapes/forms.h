@@ -26,10 +26,10 @@ const struct form *forms_find(struct forms *f, const int64_t *dims, bool rewritt
 
 /* How a plan is made in full: drawn, to be freed; NULL: not at all, with the message set. */
 struct drawing {
-    coda_plan *(*draw)(void *context, const int64_t *dims, struct guards *guards);
-    void *context;
+    coda_plan *(*draw)(const void *context, const int64_t *dims, struct guards *guards);
+    const void *context;
     struct variants *variants;
-    bool rewritten; /* of which graph the shape is */
+    bool (*rewritten)(const void *context, const int64_t *dims); /* of which graph is a shape? */
     bool loosely;
     bool settles; /* a product without a main loop of its own has no form: libraries may be chosen */
 };
