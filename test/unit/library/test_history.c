@@ -132,12 +132,12 @@ END_TEST
 /* Rules that compared rows with a number of their own: plans of few rows stored what those of many computed
  * again, in memory that the plan as a whole has not, and shapes of one side got plans of the other. */
 static const char *const once_apart[] = {
-    "dim %T = 1..4096\n%x = input f32[T,48]\n%s = input f32[48]\n%o = constant {to=f32,value=1}\n"
+    "dim %T = 1..4200\n%x = input f32[T,48]\n%s = input f32[48]\n%o = constant {to=f32,value=1}\n"
     "%a = add %s, %o\n%y = mul %x, %a\noutput %y = %y\n",
-    "dim %T = 1..4096\n%x = input bf16[T,48]\n%s = input bf16[48]\n%o = constant {to=bf16,value=1}\n"
+    "dim %T = 1..4200\n%x = input bf16[T,48]\n%s = input bf16[48]\n%o = constant {to=bf16,value=1}\n"
     "%w = weight bf16[48,48]\n%a = add %s, %o\n%y = mul %x, %a\n%m = matmul %x, %w\n%n = softmax %m\n"
     "output %y = %y\noutput %n = %n\n",
-    "dim %T = 1..4096\n%x = input bf16[T,48]\n%r = input bf16[T,1]\n%a = mul %x, %x\n%b = silu %a\n"
+    "dim %T = 1..4200\n%x = input bf16[T,48]\n%r = input bf16[T,1]\n%a = mul %x, %x\n%b = silu %a\n"
     "%c = mul %b, %r\n%y = mul %x, %c\noutput %y = %y\n",
 };
 
