@@ -1,43 +1,21 @@
 /*
  * forms.c -- forms of shapes: the skeletons of their plans, and the conditions that a shape must meet.
  *
- * A shape that is planned in full leaves the answers that rewriting and planning got of its extents. The
- * second time that the same answers come, a form is looked for around the shape: of each symbol a step is
- * sought that keeps the answers, alone or together with the symbols that equal it; a symbol that has none is
- * a constant of the form. Plans at the points of a small lattice give the polynomials of the plan's numbers
- * and of those that were asked for, first of degree 1. Plans of shapes far off, where the conditions promise
- * the same answers, must be what the polynomials say, else a higher degree is tried. A shape is of the form
- * if its questions have the form's answers. A shape that has no form is planned in full.
+ * A shape is of a form if what rewriting and planning would ask of its extents has the form's answers. A
+ * shape that has no form is planned in full, and leaves its answers: the second time that the same ones come,
+ * a form is looked for around it (study.c).
  */
 #include "forms.h"
 
-#include "conditions.h"
-#include "mainloop.h"
-#include "variants.h"
+#include "study.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     MOST_KINDS = 512,      /* of answers that are told apart */
     MOST_BYTES = 64 << 20, /* of skeletons */
-    PLACES = 64,           /* that are looked at for a shape far off */
-    ALIGNED = 16,          /* elements that questions of alignment depend on */
-    TWICE = 2,
-    PROOFS = 2, /* plans beside those that make a skeleton, which must be what it says */
-    MOST_PLANS = SKELETON_POINTS + PROOFS
-};
-
-struct entry {
-    struct entry *next;
-    bool rewritten; /* of which graph its plans are */
-    struct form form;
-    struct conditions conditions;
-    int variables;
-    int variable[MOST_SYMBOLS]; /* of a symbol; -1: it is fixed, at ... */
-    int64_t base[MOST_SYMBOLS];
-    int64_t step[SKELETON_VARIABLES]; /* from the base; some fall */
+    TWICE = 2
 };
 
 struct kind { /* of shapes: those with the same answers */
@@ -46,8 +24,8 @@ struct kind { /* of shapes: those with the same answers */
 };
 
 struct forms {
-    pthread_mutex_t lock; /* of what follows; an entry does not change once it is in the list */
-    struct entry *entry;
+    pthread_mutex_t lock;     /* of what follows */
+    struct shape_form *first; /* a form does not change once it is in the list */
     struct kind kind[MOST_KINDS];
     int kinds;
     size_t bytes;
@@ -63,27 +41,12 @@ struct forms *forms_new(const graph *g)
     return f;
 }
 
-static void form_free(struct form *form)
-{
-    skeleton_free(form->skeleton);
-    free(form->like.product);
-    free(form->like.first);
-    *form = (struct form){0};
-}
-
-static void entry_free(struct entry *e)
-{
-    form_free(&e->form);
-    conditions_free(&e->conditions);
-    free(e);
-}
-
 void forms_free(struct forms *f)
 {
     if (!f) return;
-    for (struct entry *e = f->entry, *next; e; e = next) {
+    for (struct shape_form *e = f->first, *next; e; e = next) {
         next = e->next;
-        entry_free(e);
+        shape_form_free(e);
     }
     pthread_mutex_destroy(&f->lock);
     free(f);
@@ -92,357 +55,17 @@ void forms_free(struct forms *f)
 void forms_hold(struct forms *f) { pthread_mutex_lock(&f->lock); }
 void forms_let_go(struct forms *f) { pthread_mutex_unlock(&f->lock); }
 
-/* ---- Of a shape ---- */
-
-/* false: it is no point of the form's, as a symbol that is fixed has another value, or lies between steps. */
-static bool coordinates(const struct forms *f, const struct entry *e, const int64_t *dims, int64_t *at)
-{
-    int64_t by[SKELETON_VARIABLES];
-    bool set[SKELETON_VARIABLES] = {false};
-    for (int i = 0; i < f->t->symbols; i++) {
-        int v = e->variable[i];
-        int64_t away = dims[i] - e->base[i];
-        if (v < 0 ? away != 0 : set[v] && by[v] != away) return false;
-        if (v < 0 || set[v]) continue;
-        if (away % e->step[v]) return false;
-        set[v] = true, by[v] = away, at[v] = away / e->step[v];
-    }
-    return true;
-}
-
 const struct form *forms_find(struct forms *f, const int64_t *dims, bool rewritten, bool loosely, int64_t *at)
 {
     pthread_mutex_lock(&f->lock);
-    const struct entry *e = f->entry;
+    const struct shape_form *e = f->first;
     pthread_mutex_unlock(&f->lock);
     for (; e; e = e->next)
-        if (e->rewritten == rewritten && coordinates(f, e, dims, at) &&
+        if (e->rewritten == rewritten && shape_form_point(e, dims, at) &&
             conditions_hold(&e->conditions, at, loosely))
             return &e->form;
     return NULL;
 }
-
-/* ---- Plans around a shape ---- */
-
-struct drawn {
-    coda_plan *plan;
-    struct place *place; /* without names */
-    struct guards guards;
-};
-
-struct study {
-    struct forms *f;
-    struct entry *e;
-    const struct guards *asked; /* of the shape */
-    const struct drawing *how;
-    struct drawn drawn[MOST_PLANS];
-    struct sample sample[MOST_PLANS];
-};
-
-static void erase(struct study *s, int first, int end)
-{
-    for (int i = first; i < end; i++) {
-        executable_free(s->drawn[i].plan);
-        guards_free(&s->drawn[i].guards);
-        s->drawn[i] = (struct drawn){.plan = NULL};
-    }
-}
-
-/* The shape at a point; false: there is none. */
-static bool shape_at(const struct study *s, const int64_t *at, int64_t *dims)
-{
-    for (int i = 0; i < s->f->t->symbols; i++) {
-        const struct symbol *of = &s->f->t->symbol[i];
-        int v = s->e->variable[i];
-        dims[i] = s->e->base[i] + (v < 0 ? 0 : s->e->step[v] * at[v]);
-        if (dims[i] < of->least || dims[i] > of->most) return false;
-    }
-    return true;
-}
-
-/* Makes plan number n, of the shape at a point; false: there is none. */
-static bool draw(struct study *s, int n, const int64_t *at)
-{
-    int64_t dims[MOST_SYMBOLS];
-    struct drawn *out = &s->drawn[n];
-    if (out->plan) return true;
-    if (!shape_at(s, at, dims)) return false;
-    coda_plan *p = out->plan = s->how->draw(s->how->context, dims, &out->guards);
-    if (!p) return false;
-    out->place = ARENA_NEW(&p->arena, struct place, p->args + 1);
-    if (!out->place) return false;
-    if (p->args) memcpy(out->place, p->place, sizeof *p->place * (size_t)p->args);
-    for (int i = 0; i < p->args; i++) out->place[i].name = NULL;
-    s->sample[n] = (struct sample){&p->plan, out->place, sizeof *p->place * (size_t)p->args};
-    return true;
-}
-
-static bool has_answers(const struct study *s, int n)
-{
-    return s->drawn[n].plan && guards_same(s->asked, &s->drawn[n].guards);
-}
-
-/* ---- Variables ---- */
-
-static int64_t common_multiple(int64_t a, int64_t b)
-{
-    int64_t x = a, y = b;
-    while (y) {
-        int64_t rest = x % y;
-        x = y, y = rest;
-    }
-    return mul_counts(a / x, b);
-}
-
-/* Keeps symbol i, if `alike` with all later ones that equal it, its answers when it moves by so much? Then it
- * is a variable, whose plan at 1 is drawn. */
-static bool moves_by(struct study *s, int i, bool alike, int64_t step)
-{
-    struct entry *e = s->e;
-    int64_t at[SKELETON_VARIABLES] = {0};
-    int v = e->variables;
-    at[v] = 1, e->step[v] = step;
-    for (int k = i; k < s->f->t->symbols; k++)
-        if (k == i || (alike && e->variable[k] < 0 && e->base[k] == e->base[i])) e->variable[k] = v;
-    if (draw(s, 1 + v, at) && has_answers(s, 1 + v)) return true;
-    for (int k = i; k < s->f->t->symbols; k++)
-        if (e->variable[k] == v) e->variable[k] = -1;
-    erase(s, 1 + v, 2 + v);
-    return false;
-}
-
-/* By one step, else by one that keeps residues, up or down. */
-static bool moves(struct study *s, int i, bool alike)
-{
-    const struct symbol *of = s->f->t->symbol;
-    int64_t step = of[i].multiple;
-    bool others = false;
-    for (int k = i + 1; k < s->f->t->symbols && alike; k++)
-        if (s->e->variable[k] < 0 && s->e->base[k] == s->e->base[i])
-            step = common_multiple(step, of[k].multiple), others = true;
-    if (alike && !others) return false;
-    int64_t aligned = common_multiple(step, ALIGNED);
-    return moves_by(s, i, alike, step) || moves_by(s, i, alike, -step) ||
-           (aligned != step && (moves_by(s, i, alike, aligned) || moves_by(s, i, alike, -aligned)));
-}
-
-/* false: too many vary, or none. */
-static bool find_variables(struct study *s)
-{
-    struct entry *e = s->e;
-    for (int i = 0; i < s->f->t->symbols; i++) e->variable[i] = -1;
-    for (int i = 0; i < s->f->t->symbols; i++) {
-        if (e->variable[i] >= 0) continue;
-        if (e->variables == SKELETON_VARIABLES) return false;
-        e->variables += moves(s, i, false) || moves(s, i, true);
-    }
-    return e->variables > 0;
-}
-
-/* ---- What plans share ---- */
-
-/* Tables of products' tiles, where all samples have the same ones. */
-static bool find_products(const struct study *s, int samples)
-{
-    const struct sample *sample = s->sample;
-    const struct plan *first = sample->plan;
-    struct form *form = &s->e->form;
-    form->like.product = calloc((size_t)first->programs + 1, sizeof *form->like.product);
-    for (int i = 0; form->like.product && i < first->programs; i++) {
-        const struct program *q = &first->program[i];
-        if (q->kind != PROGRAM_GEMM || !variants_take(q)) continue;
-        form->like.product[i] = variants_find(s->how->variants, first, q, &first->target);
-        for (int k = 1; k < samples && form->like.product[i]; k++) {
-            const struct plan *p = sample[k].plan;
-            bool same = variants_take(&p->program[i]) && variants_find(s->how->variants, p, &p->program[i],
-                                                                       &p->target) == form->like.product[i];
-            if (!same) form->like.product[i] = NULL;
-        }
-    }
-    return form->like.product;
-}
-
-/* Which programs equal which, in each sample; false: no memory. */
-static bool find_twins(const struct study *s, int samples)
-{
-    const struct sample *sample = s->sample;
-    struct form *form = &s->e->form;
-    int programs = sample->plan->programs;
-    form->like.first = calloc((size_t)programs + 1, sizeof *form->like.first);
-    for (int k = 0; form->like.first && k < samples; k++) {
-        const struct plan *p = sample[k].plan;
-        struct arena scratch = {0};
-        struct memo memo = {0};
-        bool good = p->programs == programs;
-        for (int i = 0; i < programs && good; i++) {
-            struct program *q = &p->program[i], *first = NULL;
-            struct identity id;
-            const int *ignored;
-            if (identity_of(&id, &scratch, p, q)) first = memo_first(&memo, &scratch, &id, q, &ignored);
-            if (!(good = first)) break;
-            int own = k && form->like.first[i] != first - p->program ? i : (int)(first - p->program);
-            form->like.first[i] = own;
-        }
-        arena_free(&scratch);
-        if (!good) return false;
-    }
-    return form->like.first;
-}
-
-/* Where a main loop is contested a library may be chosen by price, and so other programs. */
-static bool is_settled(const struct plan *p)
-{
-    for (int i = 0; i < p->programs; i++) {
-        const struct mainloop *loop = p->schedule[i].tile.mainloop;
-        if (p->program[i].kind == PROGRAM_GEMM && (loop->contested || !loop->kernel)) return false;
-    }
-    return true;
-}
-
-/* ---- A lattice ---- */
-
-/* Is there a shape at a point, of the same graph, with the same answers, as far as the conditions tell that
- * were found? */
-static bool promises(const struct study *s, const int64_t *at)
-{
-    int64_t dims[MOST_SYMBOLS];
-    return shape_at(s, at, dims) && s->how->rewritten(s->how->context, dims) == s->e->rewritten &&
-           conditions_hold(&s->e->conditions, at, false);
-}
-
-/* Does each point, with these steps turned, promise as much? */
-static bool suits(const struct study *s, const int *sign, int degree)
-{
-    for (int n = 0; n < skeleton_points(s->e->variables, degree); n++) {
-        int64_t at[SKELETON_VARIABLES];
-        skeleton_point(s->e->variables, n, at);
-        for (int v = 0; v < s->e->variables; v++) at[v] *= sign[v];
-        if (!promises(s, at)) return false;
-    }
-    return true;
-}
-
-/* Turns steps so that the points of a higher degree have the shape's answers; false: they have none. */
-static bool turn_steps(struct study *s, int degree)
-{
-    for (int turns = 0; turns < 1 << s->e->variables; turns++) {
-        int sign[SKELETON_VARIABLES];
-        for (int v = 0; v < s->e->variables; v++) sign[v] = turns >> v & 1 ? -1 : 1;
-        if (!suits(s, sign, degree)) continue;
-        for (int v = 0; v < s->e->variables; v++) s->e->step[v] *= sign[v];
-        if (turns) erase(s, 0, MOST_PLANS);
-        return true;
-    }
-    return false;
-}
-
-static bool draw_lattice(struct study *s, int points)
-{
-    for (int n = 0; n < points; n++) {
-        int64_t at[SKELETON_VARIABLES];
-        skeleton_point(s->e->variables, n, at);
-        if (!draw(s, n, at) || !has_answers(s, n)) return false;
-    }
-    return true;
-}
-
-/* ---- Proofs ---- */
-
-/* How many steps a variable may take, down and up. */
-static void range_of(const struct study *s, int v, int64_t *below, int64_t *above)
-{
-    *below = *above = INT64_MAX;
-    for (int i = 0; i < s->f->t->symbols; i++) {
-        const struct symbol *of = &s->f->t->symbol[i];
-        int64_t step = s->e->step[v], down = s->e->base[i] - of->least, up = of->most - s->e->base[i];
-        if (s->e->variable[i] != v) continue;
-        *below = MIN(*below, (step > 0 ? down : up) / llabs(step));
-        *above = MIN(*above, (step > 0 ? up : down) / llabs(step));
-    }
-}
-
-/* A place: of even number anywhere, of odd number near the lattice. All its coordinates are other ones than
- * the points have, so that no term that the degree leaves out is 0 there. Those of each variable are spread
- * by the golden ratio and its powers. */
-static bool place(const struct study *s, int number, int degree, int64_t *at)
-{
-    enum { NEAR = 24 };
-    static const double golden[SKELETON_VARIABLES] = {0.8191725, 0.6710436, 0.5497005};
-    for (int v = 0; v < s->e->variables; v++) {
-        int64_t below, above;
-        range_of(s, v, &below, &above);
-        if (number % 2) below = MIN(below, NEAR), above = MIN(above, NEAR);
-        double part = 0.4 + number * golden[v];
-        at[v] = (int64_t)((part - (double)(int64_t)part) * (double)(below + above + 1)) - below;
-        if (at[v] >= 0 && at[v] <= degree) return false;
-    }
-    return true;
-}
-
-/* How many plans are drawn far off, where the conditions say that answers are the same. */
-static int draw_proofs(struct study *s, int points, int degree, int64_t (*proof)[SKELETON_VARIABLES])
-{
-    int found = 0;
-    for (int number = 0; number < PLACES && found < PROOFS; number++) {
-        bool suits = place(s, number, degree, proof[found]) && promises(s, proof[found]);
-        if (suits && draw(s, points + found, proof[found])) found++;
-        else if (suits) erase(s, points + found, points + found + 1);
-    }
-    return found;
-}
-
-/* ---- A form ---- */
-
-static bool are_settled(const struct study *s, int plans)
-{
-    bool good = true;
-    for (int i = 0; i < plans && good && s->how->settles; i++) good = is_settled(s->sample[i].plan);
-    return good;
-}
-
-static enum finding find_conditions(struct study *s, int points, int64_t (*proof)[SKELETON_VARIABLES],
-                                    int proofs)
-{
-    const struct guards *asked[MOST_PLANS];
-    for (int i = 0; i < points + proofs; i++) asked[i] = &s->drawn[i].guards;
-    return conditions_find(&s->e->conditions, asked, s->e->variables, points, proof, proofs);
-}
-
-/* From as many plans as the degree wants; others far off prove it. */
-static enum finding find_skeleton(struct study *s, int degree)
-{
-    struct entry *e = s->e;
-    int64_t proof[PROOFS][SKELETON_VARIABLES] = {{0}};
-    int points = skeleton_points(e->variables, degree), proofs;
-    if ((degree > 1 && !turn_steps(s, degree)) || !draw_lattice(s, points)) return HAS_NONE;
-    if (find_conditions(s, points, proof, 0) != FOUND) return HAS_NONE;
-    if (!(proofs = draw_proofs(s, points, degree, proof))) return HAS_NONE;
-    if (!are_settled(s, points + proofs)) return HAS_NONE;
-    enum finding found = find_conditions(s, points, proof, proofs);
-    if (found != FOUND) return found;
-    if (!find_products(s, points + proofs) || !find_twins(s, points + proofs)) return HAS_NONE;
-    e->form.skeleton = skeleton_new(s->sample, e->variables, degree);
-    if (!e->form.skeleton) return HAS_NONE;
-    for (int k = 0; k < proofs; k++)
-        if (!skeleton_fits(e->form.skeleton, &s->sample[points + k], proof[k])) return HAS_HIGHER_DEGREE;
-    return FOUND;
-}
-
-static bool find_form(struct study *s)
-{
-    struct entry *e = s->e;
-    enum finding found = HAS_HIGHER_DEGREE;
-    if (!find_variables(s)) return false;
-    for (int degree = 1; degree <= SKELETON_DEGREE && found == HAS_HIGHER_DEGREE; degree++) {
-        found = find_skeleton(s, degree);
-        if (found != HAS_HIGHER_DEGREE) break;
-        erase(s, e->form.skeleton ? 0 : skeleton_points(e->variables, degree), MOST_PLANS);
-        form_free(&e->form);
-    }
-    return found == FOUND;
-}
-
-/* ---- Learning ---- */
 
 /* Is it this caller's turn to find the form of shapes with these answers? */
 static bool claim(struct forms *f, uint64_t answers, bool at_once)
@@ -457,25 +80,13 @@ static bool claim(struct forms *f, uint64_t answers, bool at_once)
 
 void forms_learn(struct forms *f, const int64_t *dims, const struct guards *asked, const struct drawing *how)
 {
-    struct failure before;
     pthread_mutex_lock(&f->lock);
     bool mine = !asked->failed && claim(f, guards_hash(asked), how->loosely);
     pthread_mutex_unlock(&f->lock);
-    struct study *s = mine ? calloc(1, sizeof *s) : NULL;
-    struct entry *e = s ? calloc(1, sizeof *e) : NULL;
-    if (!e) return free(s);
-    *s = (struct study){.f = f, .e = e, .asked = asked, .how = how};
-    e->rewritten = how->rewritten(how->context, dims);
-    memcpy(e->base, dims, sizeof *dims * (size_t)f->t->symbols);
-    fail_save(&before);
-    bool found = find_form(s);
-    fail_restore(&before);
-    erase(s, 0, MOST_PLANS);
-    free(s);
-    if (!found) return entry_free(e);
-    e->form.settles = how->settles;
+    struct shape_form *e = mine ? study_shape(f->t, dims, asked, how) : NULL;
+    if (!e) return;
     pthread_mutex_lock(&f->lock);
-    e->next = f->entry, f->entry = e;
+    e->next = f->first, f->first = e;
     f->bytes += skeleton_bytes(e->form.skeleton) + conditions_bytes(&e->conditions);
     pthread_mutex_unlock(&f->lock);
 }
