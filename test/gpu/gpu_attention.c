@@ -657,7 +657,7 @@ static int run_random(const struct jit_device *device)
                  c.sinks ? " sinks" : "", c.lse ? " lse" : "", c.starts ? " starts" : "", c.score, c.bias,
                  c.bias16 ? " 16" : "");
         c.name = name;
-        failed += run_both(device, &c);
+        if (gpu_mine(i)) failed += run_both(device, &c);
     }
     return failed;
 }
@@ -670,7 +670,7 @@ int gpu_attention(void)
     int failed = 0;
     const char *named = getenv("CODA_TEST_CASE");
     for (int i = 0; i < attention_case_count; i++) {
-        if (named && !strstr(attention_cases[i].name, named)) continue;
+        if (!gpu_mine(i) || (named && !strstr(attention_cases[i].name, named))) continue;
         if (device_emulated(&device) && !scale_takes_one_in(EMULATED_SHARE, i)) continue;
         if ((attention_cases[i].batch || attention_cases[i].starts) && attention_cases[i].tq > 0)
             failed += run_both(&device, &attention_cases[i]);

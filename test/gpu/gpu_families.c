@@ -23,6 +23,7 @@ int gpu_families(void)
     uint64_t seed = random_seed();
     for (int i = 0; i < n; i++) {
         struct family f;
+        if (!gpu_mine(i)) continue;
         /* fewer than half of them are known ones */
         enum known_family known = (enum known_family)((seed + (uint64_t)i) % (2 * KNOWN_FAMILIES));
         family_make_sized(&f, known < KNOWN_FAMILIES ? known : FAMILY_DRAWN, seed + (uint64_t)i, 0,

@@ -8,8 +8,8 @@
  *
  * A file test/gpu/gpu_NAME.c defines int gpu_NAME(void); nothing else is registered: gpu_list.h is made
  * from the file names. With names, only those tests run, and no stamp is written. Several tests run at
- * once, each in its own process, for most of their time is compilation; one alone runs in this process,
- * where debuggers and sanitizers look.
+ * once, each in its own process, and the longest in several; one alone runs in this process, where debuggers
+ * and sanitizers look.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,6 +39,16 @@ static const struct {
 
 enum { TESTS = sizeof tests / sizeof *tests - 1 };
 
+/* Tests whose cases are shared out among processes of their own. */
+static const struct {
+    const char *name;
+    int shares;
+} wide[] = {{"attention", 4}, {"graph", 4}, {"families", 3}, {"unusual", 2}};
+
+enum { MOST_SHARES = 4, MOST_PROCESSES = TESTS * MOST_SHARES };
+
+static int share, shares = 1; /* which of how many this process is */
+
 static struct result {
     int passed, failed, skipped;
     int64_t compiled, found, broken; /* kernels, of the process's cache; those that did not compile */
@@ -59,6 +69,8 @@ int gpu_case(bool good, const char *name, const char *format, ...)
     result->failed += !good;
     return !good;
 }
+
+bool gpu_mine(int i) { return i % shares == share; }
 
 int gpu_skip(const char *name, const char *why)
 {
@@ -109,27 +121,36 @@ static void count_kernels(struct result *r)
     r->broken += (int64_t)s.compile_failures;
 }
 
-static void run(int i)
+static void run(int test, struct result *to)
 {
-    result = &all[i];
-    int failures = tests[i].run();
+    result = to;
+    int failures = tests[test].run();
     count_kernels(result);
-    if (failures > result->failed || result->passed + result->failed + result->skipped == 0)
-        gpu_case(false, tests[i].name, "%d failures outside of any case", failures);
+    if (failures > result->failed || (shares == 1 && result->passed + result->failed + result->skipped == 0))
+        gpu_case(false, tests[test].name, "%d failures outside of any case", failures);
 }
 
 struct process {
+    int test, share;
     pid_t pid;
     FILE *output;
 };
 
-static void start(struct process *p, int i)
+static int shares_of(int test)
+{
+    for (int i = 0; i < (int)(sizeof wide / sizeof *wide); i++)
+        if (!strcmp(wide[i].name, tests[test].name)) return wide[i].shares;
+    return 1;
+}
+
+static void start(struct process *p, struct result *to)
 {
     p->output = tmpfile();
     fflush(stdout);
     if ((p->pid = p->output ? fork() : -1)) return;
     dup2(fileno(p->output), STDOUT_FILENO);
-    run(i);
+    share = p->share, shares = shares_of(p->test);
+    run(p->test, to);
     fflush(stdout);
     _exit(EXIT_SUCCESS);
 }
@@ -142,34 +163,43 @@ static void copy(FILE *from)
     fclose(from);
 }
 
-static void finish(const struct process *p, int i)
+static void finish(const struct process *p, struct result *of)
 {
     int status = -1;
     if (p->pid > 0) waitpid(p->pid, &status, 0);
     if (p->output) copy(p->output);
-    result = &all[i];
-    if (status) gpu_case(false, tests[i].name, "its process ended with status 0x%x", (unsigned)status);
+    result = of;
+    if (status) gpu_case(false, tests[p->test].name, "its process ended with status 0x%x", (unsigned)status);
+}
+
+static struct result sum_of(const struct result *r, int n)
+{
+    struct result sum = {.passed = 0};
+    for (int i = 0; i < n; i++) {
+        sum.passed += r[i].passed;
+        sum.failed += r[i].failed;
+        sum.skipped += r[i].skipped;
+        sum.compiled += r[i].compiled;
+        sum.found += r[i].found;
+        sum.broken += r[i].broken;
+        sum.dry = sum.dry || r[i].dry;
+    }
+    return sum;
 }
 
 static struct result run_all(const bool *wanted, int count)
 {
-    struct process process[TESTS];
-    struct result sum = {.passed = 0};
+    struct process process[MOST_PROCESSES];
+    int n = 0;
     for (int i = 0; i < TESTS; i++) {
-        if (wanted[i] && count == 1) run(i);
-        else if (wanted[i]) start(&process[i], i);
+        if (wanted[i] && count == 1) run(i, &all[n++]);
+        for (int k = 0; wanted[i] && count > 1 && k < shares_of(i); k++, n++) {
+            process[n] = (struct process){.test = i, .share = k};
+            start(&process[n], &all[n]);
+        }
     }
-    for (int i = 0; i < TESTS; i++) {
-        if (wanted[i] && count > 1) finish(&process[i], i);
-        sum.passed += all[i].passed;
-        sum.failed += all[i].failed;
-        sum.skipped += all[i].skipped;
-        sum.compiled += all[i].compiled;
-        sum.found += all[i].found;
-        sum.broken += all[i].broken;
-        sum.dry = sum.dry || all[i].dry;
-    }
-    return sum;
+    for (int i = 0; i < n && count > 1; i++) finish(&process[i], &all[i]);
+    return sum_of(all, n);
 }
 
 static int print_dry(const struct result *sum)
@@ -187,7 +217,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[first], "--stamp") == 0) stamp = argv[first + 1];
         if (strcmp(argv[first], "--digest") == 0) digest = argv[first + 1];
     }
-    all = mmap(NULL, TESTS * sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    all = mmap(NULL, MOST_PROCESSES * sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (all == MAP_FAILED) return perror("mmap"), EXIT_FAILURE;
     for (int i = 0; i < TESTS; i++) count += wanted[i] = chosen(tests[i].name, argv + first, argc - first);
     struct result sum = run_all(wanted, count);

@@ -88,11 +88,13 @@ static double draw_slot(struct random *r, const struct need *need, bool *taken)
     return random_chance(r, 50) ? -1 - (double)slot : (double)(need->limit + slot);
 }
 
-static void fill_leaf(void *base, struct random *r, const struct node *n, const struct need *need)
+/* The elements of a leaf from `first` on, by numbers of their own. */
+static void fill_part(void *base, struct random *r, const struct node *n, const struct need *need,
+                      int64_t first, int64_t end)
 {
     int64_t total = type_elements(&n->type);
     bool *taken = need->distinct ? calloc((size_t)need->limit + 1, sizeof *taken) : NULL;
-    for (int64_t e = 0; e < total; e++) {
+    for (int64_t e = first; e < end; e++) {
         int64_t at = 0, rest = e;
         for (int d = n->type.rank - 1; d >= 0; d--) {
             at += rest % n->type.dim[d] * n->stride[d];
@@ -106,6 +108,36 @@ static void fill_leaf(void *base, struct random *r, const struct node *n, const 
                                    : draw_element(r, n, need));
     }
     free(taken);
+}
+
+/* Large ones in parts, by threads; slots know all that were drawn before. */
+enum { PART = 1 << 20 };
+
+struct filling {
+    void *base;
+    const struct node *n;
+    const struct need *need;
+    uint64_t seed;
+    int64_t total;
+};
+
+static void fill_one(void *ctx, int64_t i)
+{
+    const struct filling *f = ctx;
+    struct random r = {f->seed + (uint64_t)i};
+    r.state = random_next(&r);
+    fill_part(f->base, &r, f->n, f->need, i * PART, MIN(f->total, (i + 1) * PART));
+}
+
+static void fill_leaf(void *base, struct random *r, const struct node *n, const struct need *need)
+{
+    int64_t total = type_elements(&n->type);
+    if (need->distinct || total <= PART) {
+        fill_part(base, r, n, need, 0, total);
+        return;
+    }
+    struct filling f = {base, n, need, random_next(r), total};
+    parallel_for(CEIL_DIV(total, PART), fill_one, &f);
 }
 
 static void *poisoned(size_t bytes)
