@@ -33,6 +33,9 @@ check: ## what an edit needs, in a minute or two: no NVRTC, no sanitizer
 	@BUILD=$(BUILD) test/run check
 test: deps ## all that a CPU can prove (AGAIN=1: what failed the last time)
 	@BUILD=$(BUILD) test/run test
+bless-seconds: ## writes test/job-seconds anew, from the last `make test`: on a machine that does nothing else
+	@{ echo '# seconds of processors that a job of make test takes: make bless-seconds'; cat $(BUILD)/test-log/.seconds; } > test/job-seconds.part
+	@mv test/job-seconds.part test/job-seconds
 test-full: deps ## the same with every case, long fuzzing and torture at full scale (hours)
 	@BUILD=$(BUILD) test/run test-full
 
@@ -218,5 +221,5 @@ $(BUILD)/compile_commands.json: $(SRC) Makefile $(PARTS) ## for clangd and clang
 	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/coda -Iperf' $$f; comma=,; \
 	done; printf '\n]\n'; } > $@
 
-.PHONY: unit locales bless check test test-full fuzzers texts bless-texts fuzz conformance conformance-subset torture-build torture \
+.PHONY: unit locales bless bless-seconds check test test-full fuzzers texts bless-texts fuzz conformance conformance-subset torture-build torture \
 	emulator test-gpu gpu-kernels gpu-kernels-pack stamp-digest layers locale exports abi bless-abi cuda-abi headers lint tidy

@@ -2,8 +2,9 @@
 #include "util_differences.h"
 #include "util_scale.h"
 
-#include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
+
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { ROWS = 3, COLUMNS = 5, OTHERS = 4 };
 

@@ -1,9 +1,16 @@
 /* test_drawn.c -- random graphs draw each operation, map, reduction and dtype, but for those of drawn.def. */
 #include "util_random.h"
 
-#include "tests.h"
 #include <string.h>
 
+#include "tests.h" /* last: Check has a macro named fail */
+
+/* Under a sanitizer these graphs say nothing that the others do not. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = true };
+#else
+enum { SANITIZED = false };
+#endif
 enum { GRAPHS = 4000, MOST = 256 };
 
 struct drawn {
@@ -60,9 +67,9 @@ static const struct excuse *excuse_of(const struct drawn *d)
     return NULL;
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 START_TEST(all_is_drawn_or_excused)
 {
+    if (SANITIZED) return;
     expect_all();
     uint64_t seed = random_seed();
     for (uint64_t s = seed; s < seed + GRAPHS; s++) {
@@ -81,7 +88,6 @@ START_TEST(all_is_drawn_or_excused)
     }
 }
 END_TEST
-#endif
 
 START_TEST(excuses_are_of_what_there_is)
 {
@@ -94,10 +100,4 @@ START_TEST(excuses_are_of_what_there_is)
 }
 END_TEST
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* the drawing itself is seen elsewhere */
-#define DRAWING ONE(all_is_drawn_or_excused)
-#else
-#define DRAWING (void)all_is_drawn_or_excused
-#endif
-
-TESTS(drawn, DRAWING, ONE(excuses_are_of_what_there_is));
+TESTS(drawn, ONE(all_is_drawn_or_excused), ONE(excuses_are_of_what_there_is));
