@@ -7,6 +7,7 @@
  * where they see the same ones. Keys and values are read where they lie, unless they are in pages, of 8 bits,
  * or of a head_dim that is no multiple of eight lanes.
  */
+#include "attention.h"
 #include "cpu.h"
 #include "dot.h"
 
@@ -68,8 +69,8 @@ static int64_t index_at(const struct cpu *c, const struct tensor_use *u, int64_t
 static int64_t length_of(const struct cpu *c, const struct attention_spec *s, int64_t batch)
 {
     if (batch < 0) return 0;
-    if (s->lengths.buffer < 0) return s->tk;
-    int64_t n = index_at(c, &s->lengths, batch * s->lengths.stride[0]);
+    if (!attention_has(s, ATTENTION_LENGTHS)) return s->tk;
+    int64_t n = index_at(c, &s->use[ATTENTION_LENGTHS], batch * s->use[ATTENTION_LENGTHS].stride[0]);
     return MAX(0, MIN(n, s->tk));
 }
 
@@ -82,8 +83,8 @@ static struct range visible(const struct cpu *c, const struct attention_spec *s,
     if (attention_is_limited(s)) r.end = MAX(0, MIN(keys, position + s->ahead + 1));
     if (s->align == CODA_ALIGN_LENGTH && position < 0) r.end = 0; /* no row of the sequence */
     if (s->window > 0) r.first = MIN(MAX(0, position - s->window + 1), r.end);
-    if (s->ranges.buffer < 0) return r;
-    const struct tensor_use *u = &s->ranges;
+    if (!attention_has(s, ATTENTION_RANGES)) return r;
+    const struct tensor_use *u = &s->use[ATTENTION_RANGES];
     int64_t own = MAX(p->batch, 0) * u->stride[0] + (p->row + i) * u->stride[1];
     r.first = MAX(r.first, index_at(c, u, own));
     r.end = MAX(r.first, MIN(r.end, index_at(c, u, own + u->stride[2])));
@@ -107,7 +108,7 @@ static bool find_row(const struct attention_job *j, const struct head *h, int64_
                      int64_t *row)
 {
     const struct attention_spec *s = j->s;
-    const struct tensor_use *u = &s->table;
+    const struct tensor_use *u = &s->use[ATTENTION_TABLE];
     *lot = h->batch, *row = key;
     if (!s->page) return true;
     *lot = index_at(j->cpu, u, h->batch * u->stride[0] + key / s->page * u->stride[1]);
@@ -162,7 +163,7 @@ static float map_score(const struct attention_spec *s, float x, int64_t position
 /* Where what is added to a row's scores begins; NULL: nothing is. */
 static const void *bias_of(const struct attention_job *j, const struct head *h, int64_t row, int64_t *at)
 {
-    const struct tensor_use *u = &j->s->bias;
+    const struct tensor_use *u = &j->s->use[ATTENTION_BIAS];
     if (u->buffer < 0) return NULL;
     *at = u->offset + h->batch * u->stride[0] + h->index * u->stride[1] + row * u->stride[2];
     return cpu_buffer(j->cpu, u->buffer);
@@ -180,7 +181,9 @@ static void turn_scores(const struct attention_job *j, const struct head *h, int
         float x = s->scale * score[t];
         if (s->softcap != 0) x = s->softcap * tanhf(x / s->softcap);
         x -= h->slope * fabsf((float)(position - key - t));
-        if (bias) x += (float)dtype_load(s->bias.dtype, bias, at + (key + t) * s->bias.stride[3]);
+        if (bias)
+            x += (float)dtype_load(s->use[ATTENTION_BIAS].dtype, bias,
+                                   at + (key + t) * s->use[ATTENTION_BIAS].stride[3]);
         score[t] = s->score ? map_score(s, x, position, key + t, h->index) : x;
     }
 }
@@ -226,7 +229,8 @@ static void multiply_keys(const struct attention_job *j, struct head *h)
     int64_t n = h->keys.end - h->keys.first;
     for (int64_t q = 0; q < h->queries; q++) {
         float *to = h->q + q * h->width;
-        cpu_read(to, s->q.dtype, cpu_buffer(j->cpu, s->q.buffer), query_row(j, h, &s->q, q), 1, s->head_dim);
+        cpu_read(to, s->use[ATTENTION_Q].dtype, cpu_buffer(j->cpu, s->use[ATTENTION_Q].buffer),
+                 query_row(j, h, &s->use[ATTENTION_Q], q), 1, s->head_dim);
         for (int64_t d = 0; d < s->head_dim; d++) to[d] *= scale;
         memset(to + s->head_dim, 0, sizeof *to * (size_t)(h->width - s->head_dim));
     }
@@ -250,8 +254,8 @@ static void soften(const struct attention_job *j, struct head *h, int64_t q)
     float *score = scores_of(h, q) + (r.first - h->keys.first), largest;
     if (!attention_is_plain(s)) turn_scores(j, h, i, r.first, n, score);
     h->sum[q] = exponentials(j, score, n, h->sink, &largest);
-    if (s->lse.buffer < 0) return;
-    float *lse = (float *)cpu_buffer(j->cpu, s->lse.buffer) + s->lse.offset;
+    if (!attention_has(s, ATTENTION_LSE)) return;
+    float *lse = (float *)cpu_buffer(j->cpu, s->use[ATTENTION_LSE].buffer) + s->use[ATTENTION_LSE].offset;
     lse[((attention_is_packed(s) ? 0 : h->batch) * s->heads + h->index) * s->tq + h->piece->row + i] =
         n ? largest + logf(h->sum[q]) : -INFINITY;
 }
@@ -296,14 +300,15 @@ static void finish(const struct attention_job *j, struct head *h, int64_t q)
     float *o = h->o + q * h->width;
     bool some_keys = h->seen[q].end > h->seen[q].first;
     for (int64_t d = 0; d < s->head_dim; d++) o[d] = some_keys ? o[d] / h->sum[q] * h->v_scale : 0;
-    cpu_write(s->o.dtype, cpu_buffer(j->cpu, s->o.buffer), query_row(j, h, &s->o, q), o, s->head_dim);
+    cpu_write(s->use[ATTENTION_O].dtype, cpu_buffer(j->cpu, s->use[ATTENTION_O].buffer),
+              query_row(j, h, &s->use[ATTENTION_O], q), o, s->head_dim);
 }
 
 static void run_queries(const struct attention_job *j, struct head *h)
 {
     multiply_keys(j, h);
     for (int64_t q = 0; q < h->queries; q++) soften(j, h, q);
-    if (j->s->o.buffer < 0) return;
+    if (!attention_has(j->s, ATTENTION_O)) return;
     memset(h->o, 0, sizeof(float) * (size_t)(h->queries * h->width));
     for (int64_t key = h->keys.first; key < h->keys.end; key += BLOCK_KEYS)
         for (int64_t q = 0; q < h->queries; q += TILE_QUERIES)
@@ -316,7 +321,8 @@ static void run_queries(const struct attention_job *j, struct head *h)
 static float *head_memory(const struct attention_job *j, struct head *h)
 {
     int64_t n = h->keys.end - h->keys.first, copy = n * h->width, rows = h->queries * h->width;
-    int64_t k = is_in_place(j, &j->s->k) ? 0 : copy, v = is_in_place(j, &j->s->v) ? 0 : copy;
+    int64_t k = is_in_place(j, &j->s->use[ATTENTION_K]) ? 0 : copy,
+            v = is_in_place(j, &j->s->use[ATTENTION_V]) ? 0 : copy;
     float *floats = malloc(sizeof *floats * (size_t)(k + v + h->queries * n + 2 * rows + 1));
     if (!floats) return NULL;
     h->copy_k = floats;
@@ -343,17 +349,17 @@ static void run_block(void *ctx, int64_t item)
     h.keys = some(j->cpu, s, p, end);
     h.queries = end - p->first, h.width = CEIL_DIV(s->head_dim, DOT_LANES) * DOT_LANES;
     for (int64_t q = 0; q < h.queries; q++) h.seen[q] = visible(j->cpu, s, p, p->first + q);
-    h.slope = of_head(j->cpu, &s->slopes, h.index, 0);
-    h.sink = of_head(j->cpu, &s->sinks, h.index, -INFINITY);
-    h.k_scale = of_head(j->cpu, &s->k_scale, h.index / (s->heads / s->kv_heads), 1);
-    h.v_scale = of_head(j->cpu, &s->v_scale, h.index / (s->heads / s->kv_heads), 1);
+    h.slope = of_head(j->cpu, &s->use[ATTENTION_SLOPES], h.index, 0);
+    h.sink = of_head(j->cpu, &s->use[ATTENTION_SINKS], h.index, -INFINITY);
+    h.k_scale = of_head(j->cpu, &s->use[ATTENTION_K_SCALE], h.index / (s->heads / s->kv_heads), 1);
+    h.v_scale = of_head(j->cpu, &s->use[ATTENTION_V_SCALE], h.index / (s->heads / s->kv_heads), 1);
     float *memory = head_memory(j, &h);
     if (!memory) {
         j->failed = true;
         return;
     }
-    h.k = key_rows(j, &h, &s->k, h.copy_k);
-    h.v = key_rows(j, &h, &s->v, h.copy_v);
+    h.k = key_rows(j, &h, &s->use[ATTENTION_K], h.copy_k);
+    h.v = key_rows(j, &h, &s->use[ATTENTION_V], h.copy_v);
     run_queries(j, &h);
     free(memory);
 }
@@ -370,7 +376,7 @@ static void cut_packed(struct attention_job *j)
     const struct attention_spec *s = j->s;
     int64_t at = 0;
     for (int64_t b = 0; b <= s->batch; b++) {
-        int64_t start = index_at(j->cpu, &s->starts, b * s->starts.stride[0]),
+        int64_t start = index_at(j->cpu, &s->use[ATTENTION_STARTS], b * s->use[ATTENTION_STARTS].stride[0]),
                 next = MAX(at, MIN(start, s->tq));
         cut(j, b - 1, at, next - at);
         at = next;

@@ -1,6 +1,7 @@
 /* cpu_nucleus.c -- the least element of each row that top-k, top-p and min-p keep, on the CPU device: from a
  * sorted row, by weights in the units that kernels count in. */
 #include "cpu.h"
+#include "nucleus.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -18,9 +19,9 @@ static int by_size(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-static float number(const struct nucleus_job *j, enum nucleus_number i, int64_t row, float otherwise)
+static float number(const struct nucleus_job *j, int i, int64_t row, float otherwise)
 {
-    const struct tensor_use *u = &j->s->number[i];
+    const struct tensor_use *u = &j->s->use[i];
     float x = otherwise;
     if (u->buffer >= 0)
         cpu_read(&x, u->dtype, cpu_buffer(j->cpu, u->buffer), u->offset + row * u->stride[0], 0, 1);
@@ -83,7 +84,7 @@ static bool has_nan(const float *x, int64_t n)
 
 static float row_least(const struct nucleus_job *j, int64_t row, float *x)
 {
-    const struct tensor_use *from = &j->s->x;
+    const struct tensor_use *from = &j->s->use[NUCLEUS_X];
     struct limits l = limits_of(j, row);
     int64_t n = j->s->columns;
     if (!(l.k >= 1 && l.k < (float)n) && !(l.p < 1) && !(l.min_p > 0)) return -INFINITY;
@@ -97,7 +98,7 @@ static float row_least(const struct nucleus_job *j, int64_t row, float *x)
 static void run_row(void *ctx, int64_t row)
 {
     struct nucleus_job *j = ctx;
-    const struct tensor_use *to = &j->s->least;
+    const struct tensor_use *to = &j->s->use[NUCLEUS_LEAST];
     float *x = malloc(sizeof *x * (size_t)j->s->columns);
     if (x)
         dtype_store(CODA_F32, cpu_buffer(j->cpu, to->buffer), to->offset + row, (double)row_least(j, row, x));

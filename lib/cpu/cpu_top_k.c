@@ -1,5 +1,6 @@
 /* cpu_top_k.c -- the k largest of each row on the CPU device: a list in order, which a better one enters. */
 #include "cpu.h"
+#include "top_k.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -44,7 +45,7 @@ static int64_t row_start(const struct cpu *c, const struct tensor_use *x, int64_
 static void enter_parts(const struct top_k_job *j, int64_t row, struct entry *list, int64_t *count)
 {
     int64_t n = top_k_candidates(j->s);
-    const float *part = (const float *)cpu_buffer(j->cpu, j->s->x.buffer) + 2 * row * n;
+    const float *part = (const float *)cpu_buffer(j->cpu, j->s->use[TOP_K_X].buffer) + 2 * row * n;
     for (int64_t i = 0; i < n; i++, part += 2)
         if (isfinite(part[1])) enter(list, count, j->s->k, (struct entry){part[0], (int64_t)part[1]});
 }
@@ -53,19 +54,21 @@ static void enter_parts(const struct top_k_job *j, int64_t row, struct entry *li
 static void enter_row(const struct top_k_job *j, int64_t row, float *x, struct entry *list, int64_t *count)
 {
     const struct top_k_spec *s = j->s;
-    cpu_read(x, s->x.dtype, cpu_buffer(j->cpu, s->x.buffer), row_start(j->cpu, &s->x, row),
-             s->x.stride[j->cpu->p->rank - 1], s->columns);
+    cpu_read(x, s->use[TOP_K_X].dtype, cpu_buffer(j->cpu, s->use[TOP_K_X].buffer),
+             row_start(j->cpu, &s->use[TOP_K_X], row), s->use[TOP_K_X].stride[j->cpu->p->rank - 1],
+             s->columns);
     for (int64_t i = 0; i < s->columns; i++) enter(list, count, s->k, (struct entry){x[i], i});
 }
 
 static void write_row(const struct top_k_job *j, int64_t row, const struct entry *list)
 {
-    for (int o = 0; o < j->s->outs; o++) {
-        const struct tensor_use *out = &j->s->out[o];
+    for (int o = TOP_K_OPERANDS; o < TOP_K_USES; o++) {
+        const struct tensor_use *out = &j->s->use[o];
+        if (out->buffer < 0) continue;
         void *base = cpu_buffer(j->cpu, out->buffer);
         for (int64_t i = 0; i < j->s->k; i++)
             dtype_store(out->dtype, base, row * j->s->k + i,
-                        out->dtype == CODA_I32 ? (double)list[i].column : (double)list[i].x);
+                        o == TOP_K_INDICES ? (double)list[i].column : (double)list[i].x);
     }
 }
 
@@ -76,7 +79,7 @@ static void run_row(void *ctx, int64_t row)
     int64_t count = 0;
     float *x = malloc(sizeof *x * (size_t)j->s->columns);
     if (x) {
-        if (j->s->x.reduce) enter_parts(j, row, list, &count);
+        if (j->s->use[TOP_K_X].reduce) enter_parts(j, row, list, &count);
         else enter_row(j, row, x, list, &count);
         write_row(j, row, list);
     } else {

@@ -10,6 +10,7 @@
 #include <float.h>
 #include <inttypes.h>
 
+#include "attention.h"
 #include "emit.h"
 #include "emit_text.h"
 
@@ -33,16 +34,20 @@ static void constant(struct text *t, const char *type, const char *name, int64_t
 static void emit_head(const struct attention_spec *a, const char *header, struct text *t)
 {
     text_printf(t, "// attention %s: %" PRId64 " heads on %" PRId64 " of %" PRId64 " columns%s",
-                dtype_name(a->q.dtype), a->heads, a->kv_heads, a->head_dim, a->causal ? ", causal" : "");
+                dtype_name(a->use[ATTENTION_Q].dtype), a->heads, a->kv_heads, a->head_dim,
+                a->causal ? ", causal" : "");
     if (a->window > 0) text_printf(t, ", window %" PRId64, a->window);
     if (a->ahead > 0) text_printf(t, ", %" PRId64 " ahead", a->ahead);
     if (a->softcap != 0) text_printf(t, ", softcap %g", a->softcap);
     if (a->page) text_printf(t, ", pages of %" PRId64, a->page);
-    if (a->k.dtype != a->q.dtype) text_printf(t, ", keys %s", dtype_name(a->k.dtype));
-    text_printf(t, "%s%s%s%s%s", a->lengths.buffer >= 0 ? ", lengths" : "",
-                a->ranges.buffer >= 0 ? ", ranges" : "", a->slopes.buffer >= 0 ? ", slopes" : "",
-                a->sinks.buffer >= 0 ? ", sinks" : "", attention_is_packed(a) ? ", starts" : "");
-    if (a->bias.buffer >= 0) text_printf(t, ", bias %s", dtype_name(a->bias.dtype));
+    if (a->use[ATTENTION_K].dtype != a->use[ATTENTION_Q].dtype)
+        text_printf(t, ", keys %s", dtype_name(a->use[ATTENTION_K].dtype));
+    text_printf(t, "%s%s%s%s%s", attention_has(a, ATTENTION_LENGTHS) ? ", lengths" : "",
+                attention_has(a, ATTENTION_RANGES) ? ", ranges" : "",
+                attention_has(a, ATTENTION_SLOPES) ? ", slopes" : "",
+                attention_has(a, ATTENTION_SINKS) ? ", sinks" : "", attention_is_packed(a) ? ", starts" : "");
+    if (attention_has(a, ATTENTION_BIAS))
+        text_printf(t, ", bias %s", dtype_name(a->use[ATTENTION_BIAS].dtype));
     if (a->score) text_printf(t, ", score %s", a->score->name);
     text_printf(t, "\n#include \"%s\"\n", header);
     if (a->score) emit_map(a->score, t);
@@ -68,17 +73,18 @@ static void emit_score(const struct attention_spec *a, struct text *t)
 /* May an even key's bias and the next one's be loaded at once? */
 static bool bias_has_pairs(const struct attention_spec *a)
 {
-    const int64_t *stride = a->bias.stride;
-    bool even = a->bias.offset % 2 == 0 && stride[0] % 2 == 0 && stride[1] % 2 == 0 && stride[2] % 2 == 0;
+    const int64_t *stride = a->use[ATTENTION_BIAS].stride;
+    bool even = a->use[ATTENTION_BIAS].offset % 2 == 0 && stride[0] % 2 == 0 && stride[1] % 2 == 0 &&
+                stride[2] % 2 == 0;
     return even && stride[3] == 1 && a->tk % 2 == 0;
 }
 
 /* What is added to scores: its dtype, and how it lies along the keys. */
 static void emit_bias(const struct attention_spec *a, struct text *t)
 {
-    int64_t key = a->bias.stride[3];
-    if (a->bias.buffer < 0) return;
-    text_printf(t, "    typedef %s Bias;\n", emit_dtype(a->bias.dtype));
+    int64_t key = a->use[ATTENTION_BIAS].stride[3];
+    if (!attention_has(a, ATTENTION_BIAS)) return;
+    text_printf(t, "    typedef %s Bias;\n", emit_dtype(a->use[ATTENTION_BIAS].dtype));
     constant(t, "bool", "biased", true);
     constant(t, "bool", "bias_pairs", bias_has_pairs(a));
     constant(t, "i64", "bias_key", key == 0 || key == 1 ? key : -1);
@@ -115,27 +121,27 @@ static void emit_semantics(const struct attention_spec *a, bool single, struct t
     constant(t, "bool", "limited", limited);
     constant(t, "bool", "blind", is_blind(a));
     constant(t, "bool", "single", single);
-    constant(t, "bool", "lengths", a->lengths.buffer >= 0);
-    constant(t, "bool", "ranges", a->ranges.buffer >= 0);
-    constant(t, "bool", "slopes", a->slopes.buffer >= 0);
-    constant(t, "bool", "stored", a->o.buffer >= 0);
-    constant(t, "bool", "lse", a->lse.buffer >= 0);
-    constant(t, "bool", "sinks", a->sinks.buffer >= 0);
+    constant(t, "bool", "lengths", attention_has(a, ATTENTION_LENGTHS));
+    constant(t, "bool", "ranges", attention_has(a, ATTENTION_RANGES));
+    constant(t, "bool", "slopes", attention_has(a, ATTENTION_SLOPES));
+    constant(t, "bool", "stored", attention_has(a, ATTENTION_O));
+    constant(t, "bool", "lse", attention_has(a, ATTENTION_LSE));
+    constant(t, "bool", "sinks", attention_has(a, ATTENTION_SINKS));
     constant(t, "bool", "from_length", placed && a->align == CODA_ALIGN_LENGTH);
     constant(t, "bool", "starts", packed);
     if (packed) constant(t, "bool", "from_start", start);
-    if (packed) constant(t, "i64", "starts_stride", a->starts.stride[0]);
-    constant(t, "i64", "lengths_stride", a->lengths.stride[0]);
+    if (packed) constant(t, "i64", "starts_stride", a->use[ATTENTION_STARTS].stride[0]);
+    constant(t, "i64", "lengths_stride", a->use[ATTENTION_LENGTHS].stride[0]);
     text_printf(t, "    static constexpr i64 ranges_time = %" PRId64 ", ranges_end = %" PRId64 ";\n",
-                a->ranges.stride[1], a->ranges.stride[2]);
+                a->use[ATTENTION_RANGES].stride[1], a->use[ATTENTION_RANGES].stride[2]);
     constant(t, "i32", "page", a->page);
-    constant(t, "i64", "table_page", a->table.stride[1]);
-    constant(t, "i64", "slopes_stride", a->slopes.stride[0]);
-    constant(t, "i64", "sinks_stride", a->sinks.stride[0]);
-    constant(t, "bool", "k_scales", a->k_scale.buffer >= 0);
-    constant(t, "bool", "v_scales", a->v_scale.buffer >= 0);
+    constant(t, "i64", "table_page", a->use[ATTENTION_TABLE].stride[1]);
+    constant(t, "i64", "slopes_stride", a->use[ATTENTION_SLOPES].stride[0]);
+    constant(t, "i64", "sinks_stride", a->use[ATTENTION_SINKS].stride[0]);
+    constant(t, "bool", "k_scales", attention_has(a, ATTENTION_K_SCALE));
+    constant(t, "bool", "v_scales", attention_has(a, ATTENTION_V_SCALE));
     text_printf(t, "    static constexpr i64 k_scale_stride = %" PRId64 ", v_scale_stride = %" PRId64 ";\n",
-                a->k_scale.stride[0], a->v_scale.stride[0]);
+                a->use[ATTENTION_K_SCALE].stride[0], a->use[ATTENTION_V_SCALE].stride[0]);
     text_printf(t, "    static constexpr float scale = %af, softcap = %af;\n", a->scale, a->softcap);
     text_printf(t, "    static constexpr float scale_log2 = %af; // %g log2 e\n", scale, a->scale);
     emit_bias(a, t);
@@ -174,15 +180,16 @@ static void emit_extents(struct kernel *k, const struct attention_spec *a, const
     bool walks = s->sm90 && s->tile.splits <= 1 && !attention_is_packed(a) && !s->resident;
     int64_t blocks = CEIL_DIV(a->tq, s->tile.bm), width = walks ? band(a) : 1;
     int64_t streams = walks ? a->batch * a->heads : 0;
-    emit_long(k, a->ranges.stride[0]);
-    emit_long(k, a->table.stride[0]);
+    emit_long(k, a->use[ATTENTION_RANGES].stride[0]);
+    emit_long(k, a->use[ATTENTION_TABLE].stride[0]);
     int64_t number[] = {a->batch, a->tq, a->tk, shift(a), a->slots, blocks, streams, CEIL_DIV(streams, width),
                         width};
     for (int i = 0; i < ARRAY_SIZE(number); i++) emit_number(k, number[i]);
     emit_divisor(k, width * blocks);
     text_append(t, "    AttentionExtents extents;\n");
-    for (int i = 0; i < 4 && a->bias.buffer >= 0; i++) emit_long(k, a->bias.stride[i]);
-    if (a->bias.buffer >= 0) text_append(t, "    AttentionBias of_bias;\n");
+    for (int i = 0; i < 4 && attention_has(a, ATTENTION_BIAS); i++)
+        emit_long(k, a->use[ATTENTION_BIAS].stride[i]);
+    if (attention_has(a, ATTENTION_BIAS)) text_append(t, "    AttentionBias of_bias;\n");
 }
 
 /* ---- Pointers ---- */
@@ -193,56 +200,57 @@ static int view_pointer(struct kernel *k, const struct tensor_use *v)
     return emit_use(k, v);
 }
 
-/* AttentionInputs: what is read beside q, k and v. */
+/* The pointers of AttentionInputs, in its order; a bias comes behind the extents. */
+static const int beside[] = {ATTENTION_LENGTHS, ATTENTION_RANGES,  ATTENTION_SLOPES,
+                             ATTENTION_SINKS,   ATTENTION_TABLE,   ATTENTION_LSE,
+                             ATTENTION_K_SCALE, ATTENTION_V_SCALE, ATTENTION_STARTS};
+
 struct beside {
-    int pointer[9]; /* -1: not there */
-    coda_dtype dtype[9];
-    int bias;
+    int pointer[ATTENTION_USES]; /* -1: not there */
 };
 
 static struct beside beside_pointers(struct kernel *k, const struct attention_spec *a)
 {
-    const struct tensor_use *use[] = {&a->lengths, &a->ranges,  &a->slopes,  &a->sinks, &a->table,
-                                      &a->lse,     &a->k_scale, &a->v_scale, &a->starts};
     struct beside b;
-    for (int i = 0; i < ARRAY_SIZE(use); i++)
-        b.pointer[i] = view_pointer(k, use[i]), b.dtype[i] = use[i]->dtype;
-    b.bias = view_pointer(k, &a->bias);
+    for (int i = 0; i < ARRAY_SIZE(beside); i++) b.pointer[beside[i]] = view_pointer(k, &a->use[beside[i]]);
+    b.pointer[ATTENTION_BIAS] = view_pointer(k, &a->use[ATTENTION_BIAS]);
     return b;
 }
 
 static void emit_result(const struct attention_spec *a, int pointer, struct text *t)
 {
     if (pointer < 0) text_append(t, "nullptr");
-    else text_printf(t, "static_cast<%s *>(args.pointer[%d])", emit_dtype(a->o.dtype), pointer);
+    else
+        text_printf(t, "static_cast<%s *>(args.pointer[%d])", emit_dtype(a->use[ATTENTION_O].dtype), pointer);
 }
 
-static void emit_beside(struct beside b, struct text *t)
+static void emit_beside(const struct attention_spec *a, const struct beside *b, struct text *t)
 {
-    text_append(t, "{");
-    for (int i = 0; i < ARRAY_SIZE(b.pointer); i++) {
-        static const char *const types[] = {"const i32",   "const i32",   "const float",
-                                            "const float", "const i32",   "float",
-                                            "const float", "const float", "const i32"};
-        const char *type = b.dtype[i] == CODA_I64 ? "const i64" : types[i], *comma = i ? ", " : "";
-        if (b.pointer[i] < 0) text_printf(t, "%snullptr", comma);
-        else text_printf(t, "%sstatic_cast<%s *>(args.pointer[%d])", comma, type, b.pointer[i]);
+    for (int i = 0; i < ARRAY_SIZE(beside); i++) {
+        const struct tensor_use *u = &a->use[beside[i]];
+        const char *type = u->dtype == CODA_F32 ? "float" : emit_dtype(u->dtype), *comma = i ? ", " : "{";
+        const char *is_const = use_effect(u) == EFFECT_READ ? "const " : "";
+        int pointer = b->pointer[beside[i]];
+        if (pointer < 0) text_printf(t, "%snullptr", comma);
+        else text_printf(t, "%sstatic_cast<%s%s *>(args.pointer[%d])", comma, is_const, type, pointer);
     }
     text_append(t, ", args.extents");
-    if (b.bias >= 0) text_printf(t, ",\n                 args.pointer[%d], &args.of_bias", b.bias);
+    if (b->pointer[ATTENTION_BIAS] >= 0)
+        text_printf(t, ",\n                 args.pointer[%d], &args.of_bias", b->pointer[ATTENTION_BIAS]);
     text_append(t, "}");
 }
 
 static const char *name_kernel(struct plan *plan, const struct program *p, const struct schedule *s)
 {
     const struct attention_spec *a = p->spec;
-    const char *name = arena_format(&plan->arena, "coda_attention%s%s%s%s%s%s%s", a->causal ? "_causal" : "",
-                                    a->window > 0 ? "_window" : "", a->lengths.buffer >= 0 ? "_lengths" : "",
-                                    attention_is_packed(a) ? "_packed" : "",
-                                    a->bias.buffer >= 0 ? "_bias" : "", a->score ? "_score" : "",
-                                    !s->sm90             ? "_simt"
-                                    : s->tile.splits > 1 ? "_split"
-                                                         : "");
+    const char *name =
+        arena_format(&plan->arena, "coda_attention%s%s%s%s%s%s%s", a->causal ? "_causal" : "",
+                     a->window > 0 ? "_window" : "", attention_has(a, ATTENTION_LENGTHS) ? "_lengths" : "",
+                     attention_is_packed(a) ? "_packed" : "", attention_has(a, ATTENTION_BIAS) ? "_bias" : "",
+                     a->score ? "_score" : "",
+                     !s->sm90             ? "_simt"
+                     : s->tile.splits > 1 ? "_split"
+                                          : "");
     return name ? emit_symbol(plan, p, name) : NULL;
 }
 
@@ -276,7 +284,7 @@ static void sm90_keys_map(struct kernel *k, const struct attention_spec *a, cons
 /* Do rows of keys fill several chunks of 128 bytes? Then one copy can bring them all, chunk by chunk. */
 static bool has_whole_chunks(const struct attention_spec *a)
 {
-    int64_t chunk = dtype_elements(a->k.dtype, 128);
+    int64_t chunk = dtype_elements(a->use[ATTENTION_K].dtype, 128);
     return a->head_dim % chunk == 0 && a->head_dim > chunk;
 }
 
@@ -297,7 +305,7 @@ static void emit_sm90_config(const struct attention_spec *a, const struct schedu
 {
     const struct tile *tile = &s->tile;
     emit_head(a, s->resident ? "attention/attention_short_sm90.cuh" : "attention/attention_sm90.cuh", t);
-    text_printf(t, "    typedef %s T;\n", emit_dtype(a->q.dtype));
+    text_printf(t, "    typedef %s T;\n", emit_dtype(a->use[ATTENTION_Q].dtype));
     emit_semantics(a, false, t);
     if (!s->resident) constant(t, "i32", "box", attention_box(a, tile->bn));
     constant(t, "i32", "bn", tile->bn);
@@ -312,12 +320,12 @@ static void emit_sm90_config(const struct attention_spec *a, const struct schedu
 }
 
 static void emit_sm90_entry(struct kernel *k, const struct attention_spec *a, const struct schedule *s,
-                            int out, struct beside beside, struct text *t)
+                            int out, struct beside pointers, struct text *t)
 {
     text_printf(t, "typedef %s<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
                 s->resident ? "AttentionShort" : "AttentionSm90", k->launch.shared_bytes);
     text_printf(t, "struct Args {\n    TensorMap q, k, v;\n    void *pointer[%d];\n", k->pointers);
-    emit_strides(k, "of_o", &a->o, t);
+    emit_strides(k, "of_o", &a->use[ATTENTION_O], t);
     emit_extents(k, a, s, t);
     text_append(t, "};\n\n");
     text_printf(t, "extern \"C\" __global__ void ");
@@ -327,7 +335,7 @@ static void emit_sm90_entry(struct kernel *k, const struct attention_spec *a, co
     text_append(t, "    Kernel::run(args.q, args.k, args.v, ");
     emit_result(a, out, t);
     text_append(t, ", args.of_o,\n                ");
-    emit_beside(beside, t);
+    emit_beside(a, &pointers, t);
     text_append(t, ");\n}\n");
 }
 
@@ -335,13 +343,13 @@ static void emit_sm90(const struct attention_spec *a, const struct schedule *s, 
                       struct text *t)
 {
     const struct tile *tile = &s->tile;
-    sm90_map(k, a, &a->q, a->heads, a->tq, attention_batches(a), tile->bm);
-    sm90_keys_map(k, a, &a->k, tile->bn);
-    sm90_keys_map(k, a, &a->v, tile->bn);
-    int out = view_pointer(k, &a->o);
-    struct beside beside = beside_pointers(k, a);
+    sm90_map(k, a, &a->use[ATTENTION_Q], a->heads, a->tq, attention_batches(a), tile->bm);
+    sm90_keys_map(k, a, &a->use[ATTENTION_K], tile->bn);
+    sm90_keys_map(k, a, &a->use[ATTENTION_V], tile->bn);
+    int out = view_pointer(k, &a->use[ATTENTION_O]);
+    struct beside pointers = beside_pointers(k, a);
     emit_sm90_config(a, s, t);
-    emit_sm90_entry(k, a, s, out, beside, t);
+    emit_sm90_entry(k, a, s, out, pointers, t);
 }
 
 /* ---- Hopper, few queries ---- */
@@ -349,7 +357,7 @@ static void emit_sm90(const struct attention_spec *a, const struct schedule *s, 
 static void emit_split_config(const struct attention_spec *a, const struct schedule *s, struct text *t)
 {
     emit_head(a, "attention/attention_split_sm90.cuh", t);
-    text_printf(t, "    typedef %s T;\n", emit_dtype(a->q.dtype));
+    text_printf(t, "    typedef %s T;\n", emit_dtype(a->use[ATTENTION_Q].dtype));
     emit_semantics(a, a->tq == 1 && !attention_is_packed(a), t);
     constant(t, "i32", "rows", s->tile.bm);
     if (attention_is_packed(a)) constant(t, "i32", "bm", s->tile.bm * a->kv_heads / a->heads);
@@ -360,34 +368,34 @@ static void emit_split_config(const struct attention_spec *a, const struct sched
     constant(t, "bool", "early", s->early);
     constant(t, "bool", "narrow", attention_is_narrow(a));
     constant(t, "bool", "whole_rows", has_whole_chunks(a));
-    constant(t, "bool", "bf16_queries", a->q.dtype == CODA_BF16);
+    constant(t, "bool", "bf16_queries", a->use[ATTENTION_Q].dtype == CODA_BF16);
     text_append(t, "};\n");
 }
 
 static void emit_split(const struct attention_spec *a, const struct schedule *s, struct kernel *k,
                        struct text *t)
 {
-    sm90_chunks_map(k, a, &a->k, s->tile.bn);
-    sm90_chunks_map(k, a, &a->v, s->tile.bn);
-    int q = view_pointer(k, &a->q), out = view_pointer(k, &a->o);
-    struct beside beside = beside_pointers(k, a);
+    sm90_chunks_map(k, a, &a->use[ATTENTION_K], s->tile.bn);
+    sm90_chunks_map(k, a, &a->use[ATTENTION_V], s->tile.bn);
+    int q = view_pointer(k, &a->use[ATTENTION_Q]), out = view_pointer(k, &a->use[ATTENTION_O]);
+    struct beside pointers = beside_pointers(k, a);
     emit_split_config(a, s, t);
     text_printf(t, "typedef AttentionSplit<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
                 k->launch.shared_bytes);
     text_printf(t, "struct Args {\n    TensorMap k, v;\n    void *pointer[%d];\n", k->pointers);
-    emit_strides(k, "of_q", &a->q, t);
-    emit_strides(k, "of_o", &a->o, t);
+    emit_strides(k, "of_q", &a->use[ATTENTION_Q], t);
+    emit_strides(k, "of_o", &a->use[ATTENTION_O], t);
     emit_extents(k, a, s, t);
     text_append(t, "};\n\n");
     text_printf(t, "extern \"C\" __global__ void __cluster_dims__(%d, 1, 1) __launch_bounds__(%d, 1)\n",
                 s->tile.splits, k->launch.threads);
     text_printf(t, "%s(const __grid_constant__ Args args)\n{\n", k->symbol);
     text_printf(t, "    Kernel::run(args.k, args.v, static_cast<const %s *>(args.pointer[%d]), args.of_q,\n",
-                emit_dtype(a->q.dtype), q);
+                emit_dtype(a->use[ATTENTION_Q].dtype), q);
     text_append(t, "                ");
     emit_result(a, out, t);
     text_append(t, ", args.of_o,\n                ");
-    emit_beside(beside, t);
+    emit_beside(a, &pointers, t);
     text_append(t, ");\n}\n");
 }
 
@@ -403,13 +411,15 @@ static bool moves_by_quads(const struct attention_spec *a, const struct tensor_u
 static void emit_simt_config(const struct attention_spec *a, const struct tile *tile, struct text *t)
 {
     emit_head(a, "attention/attention_simt.cuh", t);
-    text_printf(t, "    typedef %s Q;\n    typedef %s K;\n", emit_dtype(a->q.dtype), emit_dtype(a->k.dtype));
-    text_printf(t, "    typedef %s V;\n    typedef %s O;\n", emit_dtype(a->v.dtype), emit_dtype(a->o.dtype));
+    text_printf(t, "    typedef %s Q;\n    typedef %s K;\n", emit_dtype(a->use[ATTENTION_Q].dtype),
+                emit_dtype(a->use[ATTENTION_K].dtype));
+    text_printf(t, "    typedef %s V;\n    typedef %s O;\n", emit_dtype(a->use[ATTENTION_V].dtype),
+                emit_dtype(a->use[ATTENTION_O].dtype));
     emit_semantics(a, false, t);
-    constant(t, "bool", "q_quads", moves_by_quads(a, &a->q));
-    constant(t, "bool", "k_quads", moves_by_quads(a, &a->k));
-    constant(t, "bool", "v_quads", moves_by_quads(a, &a->v));
-    constant(t, "bool", "o_quads", moves_by_quads(a, &a->o));
+    constant(t, "bool", "q_quads", moves_by_quads(a, &a->use[ATTENTION_Q]));
+    constant(t, "bool", "k_quads", moves_by_quads(a, &a->use[ATTENTION_K]));
+    constant(t, "bool", "v_quads", moves_by_quads(a, &a->use[ATTENTION_V]));
+    constant(t, "bool", "o_quads", moves_by_quads(a, &a->use[ATTENTION_O]));
     constant(t, "i32", "bm", tile->bm);
     constant(t, "i32", "bn", tile->bn);
     text_append(t, "};\n");
@@ -423,17 +433,18 @@ static void emit_argument(const char *type, int pointer, struct text *t)
 static void emit_simt_entry(struct kernel *k, const struct attention_spec *a, const struct schedule *s,
                             struct text *t)
 {
-    int q = view_pointer(k, &a->q), key = view_pointer(k, &a->k), value = view_pointer(k, &a->v);
-    int out = view_pointer(k, &a->o);
-    struct beside beside = beside_pointers(k, a);
+    int q = view_pointer(k, &a->use[ATTENTION_Q]), key = view_pointer(k, &a->use[ATTENTION_K]),
+        value = view_pointer(k, &a->use[ATTENTION_V]);
+    int out = view_pointer(k, &a->use[ATTENTION_O]);
+    struct beside pointers = beside_pointers(k, a);
     text_printf(t,
                 "typedef AttentionSimt<Config> Kernel;\nstatic_assert(4 * Kernel::shared_floats == %d);\n\n",
                 k->launch.shared_bytes);
     text_printf(t, "struct Args {\n    void *pointer[%d];\n", k->pointers);
-    emit_strides(k, "of_q", &a->q, t);
-    emit_strides(k, "of_k", &a->k, t);
-    emit_strides(k, "of_v", &a->v, t);
-    emit_strides(k, "of_o", &a->o, t);
+    emit_strides(k, "of_q", &a->use[ATTENTION_Q], t);
+    emit_strides(k, "of_k", &a->use[ATTENTION_K], t);
+    emit_strides(k, "of_v", &a->use[ATTENTION_V], t);
+    emit_strides(k, "of_o", &a->use[ATTENTION_O], t);
     emit_extents(k, a, s, t);
     text_append(t, "};\n\n");
     text_append(t, "extern \"C\" __global__ void __launch_bounds__(Kernel::threads, Kernel::blocks)\n");
@@ -443,7 +454,7 @@ static void emit_simt_entry(struct kernel *k, const struct attention_spec *a, co
     emit_argument("const Config::V", value, t);
     emit_result(a, out, t);
     text_append(t, ",\n                {args.of_q, args.of_k, args.of_v, args.of_o},\n                ");
-    emit_beside(beside, t);
+    emit_beside(a, &pointers, t);
     text_append(t, ");\n}\n");
 }
 

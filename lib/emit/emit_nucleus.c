@@ -4,6 +4,7 @@
 
 #include "emit.h"
 #include "emit_text.h"
+#include "nucleus.h"
 
 static bool fits(int64_t n) { return n >= 0 && n < (int64_t)1 << 31; }
 
@@ -24,15 +25,16 @@ static void print_number(struct kernel *k, const struct tensor_use *u, const cha
 static void print_config(const struct nucleus_spec *s, const struct schedule *of, struct kernel *k,
                          struct text *args, struct text *t)
 {
-    text_printf(t, "\nstruct Config {\n    typedef %s T;\n", emit_dtype(s->x.dtype));
-    text_printf(t, "    static constexpr i64 stride = %" PRId64 ";\n", s->x.stride[1]);
+    text_printf(t, "\nstruct Config {\n    typedef %s T;\n", emit_dtype(s->use[NUCLEUS_X].dtype));
+    text_printf(t, "    static constexpr i64 stride = %" PRId64 ";\n", s->use[NUCLEUS_X].stride[1]);
     text_printf(t, "    static constexpr u32 columns = %" PRId64 ";\n", s->columns);
     text_printf(t, "    static constexpr i32 threads = %d;\n", of->threads);
-    print_number(k, &s->number[NUCLEUS_TEMPERATURE], "temperature", "1.0f", args, t);
-    print_number(k, &s->number[NUCLEUS_TOP_K], "k", "0.0f", args, t);
-    print_number(k, &s->number[NUCLEUS_TOP_P], "p", "1.0f", args, t);
-    print_number(k, &s->number[NUCLEUS_MIN_P], "min_p", "0.0f", args, t);
-    text_printf(t, "    DEV static i64 pitch(const Args &) { return %" PRId64 "; }\n};\n", s->x.stride[0]);
+    print_number(k, &s->use[NUCLEUS_TEMPERATURE], "temperature", "1.0f", args, t);
+    print_number(k, &s->use[NUCLEUS_TOP_K], "k", "0.0f", args, t);
+    print_number(k, &s->use[NUCLEUS_TOP_P], "p", "1.0f", args, t);
+    print_number(k, &s->use[NUCLEUS_MIN_P], "min_p", "0.0f", args, t);
+    text_printf(t, "    DEV static i64 pitch(const Args &) { return %" PRId64 "; }\n};\n",
+                s->use[NUCLEUS_X].stride[0]);
 }
 
 static void print_kernel(const struct program *p, const struct schedule *of, struct kernel *k, struct text *t)
@@ -40,9 +42,9 @@ static void print_kernel(const struct program *p, const struct schedule *of, str
     const struct nucleus_spec *s = p->spec;
     struct text args = {0}, config = {0};
     struct word rows = emit_word("%" PRId64, s->rows);
-    emit_use(k, &s->x);
-    int least = emit_use(k, &s->least);
-    text_printf(&args, "    const %s *a0;\n    f32 *a%d;\n", emit_dtype(s->x.dtype), least);
+    emit_use(k, &s->use[NUCLEUS_X]);
+    int least = emit_use(k, &s->use[NUCLEUS_LEAST]);
+    text_printf(&args, "    const %s *a0;\n    f32 *a%d;\n", emit_dtype(s->use[NUCLEUS_X].dtype), least);
     print_config(s, of, k, &args, &config);
     if (fits(s->rows)) {
         emit_number(k, s->rows);

@@ -4,6 +4,7 @@
 
 #include "emit.h"
 #include "emit_text.h"
+#include "top_k.h"
 #include "view.h"
 
 static void constant(struct text *t, const char *type, const char *name, int64_t value)
@@ -18,17 +19,17 @@ static bool fits(int64_t n) { return n > -((int64_t)1 << 31) && n < (int64_t)1 <
 /* Leading dimensions that lie as one have one stride. A single row has that of several. */
 static bool is_even(const struct program *p, const struct top_k_spec *s, int64_t *stride)
 {
-    struct type x = {.dtype = s->x.dtype, .rank = p->rank};
+    struct type x = {.dtype = s->use[TOP_K_X].dtype, .rank = p->rank};
     for (int d = 0; d < p->rank; d++) x.dim[d] = p->dim[d];
-    bool even = view_collapse(&x, s->x.stride, 0, p->rank - 1, stride);
-    if (s->rows == 1) *stride = s->columns * s->x.stride[p->rank - 1];
+    bool even = view_collapse(&x, s->use[TOP_K_X].stride, 0, p->rank - 1, stride);
+    if (s->rows == 1) *stride = s->columns * s->use[TOP_K_X].stride[p->rank - 1];
     return even;
 }
 
 static bool passes(const struct program *p, const struct top_k_spec *s)
 {
     bool good = fits(s->rows);
-    for (int d = 0; d + 1 < p->rank; d++) good = good && fits(s->x.stride[d]);
+    for (int d = 0; d + 1 < p->rank; d++) good = good && fits(s->use[TOP_K_X].stride[d]);
     return good;
 }
 
@@ -56,7 +57,8 @@ static void print_steps(const struct program *p, const struct top_k_spec *s, str
     while (p->dim[first] == 1) first++;
     for (int d = p->rank - 2; d >= first; d--) {
         if (p->dim[d] == 1) continue;
-        struct word stride = number(k, args, "i32", emit_word("s%d", d), s->x.stride[d]), index = rest;
+        struct word stride = number(k, args, "i32", emit_word("s%d", d), s->use[TOP_K_X].stride[d]),
+                    index = rest;
         if (d > first) {
             struct word by = divisor(k, args, d, p->dim[d]);
             text_printf(t, "        const u32 n%d = %s.quotient(%s), i%d = %s - n%d * %s.number;\n", d, by.s,
@@ -78,8 +80,8 @@ static void print_constant_steps(const struct program *p, const struct top_k_spe
     int64_t inner = 1;
     text_append(t, "        return ");
     for (int d = p->rank - 2; d >= 0; inner *= p->dim[d--])
-        text_printf(t, "row / %" PRId64 " %% %" PRId64 " * %" PRId64 "%s", inner, p->dim[d], s->x.stride[d],
-                    d ? " + " : ";\n");
+        text_printf(t, "row / %" PRId64 " %% %" PRId64 " * %" PRId64 "%s", inner, p->dim[d],
+                    s->use[TOP_K_X].stride[d], d ? " + " : ";\n");
 }
 
 /* Where a row begins. */
@@ -88,11 +90,11 @@ static void emit_start(const struct program *p, const struct top_k_spec *s, stru
 {
     int64_t stride = 0;
     text_append(t, "    DEV static i64 start(const Args &a, i64 row)\n    {\n");
-    if (s->x.reduce) text_append(t, "        return row * 2 * a.columns;\n");
+    if (s->use[TOP_K_X].reduce) text_append(t, "        return row * 2 * a.columns;\n");
     else if (!is_even(p, s, &stride)) {
         if (passes(p, s)) print_steps(p, s, k, args, t);
         else print_constant_steps(p, s, t);
-    } else if (stride == s->columns * s->x.stride[p->rank - 1] || !fits(stride))
+    } else if (stride == s->columns * s->use[TOP_K_X].stride[p->rank - 1] || !fits(stride))
         text_printf(t, "        return row * %" PRId64 ";\n", stride);
     else text_printf(t, "        return row * %s;\n", number(k, args, "i32", emit_word("pitch"), stride).s);
     text_append(t, "    }\n");
@@ -103,10 +105,11 @@ static void emit_config(const struct program *p, const struct schedule *of, stru
 {
     const struct top_k_spec *s = p->spec;
     text_append(t, "\nstruct Config {\n");
-    if (s->x.reduce) text_append(t, "    // elements and columns that tiles of a product have left\n");
-    text_printf(t, "    typedef %s T;\n", emit_dtype(s->x.dtype));
-    constant(t, "bool", "parts", s->x.reduce != NULL);
-    constant(t, "i64", "stride", s->x.reduce ? 2 : s->x.stride[p->rank - 1]);
+    if (s->use[TOP_K_X].reduce)
+        text_append(t, "    // elements and columns that tiles of a product have left\n");
+    text_printf(t, "    typedef %s T;\n", emit_dtype(s->use[TOP_K_X].dtype));
+    constant(t, "bool", "parts", s->use[TOP_K_X].reduce != NULL);
+    constant(t, "i64", "stride", s->use[TOP_K_X].reduce ? 2 : s->use[TOP_K_X].stride[p->rank - 1]);
     constant(t, "i32", "k", s->k);
     constant(t, "i32", "rows_at_once", of->tile.bm);
     constant(t, "i32", "warps", of->tile.groups);
@@ -114,16 +117,9 @@ static void emit_config(const struct program *p, const struct schedule *of, stru
     text_append(t, "};\n");
 }
 
-static const struct tensor_use *result(const struct top_k_spec *s, bool indices)
-{
-    for (int i = 0; i < s->outs; i++)
-        if ((s->out[i].dtype == CODA_I32) == indices) return &s->out[i];
-    return NULL;
-}
-
 static void emit_result(struct kernel *k, const struct tensor_use *out, struct text *args, struct text *call)
 {
-    if (!out) {
+    if (out->buffer < 0) {
         text_append(call, ", (i32 *)nullptr");
         return;
     }
@@ -136,7 +132,7 @@ static void emit_result(struct kernel *k, const struct tensor_use *out, struct t
 static void print_head(const struct top_k_spec *s, const struct schedule *of, struct text *t)
 {
     text_printf(t, "// the %" PRId64 " largest of ", s->k);
-    if (s->x.reduce) text_append(t, "a row's candidates");
+    if (s->use[TOP_K_X].reduce) text_append(t, "a row's candidates");
     else text_printf(t, "rows of %" PRId64, s->columns);
     text_printf(t, ", %d warp%s for each\n", of->tile.groups, of->tile.groups > 1 ? "s" : "");
     text_append(t, "#include \"divisor.cuh\"\n#include \"ptx/control.cuh\"\n#include \"tile/top_k.cuh\"\n");
@@ -148,14 +144,15 @@ static void print_kernel(const struct program *p, const struct schedule *of, str
     const struct top_k_spec *s = p->spec;
     struct text args = {0}, call = {0}, config = {0};
     struct word rows = emit_word("%" PRId64, s->rows), columns = emit_word("%" PRId64, s->columns);
-    emit_use(k, &s->x);
-    emit_result(k, result(s, false), &args, &call);
-    emit_result(k, result(s, true), &args, &call);
+    emit_use(k, &s->use[TOP_K_X]);
+    emit_result(k, &s->use[TOP_K_VALUES], &args, &call);
+    emit_result(k, &s->use[TOP_K_INDICES], &args, &call);
     if (fits(s->rows)) rows = number(k, &args, "i32", emit_word("rows"), s->rows);
-    if (s->x.reduce) columns = number(k, &args, "u32", emit_word("columns"), top_k_candidates(s));
+    if (s->use[TOP_K_X].reduce) columns = number(k, &args, "u32", emit_word("columns"), top_k_candidates(s));
     emit_config(p, of, k, &args, &config);
     print_head(s, of, t);
-    text_printf(t, "\nstruct Args {\n    const %s *a0;\n%s};\n", emit_dtype(s->x.dtype), text_str(&args));
+    text_printf(t, "\nstruct Args {\n    const %s *a0;\n%s};\n", emit_dtype(s->use[TOP_K_X].dtype),
+                text_str(&args));
     text_append(t, text_str(&config));
     text_printf(t, "\nextern \"C\" __global__ void __launch_bounds__(%d)\n", of->threads);
     text_printf(t, "%s(const __grid_constant__ Args a)\n{\n", k->symbol);

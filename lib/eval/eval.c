@@ -36,7 +36,7 @@ static void release(struct eval *e, int v)
 }
 
 static coda_status (*const rule[OP_COUNT])(const struct eval_call *c) = {
-#define OP(NAME, name, least, most, kind, attributes, ...) eval_##name,
+#define OP(NAME, name, ...) eval_##name,
 #include "ops.def"
 #undef OP
 };

@@ -17,7 +17,7 @@ struct eval_call {
     double *out;      /* it has at least one element */
 };
 /* The rule of each operation. Its formula is the textbook's, not that of the rewrites. */
-#define OP(NAME, name, least, most, kind, attributes, ...) coda_status eval_##name(const struct eval_call *c);
+#define OP(NAME, name, ...) coda_status eval_##name(const struct eval_call *c);
 #include "ops.def"
 #undef OP
 

@@ -1,4 +1,5 @@
-/* attr.c -- attributes by their place in ops.def: one table, which text form, equality and digests walk. */
+/* attr.c -- what ops.def says of each operation: its arity, the names of its operands, its results, and its
+ * attributes by their place, which text form, equality and digests walk. */
 #include "graph.h"
 
 #include "guards.h"
@@ -13,6 +14,7 @@ _Static_assert(CODA_MAX_RANK == 6 && PRIM_MAX_PARAMS == 4, "DIMS and PARAMS name
 #define FLOAT(key) {#key, ATTR_FLOAT, offsetof(self, key)},
 #define FACTOR(key) {#key, ATTR_FACTOR, offsetof(self, key)},
 #define INT(key) {#key, ATTR_INTEGER, offsetof(self, key)},
+#define RESULT(key) {#key, ATTR_RESULT, offsetof(self, key)},
 #define EXTENT(key) {#key, ATTR_EXTENT, offsetof(self, key)},
 #define DTYPE(key) {#key, ATTR_DTYPE, offsetof(self, key)},
 #define EACH_DIM(kind, member, key)                                                                          \
@@ -23,7 +25,7 @@ _Static_assert(CODA_MAX_RANK == 6 && PRIM_MAX_PARAMS == 4, "DIMS and PARAMS name
 #define EXTENTS(member, key) EACH_DIM(ATTR_EXTENT, member, key)
 #define PARAM(member, k) {NULL, ATTR_FLOAT, offsetof(self, member[k])},
 #define PARAMS(member) PARAM(member, 0) PARAM(member, 1) PARAM(member, 2) PARAM(member, 3)
-#define OP(NAME, name, least, most, kind, attributes, ...)                                                   \
+#define OP(NAME, name, kind, operands, attributes, ...)                                                      \
     static struct attr_fields fields_of_##name(void)                                                         \
     {                                                                                                        \
         typedef struct attr_##name self;                                                                     \
@@ -33,9 +35,36 @@ _Static_assert(CODA_MAX_RANK == 6 && PRIM_MAX_PARAMS == 4, "DIMS and PARAMS name
 #include "ops.def"
 #undef OP
 
+/* ---- Operations ---- */
+
+/* What each operand adds: one that a node must have, or that there is no most. */
+enum { NEEDED = 1, ENDLESS = 1 << 16, NEEDED_OF = ENDLESS - 1 };
+#define IN(ID, name, words) +NEEDED
+#define OPT(ID, name, words)
+#define MANY(words) +NEEDED + ENDLESS
+#define AHEAD +ENDLESS
+#define OP(NAME, name, kind, operands, ...) enum { ARITY_##NAME = 0 operands };
+#include "ops.def"
+#undef OP
+#undef AHEAD
+#undef MANY
+#undef OPT
+#undef IN
+
+#define IN(ID, name, words) #name " "
+#define OPT(ID, name, words) #name " "
+#define MANY(words)
+#define AHEAD
 const struct op_info op_info[OP_COUNT] = {
-#define OP(NAME, name, least, most, kind, attributes, ...)                                                   \
-    {#name, KIND_##kind, least, most, fields_of_##name},
+#define OP(NAME, name, kind, operands, ...)                                                                  \
+    {#name,                                                                                                  \
+     KIND_##kind,                                                                                            \
+     ARITY_##NAME & NEEDED_OF,                                                                               \
+     ARITY_##NAME & ~NEEDED_OF ? INT32_MAX : NAME##_OPERANDS,                                                \
+     NAME##_OPERANDS,                                                                                        \
+     NAME##_USES - NAME##_OPERANDS,                                                                          \
+     "" operands,                                                                                            \
+     fields_of_##name},
 #include "ops.def"
 #undef OP
 };
@@ -96,6 +125,36 @@ bool attr_equal(const struct node *a, const struct node *b)
             return false;
     return true;
 }
+
+/* ---- Results ---- */
+
+/* The attribute that says it; -1: a call has one result. */
+static int result_field(const struct node *n)
+{
+    const struct attr_fields f = op_info[n->op].fields();
+    int k = op_info[n->op].results > 1 ? f.count - 1 : -1;
+    while (k >= 0 && f.field[k].kind != ATTR_RESULT) k--;
+    return k;
+}
+
+int node_result(const struct node *n)
+{
+    int k = result_field(n);
+    return k < 0 ? 0 : (int)attr_integer(n, k);
+}
+
+void node_set_result(struct node *n, int result) { attr_set_integer(n, result_field(n), result); }
+
+bool node_same_call(const struct node *a, const struct node *b)
+{
+    struct node same = *b;
+    bool alike = a->op == b->op && a->prim == b->prim && a->nin == b->nin && op_info[a->op].results > 1;
+    if (!alike || memcmp(a->in, b->in, sizeof *a->in * (size_t)a->nin)) return false;
+    node_set_result(&same, node_result(a));
+    return attr_equal(a, &same);
+}
+
+/* ---- Pairs ---- */
 
 enum { MOST_HEAD = 256 };
 

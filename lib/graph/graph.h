@@ -7,11 +7,41 @@
 #include "prim.h"
 
 enum op {
-#define OP(NAME, name, least, most, kind, attributes, ...) OP_##NAME,
+#define OP(NAME, ...) OP_##NAME,
 #include "ops.def"
 #undef OP
     OP_COUNT
 };
+
+/* ---- Operands and results by name: MATMUL_X, MATMUL_W; their number MATMUL_OPERANDS; MATMUL_Y; all of them
+ * MATMUL_USES. Results follow the operands, so that one array has a place for each. ---- */
+
+#define NONE
+#define IN(ID, name, words) ID,
+#define OPT(ID, name, words) ID,
+#define MANY(words)
+#define AHEAD
+#define OUT(ID, name, words) ID,
+#define ALSO(ID, name, words) ID,
+#define OP(NAME, name, kind, operands, attributes, results, ...)                                             \
+    enum { operands NAME##_OPERANDS, NAME##_LAST_OPERAND = NAME##_OPERANDS - 1, results NAME##_USES };
+#include "ops.def"
+#undef OP
+#undef ALSO
+#undef OUT
+#undef AHEAD
+#undef MANY
+#undef OPT
+#undef IN
+#undef NONE
+
+/* Operands that may be read of any node of a graph, -1 where it has none: as many as any operation names. */
+union names_of_operands {
+#define OP(NAME, name, ...) char name[NAME##_OPERANDS + 1];
+#include "ops.def"
+#undef OP
+};
+enum { NODE_READABLE = sizeof(union names_of_operands) - 1 };
 
 /* How the result of an operation comes about. */
 enum op_kind {
@@ -34,12 +64,13 @@ union attr {
 #define FLOAT(key) float key;
 #define FACTOR(key) float key;
 #define INT(key) int64_t key;
+#define RESULT(key) int64_t key;
 #define EXTENT(key) int64_t key;
 #define DTYPE(key) int64_t key;
 #define DIMS(member, key) int64_t member[CODA_MAX_RANK];
 #define EXTENTS(member, key) int64_t member[CODA_MAX_RANK];
 #define PARAMS(member) float member[PRIM_MAX_PARAMS];
-#define OP(NAME, name, least, most, kind, attributes, ...)                                                   \
+#define OP(NAME, name, kind, operands, attributes, ...)                                                      \
     struct attr_##name {                                                                                     \
         attributes                                                                                           \
     } name;
@@ -50,13 +81,22 @@ union attr {
 #undef DIMS
 #undef DTYPE
 #undef EXTENT
+#undef RESULT
 #undef INT
 #undef FLOAT
 #undef FACTOR
 #undef NONE
 };
 
-enum attr_kind { ATTR_FLOAT, ATTR_FACTOR, ATTR_INTEGER, ATTR_EXTENT, ATTR_DTYPE }; /* two floats; int64_t */
+enum attr_kind {
+    ATTR_FLOAT,
+    ATTR_FACTOR,
+    ATTR_INTEGER,
+    ATTR_RESULT,
+    ATTR_EXTENT,
+    ATTR_DTYPE
+}; /* two floats;
+                                                                                                  int64_t */
 struct attr_field {
     const char *key; /* in the text form; NULL: the primitive names it */
     enum attr_kind kind;
@@ -70,7 +110,9 @@ struct attr_fields {
 struct op_info {
     const char *text;
     enum op_kind kind;
-    int least, most;
+    int least, most, named; /* operands that a node must have, may have, and that have names */
+    int results;            /* of a call */
+    const char *roles;      /* the names: "x w " */
     struct attr_fields (*fields)(void);
 };
 extern const struct op_info op_info[OP_COUNT];
@@ -93,8 +135,6 @@ enum { IOTA_MOST = 1 << 24 };
 enum { TOP_K_MOST = 64 };
 
 enum loss { LOSS_ROWS, LOSS_MEAN, LOSS_SUM }; /* a cross-entropy's reduction, as the text form counts */
-
-enum { NODE_READABLE = 12 }; /* operands that may be read of any node of a graph, -1 where it has none */
 
 struct node {
     enum op op;
@@ -217,7 +257,7 @@ void graph_poison(graph *g, coda_status status, const char *format, ...) PRINTF(
 /* The same of fail()'s message, which goes on with the operands by their roles ("x w", or NULL), names and
  * types. What is no value is left out. */
 void graph_refuse(graph *g, coda_status status, const char *roles, const int *in, int nin);
-const char *node_roles(const struct node *n);               /* "x w"; NULL: its operands have numbers alone */
+const char *node_roles(const struct node *n);               /* "x w "; what has no name goes by its number */
 int role_find(const char *roles, int i, const char **word); /* word i: its length; 0: there is none */
 coda_status graph_mistake(const graph *g);                  /* fails with the first mistake, or CODA_OK */
 
@@ -258,6 +298,11 @@ void attr_set_integer(struct node *n, int k, int64_t value);
 uint64_t attr_bits(const struct node *n, int k); /* the integer, or the float's encoding */
 /* Bit by bit, of two nodes of one operation and primitive. */
 bool attr_equal(const struct node *a, const struct node *b);
+/* Which result of its call the node is, from 0, in the order of ops.def: by its attribute RESULT. */
+int node_result(const struct node *n);
+void node_set_result(struct node *n, int result);
+/* Are they results of one call, equal but for which of them each is? */
+bool node_same_call(const struct node *a, const struct node *b);
 /* Can a thread of a product's epilogue have both columns of each pair that a rope combines? */
 bool attr_pairs_meet(int64_t head_dim, int64_t rotary, bool half);
 
@@ -284,8 +329,6 @@ static inline int uses_count(const struct uses *u, int value) { return u->at[val
 int state_leaf(const graph *g, int version);
 /* The version that a node at `index` is, or looks at; -1. */
 int node_state(const graph *g, const struct node *n, int index);
-/* Of an APPEND the scale is one more than it must have; -1 where others follow. */
-enum { APPEND_SCALE = 3, APPEND_OPERANDS };
 /* Operands that n computes from. What follows them, of a version, is computed ahead of it: those who read the
  * version before. */
 int state_operands(const struct node *n);

@@ -80,7 +80,8 @@ static void print_value(const graph *g, const struct node *n, int k, struct text
     switch (attr_kind(n, k)) {
     case ATTR_FLOAT:
     case ATTR_FACTOR: print_float(attr_float(n, k), t); break;
-    case ATTR_INTEGER: text_printf(t, "%" PRId64, attr_integer(n, k)); break;
+    case ATTR_INTEGER:
+    case ATTR_RESULT: text_printf(t, "%" PRId64, attr_integer(n, k)); break;
     case ATTR_EXTENT: dims_print(g->dims, attr_integer(n, k), t); break;
     case ATTR_DTYPE: text_append(t, dtype_name((coda_dtype)attr_integer(n, k))); break;
     }

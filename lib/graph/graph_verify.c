@@ -50,7 +50,6 @@ coda_status node_check(const graph *g, const struct node *n, int index)
     coda_status s = arity(n, &least, &most);
     if (s != CODA_OK) return s;
     const char *word = node_word(n);
-    bool gaps = !op_is_prim(n->op) && n->op != OP_CONCAT && !op_is_version(n->op);
     if (n->nin < least || n->nin > most)
         return least == most
                    ? fail(CODA_E_INVALID, "%s: takes %d operands, got %d", word, most, n->nin)
@@ -58,8 +57,7 @@ coda_status node_check(const graph *g, const struct node *n, int index)
     for (int i = 0; i < n->nin; i++) {
         if (n->in[i] >= index || n->in[i] >= g->nodes)
             return fail(CODA_E_INVALID, "%s: operand %d is no earlier value of this graph", word, i);
-        bool gap = gaps || (n->op == OP_APPEND && i == APPEND_SCALE);
-        if (n->in[i] < 0 && (i < least || !gap)) return fail_absent(n, i);
+        if (n->in[i] < 0 && (i < least || i >= op_info[n->op].named)) return fail_absent(n, i);
     }
     return state_check(g, n, index);
 }

@@ -10,36 +10,42 @@
 
 /* ---- Operations ---- */
 
-struct op_words {
+struct op_words {           /* lists begin with ", " */
+    const char *operands;   /* ", x [..., N], gain? [N]" */
     const char *attributes; /* ", eps=float" */
-    const char *operands, *result, *meaning, *calls, *example;
+    const char *result, *meaning, *calls, *example;
 };
 
 #define NONE ""
+#define IN(ID, name, words) ", " #name words
+#define OPT(ID, name, words) ", " #name "?" words
+#define MANY(words) ", " words
+#define AHEAD
+#define OUT(ID, name, words) words
+#define ALSO(ID, name, words) "; " #name "=1: " words
 #define FLOAT(key) ", " #key "=float"
 #define FACTOR(key) ", " #key "=float"
 #define INT(key) ", " #key "=int"
+#define RESULT(key) ", " #key "=int"
 #define EXTENT(key) ", " #key "=extent"
 #define DTYPE(key) ", " #key "=dtype"
 #define DIMS(member, key) ", " #key "0..5=int"
 #define EXTENTS(member, key) ", " #key "0..5=extent"
 #define PARAMS(member) ", " #member "=map"
 static const struct op_words op_words[OP_COUNT] = {
-#define OP(NAME, name, least, most, kind, attributes, ...) {attributes, __VA_ARGS__},
+#define OP(NAME, name, kind, operands, attributes, results, ...) {operands, attributes, results, __VA_ARGS__},
 #include "ops.def"
 #undef OP
 };
 
+static const char *listed(const char *list) { return *list ? list + strlen(", ") : list; }
+
 static struct word op_word(enum op op)
 {
     const struct op_words *w = &op_words[op];
-    return (struct word){CODA_WORD_OPERATION,
-                         op_info[op].text,
-                         w->operands,
-                         *w->attributes ? w->attributes + strlen(", ") : "",
-                         w->result,
-                         w->meaning,
-                         w->calls};
+    return (struct word){
+        CODA_WORD_OPERATION, op_info[op].text, listed(w->operands), listed(w->attributes), w->result,
+        w->meaning,          w->calls};
 }
 
 /* ---- Maps and reductions ---- */

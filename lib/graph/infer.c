@@ -356,7 +356,7 @@ coda_status infer_constant(const graph *g, struct node *n)
 /* ---- The table ---- */
 
 static coda_status (*const rule[OP_COUNT])(const graph *g, struct node *n) = {
-#define OP(NAME, name, least, most, kind, attributes, ...) infer_##name,
+#define OP(NAME, name, ...) infer_##name,
 #include "ops.def"
 #undef OP
 };

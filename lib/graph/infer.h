@@ -5,8 +5,7 @@
 #include "graph.h"
 
 /* Sets n's type and completes its attributes; a failure names the numbers that do not fit. */
-#define OP(NAME, name, least, most, kind, attributes, ...)                                                   \
-    coda_status infer_##name(const graph *g, struct node *n);
+#define OP(NAME, name, ...) coda_status infer_##name(const graph *g, struct node *n);
 #include "ops.def"
 #undef OP
 

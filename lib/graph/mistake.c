@@ -14,31 +14,9 @@
 
 /* ---- Names ---- */
 
-/* Operands in order. Of those that are not here, and of maps, the operands have numbers. */
-static const char *const roles_of[OP_COUNT] = {
-    [OP_MATMUL] = "x w",
-    [OP_REDUCE] = "x key",
-    [OP_RMS_NORM] = "x gain",
-    [OP_LAYER_NORM] = "x gain bias",
-    [OP_SOFTMAX] = "x",
-    [OP_LOG_SOFTMAX] = "x",
-    [OP_ROPE] = "x positions frequencies",
-    [OP_ATTENTION] = "q k v lengths ranges slopes sinks table k_scale v_scale starts bias",
-    [OP_CROSS_ENTROPY] = "logits targets",
-    [OP_EMBEDDING] = "table ids",
-    [OP_APPEND] = "state rows slots scale",
-    [OP_ASSIGN] = "state value",
-    [OP_CAST] = "x",
-    [OP_SLICE] = "x",
-    [OP_RESHAPE] = "x",
-    [OP_TRANSPOSE] = "x",
-    [OP_NUCLEUS] = "x temperature top_k top_p min_p",
-    [OP_TOP_K] = "x",
-};
-
 const char *node_roles(const struct node *n)
 {
-    return (int)n->op >= 0 && n->op < OP_COUNT ? roles_of[n->op] : NULL;
+    return (int)n->op >= 0 && n->op < OP_COUNT ? op_info[n->op].roles : NULL;
 }
 
 /* The text's name of a value, or NULL. */
@@ -80,12 +58,10 @@ static void print_role(const char *roles, int i, struct text *t)
     else text_printf(t, "operand %d", i);
 }
 
-enum { MOST_SHOWN = 12 };
-
 static void print_operands(const graph *g, const char *roles, const int *in, int nin, struct text *t)
 {
     int shown = 0;
-    for (int i = 0; i < nin && shown < MOST_SHOWN; i++) {
+    for (int i = 0; i < nin && shown < NODE_READABLE; i++) {
         if (in[i] < 0 || in[i] >= g->nodes) continue;
         text_append(t, shown++ ? ", " : "; where ");
         print_role(roles, i, t);

@@ -19,11 +19,7 @@ int node_state(const graph *g, const struct node *n, int index)
     return op_is_view(n->op) ? g->node[n->in[0]].state : -1;
 }
 
-int state_operands(const struct node *n)
-{
-    if (n->op == OP_APPEND) return APPEND_OPERANDS;
-    return op_is_version(n->op) ? op_info[n->op].least : n->nin;
-}
+int state_operands(const struct node *n) { return op_is_version(n->op) ? op_info[n->op].named : n->nin; }
 
 bool state_is_written(const graph *g)
 {

@@ -77,7 +77,7 @@ static void root_own(struct grouper *gr, int root)
     struct group *q = roots ? root_new(gr, PROGRAM_OWN, root) : NULL;
     if (!q) return;
     q->p.own = kind;
-    if (kind->join) kind->join(gr, q);
+    own_join(gr, q);
     note_own(gr, q);
 }
 

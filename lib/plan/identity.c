@@ -97,8 +97,8 @@ static void write_spec(struct author *w, const struct program *q)
     size_t at = w->id->size;
     append(w, q->spec, q->own->size);
     void *copy = (char *)w->id->data + at;
-    for (int i = 0; w->id->size > at && (u = q->own->use(copy, i)); i++) memset(u, 0, sizeof *u);
-    for (int i = 0; (u = q->own->use(q->spec, i)); i++) WRITE(tensor_use, w, u);
+    for (int i = 0; w->id->size > at && (u = own_use(q->own, copy, i)); i++) memset(u, 0, sizeof *u);
+    for (int i = 0; (u = own_use(q->own, q->spec, i)); i++) WRITE(tensor_use, w, u);
 }
 
 /* All that identity_of writes, and room for what identity_add does. */

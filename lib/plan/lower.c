@@ -139,7 +139,7 @@ static struct writer writer_of(struct grouper *gr, int group)
 static void write_members(struct writer *w)
 {
     if (w->p->own) {
-        w->p->own->read(w);
+        own_read(w);
         return;
     }
     if (w->p->kind == PROGRAM_GEMM) {
@@ -218,7 +218,7 @@ static void write_stores(struct writer *w)
 {
     struct grouper *gr = w->gr;
     if (w->p->own) {
-        w->p->own->store(w);
+        own_store(w);
         return;
     }
     if (w->q->first < 0) store_everywhere(w, w->q->p.root);

@@ -122,13 +122,25 @@ unsigned use_effect(const struct tensor_use *u)
     }
 }
 
+struct tensor_use *own_use(const struct own_kind *own, void *spec, int i)
+{
+    const struct op_info *op = &op_info[own->op];
+    struct tensor_use *use = spec;
+    for (int k = 0; k < op->named + op->results; k++) {
+        bool result = k >= op->least && k < op->least + op->results;
+        int at = k < op->least ? k : result ? op->named + k - op->least : k - op->results;
+        if (use[at].buffer >= 0 && i-- == 0) return &use[at];
+    }
+    return NULL;
+}
+
 struct tensor_use *program_use(const struct program *q, int i)
 {
     struct program *p = (struct program *)q;
     struct tensor_use *gemm[] = {&p->a, &p->b};
     if (q->kind == PROGRAM_GEMM && i < ARRAY_SIZE(gemm)) return gemm[i];
     if (q->kind == PROGRAM_GEMM) i -= ARRAY_SIZE(gemm);
-    if (q->own) return q->own->use(q->spec, i);
+    if (q->own) return own_use(q->own, q->spec, i);
     return i < q->ports ? &q->port[i] : NULL;
 }
 

@@ -159,7 +159,7 @@ static void print_operand(const struct plan *p, const char *label, const struct 
 static void print_own_use(const struct plan *p, const struct program *q, int i, struct text *t)
 {
     const struct own_kind *own = q->own;
-    const struct tensor_use *u = own->use(q->spec, i);
+    const struct tensor_use *u = own_use(own, q->spec, i);
     if (!u) return;
     if (own->stride_name[0]) {
         print_operand(p, own->use_name[i], u, own->stride_name, t);

@@ -154,11 +154,11 @@ static size_t words_of(const struct image *m) { return m->bytes / sizeof(int64_t
 
 /* ---- What is no number ---- */
 
-/* A map of attention's scores is a pointer among the numbers: of a caller's map there is no skeleton. */
+/* A map is a pointer among the numbers: of a caller's map there is no skeleton. */
 static bool is_plain(const struct program *q)
 {
-    const struct attention_spec *a = q->own == &plan_attention ? q->spec : NULL;
-    return !a || !a->score || a->score->header || !a->score->source;
+    const struct prim *map = q->own && q->own->map ? q->own->map(q->spec) : NULL;
+    return !map || map->header || !map->source;
 }
 
 /* Steps are shared: they are equal altogether. */

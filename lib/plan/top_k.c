@@ -1,16 +1,10 @@
 /* top_k.c -- the k largest of each row as a program: values and indices of one call are one launch. */
+#include "top_k.h"
 #include "fuse.h"
 #include "own.h"
 #include "plan_sizes.h"
 
 #include <string.h>
-
-static struct tensor_use *use(void *spec, int i)
-{
-    struct top_k_spec *s = spec;
-    if (i == 0) return &s->x;
-    return i <= s->outs ? &s->out[i - 1] : NULL;
-}
 
 enum { MOST_OF_TILE = 16 };
 
@@ -25,19 +19,11 @@ static const struct prim *reduction_for(int64_t k)
 
 int64_t top_k_candidates(const struct top_k_spec *s)
 {
-    return s->x.reduce ? (int64_t)s->x.blocks * (s->x.reduce->state / 2) : s->columns;
+    const struct tensor_use *x = &s->use[TOP_K_X];
+    return x->reduce ? (int64_t)x->blocks * (x->reduce->state / 2) : s->columns;
 }
 
 /* ---- From the graph ---- */
-
-/* Is n what else there is to say of the root's rows? Without fusion of the same call alone. */
-static bool is_sibling(const struct grouper *gr, const struct node *root, int value)
-{
-    const struct node *n = &gr->g->node[value];
-    bool same = n->op == OP_TOP_K && n->attr.top_k.k == root->attr.top_k.k;
-    return same && n->attr.top_k.indices != root->attr.top_k.indices && gr->site[value].role == ROLE_FREE &&
-           (gr->opt->fuse || n->origin == root->origin);
-}
 
 /* Could the product's epilogue have the elements of whole rows of its tiles? */
 static bool has_rows(const struct grouper *gr, const struct group *q, int value)
@@ -74,7 +60,7 @@ static struct group *product_of(const struct grouper *gr, int root)
 {
     const struct node *n = &gr->g->node[root];
     const struct prim *reduce = reduction_for(n->attr.top_k.k);
-    int x = n->in[0];
+    int x = n->in[TOP_K_X];
     while (gr->g->node[x].op == OP_RESHAPE) x = gr->g->node[x].in[0];
     const struct site *s = &gr->site[x];
     struct group *q = s->role == ROLE_MEMBER ? gr->group[s->group] : NULL;
@@ -84,64 +70,45 @@ static struct group *product_of(const struct grouper *gr, int root)
     const struct decision *d = plan_decision(gr->opt, q->p.root);
     bool together = q->p.prepare == gr->site[root].is_const && !(d && d->apart);
     bool place = q->bests < MOST_BEST, room = place && group_has_room(gr, q, reduce->state);
-    bool saves = room && best_saves(gr, n->in[0], reduce);
-    bool good = together && room && saves && has_rows(gr, q, n->in[0]);
+    bool saves = room && best_saves(gr, n->in[TOP_K_X], reduce);
+    bool good = together && room && saves && has_rows(gr, q, n->in[TOP_K_X]);
     if (good) refuse_note(gr, q, root, REASON_TILE_BEST, -1, 0, 0);
     else if (!place) refuse_note(gr, q, root, REASON_MOST_CHOICES, -1, q->bests, 0);
     else if (!room || !saves) refuse_keep(gr, q, root);
-    else if (together) refuse_note(gr, q, root, REASON_RESHAPED, n->in[0], 0, 0);
+    else if (together) refuse_note(gr, q, root, REASON_RESHAPED, n->in[TOP_K_X], 0, 0);
     return good ? q : NULL;
 }
 
 static void join(struct grouper *gr, struct group *q)
 {
-    const struct node *root = &gr->g->node[q->p.root];
-    int x = root->in[0];
     struct group *product = product_of(gr, q->p.root);
     if (product)
-        product->best[product->bests++] = (struct best){q->p.root, reduction_for(root->attr.top_k.k)};
+        product->best[product->bests++] =
+            (struct best){q->p.root, reduction_for(gr->g->node[q->p.root].attr.top_k.k)};
     q->finishes_best = product != NULL;
-    for (int i = gr->uses.at[x]; i < gr->uses.at[x + 1] && q->members == 1; i++) {
-        int value = gr->uses.use[i].node;
-        if (is_sibling(gr, root, value) && gr->site[value].is_const == gr->site[q->p.root].is_const)
-            group_join(gr, q, value);
-    }
 }
 
-static void read_rows(struct writer *w)
+static void read_node(struct writer *w)
 {
     const struct node *n = &w->gr->g->node[w->p->root];
-    const struct type *t = &w->gr->g->node[n->in[0]].type;
-    const struct view v = w->gr->view[n->in[0]];
-    struct top_k_spec *s = ARENA_NEW(&w->gr->plan->arena, struct top_k_spec, 1);
-    if (!(w->p->spec = s)) return; /* the arena remembers */
+    const struct type *t = &w->gr->g->node[n->in[TOP_K_X]].type;
+    struct top_k_spec *s = w->p->spec;
+    struct tensor_use *x = &s->use[TOP_K_X];
     w->p->rank = t->rank;
     memcpy(w->p->dim, t->dim, sizeof w->p->dim);
     s->rows = type_rows(t);
     s->columns = type_columns(t);
     s->k = n->attr.top_k.k;
-    if (w->q->finishes_best) {
-        s->x = port_new(USE_PARTIAL_LOAD, state_buffer(w->gr, w->p->root), 0, CODA_F32, w->p->root);
-        s->x.reduce = reduction_for(s->k);
-        return;
-    }
-    w->gr->site[v.base].need = true;
-    s->x = port_new(USE_LOAD, buffer_of(w->gr, v.base), v.offset, t->dtype, n->in[0]);
-    s->x.version = w->gr->site[v.base].version;
-    memcpy(s->x.stride, v.stride, sizeof s->x.stride[0] * (size_t)t->rank);
+    x->role = USE_LOAD;
+    if (!w->q->finishes_best) return;
+    *x = port_new(USE_PARTIAL_LOAD, state_buffer(w->gr, w->p->root), 0, CODA_F32, w->p->root);
+    x->reduce = reduction_for(s->k);
 }
 
-/* Each has one store: its own buffer, or the output. */
-static void store_results(struct writer *w)
+static void place(const void *spec, const struct type *t, int result, struct tensor_use *to)
 {
-    struct top_k_spec *s = w->p->spec;
-    if (!s) return;
-    for (int m = w->q->first; m >= 0; m = w->gr->site[m].next) {
-        const struct type *t = &w->gr->g->node[m].type;
-        struct tensor_use *out = &s->out[s->outs++];
-        *out = port_new(USE_RESULT, buffer_of(w->gr, m), 0, t->dtype, m);
-        dense_strides(t, out->stride);
-    }
+    (void)spec, (void)result;
+    dense_strides(t, to->stride);
 }
 
 /* ---- Work, and text ---- */
@@ -149,9 +116,11 @@ static void store_results(struct writer *w)
 static int64_t bytes(const void *spec)
 {
     const struct top_k_spec *s = spec;
+    const struct tensor_use *x = &s->use[TOP_K_X];
     int64_t row =
-        s->x.reduce ? mul_counts(top_k_candidates(s), 8) : dtype_bytes(s->x.dtype, top_k_candidates(s));
-    for (int i = 0; i < s->outs; i++) row = add_counts(row, dtype_bytes(s->out[i].dtype, s->k));
+        x->reduce ? mul_counts(top_k_candidates(s), 8) : dtype_bytes(x->dtype, top_k_candidates(s));
+    for (int i = TOP_K_OPERANDS; i < TOP_K_USES; i++)
+        if (s->use[i].buffer >= 0) row = add_counts(row, dtype_bytes(s->use[i].dtype, s->k));
     return mul_counts(s->rows, row);
 }
 
@@ -174,10 +143,9 @@ const struct own_kind plan_top_k = {.index = OWN_TOP_K,
                                     .size = sizeof(struct top_k_spec),
                                     .shown = 3,
                                     .use_name = {"of", "to", "to"},
-                                    .use = use,
                                     .bytes = bytes,
                                     .flops = flops,
                                     .print = print,
                                     .join = join,
-                                    .read = read_rows,
-                                    .store = store_results};
+                                    .read = read_node,
+                                    .place = place};

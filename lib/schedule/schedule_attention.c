@@ -1,7 +1,7 @@
 /* schedule_attention.c -- which attention programs run on Hopper's units, and in which tile: many queries by
  * TMA and wgmma, of short sequences all keys at once; few by TMA and mma.sync, the keys split over a
  * cluster. */
-#include "own.h"
+#include "attention.h"
 #include "schedule.h"
 
 #define MOST_PITCH ((int64_t)1 << 39) /* elements: tensor maps hold strides below 2^40 bytes */
@@ -39,11 +39,12 @@ static struct launch wgmma_tile(const struct attention_spec *a)
     /* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums; ranges; what a
      * map of scores or a bias needs. Of packed queries each sequence has a last tile, which is the emptier
      * the larger tiles are. */
-    bool more = a->score || a->bias.buffer >= 0;
+    bool more = a->score || attention_has(a, ATTENTION_BIAS);
     if (a->head_dim <= 64 && a->tq > 128 && !attention_is_packed(a) && !more)
-        t.bm = 192, t.threads = 128 * 4, t.bn = a->ranges.buffer < 0 ? 128 : 112;
+        t.bm = 192, t.threads = 128 * 4, t.bn = !attention_has(a, ATTENTION_RANGES) ? 128 : 112;
     else if (a->head_dim > 128) t.bn = a->head_dim <= 192 ? 112 : 80;
-    if (a->bias.buffer >= 0) t.bn -= 16 * ((a->head_dim > 64) + (a->score || a->ranges.buffer >= 0));
+    if (attention_has(a, ATTENTION_BIAS))
+        t.bn -= 16 * ((a->head_dim > 64) + (a->score || attention_has(a, ATTENTION_RANGES)));
     bytes = row * (t.bm + 2 * t.stages * t.bn) + 8 * (2 + 4 * t.stages);
     t.shared_bytes = CEIL_DIV(bytes, 1024) * 1024;
     t.blocks = blocks(a, t.bm);
@@ -61,7 +62,7 @@ enum {
 static int tile_parts(const struct attention_spec *a, int64_t tiles, const struct target *target)
 {
     int n = 1;
-    if (a->ranges.buffer >= 0 || attention_is_packed(a)) return 0; /* registers */
+    if (attention_has(a, ATTENTION_RANGES) || attention_is_packed(a)) return 0; /* registers */
     while (n < MOST_PARTS && 2 * n * tiles <= (n == 1 ? target->sms : clustered_sms(target)) &&
            a->tk / (2 * n) >= LEAST_PART)
         n *= 2;
@@ -90,7 +91,7 @@ static bool view_fits(const struct attention_spec *a, const struct tensor_use *v
 {
     bool half = v->dtype == CODA_BF16 || v->dtype == CODA_F16, narrow = v->dtype == CODA_F8E4M3;
     int unit = narrow ? 16 : 8; /* elements of 16 bytes */
-    if (!narrow && !(half && v->dtype == a->q.dtype))
+    if (!narrow && !(half && v->dtype == a->use[ATTENTION_Q].dtype))
         return no(why, REASON_ATTENTION_DTYPE, v->value, v->dtype, 0);
     if (v->offset % unit) return no(why, REASON_ATTENTION_ALIGN, v->value, v->offset, unit);
     if (!pitch_fits(batch, v->batch, unit, invariant))
@@ -116,24 +117,27 @@ static bool fits_units(const struct attention_spec *a, const struct target *targ
     int64_t batch = attention_batches(a), lots = attention_lots(a), keys = attention_lot(a);
     if (a->page && a->slots <= 0) return no(why, REASON_ATTENTION_EMPTY, -1, 0, 0);
     if (a->page && a->page < LEAST_PAGE) return no(why, REASON_ATTENTION_PAGE, -1, a->page, LEAST_PAGE);
-    return view_fits(a, &a->q, batch, a->tq, a->heads, invariant, why) &&
-           view_fits(a, &a->k, lots, keys, a->kv_heads, invariant, why) &&
-           view_fits(a, &a->v, lots, keys, a->kv_heads, invariant, why) &&
-           (a->o.buffer < 0 || view_fits(a, &a->o, batch, a->tq, a->heads, invariant, why));
+    return view_fits(a, &a->use[ATTENTION_Q], batch, a->tq, a->heads, invariant, why) &&
+           view_fits(a, &a->use[ATTENTION_K], lots, keys, a->kv_heads, invariant, why) &&
+           view_fits(a, &a->use[ATTENTION_V], lots, keys, a->kv_heads, invariant, why) &&
+           (!attention_has(a, ATTENTION_O) ||
+            view_fits(a, &a->use[ATTENTION_O], batch, a->tq, a->heads, invariant, why));
 }
 
 static bool is_scaled(const struct attention_spec *a)
 {
-    return a->k_scale.buffer >= 0 || a->v_scale.buffer >= 0;
+    return attention_has(a, ATTENTION_K_SCALE) || attention_has(a, ATTENTION_V_SCALE);
 }
 
 static bool fits_wgmma(const struct attention_spec *a, const struct target *target, bool invariant,
                        struct reason *why)
 {
-    const struct tensor_use *odd = a->k.dtype != a->q.dtype ? &a->k : &a->v;
+    const struct tensor_use *odd =
+        a->use[ATTENTION_K].dtype != a->use[ATTENTION_Q].dtype ? &a->use[ATTENTION_K] : &a->use[ATTENTION_V];
     struct launch t = wgmma_tile(a);
     if (!fits_units(a, target, invariant, why)) return false;
-    if (odd->dtype != a->q.dtype) return no(why, REASON_ATTENTION_DTYPE, odd->value, odd->dtype, 0);
+    if (odd->dtype != a->use[ATTENTION_Q].dtype)
+        return no(why, REASON_ATTENTION_DTYPE, odd->value, odd->dtype, 0);
     if (is_scaled(a)) return no(why, REASON_ATTENTION_SCALES, -1, 0, 0);
     if (t.blocks > ATTENTION_MOST_BLOCKS)
         return no(why, REASON_ATTENTION_BLOCKS, -1, t.blocks, ATTENTION_MOST_BLOCKS);
@@ -151,7 +155,7 @@ enum { SHORT_QUERIES = 64, SHORT_KEYS = 256, SHORT_COLUMNS = 64 };
 static int short_residents(const struct attention_spec *a, int keys)
 {
     int n = keys <= 128 ? 4 : keys <= 192 ? 3 : 2;
-    return a->bias.buffer < 0 ? n : keys <= 192 ? n - 1 : 0;
+    return !attention_has(a, ATTENTION_BIAS) ? n : keys <= 192 ? n - 1 : 0;
 }
 
 static struct launch short_tile(const struct attention_spec *a, const struct target *target)
@@ -169,7 +173,7 @@ static struct launch short_tile(const struct attention_spec *a, const struct tar
  * not depend on how many rows there are. */
 static bool fits_short(const struct attention_spec *a, const struct target *target, bool invariant)
 {
-    bool simple = !a->page && a->ranges.buffer < 0 && !attention_is_packed(a);
+    bool simple = !a->page && !attention_has(a, ATTENTION_RANGES) && !attention_is_packed(a);
     struct reason ignored;
     return simple && !invariant && a->tk <= SHORT_KEYS && a->head_dim <= SHORT_COLUMNS &&
            fits_wgmma(a, target, invariant, &ignored) && short_tile(a, target).resident > 0;
@@ -261,13 +265,15 @@ static bool fits_split(const struct attention_spec *a, const struct target *targ
     bool few = has_few(a), wgmma = (invariant || is_short(a)) && fits_wgmma(a, target, invariant, why);
     if (wgmma) few = has_few_always(a);
     if (!fits_units(a, target, invariant, why)) return false;
-    if (a->ranges.buffer >= 0) /* ends come in any order */
+    if (attention_has(a, ATTENTION_RANGES)) /* ends come in any order */
         return no(why, REASON_ATTENTION_8_BIT_RANGES, -1, 0, 0);
     if (a->head_dim > SPLIT_COLUMNS)
         return no(why, REASON_ATTENTION_8_BIT_HEAD, -1, a->head_dim, SPLIT_COLUMNS);
     if (!few) return no(why, REASON_ATTENTION_8_BIT, -1, a->heads / a->kv_heads * a->tq, SPLIT_ROWS);
-    bool same = a->k.dtype == a->q.dtype && a->v.dtype == a->q.dtype && !is_scaled(a);
-    if (!same && !attention_is_narrow(a)) return no(why, REASON_ATTENTION_DTYPE, a->k.value, a->k.dtype, 0);
+    bool same = a->use[ATTENTION_K].dtype == a->use[ATTENTION_Q].dtype &&
+                a->use[ATTENTION_V].dtype == a->use[ATTENTION_Q].dtype && !is_scaled(a);
+    if (!same && !attention_is_narrow(a))
+        return no(why, REASON_ATTENTION_DTYPE, a->use[ATTENTION_K].value, a->use[ATTENTION_K].dtype, 0);
     struct launch t = split_tile(a, target);
     if (t.stages < 2) return no(why, REASON_ATTENTION_SHARED, -1, t.shared_bytes, target->shared_bytes);
     return t.blocks <= ATTENTION_MOST_BLOCKS ||
@@ -336,8 +342,10 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
     s->sm90 = t.sm90, s->resident = t.resident;
     s->cluster = MAX(t.cluster, t.splits);
     bool at_once = !t.splits && t.blocks && target_has(target, TARGET_PDL); /* it waits before it reads */
-    s->early = !q->prepare && (at_once || (t.splits && a->k.steady && a->v.steady && a->lengths.steady &&
-                                           a->table.steady && a->starts.steady));
+    s->early =
+        !q->prepare && (at_once || (t.splits && a->use[ATTENTION_K].steady && a->use[ATTENTION_V].steady &&
+                                    a->use[ATTENTION_LENGTHS].steady && a->use[ATTENTION_TABLE].steady &&
+                                    a->use[ATTENTION_STARTS].steady));
     s->grid = t.blocks;
     s->threads = t.threads;
     s->shared_bytes = (int)t.shared_bytes;

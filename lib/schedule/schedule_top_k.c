@@ -1,6 +1,6 @@
 /* schedule_top_k.c -- how many warps look for the k largest of a row: one, with other rows beside it in the
  * block, or all of a block. */
-#include "own.h"
+#include "top_k.h"
 #include "schedule.h"
 
 enum {

@@ -39,8 +39,8 @@ struct bench {
     struct attention_rig rig;
     struct jit_kernel *kernel;
     const char *before; /* its text; NULL: nothing */
-    void *host[ATTENTION_BUFFERS], *gpu[ATTENTION_BUFFERS];
-    size_t bytes[ATTENTION_BUFFERS];
+    void *host[ATTENTION_USES], *gpu[ATTENTION_USES];
+    size_t bytes[ATTENTION_USES];
     double worst; /* error in units of what is allowed */
     int64_t worst_at;
 };
@@ -211,8 +211,8 @@ static void fill_bias(struct bench *b)
         for (int64_t j = r.first; j < r.end; j++) {
             int64_t at = bias_at(b, batch, h, i, j);
             struct random element = {(uint64_t)at};
-            bool hides = random_chance(&element, 12) || (s->bias.stride[2] && i % 61 == 60);
-            dtype_store(s->bias.dtype, b->host[ATTENTION_BIAS], at,
+            bool hides = random_chance(&element, 12) || (s->use[ATTENTION_BIAS].stride[2] && i % 61 == 60);
+            dtype_store(s->use[ATTENTION_BIAS].dtype, b->host[ATTENTION_BIAS], at,
                         hides ? -INFINITY : 2 * random_normal(&element));
         }
     }
@@ -232,7 +232,7 @@ static void fill_rows(struct bench *b, const struct tensor_use *v, int64_t batch
 static bool make_data(struct bench *b, uint64_t seed)
 {
     struct random r = {seed};
-    for (int i = 0; i < ATTENTION_BUFFERS; i++) {
+    for (int i = 0; i < ATTENTION_USES; i++) {
         int64_t n = attention_case_elements(b->c, i);
         bool keys = i == ATTENTION_K || i == ATTENTION_V, bias = i == ATTENTION_BIAS;
         coda_dtype t = keys ? b->s.k.dtype : bias ? b->s.bias.dtype : b->s.q.dtype;
@@ -252,7 +252,7 @@ static bool make_data(struct bench *b, uint64_t seed)
     fill_rows(b, &b->s.q, attention_batches(&b->s), b->s.tq, b->s.heads, query_sees, &r);
     fill_rows(b, &b->s.k, b->s.batch, b->s.tk, b->s.kv_heads, key_is_seen, &r);
     fill_rows(b, &b->s.v, b->s.batch, b->s.tk, b->s.kv_heads, key_is_seen, &r);
-    for (int i = 0; i < ATTENTION_BUFFERS; i++)
+    for (int i = 0; i < ATTENTION_USES; i++)
         if (i != ATTENTION_O && !device_upload(b->gpu[i], b->host[i], b->bytes[i])) return false;
     return true;
 }
@@ -348,7 +348,8 @@ static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t
     double top = -INFINITY, sum = 0, *score = calloc((size_t)s->tk + 1, sizeof *score);
     for (int64_t j = first; j < end; j++) {
         for (int64_t d = 0; d < s->head_dim; d++)
-            score[j] += at(b, &s->q, batch, i, h, d) * at(b, &s->k, of, j, kv, d);
+            score[j] +=
+                at(b, &s->use[ATTENTION_Q], batch, i, h, d) * at(b, &s->use[ATTENTION_K], of, j, kv, d);
         score[j] *= s->scale * scale_of(b, ATTENTION_K_SCALE, kv);
         if (s->softcap > 0) score[j] = s->softcap * tanh(score[j] / s->softcap);
         if (b->c->slopes) score[j] -= slope_of(b, h) * fabs((double)(position_of(b, batch, i) - j));
@@ -366,7 +367,7 @@ static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t
         double p = exp(score[j] - top);
         sum += p;
         for (int64_t d = 0; d < s->head_dim; d++) {
-            double v = at(b, &s->v, of, j, kv, d) * scale_of(b, ATTENTION_V_SCALE, kv);
+            double v = at(b, &s->use[ATTENTION_V], of, j, kv, d) * scale_of(b, ATTENTION_V_SCALE, kv);
             o[d] += p * v;
             size[d] += p * fabs(v);
         }
@@ -387,13 +388,14 @@ static void check_query(struct bench *b, int64_t batch, int64_t i, int64_t h)
 {
     const struct attention_spec *s = &b->s;
     double *o = malloc(sizeof *o * 2 * (size_t)s->head_dim), *size = o + s->head_dim;
-    double top, sum = reference(b, batch, i, h, o, size, &top), u = unit(s->o.dtype);
+    double top, sum = reference(b, batch, i, h, o, size, &top), u = unit(s->use[ATTENTION_O].dtype);
     bool hidden = query_sees(b, batch, i) && top == -INFINITY; /* the bias hides all: no number */
     if (b->c->lse) check_sum(b, (batch * s->heads + h) * s->tq + i, hidden ? top : top + log(sum));
     for (int64_t d = 0; d < s->head_dim; d++) {
         double want = sum > 0 ? o[d] / sum : 0, scale = sum > 0 ? size[d] / sum + fabs(want) : 0;
-        double tiny = s->o.dtype == CODA_F16 ? 0x1p-23 : 1e-30;
-        double got = at(b, &s->o, batch, i, h, d), error = fabs(got - want) / ((u + 1e-5) * scale + tiny);
+        double tiny = s->use[ATTENTION_O].dtype == CODA_F16 ? 0x1p-23 : 1e-30;
+        double got = at(b, &s->use[ATTENTION_O], batch, i, h, d),
+               error = fabs(got - want) / ((u + 1e-5) * scale + tiny);
         if (hidden) error = isnan(got) ? 0 : INFINITY;
         if (!(error <= b->worst)) b->worst = error, b->worst_at = (batch * s->heads + h) * s->tq + i;
     }
@@ -416,7 +418,7 @@ static void check(struct bench *b, uint64_t seed)
 static int64_t misplaced(const struct bench *b)
 {
     const struct attention_spec *s = &b->s;
-    size_t size = (size_t)dtype_bytes(s->o.dtype, 1);
+    size_t size = (size_t)dtype_bytes(s->use[ATTENTION_O].dtype, 1);
     int64_t poisoned = 0, inside = attention_batches(s) * s->tq * s->heads * s->head_dim;
     int64_t all = attention_case_elements(b->c, ATTENTION_O);
     const char *o = b->host[ATTENTION_O];
@@ -450,14 +452,17 @@ static int64_t touched_by_nan(struct bench *b, char *err)
     for (int64_t e = 0; e < s->batch * s->tk * s->kv_heads * s->head_dim; e++) {
         int64_t d = e % s->head_dim, h = e / s->head_dim % s->kv_heads, row = e / s->head_dim / s->kv_heads;
         if (b->c->page && !key_is_seen(b, row / s->tk, row % s->tk)) continue;
-        int64_t to = key_at(b, &s->v, row / s->tk, row % s->tk) + h * s->v.head + d;
-        dtype_store(s->v.dtype, b->host[s->v.buffer], to, NAN);
+        int64_t to =
+            key_at(b, &s->use[ATTENTION_V], row / s->tk, row % s->tk) + h * s->use[ATTENTION_V].head + d;
+        dtype_store(s->use[ATTENTION_V].dtype, b->host[s->use[ATTENTION_V].buffer], to, NAN);
     }
-    if (!device_upload(b->gpu[s->v.buffer], b->host[s->v.buffer], b->bytes[s->v.buffer])) return -1;
+    if (!device_upload(b->gpu[s->use[ATTENTION_V].buffer], b->host[s->use[ATTENTION_V].buffer],
+                       b->bytes[s->use[ATTENTION_V].buffer]))
+        return -1;
     if (!run(b, b->host[ATTENTION_O], err)) return -1;
     for (int64_t e = 0; e < attention_batches(s) * s->tq * s->heads; e++) {
         int64_t h = e % s->heads, i = e / s->heads % s->tq, batch = e / s->heads / s->tq;
-        double got = at(b, &s->o, batch, i, h, s->head_dim - 1);
+        double got = at(b, &s->use[ATTENTION_O], batch, i, h, s->head_dim - 1);
         bool sees = query_sees(b, batch, i), good = sees ? isnan(got) : got == 0;
         if (sees && all_hidden(b, batch, h, i)) continue; /* by a kernel's way, NaN or what a sink leaves */
         if (!good && !wrong++)
@@ -524,7 +529,7 @@ static int64_t touched_by_others(struct bench *b, char *err)
 static void close_bench(struct bench *b)
 {
     if (b->kernel) jit_unload(b->kernel);
-    for (int i = 0; i < ATTENTION_BUFFERS; i++) {
+    for (int i = 0; i < ATTENTION_USES; i++) {
         free(b->host[i]);
         if (b->gpu[i]) device_free(b->gpu[i]);
     }

@@ -537,16 +537,18 @@ void attention_case_spec(const struct attention_case *c, struct attention_spec *
         .align = (coda_attention_align)c->align,
         .ahead = c->ahead,
         .softcap = c->softcap,
-        .lengths = beside(c->lengths, ATTENTION_LENGTHS, (int64_t[]){1, 0, 0}),
-        .ranges = beside(c->ranges, ATTENTION_RANGES, (int64_t[]){c->starts ? 0 : 2 * c->tq, 2, 1}),
-        .slopes = beside(c->slopes, ATTENTION_SLOPES, (int64_t[]){1, 0, 0}),
-        .sinks = beside(c->sinks, ATTENTION_SINKS, (int64_t[]){1, 0, 0}),
-        .table = beside(c->page, ATTENTION_TABLE, (int64_t[]){c->page ? c->tk / c->page : 0, 1, 0}),
-        .lse = beside(c->lse, ATTENTION_LSE, (int64_t[]){c->heads * c->tq, c->tq, 1}),
-        .k_scale = beside(c->scales, ATTENTION_K_SCALE, (int64_t[]){c->scales - 1, 0, 0}),
-        .v_scale = beside(c->scales, ATTENTION_V_SCALE, (int64_t[]){c->scales - 1, 0, 0}),
-        .starts = beside(c->starts, ATTENTION_STARTS, (int64_t[]){1, 0, 0}),
-        .bias = bias_use(c),
+        .use[ATTENTION_LENGTHS] = beside(c->lengths, ATTENTION_LENGTHS, (int64_t[]){1, 0, 0}),
+        .use[ATTENTION_RANGES] =
+            beside(c->ranges, ATTENTION_RANGES, (int64_t[]){c->starts ? 0 : 2 * c->tq, 2, 1}),
+        .use[ATTENTION_SLOPES] = beside(c->slopes, ATTENTION_SLOPES, (int64_t[]){1, 0, 0}),
+        .use[ATTENTION_SINKS] = beside(c->sinks, ATTENTION_SINKS, (int64_t[]){1, 0, 0}),
+        .use[ATTENTION_TABLE] =
+            beside(c->page, ATTENTION_TABLE, (int64_t[]){c->page ? c->tk / c->page : 0, 1, 0}),
+        .use[ATTENTION_LSE] = beside(c->lse, ATTENTION_LSE, (int64_t[]){c->heads * c->tq, c->tq, 1}),
+        .use[ATTENTION_K_SCALE] = beside(c->scales, ATTENTION_K_SCALE, (int64_t[]){c->scales - 1, 0, 0}),
+        .use[ATTENTION_V_SCALE] = beside(c->scales, ATTENTION_V_SCALE, (int64_t[]){c->scales - 1, 0, 0}),
+        .use[ATTENTION_STARTS] = beside(c->starts, ATTENTION_STARTS, (int64_t[]){1, 0, 0}),
+        .use[ATTENTION_BIAS] = bias_use(c),
         .page = c->page,
         .slots = attention_case_slots(c)};
     if (c->score) {
@@ -555,26 +557,27 @@ void attention_case_spec(const struct attention_case *c, struct attention_spec *
         memcpy(out->score_param, score->param, sizeof out->score_param);
     }
     out->scale = c->scale != 0 ? c->scale : (float)(1 / sqrt((double)c->head_dim));
-    out->q = view(c, ATTENTION_Q, c->tq, c->heads);
-    out->k = view(c, ATTENTION_K, attention_lot(out), c->kv_heads);
-    out->v = view(c, ATTENTION_V, attention_lot(out), c->kv_heads);
-    out->o = view(c, ATTENTION_O, c->tq, c->heads);
-    out->o.role = USE_RESULT;
-    out->k.steady = out->v.steady = out->lengths.steady = c->layout != LAYOUT_PACKED;
+    out->use[ATTENTION_Q] = view(c, ATTENTION_Q, c->tq, c->heads);
+    out->use[ATTENTION_K] = view(c, ATTENTION_K, attention_lot(out), c->kv_heads);
+    out->use[ATTENTION_V] = view(c, ATTENTION_V, attention_lot(out), c->kv_heads);
+    out->use[ATTENTION_O] = view(c, ATTENTION_O, c->tq, c->heads);
+    out->use[ATTENTION_O].role = out->use[ATTENTION_LSE].role = USE_RESULT;
+    out->use[ATTENTION_K].steady = out->use[ATTENTION_V].steady = out->use[ATTENTION_LENGTHS].steady =
+        c->layout != LAYOUT_PACKED;
     if (c->layout == LAYOUT_PACKED) {
-        out->k.buffer = out->v.buffer = ATTENTION_Q;
-        out->k.offset = c->heads * c->head_dim;
-        out->v.offset = (c->heads + c->kv_heads) * c->head_dim;
+        out->use[ATTENTION_K].buffer = out->use[ATTENTION_V].buffer = ATTENTION_Q;
+        out->use[ATTENTION_K].offset = c->heads * c->head_dim;
+        out->use[ATTENTION_V].offset = (c->heads + c->kv_heads) * c->head_dim;
     }
 }
 
 /* Up to the last one that there is. */
 static int64_t bias_elements(const struct attention_spec *s)
 {
-    int64_t extent[] = {attention_batches(s), s->heads, s->tq, s->tk}, last = s->bias.offset;
+    int64_t extent[] = {attention_batches(s), s->heads, s->tq, s->tk}, last = s->use[ATTENTION_BIAS].offset;
     for (int i = 0; i < 4; i++) {
         if (extent[i] == 0) return 0;
-        last += (extent[i] - 1) * s->bias.stride[i];
+        last += (extent[i] - 1) * s->use[ATTENTION_BIAS].stride[i];
     }
     return last + 1;
 }
@@ -586,10 +589,10 @@ int64_t attention_case_elements(const struct attention_case *c, int buffer)
     bool packed = c->layout == LAYOUT_PACKED;
     int64_t batches = attention_batches(&s);
     switch (buffer) {
-    case ATTENTION_Q: return batches * s.q.batch;
-    case ATTENTION_K: return packed ? 0 : attention_lots(&s) * s.k.batch;
-    case ATTENTION_V: return packed ? 0 : attention_lots(&s) * s.v.batch;
-    case ATTENTION_O: return batches * s.o.batch;
+    case ATTENTION_Q: return batches * s.use[ATTENTION_Q].batch;
+    case ATTENTION_K: return packed ? 0 : attention_lots(&s) * s.use[ATTENTION_K].batch;
+    case ATTENTION_V: return packed ? 0 : attention_lots(&s) * s.use[ATTENTION_V].batch;
+    case ATTENTION_O: return batches * s.use[ATTENTION_O].batch;
     case ATTENTION_LENGTHS: return c->lengths ? c->batch : 0;
     case ATTENTION_RANGES: return c->ranges ? 2 * batches * c->tq : 0;
     case ATTENTION_SLOPES: return c->slopes ? c->heads : 0;

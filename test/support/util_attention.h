@@ -59,25 +59,6 @@ struct attention_case {
 extern const struct attention_case attention_cases[];
 extern const int attention_case_count;
 
-/* Buffers of every case. A packed one has its three operands in Q. */
-enum {
-    ATTENTION_Q,
-    ATTENTION_K,
-    ATTENTION_V,
-    ATTENTION_O,
-    ATTENTION_LENGTHS,
-    ATTENTION_RANGES,
-    ATTENTION_SLOPES,
-    ATTENTION_SINKS,
-    ATTENTION_TABLE,
-    ATTENTION_LSE,
-    ATTENTION_K_SCALE,
-    ATTENTION_V_SCALE,
-    ATTENTION_STARTS,
-    ATTENTION_BIAS,
-    ATTENTION_BUFFERS
-};
-
 /* An H200, as the planner sees it. */
 #define attention_target target_rows[TARGET_H200]
 
@@ -86,7 +67,8 @@ int64_t attention_case_slots(const struct attention_case *c);
 void attention_case_spec(const struct attention_case *c, struct attention_spec *out);
 /* Does the kernel for Hopper's units take it? */
 bool attention_fits_sm90(const struct attention_spec *a, const struct target *target);
-/* Elements of a buffer; 0 for one that the case does not use. */
+/* Buffers of every case are the uses of its spec. A packed one has its three operands in ATTENTION_Q.
+ * Elements of a buffer; 0 for one that the case does not use. */
 int64_t attention_case_elements(const struct attention_case *c, int buffer);
 /* A case with its program, schedule and kernel, whose memory is the plan's. */
 struct attention_rig {

@@ -6,24 +6,24 @@
 
 /* clang-format off */
 const struct top_k_case top_k_cases[] = {
-    {"experts",           CODA_F32,  0, 37,    64, 8, 0, TOP_K_BOTH,    false, true,  false},
-    {"one of one",        CODA_F32,  0, 3,      1, 1, 0, TOP_K_BOTH,    false, true,  false},
-    {"all of them",       CODA_BF16, 0, 5,     64, 64, 0, TOP_K_BOTH,   false, true,  false},
-    {"odd columns",       CODA_F16,  0, 9,     77, 33, 0, TOP_K_BOTH,   false, true,  false},
-    {"a batch, turned",   CODA_BF16, 3, 5,    200, 4, 0, TOP_K_BOTH,    true,  true,  false},
-    {"a warp's most",     CODA_F32,  0, 6,   1024, 32, 0, TOP_K_VALUES, false, false, true},
-    {"a block's least",   CODA_BF16, 0, 3,   1025, 1, 0, TOP_K_INDICES, false, true,  false},
-    {"eight warps",       CODA_F32,  2, 2,   5000, 50, 0, TOP_K_BOTH,   true,  true,  true},
-    {"many warps",        CODA_F32,  0, 2,  20000, 64, 0, TOP_K_BOTH,   false, false, true},
-    {"many equal",        CODA_BF16, 0, 2,  17000, 40, 0, TOP_K_BOTH,   false, false, false},
-    {"router",            CODA_BF16, 0, 70,    64, 8, 64, TOP_K_BOTH,   false, false, false},
-    {"odd router",        CODA_F16,  0, 33,    60, 6, 48, TOP_K_BOTH,   false, false, false},
-    {"wide router",       CODA_BF16, 0, 150,  256, 4, 64, TOP_K_INDICES, false, false, false},
-    {"token's head",      CODA_BF16, 0, 1,   2000, 16, 64, TOP_K_BOTH,  false, false, false},
-    {"tokens' head",      CODA_BF16, 0, 8,   1600, 2, 64, TOP_K_BOTH,   false, false, false},
-    {"head of few",       CODA_BF16, 0, 24,   999, 50, 64, TOP_K_BOTH,  false, false, false},
-    {"batched router",    CODA_BF16, 2, 20,    96, 3, 64, TOP_K_VALUES, false, false, false},
-    {"fp32 router",       CODA_F32,  0, 20,    40, 1, 32, TOP_K_BOTH,   false, false, false},
+    {"experts",           CODA_F32,  0, 37,    64, 8, 0, WANT_BOTH,    false, true,  false},
+    {"one of one",        CODA_F32,  0, 3,      1, 1, 0, WANT_BOTH,    false, true,  false},
+    {"all of them",       CODA_BF16, 0, 5,     64, 64, 0, WANT_BOTH,   false, true,  false},
+    {"odd columns",       CODA_F16,  0, 9,     77, 33, 0, WANT_BOTH,   false, true,  false},
+    {"a batch, turned",   CODA_BF16, 3, 5,    200, 4, 0, WANT_BOTH,    true,  true,  false},
+    {"a warp's most",     CODA_F32,  0, 6,   1024, 32, 0, WANT_VALUES, false, false, true},
+    {"a block's least",   CODA_BF16, 0, 3,   1025, 1, 0, WANT_INDICES, false, true,  false},
+    {"eight warps",       CODA_F32,  2, 2,   5000, 50, 0, WANT_BOTH,   true,  true,  true},
+    {"many warps",        CODA_F32,  0, 2,  20000, 64, 0, WANT_BOTH,   false, false, true},
+    {"many equal",        CODA_BF16, 0, 2,  17000, 40, 0, WANT_BOTH,   false, false, false},
+    {"router",            CODA_BF16, 0, 70,    64, 8, 64, WANT_BOTH,   false, false, false},
+    {"odd router",        CODA_F16,  0, 33,    60, 6, 48, WANT_BOTH,   false, false, false},
+    {"wide router",       CODA_BF16, 0, 150,  256, 4, 64, WANT_INDICES, false, false, false},
+    {"token's head",      CODA_BF16, 0, 1,   2000, 16, 64, WANT_BOTH,  false, false, false},
+    {"tokens' head",      CODA_BF16, 0, 8,   1600, 2, 64, WANT_BOTH,   false, false, false},
+    {"head of few",       CODA_BF16, 0, 24,   999, 50, 64, WANT_BOTH,  false, false, false},
+    {"batched router",    CODA_BF16, 2, 20,    96, 3, 64, WANT_VALUES, false, false, false},
+    {"fp32 router",       CODA_F32,  0, 20,    40, 1, 32, WANT_BOTH,   false, false, false},
 };
 /* clang-format on */
 const int top_k_case_count = ARRAY_SIZE(top_k_cases);
@@ -44,7 +44,7 @@ graph *top_k_graph(const struct top_k_case *c)
     graph *g = coda_graph_new();
     coda_value x = input_of(c, g), v = CODA_NONE, i = CODA_NONE;
     if (c->inner) x = coda_matmul(g, x, coda_weight(g, "w", c->dtype, 2, (int64_t[]){c->columns, c->inner}));
-    coda_top_k(g, x, c->k, c->what == TOP_K_INDICES ? NULL : &v, c->what == TOP_K_VALUES ? NULL : &i);
+    coda_top_k(g, x, c->k, c->what == WANT_INDICES ? NULL : &v, c->what == WANT_VALUES ? NULL : &i);
     if (v.id) coda_output(g, "values", v);
     if (i.id) coda_output(g, "indices", i);
     return g;

@@ -9,7 +9,7 @@ struct top_k_case {
     coda_dtype dtype;
     int64_t batch, rows, columns, k; /* of x; batch 0: it has rank 2 */
     int64_t inner;                   /* x is a product over so many; 0: an input */
-    enum { TOP_K_BOTH, TOP_K_VALUES, TOP_K_INDICES } what;
+    enum { WANT_BOTH, WANT_VALUES, WANT_INDICES } what;
     bool turned;   /* x is a transposed view: [batch, rows, columns] of [rows, batch, columns] */
     bool specials; /* of an input: NaN, infinities and both zeros are among its elements */
     bool wide;     /* of an input: elements are drawn from many; else from 17 */

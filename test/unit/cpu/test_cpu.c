@@ -536,7 +536,8 @@ static bool sees(const struct rig *r, int64_t b, int64_t i, int64_t j)
 {
     const struct attention_spec *s = &r->attention;
     int64_t position = i + s->tk - s->tq;
-    if (s->lengths.buffer >= 0 && j >= (int64_t)rig_get(r, s->lengths.buffer, b)) return false;
+    if (attention_has(s, ATTENTION_LENGTHS) && j >= (int64_t)rig_get(r, s->use[ATTENTION_LENGTHS].buffer, b))
+        return false;
     return (!s->causal || j <= position) && (s->window == 0 || j > position - s->window);
 }
 
@@ -550,9 +551,10 @@ static double attended(const struct rig *r, int64_t b, int64_t i, int64_t h, int
         double score = 0;
         if (!sees(r, b, i, j)) continue;
         for (int64_t c = 0; c < s->head_dim; c++)
-            score += element(r, &s->q, b, i, h, c) * element(r, &s->k, b, j, shared, c);
+            score += element(r, &s->use[ATTENTION_Q], b, i, h, c) *
+                     element(r, &s->use[ATTENTION_K], b, j, shared, c);
         all += exp(s->scale * score);
-        sum += exp(s->scale * score) * element(r, &s->v, b, j, shared, d);
+        sum += exp(s->scale * score) * element(r, &s->use[ATTENTION_V], b, j, shared, d);
     }
     return all > 0 ? sum / all : 0;
 }
@@ -564,20 +566,22 @@ START_TEST(attention)
     r.p.own = &plan_attention;
     struct attention_spec *s = r.p.spec;
     *s = attentions[_i / 2];
-    s->q = heads(&r, s->tq, s->heads, 1);
-    s->k = heads(&r, s->tk, s->kv_heads, 2);
-    s->v = heads(&r, s->tk, s->kv_heads, 3);
-    s->o = heads(&r, s->tq, s->heads, 0);
-    s->lengths = (struct tensor_use){.role = USE_BESIDE, .buffer = -1, .stride = {1}};
-    s->ranges = s->slopes = s->sinks = s->lse = s->k_scale = s->v_scale = s->starts = s->bias = s->lengths;
-    if (_i % 2) s->lengths.buffer = rig_ids(&r, s->batch, (int)s->tk + 2, 4);
-    if (_i % 2) rig_set(&r, s->lengths.buffer, 0, 0);
+    s->use[ATTENTION_Q] = heads(&r, s->tq, s->heads, 1);
+    s->use[ATTENTION_K] = heads(&r, s->tk, s->kv_heads, 2);
+    s->use[ATTENTION_V] = heads(&r, s->tk, s->kv_heads, 3);
+    s->use[ATTENTION_O] = heads(&r, s->tq, s->heads, 0);
+    for (int i = ATTENTION_LENGTHS; i < ATTENTION_USES; i++)
+        if (i != ATTENTION_O)
+            s->use[i] = (struct tensor_use){.role = USE_BESIDE, .buffer = -1, .stride = {1}};
+    if (_i % 2) s->use[ATTENTION_LENGTHS].buffer = rig_ids(&r, s->batch, (int)s->tk + 2, 4);
+    if (_i % 2) rig_set(&r, s->use[ATTENTION_LENGTHS].buffer, 0, 0);
     run(&r);
     for (int64_t i = 0; i < s->batch * s->tq * s->heads * s->head_dim; i++) {
         int64_t d = i % s->head_dim, h = i / s->head_dim % s->heads, t = i / s->head_dim / s->heads;
         double want = attended(&r, t / s->tq, t % s->tq, h, d);
-        int64_t at = s->o.offset + t / s->tq * s->o.batch + t % s->tq * s->o.time + h * s->o.head + d;
-        expect(&r, s->o.buffer, at, want, 1e-5);
+        int64_t at = s->use[ATTENTION_O].offset + t / s->tq * s->use[ATTENTION_O].batch +
+                     t % s->tq * s->use[ATTENTION_O].time + h * s->use[ATTENTION_O].head + d;
+        expect(&r, s->use[ATTENTION_O].buffer, at, want, 1e-5);
     }
     rig_free(&r);
 }

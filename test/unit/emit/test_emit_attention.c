@@ -66,14 +66,14 @@ START_TEST(hopper_takes_what_tensor_maps_can_say)
     attention_case_spec(named("causal"), &s);
     const struct target old = target_of("sm_80", NULL);
     ck_assert(!attention_fits_sm90(&s, &old));
-    s.k.offset = 4;
+    s.use[ATTENTION_K].offset = 4;
     ck_assert(!attention_fits_sm90(&s, &attention_target));
-    s.k.offset = 8;
+    s.use[ATTENTION_K].offset = 8;
     ck_assert(attention_fits_sm90(&s, &attention_target));
-    s.o.time += 4;
+    s.use[ATTENTION_O].time += 4;
     ck_assert(!attention_fits_sm90(&s, &attention_target));
-    s.o.time += 4;
-    s.v.batch = 0;
+    s.use[ATTENTION_O].time += 4;
+    s.use[ATTENTION_V].batch = 0;
     ck_assert(!attention_fits_sm90(&s, &attention_target));
 }
 END_TEST

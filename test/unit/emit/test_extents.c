@@ -212,10 +212,10 @@ static void check_extents(const struct attention_case *c, int64_t shift, int64_t
     struct words w = {r.k.scalar, r.k.scalar + r.k.scalars};
     const struct attention_spec *a = &r.attention;
     int64_t streams = band ? c->batch * c->heads : 0;
-    if (r.s.tile.splits > 1) check_strides(&w, &a->q);
-    check_strides(&w, &a->o);
-    ck_assert_int_eq(pair(&w), a->ranges.stride[0]);
-    ck_assert_int_eq(pair(&w), a->table.stride[0]);
+    if (r.s.tile.splits > 1) check_strides(&w, &a->use[ATTENTION_Q]);
+    check_strides(&w, &a->use[ATTENTION_O]);
+    ck_assert_int_eq(pair(&w), a->use[ATTENTION_RANGES].stride[0]);
+    ck_assert_int_eq(pair(&w), a->use[ATTENTION_TABLE].stride[0]);
     ck_assert_int_eq(word(&w), c->batch);
     ck_assert_int_eq(word(&w), c->tq);
     ck_assert_int_eq(word(&w), c->tk);
@@ -226,7 +226,7 @@ static void check_extents(const struct attention_case *c, int64_t shift, int64_t
     ck_assert_int_eq(word(&w), band ? CEIL_DIV(streams, band) : 0);
     ck_assert_int_eq(word(&w), MAX(band, 1));
     check_divisor(&w, MAX(band, 1) * blocks);
-    for (int i = 0; i < 4 && c->bias; i++) ck_assert_int_eq(pair(&w), a->bias.stride[i]);
+    for (int i = 0; i < 4 && c->bias; i++) ck_assert_int_eq(pair(&w), a->use[ATTENTION_BIAS].stride[i]);
     ck_assert(w.at == w.end);
     arena_free(&r.plan.arena);
 }
