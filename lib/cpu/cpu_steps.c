@@ -333,7 +333,7 @@ static void reduce_columns(struct cpu_frame *f, const struct step *s, int64_t fi
                            double *state)
 {
     struct operand_view v = view(f, s->in[0], s);
-    double key = s->in[1] >= 0 ? row_value(f, s->in[1]) : 0;
+    double key = s->in[READS_KEY] >= 0 ? row_value(f, s->in[READS_KEY]) : 0;
     s->prim->reduce->init(state);
     if (s->prim->reduce->fold && first < end && v.stride == 1 && v.repeat == 1) {
         s->prim->reduce->fold(state, v.x + first, end - first, (int)vectors());
@@ -420,9 +420,10 @@ static void fold_row(struct cpu_frame *f, const struct step *s)
 static const struct step *same_state(const struct cpu_frame *f, const struct step *s)
 {
     for (const struct step *t = f->cpu->p->step; t < s; t++)
-        if (t->kind == STEP_REDUCE && t->axis == s->axis && t->in[0] == s->in[0] && t->in[1] == s->in[1] &&
-            columns_of(f->cpu, t) == columns_of(f->cpu, s) && prim_states_equal(t->prim, s->prim) &&
-            !s->range && !s->window.end && !t->range && !t->window.end && !step_folds_segments(t))
+        if (t->kind == STEP_REDUCE && t->axis == s->axis && t->in[0] == s->in[0] &&
+            t->in[READS_KEY] == s->in[READS_KEY] && columns_of(f->cpu, t) == columns_of(f->cpu, s) &&
+            prim_states_equal(t->prim, s->prim) && !s->range && !s->window.end && !t->range &&
+            !t->window.end && !step_folds_segments(t))
             return t;
     return NULL;
 }

@@ -29,7 +29,7 @@ static int count_slot(const struct printer *e, enum step_kind kind)
 static void print_reduce(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    bool keyed = s->nin > 1 && s->in[1] >= 0;
+    bool keyed = s->nin > 1 && s->in[READS_KEY] >= 0;
     const char *first = s->half ? "s.half_first" : "s.first";
     int lanes = s->half ? 1 : program_lanes(e->p);
     for (int lane = 0; lane < lanes && s->axis == REDUCE_COLUMNS; lane++)
@@ -40,7 +40,8 @@ static void print_reduce(const struct printer *e, int i)
         text_printf(e->t, "        if (s.live[%d]) reduce::%s::push(state.v%d, %s, ", lane, s->prim->name, i,
                     printer_value(e, s->in[0], lane).s);
         if (keyed)
-            text_printf(e->t, "%s, %s - (float)%s);\n", column.s, printer_value(e, s->in[1], 0).s, first);
+            text_printf(e->t, "%s, %s - (float)%s);\n", column.s, printer_value(e, s->in[READS_KEY], 0).s,
+                        first);
         else text_printf(e->t, "%s + %s, 0.0f);\n", first, column.s);
     }
 }

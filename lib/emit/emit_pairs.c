@@ -34,7 +34,7 @@ static void print_axis(const struct pairing *r, const char *indent, struct text 
 static struct word on_axis(const struct program *p, const struct step *s, const char *prefix,
                            const char *axis)
 {
-    struct word w = emit_word("%sv%d", prefix, s->in[1]);
+    struct word w = emit_word("%sv%d", prefix, s->in[READS_POSITION]);
     for (int i = 1; i < pair_axes(&p->pairing); i++)
         w = emit_word("%s == %d ? %sv%d : %.120s", axis, i, prefix, s->in[1 + i], w.s);
     return w;
@@ -125,7 +125,7 @@ void printer_cell(struct printer *e)
     e->level = LEVEL_HALF; /* row values are r.v<i> here */
     struct word position = pair_counts_rows(e->p) ? emit_word("r.position")
                            : has_axes(e->p)       ? on_axis(e->p, &e->p->step[i], "r.", "c.axis")
-                                                  : printer_value(e, e->p->step[i].in[1], 0);
+                                                  : printer_value(e, e->p->step[i].in[READS_POSITION], 0);
     if (has_axes(e->p)) print_axis(&e->p->pairing, "    ", e->t);
     text_append(e->t, "\n    struct Cell { Pair turn; };\n");
     text_append(e->t, "    DEV static Cell cell(const Row &r, const Col &c)\n    {\n");
@@ -195,7 +195,7 @@ void rows_pair_partners(struct emitter *e, int i)
 static struct word pair_position(const struct emitter *e, const struct step *s)
 {
     if (has_axes(e->p)) return on_axis(e->p, s, "", "on");
-    if (s->in[1] >= 0) return emit_word("v%d", s->in[1]);
+    if (s->in[READS_POSITION] >= 0) return emit_word("v%d", s->in[READS_POSITION]);
     return rows_position(e);
 }
 

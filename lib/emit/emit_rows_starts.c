@@ -148,7 +148,8 @@ void rows_pointers(struct emitter *e)
 static bool has_period(const struct emitter *e)
 {
     int i = pair_step(e->p);
-    return i >= 0 && e->w->live[i] && e->p->step[i].in[1] < 0 && e->p->pairing.period < e->w->rows;
+    return i >= 0 && e->w->live[i] && e->p->step[i].in[READS_POSITION] < 0 &&
+           e->p->pairing.period < e->w->rows;
 }
 
 struct word rows_position(const struct emitter *e)

@@ -330,24 +330,25 @@ static double scale_in_full(float scale, int64_t head_dim)
 coda_status eval_attention(const struct eval_call *c)
 {
     const double *const *in = c->in;
-    const struct type *q = c->type[0], *k = c->type[1];
+    const struct type *q = c->type[ATTENTION_Q], *k = c->type[ATTENTION_K];
     const struct attr_attention *of = &c->n->attr.attention;
-    struct attention a = {.q = in[0],
-                          .k = in[1],
-                          .v = in[2],
-                          .lengths = in[3],
-                          .ranges = in[4],
-                          .slopes = in[5],
-                          .sinks = in[6],
-                          .table = in[7],
-                          .k_scale = in[8],
-                          .v_scale = in[9],
-                          .starts = in[10],
-                          .bias = in[11],
+    struct attention a = {.q = in[ATTENTION_Q],
+                          .k = in[ATTENTION_K],
+                          .v = in[ATTENTION_V],
+                          .lengths = in[ATTENTION_LENGTHS],
+                          .ranges = in[ATTENTION_RANGES],
+                          .slopes = in[ATTENTION_SLOPES],
+                          .sinks = in[ATTENTION_SINKS],
+                          .table = in[ATTENTION_TABLE],
+                          .k_scale = in[ATTENTION_K_SCALE],
+                          .v_scale = in[ATTENTION_V_SCALE],
+                          .starts = in[ATTENTION_STARTS],
+                          .bias = in[ATTENTION_BIAS],
                           .out = c->out,
                           .batch = q->rank == 3 ? q->dim[0] : 1,
                           .tq = q->dim[q->rank - 2],
-                          .tk = of->page ? type_columns(c->type[7]) * of->page : k->dim[k->rank - 2],
+                          .tk = of->page ? type_columns(c->type[ATTENTION_TABLE]) * of->page
+                                         : k->dim[k->rank - 2],
                           .page = of->page,
                           .heads = of->heads,
                           .kv_heads = of->kv_heads,
@@ -362,11 +363,11 @@ coda_status eval_attention(const struct eval_call *c)
     if (c->n->prim && !(a.map = c->n->prim->reference))
         return fail(CODA_E_UNSUPPORTED, "evaluate: map %s has no reference", c->n->prim->name);
     for (int i = 0; i < PRIM_MAX_PARAMS; i++) a.map_param[i] = of->score[i];
-    if (a.k_scale) a.k_scales = c->type[8]->dim[0];
-    if (a.v_scale) a.v_scales = c->type[9]->dim[0];
-    if (a.bias) lie_bias(&a, c->type[11]);
+    if (a.k_scale) a.k_scales = c->type[ATTENTION_K_SCALE]->dim[0];
+    if (a.v_scale) a.v_scales = c->type[ATTENTION_V_SCALE]->dim[0];
+    if (a.bias) lie_bias(&a, c->type[ATTENTION_BIAS]);
     lie(&a, k, of->layout == CODA_LAYOUT_HND);
-    if (a.starts) a.batch = type_columns(c->type[10]) - 1;
+    if (a.starts) a.batch = type_columns(c->type[ATTENTION_STARTS]) - 1;
     a.failed = !cut_all(&a);
     int64_t tasks = a.pieces * a.heads;
     if (type_elements(q) * a.tk < 1 << 16)

@@ -6,9 +6,9 @@
 static void log_softmax_rows(void *ctx, int64_t from, int64_t to)
 {
     const struct eval_call *c = ctx;
-    int64_t columns = type_columns(c->type[0]);
+    int64_t columns = type_columns(c->type[LOG_SOFTMAX_X]);
     for (int64_t row = from; row < to; row++) {
-        const double *x = c->in[0] + row * columns;
+        const double *x = c->in[LOG_SOFTMAX_X] + row * columns;
         double *y = c->out + row * columns, most = eval_row_max(x, columns), sum = 0;
         for (int64_t i = 0; i < columns; i++) sum += exp(x[i] - most);
         for (int64_t i = 0; i < columns; i++) y[i] = x[i] - most - log(sum);
@@ -18,7 +18,7 @@ static void log_softmax_rows(void *ctx, int64_t from, int64_t to)
 coda_status eval_log_softmax(const struct eval_call *c)
 {
     struct eval_call call = *c;
-    int64_t work = type_columns(c->type[0]) * EVAL_TRANSCENDENTAL;
-    eval_spread(type_rows(c->type[0]), work, log_softmax_rows, &call);
+    int64_t work = type_columns(c->type[LOG_SOFTMAX_X]) * EVAL_TRANSCENDENTAL;
+    eval_spread(type_rows(c->type[LOG_SOFTMAX_X]), work, log_softmax_rows, &call);
     return CODA_OK;
 }

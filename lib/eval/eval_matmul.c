@@ -164,7 +164,7 @@ static void multiply_task(void *ctx, int64_t task)
 coda_status eval_matmul(const struct eval_call *c)
 {
     const struct node *n = c->n;
-    const struct type *xt = c->type[0], *wt = c->type[1];
+    const struct type *xt = c->type[MATMUL_X], *wt = c->type[MATMUL_W];
     bool shared = wt->rank == 2;
     int64_t m = shared ? type_rows(xt) : xt->dim[xt->rank - 2], k = type_columns(xt);
     int64_t columns = type_columns(&n->type), batches = shared ? 1 : m ? type_rows(xt) / m : 0;
@@ -172,8 +172,8 @@ coda_status eval_matmul(const struct eval_call *c)
     struct product p = {.m = m,
                         .n = columns,
                         .k = k,
-                        .a = {c->in[0], k, 1},
-                        .b = {c->in[1], kn ? columns : 1, kn ? 1 : k},
+                        .a = {c->in[MATMUL_X], k, 1},
+                        .b = {c->in[MATMUL_W], kn ? columns : 1, kn ? 1 : k},
                         .batch_a = m * k,
                         .batch_b = columns * k,
                         .c = c->out};

@@ -38,10 +38,10 @@ void eval_gather(const struct type *t, int dtype, const void *base, const int64_
 coda_status eval_slice(const struct eval_call *c)
 {
     const struct node *n = c->n;
-    const double *x = c->in[0];
+    const double *x = c->in[SLICE_X];
     const struct attr_slice *a = &n->attr.slice;
     int64_t stride[CODA_MAX_RANK];
-    dense_strides(c->type[0], stride);
+    dense_strides(c->type[SLICE_X], stride);
     if (n->type.dim[a->axis] > 0) x += a->start * stride[a->axis];
     if (n->type.dim[a->axis] > 1) stride[a->axis] *= a->step; /* else it may be huge */
     eval_gather(&n->type, 0, x, stride, c->out);
@@ -51,11 +51,11 @@ coda_status eval_slice(const struct eval_call *c)
 coda_status eval_transpose(const struct eval_call *c)
 {
     const struct node *n = c->n;
-    const struct type *xt = c->type[0];
+    const struct type *xt = c->type[TRANSPOSE_X];
     int64_t dense[CODA_MAX_RANK], stride[CODA_MAX_RANK];
     dense_strides(xt, dense);
     for (int d = 0; d < xt->rank; d++) stride[d] = dense[n->attr.transpose.perm[d]];
-    eval_gather(&n->type, 0, c->in[0], stride, c->out);
+    eval_gather(&n->type, 0, c->in[TRANSPOSE_X], stride, c->out);
     return CODA_OK;
 }
 
@@ -126,13 +126,14 @@ static double as_kept(coda_dtype t, double x, double scale)
 /* Row i, as slot `slot` of pages [heads][page][head_dim], or of rows: one page of one head. */
 static void put_row(const struct eval_call *c, bool by_heads, int64_t i, int64_t slot)
 {
-    const struct type *state = &c->n->type, *rows = c->type[1], *scale = c->type[APPEND_SCALE];
+    const struct type *state = &c->n->type, *rows = c->type[APPEND_ROWS], *scale = c->type[APPEND_SCALE];
     int64_t heads = by_heads ? state->dim[1] : 1, page = by_heads ? state->dim[2] : type_rows(state);
     int64_t head_dim = type_columns(state), columns = type_columns(rows), scales = scale ? scale->dim[0] : 1;
     for (int64_t k = 0; k < columns; k++) {
         double over = scale ? c->in[APPEND_SCALE][k / (columns / scales)] : 1;
         int64_t row = (slot / page * heads + k / head_dim) * page + slot % page;
-        c->out[row * head_dim + k % head_dim] = as_kept(state->dtype, c->in[1][i * columns + k], over);
+        c->out[row * head_dim + k % head_dim] =
+            as_kept(state->dtype, c->in[APPEND_ROWS][i * columns + k], over);
     }
 }
 
@@ -142,9 +143,9 @@ coda_status eval_append(const struct eval_call *c)
     const struct type *state = &c->n->type;
     bool by_heads = c->n->attr.append.layout == CODA_LAYOUT_HND;
     int64_t slots = by_heads ? state->dim[0] * state->dim[2] : type_rows(state);
-    memcpy(c->out, c->in[0], sizeof *c->out * (size_t)type_elements(state));
-    for (int64_t i = 0; i < type_rows(c->type[1]); i++) {
-        double slot = c->in[2][i];
+    memcpy(c->out, c->in[APPEND_STATE], sizeof *c->out * (size_t)type_elements(state));
+    for (int64_t i = 0; i < type_rows(c->type[APPEND_ROWS]); i++) {
+        double slot = c->in[APPEND_SLOTS][i];
         if (slot < 0 || slot >= (double)slots) continue;
         put_row(c, by_heads, i, (int64_t)slot);
     }
@@ -153,7 +154,7 @@ coda_status eval_append(const struct eval_call *c)
 
 coda_status eval_assign(const struct eval_call *c)
 {
-    memcpy(c->out, c->in[1], sizeof *c->out * (size_t)type_elements(&c->n->type));
+    memcpy(c->out, c->in[ASSIGN_VALUE], sizeof *c->out * (size_t)type_elements(&c->n->type));
     return CODA_OK;
 }
 
@@ -184,9 +185,9 @@ static void embedding_rows(void *ctx, int64_t from, int64_t to)
     const struct eval_call *c = ctx;
     int64_t columns = type_columns(&c->n->type);
     for (int64_t row = from; row < to; row++) {
-        double id = c->in[1][row], *y = c->out + row * columns;
-        if (id >= 0 && id < (double)c->type[0]->dim[0])
-            memcpy(y, c->in[0] + (int64_t)id * columns, sizeof *y * (size_t)columns);
+        double id = c->in[EMBEDDING_IDS][row], *y = c->out + row * columns;
+        if (id >= 0 && id < (double)c->type[EMBEDDING_TABLE]->dim[0])
+            memcpy(y, c->in[EMBEDDING_TABLE] + (int64_t)id * columns, sizeof *y * (size_t)columns);
         else memset(y, 0, sizeof *y * (size_t)columns);
     }
 }

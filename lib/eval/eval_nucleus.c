@@ -55,20 +55,21 @@ static void nucleus_rows(void *ctx, int64_t from, int64_t to)
 {
     struct nucleus_job *j = ctx;
     const struct eval_call *c = j->c;
-    int64_t n = type_columns(c->type[0]);
+    int64_t n = type_columns(c->type[NUCLEUS_X]);
     double *x = malloc(sizeof *x * (size_t)n);
     if (!x) {
         j->failed = true;
         return;
     }
     for (int64_t row = from; row < to; row++) {
-        double k = number(c, 2, row, 0), p = number(c, 3, row, 1), min_p = number(c, 4, row, 0);
+        double k = number(c, NUCLEUS_TOP_K, row, 0), p = number(c, NUCLEUS_TOP_P, row, 1),
+               min_p = number(c, NUCLEUS_MIN_P, row, 0);
         bool limited = (k >= 1 && k < (double)n) || p < 1 || min_p > 0;
         c->out[row] = limited ? NAN : -INFINITY;
-        if (!limited || isnan(eval_row_max(c->in[0] + row * n, n))) continue;
-        memcpy(x, c->in[0] + row * n, sizeof *x * (size_t)n);
+        if (!limited || isnan(eval_row_max(c->in[NUCLEUS_X] + row * n, n))) continue;
+        memcpy(x, c->in[NUCLEUS_X] + row * n, sizeof *x * (size_t)n);
         qsort(x, (size_t)n, sizeof *x, by_size);
-        c->out[row] = least_of(x, n, fmax(number(c, 1, row, 1), 0), k, p, min_p);
+        c->out[row] = least_of(x, n, fmax(number(c, NUCLEUS_TEMPERATURE, row, 1), 0), k, p, min_p);
     }
     free(x);
 }
@@ -76,6 +77,7 @@ static void nucleus_rows(void *ctx, int64_t from, int64_t to)
 coda_status eval_nucleus(const struct eval_call *c)
 {
     struct nucleus_job j = {.c = c};
-    eval_spread(type_rows(c->type[0]), type_columns(c->type[0]) * EVAL_TRANSCENDENTAL, nucleus_rows, &j);
+    eval_spread(type_rows(c->type[NUCLEUS_X]), type_columns(c->type[NUCLEUS_X]) * EVAL_TRANSCENDENTAL,
+                nucleus_rows, &j);
     return j.failed ? fail(CODA_E_MEMORY, "evaluate: out of memory for a row") : CODA_OK;
 }

@@ -121,9 +121,10 @@ static void reduce_rows(void *ctx, int64_t from, int64_t to)
     const struct prim_reduce *r = s->n->prim->reduce;
     double state[PRIM_MAX_STATE];
     for (int64_t row = from; row < to; row++) {
-        double key = s->n->nin > 1 ? s->in[1][eval_row_offset(&s->n->type, s->stride[1], row)] : 0;
+        double key = s->n->nin > 1 ? s->in[REDUCE_KEY][eval_row_offset(&s->n->type, s->stride[1], row)] : 0;
         r->init(state);
-        for (int64_t c = 0; c < s->columns; c++) r->push(state, s->in[0][row * s->columns + c], c, key);
+        for (int64_t c = 0; c < s->columns; c++)
+            r->push(state, s->in[REDUCE_X][row * s->columns + c], c, key);
         s->out[row] = r->finish(state);
     }
 }
@@ -157,10 +158,10 @@ static void reduce_columns(void *ctx, int64_t from, int64_t to)
 {
     const struct rowwise *s = ctx;
     const struct prim_reduce *r = s->n->prim->reduce;
-    int64_t rows = s->type[0]->dim[s->type[0]->rank - 2];
+    int64_t rows = s->type[REDUCE_X]->dim[s->type[REDUCE_X]->rank - 2];
     double state[PRIM_MAX_STATE];
     for (int64_t j = from; j < to; j++) {
-        const double *x = s->in[0] + j / s->columns * rows * s->columns + j % s->columns;
+        const double *x = s->in[REDUCE_X] + j / s->columns * rows * s->columns + j % s->columns;
         r->init(state);
         for (int64_t row = 0; row < rows; row++) r->push(state, x[row * s->columns], row, 0);
         s->out[j] = r->finish(state);
@@ -171,11 +172,11 @@ coda_status eval_reduce(const struct eval_call *c)
 {
     struct rowwise s = rowwise(c);
     if (c->n->attr.reduce.columns) {
-        const struct type *x = c->type[0];
+        const struct type *x = c->type[REDUCE_X];
         eval_spread(type_elements(&c->n->type), x->dim[x->rank - 2] * CALL, reduce_columns, &s);
         return CODA_OK;
     }
-    if (c->n->nin > 1) key_strides(c->type[1], &c->n->type, s.stride[1]);
+    if (c->n->nin > 1) key_strides(c->type[REDUCE_KEY], &c->n->type, s.stride[1]);
     eval_spread(type_rows(&c->n->type), s.columns * CALL, reduce_rows, &s);
     return CODA_OK;
 }
@@ -191,9 +192,9 @@ static double norm_factor(const struct rowwise *s, double squares, float eps)
 static void rms_norm_rows(void *ctx, int64_t from, int64_t to)
 {
     const struct rowwise *s = ctx;
-    const double *gain = s->in[1];
+    const double *gain = s->in[RMS_NORM_GAIN];
     for (int64_t row = from; row < to; row++) {
-        const double *x = s->in[0] + row * s->columns;
+        const double *x = s->in[RMS_NORM_X] + row * s->columns;
         double *y = s->out + row * s->columns, sum = 0;
         for (int64_t c = 0; c < s->columns; c++) sum += x[c] * x[c];
         double r = norm_factor(s, sum, s->n->attr.rms_norm.eps);
@@ -206,9 +207,9 @@ coda_status eval_rms_norm(const struct eval_call *c) { return by_rows(c, 4, rms_
 static void layer_norm_rows(void *ctx, int64_t from, int64_t to)
 {
     const struct rowwise *s = ctx;
-    const double *gain = s->in[1], *bias = s->in[2];
+    const double *gain = s->in[LAYER_NORM_GAIN], *bias = s->in[LAYER_NORM_BIAS];
     for (int64_t row = from; row < to; row++) {
-        const double *x = s->in[0] + row * s->columns;
+        const double *x = s->in[LAYER_NORM_X] + row * s->columns;
         double *y = s->out + row * s->columns, sum = 0, square = 0;
         for (int64_t c = 0; c < s->columns; c++) sum += x[c];
         double mean = sum / (double)s->columns;
@@ -232,7 +233,7 @@ static void softmax_rows(void *ctx, int64_t from, int64_t to)
 {
     const struct rowwise *s = ctx;
     for (int64_t row = from; row < to; row++) {
-        const double *x = s->in[0] + row * s->columns;
+        const double *x = s->in[SOFTMAX_X] + row * s->columns;
         double *y = s->out + row * s->columns, most = eval_row_max(x, s->columns), sum = 0;
         for (int64_t c = 0; c < s->columns; c++) sum += y[c] = exp(x[c] - most);
         for (int64_t c = 0; c < s->columns; c++) y[c] /= sum;
@@ -246,8 +247,8 @@ coda_status eval_softmax(const struct eval_call *c) { return by_rows(c, EVAL_TRA
 static double row_loss(const struct rowwise *s, int64_t row)
 {
     int64_t n = s->columns;
-    const double *x = s->in[0] + row * n;
-    double target = s->in[1][row];
+    const double *x = s->in[CROSS_ENTROPY_LOGITS] + row * n;
+    double target = s->in[CROSS_ENTROPY_TARGETS][row];
     if (target == (double)s->n->attr.cross_entropy.ignore) return 0;
     if (!(target >= 0 && target < (double)n)) return NAN;
     double most = eval_row_max(x, n), sum = 0;
@@ -267,7 +268,7 @@ static void reduced_loss(const struct rowwise *s, int64_t rows)
     double sum = 0, count = 0;
     for (int64_t row = 0; row < rows; row++) {
         sum += row_loss(s, row);
-        count += s->in[1][row] != (double)s->n->attr.cross_entropy.ignore;
+        count += s->in[CROSS_ENTROPY_TARGETS][row] != (double)s->n->attr.cross_entropy.ignore;
     }
     s->out[0] = s->n->attr.cross_entropy.reduction == LOSS_MEAN ? sum / count : sum;
 }
@@ -276,7 +277,7 @@ coda_status eval_cross_entropy(const struct eval_call *c)
 {
     struct rowwise s = rowwise(c);
     if (c->n->attr.cross_entropy.reduction == LOSS_ROWS) return by_rows(c, EVAL_TRANSCENDENTAL, loss_rows);
-    reduced_loss(&s, type_rows(c->type[0]));
+    reduced_loss(&s, type_rows(c->type[CROSS_ENTROPY_LOGITS]));
     return CODA_OK;
 }
 
@@ -296,14 +297,16 @@ static void rope_rows(void *ctx, int64_t from, int64_t to)
     const struct rowwise *s = ctx;
     const struct attr_rope *a = &s->n->attr.rope;
     int64_t head_dim = a->head_dim, rotary = a->rotary, half = a->half;
-    const double *frequency = s->n->nin > 2 ? s->in[2] : NULL;
+    const double *frequency = s->in[ROPE_FREQUENCIES];
     double scale = a->scale != 0 ? (double)a->scale : 1, sign = a->inverse ? -1 : 1;
-    int64_t axes = a->section[0] ? type_columns(s->type[1]) : 1; /* numbers of a position */
-    int64_t period = s->in[1] ? type_elements(s->type[1]) / axes : s->type[0]->dim[s->type[0]->rank - 2];
+    int64_t axes = a->section[0] ? type_columns(s->type[ROPE_POSITIONS]) : 1; /* numbers of a position */
+    int64_t period = s->in[ROPE_POSITIONS] ? type_elements(s->type[ROPE_POSITIONS]) / axes
+                                           : s->type[ROPE_X]->dim[s->type[ROPE_X]->rank - 2];
     for (int64_t row = from; row < to; row++) {
-        const double *x = s->in[0] + row * s->columns;
+        const double *x = s->in[ROPE_X] + row * s->columns;
         double *y = s->out + row * s->columns, counted = (double)(row % period);
-        const double *position = s->in[1] ? s->in[1] + row % period * axes : &counted;
+        const double *position =
+            s->in[ROPE_POSITIONS] ? s->in[ROPE_POSITIONS] + row % period * axes : &counted;
         memcpy(y, x, sizeof *y * (size_t)s->columns);
         for (int64_t i = 0; i < rotary / 2; i++) {
             double each = frequency ? frequency[i] : pow(a->base, -2.0 * (double)i / (double)rotary);

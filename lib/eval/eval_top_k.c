@@ -22,9 +22,9 @@ static int64_t next(const double *x, int64_t n, int64_t last)
 static void top_k_rows(void *ctx, int64_t from, int64_t to)
 {
     const struct eval_call *c = ctx;
-    int64_t n = type_columns(c->type[0]), k = c->n->attr.top_k.k;
+    int64_t n = type_columns(c->type[TOP_K_X]), k = c->n->attr.top_k.k;
     for (int64_t row = from; row < to; row++) {
-        const double *x = c->in[0] + row * n;
+        const double *x = c->in[TOP_K_X] + row * n;
         for (int64_t i = 0, at = -1; i < k; i++) {
             at = next(x, n, at);
             c->out[row * k + i] = c->n->attr.top_k.indices ? (double)at : x[at];
@@ -35,7 +35,7 @@ static void top_k_rows(void *ctx, int64_t from, int64_t to)
 coda_status eval_top_k(const struct eval_call *c)
 {
     struct eval_call of = *c;
-    int64_t work = mul_counts(type_columns(c->type[0]), c->n->attr.top_k.k);
+    int64_t work = mul_counts(type_columns(c->type[TOP_K_X]), c->n->attr.top_k.k);
     eval_spread(type_rows(&c->n->type), work, top_k_rows, &of);
     return CODA_OK;
 }

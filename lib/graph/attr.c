@@ -51,23 +51,32 @@ enum { NEEDED = 1, ENDLESS = 1 << 16, NEEDED_OF = ENDLESS - 1 };
 #undef OPT
 #undef IN
 
-#define IN(ID, name, words) #name " "
-#define OPT(ID, name, words) #name " "
 #define MANY(words)
 #define AHEAD
-const struct op_info op_info[OP_COUNT] = {
-#define OP(NAME, name, kind, operands, ...)                                                                  \
-    {#name,                                                                                                  \
-     KIND_##kind,                                                                                            \
-     ARITY_##NAME & NEEDED_OF,                                                                               \
-     ARITY_##NAME & ~NEEDED_OF ? INT32_MAX : NAME##_OPERANDS,                                                \
-     NAME##_OPERANDS,                                                                                        \
-     NAME##_USES - NAME##_OPERANDS,                                                                          \
-     "" operands,                                                                                            \
-     fields_of_##name},
+#define IN(ID, name, words) #name,
+#define OPT(ID, name, words) #name,
+#define OP(NAME, name, kind, operands, ...) static const char *const names_##name[] = {operands NULL};
 #include "ops.def"
 #undef OP
+#undef OPT
+#undef IN
+
+#define IN(ID, name, words) #name " "
+#define OPT(ID, name, words) #name " "
+#define OP(NAME, op, how, operands, ...)                                                                     \
+    {.text = #op,                                                                                            \
+     .kind = KIND_##how,                                                                                     \
+     .least = ARITY_##NAME & NEEDED_OF,                                                                      \
+     .most = ARITY_##NAME & ~NEEDED_OF ? INT32_MAX : NAME##_OPERANDS,                                        \
+     .named = NAME##_OPERANDS,                                                                               \
+     .results = NAME##_USES - NAME##_OPERANDS,                                                               \
+     .name = names_##op,                                                                                     \
+     .roles = "" operands,                                                                                   \
+     .fields = fields_of_##op},
+const struct op_info op_info[OP_COUNT] = {
+#include "ops.def"
 };
+#undef OP
 
 /* ---- One attribute ---- */
 
@@ -128,8 +137,7 @@ bool attr_equal(const struct node *a, const struct node *b)
 
 /* ---- Results ---- */
 
-/* The attribute that says it; -1: a call has one result. */
-static int result_field(const struct node *n)
+int attr_result(const struct node *n)
 {
     const struct attr_fields f = op_info[n->op].fields();
     int k = op_info[n->op].results > 1 ? f.count - 1 : -1;
@@ -139,11 +147,11 @@ static int result_field(const struct node *n)
 
 int node_result(const struct node *n)
 {
-    int k = result_field(n);
+    int k = attr_result(n);
     return k < 0 ? 0 : (int)attr_integer(n, k);
 }
 
-void node_set_result(struct node *n, int result) { attr_set_integer(n, result_field(n), result); }
+void node_set_result(struct node *n, int result) { attr_set_integer(n, attr_result(n), result); }
 
 bool node_same_call(const struct node *a, const struct node *b)
 {

@@ -166,7 +166,7 @@ static coda_status admit(graph *g, struct node *n)
     if (op_is_leaf(n->op)) return admit_leaf(g, n);
     n->name = NULL;
     memset(n->stride, 0, sizeof n->stride);
-    if (op_is_version(n->op)) memcpy(n->stride, g->node[n->in[0]].stride, sizeof n->stride);
+    if (op_is_version(n->op)) memcpy(n->stride, g->node[n->in[VERSION_OF]].stride, sizeof n->stride);
     return CODA_OK;
 }
 
@@ -194,7 +194,7 @@ int graph_append(graph *g, const struct node *n)
     if (g->rewritten && state_stale(g, n, g->nodes) >= 0) return read_too_late(g);
     coda_status s = admit(g, &copy);
     if (s != CODA_OK) return refuse(g, s, n);
-    if (op_is_version(copy.op)) g->node[copy.in[0]].next = g->nodes;
+    if (op_is_version(copy.op)) g->node[copy.in[VERSION_OF]].next = g->nodes;
     if (copy.origin < 0) copy.origin = MAX(g->nodes, g->origins);
     g->origins = MAX(g->origins, copy.origin + 1);
     g->node[g->nodes] = copy;

@@ -35,6 +35,12 @@ enum op {
 #undef IN
 #undef NONE
 
+/* What the operations of a kind have in the same place: what a view is of; the version that a node writes
+ * over, and what it writes. */
+enum { VIEW_OF = RESHAPE_X, VERSION_OF = ASSIGN_STATE, VERSION_VALUE = ASSIGN_VALUE };
+_Static_assert((int)SLICE_X == VIEW_OF && (int)TRANSPOSE_X == VIEW_OF, "views");
+_Static_assert((int)APPEND_STATE == VERSION_OF && (int)APPEND_ROWS == VERSION_VALUE, "versions");
+
 /* Operands that may be read of any node of a graph, -1 where it has none: as many as any operation names. */
 union names_of_operands {
 #define OP(NAME, name, ...) char name[NAME##_OPERANDS + 1];
@@ -110,9 +116,10 @@ struct attr_fields {
 struct op_info {
     const char *text;
     enum op_kind kind;
-    int least, most, named; /* operands that a node must have, may have, and that have names */
-    int results;            /* of a call */
-    const char *roles;      /* the names: "x w " */
+    int least, most, named;  /* operands that a node must have, may have, and that have names */
+    int results;             /* of a call */
+    const char *const *name; /* of each operand that has one */
+    const char *roles;       /* all of them: "x w " */
     struct attr_fields (*fields)(void);
 };
 extern const struct op_info op_info[OP_COUNT];
@@ -257,9 +264,8 @@ void graph_poison(graph *g, coda_status status, const char *format, ...) PRINTF(
 /* The same of fail()'s message, which goes on with the operands by their roles ("x w", or NULL), names and
  * types. What is no value is left out. */
 void graph_refuse(graph *g, coda_status status, const char *roles, const int *in, int nin);
-const char *node_roles(const struct node *n);               /* "x w "; what has no name goes by its number */
-int role_find(const char *roles, int i, const char **word); /* word i: its length; 0: there is none */
-coda_status graph_mistake(const graph *g);                  /* fails with the first mistake, or CODA_OK */
+const char *node_roles(const struct node *n); /* "x w "; what has no name goes by its number */
+coda_status graph_mistake(const graph *g);    /* fails with the first mistake, or CODA_OK */
 
 /* scope.c -- scopes. *scope becomes the graph's own copy of it; a failure, with the message set, is that
  * memory ran out. */
@@ -300,6 +306,7 @@ uint64_t attr_bits(const struct node *n, int k); /* the integer, or the float's 
 bool attr_equal(const struct node *a, const struct node *b);
 /* Which result of its call the node is, from 0, in the order of ops.def: by its attribute RESULT. */
 int node_result(const struct node *n);
+int attr_result(const struct node *n); /* which attribute that is; -1: its calls have one result */
 void node_set_result(struct node *n, int result);
 /* Are they results of one call, equal but for which of them each is? */
 bool node_same_call(const struct node *a, const struct node *b);

@@ -38,10 +38,9 @@ static coda_status arity(const struct node *n, int *least, int *most)
 
 static coda_status fail_absent(const struct node *n, int i)
 {
-    const char *role;
-    int length = role_find(node_roles(n), i, &role);
-    if (!length) return fail(CODA_E_INVALID, "%s: operand %d is CODA_NONE", node_word(n), i);
-    return fail(CODA_E_INVALID, "%s: operand %d (%.*s) is CODA_NONE", node_word(n), i, length, role);
+    const struct op_info *op = &op_info[n->op];
+    if (i >= op->named) return fail(CODA_E_INVALID, "%s: operand %d is CODA_NONE", node_word(n), i);
+    return fail(CODA_E_INVALID, "%s: operand %d (%s) is CODA_NONE", node_word(n), i, op->name[i]);
 }
 
 coda_status node_check(const graph *g, const struct node *n, int index)
@@ -98,9 +97,10 @@ static coda_status verify_state(const graph *g, const struct node *n, int value)
 {
     int next = n->next;
     bool good = n->state == node_state(g, n, value);
-    if (op_is_version(n->op)) good = good && g->node[n->in[0]].next == value;
+    if (op_is_version(n->op)) good = good && g->node[n->in[VERSION_OF]].next == value;
     if (next >= 0)
-        good = good && next < g->nodes && op_is_version(g->node[next].op) && g->node[next].in[0] == value;
+        good = good && next < g->nodes && op_is_version(g->node[next].op) &&
+               g->node[next].in[VERSION_OF] == value;
     return good ? CODA_OK : fail(CODA_E_INVALID, "it is state %d, next %d", n->state, next);
 }
 

@@ -28,8 +28,9 @@ bool dims_equal(const struct type *a, const struct type *b, int rank)
     return memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)rank) == 0;
 }
 
-coda_status need_float(const struct node *n, const char *name, const struct type *t, int rank)
+coda_status need_float(const struct node *n, int operand, const struct type *t, int rank)
 {
+    const char *name = op_info[n->op].name[operand];
     if (!dtype_is_float(t->dtype))
         return fail(CODA_E_INVALID, "%s: %s is %s; it must be f32, bf16 or f16", node_word(n), name,
                     type_text(t).s);
@@ -47,13 +48,14 @@ coda_status need_fixed_columns(const struct node *n, const char *name, const str
 }
 
 /* An optional vector over x's columns. */
-coda_status need_columns(const struct node *n, const char *name, const struct type *v, const struct type *x)
+coda_status need_columns(const graph *g, const struct node *n, int operand, const struct type *x)
 {
+    const struct type *v = operand_type(g, n, operand);
     if (!v) return CODA_OK;
     if (v->rank != 1 || v->dim[0] != type_columns(x))
         return fail(CODA_E_INVALID, "%s: x is %s but %s is %s; it must be [%" PRId64 "]", node_word(n),
-                    dims_text(x).s, name, dims_text(v).s, type_columns(x));
-    return need_float(n, name, v, 1);
+                    dims_text(x).s, op_info[n->op].name[operand], dims_text(v).s, type_columns(x));
+    return need_float(n, operand, v, 1);
 }
 
 coda_status need_range(const struct node *n, const char *name, int64_t value, int64_t least, int64_t most)
@@ -139,9 +141,9 @@ static coda_status fail_inner(const struct type *x, const struct type *w, int kn
 
 coda_status infer_matmul(const graph *g, struct node *n)
 {
-    const struct type *x = operand_type(g, n, 0), *w = operand_type(g, n, 1);
-    coda_status s = need_float(n, "x", x, 2);
-    if (s == CODA_OK) s = need_float(n, "w", w, 2);
+    const struct type *x = operand_type(g, n, MATMUL_X), *w = operand_type(g, n, MATMUL_W);
+    coda_status s = need_float(n, MATMUL_X, x, 2);
+    if (s == CODA_OK) s = need_float(n, MATMUL_W, w, 2);
     if (s == CODA_OK) s = need_range(n, "kn", n->attr.matmul.kn, 0, 1);
     if (s == CODA_OK) s = need_range(n, "f32", n->attr.matmul.f32, 0, 1);
     if (s != CODA_OK) return s;
@@ -161,18 +163,17 @@ coda_status infer_matmul(const graph *g, struct node *n)
 
 coda_status infer_top_k(const graph *g, struct node *n)
 {
-    const struct type *x = operand_type(g, n, 0);
+    const struct type *x = operand_type(g, n, TOP_K_X);
     int64_t k = n->attr.top_k.k;
-    coda_status s = need_float(n, "x", x, 1);
+    coda_status s = need_float(n, TOP_K_X, x, 1);
     if (s == CODA_OK) s = need_range(n, "k", k, 1, TOP_K_MOST);
-    if (s == CODA_OK) s = need_range(n, "indices", n->attr.top_k.indices, 0, 1);
     if (s != CODA_OK) return s;
     if (type_columns(x) < k || type_columns(x) > INT32_MAX)
         return fail(CODA_E_INVALID, "top_k: x is %s; k is %" PRId64 ", and it needs %" PRId64 "..%d columns",
                     dims_text(x).s, k, k, INT32_MAX);
     n->type = *x;
     n->type.dim[x->rank - 1] = k;
-    if (n->attr.top_k.indices) n->type.dtype = CODA_I32;
+    if (node_result(n)) n->type.dtype = CODA_I32;
     return CODA_OK;
 }
 
@@ -224,7 +225,7 @@ static bool is_row_key(const struct type *x, const struct type *key)
 /* Of each of the matrices that the last two dimensions are. */
 static coda_status infer_reduced_columns(const graph *g, struct node *n)
 {
-    const struct type *x = operand_type(g, n, 0);
+    const struct type *x = operand_type(g, n, REDUCE_X);
     if (n->prim->inputs > 1)
         return fail(CODA_E_INVALID, "%s: its key is one value for each row; it has none for columns",
                     node_word(n));
@@ -242,7 +243,7 @@ static coda_status infer_reduced_columns(const graph *g, struct node *n)
 
 coda_status infer_reduce(const graph *g, struct node *n)
 {
-    const struct type *x = operand_type(g, n, 0), *key = operand_type(g, n, 1);
+    const struct type *x = operand_type(g, n, REDUCE_X), *key = operand_type(g, n, REDUCE_KEY);
     coda_status s = need_range(n, "columns", n->attr.reduce.columns, 0, 1);
     if (s != CODA_OK) return s;
     if (n->attr.reduce.columns) return infer_reduced_columns(g, n);
@@ -259,10 +260,10 @@ coda_status infer_reduce(const graph *g, struct node *n)
 
 static coda_status infer_columns(const graph *g, struct node *n)
 {
-    const struct type *x = operand_type(g, n, 0);
-    coda_status s = need_float(n, "x", x, 1);
-    if (s == CODA_OK) s = need_columns(n, "gain", operand_type(g, n, 1), x);
-    if (s == CODA_OK) s = need_columns(n, "bias", operand_type(g, n, 2), x);
+    const struct type *x = operand_type(g, n, LAYER_NORM_X);
+    coda_status s = need_float(n, LAYER_NORM_X, x, 1);
+    if (s == CODA_OK) s = need_columns(g, n, LAYER_NORM_GAIN, x);
+    if (s == CODA_OK) s = need_columns(g, n, LAYER_NORM_BIAS, x);
     n->type = *x;
     return s;
 }
@@ -285,9 +286,10 @@ coda_status infer_softmax(const graph *g, struct node *n) { return infer_columns
  * float. */
 coda_status infer_cross_entropy(const graph *g, struct node *n)
 {
-    const struct type *x = operand_type(g, n, 0), *t = operand_type(g, n, 1);
+    const struct type *x = operand_type(g, n, CROSS_ENTROPY_LOGITS),
+                      *t = operand_type(g, n, CROSS_ENTROPY_TARGETS);
     const struct attr_cross_entropy *a = &n->attr.cross_entropy;
-    coda_status s = need_float(n, "logits", x, 1);
+    coda_status s = need_float(n, CROSS_ENTROPY_LOGITS, x, 1);
     if (s == CODA_OK) s = need_range(n, "reduction", a->reduction, LOSS_ROWS, LOSS_SUM);
     if (s == CODA_OK) s = need_range(n, "ignore", a->ignore, INT32_MIN, INT32_MAX);
     if (s != CODA_OK) return s;
@@ -307,7 +309,7 @@ coda_status infer_cross_entropy(const graph *g, struct node *n)
 
 coda_status infer_embedding(const graph *g, struct node *n)
 {
-    const struct type *table = operand_type(g, n, 0), *ids = operand_type(g, n, 1);
+    const struct type *table = operand_type(g, n, EMBEDDING_TABLE), *ids = operand_type(g, n, EMBEDDING_IDS);
     if (table->rank != 2 || !dtype_is_index(ids->dtype) || ids->rank >= CODA_MAX_RANK)
         return fail(CODA_E_INVALID,
                     "embedding: table is %s and ids are %s; need [V,N] and i32 or i64 of rank < %d",
@@ -323,7 +325,7 @@ coda_status infer_embedding(const graph *g, struct node *n)
 
 coda_status infer_cast(const graph *g, struct node *n)
 {
-    n->type = *operand_type(g, n, 0);
+    n->type = *operand_type(g, n, CAST_X);
     coda_status s = need_dtype(n, n->attr.cast.to);
     if (s == CODA_OK && dtype_is_storage((coda_dtype)n->attr.cast.to) &&
         (int)n->type.dtype != n->attr.cast.to)
@@ -365,7 +367,8 @@ static coda_status (*const rule[OP_COUNT])(const graph *g, struct node *n) = {
 static bool takes_narrow(const struct node *n, int i)
 {
     if (op_is_view(n->op) || n->op == OP_CAST || n->op == OP_ASSIGN) return true;
-    return n->op == OP_ATTENTION ? i == 1 || i == 2 : n->op == OP_APPEND && (i == 0 || i > APPEND_SCALE);
+    if (n->op == OP_ATTENTION) return i == ATTENTION_K || i == ATTENTION_V;
+    return n->op == OP_APPEND && (i == APPEND_STATE || i >= APPEND_OPERANDS);
 }
 
 static coda_status check_narrow(const graph *g, const struct node *n)
@@ -384,6 +387,9 @@ static coda_status check_narrow(const graph *g, const struct node *n)
 coda_status shape_infer(const graph *g, struct node *n)
 {
     coda_status s = check_narrow(g, n);
+    int k = attr_result(n);
+    if (s == CODA_OK && k >= 0)
+        s = need_range(n, attr_key(n, k), node_result(n), 0, op_info[n->op].results - 1);
     if (s == CODA_OK) s = rule[n->op](g, n);
     n->type.dims = g->dims; /* also where a rule made a type of numbers alone: others come in later */
     if (s != CODA_OK || op_is_leaf(n->op)) return s;
@@ -395,9 +401,11 @@ coda_status shape_infer(const graph *g, struct node *n)
 enum { NUCLEUS_COLUMNS = 1 << 24 }; /* which weights in units of 2^-38 add up to less than 2^63 of */
 
 /* One number for each row, or for all. */
-static coda_status need_rows(const struct node *n, const char *name, const struct type *x,
-                             const struct type *v, coda_dtype dtype)
+static coda_status need_rows(const graph *g, const struct node *n, int operand, const struct type *x,
+                             coda_dtype dtype)
 {
+    const struct type *v = operand_type(g, n, operand);
+    const char *name = op_info[n->op].name[operand];
     struct type rows = *x;
     if (!v) return CODA_OK;
     if (v->dtype != dtype && !(dtype == CODA_I32 && v->dtype == CODA_I64))
@@ -413,14 +421,10 @@ static coda_status need_rows(const struct node *n, const char *name, const struc
 
 coda_status infer_nucleus(const graph *g, struct node *n)
 {
-    static const struct {
-        const char *name;
-        coda_dtype dtype;
-    } rows[] = {{"temperature", CODA_F32}, {"top_k", CODA_I32}, {"top_p", CODA_F32}, {"min_p", CODA_F32}};
-    const struct type *x = operand_type(g, n, 0);
-    coda_status s = need_float(n, "x", x, 1);
-    for (int i = 0; i < ARRAY_SIZE(rows) && s == CODA_OK; i++)
-        s = need_rows(n, rows[i].name, x, operand_type(g, n, i + 1), rows[i].dtype);
+    const struct type *x = operand_type(g, n, NUCLEUS_X);
+    coda_status s = need_float(n, NUCLEUS_X, x, 1);
+    for (int i = NUCLEUS_X + 1; i < NUCLEUS_OPERANDS && s == CODA_OK; i++)
+        s = need_rows(g, n, i, x, i == NUCLEUS_TOP_K ? CODA_I32 : CODA_F32);
     if (s != CODA_OK) return s;
     if (type_columns(x) < 1 || type_columns(x) > NUCLEUS_COLUMNS)
         return fail(CODA_E_INVALID, "%s: x is %s; it needs 1..%d columns", node_word(n), dims_text(x).s,

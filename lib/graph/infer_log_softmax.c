@@ -3,6 +3,6 @@
 
 coda_status infer_log_softmax(const graph *g, struct node *n)
 {
-    n->type = *operand_type(g, n, 0);
-    return need_float(n, "x", &n->type, 1);
+    n->type = *operand_type(g, n, LOG_SOFTMAX_X);
+    return need_float(n, LOG_SOFTMAX_X, &n->type, 1);
 }

@@ -99,9 +99,9 @@ static coda_status check_frequencies(const struct node *n, const struct type *f)
 
 coda_status infer_rope(const graph *g, struct node *n)
 {
-    const struct type *x = operand_type(g, n, 0);
+    const struct type *x = operand_type(g, n, ROPE_X);
     struct attr_rope *a = &n->attr.rope;
-    coda_status s = need_float(n, "x", x, 2);
+    coda_status s = need_float(n, ROPE_X, x, 2);
     if (s != CODA_OK) return s;
     int64_t columns = type_columns(x);
     if (!a->head_dim) a->head_dim = columns;
@@ -123,13 +123,11 @@ coda_status infer_rope(const graph *g, struct node *n)
         return fail(CODA_E_INVALID, "rope: scale is %g; it must be finite", (double)a->scale);
     n->type = *x;
     if ((s = check_sections(n)) != CODA_OK) return s;
-    if ((s = check_frequencies(n, operand_type(g, n, 2))) != CODA_OK) return s;
-    return check_positions(n, x, operand_type(g, n, 1));
+    if ((s = check_frequencies(n, operand_type(g, n, ROPE_FREQUENCIES))) != CODA_OK) return s;
+    return check_positions(n, x, operand_type(g, n, ROPE_POSITIONS));
 }
 
 /* ---- Attention ---- */
-
-enum { STARTS = 10, BIAS = 11 }; /* operands */
 
 /* Of which q has queries: one, a batch, or, by starts, some that have rows of q each. */
 struct sequences {
@@ -239,23 +237,25 @@ static coda_status check_ranges(const struct type *q, const struct type *ranges)
                 type_text(ranges).s, dims_text(&want).s);
 }
 
-static coda_status check_of_heads(const struct node *n, const char *what, const struct type *t)
+static coda_status check_of_heads(const graph *g, const struct node *n, int operand)
 {
+    const struct type *t = operand_type(g, n, operand);
     int64_t heads = n->attr.attention.heads;
     if (!t || (t->dtype == CODA_F32 && t->rank == 1 && t->dim[0] == heads)) return CODA_OK;
-    return fail(CODA_E_INVALID, "attention: %s are %s; must be f32[%" PRId64 "], one for each head", what,
-                type_text(t).s, heads);
+    return fail(CODA_E_INVALID, "attention: %s are %s; must be f32[%" PRId64 "], one for each head",
+                op_info[n->op].name[operand], type_text(t).s, heads);
 }
 
 /* What k or v is multiplied by. */
-static coda_status check_kv_scale(const struct node *n, const char *what, const struct type *t)
+static coda_status check_kv_scale(const graph *g, const struct node *n, int operand)
 {
+    const struct type *t = operand_type(g, n, operand);
     int64_t heads = n->attr.attention.kv_heads;
     if (!t || (t->dtype == CODA_F32 && t->rank == 1 && (t->dim[0] == 1 || t->dim[0] == heads)))
         return CODA_OK;
     return fail(CODA_E_INVALID,
-                "attention: %s is %s; must be f32[1] or f32[%" PRId64 "], one for each key head", what,
-                type_text(t).s, heads);
+                "attention: %s is %s; must be f32[1] or f32[%" PRId64 "], one for each key head",
+                op_info[n->op].name[operand], type_text(t).s, heads);
 }
 
 /* What is added to scores: for all batches, heads, queries or keys where it has one of them. */
@@ -302,12 +302,12 @@ static coda_status check_pages(const struct node *n, const struct sequences *of,
 static coda_status check_beside(const graph *g, const struct node *n, const struct type *q,
                                 const struct sequences *of)
 {
-    coda_status s = check_lengths(q, of, operand_type(g, n, 3));
-    if (s == CODA_OK) s = check_ranges(q, operand_type(g, n, 4));
-    if (s == CODA_OK) s = check_of_heads(n, "slopes", operand_type(g, n, 5));
-    if (s == CODA_OK) s = check_of_heads(n, "sinks", operand_type(g, n, 6));
-    if (s == CODA_OK) s = check_kv_scale(n, "k_scale", operand_type(g, n, 8));
-    if (s == CODA_OK) s = check_kv_scale(n, "v_scale", operand_type(g, n, 9));
+    coda_status s = check_lengths(q, of, operand_type(g, n, ATTENTION_LENGTHS));
+    if (s == CODA_OK) s = check_ranges(q, operand_type(g, n, ATTENTION_RANGES));
+    if (s == CODA_OK) s = check_of_heads(g, n, ATTENTION_SLOPES);
+    if (s == CODA_OK) s = check_of_heads(g, n, ATTENTION_SINKS);
+    if (s == CODA_OK) s = check_kv_scale(g, n, ATTENTION_K_SCALE);
+    if (s == CODA_OK) s = check_kv_scale(g, n, ATTENTION_V_SCALE);
     return s;
 }
 
@@ -363,17 +363,18 @@ static void type_of_sums(struct node *n, const struct type *q)
 
 coda_status infer_attention(const graph *g, struct node *n)
 {
-    const struct type *q = operand_type(g, n, 0), *k = operand_type(g, n, 1), *v = operand_type(g, n, 2);
-    coda_status s = need_float(n, "q", q, 2);
-    if (s == CODA_OK && k->dtype != CODA_F8E4M3) s = need_float(n, "k", k, 2);
-    if (s == CODA_OK && v->dtype != CODA_F8E4M3) s = need_float(n, "v", v, 2);
+    const struct type *q = operand_type(g, n, ATTENTION_Q), *k = operand_type(g, n, ATTENTION_K),
+                      *v = operand_type(g, n, ATTENTION_V);
+    coda_status s = need_float(n, ATTENTION_Q, q, 2);
+    if (s == CODA_OK && k->dtype != CODA_F8E4M3) s = need_float(n, ATTENTION_K, k, 2);
+    if (s == CODA_OK && v->dtype != CODA_F8E4M3) s = need_float(n, ATTENTION_V, v, 2);
     if (s == CODA_OK && MIN(k->rank, v->rank) < 2)
         return fail(CODA_E_INVALID, "attention: k is %s, v %s; they need rank 2 or more", dims_text(k).s,
                     dims_text(v).s);
     if (s == CODA_OK) s = need_fixed_columns(n, "k", k);
     if (s == CODA_OK) s = need_fixed_columns(n, "v", v);
     struct sequences of;
-    if (s == CODA_OK) s = find_sequences(q, operand_type(g, n, STARTS), &of);
+    if (s == CODA_OK) s = find_sequences(q, operand_type(g, n, ATTENTION_STARTS), &of);
     struct type rows;
     if (s == CODA_OK) s = rows_of_heads(n, q, &of, k, &rows);
     if (s != CODA_OK) return s;
@@ -381,19 +382,20 @@ coda_status infer_attention(const graph *g, struct node *n)
         return fail(CODA_E_INVALID, "attention: k is %s but v is %s; they must be equal", dims_text(k).s,
                     dims_text(v).s);
     k = &rows;
-    const struct type *table = operand_type(g, n, 7);
+    const struct type *table = operand_type(g, n, ATTENTION_TABLE);
     bool paged = table && q->rank <= 3 && k->rank == 2;
     if (!paged && (s = check_keys(q, &of, k)) != CODA_OK) return s;
     if ((s = check_heads(n, q, k)) != CODA_OK) return s;
     if ((s = check_limits(n)) != CODA_OK) return s;
-    if ((s = check_pages(n, &of, k, table, operand_type(g, n, 3))) != CODA_OK) return s;
+    if ((s = check_pages(n, &of, k, table, operand_type(g, n, ATTENTION_LENGTHS))) != CODA_OK) return s;
     int64_t keys =
         table ? dims_times(table->dims, table->dim[1], n->attr.attention.page) : k->dim[k->rank - 2];
     if (keys == DIM_NONE) return fail_status();
-    if ((s = check_align(n, q, &of, keys, operand_type(g, n, 3), operand_type(g, n, 5))) != CODA_OK) return s;
-    if ((s = check_bias(n, q, keys, operand_type(g, n, BIAS))) != CODA_OK) return s;
-    if ((s = need_range(n, "lse", n->attr.attention.lse, 0, 1)) != CODA_OK) return s;
+    if ((s = check_align(n, q, &of, keys, operand_type(g, n, ATTENTION_LENGTHS),
+                         operand_type(g, n, ATTENTION_SLOPES))) != CODA_OK)
+        return s;
+    if ((s = check_bias(n, q, keys, operand_type(g, n, ATTENTION_BIAS))) != CODA_OK) return s;
     n->type = *q;
-    if (n->attr.attention.lse) type_of_sums(n, q);
+    if (node_result(n)) type_of_sums(n, q);
     return check_beside(g, n, q, &of);
 }

@@ -9,7 +9,7 @@ enum { MOST_SLOTS = 1 << 24 }; /* a slot is an fp32 number in kernels */
 /* What is written to is a state, or one that was written to: no view of it. */
 static coda_status need_version(const graph *g, const struct node *n)
 {
-    const struct node *s = &g->node[n->in[0]];
+    const struct node *s = &g->node[n->in[VERSION_OF]];
     if (s->op == OP_STATE || op_is_version(s->op)) return CODA_OK;
     return fail(CODA_E_INVALID, "%s: the first operand, %s, is no state but the result of %s", node_word(n),
                 type_text(&s->type).s, node_text(s));
@@ -58,9 +58,9 @@ coda_status infer_append(const graph *g, struct node *n)
     int64_t count = 0, columns = 0;
     coda_status s = need_version(g, n);
     if (s != CODA_OK) return s;
-    const struct type *state = operand_type(g, n, 0), *rows = operand_type(g, n, 1),
-                      *slots = operand_type(g, n, 2);
-    if ((s = slots_of(n, state, g->node[n->in[0]].stride, &count, &columns)) != CODA_OK) return s;
+    const struct type *state = operand_type(g, n, APPEND_STATE), *rows = operand_type(g, n, APPEND_ROWS),
+                      *slots = operand_type(g, n, APPEND_SLOTS);
+    if ((s = slots_of(n, state, g->node[n->in[APPEND_STATE]].stride, &count, &columns)) != CODA_OK) return s;
     bool narrows = state->dtype == CODA_F8E4M3 && dtype_is_float(rows->dtype);
     if (rows->dtype != state->dtype && !narrows)
         return fail(CODA_E_INVALID, "append: the state is %s but rows are %s; coda_cast them",
@@ -81,7 +81,7 @@ coda_status infer_assign(const graph *g, struct node *n)
 {
     coda_status s = need_version(g, n);
     if (s != CODA_OK) return s;
-    const struct type *state = operand_type(g, n, 0), *value = operand_type(g, n, 1);
+    const struct type *state = operand_type(g, n, ASSIGN_STATE), *value = operand_type(g, n, ASSIGN_VALUE);
     if (!type_equal(state, value))
         return fail(CODA_E_INVALID, "assign: the state is %s but the value is %s; they must be equal",
                     type_text(state).s, type_text(value).s);

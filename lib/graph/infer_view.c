@@ -33,7 +33,7 @@ static coda_status slice_of_symbols(struct node *n, int64_t start, int64_t stop)
 
 coda_status infer_slice(const graph *g, struct node *n)
 {
-    const struct type *x = operand_type(g, n, 0);
+    const struct type *x = operand_type(g, n, SLICE_X);
     struct attr_slice *a = &n->attr.slice;
     coda_status s = find_axis(n, "x", x, &a->axis);
     if (s != CODA_OK) return s;
@@ -113,7 +113,7 @@ static coda_status find_rest(const struct type *x, struct attr_reshape *a)
 
 coda_status infer_reshape(const graph *g, struct node *n)
 {
-    const struct type *x = operand_type(g, n, 0);
+    const struct type *x = operand_type(g, n, RESHAPE_X);
     struct attr_reshape *a = &n->attr.reshape;
     coda_status s = need_range(n, "rank", a->rank, 0, CODA_MAX_RANK);
     if (s == CODA_OK) s = find_rest(x, a);
@@ -134,7 +134,7 @@ coda_status infer_reshape(const graph *g, struct node *n)
 
 coda_status infer_transpose(const graph *g, struct node *n)
 {
-    const struct type *x = operand_type(g, n, 0);
+    const struct type *x = operand_type(g, n, TRANSPOSE_X);
     int64_t *perm = n->attr.transpose.perm;
     unsigned seen = 0;
     n->type = *x;

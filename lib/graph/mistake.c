@@ -40,7 +40,8 @@ static void print_value(const graph *g, int value, struct text *t)
     text_printf(t, " %s", type_text(&n->type).s);
 }
 
-int role_find(const char *roles, int i, const char **word)
+/* Word i of the roles: its length; 0: there is none. */
+static int role_find(const char *roles, int i, const char **word)
 {
     *word = roles ? roles : "";
     for (int k = 0; k < i && **word; k++) {

@@ -9,14 +9,14 @@
 
 int state_leaf(const graph *g, int version)
 {
-    while (op_is_version(g->node[version].op)) version = g->node[version].in[0];
+    while (op_is_version(g->node[version].op)) version = g->node[version].in[VERSION_OF];
     return version;
 }
 
 int node_state(const graph *g, const struct node *n, int index)
 {
     if (n->op == OP_STATE || op_is_version(n->op)) return index;
-    return op_is_view(n->op) ? g->node[n->in[0]].state : -1;
+    return op_is_view(n->op) ? g->node[n->in[VIEW_OF]].state : -1;
 }
 
 int state_operands(const struct node *n) { return op_is_version(n->op) ? op_info[n->op].named : n->nin; }

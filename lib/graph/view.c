@@ -66,7 +66,7 @@ static bool reshape(const struct type *from, const int64_t *s, const struct type
 /* From the view of its operand, `in`. */
 static bool view_through(const graph *g, const struct node *n, const struct view *in, struct view *v)
 {
-    const struct type *from = &g->node[n->in[0]].type;
+    const struct type *from = &g->node[n->in[VIEW_OF]].type;
     const struct attr_slice *s = &n->attr.slice;
     *v = *in;
     switch (n->op) {
@@ -86,7 +86,7 @@ bool view_extend(const graph *g, int value, struct view *view)
     const struct node *n = &g->node[value];
     struct view *v = &view[value];
     if (op_is_view(n->op)) {
-        const struct view *in = &view[n->in[0]];
+        const struct view *in = &view[n->in[VIEW_OF]];
         bool good = in->base >= 0 && view_through(g, n, in, v);
         if (!good) v->base = -1;
         return good;
@@ -123,8 +123,8 @@ static bool rows_of(const struct type *x, const int64_t *s, bool shared, struct 
 
 bool view_matmul(const graph *g, const struct node *n, const struct view *view, struct matmul_view *v)
 {
-    const struct type *x = &g->node[n->in[0]].type, *w = &g->node[n->in[1]].type;
-    struct view a = view[n->in[0]], b = view[n->in[1]];
+    const struct type *x = &g->node[n->in[MATMUL_X]].type, *w = &g->node[n->in[MATMUL_W]].type;
+    struct view a = view[n->in[MATMUL_X]], b = view[n->in[MATMUL_W]];
     memset(v, 0, sizeof *v);
     if (a.base < 0 || b.base < 0) return false;
     if (!rows_of(x, a.stride, w->rank == 2, v)) return false;

@@ -47,8 +47,7 @@ static void add_batch(struct tensor_use *ranges, const struct type *q)
     ranges->stride[0] = 0;
 }
 
-static void lay_out(const struct attr_attention *of, const struct type *const *type,
-                    struct attention_spec *a)
+static void lay_out(const struct attr_attention *of, const struct type *const *type, struct attention_spec *a)
 {
     by_heads(&a->use[ATTENTION_Q], type[ATTENTION_Q], a->head_dim);
     keys(of, &a->use[ATTENTION_K], type[ATTENTION_K], a->head_dim);
@@ -113,8 +112,10 @@ static int64_t bytes(const void *spec)
     const struct attention_spec *a = spec;
     int64_t keys = mul_counts(mul_counts(a->batch, a->head_dim), mul_counts(a->tk, a->kv_heads));
     int64_t queries = mul_counts(mul_counts(attention_batches(a), a->head_dim), mul_counts(a->tq, a->heads));
-    int64_t read = add_counts(dtype_bytes(a->use[ATTENTION_K].dtype, keys), dtype_bytes(a->use[ATTENTION_V].dtype, keys));
-    return add_counts(add_counts(mul_counts(2, dtype_bytes(a->use[ATTENTION_Q].dtype, queries)), read), bias_bytes(a));
+    int64_t read = add_counts(dtype_bytes(a->use[ATTENTION_K].dtype, keys),
+                              dtype_bytes(a->use[ATTENTION_V].dtype, keys));
+    return add_counts(add_counts(mul_counts(2, dtype_bytes(a->use[ATTENTION_Q].dtype, queries)), read),
+                      bias_bytes(a));
 }
 
 /* The sum of min(max(j, 0), most) for j < n. */

@@ -17,7 +17,7 @@ enum { MOST_MEMBERS = 32, MOST_LOADS = 16, MOST_STORES = 48 };
 /* Is slice s half of the columns of the value it cuts, as gate and up lie? */
 static bool is_lane(const graph *g, const struct node *s, struct source *out)
 {
-    const struct type *t = &g->node[s->in[0]].type;
+    const struct type *t = &g->node[s->in[SLICE_X]].type;
     int64_t n = type_columns(t);
     if (s->op != OP_SLICE || s->attr.slice.axis != t->rank - 1 || !extent_reaches(n, 2) ||
         !extent_is_multiple(n, 2))
@@ -51,7 +51,7 @@ struct source group_source(const struct grouper *gr, const struct group *q, int 
         return s;
     }
     if (g->node[tile].op != OP_SLICE) return s;
-    int full = group_tile(gr, q, g->node[tile].in[0]);
+    int full = group_tile(gr, q, g->node[tile].in[SLICE_X]);
     bool lanes = group_holds(gr, q, full) && g->node[full].op != OP_REDUCE && !group_writes_state(gr, full);
     if (!lanes || !is_lane(g, &g->node[tile], &s)) return s;
     if (domain_shape(q, &g->node[full].type) != SHAPE_TILE) return s;
@@ -127,7 +127,7 @@ static bool is_sibling(struct grouper *gr, const struct group *q, const struct n
     if (gr->site[q->first].horizon >= value && group_needs(gr, q, value)) return false;
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         for (int i = 0; i < state_operands(&gr->g->node[m]); i++)
-            if (gr->g->node[m].in[i] == n->in[0]) return true;
+            if (gr->g->node[m].in[i] == n->in[REDUCE_X]) return true;
     return false;
 }
 
@@ -142,7 +142,9 @@ static bool reads_in_place(const struct grouper *gr, const struct group *q, cons
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         if (g->node[m].op != OP_MAP && g->node[m].op != OP_CAST && !group_writes_state(gr, m)) return false;
     for (int i = 0; i < r->nin; i++)
-        if (r->in[i] >= 0 && g->node[r->in[i]].state == n->in[0] && r->in[i] != n->in[0]) return false;
+        if (r->in[i] >= 0 && g->node[r->in[i]].state == n->in[ASSIGN_STATE] &&
+            r->in[i] != n->in[ASSIGN_STATE])
+            return false;
     return true;
 }
 
@@ -151,8 +153,9 @@ static bool reads_in_place(const struct grouper *gr, const struct group *q, cons
 static bool may_write(struct grouper *gr, struct group *q, const struct node *n)
 {
     for (int i = 0; i < n->nin; i++) {
-        bool ahead = i == 0 || i >= state_operands(n);
-        if (n->in[i] < 0 || i == 1 || (ahead && i && reads_in_place(gr, q, n, n->in[i]))) continue;
+        bool ahead = i == VERSION_OF || i >= state_operands(n);
+        if (n->in[i] < 0 || i == VERSION_VALUE || (ahead && i && reads_in_place(gr, q, n, n->in[i])))
+            continue;
         if (n->op == OP_APPEND && i == APPEND_SCALE) {
             if (gr->view[n->in[i]].base < 0) return refuse_join(gr, REASON_LAYOUT, n->in[i], 0, 0);
             if (group_depends(gr, n->in[i], q)) return refuse_source(gr, q, n->in[i]);
@@ -170,7 +173,7 @@ static bool may_write(struct grouper *gr, struct group *q, const struct node *n)
 /* A key of rows, where all that a product of one column makes is of its tiles. */
 static bool is_tile_key(const struct group *q, const struct node *n, int i)
 {
-    return n->op == OP_REDUCE && i == 1 && q->p.kind == PROGRAM_GEMM && extent_is_one(q->p.dim[2]);
+    return n->op == OP_REDUCE && i == REDUCE_KEY && q->p.kind == PROGRAM_GEMM && extent_is_one(q->p.dim[2]);
 }
 
 /* The operands of n: some inside the group, the rest reachable from outside. */
@@ -179,14 +182,14 @@ static bool operands_ok(struct grouper *gr, struct group *q, const struct node *
 {
     int inside = 0, lanes = 0;
     if (op_is_version(n->op)) {
-        struct source s = group_source(gr, q, n->in[1]);
-        bool whole = s.kind == SOURCE_MEMBER && s.value == group_tile(gr, q, n->in[1]);
-        return whole || refuse_source(gr, q, n->in[1]);
+        struct source s = group_source(gr, q, n->in[VERSION_VALUE]);
+        bool whole = s.kind == SOURCE_MEMBER && s.value == group_tile(gr, q, n->in[VERSION_VALUE]);
+        return whole || refuse_source(gr, q, n->in[VERSION_VALUE]);
     }
     for (int i = 0; i < n->nin; i++) {
         if (n->in[i] < 0) continue;
         if (pair_loads(n, i)) {
-            if (i == 1 && !group_can_load(gr, q, n, i)) return false;
+            if (i == ROPE_POSITIONS && !group_can_load(gr, q, n, i)) return false;
             if (group_depends(gr, n->in[i], q)) return refuse_source(gr, q, n->in[i]);
             continue;
         }
@@ -234,8 +237,8 @@ static bool has_parts(const struct grouper *gr, const struct group *q)
 
 static bool try_heads(struct grouper *gr, struct group *q, const struct node *n)
 {
-    struct source s = group_source(gr, q, n->in[0]);
-    if (s.kind != SOURCE_MEMBER) return refuse_source(gr, q, n->in[0]);
+    struct source s = group_source(gr, q, n->in[ROPE_X]);
+    if (s.kind != SOURCE_MEMBER) return refuse_source(gr, q, n->in[ROPE_X]);
     if (q->p.pair != PAIR_NONE) return refuse_join(gr, REASON_PAIRED_ALREADY, -1, 0, 0);
     if (q->p.segment && !pair_suits_segments(n, q->p.segment))
         return refuse_join(gr, REASON_SEGMENT_SIZE, -1, n->attr.rope.head_dim, q->p.segment);
@@ -273,7 +276,8 @@ static bool writes_what_it_reads(const struct grouper *gr, const struct group *q
     const graph *g = gr->g;
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         for (int i = 0; i < state_operands(&g->node[m]) && &g->node[m] != assign; i++)
-            if (g->node[m].in[i] >= 0 && g->node[g->node[m].in[i]].state == assign->in[0]) return true;
+            if (g->node[m].in[i] >= 0 && g->node[g->node[m].in[i]].state == assign->in[ASSIGN_STATE])
+                return true;
     return false;
 }
 

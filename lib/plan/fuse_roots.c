@@ -52,10 +52,10 @@ static void root_gemm(struct grouper *gr, int root)
     p->dim[1] = v.m;
     p->dim[2] = v.n;
     p->k = v.k;
-    p->a = operand(gr->g, n->in[0], &v.a);
-    p->b = operand(gr->g, n->in[1], &v.b);
+    p->a = operand(gr->g, n->in[MATMUL_X], &v.a);
+    p->b = operand(gr->g, n->in[MATMUL_W], &v.b);
     if (p->invariant && extent_is_one(v.m) && extents_equal(v.a.row, 0))
-        p->a.row = pitch_of_one(gr, n->in[0], v.k);
+        p->a.row = pitch_of_one(gr, n->in[MATMUL_X], v.k);
     for (int i = 0; i < n->nin; i++) refuse_note(gr, q, n->in[i], REASON_OPERAND, -1, v.k, 0);
     group_grow(gr, q);
     give_back(gr, q);
@@ -250,7 +250,7 @@ static void assign_fixed_roles(struct grouper *gr)
                   : op == OP_CONCAT ? ROLE_CONCAT
                                     : ROLE_FREE;
         s->rows = find_rows(gr, n);
-        s->version = op_is_version(op) ? gr->site[n->in[0]].version + 1 : 0;
+        s->version = op_is_version(op) ? gr->site[n->in[VERSION_OF]].version + 1 : 0;
         if (s->role == ROLE_FREE && is_number(gr, n, &s->number)) s->role = ROLE_NUMBER;
         s->is_const = gr->opt->fold != CODA_FOLD_NONE && !op_is_input(op) && op != OP_IOTA;
         for (int j = 0; j < n->nin; j++)

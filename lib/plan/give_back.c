@@ -120,9 +120,10 @@ static int64_t least_folded(const struct grouper *gr, const struct group *q, int
 static bool states_save(const struct grouper *gr, const struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
-    int64_t columns = type_columns(&gr->g->node[n->in[0]].type), least = least_folded(gr, q, n->in[0]);
+    int64_t columns = type_columns(&gr->g->node[n->in[REDUCE_X]].type),
+            least = least_folded(gr, q, n->in[REDUCE_X]);
     if (!extent_reaches(columns, least)) return refuse_join(gr, REASON_SHORT_ROWS, -1, columns, least);
-    return !walkers_fold(gr, q, n->in[0], value, MOST_CHAIN) ||
+    return !walkers_fold(gr, q, n->in[REDUCE_X], value, MOST_CHAIN) ||
            refuse_join(gr, REASON_WALKED_ANYWAY, -1, 0, 0);
 }
 
@@ -134,7 +135,7 @@ static int member_of(const struct grouper *gr, const struct group *q, int operan
     struct spot p;
     int tile = group_tile(gr, q, operand);
     if (group_holds(gr, q, tile)) return tile;
-    while (op_is_view(gr->g->node[operand].op)) operand = gr->g->node[operand].in[0];
+    while (op_is_view(gr->g->node[operand].op)) operand = gr->g->node[operand].in[VIEW_OF];
     if (group_holds(gr, q, operand)) return operand;
     return spot_of(gr, q, operand, &p) ? p.member : -1;
 }

@@ -49,7 +49,7 @@ bool group_has_again(const struct group *q, int value)
 
 bool group_number(const struct grouper *gr, int value, float *number)
 {
-    while (op_is_view(gr->g->node[value].op)) value = gr->g->node[value].in[0];
+    while (op_is_view(gr->g->node[value].op)) value = gr->g->node[value].in[VIEW_OF];
     if (gr->site[value].role != ROLE_NUMBER) return false;
     *number = gr->site[value].number;
     return true;
@@ -62,7 +62,7 @@ bool group_has_column_parts(const struct grouper *gr, int value)
 
 int group_scalar(const struct grouper *gr, int value)
 {
-    while (op_is_view(gr->g->node[value].op)) value = gr->g->node[value].in[0];
+    while (op_is_view(gr->g->node[value].op)) value = gr->g->node[value].in[VIEW_OF];
     return gr->g->node[value].op == OP_SCALAR ? value : -1;
 }
 
@@ -91,10 +91,10 @@ int group_tile(const struct grouper *gr, const struct group *q, int value)
 {
     const graph *g = gr->g;
     if (q->line) return line_value(g, value);
-    while (
-        q->p.kind == PROGRAM_GEMM && g->node[value].op == OP_RESHAPE && g->node[value].type.rank > 0 &&
-        extents_equal(type_columns(&g->node[value].type), type_columns(&g->node[g->node[value].in[0]].type)))
-        value = g->node[value].in[0];
+    while (q->p.kind == PROGRAM_GEMM && g->node[value].op == OP_RESHAPE && g->node[value].type.rank > 0 &&
+           extents_equal(type_columns(&g->node[value].type),
+                         type_columns(&g->node[g->node[value].in[RESHAPE_X]].type)))
+        value = g->node[value].in[RESHAPE_X];
     return value;
 }
 
@@ -243,7 +243,7 @@ bool group_needs(struct grouper *gr, const struct group *q, int x)
 static enum reason_kind kind_of_views(const graph *g, int value)
 {
     enum reason_kind kind = REASON_RESHAPED;
-    for (; op_is_view(g->node[value].op); value = g->node[value].in[0]) {
+    for (; op_is_view(g->node[value].op); value = g->node[value].in[VIEW_OF]) {
         if (g->node[value].op == OP_TRANSPOSE) return REASON_TRANSPOSED;
         if (g->node[value].op == OP_SLICE) kind = REASON_SLICED;
     }
@@ -254,7 +254,7 @@ bool refuse_source(const struct grouper *gr, const struct group *q, int value)
 {
     const graph *g = gr->g;
     int base = value;
-    while (op_is_view(g->node[base].op)) base = g->node[base].in[0];
+    while (op_is_view(g->node[base].op)) base = g->node[base].in[VIEW_OF];
     const struct node *n = &g->node[base];
     if (!group_holds(gr, q, base)) return refuse_join(gr, REASON_DEPENDS, value, 0, 0);
     if (group_writes_state(gr, base)) return refuse_join(gr, REASON_STATE, base, 0, 0);
@@ -268,7 +268,7 @@ bool refuse_source(const struct grouper *gr, const struct group *q, int value)
 static bool refuse_shape(const struct grouper *gr, const struct group *q, int value)
 {
     int base = value;
-    while (op_is_view(gr->g->node[base].op)) base = gr->g->node[base].in[0];
+    while (op_is_view(gr->g->node[base].op)) base = gr->g->node[base].in[VIEW_OF];
     return !group_holds(gr, q, base) && refuse_join(gr, REASON_SPREADS, value, 0, 0);
 }
 

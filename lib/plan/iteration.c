@@ -31,15 +31,16 @@ const struct type *domain_walked(const graph *g, const struct node *n)
 struct type domain_operand_type(const graph *g, const struct node *n, int i)
 {
     const struct type *t = &g->node[n->in[i]].type;
-    bool key = i == 1 && (op_combines_pairs(n->op) || n->op == OP_EMBEDDING || n->op == OP_REDUCE);
-    if (i == 2 && n->op == OP_APPEND) return type_as_rows(t);
+    bool key = (op_combines_pairs(n->op) && i == ROPE_POSITIONS) ||
+               (n->op == OP_EMBEDDING && i == EMBEDDING_IDS) || (n->op == OP_REDUCE && i == REDUCE_KEY);
+    if (i == APPEND_SLOTS && n->op == OP_APPEND) return type_as_rows(t);
     if (!key) return *t;
     if (node_has_sections(n)) {
         struct type axis = *t;
         axis.dim[t->rank - 1] = 1;
         return axis;
     }
-    if (n->op == OP_REDUCE && t->rank == g->node[n->in[0]].type.rank) return *t;
+    if (n->op == OP_REDUCE && t->rank == g->node[n->in[REDUCE_X]].type.rank) return *t;
     return type_as_rows(t);
 }
 
@@ -119,7 +120,7 @@ int64_t line_elements(const struct type *t)
 int line_value(const graph *g, int value)
 {
     while (g->node[value].op == OP_RESHAPE && line_elements(&g->node[value].type) > 0)
-        value = g->node[value].in[0];
+        value = g->node[value].in[RESHAPE_X];
     return value;
 }
 

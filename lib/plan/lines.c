@@ -63,7 +63,7 @@ static int64_t group_line(const struct grouper *gr, const struct group *q)
 /* Does the node look operand i up in memory: rows that any thread may have, or scales of columns? */
 static bool looks_up(const struct node *n, int i)
 {
-    return (n->op == OP_EMBEDDING && i == 0) || (n->op == OP_APPEND && i == APPEND_SCALE);
+    return (n->op == OP_EMBEDDING && i == EMBEDDING_TABLE) || (n->op == OP_APPEND && i == APPEND_SCALE);
 }
 
 /* Does node r, which reads a version that `assign` writes over, read each element where the thread is that
@@ -73,8 +73,8 @@ static bool reads_in_line(const struct grouper *gr, const struct node *r, const 
     const graph *g = gr->g;
     if (assign->op != OP_ASSIGN) return false;
     for (int i = 0; i < state_operands(r); i++) {
-        bool reads = r->in[i] >= 0 && g->node[r->in[i]].state == assign->in[0];
-        if (reads && (looks_up(r, i) || line_value(g, r->in[i]) != assign->in[0])) return false;
+        bool reads = r->in[i] >= 0 && g->node[r->in[i]].state == assign->in[ASSIGN_STATE];
+        if (reads && (looks_up(r, i) || line_value(g, r->in[i]) != assign->in[ASSIGN_STATE])) return false;
     }
     return true;
 }

@@ -235,7 +235,7 @@ static const struct prim *map_to(coda_dtype t)
 static int cast(struct writer *w, const struct node *n, int value, const struct type *as)
 {
     int x = operand(w, n, 0, as);
-    coda_dtype to = n->type.dtype, from = w->gr->g->node[n->in[0]].type.dtype;
+    coda_dtype to = n->type.dtype, from = w->gr->g->node[n->in[CAST_X]].type.dtype;
     if (!dtype_is_index(to) || from == CODA_I32 || from == to) return x;
     struct step s = {.kind = STEP_MAP, .cls = w->p->step[x].cls, .half = w->p->step[x].half};
     s.prim = map_to(to);
@@ -433,10 +433,10 @@ static int reduce(struct writer *w, const struct node *n, int value)
     int first = partial ? group_state(w->gr, value) : value;
     if (first != value) return step_of(w, first);
     if (n->attr.reduce.columns) s.axis = REDUCE_COLUMNS, s.cls = CLASS_TILE;
-    s.in[0] = operand(w, n, 0, domain_walked(w->gr->g, n));
-    s.in[1] = n->nin > 1 ? as_row(w, operand(w, n, 1, domain_walked(w->gr->g, n))) : -1;
+    s.in[READS_X] = operand(w, n, REDUCE_X, domain_walked(w->gr->g, n));
+    s.in[READS_KEY] = n->nin > 1 ? as_row(w, operand(w, n, REDUCE_KEY, domain_walked(w->gr->g, n))) : -1;
     s.nin = n->nin;
-    s.half = w->p->step[s.in[0]].half;
+    s.half = w->p->step[s.in[READS_X]].half;
     if (partial) {
         struct tensor_use port = port_new(USE_PARTIAL_STORE, state_buffer(w->gr, value), 0, CODA_F32, value);
         port.reduce = n->prim;
@@ -449,14 +449,14 @@ static int reduce(struct writer *w, const struct node *n, int value)
 /* A 16-bit element counts as its readers would see it, so that equal ones are those that look equal. */
 static int as_seen(struct writer *w, const struct node *n, int step)
 {
-    coda_dtype t = w->gr->g->node[n->in[0]].type.dtype;
+    coda_dtype t = w->gr->g->node[n->in[TOP_K_X]].type.dtype;
     const struct prim *rounds = dtype_is_half(t) ? map_to(t) : NULL;
     struct step s = w->p->step[step];
     if (!rounds || s.kind == STEP_LOAD || s.prim == rounds) return step;
     s.kind = STEP_MAP;
     s.prim = rounds;
     s.nin = 1;
-    s.in[0] = step;
+    s.in[READS_X] = step;
     s.port = -1;
     return add_step(w, s);
 }
@@ -469,9 +469,9 @@ void write_best(struct writer *w, const struct best *best)
     struct step s = {.kind = STEP_REDUCE, .cls = CLASS_ROW, .nin = 1, .value = best->root};
     w->range = 0;
     s.prim = port.reduce = best->reduce;
-    s.in[0] = as_seen(w, n, operand(w, n, 0, &w->gr->g->node[n->in[0]].type));
-    s.in[1] = -1;
-    s.half = w->p->step[s.in[0]].half;
+    s.in[READS_X] = as_seen(w, n, operand(w, n, TOP_K_X, &w->gr->g->node[n->in[TOP_K_X]].type));
+    s.in[READS_KEY] = -1;
+    s.half = w->p->step[s.in[READS_X]].half;
     s.port = add_port(w, port);
     add_step(w, s);
 }
@@ -492,35 +492,37 @@ static int vector(struct writer *w, enum use_role role, int value)
 static void position(struct writer *w, const struct node *n, struct step *s)
 {
     const struct type *as = domain_walked(w->gr->g, n);
-    s->in[1] = -1;
+    s->in[READS_POSITION] = -1;
     s->nin = 1;
-    if (n->nin < 2 || n->in[1] < 0) return;
+    if (n->in[ROPE_POSITIONS] < 0) return;
     if (!node_has_sections(n)) {
-        s->in[s->nin++] = as_row(w, operand(w, n, 1, as));
+        s->in[s->nin++] = as_row(w, operand(w, n, ROPE_POSITIONS, as));
         return;
     }
-    const struct view *v = &w->gr->view[n->in[1]];
-    const struct type *t = &w->gr->g->node[n->in[1]].type, each = domain_operand_type(w->gr->g, n, 1);
+    const struct view *v = &w->gr->view[n->in[ROPE_POSITIONS]];
+    const struct type *t = &w->gr->g->node[n->in[ROPE_POSITIONS]].type,
+                      each = domain_operand_type(w->gr->g, n, ROPE_POSITIONS);
     for (int axis = 0; axis < type_columns(t); axis++)
-        s->in[s->nin++] = load_from(w, n->in[1], axis * v->stride[t->rank - 1], &each, as);
+        s->in[s->nin++] = load_from(w, n->in[ROPE_POSITIONS], axis * v->stride[t->rank - 1], &each, as);
 }
 
 static int pair(struct writer *w, const struct node *n, int value)
 {
     struct step s = {.kind = STEP_PAIR, .cls = CLASS_TILE, .port = -1, .value = value};
-    s.in[0] = operand(w, n, 0, domain_walked(w->gr->g, n));
+    s.in[READS_X] = operand(w, n, ROPE_X, domain_walked(w->gr->g, n));
     position(w, n, &s);
-    if (n->nin > 2 && n->in[2] >= 0) s.port = vector(w, USE_FREQUENCIES, n->in[2]);
+    if (n->in[ROPE_FREQUENCIES] >= 0) s.port = vector(w, USE_FREQUENCIES, n->in[ROPE_FREQUENCIES]);
     return add_step(w, s);
 }
 
 static int gather(struct writer *w, const struct node *n, int value)
 {
-    const struct type *table = &w->gr->g->node[n->in[0]].type;
-    const struct view v = w->gr->view[n->in[0]];
-    int id = as_row(w, operand(w, n, 1, domain_walked(w->gr->g, n))), last = w->p->rank - 1;
+    const struct type *table = &w->gr->g->node[n->in[EMBEDDING_TABLE]].type;
+    const struct view v = w->gr->view[n->in[EMBEDDING_TABLE]];
+    int id = as_row(w, operand(w, n, EMBEDDING_IDS, domain_walked(w->gr->g, n))), last = w->p->rank - 1;
     if (v.base < 0) return 0;
-    struct tensor_use port = port_new(USE_GATHER, buffer_of(w->gr, v.base), v.offset, table->dtype, n->in[0]);
+    struct tensor_use port =
+        port_new(USE_GATHER, buffer_of(w->gr, v.base), v.offset, table->dtype, n->in[EMBEDDING_TABLE]);
     w->gr->site[v.base].need = true;
     port.version = w->gr->site[v.base].version;
     port.index = id;
@@ -536,10 +538,10 @@ static int next_version(struct writer *w, const struct node *n, int value)
 {
     const struct type *walked = domain_walked(w->gr->g, n);
     struct spot p;
-    bool some = n->op == OP_APPEND && spot_of(w->gr, w->q, n->in[1], &p);
-    int step = some ? step_of(w, p.member) : operand(w, n, 1, walked);
-    if (n->op == OP_APPEND) w->gr->site[value].slot = as_row(w, operand(w, n, 2, walked));
-    if (n->op == OP_APPEND && n->nin > APPEND_SCALE && n->in[APPEND_SCALE] >= 0)
+    bool some = n->op == OP_APPEND && spot_of(w->gr, w->q, n->in[VERSION_VALUE], &p);
+    int step = some ? step_of(w, p.member) : operand(w, n, VERSION_VALUE, walked);
+    if (n->op == OP_APPEND) w->gr->site[value].slot = as_row(w, operand(w, n, APPEND_SLOTS, walked));
+    if (n->op == OP_APPEND && n->in[APPEND_SCALE] >= 0)
         w->gr->site[value].scale = 1 + vector(w, USE_SCALES, n->in[APPEND_SCALE]);
     return step;
 }

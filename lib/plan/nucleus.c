@@ -12,8 +12,7 @@ static void of_rows(struct writer *w, struct tensor_use *u)
     const struct type *t = &w->gr->g->node[u->value].type;
     const struct tensor_use from = *u;
     memset(u->stride, 0, sizeof u->stride);
-    if (!extent_is_one(type_elements(t)))
-        view_collapse(t, from.stride, 0, t->rank, &u->stride[0]);
+    if (!extent_is_one(type_elements(t))) view_collapse(t, from.stride, 0, t->rank, &u->stride[0]);
 }
 
 static void read_node(struct writer *w)

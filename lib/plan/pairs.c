@@ -30,7 +30,7 @@ bool op_combines_pairs(enum op op) { return op_is(op, KIND_PAIRS); }
 void pair_read(struct program *p, const graph *g, const struct node *n)
 {
     if (!op_combines_pairs(n->op)) return;
-    const struct type *t = &g->node[n->in[0]].type;
+    const struct type *t = &g->node[n->in[ROPE_X]].type;
     const struct attr_rope *a = &n->attr.rope;
     int64_t head_dim = a->head_dim ? a->head_dim : type_columns(t);
     p->pairing = (struct pairing){
@@ -54,7 +54,8 @@ bool node_has_sections(const struct node *n) { return op_combines_pairs(n->op) &
 
 bool pair_loads(const struct node *n, int i)
 {
-    return op_combines_pairs(n->op) && (i == 2 || (i == 1 && node_has_sections(n)));
+    return op_combines_pairs(n->op) &&
+           (i == ROPE_FREQUENCIES || (i == ROPE_POSITIONS && node_has_sections(n)));
 }
 
 bool pairs_alike(const struct node *a, const struct node *b)
@@ -75,7 +76,8 @@ bool pair_suits_segments(const struct node *n, int64_t segment)
 
 bool pair_takes_all(const graph *g, const struct node *n)
 {
-    return extents_equal(n->attr.rope.heads * n->attr.rope.head_dim, type_columns(&g->node[n->in[0]].type));
+    return extents_equal(n->attr.rope.heads * n->attr.rope.head_dim,
+                         type_columns(&g->node[n->in[ROPE_X]].type));
 }
 
 /* ---- Positions ---- */
@@ -90,7 +92,7 @@ int pair_step(const struct program *p)
 bool pair_counts_rows(const struct program *p)
 {
     int i = pair_step(p);
-    return i >= 0 && (p->step[i].nin < 2 || p->step[i].in[1] < 0);
+    return i >= 0 && (p->step[i].nin < 2 || p->step[i].in[READS_POSITION] < 0);
 }
 
 int pair_axes(const struct pairing *r)

@@ -54,17 +54,19 @@ enum step_kind {
                      reductions, whose matrices have one row, a column's, which is of class TILE */
     STEP_COLUMN,  /* the number of the column, of class COL; in a ROWS program of class TILE */
     STEP_MAP,     /* applies prim to in[] with the constants param[] */
-    STEP_LANE,    /* GLU: half `lane` (0 gate, 1 up) of the full-width value in[0] */
-    STEP_PAIR,    /* combines the two columns of each pair of in[0], as program.pairing says; in[1] is
-                     the row's position, or -1: row index % pairing.period; with sections in[1 + axis] is
-                     that on each axis; its port, or -1: FREQUENCIES */
-    STEP_REDUCE,  /* folds the row of in[0] by prim, with the row's key in[1] or -1. ROWS: its value
+    STEP_LANE,    /* GLU: half `lane` (0 gate, 1 up) of the full-width value in[READS_X] */
+    STEP_PAIR,    /* combines the two columns of each pair of x, as program.pairing says; in[READS_POSITION]
+                     is the row's position, or -1: row index % pairing.period; with sections those behind it
+                     are that on the other axes; its port, or -1: FREQUENCIES */
+    STEP_REDUCE,  /* folds the row of x by prim, with the row's key in[READS_KEY] or -1. ROWS: its value
                      is the row's statistic. GEMM: it stores a partial state by its port
                      (PARTIAL_STORE) and has no value. So does each that folds columns; a ROWS
                      program that does folds no rows. Of CLASS_SEGMENT, it folds each segment of
                      program.segment columns, and has that one's statistic */
-    STEP_STORE    /* writes in[0] by its port */
+    STEP_STORE    /* writes x by its port */
 };
+/* What a step reads, that is no MAP: places in step.in. */
+enum { READS_X, READS_KEY, READS_POSITION = READS_KEY };
 
 /* What a value varies with: rows alone, columns alone, or both. A ROWS program has no column class: there
  * a value is of a row, or of an element. */

@@ -16,7 +16,7 @@ enum { MOST_SEGMENT = 256 };
 
 static bool through_reshape(const graph *g, const struct node *n, struct spot *p)
 {
-    const struct type *from = &g->node[n->in[0]].type, *to = &n->type;
+    const struct type *from = &g->node[n->in[RESHAPE_X]].type, *to = &n->type;
     int64_t inner = type_columns(to), outer = to->rank > 1 ? to->dim[to->rank - 2] : 1;
     if (to->rank < 1 || from->rank < 1) return false;
     if (p->segmented) {
@@ -43,7 +43,7 @@ bool spot_of(const struct grouper *gr, const struct group *q, int value, struct 
         *out = (struct spot){value, r.first, r.end - r.first, s->segmented, s->range || s->segmented};
         return !s->partial;
     }
-    if ((n->op != OP_RESHAPE && n->op != OP_SLICE) || !spot_of(gr, q, n->in[0], out)) return false;
+    if ((n->op != OP_RESHAPE && n->op != OP_SLICE) || !spot_of(gr, q, n->in[VIEW_OF], out)) return false;
     if (n->op == OP_RESHAPE) return through_reshape(gr->g, n, out);
     if (out->segmented || n->attr.slice.axis != n->type.rank - 1 || n->attr.slice.step > 1) return false;
     out->first += n->attr.slice.start;
@@ -169,7 +169,7 @@ static bool operands_fit(struct grouper *gr, struct group *q, const struct node 
         float number;
         if (n->in[i] < 0 || group_number(gr, n->in[i], &number)) continue;
         if (pair_loads(n, i) && group_depends(gr, n->in[i], q)) return refuse_source(gr, q, n->in[i]);
-        if (pair_loads(n, i) ? i == 2 : spot_of(gr, q, n->in[i], &p)) continue;
+        if (pair_loads(n, i) ? i == ROPE_FREQUENCIES : spot_of(gr, q, n->in[i], &p)) continue;
         if (!statistic && n->op == OP_MAP && group_scalar(gr, n->in[i]) >= 0) continue;
         if (statistic || !outside_fits(gr, q, n, i)) return refuse_part(gr, q, n->in[i]);
     }
@@ -197,7 +197,7 @@ static bool folds_columns(const struct grouper *gr, const struct group *q)
 
 static bool reduce_fits(struct grouper *gr, struct group *q, const struct node *n, const struct spot *p)
 {
-    int64_t segment = type_columns(&gr->g->node[n->in[0]].type);
+    int64_t segment = type_columns(&gr->g->node[n->in[REDUCE_X]].type);
     bool spans = extent_reaches(segment, 1) && extent_is_multiple(segment, 16) &&
                  !extent_reaches(segment, MOST_SEGMENT + 1) &&
                  (extent_is_multiple(SEGMENT_SPAN, segment) || extent_is_multiple(segment, SEGMENT_SPAN));
@@ -260,7 +260,7 @@ enum joining segment_join(struct grouper *gr, struct group *q, int value)
     bool folds = n->op == OP_REDUCE && !n->attr.reduce.columns;
     bool opens = folds && (p.segmented || (one && reduce_fits(gr, q, n, &p)));
     if (!opens && (!p.narrow || n->op == OP_REDUCE)) return JOINS_OTHERWISE;
-    int64_t wanted = opens ? type_columns(&gr->g->node[n->in[0]].type) : segment;
+    int64_t wanted = opens ? type_columns(&gr->g->node[n->in[REDUCE_X]].type) : segment;
     if (segment && !extents_equal(wanted, segment)) {
         refuse_join(gr, REASON_SEGMENT_SIZE, -1, wanted, segment);
         return REFUSED;
@@ -292,19 +292,19 @@ enum joining segment_append(struct grouper *gr, struct group *q, int value)
     const struct node *n = &gr->g->node[value];
     struct site *s = &gr->site[value];
     struct spot p;
-    if (n->op != OP_APPEND || !spot_of(gr, q, n->in[1], &p)) return JOINS_OTHERWISE;
+    if (n->op != OP_APPEND || !spot_of(gr, q, n->in[APPEND_ROWS], &p)) return JOINS_OTHERWISE;
     bool whole = extents_equal(p.first, 0) && extents_equal(p.columns, q->p.dim[2]);
     bool even = extent_is_multiple(p.first, 2) && extent_is_multiple(p.columns, 2);
     int range = gr->site[p.member].range;
     refuse_join(gr, REASON_PART_BOUNDS, -1, p.first, p.columns);
     if (p.segmented || extents_equal(p.columns, 0)) return REFUSED;
-    if (!extents_equal(type_columns(&gr->g->node[n->in[1]].type), p.columns)) return REFUSED;
+    if (!extents_equal(type_columns(&gr->g->node[n->in[APPEND_ROWS]].type), p.columns)) return REFUSED;
     if (range) {
         const struct column_range *r = &q->p.range[range - 1];
         if (!extents_equal(r->first, p.first) || !extents_equal(r->end, p.first + p.columns)) return REFUSED;
     } else if (!whole && (q->p.segment || !even)) return REFUSED;
     refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);
-    if (!domain_rows_match(q, &gr->g->node[n->in[1]].type)) return REFUSED;
+    if (!domain_rows_match(q, &gr->g->node[n->in[APPEND_ROWS]].type)) return REFUSED;
     group_join(gr, q, value);
     s->range = range;
     if (!range && !whole) s->window = (struct column_range){p.first, p.first + p.columns};

@@ -61,7 +61,7 @@ static struct group *product_of(const struct grouper *gr, int root)
     const struct node *n = &gr->g->node[root];
     const struct prim *reduce = reduction_for(n->attr.top_k.k);
     int x = n->in[TOP_K_X];
-    while (gr->g->node[x].op == OP_RESHAPE) x = gr->g->node[x].in[0];
+    while (gr->g->node[x].op == OP_RESHAPE) x = gr->g->node[x].in[RESHAPE_X];
     const struct site *s = &gr->site[x];
     struct group *q = s->role == ROLE_MEMBER ? gr->group[s->group] : NULL;
     if (!gr->opt->fuse || !q || q->p.kind != PROGRAM_GEMM) return NULL;
@@ -117,8 +117,7 @@ static int64_t bytes(const void *spec)
 {
     const struct top_k_spec *s = spec;
     const struct tensor_use *x = &s->use[TOP_K_X];
-    int64_t row =
-        x->reduce ? mul_counts(top_k_candidates(s), 8) : dtype_bytes(x->dtype, top_k_candidates(s));
+    int64_t row = x->reduce ? mul_counts(top_k_candidates(s), 8) : dtype_bytes(x->dtype, top_k_candidates(s));
     for (int i = TOP_K_OPERANDS; i < TOP_K_USES; i++)
         if (s->use[i].buffer >= 0) row = add_counts(row, dtype_bytes(s->use[i].dtype, s->k));
     return mul_counts(s->rows, row);

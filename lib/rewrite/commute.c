@@ -107,8 +107,8 @@ struct layer layer_of(const graph *g, int v)
     const struct node *n = &g->node[v];
     if (n->type.rank >= 2 && n->op == OP_MAP) return map_layer(g, v);
     if (n->type.rank >= 2 && n->op == OP_CAST && dtype_is_float(n->type.dtype) &&
-        dtype_is_float(g->node[n->in[0]].type.dtype))
-        return (struct layer){LAYER_CAST, n->in[0], -1};
+        dtype_is_float(g->node[n->in[CAST_X]].type.dtype))
+        return (struct layer){LAYER_CAST, n->in[CAST_X], -1};
     return (struct layer){LAYER_NONE, -1, -1};
 }
 
@@ -154,7 +154,7 @@ static enum writer map_writer(const graph *g, struct fact *f, const struct node 
  * the tile. With a slice of others, or of rows, it computes nothing: who wants that reads it from memory. */
 static bool is_half(const graph *g, const struct node *n)
 {
-    const struct type *t = &g->node[n->in[0]].type;
+    const struct type *t = &g->node[n->in[SLICE_X]].type;
     const struct attr_slice *a = &n->attr.slice;
     int64_t columns = type_columns(t);
     if (a->axis != t->rank - 1 || a->step != 1 || !dim_is_number(columns)) return false;
@@ -169,7 +169,7 @@ static enum writer writer_of(const graph *g, struct fact *f, const struct node *
     case KIND_ELEMENTS:
     case KIND_PAIRS: return map_writer(g, f, n);
     case KIND_ROWS: return BY_ROWS;
-    default: return n->op == OP_SLICE && is_half(g, n) ? f[n->in[0]].writer : IN_MEMORY;
+    default: return n->op == OP_SLICE && is_half(g, n) ? f[n->in[SLICE_X]].writer : IN_MEMORY;
     }
 }
 
@@ -190,9 +190,9 @@ static enum readers reading(const graph *g, const struct fact *f, int n, int j)
     const struct node *r = &g->node[n];
     if (is_residual(g, f, n, j)) return READ_BY_CONST_MATMULS;
     if (r->op == OP_MATMUL) {
-        bool as_x =
-            j == 0 && r->in[1] != r->in[0] && extent_reaches(type_columns(&g->node[r->in[0]].type), 1);
-        return !as_x ? READ_OTHERWISE : f[r->in[1]].constant ? READ_BY_CONST_MATMULS : READ_BY_MATMULS;
+        bool as_x = j == MATMUL_X && r->in[MATMUL_W] != r->in[MATMUL_X] &&
+                    extent_reaches(type_columns(&g->node[r->in[MATMUL_X]].type), 1);
+        return !as_x ? READ_OTHERWISE : f[r->in[MATMUL_W]].constant ? READ_BY_CONST_MATMULS : READ_BY_MATMULS;
     }
     struct layer l = layer_of(g, n);
     return l.kind != LAYER_NONE && l.base == r->in[j] ? f[n].readers : READ_OTHERWISE;
@@ -293,7 +293,7 @@ static coda_dtype held_in(const graph *g, int v)
 {
     coda_dtype t = g->node[v].type.dtype;
     bool widened = layer_of(g, v).kind == LAYER_CAST && t == CODA_F32;
-    return widened ? g->node[g->node[v].in[0]].type.dtype : t;
+    return widened ? g->node[g->node[v].in[CAST_X]].type.dtype : t;
 }
 
 /* May what is left behind be written as it is? */

@@ -14,13 +14,14 @@ static int carry(struct walk *w, int v)
 {
     const struct node *n = &w->in->node[v];
     if (n->op != OP_MATMUL) return RULE_COPY;
-    struct layer l = layer_of(w->in, n->in[0]);
-    if (l.kind != LAYER_COL_SCALE || !carry_folds(w, n->in[0]) || !carry_pays(w, n->in[0])) return RULE_COPY;
+    struct layer l = layer_of(w->in, n->in[MATMUL_X]);
+    if (l.kind != LAYER_COL_SCALE || !carry_folds(w, n->in[MATMUL_X]) || !carry_pays(w, n->in[MATMUL_X]))
+        return RULE_COPY;
     bool kn = n->attr.matmul.kn;
     rewrite_note(w->log, "carry_col_scale", false, "%s: the gain %s folds into %s", rewrite_name(w->in, v).s,
-                 rewrite_name(w->in, l.factor).s, rewrite_weight(w->in, n->in[1]).s);
-    int weight = w->map[n->in[1]], factor;
-    if (w->in->node[n->in[1]].type.dtype == CODA_F16 && !w->opt->fast_f16) {
+                 rewrite_name(w->in, l.factor).s, rewrite_weight(w->in, n->in[MATMUL_W]).s);
+    int weight = w->map[n->in[MATMUL_W]], factor;
+    if (w->in->node[n->in[MATMUL_W]].type.dtype == CODA_F16 && !w->opt->fast_f16) {
         if (kn) weight = carry_transpose(w, weight);
         weight = carry_level(w, weight, carry_vector(w, l.factor, false), &factor);
         int y = carry_product(w, v, w->map[l.base], weight, false);

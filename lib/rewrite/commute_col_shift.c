@@ -22,15 +22,16 @@ static int carry(struct walk *w, int v)
 {
     const struct node *n = &w->in->node[v];
     if (n->op != OP_MATMUL) return RULE_COPY;
-    struct layer l = layer_of(w->in, n->in[0]);
-    if (l.kind != LAYER_COL_SHIFT || !carry_folds(w, n->in[0]) || !carry_pays(w, n->in[0])) return RULE_COPY;
+    struct layer l = layer_of(w->in, n->in[MATMUL_X]);
+    if (l.kind != LAYER_COL_SHIFT || !carry_folds(w, n->in[MATMUL_X]) || !carry_pays(w, n->in[MATMUL_X]))
+        return RULE_COPY;
     bool kn = n->attr.matmul.kn;
-    int weight = w->map[n->in[1]], shift = product(w, weight, l.factor, kn);
+    int weight = w->map[n->in[MATMUL_W]], shift = product(w, weight, l.factor, kn);
     rewrite_note(w->log, "carry_col_shift", false, "%s: the bias %s moves past the matmul by %s",
                  rewrite_name(w->in, v).s, rewrite_name(w->in, l.factor).s,
-                 rewrite_weight(w->in, n->in[1]).s);
+                 rewrite_weight(w->in, n->in[MATMUL_W]).s);
     int y = carry_product(w, v, w->map[l.base], weight, kn);
-    return carry_result(w, v, graph_map(w->out, w->in->node[n->in[0]].prim->name, y, shift, NULL));
+    return carry_result(w, v, graph_map(w->out, w->in->node[n->in[MATMUL_X]].prim->name, y, shift, NULL));
 }
 
 graph *carry_col_shift(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)

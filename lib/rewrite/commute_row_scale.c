@@ -27,13 +27,13 @@ static int carry(struct walk *w, int v)
 {
     const struct node *n = &w->in->node[v];
     if (n->op != OP_MATMUL) return commute(w, v);
-    struct layer l = layer_of(w->in, n->in[0]);
-    if (l.kind != LAYER_ROW_SCALE || !carry_pays(w, n->in[0])) return RULE_COPY;
+    struct layer l = layer_of(w->in, n->in[MATMUL_X]);
+    if (l.kind != LAYER_ROW_SCALE || !carry_pays(w, n->in[MATMUL_X])) return RULE_COPY;
     rewrite_note(w->log, "carry_row_scale", false, "%s: %s moves past the matmul by %s",
                  rewrite_name(w->in, v).s, rewrite_meaning(w->in, l.factor).s,
-                 rewrite_weight(w->in, n->in[1]).s);
-    int y = carry_product(w, v, w->map[l.base], w->map[n->in[1]], n->attr.matmul.kn);
-    return carry_result(w, v, layer_apply(w, n->in[0], y));
+                 rewrite_weight(w->in, n->in[MATMUL_W]).s);
+    int y = carry_product(w, v, w->map[l.base], w->map[n->in[MATMUL_W]], n->attr.matmul.kn);
+    return carry_result(w, v, layer_apply(w, n->in[MATMUL_X], y));
 }
 
 graph *carry_row_scale(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)

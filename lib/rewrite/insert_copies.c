@@ -188,7 +188,7 @@ static bool leave_outputs(struct copier *c, int version)
  * itself while it writes. */
 static bool write_over(struct copier *c, struct node *n)
 {
-    int version = n->in[0], readers = 0, operands = state_operands(n);
+    int version = n->in[VERSION_OF], readers = 0, operands = state_operands(n);
     for (int i = 1; i < MIN(operands, n->nin); i++)
         if (n->in[i] >= 0 && c->out->node[n->in[i]].state == version && (n->in[i] = copy(c, n->in[i])) < 0)
             return false;
@@ -210,8 +210,9 @@ static int append(struct copier *c, struct node *n)
     copy_scalars(c, n);
     if (op_is_version(n->op) && !write_over(c, n)) return -1;
     if (n->op == OP_MATMUL && !view_matmul(c->out, n, c->view, &mv)) {
-        n->in[0] = copy(c, n->in[0]);
-        if (n->in[0] >= 0 && !view_matmul(c->out, n, c->view, &mv)) n->in[1] = copy(c, n->in[1]);
+        int *x = &n->in[MATMUL_X], *w = &n->in[MATMUL_W];
+        *x = copy(c, *x);
+        if (*x >= 0 && !view_matmul(c->out, n, c->view, &mv)) *w = copy(c, *w);
     } else if (n->op == OP_CONCAT) {
         for (int i = 0; i < n->nin; i++) n->in[i] = part_of_concat(c, n, n->in[i]);
     } else if (n->op == OP_ATTENTION) { /* its kernel reads rows of what it cannot do without */
@@ -219,12 +220,12 @@ static int append(struct copier *c, struct node *n)
             if (!columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
     } else if (n->op == OP_NUCLEUS) {
         for (int i = 0; i < n->nin; i++)
-            if (n->in[i] >= 0 && !rows_are_even(c, n->in[i], i > 0)) n->in[i] = copy(c, n->in[i]);
+            if (n->in[i] >= 0 && !rows_are_even(c, n->in[i], i != NUCLEUS_X)) n->in[i] = copy(c, n->in[i]);
     }
     int value = append_node(c, n);
     if (value >= 0 && n->op == OP_RESHAPE && c->view[value].base < 0) {
-        n->in[0] = copy(c, n->in[0]);
-        value = n->in[0] < 0 ? -1 : append_node(c, n);
+        n->in[RESHAPE_X] = copy(c, n->in[RESHAPE_X]);
+        value = n->in[RESHAPE_X] < 0 ? -1 : append_node(c, n);
     }
     return value;
 }
@@ -236,7 +237,7 @@ static bool copy_nodes(struct copier *c)
         n.in = graph_map_operands(c->out, &c->in->node[i], c->map);
         for (int j = 0; n.in && j < n.nin && n.op == OP_CONCAT && !c->folded[i]; j++)
             n.in[j] = left_by_run(c, c->in->node[i].in[j]);
-        if (op_is_version(n.op) && n.in && !leave_outputs(c, c->in->node[i].in[0])) return false;
+        if (op_is_version(n.op) && n.in && !leave_outputs(c, c->in->node[i].in[VERSION_OF])) return false;
         c->map[i] = n.in ? append(c, &n) : -1;
         if (c->map[i] < 0) return false;
     }
@@ -249,7 +250,7 @@ static int unshaped(const graph *g, int value, int64_t *stride)
     int64_t dense[CODA_MAX_RANK];
     dense_strides(&g->node[value].type, dense);
     if (!extents_all_equal(dense, stride, g->node[value].type.rank)) return value;
-    while (g->node[value].op == OP_RESHAPE) value = g->node[value].in[0];
+    while (g->node[value].op == OP_RESHAPE) value = g->node[value].in[RESHAPE_X];
     dense_strides(&g->node[value].type, stride);
     return value;
 }

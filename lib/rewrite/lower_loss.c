@@ -23,15 +23,16 @@ static int lower(struct walk *w, int v)
     const struct node *n = &w->in->node[v];
     if (n->op != OP_CROSS_ENTROPY) return RULE_COPY;
     const struct attr_cross_entropy *a = &n->attr.cross_entropy;
-    const struct type *logits = &w->in->node[n->in[0]].type;
+    const struct type *logits = &w->in->node[n->in[CROSS_ENTROPY_LOGITS]].type;
     struct type row = *logits;
     row.dim[row.rank - 1] = 1;
     float ignore = (float)a->ignore, classes = (float)type_columns(logits);
-    int z = w->map[n->in[0]], target = graph_reshape(w->out, w->map[n->in[1]], row.rank, row.dim);
+    int z = w->map[n->in[CROSS_ENTROPY_LOGITS]],
+        target = graph_reshape(w->out, w->map[n->in[CROSS_ENTROPY_TARGETS]], row.rank, row.dim);
     int nll = graph_reduce(w->out, "nll", z, target);
     int loss = graph_map(w->out, "nll_loss", nll, target, (float[]){ignore, classes});
     rewrite_note(w->log, "lower_loss", false, "%s: cross_entropy of %s is the nll of its targets",
-                 rewrite_name(w->in, v).s, rewrite_name(w->in, n->in[0]).s);
+                 rewrite_name(w->in, v).s, rewrite_name(w->in, n->in[CROSS_ENTROPY_LOGITS]).s);
     int64_t rows = type_rows(logits);
     if (a->reduction == LOSS_ROWS) return graph_reshape(w->out, loss, n->type.rank, n->type.dim);
     if (a->reduction == LOSS_SUM) return total(w, loss, rows);

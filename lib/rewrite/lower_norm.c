@@ -23,13 +23,13 @@ static int lower(struct walk *w, int v)
     if (n->op != OP_RMS_NORM && n->op != OP_LAYER_NORM) return RULE_COPY;
     bool layer = n->op == OP_LAYER_NORM;
     float eps = layer ? n->attr.layer_norm.eps : n->attr.rms_norm.eps;
-    int x = w->map[n->in[0]], gain = n->nin > 1 ? n->in[1] : -1, bias = n->nin > 2 ? n->in[2] : -1;
+    int x = w->map[n->in[LAYER_NORM_X]], gain = n->in[LAYER_NORM_GAIN], bias = n->in[LAYER_NORM_BIAS];
     int y = layer ? graph_map(w->out, "sub", x, graph_reduce(w->out, "mean", x, -1), NULL) : x;
     y = graph_map(w->out, "mul", y, row_factor(w, n, layer ? "m2" : "sum_sq", x, eps), NULL);
     if (gain >= 0) y = graph_map(w->out, "mul", y, w->map[gain], NULL);
     if (bias >= 0) y = graph_map(w->out, "add", y, w->map[bias], NULL);
     rewrite_note(w->log, "lower_norm", false, "%s: %s of %s is a row statistic and what it scales",
-                 rewrite_name(w->in, v).s, op_info[n->op].text, rewrite_name(w->in, n->in[0]).s);
+                 rewrite_name(w->in, v).s, op_info[n->op].text, rewrite_name(w->in, n->in[LAYER_NORM_X]).s);
     return y;
 }
 

@@ -12,9 +12,9 @@ static int lower(struct walk *w, int v)
 {
     const struct node *n = &w->in->node[v];
     if (n->op != OP_SOFTMAX) return RULE_COPY;
-    int x = w->map[n->in[0]], most = graph_reduce(w->out, "exp_max", x, -1);
+    int x = w->map[n->in[SOFTMAX_X]], most = graph_reduce(w->out, "exp_max", x, -1);
     int factor = graph_map(w->out, "rcp", graph_reduce(w->out, "exp_sum", x, -1), -1, NULL);
-    struct words name = rewrite_name(w->in, n->in[0]);
+    struct words name = rewrite_name(w->in, n->in[SOFTMAX_X]);
     rewrite_note(w->log, "lower_softmax", false, "%s: softmax of %s is exp(%s - max) / sum",
                  rewrite_name(w->in, v).s, name.s, name.s);
     return graph_map(w->out, "mul", graph_map(w->out, "exp_sub", x, most, NULL), factor, NULL);

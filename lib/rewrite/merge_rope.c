@@ -33,26 +33,24 @@ struct range {
 static bool is_column_slice(const graph *g, int n, int x)
 {
     const struct node *s = &g->node[n];
-    return s->op == OP_SLICE && s->in[0] == x && s->attr.slice.axis == s->type.rank - 1 &&
+    return s->op == OP_SLICE && s->in[SLICE_X] == x && s->attr.slice.axis == s->type.rank - 1 &&
            s->attr.slice.step == 1;
 }
-
-/* Operand i, the positions or the frequencies; -1 if there is none. */
-static int operand(const struct node *n, int i) { return i < n->nin ? n->in[i] : -1; }
 
 /* Do two ropes turn by the same angles and pair the same columns? Their numbers of heads may differ. */
 static bool same_rotation(const struct node *a, const struct node *b)
 {
     struct node same = *b;
     same.attr.rope.heads = a->attr.rope.heads;
-    return attr_equal(a, &same) && operand(a, 1) == operand(b, 1) && operand(a, 2) == operand(b, 2);
+    return attr_equal(a, &same) && a->in[ROPE_POSITIONS] == b->in[ROPE_POSITIONS] &&
+           a->in[ROPE_FREQUENCIES] == b->in[ROPE_FREQUENCIES];
 }
 
 /* The rope that is slice s's only reader, or -1. */
 static int rope_of(const graph *g, const struct merge *m, int s)
 {
     int r = m->reader[s];
-    return r >= 0 && m->live[r] && g->node[r].op == OP_ROPE && g->node[r].in[0] == s ? r : -1;
+    return r >= 0 && m->live[r] && g->node[r].op == OP_ROPE && g->node[r].in[ROPE_X] == s ? r : -1;
 }
 
 static int by_first(const void *x, const void *y)
@@ -78,7 +76,7 @@ static bool are_even(const graph *g, int positions)
 {
     const struct node *n = &g->node[positions];
     int64_t dense[CODA_MAX_RANK];
-    while (n->op == OP_RESHAPE) n = &g->node[n->in[0]];
+    while (n->op == OP_RESHAPE) n = &g->node[n->in[RESHAPE_X]];
     if (op_is_view(n->op)) return n->type.rank < 2;
     dense_strides(&n->type, dense);
     return !op_is_leaf(n->op) || n->type.rank < 2 || extents_all_equal(dense, n->stride, n->type.rank);
@@ -89,7 +87,7 @@ static bool are_even(const graph *g, int positions)
 static bool has_own_positions(struct walk *w, int x, const struct node *rope)
 {
     const struct type *t = &w->in->node[x].type;
-    const struct type *at = operand(rope, 1) < 0 ? NULL : &w->in->node[rope->in[1]].type;
+    const struct type *at = rope->in[ROPE_POSITIONS] < 0 ? NULL : &w->in->node[rope->in[ROPE_POSITIONS]].type;
     int rank = at ? at->rank - (rope->attr.rope.section[0] != 0) : t->rank - 1;
     for (int d = 0; d + 1 < t->rank && at; d++) {
         int own = d - (t->rank - 1 - rank);
@@ -99,7 +97,7 @@ static bool has_own_positions(struct walk *w, int x, const struct node *rope)
             rewrite_needs_numbers(w, "positions of several batches");
         return false;
     }
-    return !at || are_even(w->in, rope->in[1]);
+    return !at || are_even(w->in, rope->in[ROPE_POSITIONS]);
 }
 
 /* Does a product make x, whose epilogue has both columns of each pair? */
@@ -108,7 +106,7 @@ static bool is_rotated_in_place(struct walk *w, int x, const struct node *rope)
     const graph *g = w->in;
     const struct attr_rope *a = &rope->attr.rope;
     int y = x;
-    while (g->node[y].op == OP_CAST) y = g->node[y].in[0];
+    while (g->node[y].op == OP_CAST) y = g->node[y].in[CAST_X];
     bool product = g->node[y].op == OP_MATMUL && attr_pairs_meet(a->head_dim, a->rotary, a->half);
     return product && has_own_positions(w, x, rope);
 }
@@ -167,7 +165,7 @@ static void find_merges(const graph *g, struct merge *m)
     find_readers(g, m);
     find_live(g, m);
     for (int n = 0; n < g->nodes; n++) {
-        int x = g->node[n].op == OP_SLICE ? g->node[n].in[0] : -1;
+        int x = g->node[n].op == OP_SLICE ? g->node[n].in[SLICE_X] : -1;
         if (x >= 0 && m->rope[x] == -1 && is_column_slice(g, n, x)) m->rope[x] = rope_of(g, m, n);
     }
     for (int n = 0; n < g->nodes; n++)
@@ -232,13 +230,13 @@ static int merge(struct walk *w, int n)
 {
     struct merge *m = w->ctx;
     const struct node *s = &w->in->node[n];
-    int x = s->nin ? s->in[0] : -1;
-    if (s->op == OP_ROPE && w->in->node[x].op == OP_SLICE && m->rope[w->in->node[x].in[0]] >= 0 &&
+    int x = s->nin ? s->in[SLICE_X] : -1;
+    if (s->op == OP_ROPE && w->in->node[x].op == OP_SLICE && m->rope[w->in->node[x].in[SLICE_X]] >= 0 &&
         m->reader[x] == n)
         return w->map[x]; /* the slice is rotated already */
     if (s->op != OP_SLICE || m->rope[x] < 0) return RULE_COPY;
     for (int i = 1; i < w->in->node[m->rope[x]].nin; i++) {
-        int other = operand(&w->in->node[m->rope[x]], i);
+        int other = w->in->node[m->rope[x]].in[i];
         if (other < 0 || w->map[other] >= 0) continue;
         m->rope[x] = -1; /* it is computed too late for this */
         return RULE_COPY;

@@ -13,7 +13,7 @@
 static int narrow_of(const graph *g, int v)
 {
     const struct node *n = &g->node[v];
-    if (n->op == OP_CAST && n->type.dtype == CODA_F32) v = n->in[0];
+    if (n->op == OP_CAST && n->type.dtype == CODA_F32) v = n->in[CAST_X];
     return dtype_is_half(g->node[v].type.dtype) ? v : -1;
 }
 
@@ -21,8 +21,8 @@ static int narrow_operands(struct walk *w, int v)
 {
     const struct node *n = &w->in->node[v];
     if (n->op != OP_MATMUL) return RULE_COPY;
-    int x = narrow_of(w->in, n->in[0]), weight = narrow_of(w->in, n->in[1]);
-    if (x < 0 || weight < 0 || (x == n->in[0] && weight == n->in[1])) return RULE_COPY;
+    int x = narrow_of(w->in, n->in[MATMUL_X]), weight = narrow_of(w->in, n->in[MATMUL_W]);
+    if (x < 0 || weight < 0 || (x == n->in[MATMUL_X] && weight == n->in[MATMUL_W])) return RULE_COPY;
     if (w->in->node[x].type.dtype != w->in->node[weight].type.dtype) return RULE_COPY;
     rewrite_note(w->log, "narrow", true, "%s: %s and %s are multiplied in %s, without their casts",
                  rewrite_name(w->in, v).s, rewrite_name(w->in, x).s, rewrite_name(w->in, weight).s,
