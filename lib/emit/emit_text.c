@@ -42,6 +42,11 @@ struct word emit_word(const char *format, ...)
     return w;
 }
 
+void emit_constant(struct text *t, const char *type, const char *name, int64_t value)
+{
+    text_printf(t, "    static constexpr %s %s = %lld;\n", type, name, (wide)value);
+}
+
 struct word emit_float(float x)
 {
     uint32_t bits;

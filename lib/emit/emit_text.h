@@ -27,6 +27,8 @@ const char *emit_dtype(coda_dtype t);                          /* "bf16", "f16",
 void emit_includes(const struct program *p, struct text *t);   /* of the primitives it uses */
 void emit_map(const struct prim *q, struct text *t);           /* what comes before a call of it */
 struct word emit_float(float x);                               /* in C++, to the last bit */
+/* A constant of Config. */
+void emit_constant(struct text *t, const char *type, const char *name, int64_t value);
 /* What goes before a map's name in a kernel. A user may call a map what C++ calls something else, and in it
  * functions by names that maps of the library have: `exp`. So a user's are in a namespace of their own. */
 const char *emit_map_prefix(const struct prim *q);

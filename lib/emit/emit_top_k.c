@@ -7,11 +7,6 @@
 #include "top_k.h"
 #include "view.h"
 
-static void constant(struct text *t, const char *type, const char *name, int64_t value)
-{
-    text_printf(t, "    static constexpr %s %s = %" PRId64 ";\n", type, name, value);
-}
-
 /* ---- Numbers: of rows, and what follows from that, arguments wherever they fit ---- */
 
 static bool fits(int64_t n) { return n > -((int64_t)1 << 31) && n < (int64_t)1 << 31; }
@@ -108,11 +103,11 @@ static void emit_config(const struct program *p, const struct schedule *of, stru
     if (s->use[TOP_K_X].reduce)
         text_append(t, "    // elements and columns that tiles of a product have left\n");
     text_printf(t, "    typedef %s T;\n", emit_dtype(s->use[TOP_K_X].dtype));
-    constant(t, "bool", "parts", s->use[TOP_K_X].reduce != NULL);
-    constant(t, "i64", "stride", s->use[TOP_K_X].reduce ? 2 : s->use[TOP_K_X].stride[p->rank - 1]);
-    constant(t, "i32", "k", s->k);
-    constant(t, "i32", "rows_at_once", of->tile.bm);
-    constant(t, "i32", "warps", of->tile.groups);
+    emit_constant(t, "bool", "parts", s->use[TOP_K_X].reduce != NULL);
+    emit_constant(t, "i64", "stride", s->use[TOP_K_X].reduce ? 2 : s->use[TOP_K_X].stride[p->rank - 1]);
+    emit_constant(t, "i32", "k", s->k);
+    emit_constant(t, "i32", "rows_at_once", of->tile.bm);
+    emit_constant(t, "i32", "warps", of->tile.groups);
     emit_start(p, s, k, args, t);
     text_append(t, "};\n");
 }

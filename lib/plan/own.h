@@ -33,7 +33,6 @@ struct own_kind {
     enum op op;                                  /* whose nodes become such programs */
     const char *name;                            /* in a plan's picture */
     size_t size;                                 /* of the struct */
-    bool by_units;                               /* it has kernels for Hopper's units, and others */
     int shown;                                   /* uses that a plan's text shows, the first ones, ... */
     const char *use_name[6], *stride_name[3];    /* ... by these names; without, as steps do */
     int64_t (*bytes)(const void *spec);          /* as program_bytes */

@@ -1,5 +1,6 @@
 /* plan_print.c -- a plan as text, with the tiles of its programs. No pointers, and no times but those that
  * tuning left: goldens compare it. */
+#include "attention_kernel.h"
 #include "figures.h"
 #include "mainloop.h"
 
@@ -14,14 +15,19 @@ static void print_tile(const struct program *q, const struct schedule *s, const 
     if (s->figures) figures_print(s->figures, t);
 }
 
+static void print_attention(const struct schedule *s, struct text *t)
+{
+    const struct attention_kernel *k = s->attention;
+    text_printf(t, " %s", k->units);
+    if (s->cluster > 1)
+        text_printf(t, " %s=%d%s", k->cluster, s->cluster, k->starts_early && s->early ? " early" : "");
+}
+
 void program_print(const struct plan *p, const struct program *q, struct text *t)
 {
     const struct schedule *s = p ? &p->schedule[q - p->program] : NULL;
     program_print_head(q, t);
-    if (s && q->own && q->own->by_units) text_append(t, s->sm90 ? " sm90" : " simt");
-    if (s && q->own && s->tile.splits > 1)
-        text_printf(t, " splits=%d%s", s->tile.splits, s->early ? " early" : "");
-    else if (s && q->own && s->cluster > 1) text_printf(t, " cluster=%d", s->cluster);
+    if (s && s->attention) print_attention(s, t);
     if (p) program_print_scopes(p, q, t);
     text_append(t, "\n");
     if (s && q->kind == PROGRAM_GEMM) print_tile(q, s, &p->target, t);

@@ -7,6 +7,8 @@
 #include "rows_schedule.h"
 #include "tile.h"
 
+struct attention_kernel;
+
 /*
  * How one program runs on the plan's target. schedule() decides what other programs depend on: the tile, and
  * with it the states that a reduction leaves. schedule_complete() adds what follows from it, of programs of
@@ -16,8 +18,8 @@ struct schedule {
     struct tile tile;              /* GEMM. OWN: bm, bn and stages, in words of its kernel; bm 0: no
                                       tile fits */
     const struct figures *figures; /* GEMM: times that tuning measured; NULL: it measured none */
-    bool sm90;                     /* OWN: by Hopper's units, TMA and wgmma; else by any GPU's */
-    int resident;                  /* attention of short sequences: blocks that share an SM; else 0 */
+    const struct attention_kernel *attention; /* of an attention: attention_kernel.h; else NULL */
+    int residents;                            /* OWN: blocks on an SM for which registers are kept; 0: 1 */
 
     /* From here on by schedule_complete. */
     struct epilogue_layout layout; /* GEMM: what the epilogue's steps need of the tile */

@@ -1,4 +1,5 @@
 /* slow.c -- why a kernel is not the fast one of its kind, from what its main loop and its tensors are. */
+#include "attention_kernel.h"
 #include "mainloop.h"
 
 static struct reason because(enum reason_kind kind, int node, int64_t a, int64_t b)
@@ -55,7 +56,7 @@ bool schedule_reasons(const struct plan *p, struct text *t)
         struct words_of of = {p, -1, i, -1};
         struct reason r = because(REASON_NONE, -1, 0, 0);
         if (q->kind == PROGRAM_GEMM) r = product_reason(q, s->tile.mainloop, &p->target);
-        if (q->own && q->own->by_units && !s->sm90) r = attention_reason(q, &p->target);
+        if (s->attention && s->attention->fallback) r = attention_reason(q, &p->target);
         if (r.kind) reason_print(&r, &of, -1, t);
     }
     return !t->failed;

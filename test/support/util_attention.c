@@ -613,7 +613,7 @@ bool attention_fits_sm90(const struct attention_spec *a, const struct target *ta
     struct schedule s = {0};
     struct program p = {.kind = PROGRAM_OWN, .own = &plan_attention, .spec = &spec};
     schedule_attention(&s, &p, &(struct plan_options){.target = *target});
-    return s.sm90;
+    return !s.attention->fallback;
 }
 
 coda_status attention_emit(struct attention_rig *r, const struct attention_case *c, bool sm90)
@@ -624,8 +624,8 @@ coda_status attention_emit(struct attention_rig *r, const struct attention_case 
     if (!sm90) r->plan.target.features = 0;
     schedule_attention(&r->s, &r->p, &(struct plan_options){.target = r->plan.target, .base = c->base});
     bool empty = attention_is_empty(&r->attention);
-    if (empty) r->s.sm90 = sm90;
-    if (sm90 && !r->s.sm90)
+    if (empty && sm90) r->s.attention = &attention_wgmma;
+    if (sm90 && r->s.attention->fallback)
         return fail(CODA_E_UNSUPPORTED,
                     "attention: head_dim %lld and these strides do not fit the Hopper kernel",
                     (long long)r->attention.head_dim);

@@ -2,7 +2,7 @@
 #ifndef UTIL_PROGRAM_H
 #define UTIL_PROGRAM_H
 
-#include "attention.h"
+#include "attention_kernel.h"
 #include "emit.h"
 #include "mainloop.h"
 

@@ -212,7 +212,7 @@ static void check_extents(const struct attention_case *c, int64_t shift, int64_t
     struct words w = {r.k.scalar, r.k.scalar + r.k.scalars};
     const struct attention_spec *a = &r.attention;
     int64_t streams = band ? c->batch * c->heads : 0;
-    if (r.s.tile.splits > 1) check_strides(&w, &a->use[ATTENTION_Q]);
+    if (r.s.attention == &attention_split) check_strides(&w, &a->use[ATTENTION_Q]);
     check_strides(&w, &a->use[ATTENTION_O]);
     ck_assert_int_eq(pair(&w), a->use[ATTENTION_RANGES].stride[0]);
     ck_assert_int_eq(pair(&w), a->use[ATTENTION_TABLE].stride[0]);

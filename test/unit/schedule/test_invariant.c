@@ -1,5 +1,6 @@
 /* test_invariant.c -- with CODA_BATCH_INVARIANT all that decides the bits of a row is the same for all
  * numbers of rows, in plans of one shape, in those of many and in those of the base. */
+#include "attention_kernel.h"
 #include "executable.h"
 #include "invariant.h"
 #include "mainloop.h"
@@ -152,8 +153,8 @@ static char *facts_of(const coda_plan *p)
         if (q->kind == PROGRAM_GEMM) print_product(&t, q, &s->tile);
         else if (q->kind == PROGRAM_ROWS) print_rows(&t, q);
         else
-            text_printf(&t, "own sm90=%d split=%d bn=%d together=%d", s->sm90, s->tile.splits > 0, s->tile.bn,
-                        s->tile.splits ? 1 : s->cluster);
+            text_printf(&t, "own kernel=%d bn=%d together=%d", s->attention ? (int)s->attention->index : -1,
+                        s->tile.bn, s->attention == &attention_split ? 1 : s->cluster);
         text_append(&t, "\n");
     }
     char *facts = strdup(text_str(&t));

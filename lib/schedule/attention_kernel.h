@@ -1,0 +1,77 @@
+/*
+ * attention_kernel.h -- what the library knows of an attention kernel: one entry for each template of
+ * primitives/attention. A new one is a .cuh there, an attention_NAME.c here, an emit_attention_NAME.c, and a
+ * line of ATTENTION_KERNELS.
+ */
+#ifndef ATTENTION_KERNEL_H
+#define ATTENTION_KERNEL_H
+
+#include "attention.h"
+#include "schedule.h"
+
+/* In the order in which they are asked: the first one that fits takes a program. */
+#define ATTENTION_KERNELS(X)                                                                                 \
+    X(SPLIT, split) /* few queries: TMA and mma.sync, the keys split over a cluster */                       \
+    X(SHORT, short) /* short sequences: TMA and wgmma, all keys at once */                                   \
+    X(WGMMA, wgmma) /* many queries: TMA and wgmma */                                                        \
+    X(SIMT, simt)   /* what no other takes, on any GPU */
+
+enum attention_kernel_index {
+#define X(NAME, name) ATTENTION_BY_##NAME,
+    ATTENTION_KERNELS(X)
+#undef X
+        ATTENTION_BY_COUNT
+};
+
+/* What a kernel is asked for, besides what it computes. */
+struct attention_terms {
+    const struct target *target;
+    bool invariant; /* the bits of a query must not tell how many rows there are */
+    bool base;      /* kernels are wanted that serve other shapes, too: plan_options.base */
+};
+
+struct attention_tile {
+    int bm, bn;           /* queries and keys; bm 0: no tile fits */
+    int stages;           /* of the ring of keys and values */
+    int threads;          /* of a block */
+    int cluster;          /* blocks that share a tile's keys; 0: one has all */
+    int residents;        /* blocks on an SM for which registers are kept; 0: 1 */
+    bool persistent;      /* as in struct schedule */
+    int64_t shared_bytes; /* of a block, which the emitted text asserts */
+    int64_t blocks;       /* 0: nothing to do */
+};
+
+struct attention_kernel {
+    enum attention_kernel_index index;
+    const char *suffix;  /* of the kernel's name */
+    const char *units;   /* in a plan's text: what it runs on, ... */
+    const char *cluster; /* ... and how it calls blocks that share keys */
+    bool fallback;       /* it is slow: schedule_reasons says why no other one fits */
+    /* Can it compute a? If not, *why says what is in the way. */
+    bool (*fits)(const struct attention_spec *a, const struct attention_terms *on, struct reason *why);
+    struct attention_tile (*tile)(const struct attention_spec *a, const struct attention_terms *on);
+    /* May it start before the programs ahead of it have ended? NULL: yes, as it waits before it reads. */
+    bool (*starts_early)(const struct attention_spec *a);
+};
+
+#define X(NAME, name) extern const struct attention_kernel attention_##name;
+ATTENTION_KERNELS(X)
+#undef X
+
+/* ---- attention_units.c: what the kernels for Hopper's units share ---- */
+
+/* Columns of a head that no shared memory holds, whose bytes can be counted. */
+enum { FAR_TOO_WIDE = 1 << 20 };
+
+/* Tiles of so many queries, of all heads. */
+int64_t attention_blocks(const struct attention_spec *a, int64_t bm);
+/* SMs for clusters: a GPC whose SMs are no multiple of a cluster leaves some idle. */
+int attention_clustered_sms(const struct target *target);
+/* Can TMA bring q, k and v, and are the columns of a head as many as registers hold? */
+bool attention_fits_units(const struct attention_spec *a, const struct attention_terms *on,
+                          struct reason *why);
+bool attention_is_scaled(const struct attention_spec *a);
+/* Says no, and why: false. */
+bool attention_no(struct reason *why, enum reason_kind kind, int node, int64_t a, int64_t b);
+
+#endif

@@ -1,0 +1,123 @@
+/* attention_split.c -- few queries: TMA and mma.sync, the keys split over a cluster;
+ * attention_split_sm90.cuh. */
+#include "attention_kernel.h"
+
+enum {
+    SPLIT_ROWS = 16, /* queries of a group's heads: the rows of an mma */
+    SPLIT_WARPS = 8,
+    SPLIT_KEYS = 128,    /* of a block of keys: 16 for each warp; twice as many short ones */
+    SPLIT_COLUMNS = 128, /* of a head: a warp has all of Q and of O in registers */
+    MOST_SPLITS = 8      /* blocks of a portable cluster */
+};
+
+/* Blocks that share an item's keys: as many as leave all items' clusters on the SMs at one time, since few
+ * items want many SMs. Many items want small clusters, which wait less for each other. */
+static int splits(const struct attention_spec *a, const struct attention_terms *on)
+{
+    int64_t items = a->batch * a->kv_heads, most = attention_clustered_sms(on->target);
+    int n = MOST_SPLITS;
+    while (n > 2 && n * items > most) n /= 2;
+    return n;
+}
+
+/* Of packed queries an item has as many as a half takes. Keys of 8 bits leave no registers for their walk if
+ * the other half has the next columns. */
+static int64_t split_packed_rows(const struct attention_spec *a)
+{
+    bool half = a->heads / a->kv_heads <= SPLIT_ROWS / 2 && !attention_is_narrow(a);
+    return half ? SPLIT_ROWS / 2 : SPLIT_ROWS;
+}
+
+/* Rows of an item's tile: exactly those of one query, which is the usual case; for all counts of more queries
+ * one or two halves of an mma, so that they share a kernel. */
+static int64_t split_rows(const struct attention_spec *a)
+{
+    int64_t group = a->heads / a->kv_heads;
+    if (attention_is_packed(a)) return split_packed_rows(a);
+    if (a->tq == 1) return group;
+    return group * a->tq <= SPLIT_ROWS / 2 ? SPLIT_ROWS / 2 : SPLIT_ROWS;
+}
+
+/* Of packed queries a kernel learns when it runs whose they are. On average two a sequence are steps of
+ * decoding with a chunk of a prompt in between, whose tiles of few rows read their keys from L2. Of keys of 8
+ * bits the other choice is no matrix unit at all. */
+static bool few_packed(const struct attention_spec *a)
+{
+    return a->tq <= 2 * a->batch || attention_is_narrow(a);
+}
+
+/* Are there so few queries that the rows of an mma hold them? */
+static bool has_few(const struct attention_spec *a)
+{
+    int64_t group = a->heads / a->kv_heads;
+    return group <= SPLIT_ROWS && (attention_is_packed(a) ? few_packed(a) : group * a->tq <= SPLIT_ROWS);
+}
+
+/* Whatever the others do, and in pieces of whatever length it comes: packed queries go one way, and so do
+ * those of a sequence that has several. A single one, of decoding, has this kernel. */
+static bool has_few_always(const struct attention_spec *a)
+{
+    return has_few(a) && !attention_is_packed(a) && a->tq == 1;
+}
+
+static struct attention_tile tile(const struct attention_spec *a, const struct attention_terms *on)
+{
+    int64_t rows = split_rows(a), columns = 64 * CEIL_DIV(a->head_dim, 64);
+    bool narrow = attention_is_narrow(a);
+    int keys = columns <= 64 || narrow ? 2 * SPLIT_KEYS : SPLIT_KEYS;
+    int64_t slot = (narrow ? 128 : 2 * columns) * keys, peak = 16, state = 4 * columns + peak; /* of a row */
+    int64_t states = rows * ((SPLIT_WARPS + 3) * state + 2 * peak) + 40;
+    struct attention_tile t = {.bm = (int)rows, .bn = keys, .threads = 32 * (SPLIT_WARPS + 2)};
+    t.stages = (int)((on->target->shared_bytes - states - 1024) / (slot + 16));
+    t.shared_bytes = CEIL_DIV(t.stages * (slot + 16) + states, 1024) * 1024;
+    t.cluster = splits(a, on);
+    int64_t tiles = attention_is_packed(a) ? attention_tiles(a, rows * a->kv_heads / a->heads) : a->batch;
+    t.blocks = tiles * a->kv_heads * t.cluster;
+    t.persistent = t.blocks > 0;
+    return t;
+}
+
+/* A sentence that attends to itself, and is so short that it has few queries: there are no keys to share, and
+ * the kernel of prompts does not wait to begin. */
+static bool is_short(const struct attention_spec *a) { return a->tq > 1 && a->tq == a->tk && !a->page; }
+
+static bool fits(const struct attention_spec *a, const struct attention_terms *on, struct reason *why)
+{
+    bool few = has_few(a), wgmma = (on->invariant || is_short(a)) && attention_wgmma.fits(a, on, why);
+    if (wgmma) few = has_few_always(a);
+    if (!attention_fits_units(a, on, why)) return false;
+    if (attention_has(a, ATTENTION_RANGES)) /* ends come in any order */
+        return attention_no(why, REASON_ATTENTION_8_BIT_RANGES, -1, 0, 0);
+    if (a->head_dim > SPLIT_COLUMNS)
+        return attention_no(why, REASON_ATTENTION_8_BIT_HEAD, -1, a->head_dim, SPLIT_COLUMNS);
+    if (!few)
+        return attention_no(why, REASON_ATTENTION_8_BIT, -1, a->heads / a->kv_heads * a->tq, SPLIT_ROWS);
+    bool same = a->use[ATTENTION_K].dtype == a->use[ATTENTION_Q].dtype &&
+                a->use[ATTENTION_V].dtype == a->use[ATTENTION_Q].dtype && !attention_is_scaled(a);
+    if (!same && !attention_is_narrow(a))
+        return attention_no(why, REASON_ATTENTION_DTYPE, a->use[ATTENTION_K].value, a->use[ATTENTION_K].dtype,
+                            0);
+    struct attention_tile t = tile(a, on);
+    if (t.stages < 2)
+        return attention_no(why, REASON_ATTENTION_SHARED, -1, t.shared_bytes, on->target->shared_bytes);
+    return t.blocks <= ATTENTION_MOST_BLOCKS ||
+           attention_no(why, REASON_ATTENTION_BLOCKS, -1, t.blocks, ATTENTION_MOST_BLOCKS);
+}
+
+/* It reads these before it waits for the programs ahead of it, which write the queries alone. */
+static bool starts_early(const struct attention_spec *a)
+{
+    static const int read[] = {ATTENTION_K, ATTENTION_V, ATTENTION_LENGTHS, ATTENTION_TABLE,
+                               ATTENTION_STARTS};
+    bool steady = true;
+    for (int i = 0; i < ARRAY_SIZE(read); i++) steady = steady && a->use[read[i]].steady;
+    return steady;
+}
+
+const struct attention_kernel attention_split = {.index = ATTENTION_BY_SPLIT,
+                                                 .suffix = "_split",
+                                                 .units = "sm90",
+                                                 .cluster = "splits",
+                                                 .fits = fits,
+                                                 .tile = tile,
+                                                 .starts_early = starts_early};

@@ -1,0 +1,73 @@
+/* attention_wgmma.c -- many queries: TMA and wgmma, in tiles of queries that walk the keys;
+ * attention_sm90.cuh. */
+#include "attention_kernel.h"
+
+/* Of one block for each tile. */
+static struct attention_tile tile_alone(const struct attention_spec *a)
+{
+    struct attention_tile t = {.bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};
+    int64_t row = 128 * CEIL_DIV(MIN(a->head_dim, FAR_TOO_WIDE), 64), bytes;
+    /* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums; ranges; what a
+     * map of scores or a bias needs. Of packed queries each sequence has a last tile, which is the emptier
+     * the larger tiles are. */
+    bool more = a->score || attention_has(a, ATTENTION_BIAS);
+    if (a->head_dim <= 64 && a->tq > 128 && !attention_is_packed(a) && !more)
+        t.bm = 192, t.threads = 128 * 4, t.bn = !attention_has(a, ATTENTION_RANGES) ? 128 : 112;
+    else if (a->head_dim > 128) t.bn = a->head_dim <= 192 ? 112 : 80;
+    if (attention_has(a, ATTENTION_BIAS))
+        t.bn -= 16 * ((a->head_dim > 64) + (a->score || attention_has(a, ATTENTION_RANGES)));
+    bytes = row * (t.bm + 2 * t.stages * t.bn) + 8 * (2 + 4 * t.stages);
+    t.shared_bytes = CEIL_DIV(bytes, 1024) * 1024;
+    t.blocks = attention_blocks(a, t.bm);
+    return t;
+}
+
+enum {
+    LEAST_PART = 512, /* keys, for whose sake a cluster meets in the end */
+    MOST_PARTS = 8    /* blocks of a portable cluster */
+};
+
+/* Blocks that share the keys of a tile, where tiles are so few that half of the SMs had none. All SMs take
+ * clusters of 2, fewer larger ones. They share what the tile's queries see together, so
+ * a query's sums have other parts in other company. */
+static int tile_parts(const struct attention_spec *a, int64_t tiles, const struct attention_terms *on)
+{
+    int n = 1;
+    if (attention_has(a, ATTENTION_RANGES) || attention_is_packed(a)) return 0; /* registers */
+    while (n < MOST_PARTS &&
+           2 * n * tiles <= (n == 1 ? on->target->sms : attention_clustered_sms(on->target)) &&
+           a->tk / (2 * n) >= LEAST_PART)
+        n *= 2;
+    return n > 1 ? n : 0;
+}
+
+static bool fits(const struct attention_spec *a, const struct attention_terms *on, struct reason *why)
+{
+    const struct tensor_use *odd =
+        a->use[ATTENTION_K].dtype != a->use[ATTENTION_Q].dtype ? &a->use[ATTENTION_K] : &a->use[ATTENTION_V];
+    struct attention_tile t = tile_alone(a);
+    if (!attention_fits_units(a, on, why)) return false;
+    if (odd->dtype != a->use[ATTENTION_Q].dtype)
+        return attention_no(why, REASON_ATTENTION_DTYPE, odd->value, odd->dtype, 0);
+    if (attention_is_scaled(a)) return attention_no(why, REASON_ATTENTION_SCALES, -1, 0, 0);
+    if (t.blocks > ATTENTION_MOST_BLOCKS)
+        return attention_no(why, REASON_ATTENTION_BLOCKS, -1, t.blocks, ATTENTION_MOST_BLOCKS);
+    return t.shared_bytes <= on->target->shared_bytes ||
+           attention_no(why, REASON_ATTENTION_SHARED, -1, t.shared_bytes, on->target->shared_bytes);
+}
+
+static struct attention_tile tile(const struct attention_spec *a, const struct attention_terms *on)
+{
+    struct attention_tile t = tile_alone(a);
+    t.cluster = on->invariant ? 0 : tile_parts(a, t.blocks, on);
+    t.blocks *= MAX(t.cluster, 1);
+    t.persistent = t.blocks && !t.cluster;
+    return t;
+}
+
+const struct attention_kernel attention_wgmma = {.index = ATTENTION_BY_WGMMA,
+                                                 .suffix = "",
+                                                 .units = "sm90",
+                                                 .cluster = "cluster",
+                                                 .fits = fits,
+                                                 .tile = tile};
