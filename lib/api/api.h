@@ -15,8 +15,9 @@ int build_index(graph *g, const char *what, coda_value v);
 /* Appends `n` with these operands, as a new origin. */
 coda_value build_node(graph *g, const char *what, struct node n, const coda_value *in, int nin);
 coda_value build_value(int index);
-/* The graph's mistake is what fail() said last, of these operands, whose names are `roles`: "x bias". */
-coda_value build_refuse(graph *g, const char *roles, const coda_value *in, int nin);
+/* The graph's mistake is what fail() said last, of these operands by these names. */
+#define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
+coda_value build_refuse(graph *g, const char *const *names, const coda_value *in, int nin);
 
 /* api_symbols.c: values of symbols, in order; `given` names the argument that counts them. Failures have the
  * symbols' names. */

@@ -50,11 +50,11 @@ coda_value build_node(graph *g, const char *what, struct node n, const coda_valu
     return build_value(graph_append(g, &n));
 }
 
-coda_value build_refuse(graph *g, const char *roles, const coda_value *in, int nin)
+coda_value build_refuse(graph *g, const char *const *names, const coda_value *in, int nin)
 {
     int index[PRIM_MAX_INPUTS];
     for (int i = 0; i < nin; i++) index[i] = (int)MIN(in[i].id, INT32_MAX) - 1;
-    graph_refuse(g, fail_status(), roles, index, nin);
+    graph_refuse(g, fail_status(), names, index, nin);
     return CODA_NONE;
 }
 

@@ -120,7 +120,7 @@ CODA_API coda_value coda_bias(coda_graph *g, coda_value x, coda_value bias)
         return map(g, "add", OPERANDS(x, bias), NULL);
     fail(CODA_E_INVALID, "bias: x is %s but bias is %s; must be [%s]", dims_text(t).s, dims_text(b).s,
          dim_text(t->dims, type_columns(t)).s);
-    return build_refuse(g, "x bias", OPERANDS(x, bias));
+    return build_refuse(g, NAMES("x", "bias"), OPERANDS(x, bias));
 }
 
 CODA_API coda_value coda_apply(coda_graph *g, const char *name, const coda_value *in, int n,
@@ -161,7 +161,7 @@ static coda_value gated(graph *g, const char *name, coda_value v, coda_layout la
     if (!build_ready(g, name)) return CODA_NONE;
     int x = build_index(g, name, v);
     if (x < -1) return CODA_NONE;
-    if (check_gated(g, name, x, layout) != CODA_OK) return build_refuse(g, "x", OPERANDS(v));
+    if (check_gated(g, name, x, layout) != CODA_OK) return build_refuse(g, NAMES("x"), OPERANDS(v));
     int64_t n = type_columns(&g->node[x].type), half = n / 2;
     bool stacked = layout == CODA_STACKED;
     int gate = slice_columns(g, x, 0, stacked ? half : n, stacked ? 1 : 2, -1);
@@ -191,7 +191,7 @@ CODA_API coda_value coda_swiglu_clamped(coda_graph *g, coda_value x, coda_layout
     if (limit >= 0 || !g) return gated(g, "swiglu_clamped", x, layout, (float[]){alpha, limit});
     if (!build_ready(g, "swiglu_clamped")) return CODA_NONE;
     fail(CODA_E_INVALID, "swiglu_clamped: limit is %g; must be >= 0", (double)limit); /* NaN, too */
-    return build_refuse(g, "x", OPERANDS(x));
+    return build_refuse(g, NAMES("x"), OPERANDS(x));
 }
 
 /* ---- Normalisation ---- */
@@ -320,7 +320,7 @@ CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
     if (!READ_OPTIONS(g, "rope", coda_rope_options, &o, opt)) return CODA_NONE;
     if (o.style != CODA_ROPE_HALF && o.style != CODA_ROPE_INTERLEAVED) {
         fail(CODA_E_INVALID, "rope: style is %d; must be 0..1", (int)o.style);
-        return build_refuse(g, "x positions", OPERANDS(x, positions));
+        return build_refuse(g, NAMES("x", "positions"), OPERANDS(x, positions));
     }
     bool half = o.style == CODA_ROPE_HALF;
     struct node n = {.op = OP_ROPE,
@@ -393,7 +393,7 @@ CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_va
     else if (o.ignore_zero && o.ignore_index)
         s = fail(CODA_E_INVALID, "cross_entropy: ignore_zero is set, but ignore_index is %d",
                  (int)o.ignore_index);
-    if (s != CODA_OK) return build_refuse(g, "logits targets", OPERANDS(logits, targets));
+    if (s != CODA_OK) return build_refuse(g, NAMES("logits", "targets"), OPERANDS(logits, targets));
     int ignored = o.ignore_zero || o.ignore_index ? o.ignore_index : DEFAULT_IGNORED;
     struct node n = {.op = OP_CROSS_ENTROPY, .attr.cross_entropy = {ignored, loss[o.reduction]}};
     return build_node(g, "cross_entropy", n, OPERANDS(logits, targets));
@@ -460,7 +460,7 @@ CODA_API coda_value coda_reshape(coda_graph *g, coda_value x, int rank, const in
     if (!build_ready(g, "reshape")) return CODA_NONE;
     if (rank > 0 && !dims) {
         fail(CODA_E_INVALID, "reshape: rank is %d but dims are NULL", rank);
-        return build_refuse(g, "x", OPERANDS(x));
+        return build_refuse(g, NAMES("x"), OPERANDS(x));
     }
     for (int i = 0; i < rank && i < CODA_MAX_RANK; i++) n.attr.reshape.dim[i] = dims[i];
     return build_node(g, "reshape", n, OPERANDS(x));
@@ -473,7 +473,7 @@ CODA_API coda_value coda_transpose(coda_graph *g, coda_value x, const int *perm)
     if (!build_ready(g, "transpose")) return CODA_NONE;
     if (t && t->rank && !perm) {
         fail(CODA_E_INVALID, "transpose: x is %s but perm is NULL", dims_text(t).s);
-        return build_refuse(g, "x", OPERANDS(x));
+        return build_refuse(g, NAMES("x"), OPERANDS(x));
     }
     for (int i = 0; t && i < t->rank; i++) n.attr.transpose.perm[i] = perm[i];
     return build_node(g, "transpose", n, OPERANDS(x));

@@ -57,7 +57,7 @@ static coda_value of_rows(graph *g, const char *name, coda_value v, coda_dtype d
     if (suits && (one || (rows && leading))) return one ? v : shaped(g, v, x, 1);
     fail(CODA_E_INVALID, "sample: logits are %s but %s is %s; it must be %s, a number for each row",
          dims_text(x).s, name, type_text(t).s, dtype == CODA_I32 ? "i32 or i64" : dtype_name(dtype));
-    return build_refuse(g, name, OPERANDS(v));
+    return build_refuse(g, NAMES(name), OPERANDS(v));
 }
 
 /* ---- A draw ---- */
@@ -97,7 +97,7 @@ static bool read_seeds(struct draw *d, coda_value seeds)
     if (!good) {
         fail(CODA_E_INVALID, "sample: logits are %s but seeds are %s; they must be i32 or i64 [.., 2]",
              dims_text(x).s, t ? type_text(t).s : "CODA_NONE");
-        build_refuse(d->g, "logits seeds", OPERANDS(d->logits, seeds));
+        build_refuse(d->g, NAMES("logits", "seeds"), OPERANDS(d->logits, seeds));
         return false;
     }
     d->first = coda_slice(d->g, seeds, x->rank - 1, 0, 1, 1);
@@ -113,7 +113,7 @@ static bool read_draw(struct draw *d, coda_value logits, coda_value seeds, coda_
         type_columns(x) < 1 || type_columns(x) > IOTA_MOST) {
         fail(CODA_E_INVALID, "sample: logits are %s; they must be floats of 1..%d columns",
              x ? type_text(x).s : "CODA_NONE", IOTA_MOST);
-        build_refuse(d->g, "logits", OPERANDS(logits));
+        build_refuse(d->g, NAMES("logits"), OPERANDS(logits));
         return false;
     }
     d->x = *x;

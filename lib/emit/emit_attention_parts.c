@@ -70,6 +70,8 @@ void emit_attention_maps(struct attention_text *e)
 
 void emit_attention_head(struct attention_text *e, const char *header)
 {
+    static const int said[] = {ATTENTION_LENGTHS, ATTENTION_RANGES, ATTENTION_SLOPES, ATTENTION_SINKS,
+                               ATTENTION_STARTS};
     const struct attention_spec *a = e->a;
     struct text *t = e->t;
     text_printf(t, "// attention %s: %" PRId64 " heads on %" PRId64 " of %" PRId64 " columns%s",
@@ -81,10 +83,8 @@ void emit_attention_head(struct attention_text *e, const char *header)
     if (a->page) text_printf(t, ", pages of %" PRId64, a->page);
     if (a->use[ATTENTION_K].dtype != a->use[ATTENTION_Q].dtype)
         text_printf(t, ", keys %s", dtype_name(a->use[ATTENTION_K].dtype));
-    text_printf(t, "%s%s%s%s%s", attention_has(a, ATTENTION_LENGTHS) ? ", lengths" : "",
-                attention_has(a, ATTENTION_RANGES) ? ", ranges" : "",
-                attention_has(a, ATTENTION_SLOPES) ? ", slopes" : "",
-                attention_has(a, ATTENTION_SINKS) ? ", sinks" : "", attention_is_packed(a) ? ", starts" : "");
+    for (int i = 0; i < ARRAY_SIZE(said); i++)
+        if (attention_has(a, said[i])) text_printf(t, ", %s", op_info[OP_ATTENTION].name[said[i]]);
     if (attention_has(a, ATTENTION_BIAS))
         text_printf(t, ", bias %s", dtype_name(a->use[ATTENTION_BIAS].dtype));
     if (a->score) text_printf(t, ", score %s", a->score->name);

@@ -38,7 +38,6 @@ static void release(struct eval *e, int v)
 static coda_status (*const rule[OP_COUNT])(const struct eval_call *c) = {
 #define OP(NAME, name, ...) eval_##name,
 #include "ops.def"
-#undef OP
 };
 
 /* Allocates and computes a value by its operation's rule. */

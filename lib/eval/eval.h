@@ -19,7 +19,6 @@ struct eval_call {
 /* The rule of each operation. Its formula is the textbook's, not that of the rewrites. */
 #define OP(NAME, name, ...) coda_status eval_##name(const struct eval_call *c);
 #include "ops.def"
-#undef OP
 
 /* eval_matmul.c */
 

@@ -33,37 +33,28 @@ _Static_assert(CODA_MAX_RANK == 6 && PRIM_MAX_PARAMS == 4, "DIMS and PARAMS name
         return (struct attr_fields){field, ARRAY_SIZE(field) - 1};                                           \
     }
 #include "ops.def"
-#undef OP
 
 /* ---- Operations ---- */
 
 /* What each operand adds: one that a node must have, or that there is no most. */
 enum { NEEDED = 1, ENDLESS = 1 << 16, NEEDED_OF = ENDLESS - 1 };
+#define NONE
 #define IN(ID, name, words) +NEEDED
 #define OPT(ID, name, words)
 #define MANY(words) +NEEDED + ENDLESS
 #define AHEAD +ENDLESS
 #define OP(NAME, name, kind, operands, ...) enum { ARITY_##NAME = 0 operands };
 #include "ops.def"
-#undef OP
-#undef AHEAD
-#undef MANY
-#undef OPT
-#undef IN
 
+#define NONE
 #define MANY(words)
 #define AHEAD
 #define IN(ID, name, words) #name,
 #define OPT(ID, name, words) #name,
 #define OP(NAME, name, kind, operands, ...) static const char *const names_##name[] = {operands NULL};
 #include "ops.def"
-#undef OP
-#undef OPT
-#undef IN
 
-#define IN(ID, name, words) #name " "
-#define OPT(ID, name, words) #name " "
-#define OP(NAME, op, how, operands, ...)                                                                     \
+#define OP(NAME, op, how, ...)                                                                               \
     {.text = #op,                                                                                            \
      .kind = KIND_##how,                                                                                     \
      .least = ARITY_##NAME & NEEDED_OF,                                                                      \
@@ -71,12 +62,10 @@ enum { NEEDED = 1, ENDLESS = 1 << 16, NEEDED_OF = ENDLESS - 1 };
      .named = NAME##_OPERANDS,                                                                               \
      .results = NAME##_USES - NAME##_OPERANDS,                                                               \
      .name = names_##op,                                                                                     \
-     .roles = "" operands,                                                                                   \
      .fields = fields_of_##op},
 const struct op_info op_info[OP_COUNT] = {
 #include "ops.def"
 };
-#undef OP
 
 /* ---- One attribute ---- */
 

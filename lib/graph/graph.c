@@ -45,7 +45,7 @@ static int poison(graph *g, coda_status status)
 /* The same of a node's operands. */
 static int refuse(graph *g, coda_status status, const struct node *n)
 {
-    graph_refuse(g, status, node_roles(n), n->in, n->nin);
+    graph_refuse(g, status, (unsigned)n->op < OP_COUNT ? op_info[n->op].name : NULL, n->in, n->nin);
     return -1;
 }
 

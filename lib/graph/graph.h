@@ -9,7 +9,6 @@
 enum op {
 #define OP(NAME, ...) OP_##NAME,
 #include "ops.def"
-#undef OP
     OP_COUNT
 };
 
@@ -26,14 +25,6 @@ enum op {
 #define OP(NAME, name, kind, operands, attributes, results, ...)                                             \
     enum { operands NAME##_OPERANDS, NAME##_LAST_OPERAND = NAME##_OPERANDS - 1, results NAME##_USES };
 #include "ops.def"
-#undef OP
-#undef ALSO
-#undef OUT
-#undef AHEAD
-#undef MANY
-#undef OPT
-#undef IN
-#undef NONE
 
 /* What the operations of a kind have in the same place: what a view is of; the version that a node writes
  * over, and what it writes. */
@@ -45,7 +36,6 @@ _Static_assert((int)APPEND_STATE == VERSION_OF && (int)APPEND_ROWS == VERSION_VA
 union names_of_operands {
 #define OP(NAME, name, ...) char name[NAME##_OPERANDS + 1];
 #include "ops.def"
-#undef OP
 };
 enum { NODE_READABLE = sizeof(union names_of_operands) - 1 };
 
@@ -81,17 +71,6 @@ union attr {
         attributes                                                                                           \
     } name;
 #include "ops.def"
-#undef OP
-#undef PARAMS
-#undef EXTENTS
-#undef DIMS
-#undef DTYPE
-#undef EXTENT
-#undef RESULT
-#undef INT
-#undef FLOAT
-#undef FACTOR
-#undef NONE
 };
 
 enum attr_kind {
@@ -118,8 +97,7 @@ struct op_info {
     enum op_kind kind;
     int least, most, named;  /* operands that a node must have, may have, and that have names */
     int results;             /* of a call */
-    const char *const *name; /* of each operand that has one */
-    const char *roles;       /* all of them: "x w " */
+    const char *const *name; /* of each operand that has one; then NULL */
     struct attr_fields (*fields)(void);
 };
 extern const struct op_info op_info[OP_COUNT];
@@ -261,11 +239,10 @@ coda_status graph_define_map(graph *g, const coda_map_def *def);      /* poisons
 /* mistake.c -- keeps the graph's first mistake, and says where it is: behind the message's first word, if a
  * node was to come of it, that one's name. Later ones are quiet. */
 void graph_poison(graph *g, coda_status status, const char *format, ...) PRINTF(3, 4);
-/* The same of fail()'s message, which goes on with the operands by their roles ("x w", or NULL), names and
- * types. What is no value is left out. */
-void graph_refuse(graph *g, coda_status status, const char *roles, const int *in, int nin);
-const char *node_roles(const struct node *n); /* "x w "; what has no name goes by its number */
-coda_status graph_mistake(const graph *g);    /* fails with the first mistake, or CODA_OK */
+/* The same of fail()'s message, which goes on with the operands: what they are to the operation (`names`, up
+ * to a NULL; the others go by their numbers), their own names and types. What is no value is left out. */
+void graph_refuse(graph *g, coda_status status, const char *const *names, const int *in, int nin);
+coda_status graph_mistake(const graph *g); /* fails with the first mistake, or CODA_OK */
 
 /* scope.c -- scopes. *scope becomes the graph's own copy of it; a failure, with the message set, is that
  * memory ran out. */

@@ -35,7 +35,6 @@ struct op_words {           /* lists begin with ", " */
 static const struct op_words op_words[OP_COUNT] = {
 #define OP(NAME, name, kind, operands, attributes, results, ...) {operands, attributes, results, __VA_ARGS__},
 #include "ops.def"
-#undef OP
 };
 
 static const char *listed(const char *list) { return *list ? list + strlen(", ") : list; }

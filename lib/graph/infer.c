@@ -360,7 +360,6 @@ coda_status infer_constant(const graph *g, struct node *n)
 static coda_status (*const rule[OP_COUNT])(const graph *g, struct node *n) = {
 #define OP(NAME, name, ...) infer_##name,
 #include "ops.def"
-#undef OP
 };
 
 /* Does operand i of n take what is only kept in memory? */

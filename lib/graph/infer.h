@@ -7,7 +7,6 @@
 /* Sets n's type and completes its attributes; a failure names the numbers that do not fit. */
 #define OP(NAME, name, ...) coda_status infer_##name(const graph *g, struct node *n);
 #include "ops.def"
-#undef OP
 
 /* infer.c */
 /* What messages call it: a primitive's name, the call of coda.h, else the text form's word. */

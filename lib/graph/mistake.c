@@ -14,11 +14,6 @@
 
 /* ---- Names ---- */
 
-const char *node_roles(const struct node *n)
-{
-    return (int)n->op >= 0 && n->op < OP_COUNT ? op_info[n->op].roles : NULL;
-}
-
 /* The text's name of a value, or NULL. */
 static const char *text_name(const graph *g, int value)
 {
@@ -40,32 +35,15 @@ static void print_value(const graph *g, int value, struct text *t)
     text_printf(t, " %s", type_text(&n->type).s);
 }
 
-/* Word i of the roles: its length; 0: there is none. */
-static int role_find(const char *roles, int i, const char **word)
-{
-    *word = roles ? roles : "";
-    for (int k = 0; k < i && **word; k++) {
-        *word += strcspn(*word, " ");
-        *word += strspn(*word, " ");
-    }
-    return (int)strcspn(*word, " ");
-}
-
-static void print_role(const char *roles, int i, struct text *t)
-{
-    const char *word;
-    int length = role_find(roles, i, &word);
-    if (length) text_printf(t, "%.*s", length, word);
-    else text_printf(t, "operand %d", i);
-}
-
-static void print_operands(const graph *g, const char *roles, const int *in, int nin, struct text *t)
+static void print_operands(const graph *g, const char *const *names, const int *in, int nin, struct text *t)
 {
     int shown = 0;
     for (int i = 0; i < nin && shown < NODE_READABLE; i++) {
+        if (i && names && *names) names++;
         if (in[i] < 0 || in[i] >= g->nodes) continue;
         text_append(t, shown++ ? ", " : "; where ");
-        print_role(roles, i, t);
+        if (names && *names) text_append(t, *names);
+        else text_printf(t, "operand %d", i);
         text_append(t, " = ");
         print_value(g, in[i], t);
     }
@@ -105,13 +83,13 @@ static bool tells_place(const graph *g, coda_status s)
     return !g->rewritten && (s == CODA_E_INVALID || s == CODA_E_UNSUPPORTED);
 }
 
-void graph_refuse(graph *g, coda_status status, const char *roles, const int *in, int nin)
+void graph_refuse(graph *g, coda_status status, const char *const *names, const int *in, int nin)
 {
     struct text t = {0};
     if (!g || g->status != CODA_OK) return;
     if (tells_place(g, status)) {
         print_place(g, fail_message(), &t);
-        print_operands(g, roles, in, nin, &t);
+        print_operands(g, names, in, nin, &t);
     }
     if (t.length && !t.failed) fail(status, "%s", text_str(&t));
     text_free(&t);

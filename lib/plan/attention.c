@@ -168,6 +168,12 @@ static void print_bias(const struct attention_spec *a, struct text *t)
     text_append(t, "]");
 }
 
+static void print_names(const struct attention_spec *a, int first, int last, struct text *t)
+{
+    for (int i = first; i <= last; i++)
+        if (attention_has(a, i)) text_printf(t, " %s", op_info[OP_ATTENTION].name[i]);
+}
+
 static void print(const void *spec, struct text *t)
 {
     const struct attention_spec *a = spec;
@@ -184,16 +190,11 @@ static void print(const void *spec, struct text *t)
     for (int i = 0; a->score && i < a->score->params; i++)
         text_printf(t, "%s%s=%a%s", i ? " " : " {", a->score->param_name[i], (double)a->score_param[i],
                     i + 1 < a->score->params ? "" : "}");
-    if (attention_has(a, ATTENTION_LENGTHS)) text_append(t, " lengths");
-    if (attention_has(a, ATTENTION_RANGES)) text_append(t, " ranges");
-    if (attention_has(a, ATTENTION_SLOPES)) text_append(t, " slopes");
-    if (attention_has(a, ATTENTION_SINKS)) text_append(t, " sinks");
+    print_names(a, ATTENTION_LENGTHS, ATTENTION_SINKS, t);
     if (attention_has(a, ATTENTION_LSE))
         text_append(t, attention_has(a, ATTENTION_O) ? " lse" : " lse alone");
     if (a->page) text_printf(t, " page=%lld", (long long)a->page);
-    if (attention_has(a, ATTENTION_K_SCALE)) text_append(t, " k_scale");
-    if (attention_has(a, ATTENTION_V_SCALE)) text_append(t, " v_scale");
-    if (attention_is_packed(a)) text_append(t, " starts");
+    print_names(a, ATTENTION_K_SCALE, ATTENTION_STARTS, t);
     print_bias(a, t);
 }
 

@@ -31,15 +31,14 @@ static bool view_fits(const struct attention_spec *a, const struct tensor_use *v
 {
     bool half = v->dtype == CODA_BF16 || v->dtype == CODA_F16, narrow = v->dtype == CODA_F8E4M3;
     int unit = narrow ? 16 : 8; /* elements of 16 bytes */
+    const int64_t extent[] = {batch, time, heads};
     if (!narrow && !(half && v->dtype == a->use[ATTENTION_Q].dtype))
         return attention_no(why, REASON_ATTENTION_DTYPE, v->value, v->dtype, 0);
     if (v->offset % unit) return attention_no(why, REASON_ATTENTION_ALIGN, v->value, v->offset, unit);
-    if (!pitch_fits(batch, v->batch, unit, invariant))
-        return attention_no(why, REASON_ATTENTION_ALIGN, v->value, v->batch, unit);
-    if (!pitch_fits(time, v->time, unit, invariant))
-        return attention_no(why, REASON_ATTENTION_ALIGN, v->value, v->time, unit);
-    return pitch_fits(heads, v->head, unit, invariant) ||
-           attention_no(why, REASON_ATTENTION_ALIGN, v->value, v->head, unit);
+    for (int d = 0; d < ARRAY_SIZE(extent); d++)
+        if (!pitch_fits(extent[d], v->stride[d], unit, invariant))
+            return attention_no(why, REASON_ATTENTION_ALIGN, v->value, v->stride[d], unit);
+    return true;
 }
 
 bool attention_fits_units(const struct attention_spec *a, const struct attention_terms *on,
