@@ -84,6 +84,12 @@ int attr_own(const struct node *n)
     return own;
 }
 
+bool op_takes_map(enum op op)
+{
+    const struct attr_fields f = op_info[op].fields();
+    return !op_is_prim(op) && f.count && !f.field[f.count - 1].key;
+}
+
 int attr_count(const struct node *n) { return attr_own(n) + (n->prim ? n->prim->params : 0); }
 
 const char *attr_key(const struct node *n, int k)

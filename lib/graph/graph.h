@@ -123,7 +123,7 @@ enum loss { LOSS_ROWS, LOSS_MEAN, LOSS_SUM }; /* a cross-entropy's reduction, as
 
 struct node {
     enum op op;
-    const struct prim *prim;       /* MAP, REDUCE: what it is; ATTENTION: the map of its scores, or NULL */
+    const struct prim *prim;       /* MAP, REDUCE: what it is; others: the map that op_takes_map, or NULL */
     struct type type;              /* of the result */
     int nin;                       /* without absent operands at the end */
     int *in;                       /* operands, all below this node's index; -1 where absent. In a graph
@@ -271,6 +271,7 @@ int graph_reshape(graph *g, int x, int rank, const int64_t *dim);
  * digests walk. Behind its operation's own ones come the parameters of its primitive. */
 int attr_count(const struct node *n);
 int attr_own(const struct node *n); /* those of the operation */
+bool op_takes_map(enum op op);      /* may it have a map besides, `score`? */
 const char *attr_key(const struct node *n, int k);
 enum attr_kind attr_kind(const struct node *n, int k);
 bool attr_is_float(const struct node *n, int k);

@@ -10,11 +10,12 @@
 
 /* ---- One node ---- */
 
-/* What turns the scores of attention into others is a map, if there is one. */
-static coda_status check_score(const struct prim *prim)
+/* What turns scores into others is a map, if there is one. */
+static coda_status check_score(const struct node *n)
 {
-    if (!prim || prim->kind == PRIM_MAP) return CODA_OK;
-    return fail(CODA_E_INVALID, "attention: score is %s, a reduction; it must be a map", prim->name);
+    if (!n->prim || n->prim->kind == PRIM_MAP) return CODA_OK;
+    return fail(CODA_E_INVALID, "%s: score is %s, a reduction; it must be a map", op_info[n->op].text,
+                n->prim->name);
 }
 
 /* How many operands the node takes; a message if its operation or primitive is none. */
@@ -24,7 +25,7 @@ static coda_status arity(const struct node *n, int *least, int *most)
     bool takes_prim = op_is_prim(n->op);
     *least = op_info[n->op].least;
     *most = op_info[n->op].most;
-    if (n->op == OP_ATTENTION) return check_score(n->prim);
+    if (op_takes_map(n->op)) return check_score(n);
     if (takes_prim != (n->prim != NULL))
         return fail(CODA_E_INVALID, "%s: it %s", op_info[n->op].text,
                     takes_prim ? "has no primitive" : "takes no primitive");

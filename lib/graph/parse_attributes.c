@@ -57,7 +57,7 @@ static coda_status read_attribute(struct parser *p, struct node *n, struct brace
     coda_status s = parse_word(p, "an attribute", "_", key);
     if (s == CODA_OK) s = parse_expect(p, '=');
     if (s != CODA_OK) return s;
-    bool score = n->op == OP_ATTENTION && b->first == 0 && strcmp(key, "score") == 0;
+    bool score = op_takes_map(n->op) && b->first == 0 && strcmp(key, "score") == 0;
     int k = score ? b->end : find_attribute(n, key, b->first, b->end);
     if (k < 0)
         return fail(CODA_E_INVALID, "no attribute is called `%.40s` here%s", key,
@@ -91,7 +91,7 @@ static coda_status read_braces(struct parser *p, struct node *n, struct braces *
     return s == CODA_OK ? parse_expect(p, '}') : s;
 }
 
-/* The map of attention's scores, with its parameters. */
+/* The map of an operation's scores, with its parameters. */
 static coda_status read_score(struct parser *p, struct node *n)
 {
     char word[WORD_SIZE];
@@ -99,7 +99,7 @@ static coda_status read_score(struct parser *p, struct node *n)
     if (s != CODA_OK) return s;
     n->prim = graph_find_prim(p->g, word);
     if (!n->prim)
-        return fail(CODA_E_INVALID, "attention: no map is called `%.40s`%s", word,
+        return fail(CODA_E_INVALID, "%s: no map is called `%.40s`%s", op_info[n->op].text, word,
                     suggest_operation(p->g, word, SUGGEST_MAPS).text);
     struct braces b = {attr_own(n), attr_count(n), 0};
     s = read_braces(p, n, &b);
@@ -110,5 +110,5 @@ coda_status parse_attributes(struct parser *p, struct node *n)
 {
     struct braces b = {0, op_is_prim(n->op) ? attr_count(n) : attr_own(n), 0};
     coda_status s = read_braces(p, n, &b);
-    return s == CODA_OK && n->op != OP_ATTENTION ? check_params(n, b.given) : s;
+    return s == CODA_OK && !op_takes_map(n->op) ? check_params(n, b.given) : s;
 }

@@ -1,16 +1,15 @@
 /* test_operands.c -- operands and results by name: the table of operations says the same as its constants,
  * the text of `coda ops`, the uses of programs and the nodes of one call. */
-#include "executable.h" /* before check.h, which has a macro called fail */
+#include "executable.h"
 #include "graph.h"
 #include "nucleus.h"
 #include "own.h"
 #include "top_k.h"
 #include "util_attention.h"
 
-#include <check.h>
 #include <string.h>
 
-Suite *operands_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 /* ---- The table ---- */
 
@@ -214,19 +213,7 @@ START_TEST(each_kernel_of_attention_is_chosen)
 }
 END_TEST
 
-Suite *operands_suite(void)
-{
-    Suite *s = suite_create("operands");
-    TCase *t = tcase_create("operands");
-    tcase_add_test(t, names_are_distinct);
-    tcase_add_test(t, arities_follow_from_names);
-    tcase_add_test(t, constants_are_places_of_names);
-    tcase_add_test(t, results_have_an_attribute);
-    tcase_add_test(t, words_have_the_names);
-    tcase_add_test(t, uses_are_operands_and_results);
-    tcase_add_test(t, results_of_a_call_are_one_launch);
-    tcase_add_test(t, a_result_has_a_bound);
-    tcase_add_test(t, each_kernel_of_attention_is_chosen);
-    suite_add_tcase(s, t);
-    return s;
-}
+TESTS(operands, ONE(names_are_distinct), ONE(arities_follow_from_names), ONE(constants_are_places_of_names),
+      ONE(results_have_an_attribute), ONE(words_have_the_names), ONE(uses_are_operands_and_results),
+      ONE(results_of_a_call_are_one_launch), ONE(a_result_has_a_bound),
+      ONE(each_kernel_of_attention_is_chosen));
