@@ -14,9 +14,7 @@ static coda_status refuse(coda_status status, int index)
     return fail(status, "@%d callback: not today", index);
 }
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *runner_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { ROWS = 24, COLUMNS = 40, MOST = 16 };
 
@@ -138,12 +136,4 @@ START_TEST(its_failure_ends_the_run)
 }
 END_TEST
 
-Suite *runner_suite(void)
-{
-    Suite *s = suite_create("runner");
-    TCase *tc = tcase_create("runner");
-    tcase_add_test(tc, each_may_be_run_by_a_callback);
-    tcase_add_test(tc, its_failure_ends_the_run);
-    suite_add_tcase(s, tc);
-    return s;
-}
+TESTS(runner, ONE(each_may_be_run_by_a_callback), ONE(its_failure_ends_the_run));

@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail */
-
-Suite *waits_suite(void);
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { MOST = 512 };
 
@@ -187,14 +185,4 @@ START_TEST(places_are_not_taken_early)
 }
 END_TEST
 
-Suite *waits_suite(void)
-{
-    Suite *s = suite_create("waits");
-    TCase *tc = tcase_create("waits");
-    tcase_set_timeout(tc, 120);
-    tcase_add_test(tc, as_all_pairs_say);
-    tcase_add_test(tc, a_long_chain);
-    tcase_add_test(tc, places_are_not_taken_early);
-    suite_add_tcase(s, tc);
-    return s;
-}
+TESTS(waits, SECONDS(120), ONE(as_all_pairs_say), ONE(a_long_chain), ONE(places_are_not_taken_early));
