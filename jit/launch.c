@@ -62,18 +62,18 @@ struct element {
     int64_t size;
 };
 
-/* Size 0: not a dtype. */
+/* Size 0: not a dtype, or none that a tensor map has. */
 static struct element map_element(coda_dtype t)
 {
-    switch (t) {
-    case CODA_F32: return (struct element){CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4};
-    case CODA_BF16: return (struct element){CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2};
-    case CODA_F16: return (struct element){CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2};
-    case CODA_I32: return (struct element){CU_TENSOR_MAP_DATA_TYPE_INT32, 4};
-    case CODA_I64: return (struct element){CU_TENSOR_MAP_DATA_TYPE_INT64, 8};
-    case CODA_F8E4M3: return (struct element){CU_TENSOR_MAP_DATA_TYPE_UINT8, 1};
-    }
-    return (struct element){0, 0};
+    static const struct element elements[] = {
+        [CODA_F32] = {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4},
+        [CODA_BF16] = {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2},
+        [CODA_F16] = {CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2},
+        [CODA_I32] = {CU_TENSOR_MAP_DATA_TYPE_INT32, 4},
+        [CODA_I64] = {CU_TENSOR_MAP_DATA_TYPE_INT64, 8},
+        [CODA_F8E4M3] = {CU_TENSOR_MAP_DATA_TYPE_UINT8, 1},
+    };
+    return t > 0 && (size_t)t < sizeof elements / sizeof *elements ? elements[t] : (struct element){0, 0};
 }
 
 static int map_swizzle(int bytes)

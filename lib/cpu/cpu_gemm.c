@@ -34,8 +34,8 @@ struct gemm_job {
 
 /* ---- Operands ---- */
 
-static const struct tensor_use *a_of(const struct gemm_job *j) { return &j->cpu->p->a; }
-static const struct tensor_use *b_of(const struct gemm_job *j) { return &j->cpu->p->b; }
+static const struct tensor_use *a_of(const struct gemm_job *j) { return &j->cpu->p->a.data; }
+static const struct tensor_use *b_of(const struct gemm_job *j) { return &j->cpu->p->b.data; }
 
 /* Rows whose pitch is a multiple of a page's would push each other out of the cache. */
 static bool copies_a(const struct tensor_use *a, int64_t m)
@@ -221,6 +221,8 @@ coda_status cpu_gemm(const struct cpu *c)
 {
     const struct program *p = c->p;
     struct gemm_job j = {.cpu = c, .m = p->dim[1], .n = p->dim[2], .k = p->k};
+    if (!program_is_plain(p))
+        return fail(CODA_E_UNSUPPORTED, "the CPU device decodes no operand of a product");
     cut(&j);
     void *memory = band_memory(&j);
     j.failed = !memory;

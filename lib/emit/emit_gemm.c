@@ -138,8 +138,8 @@ static void print_args(const struct gemm *g)
     if (l->stores.count) text_printf(g->t, "    TensorMap stores[%d];\n", l->stores.count);
     if (l->loads.count) text_printf(g->t, "    TensorMap fetched[%d];\n", l->loads.count);
     if (!tma) {
-        print_operand(g, &g->p->a, "a");
-        print_operand(g, &g->p->b, "b");
+        print_operand(g, &g->p->a.data, "a");
+        print_operand(g, &g->p->b.data, "b");
     }
     for (int i = 0; i < g->p->ports; i++)
         if (has_pointer(g, i)) print_port(g, i);
@@ -154,7 +154,7 @@ static void print_args(const struct gemm *g)
     if (is_batched(g)) {
         print_number(g, "i32", "batches", -1, g->p->dim[0]);
         print_divisor(g, "per_batch", clusters_of_batch(g));
-        if (!tma) print_batch(g, &g->p->a, "a_batch"), print_batch(g, &g->p->b, "b_batch");
+        if (!tma) print_batch(g, &g->p->a.data, "a_batch"), print_batch(g, &g->p->b.data, "b_batch");
     }
     if (printer_passes_period(g->p)) print_divisor(g, "period", printer_period(g->p));
     for (int i = 0; i < g->p->ports; i++) print_port_numbers(g, i);
@@ -214,8 +214,8 @@ static void print_rows(const struct gemm *g)
     text_printf(g->t, "    DEV static i32 rows(const Args &%s; }\n",
                 passes_rows(g) ? "args) { return args.m" : ") { return bm");
     if (loop->tma || loop->streams) return;
-    print_batch_stride(g, &g->p->a, "a");
-    print_batch_stride(g, &g->p->b, "b");
+    print_batch_stride(g, &g->p->a.data, "a");
+    print_batch_stride(g, &g->p->b.data, "b");
 }
 
 static void print_config(const struct gemm *g)

@@ -27,9 +27,9 @@ static struct map_spec operand_map(const struct tensor_use *o, int64_t batch, in
 /* The blocks of a cluster that get one tile load a part of its rows each. */
 static struct map_spec a_map(const struct program *p, const struct schedule *s)
 {
-    struct map_spec m = operand_map(&p->a, p->dim[0], p->dim[1], p->k);
+    struct map_spec m = operand_map(&p->a.data, p->dim[0], p->dim[1], p->k);
     m.box[0] = 64;
-    m.box[1] = operand_is_mn_major(&p->a) ? 64 : s->layout.a_box / tile_cluster_n(&s->tile);
+    m.box[1] = operand_is_mn_major(&p->a.data) ? 64 : s->layout.a_box / tile_cluster_n(&s->tile);
     m.box[2] = 1;
     return m;
 }
@@ -45,16 +45,16 @@ static void box_halves(struct map_spec *m, int half, int rows)
  * stacked and interleaved weights differ in strides only. */
 static void split_halves(const struct program *p, const struct tile *t, int bn, struct map_spec *m)
 {
-    bool mn = operand_is_mn_major(&p->b);
+    bool mn = operand_is_mn_major(&p->b.data);
     int rows = mn ? 0 : 1;
     m->rank = 4;
     m->dim[3] = m->dim[2], m->stride[3] = m->stride[2], m->box[3] = 1;
     m->dim[rows] /= 2;
     m->dim[2] = 2;
-    m->stride[2] = m->dim[rows] * p->b.row;
+    m->stride[2] = m->dim[rows] * p->b.data.row;
     if (p->pair == PAIR_GLU_INTERLEAVED) {
-        m->stride[2] = p->b.row;
-        m->stride[rows] = 2 * p->b.row;
+        m->stride[2] = p->b.data.row;
+        m->stride[rows] = 2 * p->b.data.row;
     }
     if (!mn) box_halves(m, bn / 2, bn / tile_cluster_m(t));
 }
@@ -65,16 +65,16 @@ static void split_heads(const struct program *p, const struct tile *t, struct ma
     int64_t half = pair_span(p) / 2;
     m->rank = 4;
     m->dim[1] = half;
-    m->dim[2] = 2, m->stride[2] = half * p->b.row;
-    m->dim[3] = p->dim[2] / (2 * half), m->stride[3] = 2 * half * p->b.row, m->box[3] = 1;
+    m->dim[2] = 2, m->stride[2] = half * p->b.data.row;
+    m->dim[3] = p->dim[2] / (2 * half), m->stride[3] = 2 * half * p->b.data.row, m->box[3] = 1;
     box_halves(m, 32, 64 / tile_cluster_m(t));
 }
 
 static struct map_spec b_map(const struct program *p, const struct schedule *s, int bn)
 {
-    struct map_spec m = operand_map(&p->b, p->dim[0], p->dim[2], p->k);
+    struct map_spec m = operand_map(&p->b.data, p->dim[0], p->dim[2], p->k);
     m.box[0] = 64;
-    m.box[1] = operand_is_mn_major(&p->b) ? 64 : bn / tile_cluster_m(&s->tile);
+    m.box[1] = operand_is_mn_major(&p->b.data) ? 64 : bn / tile_cluster_m(&s->tile);
     m.box[2] = 1;
     if (program_is_gated(p)) split_halves(p, &s->tile, bn, &m);
     if (s->layout.splits_heads) split_heads(p, &s->tile, &m);

@@ -22,17 +22,17 @@ static struct jit_lt_shape shape_of(const struct plan *p, const struct program *
                              .m = q->dim[1],
                              .n = q->dim[2],
                              .k = q->k,
-                             .a_batch = q->a.batch,
-                             .b_batch = q->b.batch,
+                             .a_batch = q->a.data.batch,
+                             .b_batch = q->b.data.batch,
                              .d_batch = d->stride[0],
                              .ldd = d->stride[1],
                              .workspace = p->buffer[workspace_of(q)->buffer].bytes};
-    s.a_t = q->a.k != 1;
-    s.b_t = q->b.k != 1;
-    s.lda = s.a_t ? q->a.k : q->a.row;
-    s.ldb = s.b_t ? q->b.k : q->b.row;
-    s.align =
-        MIN(alignment(q->a.dtype, q->a.offset, q->a.batch), alignment(q->b.dtype, q->b.offset, q->b.batch));
+    s.a_t = q->a.data.k != 1;
+    s.b_t = q->b.data.k != 1;
+    s.lda = s.a_t ? q->a.data.k : q->a.data.row;
+    s.ldb = s.b_t ? q->b.data.k : q->b.data.row;
+    s.align = MIN(alignment(q->a.dtype, q->a.data.offset, q->a.data.batch),
+                  alignment(q->b.dtype, q->b.data.offset, q->b.data.batch));
     s.align = MIN(s.align, alignment(d->dtype, d->offset, d->stride[0]));
     return s;
 }
@@ -51,8 +51,8 @@ static coda_status run(const struct call *c, int index)
 {
     char err[JIT_ERROR_SIZE];
     const struct program *q = &c->p->plan.program[index];
-    coda_status status = jit_lt_run(c->p->program[index].own, call_tensor(c, &q->a), call_tensor(c, &q->b),
-                                    call_tensor(c, &q->port[q->step[1].port]),
+    coda_status status = jit_lt_run(c->p->program[index].own, call_tensor(c, &q->a.data),
+                                    call_tensor(c, &q->b.data), call_tensor(c, &q->port[q->step[1].port]),
                                     call_tensor(c, workspace_of(q)), c->stream, err);
     return status ? fail(status, "@%d cublaslt: %s", index, err) : CODA_OK;
 }

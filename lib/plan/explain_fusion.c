@@ -37,7 +37,7 @@ static void note_step(const struct plan *p, int program, const struct step *s, s
 {
     const struct program *q = &p->program[program];
     char w[80], v[80], at[200];
-    name_of(p, q->b.value, w);
+    name_of(p, q->b.data.value, w);
     name_of(p, s->value, v);
     snprintf(at, sizeof at, "in the epilogue of @%d, the matmul by %s", program, w);
     bool reads = s->kind == STEP_MAP && s->in[0] != IMMEDIATE;

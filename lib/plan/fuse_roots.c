@@ -18,16 +18,16 @@ static struct group *root_new(struct grouper *gr, enum program_kind kind, int ro
     return q;
 }
 
-static struct tensor_use operand(const graph *g, int value, const struct matrix_view *v)
+static struct operand operand(const graph *g, int value, const struct matrix_view *v)
 {
-    return (struct tensor_use){.role = USE_OPERAND,
-                               .buffer = -1,
-                               .offset = v->offset,
-                               .dtype = g->node[value].type.dtype,
-                               .batch = v->batch,
-                               .row = v->row,
-                               .k = v->k,
-                               .value = value};
+    return operand_of((struct tensor_use){.role = USE_OPERAND,
+                                          .buffer = -1,
+                                          .offset = v->offset,
+                                          .dtype = g->node[value].type.dtype,
+                                          .batch = v->batch,
+                                          .row = v->row,
+                                          .k = v->k,
+                                          .value = value});
 }
 
 /* Where a single row says nothing of how far rows are apart: what others of its tensor would say. */
@@ -55,7 +55,7 @@ static void root_gemm(struct grouper *gr, int root)
     p->a = operand(gr->g, n->in[MATMUL_X], &v.a);
     p->b = operand(gr->g, n->in[MATMUL_W], &v.b);
     if (p->invariant && extent_is_one(v.m) && extents_equal(v.a.row, 0))
-        p->a.row = pitch_of_one(gr, n->in[MATMUL_X], v.k);
+        p->a.data.row = pitch_of_one(gr, n->in[MATMUL_X], v.k);
     for (int i = 0; i < n->nin; i++) refuse_note(gr, q, n->in[i], REASON_OPERAND, -1, v.k, 0);
     group_grow(gr, q);
     give_back(gr, q);

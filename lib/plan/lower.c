@@ -143,8 +143,8 @@ static void write_members(struct writer *w)
         return;
     }
     if (w->p->kind == PROGRAM_GEMM) {
-        matrix_operand(w->gr, &w->p->a);
-        matrix_operand(w->gr, &w->p->b);
+        matrix_operand(w->gr, &w->p->a.data);
+        matrix_operand(w->gr, &w->p->b.data);
     }
     for (int m = w->q->first; m >= 0 && !w->status; m = w->gr->site[m].next)
         w->gr->site[m].step = write_member(w, m);

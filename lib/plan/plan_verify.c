@@ -101,6 +101,16 @@ static coda_status verify_folds(const struct plan *p, const struct program *q)
     return CODA_OK;
 }
 
+/* What an operand is scaled by, and what is taken off it, are operands too, among the ports. */
+static bool operand_is_whole(const struct program *q, const struct operand *o)
+{
+    const int port[] = {o->scale, o->zero};
+    bool whole = dtype_bits(o->dtype) && o->data.role == USE_OPERAND;
+    for (int i = 0; i < ARRAY_SIZE(port) && whole; i++)
+        whole = port[i] >= 0 && port[i] <= q->ports && (!port[i] || q->port[port[i] - 1].role == USE_OPERAND);
+    return whole;
+}
+
 static bool ranges_are_whole(const struct program *q)
 {
     int span = program_span(q);
@@ -122,6 +132,8 @@ static coda_status verify_steps(const struct plan *p)
         if (q->sample && (q->dim[0] != 1 || q->sample < 0 || q->dim[1] % q->sample))
             return fail(CODA_E_INVALID, "plan: @%d has %lld times %lld rows in samples of %lld", i,
                         (long long)q->dim[0], (long long)q->dim[1], (long long)q->sample);
+        if (q->kind == PROGRAM_GEMM && !(operand_is_whole(q, &q->a) && operand_is_whole(q, &q->b)))
+            return fail(CODA_E_INVALID, "plan: @%d has an operand whose scale or zero is no port of it", i);
         if (!ranges_are_whole(q)) return fail(CODA_E_INVALID, "plan: @%d has ranges that are not apart", i);
         coda_status status = verify_folds(p, q);
         for (int s = 0; s < q->steps && !status; s++) status = verify_step(p, q, s);

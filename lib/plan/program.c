@@ -137,7 +137,7 @@ struct tensor_use *own_use(const struct own_kind *own, void *spec, int i)
 struct tensor_use *program_use(const struct program *q, int i)
 {
     struct program *p = (struct program *)q;
-    struct tensor_use *gemm[] = {&p->a, &p->b};
+    struct tensor_use *gemm[] = {&p->a.data, &p->b.data};
     if (q->kind == PROGRAM_GEMM && i < ARRAY_SIZE(gemm)) return gemm[i];
     if (q->kind == PROGRAM_GEMM) i -= ARRAY_SIZE(gemm);
     if (q->own) return own_use(q->own, q->spec, i);
@@ -178,8 +178,9 @@ bool step_uses(const struct program *q, const struct step *s, int port)
 
 bool program_suits_cublaslt(const struct program *p)
 {
-    bool rows = p->a.k == 1 || p->a.row == 1, cols = p->b.k == 1 || p->b.row == 1;
-    return rows && cols && p->a.dtype == p->b.dtype && p->dim[0] && p->dim[1] && p->dim[2] && p->k;
+    bool rows = p->a.data.k == 1 || p->a.data.row == 1, cols = p->b.data.k == 1 || p->b.data.row == 1;
+    bool work = p->dim[0] && p->dim[1] && p->dim[2] && p->k;
+    return rows && cols && p->a.dtype == p->b.dtype && work && program_is_plain(p);
 }
 
 bool program_is_gated(const struct program *p)
@@ -281,8 +282,8 @@ int64_t port_bytes(const struct program *q, int port)
 int64_t use_bytes(const struct program *q, const struct tensor_use *u)
 {
     if (q->own) return -1;
-    if (u == &q->a) return operand_bytes(q, u, q->dim[1]);
-    return u == &q->b ? operand_bytes(q, u, q->dim[2]) : port_bytes(q, (int)(u - q->port));
+    if (u == &q->a.data) return operand_bytes(q, u, q->dim[1]);
+    return u == &q->b.data ? operand_bytes(q, u, q->dim[2]) : port_bytes(q, (int)(u - q->port));
 }
 
 /* States that two statistics are made of are read once. */
@@ -301,7 +302,7 @@ int64_t program_bytes(const struct program *q)
     for (int i = 0; i < q->ports; i++)
         if (!is_read_before(q, i)) bytes = add_counts(bytes, port_bytes(q, i));
     if (q->kind != PROGRAM_GEMM) return bytes;
-    int64_t a = operand_bytes(q, &q->a, q->dim[1]), b = operand_bytes(q, &q->b, q->dim[2]);
+    int64_t a = operand_bytes(q, &q->a.data, q->dim[1]), b = operand_bytes(q, &q->b.data, q->dim[2]);
     return add_counts(bytes, add_counts(a, b));
 }
 

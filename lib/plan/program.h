@@ -138,6 +138,21 @@ enum field_kind {
 /* From the buffer's start to element (0, 0, ...), in bytes. */
 static inline int64_t use_start(const struct tensor_use *u) { return dtype_bytes(u->dtype, u->offset); }
 
+/* An operand that is multiplied as it lies in memory; is it one? */
+static inline struct operand operand_of(struct tensor_use data)
+{
+    return (struct operand){.data = data, .dtype = data.dtype};
+}
+static inline bool operand_is_plain(const struct operand *o)
+{
+    return o->dtype == o->data.dtype && !o->scale && !o->zero;
+}
+
+static inline bool program_is_plain(const struct program *q)
+{
+    return operand_is_plain(&q->a) && operand_is_plain(&q->b);
+}
+
 /* Does the value of step `index` say which row is touched? */
 static inline bool use_is_indexed(const struct tensor_use *u)
 {

@@ -227,8 +227,8 @@ void program_print_body(const struct plan *p, const struct program *q, struct te
 {
     static const char *const of_product[] = {"batch", "row", "k"};
     if (q->kind == PROGRAM_GEMM) {
-        print_operand(p, "a", &q->a, of_product, t);
-        print_operand(p, "b", &q->b, of_product, t);
+        print_operand(p, "a", &q->a.data, of_product, t);
+        print_operand(p, "b", &q->b.data, of_product, t);
     }
     for (int i = 0; q->own && i < q->own->shown; i++) print_own_use(p, q, i, t);
     for (int i = 0; i < q->steps; i++) print_step(p, q, i, t);

@@ -292,12 +292,12 @@ static void tell_reader(struct teller *a, struct pair *pair, int i)
 /* Could they be one product, of one weight? */
 static bool shares_rows(const struct program *a, const struct program *b)
 {
-    const struct tensor_use *x = &a->a, *y = &b->a;
+    const struct tensor_use *x = &a->a.data, *y = &b->a.data;
     bool products = a->kind == PROGRAM_GEMM && b->kind == PROGRAM_GEMM && !a->prepare && !b->prepare;
     bool rows = products && x->buffer == y->buffer && x->version == y->version && x->offset == y->offset &&
                 x->batch == y->batch && x->row == y->row && x->k == y->k && x->dtype == y->dtype;
     return rows && a->dim[0] == b->dim[0] && a->dim[1] == b->dim[1] && a->k == b->k &&
-           a->b.dtype == b->b.dtype && a->b.k == b->b.k && a->b.steady && b->b.steady;
+           a->b.dtype == b->b.dtype && a->b.data.k == b->b.data.k && a->b.data.steady && b->b.data.steady;
 }
 
 static void tell_weights(struct teller *a)
@@ -312,8 +312,8 @@ static void tell_weights(struct teller *a)
         text_printf(&programs, "@%d", i);
         for (int j = i + 1; j < p->programs; j++)
             if (shares_rows(&p->program[i], &p->program[j])) text_printf(&programs, ", @%d", j), r.a++;
-        struct words_of of = {p, -1, i, p->program[i].a.value};
-        int64_t bytes = mul_counts(r.a - 1, r.a > 1 ? use_bytes(&p->program[i], &p->program[i].a) : 0);
+        struct words_of of = {p, -1, i, p->program[i].a.data.value};
+        int64_t bytes = mul_counts(r.a - 1, r.a > 1 ? use_bytes(&p->program[i], &p->program[i].a.data) : 0);
         if (r.a > 1) print_line(&r, &of, text_str(&programs), bytes, a->t);
         a->t->failed = a->t->failed || programs.failed;
         text_free(&programs);

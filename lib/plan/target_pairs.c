@@ -26,12 +26,12 @@ static enum obstacle obstacle(const struct tensor_use *o, bool invariant, int64_
 
 enum obstacle program_a_obstacle(const struct program *p)
 {
-    return obstacle(&p->a, p->invariant, p->dim[0], p->dim[1], p->k);
+    return obstacle(&p->a.data, p->invariant, p->dim[0], p->dim[1], p->k);
 }
 
 enum obstacle program_b_obstacle(const struct program *p)
 {
-    return obstacle(&p->b, false, p->dim[0], p->dim[2], p->k);
+    return obstacle(&p->b.data, false, p->dim[0], p->dim[2], p->k);
 }
 
 bool program_has_work(const struct program *p)
@@ -55,7 +55,7 @@ static bool gating_fits(const struct program *p, const struct target *target)
 {
     bool apart = p->pair == PAIR_GLU_STACKED && extent_is_multiple(p->dim[2], 16);
     return extent_is_multiple(p->dim[2], 2) &&
-           (apart || !operand_is_mn_major(&p->b) || !program_fits_units(p, target));
+           (apart || !operand_is_mn_major(&p->b.data) || !program_fits_units(p, target));
 }
 
 bool program_pairs_meet(const struct program *p, const struct target *target)

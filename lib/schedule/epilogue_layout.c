@@ -176,13 +176,13 @@ bool tail_fits(const struct program *p, const struct tile *t)
     bool plain = p->dim[0] == 1 && t->mainloop->tma && !t->lends && t->blocks > 0;
     bool sizes = p->dim[1] <= TAIL_MOST_ROWS && p->dim[2] <= INT32_MAX;
     bool widths = t->bn % 64 == 0 && t->tail_bn % 64 == 0 && t->tail_bn % chunk == 0 && t->tail_bn < t->bn;
-    bool halves = !program_is_gated(p) || p->b.k == 1;
+    bool halves = !program_is_gated(p) || p->b.data.k == 1;
     return alone && plain && sizes && widths && halves && rest > 0 && rest % t->bn == 0;
 }
 
 bool program_maps_tail(const struct program *p, const struct tile *t)
 {
-    return t->tail && p->b.k == 1 && !program_splits_heads(p, t);
+    return t->tail && p->b.data.k == 1 && !program_splits_heads(p, t);
 }
 
 int64_t program_blocks(const struct program *p, const struct tile *t)
@@ -197,14 +197,14 @@ int64_t program_blocks(const struct program *p, const struct tile *t)
 int tile_a_rows(const struct program *p, const struct tile *t)
 {
     int64_t rows = tile_rows(p, t);
-    bool few = t->bm == 64 && p->a.k == 1 && rows < t->bm;
+    bool few = t->bm == 64 && p->a.data.k == 1 && rows < t->bm;
     return few ? (int)CEIL_DIV(rows, 8) * 8 : t->bm;
 }
 
 /* May a kernel for any number of rows load those of a launch alone? Shared tiles come in fixed parts. */
 static bool clips_a(const struct program *p, const struct tile *t)
 {
-    return t->mainloop->tma && t->most_rows && p->a.k == 1 && tile_cluster_n(t) == 1;
+    return t->mainloop->tma && t->most_rows && p->a.data.k == 1 && tile_cluster_n(t) == 1;
 }
 
 int tile_a_box(const struct program *p, const struct tile *t)

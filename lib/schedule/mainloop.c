@@ -52,7 +52,7 @@ double memory_clocks(const struct target *target, double bytes)
 
 double weight_clocks(const struct program *p, const struct target *target, double used)
 {
-    double batch = p->b.batch ? (double)p->dim[0] : 1;
+    double batch = p->b.data.batch ? (double)p->dim[0] : 1;
     return memory_clocks(target, 2 * batch * (double)p->dim[2] * (double)p->k) * (1.25 - 0.25 * used);
 }
 
@@ -64,8 +64,8 @@ static void print_strides(const char *name, const struct tensor_use *o, struct t
 
 void mainloop_print_strides(const struct program *p, struct text *t)
 {
-    print_strides("a", &p->a, t);
-    print_strides("b", &p->b, t);
+    print_strides("a", &p->a.data, t);
+    print_strides("b", &p->b.data, t);
 }
 
 /* Of what number of elements, at most 8, is the first address of each of an operand's batches a multiple?
@@ -78,6 +78,6 @@ static int alignment(const struct program *p, const struct tensor_use *o)
 
 void mainloop_print_alignment(const struct program *p, struct text *t)
 {
-    text_printf(t, "    static constexpr i64 a_align = %d, b_align = %d;\n", alignment(p, &p->a),
-                alignment(p, &p->b));
+    text_printf(t, "    static constexpr i64 a_align = %d, b_align = %d;\n", alignment(p, &p->a.data),
+                alignment(p, &p->b.data));
 }

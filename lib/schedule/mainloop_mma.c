@@ -37,7 +37,7 @@ static int slot_rows(const struct tensor_use *o, int rows)
 
 static struct footprint footprint(const struct program *p, const struct tile *t)
 {
-    int slot = 2 * t->bk * (slot_rows(&p->a, t->bm) + slot_rows(&p->b, t->bn));
+    int slot = 2 * t->bk * (slot_rows(&p->a.data, t->bm) + slot_rows(&p->b.data, t->bn));
     int values = t->groups * values_bytes(p, group_rows(t), t->bn);
     return (struct footprint){.fixed = values, .stage = slot, .granule = 1024};
 }

@@ -155,8 +155,8 @@ static int half_room(const struct search *s) { return (s->target->shared_bytes -
 static bool may_stream(const struct program *p)
 {
     bool columns = (p->dim[2] % 16 == 0 || p->pair == PAIR_NONE) && p->dim[2] < INT32_MAX - 16;
-    return p->dim[0] == 1 && !p->segment && columns && !operand_is_mn_major(&p->a) &&
-           !operand_is_mn_major(&p->b);
+    return p->dim[0] == 1 && !p->segment && columns && !operand_is_mn_major(&p->a.data) &&
+           !operand_is_mn_major(&p->b.data);
 }
 
 static void consider_gemv(struct search *s)
@@ -224,7 +224,7 @@ static void complete(struct schedule *s, const struct program *p, const struct t
 {
     (void)target;
     s->threads = 128 * s->tile.groups + (s->tile.mainloop->shares_sm(p, &s->tile) ? 64 : 128);
-    s->early = p->b.steady && !p->prepare;
+    s->early = p->b.data.steady && !p->prepare;
     s->grid = s->tile.blocks;
     s->cluster = 1;
 }

@@ -334,12 +334,12 @@ static const char *truth(bool b) { return b ? "true" : "false"; }
 
 static void print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
-    bool a_batched = p->a.batch != 0 && p->dim[0] > 1, b_batched = p->b.batch != 0 && p->dim[0] > 1;
+    bool a_batched = p->a.data.batch != 0 && p->dim[0] > 1, b_batched = p->b.data.batch != 0 && p->dim[0] > 1;
     if (s->layout.clips_a) text_append(t, "    static constexpr bool clips_a = true;\n");
     text_printf(t, "    static constexpr int a_rows = %d, splits = %d;\n", s->layout.a_rows,
                 tile_splits(&s->tile));
     text_printf(t, "    static constexpr bool a_mn_major = %s, b_mn_major = %s;\n",
-                truth(operand_is_mn_major(&p->a)), truth(operand_is_mn_major(&p->b)));
+                truth(operand_is_mn_major(&p->a.data)), truth(operand_is_mn_major(&p->b.data)));
     text_printf(t, "    static constexpr bool a_batched = %s, b_batched = %s, b_once = %s;\n",
                 truth(a_batched), truth(b_batched), truth(tile_rows(p, &s->tile) <= 128));
 }

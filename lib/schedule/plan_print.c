@@ -9,7 +9,7 @@ static void print_tile(const struct program *q, const struct schedule *s, const 
 {
     text_append(t, "   tile ");
     tile_print(&s->tile, t);
-    if (s->tile.mainloop->streams && q->b.steady && !q->prepare) text_append(t, " early");
+    if (s->tile.mainloop->streams && q->b.data.steady && !q->prepare) text_append(t, " early");
     text_append(t, "\n");
     tile_explain(q, &s->tile, target, t);
     if (s->figures) figures_print(s->figures, t);

@@ -44,7 +44,10 @@ static coda_status set_tiles(struct plan *p, const struct plan_options *opt)
     bool good = true;
     for (int i = 0; i < p->programs && good; i++) {
         const struct program *q = &p->program[i];
-        if (q->kind == PROGRAM_GEMM) good = set_tile(p, i, &tiles, opt);
+        if (q->kind != PROGRAM_GEMM) continue;
+        if (!program_is_plain(q))
+            return fail(CODA_E_UNSUPPORTED, "plan: @%d has an operand that no main loop decodes", i);
+        good = set_tile(p, i, &tiles, opt);
     }
     bool lost = !good || p->arena.failed;
     return lost ? fail(CODA_E_MEMORY, "out of memory for a plan of %d values", p->values) : CODA_OK;

@@ -22,8 +22,8 @@ static struct reason operand_reason(const struct tensor_use *o, enum obstacle wh
 
 static struct reason mixed_reason(const struct program *q)
 {
-    struct reason r = because(REASON_PRODUCT_MIXED, q->a.value, q->a.dtype, q->b.dtype);
-    r.other = q->b.value;
+    struct reason r = because(REASON_PRODUCT_MIXED, q->a.data.value, q->a.dtype, q->b.dtype);
+    r.other = q->b.data.value;
     return r;
 }
 
@@ -43,7 +43,7 @@ static struct reason product_reason(const struct program *q, const struct mainlo
     if (!dtype_is_half(q->a.dtype)) return because(REASON_PRODUCT_F32, -1, 0, 0);
     bool units = target_has(target, TARGET_TMA | TARGET_WGMMA);
     if (!units) return because(m == &mainloop_mma ? REASON_PRODUCT_ARCH : REASON_PRODUCT_NO_TILE, -1, 0, 0);
-    if (a || b) return operand_reason(a ? &q->a : &q->b, a ? a : b);
+    if (a || b) return operand_reason(a ? &q->a.data : &q->b.data, a ? a : b);
     if (!program_pairs_meet(q, target)) return because(REASON_PRODUCT_PAIRS, -1, 0, 0);
     return because(m == &mainloop_mma ? REASON_NONE : REASON_PRODUCT_NO_TILE, -1, 0, 0);
 }

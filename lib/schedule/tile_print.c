@@ -144,9 +144,9 @@ void tile_explain(const struct program *p, const struct tile *tile, const struct
                                : b16       ? p->b.dtype
                                            : CODA_BF16));
     else if (a16 && !program_fits_units(p, target)) {
-        explain_operand("a", &p->a, program_a_obstacle(p), t);
+        explain_operand("a", &p->a.data, program_a_obstacle(p), t);
         if (program_a_obstacle(p) && program_b_obstacle(p)) text_append(t, "; ");
-        explain_operand("b", &p->b, program_b_obstacle(p), t);
+        explain_operand("b", &p->b.data, program_b_obstacle(p), t);
     } else if (a16 && !program_pairs_meet(p, target))
         text_append(t, "the columns that are paired do not meet in a thread");
     else text_append(t, "no tile has registers and shared memory for its epilogue");

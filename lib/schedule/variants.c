@@ -236,7 +236,7 @@ bool variants_blank(struct program *out, struct arena *a, const struct program *
     out->port = ARENA_NEW(a, struct tensor_use, q->ports + 1);
     if (!out->port) return false;
     memcpy(out->port, q->port, sizeof *q->port * (size_t)q->ports);
-    out->a.batch = out->b.batch = 0;
+    out->a.data.batch = out->b.data.batch = 0;
     for (int i = 0; i < q->ports && !q->sample; i++) out->port[i].stride[0] = 0;
     return true;
 }

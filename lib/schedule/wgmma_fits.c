@@ -22,8 +22,8 @@ enum {
 static bool splits_heads(const struct program *p, const struct tile *t)
 {
     bool whole = pair_span(p) % 64 == 0 && pair_fills_spans(p);
-    return (t->bn > 128 || t->scattered) && tile_share(t) % 64 == 0 && whole && !operand_is_mn_major(&p->b) &&
-           (p->dim[0] == 1 || !p->b.batch);
+    return (t->bn > 128 || t->scattered) && tile_share(t) % 64 == 0 && whole &&
+           !operand_is_mn_major(&p->b.data) && (p->dim[0] == 1 || !p->b.data.batch);
 }
 
 /* A share is as wide as what TMA stores at once. */
@@ -32,9 +32,9 @@ static bool width_fits(const struct program *p, const struct tile *t)
     int block = program_is_gated(p) ? 128 : 64, share = tile_share(t);
     if (t->scattered && share % (program_is_gated(p) || pair_span(p) ? 64 : 32)) return false;
     if (p->segment)
-        return share % program_span(p) == 0 && (!operand_is_mn_major(&p->b) || t->bn % block == 0);
+        return share % program_span(p) == 0 && (!operand_is_mn_major(&p->b.data) || t->bn % block == 0);
     if (pair_span(p) && share % pair_span(p)) return splits_heads(p, t);
-    return !operand_is_mn_major(&p->b) || t->bn % block == 0;
+    return !operand_is_mn_major(&p->b.data) || t->bn % block == 0;
 }
 
 /* ---- Registers and shared memory ---- */
@@ -114,7 +114,7 @@ struct footprint wgmma_footprint(const struct program *p, const struct tile *t)
 static bool cluster_fits(const struct program *p, const struct tile *t)
 {
     int cm = tile_cluster_m(t), cn = tile_cluster_n(t);
-    int a_step = operand_is_mn_major(&p->a) ? 64 : 8, b_step = operand_is_mn_major(&p->b) ? 64 : 8;
+    int a_step = operand_is_mn_major(&p->a.data) ? 64 : 8, b_step = operand_is_mn_major(&p->b.data) ? 64 : 8;
     bool parts = tile_a_rows(p, t) % (cn * a_step) == 0 && t->bn % (cm * b_step) == 0;
     return parts && p->dim[1] > (cm - 1) * t->bm && p->dim[2] > (cn - 1) * t->bn;
 }

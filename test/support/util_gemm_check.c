@@ -21,7 +21,7 @@ static int64_t width_of(const struct row *w, int step) { return gemm_width(w->r,
 
 static double product(const struct row *w, int64_t n)
 {
-    const struct tensor_use *a = &w->r->p.a, *b = &w->r->p.b;
+    const struct tensor_use *a = &w->r->p.a.data, *b = &w->r->p.b.data;
     double sum = 0;
     for (int64_t k = 0; k < w->r->p.k; k++)
         sum += element(w, a->buffer, w->batch * a->batch + w->m * a->row + k * a->k) *

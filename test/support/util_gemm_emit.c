@@ -11,17 +11,18 @@
 
 /* ---- Emitting ---- */
 
-static void set_operand(struct gemm_rig *r, struct tensor_use *o, const struct gemm_case *c, coda_dtype dtype,
+static void set_operand(struct gemm_rig *r, struct operand *o, const struct gemm_case *c, coda_dtype dtype,
                         int64_t rows, bool mn, enum gemm_fill fill)
 {
     int64_t pitch = (mn ? rows : c->k) + c->pitch, each = pitch * (mn ? c->k : rows);
     each = CEIL_DIV(each, 8) * 8;
-    o->dtype = dtype;
-    o->buffer = gemm_add_buffer(r, dtype, each * c->batch, fill);
-    o->batch = each;
-    o->row = mn ? 1 : pitch;
-    o->k = mn ? pitch : 1;
-    o->value = r->plan.buffers - 1;
+    int buffer = gemm_add_buffer(r, dtype, each * c->batch, fill);
+    *o = operand_of((struct tensor_use){.dtype = dtype,
+                                        .buffer = buffer,
+                                        .batch = each,
+                                        .row = mn ? 1 : pitch,
+                                        .k = mn ? pitch : 1,
+                                        .value = r->plan.buffers - 1});
 }
 
 static void size_states(struct gemm_rig *r)
@@ -79,7 +80,7 @@ coda_status gemm_emit(const struct gemm_case *c, enum gemm_loop loop, int sms, s
     coda_dtype dtype = loop == GEMM_FMA ? CODA_F32 : c->dtype;
     set_operand(r, &r->p.a, c, dtype, c->m, c->a_mn, FILL_NORMAL);
     set_operand(r, &r->p.b, c, dtype, c->n, c->b_mn, FILL_WEIGHT);
-    r->p.b.steady = c->batch == 1; /* else an activation */
+    r->p.b.data.steady = c->batch == 1; /* else an activation */
     c->epilogue(r, gemm_add_step(r, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1}));
     r->s.tile = choose(r, c, loop, &target);
     size_states(r);

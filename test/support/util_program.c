@@ -240,10 +240,10 @@ void rig_store_row(struct rig *r, int x, int buffer, int64_t offset, const int64
     store(r, x, buffer, offset, stride, CLASS_ROW);
 }
 
-void rig_operand(struct rig *r, struct tensor_use *o, int buffer, int64_t batch, int64_t row, int64_t k)
+void rig_operand(struct rig *r, struct operand *o, int buffer, int64_t batch, int64_t row, int64_t k)
 {
-    *o = (struct tensor_use){
-        .buffer = buffer, .dtype = r->dtype[buffer], .batch = batch, .row = row, .k = k, .value = -1};
+    *o = operand_of((struct tensor_use){
+        .buffer = buffer, .dtype = r->dtype[buffer], .batch = batch, .row = row, .k = k, .value = -1});
 }
 
 /* ---- On the CPU ---- */

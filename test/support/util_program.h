@@ -52,7 +52,7 @@ void rig_store(struct rig *r, int x, int buffer, int64_t offset, const int64_t *
 void rig_store_row(struct rig *r, int x, int buffer, int64_t offset, const int64_t *stride);
 
 /* Operands of a GEMM, strides in elements. */
-void rig_operand(struct rig *r, struct tensor_use *o, int buffer, int64_t batch, int64_t row, int64_t k);
+void rig_operand(struct rig *r, struct operand *o, int buffer, int64_t batch, int64_t row, int64_t k);
 
 /* Completes the schedule for the target and emits the kernel. */
 coda_status program_emit(struct plan *plan, struct program *p, struct schedule *s,

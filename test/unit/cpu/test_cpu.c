@@ -43,7 +43,7 @@ static const struct layout layouts[] = {
 
 static double dot(const struct rig *r, int64_t batch, int64_t m, int64_t n)
 {
-    const struct tensor_use *a = &r->p.a, *b = &r->p.b;
+    const struct tensor_use *a = &r->p.a.data, *b = &r->p.b.data;
     double sum = 0;
     for (int64_t k = 0; k < r->p.k; k++)
         sum += rig_get(r, a->buffer, a->offset + batch * a->batch + m * a->row + k * a->k) *
@@ -59,7 +59,7 @@ START_TEST(products)
     r.p.k = K;
     rig_operand(&r, &r.p.a, rig_buffer(&r, CODA_BF16, BATCH * M * (K + 8), 1), l->a[0], l->a[1], l->a[2]);
     rig_operand(&r, &r.p.b, rig_buffer(&r, CODA_F16, BATCH * N * (K + 8), 2), l->b[0], l->b[1], l->b[2]);
-    r.p.a.offset = 2;
+    r.p.a.data.offset = 2;
     int y = rig_buffer(&r, CODA_F32, BATCH * M * N, 0);
     rig_store(&r, rig_acc(&r), y, 0, DIMS(M * N, N, 1));
     run(&r);

@@ -157,8 +157,8 @@ START_TEST(parameters_follow_the_text)
                               "    TensorMap fetched[1];\n") != NULL);
     ck_assert_int_eq(k->maps, 5);
     ck_assert_int_eq(k->pointers, 3); /* states in and out, gain */
-    ck_assert_int_eq(k->map[0].buffer, r.p.a.buffer);
-    ck_assert_int_eq(k->map[1].buffer, r.p.b.buffer);
+    ck_assert_int_eq(k->map[0].buffer, r.p.a.data.buffer);
+    ck_assert_int_eq(k->map[1].buffer, r.p.b.data.buffer);
     ck_assert(k->launch.persistent);
     ck_assert_int_eq(k->launch.threads, 384);
     ck_assert_int_eq(k->launch.grid, 3 * 5);
@@ -261,8 +261,8 @@ START_TEST(a_tail_has_a_map)
         const struct kernel *k = &r.k;
         ck_assert_int_eq(!!strstr(k->text, "    TensorMap a, b;\n    TensorMap tail;\n"), want[i].mapped);
         ck_assert(strstr(k->text, ", blocks = ") && k->launch.persistent);
-        ck_assert_int_eq(k->map[1].buffer, r.p.b.buffer);
-        ck_assert_int_eq(k->map[2].buffer == r.p.b.buffer, want[i].mapped);
+        ck_assert_int_eq(k->map[1].buffer, r.p.b.data.buffer);
+        ck_assert_int_eq(k->map[2].buffer == r.p.b.data.buffer, want[i].mapped);
         if (want[i].mapped) {
             ck_assert_int_eq(k->map[2].box[1], want[i].rows);
             ck_assert_int_eq(k->map[2].box[2], want[i].halves);

@@ -63,9 +63,11 @@ static void add(struct fields *to, struct field f)
 static void list_rows(struct fields *to)
 {
     static struct tensor_use use;
+    static struct operand operand;
     static struct step step;
     static struct program program = {.kind = PROGRAM_ROWS};
     list_tensor_use(to, &use);
+    list_operand(to, &operand);
     list_step(to, &step);
     list_program(to, &program); /* with its pairing, and ranges */
 }
@@ -302,12 +304,13 @@ static void try_fields(struct pair *t, struct shown *shown, const struct fields 
     _exit(0);
 }
 
-/* Rows of which no text says anything: how a program runs, what another row says, too; and pairs have one
- * operation. */
+/* Rows of which no text says anything: how a program runs, what another row says, too; no kernel decodes an
+ * operand; and pairs have one operation. */
 static bool is_silent(const struct field *f)
 {
-    static const char *const silent[][2] = {
-        {"tensor_use", "version"}, {"tensor_use", "axis"}, {"program", "prepare"}, {"pairing", "op"}};
+    static const char *const silent[][2] = {{"tensor_use", "version"}, {"tensor_use", "axis"},
+                                            {"operand", "scale"},      {"operand", "zero"},
+                                            {"program", "prepare"},    {"pairing", "op"}};
     for (int i = 0; i < ARRAY_SIZE(silent); i++)
         if (!strcmp(f->of, silent[i][0]) && !strcmp(f->name, silent[i][1])) return true;
     return !may_change(f) || f->kind != FIELD_KIND;

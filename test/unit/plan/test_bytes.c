@@ -103,7 +103,7 @@ static int64_t count_program(const struct program *q)
         if (!again) bytes += is_placed(&q->port[i]) ? count_port(q, i) : port_bytes(q, i);
     }
     if (q->kind != PROGRAM_GEMM) return bytes;
-    return bytes + count_operand(q, &q->a, q->dim[1]) + count_operand(q, &q->b, q->dim[2]);
+    return bytes + count_operand(q, &q->a.data, q->dim[1]) + count_operand(q, &q->b.data, q->dim[2]);
 }
 
 static void check_plan(const struct plan *p, const char *name)

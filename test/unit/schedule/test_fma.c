@@ -11,8 +11,8 @@ enum { MOST = 64, SMALL_SHARED = 101376 /* bytes of a block on sm_86 */ };
 static struct program product(int64_t m, int64_t n, int64_t k)
 {
     struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, m, n}, .k = k};
-    p.a = (struct tensor_use){.dtype = CODA_F32, .batch = m * k, .row = k, .k = 1};
-    p.b = (struct tensor_use){.dtype = CODA_F32, .batch = n * k, .row = k, .k = 1};
+    p.a = operand_of((struct tensor_use){.dtype = CODA_F32, .batch = m * k, .row = k, .k = 1});
+    p.b = operand_of((struct tensor_use){.dtype = CODA_F32, .batch = n * k, .row = k, .k = 1});
     return p;
 }
 
@@ -27,13 +27,13 @@ START_TEST(takes_fp32_at_any_stride)
     const struct target_card card = {.name = "", .sms = 142, .shared_bytes = SMALL_SHARED};
     const struct target small = target_of("sm_86", &card);
     ck_assert(loop_of(&p) == &mainloop_fma && tile_choose(&p, &small).mainloop == &mainloop_fma);
-    q.a.row = 129, q.b.offset = 3;
+    q.a.data.row = 129, q.b.data.offset = 3;
     ck_assert(loop_of(&q) == &mainloop_fma);
-    q = p, q.b.k = 512, q.b.row = 1;
+    q = p, q.b.data.k = 512, q.b.data.row = 1;
     ck_assert(loop_of(&q) == &mainloop_fma);
-    q.b.row = 2; /* nothing adjacent */
+    q.b.data.row = 2; /* nothing adjacent */
     ck_assert(loop_of(&q) == &mainloop_fma);
-    q = p, q.a.dtype = CODA_BF16; /* mixed */
+    q = p, q.a.dtype = q.a.data.dtype = CODA_BF16; /* mixed */
     ck_assert(loop_of(&q) == &mainloop_simt);
     q = p, q.k = 0;
     ck_assert(loop_of(&q) == &mainloop_simt);
@@ -49,7 +49,7 @@ START_TEST(tiles_are_legal)
         int head = heads[i / 2];
         struct program p = product(300, head ? head * 6 : 200, 250);
         if (head) p.pair = PAIR_HEADS, p.pairing = (struct pairing){.head_dim = head, .half = true};
-        if (i % 2) p.b.k = p.dim[2], p.b.row = 1;
+        if (i % 2) p.b.data.k = p.dim[2], p.b.data.row = 1;
         int n = tile_candidates(&p, &gemm_target, TILES_KNOWN, all, MOST);
         ck_assert_int_gt(n, 0);
         for (int j = 0; j < n; j++) {

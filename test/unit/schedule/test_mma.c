@@ -19,8 +19,8 @@ static void make_targets(void)
 static struct program product(int64_t m, int64_t n, int64_t k)
 {
     struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, m, n}, .k = k};
-    p.a = (struct tensor_use){.dtype = CODA_BF16, .batch = m * k, .row = k, .k = 1};
-    p.b = (struct tensor_use){.dtype = CODA_BF16, .batch = n * k, .row = k, .k = 1};
+    p.a = operand_of((struct tensor_use){.dtype = CODA_BF16, .batch = m * k, .row = k, .k = 1});
+    p.b = operand_of((struct tensor_use){.dtype = CODA_BF16, .batch = n * k, .row = k, .k = 1});
     return p;
 }
 
@@ -30,17 +30,17 @@ START_TEST(takes_16_bits_at_any_stride)
 {
     struct program p = product(256, 512, 128), q = p;
     ck_assert(by_mma(&p) && tile_choose(&p, &l40).mainloop == &mainloop_mma);
-    q.a.row = 129, q.b.offset = 3;
+    q.a.data.row = 129, q.b.data.offset = 3;
     ck_assert(by_mma(&q));
-    q = p, q.a.k = 256, q.a.row = 1;
+    q = p, q.a.data.k = 256, q.a.data.row = 1;
     ck_assert(by_mma(&q));
-    q.a.row = 2; /* nothing adjacent */
+    q.a.data.row = 2; /* nothing adjacent */
     ck_assert(by_mma(&q));
-    q = p, q.a.dtype = q.b.dtype = CODA_F16;
+    q = p, q.a.dtype = q.a.data.dtype = q.b.dtype = q.b.data.dtype = CODA_F16;
     ck_assert(by_mma(&q));
-    q.a.dtype = CODA_BF16; /* mixed */
+    q.a.dtype = q.a.data.dtype = CODA_BF16; /* mixed */
     ck_assert(!by_mma(&q));
-    q.a.dtype = q.b.dtype = CODA_F32;
+    q.a.dtype = q.a.data.dtype = q.b.dtype = q.b.data.dtype = CODA_F32;
     ck_assert(!by_mma(&q));
     q = p, q.k = 0;
     ck_assert(!by_mma(&q));
@@ -74,7 +74,7 @@ START_TEST(tiles_are_legal)
         int head = heads[i / 2];
         struct program p = product(300, head ? head * 6 : 200, 250);
         if (head) p.pair = PAIR_HEADS, p.pairing = (struct pairing){.head_dim = head, .half = true};
-        if (i % 2) p.a.row = p.b.row = 1, p.a.k = 300, p.b.k = p.dim[2];
+        if (i % 2) p.a.data.row = p.b.data.row = 1, p.a.data.k = 300, p.b.data.k = p.dim[2];
         int n = tile_candidates(&p, i % 4 < 2 ? &a100 : &l40, TILES_KNOWN, all, MOST);
         ck_assert_int_gt(n, 0);
         for (int j = 0; j < n; j++) {
@@ -104,7 +104,7 @@ START_TEST(hopper_has_it_by_name)
     struct program p = product(256, 512, 128);
     struct tile all[MOST], wanted;
     ck_assert(tile_parse("mma 128x64x32 stages=4 groups=1 band=8", &wanted));
-    for (int odd = 0; odd < 2; odd++, p.a.row = 129) {
+    for (int odd = 0; odd < 2; odd++, p.a.data.row = 129) {
         for (int class = 0; class < TILE_CLASSES; class ++)
             for (int i = tile_candidates(&p, &gemm_target, class, all, MOST); i-- > 0;)
                 ck_assert(all[i].mainloop != &mainloop_mma);

@@ -73,8 +73,8 @@ END_TEST
 static struct program product(int64_t m, int64_t n, int64_t k)
 {
     struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, m, n}, .k = k};
-    p.a = (struct tensor_use){.dtype = CODA_BF16, .batch = m * k, .row = k, .k = 1};
-    p.b = (struct tensor_use){.dtype = CODA_BF16, .batch = n * k, .row = k, .k = 1};
+    p.a = operand_of((struct tensor_use){.dtype = CODA_BF16, .batch = m * k, .row = k, .k = 1});
+    p.b = operand_of((struct tensor_use){.dtype = CODA_BF16, .batch = n * k, .row = k, .k = 1});
     return p;
 }
 

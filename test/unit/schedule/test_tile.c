@@ -13,8 +13,8 @@
 static struct program product(int64_t m, int64_t n, int64_t k)
 {
     struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, m, n}, .k = k};
-    p.a = (struct tensor_use){.dtype = CODA_BF16, .batch = m * k, .row = k, .k = 1};
-    p.b = (struct tensor_use){.dtype = CODA_BF16, .batch = n * k, .row = k, .k = 1};
+    p.a = operand_of((struct tensor_use){.dtype = CODA_BF16, .batch = m * k, .row = k, .k = 1});
+    p.b = operand_of((struct tensor_use){.dtype = CODA_BF16, .batch = n * k, .row = k, .k = 1});
     return p;
 }
 
@@ -192,7 +192,8 @@ static void check_untried(struct program p, enum tile_class class, int least)
         ck_assert_msg((cm * cn == 2 || class == TILES_THREE) && (class == TILES_THREE) == (t[i].groups == 3),
                       "%s", text_str(&words));
         ck_assert(p.dim[1] > (cm - 1) * t[i].bm && p.dim[2] > (cn - 1) * t[i].bn);
-        ck_assert(t[i].bn / cm % (p.b.k == 1 ? 8 : 64) == 0 && t[i].bm / cn % (p.a.k == 1 ? 8 : 64) == 0);
+        ck_assert(t[i].bn / cm % (p.b.data.k == 1 ? 8 : 64) == 0 &&
+                  t[i].bm / cn % (p.a.data.k == 1 ? 8 : 64) == 0);
         ck_assert_int_eq(program_blocks(&p, &t[i]) % (cm * cn), 0);
         text_free(&words);
     }
@@ -208,7 +209,7 @@ START_TEST(tuning_tries_clusters_and_three_consumers)
         q.pair = PAIR_GLU_STACKED;
         check_untried(q, TILES_CLUSTERED, 4);
         check_untried(q, TILES_THREE, 3);
-        q = p, q.a.row = q.b.row = 1, q.a.k = rows[i] / 8 * 8 + 8, q.b.k = 4096;
+        q = p, q.a.data.row = q.b.data.row = 1, q.a.data.k = rows[i] / 8 * 8 + 8, q.b.data.k = 4096;
         check_untried(q, TILES_CLUSTERED, 4);
         q = p, q.pair = PAIR_HEADS;
         q.pairing = (struct pairing){.head_dim = 128, .rotary = 128, .heads = 32, .half = true};
@@ -376,7 +377,7 @@ START_TEST(some_tiles_have_no_tail)
     p = product(16384, 11264, 2048);
     p.pair = PAIR_GLU_STACKED;
     ck_assert(choose(&p).tail);
-    p.b = (struct tensor_use){.dtype = CODA_BF16, .batch = 11264 * 2048, .row = 1, .k = 11264};
+    p.b = operand_of((struct tensor_use){.dtype = CODA_BF16, .batch = 11264 * 2048, .row = 1, .k = 11264});
     ck_assert(!choose(&p).tail); /* no box has half of 64 columns */
     p = product(16384, 4096, 4096);
     struct tile t = choose(&p);
@@ -458,7 +459,7 @@ START_TEST(a_row_streams)
     ck_assert(t.mainloop == &mainloop_gemv && t.blocks == gemm_target.sms && !is_early(&p));
     ck_assert_int_le(2 * (tile_shared_bytes(&p, &t) + 1024), gemm_target.shared_bytes + 1024);
     ck_assert_int_eq(program_states(&p, &t), t.blocks);
-    p.b.steady = true;
+    p.b.data.steady = true;
     ck_assert(is_early(&p));
     p.prepare = true; /* what folds weights may write them */
     ck_assert(!is_early(&p));
@@ -491,7 +492,7 @@ static void check_skinny(struct program p, struct tile t, bool half)
                   text_str(&words));
     ck_assert(t.blocks % tile_splits(&t) == 0 && program_states(&p, &t) == t.blocks);
     struct schedule s = {.tile = t};
-    p.b.steady = true;
+    p.b.data.steady = true;
     t.mainloop->complete(&s, &p, &gemm_target);
     ck_assert(s.early);
     text_free(&words);
@@ -542,7 +543,7 @@ START_TEST(few_rows_stream_in_equal_pieces)
 {
     struct program p = product(8, 22016, 1280);
     ck_assert_int_eq(choose(&p).bk, 768); /* two pieces, as equal as they can be */
-    p.a.k = 8, p.a.row = 1;
+    p.a.data.k = 8, p.a.data.row = 1;
     ck_assert(choose(&p).mainloop == &mainloop_wgmma);
     p = product(8, 22016, 1024);
     ck_assert(choose(&p).mainloop == &mainloop_skinny);
@@ -571,23 +572,23 @@ START_TEST(hopper_takes_what_tensor_maps_can_say)
 {
     struct program p = product(256, 512, 128), q = p;
     ck_assert(on_hopper(&p));
-    q.a.row = 136;
+    q.a.data.row = 136;
     ck_assert(on_hopper(&q)); /* a padded pitch */
-    q.a.row = 129;
+    q.a.data.row = 129;
     ck_assert(!on_hopper(&q)); /* of 16-byte steps */
-    q = p, q.a.k = 256, q.a.row = 1;
+    q = p, q.a.data.k = 256, q.a.data.row = 1;
     ck_assert(on_hopper(&q)); /* rows adjacent */
-    q.a.row = 2;
+    q.a.data.row = 2;
     ck_assert(!on_hopper(&q)); /* nothing adjacent */
-    q = p, q.b.offset = 4;
+    q = p, q.b.data.offset = 4;
     ck_assert(!on_hopper(&q));
-    q = p, q.b.dtype = CODA_F16;
+    q = p, q.b.dtype = q.b.data.dtype = CODA_F16;
     ck_assert(!on_hopper(&q)); /* mixed */
-    q = p, q.a.dtype = q.b.dtype = CODA_F32;
+    q = p, q.a.dtype = q.a.data.dtype = q.b.dtype = q.b.data.dtype = CODA_F32;
     ck_assert(!on_hopper(&q));
-    q = p, q.dim[0] = 3, q.b.batch = 0;
+    q = p, q.dim[0] = 3, q.b.data.batch = 0;
     ck_assert(on_hopper(&q)); /* one weight for all */
-    q.a.batch = 7;
+    q.a.data.batch = 7;
     ck_assert(!on_hopper(&q));
     q = p, q.k = 0;
     ck_assert(!on_hopper(&q)); /* a tensor map has no empty dimension */
@@ -608,7 +609,7 @@ START_TEST(heads_stay_whole)
         int bn = choose(&p).bn;
         bool pieces = bn % 64 == 0 && heads[i] % 64 == 0; /* of 32 pairs */
         ck_assert_msg(bn % heads[i] == 0 || pieces, "head %d in a tile of %d", heads[i], bn);
-        p.a.dtype = p.b.dtype = CODA_F32;
+        p.a.dtype = p.a.data.dtype = p.b.dtype = p.b.data.dtype = CODA_F32;
         ck_assert_msg(choose(&p).bn % heads[i] == 0, "head %d in a tile of %d", heads[i], choose(&p).bn);
     }
 }
@@ -625,11 +626,11 @@ START_TEST(heads_are_split)
     ck_assert_int_eq(choose(&q).bn % 128, 0);
     q = p, q.dim[2] = 12288 + 64;
     ck_assert_int_eq(choose(&q).bn % 128, 0);
-    q = p, q.b.row = 1, q.b.k = 12288;
+    q = p, q.b.data.row = 1, q.b.data.k = 12288;
     ck_assert_int_eq(choose(&q).bn % 128, 0);
     q = p, q.dim[0] = 2;
     ck_assert_int_eq(choose(&q).bn % 128, 0); /* a weight for each batch */
-    q.b.batch = 0;
+    q.b.data.batch = 0;
     ck_assert_int_eq(choose(&q).bn, 192);
 }
 END_TEST
@@ -648,7 +649,7 @@ START_TEST(pairs_that_do_not_meet)
     ck_assert(!program_pairs_meet(&p, &gemm_target)); /* wider than a tile */
     p.pair = PAIR_GLU_INTERLEAVED;
     ck_assert(program_pairs_meet(&p, &gemm_target));
-    p.b.row = 1, p.b.k = 1024;
+    p.b.data.row = 1, p.b.data.k = 1024;
     ck_assert(!program_pairs_meet(&p, &gemm_target)); /* every second element of a row: no box */
     struct target plain = gemm_target;
     plain.features = 0;

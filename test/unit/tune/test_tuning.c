@@ -199,7 +199,7 @@ START_TEST(candidates_are_distinct_and_the_choice_comes_first)
     static const int64_t rows[] = {1, 16, 64, 200, 1000, 16384};
     for (int i = 0; i < ARRAY_SIZE(rows); i++) {
         struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, rows[i], 4096}, .k = 4096};
-        p.a = (struct tensor_use){.dtype = CODA_BF16, .row = 4096, .k = 1};
+        p.a = operand_of((struct tensor_use){.dtype = CODA_BF16, .row = 4096, .k = 1});
         p.b = p.a;
         struct tile t[6], choice = tile_choose(&p, &gemm_target);
         int n = tile_candidates(&p, &gemm_target, TILES_KNOWN, t, 6);
@@ -253,11 +253,12 @@ START_TEST(plain_mainloop_loses_to_cublaslt)
         p.k = want[i].k;
         struct step step[8] = {{.kind = STEP_MAP}};
         p.step = step, p.steps = want[i].steps;
-        p.a = p.b = (struct tensor_use){.dtype = want[i].dtype, .row = want[i].k, .k = 1};
+        p.a = p.b = operand_of((struct tensor_use){.dtype = want[i].dtype, .row = want[i].k, .k = 1});
         struct tile t = tile_choose(&p, &gemm_target);
         ck_assert_msg(tile_loses(&p, &t, &gemm_target) == want[i].loses, "[%d, %d, %d]", (int)want[i].m,
                       (int)want[i].n, (int)want[i].k);
-        p.b.dtype = want[i].dtype == CODA_F32 ? CODA_BF16 : CODA_F32; /* two dtypes: not for it */
+        /* Two dtypes: not for it. */
+        p.b.dtype = p.b.data.dtype = want[i].dtype == CODA_F32 ? CODA_BF16 : CODA_F32;
         ck_assert(!tile_loses(&p, &t, &gemm_target));
     }
 }
