@@ -65,33 +65,34 @@ bool emit_key(struct identity *out, struct arena *a, const struct plan *plan, co
 
 /* ---- Of plans of one form ---- */
 
-/* Tensors at one address may share an argument. */
-static bool add_addresses(struct identity *id, struct arena *a, const struct program *p)
+/* The first use that has the address of use i: tensors at one address may share an argument. */
+static int first_at(const struct program *p, int i)
 {
-    const struct tensor_use *u, *other;
-    bool good = true;
-    for (int i = 0; (u = program_use(p, i)) && good; i++) {
-        int16_t first = 0;
-        for (; (other = program_use(p, first)) != u; first++)
-            if (other->buffer == u->buffer && use_start(other) == use_start(u)) break;
-        good = identity_add(id, a, &first, sizeof first);
-    }
-    return good;
+    const struct tensor_use *u = program_use(p, i), *other;
+    int first = 0;
+    while ((other = program_use(p, first)) != u)
+        if (other->buffer == u->buffer && use_start(other) == use_start(u)) break;
+        else first++;
+    return first;
 }
 
 bool emit_traits(struct identity *out, struct arena *a, const struct program *p, const struct schedule *s)
 {
+    enum { OPERANDS = 2 };
     const struct tile *t = &s->tile;
+    int first[OPERANDS + KERNEL_MAX_POINTERS], blocks[KERNEL_MAX_POINTERS], uses = OPERANDS + p->ports;
     *out = (struct identity){0};
     if (p->kind != PROGRAM_GEMM || !t->most_rows || !t->mainloop->tma || p->dim[0] != 1 || p->sample ||
-        !program_has_work(p) || (printer_period(p) && !printer_passes_period(p)))
+        p->ports > KERNEL_MAX_POINTERS || !program_has_work(p) ||
+        (printer_period(p) && !printer_passes_period(p)))
         return false;
-    bool good = tile_identify(out, a, t) && add_rows(out, a, p) && add_addresses(out, a, p);
-    for (int i = 0; i < p->ports && good; i++) {
+    for (int i = 0; i < uses; i++) first[i] = first_at(p, i);
+    for (int i = 0; i < p->ports; i++) {
         const struct tensor_use *u = &p->port[i];
-        const int blocks = u->role == USE_PARTIAL_STORE ? u->blocks : 0;
-        good =
-            (!use_is_indexed(u) || printer_passes_table(u)) && identity_add(out, a, &blocks, sizeof blocks);
+        if (use_is_indexed(u) && !printer_passes_table(u)) return false;
+        blocks[i] = u->role == USE_PARTIAL_STORE ? u->blocks : 0;
     }
-    return good;
+    return tile_identify(out, a, t) && add_rows(out, a, p) &&
+           identity_add(out, a, first, sizeof *first * (size_t)uses) &&
+           identity_add(out, a, blocks, sizeof *blocks * (size_t)p->ports);
 }

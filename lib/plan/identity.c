@@ -23,7 +23,7 @@ static void append(struct author *w, const void *data, size_t size)
 {
     struct identity *id = w->id;
     if (id->size + size > w->capacity) {
-        size_t wider = MAX((size_t)4096, 2 * (id->size + size));
+        size_t wider = MAX((size_t)512, 2 * (id->size + size));
         void *copy = arena_alloc(w->arena, wider);
         if (!copy) return; /* the arena remembers */
         if (id->size) memcpy(copy, id->data, id->size);
