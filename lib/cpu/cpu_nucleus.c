@@ -1,7 +1,6 @@
 /* cpu_nucleus.c -- the least element of each row that top-k, top-p and min-p keep, on the CPU device: from a
  * sorted row, by weights in the units that kernels count in. */
 #include "cpu.h"
-#include "nucleus.h"
 
 #include <math.h>
 #include <stdatomic.h>

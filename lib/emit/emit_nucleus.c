@@ -4,7 +4,6 @@
 
 #include "emit.h"
 #include "emit_text.h"
-#include "nucleus.h"
 
 static bool fits(int64_t n) { return n >= 0 && n < (int64_t)1 << 31; }
 

@@ -2,11 +2,10 @@
 #ifndef ATTENTION_H
 #define ATTENTION_H
 
-#include "graph.h"
 #include "program.h"
 
 /*
- * What each use is beside its words in ops.def. A use that is absent has buffer -1.
+ * What each use is beside its words in ops.def.
  *
  *     q, k, v, o       by the strides batch, time and head; the columns of a head are adjacent. For a pool of
  *                      pages, batch is the stride from page to page
@@ -17,20 +16,6 @@
  *     starts           queries are packed: where those of each sequence begin among the rows of q, o and
  *                      ranges, which have no batch then
  */
-struct attention_spec {
-    struct tensor_use use[ATTENTION_USES]; /* first, as in each spec */
-    int64_t batch, tq, tk;                 /* sequences; queries and keys of each; packed, queries of all */
-    int64_t heads, kv_heads, head_dim;
-    const struct prim *score; /* a map that makes other scores of them, in the end; NULL: none */
-    float score_param[PRIM_MAX_PARAMS];
-    int64_t window; /* last keys that a query sees, its position included; 0: all */
-    int64_t ahead;  /* keys that it sees after its position; 0: all, or, if causal, none */
-    bool causal;
-    coda_attention_align align; /* where the queries stand among the keys; 0: END */
-    float scale;                /* of Q K^T, before the softmax */
-    float softcap;              /* c: scores are c tanh(s / c); 0: as they are */
-    int64_t page, slots; /* keys in a page, 0: they lie one behind the other; rows of the pool of pages */
-};
 
 /* Is the operand there, or the result wanted? */
 static inline bool attention_has(const struct attention_spec *a, int use) { return a->use[use].buffer >= 0; }

@@ -90,15 +90,12 @@ static void write_spec(struct author *w, const struct program *q);
 #define END(S) }
 #include "program.def"
 
-/* Its uses are blanked where the copy lies, and written later. */
 static void write_spec(struct author *w, const struct program *q)
 {
-    struct tensor_use *u;
-    size_t at = w->id->size;
-    append(w, q->spec, q->own->size);
-    void *copy = (char *)w->id->data + at;
-    for (int i = 0; w->id->size > at && (u = own_use(q->own, copy, i)); i++) memset(u, 0, sizeof *u);
-    for (int i = 0; (u = own_use(q->own, q->spec, i)); i++) WRITE(tensor_use, w, u);
+#define X(NAME, name)                                                                                        \
+    if (q->own->index == OWN_##NAME) WRITE(name##_spec, w, q->spec);
+    OWN_KERNELS(X)
+#undef X
 }
 
 /* All that identity_of writes, and room for what identity_add does. */
@@ -154,6 +151,15 @@ bool prims_equal(const struct prim *a, const struct prim *b)
     return a->params == b->params && !strcmp(a->name, b->name) && !strcmp(a->source, b->source);
 }
 
+static const char *own_differs(const struct program *q, const struct program *other, unsigned kinds)
+{
+#define X(NAME, name)                                                                                        \
+    if (q->own->index == OWN_##NAME) return name##_spec_differs(q->spec, other->spec, kinds);
+    OWN_KERNELS(X)
+#undef X
+    return NULL;
+}
+
 #define DIFFERS_IF(name, unequal)                                                                            \
     if (unequal) return #name;
 #define EXAMINE(S, from, to)                                                                                 \
@@ -174,7 +180,8 @@ bool prims_equal(const struct prim *a, const struct prim *b)
 #define LIST(S, name, length)                                                                                \
     DIFFERS_IF(length, s->length != t->length)                                                               \
     PARTS(S, name, s->length)
-#define SPEC(name)
+#define SPEC(name)                                                                                           \
+    if (s->own && s->own == t->own) EXAMINE(own, s, t)
 #define END(S)                                                                                               \
     return NULL;                                                                                             \
     }

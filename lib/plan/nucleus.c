@@ -1,5 +1,4 @@
 /* nucleus.c -- the least element of each row that top-k, top-p and min-p keep, as a program. */
-#include "nucleus.h"
 #include "fuse.h"
 #include "own.h"
 

@@ -7,7 +7,7 @@
 #ifndef PROGRAM_H
 #define PROGRAM_H
 
-#include "base.h"
+#include "graph.h"
 #include "prim.h"
 #include "target.h"
 

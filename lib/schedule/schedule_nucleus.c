@@ -1,5 +1,4 @@
 /* schedule_nucleus.c -- a block for each row, with more threads for longer ones. */
-#include "nucleus.h"
 #include "schedule.h"
 
 enum { FEW_THREADS = 256, FEW_MOST = 4096 /* columns */, MANY_THREADS = 1024, MOST_BLOCKS = 1 << 30 };

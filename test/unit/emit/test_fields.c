@@ -42,6 +42,8 @@ static void add(struct fields *to, struct field f)
     to->field[to->n++] = f;
 }
 
+static void list_spec(struct fields *to, struct program *q);
+
 #define STRUCT(S)                                                                                            \
     static void list_##S(struct fields *to, struct S *s)                                                     \
     {                                                                                                        \
@@ -55,7 +57,8 @@ static void add(struct fields *to, struct field f)
 #define PARTS(S, name, length)                                                                               \
     for (int i = 0; i < (length); i++) list_##S(to, &s->name[i]);
 #define LIST(S, name, length) PARTS(S, name, s->length)
-#define SPEC(name)
+#define SPEC(name)                                                                                           \
+    if (s->own) list_spec(to, s);
 #define END(S)                                                                                               \
     (void)of;                                                                                                \
     }
@@ -68,9 +71,22 @@ static int row_of(const struct fields *rows, const struct field *f)
     return i;
 }
 
+static void list_spec(struct fields *to, struct program *q)
+{
+#define X(NAME, name)                                                                                        \
+    if (q->own == &plan_##name) list_##name##_spec(to, q->spec);
+    OWN_KERNELS(X)
+#undef X
+}
+
 /* The rows themselves, each once. */
 static void list_rows(struct fields *to)
 {
+#define X(NAME, name)                                                                                        \
+    static struct name##_spec name;                                                                          \
+    list_##name##_spec(to, &name);
+    OWN_KERNELS(X)
+#undef X
     static struct tensor_use use;
     static struct operand operand;
     static struct step step;
@@ -193,8 +209,8 @@ static void expect_places(struct pair *t)
     for (int i = 0; i < all->n; i++)
         if (all->field[i].kind == FIELD_PLACE && *(int *)all->field[i].at >= 0)
             *(int *)all->field[i].at += 1000;
-    ck_assert(t->was->own || same_identity(t, true));
-    for (int i = 0; i < all->n && !t->was->own; i++) {
+    ck_assert(same_identity(t, true));
+    for (int i = 0; i < all->n; i++) {
         int *at = all->field[i].at, was = *at;
         if (all->field[i].kind != FIELD_PLACE || was < 0) continue;
         if (!first) first = at;
@@ -302,7 +318,7 @@ START_TEST(texts_of_equal_programs)
         struct buffer *turned = calloc((size_t)p->plan.buffers + 1, sizeof *turned);
         for (int k = 0; k < p->plan.programs; k++) {
             struct plan scratch = {0}, other = p->plan;
-            if (!has_kernel(&p->plan, k) || p->plan.program[k].own) continue;
+            if (!has_kernel(&p->plan, k)) continue;
             open_pair(t, &p->plan.program[k]);
             const char *was = text_of(&scratch, &p->plan, t->was, &p->plan.schedule[k]);
             rename_all(t, &other, turned);
@@ -368,7 +384,7 @@ static const struct field *next_silent(const struct fields *rows, const struct s
 static void try_plan(struct pair *t, struct shown *shown, const struct fields *rows, const coda_plan *p)
 {
     for (int k = 0; k < p->plan.programs; k++) {
-        if (!has_kernel(&p->plan, k) || p->plan.program[k].own) continue;
+        if (!has_kernel(&p->plan, k)) continue;
         open_pair(t, &p->plan.program[k]);
         for (shown->next = 0; shown->next < t->fields.n;) {
             int status;

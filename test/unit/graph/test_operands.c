@@ -2,7 +2,6 @@
  * the text of `coda ops`, the uses of programs and the nodes of one call. */
 #include "executable.h"
 #include "graph.h"
-#include "nucleus.h"
 #include "own.h"
 #include "top_k.h"
 #include "util_attention.h"
