@@ -91,6 +91,7 @@ include $(PARTS)
 
 # ---- Installation: lib/package/README.md ----
 VERSION  = $(shell sed -n 's/.*CODA_VERSION_STRING "\(.*\)"/\1/p' include/coda.h)
+HEADERS := include/coda.h include/coda_cache.h
 LIBDIR  ?= lib
 D        = $(DESTDIR)$(PREFIX)
 L        = $(D)/$(LIBDIR)
@@ -98,15 +99,15 @@ GRAPHS  := $(notdir $(wildcard examples/graphs/*.coda))
 PAGES   := README.md ENVIRONMENT.md CHANGELOG.md LICENSE
 MANUAL  := coda.1 coda-cache.1
 # A page, or a link to one, for each function and each type with a name: `make doc` makes them.
-PAGES3   = $(shell sed -n -f lib/package/manual/pages.sed include/coda.h | sort -u)
+PAGES3   = $(shell sed -n -f lib/package/manual/pages.sed $(HEADERS) | sort -u)
 CONFIGS := coda-config.cmake coda-config-version.cmake
-INSTALLED = include/coda.h include/coda.hpp $(addprefix $(LIBDIR)/,libcoda.so.0 libcoda.so libcoda.a pkgconfig/coda.pc cps/coda.cps $(CONFIGS:%=cmake/coda/%)) \
+INSTALLED = $(HEADERS) include/coda.hpp $(addprefix $(LIBDIR)/,libcoda.so.0 libcoda.so libcoda.a pkgconfig/coda.pc cps/coda.cps $(CONFIGS:%=cmake/coda/%)) \
 	bin/coda $(MANUAL:%=share/man/man1/%) $(PAGES3:%=share/man/man3/%) share/man/man7/coda.7 share/doc/coda/coda.html $(GRAPHS:%=share/coda/graphs/%) $(PAGES:%=share/doc/coda/%)
 FILL     = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|; s|@MINOR@|$(basename $(VERSION))|' \
 	-e 's|@UP@|$(shell echo $(LIBDIR) | sed 's/[^/][^/]*/../g')|'
 
 # The manual. It runs the tool, and is never committed.
-MANUAL_FROM := include/coda.h ENVIRONMENT.md lib/graph/graph_parse.c $(wildcard lib/package/manual/*)
+MANUAL_FROM := $(HEADERS) ENVIRONMENT.md lib/graph/graph_parse.c $(wildcard lib/package/manual/*)
 doc: $(BUILD)/doc/coda.html ## the manual: man pages of coda.h, and all of it in build/doc/coda.html
 $(BUILD)/doc/coda.html: $(MANUAL_FROM) $(BUILD)/coda
 	@lib/package/manual/manual.sh $(BUILD)/coda $(BUILD)/doc
@@ -124,7 +125,7 @@ install: all doc install-library ## all that is needed to build and run programs
 # Headers whose text is as it was keep their time, so that who includes them is not compiled again.
 install-library: $(BUILD)/libcoda.so $(BUILD)/libcoda.a ## of that the library, its headers and what finds them
 	install -d $(D)/include $(L)/pkgconfig $(L)/cps $(L)/cmake/coda
-	install -C -m 644 include/coda.h include/coda.hpp $(D)/include
+	install -C -m 644 $(HEADERS) include/coda.hpp $(D)/include
 	install -m 755 $(BUILD)/libcoda.so $(L)/libcoda.so.0
 	ln -sf libcoda.so.0 $(L)/libcoda.so
 	install -m 644 $(BUILD)/libcoda.a $(L)

@@ -219,7 +219,7 @@ void cache_value_free(const struct cache_value *v);
 
 /* ---- cache.c ---- */
 
-struct coda_cache; /* coda.h's coda_cache */
+struct coda_cache; /* the API's coda_cache */
 
 /* A place of the user's own instead of the directory; the bytes are those of files, checked like them.
  * `name` is 64 hex digits. Each may be called by several threads at once. */

@@ -232,8 +232,7 @@ CODA_BUILDER(cross_entropy) CODA_BUILDER(embedding) CODA_BUILDER(cast) CODA_BUIL
 /* clang-format on */
 #undef CODA_BUILDER
 
-                                                                                    inline value
-    apply(const char *map, const std::vector<value> &in, const std::vector<float> &params = {})
+inline value apply(const char *map, const std::vector<value> &in, const std::vector<float> &params = {})
 {
     coda_graph *g = detail::graph_of(in);
     return detail::built(g, coda_apply(g, map, detail::plain(in).data(), static_cast<int>(in.size()),

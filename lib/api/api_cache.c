@@ -1,4 +1,4 @@
-/* api_cache.c -- coda.h's section "Kernel cache" in terms of cache.h. A call without a cache is about the one
+/* api_cache.c -- coda_cache.h in terms of cache.h. A call without a cache is about the one
  * that the process has without asking. */
 #include "api.h"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# abi_policy.sh -- abi_policy.py refuses what breaks programs, and takes what does not: coda.h is changed in each way below,
+# abi_policy.sh -- abi_policy.py refuses what breaks programs, and takes what does not: coda.h, or coda_cache.h, is changed in each way below,
 # built as a library of empty functions, and compared with what test/abi describes.
 # Run as: test/house/abi_policy.sh FOLDER
 set -eu
@@ -30,8 +30,8 @@ try() {
     tried=$((tried + 1))
     folder=$out/$tried
     mkdir -p "$folder"
-    sed "$@" include/coda.h > "$folder/coda.h"
-    [ "$verdict" = taken ] || ! cmp -s include/coda.h "$folder/coda.h" || wrong "$what: sed changes nothing"
+    for header in coda.h coda_cache.h; do sed "$@" include/$header > "$folder/$header"; done
+    [ "$verdict" = taken ] || diff -rq include "$folder" | grep -q differ || wrong "$what: sed changes nothing"
     describe "$folder/coda.h" "$folder"
     if python3 "$here/abi_policy.py" "${OLD:-$out/old}" "$folder" > "$folder/said"; then
         [ "$verdict" = taken ] || wrong "$what: taken"
@@ -63,6 +63,8 @@ try 'coda_binding changes, and does not begin with its size' 'a struct without i
 try 'coda_warm_options.progress was' 'a callback gets more' '/^typedef struct coda_warm_options/,/^}/s/int done, int all)/int done, int all, int failed)/'
 try 'coda_value changes' 'a value is wider' '/^typedef struct coda_value/,/^}/s/uint32_t id/uint64_t id/'
 try 'coda_plan_stats' 'a struct that coda fills lost a field' '/^typedef struct coda_plan_stats/,/^}/{/double flops/d}'
+
+try 'coda_cache_pruned.kept was' 'a field of coda_cache.h is gone' 's|removed_bytes, kept,|removed_bytes,|'
 
 # ---- Taken: all at once, and each alone if CODA_FULL is set ----
 all=()

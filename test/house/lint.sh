@@ -1,18 +1,19 @@
 #!/bin/sh
 # lint.sh [FOLDER] -- what a machine can say of the looks of the library's sources, or of FOLDER's:
-#     files over 800 lines (coda.h, which is one file whatever it describes and is laid out by hand: 1400), lines over
+#     files over 800 lines (coda.h, the manual of graphs, plans and runs: 1150), lines over
 #         110 columns, tabs in C, blanks at line ends, a README.md of more than 12 kB
 #     headers of a CUDA toolkit, which the build does without: jit/cuda_abi.h declares what is called
 #     comparisons of extents in rewriting and planning that lib/base/guards.h does not note: guards.awk
 #     folders of more lines than test/house/budgets (of FOLDER: FOLDER/test/budgets) gives them
-#     what clang-format 14 would change, where it is installed (other versions disagree with it)
+#     what clang-format 14 would change, where it is installed (other versions disagree with it), but in coda.h and
+#         coda_cache.h, which are laid out by hand
 all='include lib jit cache primitives examples test perf'
 [ -n "${1:-}" ] || apart='-path examples/serving -prune -o' # which has a lint of its own
 # shellcheck disable=SC2086
 sources=$(find ${1:-$all} ${apart:-} -name '*.[ch]' -print -o -name '*.[ch]pp' -print -o -name '*.cuh' -print -o -name '*.def' -print)
 awk '
     function complain(what) { print FILENAME ":" FNR ": " what; bad++ }
-    FNR == (FILENAME ~ /coda\.h$/ ? 1401 : 801) { complain("more than " FNR - 1 " lines") }
+    FNR == (FILENAME ~ /coda\.h$/ ? 1151 : 801) { complain("more than " FNR - 1 " lines") }
     length > 110 { complain(length " columns") }
     /\t/ { complain("tab") }
     /[ \t]$/ { complain("blank at the end") }
@@ -47,7 +48,7 @@ readme=${1:+$1/}README.md
 size=$(wc -c < "$readme")
 [ "$size" -le 12000 ] || { echo "$readme: $size bytes, more than 12000: which page does the new part belong on?"; result=1; }
 case $(clang-format --version 2>/dev/null) in *" 14."*)
-    formatted=$(echo "$sources" | grep '\.[ch]$' | grep -v '^include/coda.h$')
+    formatted=$(echo "$sources" | grep '\.[ch]$' | grep -v '^include/')
     # shellcheck disable=SC2086
     clang-format --dry-run -Werror $formatted || result=1 ;;
 esac

@@ -1,5 +1,5 @@
-# header.awk -- coda.h as data, for man.awk and html.awk. It relies on the header's layout, and stops at a line
-# that it does not understand.
+# header.awk -- coda.h and its parts as data, for man.awk and html.awk. It relies on their layout, and stops at a line
+# that it does not understand. The heading of a part ("coda_cache.h -- ...") is not in the manual.
 #
 # A unit is what stands between two empty lines: declarations and comments. A comment speaks for the declarations
 # below it, up to the next one; a unit without declarations is text of its section.
@@ -166,7 +166,7 @@ function add_define(raw, name) {
     name = raw
     sub(/^#define /, "", name)
     sub(/[^A-Za-z0-9_].*/, "", name)
-    if (name == "CODA_H" || name == "CODA_API") return
+    if (name ~ /^CODA(_[A-Z]+)?_H$/ || name == "CODA_API") return
     add_item("define", name, raw, "")
 }
 
@@ -180,6 +180,7 @@ function take(raw) {
     if (raw ~ /^\/\*/) {
         text = comment_text(raw)
         if (overview == "") overview = text
+        else if (text ~ /^\n?coda_[a-z]+\.h -- /) return
         else if (text ~ /^---/) add_banner(text)
         else add_item("text", "", text, "")
     } else if (raw ~ /^#define/) add_define(raw)
@@ -257,7 +258,7 @@ BEGIN {
     section_title[0] = "Version and limits" # what stands ahead of the first one
     section_level[0] = 1
 }
-FILENAME ~ /coda\.h$/ { header_line($0) }
+FILENAME ~ /coda(_[a-z]+)?\.h$/ { header_line($0) }
 FILENAME ~ /words\.json$/ { word_line($0) }
 FILENAME ~ /ENVIRONMENT\.md$/ { table_line($0) }
 FILENAME ~ /graph_parse\.c$/ { grammar_line($0) }
