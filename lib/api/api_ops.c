@@ -213,6 +213,11 @@ CODA_API coda_value coda_softmax(coda_graph *g, coda_value x)
     return build_node(g, "softmax", (struct node){.op = OP_SOFTMAX}, OPERANDS(x));
 }
 
+CODA_API coda_value coda_log_softmax(coda_graph *g, coda_value x)
+{
+    return build_node(g, "log_softmax", (struct node){.op = OP_LOG_SOFTMAX}, OPERANDS(x));
+}
+
 /* ---- Row statistics ---- */
 
 /* NULL, with the graph poisoned, if there is none. */

@@ -178,6 +178,12 @@ coda_status eval_constant(const struct eval_call *c)
     return CODA_OK;
 }
 
+coda_status eval_iota(const struct eval_call *c)
+{
+    for (int64_t i = 0; i < type_elements(&c->n->type); i++) c->out[i] = (double)i;
+    return CODA_OK;
+}
+
 /* ---- Embedding ---- */
 
 static void embedding_rows(void *ctx, int64_t from, int64_t to)

@@ -242,6 +242,22 @@ static void softmax_rows(void *ctx, int64_t from, int64_t to)
 
 coda_status eval_softmax(const struct eval_call *c) { return by_rows(c, EVAL_TRANSCENDENTAL, softmax_rows); }
 
+static void log_softmax_rows(void *ctx, int64_t from, int64_t to)
+{
+    const struct rowwise *s = ctx;
+    for (int64_t row = from; row < to; row++) {
+        const double *x = s->in[LOG_SOFTMAX_X] + row * s->columns;
+        double *y = s->out + row * s->columns, most = eval_row_max(x, s->columns), sum = 0;
+        for (int64_t c = 0; c < s->columns; c++) sum += exp(x[c] - most);
+        for (int64_t c = 0; c < s->columns; c++) y[c] = x[c] - most - log(sum);
+    }
+}
+
+coda_status eval_log_softmax(const struct eval_call *c)
+{
+    return by_rows(c, EVAL_TRANSCENDENTAL, log_softmax_rows);
+}
+
 /* ---- Loss ---- */
 
 static double row_loss(const struct rowwise *s, int64_t row)

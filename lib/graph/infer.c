@@ -282,6 +282,12 @@ coda_status infer_layer_norm(const graph *g, struct node *n)
 
 coda_status infer_softmax(const graph *g, struct node *n) { return infer_columns(g, n); }
 
+coda_status infer_log_softmax(const graph *g, struct node *n)
+{
+    n->type = *operand_type(g, n, LOG_SOFTMAX_X);
+    return need_float(n, LOG_SOFTMAX_X, &n->type, 1);
+}
+
 /* Losses have the shape of the targets, or [1] when they are reduced. The ignored index travels as a
  * float. */
 coda_status infer_cross_entropy(const graph *g, struct node *n)
@@ -352,6 +358,17 @@ coda_status infer_constant(const graph *g, struct node *n)
     dtype_store(t, &stored, 0, *value);
     *value = isnan(*value) ? NAN : (float)dtype_load(t, &stored, 0);
     n->type = (struct type){.dtype = t};
+    return CODA_OK;
+}
+
+/* As many as a float counts. */
+coda_status infer_iota(const graph *g, struct node *n)
+{
+    int64_t extent = n->attr.iota.n;
+    if (!dims_has(g->dims, extent) || dims_most(g->dims, extent) > IOTA_MOST)
+        return fail(CODA_E_INVALID, "iota: n is %s; must be 0..%d", dim_text(g->dims, extent).s, IOTA_MOST);
+    n->type = (struct type){.dtype = CODA_I32, .rank = 1, .dims = g->dims};
+    n->type.dim[0] = extent;
     return CODA_OK;
 }
 

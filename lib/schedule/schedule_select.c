@@ -1,7 +1,8 @@
-/* schedule_top_k.c -- how many warps look for the k largest of a row: one, with other rows beside it in the
- * block, or all of a block. */
-#include "top_k.h"
+/* schedule_select.c -- kernels that select elements of a row. The k largest are looked for by one warp, with
+ * other rows beside it in the block, or by all of a block; the least that is kept, always by a block, which
+ * has more threads for a longer row. */
 #include "schedule.h"
+#include "top_k.h"
 
 enum {
     BLOCK_WARPS = 4,      /* each with a row of its own */
@@ -10,6 +11,9 @@ enum {
     FEW_WARPS = 8,
     FEW_WARPS_MOST = 16384, /* columns */
     MANY_WARPS = 16,
+    FEW_THREADS = 256,
+    FEW_THREADS_MOST = 4096, /* columns */
+    MANY_THREADS = 1024,
     MOST_BLOCKS = 1 << 30
 };
 
@@ -29,4 +33,12 @@ void schedule_top_k(struct schedule *s, const struct program *q, const struct pl
     s->tile.groups = warps(of);
     s->threads = 32 * s->tile.bm * s->tile.groups;
     s->grid = MIN(of->rows / s->tile.bm + (of->rows % s->tile.bm != 0), MOST_BLOCKS);
+}
+
+void schedule_nucleus(struct schedule *s, const struct program *q, const struct plan_options *opt)
+{
+    const struct nucleus_spec *of = q->spec;
+    (void)opt;
+    s->threads = of->columns <= FEW_THREADS_MOST ? FEW_THREADS : MANY_THREADS;
+    s->grid = MIN(of->rows, MOST_BLOCKS);
 }
