@@ -66,6 +66,7 @@ void text_printf(struct text *t, const char *format, ...) PRINTF(2, 3);
 void text_vprintf(struct text *t, const char *format, va_list args) PRINTF(2, 0);
 void text_append(struct text *t, const char *s);
 const char *text_str(const struct text *t);
+static inline const char *truth(bool b) { return b ? "true" : "false"; }
 void text_free(struct text *t);
 int64_t text_emit(const struct text *t, char *buf, size_t size); /* the snprintf-like public form */
 

@@ -176,8 +176,6 @@ static void print_columns(const struct gemm *g, int bn)
     else text_printf(t, "Plain<%d>;\n", bn);
 }
 
-static const char *truth(bool b) { return b ? "true" : "false"; }
-
 /* How tiles are walked, where it is not as ConfigDefaults says. */
 static void print_walk(const struct gemm *g)
 {

@@ -72,8 +72,7 @@ static int column_floats(const struct program *p)
     int floats = 0;
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
-        if (s->kind == STEP_REDUCE && s->axis == REDUCE_COLUMNS)
-            floats += s->prim->state * (s->half ? 1 : program_lanes(p));
+        if (step_folds_columns(s)) floats += s->prim->state * (s->half ? 1 : program_lanes(p));
     }
     return floats;
 }

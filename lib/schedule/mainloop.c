@@ -1,9 +1,17 @@
-/* mainloop.c -- what main loops share: the search that they add to, stages, parts of costs and of texts. */
+/* mainloop.c -- the table of main loops, and what they share: the search that they add to, stages, parts of costs and of texts. */
 #include "mainloop.h"
 
 #include "invariant.h"
 
 enum { MOST_STAGES = 24 };
+
+const struct mainloop *const mainloops[] = {&mainloop_gemv,   /* a row, or two short ones */
+                                            &mainloop_skinny, /* up to 16 */
+                                            &mainloop_wgmma,  /* any, on Hopper */
+                                            &mainloop_mma,    /* of 16 bits, where there is no wgmma */
+                                            &mainloop_fma,    /* fp32 */
+                                            &mainloop_simt,   /* what no other takes */
+                                            NULL};
 
 /* Candidates that differ in their raster group, or in what follows from the others, are the same. */
 static bool same(const struct tile *a, const struct tile *b)
@@ -32,6 +40,17 @@ void search_add(struct search *s, const struct tile *t, double cost)
     s->cost[at] = cost;
 }
 
+void search_widths(struct search *s, const int *width, void (*consider)(struct search *s, int bn))
+{
+    int span = program_span(s->p);
+    bool listed = !span || width[0] % span == 0;
+    for (; *width; width++) {
+        if (!span || *width % span == 0) consider(s, *width);
+        listed = listed || *width == span;
+    }
+    if (!listed) consider(s, span);
+}
+
 int tile_shared_bytes(const struct program *p, const struct tile *t)
 {
     const struct footprint f = t->mainloop->footprint(p, t);
@@ -43,6 +62,13 @@ int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
     const struct footprint f = t->mainloop->footprint(p, t);
     int room = shared_bytes / f.granule * f.granule - f.fixed;
     return room > 0 ? MIN(room / f.stage, MOST_STAGES) : 0;
+}
+
+bool program_is_heavy(const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_REDUCE && p->step[i].prim->state > 1) return true;
+    return false;
 }
 
 double memory_clocks(const struct target *target, double bytes)
@@ -62,8 +88,9 @@ static void print_strides(const char *name, const struct tensor_use *o, struct t
                 (long long)o->row, name, (long long)o->k);
 }
 
-void mainloop_print_strides(const struct program *p, struct text *t)
+void mainloop_print_strides(const struct program *p, const struct schedule *s, struct text *t)
 {
+    (void)s;
     print_strides("a", &p->a.data, t);
     print_strides("b", &p->b.data, t);
 }
@@ -76,8 +103,17 @@ static int alignment(const struct program *p, const struct tensor_use *o)
     return (int)(multiples & -multiples);
 }
 
-void mainloop_print_alignment(const struct program *p, struct text *t)
+void mainloop_print_pointers(const struct program *p, const struct schedule *s, struct text *t)
 {
+    mainloop_print_strides(p, s, t);
     text_printf(t, "    static constexpr i64 a_align = %d, b_align = %d;\n", alignment(p, &p->a.data),
                 alignment(p, &p->b.data));
+}
+
+void mainloop_complete(struct schedule *s, const struct program *p, const struct target *target)
+{
+    (void)target;
+    s->threads = 128 * s->tile.groups;
+    s->grid = program_blocks(p, &s->tile);
+    s->cluster = 1;
 }

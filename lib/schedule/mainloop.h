@@ -1,6 +1,6 @@
 /*
  * mainloop.h -- what the library knows of a GEMM's main loop: one entry for each kernel template of
- * primitives/tile. A new one is a .cuh there, a mainloop_*.c here, and a line of mainloop_table.c.
+ * primitives/tile. A new one is a .cuh there, a mainloop_*.c here, and a line of the table in mainloop.c.
  */
 #ifndef MAINLOOP_H
 #define MAINLOOP_H
@@ -79,6 +79,9 @@ void search_run(struct search *s, const struct target *target, enum tile_class c
 /* Inserts a candidate by its cost, clock cycles, unless it is there already, or p's rows are to keep their
  * bits and in this tile have others. Stable: equal costs keep the order in which they came. */
 void search_add(struct search *s, const struct tile *t, double cost);
+/* Calls consider for each of some widths, falling and ended by 0, that hold whole spans of pairs or segments;
+ * and for a span that is no part of the widest one. */
+void search_widths(struct search *s, const int *width, void (*consider)(struct search *s, int bn));
 
 /* ---- What main loops share ---- */
 
@@ -87,10 +90,14 @@ enum { BEGINNING = 300 }; /* clocks, of a tile */
 double memory_clocks(const struct target *target, double bytes);
 /* Cycles in which memory gives all of B; more if only the part `used` of the SMs asks for it. */
 double weight_clocks(const struct program *p, const struct target *target, double used);
-/* Appends a_stride_row and so on: of a main loop whose operands are pointers. */
-void mainloop_print_strides(const struct program *p, struct text *t);
-/* Appends a_align and b_align: of so many elements, at most 8, an operand's first addresses are multiples. */
-void mainloop_print_alignment(const struct program *p, struct text *t);
+/* Does an epilogue fold states of several numbers, of which each push waits for the last one? */
+bool program_is_heavy(const struct program *p);
+/* complete() of a loop whose blocks have a tile each, and no cluster. */
+void mainloop_complete(struct schedule *s, const struct program *p, const struct target *target);
+/* print_config() of a loop whose operands are pointers: a_stride_row and so on. */
+void mainloop_print_strides(const struct program *p, const struct schedule *s, struct text *t);
+/* The same, with a_align and b_align: of so many elements, at most 8, first addresses are multiples. */
+void mainloop_print_pointers(const struct program *p, const struct schedule *s, struct text *t);
 /* By estimated times: would cuBLASLt, with the epilogue as kernels of its own, beat the tile? Asked of
  * contested main loops; true only where it wins by 5 %, or, of a SIMT tile, a quarter, as that
  * estimate is rough. mainloop_cublaslt.c */

@@ -117,32 +117,10 @@ static void consider_width(struct search *s, int bn)
     consider(s, 256, bn, 2);
 }
 
-/* A tile holds whole spans of pairs, or of segments. */
 static void candidates(struct search *s, enum tile_class class)
 {
-    static const int width[] = {128, 96, 64, 32};
-    int span = program_span(s->p);
-    if (class != TILES_KNOWN) return;
-    for (int i = 0; i < ARRAY_SIZE(width); i++)
-        if (!span || width[i] % span == 0) consider_width(s, width[i]);
-    if (span && 128 % span && span != 96) consider_width(s, span);
-}
-
-/* ---- The kernel ---- */
-
-static void complete(struct schedule *s, const struct program *p, const struct target *target)
-{
-    (void)target;
-    s->threads = 128 * s->tile.groups;
-    s->grid = program_blocks(p, &s->tile);
-    s->cluster = 1;
-}
-
-static void print_config(const struct program *p, const struct schedule *s, struct text *t)
-{
-    (void)s;
-    mainloop_print_strides(p, t);
-    mainloop_print_alignment(p, t);
+    static const int width[] = {128, 96, 64, 32, 0};
+    if (class == TILES_KNOWN) search_widths(s, width, consider_width);
 }
 
 const struct mainloop mainloop_fma = {.name = "fma",
@@ -153,5 +131,5 @@ const struct mainloop mainloop_fma = {.name = "fma",
                                       .cost = cost,
                                       .footprint = footprint,
                                       .shares_sm = shares_sm,
-                                      .complete = complete,
-                                      .print_config = print_config};
+                                      .complete = mainloop_complete,
+                                      .print_config = mainloop_print_pointers};

@@ -7,14 +7,6 @@ static bool supports(const struct target *target, const struct program *p)
     return true;
 }
 
-/* States of several numbers, of which each push waits for the last one. */
-static bool is_heavy(const struct program *p)
-{
-    for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_REDUCE && p->step[i].prim->state > 1) return true;
-    return false;
-}
-
 /* A step of K takes a tile of 64 rows 105 clocks alone on its SM, one of 128 rows 130, twice that for two; a
  * tile that folds moments of its rows at M 4096, N and K 384, 1.3 times as long. */
 static double cost(const struct program *p, const struct tile *t, const struct target *target)
@@ -23,7 +15,7 @@ static double cost(const struct program *p, const struct tile *t, const struct t
         (double)p->dim[0] * (double)CEIL_DIV(p->dim[1], t->bm) * (double)CEIL_DIV(p->dim[2], t->bn);
     int places = 2 * target->sms;
     double waves = (double)(int64_t)((tiles + places - 1) / places);
-    double step = (t->bm > 64 ? 130 : 105) * (is_heavy(p) ? 1.3 : 1);
+    double step = (t->bm > 64 ? 130 : 105) * (program_is_heavy(p) ? 1.3 : 1);
     return waves * (double)p->k * step * (1 + MIN(tiles / places, 1));
 }
 
@@ -52,20 +44,6 @@ static bool shares_sm(const struct program *p, const struct tile *t)
     return true;
 }
 
-static void complete(struct schedule *s, const struct program *p, const struct target *target)
-{
-    (void)target;
-    s->threads = 128 * s->tile.groups;
-    s->grid = program_blocks(p, &s->tile);
-    s->cluster = 1;
-}
-
-static void print_config(const struct program *p, const struct schedule *s, struct text *t)
-{
-    (void)s;
-    mainloop_print_strides(p, t);
-}
-
 const struct mainloop mainloop_simt = {.name = "simt",
                                        .kernel = "gemm_simt",
                                        .mixed = true,
@@ -76,5 +54,5 @@ const struct mainloop mainloop_simt = {.name = "simt",
                                        .cost = cost,
                                        .footprint = footprint,
                                        .shares_sm = shares_sm,
-                                       .complete = complete,
-                                       .print_config = print_config};
+                                       .complete = mainloop_complete,
+                                       .print_config = mainloop_print_strides};

@@ -229,11 +229,9 @@ static void complete(struct schedule *s, const struct program *p, const struct t
     s->cluster = 1;
 }
 
-static const char *truth(bool b) { return b ? "true" : "false"; }
-
 static void gemv_print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
-    mainloop_print_strides(p, t);
+    mainloop_print_strides(p, s, t);
     text_printf(t, "    static constexpr int blocks = %d, window = %d;\n", s->tile.blocks,
                 s->tile.window ? s->tile.window : s->tile.stages);
     text_printf(t, "    static constexpr bool early = %s;\n", truth(s->early));

@@ -330,8 +330,6 @@ static void complete(struct schedule *s, const struct program *p, const struct t
     if (each == 2 && tile_splits(t) == 1) s->grid = MIN(s->grid, 2 * target->sms);
 }
 
-static const char *truth(bool b) { return b ? "true" : "false"; }
-
 static void print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
     bool a_batched = p->a.data.batch != 0 && p->dim[0] > 1, b_batched = p->b.data.batch != 0 && p->dim[0] > 1;

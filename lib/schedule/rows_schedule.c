@@ -17,12 +17,6 @@ enum {
     PIECE_MOST = 8
 };
 
-bool rows_is_row(const struct step *s)
-{
-    if (s->axis == REDUCE_COLUMNS) return false;
-    return s->cls == CLASS_ROW || s->kind == STEP_PARTIAL || s->kind == STEP_REDUCE;
-}
-
 int rows_index(const struct program *p, const struct step *s)
 {
     bool moves = s->kind == STEP_LOAD || s->kind == STEP_STORE;
@@ -54,7 +48,7 @@ static void mark_live(struct rows_walk *w, const struct program *p)
     for (int i = p->steps - 1; i >= 0; i--) {
         const struct step *s = &p->step[i];
         if (s->kind == STEP_STORE) w->live[i] = s->cls == CLASS_ROW ? any_row : any_column;
-        if (s->kind == STEP_REDUCE && s->axis == REDUCE_COLUMNS) w->live[i] = any_column;
+        if (step_folds_columns(s)) w->live[i] = any_column;
         if (w->live[i]) mark_operands(w, p, s);
     }
 }
@@ -89,7 +83,7 @@ bool rows_needs(const struct rows_walk *w, const struct program *p, int phase, b
         const struct step *s = &p->step[i];
         if (rows_sink(w, p, i, phase)) needed[i] = any = true;
         for (int k = 0; needed[i] && k < s->nin; k++)
-            if (s->in[k] >= 0 && !rows_is_row(&p->step[s->in[k]])) needed[s->in[k]] = true;
+            if (s->in[k] >= 0 && !step_is_of_row(&p->step[s->in[k]])) needed[s->in[k]] = true;
     }
     return any;
 }
@@ -159,7 +153,7 @@ static bool columns_matter(const struct rows_walk *w, const struct program *p)
 static bool has_row_values(const struct rows_walk *w, const struct program *p)
 {
     for (int i = 0; i < p->steps; i++)
-        if (w->live[i] && rows_is_row(&p->step[i])) return true;
+        if (w->live[i] && step_is_of_row(&p->step[i])) return true;
     return false;
 }
 
@@ -299,7 +293,7 @@ static void choose_team(struct rows_walk *w, const struct program *p)
     w->items = CEIL_DIV(w->pieces, w->team);
 }
 
-static bool is_column_load(const struct step *s) { return s->kind == STEP_LOAD && !rows_is_row(s); }
+static bool is_column_load(const struct step *s) { return s->kind == STEP_LOAD && !step_is_of_row(s); }
 
 /* May the first walk's load i be made before there are row values? A table's needs one. */
 static bool may_lead(const struct rows_walk *w, const struct program *p, const bool *needed, int i)

@@ -63,8 +63,6 @@ int rows_state(const struct rows_walk *w, const struct program *p, int step);
 bool rows_shares_state(const struct rows_walk *w, const struct program *p, int step);
 /* The step that says which row of a table a step loads, or of a state it stores; -1. */
 int rows_index(const struct program *p, const struct step *s);
-/* One value for the row, not one for each column. */
-bool rows_is_row(const struct step *s);
 /* Does the walk of this phase go over columns, and which column values does it compute? */
 bool rows_sink(const struct rows_walk *w, const struct program *p, int step, int phase);
 bool rows_needs(const struct rows_walk *w, const struct program *p, int phase, bool *needed);

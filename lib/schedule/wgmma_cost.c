@@ -17,14 +17,6 @@ enum { COOPERATION = 1400 }; /* clocks between two that both consumers share */
 
 static bool shares_sm(const struct tile *t) { return t->groups == 1 && tile_splits(t) == 1; }
 
-/* Reductions whose state is several numbers: their sums wait for maxima or means. */
-static bool is_heavy(const struct program *p)
-{
-    for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_REDUCE && p->step[i].prim->state > 1) return true;
-    return false;
-}
-
 /* Tiles that leave element by element, not by TMA. A gated one is half as wide. */
 static bool stores_directly(const struct program *p, const struct tile *t)
 {
@@ -49,8 +41,8 @@ static double epilogue_clocks(const struct program *p, const struct tile *t, con
 {
     bool staged = (program_is_gated(p) ? t->bn / 2 : t->bn) % 32 == 0 || t->bn <= 64;
     int elements = tile_a_box(p, t) * tile_share(t) / (t->pingpong ? 1 : t->groups);
-    double work = 1 + 0.5 * (p->pair == PAIR_HEADS) + 4 * program_loads_directly(p, t) + 4 * is_heavy(p) +
-                  0.5 * (p->segment > 0);
+    double work = 1 + 0.5 * (p->pair == PAIR_HEADS) + 4 * program_loads_directly(p, t) +
+                  4 * program_is_heavy(p) + 0.5 * (p->segment > 0);
     return 1000 + elements / 16.0 * work * (staged ? 1 : 1.5) + sums_clocks(t, target);
 }
 

@@ -63,7 +63,7 @@ static bool has_wide_column_states(const struct program *p)
 {
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
-        if (s->kind == STEP_REDUCE && s->axis == REDUCE_COLUMNS && s->prim->state > 1) return true;
+        if (step_folds_columns(s) && s->prim->state > 1) return true;
     }
     return false;
 }
