@@ -22,13 +22,6 @@ struct cpu_frame {
     float *value[];            /* of each step; the floats follow */
 };
 
-static bool is_row(const struct step *s)
-{
-    if (s->axis == REDUCE_COLUMNS) return false;
-    return s->cls == CLASS_ROW || s->kind == STEP_PARTIAL ||
-           (s->kind == STEP_REDUCE && !step_folds_segments(s));
-}
-
 static int64_t columns_of(const struct cpu *c, const struct step *s)
 {
     if (s->range || s->window.end) return step_columns(c->p, s).end - step_columns(c->p, s).first;
@@ -39,7 +32,7 @@ static int64_t columns_of(const struct cpu *c, const struct step *s)
 static int64_t step_width(const struct cpu *c, const struct step *s)
 {
     if (s->cls == CLASS_SEGMENT) return columns_of(c, s) / c->p->segment;
-    return is_row(s) ? 1 : columns_of(c, s);
+    return step_is_of_row(s) ? 1 : columns_of(c, s);
 }
 
 static int64_t stored_width(const struct cpu *c, const struct step *s)
@@ -47,16 +40,11 @@ static int64_t stored_width(const struct cpu *c, const struct step *s)
     return s->kind == STEP_ACC || !step_has_value(c->p, s) ? 0 : step_width(c, s);
 }
 
-static bool folds_columns(const struct step *s)
-{
-    return s->kind == STEP_REDUCE && s->axis == REDUCE_COLUMNS;
-}
-
 /* Numbers of the states of all columns that a step folds, or of the row's. */
 static size_t state_numbers(const struct cpu *c, const struct step *s)
 {
     if (s->kind != STEP_REDUCE) return 0;
-    return (folds_columns(s) ? (size_t)columns_of(c, s) : 1) * (size_t)s->prim->state;
+    return (step_folds_columns(s) ? (size_t)columns_of(c, s) : 1) * (size_t)s->prim->state;
 }
 
 /* Floats that lie one behind the other, and are not written by the program, are read where they are. */
@@ -112,8 +100,8 @@ static struct operand_view view(const struct cpu_frame *f, int step, const struc
     const struct program *p = f->cpu->p;
     const struct step *from = &p->step[step];
     bool repeats = from->cls == CLASS_SEGMENT && s->cls != CLASS_SEGMENT;
-    struct operand_view v = {f->value[step], is_row(from) ? 0 : 1, repeats ? p->segment : 1};
-    if ((s->range || s->window.end) && !from->range && !is_row(from)) v.x += step_columns(p, s).first;
+    struct operand_view v = {f->value[step], step_is_of_row(from) ? 0 : 1, repeats ? p->segment : 1};
+    if ((s->range || s->window.end) && !from->range && !step_is_of_row(from)) v.x += step_columns(p, s).first;
     return v;
 }
 
@@ -375,7 +363,7 @@ static void reduce_segments(struct cpu_frame *f, const struct step *s, float *ou
 int cpu_parts(const struct program *p)
 {
     for (int i = 0; i < p->steps; i++)
-        if (folds_columns(&p->step[i])) return p->port[p->step[i].port].blocks;
+        if (step_folds_columns(&p->step[i])) return p->port[p->step[i].port].blocks;
     return 0;
 }
 
@@ -391,7 +379,7 @@ void cpu_frame_begin_part(struct cpu_frame *f)
     const struct program *p = f->cpu->p;
     for (const struct step *s = p->step; s < p->step + p->steps; s++) {
         double *state = states_of(f, s);
-        if (!folds_columns(s)) continue;
+        if (!step_folds_columns(s)) continue;
         for (int64_t c = 0; c < columns_of(f->cpu, s); c++) s->prim->reduce->init(state + c * s->prim->state);
     }
 }
@@ -401,7 +389,7 @@ void cpu_frame_end_part(struct cpu_frame *f, int64_t part)
     const struct program *p = f->cpu->p;
     for (const struct step *s = p->step; s < p->step + p->steps; s++) {
         const double *state = states_of(f, s);
-        if (!folds_columns(s)) continue;
+        if (!step_folds_columns(s)) continue;
         float *to = column_states(f, &p->port[s->port], part, columns_of(f->cpu, s));
         for (size_t i = 0; i < state_numbers(f->cpu, s); i++) to[i] = (float)state[i];
     }
@@ -430,7 +418,7 @@ static const struct step *same_state(const struct cpu_frame *f, const struct ste
 
 static void run_reduce(struct cpu_frame *f, const struct step *s, float *out)
 {
-    if (folds_columns(s)) {
+    if (step_folds_columns(s)) {
         fold_row(f, s);
         return;
     }
@@ -547,7 +535,7 @@ void cpu_frame_run(struct cpu_frame *f, int64_t row, float *acc)
     f->sample = f->at[0];
     for (int i = 0; i < f->cpu->p->steps; i++) {
         const struct step *s = &f->cpu->p->step[i];
-        bool kept = f->started && s->cls == CLASS_COL && step_has_value(f->cpu->p, s) && !is_row(s);
+        bool kept = f->started && s->cls == CLASS_COL && step_has_value(f->cpu->p, s) && !step_is_of_row(s);
         if (s->kind == STEP_ACC) f->value[i] = acc;
         if (f->in_place[i]) f->value[i] = row_in_place(f, s);
         else if (!kept) run_step(f, s, f->value[i]);

@@ -71,7 +71,7 @@ static int unrolled(const struct emitter *e)
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
         if (folds(e, i)) floats += s->prim->state * e->w->width;
-        if (e->w->live[i] && s->kind == STEP_LOAD) floats += rows_is_row(s) ? 1 : e->w->width;
+        if (e->w->live[i] && s->kind == STEP_LOAD) floats += step_is_of_row(s) ? 1 : e->w->width;
     }
     return floats <= 32 ? 4 : floats <= 64 ? 2 : 1;
 }

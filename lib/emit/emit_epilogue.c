@@ -286,7 +286,7 @@ static void print_for_columns(const struct printer *e, const char *head,
     text_printf(e->t, "    %s\n    {\n", head);
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
-        if (s->kind != STEP_REDUCE || s->axis != REDUCE_COLUMNS) continue;
+        if (!step_folds_columns(s)) continue;
         for (int lane = 0; lane < column_lanes(e, s); lane++) print(e, s, i, lane);
     }
     text_append(e->t, "    }\n");
@@ -316,7 +316,7 @@ static void print_column_states(const struct printer *e)
     text_append(e->t, "\n    struct ColumnState {");
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
-        if (s->kind == STEP_REDUCE && s->axis == REDUCE_COLUMNS)
+        if (step_folds_columns(s))
             text_printf(e->t, " reduce::%s::State v%d[%d];", s->prim->name, i, column_lanes(e, s));
     }
     text_append(e->t, " };\n");

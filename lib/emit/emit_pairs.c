@@ -177,7 +177,7 @@ void rows_pair_tables(struct emitter *e)
         double turns = pow(r->base, -2.0 * (double)i / (double)r->rotary) / 3.14159265358979323846;
         if (r->inverse) turns = -turns;
         float high = (float)turns, low = (float)(turns - high);
-        text_printf(e->t, "    {%s, %s},\n", rows_float(high).s, rows_float(low).s);
+        text_printf(e->t, "    {%s, %s},\n", emit_float(high).s, emit_float(low).s);
     }
     text_append(e->t, "};\n");
 }
@@ -207,7 +207,7 @@ struct partner {
 bool rows_has_partner(const struct emitter *e, int step)
 {
     int load = e->p->step[step].in[0];
-    if (e->p->step[load].kind != STEP_LOAD || rows_is_row(&e->p->step[load])) return false;
+    if (e->p->step[load].kind != STEP_LOAD || step_is_of_row(&e->p->step[load])) return false;
     return e->w->width == 1 || e->w->packed[e->p->step[load].port];
 }
 

@@ -73,15 +73,11 @@ bool printer_passes_period(const struct program *p)
 
 void printer_call(const struct printer *e, const struct step *s, int lane)
 {
-    text_printf(e->t, "%s%s::%s(", emit_map_prefix(s->prim), s->prim->name,
-                emit_map_form(e->p, (int)(s - e->p->step)));
-    for (int i = 0; i < s->nin; i++) {
-        bool number = s->in[i] == IMMEDIATE;
-        text_printf(e->t, "%s%s", i ? ", " : "",
-                    number ? emit_float(s->immediate[i]).s : printer_value(e, s->in[i], lane).s);
-    }
-    for (int i = 0; i < s->prim->params; i++) text_printf(e->t, ", %s", emit_float(s->param[i]).s);
-    text_append(e->t, ");");
+    struct word value[PRIM_MAX_INPUTS];
+    for (int i = 0; i < s->nin; i++)
+        if (s->in[i] != IMMEDIATE) value[i] = printer_value(e, s->in[i], lane);
+    emit_call(e->p, (int)(s - e->p->step), value, e->t);
+    text_append(e->t, ";");
 }
 
 /* ---- Slots ---- */

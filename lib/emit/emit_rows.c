@@ -33,7 +33,7 @@ static void print_step(struct emitter *e, int i)
     }
     for (int k = 0; k < s->nin; k++)
         if (s->in[k] >= 0) text_printf(e->t, " v%d", s->in[k]);
-        else if (s->kind == STEP_MAP) text_printf(e->t, " %s", rows_float(s->immediate[k]).s);
+        else if (s->kind == STEP_MAP) text_printf(e->t, " %s", emit_float(s->immediate[k]).s);
     if (s->kind == STEP_STORE) text_append(e->t, " to ");
     if (port && s->kind == STEP_PAIR) text_append(e->t, " by ");
     if (port && s->kind == STEP_REDUCE) text_append(e->t, " over rows, to ");

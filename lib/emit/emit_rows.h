@@ -22,7 +22,6 @@ struct emitter {
 void rows_line(struct emitter *e, const char *format, ...) PRINTF(2, 3);
 void rows_open(struct emitter *e, const char *format, ...) PRINTF(2, 3);
 void rows_close(struct emitter *e);
-struct word rows_float(float x);
 const char *rows_index_type(const struct emitter *e);   /* of pieces of the domain */
 int64_t rows_stride(const struct emitter *e, int port); /* from column to column */
 struct word rows_load(const struct emitter *e, int i);  /* the name of column load i's piece */

@@ -1,9 +1,6 @@
 /* emit_rows_printer.c -- lines of a rows kernel, and words that several of its files print. */
 #include "emit_rows.h"
 
-#include <math.h>
-#include <string.h>
-
 static void put(struct emitter *e, const char *format, va_list args, const char *end)
 {
     for (int i = 0; i < e->depth; i++) text_append(e->t, "    ");
@@ -33,15 +30,6 @@ void rows_close(struct emitter *e)
 {
     e->depth--;
     rows_line(e, "}");
-}
-
-struct word rows_float(float x)
-{
-    if (isnan(x)) return emit_word("bits_float(0x7fc00000u)");
-    if (isinf(x)) return emit_word("%sbits_float(0x7f800000u)", x < 0 ? "-" : "");
-    struct word w = emit_word("%.9g", x);
-    strcat(w.s, strpbrk(w.s, ".e") ? "f" : ".0f");
-    return w;
 }
 
 /* Domains of less than 2^31 pieces are divided in 32 bits. */

@@ -74,14 +74,12 @@ static bool has_piece(const struct emitter *e, int i)
 static void print_map(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
+    struct word value[PRIM_MAX_INPUTS];
     struct text call = {0};
-    for (int k = 0; k < s->nin; k++) {
-        struct word v = s->in[k] == IMMEDIATE ? rows_float(s->immediate[k]) : emit_word("v%d", s->in[k]);
-        text_printf(&call, "%s%s", k ? ", " : "", v.s);
-    }
-    for (int k = 0; k < s->prim->params; k++) text_printf(&call, ", %s", rows_float(s->param[k]).s);
-    rows_line(e, "const float v%d = %s%s::%s(%s);", i, emit_map_prefix(s->prim), s->prim->name,
-              emit_map_form(e->p, i), text_str(&call));
+    for (int k = 0; k < s->nin; k++)
+        if (s->in[k] != IMMEDIATE) value[k] = emit_word("v%d", s->in[k]);
+    emit_call(e->p, i, value, &call);
+    rows_line(e, "const float v%d = %s;", i, text_str(&call));
     e->t->failed = e->t->failed || call.failed;
     text_free(&call);
 }
@@ -89,13 +87,13 @@ static void print_map(struct emitter *e, int i)
 /* A row value of a tensor without elements, which has rows but no columns, is 0. */
 static bool is_void(const struct emitter *e, const struct step *s)
 {
-    return rows_is_row(s) && e->plan->buffer[port_of(e, s)->buffer].bytes == 0;
+    return step_is_of_row(s) && e->plan->buffer[port_of(e, s)->buffer].bytes == 0;
 }
 
 static void print_load(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    bool row = rows_is_row(s);
+    bool row = step_is_of_row(s);
     struct word from = row ? emit_word("p%d", s->port) : address(e, s->port);
     if (is_void(e, s)) rows_line(e, "const float v%d = 0.0f;", i);
     else if (!row && has_piece(e, i))
@@ -247,7 +245,7 @@ void rows_row_values(struct emitter *e, int phase)
             print_scalar(e, i); /* rows and columns read it, whatever its class */
         if (s->kind == STEP_SCALAR || !e->w->live[i] || e->w->phase[i] != phase) continue;
         if (s->kind == STEP_STORE && s->cls == CLASS_ROW) print_row_store(e, i);
-        else if (s->kind != STEP_STORE && rows_is_row(s)) print_row_step(e, i);
+        else if (s->kind != STEP_STORE && step_is_of_row(s)) print_row_step(e, i);
     }
 }
 

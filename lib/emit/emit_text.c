@@ -51,7 +51,10 @@ struct word emit_float(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    return isfinite(x) ? emit_word("%af", (double)x) : emit_word("bits_float(0x%08xu)", bits);
+    if (!isfinite(x)) return emit_word("bits_float(0x%08xu)", bits);
+    struct word w = emit_word("%.9g", (double)x);
+    strcat(w.s, strpbrk(w.s, ".e") ? "f" : ".0f");
+    return w;
 }
 
 const char *emit_dtype(coda_dtype t)
@@ -142,9 +145,16 @@ static bool is_user_map(const struct prim *q) { return !q->header && q->source; 
 
 const char *emit_map_prefix(const struct prim *q) { return is_user_map(q) ? "user::user_" : "map::"; }
 
-const char *emit_map_form(const struct program *p, int step)
+void emit_call(const struct program *p, int step, const struct word *value, struct text *t)
 {
-    return p->step[step].prim->narrow && step_is_rounded(p, step) ? "narrow" : "apply";
+    const struct step *s = &p->step[step];
+    bool narrow = s->prim->narrow && step_is_rounded(p, step); /* where less than "apply" is enough */
+    text_printf(t, "%s%s::%s(", emit_map_prefix(s->prim), s->prim->name, narrow ? "narrow" : "apply");
+    for (int i = 0; i < s->nin; i++)
+        text_printf(t, "%s%s", i ? ", " : "",
+                    s->in[i] == IMMEDIATE ? emit_float(s->immediate[i]).s : value[i].s);
+    for (int i = 0; i < s->prim->params; i++) text_printf(t, ", %s", emit_float(s->param[i]).s);
+    text_append(t, ")");
 }
 
 /* A map of the user: it may use math.cuh, and the compiler counts its lines from its own first. */

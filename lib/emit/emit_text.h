@@ -32,7 +32,7 @@ void emit_constant(struct text *t, const char *type, const char *name, int64_t v
 /* What goes before a map's name in a kernel. A user may call a map what C++ calls something else, and in it
  * functions by names that maps of the library have: `exp`. So a user's are in a namespace of their own. */
 const char *emit_map_prefix(const struct prim *q);
-/* Which function of the map's struct computes a step: "apply", or "narrow" where that is enough. */
-const char *emit_map_form(const struct program *p, int step);
+/* The call of a map; value[i] is what operand i is called, unless it is an immediate number. */
+void emit_call(const struct program *p, int step, const struct word *value, struct text *t);
 
 #endif

@@ -203,6 +203,11 @@ static inline const char *node_text(const struct node *n)
 {
     return op_is_prim(n->op) && n->prim ? n->prim->name : op_info[n->op].text;
 }
+/* Is it a statistic of columns, over rows? */
+static inline bool node_folds_columns(const struct node *n)
+{
+    return n->op == OP_REDUCE && n->attr.reduce.columns;
+}
 /* Does it write to a state? Its result is that state's next version. */
 static inline bool op_is_version(enum op op) { return op_is(op, KIND_VERSION); }
 /* Are all its extents numbers? Only then may a plan or the evaluator have it. */

@@ -266,8 +266,6 @@ static bool may_join(struct grouper *gr, struct group *q, int value)
     return step || refuse_join(gr, n->op == OP_EMBEDDING ? REASON_LOOKS_UP : REASON_NO_EPILOGUE, -1, 0, 0);
 }
 
-static bool folds_columns(const struct node *n) { return n->op == OP_REDUCE && n->attr.reduce.columns; }
-
 /* A pass over rows folds these, or their columns: then all else is element by element. */
 /* Does a member read the version that another one, an assign, writes over? Then it is loaded once: a program
  * of several phases, which loads again, would find what it has stored. */
@@ -288,8 +286,8 @@ static bool suits_fold(const struct grouper *gr, const struct group *q, const st
         const struct node *other = &gr->g->node[m];
         if (n->op == OP_REDUCE && other->op == OP_ASSIGN && writes_what_it_reads(gr, q, other))
             return refuse_join(gr, REASON_LOADED_ONCE, m, 0, 0);
-        bool elements = other->op == OP_MAP || other->op == OP_CAST || folds_columns(other);
-        if (folds_columns(n) ? !elements : folds_columns(other))
+        bool elements = other->op == OP_MAP || other->op == OP_CAST || node_folds_columns(other);
+        if (node_folds_columns(n) ? !elements : node_folds_columns(other))
             return refuse_join(gr, REASON_TWO_FOLDS, m, 0, 0);
     }
     return true;
@@ -313,9 +311,9 @@ static bool fits(const struct grouper *gr, const struct group *q, int value)
     if (n->op == OP_REDUCE && !tiles) return refuse_join(gr, REASON_EMPTY, -1, 0, 0);
     if (n->op == OP_REDUCE && q->p.kind == PROGRAM_GEMM && !group_has_room(gr, q, n->prim->state))
         return false;
-    if (folds_columns(n) && q->p.segment) /* parts of states are of whole tiles */
+    if (node_folds_columns(n) && q->p.segment) /* parts of states are of whole tiles */
         return refuse_join(gr, REASON_SEGMENT_FOLD, -1, 0, 0);
-    if (folds_columns(n))
+    if (node_folds_columns(n))
         return ((shape == SHAPE_TILE || shape == SHAPE_HALF) && has_matrices(q, walked)) ||
                refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);
     if (shape == SHAPE_NO) return refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);

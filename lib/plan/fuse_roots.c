@@ -231,7 +231,7 @@ static bool is_of_rows(const struct node *n)
 static unsigned find_rows(const struct grouper *gr, const struct node *n)
 {
     unsigned rows = is_of_rows(n) ? OF_INPUTS : 0;
-    bool folds = n->op == OP_REDUCE && n->attr.reduce.columns;
+    bool folds = node_folds_columns(n);
     for (int i = 0; i < n->nin && !folds; i++) rows |= n->in[i] < 0 ? 0 : gr->site[n->in[i]].rows;
     return n->rows ? n->rows | (rows & OF_INPUTS) : rows;
 }

@@ -11,8 +11,6 @@
 
 /* ---- Steps and places ---- */
 
-static bool is_row(const struct program *q, int step) { return q->step[step].cls == CLASS_ROW; }
-
 /* What is computed once for each row, or for each column, reads nothing else, as it is printed elsewhere. */
 static bool reads_its_class(const struct program *q, const struct step *s)
 {
@@ -41,15 +39,15 @@ static bool reads_rightly(const struct program *q, const struct step *s, int ind
     const struct tensor_use *port = s->port >= 0 ? &q->port[s->port] : NULL;
     bool keyed = s->kind == STEP_REDUCE || s->kind == STEP_PAIR;
     for (int i = 1; i < s->nin && keyed; i++)
-        if (s->in[i] >= 0 && !is_row(q, s->in[i])) return false;
+        if (s->in[i] >= 0 && !step_is_of_row(&q->step[s->in[i]])) return false;
     if (s->kind == STEP_PAIR && pair_axes(&q->pairing) > 1 && s->nin != 1 + pair_axes(&q->pairing))
         return false;
     if (s->kind == STEP_PAIR && q->kind == PROGRAM_ROWS && q->step[s->in[0]].kind != STEP_LOAD) return false;
     if (s->kind == STEP_LOAD && port->role == USE_GATHER)
-        return port->index >= 0 && port->index < index && is_row(q, port->index) &&
+        return port->index >= 0 && port->index < index && step_is_of_row(&q->step[port->index]) &&
                step_has_value(q, &q->step[port->index]);
     if (s->kind == STEP_STORE && port->role == USE_SCATTER &&
-        (port->index < 0 || port->index >= index || !is_row(q, port->index) ||
+        (port->index < 0 || port->index >= index || !step_is_of_row(&q->step[port->index]) ||
          !step_has_value(q, &q->step[port->index]) || !scatters_evenly(q, s, port)))
         return false;
     return reads_its_class(q, s);

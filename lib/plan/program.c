@@ -57,10 +57,19 @@ bool step_is_rounded(const struct program *q, int step)
     return read;
 }
 
+bool step_is_of_row(const struct step *s)
+{
+    if (s->axis == REDUCE_COLUMNS) return false;
+    return s->cls == CLASS_ROW || s->kind == STEP_PARTIAL ||
+           (s->kind == STEP_REDUCE && !step_folds_segments(s));
+}
+
+bool step_folds_columns(const struct step *s) { return s->kind == STEP_REDUCE && s->axis == REDUCE_COLUMNS; }
+
 bool program_folds_columns(const struct program *q)
 {
     for (int i = 0; i < q->steps; i++)
-        if (q->step[i].kind == STEP_REDUCE && q->step[i].axis == REDUCE_COLUMNS) return true;
+        if (step_folds_columns(&q->step[i])) return true;
     return false;
 }
 

@@ -176,7 +176,10 @@ bool step_has_value(const struct program *q, const struct step *s);
 bool step_is_rounded(const struct program *q, int step);
 /* Do two REDUCEs fold the same, or two PARTIALs merge the same, into one state? Then it is computed once. */
 bool step_shares_state(const struct program *q, const struct step *a, const struct step *b);
-/* Does a step fold columns? */
+/* Has a step's value, or its state, one place for each row? */
+bool step_is_of_row(const struct step *s);
+/* Does a step fold columns; does any? */
+bool step_folds_columns(const struct step *s);
 bool program_folds_columns(const struct program *q);
 /* Every tensor that the program touches: use 0, 1, ... up to the first NULL. */
 struct tensor_use *program_use(const struct program *q, int i);

@@ -191,7 +191,7 @@ static bool type_fits(const struct group *q, const struct type *t, const struct 
 static bool folds_columns(const struct grouper *gr, const struct group *q)
 {
     for (int m = q->first; m >= 0; m = gr->site[m].next)
-        if (gr->g->node[m].op == OP_REDUCE && gr->g->node[m].attr.reduce.columns) return true;
+        if (node_folds_columns(&gr->g->node[m])) return true;
     return false;
 }
 

@@ -52,7 +52,7 @@ struct words rewrite_name(const graph *g, int v)
 /* Of a row, if it is a reduction. */
 static bool is_prim(const struct node *n, const char *name)
 {
-    bool of_columns = n->op == OP_REDUCE && n->attr.reduce.columns;
+    bool of_columns = node_folds_columns(n);
     return n->prim && !of_columns && strcmp(n->prim->name, name) == 0;
 }
 
