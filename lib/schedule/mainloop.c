@@ -1,4 +1,5 @@
-/* mainloop.c -- the table of main loops, and what they share: the search that they add to, stages, parts of costs and of texts. */
+/* mainloop.c -- the table of main loops, and what they share: the search that they add to, stages, parts of
+ * costs and of texts. */
 #include "mainloop.h"
 
 #include "invariant.h"
