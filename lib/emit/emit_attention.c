@@ -51,6 +51,15 @@ static coda_status check(const struct attention_spec *a, const struct schedule *
     return CODA_OK;
 }
 
+static void print_nothing(struct attention_text *e)
+{
+    text_append(e->t,
+                "// no queries\n#include \"tile/block.cuh\"\n\nusing namespace coda;\n\nstruct Args {};\n");
+    emit_body(e->t);
+    text_append(e->t, "}\n");
+    emit_entry(e->k, &(struct entry){.cluster = 1}, e->t);
+}
+
 static void print_kernel(struct attention_text *e)
 {
     static void (*const by[])(struct attention_text *) = {
@@ -58,8 +67,7 @@ static void print_kernel(struct attention_text *e)
         ATTENTION_KERNELS(X)
 #undef X
     };
-    if (attention_is_empty(e->a))
-        text_printf(e->t, "// no queries\nextern \"C\" __global__ void %s() {}\n", e->k->symbol);
+    if (attention_is_empty(e->a)) print_nothing(e);
     else by[e->s->attention->index](e);
 }
 

@@ -238,7 +238,7 @@ void emit_attention_result(struct attention_text *e)
 {
     const char *type = emit_dtype(e->a->use[ATTENTION_O].dtype);
     if (e->pointer[ATTENTION_O] < 0) text_append(e->t, "nullptr");
-    else text_printf(e->t, "static_cast<%s *>(args.pointer[%d])", type, e->pointer[ATTENTION_O]);
+    else text_printf(e->t, "static_cast<%s *>(a.pointer[%d])", type, e->pointer[ATTENTION_O]);
 }
 
 void emit_attention_beside(struct attention_text *e)
@@ -250,11 +250,11 @@ void emit_attention_beside(struct attention_text *e)
         const char *is_const = use_effect(u) == EFFECT_READ ? "const " : "";
         int pointer = e->pointer[beside[i]];
         if (pointer < 0) text_printf(t, "%snullptr", comma);
-        else text_printf(t, "%sstatic_cast<%s%s *>(args.pointer[%d])", comma, is_const, type, pointer);
+        else text_printf(t, "%sstatic_cast<%s%s *>(a.pointer[%d])", comma, is_const, type, pointer);
     }
-    text_append(t, ", args.extents");
+    text_append(t, ", a.extents");
     if (e->pointer[ATTENTION_BIAS] >= 0)
-        text_printf(t, ",\n                 args.pointer[%d], &args.of_bias", e->pointer[ATTENTION_BIAS]);
+        text_printf(t, ",\n                 a.pointer[%d], &a.of_bias", e->pointer[ATTENTION_BIAS]);
     text_append(t, "}");
 }
 
@@ -267,13 +267,13 @@ void emit_attention_entry(struct attention_text *e, const char *kernel, bool wal
     text_printf(t, "struct Args {\n    TensorMap q, k, v;\n    void *pointer[%d];\n", e->k->pointers);
     emit_attention_strides(e, "of_o", ATTENTION_O);
     emit_attention_extents(e, walks);
-    text_append(t, "};\n\nextern \"C\" __global__ void ");
-    if (launch->cluster > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", launch->cluster);
-    text_printf(t, "__launch_bounds__(%d, %d)\n", launch->threads, MAX(e->s->residents, 1));
-    text_printf(t, "%s(const __grid_constant__ Args args)\n{\n", e->k->symbol);
-    text_append(t, "    Kernel::run(args.q, args.k, args.v, ");
+    struct word residents = emit_word("%d", MAX(e->s->residents, 1));
+    text_append(t, "};\n");
+    emit_body(t);
+    text_append(t, "    Kernel::run(block, a.q, a.k, a.v, ");
     emit_attention_result(e);
-    text_append(t, ", args.of_o,\n                ");
+    text_append(t, ", a.of_o,\n                ");
     emit_attention_beside(e);
     text_append(t, ");\n}\n");
+    emit_entry(e->k, &(struct entry){.cluster = launch->cluster, .residents = residents.s}, t);
 }

@@ -44,14 +44,15 @@ void emit_attention_simt(struct attention_text *e)
     for (int i = 0; i < ARRAY_SIZE(tensors); i++)
         emit_attention_strides(e, tensors[i].strides, tensors[i].use);
     emit_attention_extents(e, false);
-    text_append(t, "};\n\n");
-    text_append(t, "extern \"C\" __global__ void __launch_bounds__(Kernel::threads, Kernel::blocks)\n");
-    text_printf(t, "%s(const __grid_constant__ Args args)\n{\n    Kernel::run(", e->k->symbol);
+    text_append(t, "};\n");
+    emit_body(t);
+    text_append(t, "    Kernel::run(block, ");
     for (int i = 0; tensors[i].use != ATTENTION_O; i++)
-        text_printf(t, "static_cast<const Config::%s *>(args.pointer[%d]),\n                ",
-                    tensors[i].type, e->pointer[tensors[i].use]);
+        text_printf(t, "static_cast<const Config::%s *>(a.pointer[%d]),\n                ", tensors[i].type,
+                    e->pointer[tensors[i].use]);
     emit_attention_result(e);
-    text_append(t, ",\n                {args.of_q, args.of_k, args.of_v, args.of_o},\n                ");
+    text_append(t, ",\n                {a.of_q, a.of_k, a.of_v, a.of_o},\n                ");
     emit_attention_beside(e);
     text_append(t, ");\n}\n");
+    emit_entry(e->k, &(struct entry){.residents = "Kernel::blocks"}, t);
 }

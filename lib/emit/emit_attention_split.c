@@ -56,15 +56,14 @@ void emit_attention_split(struct attention_text *e)
     emit_attention_strides(e, "of_q", ATTENTION_Q);
     emit_attention_strides(e, "of_o", ATTENTION_O);
     emit_attention_extents(e, false);
-    text_append(t, "};\n\n");
-    text_printf(t, "extern \"C\" __global__ void __cluster_dims__(%d, 1, 1) __launch_bounds__(%d, 1)\n",
-                launch->cluster, launch->threads);
-    text_printf(t, "%s(const __grid_constant__ Args args)\n{\n", e->k->symbol);
-    text_printf(t, "    Kernel::run(args.k, args.v, static_cast<const %s *>(args.pointer[%d]), args.of_q,\n",
+    text_append(t, "};\n");
+    emit_body(t);
+    text_printf(t, "    Kernel::run(block, a.k, a.v, static_cast<const %s *>(a.pointer[%d]), a.of_q,\n",
                 emit_dtype(e->a->use[ATTENTION_Q].dtype), e->pointer[ATTENTION_Q]);
     text_append(t, "                ");
     emit_attention_result(e);
-    text_append(t, ", args.of_o,\n                ");
+    text_append(t, ", a.of_o,\n                ");
     emit_attention_beside(e);
     text_append(t, ");\n}\n");
+    emit_entry(e->k, &(struct entry){.cluster = launch->cluster, .residents = "1"}, t);
 }

@@ -10,7 +10,7 @@ static void open_blocks(struct emitter *e)
     const char *type = e->w->blocks < INT32_MAX ? "u32" : "i64";
     rows_line(e, "const int across = threadIdx.x %% %d, down = threadIdx.x / %d;", e->w->across,
               e->w->across);
-    rows_open(e, "for (%s t = blockIdx.x; t < %s; t += gridDim.x)", type, rows_blocks_word(e).s);
+    rows_open(e, "for (%s t = block.index(); t < %s; t += block.count())", type, rows_blocks_word(e).s);
     struct word slab = e->w->slabs > 1 ? emit_word("(int)(t %% %lld)", (wide)e->w->slabs) : emit_word("0");
     rows_line(e, "const i64 first = (i64)%s * %d;", slab.s, e->w->across * e->w->width);
     rows_line(e, "const %s c = first + across * %d;", e->w->columns < INT32_MAX / 2 ? "int" : "i64",
@@ -64,6 +64,13 @@ static void end_states(struct emitter *e)
     }
 }
 
+int rows_shared_floats(const struct emitter *e)
+{
+    const struct rows_walk *w = e->w;
+    if (!w->folds && !w->finishes) return 0;
+    return w->threads * (w->folds ? w->width : 1) * most_floats(e);
+}
+
 /* Rows whose loads are in flight together: as many as registers for values and states allow. */
 static int unrolled(const struct emitter *e)
 {
@@ -94,7 +101,7 @@ static void open_rows(struct emitter *e)
 void rows_fold_columns(struct emitter *e)
 {
     const struct rows_walk *w = e->w;
-    rows_line(e, "__shared__ float shared[%d];", w->threads * w->width * most_floats(e));
+    rows_line(e, "float *const shared = (float *)block.shared();");
     open_blocks(e);
     rows_line(e, "const i64 part = %s;", over("t", w->slabs).s);
     if (w->matrices > 1) rows_line(e, "const i64 matrix = %s;", rows_matrix(e).s);
@@ -125,7 +132,7 @@ static void print_partial(struct emitter *e, int i)
 void rows_finish_columns(struct emitter *e)
 {
     const struct rows_walk *w = e->w;
-    rows_line(e, "__shared__ float shared[%d];", w->threads * most_floats(e));
+    rows_line(e, "float *const shared = (float *)block.shared();");
     open_blocks(e);
     rows_line(e, "const i64 row = %s;", over("t", w->slabs).s);
     for (int i = 0; i < e->p->steps; i++)

@@ -276,17 +276,15 @@ static void print_head(const struct gemm *g)
     text_append(t, "\n");
 }
 
-static void print_entry(const struct gemm *g)
+static void print_body_and_entry(const struct gemm *g)
 {
     const struct tile *c = &g->s->tile;
-    struct text *t = g->t;
-    text_append(t, "\nextern \"C\" __global__ void ");
-    int cluster = tile_splits(c) * tile_cluster(c);
-    if (cluster > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", cluster);
-    text_printf(t, "__launch_bounds__(%d, %d)\n", g->s->threads, c->mainloop->shares_sm(g->p, c) ? 2 : 1);
-    text_printf(t, "%s(const __grid_constant__ Args args)\n", g->k->symbol);
-    text_printf(t, "{\n    %s<Config, Epilogue%s", c->mainloop->kernel, c->scattered ? ", Share" : "");
-    text_append(t, ">(args);\n}\n");
+    const struct entry entry = {.cluster = tile_splits(c) * tile_cluster(c),
+                                .residents = c->mainloop->shares_sm(g->p, c) ? "2" : "1"};
+    emit_body(g->t);
+    text_printf(g->t, "    %s<Config, Epilogue%s>(a, block);\n}\n", c->mainloop->kernel,
+                c->scattered ? ", Share" : "");
+    emit_entry(g->k, &entry, g->t);
 }
 
 /* Coordinates of TMA and of the epilogue are ints; tiles may reach past the end by a cluster's size. */
@@ -327,7 +325,7 @@ static void print_kernel(const struct gemm *g)
     print_config(g);
     if (g->s->tile.scattered) print_share(g);
     emit_epilogue(g->p, &g->s->layout, g->t);
-    print_entry(g);
+    print_body_and_entry(g);
 }
 
 coda_status emit_gemm(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)

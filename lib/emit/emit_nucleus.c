@@ -54,11 +54,12 @@ static void print_kernel(const struct program *p, const struct schedule *of, str
                 s->columns);
     text_append(t, "#include \"ptx/control.cuh\"\n#include \"tile/nucleus.cuh\"\n\nusing namespace coda;\n");
     text_printf(t, "\nstruct Args {\n%s};\n%s", text_str(&args), text_str(&config));
-    text_printf(t, "\nextern \"C\" __global__ void __launch_bounds__(%d)\n", of->threads);
-    text_printf(t, "%s(const __grid_constant__ Args a)\n{\n", k->symbol);
+    text_append(t, "\nusing Shared = Nucleus<Config>::Shared;\n");
+    emit_body(t);
     if (of->pdl) text_append(t, "    ptx::grid_wait();\n");
-    if (of->grid) text_printf(t, "    Nucleus<Config>::run(a, a.a0, a.a%d, %s);\n", least, rows.s);
+    if (of->grid) text_printf(t, "    Nucleus<Config>::run(block, a, a.a0, a.a%d, %s);\n", least, rows.s);
     text_append(t, "}\n");
+    emit_entry(k, &(struct entry){.declares = true}, t);
     t->failed = t->failed || args.failed || config.failed;
     text_free(&args);
     text_free(&config);

@@ -138,7 +138,7 @@ static void print_flat(struct emitter *e)
 {
     const struct rows_walk *w = e->w;
     const char *type = rows_index_type(e), *suffix = !strcmp(type, "u32") ? "u" : "ll";
-    rows_open(e, "for (%s t = blockIdx.x * %d%s + threadIdx.x; t < %s; t += gridDim.x * %d%s)", type,
+    rows_open(e, "for (%s t = block.index() * %d%s + threadIdx.x; t < %s; t += block.count() * %d%s)", type,
               w->threads, suffix, rows_pieces(e, suffix).s, w->threads, suffix);
     print_place(e);
     rows_starts(e);
@@ -196,13 +196,14 @@ static void print_team(struct emitter *e)
 {
     const struct rows_walk *w = e->w;
     int teams = w->threads / w->team;
-    struct word mine = teams == 1     ? emit_word("blockIdx.x")
-                       : w->team == 1 ? emit_word("(i64)blockIdx.x * %d + threadIdx.x", teams)
-                                      : emit_word("(i64)blockIdx.x * %d + threadIdx.x / %d", teams, w->team);
+    struct word mine = teams == 1 ? emit_word("block.index()")
+                       : w->team == 1
+                           ? emit_word("(i64)block.index() * %d + threadIdx.x", teams)
+                           : emit_word("(i64)block.index() * %d + threadIdx.x / %d", teams, w->team);
     if (w->team > 1)
         rows_line(e, teams == 1 ? "const int lane = threadIdx.x;" : "const int lane = threadIdx.x %% %d;",
                   w->team);
-    rows_open(e, "for (i64 row = %s; row < %s; row += (i64)gridDim.x%s)", mine.s, rows_count(e).s,
+    rows_open(e, "for (i64 row = %s; row < %s; row += (i64)block.count()%s)", mine.s, rows_count(e).s,
               times(teams).s);
     rows_starts(e);
     rows_kept(e);
@@ -229,9 +230,9 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
     text_append(e->t, "\nusing namespace coda;\n");
     rows_pair_tables(e);
     print_arguments(e);
-    text_printf(
-        e->t, "\nextern \"C\" __global__ void __launch_bounds__(%d)\n%s(const __grid_constant__ Args a)\n{\n",
-        s->threads, e->k->symbol);
+    int floats = rows_shared_floats(e);
+    if (floats) text_printf(e->t, "\nstruct Shared { float states[%d]; };\n", floats);
+    emit_body(e->t);
     e->depth = 1;
     if (s->pdl) rows_line(e, "ptx::grid_wait();");
     if (s->grid && e->w->folds) rows_fold_columns(e);
@@ -239,6 +240,7 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
     else if (s->grid && e->w->team) print_team(e);
     else if (s->grid) print_flat(e);
     text_append(e->t, "}\n");
+    emit_entry(e->k, &(struct entry){.declares = floats > 0}, e->t);
 }
 
 /* Is step i printed where its operands are, and with a pointer to what it moves? */

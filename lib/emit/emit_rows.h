@@ -37,6 +37,7 @@ void rows_pair_partners(struct emitter *e, int step); /* where the piece stands 
 void rows_pair(struct emitter *e, int step);
 
 /* emit_columns.c: kernels whose threads fold columns, or finish what was folded. */
+int rows_shared_floats(const struct emitter *e); /* for states of a block; 0: it needs none */
 void rows_fold_columns(struct emitter *e);
 void rows_finish_columns(struct emitter *e);
 

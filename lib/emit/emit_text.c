@@ -2,7 +2,7 @@
  * emit_text.c -- the pieces of text that all emitters share.
  *
  * An emitted text is short: a comment that says what the program does, includes of primitives/, one
- * struct with its constants and straight-line functions, and an extern "C" entry.
+ * struct with its constants and straight-line functions, the body, and an extern "C" entry that runs it.
  */
 #include "emit_text.h"
 
@@ -95,6 +95,22 @@ void emit_divisor(struct kernel *k, int64_t divisor)
     emit_number(k, by);
     emit_number(k, (((((int64_t)1 << shift) - by) << 32) / by) + 1);
     emit_number(k, shift);
+}
+
+void emit_body(struct text *t)
+{
+    text_append(t, "\ntemplate <class Block> DEV void body(const Args &a, const Block &block)\n{\n");
+}
+
+void emit_entry(const struct kernel *k, const struct entry *e, struct text *t)
+{
+    text_append(t, "\nextern \"C\" __global__ void ");
+    if (e->cluster > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", e->cluster);
+    text_printf(t, "__launch_bounds__(%d%s%s)\n", k->launch.threads, e->residents ? ", " : "",
+                e->residents ? e->residents : "");
+    text_printf(t, "%s(const __grid_constant__ Args a)\n{\n", k->symbol);
+    if (e->declares) text_append(t, "    __shared__ Shared shared;\n");
+    text_printf(t, "    body(a, %s);\n}\n", e->declares ? "DeclaredBlock(shared)" : "LaunchedBlock()");
 }
 
 const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix)

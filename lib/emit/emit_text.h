@@ -17,6 +17,19 @@ struct word {
 };
 struct word emit_word(const char *format, ...) PRINTF(1, 2);
 
+/* How a kernel's entry runs its body. */
+struct entry {
+    int cluster;           /* blocks of a cluster; 0 is 1 */
+    const char *residents; /* blocks of an SM that registers are to leave room for; NULL: not said */
+    bool declares;         /* the block's memory is of the text's type Shared; else it is dynamic */
+};
+/* A kernel is a body, a device function that asks nothing of the launch but by its arguments, and an entry:
+ *
+ *     template <class Block> DEV void body(const Args &a, const Block &block) { ... }
+ *
+ * emit_body begins the one; emit_entry prints the other. The text has a struct Args, and tile/block.cuh. */
+void emit_body(struct text *t);
+void emit_entry(const struct kernel *k, const struct entry *e, struct text *t);
 const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix);
 int emit_pointer(struct kernel *k, int buffer, int64_t bytes); /* its index in k->pointer */
 int emit_use(struct kernel *k, const struct tensor_use *u);    /* the same of where a tensor begins */

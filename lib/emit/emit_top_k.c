@@ -149,12 +149,14 @@ static void print_kernel(const struct program *p, const struct schedule *of, str
     text_printf(t, "\nstruct Args {\n    const %s *a0;\n%s};\n", emit_dtype(s->use[TOP_K_X].dtype),
                 text_str(&args));
     text_append(t, text_str(&config));
-    text_printf(t, "\nextern \"C\" __global__ void __launch_bounds__(%d)\n", of->threads);
-    text_printf(t, "%s(const __grid_constant__ Args a)\n{\n", k->symbol);
+    text_append(t, "\nusing Shared = TopK<Config>::Shared;\n");
+    emit_body(t);
     if (of->pdl) text_append(t, "    ptx::grid_wait();\n");
     if (of->grid)
-        text_printf(t, "    TopK<Config>::run(a, a.a0%s, %s, %s);\n", text_str(&call), rows.s, columns.s);
+        text_printf(t, "    TopK<Config>::run(block, a, a.a0%s, %s, %s);\n", text_str(&call), rows.s,
+                    columns.s);
     text_append(t, "}\n");
+    emit_entry(k, &(struct entry){.declares = true}, t);
     t->failed = t->failed || args.failed || call.failed || config.failed;
     text_free(&args);
     text_free(&call);

@@ -1,18 +1,9 @@
-/* mainloop.c -- the table of main loops, and what they share: the search that they add to, stages, parts of
- * costs and of texts. */
+/* mainloop.c -- what main loops share: the search that they add to, stages, parts of costs and of texts. */
 #include "mainloop.h"
 
 #include "invariant.h"
 
 enum { MOST_STAGES = 24 };
-
-const struct mainloop *const mainloops[] = {&mainloop_gemv,   /* a row, or two short ones */
-                                            &mainloop_skinny, /* up to 16 */
-                                            &mainloop_wgmma,  /* any, on Hopper */
-                                            &mainloop_mma,    /* of 16 bits, where there is no wgmma */
-                                            &mainloop_fma,    /* fp32 */
-                                            &mainloop_simt,   /* what no other takes */
-                                            NULL};
 
 /* Candidates that differ in their raster group, or in what follows from the others, are the same. */
 static bool same(const struct tile *a, const struct tile *b)

@@ -1,6 +1,6 @@
 /*
  * mainloop.h -- what the library knows of a GEMM's main loop: one entry for each kernel template of
- * primitives/tile. A new one is a .cuh there, a mainloop_*.c here, and a line of the table in mainloop.c.
+ * primitives/tile. A new one is a .cuh there, a mainloop_*.c here, and a line of mainloop_table.c.
  */
 #ifndef MAINLOOP_H
 #define MAINLOOP_H

@@ -50,10 +50,10 @@ template <class Config> struct AttentionShort {
     Shared &s;
     const AttentionInputs &in;
 
-    DEV Tile tile() const
+    DEV Tile tile(u32 index) const
     {
-        const i32 stream = in.extents.whole.quotient(blockIdx.x);
-        const i32 batch = stream / Tiled::heads, part = blockIdx.x - stream * (i32)in.extents.whole.number;
+        const i32 stream = in.extents.whole.quotient(index);
+        const i32 batch = stream / Tiled::heads, part = index - stream * (i32)in.extents.whole.number;
         return {batch, stream - batch * Tiled::heads, part * bm};
     }
 
@@ -163,12 +163,12 @@ template <class Config> struct AttentionShort {
         write_rows(out, softmax, see, as, query, to, stride.time, in, t.batch, t.head);
     }
 
-    DEV static void run(const TensorMap &q, const TensorMap &k, const TensorMap &v, Element *out,
-                        const AttentionStrides &stride, const AttentionInputs &in)
+    template <class Block>
+    DEV static void run(const Block &mine, const TensorMap &q, const TensorMap &k, const TensorMap &v,
+                        Element *out, const AttentionStrides &stride, const AttentionInputs &in)
     {
-        extern __shared__ __align__(swizzle_atom) u8 memory[];
-        const AttentionShort self{*reinterpret_cast<Shared *>(memory), in};
-        const Tile tile = self.tile();
+        const AttentionShort self{*reinterpret_cast<Shared *>(mine.shared()), in};
+        const Tile tile = self.tile(mine.index());
         if (threadIdx.x == 0) {
             ptx::mbarrier_init(ptx::shared_address(&self.s.full_keys), 1);
             ptx::mbarrier_init(ptx::shared_address(&self.s.full_values), 1);

@@ -245,11 +245,12 @@ template <class Config> struct AttentionSimt {
         }
     }
 
-    DEV static void attend(const typename Config::Q *q, const typename Config::K *k,
+    template <class Block>
+    DEV static void attend(const Block &mine, const typename Config::Q *q, const typename Config::K *k,
                            const typename Config::V *v, typename Config::O *out, const Strides &stride,
                            const Tile &t)
     {
-        extern __shared__ __align__(16) float queries[];
+        float *const queries = (float *)mine.shared();
         float *key_tile = queries + bm * pitch, *value_tile = key_tile + bn * pitch;
         float *weights = value_tile + bn * pitch;
         q += t.batch_of_q() * stride.q.batch + t.head * stride.q.head + t.query * stride.q.time;
@@ -295,21 +296,23 @@ template <class Config> struct AttentionSimt {
         write(o, row, as, out, stride.o.time, t);
     }
 
-    DEV static void run(const typename Config::Q *q, const typename Config::K *k, const typename Config::V *v,
-                        typename Config::O *out, const Strides &stride, const AttentionInputs &in)
+    template <class Block>
+    DEV static void run(const Block &mine, const typename Config::Q *q, const typename Config::K *k,
+                        const typename Config::V *v, typename Config::O *out, const Strides &stride,
+                        const AttentionInputs &in)
     {
         ptx::grid_wait();
-        const i32 head = blockIdx.x % Config::heads;
-        const u32 tile = blockIdx.x / Config::heads;
+        const i32 head = mine.index() % Config::heads;
+        const u32 tile = mine.index() / Config::heads;
         if constexpr (Config::starts) {
             PackedTile<Config> found;
             if (PackedTiles<Config>().find(in, tile, found))
-                attend(q, k, v, out, stride,
+                attend(mine, q, k, v, out, stride,
                        {in, Visible<Config>(in, found), found.batch, found.query, head});
         } else {
             const u32 tiles = in.extents.blocks, batch = tile / tiles, at = tile % tiles;
             const i32 query = (Config::limited ? tiles - 1 - at : at) * bm; // the longest begin
-            attend(q, k, v, out, stride, {in, Visible<Config>(in, batch), batch, query, head});
+            attend(mine, q, k, v, out, stride, {in, Visible<Config>(in, batch), batch, query, head});
         }
         ptx::grid_launch_next();
     }

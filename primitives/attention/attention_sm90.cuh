@@ -128,12 +128,13 @@ template <class Config> struct AttentionSm90 {
         });
     }
 
-    DEV static void produce(Shared &s, const TensorMap &q, const TensorMap &k, const TensorMap &v,
-                            const AttentionInputs &in)
+    template <class Block>
+    DEV static void produce(const Block &mine, Shared &s, const TensorMap &q, const TensorMap &k,
+                            const TensorMap &v, const AttentionInputs &in)
     {
         Cursor key = Cursor::producer(), value = Cursor::producer();
         u32 phase = 0;
-        for (TileWalk<Tiled> tile(in); tile.next();) {
+        for (TileWalk<Tiled> tile(in); tile.next(mine);) {
             KeyBlocks b = blocks_of(visible(in, tile), tile);
             if ((i32)threadIdx.x >= Copies::lanes || b.first == b.end) continue;
             i32 head = tile.head / Tiled::group;
@@ -169,16 +170,14 @@ template <class Config> struct AttentionSm90 {
     struct View {
         Visible<Tiled> see;
         Score<Tiled> score;
-        i32 query;     // the thread's first row
+        i32 query; // the thread's first row
         BiasRow<Tiled> bias[2];
         KeyRange seen; // with ranges: by all of the warpgroup's queries
 
         DEV View(const AttentionInputs &in, const TileWalk<Tiled> &tile, i32 row)
-            : see(visible(in, tile)),
-              score(in, tile.head),
-              query(tile.query + row),
-              bias{{in, tile.batch, tile.head, min(query, see.rows() - 1)},
-                   {in, tile.batch, tile.head, min(query + 8, see.rows() - 1)}}
+            : see(visible(in, tile)), score(in, tile.head),
+              query(tile.query + row), bias{{in, tile.batch, tile.head, min(query, see.rows() - 1)},
+                                            {in, tile.batch, tile.head, min(query + 8, see.rows() - 1)}}
         {
             if (Tiled::ranges) seen = see.common(first(), first() + 63);
         }
@@ -350,8 +349,7 @@ template <class Config> struct AttentionSm90 {
         }
         // What a cluster's blocks have summed becomes the result.
         DEV void finish_together(const OnlineSoftmax &softmax, const View &of, const TileWalk<Tiled> &tile,
-                                 Element *to, const AttentionStrides &stride,
-                                 const AttentionInputs &in) const
+                                 Element *to, const AttentionStrides &stride, const AttentionInputs &in) const
         {
             Exchange &exchange = reinterpret_cast<Exchange &>(s);
             ptx::named_barrier(barrier_consumers, 128 * groups); // all have read their last keys and values
@@ -363,10 +361,12 @@ template <class Config> struct AttentionSm90 {
             meet();
         }
 
-        DEV void consume(Element *to, const AttentionStrides &stride, const AttentionInputs &in)
+        template <class Block>
+        DEV void consume(const Block &mine, Element *to, const AttentionStrides &stride,
+                         const AttentionInputs &in)
         {
             i32 row = 64 * group + thread / 32 * 16 + thread % 32 / 4;
-            for (TileWalk<Tiled> tile(in); tile.next();) {
+            for (TileWalk<Tiled> tile(in); tile.next(mine);) {
                 const View of(in, tile, row);
                 KeyBlocks b = blocks_of(of.see, tile);
                 OnlineSoftmax softmax;
@@ -412,20 +412,20 @@ template <class Config> struct AttentionSm90 {
         ptx::grid_wait();
     }
 
-    DEV static void run(const TensorMap &q, const TensorMap &k, const TensorMap &v, Element *out,
-                        const AttentionStrides &stride, const AttentionInputs &in)
+    template <class Block>
+    DEV static void run(const Block &mine, const TensorMap &q, const TensorMap &k, const TensorMap &v,
+                        Element *out, const AttentionStrides &stride, const AttentionInputs &in)
     {
-        extern __shared__ __align__(swizzle_atom) u8 memory[];
-        Shared &s = *reinterpret_cast<Shared *>(memory);
+        Shared &s = *reinterpret_cast<Shared *>(mine.shared());
         start(s);
         if (threadIdx.x < 128) {
             ptx::shrink_registers<Registers::producer>();
-            if (threadIdx.x < producers) produce(s, q, k, v, in);
+            if (threadIdx.x < producers) produce(mine, s, q, k, v, in);
             __syncwarp();
             if (cluster > 1) meet(), meet(); // the exchange begins, and has been read
         } else {
             ptx::grow_registers<Registers::consumer>();
-            Consumer(s).consume(out, stride, in);
+            Consumer(s).consume(mine, out, stride, in);
         }
     }
 };

@@ -62,8 +62,8 @@ template <class Config> struct AttentionSplit {
     static constexpr i32 columns = 64 * chunks, octets = 8 * chunks;
     static constexpr bool narrow = Config::narrow;
     static constexpr i32 boxes = narrow ? 1 : chunks, wide = narrow ? 128 : 64; // of a tile; their columns
-    static constexpr bool whole = Config::whole_rows; // one copy brings all chunks of its keys
-    using Factor = typename Choice<narrow, f16, Element>::Type;                 // of products
+    static constexpr bool whole = Config::whole_rows;                // one copy brings all chunks of its keys
+    using Factor = typename Choice<narrow, f16, Element>::Type;      // of products
     static constexpr i32 slice = columns / cluster;                  // of the columns, that a rank merges
     static constexpr i32 parts = 8, held = parts / cluster;          // of an item's keys; a block's
     static constexpr i32 levels = held == 4 ? 2 : held == 2 ? 1 : 0; // of the tree that a block joins
@@ -129,24 +129,24 @@ template <class Config> struct AttentionSplit {
         DEV i32 query_of(i32 row) const { return this->query + row / Config::group; }
         DEV i32 head_of(i32 row) const { return head * Config::group + row % Config::group; }
     };
-    DEV static i32 first_item() { return blockIdx.x / cluster; }
-    DEV static i32 clusters() { return gridDim.x / cluster; }
+    template <class Block> DEV static i32 first_item(const Block &mine) { return mine.index() / cluster; }
+    template <class Block> DEV static i32 clusters(const Block &mine) { return mine.count() / cluster; }
     DEV static i32 items(const AttentionInputs &in) { return in.extents.batch * kv_heads; }
 
     // A warp's walk over the items of its cluster.
     template <bool packed = Config::starts, class = void> struct Walk {
-        i32 i = first_item();
+        i32 i; // the first item, at first
         DEV bool there(const AttentionInputs &in) { return i < items(in); }
         DEV Item item(const AttentionInputs &in) const { return Item(i, in); }
-        DEV void next() { i += clusters(); }
+        template <class Block> DEV void next(const Block &mine) { i += clusters(mine); }
     };
     template <class None> struct Walk<true, None> {
-        i32 i = first_item();
+        i32 i; // the first item, at first
         PackedTiles<Config> tiles;
         PackedTile<Config> tile;
         DEV bool there(const AttentionInputs &in) { return tiles.find(in, i / kv_heads, tile); }
         DEV Item item(const AttentionInputs &in) const { return Item(i, in, tile); }
-        DEV void next() { i += clusters(); }
+        template <class Block> DEV void next(const Block &mine) { i += clusters(mine); }
     };
 
     Shared &s;
@@ -204,11 +204,13 @@ template <class Config> struct AttentionSplit {
         });
         at.next();
     }
-    DEV void produce(const TensorMap &k, const TensorMap &v, const AttentionInputs &in) const
+    template <class Block>
+    DEV void produce(const Block &mine, const TensorMap &k, const TensorMap &v,
+                     const AttentionInputs &in) const
     {
         Cursor at = Cursor::producer();
         Config::early ? ptx::grid_wait_not() : ptx::grid_wait();
-        for (Walk<> walk; walk.there(in); walk.next()) {
+        for (Walk<> walk{first_item(mine)}; walk.there(in); walk.next(mine)) {
             const Item item = walk.item(in);
             const i32 end = item.begin(held);
             if (Config::starts && (lane >= Copies::lanes || item.keys.first == item.keys.end)) continue;
@@ -318,9 +320,10 @@ template <class Config> struct AttentionSplit {
         float times[halves]; // of keys in 8 bits: what their products are multiplied by
         DEV Rows(const AttentionInputs &in, const Item &item, i32 row)
             : upper(in, item.head_of(row)),
-              lower(in, item.head_of(row + 8)),
-              bias{{in, item.batch, item.head_of(row), min(item.query_of(row), item.last())},
-                   {in, item.batch, item.head_of(row + 8), min(item.query_of(row + 8), item.last())}}
+              lower(in, item.head_of(row + 8)), bias{{in, item.batch, item.head_of(row),
+                                                      min(item.query_of(row), item.last())},
+                                                     {in, item.batch, item.head_of(row + 8),
+                                                      min(item.query_of(row + 8), item.last())}}
         {
         }
     };
@@ -494,15 +497,17 @@ template <class Config> struct AttentionSplit {
         peak.max = unseen(), peak.sum = 0.0f;
     }
     // Where registers allow it, the next item's queries come while this one's keys are weighed.
-    DEV void consume(const Element *q, const AttentionStrides &stride, const AttentionInputs &in) const
+    template <class Block>
+    DEV void consume(const Block &mine, const Element *q, const AttentionStrides &stride,
+                     const AttentionInputs &in) const
     {
         constexpr bool ahead = halves == 1 && !(narrow && chunks > 1) && !Config::starts;
         Cursor at;
         u32 turn = 0, count = 0;
         Queries x, next;
         if constexpr (ahead)
-            if (first_item() < items(in)) load_queries(next, q, stride, Item(first_item(), in));
-        for (Walk<> walk; walk.there(in); walk.next(), turn++) {
+            if (first_item(mine) < items(in)) load_queries(next, q, stride, Item(first_item(mine), in));
+        for (Walk<> walk{first_item(mine)}; walk.there(in); walk.next(mine), turn++) {
             const Item item = walk.item(in);
             Rows as(in, item, lane / 4);
             if (!ahead) load_queries(next, q, stride, item);
@@ -513,8 +518,8 @@ template <class Config> struct AttentionSplit {
                 if constexpr (Config::bf16_queries) narrow_queries(x, as.times);
             }
             if constexpr (ahead)
-                if (walk.i + clusters() < items(in))
-                    load_queries(next, q, stride, Item(walk.i + clusters(), in));
+                if (walk.i + clusters(mine) < items(in))
+                    load_queries(next, q, stride, Item(walk.i + clusters(mine), in));
 #pragma unroll 1
             for (i32 part = 0; part < held; part++) {
                 OnlineSoftmax softmax;
@@ -554,10 +559,12 @@ template <class Config> struct AttentionSplit {
                 out + item.query_of(row) * stride.time + row % Config::group * stride.head + column, y);
         }
     }
-    DEV void merge(Element *out, const AttentionStrides &stride, const AttentionInputs &in) const
+    template <class Block>
+    DEV void merge(const Block &mine, Element *out, const AttentionStrides &stride,
+                   const AttentionInputs &in) const
     {
         u32 turn = 0;
-        for (Walk<> walk; walk.there(in); walk.next(), turn++) {
+        for (Walk<> walk{first_item(mine)}; walk.there(in); walk.next(mine), turn++) {
             ptx::cluster_mbarrier_wait(address(&s.blocks_put[turn % 2]), turn / 2 & 1);
             write(walk.item(in), s.of_block[turn % 2], out, stride, in);
             tell(s.blocks_read[turn % 2]);
@@ -567,25 +574,25 @@ template <class Config> struct AttentionSplit {
     // ---- Kernel ----
 
     // Mbarriers of the cluster are there before anybody arrives on them, and memory until all have read it.
-    DEV static void run(const TensorMap &k, const TensorMap &v, const Element *q,
+    template <class Block>
+    DEV static void run(const Block &mine, const TensorMap &k, const TensorMap &v, const Element *q,
                         const AttentionStrides &of_q, Element *out, const AttentionStrides &of_o,
                         const AttentionInputs &in)
     {
-        extern __shared__ __align__(swizzle_atom) u8 memory[];
-        const AttentionSplit self(*reinterpret_cast<Shared *>(memory));
+        const AttentionSplit self(*reinterpret_cast<Shared *>(mine.shared()));
         if (self.warp == producer && self.lane == 0) self.init();
         __syncwarp();
         ptx::cluster_arrive();
         if (Config::early) ptx::grid_launch_next();
         if (self.warp == producer) {
-            if (Config::starts || self.lane < Copies::lanes) self.produce(k, v, in);
+            if (Config::starts || self.lane < Copies::lanes) self.produce(mine, k, v, in);
             __syncwarp();
             ptx::cluster_wait();
         } else {
             ptx::cluster_wait();
             ptx::grid_wait();
-            if (self.warp == merger) self.merge(out, of_o, in);
-            else self.consume(q, of_q, in);
+            if (self.warp == merger) self.merge(mine, out, of_o, in);
+            else self.consume(mine, q, of_q, in);
         }
         __syncwarp();
         ptx::cluster_arrive();

@@ -82,10 +82,10 @@ template <class Config> struct TileWalk<Config, true> : PackedTile<Config> {
     i32 head;
 
     DEV explicit TileWalk(const AttentionInputs &in) : in(in) {}
-    DEV bool next()
+    template <class Block> DEV bool next(const Block &mine)
     {
-        const i32 place = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-        const i32 tile = round++ * gridDim.x + place;
+        const i32 place = round % 2 ? mine.count() - 1 - mine.index() : mine.index();
+        const i32 tile = round++ * mine.count() + place;
         head = tile % Config::heads;
         return packed.find(in, tile / Config::heads, *this);
     }

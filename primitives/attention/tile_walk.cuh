@@ -18,9 +18,9 @@ template <class Config, bool packed = Config::starts> struct TileWalk {
 
     DEV explicit TileWalk(const AttentionInputs &in) : extents(in.extents) {}
     // Steps to this block's next tile; false when there is none.
-    DEV bool next()
+    template <class Block> DEV bool next(const Block &mine)
     {
-        i32 walkers = gridDim.x / Config::cluster, walker = blockIdx.x / Config::cluster;
+        i32 walkers = mine.count() / Config::cluster, walker = mine.index() / Config::cluster;
         i32 place = round % 2 ? walkers - 1 - walker : walker;
         i32 tile = round++ * walkers + place;
         if (tile >= extents.blocks * extents.streams) return false;

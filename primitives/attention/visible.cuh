@@ -15,6 +15,7 @@
 #pragma once
 #include "attention/extents.cuh"
 #include "attention/indices.cuh"
+#include "tile/block.cuh"
 
 namespace coda {
 

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "ptx/copy.cuh"
+#include "tile/block.cuh"
 #include "tile/epilogue.cuh"
 #include "tile/resources.cuh"
 
@@ -47,7 +48,7 @@ constexpr int vector_ring(int n)
     return ring;
 }
 
-template <class Config, class Epilogue> struct GemmFma {
+template <class Config, class Epilogue, class Block> struct GemmFma {
     struct Roomy : Config {
         static constexpr bool roomy = true; // vectors take none after the products
     };
@@ -76,6 +77,7 @@ template <class Config, class Epilogue> struct GemmFma {
 
     const Args &args;
     Shared &s;
+    const Block &block;
 
     // ---- Copies ----
 
@@ -315,7 +317,7 @@ template <class Config, class Epilogue> struct GemmFma {
         ptx::grid_wait();
         const int group = ptx::uniform(threadIdx.x / 128);
         const Raster<Config> walk = {args};
-        for (u32 i = blockIdx.x; i < walk.count(); i += gridDim.x) {
+        for (u32 i = block.index(); i < walk.count(); i += block.count()) {
             Accumulators acc = {};
             multiply_tile(acc, walk.tile(i), group);
             exchange(acc, threadIdx.x % 32);
@@ -325,11 +327,11 @@ template <class Config, class Epilogue> struct GemmFma {
     }
 };
 
-template <class Config, class Epilogue> DEV void gemm_fma(const typename Config::Args &args)
+template <class Config, class Epilogue, class Block>
+DEV void gemm_fma(const typename Config::Args &args, const Block &block)
 {
-    extern __shared__ __align__(swizzle_atom) u8 memory[];
-    using Gemm = GemmFma<Config, Epilogue>;
-    Gemm{args, *(typename Gemm::Shared *)memory}.run();
+    using Gemm = GemmFma<Config, Epilogue, Block>;
+    Gemm{args, *(typename Gemm::Shared *)block.shared(), block}.run();
 }
 
 } // namespace coda

@@ -12,6 +12,7 @@
 
 #include "ptx/cluster.cuh"
 #include "ptx/copy.cuh"
+#include "tile/block.cuh"
 #include "tile/epilogue.cuh"
 #include "tile/resources.cuh"
 
@@ -91,7 +92,7 @@ template <i64 row_stride, i64 k_stride, i64 multiples, int row_step = 1> struct 
     static constexpr int width = step == 1 ? (int)(all & -all) : 1;
 };
 
-template <class Config, class Epilogue> struct GemmMma {
+template <class Config, class Epilogue, class Block> struct GemmMma {
     using Element = typename Config::T;
     using Columns = typename Config::Columns;
     using Drain = coda::Drain<Config, Epilogue>;
@@ -117,6 +118,7 @@ template <class Config, class Epilogue> struct GemmMma {
 
     const Args &args;
     Shared &s;
+    const Block &block;
 
     // ---- Copies ----
 
@@ -217,7 +219,7 @@ template <class Config, class Epilogue> struct GemmMma {
         const int group = ptx::uniform(threadIdx.x / 128);
         const Drain drain(args, s.values[group], group);
         const Raster<Config> walk = {args};
-        for (u32 i = blockIdx.x; i < walk.count(); i += gridDim.x) {
+        for (u32 i = block.index(); i < walk.count(); i += block.count()) {
             const Tile t = walk.tile(i);
             Accumulators acc = {};
             multiply_tile(acc, t, drain);
@@ -227,11 +229,11 @@ template <class Config, class Epilogue> struct GemmMma {
     }
 };
 
-template <class Config, class Epilogue> DEV void gemm_mma(const typename Config::Args &args)
+template <class Config, class Epilogue, class Block>
+DEV void gemm_mma(const typename Config::Args &args, const Block &block)
 {
-    extern __shared__ __align__(swizzle_atom) u8 memory[];
-    using Gemm = GemmMma<Config, Epilogue>;
-    Gemm{args, *(typename Gemm::Shared *)memory}.run();
+    using Gemm = GemmMma<Config, Epilogue, Block>;
+    Gemm{args, *(typename Gemm::Shared *)block.shared(), block}.run();
 }
 
 } // namespace coda

@@ -5,12 +5,13 @@
 // those of the wgmma fragment, so that the epilogue is the same.
 #pragma once
 
+#include "tile/block.cuh"
 #include "tile/epilogue.cuh"
 #include "tile/resources.cuh"
 
 namespace coda {
 
-template <class Config, class Epilogue> struct GemmSimt {
+template <class Config, class Epilogue, class Block> struct GemmSimt {
     using Columns = typename Config::Columns;
     using Drain = coda::Drain<Config, Epilogue>;
     using Args = typename Config::Args;
@@ -50,6 +51,7 @@ template <class Config, class Epilogue> struct GemmSimt {
 
     const Args &args;
     Shared &s;
+    const Block &block;
 
     DEV void get_a(ShareA &a, const Tile &t, i64 k0) const
     {
@@ -78,7 +80,7 @@ template <class Config, class Epilogue> struct GemmSimt {
 
     DEV void multiply(Accumulators &acc, const Drain &d) const
     {
-#pragma unroll (blocks *Config::bn > 128 ? 1 : 4)
+#pragma unroll(blocks *Config::bn > 128 ? 1 : 4)
         for (int k = 0; k < bk; k++) {
             float a[blocks][2];
 #pragma unroll
@@ -120,16 +122,16 @@ template <class Config, class Epilogue> struct GemmSimt {
         const int group = ptx::uniform(threadIdx.x / 128);
         const Drain drain(args, s.values[group], group);
         const Raster<Config> walk = {args};
-        for (u32 i = blockIdx.x; i < walk.count(); i += gridDim.x) run_tile(walk.tile(i), drain);
+        for (u32 i = block.index(); i < walk.count(); i += block.count()) run_tile(walk.tile(i), drain);
         ptx::grid_launch_next();
     }
 };
 
-template <class Config, class Epilogue> DEV void gemm_simt(const typename Config::Args &args)
+template <class Config, class Epilogue, class Block>
+DEV void gemm_simt(const typename Config::Args &args, const Block &block)
 {
-    extern __shared__ __align__(swizzle_atom) u8 memory[];
-    using Gemm = GemmSimt<Config, Epilogue>;
-    Gemm{args, *(typename Gemm::Shared *)memory}.run();
+    using Gemm = GemmSimt<Config, Epilogue, Block>;
+    Gemm{args, *(typename Gemm::Shared *)block.shared(), block}.run();
 }
 
 } // namespace coda

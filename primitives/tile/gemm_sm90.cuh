@@ -30,6 +30,7 @@
 #pragma once
 
 #include "ptx/wgmma.cuh"
+#include "tile/block.cuh"
 #include "tile/epilogue.cuh"
 #include "tile/operands.cuh"
 #include "tile/resources.cuh"
@@ -38,7 +39,7 @@
 
 namespace coda {
 
-template <class Config, class Epilogue, class Share, class Cluster> struct GemmSm90 {
+template <class Config, class Epilogue, class Share, class Cluster, class Block> struct GemmSm90 {
     using Element = typename Config::T;
     using Columns = typename Config::Columns;
     using Drain = coda::Drain<Share, Epilogue>;
@@ -76,9 +77,11 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
 
     DEV static int rank() { return Config::splits == 1 ? 0 : (int)ptx::cluster_rank(); }
     // The number of this block's tile among those of its cluster.
-    DEV static int place() { return Cluster::size == 1 ? 0 : blockIdx.x % Cluster::size; }
+    DEV int place() const { return Cluster::size == 1 ? 0 : block.index() % Cluster::size; }
     // The part of K that this block multiplies, in slots. It may be empty.
-    struct Part { int first, last; };
+    struct Part {
+        int first, last;
+    };
     DEV static Part part()
     {
         if constexpr (Config::splits == 1) return {0, steps};
@@ -86,13 +89,14 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     }
     // A consumer's tiles, by turn: every second one of the block's in ping-pong, else all.
     DEV static u32 nth(int group, u32 turn) { return Config::pingpong ? 2 * turn + group : turn; }
-    DEV static u32 tile_of(int group, u32 turn)
+    DEV u32 tile_of(int group, u32 turn) const
     {
-        return blockIdx.x / cluster + nth(group, turn) * (gridDim.x / cluster);
+        return block.index() / cluster + nth(group, turn) * (block.count() / cluster);
     }
 
     const Args &args;
     Shared &s;
+    const Block &block;
 
     DEV Walk walk() const { return {args}; }
     // Computes which tile comes first, if there is one, then waits for the kernel ahead of this one.
@@ -163,7 +167,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     DEV void prime() const
     {
         const Part part = this->part();
-        const Tile t = tile_after_wait(blockIdx.x / cluster);
+        const Tile t = tile_after_wait(block.index() / cluster);
 #pragma unroll 1
         for (int slot = 0; slot < primed(part); slot++) load_slot(slot, bk * (part.first + slot), t);
     }
@@ -174,7 +178,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
         int done = primed(part); // of the first tile
         Cursor at = {done, 1};
         bool back = false;
-        for (u32 i = blockIdx.x / cluster; i < walk().count(); i += gridDim.x / cluster, done = 0) {
+        for (u32 i = block.index() / cluster; i < walk().count(); i += block.count() / cluster, done = 0) {
             const Tile t = walk().tile(i, place());
 #pragma unroll 1 // its warpgroup has few registers
             for (int step = part.first + done; step < part.last; step++, at.next()) {
@@ -486,12 +490,11 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     }
 };
 
-template <class Config, class Epilogue, class Share = Config>
-DEV void gemm_sm90(const typename Config::Args &args)
+template <class Config, class Epilogue, class Share = Config, class Block>
+DEV void gemm_sm90(const typename Config::Args &args, const Block &block)
 {
-    extern __shared__ __align__(swizzle_atom) u8 memory[];
-    using Gemm = GemmSm90<Config, Epilogue, Share, ClusterShape<Config::cluster_m, Config::cluster_n>>;
-    Gemm{args, *(typename Gemm::Shared *)memory}.run();
+    using Gemm = GemmSm90<Config, Epilogue, Share, ClusterShape<Config::cluster_m, Config::cluster_n>, Block>;
+    Gemm{args, *(typename Gemm::Shared *)block.shared(), block}.run();
 }
 
 } // namespace coda

@@ -14,16 +14,16 @@
 
 namespace coda {
 
-template <class Config, class Epilogue> struct GemvSm90 {
+template <class Config, class Epilogue, class Block> struct GemvSm90 {
     using Element = typename Config::T;
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
-    using Quads = coda::Quads<Config, Epilogue>;
+    using Quads = coda::Quads<Config, Epilogue, Block>;
     using Spot = typename Quads::Spot;
     using State = typename Epilogue::State;
 
-    static constexpr int warps = 4 * Config::groups, threads = 32 * warps; // of consumers
-    static constexpr int rows = Quads::most_rows; // as many as there are
+    static constexpr int warps = 4 * Config::groups, threads = 32 * warps;          // of consumers
+    static constexpr int rows = Quads::most_rows;                                   // as many as there are
     static constexpr int pieces = (int)((Config::k + Config::bk - 1) / Config::bk); // of a row of B
     static constexpr int runs = (Config::bk / 8 + threads - 1) / threads;           // of a lane in a piece
     static constexpr int row_bytes = 2 * Config::bk, slot_bytes = 2 * row_bytes;
@@ -40,6 +40,7 @@ template <class Config, class Epilogue> struct GemvSm90 {
 
     const Args &args;
     Shared &s;
+    const Block &block;
 
     DEV static int length(int piece)
     {
@@ -60,7 +61,7 @@ template <class Config, class Epilogue> struct GemvSm90 {
         auto at = Ring::producer();
         if (!Config::early) ptx::grid_wait();
 #pragma unroll 1
-        for (int i = 4 * Quads::first(blockIdx.x); i < 4 * Quads::first(blockIdx.x + 1); i += 2) {
+        for (int i = 4 * Quads::first(block.index()); i < 4 * Quads::first(block.index() + 1); i += 2) {
             const int column = Spot::of(i / 4).at(i / 2 % 2, 0);
             for (int piece = 0; piece < pieces; piece++, at.next()) {
                 const u32 bytes = 2 * length(piece), bar = s.ring.expect(at, 2 * bytes);
@@ -75,7 +76,9 @@ template <class Config, class Epilogue> struct GemvSm90 {
 
     // ---- Consumers ----
 
-    struct alignas(16) Run { u32 pair[4]; }; // 8 elements
+    struct alignas(16) Run {
+        u32 pair[4];
+    };                                    // 8 elements
     using Left = Run[rows][pieces][runs]; // A's, of this lane
 
     DEV static int run_of(int i) { return i * threads + (int)threadIdx.x; }
@@ -126,7 +129,7 @@ template <class Config, class Epilogue> struct GemvSm90 {
 
     DEV void multiply_all(const Left &x) const
     {
-        const int pairs = 2 * Quads::count(), warp = threadIdx.x / 32;
+        const int pairs = 2 * Quads{args, s.values, block}.count(), warp = threadIdx.x / 32;
         auto at = Ring::consumer();
 #pragma unroll 1
         for (int i = 0; i < pairs; i++) {
@@ -164,17 +167,17 @@ template <class Config, class Epilogue> struct GemvSm90 {
         meet();
         if (threadIdx.x == 0) {
             for (int w = 1; w < warps; w++) Epilogue::merge(state, s.state[w]);
-            Epilogue::save(args, row, blockIdx.x, state);
+            Epilogue::save(args, row, block.index(), state);
         }
         meet();
     }
 
     DEV void drain() const
     {
-        const auto sums = [&](int row, int quad, float (&x)[2][2]) { add_warps(row, quad, x); };
+        const auto sums = [&](int row, int quad, float(&x)[2][2]) { add_warps(row, quad, x); };
 #pragma unroll 1
         for (int row = 0; row < rows; row++) {
-            State state = Quads{args, s.values}.template drain<32>(row, threadIdx.x, threads, sums);
+            State state = Quads{args, s.values, block}.template drain<32>(row, threadIdx.x, threads, sums);
             if constexpr (Quads::has_state) finish(row, state);
         }
     }
@@ -190,7 +193,7 @@ template <class Config, class Epilogue> struct GemvSm90 {
         }
         ptx::grid_wait();
         if (warp > warps) {
-            Quads{args, s.values}.prepare();
+            Quads{args, s.values, block}.prepare();
             s.ring.tell_prepared();
             return;
         }
@@ -203,11 +206,11 @@ template <class Config, class Epilogue> struct GemvSm90 {
     }
 };
 
-template <class Config, class Epilogue> DEV void gemv_sm90(const typename Config::Args &args)
+template <class Config, class Epilogue, class Block>
+DEV void gemv_sm90(const typename Config::Args &args, const Block &block)
 {
-    extern __shared__ __align__(swizzle_atom) u8 memory[];
-    using Gemv = GemvSm90<Config, Epilogue>;
-    Gemv{args, *(typename Gemv::Shared *)memory}.run();
+    using Gemv = GemvSm90<Config, Epilogue, Block>;
+    Gemv{args, *(typename Gemv::Shared *)block.shared(), block}.run();
 }
 
 } // namespace coda

@@ -8,6 +8,7 @@
 #pragma once
 #include "candidate.cuh"
 #include "port/tile.cuh"
+#include "tile/block.cuh"
 
 namespace coda {
 
@@ -137,14 +138,15 @@ template <class Config> struct Nucleus {
     }
 
     // k, p and min_p may be nullptr.
-    template <class Args> DEV static void run(const Args &args, const T *x, f32 *least, i64 rows)
+    template <class Block, class Args>
+    DEV static void run(const Block &block, const Args &args, const T *x, f32 *least, i64 rows)
     {
-        __shared__ Shared shared;
-        for (i64 i = blockIdx.x; i < rows; i += gridDim.x) {
+        Shared &shared = *(Shared *)block.shared();
+        for (i64 i = block.index(); i < rows; i += block.count()) {
             Row row = {x + i * Config::pitch(args), Config::columns, 0, 0, 0};
             const float t = fmaxf(Config::temperature(args, i), 0.0f);
-            const float found = find_least(row, t, Config::k(args, i), Config::p(args, i),
-                                           Config::min_p(args, i), shared);
+            const float found =
+                find_least(row, t, Config::k(args, i), Config::p(args, i), Config::min_p(args, i), shared);
             if (threadIdx.x == 0) least[i] = found;
             __syncthreads();
         }

@@ -2,6 +2,7 @@
 // a column stands in its pair.
 #pragma once
 #include "block/fold.cuh"
+#include "tile/block.cuh"
 
 namespace coda::rows {
 

@@ -27,11 +27,11 @@
 
 namespace coda {
 
-template <class Config, class Epilogue> struct SkinnySm90 {
+template <class Config, class Epilogue, class Block> struct SkinnySm90 {
     using Element = typename Config::T;
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
-    using Quads = coda::Quads<Config, Epilogue>;
+    using Quads = coda::Quads<Config, Epilogue, Block>;
     using Spot = typename Quads::Spot;
 
     static constexpr int warps = 4 * Config::groups, threads = 32 * warps;     // of consumers
@@ -57,16 +57,17 @@ template <class Config, class Epilogue> struct SkinnySm90 {
 
     const Args &args;
     Shared &s;
+    const Block &block;
 
     DEV int rows() const { return Config::rows(args); } // that there are
 
     // Of the cluster, with its quads from begin() on; without one it is a block.
-    DEV static int rank() { return blockIdx.x % Config::splits; }
-    DEV static int begin() { return Quads::first(blockIdx.x - rank()); }
-    DEV static int count() { return Quads::first(blockIdx.x - rank() + Config::splits) - begin(); }
+    DEV int rank() const { return block.index() % Config::splits; }
+    DEV int begin() const { return Quads::first(block.index() - rank()); }
+    DEV int count() const { return Quads::first(block.index() - rank() + Config::splits) - begin(); }
 
     // The last part may be shorter, even by a piece.
-    DEV static int length(int piece)
+    DEV int length(int piece) const
     {
         constexpr int last = (int)Config::k - (Config::splits - 1) * part;
         if (piece + 1 < pieces) return Config::bk;
@@ -210,7 +211,7 @@ template <class Config, class Epilogue> struct SkinnySm90 {
     // Of this block's columns, in the place of its own sums.
     DEV void add_cluster() const
     {
-        const int first = Quads::first(blockIdx.x) - begin(), quads = Quads::count();
+        const int first = Quads::first(block.index()) - begin(), quads = Quads{args, s.values, block}.count();
         for (int i = threadIdx.x; i < rows() * quads; i += threads) {
             float(&to)[4] = s.sums[i / quads][first + i % quads];
             float x[Config::splits][4];
@@ -229,16 +230,16 @@ template <class Config, class Epilogue> struct SkinnySm90 {
     // A row has a warp, or half of one.
     DEV void drain() const
     {
-        const int first = Quads::first(blockIdx.x) - begin();
+        const int first = Quads::first(block.index()) - begin();
         constexpr int lanes = octets > 1 ? 16 : 32;
         const int row = threadIdx.x / lanes, lane = threadIdx.x % lanes;
         const auto sum = [&](int r, int quad, float(&x)[2][2]) {
 #pragma unroll
             for (int i = 0; i < 4; i++) x[i / 2][i % 2] = s.sums[r][first + quad][i];
         };
-        const auto state = Quads{args, s.values}.template drain<lanes>(row, lane, lanes, sum);
+        const auto state = Quads{args, s.values, block}.template drain<lanes>(row, lane, lanes, sum);
         if constexpr (Quads::has_state)
-            if (lane == 0 && row < rows()) Epilogue::save(args, row, blockIdx.x, state);
+            if (lane == 0 && row < rows()) Epilogue::save(args, row, block.index(), state);
     }
 
     // ---- Roles ----
@@ -263,7 +264,7 @@ template <class Config, class Epilogue> struct SkinnySm90 {
 
     DEV void prepare() const
     {
-        Quads{args, s.values}.prepare();
+        Quads{args, s.values, block}.prepare();
         s.ring.tell_prepared();
     }
 
@@ -290,11 +291,11 @@ template <class Config, class Epilogue> struct SkinnySm90 {
     }
 };
 
-template <class Config, class Epilogue> DEV void skinny_sm90(const typename Config::Args &args)
+template <class Config, class Epilogue, class Block>
+DEV void skinny_sm90(const typename Config::Args &args, const Block &block)
 {
-    extern __shared__ __align__(swizzle_atom) u8 memory[];
-    using Skinny = SkinnySm90<Config, Epilogue>;
-    Skinny{args, *(typename Skinny::Shared *)memory}.run();
+    using Skinny = SkinnySm90<Config, Epilogue, Block>;
+    Skinny{args, *(typename Skinny::Shared *)block.shared(), block}.run();
 }
 
 } // namespace coda

@@ -13,6 +13,7 @@
 #include "ptx/barrier.cuh"
 #include "ptx/control.cuh"
 #include "ptx/tma.cuh"
+#include "tile/block.cuh"
 #include "tile/epilogue_slots.cuh"
 #include "tile/raster.cuh"
 #include "tile/ring.cuh"
@@ -77,7 +78,7 @@ template <int slots, int slot_bytes, int window> struct StreamRing {
     DEV void wait_prepared() { ptx::mbarrier_wait(ptx::shared_address(&prepared), 0); }
 };
 
-template <class Config, class Epilogue> struct Quads {
+template <class Config, class Epilogue, class Block> struct Quads {
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
     using Slots = PatchRow<Config, Epilogue>;
@@ -100,12 +101,13 @@ template <class Config, class Epilogue> struct Quads {
 
     const Args &args;
     Values &values;
+    const Block &block; // of Config::blocks
 
     DEV int rows() const { return Config::rows(args); } // that there are
 
     // Block b has the quads [first(b), first(b + 1)).
     DEV static int first(u32 block) { return (int)((u64)quads * block / Config::blocks); }
-    DEV static int count() { return first(blockIdx.x + 1) - first(blockIdx.x); }
+    DEV int count() const { return first(block.index() + 1) - first(block.index()); }
 
     // The row of B for a column: the last one for those that are not there.
     DEV static int row_of(int column) { return ragged ? min(column, (int)Config::n - 1) : column; }
@@ -152,7 +154,7 @@ template <class Config, class Epilogue> struct Quads {
     // does.
     DEV void prepare() const
     {
-        const int begin = first(blockIdx.x), columns = 4 * count(), lane = threadIdx.x % 32;
+        const int begin = first(block.index()), columns = 4 * count(), lane = threadIdx.x % 32;
         if constexpr (has_row)
 #pragma unroll 1
             for (int r = lane / Epilogue::team; r < rows(); r += rows_ahead * 32 / Epilogue::team)
@@ -190,14 +192,14 @@ template <class Config, class Epilogue> struct Quads {
             const int r = first + i * 32 / Epilogue::team;
             if (r >= rows()) break;
             const typename Epilogue::Row row =
-                Epilogue::row(args, ahead[i], Sample::of(r, 0), r, blockIdx.x == 0 && leads);
+                Epilogue::row(args, ahead[i], Sample::of(r, 0), r, block.index() == 0 && leads);
             if (leads) values.row[r] = row;
         }
     }
 
     DEV void drain_quad(int quad, int row, const float (&sums)[2][2], State (&state)[Slots::chains]) const
     {
-        const Spot spot = Spot::of(first(blockIdx.x) + quad);
+        const Spot spot = Spot::of(first(block.index()) + quad);
         const Place p = spot.place(row);
         const typename Epilogue::Row of_row = values.row[row];
         Line in[Epilogue::loads + 1], out[Epilogue::stores + 1];

@@ -9,6 +9,7 @@
 #pragma once
 #include "candidate.cuh"
 #include "port/tile.cuh"
+#include "tile/block.cuh"
 
 namespace coda {
 
@@ -172,12 +173,14 @@ template <class Config> struct TopK {
     }
 
     // values or indices may be nullptr.
-    template <class Args, class V>
-    DEV static void run(const Args &args, const T *x, V *values, i32 *indices, i64 rows, u32 columns)
+    template <class Block, class Args, class V>
+    DEV static void run(const Block &block, const Args &args, const T *x, V *values, i32 *indices, i64 rows,
+                        u32 columns)
     {
-        __shared__ Shared shared;
+        Shared &shared = *(Shared *)block.shared();
         constexpr i32 each = Config::rows_at_once;
-        for (i64 row = (i64)blockIdx.x * each + threadIdx.x / step; row < rows; row += (i64)gridDim.x * each)
+        for (i64 row = (i64)block.index() * each + threadIdx.x / step; row < rows;
+             row += (i64)block.count() * each)
             run_row(x + Config::start(args, row), columns, row, values, indices, shared);
     }
 };

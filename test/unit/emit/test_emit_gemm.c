@@ -78,13 +78,13 @@ static void compile_any(int i, enum gemm_loop loop, const char *entry)
 START_TEST(compiles_by_mma)
 {
     if (gemm_cases[_i].dtype == CODA_F32 || !gemm_cases[_i].k) return; /* nothing to multiply */
-    compile_any(_i, GEMM_MMA, "gemm_mma<Config, Epilogue>(args)");
+    compile_any(_i, GEMM_MMA, "gemm_mma<Config, Epilogue>(a, block)");
 }
 END_TEST
 
 START_TEST(compiles_by_fma)
 {
-    if (gemm_cases[_i].k) compile_any(_i, GEMM_FMA, "gemm_fma<Config, Epilogue>(args)");
+    if (gemm_cases[_i].k) compile_any(_i, GEMM_FMA, "gemm_fma<Config, Epilogue>(a, block)");
 }
 END_TEST
 
@@ -201,7 +201,7 @@ START_TEST(a_cluster_scatters_its_sums)
     ck_assert(strstr(k->text, "__cluster_dims__(4, 1, 1) __launch_bounds__(384, 1)") != NULL);
     ck_assert(strstr(k->text, "struct Share : Config {\n    using Columns = Plain<32>;\n"
                               "    static constexpr int bn = 32;\n};") != NULL);
-    ck_assert(strstr(k->text, "gemm_sm90<Config, Epilogue, Share>(args)") != NULL);
+    ck_assert(strstr(k->text, "gemm_sm90<Config, Epilogue, Share>(a, block)") != NULL);
     ck_assert_int_eq(k->launch.grid, 3 * 5 * 4);
     ck_assert(!k->launch.persistent);
     ck_assert_int_eq(r.s.layout.states, 17); /* of 520 columns by 32; the last 3 shares are empty */
@@ -329,7 +329,8 @@ START_TEST(few_rows_have_a_in_registers)
     const struct kernel *k = &r.k;
     emit(&r, "stream 8", GEMM_HOPPER);
     ck_assert(k->launch.threads == 320 && strstr(k->text, "__launch_bounds__(320, 2)"));
-    ck_assert(strstr(k->text, "skinny_sm90<Config, Epilogue>(args)") && strstr(k->text, "alone = false;"));
+    ck_assert(strstr(k->text, "skinny_sm90<Config, Epilogue>(a, block)") &&
+              strstr(k->text, "alone = false;"));
     ck_assert(k->launch.early && k->maps == 0 && k->launch.grid == 132 && k->pointers == 8);
     gemm_free(&r);
     emit(&r, "stream 8 gelu", GEMM_HOPPER); /* 172 of each thread's */
