@@ -18,7 +18,7 @@ ALL_CFLAGS = $(COMMON_CFLAGS) $(if $(HOSTILE),-DCODA_HOSTILE) \
 DEPS_INCLUDE = $(patsubst %,-I%,$(wildcard build/deps/include))
 
 ROOMS  := $(sort $(patsubst %/,%,$(dir $(wildcard lib/*/*.c))))
-SRC    := $(wildcard lib/*.c lib/*/*.c jit/*.c cache/*.c primitives/ref/*.c)
+SRC    := $(wildcard lib/*.c lib/*/*.c jit/*.c cache/*.c primitives/closed_text.c primitives/ref/*.c)
 OBJ    := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/prim.o
 PRIMS  := $(sort $(wildcard primitives/*.cuh primitives/*/*.cuh))
 REFS   := $(sort $(wildcard primitives/ref/*.c))

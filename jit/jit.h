@@ -76,12 +76,6 @@ struct jit_export {
 };
 coda_status jit_export(struct coda_cache *c, const struct jit_export *e, coda_bundle_report *out, char *err);
 
-/* ---- inputs.c ---- */
-
-/* Does CUDA text make the compiler read nothing but itself, and files that are `known` (NULL: none)? If not,
- * why is "line 3 has #include, ...". */
-bool jit_text_is_closed(const char *text, bool (*known)(const char *name), char *why, size_t size);
-
 /* ---- cubin.c: text -> cubin, through the cache ---- */
 
 struct jit_options {

@@ -5,6 +5,7 @@
  * edit never meets an old cubin; an edit that makes the compiler read other files keeps kernels out of the
  * cache. Keys hold the digest alone, so it is one that nobody can find two texts for.
  */
+#include "closed_text.h"
 #include "compile.h"
 
 #include <stdatomic.h>
@@ -40,7 +41,7 @@ static bool is_ours(const char *name)
 static void judge(struct sources *s, const char *name, const char *text)
 {
     char why[100];
-    if (s->open[0] || jit_text_is_closed(text, is_ours, why, sizeof why)) return;
+    if (s->open[0] || text_is_closed(text, is_ours, why, sizeof why)) return;
     snprintf(s->open, sizeof s->open, "$CODA_PRIMITIVES: %s: %s", name, why);
 }
 

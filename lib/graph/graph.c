@@ -6,7 +6,8 @@
  * old copy there, so that a pointer to a node outlives later appends.
  */
 #include "graph.h"
-#include "jit.h"
+
+#include "closed_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -322,7 +323,7 @@ static coda_status check_map(const graph *g, const coda_map_def *d)
     if (d->params < 0 || d->params > PRIM_MAX_PARAMS)
         return fail(CODA_E_INVALID, "map %s: %d params; must be 0..%d", d->name, d->params, PRIM_MAX_PARAMS);
     if (!d->source || !d->source[0]) return fail(CODA_E_INVALID, "map %s: it has no source", d->name);
-    if (!jit_text_is_closed(d->source, NULL, why, sizeof why))
+    if (!text_is_closed(d->source, NULL, why, sizeof why))
         return fail(CODA_E_INVALID, "map %s: its source must stand for itself, but %s", d->name, why);
     return CODA_OK;
 }

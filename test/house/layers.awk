@@ -7,7 +7,7 @@
 BEGIN {
     # A room of lib goes by its own name, coda.c by "lib".
     allowed["base"] = " base include jit "
-    allowed["graph"] = " graph base jit primitives "
+    allowed["graph"] = " graph base primitives "
     allowed["eval"] = " eval graph base "
     allowed["rewrite"] = " rewrite graph base "
     allowed["plan"] = " plan rewrite graph base primitives "

@@ -3,6 +3,7 @@
  * clock is refused in a run-time map, and keeps kernels out of the cache where flags or edited primitives
  * say it. NVRTC itself is asked which of many texts read a file.
  */
+#include "closed_text.h"
 #include "compile.h"
 #include "prim.h"
 #include "sha256.h"
@@ -17,7 +18,7 @@
 
 static char err[JIT_ERROR_SIZE], why[256];
 
-static bool is_closed(const char *text) { return jit_text_is_closed(text, NULL, why, sizeof why); }
+static bool is_closed(const char *text) { return text_is_closed(text, NULL, why, sizeof why); }
 
 /* ---- Maps ---- */
 
@@ -380,7 +381,7 @@ END_TEST
 START_TEST(primitives_are_closed)
 {
     for (int i = 0; i < prim_file_count; i++) {
-        bool closed = jit_text_is_closed(prim_files[i].text, is_ours, why, sizeof why);
+        bool closed = text_is_closed(prim_files[i].text, is_ours, why, sizeof why);
         ck_assert_msg(closed || strstr(why, " has ##"), "%s: %s", prim_files[i].path, why);
     }
 }
