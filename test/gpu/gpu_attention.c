@@ -127,13 +127,14 @@ static void fill_of_heads(struct bench *b, struct random *r)
 
 static int64_t bias_at(const struct bench *b, int64_t batch, int64_t h, int64_t i, int64_t j)
 {
-    const int64_t *stride = b->s.bias.stride;
-    return b->s.bias.offset + batch * stride[0] + h * stride[1] + i * stride[2] + j * stride[3];
+    const int64_t *stride = b->s.use[ATTENTION_BIAS].stride;
+    return b->s.use[ATTENTION_BIAS].offset + batch * stride[0] + h * stride[1] + i * stride[2] +
+           j * stride[3];
 }
 
 static double bias_of(const struct bench *b, int64_t batch, int64_t h, int64_t i, int64_t j)
 {
-    return dtype_load(b->s.bias.dtype, b->host[ATTENTION_BIAS], bias_at(b, batch, h, i, j));
+    return dtype_load(b->s.use[ATTENTION_BIAS].dtype, b->host[ATTENTION_BIAS], bias_at(b, batch, h, i, j));
 }
 
 static int64_t position_of(const struct bench *b, int64_t batch, int64_t i)
@@ -235,7 +236,9 @@ static bool make_data(struct bench *b, uint64_t seed)
     for (int i = 0; i < ATTENTION_USES; i++) {
         int64_t n = attention_case_elements(b->c, i);
         bool keys = i == ATTENTION_K || i == ATTENTION_V, bias = i == ATTENTION_BIAS;
-        coda_dtype t = keys ? b->s.k.dtype : bias ? b->s.bias.dtype : b->s.q.dtype;
+        coda_dtype t = keys   ? b->s.use[ATTENTION_K].dtype
+                       : bias ? b->s.use[ATTENTION_BIAS].dtype
+                              : b->s.use[ATTENTION_Q].dtype;
         b->bytes[i] = (size_t)n * (i >= ATTENTION_LENGTHS && !bias ? 4 : (size_t)dtype_bytes(t, 1));
         b->host[i] = malloc(b->bytes[i] + 1);
         b->gpu[i] = device_alloc(b->bytes[i]);
@@ -249,9 +252,9 @@ static bool make_data(struct bench *b, uint64_t seed)
     fill_table(b, &r);
     fill_of_heads(b, &r);
     fill_bias(b);
-    fill_rows(b, &b->s.q, attention_batches(&b->s), b->s.tq, b->s.heads, query_sees, &r);
-    fill_rows(b, &b->s.k, b->s.batch, b->s.tk, b->s.kv_heads, key_is_seen, &r);
-    fill_rows(b, &b->s.v, b->s.batch, b->s.tk, b->s.kv_heads, key_is_seen, &r);
+    fill_rows(b, &b->s.use[ATTENTION_Q], attention_batches(&b->s), b->s.tq, b->s.heads, query_sees, &r);
+    fill_rows(b, &b->s.use[ATTENTION_K], b->s.batch, b->s.tk, b->s.kv_heads, key_is_seen, &r);
+    fill_rows(b, &b->s.use[ATTENTION_V], b->s.batch, b->s.tk, b->s.kv_heads, key_is_seen, &r);
     for (int i = 0; i < ATTENTION_USES; i++)
         if (i != ATTENTION_O && !device_upload(b->gpu[i], b->host[i], b->bytes[i])) return false;
     return true;
@@ -476,7 +479,7 @@ static int64_t touched_by_nan(struct bench *b, char *err)
 /* Gives a packed sequence other queries, keys and values, NaN among them. */
 static void change_sequence(struct bench *b, int64_t sequence, struct random *r)
 {
-    const struct tensor_use *of[] = {&b->s.q, &b->s.k, &b->s.v};
+    const struct tensor_use *of[] = {&b->s.use[ATTENTION_Q], &b->s.use[ATTENTION_K], &b->s.use[ATTENTION_V]};
     for (int t = 0; t < 3; t++)
         for (int64_t i = 0; i < (t ? length_of(b, sequence) : b->s.tq); i++)
             for (int64_t e = 0; e < (t ? b->s.kv_heads : b->s.heads) * b->s.head_dim; e++) {
@@ -490,7 +493,7 @@ static void change_sequence(struct bench *b, int64_t sequence, struct random *r)
 /* Rows of `now` that are not what they were when only other sequences were different. */
 static int64_t changed_rows(const struct bench *b, const void *was, const void *now, int64_t sequence)
 {
-    const struct tensor_use *o = &b->s.o;
+    const struct tensor_use *o = &b->s.use[ATTENTION_O];
     size_t size = (size_t)dtype_bytes(o->dtype, 1), row = (size_t)b->s.head_dim * size;
     int64_t wrong = 0;
     for (int64_t i = 0; i < b->s.tq; i++)
