@@ -473,12 +473,6 @@ typedef enum coda_rope_style {
  * i the pair's index in the head. Heads from `heads` on, and columns from `rotary` on, pass through:
  * a projection [q heads | k heads | v heads] is rotated whole with heads = q + k. `positions` is
  * int32 with x's leading dimensions ([..., T] or [T]); CODA_NONE means 0 .. T-1.
- * With `sections` a position is a row of s numbers, 2 to 4, as time, height and width of a patch of an
- * image (M-RoPE: Qwen2-VL, arXiv 2409.12191): `positions` is then [..., T, s] or [T, s], and not CODA_NONE.
- * Of the rotary/2 frequencies the first sections[0] turn by column 0 of the positions, the next sections[1]
- * by column 1, and so on. Interleaved (Qwen3-VL), frequency i turns by column a = i % s while
- * i < s * sections[a], all others by column 0. Either way sections[a] frequencies turn by column a;
- * CODA_E_INVALID if they cannot.
  * On a GPU cos t and sin t are off by 3e-7 at most up to position 2^20, 1.5e-5 up to 2^23, and do not turn
  * beyond; so too with frequencies of one radian or less, which are taken as exact. Larger ones are right up
  * to position 2^20. */
@@ -490,13 +484,20 @@ typedef struct coda_rope_options {
     float base;       /* >= 1; 0 (INIT): 10000 */
     coda_rope_style style; /* INIT: CODA_ROPE_HALF */
     coda_value frequencies; /* fp32 [rotary/2]: radians for one position, in place of base^(-2i / rotary),
-                               so that LLaMA-3.1's scaling, YaRN or LongRoPE is the caller's arithmetic;
-                               INIT: none */
-    float scale;            /* of cos t and sin t, as YaRN's mscale; 0 (INIT): 1 */
-    int inverse;            /* not 0: by -t, which undoes it, and is its gradient; INIT: 0 */
-    int64_t sections[4];    /* frequencies of each column of the positions, adding up to rotary/2; behind
-                               the last one zeros. INIT: all 0, and positions are single numbers */
-    int interleave_sections; /* not 0: columns take turns; INIT: 0, one section after the other */
+                             * so that LLaMA-3.1's scaling, YaRN or LongRoPE is the caller's arithmetic;
+                             * INIT: none */
+    float scale;            /* the factor of cos t and sin t, as YaRN's mscale; 0 (INIT): 1 */
+    int inverse;            /* 1: turns by -t, which undoes a rotation, and is its gradient; INIT: 0 */
+    int64_t sections[4];    /* a position is a row of s numbers, 2 to 4, as time, height and width of a patch
+                             * of an image (M-RoPE: Qwen2-VL, arXiv 2409.12191): `positions` is then
+                             * [..., T, s] or [T, s], and not CODA_NONE. Of the rotary/2 frequencies the
+                             * first sections[0] turn by column 0 of the positions, the next sections[1] by
+                             * column 1, and so on. They add up to rotary/2; behind the last one zeros.
+                             * INIT: all 0, and positions are single numbers */
+    int interleave_sections; /* 1 (Qwen3-VL): frequency i turns by column a = i % s of the positions while
+                              * i < s * sections[a], all others by column 0. Still sections[a] frequencies
+                              * turn by column a; CODA_E_INVALID if they cannot. Wants `sections`.
+                              * INIT: 0, one section after the other */
 } coda_rope_options;
 #define CODA_ROPE_OPTIONS_INIT \
     {sizeof(coda_rope_options), 0, 0, 0, 0.0f, CODA_ROPE_HALF, {0}, 0.0f, 0, {0, 0, 0, 0}, 0}
@@ -509,7 +510,7 @@ CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
  * and maps of scores of two operands or more; without any of these all keys are seen, whatever is said here.
  * A position below 0 is one as others are, from which `ahead` and slopes count, except under LENGTH. */
 typedef enum coda_attention_align {
-    CODA_ALIGN_DEFAULT = 0, /* END; refused where lengths leave it open, see below */
+    CODA_ALIGN_DEFAULT = 0, /* END; refused where lengths leave it open: see the option `align` */
     CODA_ALIGN_START = 1,   /* query i sits at position i, as key i does */
     CODA_ALIGN_END = 2,     /* at i + Tk - Tq: the last query at the last of the Tk keys */
     CODA_ALIGN_LENGTH = 3   /* at i + lengths[b] - Tq (Tk - Tq without lengths): the queries are the
@@ -523,80 +524,96 @@ typedef enum coda_cache_layout {
     CODA_LAYOUT_HND = 1  /* the keys of each head together: [..., kv_heads, keys, head_dim] */
 } coda_cache_layout;
 
-/* softmax(scale q k^T + mask) v, head by head. q [B, Tq, heads*head_dim], k and v
- * [B, Tk, kv_heads*head_dim], result like q; without B, one sequence. kv_heads divides heads.
- * A key j is seen if j < lengths[b], if causal: j <= position, and if window > 0: j > position - window.
- * `ahead` > 0 (not causal): j <= position + ahead. `ranges` is int32 [B, Tq, 2] ([Tq, 2] without B): of
- * these keys query i sees those with ranges[b][i][0] <= j < ranges[b][i][1], so that packed documents,
- * prefixes and chunks are data; a tile of queries computes only the blocks of keys that some of them see.
- * `table` is int32 [B, pages] for keys that lie in pages of a pool: k and v are [slots, kv_heads*head_dim],
- * key j of sequence b is row table[b][j / page] * page + j % page of them, and Tk is pages * page. `page` is
- * a power of two that divides slots (from 8 on tensor cores read them); it wants lengths. Entries past a
- * sequence's length may hold anything; a page that the pool does not have reads as zeros.
- * With CODA_LAYOUT_HND k and v are [B, kv_heads, Tk, head_dim], B being 1 where q has none, or a pool
- * [pages, kv_heads, page, head_dim].
- * k and v may be CODA_F8E4M3. `k_scale` and `v_scale`, fp32 [1] or [kv_heads], multiply what is read of them:
- * scores s = scale k_scale q k^T, and the result times v_scale. Tensor cores read fp8 if q is bf16 or fp16,
- * head_dim a multiple of 16 up to 128, and the queries of a group's heads are 16 at most, as in decoding;
- * more queries, and scales of 16-bit keys, take the plain kernel in this version, which is slow.
- * `starts`, int32 [B + 1], packs the queries of sequences that have some each, none, one or many, as a
- * server's step has chunks of prompts and sequences that write: q is [T, heads*head_dim], and its rows from
- * starts[b] below starts[b + 1] are the queries of sequence b, one of the B that k and v, lengths and a table
- * are of, shaped as above. What is said of Tq then holds of starts[b + 1] - starts[b], and query i of
- * sequence b is row starts[b] + i; ranges are [T, 2], a row for each row of q. A start below 0 counts as 0,
- * one above T as T, and one below an earlier one as that one, so that a row is of one sequence at most. Rows
- * of none, before starts[0] and from starts[B] on, see no key. A tile of queries is of one sequence, and ends
- * where that does: no result depends on another sequence, and queries that are not there cost no tile.
- * A query that sees no key gives 0. `lengths` is int32 [B], or CODA_NONE: all Tk keys; what is below 0
- * counts as 0, what is above Tk as Tk. Nothing of size Tq*Tk is stored.
- * Scores s = scale q k^T become softcap tanh(s / softcap) if softcap > 0 (Gemma 2), and then less
- * slopes[head] |position - j|, slopes being fp32 [heads] (ALiBi, arXiv 2108.12409). `sinks`, fp32 [heads],
- * are scores of a key more that each query of the head sees and whose value is 0 (gpt-oss).
- * `bias` (a float attn_mask of PyTorch; the relative positions of T5 and Swin), fp32 or of q's dtype, is then
- * added to them, in natural units: [B, heads, Tq, Tk], of which each dimension may be 1 and is that for all,
- * and the first ones absent, as NumPy broadcasts; without B [heads, Tq, Tk]; with starts [heads, T, Tk], a
- * row for each row of q. Its last index is the key's number j, in pages too. What it has of keys that a query
- * does not see may be anything. It may be a view of any strides; two elements are read at once where keys are
- * adjacent in it, and Tk and the other strides even.
- * `score` names a map, of primitives/map or made with coda_define_map(), that turns what s is by then into
- * the score that the softmax takes, in natural units (a key's weight is e^score): s' = map(s, position, j,
- * head; score_params), position being the query's as `align` has it, j the key's number, head the query
- * head's, from 0, all as float. A map of fewer operands gets the first of these: `softcap` with {30} is
- * softcap = 30, and
- *     DEV static float apply(float s, float position, float j, float head, float most)
- *     { return s - fminf(fabsf(position - j), most); }
- * punishes distance. Only what is seen has a score. One of -inf hides its key, which is computed all the
- * same; a query without a sink is NaN if all that it sees scores -inf. No map or bias changes a sink. A map
- * gets s with its bias; the option softcap is there before it, as in Hugging Face's Gemma 2.
- * With lengths and a causal mask, a window, ahead, slopes or a map of two operands or more, the default align
- * does where Tq == Tk (padded sequences that attend to themselves: query i sits beside key i) or Tq == 1
- * under a causal mask alone (the query sees all that is there). In other cases CODA_E_INVALID asks for a
- * word: a cache wants LENGTH.
+/* softmax(scale q k^T + mask) v, head by head: q [B, Tq, heads*head_dim], k and v
+ * [B, Tk, kv_heads*head_dim], result like q; without B, one sequence. `lengths` is int32 [B], or CODA_NONE:
+ * all Tk keys; what is below 0 counts as 0, what is above Tk as Tk. Nothing of size Tq*Tk is stored.
+ *
+ * Query i of sequence b sits at the position that `align` gives it, and sees the keys j for which all that is
+ * asked for holds:
+ *     j < lengths[b],   causal: j <= position,   ahead: j <= position + ahead,
+ *     window: j > position - window,   ranges: ranges[b][i][0] <= j < ranges[b][i][1]
+ * The score of a key that it sees is made in this order, each step only with its option:
+ *     s = scale k_scale q k^T
+ *     s = softcap tanh(s / softcap)
+ *     s = s - slopes[head] |position - j|
+ *     s = s + bias[b][head][i][j]
+ *     s = score(s, position, j, head; score_params)
+ * and the result is v_scale (sum of e^s v[j]) / (sum of e^s + e^sinks[head]). A query that sees no key
+ * gives 0.
+ *
  * Rows of k and v from lengths[b] on, and whatever lies between rows, may hold any bits: no result depends
  * on them. An inf or NaN in a row before lengths[b] makes those queries that see it what the formula
  * says; it may or may not reach others of that sequence, but none of another. */
 typedef struct coda_attention_options {
     size_t size;
-    int64_t heads;    /* 0 (INIT): 1 */
-    int64_t kv_heads; /* 0 (INIT): heads */
-    int64_t window;   /* keys seen, this position included; 0 (INIT): no limit */
-    int causal;       /* INIT: 0 */
-    float scale;      /* 0 (INIT): 1 / sqrt(head_dim) */
-    coda_attention_align align; /* INIT: CODA_ALIGN_DEFAULT */
-    int64_t ahead;     /* keys seen after the position; 0 (INIT): no limit, but that of a causal mask */
-    coda_value ranges; /* INIT: none, as the next three */
-    coda_value slopes;
-    coda_value sinks;
-    coda_value table;
-    float softcap; /* 0 (INIT): none */
-    int64_t page;  /* keys in a page; 0 (INIT): they lie one behind the other */
-    coda_cache_layout layout; /* of k and v; INIT: CODA_LAYOUT_NHD */
-    coda_value k_scale;       /* what k and v are multiplied by; INIT: none */
-    coda_value v_scale;
-    coda_value starts;        /* where each sequence's queries begin among q's rows; INIT: none */
-    const char *score;        /* the map that makes other scores of them; NULL (INIT): none */
-    float score_params[4];    /* its constants, those behind its last one 0; INIT: 0 */
-    coda_value bias;          /* what is added to scores; INIT: none */
+    int64_t heads;    /* heads of q; 0 (INIT): 1 */
+    int64_t kv_heads; /* heads of k and v, a divisor of heads: query head h reads key head
+                       * h / (heads / kv_heads); 0 (INIT): heads */
+    int64_t window;   /* the most keys that a query sees up to its position, that one included;
+                       * 0 (INIT): no limit */
+    int causal;       /* 1: a query sees no key behind its position; excludes `ahead`; INIT: 0 */
+    float scale;      /* the factor of q k^T, finite; 0 (INIT): 1 / sqrt(head_dim) */
+    coda_attention_align align; /* where queries sit. With lengths and any of causal, window, ahead, slopes
+                                 * or a map of two operands or more, the default (INIT) is taken only where
+                                 * Tq == Tk (padded sequences that attend to themselves: query i sits beside
+                                 * key i), or Tq == 1 under a causal mask alone (the query sees all that is
+                                 * there). Elsewhere CODA_E_INVALID asks for a word: a cache wants LENGTH */
+    int64_t ahead;     /* the most keys that a query sees behind its position; excludes `causal`;
+                        * 0 (INIT): no limit, but that of a causal mask */
+    coda_value ranges; /* int32 [B, Tq, 2], [Tq, 2] without B, [T, 2] with starts: the first key that each
+                        * query sees, and the one behind the last, so that packed documents, prefixes and
+                        * chunks are data. A tile of queries computes only those blocks of keys of which some
+                        * query of it sees one. INIT: none */
+    coda_value slopes; /* fp32 [heads]: what a score loses for each key of distance (ALiBi, arXiv
+                        * 2108.12409). INIT: none */
+    coda_value sinks;  /* fp32 [heads]: the score of one key more, whose value is 0, that each query of the
+                        * head sees (gpt-oss). No softcap, slope, bias or map changes it. INIT: none */
+    coda_value table;  /* int32 [B, pages]: keys lie in pages of a pool. k and v are [slots,
+                        * kv_heads*head_dim], key j of sequence b is row table[b][j / page] * page + j % page
+                        * of them, and Tk is pages * page. Wants `page` and lengths. Entries past a
+                        * sequence's length may hold anything; a page that the pool does not have reads as
+                        * zeros. INIT: none */
+    float softcap;     /* the bound that tanh keeps scores within (Gemma 2), finite; 0 (INIT): none */
+    int64_t page;      /* keys in a page: a power of two that divides slots; tensor cores read pages of 8
+                        * and more. Wants `table`. 0 (INIT): keys lie one behind the other */
+    coda_cache_layout layout; /* how k and v lie. With CODA_LAYOUT_HND they are [B, kv_heads, Tk, head_dim],
+                               * B being 1 where q has none, or a pool [pages, kv_heads, page, head_dim].
+                               * INIT: CODA_LAYOUT_NHD */
+    coda_value k_scale; /* fp32 [1] or [kv_heads]: what is read of k is multiplied by it, as a cache of
+                         * CODA_F8E4M3 wants it. Tensor cores read fp8 if q is bf16 or fp16, head_dim a
+                         * multiple of 16 up to 128, and the queries of a group's heads are 16 at most, as in
+                         * decoding; more queries, and scales of 16-bit keys, take the plain kernel in this
+                         * version, which is slow. INIT: none */
+    coda_value v_scale; /* the same for v */
+    coda_value starts;  /* int32 [B + 1]: packs the queries of sequences that have some each, none, one or
+                         * many, as a server's step has chunks of prompts and sequences that write. q is
+                         * [T, heads*head_dim], and its rows from starts[b] below starts[b + 1] are the
+                         * queries of sequence b, one of the B that k and v, lengths and a table are of,
+                         * shaped as above. What is said of Tq then holds of starts[b + 1] - starts[b], and
+                         * query i of sequence b is row starts[b] + i. A start below 0 counts as 0, one above
+                         * T as T, and one below an earlier one as that one, so that a row is of one sequence
+                         * at most. Rows of none, before starts[0] and from starts[B] on, see no key. A tile
+                         * of queries is of one sequence, and ends where that does: no result depends on
+                         * another sequence, and queries that are not there cost no tile. INIT: none */
+    const char *score;  /* a map, of primitives/map or made with coda_define_map(), that turns a score into
+                         * the one that the softmax takes, in natural units (a key's weight is e^s). It gets
+                         * s, the query's position, the key's number j and the query head's number from 0, all
+                         * as float; one of fewer operands gets the first of these. `softcap` with {30} is
+                         * softcap = 30, and
+                         *     DEV static float apply(float s, float pos, float j, float head, float most)
+                         *     { return s - fminf(fabsf(pos - j), most); }
+                         * penalises distance. A score of -inf hides its key, which is computed all the
+                         * same; a query without a sink is NaN if all that it sees scores -inf.
+                         * NULL (INIT): none */
+    float score_params[4]; /* the map's constants, those behind its last one 0; INIT: 0 */
+    coda_value bias;       /* fp32 or of q's dtype, in natural units (a float attn_mask of PyTorch; the
+                            * relative positions of T5 and Swin): [B, heads, Tq, Tk], of which each dimension
+                            * may be 1, and the first ones absent, as NumPy broadcasts; without B
+                            * [heads, Tq, Tk]; with starts [heads, T, Tk], a row for each row of q. Its last
+                            * index is the key's number, in pages too. What it has of keys that a query does
+                            * not see may be anything. It may be a view of any strides; two elements are read
+                            * at once where keys are adjacent in it, and Tk and the other strides even.
+                            * INIT: none */
 } coda_attention_options;
 #define CODA_ATTENTION_OPTIONS_INIT \
     {sizeof(coda_attention_options), 0, 0, 0, 0, 0.0f, CODA_ALIGN_DEFAULT, 0, {0}, {0}, {0}, {0}, 0.0f, \
@@ -622,8 +639,13 @@ CODA_API coda_value coda_attention_lse(coda_graph *g, coda_value q, coda_value k
 
 typedef struct coda_append_options {
     size_t size;
-    coda_cache_layout layout; /* of the state; INIT: CODA_LAYOUT_NHD */
-    coda_value scale;         /* that rows are divided by; INIT: none */
+    coda_cache_layout layout; /* how the state lies. With CODA_LAYOUT_HND it is
+                               * [pages, heads, page, head_dim], rows are [..., heads*head_dim], and slots
+                               * count keys: slot s is key s % page of page s / page, of each head. So a cache
+                               * [B, heads, T, head_dim]: token t of sequence b is slot b*T + t.
+                               * INIT: CODA_LAYOUT_NHD */
+    coda_value scale; /* fp32 [1], or [heads], as many as divide the columns evenly: a state of CODA_F8E4M3
+                       * holds rows / scale. Wants such a state. INIT: none */
 } coda_append_options;
 #define CODA_APPEND_OPTIONS_INIT {sizeof(coda_append_options), CODA_LAYOUT_NHD, {0}}
 
@@ -632,12 +654,9 @@ typedef struct coda_append_options {
  * is skipped: of a cache [B, T, W] row t of sequence b is slot b*T + t, and t = T is the next sequence's, so
  * the caller gives -1 for what does not fit. If a slot comes twice it gets one of the two rows, or columns of
  * both. rows have the state's dtype, or are floats where the state is CODA_F8E4M3. opt may be NULL.
- * With CODA_LAYOUT_HND the state is [pages, heads, page, head_dim], rows [..., heads*head_dim], and slots
- * count keys: slot s is place s % page of page s / page, of each head. So a cache [B, heads, T, head_dim]:
- * token t of sequence b is slot b*T + t.
- * A state of CODA_F8E4M3 holds rows / scale, to nearest even, at most +-448, NaN as NaN; `scale` is fp32 [1],
- * or [heads], as many as divide the columns evenly. Such a state, or another tensor of that dtype, is read by
- * coda_attention as k and v, coda_cast, coda_assign, slices, reshapes and transposes; others refuse it. */
+ * A state of CODA_F8E4M3 rounds to nearest even, to at most +-448, and keeps NaN. Such a state, or another
+ * tensor of that dtype, is read by coda_attention as k and v, coda_cast, coda_assign, slices, reshapes and
+ * transposes; others refuse it. */
 CODA_API coda_value coda_append(coda_graph *g, coda_value state, coda_value rows, coda_value slots,
                                 const coda_append_options *opt);
 /* The state becomes the value, of its type. */
