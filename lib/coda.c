@@ -80,14 +80,14 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     p->graph = insert_copies(g, opt->fold); /* rewrite: layouts that kernels can take */
     if (!p->graph) return fail_status();
     p->values = p->graph->nodes;
-    coda_status status = plan_fuse(&groups, p, opt); /* plan: nodes -> groups */
-    if (!status) status = plan_lower(&groups);       /* plan: groups -> programs, their steps */
-    if (!status) status = plan_order(p);             /* plan: programs in launch order */
-    struct guards *notes = guards_note(NULL);        /* what follows is done anew for each shape */
-    if (!status) status = schedule(p, opt);          /* schedule: how each runs on the target */
-    if (!status) status = plan_place(p, opt);        /* plan: memory of a run */
-    if (!status) status = plan_place_folds(p);       /* plan: what coda_prepare leaves */
-    if (!status) status = plan_find_waits(p);        /* plan: which launch waits for which */
+    coda_status status = fuse_graph(&groups, p, opt); /* fuse: nodes -> groups */
+    if (!status) status = fuse_lower(&groups);        /* fuse: groups -> programs, their steps */
+    if (!status) status = plan_order(p);              /* plan: programs in launch order */
+    struct guards *notes = guards_note(NULL);         /* what follows is done anew for each shape */
+    if (!status) status = schedule(p, opt);           /* schedule: how each runs on the target */
+    if (!status) status = plan_place(p, opt);         /* plan: memory of a run */
+    if (!status) status = plan_place_folds(p);        /* plan: what coda_prepare leaves */
+    if (!status) status = plan_find_waits(p);         /* plan: which launch waits for which */
     if (!status) status = plan_verify(p);
     guards_note(notes);
     if (status) plan_free(p);
@@ -257,7 +257,7 @@ static coda_status make_plan_and_texts(struct job *j, const graph *g)
         count(&unfused, &s->launches_unfused, &s->bytes_unfused, &flops);
         if (!plan_graph(j, &j->p->plan, g, true, &log)) {
             count(&j->p->plan, &s->launches, &s->bytes, &s->flops);
-            plan_note(&j->p->plan, &log);
+            fuse_explain(&j->p->plan, &log);
             keep_derivation(j, &log);
             keep_plan(j);
         }
@@ -300,8 +300,8 @@ static coda_status make_like(struct job *j)
 /* The programs once more, as they were made, up to their order. */
 static coda_status fuse_again(struct grouper *groups, struct plan *again, const struct plan_options *opt)
 {
-    coda_status status = plan_fuse(groups, again, opt);
-    if (!status) status = plan_lower(groups);
+    coda_status status = fuse_graph(groups, again, opt);
+    if (!status) status = fuse_lower(groups);
     return status ? status : plan_order(again);
 }
 

@@ -59,8 +59,8 @@ bool emit_key(struct identity *out, struct arena *a, const struct plan *plan, co
     struct program blank;
     bool any_rows = p->kind == PROGRAM_GEMM && (t->most_rows || t->mainloop == &mainloop_skinny);
     if (!any_rows || p->dim[0] != 1 || p->sample || !s->grid) return false;
-    return blank_program(&blank, a, p) && identity_decided(out, a, plan, &blank) && add_rows(out, a, p) &&
-           add_schedule(out, a, p, s);
+    return blank_program(&blank, a, p) && identity_decided(out, a, plan->buffer, &blank) &&
+           add_rows(out, a, p) && add_schedule(out, a, p, s);
 }
 
 /* ---- Of plans of one form ---- */

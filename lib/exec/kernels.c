@@ -54,7 +54,8 @@ static int find_kernel(struct coda_plan *p, struct emission *e, struct kernel *s
 /* The identity of a program and of its schedule. */
 static bool identify(struct identity *id, struct arena *a, const struct plan *p, int index)
 {
-    return identity_decided(id, a, p, &p->program[index]) && tile_identify(id, a, &p->schedule[index].tile);
+    return identity_decided(id, a, p->buffer, &p->program[index]) &&
+           tile_identify(id, a, &p->schedule[index].tile);
 }
 
 /* By what a product's text is known before its schedule is complete: of a plan like others, its place there

@@ -8,6 +8,7 @@
 #define KNOWN_H
 
 #include "executable.h"
+#include "identity.h"
 
 struct known;
 

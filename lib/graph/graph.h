@@ -366,6 +366,9 @@ graph *graph_parse(const char *text);                        /* NULL with the me
 const char *debug_graph(const graph *g);                     /* for a debugger: see debug_show */
 void node_print(const graph *g, int value, struct text *t);  /* one line, no newline */
 void value_print(const graph *g, int value, struct text *t); /* %name of a leaf, else %index */
+struct value_text {                                          /* the same, of 79 bytes at most */
+    char s[80];
+} value_text(const graph *g, int value);
 
 /* graph_verify.c -- every invariant of a graph; the message names the node. */
 coda_status graph_verify(const graph *g);

@@ -63,6 +63,16 @@ void value_print(const graph *g, int value, struct text *t)
     else text_printf(t, "%%%d", value);
 }
 
+struct value_text value_text(const graph *g, int value)
+{
+    struct value_text out;
+    struct text t = {0};
+    value_print(g, value, &t);
+    format_line(out.s, sizeof out.s, "%s", text_str(&t));
+    text_free(&t);
+    return out;
+}
+
 static void print_strides(const struct type *type, const int64_t *stride, struct text *t)
 {
     int64_t dense[CODA_MAX_RANK];

@@ -5,23 +5,7 @@
 #include "guards.h"
 #include "graph.h"
 #include "program.h"
-#include "reasons.h"
 #include "target.h"
-
-/* ---- Buffers ---- */
-
-enum space { SPACE_ARG, SPACE_WORK, SPACE_PREPARED };
-
-struct buffer {
-    enum space space;
-    int arg; /* SPACE_ARG: index into coda_run's args */
-    int64_t bytes;
-    int64_t offset;  /* SPACE_WORK, SPACE_PREPARED: bytes, a multiple of 256; set by allocate.c */
-    int first, last; /* programs that touch it, for allocate.c */
-    int value;       /* node it holds */
-    int folded;      /* SPACE_ARG: node that coda_prepare leaves in this weight, 0: none ... */
-    uint64_t holds;  /* ... and its digest, never 0 */
-};
 
 /* The earlier programs of its call that a program has to wait for, the latest first. What these wait for is
  * not named again. */
@@ -57,6 +41,7 @@ struct decision {
 };
 
 struct variants; /* variants.h */
+struct reasons;  /* reasons.h */
 
 struct plan_options {
     bool fuse; /* false: one program for each operation */
@@ -81,7 +66,7 @@ void plan_free(struct plan *p);
 int plan_add_buffer(struct plan *p, struct buffer b); /* its index; the arena remembers a failure */
 const struct decision *plan_decision(const struct plan_options *opt, int root); /* NULL: none */
 
-/* ---- The stages; graph -> programs is in fuse.h ---- */
+/* ---- The stages; graph -> programs is fuse ---- */
 
 coda_status plan_order(struct plan *p); /* order.c: which program after which */
 /* allocate.c: offsets in the workspace */
@@ -90,47 +75,6 @@ coda_status plan_place_folds(struct plan *p);  /* folds.c: and of what coda_prep
 coda_status plan_find_waits(struct plan *p);   /* waits.c: and that no place is taken too early */
 coda_status plan_verify(const struct plan *p); /* plan_verify.c */
 
-/* ---- program_print.c: what a program is. p NULL: without names and places ---- */
-
-/* Its kind and sizes, without the end of the line; the lines of its operands and steps. */
-void program_print_head(const struct program *q, struct text *t);
-/* " in layers.17.mlp": of the node that it grew from, then others of what it computes. */
-void program_print_scopes(const struct plan *p, const struct program *q, struct text *t);
-void program_print_body(const struct plan *p, const struct program *q, struct text *t);
-void plan_dot(const struct plan *p, struct text *t);
-
-/* ---- explain_fusion.c: what epilogues took in ---- */
-
-struct rewrite_log;
-void plan_note(const struct plan *p, struct rewrite_log *log);
-
-/* ---- identity.c: equal programs, so that what was found out of one serves the others ---- */
-
-/* All that a program is, but for what its tensors are called, where they are, and how it is scheduled. */
-struct identity {
-    void *data;
-    size_t size, capacity;
-    uint64_t hash;
-    int *buffer, buffers; /* in the order in which the program names them */
-};
-bool identity_of(struct identity *out, struct arena *a, const struct plan *p, const struct program *q);
-/* The same with the fields that a schedule has decided. */
-bool identity_decided(struct identity *out, struct arena *a, const struct plan *p, const struct program *q);
-/* Adds what else must be equal: bytes without padding or pointers into one program. */
-bool identity_add(struct identity *id, struct arena *a, const void *data, size_t size);
-
-bool identity_equal(const struct identity *a, const struct identity *b);
-
-/* Programs by their identity. */
-struct memo {
-    struct memo_slot *slot;
-    int count, capacity;
-};
-/* The program that was the first of its kind to come here: q itself, if it is. NULL if memory runs out.
- * *first are the buffers that it named. */
-struct program *memo_first(struct memo *m, struct arena *a, const struct identity *id, struct program *q,
-                           const int **first);
-/* The same of a program of p by itself. */
-struct program *memo_program(struct memo *m, struct arena *a, const struct plan *p, struct program *q);
+void plan_dot(const struct plan *p, struct text *t); /* plan_dot.c: as a Graphviz picture */
 
 #endif

@@ -7,6 +7,7 @@
 #define ATTENTION_KERNEL_H
 
 #include "attention.h"
+#include "reasons.h"
 #include "schedule.h"
 
 /* In the order in which they are asked: the first one that fits takes a program. */

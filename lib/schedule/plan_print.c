@@ -26,12 +26,13 @@ static void print_attention(const struct schedule *s, struct text *t)
 void program_print(const struct plan *p, const struct program *q, struct text *t)
 {
     const struct schedule *s = p ? &p->schedule[q - p->program] : NULL;
+    const struct tensor_names named = {p ? p->graph : NULL, p ? p->buffer : NULL}, *names = p ? &named : NULL;
     program_print_head(q, t);
     if (s && s->attention) print_attention(s, t);
-    if (p) program_print_scopes(p, q, t);
+    if (names) program_print_scopes(names, q, t);
     text_append(t, "\n");
     if (s && q->kind == PROGRAM_GEMM) print_tile(q, s, &p->target, t);
-    program_print_body(p, q, t);
+    program_print_body(names, q, t);
 }
 
 void plan_print(const struct plan *p, struct text *t)

@@ -32,7 +32,7 @@ static bool set_tile(struct plan *p, int index, struct memo *tiles, const struct
         return true;
     }
     if (opt->variants && variants_take(q)) return choose_tile(p, q, opt, &s->tile); /* they have a table */
-    struct program *first = memo_program(tiles, &p->arena, p, q);
+    struct program *first = memo_program(tiles, &p->arena, p->buffer, q);
     if (first == q) return choose_tile(p, q, opt, &s->tile);
     if (first) s->tile = p->schedule[first - p->program].tile;
     return first;

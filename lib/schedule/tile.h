@@ -2,6 +2,7 @@
 #ifndef TILE_H
 #define TILE_H
 
+#include "identity.h"
 #include "plan.h"
 
 struct mainloop; /* mainloop.h */

@@ -266,7 +266,7 @@ static struct product *family_of(struct variants *v, const struct plan *p, const
     struct identity id;
     struct program blank;
     struct product *f = NULL;
-    if (variants_blank(&blank, &scratch, q) && identity_of(&id, &scratch, p, &blank)) {
+    if (variants_blank(&blank, &scratch, q) && identity_of(&id, &scratch, p->buffer, &blank)) {
         for (f = v->family; f && !is_family(f, &id, target);) f = f->next;
         if (!f) f = add_family(v, &id, target);
     }

@@ -121,7 +121,7 @@ bool variants_print(struct variants *v, const struct plan *p, struct text *t)
     for (int i = 0; i < p->programs && good; i++) {
         struct program *q = &p->program[i];
         if (q->kind != PROGRAM_GEMM || q->prepare || !variants_take(q)) continue;
-        const struct program *first = memo_program(&memo, &scratch, p, q);
+        const struct program *first = memo_program(&memo, &scratch, p->buffer, q);
         good = first && (first != q || print_product(v, p, i, t));
     }
     arena_free(&scratch);

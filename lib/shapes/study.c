@@ -200,7 +200,8 @@ static bool find_twins(const struct study *s, int samples)
             struct program *q = &p->program[i], *first = NULL;
             struct identity id;
             const int *ignored;
-            if (identity_of(&id, &scratch, p, q)) first = memo_first(&memo, &scratch, &id, q, &ignored);
+            if (identity_of(&id, &scratch, p->buffer, q))
+                first = memo_first(&memo, &scratch, &id, q, &ignored);
             if (!(good = first)) break;
             int own = k && form->like.first[i] != first - p->program ? i : (int)(first - p->program);
             form->like.first[i] = own;

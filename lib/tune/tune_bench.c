@@ -68,7 +68,8 @@ static bool same_program(const struct plan *p, int i, const struct plan *q, int 
     struct identity x, y;
     if (a->root != b->root || a->kind != b->kind) return false;
     if (p->schedule[i].tile.mainloop != q->schedule[j].tile.mainloop) return false;
-    bool same = identity_of(&x, &arena, p, a) && identity_of(&y, &arena, q, b) && identity_equal(&x, &y);
+    bool same = identity_of(&x, &arena, p->buffer, a) && identity_of(&y, &arena, q->buffer, b) &&
+                identity_equal(&x, &y);
     arena_free(&arena);
     return same;
 }

@@ -1,6 +1,6 @@
 # guards.awk -- rewriting and planning ask numbers that a symbol may be in through lib/base/guards.h, which notes
-# the answers: comparisons of such numbers by operators are refused here. Reads the sources of lib/rewrite and
-# lib/plan, and lib/graph/view.c. Who compares all the same stands in `allowed`, with the reason.
+# the answers: comparisons of such numbers by operators are refused here. Reads the sources of lib/rewrite,
+# lib/program, lib/plan and lib/fuse, and lib/graph/view.c. Who compares all the same stands in `allowed`, with the reason.
 BEGIN {
     made = "it looks at a plan that is made"
     allowed["plan_verify.c"] = allowed["reasons_print.c"] = made

@@ -2,7 +2,8 @@
 # and from "-" what `nm -A` says of every object below `build`.
 #
 #     lib -> jit, cache, primitives      jit -> cache, primitives      cache -> libc      primitives -> nothing
-#     lib: base <- graph <- eval, rewrite <- plan <- schedule <- emit, cpu <- exec <- tune <- coda.c <- shapes <- api
+#     lib: base <- graph <- eval, rewrite, program <- plan <- fuse <- schedule <- emit, cpu <- exec <- tune <- coda.c <- shapes
+#          <- api
 #     examples, perf -> include/coda.h alone. NVIDIA's headers belong to jit.
 BEGIN {
     # A room of lib goes by its own name, coda.c by "lib".
@@ -10,21 +11,24 @@ BEGIN {
     allowed["graph"] = " graph base primitives "
     allowed["eval"] = " eval graph base "
     allowed["rewrite"] = " rewrite graph base "
-    allowed["plan"] = " plan rewrite graph base primitives "
-    allowed["schedule"] = " schedule plan graph base primitives "
-    allowed["emit"] = " emit schedule plan graph base "
-    allowed["cpu"] = " cpu schedule plan graph base primitives "
-    allowed["exec"] = " exec emit cpu schedule plan graph base jit "
-    allowed["tune"] = " tune exec schedule plan graph base jit "
-    allowed["lib"] = " lib tune exec schedule plan rewrite graph base jit "
-    allowed["shapes"] = " shapes lib exec schedule plan graph base jit "
+    allowed["program"] = " program graph base primitives "
+    allowed["plan"] = " plan program graph base "
+    allowed["fuse"] = " fuse plan program rewrite graph base primitives "
+    allowed["schedule"] = " schedule fuse plan program graph base primitives "
+    allowed["emit"] = " emit schedule plan program graph base "
+    allowed["cpu"] = " cpu schedule plan program graph base primitives "
+    allowed["exec"] = " exec emit cpu schedule plan program graph base jit "
+    allowed["tune"] = " tune exec schedule plan program graph base jit "
+    allowed["lib"] = " lib tune exec schedule fuse plan program rewrite graph base jit "
+    allowed["shapes"] = " shapes lib exec schedule plan program graph base jit "
     allowed["api"] = " api shapes lib exec eval graph base include jit cache "
     allowed["jit"] = " jit include cache primitives "
     allowed["cache"] = " cache "
     allowed["primitives"] = " primitives "
     allowed["examples"] = " examples include "
     allowed["perf"] = " perf examples include "
-    only["plan", "rewrite"] = "explain.h"
+    only["fuse", "rewrite"] = "explain.h"
+    only["schedule", "fuse"] = "reasons.h"
     only["cpu", "schedule"] = "mainloop.h"
     only["api", "lib"] = "pipeline.h"
     only["api", "shapes"] = "shapes.h"

@@ -20,7 +20,7 @@ awk '
     /^ *# *include *<(cuda|nvrtc|cublas)/ { complain("a header of the toolkit: jit/cuda_abi.h declares what is called") }
     END { print bad + 0 " complaints"; exit bad > 0 }' $sources
 result=$?
-[ -n "${1:-}" ] || awk -f test/house/guards.awk lib/rewrite/*.c lib/plan/*.c lib/graph/view.c || result=1
+[ -n "${1:-}" ] || awk -f test/house/guards.awk lib/rewrite/*.c lib/program/*.c lib/plan/*.c lib/fuse/*.c lib/graph/view.c || result=1
 budgets=${1:-test/house}${1:+/test}/budgets
 # shellcheck disable=SC2086
 awk -v budgets="$budgets" '

@@ -611,14 +611,14 @@ bool attention_fits_sm90(const struct attention_spec *a, const struct target *ta
 {
     struct attention_spec spec = *a;
     struct schedule s = {0};
-    struct program p = {.kind = PROGRAM_OWN, .own = &plan_attention, .spec = &spec};
+    struct program p = {.kind = PROGRAM_OWN, .own = &own_attention, .spec = &spec};
     schedule_attention(&s, &p, &(struct plan_options){.target = *target});
     return !s.attention->fallback;
 }
 
 coda_status attention_emit(struct attention_rig *r, const struct attention_case *c, bool sm90)
 {
-    *r = (struct attention_rig){.p = {.kind = PROGRAM_OWN, .own = &plan_attention, .spec = &r->attention}};
+    *r = (struct attention_rig){.p = {.kind = PROGRAM_OWN, .own = &own_attention, .spec = &r->attention}};
     attention_case_spec(c, &r->attention);
     r->plan.target = attention_target;
     if (!sm90) r->plan.target.features = 0;

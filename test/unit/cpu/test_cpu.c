@@ -563,7 +563,7 @@ START_TEST(attention)
 {
     struct rig r;
     rig_init(&r, PROGRAM_OWN, 0, DIMS(0));
-    r.p.own = &plan_attention;
+    r.p.own = &own_attention;
     struct attention_spec *s = r.p.spec;
     *s = attentions[_i / 2];
     s->use[ATTENTION_Q] = heads(&r, s->tq, s->heads, 1);

@@ -1,5 +1,6 @@
 /* pairs.c -- the STEP_PAIR of a program: where its pairs lie, what they need, and how a node says it. */
-#include "fuse.h"
+#include "guards.h"
+#include "program.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
-/* top_k.c -- the k largest of each row as a program: values and indices of one call are one launch. */
-#include "top_k.h"
-#include "fuse.h"
-#include "own.h"
+/* fuse_top_k.c -- a program of the k largest of each row: values and indices of one call are one launch, and
+ * the product whose rows they are may leave the best of each tile. */
+#include "fuse_own.h"
 #include "plan_sizes.h"
+#include "top_k.h"
 
 #include <string.h>
 
@@ -16,14 +16,6 @@ static const struct prim *reduction_for(int64_t k)
         if (k <= 2 << i) return prim_find(name[i]);
     return NULL;
 }
-
-int64_t top_k_candidates(const struct top_k_spec *s)
-{
-    const struct tensor_use *x = &s->use[TOP_K_X];
-    return x->reduce ? (int64_t)x->blocks * (x->reduce->state / 2) : s->columns;
-}
-
-/* ---- From the graph ---- */
 
 /* Could the product's epilogue have the elements of whole rows of its tiles? */
 static bool has_rows(const struct grouper *gr, const struct group *q, int value)
@@ -111,40 +103,4 @@ static void place(const void *spec, const struct type *t, int result, struct ten
     dense_strides(t, to->stride);
 }
 
-/* ---- Work, and text ---- */
-
-static int64_t bytes(const void *spec)
-{
-    const struct top_k_spec *s = spec;
-    const struct tensor_use *x = &s->use[TOP_K_X];
-    int64_t row = x->reduce ? mul_counts(top_k_candidates(s), 8) : dtype_bytes(x->dtype, top_k_candidates(s));
-    for (int i = TOP_K_OPERANDS; i < TOP_K_USES; i++)
-        if (s->use[i].buffer >= 0) row = add_counts(row, dtype_bytes(s->use[i].dtype, s->k));
-    return mul_counts(s->rows, row);
-}
-
-static double flops(const void *spec)
-{
-    (void)spec;
-    return 0;
-}
-
-static void print(const void *spec, struct text *t)
-{
-    const struct top_k_spec *s = spec;
-    text_printf(t, "top_k k=%lld rows=%lld columns=%lld", (long long)s->k, (long long)s->rows,
-                (long long)s->columns);
-}
-
-const struct own_kind plan_top_k = {.index = OWN_TOP_K,
-                                    .op = OP_TOP_K,
-                                    .name = "top_k",
-                                    .size = sizeof(struct top_k_spec),
-                                    .shown = 3,
-                                    .use_name = {"of", "to", "to"},
-                                    .bytes = bytes,
-                                    .flops = flops,
-                                    .print = print,
-                                    .join = join,
-                                    .read = read_node,
-                                    .place = place};
+const struct own_fusion fuse_top_k = {.kind = &own_top_k, .join = join, .read = read_node, .place = place};

@@ -22,14 +22,6 @@ static const struct {
 #include "reasons.def"
 };
 
-static void print_value(const graph *g, int value, struct text *t)
-{
-    const struct node *n = value < 0 ? NULL : &g->node[value];
-    if (!n) text_append(t, "?");
-    else if (op_is_leaf(n->op)) text_printf(t, "%%%s", n->name);
-    else text_printf(t, "%%%d", value);
-}
-
 static void print_type(const graph *g, int value, struct text *t)
 {
     if (value >= 0) type_print(domain_walked(g, &g->node[value]), t);
@@ -41,9 +33,9 @@ static void print_word(const struct reason *r, const struct words_of *of, char w
     switch (word) {
     case 'w': text_printf(t, "@%d", of->writer); break;
     case 'r': text_printf(t, "@%d", of->reader); break;
-    case 'x': print_value(g, of->value, t); break;
-    case 'n': print_value(g, r->node, t); break;
-    case 'o': print_value(g, r->other, t); break;
+    case 'x': value_print(g, of->value, t); break;
+    case 'n': value_print(g, r->node, t); break;
+    case 'o': value_print(g, r->other, t); break;
     case 'N': print_type(g, r->node, t); break;
     case 'O': print_type(g, r->other, t); break;
     case 'p': text_append(t, r->node < 0 ? "?" : node_text(&g->node[r->node])); break;

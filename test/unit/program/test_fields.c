@@ -74,7 +74,7 @@ static int row_of(const struct fields *rows, const struct field *f)
 static void list_spec(struct fields *to, struct program *q)
 {
 #define X(NAME, name)                                                                                        \
-    if (q->own == &plan_##name) list_##name##_spec(to, q->spec);
+    if (q->own == &own_##name) list_##name##_spec(to, q->spec);
     OWN_KERNELS(X)
 #undef X
 }
@@ -131,8 +131,6 @@ static bool may_change(const struct field *f)
 
 /* ---- Programs of random graphs ---- */
 
-static const struct plan nowhere; /* where no buffer is empty */
-
 static struct program *copy_of(struct arena *a, const struct program *q)
 {
     struct program *p = arena_copy(a, q, sizeof *q);
@@ -179,9 +177,9 @@ struct pair {
 static bool same_identity(struct pair *t, bool decided)
 {
     struct identity x, y;
-    bool (*of)(struct identity *, struct arena *, const struct plan *, const struct program *) =
+    bool (*of)(struct identity *, struct arena *, const struct buffer *, const struct program *) =
         decided ? identity_decided : identity_of;
-    ck_assert(of(&x, &t->arena, &nowhere, t->was) && of(&y, &t->arena, &nowhere, t->is));
+    ck_assert(of(&x, &t->arena, NULL, t->was) && of(&y, &t->arena, NULL, t->is));
     bool same = x.size == y.size && !memcmp(x.data, y.data, x.size);
     ck_assert(!same || x.hash == y.hash);
     return same;

@@ -1,8 +1,21 @@
-/* own_program.c -- a program of an operation with a kernel of its own: its tensors, as ops.def lists them. */
-#include "fuse.h"
-#include "own.h"
+/* fuse_own.c -- a program of an operation with a kernel of its own: its tensors, as ops.def lists them. */
+#include "fuse_own.h"
 
 #include <string.h>
+
+/* ORDER own */
+static const struct own_fusion *const fusion[OWN_KINDS] = {
+#define X(NAME, name) &fuse_##name,
+    OWN_KERNELS(X)
+#undef X
+};
+
+const struct own_kind *own_kind_of(enum op op)
+{
+    for (int i = 0; i < OWN_KINDS; i++)
+        if (fusion[i]->kind->op == op) return fusion[i]->kind;
+    return NULL;
+}
 
 /* The same call may be written twice: with fusion that is one, too. */
 static bool is_result(const struct grouper *gr, const struct node *root, int value)
@@ -17,7 +30,7 @@ void own_join(struct grouper *gr, struct group *q)
     const struct node *root = &gr->g->node[q->p.root];
     unsigned have = 1u << node_result(root);
     int x = root->in[0];
-    if (q->p.own->join) q->p.own->join(gr, q);
+    if (fusion[q->p.own->index]->join) fusion[q->p.own->index]->join(gr, q);
     for (int i = gr->uses.at[x]; i < gr->uses.at[x + 1]; i++) {
         int value = gr->uses.use[i].node;
         unsigned result = 1u << node_result(&gr->g->node[value]);
@@ -55,7 +68,7 @@ void own_read(struct writer *w)
     if (!(w->p->spec = use)) return; /* the arena remembers */
     for (int i = 0; i < op->named; i++) use[i] = read_operand(w, i);
     for (int i = 0; i < op->results; i++) use[op->named + i] = port_new(USE_RESULT, -1, 0, CODA_F32, -1);
-    w->p->own->read(w);
+    fusion[w->p->own->index]->read(w);
 }
 
 /* Each result has one store: its own buffer, or the output. */
@@ -66,6 +79,6 @@ void own_store(struct writer *w)
         const struct node *n = &w->gr->g->node[m];
         int result = op_info[n->op].named + node_result(n);
         use[result] = port_new(USE_RESULT, buffer_of(w->gr, m), 0, n->type.dtype, m);
-        w->p->own->place(use, &n->type, result, &use[result]);
+        fusion[w->p->own->index]->place(use, &n->type, result, &use[result]);
     }
 }

@@ -317,7 +317,7 @@ int64_t program_bytes(const struct program *q)
 
 double program_flops(const struct program *q)
 {
-    if (q->own) return q->own->flops(q->spec);
+    if (q->own) return q->own->flops ? q->own->flops(q->spec) : 0;
     if (q->kind != PROGRAM_GEMM) return 0;
     return 2.0 * (double)q->dim[0] * (double)q->dim[1] * (double)q->dim[2] * (double)q->k;
 }

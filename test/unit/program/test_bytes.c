@@ -113,7 +113,7 @@ static void check_plan(const struct plan *p, const char *name)
         const struct program *q = &p->program[i];
         if (q->kind == PROGRAM_OWN || count_program(q) == program_bytes(q)) continue;
         program_print_head(q, &t);
-        program_print_body(p, q, &t);
+        program_print_body(&(struct tensor_names){p->graph, p->buffer}, q, &t);
         ck_abort_msg("%s: %lld bytes are counted, %lld said\n%s", name, (long long)count_program(q),
                      (long long)program_bytes(q), text_str(&t));
     }

@@ -4,8 +4,7 @@
  * First every program is written without its stores, which shows what must be in memory. A statistic
  * that is in pieces but needed whole gets a small program of its own. Then stores are added.
  */
-#include "fuse.h"
-#include "own.h"
+#include "fuse_own.h"
 
 #include <string.h>
 
@@ -268,7 +267,7 @@ static coda_status out_of_memory(const struct grouper *gr)
     return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", gr->g->nodes);
 }
 
-coda_status plan_lower(struct grouper *gr)
+coda_status fuse_lower(struct grouper *gr)
 {
     struct plan *plan = gr->plan;
     coda_status status = write_programs(gr);

@@ -5,8 +5,7 @@
  * kernel of its own. What is left roots rows programs that grow the same way. Leaves and views need none; a
  * cheap map of vectors is left to those that read it.
  */
-#include "fuse.h"
-#include "own.h"
+#include "fuse_own.h"
 
 #include <math.h>
 #include <string.h>
@@ -300,7 +299,7 @@ static bool find_parts(struct grouper *gr)
     return gr->part;
 }
 
-coda_status plan_fuse(struct grouper *gr, struct plan *p, const struct plan_options *opt)
+coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_options *opt)
 {
     const graph *g = p->graph;
     *gr = (struct grouper){.g = g, .opt = opt, .plan = p};
@@ -319,14 +318,14 @@ coda_status plan_fuse(struct grouper *gr, struct plan *p, const struct plan_opti
     assign_fixed_roles(gr);
     for (int i = g->nodes - 1; i >= 0; i--) /* the last product takes a value that two could take */
         if (g->node[i].op == OP_MATMUL) root_gemm(gr, i);
-    plan_take_in(gr);
+    fuse_take_in(gr);
     for (int i = 0; i < g->nodes; i++) {
         root_own(gr, i);
         find_inline(gr, i);
     }
     for (int i = 0; i < g->nodes; i++)
         if (gr->site[i].role == ROLE_FREE) root_rows(gr, i);
-    plan_join_lines(gr);
+    fuse_join_lines(gr);
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", g->nodes);
     return CODA_OK;
 }

@@ -154,7 +154,7 @@ static bool join_line(struct grouper *gr, const int64_t *elements, int i)
     return false;
 }
 
-void plan_join_lines(struct grouper *gr)
+void fuse_join_lines(struct grouper *gr)
 {
     int64_t *elements = ARENA_NEW(&gr->plan->arena, int64_t, gr->groups + 1);
     if (!elements || !gr->opt->fuse) return;

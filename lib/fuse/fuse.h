@@ -5,6 +5,7 @@
 #define FUSE_H
 
 #include "plan.h"
+#include "reasons.h"
 #include "view.h"
 
 /* Who computes a node, and where. */
@@ -121,7 +122,7 @@ struct source {
 };
 
 /* fuse_roots.c: cuts p->graph into groups and fills in *gr. Each node gets its role. */
-coda_status plan_fuse(struct grouper *gr, struct plan *p, const struct plan_options *opt);
+coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_options *opt);
 
 /* fuse.c */
 /* Adds a group without members to gr; NULL if memory runs out. */
@@ -178,11 +179,11 @@ struct source group_source(const struct grouper *gr, const struct group *q, int 
 /* Does what q reads from memory depend on x, which no program computes yet? */
 bool group_needs(struct grouper *gr, const struct group *q, int x);
 /* take_in.c: products take in maps of what they load, where that is cheaper. */
-void plan_take_in(struct grouper *gr);
+void fuse_take_in(struct grouper *gr);
 /* give_back.c: gives back the members of a product that programs of rows compute for nothing. */
 void give_back(struct grouper *gr, struct group *q);
 /* lines.c: programs with a few numbers each become one. */
-void plan_join_lines(struct grouper *gr);
+void fuse_join_lines(struct grouper *gr);
 /* segments.c */
 /* What a value is of a GEMM's member: a range of its columns, perhaps seen as [.., segments, columns
  * of one]. */
@@ -203,23 +204,6 @@ struct column_range segment_read(const struct grouper *gr, const struct group *q
 /* What else is read of a product, in ranges that nobody has computed with, becomes members too: then the
  * whole need not be stored. */
 void segment_rest(struct grouper *gr, struct group *q, void (*grow)(struct grouper *, struct group *, int));
-
-/* pairs.c */
-/* Do two nodes combine pairs alike, but for the number of heads? */
-bool pairs_alike(const struct node *a, const struct node *b);
-/* Do its pairs meet where segments of so many columns do? */
-bool pair_suits_segments(const struct node *n, int64_t segment);
-/* Does it combine pairs of all its columns' heads? */
-bool pair_takes_all(const graph *g, const struct node *n);
-/* Does the operation combine columns in pairs, as a STEP_PAIR? Operand 1 is then a row's position. */
-bool op_combines_pairs(enum op op);
-/* Does it, with a row's position on several axes, which are columns of operand 1? */
-bool node_has_sections(const struct node *n);
-/* Does its step read operand i from memory, whatever program makes it: frequencies (2), positions on several
- * axes (1)? */
-bool pair_loads(const struct node *n, int i);
-/* Fills in how node n does, with defaults; nothing if it does not. */
-void pair_read(struct program *p, const graph *g, const struct node *n);
 
 /* iteration.c */
 /* The strides, over the dimensions of q's domain, of an operand of type t and strides s, broadcast to the
@@ -290,6 +274,10 @@ void write_best(struct writer *w, const struct best *best);
 int write_again(struct writer *w, int value, const struct type *as);
 
 /* lower.c: turns groups into the plan's programs: their ports and steps, without tiles, order or memory. */
-coda_status plan_lower(struct grouper *gr);
+coda_status fuse_lower(struct grouper *gr);
+
+/* explain_fusion.c: says what epilogues took in. */
+struct rewrite_log;
+void fuse_explain(const struct plan *p, struct rewrite_log *log);
 
 #endif

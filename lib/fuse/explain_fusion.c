@@ -5,18 +5,10 @@
  * All of these are exact: the same operations on the same values, without the rounding between kernels.
  */
 #include "explain.h"
-#include "plan.h"
+#include "fuse.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static void name_of(const struct plan *p, int value, char out[80])
-{
-    const struct node *n = value < 0 ? NULL : &p->graph->node[value];
-    if (!n) snprintf(out, 80, "?");
-    else if (op_is_leaf(n->op)) snprintf(out, 80, "%%%s", n->name);
-    else snprintf(out, 80, "%%%d", value);
-}
 
 /* What a map in an epilogue is called, by what it reads beside the accumulator. */
 static const char *map_rule(const struct program *q, const struct step *s)
@@ -36,10 +28,11 @@ static const char *map_rule(const struct program *q, const struct step *s)
 static void note_step(const struct plan *p, int program, const struct step *s, struct rewrite_log *log)
 {
     const struct program *q = &p->program[program];
-    char w[80], v[80], at[200];
-    name_of(p, q->b.data.value, w);
-    name_of(p, s->value, v);
-    snprintf(at, sizeof at, "in the epilogue of @%d, the matmul by %s", program, w);
+    struct value_text value = value_text(p->graph, s->value);
+    const char *v = value.s;
+    char at[200];
+    snprintf(at, sizeof at, "in the epilogue of @%d, the matmul by %s", program,
+             value_text(p->graph, q->b.data.value).s);
     bool reads = s->kind == STEP_MAP && s->in[0] != IMMEDIATE;
     bool rounding = reads && q->step[s->in[0]].value == s->value; /* to its own dtype */
     if (s->kind == STEP_MAP && s->cls == CLASS_TILE && !rounding)
@@ -61,15 +54,14 @@ static void note_side_outputs(const struct plan *p, int program, struct rewrite_
 {
     const struct program *q = &p->program[program];
     int stores = 0;
-    char v[80];
     for (int i = 0; i < q->steps; i++) {
         if (q->step[i].kind != STEP_STORE || stores++ == 0) continue;
-        name_of(p, q->step[i].value, v);
-        rewrite_note(log, "side_output", true, "%s is a second output of @%d", v, program);
+        rewrite_note(log, "side_output", true, "%s is a second output of @%d",
+                     value_text(p->graph, q->step[i].value).s, program);
     }
 }
 
-void plan_note(const struct plan *p, struct rewrite_log *log)
+void fuse_explain(const struct plan *p, struct rewrite_log *log)
 {
     for (int i = 0; i < p->programs; i++) {
         const struct program *q = &p->program[i];

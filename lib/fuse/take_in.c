@@ -287,7 +287,7 @@ static bool is_always_again(const struct grouper *gr, int x)
     return gr->g->node[x].output < 0;
 }
 
-void plan_take_in(struct grouper *gr)
+void fuse_take_in(struct grouper *gr)
 {
     bool took = false;
     gr->taking = true;

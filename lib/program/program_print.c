@@ -1,28 +1,14 @@
-/* program_print.c -- what a program is, as text; and a plan as a Graphviz picture. */
+/* program_print.c -- what a program is, as text. */
 #include "own.h"
-#include "plan.h"
 
-#include <stdio.h>
-#include <string.h>
-
-struct name {
-    char s[80];
-};
-
-/* A program without its plan is printed without names and places. */
-static struct name value_name(const struct plan *p, int value)
+static struct value_text name_of(const struct tensor_names *names, int value)
 {
-    struct name n = {"-"};
-    if (value < 0 || !p) return n;
-    const struct node *node = &p->graph->node[value];
-    if (op_is_leaf(node->op)) snprintf(n.s, sizeof n.s, "%%%s", node->name);
-    else snprintf(n.s, sizeof n.s, "%%%d", value);
-    return n;
+    return value < 0 || !names ? (struct value_text){"-"} : value_text(names->graph, value);
 }
 
-static void print_place(const struct plan *p, int buffer, struct text *t)
+static void print_place(const struct tensor_names *names, int buffer, struct text *t)
 {
-    const struct buffer *b = p ? &p->buffer[buffer] : NULL;
+    const struct buffer *b = names ? &names->buffer[buffer] : NULL;
     if (!b) text_append(t, "-");
     else if (b->space == SPACE_ARG) text_printf(t, "arg%d", b->arg);
     else text_printf(t, "%s+%lld", b->space == SPACE_WORK ? "ws" : "prep", (long long)b->offset);
@@ -35,15 +21,15 @@ static void print_dims(const char *open, const int64_t *dim, int rank, struct te
     text_append(t, "]");
 }
 
-static void print_port(const struct plan *p, const struct program *q, const struct tensor_use *port,
-                       struct text *t)
+static void print_port(const struct tensor_names *names, const struct program *q,
+                       const struct tensor_use *port, struct text *t)
 {
-    text_printf(t, "%s ", value_name(p, port->value).s);
-    print_place(p, port->buffer, t);
+    text_printf(t, "%s ", name_of(names, port->value).s);
+    print_place(names, port->buffer, t);
     if (port->offset) text_printf(t, "[%lld]", (long long)port->offset);
     if (port->role == USE_PARTIAL_LOAD || port->role == USE_PARTIAL_STORE) {
         text_printf(t, " %s%s", port->reduce->name, port->axis == REDUCE_COLUMNS ? " of columns" : "");
-        if (p) text_printf(t, " x %d", port->blocks);
+        if (names) text_printf(t, " x %d", port->blocks);
         return;
     }
     text_printf(t, " %s", dtype_name(port->dtype));
@@ -64,8 +50,8 @@ static void print_port(const struct plan *p, const struct program *q, const stru
                     (long long)port->head_stride);
     if (port->scale) {
         const struct tensor_use *scale = &q->port[port->scale - 1];
-        text_printf(t, " over %s ", value_name(p, scale->value).s);
-        print_place(p, scale->buffer, t);
+        text_printf(t, " over %s ", name_of(names, scale->value).s);
+        print_place(names, scale->buffer, t);
         text_printf(t, " %lld scales, stride=%lld", (long long)scale->table_rows,
                     (long long)scale->table_stride);
     }
@@ -100,7 +86,7 @@ static void print_map(const struct step *s, struct text *t)
     text_append(t, "}");
 }
 
-static void print_step(const struct plan *p, const struct program *q, int index, struct text *t)
+static void print_step(const struct tensor_names *names, const struct program *q, int index, struct text *t)
 {
     const struct step *s = &q->step[index];
     if (step_has_value(q, s)) text_printf(t, "   v%d = %-4s ", index, class_name(s->cls));
@@ -109,33 +95,33 @@ static void print_step(const struct plan *p, const struct program *q, int index,
     case STEP_ACC: text_append(t, "acc"); break;
     case STEP_LOAD:
         text_append(t, "load ");
-        print_port(p, q, &q->port[s->port], t);
+        print_port(names, q, &q->port[s->port], t);
         break;
     case STEP_SCALAR:
-        text_printf(t, "scalar %s ", value_name(p, q->port[s->port].value).s);
-        print_place(p, q->port[s->port].buffer, t);
+        text_printf(t, "scalar %s ", name_of(names, q->port[s->port].value).s);
+        print_place(names, q->port[s->port].buffer, t);
         text_printf(t, " %s", dtype_name(q->port[s->port].dtype));
         break;
     case STEP_PARTIAL:
         text_append(t, "finish ");
-        print_port(p, q, &q->port[s->port], t);
+        print_port(names, q, &q->port[s->port], t);
         break;
     case STEP_COLUMN: text_append(t, "column"); break;
     case STEP_MAP: print_map(s, t); break;
     case STEP_LANE: text_printf(t, "%s v%d", s->lane ? "up" : "gate", s->in[0]); break;
     case STEP_PAIR:
         pair_print(q, s, t);
-        if (s->port >= 0) text_append(t, " by "), print_port(p, q, &q->port[s->port], t);
+        if (s->port >= 0) text_append(t, " by "), print_port(names, q, &q->port[s->port], t);
         break;
     case STEP_REDUCE:
         print_map(s, t);
         if (s->axis == REDUCE_COLUMNS) text_append(t, " over rows");
         if (step_folds_segments(s)) text_printf(t, " {segment=%lld}", (long long)q->segment);
-        if (s->port >= 0) text_append(t, " -> "), print_port(p, q, &q->port[s->port], t);
+        if (s->port >= 0) text_append(t, " -> "), print_port(names, q, &q->port[s->port], t);
         break;
     case STEP_STORE:
         text_printf(t, "%s v%d%s ", store_word(q, s), s->in[0], adds(q, s) ? " to" : "");
-        print_port(p, q, &q->port[s->port], t);
+        print_port(names, q, &q->port[s->port], t);
         break;
     }
     if (s->range || s->window.end)
@@ -145,28 +131,28 @@ static void print_step(const struct plan *p, const struct program *q, int index,
 }
 
 /* What no step moves; its strides have names. */
-static void print_operand(const struct plan *p, const char *label, const struct tensor_use *o,
+static void print_operand(const struct tensor_names *names, const char *label, const struct tensor_use *o,
                           const char *const stride_name[3], struct text *t)
 {
-    text_printf(t, "   %s = %s ", label, value_name(p, o->value).s);
-    print_place(p, o->buffer, t);
+    text_printf(t, "   %s = %s ", label, name_of(names, o->value).s);
+    print_place(names, o->buffer, t);
     if (o->offset) text_printf(t, "[%lld]", (long long)o->offset);
     text_printf(t, " %s", dtype_name(o->dtype));
     for (int d = 0; d < 3; d++) text_printf(t, " %s=%lld", stride_name[d], (long long)o->stride[d]);
     text_append(t, "\n");
 }
 
-static void print_own_use(const struct plan *p, const struct program *q, int i, struct text *t)
+static void print_own_use(const struct tensor_names *names, const struct program *q, int i, struct text *t)
 {
     const struct own_kind *own = q->own;
     const struct tensor_use *u = own_use(own, q->spec, i);
     if (!u) return;
     if (own->stride_name[0]) {
-        print_operand(p, own->use_name[i], u, own->stride_name, t);
+        print_operand(names, own->use_name[i], u, own->stride_name, t);
         return;
     }
     text_printf(t, "   %s ", own->use_name[i]);
-    print_port(p, q, u, t);
+    print_port(names, q, u, t);
     text_append(t, "\n");
 }
 
@@ -194,9 +180,9 @@ void program_print_head(const struct program *q, struct text *t)
 enum { MOST_SHOWN = 4 };
 
 /* Scopes of one graph are equal where their pointers are. */
-static bool add_scope(const char **shown, int *count, const struct plan *p, int value)
+static bool add_scope(const char **shown, int *count, const struct tensor_names *names, int value)
 {
-    const char *scope = value >= 0 && value < p->values ? p->graph->node[value].scope : NULL;
+    const char *scope = value >= 0 && value < names->graph->nodes ? names->graph->node[value].scope : NULL;
     if (!scope) return true;
     for (int i = 0; i < *count; i++)
         if (shown[i] == scope) return true;
@@ -210,68 +196,26 @@ static bool computes(const struct step *s)
     return s->kind == STEP_MAP || s->kind == STEP_PAIR || s->kind == STEP_REDUCE;
 }
 
-void program_print_scopes(const struct plan *p, const struct program *q, struct text *t)
+void program_print_scopes(const struct tensor_names *names, const struct program *q, struct text *t)
 {
     const char *shown[MOST_SHOWN];
     int count = 0;
     bool all = true;
-    if (!p->graph) return;
-    add_scope(shown, &count, p, q->root);
+    if (!names->graph) return;
+    add_scope(shown, &count, names, q->root);
     for (int i = 0; i < q->steps; i++)
-        if (computes(&q->step[i]) && !add_scope(shown, &count, p, q->step[i].value)) all = false;
+        if (computes(&q->step[i]) && !add_scope(shown, &count, names, q->step[i].value)) all = false;
     for (int i = 0; i < count; i++) text_printf(t, "%s%s", i ? ", " : " in ", shown[i]);
     if (!all) text_append(t, ", ...");
 }
 
-void program_print_body(const struct plan *p, const struct program *q, struct text *t)
+void program_print_body(const struct tensor_names *names, const struct program *q, struct text *t)
 {
     static const char *const of_product[] = {"batch", "row", "k"};
     if (q->kind == PROGRAM_GEMM) {
-        print_operand(p, "a", &q->a.data, of_product, t);
-        print_operand(p, "b", &q->b.data, of_product, t);
+        print_operand(names, "a", &q->a.data, of_product, t);
+        print_operand(names, "b", &q->b.data, of_product, t);
     }
-    for (int i = 0; q->own && i < q->own->shown; i++) print_own_use(p, q, i, t);
-    for (int i = 0; i < q->steps; i++) print_step(p, q, i, t);
-}
-
-/* ---- Graphviz ---- */
-
-static void dot_label(const struct program *q, struct text *t)
-{
-    if (q->kind == PROGRAM_GEMM)
-        text_printf(t, "gemm %lldx%lldx%lld", (long long)q->dim[1], (long long)q->dim[2], (long long)q->k);
-    else text_append(t, q->own ? q->own->name : "rows");
-    for (int i = 0; i < q->steps; i++) {
-        const struct step *s = &q->step[i];
-        if (s->kind != STEP_PARTIAL && step_name(q, s)) text_printf(t, "\\n%s", step_name(q, s));
-    }
-}
-
-static void dot_edge(const struct plan *p, int index, const struct tensor_use *u, struct text *t)
-{
-    const struct buffer *b = &p->buffer[u->buffer];
-    struct name name = value_name(p, b->value);
-    if (use_effect(u) == EFFECT_READ) text_printf(t, "  b%d -> p%d;\n", u->buffer, index);
-    else text_printf(t, "  p%d -> b%d;\n", index, u->buffer);
-    text_printf(t, "  b%d [label=\"%s\" shape=%s];\n", u->buffer, name.s,
-                b->space == SPACE_ARG ? "box" : "ellipse");
-}
-
-static void dot_program(const struct plan *p, int index, struct text *t)
-{
-    const struct program *q = &p->program[index];
-    text_printf(t, "  p%d [shape=box style=filled fillcolor=%s label=\"@%d ", index,
-                q->prepare ? "lightgrey" : "lightblue", index);
-    dot_label(q, t);
-    text_append(t, "\"];\n");
-    const struct tensor_use *u;
-    for (int i = 0; (u = program_use(q, i)); i++) /* of the tensors that are computed with */
-        if (u->role != USE_SCRATCH && u->role != USE_BESIDE) dot_edge(p, index, u, t);
-}
-
-void plan_dot(const struct plan *p, struct text *t)
-{
-    text_append(t, "digraph plan {\n  rankdir=TB;\n");
-    for (int i = 0; i < p->programs; i++) dot_program(p, i, t);
-    text_append(t, "}\n");
+    for (int i = 0; q->own && i < q->own->shown; i++) print_own_use(names, q, i, t);
+    for (int i = 0; i < q->steps; i++) print_step(names, q, i, t);
 }

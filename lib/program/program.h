@@ -15,6 +15,21 @@
  * Domains are matrices of their last two dimensions; a product has one for each batch. */
 enum reduce_axis { REDUCE_ROWS, REDUCE_COLUMNS };
 
+/* ---- Buffers: the tensors of a plan, which uses name by their index ---- */
+
+enum space { SPACE_ARG, SPACE_WORK, SPACE_PREPARED };
+
+struct buffer {
+    enum space space;
+    int arg; /* SPACE_ARG: index into coda_run's args */
+    int64_t bytes;
+    int64_t offset;  /* SPACE_WORK, SPACE_PREPARED: bytes, a multiple of 256; set by allocate.c */
+    int first, last; /* programs that touch it, for allocate.c */
+    int value;       /* node it holds */
+    int folded;      /* SPACE_ARG: node that coda_prepare leaves in this weight, 0: none ... */
+    uint64_t holds;  /* ... and its digest, never 0 */
+};
+
 /* ---- Uses: how a program touches one tensor ---- */
 
 enum use_role {
@@ -246,6 +261,21 @@ bool pair_fills_spans(const struct program *p);
 bool pair_meets(const struct program *p);
 /* Do pieces of so many columns, of a rows kernel, lie in one half of a head, or hold whole pairs? */
 bool pair_suits_pieces(const struct program *p, int width);
+/* Do two nodes combine pairs alike, but for the number of heads? */
+bool pairs_alike(const struct node *a, const struct node *b);
+/* Do its pairs meet where segments of so many columns do? */
+bool pair_suits_segments(const struct node *n, int64_t segment);
+/* Does it combine pairs of all its columns' heads? */
+bool pair_takes_all(const graph *g, const struct node *n);
+/* Does the operation combine columns in pairs, as a STEP_PAIR? Operand 1 is then a row's position. */
+bool op_combines_pairs(enum op op);
+/* Does it, with a row's position on several axes, which are columns of operand 1? */
+bool node_has_sections(const struct node *n);
+/* Does its step read operand i from memory, whatever program makes it: frequencies (2), positions on several
+ * axes (1)? */
+bool pair_loads(const struct node *n, int i);
+/* Fills in how node n does, with defaults; nothing if it does not. */
+void pair_read(struct program *p, const graph *g, const struct node *n);
 
 /* ---- target_pairs.c: what a target's units can take, which decides what may be fused ---- */
 
@@ -262,5 +292,19 @@ bool program_has_work(const struct program *p); /* no dimension of the GEMM is e
 bool program_fits_units(const struct program *p, const struct target *target);
 /* Can p->pair's columns meet in a thread of this GEMM? */
 bool program_pairs_meet(const struct program *p, const struct target *target);
+
+/* ---- program_print.c: what a program is, as text ---- */
+
+/* What tensors are called, by the graph's nodes, and where they are. NULL: neither is said. */
+struct tensor_names {
+    const graph *graph;
+    const struct buffer *buffer;
+};
+
+/* Its kind and sizes, without the end of the line; the lines of its operands and steps. */
+void program_print_head(const struct program *q, struct text *t);
+/* " in layers.17.mlp": of the node that it grew from, then others of what it computes. */
+void program_print_scopes(const struct tensor_names *names, const struct program *q, struct text *t);
+void program_print_body(const struct tensor_names *names, const struct program *q, struct text *t);
 
 #endif

@@ -4,8 +4,8 @@
  * A program's identity is the bytes of its structs, in which each field (program.def) is kept, numbered or
  * left out by what it is. Fields that are left out are 0, and so is padding.
  */
+#include "identity.h"
 #include "own.h"
-#include "plan.h"
 
 #include <string.h>
 
@@ -14,7 +14,7 @@
 struct author {
     struct identity *id;
     struct arena *arena;
-    const struct plan *p;
+    const struct buffer *buffer; /* of the plan */
     size_t capacity;
     bool decided; /* what schedules decide is kept, too */
 };
@@ -42,7 +42,7 @@ static int number(struct author *w, int buffer)
     if (buffer < 0) return -1;
     while (i < id->buffers && id->buffer[i] != buffer) i++;
     if (i == id->buffers) id->buffer[id->buffers++] = buffer;
-    return 2 * i + (w->p->buffer && w->p->buffer[buffer].bytes == 0);
+    return 2 * i + (w->buffer && w->buffer[buffer].bytes == 0);
 }
 
 /* A caller's map lies elsewhere in each graph, and is what its text says. */
@@ -119,14 +119,15 @@ static bool write_identity(struct author *w, const struct program *q)
     return !w->arena->failed;
 }
 
-bool identity_of(struct identity *out, struct arena *a, const struct plan *p, const struct program *q)
+bool identity_of(struct identity *out, struct arena *a, const struct buffer *buffer, const struct program *q)
 {
-    return write_identity(&(struct author){.id = out, .arena = a, .p = p}, q);
+    return write_identity(&(struct author){.id = out, .arena = a, .buffer = buffer}, q);
 }
 
-bool identity_decided(struct identity *out, struct arena *a, const struct plan *p, const struct program *q)
+bool identity_decided(struct identity *out, struct arena *a, const struct buffer *buffer,
+                      const struct program *q)
 {
-    return write_identity(&(struct author){.id = out, .arena = a, .p = p, .decided = true}, q);
+    return write_identity(&(struct author){.id = out, .arena = a, .buffer = buffer, .decided = true}, q);
 }
 
 bool identity_add(struct identity *id, struct arena *a, const void *data, size_t size)
@@ -228,9 +229,9 @@ struct program *memo_first(struct memo *m, struct arena *a, const struct identit
     return s->program;
 }
 
-struct program *memo_program(struct memo *m, struct arena *a, const struct plan *p, struct program *q)
+struct program *memo_program(struct memo *m, struct arena *a, const struct buffer *buffer, struct program *q)
 {
     struct identity id;
     const int *ignored;
-    return identity_of(&id, a, p, q) ? memo_first(m, a, &id, q, &ignored) : NULL;
+    return identity_of(&id, a, buffer, q) ? memo_first(m, a, &id, q, &ignored) : NULL;
 }

@@ -1,0 +1,30 @@
+/* fuse_own.h -- how fusion makes the programs of operations that have a kernel of their own: own.h. */
+#ifndef FUSE_OWN_H
+#define FUSE_OWN_H
+
+#include "fuse.h"
+#include "own.h"
+
+struct own_fusion {
+    const struct own_kind *kind;
+    void (*join)(struct grouper *gr, struct group *q); /* looks for a program that does a part of the work;
+                                                          NULL: none can */
+    void (*read)(struct writer *w);                    /* completes the spec of the root node, whose operands
+                                                          are there by the strides of their views */
+    /* Strides of a result of type t. */
+    void (*place)(const void *spec, const struct type *t, int result, struct tensor_use *to);
+};
+
+#define X(NAME, name) extern const struct own_fusion fuse_##name;
+OWN_KERNELS(X)
+#undef X
+
+/* The kind of an operation's programs; NULL: it has no kernel of its own. */
+const struct own_kind *own_kind_of(enum op op);
+/* Joins to q the other results of its root's call. */
+void own_join(struct grouper *gr, struct group *q);
+/* Makes the spec with its operands; and with its results, once all programs have said what they need. */
+void own_read(struct writer *w);
+void own_store(struct writer *w);
+
+#endif

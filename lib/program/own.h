@@ -1,0 +1,48 @@
+/*
+ * own.h -- operations that have a kernel of their own: one program each, without steps. A kind is a line of
+ * OWN_KERNELS, the struct of what it computes, and a file in each room: program has its own_kind (own_NAME),
+ * fuse makes it of nodes (fuse_NAME), schedule has its launch (schedule_NAME), emit its text (emit_NAME), cpu
+ * its reference (cpu_NAME). Tables that expand OWN_KERNELS find them, and nobody else asks which kind a
+ * program is.
+ */
+#ifndef OWN_H
+#define OWN_H
+
+#include "program.h"
+
+#define OWN_KERNELS(X)                                                                                       \
+    X(ATTENTION, attention)                                                                                  \
+    X(TOP_K, top_k)                                                                                          \
+    X(NUCLEUS, nucleus)
+
+enum own {
+#define X(NAME, name) OWN_##NAME,
+    OWN_KERNELS(X)
+#undef X
+        OWN_KINDS
+};
+
+/* What is known of the programs of a kind. `spec` is its struct, of NAME.h, that program.spec points to. It
+ * begins with an array `use`: the operands that have names, then the results, in the order of ops.def. */
+struct own_kind {
+    enum own index;
+    enum op op;                                  /* whose nodes become such programs */
+    const char *name;                            /* in a plan's picture */
+    size_t size;                                 /* of the struct */
+    int shown;                                   /* uses that a plan's text shows, the first ones, ... */
+    const char *use_name[6], *stride_name[3];    /* ... by these names; without, as steps do */
+    int64_t (*bytes)(const void *spec);          /* as program_bytes */
+    double (*flops)(const void *spec);           /* as program_flops; NULL: none */
+    bool (*by_data)(const void *spec);           /* is it data how much of that there is to do? NULL: no */
+    const struct prim *(*map)(const void *spec); /* the map that it points to; NULL: it never does */
+    void (*print)(const void *spec, struct text *t); /* the head of its text */
+};
+
+#define X(NAME, name) extern const struct own_kind own_##name;
+OWN_KERNELS(X)
+#undef X
+
+/* Use i of those that there are: operands that a node must have, results, then the others; NULL: no more. */
+struct tensor_use *own_use(const struct own_kind *own, void *spec, int i);
+
+#endif
