@@ -10,7 +10,7 @@
 #include "pipeline.h"
 
 #include "fuse.h"
-#include "known.h"
+#include "kernel_table.h"
 #include "rewrite.h"
 #include "runner.h"
 #include "schedule.h"
@@ -22,7 +22,7 @@
 
 struct job { /* one call of coda_compile */
     struct coda_plan *p;
-    struct kinship kin;
+    struct compile_context context;
     struct coda_compile_options opt;
     struct target target;
     const char *arch;
@@ -36,14 +36,14 @@ enum { OLDEST_ARCH = 80 };
 static bool has_gpu(const struct job *j) { return j->p->gpu.context; }
 
 /* A plan that is only to be looked at does without a GPU, but asks the one that there is. One of a family has
- * what the elder has. */
+ * what its parent has. */
 static coda_status choose_target(struct job *j)
 {
-    const struct coda_plan *elder = j->kin.elder;
-    if (elder) {
-        j->p->gpu = elder->gpu;
-        j->arch = elder->arch;
-        j->target = elder->plan.target;
+    const struct coda_plan *parent = j->context.parent;
+    if (parent) {
+        j->p->gpu = parent->gpu;
+        j->arch = parent->arch;
+        j->target = parent->plan.target;
         return CODA_OK;
     }
     char err[JIT_ERROR_SIZE] = "";
@@ -134,7 +134,7 @@ static coda_status improve(struct job *j, struct plan *plan, const graph *r, str
                       .arg = j->p->arg,
                       .gpu = &j->p->gpu,
                       .jit = jit_options(j),
-                      .by_price = j->kin.variants,
+                      .by_price = j->context.variants,
                       .measure = j->opt.flags & CODA_AUTOTUNE,
                       .thorough = j->opt.flags & CODA_MAX_AUTOTUNE,
                       .arena = &j->p->arena};
@@ -184,10 +184,10 @@ static struct plan_options plan_options(const struct job *j, bool fuse)
                                  .fold = ro.fold,
                                  .target = j->target,
                                  .invariant = j->opt.flags & CODA_BATCH_INVARIANT,
-                                 .variants = j->kin.variants,
-                                 .base = j->kin.base,
-                                 .larger = j->kin.larger,
-                                 .largers = j->kin.largers,
+                                 .variants = j->context.variants,
+                                 .base = j->context.base,
+                                 .larger = j->context.larger,
+                                 .largers = j->context.largers,
                                  .noted = guards_noted()};
 }
 
@@ -206,7 +206,7 @@ static coda_status plan_graph(struct job *j, struct plan *plan, const graph *g, 
     const struct rewrite_options ro = rewrite_options(j, fuse);
     graph *r = rewrite(g, &ro, log);
     if (!r) return j->status = fail_status();
-    if (fuse && !j->kin.elder) keep_graph(j, r, CODA_TEXT_REWRITTEN);
+    if (fuse && !j->context.parent) keep_graph(j, r, CODA_TEXT_REWRITTEN);
     if (!j->status) plan_rewritten(j, plan, r, fuse);
     graph_free(r);
     return j->status;
@@ -271,7 +271,7 @@ static coda_status make_plan_and_texts(struct job *j, const graph *g)
 static coda_status make_plan(struct job *j, const graph *g)
 {
     struct rewrite_log ignored = {0};
-    if (!j->kin.elder) return make_plan_and_texts(j, g);
+    if (!j->context.parent) return make_plan_and_texts(j, g);
     if (g->rewritten) return plan_rewritten(j, &j->p->plan, g, true);
     plan_graph(j, &j->p->plan, g, true, &ignored);
     rewrite_log_free(&ignored);
@@ -282,15 +282,15 @@ static coda_status make_plan(struct job *j, const graph *g)
 static coda_status make_like(struct job *j)
 {
     struct coda_plan *p = j->p;
-    const struct coda_plan *elder = j->kin.elder;
+    const struct coda_plan *parent = j->context.parent;
     struct plan_options po = plan_options(j, true);
-    po.product = j->kin.form->like.product;
-    p->args = elder->args;
-    p->states = elder->states;
+    po.product = j->context.plan_template->ids.product;
+    p->args = parent->args;
+    p->states = parent->states;
     p->place = ARENA_NEW(&p->arena, struct place, p->args + 1);
-    if (!p->place || !skeleton_plan(j->kin.form->skeleton, j->kin.at, &p->plan, p->place))
+    if (!p->place || !skeleton_plan(j->context.plan_template->skeleton, j->context.at, &p->plan, p->place))
         return fail(CODA_E_MEMORY, "out of memory for a plan of %d arguments", p->args);
-    for (int i = 0; i < p->args; i++) p->place[i].name = elder->place[i].name;
+    for (int i = 0; i < p->args; i++) p->place[i].name = parent->place[i].name;
     coda_status status = schedule(&p->plan, &po);
     return status ? status : plan_place(&p->plan, &po);
 }
@@ -352,7 +352,7 @@ static void mark_folds(struct coda_plan *p)
 /* Notes what is asked of extents, if somebody wants to know. */
 static coda_status make_in_full(struct job *j, const graph *g)
 {
-    struct guards *before = guards_note(j->kin.guards);
+    struct guards *before = guards_note(j->context.guards);
     coda_status status = copy_args(j->p, g);
     if (!status) status = make_plan(j, g);
     guards_note(before);
@@ -363,17 +363,17 @@ static coda_status make_in_full(struct job *j, const graph *g)
 static coda_status load(struct job *j)
 {
     struct coda_plan *p = j->p;
-    const struct kinship *kin = &j->kin;
+    const struct compile_context *context = &j->context;
     struct jit_options jit = jit_options(j);
-    int missing = kin->known ? known_take(kin->known, p) : p->kernels;
-    if (missing && kin->known_alone) {
+    int missing = context->table ? kernel_table_take(context->table, p) : p->kernels;
+    if (missing && context->loaded_only) {
         p->runnable = false;
         return CODA_OK;
     }
-    coda_status status = missing ? kernels_compile(p, 0, &jit, kin->threads) : CODA_OK;
+    coda_status status = missing ? kernels_compile(p, 0, &jit, context->threads) : CODA_OK;
     if (j->opt.device != CODA_DEVICE_GPU) return status;
     if (!status) status = kernels_load(p, &jit);
-    if (!status && missing && kin->known) status = known_add(kin->known, p);
+    if (!status && missing && context->table) status = kernel_table_add(context->table, p);
     return status;
 }
 
@@ -381,29 +381,30 @@ static coda_status compile(struct job *j, const graph *g)
 {
     struct coda_plan *p = j->p;
     coda_status status = choose_target(j);
-    if (!status && j->kin.form) status = make_like(j);
+    if (!status && j->context.plan_template) status = make_like(j);
     else if (!status) status = make_in_full(j, g);
     if (status) return status;
     mark_folds(p);
-    if (!j->kin.elder) debug_stage(DEBUG_GRAPH, "graph.txt", p->text[CODA_TEXT_GRAPH]);
-    if (!j->kin.elder) debug_stage(DEBUG_PLAN, "plan.txt", p->text[CODA_TEXT_PLAN]);
+    if (!j->context.parent) debug_stage(DEBUG_GRAPH, "graph.txt", p->text[CODA_TEXT_GRAPH]);
+    if (!j->context.parent) debug_stage(DEBUG_PLAN, "plan.txt", p->text[CODA_TEXT_PLAN]);
     p->device = j->opt.device;
     p->arch = arena_string(&p->arena, j->arch);
     if (!p->arch) return fail(CODA_E_MEMORY, "out of memory for an arch");
     p->runnable = j->opt.device != CODA_DEVICE_NONE && !(j->opt.flags & CODA_PLAN_ONLY);
     if (j->opt.device == CODA_DEVICE_CPU) return (status = runners_choose(p)) ? status : vectors_check();
-    if (j->kin.drawn) return CODA_OK;
-    status = kernels_emit(p, j->kin.known, j->kin.form ? &j->kin.form->like : NULL);
-    if (status || j->opt.flags & CODA_PLAN_ONLY || j->kin.unloaded) return status;
+    if (j->context.dry_run) return CODA_OK;
+    status =
+        kernels_emit(p, j->context.table, j->context.plan_template ? &j->context.plan_template->ids : NULL);
+    if (status || j->opt.flags & CODA_PLAN_ONLY || j->context.unloaded) return status;
     return load(j);
 }
 
 coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_options *opt,
-                          const struct kinship *kin)
+                          const struct compile_context *context)
 {
     struct job j = {.opt = *opt, .p = calloc(1, sizeof *j.p)};
     if (!j.p) return fail(CODA_E_MEMORY, "out of memory for a plan");
-    if (kin) j.kin = *kin;
+    if (context) j.context = *context;
     coda_status status = compile(&j, g);
     if (status) executable_free(j.p);
     else *out = j.p;
@@ -411,12 +412,12 @@ coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_op
 }
 
 coda_status compile_load(coda_plan *const *plan, int plans, const coda_compile_options *opt,
-                         struct known *known)
+                         struct kernel_table *table)
 {
     coda_plan *p = plan[0];
     const struct jit_options jit = {
         .arch = p->arch, .cache = opt->cache, .no_cache = opt->flags & CODA_NO_CACHE};
-    coda_status status = kernels_make_known(known, plan, plans, &jit);
-    if (!status) known_take(known, p);
+    coda_status status = kernels_load_into(table, plan, plans, &jit);
+    if (!status) kernel_table_take(table, p);
     return status ? status : kernels_load(p, &jit);
 }

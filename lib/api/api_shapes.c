@@ -197,7 +197,7 @@ CODA_API size_t coda_plan_workspace_for(const coda_plan *p, const int64_t *dims)
     return shapes_workspace(p, dims, &bytes) ? SIZE_MAX : (size_t)bytes;
 }
 
-static coda_status check_buckets(const coda_plan *p, const struct bucket_wish *w, const int64_t *out,
+static coda_status check_buckets(const coda_plan *p, const struct bucket_request *w, const int64_t *out,
                                  int most)
 {
     if (!p) return fail(CODA_E_INVALID, "plan_buckets: plan is NULL");
@@ -211,7 +211,7 @@ static coda_status check_buckets(const coda_plan *p, const struct bucket_wish *w
 
 CODA_API int coda_plan_buckets(const coda_plan *p, int symbol, int percent, int64_t *out, int most)
 {
-    const struct bucket_wish w = {symbol, percent};
+    const struct bucket_request w = {symbol, percent};
     int count = 0;
     coda_status status = check_buckets(p, &w, out, most);
     if (!status) status = shapes_buckets(p, &w, out, most, &count);

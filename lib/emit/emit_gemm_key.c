@@ -4,7 +4,7 @@
  * A product of one batch whose tile is for any number of rows passes that number, how many states tiles have
  * left of a row, the rows of tables, and what positions are counted by. Its text then says whether there is
  * more than one row, whether positions are counted, and how. The key has that, and what the schedule made of
- * the rows. A number that a key leaves out may not be printed: test_known.c compares.
+ * the rows. A number that a key leaves out may not be printed: test_kernel_table.c compares.
  *
  * Products of plans of one form (pipeline.h) differ in their rows alone, and what follows from them: their
  * traits are the tile, what the text says of the rows, and the comparisons by which emitters print one thing

@@ -11,7 +11,7 @@ struct compiled_kernel {
     struct coda_kernel_info info;
     struct jit_cubin cubin;
     struct jit_kernel *kernel; /* GPU only */
-    struct known_words *words; /* known.h: its text, if that is there; or NULL */
+    struct table_words *words; /* kernel_table.h: its text, if that is there; or NULL */
     const struct kernel *spec;
     coda_status status; /* of its compilation */
     char *error;        /* JIT_ERROR_SIZE bytes; NULL: it was not compiled */
@@ -53,21 +53,22 @@ struct coda_plan {
 
 /* kernels.c: emit, compile, load, in this order. */
 coda_status kernels_threads(int *out); /* that compile: $CODA_COMPILE_THREADS, or all cores */
-/* Plans that differ in numbers alone have one of these, which they are known by. */
-struct likeness {
+/* What identifies the programs of plans that were written down from one template. */
+struct template_ids {
     int *first;               /* of each program: the first one that equals it, in each of the plans */
     struct product **product; /* variants.h: of each program; a product without one may differ in more */
 };
-/* What known.h has the text of is not printed again; NULL: all is. `like`: of a plan of such; or NULL. */
-struct known;
-coda_status kernels_emit(struct coda_plan *p, struct known *known, const struct likeness *like);
+/* A text that the table has is not printed again; NULL: all are printed. `ids`: those of the template from
+ * which the plan was written down, or NULL. */
+struct kernel_table;
+coda_status kernels_emit(struct coda_plan *p, struct kernel_table *table, const struct template_ids *ids);
 /* Those that the plan has none of yet, from `first` on, in so many threads; 0: in kernels_threads(). */
 coda_status kernels_compile(struct coda_plan *p, int first, const struct jit_options *opt, int threads);
 coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt);
 void kernels_free(struct coda_plan *p);
-/* Compiles, loads and makes known those of several plans, which are emitted, that are not known. */
-coda_status kernels_make_known(struct known *t, struct coda_plan *const *plan, int plans,
-                               const struct jit_options *opt);
+/* Compiles and loads the kernels of several emitted plans that the table lacks, and adds them to it. */
+coda_status kernels_load_into(struct kernel_table *t, struct coda_plan *const *plan, int plans,
+                              const struct jit_options *opt);
 
 /* executable.c: NULL is fine. */
 void executable_free(struct coda_plan *p);

@@ -4,7 +4,7 @@
  * Programs with the same text share a kernel. Empty domains have none, nor has what another runner runs.
  */
 #include "emit.h"
-#include "known.h"
+#include "kernel_table.h"
 #include "runner.h"
 
 #include <stdlib.h>
@@ -15,13 +15,13 @@
 /* What is emitted: programs by what they are, kernels by their text. */
 struct emission {
     struct memo memo;
-    struct names texts; /* but of those that are known */
+    struct names texts; /* without those of the table */
     struct arena scratch;
-    struct known *known;
-    const struct likeness *like;
+    struct kernel_table *table;
+    const struct template_ids *ids;
 };
 
-/* The kernel of an equal text. Those that are known are one text if they are equal. */
+/* The kernel of an equal text. Texts of the table are equal only if they are the same one. */
 static int find_text(const struct coda_plan *p, const struct emission *e, const char *text, bool known)
 {
     for (int i = 0; i < p->kernels; i++) {
@@ -34,7 +34,7 @@ static int find_text(const struct coda_plan *p, const struct emission *e, const 
 }
 
 static int find_kernel(struct coda_plan *p, struct emission *e, struct kernel *spec,
-                       struct known_words *words)
+                       struct table_words *words)
 {
     int found = find_text(p, e, spec->text, words);
     if (found >= 0) return found;
@@ -58,18 +58,18 @@ static bool identify(struct identity *id, struct arena *a, const struct plan *p,
            tile_identify(id, a, &p->schedule[index].tile);
 }
 
-/* By what a product's text is known before its schedule is complete: of a plan like others, its place there
- * and its traits. */
+/* The key by which a product's text is found before its schedule is complete: for a plan that was written
+ * down from a template, the product's number in that and its traits. */
 static bool find_place(struct identity *id, struct emission *e, const struct program *q, int index,
                        const struct schedule *s)
 {
-    const struct likeness *like = e->like;
-    return like && like->product[index] && emit_traits(id, &e->scratch, q, s) &&
-           identity_add(id, &e->scratch, &like, sizeof like) &&
-           identity_add(id, &e->scratch, &like->first[index], sizeof *like->first);
+    const struct template_ids *ids = e->ids;
+    return ids && ids->product[index] && emit_traits(id, &e->scratch, q, s) &&
+           identity_add(id, &e->scratch, &ids, sizeof ids) &&
+           identity_add(id, &e->scratch, &ids->first[index], sizeof *ids->first);
 }
 
-static coda_status complete(struct coda_plan *p, int index, const struct known_program *known)
+static coda_status complete(struct coda_plan *p, int index, const struct table_program *known)
 {
     const struct program *q = &p->plan.program[index];
     struct schedule *s = &p->plan.schedule[index];
@@ -84,17 +84,17 @@ static coda_status emit_new(struct coda_plan *p, int index, struct emission *e)
     struct schedule *s = &p->plan.schedule[index];
     struct compiled_program *c = &p->program[index];
     struct identity key;
-    bool early = e->known && find_place(&key, e, q, index, s), keyed = early;
-    const struct known_program *known = early ? known_seek(e->known, &key) : NULL;
+    bool early = e->table && find_place(&key, e, q, index, s), keyed = early;
+    const struct table_program *known = early ? kernel_table_find(e->table, &key) : NULL;
     coda_status status = complete(p, index, known);
-    if (!status && !early && e->known) {
+    if (!status && !early && e->table) {
         keyed = emit_key(&key, &e->scratch, &p->plan, q, s);
-        known = keyed ? known_seek(e->known, &key) : NULL;
+        known = keyed ? kernel_table_find(e->table, &key) : NULL;
     }
     if (!status) status = emit_program(&p->plan, q, s, &c->emitted, known ? &known->words->words : NULL);
     if (!status && keyed && !known) {
         const struct wording own = {c->emitted.symbol, c->emitted.text};
-        known = known_learn(e->known, &key, &own, early ? s : NULL, q->steps);
+        known = kernel_table_keep(e->table, &key, &own, early ? s : NULL, q->steps);
         if (known) c->emitted.symbol = known->words->words.symbol, c->emitted.text = known->words->words.text;
     }
     if (!status && s->grid) c->kernel = find_kernel(p, e, &c->emitted, known ? known->words : NULL);
@@ -108,7 +108,7 @@ static coda_status emit_one(struct coda_plan *p, int index, struct emission *e)
     struct compiled_program *c = &p->program[index];
     struct identity id;
     const int *theirs;
-    if (e->like) return emit_new(p, index, e);
+    if (e->ids) return emit_new(p, index, e);
     bool good = identify(&id, &e->scratch, &p->plan, index);
     struct program *first = good ? memo_first(&e->memo, &e->scratch, &id, q, &theirs) : NULL;
     if (!first) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
@@ -119,11 +119,11 @@ static coda_status emit_one(struct coda_plan *p, int index, struct emission *e)
     return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
 }
 
-coda_status kernels_emit(struct coda_plan *p, struct known *known, const struct likeness *like)
+coda_status kernels_emit(struct coda_plan *p, struct kernel_table *table, const struct template_ids *ids)
 {
     p->kernel = ARENA_NEW(&p->arena, struct compiled_kernel, p->plan.programs);
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
-    struct emission e = {.known = known, .like = like};
+    struct emission e = {.table = table, .ids = ids};
     coda_status status = runners_choose(p);
     for (int i = 0; i < p->plan.programs && !status; i++) {
         struct compiled_program *c = &p->program[i];
@@ -300,7 +300,7 @@ void kernels_free(struct coda_plan *p)
 /* ---- Those of several plans ---- */
 
 /* The kernels of several plans, each text once, as those of a plan without programs. */
-static bool gather(struct coda_plan *all, struct known *t, struct coda_plan *const *plan, int plans)
+static bool gather(struct coda_plan *all, struct kernel_table *t, struct coda_plan *const *plan, int plans)
 {
     struct names texts = {0};
     int most = 0;
@@ -314,19 +314,19 @@ static bool gather(struct coda_plan *all, struct known *t, struct coda_plan *con
             good = names_add(&texts, &all->arena, one->info.source, all->kernels);
             all->kernel[all->kernels++] = (struct compiled_kernel){.info = one->info, .spec = one->spec};
         }
-    if (good) known_take(t, all);
+    if (good) kernel_table_take(t, all);
     return good;
 }
 
-coda_status kernels_make_known(struct known *t, struct coda_plan *const *plan, int plans,
-                               const struct jit_options *opt)
+coda_status kernels_load_into(struct kernel_table *t, struct coda_plan *const *plan, int plans,
+                              const struct jit_options *opt)
 {
     struct coda_plan all = {.gpu = plan[0]->gpu};
     coda_status status = gather(&all, t, plan, plans)
                              ? kernels_compile(&all, 0, opt, 0)
                              : fail(CODA_E_MEMORY, "out of memory for kernels of %d plans", plans);
     if (!status) status = kernels_load(&all, opt);
-    if (!status) status = known_add(t, &all);
+    if (!status) status = kernel_table_add(t, &all);
     kernels_free(&all);
     arena_free(&all.arena);
     return status;

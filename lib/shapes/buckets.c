@@ -103,7 +103,7 @@ static coda_status hunt(struct hunt *h, int64_t least, int64_t most)
     return status;
 }
 
-coda_status shapes_buckets(const coda_plan *p, const struct bucket_wish *w, int64_t *out, int most,
+coda_status shapes_buckets(const coda_plan *p, const struct bucket_request *w, int64_t *out, int most,
                            int *count)
 {
     const struct dims *t = shapes_graph(p->shapes)->dims;

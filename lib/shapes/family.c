@@ -7,7 +7,7 @@
  */
 #include "family.h"
 
-#include "known.h"
+#include "kernel_table.h"
 #include "pipeline.h"
 #include "variants.h"
 
@@ -15,7 +15,7 @@
 #include <stdio.h>
 
 enum { MOST_SMALL = 3 }; /* symbols of which all combinations of small and large are tried */
-_Static_assert(4 << MOST_SMALL <= MOST_CORNERS, "odd or not, of the base or not");
+_Static_assert(4 << MOST_SMALL <= MOST_EXTREMES, "odd or not, of the base or not");
 
 coda_status family_open(struct family *f, const graph *g, const coda_compile_options *opt)
 {
@@ -24,18 +24,18 @@ coda_status family_open(struct family *f, const graph *g, const coda_compile_opt
     f->graph = graph_copy(g, "compile");
     f->variants = f->graph ? variants_new() : NULL;
     bool good = f->variants;
-    if (good && opt->device != CODA_DEVICE_CPU) good = (f->known = known_new()) != NULL;
+    if (good && opt->device != CODA_DEVICE_CPU) good = (f->table = kernel_table_new()) != NULL;
     if (good) f->rewritten = compile_rewritten(g, opt);
-    if (good) good = (f->forms = forms_new(f->graph)) != NULL;
+    if (good) good = (f->templates = templates_new(f->graph)) != NULL;
     return good ? CODA_OK : fail_status();
 }
 
 void family_close(struct family *f)
 {
-    for (int i = 0; i < f->corners; i++) executable_free(f->corner[i]);
+    for (int i = 0; i < f->extremes; i++) executable_free(f->extreme[i]);
     for (int i = 0; i < f->probes; i++) executable_free(f->probe[i]);
-    forms_free(f->forms);
-    known_free(f->known);
+    templates_free(f->templates);
+    kernel_table_free(f->table);
     variants_free(f->variants);
     graph_free(f->rewritten);
     graph_free(f->graph);
@@ -43,16 +43,16 @@ void family_close(struct family *f)
 
 void family_hold(struct family *f)
 {
-    forms_hold(f->forms);
+    templates_hold(f->templates);
     variants_hold(f->variants);
-    if (f->known) known_hold(f->known);
+    if (f->table) kernel_table_hold(f->table);
 }
 
 void family_let_go(struct family *f)
 {
-    if (f->known) known_let_go(f->known);
+    if (f->table) kernel_table_let_go(f->table);
     variants_let_go(f->variants);
-    forms_let_go(f->forms);
+    templates_let_go(f->templates);
 }
 
 void family_say(const struct family *f, const int64_t *dims, char *out, size_t size)
@@ -75,37 +75,38 @@ static bool has_rewritten(const struct family *f, const int64_t *dims)
     return f->rewritten && (always || graph_binds_apart(f->rewritten, dims));
 }
 
-static struct kinship kinship(const struct family *f, const coda_plan *whole, const struct wish *w)
+static struct compile_context context_of(const struct family *f, const coda_plan *whole,
+                                         const struct plan_request *w)
 {
-    return (struct kinship){.elder = whole,
-                            .variants = f->variants,
-                            .base = w->base,
-                            .larger = f->larger,
-                            .largers = f->largers,
-                            .known = f->known,
-                            .known_alone = w->loaded,
-                            .unloaded = w->unloaded,
-                            .threads = w->threads,
-                            .drawn = w->drawn,
-                            .guards = w->guards};
+    return (struct compile_context){.parent = whole,
+                                    .variants = f->variants,
+                                    .base = w->base,
+                                    .larger = f->larger,
+                                    .largers = f->largers,
+                                    .table = f->table,
+                                    .loaded_only = w->loaded,
+                                    .unloaded = w->unloaded,
+                                    .threads = w->threads,
+                                    .dry_run = w->dry_run,
+                                    .guards = w->guards};
 }
 
 static coda_status compile_bound(struct family *f, coda_plan **out, const coda_plan *whole,
-                                 const struct wish *w, const graph *from, unsigned flags)
+                                 const struct plan_request *w, const graph *from, unsigned flags)
 {
     graph *g = graph_bind(from, w->call, w->dims);
     if (!g) return fail_status();
     coda_compile_options opt = f->opt;
-    const struct kinship kin = kinship(f, whole, w);
+    const struct compile_context context = context_of(f, whole, w);
     opt.flags |= flags;
-    coda_status status = compile_graph(out, g, &opt, &kin);
+    coda_status status = compile_graph(out, g, &opt, &context);
     graph_free(g);
     return status;
 }
 
-/* What callers were told of the plan as a whole holds for each shape. */
+/* Every shape must fit the workspace and the prepared memory that the caller was told. */
 static coda_status check_promises(const struct family *f, const coda_plan *whole, const coda_plan *p,
-                                  const struct wish *w)
+                                  const struct plan_request *w)
 {
     char shape[200];
     bool same = p->plan.prepared_id == whole->plan.prepared_id && p->plan.prepared == whole->plan.prepared;
@@ -118,11 +119,14 @@ static coda_status check_promises(const struct family *f, const coda_plan *whole
     return fail(CODA_E_UNSUPPORTED, "%s: %s folds other weights than the largest dims do", w->call, shape);
 }
 
-static unsigned plan_flags(const struct wish *w) { return w->drawn || w->told ? CODA_PLAN_ONLY : 0; }
+static unsigned plan_flags(const struct plan_request *w)
+{
+    return w->dry_run || w->text_only ? CODA_PLAN_ONLY : 0;
+}
 
 /* What is made is kept only if it is what callers were told, and, where it has to be, ready. */
 static coda_status judge(const struct family *f, coda_plan **out, const coda_plan *whole,
-                         const struct wish *w)
+                         const struct plan_request *w)
 {
     coda_status status = check_promises(f, whole, *out, w);
     bool absent = w->loaded && !(*out)->runnable;
@@ -132,15 +136,15 @@ static coda_status judge(const struct family *f, coda_plan **out, const coda_pla
     return status;
 }
 
-static coda_status plan_from(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w,
-                             const graph *from)
+static coda_status plan_from(struct family *f, coda_plan **out, const coda_plan *whole,
+                             const struct plan_request *w, const graph *from)
 {
     coda_status status = compile_bound(f, out, whole, w, from, plan_flags(w));
     return status ? status : judge(f, out, whole, w);
 }
 
 static coda_status plan_in_full(struct family *f, coda_plan **out, const coda_plan *whole,
-                                const struct wish *w)
+                                const struct plan_request *w)
 {
     bool apart = has_rewritten(f, w->dims);
     struct guards *before = guards_note(w->guards);
@@ -152,61 +156,65 @@ static coda_status plan_in_full(struct family *f, coda_plan **out, const coda_pl
     return plan_from(f, out, whole, w, f->rewritten); /* what those rules won wants too much memory */
 }
 
-/* The plan of a shape whose form is known; false: it has to be planned in full. */
-static bool plan_by_form(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w)
+/* The plan of a shape whose template is known; false: it has to be planned in full. */
+static bool plan_from_template(struct family *f, coda_plan **out, const coda_plan *whole,
+                               const struct plan_request *w)
 {
     int64_t at[SKELETON_VARIABLES] = {0};
-    struct kinship kin = kinship(f, whole, w);
+    struct compile_context context = context_of(f, whole, w);
     coda_compile_options opt = f->opt;
     struct failure before;
-    kin.at = at;
+    context.at = at;
     if (w->fully) return false;
-    kin.form = forms_find(f->forms, w->dims, has_rewritten(f, w->dims), w->loosely, at);
-    if (!kin.form) return false;
+    context.plan_template =
+        templates_find(f->templates, w->dims, has_rewritten(f, w->dims), w->approximate, at);
+    if (!context.plan_template) return false;
     opt.flags |= plan_flags(w);
     fail_save(&before);
-    bool good = !compile_graph(out, NULL, &opt, &kin) && !judge(f, out, whole, w);
+    bool good = !compile_graph(out, NULL, &opt, &context) && !judge(f, out, whole, w);
     if (!good) fail_restore(&before);
     return good;
 }
 
-struct artist {
+struct sampler_context {
     struct family *family;
     const coda_plan *whole;
 };
 
 static bool is_rewritten(const void *context, const int64_t *dims)
 {
-    const struct artist *a = context;
+    const struct sampler_context *a = context;
     return has_rewritten(a->family, dims);
 }
 
-static coda_plan *draw(const void *context, const int64_t *dims, struct guards *guards)
+static coda_plan *sample_plan(const void *context, const int64_t *dims, struct guards *guards)
 {
-    const struct artist *a = context;
-    const struct wish w = {.call = "compile", .dims = dims, .drawn = true, .guards = guards};
+    const struct sampler_context *a = context;
+    const struct plan_request w = {.call = "compile", .dims = dims, .dry_run = true, .guards = guards};
     coda_plan *p = NULL;
     return plan_in_full(a->family, &p, a->whole, &w) ? NULL : p;
 }
 
-static void learn(struct family *f, const coda_plan *whole, const struct wish *w, const struct guards *asked)
+static void learn(struct family *f, const coda_plan *whole, const struct plan_request *w,
+                  const struct guards *asked)
 {
-    struct artist a = {f, whole};
-    const struct drawing how = {.draw = draw,
+    struct sampler_context a = {f, whole};
+    const struct sampler how = {.plan = sample_plan,
                                 .context = &a,
                                 .variants = f->variants,
                                 .rewritten = is_rewritten,
-                                .loosely = w->loosely,
+                                .approximate = w->approximate,
                                 .settles = whole->gpu.context};
-    forms_learn(f->forms, w->dims, asked, &how);
+    templates_learn(f->templates, w->dims, asked, &how);
 }
 
-coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w)
+coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole,
+                        const struct plan_request *w)
 {
     struct guards asked = {0};
-    struct wish noted = *w;
+    struct plan_request noted = *w;
     bool learns = !w->fully && !(f->opt.flags & CODA_CUBLASLT);
-    if (plan_by_form(f, out, whole, w)) return CODA_OK;
+    if (plan_from_template(f, out, whole, w)) return CODA_OK;
     if (learns) noted.guards = &asked;
     coda_status status = plan_in_full(f, out, whole, &noted);
     if (learns && !status) learn(f, whole, w, &asked);
@@ -233,28 +241,29 @@ static void combine(const struct dims *t, unsigned small, bool odd, int64_t *dim
     }
 }
 
-static coda_status add_corner(struct family *f, coda_plan *whole, const struct wish *w, unsigned flags)
+static coda_status add_extreme(struct family *f, coda_plan *whole, const struct plan_request *w,
+                               unsigned flags)
 {
     bool apart = has_rewritten(f, w->dims);
     coda_plan *p;
     coda_status status = compile_bound(f, &p, whole, w, apart ? f->rewritten : f->graph, flags);
     if (status) return status;
     whole->plan.workspace = MAX(whole->plan.workspace, p->plan.workspace);
-    f->corner[f->corners++] = p;
+    f->extreme[f->extremes++] = p;
     f->larger[f->largers++] = &p->plan;
     return CODA_OK;
 }
 
 /* Dims that are 1 let more rules apply, and odd ones want copies: such shapes have other buffers than the
  * largest one. The workspace is that of the hungriest of those that are largest among their like. */
-static coda_status add_corners(struct family *f, coda_plan *whole, bool base, unsigned flags)
+static coda_status add_extremes(struct family *f, coda_plan *whole, bool base, unsigned flags)
 {
     int64_t dims[MOST_SYMBOLS];
-    const struct wish w = {.call = "compile", .dims = dims, .base = base, .unloaded = base};
+    const struct plan_request w = {.call = "compile", .dims = dims, .base = base, .unloaded = base};
     coda_status status = CODA_OK;
     for (unsigned k = 0; !status && k < 2u << MIN(f->graph->dims->symbols, MOST_SMALL); k++) {
         combine(f->graph->dims, k / 2, k % 2, dims);
-        status = add_corner(f, whole, &w, flags);
+        status = add_extreme(f, whole, &w, flags);
     }
     return status;
 }
@@ -288,12 +297,12 @@ static bool has_news(struct search_of_base *s, const coda_plan *p)
 }
 
 /* Draws the best plan, too: its products look for tiles of so many rows, which takes longer than a run may.
- * A shape without a plan is none of ours: a run of it will say so. */
+ * Planning errors are ignored here; the run of that shape will report them. */
 static void probe(struct search_of_base *s, const int64_t *dims)
 {
     struct family *f = s->f;
-    const struct wish w = {.call = "compile", .dims = dims, .base = true, .unloaded = true};
-    const struct wish best = {.call = "compile", .dims = dims, .drawn = true};
+    const struct plan_request w = {.call = "compile", .dims = dims, .base = true, .unloaded = true};
+    const struct plan_request best = {.call = "compile", .dims = dims, .dry_run = true};
     coda_plan *p;
     if (s->endless) return;
     if (!family_plan(f, &p, s->whole, &best)) executable_free(p);
@@ -322,7 +331,7 @@ static void add_probes(struct family *f, coda_plan *whole)
 {
     struct search_of_base s = {.f = f, .whole = whole};
     has_news(&s, whole);
-    for (int i = 0; i < f->corners; i++) has_news(&s, f->corner[i]);
+    for (int i = 0; i < f->extremes; i++) has_news(&s, f->extreme[i]);
     for (int i = 0; i < f->graph->dims->symbols; i++)
         for (int small = 0; small < MIN(f->graph->dims->symbols, 2); small++) probe_symbol(&s, i, small);
     while (s.endless && f->probes) executable_free(f->probe[--f->probes]);
@@ -332,17 +341,17 @@ static void add_probes(struct family *f, coda_plan *whole)
 /* All kernels of the base, compiled at one time. */
 static coda_status load_base(struct family *f, coda_plan *whole)
 {
-    coda_plan *all[1 + MOST_CORNERS + MOST_PROBES] = {whole};
+    coda_plan *all[1 + MOST_EXTREMES + MOST_PROBES] = {whole};
     int n = 1;
-    if (!f->known || f->opt.flags & CODA_PLAN_ONLY) return CODA_OK;
-    for (int i = 0; i < f->corners; i++) all[n++] = f->corner[i];
+    if (!f->table || f->opt.flags & CODA_PLAN_ONLY) return CODA_OK;
+    for (int i = 0; i < f->extremes; i++) all[n++] = f->extreme[i];
     for (int i = 0; i < f->probes; i++) all[n++] = f->probe[i];
-    return compile_load(all, n, &f->opt, f->known);
+    return compile_load(all, n, &f->opt, f->table);
 }
 
 static coda_status add_base(struct family *f, coda_plan *whole)
 {
-    coda_status status = add_corners(f, whole, true, 0);
+    coda_status status = add_extremes(f, whole, true, 0);
     if (status) return status;
     add_probes(f, whole);
     return load_base(f, whole);
@@ -350,18 +359,19 @@ static coda_status add_base(struct family *f, coda_plan *whole)
 
 coda_status family_whole(struct family *f, coda_plan **out, bool base)
 {
-    const struct kinship kin = {.variants = f->variants, .base = base, .known = f->known, .unloaded = base};
+    const struct compile_context context = {
+        .variants = f->variants, .base = base, .table = f->table, .unloaded = base};
     int64_t dims[MOST_SYMBOLS];
     largest(f->graph->dims, dims);
     graph *large = graph_bind(f->graph, "compile", dims);
     if (!large) return fail_status();
-    coda_status status = compile_graph(out, large, &f->opt, &kin);
+    coda_status status = compile_graph(out, large, &f->opt, &context);
     graph_free(large);
     if (status) return status;
     f->opt.arch = (*out)->arch;
     f->larger[f->largers++] = &(*out)->plan;
     if (base) status = add_base(f, *out);
-    if (!status) status = add_corners(f, *out, false, CODA_PLAN_ONLY);
+    if (!status) status = add_extremes(f, *out, false, CODA_PLAN_ONLY);
     if (!status) return CODA_OK;
     executable_free(*out);
     *out = NULL;

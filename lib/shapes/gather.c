@@ -5,7 +5,7 @@
 #include "gather.h"
 
 #include "every.h"
-#include "known.h"
+#include "kernel_table.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -66,9 +66,9 @@ static coda_status add_all(struct walk *w, const coda_plan *p)
 /* A shape that no run can have wants none. */
 static coda_status take_plan(struct walk *w, const int64_t *dims, bool base)
 {
-    const struct wish wish = {.call = "warm", .dims = dims, .base = base, .told = true};
+    const struct plan_request request = {.call = "warm", .dims = dims, .base = base, .text_only = true};
     coda_plan *p = NULL;
-    coda_status status = family_plan(w->family, &p, w->whole, &wish);
+    coda_status status = family_plan(w->family, &p, w->whole, &request);
     if (status == CODA_E_UNSUPPORTED) return CODA_OK;
     if (!status) status = add_all(w, p);
     executable_free(p);
@@ -131,7 +131,7 @@ static coda_status compile_some(struct family *f, coda_plan *p, int first, int t
         .arch = f->opt.arch, .cache = f->opt.cache, .no_cache = f->opt.flags & CODA_NO_CACHE};
     coda_status status = kernels_compile(p, first, &jit, threads);
     if (!status && load) status = kernels_load(p, &jit);
-    if (!status && load) status = known_add(f->known, p);
+    if (!status && load) status = kernel_table_add(f->table, p);
     return status;
 }
 
@@ -146,7 +146,7 @@ coda_status gather_compile(struct family *f, coda_plan *p, const struct gatherin
     bool load = how->load && f->opt.device == CODA_DEVICE_GPU;
     int all = p->kernels, done = f->opt.flags & CODA_PLAN_ONLY ? all : 0, threads;
     coda_status status = kernels_threads(&threads);
-    if (!status && load) known_take(f->known, p);
+    if (!status && load) kernel_table_take(f->table, p);
     while (!status && done < all && may_go_on(how, p, done)) {
         p->kernels = MIN(all, done + TURNS * threads);
         status = compile_some(f, p, done, threads, load);

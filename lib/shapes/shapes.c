@@ -5,7 +5,7 @@
  * what kernels are not loaded; others that want the same binding wait for it. Where the policy is not to wait
  * it gets a plan of kernels that serve any shape, and a thread in the background makes the best one. That one
  * takes its place at once; what runs with the other keeps it until the run ends. The plans used last are
- * kept; kernels stay loaded (known.h).
+ * kept; kernels stay loaded (kernel_table.h).
  */
 #include "shapes.h"
 
@@ -13,7 +13,7 @@
 #include "family.h"
 #include "forks.h"
 #include "gather.h"
-#include "known.h"
+#include "kernel_table.h"
 #include "schedule.h"
 #include "variants.h"
 
@@ -202,7 +202,7 @@ static coda_status make_of_loaded(coda_plan **out, bool *best, const coda_plan *
                                   const int64_t *dims, bool try_best)
 {
     struct shapes *s = whole->shapes;
-    struct wish w = {.call = by->call, .dims = dims, .loaded = true};
+    struct plan_request w = {.call = by->call, .dims = dims, .loaded = true};
     coda_status status = CODA_OK;
     *best = true;
     if (try_best) status = family_plan(&s->family, out, whole, &w);
@@ -216,7 +216,7 @@ static coda_status make_anew(coda_plan **out, bool *best, const coda_plan *whole
                              const int64_t *dims)
 {
     struct shapes *s = whole->shapes;
-    const struct wish w = {.call = by->call, .dims = dims, .base = has_base(s)};
+    const struct plan_request w = {.call = by->call, .dims = dims, .base = has_base(s)};
     *best = !w.base;
     return family_plan(&s->family, out, whole, &w);
 }
@@ -249,7 +249,7 @@ static coda_status replace(struct shapes *s, const int64_t *dims, coda_plan **be
 }
 
 /* A shape that runs with kernels that serve any gets its own; none once the plan is sealed. */
-static coda_status improve(const coda_plan *whole, const struct wish *w)
+static coda_status improve(const coda_plan *whole, const struct plan_request *w)
 {
     struct shapes *s = whole->shapes;
     coda_plan *made = NULL;
@@ -271,7 +271,7 @@ static coda_status improve(const coda_plan *whole, const struct wish *w)
 static void improve_aside(void *owner, const int64_t *dims)
 {
     const coda_plan *whole = owner;
-    const struct wish w = {.call = "background", .dims = dims, .threads = whole->shapes->threads};
+    const struct plan_request w = {.call = "background", .dims = dims, .threads = whole->shapes->threads};
     jit_spare_captures();
     improve(whole, &w);
 }
@@ -364,7 +364,7 @@ coda_status shapes_take(struct shape **out, const coda_plan *p, const struct tak
     if (!status) *out = e, waits = !by->runs && !e->best;
     unlock(s);
     if (!waits) return status;
-    const struct wish w = {.call = by->call, .dims = dims};
+    const struct plan_request w = {.call = by->call, .dims = dims};
     status = improve(p, &w);
     if (status) shapes_give(p, e);
     return status;
@@ -392,18 +392,18 @@ bool shapes_have(const coda_plan *p, const int64_t *dims)
 }
 
 /* What the caller brings for a shape must do for each plan that a run of it may find. */
-static coda_status find_workspace(int64_t *most, const coda_plan *p, const struct wish *w)
+static coda_status find_workspace(int64_t *most, const coda_plan *p, const struct plan_request *w)
 {
-    coda_plan *drawn = NULL;
-    coda_status status = family_plan(&p->shapes->family, &drawn, p, w);
-    if (!status) *most = MAX(*most, drawn->plan.workspace);
-    executable_free(drawn);
+    coda_plan *dry_run = NULL;
+    coda_status status = family_plan(&p->shapes->family, &dry_run, p, w);
+    if (!status) *most = MAX(*most, dry_run->plan.workspace);
+    executable_free(dry_run);
     return status;
 }
 
 coda_status shapes_workspace(const coda_plan *p, const int64_t *dims, int64_t *out)
 {
-    struct wish w = {.call = "plan_workspace_for", .dims = dims, .drawn = true};
+    struct plan_request w = {.call = "plan_workspace_for", .dims = dims, .dry_run = true};
     *out = 0;
     coda_status status = find_workspace(out, p, &w);
     w.base = true;
@@ -412,11 +412,12 @@ coda_status shapes_workspace(const coda_plan *p, const int64_t *dims, int64_t *o
 
 coda_status shapes_price(const coda_plan *p, const int64_t *dims, double *out)
 {
-    const struct wish w = {.call = "plan_buckets", .dims = dims, .drawn = true, .loosely = true};
-    coda_plan *drawn = NULL;
-    coda_status status = family_plan(&p->shapes->family, &drawn, p, &w);
-    if (!status) *out = p->device == CODA_DEVICE_CPU ? plan_work(&drawn->plan) : plan_price(&drawn->plan);
-    executable_free(drawn);
+    const struct plan_request w = {
+        .call = "plan_buckets", .dims = dims, .dry_run = true, .approximate = true};
+    coda_plan *dry_run = NULL;
+    coda_status status = family_plan(&p->shapes->family, &dry_run, p, &w);
+    if (!status) *out = p->device == CODA_DEVICE_CPU ? plan_work(&dry_run->plan) : plan_price(&dry_run->plan);
+    executable_free(dry_run);
     return status;
 }
 
@@ -432,7 +433,7 @@ void shapes_stats(const coda_plan *p, coda_shape_stats *out)
     out->improved = s->improved;
     out->failed = s->failed;
     out->pending = s->background.waiting;
-    out->kernels = s->family.known ? known_count(s->family.known) : 0;
+    out->kernels = s->family.table ? kernel_table_count(s->family.table) : 0;
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -54,10 +54,10 @@ coda_status shapes_workspace(const coda_plan *p, const int64_t *dims, int64_t *o
 coda_status shapes_price(const coda_plan *p, const int64_t *dims, double *out);
 /* buckets.c: values of a symbol, rising, the first `most` of *count: what lies between may be rounded up to
  * the next one for so many per cent of its price at most. */
-struct bucket_wish {
+struct bucket_request {
     int symbol, percent;
 };
-coda_status shapes_buckets(const coda_plan *p, const struct bucket_wish *w, int64_t *out, int most,
+coda_status shapes_buckets(const coda_plan *p, const struct bucket_request *w, int64_t *out, int most,
                            int *count);
 /* Is its best plan there? */
 bool shapes_have(const coda_plan *p, const int64_t *dims);

@@ -95,14 +95,14 @@ static graph *parse(const char *format, int rows)
     return g;
 }
 
-static coda_plan *plan_of(const char *format, int rows, const struct kinship *kin, const char *arch,
-                          unsigned flags)
+static coda_plan *plan_of(const char *format, int rows, const struct compile_context *context,
+                          const char *arch, unsigned flags)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_plan *p;
     graph *g = parse(format, rows);
     opt.device = CODA_DEVICE_NONE, opt.flags = CODA_PLAN_ONLY | flags, opt.arch = arch;
-    ck_assert_msg(compile_graph(&p, g, &opt, kin) == CODA_OK, "%d rows: %s", rows, coda_error());
+    ck_assert_msg(compile_graph(&p, g, &opt, context) == CODA_OK, "%d rows: %s", rows, coda_error());
     graph_free(g);
     return p;
 }
@@ -176,9 +176,9 @@ struct watch {
     char *example; /* of other facts */
 };
 
-static void take(struct watch *w, int rows, const struct kinship *kin)
+static void take(struct watch *w, int rows, const struct compile_context *context)
 {
-    coda_plan *p = plan_of(w->text, rows, kin, w->arch, w->flags);
+    coda_plan *p = plan_of(w->text, rows, context, w->arch, w->flags);
     char *facts = facts_of(p);
     coda_plan_free(p);
     w->plans++;
@@ -196,7 +196,7 @@ static char *find_other(int index, const char *arch, unsigned flags)
 {
     struct watch w = {.text = graphs[index].text, .arch = arch, .flags = flags};
     struct variants *v = variants_new();
-    const struct kinship many = {.variants = v}, base = {.variants = v, .base = true};
+    const struct compile_context many = {.variants = v}, base = {.variants = v, .base = true};
     for (int m = graphs[index].least; m <= MOST_ROWS; m = next_rows(m)) {
         take(&w, m, NULL);
         take(&w, m, &many);

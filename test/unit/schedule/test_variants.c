@@ -41,7 +41,8 @@ static const char block[] = "%%x = input bf16[%1$d,%2$d]\n"
                             "output %%y = %%s\n";
 enum { PRODUCTS = 4, MOST_TEXTS = 512 };
 
-static coda_plan *plan_block(const struct shape *s, int m, const struct kinship *kin, const char *arch)
+static coda_plan *plan_block(const struct shape *s, int m, const struct compile_context *context,
+                             const char *arch)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     char text[4096];
@@ -52,7 +53,7 @@ static coda_plan *plan_block(const struct shape *s, int m, const struct kinship 
     opt.device = CODA_DEVICE_NONE;
     opt.flags = CODA_PLAN_ONLY;
     opt.arch = arch;
-    ck_assert_msg(compile_graph(&p, g, &opt, kin) == CODA_OK, "%d rows: %s", m, coda_error());
+    ck_assert_msg(compile_graph(&p, g, &opt, context) == CODA_OK, "%d rows: %s", m, coda_error());
     coda_graph_free(g);
     return p;
 }
@@ -76,10 +77,10 @@ static void release(struct texts *all)
     all->n = 0;
 }
 
-static void take_products(struct texts *all, const struct shape *s, int m, const struct kinship *kin,
-                          const char *arch)
+static void take_products(struct texts *all, const struct shape *s, int m,
+                          const struct compile_context *context, const char *arch)
 {
-    coda_plan *p = plan_block(s, m, kin, arch);
+    coda_plan *p = plan_block(s, m, context, arch);
     for (int i = 0; i < p->plan.programs; i++) {
         coda_kernel_info info = CODA_KERNEL_INFO_INIT;
         if (p->plan.program[i].kind != PROGRAM_GEMM) continue;
@@ -105,9 +106,9 @@ START_TEST(few_kernels)
     struct texts best = {.n = 0}, base = {.n = 0};
     const struct shape *s = &shape[_i % 3];
     struct variants *v = variants_new();
-    const struct kinship kin = {.variants = v}, slow = {.variants = v, .base = true};
+    const struct compile_context context = {.variants = v}, slow = {.variants = v, .base = true};
     for (int m = 1; m <= 16384; m = next_rows(m)) {
-        take_products(&best, s, m, &kin, target[_i / 3].arch);
+        take_products(&best, s, m, &context, target[_i / 3].arch);
         take_products(&base, s, m, &slow, target[_i / 3].arch);
     }
     printf("%s %s: %d kernels, %d of the base\n", target[_i / 3].arch, s->name, best.n, base.n);
@@ -150,11 +151,11 @@ static double worst_of(coda_plan *p)
 START_TEST(good_tiles)
 {
     struct variants *v = variants_new();
-    const struct kinship kin = {.variants = v};
+    const struct compile_context context = {.variants = v};
     double sum = 0, worst = 0;
     int n = 0;
     for (int m = 9; m <= 16384; m += 1 + m / (7 * scaled(10)), n++) {
-        coda_plan *p = plan_block(&shape[_i], m, &kin, "sm_90a");
+        coda_plan *p = plan_block(&shape[_i], m, &context, "sm_90a");
         double w = worst_of(p);
         sum += w;
         worst = w > worst ? w : worst;

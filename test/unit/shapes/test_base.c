@@ -64,7 +64,7 @@ static void take(struct texts *t, const coda_plan *p)
 static void expect_base(struct family *f, const coda_plan *whole, const struct texts *base,
                         const int64_t *dims)
 {
-    const struct wish w = {.call = "test", .dims = dims, .base = true, .drawn = true};
+    const struct plan_request w = {.call = "test", .dims = dims, .base = true, .dry_run = true};
     coda_plan *p;
     char shape[100];
     family_say(f, dims, shape, sizeof shape);
@@ -86,7 +86,7 @@ START_TEST(all_shapes_have_a_base)
     ck_assert_msg(family_open(&f, g, &opt) == CODA_OK, "%s", coda_error());
     ck_assert_msg(family_whole(&f, &whole, true) == CODA_OK, "%s", coda_error());
     take(&base, whole);
-    for (int i = 0; i < f.corners / 2; i++) take(&base, f.corner[i]); /* the others are of the best */
+    for (int i = 0; i < f.extremes / 2; i++) take(&base, f.extreme[i]); /* the others are of the best */
     for (int i = 0; i < f.probes; i++) take(&base, f.probe[i]);
     int64_t dims[MOST_SYMBOLS] = {0};
     ck_assert_int_eq(g->dims->symbols, 1);

@@ -1,7 +1,7 @@
-/* test_known.c -- texts that are not printed again: each is what would have been printed, and each launch
- * passes the same. */
+/* test_kernel_table.c -- texts that are not printed again: each is what would have been printed, and each
+ * launch passes the same. */
 #include "executable.h"
-#include "known.h"
+#include "kernel_table.h"
 #include "pipeline.h"
 #include "util_random.h"
 #include "util_scale.h"
@@ -17,7 +17,7 @@
 /* One table of texts and tiles, as a plan of all shapes has. */
 struct shared {
     struct variants *variants;
-    struct known *known;
+    struct kernel_table *table;
     const char *arch;
     unsigned flags;
     long programs, found; /* the latter: texts that an earlier shape had */
@@ -27,25 +27,25 @@ struct shared {
 
 static void open_shared(struct shared *s, const char *arch)
 {
-    *s = (struct shared){.variants = variants_new(), .known = known_new(), .arch = arch};
-    ck_assert(s->variants && s->known);
+    *s = (struct shared){.variants = variants_new(), .table = kernel_table_new(), .arch = arch};
+    ck_assert(s->variants && s->table);
 }
 
 static void close_shared(struct shared *s)
 {
-    known_free(s->known);
+    kernel_table_free(s->table);
     variants_free(s->variants);
 }
 
-static coda_plan *plan_of(const struct shared *s, const graph *g, bool base, struct known *known)
+static coda_plan *plan_of(const struct shared *s, const graph *g, bool base, struct kernel_table *table)
 {
-    const struct kinship kin = {.variants = s->variants, .base = base, .known = known};
+    const struct compile_context context = {.variants = s->variants, .base = base, .table = table};
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_plan *p = NULL;
     opt.device = CODA_DEVICE_NONE;
     opt.flags = CODA_PLAN_ONLY | s->flags;
     opt.arch = s->arch;
-    return compile_graph(&p, g, &opt, &kin) == CODA_OK ? p : NULL;
+    return compile_graph(&p, g, &opt, &context) == CODA_OK ? p : NULL;
 }
 
 static void expect_same_maps(const struct kernel *a, const struct kernel *b)
@@ -86,7 +86,7 @@ static void count_found(struct shared *s, const char *text)
 /* The plan with what is known, and as if nothing were. */
 static void compare(struct shared *s, const graph *g, bool base)
 {
-    coda_plan *a = plan_of(s, g, base, s->known), *b = plan_of(s, g, base, NULL);
+    coda_plan *a = plan_of(s, g, base, s->table), *b = plan_of(s, g, base, NULL);
     ck_assert(!a == !b);
     for (int i = 0; a && i < a->plan.programs; i++) {
         const struct kernel *k = &a->program[i].emitted;
@@ -188,4 +188,4 @@ START_TEST(texts_of_sequences)
 }
 END_TEST
 
-TESTS(known, EACH(texts_of_random_graphs, 2), EACH(texts_of_a_block, 2), EACH(texts_of_sequences, 2));
+TESTS(kernel_table, EACH(texts_of_random_graphs, 2), EACH(texts_of_a_block, 2), EACH(texts_of_sequences, 2));

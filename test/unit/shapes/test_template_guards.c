@@ -1,5 +1,6 @@
-/* test_conditions.c -- what planning asked of a few shapes says for which others the answers are the same. */
-#include "conditions.h"
+/* test_template_guards.c -- what planning asked of a few shapes says for which others the answers are the
+ * same. */
+#include "template_guards.h"
 #include "util_random.h"
 
 #include "tests.h" /* last: Check has a macro named fail */
@@ -21,7 +22,7 @@ static int ask(int64_t rows, bool squares)
 
 static int64_t rows_at(int64_t at) { return BASE + STEP * at; }
 
-static enum finding find(struct conditions *c, bool squares, int degree, int64_t first)
+static enum finding find(struct template_guards *c, bool squares, int degree, int64_t first)
 {
     struct guards asked[MOST] = {{NULL, 0, 0, false}};
     const struct guards *all[MOST] = {NULL};
@@ -33,17 +34,18 @@ static enum finding find(struct conditions *c, bool squares, int degree, int64_t
         guards_note(NULL);
         all[i] = &asked[i];
     }
-    enum finding found = conditions_find(c, all, 1, points, proof, 2);
+    enum finding found = template_guards_find(c, all, 1, points, proof, 2);
     for (int i = 0; i < points + 2; i++) guards_free(&asked[i]);
     return found;
 }
 
 /* They hold where all answers are as they were, and nowhere else. */
-static void expect_exact(const struct conditions *c, bool squares)
+static void expect_exact(const struct template_guards *c, bool squares)
 {
     int held = 0;
     for (int64_t at = -RANGE; at < RANGE; at++) {
-        bool hold = conditions_hold(c, &at, false), same = ask(rows_at(at), squares) == ask(BASE, squares);
+        bool hold = template_guards_hold(c, &at, false),
+             same = ask(rows_at(at), squares) == ask(BASE, squares);
         ck_assert_msg(hold == same, "%lld rows: %d", (long long)rows_at(at), hold);
         held += hold;
     }
@@ -52,34 +54,34 @@ static void expect_exact(const struct conditions *c, bool squares)
 
 START_TEST(exact)
 {
-    struct conditions c = {0};
+    struct template_guards c = {0};
     ck_assert_int_eq(find(&c, _i, 1 + _i, 0), FOUND);
     expect_exact(&c, _i);
-    ck_assert_uint_gt(conditions_bytes(&c), 0);
-    conditions_free(&c);
+    ck_assert_uint_gt(template_guards_bytes(&c), 0);
+    template_guards_free(&c);
 }
 END_TEST
 
-/* Loosely, what equals a number by chance is of the form, and what is on another side of a limit is not. */
-START_TEST(loosely)
+/* Approximately, what equals a number by chance fits the template, and what is beyond a limit does not. */
+START_TEST(approximate)
 {
-    struct conditions c = {0};
+    struct template_guards c = {0};
     const int64_t equals = (EQUAL - BASE) / STEP, below = -3;
     ck_assert_int_eq(find(&c, false, 1, 0), FOUND);
-    ck_assert(!conditions_hold(&c, &equals, false) && conditions_hold(&c, &equals, true));
-    ck_assert(!conditions_hold(&c, &below, true));
-    conditions_free(&c);
+    ck_assert(!template_guards_hold(&c, &equals, false) && template_guards_hold(&c, &equals, true));
+    ck_assert(!template_guards_hold(&c, &below, true));
+    template_guards_free(&c);
 }
 END_TEST
 
 /* What is of a higher degree, and plans on both sides of the limit, are told. */
 START_TEST(refused)
 {
-    struct conditions c = {0};
+    struct template_guards c = {0};
     ck_assert_int_eq(find(&c, true, 1, 0), HAS_HIGHER_DEGREE);
     ck_assert_int_eq(find(&c, false, 1, -3), HAS_NONE);
-    conditions_free(&c);
+    template_guards_free(&c);
 }
 END_TEST
 
-TESTS(conditions, EACH(exact, 2), ONE(loosely), ONE(refused));
+TESTS(template_guards, EACH(exact, 2), ONE(approximate), ONE(refused));

@@ -1,5 +1,5 @@
-/* study.c -- see study.h. */
-#include "study.h"
+/* template_fit.c -- see template_fit.h. */
+#include "template_fit.h"
 
 #include "mainloop.h"
 #include "variants.h"
@@ -14,23 +14,22 @@ enum {
     MOST_PLANS = SKELETON_POINTS + PROOFS
 };
 
-static void form_free(struct form *form)
+static void plan_template_free(struct plan_template *plan_template)
 {
-    skeleton_free(form->skeleton);
-    free(form->like.product);
-    free(form->like.first);
-    *form = (struct form){0};
+    skeleton_free(plan_template->skeleton);
+    free(plan_template->ids.product);
+    free(plan_template->ids.first);
+    *plan_template = (struct plan_template){0};
 }
 
-void shape_form_free(struct shape_form *e)
+void shape_template_free(struct shape_template *e)
 {
-    form_free(&e->form);
-    conditions_free(&e->conditions);
+    plan_template_free(&e->plan_template);
+    template_guards_free(&e->guards);
     free(e);
 }
 
-/* false: it is no point of the form's, as a symbol that is fixed has another value, or lies between steps. */
-bool shape_form_point(const struct shape_form *e, const int64_t *dims, int64_t *at)
+bool shape_template_point(const struct shape_template *e, const int64_t *dims, int64_t *at)
 {
     int64_t by[SKELETON_VARIABLES];
     bool set[SKELETON_VARIABLES] = {false};
@@ -47,31 +46,31 @@ bool shape_form_point(const struct shape_form *e, const int64_t *dims, int64_t *
 
 /* ---- Plans around a shape ---- */
 
-struct drawn {
+struct dry_run {
     coda_plan *plan;
     struct place *place; /* without names */
     struct guards guards;
 };
 
-struct study {
-    struct shape_form *e;
+struct fit {
+    struct shape_template *e;
     const struct guards *asked; /* of the shape */
-    const struct drawing *how;
-    struct drawn drawn[MOST_PLANS];
+    const struct sampler *how;
+    struct dry_run dry_run[MOST_PLANS];
     struct sample sample[MOST_PLANS];
 };
 
-static void erase(struct study *s, int first, int end)
+static void erase(struct fit *s, int first, int end)
 {
     for (int i = first; i < end; i++) {
-        executable_free(s->drawn[i].plan);
-        guards_free(&s->drawn[i].guards);
-        s->drawn[i] = (struct drawn){.plan = NULL};
+        executable_free(s->dry_run[i].plan);
+        guards_free(&s->dry_run[i].guards);
+        s->dry_run[i] = (struct dry_run){.plan = NULL};
     }
 }
 
 /* The shape at a point; false: there is none. */
-static bool shape_at(const struct study *s, const int64_t *at, int64_t *dims)
+static bool shape_at(const struct fit *s, const int64_t *at, int64_t *dims)
 {
     for (int i = 0; i < s->e->t->symbols; i++) {
         const struct symbol *of = &s->e->t->symbol[i];
@@ -83,13 +82,13 @@ static bool shape_at(const struct study *s, const int64_t *at, int64_t *dims)
 }
 
 /* Makes plan number n, of the shape at a point; false: there is none. */
-static bool draw(struct study *s, int n, const int64_t *at)
+static bool sample_plan(struct fit *s, int n, const int64_t *at)
 {
     int64_t dims[MOST_SYMBOLS];
-    struct drawn *out = &s->drawn[n];
+    struct dry_run *out = &s->dry_run[n];
     if (out->plan) return true;
     if (!shape_at(s, at, dims)) return false;
-    coda_plan *p = out->plan = s->how->draw(s->how->context, dims, &out->guards);
+    coda_plan *p = out->plan = s->how->plan(s->how->context, dims, &out->guards);
     if (!p) return false;
     out->place = ARENA_NEW(&p->arena, struct place, p->args + 1);
     if (!out->place) return false;
@@ -99,9 +98,9 @@ static bool draw(struct study *s, int n, const int64_t *at)
     return true;
 }
 
-static bool has_answers(const struct study *s, int n)
+static bool has_answers(const struct fit *s, int n)
 {
-    return s->drawn[n].plan && guards_same(s->asked, &s->drawn[n].guards);
+    return s->dry_run[n].plan && guards_same(s->asked, &s->dry_run[n].guards);
 }
 
 /* ---- Variables ---- */
@@ -117,16 +116,16 @@ static int64_t common_multiple(int64_t a, int64_t b)
 }
 
 /* Keeps symbol i, if `alike` with all later ones that equal it, its answers when it moves by so much? Then it
- * is a variable, whose plan at 1 is drawn. */
-static bool moves_by(struct study *s, int i, bool alike, int64_t step)
+ * is a variable, whose plan at 1 is made. */
+static bool moves_by(struct fit *s, int i, bool alike, int64_t step)
 {
-    struct shape_form *e = s->e;
+    struct shape_template *e = s->e;
     int64_t at[SKELETON_VARIABLES] = {0};
     int v = e->variables;
     at[v] = 1, e->step[v] = step;
     for (int k = i; k < s->e->t->symbols; k++)
         if (k == i || (alike && e->variable[k] < 0 && e->base[k] == e->base[i])) e->variable[k] = v;
-    if (draw(s, 1 + v, at) && has_answers(s, 1 + v)) return true;
+    if (sample_plan(s, 1 + v, at) && has_answers(s, 1 + v)) return true;
     for (int k = i; k < s->e->t->symbols; k++)
         if (e->variable[k] == v) e->variable[k] = -1;
     erase(s, 1 + v, 2 + v);
@@ -134,7 +133,7 @@ static bool moves_by(struct study *s, int i, bool alike, int64_t step)
 }
 
 /* By one step, else by one that keeps residues, up or down. */
-static bool moves(struct study *s, int i, bool alike)
+static bool moves(struct fit *s, int i, bool alike)
 {
     const struct symbol *of = s->e->t->symbol;
     int64_t step = of[i].multiple;
@@ -149,9 +148,9 @@ static bool moves(struct study *s, int i, bool alike)
 }
 
 /* false: too many vary, or none. */
-static bool find_variables(struct study *s)
+static bool find_variables(struct fit *s)
 {
-    struct shape_form *e = s->e;
+    struct shape_template *e = s->e;
     for (int i = 0; i < s->e->t->symbols; i++) e->variable[i] = -1;
     for (int i = 0; i < s->e->t->symbols; i++) {
         if (e->variable[i] >= 0) continue;
@@ -164,34 +163,35 @@ static bool find_variables(struct study *s)
 /* ---- What plans share ---- */
 
 /* Tables of products' tiles, where all samples have the same ones. */
-static bool find_products(const struct study *s, int samples)
+static bool find_products(const struct fit *s, int samples)
 {
     const struct sample *sample = s->sample;
     const struct plan *first = sample->plan;
-    struct form *form = &s->e->form;
-    form->like.product = calloc((size_t)first->programs + 1, sizeof *form->like.product);
-    for (int i = 0; form->like.product && i < first->programs; i++) {
+    struct plan_template *plan_template = &s->e->plan_template;
+    plan_template->ids.product = calloc((size_t)first->programs + 1, sizeof *plan_template->ids.product);
+    for (int i = 0; plan_template->ids.product && i < first->programs; i++) {
         const struct program *q = &first->program[i];
         if (q->kind != PROGRAM_GEMM || !variants_take(q)) continue;
-        form->like.product[i] = variants_find(s->how->variants, first, q, &first->target);
-        for (int k = 1; k < samples && form->like.product[i]; k++) {
+        plan_template->ids.product[i] = variants_find(s->how->variants, first, q, &first->target);
+        for (int k = 1; k < samples && plan_template->ids.product[i]; k++) {
             const struct plan *p = sample[k].plan;
-            bool same = variants_take(&p->program[i]) && variants_find(s->how->variants, p, &p->program[i],
-                                                                       &p->target) == form->like.product[i];
-            if (!same) form->like.product[i] = NULL;
+            bool same = variants_take(&p->program[i]) &&
+                        variants_find(s->how->variants, p, &p->program[i], &p->target) ==
+                            plan_template->ids.product[i];
+            if (!same) plan_template->ids.product[i] = NULL;
         }
     }
-    return form->like.product;
+    return plan_template->ids.product;
 }
 
 /* Which programs equal which, in each sample; false: no memory. */
-static bool find_twins(const struct study *s, int samples)
+static bool find_equal_programs(const struct fit *s, int samples)
 {
     const struct sample *sample = s->sample;
-    struct form *form = &s->e->form;
+    struct plan_template *plan_template = &s->e->plan_template;
     int programs = sample->plan->programs;
-    form->like.first = calloc((size_t)programs + 1, sizeof *form->like.first);
-    for (int k = 0; form->like.first && k < samples; k++) {
+    plan_template->ids.first = calloc((size_t)programs + 1, sizeof *plan_template->ids.first);
+    for (int k = 0; plan_template->ids.first && k < samples; k++) {
         const struct plan *p = sample[k].plan;
         struct arena scratch = {0};
         struct memo memo = {0};
@@ -203,13 +203,13 @@ static bool find_twins(const struct study *s, int samples)
             if (identity_of(&id, &scratch, p->buffer, q))
                 first = memo_first(&memo, &scratch, &id, q, &ignored);
             if (!(good = first)) break;
-            int own = k && form->like.first[i] != first - p->program ? i : (int)(first - p->program);
-            form->like.first[i] = own;
+            int own = k && plan_template->ids.first[i] != first - p->program ? i : (int)(first - p->program);
+            plan_template->ids.first[i] = own;
         }
         arena_free(&scratch);
         if (!good) return false;
     }
-    return form->like.first;
+    return plan_template->ids.first;
 }
 
 /* Where a main loop is contested a library may be chosen by price, and so other programs. */
@@ -224,17 +224,17 @@ static bool is_settled(const struct plan *p)
 
 /* ---- A lattice ---- */
 
-/* Is there a shape at a point, of the same graph, with the same answers, as far as the conditions tell that
+/* Is there a shape at a point, of the same graph, with the same answers, as far as the guards tell that
  * were found? */
-static bool promises(const struct study *s, const int64_t *at)
+static bool promises(const struct fit *s, const int64_t *at)
 {
     int64_t dims[MOST_SYMBOLS];
     return shape_at(s, at, dims) && s->how->rewritten(s->how->context, dims) == s->e->rewritten &&
-           conditions_hold(&s->e->conditions, at, false);
+           template_guards_hold(&s->e->guards, at, false);
 }
 
 /* Does each point, with these steps turned, promise as much? */
-static bool suits(const struct study *s, const int *sign, int degree)
+static bool suits(const struct fit *s, const int *sign, int degree)
 {
     for (int n = 0; n < skeleton_points(s->e->variables, degree); n++) {
         int64_t at[SKELETON_VARIABLES];
@@ -246,7 +246,7 @@ static bool suits(const struct study *s, const int *sign, int degree)
 }
 
 /* Turns steps so that the points of a higher degree have the shape's answers; false: they have none. */
-static bool turn_steps(struct study *s, int degree)
+static bool turn_steps(struct fit *s, int degree)
 {
     for (int turns = 0; turns < 1 << s->e->variables; turns++) {
         int sign[SKELETON_VARIABLES];
@@ -259,12 +259,12 @@ static bool turn_steps(struct study *s, int degree)
     return false;
 }
 
-static bool draw_lattice(struct study *s, int points)
+static bool sample_lattice(struct fit *s, int points)
 {
     for (int n = 0; n < points; n++) {
         int64_t at[SKELETON_VARIABLES];
         skeleton_point(s->e->variables, n, at);
-        if (!draw(s, n, at) || !has_answers(s, n)) return false;
+        if (!sample_plan(s, n, at) || !has_answers(s, n)) return false;
     }
     return true;
 }
@@ -272,7 +272,7 @@ static bool draw_lattice(struct study *s, int points)
 /* ---- Proofs ---- */
 
 /* How many steps a variable may take, down and up. */
-static void range_of(const struct study *s, int v, int64_t *below, int64_t *above)
+static void range_of(const struct fit *s, int v, int64_t *below, int64_t *above)
 {
     *below = *above = INT64_MAX;
     for (int i = 0; i < s->e->t->symbols; i++) {
@@ -287,7 +287,7 @@ static void range_of(const struct study *s, int v, int64_t *below, int64_t *abov
 /* A place: of even number anywhere, of odd number near the lattice. All its coordinates are other ones than
  * the points have, so that no term that the degree leaves out is 0 there. Those of each variable are spread
  * by the golden ratio and its powers. */
-static bool place(const struct study *s, int number, int degree, int64_t *at)
+static bool place(const struct fit *s, int number, int degree, int64_t *at)
 {
     enum { NEAR = 24 };
     static const double golden[SKELETON_VARIABLES] = {0.8191725, 0.6710436, 0.5497005};
@@ -302,85 +302,85 @@ static bool place(const struct study *s, int number, int degree, int64_t *at)
     return true;
 }
 
-/* How many plans are drawn far off, where the conditions say that answers are the same. */
-static int draw_proofs(struct study *s, int points, int degree, int64_t (*proof)[SKELETON_VARIABLES])
+/* Plans shapes far off, and returns how many: those where the guards say that answers are the same. */
+static int sample_proofs(struct fit *s, int points, int degree, int64_t (*proof)[SKELETON_VARIABLES])
 {
     int found = 0;
     for (int number = 0; number < PLACES && found < PROOFS; number++) {
         bool suits = place(s, number, degree, proof[found]) && promises(s, proof[found]);
-        if (suits && draw(s, points + found, proof[found])) found++;
+        if (suits && sample_plan(s, points + found, proof[found])) found++;
         else if (suits) erase(s, points + found, points + found + 1);
     }
     return found;
 }
 
-/* ---- A form ---- */
+/* ---- A template ---- */
 
-static bool are_settled(const struct study *s, int plans)
+static bool are_settled(const struct fit *s, int plans)
 {
     bool good = true;
     for (int i = 0; i < plans && good && s->how->settles; i++) good = is_settled(s->sample[i].plan);
     return good;
 }
 
-static enum finding find_conditions(struct study *s, int points, int64_t (*proof)[SKELETON_VARIABLES],
-                                    int proofs)
+static enum finding find_guards(struct fit *s, int points, int64_t (*proof)[SKELETON_VARIABLES], int proofs)
 {
     const struct guards *asked[MOST_PLANS];
-    for (int i = 0; i < points + proofs; i++) asked[i] = &s->drawn[i].guards;
-    return conditions_find(&s->e->conditions, asked, s->e->variables, points, proof, proofs);
+    for (int i = 0; i < points + proofs; i++) asked[i] = &s->dry_run[i].guards;
+    return template_guards_find(&s->e->guards, asked, s->e->variables, points, proof, proofs);
 }
 
 /* From as many plans as the degree wants; others far off prove it. */
-static enum finding find_skeleton(struct study *s, int degree)
+static enum finding find_skeleton(struct fit *s, int degree)
 {
-    struct shape_form *e = s->e;
+    struct shape_template *e = s->e;
     int64_t proof[PROOFS][SKELETON_VARIABLES] = {{0}};
     int points = skeleton_points(e->variables, degree), proofs;
-    if ((degree > 1 && !turn_steps(s, degree)) || !draw_lattice(s, points)) return HAS_NONE;
-    if (find_conditions(s, points, proof, 0) != FOUND) return HAS_NONE;
-    if (!(proofs = draw_proofs(s, points, degree, proof))) return HAS_NONE;
+    if ((degree > 1 && !turn_steps(s, degree)) || !sample_lattice(s, points)) return HAS_NONE;
+    if (find_guards(s, points, proof, 0) != FOUND) return HAS_NONE;
+    if (!(proofs = sample_proofs(s, points, degree, proof))) return HAS_NONE;
     if (!are_settled(s, points + proofs)) return HAS_NONE;
-    enum finding found = find_conditions(s, points, proof, proofs);
+    enum finding found = find_guards(s, points, proof, proofs);
     if (found != FOUND) return found;
-    if (!find_products(s, points + proofs) || !find_twins(s, points + proofs)) return HAS_NONE;
-    e->form.skeleton = skeleton_new(s->sample, e->variables, degree);
-    if (!e->form.skeleton) return HAS_NONE;
+    if (!find_products(s, points + proofs) || !find_equal_programs(s, points + proofs)) return HAS_NONE;
+    e->plan_template.skeleton = skeleton_new(s->sample, e->variables, degree);
+    if (!e->plan_template.skeleton) return HAS_NONE;
     for (int k = 0; k < proofs; k++)
-        if (!skeleton_fits(e->form.skeleton, &s->sample[points + k], proof[k])) return HAS_HIGHER_DEGREE;
+        if (!skeleton_fits(e->plan_template.skeleton, &s->sample[points + k], proof[k]))
+            return HAS_HIGHER_DEGREE;
     return FOUND;
 }
 
-static bool find_form(struct study *s)
+static bool find_template(struct fit *s)
 {
-    struct shape_form *e = s->e;
+    struct shape_template *e = s->e;
     enum finding found = HAS_HIGHER_DEGREE;
     if (!find_variables(s)) return false;
     for (int degree = 1; degree <= SKELETON_DEGREE && found == HAS_HIGHER_DEGREE; degree++) {
         found = find_skeleton(s, degree);
         if (found != HAS_HIGHER_DEGREE) break;
-        erase(s, e->form.skeleton ? 0 : skeleton_points(e->variables, degree), MOST_PLANS);
-        form_free(&e->form);
+        erase(s, e->plan_template.skeleton ? 0 : skeleton_points(e->variables, degree), MOST_PLANS);
+        plan_template_free(&e->plan_template);
     }
     return found == FOUND;
 }
 
-struct shape_form *study_shape(const struct dims *t, const int64_t *dims, const struct guards *asked,
-                               const struct drawing *how)
+struct shape_template *template_fit(const struct dims *t, const int64_t *dims, const struct guards *asked,
+                                    const struct sampler *how)
 {
     struct failure before;
-    struct study *s = calloc(1, sizeof *s);
-    struct shape_form *e = s ? calloc(1, sizeof *e) : NULL;
+    struct fit *s = calloc(1, sizeof *s);
+    struct shape_template *e = s ? calloc(1, sizeof *e) : NULL;
     if (!e) return free(s), NULL;
-    *s = (struct study){.e = e, .asked = asked, .how = how};
+    *s = (struct fit){.e = e, .asked = asked, .how = how};
     e->t = t;
     e->rewritten = how->rewritten(how->context, dims);
     memcpy(e->base, dims, sizeof *dims * (size_t)t->symbols);
     fail_save(&before);
-    bool found = find_form(s);
+    bool found = find_template(s);
     fail_restore(&before);
     erase(s, 0, MOST_PLANS);
     free(s);
-    e->form.settles = how->settles;
-    return found ? e : (shape_form_free(e), NULL);
+    e->plan_template.settles = how->settles;
+    return found ? e : (shape_template_free(e), NULL);
 }

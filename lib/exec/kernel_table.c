@@ -1,5 +1,5 @@
-/* known.c -- loaded kernels by their texts. */
-#include "known.h"
+/* kernel_table.c -- loaded kernels by their texts. */
+#include "kernel_table.h"
 
 #include "graph.h"
 #include "schedule.h"
@@ -15,31 +15,31 @@ struct entry {
 
 enum { CHAINS = 256, MOST_KEYS = 2048 };
 
-struct known_key {
-    struct known_key *next;
+struct table_key {
+    struct table_key *next;
     struct identity id;
-    struct known_program program;
+    struct table_program program;
 };
 
-struct known {
+struct kernel_table {
     pthread_mutex_t lock; /* of all */
     struct arena arena;
-    struct known_key *chain[CHAINS];
+    struct table_key *chain[CHAINS];
     int keys;
     struct names texts; /* index of an entry */
     struct entry *entry;
     int entries, room;
 };
 
-struct known *known_new(void)
+struct kernel_table *kernel_table_new(void)
 {
-    struct known *t = calloc(1, sizeof *t);
+    struct kernel_table *t = calloc(1, sizeof *t);
     if (!t) return fail(CODA_E_MEMORY, "out of memory for a table of kernels"), NULL;
     pthread_mutex_init(&t->lock, NULL);
     return t;
 }
 
-void known_free(struct known *t)
+void kernel_table_free(struct kernel_table *t)
 {
     if (!t) return;
     for (int i = 0; i < t->entries; i++) jit_unload(t->entry[i].kernel);
@@ -49,44 +49,44 @@ void known_free(struct known *t)
     free(t);
 }
 
-void known_hold(struct known *t) { pthread_mutex_lock(&t->lock); }
-void known_let_go(struct known *t) { pthread_mutex_unlock(&t->lock); }
+void kernel_table_hold(struct kernel_table *t) { pthread_mutex_lock(&t->lock); }
+void kernel_table_let_go(struct kernel_table *t) { pthread_mutex_unlock(&t->lock); }
 
 /* ---- Texts ---- */
 
-static struct known_key *seek(struct known *t, const struct identity *id)
+static struct table_key *seek(struct kernel_table *t, const struct identity *id)
 {
-    struct known_key *k = t->chain[id->hash % CHAINS];
+    struct table_key *k = t->chain[id->hash % CHAINS];
     while (k && !identity_equal(&k->id, id)) k = k->next;
     return k;
 }
 
-const struct known_program *known_seek(struct known *t, const struct identity *key)
+const struct table_program *kernel_table_find(struct kernel_table *t, const struct identity *key)
 {
     pthread_mutex_lock(&t->lock);
-    const struct known_key *k = seek(t, key);
+    const struct table_key *k = seek(t, key);
     pthread_mutex_unlock(&t->lock);
     return k ? &k->program : NULL;
 }
 
-static struct known_words *find_words(const struct known *t, const char *text)
+static struct table_words *find_words(const struct kernel_table *t, const char *text)
 {
     for (int i = 0; i < CHAINS; i++)
-        for (const struct known_key *k = t->chain[i]; k; k = k->next)
+        for (const struct table_key *k = t->chain[i]; k; k = k->next)
             if (!strcmp(k->program.words->words.text, text)) return k->program.words;
     return NULL;
 }
 
-static struct known_words *new_words(struct known *t, const struct wording *words)
+static struct table_words *new_words(struct kernel_table *t, const struct wording *words)
 {
-    struct known_words *w = ARENA_NEW(&t->arena, struct known_words, 1);
+    struct table_words *w = ARENA_NEW(&t->arena, struct table_words, 1);
     const char *symbol = arena_string(&t->arena, words->symbol), *text = arena_string(&t->arena, words->text);
     if (!w || !symbol || !text) return NULL;
-    *w = (struct known_words){{symbol, text}, -1};
+    *w = (struct table_words){{symbol, text}, -1};
     return w;
 }
 
-static const struct schedule *copy_schedule(struct known *t, const struct schedule *s, int steps)
+static const struct schedule *copy_schedule(struct kernel_table *t, const struct schedule *s, int steps)
 {
     struct schedule *copy = ARENA_NEW(&t->arena, struct schedule, 1);
     enum level *level = ARENA_NEW(&t->arena, enum level, steps + 1);
@@ -99,28 +99,28 @@ static const struct schedule *copy_schedule(struct known *t, const struct schedu
     return copy;
 }
 
-static struct known_key *new_key(struct known *t, const struct identity *id, struct known_words *words)
+static struct table_key *new_key(struct kernel_table *t, const struct identity *id, struct table_words *words)
 {
-    struct known_key *k = ARENA_NEW(&t->arena, struct known_key, 1);
+    struct table_key *k = ARENA_NEW(&t->arena, struct table_key, 1);
     void *data = arena_alloc(&t->arena, id->size);
-    struct known_key **chain = &t->chain[id->hash % CHAINS];
+    struct table_key **chain = &t->chain[id->hash % CHAINS];
     if (!k || !data || !words) return NULL;
     memcpy(data, id->data, id->size);
-    *k = (struct known_key){*chain, {.data = data, .size = id->size, .hash = id->hash}, {words, NULL}};
+    *k = (struct table_key){*chain, {.data = data, .size = id->size, .hash = id->hash}, {words, NULL}};
     *chain = k;
     t->keys++;
     return k;
 }
 
 /* Without memory, or with very many keys, it is printed again. */
-const struct known_program *known_learn(struct known *t, const struct identity *key,
-                                        const struct wording *words, const struct schedule *schedule,
-                                        int steps)
+const struct table_program *kernel_table_keep(struct kernel_table *t, const struct identity *key,
+                                              const struct wording *words, const struct schedule *schedule,
+                                              int steps)
 {
     pthread_mutex_lock(&t->lock);
-    struct known_key *k = seek(t, key);
+    struct table_key *k = seek(t, key);
     if (!k && t->keys < MOST_KEYS) {
-        struct known_words *w = find_words(t, words->text);
+        struct table_words *w = find_words(t, words->text);
         k = new_key(t, key, w ? w : new_words(t, words));
         if (k && schedule) k->program.schedule = copy_schedule(t, schedule, steps);
     }
@@ -139,12 +139,12 @@ static void take_one(const struct entry *e, struct compiled_kernel *k)
     k->info.name = name, k->info.source = source;
 }
 
-int known_take(struct known *t, struct coda_plan *p)
+int kernel_table_take(struct kernel_table *t, struct coda_plan *p)
 {
     int missing = 0;
     pthread_mutex_lock(&t->lock);
     for (int i = 0; i < p->kernels; i++) {
-        struct known_words *w = p->kernel[i].words;
+        struct table_words *w = p->kernel[i].words;
         int at = w && w->entry >= 0 ? w->entry : names_find(&t->texts, p->kernel[i].info.source, -1);
         if (w) w->entry = at;
         if (at >= 0) take_one(&t->entry[at], &p->kernel[i]);
@@ -154,7 +154,7 @@ int known_take(struct known *t, struct coda_plan *p)
     return missing;
 }
 
-static bool add(struct known *t, const struct compiled_kernel *k)
+static bool add(struct kernel_table *t, const struct compiled_kernel *k)
 {
     if (t->entries == t->room) {
         int room = MAX(16, 2 * t->room);
@@ -170,7 +170,7 @@ static bool add(struct known *t, const struct compiled_kernel *k)
     return true;
 }
 
-coda_status known_add(struct known *t, const struct coda_plan *p)
+coda_status kernel_table_add(struct kernel_table *t, const struct coda_plan *p)
 {
     bool good = true;
     pthread_mutex_lock(&t->lock);
@@ -181,7 +181,7 @@ coda_status known_add(struct known *t, const struct coda_plan *p)
     return good ? CODA_OK : fail(CODA_E_MEMORY, "out of memory for a table of kernels");
 }
 
-int known_count(struct known *t)
+int kernel_table_count(struct kernel_table *t)
 {
     pthread_mutex_lock(&t->lock);
     int n = t->entries;

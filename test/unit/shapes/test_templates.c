@@ -1,5 +1,5 @@
-/* test_forms.c -- plans that are written down from others of their form: each is what all stages make of its
- * shape, program by program, byte by byte. */
+/* test_templates.c -- plans that are written down from others of their template: each is what all stages make
+ * of its shape, program by program, byte by byte. */
 #include "family.h"
 #include "schedule.h"
 #include "util_random.h"
@@ -16,7 +16,7 @@
 struct tried {
     struct family family;
     coda_plan *whole;
-    long shapes, written; /* the latter: from a form */
+    long shapes, written; /* the latter: from a template */
     char shape[200];
 };
 
@@ -102,7 +102,8 @@ static void expect_same_kernel(const struct tried *t, const struct kernel *a, co
 
 static coda_plan *planned(struct tried *t, const int64_t *dims, bool fully, bool base)
 {
-    const struct wish w = {.call = "test", .dims = dims, .told = true, .fully = fully, .base = base};
+    const struct plan_request w = {
+        .call = "test", .dims = dims, .text_only = true, .fully = fully, .base = base};
     coda_plan *p = NULL;
     return family_plan(&t->family, &p, t->whole, &w) ? NULL : p;
 }
@@ -279,5 +280,5 @@ START_TEST(small_graphs)
 }
 END_TEST
 
-TESTS(forms, EACH(random_graphs, 2), EACH(graphs_of_models, ARRAY_SIZE(file)),
+TESTS(templates, EACH(random_graphs, 2), EACH(graphs_of_models, ARRAY_SIZE(file)),
       EACH(small_graphs, ARRAY_SIZE(text_of)));

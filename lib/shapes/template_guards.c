@@ -1,32 +1,32 @@
-/* conditions.c -- see conditions.h. */
-#include "conditions.h"
+/* template_guards.c -- see template_guards.h. */
+#include "template_guards.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A question of numbers that differ among the shapes of a form, and its answer. */
-struct condition {
+/* A question of numbers that differ among the shapes of a template, and its answer. */
+struct template_guard {
     enum guard_kind kind;
     bool answer;
     struct skeleton_number a, b;
 };
 
-void conditions_free(struct conditions *c)
+void template_guards_free(struct template_guards *c)
 {
     free(c->all);
-    *c = (struct conditions){0};
+    *c = (struct template_guards){0};
 }
 
-size_t conditions_bytes(const struct conditions *c) { return sizeof *c->all * (size_t)c->n; }
+size_t template_guards_bytes(const struct template_guards *c) { return sizeof *c->all * (size_t)c->n; }
 
-bool conditions_hold(const struct conditions *c, const int64_t *at, bool loosely)
+bool template_guards_hold(const struct template_guards *c, const int64_t *at, bool approximate)
 {
     uint64_t term[SKELETON_POINTS];
     bool hold = true;
     skeleton_terms(c->variables, c->points, at, term);
     for (int i = 0; i < c->n && hold; i++) {
-        const struct condition *q = &c->all[i];
-        if (loosely && q->kind == GUARD_EQUAL && !q->answer) continue;
+        const struct template_guard *q = &c->all[i];
+        if (approximate && q->kind == GUARD_EQUAL && !q->answer) continue;
         hold = guard_answer(q->kind, skeleton_value(&q->a, term), skeleton_value(&q->b, term)) == q->answer;
     }
     return hold;
@@ -47,7 +47,7 @@ static bool numbers_of(const struct guards *const *asked, int shapes, int i, int
 }
 
 /* Are the numbers at the proofs what the polynomials say? */
-static bool is_proved(const struct conditions *c, const struct condition *q, const int64_t *a,
+static bool is_proved(const struct template_guards *c, const struct template_guard *q, const int64_t *a,
                       const int64_t *b, int64_t (*proof)[SKELETON_VARIABLES], int proofs)
 {
     bool good = true;
@@ -60,11 +60,11 @@ static bool is_proved(const struct conditions *c, const struct condition *q, con
 }
 
 /* Adds it, unless it is there; false: out of memory. */
-static bool add(struct conditions *c, const struct condition *q)
+static bool add(struct template_guards *c, const struct template_guard *q)
 {
     for (int i = 0; i < c->n; i++)
         if (!memcmp(&c->all[i], q, sizeof *q)) return true; /* NOLINT: padding is 0 */
-    struct condition *wider = realloc(c->all, sizeof *wider * ((size_t)c->n + 1));
+    struct template_guard *wider = realloc(c->all, sizeof *wider * ((size_t)c->n + 1));
     if (!wider) return false;
     c->all = wider;
     memcpy(&wider[c->n++], q, sizeof *q);
@@ -72,7 +72,7 @@ static bool add(struct conditions *c, const struct condition *q)
 }
 
 /* Is the answer the same everywhere, as the two differ by a number, or what varies is multiples? */
-static bool is_constant(const struct condition *q)
+static bool is_constant(const struct template_guard *q)
 {
     const int64_t *a = q->a.difference, *b = q->b.difference;
     bool same = !memcmp(a + 1, b + 1, sizeof q->a.difference - sizeof *a), multiples = q->b.terms == 1;
@@ -80,8 +80,8 @@ static bool is_constant(const struct condition *q)
     return q->kind == GUARD_MULTIPLE ? multiples : same;
 }
 
-enum finding conditions_find(struct conditions *c, const struct guards *const *asked, int variables,
-                             int points, int64_t (*proof)[SKELETON_VARIABLES], int proofs)
+enum finding template_guards_find(struct template_guards *c, const struct guards *const *asked, int variables,
+                                  int points, int64_t (*proof)[SKELETON_VARIABLES], int proofs)
 {
     enum { MOST_PROOFS = 4 };
     int64_t a[SKELETON_POINTS + MOST_PROOFS], b[SKELETON_POINTS + MOST_PROOFS];
@@ -89,7 +89,7 @@ enum finding conditions_find(struct conditions *c, const struct guards *const *a
     for (int k = 1; k < points + proofs; k++)
         if (!guards_same(asked[0], asked[k])) return k < points ? HAS_NONE : HAS_HIGHER_DEGREE;
     for (int i = 0; i < asked[0]->notes; i++) {
-        struct condition q;
+        struct template_guard q;
         if (!numbers_of(asked, points + proofs, i, a, b)) continue;
         memset(&q, 0, sizeof q); /* padding too */
         q.kind = asked[0]->note[i].kind, q.answer = asked[0]->note[i].answer;
