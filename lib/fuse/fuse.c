@@ -333,9 +333,9 @@ static bool joins(struct grouper *gr, struct group *q, int value)
     if (!operands_ok(gr, q, n, &pair, &full)) return false;
     bool paired = q->p.pair != PAIR_NONE;
     if (pair != PAIR_NONE && has_parts(gr, q)) return refuse_join(gr, REASON_PAIRED_PARTS, -1, 0, 0);
-    if (pair != PAIR_NONE && !try_pair(gr, q, pair, full)) return false;
-    if (op_combines_pairs(n->op) && !try_heads(gr, q, n)) return false;
-    bool good = fits(gr, q, value) && suits_fold(gr, q, n);
+    bool good = pair == PAIR_NONE || try_pair(gr, q, pair, full);
+    if (op_combines_pairs(n->op)) good = good && try_heads(gr, q, n);
+    good = good && fits(gr, q, value) && suits_fold(gr, q, n);
     if (good) {
         group_join(gr, q, value);
         q->loads += state_operands(n) - 1;

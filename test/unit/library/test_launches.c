@@ -48,6 +48,22 @@ START_TEST(a_norm_of_few_rows)
 }
 END_TEST
 
+/* A rotation of half of a product's columns does not join it, and leaves its columns unpaired: a gate that
+ * pairs them otherwise has no kernel of its own. */
+START_TEST(a_pair_that_does_not_join)
+{
+    graph *g = graph_parse("dim %T = 1..64\n%x = input bf16[T,64]\n%w = weight bf16[64,64]\n"
+                           "%p = matmul %x, %w\n%h = slice %p {axis=1, start=0, stop=32, step=1}\n"
+                           "%r = rope %h {base=10000, head_dim=32, rotary=32, heads=1, half=1}\n"
+                           "%1 = slice %p {axis=1, start=0, stop=64, step=2}\n"
+                           "%2 = slice %p {axis=1, start=1, stop=64, step=2}\n"
+                           "%s = swiglu %1, %2\noutput %a = %r\noutput %b = %s\n");
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    for (int64_t t = 1; t <= 64; t *= 8) expect_launches(g, &t, 2);
+    graph_free(g);
+}
+END_TEST
+
 /* One value may be any number of outputs, more than a program has ports: each gets it. */
 START_TEST(one_value_of_many_outputs)
 {
@@ -79,4 +95,4 @@ START_TEST(one_value_of_many_outputs)
 END_TEST
 
 TESTS(launches, EACH(a_block_with_caches, ARRAY_SIZE(blocks)), ONE(a_norm_of_few_rows),
-      EACH(one_value_of_many_outputs, 2));
+      ONE(a_pair_that_does_not_join), EACH(one_value_of_many_outputs, 2));
