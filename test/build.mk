@@ -12,6 +12,8 @@ $(BUILD)/test/suites.h: $(TESTS)
 	@for f in $(TESTS:test/unit/%.c=%); do echo "SUITE($${f%%/*}, $${f#*/test_})"; done > $@
 $(BUILD)/test/unit/main.o: $(BUILD)/test/suites.h
 $(BUILD)/test/%.o: ALL_CFLAGS += $(TEST_CFLAGS) -I$(BUILD)/test -Itest/support -Itest
+# What unit tests do takes less time than to optimise it. References and random numbers lie in test/support.
+$(BUILD)/test/unit/%.o: ALL_CFLAGS += -O0
 $(BUILD)/unit: $(TEST_OBJ) $(BUILD)/libcoda_internal.a | $(EMULATOR)
 	$(CC) $^ -o $@ $(CHECK_LIBS) $(LDLIBS)
 # The same, and the cache's torture, under names of four bits: see test/weak.
@@ -115,7 +117,12 @@ $(BUILD)/fake/shim.so: test/torture/shim.c test/torture/shim.h
 $(BUILD)/dry/libcuda.so.1: test/fake/dry.c test/fake/time.c test/fake/image.c test/fake/dry.h test/fake/fake.h jit/driver.h
 $(FAKES) $(BUILD)/dry/libcuda.so.1:
 	@mkdir -p $(@D)
-	$(CC) $(FAKE_CFLAGS) -shared -Wl,-soname,$(@F) -Wl,--build-id -Wl,--no-undefined $(filter %.c,$^) -o $@ -ldl
+	$(make_fake)
+# No sanitizer looks at them: a build with one takes those of the folder $FAKED.
+make_fake = $(if $(FAKED),cp -p $(@:$(BUILD)/%=$(FAKED)/%) $@,$(link_fake))
+comma := ,
+link_fake = $(CC) $(FAKE_CFLAGS) -shared -Wl,-soname,$(@F) -Wl,--build-id -Wl,--no-undefined $(patsubst %,-Wl$(comma)--version-script=%,$(filter %.map,$^)) $(filter %.c,$^) -o $@ -ldl -lm
+fakes: $(FAKES)
 $(BUILD)/fuzz_api: | $(FAKES)
 $(BUILD)/test/torture/%.o: ALL_CFLAGS += -Itest/fake -Itest/torture
 $(BUILD)/torture/%: $(BUILD)/test/torture/%.o $(BUILD)/test/torture/torture.o $(BUILD)/test/fake/image.o \
@@ -142,8 +149,7 @@ $(BUILD)/emulator/libcuda.so.1: $(EMULATOR_SRC) jit/driver.h
 $(BUILD)/emulator/libnvrtc.so.13: test/emulator/nvrtc.c
 $(EMULATOR): $(EMULATOR_H) test/emulator/exports.map
 	@mkdir -p $(@D)
-	$(CC) $(FAKE_CFLAGS) -shared -Wl,-soname,$(@F) -Wl,--build-id -Wl,--no-undefined \
-	    -Wl,--version-script=test/emulator/exports.map $(filter %.c,$^) -o $@ -ldl -lm
+	$(make_fake)
 emulator: $(EMULATOR) $(BUILD)/gpu_tests ## the GPU tests' machine without a GPU; EMULATE='gemm rows' runs these on it
 	@[ -z "$(EMULATE)" ] || CODA_CUDA_LIB=$(abspath $(BUILD))/emulator CODA_LIBCUDA=$(abspath $(BUILD))/emulator/libcuda.so.1 \
 	    $(BUILD)/gpu_tests $(EMULATE)
@@ -221,5 +227,5 @@ $(BUILD)/compile_commands.json: $(SRC) Makefile $(PARTS) ## for clangd and clang
 	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/coda -Iperf' $$f; comma=,; \
 	done; printf '\n]\n'; } > $@
 
-.PHONY: unit locales bless bless-seconds check test test-full fuzzers texts bless-texts fuzz conformance conformance-subset torture-build torture \
+.PHONY: unit fakes locales bless bless-seconds check test test-full fuzzers texts bless-texts fuzz conformance conformance-subset torture-build torture \
 	emulator test-gpu gpu-kernels gpu-kernels-pack stamp-digest layers locale exports abi bless-abi cuda-abi headers lint tidy

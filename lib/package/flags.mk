@@ -5,6 +5,6 @@ WARN   := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpoin
 CFLAGS ?= -O2 -g
 COMMON_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -pthread $(WARN) $(CFLAGS) \
 	$(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) -MMD -MP
-# Tests need no optimiser to be right; its time is better spent on running them.
-TEST_CFLAGS ?= -O1
+# Tests need no optimiser to be right; its time is better spent on running them. Lines are all that a debugger gets.
+TEST_CFLAGS ?= -O1 -g1
 LDLIBS = -pthread -ldl -lm $(if $(SAN),-fsanitize=$(SAN))

@@ -292,8 +292,8 @@ static bool open_sequences(struct sequences *s, int64_t window, unsigned flags)
     return good && (s->workspace = device_alloc(coda_plan_workspace(s->plan) + 1));
 }
 
-/* A step of prompts, and some of writing, in turns. */
-enum { STEPS = 400, EMULATED_STEPS = 12, STEPS_OF_PROMPTS = 6 };
+/* A step of prompts, and some of writing, in turns; the seed draws whose, and of how many queries. */
+enum { STEPS = 400, EMULATED_STEPS = 12, FULL_EMULATED_STEPS = 36, STEPS_OF_PROMPTS = 6 };
 static int pieces_of_sequences(uint64_t seed, int64_t window, bool flag, bool slow)
 {
     struct sequences *s = calloc(1, sizeof *s);
@@ -302,7 +302,8 @@ static int pieces_of_sequences(uint64_t seed, int64_t window, bool flag, bool sl
     snprintf(name, sizeof name, "invariant, packed queries%s%s", window ? ", a window" : "",
              flag ? "" : ", without the flag");
     if (good) s->r.state = seed, good = open_sequences(s, window, flag ? CODA_BATCH_INVARIANT : 0);
-    for (int i = 0; i < (slow ? EMULATED_STEPS : STEPS) && good; i++) {
+    int steps = !slow ? STEPS : scale_is_full() ? FULL_EMULATED_STEPS : EMULATED_STEPS;
+    for (int i = 0; i < steps && good; i++) {
         struct step t;
         draw_step(s, &t, i % STEPS_OF_PROMPTS);
         good = run_step(s, &t);
