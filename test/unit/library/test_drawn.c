@@ -1,6 +1,6 @@
 /*
- * test_drawn.c -- random graphs draw each operation, map, reduction and dtype, and their plans each main loop,
- * attention kernel and operation with a kernel of its own, but for those of drawn.def.
+ * test_drawn.c -- random graphs draw each operation, map, reduction and dtype, and their plans each main
+ * loop, attention kernel and operation with a kernel of its own, but for those of drawn.def.
  */
 #include "attention_kernel.h"
 #include "executable.h"
