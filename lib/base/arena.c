@@ -59,7 +59,7 @@ void *arena_alloc(struct arena *a, size_t bytes)
 void *arena_copy(struct arena *a, const void *data, size_t bytes)
 {
     void *p = take(a, bytes, false);
-    return p ? memcpy(p, data, bytes) : NULL;
+    return p && bytes ? memcpy(p, data, bytes) : p; /* data may be NULL for no bytes */
 }
 
 char *arena_string(struct arena *a, const char *s) { return arena_copy(a, s, strlen(s) + 1); }
