@@ -133,7 +133,7 @@ static bool misses_some(void)
     return misses;
 }
 
-/* Plans are made until each was there, in turns for an architecture with Hopper's features and one without. */
+/* Plans are made until each was there, in turns for architectures with Hopper's features and without. */
 START_TEST(all_kernels_are_planned_or_excused)
 {
     if (SANITIZED) return;
