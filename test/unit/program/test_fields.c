@@ -209,8 +209,9 @@ static void expect_places(struct pair *t)
             *(int *)all->field[i].at += 1000;
     ck_assert(same_identity(t, true));
     for (int i = 0; i < all->n; i++) {
+        if (all->field[i].kind != FIELD_PLACE) continue;
         int *at = all->field[i].at, was = *at;
-        if (all->field[i].kind != FIELD_PLACE || was < 0) continue;
+        if (was < 0) continue;
         if (!first) first = at;
         *at = *first;
         ck_assert(same_identity(t, true) == (was == *first));
