@@ -69,7 +69,7 @@ static struct lattice lattice(const struct tensor *t)
 START_TEST(as_a_map_of_bytes_says)
 {
     struct random r = {random_seed()};
-    unsigned char *map = malloc(3 * BYTES);
+    unsigned char *map = malloc(3 * BYTES + 8);
     int drawn = 0, met = 0, apart_inside = 0;
     while (drawn < 20000) {
         struct tensor a = draw(&r), b = draw(&r);

@@ -144,7 +144,8 @@ START_TEST(random_graphs)
         graph_free(g);
     }
     printf("%ld of %ld shapes of random graphs are written down\n", t.written, t.shapes);
-    ck_assert_int_ge(t.written * 20, t.shapes); /* of most seeds a third, of some an eighth */
+    /* Of most seeds a third, of some an eighth; of one graph perhaps none. */
+    if (t.shapes >= 10 * SHAPES) ck_assert_int_ge(t.written * 20, t.shapes);
 }
 END_TEST
 
