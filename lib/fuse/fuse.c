@@ -210,21 +210,14 @@ static bool operands_ok(struct grouper *gr, struct group *q, const struct node *
     return inside > 0 || is_sibling(gr, q, n);
 }
 
-static void unpair(struct group *q)
-{
-    q->p.pair = PAIR_NONE;
-    q->paired = -1;
-}
-
 static bool try_pair(const struct grouper *gr, struct group *q, enum pair_kind pair, int full)
 {
     if (q->p.pair == pair && (pair == PAIR_NONE || q->paired == full)) return true;
     if (q->p.pair != PAIR_NONE) return refuse_join(gr, REASON_PAIRED_ALREADY, -1, 0, 0);
     q->p.pair = pair;
     q->paired = full;
-    if (program_pairs_meet(&q->p, &gr->opt->target)) return true;
-    unpair(q);
-    return refuse_join(gr, pair == PAIR_HEADS ? REASON_PAIRS_APART : REASON_GATES_APART, -1, 0, 0);
+    return program_pairs_meet(&q->p, &gr->opt->target) ||
+           refuse_join(gr, pair == PAIR_HEADS ? REASON_PAIRS_APART : REASON_GATES_APART, -1, 0, 0);
 }
 
 /* Has it segments, or do states take some of its columns as they are? A gated product has neither. */
@@ -331,28 +324,20 @@ static bool joins(struct grouper *gr, struct group *q, int value)
     enum joining joining = version ? segment_append(gr, q, value) : segment_join(gr, q, value);
     if (joining != JOINS_OTHERWISE) return joining == JOINED;
     if (!operands_ok(gr, q, n, &pair, &full)) return false;
-    bool paired = q->p.pair != PAIR_NONE;
     if (pair != PAIR_NONE && has_parts(gr, q)) return refuse_join(gr, REASON_PAIRED_PARTS, -1, 0, 0);
-    bool good = pair == PAIR_NONE || try_pair(gr, q, pair, full);
-    if (op_combines_pairs(n->op)) good = good && try_heads(gr, q, n);
-    good = good && fits(gr, q, value) && suits_fold(gr, q, n);
-    if (good) {
-        group_join(gr, q, value);
-        q->loads += state_operands(n) - 1;
-    } else if (!paired) {
-        unpair(q);
-    }
-    return good;
+    if (pair != PAIR_NONE && !try_pair(gr, q, pair, full)) return false;
+    if (op_combines_pairs(n->op) && !try_heads(gr, q, n)) return false;
+    if (!fits(gr, q, value) || !suits_fold(gr, q, n)) return false;
+    group_join(gr, q, value);
+    q->loads += state_operands(n) - 1;
+    return true;
 }
 
-/* What does not join leaves the size of samples as it was. */
 static bool try_join(struct grouper *gr, struct group *q, int value)
 {
-    int64_t sample = q->p.sample;
+    struct trial trial = trial_begin(q);
     refuse_join(gr, REASON_NONE, -1, 0, 0);
-    bool joined = joins(gr, q, value);
-    if (joined) return true;
-    q->p.sample = sample;
+    if (trial_end(&trial, joins(gr, q, value))) return true;
     refuse_keep(gr, q, value);
     return false;
 }

@@ -178,6 +178,17 @@ bool refuse_source(const struct grouper *gr, const struct group *q, int value);
 struct source group_source(const struct grouper *gr, const struct group *q, int value);
 /* Does what q reads from memory depend on x, which no program computes yet? */
 bool group_needs(struct grouper *gr, const struct group *q, int x);
+/* trial.c: what deciding whether values join changes in a group that has no more members for it. A trial may
+ * be within another one. */
+struct trial {
+    struct group *q;
+    enum pair_kind pair;
+    struct pairing pairing;
+    int64_t segment, sample;
+    int ranges, agains, paired, turn;
+};
+struct trial trial_begin(struct group *q);
+bool trial_end(const struct trial *t, bool keep); /* takes all back unless it is kept; returns `keep` */
 /* take_in.c: products take in maps of what they load, where that is cheaper. */
 void fuse_take_in(struct grouper *gr);
 /* give_back.c: gives back the members of a product that programs of rows compute for nothing. */

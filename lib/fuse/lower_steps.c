@@ -277,11 +277,10 @@ static bool operand_fits(const struct writer *w, const struct node *n, int i, co
 
 static bool operands_fit(const struct writer *w, const struct node *n, const struct type *as)
 {
-    int64_t sample = w->q->p.sample;
+    struct trial trial = trial_begin(w->q);
     bool fit = true;
     for (int i = 0; i < n->nin && fit; i++) fit = operand_fits(w, n, i, as);
-    if (!fit) w->q->p.sample = sample;
-    return fit;
+    return trial_end(&trial, fit);
 }
 
 static bool dims_equal(const struct type *a, const struct type *b)

@@ -221,9 +221,7 @@ static bool pair_fits(struct grouper *gr, struct group *q, const struct node *n,
     pair_read(&q->p, gr->g, n);
     q->p.pairing.heads = q->p.dim[2] / q->p.pairing.head_dim;
     q->p.pair = PAIR_HEADS;
-    if (program_pairs_meet(&q->p, &gr->opt->target)) return true;
-    q->p.pair = PAIR_NONE;
-    return refuse_join(gr, REASON_PAIRS_APART, -1, 0, 0);
+    return program_pairs_meet(&q->p, &gr->opt->target) || refuse_join(gr, REASON_PAIRS_APART, -1, 0, 0);
 }
 
 /* May it be stored where a tensor of its own would lie? A reshape may have taken its rows apart. */
@@ -265,14 +263,12 @@ enum joining segment_join(struct grouper *gr, struct group *q, int value)
         refuse_join(gr, REASON_SEGMENT_SIZE, -1, wanted, segment);
         return REFUSED;
     }
-    struct program before = q->p;
     q->p.segment = wanted;
     if (!wanted) refuse_join(gr, REASON_PART_BOUNDS, -1, p.first, p.columns);
     bool good = wanted && fits(gr, q, value, &p);
     int range = good ? range_of(&q->p, p.first, p.columns) : -1;
     if (range < 0) {
         if (good) refuse_join(gr, REASON_PART_OVERLAP, -1, p.first, p.columns);
-        q->p = before;
         return REFUSED;
     }
     if (op_combines_pairs(n->op) && q->turn < 0) q->turn = value;

@@ -121,33 +121,19 @@ static struct tiles tiles_of(const struct grouper *gr, const struct group *q)
 
 /* ---- Taking in ---- */
 
-/* What q takes in and what comes of it, so that it can be given up. */
-struct mark {
-    int agains;
-    int64_t sample;
-};
-
-static struct mark mark(const struct group *q) { return (struct mark){q->agains, q->p.sample}; }
-
-static void give_up(struct group *q, struct mark m)
-{
-    q->agains = m.agains;
-    q->p.sample = m.sample;
-}
-
 static bool take(struct grouper *gr, struct group *q, int x);
 
 /* Operand i of n: it is a number, or q computes it again too, or loads it from where it is anyway. */
 static bool reach(struct grouper *gr, struct group *q, const struct node *n, int i)
 {
-    struct mark before = mark(q);
+    struct trial trial = trial_begin(q);
     int x = group_tile(gr, q, n->in[i]);
     float ignored;
     if (group_number(gr, n->in[i], &ignored) || group_has_again(q, x)) return true;
     bool there = !is_wide(gr, q, n->in[i]) || is_in_memory(gr, q, n->in[i]);
     int tiles = tiles_of(gr, q).tiles;
-    if (take(gr, q, x) && (!there || is_storable(gr, q, x) || tiles_of(gr, q).tiles < tiles)) return true;
-    give_up(q, before);
+    bool taken = take(gr, q, x) && (!there || is_storable(gr, q, x) || tiles_of(gr, q).tiles < tiles);
+    if (trial_end(&trial, taken)) return true;
     if (!there) return refuse_join(gr, REASON_NOT_IN_MEMORY, n->in[i], 0, 0);
     return group_can_load(gr, q, n, i);
 }
@@ -194,7 +180,7 @@ static void refuse_price(struct grouper *gr, struct group *q, int x, const struc
 /* Takes in x, which a member loads, if that pays. */
 static void take_loaded(struct grouper *gr, struct group *q, int x)
 {
-    struct mark from = mark(q);
+    struct trial from = trial_begin(q);
     struct tiles before = tiles_of(gr, q), after;
     if (take(gr, q, x)) {
         after = tiles_of(gr, q);
@@ -202,7 +188,7 @@ static void take_loaded(struct grouper *gr, struct group *q, int x)
         if (few && after.tiles - before.tiles < tiles_saved(gr, q, &before, from.agains)) return;
         if (gr->opt->reasons) refuse_price(gr, q, x, &before, from.agains);
     }
-    give_up(q, from);
+    trial_end(&from, false);
     refuse_keep(gr, q, x);
 }
 
@@ -230,12 +216,13 @@ static void take_readers(struct grouper *gr, struct group *q, int x, int chain)
 {
     for (int i = gr->uses.at[x]; i < gr->uses.at[x + 1]; i++) {
         int reader = gr->uses.use[i].node, tiles = tiles_of(gr, q).tiles;
-        struct mark from = mark(q);
+        struct trial trial = trial_begin(q);
         if (!is_free_map(gr, reader) || is_here(gr, q, reader)) continue;
         if (!is_kept(gr, q, reader)) {
             if (chain < MOST_CHAIN) take_readers(gr, q, reader, chain + 1);
-        } else if (!take(gr, q, reader) || tiles_of(gr, q).tiles > tiles || !is_storable(gr, q, reader)) {
-            give_up(q, from);
+        } else {
+            bool stored = take(gr, q, reader) && tiles_of(gr, q).tiles <= tiles && is_storable(gr, q, reader);
+            trial_end(&trial, stored);
         }
     }
 }
