@@ -59,20 +59,28 @@ static int by_falling_monomial(const void *x, const void *y)
     return (a->of < b->of) - (a->of > b->of);
 }
 
-/* Terms in any order, of which some may be of one monomial. */
-static bool collect(struct polynomial *out, struct term *term, int n)
+/* Sorts terms, of which some may be of one monomial, adds these, and drops what is 0. Returns how many are left, or
+ * -1 where a factor overflows. */
+static int merge(struct term *term, int n)
 {
-    struct polynomial sum = {0};
+    int kept = 0;
     qsort(term, (size_t)n, sizeof *term, by_falling_monomial);
     for (int i = 0; i < n;) {
         struct term t = term[i++];
         for (; i < n && term[i].of == t.of; i++)
-            if (__builtin_add_overflow(t.factor, term[i].factor, &t.factor)) return false;
-        if (!t.factor) continue;
-        if (sum.terms == MOST_TERMS || t.factor == INT64_MIN) return false;
-        sum.term[sum.terms++] = t;
+            if (__builtin_add_overflow(t.factor, term[i].factor, &t.factor)) return -1;
+        if (t.factor == INT64_MIN) return -1;
+        if (t.factor) term[kept++] = t;
     }
-    *out = sum;
+    return kept;
+}
+
+static bool collect(struct polynomial *out, struct term *term, int n)
+{
+    n = merge(term, n);
+    if (n < 0 || n > MOST_TERMS) return false;
+    *out = (struct polynomial){.terms = n};
+    memcpy(out->term, term, sizeof *term * (size_t)n);
     return true;
 }
 
@@ -125,22 +133,28 @@ static bool divide_monomials(monomial a, monomial b, monomial *out)
     return !b;
 }
 
+/* Long division. What is left meanwhile may have more terms than a polynomial. */
 bool polynomial_divide(struct polynomial *out, const struct polynomial *a, const struct polynomial *b)
 {
-    struct polynomial rest = *a, quotient = {0}, by = *b;
-    if (!by.terms) return false;
-    while (rest.terms) {
-        struct polynomial next = {.terms = 1}, product;
-        if (!divide_monomials(rest.term[0].of, by.term[0].of, &next.term[0].of) ||
-            rest.term[0].factor % by.term[0].factor)
+    struct term rest[MOST_TERMS + MOST_TERMS * MOST_TERMS];
+    struct polynomial quotient = {0};
+    int n = a->terms;
+    if (!b->terms) return false;
+    memcpy(rest, a->term, sizeof *rest * (size_t)n);
+    while (n > 0) {
+        struct term *next = &quotient.term[quotient.terms];
+        if (quotient.terms++ == MOST_TERMS || !divide_monomials(rest[0].of, b->term[0].of, &next->of) ||
+            rest[0].factor % b->term[0].factor)
             return false;
-        next.term[0].factor = rest.term[0].factor / by.term[0].factor;
-        if (!polynomial_multiply(&product, &next, &by) || !polynomial_subtract(&rest, &rest, &product) ||
-            !polynomial_add(&quotient, &quotient, &next))
-            return false;
+        next->factor = rest[0].factor / b->term[0].factor;
+        for (int i = 0; i < b->terms; i++, n++)
+            if (!multiply_monomials(next->of, b->term[i].of, &rest[n].of) ||
+                __builtin_mul_overflow(-next->factor, b->term[i].factor, &rest[n].factor))
+                return false;
+        n = merge(rest, n);
     }
     *out = quotient;
-    return true;
+    return n == 0;
 }
 
 /* ---- Values ---- */

@@ -190,6 +190,22 @@ START_TEST(test_quotients)
 }
 END_TEST
 
+/* (B - 1)(T - 1) times (B + 1)(T + 1) + W has 8 terms, but 9 are left on the way back. */
+START_TEST(test_long_division)
+{
+    begin();
+    int64_t b = symbol("B", 50, 60, 1), t = symbol("T", 50, 60, 1), w = symbol("W", 1, 10, 1);
+    int64_t less = dims_multiply(&dims, dims_subtract(&dims, b, 1), dims_subtract(&dims, t, 1));
+    int64_t more = dims_multiply(&dims, dims_add(&dims, b, 1), dims_add(&dims, t, 1));
+    int64_t sum = dims_add(&dims, more, w), product = dims_multiply(&dims, less, sum);
+    ck_assert(product != DIM_NONE);
+    ck_assert_int_eq(dims_divide(&dims, product, sum), less);
+    ck_assert_int_eq(dims_divide(&dims, product, less), sum);
+    ck_assert(dims_divide(&dims, product, more) == DIM_NONE);
+    end();
+}
+END_TEST
+
 START_TEST(test_text)
 {
     begin();
@@ -283,5 +299,5 @@ START_TEST(test_values)
 END_TEST
 
 TESTS(dims, ONE(test_random_expressions), ONE(test_equal_expressions_are_one), ONE(test_quotients),
-      ONE(test_text), ONE(test_ranges_are_exact_at_corners), ONE(test_divisors), ONE(test_refused),
-      ONE(test_values));
+      ONE(test_long_division), ONE(test_text), ONE(test_ranges_are_exact_at_corners), ONE(test_divisors),
+      ONE(test_refused), ONE(test_values));
