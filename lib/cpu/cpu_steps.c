@@ -24,7 +24,7 @@ struct cpu_frame {
 
 static int64_t columns_of(const struct cpu *c, const struct step *s)
 {
-    if (s->range || s->window.end) return step_columns(c->p, s).end - step_columns(c->p, s).first;
+    if (s->range || s->store_columns.end) return step_columns(c->p, s).end - step_columns(c->p, s).first;
     return s->half ? c->columns / 2 : c->columns;
 }
 
@@ -101,7 +101,8 @@ static struct operand_view view(const struct cpu_frame *f, int step, const struc
     const struct step *from = &p->step[step];
     bool repeats = from->cls == CLASS_SEGMENT && s->cls != CLASS_SEGMENT;
     struct operand_view v = {f->value[step], step_is_of_row(from) ? 0 : 1, repeats ? p->segment : 1};
-    if ((s->range || s->window.end) && !from->range && !step_is_of_row(from)) v.x += step_columns(p, s).first;
+    if ((s->range || s->store_columns.end) && !from->range && !step_is_of_row(from))
+        v.x += step_columns(p, s).first;
     return v;
 }
 
@@ -181,7 +182,7 @@ static float *partial_states(const struct cpu_frame *f, const struct tensor_use 
     return base + port->offset + f->row * port->blocks * port->reduce->state;
 }
 
-/* What `blocks` states, so many floats apart, make. */
+/* Merges `blocks` accumulators, which lie `apart` floats from each other, and finishes the result. */
 static float merged(const struct tensor_use *port, const float *from, int64_t apart)
 {
     const struct prim *prim = port->reduce;
@@ -410,8 +411,8 @@ static const struct step *same_state(const struct cpu_frame *f, const struct ste
     for (const struct step *t = f->cpu->p->step; t < s; t++)
         if (t->kind == STEP_REDUCE && t->axis == s->axis && t->in[0] == s->in[0] &&
             t->in[READS_KEY] == s->in[READS_KEY] && columns_of(f->cpu, t) == columns_of(f->cpu, s) &&
-            prim_states_equal(t->prim, s->prim) && !s->range && !s->window.end && !t->range &&
-            !t->window.end && !step_folds_segments(t))
+            prim_states_equal(t->prim, s->prim) && !s->range && !s->store_columns.end && !t->range &&
+            !t->store_columns.end && !step_folds_segments(t))
             return t;
     return NULL;
 }
@@ -465,7 +466,7 @@ static int64_t column_offset(const struct tensor_use *port, int64_t c, int64_t s
     return c / port->head_dim * port->head_stride + c % port->head_dim * stride;
 }
 
-/* What column c of so many is divided by on its way to a state. */
+/* The scale that column c of so many is divided by when it is appended to a state. */
 static float scale_of(const struct cpu_frame *f, const struct tensor_use *port, int64_t c, int64_t columns)
 {
     float x = 1;

@@ -24,8 +24,8 @@ static int count_slot(const struct printer *e, enum step_kind kind)
 
 /* ---- Steps ---- */
 
-/* Of a column and its row's key only the difference matters: they are counted from a column for which the
- * compiler knows the others. */
+/* A keyed reduction compares a column with its row's key. Both are counted from a column for which the
+ * compiler knows the distance of all others. */
 static void print_reduce(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
@@ -156,8 +156,9 @@ static void print_store(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
     struct word span = emit_word(s->half ? "p.half" : "p.full");
-    if (s->window.end)
-        span = emit_word("window(p.full, %lld, %lld)", (wide)s->window.first, (wide)s->window.end);
+    if (s->store_columns.end)
+        span =
+            emit_word("window(p.full, %lld, %lld)", (wide)s->store_columns.first, (wide)s->store_columns.end);
     const char *how = printer_adds(e, i) ? "accumulate" : "write";
     const struct tensor_use *port = &e->p->port[s->port];
     int k = printer_number(e, i);

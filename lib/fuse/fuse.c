@@ -224,7 +224,7 @@ static bool try_pair(const struct grouper *gr, struct group *q, enum pair_kind p
 static bool has_parts(const struct grouper *gr, const struct group *q)
 {
     int m = q->first;
-    while (m >= 0 && !gr->site[m].window.end) m = gr->site[m].next;
+    while (m >= 0 && !gr->site[m].store_columns.end) m = gr->site[m].next;
     return q->p.segment || m >= 0;
 }
 

@@ -10,9 +10,9 @@
 
 /* ---- Stores ---- */
 
-/* What a member's step holds leaves by the port, in some of its columns: a window, whose end is 0 for all. */
+/* Stores what a member's step holds by the port, in some of its columns; end 0: in all. */
 static void store_by(struct writer *w, int value, const struct type *t, struct tensor_use port,
-                     struct column_range window)
+                     struct column_range columns)
 {
     const struct step *from = &w->p->step[step_of(w, value)];
     struct step s = {.kind = STEP_STORE, .half = from->half, .nin = 1, .value = value};
@@ -20,17 +20,17 @@ static void store_by(struct writer *w, int value, const struct type *t, struct t
     bool one_a_row = w->p->kind == PROGRAM_ROWS && one && !domain_is_column(w->q);
     s.cls = one_a_row ? CLASS_ROW : from->cls == CLASS_SEGMENT ? CLASS_SEGMENT : CLASS_TILE;
     s.in[0] = step_of(w, value);
-    s.window = window;
+    s.store_columns = columns;
     s.port = add_port(w, port);
     add_step(w, s);
 }
 
 /* What of a product's columns states take, and nobody else reads, is not stored besides. */
-static struct column_range window_of(const struct writer *w, int value, int buffer)
+static struct column_range store_columns_of(const struct writer *w, int value, int buffer)
 {
     bool own = w->gr->site[value].buffer == buffer, appended = false;
     for (int m = w->q->first; m >= 0; m = w->gr->site[m].next)
-        appended = appended || w->gr->site[m].window.end;
+        appended = appended || w->gr->site[m].store_columns.end;
     return own && appended ? segment_read(w->gr, w->q, value) : (struct column_range){0, 0};
 }
 
@@ -47,7 +47,7 @@ static void store(struct writer *w, int value, int buffer, int64_t offset, const
         return;
     }
     memcpy(port.stride, out, sizeof port.stride);
-    store_by(w, value, t, port, window_of(w, value, buffer));
+    store_by(w, value, t, port, store_columns_of(w, value, buffer));
 }
 
 /* Slots count the keys of pages [heads][page][head_dim]. */
@@ -81,7 +81,7 @@ static void store_version(struct writer *w, int value)
     if (n->attr.append.layout == CODA_LAYOUT_HND) by_heads(n, last, &port);
     else view_collapse(&n->type, n->stride, 0, n->type.rank - 1, &port.table_stride);
     if (w->p->segment) port.stride[last + 1] = w->p->segment * port.stride[last];
-    store_by(w, value, domain_walked(w->gr->g, n), port, w->gr->site[value].window);
+    store_by(w, value, domain_walked(w->gr->g, n), port, w->gr->site[value].store_columns);
 }
 
 static void store_to_concats(struct writer *w, int value)

@@ -282,7 +282,7 @@ enum joining segment_join(struct grouper *gr, struct group *q, int value)
 
 /* ---- States ---- */
 
-/* Those of a range, whose statistics it may need, or a window of a member that has all columns. */
+/* Those of a range, whose statistics it may need, or some columns of a member that has all. */
 enum joining segment_append(struct grouper *gr, struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
@@ -303,7 +303,7 @@ enum joining segment_append(struct grouper *gr, struct group *q, int value)
     if (!domain_rows_match(q, &gr->g->node[n->in[APPEND_ROWS]].type)) return REFUSED;
     group_join(gr, q, value);
     s->range = range;
-    if (!range && !whole) s->window = (struct column_range){p.first, p.first + p.columns};
+    if (!range && !whole) s->store_columns = (struct column_range){p.first, p.first + p.columns};
     q->loads++;
     return JOINED;
 }

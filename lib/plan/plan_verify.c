@@ -58,7 +58,7 @@ static bool reads_its_range(const struct program *q, const struct step *s)
 {
     for (int i = 0; i < s->nin; i++)
         if (s->in[i] >= 0 && q->step[s->in[i]].range && q->step[s->in[i]].range != s->range) return false;
-    struct column_range w = s->window;
+    struct column_range w = s->store_columns;
     bool even = w.first % 2 == 0 && w.end % 2 == 0 && !program_is_gated(q) && !s->range;
     if (w.end && (s->kind != STEP_STORE || w.first < 0 || w.first >= w.end || w.end > q->dim[2] || !even))
         return false;

@@ -79,14 +79,14 @@ bool step_folds_segments(const struct step *s) { return s->kind == STEP_REDUCE &
 
 struct column_range step_columns(const struct program *p, const struct step *s)
 {
-    if (s->window.end) return s->window;
+    if (s->store_columns.end) return s->store_columns;
     return s->range ? p->range[s->range - 1] : (struct column_range){0, program_columns(p)};
 }
 
 int64_t step_value_columns(const struct program *p, const struct step *s)
 {
     struct column_range columns = step_columns(p, s);
-    bool both = program_is_gated(p) && !s->half && !s->range && !s->window.end;
+    bool both = program_is_gated(p) && !s->half && !s->range && !s->store_columns.end;
     return both ? p->dim[2] : columns.end - columns.first;
 }
 
@@ -223,12 +223,12 @@ static int64_t states_bytes(const struct program *q, const struct tensor_use *po
     return of_columns ? mul_counts(n, columns) : n;
 }
 
-/* Columns that a step touches by its port: one for a row, or those of a window or range, of one half of a
+/* Columns that a step touches by its port: one for a row, or those of a store or range, of one half of a
  * gated product, or all. */
 static int64_t touched_columns(const struct program *q, const struct step *s)
 {
     if (s->cls == CLASS_ROW) return 1;
-    if (s->range || s->window.end) return step_columns(q, s).end - step_columns(q, s).first;
+    if (s->range || s->store_columns.end) return step_columns(q, s).end - step_columns(q, s).first;
     return s->half ? q->dim[q->rank - 1] / 2 : q->dim[q->rank - 1];
 }
 

@@ -226,7 +226,7 @@ bool program_suits_cublaslt(const struct program *p); /* can cuBLASLt compute th
 enum { SEGMENT_SPAN = 64 }; /* segments come in so many columns at least */
 /* Does it fold the segments of a range? */
 bool step_folds_segments(const struct step *s);
-/* The columns of a step: its window's or its range's, or all of the output's. */
+/* The columns of a step: those that it stores, or its range's, or all of the output's. */
 struct column_range step_columns(const struct program *p, const struct step *s);
 /* Their number in a GEMM: of what a gated product has before its halves are one, of both halves. */
 int64_t step_value_columns(const struct program *p, const struct step *s);

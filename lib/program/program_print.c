@@ -124,7 +124,7 @@ static void print_step(const struct tensor_names *names, const struct program *q
         print_port(names, q, &q->port[s->port], t);
         break;
     }
-    if (s->range || s->window.end)
+    if (s->range || s->store_columns.end)
         text_printf(t, " in [%lld,%lld)", (long long)step_columns(q, s).first,
                     (long long)step_columns(q, s).end);
     text_append(t, "\n");

@@ -43,7 +43,7 @@ static int64_t columns_of(const struct program *q, const struct step *s)
 {
     int64_t all = q->rank ? q->dim[q->rank - 1] : 1, n = s->half ? all / 2 : all;
     if (s->range) n = q->range[s->range - 1].end - q->range[s->range - 1].first;
-    if (s->window.end) n = s->window.end - s->window.first;
+    if (s->store_columns.end) n = s->store_columns.end - s->store_columns.first;
     if (s->cls == CLASS_SEGMENT) n /= q->segment;
     return s->cls == CLASS_ROW ? 1 : n;
 }
@@ -150,7 +150,7 @@ START_TEST(bytes_of_random_plans)
 }
 END_TEST
 
-/* What ranges store and load, gains of segments, statistics of them, windows that go to a state, halves,
+/* What ranges store and load, gains of segments, statistics of them, columns that go to a state, halves,
  * vectors of samples, nothing at all. */
 static const char *const texts[] = {
     "%x = input bf16[24,32]\n%w = weight bf16[256,32]\n%p = matmul %x, %w\n%q = slice %p "
