@@ -177,7 +177,8 @@ CODA_API coda_status coda_graph_status(const coda_graph *g);
 typedef int64_t coda_dim;
 CODA_API coda_dim coda_symbol(coda_graph *g, const char *name, int64_t least, int64_t most,
                               int64_t multiple);
-/* Of numbers >= 0 and dimensions of g; CODA_E_INVALID if the result may be below 0 or above 2^62. */
+/* Products, sums and differences of numbers >= 0 and dimensions of g; CODA_E_INVALID if the result may be
+ * below 0 or above 2^62. */
 CODA_API coda_dim coda_dim_mul(coda_graph *g, coda_dim a, coda_dim b);
 CODA_API coda_dim coda_dim_add(coda_graph *g, coda_dim a, coda_dim b);
 CODA_API coda_dim coda_dim_sub(coda_graph *g, coda_dim a, coda_dim b);

@@ -96,7 +96,7 @@ template <class T> checked<T> fail(coda_status status, const std::string &text)
 #endif
 }
 
-/* What a C call made, if it succeeded. */
+/* The result of a C call, if it succeeded. */
 template <class T> checked<T> deliver(coda_status status, T made)
 {
     if (status != CODA_OK) return fail<T>(status, coda_error());
@@ -258,7 +258,7 @@ inline value transpose(value x, const std::vector<int> &perm)
     return detail::built(x.graph(), coda_transpose(x.graph(), x, perm.data()));
 }
 
-/* What has two results returns both: values and indices, the tensor and lse, the column and logprob. */
+/* Builders of two results return both: values and indices, the tensor and lse, the column and logprob. */
 inline std::pair<value, value> top_k(value x, int64_t k)
 {
     coda_value values = {0}, indices = {0};

@@ -237,7 +237,7 @@ CODA_API coda_status coda_cache_import(coda_cache *c, const char *path, coda_bun
 /* As coda_cache_list. */
 CODA_API coda_status coda_bundle_list(const char *path,
                                       int (*visit)(void *context, const coda_cache_entry *e), void *context);
-/* What is said about the whole, as lines `name value`; prints as coda_graph_print. */
+/* The facts about a whole bundle, as lines `name value`; prints as coda_graph_print. */
 CODA_API int64_t coda_bundle_print(const char *path, char *buf, size_t size);
 
 /* For the program that compiles in isolation: reads a request from `in`, answers to `out`; an exit status. */

@@ -117,7 +117,7 @@ static struct jit_options jit_options(const struct job *j)
         .arch = j->arch, .cache = j->opt.cache, .no_cache = j->opt.flags & CODA_NO_CACHE};
 }
 
-/* What decides which programs there are, without what only the planning at hand may write to. */
+/* The options that decide which programs there are, without what only the planning at hand may write to. */
 static void keep_options(struct coda_plan *p, const struct plan_options *po)
 {
     p->options = *po;

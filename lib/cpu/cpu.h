@@ -26,7 +26,7 @@ void cpu_read(float *out, coda_dtype t, const void *base, int64_t at, int64_t st
 /* n elements from `at` on, one behind the other. */
 void cpu_write(coda_dtype t, void *base, int64_t at, const float *x, int64_t n);
 
-/* What a step costs for each element, in multiply-adds of a product. */
+/* The cost of a step for each element, in multiply-adds of a product. */
 enum { CPU_STEP_OPERATIONS = 8 };
 
 /* cpu_steps.c -- the values of a program's steps over one row; one frame for each thread at work.
@@ -35,8 +35,9 @@ struct cpu_frame;
 struct cpu_frame *cpu_frame_new(const struct cpu *c); /* NULL if memory runs out; free() it */
 void cpu_frame_run(struct cpu_frame *f, int64_t row, float *acc);
 
-/* Of a program that folds columns a frame runs a part of a matrix's rows after the other; their states begin
- * empty, and are left in memory as those of `part`, counted through all matrices. */
+/* In a program that folds columns a frame runs one part of a matrix's rows after the other. The
+ * accumulators of a part begin empty, and are left in memory as those of `part`, counted through all
+ * matrices. */
 int cpu_parts(const struct program *p); /* of each matrix; 0: it folds no columns */
 void cpu_frame_begin_part(struct cpu_frame *f);
 void cpu_frame_end_part(struct cpu_frame *f, int64_t part);

@@ -169,7 +169,7 @@ static const void *bias_of(const struct attention_job *j, const struct head *h, 
     return cpu_buffer(j->cpu, u->buffer);
 }
 
-/* Of scores that are not plain, q . k of the keys from `key` on. */
+/* Turns q . k of the n keys from `key` on into scores: softcap, slopes, bias and map, where there are any. */
 static void turn_scores(const struct attention_job *j, const struct head *h, int64_t i, int64_t key,
                         int64_t n, float *score)
 {
@@ -277,7 +277,7 @@ static void add_values(const struct head *h, int64_t q, int64_t queries, int64_t
                                     .o_pitch = h->width});
 }
 
-/* Of one block of keys: what all of a tile's queries see together, what is before and behind it for each. */
+/* Adds one block of keys: first what all of a tile's queries see together, then the rest for each query. */
 static void add_block(const struct head *h, int64_t q, int64_t queries, struct range block)
 {
     struct range both = block;

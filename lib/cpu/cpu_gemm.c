@@ -135,7 +135,7 @@ static void finish_group(void *ctx, int64_t group)
     free(f);
 }
 
-/* What a part has of this band. Rows of a part come in order: its states are folded so. */
+/* Finishes the rows of this band that belong to a part. They come in order, as its accumulators fold them. */
 static void finish_part(void *ctx, int64_t part)
 {
     struct gemm_job *j = ctx;

@@ -41,7 +41,8 @@ static int64_t row_start(const struct cpu *c, const struct tensor_use *x, int64_
     return at;
 }
 
-/* What tiles have left of a row: elements and columns; none's is infinite. */
+/* Enters the candidates that tiles have left of a row: elements and columns. A column that is infinite
+ * marks a place without a candidate. */
 static void enter_parts(const struct top_k_job *j, int64_t row, struct entry *list, int64_t *count)
 {
     int64_t n = top_k_candidates(j->s);

@@ -15,9 +15,9 @@ coda_status emit_program(struct plan *plan, const struct program *p, const struc
  * there is no memory, or the text may say more of it. */
 bool emit_key(struct identity *out, struct arena *a, const struct plan *plan, const struct program *p,
               const struct schedule *s);
-/* Of products at one place in plans of one form, and of those that are equal to it in each of these: all that
- * the text depends on. false: it may depend on more, as that of any other program does. The tile has to be
- * known, and no more of the schedule. */
+/* All that the text of a product depends on, among the products that have its number in plans of one
+ * template, and those that equal it in each of these plans. false: it may depend on more, as the text of
+ * any other program does. Wants the schedule's tile, and no more of it. */
 bool emit_traits(struct identity *out, struct arena *a, const struct program *p, const struct schedule *s);
 /* The same from the kernel of an equal program, which names the buffers `theirs` in the order of `own`. */
 bool emit_like(struct plan *plan, struct kernel *k, const struct kernel *from, const int *theirs,

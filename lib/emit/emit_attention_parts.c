@@ -29,7 +29,7 @@ void emit_attention_map(struct attention_text *e, int use, int64_t heads, int64_
         if (m->dim[i] == 1) m->stride[i] = m->stride[i - 1] * m->dim[i - 1];
 }
 
-/* What a page has, of a tile's rows. */
+/* Prints the tensor map of k or v; its box is the part of a tile's keys that lies in one page. */
 void emit_attention_keys_map(struct attention_text *e, int use)
 {
     const struct attention_spec *a = e->a;
@@ -118,7 +118,7 @@ static bool bias_has_pairs(const struct attention_spec *a)
     return even && stride[3] == 1 && a->tk % 2 == 0;
 }
 
-/* What is added to scores: its dtype, and how it lies along the keys. */
+/* Prints the dtype of the bias that is added to scores, and how it lies along the keys. */
 static void emit_bias(const struct attention_spec *a, struct text *t)
 {
     int64_t key = a->use[ATTENTION_BIAS].stride[3];

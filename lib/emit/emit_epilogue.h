@@ -15,7 +15,7 @@ struct printer {
 void emit_epilogue(const struct program *p, const struct epilogue_layout *l, struct text *t);
 
 /* emit_printer.c */
-/* What goes after v<i> for a lane: "a", "b", or nothing. */
+/* The suffix of v<i> for a lane: "a", "b", or nothing. */
 const char *printer_lane(const struct printer *e, const struct step *s, int lane);
 /* Value `step` as the current function sees it on `lane`. */
 struct word printer_value(const struct printer *e, int step, int lane);
@@ -47,7 +47,7 @@ void printer_move(const struct printer *e, const struct move *v);
 
 /* emit_segments.c: ranges of columns, and statistics of their segments. */
 void printer_segments(struct printer *e);
-/* What is staged of each range. */
+/* Prints the moves that are staged for each range of columns. */
 void printer_stores(const struct printer *e);
 /* Ranges in the text, those without steps of their own as one of them; and the number of a step's. */
 int printer_ranges(const struct program *p);

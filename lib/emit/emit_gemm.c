@@ -11,7 +11,7 @@
 #include "emit_epilogue.h"
 #include "mainloop.h"
 
-/* What is being printed. */
+/* The product that is being printed, and where to. */
 struct gemm {
     const struct program *p;
     const struct schedule *s;
@@ -86,8 +86,8 @@ static int64_t walk_of(const struct gemm *g)
     return (int64_t)t->band << 2 | t->serpentine << 1 | t->across;
 }
 
-/* What the raster divides by, if that follows from the rows; else 0. Across, or where either may be: the
- * clusters of a band. With a tail: the blocks that have a tile more than others. */
+/* The number that the raster divides by, if it follows from the rows; else 0. It is the clusters of a band
+ * where the walk goes across or may go either way, and with a tail the blocks that have one tile more. */
 static int64_t walk_divisor(const struct gemm *g)
 {
     const struct tile *t = &g->s->tile;
@@ -163,7 +163,7 @@ static void print_args(const struct gemm *g)
 
 /* ---- Config and entry ---- */
 
-/* Of the tile, or of what each block drains of it. */
+/* Prints the column layout of the tile, or of the share that each block drains. */
 static void print_columns(const struct gemm *g, int bn)
 {
     const struct program *p = g->p;
@@ -202,7 +202,7 @@ static void print_batch_stride(const struct gemm *g, const struct tensor_use *o,
     text_printf(g->t, "    DEV static i64 %s_batch(const Args &args) { return %s; }\n", name, stride.s);
 }
 
-/* Of the rows a text says no more than what its code depends on. */
+/* A text says no more about the rows than its code depends on, so that shapes share it. */
 static void print_rows(const struct gemm *g)
 {
     const struct mainloop *loop = g->s->tile.mainloop;

@@ -91,7 +91,7 @@ int printer_number(const struct printer *e, int step)
     return k;
 }
 
-/* What a step of one lane is equal to; maps are printed by printer_call. */
+/* Prints the expression of a step of one lane; maps are printed by printer_call. */
 static struct word slot_source(const struct printer *e, int i, int lane)
 {
     const struct step *s = &e->p->step[i];

@@ -191,7 +191,7 @@ static void load_partial(struct emitter *e, int i)
               rows_states(e, q).s);
 }
 
-/* What several statistics read is folded once, by the first of them. */
+/* A value that several statistics read is folded once, by the first of them. */
 static void finish(struct emitter *e, int i, const char *reduce, int lanes, const char *state)
 {
     int first = rows_state(e->w, e->p, i);

@@ -12,7 +12,8 @@
 
 enum { SYMBOL_MOST = 60 }; /* characters of a kernel's name */
 
-/* That a kernel has besides: of each port its strides and the rows of its table; rows, and divisors. */
+/* Upper bounds for the scalar parameters of a kernel: strides and table rows for each port, rows,
+ * divisors. */
 enum { NUMBERS_OF_PORT = CODA_MAX_RANK + 1, MOST_NUMBERS = 3 * (CODA_MAX_RANK + 2) };
 
 bool emit_begin(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)

@@ -123,7 +123,7 @@ static void emit_result(struct kernel *k, const struct tensor_use *out, struct t
     text_printf(call, ", a.a%d", pointer);
 }
 
-/* What a row is: columns, or candidates, as many as tiles have left. */
+/* Prints what a row consists of: columns, or the candidates that tiles have left. */
 static void print_head(const struct top_k_spec *s, const struct schedule *of, struct text *t)
 {
     text_printf(t, "// the %" PRId64 " largest of ", s->k);

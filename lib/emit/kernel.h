@@ -46,7 +46,7 @@ struct kernel {
     struct launch_spec launch;
 };
 
-/* What of a kernel is text. */
+/* The part of a kernel that is text. */
 struct wording {
     const char *symbol, *text;
 };

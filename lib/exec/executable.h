@@ -62,7 +62,7 @@ struct template_ids {
  * which the plan was written down, or NULL. */
 struct kernel_table;
 coda_status kernels_emit(struct coda_plan *p, struct kernel_table *table, const struct template_ids *ids);
-/* Those that the plan has none of yet, from `first` on, in so many threads; 0: in kernels_threads(). */
+/* Compiles the kernels from `first` on, in so many threads; 0: in kernels_threads(). */
 coda_status kernels_compile(struct coda_plan *p, int first, const struct jit_options *opt, int threads);
 coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt);
 void kernels_free(struct coda_plan *p);

@@ -187,7 +187,7 @@ static coda_status check_leaves(const struct arguments *b, const struct ranges *
     return status;
 }
 
-/* What the call is about to write is no longer what it was. */
+/* Forgets the memory that the call is about to write. */
 static void forget_written(const struct arguments *b, const struct ranges *s)
 {
     uintptr_t work = (uintptr_t)b->workspace;

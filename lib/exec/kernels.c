@@ -12,7 +12,7 @@
 
 /* ---- Emit ---- */
 
-/* What is emitted: programs by what they are, kernels by their text. */
+/* The programs that were emitted, by their identity, and the kernels, by their text. */
 struct emission {
     struct memo memo;
     struct names texts; /* without those of the table */
@@ -156,7 +156,7 @@ coda_status kernels_threads(int *out)
     return CODA_OK;
 }
 
-/* What takes NVRTC longest begins first: kernels that have tensor maps. */
+/* Kernels with tensor maps, which take NVRTC longest, begin first. */
 static bool order_kernels(struct coda_plan *p, int first, struct compilation *c)
 {
     int n = 0;

@@ -12,7 +12,7 @@ double launch_clock(void)
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-/* What a program does besides: "add, to_bf16, sum_sq". */
+/* Prints the steps that a program has beside its kind: "add, to_bf16, sum_sq". */
 static void print_steps(const struct program *q, struct text *t)
 {
     const char *before = ": ";

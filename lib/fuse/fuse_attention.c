@@ -21,7 +21,7 @@ static void keys(const struct attr_attention *a, struct tensor_use *u, const str
     else if (a->page) u->batch = a->page * u->time;
 }
 
-/* One for all heads is there for each. */
+/* A single scale applies to every head (stride 0). */
 static void scale(struct tensor_use *u, const struct type *t)
 {
     if (t && extent_is_one(t->dim[0])) u->stride[0] = 0;

@@ -122,7 +122,7 @@ static void blank(struct program *program, int programs, struct buffer *buffer, 
     for (int i = 0; i < programs; i++) program[i].port = NULL, program[i].step = NULL, program[i].spec = NULL;
 }
 
-/* Of nothing, which may be at NULL, too. */
+/* memcpy that allows NULL for zero bytes. */
 static void copy_bytes(void *to, const void *from, size_t bytes)
 {
     if (bytes) memcpy(to, from, bytes);

@@ -24,7 +24,7 @@ enum attention_kernel_index {
         ATTENTION_BY_COUNT
 };
 
-/* What a kernel is asked for, besides what it computes. */
+/* Requirements on a kernel beside what it computes. */
 struct attention_terms {
     const struct target *target;
     bool invariant; /* the bits of a query must not tell how many rows there are */

@@ -1,8 +1,8 @@
 /* attention_short.c -- short sequences: TMA and wgmma, all keys at once; attention_short_sm90.cuh. */
 #include "attention_kernel.h"
 
-/* Of more columns than 64 a tile of 128 queries, whose keys are loaded once, was measured to be
- * as fast or faster. */
+/* Heads of at most 64 columns: with more, a tile of 128 queries, whose keys are loaded once, was measured
+ * to be as fast or faster. */
 enum { SHORT_QUERIES = 64, SHORT_KEYS = 256, SHORT_COLUMNS = 64 };
 
 /* Blocks of so many keys that an SM has registers for; addresses of a bias take some, too. */

@@ -20,8 +20,8 @@ static int splits(const struct attention_spec *a, const struct attention_terms *
     return n;
 }
 
-/* Of packed queries an item has as many as a half takes. Keys of 8 bits leave no registers for their walk if
- * the other half has the next columns. */
+/* An item of packed queries has as many rows as one half of an mma. Keys of 8 bits take both halves, since
+ * they leave no registers for their walk if the other half has the next columns. */
 static int64_t split_packed_rows(const struct attention_spec *a)
 {
     bool half = a->heads / a->kv_heads <= SPLIT_ROWS / 2 && !attention_is_narrow(a);
@@ -38,9 +38,9 @@ static int64_t split_rows(const struct attention_spec *a)
     return group * a->tq <= SPLIT_ROWS / 2 ? SPLIT_ROWS / 2 : SPLIT_ROWS;
 }
 
-/* Of packed queries a kernel learns when it runs whose they are. On average two a sequence are steps of
- * decoding with a chunk of a prompt in between, whose tiles of few rows read their keys from L2. Of keys of 8
- * bits the other choice is no matrix unit at all. */
+/* Which sequence packed queries belong to is known only when a kernel runs. Up to two a sequence, on
+ * average, are taken for decoding with a chunk of a prompt in between, whose tiles of few rows read their
+ * keys from L2. For keys of 8 bits the only other kernel uses no matrix unit. */
 static bool few_packed(const struct attention_spec *a)
 {
     return a->tq <= 2 * a->batch || attention_is_narrow(a);

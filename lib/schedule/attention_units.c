@@ -10,7 +10,8 @@ int64_t attention_blocks(const struct attention_spec *a, int64_t bm)
 
 int attention_clustered_sms(const struct target *target) { return (int)(target->sms * target->clustered); }
 
-/* Of a single one the stride does not matter; but it may take no other kernel than several do. */
+/* An extent of 1 has no meaningful stride; under batch invariance it must still pick the kernel that larger
+ * extents pick. */
 static bool pitch_fits(int64_t extent, int64_t stride, int unit, bool invariant)
 {
     if (extent == 1) return !invariant || stride % unit == 0;

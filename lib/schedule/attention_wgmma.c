@@ -2,7 +2,7 @@
  * attention_sm90.cuh. */
 #include "attention_kernel.h"
 
-/* Of one block for each tile. */
+/* The tile of a kernel that has one block for each tile of queries. */
 static struct attention_tile tile_alone(const struct attention_spec *a)
 {
     struct attention_tile t = {.bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};

@@ -40,7 +40,8 @@ static bool step_crosses(const struct program *p, int step)
 
 int group_rows(const struct tile *t) { return t->pingpong ? t->bm : t->bm / t->groups; }
 
-/* Of 64 rows each has two threads of the 128, unless a state is a list, whose order of merging would show. */
+/* Threads that share a row. Each of 64 rows has two of the 128 threads, unless an accumulator is a list,
+ * whose order of merging would show in the result. */
 static int program_row_team(const struct program *p, const struct tile *t)
 {
     bool merges = false, wide = false;
@@ -146,7 +147,7 @@ int64_t program_row_tiles(const struct program *p, const struct tile *t)
     return whole_tiles(p, t) + t->tail;
 }
 
-/* Of whole spans, as tiles have them. */
+/* Partial states are counted in whole spans, as tiles have them. */
 int64_t program_states(const struct program *p, const struct tile *t)
 {
     int columns = program_state_columns(p), span = MAX(program_span(p), columns);

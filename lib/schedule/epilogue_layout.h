@@ -57,7 +57,7 @@ int group_rows(const struct tile *t);
 bool program_may_lend(const struct program *p, const struct tile *t);
 /* Rows of A that a slot holds: bm, or fewer where M is below 64, as rows that do not exist are not loaded. */
 int tile_a_rows(const struct program *p, const struct tile *t);
-/* Those of them that TMA loads for this number of rows. */
+/* The rows of a slot that TMA loads for this number of rows of A. */
 int tile_a_box(const struct program *p, const struct tile *t);
 /* Blocks of a grid in which each has one tile, or one part of its K; tiles past the end fill up clusters. */
 int64_t program_blocks(const struct program *p, const struct tile *t);

@@ -36,7 +36,7 @@ static const struct figure *fastest_tile(const struct figures *f)
     return best;
 }
 
-/* What "apart" must beat: "whole" was run with the first tile. */
+/* The time that "apart" must beat; "whole" was run with the first tile. */
 static double kept_us(const struct figures *f)
 {
     double whole = figures_us(f, "whole"), best = fastest_tile(f)->us;

@@ -21,7 +21,7 @@ bool figure_is_tile(const struct figure *f);
 int figures_tiles(const struct figures *f); /* that were measured */
 /* The figure of a way; 0 if there is none. */
 double figures_us(const struct figures *f, const char *way);
-/* What is fastest: the words of a tile; or, true, cuBLASLt and the epilogue apart. */
+/* Writes the words of the fastest tile; returns true where cuBLASLt and the epilogue apart are faster. */
 bool figures_decide(const struct figures *f, const char **tile);
 /* For people: a line or two of the plan's text. */
 void figures_print(const struct figures *f, struct text *t);

@@ -87,7 +87,7 @@ void mainloop_print_strides(const struct program *p, const struct schedule *s, s
     print_strides("b", &p->b.data, t);
 }
 
-/* Of what number of elements, at most 8, is the first address of each of an operand's batches a multiple?
+/* The number of elements, at most 8, that the first address of each of an operand's batches is a multiple of.
  * Buffers begin at multiples of 16 bytes. */
 static int alignment(const struct program *p, const struct tensor_use *o)
 {

@@ -28,7 +28,7 @@ struct mainloop {
     void (*candidates)(struct search *s, enum tile_class class);
     /* Clock cycles of p in the tile. */
     double (*cost)(const struct program *p, const struct tile *t, const struct target *target);
-    /* Of a block, whatever t.stages is: at least sizeof(Shared) of the kernel. */
+    /* Shared memory of one block as a function of the stage count; an upper bound of `sizeof(Shared)`. */
     struct footprint (*footprint)(const struct program *p, const struct tile *t);
     /* Can two blocks run on an SM, by their threads and registers? */
     bool (*shares_sm)(const struct program *p, const struct tile *t);
@@ -38,7 +38,7 @@ struct mainloop {
     void (*print_config)(const struct program *p, const struct schedule *s, struct text *t);
 };
 
-/* Those that make kernels, in the order in which they are asked for candidates; then NULL. */
+/* The main loops that make kernels, in the order in which they are asked for candidates; then NULL. */
 extern const struct mainloop *const mainloops[];
 
 /* TMA + wgmma, warp-specialised; 16-bit operands, 16-byte pitches. */

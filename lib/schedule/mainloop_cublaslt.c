@@ -14,7 +14,7 @@ bool program_suits_cublaslt_alone(const struct program *p)
 
 /* ---- Instead of a main loop that it may beat ---- */
 
-/* What waves that are not full cost, which smaller tiles or a split of K may make up for. */
+/* The cost of waves that are not full, for which smaller tiles or a split of K may make up. */
 static double stretch(const struct program *p, const struct target *target)
 {
     enum { TILE = 128 };

@@ -49,7 +49,7 @@ static struct footprint footprint(const struct program *p, const struct tile *t)
 static int thread_rows(const struct tile *t) { return group_rows(t) / 16; }
 static int thread_columns(const struct tile *t) { return t->bn / 8; }
 
-/* Of a thread, for its sums and for vectors of four k: its rows', twice, and those of some columns. */
+/* Registers of a thread: its sums, vectors of four k of its rows, twice, and those of some columns. */
 static int registers(const struct tile *t)
 {
     int rows = thread_rows(t);

@@ -44,7 +44,7 @@ int stream_rows(const struct program *p, const struct tile *t)
     return p->dim[1] <= 8 ? 8 : 16;
 }
 
-/* Of columns, four each, which a patch of 16 has all, though it may lack some of its columns. */
+/* Groups of four columns. A patch of 16 columns has four of them even where it lacks some of its columns. */
 static int64_t quads(const struct program *p) { return CEIL_DIV(p->dim[2], 16) * 4; }
 
 /* A ring of `slot` bytes each; the sums of the warps; the values of all rows and of a block's columns. */

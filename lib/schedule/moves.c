@@ -131,7 +131,7 @@ int chunk_columns(const struct program *p, const struct tile *t)
 
 /* ---- What fits ---- */
 
-/* What moves in columns of range number r, and in all of them: r 0 has what all columns share. */
+/* Counts what moves in the columns of range number r together with what moves in all columns (r = 0). */
 static void count_together(struct moves *m, const struct program *p)
 {
     m->together = m->bytes = 0;

@@ -7,7 +7,7 @@
 
 #include "tile.h"
 
-/* What an element of a tile is made of; each column of the output has one. */
+/* The values that make up an element of a tile; each column of the output has one element. */
 enum move_form {
     MOVE_WHOLE, /* one value, of 16 or 32 bits. Of a gated program's full-width value: that of its gate */
     MOVE_UPPER, /* ... that of its up, where the two halves of a row are stacked */
@@ -30,7 +30,7 @@ struct moves {
         bytes; /* of one column: those that there are at most, and their bytes; not all are of one range */
 };
 
-/* Those of the program in a tile. What does not fit goes from registers to memory, or the other way. */
+/* The moves of a program in a tile. Values that do not fit go between registers and memory directly. */
 struct moves staged_stores(const struct program *p, const struct tile *t);
 struct moves fetched_loads(const struct program *p, const struct tile *t);
 bool moves_have(const struct moves *m, int step);

@@ -7,7 +7,7 @@ static struct reason because(enum reason_kind kind, int node, int64_t a, int64_t
     return (struct reason){kind, node, -1, a, b};
 }
 
-/* What TMA cannot say of an operand. */
+/* Why TMA cannot describe an operand, and what would help. */
 static struct reason operand_reason(const struct tensor_use *o, enum obstacle what)
 {
     enum { UNIT = 8 }; /* elements of 16 bytes */

@@ -132,7 +132,7 @@ struct program variants_at(const struct program *q, int64_t rows)
     return other;
 }
 
-/* Of tiles for up to most_rows rows, those whose price at `rows` is within the tolerance of the cheapest, or
+/* Finds the tiles for up to most_rows rows whose price at `rows` is within the tolerance of the cheapest, or
  * within that of a class on its own. */
 static void find_offers(struct offers *o, const struct program *q, const struct target *target, int64_t rows,
                         int most_rows)
@@ -158,7 +158,7 @@ static bool has(const struct tile *tile, int n, const struct tile *t)
     return false;
 }
 
-/* What the classes of a segment are offered, and whether one of it was chosen. */
+/* The tiles that each class of a segment is offered, and whether one of them was chosen. */
 struct cover {
     int classes;
     struct offers offers[SEGMENT_CLASSES];
@@ -276,7 +276,8 @@ static struct product *family_of(struct variants *v, const struct plan *p, const
 
 /* ---- The base ---- */
 
-/* Of what serves both few rows and many, the cheapest at some rows between; false: nothing does. */
+/* Among the tiles that serve both few rows and many, finds the cheapest at some rows between; false: there is
+ * none. */
 static bool find_base(const struct program *q, const struct target *target, struct tile *out)
 {
     enum { FEW = 1, SOME = 512, MANY = 16384 };

@@ -112,7 +112,7 @@ static bool print_product(struct variants *v, const struct plan *p, int index, s
     return good;
 }
 
-/* Of products that are alike, as layers have them, the first; of several batches, none. */
+/* Prints the first of products that are alike, as layers have them, and no product of several batches. */
 bool variants_print(struct variants *v, const struct plan *p, struct text *t)
 {
     struct memo memo = {0};

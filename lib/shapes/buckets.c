@@ -26,7 +26,7 @@ struct hunt {
     int buckets, room;
 };
 
-/* Of the value that is so many steps. Rows of which there are none cost nothing beside any number. */
+/* The prices of the value that is so many steps. No rows at all cost nothing beside any other number. */
 static coda_status price(const struct hunt *h, int64_t steps, struct prices *out)
 {
     int64_t dims[MOST_SYMBOLS];
@@ -70,7 +70,8 @@ static int64_t look_below(int64_t steps)
     return (steps - 1) / unit * unit;
 }
 
-/* Of `low`, which costs too little, and `high`, which does not: moves low up to the last that does. */
+/* `low` costs too little to be rounded up and `high` does not: moves low up to the last that costs too
+ * little. */
 static coda_status find_border(const struct hunt *h, int64_t *low, struct prices *at_low, int64_t high,
                                const struct prices *bucket)
 {

@@ -124,7 +124,7 @@ static unsigned plan_flags(const struct plan_request *w)
     return w->dry_run || w->text_only ? CODA_PLAN_ONLY : 0;
 }
 
-/* What is made is kept only if it is what callers were told, and, where it has to be, ready. */
+/* Keeps the plan only if it needs what callers were told, and, where it has to be, is ready to run. */
 static coda_status judge(const struct family *f, coda_plan **out, const coda_plan *whole,
                          const struct plan_request *w)
 {

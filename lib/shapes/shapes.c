@@ -106,7 +106,7 @@ static struct shape *add(struct shapes *s, const int64_t *dims)
     return e;
 }
 
-/* What points to it in its chain. */
+/* The pointer to it in its chain. */
 static struct shape **link_of(struct shapes *s, const struct shape *e)
 {
     struct shape **at = chain_of(s, e->dims);
@@ -284,8 +284,8 @@ static void ask_for_better(struct shapes *s, struct shape *e, const struct taker
     e->asked = background_add(&s->background, e->dims);
 }
 
-/* Of kernels that are loaded, else of those that it compiles, or a refusal. The lock is held, but not while
- * the plan is made. */
+/* Makes a plan of kernels that are loaded, else of kernels that it compiles, or refuses. The lock is held,
+ * but not while the plan is made. */
 static coda_status make(coda_plan **made, bool *best, const coda_plan *p, struct shape *e,
                         const struct taker *by)
 {

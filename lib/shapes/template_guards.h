@@ -14,7 +14,7 @@ struct template_guards {
     int n, variables, points; /* points: of the lattice that the polynomials are of */
 };
 
-/* What comes of plans: polynomials, none of this degree, or none at all. */
+/* The outcome for some plans: polynomials, none of this degree, or none at all. */
 enum finding { FOUND, HAS_HIGHER_DEGREE, HAS_NONE };
 
 /* From what was asked at the points of a lattice, and behind them at some proofs, which are at `proof`. */

@@ -12,7 +12,7 @@
 
 struct templates; /* of one family; many threads may ask */
 
-/* Of a graph with symbols; NULL: out of memory, with the message set. */
+/* The templates of a graph with symbols; NULL: out of memory, with the message set. */
 struct templates *templates_new(const graph *g);
 void templates_free(struct templates *f);
 /* Around fork(). */

@@ -57,7 +57,7 @@ static coda_status find(struct tuner *t, const struct plan *plan, int index, con
     return status;
 }
 
-/* What is known of the products so far, by their keys. */
+/* The figures of the products so far, by their keys. */
 struct knowledge {
     struct touch touch;
     struct names keys;
@@ -74,7 +74,7 @@ static char *key_of(const struct tuner *t, const struct plan *plan, const struct
     return s;
 }
 
-/* Those of an equal product before it, or found as for the first of its kind. */
+/* Takes the figures of an equal product before it, or finds them as for the first of its kind. */
 static coda_status look(struct tuner *t, const struct plan *plan, int index, struct knowledge *k,
                         const struct figures **out)
 {
@@ -96,7 +96,8 @@ static bool has_cublaslt(void)
     return jit_cublaslt_info(line, sizeof line);
 }
 
-/* What the figures say is fastest. A tile that this library does not know is left to the cost. */
+/* Takes the way that was measured to be fastest. A tile that this library does not have is left to the
+ * cost. */
 static coda_status follow(const struct tuner *t, const struct figures *f, struct decision *d)
 {
     const char *words;

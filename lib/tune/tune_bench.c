@@ -128,14 +128,15 @@ static coda_status add_way(struct contest *c, const char *name, const struct dec
     return CODA_OK;
 }
 
-/* Of `more` tiles behind the first n, those that are not among these: two classes may have the same. */
-static int without_twins(struct tile *tile, int n, int more)
+/* Keeps those of the `more` tiles behind the first n that differ from all before: two classes may offer
+ * the same tile. Returns how many there are in all. */
+static int without_repeats(struct tile *tile, int n, int more)
 {
     int all = n;
     for (int i = n; i < n + more; i++) {
-        bool twin = false;
-        for (int j = 0; j < n; j++) twin = twin || tile_equal(&tile[i], &tile[j]);
-        if (!twin) tile[all++] = tile[i];
+        bool repeats = false;
+        for (int j = 0; j < n; j++) repeats = repeats || tile_equal(&tile[i], &tile[j]);
+        if (!repeats) tile[all++] = tile[i];
     }
     return all;
 }
@@ -145,7 +146,7 @@ static int candidates(const struct tuner *t, const struct program *p, struct til
     const int *most = t->thorough ? MANY_TILES : FEW_TILES;
     int n = 0;
     for (int class = 0; class < TILE_CLASSES; class ++)
-        n = without_twins(tile, n, tile_candidates(p, &t->options.target, class, tile + n, most[class]));
+        n = without_repeats(tile, n, tile_candidates(p, &t->options.target, class, tile + n, most[class]));
     return n;
 }
 
