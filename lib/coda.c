@@ -35,7 +35,7 @@ enum { OLDEST_ARCH = 80 };
 
 static bool has_gpu(const struct job *j) { return j->p->gpu.context; }
 
-/* A plan that is only to be looked at does without a GPU, but asks the one that there is. One of a family has
+/* A plan that is only to be looked at does without a GPU, but asks the one that there is. One with a parent has
  * what its parent has. */
 static coda_status choose_target(struct job *j)
 {
@@ -359,7 +359,7 @@ static coda_status make_in_full(struct job *j, const graph *g)
     return status;
 }
 
-/* Compiles and loads what the family does not know. */
+/* Compiles and loads the kernels that the table lacks. */
 static coda_status load(struct job *j)
 {
     struct coda_plan *p = j->p;

@@ -33,7 +33,7 @@ struct piece {
     int64_t row, queries, first;
 };
 
-struct range {
+struct key_range {
     int64_t first, end;
 };
 
@@ -48,9 +48,9 @@ struct rows {
 struct head {
     const struct piece *piece;
     int64_t batch, index;
-    struct range keys;                /* that some query of the block sees */
-    struct range seen[BLOCK_QUERIES]; /* that each one sees */
-    int64_t queries, width;           /* of the block; head_dim, rounded up to whole lanes */
+    struct key_range keys;                /* that some query of the block sees */
+    struct key_range seen[BLOCK_QUERIES]; /* that each one sees */
+    int64_t queries, width;               /* of the block; head_dim, rounded up to whole lanes */
     float slope, sink, k_scale, v_scale;
     struct rows k, v;
     float *copy_k, *copy_v;   /* [keys][width], where rows cannot be read in place */
@@ -75,11 +75,11 @@ static int64_t length_of(const struct cpu *c, const struct attention_spec *s, in
 }
 
 /* The keys that query i of the sequence sees. */
-static struct range visible(const struct cpu *c, const struct attention_spec *s, const struct piece *p,
-                            int64_t i)
+static struct key_range visible(const struct cpu *c, const struct attention_spec *s, const struct piece *p,
+                                int64_t i)
 {
     int64_t keys = length_of(c, s, p->batch), position = i + attention_shift(s, p->queries, keys);
-    struct range r = {0, keys};
+    struct key_range r = {0, keys};
     if (attention_is_limited(s)) r.end = MAX(0, MIN(keys, position + s->ahead + 1));
     if (s->align == CODA_ALIGN_LENGTH && position < 0) r.end = 0; /* no row of the sequence */
     if (s->window > 0) r.first = MIN(MAX(0, position - s->window + 1), r.end);
@@ -92,15 +92,15 @@ static struct range visible(const struct cpu *c, const struct attention_spec *s,
 }
 
 /* The keys that some query of first .. end - 1 sees. */
-static struct range some(const struct cpu *c, const struct attention_spec *s, const struct piece *p,
-                         int64_t end)
+static struct key_range some(const struct cpu *c, const struct attention_spec *s, const struct piece *p,
+                             int64_t end)
 {
-    struct range all = {s->tk, 0};
+    struct key_range all = {s->tk, 0};
     for (int64_t i = p->first; i < end; i++) {
-        struct range r = visible(c, s, p, i);
+        struct key_range r = visible(c, s, p, i);
         if (r.first < r.end) all.first = MIN(all.first, r.first), all.end = MAX(all.end, r.end);
     }
-    return all.first < all.end ? all : (struct range){0, 0};
+    return all.first < all.end ? all : (struct key_range){0, 0};
 }
 
 /* Where a key's row is: its sequence, or page, and which row of that. False: a page that the pool has not. */
@@ -249,7 +249,7 @@ static void multiply_keys(const struct attention_job *j, struct head *h)
 static void soften(const struct attention_job *j, struct head *h, int64_t q)
 {
     const struct attention_spec *s = j->s;
-    struct range r = h->seen[q];
+    struct key_range r = h->seen[q];
     int64_t n = r.end - r.first, i = h->piece->first + q;
     float *score = scores_of(h, q) + (r.first - h->keys.first), largest;
     if (!attention_is_plain(s)) turn_scores(j, h, i, r.first, n, score);
@@ -278,9 +278,9 @@ static void add_values(const struct head *h, int64_t q, int64_t queries, int64_t
 }
 
 /* Adds one block of keys: first what all of a tile's queries see together, then the rest for each query. */
-static void add_block(const struct head *h, int64_t q, int64_t queries, struct range block)
+static void add_block(const struct head *h, int64_t q, int64_t queries, struct key_range block)
 {
-    struct range both = block;
+    struct key_range both = block;
     for (int64_t i = q; i < q + queries; i++) {
         both.first = MAX(both.first, h->seen[i].first);
         both.end = MIN(both.end, h->seen[i].end);
@@ -313,7 +313,7 @@ static void run_queries(const struct attention_job *j, struct head *h)
     for (int64_t key = h->keys.first; key < h->keys.end; key += BLOCK_KEYS)
         for (int64_t q = 0; q < h->queries; q += TILE_QUERIES)
             add_block(h, q, MIN(TILE_QUERIES, h->queries - q),
-                      (struct range){key, MIN(key + BLOCK_KEYS, h->keys.end)});
+                      (struct key_range){key, MIN(key + BLOCK_KEYS, h->keys.end)});
     for (int64_t q = 0; q < h->queries; q++) finish(j, h, q);
 }
 

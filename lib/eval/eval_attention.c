@@ -40,7 +40,7 @@ struct piece {
     int64_t origin, end, first;
 };
 
-struct range {
+struct key_range {
     int64_t first, end;
 };
 
@@ -60,9 +60,9 @@ struct queries {
 };
 
 /* The keys that the query at `position` sees, but for ranges. */
-static struct range visible(const struct attention *a, int64_t keys, int64_t position)
+static struct key_range visible(const struct attention *a, int64_t keys, int64_t position)
 {
-    struct range r = {0, keys};
+    struct key_range r = {0, keys};
     if (a->causal) r.end = MAX(0, MIN(keys, position + 1));
     if (a->ahead) r.end = MAX(0, MIN(keys, position + a->ahead + 1));
     if (a->align == CODA_ALIGN_LENGTH && position < 0) r.end = 0; /* no row of the sequence */
@@ -70,9 +70,9 @@ static struct range visible(const struct attention *a, int64_t keys, int64_t pos
     return r;
 }
 
-static struct range visible_to_row(const struct attention *a, const struct queries *s, int64_t i)
+static struct key_range visible_to_row(const struct attention *a, const struct queries *s, int64_t i)
 {
-    struct range r = visible(a, s->keys, s->first + i + s->shift);
+    struct key_range r = visible(a, s->keys, s->first + i + s->shift);
     if (!a->ranges) return r;
     const double *own = s->ranges + 2 * (s->first + i);
     r.first = MAX(r.first, (int64_t)fmin(own[0], (double)a->tk));
@@ -100,7 +100,7 @@ static double score_of(const struct attention *a, const struct queries *s, int64
 }
 
 /* Turns row i of the scores for the keys j0 + r into weights, and rescales what it has so far. */
-static void weigh_row(const struct attention *a, struct queries *s, int64_t i, int64_t j0, struct range r)
+static void weigh_row(const struct attention *a, struct queries *s, int64_t i, int64_t j0, struct key_range r)
 {
     double *score = s->score + i * KEYS, most = s->most[i], sum = 0;
     for (int64_t j = r.first; j < r.end; j++) {
@@ -118,7 +118,8 @@ static void weigh_row(const struct attention *a, struct queries *s, int64_t i, i
 }
 
 /* o += p v for row i and the keys that it sees. */
-static void add_values(const struct attention *a, struct queries *s, int64_t i, int64_t j0, struct range r)
+static void add_values(const struct attention *a, struct queries *s, int64_t i, int64_t j0,
+                       struct key_range r)
 {
     double *out = s->out + i * s->pitch;
     for (int64_t j = r.first; j < r.end; j++) {
@@ -133,11 +134,11 @@ static void attend_keys(const struct attention *a, struct queries *s, struct mul
     int64_t n = MIN(s->keys - j0, KEYS);
     struct matrix keys = {s->k.at + j0 * s->k.row, 1, s->k.row};
     struct matrix values = {s->v.at + j0 * s->v.row, s->v.row, 1};
-    struct range seen[QUERIES];
+    struct key_range seen[QUERIES];
     bool whole = true; /* all rows see all keys of the block */
     multiply(space, s->count, n, a->head_dim, s->q, keys, s->score, KEYS, false);
     for (int64_t i = 0; i < s->count; i++) {
-        struct range r = visible_to_row(a, s, i);
+        struct key_range r = visible_to_row(a, s, i);
         seen[i].first = MIN(MAX(r.first - j0, 0), n);
         seen[i].end = MAX(MIN(r.end - j0, n), seen[i].first);
         whole = whole && seen[i].end - seen[i].first == n;
@@ -167,14 +168,14 @@ static void attend(const struct attention *a, struct queries *s, struct multiply
         s->sum[i] = 0;
         memset(s->out + i * s->pitch, 0, sizeof *s->out * (size_t)a->head_dim);
     }
-    struct range all = {s->keys, 0};
+    struct key_range all = {s->keys, 0};
     for (int64_t i = 0; i < s->count; i++) {
-        struct range r = visible_to_row(a, s, i);
+        struct key_range r = visible_to_row(a, s, i);
         if (r.first < r.end) all.first = MIN(all.first, r.first), all.end = MAX(all.end, r.end);
     }
     for (int64_t j = all.first / KEYS * KEYS; j < all.end; j += KEYS) attend_keys(a, s, space, j);
     for (int64_t i = 0; i < s->count; i++) {
-        struct range r = visible_to_row(a, s, i);
+        struct key_range r = visible_to_row(a, s, i);
         double keep, sum;
         with_sink(a, s, i, &keep, &sum);
         keep *= scale_of(a->v_scale, a->v_scales, a, s->head);
@@ -191,7 +192,7 @@ static void attend_for_sums(const struct attention *a, struct queries *s, struct
     s->pitch = a->head_dim;
     if (o) attend(a, s, space);
     for (int64_t i = 0; o && i < s->count; i++) {
-        struct range r = visible_to_row(a, s, i);
+        struct key_range r = visible_to_row(a, s, i);
         double keep, sum, base = with_sink(a, s, i, &keep, &sum);
         lse[i] = r.first < r.end ? base + log(sum) : -INFINITY;
     }

@@ -1,11 +1,11 @@
 /*
  * kept.c -- a registry of memory that coda_prepare has written, for the whole process.
  *
- * A sorted array of disjoint ranges, never changed once it is published: coda_prepare makes a new one under
- * a lock, coda_run reads the one that is there without. Readers are counted; an old array, and a range that
+ * A sorted array of disjoint regions, never changed once it is published: coda_prepare makes a new one under
+ * a lock, coda_run reads the one that is there without. Readers are counted; an old array, and a region that
  * is in no array any more, are freed when a change finds no reader. Empty, it costs a run one load.
  *
- * A range remembers a few of its bytes (or, on a GPU, the number of its allocation), by which it is seen
+ * A region remembers a few of its bytes (or, on a GPU, the number of its allocation), by which it is seen
  * that its memory was freed and used again: before somebody is refused, these are compared.
  */
 #include "kept.h"
@@ -18,11 +18,11 @@
 
 enum { SAMPLES = 16, SAMPLE = 8 };
 
-/* What a range holds beside digests, which are odd: nothing any more; what coda_prepare is about to write, or
- * has not finished. */
+/* The values of `holds` beside digests, which are odd: nothing any more; values that coda_prepare is about to
+ * write; values that it has not finished. */
 enum { FORGOTTEN = 0, BUSY = 2, UNFINISHED = 4 };
 
-struct range {
+struct region {
     uintptr_t first, end;
     bool weight; /* folded in place, else prepared memory */
     bool gpu;
@@ -30,34 +30,34 @@ struct range {
     uint64_t then;          /* digest that it will hold */
     uint64_t allocation;    /* GPU: its number, 0 if unknown */
     unsigned char sample[SAMPLES][SAMPLE];
-    struct range *next; /* of those to be freed */
+    struct region *next; /* of those to be freed */
     char name[];
 };
 
-struct ranges {
-    struct ranges *next; /* of those to be freed */
+struct regions {
+    struct regions *next; /* of those to be freed */
     int n;
-    struct range *range[];
+    struct region *region[];
 };
 
 static struct {
     pthread_mutex_t lock; /* of changes */
-    _Atomic(struct ranges *) now;
+    _Atomic(struct regions *) now;
     atomic_int readers;
-    struct ranges *old;
-    struct range *dead;
+    struct regions *old;
+    struct region *dead;
 } kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- Is it still the same memory? ---- */
 
-static uintptr_t sample_at(const struct range *r, int i, size_t *bytes)
+static uintptr_t sample_at(const struct region *r, int i, size_t *bytes)
 {
     uintptr_t size = r->end - r->first;
     *bytes = MIN(size, SAMPLE);
     return r->first + (size - *bytes) / (SAMPLES - 1) * (uintptr_t)i;
 }
 
-static void take_samples(struct range *r)
+static void take_samples(struct region *r)
 {
     size_t n;
     if (r->gpu) r->allocation = jit_allocation((const void *)r->first);
@@ -68,7 +68,7 @@ static void take_samples(struct range *r)
 }
 
 /* Only what lies in first .. end is known to be there. */
-static bool is_stale(const struct range *r, uintptr_t first, uintptr_t end)
+static bool is_stale(const struct region *r, uintptr_t first, uintptr_t end)
 {
     size_t n;
     if (atomic_load(&r->holds) == BUSY) return false;
@@ -84,7 +84,7 @@ static bool is_stale(const struct range *r, uintptr_t first, uintptr_t end)
 
 static bool is_empty(void) { return !atomic_load_explicit(&kept.now, memory_order_acquire); }
 
-static const struct ranges *enter(void)
+static const struct regions *enter(void)
 {
     atomic_fetch_add(&kept.readers, 1);
     return atomic_load(&kept.now);
@@ -92,37 +92,37 @@ static const struct ranges *enter(void)
 
 static void leave(void) { atomic_fetch_sub(&kept.readers, 1); }
 
-/* The first range that ends after `at`. */
-static int lower(const struct ranges *s, uintptr_t at)
+/* The first region that ends after `at`. */
+static int lower(const struct regions *s, uintptr_t at)
 {
     int low = 0, high = s ? s->n : 0;
     while (low < high) {
         int middle = (low + high) / 2;
-        if (s->range[middle]->end > at) high = middle;
+        if (s->region[middle]->end > at) high = middle;
         else low = middle + 1;
     }
     return low;
 }
 
-/* The next range from *i on that meets first .. end, or NULL. */
-static struct range *next_met(const struct ranges *s, int *i, uintptr_t end)
+/* The next region from *i on that meets first .. end, or NULL. */
+static struct region *next_met(const struct regions *s, int *i, uintptr_t end)
 {
-    for (; s && *i < s->n && s->range[*i]->first < end; ++*i)
-        if (atomic_load(&s->range[*i]->holds) != FORGOTTEN) return s->range[(*i)++];
+    for (; s && *i < s->n && s->region[*i]->first < end; ++*i)
+        if (atomic_load(&s->region[*i]->holds) != FORGOTTEN) return s->region[(*i)++];
     return NULL;
 }
 
-static void forget(const struct ranges *s, uintptr_t first, uintptr_t end)
+static void forget(const struct regions *s, uintptr_t first, uintptr_t end)
 {
     int i = lower(s, first);
-    for (struct range *r; (r = next_met(s, &i, end));) atomic_store(&r->holds, FORGOTTEN);
+    for (struct region *r; (r = next_met(s, &i, end));) atomic_store(&r->holds, FORGOTTEN);
 }
 
 /* ---- Questions ---- */
 
 #define REMEDY "; where it holds new values, or was freed and used again, say so by coda_prepare_forget"
 
-static coda_status refuse_range(const struct arguments *b, int i, const struct range *r)
+static coda_status refuse_region(const struct arguments *b, int i, const struct region *r)
 {
     uint64_t holds = atomic_load(&r->holds);
     bool unfinished = holds == UNFINISHED || holds == BUSY;
@@ -134,19 +134,19 @@ static coda_status refuse_range(const struct arguments *b, int i, const struct r
                 b->place[i].name, b->args[i], r->name, how);
 }
 
-/* One leaf: no range that holds something else, and the one that it needs. */
-static coda_status check_leaf(const struct arguments *b, const struct ranges *s, int i)
+/* One leaf: no region that holds something else, and the one that it needs. */
+static coda_status check_leaf(const struct arguments *b, const struct regions *s, int i)
 {
     const struct place *p = &b->place[i];
     uintptr_t first = (uintptr_t)b->args[i], end = first + (uintptr_t)p->at.bytes;
     int at = lower(s, first);
     bool found = b->prepare || !p->holds || !p->at.bytes;
-    for (struct range *r; p->at.bytes && (r = next_met(s, &at, end));) {
+    for (struct region *r; p->at.bytes && (r = next_met(s, &at, end));) {
         bool same = !b->prepare && r->first == first && r->end == end && atomic_load(&r->holds) == p->holds;
         if (!r->weight) continue;
         if ((!same || !r->gpu) && is_stale(r, first, end)) atomic_store(&r->holds, FORGOTTEN);
         else if (same) found = true;
-        else return refuse_range(b, i, r);
+        else return refuse_region(b, i, r);
     }
     if (found) return CODA_OK;
     return fail(CODA_E_INVALID,
@@ -155,12 +155,12 @@ static coda_status check_leaf(const struct arguments *b, const struct ranges *s,
                 b->call, i, p->name, b->args[i]);
 }
 
-static coda_status check_prepared(const struct arguments *b, const struct ranges *s, uint64_t id)
+static coda_status check_prepared(const struct arguments *b, const struct regions *s, uint64_t id)
 {
     uintptr_t first = (uintptr_t)b->prepared;
     int at = lower(s, first);
     uintptr_t end = first + (uintptr_t)b->prepared_bytes;
-    const struct range *r = next_met(s, &at, end);
+    const struct region *r = next_met(s, &at, end);
     bool prepared = r && !r->weight && r->first == first, same = prepared && atomic_load(&r->holds) == id;
     if (same && (r->gpu || !is_stale(r, first, end))) return CODA_OK;
     return fail(CODA_E_INVALID,
@@ -172,14 +172,14 @@ static coda_status check_prepared(const struct arguments *b, const struct ranges
 }
 
 /* Most leaves are neither folded nor near what is. */
-static inline bool is_plain(const struct arguments *b, const struct ranges *s, int i)
+static inline bool is_plain(const struct arguments *b, const struct regions *s, int i)
 {
     uintptr_t first = (uintptr_t)b->args[i], end = first + (uintptr_t)b->place[i].at.bytes;
     int at = lower(s, first);
-    return !b->place[i].holds && (!s || at == s->n || s->range[at]->first >= end);
+    return !b->place[i].holds && (!s || at == s->n || s->region[at]->first >= end);
 }
 
-static coda_status check_leaves(const struct arguments *b, const struct ranges *s)
+static coda_status check_leaves(const struct arguments *b, const struct regions *s)
 {
     coda_status status = CODA_OK;
     for (int i = 0; i < b->places && !status; i++)
@@ -188,7 +188,7 @@ static coda_status check_leaves(const struct arguments *b, const struct ranges *
 }
 
 /* Forgets the memory that the call is about to write. */
-static void forget_written(const struct arguments *b, const struct ranges *s)
+static void forget_written(const struct arguments *b, const struct regions *s)
 {
     uintptr_t work = (uintptr_t)b->workspace;
     forget(s, work, work + (uintptr_t)b->workspace_bytes);
@@ -202,7 +202,7 @@ static void forget_written(const struct arguments *b, const struct ranges *s)
 coda_status kept_check(const struct arguments *b, uint64_t prepared_id)
 {
     if (!prepared_id && is_empty()) return CODA_OK;
-    const struct ranges *s = enter();
+    const struct regions *s = enter();
     coda_status status = check_leaves(b, s);
     if (!status && b->prepared_bytes) status = check_prepared(b, s, prepared_id);
     if (!status) forget_written(b, s);
@@ -214,12 +214,12 @@ coda_status kept_check(const struct arguments *b, uint64_t prepared_id)
 
 struct keeping {
     int n;
-    struct range *range[];
+    struct region *region[];
 };
 
-static struct range *range_new(const char *name, const void *first, int64_t bytes, uint64_t then, bool gpu)
+static struct region *region_new(const char *name, const void *first, int64_t bytes, uint64_t then, bool gpu)
 {
-    struct range *r = calloc(1, sizeof *r + strlen(name) + 1);
+    struct region *r = calloc(1, sizeof *r + strlen(name) + 1);
     if (!r) return NULL;
     r->first = (uintptr_t)first;
     r->end = r->first + (uintptr_t)bytes;
@@ -234,12 +234,12 @@ static void free_unread(void)
 {
     if (atomic_load(&kept.readers)) return;
     while (kept.old) {
-        struct ranges *next = kept.old->next;
+        struct regions *next = kept.old->next;
         free(kept.old);
         kept.old = next;
     }
     while (kept.dead) {
-        struct range *next = kept.dead->next;
+        struct region *next = kept.dead->next;
         free(kept.dead);
         kept.dead = next;
     }
@@ -247,25 +247,25 @@ static void free_unread(void)
 
 static int by_first(const void *x, const void *y)
 {
-    const struct range *a = *(struct range *const *)x, *b = *(struct range *const *)y;
+    const struct region *a = *(struct region *const *)x, *b = *(struct region *const *)y;
     return (a->first > b->first) - (a->first < b->first);
 }
 
-/* Publishes what is not forgotten, and k's ranges. */
+/* Publishes what is not forgotten, and k's regions. */
 static coda_status publish(const struct keeping *k)
 {
-    struct ranges *before = atomic_load(&kept.now);
+    struct regions *before = atomic_load(&kept.now);
     int most = (before ? before->n : 0) + k->n;
-    struct ranges *s = most ? malloc(sizeof *s + sizeof *s->range * (size_t)most) : NULL;
+    struct regions *s = most ? malloc(sizeof *s + sizeof *s->region * (size_t)most) : NULL;
     if (most && !s) return CODA_E_MEMORY;
     if (s) s->n = 0;
     for (int i = 0; before && i < before->n; i++) {
-        struct range *r = before->range[i];
-        if (atomic_load(&r->holds) != FORGOTTEN) s->range[s->n++] = r;
+        struct region *r = before->region[i];
+        if (atomic_load(&r->holds) != FORGOTTEN) s->region[s->n++] = r;
         else r->next = kept.dead, kept.dead = r;
     }
-    for (int i = 0; i < k->n; i++) s->range[s->n++] = k->range[i];
-    if (s) qsort(s->range, (size_t)s->n, sizeof *s->range, by_first);
+    for (int i = 0; i < k->n; i++) s->region[s->n++] = k->region[i];
+    if (s) qsort(s->region, (size_t)s->n, sizeof *s->region, by_first);
     if (s && !s->n) free(s), s = NULL;
     atomic_store(&kept.now, s);
     if (before) before->next = kept.old, kept.old = before;
@@ -275,25 +275,25 @@ static coda_status publish(const struct keeping *k)
 
 static void keeping_free(struct keeping *k)
 {
-    for (int i = 0; k && i < k->n; i++) free(k->range[i]);
+    for (int i = 0; k && i < k->n; i++) free(k->region[i]);
     free(k);
 }
 
-/* The ranges that a coda_prepare of these arguments writes; NULL if memory runs out. */
+/* The regions that a coda_prepare of these arguments writes; NULL if memory runs out. */
 static struct keeping *keeping_new(const struct arguments *b, uint64_t prepared_id, bool gpu)
 {
-    struct keeping *k = calloc(1, sizeof *k + sizeof *k->range * (size_t)(b->places + 1));
+    struct keeping *k = calloc(1, sizeof *k + sizeof *k->region * (size_t)(b->places + 1));
     if (!k) return NULL;
     for (int i = 0; i <= b->places; i++) {
         bool last = i == b->places;
         const struct place *p = last ? NULL : &b->place[i];
-        struct range *r;
+        struct region *r;
         if (last ? !b->prepared_bytes : !p->holds || !p->at.bytes) continue;
-        r = last ? range_new("", b->prepared, b->prepared_bytes, prepared_id, gpu)
-                 : range_new(p->name, b->args[i], p->at.bytes, p->holds, gpu);
+        r = last ? region_new("", b->prepared, b->prepared_bytes, prepared_id, gpu)
+                 : region_new(p->name, b->args[i], p->at.bytes, p->holds, gpu);
         if (!r) return keeping_free(k), NULL;
         r->weight = !last;
-        k->range[k->n++] = r;
+        k->region[k->n++] = r;
     }
     return k;
 }
@@ -303,24 +303,24 @@ static void finish(struct keeping *k, bool good)
 {
     for (int i = 0; i < k->n; i++) {
         uint64_t busy = BUSY;
-        take_samples(k->range[i]);
-        atomic_compare_exchange_strong(&k->range[i]->holds, &busy, good ? k->range[i]->then : UNFINISHED);
+        take_samples(k->region[i]);
+        atomic_compare_exchange_strong(&k->region[i]->holds, &busy, good ? k->region[i]->then : UNFINISHED);
     }
     leave();
     free(k);
 }
 
-/* Until finish() this counts as a reader, so that the ranges stay. */
+/* Until finish() this counts as a reader, so that the regions stay. */
 static coda_status claim(struct keeping **out, const struct arguments *b, uint64_t prepared_id, bool gpu,
                          bool adopt)
 {
     struct keeping *k = keeping_new(b, prepared_id, gpu);
     if (!k) return fail(CODA_E_MEMORY, "%s: out of memory for %d arguments", b->call, b->places);
     pthread_mutex_lock(&kept.lock);
-    const struct ranges *s = enter();
+    const struct regions *s = enter();
     coda_status status = adopt ? CODA_OK : check_leaves(b, s);
     if (!status && !adopt) forget_written(b, s);
-    for (int i = 0; !status && i < k->n; i++) forget(s, k->range[i]->first, k->range[i]->end);
+    for (int i = 0; !status && i < k->n; i++) forget(s, k->region[i]->first, k->region[i]->end);
     if (!status && publish(k))
         status = fail(CODA_E_MEMORY, "%s: out of memory for %d arguments", b->call, b->places);
     if (status) leave();
@@ -337,7 +337,7 @@ coda_status kept_begin(struct keeping **out, const struct arguments *b, uint64_t
 
 void kept_end(struct keeping *k, coda_status status, bool touched)
 {
-    for (int i = 0; i < k->n && status && !touched; i++) atomic_store(&k->range[i]->holds, FORGOTTEN);
+    for (int i = 0; i < k->n && status && !touched; i++) atomic_store(&k->region[i]->holds, FORGOTTEN);
     finish(k, !status);
 }
 

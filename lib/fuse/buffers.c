@@ -83,10 +83,10 @@ int output_buffer(struct grouper *gr, int output)
     return add_buffer(gr, b);
 }
 
-int state_buffer(struct grouper *gr, int value)
+int accumulator_buffer(struct grouper *gr, int value)
 {
     struct site *s = &gr->site[group_state(gr, value)];
     struct buffer b = {.space = s->is_const ? SPACE_PREPARED : SPACE_WORK, .value = value};
-    if (s->state_buffer < 0) s->state_buffer = add_buffer(gr, b);
-    return s->state_buffer;
+    if (s->accumulator_buffer < 0) s->accumulator_buffer = add_buffer(gr, b);
+    return s->accumulator_buffer;
 }

@@ -23,31 +23,31 @@ enum { OF_INPUTS = 1 << MOST_SYMBOLS }; /* in site.rows: it depends on an input 
 
 struct site { /* the fusion state of one node */
     enum role role;
-    int group;           /* MEMBER: index in grouper.group */
-    int next;            /* MEMBER: next member of its group, -1 at the end */
-    int horizon;         /* an upper bound of the nodes that computing this one needs, those that
+    int group;              /* MEMBER: index in grouper.group */
+    int next;               /* MEMBER: next member of its group, -1 at the end */
+    int horizon;            /* an upper bound of the nodes that computing this one needs, those that
                             programs compute along with them included; cuts depends_on short */
-    int step;            /* MEMBER: the step of its program that holds its value */
-    int again, again_in; /* INLINE: the step that rematerializes it, in the last group that did so */
-    int steps, loads;    /* INLINE: steps and loads that rematerializing it takes */
-    bool vector;         /* INLINE: all that reads it broadcasts it */
-    int range;           /* MEMBER: 1 + index in program.range of the columns that it is; 0: all */
-    bool segmented;      /* MEMBER: its columns are two dimensions, segments and what is in them */
-    bool partial;        /* a REDUCE in a GEMM, or of columns: each tile, or block of threads, stores
+    int step;               /* MEMBER: the step of its program that holds its value */
+    int again, again_in;    /* INLINE: the step that rematerializes it, in the last group that did so */
+    int steps, loads;       /* INLINE: steps and loads that rematerializing it takes */
+    bool vector;            /* INLINE: all that reads it broadcasts it */
+    int range;              /* MEMBER: 1 + index in program.range of the columns that it is; 0: all */
+    bool segmented;         /* MEMBER: its columns are two dimensions, segments and what is in them */
+    bool partial;           /* a REDUCE in a GEMM, or of columns: each tile, or block of threads, stores
                             a partial state, and the programs that read the statistic merge and
                             finish them */
-    bool leaves;         /* MEMBER: give_back.c is to give it back */
-    bool need;           /* a program reads the whole value from memory, so one has to store it */
-    bool finished;       /* an INLINE, NUMBER or partial node that has a program of its own, which
+    bool leaves;            /* MEMBER: give_back.c is to give it back */
+    bool need;              /* a program reads the whole value from memory, so one has to store it */
+    bool finished;          /* an INLINE, NUMBER or partial node that has a program of its own, which
                             stores it */
-    int also;            /* finished: the next one in the same program, -1 at the end */
-    bool is_const;       /* computed by coda_prepare, from weights and constants */
-    unsigned rows;       /* what its rows are counted by, so that a vector of all of them is none of
+    int also;               /* finished: the next one in the same program, -1 at the end */
+    bool is_const;          /* computed by coda_prepare, from weights and constants */
+    unsigned rows;          /* what its rows are counted by, so that a vector of all of them is none of
                             theirs, though there be one only: node.rows and OF_INPUTS */
-    int buffer;          /* its storage, an index into plan.buffer; -1: none yet */
-    int part;            /* CONCAT: index in grouper.part of its operand 0 */
-    int state_buffer;    /* partial: the buffer of its partial states; -1: none yet */
-    int version;         /* of a state's memory, counted from 0; 0 of all else */
+    int buffer;             /* its storage, an index into plan.buffer; -1: none yet */
+    int part;               /* CONCAT: index in grouper.part of its operand 0 */
+    int accumulator_buffer; /* partial: the buffer of its partial states; -1: none yet */
+    int version;            /* of a state's memory, counted from 0; 0 of all else */
     struct column_range store_columns; /* a version: the columns of its product that it takes; end 0: all */
     int slot;                          /* APPEND: the step of its program that holds a row's slot */
     int scale;                         /* APPEND: 1 + the port of its scales; 0: none */
@@ -256,7 +256,7 @@ bool base_is_steady(const struct grouper *gr, int base);
  * no buffer yet gets one. */
 int buffer_of(struct grouper *gr, int value);
 int output_buffer(struct grouper *gr, int output);
-int state_buffer(struct grouper *gr, int value);
+int accumulator_buffer(struct grouper *gr, int value);
 int own_output(const graph *g, int value); /* the output whose buffer is the value's storage, or -1 */
 /* Elements from a concat's start to the first one of its operand number `operand`. */
 int64_t part_offset(const struct grouper *gr, int concat, int operand);

@@ -93,7 +93,7 @@ static void read_node(struct writer *w)
     s->k = n->attr.top_k.k;
     x->role = USE_LOAD;
     if (!w->q->finishes_best) return;
-    *x = port_new(USE_PARTIAL_LOAD, state_buffer(w->gr, w->p->root), 0, CODA_F32, w->p->root);
+    *x = port_new(USE_PARTIAL_LOAD, accumulator_buffer(w->gr, w->p->root), 0, CODA_F32, w->p->root);
     x->reduce = reduction_for(s->k);
 }
 

@@ -166,7 +166,7 @@ static int partial(struct writer *w, int value)
 {
     const struct node *n = &w->gr->g->node[value];
     struct tensor_use port =
-        port_new(USE_PARTIAL_LOAD, state_buffer(w->gr, value), 0, CODA_F32, group_state(w->gr, value));
+        port_new(USE_PARTIAL_LOAD, accumulator_buffer(w->gr, value), 0, CODA_F32, group_state(w->gr, value));
     port.reduce = n->prim;
     port.axis = n->attr.reduce.columns ? REDUCE_COLUMNS : REDUCE_ROWS;
     int index = add_port(w, port), found = find_step(w, STEP_PARTIAL, index, false);
@@ -437,7 +437,8 @@ static int reduce(struct writer *w, const struct node *n, int value)
     s.nin = n->nin;
     s.half = w->p->step[s.in[READS_X]].half;
     if (partial) {
-        struct tensor_use port = port_new(USE_PARTIAL_STORE, state_buffer(w->gr, value), 0, CODA_F32, value);
+        struct tensor_use port =
+            port_new(USE_PARTIAL_STORE, accumulator_buffer(w->gr, value), 0, CODA_F32, value);
         port.reduce = n->prim;
         port.axis = s.axis;
         s.port = add_port(w, port);
@@ -463,7 +464,7 @@ static int as_seen(struct writer *w, const struct node *n, int step)
 void write_best(struct writer *w, const struct best *best)
 {
     const struct node *n = &w->gr->g->node[best->root];
-    int buffer = state_buffer(w->gr, best->root);
+    int buffer = accumulator_buffer(w->gr, best->root);
     struct tensor_use port = port_new(USE_PARTIAL_STORE, buffer, 0, CODA_F32, best->root);
     struct step s = {.kind = STEP_REDUCE, .cls = CLASS_ROW, .nin = 1, .value = best->root};
     w->range = 0;

@@ -31,7 +31,7 @@ static struct polynomial polynomial(const struct dims *t, int64_t d)
     return d >= 0 ? polynomial_number(d) : expression(t, d)->of;
 }
 
-static bool range_of(const struct dims *t, const struct polynomial *a, struct bounds *out)
+static bool bounds_of(const struct dims *t, const struct polynomial *a, struct bounds *out)
 {
     struct bounds range[MOST_SYMBOLS] = {{0, 0}};
     for (int i = 0; i < t->symbols; i++) range[i] = (struct bounds){t->symbol[i].least, t->symbol[i].most};
@@ -100,7 +100,7 @@ static int64_t refuse(const struct dims *t, const struct polynomial *a, int64_t 
 static int64_t name(struct dims *t, const struct polynomial *a)
 {
     struct expression e = {.of = *a};
-    if (!range_of(t, a, &e.range)) return refuse(t, a, 0);
+    if (!bounds_of(t, a, &e.range)) return refuse(t, a, 0);
     if (e.range.least < 0) return refuse(t, a, e.range.least);
     if (!a->terms || !a->term[0].of) return e.range.least;
     if (!grow(t)) {
@@ -205,7 +205,7 @@ bool dims_reaches(const struct dims *t, int64_t a, int64_t b)
     if (a >= 0 && b >= 0) return extent_reaches(a, b);
     struct polynomial x = polynomial(t, a), y = polynomial(t, b);
     struct bounds range;
-    return polynomial_subtract(&x, &x, &y) && range_of(t, &x, &range) && range.least >= 0;
+    return polynomial_subtract(&x, &x, &y) && bounds_of(t, &x, &range) && range.least >= 0;
 }
 
 bool dims_divides(const struct dims *t, int64_t n, int64_t d)

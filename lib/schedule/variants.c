@@ -25,7 +25,7 @@ enum {
     SEGMENT_CLASSES = 64,
     MOST_SEGMENTS = 22, /* up to 2^31 rows */
     MOST_OFFERS = 24,   /* tiles that a class is offered */
-    MOST_CHOSEN = 64,   /* variants of a family */
+    MOST_CHOSEN = 64,   /* variants of a product */
     NO_TILE = -1,
     ANY_ROWS = INT32_MAX
 };
@@ -53,7 +53,7 @@ struct product { /* that differ in their rows alone */
 struct variants {
     pthread_mutex_t lock; /* of all */
     struct arena arena;
-    struct product *family;
+    struct product *products;
 };
 
 struct variants *variants_new(void)
@@ -241,12 +241,12 @@ bool variants_blank(struct program *out, struct arena *a, const struct program *
     return true;
 }
 
-static bool is_family(const struct product *f, const struct identity *id, const struct target *target)
+static bool is_product(const struct product *f, const struct identity *id, const struct target *target)
 {
     return identity_equal(&f->id, id) && !memcmp(&f->target, target, sizeof *target);
 }
 
-static struct product *add_family(struct variants *v, const struct identity *id, const struct target *target)
+static struct product *add_product(struct variants *v, const struct identity *id, const struct target *target)
 {
     struct product *f = ARENA_NEW(&v->arena, struct product, 1);
     void *data = arena_alloc(&v->arena, id->size);
@@ -254,8 +254,8 @@ static struct product *add_family(struct variants *v, const struct identity *id,
     memcpy(data, id->data, id->size);
     f->id = (struct identity){.data = data, .size = id->size, .hash = id->hash};
     f->target = *target;
-    f->next = v->family;
-    return v->family = f;
+    f->next = v->products;
+    return v->products = f;
 }
 
 /* NULL: out of memory. */
@@ -267,8 +267,8 @@ static struct product *family_of(struct variants *v, const struct plan *p, const
     struct program blank;
     struct product *f = NULL;
     if (variants_blank(&blank, &scratch, q) && identity_of(&id, &scratch, p->buffer, &blank)) {
-        for (f = v->family; f && !is_family(f, &id, target);) f = f->next;
-        if (!f) f = add_family(v, &id, target);
+        for (f = v->products; f && !is_product(f, &id, target);) f = f->next;
+        if (!f) f = add_product(v, &id, target);
     }
     arena_free(&scratch);
     return f;

@@ -8,9 +8,9 @@
 #include <string.h>
 
 enum {
-    PLACES = 64,  /* that are looked at for a shape far off */
-    ALIGNED = 16, /* elements that questions of alignment depend on */
-    PROOFS = 2,   /* plans beside those that make a skeleton, which must be what it says */
+    FAR_POINTS = 64, /* that are looked at for a shape far off */
+    ALIGNED = 16,    /* elements that questions of alignment depend on */
+    PROOFS = 2,      /* plans beside those that make a skeleton, which must be what it says */
     MOST_PLANS = SKELETON_POINTS + PROOFS
 };
 
@@ -272,7 +272,7 @@ static bool sample_lattice(struct fit *s, int points)
 /* ---- Proofs ---- */
 
 /* How many steps a variable may take, down and up. */
-static void range_of(const struct fit *s, int v, int64_t *below, int64_t *above)
+static void reach_of(const struct fit *s, int v, int64_t *below, int64_t *above)
 {
     *below = *above = INT64_MAX;
     for (int i = 0; i < s->e->t->symbols; i++) {
@@ -284,16 +284,16 @@ static void range_of(const struct fit *s, int v, int64_t *below, int64_t *above)
     }
 }
 
-/* A place: of even number anywhere, of odd number near the lattice. All its coordinates are other ones than
+/* A point: of even number anywhere, of odd number near the lattice. All its coordinates are other ones than
  * the points have, so that no term that the degree leaves out is 0 there. Those of each variable are spread
  * by the golden ratio and its powers. */
-static bool place(const struct fit *s, int number, int degree, int64_t *at)
+static bool far_point(const struct fit *s, int number, int degree, int64_t *at)
 {
     enum { NEAR = 24 };
     static const double golden[SKELETON_VARIABLES] = {0.8191725, 0.6710436, 0.5497005};
     for (int v = 0; v < s->e->variables; v++) {
         int64_t below, above;
-        range_of(s, v, &below, &above);
+        reach_of(s, v, &below, &above);
         if (number % 2) below = MIN(below, NEAR), above = MIN(above, NEAR);
         double part = 0.4 + number * golden[v];
         at[v] = (int64_t)((part - (double)(int64_t)part) * (double)(below + above + 1)) - below;
@@ -306,8 +306,8 @@ static bool place(const struct fit *s, int number, int degree, int64_t *at)
 static int sample_proofs(struct fit *s, int points, int degree, int64_t (*proof)[SKELETON_VARIABLES])
 {
     int found = 0;
-    for (int number = 0; number < PLACES && found < PROOFS; number++) {
-        bool suits = place(s, number, degree, proof[found]) && promises(s, proof[found]);
+    for (int number = 0; number < FAR_POINTS && found < PROOFS; number++) {
+        bool suits = far_point(s, number, degree, proof[found]) && promises(s, proof[found]);
         if (suits && sample_plan(s, points + found, proof[found])) found++;
         else if (suits) erase(s, points + found, points + found + 1);
     }
