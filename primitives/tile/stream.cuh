@@ -22,9 +22,10 @@ namespace coda {
 
 // A producer fills the slots, warps read them. `prepared`: a warp has prepared the epilogue.
 //
-// At most `window` slots are on their way from memory at one time, however many are free: what all SMs have
-// asked for stands in one queue, in which every small load, of A or of a row's values, would wait behind it.
-template <int slots, int slot_bytes, int window> struct StreamRing {
+// At most `in_flight` slots are on their way from memory at one time, however many are free: what all SMs
+// have asked for stands in one queue, in which every small load, of A or of a row's values, would wait behind
+// it.
+template <int slots, int slot_bytes, int in_flight> struct StreamRing {
     alignas(128) u8 data[slots][slot_bytes];
     u64 full[slots], empty[slots], prepared;
 
@@ -48,10 +49,10 @@ template <int slots, int slot_bytes, int window> struct StreamRing {
 
     // Waits for that copy before the producer's next one which must have come by then. Before the first slot
     // there were none: their phase counts as over.
-    DEV void wait_window(Cursor at)
+    DEV void wait_in_flight(Cursor at)
     {
-        if constexpr (window < slots) {
-            const int slot = at.slot - window, wraps = slot < 0;
+        if constexpr (in_flight < slots) {
+            const int slot = at.slot - in_flight, wraps = slot < 0;
             ptx::mbarrier_wait(ptx::shared_address(&full[wraps ? slot + slots : slot]),
                                at.parity ^ 1 ^ wraps);
         }
@@ -60,7 +61,7 @@ template <int slots, int slot_bytes, int window> struct StreamRing {
     // barrier that counts them.
     DEV u32 expect(Cursor at, u32 bytes)
     {
-        wait_window(at);
+        wait_in_flight(at);
         const u32 bar = ptx::shared_address(&full[at.slot]);
         ptx::mbarrier_wait(ptx::shared_address(&empty[at.slot]), at.parity);
         ptx::mbarrier_arrive_expect(bar, bytes);
