@@ -35,8 +35,8 @@ enum { OLDEST_ARCH = 80 };
 
 static bool has_gpu(const struct job *j) { return j->p->gpu.context; }
 
-/* A plan that is only to be looked at does without a GPU, but asks the one that there is. One with a parent has
- * what its parent has. */
+/* A plan that is only to be looked at does without a GPU, but asks the one that there is. A plan with a
+ * parent has its parent's target. */
 static coda_status choose_target(struct job *j)
 {
     const struct coda_plan *parent = j->context.parent;
