@@ -59,8 +59,8 @@ static int by_falling_monomial(const void *x, const void *y)
     return (a->of < b->of) - (a->of > b->of);
 }
 
-/* Sorts terms, of which some may be of one monomial, adds these, and drops what is 0. Returns how many are left, or
- * -1 where a factor overflows. */
+/* Sorts terms, adds those of one monomial, and drops what is 0. Returns how many are left; -1: a factor
+ * overflows. */
 static int merge(struct term *term, int n)
 {
     int kept = 0;
