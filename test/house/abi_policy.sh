@@ -56,7 +56,7 @@ try 'CODA_ROPE_OPTIONS_INIT is gone' 'a macro is gone' 's/^#define CODA_ROPE_OPT
 try 'coda_rope_options.rotary was' 'two fields of one type are swapped' '/^    int64_t rotary;/d; s/^    int64_t heads;     *\/\* leading.*/&\n    int64_t rotary;/'
 try 'coda_rope_options.heads was' 'a field comes in between' 's/^    int64_t rotary;.*/&\n    int64_t columns;/'
 try 'coda_rope_options.base was float at' 'a field has another type' '/^typedef struct coda_rope_options/,/^}/s/float base;/int base;/'
-try 'coda_append_options.scale is gone' 'a field is gone' '/^typedef struct coda_append_options/,/^}/{/coda_value scale/d}'
+try 'coda_append_options.scale is gone' 'a field is gone' '/^typedef struct coda_append_options/,/^}/{/coda_value scale/,/\*\//d}'
 try 'coda_rope_options.rotary was' 'fields are swapped, and there is a new one' '/^    int64_t rotary;/d; s/^    int64_t heads;     *\/\* leading.*/&\n    int64_t rotary;/; s/^} coda_rope_options/    int64_t more;\n&/'
 try 'coda_rope_options.more lies in the padding' 'a field in the padding' 's/^} coda_rope_options/    int more;\n&/'
 try 'coda_binding changes, and does not begin with its size' 'a struct without its size has grown' 's/^} coda_binding/    int64_t more;\n&/'

@@ -17,8 +17,10 @@ struct company_case {
     bool ordered;     /* rows are a sequence: row i is always number i of it */
     bool large;       /* for a GPU alone */
 };
+/* The last ones are maps alone, whose kernel for any number of rows is the best for each: company_case_count
+ * leaves them out, where better kernels are to take over, and company_case_all counts them. */
 extern const struct company_case company_cases[];
-extern const int company_case_count;
+extern const int company_case_count, company_case_all;
 
 /* A random one: maps of vectors of weights and inputs, of rows and of samples, statistics, products. */
 enum { COMPANY_MOST_ROWS = 4200 };
