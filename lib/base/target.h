@@ -34,8 +34,8 @@ struct target {
     int l2_bytes;       /* that L2 gives an SM in a clock */
     int wgmma;          /* 16-bit multiply-adds of an SM in a clock by wgmma, at the power that there is */
     int mma;            /* by mma.sync */
-    int library_f32;    /* by cuBLASLt's kernels of fp32 operands ... */
-    int library_odd;    /* ... and of 16-bit ones that wgmma does not take */
+    int cublaslt_f32;   /* by cuBLASLt's kernels of fp32 operands ... */
+    int cublaslt_odd;   /* ... and of 16-bit ones that wgmma does not take */
     int cluster_bytes;  /* that an SM gets from the others of its cluster in a clock */
 };
 _Static_assert(sizeof(struct target) == 5 * 8 + 12 * 4, "targets are compared as bytes");

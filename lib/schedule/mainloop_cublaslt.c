@@ -35,7 +35,7 @@ static double cost(const struct program *p, const struct tile *t, const struct t
 {
     enum { LAUNCH_US = 10, PASS_US = 2 };
     (void)t;
-    double rate = p->a.dtype == CODA_F32 ? target->library_f32 / stretch(p, target) : target->library_odd;
+    double rate = p->a.dtype == CODA_F32 ? target->cublaslt_f32 / stretch(p, target) : target->cublaslt_odd;
     int passes = p->steps > 2;
     for (int i = 0; i < p->steps; i++) passes += p->step[i].kind == STEP_PAIR;
     double elements = (double)p->dim[0] * (double)p->dim[1] * (double)p->dim[2];
