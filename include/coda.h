@@ -1117,5 +1117,6 @@ CODA_API coda_status coda_shape_stats_get(const coda_plan *p, coda_shape_stats *
 #endif
 
 #include "coda_cache.h" /* the cache of kernels, and bundles */
+#include "coda_grad.h"  /* gradients */
 
 #endif

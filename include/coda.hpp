@@ -258,6 +258,24 @@ inline value transpose(value x, const std::vector<int> &perm)
     return detail::built(x.graph(), coda_transpose(x.graph(), x, perm.data()));
 }
 
+/* The gradients of a value of one element, or of y's with their cotangents dy, by each x; none where y does not depend
+ * on it. */
+inline std::vector<value> grad(const std::vector<value> &y, const std::vector<value> &dy,
+                               const std::vector<value> &x, const coda_grad_options *opt = nullptr)
+{
+    coda_graph *g = detail::graph_of(y);
+    std::vector<coda_value> dx(x.size());
+    coda_grad(g, detail::plain(y).data(), dy.empty() ? nullptr : detail::plain(dy).data(), static_cast<int>(y.size()),
+              detail::plain(x).data(), static_cast<int>(x.size()), dx.data(), opt);
+    std::vector<value> out;
+    for (coda_value v : dx) out.push_back(detail::built(g, v));
+    return out;
+}
+inline std::vector<value> grad(value y, const std::vector<value> &x)
+{
+    return grad(std::vector<value>{y}, {}, x);
+}
+
 /* Builders of two results return both: values and indices, the tensor and lse, the column and logprob. */
 inline std::pair<value, value> top_k(value x, int64_t k)
 {

@@ -57,7 +57,7 @@ static bool is_named(const char *word, size_t length)
     static const char *const named[] = {"input",      "weight",    "state",   "scalar",  "output",
                                         "symbol",     "map",       "dim",     "graph",   "bind",
                                         "rewrite",    "dim_mul",   "dim_add", "dim_sub", "define_map",
-                                        "scope_push", "scope_pop", "scope"};
+                                        "scope_push", "scope_pop", "scope",   "grad"};
     for (int i = 0; i < ARRAY_SIZE(named); i++)
         if (strlen(named[i]) == length && !memcmp(named[i], word, length)) return true;
     return false;

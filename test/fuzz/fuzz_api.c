@@ -178,6 +178,17 @@ static int call_coda_top_k(void)
     return built(g, best[0].id ? best[0] : best[1]);
 }
 
+static int call_coda_grad(void)
+{
+    coda_grad_options o = {.weights = (coda_dtype)(chance(60) ? 0 : below(8))};
+    coda_graph *g = graph_any();
+    coda_value y[2] = {value(), value()}, dy[2] = {maybe(), maybe()}, x[3] = {value(), value(), value()},
+               dx[3];
+    coda_grad(g, y, chance(50) ? NULL : dy, (int)below(3), x, (int)below(4), chance(95) ? dx : NULL,
+              BOXED(o));
+    return SILENT;
+}
+
 static int call_coda_iota(void) { return coda_iota(graph_any(), number()), SILENT; }
 static int call_coda_nucleus(void)
 {

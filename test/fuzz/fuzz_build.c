@@ -305,6 +305,14 @@ static void top_k(struct fuzz *f)
     coda_top_k(f->g, value(f), number(f), values, random_chance(&f->r, 70) ? &best[1] : NULL);
 }
 
+static void gradient(struct fuzz *f)
+{
+    coda_grad_options o = {options_size(f, sizeof o), (coda_dtype)random_below(&f->r, 5)};
+    coda_value y[2] = {value(f), value(f)}, dy[2] = {maybe(f), maybe(f)}, x[2] = {value(f), value(f)}, dx[2];
+    coda_grad(f->g, y, random_chance(&f->r, 60) ? NULL : dy, 1 + (int)random_below(&f->r, 2), x, 2, dx,
+              random_chance(&f->r, 60) ? NULL : &o);
+}
+
 static void draw(struct fuzz *f)
 {
     coda_sample_options o = CODA_SAMPLE_OPTIONS_INIT;
@@ -362,7 +370,9 @@ static void check_poison(struct fuzz *f)
 {
     char message[sizeof f->g->error];
     int nodes = f->g->nodes, outputs = f->g->outputs;
-    if (coda_graph_status(f->g) != CODA_E_INVALID) stop(f, "poison is no mistake of the caller");
+    coda_status s = coda_graph_status(f->g);
+    bool without = s == CODA_E_UNSUPPORTED && !strncmp(coda_error(), "grad", 4); /* what has no derivative */
+    if (s != CODA_E_INVALID && !without) stop(f, "poison is no mistake of the caller");
     snprintf(message, sizeof message, "%s", coda_error());
     if (!message[0] || strchr(message, '\n')) stop(f, "poison without a line");
     (coda_relu)(f->g, (coda_value){1});
@@ -423,9 +433,9 @@ static void check_bound(struct fuzz *f)
 static void step(struct fuzz *f)
 {
     static void (*const call[])(struct fuzz *) = {
-        symbol, extent,      leaf,        leaf,   output, elementwise, constant,
-        apply,  elementwise, elementwise, define, norm,   rope,        attention,
-        loss,   move,        move,        top_k,  state,  draw,        scope};
+        symbol,      extent,      leaf,   leaf, output, elementwise, constant, apply,
+        elementwise, elementwise, define, norm, rope,   attention,   loss,     move,
+        move,        top_k,       state,  draw, scope,  gradient};
     call[random_below(&f->r, ARRAY_SIZE(call))](f);
     f->calls++;
     if (f->g->status == CODA_OK) {

@@ -239,9 +239,18 @@ static coda_value apply(coda_graph *g)
                       random_chance(&r, 80) ? params : NULL);
 }
 
+/* By one value that has an element and another of any shape; most of them do not go together. */
+static coda_value gradient(coda_graph *g)
+{
+    coda_value y = any(), x = any(), dy = maybe(), dx;
+    coda_grad(g, &y, &dy, 1, &x, 1, &dx, NULL);
+    return dx;
+}
+
 static coda_value step(coda_graph *g)
 {
-    switch (random_below(&r, 15)) {
+    switch (random_below(&r, 16)) {
+    case 15: return gradient(g);
     case 14: return steady(g);
     case 13: return mood == EMPTY ? steady(g) : jumpy(g);
     case 12: return write(g);

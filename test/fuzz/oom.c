@@ -107,7 +107,9 @@ static coda_graph *build(void)
     coda_output(g, "best", top[0]);
     coda_output(g, "which", top[1]);
     coda_output(g, "y", out);
-    coda_output(g, "loss", coda_cross_entropy(g, coda_layer_norm(g, out, gamma, gamma, 1e-5f), target, NULL));
+    coda_value loss = coda_cross_entropy(g, coda_layer_norm(g, out, gamma, gamma, 1e-5f), target, NULL), dx;
+    coda_output(g, "loss", loss);
+    coda_grad(g, &loss, NULL, 1, &out, 1, &dx, NULL);
     return g;
 }
 

@@ -6,16 +6,16 @@
 # version of lib/package/libcoda.map, CODA_0.1: exact until 1.0, so that a minor version that changes calls also changes
 # their version, and the loader refuses programs that were built with another one. exports.sh compares it with coda.h.
 # Run as: test/house/abi.sh LIBRARY FOLDER [bless | dump]; HEADER is include/coda.h, or another
-# one, with its part coda_cache.h beside it.
+# one, with its parts coda_cache.h and coda_grad.h beside it.
 set -eu
 library=$1 out=$2 what=${3:-}
 header=${HEADER:-include/coda.h}
-part=$(dirname "$header")/coda_cache.h
+parts=("${header%/*}"/coda_{cache,grad}.h)
 command -v abidw >/dev/null || { echo "abi: there is no libabigail: .ci/deps installs it"; exit 1; }
 mkdir -p "$out"
 
 # The public types alone, without what depends on the compiler, the machine or the place of a source.
-abidw --header-file "$header" --header-file "$part" --drop-private-types --exported-interfaces-only --no-architecture \
+abidw --header-file "$header" --header-file "${parts[0]}" --header-file "${parts[1]}" --drop-private-types --exported-interfaces-only --no-architecture \
     --no-comp-dir-path --no-corpus-path --no-elf-needed --no-show-locs --no-write-default-sizes \
     --out-file "$out/coda.xml" "$library"
 grep -q "class-decl name='coda_plan_stats' size-in-bits" "$out/coda.xml" ||
@@ -28,8 +28,8 @@ grep -q "class-decl name='coda_plan_stats' size-in-bits" "$out/coda.xml" ||
     echo 'int main(void) {'
     ${CC:-gcc} -E -P "$header" | tr '\n' ' ' | grep -o 'enum[^{;()]*{[^}]*}' | grep -o '\<CODA_[A-Z0-9_]*' |
         grep -v '_$' | awk '!seen[$0]++ { print "P(" $0 ")" }'
-    sed -n 's/^#define \(CODA_[A-Z_]*\) [0-9]*$/P(\1)/p' "$header" "$part"
-    sed -n 's/^#define \(CODA_[A-Z_]*\) [^0-9].*$/puts("\1");/p' "$header" "$part" | sort -u
+    sed -n 's/^#define \(CODA_[A-Z_]*\) [0-9]*$/P(\1)/p' "$header" "${parts[@]}"
+    sed -n 's/^#define \(CODA_[A-Z_]*\) [^0-9].*$/puts("\1");/p' "$header" "${parts[@]}" | sort -u
     echo 'return 0; }'
 } > "$out/constants.c"
 ${CC:-gcc} "$out/constants.c" -o "$out/constants"

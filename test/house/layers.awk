@@ -2,7 +2,7 @@
 # and from "-" what `nm -A` says of every object below `build`.
 #
 #     lib -> jit, cache, primitives      jit -> cache, primitives      cache -> libc      primitives -> nothing
-#     lib: base <- graph <- eval, rewrite, program <- plan <- fuse <- schedule <- emit, cpu <- exec <- tune <- coda.c <- shapes
+#     lib: base <- graph <- eval, grad, rewrite, program <- plan <- fuse <- schedule <- emit, cpu <- exec <- tune <- coda.c <- shapes
 #          <- api
 #     examples, perf -> include/coda.h alone. NVIDIA's headers belong to jit.
 BEGIN {
@@ -11,6 +11,7 @@ BEGIN {
     allowed["graph"] = " graph base primitives "
     allowed["eval"] = " eval graph base "
     allowed["rewrite"] = " rewrite graph base "
+    allowed["grad"] = " grad graph base primitives "
     allowed["program"] = " program graph base primitives "
     allowed["plan"] = " plan program graph base "
     allowed["fuse"] = " fuse plan program rewrite graph base primitives "
@@ -21,7 +22,7 @@ BEGIN {
     allowed["tune"] = " tune exec schedule plan program graph base jit "
     allowed["lib"] = " lib tune exec schedule fuse plan program rewrite graph base jit "
     allowed["shapes"] = " shapes lib exec schedule plan program graph base jit "
-    allowed["api"] = " api shapes lib exec eval graph base include jit cache "
+    allowed["api"] = " api shapes lib exec eval grad graph base include jit cache "
     allowed["jit"] = " jit include cache primitives "
     allowed["cache"] = " cache "
     allowed["primitives"] = " primitives "

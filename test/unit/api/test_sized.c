@@ -104,6 +104,15 @@ static void read_append(const void *opt, struct text *t)
     end_graph(b, t);
 }
 
+static void read_grad(const void *opt, struct text *t)
+{
+    graph *b = coda_graph_new();
+    coda_value x = coda_input(b, "x", CODA_BF16, 2, (int64_t[]){3, 4}), dw;
+    coda_value w = coda_weight(b, "w", CODA_BF16, 2, (int64_t[]){5, 4}), y = coda_matmul(b, x, w);
+    coda_grad(b, &y, &y, 1, &w, 1, &dw, opt);
+    end_graph(b, t);
+}
+
 static void read_map_def(const void *def, struct text *t)
 {
     graph *b = coda_graph_new();
@@ -191,6 +200,7 @@ static const coda_attention_options attention = CODA_ATTENTION_OPTIONS_INIT;
 static const coda_sample_options sample = CODA_SAMPLE_OPTIONS_INIT;
 static const coda_append_options append = CODA_APPEND_OPTIONS_INIT;
 static const coda_cross_entropy_options cross_entropy = CODA_CROSS_ENTROPY_OPTIONS_INIT;
+static const coda_grad_options grad = CODA_GRAD_OPTIONS_INIT;
 static const coda_compile_options compile = CODA_COMPILE_OPTIONS_INIT;
 static const coda_run_options run = CODA_RUN_OPTIONS_INIT;
 static const coda_warm_options warm = CODA_WARM_OPTIONS_INIT;
@@ -211,6 +221,7 @@ static const struct reader {
     {SIZED_coda_sample_options, &sample, read_sample, NULL},
     {SIZED_coda_append_options, &append, read_append, NULL},
     {SIZED_coda_cross_entropy_options, &cross_entropy, read_cross_entropy, NULL},
+    {SIZED_coda_grad_options, &grad, read_grad, NULL},
     {SIZED_coda_compile_options, &compile, read_compile, NULL},
     {SIZED_coda_run_options, &run, read_run, NULL},
     {SIZED_coda_warm_options, &warm, read_warm, NULL},

@@ -1,0 +1,13 @@
+/* grad.h -- reverse mode: what appends the gradient of a graph's values to the graph, as ordinary nodes. */
+#ifndef GRAD_H
+#define GRAD_H
+
+#include "graph.h"
+
+/* Appends to g what makes dx[i] = the sum over j of (dy[j])^T d y[j] / d x[i]. y and x are values of g; dy[j]
+ * is a value of y[j]'s type, or -1, which is 1, for a y of one element. dx[i] is -1 where no y depends on
+ * x[i]. `weights` is the dtype of gradients of weights and states. False with the graph poisoned. */
+bool graph_grad(graph *g, const int *y, const int *dy, int ny, const int *x, int nx, int *dx,
+                coda_dtype weights);
+
+#endif

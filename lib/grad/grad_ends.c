@@ -1,0 +1,42 @@
+/*
+ * grad_ends.c -- operations at which a path begins or ends, and those that have no derivative.
+ *
+ * What chooses among numbers by comparing them, a row's threshold or a sampled column, is constant but for
+ * jumps: a path ends there. What a run writes to a state is no function that one run differentiates.
+ */
+#include "rules.h"
+
+/* Leaves and numbers have no operands: no rule is asked. */
+#define BEGINS(name)                                                                                         \
+    void grad_##name(struct grad *w, int v, int dy) { (void)w, (void)v, (void)dy; }
+BEGINS(input)
+BEGINS(weight)
+BEGINS(scalar)
+BEGINS(state)
+BEGINS(constant)
+BEGINS(iota)
+
+void grad_nucleus(struct grad *w, int v, int dy) { (void)w, (void)v, (void)dy; }
+
+static void refuse(struct grad *w, int v, int first, const char *why)
+{
+    const struct node *n = grad_node(w, v);
+    for (int k = 0, i = first; k < n->nin; k++, i = (i + 1) % n->nin)
+        if (grad_wants(w, n, i)) {
+            grad_refuse(w, v, i, "%s", why);
+            return;
+        }
+}
+
+/* The value that it writes is the way that a caller means, before the state that it writes to. */
+#define WRITES(name)                                                                                         \
+    void grad_##name(struct grad *w, int v, int dy)                                                          \
+    {                                                                                                        \
+        (void)dy;                                                                                            \
+        refuse(w, v, VERSION_VALUE, "writes to a state; what is read of it then has no derivative");         \
+    }
+WRITES(append)
+WRITES(assign)
+
+void grad_attention(struct grad *w, int v, int dy) { (void)dy, refuse(w, v, 0, "has no derivative yet"); }
+void grad_embedding(struct grad *w, int v, int dy) { (void)dy, refuse(w, v, 0, "has no derivative yet"); }

@@ -1,0 +1,124 @@
+/* test_grad.c -- the derivative of each operation and option, beside difference quotients. */
+#include "util_grad.h"
+#include "util_scale.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tests.h" /* last: Check has a macro named fail */
+
+#define X "%x = input f32 [3,8]\n"
+#define XY X "%z = input f32 [3,8]\n"
+#define Y "output %y = %r\n"
+static const char *const cases[] = {
+    /* Products. */
+    X "%w = weight f32 [5,8]\n%r = matmul %x, %w\n" Y,
+    X "%w = weight f32 [8,5]\n%r = matmul %x, %w {kn=1}\n" Y,
+    X "%w = weight f32 [5,8]\n%c = cast %x {to=bf16}\n%d = cast %w {to=bf16}\n%r = matmul %c, %d\n" Y,
+    X "%w = weight f32 [5,8]\n%c = cast %x {to=bf16}\n%d = cast %w {to=bf16}\n%r = matmul %c, %d {f32=1}\n" Y,
+    "%x = input f32 [2,3,8]\n%w = weight f32 [5,8]\n%r = matmul %x, %w\n" Y,
+    "%x = input f32 [2,3,8]\n%w = weight f32 [2,5,8]\n%r = matmul %x, %w\n" Y,
+    "%x = input f32 [2,3,8]\n%w = input f32 [2,8,5]\n%r = matmul %x, %w {kn=1}\n" Y,
+    "%x = input f32 [4,4]\n%r = matmul %x, %x\n" Y,
+    "%x = input f32 [1,4]\n%w = weight f32 [1,4]\n%r = matmul %x, %w\n" Y,
+    "%x = input f32 [0,4]\n%w = weight f32 [3,4]\n%b = input f32 [3]\n%p = matmul %x, %w\n%r = add %p, "
+    "%b\n" Y,
+    X "%w = weight f32 [5,8] stride=[1,5]\n%r = matmul %x, %w\n" Y,
+    /* Broadcasting. */
+    XY "%r = add %x, %z\n" Y,
+    XY "%r = sub %x, %z\n" Y,
+    XY "%r = mul %x, %z\n" Y,
+    X "%z = input f32 [8]\n%r = mul %x, %z\n" Y,
+    X "%z = input f32 [3,1]\n%r = mul %x, %z\n" Y,
+    X "%z = input f32 [1]\n%r = mul %x, %z\n" Y,
+    X "%z = input f32 [1,1]\n%r = mul %z, %x\n" Y,
+    X "%z = scalar f32\n%r = mul %x, %z\n" Y,
+    "%x = input f32 [2,3,4,5]\n%z = input f32 [3,1,5]\n%r = mul %x, %z\n" Y,
+    "%x = input f32 [2,3,4,5]\n%z = input f32 [2,1,4,1]\n%r = mul %x, %z\n" Y,
+    "%x = input f32 [2,1,4,1]\n%z = input f32 [1,3,1,5]\n%r = mul %x, %z\n" Y,
+    "%x = input f32 [0,5]\n%z = input f32 [5]\n%r = mul %x, %z\n" Y,
+    "%x = input f32 [3,0]\n%z = input f32 [3,1]\n%r = mul %x, %z\n" Y,
+    X "%r = scale %x {alpha=-1.5}\n" Y,
+    X "%r = mul %x, %x\n" Y,
+    /* Statistics of rows and columns. */
+    X "%r = sum %x\n" Y,
+    X "%r = mean %x\n" Y,
+    X "%r = sum_sq %x\n" Y,
+    X "%r = m2 %x\n" Y,
+    X "%r = max %x\n" Y,
+    X "%r = log_sum_exp %x\n" Y,
+    X "%k = input i32 [3]\n%r = select %x, %k\n" Y,
+    X "%k = input i32 [3]\n%r = nll %x, %k\n" Y,
+    X "%r = sum %x {columns=1}\n" Y,
+    X "%r = mean %x {columns=1}\n" Y,
+    X "%r = m2 %x {columns=1}\n" Y,
+    X "%r = sum_sq %x {columns=1}\n" Y,
+    X "%r = max %x {columns=1}\n" Y,
+    X "%s = sum %x\n%m = mul %x, %s\n%r = sum %m {columns=1}\n" Y,
+    /* Norms and softmaxes. */
+    X "%g = weight f32 [8]\n%r = rms_norm %x, %g {eps=1e-3}\n" Y,
+    X "%r = rms_norm %x {eps=1e-3}\n" Y,
+    "%x = input f32 [2,3,8]\n%g = weight f32 [8]\n%r = rms_norm %x, %g {eps=1e-3}\n" Y,
+    X "%g = weight f32 [8]\n%b = weight f32 [8]\n%r = layer_norm %x, %g, %b {eps=1e-3}\n" Y,
+    X "%b = weight f32 [8]\n%r = layer_norm %x, _, %b {eps=1e-3}\n" Y,
+    X "%r = layer_norm %x {eps=1e-3}\n" Y,
+    X "%r = softmax %x\n" Y,
+    X "%r = log_softmax %x\n" Y,
+    X "%r = top_k %x {k=3}\n" Y,
+    X "%c = cast %x {to=bf16}\n%g = weight f32 [8]\n%r = rms_norm %c, %g {eps=1e-3}\n" Y,
+    /* Losses. */
+    X "%t = input i32 [3]\n%r = cross_entropy %x, %t {ignore=-100}\n" Y,
+    X "%t = input i32 [3]\n%r = cross_entropy %x, %t {ignore=-100, reduction=1}\n" Y,
+    X "%t = input i32 [3]\n%r = cross_entropy %x, %t {ignore=1, reduction=2}\n" Y,
+    "%x = input f32 [2,3,8]\n%t = input i64 [2,3]\n%r = cross_entropy %x, %t {ignore=2, reduction=1}\n" Y,
+    /* Rotations. */
+    "%x = input f32 [4,32]\n%p = input i32 [4]\n%r = rope %x, %p {base=10000, head_dim=16, half=1}\n" Y,
+    "%x = input f32 [4,32]\n%r = rope %x {head_dim=16, rotary=8, heads=1, scale=0.5}\n" Y,
+    "%x = input f32 [4,32]\n%r = rope %x {head_dim=16, half=1, inverse=1}\n" Y,
+    /* What moves data. */
+    X "%r = slice %x {axis=1, start=2, stop=6, step=1}\n" Y,
+    X "%r = slice %x {axis=0, start=1, stop=3, step=1}\n" Y,
+    X "%r = slice %x {axis=1, start=1, stop=8, step=3}\n" Y,
+    X "%a = slice %x {axis=1, start=0, stop=8, step=2}\n%b = slice %x {axis=1, start=1, stop=8, step=2}\n"
+      "%r = mul %a, %b\n" Y,
+    X "%a = slice %x {axis=1, start=0, stop=4, step=1}\n%b = slice %x {axis=1, start=4, stop=8, step=1}\n"
+      "%r = mul %a, %b\n" Y,
+    X "%a = slice %x {axis=1, start=0, stop=5, step=1}\n%b = slice %x {axis=1, start=3, stop=8, step=1}\n"
+      "%c = slice %x {axis=1, start=0, stop=8, step=2}\n%d = slice %x {axis=0, start=0, stop=1, step=1}\n"
+      "%e = mul %a, %b\noutput %u = %e\noutput %y = %c\noutput %v = %d\n",
+    X "%a = slice %x {axis=1, start=2, stop=2, step=1}\n%b = slice %x {axis=1, start=0, stop=8, step=1}\n"
+      "output %u = %a\noutput %y = %b\n",
+    XY "%r = concat %x, %z {axis=0}\n" Y,
+    XY "%r = concat %x, %z {axis=1, interleave=1}\n" Y,
+    XY "%r = concat %x, %x, %z {axis=-1}\n" Y,
+    X "%r = reshape %x {rank=3, d0=2, d1=3, d2=4}\n" Y,
+    "%x = input f32 [2,3,8]\n%r = transpose %x {p0=2, p1=0, p2=1}\n" Y,
+    "%x = input f32 [3,8] stride=[16,2]\n%r = mul %x, %x\n" Y,
+    X "%c = cast %x {to=f16}\n%r = mul %c, %x\n" Y,
+    /* Several ways to one leaf, and outputs on the way to others. */
+    X "%a = sum %x\n%b = mul %x, %a\n%c = softmax %b\n%d = add %c, %x\noutput %u = %b\noutput %y = %d\n",
+    X "%w = weight f32 [8,8]\n%g = weight f32 [8]\n%n = rms_norm %x, %g {eps=1e-5}\n%p = matmul %n, %w\n"
+      "%s = add %x, %p\n%m = rms_norm %s, %g {eps=1e-5}\n%q = matmul %m, %w\n%r = add %s, %q\n" Y,
+};
+
+START_TEST(operations_have_their_derivatives)
+{
+    graph *g = grad_loss(cases[_i]);
+    ck_assert_msg(g != NULL, "%s%s", cases[_i], coda_error());
+    int smooth = 0, n = 4;
+    uint64_t seed = random_seed();
+    for (uint64_t s = seed; s < seed + (uint64_t)n; s++) {
+        struct grad_check c;
+        ck_assert_msg(grad_compare(g, s, &c), "%s%s", cases[_i], coda_error());
+        ck_assert_msg(!c.smooth || fabs(c.gradient - c.difference) <= c.error + 1e-7 * c.scale,
+                      "seed %llu: %.12g, by differences %.12g +- %.1e, of terms of %.3g\n%s",
+                      (unsigned long long)s, c.gradient, c.difference, c.error, c.scale, cases[_i]);
+        smooth += c.smooth && c.error < 1e-5 * (1 + c.scale) && c.leaves > 1;
+    }
+    ck_assert_msg(smooth, "%s: not smooth at %d places from seed %llu", cases[_i], n,
+                  (unsigned long long)seed);
+    graph_free(g);
+}
+END_TEST
+
+TESTS(grad, EACH(operations_have_their_derivatives, ARRAY_SIZE(cases)));
