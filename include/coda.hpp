@@ -258,15 +258,16 @@ inline value transpose(value x, const std::vector<int> &perm)
     return detail::built(x.graph(), coda_transpose(x.graph(), x, perm.data()));
 }
 
-/* The gradients of a value of one element, or of y's with their cotangents dy, by each x; none where y does not depend
- * on it. */
+/* The gradients of a value of one element, or of y's with their cotangents dy, by each x; none where no y
+ * depends on it. */
 inline std::vector<value> grad(const std::vector<value> &y, const std::vector<value> &dy,
                                const std::vector<value> &x, const coda_grad_options *opt = nullptr)
 {
     coda_graph *g = detail::graph_of(y);
-    std::vector<coda_value> dx(x.size());
-    coda_grad(g, detail::plain(y).data(), dy.empty() ? nullptr : detail::plain(dy).data(), static_cast<int>(y.size()),
-              detail::plain(x).data(), static_cast<int>(x.size()), dx.data(), opt);
+    std::vector<coda_value> dx(x.size()), of_y = detail::plain(y), of_x = detail::plain(x);
+    std::vector<coda_value> of_dy = detail::plain(dy);
+    coda_grad(g, of_y.data(), dy.empty() ? nullptr : of_dy.data(), static_cast<int>(y.size()), of_x.data(),
+              static_cast<int>(x.size()), dx.data(), opt);
     std::vector<value> out;
     for (coda_value v : dx) out.push_back(detail::built(g, v));
     return out;

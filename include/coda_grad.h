@@ -51,6 +51,32 @@ typedef struct coda_grad_options {
 CODA_API void coda_grad(coda_graph *g, const coda_value *y, const coda_value *dy, int ny, const coda_value *x,
                         int nx, coda_value *dx, const coda_grad_options *opt);
 
+/* ---- Two plans: forward, and backward ---- */
+
+typedef enum coda_keep {
+    CODA_KEEP_PRODUCTS = 0, /* results of products and attention, with the residual or bias added to them and
+                             * the turn of rope; row values, f32 [.., 1]. Maps and norms are computed again,
+                             * which costs no traffic: they are epilogues of backward's products */
+    CODA_KEEP_MORE = 1,     /* also operands of products that forward stores anyway, a SwiGLU's result */
+    CODA_KEEP_LEAST = 2     /* leaves alone: backward computes the forward again */
+} coda_keep;
+typedef struct coda_split_options {
+    size_t size;
+    coda_keep keep;         /* INIT: CODA_KEEP_PRODUCTS */
+    const coda_value *also; /* values of joint that are kept whatever `keep` says, if backward needs them */
+    int also_count;
+} coda_split_options;
+#define CODA_SPLIT_OPTIONS_INIT {sizeof(coda_split_options), CODA_KEEP_PRODUCTS, NULL, 0}
+
+/* Cuts a joint graph, as coda_grad has made it, in two. *forward has the first `outputs` outputs of joint
+ * and then what is kept: outputs kept.0, kept.1, ... *backward has the other outputs, and inputs of these
+ * names. Both have those leaves of joint that they need, in their order. What is kept depends on no leaf
+ * that backward alone needs, as a cotangent is. You free both; joint stays as it is. CODA_E_INVALID: a
+ * pointer is NULL, `outputs` is not below the number of joint's outputs, a value of `also` is of another
+ * graph, joint has a mistake. CODA_E_UNSUPPORTED: joint writes to states. */
+CODA_API coda_status coda_split(const coda_graph *joint, int outputs, const coda_split_options *opt,
+                                coda_graph **forward, coda_graph **backward);
+
 #ifdef __cplusplus
 }
 #endif

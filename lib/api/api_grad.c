@@ -114,3 +114,58 @@ CODA_API void coda_grad(coda_graph *g, const coda_value *y, const coda_value *dy
         for (int i = 0; i < nx; i++) dx[i] = build_value(c.dx[i]);
     free(c.y);
 }
+
+/* ---- Forward and backward ---- */
+
+static coda_status check_split(const coda_graph *joint, int outputs, const coda_split_options *o)
+{
+    if (joint->outputs < 2 || outputs < 1 || outputs >= joint->outputs)
+        return fail(CODA_E_INVALID, "split: forward is to have %d of %d outputs; must be 1..%d", outputs,
+                    joint->outputs, joint->outputs - 1);
+    if ((int)o->keep < 0 || o->keep > CODA_KEEP_LEAST)
+        return fail(CODA_E_INVALID, "split: keep is %d; must be 0..%d", (int)o->keep, CODA_KEEP_LEAST);
+    if (o->also_count < 0 || (o->also_count && !o->also))
+        return fail(CODA_E_INVALID, "split: also is %s, of %d values", o->also ? "there" : "NULL",
+                    o->also_count);
+    for (int v = 0; v < joint->nodes; v++)
+        if (op_is_version(joint->node[v].op))
+            return fail(CODA_E_UNSUPPORTED, "split: %s %s writes to state %s, and a split graph has none",
+                        node_text(&joint->node[v]), value_text(joint, v).s,
+                        value_text(joint, state_leaf(joint, v)).s);
+    return CODA_OK;
+}
+
+/* Their indices, which the caller frees; NULL with the message set. */
+static int *read_also(const coda_graph *joint, const coda_split_options *o)
+{
+    int *also = calloc((size_t)o->also_count + 1, sizeof *also);
+    if (!also) fail(CODA_E_MEMORY, "split: out of memory for %d values", o->also_count);
+    for (int i = 0; also && i < o->also_count; i++) {
+        also[i] = (int)o->also[i].id - 1;
+        if (o->also[i].id && o->also[i].id <= (uint32_t)joint->nodes) continue;
+        fail(CODA_E_INVALID, "split: also[%d] is %u, a value of another graph; this one has %d", i,
+             o->also[i].id, joint->nodes);
+        free(also);
+        also = NULL;
+    }
+    return also;
+}
+
+CODA_API coda_status coda_split(const coda_graph *joint, int outputs, const coda_split_options *opt,
+                                coda_graph **forward, coda_graph **backward)
+{
+    coda_split_options o;
+    if (forward) *forward = NULL;
+    if (backward) *backward = NULL;
+    if (!joint || !forward || !backward)
+        return fail(CODA_E_INVALID, "split: %s is NULL", !joint ? "joint" : forward ? "backward" : "forward");
+    coda_status s = SIZED_READ("split", coda_split_options, &o, opt);
+    if (s == CODA_OK) s = graph_mistake(joint);
+    if (s == CODA_OK) s = check_split(joint, outputs, &o);
+    int *also = s == CODA_OK ? read_also(joint, &o) : NULL;
+    if (s != CODA_OK) return s;
+    if (!also) return fail_status();
+    s = graph_split(joint, outputs, o.keep, also, o.also_count, forward, backward);
+    free(also);
+    return s;
+}

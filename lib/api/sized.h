@@ -33,7 +33,8 @@
     X(coda_cache_pruned, kept_bytes)                                                                         \
     X(coda_export_options, array)                                                                            \
     X(coda_bundle_report, damaged)                                                                           \
-    X(coda_grad_options, weights)
+    X(coda_grad_options, weights)                                                                            \
+    X(coda_split_options, also_count)
 
 #define SIZED_UP_TO(type, last)                                                                              \
     CEIL_DIV(offsetof(type, last) + sizeof(((type *)0)->last), sizeof(size_t)) * sizeof(size_t)

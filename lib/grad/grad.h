@@ -10,4 +10,9 @@
 bool graph_grad(graph *g, const int *y, const int *dy, int ny, const int *x, int nx, int *dx,
                 coda_dtype weights);
 
+/* split.c -- a joint graph as two: its first `outputs` outputs and what the others need of them, and the
+ * others. `also` are values of joint. */
+coda_status graph_split(const graph *joint, int outputs, coda_keep keep, const int *also, int also_count,
+                        graph **forward, graph **backward);
+
 #endif

@@ -189,6 +189,18 @@ static int call_coda_grad(void)
     return SILENT;
 }
 
+static int call_coda_split(void)
+{
+    coda_value also[2] = {value(), maybe()};
+    coda_split_options o = {
+        .keep = (coda_keep)below(4), .also = chance(30) ? also : NULL, .also_count = (int)below(3)};
+    coda_graph *half[2] = {NULL, NULL};
+    coda_status s = coda_split(graph_any(), (int)below(4), BOXED(o), chance(95) ? &half[0] : NULL, &half[1]);
+    coda_graph_free(half[0]);
+    coda_graph_free(half[1]);
+    return s;
+}
+
 static int call_coda_iota(void) { return coda_iota(graph_any(), number()), SILENT; }
 static int call_coda_nucleus(void)
 {

@@ -102,6 +102,23 @@ static void runs_by_name()
     expect(!p.get() && moved.get(), "a plan moves");
 }
 
+/* The sum of x * x has the gradient 2 x; nothing comes to what it does not depend on. */
+static void differentiates()
+{
+    alignas(16) float x[4] = {1, 2, 3, -4}, dx[4], none[4] = {0}, loss[1];
+    coda::graph g;
+    auto vx = g.input("x", CODA_F32, {1, 4}), other = g.input("other", CODA_F32, {1, 4});
+    auto sum = coda::reshape(coda::row_sum(vx * vx), {1});
+    auto d = coda::grad(sum, {vx, other});
+    expect(d.size() == 2 && !d[1].id, "no gradient of what is not read");
+    g.output("loss", sum);
+    g.output("dx", d[0]);
+    coda::plan p = on_cpu(g);
+    auto memory = coda::host_alloc(p.workspace());
+    take(p.run({x, none, loss, dx}, memory.get()));
+    expect(loss[0] == 30 && dx[0] == 2 && dx[3] == -8, "a gradient");
+}
+
 static void computes_odds_and_ends()
 {
     alignas(16) float v[8] = {1, 2, -4, 8, 3, -1, 6, 5}, numbers[8], middle[4], best[4], both[16], turned[8];
@@ -161,6 +178,7 @@ int main()
 {
     runs_by_name();
     computes_odds_and_ends();
+    differentiates();
     refuses_mistakes();
     scopes();
     return failures != 0;

@@ -113,6 +113,18 @@ static void read_grad(const void *opt, struct text *t)
     end_graph(b, t);
 }
 
+static void read_split(const void *opt, struct text *t)
+{
+    graph *b = coda_graph_new(), *half[2];
+    coda_value x = coda_input(b, "x", CODA_F32, 2, (int64_t[]){3, 4});
+    coda_value w = coda_weight(b, "w", CODA_F32, 2, (int64_t[]){5, 4}), y = coda_matmul(b, x, w);
+    coda_output(b, "y", y);
+    coda_output(b, "z", coda_silu(b, coda_silu(b, y)));
+    if (coda_split(b, 1, opt, &half[0], &half[1]) != CODA_OK) text_printf(t, "-1 %s", coda_error());
+    else end_graph(half[0], t), end_graph(half[1], t);
+    graph_free(b);
+}
+
 static void read_map_def(const void *def, struct text *t)
 {
     graph *b = coda_graph_new();
@@ -201,6 +213,7 @@ static const coda_sample_options sample = CODA_SAMPLE_OPTIONS_INIT;
 static const coda_append_options append = CODA_APPEND_OPTIONS_INIT;
 static const coda_cross_entropy_options cross_entropy = CODA_CROSS_ENTROPY_OPTIONS_INIT;
 static const coda_grad_options grad = CODA_GRAD_OPTIONS_INIT;
+static const coda_split_options split = CODA_SPLIT_OPTIONS_INIT;
 static const coda_compile_options compile = CODA_COMPILE_OPTIONS_INIT;
 static const coda_run_options run = CODA_RUN_OPTIONS_INIT;
 static const coda_warm_options warm = CODA_WARM_OPTIONS_INIT;
@@ -222,6 +235,7 @@ static const struct reader {
     {SIZED_coda_append_options, &append, read_append, NULL},
     {SIZED_coda_cross_entropy_options, &cross_entropy, read_cross_entropy, NULL},
     {SIZED_coda_grad_options, &grad, read_grad, NULL},
+    {SIZED_coda_split_options, &split, read_split, NULL},
     {SIZED_coda_compile_options, &compile, read_compile, NULL},
     {SIZED_coda_run_options, &run, read_run, NULL},
     {SIZED_coda_warm_options, &warm, read_warm, NULL},

@@ -1,0 +1,236 @@
+/*
+ * split.c -- a joint graph as forward and backward: which values forward keeps for backward, and which
+ * backward computes again.
+ *
+ * Backward is walked from its outputs to its leaves, and stops at each value that is worth keeping. Such are
+ * the results of products and attention, as their kernels store them: with the bias or the residual that is
+ * added, turned by rope. The others are maps and norms, which backward's products compute in their epilogues
+ * without a byte of traffic. Row values, 1/rms or a log-sum-exp, cost next to nothing and are kept always,
+ * also those that only backward asks for.
+ */
+#include "grad.h"
+
+#include <stdio.h>
+
+struct split {
+    const graph *joint;
+    struct arena arena;
+    coda_keep keep;
+    bool *forward;         /* is it computed for one of forward's outputs? */
+    bool *row;             /* is it a value of rows, made of forward's values alone? */
+    bool *keepable;        /* worth keeping, by `keep` or because the caller says so */
+    bool *kept, *again;    /* what backward reads of forward; what it computes */
+    int *reader, *readers; /* the last node that reads it, and how many do */
+};
+
+/* ---- What is forward's ---- */
+
+/* What the outputs from `first` to `last` - 1 are computed of. */
+static void mark(const graph *g, int first, int last, bool *needed)
+{
+    for (int i = first; i < last; i++) needed[g->output[i].value] = true;
+    for (int v = g->nodes - 1; v >= 0; v--)
+        for (int i = 0; needed[v] && i < g->node[v].nin; i++)
+            if (g->node[v].in[i] >= 0) needed[g->node[v].in[i]] = true;
+}
+
+/* One number for each row, from a row of forward's or from other such numbers. */
+static bool is_row_value(const struct split *s, int v)
+{
+    const struct node *n = &s->joint->node[v];
+    bool reduction = n->op == OP_REDUCE && !n->attr.reduce.columns, of_rows = false;
+    if (!reduction && (n->op != OP_MAP || !n->type.rank || type_columns(&n->type) != 1)) return false;
+    for (int i = 0; i < n->nin; i++) {
+        int x = n->in[i];
+        if (x < 0) continue;
+        if (!s->forward[x] && !s->row[x] && s->joint->node[x].op != OP_CONSTANT) return false;
+        of_rows = of_rows || reduction || s->row[x];
+    }
+    return of_rows;
+}
+
+/* ---- What is worth keeping ---- */
+
+/* Does a product's epilogue compute n of the product's result, which stands at operand `at`? */
+static bool is_epilogue(const struct split *s, const struct node *n, int x)
+{
+    if (op_is_view(n->op) && n->op != OP_SLICE) return true;
+    if (n->op == OP_ROPE) return n->in[ROPE_X] == x;
+    if (n->op != OP_MAP || !n->prim->facts.jointly) return false;
+    const struct type *whole = &n->type, *own = &s->joint->node[x].type;
+    return type_agrees(whole, own);
+}
+
+/* The value that the kernel of product v stores: behind what alone reads its result. */
+static int stored(const struct split *s, int v)
+{
+    int best = v;
+    while (s->readers[v] == 1 && s->reader[v] >= 0 && s->forward[s->reader[v]]) {
+        const struct node *n = &s->joint->node[s->reader[v]];
+        if (!is_epilogue(s, n, v)) break;
+        v = s->reader[v];
+        if (!op_is_view(n->op)) best = v;
+    }
+    return best;
+}
+
+/* The value that a product's operand is a view of. */
+static int behind_views(const graph *g, int v)
+{
+    while (op_is_view(g->node[v].op)) v = g->node[v].in[VIEW_OF];
+    return v;
+}
+
+static void choose(struct split *s)
+{
+    const graph *g = s->joint;
+    for (int v = 0; v < g->nodes && s->keep != CODA_KEEP_LEAST; v++) {
+        const struct node *n = &g->node[v];
+        s->row[v] = is_row_value(s, v);
+        if (s->row[v]) s->keepable[v] = true;
+        if (!s->forward[v]) continue;
+        if (n->op == OP_ATTENTION) s->keepable[v] = true;
+        if (n->op == OP_MATMUL) s->keepable[stored(s, v)] = true;
+        if (n->op != OP_MATMUL || s->keep != CODA_KEEP_MORE) continue;
+        int x = behind_views(g, n->in[MATMUL_X]);
+        if (g->node[x].op == OP_MAP) s->keepable[x] = true;
+    }
+}
+
+static void count_readers(struct split *s)
+{
+    const graph *g = s->joint;
+    for (int v = 0; v < g->nodes; v++) s->reader[v] = -1;
+    for (int v = 0; v < g->nodes; v++)
+        for (int i = 0; i < g->node[v].nin; i++) {
+            int x = g->node[v].in[i];
+            if (x >= 0) s->reader[x] = v, s->readers[x]++;
+        }
+    for (int i = 0; i < g->outputs; i++) s->readers[g->output[i].value]++;
+}
+
+/* ---- The two graphs ---- */
+
+/* From backward's outputs to what is kept, and to leaves. */
+static void cut(struct split *s, int outputs)
+{
+    const graph *g = s->joint;
+    bool *wanted = s->again;
+    for (int i = outputs; i < g->outputs; i++) wanted[g->output[i].value] = true;
+    for (int v = g->nodes - 1; v >= 0; v--) {
+        if (!wanted[v] || op_is_leaf(g->node[v].op)) continue;
+        if (s->keepable[v]) {
+            s->kept[v] = true;
+            wanted[v] = false;
+            continue;
+        }
+        for (int i = 0; i < g->node[v].nin; i++)
+            if (g->node[v].in[i] >= 0) wanted[g->node[v].in[i]] = true;
+    }
+}
+
+static graph *begin(const struct split *s)
+{
+    graph *g = graph_like(s->joint);
+    if (!g) return NULL;
+    g->rewritten = false;
+    g->origins = 0;
+    if (dims_copy(g->dims, s->joint->dims)) return g;
+    fail(CODA_E_MEMORY, "split: out of memory for %d nodes", s->joint->nodes);
+    graph_free(g);
+    return NULL;
+}
+
+static void kept_name(char *name, size_t size, int k) { snprintf(name, size, "kept.%d", k); }
+
+/* The input of backward that value v of forward is. */
+static int kept_input(graph *g, const struct node *n, int k)
+{
+    char name[32];
+    struct node leaf = {.op = OP_INPUT, .type = n->type, .name = name, .origin = -1};
+    kept_name(name, sizeof name, k);
+    leaf.type.dims = g->dims;
+    dense_strides(&leaf.type, leaf.stride);
+    return graph_append(g, &leaf);
+}
+
+/* The nodes that are wanted, and inputs for those that forward keeps; outputs from `first` to `last` - 1. */
+static bool copy(const struct split *s, graph *to, const bool *wanted, const bool *kept, int first, int last,
+                 int *map)
+{
+    const graph *g = s->joint;
+    for (int v = 0, k = 0; v < g->nodes && to->status == CODA_OK; v++) {
+        map[v] = -1;
+        if (kept && kept[v]) map[v] = kept_input(to, &g->node[v], k++);
+        else if (wanted[v]) map[v] = graph_copy_node(to, g, v, map);
+    }
+    for (int i = first; i < last && to->status == CODA_OK; i++) {
+        const struct output *o = &g->output[i];
+        (o->add ? graph_append_sum : graph_append_output)(to, o->name, map[o->value], o->stride);
+    }
+    return to->status == CODA_OK;
+}
+
+/* Forward's outputs behind those of joint. */
+static bool put_out_kept(const struct split *s, graph *to, const int *map)
+{
+    int k = 0;
+    for (int v = 0; v < s->joint->nodes; v++) {
+        char name[32];
+        if (!s->kept[v]) continue;
+        kept_name(name, sizeof name, k++);
+        if (graph_append_output(to, name, map[v], NULL) < 0) return false;
+    }
+    return true;
+}
+
+static bool build(struct split *s, int outputs, graph *forward, graph *backward)
+{
+    const graph *g = s->joint;
+    int *map = ARENA_NEW(&s->arena, int, g->nodes + 1);
+    if (!map) return fail(CODA_E_MEMORY, "split: out of memory for %d nodes", g->nodes), false;
+    if (!copy(s, backward, s->again, s->kept, outputs, g->outputs, map))
+        return fail(backward->status, "split: %s", backward->error), false;
+    for (int v = g->nodes - 1; v >= 0; v--) { /* row values are asked for by backward alone */
+        s->forward[v] = s->forward[v] || s->kept[v];
+        for (int i = 0; s->forward[v] && i < g->node[v].nin; i++)
+            if (g->node[v].in[i] >= 0) s->forward[g->node[v].in[i]] = true;
+    }
+    if (!copy(s, forward, s->forward, NULL, 0, outputs, map) || !put_out_kept(s, forward, map))
+        return fail(forward->status, "split: %s", forward->error), false;
+    return true;
+}
+
+static bool allocate(struct split *s)
+{
+    bool **flags[] = {&s->forward, &s->row, &s->keepable, &s->kept, &s->again};
+    int nodes = s->joint->nodes + 1;
+    for (int i = 0; i < ARRAY_SIZE(flags); i++) *flags[i] = ARENA_NEW(&s->arena, bool, nodes);
+    s->reader = ARENA_NEW(&s->arena, int, nodes);
+    s->readers = ARENA_NEW(&s->arena, int, nodes);
+    if (!s->arena.failed) return true;
+    return fail(CODA_E_MEMORY, "split: out of memory for %d nodes", s->joint->nodes), false;
+}
+
+coda_status graph_split(const graph *joint, int outputs, coda_keep keep, const int *also, int also_count,
+                        graph **forward, graph **backward)
+{
+    struct split s = {.joint = joint, .keep = keep};
+    bool good = allocate(&s);
+    if (good) {
+        mark(joint, 0, outputs, s.forward);
+        count_readers(&s);
+        choose(&s);
+        for (int i = 0; i < also_count; i++) s.keepable[also[i]] = s.forward[also[i]];
+        cut(&s, outputs);
+        *forward = begin(&s);
+        *backward = *forward ? begin(&s) : NULL;
+        good = *backward && build(&s, outputs, *forward, *backward);
+    }
+    arena_free(&s.arena);
+    if (good) return CODA_OK;
+    graph_free(*forward);
+    graph_free(*backward);
+    *forward = *backward = NULL;
+    return fail_status();
+}

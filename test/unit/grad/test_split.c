@@ -1,0 +1,206 @@
+/* test_split.c -- a joint graph as forward and backward: together they are the joint graph, and what is
+ * kept is what the policy says. */
+#include "util_grad.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests.h" /* last: Check has a macro named fail */
+
+/* A LLaMA layer from attention's result to the next layer's q, k, v; M 6, D 16, F 24. */
+static const char layer[] =
+    "%x0 = input f32 [6,16]\n%y0 = input f32 [6,16]\n%w0 = weight f32 [16,16]\n%w1 = weight f32 [48,16]\n"
+    "%w2 = weight f32 [16,24]\n%w3 = weight f32 [48,16]\n%g0 = weight f32 [16]\n%g1 = weight f32 [16]\n"
+    "%p0 = matmul %y0, %w0\n%x1 = add %p0, %x0\n%n0 = rms_norm %x1, %g0 {eps=1e-5}\n%z1 = matmul %n0, %w1\n"
+    "%g = slice %z1 {axis=1, start=0, stop=24, step=1}\n%u = slice %z1 {axis=1, start=24, stop=48, step=1}\n"
+    "%y1 = mul %g, %u\n%p2 = matmul %y1, %w2\n%x2 = add %p2, %x1\n%n1 = rms_norm %x2, %g1 {eps=1e-5}\n"
+    "%z3 = matmul %n1, %w3\n%qkv = rope %z3 {base=10000, head_dim=8, heads=4, half=1}\n"
+    "output %x2 = %x2\noutput %qkv = %qkv\n";
+
+/* The layer with the gradients of all its leaves by two cotangents. */
+static graph *joint_graph(void)
+{
+    graph *g = graph_parse(layer);
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    coda_value x[8], dx[8], y[2], dy[2];
+    for (int i = 0; i < 8; i++) x[i] = (coda_value){(uint32_t)g->leaf[i] + 1};
+    for (int i = 0; i < 2; i++) y[i] = (coda_value){(uint32_t)g->output[i].value + 1};
+    dy[0] = coda_input(g, "dx2", CODA_F32, 2, (int64_t[]){6, 16});
+    dy[1] = coda_input(g, "dqkv", CODA_F32, 2, (int64_t[]){6, 48});
+    coda_grad(g, y, dy, 2, x, 8, dx, NULL);
+    for (int i = 0; i < 8; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "d_%s", g->node[g->leaf[i]].name);
+        coda_output(g, name, dx[i]);
+    }
+    ck_assert_msg(coda_graph_status(g) == CODA_OK, "%s", coda_error());
+    return g;
+}
+
+/* An argument of the joint graph by its name, or what forward has kept as fp32. */
+struct values {
+    graph *g;
+    void **args;
+    int kept;
+    float *keep[32];
+};
+
+static void *by_name(const struct values *v, const char *name)
+{
+    int k;
+    for (int i = 0; i < v->g->leaves; i++)
+        if (!strcmp(v->g->node[v->g->leaf[i]].name, name)) return v->args[i];
+    for (int i = 0; i < v->g->outputs; i++)
+        if (!strcmp(v->g->output[i].name, name)) return v->args[v->g->leaves + i];
+    ck_assert_msg(sscanf(name, "kept.%d", &k) == 1 && k < 32, "%s", name);
+    return v->keep[k];
+}
+
+static double *room(int64_t n)
+{
+    double *d = malloc(sizeof *d * (size_t)(n + 1));
+    for (int64_t i = 0; i < n; i++) d[i] = NAN;
+    return d;
+}
+
+/* Runs a half with leaves by name; outputs into rooms of their own, which are returned. */
+static double **run(const graph *half, const struct values *v)
+{
+    void **args = calloc((size_t)(half->leaves + half->outputs) + 1, sizeof *args);
+    double **out = calloc((size_t)half->outputs + 1, sizeof *out);
+    for (int i = 0; i < half->leaves; i++) args[i] = by_name(v, half->node[half->leaf[i]].name);
+    for (int i = 0; i < half->outputs; i++)
+        args[half->leaves + i] = out[i] = room(type_elements(&half->node[half->output[i].value].type));
+    ck_assert_msg(coda_evaluate(half, args) == CODA_OK, "%s", coda_error());
+    free(args);
+    return out;
+}
+
+/* Each output of the half beside the joint graph's; kept values are rounded to fp32 on their way. */
+static void compare(const graph *half, double **out, const struct values *v, double most)
+{
+    for (int i = 0; i < half->outputs; i++) {
+        const char *name = half->output[i].name;
+        int64_t n = type_elements(&half->node[half->output[i].value].type);
+        if (!strncmp(name, "kept.", 5)) continue;
+        const double *want = by_name(v, name);
+        for (int64_t e = 0; e < n; e++)
+            ck_assert_msg(fabs(out[i][e] - want[e]) <= most * (1 + fabs(want[e])), "%s[%d]: %.12g, not %.12g",
+                          name, (int)e, out[i][e], want[e]);
+    }
+}
+
+static void hand_over(const graph *forward, double **out, struct values *v)
+{
+    for (int i = 0; i < forward->outputs; i++) {
+        int k;
+        int64_t n = type_elements(&forward->node[forward->output[i].value].type);
+        if (sscanf(forward->output[i].name, "kept.%d", &k) != 1) continue;
+        v->keep[k] = malloc(sizeof(float) * (size_t)(n + 1));
+        for (int64_t e = 0; e < n; e++) v->keep[k][e] = (float)out[i][e];
+        v->kept = k + 1;
+    }
+}
+
+static int64_t kept_elements(const graph *forward)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < forward->outputs; i++)
+        if (!strncmp(forward->output[i].name, "kept.", 5))
+            sum += type_elements(&forward->node[forward->output[i].value].type);
+    return sum;
+}
+
+static void free_rooms(const graph *g, double **out)
+{
+    for (int i = 0; i < g->outputs; i++) free(out[i]);
+    free(out);
+}
+
+/* M (x1, z1, x2, qkv and two row values with their cubes); also y1; nothing. */
+static const struct {
+    coda_keep keep;
+    int64_t elements;
+} policies[] = {{CODA_KEEP_PRODUCTS, 6 * (16 + 48 + 16 + 4)},
+                {CODA_KEEP_MORE, 6 * (16 + 48 + 16 + 4 + 24)},
+                {CODA_KEEP_LEAST, 0}};
+
+START_TEST(halves_are_the_whole)
+{
+    struct values v = {.g = joint_graph()};
+    coda_split_options o = CODA_SPLIT_OPTIONS_INIT;
+    graph *forward, *backward;
+    o.keep = policies[_i].keep;
+    v.args = differences_args(v.g, 11);
+    ck_assert_msg(coda_evaluate(v.g, v.args) == CODA_OK, "%s", coda_error());
+    ck_assert_msg(coda_split(v.g, 2, &o, &forward, &backward) == CODA_OK, "%s", coda_error());
+    ck_assert(graph_verify(forward) == CODA_OK && graph_verify(backward) == CODA_OK);
+    ck_assert_int_eq(kept_elements(forward), policies[_i].elements);
+    double **out = run(forward, &v);
+    compare(forward, out, &v, 1e-12);
+    hand_over(forward, out, &v);
+    free_rooms(forward, out);
+    out = run(backward, &v);
+    compare(backward, out, &v, 1e-4); /* of values that were rounded to fp32 */
+    free_rooms(backward, out);
+    for (int i = 0; i < v.kept; i++) free(v.keep[i]);
+    random_args_free(v.g, v.args);
+    graph_free(forward);
+    graph_free(backward);
+    graph_free(v.g);
+}
+END_TEST
+
+/* What the caller names is kept, where backward needs it. */
+START_TEST(also_is_kept)
+{
+    graph *g = joint_graph(), *forward, *backward;
+    coda_split_options o = CODA_SPLIT_OPTIONS_INIT;
+    coda_value also[2] = {CODA_NONE, {(uint32_t)g->leaf[0] + 1}}; /* the last norm, and a leaf */
+    for (int v = 0; v < g->nodes; v++)
+        if (g->node[v].op == OP_RMS_NORM) also[0].id = (uint32_t)v + 1;
+    o.keep = CODA_KEEP_LEAST;
+    o.also = also;
+    o.also_count = 2;
+    ck_assert_msg(coda_split(g, 2, &o, &forward, &backward) == CODA_OK, "%s", coda_error());
+    ck_assert_int_eq(kept_elements(forward), 6 * 16);
+    ck_assert_int_eq(forward->outputs, 3);
+    graph_free(forward);
+    graph_free(backward);
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(split_refuses)
+{
+    graph *g = joint_graph(), *forward = g, *backward = g;
+    coda_split_options o = CODA_SPLIT_OPTIONS_INIT;
+    coda_value other = {12345};
+    ck_assert_int_eq(coda_split(NULL, 1, NULL, &forward, &backward), CODA_E_INVALID);
+    ck_assert(strstr(coda_error(), "joint is NULL") && !forward && !backward);
+    ck_assert_int_eq(coda_split(g, 1, NULL, NULL, &backward), CODA_E_INVALID);
+    ck_assert_int_eq(coda_split(g, 0, NULL, &forward, &backward), CODA_E_INVALID);
+    ck_assert_msg(strstr(coda_error(), "0 of 10 outputs"), "%s", coda_error());
+    ck_assert_int_eq(coda_split(g, 10, NULL, &forward, &backward), CODA_E_INVALID);
+    o.keep = (coda_keep)3;
+    ck_assert_int_eq(coda_split(g, 2, &o, &forward, &backward), CODA_E_INVALID);
+    ck_assert_msg(strstr(coda_error(), "keep is 3"), "%s", coda_error());
+    o.keep = CODA_KEEP_MORE;
+    o.also_count = 1;
+    ck_assert_int_eq(coda_split(g, 2, &o, &forward, &backward), CODA_E_INVALID);
+    o.also = &other;
+    ck_assert_int_eq(coda_split(g, 2, &o, &forward, &backward), CODA_E_INVALID);
+    ck_assert_msg(strstr(coda_error(), "12345"), "%s", coda_error());
+    graph_free(g);
+    g = graph_parse(
+        "%s = state f32 [2]\n%x = input f32 [2]\n%v = assign %s, %x\n%r = relu %x\noutput %y = %r\n"
+        "output %z = %x\n");
+    ck_assert_int_eq(coda_split(g, 1, NULL, &forward, &backward), CODA_E_UNSUPPORTED);
+    ck_assert_msg(strstr(coda_error(), "assign") && strstr(coda_error(), "%s"), "%s", coda_error());
+    graph_free(g);
+}
+END_TEST
+
+TESTS(split, EACH(halves_are_the_whole, ARRAY_SIZE(policies)), ONE(also_is_kept), ONE(split_refuses));
