@@ -105,18 +105,18 @@ static void runs_by_name()
 /* The sum of x * x has the gradient 2 x; nothing comes to what it does not depend on. */
 static void differentiates()
 {
-    alignas(16) float x[4] = {1, 2, 3, -4}, dx[4], none[4] = {0}, loss[1];
+    alignas(16) float in[4] = {1, 2, 3, -4}, out[4], none[4] = {0}, loss[1];
     coda::graph g;
     auto vx = g.input("x", CODA_F32, {1, 4}), other = g.input("other", CODA_F32, {1, 4});
     auto sum = coda::reshape(coda::row_sum(vx * vx), {1});
-    auto d = coda::grad(sum, {vx, other});
-    expect(d.size() == 2 && !d[1].id, "no gradient of what is not read");
+    auto grads = coda::grad(sum, {vx, other});
+    expect(grads.size() == 2 && !static_cast<coda_value>(grads[1]).id, "no gradient of what is not read");
     g.output("loss", sum);
-    g.output("dx", d[0]);
+    g.output("dx", grads[0]);
     coda::plan p = on_cpu(g);
     auto memory = coda::host_alloc(p.workspace());
-    take(p.run({x, none, loss, dx}, memory.get()));
-    expect(loss[0] == 30 && dx[0] == 2 && dx[3] == -8, "a gradient");
+    take(p.run({in, none, loss, out}, memory.get()));
+    expect(loss[0] == 30 && out[0] == 2 && out[3] == -8, "a gradient");
 }
 
 static void computes_odds_and_ends()
