@@ -220,19 +220,32 @@ static bool begins_word(struct cursor *c)
     return isalpha((unsigned char)*c->at);
 }
 
+#define FACTS "linear, shift, quotient, identity, dtype, nonzero or narrow"
+
+/* A fact without arguments. */
+static bool parse_flag(const char *word, struct row *row)
+{
+    bool narrow = !strcmp(word, "narrow"), nonzero = !strcmp(word, "nonzero");
+    row->narrow |= narrow;
+    row->facts.nonzero |= nonzero;
+    return narrow || nonzero;
+}
+
 static void parse_fact(struct cursor *c, struct row *row)
 {
     char word[WORD];
     parse_word(c, word);
     bool linear = !strcmp(word, "linear"), shift = !strcmp(word, "shift"), dtype = !strcmp(word, "dtype");
-    if (!strcmp(word, "narrow")) {
-        row->narrow = true;
-        return;
-    }
-    if (!linear && !shift && !dtype && strcmp(word, "identity"))
-        die(c->path, c->line, "\"%s\" is no fact: linear, shift, identity, dtype or narrow", word);
+    bool quotient = !strcmp(word, "quotient");
+    if (parse_flag(word, row)) return;
+    if (!linear && !shift && !dtype && !quotient && strcmp(word, "identity"))
+        die(c->path, c->line, "\"%s\" is no fact: " FACTS, word);
     expect(c, '(');
-    if (dtype) {
+    if (quotient) {
+        int by = parse_argument(c, row, row->inputs);
+        if (by == 0) die(c->path, c->line, "a quotient is by another operand than %s", row->argument[0]);
+        row->facts.quotient |= 1u << by;
+    } else if (dtype) {
         row->facts.dtype = parse_argument(c, row, row->inputs);
     } else if (linear || shift) {
         unsigned set = parse_operands(c, row);
@@ -602,10 +615,12 @@ static void write_files(const struct file *file, int files)
 
 static void write_facts(const struct prim_facts *f)
 {
-    if (!f->linear && !f->jointly && !f->shift && !f->identity && !f->dtype) return;
+    static const struct prim_facts none;
+    if (!memcmp(f, &none, sizeof none)) return;
     printf("\n     .facts = {.linear = %u, .jointly = %u, .shift = %u, .identity = %d, .identity_at = %a,"
-           "\n               .dtype = %d},",
-           f->linear, f->jointly, f->shift, f->identity, (double)f->identity_at, f->dtype);
+           "\n               .dtype = %d, .quotient = %u, .nonzero = %d},",
+           f->linear, f->jointly, f->shift, f->identity, (double)f->identity_at, f->dtype, f->quotient,
+           f->nonzero);
 }
 
 static void write_string(const char *text)

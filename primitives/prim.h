@@ -28,6 +28,8 @@ struct prim_facts {
     int identity;      /* f is its first operand where this argument, counted from 1, operands first, */
     float identity_at; /* has this value. 0: there is none */
     int dtype;         /* the operand whose dtype the result has */
+    unsigned quotient; /* f(x, y) y = x, x the first operand, y operand i */
+    bool nonzero;      /* of finite arguments it is not 0 */
 };
 
 /* Loops on the host are there for so many sets of instructions: enum vectors of lib/base. */

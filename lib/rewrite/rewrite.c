@@ -54,6 +54,7 @@ static coda_status run_pass(const struct pass *p, graph **g, const struct rewrit
     int before = log->events;
     graph *next = p->run(*g, opt, log);
     if (!next) return CODA_E_INVALID;
+    if (next == *g) return CODA_OK;
     bool changed = log->events > before || next->nodes != (*g)->nodes;
     graph_free(*g);
     *g = next;

@@ -7,8 +7,8 @@
 
 #include "rewrite.h"
 
-/* A pass returns a new graph that computes the same, or NULL with the message set; if it changed something
- * it has noted it. */
+/* A pass returns a new graph that computes the same, or the same graph where it finds nothing, or NULL with
+ * the message set; if it changed something it has noted it. */
 typedef graph *rewrite_pass(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log);
 #define PASS(name, when) rewrite_pass name;
 #include "passes.def"
@@ -30,6 +30,8 @@ typedef int rewrite_rule(struct walk *w, int n);
  * what replaces a value must have its type. */
 graph *rewrite_walk(const graph *in, rewrite_rule *rule, const struct rewrite_options *opt,
                     struct rewrite_log *log, void *ctx);
+/* What a pass returns that finds nothing to change, so that nothing is copied: the graph itself. */
+graph *rewrite_nothing(const graph *in);
 /* Poisons `out`: whether the rule applies, or what it makes, is decided by values of symbols. RULE_FAILED. */
 int rewrite_needs_numbers(struct walk *w, const char *what);
 /* The float 1 / extent, of 1 where it is 0. An extent with symbols has none: that needs numbers. */

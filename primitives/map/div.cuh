@@ -1,6 +1,6 @@
 // div.cuh -- x / y.
 //
-// coda: map div(x, y) linear(x)
+// coda: map div(x, y) linear(x) quotient(y)
 #pragma once
 #include "math.cuh"
 

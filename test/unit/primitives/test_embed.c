@@ -147,7 +147,8 @@ START_TEST(typos_are_pointed_at)
     refused("// coda: map f(x, x)", "x is named twice");
     refused("// coda: map f(x; x)", "x is named twice");
     refused("// coda: map f(x) -> y", "nothing may follow, but there is \"-> y\"");
-    refused("// coda: map f(x) state 2", "\"state\" is no fact: linear, shift, identity, dtype or narrow");
+    refused("// coda: map f(x) state 2",
+            "\"state\" is no fact: linear, shift, quotient, identity, dtype, nonzero or narrow");
     refused("// coda: map f(a, b, c, d, e)", "at most 4 operands and 4 parameters");
     refused("// coda: map f(x; a, b, c, d, e)", "at most 4 operands and 4 parameters");
     refused("// coda: map f(a, b, c, d, e, f, g, h, i)", "more than 8 arguments");
@@ -164,17 +165,19 @@ END_TEST
 START_TEST(facts_are_taken)
 {
     put("map/f.cuh", SAYS("f") "// coda: map f(x, y; a)  linear(x, y)  shift(y) linear( x ) identity(a = "
-                               "-0.5) dtype(y)\n" MAP("f"));
+                               "-0.5) dtype(y) quotient(y) nonzero\n" MAP("f"));
     put("ref/f.c", REF("f"));
     ck_assert_int_eq(embed("map/f.cuh"), 0);
     ck_assert_ptr_nonnull(strstr(said, ".facts = {.linear = 1, .jointly = 3, .shift = 2, .identity = 3, "
-                                       ".identity_at = -0x1p-1,\n               .dtype = 1},"));
+                                       ".identity_at = -0x1p-1,\n               .dtype = 1, "
+                                       ".quotient = 2, .nonzero = 1},"));
 }
 END_TEST
 
 START_TEST(odd_facts_are_pointed_at)
 {
-    refused("// coda: map f(x) linaer(x)", "\"linaer\" is no fact: linear, shift, identity, dtype or narrow");
+    refused("// coda: map f(x) linaer(x)",
+            "\"linaer\" is no fact: linear, shift, quotient, identity, dtype, nonzero or narrow");
     refused("// coda: map f(x) linear", "'(' expected before \"\"");
     refused("// coda: map f(x) linear()", "a name expected before \")\"");
     refused("// coda: map f(x) linear(x", "')' expected before \"\"");
@@ -187,6 +190,7 @@ START_TEST(odd_facts_are_pointed_at)
     refused("// coda: map f(x; a) identity(a = 1 2)", "')' expected before \"2)\"");
     refused("// coda: map f(x; a) identity(x = 1)", "the identity is x itself");
     refused("// coda: map f(x; a) identity(a = 1) identity(a = 1)", "a second identity");
+    refused("// coda: map f(x, y) quotient(x)", "a quotient is by another operand than x");
     refused("// coda: map f(x) linear(x) 2", "nothing may follow, but there is \"2\"");
 }
 END_TEST

@@ -175,13 +175,40 @@ static bool is_identity(const struct prim *p, int of, float value)
     return true;
 }
 
+/* f(x, y) y = x, y operand i. */
+static bool is_quotient(const struct prim *p, int i)
+{
+    struct random r = {random_seed()};
+    for (int k = 0; k < FACT_CALLS; k++) {
+        double u[PRIM_MAX_INPUTS + PRIM_MAX_PARAMS];
+        draw_arguments(&r, u);
+        if (!(fabs(call_map(p, u) * u[i] - u[0]) <= 1e-9 * fabs(u[0]))) return false;
+    }
+    return true;
+}
+
+/* f is not 0, also where an argument is large, or small. */
+static bool is_nonzero(const struct prim *p)
+{
+    struct random r = {random_seed()};
+    for (int k = 0; k < FACT_CALLS; k++) {
+        double u[PRIM_MAX_INPUTS + PRIM_MAX_PARAMS];
+        draw_arguments(&r, u);
+        u[random_below(&r, p->inputs + p->params)] *= pow(10, random_below(&r, 60) - 30);
+        if (call_map(p, u) == 0) return false;
+    }
+    return true;
+}
+
 /* NULL, or the fact that does not hold. */
 static const char *false_fact(const struct prim *p, const struct prim_facts *f)
 {
     for (int i = 0; i < PRIM_MAX_INPUTS; i++) {
         if (f->linear >> i & 1 && !is_linear(p, 1u << i)) return "linear";
         if (f->shift >> i & 1 && !is_shift(p, i)) return "shift";
+        if (f->quotient >> i & 1 && !is_quotient(p, i)) return "quotient";
     }
+    if (f->nonzero && !is_nonzero(p)) return "nonzero";
     if (f->jointly && !is_linear(p, f->jointly)) return "jointly linear";
     if (f->identity && !is_identity(p, f->identity, f->identity_at)) return "identity";
     return NULL;
@@ -213,6 +240,9 @@ START_TEST(false_facts_are_found)
                  {"scale", "shift", {.shift = 1}},
                  {"sub", "shift", {.shift = 2}},
                  {"mul", "shift", {.shift = 1}},
+                 {"mul", "quotient", {.quotient = 2}},
+                 {"relu", "nonzero", {.nonzero = true}},
+                 {"exp", "nonzero", {.nonzero = true}},
                  {"add", "identity", {.identity = 2, .identity_at = 0}}, /* -0 + 0 is 0 */
                  {"sub", "identity", {.identity = 2, .identity_at = 1}},
                  {"mul", "identity", {.identity = 2, .identity_at = 1.0000001f}},

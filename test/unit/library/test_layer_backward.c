@@ -1,0 +1,147 @@
+/*
+ * test_layer_backward.c -- the backward pass of a LLaMA layer without its attention, as the golden has it by
+ * the textbook: after the rules it is planned in as few launches and as little memory as by hand.
+ *
+ * The forward pass and the backward pass are one graph when it is rewritten; then it is cut where a training
+ * step keeps values, so that what is planned is the backward pass alone.
+ */
+#include "rewrite.h" /* before check.h, which has a macro called fail */
+
+#include "util_print.h"
+
+#include "tests.h" /* last: Check has a macro named fail */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- The golden's graph, of another size ---- */
+
+struct size {
+    int rows, d, f, head_dim;
+};
+static const struct size small = {96, 64, 80, 16};
+
+static char *read_graph(const char *path)
+{
+    char *text = calloc(1, 1 << 18);
+    FILE *f = fopen(path, "r");
+    ck_assert_msg(f && fread(text, 1, (1 << 18) - 1, f) > 0, "%s cannot be read", path);
+    fclose(f);
+    char *end = strstr(strstr(text, "# >>> graph") + 1, "# >>>");
+    ck_assert_ptr_nonnull(end);
+    *end = '\0';
+    return text;
+}
+
+static int larger(const struct size *s, int number)
+{
+    const int from[] = {
+        small.rows, small.d, 3 * small.d, small.f, 2 * small.f, small.head_dim, 2 * small.d / small.head_dim};
+    const int to[] = {s->rows, s->d, 3 * s->d, s->f, 2 * s->f, s->head_dim, 2 * s->d / s->head_dim};
+    for (int i = 0; i < ARRAY_SIZE(from); i++)
+        if (number == from[i]) return to[i];
+    return number;
+}
+
+/* Every number that is a size, and 1 / d, as it is of `s`. */
+static graph *load(const struct size *s)
+{
+    struct text t = {0};
+    char *text = read_graph("test/golden/layer_backward.coda"), part[32];
+    snprintf(part, sizeof part, "%g", 1.0 / small.d);
+    for (char *p = text; *p;) {
+        bool begins = isdigit((unsigned char)*p) && p > text && strchr("[,= ", p[-1]);
+        if (strncmp(p, part, strlen(part)) == 0) {
+            text_printf(&t, "%.12g", 1.0 / s->d);
+            p += strlen(part);
+        } else if (begins && p[1] != '.' && p[1] != 'e')
+            text_printf(&t, "%d", larger(s, (int)strtol(p, &p, 10)));
+        else text_printf(&t, "%c", *p++);
+    }
+    graph *g = graph_parse(text_str(&t));
+    ck_assert_msg(g != NULL, "%s\n%s", coda_error(), text_str(&t));
+    text_free(&t);
+    free(text);
+    return g;
+}
+
+/* ---- The rewritten graph, cut at what is kept ---- */
+
+static bool is_kept(const char *name) { return !strncmp(name, "kept.", 5); }
+
+static graph *cut(const graph *g)
+{
+    graph *out = graph_like(g);
+    int *map = calloc((size_t)g->nodes, sizeof *map);
+    for (int i = 0; i < g->nodes; i++) {
+        const struct node *n = &g->node[i];
+        bool kept = n->output >= 0 && is_kept(g->output[n->output].name);
+        struct node leaf = {.op = OP_INPUT, .type = n->type, .origin = -1};
+        dense_strides(&leaf.type, leaf.stride);
+        if (kept) leaf.name = g->output[n->output].name;
+        map[i] = kept ? graph_append(out, &leaf) : graph_copy_node(out, g, i, map);
+    }
+    for (int i = 0; i < g->outputs; i++)
+        if (!is_kept(g->output[i].name))
+            graph_append_output(out, g->output[i].name, map[g->output[i].value], NULL);
+    ck_assert_msg(out->status == CODA_OK, "%s", out->error);
+    free(map);
+    return out;
+}
+
+static coda_plan_stats stats_of(const graph *g, size_t *workspace)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan_stats s = CODA_PLAN_STATS_INIT;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_NONE;
+    opt.arch = "sm_90a";
+    opt.flags = CODA_PLAN_ONLY;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    ck_assert_int_eq(coda_plan_stats_get(p, &s), CODA_OK);
+    *workspace = coda_plan_workspace(p);
+    coda_plan_free(p);
+    return s;
+}
+
+/* MB that the pass must move: each operand of a program read, each result written once, gradients of weights
+ * in fp32; and of its largest temporaries. */
+static const struct {
+    struct size size;
+    int launches;
+    double floor, workspace;
+} layer[] = {{{16384, 2048, 5632, 128}, 14, 3920, 428},
+             {{16384, 4096, 11008, 128}, 14, 8350, 855},
+             {{16384, 8192, 22016, 128}, 15, 19130, 1710}};
+
+START_TEST(backward_of_a_layer)
+{
+    size_t workspace;
+    graph *g = load(&layer[_i].size), *r = rewrite(g, &(struct rewrite_options){.fuse = true}, NULL);
+    ck_assert_msg(r != NULL, "%s", coda_error());
+    graph *backward = cut(r);
+    coda_plan_stats s = stats_of(backward, &workspace);
+    ck_assert_int_le(s.launches, layer[_i].launches);
+    ck_assert_msg((double)s.bytes <= 1.005e6 * layer[_i].floor, "%.0f MB instead of %.0f",
+                  (double)s.bytes / 1e6, layer[_i].floor);
+    ck_assert_msg((double)workspace <= 1.05e6 * layer[_i].workspace, "a workspace of %.0f MB instead of %.0f",
+                  (double)workspace / 1e6, layer[_i].workspace);
+    graph_free(g), graph_free(r), graph_free(backward);
+}
+END_TEST
+
+/* Forward and backward in one plan: x1's norm is carried past its product, as in a forward pass alone, and no
+ * norm's result is stored for a weight's gradient. */
+START_TEST(both_ways_of_a_layer)
+{
+    size_t workspace;
+    graph *g = load(&layer[1].size);
+    coda_plan_stats s = stats_of(g, &workspace);
+    ck_assert_int_le(s.launches, 17);
+    ck_assert_msg((double)s.bytes <= 12.6e9, "%.0f MB", (double)s.bytes / 1e6);
+    graph_free(g);
+}
+END_TEST
+
+TESTS(layer_backward, EACH(backward_of_a_layer, ARRAY_SIZE(layer)), ONE(both_ways_of_a_layer));
