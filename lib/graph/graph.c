@@ -190,7 +190,7 @@ void graph_take_back(graph *g, int nodes)
 
 int graph_append(graph *g, const struct node *n)
 {
-    if (!g || g->status != CODA_OK) return -1;
+    if (!g || g->closed || g->status != CODA_OK) return -1;
     struct node copy = *n;
     if (g->rewritten && state_stale(g, n, g->nodes) >= 0) return read_too_late(g);
     coda_status s = admit(g, &copy);

@@ -177,6 +177,7 @@ struct coda_graph {
     int origins;            /* the next new origin, above all that are in use */
     bool rewritten;         /* it is made of another graph: then ... */
     bool stale;         /* ... this says that the first mistake was to read a version of a state too late */
+    bool closed;        /* appends are refused, which is no mistake */
     const char **scope; /* each one that a node has, once */
     int scopes, scope_capacity;
     int last_scope;                /* that of the last node, from 1 on; 0 */

@@ -400,6 +400,7 @@ int carry_weight_sum(struct walk *w, int weight, bool kn)
 /* With s the mean square of W g over K: W g / sqrt(s), and sqrt(s) = s / sqrt(s). */
 int carry_level(struct walk *w, int weight, int vector, int *factor)
 {
+    if (weight < 0) return *factor = RULE_FAILED;
     coda_dtype t = w->out->node[weight].type.dtype;
     float part = rewrite_part(w, type_columns(&w->out->node[weight].type));
     int gained = graph_map(w->out, "mul", cast(w, weight, CODA_F32), vector, NULL);

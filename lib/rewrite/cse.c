@@ -57,9 +57,8 @@ static int share(struct walk *w, int n)
                      node_text(&key), rewrite_name(w->out, *slot - 1).s);
         return *slot - 1;
     }
-    int v = graph_copy_node(w->out, w->in, n, w->map);
-    if (v >= 0) *slot = v + 1;
-    return v;
+    *slot = w->out->nodes + 1;
+    return RULE_COPY;
 }
 
 graph *cse(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)

@@ -1,5 +1,6 @@
 /*
- * rewrite.c -- runs the passes in order. Each makes a new graph, which is verified and shown.
+ * rewrite.c -- runs the passes in order. Each that changes something makes a new graph, which is verified and
+ * shown.
  *
  * Lowering happens always; the rest only when fusing, round after round until nothing changes. In
  * debug mode each graph is also printed, parsed and printed again.
@@ -90,12 +91,6 @@ static coda_status run_passes(graph **g, const struct rewrite_options *opt, stru
     return s;
 }
 
-static int copy(struct walk *w, int n)
-{
-    (void)w, (void)n;
-    return RULE_COPY;
-}
-
 graph *rewrite(const graph *g, const struct rewrite_options *opt, struct rewrite_log *log)
 {
     struct rewrite_log own = {0};
@@ -103,7 +98,7 @@ graph *rewrite(const graph *g, const struct rewrite_options *opt, struct rewrite
         graph_mistake(g);
         return NULL;
     }
-    graph *out = rewrite_walk(g, copy, opt, log, NULL);
+    graph *out = rewrite_walk(g, NULL, opt, log, NULL);
     if (out && run_passes(&out, opt, log ? log : &own) != CODA_OK) {
         graph_free(out);
         out = NULL;

@@ -26,8 +26,10 @@ enum { RULE_FAILED = -1, RULE_COPY = -2, RULE_DROP = -3 };
 /* Replaces node n (no leaf): returns the value in `out` that takes its place, RULE_COPY if it does
  * not match, RULE_DROP if nothing needs it. */
 typedef int rewrite_rule(struct walk *w, int n);
-/* Applies a rule to all nodes. Leaves come first in the result. New nodes inherit n's origin, and
- * what replaces a value must have its type. */
+/* Applies a rule to all nodes; `in` itself if it matches none. Leaves come first in the result. New nodes
+ * inherit n's origin, and what replaces a value must have its type. The first node that matches is shown to
+ * the rule twice: first w->out is `in` up to there, and what is appended is refused with -1. Without a rule
+ * the result is a copy. */
 graph *rewrite_walk(const graph *in, rewrite_rule *rule, const struct rewrite_options *opt,
                     struct rewrite_log *log, void *ctx);
 /* What a pass returns that finds nothing to change, so that nothing is copied: the graph itself. */
