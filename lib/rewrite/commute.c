@@ -124,8 +124,23 @@ int layer_apply(struct walk *w, int v, int base)
 
 /* ---- Facts ---- */
 
+/* Is `on` at the end of the way from v that takes the least operand each time? */
+static bool leads_to(const graph *g, int v, int on)
+{
+    while (v > on) {
+        int least = v;
+        for (int i = 0; i < g->node[v].nin; i++)
+            if (g->node[v].in[i] >= on) least = MIN(least, g->node[v].in[i]);
+        if (least == v) return false;
+        v = least;
+    }
+    return v == on;
+}
+
+/* A backward pass asks from far away, of what its forward pass had: the way there is short. */
 static bool depends(const graph *g, struct fact *f, int v, int on)
 {
+    if (leads_to(g, v, on)) return true;
     for (int i = on; i <= v; i++) f[i].reached = i == v;
     for (int i = v; i > on; i--)
         for (int j = 0; j < g->node[i].nin && f[i].reached; j++)
