@@ -124,7 +124,7 @@ static bool is_sibling(struct grouper *gr, const struct group *q, const struct n
 {
     int value = (int)(n - gr->g->node);
     if (q->p.kind != PROGRAM_ROWS || n->op != OP_REDUCE) return false;
-    if (gr->site[q->first].horizon >= value && group_needs(gr, q, value)) return false;
+    if (gr->site[q->first].horizon >= gr->site[value].horizon && group_needs(gr, q, value)) return false;
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         for (int i = 0; i < state_operands(&gr->g->node[m]); i++)
             if (gr->g->node[m].in[i] == n->in[REDUCE_X]) return true;

@@ -25,8 +25,8 @@ struct site { /* the fusion state of one node */
     enum role role;
     int group;              /* MEMBER: index in grouper.group */
     int next;               /* MEMBER: next member of its group, -1 at the end */
-    int horizon;            /* an upper bound of the nodes that computing this one needs, those that
-                            programs compute along with them included; cuts depends_on short */
+    int horizon;            /* an upper bound of the levels of the nodes that computing this one needs, those
+                            that programs compute along with them included; cuts group_depends short */
     int step;               /* MEMBER: the step of its program that holds its value */
     int again, again_in;    /* INLINE: the step that rematerializes it, in the last group that did so */
     int steps, loads;       /* INLINE: steps and loads that rematerializing it takes */

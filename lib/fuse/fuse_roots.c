@@ -243,7 +243,6 @@ static void assign_fixed_roles(struct grouper *gr)
         enum op op = g->node[i].op;
         const struct node *n = &g->node[i];
         s->buffer = s->accumulator_buffer = s->group = s->next = s->step = s->again_in = -1;
-        s->horizon = i;
         s->role = op_is_leaf(op)    ? ROLE_LEAF
                   : op_is_view(op)  ? ROLE_VIEW
                   : op == OP_CONCAT ? ROLE_CONCAT
@@ -316,6 +315,7 @@ coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_opt
     if (status) return status;
     for (int i = 0; i < g->nodes; i++) view_extend(g, i, gr->view);
     assign_fixed_roles(gr);
+    group_find_horizons(gr);
     for (int i = g->nodes - 1; i >= 0; i--) /* the last product takes a value that two could take */
         if (g->node[i].op == OP_MATMUL) root_gemm(gr, i);
     fuse_take_in(gr);

@@ -153,11 +153,11 @@ static void raise_horizon(struct grouper *gr, int value, int horizon)
     }
 }
 
-/* Nodes whose horizon lies before the group's root need none of its members. */
+/* Nodes whose horizon lies before that of the group, which its members share, need none of them. */
 static void visit(struct grouper *gr, const struct group *q, int value, int *stack, int *top)
 {
     struct site *s = &gr->site[value];
-    if (s->seen == gr->mark || s->horizon < q->p.root) return;
+    if (s->seen == gr->mark || s->horizon < gr->site[q->p.root].horizon) return;
     s->seen = gr->mark;
     stack[(*top)++] = value;
 }
@@ -193,7 +193,7 @@ bool group_depends(struct grouper *gr, int value, const struct group *q)
 static void reach(struct grouper *gr, int x, int value, int *top)
 {
     struct site *s = &gr->site[value];
-    if (s->seen == gr->mark || s->horizon < x) return;
+    if (s->seen == gr->mark || s->horizon < gr->site[x].horizon) return;
     s->seen = gr->mark;
     gr->stack[(*top)++] = value;
 }
@@ -338,9 +338,20 @@ void group_leave(struct grouper *gr, struct group *q, int value)
     s->partial = s->segmented = s->leaves = false;
 }
 
+/* Of a node whose operands have theirs: the operations on the longest way to it. Unlike its place in the
+ * graph it says nothing of how far along a value is read first, as by a backward pass. */
+static int level(const struct grouper *gr, int value)
+{
+    const struct node *n = &gr->g->node[value];
+    int most = 0;
+    for (int i = 0; i < n->nin; i++)
+        if (n->in[i] >= 0) most = MAX(most, 1 + gr->site[n->in[i]].horizon);
+    return most;
+}
+
 void group_find_horizons(struct grouper *gr)
 {
-    for (int i = 0; i < gr->g->nodes; i++) gr->site[i].horizon = i;
+    for (int i = 0; i < gr->g->nodes; i++) gr->site[i].horizon = level(gr, i);
     for (int i = 0; i < gr->groups; i++) {
         int horizon = 0;
         for (int m = gr->group[i]->first; m >= 0; m = gr->site[m].next)
