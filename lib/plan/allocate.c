@@ -28,24 +28,30 @@ static void find_lifetimes(struct plan *p)
 
 /* ---- Buffers that are placed, by when they live ---- */
 
+enum { LEAF = 8 };
+
 /*
  * Buffers by the first program that touches each, and over these a tree: node i holds the latest last use
- * of those below it, children 2i and 2i + 1, leaves from `leaves` on.
+ * of those below it, children 2i and 2i + 1, leaves from `leaves` on, each of LEAF programs.
  */
 struct lives {
     const struct plan *p;
     int *head, *next; /* of a program: the buffers whose life begins with it */
     int *latest, leaves;
-    int *found, n; /* that live with the one at hand */
+    int *found, n;      /* that live with the one at hand */
+    int *sorted, sorts; /* the same by offset; ... */
+    int *stamp;         /* ... of a buffer: 1 + the last one that it was found for and is not in order yet */
 };
 
 static bool lives_new(struct lives *l, struct plan *p)
 {
     *l = (struct lives){.p = p, .leaves = 1};
-    while (l->leaves < p->programs + 1) l->leaves *= 2;
+    while (LEAF * l->leaves < p->programs + 1) l->leaves *= 2;
     l->head = ARENA_NEW(&p->arena, int, p->programs + 1);
     l->next = ARENA_NEW(&p->arena, int, p->buffers + 1);
     l->found = ARENA_NEW(&p->arena, int, p->buffers + 1);
+    l->sorted = ARENA_NEW(&p->arena, int, p->buffers + 1);
+    l->stamp = ARENA_NEW(&p->arena, int, p->buffers + 1);
     l->latest = ARENA_NEW(&p->arena, int, 2 * l->leaves);
     if (p->arena.failed) return false;
     for (int i = 0; i <= p->programs; i++) l->head[i] = -1;
@@ -58,7 +64,7 @@ static void lives_add(struct lives *l, int buffer)
     const struct buffer *b = &l->p->buffer[buffer];
     l->next[buffer] = l->head[b->first];
     l->head[b->first] = buffer;
-    for (int i = l->leaves + b->first; i && l->latest[i] < b->last; i /= 2) l->latest[i] = b->last;
+    for (int i = l->leaves + b->first / LEAF; i && l->latest[i] < b->last; i /= 2) l->latest[i] = b->last;
 }
 
 static void find_among(struct lives *l, int program, int since)
@@ -71,8 +77,8 @@ static void find_among(struct lives *l, int program, int since)
 static void find_older(struct lives *l, int node, int first, int size, int since)
 {
     if (first >= since || l->latest[node] < since) return;
-    if (size == 1) {
-        find_among(l, first, since);
+    if (size == LEAF) {
+        for (int i = first; i < MIN(first + LEAF, since); i++) find_among(l, i, since);
         return;
     }
     find_older(l, 2 * node, first, size / 2, since);
@@ -82,7 +88,8 @@ static void find_older(struct lives *l, int node, int first, int size, int since
 /* ---- Places ---- */
 
 struct placed {
-    int64_t offset, end;
+    int64_t offset;
+    int buffer;
 };
 
 static int by_offset(const void *x, const void *y)
@@ -108,24 +115,46 @@ static void sort(struct placed *placed, int n)
 static void find_contemporaries(struct lives *l, const struct buffer *b)
 {
     l->n = 0;
-    find_older(l, 1, 0, l->leaves, b->first);
+    find_older(l, 1, 0, LEAF * l->leaves, b->first);
     for (int i = b->first; i <= b->last; i++) find_among(l, i, b->first);
+}
+
+/* Most of those that live with a buffer lived with the one before it, too, and are in order. The others,
+ * which `fresh` has room for, are sorted by themselves and put among them. */
+static void sort_found(struct lives *l, int buffer, struct placed *fresh)
+{
+    const struct buffer *b = l->p->buffer;
+    int known = 0, n = 0;
+    for (int i = 0; i < l->n; i++) l->stamp[l->found[i]] = buffer + 1;
+    for (int i = 0; i < l->sorts; i++) {
+        if (l->stamp[l->sorted[i]] != buffer + 1) continue;
+        l->stamp[l->sorted[i]] = 0;
+        l->sorted[known++] = l->sorted[i];
+    }
+    for (int i = 0; i < l->n; i++)
+        if (l->stamp[l->found[i]]) fresh[n++] = (struct placed){b[l->found[i]].offset, l->found[i]};
+    sort(fresh, n);
+    l->sorts = known + n;
+    for (int at = l->sorts; n;) {
+        bool before = !known || b[l->sorted[known - 1]].offset <= fresh[n - 1].offset;
+        l->sorted[--at] = before ? fresh[--n].buffer : l->sorted[--known];
+    }
 }
 
 static int64_t end_of(const struct buffer *b) { return (b->offset + b->bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
 /* The lowest offset where the buffer meets no placed one that lives at the same time. */
-static int64_t lowest_gap(struct lives *l, const struct buffer *b, struct placed *placed)
+static int64_t lowest_gap(struct lives *l, int buffer, struct placed *fresh)
 {
+    const struct buffer *b = &l->p->buffer[buffer];
     int64_t at = 0;
     find_contemporaries(l, b);
-    for (int i = 0; i < l->n; i++) {
-        const struct buffer *o = &l->p->buffer[l->found[i]];
-        placed[i] = (struct placed){o->offset, o->offset + o->bytes};
+    sort_found(l, buffer, fresh);
+    for (int i = 0; i < l->sorts; i++) {
+        const struct buffer *o = &l->p->buffer[l->sorted[i]];
+        if (o->offset >= at + b->bytes) break;
+        at = MAX(at, end_of(o));
     }
-    sort(placed, l->n);
-    for (int i = 0; i < l->n && placed[i].offset < at + b->bytes; i++)
-        if (at < placed[i].end) at = (placed[i].end + ALIGN - 1) / ALIGN * ALIGN;
     return at;
 }
 
@@ -141,7 +170,7 @@ static bool is_placed(const struct buffer *b) { return b->first >= 0 && b->space
 static void place_anew(struct plan *p, struct lives *l, struct placed *placed)
 {
     for (int i = 0; i < p->buffers; i++)
-        if (is_placed(&p->buffer[i])) place(p, l, i, lowest_gap(l, &p->buffer[i], placed));
+        if (is_placed(&p->buffer[i])) place(p, l, i, lowest_gap(l, i, placed));
 }
 
 /* ---- Places as in a larger plan ---- */
@@ -167,7 +196,7 @@ static void place_like(struct plan *p, struct lives *l, const struct plan *large
         if (is_placed(&p->buffer[i])) order[n++] = (struct placed){larger->buffer[i].offset, i};
     sort(order, n);
     for (int k = 0; k < n; k++) {
-        int buffer = (int)order[k].end;
+        int buffer = order[k].buffer;
         int64_t at = 0;
         find_contemporaries(l, &p->buffer[buffer]);
         for (int i = 0; i < l->n; i++) at = MAX(at, end_of(&p->buffer[l->found[i]]));
