@@ -70,6 +70,10 @@ struct group {
     int root_step;              /* a group without members stores its root only: the step that holds it */
     int also;                   /* the first statistic of columns that it finishes besides, nodes linked by
                                    site.also; -1 */
+    int finisher;               /* the first program that finishes statistics of columns which this one leaves
+                                   in parts; -1 */
+    int next_finisher;          /* the next one besides this of those that the same program leaves; -1 */
+    bool finishes_columns;      /* it is in such a list */
     struct tensor_use no_port;  /* stands in for p.port[0], as no_step for p.step[0], where memory ran */
     struct step no_step;        /* ... out: a writer may still look there until the failure is reported */
     int step_capacity, port_capacity; /* of p.step and p.port */

@@ -25,7 +25,9 @@ struct group *group_new(struct grouper *gr, enum program_kind kind, int root)
                         .paired = -1,
                         .turn = -1,
                         .root_step = -1,
-                        .also = -1};
+                        .also = -1,
+                        .finisher = -1,
+                        .next_finisher = -1};
     q->p.kind = kind;
     q->p.root = root;
     q->p.prepare = gr->site[root].is_const;

@@ -161,24 +161,23 @@ static bool is_leaf(const struct grouper *gr, int buffer)
 static bool finishes_beside(const struct grouper *gr, const struct group *q, int value)
 {
     const struct type *t = &gr->g->node[value].type;
-    bool any = false, good = q->p.kind == PROGRAM_ROWS && q->p.prepare == gr->site[value].is_const &&
-                             q->p.rank == t->rank && !program_folds_columns(&q->p);
+    bool good = q->p.kind == PROGRAM_ROWS && q->p.prepare == gr->site[value].is_const &&
+                q->p.rank == t->rank && !program_folds_columns(&q->p);
     good = good && extents_all_equal(q->p.dim, t->dim, t->rank);
     for (int i = 0; i < q->p.ports && good; i++) {
         const struct tensor_use *port = &q->p.port[i];
         bool partial = port->role == USE_PARTIAL_LOAD && port->axis == REDUCE_COLUMNS;
-        any = any || partial;
         if (partial) good = gr->site[port->value].group == gr->site[value].group;
         else good = port->role == USE_LOAD && is_leaf(gr, port->buffer);
     }
-    return good && any;
+    return good;
 }
 
 static struct group *finisher(const struct grouper *gr, int value)
 {
-    for (int i = 0; i < gr->groups && group_has_column_parts(gr, value); i++)
-        if (finishes_beside(gr, gr->group[i], value)) return gr->group[i];
-    return NULL;
+    int i = group_has_column_parts(gr, value) ? gr->group[gr->site[value].group]->finisher : -1;
+    while (i >= 0 && !finishes_beside(gr, gr->group[i], value)) i = gr->group[i]->next_finisher;
+    return i < 0 ? NULL : gr->group[i];
 }
 
 /* In a program that finishes others of its kind. */

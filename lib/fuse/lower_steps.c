@@ -162,6 +162,17 @@ static int scalar(struct writer *w, int value)
     return found >= 0 ? found : add_step(w, s);
 }
 
+/* The program reads parts of what a group folds over columns. Programs are written in their order, and are
+ * enlisted in it. */
+static void enlist_finisher(struct writer *w, struct group *left_by)
+{
+    if (w->q->finishes_columns) return;
+    int *link = &left_by->finisher;
+    while (*link >= 0) link = &w->gr->group[*link]->next_finisher;
+    *link = w->q->index;
+    w->q->finishes_columns = true;
+}
+
 static int partial(struct writer *w, int value)
 {
     const struct node *n = &w->gr->g->node[value];
@@ -169,6 +180,7 @@ static int partial(struct writer *w, int value)
         port_new(USE_PARTIAL_LOAD, accumulator_buffer(w->gr, value), 0, CODA_F32, group_state(w->gr, value));
     port.reduce = n->prim;
     port.axis = n->attr.reduce.columns ? REDUCE_COLUMNS : REDUCE_ROWS;
+    if (n->attr.reduce.columns) enlist_finisher(w, w->gr->group[w->gr->site[value].group]);
     int index = add_port(w, port), found = find_step(w, STEP_PARTIAL, index, false);
     struct step s = {.kind = STEP_PARTIAL, .axis = port.axis, .port = index, .value = value};
     s.cls = s.axis == REDUCE_COLUMNS ? CLASS_TILE : CLASS_ROW;

@@ -89,7 +89,8 @@ static coda_status verify_step(const struct plan *p, const struct program *q, in
 /* Threads that fold the columns of a matrix fold no rows, and finish no states of rows. */
 static coda_status verify_folds(const struct plan *p, const struct program *q)
 {
-    for (int i = 0; i < q->steps && q->kind == PROGRAM_ROWS && program_folds_columns(q); i++) {
+    bool folds = q->kind == PROGRAM_ROWS && program_folds_columns(q);
+    for (int i = 0; i < q->steps && folds; i++) {
         const struct step *s = &q->step[i];
         bool of_rows = (s->kind == STEP_REDUCE && s->axis == REDUCE_ROWS) || s->kind == STEP_PARTIAL;
         if (of_rows || q->rank < 2)
