@@ -82,13 +82,14 @@ $(eval $(call job,terminal,rest,sh -c 'mkdir -p $(BUILD)/terminal && $(BUILD)/te
 $(eval $(call job,help,rest,test/system/help.sh $(BUILD)))
 $(eval $(call job,readme,rest,env MAKEFLAGS= test/system/readme.sh $(BUILD) $(BUILD)/readme))
 $(eval $(call job,guesses,rest,test/system/guesses.sh $(BUILD)/guesses))
+$(eval $(call job,linear,unit,test/system/linear.sh $(BUILD)/linear))
 $(eval $(call job,hijack,rest,test/system/hijack.sh $(BUILD)/hijack))
 $(eval $(call job,demo,rest,test/system/demo.sh $(BUILD) $(BUILD)/demo))
 EXAMPLES := mlp custom_map cross_entropy decode
 $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(e) $(if $(filter decode,$(e)),--cpu))))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-SYSTEM := install abi-policy manual tool terminal help guesses readme hijack demo $(EXAMPLES:%=example-%) conformance
+SYSTEM := install abi-policy manual tool terminal help guesses linear readme hijack demo $(EXAMPLES:%=example-%) conformance
 
 # ---- Memory that runs out, random bytes ----
 FUZZ_SECONDS ?= $(if $(FULL),60,2)
