@@ -689,6 +689,13 @@ CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_va
 /* table [V, N] of any dtype, V up to 2^24, ids int32 [...]: [..., N]. An id outside 0..V-1 gives a row of
  * zeros. */
 CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value ids);
+/* Rows added by id: x [..., N], fp32, bf16 or fp16, and ids int32 or int64 [...] give fp32 [rows, N]: row i
+ * is the sum of the rows of x whose id is i, 0 where none has it. An id outside 0..rows-1 adds to nothing. It
+ * is the gradient of coda_embedding, torch's index_add_ on zeros, and pooling by segment. rows, up to 2^24,
+ * may be symbolic. Sums are fp32, of 32 rows in the order of x, then of these in theirs, after a stable
+ * counting sort of the ids (Knuth, TAOCP 3, 5.2): no atomics on floats, so each run leaves equal bits, on
+ * GPUs of any size. coda_output_add does not touch a row that no id names. */
+CODA_API coda_value coda_row_sums(coda_graph *g, coda_value x, coda_value ids, int64_t rows);
 /* To int32 or int64: towards zero, to the nearest that fits; NaN is 0. So an arg_max becomes ids. */
 CODA_API coda_value coda_cast(coda_graph *g, coda_value x, coda_dtype t);
 /* Elements start, start+step, ... below stop along `axis`: 0 is the first one, -1 the last, as in all that

@@ -228,7 +228,8 @@ CODA_BUILDER(rms_norm) CODA_BUILDER(layer_norm) CODA_BUILDER(softmax) CODA_BUILD
 CODA_BUILDER(row_sum) CODA_BUILDER(row_max) CODA_BUILDER(row_mean) CODA_BUILDER(log_sum_exp)
 CODA_BUILDER(reduce) CODA_BUILDER(reduce_columns) CODA_BUILDER(nucleus)
 CODA_BUILDER(rope) CODA_BUILDER(attention) CODA_BUILDER(append) CODA_BUILDER(assign)
-CODA_BUILDER(cross_entropy) CODA_BUILDER(embedding) CODA_BUILDER(cast) CODA_BUILDER(slice)
+CODA_BUILDER(cross_entropy) CODA_BUILDER(embedding) CODA_BUILDER(row_sums) CODA_BUILDER(cast)
+CODA_BUILDER(slice)
 /* clang-format on */
 #undef CODA_BUILDER
 

@@ -427,6 +427,12 @@ CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value i
     return build_node(g, "embedding", (struct node){.op = OP_EMBEDDING}, OPERANDS(table, ids));
 }
 
+CODA_API coda_value coda_row_sums(coda_graph *g, coda_value x, coda_value ids, int64_t rows)
+{
+    return build_node(g, "row_sums", (struct node){.op = OP_ROW_SUMS, .attr.row_sums = {rows}},
+                      OPERANDS(x, ids));
+}
+
 CODA_API coda_value coda_cast(coda_graph *g, coda_value x, coda_dtype t)
 {
     return build_node(g, "cast", (struct node){.op = OP_CAST, .attr.cast.to = t}, OPERANDS(x));

@@ -204,3 +204,28 @@ coda_status eval_embedding(const struct eval_call *c)
     eval_spread(type_rows(&c->n->type), type_columns(&c->n->type), embedding_rows, &of);
     return CODA_OK;
 }
+
+/* ---- Sums of rows by id: columns are shared out, and each adds its tokens in their order ---- */
+
+static void row_sums_columns(void *ctx, int64_t from, int64_t to)
+{
+    const struct eval_call *c = ctx;
+    int64_t rows = c->n->type.dim[0], columns = c->n->type.dim[1];
+    for (int64_t row = 0; row < rows; row++)
+        memset(c->out + row * columns + from, 0, sizeof *c->out * (size_t)(to - from));
+    for (int64_t t = 0; t < type_elements(c->type[ROW_SUMS_IDS]); t++) {
+        double id = c->in[ROW_SUMS_IDS][t];
+        if (!(id >= 0 && id < (double)rows)) continue;
+        const double *x = c->in[ROW_SUMS_X] + t * columns;
+        double *sum = c->out + (int64_t)id * columns;
+        for (int64_t k = from; k < to; k++) sum[k] += x[k];
+    }
+}
+
+coda_status eval_row_sums(const struct eval_call *c)
+{
+    struct eval_call of = *c;
+    int64_t work = add_counts(type_elements(c->type[ROW_SUMS_IDS]), c->n->type.dim[0]);
+    eval_spread(c->n->type.dim[1], work, row_sums_columns, &of);
+    return CODA_OK;
+}

@@ -78,7 +78,10 @@ void own_store(struct writer *w)
     for (int m = w->q->first; m >= 0 && use; m = w->gr->site[m].next) {
         const struct node *n = &w->gr->g->node[m];
         int result = op_info[n->op].named + node_result(n);
-        use[result] = port_new(USE_RESULT, buffer_of(w->gr, m), 0, n->type.dtype, m);
+        bool adds = n->output >= 0 && w->gr->g->output[n->output].add; /* only: insert_copies.c */
+        int buffer = adds ? output_buffer(w->gr, n->output) : buffer_of(w->gr, m);
+        use[result] = port_new(USE_RESULT, buffer, 0, n->type.dtype, m);
+        use[result].effect = adds ? EFFECT_ADD : 0;
         fusion[w->p->own->index]->place(use, &n->type, result, &use[result]);
     }
 }

@@ -19,7 +19,8 @@ struct own_fusion {
 OWN_KERNELS(X)
 #undef X
 
-/* The kind of an operation's programs; NULL: it has no kernel of its own. */
+/* The kind of an operation's programs, the first one of own.h: it may make others of the same nodes. NULL:
+ * the operation has no kernel of its own. */
 const struct own_kind *own_kind_of(enum op op);
 /* Joins to q the other results of its root's call. */
 void own_join(struct grouper *gr, struct group *q);

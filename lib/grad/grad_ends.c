@@ -39,4 +39,3 @@ WRITES(append)
 WRITES(assign)
 
 void grad_attention(struct grad *w, int v, int dy) { (void)dy, refuse(w, v, 0, "has no derivative yet"); }
-void grad_embedding(struct grad *w, int v, int dy) { (void)dy, refuse(w, v, 0, "has no derivative yet"); }

@@ -329,6 +329,28 @@ coda_status infer_embedding(const graph *g, struct node *n)
     return need_fixed_columns(n, "table", table);
 }
 
+coda_status infer_row_sums(const graph *g, struct node *n)
+{
+    const struct type *x = operand_type(g, n, ROW_SUMS_X), *ids = operand_type(g, n, ROW_SUMS_IDS);
+    int64_t rows = n->attr.row_sums.rows, tokens;
+    coda_status s = need_float(n, ROW_SUMS_X, x, 1);
+    if (s == CODA_OK) s = need_fixed_columns(n, "x", x);
+    if (s != CODA_OK) return s;
+    if (!dtype_is_index(ids->dtype) || ids->rank != x->rank - 1 || !dims_equal(x, ids, ids->rank))
+        return fail(CODA_E_INVALID,
+                    "row_sums: x is %s but ids are %s; must be i32 or i64, one for each row of x",
+                    dims_text(x).s, type_text(ids).s);
+    if ((tokens = type_count(ids)) == DIM_NONE) return CODA_E_INVALID;
+    if (dims_most(g->dims, tokens) > INT32_MAX) /* kernels keep their places in 32 bits */
+        return fail(CODA_E_INVALID, "row_sums: ids are %s, %s of them; most are %d", type_text(ids).s,
+                    dim_text(g->dims, tokens).s, INT32_MAX);
+    if (!dims_has(g->dims, rows) || dims_most(g->dims, rows) > IOTA_MOST)
+        return fail(CODA_E_INVALID, "row_sums: rows is %s; must be 0..%d", dim_text(g->dims, rows).s,
+                    IOTA_MOST);
+    n->type = (struct type){.dtype = CODA_F32, .rank = 2, .dim = {rows, type_columns(x)}, .dims = g->dims};
+    return CODA_OK;
+}
+
 coda_status infer_cast(const graph *g, struct node *n)
 {
     n->type = *operand_type(g, n, CAST_X);

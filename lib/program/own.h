@@ -13,7 +13,9 @@
 #define OWN_KERNELS(X)                                                                                       \
     X(ATTENTION, attention)                                                                                  \
     X(TOP_K, top_k)                                                                                          \
-    X(NUCLEUS, nucleus)
+    X(NUCLEUS, nucleus)                                                                                      \
+    X(ROW_SUMS, row_sums)                                                                                    \
+    X(SORT_IDS, sort_ids)
 
 enum own {
 #define X(NAME, name) OWN_##NAME,

@@ -218,7 +218,7 @@ static int append(struct copier *c, struct node *n)
     } else if (n->op == OP_ATTENTION) { /* its kernel reads rows of what it cannot do without */
         for (int i = 0; i < op_info[n->op].least; i++)
             if (!columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
-    } else if (n->op == OP_NUCLEUS) {
+    } else if (n->op == OP_NUCLEUS || n->op == OP_ROW_SUMS) { /* rows of x, and numbers of these */
         for (int i = 0; i < n->nin; i++)
             if (n->in[i] >= 0 && !rows_are_even(c, n->in[i], i != NUCLEUS_X)) n->in[i] = copy(c, n->in[i]);
     }
@@ -255,6 +255,13 @@ static int unshaped(const graph *g, int value, int64_t *stride)
     return value;
 }
 
+/* Does the kernel of an output's value add to what is there, as nobody else reads the value? */
+static bool adds_itself(const graph *g, int value)
+{
+    while (g->node[value].op == OP_RESHAPE && graph_uses(g, value) == 1) value = g->node[value].in[RESHAPE_X];
+    return g->node[value].op == OP_ROW_SUMS && graph_uses(g, value) == 1;
+}
+
 /* An output is written by the kernel that computes it: by a copy if there is none, or if it is not a
  * matrix in memory, or if it is not the one dense buffer of what is stored whole, or added to. */
 static bool copy_outputs(struct copier *c)
@@ -269,8 +276,8 @@ static bool copy_outputs(struct copier *c)
         value = unshaped(out, value, stride);
         const struct type *t = &out->node[value].type;
         dense_strides(t, dense);
-        bool whole = !o->add && is_whole(out->node[value].op) && out->node[value].output < 0 &&
-                     extents_all_equal(dense, stride, t->rank);
+        bool whole = is_whole(out->node[value].op) && out->node[value].output < 0 &&
+                     (!o->add || adds_itself(c->in, o->value)) && extents_all_equal(dense, stride, t->rank);
         if (!whole && !(is_stored(out, value) && is_matrix(t, stride))) value = copy(c, value);
         value = stored(c, value);
         if (value < 0) return false;

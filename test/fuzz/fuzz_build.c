@@ -155,7 +155,8 @@ static void elementwise(struct fuzz *f)
         coda_matmul, coda_matmul_kn, coda_embedding, coda_maximum, coda_less_equal};
     static coda_value (*const gated[])(coda_graph *, coda_value, coda_layout) = {
         coda_swiglu, coda_geglu, coda_reglu, coda_glu, coda_geglu_erf};
-    switch (random_below(&f->r, 6)) {
+    switch (random_below(&f->r, 7)) {
+    case 6: coda_row_sums(f->g, value(f), value(f), number(f)); break;
     case 5:
         if (random_chance(&f->r, 70)) coda_where(f->g, value(f), value(f), value(f));
         else if (random_chance(&f->r, 50)) coda_clip(f->g, value(f), real(f), real(f));

@@ -123,6 +123,7 @@ static coda_value binary(coda_graph *g)
     typedef coda_value call(coda_graph *, coda_value, coda_value);
     static call *const f[] = {coda_add,  coda_sub,    coda_mul,       coda_div,
                               coda_bias, coda_matmul, coda_matmul_kn, coda_embedding};
+    if (random_chance(&r, 10)) return coda_row_sums(g, any(), any(), number());
     return f[random_below(&r, ARRAY_SIZE(f))](g, any(), any());
 }
 

@@ -37,7 +37,8 @@ static const char *const seeds[] = {
     "%u = slice %x {axis=1, start=1, stop=10, step=2} @%g\n%z = swiglu %g, %u @%g\n"
     "%b = top_k %x {k=3}\n%c = top_k %x {k=3, indices=1} @%b\noutput %c = %c\n"
     "%o = iota {n=4}\n%j = exponential %o, %t, %t, %t\n%q = nucleus %x, %j, _, %m\n"
-    "%f = cast %z {to=f32} @layers.0\n%e = embedding %x, %t\noutput %y = %f\noutput %l = %l\n",
+    "%f = cast %z {to=f32} @layers.0\n%e = embedding %x, %t\n%d = row_sums %e, %t {rows=4}\noutput %d += "
+    "%d\noutput %y = %f\noutput %l = %l\n",
 };
 
 /* Pieces that break things more often than random bytes. */
@@ -113,6 +114,8 @@ static const char *const words[] = {
     "nll_loss ",
     "transpose ",
     "embedding",
+    "row_sums ",
+    "rows=",
     "%x",
     "%y",
     "rank=",

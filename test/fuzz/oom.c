@@ -104,6 +104,7 @@ static coda_graph *build(void)
     coda_define_map(g, &twice);
     coda_value top[2];
     coda_top_k(g, out, BEST, &top[0], &top[1]);
+    coda_output_add(g, "sums", coda_row_sums(g, out, target, BEST));
     coda_output(g, "best", top[0]);
     coda_output(g, "which", top[1]);
     coda_output(g, "y", out);

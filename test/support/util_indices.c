@@ -12,6 +12,9 @@ const struct index_case index_cases[] = {
     {"embedding behind a product", 1e-2,
      "%x = input bf16[40,64]\n%w = weight bf16[128,64]\n%t = weight bf16[9,128]\n%i = input i64[40]\n"
      "%p = matmul %x, %w\n%e = embedding %t, %i\n%y = add %p, %e\noutput %y = %y\n"},
+    {"rows added by id", 1e-5,
+     "%x = input f32[3,10,33]\n%i = input i64[3,10] stride=[31,3]\n%y = row_sums %x, %i {rows=7}\n"
+     "output %y = %y\n"},
     {"losses of a product", 1e-2,
      "%x = input bf16[70,64]\n%w = weight bf16[300,64]\n%i = input i64[70]\n%p = matmul %x, %w\n"
      "%y = cross_entropy %p, %i\noutput %y = %y\n"},

@@ -333,6 +333,18 @@ static coda_value grow_embedding(struct maker *m)
     return random_chance(&m->r, 50) ? coda_add(m->g, e, partner(m, e)) : e;
 }
 
+/* Rows added by id; what comes of them is looked up, so that there are as many rows as before. */
+static coda_value grow_row_sums(struct maker *m)
+{
+    static const coda_dtype t[] = {CODA_I32, CODA_I64};
+    coda_value x = maker_draw(m);
+    struct shape s = maker_shape(m, x);
+    coda_value ids = maker_leaf(m, false, t[random_below(&m->r, 2)], s.rank - 1, s.dim);
+    coda_value sums = coda_row_sums(m->g, x, ids, maker_size(m));
+    if (m->opt.dtype) sums = coda_cast(m->g, sums, m->dtype);
+    return coda_embedding(m->g, sums, maker_leaf(m, false, CODA_I32, s.rank - 1, s.dim));
+}
+
 static coda_value grow_loss(struct maker *m)
 {
     coda_value x = random_chance(&m->r, 60) ? maker_linear(m, maker_draw(m), maker_size(m)) : maker_draw(m);
@@ -376,7 +388,7 @@ static const struct pattern {
     {grow_cast, 5, true},     {grow_embedding, 4, true},  {grow_loss, 4, false},
     {grow_twice, 3, false},   {grow_user_map, 2, true},   {grow_number, 8, false},
     {grow_columns, 6, false}, {grow_gradient, 6, false},  {maker_heads, 6, false},
-    {grow_top_k, 5, true},    {grow_choice, 8, false},
+    {grow_top_k, 5, true},    {grow_choice, 8, false},    {grow_row_sums, 5, true},
 };
 
 /* Those that draw from tables, which grow. */

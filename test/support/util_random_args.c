@@ -32,6 +32,8 @@ static void note_needs(const graph *g, const struct node *n, struct need *need)
     const struct type *t0 = n->nin && n->in[0] >= 0 ? &g->node[n->in[0]].type : NULL;
     struct need *n1 = n->nin > 1 && n->in[1] >= 0 ? &need[n->in[1]] : NULL;
     if (n->op == OP_EMBEDDING && n1) *n1 = (struct need){t0->dim[0], -1, 1, false, false, false, true};
+    if (n->op == OP_ROW_SUMS && n1)
+        *n1 = (struct need){n->attr.row_sums.rows, -1, 1, false, false, false, true};
     if (n->op == OP_CROSS_ENTROPY && n1)
         *n1 = (struct need){type_columns(t0), n->attr.cross_entropy.ignore, 1, false, false, false, false};
     if (n->op == OP_APPEND) {

@@ -227,6 +227,18 @@ static coda_value looked_up(struct maker *m, coda_value x)
     return coda_add(m->g, x, reshape(m, y, 2, (int64_t[]){m->rows, m->columns}));
 }
 
+static int64_t drawn(struct maker *m);
+
+/* Rows added by id, and looked up again. */
+static coda_value summed_by_id(struct maker *m, coda_value x)
+{
+    int64_t rows = drawn(m);
+    coda_value ids = leaf(m, CODA_I32, 1, &m->rows), sums = coda_row_sums(m->g, x, ids, rows);
+    coda_output(m->g, name(m, "s"), sums);
+    coda_value y = coda_embedding(m->g, coda_cast(m->g, sums, m->dtype), leaf(m, CODA_I32, 1, &m->rows));
+    return coda_add(m->g, x, y);
+}
+
 /* A number, a symbol, or a polynomial of them. */
 static int64_t drawn(struct maker *m)
 {
@@ -333,9 +345,10 @@ static void finish(struct maker *m, coda_value x)
     if (random_chance(&m->r, 30)) coda_output(m->g, "loss", coda_cross_entropy(m->g, x, targets, &o));
 }
 
-static pattern *const patterns[] = {product, norm,      gate,    elementwise, statistic, columns,  turned,
-                                    rotated, attention, shifted, tail,        looked_up, appended, attention,
-                                    pieces,  summed_up, between, paged,       packed,    computed, computed};
+static pattern *const patterns[] = {product,  norm,      gate,      elementwise, statistic, columns,
+                                    turned,   rotated,   attention, shifted,     tail,      looked_up,
+                                    appended, attention, pieces,    summed_up,   between,   paged,
+                                    packed,   computed,  computed,  summed_by_id};
 
 static int64_t extent(struct maker *m, uint64_t seed, int symbol, const int64_t *values)
 {

@@ -412,6 +412,12 @@ static void embedding(graph *g, const struct sizes *d)
     output(g, 0, e);
     output(g, 1, coda_row_sum(g, e));
 }
+static void summed_by_id(graph *g, const struct sizes *d)
+{
+    coda_value ids = coda_input(g, "i", CODA_I32, 2, (int64_t[]){d->b, d->m});
+    output(g, 0, coda_row_sums(g, cube(g, d), ids, 2 * d->n));
+    coda_output_add(g, "sums", coda_row_sums(g, cube(g, d), ids, 3));
+}
 static void best(graph *g, const struct sizes *d)
 {
     coda_value v, i;
@@ -450,6 +456,7 @@ static const struct {
              {"attention", attention},
              {"losses", loss},
              {"embedding", embedding},
+             {"sums by id", summed_by_id},
              {"the largest", best},
              {"views", moved},
              {"concats", joined}};

@@ -165,6 +165,7 @@ static coda_value cross_entropy_rows(void)
 }
 
 static coda_value embedding(void) { return coda_embedding(g, w, ids); }
+static coda_value row_sums(void) { return coda_row_sums(g, x, ids, 96); }
 static coda_value cast(void) { return coda_cast(g, x, CODA_F16); }
 static coda_value slice(void) { return coda_slice(g, x, 1, 1, 8, 3); }
 static coda_value concat(void) { return coda_concat(g, 1, (coda_value[]){m, m, m}, 3); }
@@ -247,6 +248,7 @@ static const struct {
     {cross_entropy, "%9 = cross_entropy %x, %ids {ignore=-100, reduction=1}  ; f32[1]\n"},
     {cross_entropy_rows, "%9 = cross_entropy %x, %ids  ; f32[2,8]\n"},
     {embedding, "%9 = embedding %w, %ids  ; bf16[2,8,64]\n"},
+    {row_sums, "%9 = row_sums %x, %ids {rows=96}  ; f32[96,64]\n"},
     {cast, "%9 = cast %x {to=f16}  ; f16[2,8,64]\n"},
     {slice, "%9 = slice %x {axis=1, start=1, stop=8, step=3}  ; bf16[2,3,64]\n"},
     {concat, "%9 = concat %m, %m, %m {axis=1}  ; f32[8,192]\n"},
@@ -403,6 +405,8 @@ static void loss_ignored(void)
     coda_cross_entropy(g, x, ids, &o);
 }
 static void embedding_ids(void) { coda_embedding(g, w, m); }
+static void row_sums_ids(void) { coda_row_sums(g, m, ids, 9); }
+static void row_sums_rows(void) { coda_row_sums(g, x, ids, -1); }
 static void cast_dtype(void) { coda_cast(g, x, (coda_dtype)77); }
 static void slice_axis(void) { coda_slice(g, x, 3, 0, 1, 1); }
 static void slice_range(void) { coda_slice(g, x, 2, 0, 65, 1); }
@@ -512,6 +516,8 @@ static const struct {
     {loss_ignored, "cross_entropy: ignore_zero is set, but ignore_index is 7"},
     {embedding_ids,
      "embedding: table is bf16[96,64] and ids are f32[8,64]; need [V,N] and i32 or i64 of rank < 6"},
+    {row_sums_ids, "row_sums: x is [8,64] but ids are i32[2,8]; must be i32 or i64, one for each row of x"},
+    {row_sums_rows, "row_sums: rows is -1; must be 0..16777216"},
     {cast_dtype, "cast: 77 is no dtype"},
     {slice_axis, "slice: x is [2,8,64]; it has no axis 3"},
     {slice_range, "slice: start 0, stop 65, step 1; need 0 <= start <= stop <= 64 and step >= 1"},
@@ -618,6 +624,7 @@ START_TEST(null_graph)
     EXPECT_NULL(coda_attention(NULL, x, x, x, n, NULL), "attention");
     EXPECT_NULL(coda_cross_entropy(NULL, x, x, NULL), "cross_entropy");
     EXPECT_NULL(coda_embedding(NULL, x, x), "embedding");
+    EXPECT_NULL(coda_row_sums(NULL, x, x, 1), "row_sums");
     EXPECT_NULL(coda_cast(NULL, x, CODA_F32), "cast");
     EXPECT_NULL(coda_slice(NULL, x, 0, 0, 0, 1), "slice");
     EXPECT_NULL(coda_concat(NULL, 0, &x, 1), "concat");

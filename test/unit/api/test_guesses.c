@@ -175,6 +175,10 @@ static coda_status ids_before_table(coda_graph *g)
     coda_value ids = coda_input(g, "ids", CODA_I32, DIMS(16));
     return coda_embedding(g, ids, weight(g, "table", 100, 64)), 0;
 }
+static coda_status sums_by_columns(coda_graph *g)
+{
+    return coda_row_sums(g, x16(g), coda_input(g, "ids", CODA_I32, DIMS(64)), 100), 0;
+}
 static coda_status one_hot(coda_graph *g)
 {
     return coda_cross_entropy(g, x16(g), input(g, "hot", 16, 64), NULL), 0;

@@ -71,6 +71,13 @@ static const char *const cases[] = {
     X "%t = input i32 [3]\n%r = cross_entropy %x, %t {ignore=-100, reduction=1}\n" Y,
     X "%t = input i32 [3]\n%r = cross_entropy %x, %t {ignore=1, reduction=2}\n" Y,
     "%x = input f32 [2,3,8]\n%t = input i64 [2,3]\n%r = cross_entropy %x, %t {ignore=2, reduction=1}\n" Y,
+    /* Rows by id. */
+    "%t = weight f32 [5,8]\n%i = input i32 [7]\n%r = embedding %t, %i\n" Y,
+    "%t = input f32 [4,3]\n%i = input i64 [2,3]\n%e = embedding %t, %i\n%r = sum %e\n" Y,
+    "%t = weight f32 [5,8]\n%i = input i32 [3]\n%c = cast %t {to=bf16}\n%e = embedding %c, %i\n"
+    "%p = matmul %e, %c\n%r = softmax %p\n" Y,
+    X "%i = input i32 [3]\n%s = row_sums %x, %i {rows=4}\n%r = mul %s, %s\n" Y,
+    "%x = input f32 [2,3,8]\n%i = input i64 [2,3]\n%s = row_sums %x, %i {rows=2}\n%r = sum %s\n" Y,
     /* Rotations. */
     "%x = input f32 [4,32]\n%p = input i32 [4]\n%r = rope %x, %p {base=10000, head_dim=16, half=1}\n" Y,
     "%x = input f32 [4,32]\n%r = rope %x {head_dim=16, rotary=8, heads=1, scale=0.5}\n" Y,

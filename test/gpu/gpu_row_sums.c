@@ -1,0 +1,45 @@
+/* gpu_row_sums.c -- rows added by id on the GPU against loops, to the bit. */
+#include <stdio.h>
+
+#include "gpu_case.h"
+#include "util_device.h"
+#include "util_row_sums.h"
+#include "util_scale.h"
+
+int gpu_row_sums(void);
+
+/* Results that are wrong; -1 with the message set. */
+static int64_t run(const struct row_sums_case *c, const graph *g, unsigned flags)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    struct run_buffers b;
+    coda_plan *p;
+    opt.flags = flags;
+    if (coda_compile(&p, g, &opt) != CODA_OK) return -1;
+    void **args = row_sums_args(c, g, 23, false);
+    bool ran = run_upload(&b, g, p, args, true) && run_prepare(&b, p) && run_plan(&b, p);
+    int64_t wrong = ran ? row_sums_differences(c, g, args, false) : -1;
+    run_release(&b);
+    random_args_free(g, args);
+    coda_plan_free(p);
+    return wrong;
+}
+
+int gpu_row_sums(void)
+{
+    struct jit_device device;
+    char err[JIT_ERROR_SIZE];
+    int failed = 0;
+    if (!device_open(&device, err)) return gpu_case(false, "row_sums", "%s", err);
+    bool few = device_emulated(&device) && !scale_is_full();
+    for (int i = 0; i < row_sums_case_count; i++) {
+        const struct row_sums_case *c = &row_sums_cases[i];
+        if (few && c->tokens * c->columns > 1 << 20) continue;
+        graph *g = row_sums_graph(c);
+        int64_t wrong = run(c, g, 0);
+        failed += gpu_case(wrong == 0, "row_sums", "%s: %lld results differ %s", c->name, (long long)wrong,
+                           wrong < 0 ? coda_error() : "");
+        graph_free(g);
+    }
+    return failed;
+}

@@ -1,0 +1,129 @@
+/* test_row_sums.c -- rows added by id: the evaluator and the CPU device against loops, to the bit, and what
+ * their kernels compile to. */
+#include "executable.h" /* before check.h, which has a macro called fail */
+#include "jit.h"
+#include "util_row_sums.h"
+#include "util_scale.h"
+
+#include "tests.h" /* last: Check has a macro named fail */
+#include <stdio.h>
+#include <string.h>
+
+START_TEST(evaluates)
+{
+    const struct row_sums_case *c = &row_sums_cases[_i];
+    graph *g = row_sums_graph(c);
+    void **args = row_sums_args(c, g, 21, true);
+    ck_assert_msg(coda_evaluate(g, args) == CODA_OK, "%s: %s", c->name, coda_error());
+    ck_assert_int_eq(row_sums_differences(c, g, args, true), 0);
+    random_args_free(g, args);
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(runs_on_the_host)
+{
+    const struct row_sums_case *c = &row_sums_cases[_i / 2];
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    struct run_buffers b;
+    coda_plan *p;
+    graph *g = row_sums_graph(c);
+    void **args = row_sums_args(c, g, 22, false);
+    opt.device = CODA_DEVICE_CPU;
+    opt.flags = _i % 2 ? CODA_NO_FUSION : 0;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s: %s", c->name, coda_error());
+    bool ran = run_upload(&b, g, p, args, false) && run_prepare(&b, p) && run_plan(&b, p);
+    ck_assert_msg(ran, "%s: %s", c->name, coda_error());
+    ck_assert_int_eq(row_sums_differences(c, g, args, false), 0);
+    run_release(&b);
+    random_args_free(g, args);
+    coda_plan_free(p);
+    graph_free(g);
+}
+END_TEST
+
+/* ---- Launches ---- */
+
+static coda_plan *planned(const char *text)
+{
+    graph *g = graph_parse(text);
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    opt.device = CODA_DEVICE_NONE;
+    opt.arch = "sm_90a";
+    opt.flags = CODA_PLAN_ONLY;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    graph_free(g);
+    return p;
+}
+
+/* One sorts, one adds, also to what an output holds. If the sums are read besides, or lie apart, they lie in
+ * memory of their own, and a copy is added; of two equal sums one is a copy. */
+static const struct {
+    const char *text;
+    int launches;
+} plans[] = {
+    {"output %y = %s\n", 2},
+    {"output %y += %s\n", 2},
+    {"%r = reshape %s {d0=160, rank=1}\noutput %y += %r\n", 2},
+    {"output %y += %s stride=[20,1]\n", 3},
+    {"output %y = %s\noutput %z += %s\n", 3},
+    {"%c = cast %s {to=bf16}\noutput %y = %c\noutput %z += %s\n", 4},
+    {"%t = row_sums %x, %i {rows=10}\noutput %y = %s\noutput %z = %t\n", 3},
+};
+
+START_TEST(launches)
+{
+    char text[512];
+    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
+    snprintf(text, sizeof text,
+             "%%x = input bf16[64,16]\n%%i = input i32[64]\n%%s = row_sums %%x, %%i {rows=10}\n%s",
+             plans[_i].text);
+    coda_plan *p = planned(text);
+    ck_assert_int_eq(coda_plan_stats_get(p, &stats), CODA_OK);
+    ck_assert_int_eq(stats.launches, plans[_i].launches);
+    coda_plan_free(p);
+}
+END_TEST
+
+/* The sorted ids are all that a run needs besides: 4 bytes for each token and each row. */
+START_TEST(workspace)
+{
+    coda_plan *p = planned("%x = input bf16[1000,16]\n%i = input i32[1000]\n%s = row_sums %x, %i {rows=500}\n"
+                           "output %y = %s\n");
+    ck_assert_uint_eq(coda_plan_workspace(p), (4 * (1000 + 500 + 1) + 255) / 256 * 256);
+    coda_plan_free(p);
+}
+END_TEST
+
+/* ---- Kernels ---- */
+
+/* Nothing spills, and ptxas has nothing to say. */
+START_TEST(compiles)
+{
+    static const char *const arch[] = {"sm_80", "sm_86", "sm_89", "sm_90a"};
+    const struct row_sums_case *c = &row_sums_cases[_i / ARRAY_SIZE(arch)];
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    char why[256];
+    coda_plan *p;
+    if (!jit_nvrtc_info(why, sizeof why) || !scale_takes_one_in(8, _i)) return; /* asked in this process */
+    graph *g = row_sums_graph(c);
+    opt.device = CODA_DEVICE_NONE;
+    opt.arch = arch[_i % ARRAY_SIZE(arch)];
+    opt.flags = scale_kernels_are_kept() ? 0 : CODA_NO_CACHE;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s: %s", c->name, coda_error());
+    for (int i = 0; i < p->kernels; i++) {
+        const struct compiled_kernel *k = &p->kernel[i];
+        ck_assert_msg(k->info.spill_bytes == 0, "%s: %s spills %d bytes", c->name, k->info.name,
+                      k->info.spill_bytes);
+        ck_assert_msg(!k->cubin.warning[0], "%s: %s: %s", c->name, k->info.name, k->cubin.warning);
+    }
+    coda_plan_free(p);
+    graph_free(g);
+}
+END_TEST
+
+TESTS(row_sums, EACH(evaluates, row_sums_case_count), EACH(runs_on_the_host, 2 * row_sums_case_count),
+      EACH(launches, ARRAY_SIZE(plans)), ONE(workspace), CASE("nvrtc"), TAG("nvrtc"),
+      EACH(compiles, 4 * row_sums_case_count));
