@@ -358,8 +358,11 @@ typedef struct coda_map_def {
     int params; /* 0..4 float constants, passed after them */
     const char *source;
     double (*reference)(const double *in, const double *params);
+    /* The partial derivative by each operand: "0", "1", or the name of a map that is there, or of this one,
+     * which takes the same params, and the same operands or the first of them. NULL: none is known. */
+    const char *grad[4];
 } coda_map_def;
-#define CODA_MAP_DEF_INIT {sizeof(coda_map_def), NULL, 0, 0, NULL, NULL}
+#define CODA_MAP_DEF_INIT {sizeof(coda_map_def), NULL, 0, 0, NULL, NULL, {NULL, NULL, NULL, NULL}}
 CODA_API coda_status coda_define_map(coda_graph *g, const coda_map_def *def);
 
 /* ---- Gated units: x [..., 2F] -> [..., F], act(gate) * up ---- */
@@ -738,9 +741,10 @@ typedef struct coda_word_info {
     const char *result;     /* its shape and dtype */
     const char *meaning;    /* the formula */
     const char *calls;      /* that make it: "coda_silu, coda_apply" */
+    const char *gradient;   /* a map's partial derivatives, or those of a reduction: "x: silu_grad(x)" */
 } coda_word_info;
 #define CODA_WORD_INFO_INIT \
-    {sizeof(coda_word_info), CODA_WORD_OPERATION, NULL, NULL, NULL, NULL, NULL, NULL}
+    {sizeof(coda_word_info), CODA_WORD_OPERATION, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 /* A map may have the name of a function; of such words coda_word_find gives the map, and of "math::exp" the
  * function. Negative, a coda_status, if there is none; coda_error() says which name is near. */
 CODA_API int coda_words(void);

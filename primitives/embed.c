@@ -5,8 +5,8 @@
  *
  * A primitive registers itself with one comment line, which is checked here:
  *
- *     // coda: map NAME(x, ...; parameter, ...) [linear(x, ...)] [shift(x)] [identity(y = 1)] ...
- *     // coda: reduce NAME(x[, key]) state FLOATS [of NAME] [exact]
+ *     // coda: map NAME(x, ...; parameter, ...) [linear(x, ...)] [identity(y = 1)] [grad(x = NAME)] ...
+ *     // coda: reduce NAME(x[, key]) state FLOATS [of NAME] [exact] [grad(x = NAME)] ...
  *     // coda: pair NAME(...)
  *     // coda: function NAME(x, ...) MEANING
  *
@@ -46,7 +46,8 @@ struct row {
     bool exact;                   /* merging rounds nothing */
     bool narrow;                  /* a map that has a form for 16 bits */
     struct prim_facts facts;
-    char *meaning; /* what the file says first, in one line */
+    char grad[PRIM_MAX_INPUTS][WORD]; /* the map that is the derivative by an operand, or "" */
+    char *meaning;                    /* what the file says first, in one line */
     const char *path;
 };
 
@@ -136,6 +137,8 @@ static bool skip(struct cursor *c, char wanted)
     return true;
 }
 
+static bool in_word(int c) { return isalnum(c) || c == '_'; }
+
 static void expect(struct cursor *c, char wanted)
 {
     if (!skip(c, wanted)) die(c->path, c->line, "'%c' expected before \"%s\"", wanted, c->at);
@@ -214,13 +217,31 @@ static void parse_identity(struct cursor *c, struct row *row)
     c->at = end;
 }
 
+/* "x, y = 0", "x = 1" or "x = NAME". Whether there is such a map is asked when all files are read. */
+static void parse_grad(struct cursor *c, struct row *row)
+{
+    struct prim_facts *f = &row->facts;
+    unsigned set = parse_operands(c, row), known = f->linear | f->jointly | f->zero | f->one;
+    char name[WORD] = "";
+    expect(c, '=');
+    if (skip(c, '0')) f->zero |= set;
+    else if (skip(c, '1')) f->one |= set;
+    else parse_word(c, name);
+    for (int i = 0; i < row->inputs; i++) {
+        if (!(set >> i & 1)) continue;
+        if (known >> i & 1 || *row->grad[i])
+            die(c->path, c->line, "a second derivative by %s", row->argument[i]);
+        strcpy(row->grad[i], name);
+    }
+}
+
 static bool begins_word(struct cursor *c)
 {
     while (*c->at == ' ') c->at++;
     return isalpha((unsigned char)*c->at);
 }
 
-#define FACTS "linear, shift, quotient, identity, dtype, nonzero or narrow"
+#define FACTS "linear, shift, quotient, identity, grad, dtype, nonzero or narrow"
 
 /* A fact without arguments. */
 static bool parse_flag(const char *word, struct row *row)
@@ -236,12 +257,16 @@ static void parse_fact(struct cursor *c, struct row *row)
     char word[WORD];
     parse_word(c, word);
     bool linear = !strcmp(word, "linear"), shift = !strcmp(word, "shift"), dtype = !strcmp(word, "dtype");
+    bool grad = !strcmp(word, "grad"), reduce = !strcmp(row->class, "reduce");
     bool quotient = !strcmp(word, "quotient");
+    if (!grad && reduce) die(c->path, c->line, "\"%s\" is no fact of a reduction: grad", word);
     if (parse_flag(word, row)) return;
-    if (!linear && !shift && !dtype && !quotient && strcmp(word, "identity"))
+    if (!linear && !shift && !dtype && !quotient && !grad && strcmp(word, "identity"))
         die(c->path, c->line, "\"%s\" is no fact: " FACTS, word);
     expect(c, '(');
-    if (quotient) {
+    if (grad) {
+        parse_grad(c, row);
+    } else if (quotient) {
         int by = parse_argument(c, row, row->inputs);
         if (by == 0) die(c->path, c->line, "a quotient is by another operand than %s", row->argument[0]);
         row->facts.quotient |= 1u << by;
@@ -251,6 +276,9 @@ static void parse_fact(struct cursor *c, struct row *row)
         unsigned set = parse_operands(c, row);
         bool several = set & (set - 1);
         if (shift && several) die(c->path, c->line, "a shift is of one operand");
+        for (int i = 0; linear && i < row->inputs; i++)
+            if (set >> i & 1 && ((row->facts.zero | row->facts.one) >> i & 1 || *row->grad[i]))
+                die(c->path, c->line, "a second derivative by %s", row->argument[i]);
         *(shift ? &row->facts.shift : several ? &row->facts.jointly : &row->facts.linear) |= set;
     } else {
         parse_identity(c, row);
@@ -278,8 +306,9 @@ static struct row parse_row(const char *text, const char *path, int line)
         c.at += 4;
         parse_word(&c, row.of);
     }
-    if (reduce && !strncmp(c.at, " exact", 6)) c.at += 6, row.exact = true;
-    while (map && begins_word(&c)) parse_fact(&c, &row);
+    if (reduce && !strncmp(c.at, " exact", 6) && !in_word((unsigned char)c.at[6]))
+        c.at += 6, row.exact = true;
+    while ((map || reduce) && begins_word(&c)) parse_fact(&c, &row);
     if (!skip(&c, '\0')) die(path, line, "nothing may follow, but there is \"%s\"", c.at);
     if (map && (row.inputs > PRIM_MAX_INPUTS || row.arguments - row.inputs > PRIM_MAX_PARAMS))
         die(path, line, "at most %d operands and %d parameters", PRIM_MAX_INPUTS, PRIM_MAX_PARAMS);
@@ -289,8 +318,6 @@ static struct row parse_row(const char *text, const char *path, int line)
 }
 
 /* ---- What a primitive's code must and must not say ---- */
-
-static bool in_word(int c) { return isalnum(c) || c == '_'; }
 
 static int line_of(const char *text, const char *at)
 {
@@ -576,6 +603,28 @@ static void check_states(const struct row *row, int rows)
     }
 }
 
+/* The map that is the derivative of a row by an operand takes the first of what that one takes; of a
+ * reduction, of an element, its statistic and its key. */
+static void check_grads(const struct row *row, int rows)
+{
+    for (int i = 0; i < rows; i++) {
+        bool reduce = !strcmp(row[i].class, "reduce");
+        int most = row[i].inputs + reduce, params = row[i].arguments - row[i].inputs;
+        for (int k = 0; k < row[i].inputs; k++) {
+            if (!*row[i].grad[k]) continue;
+            const struct row *g = find_row(row, rows, row[i].grad[k]);
+            if (!g || strcmp(g->class, "map"))
+                die(row[i].path, 1, "the derivative by %s: there is no map %s", row[i].argument[k],
+                    row[i].grad[k]);
+            if (g->inputs > most || g->arguments - g->inputs != params)
+                die(row[i].path, 1,
+                    "the derivative by %s: %s takes %d operands and %d parameters; %s has %d and %d",
+                    row[i].argument[k], g->name, g->inputs, g->arguments - g->inputs, row[i].name, most,
+                    params);
+        }
+    }
+}
+
 /* Every reference serves a primitive. */
 static void check_orphans(const struct row *row, int rows)
 {
@@ -593,109 +642,7 @@ static void check_orphans(const struct row *row, int rows)
     closedir(d);
 }
 
-/* ---- Writing ---- */
-
-static void write_files(const struct file *file, int files)
-{
-    for (int i = 0; i < files; i++) {
-        printf("static const unsigned char file_%d[] = { /* %s */", i, file[i].path);
-        for (size_t k = 0; k <= file[i].length; k++)
-            printf("%s%d,", k % 32 ? "" : "\n", file[i].text[k]); /* the last one is the NUL */
-        printf("};\n");
-    }
-    printf("\nconst struct prim_file prim_files[] = {\n");
-    for (int i = 0; i < files; i++) {
-        char digest[SHA256_HEX];
-        sha256_hex(digest, file[i].text, file[i].length);
-        printf("    {\"%s\", (const char *)file_%d, %zu, \"%s\"},\n", file[i].path, i, file[i].length,
-               digest);
-    }
-    printf("    {NULL, NULL, 0, NULL}};\nconst int prim_file_count = %d;\n", files);
-}
-
-static void write_facts(const struct prim_facts *f)
-{
-    static const struct prim_facts none;
-    if (!memcmp(f, &none, sizeof none)) return;
-    printf("\n     .facts = {.linear = %u, .jointly = %u, .shift = %u, .identity = %d, .identity_at = %a,"
-           "\n               .dtype = %d, .quotient = %u, .nonzero = %d},",
-           f->linear, f->jointly, f->shift, f->identity, (double)f->identity_at, f->dtype, f->quotient,
-           f->nonzero);
-}
-
-static void write_string(const char *text)
-{
-    putchar('"');
-    for (; *text; text++) printf(strchr("\\\"", *text) ? "\\%c" : "%c", *text);
-    putchar('"');
-}
-
-static void write_words(const struct row *r)
-{
-    printf("\n     .operands = \"");
-    for (int i = 0; i < r->inputs; i++) printf("%s%s", i ? ", " : "", r->argument[i]);
-    printf("\", .constants = \"");
-    for (int i = r->inputs; i < r->arguments; i++)
-        printf("%s%s=float", i > r->inputs ? ", " : "", r->argument[i]);
-    printf("\",\n     .meaning = ");
-    write_string(r->meaning);
-    printf(",");
-}
-
-static void write_functions(void)
-{
-    printf("\nconst struct prim_function prim_functions[] = {\n");
-    for (int i = 0; i < functions; i++) {
-        printf("    {\"%s\", \"%s\", ", function[i].name, function[i].arguments);
-        write_string(function[i].meaning);
-        printf("},\n");
-    }
-    printf("    {NULL, NULL, NULL}};\n");
-}
-
-static void write_row(const struct row *r)
-{
-    bool map = !strcmp(r->class, "map");
-    printf(
-        "    {.name = \"%s\", .kind = %s, .header = \"%s\",\n     .inputs = %d, .params = %d, .state = %d,",
-        r->name, map ? "PRIM_MAP" : "PRIM_REDUCE", r->path, r->inputs, r->arguments - r->inputs, r->state);
-    if (r->arguments > r->inputs) {
-        printf(" .param_name = {");
-        for (int i = r->inputs; i < r->arguments; i++) printf("\"%s\",", r->argument[i]);
-        printf("},");
-    }
-    write_words(r);
-    write_facts(&r->facts);
-    if (*r->of) printf(" .of = \"%s\",", r->of);
-    if (r->exact) printf(" .exact = true,");
-    if (r->narrow) printf(" .narrow = true,");
-    if (map) printf(" .loops = &coda_loops_%s,", r->name);
-    printf(map ? " .reference = coda_ref_%s},\n" : " .reduce = &coda_ref_%s},\n", r->name);
-}
-
-static void write_table(const struct row *row, int rows)
-{
-    int count = 0;
-    for (int i = 0; i < rows; i++) {
-        if (!strcmp(row[i].class, "map"))
-            printf("double coda_ref_%s(const double *in, const double *params);\n"
-                   "extern const struct prim_loops coda_loops_%s;\n",
-                   row[i].name, row[i].name);
-        if (!strcmp(row[i].class, "reduce"))
-            printf("extern const struct prim_reduce coda_ref_%s;\n", row[i].name);
-        if (!strcmp(row[i].class, "pair"))
-            printf("void coda_ref_%s(double *a, double *b, double cosine, double sine);\n", row[i].name);
-    }
-    printf("\nconst struct prim prim_table[] = {\n");
-    for (int i = 0; i < rows; i++)
-        if (strcmp(row[i].class, "pair")) write_row(&row[i]), count++;
-    printf("    {.name = NULL}};\nconst int prim_count = %d;\n", count);
-    printf("\nconst struct prim_pair prim_pairs[] = {\n");
-    for (int i = 0; i < rows; i++)
-        if (!strcmp(row[i].class, "pair"))
-            printf("    {\"%s\", \"%s\", coda_ref_%s},\n", row[i].name, row[i].path, row[i].name);
-    printf("    {NULL, NULL, NULL}};\n");
-}
+#include "embed_write.h"
 
 int main(int argc, char **argv)
 {
@@ -710,6 +657,7 @@ int main(int argc, char **argv)
     qsort(row, (size_t)rows, sizeof *row, compare_rows);
     check_duplicates(row, rows);
     check_states(row, rows);
+    check_grads(row, rows);
     check_orphans(row, rows);
 
     printf("/* Made by embed.c from the files of primitives/. */\n#include <string.h>\n\n#include "

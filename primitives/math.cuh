@@ -109,9 +109,10 @@ DEV float tanh(float x)
 
 // coda: function normal_cdf(x) P(X <= x) of a normal X; error 6e-7 + 6e-8 x^2, in the left tail too
 // It is erfc(-x / sqrt 2) / 2, and erfc(z) / 2 = e^(-z^2) t p(t) with t = 1 / (1 + 0.3 z).
-DEV float normal_cdf(float x)
+// coda: function normal_tail(a) P(X > a) e^(a^2 / 2) of a normal X, for a from 0 on; error 4e-7
+DEV float normal_tail(float a)
 {
-    float a = fabsf(x), t = rcp(fmaf(a, 0.212132034f, 1.0f));
+    float t = rcp(fmaf(a, 0.212132034f, 1.0f));
     float p = -0.06538544f;
     p = fmaf(p, t, 0.24596713f);
     p = fmaf(p, t, -0.26307583f);
@@ -121,7 +122,11 @@ DEV float normal_cdf(float x)
     p = fmaf(p, t, 0.07339801f);
     p = fmaf(p, t, 0.08547456f);
     p = fmaf(p, t, 0.08458653f);
-    float tail = exp2(-0.5f * LOG2_E * (a * a)) * (t * p);
+    return t * p;
+}
+DEV float normal_cdf(float x)
+{
+    float a = fabsf(x), tail = exp2(-0.5f * LOG2_E * (a * a)) * normal_tail(a);
     return x > 0.0f ? 1.0f - tail : tail;
 }
 

@@ -21,6 +21,7 @@ enum prim_kind {
 
 /* What is true of a map f for all arguments, as its `// coda:` line declares it and tests try it. Rewrites
  * ask for these facts, never for a map's name. Bit i stands for operand i. */
+struct prim;
 struct prim_facts {
     unsigned linear;   /* f(a x + b z) = a f(x) + b f(z), x and z in operand i, the others held */
     unsigned jointly;  /* so too, x and z in all of these operands together */
@@ -30,6 +31,10 @@ struct prim_facts {
     int dtype;         /* the operand whose dtype the result has */
     unsigned quotient; /* f(x, y) y = x, x the first operand, y operand i */
     bool nonzero;      /* of finite arguments it is not 0 */
+    /* Derivatives, of maps and of reductions: see prim_partial. Two bits, and two pointers, are never of one
+     * operand. */
+    unsigned zero, one; /* the partial derivative by operand i is 0, or 1, everywhere but at jumps */
+    const struct prim *grad[PRIM_MAX_INPUTS]; /* or it is this map; NULL: see the others */
 };
 
 /* Loops on the host are there for so many sets of instructions: enum vectors of lib/base. */
@@ -63,16 +68,47 @@ struct prim {
                        result has the same bits; tests try it */
     const char *param_name[PRIM_MAX_PARAMS];
     bool narrow;             /* a map: has narrow() beside apply(), for results that are rounded to 16 bits */
-    struct prim_facts facts; /* of a map defined at run time: none */
+    struct prim_facts facts; /* of a map defined at run time: derivatives alone */
     const char *header;      /* "map/silu.cuh"; NULL for a map defined at run time, as the next three */
     const char *operands;    /* their names: "gate, up" */
     const char *constants;   /* "low=float, high=float", "" of a reduction */
     const char *meaning;     /* what its file says first: "x sigmoid(x), also called swish." */
-    const char *source;      /* of a map defined at run time, else NULL */
+    const char *gradient; /* "gate: swiglu_grad_gate(gate, up), up: silu(gate)"; NULL: defined at run time */
+    const char *source;   /* of a map defined at run time, else NULL */
     double (*reference)(const double *in, const double *params); /* maps */
     const struct prim_loops *loops;                              /* maps; NULL: defined at run time */
     const struct prim_reduce *reduce;                            /* reductions */
 };
+
+/* How the partial derivative by an operand is to be had. At a kink it is that of one side, at a jump 0.
+ *
+ * PRIM_PARTIAL_MAP: facts.grad[i], which has as many parameters and gets the same ones. Of a map it takes
+ * the same operands or, if it has fewer, the first of them: d silu(gate) up / d up = silu(gate). Of a
+ * reduction it takes an element, its row's statistic and its row's key, or the first of these; where several
+ * elements of a row tie for a statistic that is one of them, each gets all. */
+enum prim_partial {
+    PRIM_PARTIAL_NONE,   /* there is none, or none that is known */
+    PRIM_PARTIAL_ZERO,   /* 0 */
+    PRIM_PARTIAL_ONE,    /* 1 */
+    PRIM_PARTIAL_LINEAR, /* the map itself, at 1 for this operand and 0 for the others that facts.jointly has
+                            with it, if this one is there and not in facts.linear */
+    PRIM_PARTIAL_MAP     /* facts.grad[i] */
+};
+static inline enum prim_partial prim_partial(const struct prim *p, int operand)
+{
+    const struct prim_facts *f = &p->facts;
+    if (f->grad[operand]) return PRIM_PARTIAL_MAP;
+    if (f->zero >> operand & 1) return PRIM_PARTIAL_ZERO;
+    if (f->one >> operand & 1) return PRIM_PARTIAL_ONE;
+    return (f->linear | f->jointly) >> operand & 1 ? PRIM_PARTIAL_LINEAR : PRIM_PARTIAL_NONE;
+}
+
+/* Its name in a map's definition: "0", "1", that of facts.grad[i], or NULL. */
+static inline const char *prim_partial_name(const struct prim *p, int operand)
+{
+    if (p->facts.grad[operand]) return p->facts.grad[operand]->name;
+    return p->facts.zero >> operand & 1 ? "0" : p->facts.one >> operand & 1 ? "1" : NULL;
+}
 
 /* Two values of one thread, combined by a turn: cosine and sine of an angle. */
 struct prim_pair {

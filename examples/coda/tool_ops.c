@@ -36,9 +36,10 @@ static void print_string(const char *key, const char *text)
 
 static void print_json(const coda_word_info *w, const char *example, bool first)
 {
-    const char *const key[] = {"kind", "name", "operands", "attributes", "result", "meaning", "calls"};
+    const char *const key[] = {"kind",   "name",    "operands", "attributes",
+                               "result", "meaning", "calls",    "gradient"};
     const char *const text[] = {kinds[w->kind].one, w->name,    w->operands, w->attributes,
-                                w->result,          w->meaning, w->calls};
+                                w->result,          w->meaning, w->calls,    w->gradient};
     fputs(first ? "[{" : ",\n {", output);
     for (size_t i = 0; i < sizeof key / sizeof *key; i++) {
         print_string(key[i], text[i]);
@@ -108,6 +109,7 @@ static void print_word(const coda_word_info *w, const char *example)
     print_field("operands", w->operands);
     print_field("attributes", w->attributes);
     print_field("result", w->result);
+    print_field("gradient", w->gradient);
     print_field("in C", w->calls);
     print_example(example);
 }

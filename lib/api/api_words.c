@@ -54,6 +54,7 @@ CODA_API coda_status coda_word(int index, coda_word_info *out)
     own.result = w.result;
     own.meaning = w.meaning;
     own.calls = calls_of(&w);
+    own.gradient = w.gradient;
     SIZED_WRITE(coda_word_info, out, &own);
     return CODA_OK;
 }

@@ -10,7 +10,7 @@
  * here. A later version appends its fields, not into the padding at the end, and leaves this list alone.
  */
 #define SIZED_STRUCTS(X)                                                                                     \
-    X(coda_map_def, reference)                                                                               \
+    X(coda_map_def, grad)                                                                                    \
     X(coda_rope_options, interleave_sections)                                                                \
     X(coda_attention_options, bias)                                                                          \
     X(coda_sample_options, bias)                                                                             \
@@ -22,7 +22,7 @@
     X(coda_shape_stats, kernels)                                                                             \
     X(coda_symbol_info, multiple)                                                                            \
     X(coda_arg_info, bytes)                                                                                  \
-    X(coda_word_info, calls)                                                                                 \
+    X(coda_word_info, gradient)                                                                              \
     X(coda_kernel_info, shared_bytes)                                                                        \
     X(coda_plan_stats, flops)                                                                                \
     X(coda_cache_store, unlock)                                                                              \

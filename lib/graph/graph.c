@@ -277,7 +277,8 @@ graph *graph_like(const graph *from)
     g->node_capacity = g->node ? from->nodes + 1 : 0;
     for (int i = 0; i < from->maps; i++) {
         const struct prim *p = from->map[i];
-        coda_map_def def = {sizeof def, p->name, p->inputs, p->params, p->source, p->reference};
+        coda_map_def def = {sizeof def, p->name, p->inputs, p->params, p->source, p->reference, {NULL}};
+        for (int k = 0; k < p->inputs; k++) def.grad[k] = prim_partial_name(p, k);
         if (graph_define_map(g, &def) == CODA_OK) continue;
         graph_free(g);
         return NULL;
@@ -308,6 +309,37 @@ static bool is_reserved(const char *name)
     for (int i = 0; i < OP_COUNT; i++)
         if (strcmp(name, op_info[i].text) == 0) return true;
     return strcmp(name, "output") == 0;
+}
+
+/* The map that a derivative of d names, of `own` if it is d itself; NULL with the message set. */
+static const struct prim *find_partial(const graph *g, const coda_map_def *d, int i, const struct prim *own)
+{
+    const char *name = d->grad[i];
+    const struct prim *p = strcmp(name, d->name) == 0 ? own : graph_find_prim(g, name);
+    if (!p || p->kind != PRIM_MAP)
+        fail(CODA_E_INVALID, "map %s: grad[%d] is `%.64s`, which is no map of this graph, nor 0 or 1",
+             d->name, i, name);
+    else if (p->inputs > d->inputs || p->params != d->params)
+        fail(CODA_E_INVALID,
+             "map %s: grad[%d] is %s, which takes %d operands and %d params; %s has %d and %d", d->name, i,
+             p->name, p->inputs, p->params, d->name, d->inputs, d->params);
+    else return p;
+    return NULL;
+}
+
+static coda_status read_partials(const graph *g, const coda_map_def *d, struct prim *p)
+{
+    for (int i = 0; i < PRIM_MAX_INPUTS; i++) {
+        const char *name = d->grad[i];
+        if (!name) continue;
+        if (i >= d->inputs)
+            return fail(CODA_E_INVALID, "map %s: grad[%d] is `%.64s`, but it has %d operands", d->name, i,
+                        name, d->inputs);
+        if (strcmp(name, "0") == 0) p->facts.zero |= 1u << i;
+        else if (strcmp(name, "1") == 0) p->facts.one |= 1u << i;
+        else if (!(p->facts.grad[i] = find_partial(g, d, i, p))) return fail_status();
+    }
+    return CODA_OK;
 }
 
 static coda_status check_map(const graph *g, const coda_map_def *d)
@@ -343,6 +375,8 @@ static coda_status add_map(graph *g, const coda_map_def *d)
                        .source = arena_string(&g->arena, d->source),
                        .reference = d->reference};
     if (!p->name || !p->source) return out_of_memory(g);
+    coda_status s = read_partials(g, d, p);
+    if (s != CODA_OK) return s;
     memcpy(p->param_name, param_name, sizeof param_name[0] * (size_t)d->params);
     if (!names_add(&g->map_names, &g->arena, p->name, g->maps)) return out_of_memory(g);
     g->map[g->maps++] = p;

@@ -3,7 +3,8 @@
  *
  *     text      = { [ dim | map | value | output ] [ comment ] newline }
  *     dim       = "dim" "%" name "=" integer ".." integer [ "step" integer ]
- *     map       = "map" name "(" integer [ ";" integer ] ")" string
+ *     map       = "map" name "(" integer [ ";" integer ] ")" string [ "{" grad { "," grad } "}" ]
+ *     grad      = "grad" digit "=" ( word | "0" | "1" )   the derivative by that operand: a map, or a number
  *     value     = "%" name "=" ( leaf | operation ) [ "@" scope ]
  *     leaf      = ( "input" | "weight" | "state" | "scalar" ) dtype "[" [ extents ] "]" [ strides ]
  *     operation = word [ operand { "," operand } ] [ "{" key "=" datum { "," ... } "}" ] [ "@" value ]
@@ -239,20 +240,41 @@ static coda_status read_output_line(struct parser *p)
     return p->g->status;
 }
 
+/* " {grad0=NAME, grad2=0}", or nothing: names of a map's derivatives, by operand. */
+static coda_status read_grads(struct parser *p, char name[PRIM_MAX_INPUTS][WORD_SIZE], const char **grad)
+{
+    if (!parse_accept(p, '{')) return CODA_OK;
+    do {
+        char key[WORD_SIZE];
+        coda_status s = parse_word(p, "grad0 to grad3", "_", key);
+        if (s != CODA_OK) return s;
+        int i = strncmp(key, "grad", 4) == 0 && key[4] && !key[5] ? key[4] - '0' : -1;
+        if (i < 0 || i >= PRIM_MAX_INPUTS)
+            return fail(CODA_E_INVALID, "expected grad0 to grad%d, got `%.40s`", PRIM_MAX_INPUTS - 1, key);
+        if (grad[i]) return fail(CODA_E_INVALID, "%s is given twice", key);
+        if ((s = parse_expect(p, '=')) != CODA_OK) return s;
+        if ((s = parse_word(p, "a map, 0 or 1", "_", name[i])) != CODA_OK) return s;
+        grad[i] = name[i];
+    } while (parse_accept(p, ','));
+    return parse_expect(p, '}');
+}
+
 static coda_status read_map_line(struct parser *p)
 {
-    char name[WORD_SIZE], *source = NULL;
+    char name[WORD_SIZE], grad[PRIM_MAX_INPUTS][WORD_SIZE], *source = NULL;
     int64_t inputs = 0, params = 0;
+    coda_map_def def = CODA_MAP_DEF_INIT;
     coda_status s = parse_word(p, "a name", "_", name);
     if (s == CODA_OK) s = parse_expect(p, '(');
     if (s == CODA_OK) s = parse_integer(p, &inputs);
     if (s == CODA_OK && parse_accept(p, ';')) s = parse_integer(p, &params);
     if (s == CODA_OK) s = parse_expect(p, ')');
     if (s == CODA_OK) s = parse_string(p, &source);
+    if (s == CODA_OK) s = read_grads(p, grad, def.grad);
     if (s == CODA_OK) s = end_line(p);
     if (s != CODA_OK) return s;
-    coda_map_def def = {sizeof def, name, (int)MIN(MAX(inputs, -1), 99), (int)MIN(MAX(params, -1), 99),
-                        source,     NULL};
+    def.name = name, def.source = source;
+    def.inputs = (int)MIN(MAX(inputs, -1), 99), def.params = (int)MIN(MAX(params, -1), 99);
     return graph_define_map(p->g, &def);
 }
 

@@ -170,7 +170,14 @@ static void print_map(const struct prim *p, struct text *t)
     if (p->params) text_printf(t, "; %d", p->params);
     text_append(t, ") ");
     print_string(p->source, t);
-    text_append(t, "\n");
+    const char *before = " {";
+    for (int i = 0; i < p->inputs; i++) {
+        const char *name = prim_partial_name(p, i);
+        if (!name) continue;
+        text_printf(t, "%sgrad%d=%s", before, i, name);
+        before = ", ";
+    }
+    text_append(t, *before == ',' ? "}\n" : "\n");
 }
 
 static void print_symbol(const struct symbol *s, struct text *t)

@@ -42,9 +42,14 @@ static const char *listed(const char *list) { return *list ? list + strlen(", ")
 static struct word op_word(enum op op)
 {
     const struct op_words *w = &op_words[op];
-    return (struct word){
-        CODA_WORD_OPERATION, op_info[op].text, listed(w->operands), listed(w->attributes), w->result,
-        w->meaning,          w->calls};
+    return (struct word){CODA_WORD_OPERATION,
+                         op_info[op].text,
+                         listed(w->operands),
+                         listed(w->attributes),
+                         w->result,
+                         w->meaning,
+                         w->calls,
+                         ""};
 }
 
 /* ---- Maps and reductions ---- */
@@ -56,8 +61,8 @@ static struct word map_word(const struct prim *p)
         "what the operands broadcast to, of the second one's dtype, or f32 where that is an integer",
         "what the operands broadcast to, of the third one's dtype, or f32 where that is an integer",
         "what the operands broadcast to, of the fourth one's dtype, or f32 where that is an integer"};
-    return (struct word){CODA_WORD_MAP,          p->name,    p->operands, p->constants,
-                         result[p->facts.dtype], p->meaning, "coda_apply"};
+    return (struct word){CODA_WORD_MAP,          p->name,    p->operands,  p->constants,
+                         result[p->facts.dtype], p->meaning, "coda_apply", p->gradient};
 }
 
 static struct word reduction_word(const struct prim *p)
@@ -72,7 +77,8 @@ static struct word reduction_word(const struct prim *p)
                          : columns ? "of x [..., N] f32 [..., 1]; columns=1: of x [..., M, N] f32 [..., 1, N]"
                                    : "of x [..., N] f32 [..., 1]",
                          p->meaning,
-                         columns ? "coda_reduce, coda_reduce_columns" : "coda_reduce"};
+                         columns ? "coda_reduce, coda_reduce_columns" : "coda_reduce",
+                         p->gradient};
 }
 
 /* ---- All of them ---- */
@@ -128,7 +134,7 @@ struct word words_at(int index)
     default: break;
     }
     const struct prim_function *f = &prim_functions[index];
-    return (struct word){CODA_WORD_FUNCTION, f->name, f->arguments, "", "float", f->meaning, ""};
+    return (struct word){CODA_WORD_FUNCTION, f->name, f->arguments, "", "float", f->meaning, "", ""};
 }
 
 int words_find(const char *name)

@@ -7,7 +7,7 @@
 /* Strings are static, and none is NULL. Calls of a map or a reduction are those that take its name. */
 struct word {
     coda_word_kind kind;
-    const char *name, *operands, *attributes, *result, *meaning, *calls;
+    const char *name, *operands, *attributes, *result, *meaning, *calls, *gradient;
 };
 
 /* The operations in the order of ops.def, then maps, reductions and functions, each by name. */

@@ -1,6 +1,6 @@
 // abs.cuh -- |x|.
 //
-// coda: map abs(x)
+// coda: map abs(x) grad(x = sign)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // ceil.cuh -- the least integer that is not below x.
 //
-// coda: map ceil(x)
+// coda: map ceil(x) grad(x = 0)
 #pragma once
 #include "math.cuh"
 

@@ -1,7 +1,7 @@
 // clip.cuh -- x, but at least low and at most high; high where they cross. NaN stays, a bound that is NaN is
 // none.
 //
-// coda: map clip(x; low, high)
+// coda: map clip(x; low, high) grad(x = clip_grad)
 #pragma once
 #include "types.cuh"
 

@@ -1,6 +1,6 @@
 // div.cuh -- x / y.
 //
-// coda: map div(x, y) linear(x) quotient(y)
+// coda: map div(x, y) linear(x) quotient(y) grad(y = div_grad_y)
 #pragma once
 #include "math.cuh"
 

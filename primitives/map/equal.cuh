@@ -1,6 +1,6 @@
 // equal.cuh -- 1 where x equals y, else 0. NaN equals nothing.
 //
-// coda: map equal(x, y)
+// coda: map equal(x, y) grad(x, y = 0)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // exp.cuh -- e^x.
 //
-// coda: map exp(x)
+// coda: map exp(x) grad(x = exp)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // exp_sub.cuh -- exp(x - l), a softmax's weight before it is divided if l is the row's largest x.
 //
-// coda: map exp_sub(x, l)
+// coda: map exp_sub(x, l) grad(x = exp_sub) grad(l = exp_sub_grad_l)
 #pragma once
 #include "math.cuh"
 

@@ -3,7 +3,7 @@
 //
 // It is -log(1 - u), where u is 64 bits of Philox4x32-10, so that small numbers have all digits of a float.
 //
-// coda: map exponential(column, place, first, second)
+// coda: map exponential(column, place, first, second) grad(column, place, first, second = 0)
 #pragma once
 #include "math.cuh"
 #include "philox.cuh"

@@ -1,6 +1,6 @@
 // floor.cuh -- the largest integer that is not above x.
 //
-// coda: map floor(x)
+// coda: map floor(x) grad(x = 0)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // geglu.cuh -- gelu_tanh(gate) up.
 //
-// coda: map geglu(gate, up)
+// coda: map geglu(gate, up) grad(gate = geglu_grad_gate) grad(up = gelu_tanh)
 #pragma once
 #include "math.cuh"
 #include "map/gelu_tanh.cuh"

@@ -1,6 +1,6 @@
 // geglu_erf.cuh -- gelu_erf(gate) up.
 //
-// coda: map geglu_erf(gate, up) narrow
+// coda: map geglu_erf(gate, up) narrow grad(gate = geglu_erf_grad_gate) grad(up = gelu_erf)
 #pragma once
 #include "math.cuh"
 #include "map/gelu_erf.cuh"

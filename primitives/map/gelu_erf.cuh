@@ -1,6 +1,6 @@
 // gelu_erf.cuh -- x P(X <= x) for a normal X, that is x/2 (1 + erf(x / sqrt 2)).
 //
-// coda: map gelu_erf(x) narrow
+// coda: map gelu_erf(x) narrow grad(x = gelu_erf_grad)
 #pragma once
 #include "math.cuh"
 

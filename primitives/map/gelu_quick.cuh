@@ -1,6 +1,6 @@
 // gelu_quick.cuh -- x sigmoid(1.702 x).
 //
-// coda: map gelu_quick(x)
+// coda: map gelu_quick(x) grad(x = gelu_quick_grad)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // gelu_tanh.cuh -- x/2 (1 + tanh u) = x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
 //
-// coda: map gelu_tanh(x)
+// coda: map gelu_tanh(x) grad(x = gelu_tanh_grad)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // glu.cuh -- sigmoid(gate) up.
 //
-// coda: map glu(gate, up)
+// coda: map glu(gate, up) grad(gate = glu_grad_gate) grad(up = sigmoid)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // greater.cuh -- 1 where x is above y, else 0, as where one is NaN.
 //
-// coda: map greater(x, y)
+// coda: map greater(x, y) grad(x, y = 0)
 #pragma once
 #include "math.cuh"
 

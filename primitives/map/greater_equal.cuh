@@ -1,6 +1,6 @@
 // greater_equal.cuh -- 1 where x is not below y, else 0, as where one is NaN.
 //
-// coda: map greater_equal(x, y)
+// coda: map greater_equal(x, y) grad(x, y = 0)
 #pragma once
 #include "math.cuh"
 

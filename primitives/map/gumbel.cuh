@@ -2,7 +2,7 @@
 // these the largest of a row is at column c with the probability that softmax(x / t) has there, so that
 // arg_max draws (Gumbel 1954; Maddison et al., arXiv 1411.0030). With t = 0, or less, it is x.
 //
-// coda: map gumbel(x, e, t)
+// coda: map gumbel(x, e, t) grad(x = 1)
 #pragma once
 #include "math.cuh"
 

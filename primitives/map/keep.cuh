@@ -1,6 +1,6 @@
 // keep.cuh -- y where x is not below `least`, else -inf.
 //
-// coda: map keep(y, x, least)
+// coda: map keep(y, x, least) grad(y = keep_grad_y) grad(x, least = 0)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // less.cuh -- 1 where x is below y, else 0, as where one is NaN.
 //
-// coda: map less(x, y)
+// coda: map less(x, y) grad(x, y = 0)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // less_equal.cuh -- 1 where x is not above y, else 0, as where one is NaN.
 //
-// coda: map less_equal(x, y)
+// coda: map less_equal(x, y) grad(x, y = 0)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // log.cuh -- the natural logarithm of x: -inf of 0, NaN of what is below.
 //
-// coda: map log(x)
+// coda: map log(x) grad(x = rcp)
 #pragma once
 #include "math.cuh"
 

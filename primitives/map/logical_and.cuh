@@ -1,6 +1,6 @@
 // logical_and.cuh -- 1 where neither x nor y is 0, else 0. NaN is not 0.
 //
-// coda: map logical_and(x, y)
+// coda: map logical_and(x, y) grad(x, y = 0)
 #pragma once
 #include "math.cuh"
 

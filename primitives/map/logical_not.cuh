@@ -1,6 +1,6 @@
 // logical_not.cuh -- 1 where x is 0, else 0. NaN is not 0.
 //
-// coda: map logical_not(x)
+// coda: map logical_not(x) grad(x = 0)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // logical_or.cuh -- 0 where x and y are 0, else 1. NaN is not 0.
 //
-// coda: map logical_or(x, y)
+// coda: map logical_or(x, y) grad(x, y = 0)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // maximum.cuh -- the larger one; NaN if either is.
 //
-// coda: map maximum(x, y)
+// coda: map maximum(x, y) grad(x = greater_equal) grad(y = less)
 #pragma once
 #include "math.cuh"
 

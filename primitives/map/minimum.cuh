@@ -1,6 +1,6 @@
 // minimum.cuh -- the smaller one; NaN if either is.
 //
-// coda: map minimum(x, y)
+// coda: map minimum(x, y) grad(x = less_equal) grad(y = greater)
 #pragma once
 #include "math.cuh"
 

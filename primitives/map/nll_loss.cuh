@@ -1,6 +1,6 @@
 // nll_loss.cuh -- a row's cross entropy: its nll, 0 if the row is ignored, NaN if no class has its target.
 //
-// coda: map nll_loss(nll, target; ignore, classes)
+// coda: map nll_loss(nll, target; ignore, classes) grad(nll = nll_loss_grad_nll) grad(target = 0)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // not_equal.cuh -- 0 where x equals y, else 1. NaN equals nothing.
 //
-// coda: map not_equal(x, y)
+// coda: map not_equal(x, y) grad(x, y = 0)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // rcp.cuh -- 1 / x. An x below 2^-126 may be taken for 0.
 //
-// coda: map rcp(x)
+// coda: map rcp(x) grad(x = rcp_grad)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // reglu.cuh -- relu(gate) up.
 //
-// coda: map reglu(gate, up)
+// coda: map reglu(gate, up) grad(gate = reglu_grad_gate) grad(up = relu)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // relu.cuh -- max(x, 0).
 //
-// coda: map relu(x)
+// coda: map relu(x) grad(x = relu_grad)
 #pragma once
 #include "math.cuh"
 

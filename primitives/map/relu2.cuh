@@ -1,6 +1,6 @@
 // relu2.cuh -- max(x, 0)^2.
 //
-// coda: map relu2(x)
+// coda: map relu2(x) grad(x = relu2_grad)
 #pragma once
 #include "math.cuh"
 

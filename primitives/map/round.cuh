@@ -1,6 +1,6 @@
 // round.cuh -- the integer nearest to x, of two the even one.
 //
-// coda: map round(x)
+// coda: map round(x) grad(x = 0)
 #pragma once
 #include "math.cuh"
 

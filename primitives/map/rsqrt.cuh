@@ -1,6 +1,6 @@
 // rsqrt.cuh -- 1 / sqrt(x).
 //
-// coda: map rsqrt(x)
+// coda: map rsqrt(x) grad(x = rsqrt_grad)
 #pragma once
 #include "math.cuh"
 

@@ -2,7 +2,7 @@
 //
 // NaN for a sum that is infinite: its row had better not look like zeros.
 //
-// coda: map rsqrt_mean(s; inv_n, eps) nonzero
+// coda: map rsqrt_mean(s; inv_n, eps) nonzero grad(s = rsqrt_mean_grad)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // sigmoid.cuh -- 1 / (1 + exp(-x)).
 //
-// coda: map sigmoid(x)
+// coda: map sigmoid(x) grad(x = sigmoid_grad)
 #pragma once
 #include "math.cuh"
 

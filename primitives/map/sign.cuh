@@ -1,6 +1,6 @@
 // sign.cuh -- 1 of what is above 0, -1 of what is below; 0 and NaN stay.
 //
-// coda: map sign(x)
+// coda: map sign(x) grad(x = 0)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // silu.cuh -- x sigmoid(x), also called swish.
 //
-// coda: map silu(x)
+// coda: map silu(x) grad(x = silu_grad)
 #pragma once
 #include "math.cuh"
 

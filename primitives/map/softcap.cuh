@@ -1,6 +1,6 @@
 // softcap.cuh -- cap tanh(x / cap): x where it is small, and never beyond +-cap.
 //
-// coda: map softcap(x; cap)
+// coda: map softcap(x; cap) grad(x = softcap_grad)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // softplus.cuh -- log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)).
 //
-// coda: map softplus(x)
+// coda: map softplus(x) grad(x = sigmoid)
 #pragma once
 #include "math.cuh"
 

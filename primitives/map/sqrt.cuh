@@ -1,6 +1,6 @@
 // sqrt.cuh -- the square root of x, as IEEE rounds it; NaN of what is below 0.
 //
-// coda: map sqrt(x)
+// coda: map sqrt(x) grad(x = sqrt_grad)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // swiglu.cuh -- silu(gate) up.
 //
-// coda: map swiglu(gate, up)
+// coda: map swiglu(gate, up) grad(gate = swiglu_grad_gate) grad(up = silu)
 #pragma once
 #include "math.cuh"
 

@@ -3,7 +3,7 @@
 //
 // The sigmoid is 2^24 times as large, and u + 1 as much smaller, as rcp knows nothing below 2^-126.
 //
-// coda: map swiglu_clamped(gate, up; alpha, limit)
+// coda: map swiglu_clamped(gate, up; alpha, limit) grad(gate = swiglu_clamped_grad_gate) grad(up = swiglu_clamped_grad_up)
 #pragma once
 #include "math.cuh"
 #include "map/clip.cuh"

@@ -1,6 +1,6 @@
 // tanh.cuh -- the hyperbolic tangent of x.
 //
-// coda: map tanh(x)
+// coda: map tanh(x) grad(x = tanh_grad)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // to_i32.cuh -- x towards zero, as int32 holds it; NaN is 0.
 //
-// coda: map to_i32(x)
+// coda: map to_i32(x) grad(x = 0)
 #pragma once
 #include "math.cuh"
 

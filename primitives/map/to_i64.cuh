@@ -1,6 +1,6 @@
 // to_i64.cuh -- x towards zero, as int64 holds it; NaN is 0.
 //
-// coda: map to_i64(x)
+// coda: map to_i64(x) grad(x = 0)
 #pragma once
 #include "math.cuh"
 

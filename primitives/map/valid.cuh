@@ -1,6 +1,6 @@
 // valid.cuh -- 1 if the target counts, 0 if it is ignored.
 //
-// coda: map valid(target; ignore)
+// coda: map valid(target; ignore) grad(target = 0)
 #pragma once
 #include "math.cuh"
 

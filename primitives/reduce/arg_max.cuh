@@ -1,7 +1,7 @@
 // arg_max.cuh -- the column of a row's largest element, the first of several; that of the first NaN if it
 // holds one, -1 if it is empty. A column is exact up to 2^24.
 //
-// coda: reduce arg_max(x) state 2 exact
+// coda: reduce arg_max(x) state 2 exact grad(x = 0)
 #pragma once
 #include "math.cuh"
 

@@ -1,7 +1,7 @@
 // exp_max.cuh -- the largest element of a row, from which exp_sum counts; -inf if it is empty, NaN if it
 // holds one.
 //
-// coda: reduce exp_max(x) state 2 of log_sum_exp
+// coda: reduce exp_max(x) state 2 of log_sum_exp grad(x = equal)
 #pragma once
 #include "reduce/log_sum_exp.cuh"
 

@@ -2,7 +2,7 @@
 //
 // Milakov & Gimelshein, arXiv 1805.02867. -inf if the row is empty or holds nothing else. A NaN stays in m.
 //
-// coda: reduce log_sum_exp(x) state 2
+// coda: reduce log_sum_exp(x) state 2 grad(x = exp_sub)
 #pragma once
 #include "math.cuh"
 

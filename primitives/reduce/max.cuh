@@ -1,6 +1,6 @@
 // max.cuh -- the largest element of a row, -inf if it is empty, NaN if it holds one.
 //
-// coda: reduce max(x) state 1 exact
+// coda: reduce max(x) state 1 exact grad(x = equal)
 #pragma once
 #include "math.cuh"
 

@@ -4,7 +4,7 @@
 // Added up as (m - p) + log s: m + log s alone would lose log s where m is large. NaN if the row holds inf
 // or NaN, or -inf alone.
 //
-// coda: reduce nll(x, target) state 3
+// coda: reduce nll(x, target) state 3 grad(target = 0)
 #pragma once
 #include "reduce/log_sum_exp.cuh"
 

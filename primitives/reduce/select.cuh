@@ -1,6 +1,6 @@
 // select.cuh -- the element of a row whose column is `key`, 0 if there is none.
 //
-// coda: reduce select(x, key) state 1 exact
+// coda: reduce select(x, key) state 1 exact grad(key = 0)
 #pragma once
 #include "types.cuh"
 

@@ -1,6 +1,6 @@
 // sum.cuh -- the sum of a row, 0 if it is empty.
 //
-// coda: reduce sum(x) state 1
+// coda: reduce sum(x) state 1 grad(x = 1)
 #pragma once
 #include "types.cuh"
 

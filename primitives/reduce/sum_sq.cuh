@@ -1,6 +1,6 @@
 // sum_sq.cuh -- the sum of the squares of a row, 0 if it is empty.
 //
-// coda: reduce sum_sq(x) state 1
+// coda: reduce sum_sq(x) state 1 grad(x = sum_sq_grad)
 #pragma once
 #include "types.cuh"
 

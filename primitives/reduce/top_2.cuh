@@ -1,7 +1,7 @@
 // top_2.cuh -- the 2 largest elements of a row, with their columns: the second, -inf if there are fewer.
 // NaN is above all.
 //
-// coda: reduce top_2(x) state 4 exact
+// coda: reduce top_2(x) state 4 exact grad(x = equal)
 #pragma once
 #include "best.cuh"
 

@@ -1,7 +1,7 @@
 // top_8.cuh -- the 8 largest elements of a row, with their columns: the eighth, -inf if there are fewer.
 // NaN is above all.
 //
-// coda: reduce top_8(x) state 16 exact
+// coda: reduce top_8(x) state 16 exact grad(x = equal)
 #pragma once
 #include "best.cuh"
 

@@ -75,7 +75,8 @@ MAPS
      inputs,                                                                                                 \
      params,                                                                                                 \
      "DEV static float apply(" arguments ") { return " code "; }",                                           \
-     reference_##name},
+     reference_##name,                                                                                       \
+     {NULL}},
         MAPS
 #undef MAP
 };

@@ -103,7 +103,9 @@ static int call_coda_define_map(void)
                       (int)below(3),
                       (int)below(3),
                       chance(95) ? "DEV static float apply(float x) { return x; }" : NULL,
-                      chance(60) ? first : NULL};
+                      chance(60) ? first : NULL,
+                      {NULL}};
+    for (int i = 0; i < 4; i++) d.grad[i] = chance(10) ? name() : chance(10) ? "0" : NULL;
     return coda_define_map(graph_any(), BOXED(d));
 }
 

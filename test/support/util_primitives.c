@@ -64,18 +64,45 @@ static double move(const struct prim *p, const double *args, int i, double by, d
     return isfinite(step[0]) && step[0] >= 1.5 * step[1] ? step[0] : 0;
 }
 
-/* What a factor of 2^-126 makes of the arguments. */
+/* Is it the derivative of a map? */
+static bool is_partial(const struct prim *p)
+{
+    for (const struct prim *of = prim_table; of->name; of++)
+        for (int i = 0; i < of->inputs; i++)
+            if (of->kind == PRIM_MAP && of->facts.grad[i] == p) return true;
+    return false;
+}
+
+/* What a factor of 2^-126 makes of the arguments. A derivative has the slope of the exponent as one more,
+ * which is a square in that of gelu_tanh. */
 static double underflow(const struct prim *p, const double *args)
 {
-    double product = 0x1p-126;
+    double product = 1;
     for (int i = 0; i < p->inputs + p->params; i++)
         if (fabs(args[i]) > 1) product *= fmin(fabs(args[i]), FLT_MAX);
-    return product;
+    return 0x1p-126 * (is_partial(p) ? product * product * product : product);
+}
+
+/* Where a derivative changes its sign between half and twice an argument, its terms cancel, and nothing hangs
+ * on the digits that are left. */
+static double cancels(const struct prim *p, const double *args)
+{
+    double changed[PRIM_MAX_INPUTS + PRIM_MAX_PARAMS], most = 0;
+    if (!is_partial(p)) return 0;
+    for (int i = 0; i < p->inputs; i++) {
+        memcpy(changed, args, sizeof *args * (size_t)(p->inputs + p->params));
+        changed[i] = args[i] / 2;
+        double half = reference(p, changed);
+        changed[i] = args[i] * 2;
+        double twice = reference(p, changed);
+        if (half * twice < 0) most = fmax(most, fmax(fabs(half), fabs(twice)));
+    }
+    return 0x1p-20 * most;
 }
 
 static double tolerance(const struct prim *p, const double *args, double centre, double relative)
 {
-    double sum = relative * fabs(centre) + underflow(p, args);
+    double sum = relative * fabs(centre) + underflow(p, args) + cancels(p, args);
     for (int i = 0; i < p->inputs + p->params; i++)
         sum += fmax(move(p, args, i, 0x1p-23, centre), move(p, args, i, -0x1p-23, centre));
     return sum;

@@ -369,7 +369,7 @@ static double leaky(const double *in, const double *params) { return in[0] > 0 ?
 
 static coda_value grow_user_map(struct maker *m)
 {
-    coda_map_def def = {0, "leaky", 1, 1, NULL, leaky};
+    coda_map_def def = {0, "leaky", 1, 1, NULL, leaky, {NULL}};
     coda_value x = maker_draw(m);
     def.source = "DEV static float apply(float x, float slope) { return x > 0 ? x : x * slope; }";
     if (!graph_find_prim(m->g, def.name) && coda_define_map(m->g, &def) != CODA_OK) return CODA_NONE;

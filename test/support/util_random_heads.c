@@ -111,7 +111,7 @@ static double fade(const double *in, const double *p)
 /* A map of scores: the graph's own, or the library's. */
 static void draw_score(struct maker *m, coda_attention_options *o)
 {
-    coda_map_def def = {0, "fade", 4, 1, NULL, fade};
+    coda_map_def def = {0, "fade", 4, 1, NULL, fade, {NULL}};
     def.source = "DEV static float apply(float s, float at, float key, float head, float by)\n"
                  "{ return fmaf(-by * (head + 1.0f), fminf(fabsf(at - key), 16.0f), s); }";
     bool own = random_chance(&m->r, 60);

@@ -225,6 +225,7 @@ function word_line(line, n, i, call) {
     word_result[words] = json_field(line, "result")
     word_meaning[words] = json_field(line, "meaning")
     word_calls[words] = json_field(line, "calls")
+    word_gradient[words] = json_field(line, "gradient")
     word_example[words] = json_field(line, "example")
     n = split(word_calls[words], call, ", ")
     for (i = 1; i <= n; i++) {

@@ -157,6 +157,7 @@ function put_words(kind, title, w) {
         put_row("operands", word_operands[w])
         put_row("attributes", word_attributes[w])
         put_row("result", word_result[w])
+        put_row("gradient", word_gradient[w])
         put_row("in C", word_calls[w])
         print "</table>"
         sub(/\n$/, "", word_example[w])

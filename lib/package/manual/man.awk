@@ -62,6 +62,7 @@ function put_word(w) {
     if (word_operands[w] != "") tagged("operands", word_operands[w])
     if (word_attributes[w] != "") tagged("attributes", word_attributes[w])
     tagged("result", word_result[w])
+    if (word_gradient[w] != "") tagged("gradient", word_gradient[w])
     put(".TP\n\\fBexample\\fR")
     sub(/\n$/, "", word_example[w])
     put_code(word_example[w])

@@ -64,7 +64,7 @@ static coda_value user_map(void)
 
 static coda_value widest_map(void)
 {
-    coda_map_def def = {sizeof def, "wide", 4, 4, "DEV ...", NULL};
+    coda_map_def def = {sizeof def, "wide", 4, 4, "DEV ...", NULL, {NULL}};
     ck_assert_int_eq(coda_define_map(g, &def), CODA_OK);
     return coda_apply(g, "wide", (coda_value[]){m, v, m, v}, 4, (float[]){1, 2, 4, 8});
 }
@@ -331,7 +331,7 @@ static void apply_reduction(void) { coda_apply(g, "sum", &m, 1, NULL); }
 
 static void define(const char *name, int inputs, int params, const char *source)
 {
-    coda_map_def def = {sizeof def, name, inputs, params, source, NULL};
+    coda_map_def def = {sizeof def, name, inputs, params, source, NULL, {NULL}};
     ck_assert_int_eq(coda_define_map(g, &def), CODA_E_INVALID);
 }
 static void define_name(void) { define("a.b", 1, 0, "s"); }
@@ -341,6 +341,20 @@ static void define_reserved(void) { define("output", 1, 0, "s"); }
 static void define_inputs(void) { define("f", 5, 0, "s"); }
 static void define_params(void) { define("f", 1, -1, "s"); }
 static void define_source(void) { define("f", 1, 0, NULL); }
+static void define_grad(const char *by0, const char *by1)
+{
+    coda_map_def def = {sizeof def, "f", 2, 1, "s", NULL, {by0, NULL, by1, NULL}};
+    ck_assert_int_eq(coda_define_map(g, &def), CODA_E_INVALID);
+}
+static void define_grad_none(void) { define_grad("frobnicate", NULL); }
+static void define_grad_reduction(void) { define_grad("sum", NULL); }
+static void define_grad_params(void) { define_grad("silu", NULL); }
+static void define_grad_operand(void) { define_grad("f", "0"); }
+static void define_grad_operands(void)
+{
+    coda_map_def def = {sizeof def, "f", 2, 0, "s", NULL, {NULL, "where"}};
+    ck_assert_int_eq(coda_define_map(g, &def), CODA_E_INVALID);
+}
 static void define_size(void) { coda_define_map(g, &(coda_map_def){.size = 32}); }
 
 static void glu_odd(void) { coda_glu(g, odd, CODA_STACKED); }
@@ -484,7 +498,12 @@ static const struct {
     {define_inputs, "map f: 5 inputs; must be 1..4"},
     {define_params, "map f: -1 params; must be 0..4"},
     {define_source, "map f: it has no source"},
-    {define_size, "define_map: the size of a coda_map_def is 32; INIT sets 40"},
+    {define_grad_none, "map f: grad[0] is `frobnicate`, which is no map of this graph, nor 0 or 1"},
+    {define_grad_reduction, "map f: grad[0] is `sum`, which is no map of this graph, nor 0 or 1"},
+    {define_grad_params, "map f: grad[0] is silu, which takes 1 operands and 0 params; f has 2 and 1"},
+    {define_grad_operands, "map f: grad[1] is where, which takes 3 operands and 0 params; f has 2 and 0"},
+    {define_grad_operand, "map f: grad[2] is `0`, but it has 2 operands"},
+    {define_size, "define_map: the size of a coda_map_def is 32; INIT sets 72"},
     {glu_odd, "glu: x is [3,7]; its columns must be even"},
     {glu_layout, "swiglu: layout is 2; must be 0 or 1"},
     {glu_none, "reglu: x is CODA_NONE"},
@@ -543,7 +562,7 @@ START_TEST(mistake)
     int nodes = g->nodes, outputs = g->outputs;
     ck_assert_str_eq(mistake_plain(coda_error()), wrong[_i].message);
     ck_assert(!g->later); /* no call came after it, nor one that the same call makes */
-    coda_map_def def = {sizeof def, "later", 1, 0, "source", NULL};
+    coda_map_def def = {sizeof def, "later", 1, 0, "source", NULL, {NULL}};
     coda_matmul(g, v, v);
     ck_assert_int_eq(coda_define_map(g, &def), CODA_E_INVALID);
     ck_assert_int_eq(g->maps, 0);

@@ -79,6 +79,7 @@ START_TEST(each_is_described)
         ck_assert_msg(function == !*w.calls, "%s: calls are \"%s\"", w.name, w.calls);
         each(w.calls, &w, need_declared);
         each(w.attributes, &w, need_attribute);
+        ck_assert_msg(!*w.gradient || w.kind == CODA_WORD_MAP || w.kind == CODA_WORD_REDUCTION, "%s", w.name);
         ck_assert_int_eq(coda_word_find(w.name), function ? coda_word_find(w.name) : i);
     }
     ck_assert_int_eq(count[CODA_WORD_OPERATION], OP_COUNT - 2);

@@ -107,9 +107,9 @@ START_TEST(names)
     REFUSED(coda_apply(g, EVIL, &x, 1, NULL));
     REFUSED(coda_reduce(g, EVIL, x, CODA_NONE));
     REFUSED(coda_reduce_columns(g, EVIL, x));
-    REFUSED(coda_define_map(g, &(coda_map_def){sizeof(coda_map_def), EVIL, 1, 0, "DEV", NULL}));
-    REFUSED(
-        coda_define_map(g, &(coda_map_def){sizeof(coda_map_def), "m", 1, 0, "#include \"" EVIL "\"", NULL}));
+    REFUSED(coda_define_map(g, &(coda_map_def){sizeof(coda_map_def), EVIL, 1, 0, "DEV", NULL, {NULL}}));
+    REFUSED(coda_define_map(
+        g, &(coda_map_def){sizeof(coda_map_def), "m", 1, 0, "#include \"" EVIL "\"", NULL, {NULL}}));
 }
 END_TEST
 

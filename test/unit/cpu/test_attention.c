@@ -83,9 +83,9 @@ static double stripes_map(const double *in, const double *params)
     return fmod(in[2] + in[3], 3) == 1 ? -INFINITY : in[0];
 }
 static const coda_map_def map_def[MAPS] = {
-    [MAP_BIAS] = {sizeof(coda_map_def), "bias", 4, 2, "of no use on a CPU", bias_map},
-    [MAP_DISTANCE] = {sizeof(coda_map_def), "distance", 3, 1, "of no use on a CPU", distance_map},
-    [MAP_STRIPES] = {sizeof(coda_map_def), "stripes", 4, 0, "of no use on a CPU", stripes_map},
+    [MAP_BIAS] = {sizeof(coda_map_def), "bias", 4, 2, "of no use on a CPU", bias_map, {NULL}},
+    [MAP_DISTANCE] = {sizeof(coda_map_def), "distance", 3, 1, "of no use on a CPU", distance_map, {NULL}},
+    [MAP_STRIPES] = {sizeof(coda_map_def), "stripes", 4, 0, "of no use on a CPU", stripes_map, {NULL}},
 };
 static const float map_param[MAPS][4] = {
     [MAP_BIAS] = {3, 0.25f}, [MAP_DISTANCE] = {0.5f}, [MAP_SOFTCAP] = {1.5f}};

@@ -170,8 +170,11 @@ START_TEST(copies_stand_alone)
 {
     graph *g = graph_new();
     coda_map_def def = {
-        sizeof def, "my_map", 1, 1, "DEV static float apply(float x, float a) { return a * x; }", twice};
+        sizeof def, "my_map", 1, 1, "DEV static float apply(float x, float a) { return a * x; }",
+        twice,      {"scale"}};
     ck_assert_int_eq(graph_define_map(g, &def), CODA_OK);
+    coda_map_def self = {sizeof def, "self", 2, 1, "source", NULL, {"my_map", "self"}};
+    ck_assert_int_eq(graph_define_map(g, &self), CODA_OK);
     int x = leaf(g, OP_WEIGHT, "x", 3, 4), y = graph_map(g, "my_map", x, -1, (float[]){2});
     graph_append_output(g, "y", y, (int64_t[]){1, 3});
     graph *h = graph_like(g);
@@ -195,7 +198,7 @@ END_TEST
 START_TEST(foreign_map)
 {
     graph *g = graph_new(), *h = graph_new();
-    coda_map_def def = {sizeof def, "my_map", 1, 0, "source", NULL};
+    coda_map_def def = {sizeof def, "my_map", 1, 0, "source", NULL, {NULL}};
     graph_define_map(g, &def);
     int x = leaf(h, OP_INPUT, "x", 1, 1);
     struct node n = {.op = OP_MAP, .prim = g->map[0], .nin = 1, .in = &x, .origin = -1};

@@ -104,6 +104,10 @@ static const struct {
      "map leaky(2; 1) \"return x > 0 ? \\\\\\\" : \\\\ \\\"\\n\\x09\\xff;\"\n%x = input f32[4]\n"
      "%1 = leaky %x, %x {p0=0x1p-1}  ; f32[4]\n"},
     {"map f(1) \"\\x10\\xA0\"", "map f(1) \"\\x10\\xa0\"\n"},
+    {"map d(2; 1) \"a\" { grad1=0,grad0 = 1 }\nmap f(2; 1) \"b\"{grad1=f ,grad0=d} ; comment\n"
+     "map s(1) \"c\" {grad0=silu_grad}",
+     "map d(2; 1) \"a\" {grad0=1, grad1=0}\nmap f(2; 1) \"b\" {grad0=d, grad1=f}\n"
+     "map s(1) \"c\" {grad0=silu_grad}\n"},
     {"map one(1) \"a\" ; comment\nmap two ( 2 ; 0 ) \"b ; c # d\"",
      "map one(1) \"a\"\nmap two(2) \"b ; c # d\"\n"},
 };
@@ -304,6 +308,16 @@ static const struct {
     {"map f(1) x", "line 1: expected `\"` before `x`"},
     {"map f(1) \"\"", "line 1: map f: it has no source"},
     {"map f(0) \"x\"", "line 1: map f: 0 inputs; must be 1..4"},
+    {"map f(1) \"x\" {}", "line 1: expected grad0 to grad3 before `}`"},
+    {"map f(1) \"x\" {grad=silu}", "line 1: expected grad0 to grad3, got `grad`"},
+    {"map f(1) \"x\" {grad4=silu}", "line 1: expected grad0 to grad3, got `grad4`"},
+    {"map f(1) \"x\" {g=silu}", "line 1: expected grad0 to grad3, got `g`"},
+    {"map f(1) \"x\" {grad0=silu, grad0=0}", "line 1: grad0 is given twice"},
+    {"map f(1) \"x\" {grad0 silu}", "line 1: expected `=` before `silu}`"},
+    {"map f(1) \"x\" {grad0=}", "line 1: expected a map, 0 or 1 before `}`"},
+    {"map f(1) \"x\" {grad0=silu", "line 1: expected `}` before ``"},
+    {"map f(1) \"x\" {grad0=2}", "line 1: map f: grad[0] is `2`, which is no map of this graph, nor 0 or 1"},
+    {"map f(1) \"x\" {grad1=0}", "line 1: map f: grad[1] is `0`, but it has 1 operands"},
     {"map f(99999999999) \"x\"", "line 1: map f: 99 inputs; must be 1..4"},
     {"map f(1; 5) \"x\"", "line 1: map f: 5 params; must be 0..4"},
     {"map add(1) \"x\"", "line 1: map add: the name is taken"},

@@ -106,11 +106,13 @@ START_TEST(good_lines_are_taken)
                      "     .inputs = 2, .params = 2, .state = 0, "
                      ".param_name = {\"alpha\",\"beta\",},\n"
                      "     .operands = \"x, y\", .constants = \"alpha=float, beta=float\",\n"
-                     "     .meaning = \"x and y.\", .loops = &coda_loops_f, .reference = coda_ref_f},"));
-    ck_assert_ptr_nonnull(strstr(said, "{.name = \"r\", .kind = PRIM_REDUCE, .header = \"reduce/r.cuh\",\n"
-                                       "     .inputs = 2, .params = 0, .state = 3,\n"
-                                       "     .operands = \"x, key\", .constants = \"\",\n"
-                                       "     .meaning = \"of x.\", .reduce = &coda_ref_r},"));
+                     "     .meaning = \"x and y.\",\n     .gradient = \"\", .loops = &coda_loops_f, "
+                     ".reference = coda_ref_f},"));
+    ck_assert_ptr_nonnull(
+        strstr(said, "{.name = \"r\", .kind = PRIM_REDUCE, .header = \"reduce/r.cuh\",\n"
+                     "     .inputs = 2, .params = 0, .state = 3,\n"
+                     "     .operands = \"x, key\", .constants = \"\",\n"
+                     "     .meaning = \"of x.\",\n     .gradient = \"\", .reduce = &coda_ref_r},"));
     ck_assert_ptr_nonnull(strstr(said, "{\"p\", \"pair/p.cuh\", coda_ref_p},"));
     ck_assert_ptr_nonnull(strstr(said, "prim_count = 2;"));
     ck_assert_ptr_nonnull(strstr(said, "prim_file_count = 4;"));
@@ -148,7 +150,7 @@ START_TEST(typos_are_pointed_at)
     refused("// coda: map f(x; x)", "x is named twice");
     refused("// coda: map f(x) -> y", "nothing may follow, but there is \"-> y\"");
     refused("// coda: map f(x) state 2",
-            "\"state\" is no fact: linear, shift, quotient, identity, dtype, nonzero or narrow");
+            "\"state\" is no fact: linear, shift, quotient, identity, grad, dtype, nonzero or narrow");
     refused("// coda: map f(a, b, c, d, e)", "at most 4 operands and 4 parameters");
     refused("// coda: map f(x; a, b, c, d, e)", "at most 4 operands and 4 parameters");
     refused("// coda: map f(a, b, c, d, e, f, g, h, i)", "more than 8 arguments");
@@ -170,14 +172,14 @@ START_TEST(facts_are_taken)
     ck_assert_int_eq(embed("map/f.cuh"), 0);
     ck_assert_ptr_nonnull(strstr(said, ".facts = {.linear = 1, .jointly = 3, .shift = 2, .identity = 3, "
                                        ".identity_at = -0x1p-1,\n               .dtype = 1, "
-                                       ".quotient = 2, .nonzero = 1},"));
+                                       ".quotient = 2, .nonzero = 1, .zero = 0, .one = 0},"));
 }
 END_TEST
 
 START_TEST(odd_facts_are_pointed_at)
 {
     refused("// coda: map f(x) linaer(x)",
-            "\"linaer\" is no fact: linear, shift, quotient, identity, dtype, nonzero or narrow");
+            "\"linaer\" is no fact: linear, shift, quotient, identity, grad, dtype, nonzero or narrow");
     refused("// coda: map f(x) linear", "'(' expected before \"\"");
     refused("// coda: map f(x) linear()", "a name expected before \")\"");
     refused("// coda: map f(x) linear(x", "')' expected before \"\"");
@@ -192,6 +194,70 @@ START_TEST(odd_facts_are_pointed_at)
     refused("// coda: map f(x; a) identity(a = 1) identity(a = 1)", "a second identity");
     refused("// coda: map f(x, y) quotient(x)", "a quotient is by another operand than x");
     refused("// coda: map f(x) linear(x) 2", "nothing may follow, but there is \"2\"");
+}
+END_TEST
+
+START_TEST(derivatives_are_taken)
+{
+    put("map/f.cuh", SAYS("f") "// coda: map f(x, y, z; a) grad(x, z = 0) grad(y = g)\n" MAP("f"));
+    put("map/g.cuh", SAYS("g") "// coda: map g(x, y; b) linear(x, y)\n" MAP("g"));
+    put("map/h.cuh", SAYS("h") "// coda: map h(x, s, k) grad(x = 1)\n" MAP("h"));
+    put("reduce/r.cuh", SAYS("r") "// coda: reduce r(x, key) state 1 exact grad(x = h) grad(key = 0)\n" MAP(
+                            "r") "static constexpr int state = 1;\n");
+    put("ref/f.c", REF("f")), put("ref/g.c", REF("g")), put("ref/h.c", REF("h"));
+    put("ref/r.c", "REFERENCE_REDUCE(r) = {0};");
+    ck_assert_int_eq(embed("map/f.cuh map/g.cuh map/h.cuh reduce/r.cuh"), 0);
+    ck_assert_ptr_nonnull(strstr(said, ".gradient = \"x: 0, y: g(x, y; a), z: 0\","));
+    ck_assert_ptr_nonnull(strstr(said, ".zero = 5, .one = 0, .grad[1] = &prim_table[1]},"));
+    ck_assert_ptr_nonnull(strstr(said, ".gradient = \"x: g(1, 0; b), y: g(0, 1; b)\","));
+    ck_assert_ptr_nonnull(strstr(said, ".gradient = \"x: 1\","));
+    ck_assert_ptr_nonnull(strstr(said, ".gradient = \"x: h(x, result, key), key: 0\","));
+    ck_assert_ptr_nonnull(strstr(said, ".zero = 2, .one = 0, .grad[0] = &prim_table[2]},"));
+    ck_assert_ptr_nonnull(strstr(said, ".exact = true,"));
+}
+END_TEST
+
+START_TEST(odd_derivatives_are_pointed_at)
+{
+    refused("// coda: map f(x) grad", "'(' expected before \"\"");
+    refused("// coda: map f(x) grad(x)", "'=' expected before \")\"");
+    refused("// coda: map f(x) grad(x = )", "a name expected before \")\"");
+    refused("// coda: map f(x) grad(x = 2)", "a name expected before \"2)\"");
+    refused("// coda: map f(x) grad(x = 0.5)", "')' expected before \".5)\"");
+    refused("// coda: map f(x; a) grad(a = 0)", "f has no operand a");
+    refused("// coda: map f(x) grad(x = 0) grad(x = 1)", "a second derivative by x");
+    refused("// coda: map f(x) grad(x = g) grad(x = g)", "a second derivative by x");
+    refused("// coda: map f(x, y) grad(x = g) linear(x, y)", "a second derivative by x");
+    refused("// coda: map f(x, y) linear(y) grad(x, y = 1)", "a second derivative by y");
+}
+END_TEST
+
+/* The derivative that a line names is a map of as many parameters, and of no more operands. */
+START_TEST(derivatives_are_looked_up)
+{
+    static const char *const bad[][2] = {
+        {"map f(x) grad(x = h)", "the derivative by x: there is no map h"},
+        {"map f(x) grad(x = r)", "the derivative by x: there is no map r"},
+        {"map f(x; a) grad(x = g)",
+         "the derivative by x: g takes 2 operands and 1 parameters; f has 1 and 1"},
+        {"map f(y, x) grad(x = g)",
+         "the derivative by x: g takes 2 operands and 1 parameters; f has 2 and 0"}};
+    char line[200], want[400];
+    put("map/g.cuh", SAYS("g") "// coda: map g(x, y; b)\n" MAP("g"));
+    put("reduce/r.cuh",
+        SAYS("r") "// coda: reduce r(x) state 1\n" MAP("r") "static constexpr int state = 1;\n");
+    put("ref/f.c", REF("f")), put("ref/g.c", REF("g")), put("ref/r.c", "REFERENCE_REDUCE(r) = {0};");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(line, sizeof line, SAYS("f") "// coda: %s\n" MAP("f"), bad[i][0]);
+        put("map/f.cuh", line);
+        snprintf(want, sizeof want, "%s/map/f.cuh:1: %s\n", root, bad[i][1]);
+        ck_assert_int_eq(embed("map/f.cuh map/g.cuh reduce/r.cuh"), 1);
+        ck_assert_str_eq(said, want);
+    }
+    put("reduce/r.cuh",
+        SAYS("r") "// coda: reduce r(x) state 1 linear(x)\n" MAP("r") "static constexpr int state = 1;\n");
+    ck_assert_int_eq(embed("reduce/r.cuh"), 1);
+    ck_assert_ptr_nonnull(strstr(said, "\"linear\" is no fact of a reduction: grad\n"));
 }
 END_TEST
 
@@ -277,7 +343,7 @@ START_TEST(reductions_state_their_size)
         {"// coda: reduce f(x) state 0", "state must be 1 to 32 floats"},
         {"// coda: reduce f(x) state 33", "state must be 1 to 32 floats"},
         {"// coda: reduce f(x) state 1 2", "nothing may follow, but there is \"2\""},
-        {"// coda: reduce f(x) state 1 exactly", "nothing may follow, but there is \"ly\""},
+        {"// coda: reduce f(x) state 1 exactly", "\"exactly\" is no fact of a reduction: grad"},
         {"// coda: reduce f(x; k) state 1", "')' expected before \"; k) state 1\""},
         {"// coda: reduce f(x, k, l) state 1", "a reduction has one operand and perhaps a key"}};
     char want[4096];
@@ -394,6 +460,7 @@ END_TEST
 
 TESTS(embed, AROUND(set_up, tear_down), ONE(good_lines_are_taken), ONE(order_of_arguments_does_not_matter),
       ONE(typos_are_pointed_at), ONE(facts_are_taken), ONE(odd_facts_are_pointed_at),
+      ONE(derivatives_are_taken), ONE(odd_derivatives_are_pointed_at), ONE(derivatives_are_looked_up),
       ONE(code_that_cannot_be_meant_is_pointed_at), ONE(code_of_maps_is_taken),
       ONE(references_name_their_primitive), ONE(reductions_state_their_size), ONE(long_names_are_refused),
       ONE(files_and_references_are_paired), ONE(one_registration_for_one_name),
