@@ -7,8 +7,7 @@
  * where they see the same ones. Keys and values are read where they lie, unless they are in pages, of 8 bits,
  * or of a head_dim that is no multiple of eight lanes.
  */
-#include "attention.h"
-#include "cpu.h"
+#include "cpu_attention.h"
 #include "dot.h"
 
 #include <math.h>
@@ -16,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_QUERIES = 32, TILE_QUERIES = 4, BLOCK_KEYS = 128 };
+enum { TILE_QUERIES = 4, BLOCK_KEYS = 128 };
 
 struct attention_job {
     const struct cpu *cpu;
@@ -25,16 +24,6 @@ struct attention_job {
     int64_t pieces;
     const struct prim *max, *sum, *exp_sub;
     atomic_bool failed;
-};
-
-/* Up to BLOCK_QUERIES queries of a sequence, from `first` on. Its query 0 is row `row` of its batch. */
-struct piece {
-    int64_t batch; /* -1: rows of no sequence */
-    int64_t row, queries, first;
-};
-
-struct key_range {
-    int64_t first, end;
 };
 
 /* Rows of keys or values of one head: `from` on, of a type that products take. */
@@ -66,7 +55,7 @@ static int64_t index_at(const struct cpu *c, const struct tensor_use *u, int64_t
     return ((const int32_t *)base)[u->offset + i];
 }
 
-static int64_t length_of(const struct cpu *c, const struct attention_spec *s, int64_t batch)
+int64_t attention_length(const struct cpu *c, const struct attention_spec *s, int64_t batch)
 {
     if (batch < 0) return 0;
     if (!attention_has(s, ATTENTION_LENGTHS)) return s->tk;
@@ -75,10 +64,10 @@ static int64_t length_of(const struct cpu *c, const struct attention_spec *s, in
 }
 
 /* The keys that query i of the sequence sees. */
-static struct key_range visible(const struct cpu *c, const struct attention_spec *s, const struct piece *p,
-                                int64_t i)
+struct key_range attention_visible(const struct cpu *c, const struct attention_spec *s, const struct piece *p,
+                                   int64_t i)
 {
-    int64_t keys = length_of(c, s, p->batch), position = i + attention_shift(s, p->queries, keys);
+    int64_t keys = attention_length(c, s, p->batch), position = i + attention_shift(s, p->queries, keys);
     struct key_range r = {0, keys};
     if (attention_is_limited(s)) r.end = MAX(0, MIN(keys, position + s->ahead + 1));
     if (s->align == CODA_ALIGN_LENGTH && position < 0) r.end = 0; /* no row of the sequence */
@@ -92,12 +81,12 @@ static struct key_range visible(const struct cpu *c, const struct attention_spec
 }
 
 /* The keys that some query of first .. end - 1 sees. */
-static struct key_range some(const struct cpu *c, const struct attention_spec *s, const struct piece *p,
-                             int64_t end)
+struct key_range attention_some(const struct cpu *c, const struct attention_spec *s, const struct piece *p,
+                                int64_t end)
 {
     struct key_range all = {s->tk, 0};
     for (int64_t i = p->first; i < end; i++) {
-        struct key_range r = visible(c, s, p, i);
+        struct key_range r = attention_visible(c, s, p, i);
         if (r.first < r.end) all.first = MIN(all.first, r.first), all.end = MAX(all.end, r.end);
     }
     return all.first < all.end ? all : (struct key_range){0, 0};
@@ -174,7 +163,8 @@ static void turn_scores(const struct attention_job *j, const struct head *h, int
                         int64_t n, float *score)
 {
     const struct attention_spec *s = j->s;
-    int64_t position = i + attention_shift(s, h->piece->queries, length_of(j->cpu, s, h->piece->batch));
+    int64_t position =
+        i + attention_shift(s, h->piece->queries, attention_length(j->cpu, s, h->piece->batch));
     int64_t at = 0;
     const void *bias = bias_of(j, h, h->piece->row + i, &at);
     for (int64_t t = 0; t < n; t++) {
@@ -333,7 +323,7 @@ static float *head_memory(const struct attention_job *j, struct head *h)
     return floats;
 }
 
-static float of_head(const struct cpu *c, const struct tensor_use *u, int64_t head, float none)
+float attention_of_head(const struct cpu *c, const struct tensor_use *u, int64_t head, float none)
 {
     if (u->buffer < 0) return none;
     return ((const float *)cpu_buffer(c, u->buffer))[u->offset + head * u->stride[0]];
@@ -346,13 +336,13 @@ static void run_block(void *ctx, int64_t item)
     const struct piece *p = &j->piece[item / s->heads];
     int64_t end = MIN(p->first + BLOCK_QUERIES, p->queries);
     struct head h = {.piece = p, .index = item % s->heads, .batch = MAX(p->batch, 0)};
-    h.keys = some(j->cpu, s, p, end);
+    h.keys = attention_some(j->cpu, s, p, end);
     h.queries = end - p->first, h.width = CEIL_DIV(s->head_dim, DOT_LANES) * DOT_LANES;
-    for (int64_t q = 0; q < h.queries; q++) h.seen[q] = visible(j->cpu, s, p, p->first + q);
-    h.slope = of_head(j->cpu, &s->use[ATTENTION_SLOPES], h.index, 0);
-    h.sink = of_head(j->cpu, &s->use[ATTENTION_SINKS], h.index, -INFINITY);
-    h.k_scale = of_head(j->cpu, &s->use[ATTENTION_K_SCALE], h.index / (s->heads / s->kv_heads), 1);
-    h.v_scale = of_head(j->cpu, &s->use[ATTENTION_V_SCALE], h.index / (s->heads / s->kv_heads), 1);
+    for (int64_t q = 0; q < h.queries; q++) h.seen[q] = attention_visible(j->cpu, s, p, p->first + q);
+    h.slope = attention_of_head(j->cpu, &s->use[ATTENTION_SLOPES], h.index, 0);
+    h.sink = attention_of_head(j->cpu, &s->use[ATTENTION_SINKS], h.index, -INFINITY);
+    h.k_scale = attention_of_head(j->cpu, &s->use[ATTENTION_K_SCALE], h.index / (s->heads / s->kv_heads), 1);
+    h.v_scale = attention_of_head(j->cpu, &s->use[ATTENTION_V_SCALE], h.index / (s->heads / s->kv_heads), 1);
     float *memory = head_memory(j, &h);
     if (!memory) {
         j->failed = true;
@@ -364,24 +354,34 @@ static void run_block(void *ctx, int64_t item)
     free(memory);
 }
 
-static void cut(struct attention_job *j, int64_t batch, int64_t row, int64_t queries)
+static int64_t cut(struct piece *to, int64_t n, int64_t batch, int64_t row, int64_t queries)
 {
     for (int64_t first = 0; first < queries; first += BLOCK_QUERIES)
-        j->piece[j->pieces++] = (struct piece){batch, row, queries, first};
+        to[n++] = (struct piece){batch, row, queries, first};
+    return n;
 }
 
 /* Pieces of sequences whose queries are packed, and of the rows before and behind them. */
-static void cut_packed(struct attention_job *j)
+static int64_t cut_packed(const struct cpu *c, const struct attention_spec *s, struct piece *to)
 {
-    const struct attention_spec *s = j->s;
-    int64_t at = 0;
+    const struct tensor_use *u = &s->use[ATTENTION_STARTS];
+    int64_t at = 0, n = 0;
     for (int64_t b = 0; b <= s->batch; b++) {
-        int64_t start = index_at(j->cpu, &s->use[ATTENTION_STARTS], b * s->use[ATTENTION_STARTS].stride[0]),
-                next = MAX(at, MIN(start, s->tq));
-        cut(j, b - 1, at, next - at);
+        int64_t next = MAX(at, MIN(index_at(c, u, b * u->stride[0]), s->tq));
+        n = cut(to, n, b - 1, at, next - at);
         at = next;
     }
-    cut(j, -1, at, s->tq - at);
+    return cut(to, n, -1, at, s->tq - at);
+}
+
+struct piece *attention_cut(const struct cpu *c, const struct attention_spec *s, int64_t *pieces)
+{
+    struct piece *to = malloc(sizeof *to * (size_t)(attention_tiles(s, BLOCK_QUERIES) + 1));
+    *pieces = 0;
+    if (to && attention_is_packed(s)) *pieces = cut_packed(c, s, to);
+    for (int64_t b = 0; to && b < s->batch && !attention_is_packed(s); b++)
+        *pieces = cut(to, *pieces, b, 0, s->tq);
+    return to;
 }
 
 coda_status cpu_attention(const struct cpu *c)
@@ -392,10 +392,8 @@ coda_status cpu_attention(const struct cpu *c)
     if (s->score && !s->score->reference)
         return fail(CODA_E_UNSUPPORTED, "map %s has no reference, so only a GPU can run it", s->score->name);
     if (attention_is_empty(s)) return CODA_OK; /* of however many sequences */
-    j.piece = malloc(sizeof *j.piece * (size_t)(attention_tiles(s, BLOCK_QUERIES) + 1));
+    j.piece = attention_cut(c, s, &j.pieces);
     j.failed = !j.piece;
-    if (j.piece && attention_is_packed(s)) cut_packed(&j);
-    for (int64_t b = 0; j.piece && b < s->batch && !attention_is_packed(s); b++) cut(&j, b, 0, s->tq);
     double operations = 2 * (double)s->heads * (double)s->tq * (double)s->tk * (double)s->head_dim;
     if (!attention_is_packed(s)) operations *= (double)s->batch;
     parallel_work(j.pieces * s->heads, operations, run_block, &j);

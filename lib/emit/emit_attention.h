@@ -9,6 +9,7 @@
 
 /* The text of one kernel in the making. */
 struct attention_text {
+    const char *what; /* it is, in its first line */
     const struct attention_spec *a;
     const struct schedule *s;
     struct kernel *k;
@@ -34,8 +35,10 @@ void emit_attention_pointers(struct attention_text *e);
  * query of each sequence. */
 void emit_attention_head(struct attention_text *e, const char *header);
 void emit_attention_semantics(struct attention_text *e, bool single);
-/* Args: AttentionStrides; AttentionExtents. `walks`: a persistent kernel walks bands of tiles. */
-void emit_attention_strides(struct attention_text *e, const char *name, int use);
+/* Args: AttentionStrides; AttentionBias; AttentionExtents. `walks`: a persistent kernel walks bands of
+ * tiles. */
+void emit_attention_strides(struct attention_text *e, const char *name, const struct tensor_use *v);
+void emit_attention_bias(struct attention_text *e, const char *name, const struct tensor_use *v);
 void emit_attention_extents(struct attention_text *e, bool walks);
 /* Arguments of Kernel::run: the pointer to the result; AttentionInputs. */
 void emit_attention_result(struct attention_text *e);

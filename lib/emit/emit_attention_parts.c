@@ -74,7 +74,7 @@ void emit_attention_head(struct attention_text *e, const char *header)
                                ATTENTION_STARTS};
     const struct attention_spec *a = e->a;
     struct text *t = e->t;
-    text_printf(t, "// attention %s: %" PRId64 " heads on %" PRId64 " of %" PRId64 " columns%s",
+    text_printf(t, "// %s %s: %" PRId64 " heads on %" PRId64 " of %" PRId64 " columns%s", e->what,
                 dtype_name(a->use[ATTENTION_Q].dtype), a->heads, a->kv_heads, a->head_dim,
                 a->causal ? ", causal" : "");
     if (a->window > 0) text_printf(t, ", window %" PRId64, a->window);
@@ -196,13 +196,18 @@ static void emit_long(struct kernel *k, int64_t number)
     emit_number(k, number >> 32);
 }
 
-void emit_attention_strides(struct attention_text *e, const char *name, int use)
+void emit_attention_strides(struct attention_text *e, const char *name, const struct tensor_use *v)
 {
-    const struct tensor_use *v = &e->a->use[use];
     emit_long(e->k, v->batch);
     emit_long(e->k, v->time);
     emit_long(e->k, v->head);
     text_printf(e->t, "    AttentionStrides %s;\n", name);
+}
+
+void emit_attention_bias(struct attention_text *e, const char *name, const struct tensor_use *v)
+{
+    for (int i = 0; i < 4; i++) emit_long(e->k, v->stride[i]);
+    text_printf(e->t, "    AttentionBias %s;\n", name);
 }
 
 /* Query heads in a band: bands are as equal as can be, and the keys and values of one fit in L2. */
@@ -227,9 +232,7 @@ void emit_attention_extents(struct attention_text *e, bool walks)
     for (int i = 0; i < ARRAY_SIZE(number); i++) emit_number(k, number[i]);
     emit_divisor(k, width * blocks);
     text_append(t, "    AttentionExtents extents;\n");
-    for (int i = 0; i < 4 && attention_has(a, ATTENTION_BIAS); i++)
-        emit_long(k, a->use[ATTENTION_BIAS].stride[i]);
-    if (attention_has(a, ATTENTION_BIAS)) text_append(t, "    AttentionBias of_bias;\n");
+    if (attention_has(a, ATTENTION_BIAS)) emit_attention_bias(e, "of_bias", &a->use[ATTENTION_BIAS]);
 }
 
 /* ---- Arguments ---- */
@@ -265,7 +268,7 @@ void emit_attention_entry(struct attention_text *e, const char *kernel, bool wal
     text_printf(t, "typedef %s<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n", kernel,
                 launch->shared_bytes);
     text_printf(t, "struct Args {\n    TensorMap q, k, v;\n    void *pointer[%d];\n", e->k->pointers);
-    emit_attention_strides(e, "of_o", ATTENTION_O);
+    emit_attention_strides(e, "of_o", &e->a->use[ATTENTION_O]);
     emit_attention_extents(e, walks);
     struct word residents = emit_word("%d", MAX(e->s->residents, 1));
     text_append(t, "};\n");

@@ -42,7 +42,7 @@ void emit_attention_simt(struct attention_text *e)
                 e->k->launch.shared_bytes);
     text_printf(t, "struct Args {\n    void *pointer[%d];\n", e->k->pointers);
     for (int i = 0; i < ARRAY_SIZE(tensors); i++)
-        emit_attention_strides(e, tensors[i].strides, tensors[i].use);
+        emit_attention_strides(e, tensors[i].strides, &e->a->use[tensors[i].use]);
     emit_attention_extents(e, false);
     text_append(t, "};\n");
     emit_body(t);

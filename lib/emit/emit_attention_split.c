@@ -53,8 +53,8 @@ void emit_attention_split(struct attention_text *e)
     text_printf(t, "typedef AttentionSplit<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
                 launch->shared_bytes);
     text_printf(t, "struct Args {\n    TensorMap k, v;\n    void *pointer[%d];\n", e->k->pointers);
-    emit_attention_strides(e, "of_q", ATTENTION_Q);
-    emit_attention_strides(e, "of_o", ATTENTION_O);
+    emit_attention_strides(e, "of_q", &e->a->use[ATTENTION_Q]);
+    emit_attention_strides(e, "of_o", &e->a->use[ATTENTION_O]);
     emit_attention_extents(e, false);
     text_append(t, "};\n");
     emit_body(t);

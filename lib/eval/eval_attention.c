@@ -6,58 +6,11 @@
  * size Tq x Tk is stored. A key that a query does not see is absent: its value is not even multiplied by 0,
  * which would make a NaN of it.
  */
-#include "eval.h"
+#include "eval_attention.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { QUERIES = 64, KEYS = 128 };
-
-struct attention {
-    const double *q, *k, *v, *lengths, *ranges, *slopes, *sinks, *table, *k_scale, *v_scale, *starts,
-        *bias; /* from lengths on NULL: not there */
-    int64_t k_scales, v_scales;
-    int64_t bias_stride[4]; /* from a batch, a head, a query, a key to the next; 0: it is for all */
-    double *out;
-    int64_t batch, tq, tk; /* with starts, tq are the queries of all */
-    int64_t heads, kv_heads, head_dim, window, ahead, page, pages;
-    int64_t kv_lot, kv_head, kv_row; /* of k and v: from one sequence, or page of a pool, to the next, ... */
-    bool causal, lse;                /* lse: the sums are the result */
-    coda_attention_align align;
-    double scale, softcap;
-    double (*map)(const double *in, const double *params); /* of scores; NULL: none */
-    double map_param[PRIM_MAX_PARAMS];
-    struct piece *piece;
-    int64_t pieces;
-    atomic_bool failed;
-};
-
-/* Up to QUERIES rows of q, from `first` on: of one sequence, which has those from `origin` below `end`. */
-struct piece {
-    int64_t batch; /* -1: rows of no sequence */
-    int64_t origin, end, first;
-};
-
-struct key_range {
-    int64_t first, end;
-};
-
-/* The softmax of a block of queries in the making. */
-struct queries {
-    int64_t first, count; /* queries of the sequence */
-    int64_t shift;        /* query i sits at position i + shift */
-    int64_t keys;         /* that exist in this sequence */
-    int64_t head;
-    const double *ranges, *bias; /* of query 0 of this sequence; bias: of the head */
-    bool failed;
-    struct matrix q, k, v;
-    double *out;
-    int64_t pitch; /* between rows of out */
-    double most[QUERIES], sum[QUERIES];
-    double score[QUERIES * KEYS];
-};
 
 /* The keys that the query at `position` sees, but for ranges. */
 static struct key_range visible(const struct attention *a, int64_t keys, int64_t position)
@@ -70,7 +23,7 @@ static struct key_range visible(const struct attention *a, int64_t keys, int64_t
     return r;
 }
 
-static struct key_range visible_to_row(const struct attention *a, const struct queries *s, int64_t i)
+struct key_range queries_see(const struct attention *a, const struct queries *s, int64_t i)
 {
     struct key_range r = visible(a, s->keys, s->first + i + s->shift);
     if (!a->ranges) return r;
@@ -138,7 +91,7 @@ static void attend_keys(const struct attention *a, struct queries *s, struct mul
     bool whole = true; /* all rows see all keys of the block */
     multiply(space, s->count, n, a->head_dim, s->q, keys, s->score, KEYS, false);
     for (int64_t i = 0; i < s->count; i++) {
-        struct key_range r = visible_to_row(a, s, i);
+        struct key_range r = queries_see(a, s, i);
         seen[i].first = MIN(MAX(r.first - j0, 0), n);
         seen[i].end = MAX(MIN(r.end - j0, n), seen[i].first);
         whole = whole && seen[i].end - seen[i].first == n;
@@ -170,12 +123,12 @@ static void attend(const struct attention *a, struct queries *s, struct multiply
     }
     struct key_range all = {s->keys, 0};
     for (int64_t i = 0; i < s->count; i++) {
-        struct key_range r = visible_to_row(a, s, i);
+        struct key_range r = queries_see(a, s, i);
         if (r.first < r.end) all.first = MIN(all.first, r.first), all.end = MAX(all.end, r.end);
     }
     for (int64_t j = all.first / KEYS * KEYS; j < all.end; j += KEYS) attend_keys(a, s, space, j);
     for (int64_t i = 0; i < s->count; i++) {
-        struct key_range r = visible_to_row(a, s, i);
+        struct key_range r = queries_see(a, s, i);
         double keep, sum;
         with_sink(a, s, i, &keep, &sum);
         keep *= scale_of(a->v_scale, a->v_scales, a, s->head);
@@ -192,7 +145,7 @@ static void attend_for_sums(const struct attention *a, struct queries *s, struct
     s->pitch = a->head_dim;
     if (o) attend(a, s, space);
     for (int64_t i = 0; o && i < s->count; i++) {
-        struct key_range r = visible_to_row(a, s, i);
+        struct key_range r = queries_see(a, s, i);
         double keep, sum, base = with_sink(a, s, i, &keep, &sum);
         lse[i] = r.first < r.end ? base + log(sum) : -INFINITY;
     }
@@ -259,10 +212,29 @@ static void lie_bias(struct attention *a, const struct type *t)
 }
 
 /* Of [batch][heads][tq], or [heads][tq]. */
-static int64_t row_of_sums(const struct attention *a, const struct piece *p, int64_t head)
+int64_t attention_row_of_sums(const struct attention *a, const struct piece *p, int64_t head)
 {
     if (a->starts) return head * a->tq + p->first;
     return (p->batch * a->heads + head) * a->tq + p->first - p->origin;
+}
+
+void attention_queries(const struct attention *a, const struct piece *p, int64_t head, struct queries *s)
+{
+    int64_t pitch = a->heads * a->head_dim, at = p->first * pitch + head * a->head_dim, b = MAX(p->batch, 0);
+    int64_t kv = (a->page ? 0 : b * a->kv_lot) + head / (a->heads / a->kv_heads) * a->kv_head;
+    s->failed = false;
+    s->first = p->first - p->origin;
+    s->count = MIN(p->end - p->first, QUERIES);
+    s->keys = p->batch < 0 ? 0 : a->tk;
+    if (p->batch >= 0 && a->lengths) s->keys = (int64_t)fmax(0, fmin(a->lengths[b], (double)a->tk));
+    s->shift = shift(a, p->end - p->origin, s->keys);
+    s->head = head;
+    s->ranges = a->ranges ? a->ranges + 2 * p->origin : NULL;
+    s->bias = bias_of(a, p, head);
+    s->q = (struct matrix){a->q + at, pitch, 1};
+    s->k = (struct matrix){a->k + kv, a->kv_row, 1};
+    s->v = (struct matrix){a->v + kv, a->kv_row, 1};
+    s->pitch = pitch;
 }
 
 static void attention_task(void *ctx, int64_t task)
@@ -270,37 +242,21 @@ static void attention_task(void *ctx, int64_t task)
     struct attention *a = ctx;
     const struct piece p = a->piece[task / a->heads];
     int64_t h = task % a->heads, b = MAX(p.batch, 0);
-    int64_t pitch = a->heads * a->head_dim;
-    int64_t kv = (a->page ? 0 : b * a->kv_lot) + h / (a->heads / a->kv_heads) * a->kv_head;
     double *gathered = NULL;
     struct queries *s = malloc(sizeof *s);
     struct multiply_space *space = multiply_space_new();
-    bool counted = p.batch >= 0 && a->lengths;
-    int64_t keys = p.batch < 0 ? 0 : counted ? (int64_t)fmax(0, fmin(a->lengths[b], (double)a->tk)) : a->tk;
-    if (a->page) gathered = malloc(sizeof *gathered * (size_t)(2 * keys * a->head_dim + 1));
+    if (s) attention_queries(a, &p, h, s);
+    if (s && a->page) gathered = malloc(sizeof *gathered * (size_t)(2 * s->keys * a->head_dim + 1));
     if (s && space && (gathered || !a->page)) {
-        s->failed = false;
-        s->first = p.first - p.origin;
-        s->count = MIN(p.end - p.first, QUERIES);
-        s->keys = keys;
-        s->shift = shift(a, p.end - p.origin, s->keys);
-        s->head = h;
-        s->ranges = a->ranges ? a->ranges + 2 * p.origin : NULL;
-        s->bias = bias_of(a, &p, h);
-        int64_t at = p.first * pitch + h * a->head_dim;
-        s->q = (struct matrix){a->q + at, pitch, 1};
-        s->k = (struct matrix){a->k + kv, a->kv_row, 1};
-        s->v = (struct matrix){a->v + kv, a->kv_row, 1};
         if (a->page) {
-            double *values = gathered + keys * a->head_dim;
-            gather(a, a->k + kv, b, s->keys, gathered);
-            gather(a, a->v + kv, b, s->keys, values);
+            double *values = gathered + s->keys * a->head_dim;
+            gather(a, s->k.at, b, s->keys, gathered);
+            gather(a, s->v.at, b, s->keys, values);
             s->k = (struct matrix){gathered, a->head_dim, 1};
             s->v = (struct matrix){values, a->head_dim, 1};
         }
-        s->out = a->out + at;
-        s->pitch = pitch;
-        if (a->lse) attend_for_sums(a, s, space, a->out + row_of_sums(a, &p, h));
+        s->out = a->out + p.first * s->pitch + h * a->head_dim;
+        if (a->lse) attend_for_sums(a, s, space, a->out + attention_row_of_sums(a, &p, h));
         else attend(a, s, space);
         if (s->failed) atomic_store(&a->failed, true);
     } else {
@@ -328,50 +284,58 @@ static double scale_in_full(float scale, int64_t head_dim)
     return usual ? 1 / sqrt((double)head_dim) : (double)scale;
 }
 
+/* How much of it there is, and its constants. */
+static void read_sizes(struct attention *a, const struct node *n, const struct type *const *type)
+{
+    const struct type *q = type[ATTENTION_Q], *k = type[ATTENTION_K];
+    const struct attr_attention *of = &n->attr.attention;
+    *a = (struct attention){.batch = q->rank == 3 ? q->dim[0] : 1,
+                            .tq = q->dim[q->rank - 2],
+                            .tk = of->page ? type_columns(type[ATTENTION_TABLE]) * of->page
+                                           : k->dim[k->rank - 2],
+                            .page = of->page,
+                            .heads = of->heads,
+                            .kv_heads = of->kv_heads,
+                            .head_dim = type_columns(q) / of->heads,
+                            .window = of->window,
+                            .ahead = of->ahead,
+                            .softcap = of->softcap,
+                            .causal = of->causal,
+                            .lse = of->lse,
+                            .align = (coda_attention_align)of->align,
+                            .scale = scale_in_full(of->scale, type_columns(q) / of->heads)};
+    for (int i = 0; i < PRIM_MAX_PARAMS; i++) a->map_param[i] = of->score[i];
+    lie(a, k, of->layout == CODA_LAYOUT_HND);
+}
+
+bool attention_open(struct attention *a, const struct node *n, const struct type *const *type,
+                    const double *const *in)
+{
+    read_sizes(a, n, type);
+    a->q = in[ATTENTION_Q], a->k = in[ATTENTION_K], a->v = in[ATTENTION_V];
+    a->lengths = in[ATTENTION_LENGTHS], a->ranges = in[ATTENTION_RANGES];
+    a->slopes = in[ATTENTION_SLOPES], a->sinks = in[ATTENTION_SINKS];
+    a->table = in[ATTENTION_TABLE], a->starts = in[ATTENTION_STARTS];
+    a->k_scale = in[ATTENTION_K_SCALE], a->v_scale = in[ATTENTION_V_SCALE];
+    a->bias = in[ATTENTION_BIAS];
+    if (n->prim && !(a->map = n->prim->reference)) {
+        fail(CODA_E_UNSUPPORTED, "evaluate: map %s has no reference", n->prim->name);
+        return false;
+    }
+    if (a->k_scale) a->k_scales = type[ATTENTION_K_SCALE]->dim[0];
+    if (a->v_scale) a->v_scales = type[ATTENTION_V_SCALE]->dim[0];
+    if (a->bias) lie_bias(a, type[ATTENTION_BIAS]);
+    if (a->starts) a->batch = type_columns(type[ATTENTION_STARTS]) - 1;
+    return cut_all(a) || fail(CODA_E_MEMORY, "evaluate: out of memory in attention") == CODA_OK;
+}
+
 coda_status eval_attention(const struct eval_call *c)
 {
-    const double *const *in = c->in;
-    const struct type *q = c->type[ATTENTION_Q], *k = c->type[ATTENTION_K];
-    const struct attr_attention *of = &c->n->attr.attention;
-    struct attention a = {.q = in[ATTENTION_Q],
-                          .k = in[ATTENTION_K],
-                          .v = in[ATTENTION_V],
-                          .lengths = in[ATTENTION_LENGTHS],
-                          .ranges = in[ATTENTION_RANGES],
-                          .slopes = in[ATTENTION_SLOPES],
-                          .sinks = in[ATTENTION_SINKS],
-                          .table = in[ATTENTION_TABLE],
-                          .k_scale = in[ATTENTION_K_SCALE],
-                          .v_scale = in[ATTENTION_V_SCALE],
-                          .starts = in[ATTENTION_STARTS],
-                          .bias = in[ATTENTION_BIAS],
-                          .out = c->out,
-                          .batch = q->rank == 3 ? q->dim[0] : 1,
-                          .tq = q->dim[q->rank - 2],
-                          .tk = of->page ? type_columns(c->type[ATTENTION_TABLE]) * of->page
-                                         : k->dim[k->rank - 2],
-                          .page = of->page,
-                          .heads = of->heads,
-                          .kv_heads = of->kv_heads,
-                          .window = of->window,
-                          .ahead = of->ahead,
-                          .softcap = of->softcap,
-                          .causal = of->causal,
-                          .lse = of->lse,
-                          .align = (coda_attention_align)of->align,
-                          .scale = scale_in_full(of->scale, type_columns(q) / of->heads)};
-    a.head_dim = type_columns(q) / a.heads;
-    if (c->n->prim && !(a.map = c->n->prim->reference))
-        return fail(CODA_E_UNSUPPORTED, "evaluate: map %s has no reference", c->n->prim->name);
-    for (int i = 0; i < PRIM_MAX_PARAMS; i++) a.map_param[i] = of->score[i];
-    if (a.k_scale) a.k_scales = c->type[ATTENTION_K_SCALE]->dim[0];
-    if (a.v_scale) a.v_scales = c->type[ATTENTION_V_SCALE]->dim[0];
-    if (a.bias) lie_bias(&a, c->type[ATTENTION_BIAS]);
-    lie(&a, k, of->layout == CODA_LAYOUT_HND);
-    if (a.starts) a.batch = type_columns(c->type[ATTENTION_STARTS]) - 1;
-    a.failed = !cut_all(&a);
+    struct attention a;
+    if (!attention_open(&a, c->n, c->type, c->in)) return fail_status();
+    a.out = c->out;
     int64_t tasks = a.pieces * a.heads;
-    if (type_elements(q) * a.tk < 1 << 16)
+    if (type_elements(c->type[ATTENTION_Q]) * a.tk < 1 << 16)
         for (int64_t i = 0; i < tasks; i++) attention_task(&a, i);
     else parallel_for(tasks, attention_task, &a);
     free(a.piece);

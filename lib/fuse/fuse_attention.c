@@ -1,11 +1,10 @@
 /* fuse_attention.c -- an attention program from its node: sizes, and the strides of operands and results. */
-#include "attention.h"
-#include "fuse_own.h"
+#include "fuse_attention.h"
 
 #include <string.h>
 
 /* Rows of all heads: batch, time and head, from the strides of a tensor of type t. */
-static void by_heads(struct tensor_use *u, const struct type *t, int64_t head_dim)
+void attention_by_heads(struct tensor_use *u, const struct type *t, int64_t head_dim)
 {
     int64_t batch = t->rank == 3 ? u->stride[0] : 0, time = u->stride[t->rank - 2];
     memset(u->stride, 0, sizeof u->stride);
@@ -16,7 +15,7 @@ static void by_heads(struct tensor_use *u, const struct type *t, int64_t head_di
 static void keys(const struct attr_attention *a, struct tensor_use *u, const struct type *t, int64_t head_dim)
 {
     int64_t batch = u->stride[0], head = u->stride[1], time = u->stride[2];
-    by_heads(u, t, head_dim);
+    attention_by_heads(u, t, head_dim);
     if (a->layout == CODA_LAYOUT_HND) u->batch = batch, u->head = head, u->time = time;
     else if (a->page) u->batch = a->page * u->time;
 }
@@ -46,7 +45,7 @@ static void add_batch(struct tensor_use *ranges, const struct type *q)
 
 static void lay_out(const struct attr_attention *of, const struct type *const *type, struct attention_spec *a)
 {
-    by_heads(&a->use[ATTENTION_Q], type[ATTENTION_Q], a->head_dim);
+    attention_by_heads(&a->use[ATTENTION_Q], type[ATTENTION_Q], a->head_dim);
     keys(of, &a->use[ATTENTION_K], type[ATTENTION_K], a->head_dim);
     keys(of, &a->use[ATTENTION_V], type[ATTENTION_V], a->head_dim);
     scale(&a->use[ATTENTION_K_SCALE], type[ATTENTION_K_SCALE]);
@@ -56,12 +55,9 @@ static void lay_out(const struct attr_attention *of, const struct type *const *t
     a->use[ATTENTION_O].dtype = type[ATTENTION_Q]->dtype; /* kernels have it even where it is not wanted */
 }
 
-static void read_node(struct writer *w)
+void attention_read(const graph *g, const struct node *n, struct attention_spec *a)
 {
-    const graph *g = w->gr->g;
-    const struct node *n = &g->node[w->q->p.root];
     const struct attr_attention *of = &n->attr.attention;
-    struct attention_spec *a = w->p->spec;
     const struct type *type[ATTENTION_OPERANDS];
     for (int i = 0; i < ATTENTION_OPERANDS; i++) type[i] = n->in[i] < 0 ? NULL : &g->node[n->in[i]].type;
     const struct type *q = type[ATTENTION_Q], *k = type[ATTENTION_K];
@@ -85,13 +81,19 @@ static void read_node(struct writer *w)
     lay_out(of, type, a);
 }
 
+static void read_node(struct writer *w)
+{
+    const graph *g = w->gr->g;
+    attention_read(g, &g->node[w->q->p.root], w->p->spec);
+}
+
 /* The sums lie as the kernels write them, which have no strides for them. */
 static void place(const void *spec, const struct type *t, int result, struct tensor_use *to)
 {
     const struct attention_spec *a = spec;
     if (result != ATTENTION_O) return;
     dense_strides(t, to->stride);
-    by_heads(to, t, a->head_dim);
+    attention_by_heads(to, t, a->head_dim);
 }
 
 const struct own_fusion fuse_attention = {.kind = &own_attention, .read = read_node, .place = place};

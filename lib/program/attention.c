@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static int64_t bias_bytes(const struct attention_spec *a)
+int64_t attention_bias_bytes(const struct attention_spec *a)
 {
     int64_t extent[] = {attention_batches(a), a->heads, a->tq, a->tk}, elements = 1;
     for (int i = 0; i < ARRAY_SIZE(extent); i++)
@@ -20,7 +20,7 @@ static int64_t bytes(const void *spec)
     int64_t read = add_counts(dtype_bytes(a->use[ATTENTION_K].dtype, keys),
                               dtype_bytes(a->use[ATTENTION_V].dtype, keys));
     return add_counts(add_counts(mul_counts(2, dtype_bytes(a->use[ATTENTION_Q].dtype, queries)), read),
-                      bias_bytes(a));
+                      attention_bias_bytes(a));
 }
 
 /* The sum of min(max(j, 0), most) for j < n. */
@@ -33,7 +33,7 @@ static double ramp(double n, double most)
 /* Pairs of query and key that are not masked, if every sequence has all keys and ranges hide none. The query
  * at position p sees the keys below min(max(p + ahead + 1, 0), tk), or, if nothing limits it, below tk; all
  * but those below min(max(p + 1 - window, 0), tk). Packed queries count as shared out evenly. */
-static double visible_pairs(const struct attention_spec *a)
+double attention_pairs(const struct attention_spec *a)
 {
     double tq = (double)a->tq / (attention_is_packed(a) ? (double)MAX(a->batch, 1) : 1), tk = (double)a->tk;
     double past = (a->align == CODA_ALIGN_START ? 0 : tk - tq) + 1;
@@ -50,7 +50,7 @@ static double visible_pairs(const struct attention_spec *a)
 static double flops(const void *spec)
 {
     const struct attention_spec *a = spec;
-    return 4.0 * visible_pairs(a) * (double)a->batch * (double)a->heads * (double)a->head_dim;
+    return 4.0 * attention_pairs(a) * (double)a->batch * (double)a->heads * (double)a->head_dim;
 }
 
 /* Of caches, as many keys as lengths say. */
@@ -79,12 +79,11 @@ static void print_names(const struct attention_spec *a, int first, int last, str
         if (attention_has(a, i)) text_printf(t, " %s", op_info[OP_ATTENTION].name[i]);
 }
 
-static void print(const void *spec, struct text *t)
+void attention_print(const struct attention_spec *a, struct text *t)
 {
-    const struct attention_spec *a = spec;
-    text_printf(t, "attention batch=%lld tq=%lld tk=%lld heads=%lld kv_heads=%lld head_dim=%lld",
-                (long long)a->batch, (long long)a->tq, (long long)a->tk, (long long)a->heads,
-                (long long)a->kv_heads, (long long)a->head_dim);
+    text_printf(t, " batch=%lld tq=%lld tk=%lld heads=%lld kv_heads=%lld head_dim=%lld", (long long)a->batch,
+                (long long)a->tq, (long long)a->tk, (long long)a->heads, (long long)a->kv_heads,
+                (long long)a->head_dim);
     if (a->causal) text_append(t, " causal");
     if (a->window) text_printf(t, " window=%lld", (long long)a->window);
     if (a->align == CODA_ALIGN_START) text_append(t, " from_start");
@@ -103,12 +102,24 @@ static void print(const void *spec, struct text *t)
     print_bias(a, t);
 }
 
+static void print(const void *spec, struct text *t)
+{
+    text_append(t, "attention");
+    attention_print(spec, t);
+}
+
+static const char *const shown[ATTENTION_USES] = {[ATTENTION_Q] = "q",
+                                                  [ATTENTION_K] = "k",
+                                                  [ATTENTION_V] = "v",
+                                                  [ATTENTION_O] = "o",
+                                                  [ATTENTION_LSE] = "lse"};
+
 const struct own_kind own_attention = {.index = OWN_ATTENTION,
                                        .op = OP_ATTENTION,
                                        .name = "attention",
                                        .size = sizeof(struct attention_spec),
                                        .shown = 4,
-                                       .use_name = {"q", "k", "v", "o"},
+                                       .use_name = shown,
                                        .stride_name = {"batch", "time", "head"},
                                        .bytes = bytes,
                                        .flops = flops,

@@ -92,4 +92,11 @@ static inline int64_t attention_shift(const struct attention_spec *a, int64_t qu
     return (a->align == CODA_ALIGN_LENGTH ? keys : a->tk) - queries;
 }
 
+/* ---- attention.c ---- */
+
+/* Pairs of query and key of a head that are not masked, of the sequences one with another. */
+double attention_pairs(const struct attention_spec *a);
+int64_t attention_bias_bytes(const struct attention_spec *a);         /* that are read; 0: it has none */
+void attention_print(const struct attention_spec *a, struct text *t); /* behind its name, in its text */
+
 #endif

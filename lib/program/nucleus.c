@@ -13,11 +13,15 @@ static void print(const void *spec, struct text *t)
     text_printf(t, "nucleus rows=%lld columns=%lld", (long long)s->rows, (long long)s->columns);
 }
 
+static const char *const shown[NUCLEUS_USES] = {
+    [NUCLEUS_X] = "of",     [NUCLEUS_TEMPERATURE] = "by", [NUCLEUS_TOP_K] = "by",
+    [NUCLEUS_TOP_P] = "by", [NUCLEUS_MIN_P] = "by",       [NUCLEUS_LEAST] = "to"};
+
 const struct own_kind own_nucleus = {.index = OWN_NUCLEUS,
                                      .op = OP_NUCLEUS,
                                      .name = "nucleus",
                                      .size = sizeof(struct nucleus_spec),
                                      .shown = NUCLEUS_USES,
-                                     .use_name = {"of", "to", "by", "by", "by", "by"},
+                                     .use_name = shown,
                                      .bytes = bytes,
                                      .print = print};

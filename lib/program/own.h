@@ -28,15 +28,16 @@ enum own {
  * begins with an array `use`: the operands that have names, then the results, in the order of ops.def. */
 struct own_kind {
     enum own index;
-    enum op op;                                  /* whose nodes become such programs */
-    const char *name;                            /* in a plan's picture */
-    size_t size;                                 /* of the struct */
-    int shown;                                   /* uses that a plan's text shows, the first ones, ... */
-    const char *use_name[6], *stride_name[3];    /* ... by these names; without, as steps do */
-    int64_t (*bytes)(const void *spec);          /* as program_bytes */
-    double (*flops)(const void *spec);           /* as program_flops; NULL: none */
-    bool (*by_data)(const void *spec);           /* is it data how much of that there is to do? NULL: no */
-    const struct prim *(*map)(const void *spec); /* the map that it points to; NULL: it never does */
+    enum op op;                         /* whose nodes become such programs */
+    const char *name;                   /* in a plan's picture */
+    size_t size;                        /* of the struct */
+    int shown;                          /* uses that a plan's text shows, the first that there are, ... */
+    const char *const *use_name;        /* ... by these names, one for each use; NULL: it does not; ... */
+    const char *stride_name[3];         /* ... and their strides by these; without, as steps do */
+    int64_t (*bytes)(const void *spec); /* as program_bytes */
+    double (*flops)(const void *spec);  /* as program_flops; NULL: none */
+    bool (*by_data)(const void *spec);  /* is it data how much of that there is to do? NULL: no */
+    const struct prim *(*map)(const void *spec);     /* the map that it points to; NULL: it never does */
     void (*print)(const void *spec, struct text *t); /* the head of its text */
 };
 

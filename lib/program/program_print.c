@@ -142,16 +142,17 @@ static void print_operand(const struct tensor_names *names, const char *label, c
     text_append(t, "\n");
 }
 
-static void print_own_use(const struct tensor_names *names, const struct program *q, int i, struct text *t)
+static void print_own_use(const struct tensor_names *names, const struct program *q,
+                          const struct tensor_use *u, struct text *t)
 {
     const struct own_kind *own = q->own;
-    const struct tensor_use *u = own_use(own, q->spec, i);
-    if (!u) return;
+    const char *name = own->use_name[u - (const struct tensor_use *)q->spec];
+    if (!name) return;
     if (own->stride_name[0]) {
-        print_operand(names, own->use_name[i], u, own->stride_name, t);
+        print_operand(names, name, u, own->stride_name, t);
         return;
     }
-    text_printf(t, "   %s ", own->use_name[i]);
+    text_printf(t, "   %s ", name);
     print_port(names, q, u, t);
     text_append(t, "\n");
 }
@@ -216,6 +217,8 @@ void program_print_body(const struct tensor_names *names, const struct program *
         print_operand(names, "a", &q->a.data, of_product, t);
         print_operand(names, "b", &q->b.data, of_product, t);
     }
-    for (int i = 0; q->own && i < q->own->shown; i++) print_own_use(names, q, i, t);
+    const struct tensor_use *u = NULL;
+    for (int i = 0; q->own && i < q->own->shown && (u = own_use(q->own, q->spec, i)); i++)
+        print_own_use(names, q, u, t);
     for (int i = 0; i < q->steps; i++) print_step(names, q, i, t);
 }

@@ -25,11 +25,14 @@ static void print(const void *spec, struct text *t)
                 (long long)s->columns);
 }
 
+static const char *const shown[TOP_K_USES] = {
+    [TOP_K_X] = "of", [TOP_K_VALUES] = "to", [TOP_K_INDICES] = "to"};
+
 const struct own_kind own_top_k = {.index = OWN_TOP_K,
                                    .op = OP_TOP_K,
                                    .name = "top_k",
                                    .size = sizeof(struct top_k_spec),
-                                   .shown = 3,
-                                   .use_name = {"of", "to", "to"},
+                                   .shown = TOP_K_USES,
+                                   .use_name = shown,
                                    .bytes = bytes,
                                    .print = print};
