@@ -39,3 +39,8 @@ WRITES(append)
 WRITES(assign)
 
 void grad_attention(struct grad *w, int v, int dy) { (void)dy, refuse(w, v, 0, "has no derivative yet"); }
+void grad_attention_grad(struct grad *w, int v, int dy)
+{
+    (void)dy;
+    refuse(w, v, 0, "is a gradient itself; second derivatives are not there");
+}

@@ -294,6 +294,10 @@ int attr_result(const struct node *n); /* which attribute that is; -1: its calls
 void node_set_result(struct node *n, int result);
 /* Are they results of one call, equal but for which of them each is? */
 bool node_same_call(const struct node *a, const struct node *b);
+/* infer_attention_grad.c -- the attention whose gradient n is; `in` is room for its operands, which are nodes
+ * of the same graph. And which of n's operands is its operand i; -1: none. */
+struct node attention_of_grad(const struct node *n, int *in);
+int attention_grad_operand(int i);
 /* Can a thread of a product's epilogue have both columns of each pair that a rope combines? */
 bool attr_pairs_meet(int64_t head_dim, int64_t rotary, bool half);
 

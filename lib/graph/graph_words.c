@@ -22,7 +22,7 @@ struct op_words {           /* lists begin with ", " */
 #define MANY(words) ", " words
 #define AHEAD
 #define OUT(ID, name, words) words
-#define ALSO(ID, name, words) "; " #name "=1: " words
+#define ALSO(ID, name, words) "; " #name ": " words
 #define FLOAT(key) ", " #key "=float"
 #define FACTOR(key) ", " #key "=float"
 #define INT(key) ", " #key "=int"

@@ -218,6 +218,9 @@ static int append(struct copier *c, struct node *n)
     } else if (n->op == OP_ATTENTION) { /* its kernel reads rows of what it cannot do without */
         for (int i = 0; i < op_info[n->op].least; i++)
             if (!columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
+    } else if (n->op == OP_ATTENTION_GRAD) { /* likewise; of sums it takes any strides */
+        for (int i = 0; i < op_info[n->op].least; i++)
+            if (i != ATTENTION_GRAD_LSE && !columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
     } else if (n->op == OP_NUCLEUS || n->op == OP_ROW_SUMS) { /* rows of x, and numbers of these */
         for (int i = 0; i < n->nin; i++)
             if (n->in[i] >= 0 && !rows_are_even(c, n->in[i], i != NUCLEUS_X)) n->in[i] = copy(c, n->in[i]);

@@ -121,6 +121,7 @@ static void check_uses(const struct own_kind *own, void *spec)
 START_TEST(uses_are_operands_and_results)
 {
     check_uses(&own_attention, &(struct attention_spec){0});
+    check_uses(&own_attention_grad, &(struct attention_grad_spec){0});
     check_uses(&own_top_k, &(struct top_k_spec){0});
     check_uses(&own_nucleus, &(struct nucleus_spec){0});
     check_uses(&own_row_sums, &(struct row_sums_spec){0});

@@ -1,0 +1,124 @@
+/* infer_attention_grad.c -- the types of attention's gradients: those of what they are gradients by. */
+#include "infer.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- The attention ---- */
+
+/* Each operand of attention among those of its gradient; -1: what has no gradient does without it. */
+static const int operand[ATTENTION_OPERANDS] = {
+    [ATTENTION_Q] = ATTENTION_GRAD_Q,
+    [ATTENTION_K] = ATTENTION_GRAD_K,
+    [ATTENTION_V] = ATTENTION_GRAD_V,
+    [ATTENTION_LENGTHS] = ATTENTION_GRAD_LENGTHS,
+    [ATTENTION_RANGES] = ATTENTION_GRAD_RANGES,
+    [ATTENTION_SLOPES] = ATTENTION_GRAD_SLOPES,
+    [ATTENTION_SINKS] = ATTENTION_GRAD_SINKS,
+    [ATTENTION_TABLE] = -1,
+    [ATTENTION_K_SCALE] = -1,
+    [ATTENTION_V_SCALE] = -1,
+    [ATTENTION_STARTS] = ATTENTION_GRAD_STARTS,
+    [ATTENTION_BIAS] = ATTENTION_GRAD_BIAS,
+};
+
+int attention_grad_operand(int i) { return operand[i]; }
+
+struct node attention_of_grad(const struct node *n, int *in)
+{
+    const struct attr_attention_grad *a = &n->attr.attention_grad;
+    struct node of = {.op = OP_ATTENTION,
+                      .prim = n->prim,
+                      .nin = ATTENTION_OPERANDS,
+                      .in = in,
+                      .attr.attention = {.scale = a->scale,
+                                         .heads = a->heads,
+                                         .kv_heads = a->kv_heads,
+                                         .window = a->window,
+                                         .causal = a->causal,
+                                         .align = a->align,
+                                         .ahead = a->ahead,
+                                         .softcap = a->softcap}};
+    memcpy(of.attr.attention.score, a->score, sizeof a->score);
+    for (int i = 0; i < ATTENTION_OPERANDS; i++)
+        in[i] = operand[i] >= 0 && operand[i] < n->nin ? n->in[operand[i]] : -1;
+    return of;
+}
+
+/* ---- Checks ---- */
+
+/* The message that attention's rule left, as this operation's. */
+static coda_status as_own(coda_status s)
+{
+    static const char theirs[] = "attention:";
+    struct text t = {0};
+    const char *message = fail_message();
+    if (s == CODA_OK || strncmp(message, theirs, strlen(theirs)) != 0) return s;
+    text_append(&t, message + strlen(theirs));
+    if (!t.failed) fail(s, "attention_grad:%s", text_str(&t));
+    text_free(&t);
+    return s;
+}
+
+static coda_status need_type(const struct node *n, int i, const struct type *t, const struct type *want)
+{
+    if (!t || (t->dtype == want->dtype && t->rank == want->rank && dims_equal(t, want, t->rank)))
+        return CODA_OK;
+    return fail(CODA_E_INVALID, "attention_grad: %s is %s; must be %s", op_info[n->op].name[i],
+                type_text(t).s, type_text(want).s);
+}
+
+/* The sums of a forward attention of type q: f32 [B, heads, Tq]. */
+static struct type sums_type(const struct type *q, int64_t heads)
+{
+    struct type t = *q;
+    t.dtype = CODA_F32;
+    t.dim[q->rank - 2] = heads;
+    t.dim[q->rank - 1] = q->dim[q->rank - 2];
+    return t;
+}
+
+static coda_status check_results(const graph *g, const struct node *n, const struct type *q)
+{
+    const struct type sums = sums_type(q, n->attr.attention_grad.heads);
+    static const int like_q[] = {ATTENTION_GRAD_O, ATTENTION_GRAD_DO};
+    static const int like_sums[] = {ATTENTION_GRAD_LSE, ATTENTION_GRAD_DLSE};
+    coda_status s = CODA_OK;
+    for (int i = 0; i < 2 && s == CODA_OK; i++) s = need_type(n, like_q[i], operand_type(g, n, like_q[i]), q);
+    for (int i = 0; i < 2 && s == CODA_OK; i++)
+        s = need_type(n, like_sums[i], operand_type(g, n, like_sums[i]), &sums);
+    return s;
+}
+
+/* What the result is the gradient by, in the order of the results. */
+static const int variable[] = {ATTENTION_GRAD_Q,     ATTENTION_GRAD_K,    ATTENTION_GRAD_V,
+                               ATTENTION_GRAD_SINKS, ATTENTION_GRAD_BIAS, ATTENTION_GRAD_SLOPES};
+
+static coda_status check_variable(const struct node *n, const struct type *t)
+{
+    int of = node_result(n);
+    if (t) return CODA_OK;
+    return fail(CODA_E_INVALID, "attention_grad: of is %d, but there is no operand %s", of,
+                op_info[n->op].name[variable[of]]);
+}
+
+coda_status infer_attention_grad(const graph *g, struct node *n)
+{
+    struct attr_attention_grad *a = &n->attr.attention_grad;
+    int in[ATTENTION_OPERANDS];
+    struct node of = attention_of_grad(n, in);
+    const struct type *q = operand_type(g, n, ATTENTION_GRAD_Q);
+    coda_status s = as_own(infer_attention(g, &of));
+    if (s != CODA_OK) return s;
+    const struct attr_attention *whole = &of.attr.attention;
+    a->scale = whole->scale, a->heads = whole->heads, a->kv_heads = whole->kv_heads, a->align = whole->align;
+    if ((s = check_results(g, n, q)) != CODA_OK) return s;
+    if (n->prim)
+        return fail(CODA_E_UNSUPPORTED, "attention_grad: the map of scores %s has no derivative",
+                    n->prim->name);
+    const struct type *by = operand_type(g, n, variable[node_result(n)]);
+    if ((s = check_variable(n, by)) != CODA_OK) return s;
+    n->type = *by;
+    if (node_result(n) >= ATTENTION_GRAD_DSINKS - ATTENTION_GRAD_OPERANDS) n->type.dtype = CODA_F32;
+    return CODA_OK;
+}

@@ -1,0 +1,133 @@
+/* test_emit_attention_grad.c -- kernels of attention's gradients: what NVRTC makes of them on each
+ * architecture, what launches pass, and which heads no tile holds. */
+#include "attention_grad_kernel.h"
+#include "jit.h"
+#include "pipeline.h"
+#include "util_attention_grad.h"
+#include "util_scale.h"
+
+#include <string.h>
+
+#include "tests.h" /* last: Check has a macro named fail */
+
+static coda_plan *planned(const struct attention_grad_case *c, const char *arch, unsigned flags)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    graph *g = attention_grad_graph(c, false);
+    ck_assert_msg(g != NULL, "%s: %s", c->name, coda_error());
+    opt.device = CODA_DEVICE_NONE;
+    opt.arch = arch;
+    opt.flags = flags;
+    coda_status s = coda_compile(&p, g, &opt);
+    graph_free(g);
+    return s == CODA_OK ? p : NULL;
+}
+
+/* One case in so many, by the seed, on each: many runs see all. */
+enum { SHARE = 12 };
+static const char *const architectures[] = {"sm_90a", "sm_80", "sm_86", "sm_89", "sm_100a", "sm_120"};
+
+START_TEST(compiles_without_spills)
+{
+    char why[256];
+    if (!jit_nvrtc_info(why, sizeof why)) return;
+    for (int i = 0; i < attention_grad_case_count; i++) {
+        const struct attention_grad_case *c = &attention_grad_cases[i];
+        if (!scale_takes_one_in(SHARE, i + _i)) continue;
+        coda_plan *p = planned(c, architectures[_i], scale_kernels_are_kept() ? 0 : CODA_NO_CACHE);
+        if (!p && strstr(coda_error(), "no tile of it fits")) continue; /* a head of 1000 columns */
+        ck_assert_msg(p != NULL, "%s, %s: %s", c->name, architectures[_i], coda_error());
+        for (int k = 0; k < p->kernels; k++) {
+            ck_assert_msg(p->kernel[k].info.spill_bytes == 0, "%s, %s: %d bytes of spills", c->name,
+                          architectures[_i], p->kernel[k].info.spill_bytes);
+            ck_assert_msg(!p->kernel[k].cubin.warning[0], "%s: %s", c->name, p->kernel[k].cubin.warning);
+        }
+        coda_plan_free(p);
+    }
+}
+END_TEST
+
+/* Each kind of block has as many as there are tiles of what it writes. */
+START_TEST(blocks_are_of_what_they_write)
+{
+    static const struct {
+        struct attention_grad_case c;
+        int64_t keys, queries, pairs, heads;
+    } known[] = {
+        {{"plain", CODA_F32, 2, 100, 130, 4, 2, 64, .options = 0}, 2 * 2 * 3, 2 * 4 * 2, 0, 0},
+        {{"sinks", CODA_F32, 2, 100, 130, 4, 2, 64, .options = GRAD_SINKS}, 2 * 2 * 3, 2 * 4 * 2, 0, 4},
+        {{"bias", CODA_F32, 2, 100, 130, 4, 2, 64, .options = 0, .bias_rank = 4, .bias = BIAS_OF_ALL,
+          .results = 16},
+         0,
+         0,
+         2 * 4 * 2 * 5,
+         0},
+        {{"bias of keys", CODA_F32, 2, 100, 130, 4, 2, 64, .options = 0, .bias_rank = 1, .bias = BIAS_OF_KEYS,
+          .results = 16},
+         0,
+         0,
+         5,
+         0},
+        {{"bias of heads", CODA_F32, 2, 100, 130, 4, 2, 64, .options = 0, .bias_rank = 3,
+          .bias = BIAS_OF_HEADS | BIAS_OF_QUERIES, .results = 16},
+         0,
+         0,
+         4 * 2,
+         0},
+        {{"packed", CODA_F32, 3, 100, 130, 4, 2, 64, .options = GRAD_STARTS, .results = 1},
+         0,
+         4 * ((100 + 5 * 63) / 64),
+         0,
+         0},
+    };
+    const struct plan_options o = {.fuse = true, .target = target_rows[TARGET_H200]};
+    for (int i = 0; i < ARRAY_SIZE(known); i++) {
+        struct plan p;
+        graph *g = attention_grad_graph(&known[i].c, false);
+        ck_assert_msg(g && plan_build(&p, g, &o) == CODA_OK, "%s: %s", known[i].c.name, coda_error());
+        struct attention_grad_blocks b = attention_grad_blocks(p.program[0].spec, &p.schedule[0].tile);
+        ck_assert_int_eq(p.schedule[0].tile.bm, 64);
+        ck_assert_int_eq(p.schedule[0].tile.bn, 32);
+        ck_assert_msg(b.keys == known[i].keys && b.queries == known[i].queries && b.pairs == known[i].pairs &&
+                          b.heads == known[i].heads,
+                      "%s: %d, %d, %d, %d", known[i].c.name, (int)b.keys, (int)b.queries, (int)b.pairs,
+                      (int)b.heads);
+        ck_assert_int_eq(p.schedule[0].grid, b.keys + b.queries + b.pairs + b.heads);
+        plan_free(&p);
+        graph_free(g);
+    }
+}
+END_TEST
+
+/* Nor do tiles, and with them bits, depend on how many SMs there are. */
+START_TEST(tiles_do_not_depend_on_sms)
+{
+    for (int i = 0; i < attention_grad_case_count; i++) {
+        struct plan p[2];
+        graph *g = attention_grad_graph(&attention_grad_cases[i], false);
+        for (int few = 0; few < 2; few++) {
+            struct plan_options o = {.fuse = true, .target = target_rows[TARGET_H200]};
+            if (few) o.target.sms = 2;
+            ck_assert_msg(g && plan_build(&p[few], g, &o) == CODA_OK, "%s", coda_error());
+        }
+        ck_assert_int_eq(p[0].schedule[0].tile.bm, p[1].schedule[0].tile.bm);
+        ck_assert_int_eq(p[0].schedule[0].tile.bn, p[1].schedule[0].tile.bn);
+        ck_assert_int_eq(p[0].schedule[0].grid, p[1].schedule[0].grid);
+        for (int few = 0; few < 2; few++) plan_free(&p[few]);
+        graph_free(g);
+    }
+}
+END_TEST
+
+START_TEST(refuses_what_no_tile_holds)
+{
+    struct attention_grad_case c = {"wide", CODA_F32, 1, 4, 4, 1, 1, 5000, .options = 0};
+    ck_assert_ptr_null(planned(&c, "sm_90a", CODA_PLAN_ONLY));
+    ck_assert_ptr_nonnull(strstr(coda_error(), "head_dim is 5000; no tile of it fits 232448 bytes"));
+}
+END_TEST
+
+TESTS(emit_attention_grad, ONE(blocks_are_of_what_they_write), ONE(tiles_do_not_depend_on_sms),
+      ONE(refuses_what_no_tile_holds), CASE("nvrtc"), TAG("nvrtc"),
+      EACH(compiles_without_spills, ARRAY_SIZE(architectures)));
