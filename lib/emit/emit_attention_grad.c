@@ -121,7 +121,7 @@ static void print_kernel(struct grad_text *g)
         k->launch.shared_bytes);
     emit_args(g);
     emit_run(g);
-    emit_entry(k, &(struct entry){.cluster = 1}, g->e.t);
+    emit_entry(k, &(struct entry){.residents = "Kernel::blocks"}, g->e.t);
 }
 
 static void print_nothing(struct grad_text *g)

@@ -23,12 +23,15 @@ static void print_sums(const void *spec, struct text *t)
                 (long long)s->columns, add ? " add" : "");
 }
 
+static const char *const shown[ROW_SUMS_USES] = {
+    [ROW_SUMS_X] = "of", [ROW_SUMS_IDS] = "by", [ROW_SUMS_SUMS] = "to"};
+
 const struct own_kind own_row_sums = {.index = OWN_ROW_SUMS,
                                       .op = OP_ROW_SUMS,
                                       .name = "row_sums",
                                       .size = sizeof(struct row_sums_spec),
                                       .shown = ROW_SUMS_USES,
-                                      .use_name = {"of", "by", "to"},
+                                      .use_name = shown,
                                       .bytes = sum_bytes,
                                       .print = print_sums};
 
@@ -45,11 +48,14 @@ static void print_sort(const void *spec, struct text *t)
     text_printf(t, "sort_ids tokens=%lld rows=%lld", (long long)s->tokens, (long long)s->rows);
 }
 
+static const char *const shown_of_sort[ROW_SUMS_USES] = {
+    [ROW_SUMS_X] = "of", [ROW_SUMS_IDS] = "of", [ROW_SUMS_SUMS] = "to"};
+
 const struct own_kind own_sort_ids = {.index = OWN_SORT_IDS,
                                       .op = OP_ROW_SUMS,
                                       .name = "sort_ids",
                                       .size = sizeof(struct sort_ids_spec),
                                       .shown = ROW_SUMS_USES,
-                                      .use_name = {"of", "of", "to"},
+                                      .use_name = shown_of_sort,
                                       .bytes = sort_bytes,
                                       .print = print_sort};

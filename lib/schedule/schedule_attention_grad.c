@@ -1,7 +1,7 @@
 /* schedule_attention_grad.c -- the tile of attention's gradients, and which blocks there are. */
 #include "attention_grad_kernel.h"
 
-enum { WARPS = 4, MOST_SUMS = 16, MOST_ROWS = 4, MOST_WALKED = 4 };
+enum { WARPS = 4, MOST_ROWS = 4, MOST_WALKED = 4, MOST_SUMS = 16, WIDE_CHUNKS = 8, MOST_WIDE_SUMS = 24 };
 
 /* Lanes of a warp that share a row. */
 static int lanes(const struct attention_spec *a) { return a->head_dim <= 256 ? 8 : 16; }
@@ -13,13 +13,14 @@ static int64_t shared(const struct attention_spec *a, int64_t bm, int64_t bn)
     return 4 * (2 * (bm + bn) * pitch + bm * (bn + 8) + 2 * MAX(bm, bn));
 }
 
-/* Rows of a thread: of each it holds a part of a row of dk and of dv, 128 sums at most. The bits of a result
- * do not depend on the tile, but for those of what is summed over rows. */
+/* Rows of a thread: of each it holds a part of a row of dk and of dv, or, of wide heads, of one, in so many
+ * quads. The bits of a result do not depend on the tile, but for those of what is summed over rows. */
 static bool find_tile(struct schedule *s, const struct attention_spec *a, const struct target *target)
 {
     int64_t chunks = CEIL_DIV(a->head_dim, 4 * lanes(a));
+    int64_t most = chunks > WIDE_CHUNKS ? MOST_WIDE_SUMS : MOST_SUMS;
     for (int rows = MOST_ROWS; rows; rows /= 2)
-        for (int walked = MOST_WALKED; walked && rows * chunks <= MOST_SUMS; walked /= 2) {
+        for (int walked = MOST_WALKED; walked && rows * chunks <= most; walked /= 2) {
             int64_t bm = (int64_t)rows * WARPS * 32 / lanes(a), bn = (int64_t)walked * lanes(a);
             if (shared(a, bm, bn) > target->shared_bytes) continue;
             s->tile.bm = (int)bm, s->tile.bn = (int)bn;

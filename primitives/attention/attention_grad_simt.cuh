@@ -52,6 +52,13 @@ template <class Config> struct AttentionGradSimt {
     static constexpr i32 chunks = (head_dim + 4 * lanes - 1) / (4 * lanes);
     static constexpr i32 kv_heads = Config::heads / Config::group;
 
+    // Registers hold a part of a row of both dk and dv, but of wide heads: these walk their queries for one, and
+    // then again for the other.
+    static constexpr bool wide = chunks > 8;
+    // Blocks of an SM, where registers suffice.
+    static constexpr i32 held = rows * ((wide ? 4 : 8) * chunks + 2 * walked) + 4 * walked + 32;
+    static constexpr i32 blocks = wide ? 1 : held <= 160 ? 3 : held <= 210 ? 2 : 1;
+
     typedef coda::Rows<head_dim, threads> Rows;
     typedef AttentionGradTensors<Config> Tensors;
     typedef ScoreGrad<Config> Score;
@@ -281,6 +288,7 @@ template <class Config> struct AttentionGradSimt {
         } else return {in, Visible<Config>(in, batch), batch, 0, 0};
     }
 
+    template <bool has_dk, bool has_dv>
     DEV static void walk_queries(const Shared &s, const Tensors &x, const Queries &t, i32 key, Sums &dk,
                                  Sums &dv)
     {
@@ -299,11 +307,12 @@ template <class Config> struct AttentionGradSimt {
             multiply(p, s.own_a, s.walk_a);
             multiply(ds, s.own_b, s.walk_b);
             weigh<false, true>(p, ds, as, s, t, query, key);
-            if (Config::has_dv) accumulate(dv, p, s.weights, s.walk_b);
-            if (Config::has_dk) accumulate(dk, ds, s.weights, s.walk_a);
+            if (has_dv) accumulate(dv, p, s.weights, s.walk_b);
+            if (has_dk) accumulate(dk, ds, s.weights, s.walk_a);
         }
     }
 
+    template <bool has_dk, bool has_dv>
     DEV static void of_keys(const Shared &s, const Tensors &x, const AttentionInputs &in, u32 index)
     {
         const i32 kv_head = index % kv_heads, tile = index / kv_heads;
@@ -315,14 +324,14 @@ template <class Config> struct AttentionGradSimt {
 #pragma unroll 1
             for (i32 h = 0; h < Config::group; h++) {
                 t.head = kv_head * Config::group + h;
-                walk_queries(s, x, t, key, dk, dv);
+                walk_queries<has_dk, has_dv>(s, x, t, key, dk, dv);
             }
             ptx::copy_async_wait<0>();
         }
-        if (Config::has_dk)
+        if (has_dk)
             write<Config::dk_quads>(dk, x.dk + batch * x.of_dk.batch + kv_head * x.of_dk.head, x.of_dk.time,
                                     key, in.extents.tk, t.see.keys, Config::scale);
-        if (Config::has_dv)
+        if (has_dv)
             write<Config::dv_quads>(dv, x.dv + batch * x.of_dv.batch + kv_head * x.of_dv.head, x.of_dv.time,
                                     key, in.extents.tk, t.see.keys, 1.0f);
     }
@@ -525,7 +534,12 @@ template <class Config> struct AttentionGradSimt {
         const Shared s(mine.shared());
         u32 index = mine.index();
         if ((Config::has_dk || Config::has_dv) && index < x.blocks.keys) {
-            of_keys(s, x, in, index);
+            constexpr bool dk = Config::has_dk, dv = Config::has_dv;
+            if constexpr (wide && dk && dv) {
+                of_keys<true, false>(s, x, in, index);
+                __syncthreads(); // its rows have been read
+                of_keys<false, true>(s, x, in, index);
+            } else of_keys<dk, dv>(s, x, in, index);
         } else if (index -= x.blocks.keys; Config::has_dq && index < x.blocks.queries) {
             const u32 tile = index / Config::heads, all = x.blocks.queries / Config::heads;
             const u32 unit = Config::starts || !Config::limited ? tile : all - 1 - tile; // the longest begin

@@ -25,7 +25,7 @@ static coda_plan *planned(const struct attention_grad_case *c, const char *arch,
 }
 
 /* One case in so many, by the seed, on each: many runs see all. */
-enum { SHARE = 12 };
+enum { SHARE = 12, MOST_HEAD = 512 };
 static const char *const architectures[] = {"sm_90a", "sm_80", "sm_86", "sm_89", "sm_100a", "sm_120"};
 
 START_TEST(compiles_without_spills)
@@ -35,8 +35,8 @@ START_TEST(compiles_without_spills)
     for (int i = 0; i < attention_grad_case_count; i++) {
         const struct attention_grad_case *c = &attention_grad_cases[i];
         if (!scale_takes_one_in(SHARE, i + _i)) continue;
+        if (c->head_dim > MOST_HEAD && _i) continue; /* only Hopper's cards have shared memory for it */
         coda_plan *p = planned(c, architectures[_i], scale_kernels_are_kept() ? 0 : CODA_NO_CACHE);
-        if (!p && strstr(coda_error(), "no tile of it fits")) continue; /* a head of 1000 columns */
         ck_assert_msg(p != NULL, "%s, %s: %s", c->name, architectures[_i], coda_error());
         for (int k = 0; k < p->kernels; k++) {
             ck_assert_msg(p->kernel[k].info.spill_bytes == 0, "%s, %s: %d bytes of spills", c->name,
