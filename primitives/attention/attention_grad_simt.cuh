@@ -52,8 +52,8 @@ template <class Config> struct AttentionGradSimt {
     static constexpr i32 chunks = (head_dim + 4 * lanes - 1) / (4 * lanes);
     static constexpr i32 kv_heads = Config::heads / Config::group;
 
-    // Registers hold a part of a row of both dk and dv, but of wide heads: these walk their queries for one, and
-    // then again for the other.
+    // Registers hold a part of a row of both dk and dv, but of wide heads: these walk their queries for one,
+    // and then again for the other.
     static constexpr bool wide = chunks > 8;
     // Blocks of an SM, where registers suffice.
     static constexpr i32 held = rows * ((wide ? 4 : 8) * chunks + 2 * walked) + 4 * walked + 32;
