@@ -1,14 +1,15 @@
 /*
  * bench.c -- compiles, checks and times figures, and reports them.
  *
- *     NAME [--quick] [--plan] [--autotune | --max-autotune] [--sustained] [--arch ARCH] [--out FILE]
- *          [PATTERN...]
+ *     NAME [--quick] [--plan | --check] [--autotune | --max-autotune] [--sustained] [--arch ARCH]
+ *          [--out FILE] [PATTERN...]
  *
  * Only figures whose name contains a pattern are measured; they are printed, and stored only with --out.
  * All of them go to perf/results/CARD/NAME.json, as does a choice with --out NAME. --quick takes fewer
- * rounds; --plan prints the plans and needs no GPU. --autotune and --max-autotune tune libcoda's, and then
- * time whole runs everywhere; such a case's name begins with tuned/, and it says how long the tile chosen by
- * price takes beside the best.
+ * rounds. --plan prints the plans and needs no GPU; --check, where a program has small shapes for it, checks
+ * the CPU device's results and times nothing. --autotune and --max-autotune tune libcoda's, and then time
+ * whole runs everywhere; such a case's name begins with tuned/, and it says how long the tile chosen by price
+ * takes beside the best.
  *
  * Sides that take turns of a few milliseconds share one clock, which the power of all of them decides.
  * --sustained lets each run alone for a while, half of it untimed, at the clock that its own power leaves;
@@ -36,7 +37,7 @@ struct bench {
     struct report report;
     address memory, next, end;
     struct timer timer;
-    bool plan, sustained;
+    bool plan, check, sustained;
     const char *arch; /* NULL: the device's */
     unsigned tune;    /* flags of coda_compile */
     const char *out;
@@ -45,6 +46,8 @@ struct bench {
 };
 
 /* ---- Compile ---- */
+
+enum { PLANS = SIDES + 1 }; /* the last makes inputs of the others */
 
 struct compilation {
     struct figure *f;
@@ -55,16 +58,19 @@ struct compilation {
 static void compile_side(void *ctx, int64_t i)
 {
     struct compilation *c = ctx;
-    struct figure *f = &c->f[i / SIDES];
-    struct side *s = &f->side[i % SIDES];
+    static const struct way before = {"before", 0, CODA_FOLD_NONE};
+    struct figure *f = &c->f[i / PLANS];
+    bool first = i % PLANS == SIDES;
+    struct side *s = first ? &f->first : &f->side[i % PLANS];
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_graph *g = f->build(f, (int)(i % SIDES));
+    coda_graph *g = first ? f->before ? f->before(f) : NULL : f->build(f, (int)(i % PLANS));
     if (!g) return;
-    const struct way *way = (f->way ? f->way : usual) + i % SIDES;
+    const struct way *way = first ? &before : (f->way ? f->way : usual) + i % PLANS;
     opt.flags = way->flags | (c->b->plan ? CODA_PLAN_ONLY : 0) | c->b->tune;
+    if (c->b->check) opt.flags &= ~(unsigned)CODA_CUBLASLT;
     opt.fold = way->fold;
     opt.arch = c->b->arch;
-    opt.device = c->b->plan ? CODA_DEVICE_NONE : CODA_DEVICE_GPU;
+    opt.device = c->b->plan ? CODA_DEVICE_NONE : c->b->check ? CODA_DEVICE_CPU : CODA_DEVICE_GPU;
     s->name = way->name;
     if (coda_compile(&s->plan, g, &opt) != CODA_OK) {
         fprintf(stderr, "perf: %s, %s: %s\n", f->name, s->name, coda_error());
@@ -76,7 +82,7 @@ static void compile_side(void *ctx, int64_t i)
 static int compile_all(const struct bench *b, struct figure *f, int n)
 {
     struct compilation c = {.f = f, .b = b};
-    in_parallel((int64_t)n * SIDES, compile_side, &c);
+    in_parallel((int64_t)n * PLANS, compile_side, &c);
     for (int i = 0; i < n; i++)
         while (f[i].sides < SIDES && f[i].side[f[i].sides].plan) f[i].sides++;
     return c.failed;
@@ -84,9 +90,15 @@ static int compile_all(const struct bench *b, struct figure *f, int n)
 
 /* ---- Load: tensors with equal names are one, outputs are each side's own ---- */
 
+/* Without the number of a copy. */
+static size_t name_length(const struct figure *f, const char *name)
+{
+    return f->before ? strlen(name) : strcspn(name, ".");
+}
+
 static int add_tensor(struct figure *f, const coda_arg_info *a, int copy)
 {
-    size_t length = strcspn(a->name, ".");
+    size_t length = name_length(f, a->name);
     for (int i = 0; i < f->tensors && a->kind != CODA_ARG_OUTPUT; i++)
         if (strlen(f->tensor[i].name) == length && !strncmp(f->tensor[i].name, a->name, length)) {
             if (f->tensor[i].copies <= copy) f->tensor[i].copies = copy + 1;
@@ -95,11 +107,20 @@ static int add_tensor(struct figure *f, const coda_arg_info *a, int copy)
     must(f->tensors == TENSORS, "a place for a tensor");
     struct tensor *t = &f->tensor[f->tensors];
     tensor_make(t, a, f->tensors, f->n);
-    t->name[strcspn(t->name, ".")] = 0;
+    t->name[name_length(f, t->name)] = 0;
     t->copies = copy + 1;
     for (int64_t i = 0; f->number && t->values && i < t->period; i++)
         if (!f->number(f, t->name, i, &t->values[i])) break;
+    if (t->scalar) element_set(t->dtype, &t->number, 0, t->values[0]);
     return f->tensors++;
+}
+
+/* The tensor of that name which sides read; -1: none does. */
+static int input_of(const struct figure *f, const char *name)
+{
+    for (int i = 0; i < f->tensors; i++)
+        if (f->tensor[i].values && !strcmp(f->tensor[i].name, name)) return i;
+    return -1;
 }
 
 static address take(struct bench *b, size_t bytes)
@@ -110,19 +131,23 @@ static address take(struct bench *b, size_t bytes)
     return at;
 }
 
+static void describe_side(struct figure *f, struct side *side)
+{
+    side->args = coda_plan_args(side->plan);
+    for (int i = 0; i < side->args; i++) {
+        coda_arg_info a = CODA_ARG_INFO_INIT;
+        coda_plan_arg(side->plan, i, &a);
+        const char *dot = f->before ? NULL : strchr(a.name, '.');
+        side->copy[i] = dot ? atoi(dot + 1) : 0;
+        side->arg[i] = side == &f->first ? input_of(f, a.name) : -1;
+        if (side->arg[i] < 0) side->arg[i] = add_tensor(f, &a, side->copy[i]);
+    }
+}
+
 static void describe(struct figure *f)
 {
-    for (int s = 0; s < f->sides; s++) {
-        struct side *side = &f->side[s];
-        side->args = coda_plan_args(side->plan);
-        for (int i = 0; i < side->args; i++) {
-            coda_arg_info a = CODA_ARG_INFO_INIT;
-            coda_plan_arg(side->plan, i, &a);
-            const char *dot = strchr(a.name, '.');
-            side->copy[i] = dot ? atoi(dot + 1) : 0;
-            side->arg[i] = add_tensor(f, &a, side->copy[i]);
-        }
-    }
+    for (int s = 0; s < f->sides; s++) describe_side(f, &f->side[s]);
+    if (f->before) describe_side(f, &f->first);
 }
 
 /* Seconds that the work must take, from what such a GPU does at best. */
@@ -177,6 +202,11 @@ static void load(struct bench *b, struct figure *f)
         f->side[s].prepared = take(b, side_prepared_step(&f->side[s]) * (size_t)f->sets);
         fold(b, f, &f->side[s]);
     }
+    if (!f->before) return;
+    f->first.work = take(b, coda_plan_workspace(f->first.plan));
+    f->first.prepared = take(b, side_prepared_step(&f->first) * (size_t)f->sets);
+    fold(b, f, &f->first);
+    for (int set = 0; set < f->sets; set++) side_run(f, &f->first, set);
 }
 
 static void unload(struct bench *b, struct figure *f)
@@ -186,9 +216,17 @@ static void unload(struct bench *b, struct figure *f)
         if (f->side[s].replay) must(b->machine.replay_free(f->side[s].replay), "cuGraphExecDestroy");
         coda_plan_free(f->side[s].plan);
     }
+    coda_plan_free(f->first.plan);
 }
 
 /* ---- Check ---- */
+
+bool figure_has(const struct figure *f, const char *name)
+{
+    for (int i = 0; i < f->tensors; i++)
+        if (!strcmp(f->tensor[i].name, name)) return true;
+    return false;
+}
 
 struct tensor *figure_tensor(struct figure *f, const char *name)
 {
@@ -310,6 +348,7 @@ static int print_usage(const char *name, const struct figure *f, int n)
            "not stored.\n"
            "  --quick              fewer rounds\n"
            "  --plan               prints the plans instead; needs no GPU\n"
+           "  --check              checks the CPU device's results of small shapes, where there are some\n"
            "  --autotune, --max-autotune\n"
            "                       times tiles first\n"
            "  --sustained          under sustained load\n"
@@ -330,6 +369,7 @@ static int parse(struct bench *b, const char *name, int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--quick")) b->timer.quick = true;
         else if (!strcmp(argv[i], "--plan")) b->plan = true;
+        else if (!strcmp(argv[i], "--check")) b->check = true;
         else if (!strcmp(argv[i], "--autotune")) b->tune = CODA_AUTOTUNE;
         else if (!strcmp(argv[i], "--max-autotune")) b->tune = CODA_MAX_AUTOTUNE;
         else if (!strcmp(argv[i], "--sustained")) b->sustained = true;
@@ -343,13 +383,28 @@ static int parse(struct bench *b, const char *name, int argc, char **argv)
 
 static void open_machine(struct bench *b)
 {
-    static const size_t memory = (size_t)40 << 30;
-    machine_open(&b->machine);
-    must(b->machine.alloc(&b->memory, memory), "cuMemAlloc of 40 GiB");
+    size_t memory = (size_t)(b->check ? 4 : 40) << 30;
+    if (b->check) machine_of_host(&b->machine);
+    else machine_open(&b->machine);
+    must(b->machine.alloc(&b->memory, memory), b->check ? "memory of 4 GiB" : "cuMemAlloc of 40 GiB");
     b->end = b->memory + memory;
+    if (b->check) return;
     timer_open(&b->timer, &b->machine);
     if (b->sustained && !power_open(&b->machine))
         fputs("perf: no NVML: power and clocks are not known\n", stderr);
+}
+
+static void measure(struct bench *b, struct figure *f)
+{
+    time_in_turns(&b->timer, f);
+    if (b->sustained) time_sustained(&b->timer, f);
+    b->bad += !report_figure(&b->report, f, b->sustained);
+}
+
+static bool say_checked(const struct figure *f)
+{
+    printf("%-28s %8.1e %5.2f %s\n", f->name, f->error, f->excess, f->excess <= 1 ? "good" : "WRONG");
+    return f->excess <= 1;
 }
 
 int bench_main(int argc, char **argv, const char *name, struct figure *f, int n)
@@ -361,6 +416,7 @@ int bench_main(int argc, char **argv, const char *name, struct figure *f, int n)
     if (wrong) return wrong;
     n = choose(&b, f, n);
     if (n == 0) return 0;
+    if (b.check && !f->small) return fprintf(stderr, "%s: it has no small shapes to check\n", name), 2;
     for (int i = 0; i < n; i++) {
         f[i].tuned = b.tune;
         f[i].first_kernel = f[i].first_kernel && !b.tune; /* which may be the product alone */
@@ -368,14 +424,13 @@ int bench_main(int argc, char **argv, const char *name, struct figure *f, int n)
     if (!b.plan) open_machine(&b);
     if (compile_all(&b, f, n)) return 1;
     if (b.plan) return print_plans(f, n);
-    report_begin(&b.report, name, b.out ? b.out : b.patterns ? "/dev/null" : NULL);
+    report_begin(&b.report, name, b.out ? b.out : b.patterns || b.check ? "/dev/null" : NULL);
     printf("%-28s %9s %7s  %8s excess      time of each side / coda\n", name, "coda ms", "TFLOP/s", "error");
     for (int i = 0; i < n; i++) {
         load(&b, &f[i]);
         check(&b, &f[i]);
-        time_in_turns(&b.timer, &f[i]);
-        if (b.sustained) time_sustained(&b.timer, &f[i]);
-        b.bad += !report_figure(&b.report, &f[i], b.sustained);
+        if (b.check) b.bad += !say_checked(&f[i]);
+        else measure(&b, &f[i]);
         unload(&b, &f[i]);
     }
     return report_end(&b.report) || b.bad;

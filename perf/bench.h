@@ -81,11 +81,18 @@ struct figure {
     void (*check)(struct figure *f);
     /* Element i of an input that is not random; false: it is. */
     bool (*number)(const struct figure *f, const char *tensor, int64_t i, float *out);
+    /* What makes inputs of the sides, its outputs of the same names, in each set before anything is checked.
+     * The sides' names are whole then: kept.3 is no copy. NULL: nothing. */
+    coda_graph *(*before)(const struct figure *f);
+    /* Milliseconds that it takes at a card's TFLOP/s and TB/s, every operand moved once. NULL: unknown */
+    double (*floor)(const struct figure *f, double tflops, double tbytes);
+    double flops;      /* of the question, where a plan counts others; 0: the plan's */
+    bool small;        /* its shape is one for the CPU device, of --check */
     bool tuned;        /* products may be rounded before their epilogue */
     bool first_kernel; /* time the first kernel of a run alone: the rest finishes a row statistic,
                           which a reader in a larger graph does in its own kernel */
 
-    struct side side[SIDES];
+    struct side side[SIDES], first; /* `first` has the plan of `before` */
     int sides, tensors, sets, runs, rounds;
     struct tensor tensor[TENSORS];
     double error;  /* largest of the outputs: |y - r| / |r|, Euclidean */
@@ -97,6 +104,7 @@ struct figure {
  * others are what it is compared with. Exit status. */
 int bench_main(int argc, char **argv, const char *name, struct figure *f, int n);
 
+bool figure_has(const struct figure *f, const char *name); /* a tensor */
 struct tensor *figure_tensor(struct figure *f, const char *name);
 /* Compares row `row` of an output of side 0 with what it should be. */
 void figure_judge(struct figure *f, const char *output, int64_t row, const double *want);
@@ -107,6 +115,8 @@ int64_t figure_columns(const struct figure *f, int s, const char *output);
 
 /* x [rows, K], at most ROWS of them, times the transpose of w [N, K], in fp64 and on all cores. */
 void product(const struct tensor *w, int rows, const double *x, double *out);
+/* The same of w [K, N], not transposed. */
+void product_kn(const struct tensor *w, int rows, const double *x, double *out);
 
 /* Calls fn(ctx, i) for i in 0 .. n-1 from as many threads as there are cores. */
 void in_parallel(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx);

@@ -1,13 +1,14 @@
 # perf/build.mk -- measurements: users of coda.h alone; all but latency and start need a GPU. A part of the Makefile.
 
-PERF      := gemm fused epilogue layer invariant attention encoder shapes host latency start cpu
-PERF_OBJ  := $(patsubst %,$(BUILD)/perf/%.o,bench replay sustained power data report report_figure machine block)
+PERF      := gemm fused epilogue layer backward invariant attention encoder shapes host latency start cpu
+PERF_OBJ  := $(patsubst %,$(BUILD)/perf/%.o,bench replay sustained power data report report_figure reference machine block)
 CASES     ?=
 PERF_ARGS ?=
 
 $(BUILD)/perf/%.o: ALL_CFLAGS += -Iexamples -Iperf
 $(BUILD)/perf/%: $(BUILD)/perf/%.o $(PERF_OBJ) $(BUILD)/libcoda.so
-	$(CC) $< $(PERF_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(LDLIBS)
+	$(CC) $(filter %.o,$^) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(LDLIBS)
+$(BUILD)/perf/backward: $(addprefix $(BUILD)/perf/backward_,check.o floor.o graphs.o)
 .SECONDARY: $(PERF_OBJ) $(PERF:%=$(BUILD)/perf/%.o)
 perf-build: $(PERF:%=$(BUILD)/perf/%)
 perf: ## measures on the GPU, into perf/results/CARD (CASES='gemm/DxD /4096', PERF_ARGS=--quick)
@@ -23,6 +24,8 @@ perf-tuned: ## tunes every product, forty tiles each: is the price right? (minut
 perf-torch: $(BUILD)/libcoda.so ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax')
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
 	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/serving.py
+perf-backward: $(BUILD)/libcoda.so ## backward passes beside PyTorch, and XLA by TORCH_ARGS=--jax
+	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/backward.py $(TORCH_ARGS) $(CASES)
 PYTHON ?= python3
 perf-cpu: $(BUILD)/libcoda.so ## the CPU device beside PyTorch or NumPy, if PYTHON has them; whole models with LLAMA_BENCH=, MINILM=
 	@$(PYTHON) perf/cpu_peers.py --library $(BUILD)/libcoda.so $(CASES)
@@ -32,4 +35,4 @@ perf-cpu: $(BUILD)/libcoda.so ## the CPU device beside PyTorch or NumPy, if PYTH
 perf-report: ## perf/results beside their bars, as charts, and as the table of perf/README.md
 	@perf/publish
 
-.PHONY: perf perf-build perf-tuned perf-torch perf-cpu perf-report
+.PHONY: perf perf-build perf-tuned perf-torch perf-backward perf-cpu perf-report

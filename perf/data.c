@@ -93,7 +93,6 @@ void tensor_make(struct tensor *t, const coda_arg_info *a, int pool, int64_t int
     must(!(t->values = malloc((size_t)t->period * sizeof(float))), "malloc");
     for (int64_t i = 0; i < t->period; i++) t->values[i] = value_of(a, scale, from[i], i, ints);
     t->scalar = a->kind == CODA_ARG_SCALAR;
-    if (t->scalar) element_set(t->dtype, &t->number, 0, t->values[0]);
 }
 
 void tensor_fill(const struct tensor *t, const struct machine *m, int copies)
@@ -166,4 +165,30 @@ void product(const struct tensor *w, int rows, const double *x, double *out)
 {
     struct multiplication p = {w, x, out, rows, w->count / w->columns};
     in_parallel((p.n + COLUMNS - 1) / COLUMNS, multiply_columns, &p);
+}
+
+enum { STRIP = 512 }; /* columns of a task of product_kn */
+
+static void multiply_strip(void *ctx, int64_t task)
+{
+    const struct multiplication *p = ctx;
+    int64_t from = task * STRIP, some = p->n - from < STRIP ? p->n - from : STRIP, k = p->w->count / p->n;
+    double sum[ROWS][STRIP] = {{0}};
+    for (int64_t i = 0; i < k; i++) {
+        const float *values = p->w->values;
+        int64_t at = (i * p->n + from) % p->w->period, whole = p->w->period - at;
+        for (int r = 0; r < p->rows; r++) {
+            double x = p->x[r * k + i];
+            for (int64_t j = 0; j < some && j < whole; j++) sum[r][j] += x * values[at + j];
+            for (int64_t j = whole; j < some; j++) sum[r][j] += x * values[j - whole];
+        }
+    }
+    for (int r = 0; r < p->rows; r++)
+        for (int64_t j = 0; j < some; j++) p->out[r * p->n + from + j] = sum[r][j];
+}
+
+void product_kn(const struct tensor *w, int rows, const double *x, double *out)
+{
+    struct multiplication p = {w, x, out, rows, w->columns};
+    in_parallel((p.n + STRIP - 1) / STRIP, multiply_strip, &p);
 }

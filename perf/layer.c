@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "reference.h"
 
-enum { HEAD = 128, VOCABULARY = 32768, TOKENS = 16384, SEQUENCES = 2, CONTEXT = 16 };
+enum { VOCABULARY = 32768, TOKENS = 16384, SEQUENCES = 2, CONTEXT = 16 };
 enum { MOST_LAYERS = 32, MOST_WEIGHTS = 13 }; /* of decode; GB */
 enum { PLAIN, SWIGLU, ROPE, LOSS, LAYER, BLOCK, DECODE, DECODE_8, VARIANTS };
 enum { CODA, FOLDED, UNFUSED, BARE, READ };
@@ -196,71 +196,12 @@ static coda_graph *build(const struct figure *f, int side)
 
 /* ---- The same in fp64, for some rows ---- */
 
-static double *room(int64_t n)
+/* q and k of a row are turned by its place in its sequence. */
+static void rotate_rows(const struct figure *f, int rows, const int64_t *row, double *qkv)
 {
-    double *p = malloc(sizeof *p * (size_t)n);
-    must(!p, "malloc");
-    return p;
-}
-
-static double *rows_of(struct figure *f, const char *name, int rows, const int64_t *row)
-{
-    const struct tensor *t = figure_tensor(f, name);
-    double *x = room(rows * t->columns);
-    for (int i = 0; i < rows; i++) tensor_row(t, row[i], x + i * t->columns);
-    return x;
-}
-
-/* Frees x. */
-static double *times(struct figure *f, const char *name, int rows, double *x)
-{
-    const struct tensor *w = figure_tensor(f, name);
-    int64_t n = w->count / w->columns;
-    double *y = room(rows * n);
-    for (int i = 0; i < rows; i += ROWS)
-        product(w, rows - i < ROWS ? rows - i : ROWS, x + i * w->columns, y + i * n);
-    free(x);
-    return y;
-}
-
-static void add(double *x, const double *y, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) x[i] += y[i];
-}
-
-static double *normed(struct figure *f, const char *gain, int rows, const double *x)
-{
-    const struct tensor *t = figure_tensor(f, gain);
-    double *y = room(rows * f->n);
-    for (int i = 0; i < rows; i++) {
-        double squares = 0;
-        for (int64_t j = 0; j < f->n; j++) squares += x[i * f->n + j] * x[i * f->n + j];
-        double scale = 1 / sqrt(squares / (double)f->n + 1e-5);
-        for (int64_t j = 0; j < f->n; j++) y[i * f->n + j] = x[i * f->n + j] * scale * tensor_at(t, j);
-    }
-    return y;
-}
-
-static void rotate(const struct figure *f, int rows, const int64_t *row, double *qkv)
-{
-    for (int i = 0; i < rows; i++)
-        for (int64_t head = 0; head < 2 * f->n / HEAD; head++)
-            for (int j = 0; j < HEAD / 2; j++) {
-                double *a = qkv + i * 3 * f->n + head * HEAD + j, *b = a + HEAD / 2, u = *a, v = *b;
-                double t = (double)(row[i] % length(f)) * pow(10000, -2.0 * j / HEAD);
-                *a = u * cos(t) - v * sin(t);
-                *b = u * sin(t) + v * cos(t);
-            }
-}
-
-/* Rows of 2 columns numbers become rows of half as many, in place. */
-static void gate(int rows, int64_t columns, double *x)
-{
-    for (int i = 0; i < rows; i++)
-        for (int64_t j = 0; j < columns; j++) {
-            double g = x[i * 2 * columns + j], up = x[(i * 2 + 1) * columns + j];
-            x[i * columns + j] = g / (1 + exp(-g)) * up; /* writes behind what it still reads */
-        }
+    int64_t position[CONTEXT];
+    for (int i = 0; i < rows; i++) position[i] = row[i] % length(f);
+    rotate(f->n, rows, position, 1, qkv);
 }
 
 /* Rows of logits become one loss each, in place. */
@@ -298,23 +239,6 @@ static double *attend(const struct figure *f, int step, const double *qkv)
 
 /* ---- Checks: no side of libcoda may be off much further than the unfused computation ---- */
 
-static double distance(const struct figure *f, int side, const char *output, int rows, const int64_t *row,
-                       const double *want)
-{
-    int64_t n = figure_columns(f, side, output);
-    double *got = room(n), difference = 0, size = 0;
-    for (int i = 0; i < rows; i++) {
-        figure_row(f, side, output, row[i], got);
-        for (int64_t j = 0; j < n; j++) {
-            double e = got[j] - want[i * n + j];
-            difference += e * e;
-            size += want[i * n + j] * want[i * n + j];
-        }
-    }
-    free(got);
-    return sqrt(difference / size);
-}
-
 /* At most 1.2 times the error of the unfused computation, or half a unit of bf16; never above 1 % in a
  * layer, whose errors add up as the roots of their squares do. */
 static void judge(struct figure *f, const char *output, int rows, const int64_t *row, const double *want)
@@ -333,9 +257,9 @@ static void check_pattern(struct figure *f, int rows, const int64_t *row)
     double *h = times(f, "w", rows, rows_of(f, "a", rows, row)), *r = rows_of(f, "r", rows, row);
     add(h, r, rows * f->n);
     if (f->variant != LOSS) judge(f, "h", rows, row, h);
-    double *y = times(f, "v", rows, normed(f, "gain", rows, h));
+    double *y = times(f, "v", rows, normed(f, "gain", rows, f->n, h));
     if (f->variant == SWIGLU) gate(rows, f->k, y);
-    if (f->variant == ROPE) rotate(f, rows, row, y);
+    if (f->variant == ROPE) rotate_rows(f, rows, row, y);
     if (f->variant == LOSS) lose(f, rows, row, y);
     judge(f, "y", rows, row, y);
     free(h);
@@ -345,8 +269,8 @@ static void check_pattern(struct figure *f, int rows, const int64_t *row)
 
 static double *projected(struct figure *f, int rows, const int64_t *row)
 {
-    double *x = rows_of(f, "x", rows, row), *qkv = times(f, "w_qkv", rows, normed(f, "gain", rows, x));
-    rotate(f, rows, row, qkv);
+    double *x = rows_of(f, "x", rows, row), *qkv = times(f, "w_qkv", rows, normed(f, "gain", rows, f->n, x));
+    rotate_rows(f, rows, row, qkv);
     free(x);
     return qkv;
 }
@@ -365,7 +289,7 @@ static double *rest_of_layer(struct figure *f, int rows, double *a, double *x)
 {
     double *h = times(f, "w_o", rows, a);
     add(h, x, rows * f->n);
-    double *z = times(f, "w_gate_up", rows, normed(f, "gain_mlp", rows, h));
+    double *z = times(f, "w_gate_up", rows, normed(f, "gain_mlp", rows, f->n, h));
     gate(rows, f->k, z);
     double *y = times(f, "w_down", rows, z);
     add(y, h, rows * f->n);
@@ -392,7 +316,7 @@ static void check_decode(struct figure *f, int rows, const int64_t *row)
 {
     double *x = rows_of(f, "x", rows, row);
     for (int l = 0; l < layers(f); l++) {
-        double *qkv = times(f, "w_qkv", rows, normed(f, "gain", rows, x)), *v = room(rows * f->n);
+        double *qkv = times(f, "w_qkv", rows, normed(f, "gain", rows, f->n, x)), *v = room(rows * f->n);
         for (int i = 0; i < rows; i++)
             memcpy(v + i * f->n, qkv + (3 * i + 2) * f->n, sizeof *v * (size_t)f->n);
         x = rest_of_layer(f, rows, v, x);

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 void must(int result, const char *what)
@@ -49,6 +50,49 @@ void machine_open(struct machine *m)
     must(m->context_retain(&context, device), "cuDevicePrimaryCtxRetain");
     must(m->context_set(context), "cuCtxSetCurrent");
     must(m->stream_new(&m->stream, 1), "cuStreamCreate");
+}
+
+static int host_alloc(address *to, size_t bytes)
+{
+    void *p = NULL;
+    int bad = posix_memalign(&p, 256, bytes);
+    *to = (address)p;
+    return bad;
+}
+
+static int host_set(address to, unsigned char byte, size_t bytes)
+{
+    memset((void *)to, byte, bytes);
+    return 0;
+}
+
+static int host_upload(address to, const void *from, size_t bytes)
+{
+    memcpy((void *)to, from, bytes);
+    return 0;
+}
+
+static int host_download(void *to, address from, size_t bytes)
+{
+    memcpy(to, (const void *)from, bytes);
+    return 0;
+}
+
+static int host_copy(address to, address from, size_t bytes)
+{
+    return host_upload(to, (const void *)from, bytes);
+}
+
+static int host_wait(coda_stream stream) { return stream != NULL; }
+
+void machine_of_host(struct machine *m)
+{
+    m->alloc = host_alloc;
+    m->set = host_set;
+    m->upload = host_upload;
+    m->download = host_download;
+    m->copy = host_copy;
+    m->stream_wait = host_wait;
 }
 
 double clock_us(void)

@@ -88,6 +88,10 @@ struct machine {
 /* Opens the first GPU, with its primary context current. Ends the program if there is none. */
 void machine_open(struct machine *m);
 
+/* Memory of the host in a GPU's place, for the CPU device: what moves bytes and waits, and nothing that
+ * launches or measures. */
+void machine_of_host(struct machine *m);
+
 bool machine_exists(void);
 
 double clock_us(void); /* the host's, from some point on */

@@ -32,6 +32,14 @@ static double ratio_to(const struct figure *f, int s)
     return median(ratio, f->rounds);
 }
 
+/* Milliseconds that the work takes at rates which this kind of card sustains: 700 TFLOP/s, limited by power
+ * alike; an H200's memory moves 4.2 TB/s, an H100's 2.9. 0: not known */
+static double floor_of(const struct figure *f)
+{
+    bool h200 = strstr(f->machine->name, "H200") != NULL;
+    return f->floor ? f->floor(f, 700, h200 ? 4.2 : 2.9) : 0;
+}
+
 static double mean_of(const struct figure *f, const struct side *s, bool watts)
 {
     double sum = 0;
@@ -124,6 +132,7 @@ bool report_figure(struct report *r, struct figure *f, bool sustained)
     double mid[SIDES] = {0}, ratio[SIDES] = {0};
     bool good = f->excess <= 1;
     coda_plan_stats_get(f->side[0].plan, &stats);
+    if (f->flops > 0) stats.flops = f->flops;
     tile_of(f->side[0].plan, tile, sizeof tile);
     snprintf(name, sizeof name, "%s%s%s", sustained ? "sustained/" : "", f->tuned ? "tuned/" : "", f->name);
     report_case(r, name);
@@ -134,10 +143,16 @@ bool report_figure(struct report *r, struct figure *f, bool sustained)
     fprintf(r->json, "\"good\": %s, \"rounds\": %d, \"runs\": %d, \"sets\": %d", good ? "true" : "false",
             f->rounds, f->runs, f->sets);
     report_sides(r->json, f, mid, ratio, sustained);
+    double least = floor_of(f);
+    fprintf(r->json, ", \"tflops\": %.6g, \"gbytes\": %.6g", stats.flops / mid[0] / 1e9,
+            (double)stats.bytes / mid[0] / 1e6);
+    if (least > 0) fprintf(r->json, ", \"floor\": %.6g, \"over_floor\": %.4g", least, mid[0] / least);
     report_end_case(r);
     printf("%-28s %9.4f %7.1f  %8.1e %5.2f %s", f->name, mid[0], stats.flops / mid[0] / 1e9, f->error,
            f->excess, good ? "good " : "WRONG");
     for (int s = 1; s < f->sides; s++) printf("  %s %.3f", f->side[s].name, ratio[s]);
+    printf("  %d launches, %.0f MB", stats.launches, (double)stats.bytes / 1e6);
+    if (least > 0) printf(", floor %.4f ms", least);
     printf("  %s\n", tile);
     if (sustained) print_loads(f, mid);
     fflush(stdout);
