@@ -473,10 +473,10 @@ def info(lib):
     return out
 
 
-def store(path, lib, rows):
+def store(path, lib, rows, name="torch"):
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     with open(path, "w", encoding="utf-8") as f:
-        f.write('{"name": "torch", "date": "%s",\n' % date)
+        f.write('{"name": "%s", "date": "%s",\n' % (name, date))
         f.write('"clocks": %s,\n"info": %s,\n' % (json.dumps(clocks()), json.dumps(info(lib))))
         f.write('"cases": [\n%s\n]}\n' % ",\n".join(json.dumps(r) for r in rows))
 
