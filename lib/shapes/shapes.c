@@ -15,24 +15,12 @@
 #include "gather.h"
 #include "kernel_table.h"
 #include "schedule.h"
+#include "shape_list.h"
 #include "variants.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-enum { CHAINS = 256, SHAPES_USUAL = 64, MOST_THREADS = 4 };
-
-struct shape {
-    struct shape *chain, *newer, *older; /* the chain goes on among those that are gone */
-    coda_plan *plan;                     /* NULL until its maker is done */
-    bool makes;                          /* one of its users is at work on the plan */
-    bool compiles;                       /* and that may take seconds */
-    bool best;                           /* `plan` is: no other would be faster */
-    bool asked;                          /* the background was asked for the best one */
-    bool replaced;                       /* another one is in its place: it goes with its last user */
-    int users;
-    int64_t dims[];
-};
+enum { SHAPES_USUAL = 64, MOST_THREADS = 4 };
 
 struct shapes {
     struct family family;
@@ -45,122 +33,25 @@ struct shapes {
     bool warmed;          /* best plans were made ahead of runs */
     struct background background;
     bool sealed;
-    struct shape *chain[CHAINS], *newest, *oldest;
-    struct shape *gone; /* to be freed without the lock */
-    int kept;
+    struct shape_list list;
     int64_t runs, runs_base, planned, dropped, improved, failed;
 };
 
-/* ---- The list, by use, and the chains, by binding; under the lock ---- */
-
-static size_t dims_bytes(const struct shapes *s)
-{
-    return sizeof(int64_t) * (size_t)s->family.graph->dims->symbols;
-}
-
-static struct shape **chain_of(struct shapes *s, const int64_t *dims)
-{
-    uint64_t h = 0;
-    for (int i = 0; i < s->family.graph->dims->symbols; i++)
-        h = (h ^ (uint64_t)dims[i]) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
-    return &s->chain[h % CHAINS];
-}
-
-static struct shape *find(struct shapes *s, const int64_t *dims)
-{
-    struct shape *at = *chain_of(s, dims);
-    while (at && memcmp(at->dims, dims, dims_bytes(s)) != 0) at = at->chain;
-    return at;
-}
-
-static void unlink_use(struct shapes *s, struct shape *e)
-{
-    *(e->newer ? &e->newer->older : &s->newest) = e->older;
-    *(e->older ? &e->older->newer : &s->oldest) = e->newer;
-}
-
-static void link_newest(struct shapes *s, struct shape *e)
-{
-    e->newer = NULL;
-    e->older = s->newest;
-    *(s->newest ? &s->newest->newer : &s->oldest) = e;
-    s->newest = e;
-}
-
-static struct shape *new_shape(struct shapes *s, const int64_t *dims)
-{
-    struct shape *e = calloc(1, sizeof *e + dims_bytes(s));
-    if (e) memcpy(e->dims, dims, dims_bytes(s));
-    return e;
-}
-
-static struct shape *add(struct shapes *s, const int64_t *dims)
-{
-    struct shape *e = new_shape(s, dims);
-    if (!e) return NULL;
-    struct shape **chain = chain_of(s, dims);
-    e->chain = *chain;
-    *chain = e;
-    link_newest(s, e);
-    s->kept++;
-    return e;
-}
-
-/* The pointer to it in its chain. */
-static struct shape **link_of(struct shapes *s, const struct shape *e)
-{
-    struct shape **at = chain_of(s, e->dims);
-    while (*at != e) at = &(*at)->chain;
-    return at;
-}
-
-static void bury(struct shapes *s, struct shape *e)
-{
-    e->chain = s->gone;
-    s->gone = e;
-}
-
-static void drop(struct shapes *s, struct shape *e)
-{
-    *link_of(s, e) = e->chain;
-    unlink_use(s, e);
-    s->kept--;
-    bury(s, e);
-}
-
-/* Unlocks, and frees what was dropped: to unload a kernel may take long. */
+/* Unlocks, and frees what was dropped. */
 static void unlock(struct shapes *s)
 {
-    struct shape *gone = s->gone;
-    s->gone = NULL;
+    struct shape *gone = shape_list_gone(&s->list);
     pthread_mutex_unlock(&s->lock);
-    for (struct shape *e = gone; e; e = gone) {
-        gone = e->chain;
-        executable_free(e->plan);
-        free(e);
-    }
-}
-
-/* A shape whose plan is a better one takes the place of another. */
-static void put_in_place(struct shapes *s, struct shape *e, struct shape *old)
-{
-    *link_of(s, old) = e;
-    e->chain = old->chain;
-    e->newer = old->newer;
-    e->older = old->older;
-    *(e->newer ? &e->newer->older : &s->newest) = e;
-    *(e->older ? &e->older->newer : &s->oldest) = e;
-    old->replaced = true;
-    if (!old->users) bury(s, old);
+    shape_list_free(gone);
 }
 
 /* The plans used longest ago go, but for those that are in use. */
 static void drop_surplus(struct shapes *s)
 {
-    for (struct shape *e = s->oldest, *next; e && s->kept > s->most; e = next) {
+    for (struct shape *e = s->list.oldest, *next; e && s->list.kept > s->most; e = next) {
         next = e->newer;
         if (e->users || !e->plan) continue;
-        drop(s, e);
+        shape_drop(&s->list, e);
         s->dropped++;
     }
 }
@@ -237,13 +128,13 @@ static void end_to_compile(struct shapes *s)
 /* The best plan of a shape that runs with another, if it still is there. */
 static coda_status replace(struct shapes *s, const int64_t *dims, coda_plan **better)
 {
-    struct shape *old = find(s, dims), *e;
+    struct shape *old = shape_find(&s->list, dims), *e;
     if (!old || !old->plan || old->best) return CODA_OK;
-    if (!(e = new_shape(s, dims))) return fail(CODA_E_MEMORY, "out of memory for a shape");
+    if (!(e = shape_new(&s->list, dims))) return fail(CODA_E_MEMORY, "out of memory for a shape");
     e->plan = *better;
     e->best = true;
     *better = NULL;
-    put_in_place(s, e, old);
+    shape_replace(&s->list, old, e);
     s->improved++;
     return CODA_OK;
 }
@@ -321,7 +212,7 @@ static coda_status settle(const coda_plan *p, struct shape *e, const struct take
         s->planned++;
         drop_surplus(s);
     } else if (!--e->users)
-        drop(s, e); /* else one of those that wait tries again, for a message of its own */
+        shape_drop(&s->list, e); /* else one of those that wait tries again, for a message of its own */
     return status;
 }
 
@@ -339,9 +230,10 @@ static coda_status await(struct shapes *s, struct shape *e, const struct taker *
 /* The binding's place, with one user more; under the lock. */
 static coda_status place(struct shape **out, struct shapes *s, const struct taker *by, const int64_t *dims)
 {
-    struct shape *e = find(s, dims);
-    if (!e && !(e = add(s, dims))) return fail(CODA_E_MEMORY, "%s: out of memory for a shape", by->call);
-    if (e->plan && e != s->newest) unlink_use(s, e), link_newest(s, e);
+    struct shape *e = shape_find(&s->list, dims);
+    if (!e && !(e = shape_add(&s->list, dims)))
+        return fail(CODA_E_MEMORY, "%s: out of memory for a shape", by->call);
+    if (e->plan) shape_use(&s->list, e);
     e->users++;
     *out = e;
     return CODA_OK;
@@ -376,8 +268,8 @@ void shapes_give(const coda_plan *p, struct shape *e)
 {
     struct shapes *s = p->shapes;
     pthread_mutex_lock(&s->lock);
-    if (!--e->users && e->replaced) bury(s, e);
-    if (s->kept > s->most) drop_surplus(s);
+    if (!--e->users && e->replaced) shape_bury(&s->list, e);
+    if (s->list.kept > s->most) drop_surplus(s);
     unlock(s);
 }
 
@@ -385,7 +277,7 @@ bool shapes_have(const coda_plan *p, const int64_t *dims)
 {
     struct shapes *s = p->shapes;
     pthread_mutex_lock(&s->lock);
-    const struct shape *e = find(s, dims);
+    const struct shape *e = shape_find(&s->list, dims);
     bool have = e && e->plan && e->best;
     pthread_mutex_unlock(&s->lock);
     return have;
@@ -428,7 +320,7 @@ void shapes_stats(const coda_plan *p, coda_shape_stats *out)
     out->runs = s->runs;
     out->planned = s->planned;
     out->dropped = s->dropped;
-    out->kept = s->kept;
+    out->kept = s->list.kept;
     out->runs_base = s->runs_base;
     out->improved = s->improved;
     out->failed = s->failed;
@@ -529,11 +421,11 @@ static void after_fork_in_child(void *owner)
     pthread_cond_init(&s->made, NULL); /* as others wait for it in the parent, it could not be destroyed */
     background_orphan(&s->background);
     s->compiling = 0;
-    for (struct shape *e = s->newest, *next; e; e = next) {
+    for (struct shape *e = s->list.newest, *next; e; e = next) {
         next = e->older;
         e->users = 0;
         e->makes = e->compiles = e->asked = false;
-        if (!e->plan) drop(s, e);
+        if (!e->plan) shape_drop(&s->list, e);
     }
     after_fork(s);
 }
@@ -577,6 +469,7 @@ coda_status shapes_compile(coda_plan **out, const graph *g, const coda_compile_o
     struct shapes *s = calloc(1, sizeof *s);
     coda_plan *p = NULL;
     if (!s) return fail(CODA_E_MEMORY, "out of memory for a plan of many shapes");
+    s->list.symbols = g->dims->symbols;
     s->most = opt->shapes ? opt->shapes : SHAPES_USUAL;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->made, NULL);
@@ -606,7 +499,7 @@ void shapes_free(struct shapes *s)
         forks_forget(&s->forks);
     }
     pthread_mutex_lock(&s->lock);
-    while (s->newest) drop(s, s->newest);
+    while (s->list.newest) shape_drop(&s->list, s->list.newest);
     unlock(s);
     family_close(&s->family);
     pthread_cond_destroy(&s->made);
