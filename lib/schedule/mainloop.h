@@ -56,6 +56,7 @@ extern const struct mainloop mainloop_mma;
 extern const struct mainloop mainloop_fma;
 /* fp32 multiply-adds: any dtype, stride and pitch, any GPU. */
 extern const struct mainloop mainloop_simt;
+extern const struct tile tile_fallback; /* of it: one for any program, whatever a search finds */
 /* A library call, no kernel: a bare product. */
 extern const struct mainloop mainloop_cublaslt;
 

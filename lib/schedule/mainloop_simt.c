@@ -1,6 +1,9 @@
 /* mainloop_simt.c -- fp32 multiply-adds: any dtype, stride, pitch and GPU; primitives/tile/gemm_simt.cuh. */
 #include "mainloop.h"
 
+const struct tile tile_fallback = {
+    .mainloop = &mainloop_simt, .bm = 64, .bn = 64, .bk = 16, .stages = 1, .groups = 1, .band = 8};
+
 static bool supports(const struct target *target, const struct program *p)
 {
     (void)target, (void)p;
@@ -22,7 +25,7 @@ static double cost(const struct program *p, const struct tile *t, const struct t
 static void candidates(struct search *s, enum tile_class class)
 {
     const struct program *p = s->p;
-    struct tile t = {.mainloop = &mainloop_simt, .bn = 64, .bk = 16, .stages = 1, .groups = 1, .band = 8};
+    struct tile t = tile_fallback;
     int span = program_span(p);
     if (class != TILES_KNOWN) return;
     if (span) t.bn = span >= 64 ? span : 64 / span * span;

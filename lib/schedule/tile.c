@@ -37,7 +37,7 @@ int tile_candidates(const struct program *p, const struct target *target, enum t
 
 struct tile tile_choose(const struct program *p, const struct target *target)
 {
-    struct tile t;
+    struct tile t = tile_fallback;
     tile_candidates(p, target, TILES_KNOWN, &t, 1);
     return t;
 }
