@@ -10,7 +10,12 @@
 
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors are never passed between functions that are not inlined */
 
+/* Each kernel is a copy of the loops. Sanitizers look at the loops, of which one copy is enough. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ALWAYS_INLINE inline
+#else
 #define ALWAYS_INLINE inline __attribute__((always_inline))
+#endif
 
 enum {
     TILE_MOST = 8,
