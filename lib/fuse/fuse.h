@@ -287,6 +287,8 @@ void write_best(struct writer *w, const struct best *best);
 /* The same for a value that other programs compute too: an INLINE map, a NUMBER, a partial statistic, whose
  * states it merges and finishes. Its reader walks elements of type `as`. */
 int write_again(struct writer *w, int value, const struct type *as);
+/* lower_again.c: may the program do so for such a reader, instead of reading the value? */
+bool is_computed_again(const struct writer *w, int value, const struct type *as);
 
 /* lower.c: turns groups into the plan's programs: their ports and steps, without tiles, order or memory. */
 coda_status fuse_lower(struct grouper *gr);
