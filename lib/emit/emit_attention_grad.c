@@ -1,5 +1,5 @@
 /* emit_attention_grad.c -- the gradients of attention become a kernel: the struct of constants that
- * attention_grad_simt.cuh wants, what the launch passes, and the entry. */
+ * attention_grad.cuh and its units want, what the launch passes, and the entry. */
 #include "attention_grad_kernel.h"
 #include "emit_attention.h"
 
@@ -14,7 +14,7 @@ static const struct {
     const char *strides; /* NULL: it is dense, or has no rows */
     const char *quads;   /* NULL: it moves one by one */
 } tensors[] = {{ATTENTION_GRAD_Q, "of_q", "q_quads"},    {ATTENTION_GRAD_K, "of_k", "k_quads"},
-               {ATTENTION_GRAD_V, "of_v", "v_quads"},    {ATTENTION_GRAD_O, "of_o", NULL},
+               {ATTENTION_GRAD_V, "of_v", "v_quads"},    {ATTENTION_GRAD_O, "of_o", "o_quads"},
                {ATTENTION_GRAD_DO, "of_do", "do_quads"}, {ATTENTION_GRAD_LSE, "of_lse", NULL},
                {ATTENTION_GRAD_DLSE, "of_dlse", NULL},   {ATTENTION_GRAD_DQ, "of_dq", "dq_quads"},
                {ATTENTION_GRAD_DK, "of_dk", "dk_quads"}, {ATTENTION_GRAD_DV, "of_dv", "dv_quads"},
@@ -52,7 +52,8 @@ static void emit_config(struct grad_text *g)
                   {ATTENTION_GRAD_DV, "has_dv"},       {ATTENTION_GRAD_DSINKS, "has_dsinks"},
                   {ATTENTION_GRAD_DBIAS, "has_dbias"}, {ATTENTION_GRAD_DSLOPES, "has_dslopes"}};
     struct text *t = g->e.t;
-    emit_attention_head(&g->e, "attention/attention_grad_simt.cuh");
+    struct word header = emit_word("attention/attention_grad_%s.cuh", g->e.s->attention_grad->suffix);
+    emit_attention_head(&g->e, header.s);
     for (int i = ATTENTION_GRAD_Q; i <= ATTENTION_GRAD_V; i++)
         text_printf(t, "    typedef %s %c;\n", emit_dtype(g->s->use[i].dtype), "QKV"[i - ATTENTION_GRAD_Q]);
     emit_attention_semantics(&g->e, false);
@@ -64,6 +65,8 @@ static void emit_config(struct grad_text *g)
     emit_places(g);
     emit_constant(t, "i32", "bm", g->e.s->tile.bm);
     emit_constant(t, "i32", "bn", g->e.s->tile.bn);
+    if (g->e.s->residents) emit_constant(t, "i32", "stages", g->e.s->tile.stages);
+    if (g->e.s->residents) emit_constant(t, "i32", "residents", g->e.s->residents);
     text_append(t, "};\n");
 }
 
@@ -115,10 +118,8 @@ static void print_kernel(struct grad_text *g)
         g->pointer[i] = attention_grad_has(g->s, i) ? emit_use(k, &g->s->use[i]) : -1;
     emit_attention_pointers(&g->e);
     emit_config(g);
-    text_printf(
-        g->e.t,
-        "typedef AttentionGradSimt<Config> Kernel;\nstatic_assert(4 * Kernel::shared_floats == %d);\n\n",
-        k->launch.shared_bytes);
+    text_printf(g->e.t, "typedef %s<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
+                g->e.s->attention_grad->unit, k->launch.shared_bytes);
     emit_args(g);
     emit_run(g);
     emit_entry(k, &(struct entry){.residents = "Kernel::blocks"}, g->e.t);
@@ -149,12 +150,14 @@ static coda_status check(const struct attention_spec *a, const struct schedule *
                 a->batch, a->tq, a->tk, a->heads);
 }
 
-static const char *name_kernel(struct plan *plan, const struct program *p, const struct attention_spec *a)
+static const char *name_kernel(struct plan *plan, const struct program *p, const struct schedule *s,
+                               const struct attention_spec *a)
 {
-    const char *name = arena_format(
-        &plan->arena, "coda_attention_grad%s%s%s%s%s_simt", a->causal ? "_causal" : "",
-        a->window > 0 ? "_window" : "", attention_has(a, ATTENTION_LENGTHS) ? "_lengths" : "",
-        attention_is_packed(a) ? "_packed" : "", attention_has(a, ATTENTION_BIAS) ? "_bias" : "");
+    const char *name =
+        arena_format(&plan->arena, "coda_attention_grad%s%s%s%s%s_%s", a->causal ? "_causal" : "",
+                     a->window > 0 ? "_window" : "", attention_has(a, ATTENTION_LENGTHS) ? "_lengths" : "",
+                     attention_is_packed(a) ? "_packed" : "", attention_has(a, ATTENTION_BIAS) ? "_bias" : "",
+                     s->attention_grad->suffix);
     return name ? emit_symbol(plan, p, name) : NULL;
 }
 
@@ -166,7 +169,7 @@ coda_status emit_attention_grad(struct plan *plan, const struct program *p, cons
     struct text t = {0};
     coda_status status = s->grid || !s->tile.bm ? check(&a, s, plan->target.shared_bytes) : CODA_OK;
     struct grad_text g = {.e = {"attention_grad", &a, s, k, &t, {0}}, .s = spec};
-    k->symbol = name_kernel(plan, p, &a);
+    k->symbol = name_kernel(plan, p, s, &a);
     k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, MOST_WORDS);
     if (!status && k->symbol && k->scalar && s->grid) print_kernel(&g);
     else if (!status && k->symbol && k->scalar) print_nothing(&g);

@@ -1,5 +1,6 @@
 /* plan_print.c -- a plan as text, with the tiles of its programs. No pointers, and no times but those that
  * tuning left: goldens compare it. */
+#include "attention_grad_kernel.h"
 #include "attention_kernel.h"
 #include "figures.h"
 #include "mainloop.h"
@@ -29,6 +30,7 @@ void program_print(const struct plan *p, const struct program *q, struct text *t
     const struct tensor_names named = {p ? p->graph : NULL, p ? p->buffer : NULL}, *names = p ? &named : NULL;
     program_print_head(q, t);
     if (s && s->attention) print_attention(s, t);
+    if (s && s->attention_grad) text_printf(t, " %s", s->attention_grad->suffix);
     if (names) program_print_scopes(names, q, t);
     text_append(t, "\n");
     if (s && q->kind == PROGRAM_GEMM) print_tile(q, s, &p->target, t);

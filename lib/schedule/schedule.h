@@ -8,6 +8,7 @@
 #include "tile.h"
 
 struct attention_kernel;
+struct attention_grad_kernel;
 
 /*
  * How one program runs on the plan's target. schedule() decides what other programs depend on: the tile, and
@@ -18,8 +19,9 @@ struct schedule {
     struct tile tile;              /* GEMM. OWN: bm, bn and stages, in words of its kernel; bm 0: no
                                       tile fits */
     const struct figures *figures; /* GEMM: times that tuning measured; NULL: it measured none */
-    const struct attention_kernel *attention; /* of an attention: attention_kernel.h; else NULL */
-    int residents;                            /* OWN: blocks on an SM for which registers are kept; 0: 1 */
+    const struct attention_kernel *attention;           /* of an attention: attention_kernel.h; else NULL */
+    const struct attention_grad_kernel *attention_grad; /* of gradients: attention_grad_kernel.h; else NULL */
+    int residents; /* OWN: blocks on an SM for which registers are kept; 0: 1 */
 
     /* From here on by schedule_complete. */
     struct epilogue_layout layout; /* GEMM: what the epilogue's steps need of the tile */

@@ -120,6 +120,33 @@ START_TEST(tiles_do_not_depend_on_sms)
 }
 END_TEST
 
+/* Tensor cores multiply 16 bits whose rows begin at multiples of 16 bytes, of heads of up to 256 columns. */
+START_TEST(tensor_cores_take_what_they_can)
+{
+    static const struct {
+        const char *suffix;
+        struct attention_grad_case c;
+    } known[] = {
+        {"mma", {"bf16", CODA_BF16, 1, 40, 40, 2, 1, 64, .options = 0}},
+        {"mma", {"f16", CODA_F16, 1, 40, 40, 2, 1, 72, .options = GRAD_CAUSAL}},
+        {"mma", {"256", CODA_BF16, 2, 40, 40, 2, 1, 256, .options = GRAD_PADDED}},
+        {"simt", {"f32", CODA_F32, 1, 40, 40, 2, 1, 64, .options = 0}},
+        {"simt", {"320", CODA_BF16, 1, 40, 40, 2, 1, 320, .options = 0}},
+        {"simt", {"60", CODA_BF16, 1, 40, 40, 2, 1, 60, .options = 0}},
+    };
+    const struct plan_options o = {.fuse = true, .target = target_rows[TARGET_H200]};
+    for (int i = 0; i < ARRAY_SIZE(known); i++) {
+        struct plan p;
+        graph *g = attention_grad_graph(&known[i].c, false);
+        ck_assert_msg(g && plan_build(&p, g, &o) == CODA_OK, "%s: %s", known[i].c.name, coda_error());
+        ck_assert_msg(!strcmp(p.schedule[0].attention_grad->suffix, known[i].suffix), "%s: %s",
+                      known[i].c.name, p.schedule[0].attention_grad->suffix);
+        plan_free(&p);
+        graph_free(g);
+    }
+}
+END_TEST
+
 START_TEST(refuses_what_no_tile_holds)
 {
     struct attention_grad_case c = {"wide", CODA_F32, 1, 4, 4, 1, 1, 5000, .options = 0};
@@ -129,5 +156,5 @@ START_TEST(refuses_what_no_tile_holds)
 END_TEST
 
 TESTS(emit_attention_grad, ONE(blocks_are_of_what_they_write), ONE(tiles_do_not_depend_on_sms),
-      ONE(refuses_what_no_tile_holds), CASE("nvrtc"), TAG("nvrtc"),
+      ONE(tensor_cores_take_what_they_can), ONE(refuses_what_no_tile_holds), CASE("nvrtc"), TAG("nvrtc"),
       EACH(compiles_without_spills, ARRAY_SIZE(architectures)));
