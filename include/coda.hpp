@@ -278,6 +278,27 @@ inline std::vector<value> grad(value y, const std::vector<value> &x)
     return grad(std::vector<value>{y}, {}, x);
 }
 
+/* A step of an optimiser; an m or w that is absent is value(). */
+inline void adamw(value grad, value p, value m, value v, value w = {},
+                  const coda_adamw_options *opt = nullptr)
+{
+    coda_adamw(grad.graph(), grad, p, m, v, w, opt), detail::check(grad.graph());
+}
+inline void sgd(value grad, value p, value m = {}, value w = {}, const coda_sgd_options *opt = nullptr)
+{
+    coda_sgd(grad.graph(), grad, p, m, w, opt), detail::check(grad.graph());
+}
+inline void muon(value grad, value p, value m, value w = {}, const coda_muon_options *opt = nullptr)
+{
+    coda_muon(grad.graph(), grad, p, m, w, opt), detail::check(grad.graph());
+}
+inline value norm_squared(const std::vector<value> &x)
+{
+    coda_graph *g = detail::graph_of(x);
+    std::vector<coda_value> of_x = detail::plain(x);
+    return detail::built(g, coda_norm_squared(g, of_x.data(), static_cast<int>(x.size())));
+}
+
 /* Builders of two results return both: values and indices, the tensor and lse, the column and logprob. */
 inline std::pair<value, value> top_k(value x, int64_t k)
 {

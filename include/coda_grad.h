@@ -77,6 +77,77 @@ typedef struct coda_split_options {
 CODA_API coda_status coda_split(const coda_graph *joint, int outputs, const coda_split_options *opt,
                                 coda_graph **forward, coda_graph **backward);
 
+/* ---- Optimisers: a step as nodes, which a caller could append, too. One launch of AdamW or SGD ---- */
+
+/* A step on one tensor, or on a flat one of all parameters, which are pointers into it. grad: f32, bf16 or
+ * f16; all is computed in fp32. p, m, v: fp32 states of its shape. w: the weight that products read, a state
+ * of 16 bits: p rounded; or CODA_NONE. A run writes to the states, behind all that reads them so far. What
+ * changes from step to step is an f32 of one element, as coda_scalar makes it, or CODA_NONE (INIT):
+ *
+ *     lr_value    takes lr's place
+ *     clip        the gradient is multiplied by it first
+ *     update      where it is 0 no state changes by a bit, whatever the gradient holds
+ *
+ * Clipped to a norm of 1, and without a step where the norm is inf or NaN:
+ *
+ *     coda_value n2 = coda_norm_squared(g, grads, n), one = coda_constant(g, CODA_F32, 1);
+ *     opt.clip = coda_minimum(g, one, coda_rsqrt(g, n2));
+ *     opt.update = coda_equal(g, coda_sub(g, n2, n2), coda_constant(g, CODA_F32, 0));
+ *
+ * CODA_E_INVALID, as the graph's mistake: other shapes and dtypes, what is no state, one state twice, options
+ * below 0, a beta or a momentum of 1 or more. opt may be NULL. */
+
+/* m += (1 - beta1) (g - m);  v += (1 - beta2) (g^2 - v);
+ * p -= lr (correction1 m / (sqrt(correction2 v) + eps) + weight_decay p)
+ * Loshchilov & Hutter, arXiv 1711.05101. In step t = 1, 2, .. the corrections are 1 / (1 - beta1^t) and
+ * 1 / (1 - beta2^t), values as those above; CODA_NONE (INIT): 1. */
+typedef struct coda_adamw_options {
+    size_t size;
+    float lr;           /* 0 (INIT): 1e-3 */
+    float beta1, beta2; /* 0 (INIT): 0.9, 0.999 */
+    float eps;          /* 0 (INIT): 1e-8 */
+    float weight_decay;
+    coda_value lr_value, clip, update, correction1, correction2;
+} coda_adamw_options;
+#define CODA_ADAMW_OPTIONS_INIT {sizeof(coda_adamw_options), 0, 0, 0, 0, 0, {0}, {0}, {0}, {0}, {0}}
+CODA_API void coda_adamw(coda_graph *g, coda_value grad, coda_value p, coda_value m, coda_value v,
+                         coda_value w, const coda_adamw_options *opt);
+
+/* g += weight_decay p;  m = momentum m + g;  p -= lr m, with nesterov lr (g + momentum m): as torch.optim.SGD
+ * has it. m may be CODA_NONE if momentum is 0. */
+typedef struct coda_sgd_options {
+    size_t size;
+    float lr; /* 0 (INIT): 1e-3 */
+    float momentum, weight_decay;
+    int nesterov;
+    coda_value lr_value, clip, update;
+} coda_sgd_options;
+#define CODA_SGD_OPTIONS_INIT {sizeof(coda_sgd_options), 0, 0, 0, 0, {0}, {0}, {0}}
+CODA_API void coda_sgd(coda_graph *g, coda_value grad, coda_value p, coda_value m, coda_value w,
+                       const coda_sgd_options *opt);
+
+/* Of matrices [.., N, K]: m = momentum m + g;  u = g + momentum m, Nesterov's, with heavy_ball m;
+ * p -= lr (sqrt(max(1, N / K)) orthogonal(u) + weight_decay p)
+ * orthogonal(u) is u / |u| after `steps` steps X = 3.4445 X - 4.775 A X + 2.0315 A^2 X, A = X X^T: Jordan et
+ * al., "Muon: an optimizer for hidden layers in neural networks", 2024. */
+typedef struct coda_muon_options {
+    size_t size;
+    float lr;       /* 0 (INIT): 0.02 */
+    float momentum; /* 0 (INIT): 0.95 */
+    float weight_decay;
+    int heavy_ball;
+    int steps;           /* 0 (INIT): 5 */
+    coda_dtype products; /* of orthogonal(u). 0 (INIT): CODA_BF16 */
+    coda_value lr_value, clip, update;
+} coda_muon_options;
+#define CODA_MUON_OPTIONS_INIT \
+    {sizeof(coda_muon_options), 0, 0, 0, 0, 0, (coda_dtype)0, {0}, {0}, {0}}
+CODA_API void coda_muon(coda_graph *g, coda_value grad, coda_value p, coda_value m, coda_value w,
+                        const coda_muon_options *opt);
+
+/* f32 [1]: the sum of the squares of all elements of n >= 1 values, floats of any shape. */
+CODA_API coda_value coda_norm_squared(coda_graph *g, const coda_value *x, int n);
+
 #ifdef __cplusplus
 }
 #endif

@@ -16,6 +16,9 @@
     X(coda_sample_options, bias)                                                                             \
     X(coda_append_options, scale)                                                                            \
     X(coda_cross_entropy_options, ignore_zero)                                                               \
+    X(coda_adamw_options, correction2)                                                                       \
+    X(coda_sgd_options, update)                                                                              \
+    X(coda_muon_options, update)                                                                             \
     X(coda_compile_options, shapes)                                                                          \
     X(coda_run_options, threads)                                                                             \
     X(coda_warm_options, kernel)                                                                             \

@@ -54,10 +54,10 @@ static void print_operands(const graph *g, const char *const *names, const int *
 /* Does the message's first word name what comes with a name of its own, or no part of a formula? */
 static bool is_named(const char *word, size_t length)
 {
-    static const char *const named[] = {"input",      "weight",    "state",   "scalar",  "output",
-                                        "symbol",     "map",       "dim",     "graph",   "bind",
-                                        "rewrite",    "dim_mul",   "dim_add", "dim_sub", "define_map",
-                                        "scope_push", "scope_pop", "scope",   "grad"};
+    static const char *const named[] = {
+        "input",     "weight", "state",   "scalar",  "output",  "symbol",  "map",        "dim",
+        "graph",     "bind",   "rewrite", "dim_mul", "dim_add", "dim_sub", "define_map", "scope_push",
+        "scope_pop", "scope",  "grad",    "adamw",   "sgd",     "muon"};
     for (int i = 0; i < ARRAY_SIZE(named); i++)
         if (strlen(named[i]) == length && !memcmp(named[i], word, length)) return true;
     return false;

@@ -204,6 +204,38 @@ static int call_coda_split(void)
     return s;
 }
 
+static int call_coda_adamw(void)
+{
+    coda_adamw_options o = {0,       (float)real(), (float)real(), 0.9f,    1e-8f,  (float)real(),
+                            maybe(), maybe(),       maybe(),       maybe(), maybe()};
+    coda_adamw(graph_any(), value(), value(), value(), value(), maybe(), BOXED(o));
+    return SILENT;
+}
+
+static int call_coda_sgd(void)
+{
+    coda_sgd_options o = {0,       (float)real(), chance(50) ? 0 : (float)real(), 0, number(), maybe(),
+                          maybe(), maybe()};
+    coda_sgd(graph_any(), value(), value(), maybe(), maybe(), BOXED(o));
+    return SILENT;
+}
+
+static int call_coda_muon(void)
+{
+    coda_muon_options o = {
+        0,       (float)real(), 0.9f,   0, (int)below(3), (int)below(7), (coda_dtype)below(5),
+        maybe(), maybe(),       maybe()};
+    coda_muon(graph_any(), value(), value(), maybe(), maybe(), BOXED(o));
+    return SILENT;
+}
+
+static int call_coda_norm_squared(void)
+{
+    coda_value x[2] = {value(), maybe()};
+    coda_norm_squared(graph_any(), chance(95) ? x : NULL, (int)below(3));
+    return SILENT;
+}
+
 static int call_coda_iota(void) { return coda_iota(graph_any(), number()), SILENT; }
 static int call_coda_nucleus(void)
 {

@@ -125,6 +125,31 @@ static void read_split(const void *opt, struct text *t)
     graph_free(b);
 }
 
+static coda_value of_optimizer(graph *b, const char *name, bool state)
+{
+    return (state ? coda_state : coda_input)(b, name, CODA_F32, 2, (int64_t[]){4, 8});
+}
+static void read_adamw(const void *opt, struct text *t)
+{
+    graph *b = coda_graph_new();
+    coda_adamw(b, of_optimizer(b, "x", false), of_optimizer(b, "p", true), of_optimizer(b, "m", true),
+               of_optimizer(b, "v", true), CODA_NONE, opt);
+    end_graph(b, t);
+}
+static void read_sgd(const void *opt, struct text *t)
+{
+    graph *b = coda_graph_new();
+    coda_sgd(b, of_optimizer(b, "x", false), of_optimizer(b, "p", true), CODA_NONE, CODA_NONE, opt);
+    end_graph(b, t);
+}
+static void read_muon(const void *opt, struct text *t)
+{
+    graph *b = coda_graph_new();
+    coda_muon(b, of_optimizer(b, "x", false), of_optimizer(b, "p", true), of_optimizer(b, "m", true),
+              CODA_NONE, opt);
+    end_graph(b, t);
+}
+
 static void read_map_def(const void *def, struct text *t)
 {
     graph *b = coda_graph_new();
@@ -213,6 +238,9 @@ static const coda_sample_options sample = CODA_SAMPLE_OPTIONS_INIT;
 static const coda_append_options append = CODA_APPEND_OPTIONS_INIT;
 static const coda_cross_entropy_options cross_entropy = CODA_CROSS_ENTROPY_OPTIONS_INIT;
 static const coda_grad_options grad = CODA_GRAD_OPTIONS_INIT;
+static const coda_adamw_options adamw = CODA_ADAMW_OPTIONS_INIT;
+static const coda_sgd_options sgd = CODA_SGD_OPTIONS_INIT;
+static const coda_muon_options muon = CODA_MUON_OPTIONS_INIT;
 static const coda_split_options split = CODA_SPLIT_OPTIONS_INIT;
 static const coda_compile_options compile = CODA_COMPILE_OPTIONS_INIT;
 static const coda_run_options run = CODA_RUN_OPTIONS_INIT;
@@ -235,6 +263,9 @@ static const struct reader {
     {SIZED_coda_append_options, &append, read_append, NULL},
     {SIZED_coda_cross_entropy_options, &cross_entropy, read_cross_entropy, NULL},
     {SIZED_coda_grad_options, &grad, read_grad, NULL},
+    {SIZED_coda_adamw_options, &adamw, read_adamw, NULL},
+    {SIZED_coda_sgd_options, &sgd, read_sgd, NULL},
+    {SIZED_coda_muon_options, &muon, read_muon, NULL},
     {SIZED_coda_split_options, &split, read_split, NULL},
     {SIZED_coda_compile_options, &compile, read_compile, NULL},
     {SIZED_coda_run_options, &run, read_run, NULL},
