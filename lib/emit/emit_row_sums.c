@@ -34,7 +34,7 @@ static void print_text(const char *what, const char *file, const char *kernel, c
     text_printf(t, "\nusing Shared = %s<Config>::Shared;\n", kernel);
     emit_body(t);
     if (of->pdl) text_append(t, "    ptx::grid_wait();\n");
-    if (of->grid) text_printf(t, "    %s<Config>::run(block, a, %s, a.tokens, a.rows);\n", kernel, call);
+    if (of->grid) text_printf(t, "    %s<Config>::run(block, a, %s);\n", kernel, call);
     text_append(t, "}\n");
     emit_entry(k, &(struct entry){.declares = true}, t);
     t->failed = t->failed || args->failed || config->failed;
@@ -64,7 +64,7 @@ static void print_sort(const struct sort_ids_spec *s, const struct schedule *of,
     emit_constant(&config, "u32", "range", of->tile.bm);
     print_stride(k, ids->stride[0], 1, &args, &config);
     print_text("the tokens of each id, in their order", "sort_ids", "SortIds",
-               emit_word("a.a%d, a.a%d", from, to).s, of, k, &args, &config, t);
+               emit_word("a.a%d, a.a%d, a.tokens, a.rows", from, to).s, of, k, &args, &config, t);
     text_free(&args);
     text_free(&config);
 }
@@ -89,7 +89,7 @@ static void print_config(const struct row_sums_spec *s, const struct schedule *o
     emit_constant(t, "i32", "threads", of->threads);
     emit_constant(t, "i32", "lanes", of->tile.groups);
     emit_constant(t, "i32", "width", of->tile.bn / of->tile.groups);
-    emit_constant(t, "i32", "rows_at_once", of->tile.bm);
+    emit_constant(t, "u32", "most_rows", ROW_SUMS_MOST_ROWS);
     emit_constant(t, "i32", "piece", ROW_SUMS_PIECE);
     emit_constant(t, "bool", "adds", (use_effect(&s->use[ROW_SUMS_SUMS]) & EFFECT_ADD) != 0);
 }
@@ -105,10 +105,12 @@ static void print_sums(const struct row_sums_spec *s, const struct schedule *of,
                 by, to);
     print_number(k, "tokens", s->tokens, &args);
     print_number(k, "rows", s->rows, &args);
+    print_number(k, "rows_at_once", of->tile.bm, &args);
     print_config(s, of, &config);
     print_stride(k, x->stride[0], s->columns, &args, &config);
-    print_text("rows added by id", "row_sums", "RowSums", emit_word("a.a%d, a.a%d, a.a%d", from, by, to).s,
-               of, k, &args, &config, t);
+    print_text("rows added by id", "row_sums", "RowSums",
+               emit_word("a.a%d, a.a%d, a.a%d, a.tokens, a.rows, a.rows_at_once", from, by, to).s, of, k,
+               &args, &config, t);
     text_free(&args);
     text_free(&config);
 }

@@ -8,6 +8,9 @@
  * bits of a sum depend on its own rows alone. */
 enum { ROW_SUMS_PIECE = 32 };
 
+/* Rows of the result that a block of its kernel has at once, at most. */
+enum { ROW_SUMS_MOST_ROWS = 128 };
+
 /* Numbers of i32 that sorting leaves. */
 int64_t sorted_ids(int64_t tokens, int64_t rows);
 

@@ -11,16 +11,15 @@ namespace coda {
 
 template <class Config> struct RowSums {
     typedef typename Config::T T;
-    typedef port::Vector<T, Config::width> Vector;
     static constexpr i32 threads = Config::threads, lanes = Config::lanes, width = Config::width;
     static constexpr i32 teams = threads / lanes, chunk = lanes * width;
     static constexpr u32 columns = Config::columns, chunks = (columns + chunk - 1) / chunk;
-    static constexpr u32 piece = Config::piece, rows_at_once = Config::rows_at_once;
-    static constexpr i32 ahead = 8; // loads that do not wait for what came before
-    static_assert(chunk <= threads && rows_at_once < 2 * threads && columns % width == 0);
+    static constexpr u32 piece = Config::piece, most_rows = Config::most_rows;
+    static constexpr i32 few = 2, many = 8; // loads that do not wait for what came before
+    static_assert(chunk <= threads && columns % width == 0);
 
     struct Shared {
-        u32 start[rows_at_once + 1];
+        u32 start[most_rows + 1];
         float part[2][teams][chunk];
     };
     struct From { // what a thread adds
@@ -31,27 +30,46 @@ template <class Config> struct RowSums {
         bool any; // has it columns?
     };
 
+    // Adjacent elements in as few registers as they take in memory, until they are added.
+    typedef port::Vector<u32, (width * sizeof(T) + 3) / 4> Packed;
+
+    DEV static Packed load(const T *p)
+    {
+        if constexpr (width * sizeof(T) < 4) return {{p->bits}};
+        else return *reinterpret_cast<const Packed *>(p);
+    }
+    DEV static void add(float (&y)[width], const Packed &v)
+    {
+#pragma unroll
+        for (i32 k = 0; k < width; k++) {
+            if constexpr (sizeof(T) == 4) {
+                y[k] += bits_float(v.at[k]);
+            } else {
+                const Pair x = unpack2<T>(v.at[k / 2]);
+                y[k] += k % 2 ? x.b : x.a;
+            }
+        }
+    }
+
     // Tokens from..to-1 of the order, one after the other.
-    DEV static void add(float (&y)[width], const From &f, u32 from, u32 to)
+    template <i32 ahead> DEV static void add(float (&y)[width], const From &f, u32 from, u32 to)
     {
 #pragma unroll
         for (i32 k = 0; k < width; k++) y[k] = 0.0f;
         if (!f.any) return;
 #pragma unroll 1
         for (u32 at = from; at < to; at += ahead) {
-            Vector v[ahead];
-            bool there[ahead];
-#pragma unroll
-            for (i32 i = 0; i < ahead; i++) {
-                const u32 token = at + i < to ? (u32)f.order[at + i] : f.tokens;
-                there[i] = token < f.tokens;
-                if (there[i]) v[i] = *reinterpret_cast<const Vector *>(f.x + token * f.stride);
-            }
+            const u32 n = to - at;
+            Packed v[ahead];
 #pragma unroll
             for (i32 i = 0; i < ahead; i++)
+                if (i < n) {
+                    const u32 token = (u32)f.order[at + i];
+                    v[i] = load(f.x + (token < f.tokens ? token : 0) * f.stride); // whatever memory holds
+                }
 #pragma unroll
-                for (i32 k = 0; k < width; k++)
-                    if (there[i]) y[k] += to_float(v[i].at[k]);
+            for (i32 i = 0; i < ahead; i++)
+                if (i < n) add(y, v[i]);
         }
     }
 
@@ -67,7 +85,7 @@ template <class Config> struct RowSums {
         for (u32 at = shared.start[row]; at < end; at += teams * piece, turn ^= 1) {
             float y[width];
             const u32 from = at + team * piece;
-            add(y, f, from, from + piece < end ? from + piece : end);
+            add<many>(y, f, from, from + piece < end ? from + piece : end);
 #pragma unroll
             for (i32 k = 0; k < width; k++) shared.part[turn][team][lane * width + k] = y[k];
             __syncthreads();
@@ -94,7 +112,9 @@ template <class Config> struct RowSums {
             const u32 terms = count(shared, row);
             if (terms > piece || !f.any || (Config::adds && !terms)) continue;
             float y[width];
-            add(y, f, shared.start[row], shared.start[row] + terms);
+            const u32 from = shared.start[row];
+            if (terms <= few) add<few>(y, f, from, from + terms);
+            else add<many>(y, f, from, from + terms);
             if constexpr (Config::adds) port::accumulate_piece(sums + (first + row) * columns + own, y);
             else port::store_piece(sums + (first + row) * columns + own, y);
         }
@@ -103,9 +123,10 @@ template <class Config> struct RowSums {
             if (count(shared, row) > piece) add_long(f, row, column, sums + (first + row) * columns, shared);
     }
 
+    // A block has so many rows at once, most_rows or less.
     template <class Block, class Args>
     DEV static void run(const Block &block, const Args &a, const T *x, const i32 *sorted, f32 *sums,
-                        u32 tokens, u32 rows)
+                        u32 tokens, u32 rows, u32 rows_at_once)
     {
         Shared &shared = *(Shared *)block.shared();
         const i64 items = (i64)((rows + rows_at_once - 1) / rows_at_once) * chunks;

@@ -25,6 +25,28 @@ static int64_t run(const struct row_sums_case *c, const graph *g, unsigned flags
     return wrong;
 }
 
+static int untouched(void)
+{
+    float x[24], sums[400];
+    int32_t ids[3];
+    coda_plan *p = NULL;
+    graph *g = row_sums_graph(&row_sums_untouched);
+    bool ran = coda_compile(&p, g, NULL) == CODA_OK;
+    void *args[] = {device_alloc(sizeof x), device_alloc(sizeof ids), device_alloc(sizeof sums)};
+    void *workspace = device_alloc(1024);
+    row_sums_begin_untouched(x, ids, sums);
+    ran = ran && coda_plan_workspace(p) <= 1024 && device_upload(args[0], x, sizeof x) &&
+          device_upload(args[1], ids, sizeof ids) && device_upload(args[2], sums, sizeof sums) &&
+          coda_run(p, args, NULL, workspace, NULL) == CODA_OK && device_download(sums, args[2], sizeof sums);
+    int wrong = ran ? row_sums_touched(sums) : -1;
+    for (int i = 0; i < 3; i++) device_free(args[i]);
+    device_free(workspace);
+    coda_plan_free(p);
+    graph_free(g);
+    return gpu_case(wrong == 0, "row_sums", "untouched: %d elements are wrong %s", wrong,
+                    wrong < 0 ? coda_error() : "");
+}
+
 int gpu_row_sums(void)
 {
     struct jit_device device;
@@ -41,5 +63,5 @@ int gpu_row_sums(void)
                            wrong < 0 ? coda_error() : "");
         graph_free(g);
     }
-    return failed;
+    return failed + untouched();
 }

@@ -1,6 +1,7 @@
 /* util_row_sums.c -- graphs of rows added by id, and what plain loops say of them. */
 #include "util_row_sums.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,5 +174,29 @@ int64_t row_sums_differences(const struct row_sums_case *c, const graph *g, void
     free(to.sum);
     free(to.piece);
     free(to.held);
+    return wrong;
+}
+
+/* ---- Rows that are not touched ---- */
+
+const struct row_sums_case row_sums_untouched = {"untouched", CODA_F32, CODA_I32, 0,          3,
+                                                 8,           50,       IDS_ANY,  ROWS_DENSE, true};
+
+void row_sums_begin_untouched(float *x, int32_t *ids, float *sums)
+{
+    const struct row_sums_case *c = &row_sums_untouched;
+    for (int64_t i = 0; i < c->tokens; i++) ids[i] = (int32_t)(20 * i);
+    for (int64_t i = 0; i < c->tokens * c->columns; i++) x[i] = 1;
+    for (int64_t i = 0; i < c->rows * c->columns; i++) sums[i] = -0.0f;
+}
+
+int row_sums_touched(const float *sums)
+{
+    const struct row_sums_case *c = &row_sums_untouched;
+    int wrong = 0;
+    for (int64_t i = 0; i < c->rows * c->columns; i++) {
+        bool named = i / c->columns % 20 == 0;
+        wrong += named ? sums[i] != 1 : sums[i] != 0 || !signbit(sums[i]);
+    }
     return wrong;
 }

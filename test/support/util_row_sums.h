@@ -28,4 +28,11 @@ void **row_sums_args(const struct row_sums_case *c, const graph *g, uint64_t see
  * evaluate those that differ from double sums. */
 int64_t row_sums_differences(const struct row_sums_case *c, const graph *g, void **args, bool evaluate);
 
+/* A run that adds to rows of -0, of which ids name some: the others stay -0, which 0 added to them would not.
+ * By a plan of row_sums_graph(&row_sums_untouched), what it begins with, and what is wrong with what it
+ * leaves. */
+extern const struct row_sums_case row_sums_untouched;
+void row_sums_begin_untouched(float *x, int32_t *ids, float *sums);
+int row_sums_touched(const float *sums);
+
 #endif

@@ -42,6 +42,26 @@ START_TEST(runs_on_the_host)
 }
 END_TEST
 
+START_TEST(does_not_touch_what_no_id_names)
+{
+    _Alignas(64) float x[24], sums[400];
+    _Alignas(64) int32_t ids[16];
+    _Alignas(256) char workspace[1024];
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    graph *g = row_sums_graph(&row_sums_untouched);
+    opt.device = CODA_DEVICE_CPU;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    ck_assert_uint_le(coda_plan_workspace(p), sizeof workspace);
+    row_sums_begin_untouched(x, ids, sums);
+    ck_assert_msg(coda_run(p, (void *[]){x, ids, sums}, NULL, workspace, NULL) == CODA_OK, "%s",
+                  coda_error());
+    ck_assert_int_eq(row_sums_touched(sums), 0);
+    coda_plan_free(p);
+    graph_free(g);
+}
+END_TEST
+
 /* ---- Launches ---- */
 
 static coda_plan *planned(const char *text)
@@ -125,5 +145,5 @@ START_TEST(compiles)
 END_TEST
 
 TESTS(row_sums, EACH(evaluates, row_sums_case_count), EACH(runs_on_the_host, 2 * row_sums_case_count),
-      EACH(launches, ARRAY_SIZE(plans)), ONE(workspace), CASE("nvrtc"), TAG("nvrtc"),
-      EACH(compiles, 4 * row_sums_case_count));
+      ONE(does_not_touch_what_no_id_names), EACH(launches, ARRAY_SIZE(plans)), ONE(workspace), CASE("nvrtc"),
+      TAG("nvrtc"), EACH(compiles, 4 * row_sums_case_count));
