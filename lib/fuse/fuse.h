@@ -197,6 +197,8 @@ bool trial_end(const struct trial *t, bool keep); /* takes all back unless it is
 void fuse_take_in(struct grouper *gr);
 /* give_back.c: gives back the members of a product that programs of rows compute for nothing. */
 void give_back(struct grouper *gr, struct group *q);
+/* Where members have left a product: what pairs, ranges and segments of columns nobody is left for. */
+void group_close(const struct grouper *gr, struct group *q);
 /* lines.c: programs with a few numbers each become one. */
 void fuse_join_lines(struct grouper *gr);
 /* segments.c */

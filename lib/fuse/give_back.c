@@ -234,6 +234,12 @@ static void part_lanes(const struct grouper *gr, struct group *q)
     q->paired = -1;
 }
 
+void group_close(const struct grouper *gr, struct group *q)
+{
+    close_ranges(gr, q);
+    part_lanes(gr, q);
+}
+
 /* Members come before their readers, so the last ones are asked first whether they leave. */
 static void mark_leaving(struct grouper *gr, struct group *q)
 {
@@ -281,7 +287,6 @@ void give_back(struct grouper *gr, struct group *q)
 {
     bool product = q->p.kind == PROGRAM_GEMM;
     if (!gr->opt->fuse || (product ? leave_states(gr, q) : 0) + leave_maps(gr, q) == 0) return;
-    close_ranges(gr, q);
-    part_lanes(gr, q);
+    group_close(gr, q);
     group_find_horizons(gr);
 }

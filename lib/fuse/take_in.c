@@ -8,7 +8,9 @@
  * to be in memory, and is a map of nothing but what the epilogue has, is stored from there.
  *
  * Every product has grown before any takes in, so no value is drawn from the epilogue that computes its
- * operands.
+ * operands, but where that would compute it for others alone: a map of what a product stores anyway belongs
+ * to whoever reads it. A backward pass makes such maps of what the forward pass has, and if both are one
+ * plan, the product of the forward pass would store them, too.
  */
 #include "fuse.h"
 
@@ -23,6 +25,36 @@ static bool is_free_map(const struct grouper *gr, int x)
     enum op op = gr->g->node[x].op;
     bool free = gr->site[x].role == ROLE_FREE && !gr->site[x].is_const;
     return free && (op == OP_MAP || op == OP_CAST) && !state_is_read(gr->g, &gr->g->node[x]);
+}
+
+/* The program of another product, whose epilogue computes x as a map of other values; NULL: there is none. */
+static const struct group *epilogue_of(const struct grouper *gr, const struct group *q, int x)
+{
+    const struct site *s = &gr->site[x];
+    const struct group *o = s->role == ROLE_MEMBER ? gr->group[s->group] : NULL;
+    enum op op = gr->g->node[x].op;
+    bool map = (op == OP_MAP || op == OP_CAST) && !s->is_const && !state_is_read(gr->g, &gr->g->node[x]);
+    return map && o && o != q && o->p.kind == PROGRAM_GEMM && o->p.root != x ? o : NULL;
+}
+
+static bool is_map(const struct grouper *gr, const struct group *q, int x)
+{
+    return is_free_map(gr, x) || epilogue_of(gr, q, x);
+}
+
+/* Does a program other than `but`, NULL: any, read from memory what o computes, or a view of it? */
+static bool is_loaded(const struct grouper *gr, const struct group *o, const struct group *but, int x)
+{
+    const struct use *end = gr->uses.use + gr->uses.at[x + 1];
+    if (group_stores(gr, x)) return true;
+    for (const struct use *u = gr->uses.use + gr->uses.at[x]; u < end; u++) {
+        const struct site *s = &gr->site[u->node];
+        const struct group *r = s->role == ROLE_MEMBER ? gr->group[s->group] : NULL;
+        if (s->role == ROLE_VIEW ? is_loaded(gr, o, but, u->node) : !r) return true;
+        if (!r || r == o || (r == but && r->p.root != u->node)) continue;
+        if (r->p.root == u->node || group_source(gr, r, x).kind == SOURCE_OUTSIDE) return true;
+    }
+    return false;
 }
 
 /* Would a rows kernel compute the reader along with what it reads? */
@@ -42,6 +74,8 @@ static bool is_here(const struct grouper *gr, const struct group *q, int x)
 static bool is_kept(const struct grouper *gr, const struct group *q, int x)
 {
     const struct use *end = gr->uses.use + gr->uses.at[x + 1];
+    const struct group *o = epilogue_of(gr, q, x);
+    if (o) return is_loaded(gr, o, q, x);
     if (gr->g->node[x].output >= 0) return true;
     for (const struct use *u = gr->uses.use + gr->uses.at[x]; u < end; u++) {
         const struct site *s = &gr->site[u->node];
@@ -66,6 +100,15 @@ static bool is_in_memory(const struct grouper *gr, const struct group *q, int x)
     return gr->site[base].is_const || gr->site[base].role != ROLE_FREE || is_kept(gr, q, base);
 }
 
+/* Is what reader n has of x in memory? Of what another product computes, only what it stores for somebody. */
+static bool is_there(const struct grouper *gr, const struct group *q, const struct node *n, int x)
+{
+    int base = gr->view[x].base;
+    bool elsewhere = epilogue_of(gr, q, (int)(n - gr->g->node)) && base >= 0;
+    if (!elsewhere || gr->site[base].role != ROLE_MEMBER) return is_in_memory(gr, q, x);
+    return is_loaded(gr, gr->group[gr->site[base].group], NULL, base);
+}
+
 /* ---- Who stores it ---- */
 
 /* Do all elementwise readers of x lie in q? */
@@ -82,7 +125,8 @@ static bool has_readers_here(const struct grouper *gr, const struct group *q, in
 /* May q be the one that stores x? */
 static bool is_storable(struct grouper *gr, const struct group *q, int x)
 {
-    return has_readers_here(gr, q, x) && group_can_store(gr, q, x) && !group_needs(gr, q, x);
+    return is_free_map(gr, x) && has_readers_here(gr, q, x) && group_can_store(gr, q, x) &&
+           !group_needs(gr, q, x);
 }
 
 /* ---- What an epilogue loads ---- */
@@ -130,7 +174,7 @@ static bool reach(struct grouper *gr, struct group *q, const struct node *n, int
     int x = group_tile(gr, q, n->in[i]);
     float ignored;
     if (group_number(gr, n->in[i], &ignored) || group_has_again(q, x)) return true;
-    bool there = !is_wide(gr, q, n->in[i]) || is_in_memory(gr, q, n->in[i]);
+    bool there = !is_wide(gr, q, n->in[i]) || is_there(gr, q, n, n->in[i]);
     int tiles = tiles_of(gr, q).tiles;
     bool taken = take(gr, q, x) && (!there || is_storable(gr, q, x) || tiles_of(gr, q).tiles < tiles);
     if (trial_end(&trial, taken)) return true;
@@ -142,7 +186,7 @@ static bool reach(struct grouper *gr, struct group *q, const struct node *n, int
 static bool take(struct grouper *gr, struct group *q, int x)
 {
     const struct node *n = &gr->g->node[x];
-    if (!is_free_map(gr, x)) return refuse_join(gr, REASON_NO_MAP, -1, 0, 0);
+    if (!is_map(gr, q, x)) return refuse_join(gr, REASON_NO_MAP, -1, 0, 0);
     if (!is_wide(gr, q, x)) return refuse_join(gr, REASON_NARROW, -1, 0, 0);
     if (q->agains == MOST_AGAIN || q->members + q->agains >= MOST_MAPS)
         return refuse_join(gr, REASON_MOST_AGAIN, -1, q->agains, 0);
@@ -161,8 +205,10 @@ static int tiles_saved(struct grouper *gr, const struct group *q, const struct t
     for (int i = from; i < q->agains; i++)
         for (int j = 0; j < before->tiles; j++) {
             if (group_tile(gr, q, before->tile[j]) != q->again[i]) continue;
-            bool kept = is_kept(gr, q, q->again[i]);
-            bool gone = kept ? is_storable(gr, q, q->again[i]) : has_readers_here(gr, q, q->again[i]);
+            bool kept = is_kept(gr, q, q->again[i]), elsewhere = epilogue_of(gr, q, q->again[i]);
+            bool gone = kept        ? is_storable(gr, q, q->again[i])
+                        : elsewhere ? true
+                                    : has_readers_here(gr, q, q->again[i]);
             saved += gone ? MOST_TILES : !kept;
         }
     return saved;
@@ -207,7 +253,7 @@ static void take_operands(struct grouper *gr, struct group *q, int member)
         if (key) refuse_note(gr, q, x, REASON_KEY, member, 0, 0);
         else if (x >= 0 && gr->site[x].role == ROLE_FREE && !is_free_map(gr, x))
             refuse_note(gr, q, x, REASON_NO_MAP, -1, 0, 0);
-        if (x >= 0 && !key && !is_here(gr, q, x) && is_free_map(gr, x)) take_loaded(gr, q, x);
+        if (x >= 0 && !key && !is_here(gr, q, x) && is_map(gr, q, x)) take_loaded(gr, q, x);
     }
 }
 
@@ -225,6 +271,29 @@ static void take_readers(struct grouper *gr, struct group *q, int x, int chain)
             trial_end(&trial, stored);
         }
     }
+}
+
+/* Does q compute all that a pass over an operand of x would compute? */
+static bool leaves_no_pass(const struct grouper *gr, const struct group *q, int x)
+{
+    const struct node *n = &gr->g->node[x];
+    for (int i = 0; i < n->nin; i++)
+        if (n->in[i] >= 0 && is_wide(gr, q, n->in[i]) && !has_readers_here(gr, q, n->in[i])) return false;
+    return true;
+}
+
+/* Takes in maps of what q loads that have to be stored, and that nobody else computes in a pass over it. */
+static void take_maps_of_loads(struct grouper *gr, struct group *q)
+{
+    struct tiles loaded = tiles_of(gr, q);
+    for (int t = 0; t < loaded.tiles; t++)
+        for (int i = gr->uses.at[loaded.tile[t]]; i < gr->uses.at[loaded.tile[t] + 1]; i++) {
+            int x = gr->uses.use[i].node;
+            struct trial trial = trial_begin(q);
+            if (!is_free_map(gr, x) || is_here(gr, q, x) || !is_kept(gr, q, x)) continue;
+            bool stored = take(gr, q, x) && tiles_of(gr, q).tiles <= loaded.tiles && is_storable(gr, q, x);
+            trial_end(&trial, stored && leaves_no_pass(gr, q, x));
+        }
 }
 
 /* Makes members of what q has to store, if no other product stores it. */
@@ -249,6 +318,7 @@ static void take_in(struct grouper *gr, struct group *q)
 {
     for (int m = q->first; m >= 0; m = gr->site[m].next) take_operands(gr, q, m);
     for (int i = 0; i < q->agains; i++) take_readers(gr, q, q->again[i], 0);
+    take_maps_of_loads(gr, q);
 }
 
 /* ---- What needs no program ---- */
@@ -274,6 +344,23 @@ static bool is_always_again(const struct grouper *gr, int x)
     return gr->g->node[x].output < 0;
 }
 
+/* Members of a product that others alone want, and compute again, leave it. */
+static void leave_unread(struct grouper *gr)
+{
+    bool left = false;
+    for (int x = gr->g->nodes - 1; x >= 0; x--) {
+        const struct group *o = epilogue_of(gr, NULL, x);
+        bool leaves = o && gr->uses.at[x + 1] > gr->uses.at[x] && is_always_again(gr, x);
+        if (!leaves) continue;
+        group_leave(gr, gr->group[o->index], x);
+        gr->site[x].role = ROLE_INLINE;
+        left = true;
+    }
+    for (int i = 0; i < gr->groups && left; i++)
+        if (gr->group[i]->p.kind == PROGRAM_GEMM) group_close(gr, gr->group[i]);
+    if (left) group_find_horizons(gr);
+}
+
 void fuse_take_in(struct grouper *gr)
 {
     bool took = false;
@@ -287,4 +374,5 @@ void fuse_take_in(struct grouper *gr)
     for (int x = gr->g->nodes - 1; x >= 0 && took; x--)
         if (is_free_map(gr, x) && gr->uses.at[x + 1] > gr->uses.at[x] && is_always_again(gr, x))
             gr->site[x].role = ROLE_INLINE;
+    if (took) leave_unread(gr);
 }

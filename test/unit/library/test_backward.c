@@ -11,8 +11,10 @@
 
 #include "tests.h" /* last: Check has a macro named fail */
 
-static const char *const golden[] = {"swiglu_backward", "swiglu_backward_interleaved", "norm_backward",
-                                     "take_in"};
+static const char *const golden[] = {"swiglu_backward", "swiglu_backward_interleaved",
+                                     "norm_backward",   "take_in",
+                                     "kept_maps",       "loaded_maps",
+                                     "layer_backward",  "head_backward"};
 
 static graph *load(const char *name)
 {
