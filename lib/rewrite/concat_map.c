@@ -10,18 +10,25 @@
 #include "commute.h"
 #include "factors.h"
 
-static int replace(struct walk *w, int v)
+static bool matches(const struct walk *w, int v)
 {
     const graph *g = w->in;
     const struct live *live = w->ctx;
     struct layer l = live->is[v] ? layer_of(g, v) : (struct layer){0};
-    if (l.kind != LAYER_ROW_SCALE) return RULE_COPY;
+    if (l.kind != LAYER_ROW_SCALE) return false;
     const struct node *c = &g->node[l.base];
-    if (c->op != OP_CONCAT || c->attr.concat.axis != c->type.rank - 1 || live_uses(live, l.base) > 1 ||
-        c->output >= 0 || !is_computed(g, l.base))
-        return RULE_COPY;
+    return c->op == OP_CONCAT && c->attr.concat.axis == c->type.rank - 1 && live_uses(live, l.base) == 1 &&
+           c->output < 0 && is_computed(g, l.base);
+}
+
+static int replace(struct walk *w, int v)
+{
+    const graph *g = w->in;
+    if (!matches(w, v)) return RULE_COPY;
+    int base = layer_of(g, v).base;
+    const struct node *c = &g->node[base];
     rewrite_note(w->log, "concat_map", true, "%s: each part of %s is scaled by itself", rewrite_name(g, v).s,
-                 rewrite_name(g, l.base).s);
+                 rewrite_name(g, base).s);
     struct node n = *c;
     n.in = graph_map_operands(w->out, c, w->map);
     if (!n.in) return RULE_FAILED;
@@ -31,14 +38,7 @@ static int replace(struct walk *w, int v)
     return graph_append(w->out, &n);
 }
 
-static bool has_concat(const graph *g)
-{
-    for (int n = 0; n < g->nodes; n++)
-        if (g->node[n].op == OP_CONCAT) return true;
-    return false;
-}
-
 graph *concat_map(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
 {
-    return live_walk(in, replace, opt, log, has_concat, NULL);
+    return live_walk(in, replace, opt, log, matches, NULL);
 }

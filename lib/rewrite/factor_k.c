@@ -258,6 +258,13 @@ static int replace(struct walk *w, int m)
     return data_gradient(w, m, &f->gradient[f->plan[b].gradient].rows, b, f->plan[b].made);
 }
 
+static bool matches(const struct walk *w, int v)
+{
+    const struct live *live = w->ctx;
+    const struct facts *f = live->own;
+    return f->first[v] >= 0;
+}
+
 /* A product of a transposed matrix. */
 static bool has_weight_gradient(const graph *g)
 {
@@ -268,5 +275,6 @@ static bool has_weight_gradient(const graph *g)
 
 graph *factor_k(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
 {
-    return live_walk(in, replace, opt, log, has_weight_gradient, prepare);
+    if (!has_weight_gradient(in)) return rewrite_nothing(in);
+    return live_walk(in, replace, opt, log, matches, prepare);
 }

@@ -35,10 +35,8 @@ int rows_origin(const graph *g, int v)
     return v;
 }
 
-bool is_row_sum(const struct node *n)
-{
-    return n->op == OP_REDUCE && !node_folds_columns(n) && !strcmp(n->prim->name, "sum");
-}
+bool is_sum(const struct node *n) { return n->op == OP_REDUCE && !strcmp(n->prim->name, "sum"); }
+bool is_row_sum(const struct node *n) { return is_sum(n) && !node_folds_columns(n); }
 
 /* ---- Brackets ---- */
 
@@ -231,15 +229,17 @@ int live_uses(const struct live *live, int v)
 }
 
 graph *live_walk(const graph *in, rewrite_rule *rule, const struct rewrite_options *opt,
-                 struct rewrite_log *log, bool (*wants)(const graph *in),
+                 struct rewrite_log *log, bool (*matches)(const struct walk *w, int v),
                  bool (*prepare)(const graph *in, struct live *live, const struct rewrite_options *opt))
 {
     struct live live = {0};
+    struct walk look = {.in = in, .opt = opt, .ctx = &live};
     graph *out = NULL;
-    if (!wants(in)) return rewrite_nothing(in);
-    if (find_live(in, &live) && (!prepare || prepare(in, &live, opt)) && !live.arena.failed)
-        out = rewrite_walk(in, rule, opt, log, &live);
-    else fail(CODA_E_MEMORY, "rewrite: out of memory");
+    bool found = false;
+    if (find_live(in, &live) && (!prepare || prepare(in, &live, opt)) && !live.arena.failed) {
+        for (int v = 0; v < in->nodes && !found; v++) found = live.is[v] && matches(&look, v);
+        out = found ? rewrite_walk(in, rule, opt, log, &live) : rewrite_nothing(in);
+    } else fail(CODA_E_MEMORY, "rewrite: out of memory");
     arena_free(&live.arena);
     return out;
 }
@@ -254,11 +254,4 @@ bool is_computed(const graph *g, int v)
         for (int i = 0; i < n->nin; i++)
             if (is_computed(g, n->in[i])) return true;
     return op_is(n->op, KIND_ELEMENTS) || op_is(n->op, KIND_PAIRS) || op_is(n->op, KIND_PRODUCT);
-}
-
-bool has_row_sum(const graph *g)
-{
-    for (int n = 0; n < g->nodes; n++)
-        if (is_row_sum(&g->node[n])) return true;
-    return false;
 }

@@ -56,7 +56,8 @@ bool rows_regroup(const struct type *a, const struct type *b);
 int rows_origin(const graph *g, int v);
 /* In w->out: y with the leading dims of `like` and its own columns. */
 int rows_as(struct walk *w, int y, const struct type *like);
-/* Is node n a sum of each row? */
+/* Is node n a sum; of each row? */
+bool is_sum(const struct node *n);
 bool is_row_sum(const struct node *n);
 
 /* ---- Who reads what, without what nothing depends on ---- */
@@ -67,14 +68,13 @@ struct live {
     bool *is;  /* does an output or a state depend on it? */
     void *own; /* of the rule */
 };
-/* As rewrite_walk, with a struct live as ctx. `wants`: may the rule have a match in the graph? Else it comes
- * back as it is. `prepare`, or NULL: fills in `own`; false: no memory. */
+/* As rewrite_walk, with a struct live as ctx. `matches` says of a live node whether the rule changes it; where
+ * none is, the graph comes back as it is. `prepare`, or NULL, fills in `own`; false: no memory. */
 graph *live_walk(const graph *in, rewrite_rule *rule, const struct rewrite_options *opt,
-                 struct rewrite_log *log, bool (*wants)(const graph *in),
+                 struct rewrite_log *log, bool (*matches)(const struct walk *w, int v),
                  bool (*prepare)(const graph *in, struct live *live, const struct rewrite_options *opt));
 int live_uses(const struct live *live, int v); /* live nodes that read v, each operand */
 /* Is it computed element by element, or by a product, so that its kernel may do more with it? */
 bool is_computed(const graph *g, int v);
-bool has_row_sum(const graph *g);
 
 #endif

@@ -74,38 +74,45 @@ static bool is_of_parts(const graph *g, int v)
     return true;
 }
 
-static int replace(struct walk *w, int v)
+/* The concat that v sums, times the other factors, or -1. */
+static int match(const struct walk *w, int v, struct factors *others)
 {
     const graph *g = w->in;
     const struct live *live = w->ctx;
-    struct factors fs;
-    if (!is_row_sum(&g->node[v]) || !live->is[v] || !factors_of(g, g->node[v].in[REDUCE_X], &fs))
-        return RULE_COPY;
-    for (int i = 0; i < fs.n; i++) {
-        int p = fs.f[i].value;
-        if (fs.f[i].kind != FACTOR_FULL || fs.f[i].divides || !is_of_parts(g, p)) continue;
-        factors_drop(&fs, i);
-        struct factors row = fs, rest = {0}; /* what is of the rows comes behind the sum */
-        for (int k = row.n - 1; k >= 0; k--)
-            if (row.f[k].kind == FACTOR_FULL || row.f[k].kind == FACTOR_COLUMN)
-                rest.f[rest.n++] = row.f[k], factors_drop(&row, k);
-        rewrite_note(w->log, "sum_concat", false, "%s: it is summed part by part of %s", rewrite_name(g, v).s,
-                     rewrite_name(g, p).s);
-        int y = sum(w, &g->node[p], &rest, &g->node[g->node[v].in[REDUCE_X]].type);
-        y = factors_apply(w, y, &row, &g->node[p].type);
-        return rows_as(w, y, &g->node[v].type);
+    if (!is_row_sum(&g->node[v]) || !live->is[v] || !factors_of(g, g->node[v].in[REDUCE_X], others))
+        return -1;
+    for (int i = 0; i < others->n; i++) {
+        int p = others->f[i].value;
+        if (others->f[i].kind != FACTOR_FULL || others->f[i].divides || !is_of_parts(g, p)) continue;
+        factors_drop(others, i);
+        return p;
     }
-    return RULE_COPY;
+    return -1;
 }
 
-static bool has_concat(const graph *g)
+static bool matches(const struct walk *w, int v)
 {
-    for (int n = 0; n < g->nodes; n++)
-        if (g->node[n].op == OP_CONCAT) return has_row_sum(g);
-    return false;
+    struct factors others;
+    return match(w, v, &others) >= 0;
+}
+
+static int replace(struct walk *w, int v)
+{
+    const graph *g = w->in;
+    struct factors row, rest = {0}; /* what is of the rows comes behind the sum */
+    int p = match(w, v, &row);
+    if (p < 0) return RULE_COPY;
+    for (int k = row.n - 1; k >= 0; k--)
+        if (row.f[k].kind == FACTOR_FULL || row.f[k].kind == FACTOR_COLUMN)
+            rest.f[rest.n++] = row.f[k], factors_drop(&row, k);
+    rewrite_note(w->log, "sum_concat", false, "%s: it is summed part by part of %s", rewrite_name(g, v).s,
+                 rewrite_name(g, p).s);
+    int y = sum(w, &g->node[p], &rest, &g->node[g->node[v].in[REDUCE_X]].type);
+    y = factors_apply(w, y, &row, &g->node[p].type);
+    return rows_as(w, y, &g->node[v].type);
 }
 
 graph *sum_concat(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
 {
-    return live_walk(in, replace, opt, log, has_concat, NULL);
+    return live_walk(in, replace, opt, log, matches, NULL);
 }

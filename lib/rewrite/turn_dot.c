@@ -39,38 +39,44 @@ static int partner(const struct factors *fs, int index)
     return found;
 }
 
-static int replace(struct walk *w, int v)
+/* The factors of the sum by what is turned, and where the two are that are turned back: i and z. */
+static bool match(const struct walk *w, int v, struct factors *fs, int *i, int *z, int *turned)
 {
     const graph *g = w->in;
     const struct live *live = w->ctx;
-    struct factors fs;
-    if (!is_row_sum(&g->node[v]) || !live->is[v] || !factors_of(g, g->node[v].in[REDUCE_X], &fs))
-        return RULE_COPY;
-    for (int i = 0; i < fs.n; i++) {
-        const struct node *back = &g->node[fs.f[i].value];
-        if (back->op != OP_ROPE || !back->attr.rope.inverse || fs.f[i].kind != FACTOR_FULL) continue;
-        int z = fs.f[i].divides ? -1 : partner(&fs, i);
-        int turned = z < 0 ? -1 : find_turn(w, v, fs.f[z].value, back);
-        if (turned < 0) continue;
-        rewrite_note(w->log, "turn_dot", false, "%s: the dot product of %s with %s is that of what they turn",
-                     rewrite_name(g, v).s, rewrite_name(g, fs.f[z].value).s,
-                     rewrite_name(g, fs.f[i].value).s);
-        fs.f[z].value = turned;
-        fs.f[i].value = back->in[ROPE_X];
-        int y = factors_multiply(w, fs, &g->node[g->node[v].in[REDUCE_X]].type);
-        return y < 0 ? RULE_FAILED : graph_reduce(w->out, "sum", y, -1);
+    if (!is_row_sum(&g->node[v]) || !live->is[v] || !factors_of(g, g->node[v].in[REDUCE_X], fs)) return false;
+    for (*i = 0; *i < fs->n; ++*i) {
+        const struct node *back = &g->node[fs->f[*i].value];
+        bool inverse = back->op == OP_ROPE && back->attr.rope.inverse && fs->f[*i].kind == FACTOR_FULL;
+        *z = !inverse || fs->f[*i].divides ? -1 : partner(fs, *i);
+        *turned = *z < 0 ? -1 : find_turn(w, v, fs->f[*z].value, back);
+        if (*turned >= 0) return true;
     }
-    return RULE_COPY;
+    return false;
 }
 
-static bool has_inverse(const graph *g)
+static bool matches(const struct walk *w, int v)
 {
-    for (int n = 0; n < g->nodes; n++)
-        if (g->node[n].op == OP_ROPE && g->node[n].attr.rope.inverse) return has_row_sum(g);
-    return false;
+    struct factors fs;
+    int i, z, turned;
+    return match(w, v, &fs, &i, &z, &turned);
+}
+
+static int replace(struct walk *w, int v)
+{
+    const graph *g = w->in;
+    struct factors fs;
+    int i, z, turned;
+    if (!match(w, v, &fs, &i, &z, &turned)) return RULE_COPY;
+    rewrite_note(w->log, "turn_dot", false, "%s: the dot product of %s with %s is that of what they turn",
+                 rewrite_name(g, v).s, rewrite_name(g, fs.f[z].value).s, rewrite_name(g, fs.f[i].value).s);
+    fs.f[z].value = turned;
+    fs.f[i].value = g->node[fs.f[i].value].in[ROPE_X];
+    int y = factors_multiply(w, fs, &g->node[g->node[v].in[REDUCE_X]].type);
+    return y < 0 ? RULE_FAILED : graph_reduce(w->out, "sum", y, -1);
 }
 
 graph *turn_dot(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
 {
-    return live_walk(in, replace, opt, log, has_inverse, NULL);
+    return live_walk(in, replace, opt, log, matches, NULL);
 }

@@ -27,8 +27,14 @@
     "%xr = mul %x, %r\n%n = mul %xr, %g\n%z = matmul %n, %w\n%t = tanh %z\noutput %t = %t\n"
 #define OF_Z "%b = mul %ct, %t\n"
 #define DATA "%dn = matmul %b, %w {kn=1}\n"
+#define DATA_OF_CT "%dn = matmul %ct, %w {kn=1}\n"
 #define DOT "%dg = mul %dn, %g\n%dx = mul %dg, %x\n%dot = sum %dx\noutput %dot = %dot\n"
 #define WEIGHT "%bt = transpose %b {p0=1, p1=0}\n%dw = matmul %bt, %n {kn=1, f32=1}\noutput %dw = %dw\n"
+
+#define TWO(of)                                                                                              \
+    "%v = weight bf16[48,32]\n%y = matmul %n, %v\n%u = silu %y\noutput %u = %u\n%c = mul %ct, " of "\n"      \
+    "%dm = matmul %c, %v {kn=1}\n%d = add %dn, %dm\n"
+#define SUM_OF_TWO "%dg = mul %d, %g\n%dx = mul %dg, %x\n%e = sum %dx\noutput %e = %e\n"
 
 static void fires(const char *text, const char *rule)
 {
@@ -46,6 +52,9 @@ START_TEST(dots_of_rows)
     fires(NORMED OF_Z DATA
           "%dg = mul %dn, %g\n%u = cast %dg {to=f32}\n%dx = mul %u, %x\n%v = sum %dx\noutput %v = %v\n",
           "row_dot");
+    /* two products read the norm; of one of them b has nothing of z */
+    fires(NORMED OF_Z DATA TWO("%u") SUM_OF_TWO, "row_dot");
+    fires(NORMED OF_Z DATA TWO("%ct") SUM_OF_TWO, "-row_dot");
     /* another statistic, and sums of columns; the gain is missing, or there twice; another operand */
     fires(NORMED OF_Z DATA "%dg = mul %dn, %g\n%dx = mul %dg, %x\n%v = max %dx\noutput %v = %v\n",
           "-row_dot");
@@ -203,11 +212,44 @@ START_TEST(factors_of_weights)
 }
 END_TEST
 
+#define GAIN "%dx = mul %dn, %x\n%dr = mul %dx, %r\n%dg = sum %dr {columns=1}\noutput %dg = %dg\n"
+
+START_TEST(sums_of_columns)
+{
+    rules_expect(NORMED OF_Z DATA WEIGHT GAIN, FOLD(NONE), "column_dot",
+                 "sum_sq rsqrt_mean mul mul matmul tanh mul mul transpose matmul mul mul sum");
+    /* b in memory, whose products have the factor with n; rows and columns of the weight exchanged */
+    fires(NORMED DATA_OF_CT
+          "%bt = transpose %ct {p0=1, p1=0}\n%dw = matmul %bt, %xr {kn=1}\noutput %dw = %dw\n" GAIN,
+          "column_dot");
+    fires("%x = input bf16[6,32]\n%w = weight bf16[32,48]\n%b = input bf16[6,48]\n%dn = matmul %b, %w\n"
+          "%xt = transpose %x {p0=1, p1=0}\n%dw = matmul %xt, %b {kn=1, f32=1}\n%dx = mul %dn, %x\n"
+          "%dg = sum %dx {columns=1}\noutput %dg = %dg\noutput %dw = %dw\n",
+          "column_dot");
+    /* the data's gradient is wanted; no weight's is; a gain that only the weight's has; other rows */
+    fires(NORMED OF_Z DATA WEIGHT GAIN "output %dn = %dn\n", "-column_dot");
+    fires(NORMED OF_Z DATA WEIGHT GAIN "%o = mul %dn, %g\noutput %o = %o\n", "-column_dot");
+    fires(NORMED OF_Z DATA GAIN, "-column_dot");
+    fires(NORMED DATA_OF_CT
+          "%bt = transpose %ct {p0=1, p1=0}\n%dw = matmul %bt, %n {kn=1}\noutput %dw = %dw\n"
+          "output %n = %n\n" GAIN,
+          "-column_dot");
+    fires(NORMED DATA_OF_CT
+          "%bt = transpose %ct {p0=1, p1=0}\n%dw = matmul %bt, %x {kn=1}\noutput %dw = %dw\n" GAIN,
+          "-column_dot");
+}
+END_TEST
+
 START_TEST(factors_that_meet)
 {
     rules_expect(NORMED "%d = div %ct, %r\n%e = mul %d, %r\noutput %e = %e\n", FOLD(NONE), "cancel", NULL);
     fires(NORMED "%rr = mul %r, %r\n%d = div %ct, %r\n%e = mul %rr, %d\noutput %e = %e\n", "cancel");
     fires(NORMED "%d = mul %ct, %r\n%h = mul %d, %z\n%e = div %h, %r\noutput %e = %e\n", "cancel");
+    /* behind a sum; a sum of one that is not divided, or by another */
+    fires(NORMED "%d = div %ct, %r\n%h = div %t, %r\n%f = add %d, %h\n%e = mul %f, %r\noutput %e = %e\n",
+          "cancel");
+    fires(NORMED "%d = div %ct, %r\n%f = add %d, %t\noutput %f = %f\n", "-cancel");
+    fires(NORMED "%d = div %ct, %r\n%h = div %t, %s\n%f = add %d, %h\noutput %f = %f\n", "-cancel");
     /* what may be 0; another factor; nothing that is divided by; nothing left but a vector */
     fires(NORMED "%d = div %ct, %s\n%e = mul %d, %s\noutput %e = %e\n", "-cancel");
     fires(NORMED "%d = div %ct, %r\n%e = mul %d, %s\noutput %e = %e\n", "-cancel");
@@ -222,7 +264,8 @@ END_TEST
 
 /* ---- Random formulas around the patterns ---- */
 
-static const char *const own[] = {"row_dot", "turn_dot", "sum_concat", "factor_k", "cancel", "concat_map"};
+static const char *const own[] = {"row_dot", "turn_dot",   "sum_concat", "factor_k",
+                                  "cancel",  "column_dot", "concat_map"};
 
 /* v = the product of the values, in an order and with brackets that are drawn. Their names are letters. */
 static void chain(struct text *t, struct random *r, const char *v, const char *values)
@@ -250,7 +293,7 @@ static void chain(struct text *t, struct random *r, const char *v, const char *v
 
 struct drawn {
     int64_t rows, batch, k, n;
-    bool joined, kn, gain, turns;
+    bool kn, gain, turns, two; /* two: another product reads the norm */
     int kind;
     const char *type;
 };
@@ -292,25 +335,49 @@ static void draw_b(struct text *t, struct random *r, const struct drawn *d)
     if (random_chance(r, 10)) text_append(t, "output %b = %b\n");
 }
 
-static void draw_gradients(struct text *t, struct random *r, const struct drawn *d)
+/* The gradient of the weight; of the second one, too. */
+static void draw_weight(struct text *t, struct random *r, const struct drawn *d)
 {
-    text_printf(t, "%%d = matmul %%b, %%w%s\n", d->kn ? "" : " {kn=1}");
-    chain(t, r, "m", random_chance(r, 70) ? (d->gain ? "dgx" : "dx") : (d->gain ? "dgxr" : "dxr"));
-    text_append(t, "%dot = sum %m\n%c1 = mul %dot, %r\n%c2 = mul %c1, %r\n%c3 = mul %c2, %r\n");
-    chain(t, r, "e", d->gain ? "dgr" : "dr");
-    text_append(t, "%xc = mul %x, %c3\n%dx = sub %e, %xc\noutput %dx = %dx\n");
-    chain(t, r, "h", "dxr");
-    if (!d->batch) text_append(t, "%dg = sum %h {columns=1}\noutput %dg = %dg\n");
-    if (random_chance(r, 20)) text_append(t, "output %d = %d\n");
     const char *b = "b", *n = "n";
+    if (d->two && !d->batch)
+        text_printf(t,
+                    "%%turned2 = transpose %%%s {p0=1, p1=0}\n%%dw2 = matmul %%turned2, %%%s {kn=1}\n"
+                    "output %%dw2 = %%dw2\n",
+                    d->kn ? "n" : "bb", d->kn ? "bb" : "n");
     if (d->batch) {
-        text_printf(t, "%%bj = reshape %%b {rank=2, d0=%d, d1=%d}\n", (int)(d->batch * d->rows), (int)d->n);
-        text_printf(t, "%%nj = reshape %%n {rank=2, d0=%d, d1=%d}\n", (int)(d->batch * d->rows), (int)d->k);
+        int64_t rows = d->batch * d->rows;
+        text_printf(t, "%%bj = reshape %%b {rank=2, d0=%d, d1=%d}\n", (int)rows, (int)d->n);
+        text_printf(t, "%%nj = reshape %%n {rank=2, d0=%d, d1=%d}\n", (int)rows, (int)d->k);
         b = "bj", n = "nj";
     }
     text_printf(t, "%%turned = transpose %%%s {p0=1, p1=0}\n%%dw = matmul %%turned, %%%s {kn=1%s}\n",
                 d->kn ? n : b, d->kn ? b : n, random_chance(r, 50) ? ", f32=1" : "");
     text_append(t, "output %dw = %dw\n");
+}
+
+/* That of the norm's operand. */
+static void draw_data(struct text *t, struct random *r, const struct drawn *d)
+{
+    chain(t, r, "m", random_chance(r, 70) ? (d->gain ? "dgx" : "dx") : (d->gain ? "dgxr" : "dxr"));
+    text_append(t, "%dot = sum %m\n%c1 = mul %dot, %r\n%c2 = mul %c1, %r\n%c3 = mul %c2, %r\n");
+    chain(t, r, "e", d->gain ? "dgr" : "dr");
+    text_append(t, "%xc = mul %x, %c3\n%dx = sub %e, %xc\noutput %dx = %dx\n");
+    if (random_chance(r, 20)) text_append(t, "output %d = %d\n");
+}
+
+static void draw_gradients(struct text *t, struct random *r, const struct drawn *d)
+{
+    const char *kn = d->kn ? "" : " {kn=1}";
+    bool first = random_chance(r, 50);
+    text_printf(t, "%%%s = matmul %%b, %%w%s\n", d->two ? "d1" : "d", kn);
+    if (d->two) text_printf(t, "%%d2 = matmul %%bb, %%w2%s\n%%d = add %%d1, %%d2\n", kn);
+    if (first) draw_weight(t, r, d);
+    if (random_chance(r, 70)) draw_data(t, r, d);
+    chain(t, r, "h", "dxr");
+    if (d->batch)
+        text_printf(t, "%%hj = reshape %%h {rank=2, d0=%d, d1=%d}\n", (int)(d->batch * d->rows), (int)d->k);
+    text_printf(t, "%%dg = sum %%%s {columns=1}\noutput %%dg = %%dg\n", d->batch ? "hj" : "h");
+    if (!first) draw_weight(t, r, d);
     if (random_chance(r, 10)) text_append(t, "output %n = %n\n");
 }
 
@@ -326,6 +393,7 @@ static char *draw(uint64_t seed)
                       .turns = random_chance(&r, 50),
                       .kind = (int)random_below(&r, 5),
                       .type = random_chance(&r, 60) ? "bf16" : "f32"};
+    d.two = random_chance(&r, 30);
     d.batch = random_chance(&r, 40) ? 1 + random_below(&r, 3) : 0;
     draw_leaf(&t, &d, "x", d.type, d.k);
     draw_leaf(&t, &d, "ct", d.type, d.n);
@@ -335,6 +403,11 @@ static char *draw(uint64_t seed)
     chain(&t, &r, "n", d.gain ? "xrg" : "xr");
     text_printf(&t, "%%z = matmul %%n, %%w%s\n", d.kn ? " {kn=1}" : "");
     draw_b(&t, &r, &d);
+    if (d.two)
+        text_printf(&t,
+                    "%%w2 = weight %s[%d,%d]\n%%zz = matmul %%n, %%w2%s\n%%tt = silu %%zz\n"
+                    "%%bb = mul %%ct, %%tt\noutput %%tt = %%tt\n",
+                    d.type, (int)(d.kn ? d.k : d.n), (int)(d.kn ? d.n : d.k), d.kn ? " {kn=1}" : "");
     draw_gradients(&t, &r, &d);
     char *text = strdup(text_str(&t));
     text_free(&t);
@@ -478,5 +551,5 @@ START_TEST(gradients_are_left_alone)
 END_TEST
 
 TESTS(gradient_rules, ONE(dots_of_rows), ONE(dots_of_turns), ONE(sums_of_parts), ONE(scales_of_parts),
-      ONE(factors_of_weights), ONE(factors_that_meet), ONE(gradients_keep_their_meaning), ONE(any_two_end),
-      ONE(gradients_are_left_alone));
+      ONE(factors_of_weights), ONE(sums_of_columns), ONE(factors_that_meet),
+      ONE(gradients_keep_their_meaning), ONE(any_two_end), ONE(gradients_are_left_alone));
