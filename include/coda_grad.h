@@ -71,9 +71,11 @@ typedef struct coda_split_options {
 /* Cuts a joint graph, as coda_grad has made it, in two. *forward has the first `outputs` outputs of joint
  * and then what is kept: outputs kept.0, kept.1, ... *backward has the other outputs, and inputs of these
  * names. Both have those leaves of joint that they need, in their order. What is kept depends on no leaf
- * that backward alone needs, as a cotangent is. You free both; joint stays as it is. CODA_E_INVALID: a
- * pointer is NULL, `outputs` is not below the number of joint's outputs, a value of `also` is of another
- * graph, joint has a mistake. CODA_E_UNSUPPORTED: joint writes to states. */
+ * that backward alone needs, as a cotangent is. Where backward can have a norm's dot product, or its factor,
+ * from what forward's products leave, it is rewritten to, before the cut; so norms come out as formulas. You
+ * free both; joint stays as it is. CODA_E_INVALID: a pointer is NULL, `outputs` is not below the number of
+ * joint's outputs, a value of `also` is of another graph, joint has a mistake. CODA_E_UNSUPPORTED: joint
+ * writes to states. */
 CODA_API coda_status coda_split(const coda_graph *joint, int outputs, const coda_split_options *opt,
                                 coda_graph **forward, coda_graph **backward);
 

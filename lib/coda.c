@@ -176,6 +176,8 @@ graph *compile_rewritten(const graph *g, const coda_compile_options *opt)
     return r;
 }
 
+graph *split_ready(const graph *joint, int *value, int n) { return rewrite_joint(joint, value, n); }
+
 static struct plan_options plan_options(const struct job *j, bool fuse)
 {
     const struct rewrite_options ro = rewrite_options(j, fuse);

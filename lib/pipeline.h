@@ -46,5 +46,7 @@ coda_status compile_load(coda_plan *const *plan, int plans, const coda_compile_o
 coda_status plan_reasons(const coda_plan *p, struct text *t);
 /* The graph that a plan with these options is of; symbols stay. NULL with the message set. */
 graph *compile_rewritten(const graph *g, const coda_compile_options *opt);
+/* A joint graph as coda_split cuts it; see rewrite_joint(). */
+graph *split_ready(const graph *joint, int *value, int n);
 
 #endif

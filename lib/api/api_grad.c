@@ -1,6 +1,7 @@
 /* api_grad.c -- the calls of coda_grad.h that differentiate: every argument is checked here. */
 #include "api.h"
 #include "grad.h"
+#include "pipeline.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -165,7 +166,11 @@ CODA_API coda_status coda_split(const coda_graph *joint, int outputs, const coda
     int *also = s == CODA_OK ? read_also(joint, &o) : NULL;
     if (s != CODA_OK) return s;
     if (!also) return fail_status();
-    s = graph_split(joint, outputs, o.keep, also, o.also_count, forward, backward);
+    graph *ready = split_ready(joint, also, o.also_count); /* or it is cut as it is: symbols may hinder */
+    bool cut = ready || fail_status() != CODA_E_MEMORY;
+    s = CODA_E_MEMORY;
+    if (cut) s = graph_split(ready ? ready : joint, outputs, o.keep, also, o.also_count, forward, backward);
+    graph_free(ready);
     free(also);
     return s;
 }

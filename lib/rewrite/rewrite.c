@@ -106,3 +106,65 @@ graph *rewrite(const graph *g, const struct rewrite_options *opt, struct rewrite
     rewrite_log_free(&own);
     return out;
 }
+
+/* ---- Forward and backward passes, before they are cut apart ---- */
+
+/* The rules of backward passes, which need both, and what they want done first. */
+static const struct pass joint_passes[] = {
+#define JOINT(name)                                                                                          \
+    {                                                                                                        \
+#name, name, PASS_FUSE                                                                               \
+    }
+    JOINT(tidy),       JOINT(slice_concat), JOINT(cse),      JOINT(row_dot),
+    JOINT(turn_dot),   JOINT(sum_concat),   JOINT(factor_k), JOINT(cancel),
+    JOINT(column_dot), JOINT(concat_map),   JOINT(dead),
+#undef JOINT
+};
+
+static coda_status run_joint(graph **g)
+{
+    struct rewrite_options opt = {.fuse = true};
+    struct rewrite_log log = {0};
+    coda_status s = run_pass(&(struct pass){"lower_norm", lower_norm, PASS_LOWER}, g, &opt, &log);
+    for (int round = 0, before = -1; round < MOST_ROUNDS && log.events != before; round++) {
+        before = log.events;
+        for (int i = 0; i < ARRAY_SIZE(joint_passes) && s == CODA_OK; i++)
+            s = run_pass(&joint_passes[i], g, &opt, &log);
+    }
+    rewrite_log_free(&log);
+    return s;
+}
+
+/* Values are found again as outputs behind the others, which are dropped then. */
+static bool put_out(graph *g, const int *value, int n)
+{
+    for (int i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "rewrite.value.%d", i);
+        if (graph_append_output(g, name, value[i], NULL) < 0) return graph_mistake(g), false;
+    }
+    return true;
+}
+
+static void take_back_outputs(graph *g, int outputs, int *value)
+{
+    for (int i = g->outputs - 1; i >= outputs; i--) {
+        struct node *n = &g->node[value[i - outputs] = g->output[i].value];
+        int *link = &n->output, last = -1;
+        for (; *link != i; link = &g->output[*link].next) last = *link;
+        *link = -1;
+        n->last_output = last;
+    }
+    g->outputs = outputs;
+}
+
+graph *rewrite_joint(const graph *joint, int *value, int n)
+{
+    graph *g = graph_copy(joint, "rewrite");
+    if (!g || !put_out(g, value, n) || run_joint(&g) != CODA_OK) {
+        graph_free(g);
+        return NULL;
+    }
+    take_back_outputs(g, joint->outputs, value);
+    return g;
+}

@@ -19,6 +19,11 @@ struct rewrite_options {
  * theirs for granted: where one depends on it, "needs numbers" is the failure. */
 graph *rewrite(const graph *g, const struct rewrite_options *opt, struct rewrite_log *log);
 
+/* The rules of backward passes alone, on a forward and a backward pass in one graph that are to be cut apart:
+ * they look at both. Norms are lowered. Values of `joint` become those that take their places. NULL with the
+ * message set. */
+graph *rewrite_joint(const graph *joint, int *value, int n);
+
 /* insert_copies.c -- the same graph with a copy (a cast to the same dtype) wherever an operand, an output or
  * a part of a concat cannot be read or written in place. NULL with the message set. */
 graph *insert_copies(const graph *g, coda_fold fold);

@@ -119,12 +119,12 @@ static void free_rooms(const graph *g, double **out)
     free(out);
 }
 
-/* M (x1, z1, x2, qkv and two row values with their cubes); also y1; nothing. */
+/* M (x1, z1, x2, qkv and two row values); also y1; nothing. */
 static const struct {
     coda_keep keep;
     int64_t elements;
-} policies[] = {{CODA_KEEP_PRODUCTS, 6 * (16 + 48 + 16 + 4)},
-                {CODA_KEEP_MORE, 6 * (16 + 48 + 16 + 4 + 24)},
+} policies[] = {{CODA_KEEP_PRODUCTS, 6 * (16 + 48 + 16 + 48 + 2)},
+                {CODA_KEEP_MORE, 6 * (16 + 48 + 16 + 48 + 2 + 24)},
                 {CODA_KEEP_LEAST, 0}};
 
 START_TEST(halves_are_the_whole)

@@ -2,10 +2,9 @@
  * test_layer_backward.c -- the backward pass of a LLaMA layer without its attention, as the golden has it by
  * the textbook: after the rules it is planned in as few launches and as little memory as by hand.
  *
- * The forward pass and the backward pass are one graph when it is rewritten; then it is cut where a training
- * step keeps values, so that what is planned is the backward pass alone.
+ * coda_split applies the rules before it cuts both apart, so that what is planned is the backward pass alone.
  */
-#include "rewrite.h" /* before check.h, which has a macro called fail */
+#include "graph.h" /* before check.h, which has a macro called fail */
 
 #include "util_print.h"
 
@@ -66,29 +65,7 @@ static graph *load(const struct size *s)
     return g;
 }
 
-/* ---- The rewritten graph, cut at what is kept ---- */
-
-static bool is_kept(const char *name) { return !strncmp(name, "kept.", 5); }
-
-static graph *cut(const graph *g)
-{
-    graph *out = graph_like(g);
-    int *map = calloc((size_t)g->nodes, sizeof *map);
-    for (int i = 0; i < g->nodes; i++) {
-        const struct node *n = &g->node[i];
-        bool kept = n->output >= 0 && is_kept(g->output[n->output].name);
-        struct node leaf = {.op = OP_INPUT, .type = n->type, .origin = -1};
-        dense_strides(&leaf.type, leaf.stride);
-        if (kept) leaf.name = g->output[n->output].name;
-        map[i] = kept ? graph_append(out, &leaf) : graph_copy_node(out, g, i, map);
-    }
-    for (int i = 0; i < g->outputs; i++)
-        if (!is_kept(g->output[i].name))
-            graph_append_output(out, g->output[i].name, map[g->output[i].value], NULL);
-    ck_assert_msg(out->status == CODA_OK, "%s", out->error);
-    free(map);
-    return out;
-}
+/* ---- What is planned ---- */
 
 static coda_plan_stats stats_of(const graph *g, size_t *workspace)
 {
@@ -118,16 +95,19 @@ static const struct {
 START_TEST(backward_of_a_layer)
 {
     size_t workspace;
-    graph *g = load(&layer[_i].size), *r = rewrite(g, &(struct rewrite_options){.fuse = true}, NULL);
-    ck_assert_msg(r != NULL, "%s", coda_error());
-    graph *backward = cut(r);
+    graph *g = load(&layer[_i].size), *forward, *backward;
+    coda_split_options keep = CODA_SPLIT_OPTIONS_INIT;
+    int kept = 0;
+    keep.keep = CODA_KEEP_MORE;
+    while (!strncmp(g->output[kept].name, "kept.", 5)) kept++;
+    ck_assert_msg(coda_split(g, kept, &keep, &forward, &backward) == CODA_OK, "%s", coda_error());
     coda_plan_stats s = stats_of(backward, &workspace);
     ck_assert_int_le(s.launches, layer[_i].launches);
     ck_assert_msg((double)s.bytes <= 1.005e6 * layer[_i].floor, "%.0f MB instead of %.0f",
                   (double)s.bytes / 1e6, layer[_i].floor);
     ck_assert_msg((double)workspace <= 1.05e6 * layer[_i].workspace, "a workspace of %.0f MB instead of %.0f",
                   (double)workspace / 1e6, layer[_i].workspace);
-    graph_free(g), graph_free(r), graph_free(backward);
+    graph_free(g), graph_free(forward), graph_free(backward);
 }
 END_TEST
 
