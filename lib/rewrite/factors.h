@@ -68,8 +68,8 @@ struct live {
     bool *is;  /* does an output or a state depend on it? */
     void *own; /* of the rule */
 };
-/* As rewrite_walk, with a struct live as ctx. `matches` says of a live node whether the rule changes it; where
- * none is, the graph comes back as it is. `prepare`, or NULL, fills in `own`; false: no memory. */
+/* As rewrite_walk, with a struct live as ctx. `matches` says of a live node whether the rule changes it;
+ * where none is, the graph comes back as it is. `prepare`, or NULL, fills in `own`; false: no memory. */
 graph *live_walk(const graph *in, rewrite_rule *rule, const struct rewrite_options *opt,
                  struct rewrite_log *log, bool (*matches)(const struct walk *w, int v),
                  bool (*prepare)(const graph *in, struct live *live, const struct rewrite_options *opt));
