@@ -87,5 +87,10 @@ static int simplify(struct walk *w, int v)
 
 graph *tidy(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
 {
-    return rewrite_walk(in, simplify, opt, log, NULL);
+    for (int v = 0; v < in->nodes; v++) {
+        const struct node *n = &in->node[v];
+        bool joins = n->nin && n->op == in->node[n->in[0]].op && (n->op == OP_CAST || op_is_view(n->op));
+        if (joins || is_identity(in, n)) return rewrite_walk(in, simplify, opt, log, NULL);
+    }
+    return rewrite_nothing(in);
 }

@@ -34,7 +34,11 @@ graph *dead(const graph *in, const struct rewrite_options *opt, struct rewrite_l
         return NULL;
     }
     int dropped = mark_needed(in, needed);
-    if (dropped) rewrite_note(log, "dead", true, "dropped %d unread values", dropped);
+    if (!dropped) {
+        free(needed);
+        return rewrite_nothing(in);
+    }
+    rewrite_note(log, "dead", true, "dropped %d unread values", dropped);
     graph *out = rewrite_walk(in, drop, opt, log, needed);
     free(needed);
     return out;

@@ -265,7 +265,9 @@ graph *merge_rope(const graph *in, const struct rewrite_options *opt, struct rew
     if (!found) fail(CODA_E_MEMORY, "rewrite: out of memory");
     else {
         find_merges(in, &m);
-        out = rewrite_walk(in, merge, opt, log, &m);
+        int x = 0;
+        while (x < in->nodes && m.rope[x] < 0) x++;
+        out = x < in->nodes ? rewrite_walk(in, merge, opt, log, &m) : rewrite_nothing(in);
     }
     arena_free(&scratch);
     return out;

@@ -17,13 +17,21 @@ static int narrow_of(const graph *g, int v)
     return dtype_is_half(g->node[v].type.dtype) ? v : -1;
 }
 
+/* May the product read *x and *weight? */
+static bool has_wide_operand(const graph *g, int v, int *x, int *weight)
+{
+    const struct node *n = &g->node[v];
+    if (n->op != OP_MATMUL) return false;
+    *x = narrow_of(g, n->in[MATMUL_X]), *weight = narrow_of(g, n->in[MATMUL_W]);
+    if (*x < 0 || *weight < 0 || (*x == n->in[MATMUL_X] && *weight == n->in[MATMUL_W])) return false;
+    return g->node[*x].type.dtype == g->node[*weight].type.dtype;
+}
+
 static int narrow_operands(struct walk *w, int v)
 {
     const struct node *n = &w->in->node[v];
-    if (n->op != OP_MATMUL) return RULE_COPY;
-    int x = narrow_of(w->in, n->in[MATMUL_X]), weight = narrow_of(w->in, n->in[MATMUL_W]);
-    if (x < 0 || weight < 0 || (x == n->in[MATMUL_X] && weight == n->in[MATMUL_W])) return RULE_COPY;
-    if (w->in->node[x].type.dtype != w->in->node[weight].type.dtype) return RULE_COPY;
+    int x, weight;
+    if (!has_wide_operand(w->in, v, &x, &weight)) return RULE_COPY;
     rewrite_note(w->log, "narrow", true, "%s: %s and %s are multiplied in %s, without their casts",
                  rewrite_name(w->in, v).s, rewrite_name(w->in, x).s, rewrite_name(w->in, weight).s,
                  dtype_name(w->in->node[x].type.dtype));
@@ -36,5 +44,7 @@ static int narrow_operands(struct walk *w, int v)
 
 graph *narrow(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
 {
-    return rewrite_walk(in, narrow_operands, opt, log, NULL);
+    for (int v = 0, x, weight; v < in->nodes; v++)
+        if (has_wide_operand(in, v, &x, &weight)) return rewrite_walk(in, narrow_operands, opt, log, NULL);
+    return rewrite_nothing(in);
 }

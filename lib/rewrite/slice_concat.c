@@ -56,11 +56,17 @@ static int64_t stop_of(struct dims *t, const struct attr_slice *a, int64_t count
     return numbers ? a->start + (count - 1) * a->step + 1 : DIM_NONE;
 }
 
+static bool is_slice_of_concat(const graph *g, int v)
+{
+    const struct node *n = &g->node[v], *c = n->op == OP_SLICE ? &g->node[n->in[SLICE_X]] : NULL;
+    return c && c->op == OP_CONCAT && n->attr.slice.axis == c->attr.concat.axis;
+}
+
 static int read_part(struct walk *w, int v)
 {
-    const struct node *n = &w->in->node[v], *c = n->nin ? &w->in->node[n->in[0]] : NULL;
+    if (!is_slice_of_concat(w->in, v)) return RULE_COPY;
+    const struct node *n = &w->in->node[v], *c = &w->in->node[n->in[SLICE_X]];
     const struct attr_slice *a = &n->attr.slice;
-    if (n->op != OP_SLICE || c->op != OP_CONCAT || a->axis != c->attr.concat.axis) return RULE_COPY;
     int64_t count = n->type.dim[a->axis], stop = stop_of(w->out->dims, a, count);
     if (extents_equal(count, 0)) return RULE_COPY;
     if (stop == DIM_NONE) return rewrite_needs_numbers(w, "a slice in steps");
@@ -78,5 +84,7 @@ static int read_part(struct walk *w, int v)
 
 graph *slice_concat(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
 {
-    return rewrite_walk(in, read_part, opt, log, NULL);
+    for (int v = 0; v < in->nodes; v++)
+        if (is_slice_of_concat(in, v)) return rewrite_walk(in, read_part, opt, log, NULL);
+    return rewrite_nothing(in);
 }
