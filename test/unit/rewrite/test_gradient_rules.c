@@ -262,6 +262,38 @@ START_TEST(factors_that_meet)
 }
 END_TEST
 
+/* The same text with 1 row in place of 6. */
+static char *of_one_row(const char *text)
+{
+    char *one = strdup(text);
+    for (char *at = one; (at = strstr(at, "[6,")); at++) at[1] = '1';
+    return one;
+}
+
+/* A row is rewritten alike alone and among others: a batch-invariant plan has the same programs for both. */
+START_TEST(rows_do_not_matter)
+{
+    static const char *const text[] = {
+        NORMED OF_Z DATA WEIGHT DOT, NORMED OF_Z DATA WEIGHT GAIN,
+        TURNED "%q = rope %z {head_dim=16, half=1}\n%b = rope %y {head_dim=16, half=1, inverse=1}\n" OUT_OF(
+            "%m = mul %z, %b\n"),
+        PARTS "%c = concat %a, %b {axis=1}\n%m = mul %c, %z\n%v = sum %m\noutput %v = %v\n",
+        PARTS "%c = concat %a, %b {axis=1}\n%m = mul %c, %s\noutput %m = %m\n"};
+    for (int i = 0; i < ARRAY_SIZE(text); i++) {
+        char *one = of_one_row(text[i]);
+        struct rewrite_log log[2] = {{.events = 0}, {.events = 0}};
+        graph *g[2] = {graph_parse(text[i]), graph_parse(one)}, *r[2];
+        for (int k = 0; k < 2; k++) r[k] = rewrite(g[k], &FOLD(NONE), &log[k]);
+        ck_assert_msg(r[0] && r[1], "%s", coda_error());
+        ck_assert_int_eq(log[0].events, log[1].events);
+        for (int e = 0; e < log[0].events; e++) ck_assert_str_eq(log[0].event[e].text, log[1].event[e].text);
+        ck_assert_int_gt(log[0].events, 0);
+        for (int k = 0; k < 2; k++) graph_free(g[k]), graph_free(r[k]), rewrite_log_free(&log[k]);
+        free(one);
+    }
+}
+END_TEST
+
 /* ---- Random formulas around the patterns ---- */
 
 static const char *const own[] = {"row_dot", "turn_dot",   "sum_concat", "factor_k",
@@ -551,5 +583,5 @@ START_TEST(gradients_are_left_alone)
 END_TEST
 
 TESTS(gradient_rules, ONE(dots_of_rows), ONE(dots_of_turns), ONE(sums_of_parts), ONE(scales_of_parts),
-      ONE(factors_of_weights), ONE(sums_of_columns), ONE(factors_that_meet),
+      ONE(factors_of_weights), ONE(sums_of_columns), ONE(factors_that_meet), ONE(rows_do_not_matter),
       ONE(gradients_keep_their_meaning), ONE(any_two_end), ONE(gradients_are_left_alone));
