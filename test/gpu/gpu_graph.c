@@ -135,9 +135,8 @@ static int cache_graphs(void)
 static int block(const char *name)
 {
     char path[128];
-    bool golden = strstr(name, "_backward") || strstr(name, "append_") || strstr(name, "assign_") ||
-                  !strcmp(name, "take_in");
-    snprintf(path, sizeof path, "%s/%s.coda", golden ? "test/golden" : "examples/graphs", name);
+    bool example = strstr(name, "llama") || strstr(name, "gpt2") || strstr(name, "bert");
+    snprintf(path, sizeof path, "%s/%s.coda", example ? "examples/graphs" : "test/golden", name);
     graph *g = run_load(path);
     void **want = g ? run_reference(g, 1) : NULL;
     if (!want) return gpu_case(false, "block", "%s: %s", name, coda_error());
@@ -169,6 +168,12 @@ int gpu_graph(void)
                                        "swiglu_backward",
                                        "swiglu_backward_interleaved",
                                        "norm_backward",
+                                       "layer_backward",
+                                       "head_backward",
+                                       "column_dot",
+                                       "factor_k",
+                                       "kept_maps",
+                                       "loaded_maps",
                                        "take_in",
                                        "append_decode",
                                        "append_heads",
