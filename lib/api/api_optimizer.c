@@ -42,8 +42,8 @@ static bool read_gradient(struct step *s, coda_value grad)
 {
     const struct type *t = type_of(s, grad);
     if (s->g->status) return false;
-    if (!t || !dtype_is_float(t->dtype)) {
-        fail(CODA_E_INVALID, "%s: grad is %s; it must be f32, bf16 or f16", s->call,
+    if (!t || !dtype_is_float(t->dtype) || !t->rank) {
+        fail(CODA_E_INVALID, "%s: grad is %s; it must be f32, bf16 or f16, of a dimension or more", s->call,
              t ? type_text(t).s : "CODA_NONE");
         return refuse(s, "grad", grad);
     }
@@ -325,6 +325,15 @@ CODA_API void coda_muon(coda_graph *g, coda_value grad, coda_value p, coda_value
 
 /* ---- The norm ---- */
 
+/* Of [.., 1], as [1]: along a row, or down a column if their number is symbolic. */
+static coda_value sum_of_rows(graph *g, coda_value rows)
+{
+    coda_value row = coda_reshape(g, rows, 1, (int64_t[]){-1});
+    if (g->status || dim_is_number(g->node[row.id - 1].type.dim[0])) return coda_row_sum(g, row);
+    coda_value sum = coda_reduce_columns(g, "sum", coda_reshape(g, rows, 2, (int64_t[]){-1, 1}));
+    return coda_reshape(g, sum, 1, (int64_t[]){1});
+}
+
 CODA_API coda_value coda_norm_squared(coda_graph *g, const coda_value *x, int n)
 {
     coda_value sum = CODA_NONE;
@@ -343,9 +352,10 @@ CODA_API coda_value coda_norm_squared(coda_graph *g, const coda_value *x, int n)
                  t ? type_text(t).s : "CODA_NONE");
             return build_refuse(g, NAMES("x"), OPERANDS(x[i]));
         }
-        coda_value rows = t->rank ? x[i] : coda_reshape(g, x[i], 1, (int64_t[]){1});
+        int rank = t->rank; /* t moves when nodes are appended */
+        coda_value rows = rank ? x[i] : coda_reshape(g, x[i], 1, (int64_t[]){1});
         rows = coda_reduce(g, "sum_sq", rows, CODA_NONE);
-        if (t->rank > 1) rows = coda_row_sum(g, coda_reshape(g, rows, 1, (int64_t[]){-1}));
+        if (rank > 1) rows = sum_of_rows(g, rows);
         sum = i ? coda_add(g, sum, rows) : rows;
     }
     return g->status ? CODA_NONE : sum;

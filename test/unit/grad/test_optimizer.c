@@ -388,6 +388,23 @@ START_TEST(norms_are_of_all_elements)
 }
 END_TEST
 
+/* A number of rows that is symbolic, as the gradient of an activation has it. */
+START_TEST(norms_of_symbols)
+{
+    coda_graph *g = coda_graph_new(), *bound;
+    int64_t rows = coda_symbol(g, "T", 1, 64, 1);
+    coda_value x = coda_input(g, "x", CODA_F32, 3, (int64_t[]){rows, 3, 5});
+    _Alignas(64) float data[4 * 15];
+    double norm = NAN, want = 0;
+    coda_output(g, "norm", coda_norm_squared(g, &x, 1));
+    ck_assert_msg(coda_graph_bind(&bound, g, (int64_t[]){4}, 1) == CODA_OK, "%s", coda_error());
+    for (int i = 0; i < ARRAY_SIZE(data); i++) data[i] = (float)i / 7, want += (double)data[i] * data[i];
+    ck_assert_msg(coda_evaluate(bound, (void *[]){data, &norm}) == CODA_OK, "%s", coda_error());
+    ck_assert_msg(fabs(norm - want) <= 1e-12 * want, "%.17g, not %.17g", norm, want);
+    coda_graph_free(g), coda_graph_free(bound);
+}
+END_TEST
+
 /* ---- Text ---- */
 
 START_TEST(text_is_a_fixed_point)
@@ -410,6 +427,7 @@ static coda_value x32, x16, xi, p32, m32, v32, w16, odd, pair;
 
 static void no_grad(void) { coda_adamw(bad, CODA_NONE, p32, m32, v32, w16, NULL); }
 static void int_grad(void) { coda_sgd(bad, xi, p32, m32, w16, NULL); }
+static void one_number(void) { coda_sgd(bad, coda_scalar(bad, "s", CODA_F32), p32, m32, w16, NULL); }
 static void no_p(void) { coda_adamw(bad, x32, CODA_NONE, m32, v32, w16, NULL); }
 static void p_input(void) { coda_adamw(bad, x32, x32, m32, v32, w16, NULL); }
 static void m_shape(void) { coda_adamw(bad, x32, p32, odd, v32, w16, NULL); }
@@ -459,8 +477,9 @@ static const struct {
     void (*call)(void);
     const char *message;
 } refused[] = {
-    {no_grad, "adamw: grad is CODA_NONE; it must be f32, bf16 or f16"},
-    {int_grad, "sgd: grad is i32[4,8]; it must be f32, bf16 or f16"},
+    {no_grad, "adamw: grad is CODA_NONE; it must be f32, bf16 or f16, of a dimension or more"},
+    {int_grad, "sgd: grad is i32[4,8]; it must be f32, bf16 or f16, of a dimension or more"},
+    {one_number, "sgd: grad is f32[]; it must be f32, bf16 or f16, of a dimension or more"},
     {no_p, "adamw: grad is [4,8] but p is CODA_NONE; it must be a state of f32 [4,8]"},
     {p_input, "adamw: grad is [4,8] but p is f32[4,8], no state; it must be a state of f32 [4,8]"},
     {m_shape, "adamw: grad is [4,8] but m is f32[8,4]; it must be a state of f32 [4,8]"},
@@ -507,4 +526,5 @@ END_TEST
 
 TESTS(optimizer, EACH(steps_are_those_of_plain_loops, ARRAY_SIZE(settings)), ONE(stacks_are_matrices),
       EACH(a_step_that_is_not_taken_changes_no_bit, ARRAY_SIZE(settings)), ONE(norms_are_of_all_elements),
-      EACH(text_is_a_fixed_point, ARRAY_SIZE(settings)), EACH(bad_input_is_refused, ARRAY_SIZE(refused)));
+      ONE(norms_of_symbols), EACH(text_is_a_fixed_point, ARRAY_SIZE(settings)),
+      EACH(bad_input_is_refused, ARRAY_SIZE(refused)));
