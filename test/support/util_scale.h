@@ -11,6 +11,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Is this a build with one of these sanitizers? */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = true };
+#else
+enum { SANITIZED = false };
+#endif
+
 bool scale_is_full(void);
 
 /* How many random cases to draw of n: ten times as many in a full run, a quarter in `make test`, a smaller

@@ -14,13 +14,6 @@
 
 #include "tests.h" /* last: Check has a macro named fail */
 
-/* A sanitizer looks at code, not at bits, and does not like forks of many threads. */
-#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-
 enum { MOST_ROWS = 65, MOST_COLUMNS = 3000, MOST_DEPTH = 4100, DEPTHS = 8, WIDTHS = 5, TYPES = 3 };
 /* Short ones, odd ones, and around the blocks of K; columns of one tile, and enough for 64 threads. */
 static const int64_t depths[DEPTHS] = {1, 7, 16, 300, 1024, 2047, 2049, MOST_DEPTH};
