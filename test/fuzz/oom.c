@@ -53,13 +53,13 @@ enum { T = 6, D = 32, HEADS = 2, F = 24, BEST = 4 };
 static uint16_t x[T * D], gain[D], w_qkv[3 * D * D], w_o[D * D], w_gu[2 * F * D], w_d[D * F], y[T * D];
 static _Alignas(16) uint16_t cache[T * D];
 static _Alignas(16) int32_t steps[T], targets[T];
-static float loss;
+static float loss, sums[BEST * D];
 static uint16_t best[T * BEST];
 static int32_t which[T * BEST];
-static void *args[] = {x, gain, w_qkv, w_o, w_gu, w_d, targets, cache, steps, best, which, y, &loss};
-static double exact_y[T * D], exact_loss, exact_best[2][T * BEST];
-static void *exact_args[] = {x,     gain,  w_qkv,         w_o,           w_gu,    w_d,        targets,
-                             cache, steps, exact_best[0], exact_best[1], exact_y, &exact_loss};
+static void *args[] = {x, gain, w_qkv, w_o, w_gu, w_d, targets, cache, steps, sums, best, which, y, &loss};
+static double exact_y[T * D], exact_loss, exact_sums[BEST * D], exact_best[2][T * BEST];
+static void *exact_args[] = {x,     gain,  w_qkv,      w_o,           w_gu,          w_d,     targets,
+                             cache, steps, exact_sums, exact_best[0], exact_best[1], exact_y, &exact_loss};
 static _Alignas(256) unsigned char workspace[1 << 20], prepared[1 << 20];
 static char text[1 << 20], plan_text[1 << 20];
 static char folder[] = P_tmpdir "/coda-oom-XXXXXX"; /* of caches */
@@ -108,9 +108,9 @@ static coda_graph *build(void)
     coda_output(g, "best", top[0]);
     coda_output(g, "which", top[1]);
     coda_output(g, "y", out);
-    coda_value loss = coda_cross_entropy(g, coda_layer_norm(g, out, gamma, gamma, 1e-5f), target, NULL), dx;
-    coda_output(g, "loss", loss);
-    coda_grad(g, &loss, NULL, 1, &out, 1, &dx, NULL);
+    coda_value nll = coda_cross_entropy(g, coda_layer_norm(g, out, gamma, gamma, 1e-5f), target, NULL), dx;
+    coda_output(g, "loss", nll);
+    coda_grad(g, &nll, NULL, 1, &out, 1, &dx, NULL);
     return g;
 }
 
