@@ -9,56 +9,8 @@
 
 #include <string.h>
 
-/* Of one program, which has room for all that they bring: its parameters are 4 kB. */
-enum { MOST_MEMBERS = 32, MOST_LOADS = 16, MOST_STORES = 48 };
-
-/* ---- Where operands come from ---- */
-
-/* Is slice s half of the columns of the value it cuts, as gate and up lie? */
-static bool is_lane(const graph *g, const struct node *s, struct source *out)
-{
-    const struct type *t = &g->node[s->in[SLICE_X]].type;
-    int64_t n = type_columns(t);
-    if (s->op != OP_SLICE || s->attr.slice.axis != t->rank - 1 || !extent_reaches(n, 2) ||
-        !extent_is_multiple(n, 2))
-        return false;
-    int64_t start = s->attr.slice.start, step = MAX(s->attr.slice.step, 1);
-    if (!extents_equal(type_columns(&s->type) * 2, n)) return false;
-    bool first = extents_equal(start, 0), second = !first && extents_equal(start, step == 1 ? n / 2 : 1);
-    bool stacked = step == 1 && (first || second), interleaved = step == 2 && (first || second);
-    out->pair = stacked ? PAIR_GLU_STACKED : PAIR_GLU_INTERLEAVED;
-    out->lane = !first;
-    return stacked || interleaved;
-}
-
-struct source group_source(const struct grouper *gr, const struct group *q, int value)
-{
-    const graph *g = gr->g;
-    struct source s = {.kind = SOURCE_OUTSIDE, .value = value};
-    int tile = group_tile(gr, q, value);
-    if (group_holds(gr, q, tile)) {
-        bool held = !gr->site[tile].partial && !group_writes_state(gr, tile);
-        s.kind = held ? SOURCE_MEMBER : SOURCE_NONE;
-        s.value = tile;
-        return s;
-    }
-    if (group_has_again(q, tile)) return (struct source){.kind = SOURCE_AGAIN, .value = tile};
-    struct spot spot;
-    if (q->p.kind != PROGRAM_GEMM) return s;
-    if (spot_of(gr, q, value, &spot) && (q->p.segment || spot.segmented)) {
-        s.kind = SOURCE_MEMBER;
-        s.value = spot.member;
-        return s;
-    }
-    if (g->node[tile].op != OP_SLICE) return s;
-    int full = group_tile(gr, q, g->node[tile].in[SLICE_X]);
-    bool lanes = group_holds(gr, q, full) && g->node[full].op != OP_REDUCE && !group_writes_state(gr, full);
-    if (!lanes || !is_lane(g, &g->node[tile], &s)) return s;
-    if (domain_shape(q, &g->node[full].type) != SHAPE_TILE) return s;
-    s.kind = SOURCE_LANE;
-    s.value = full;
-    return s;
-}
+/* Of the readers of what a program of rows loads, so many are asked whether they are maps that join it. */
+enum { MOST_BESIDE = 16 };
 
 /* ---- Candidates: what reads a member, and what reads the same as one ---- */
 
@@ -80,7 +32,8 @@ static void note_taken(const struct grouper *gr, const struct group *q, int valu
 static void enqueue(struct grouper *gr, const struct group *q, int value)
 {
     struct site *s = &gr->site[value];
-    if (value <= gr->at || s->queued == (unsigned)q->index + 1) return;
+    int behind = q->p.kind == PROGRAM_ROWS && gr->opt->fuse ? q->p.root : gr->at;
+    if (value <= behind || s->queued == (unsigned)q->index + 1) return;
     if (s->role != ROLE_FREE && s->role != ROLE_VIEW) {
         if (gr->opt->reasons) note_taken(gr, q, value);
         return;
@@ -109,12 +62,24 @@ static void enqueue_readers(struct grouper *gr, const struct group *q, int value
     for (int i = uses->at[value]; i < uses->at[value + 1]; i++) enqueue(gr, q, uses->use[i].node);
 }
 
+/* Of the first readers of what a program of rows loads, maps behind its root. */
+static void enqueue_beside(struct grouper *gr, const struct group *q, int value)
+{
+    const struct uses *u = &gr->uses;
+    if (!gr->opt->fuse || domain_shape(q, &gr->g->node[value].type) != SHAPE_TILE) return;
+    for (int i = u->at[value]; i < MIN(u->at[value + 1], u->at[value] + MOST_BESIDE); i++)
+        if (rows_is_map(gr, u->use[i].node)) enqueue(gr, q, u->use[i].node);
+}
+
 static void enqueue_neighbours(struct grouper *gr, const struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
     enqueue_readers(gr, q, value, &gr->uses);
-    for (int i = 0; i < n->nin && q->p.kind == PROGRAM_ROWS; i++)
-        if (n->in[i] >= 0) enqueue_readers(gr, q, n->in[i], &gr->statistics);
+    for (int i = 0; i < n->nin && q->p.kind == PROGRAM_ROWS; i++) {
+        if (n->in[i] < 0) continue;
+        enqueue_readers(gr, q, n->in[i], &gr->statistics);
+        enqueue_beside(gr, q, n->in[i]);
+    }
 }
 
 /* ---- Joining ---- */
@@ -124,50 +89,11 @@ static bool is_sibling(struct grouper *gr, const struct group *q, const struct n
 {
     int value = (int)(n - gr->g->node);
     if (q->p.kind != PROGRAM_ROWS || n->op != OP_REDUCE) return false;
-    if (gr->site[q->first].horizon >= gr->site[value].horizon && group_needs(gr, q, value)) return false;
+    if (gr->site[q->first].horizon >= gr->site[value].horizon && group_needs(gr, q, value, -1)) return false;
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         for (int i = 0; i < state_operands(&gr->g->node[m]); i++)
             if (gr->g->node[m].in[i] == n->in[REDUCE_X]) return true;
     return false;
-}
-
-/* Does a member read the version that n writes over, each element by the thread that then writes it? */
-static bool reads_in_place(const struct grouper *gr, const struct group *q, const struct node *n, int member)
-{
-    const graph *g = gr->g;
-    const struct node *r = &g->node[member];
-    bool walks = q->p.kind == PROGRAM_ROWS && n->op == OP_ASSIGN && n->type.rank == q->domain.rank &&
-                 extents_all_equal(n->type.dim, q->domain.dim, n->type.rank);
-    if (!walks || !group_holds(gr, q, member)) return false;
-    for (int m = q->first; m >= 0; m = gr->site[m].next)
-        if (g->node[m].op != OP_MAP && g->node[m].op != OP_CAST && !group_writes_state(gr, m)) return false;
-    for (int i = 0; i < r->nin; i++)
-        if (r->in[i] >= 0 && g->node[r->in[i]].state == n->in[ASSIGN_STATE] &&
-            r->in[i] != n->in[ASSIGN_STATE])
-            return false;
-    return true;
-}
-
-/* Does a version, whatever it takes of q, come after all that has to be ahead of it, and can q load its
- * slots? */
-static bool may_write(struct grouper *gr, struct group *q, const struct node *n)
-{
-    for (int i = 0; i < n->nin; i++) {
-        bool ahead = i == VERSION_OF || i >= state_operands(n);
-        if (n->in[i] < 0 || i == VERSION_VALUE || (ahead && i && reads_in_place(gr, q, n, n->in[i])))
-            continue;
-        if (n->op == OP_APPEND && i == APPEND_SCALE) {
-            if (gr->view[n->in[i]].base < 0) return refuse_join(gr, REASON_LAYOUT, n->in[i], 0, 0);
-            if (group_depends(gr, n->in[i], q)) return refuse_source(gr, q, n->in[i]);
-            continue;
-        }
-        if (ahead && group_depends(gr, n->in[i], q))
-            return refuse_join(gr, REASON_WRITE_ORDER, n->in[i], 0, 0);
-        enum source_kind slots = ahead ? SOURCE_MEMBER : group_source(gr, q, n->in[i]).kind;
-        if (slots == SOURCE_OUTSIDE && !group_can_load(gr, q, n, i)) return false;
-        if (slots != SOURCE_OUTSIDE && slots != SOURCE_MEMBER) return refuse_source(gr, q, n->in[i]);
-    }
-    return true;
 }
 
 /* A key of rows, where all that a product of one column makes is of its tiles. */
@@ -207,7 +133,7 @@ static bool operands_ok(struct grouper *gr, struct group *q, const struct node *
         *pair = s.pair;
         *full = s.value;
     }
-    return inside > 0 || is_sibling(gr, q, n);
+    return inside > 0 || is_sibling(gr, q, n) || rows_beside(gr, q, (int)(n - gr->g->node));
 }
 
 static bool try_pair(const struct grouper *gr, struct group *q, enum pair_kind pair, int full)
@@ -230,6 +156,10 @@ static bool has_parts(const struct grouper *gr, const struct group *q)
 
 static bool try_heads(struct grouper *gr, struct group *q, const struct node *n)
 {
+    if (q->p.kind == PROGRAM_ROWS) {
+        pair_read(&q->p, gr->g, n);
+        return true;
+    }
     struct source s = group_source(gr, q, n->in[ROPE_X]);
     if (s.kind != SOURCE_MEMBER) return refuse_source(gr, q, n->in[ROPE_X]);
     if (q->p.pair != PAIR_NONE) return refuse_join(gr, REASON_PAIRED_ALREADY, -1, 0, 0);
@@ -239,45 +169,14 @@ static bool try_heads(struct grouper *gr, struct group *q, const struct node *n)
     return try_pair(gr, q, PAIR_HEADS, s.value);
 }
 
-static bool may_join(struct grouper *gr, struct group *q, int value)
-{
-    const graph *g = gr->g;
-    const struct node *n = &g->node[value];
-    const struct node *root = &g->node[q->p.root];
-    bool step = n->op == OP_MAP || n->op == OP_CAST || n->op == OP_REDUCE || op_is_version(n->op);
-    if (gr->site[value].role != ROLE_FREE || gr->site[value].is_const != gr->site[q->p.root].is_const)
-        return refuse_join(gr, REASON_PREPARED, -1, 0, 0);
-    if (!gr->opt->fuse && n->origin != root->origin) return refuse_join(gr, REASON_NO_FUSION, -1, 0, 0);
-    if (!group_shares_rows(gr, q, value)) return refuse_join(gr, REASON_OTHER_ROWS, -1, 0, 0);
-    if (q->members >= MOST_MEMBERS) return refuse_join(gr, REASON_MOST_VALUES, -1, q->members, MOST_MEMBERS);
-    if (q->loads + state_operands(n) > MOST_LOADS)
-        return refuse_join(gr, REASON_MOST_OPERANDS, -1, q->loads + state_operands(n), MOST_LOADS);
-    if (q->stores + group_stores(gr, value) > MOST_STORES)
-        return refuse_join(gr, REASON_MOST_RESULTS, -1, q->stores + group_stores(gr, value), MOST_STORES);
-    if (op_combines_pairs(n->op))
-        return q->p.kind == PROGRAM_GEMM || refuse_join(gr, REASON_PAIRS_IN_ROWS, -1, 0, 0);
-    return step || refuse_join(gr, n->op == OP_EMBEDDING ? REASON_LOOKS_UP : REASON_NO_EPILOGUE, -1, 0, 0);
-}
-
 /* A pass over rows folds these, or their columns: then all else is element by element. */
-/* Does a member read the version that another one, an assign, writes over? Then it is loaded once: a program
- * of several phases, which loads again, would find what it has stored. */
-static bool writes_what_it_reads(const struct grouper *gr, const struct group *q, const struct node *assign)
-{
-    const graph *g = gr->g;
-    for (int m = q->first; m >= 0; m = gr->site[m].next)
-        for (int i = 0; i < state_operands(&g->node[m]) && &g->node[m] != assign; i++)
-            if (g->node[m].in[i] >= 0 && g->node[g->node[m].in[i]].state == assign->in[ASSIGN_STATE])
-                return true;
-    return false;
-}
-
 static bool suits_fold(const struct grouper *gr, const struct group *q, const struct node *n)
 {
-    if (q->p.kind != PROGRAM_ROWS || (n->op != OP_REDUCE && !op_is_version(n->op))) return true;
+    bool alone = n->op != OP_REDUCE && !op_is_version(n->op) && !op_combines_pairs(n->op);
+    if (q->p.kind != PROGRAM_ROWS || alone) return true;
     for (int m = q->first; m >= 0; m = gr->site[m].next) {
         const struct node *other = &gr->g->node[m];
-        if (n->op == OP_REDUCE && other->op == OP_ASSIGN && writes_what_it_reads(gr, q, other))
+        if (n->op == OP_REDUCE && other->op == OP_ASSIGN && group_reads_what_it_writes(gr, q, other))
             return refuse_join(gr, REASON_LOADED_ONCE, m, 0, 0);
         bool elements = other->op == OP_MAP || other->op == OP_CAST || node_folds_columns(other);
         if (node_folds_columns(n) ? !elements : node_folds_columns(other))
@@ -286,50 +185,24 @@ static bool suits_fold(const struct grouper *gr, const struct group *q, const st
     return true;
 }
 
-/* The matrices of the value are those of the product. */
-static bool has_matrices(const struct group *q, const struct type *t)
-{
-    return q->p.kind != PROGRAM_GEMM || extents_equal(t->dim[t->rank - 2], q->p.dim[1]);
-}
-
-/* Can the tile hold the value, and can it be stored from there? A statistic of columns is stored by the
- * program that finishes it. */
-static bool fits(const struct grouper *gr, const struct group *q, int value)
-{
-    const struct node *n = &gr->g->node[value];
-    const struct type *walked = domain_walked(gr->g, n);
-    enum shape shape = domain_shape(q, walked);
-    bool tiles =
-        q->p.kind != PROGRAM_GEMM || extent_reaches(q->p.dim[2], 1); /* without any, no states of a row */
-    if (n->op == OP_REDUCE && !tiles) return refuse_join(gr, REASON_EMPTY, -1, 0, 0);
-    if (n->op == OP_REDUCE && q->p.kind == PROGRAM_GEMM && !group_has_room(gr, q, n->prim->state))
-        return false;
-    if (node_folds_columns(n) && q->p.segment) /* parts of states are of whole tiles */
-        return refuse_join(gr, REASON_SEGMENT_FOLD, -1, 0, 0);
-    if (node_folds_columns(n))
-        return ((shape == SHAPE_TILE || shape == SHAPE_HALF) && has_matrices(q, walked)) ||
-               refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);
-    if (shape == SHAPE_NO) return refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);
-    if (n->op == OP_REDUCE && shape == SHAPE_ROW) return refuse_join(gr, REASON_ROW_OF_ROWS, q->p.root, 0, 0);
-    return group_can_store(gr, q, value) || refuse_join(gr, REASON_STORED_PLACE, -1, 0, 0);
-}
-
 static bool joins(struct grouper *gr, struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
     enum pair_kind pair = PAIR_NONE;
     int full = -1;
     bool version = op_is_version(n->op);
-    if (!may_join(gr, q, value) || (version && !may_write(gr, q, n))) return false;
+    if (!group_may_join(gr, q, value) || (version && !group_may_write(gr, q, n))) return false;
+    rows_take_in(gr, q, value);
     enum joining joining = version ? segment_append(gr, q, value) : segment_join(gr, q, value);
     if (joining != JOINS_OTHERWISE) return joining == JOINED;
     if (!operands_ok(gr, q, n, &pair, &full)) return false;
     if (pair != PAIR_NONE && has_parts(gr, q)) return refuse_join(gr, REASON_PAIRED_PARTS, -1, 0, 0);
     if (pair != PAIR_NONE && !try_pair(gr, q, pair, full)) return false;
     if (op_combines_pairs(n->op) && !try_heads(gr, q, n)) return false;
-    if (!fits(gr, q, value) || !suits_fold(gr, q, n)) return false;
+    if (!group_fits(gr, q, value) || !suits_fold(gr, q, n)) return false;
+    if (!version && !group_reads_in_place(gr, q, value)) return false;
+    q->loads += q->p.kind == PROGRAM_ROWS ? rows_loads(gr, q, n) : state_operands(n) - 1;
     group_join(gr, q, value);
-    q->loads += state_operands(n) - 1;
     return true;
 }
 
@@ -342,12 +215,26 @@ static bool try_join(struct grouper *gr, struct group *q, int value)
     return false;
 }
 
+/* What a program of rows was to compute for a value that has joined it. */
+static void join_taken(struct grouper *gr, struct group *q)
+{
+    while (q->p.kind == PROGRAM_ROWS && q->agains) {
+        int x = q->again[--q->agains];
+        group_join(gr, q, x);
+        enqueue_neighbours(gr, q, x);
+    }
+}
+
 static void grow(struct grouper *gr, struct group *q)
 {
     while (gr->queued) {
         int value = dequeue(gr);
-        if (gr->site[value].role == ROLE_VIEW) enqueue_readers(gr, q, value, &gr->uses);
-        else if (try_join(gr, q, value)) enqueue_neighbours(gr, q, value);
+        if (gr->site[value].role == ROLE_VIEW) {
+            enqueue_readers(gr, q, value, &gr->uses);
+        } else if (try_join(gr, q, value)) {
+            join_taken(gr, q);
+            enqueue_neighbours(gr, q, value);
+        }
     }
 }
 

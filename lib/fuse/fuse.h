@@ -56,7 +56,7 @@ struct site { /* the fusion state of one node */
     unsigned queued;                   /* 1 + the last group that it was a candidate for */
 };
 
-enum { MOST_AGAIN = 16, MOST_BEST = 4 };
+enum { MOST_AGAIN = 16, MOST_BEST = 4, MOST_STORES = 48 };
 
 struct best {
     int root;                  /* a TOP_K, whose program finishes ... */
@@ -80,7 +80,8 @@ struct group {
     struct program p;                 /* fusion fills in kind, root, domain, operands and pairs; lowering the
                                          ports and steps */
     struct type domain;               /* ROWS: type of the tensor whose elements the program walks */
-    int again[MOST_AGAIN], agains;    /* GEMM: maps that it computes again where it reads them */
+    int again[MOST_AGAIN], agains;    /* GEMM: maps that it computes again where it reads them; ROWS, while it
+                                         grows: those that are to join it ahead of a reader */
     struct best best[MOST_BEST];      /* GEMM: of its rows it leaves each tile's best, for these programs */
     int bests;
     bool finishes_best; /* OWN: it is such a program */
@@ -178,10 +179,24 @@ bool group_shares_rows(const struct grouper *gr, const struct group *q, int valu
 bool group_depends(struct grouper *gr, int value, const struct group *q);
 /* Why q, which holds what `value` is a view of, or depends on, cannot give it to a member: false. */
 bool refuse_source(const struct grouper *gr, const struct group *q, int value);
+/* Does what q reads from memory depend on x, which no program computes yet, or what it will read for `value`,
+ * which is to join it? -1: nothing is. */
+bool group_needs(struct grouper *gr, const struct group *q, int x, int value);
+/* may_join.c */
 /* How a member of q would get `value` as an operand. */
 struct source group_source(const struct grouper *gr, const struct group *q, int value);
-/* Does what q reads from memory depend on x, which no program computes yet? */
-bool group_needs(struct grouper *gr, const struct group *q, int x);
+/* May `value` be a member, as far as its kind and their number go, and its type? */
+bool group_may_join(struct grouper *gr, struct group *q, int value);
+bool group_fits(const struct grouper *gr, const struct group *q, int value);
+/* in_place.c */
+/* Does the value, if it reads states that q writes over, read each element where that is then written? */
+bool group_reads_in_place(const struct grouper *gr, const struct group *q, int value);
+/* Does version n, whatever it takes of q, come after all that has to be ahead of it, and can q load its
+ * slots? */
+bool group_may_write(struct grouper *gr, struct group *q, const struct node *n);
+/* Does q read the version that `assign`, its member, writes over? Then it is loaded once: a program of
+ * several phases, which loads again, would find what it has stored. */
+bool group_reads_what_it_writes(const struct grouper *gr, const struct group *q, const struct node *assign);
 /* trial.c: what deciding whether values join changes in a group that has no more members for it. A trial may
  * be within another one. */
 struct trial {
@@ -189,12 +204,21 @@ struct trial {
     enum pair_kind pair;
     struct pairing pairing;
     int64_t segment, sample;
-    int ranges, agains, paired, turn;
+    int ranges, agains, loads, paired, turn;
 };
 struct trial trial_begin(struct group *q);
 bool trial_end(const struct trial *t, bool keep); /* takes all back unless it is kept; returns `keep` */
 /* take_in.c: products take in maps of what they load, where that is cheaper. */
 void fuse_take_in(struct grouper *gr);
+/* rows_take_in.c */
+/* May a program of rows compute x from what it loads: a map, or a turn of pairs? */
+bool rows_is_map(const struct grouper *gr, int x);
+/* Adds to q->again what q, a program of rows, is to compute ahead of `value`, which is to join it. */
+void rows_take_in(struct grouper *gr, struct group *q, int value);
+/* Is the value a map of what q loads anyway, and of what is there before q starts? */
+bool rows_beside(struct grouper *gr, const struct group *q, int value);
+/* Operands of n that q, a program of rows, would have to load, and does not yet. */
+int rows_loads(const struct grouper *gr, const struct group *q, const struct node *n);
 /* give_back.c: gives back the members of a product that programs of rows compute for nothing. */
 void give_back(struct grouper *gr, struct group *q);
 /* Where members have left a product: what pairs, ranges and segments of columns nobody is left for. */

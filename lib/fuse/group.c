@@ -220,10 +220,11 @@ static void reach_operands(struct grouper *gr, int x, int value, int *top)
 }
 
 /* What is of a lower horizon does not. */
-bool group_needs(struct grouper *gr, const struct group *q, int x)
+bool group_needs(struct grouper *gr, const struct group *q, int x, int value)
 {
     int top = 0;
     gr->mark++;
+    if (value >= 0) reach_loads(gr, q, x, value, &top);
     for (int m = q->first; m >= 0; m = gr->site[m].next) reach_loads(gr, q, x, m, &top);
     for (int i = 0; i < q->agains; i++) reach_loads(gr, q, x, q->again[i], &top);
     while (top) {

@@ -126,7 +126,7 @@ static bool has_readers_here(const struct grouper *gr, const struct group *q, in
 static bool is_storable(struct grouper *gr, const struct group *q, int x)
 {
     return is_free_map(gr, x) && has_readers_here(gr, q, x) && group_can_store(gr, q, x) &&
-           !group_needs(gr, q, x);
+           !group_needs(gr, q, x, -1);
 }
 
 /* ---- What an epilogue loads ---- */

@@ -5,7 +5,7 @@ struct trial trial_begin(struct group *q)
 {
     const struct program *p = &q->p;
     return (struct trial){q,         p->pair,   p->pairing, p->segment, p->sample,
-                          p->ranges, q->agains, q->paired,  q->turn};
+                          p->ranges, q->agains, q->loads,   q->paired,  q->turn};
 }
 
 bool trial_end(const struct trial *t, bool keep)
@@ -18,6 +18,7 @@ bool trial_end(const struct trial *t, bool keep)
     p->sample = t->sample;
     for (; p->ranges > t->ranges; p->ranges--) p->range[p->ranges - 1] = (struct column_range){0, 0};
     t->q->agains = t->agains;
+    t->q->loads = t->loads;
     t->q->paired = t->paired;
     t->q->turn = t->turn;
     return false;

@@ -14,7 +14,10 @@
 static const char *const golden[] = {"swiglu_backward", "swiglu_backward_interleaved",
                                      "norm_backward",   "take_in",
                                      "kept_maps",       "loaded_maps",
-                                     "layer_backward",  "head_backward"};
+                                     "layer_backward",  "head_backward",
+                                     "sum_of_products", "adamw",
+                                     "adamw_lerp",      "adamw_states",
+                                     "rope_backward"};
 
 static graph *load(const char *name)
 {

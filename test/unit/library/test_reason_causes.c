@@ -128,8 +128,8 @@ static const struct cause {
      PRODUCT "%v = weight bf16[256,512]\n%q = matmul %x, %v\n%y = mul %p, %q\noutput %o = %y\n",
      PRODUCT "%q = input bf16[64,256]\n%y = mul %p, %q\noutput %o = %y\n", 0},
     {"other_pass", "such a pass",
-     "%x = input f32[64,256]\n%z = input f32[64,256]\n%a = relu %x\n%b = exp %z\n%y = add %a, %b\n"
-     "output %o = %y\n",
+     "%x = input f32[64,256]\n%z = weight f32[100,256]\n%i = input i32[64]\n%a = relu %x\n"
+     "%b = embedding %z, %i\n%y = add %a, %b\noutput %o = %y\n",
      "%x = input f32[64,256]\n%z = input f32[64,256]\n%a = relu %x\n%y = add %a, %z\noutput %o = %y\n", 0},
     {"concat", "one part of",
      "%x = input f32[64,256]\n%z = input f32[64,256]\n%a = relu %x\n%c = concat %a, %z {axis=1}\n%y = exp "

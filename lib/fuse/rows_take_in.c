@@ -1,0 +1,158 @@
+/*
+ * rows_take_in.c -- values that a program of rows computes ahead of what reads them, or beside it.
+ *
+ * A program of rows grows from its root to readers (fuse.c). What such a reader loads besides may be a map of
+ * other tensors of the same rows and columns: a kernel of its own would store it, for this one to load. The
+ * program computes it instead, and what it is a map of in turn; if others read it too, it stores it. A map
+ * of what the program loads anyway, and of what is there before it starts, joins it as well: then that is
+ * loaded once.
+ *
+ * What is taken in does not depend on the program, so that its order has to be asked for: nothing that the
+ * program waits for may need it.
+ */
+#include "fuse.h"
+
+bool rows_is_map(const struct grouper *gr, int x)
+{
+    enum op op = gr->g->node[x].op;
+    return gr->site[x].role == ROLE_FREE && (op == OP_MAP || op == OP_CAST || op_combines_pairs(op));
+}
+
+static bool node_reads(const struct node *n, int value)
+{
+    for (int i = 0; i < state_operands(n); i++)
+        if (n->in[i] == value) return true;
+    return false;
+}
+
+static bool is_loaded(const struct grouper *gr, const struct group *q, int value)
+{
+    for (int m = q->first; m >= 0; m = gr->site[m].next)
+        if (node_reads(&gr->g->node[m], value)) return true;
+    for (int i = 0; i < q->agains; i++)
+        if (node_reads(&gr->g->node[q->again[i]], value)) return true;
+    return false;
+}
+
+int rows_loads(const struct grouper *gr, const struct group *q, const struct node *n)
+{
+    int loads = 0;
+    float ignored;
+    for (int i = 0; i < state_operands(n); i++) {
+        if (n->in[i] < 0 || group_number(gr, n->in[i], &ignored)) continue;
+        bool outside = group_source(gr, q, n->in[i]).kind == SOURCE_OUTSIDE;
+        loads += outside && !is_loaded(gr, q, n->in[i]);
+    }
+    return loads;
+}
+
+/* Places to which what q is to compute ahead of a reader has to be stored. */
+static int stores_taken(const struct grouper *gr, const struct group *q)
+{
+    int stores = 0;
+    for (int i = 0; i < q->agains; i++) stores += group_stores(gr, q->again[i]);
+    return stores;
+}
+
+/* A fold of columns has maps beside it alone. */
+static bool folds_columns(const struct grouper *gr, const struct group *q, int value)
+{
+    bool folds = node_folds_columns(&gr->g->node[value]);
+    for (int m = q->first; m >= 0; m = gr->site[m].next) folds = folds || node_folds_columns(&gr->g->node[m]);
+    return folds;
+}
+
+/* Can q load what n combines pairs of, and its positions and frequencies? */
+static bool loads_pairs(struct grouper *gr, struct group *q, const struct node *n)
+{
+    for (int i = 0; i < n->nin; i++) {
+        if (n->in[i] < 0) continue;
+        if (group_depends(gr, n->in[i], q) || group_source(gr, q, n->in[i]).kind != SOURCE_OUTSIDE)
+            return refuse_source(gr, q, n->in[i]);
+        bool strided = i == ROPE_X || i == ROPE_POSITIONS;
+        if (strided && !group_can_load(gr, q, n, i)) return false;
+    }
+    return true;
+}
+
+static bool take(struct grouper *gr, struct group *q, int x, int value);
+
+/* Operand i of n, which is `value` or is taken in for it: q has it, takes it in, or loads it. */
+static bool reach(struct grouper *gr, struct group *q, const struct node *n, int i, int value)
+{
+    float ignored;
+    if (n->in[i] < 0 || group_number(gr, n->in[i], &ignored)) return true;
+    enum source_kind source = group_source(gr, q, n->in[i]).kind;
+    if (source == SOURCE_MEMBER || source == SOURCE_AGAIN) return true;
+    if (source != SOURCE_OUTSIDE) return refuse_source(gr, q, n->in[i]);
+    struct trial trial = trial_begin(q);
+    return trial_end(&trial, take(gr, q, n->in[i], value)) || group_can_load(gr, q, n, i);
+}
+
+/* Adds x, and of its operands what q can compute, to what q computes for `value`. */
+static bool take(struct grouper *gr, struct group *q, int x, int value)
+{
+    const struct node *n = &gr->g->node[x];
+    if (!rows_is_map(gr, x)) return refuse_join(gr, REASON_NO_MAP, -1, 0, 0);
+    if (q->agains == MOST_AGAIN || q->stores + stores_taken(gr, q) >= MOST_STORES)
+        return refuse_join(gr, REASON_MOST_AGAIN, -1, q->agains, 0);
+    if (!group_may_join(gr, q, x) || !group_fits(gr, q, x) || !group_reads_in_place(gr, q, x)) return false;
+    if (group_needs(gr, q, x, value)) return refuse_join(gr, REASON_DEPENDS, x, 0, 0);
+    bool pairs = op_combines_pairs(n->op);
+    if (pairs && (folds_columns(gr, q, value) || !loads_pairs(gr, q, n))) return false;
+    pair_read(&q->p, gr->g, n);
+    q->loads += rows_loads(gr, q, n);
+    q->again[q->agains++] = x;
+    if (pairs) return true;
+    for (int i = 0; i < n->nin; i++)
+        if (!reach(gr, q, n, i, value)) return false;
+    return true;
+}
+
+/* Does a value join because q has one of its operands? */
+static bool is_reader(const struct grouper *gr, const struct group *q, const struct node *n)
+{
+    for (int i = 0; i < n->nin; i++)
+        if (n->in[i] >= 0 && group_source(gr, q, n->in[i]).kind == SOURCE_MEMBER) return true;
+    return false;
+}
+
+void rows_take_in(struct grouper *gr, struct group *q, int value)
+{
+    const struct node *n = &gr->g->node[value];
+    bool takes =
+        q->p.kind == PROGRAM_ROWS && gr->opt->fuse && !op_is_version(n->op) && !op_combines_pairs(n->op);
+    if (!takes || !is_reader(gr, q, n)) return;
+    for (int i = 0; i < n->nin; i++) {
+        struct trial trial = trial_begin(q);
+        int x = n->in[i];
+        bool outside = x >= 0 && group_source(gr, q, x).kind == SOURCE_OUTSIDE;
+        if (outside && rows_is_map(gr, x)) trial_end(&trial, take(gr, q, x, value));
+    }
+}
+
+/* ---- Beside it ---- */
+
+static bool is_tile(const struct group *q, const struct type *t) { return domain_shape(q, t) == SHAPE_TILE; }
+
+/* Is it there before q starts, whatever else joins q? */
+static bool is_early(const struct grouper *gr, const struct group *q, int value)
+{
+    while (op_is_view(gr->g->node[value].op)) value = gr->g->node[value].in[VIEW_OF];
+    const struct site *s = &gr->site[value];
+    return s->role == ROLE_LEAF || (value < q->p.root && s->horizon < gr->site[q->p.root].horizon);
+}
+
+bool rows_beside(struct grouper *gr, const struct group *q, int value)
+{
+    const struct node *n = &gr->g->node[value];
+    bool shares = false;
+    if (q->p.kind != PROGRAM_ROWS || !gr->opt->fuse || !rows_is_map(gr, value) || !is_tile(q, &n->type))
+        return false;
+    for (int i = 0; i < n->nin; i++) {
+        if (n->in[i] < 0) continue;
+        if (!is_early(gr, q, n->in[i])) return false;
+        shares = shares || (is_tile(q, &gr->g->node[n->in[i]].type) && is_loaded(gr, q, n->in[i]));
+    }
+    return shares && !group_needs(gr, q, value, value);
+}

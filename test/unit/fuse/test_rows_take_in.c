@@ -1,0 +1,142 @@
+/* test_rows_take_in.c -- maps that a program of rows computes ahead of their reader, or beside it, and where
+ * it must not: what waits for them, states that are written over. On the CPU device, against fp64. */
+#include "base.h" /* before check.h, which has a macro `fail` */
+
+#include "tests.h" /* last: Check has a macro named fail */
+#include <string.h>
+
+#include "util_run.h"
+
+static int launches(const graph *g, unsigned flags)
+{
+    coda_plan *p = NULL;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
+    opt.flags = flags | CODA_PLAN_ONLY;
+    ck_assert_msg(coda_compile(&p, (const coda_graph *)g, &opt) == CODA_OK, "%s", coda_error());
+    coda_plan_stats_get(p, &stats);
+    coda_plan_free(p);
+    return stats.launches;
+}
+
+static void check_modes(const graph *g, uint64_t seed)
+{
+    void **want = run_reference(g, seed);
+    ck_assert_msg(want != NULL, "%s", coda_error());
+    for (int m = 0; m < RUN_MODES; m++) {
+        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+        opt.flags = run_modes[m].flags;
+        opt.fold = run_modes[m].fold;
+        double e = run_on_cpu(g, seed, &opt, want);
+        ck_assert_msg(e >= 0 && e < 1e-4, "%s: error %g, %s", run_modes[m].name, e, coda_error());
+    }
+    random_args_free(g, want);
+}
+
+#define FOUR                                                                                                 \
+    "%a = input f32[40,96]\n%b = input f32[40,96]\n%c = input f32[40,96]\n%d = input f32[40,96]\n"           \
+    "%ab = mul %a, %b\n"
+#define STATES "%m = state f32[40,96]\n%v = state f32[40,96]\n%g = input f32[40,96]\n"
+
+static const struct {
+    const char *what, *text;
+    int launches;
+} graphs[] = {
+    {"a map of other tensors, and what that is a map of",
+     FOUR "%r = relu %d\n%cr = mul %c, %r\n%y = add %ab, %cr\noutput %y = %y\n", 1},
+    {"one that others read too",
+     FOUR "%cd = mul %c, %d\n%y = add %ab, %cd\n%t = transpose %cd {p0=1,p1=0}\n%w = weight f32[24,40]\n"
+          "%z = matmul %t, %w\noutput %y = %y\noutput %z = %z\n",
+     2},
+    {"rows' values, of which each element takes one",
+     FOUR "%h = input f32[40,1]\n%s = sqrt %h\n%u = abs %s\n%y = mul %ab, %u\noutput %y = %y\n", 1},
+    {"a map beside another one of the same tensor", FOUR "%n = mul %a, %c\noutput %x = %ab\noutput %n = %n\n",
+     1},
+    {"... but not one of what comes later",
+     FOUR "%w = weight f32[96,96]\n%p = matmul %c, %w\n%t = softmax %p\n%n = mul %a, %t\noutput %x = %ab\n"
+          "output %n = %n\n",
+     3},
+    {"what the program waits for, through a product",
+     FOUR "%cd = mul %c, %d\n%s = softmax %cd\n%w = weight f32[96,96]\n%p = matmul %s, %w\n%q = softmax %p\n"
+          "%e = mul %ab, %q\n%y = add %e, %cd\noutput %y = %y\n",
+     3},
+    {"what comes ahead of the product that the reader waits for",
+     FOUR "%cd = mul %c, %d\n%s = softmax %cd\n%w = weight f32[96,96]\n%p = matmul %s, %w\n%q = softmax %p\n"
+          "%e = add %ab, %cd\n%y = mul %e, %q\noutput %y = %y\n",
+     3},
+    {"two states, of which each becomes what the other was",
+     STATES
+     "%mg = mul %m, %g\n%vg = mul %v, %g\n%z = add %mg, %vg\n%m1 = assign %m, %vg\n%v1 = assign %v, %mg\n"
+     "output %z = %z\n",
+     1},
+    {"a state that is read in another order",
+     STATES
+     "%s = input f32[96,40]\n%x = scale %m {alpha=0.5}\n%y = add %x, %g\n%t = transpose %m {p0=1,p1=0}\n"
+     "%z = mul %t, %s\n%m1 = assign %m, %y\noutput %z = %z\n",
+     2},
+    {"... by a map of what follows, once its writer has joined",
+     "%m = state f32[40,40]\n%g = input f32[40,40]\n%s = input f32[40,40]\n%x = mul %g, %m\n"
+     "%t = transpose %m {p0=1,p1=0}\n%r = mul %t, %s\n%m1 = assign %m, %x\n%y = add %x, %r\n"
+     "output %y = %y\n",
+     2},
+    {"a state that is folded, and written over",
+     STATES "%x = scale %m {alpha=0.5}\n%y = add %g, %x\n%s = sum %m\n%z = mul %v, %s\n%m1 = assign %m, %y\n"
+            "output %z = %z\n",
+     2},
+    {"two states, one of which the other's value is made of",
+     STATES "%x = scale %m {alpha=0.5}\n%y = add %g, %x\n%u = mul %y, %v\n%r = relu %v\n%z = sub %r, %y\n"
+            "%m1 = assign %m, %z\n%v1 = assign %v, %u\n",
+     1},
+    {"what has been written, read again",
+     STATES
+     "%x = scale %m {alpha=0.5}\n%y = add %g, %x\n%m1 = assign %m, %y\n%z = mul %m1, %g\n%t = relu %v\n"
+     "%u = add %z, %t\noutput %u = %u\n",
+     2},
+    {"a state's map that an output is, behind its writer's",
+     STATES "%o = relu %m\n%x = tanh %g\n%m1 = assign %m, %x\n%y = mul %x, %o\noutput %y = %y\n", 1},
+    {"what is stored for a program that the writer waits for",
+     STATES "%w = weight f32[96,96]\n%x = mul %g, %v\n%h = relu %m\n%p = matmul %h, %w\n%q = mul %m, %p\n"
+            "%y = add %x, %h\n%m1 = assign %m, %x\noutput %q = %q\noutput %y = %y\n",
+     3},
+    {"a turn of pairs beside a map of the same tensor",
+     FOUR "%s = sum %ab\n%t = rope %b {base=100,head_dim=24,heads=3,half=1,inverse=1}\n%u = mul %t, %c\n"
+          "output %s = %s\noutput %u = %u\n",
+     1},
+    {"one that a reader wants, by positions",
+     FOUR "%i = input i32[40]\n%t = rope %c, %i {base=100,head_dim=32,heads=3}\n%y = add %ab, %t\noutput %y "
+          "= %y\n",
+     1},
+    {"two turns",
+     FOUR "%t = rope %a {base=100,head_dim=32,heads=3}\n%u = rope %b {base=100,head_dim=32,heads=3}\n"
+          "%v = add %ab, %t\n%y = mul %v, %u\noutput %y = %y\n",
+     2},
+    {"a turn of what is computed",
+     FOUR "%t = rope %ab {base=100,head_dim=32,heads=3}\n%y = add %t, %a\noutput %y = %y\n", 2},
+    {"a turn beside a fold of columns",
+     FOUR "%s = sum %ab {columns=1}\n%t = rope %b {base=100,head_dim=32,heads=3}\noutput %s = %s\noutput %t "
+          "= %t\n",
+     3},
+    {"a turn of a state that is written over",
+     STATES
+     "%x = mul %m, %g\n%t = rope %m {base=100,head_dim=32,heads=3}\n%m1 = assign %m, %x\noutput %t = %t\n",
+     2},
+    {"... that a reader wants, once the writer has joined",
+     STATES
+     "%x = mul %m, %g\n%t = rope %m {base=100,head_dim=32,heads=3}\n%m1 = assign %m, %x\n%y = add %x, %t\n"
+     "output %y = %y\n",
+     2},
+};
+
+START_TEST(maps_are_taken_in)
+{
+    coda_graph *g = NULL;
+    ck_assert_msg(coda_graph_parse(&g, graphs[_i].text) == CODA_OK, "%s: %s", graphs[_i].what, coda_error());
+    int n = launches(g, 0);
+    ck_assert_msg(n == graphs[_i].launches, "%s: %d launches", graphs[_i].what, n);
+    ck_assert_int_le(n, launches(g, CODA_NO_FUSION));
+    for (uint64_t seed = 3; seed < 6; seed++) check_modes(g, seed);
+    coda_graph_free(g);
+}
+END_TEST
+
+TESTS(rows_take_in, EACH(maps_are_taken_in, ARRAY_SIZE(graphs)));
