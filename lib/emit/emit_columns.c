@@ -28,7 +28,7 @@ static int most_floats(const struct emitter *e)
     int most = 1;
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
-        bool state = s->kind == STEP_REDUCE || s->kind == STEP_PARTIAL;
+        bool state = (s->kind == STEP_REDUCE || s->kind == STEP_PARTIAL) && s->axis == REDUCE_COLUMNS;
         if (e->w->live[i] && state) most = MAX(most, e->p->port[s->port].reduce->state);
     }
     return most;
@@ -40,7 +40,7 @@ static int most_floats(const struct emitter *e)
 static bool folds(const struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    return e->w->live[i] && s->kind == STEP_REDUCE && rows_state(e->w, e->p, i) == i;
+    return e->w->live[i] && step_folds_columns(s) && rows_state(e->w, e->p, i) == i;
 }
 
 static void begin_states(struct emitter *e)
@@ -98,10 +98,82 @@ static void open_rows(struct emitter *e)
     rows_open(e, "for (i64 %s = begin + down; %s < end; %s += %d)", row.s, row.s, row.s, w->down);
 }
 
+/* ---- Folds of rows and of columns: teams walk the rows of a block's part ---- */
+
+static void begin_kept_states(struct emitter *e)
+{
+    int items = (int)e->w->items, width = e->w->width;
+    for (int i = 0; i < e->p->steps; i++) {
+        const char *name = folds(e, i) ? e->p->step[i].prim->name : NULL;
+        if (!name) continue;
+        rows_line(e, "reduce::%s::State s%d[%d][%d];", name, i, items, width);
+        rows_line(e, "#pragma unroll");
+        rows_line(e, "for (int k = 0; k < %d; k++) reduce::%s::init(s%d[k / %d][k %% %d]);", items * width,
+                  name, i, width, width);
+    }
+}
+
+static void end_kept_states(struct emitter *e)
+{
+    const struct rows_walk *w = e->w;
+    rows_line(e, "#pragma unroll");
+    rows_open(e, "for (int i = 0; i < %lld; i++)", (wide)w->items);
+    for (int i = 0; i < e->p->steps; i++) {
+        const struct step *s = &e->p->step[i];
+        if (folds(e, i))
+            rows_line(e,
+                      "rows::store_columns<reduce::%s, %d, %d>(s%d[i], shared, a.a%d, part, (i64)i * %d, "
+                      "%lld);",
+                      s->prim->name, w->across, w->down, i, e->argument[s->port], w->across * w->width,
+                      (wide)w->columns);
+    }
+    rows_close(e);
+}
+
+/* A row's states that tiles have left are counted through all matrices. */
+static void count_row(struct emitter *e)
+{
+    bool states = false;
+    for (int i = 0; i < e->p->steps; i++)
+        states = states || (e->w->live[i] && e->p->step[i].kind == STEP_PARTIAL);
+    if (!states || e->w->rank == 2) return;
+    const char *matrix = e->w->matrices > 1 ? "matrix" : "(i64)0";
+    rows_line(e, "const i64 row = %s * %s + %s;", matrix, rows_of_matrix(e).s, rows_row_index(e).s);
+}
+
+static void fold_both(struct emitter *e)
+{
+    const struct rows_walk *w = e->w;
+    struct word row = rows_row_index(e), each = rows_of_part(e), rows = rows_of_matrix(e);
+    struct word team = w->down > 1 ? emit_word(" + threadIdx.x / %d", w->team) : emit_word("%s", "");
+    if (w->team > 1)
+        rows_line(e, w->down == 1 ? "const int lane = threadIdx.x;" : "const int lane = threadIdx.x %% %d;",
+                  w->team);
+    rows_open(e, "for (%s t = block.index(); t < %s; t += block.count())",
+              w->blocks < INT32_MAX ? "u32" : "i64", rows_blocks_word(e).s);
+    rows_line(e, "const i64 part = t;");
+    if (w->matrices > 1) rows_line(e, "const i64 matrix = %s;", rows_matrix(e).s);
+    rows_matrix_indices(e);
+    rows_line(e, "const i64 begin = %s * %s;", rows_part(e).s, each.s);
+    rows_line(e, "const i64 end = begin + %s < %s ? begin + %s : %s;", each.s, rows.s, each.s, rows.s);
+    begin_kept_states(e);
+    rows_open(e, "for (i64 %s = begin%s; %s < end; %s += %d)", row.s, team.s, row.s, row.s, w->down);
+    count_row(e);
+    rows_pointers(e);
+    rows_walk_team(e);
+    rows_close(e);
+    end_kept_states(e);
+    rows_close(e);
+}
+
 void rows_fold_columns(struct emitter *e)
 {
     const struct rows_walk *w = e->w;
     rows_line(e, "float *const shared = (float *)block.shared();");
+    if (w->team) {
+        fold_both(e);
+        return;
+    }
     open_blocks(e);
     rows_line(e, "const i64 part = %s;", over("t", w->slabs).s);
     if (w->matrices > 1) rows_line(e, "const i64 matrix = %s;", rows_matrix(e).s);

@@ -36,6 +36,9 @@ void rows_pair_partners(struct emitter *e, int step); /* where the piece stands 
                                                          other elements if they are not in it */
 void rows_pair(struct emitter *e, int step);
 
+/* emit_rows_walk.c: the walks of a team over its row, and between them the row's values. */
+void rows_walk_team(struct emitter *e);
+
 /* emit_columns.c: kernels whose threads fold columns, or finish what was folded. */
 int rows_shared_floats(const struct emitter *e); /* for states of a block; 0: it needs none */
 void rows_fold_columns(struct emitter *e);

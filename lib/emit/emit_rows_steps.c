@@ -114,8 +114,8 @@ static void print_push(struct emitter *e, int i)
     if (rows_state(e->w, e->p, i) != i) return;
     struct word key = s->in[READS_KEY] >= 0 ? emit_word("v%d", s->in[READS_KEY]) : emit_word("0.0f");
     if (s->axis == REDUCE_COLUMNS)
-        rows_line(e, "reduce::%s::push(s%d[%s], v%d, (int)%s, 0.0f);", s->prim->name, i,
-                  e->w->width > 1 ? "j" : "0", s->in[0], rows_row_index(e).s);
+        rows_line(e, "reduce::%s::push(s%d%s[%s], v%d, (int)%s, 0.0f);", s->prim->name, i,
+                  e->w->team ? "[i]" : "", e->w->width > 1 ? "j" : "0", s->in[0], rows_row_index(e).s);
     else rows_line(e, "reduce::%s::push(s%d, v%d, %s, %s);", s->prim->name, i, s->in[0], column(e), key.s);
 }
 

@@ -12,6 +12,10 @@
 /* Of the readers of what a program of rows loads, so many are asked whether they are maps that join it. */
 enum { MOST_BESIDE = 16 };
 
+/* Floats of a column's states beside a walk over rows: of one, and of all. A thread has them of eight
+ * columns, and of more of them would have no registers left for what it computes. */
+enum { MOST_COLUMN_STATE = 2, MOST_COLUMN_STATES = 4, MOST_KEPT_COLUMNS = 4096 };
+
 /* ---- Candidates: what reads a member, and what reads the same as one ---- */
 
 /* What is no candidate, since it has its place already. Operands of other kernels are noted where those are
@@ -169,7 +173,24 @@ static bool try_heads(struct grouper *gr, struct group *q, const struct node *n)
     return try_pair(gr, q, PAIR_HEADS, s.value);
 }
 
-/* A pass over rows folds these, or their columns: then all else is element by element. */
+static bool folds_row(const struct node *n) { return n->op == OP_REDUCE && !node_folds_columns(n); }
+
+/* Have the threads that walk rows of q registers for states of the columns that they meet, those of n too? */
+static bool keeps_columns(const struct grouper *gr, const struct group *q, const struct node *n)
+{
+    int floats = node_folds_columns(n) ? n->prim->state : 0, most = floats;
+    for (int m = q->first; m >= 0; m = gr->site[m].next) {
+        const struct node *other = &gr->g->node[m];
+        int state = node_folds_columns(other) ? other->prim->state : 0;
+        floats += state;
+        most = MAX(most, state);
+    }
+    return most <= MOST_COLUMN_STATE && floats <= MOST_COLUMN_STATES &&
+           !extent_reaches(type_columns(&q->domain), MOST_KEPT_COLUMNS + 1);
+}
+
+/* A pass over rows folds these, or their columns, and then all else is element by element; or both, where
+ * there are few columns. */
 static bool suits_fold(const struct grouper *gr, const struct group *q, const struct node *n)
 {
     bool alone = n->op != OP_REDUCE && !op_is_version(n->op) && !op_combines_pairs(n->op);
@@ -179,6 +200,9 @@ static bool suits_fold(const struct grouper *gr, const struct group *q, const st
         if (n->op == OP_REDUCE && other->op == OP_ASSIGN && group_reads_what_it_writes(gr, q, other))
             return refuse_join(gr, REASON_LOADED_ONCE, m, 0, 0);
         bool elements = other->op == OP_MAP || other->op == OP_CAST || node_folds_columns(other);
+        bool both =
+            (node_folds_columns(n) && folds_row(other)) || (folds_row(n) && node_folds_columns(other));
+        if (both && keeps_columns(gr, q, n)) continue;
         if (node_folds_columns(n) ? !elements : node_folds_columns(other))
             return refuse_join(gr, REASON_TWO_FOLDS, m, 0, 0);
     }

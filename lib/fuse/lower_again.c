@@ -61,10 +61,12 @@ static bool may_finish_columns(const struct writer *w, const struct type *t)
 /* And a row's? Threads that work on columns do not share rows out. */
 static bool may_finish_rows(const struct writer *w)
 {
-    bool folds = false;
-    for (int m = w->q->first; m >= 0; m = w->gr->site[m].next)
+    bool folds = false, walks = false;
+    for (int m = w->q->first; m >= 0; m = w->gr->site[m].next) {
         folds = folds || group_has_column_parts(w->gr, m);
-    return w->p->kind != PROGRAM_ROWS || !(folds || finishes(w, REDUCE_COLUMNS));
+        walks = walks || (w->gr->g->node[m].op == OP_REDUCE && !node_folds_columns(&w->gr->g->node[m]));
+    }
+    return w->p->kind != PROGRAM_ROWS || !((folds && !walks) || finishes(w, REDUCE_COLUMNS));
 }
 
 bool is_computed_again(const struct writer *w, int value, const struct type *as)

@@ -86,14 +86,16 @@ static coda_status verify_step(const struct plan *p, const struct program *q, in
                 (int)(q - p->program));
 }
 
-/* Threads that fold the columns of a matrix fold no rows, and finish no states of rows. */
+/* Threads that fold the columns of a matrix, and no rows, finish no states of these: they do not walk them
+ * together. */
 static coda_status verify_folds(const struct plan *p, const struct program *q)
 {
     bool folds = q->kind == PROGRAM_ROWS && program_folds_columns(q);
     for (int i = 0; i < q->steps && folds; i++) {
         const struct step *s = &q->step[i];
-        bool of_rows = (s->kind == STEP_REDUCE && s->axis == REDUCE_ROWS) || s->kind == STEP_PARTIAL;
-        if (of_rows || q->rank < 2)
+        bool of_rows = s->kind == STEP_PARTIAL && !program_folds_rows(q);
+        bool pairs = s->kind == STEP_PAIR || (s->kind == STEP_PARTIAL && s->axis == REDUCE_COLUMNS);
+        if (of_rows || pairs || q->rank < 2)
             return fail(CODA_E_INVALID, "plan: step %d of @%d is among folds of columns, of rank %d", i,
                         (int)(q - p->program), q->rank);
     }

@@ -66,6 +66,13 @@ bool step_is_of_row(const struct step *s)
 
 bool step_folds_columns(const struct step *s) { return s->kind == STEP_REDUCE && s->axis == REDUCE_COLUMNS; }
 
+bool program_folds_rows(const struct program *q)
+{
+    for (int i = 0; i < q->steps; i++)
+        if (q->step[i].kind == STEP_REDUCE && q->step[i].axis == REDUCE_ROWS) return true;
+    return false;
+}
+
 bool program_folds_columns(const struct program *q)
 {
     for (int i = 0; i < q->steps; i++)

@@ -196,6 +196,7 @@ bool step_is_of_row(const struct step *s);
 /* Does a step fold columns; does any? */
 bool step_folds_columns(const struct step *s);
 bool program_folds_columns(const struct program *q);
+bool program_folds_rows(const struct program *q); /* does any fold rows? */
 /* Every tensor that the program touches: use 0, 1, ... up to the first NULL. */
 struct tensor_use *program_use(const struct program *q, int i);
 int program_uses(const struct program *q); /* their number */

@@ -8,14 +8,15 @@
 #include "rows_schedule.h"
 
 enum {
-    THREADS = 256,     /* of a block */
-    MOST_ACROSS = 32,  /* a warp beside each other */
-    FEWEST_ROWS = 8,   /* that a thread should fold */
-    BLOCKS_PER_SM = 4, /* whose loads together keep memory busy */
-    FEW_STATES = 4,    /* that one thread merges of a column; of more ... */
-    SOME_DOWN = 8,     /* ... so many do, ... */
-    MANY_STATES = 64,  /* ... and of more than these ... */
-    MANY_DOWN = 32     /* ... so many */
+    THREADS = 256,       /* of a block */
+    MOST_ACROSS = 32,    /* a warp beside each other */
+    FEWEST_ROWS = 8,     /* that a thread should fold */
+    BLOCKS_PER_SM = 4,   /* whose loads together keep memory busy; ... */
+    TEAMS_PER_SM = 1024, /* ... if they walk rows, so many threads */
+    FEW_STATES = 4,      /* that one thread merges of a column; of more ... */
+    SOME_DOWN = 8,       /* ... so many do, ... */
+    MANY_STATES = 64,    /* ... and of more than these ... */
+    MANY_DOWN = 32       /* ... so many */
 };
 
 static bool is_live(const struct rows_walk *w, const struct program *p, enum step_kind kind)
@@ -42,7 +43,7 @@ static int most_states(const struct rows_walk *w, const struct program *p)
 static int states_left(const struct rows_walk *w, const struct program *p)
 {
     for (int i = 0; i < p->steps; i++)
-        if (w->live[i] && p->step[i].kind == STEP_REDUCE) return p->port[p->step[i].port].blocks;
+        if (w->live[i] && step_folds_columns(&p->step[i])) return p->port[p->step[i].port].blocks;
     return 0;
 }
 
@@ -50,11 +51,12 @@ static int states_left(const struct rows_walk *w, const struct program *p)
 void columns_walk(struct rows_walk *w, const struct program *p)
 {
     if (!w->folds && !w->finishes) return;
-    w->across = w->down = 1;
-    w->threads = THREADS;
+    w->across = w->team ? w->team : 1;
+    w->down = 1;
+    if (!w->team) w->threads = THREADS;
     if (w->folds) {
-        while (w->across < MOST_ACROSS && w->across < w->pieces) w->across *= 2;
-        w->down = THREADS / w->across;
+        while (!w->team && w->across < MOST_ACROSS && w->across < w->pieces) w->across *= 2;
+        w->down = w->threads / w->across;
         w->parts = states_left(w, p);
         w->part_rows = w->parts ? CEIL_DIV(p->dim[p->rank - 2], w->parts) : 0;
     } else {
@@ -62,7 +64,7 @@ void columns_walk(struct rows_walk *w, const struct program *p)
         w->down = states <= FEW_STATES ? 1 : states <= MANY_STATES ? SOME_DOWN : MANY_DOWN;
         w->across = THREADS / w->down;
     }
-    w->slabs = CEIL_DIV(w->pieces, w->across);
+    w->slabs = w->team ? 1 : CEIL_DIV(w->pieces, w->across);
     w->matrices = w->folds ? w->rows / MAX(p->dim[p->rank - 2], 1) : w->rows;
     w->blocks = mul_counts(w->matrices, w->slabs * (w->folds ? w->parts : 1));
 }
@@ -71,7 +73,7 @@ int64_t columns_states(const struct rows_walk *w, const struct program *p, int s
 {
     int64_t rows = p->dim[p->rank - 2];
     if (!w->folds) return 0;
-    int64_t blocks = BLOCKS_PER_SM * (int64_t)sms;
+    int64_t blocks = (w->team ? MAX(TEAMS_PER_SM / w->threads, 1) : BLOCKS_PER_SM) * (int64_t)sms;
     int64_t parts = blocks / MAX(mul_counts(w->slabs, w->rows / rows), 1);
     int64_t part_rows = CEIL_DIV(rows, MAX(MIN(parts, CEIL_DIV(rows, FEWEST_ROWS * w->down)), 1));
     return CEIL_DIV(rows, part_rows);

@@ -11,7 +11,7 @@ enum {
     TEAM_ITEMS = 4,    /* pieces a thread of a block should have */
     BLOCK_SMALL = 128, /* threads of a block whose teams are warps, parts of these, or threads */
     BLOCK_FLAT = 256,
-    KEPT_FLOATS = 64, /* registers for loads that are used again, or made ahead */
+    KEPT_FLOATS = 64, /* registers for loads that are used again, or made ahead, and columns' states */
     LANE_STATES = 4,  /* of a row, that one thread may merge before others help it: ... */
     FEW_LANES = 4,    /* ... so many, or a warp; each step more costs a shuffle of a state */
     PIECE_MOST = 8
@@ -278,17 +278,36 @@ static bool has_many_states(const struct rows_walk *w, const struct program *p)
     return false;
 }
 
+static bool folds_rows(const struct rows_walk *w, const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (w->live[i] && p->step[i].kind == STEP_REDUCE && p->step[i].axis == REDUCE_ROWS) return true;
+    return false;
+}
+
+/* Of each of a piece's columns, where rows are walked. */
+static int state_floats(const struct rows_walk *w, const struct program *p)
+{
+    int floats = 0;
+    for (int i = 0; i < p->steps && w->team; i++) {
+        const struct step *s = &p->step[i];
+        if (w->live[i] && step_folds_columns(s) && rows_state(w, p, i) == i) floats += s->prim->state;
+    }
+    return floats;
+}
+
 static void choose_team(struct rows_walk *w, const struct program *p)
 {
     bool many = has_many_states(w, p);
     bool walks = is_live(w, p, STEP_REDUCE) || (is_live(w, p, STEP_PARTIAL) && has_column_store(w, p));
+    int items = w->folds ? 1 : TEAM_ITEMS; /* of columns' states it has as many */
     w->threads = BLOCK_FLAT;
     w->items = 1;
-    if (w->folds || w->finishes) return;
+    if (w->finishes || (w->folds && !folds_rows(w, p))) return;
     if (!walks && !many) return;
     w->threads = BLOCK_SMALL;
     w->team = w->pieces <= 2 && !many ? 1 : w->pieces <= 2 * 32 ? 32 : BLOCK_SMALL; /* whole warps fold */
-    while (w->team >= BLOCK_SMALL && w->team < TEAM_MOST && w->pieces > TEAM_ITEMS * w->team) w->team *= 2;
+    while (w->team >= BLOCK_SMALL && w->team < TEAM_MOST && w->pieces > items * w->team) w->team *= 2;
     w->threads = MAX(w->threads, w->team);
     w->items = CEIL_DIV(w->pieces, w->team);
 }
@@ -304,7 +323,7 @@ static bool may_lead(const struct rows_walk *w, const struct program *p, const b
 /* Loads of more than one phase, and those to be made ahead, as long as they fit. */
 static void choose_kept(struct rows_walk *w, const struct program *p, bool *needed, int *uses)
 {
-    int64_t floats = 0, each = w->items * w->width;
+    int64_t each = w->items * w->width, floats = state_floats(w, p) * each;
     for (int phase = 0; phase < w->phases; phase++) {
         rows_needs(w, p, phase, needed);
         for (int i = 0; i < p->steps; i++) uses[i] += needed[i];

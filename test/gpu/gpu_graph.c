@@ -180,6 +180,7 @@ int gpu_graph(void)
                                        "adamw_lerp",
                                        "adamw_states",
                                        "rope_backward",
+                                       "rows_and_columns",
                                        "append_decode",
                                        "append_heads",
                                        "append_fp8",

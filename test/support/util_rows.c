@@ -540,6 +540,37 @@ static void columns_in_parts(struct rig *r)
     fold(r, "max", matrix(r, CODA_BF16, 1), 6);
 }
 
+/* ---- Rows and columns in one walk ---- */
+
+/* Sums down columns of what a row's statistic is of, and of what is made of that: a second walk of the
+ * row. */
+static void both(struct rig *r, int64_t rows, int64_t columns, coda_dtype t, int parts)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(rows, columns));
+    int x = matrix(r, t, 1), p = rig_map(r, "mul", x, matrix(r, t, 2), NULL);
+    int most = rig_reduce(r, "max", p, -1), d = rig_map(r, "sub", p, most, NULL);
+    fold(r, "sum_sq", p, parts);
+    fold(r, "sum_sq", d, parts);
+    fold(r, "max", x, parts);
+    store_matrix(r, d, CODA_BF16);
+    rig_store_row(r, most, rig_buffer(r, CODA_F32, rows, 0), 0, DIMS(1, 0));
+}
+
+static void both_wide(struct rig *r) { both(r, 70, 4096, CODA_BF16, 5); }
+static void both_warps(struct rig *r) { both(r, 333, 200, CODA_F16, 4); }
+static void both_odd(struct rig *r) { both(r, 77, 1037, CODA_F32, 3); }
+static void both_few(struct rig *r) { both(r, 500, 3, CODA_F32, 2); }
+
+/* Of matrices three dimensions deep, with a statistic that tiles have left. */
+static void both_of_matrices(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 4, DIMS(2, 3, 50, 24));
+    int x = rig_load(r, rig_buffer(r, CODA_F16, 7200, 1), 0, DIMS(3600, 24, 72, 1));
+    int y = rig_map(r, "mul", x, finish(r, "sum", 5), NULL), sum = rig_reduce(r, "sum_sq", y, -1);
+    fold(r, "sum_sq", rig_map(r, "add", x, sum, NULL), 7);
+    rig_store_row(r, sum, rig_buffer(r, CODA_F32, 300, 0), 0, DIMS(150, 50, 1, 0));
+}
+
 static int finished(struct rig *r, const char *reduce, int parts)
 {
     int64_t n = parts * r->p.dim[0] * r->p.dim[2] * prim_find(reduce)->state;
@@ -649,6 +680,11 @@ const struct rows_case rows_cases[] = {
     {"columns, few", columns_few},
     {"columns, one", columns_one},
     {"columns, parts", columns_in_parts},
+    {"rows and columns", both_wide},
+    {"rows and columns, warps", both_warps},
+    {"rows and columns, odd", both_odd},
+    {"rows and columns, few", both_few},
+    {"rows and columns, matrices", both_of_matrices},
     {"columns finished", columns_finished_few},
     {"columns finished, many states", columns_finished_many},
     {"columns finished, no states", columns_finished_none},

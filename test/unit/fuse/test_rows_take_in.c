@@ -116,6 +116,17 @@ static const struct {
      FOUR "%s = sum %ab {columns=1}\n%t = rope %b {base=100,head_dim=32,heads=3}\noutput %s = %s\noutput %t "
           "= %t\n",
      3},
+    {"rows and columns of one tensor",
+     FOUR
+     "%s = sum %ab\n%t = sum %ab {columns=1}\n%u = sub %ab, %s\n%v = sum_sq %u {columns=1}\noutput %s = %s\n"
+     "output %t = %t\noutput %v = %v\n",
+     2},
+    {"... and a statistic of columns that is larger than two floats",
+     FOUR "%s = sum %ab\n%t = m2 %ab {columns=1}\noutput %s = %s\noutput %t = %t\n", 3},
+    {"... and a state that is written over",
+     STATES "%x = mul %m, %g\n%s = sum %x\n%t = sum %x {columns=1}\n%m1 = assign %m, %x\noutput %s = %s\n"
+            "output %t = %t\n",
+     3},
     {"a turn of a state that is written over",
      STATES
      "%x = mul %m, %g\n%t = rope %m {base=100,head_dim=32,heads=3}\n%m1 = assign %m, %x\noutput %t = %t\n",

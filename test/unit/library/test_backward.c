@@ -17,7 +17,7 @@ static const char *const golden[] = {"swiglu_backward", "swiglu_backward_interle
                                      "layer_backward",  "head_backward",
                                      "sum_of_products", "adamw",
                                      "adamw_lerp",      "adamw_states",
-                                     "rope_backward"};
+                                     "rope_backward",   "rows_and_columns"};
 
 static graph *load(const char *name)
 {

@@ -89,7 +89,7 @@ static const struct {
     {"%r = reshape %s {d0=160, rank=1}\noutput %y += %r\n", 2},
     {"output %y += %s stride=[20,1]\n", 3},
     {"output %y = %s\noutput %z += %s\n", 3},
-    {"%c = cast %s {to=bf16}\noutput %y = %c\noutput %z += %s\n", 4},
+    {"%c = cast %s {to=bf16}\noutput %y = %c\noutput %z += %s\n", 3},
     {"%t = row_sums %x, %i {rows=10}\noutput %y = %s\noutput %z = %t\n", 3},
 };
 

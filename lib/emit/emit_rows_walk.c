@@ -1,0 +1,61 @@
+/*
+ * emit_rows_walk.c -- prints how a team walks its row: once over the columns for each phase, and between
+ * walks the reductions of the row. emit_rows.c and emit_columns.c print which rows a team has.
+ */
+#include "emit_rows.h"
+
+/* " * 8", or nothing for 1. */
+static struct word times(int64_t n) { return n == 1 ? emit_word("%s", "") : emit_word(" * %lld", (wide)n); }
+
+static void print_states(struct emitter *e, int phase)
+{
+    for (int i = 0; i < e->p->steps; i++) {
+        const struct step *s = &e->p->step[i];
+        if (s->kind != STEP_REDUCE || step_folds_columns(s) || !rows_sink(e->w, e->p, i, phase)) continue;
+        if (rows_state(e->w, e->p, i) != i) continue;
+        rows_line(e, "reduce::%s::State s%d;", s->prim->name, i);
+        rows_line(e, "reduce::%s::init(s%d);", s->prim->name, i);
+    }
+}
+
+static void open_walk(struct emitter *e)
+{
+    const struct rows_walk *w = e->w;
+    const char *type = w->columns + (int64_t)w->team * w->width < INT32_MAX ? "int" : "i64";
+    bool whole = w->items * w->team == w->pieces, unroll = w->items * w->width <= 64;
+    rows_line(e, unroll ? "#pragma unroll" : "#pragma unroll 2");
+    rows_open(e, "for (%s i = 0; i < %lld; i++)", type, (wide)w->items);
+    struct word at = w->team > 1 ? emit_word("(i * %d + lane)", w->team) : emit_word("i");
+    rows_line(e, "const %s c = %s%s;", type, at.s, times(w->width).s);
+    if (!whole) rows_line(e, "if (c >= %lld) continue;", (wide)w->columns);
+}
+
+static void print_walk(struct emitter *e, int phase)
+{
+    print_states(e, phase);
+    if (!rows_needs(e->w, e->p, phase, e->needed) || !e->w->pieces) return;
+    open_walk(e);
+    rows_piece(e, phase);
+    rows_close(e);
+}
+
+static void print_ahead(struct emitter *e)
+{
+    bool any = false;
+    for (int i = 0; i < e->p->steps; i++) any = any || e->w->ahead[i];
+    if (!any || !e->w->pieces) return;
+    open_walk(e);
+    rows_read_ahead(e);
+    rows_close(e);
+}
+
+void rows_walk_team(struct emitter *e)
+{
+    rows_kept(e);
+    print_ahead(e);
+    rows_partials(e);
+    for (int phase = 0; phase < e->w->phases; phase++) {
+        rows_row_values(e, phase);
+        print_walk(e, phase);
+    }
+}
