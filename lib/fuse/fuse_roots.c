@@ -112,7 +112,13 @@ static bool is_outer(const struct grouper *gr, const struct node *n)
 }
 
 /* Of what is computed again. */
-enum { MOST_INLINE_STEPS = 32, MOST_INLINE_LOADS = 8, MOST_VECTOR_STEPS = 4, MOST_VECTOR_LOADS = 2 };
+enum {
+    MOST_INLINE_STEPS = 32,
+    MOST_INLINE_LOADS = 8,
+    MOST_VECTOR_STEPS = 4,
+    MOST_VECTOR_LOADS = 2,
+    MOST_CHAIN = 8
+};
 
 /* What computing map n again takes: false if it is too much. */
 static bool count_again(const struct grouper *gr, const struct node *n, struct site *out, int steps,
@@ -127,28 +133,50 @@ static bool count_again(const struct grouper *gr, const struct node *n, struct s
     return out->steps <= steps && out->loads <= loads;
 }
 
-/* Is operand i one of the caller's integers for each row of n, [.., 1]? */
-static bool is_row_ids(const struct grouper *gr, const struct node *n, int i)
+/* Is operand i one of the caller's tensors of a number for each row of n, [.., 1]? */
+static bool is_row_leaf(const struct grouper *gr, const struct node *n, int i)
 {
-    const struct node *ids = &gr->g->node[n->in[i]];
+    const struct node *leaf = &gr->g->node[n->in[i]];
     bool rows =
-        ids->type.rank == n->type.rank && extents_equal(type_elements(&ids->type), type_elements(&n->type));
-    return dtype_is_index(ids->type.dtype) && op_is_leaf(ids->op) && rows;
+        leaf->type.rank == n->type.rank && extents_equal(type_elements(&leaf->type), type_elements(&n->type));
+    return op_is_leaf(leaf->op) && rows;
 }
 
-/* A map of [.., 1] values, one of which is still in pieces, or ids, as masks are; or of a row vector and a
- * column vector, or of columns' numbers: computed again by each reader. */
+static bool is_row_ids(const struct grouper *gr, const struct node *n, int i)
+{
+    return dtype_is_index(gr->g->node[n->in[i]].type.dtype) && is_row_leaf(gr, n, i);
+}
+
+/* Do maps alone read a number of each row, over the row's columns, perhaps through maps of such numbers? */
+static bool is_spread(const struct grouper *gr, int value, int depth)
+{
+    const struct uses *u = &gr->uses;
+    if (gr->g->node[value].output >= 0 || depth == 0) return false;
+    for (int i = u->at[value]; i < u->at[value + 1]; i++) {
+        int reader = u->use[i].node;
+        if (gr->g->node[reader].op != OP_MAP) return false;
+        bool wide = extent_reaches(type_columns(&gr->g->node[reader].type), 2);
+        if (!wide && !is_spread(gr, reader, depth - 1)) return false;
+    }
+    return uses_count(u, value) > 0;
+}
+
+/* A map of [.., 1] values, one of which is still in pieces, or ids, as masks are, or of the caller's, if it
+ * is read over columns; or of a row vector and a column vector, or of columns' numbers: computed again by
+ * each reader. */
 static bool is_inline(const struct grouper *gr, const struct node *n, struct site *out)
 {
     if (n->op != OP_MAP || n->type.rank == 0) return false;
-    bool pieces = false, counts = false;
+    bool pieces = false, counts = false, leaves = true;
     for (int i = 0; i < n->nin; i++) {
         const struct site *s = &gr->site[n->in[i]];
         if (!is_vector(gr, n->in[i], n)) return false;
         counts = counts || (gr->g->node[n->in[i]].op == OP_IOTA && extent_reaches(type_columns(&n->type), 2));
         pieces = pieces || (s->partial && !group_has_column_parts(gr, n->in[i])) || s->role == ROLE_INLINE ||
                  is_row_ids(gr, n, i);
+        leaves = leaves && (s->role == ROLE_NUMBER || is_row_leaf(gr, n, i));
     }
+    pieces = pieces || (leaves && is_spread(gr, (int)(n - gr->g->node), MOST_CHAIN));
     if (!count_again(gr, n, out, MOST_INLINE_STEPS, MOST_INLINE_LOADS)) return false;
     return gr->opt->fuse && (is_outer(gr, n) || counts || (pieces && extent_is_one(type_columns(&n->type))));
 }

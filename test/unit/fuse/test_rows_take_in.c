@@ -50,6 +50,14 @@ static const struct {
      2},
     {"rows' values, of which each element takes one",
      FOUR "%h = input f32[40,1]\n%s = sqrt %h\n%u = abs %s\n%y = mul %ab, %u\noutput %y = %y\n", 1},
+    {"... in two programs, from the caller's numbers",
+     FOUR "%h = input f32[40,1]\n%s = tanh %h\n%u = mul %s, %h\n%y = mul %ab, %u\n%e = input f32[40,64]\n"
+          "%z = mul %e, %u\noutput %y = %y\noutput %z = %z\n",
+     2},
+    {"... that is an output, too",
+     FOUR "%h = input f32[40,1]\n%s = tanh %h\n%u = mul %s, %h\n%y = mul %ab, %u\n%e = input f32[40,64]\n"
+          "%z = mul %e, %u\noutput %y = %y\noutput %z = %z\noutput %u = %u\n",
+     2},
     {"a map beside another one of the same tensor", FOUR "%n = mul %a, %c\noutput %x = %ab\noutput %n = %n\n",
      1},
     {"... but not one of what comes later",
