@@ -1053,8 +1053,13 @@ typedef struct coda_run_options {
     int threads;         /* of a run on the CPU device, the caller's included, up to 64; 1: it starts none.
                           * 0: one for each core that the process may use, by its affinity and its control
                           * group's quota, as coda_run does. Results do not depend on it */
+    int done_count;      /* 0 (INIT), or the number of arguments, each of which has ... */
+    void *const *done;   /* ... a CUevent here, or NULL. It is recorded on the stream behind the launch after
+                          * which the run does not write the argument any more, so that another stream may
+                          * take it while the run goes on, as reductions of gradients do. In a capture it is a
+                          * node. None of a run that fails need be recorded; on the CPU device none is */
 } coda_run_options;
-#define CODA_RUN_OPTIONS_INIT {sizeof(coda_run_options), NULL, 0, 0}
+#define CODA_RUN_OPTIONS_INIT {sizeof(coda_run_options), NULL, 0, 0, 0, NULL}
 /* As coda_run, with tensors of these dims. */
 CODA_API coda_status coda_run_shaped(const coda_plan *p, void *const *args, void *prepared,
                                      void *workspace, coda_stream stream, const coda_run_options *opt);

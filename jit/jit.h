@@ -152,6 +152,8 @@ struct jit_launch {
 };
 coda_status jit_launch(const struct jit_kernel *k, const struct jit_launch *l, void *params, size_t bytes,
                        coda_stream stream, char *err);
+/* Records a CUevent of the caller's. */
+coda_status jit_record(void *event, coda_stream stream, char *err);
 
 /* What this thread loads ends no capture of another thread's. */
 void jit_spare_captures(void);

@@ -50,6 +50,14 @@ coda_status jit_launch(const struct jit_kernel *k, const struct jit_launch *l, v
     return r ? driver_fail(k->driver, err, r, k->symbol) : CODA_OK;
 }
 
+coda_status jit_record(void *event, coda_stream stream, char *err)
+{
+    const struct driver *d = driver_open(err);
+    if (!d) return CODA_E_DEVICE;
+    CUresult r = d->cuEventRecord(event, stream);
+    return r ? driver_fail(d, err, r, "cuEventRecord") : CODA_OK;
+}
+
 /* ---- Tensor maps ---- */
 
 _Static_assert(sizeof(struct jit_map) == sizeof(CUtensorMap), "jit_map is a CUtensorMap");

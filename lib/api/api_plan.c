@@ -61,7 +61,7 @@ CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepa
 {
     if (!p) return fail(CODA_E_INVALID, "run: plan is NULL");
     if (p->shapes) return symbols_refuse("run", "plan", shapes_graph(p->shapes)->dims, "coda_run_shaped");
-    return executable_run(p, args, prepared, workspace, stream, 0);
+    return executable_run(p, args, prepared, workspace, stream, NULL);
 }
 
 CODA_API coda_status coda_prepare(const coda_plan *p, void *const *args, void *prepared, void *workspace,

@@ -39,11 +39,11 @@ CODA_API coda_status coda_run_shaped(const coda_plan *p, void *const *args, void
     if (!status) status = check_dims("run", p, own.dims, own.dim_count);
     if (!status) status = check_threads(own.threads);
     if (status) return status;
-    if (!p->shapes) return executable_run(p, args, prepared, workspace, stream, own.threads);
+    if (!p->shapes) return executable_run(p, args, prepared, workspace, stream, &own);
     if (!p->runnable) return fail(CODA_E_INVALID, "run: the plan was compiled for no device");
     status = shapes_take(&s, p, &by, own.dims);
     if (status) return status;
-    status = executable_run(shape_plan(s), args, prepared, workspace, stream, own.threads);
+    status = executable_run(shape_plan(s), args, prepared, workspace, stream, &own);
     shapes_give(p, s);
     return status;
 }

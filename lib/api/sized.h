@@ -20,7 +20,7 @@
     X(coda_sgd_options, update)                                                                              \
     X(coda_muon_options, update)                                                                             \
     X(coda_compile_options, shapes)                                                                          \
-    X(coda_run_options, threads)                                                                             \
+    X(coda_run_options, done)                                                                                \
     X(coda_warm_options, kernel)                                                                             \
     X(coda_shape_stats, kernels)                                                                             \
     X(coda_symbol_info, multiple)                                                                            \

@@ -42,6 +42,7 @@ struct coda_plan {
     struct place *place; /* of each argument */
     int args;
     bool states; /* some of them are */
+    int *completed, *completed_at; /* completion.c */
     struct coda_plan_stats stats;
     int measured;       /* programs that this compilation tuned */
     const char **tuned; /* what was asked of figures, and there were some */
@@ -73,10 +74,10 @@ coda_status kernels_load_into(struct kernel_table *t, struct coda_plan *const *p
 /* executable.c: NULL is fine. */
 void executable_free(struct coda_plan *p);
 
-/* run.c: coda_run, coda_prepare and coda_prepare_adopt of a plan that is there. `threads` as in
- * coda_run_options. */
+/* run.c: coda_run, coda_prepare and coda_prepare_adopt of a plan that is there. Of `opt`
+ * threads and done count; NULL: none are set. */
 coda_status executable_run(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
-                           coda_stream stream, int threads);
+                           coda_stream stream, const coda_run_options *opt);
 coda_status executable_prepare(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
                                coda_stream stream);
 coda_status executable_adopt(const struct coda_plan *p, void *const *args, void *prepared);

@@ -42,31 +42,42 @@ static coda_status run_programs(const struct call *c, bool prepare, int *begun)
         if (c->p->plan.program[i].prepare != prepare) continue;
         ++*begun;
         status = run_one(c, i);
+        if (!status && c->done) status = completion_record(c, i);
     }
-    return status;
-}
-
-coda_status executable_run(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
-                           coda_stream stream, int threads)
-{
-    struct call c = {p, args, prepared, workspace, stream};
-    int begun = 0;
-    struct arguments b = arguments(&c, "run", false);
-    coda_status status = check(&c, &b);
-    if (!status) status = kept_check(&b, p->plan.prepared_id);
-    if (status) return status;
-    int before = parallel_limit(threads);
-    status = run_programs(&c, false, &begun);
-    parallel_limit(before);
     return status;
 }
 
 static bool is_gpu(const struct coda_plan *p) { return p->device == CODA_DEVICE_GPU; }
 
+static coda_status check_done(const struct coda_plan *p, const coda_run_options *opt)
+{
+    if (!opt || !opt->done_count || (opt->done && opt->done_count == p->args)) return CODA_OK;
+    return fail(CODA_E_INVALID, "run: done_count is %d and done is %s; the plan has %d arguments",
+                opt->done_count, opt->done ? "there" : "NULL", p->args);
+}
+
+coda_status executable_run(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
+                           coda_stream stream, const coda_run_options *opt)
+{
+    struct call c = {p, args, prepared, workspace, stream, NULL};
+    int begun = 0;
+    struct arguments b = arguments(&c, "run", false);
+    coda_status status = check(&c, &b);
+    if (!status) status = check_done(p, opt);
+    if (!status) status = kept_check(&b, p->plan.prepared_id);
+    if (status) return status;
+    if (opt && opt->done_count && is_gpu(p)) c.done = opt->done;
+    int before = parallel_limit(opt ? opt->threads : 0);
+    if (c.done) status = completion_record(&c, -1);
+    if (!status) status = run_programs(&c, false, &begun);
+    parallel_limit(before);
+    return status;
+}
+
 coda_status executable_prepare(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
                                coda_stream stream)
 {
-    struct call c = {p, args, prepared, workspace, stream};
+    struct call c = {p, args, prepared, workspace, stream, NULL};
     struct keeping *keeping;
     int begun = 0;
     struct arguments b = arguments(&c, "prepare", true);
@@ -81,7 +92,7 @@ coda_status executable_prepare(const struct coda_plan *p, void *const *args, voi
 
 coda_status executable_adopt(const struct coda_plan *p, void *const *args, void *prepared)
 {
-    struct call c = {p, args, prepared, NULL, NULL};
+    struct call c = {p, args, prepared, NULL, NULL, NULL};
     struct arguments b = arguments(&c, "prepare_adopt", true);
     b.workspace_bytes = 0;
     coda_status status = check(&c, &b);

@@ -13,6 +13,7 @@ struct call {
     void *const *args;
     char *prepared, *workspace;
     coda_stream stream;
+    void *const *done; /* a CUevent for each argument, or NULL; NULL: none is wanted */
 };
 
 struct runner {
@@ -35,6 +36,11 @@ struct runner {
 #define X(name) extern const struct runner runner_##name;
 RUNNERS(X)
 #undef X
+
+/* completion.c -- finds which arguments each program leaves complete; and records their events on the stream
+ * behind it. Before program 0, as index -1, come those that no program writes. */
+coda_status completion_find(struct coda_plan *p);
+coda_status completion_record(const struct call *c, int index);
 
 /* runner.c -- makes p->program, which says who runs each program. */
 coda_status runners_choose(struct coda_plan *p);

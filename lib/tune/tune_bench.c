@@ -240,7 +240,7 @@ static coda_status run(const struct contest *c, const struct way *w, int set)
 {
     void *args[MOST_TENSORS];
     for (int i = 0; i < c->tensors.n; i++) args[i] = tensor_address(&c->tensors, i, set);
-    return executable_run(w->plan, args, NULL, NULL, jit_clock_stream(c->clock), 0);
+    return executable_run(w->plan, args, NULL, NULL, jit_clock_stream(c->clock), NULL);
 }
 
 /* How it stores the tensor: EFFECT_WRITE or EFFECT_ADD; 0: it does not. */

@@ -1,7 +1,7 @@
 /*
  * gpu_share.c -- a plan in a captured CUDA graph, one plan in two threads on two streams, and kernels that
  * plans of different numbers of rows share: the same bits as a plain run. A shape that a plan with symbols
- * has not met is refused while its stream is captured.
+ * has not met is refused while its stream is captured. Events say when an argument is complete.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -27,6 +27,8 @@ struct driver {
     __typeof__(&cuGraphInstantiateWithFlags) instantiate;
     __typeof__(&cuGraphLaunch) launch;
     __typeof__(&cuCtxSetCurrent) use_context;
+    __typeof__(&cuEventCreate) event_create;
+    __typeof__(&cuEventSynchronize) event_wait;
 };
 
 static bool open_driver(struct driver *d)
@@ -40,7 +42,9 @@ static bool open_driver(struct driver *d)
     d->instantiate = (__typeof__(d->instantiate))dlsym(lib, "cuGraphInstantiateWithFlags");
     d->launch = (__typeof__(d->launch))dlsym(lib, "cuGraphLaunch");
     d->use_context = (__typeof__(d->use_context))dlsym(lib, "cuCtxSetCurrent");
-    return d->stream_create && d->stream_wait && d->begin && d->end && d->instantiate && d->launch &&
+    d->event_create = (__typeof__(d->event_create))dlsym(lib, "cuEventCreate");
+    d->event_wait = (__typeof__(d->event_wait))dlsym(lib, "cuEventSynchronize");
+    return d->event_create && d->event_wait && d->stream_create && d->stream_wait && d->begin && d->end && d->instantiate && d->launch &&
            d->use_context;
 }
 
@@ -111,6 +115,51 @@ static coda_status record(const struct driver *d, CUstream stream, const coda_pl
     if (d->begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) return CODA_E_DEVICE;
     coda_status status = coda_run_shaped(p, args, NULL, work, stream, &opt);
     return d->end(stream, &captured) ? CODA_E_DEVICE : status;
+}
+
+/* ---- Events ---- */
+
+enum { CHAIN = 24, SIDE = 512 };
+
+/* The first output is complete long before the others: who waits for its event reads what the run leaves. */
+static bool completes(const struct driver *d)
+{
+    struct text t = {0};
+    size_t bytes = (size_t)SIDE * SIDE * 2;
+    coda_graph *g = NULL;
+    coda_plan *p = NULL;
+    CUstream stream;
+    CUevent event = NULL;
+    void *args[4], *done[4] = {NULL};
+    unsigned char *early = malloc(2 * bytes), *late = early + bytes;
+    text_printf(&t, "%%x = input bf16[%d,%d]\n%%w = weight bf16[%d,%d]\n%%p0 = matmul %%x, %%w\n", SIDE, SIDE,
+                SIDE, SIDE);
+    for (int i = 1; i < CHAIN; i++) text_printf(&t, "%%p%d = matmul %%p%d, %%w\n", i, i - 1);
+    text_printf(&t, "output %%first = %%p0\noutput %%last = %%p%d\n", CHAIN - 1);
+    bool good = early && !coda_graph_parse(&g, text_str(&t)) && !coda_compile(&p, g, NULL) &&
+                !d->stream_create(&stream, CU_STREAM_NON_BLOCKING) && !d->event_create(&event, 0);
+    void *work = good ? device_alloc(coda_plan_workspace(p) + 256) : NULL;
+    for (int i = 0; i < 4; i++) args[i] = good ? device_alloc(bytes) : NULL;
+    coda_run_options opt = CODA_RUN_OPTIONS_INIT;
+    opt.done_count = 4;
+    opt.done = done;
+    done[2] = event;
+    for (int i = 0; good && i < 4; i++) device_fill(args[i], i < 2 ? 0x3c : 0xff, bytes);
+    if (good) device_wait();
+    good = good && work && !coda_run_shaped(p, args, NULL, work, stream, &opt) && !d->event_wait(event);
+    if (good) device_download(early, args[2], bytes);
+    good = good && !d->stream_wait(stream);
+    if (good) device_download(late, args[2], bytes);
+    good = good && !memcmp(early, late, bytes) && early[0] != 0xff;
+    opt.done_count = 3;
+    good = good && coda_run_shaped(p, args, NULL, work, stream, &opt) == CODA_E_INVALID;
+    for (int i = 0; i < 4; i++) device_free(args[i]);
+    device_free(work);
+    coda_plan_free(p);
+    coda_graph_free(g);
+    text_free(&t);
+    free(early);
+    return good;
 }
 
 /* A shape that was never met is captured if its kernels are loaded, and else refused by name; the capture
@@ -283,6 +332,7 @@ int gpu_share(void)
     int failed = gpu_case(
         open_driver(&d) && refused(&d), "share",
         "a shape whose kernels are not loaded is refused while its stream is captured, others are not");
+    failed += gpu_case(completes(&d), "share", "an event says when its argument is complete");
     static const char *const block[] = {"llama_small", "llama_token", "llama_sequences"};
     for (int i = 0; i < (int)(sizeof block / sizeof *block); i++)
         if (!device_emulated(&dev) || scale_takes_one_in(3, i)) failed += share(block[i], &dev);
