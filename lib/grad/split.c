@@ -11,11 +11,13 @@
 #include "grad.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct split {
     const graph *joint;
     struct arena arena;
     coda_keep keep;
+    int outputs; /* forward's; backward has the others */
     bool *forward;         /* is it computed for one of forward's outputs? */
     bool *row;             /* is it a value of rows, made of forward's values alone? */
     bool *keepable;        /* worth keeping, by `keep` or because the caller says so */
@@ -81,6 +83,18 @@ static int behind_views(const graph *g, int v)
     return v;
 }
 
+/* Is it a value of forward's times numbers of its rows, which a norm is? Products read what is behind it, and
+ * nobody stores it. */
+static bool is_deferred(const struct split *s, int v)
+{
+    const struct node *n = &s->joint->node[v];
+    while (n->op == OP_MAP && n->prim->facts.linear & 1 && n->nin == 2) {
+        if (s->row[n->in[1]]) return true;
+        n = &s->joint->node[n->in[0]];
+    }
+    return false;
+}
+
 static void choose(struct split *s)
 {
     const graph *g = s->joint;
@@ -93,7 +107,7 @@ static void choose(struct split *s)
         if (n->op == OP_MATMUL) s->keepable[stored(s, v)] = true;
         if (n->op != OP_MATMUL || s->keep != CODA_KEEP_MORE) continue;
         int x = behind_views(g, n->in[MATMUL_X]);
-        if (g->node[x].op == OP_MAP) s->keepable[x] = true;
+        if (g->node[x].op == OP_MAP && !is_deferred(s, x)) s->keepable[x] = true;
     }
 }
 
@@ -106,17 +120,17 @@ static void count_readers(struct split *s)
             int x = g->node[v].in[i];
             if (x >= 0) s->reader[x] = v, s->readers[x]++;
         }
-    for (int i = 0; i < g->outputs; i++) s->readers[g->output[i].value]++;
+    for (int i = 0; i < s->joint->outputs; i++) s->readers[g->output[i].value]++;
 }
 
 /* ---- The two graphs ---- */
 
 /* From backward's outputs to what is kept, and to leaves. */
-static void cut(struct split *s, int outputs)
+static void cut(struct split *s)
 {
     const graph *g = s->joint;
     bool *wanted = s->again;
-    for (int i = outputs; i < g->outputs; i++) wanted[g->output[i].value] = true;
+    for (int i = s->outputs; i < s->joint->outputs; i++) wanted[g->output[i].value] = true;
     for (int v = g->nodes - 1; v >= 0; v--) {
         if (!wanted[v] || op_is_leaf(g->node[v].op)) continue;
         if (s->keepable[v]) {
@@ -134,23 +148,34 @@ static graph *begin(const struct split *s)
     graph *g = graph_like(s->joint);
     if (!g) return NULL;
     g->rewritten = false;
-    g->origins = 0;
+    g->origins = s->joint->origins; /* those of inputs are new */
     if (dims_copy(g->dims, s->joint->dims)) return g;
     fail(CODA_E_MEMORY, "split: out of memory for %d nodes", s->joint->nodes);
     graph_free(g);
     return NULL;
 }
 
+/* The output of forward that value v is anyway, or NULL. */
+static const struct output *given_out(const struct split *s, int v)
+{
+    for (int i = s->joint->node[v].output; i >= 0 && i < s->outputs; i = s->joint->output[i].next)
+        if (!s->joint->output[i].add) return &s->joint->output[i];
+    return NULL;
+}
+
 static void kept_name(char *name, size_t size, int k) { snprintf(name, size, "kept.%d", k); }
 
-/* The input of backward that value v of forward is. */
-static int kept_input(graph *g, const struct node *n, int k)
+/* The input of backward that value v of forward is: by the name of an output, or as the k-th that is kept. */
+static int kept_input(const struct split *s, graph *g, int v, int *k)
 {
     char name[32];
-    struct node leaf = {.op = OP_INPUT, .type = n->type, .name = name, .origin = -1};
-    kept_name(name, sizeof name, k);
+    const struct output *o = given_out(s, v);
+    struct node leaf = {
+        .op = OP_INPUT, .type = s->joint->node[v].type, .name = o ? o->name : name, .origin = -1};
+    if (!o) kept_name(name, sizeof name, (*k)++);
     leaf.type.dims = g->dims;
     dense_strides(&leaf.type, leaf.stride);
+    if (o) memcpy(leaf.stride, o->stride, sizeof leaf.stride);
     return graph_append(g, &leaf);
 }
 
@@ -161,7 +186,7 @@ static bool copy(const struct split *s, graph *to, const bool *wanted, const boo
     const graph *g = s->joint;
     for (int v = 0, k = 0; v < g->nodes && to->status == CODA_OK; v++) {
         map[v] = -1;
-        if (kept && kept[v]) map[v] = kept_input(to, &g->node[v], k++);
+        if (kept && kept[v]) map[v] = kept_input(s, to, v, &k);
         else if (wanted[v]) map[v] = graph_copy_node(to, g, v, map);
     }
     for (int i = first; i < last && to->status == CODA_OK; i++) {
@@ -171,32 +196,32 @@ static bool copy(const struct split *s, graph *to, const bool *wanted, const boo
     return to->status == CODA_OK;
 }
 
-/* Forward's outputs behind those of joint. */
+/* Forward's outputs behind those of joint: what is kept and none of them. */
 static bool put_out_kept(const struct split *s, graph *to, const int *map)
 {
     int k = 0;
     for (int v = 0; v < s->joint->nodes; v++) {
         char name[32];
-        if (!s->kept[v]) continue;
+        if (!s->kept[v] || given_out(s, v)) continue;
         kept_name(name, sizeof name, k++);
         if (graph_append_output(to, name, map[v], NULL) < 0) return false;
     }
     return true;
 }
 
-static bool build(struct split *s, int outputs, graph *forward, graph *backward)
+static bool build(struct split *s, graph *forward, graph *backward)
 {
     const graph *g = s->joint;
     int *map = ARENA_NEW(&s->arena, int, g->nodes + 1);
     if (!map) return fail(CODA_E_MEMORY, "split: out of memory for %d nodes", g->nodes), false;
-    if (!copy(s, backward, s->again, s->kept, outputs, g->outputs, map))
+    if (!copy(s, backward, s->again, s->kept, s->outputs, s->joint->outputs, map))
         return fail(backward->status, "split: %s", backward->error), false;
     for (int v = g->nodes - 1; v >= 0; v--) { /* row values are asked for by backward alone */
         s->forward[v] = s->forward[v] || s->kept[v];
         for (int i = 0; s->forward[v] && i < g->node[v].nin; i++)
             if (g->node[v].in[i] >= 0) s->forward[g->node[v].in[i]] = true;
     }
-    if (!copy(s, forward, s->forward, NULL, 0, outputs, map) || !put_out_kept(s, forward, map))
+    if (!copy(s, forward, s->forward, NULL, 0, s->outputs, map) || !put_out_kept(s, forward, map))
         return fail(forward->status, "split: %s", forward->error), false;
     return true;
 }
@@ -215,17 +240,17 @@ static bool allocate(struct split *s)
 coda_status graph_split(const graph *joint, int outputs, coda_keep keep, const int *also, int also_count,
                         graph **forward, graph **backward)
 {
-    struct split s = {.joint = joint, .keep = keep};
+    struct split s = {.joint = joint, .keep = keep, .outputs = outputs};
     bool good = allocate(&s);
     if (good) {
         mark(joint, 0, outputs, s.forward);
         count_readers(&s);
         choose(&s);
         for (int i = 0; i < also_count; i++) s.keepable[also[i]] = s.forward[also[i]];
-        cut(&s, outputs);
+        cut(&s);
         *forward = begin(&s);
         *backward = *forward ? begin(&s) : NULL;
-        good = *backward && build(&s, outputs, *forward, *backward);
+        good = *backward && build(&s, *forward, *backward);
     }
     arena_free(&s.arena);
     if (good) return CODA_OK;
