@@ -38,12 +38,12 @@ typedef struct coda_grad_options {
  * where no y depends on x[i]. The same x may stand twice, a y may be an x, an x may lie on the way to
  * another.
  *
- * * At a kink a derivative is one of those at its sides: 0 for relu; of equal operands minimum and
- * maximum give all to the first; of several elements of a row that are its largest each gets all. A path
+ * At a kink a derivative is one of those at its sides: 0 for relu; of equal operands minimum and
+ * maximum give all to the first; elements that are equally the largest of a row share it evenly. A path
  * ends at integers, comparisons, logic, rounding and coda_nucleus. A row of a cross-entropy whose target
  * is ignored gets exactly 0.
  *
- * * Poisons the graph. CODA_E_INVALID: no y, a y of integers, a dy of another type than its y, CODA_NONE
+ * Poisons the graph. CODA_E_INVALID: no y, a y of integers, a dy of another type than its y, CODA_NONE
  * among x. CODA_E_UNSUPPORTED, where a path from an x leads through it: attention of pages, of fp8 or
  * with scales; what coda_append or coda_assign has written; a map of the caller's without a derivative
  * (coda_map_def.grad), or the noise of coda_sample; rope by its frequencies; the gradient of a product's
@@ -69,13 +69,14 @@ typedef struct coda_split_options {
 #define CODA_SPLIT_OPTIONS_INIT {sizeof(coda_split_options), CODA_KEEP_PRODUCTS, NULL, 0}
 
 /* Cuts a joint graph, as coda_grad has made it, in two. *forward has the first `outputs` outputs of joint
- * and then what is kept: outputs kept.0, kept.1, ... *backward has the other outputs, and inputs of these
- * names. Both have those leaves of joint that they need, in their order. What is kept depends on no leaf
- * that backward alone needs, as a cotangent is. Where backward can have a norm's dot product, or its factor,
- * from what forward's products leave, it is rewritten to, before the cut; so norms come out as formulas. You
- * free both; joint stays as it is. CODA_E_INVALID: a pointer is NULL, `outputs` is not below the number of
- * joint's outputs, a value of `also` is of another graph, joint has a mistake. CODA_E_UNSUPPORTED: joint
- * writes to states. */
+ * and then what is kept beside them: outputs kept.0, kept.1, ... *backward has the other outputs, and
+ * inputs of the names of what it reads of forward: kept.0, ..., and outputs of forward that are kept as
+ * they are. Both have those leaves of joint that they need, in their order. What is kept depends on no
+ * leaf that backward alone needs, as a cotangent is. Where backward can have a norm's dot product, or its
+ * factor, from what forward's products leave, it is rewritten to, before the cut; so norms come out as
+ * formulas. You free both; joint stays as it is. CODA_E_INVALID: a pointer is NULL, `outputs` is not
+ * below the number of joint's outputs, a value of `also` is of another graph, joint has a mistake.
+ * CODA_E_UNSUPPORTED: joint writes to states. */
 CODA_API coda_status coda_split(const coda_graph *joint, int outputs, const coda_split_options *opt,
                                 coda_graph **forward, coda_graph **backward);
 

@@ -85,7 +85,7 @@ struct prim {
  * PRIM_PARTIAL_MAP: facts.grad[i], which has as many parameters and gets the same ones. Of a map it takes
  * the same operands or, if it has fewer, the first of them: d silu(gate) up / d up = silu(gate). Of a
  * reduction it takes an element, its row's statistic and its row's key, or the first of these; where several
- * elements of a row tie for a statistic that is one of them, each gets all. */
+ * elements of a row tie for a statistic that is one of them, they share it. */
 enum prim_partial {
     PRIM_PARTIAL_NONE,   /* there is none, or none that is known */
     PRIM_PARTIAL_ZERO,   /* 0 */

@@ -35,12 +35,34 @@ static bool depends(const struct grad *w, int v)
     return false;
 }
 
+/* Results of one call of attention find each other. */
+static bool find_siblings(struct grad *w)
+{
+    int *first = ARENA_NEW(&w->arena, int, w->g->origins + 1); /* of an origin: the node's index + 1 */
+    if (!first) return grad_no_memory(w), false;
+    for (int v = 0; v < w->nodes; v++) {
+        const struct node *n = grad_node(w, v);
+        w->sibling[v] = w->late[v] = -1;
+        if (n->op != OP_ATTENTION) continue;
+        int other = first[n->origin] - 1;
+        if (other < 0) first[n->origin] = v + 1;
+        if (other < 0 || !node_same_call(n, grad_node(w, other)) ||
+            node_result(n) == node_result(grad_node(w, other)))
+            continue;
+        w->sibling[v] = other;
+        w->sibling[other] = v;
+    }
+    return true;
+}
+
 static bool prepare(struct grad *w, const int *x, int nx, coda_dtype weights)
 {
     w->depends = ARENA_NEW(&w->arena, bool, w->nodes + 1);
     w->dtype = ARENA_NEW(&w->arena, coda_dtype, w->nodes + 1);
     w->addends = ARENA_NEW(&w->arena, struct addends, w->nodes + 1);
     w->cuts = ARENA_NEW(&w->arena, struct cut *, w->nodes + 1);
+    w->sibling = ARENA_NEW(&w->arena, int, w->nodes + 1);
+    w->late = ARENA_NEW(&w->arena, int, w->nodes + 1);
     if (w->arena.failed) return grad_no_memory(w), false;
     for (int i = 0; i < nx; i++) w->depends[x[i]] = dtype_is_float(grad_type(w, x[i])->dtype);
     for (int v = 0; v < w->nodes; v++) {
@@ -48,7 +70,7 @@ static bool prepare(struct grad *w, const int *x, int nx, coda_dtype weights)
         w->depends[v] = w->depends[v] || (dtype_is_float(t->dtype) && depends(w, v));
         w->dtype[v] = w->depends[v] && is_of_weight(w, v) ? weights : t->dtype;
     }
-    return true;
+    return find_siblings(w);
 }
 
 /* Those of the y's: what the caller gave, or the number 1. */
@@ -67,7 +89,7 @@ static void walk(struct grad *w, int *cotangent)
         w->scope = grad_node(w, v)->scope;
         if (w->cuts[v]) grad_join_slices(w, v);
         int dy = cotangent[v] = grad_take(w, v);
-        if (dy >= 0 && depends(w, v)) rule[grad_node(w, v)->op](w, v, dy);
+        if ((dy >= 0 || w->late[v] >= 0) && depends(w, v)) rule[grad_node(w, v)->op](w, v, dy);
     }
 }
 

@@ -37,10 +37,3 @@ static void refuse(struct grad *w, int v, int first, const char *why)
     }
 WRITES(append)
 WRITES(assign)
-
-void grad_attention(struct grad *w, int v, int dy) { (void)dy, refuse(w, v, 0, "has no derivative yet"); }
-void grad_attention_grad(struct grad *w, int v, int dy)
-{
-    (void)dy;
-    refuse(w, v, 0, "is a gradient itself; second derivatives are not there");
-}

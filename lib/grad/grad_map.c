@@ -34,9 +34,15 @@ static int put_in_place(struct grad *w, const struct node *n, int i, int dy)
 static int partial(struct grad *w, int v, int i, int dy)
 {
     const struct node *n = grad_node(w, v);
-    const struct prim_facts *facts = &n->prim->facts;
-    if ((facts->linear | facts->jointly) >> i & 1) return put_in_place(w, n, i, dy);
-    grad_refuse(w, v, i, "is a map whose derivative by operand %d is not declared", i);
+    const struct prim *by = n->prim->facts.grad[i];
+    switch (prim_partial(n->prim, i)) {
+    case PRIM_PARTIAL_ZERO: return PARTIAL_NONE;
+    case PRIM_PARTIAL_ONE: return dy;
+    case PRIM_PARTIAL_LINEAR: return put_in_place(w, n, i, dy);
+    case PRIM_PARTIAL_MAP: return make_mul(w, dy, make_prim(w, by, n->in, by->inputs, n->attr.map.param));
+    case PRIM_PARTIAL_NONE: break;
+    }
+    grad_refuse(w, v, i, "is a map without a derivative by operand %d", i);
     return PARTIAL_NONE;
 }
 

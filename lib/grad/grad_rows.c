@@ -34,13 +34,8 @@ int make_one_hot(struct grad *w, int x, int key)
 
 /* ---- Reductions: n, the node; v, its value; dy, one cotangent for each row or column ---- */
 
+/* Those whose derivative is no map of an element, its row's statistic and its key; the others say theirs. */
 typedef int reduction(struct grad *w, const struct node *n, int v, int dy);
-
-static int of_sum(struct grad *w, const struct node *n, int v, int dy)
-{
-    (void)w, (void)n, (void)v;
-    return dy;
-}
 
 static int of_mean(struct grad *w, const struct node *n, int v, int dy)
 {
@@ -48,12 +43,6 @@ static int of_mean(struct grad *w, const struct node *n, int v, int dy)
     grad_refuse(w, v, REDUCE_X, "is a mean of %s rows; it has a derivative where that is a number",
                 dim_text(w->g->dims, folded(w, n)).s);
     return -1;
-}
-
-static int of_sum_sq(struct grad *w, const struct node *n, int v, int dy)
-{
-    (void)v;
-    return make_mul(w, n->in[REDUCE_X], make_scale(w, dy, 2));
 }
 
 /* The deviations from the mean add up to 0: its own derivative drops out. */
@@ -64,15 +53,12 @@ static int of_m2(struct grad *w, const struct node *n, int v, int dy)
     return make_mul(w, make_sub(w, x, mean), make_scale(w, dy, 2));
 }
 
-/* Each of several that are largest gets all of it. */
-static int of_max(struct grad *w, const struct node *n, int v, int dy)
+/* Elements that are equally large share it evenly, as they would if all of them moved together. */
+static int of_largest(struct grad *w, const struct node *n, int v, int dy)
 {
-    return make_where(w, make_map(w, "equal", VALUES(n->in[REDUCE_X], v)), dy, make_zero(w, dy));
-}
-
-static int of_log_sum_exp(struct grad *w, const struct node *n, int v, int dy)
-{
-    return make_mul(w, make_map(w, "exp_sub", VALUES(n->in[REDUCE_X], v)), dy);
+    int hit = make_map(w, "equal", VALUES(n->in[REDUCE_X], v));
+    int hits = make_reduce(w, "sum", hit, -1, n->attr.reduce.columns);
+    return make_mul(w, hit, make_map(w, "div", VALUES(dy, hits)));
 }
 
 static int of_select(struct grad *w, const struct node *n, int v, int dy)
@@ -91,21 +77,30 @@ static int of_nll(struct grad *w, const struct node *n, int v, int dy)
 
 static const struct {
     const char *name;
-    reduction *of; /* NULL: a column's number, where a path ends */
-} reductions[] = {{"sum", of_sum},       {"mean", of_mean}, {"sum_sq", of_sum_sq},
-                  {"m2", of_m2},         {"max", of_max},   {"log_sum_exp", of_log_sum_exp},
-                  {"select", of_select}, {"nll", of_nll},   {"arg_max", NULL}};
+    reduction *of;
+} reductions[] = {{"mean", of_mean}, {"m2", of_m2}, {"select", of_select}, {"nll", of_nll}};
+
+/* dy, one for each row, times the partial derivative by each element; -1 with the graph poisoned. */
+static int by_element(struct grad *w, int v, int dy)
+{
+    const struct node *n = grad_node(w, v);
+    const struct prim *by = n->prim->facts.grad[REDUCE_X];
+    int in[] = {n->in[REDUCE_X], v, n->in[REDUCE_KEY]};
+    for (int i = 0; i < ARRAY_SIZE(reductions); i++)
+        if (!strcmp(n->prim->name, reductions[i].name)) return reductions[i].of(w, n, v, dy);
+    if (prim_partial(n->prim, REDUCE_X) == PRIM_PARTIAL_ONE) return dy;
+    if (by && !strcmp(by->name, "equal")) return of_largest(w, n, v, dy);
+    if (by) return make_mul(w, make_prim(w, by, in, by->inputs, NULL), dy);
+    grad_refuse(w, v, REDUCE_X, "is a reduction without a derivative");
+    return -1;
+}
 
 void grad_reduce(struct grad *w, int v, int dy)
 {
     const struct node *n = grad_node(w, v);
-    for (int i = 0; i < ARRAY_SIZE(reductions); i++) {
-        if (strcmp(n->prim->name, reductions[i].name) != 0) continue;
-        int dx = reductions[i].of ? reductions[i].of(w, n, v, dy) : -1;
-        grad_give(w, n->in[REDUCE_X], make_cast(w, dx, grad_type(w, n->in[REDUCE_X])->dtype));
-        return;
-    }
-    grad_refuse(w, v, REDUCE_X, "is a reduction whose derivative is not known");
+    int x = n->in[REDUCE_X];
+    if (prim_partial(n->prim, REDUCE_X) == PRIM_PARTIAL_ZERO) return;
+    grad_give(w, x, make_cast(w, by_element(w, v, dy), grad_type(w, x)->dtype));
 }
 
 /* ---- Norms ---- */

@@ -29,15 +29,16 @@ void grad_concat(struct grad *w, int v, int dy)
 {
     const struct node *n = grad_node(w, v);
     int axis = (int)n->attr.concat.axis;
+    bool turns = n->attr.concat.interleave;
     int64_t at = 0;
     dy = make_wide(w, dy, &n->type);
     for (int i = 0; i < n->nin; i++) {
         int64_t size = grad_type(w, n->in[i])->dim[axis];
-        int64_t next = n->attr.concat.interleave ? i + 1 : dims_add(w->g->dims, at, size);
-        int64_t stop = n->attr.concat.interleave ? n->type.dim[axis] : next;
+        int64_t stop = turns ? n->type.dim[axis] : dims_add(w->g->dims, at, size);
+        int64_t start = turns && size == 0 ? 0 : at;
         if (grad_wants(w, n, i))
-            grad_give(w, n->in[i], make_slice(w, dy, axis, at, stop, n->attr.concat.interleave ? n->nin : 1));
-        at = next;
+            grad_give(w, n->in[i], make_slice(w, dy, axis, start, stop, turns ? n->nin : 1));
+        at = turns ? i + 1 : stop;
     }
 }
 

@@ -32,10 +32,12 @@ struct grad {
     coda_dtype *dtype;       /* of its cotangent */
     struct addends *addends; /* its cotangent's addends, ... */
     struct cut **cuts;       /* ... and those that slices of it got, which become one */
+    int *sibling;            /* of a result of attention: the other one of its call, or -1 */
+    int *late;               /* of the first of both: the cotangent of the other; -1 */
     const char *scope;       /* of the node at hand, and of the nodes that come of it */
 };
 
-/* Gives the cotangents of v's operands, of v's own. v is a node that depends on an x. */
+/* Gives the cotangents of v's operands, of v's own. dy may be -1 where `late` has one. v is a node that depends on an x. */
 typedef void grad_rule(struct grad *w, int v, int dy);
 #define OP(NAME, name, ...) grad_rule grad_##name;
 #include "ops.def"

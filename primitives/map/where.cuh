@@ -1,6 +1,6 @@
 // where.cuh -- a where the condition is not 0, else b, whatever the other one is. NaN is not 0.
 //
-// coda: map where(condition, a, b) dtype(a) grad(condition = 0) grad(a = where_grad_a) grad(b = logical_not)
+// coda: map where(condition, a, b) dtype(a) grad(condition = 0) linear(a, b)
 #pragma once
 #include "math.cuh"
 

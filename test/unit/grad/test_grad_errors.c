@@ -39,7 +39,7 @@ static const struct {
      "%c = sum %p {columns=1}\n%r = sum %c\noutput %y = %r\n",
      CODA_E_UNSUPPORTED,
      {"matmul", "%w", "T rows"}},
-    {"%x = input f32 [1,8]\n%t = top_2 %x\noutput %y = %t\n", CODA_E_UNSUPPORTED, {"top_2", "%x"}},
+    {"%x = input f32 [1,8]\n%t = exp_sum %x\noutput %y = %t\n", CODA_E_UNSUPPORTED, {"exp_sum", "%x"}},
 };
 
 START_TEST(refuses_with_names)
