@@ -4,7 +4,9 @@
 EMULATOR   = $(BUILD)/emulator/libcuda.so.1 $(BUILD)/emulator/libnvrtc.so.13
 TESTS     := $(sort $(wildcard test/unit/*/test_*.c))
 UTIL_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/support/*.c))
-TEST_OBJ  := $(TESTS:%.c=$(BUILD)/%.o) $(BUILD)/test/unit/main.o $(UTIL_OBJ)
+# What several unit tests share and needs Check, which the GPU tests do without.
+CHECKS    := $(wildcard test/unit/*/check_*.c)
+TEST_OBJ  := $(TESTS:%.c=$(BUILD)/%.o) $(CHECKS:%.c=$(BUILD)/%.o) $(BUILD)/test/unit/main.o $(UTIL_OBJ)
 CHECK_LIBS = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck -lsubunit -lrt -lm)
 
 $(BUILD)/test/suites.h: $(TESTS)

@@ -6,7 +6,7 @@
  * place of dz, dn = b W, a dot product sum(dn gain x), a gain's gradient and a weight's. Each rule is an
  * identity for any b.
  */
-#include "util_rules.h" /* before check.h, which has a macro called fail */
+#include "check_rules.h" /* before check.h, which has a macro called fail */
 
 #include "eval.h"
 #include "util_random.h"

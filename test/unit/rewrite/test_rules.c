@@ -4,7 +4,7 @@
  * A case is a graph as text and the operations that must be left, in order: what has been moved where
  * is then plain to see. `-` before a rule's name: it must not fire.
  */
-#include "util_rules.h" /* before check.h, which has a macro called fail */
+#include "check_rules.h" /* before check.h, which has a macro called fail */
 
 #include "tests.h" /* last: Check has a macro named fail */
 #include <stdio.h>

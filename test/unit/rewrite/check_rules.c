@@ -1,5 +1,5 @@
-/* util_rules.c -- rewrites a text and looks at what has become of it. */
-#include "util_rules.h" /* before check.h, which has a macro called fail */
+/* check_rules.c -- rewrites a text and looks at what has become of it. */
+#include "check_rules.h" /* before check.h, which has a macro called fail */
 
 #include "tests.h" /* last: Check has a macro named fail */
 #include <string.h>

@@ -1,6 +1,6 @@
-/* util_rules.h -- which rules fire on a graph, and what operations they leave. */
-#ifndef UTIL_RULES_H
-#define UTIL_RULES_H
+/* check_rules.h -- which rules fire on a graph, and what operations they leave. */
+#ifndef CHECK_RULES_H
+#define CHECK_RULES_H
 
 #include "rewrite.h"
 
