@@ -173,6 +173,23 @@ START_TEST(weights_have_their_dtype)
 }
 END_TEST
 
+/* Of an adapter beside a frozen weight (Hu et al., arXiv 2106.09685) only the adapter's products are appended. */
+START_TEST(frozen_weights_cost_nothing)
+{
+    graph *g = graph_parse("%x = input bf16 [16,32]\n%w = weight bf16 [24,32]\n%a = weight bf16 [4,32]\n"
+                           "%b = weight bf16 [24,4]\n%p = matmul %x, %w\n%q = matmul %x, %a\n"
+                           "%r = matmul %q, %b\n%s = add %p, %r\noutput %y = %s\n");
+    coda_value y = named(g, "y"), in[2] = {named(g, "a"), named(g, "b")}, dx[2];
+    coda_value dy = coda_input(g, "dy", CODA_BF16, 2, (int64_t[]){16, 24});
+    int before = g->nodes, products = 0;
+    coda_grad(g, &y, &dy, 1, in, 2, dx, NULL);
+    ck_assert_msg(coda_graph_status(g) == CODA_OK, "%s", coda_error());
+    for (int v = before; v < g->nodes; v++) products += g->node[v].op == OP_MATMUL;
+    ck_assert_int_eq(products, 3);
+    graph_free(g);
+}
+END_TEST
+
 /* The text of a graph with gradients is a fixed point. */
 START_TEST(text_is_a_fixed_point)
 {
@@ -199,4 +216,4 @@ END_TEST
 
 TESTS(grad_errors, EACH(refuses_with_names, ARRAY_SIZE(refused)), ONE(refuses_arguments), ONE(paths_end),
       ONE(a_y_may_be_an_x), ONE(rows_keep_to_themselves), ONE(weights_have_their_dtype),
-      ONE(text_is_a_fixed_point));
+      ONE(frozen_weights_cost_nothing), ONE(text_is_a_fixed_point));
