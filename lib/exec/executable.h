@@ -41,7 +41,7 @@ struct coda_plan {
     struct coda_arg_info *arg;
     struct place *place; /* of each argument */
     int args;
-    bool states; /* some of them are */
+    bool states;                   /* some of them are */
     int *completed, *completed_at; /* completion.c */
     struct coda_plan_stats stats;
     int measured;       /* programs that this compilation tuned */

@@ -44,8 +44,8 @@ static bool open_driver(struct driver *d)
     d->use_context = (__typeof__(d->use_context))dlsym(lib, "cuCtxSetCurrent");
     d->event_create = (__typeof__(d->event_create))dlsym(lib, "cuEventCreate");
     d->event_wait = (__typeof__(d->event_wait))dlsym(lib, "cuEventSynchronize");
-    return d->event_create && d->event_wait && d->stream_create && d->stream_wait && d->begin && d->end && d->instantiate && d->launch &&
-           d->use_context;
+    return d->event_create && d->event_wait && d->stream_create && d->stream_wait && d->begin && d->end &&
+           d->instantiate && d->launch && d->use_context;
 }
 
 struct setting {
