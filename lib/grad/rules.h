@@ -37,8 +37,8 @@ struct grad {
     const char *scope;       /* of the node at hand, and of the nodes that come of it */
 };
 
-/* Gives the cotangents of v's operands, of v's own. v is a node that depends on an x; dy may be -1 where `late`
- * has one. */
+/* Gives the cotangents of v's operands, of v's own. v is a node that depends on an x; dy may be -1 where
+ * `late` has one. */
 typedef void grad_rule(struct grad *w, int v, int dy);
 #define OP(NAME, name, ...) grad_rule grad_##name;
 #include "ops.def"

@@ -173,7 +173,7 @@ START_TEST(weights_have_their_dtype)
 }
 END_TEST
 
-/* Of an adapter beside a frozen weight (Hu et al., arXiv 2106.09685) only the adapter's products are appended. */
+/* Beside a frozen weight only an adapter's products are appended (Hu et al., arXiv 2106.09685). */
 START_TEST(frozen_weights_cost_nothing)
 {
     graph *g = graph_parse("%x = input bf16 [16,32]\n%w = weight bf16 [24,32]\n%a = weight bf16 [4,32]\n"

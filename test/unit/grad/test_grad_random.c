@@ -1,5 +1,4 @@
-/* test_grad_random.c -- gradients of random losses beside difference quotients. What coda_grad refuses is counted
- * by its reason. */
+/* test_grad_random.c -- gradients of random losses beside difference quotients; refusals are counted. */
 #include "util_grad.h"
 #include "util_scale.h"
 
