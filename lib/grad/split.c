@@ -17,7 +17,7 @@ struct split {
     const graph *joint;
     struct arena arena;
     coda_keep keep;
-    int outputs; /* forward's; backward has the others */
+    int outputs;           /* forward's; backward has the others */
     bool *forward;         /* is it computed for one of forward's outputs? */
     bool *row;             /* is it a value of rows, made of forward's values alone? */
     bool *keepable;        /* worth keeping, by `keep` or because the caller says so */
