@@ -42,9 +42,12 @@ void schedule_attention_grad(struct schedule *s, const struct program *q, const 
 {
     const struct attention_grad_spec *spec = q->spec;
     const struct attention_spec a = attention_grad_of(spec);
-    const struct attention_grad_kernel *const *k = kernels;
-    while (!(*k)->fits(spec, &a)) k++; /* the last one takes any */
-    struct attention_grad_tile t = (*k)->tile(spec, &a, &opt->target);
+    const struct attention_grad_kernel *const *k = kernels, *const *last = &kernels[ARRAY_SIZE(kernels) - 1];
+    struct attention_grad_tile t = {0};
+    for (; k <= last; k++) {
+        if ((*k)->fits(spec, &a)) t = (*k)->tile(spec, &a, &opt->target);
+        if (t.bm || k == last) break; /* the last one takes any, but for heads that no memory holds */
+    }
     s->attention_grad = *k;
     s->tile.bm = t.bm, s->tile.bn = t.bn, s->tile.stages = t.stages;
     s->threads = t.threads, s->shared_bytes = (int)t.shared_bytes, s->residents = t.residents;

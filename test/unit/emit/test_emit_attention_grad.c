@@ -134,11 +134,14 @@ START_TEST(tensor_cores_take_what_they_can)
         {"simt", {"320", CODA_BF16, 1, 40, 40, 2, 1, 320, .options = 0}},
         {"simt", {"60", CODA_BF16, 1, 40, 40, 2, 1, 60, .options = 0}},
     };
-    const struct plan_options o = {.fuse = true, .target = target_rows[TARGET_H200]};
+    enum { SMALL = 2 }; /* ... of a card that has 99 KB */
     for (int i = 0; i < ARRAY_SIZE(known); i++) {
+        struct plan_options o = {.fuse = true, .target = target_rows[TARGET_H200]};
         struct plan p;
         graph *g = attention_grad_graph(&known[i].c, false);
+        if (i == SMALL) o.target.shared_bytes = 99 << 10;
         ck_assert_msg(g && plan_build(&p, g, &o) == CODA_OK, "%s: %s", known[i].c.name, coda_error());
+        if (i == SMALL) ck_assert_int_eq(p.schedule[0].tile.bn, 16);
         ck_assert_msg(!strcmp(p.schedule[0].attention_grad->suffix, known[i].suffix), "%s: %s",
                       known[i].c.name, p.schedule[0].attention_grad->suffix);
         plan_free(&p);
