@@ -119,6 +119,16 @@ static int64_t bias_row(const struct tensor_use *u, const struct key_head *h, co
            (b->piece->row + b->piece->first + i) * u->stride[2];
 }
 
+/* The score that the map makes of x, and its derivative. */
+static float map_score(const struct attention_spec *a, float x, int64_t position, int64_t key, int64_t head,
+                       float *partial)
+{
+    double in[PRIM_MAX_INPUTS] = {x, (double)position, (double)key, (double)head}, param[PRIM_MAX_PARAMS];
+    for (int i = 0; i < PRIM_MAX_PARAMS; i++) param[i] = a->score_param[i];
+    *partial = (float)score_partial(a->score, in, param);
+    return (float)a->score->reference(in, param);
+}
+
 /* Of q k and do v of a query they make its weights and the derivatives by its scores, and then by scale q k;
  * those by scores are added to what wants them. */
 static void weigh_row(const struct grad_job *j, struct key_head *h, const struct block *b, int64_t i)
@@ -133,15 +143,16 @@ static void weigh_row(const struct grad_job *j, struct key_head *h, const struct
     float *p = h->p + i * h->keys, *dr = h->dr + i * h->keys;
     double slopes = 0;
     for (int64_t t = b->seen[i].first; t < b->seen[i].end; t++) {
-        float x = a->scale * p[t], away = fabsf((float)(position - t)), by_product = 1;
+        float x = a->scale * p[t], away = fabsf((float)(position - t)), by_product = 1, by_map = 1;
         if (a->softcap != 0) {
             float bent = tanhf(x / a->softcap);
             x = a->softcap * bent, by_product = 1 - bent * bent;
         }
         x -= slope * away;
         if (bias) x += (float)dtype_load(u->dtype, bias, bias_row(u, h, b, i) + t * u->stride[3]);
+        if (a->score) x = map_score(a, x, position, t, b->head, &by_map);
         p[t] = x == -INFINITY ? 0 : expf(x - h->lse[i]);
-        float ds = x == -INFINITY ? 0 : p[t] * (dr[t] - h->delta[i]);
+        float ds = x == -INFINITY ? 0 : by_map * p[t] * (dr[t] - h->delta[i]);
         if (d_bias) d_bias[bias_row(to, h, b, i) + t * to->stride[3]] += ds;
         slopes -= (double)(ds * away);
         dr[t] = a->scale * ds * by_product;
@@ -305,6 +316,9 @@ coda_status cpu_attention_grad(const struct cpu *c)
 {
     const struct attention_grad_spec *s = c->p->spec;
     struct grad_job j = {.cpu = c, .s = s, .a = attention_grad_of(s)};
+    if (!score_has_reference(j.a.score))
+        return fail(CODA_E_UNSUPPORTED,
+                    "map %s, or its derivative, has no reference, so only a GPU can run it", j.a.score->name);
     j.width = CEIL_DIV(j.a.head_dim, DOT_LANES) * DOT_LANES;
     j.sinks = parts_of(&j, ATTENTION_GRAD_DSINKS);
     j.slopes = parts_of(&j, ATTENTION_GRAD_DSLOPES);

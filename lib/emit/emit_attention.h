@@ -15,6 +15,7 @@ struct attention_text {
     struct kernel *k;
     struct text *t;
     int pointer[ATTENTION_USES]; /* of Args; -1: it has none */
+    const struct prim *partial;  /* the derivative of the map of scores that the text calls, too; or NULL */
 };
 
 /* emit_attention_NAME.c: all of a kernel's text, of a program that has queries. */
@@ -35,6 +36,10 @@ void emit_attention_pointers(struct attention_text *e);
  * query of each sequence. */
 void emit_attention_head(struct attention_text *e, const char *header);
 void emit_attention_semantics(struct attention_text *e, bool single);
+/* A function of Config: a map of scores with its constants, whose operands are these, as many as it has. */
+extern const char *const attention_score_operand[PRIM_MAX_INPUTS];
+void emit_attention_score(const struct attention_spec *a, const char *name, const struct prim *map,
+                          const char *const *given, struct text *t);
 /* Args: AttentionStrides; AttentionBias; AttentionExtents. `walks`: a persistent kernel walks bands of
  * tiles. */
 void emit_attention_strides(struct attention_text *e, const char *name, const struct tensor_use *v);

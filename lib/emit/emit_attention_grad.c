@@ -43,6 +43,25 @@ static void emit_places(const struct grad_text *g)
     for (int i = 0; i < 4; i++) emit_constant(g->e.t, "bool", name[i], u->buffer >= 0 && u->stride[i]);
 }
 
+/* Config::score_grad: the derivative of the map of scores by the score. */
+static void emit_partial(const struct grad_text *g)
+{
+    const struct attention_spec *a = g->e.a;
+    const char *given[PRIM_MAX_INPUTS];
+    enum prim_partial how = a->score ? prim_partial(a->score, SCORE_ITSELF) : PRIM_PARTIAL_NONE;
+    bool linear = how == PRIM_PARTIAL_LINEAR;
+    if (!a->score) return;
+    for (int i = 0; i < PRIM_MAX_INPUTS; i++)
+        given[i] = linear && i == SCORE_ITSELF                  ? "1.0f"
+                   : linear && score_partial_drops(a->score, i) ? "0.0f"
+                                                                : attention_score_operand[i];
+    if (linear) emit_attention_score(a, "score_grad", a->score, given, g->e.t);
+    else if (g->e.partial) emit_attention_score(a, "score_grad", g->e.partial, given, g->e.t);
+    else
+        text_printf(g->e.t, "    DEV static float score_grad(float, float, float, float) { return %s; }\n",
+                    how == PRIM_PARTIAL_ONE ? "1.0f" : "0.0f");
+}
+
 static void emit_config(struct grad_text *g)
 {
     static const struct {
@@ -57,6 +76,7 @@ static void emit_config(struct grad_text *g)
     for (int i = ATTENTION_GRAD_Q; i <= ATTENTION_GRAD_V; i++)
         text_printf(t, "    typedef %s %c;\n", emit_dtype(g->s->use[i].dtype), "QKV"[i - ATTENTION_GRAD_Q]);
     emit_attention_semantics(&g->e, false);
+    emit_partial(g);
     for (int i = 0; i < ARRAY_SIZE(tensors); i++)
         if (tensors[i].quads)
             emit_constant(t, "bool", tensors[i].quads, moves_by_quads(g->e.a, &g->s->use[tensors[i].use]));
@@ -154,10 +174,10 @@ static const char *name_kernel(struct plan *plan, const struct program *p, const
                                const struct attention_spec *a)
 {
     const char *name =
-        arena_format(&plan->arena, "coda_attention_grad%s%s%s%s%s_%s", a->causal ? "_causal" : "",
+        arena_format(&plan->arena, "coda_attention_grad%s%s%s%s%s%s_%s", a->causal ? "_causal" : "",
                      a->window > 0 ? "_window" : "", attention_has(a, ATTENTION_LENGTHS) ? "_lengths" : "",
                      attention_is_packed(a) ? "_packed" : "", attention_has(a, ATTENTION_BIAS) ? "_bias" : "",
-                     s->attention_grad->suffix);
+                     a->score ? "_score" : "", s->attention_grad->suffix);
     return name ? emit_symbol(plan, p, name) : NULL;
 }
 
@@ -166,9 +186,10 @@ coda_status emit_attention_grad(struct plan *plan, const struct program *p, cons
 {
     const struct attention_grad_spec *spec = p->spec;
     const struct attention_spec a = attention_grad_of(spec);
+    const struct prim *partial = a.score ? a.score->facts.grad[SCORE_ITSELF] : NULL;
     struct text t = {0};
     coda_status status = s->grid || !s->tile.bm ? check(&a, s, plan->target.shared_bytes) : CODA_OK;
-    struct grad_text g = {.e = {"attention_grad", &a, s, k, &t, {0}}, .s = spec};
+    struct grad_text g = {.e = {"attention_grad", &a, s, k, &t, {0}, partial}, .s = spec};
     k->symbol = name_kernel(plan, p, s, &a);
     k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, MOST_WORDS);
     if (!status && k->symbol && k->scalar && s->grid) print_kernel(&g);

@@ -90,21 +90,22 @@ void emit_attention_head(struct attention_text *e, const char *header)
     if (a->score) text_printf(t, ", score %s", a->score->name);
     text_printf(t, "\n#include \"%s\"\n", header);
     if (a->score) emit_map(a->score, t);
+    if (e->partial && e->partial != a->score) emit_map(e->partial, t);
     text_append(t, "using namespace coda;\n\nstruct Config {\n");
 }
 
-/* Config::score: the map of scores with its constants, of as many operands as it has. */
-static void emit_score(const struct attention_spec *a, struct text *t)
+const char *const attention_score_operand[PRIM_MAX_INPUTS] = {"s", "position", "key", "head"};
+
+void emit_attention_score(const struct attention_spec *a, const char *name, const struct prim *map,
+                          const char *const *given, struct text *t)
 {
-    static const char *const operand[PRIM_MAX_INPUTS] = {"s", "position", "key", "head"};
-    const struct prim *map = a->score;
-    if (!map) return;
-    text_append(t, "    static constexpr bool mapped = true;\n    DEV static float score(");
-    for (int i = 0; i < PRIM_MAX_INPUTS; i++)
-        text_printf(t, "%sfloat%s%s", i ? ", " : "", i < map->inputs ? " " : "",
-                    i < map->inputs ? operand[i] : "");
+    text_printf(t, "    DEV static float %s(", name);
+    for (int i = 0; i < PRIM_MAX_INPUTS; i++) {
+        bool is_read = i < map->inputs && given[i] == attention_score_operand[i];
+        text_printf(t, "%sfloat%s%s", i ? ", " : "", is_read ? " " : "", is_read ? given[i] : "");
+    }
     text_printf(t, ")\n    {\n        return %s%s::apply(", emit_map_prefix(map), map->name);
-    for (int i = 0; i < map->inputs; i++) text_printf(t, "%s%s", i ? ", " : "", operand[i]);
+    for (int i = 0; i < map->inputs; i++) text_printf(t, "%s%s", i ? ", " : "", given[i]);
     for (int i = 0; i < map->params; i++) text_printf(t, ", %s", emit_float(a->score_param[i]).s);
     text_append(t, ");\n    }\n");
 }
@@ -185,7 +186,9 @@ void emit_attention_semantics(struct attention_text *e, bool single)
     text_printf(t, "    static constexpr float scale = %af, softcap = %af;\n", a->scale, a->softcap);
     text_printf(t, "    static constexpr float scale_log2 = %af; // %g log2 e\n", scale, a->scale);
     emit_bias(a, t);
-    emit_score(a, t);
+    if (!a->score) return;
+    text_append(t, "    static constexpr bool mapped = true;\n");
+    emit_attention_score(a, "score", a->score, attention_score_operand, t);
 }
 
 /* ---- What the launch passes ---- */

@@ -2,7 +2,8 @@
  * eval_attention_grad.c -- the gradients of attention in fp64, pair by pair of query and key.
  *
  * With l the log of the sum of e^s of a query, and s its scores:
- *     delta = sum(do o) - dl;  p = e^(s - l) of a key that it sees;  ds = p (do v - delta);
+ *     delta = sum(do o) - dl;  p = e^(s - l) of a key that it sees;  ds = p (do v - delta), times the
+ *     derivative of the map that made s of another score, if there is one;
  *     dv = sum p do;  dq = scale sum dr k;  dk = scale sum dr q, where dr is the derivative by scale q k;
  *     d sink = -sum e^(sink - l) delta;  d slope = -sum ds |i - j|;  d bias = ds, summed over what it is for
  * (Dao et al., FlashAttention, appendix B.4). Who sees no key has l = -inf, and adds nothing.
@@ -15,6 +16,7 @@
 
 struct gradient {
     struct attention a;
+    const struct prim *map;             /* of scores; NULL: none */
     const double *o, *lse, *d_o, *dlse; /* dlse NULL: 0 */
     double *out;
     int use; /* which result is out: ATTENTION_GRAD_DQ, ... */
@@ -45,20 +47,27 @@ static void add(double *to, double factor, const double *x, int64_t n)
     for (int64_t i = 0; i < n; i++) to[i] += factor * x[i];
 }
 
-/* The score is capped, then less the slope times the distance, then more by the bias. */
-static struct pair pair_of(const struct attention *a, const struct queries *s, const struct row *row,
+/* The score is capped, then less the slope times the distance, then more by the bias, then mapped. */
+static struct pair pair_of(const struct gradient *g, const struct queries *s, const struct row *row,
                            int64_t i, int64_t j)
 {
+    const struct attention *a = &g->a;
+    double by_map = 1, position = (double)(s->first + i + s->shift);
     double x = a->scale * dot(row->q, s->k.at + j * s->k.row, a->head_dim), by_product = 1;
     if (a->softcap != 0) {
         double t = tanh(x / a->softcap);
         x = a->softcap * t, by_product = 1 - t * t;
     }
-    if (a->slopes) x -= a->slopes[s->head] * fabs((double)(s->first + i + s->shift - j));
+    if (a->slopes) x -= a->slopes[s->head] * fabs(position - (double)j);
     if (s->bias) x += s->bias[(s->first + i) * a->bias_stride[2] + j * a->bias_stride[3]];
+    if (g->map) {
+        double in[PRIM_MAX_INPUTS] = {x, position, (double)j, (double)s->head};
+        by_map = score_partial(g->map, in, a->map_param);
+        x = a->map(in, a->map_param);
+    }
     if (x == -INFINITY) return (struct pair){0, 0, 0};
     double p = exp(x - row->lse);
-    double ds = p * (dot(row->d_o, s->v.at + j * s->v.row, a->head_dim) - row->delta);
+    double ds = by_map * p * (dot(row->d_o, s->v.at + j * s->v.row, a->head_dim) - row->delta);
     return (struct pair){p, ds, ds * by_product};
 }
 
@@ -92,7 +101,7 @@ static void add_row(const struct gradient *g, const struct piece *p, const struc
         g->out[s->head] -= exp(a->sinks[s->head] - row.lse) * row.delta;
         return;
     }
-    for (int64_t j = seen.first; j < seen.end; j++) add_pair(g, s, &row, i, j, pair_of(a, s, &row, i, j));
+    for (int64_t j = seen.first; j < seen.end; j++) add_pair(g, s, &row, i, j, pair_of(g, s, &row, i, j));
 }
 
 /* All queries that read a key head: no other task adds to what these do, but to a bias. */
@@ -121,12 +130,16 @@ coda_status eval_attention_grad(const struct eval_call *c)
         in[i] = operand < 0 ? NULL : c->in[operand];
         type[i] = operand < 0 ? NULL : c->type[operand];
     }
-    struct gradient g = {.o = c->in[ATTENTION_GRAD_O],
+    struct gradient g = {.map = c->n->prim,
+                         .o = c->in[ATTENTION_GRAD_O],
                          .lse = c->in[ATTENTION_GRAD_LSE],
                          .d_o = c->in[ATTENTION_GRAD_DO],
                          .dlse = c->in[ATTENTION_GRAD_DLSE],
                          .out = c->out,
                          .use = ATTENTION_GRAD_OPERANDS + node_result(c->n)};
+    if (!score_has_reference(c->n->prim))
+        return fail(CODA_E_UNSUPPORTED, "evaluate: map %s, or its derivative, has no reference",
+                    c->n->prim->name);
     if (!attention_open(&g.a, &of, type, in)) return fail_status();
     memset(c->out, 0, sizeof *c->out * (size_t)type_elements(&c->n->type));
     double pairs = (double)type_elements(type[ATTENTION_Q]) * (double)g.a.tk;

@@ -298,6 +298,11 @@ bool node_same_call(const struct node *a, const struct node *b);
  * of the same graph. And which of n's operands is its operand i; -1: none. */
 struct node attention_of_grad(const struct node *n, int *in);
 int attention_grad_operand(int i);
+/* The derivative of a map of scores by the score, of operands that the map takes. Where it is the map itself
+ * at 1, the operands that drop out of it are 0. Have both maps a reference? */
+double score_partial(const struct prim *score, const double *in, const double *params);
+bool score_partial_drops(const struct prim *score, int i);
+bool score_has_reference(const struct prim *score);
 /* Can a thread of a product's epilogue have both columns of each pair that a rope combines? */
 bool attr_pairs_meet(int64_t head_dim, int64_t rotary, bool half);
 

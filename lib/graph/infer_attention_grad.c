@@ -45,6 +45,32 @@ struct node attention_of_grad(const struct node *n, int *in)
     return of;
 }
 
+double score_partial(const struct prim *score, const double *in, const double *params)
+{
+    double at[PRIM_MAX_INPUTS];
+    const struct prim_facts *f = &score->facts;
+    switch (prim_partial(score, SCORE_ITSELF)) {
+    case PRIM_PARTIAL_MAP: return f->grad[SCORE_ITSELF]->reference(in, params);
+    case PRIM_PARTIAL_ONE: return 1;
+    case PRIM_PARTIAL_LINEAR:
+        for (int i = 0; i < PRIM_MAX_INPUTS; i++)
+            at[i] = i == SCORE_ITSELF ? 1 : score_partial_drops(score, i) ? 0 : in[i];
+        return score->reference(at, params);
+    default: return 0;
+    }
+}
+
+bool score_partial_drops(const struct prim *score, int i)
+{
+    return !(score->facts.linear >> SCORE_ITSELF & 1) && score->facts.jointly >> i & 1;
+}
+
+bool score_has_reference(const struct prim *score)
+{
+    bool map = score && prim_partial(score, SCORE_ITSELF) == PRIM_PARTIAL_MAP;
+    return !score || (score->reference && (!map || score->facts.grad[SCORE_ITSELF]->reference));
+}
+
 /* ---- Checks ---- */
 
 /* The message that attention's rule left, as this operation's. */
@@ -113,8 +139,9 @@ coda_status infer_attention_grad(const graph *g, struct node *n)
     const struct attr_attention *whole = &of.attr.attention;
     a->scale = whole->scale, a->heads = whole->heads, a->kv_heads = whole->kv_heads, a->align = whole->align;
     if ((s = check_results(g, n, q)) != CODA_OK) return s;
-    if (n->prim)
-        return fail(CODA_E_UNSUPPORTED, "attention_grad: the map of scores %s has no derivative",
+    if (n->prim && prim_partial(n->prim, SCORE_ITSELF) == PRIM_PARTIAL_NONE)
+        return fail(CODA_E_UNSUPPORTED,
+                    "attention_grad: the map of scores %s declares no derivative by its first operand",
                     n->prim->name);
     const struct type *by = operand_type(g, n, variable[node_result(n)]);
     if ((s = check_variable(n, by)) != CODA_OK) return s;

@@ -188,7 +188,7 @@ template <class Config, class Unit> struct AttentionGrad {
     {
         const bool sees = query < t.see.rows() && key >= seen.first && key < seen.end;
         const typename Score::Pair made =
-            as.of(p, ds, query + t.see.shift() - key, sees ? bias.of(key) : 0.0f, lse, delta);
+            as.of(p, ds, query + t.see.shift() - key, key, sees ? bias.of(key) : 0.0f, lse, delta);
         p = sees ? made.p : 0.0f;
         ds = !sees ? 0.0f : by_product ? made.dr : made.ds;
     }

@@ -62,6 +62,11 @@ const struct attention_grad_case attention_grad_cases[] = {
     {"all packed", F32, 6, 90, 60, 4, 2, 64,
      GRAD_CAUSAL | GRAD_LENGTHS | GRAD_STARTS | GRAD_SLOPES | GRAD_SINKS | GRAD_DLSE | GRAD_RANGES,
      .align = CODA_ALIGN_LENGTH, .bias_rank = 3, .bias = BIAS_OF_HEADS | BIAS_OF_QUERIES | BIAS_OF_KEYS},
+    {"score", F32, 2, 60, 60, 2, 1, 64, .options = GRAD_CAUSAL, .score = GRAD_SCORE_SOFTCAP},
+    {"score bf16", BF16, 2, 60, 70, 2, 1, 64, .options = GRAD_CAUSAL | GRAD_SINKS, .score = GRAD_SCORE_SILU},
+    {"score of position", F32, 1, 20, 20, 2, 2, 32, .options = GRAD_CAUSAL, .score = GRAD_SCORE_MUL},
+    {"score and bias", F32, 1, 40, 40, 2, 2, 32, .options = GRAD_SLOPES | GRAD_SOFTCAP, .bias_rank = 3,
+     .bias = BIAS_OF_HEADS | BIAS_OF_QUERIES | BIAS_OF_KEYS, .score = GRAD_SCORE_SUB},
     {"dq alone", BF16, 1, 70, 70, 2, 1, 64, .options = GRAD_CAUSAL, .results = 1},
     {"dk alone", F32, 1, 70, 70, 2, 1, 64, .options = GRAD_CAUSAL, .results = 2},
     {"dv alone", F32, 1, 70, 70, 2, 1, 64, .options = GRAD_CAUSAL, .results = 4},
@@ -98,15 +103,17 @@ struct attention_grad_case attention_grad_draw(uint64_t seed, coda_dtype dtype)
     if (random_chance(&r, 50)) c.bias_rank = 1 + (int)random_below(&r, q_is_flat(&c) ? 3 : 4);
     c.bias = (int)random_below(&r, BIAS_OF_ALL + 1) & (BIAS_OF_ALL - (1 << (4 - c.bias_rank)) + 1);
     c.bias16 = random_chance(&r, 50);
+    if (random_chance(&r, 40)) c.score = 1 + (int)random_below(&r, GRAD_SCORES - 1);
+    if (c.score == GRAD_SCORE_MUL) c.tq = MIN(c.tq, 6), c.tk = MIN(c.tk, 6); /* times the position */
     return c;
 }
 
 void attention_grad_describe(const struct attention_grad_case *c, struct text *t)
 {
-    text_printf(t, "%s: %s b%d q%d k%d h%d/%d d%d options %x window %d ahead %d align %d bias %d %x", c->name,
-                dtype_name(c->dtype), (int)c->batch, (int)c->tq, (int)c->tk, (int)c->heads, (int)c->kv_heads,
-                (int)c->head_dim, (unsigned)c->options, (int)c->window, (int)c->ahead, c->align, c->bias_rank,
-                (unsigned)c->bias);
+    text_printf(t, "%s: %s b%d q%d k%d h%d/%d d%d options %x window %d ahead %d align %d bias %d %x score %d",
+                c->name, dtype_name(c->dtype), (int)c->batch, (int)c->tq, (int)c->tk, (int)c->heads,
+                (int)c->kv_heads, (int)c->head_dim, (unsigned)c->options, (int)c->window, (int)c->ahead,
+                c->align, c->bias_rank, (unsigned)c->bias, c->score);
 }
 
 /* ---- Texts ---- */
@@ -168,6 +175,11 @@ static void beside(const struct attention_grad_case *c, bool forward, struct tex
     operand(c->bias_rank > 0, "bias", t);
 }
 
+static const char *const score[GRAD_SCORES] = {[GRAD_SCORE_SOFTCAP] = "softcap {cap=2}",
+                                               [GRAD_SCORE_MUL] = "mul",
+                                               [GRAD_SCORE_SUB] = "sub",
+                                               [GRAD_SCORE_SILU] = "silu"};
+
 static void attributes(const struct attention_grad_case *c, struct text *t)
 {
     text_printf(t, " {heads=%d, kv_heads=%d", (int)c->heads, (int)c->kv_heads);
@@ -176,6 +188,7 @@ static void attributes(const struct attention_grad_case *c, struct text *t)
     if (c->ahead) text_printf(t, ", ahead=%d", (int)c->ahead);
     if (c->align) text_printf(t, ", align=%d", c->align);
     if (c->options & GRAD_SOFTCAP) text_append(t, ", softcap=1.5");
+    if (c->score) text_printf(t, ", score=%s", score[c->score]);
 }
 
 static void forward(const struct attention_grad_case *c, struct text *t)

@@ -19,6 +19,9 @@ enum {
 /* Of which dimensions of [batch, heads, tq, tk] the bias has more than one element. */
 enum { BIAS_OF_BATCH = 1, BIAS_OF_HEADS = 2, BIAS_OF_QUERIES = 4, BIAS_OF_KEYS = 8, BIAS_OF_ALL = 15 };
 
+/* Maps of scores: by a map, by itself at 1, alone and with another operand, by 1. */
+enum { GRAD_SCORE_NONE, GRAD_SCORE_SOFTCAP, GRAD_SCORE_MUL, GRAD_SCORE_SUB, GRAD_SCORE_SILU, GRAD_SCORES };
+
 struct attention_grad_case {
     const char *name;
     coda_dtype dtype;
@@ -28,6 +31,7 @@ struct attention_grad_case {
     int align;
     int bias_rank, bias; /* rank 0: there is none */
     bool bias16;         /* it has the dtype of q */
+    int score;           /* a SCORE */
     int results;         /* bit i: result i is an output; 0: all that there are */
 };
 

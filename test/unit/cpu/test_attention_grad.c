@@ -78,7 +78,8 @@ static void shrink(const graph *g, void **args)
     }
 }
 
-static double quotient_error(const struct attention_grad_case *c, uint64_t seed)
+/* False: the loss bends so much that the quotient itself says less. */
+static bool check_quotient(const struct attention_grad_case *c, uint64_t seed)
 {
     graph *g = attention_grad_graph(c, true), *loss = attention_grad_loss(c);
     struct difference d;
@@ -94,26 +95,28 @@ static double quotient_error(const struct attention_grad_case *c, uint64_t seed)
     }
     double want = along(g, args, direction);
     ck_assert_msg(difference_along(loss, at, direction, &d), "%s: %s", words(c), coda_error());
-    double error = fabs(d.value - want) / (1 + fabs(want));
-    ck_assert_msg(error <= 1e-7, "seed %llu, %s: %.12g by quotients +- %.1e, but gradients say %.12g",
+    double error = fabs(d.value - want) / (1 + fabs(want)), own = d.error / (1 + fabs(want));
+    ck_assert_msg(error <= fmax(1e-7, own),
+                  "seed %llu, %s: %.12g by quotients +- %.1e, but gradients say %.12g",
                   (unsigned long long)seed, words(c), d.value, d.error, want);
     differences_direction_free(loss, direction);
     random_args_free(loss, at);
     random_args_free(g, args);
     graph_free(loss);
     graph_free(g);
-    return error;
+    return own <= 1e-7;
 }
 
 START_TEST(quotients_agree)
 {
     uint64_t seed = random_seed();
-    int n = scaled(QUOTIENTS);
+    int n = scaled(QUOTIENTS), sharp = 0;
     for (uint64_t s = seed; s < seed + (uint64_t)n; s++) {
         struct attention_grad_case c = attention_grad_draw(s, CODA_F32);
         c.options &= ~GRAD_PADDED;
-        quotient_error(&c, s);
+        sharp += check_quotient(&c, s);
     }
+    ck_assert_msg(10 * sharp >= 9 * n, "%d of %d quotients are good to 1e-7", sharp, n);
 }
 END_TEST
 
@@ -358,8 +361,9 @@ static const struct {
     {"%q = input f32 [2,4,8]\n%k = input f8e4m3 [2,6,8]\n%l = input f32 [2,2,4]\n"
      "%x = attention_grad %q, %k, %k, %q, %l, %q {heads=2}\n",
      "operand 1 is f8e4m3[2,6,8]"},
-    {OPERANDS "%x = attention_grad %q, %k, %v, %o, %l, %do {heads=2, score=relu}\n",
-     "the map of scores relu has no derivative"},
+    {"map odd(1; 0) \"DEV static float apply(float s) { return s + 1.0f; }\"\n" OPERANDS
+     "%x = attention_grad %q, %k, %v, %o, %l, %do {heads=2, score=odd}\n",
+     "the map of scores odd declares no derivative by its first operand"},
 };
 
 START_TEST(mistakes_are_named)
