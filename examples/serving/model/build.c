@@ -82,8 +82,20 @@ static coda_value leaf(struct build *b, struct weight *w, const char *name, int6
     w->value = columns ? coda_weight(b->g, name, w->dtype, DIMS(rows, columns))
                        : coda_weight(b->g, name, w->dtype, DIMS(rows));
     w->bytes = (size_t)(rows * (columns ? columns : 1)) * dtype_bytes(w->dtype);
-    if (!weights_add(b->weights, w, name)) return fault_set(b->fault, "%s: out of memory", name), fail(b);
-    return w->value;
+    if (weights_add(b->weights, w, name)) return w->value;
+    weight_drop(w);
+    return fault_set(b->fault, "%s: out of memory", name), fail(b);
+}
+
+/* The next part of a weight, and where the checkpoint has it. */
+static bool add_part(struct build *b, struct weight *w, const char *name, int64_t rows, int64_t columns)
+{
+    int i = w->stored_count;
+    if (!(w->stored[i] = strdup(name))) return fault_set(b->fault, "%s: out of memory", name);
+    w->rows[i] = rows;
+    w->stored_count++;
+    if (!b->from) return true;
+    return (w->part[w->parts++] = tensor(b, name, rows, columns)) != NULL;
 }
 
 static coda_value stacked(struct build *b, const struct part *parts, int n, const char *suffix,
@@ -95,11 +107,10 @@ static coda_value stacked(struct build *b, const struct part *parts, int n, cons
     snprintf(first, sizeof first, "%s%s%s", b->prefix, parts[0].name, suffix);
     const struct weight *known = weights_find(b->weights, first);
     if (known) return known->value;
+    w->columns = columns;
     for (int i = 0; i < n; rows += parts[i++].rows) {
         snprintf(name, sizeof name, "%s%s%s", b->prefix, parts[i].name, suffix);
-        if (!b->from) continue;
-        w->part[w->parts++] = tensor(b, name, parts[i].rows, columns);
-        if (!w->part[i]) return fail(b);
+        if (!add_part(b, w, name, parts[i].rows, columns)) return weight_drop(w), fail(b);
     }
     return leaf(b, w, first, rows, columns);
 }
@@ -127,10 +138,24 @@ static coda_value frequencies(struct build *b, const struct rope *r)
 
 /* ---- Parts of a block ---- */
 
+static coda_value adapted(struct build *b, coda_value x, coda_value y, const struct part *parts, int n,
+                          int64_t columns)
+{
+    const struct checkpoint *from = b->from;
+    int64_t rows = 0;
+    for (int i = 0; i < n; i++) rows += parts[i].rows;
+    b->from = NULL; /* which has none */
+    coda_value down = build_weight(b, PART({parts[0].name, b->adapter}), ".adapter.a", columns);
+    coda_value up = build_weight(b, PART({parts[0].name, rows}), ".adapter.b", b->adapter);
+    b->from = from;
+    return coda_add(b->g, y, coda_matmul(b->g, coda_matmul(b->g, x, down), up));
+}
+
 coda_value build_linear(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns,
                         bool bias)
 {
     coda_value y = coda_matmul(b->g, x, build_weight(b, parts, n, ".weight", columns));
+    if (b->adapter) y = adapted(b, x, y, parts, n, columns);
     return bias ? coda_bias(b->g, y, build_weight(b, parts, n, ".bias", 0)) : y;
 }
 
@@ -205,10 +230,12 @@ coda_value build_attention(struct build *b, coda_value qkv, int layer, struct at
     coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
     o.heads = c->heads;
     o.kv_heads = c->kv_heads;
-    o.causal = !b->sentences;
-    o.align = b->sentences ? CODA_ALIGN_START : CODA_ALIGN_LENGTH;
+    bool text = !b->sentences; /* whose keys are in caches */
+    o.causal = text || b->packed;
+    o.align = text ? CODA_ALIGN_LENGTH : CODA_ALIGN_START;
     o.window = c->sliding[layer] ? c->window : 0;
-    o.ahead = b->sentences && o.window ? o.window - 1 : 0;
+    o.ahead = !o.causal && o.window ? o.window - 1 : 0;
+    o.ranges = b->ranges;
     o.scale = c->attention_scale;
     o.softcap = c->attention_cap;
     if (b->page) o.page = b->page, o.table = b->table, o.starts = b->starts;
@@ -220,8 +247,8 @@ coda_value build_attention(struct build *b, coda_value qkv, int layer, struct at
     if (how.norms) k = head_norm(b, k, "self_attn.k_norm", c->kv_heads, how.unit);
     if (how.rope) q = rotated(b, q, r);
     if (how.rope) k = rotated(b, k, r);
-    if (!b->sentences) k = cached(b, "keys", layer, k, keys);
-    if (!b->sentences) v = cached(b, "values", layer, v, keys);
+    if (text) k = cached(b, "keys", layer, k, keys);
+    if (text) v = cached(b, "values", layer, v, keys);
     return coda_attention(b->g, q, k, v, b->lengths, &o);
 }
 
@@ -248,7 +275,8 @@ coda_value build_logits(struct build *b, coda_value x, const char *table)
     bool tied = c->tied > 0 || (c->tied < 0 && !root);
     if (tied) build_prefix(b, "", 0);
     else snprintf(b->prefix, sizeof b->prefix, "%s", root ? root : "");
-    coda_value y = build_linear(b, x, PART({tied ? table : "lm_head", c->vocabulary}), c->hidden, false);
+    const char *head = tied ? table : "lm_head";
+    coda_value y = coda_matmul(b->g, x, build_weight(b, PART({head, c->vocabulary}), ".weight", c->hidden));
     y = coda_cast(b->g, y, CODA_F32);
     if (c->logit_cap == 0) return y;
     return coda_scale(b->g, coda_tanh(b->g, coda_scale(b->g, y, 1 / c->logit_cap)), c->logit_cap);

@@ -4,7 +4,8 @@
  *
  * A family's graph is one for two kinds of runs. Of a single text the states are [1, rows, columns], and
  * keys lie in caches of its own. Of many texts (`page` is not 0) they are [rows, columns]: each text has
- * some rows, one behind the other, and its keys lie in pages of a pool, where a table tells.
+ * some rows, one behind the other, and its keys lie in pages of a pool, where a table tells. A decoder that
+ * learns (`packed`) reads windows of a text, [windows, rows, columns], whose keys are their own.
  */
 #ifndef BUILD_H
 #define BUILD_H
@@ -31,6 +32,8 @@ struct build {
     coda_dim rows;      /* tokens of a run, or of a sentence */
     coda_dim sentences; /* of a run of an encoder; of a decoder 0 */
     bool every_row;     /* logits of all tokens, not of the last alone */
+    bool packed;        /* a decoder that learns: `sentences` windows of `rows` tokens, no caches */
+    int adapter;        /* columns between the two matrices of an adapter; 0: there are none */
     /* int32 inputs. Of a decoder: [1, rows] where tokens sit, and the row of the caches that keeps them, and
      * [1] the keys that are there then. Of an encoder: positions [rows], or with RoPE [sentences, rows], and
      * lengths [sentences]. */
@@ -38,6 +41,9 @@ struct build {
     /* Of many texts: positions and slots are [rows], lengths [texts], and there are starts [texts + 1], the
      * first row of each, table [texts, pages of one], and last [texts], the rows whose logits are wanted. */
     coda_value starts, table, last;
+    /* Of windows: positions are [sentences, rows], and ranges [sentences, rows, 2] are the tokens that each
+     * sees, of those up to itself, so that documents in one window do not see each other. */
+    coda_value ranges;
     /* Of images: zeros, int32 [images, 1], by which each has the row of a table of one. */
     coda_value zeros;
 };
@@ -64,7 +70,9 @@ coda_value build_weight(struct build *b, const struct part *parts, int n, const 
 /* A weight [rows] named `name`.weight, plus 1 if `unit`, then in fp32. */
 coda_value build_gain(struct build *b, const char *name, int64_t rows, bool unit);
 
-/* x W^T, and plus the parts' biases if there are any by the config. */
+/* x W^T, and plus the parts' biases if there are any by the config. With an adapter plus x A^T B^T, whose
+ * leaves are named as the weight, with ".adapter.a" [adapter, columns] and ".adapter.b" [rows, adapter] for
+ * its ".weight". Hu et al., arXiv 2106.09685. */
 coda_value build_linear(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns,
                         bool bias);
 coda_value build_rms_norm(struct build *b, coda_value x, const char *name);

@@ -44,6 +44,13 @@ void device_free(struct device *d, void *p)
     else if (p) d->gpu.free((gpu_address)p);
 }
 
+bool device_clear(struct device *d, void *p, size_t bytes)
+{
+    if (d->on_gpu) return !bytes || !d->gpu.set((gpu_address)p, 0, bytes);
+    memset(p, 0, bytes);
+    return true;
+}
+
 bool device_write(struct device *d, void *to, const void *from, size_t bytes)
 {
     if (d->on_gpu) return !bytes || !d->gpu.upload((gpu_address)to, from, bytes);

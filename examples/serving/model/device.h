@@ -28,6 +28,8 @@ const char *device_name(const struct device *d);
 void *device_alloc(struct device *d, size_t bytes);
 void device_free(struct device *d, void *p);
 
+/* All bytes 0. */
+bool device_clear(struct device *d, void *p, size_t bytes);
 bool device_write(struct device *d, void *to, const void *from, size_t bytes);
 bool device_read(struct device *d, void *to, const void *from, size_t bytes);
 /* From one place of the device to another one; they do not overlap. */

@@ -32,9 +32,15 @@ const struct weight *weights_find(const struct weights *w, const char *name)
     return NULL;
 }
 
+void weight_drop(struct weight *w)
+{
+    for (int i = 0; i < w->stored_count; i++) free(w->stored[i]);
+    w->stored_count = 0;
+}
+
 void weights_free(struct weights *w)
 {
-    for (int i = 0; i < w->count; i++) free(w->all[i].name);
+    for (int i = 0; i < w->count; i++) free(w->all[i].name), weight_drop(&w->all[i]);
     free(w->all);
     *w = (struct weights){0};
 }

@@ -16,8 +16,12 @@ struct weight {
     coda_value value;
     const struct stored_tensor *part[MOST_PARTS]; /* one behind the other */
     int parts;
-    const float *numbers; /* or these, where there are no parts */
-    float plus;           /* added to each element: Gemma's gains are kept less 1 */
+    char *stored[MOST_PARTS]; /* what a checkpoint calls the tensors, also where none is open, ... */
+    int64_t rows[MOST_PARTS]; /* ... and the first dimension of each */
+    int stored_count;         /* 0: no checkpoint has it */
+    int64_t columns;          /* of a matrix; 0: a vector */
+    const float *numbers;     /* or these, where there are no parts */
+    float plus;               /* added to each element: Gemma's gains are kept less 1 */
     size_t bytes;
     size_t offset; /* in memory that holds all weights of the graph */
 };
@@ -27,10 +31,13 @@ struct weights {
     int count, room;
 };
 
-/* A copy, but for the name, which is copied, too; NULL if there is no memory. */
+/* A copy, but for the name, which is copied, too; NULL if there is no memory. The names in `stored` become
+ * the list's own. */
 struct weight *weights_add(struct weights *w, const struct weight *one, const char *name);
 const struct weight *weights_find(const struct weights *w, const char *name);
 void weights_free(struct weights *w);
+/* What weights_add would have taken. */
+void weight_drop(struct weight *w);
 
 /* Stores a weight in w->bytes of the device's memory, in its dtype: F32, F16 and BF16 become each other, to
  * the nearest. What has the dtype already is copied as it is. */
