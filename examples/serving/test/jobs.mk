@@ -50,6 +50,12 @@ $(eval $(call job,model-valgrind,plain,sh -c 'mkdir -p $(BUILD)/valgrind && test
 # Kernels of encoders in their real sizes. Those that compiled well are kept.
 $(eval $(call job,nvrtc-encoders,plain,env CODA_CACHE_DIR=$(abspath $(LIBRARY))/kernels test/model/spills.sh $(BUILD)/embed test/model/sizes))
 
+# ---- Training: losses, gradients, optimisers, what is written; command lines, kills, losses that fall ----
+TRAIN_TEST = train_test test/model/tiny
+$(eval $(call job,train,plain,sh -c 'mkdir -p $(BUILD)/train_test.d && $(BUILD)/$(TRAIN_TEST) $(BUILD)/train_test.d'))
+$(eval $(call job,train-asan,asan,sh -c 'mkdir -p $(BUILD)/asan/train_test.d && $(BUILD)/asan/$(TRAIN_TEST) $(BUILD)/asan/train_test.d'))
+$(eval $(call job,training,plain,test/training/train.sh $(BUILD) $(if $(FULL),full)))
+
 # ---- On an SM in software ----
 EMULATOR    := $(abspath $(LIBRARY))/emulator
 on_emulator = env CODA_CACHE_DIR=$(BUILD)/emulated CODA_CUDA_LIB=$(EMULATOR) CODA_LIBCUDA=$(EMULATOR)/libcuda.so.1 LD_LIBRARY_PATH=$(EMULATOR)
@@ -59,7 +65,7 @@ $(eval $(call job,emulated-checkpoints,library,$(on_emulator) $(BUILD)/$(MODEL_T
 EMULATE := emulated-chat emulated-programs emulated-checkpoints
 
 # ---- Pages, help, a terminal, the house ----
-$(eval $(call job,help,plain,$(TREE)/test/system/help.sh - $(addprefix $(BUILD)/,chat_server chat_load embed generate)))
+$(eval $(call job,help,plain,$(TREE)/test/system/help.sh - $(addprefix $(BUILD)/,chat_server chat_load embed generate train)))
 $(eval $(call job,pages,library,env MAKEFLAGS= test/pages.sh $(LIBRARY)))
 $(eval $(call job,terminal,library,test/terminal.sh $(BUILD) $(LIBRARY)))
 $(eval $(call job,lint,plain,env MAKEFLAGS= $(IN) lint))
@@ -67,8 +73,8 @@ $(eval $(call job,locale,plain,env MAKEFLAGS= $(IN) BUILD=$(BUILD) locale))
 HOUSE := help lint locale
 
 # ---- Tiers ----
-CHECK := chat chat-curl tokenizer model $(HOUSE)
-TEST  := nvrtc-encoders $(EMULATE) model-valgrind model-asan chat-asan chat-tsan tokenizer-asan $(FUZZERS) pages terminal $(CHECK)
+CHECK := chat chat-curl tokenizer model train $(HOUSE)
+TEST  := nvrtc-encoders $(EMULATE) model-valgrind training train-asan model-asan chat-asan chat-tsan tokenizer-asan $(FUZZERS) pages terminal $(CHECK)
 
 .PHONY: check test test-full
 check: $(call jobs,$(CHECK))

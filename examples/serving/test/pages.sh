@@ -47,6 +47,7 @@ for page in examples/serving/README.md examples/serving/*/README.md; do
         *VIT*|*--chat*|*model.gguf*) skip "files of the reader's" ;;
         *--plan*|*--bundle*) run_line "s|FOLDER|$stories/stories260K.gguf|" ;;
         *--gpu*) skip 'a GPU' ;;
+        *serving/train*|*'--cpu mine'*) skip 'test/training has its like' ;;
         *Qwen3*|*curl*|*gnuplot*|*chat_load*) skip 'test/chat has its like' ;;
         *generate*) run_line "s|FOLDER|$stories/stories260K.gguf|" ;;
         *) wrong "$page has a command that pages.sh does not know: $command" ;;
