@@ -26,7 +26,7 @@ bool aside_open(struct aside *a, const char *folder, const char *name, struct fa
 
 bool aside_write(struct aside *a, const void *data, size_t bytes, struct fault *f)
 {
-    return fwrite(data, 1, bytes, a->file) == bytes || fail(a, f);
+    return !bytes || fwrite(data, 1, bytes, a->file) == bytes || fail(a, f);
 }
 
 /* The name is on the disk when its folder is. */

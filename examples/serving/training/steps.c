@@ -91,7 +91,7 @@ static bool is_due(int64_t every, int64_t step, int64_t last)
 }
 
 /* What comes behind a step. The time that it takes is none of the steps'. */
-static bool pause(struct run *r, struct fault *f)
+static bool between(struct run *r, struct fault *f)
 {
     const struct settings *s = &r->settings;
     int64_t step = r->history.steps, last = s->steps;
@@ -113,7 +113,7 @@ bool run_steps(struct run *r, struct fault *f)
     while (r->history.steps < s->steps) {
         if (!step(r, f)) return false;
         if (is_due(s->log, r->history.steps, s->steps)) tell(r);
-        if (!pause(r, f)) return false;
+        if (!between(r, f)) return false;
     }
     return true;
 }
