@@ -72,18 +72,19 @@ static void append_adamw(struct step *s, const char *group, int64_t rows, double
 /* ---- Muon: momentum, made orthogonal (Jordan et al., 2024, kellerjordan.github.io/posts/muon) ---- */
 
 /* Newton and Schulz's iteration of fifth order, whose coefficients are chosen for speed: singular values of a
- * matrix of norm 1 go to about 1. */
+ * matrix of norm 1 go to about 1. Its products are in the dtype of all others. */
 static coda_value orthogonal(struct step *s, coda_value x)
 {
-    static const double a = 3.4445, b = -4.7750, c = 2.0315;
+    static const float a = 3.4445f, b = -4.7750f, c = 2.0315f;
     coda_graph *g = s->g;
+    x = coda_cast(g, x, s->e->dtype);
     for (int i = 0; i < 5; i++) {
         coda_value square = coda_matmul(g, x, x); /* x x^T */
-        coda_value inner = coda_add(g, coda_mul(g, number(s, b), square),
-                                    coda_mul(g, number(s, c), coda_matmul_kn(g, square, square)));
-        x = coda_add(g, coda_mul(g, number(s, a), x), coda_matmul_kn(g, inner, x));
+        coda_value fourth = coda_matmul_kn(g, square, square);
+        coda_value inner = coda_add(g, coda_scale(g, square, b), coda_scale(g, fourth, c));
+        x = coda_add(g, coda_scale(g, x, a), coda_matmul_kn(g, inner, x));
     }
-    return x;
+    return coda_cast(g, x, CODA_F32);
 }
 
 static coda_value norm_of(struct step *s, coda_value x)

@@ -85,9 +85,9 @@ static bool fit_together(const struct settings *s, struct fault *wrong)
         return fault_set(wrong, "--from %s has its own tokenizer: without --tokenizer", s->from);
     if (s->adapters && !s->from) return fault_set(wrong, "--adapters stand beside a checkpoint: --from");
     if (s->batch * s->tokens > MOST_TOKENS)
-        return fault_set(wrong, "--batch %lld windows of --tokens %lld are %lld tokens of a run; %d are the most",
-                         (long long)s->batch, (long long)s->tokens, (long long)(s->batch * s->tokens),
-                         MOST_TOKENS);
+        return fault_set(
+            wrong, "--batch %lld windows of --tokens %lld are %lld tokens of a run; %d are the most",
+            (long long)s->batch, (long long)s->tokens, (long long)(s->batch * s->tokens), MOST_TOKENS);
     if (s->separator && !*s->separator) return fault_set(wrong, "--separator cannot be empty");
     if (s->from) return true;
     if (s->heads % s->kv_heads)
