@@ -183,6 +183,19 @@ static bool rank(json_t *file, struct fault *f)
     return true;
 }
 
+/* What the package `tokenizers` wants each token to say. */
+static void complete(json_t *added)
+{
+    static const char *const flags[] = {"single_word", "lstrip", "rstrip", "normalized", "special"};
+    json_t *token;
+    size_t i;
+    json_array_foreach(added, i, token)
+    {
+        for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
+            if (!json_object_get(token, flags[k])) json_object_set_new(token, flags[k], json_false());
+    }
+}
+
 static bool write_gguf(const char *model, const json_t *metadata, const char *folder, struct fault *f)
 {
     char what[256] = "";
@@ -194,6 +207,7 @@ static bool write_gguf(const char *model, const json_t *metadata, const char *fo
         json_object_del(config, AROUND_BY_CONFIG);
         json_object_del(config, "added_tokens_decoder");
     }
+    if (good) complete(json_object_get(file, "added_tokens"));
     good = good && rank(file, f) && aside_json(folder, "tokenizer.json", file, f) &&
            (!config || aside_json(folder, "tokenizer_config.json", config, f));
     json_decref(file);
