@@ -24,10 +24,13 @@ int main(int argc, char **argv)
     }
     struct run *r = calloc(1, sizeof *r);
     bool good = r ? run_open(r, &s, &f) && run_steps(r, &f) : fault_set(&f, "out of memory");
-    if (good)
+    if (!good) fprintf(stderr, "train: %s\n", f.text);
+    else if (r->history.steps < r->settings.steps)
+        fprintf(stderr, "train: stopped behind step %lld; train --resume %s goes on\n",
+                (long long)r->history.steps, r->settings.out);
+    else
         fprintf(stderr, "train: %lld steps; the checkpoint is %s\n", (long long)r->history.steps,
                 r->settings.out);
-    else fprintf(stderr, "train: %s\n", f.text);
     if (r) run_close(r);
     free(r);
     return !good;

@@ -2,6 +2,7 @@
  * steps.c -- the steps of a run, and what is done between them.
  */
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 
 #include "plain.h"
@@ -104,9 +105,26 @@ static bool between(struct run *r, struct fault *f)
     return good;
 }
 
+/* SIGINT and SIGTERM end a run behind the step that it is at; the second one at once. */
+static volatile sig_atomic_t ended;
+
+static void end(int signal)
+{
+    (void)signal;
+    ended = 1;
+}
+
+static void end_by_signals(void)
+{
+    struct sigaction by = {.sa_handler = end, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigaction(SIGINT, &by, NULL);
+    sigaction(SIGTERM, &by, NULL);
+}
+
 bool run_steps(struct run *r, struct fault *f)
 {
     const struct settings *s = &r->settings;
+    end_by_signals();
     r->began = times_now();
     r->told = r->history.steps;
     if (r->history.steps == s->steps) return run_save(r, f);
@@ -114,6 +132,7 @@ bool run_steps(struct run *r, struct fault *f)
         if (!step(r, f)) return false;
         if (is_due(s->log, r->history.steps, s->steps)) tell(r);
         if (!between(r, f)) return false;
+        if (ended && r->history.steps < s->steps) return run_save(r, f);
     }
     return true;
 }

@@ -143,6 +143,20 @@ while [ $count -lt $kills ] || [ $cut -lt $writes ]; do
     compare "kill $count"
 done
 
+# SIGTERM: the step that it is at is done, and kept. Again, if it was done before.
+for _ in 1 2 3 4 5 6 7 8 9; do
+    rm -rf "$root/killed"
+    "$train" $options --save 0 --log 1 --out "$root/killed" "$text" >"$root/said" 2>&1 &
+    process=$!
+    until grep -q 'step 1 of' "$root/said" || ! kill -0 $process 2>/dev/null; do sleep 0.02; done
+    kill -TERM $process 2>/dev/null || :
+    wait $process || fail "SIGTERM: status $?: $(cat "$root/said")"
+    grep -q 'the checkpoint is' "$root/said" || break
+done
+tail -1 "$root/said" | grep -q "stopped behind step .*; train --resume $root/killed goes on" || fail "SIGTERM: $(cat "$root/said")"
+quiet "$train" --cpu --resume "$root/killed"
+cmp "$root/whole_run/model.safetensors" "$root/killed/model.safetensors" || fail 'SIGTERM: other weights'
+
 # ---- The text of the tree's README as it was, 2,000 steps of 128 bytes ----
 if [ -n "$full" ]; then
     learn --out "$root/long" --steps 2000 --save 0 "$text"
