@@ -12,6 +12,16 @@
 
 #include "train_run.h"
 
+static void print_end(const struct run *r)
+{
+    long long steps = (long long)r->history.steps;
+    const struct settings *s = &r->settings;
+    if (s->plan) return;
+    if (steps < s->steps)
+        fprintf(stderr, "train: stopped behind step %lld; train --resume %s goes on\n", steps, s->out);
+    else fprintf(stderr, "train: %lld steps; the checkpoint is %s\n", steps, s->out);
+}
+
 int main(int argc, char **argv)
 {
     struct settings s;
@@ -23,14 +33,10 @@ int main(int argc, char **argv)
     case SETTINGS_GOOD: break;
     }
     struct run *r = calloc(1, sizeof *r);
-    bool good = r ? run_open(r, &s, &f) && run_steps(r, &f) : fault_set(&f, "out of memory");
-    if (!good) fprintf(stderr, "train: %s\n", f.text);
-    else if (r->history.steps < r->settings.steps)
-        fprintf(stderr, "train: stopped behind step %lld; train --resume %s goes on\n",
-                (long long)r->history.steps, r->settings.out);
-    else
-        fprintf(stderr, "train: %lld steps; the checkpoint is %s\n", (long long)r->history.steps,
-                r->settings.out);
+    bool good = r != NULL || fault_set(&f, "out of memory");
+    good = good && (s.plan ? run_plans(r, &s, &f) : run_open(r, &s, &f) && run_steps(r, &f));
+    if (good) print_end(r);
+    else fprintf(stderr, "train: %s\n", f.text);
     if (r) run_close(r);
     free(r);
     return !good;

@@ -173,15 +173,18 @@ bool engine_open(struct engine *e, struct fault *f)
 {
     struct weights learned = {0}, judged = {0};
     coda_graph *g = loss_graph(e, true, &learned, f);
-    bool good = g && parameters_open(&e->params, &learned, e->device, e->how.muon, e->adapter != 0, f);
+    const struct parameters_how how = {e->how.muon, e->adapter != 0, e->only_plan};
+    bool good = g && parameters_open(&e->params, &learned, e->device, how, f);
     weights_free(&learned);
     if (!good) coda_graph_free(g);
     good =
         good && compile(e, PLAN_LEARN, g, f) && compile(e, PLAN_JUDGE, loss_graph(e, false, &judged, f), f);
     weights_free(&judged);
-    good = good && compile(e, PLAN_IMPROVE, optimizer_graph(e, f), f) && allocate(e, f);
-    for (int i = 0; good && i < PLANS; i++) good = bind(e, (enum plan_of)i, f);
+    good = good && compile(e, PLAN_IMPROVE, optimizer_graph(e, f), f);
     if (good) count_flops(e);
+    if (e->only_plan || !good) return good;
+    good = allocate(e, f);
+    for (int i = 0; good && i < PLANS; i++) good = bind(e, (enum plan_of)i, f);
     return good;
 }
 

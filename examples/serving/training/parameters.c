@@ -59,8 +59,8 @@ static bool allocate(struct parameters *p, char **to, size_t bytes, struct fault
     return true;
 }
 
-bool parameters_open(struct parameters *p, struct weights *weights, struct device *d, bool muon,
-                     bool adapters, struct fault *f)
+bool parameters_open(struct parameters *p, struct weights *weights, struct device *d,
+                     struct parameters_how how, struct fault *f)
 {
     *p = (struct parameters){.weights = *weights, .n = weights->count, .device = d};
     *weights = (struct weights){0};
@@ -71,9 +71,10 @@ bool parameters_open(struct parameters *p, struct weights *weights, struct devic
         p->all[i] = (struct parameter){.w = w, .count = elements(w)};
         p->rounded |= w->dtype != CODA_F32;
     }
-    place(p, muon, adapters);
+    place(p, how.muon, how.adapters);
     if (!p->count) return fault_set(f, "there is nothing to learn: the family has no adapters");
     size_t bytes = (size_t)p->count * sizeof(float);
+    if (how.nowhere) return true;
     return allocate(p, &p->p, bytes, f) && allocate(p, &p->g, bytes, f) && allocate(p, &p->m, bytes, f) &&
            allocate(p, &p->v, (size_t)p->begin[GROUP_MUON] * sizeof(float), f) &&
            allocate(p, &p->w, p->rounded ? bytes / 2 : 0, f) && allocate(p, &p->frozen, p->frozen_bytes, f);

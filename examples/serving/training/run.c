@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "page.h"
 #include "regular.h"
 #include "train_run.h"
 #include "train_speak.h"
@@ -111,7 +112,8 @@ static bool open_batches(struct run *r, struct fault *f)
 static bool open_engine(struct run *r, struct fault *f)
 {
     const struct settings *s = &r->settings;
-    if (!device_open(&r->device, settings_device(s))) return fault_set(f, "there is no GPU, or no driver");
+    if (!(s->plan ? device_plan : device_open)(&r->device, settings_device(s)))
+        return fault_set(f, "there is no GPU, or no driver");
     coda_dtype dtype = settings_dtype(s);
     r->engine = (struct engine){.device = &r->device,
                                 .config = &r->source.config,
@@ -123,9 +125,10 @@ static bool open_engine(struct run *r, struct fault *f)
                                 .adapter = (int)s->adapters,
                                 .rows = s->batch,
                                 .tokens = s->tokens,
-                                .how = {!strcmp(s->optimizer, "muon"), s->decay, s->clip}};
-    if (!engine_open(&r->engine, f) ||
-        !parameters_fill(&r->engine.params, (uint64_t)s->seed, r->source.config.layers, f))
+                                .how = {!strcmp(s->optimizer, "muon"), s->decay, s->clip},
+                                .only_plan = s->plan};
+    if (!engine_open(&r->engine, f)) return false;
+    if (!s->plan && !parameters_fill(&r->engine.params, (uint64_t)s->seed, r->source.config.layers, f))
         return false;
     fprintf(stderr, "train: %s of %lld parameters that learn, on %s\n", r->source.config.family,
             (long long)r->engine.params.learned, device_name(&r->device));
@@ -163,6 +166,16 @@ bool run_open(struct run *r, const struct settings *s, struct fault *f)
     if (!r->kept) return fault_set(f, "out of memory");
     return open_corpus(r, f) && open_batches(r, f) && open_engine(r, f) &&
            (resumes ? restore : write_first)(r, f);
+}
+
+bool run_plans(struct run *r, const struct settings *s, struct fault *f)
+{
+    static const char *const names[] = {"plan of a batch: its loss, and gradients added to what is there",
+                                        "plan of the loss of what is held out", "plan of the optimiser"};
+    r->settings = *s;
+    if (!source_open(&r->source, &r->settings, f) || !open_engine(r, f)) return false;
+    for (int i = 0; i < PLANS; i++) page_print(stdout, names[i], r->engine.plan[i]);
+    return !fflush(stdout) || fault_set(f, "standard output: %s", strerror(errno));
 }
 
 void run_close(struct run *r)

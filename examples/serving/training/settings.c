@@ -142,7 +142,7 @@ static bool resumed_alone(const struct settings *s, struct fault *wrong)
     struct settings bare = otherwise;
     bare.resume = s->resume, bare.cpu = s->cpu, bare.gpu = s->gpu;
     json_t *given = settings_object(s), *wanted = settings_object(&bare);
-    bool same = json_equal(given, wanted) && !s->text;
+    bool same = json_equal(given, wanted) && !s->text && !s->plan;
     json_decref(given);
     json_decref(wanted);
     return same ||

@@ -36,6 +36,7 @@ struct engine {
     int adapter;
     int64_t rows, tokens; /* of a run */
     struct improvement how;
+    bool only_plan; /* no memory: nothing runs, and a GPU need not be there */
 
     struct parameters params;
     coda_plan *plan[PLANS];

@@ -39,10 +39,14 @@ struct parameters {
     size_t frozen_bytes;
 };
 
-/* Of the weights that a graph was built with, which become the parameters' own. `muon`: has m alone for
- * matrices; `adapters`: the others are frozen. */
-bool parameters_open(struct parameters *p, struct weights *weights, struct device *d, bool muon,
-                     bool adapters, struct fault *f);
+/* Of the weights that a graph was built with, which become the parameters' own. */
+struct parameters_how {
+    bool muon;     /* has m alone for matrices */
+    bool adapters; /* all others are frozen */
+    bool nowhere;  /* places without memory */
+};
+bool parameters_open(struct parameters *p, struct weights *weights, struct device *d,
+                     struct parameters_how how, struct fault *f);
 void parameters_close(struct parameters *p);
 
 /* The memory of a graph's leaf, of its gradient ("d.NAME"); NULL if there is none. */

@@ -28,6 +28,8 @@ struct run {
 
 /* Whether all is there: files, sizes, memory, plans. */
 bool run_open(struct run *r, const struct settings *s, struct fault *f);
+/* Prints what the plans of a step need, instead. */
+bool run_plans(struct run *r, const struct settings *s, struct fault *f);
 bool run_steps(struct run *r, struct fault *f);
 /* A checkpoint of it as it is. */
 bool run_save(struct run *r, struct fault *f);

@@ -69,6 +69,10 @@ quiet "$train" --cpu --out "$root/changed" --steps 1 "$root/text.md"
 echo more >>"$root/text.md"
 refused 1 'is not the one that' "$train" --cpu --resume "$root/changed"
 
+# What the plans need, without a text, a folder or a GPU.
+"$train" --plan --cpu --layers 1 >"$root/said" 2>&1 || fail "--plan: $(cat "$root/said")"
+[ "$(grep -c '^plan of ' "$root/said")" = 3 ] || fail "--plan: $(cat "$root/said")"
+
 # ---- Losses fall, and what is written is read ----
 # The mean loss of steps FROM to TO of a run.
 mean() { awk -v from="$2" -v to="$3" 'NR > 1 && $1 >= from && $1 <= to { sum += $2; n++ } END { printf "%.4f", sum / n }' "$1/losses.tsv"; }
