@@ -22,13 +22,13 @@ static bool fits(const struct attention_grad_spec *s, const struct attention_spe
 }
 
 /* Two stages, or one where they do not fit, and then fewer walked rows. Wide heads begin with fewer, as
- * registers hold more of results. */
+ * registers hold more of results, or sums of pairs. */
 static struct attention_grad_tile tile(const struct attention_grad_spec *s, const struct attention_spec *a,
                                        const struct target *target)
 {
     int64_t pitch = CEIL_DIV(a->head_dim, 16) * 16 + 8;
     struct attention_grad_tile t = {.bm = BM, .threads = 2 * BM, .residents = 2};
-    for (t.bn = a->head_dim <= NARROW_HEAD ? 64 : 32; t.bn >= 16; t.bn /= 2)
+    for (t.bn = a->head_dim <= NARROW_HEAD && !attention_grad_has_sums(s) ? 64 : 32; t.bn >= 16; t.bn /= 2)
         for (t.stages = 2; t.stages; t.stages--) {
             int64_t rows = 2 * 2 * (BM + (int64_t)t.stages * t.bn) * pitch;
             t.shared_bytes = rows + attention_grad_beside(s, &t, false);
