@@ -10,8 +10,10 @@
 
 /* ---- Judges ---- */
 
-static void note(struct figure *f, double error, double limit)
+static void note(struct figure *f, const char *output, double error, double limit)
 {
+    if (!(error <= limit))
+        fprintf(stderr, "%s: %s is off by %.2e, more than %.2e\n", f->name, output, error, limit);
     f->error = error <= f->error ? f->error : error; /* NaN stays */
     f->excess = error / limit <= f->excess ? f->excess : error / limit;
 }
@@ -23,7 +25,7 @@ static void judge(struct figure *f, const char *output, int rows, const int64_t 
     bool peer = f->sides > UNFUSED && !strcmp(f->side[UNFUSED].name, "unfused");
     double unfused = peer ? distance(f, UNFUSED, output, rows, row, want) : 1;
     double limit = fmin(2e-2, fmax(0x1p-8, 1.2 * unfused));
-    note(f, distance(f, FUSED, output, rows, row, want), limit);
+    note(f, output, distance(f, FUSED, output, rows, row, want), limit);
     free(want);
 }
 
@@ -37,7 +39,7 @@ static void agree(struct figure *f, const char *output, const char *unfused)
         row[i] = rows < 2 ? 0 : i * (all - 1) / (rows - 1);
         figure_row(f, UNFUSED, unfused, row[i], want + i * n);
     }
-    note(f, distance(f, FUSED, output, rows, row, want), 0x1p-6);
+    note(f, output, distance(f, FUSED, output, rows, row, want), 0x1p-6);
     free(want);
 }
 
@@ -210,7 +212,7 @@ void check_paper_swiglu(struct figure *f)
         for (int64_t j = 0; j < 2 * n; j++) dots[i] += zi[j] * di[j];
         for (int64_t j = 0; j < n; j++) dy[i * n + j] = zi[2 * j] / (1 + exp(-zi[2 * j])) * zi[2 * j + 1];
     }
-    note(f, distance(f, FUSED, "dots", ROWS, row, dots), 0x1p-6);
+    note(f, "dots", distance(f, FUSED, "dots", ROWS, row, dots), 0x1p-6);
     judge(f, "dz", ROWS, row, dz);
     judge(f, "y", ROWS, row, dy);
     free(z);
@@ -268,9 +270,9 @@ void check_adamw(struct figure *f)
         want[0][i] = p - lr * (step + tensor_at(t[3], 0) * p);
         want[1][i] = m, want[2][i] = v;
     }
-    note(f, distance(f, FUSED, "w", ROWS, row, want[0]), 0x1p-8);
+    note(f, "w", distance(f, FUSED, "w", ROWS, row, want[0]), 0x1p-8);
     for (int i = 0; i < 3; i++) {
-        note(f, distance(f, FUSED, name[5 + i], ROWS, row, want[i]), 1e-6);
+        note(f, name[5 + i], distance(f, FUSED, name[5 + i], ROWS, row, want[i]), 1e-6);
         free(want[i]);
     }
 }
@@ -283,7 +285,7 @@ void check_norm(struct figure *f)
     for (int64_t i = 0; i < t->period; i++) sum += whole * t->values[i] * t->values[i];
     for (int64_t i = 0; i < t->count % t->period; i++) sum += (double)t->values[i] * t->values[i];
     sum = sqrt(sum);
-    note(f, distance(f, FUSED, "norm", 1, &first, &sum), 1e-6);
+    note(f, "norm", distance(f, FUSED, "norm", 1, &first, &sum), 1e-6);
 }
 
 /* ---- What is gathered ---- */
@@ -301,7 +303,7 @@ void check_embedding(struct figure *f)
             for (int64_t j = 0; j < n && (int64_t)tensor_at(ids, t) == row[i]; j++)
                 want[i * n + j] += tensor_at(dy, t * n + j);
     }
-    note(f, distance(f, FUSED, "dtable", ROWS, row, want), 1e-5);
+    note(f, "dtable", distance(f, FUSED, "dtable", ROWS, row, want), 1e-5);
     free(want);
 }
 
@@ -349,7 +351,8 @@ static void check_query(struct figure *f, int64_t row, int64_t first, bool last)
             want[2][c] = s.p[s.keys - 1] * tensor_at(figure_tensor(f, "do"), of + c);
         }
     }
-    for (int i = 0; i < (last ? 3 : 1); i++) note(f, distance(f, FUSED, name[i], 1, &row, want[i]), 2e-2);
+    for (int i = 0; i < (last ? 3 : 1); i++)
+        note(f, name[i], distance(f, FUSED, name[i], 1, &row, want[i]), 2e-2);
     for (int i = 0; i < 3; i++) free(want[i]);
     free(s.p);
     free(s.ds);

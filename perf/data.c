@@ -12,7 +12,7 @@
 #include "bench.h"
 #include "tensor.h"
 
-enum { POOLS = 16, POOL = 8 * 524287, THREADS = 64 };
+enum { POOLS = 16, POOL = 8 * 500009, THREADS = 64 };
 
 /* ---- Threads ---- */
 

@@ -31,7 +31,7 @@ static bool refuse(graph *g, coda_status status, const char *format, ...)
     char line[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    format_print(line, sizeof line, format, args);
     va_end(args);
     graph_poison(g, status, "grad: %s", line);
     return false;

@@ -80,7 +80,7 @@ void grad_refuse(struct grad *w, int v, int operand, const char *format, ...)
     char why[256];
     va_list args;
     va_start(args, format);
-    vsnprintf(why, sizeof why, format, args);
+    format_print(why, sizeof why, format, args);
     va_end(args);
     const struct node *n = grad_node(w, v);
     int leaf = path_begins(w, n->in[operand]);
