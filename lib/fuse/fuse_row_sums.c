@@ -33,8 +33,11 @@ static struct tensor_use sorted(struct writer *w, enum use_role role, int64_t to
 /* The program that sorts is of the same node. It is written when those that are there have been. */
 static void add_sort(struct writer *w)
 {
-    struct group *sort = group_new(w->gr, PROGRAM_OWN, w->p->root);
-    if (sort) sort->p.own = &own_sort_ids;
+    int root = w->p->root, ids = w->gr->g->node[root].in[ROW_SUMS_IDS];
+    struct group *sort = group_new(w->gr, PROGRAM_OWN, root);
+    if (!sort) return;
+    sort->p.own = &own_sort_ids;
+    refuse_note(w->gr, sort, ids, REASON_OWN_READS, root, 0, 0);
 }
 
 static void read_sums(struct writer *w)
