@@ -51,6 +51,15 @@ static bool is_row_value(const struct split *s, int v)
     return of_rows;
 }
 
+/* A result of an attention on forward's values: coda_grad appends the log-sum-exp that forward has not asked
+ * for, and the call that computes the other result leaves it beside. */
+static bool is_forward_attention(const struct split *s, const struct node *n)
+{
+    bool good = n->op == OP_ATTENTION;
+    for (int i = 0; i < n->nin && good; i++) good = n->in[i] < 0 || s->forward[n->in[i]];
+    return good;
+}
+
 /* ---- What is worth keeping ---- */
 
 /* Does a product's epilogue compute n of the product's result, which stands at operand `at`? */
@@ -101,9 +110,8 @@ static void choose(struct split *s)
     for (int v = 0; v < g->nodes && s->keep != CODA_KEEP_LEAST; v++) {
         const struct node *n = &g->node[v];
         s->row[v] = is_row_value(s, v);
-        if (s->row[v]) s->keepable[v] = true;
+        if (s->row[v] || is_forward_attention(s, n)) s->keepable[v] = true;
         if (!s->forward[v]) continue;
-        if (n->op == OP_ATTENTION) s->keepable[v] = true;
         if (n->op == OP_MATMUL) s->keepable[stored(s, v)] = true;
         if (n->op != OP_MATMUL || s->keep != CODA_KEEP_MORE) continue;
         int x = behind_views(g, n->in[MATMUL_X]);

@@ -162,6 +162,27 @@ START_TEST(halves_are_the_whole)
 }
 END_TEST
 
+/* Forward leaves the log-sum-exp that the gradient reads, although nobody has asked for it: backward runs no
+ * attention. */
+START_TEST(attention_runs_once)
+{
+    graph *g = graph_parse("%q = input bf16 [2,8,32]\n%k = input bf16 [2,8,32]\n%v = input bf16 [2,8,32]\n"
+                           "%a = attention %q, %k, %v {heads=2, causal=1}\noutput %y = %a\n");
+    graph *half[2];
+    coda_value x[3], dx[3], y = {(uint32_t)g->output[0].value + 1};
+    for (int i = 0; i < 3; i++) x[i] = (coda_value){(uint32_t)g->leaf[i] + 1};
+    coda_value dy = coda_input(g, "dy", CODA_BF16, 3, (int64_t[]){2, 8, 32});
+    coda_grad(g, &y, &dy, 1, x, 3, dx, NULL);
+    for (int i = 0; i < 3; i++) coda_output(g, (const char *[]){"dq", "dk", "dv"}[i], dx[i]);
+    ck_assert_msg(coda_split(g, 1, NULL, &half[0], &half[1]) == CODA_OK, "%s", coda_error());
+    for (int v = 0; v < half[1]->nodes; v++) ck_assert_int_ne(half[1]->node[v].op, OP_ATTENTION);
+    ck_assert_int_eq(kept_elements(half[0]), 2 * 2 * 8);
+    graph_free(half[0]);
+    graph_free(half[1]);
+    graph_free(g);
+}
+END_TEST
+
 /* What the caller names is kept, where backward needs it. */
 START_TEST(also_is_kept)
 {
@@ -212,4 +233,5 @@ START_TEST(split_refuses)
 }
 END_TEST
 
-TESTS(split, EACH(halves_are_the_whole, ARRAY_SIZE(policies)), ONE(also_is_kept), ONE(split_refuses));
+TESTS(split, EACH(halves_are_the_whole, ARRAY_SIZE(policies)), ONE(attention_runs_once), ONE(also_is_kept),
+      ONE(split_refuses));
