@@ -27,8 +27,8 @@ extern "C" {
 typedef struct coda_grad_options {
     size_t size;
     coda_dtype weights; /* of gradients of weights and states, and of views and casts of them: CODA_F32,
-                         * CODA_BF16 or CODA_F16; 0 (INIT): CODA_F32. Products that make them have it as
-                         * their result's dtype: nothing is rounded to another in between */
+                         * CODA_BF16 or CODA_F16; 0 (INIT): CODA_F32, in which products leave them at once,
+                         * so that nothing rounds on the way; 16 bits are those of the operands, then cast */
 } coda_grad_options;
 #define CODA_GRAD_OPTIONS_INIT {sizeof(coda_grad_options), (coda_dtype)0}
 
@@ -47,7 +47,9 @@ typedef struct coda_grad_options {
  * among x. CODA_E_UNSUPPORTED, where a path from an x leads through it: attention of pages, of fp8 or
  * with scales; what coda_append or coda_assign has written; a map of the caller's without a derivative
  * (coda_map_def.grad), or the noise of coda_sample; rope by its frequencies; the gradient of a product's
- * w, or a mean, over a symbolic number of rows. Cost: linear in the nodes of g. */
+ * w, or a mean, over a symbolic number of rows; a sum that ran along a dimension of more than 2^24 elements
+ * if that is no product of numbers up to 2^24, or may be so large by symbols. Cost: linear in the nodes of
+ * g. */
 CODA_API void coda_grad(coda_graph *g, const coda_value *y, const coda_value *dy, int ny, const coda_value *x,
                         int nx, coda_value *dx, const coda_grad_options *opt);
 

@@ -13,12 +13,37 @@ static int64_t aligned(const struct type *t, int rank, int d)
     return own < 0 ? 1 : t->dim[own];
 }
 
-/* 0, 1, ... along dimension d of like: a value of that many elements which reads no memory. */
+/* A factor of n, so that it and the other one are numbers which kernels count; 0: none was found. */
+static int64_t countable_factor(int64_t n)
+{
+    int64_t first = CEIL_DIV(n, IOTA_MOST), tries = 1 << 16;
+    for (int64_t f = first; f <= IOTA_MOST && f < first + tries; f++)
+        if (n % f == 0) return f;
+    return 0;
+}
+
+/* Any number for each place along an extent: a value that reads no memory. */
+static int places(struct grad *w, int64_t extent)
+{
+    if (dims_most(w->g->dims, extent) <= IOTA_MOST) return make_iota(w, extent);
+    int64_t f = dim_is_number(extent) ? countable_factor(extent) : 0;
+    if (!f) {
+        graph_poison(
+            w->g, CODA_E_UNSUPPORTED, "grad: a cotangent is repeated %s times along a dimension; %d %s",
+            dim_text(w->g->dims, extent).s, IOTA_MOST, "is the most, or a multiple of such a number");
+        return -1;
+    }
+    struct type column = {.rank = 2, .dim = {f, 1}}, line = {.rank = 1, .dim = {extent}};
+    int across = make_iota(w, extent / f);
+    return make_reshape(w, make_add(w, make_reshape(w, make_iota(w, f), &column), across), &line);
+}
+
+/* A value of the extent of dimension d of like, along it. */
 static int ruler(struct grad *w, const struct type *like, int d)
 {
     struct type t = {.rank = like->rank - d, .dim = {like->dim[d]}};
     for (int i = 1; i < t.rank; i++) t.dim[i] = 1;
-    return make_reshape(w, make_iota(w, like->dim[d]), &t);
+    return make_reshape(w, places(w, like->dim[d]), &t);
 }
 
 int make_wide(struct grad *w, int x, const struct type *like)

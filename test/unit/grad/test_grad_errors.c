@@ -190,6 +190,31 @@ START_TEST(frozen_weights_cost_nothing)
 }
 END_TEST
 
+/* A sum along more elements than a kernel counts has a gradient of them all, if their number has factors. */
+START_TEST(long_sums_have_gradients)
+{
+    static const struct {
+        int64_t dims[2];
+        const char *refused;
+    } cases[] = {{{4096, 8192}, NULL}, {{1, 33554467}, "33554467 times"}, {{3, 1 << 24}, NULL}};
+    for (int i = 0; i < ARRAY_SIZE(cases); i++) {
+        graph *g = graph_new();
+        int64_t line[] = {1, cases[i].dims[0] * cases[i].dims[1]};
+        coda_value x = coda_input(g, "x", CODA_BF16, 2, cases[i].dims), dx;
+        coda_value y = coda_reshape(g, coda_row_sum(g, coda_reshape(g, x, 2, line)), 1, (int64_t[]){1});
+        coda_grad(g, &y, NULL, 1, &x, 1, &dx, NULL);
+        if (cases[i].refused) {
+            ck_assert_int_eq(coda_graph_status(g), CODA_E_UNSUPPORTED);
+            ck_assert_msg(strstr(coda_error(), cases[i].refused), "%s", coda_error());
+        } else {
+            ck_assert_msg(coda_graph_status(g) == CODA_OK, "%s", coda_error());
+            ck_assert(type_agrees(&g->node[dx.id - 1].type, &g->node[x.id - 1].type));
+        }
+        graph_free(g);
+    }
+}
+END_TEST
+
 /* The text of a graph with gradients is a fixed point. */
 START_TEST(text_is_a_fixed_point)
 {
@@ -216,4 +241,4 @@ END_TEST
 
 TESTS(grad_errors, EACH(refuses_with_names, ARRAY_SIZE(refused)), ONE(refuses_arguments), ONE(paths_end),
       ONE(a_y_may_be_an_x), ONE(rows_keep_to_themselves), ONE(weights_have_their_dtype),
-      ONE(frozen_weights_cost_nothing), ONE(text_is_a_fixed_point));
+      ONE(frozen_weights_cost_nothing), ONE(long_sums_have_gradients), ONE(text_is_a_fixed_point));
