@@ -24,14 +24,6 @@ static int result_of(struct grad *w, int v, int result)
 /* ---- Its gradients ---- */
 
 static const struct {
-    int from, to; /* an operand of attention, and of attention_grad */
-} handed[] = {{ATTENTION_Q, ATTENTION_GRAD_Q},           {ATTENTION_K, ATTENTION_GRAD_K},
-              {ATTENTION_V, ATTENTION_GRAD_V},           {ATTENTION_LENGTHS, ATTENTION_GRAD_LENGTHS},
-              {ATTENTION_RANGES, ATTENTION_GRAD_RANGES}, {ATTENTION_SLOPES, ATTENTION_GRAD_SLOPES},
-              {ATTENTION_SINKS, ATTENTION_GRAD_SINKS},   {ATTENTION_STARTS, ATTENTION_GRAD_STARTS},
-              {ATTENTION_BIAS, ATTENTION_GRAD_BIAS}};
-
-static const struct {
     int operand, result; /* by which operand of attention which result of attention_grad is the gradient */
 } gradients[] = {{ATTENTION_Q, ATTENTION_GRAD_DQ},       {ATTENTION_K, ATTENTION_GRAD_DK},
                  {ATTENTION_V, ATTENTION_GRAD_DV},       {ATTENTION_SINKS, ATTENTION_GRAD_DSINKS},
@@ -62,31 +54,12 @@ static bool refused(struct grad *w, int v)
     return false;
 }
 
-static struct node call_of(const struct node *n)
-{
-    const struct attr_attention *a = &n->attr.attention;
-    struct node call = {.op = OP_ATTENTION_GRAD,
-                        .prim = n->prim,
-                        .attr.attention_grad = {.scale = a->scale,
-                                                .heads = a->heads,
-                                                .kv_heads = a->kv_heads,
-                                                .window = a->window,
-                                                .causal = a->causal,
-                                                .align = a->align,
-                                                .ahead = a->ahead,
-                                                .softcap = a->softcap}};
-    for (int i = 0; i < PRIM_MAX_PARAMS; i++) call.attr.attention_grad.score[i] = a->score[i];
-    return call;
-}
-
 /* dy and dlse, of which one may be absent, are the cotangents of the call's results. */
 static void give_all(struct grad *w, int v, int dy, int dlse)
 {
     const struct node *n = grad_node(w, v);
-    struct node call = call_of(n);
     int in[ATTENTION_GRAD_OPERANDS];
-    for (int i = 0; i < ATTENTION_GRAD_OPERANDS; i++) in[i] = -1;
-    for (int i = 0; i < ARRAY_SIZE(handed); i++) in[handed[i].to] = n->in[handed[i].from];
+    struct node call = grad_of_attention(n, in);
     int o = in[ATTENTION_GRAD_O] = result_of(w, v, ATTENTION_O - ATTENTION_OPERANDS);
     int l = in[ATTENTION_GRAD_LSE] = result_of(w, v, ATTENTION_LSE - ATTENTION_OPERANDS);
     if (o < 0 || l < 0) return;

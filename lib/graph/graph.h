@@ -298,6 +298,8 @@ bool node_same_call(const struct node *a, const struct node *b);
  * of the same graph. And which of n's operands is its operand i; -1: none. */
 struct node attention_of_grad(const struct node *n, int *in);
 int attention_grad_operand(int i);
+/* The other way: a call of attention's gradient, without a result; the operands that are its own are -1. */
+struct node grad_of_attention(const struct node *n, int *in);
 /* The derivative of a map of scores by the score, of operands that the map takes. Where it is the map itself
  * at 1, the operands that drop out of it are 0. Have both maps a reference? */
 double score_partial(const struct prim *score, const double *in, const double *params);

@@ -45,6 +45,28 @@ struct node attention_of_grad(const struct node *n, int *in)
     return of;
 }
 
+struct node grad_of_attention(const struct node *n, int *in)
+{
+    const struct attr_attention *a = &n->attr.attention;
+    struct node call = {.op = OP_ATTENTION_GRAD,
+                        .prim = n->prim,
+                        .nin = ATTENTION_GRAD_OPERANDS,
+                        .in = in,
+                        .attr.attention_grad = {.scale = a->scale,
+                                                .heads = a->heads,
+                                                .kv_heads = a->kv_heads,
+                                                .window = a->window,
+                                                .causal = a->causal,
+                                                .align = a->align,
+                                                .ahead = a->ahead,
+                                                .softcap = a->softcap}};
+    memcpy(call.attr.attention_grad.score, a->score, sizeof a->score);
+    for (int i = 0; i < ATTENTION_GRAD_OPERANDS; i++) in[i] = -1;
+    for (int i = 0; i < ATTENTION_OPERANDS; i++)
+        if (operand[i] >= 0) in[operand[i]] = n->in[i];
+    return call;
+}
+
 double score_partial(const struct prim *score, const double *in, const double *params)
 {
     double at[PRIM_MAX_INPUTS];
