@@ -20,7 +20,6 @@ where a side can be captured, 40 ms of a side's own work before it is timed (but
 flushed. Results are compared with eager PyTorch's, whose bf16 differs by up to 2 %. A case that libcoda refuses is
 left out with its reason. They go to perf/results/CARD/torch_backward.json, unless patterns choose some.
 """
-import argparse
 import math
 import sys
 import time
@@ -250,18 +249,8 @@ def all_cases(opt):
     return [c for c in all_of if not opt.pattern or any(p in c.name for p in opt.pattern)]
 
 
-def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for flag in "--jax --quick --cpu".split():
-        p.add_argument(flag, action="store_true")
-    p.add_argument("--seconds", type=float, default=400)
-    p.add_argument("--out")
-    p.add_argument("pattern", nargs="*")
-    return p.parse_args()
-
-
 def main():
-    opt = parse()
+    opt = pytorch.parse(__doc__, "--jax --quick --cpu", 400)
     if not opt.cpu and not torch.cuda.is_available():
         sys.exit("backward.py: torch finds no GPU; nothing is measured")
     torch._functorch.config.donated_buffer = False  # a backward runs again and again

@@ -526,11 +526,11 @@ def results(name):
     return os.path.join(folder, name + ".json")
 
 
-def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for flag in "--all --max-autotune --jax --quick --cpu".split():
+def parse(description=__doc__, flags="--all --max-autotune --jax --quick --cpu", seconds=200):
+    p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for flag in flags.split():
         p.add_argument(flag, action="store_true")
-    p.add_argument("--seconds", type=float, default=200)
+    p.add_argument("--seconds", type=float, default=seconds)
     p.add_argument("--out")
     p.add_argument("pattern", nargs="*")
     return p.parse_args()

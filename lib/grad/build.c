@@ -25,7 +25,7 @@ int make_append(struct grad *w, struct node n, const int *in, int nin)
     n.in = copy;
     n.nin = nin;
     n.scope = w->scope;
-    if (!n.origin) n.origin = -1;
+    if (!n.origin) n.origin = -1; /* a new one, but for further results of a call that is there */
     return graph_append(w->g, &n);
 }
 

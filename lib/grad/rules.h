@@ -56,7 +56,7 @@ static inline bool grad_wants(const struct grad *w, const struct node *n, int i)
 void grad_give(struct grad *w, int v, int value);
 /* The sum of what v got so far, as a value of its dtype; -1 if it got nothing. It may be narrower than v. */
 int grad_take(struct grad *w, int v);
-/* The same of a slice of v, a node. */
+/* The cotangent of `slice`, a node that is a slice of v: all of v's become one addend of its own. */
 void grad_keep_slice(struct grad *w, int v, int slice, int value);
 /* Poisons the graph: v is on a path, and has no derivative. The line names v's operation and the leaf. */
 void grad_refuse(struct grad *w, int v, int operand, const char *format, ...) PRINTF(4, 5);

@@ -62,7 +62,7 @@ static bool is_forward_attention(const struct split *s, const struct node *n)
 
 /* ---- What is worth keeping ---- */
 
-/* Does a product's epilogue compute n of the product's result, which stands at operand `at`? */
+/* Does a product's epilogue compute n, which reads value x, of the product's result? */
 static bool is_epilogue(const struct split *s, const struct node *n, int x)
 {
     if (op_is_view(n->op) && n->op != OP_SLICE) return true;
