@@ -2,7 +2,9 @@
  * data.c -- random tensors, on the device and as the reference sees them, and products in fp64.
  *
  * A tensor repeats a pool of normal numbers. The pool's length is eight times a prime, so that no two
- * rows of a matrix are the same, and every tensor of a figure has its own pool.
+ * rows of a matrix are the same, and every tensor of a figure has its own pool. A pool is as long as that
+ * because the rounding errors of columns that repeat do not cancel: with an eighth of it, a gain's gradient
+ * over 16384 tokens is off by 4.9 % in bf16, with all of it by 0.8 %, as with numbers that never repeat.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,7 +14,7 @@
 #include "bench.h"
 #include "tensor.h"
 
-enum { POOLS = 16, POOL = 8 * 500009, THREADS = 64 };
+enum { POOLS = 16, POOL = 8 * 4000037, THREADS = 64 };
 
 /* ---- Threads ---- */
 
@@ -44,22 +46,34 @@ void in_parallel(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx)
 
 /* ---- Pools ---- */
 
-enum { PIECES = 64, PIECE = POOL / PIECES + 1 };
+enum { PIECE = 1 << 16, PIECES = POOL / PIECE + 1 };
 
-static float *pools[POOLS];
+struct pool {
+    float *values;
+    int64_t pieces; /* that are filled */
+};
 
-static void fill_pool(void *ctx, int64_t i)
+static struct pool pools[POOLS];
+
+static void fill_piece(void *ctx, int64_t i)
 {
-    int pool = (int)(i / PIECES), from = (int)(i % PIECES) * PIECE;
-    uint64_t seed = (uint64_t)(i + 1) * 0xd1342543de82ef95u; /* far apart on the generator's orbit */
-    (void)ctx;
-    for (int j = from; j < from + PIECE && j < POOL; j++) pools[pool][j] = (float)normal(&seed);
+    struct pool *p = ctx;
+    int64_t piece = p->pieces + i, from = piece * PIECE;
+    uint64_t seed =
+        (uint64_t)((p - pools) * PIECES + piece + 1) * 0xd1342543de82ef95u; /* far apart on the orbit */
+    for (int64_t j = from; j < from + PIECE && j < POOL; j++) p->values[j] = (float)normal(&seed);
 }
 
-static void make_pools(void)
+/* The first n numbers of a pool, which is filled as far as anybody asked. */
+static const float *pool_of(int index, int64_t n)
 {
-    for (int i = 0; i < POOLS; i++) must(!(pools[i] = malloc(POOL * sizeof(float))), "malloc");
-    in_parallel(POOLS * PIECES, fill_pool, NULL);
+    struct pool *p = &pools[index % POOLS];
+    int64_t pieces = (n + PIECE - 1) / PIECE, more = pieces - p->pieces;
+    if (!p->values) must(!(p->values = malloc(POOL * sizeof(float))), "malloc");
+    if (more <= 0) return p->values;
+    in_parallel(more, fill_piece, p);
+    p->pieces = pieces;
+    return p->values;
 }
 
 /* ---- Tensors ---- */
@@ -86,10 +100,9 @@ void tensor_make(struct tensor *t, const coda_arg_info *a, int pool, int64_t int
     t->step = (t->count * dtype_bytes(a->dtype) + 255) / 256 * 256;
     t->period = t->count < POOL ? t->count : POOL;
     if (a->kind == CODA_ARG_OUTPUT) return;
-    if (!pools[0]) make_pools();
     bool weight = a->kind == CODA_ARG_WEIGHT && a->rank > 1;
     double scale = weight ? 1 / sqrt((double)t->columns) : 1;
-    const float *from = pools[pool % POOLS];
+    const float *from = pool_of(pool, t->period);
     must(!(t->values = malloc((size_t)t->period * sizeof(float))), "malloc");
     for (int64_t i = 0; i < t->period; i++) t->values[i] = value_of(a, scale, from[i], i, ints);
     t->scalar = a->kind == CODA_ARG_SCALAR;
