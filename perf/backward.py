@@ -42,7 +42,8 @@ def results(out):
 
 
 def captured(make):
-    """A backward runs on the stream of its forward, so both are made and captured on one of their own."""
+    """A backward runs on the stream of its forward, so both are made and captured on one of their own. It lives
+    as long as its graph, since it owns what its forward has kept."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -54,7 +55,7 @@ def captured(make):
     with torch.cuda.graph(graph, stream=stream):
         out = fn()
     graph.replay()
-    return graph.replay, results(out)
+    return lambda alive=fn: graph.replay(), results(out)
 
 
 def uncaptured(make):
