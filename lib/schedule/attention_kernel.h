@@ -51,8 +51,8 @@ struct attention_kernel {
     /* Can it compute a? If not, *why says what is in the way. */
     bool (*fits)(const struct attention_spec *a, const struct attention_terms *on, struct reason *why);
     struct attention_tile (*tile)(const struct attention_spec *a, const struct attention_terms *on);
-    /* May it start before the programs ahead of it have ended? NULL: yes, as it waits before it reads. */
-    bool (*starts_early)(const struct attention_spec *a);
+    /* Does it read keys and values before it waits for the programs ahead? NULL: it waits before it reads. */
+    bool (*reads_early)(const struct attention_spec *a);
 };
 
 #define X(NAME, name) extern const struct attention_kernel attention_##name;

@@ -105,7 +105,7 @@ static bool fits(const struct attention_spec *a, const struct attention_terms *o
 }
 
 /* It reads these before it waits for the programs ahead of it, which write the queries alone. */
-static bool starts_early(const struct attention_spec *a)
+static bool reads_early(const struct attention_spec *a)
 {
     static const int read[] = {ATTENTION_K, ATTENTION_V, ATTENTION_LENGTHS, ATTENTION_TABLE,
                                ATTENTION_STARTS};
@@ -120,4 +120,4 @@ const struct attention_kernel attention_split = {.index = ATTENTION_BY_SPLIT,
                                                  .cluster = "splits",
                                                  .fits = fits,
                                                  .tile = tile,
-                                                 .starts_early = starts_early};
+                                                 .reads_early = reads_early};

@@ -20,8 +20,7 @@ static void print_attention(const struct schedule *s, struct text *t)
 {
     const struct attention_kernel *k = s->attention;
     text_printf(t, " %s", k->units);
-    if (s->cluster > 1)
-        text_printf(t, " %s=%d%s", k->cluster, s->cluster, k->starts_early && s->early ? " early" : "");
+    if (s->cluster > 1) text_printf(t, " %s=%d%s", k->cluster, s->cluster, s->reads_early ? " early" : "");
 }
 
 void program_print(const struct plan *p, const struct program *q, struct text *t)

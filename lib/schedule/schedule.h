@@ -35,6 +35,7 @@ struct schedule {
     bool early;                    /* programmatic dependent launch: may start before the program
                                       ahead of it has ended; until then it reads steady operands
                                       alone, and writes nothing */
+    bool reads_early;              /* attention: it does read then */
     bool pdl;                      /* the target has it: every kernel waits for those ahead */
 };
 

@@ -25,10 +25,10 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
     struct reason ignored;
     while (!(*k)->fits(q->spec, &on, &ignored)) k++; /* the last one takes any */
     struct attention_tile t = (*k)->tile(q->spec, &on);
-    bool early = (*k)->starts_early ? (*k)->starts_early(q->spec) : target_has(on.target, TARGET_PDL);
     s->attention = *k;
     s->tile.bm = t.bm, s->tile.bn = t.bn, s->tile.stages = t.stages;
-    s->early = !q->prepare && t.blocks && early;
+    s->early = !q->prepare && t.blocks && target_has(on.target, TARGET_PDL);
+    s->reads_early = s->early && (*k)->reads_early && (*k)->reads_early(q->spec);
     s->persistent = t.persistent;
     s->cluster = t.cluster;
     s->residents = t.residents;

@@ -583,7 +583,7 @@ template <class Config> struct AttentionSplit {
         if (self.warp == producer && self.lane == 0) self.init();
         __syncwarp();
         ptx::cluster_arrive();
-        if (Config::early) ptx::grid_launch_next();
+        ptx::grid_launch_next(); // it waits before it reads what a program of this run writes
         if (self.warp == producer) {
             if (Config::starts || self.lane < Copies::lanes) self.produce(mine, k, v, in);
             __syncwarp();

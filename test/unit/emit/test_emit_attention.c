@@ -125,6 +125,30 @@ START_TEST(packed_geometry)
 }
 END_TEST
 
+/* Any kernel of few queries may start ahead of the end of the one before it; keys that this run writes are
+ * read after the wait, others before it. */
+START_TEST(few_queries_start_early)
+{
+    bool waits[2];
+    for (int steady = 0; steady < 2; steady++) {
+        struct attention_spec a;
+        struct schedule s = {0};
+        struct program p = {.kind = PROGRAM_OWN, .own = &own_attention, .spec = &a};
+        const struct attention_case *c = named("split");
+        attention_case_spec(c, &a);
+        a.use[ATTENTION_V].steady = steady;
+        schedule_attention(&s, &p, &(struct plan_options){.target = attention_target, .base = c->base});
+        ck_assert(s.attention == &attention_split && s.early);
+        waits[steady] = !s.reads_early;
+        struct target old = attention_target;
+        old.features &= ~(unsigned)TARGET_PDL;
+        schedule_attention(&s, &p, &(struct plan_options){.target = old, .base = c->base});
+        ck_assert(!s.early && !s.reads_early);
+    }
+    ck_assert(waits[false] && !waits[true]);
+}
+END_TEST
+
 /* Of up to two queries a sequence on average, and of keys of 8 bits, items have as many as 8 rows, or 16,
  * take. Here 4 heads share a key head, then 2. A cluster has an item. */
 START_TEST(few_packed_geometry)
@@ -200,5 +224,6 @@ START_TEST(refuses_what_no_tile_holds)
 END_TEST
 
 TESTS(emit_attention, ONE(hopper_takes_what_tensor_maps_can_say), ONE(geometry), ONE(packed_geometry),
-      ONE(few_packed_geometry), ONE(simt_arguments), ONE(empty_domains_launch_nothing),
-      ONE(refuses_what_no_tile_holds), CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, attention_case_count));
+      ONE(few_packed_geometry), ONE(few_queries_start_early), ONE(simt_arguments),
+      ONE(empty_domains_launch_nothing), ONE(refuses_what_no_tile_holds), CASE("nvrtc"), TAG("nvrtc"),
+      EACH(compiles, attention_case_count));
