@@ -206,7 +206,7 @@ static float *column_states(const struct cpu_frame *f, const struct tensor_use *
 static void run_partial(struct cpu_frame *f, const struct step *s, float *out)
 {
     const struct tensor_use *port = &f->cpu->p->port[s->port];
-    int64_t n = f->cpu->columns, state = port->reduce->state;
+    int64_t n = columns_of(f->cpu, s), state = port->reduce->state;
     if (s->axis == REDUCE_ROWS) {
         *out = merged(port, partial_states(f, port), state);
         return;

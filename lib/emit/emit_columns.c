@@ -11,10 +11,19 @@ static void open_blocks(struct emitter *e)
     rows_line(e, "const int across = threadIdx.x %% %d, down = threadIdx.x / %d;", e->w->across,
               e->w->across);
     rows_open(e, "for (%s t = block.index(); t < %s; t += block.count())", type, rows_blocks_word(e).s);
-    struct word slab = e->w->slabs > 1 ? emit_word("(int)(t %% %lld)", (wide)e->w->slabs) : emit_word("0");
-    rows_line(e, "const i64 first = (i64)%s * %d;", slab.s, e->w->across * e->w->width);
+}
+
+/* Where the block's slab begins, and the thread's columns in it. */
+static void print_columns(struct emitter *e, const char *slab)
+{
+    rows_line(e, "const i64 first = (i64)%s * %d;", slab, e->w->across * e->w->width);
     rows_line(e, "const %s c = first + across * %d;", e->w->columns < INT32_MAX / 2 ? "int" : "i64",
               e->w->width);
+}
+
+static void print_slab(struct emitter *e)
+{
+    print_columns(e, e->w->slabs > 1 ? emit_word("(int)(t %% %lld)", (wide)e->w->slabs).s : "0");
 }
 
 static struct word over(const char *of, int64_t n)
@@ -175,6 +184,7 @@ void rows_fold_columns(struct emitter *e)
         return;
     }
     open_blocks(e);
+    print_slab(e);
     rows_line(e, "const i64 part = %s;", over("t", w->slabs).s);
     if (w->matrices > 1) rows_line(e, "const i64 matrix = %s;", rows_matrix(e).s);
     rows_matrix_indices(e);
@@ -201,17 +211,58 @@ static void print_partial(struct emitter *e, int i)
     rows_line(e, "const float v%d = reduce::%s::finish(f%d);", i, port->reduce->name, first);
 }
 
-void rows_finish_columns(struct emitter *e)
+/* Of the live steps: columns' values at c. */
+static void finish_here(struct emitter *e)
 {
-    const struct rows_walk *w = e->w;
-    rows_line(e, "float *const shared = (float *)block.shared();");
-    open_blocks(e);
-    rows_line(e, "const i64 row = %s;", over("t", w->slabs).s);
     for (int i = 0; i < e->p->steps; i++)
-        if (w->live[i] && e->p->step[i].kind == STEP_PARTIAL) print_partial(e, i);
-    rows_line(e, "if (down || c >= %lld) continue;", (wide)w->columns);
+        if (e->w->live[i] && e->p->step[i].kind == STEP_PARTIAL) print_partial(e, i);
+    rows_line(e, "if (down || c >= %lld) continue;", (wide)e->w->columns);
     rows_starts(e);
     rows_row_values(e, 0);
-    if (rows_needs(w, e->p, 0, e->needed)) rows_piece(e, 0);
+    if (rows_needs(e->w, e->p, 0, e->needed)) rows_piece(e, 0);
+}
+
+/* The live steps of range r, and what those read: row values are of no range. */
+static void keep_range(const struct emitter *e, const struct rows_walk *all, int r, bool *live)
+{
+    for (int i = 0; i < e->p->steps; i++) live[i] = all->live[i] && e->p->step[i].range == r + 1;
+    for (int i = e->p->steps - 1; i >= 0; i--)
+        for (int k = 0; live[i] && k < e->p->step[i].nin; k++)
+            if (e->p->step[i].in[k] >= 0) live[e->p->step[i].in[k]] = true;
+}
+
+/* A block's columns are of one range, and its threads branch together. */
+static void finish_ranges(struct emitter *e)
+{
+    const struct rows_walk *all = e->w;
+    struct rows_walk part = *all;
+    int64_t begin = 0;
+    part.live = e->scratch; /* of kernels that walk a row several times, which this is not */
+    e->w = &part;
+    for (int r = 0; r < e->p->ranges; r++) {
+        part.columns = e->p->range[r].end - e->p->range[r].first;
+        int64_t end = begin + columns_slabs(all, part.columns);
+        keep_range(e, all, r, part.live);
+        rows_open(e, "%sif (t < %lld)", r ? "else " : "", (wide)end);
+        print_columns(e, (begin ? emit_word("(t - %lld)", (wide)begin) : emit_word("t")).s);
+        rows_line(e, "const i64 row = 0;");
+        finish_here(e);
+        rows_close(e);
+        begin = end;
+    }
+    e->w = all;
+}
+
+void rows_finish_columns(struct emitter *e)
+{
+    rows_line(e, "float *const shared = (float *)block.shared();");
+    open_blocks(e);
+    if (e->p->ranges) {
+        finish_ranges(e);
+    } else {
+        print_slab(e);
+        rows_line(e, "const i64 row = %s;", over("t", e->w->slabs).s);
+        finish_here(e);
+    }
     rows_close(e);
 }

@@ -12,9 +12,13 @@ static bool is_strided(const struct tensor_use *port)
     return port->role == USE_LOAD || port->role == USE_STORE;
 }
 
+/* By a step that is printed: of a range, some are. */
 static bool is_used(const struct emitter *e, int q)
 {
-    return e->argument[q] >= 0 && is_strided(&e->p->port[q]);
+    int i = 0;
+    if (e->argument[q] < 0 || !is_strided(&e->p->port[q])) return false;
+    while (i < e->p->steps && !(e->w->live[i] && e->p->step[i].port == q)) i++;
+    return i < e->p->steps;
 }
 
 /* Do rows of all dimensions follow each other at one distance? */
@@ -105,7 +109,7 @@ static bool passes_stride(const struct emitter *e, int q, int d)
 {
     int64_t stride = e->w->stride[q][d];
     bool inner = d == e->w->rank - 2;
-    return e->passes && is_used(e, q) && stride && stride != 1 && !is_pitch(e, q, d) &&
+    return e->passes && !e->p->ranges && is_used(e, q) && stride && stride != 1 && !is_pitch(e, q, d) &&
            (inner || !is_dense(e, q));
 }
 

@@ -41,6 +41,7 @@ struct site { /* the fusion state of one node */
     bool finished;          /* an INLINE, NUMBER or partial node that has a program of its own, which
                             stores it */
     int also;               /* finished: the next one in the same program, -1 at the end */
+    int finish_range;       /* finished: as `range`, of that program */
     bool is_const;          /* computed by coda_prepare, from weights and constants */
     unsigned rows;          /* what its rows are counted by, so that a vector of all of them is none of
                             theirs, though there be one only: node.rows and OF_INPUTS */
@@ -74,8 +75,9 @@ struct group {
                                    in parts; -1 */
     int next_finisher;          /* the next one besides this of those that the same program leaves; -1 */
     bool finishes_columns;      /* it is in such a list */
-    struct tensor_use no_port;  /* stands in for p.port[0], as no_step for p.step[0], where memory ran */
-    struct step no_step;        /* ... out: a writer may still look there until the failure is reported */
+    struct group *next_finishing; /* after this one in grouper.finishing */
+    struct tensor_use no_port;    /* stands in for p.port[0], as no_step for p.step[0], where memory ran */
+    struct step no_step;          /* ... out: a writer may still look there until the failure is reported */
     int step_capacity, port_capacity; /* of p.step and p.port */
     struct program p;                 /* fusion fills in kind, root, domain, operands and pairs; lowering the
                                          ports and steps */
@@ -86,6 +88,7 @@ struct group {
     int bests;
     bool finishes_best; /* OWN: it is such a program */
     bool line;     /* ROWS: its domain is [elements, 1]; values may have other dimensions of 1: lines.c */
+    bool finishes; /* ROWS: a line [1, elements] of the columns whose statistics it finishes: finish.c */
     int turn;      /* GEMM: the node that combines pairs of columns in a range; -1: none */
     int paired;    /* GEMM: the node, of full width N, whose columns are paired; -1: none */
     unsigned seen; /* grouper.mark of the last search that reached it */
@@ -104,11 +107,13 @@ struct grouper {
     int64_t *part;          /* where each operand of each concat begins along the concat's axis */
     struct group **group;
     int groups, group_capacity;
-    int *stack;         /* work list of the searches over nodes; a search pushes a node once */
-    unsigned mark;      /* number of the latest search: what has it in `seen` was visited */
-    int *queue, queued; /* candidates to join the group at hand: a binary heap, least node first */
-    bool taking;        /* products still take in what they load: take_in.c */
-    int at;             /* the candidate taken last; only later nodes enter the queue */
+    int *stack;              /* work list of the searches over nodes; a search pushes a node once */
+    unsigned mark;           /* number of the latest search: what has it in `seen` was visited */
+    int *queue, queued;      /* candidates to join the group at hand: a binary heap, least node first */
+    struct group *finishing; /* programs that others may join which finish statistics of columns, the latest
+                                first: finish.c */
+    bool taking;             /* products still take in what they load: take_in.c */
+    int at;                  /* the candidate taken last; only later nodes enter the queue */
 };
 
 /* How a program gets an operand of one of its nodes. */
@@ -225,6 +230,12 @@ void give_back(struct grouper *gr, struct group *q);
 void group_close(const struct grouper *gr, struct group *q);
 /* lines.c: programs with a few numbers each become one. */
 void fuse_join_lines(struct grouper *gr);
+/* finish.c: programs that finish statistics of columns, each read by nobody before they end, become one. */
+void fuse_join_finishing(struct grouper *gr);
+/* The program among those that may finish `value` besides, and in which range of its columns; NULL: none. */
+struct group *finishing_of(struct grouper *gr, int value, int *range);
+/* Lets others join q, which finishes statistics that nobody but outputs wants, and has no members. */
+void finishing_begin(struct grouper *gr, struct group *q);
 /* segments.c */
 /* What a value is of a GEMM's member: a range of its columns, perhaps seen as [.., segments, columns
  * of one]. */
@@ -272,7 +283,9 @@ enum shape {
     SHAPE_ROW   /* ROWS: one for each row */
 };
 enum shape domain_shape(const struct group *q, const struct type *t);
-/* The elements of a value with one dimension, at most, that is not 1; -1 of others, and of long ones. */
+/* The elements of a value with one dimension, at most, that is not 1; -1 of others, and of empty ones. */
+int64_t line_length(const struct type *t);
+/* The same; -1 of long ones too. */
 int64_t line_elements(const struct type *t);
 /* The value whose elements these are, one for one: reshapes of a line are the line. */
 int line_value(const graph *g, int value);

@@ -353,6 +353,7 @@ coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_opt
     }
     for (int i = 0; i < g->nodes; i++)
         if (gr->site[i].role == ROLE_FREE) root_rows(gr, i);
+    fuse_join_finishing(gr);
     fuse_join_lines(gr);
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", g->nodes);
     return CODA_OK;

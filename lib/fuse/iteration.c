@@ -103,7 +103,7 @@ static bool gemm_strides(const struct group *q, const struct type *t, const int6
 
 /* ---- Lines: values of a few rows, with one dimension, at most, that is not 1 ---- */
 
-int64_t line_elements(const struct type *t)
+int64_t line_length(const struct type *t)
 {
     int64_t elements = 1;
     bool several = false;
@@ -113,22 +113,38 @@ int64_t line_elements(const struct type *t)
         several = true;
         elements = t->dim[d];
     }
+    return extent_reaches(elements, 1) ? elements : -1;
+}
+
+int64_t line_elements(const struct type *t)
+{
+    int64_t elements = line_length(t);
     bool fits = extent_reaches(elements, 1) && !extent_reaches(elements, MOST_IN_LINE + 1);
     return fits ? elements : -1;
 }
 
 int line_value(const graph *g, int value)
 {
-    while (g->node[value].op == OP_RESHAPE && line_elements(&g->node[value].type) > 0)
+    while (g->node[value].op == OP_RESHAPE && line_length(&g->node[value].type) > 0)
         value = g->node[value].in[RESHAPE_X];
     return value;
 }
 
 /* Of a line: the one dimension that is not 1 has all the elements. */
-static void line_strides(const struct type *t, const int64_t *s, int64_t *out)
+static void line_strides(const struct group *q, const struct type *t, const int64_t *s, int64_t *out)
 {
     for (int d = 0; d < t->rank; d++)
-        if (!extent_is_one(t->dim[d])) out[0] = s[d];
+        if (!extent_is_one(t->dim[d])) out[q->finishes ? 1 : 0] = s[d];
+}
+
+/* Lines that finish statistics have ranges, one for each length. */
+static bool is_its_line(const struct group *q, const struct type *t)
+{
+    int64_t elements = line_length(t);
+    if (!q->finishes) return extents_equal(elements, q->domain.dim[0]);
+    for (int r = 0; r < q->p.ranges; r++)
+        if (extents_equal(elements, q->p.range[r].end - q->p.range[r].first)) return true;
+    return !q->p.ranges && extents_equal(elements, q->domain.dim[1]);
 }
 
 void domain_use_samples(struct group *q, const struct type *t, const int64_t *s, const struct type *as,
@@ -163,8 +179,8 @@ bool domain_strides(const struct group *q, const struct type *t, const int64_t *
     memset(out, 0, sizeof *out * CODA_MAX_RANK);
     if (q->p.kind == PROGRAM_GEMM) return gemm_strides(q, as, wide, out);
     if (q->line) {
-        line_strides(as, wide, out);
-        return extents_equal(line_elements(as), q->domain.dim[0]);
+        line_strides(q, as, wide, out);
+        return is_its_line(q, as);
     }
     if (as->rank != q->domain.rank) return false;
     memcpy(out, wide, sizeof wide);

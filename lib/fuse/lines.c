@@ -51,7 +51,7 @@ static bool is_member_of_line(const struct grouper *gr, const struct node *n, in
 /* The elements that the program walks, if it is a line of each run; else -1. */
 static int64_t group_line(const struct grouper *gr, const struct group *q)
 {
-    bool rows = q->p.kind == PROGRAM_ROWS && q->first >= 0 && !q->p.prepare;
+    bool rows = q->p.kind == PROGRAM_ROWS && q->first >= 0 && !q->p.prepare && !q->finishes;
     int64_t elements = rows ? line_elements(&q->domain) : -1;
     for (int m = q->first; m >= 0 && elements > 0; m = gr->site[m].next)
         if (!is_member_of_line(gr, &gr->g->node[m], elements)) return -1;

@@ -17,7 +17,7 @@ static void store_by(struct writer *w, int value, const struct type *t, struct t
     const struct step *from = &w->p->step[step_of(w, value)];
     struct step s = {.kind = STEP_STORE, .half = from->half, .nin = 1, .value = value};
     bool one = extent_is_one(type_columns(t));
-    bool one_a_row = w->p->kind == PROGRAM_ROWS && one && !domain_is_column(w->q);
+    bool one_a_row = w->p->kind == PROGRAM_ROWS && one && !domain_is_column(w->q) && !w->q->finishes;
     s.cls = one_a_row ? CLASS_ROW : from->cls == CLASS_SEGMENT ? CLASS_SEGMENT : CLASS_TILE;
     s.in[0] = step_of(w, value);
     s.store_columns = columns;
@@ -47,6 +47,7 @@ static void store(struct writer *w, int value, int buffer, int64_t offset, const
         return;
     }
     memcpy(port.stride, out, sizeof port.stride);
+    if (w->q->finishes) port.stride[0] = line_length(t) * port.stride[1]; /* of a row, if there were more */
     store_by(w, value, t, port, store_columns_of(w, value, buffer));
 }
 
@@ -181,12 +182,13 @@ static struct group *finisher(const struct grouper *gr, int value)
 }
 
 /* In a program that finishes others of its kind. */
-static coda_status finish_beside(struct grouper *gr, struct group *q, int value)
+static coda_status finish_beside(struct grouper *gr, struct group *q, int value, int range)
 {
     struct writer w = writer_of(gr, q->index);
     struct site *s = &gr->site[value];
     refuse_note(gr, q, value, REASON_FINISHED, -1, 0, 0);
     s->finished = true;
+    s->finish_range = w.range = range;
     s->again = write_again(&w, value, &gr->g->node[value].type);
     s->again_in = q->index;
     s->also = q->also;
@@ -197,19 +199,28 @@ static coda_status finish_beside(struct grouper *gr, struct group *q, int value)
 /* A program for a statistic that is in pieces but needed whole, or a number that is needed in memory. */
 static coda_status finish_value(struct grouper *gr, int value)
 {
+    int range = 0;
     struct group *beside = finisher(gr, value);
-    if (beside) return finish_beside(gr, beside, value);
+    if (!beside) beside = finishing_of(gr, value, &range);
+    if (beside) return finish_beside(gr, beside, value, range);
     struct group *q = group_new(gr, PROGRAM_ROWS, value);
     const struct node *n = &gr->g->node[value];
     if (!q) return CODA_E_MEMORY;
     q->domain = n->type.rank ? n->type : type_as_rows(&n->type);
     q->p.rank = q->domain.rank;
     memcpy(q->p.dim, q->domain.dim, sizeof q->p.dim);
+    finishing_begin(gr, q);
     struct writer w = writer_of(gr, q->index);
     refuse_note(gr, q, value, REASON_FINISHED, -1, 0, 0);
     gr->site[value].finished = true;
     q->root_step = write_again(&w, value, &n->type);
     return w.status;
+}
+
+static void store_finished(struct writer *w, int value)
+{
+    w->range = w->gr->site[value].finish_range;
+    store_everywhere(w, value);
 }
 
 static void write_stores(struct writer *w)
@@ -219,8 +230,8 @@ static void write_stores(struct writer *w)
         own_store(w);
         return;
     }
-    if (w->q->first < 0) store_everywhere(w, w->q->p.root);
-    for (int v = w->q->also; v >= 0 && !w->status; v = gr->site[v].also) store_everywhere(w, v);
+    if (w->q->first < 0) store_finished(w, w->q->p.root);
+    for (int v = w->q->also; v >= 0 && !w->status; v = gr->site[v].also) store_finished(w, v);
     for (int m = w->q->first; m >= 0 && !w->status; m = gr->site[m].next)
         if (!gr->site[m].partial) {
             w->range = gr->site[m].range;

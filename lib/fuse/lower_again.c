@@ -75,6 +75,7 @@ bool is_computed_again(const struct writer *w, int value, const struct type *as)
     const struct type *t = &w->gr->g->node[value].type;
     if (w->gr->g->node[value].op == OP_IOTA) return s->role == ROLE_INLINE && counts_columns(w, t, as);
     if (s->role == ROLE_INLINE && s->vector) return operands_fit(w, &w->gr->g->node[value], as);
+    if (w->q->finishes && group_has_column_parts(w->gr, value)) return true;
     if (t->rank != as->rank || !(s->partial || s->role == ROLE_INLINE)) return false;
     if (group_has_column_parts(w->gr, value)) return dims_equal(t, as) && may_finish_columns(w, t);
     if (s->partial && !may_finish_rows(w)) return false;

@@ -112,17 +112,28 @@ static bool operand_is_whole(const struct program *q, const struct operand *o)
     return whole;
 }
 
+/* One range behind the other, up to the last column; and all that is not one number for all is of a range. */
+static bool ranges_tile(const struct program *q)
+{
+    bool whole = q->rank == 2 && q->dim[0] == 1 && q->range[q->ranges - 1].end == q->dim[1];
+    for (int i = 0; i < q->ranges; i++) whole = whole && q->range[i].first == (i ? q->range[i - 1].end : 0);
+    for (int i = 0; i < q->steps; i++)
+        whole = whole && (q->step[i].range || q->step[i].cls == CLASS_ROW) && q->step[i].kind != STEP_REDUCE;
+    return whole;
+}
+
 static bool ranges_are_whole(const struct program *q)
 {
-    int span = program_span(q);
+    int span = MAX(program_span(q), 1);
+    int64_t columns = q->rank ? q->dim[q->rank - 1] : 1;
     for (int i = 0; i < q->ranges; i++) {
         const struct column_range *r = &q->range[i];
-        if (r->first < 0 || r->first >= r->end || r->end > q->dim[2] || r->first % span || r->end % span)
+        if (r->first < 0 || r->first >= r->end || r->end > columns || r->first % span || r->end % span)
             return false;
         for (int j = 0; j < i; j++)
             if (r->first < q->range[j].end && q->range[j].first < r->end) return false;
     }
-    return q->ranges == 0 || q->segment > 0;
+    return q->ranges == 0 || (q->kind == PROGRAM_ROWS ? ranges_tile(q) : q->segment > 0);
 }
 
 static coda_status verify_steps(const struct plan *p)

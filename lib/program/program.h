@@ -99,9 +99,10 @@ _Static_assert(STEP_MAX_INPUTS >= PRIM_MAX_INPUTS, "a step has a map's operands"
  * a STEP_PAIR, within heads. */
 enum pair_kind { PAIR_NONE, PAIR_GLU_INTERLEAVED, PAIR_GLU_STACKED, PAIR_HEADS };
 
-/* Some of them have steps of their own, in whole segments: of those, column n of a value and of a port is
- * n - first. */
-enum { MOST_RANGES = 7 };
+/* Some of them have steps of their own: in a GEMM, whole segments. In a ROWS program that finishes statistics
+ * of columns all steps are of ranges, each of which is a matrix of its own. Of a range, column n of a value
+ * and of a port is n - first. */
+enum { MOST_RANGES = 8 };
 
 enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_OWN };
 

@@ -26,6 +26,11 @@ static bool is_live(const struct rows_walk *w, const struct program *p, enum ste
     return false;
 }
 
+int64_t columns_slabs(const struct rows_walk *w, int64_t columns)
+{
+    return CEIL_DIV(columns / w->width, w->across);
+}
+
 void columns_find(struct rows_walk *w, const struct program *p)
 {
     w->folds = is_live(w, p, STEP_REDUCE);
@@ -47,6 +52,14 @@ static int states_left(const struct rows_walk *w, const struct program *p)
     return 0;
 }
 
+/* So that a block has columns of one range. */
+static int64_t slabs_of(const struct rows_walk *w, const struct program *p)
+{
+    int64_t slabs = 0;
+    for (int r = 0; r < p->ranges; r++) slabs += columns_slabs(w, p->range[r].end - p->range[r].first);
+    return p->ranges ? slabs : columns_slabs(w, w->columns);
+}
+
 /* A part has rows: as many as others, but for the last one. */
 void columns_walk(struct rows_walk *w, const struct program *p)
 {
@@ -64,7 +77,7 @@ void columns_walk(struct rows_walk *w, const struct program *p)
         w->down = states <= FEW_STATES ? 1 : states <= MANY_STATES ? SOME_DOWN : MANY_DOWN;
         w->across = THREADS / w->down;
     }
-    w->slabs = w->team ? 1 : CEIL_DIV(w->pieces, w->across);
+    w->slabs = w->team ? 1 : slabs_of(w, p);
     w->matrices = w->folds ? w->rows / MAX(p->dim[p->rank - 2], 1) : w->rows;
     w->blocks = mul_counts(w->matrices, w->slabs * (w->folds ? w->parts : 1));
 }

@@ -17,9 +17,9 @@
  * Where columns are folded, `across` times `down` threads of a block have a piece each of the same columns,
  * and fold every down-th row of a part of a matrix: a block for each matrix, part and slab of columns. Where
  * the states that parts have left are finished, each of `down` threads merges some of a column's, and a block
- * has a slab of a matrix. Neither has teams, but where rows are folded as well as columns: then teams walk
- * the rows of a block's part, each thread keeps states of all columns that it meets, and the block merges
- * them.
+ * has a slab of a matrix, or of a range. Neither has teams, but where rows are folded as well as columns:
+ * then teams walk the rows of a block's part, each thread keeps states of all columns that it meets, and the
+ * block merges them.
  *
  * States of a row that tiles have made are merged by lanes of its team; a row that has few, and no columns
  * to walk, has one thread. What the first walk loads is then asked for ahead of them, and kept.
@@ -34,7 +34,7 @@ struct rows_walk {
     int64_t pieces, items;            /* of a row; of a thread of a team */
     bool folds, finishes;             /* columns; or their statistics */
     int across, down;                 /* threads of a block, for either; teams: of one, and their number */
-    int64_t slabs;                    /* of `across` pieces, in a row */
+    int64_t slabs;                    /* of `across` pieces, in a row, or in all ranges */
     int64_t matrices, parts;          /* folds: whose columns; of each of them */
     int64_t part_rows;                /* of such a part, but for a matrix's last one */
     int64_t blocks;                   /* folds, finishes: of threads, if each has one */
@@ -54,6 +54,8 @@ int64_t rows_blocks(const struct rows_walk *w, const struct program *p);
 /* Fills in w->folds and w->finishes; then, once the width is known, how they are done. */
 void columns_find(struct rows_walk *w, const struct program *p);
 void columns_walk(struct rows_walk *w, const struct program *p);
+/* Slabs of a row of so many columns. */
+int64_t columns_slabs(const struct rows_walk *w, int64_t columns);
 /* Parts of a matrix's rows, each of which leaves a state of a column, on so many SMs; 0: there is no row. */
 int64_t columns_states(const struct rows_walk *w, const struct program *p, int sms);
 

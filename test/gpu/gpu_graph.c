@@ -184,6 +184,7 @@ int gpu_graph(void)
                                        "adamw_states",
                                        "rope_backward",
                                        "rows_and_columns",
+                                       "finishing",
                                        "append_decode",
                                        "append_heads",
                                        "append_fp8",

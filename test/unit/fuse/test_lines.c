@@ -94,8 +94,8 @@ static const struct {
      "%x = input f32[4,64]\n%s = sum %x\n%i = cast %s {to=i32}\n%l1 = assign %l, %i\n%a = add %p, %one\n"
      "%b = cast %a {to=i32}\n%p1 = assign %p, %b\n",
      2},
-    /* a statistic in parts, which is finished where it is counted with; and of columns, which only a
-       program of its own kind finishes */
+    /* a statistic in parts, which is finished where it is counted with; and of columns, which only
+       programs of their own kind finish: these become one */
     {"%x = input bf16[4,64]\n%w = weight bf16[256,64]\n%l = state i32[4]\n%y = matmul %x, %w\n"
      "%s = sum_sq %y\n%r = rsqrt_mean %s {inv_n=0.25, eps=0.25}\n%i = cast %r {to=i32}\n"
      "%j = reshape %i {d0=4, rank=1}\n%l1 = assign %l, %j\n",
@@ -103,7 +103,7 @@ static const struct {
     {"%x = input f32[256,64]\n%z = input f32[256,64]\n%a = sum %x {columns=1}\n%b = sum_sq %z {columns=1}\n"
      "%v = input f32[32,64]\n%e = max %v {columns=1}\n%f = tanh %e\noutput %f = %f\n"
      "%c = tanh %a\n%d = tanh %b\noutput %c = %c\noutput %d = %d\n",
-     6},
+     4},
     /* of other sizes, and of many elements */
     {STEPS "%x = input f32[5]\n%y = tanh %x\n%a = add %p, %one\noutput %y = %y\noutput %a = %a\n", 2},
     {"%x = input f32[4097]\n%z = input f32[4097]\n%y = tanh %x\n%a = silu %z\noutput %y = %y\noutput %a = "
