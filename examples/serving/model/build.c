@@ -276,8 +276,14 @@ coda_value build_logits(struct build *b, coda_value x, const char *table)
     if (tied) build_prefix(b, "", 0);
     else snprintf(b->prefix, sizeof b->prefix, "%s", root ? root : "");
     const char *head = tied ? table : "lm_head";
-    coda_value y = coda_matmul(b->g, x, build_weight(b, PART({head, c->vocabulary}), ".weight", c->hidden));
-    y = coda_cast(b->g, y, CODA_F32);
+    b->head = build_weight(b, PART({head, c->vocabulary}), ".weight", c->hidden);
+    return b->headless ? x : build_head(b, x, b->head);
+}
+
+coda_value build_head(struct build *b, coda_value states, coda_value head)
+{
+    const struct config *c = b->c;
+    coda_value y = coda_cast(b->g, coda_matmul(b->g, states, head), CODA_F32);
     if (c->logit_cap == 0) return y;
     return coda_scale(b->g, coda_tanh(b->g, coda_scale(b->g, y, 1 / c->logit_cap)), c->logit_cap);
 }

@@ -33,6 +33,8 @@ struct build {
     coda_dim sentences; /* of a run of an encoder; of a decoder 0 */
     bool every_row;     /* logits of all tokens, not of the last alone */
     bool packed;        /* a decoder that learns: `sentences` windows of `rows` tokens, no caches */
+    bool headless;      /* what a decoder's graph gives are the states that its head reads: see build_head */
+    coda_value head;    /* its weight, behind build_logits */
     int adapter;        /* columns between the two matrices of an adapter; 0: there are none */
     /* int32 inputs. Of a decoder: [1, rows] where tokens sit, and the row of the caches that keeps them, and
      * [1] the keys that are there then. Of an encoder: positions [rows], or with RoPE [sentences, rows], and
@@ -90,6 +92,8 @@ coda_value build_attention(struct build *b, coda_value qkv, int layer, struct at
 /* The rows whose logits are wanted, and their logits, fp32. `table` is the name of the table of tokens. */
 coda_value build_last(struct build *b, coda_value x);
 coda_value build_logits(struct build *b, coda_value x, const char *table);
+/* The logits of some states, by a weight as build_logits leaves it in `head`. */
+coda_value build_head(struct build *b, coda_value states, coda_value head);
 
 /* Behind all that a graph reads: false, and a fault, if the checkpoint has a tensor that nobody has used and
  * without which results may be others. */

@@ -1,6 +1,7 @@
 /*
  * engine.c -- the graphs of a step, their plans, memory and runs.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,23 +9,90 @@
 #include "tensor.h"
 #include "train_engine.h"
 
-enum { SUMS = 64 /* bytes between the two sums, so that each begins as arguments do */ };
+enum {
+    APART = 64, /* bytes from one number to the next, so that each begins as arguments do */
+    NUMBERS = 4,
+    SUMS = 3,
+    CHUNK_ELEMENTS = 1 << 27, /* of logits, at most: 268 MB of 16 bits */
+    CHUNK_ROWS = 128          /* a chunk is a multiple of it: rows of a tile */
+};
 
 /* ---- Graphs ---- */
 
-/* The sum of the losses of a run's targets. */
-static coda_value append_loss(struct build *b, const struct engine *e)
+/* What a graph of losses is made of. */
+struct losses {
+    struct build b;
+    const struct engine *e;
+    bool learns;
+    coda_value states, target; /* [all rows, columns], [all rows] */
+    coda_value share;          /* the cotangent of the sum of losses */
+    coda_value sum;
+    coda_value d_head; /* the gradient of the head; CODA_NONE: it is not learned */
+};
+
+static int64_t rows_of(const struct engine *e) { return e->rows * e->tokens; }
+
+static int64_t chunk_of(const struct engine *e)
 {
-    coda_graph *g = b->g;
+    int64_t most = CHUNK_ELEMENTS / e->config->vocabulary / CHUNK_ROWS * CHUNK_ROWS;
+    if (e->chunk) most = e->chunk;
+    else if (most < CHUNK_ROWS) most = CHUNK_ROWS;
+    return most < rows_of(e) ? most : rows_of(e);
+}
+
+/* The states of all targets. */
+static void append_states(struct losses *l)
+{
+    const struct engine *e = l->e;
+    coda_graph *g = l->b.g;
+    coda_value ids = coda_input(g, "ids", CODA_I32, DIMS(e->rows, e->tokens));
+    l->b.positions = coda_input(g, "positions", CODA_I32, DIMS(e->rows, e->tokens));
+    coda_value target = coda_input(g, "target", CODA_I32, DIMS(e->rows, e->tokens));
+    l->b.ranges = coda_input(g, "ranges", CODA_I32, DIMS(e->rows, e->tokens, 2));
+    l->states = e->family->graph(&l->b, ids);
+    l->target = coda_reshape(g, target, DIMS(rows_of(e)));
+}
+
+static coda_value plus(coda_graph *g, coda_value a, coda_value b) { return a.id ? coda_add(g, a, b) : b; }
+
+/* The losses of some rows, and where all chunks are not one, at once what they add to the gradient of the
+ * head, so that their logits are needed no longer: *d_states is the gradient of their states. */
+static coda_value append_chunk(struct losses *l, coda_value states, coda_value target, coda_value *d_states)
+{
+    coda_graph *g = l->b.g;
     coda_cross_entropy_options o = CODA_CROSS_ENTROPY_OPTIONS_INIT;
     o.ignore_index = NO_TARGET;
     o.reduction = CODA_REDUCE_SUM;
-    coda_value ids = coda_input(g, "ids", CODA_I32, DIMS(e->rows, e->tokens));
-    b->positions = coda_input(g, "positions", CODA_I32, DIMS(e->rows, e->tokens));
-    coda_value target = coda_input(g, "target", CODA_I32, DIMS(e->rows, e->tokens));
-    b->ranges = coda_input(g, "ranges", CODA_I32, DIMS(e->rows, e->tokens, 2));
-    coda_value logits = e->family->graph(b, ids);
-    return b->failed ? CODA_NONE : coda_cross_entropy(g, logits, target, &o);
+    /* A view of the head, as the states may depend on it, too: it may be the table of tokens. */
+    coda_value view = coda_reshape(g, l->b.head, DIMS(l->e->config->vocabulary, l->e->config->hidden));
+    coda_value loss = coda_cross_entropy(g, build_head(&l->b, states, view), target, &o), x[2], dx[2];
+    l->sum = plus(g, l->sum, loss);
+    if (!d_states) return loss;
+    bool head = l->e->adapter == 0;
+    x[0] = states, x[1] = view;
+    coda_grad(g, &loss, &l->share, 1, x, 1 + head, dx, NULL);
+    *d_states = dx[0];
+    if (head) l->d_head = plus(g, l->d_head, dx[1]);
+    return loss;
+}
+
+/* Chunk by chunk. The gradient of all states, in their shape. */
+static coda_value append_chunks(struct losses *l)
+{
+    coda_graph *g = l->b.g;
+    int64_t all = rows_of(l->e), some = chunk_of(l->e), columns = l->e->config->hidden;
+    int n = (int)((all + some - 1) / some);
+    coda_value *parts = calloc((size_t)n, sizeof *parts),
+               flat = coda_reshape(g, l->states, DIMS(all, columns));
+    if (!parts) return fault_set(l->b.fault, "out of memory"), l->b.failed = true, CODA_NONE;
+    for (int i = 0; i < n; i++) {
+        int64_t from = i * some, to = from + some < all ? from + some : all;
+        coda_value states = coda_slice(g, flat, 0, from, to, 1);
+        append_chunk(l, states, coda_slice(g, l->target, 0, from, to, 1), l->learns ? &parts[i] : NULL);
+    }
+    coda_value d = l->learns ? coda_concat(g, 0, parts, n) : CODA_NONE;
+    free(parts);
+    return l->learns ? coda_reshape(g, d, DIMS(l->e->rows, l->e->tokens, columns)) : CODA_NONE;
 }
 
 static bool is_learned(const struct build *b, const struct weight *w)
@@ -32,50 +100,76 @@ static bool is_learned(const struct build *b, const struct weight *w)
     return w->stored_count && (!b->adapter || strstr(w->name, ".adapter."));
 }
 
-/* Gradients of all that is learned, each added to what is there. */
-static bool append_gradients(struct build *b, coda_value loss)
+/* Gradients of all that is learned, from that of y; each is added to what is there, or takes its place. */
+static bool append_gradients(struct losses *l, coda_value y, coda_value dy)
 {
+    struct build *b = &l->b;
     coda_graph *g = b->g;
     int n = b->weights->count, k = 0;
     coda_value *x = calloc(2 * (size_t)n + 1, sizeof *x), *dx = x + n;
     if (!x) return fault_set(b->fault, "out of memory");
-    coda_value share = coda_reshape(g, coda_scalar(g, "share", CODA_F32), DIMS(1));
     for (int i = 0; i < n; i++)
         if (is_learned(b, &b->weights->all[i])) x[k++] = b->weights->all[i].value;
-    coda_grad(g, &loss, &share, 1, x, k, dx, NULL);
+    coda_grad(g, &y, &dy, 1, x, k, dx, NULL);
     for (int i = k = 0; i < n; i++) {
         char name[200];
         if (!is_learned(b, &b->weights->all[i])) continue;
+        if (x[k].id == b->head.id && l->d_head.id)
+            dx[k] = dx[k].id ? coda_add(g, dx[k], l->d_head) : l->d_head;
         snprintf(name, sizeof name, "d.%s", b->weights->all[i].name);
-        if (dx[k].id) coda_output_add(g, name, dx[k]);
+        if (dx[k].id) (l->e->accumulates ? coda_output_add : coda_output)(g, name, dx[k]);
         k++;
     }
     free(x);
     return true;
 }
 
+/* What the sum of losses counts in the gradient: 1 / targets, and in fp16 times the scale. */
+static coda_value share_of(const struct engine *e, coda_graph *g)
+{
+    coda_value share = coda_input(g, "share", CODA_F32, DIMS(1));
+    return e->dtype == CODA_F16 ? coda_mul(g, share, coda_input(g, "scale", CODA_F32, DIMS(1))) : share;
+}
+
+static bool append_losses(struct losses *l)
+{
+    coda_graph *g = l->b.g;
+    bool whole = chunk_of(l->e) == rows_of(l->e);
+    append_states(l);
+    if (l->b.failed) return false;
+    if (l->learns) l->share = share_of(l->e, g);
+    coda_value d = CODA_NONE;
+    if (whole)
+        append_chunk(l, coda_reshape(g, l->states, DIMS(rows_of(l->e), l->e->config->hidden)), l->target,
+                     NULL);
+    else d = append_chunks(l);
+    coda_output_add(g, "loss", l->sum);
+    if (l->b.failed || !l->learns) return !l->b.failed;
+    return whole ? append_gradients(l, l->sum, l->share) : append_gradients(l, l->states, d);
+}
+
 /* `weights` gets what it has. */
 static coda_graph *loss_graph(const struct engine *e, bool learns, struct weights *weights, struct fault *f)
 {
-    struct build b = {.g = coda_graph_new(),
-                      .c = e->config,
-                      .from = e->from,
-                      .weights = weights,
-                      .fault = f,
-                      .dtype = e->dtype,
-                      .context = (int)e->tokens,
-                      .rows = e->tokens,
-                      .sentences = e->rows,
-                      .every_row = true,
-                      .packed = true,
-                      .adapter = e->adapter};
-    if (!b.g) return fault_set(f, "out of memory"), NULL;
-    coda_value loss = append_loss(&b, e);
-    coda_output_add(b.g, "loss", loss);
-    bool good = !b.failed && (!learns || append_gradients(&b, loss));
-    if (good && coda_graph_status(b.g) != CODA_OK) good = fault_set(f, "%s", coda_error());
-    if (good && build_done(&b)) return b.g;
-    coda_graph_free(b.g);
+    struct losses l = {.e = e, .learns = learns};
+    l.b = (struct build){.g = coda_graph_new(),
+                         .c = e->config,
+                         .from = e->from,
+                         .weights = weights,
+                         .fault = f,
+                         .dtype = e->dtype,
+                         .context = (int)e->tokens,
+                         .rows = e->tokens,
+                         .sentences = e->rows,
+                         .every_row = true,
+                         .packed = true,
+                         .headless = true,
+                         .adapter = e->adapter};
+    if (!l.b.g) return fault_set(f, "out of memory"), NULL;
+    bool good = append_losses(&l);
+    if (good && coda_graph_status(l.b.g) != CODA_OK) good = fault_set(f, "%s", coda_error());
+    if (good && build_done(&l.b)) return l.b.g;
+    coda_graph_free(l.b.g);
     return NULL;
 }
 
@@ -114,15 +208,17 @@ static void *memory_of(void *context, const coda_arg_info *info)
 {
     struct engine *e = context;
     const char *const inputs[] = {"ids", "positions", "target", "ranges"};
-    size_t n = (size_t)(e->rows * e->tokens + SUMS - 1) / SUMS * SUMS;
+    const char *const numbers[] = {"share", "rate", "unbias_m", "unbias_v"};
+    const char *const sums[] = {"loss", "norm_squared", "scale_used"};
+    size_t n = (size_t)(rows_of(e) + APART - 1) / APART * APART;
     for (size_t i = 0; i < 4; i++)
         if (!strcmp(info->name, inputs[i])) return e->inputs + i * n * sizeof(int32_t);
-    if (!strcmp(info->name, "loss")) return e->sums;
-    if (!strcmp(info->name, "norm_squared")) return e->sums + SUMS;
-    if (!strcmp(info->name, "share")) return &e->share;
-    if (!strcmp(info->name, "rate")) return &e->rates.rate;
-    if (!strcmp(info->name, "unbias_m")) return &e->rates.unbias_m;
-    if (!strcmp(info->name, "unbias_v")) return &e->rates.unbias_v;
+    for (size_t i = 0; i < NUMBERS; i++)
+        if (!strcmp(info->name, numbers[i])) return e->numbers + i * APART;
+    for (size_t i = 0; i < SUMS; i++)
+        if (!strcmp(info->name, sums[i])) return e->sums + i * APART;
+    if (!strcmp(info->name, "scale")) return e->params.scale;
+    if (!strcmp(info->name, "scale_steps")) return e->params.scale + SCALE_STEPS;
     if (!strcmp(info->name, "grad")) return e->params.g;
     if (info->kind == CODA_ARG_WEIGHT) return parameters_leaf(&e->params, info->name);
     void *gradient = parameters_gradient(&e->params, info->name);
@@ -135,38 +231,48 @@ static bool compile(struct engine *e, enum plan_of which, coda_graph *g, struct 
 {
     coda_compile_options o = device_target(e->device);
     if (!g) return false;
-    bool good = coda_compile(&e->plan[which], g, &o) == CODA_OK || fault_set(f, "%s", coda_error());
+    bool good = coda_compile(&e->program[which].plan, g, &o) == CODA_OK || fault_set(f, "%s", coda_error());
     coda_graph_free(g);
     return good;
 }
 
-static bool bind(struct engine *e, enum plan_of which, struct fault *f)
+static bool ready(struct engine *e, struct program *p, struct fault *f)
 {
-    e->args[which] = calloc((size_t)coda_plan_args(e->plan[which]) + 1, sizeof *e->args[which]);
-    if (!e->args[which]) return fault_set(f, "out of memory");
-    return arguments_bind(e->plan[which], e->args[which], memory_of, e, f);
+    p->workspace = e->workspace;
+    p->args = calloc((size_t)coda_plan_args(p->plan) + 1, sizeof *p->args);
+    if (!p->args) return fault_set(f, "out of memory");
+    return arguments_bind(p->plan, p->args, memory_of, e, f) && queue_program(&e->queue, p, f);
 }
 
 static bool allocate(struct engine *e, struct fault *f)
 {
-    size_t most = 0, n = (size_t)(e->rows * e->tokens + SUMS - 1) / SUMS * SUMS;
+    size_t most = 0, n = 5 * ((size_t)(rows_of(e) + APART - 1) / APART * APART) * sizeof(int32_t);
     for (int i = 0; i < PLANS; i++) {
-        size_t bytes = coda_plan_workspace(e->plan[i]);
+        size_t bytes = coda_plan_workspace(e->program[i].plan);
         most = bytes > most ? bytes : most;
     }
-    e->inputs = device_alloc(e->device, 5 * n * sizeof(int32_t));
-    e->sums = device_alloc(e->device, 2 * SUMS);
+    e->inputs = device_alloc(e->device, n);
+    e->numbers = device_alloc(e->device, NUMBERS * APART);
+    e->sums = device_alloc(e->device, SUMS * APART);
     e->workspace = device_alloc(e->device, most);
-    if (!e->inputs || !e->sums || !e->workspace)
+    if (!e->inputs || !e->numbers || !e->sums || !e->workspace)
         return fault_set(f, "there is no memory for %zu bytes of scratch on %s", most,
                          device_name(e->device));
-    return true;
+    return queue_open(&e->queue, e->device, n > NUMBERS * APART ? n : NUMBERS * APART, SUMS * APART, f);
 }
 
 static void count_flops(struct engine *e)
 {
     coda_plan_stats stats = CODA_PLAN_STATS_INIT;
-    if (coda_plan_stats_get(e->plan[PLAN_LEARN], &stats) == CODA_OK) e->flops = stats.flops;
+    if (coda_plan_stats_get(e->program[PLAN_LEARN].plan, &stats) == CODA_OK) e->flops = stats.flops;
+}
+
+/* The scale of the loss at first, and the steps that were good with it. */
+static bool write_scale(struct engine *e, struct fault *f)
+{
+    float scale = (float)e->how.scale;
+    return !e->params.scale || device_write(e->device, e->params.scale, &scale, sizeof scale) ||
+           fault_set(f, "the scale of the loss cannot be copied to %s", device_name(e->device));
 }
 
 bool engine_open(struct engine *e, struct fault *f)
@@ -183,58 +289,40 @@ bool engine_open(struct engine *e, struct fault *f)
     good = good && compile(e, PLAN_IMPROVE, optimizer_graph(e, f), f);
     if (good) count_flops(e);
     if (e->only_plan || !good) return good;
-    good = allocate(e, f);
-    for (int i = 0; good && i < PLANS; i++) good = bind(e, (enum plan_of)i, f);
+    good = allocate(e, f) && write_scale(e, f);
+    for (int i = 0; good && i < PLANS; i++) good = ready(e, &e->program[i], f);
     return good;
 }
 
 void engine_close(struct engine *e)
 {
     if (!e->device) return;
-    for (int i = 0; i < PLANS; i++) {
-        coda_plan_free(e->plan[i]);
-        free(e->args[i]);
-    }
-    device_free(e->device, e->inputs);
-    device_free(e->device, e->sums);
-    device_free(e->device, e->workspace);
+    if (e->queue.device) queue_wait(&e->queue, &(struct fault){{0}});
+    for (int i = 0; i < PLANS; i++) queue_program_free(&e->queue, &e->program[i]);
+    queue_close(&e->queue);
+    char *memory[] = {e->inputs, e->numbers, e->sums, e->workspace};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) device_free(e->device, memory[i]);
     parameters_close(&e->params);
 }
 
 /* ---- Runs ---- */
 
-static bool run(struct engine *e, enum plan_of which, struct fault *f)
-{
-    return coda_run(e->plan[which], e->args[which], NULL, e->workspace, NULL) == CODA_OK ||
-           fault_set(f, "%s", coda_error());
-}
-
 static bool run_batch(struct engine *e, enum plan_of which, const struct batch *b, struct fault *f)
 {
-    if (!device_write(e->device, e->inputs, b->ids, b->bytes))
-        return fault_set(f, "tokens cannot be copied to %s", device_name(e->device));
-    return run(e, which, f);
+    return queue_upload(&e->queue, e->inputs, b->ids, b->bytes, f) &&
+           queue_run(&e->queue, &e->program[which], f);
 }
 
-static bool clear_sums(struct engine *e, struct fault *f)
+bool engine_begin(struct engine *e, int64_t targets, const struct rates *r, struct fault *f)
 {
-    return device_clear(e->device, e->sums, 2 * SUMS) ||
-           fault_set(f, "memory on %s cannot be cleared", device_name(e->device));
-}
-
-static bool read_sums(struct engine *e, float sums[2], struct fault *f)
-{
-    return (device_read(e->device, &sums[0], e->sums, sizeof *sums) &&
-            device_read(e->device, &sums[1], e->sums + SUMS, sizeof *sums)) ||
-           fault_set(f, "the loss cannot be copied from %s", device_name(e->device));
-}
-
-bool engine_begin(struct engine *e, int64_t targets, struct fault *f)
-{
-    e->share = targets ? 1 / (float)targets : 0;
-    size_t bytes = (size_t)e->params.count * sizeof(float);
-    return (device_clear(e->device, e->params.g, bytes) && clear_sums(e, f)) ||
-           fault_set(f, "gradients on %s cannot be cleared", device_name(e->device));
+    char numbers[NUMBERS * APART] = {0};
+    double share = targets ? 1 / (double)targets : 0;
+    const float values[NUMBERS] = {(float)share, r->rate, r->unbias_m, r->unbias_v};
+    for (int i = 0; i < NUMBERS; i++) memcpy(numbers + i * APART, &values[i], sizeof *values);
+    e->share[e->begun++ % DOWNLOADS] = share;
+    size_t bytes = e->accumulates ? (size_t)e->params.count * sizeof(float) : 0;
+    return queue_upload(&e->queue, e->numbers, numbers, sizeof numbers, f) &&
+           queue_clear(&e->queue, e->sums, SUMS * APART, f) && queue_clear(&e->queue, e->params.g, bytes, f);
 }
 
 bool engine_learn(struct engine *e, const struct batch *b, struct fault *f)
@@ -242,20 +330,34 @@ bool engine_learn(struct engine *e, const struct batch *b, struct fault *f)
     return run_batch(e, PLAN_LEARN, b, f);
 }
 
-bool engine_improve(struct engine *e, const struct rates *r, double *loss, double *norm, struct fault *f)
+bool engine_improve(struct engine *e, struct fault *f)
 {
-    float sums[2];
-    e->rates = *r;
-    if (!run(e, PLAN_IMPROVE, f) || !read_sums(e, sums, f)) return false;
-    *loss = (double)sums[0] * (double)e->share;
-    *norm = sqrt((double)sums[1]);
+    return queue_run(&e->queue, &e->program[PLAN_IMPROVE], f) &&
+           queue_download(&e->queue, e->sums, SUMS * APART, f);
+}
+
+static double number_at(const char *numbers, int i)
+{
+    float x;
+    memcpy(&x, numbers + i * APART, sizeof x);
+    return (double)x;
+}
+
+bool engine_result(struct engine *e, struct result *r, struct fault *f)
+{
+    const char *sums = queue_downloaded(&e->queue, f);
+    if (!sums) return false;
+    *r = (struct result){number_at(sums, 0) * e->share[e->taken++ % DOWNLOADS], sqrt(number_at(sums, 1)),
+                         number_at(sums, 2)};
     return true;
 }
 
 bool engine_judge(struct engine *e, const struct batch *b, double *sum, struct fault *f)
 {
-    float sums[2];
-    if (!clear_sums(e, f) || !run_batch(e, PLAN_JUDGE, b, f) || !read_sums(e, sums, f)) return false;
-    *sum += (double)sums[0];
-    return true;
+    if (!queue_clear(&e->queue, e->sums, SUMS * APART, f) || !run_batch(e, PLAN_JUDGE, b, f) ||
+        !queue_download(&e->queue, e->sums, SUMS * APART, f))
+        return false;
+    const char *sums = queue_downloaded(&e->queue, f);
+    if (sums) *sum += number_at(sums, 0);
+    return sums != NULL;
 }

@@ -10,10 +10,14 @@
 
 #include "train_engine.h"
 
+/* Powers of two, whose inverse fp32 has. */
+#define SCALE_LEAST 1
+#define SCALE_MOST 16777216
+
 struct step {
     coda_graph *g;
     const struct engine *e;
-    coda_value rate, unbias_m, unbias_v; /* scalars */
+    coda_value rate, unbias_m, unbias_v; /* [1] */
     coda_value clip, update;
 };
 
@@ -81,16 +85,40 @@ static void append_muons(struct step *s)
             append_muon(s, p->all[i].w->stored[k], p->all[i].w->rows[k], p->all[i].w->columns);
 }
 
+static coda_value number(struct step *s, double x) { return coda_constant(s->g, CODA_F32, x); }
+
+/* Half of the scale behind a step that has changed nothing, twice as much behind enough others. */
+static void append_scale(struct step *s, coda_value scale, coda_value steps)
+{
+    coda_graph *g = s->g;
+    coda_value more = coda_add(g, steps, number(s, 1));
+    coda_value enough = coda_greater_equal(g, more, number(s, (double)s->e->how.scale_steps));
+    coda_value up = coda_minimum(g, coda_scale(g, scale, 2), number(s, SCALE_MOST));
+    coda_value down = coda_maximum(g, coda_scale(g, scale, 0.5f), number(s, SCALE_LEAST));
+    coda_output(g, "scale_used", coda_scale(g, scale, 1));
+    coda_assign(g, scale, coda_where(g, s->update, coda_where(g, enough, up, scale), down));
+    coda_value begun = coda_logical_or(g, enough, coda_equal(g, s->update, number(s, 0)));
+    coda_assign(g, steps, coda_sub(g, more, coda_mul(g, begun, more)));
+}
+
+/* Gradients are those of the loss times the scale, if there is one. */
 static void append_norm(struct step *s)
 {
     coda_graph *g = s->g;
+    bool scaled = s->e->params.scaled;
     coda_value grad =
         coda_input(g, "grad", CODA_F32, DIMS(s->e->params.count / PARAMETER_ROW, PARAMETER_ROW));
-    coda_value squared = coda_norm_squared(g, &grad, 1);
+    coda_value squared = coda_norm_squared(g, &grad, 1), scale = CODA_NONE, inverse = CODA_NONE;
+    if (scaled) {
+        scale = coda_state(g, "scale", CODA_F32, DIMS(1));
+        inverse = coda_div(g, number(s, 1), scale);
+        squared = coda_mul(g, coda_mul(g, squared, inverse), inverse);
+    }
     coda_output_add(g, "norm_squared", squared);
-    coda_value most = coda_constant(g, CODA_F32, s->e->how.clip), one = coda_constant(g, CODA_F32, 1);
-    s->clip = coda_minimum(g, one, coda_mul(g, most, coda_rsqrt(g, squared)));
-    s->update = coda_equal(g, coda_sub(g, squared, squared), coda_constant(g, CODA_F32, 0));
+    s->clip = coda_minimum(g, number(s, 1), coda_mul(g, number(s, s->e->how.clip), coda_rsqrt(g, squared)));
+    if (scaled) s->clip = coda_mul(g, s->clip, inverse);
+    s->update = coda_equal(g, coda_sub(g, squared, squared), number(s, 0));
+    if (scaled) append_scale(s, scale, coda_state(g, "scale_steps", CODA_F32, DIMS(1)));
 }
 
 coda_graph *optimizer_graph(const struct engine *e, struct fault *f)
@@ -99,9 +127,9 @@ coda_graph *optimizer_graph(const struct engine *e, struct fault *f)
     struct step s = {.g = coda_graph_new(), .e = e};
     const int64_t *begin = e->params.begin;
     if (!s.g) return fault_set(f, "out of memory"), NULL;
-    s.rate = coda_scalar(s.g, "rate", CODA_F32);
-    s.unbias_m = coda_scalar(s.g, "unbias_m", CODA_F32);
-    s.unbias_v = coda_scalar(s.g, "unbias_v", CODA_F32);
+    s.rate = coda_input(s.g, "rate", CODA_F32, DIMS(1));
+    s.unbias_m = coda_input(s.g, "unbias_m", CODA_F32, DIMS(1));
+    s.unbias_v = coda_input(s.g, "unbias_v", CODA_F32, DIMS(1));
     append_norm(&s);
     for (int i = 0; i < GROUP_MUON; i++)
         append_adamw(&s, names[i], (begin[i + 1] - begin[i]) / PARAMETER_ROW,

@@ -70,6 +70,7 @@ bool parameters_open(struct parameters *p, struct weights *weights, struct devic
         const struct weight *w = &p->weights.all[i];
         p->all[i] = (struct parameter){.w = w, .count = elements(w)};
         p->rounded |= w->dtype != CODA_F32;
+        p->scaled |= w->dtype == CODA_F16;
     }
     place(p, how.muon, how.adapters);
     if (!p->count) return fault_set(f, "there is nothing to learn: the family has no adapters");
@@ -77,13 +78,15 @@ bool parameters_open(struct parameters *p, struct weights *weights, struct devic
     if (how.nowhere) return true;
     return allocate(p, &p->p, bytes, f) && allocate(p, &p->g, bytes, f) && allocate(p, &p->m, bytes, f) &&
            allocate(p, &p->v, (size_t)p->begin[GROUP_MUON] * sizeof(float), f) &&
-           allocate(p, &p->w, p->rounded ? bytes / 2 : 0, f) && allocate(p, &p->frozen, p->frozen_bytes, f);
+           allocate(p, &p->w, p->rounded ? bytes / 2 : 0, f) &&
+           allocate(p, &p->scale, p->scaled ? SCALE_BYTES : 0, f) &&
+           allocate(p, &p->frozen, p->frozen_bytes, f);
 }
 
 void parameters_close(struct parameters *p)
 {
     if (!p->device) return;
-    char *memory[] = {p->p, p->g, p->m, p->v, p->w, p->frozen};
+    char *memory[] = {p->p, p->g, p->m, p->v, p->w, p->scale, p->frozen};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) device_free(p->device, memory[i]);
     free(p->all);
     weights_free(&p->weights);

@@ -19,6 +19,7 @@ void report_step(const struct history *h, int64_t steps, const struct pace *pace
     if (pace->peak > 0)
         plain_print(stderr, "  %.1f %% of %.4g TFLOP/s", 100 * pace->flops * each / pace->peak,
                     pace->peak / 1e12);
+    if (pace->scale > 0) plain_print(stderr, "  scale %.7g", pace->scale);
     fputs(skipped ? "  skipped: the gradient is not finite\n" : "\n", stderr);
 }
 

@@ -133,8 +133,9 @@ static bool load_all(const struct saved *s, struct parameters *p, struct history
         return false;
     *at = (struct place){(int64_t)epoch, (int64_t)next, digest};
     return load(s, p, "p", p->p, p->count, f) && load(s, p, "m", p->m, p->count, f) &&
-           load(s, p, "v", p->v, p->begin[GROUP_MUON], f) && load_history(s, h, (int64_t)step, f) &&
-           parameters_round(p, f);
+           load(s, p, "v", p->v, p->begin[GROUP_MUON], f) &&
+           (!p->scale || load(s, p, "scale", p->scale, SCALE_BYTES / 4, f)) &&
+           load_history(s, h, (int64_t)step, f) && parameters_round(p, f);
 }
 
 bool saved_restore(const char *folder, struct parameters *p, struct history *h, struct place *at,

@@ -115,18 +115,21 @@ static bool open_engine(struct run *r, struct fault *f)
     if (!(s->plan ? device_plan : device_open)(&r->device, settings_device(s)))
         return fault_set(f, "there is no GPU, or no driver");
     coda_dtype dtype = settings_dtype(s);
-    r->engine = (struct engine){.device = &r->device,
-                                .config = &r->source.config,
-                                .family = r->source.family,
-                                .from = s->from ? &r->source.files : NULL,
-                                .dtype = dtype              ? dtype
-                                         : r->device.on_gpu ? CODA_BF16
-                                                            : CODA_F32,
-                                .adapter = (int)s->adapters,
-                                .rows = s->batch,
-                                .tokens = s->tokens,
-                                .how = {!strcmp(s->optimizer, "muon"), s->decay, s->clip},
-                                .only_plan = s->plan};
+    r->engine =
+        (struct engine){.device = &r->device,
+                        .config = &r->source.config,
+                        .family = r->source.family,
+                        .from = s->from ? &r->source.files : NULL,
+                        .dtype = dtype              ? dtype
+                                 : r->device.on_gpu ? CODA_BF16
+                                                    : CODA_F32,
+                        .adapter = (int)s->adapters,
+                        .rows = s->batch,
+                        .tokens = s->tokens,
+                        .accumulates = s->accumulate > 1,
+                        .chunk = s->chunk,
+                        .how = {!strcmp(s->optimizer, "muon"), s->decay, s->clip, s->scale, s->scale_steps},
+                        .only_plan = s->plan};
     if (!engine_open(&r->engine, f)) return false;
     if (!s->plan && !parameters_fill(&r->engine.params, (uint64_t)s->seed, r->source.config.layers, f))
         return false;
@@ -170,11 +173,11 @@ bool run_open(struct run *r, const struct settings *s, struct fault *f)
 
 bool run_plans(struct run *r, const struct settings *s, struct fault *f)
 {
-    static const char *const names[] = {"plan of a batch: its loss, and gradients added to what is there",
+    static const char *const names[] = {"plan of a batch: its loss and gradients",
                                         "plan of the loss of what is held out", "plan of the optimiser"};
     r->settings = *s;
     if (!source_open(&r->source, &r->settings, f) || !open_engine(r, f)) return false;
-    for (int i = 0; i < PLANS; i++) page_print(stdout, names[i], r->engine.plan[i]);
+    for (int i = 0; i < PLANS; i++) page_print(stdout, names[i], r->engine.program[i].plan);
     return !fflush(stdout) || fault_set(f, "standard output: %s", strerror(errno));
 }
 

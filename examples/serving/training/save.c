@@ -116,12 +116,13 @@ bool save_training(const char *folder, const struct parameters *p, const struct 
                                    {"loss", h->loss, h->steps, false},
                                    {"norm", h->norm, h->steps, false},
                                    {"rate", h->rate, h->steps, false},
-                                   {"held", judged, 2 * h->judgements, false}};
+                                   {"held", judged, 2 * h->judgements, false},
+                                   {"scale", p->scale, p->scale ? SCALE_BYTES / 4 : 0, true}};
+    int n = (int)(sizeof pieces / sizeof *pieces) - !p->scale;
     json_t *header = json_pack("{s:o}", "__metadata__", metadata_of(h, at, settings));
     bool good = judged || fault_set(f, "out of memory");
     good = good && aside_open(&a, folder, TRAINING_FILE, f);
-    if (good)
-        good = aside_close(&a, write_pieces(&a, p, header, pieces, sizeof pieces / sizeof *pieces, f), f);
+    if (good) good = aside_close(&a, write_pieces(&a, p, header, pieces, n, f), f);
     json_decref(header);
     free(judged);
     return good;

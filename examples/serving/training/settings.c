@@ -88,6 +88,8 @@ static bool fit_together(const struct settings *s, struct fault *wrong)
         return fault_set(
             wrong, "--batch %lld windows of --tokens %lld are %lld tokens of a run; %d are the most",
             (long long)s->batch, (long long)s->tokens, (long long)(s->batch * s->tokens), MOST_TOKENS);
+    if (exp2(round(log2(s->scale))) != s->scale)
+        return fault_set(wrong, "--scale %g is no power of two", s->scale);
     if (s->separator && !*s->separator) return fault_set(wrong, "--separator cannot be empty");
     if (s->from) return true;
     if (s->heads % s->kv_heads)

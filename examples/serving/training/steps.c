@@ -30,18 +30,42 @@ static double rate_of(const struct run *r)
     return (s->from && !s->adapters ? 0.0024 : 0.024) / sqrt((double)r->source.config.hidden);
 }
 
-static bool step(struct run *r, struct fault *f)
+static bool is_due(int64_t every, int64_t step, int64_t last)
+{
+    return every && (step % every == 0 || step == last);
+}
+
+/* Begins the next step, which a GPU goes on with by itself. */
+static bool launch(struct run *r, struct fault *f)
 {
     const struct settings *s = &r->settings;
     const struct schedule schedule = {rate_of(r), s->warmup, s->steps};
-    struct rates rates = schedule_rates(&schedule, r->history.steps + 1);
-    double loss, norm;
+    struct rates rates = schedule_rates(&schedule, r->begun + 1);
     int64_t targets, n = fill(r, &targets, f);
-    bool good = n >= 0 && engine_begin(&r->engine, targets, f);
+    bool good = n >= 0 && engine_begin(&r->engine, targets, &rates, f);
     for (int64_t i = 0; good && i < n; i++) good = engine_learn(&r->engine, &r->batches[i], f);
-    r->tokens += targets;
-    return good && engine_improve(&r->engine, &rates, &loss, &norm, f) &&
-           history_add(&r->history, (float)loss, (float)norm, rates.rate, f);
+    int at = (int)(r->begun++ % DOWNLOADS);
+    r->launched[at].targets = targets;
+    r->launched[at].rate = rates.rate;
+    return good && engine_improve(&r->engine, f);
+}
+
+static void tell(struct run *r);
+
+/* Waits for steps, until `behind` of those that were begun are left. */
+static bool take(struct run *r, int64_t behind, struct fault *f)
+{
+    struct result result;
+    while (r->history.steps < r->begun - behind) {
+        int at = (int)(r->history.steps % DOWNLOADS);
+        if (!engine_result(&r->engine, &result, f) ||
+            !history_add(&r->history, (float)result.loss, (float)result.norm, r->launched[at].rate, f))
+            return false;
+        r->tokens += r->launched[at].targets;
+        r->scale = result.scale;
+        if (is_due(r->settings.log, r->history.steps, r->settings.steps)) tell(r);
+    }
+    return true;
 }
 
 /* The loss of the text that is held out. */
@@ -69,7 +93,8 @@ static void tell(struct run *r)
     double now = times_now(), peak = r->settings.peak * 1e12;
     if (!(peak > 0)) peak = report_peak(device_name(&r->device));
     struct pace pace = {now - r->began, r->tokens,
-                        e->flops * (double)r->settings.accumulate * (double)(h->steps - r->told), peak};
+                        e->flops * (double)r->settings.accumulate * (double)(h->steps - r->told), peak,
+                        r->scale};
     report_step(h, r->settings.steps, &pace, !isfinite(h->norm[h->steps - 1]));
     r->began = now;
     r->tokens = 0;
@@ -86,21 +111,18 @@ bool run_save(struct run *r, struct fault *f)
            report_write(to, &r->history, f);
 }
 
-static bool is_due(int64_t every, int64_t step, int64_t last)
-{
-    return every && (step % every == 0 || step == last);
-}
-
-/* What comes behind a step. The time that it takes is none of the steps'. */
+/* What comes behind a step, when it is done. The time that it takes is none of the steps'. */
 static bool between(struct run *r, struct fault *f)
 {
     const struct settings *s = &r->settings;
-    int64_t step = r->history.steps, last = s->steps;
+    int64_t step = r->begun, last = s->steps;
+    bool judges = is_due(s->evaluate, step, last), samples = is_due(s->sample, step, last);
+    bool saves = is_due(s->save, step, last) || step == last || samples;
+    if (!judges && !saves) return true;
+    if (!take(r, 0, f)) return false;
     double began = times_now();
-    bool good = (!is_due(s->evaluate, step, last) || judge(r, f)) &&
-                ((!is_due(s->save, step, last) && step != last && !is_due(s->sample, step, last)) ||
-                 run_save(r, f)) &&
-                (!is_due(s->sample, step, last) || speak_sample(s->out, s, step, f));
+    bool good = (!judges || judge(r, f)) && (!saves || run_save(r, f)) &&
+                (!samples || speak_sample(s->out, s, step, f));
     r->began += times_now() - began;
     return good;
 }
@@ -127,12 +149,12 @@ bool run_steps(struct run *r, struct fault *f)
     end_by_signals();
     r->began = times_now();
     r->told = r->history.steps;
-    if (r->history.steps == s->steps) return run_save(r, f);
-    while (r->history.steps < s->steps) {
-        if (!step(r, f)) return false;
-        if (is_due(s->log, r->history.steps, s->steps)) tell(r);
-        if (!between(r, f)) return false;
-        if (ended && r->history.steps < s->steps) return run_save(r, f);
+    r->begun = r->history.steps;
+    if (r->begun == s->steps) return run_save(r, f);
+    while (r->begun < s->steps) {
+        int64_t behind = r->device.on_gpu && !ended;
+        if (!launch(r, f) || !take(r, behind, f) || !between(r, f)) return false;
+        if (ended && r->begun < s->steps) return take(r, 0, f) && run_save(r, f);
     }
     return true;
 }

@@ -7,19 +7,24 @@
 
 #include "train_corpus.h"
 #include "train_parameters.h"
+#include "train_queue.h"
 
 /* Of AdamW's moments, and Muon's. */
 #define BETA_M 0.9
 #define BETA_V 0.95
 #define MOMENTUM 0.95
 
-/* How the optimiser is made. */
+/* How the optimiser is made. In fp16 the loss is multiplied by a power of two, so that small gradients are
+ * not lost below what fp16 has: half of it behind a step whose gradient is not finite, twice as much behind
+ * `scale_steps` others (Micikevicius et al., arXiv 1710.03740). */
 struct improvement {
     bool muon;
     double decay, clip;
+    double scale; /* at first */
+    int64_t scale_steps;
 };
 
-/* The numbers of one step, which a plan takes as scalars. */
+/* The numbers of one step. */
 struct rates {
     float rate;               /* of the step */
     float unbias_m, unbias_v; /* 1 / (1 - beta^step) */
@@ -35,30 +40,40 @@ struct engine {
     coda_dtype dtype;
     int adapter;
     int64_t rows, tokens; /* of a run */
+    bool accumulates; /* a step has several runs, whose gradients are added up; else a run leaves its own */
     struct improvement how;
+    int64_t chunk;  /* rows whose logits are there at a time; 0: by the vocabulary */
     bool only_plan; /* no memory: nothing runs, and a GPU need not be there */
 
     struct parameters params;
-    coda_plan *plan[PLANS];
-    void **args[PLANS];
+    struct queue queue;
+    struct program program[PLANS];
     void *workspace;
-    char *inputs; /* as a batch has them */
-    char *sums;   /* the loss, and the norm's square: a sum over the runs of a step */
-    float share;  /* 1 / targets of a step: what each counts in the gradient */
-    struct rates rates;
-    double flops; /* of a run that learns, for a multiply-add 2 */
+    char *inputs;            /* as a batch has them */
+    char *numbers;           /* of a step: `share`, the rates */
+    char *sums;              /* of a step: the loss over its runs, the norm's square, the scale */
+    double share[DOWNLOADS]; /* 1 / targets of a step: what each counts in the gradient */
+    int begun, taken;        /* steps; their results */
+    double flops;            /* of a run that learns, for a multiply-add 2 */
 };
 
 /* The fields above `params` are there. `learn` false: only the losses of a text are wanted. */
 bool engine_open(struct engine *e, struct fault *f);
 void engine_close(struct engine *e);
 
-/* A step: begin, learn of each batch, improve. `targets` of all of them. */
-bool engine_begin(struct engine *e, int64_t targets, struct fault *f);
+/* A step: begin, learn of each batch, improve. `targets` of all of them. A GPU may be as far behind as
+ * DOWNLOADS steps whose results nobody has taken. */
+bool engine_begin(struct engine *e, int64_t targets, const struct rates *r, struct fault *f);
 bool engine_learn(struct engine *e, const struct batch *b, struct fault *f);
-/* *loss is the mean over the targets, *norm that of the gradient before it is clipped. Where that is inf or
- * NaN nothing has changed. */
-bool engine_improve(struct engine *e, const struct rates *r, double *loss, double *norm, struct fault *f);
+bool engine_improve(struct engine *e, struct fault *f);
+
+/* Of the oldest step whose result has not been taken: it is waited for. */
+struct result {
+    double loss;  /* the mean over the targets */
+    double norm;  /* of the gradient before it is clipped; where it is inf or NaN nothing has changed */
+    double scale; /* of the loss; 0: it has none */
+};
+bool engine_result(struct engine *e, struct result *r, struct fault *f);
 
 /* Adds up the losses of b's targets. */
 bool engine_judge(struct engine *e, const struct batch *b, double *sum, struct fault *f);

@@ -16,6 +16,7 @@ enum group {
     GROUPS
 };
 
+enum { SCALE_STEPS = 64, SCALE_BYTES = 2 * SCALE_STEPS };
 enum { PARAMETER_ROW = 1024 }; /* elements; groups are whole rows of them */
 
 struct parameter {
@@ -33,8 +34,10 @@ struct parameters {
     int64_t count;             /* that are learned, and what fills rows */
     int64_t learned;           /* without these */
     bool rounded;              /* products read 16 bits: there is a w */
+    bool scaled;               /* these are fp16: there is a scale */
     char *p, *g, *m, *v;       /* fp32 */
     char *w;                   /* p in the dtype that products have, or NULL */
+    char *scale; /* fp32: of the loss; SCALE_STEPS bytes behind it the steps that it has been so */
     char *frozen;
     size_t frozen_bytes;
 };

@@ -11,6 +11,7 @@ struct pace {
     int64_t tokens;
     double flops; /* that these took */
     double peak;  /* flops a second that the device has; 0: not known */
+    double scale; /* of the loss, in fp16; 0: it has none */
 };
 /* A line for the last step that the history has; `skipped`: it has changed nothing. */
 void report_step(const struct history *h, int64_t steps, const struct pace *pace, bool skipped);

@@ -22,7 +22,13 @@ struct run {
     struct batch *batches; /* of a step */
     json_t *kept;          /* the settings, as a checkpoint has them */
     char stories[PATH_MAX], stories_model[PATH_MAX], path[3][PATH_MAX];
-    double began; /* of the steps that no line has told of */
+    struct {
+        int64_t targets;
+        float rate;
+    } launched[DOWNLOADS]; /* steps whose results have not been taken, by their numbers */
+    int64_t begun;         /* steps; the history has those that are taken */
+    double scale;          /* of the last one's loss; 0: it has none */
+    double began;          /* of the steps that no line has told of */
     int64_t told, tokens;
 };
 

@@ -28,11 +28,13 @@ bool bench_open(struct bench *b, const char *path, const struct bench_shape *how
                                 .config = &b->config,
                                 .family = good ? family_find(&b->config, &f) : NULL,
                                 .from = path ? &b->files : NULL,
-                                .dtype = CODA_F32,
+                                .dtype = how->dtype ? how->dtype : CODA_F32,
                                 .adapter = how->adapter,
                                 .rows = how->rows,
                                 .tokens = how->tokens,
-                                .how = {how->muon, how->decay, how->clip > 0 ? how->clip : 1e30}};
+                                .accumulates = !how->one_run,
+                                .chunk = how->chunk,
+                                .how = {how->muon, how->decay, how->clip > 0 ? how->clip : 1e30, 256, 3}};
     good = good && b->engine.family && engine_open(&b->engine, &f) &&
            parameters_fill(&b->engine.params, 7, b->config.layers, &f);
     CHECK(good, "%s: %s", path ? path : "a LLaMA of random weights", f.text);
@@ -66,8 +68,9 @@ float *gradient_of(struct bench *b, const struct batch *batches, int n, double *
     int64_t targets = 0;
     float *g = malloc((size_t)p->count * sizeof *g), sum;
     for (int i = 0; i < n; i++) targets += batches[i].targets;
-    memset(p->g, 0xff, (size_t)p->count * sizeof *g); /* which the beginning of a step clears */
-    bool good = engine_begin(&b->engine, targets, &f);
+    if (b->engine.accumulates)
+        memset(p->g, 0xff, (size_t)p->count * sizeof *g); /* which the beginning of a step clears */
+    bool good = engine_begin(&b->engine, targets, &(struct rates){0}, &f);
     for (int i = 0; good && i < n; i++) good = engine_learn(&b->engine, &batches[i], &f);
     CHECK(good, "%s", f.text);
     memcpy(g, p->g, (size_t)p->count * sizeof *g);

@@ -170,6 +170,49 @@ void test_gradients(const char *tiny, const char *scratch)
     for (int i = 0; i < FAMILIES; i++) gradient_of_family(tiny, families[i], 0);
 }
 
+/* Logits by chunks of 20 of 48 tokens, of which the last has 8, and all at once; and a gradient that takes
+ * the place of what is there. */
+static void chunk(const char *tiny, const char *name, int adapter)
+{
+    static const int lengths[] = {9, 14, 21};
+    char path[512];
+    struct bench whole, parts;
+    struct corpus c;
+    struct batch b;
+    uint64_t seed = 3;
+    double loss, other;
+    struct bench_shape how = {.rows = 2, .tokens = 24, .adapter = adapter};
+    snprintf(path, sizeof path, "%s/%s", tiny, name);
+    bool good = bench_open(&whole, path, &how);
+    how.chunk = 20;
+    how.one_run = true;
+    good = bench_open(&parts, path, &how) && good;
+    if (good) {
+        corpus_of(&c, lengths, 3, whole.config.vocabulary, &seed);
+        good = only_batch(&b, &c, 2, 24);
+        float *x = good ? gradient_of(&whole, &b, 1, &loss) : NULL;
+        float *y = good ? gradient_of(&parts, &b, 1, &other) : NULL;
+        double off = good ? distance(y, x, whole.engine.params.count) : 0;
+        CHECK(!good || fabs(loss - other) <= 1e-6 * loss, "%s: loss %.8f by chunks, %.8f at once", name,
+              other, loss);
+        CHECK(off <= 2e-6, "%s: gradients by chunks and at once differ by %.2e", name, off);
+        free(x);
+        free(y);
+        batch_free(&b);
+        corpus_free(&c);
+    }
+    bench_close(&whole);
+    bench_close(&parts);
+}
+
+void test_chunks(const char *tiny, const char *scratch)
+{
+    (void)scratch;
+    for (int i = 0; i < FAMILIES; i++) chunk(tiny, families[i], 0);
+    chunk(tiny, "llama", 4);
+    chunk(tiny, "gemma2", 4);
+}
+
 void test_adapters(const char *tiny, const char *scratch)
 {
     (void)scratch;

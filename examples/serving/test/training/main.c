@@ -33,7 +33,8 @@ int main(int argc, char **argv)
         void (*run)(const char *tiny, const char *scratch);
     } tests[] = {{"losses", test_losses},       {"gradients", test_gradients},
                  {"packing", test_packing},     {"accumulation", test_accumulation},
-                 {"adapters", test_adapters},   {"optimizer", test_optimizer},
+                 {"chunks", test_chunks},       {"adapters", test_adapters},
+                 {"optimizer", test_optimizer}, {"scale", test_scale},
                  {"schedule", test_schedule},   {"windows", test_windows},
                  {"documents", test_documents}, {"vocabulary", test_vocabulary},
                  {"saved", test_saved}};

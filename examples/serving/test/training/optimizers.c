@@ -121,17 +121,17 @@ static void step(struct bench *b, struct reference *r, int64_t step_number, doub
     const struct schedule s = {.rate = rate, .warmup = 1, .steps = 1};
     struct rates rates = schedule_rates(&s, step_number);
     struct fault f = {{0}};
-    double loss, norm;
+    struct result result = {.norm = NAN};
     rates.rate = (float)rate;
-    CHECK(engine_begin(&b->engine, 1, &f), "%s", f.text);
+    CHECK(engine_begin(&b->engine, 1, &rates, &f), "%s", f.text);
     for (int64_t i = 0; i < p->count; i++) ((float *)p->g)[i] = (float)(normal(seed) * size);
     double wanted = norm_of((float *)p->g, p->count), clip = fmin(1, b->engine.how.clip / wanted);
     adamw(r, (float *)p->g, 0, p->begin[GROUP_TABLE], clip, step_number, rate, 0);
     adamw(r, (float *)p->g, p->begin[GROUP_TABLE], p->begin[GROUP_MUON], clip, step_number, rate,
           b->engine.how.decay);
     muons(b, r, clip, rate);
-    CHECK(engine_improve(&b->engine, &rates, &loss, &norm, &f), "%s", f.text);
-    CHECK(fabs(norm - wanted) <= 1e-6 * wanted, "a norm of %.9g, not %.9g", norm, wanted);
+    CHECK(engine_improve(&b->engine, &f) && engine_result(&b->engine, &result, &f), "%s", f.text);
+    CHECK(fabs(result.norm - wanted) <= 1e-6 * wanted, "a norm of %.9g, not %.9g", result.norm, wanted);
 }
 
 /* A gradient that is not finite changes nothing. */
@@ -141,14 +141,14 @@ static void skip(struct bench *b, float bad)
     size_t bytes = (size_t)p->count * sizeof(float), v = (size_t)p->begin[GROUP_MUON] * sizeof(float);
     char *before = malloc(2 * bytes + v);
     struct fault f = {{0}};
-    double loss, norm;
+    struct result result = {.norm = 0};
     memcpy(before, p->p, bytes);
     memcpy(before + bytes, p->m, bytes);
     memcpy(before + 2 * bytes, p->v, v);
-    CHECK(engine_begin(&b->engine, 1, &f), "%s", f.text);
+    CHECK(engine_begin(&b->engine, 1, &(struct rates){0.01f, 1, 1}, &f), "%s", f.text);
     ((float *)p->g)[p->count / 2] = bad;
-    CHECK(engine_improve(&b->engine, &(struct rates){0.01f, 1, 1}, &loss, &norm, &f), "%s", f.text);
-    CHECK(!isfinite(norm), "a norm of %.3g", norm);
+    CHECK(engine_improve(&b->engine, &f) && engine_result(&b->engine, &result, &f), "%s", f.text);
+    CHECK(!isfinite(result.norm), "a norm of %.3g", result.norm);
     CHECK(!memcmp(before, p->p, bytes) && !memcmp(before + bytes, p->m, bytes) &&
               !memcmp(before + 2 * bytes, p->v, v),
           "a step whose gradient has %.3g has changed something", (double)bad);
@@ -186,4 +186,69 @@ void test_optimizer(const char *tiny, const char *scratch)
     (void)tiny, (void)scratch;
     steps(false, 100, 1e-6);
     steps(true, 20, 1e-5); /* five steps of three products each multiply what rounding does */
+}
+
+/* ---- The scale of the loss in fp16 ---- */
+
+static double scale_of(const struct bench *b, int which)
+{
+    float x;
+    memcpy(&x, b->engine.params.scale + which * SCALE_STEPS, sizeof x);
+    return (double)x;
+}
+
+/* A step of a gradient that has been multiplied by the scale; `bad`: one number of it is inf. */
+static void scaled_step(struct bench *b, struct reference *r, int64_t number, bool bad, uint64_t *seed)
+{
+    struct parameters *p = &b->engine.params;
+    struct fault f = {{0}};
+    struct result result = {.norm = NAN};
+    const struct schedule s = {.rate = 0.01, .warmup = 1, .steps = 1};
+    struct rates rates = schedule_rates(&s, number);
+    double scale = scale_of(b, 0);
+    float *g = (float *)p->g, *plain = malloc((size_t)p->count * sizeof *plain);
+    for (int64_t i = 0; i < p->count; i++) plain[i] = (float)normal(seed);
+    CHECK(engine_begin(&b->engine, 1, &rates, &f), "%s", f.text);
+    for (int64_t i = 0; i < p->count; i++) g[i] = plain[i] * (float)scale;
+    if (bad) g[p->count / 3] = INFINITY;
+    double wanted = norm_of(plain, p->count), clip = fmin(1, b->engine.how.clip / wanted);
+    if (!bad) adamw(r, plain, 0, p->begin[GROUP_MUON], clip, number, (double)rates.rate, 0);
+    CHECK(engine_improve(&b->engine, &f) && engine_result(&b->engine, &result, &f), "%s", f.text);
+    CHECK(result.scale == scale, "a step of scale %g, not %g", result.scale, scale);
+    CHECK(bad ? !isfinite(result.norm) : fabs(result.norm - wanted) <= 1e-6 * wanted,
+          "a norm of %.9g, not %.9g", result.norm, wanted);
+    free(plain);
+}
+
+/* Three good steps double it, a bad one halves it, between 1 and 2^24; weights are those of no scale. */
+void test_scale(const char *tiny, const char *scratch)
+{
+    static const struct {
+        bool bad;
+        double scale, steps; /* behind it */
+    } all[] = {{false, 256, 1}, {false, 256, 2}, {false, 512, 0}, {false, 512, 1},
+               {true, 256, 0},  {true, 128, 0},  {false, 128, 1}, {true, 64, 0},
+               {false, 64, 1},  {false, 64, 2},  {false, 128, 0}};
+    struct bench b;
+    uint64_t seed = 19;
+    (void)tiny, (void)scratch;
+    const struct bench_shape how = {.rows = 1, .tokens = 8, .clip = 50, .dtype = CODA_F16};
+    if (!bench_open(&b, NULL, &how)) return bench_close(&b);
+    struct parameters *p = &b.engine.params;
+    struct reference r = {doubles(p->p, p->count), doubles(p->m, p->count), doubles(p->v, p->count)};
+    for (int i = 0; i < (int)(sizeof all / sizeof *all); i++) {
+        scaled_step(&b, &r, i + 1, all[i].bad, &seed);
+        CHECK(scale_of(&b, 0) == all[i].scale && scale_of(&b, 1) == all[i].steps,
+              "step %d: a scale of %g for %g steps, not %g for %g", i + 1, scale_of(&b, 0), scale_of(&b, 1),
+              all[i].scale, all[i].steps);
+    }
+    CHECK(off(p->p, r.p, p->count) <= 1e-6, "weights are off by %.2e", off(p->p, r.p, p->count));
+    for (int i = 0; i < 9; i++) scaled_step(&b, &r, 20, true, &seed);
+    CHECK(scale_of(&b, 0) == 1, "a scale of %g, not 1", scale_of(&b, 0));
+    for (int i = 0; i < 80; i++) scaled_step(&b, &r, 20, false, &seed);
+    CHECK(scale_of(&b, 0) == 16777216, "a scale of %g, not 2^24", scale_of(&b, 0));
+    free(r.p);
+    free(r.m);
+    free(r.v);
+    bench_close(&b);
 }

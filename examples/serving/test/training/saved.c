@@ -84,12 +84,17 @@ static void damage(const char *scratch)
     struct history h = {0};
     struct place at = {1, 2, 3};
     json_t *settings = json_pack("{s:i}", "--steps", 5);
-    if (!bench_open(&b, NULL, &(struct bench_shape){.rows = 1, .tokens = 8})) return bench_close(&b);
+    if (!bench_open(&b, NULL, &(struct bench_shape){.rows = 1, .tokens = 8, .dtype = CODA_F16}))
+        return bench_close(&b);
+    float *scale = (float *)b.engine.params.scale, *steps = scale + SCALE_STEPS / sizeof *scale;
+    *scale = 4096, *steps = 17;
     CHECK(history_add(&h, 1.5f, 2, 3, &f) && history_judge(&h, 1, 2.5f, &f), "%s", f.text);
     CHECK(save_training(scratch, &b.engine.params, &h, &at, settings, &f), "%s", f.text);
     history_free(&h);
+    *scale = *steps = 0;
     CHECK(saved_restore(scratch, &b.engine.params, &h, &at, &f) && h.steps == 1 && h.judgements == 1 &&
-              h.judged[0].loss == 2.5f && at.epoch == 1 && at.next == 2 && at.digest == 3,
+              h.judged[0].loss == 2.5f && at.epoch == 1 && at.next == 2 && at.digest == 3 && *scale == 4096 &&
+              *steps == 17,
           "a run is not what it was: %s", f.text);
     snprintf(path, sizeof path, "%s/" TRAINING_FILE, scratch);
     FILE *file = fopen(path, "rb");

@@ -30,6 +30,7 @@ refused 2 '--decay cannot be "2": a number from 0 to 1' "$train" --decay 2
 refused 2 '--rate cannot be "nan"' "$train" --rate nan
 refused 2 '--optimizer cannot be "sgd": adamw or muon' "$train" --optimizer sgd
 refused 2 '--dtype cannot be "f64"' "$train" --dtype f64
+refused 2 '--scale 3 is no power of two' "$train" --scale 3
 refused 2 '--cpu and --gpu exclude each other' "$train" --cpu --gpu
 refused 2 '--heads 8 is no multiple of --kv-heads 3' "$train" --kv-heads 3
 refused 2 '--hidden 72 is no multiple of 2 --heads 8' "$train" --hidden 72

@@ -24,6 +24,9 @@ struct bench_shape {
     int adapter;
     bool muon;
     double decay, clip;
+    coda_dtype dtype; /* 0: fp32 */
+    int64_t chunk;    /* rows of logits; 0: all */
+    bool one_run;     /* a step's gradient is that of its only run */
 };
 /* `path` NULL: a LLaMA of random weights. */
 bool bench_open(struct bench *b, const char *path, const struct bench_shape *how);
@@ -41,8 +44,10 @@ void test_losses(const char *tiny, const char *scratch);
 void test_gradients(const char *tiny, const char *scratch);
 void test_packing(const char *tiny, const char *scratch);
 void test_accumulation(const char *tiny, const char *scratch);
+void test_chunks(const char *tiny, const char *scratch);
 void test_adapters(const char *tiny, const char *scratch);
 void test_optimizer(const char *tiny, const char *scratch);
+void test_scale(const char *tiny, const char *scratch);
 void test_schedule(const char *tiny, const char *scratch);
 void test_windows(const char *tiny, const char *scratch);
 void test_documents(const char *tiny, const char *scratch);
