@@ -62,7 +62,7 @@ on_emulator = env CODA_CACHE_DIR=$(BUILD)/emulated CODA_CUDA_LIB=$(EMULATOR) COD
 $(eval $(call job,emulated-chat,library,$(on_emulator) $(BUILD)/chat_test $(BUILD)/chat_server gpu captures))
 $(eval $(call job,emulated-programs,library,test/model/programs.sh $(BUILD) $(LIBRARY)))
 $(eval $(call job,emulated-checkpoints,library,$(on_emulator) $(BUILD)/$(MODEL_TEST) $(BUILD) brief_gpu))
-$(eval $(call job,emulated-training,library,test/training/emulated.sh $(BUILD) $(LIBRARY)))
+$(eval $(call job,emulated-training,library,test/training/devices.sh $(BUILD) $(LIBRARY)))
 EMULATE := emulated-training emulated-chat emulated-programs emulated-checkpoints
 
 # ---- Pages, help, a terminal, the house ----

@@ -1,28 +1,32 @@
 #!/bin/bash
-# emulated.sh BUILD LIBRARY -- train on the SM in software: its losses are the CPU device's but for rounding, and a run that was
-# killed goes on to the bits of one that was not.
+# devices.sh BUILD [LIBRARY] -- train on a GPU, or with LIBRARY on the SM in software that is built there: its losses are the CPU
+# device's but for rounding, and a run that was killed goes on to the bits of one that was not.
 set -eu
-build=$1 library=$(cd "$2" && pwd)
-root=$build/emulated-training
-train=$build/train
-rm -rf "$root" && mkdir -p "$root"
+build=$1 library=${2:-}
+train=$build/train text=test/training/data/readme.txt steps=40
+root=$build/training-on-gpu
 fail() { echo "train: $*"; cat "$root/said"; exit 1; }
-export CODA_CACHE_DIR=$build/emulated CODA_CUDA_LIB=$library/emulator CODA_LIBCUDA=$library/emulator/libcuda.so.1
-export LD_LIBRARY_PATH=$library/emulator
-head -c 300 test/training/data/readme.txt >"$root/text"
-sizes="--steps 3 --tokens 16 --layers 1 --hidden 32 --heads 2 --kv-heads 1 --inner 32 --held 0.1 --evaluate 2 --save 1"
-half="$sizes --steps 8 --batch 2 --chunk 12 --dtype f16 --scale 16777216 --scale-steps 2"
-options="$sizes --batch 2 --accumulate 2 --dtype bf16"
+if [ -n "$library" ]; then
+    library=$(cd "$library" && pwd)
+    root=$build/emulated-training steps=3
+    export CODA_CACHE_DIR=$build/emulated CODA_CUDA_LIB=$library/emulator CODA_LIBCUDA=$library/emulator/libcuda.so.1
+    export LD_LIBRARY_PATH=$library/emulator
+fi
+rm -rf "$root" && mkdir -p "$root"
+head -c 300 $text >"$root/text"
+sizes="--tokens 16 --layers 1 --hidden 32 --heads 2 --kv-heads 1 --inner 32 --held 0.1 --evaluate 2 --save 1"
+half="$sizes --steps $((steps + 5)) --batch 2 --chunk 12 --dtype f16 --scale 16777216 --scale-steps 2"
+options="$sizes --steps $steps --batch 2 --accumulate 2 --dtype bf16"
 # NAME OPTION...: the losses, and norms, of each step on both devices. An epoch of 270 tokens ends in a smaller batch.
 compare() {
     name=$1
     shift
     "$train" --gpu "$@" --out "$root/gpu.$name" "$root/text" >"$root/said" 2>&1 || fail "$name fails"
     "$train" --cpu "$@" --out "$root/cpu.$name" "$root/text" >"$root/said" 2>&1 || fail "$name fails on the CPU"
-    grep -q 'on emulated Hopper' "$root/said" && fail 'the CPU device is none'
-    paste "$root/gpu.$name/losses.tsv" "$root/cpu.$name/losses.tsv" | awk 'NR > 1 {
+    grep -q 'on the CPU device' "$root/said" || fail 'the CPU device is none'
+    paste "$root/gpu.$name/losses.tsv" "$root/cpu.$name/losses.tsv" | awk 'NR > 1 && NR < 10 {
         n++
-        if (!($2 > 4 && $2 < 8)) bad = 1 # of 256 bytes: 5.5
+        if (!($2 > 3 && $2 < 8)) bad = 1 # of 256 bytes: 5.5, at first
         for (i = 2; i <= 3; i++) {
             a = $i; b = $(NF / 2 + i)
             if (a !~ /[0-9]/ && b !~ /[0-9]/) continue # of a step that is skipped
@@ -32,10 +36,10 @@ compare() {
 }
 for optimizer in adamw muon; do compare $optimizer $options --optimizer $optimizer; done
 # One run a step, whose logits come by chunks; of fp16 the first steps have too large a scale.
-compare chunks $sizes --steps 6 --batch 5 --chunk 30 --dtype bf16
+compare chunks $sizes --steps $((steps + 3)) --batch 5 --chunk 30 --dtype bf16
 compare half $half
 grep -q 'nan\|inf' "$root/gpu.half/losses.tsv" || fail 'no step of fp16 was skipped'
-grep -c '^[0-9]*	[0-9.]*	[0-9]' "$root/gpu.half/losses.tsv" | grep -q '^[2-7]$' || fail 'no step of fp16 was good'
+grep -c '^[0-9]*	[0-9.]*	[0-9]' "$root/gpu.half/losses.tsv" | grep -q '^[2-9]$\|^[1-9].$' || fail 'no step of fp16 was good'
 # NAME OPTION...: the files of a run of the same options, whose name is NAME, that is killed and goes on.
 killed() {
     name=$1 killed=$root/killed.$1

@@ -1,0 +1,269 @@
+"""training_models.py -- what training.py trains: a LLaMA with AdamW, in PyTorch and as graphs of libcoda.
+
+Both hold fp32 weights, gradients and moments, and compute in bf16 from weights rounded once a step; matrices decay,
+vectors do not; the gradient is clipped to a norm of 1. Embedding and head are one table.
+"""
+import ctypes
+import math
+
+import torch
+import torch.nn.functional as F
+from backward_cases import Argument, Attention, GradOptions, Joint, Plan, load_library
+from pytorch import F32, Rope, Sized, Value
+
+BETAS, TINY, DECAY, EPS, BASE = (0.9, 0.95), 1e-8, 0.1, 1e-5, 10000.0
+ROW = 1024          # columns of flat memory
+ALIGNED = 64        # elements: where parameters begin in it
+LOGITS = 1 << 27    # elements of a chunk of logits, at most
+
+
+class Sizes:
+    def __init__(self, layers, hidden, heads, kv_heads, inner, vocabulary, rows, tokens):
+        self.layers, self.hidden, self.heads, self.kv_heads = layers, hidden, heads, kv_heads
+        self.inner, self.vocabulary, self.rows, self.tokens = inner, vocabulary, rows, tokens
+        self.head = hidden // heads
+
+    def shapes(self):
+        """Of each parameter: vectors in front."""
+        d, kv = self.hidden, self.kv_heads * self.head
+        layers = range(self.layers)
+        vectors = {"norm%d.%d" % (i, n): (d,) for n in layers for i in (1, 2)}
+        matrices = {"embed": (self.vocabulary, d)}
+        for n in layers:
+            matrices.update({"qkv.%d" % n: (d + 2 * kv, d), "out.%d" % n: (d, d),
+                             "up.%d" % n: (2 * self.inner, d), "down.%d" % n: (d, self.inner)})
+        return {**vectors, "norm": (d,)}, matrices
+
+    def count(self):
+        return sum(math.prod(s) for part in self.shapes() for s in part.values())
+
+    def start(self, device, seed):
+        """Values at first: as train's, sqrt(2 / (5 hidden)), of what is added to a state over sqrt(2 layers)."""
+        generator = torch.Generator(device).manual_seed(seed)
+        vectors, matrices = self.shapes()
+        values = {n: torch.ones(s, device=device) for n, s in vectors.items()}
+        for n, s in matrices.items():
+            small = math.sqrt(0.4 / self.hidden) / (math.sqrt(2 * self.layers) if n[:3] in ("out", "dow") else 1)
+            values[n] = torch.randn(s, device=device, generator=generator) * small
+        return values
+
+
+# ---- PyTorch ----
+
+def norm(x, gain):
+    f = x.float()
+    return (f * torch.rsqrt(f.square().mean(-1, keepdim=True) + EPS)).to(x.dtype) * gain
+
+
+def turned(x, cos, sin):
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
+
+
+class Torch:
+    """Weights are cast to `dtype` in the forward, once a step, so that their gradients come back in fp32."""
+
+    def __init__(self, sizes, values, device, dtype=torch.bfloat16, compiled=False, capture=False):
+        self.sizes, self.dtype = sizes, dtype
+        self.p = {n: torch.nn.Parameter(v.clone()) for n, v in values.items()}
+        turns = BASE ** (-torch.arange(0, sizes.head, 2, dtype=torch.float64) / sizes.head)
+        angle = torch.outer(torch.arange(sizes.tokens, dtype=torch.float64), turns)
+        self.cos, self.sin = angle.cos().float().to(device), angle.sin().float().to(device)
+        self.rate = torch.tensor(1e-3, device=device)
+        groups = [{"params": [p for p in self.p.values() if p.dim() == d], "weight_decay": w}
+                  for d, w in ((1, 0.0), (2, DECAY))]
+        self.optimizer = torch.optim.AdamW(groups, lr=self.rate, betas=BETAS, eps=TINY, fused=True,
+                                           capturable=capture)
+        self.forward = torch.compile(self.loss_of, dynamic=False, fullgraph=True) if compiled else self.loss_of
+
+    def attention(self, x, w, n):
+        s = self.sizes
+        heads = [y.unflatten(-1, (-1, s.head)).transpose(1, 2) for y in
+                 F.linear(x, w["qkv.%d" % n]).split((s.hidden, s.kv_heads * s.head, s.kv_heads * s.head), -1)]
+        q, k = (turned(y, self.cos, self.sin) for y in heads[:2])
+        y = F.scaled_dot_product_attention(q, k, heads[2], is_causal=True, enable_gqa=s.kv_heads < s.heads)
+        return F.linear(y.transpose(1, 2).flatten(2), w["out.%d" % n])
+
+    def loss_of(self, p, ids, target):
+        w = {n: v.to(self.dtype) for n, v in p.items()}
+        x = F.embedding(ids, w["embed"])
+        for n in range(self.sizes.layers):
+            x = x + self.attention(norm(x, w["norm1.%d" % n]), w, n)
+            gate, up = F.linear(norm(x, w["norm2.%d" % n]), w["up.%d" % n]).chunk(2, -1)
+            x = x + F.linear(F.silu(gate) * up, w["down.%d" % n])
+        logits = F.linear(norm(x, w["norm"]), w["embed"])
+        return F.cross_entropy(logits.float().flatten(0, 1), target.flatten())
+
+    def step(self, ids, target):
+        """A step; its loss stays on the device."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.forward(self.p, ids, target)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.p.values(), 1.0, foreach=True)
+        self.optimizer.step()
+        return loss.detach()
+
+
+# ---- libcoda ----
+
+class AdamWOptions(Sized):
+    _fields_ = [("size", ctypes.c_size_t)] + \
+        [(n, ctypes.c_float) for n in ("lr", "beta1", "beta2", "eps", "decay")] + \
+        [(n, Value) for n in ("rate", "clip", "update", "unbias_m", "unbias_v")]
+
+
+class Bound(Plan):
+    """Whose outputs are tensors that are there."""
+
+    def bind(self, i):
+        a = Argument()
+        self.must(self.lib.coda_plan_arg(self.p, i, ctypes.byref(a)))
+        self.keep.append(self.case.tensors[a.name.decode()])
+
+
+class Coda:
+    """Its memory is flat: p, g, m and v of fp32, w of bf16, in which vectors stand in front."""
+    scalars = ()
+
+    def __init__(self, lib, sizes, values, device):
+        self.lib, self.sizes, self.device = lib, sizes, device
+        self.names, self.first, self.begin = sizes.shapes(), {}, []
+        at = 0
+        for part in self.names:
+            self.begin.append(at)
+            for name, shape in part.items():
+                self.first[name] = at
+                at += (math.prod(shape) + ALIGNED - 1) // ALIGNED * ALIGNED
+            at = (at + ROW - 1) // ROW * ROW
+        self.begin.append(at)
+        self.flat = {n: torch.zeros(at, device=device) for n in "pgmv"}
+        for name, v in values.items():
+            self.part("p", name, v.shape).copy_(v)
+        self.flat["w"] = self.flat["p"].bfloat16()
+        self.tensors = {n: torch.zeros(1, device=device) for n in ("rate", "unbias_m", "unbias_v", "norm2", "loss")}
+        for n in ("ids", "target"):
+            self.tensors[n] = torch.zeros(sizes.rows, sizes.tokens, dtype=torch.int32, device=device)
+        self.weights, self.states = set(self.first), set()
+        for part in self.names:
+            for name, shape in part.items():
+                self.tensors[name], self.tensors["d." + name] = (self.part(x, name, shape) for x in "wg")
+        self.learn, self.improve = Bound(lib, self, self.learning()), Bound(lib, self, self.improving())
+
+    def part(self, what, name, shape):
+        return self.flat[what][self.first[name]:self.first[name] + math.prod(shape)].view(shape)
+
+    # -- The plan of a loss and its gradients --
+
+    def attention(self, g, x, n):
+        s, kv = self.sizes, self.sizes.kv_heads * self.sizes.head
+        qkv = g.matmul(g.norm(x, g.leaf("norm1.%d" % n)), g.leaf("qkv.%d" % n))
+        q, k, v = (g.slice(qkv, 2, a, b, 1) for a, b in
+                   ((0, s.hidden), (s.hidden, s.hidden + kv), (s.hidden + kv, s.hidden + 2 * kv)))
+        turn = Rope(head_dim=s.head)
+        q, k = (g.rope(y, Value(0), ctypes.byref(turn)) for y in (q, k))
+        opt = Attention(heads=s.heads, kv_heads=s.kv_heads, causal=1)
+        return g.matmul(g.attention(q, k, v, Value(0), ctypes.byref(opt)), g.leaf("out.%d" % n))
+
+    def states_of(self, g, embed):
+        x = g.embedding(embed, g.leaf("ids"))
+        for n in range(self.sizes.layers):
+            x = g.add(self.attention(g, x, n), x)
+            z = g.matmul(g.norm(x, g.leaf("norm2.%d" % n)), g.leaf("up.%d" % n))
+            x = g.add(g.matmul(g.swiglu_of(z), g.leaf("down.%d" % n)), x)
+        return g.norm(x, g.leaf("norm"))
+
+    def grad(self, g, y, dy, x):
+        dx, opt = (Value * len(x))(), GradOptions(weights=F32)
+        self.lib.coda_grad(g.g, (Value * 1)(y), (Value * 1)(dy), 1, (Value * len(x))(*x), len(x), dx,
+                           ctypes.byref(opt))
+        return list(dx)
+
+    def learning(self):
+        """Logits by chunks of rows, each with its gradient behind it, so that only one chunk's are there."""
+        s, g = self.sizes, Leaves(self.lib, self)
+        rows = s.rows * s.tokens
+        chunk = min(rows, max(128, LOGITS // s.vocabulary // 128 * 128))
+        embed = g.leaf("embed")
+        states = self.states_of(g, embed)
+        flat, target = g.shape(states, rows, s.hidden), g.shape(g.leaf("target"), rows)
+        share, loss, d_head, parts = g.constants(1 / rows), None, None, []
+        for a in range(0, rows, chunk):
+            b = min(rows, a + chunk)
+            x, view = g.slice(flat, 0, a, b, 1), g.shape(embed, s.vocabulary, s.hidden)
+            one = g.loss(g.matmul(x, view), g.slice(target, 0, a, b, 1), 2)
+            dx = self.grad(g, one, share, [x, view])
+            parts.append(dx[0])
+            loss, d_head = (g.add(loss, one), g.add(d_head, dx[1])) if loss else (one, dx[1])
+        d = g.shape(g.concat(0, (Value * len(parts))(*parts), len(parts)), s.rows, s.tokens, s.hidden)
+        names = [n for part in self.names for n in part]
+        for name, dx in zip(names, self.grad(g, states, d, [g.leaf(n) for n in names])):
+            g.output(b"d." + name.encode(), g.add(dx, d_head) if name == "embed" else dx)
+        g.output(b"loss", g.scale(loss, 1 / rows))
+        return g.g
+
+    # -- The plan of the optimiser --
+
+    def improving(self):
+        g = Leaves(self.lib, self)
+        count = self.begin[2] // ROW
+        self.tensors["grad"] = self.flat["g"].view(count, ROW)
+        grad = g.leaf("grad")
+        norm2 = g.norm_squared(ctypes.byref(grad), 1)
+        g.output(b"norm2", norm2)
+        clip = g.minimum(g.constant(F32, 1), g.rsqrt(norm2))
+        update = g.equal(g.sub(norm2, norm2), g.constant(F32, 0))
+        rate, unbias_m, unbias_v = g.leaves("rate", "unbias_m", "unbias_v")
+        for part, decay in ((0, 0), (1, DECAY)):
+            rows = slice(self.begin[part], self.begin[part + 1])
+            names = ["%s%d" % (n, part) for n in "gpmvw"]
+            for name in names:
+                self.tensors[name] = self.flat[name[0]][rows].view(-1, ROW)
+            self.states.update(names[1:])
+            opt = AdamWOptions(beta1=BETAS[0], beta2=BETAS[1], eps=TINY, decay=decay, rate=rate, clip=clip,
+                               update=update, unbias_m=unbias_m, unbias_v=unbias_v)
+            g.adamw(*g.leaves(*names), ctypes.byref(opt))
+        return g.g
+
+    def numbers(self, rate, step):
+        for name, x in (("rate", rate), ("unbias_m", 1 / (1 - BETAS[0] ** step)),
+                        ("unbias_v", 1 / (1 - BETAS[1] ** step))):
+            self.tensors[name].fill_(x)
+
+    def step(self, ids, target):
+        self.tensors["ids"].copy_(ids)
+        self.tensors["target"].copy_(target)
+        self.learn()
+        self.improve()
+        return self.tensors["loss"]
+
+    def free(self):
+        self.learn.free()
+        self.improve.free()
+
+
+class Leaves(Joint):
+    """Each leaf once."""
+
+    def __init__(self, lib, case):
+        super().__init__(lib, case)
+        self.made = {}
+
+    def leaf(self, name):
+        if name not in self.made:
+            self.made[name] = super().leaf(name)
+        return self.made[name]
+
+    def shape(self, x, *dims):
+        return self.reshape(x, len(dims), (ctypes.c_int64 * len(dims))(*dims))
+
+    def constants(self, x):
+        """f32 [1]."""
+        return self.shape(self.constant(F32, x), 1)
+
+
+def library():
+    lib = load_library()
+    for name in "embedding reshape concat minimum rsqrt equal norm_squared add".split():
+        getattr(lib, "coda_" + name).restype = Value
+    lib.coda_embedding.argtypes = [ctypes.c_void_p, Value, Value]
+    return lib
