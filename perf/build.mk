@@ -26,6 +26,8 @@ perf-torch: $(BUILD)/libcoda.so ## the same beside PyTorch, if python3 has it (T
 	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/serving.py
 perf-backward: $(BUILD)/libcoda.so ## backward passes beside PyTorch, and XLA by TORCH_ARGS=--jax
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/backward.py $(TORCH_ARGS) $(CASES)
+perf-training: $(BUILD)/libcoda.so ## whole steps of training beside torch.compile's, and losses beside PyTorch's
+	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/training.py $(TORCH_ARGS) $(CASES)
 PYTHON ?= python3
 perf-cpu: $(BUILD)/libcoda.so ## the CPU device beside PyTorch or NumPy, if PYTHON has them; whole models with LLAMA_BENCH=, MINILM=
 	@$(PYTHON) perf/cpu_peers.py --library $(BUILD)/libcoda.so $(CASES)
@@ -35,4 +37,4 @@ perf-cpu: $(BUILD)/libcoda.so ## the CPU device beside PyTorch or NumPy, if PYTH
 perf-report: ## perf/results beside their bars, as charts, and as the table of perf/README.md
 	@perf/publish
 
-.PHONY: perf perf-build perf-tuned perf-torch perf-backward perf-cpu perf-report
+.PHONY: perf perf-build perf-tuned perf-torch perf-backward perf-training perf-cpu perf-report
