@@ -273,11 +273,11 @@ CODA_API int coda_value_shape(const coda_graph *g, coda_value v, int64_t *dims, 
  * The call says which way round w lies, as a square one's shape does not: this one takes a square w of
  * [K, N], as JAX, ONNX's MatMul and GPT-2's files have it, without an error, and multiplies by its transpose.
  * Such weights are for coda_matmul_kn; those of PyTorch's Linear, in safetensors or GGUF, are for this one.
- * Leading dimensions of x and of w must be equal, or w has none (one weight for all). The fast kernels
- * multiply bf16 by bf16, or fp16 by fp16, also where these were only cast to fp32. Any other product, such
- * as fp32 by bf16, is exact but for the rounding of its sums, and slow: coda never rounds an operand by
- * itself. coda_cast one operand to the other's dtype where that is good enough: the cast costs nothing
- * where a kernel writes the operand.
+ * Leading dimensions of x and of w must be equal, or w has none (one weight for all). N is a number; M and K
+ * may be symbolic. The fast kernels multiply bf16 by bf16, or fp16 by fp16, also where these were only cast
+ * to fp32. Any other product, such as fp32 by bf16, is exact but for the rounding of its sums, and slow: coda
+ * never rounds an operand by itself. coda_cast one operand to the other's dtype where that is good enough:
+ * the cast costs nothing where a kernel writes the operand.
  * CODA_TEXT_PLAN says which products are slow, why, and what would help. */
 CODA_API coda_value coda_matmul(coda_graph *g, coda_value x, coda_value w);
 

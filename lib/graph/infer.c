@@ -28,7 +28,7 @@ bool dims_equal(const struct type *a, const struct type *b, int rank)
     return memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)rank) == 0;
 }
 
-coda_status need_float(const struct node *n, int operand, const struct type *t, int rank)
+static coda_status need_float_of(const struct node *n, int operand, const struct type *t, int rank)
 {
     const char *name = op_info[n->op].name[operand];
     if (!dtype_is_float(t->dtype))
@@ -37,7 +37,13 @@ coda_status need_float(const struct node *n, int operand, const struct type *t, 
     if (t->rank < rank)
         return fail(CODA_E_INVALID, "%s: %s is %s; it needs rank %d or more", node_word(n), name,
                     dims_text(t).s, rank);
-    return need_fixed_columns(n, name, t);
+    return CODA_OK;
+}
+
+coda_status need_float(const struct node *n, int operand, const struct type *t, int rank)
+{
+    coda_status s = need_float_of(n, operand, t, rank);
+    return s == CODA_OK ? need_fixed_columns(n, op_info[n->op].name[operand], t) : s;
 }
 
 coda_status need_fixed_columns(const struct node *n, const char *name, const struct type *t)
@@ -142,15 +148,15 @@ static coda_status fail_inner(const struct type *x, const struct type *w, int kn
 coda_status infer_matmul(const graph *g, struct node *n)
 {
     const struct type *x = operand_type(g, n, MATMUL_X), *w = operand_type(g, n, MATMUL_W);
-    coda_status s = need_float(n, MATMUL_X, x, 2);
-    if (s == CODA_OK) s = need_float(n, MATMUL_W, w, 2);
+    coda_status s = need_float_of(n, MATMUL_X, x, 2);
+    if (s == CODA_OK) s = need_float_of(n, MATMUL_W, w, 2);
     if (s == CODA_OK) s = need_range(n, "kn", n->attr.matmul.kn, 0, 1);
     if (s == CODA_OK) s = need_range(n, "f32", n->attr.matmul.f32, 0, 1);
     if (s != CODA_OK) return s;
     int kn = (int)n->attr.matmul.kn;
-    if (!dim_is_number(w->dim[w->rank - 2]))
-        return fail(CODA_E_INVALID, "matmul: w is %s; its last two dimensions must be numbers",
-                    dims_text(w).s);
+    if (!dim_is_number(w->dim[w->rank - 2 + kn]))
+        return fail(CODA_E_INVALID, "matmul: w is %s; y's columns, %s, must be a number", dims_text(w).s,
+                    dim_text(w->dims, w->dim[w->rank - 2 + kn]).s);
     if (w->rank != 2 && (w->rank != x->rank || !dims_equal(x, w, x->rank - 2)))
         return fail(CODA_E_INVALID, "matmul: x is %s but w is %s; leading dimensions differ", dims_text(x).s,
                     dims_text(w).s);

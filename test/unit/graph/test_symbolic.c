@@ -83,8 +83,8 @@ static const struct {
     const char *line, *expected;
 } rules[] = {
     {"matmul %x, %w", "f32[B,T,96]"},
-    {"matmul %t, %s", "matmul: w is [S,64]; its last two dimensions must be numbers"},
-    {"matmul %q, %w", "matmul: x is [T,2*T]; its columns must be a number, not 2*T"},
+    {"matmul %t, %s", "matmul: w is [S,64]; y's columns, S, must be a number"},
+    {"matmul %q, %w", "matmul: x is [T,2*T] but w is [96,64]; inner sizes 2*T and 64 differ"},
     {"add %t, %one", "f32[T,64]"},
     {"add %one, %z", "f32[Z,64]"},
     {"add %x, %t", "f32[B,T,64]"},
