@@ -19,26 +19,20 @@ static int counts(struct grad *w, const struct node *n, int target)
 /* How many rows count, as [1]. */
 static int count_rows(struct grad *w, int valid)
 {
-    struct type line = {.rank = 2, .dim = {1, type_count(grad_type(w, valid))}},
+    int64_t rows = type_count(grad_type(w, valid));
+    bool known = dim_is_number(rows); /* else they stand in a column: a row's length is a number */
+    struct type line = {.rank = 2, .dim = {known ? 1 : rows, known ? rows : 1}},
                 one = {.rank = 1, .dim = {1}};
-    return make_reshape(w, make_reduce(w, "sum", make_reshape(w, valid, &line), -1, false), &one);
+    return make_reshape(w, make_reduce(w, "sum", make_reshape(w, valid, &line), -1, !known), &one);
 }
 
 /* The cotangent of each row's loss, [.., 1]. */
-static int of_rows(struct grad *w, int v, int valid, int dy)
+static int of_rows(struct grad *w, const struct node *n, int valid, int dy)
 {
-    const struct node *n = grad_node(w, v);
     struct type row = *grad_type(w, valid);
-    int64_t rows = type_count(&row);
     if (n->attr.cross_entropy.reduction == LOSS_ROWS)
         return make_reshape(w, make_wide(w, dy, &n->type), &row);
     if (n->attr.cross_entropy.reduction == LOSS_SUM) return dy;
-    if (!dim_is_number(rows)) {
-        grad_refuse(w, v, CROSS_ENTROPY_LOGITS,
-                    "is a mean of %s rows; it has a derivative where that is a number, or as a sum",
-                    dim_text(w->g->dims, rows).s);
-        return -1;
-    }
     return make_map(w, "div", VALUES(dy, count_rows(w, valid)));
 }
 
@@ -56,7 +50,7 @@ void grad_cross_entropy(struct grad *w, int v, int dy)
     const struct node *n = grad_node(w, v);
     int z = n->in[CROSS_ENTROPY_LOGITS], target = make_key(w, z, n->in[CROSS_ENTROPY_TARGETS]);
     if (target < 0) return;
-    int valid = counts(w, n, target), k = valid < 0 ? -1 : of_rows(w, v, valid, dy);
+    int valid = counts(w, n, target), k = valid < 0 ? -1 : of_rows(w, n, valid, dy);
     if (k < 0) return;
     int p = make_map(w, "exp_sub", VALUES(z, make_reduce(w, "log_sum_exp", z, -1, false)));
     int dz = make_mul(w, make_sub(w, p, make_one_hot(w, z, target)),

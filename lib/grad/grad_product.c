@@ -17,24 +17,10 @@ static int product(struct grad *w, int x, int by, bool kn, coda_dtype dtype)
     return make_append(w, n, VALUES(x, by));
 }
 
-/* The rows are what the product of a weight's gradient adds up, which its kernels know as a number. */
-static bool rows_are_known(struct grad *w, int v)
-{
-    const struct node *n = grad_node(w, v);
-    const struct type *x = grad_type(w, n->in[MATMUL_X]), *by = grad_type(w, n->in[MATMUL_W]);
-    int64_t rows = by->rank == 2 ? type_rows(x) : x->dim[x->rank - 2];
-    if (dim_is_number(rows)) return true;
-    grad_refuse(w, v, MATMUL_W,
-                "is a product whose gradient by w adds up %s rows; it has one where that is a number",
-                dim_text(w->g->dims, rows).s);
-    return false;
-}
-
 static int by_weight(struct grad *w, int v, int dz)
 {
     const struct node *n = grad_node(w, v);
     int x = n->in[MATMUL_X], of = n->in[MATMUL_W];
-    if (!rows_are_known(w, v)) return -1;
     if (grad_type(w, of)->rank == 2) x = make_matrix(w, x), dz = make_matrix(w, dz);
     if (n->attr.matmul.kn) return product(w, make_turned(w, x), dz, true, w->dtype[of]);
     return product(w, make_turned(w, dz), x, true, w->dtype[of]);

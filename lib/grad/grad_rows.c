@@ -37,12 +37,19 @@ int make_one_hot(struct grad *w, int x, int key)
 /* Those whose derivative is no map of an element, its row's statistic and its key; the others say theirs. */
 typedef int reduction(struct grad *w, const struct node *n, int v, int dy);
 
+/* So many as a symbol says, as [1, 1]: the sum of a 1 for each. */
+static int count_of(struct grad *w, int64_t extent)
+{
+    struct type column = {.rank = 2, .dim = {extent, 1}, .dims = w->g->dims};
+    return make_reduce(w, "sum", make_wide(w, graph_constant(w->g, CODA_F32, 1), &column), -1, true);
+}
+
 static int of_mean(struct grad *w, const struct node *n, int v, int dy)
 {
-    if (dim_is_number(folded(w, n))) return make_scale(w, dy, part_of(folded(w, n)));
-    grad_refuse(w, v, REDUCE_X, "is a mean of %s rows; it has a derivative where that is a number",
-                dim_text(w->g->dims, folded(w, n)).s);
-    return -1;
+    int64_t count = folded(w, n);
+    (void)v;
+    if (dim_is_number(count)) return make_scale(w, dy, part_of(count));
+    return make_map(w, "div", VALUES(dy, count_of(w, count)));
 }
 
 /* The deviations from the mean add up to 0: its own derivative drops out. */

@@ -144,8 +144,38 @@ static int tile(const struct slices *s)
     return parts ? make_concat(s->w, in, parts, s->axis, false) : zeros(s, s->whole.dim[s->axis]);
 }
 
-/* Extents over symbols: the slices must follow each other from the first element to the last. */
-static int chain(const struct slices *s, int v)
+/* Zeros from `from` to `to`, behind what is in in[parts]; how many parts there are then. */
+static int put_zeros(const struct slices *s, int *in, int parts, int64_t from, int64_t to)
+{
+    struct dims *t = s->w->g->dims;
+    int64_t count = from == to ? 0 : dims_subtract(t, to, from);
+    if (count == DIM_NONE)
+        graph_poison(s->w->g, CODA_E_UNSUPPORTED,
+                     "grad: a slice leaves %s - %s elements out, which is no extent", dim_text(t, to).s,
+                     dim_text(t, from).s);
+    if (count != 0) in[parts++] = count == DIM_NONE ? -1 : zeros(s, count);
+    return parts;
+}
+
+/* A slice's cotangent among zeros. */
+static int padded(const struct slices *s, const struct part *p)
+{
+    int in[3], parts = put_zeros(s, in, 0, 0, p->start);
+    in[parts++] = p->value;
+    parts = put_zeros(s, in, parts, p->stop, s->whole.dim[s->axis]);
+    return make_concat(s->w, in, parts, s->axis, false);
+}
+
+/* Bounds over symbols, whose order is not known. Slices in steps have numbers. */
+static int sum_padded(const struct slices *s)
+{
+    int sum = padded(s, &s->part[0]);
+    for (int i = 1; i < s->count && sum >= 0; i++) sum = make_add(s->w, sum, padded(s, &s->part[i]));
+    return sum;
+}
+
+/* Extents over symbols: slices that follow each other from the first element to the last are one concat. */
+static int chain(const struct slices *s)
 {
     int64_t at = 0, end = s->whole.dim[s->axis];
     int *in = ARENA_NEW(&s->w->arena, int, s->count), parts = 0;
@@ -159,8 +189,7 @@ static int chain(const struct slices *s, int v)
         i = -1;
     }
     if (at == end && parts == s->count) return make_concat(s->w, in, parts, s->axis, false);
-    grad_refuse(s->w, v, SLICE_X, "has symbols for bounds, and the slices of its operand do not tile it");
-    return -1;
+    return sum_padded(s);
 }
 
 static int compare_parts(const void *a, const void *b)
@@ -170,12 +199,12 @@ static int compare_parts(const void *a, const void *b)
 }
 
 /* The cotangents that came through slices of one axis. */
-static int join(struct slices *s, int v)
+static int join(struct slices *s)
 {
     bool numbers = dim_is_number(s->whole.dim[s->axis]);
     for (int i = 0; i < s->count; i++)
         numbers = numbers && dim_is_number(s->part[i].start) && dim_is_number(s->part[i].stop);
-    if (!numbers) return chain(s, v);
+    if (!numbers) return chain(s);
     qsort(s->part, (size_t)s->count, sizeof *s->part, compare_parts);
     return take_turns(s) ? interleave(s) : tile(s);
 }
@@ -192,14 +221,12 @@ void grad_join_slices(struct grad *w, int v)
         return;
     }
     for (s.axis = 0; s.axis < s.whole.rank && w->g->status == CODA_OK; s.axis++) {
-        int slice = -1;
         s.count = 0;
         for (const struct cut *c = w->cuts[v]; c; c = c->next) {
             const struct attr_slice *a = &grad_node(w, c->node)->attr.slice;
             if (a->axis != s.axis) continue;
             s.part[s.count++] = (struct part){a->start, a->stop, a->step, c->value};
-            slice = c->node;
         }
-        if (s.count) grad_give(w, v, join(&s, slice));
+        if (s.count) grad_give(w, v, join(&s));
     }
 }

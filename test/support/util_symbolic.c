@@ -15,6 +15,7 @@ struct maker {
     int64_t columns; /* of the stream, x [B*T, columns] */
     coda_dtype dtype;
     int leaves;
+    bool smooth; /* all patterns have a gradient */
 };
 
 static struct symbol range_of(uint64_t seed, int symbol)
@@ -306,6 +307,7 @@ static coda_value paged(struct maker *m, coda_value x)
 {
     enum { HEADS = 2, PAGE = 4 };
     bool narrow = random_chance(&m->r, 50);
+    m->smooth = false;
     int64_t d[] = {m->b, m->t, m->columns}, heads = HEADS;
     int64_t pool[] = {plus(m, m->rows, m->s), HEADS, PAGE, m->columns / HEADS},
             table[] = {m->b, plus(m, m->s, 1)};
@@ -345,6 +347,22 @@ static void finish(struct maker *m, coda_value x)
     if (random_chance(&m->r, 30)) coda_output(m->g, "loss", coda_cross_entropy(m->g, x, targets, &o));
 }
 
+/* Gradients of all that y is made of: products of symbolic inner sizes, sums of symbolic numbers of rows. */
+static void differentiate(struct maker *m, coda_value y, coda_value x)
+{
+    enum { MOST = 64 };
+    coda_value leaf_of[MOST], dx[MOST];
+    coda_value dy = coda_input(m->g, "dy", m->dtype, 2, (int64_t[]){m->rows, m->columns});
+    int n = 0;
+    leaf_of[n++] = x;
+    for (int i = 0; i < m->g->leaves && n < MOST; i++)
+        if (m->g->node[m->g->leaf[i]].op == OP_WEIGHT)
+            leaf_of[n++] = (coda_value){(uint32_t)m->g->leaf[i] + 1};
+    coda_grad(m->g, &y, &dy, 1, leaf_of, n, dx, NULL);
+    for (int i = 0; i < n; i++)
+        if (dx[i].id) coda_output(m->g, name(m, "d"), dx[i]);
+}
+
 static pattern *const patterns[] = {product,  norm,      gate,      elementwise, statistic, columns,
                                     turned,   rotated,   attention, shifted,     tail,      looked_up,
                                     appended, attention, pieces,    summed_up,   between,   paged,
@@ -360,7 +378,7 @@ graph *symbolic_graph(uint64_t seed, const int64_t *values)
 {
     static const int64_t width[] = {16, 32, 64, 128};
     static const coda_dtype dtype[] = {CODA_F32, CODA_BF16, CODA_F16};
-    struct maker m = {.g = coda_graph_new(), .r = {seed}, .numbers = values != NULL};
+    struct maker m = {.g = coda_graph_new(), .r = {seed}, .numbers = values != NULL, .smooth = true};
     if (!m.g) return NULL;
     m.columns = width[random_below(&m.r, 4)];
     m.dtype = dtype[random_below(&m.r, 3)];
@@ -368,9 +386,10 @@ graph *symbolic_graph(uint64_t seed, const int64_t *values)
     m.t = extent(&m, seed, 1, values);
     m.s = extent(&m, seed, 2, values);
     m.rows = times(&m, m.b, m.t);
-    coda_value x = stream(&m, m.rows, m.columns);
+    coda_value first = stream(&m, m.rows, m.columns), x = first;
     for (int n = 1 + (int)random_below(&m.r, 5); n; n--)
         x = patterns[random_below(&m.r, ARRAY_SIZE(patterns))](&m, x);
     finish(&m, x);
+    if (seed & SYMBOLIC_GRADIENTS && m.smooth) differentiate(&m, x, first);
     return m.g;
 }

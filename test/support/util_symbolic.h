@@ -8,6 +8,9 @@
 enum { SYMBOLIC_DIMS = 3 };
 /* Of a seed that has this bit, ranges are wide: for plans that nobody runs. */
 #define SYMBOLIC_WIDE ((uint64_t)1 << 63)
+/* Of a seed that has this bit, gradients of all weights and of the first rows are outputs, too, where all
+ * patterns that were drawn have them. How they are written down depends on what is a symbol. */
+#define SYMBOLIC_GRADIENTS ((uint64_t)1 << 62)
 
 /* With symbols, or the numbers of `values`. Never poisoned, unless a value is out of range. */
 graph *symbolic_graph(uint64_t seed, const int64_t *values);

@@ -35,10 +35,6 @@ static const struct {
      "%r = rope %x, %p, %f {head_dim=16, half=1}\n%t = sum %r\noutput %y = %t\n",
      CODA_E_UNSUPPORTED,
      {"rope", "%f", "frequencies"}},
-    {"dim %T = 1..64\n%x = input f32 [T,8]\n%w = weight f32 [4,8]\n%p = matmul %x, %w\n"
-     "%c = sum %p {columns=1}\n%r = sum %c\noutput %y = %r\n",
-     CODA_E_UNSUPPORTED,
-     {"matmul", "%w", "T rows"}},
     {"%x = input f32 [1,8]\n%t = exp_sum %x\noutput %y = %t\n", CODA_E_UNSUPPORTED, {"exp_sum", "%x"}},
 };
 

@@ -117,6 +117,7 @@ START_TEST(random_orders)
     int graphs = scale_is_full() ? FULL_GRAPHS / 4 : scaled(GRAPHS / 4);
     for (int i = 0; i < graphs; i++, seed++) {
         struct history h = {.seed = seed & ~SYMBOLIC_WIDE, .of_company = _i & 1};
+        if (i % 4 == 3) h.seed |= SYMBOLIC_GRADIENTS;
         struct random r = {seed};
         coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
         opt.device = CODA_DEVICE_CPU, opt.flags = _i & 2 ? CODA_BATCH_INVARIANT : 0;

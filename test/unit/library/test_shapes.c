@@ -123,10 +123,11 @@ START_TEST(shapes_are_exact_plans)
     for (int i = 0; i < scaled(24); i++, seed++) {
         c.fold = i % 2 ? CODA_FOLD_COPY : CODA_FOLD_NONE;
         c.flags = i / 2 % 2 ? CODA_BATCH_INVARIANT : 0;
-        graph *g = symbolic_graph(seed, NULL);
+        uint64_t of = i / 4 % 2 ? seed | SYMBOLIC_GRADIENTS : seed;
+        graph *g = symbolic_graph(of, NULL);
         coda_plan *p = compiled(g, c.fold, c.flags, 1 + (int)(seed % 7));
-        for (int shape = 0; shape < 8; shape++) compare_shape(g, p, &c, seed, shape);
-        for (int shape = 0; shape < 3; shape++) compare_shape(g, p, &c, seed, shape);
+        for (int shape = 0; shape < 8; shape++) compare_shape(g, p, &c, of, shape);
+        for (int shape = 0; shape < 3; shape++) compare_shape(g, p, &c, of, shape);
         coda_plan_free(p);
         graph_free(g);
     }

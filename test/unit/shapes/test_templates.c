@@ -133,6 +133,7 @@ START_TEST(random_graphs)
     struct tried t = {.written = 0};
     for (int i = 0; i < scaled(40); i++, seed++) {
         uint64_t of = i % 3 ? seed | SYMBOLIC_WIDE : seed & ~SYMBOLIC_WIDE;
+        if (i % 5 == 4) of |= SYMBOLIC_GRADIENTS;
         graph *g = symbolic_graph(of, NULL);
         open_family(&t, g, _i ? CODA_DEVICE_CPU : CODA_DEVICE_NONE, i % 4 ? 0 : CODA_BATCH_INVARIANT);
         for (int shape = 0; t.whole && shape < SHAPES; shape++) {
