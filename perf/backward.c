@@ -18,7 +18,8 @@
  *     adamw       AdamW of 2^27 parameters, beside a copy of as many bytes
  *     norm        the norm of 2^27 gradients, beside reading them
  *     embedding   the gradient of a table of 32768 rows by 16384 ids, random or all equal
- *     attention   its gradients, causal, two sequences of 32 heads; TFLOP/s are those of five products
+ *     attention   its gradients, causal, two sequences of 32 heads; TFLOP/s are those of five products.
+ *                 "attention-64" has heads of 64 columns, "attention-groups" 4 heads on each of keys
  *
  * LLaMA's shapes: D 2048, 4096, 8192; 16384 tokens; heads of 128. What the library cannot do yet is left out
  * with its reason. With --check, all is small.
@@ -29,7 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIZES = 3, SEQUENCES = 2, VOCABULARY = 32768, ROW = 4096, EQUAL_ID = 7, KINDS = 19 };
+enum { SIZES = 3, SEQUENCES = 2, VOCABULARY = 32768, ROW = 4096, EQUAL_ID = 7, KINDS = 21 };
 enum shape { OF_D, SQUARE, OF_NORM, OF_VOCABULARY, OF_PARAMETERS, OF_TABLE, OF_HEADS };
 
 struct kind {
@@ -85,6 +86,8 @@ static const struct kind kinds[KINDS] = {
     {"embedding/random", embedding_graph, NULL, check_embedding, table_floor, alone, OF_TABLE, false},
     {"embedding/equal", embedding_graph, NULL, check_embedding, table_floor, alone, OF_TABLE, false},
     {"attention", attention_graph, NULL, check_attention, attention_floor, alone, OF_HEADS, true},
+    {"attention-64", attention_graph, NULL, check_attention, attention_floor, alone, OF_HEADS, true},
+    {"attention-groups", attention_graph, NULL, check_attention, attention_floor, alone, OF_HEADS, true},
 };
 
 /* The forward or the backward of a joint graph, which is freed. */
@@ -159,7 +162,7 @@ static void shape_of(struct figure *f, enum shape shape, int size, bool small)
     if (shape == OF_VOCABULARY) f->n = small ? 256 : 4096, f->k = small ? 512 << size : vocabulary[size];
     if (shape == OF_PARAMETERS) f->n = small ? 64 : ROW, f->m = small ? 128 : (1 << 27) / ROW;
     if (shape == OF_TABLE) f->n = small ? 128 : ROW, f->k = small ? 32 : VOCABULARY;
-    if (shape == OF_HEADS) f->n = small ? 2 * HEAD : 32 * HEAD, f->k = f->m / SEQUENCES;
+    if (shape == OF_HEADS) f->n = (small ? 2 : 32) * head_columns(f), f->k = f->m / SEQUENCES;
 }
 
 /* false: there is no such figure. */
@@ -169,8 +172,9 @@ static bool make(struct figure *f, int kind, int size, bool small)
     *f = (struct figure){.variant = kind, .way = kinds[kind].way, .build = build, .number = number};
     int sizes = shape <= OF_NORM ? SIZES : !strcmp(kinds[kind].name, "loss-chunks") ? 2 : 1;
     if (size >= sizes) return false;
-    shape_of(f, shape, size, small);
     f->small = small;
+    snprintf(f->name, sizeof f->name, "backward/%s/", kinds[kind].name); /* shapes are by kind */
+    shape_of(f, shape, size, small);
     f->check = kinds[kind].check;
     f->floor = kinds[kind].floor;
     if (kinds[kind].split) f->before = before;

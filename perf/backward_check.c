@@ -312,43 +312,49 @@ struct query { /* one head of one query: its probabilities and their gradients *
     int64_t keys;
 };
 
-static double dot(const struct tensor *a, int64_t row, const struct tensor *b, int64_t other, int64_t at)
+/* Of columns of a head: those from a_at on, and from b_at on. */
+static double dot(struct figure *f, const char *x, int64_t row, int64_t a_at, const char *y, int64_t other,
+                  int64_t b_at)
 {
+    const struct tensor *a = figure_tensor(f, x), *b = figure_tensor(f, y);
     double sum = 0;
-    for (int c = 0; c < HEAD; c++)
-        sum += tensor_at(a, row * a->columns + at + c) * tensor_at(b, other * b->columns + at + c);
+    for (int c = 0; c < head_columns(f); c++)
+        sum += tensor_at(a, row * a->columns + a_at + c) * tensor_at(b, other * b->columns + b_at + c);
     return sum;
 }
 
-static void attend(struct figure *f, struct query *s, int64_t row, int64_t first, int64_t at)
+static void attend(struct figure *f, struct query *s, int64_t row, int64_t first, int64_t at, int64_t key_at)
 {
-    const struct tensor *q = figure_tensor(f, "q"), *k = figure_tensor(f, "k"), *v = figure_tensor(f, "v");
+    const double scale = 1 / sqrt((double)head_columns(f));
     double sum = 0, mean = 0;
     s->keys = row - first + 1;
-    for (int64_t j = 0; j < s->keys; j++) sum += s->p[j] = exp(dot(q, row, k, first + j, at) / sqrt(HEAD));
+    for (int64_t j = 0; j < s->keys; j++)
+        sum += s->p[j] = exp(dot(f, "q", row, at, "k", first + j, key_at) * scale);
     for (int64_t j = 0; j < s->keys; j++) {
         s->p[j] /= sum;
-        s->ds[j] = dot(figure_tensor(f, "do"), row, v, first + j, at);
+        s->ds[j] = dot(f, "do", row, at, "v", first + j, key_at);
         mean += s->p[j] * s->ds[j];
     }
-    for (int64_t j = 0; j < s->keys; j++) s->ds[j] = s->p[j] * (s->ds[j] - mean) / sqrt(HEAD);
+    for (int64_t j = 0; j < s->keys; j++) s->ds[j] = s->p[j] * (s->ds[j] - mean) * scale;
 }
 
 /* dq of a query of the second sequence; of its last also dk and dv, as no other attends to the last key. */
 static void check_query(struct figure *f, int64_t row, int64_t first, bool last)
 {
     static const char *const name[] = {"dq", "dk", "dv"};
-    int64_t d = f->n, of = row * d;
+    int64_t d = f->n, of = row * d, head = head_columns(f), kd = d / heads_grouped(f);
     struct query s = {room(f->k), room(f->k), 0};
-    double *want[3] = {calloc((size_t)d, sizeof(double)), room(d), room(d)};
-    must(!want[0], "calloc");
-    for (int64_t at = 0; at < d; at += HEAD) {
-        attend(f, &s, row, first, at);
-        for (int64_t c = at; c < at + HEAD; c++) {
+    double *want[3] = {calloc((size_t)d, sizeof(double)), calloc((size_t)kd, sizeof(double)),
+                       calloc((size_t)kd, sizeof(double))};
+    must(!want[0] || !want[1] || !want[2], "calloc");
+    for (int64_t at = 0; at < d; at += head) {
+        int64_t key_at = at / head / heads_grouped(f) * head;
+        attend(f, &s, row, first, at, key_at);
+        for (int64_t c = 0; c < head; c++) {
             for (int64_t j = 0; j < s.keys; j++)
-                want[0][c] += s.ds[j] * tensor_at(figure_tensor(f, "k"), (first + j) * d + c);
-            want[1][c] = s.ds[s.keys - 1] * tensor_at(figure_tensor(f, "q"), of + c);
-            want[2][c] = s.p[s.keys - 1] * tensor_at(figure_tensor(f, "do"), of + c);
+                want[0][at + c] += s.ds[j] * tensor_at(figure_tensor(f, "k"), (first + j) * kd + key_at + c);
+            want[1][key_at + c] += s.ds[s.keys - 1] * tensor_at(figure_tensor(f, "q"), of + at + c);
+            want[2][key_at + c] += s.p[s.keys - 1] * tensor_at(figure_tensor(f, "do"), of + at + c);
         }
     }
     for (int i = 0; i < (last ? 3 : 1); i++)

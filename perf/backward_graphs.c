@@ -298,12 +298,16 @@ void attention_graph(coda_graph *g, const struct figure *f, int side)
 {
     static const char *const name[] = {"q", "k", "v", "do"}, *const gradient[] = {"dq", "dk", "dv"};
     coda_attention_options opt = CODA_ATTENTION_OPTIONS_INIT;
-    int64_t size[] = {f->m / f->k, f->k, f->n};
     coda_value x[4], dx[3];
     (void)side;
-    opt.heads = f->n / HEAD;
+    opt.heads = f->n / head_columns(f);
+    opt.kv_heads = opt.heads / heads_grouped(f);
     opt.causal = 1;
-    for (int i = 0; i < 4; i++) x[i] = coda_input(g, name[i], CODA_BF16, 3, size);
+    for (int i = 0; i < 4; i++) {
+        bool keys = i == 1 || i == 2;
+        const int64_t size[] = {f->m / f->k, f->k, keys ? f->n / heads_grouped(f) : f->n};
+        x[i] = coda_input(g, name[i], CODA_BF16, 3, size);
+    }
     coda_value y = coda_attention(g, x[0], x[1], x[2], CODA_NONE, &opt);
     coda_output(g, "y", y);
     gradients(g, CODA_F32, &y, &x[3], 1, x, 3, dx);
