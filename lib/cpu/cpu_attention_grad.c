@@ -67,9 +67,8 @@ static void write_rows(const struct grad_job *j, const struct tensor_use *u, int
 }
 
 static float sum_of(const struct grad_job *j, const struct tensor_use *u, int64_t batch, int64_t head,
-                    int64_t row, float none)
+                    int64_t row)
 {
-    if (u->buffer < 0) return none;
     const float *base = cpu_buffer(j->cpu, u->buffer);
     return base[u->offset + batch * u->batch + row * u->time + head * u->head];
 }
@@ -78,15 +77,13 @@ static float sum_of(const struct grad_job *j, const struct tensor_use *u, int64_
 static void read_block(const struct grad_job *j, struct key_head *h, struct block *b)
 {
     const struct piece *p = b->piece;
+    const struct tensor_use delta = attention_delta_use(j->s);
     int64_t batch = attention_is_packed(&j->a) ? 0 : h->batch, row = p->row + p->first;
     read_rows(j, &j->s->use[ATTENTION_GRAD_Q], batch, b->head, row, b->count, h->q);
     read_rows(j, &j->s->use[ATTENTION_GRAD_DO], batch, b->head, row, b->count, h->d_o);
-    read_rows(j, &j->s->use[ATTENTION_GRAD_O], batch, b->head, row, b->count, h->dq); /* until delta has it */
     for (int64_t i = 0; i < b->count; i++) {
-        float sum = 0;
-        for (int64_t d = 0; d < j->width; d++) sum += h->d_o[i * j->width + d] * h->dq[i * j->width + d];
-        h->delta[i] = sum - sum_of(j, &j->s->use[ATTENTION_GRAD_DLSE], batch, b->head, row + i, 0);
-        h->lse[i] = sum_of(j, &j->s->use[ATTENTION_GRAD_LSE], batch, b->head, row + i, 0);
+        h->delta[i] = sum_of(j, &delta, batch, b->head, row + i);
+        h->lse[i] = sum_of(j, &j->s->use[ATTENTION_GRAD_LSE], batch, b->head, row + i);
         b->seen[i] = attention_visible(j->cpu, &j->a, p, p->first + i);
         if (h->lse[i] == -INFINITY) b->seen[i].end = b->seen[i].first;
     }

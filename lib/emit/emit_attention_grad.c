@@ -1,12 +1,12 @@
 /* emit_attention_grad.c -- the gradients of attention become a kernel: the struct of constants that
  * attention_grad.cuh and its units want, what the launch passes, and the entry. */
-#include "attention_grad_kernel.h"
-#include "emit_attention.h"
+#include "emit_attention_grad.h"
 
 #include <inttypes.h>
+#include <string.h>
 
-/* Strides of ten tensors, extents, those of a bias and of its gradient, and the blocks. */
-enum { MOST_WORDS = 10 * 3 * 2 + 16 + 2 * 4 * 2 + 8 };
+/* Strides of nine tensors, extents, those of a bias and of its gradient, and the blocks. */
+enum { MOST_WORDS = 9 * 3 * 2 + 16 + 2 * 4 * 2 + 8 };
 
 /* Fields of AttentionGradTensors, in its order: operands, then results. */
 static const struct {
@@ -14,19 +14,11 @@ static const struct {
     const char *strides; /* NULL: it is dense, or has no rows */
     const char *quads;   /* NULL: it moves one by one */
 } tensors[] = {{ATTENTION_GRAD_Q, "of_q", "q_quads"},    {ATTENTION_GRAD_K, "of_k", "k_quads"},
-               {ATTENTION_GRAD_V, "of_v", "v_quads"},    {ATTENTION_GRAD_O, "of_o", "o_quads"},
+               {ATTENTION_GRAD_V, "of_v", "v_quads"},    {ATTENTION_GRAD_O, "of_delta", NULL},
                {ATTENTION_GRAD_DO, "of_do", "do_quads"}, {ATTENTION_GRAD_LSE, "of_lse", NULL},
-               {ATTENTION_GRAD_DLSE, "of_dlse", NULL},   {ATTENTION_GRAD_DQ, "of_dq", "dq_quads"},
-               {ATTENTION_GRAD_DK, "of_dk", "dk_quads"}, {ATTENTION_GRAD_DV, "of_dv", "dv_quads"},
-               {ATTENTION_GRAD_DSINKS, NULL, NULL},      {ATTENTION_GRAD_DBIAS, NULL, NULL},
-               {ATTENTION_GRAD_DSLOPES, NULL, NULL}};
-
-/* A kernel's text in the making, of an attention whose gradients these are. */
-struct grad_text {
-    struct attention_text e;
-    const struct attention_grad_spec *s;
-    int pointer[ATTENTION_GRAD_USES]; /* of Args; -1: it has none */
-};
+               {ATTENTION_GRAD_DQ, "of_dq", "dq_quads"}, {ATTENTION_GRAD_DK, "of_dk", "dk_quads"},
+               {ATTENTION_GRAD_DV, "of_dv", "dv_quads"}, {ATTENTION_GRAD_DSINKS, NULL, NULL},
+               {ATTENTION_GRAD_DBIAS, NULL, NULL},       {ATTENTION_GRAD_DSLOPES, NULL, NULL}};
 
 /* Do all rows begin at multiples of 4 elements? Buffers begin at multiples of 16 bytes. */
 static bool moves_by_quads(const struct attention_spec *a, const struct tensor_use *v)
@@ -64,12 +56,6 @@ static void emit_partial(const struct grad_text *g)
 
 static void emit_config(struct grad_text *g)
 {
-    static const struct {
-        int use;
-        const char *name;
-    } result[] = {{ATTENTION_GRAD_DQ, "has_dq"},       {ATTENTION_GRAD_DK, "has_dk"},
-                  {ATTENTION_GRAD_DV, "has_dv"},       {ATTENTION_GRAD_DSINKS, "has_dsinks"},
-                  {ATTENTION_GRAD_DBIAS, "has_dbias"}, {ATTENTION_GRAD_DSLOPES, "has_dslopes"}};
     struct text *t = g->e.t;
     struct word header = emit_word("attention/attention_grad_%s.cuh", g->e.s->attention_grad->suffix);
     emit_attention_head(&g->e, header.s);
@@ -80,8 +66,7 @@ static void emit_config(struct grad_text *g)
     for (int i = 0; i < ARRAY_SIZE(tensors); i++)
         if (tensors[i].quads)
             emit_constant(t, "bool", tensors[i].quads, moves_by_quads(g->e.a, &g->s->use[tensors[i].use]));
-    for (int i = 0; i < ARRAY_SIZE(result); i++)
-        emit_constant(t, "bool", result[i].name, attention_grad_has(g->s, result[i].use));
+    emit_grad_results(g);
     emit_places(g);
     emit_constant(t, "i32", "bm", g->e.s->tile.bm);
     emit_constant(t, "i32", "bn", g->e.s->tile.bn);
@@ -96,23 +81,16 @@ static void emit_args(struct grad_text *g)
     const struct attention_grad_blocks b = attention_grad_blocks(g->s, &g->e.s->tile);
     const int64_t number[] = {b.keys,      b.queries,      b.pairs,      b.heads,
                               b.key_tiles, b.walked_tiles, b.query_tiles};
+    struct tensor_use of[ATTENTION_GRAD_USES];
+    memcpy(of, g->s->use, sizeof of);
+    of[ATTENTION_GRAD_O] = attention_delta_use(g->s);
     text_printf(t, "struct Args {\n    void *pointer[%d];\n", g->e.k->pointers);
     for (int i = 0; i < ARRAY_SIZE(tensors); i++)
-        if (tensors[i].strides) emit_attention_strides(&g->e, tensors[i].strides, &g->s->use[tensors[i].use]);
+        if (tensors[i].strides) emit_attention_strides(&g->e, tensors[i].strides, &of[tensors[i].use]);
     emit_attention_extents(&g->e, false);
     emit_attention_bias(&g->e, "of_dbias", &g->s->use[ATTENTION_GRAD_DBIAS]);
     for (int i = 0; i < ARRAY_SIZE(number); i++) emit_number(g->e.k, number[i]);
     text_append(t, "    AttentionGradBlocks blocks;\n};\n");
-}
-
-/* A pointer of AttentionGradTensors. */
-static void emit_tensor(const struct grad_text *g, int use, struct text *t)
-{
-    const struct tensor_use *u = &g->s->use[use];
-    const char *type = u->dtype == CODA_F32 ? "float" : emit_dtype(u->dtype);
-    const char *is_const = use < ATTENTION_GRAD_OPERANDS ? "const " : "";
-    if (g->pointer[use] < 0) text_append(t, "nullptr");
-    else text_printf(t, "static_cast<%s%s *>(a.pointer[%d])", is_const, type, g->pointer[use]);
 }
 
 static void emit_run(struct grad_text *g)
@@ -121,7 +99,7 @@ static void emit_run(struct grad_text *g)
     emit_body(t);
     text_append(t, "    Kernel::run(block,\n                {");
     for (int i = 0; i < ARRAY_SIZE(tensors); i++) {
-        emit_tensor(g, tensors[i].use, t);
+        emit_grad_tensor(g, tensors[i].use, t);
         text_append(t, ",\n                 ");
     }
     for (int i = 0; i < ARRAY_SIZE(tensors); i++)
@@ -134,8 +112,11 @@ static void emit_run(struct grad_text *g)
 static void print_kernel(struct grad_text *g)
 {
     struct kernel *k = g->e.k;
-    for (int i = 0; i < ATTENTION_GRAD_USES; i++)
-        g->pointer[i] = attention_grad_has(g->s, i) ? emit_use(k, &g->s->use[i]) : -1;
+    if (g->e.s->attention_grad->index == ATTENTION_GRAD_BY_WGMMA) {
+        emit_attention_grad_wgmma(g);
+        return;
+    }
+    emit_grad_pointers(g);
     emit_attention_pointers(&g->e);
     emit_config(g);
     text_printf(g->e.t, "typedef %s<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",

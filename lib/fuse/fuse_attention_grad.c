@@ -1,4 +1,5 @@
-/* fuse_attention_grad.c -- a program of attention's gradients from its nodes. */
+/* fuse_attention_grad.c -- the two programs of attention's gradients from their nodes: one leaves what the
+ * other reads of each query. */
 #include "attention_grad.h"
 #include "fuse_attention.h"
 
@@ -13,14 +14,33 @@ static void by_sums(struct tensor_use *u, const struct type *t)
     u->batch = batch, u->time = time, u->head = head;
 }
 
+/* What attention_delta leaves of each query, whose layout attention_grad.h has. */
+static struct tensor_use of_queries(struct writer *w, enum use_role role, int64_t batch, int64_t heads,
+                                    int64_t tq)
+{
+    int root = w->q->p.root, buffer = accumulator_buffer(w->gr, root);
+    int64_t rows = mul_counts(mul_counts(2, batch), heads);
+    w->gr->plan->buffer[buffer].bytes = mul_counts(4, mul_counts(rows, add_counts(tq, DELTA_STEP)));
+    return port_new(role, buffer, 0, CODA_F32, w->gr->g->node[root].in[ATTENTION_GRAD_O]);
+}
+
+/* The other program is of the same node. It is written when those that are there have been. */
+static void add_delta(struct writer *w)
+{
+    int root = w->q->p.root, o = w->gr->g->node[root].in[ATTENTION_GRAD_O];
+    struct group *delta = group_new(w->gr, PROGRAM_OWN, root);
+    if (!delta) return;
+    delta->p.own = &own_attention_delta;
+    refuse_note(w->gr, delta, o, REASON_OWN_READS, root, 0, 0);
+}
+
+static const struct tensor_use absent = {.role = USE_BESIDE, .buffer = -1, .dtype = CODA_I32, .value = -1};
+
 static void read_node(struct writer *w)
 {
-    static const int rows[] = {ATTENTION_GRAD_O, ATTENTION_GRAD_DO};
-    static const int sums[] = {ATTENTION_GRAD_LSE, ATTENTION_GRAD_DLSE};
     const graph *g = w->gr->g;
     const struct node *n = &g->node[w->q->p.root];
     struct attention_grad_spec *s = w->p->spec;
-    const struct tensor_use absent = {.role = USE_BESIDE, .buffer = -1, .dtype = CODA_I32, .value = -1};
     int in[ATTENTION_OPERANDS];
     const struct node of = attention_of_grad(n, in);
     for (int i = 0; i < ATTENTION_USES; i++) s->of.use[i] = absent;
@@ -30,10 +50,12 @@ static void read_node(struct writer *w)
         if (attention_grad_operand(i) >= 0) s->use[attention_grad_operand(i)] = a.use[i];
     for (int i = 0; i < ATTENTION_USES; i++) a.use[i] = absent;
     s->of = a;
-    for (int i = 0; i < ARRAY_SIZE(rows); i++)
-        attention_by_heads(&s->use[rows[i]], &g->node[n->in[rows[i]]].type, s->of.head_dim);
-    for (int i = 0; i < ARRAY_SIZE(sums); i++)
-        by_sums(&s->use[sums[i]], s->use[sums[i]].buffer < 0 ? NULL : &g->node[n->in[sums[i]]].type);
+    attention_by_heads(&s->use[ATTENTION_GRAD_DO], &g->node[n->in[ATTENTION_GRAD_DO]].type, s->of.head_dim);
+    by_sums(&s->use[ATTENTION_GRAD_LSE], &g->node[n->in[ATTENTION_GRAD_LSE]].type);
+    a = attention_grad_of(s);
+    s->use[ATTENTION_GRAD_O] = of_queries(w, USE_OPERAND, attention_batches(&a), a.heads, a.tq);
+    s->use[ATTENTION_GRAD_DLSE] = absent;
+    add_delta(w);
 }
 
 /* As bias has it: as if it had all four dimensions. */
@@ -56,3 +78,30 @@ static void place(const void *spec, const struct type *t, int result, struct ten
 
 const struct own_fusion fuse_attention_grad = {
     .kind = &own_attention_grad, .read = read_node, .place = place};
+
+/* ---- What they read of each query ---- */
+
+static void read_delta(struct writer *w)
+{
+    static const int by_head[] = {ATTENTION_GRAD_O, ATTENTION_GRAD_DO};
+    static const int by_query[] = {ATTENTION_GRAD_LSE, ATTENTION_GRAD_DLSE};
+    const graph *g = w->gr->g;
+    const struct node *n = &g->node[w->q->p.root];
+    const struct type *q = &g->node[n->in[ATTENTION_GRAD_Q]].type;
+    struct attention_delta_spec *s = w->p->spec;
+    s->batch = q->rank == 3 ? q->dim[0] : 1;
+    s->tq = q->dim[q->rank - 2];
+    s->heads = n->attr.attention_grad.heads;
+    s->head_dim = q->dim[q->rank - 1] / s->heads;
+    for (int i = 0; i < ATTENTION_GRAD_OPERANDS; i++)
+        if (i != by_head[0] && i != by_head[1] && i != by_query[0] && i != by_query[1]) s->use[i] = absent;
+    for (int i = 0; i < ARRAY_SIZE(by_head); i++)
+        attention_by_heads(&s->use[by_head[i]], &g->node[n->in[by_head[i]]].type, s->head_dim);
+    for (int i = 0; i < ARRAY_SIZE(by_query); i++)
+        by_sums(&s->use[by_query[i]],
+                s->use[by_query[i]].buffer < 0 ? NULL : &g->node[n->in[by_query[i]]].type);
+    s->use[ATTENTION_GRAD_DQ] = of_queries(w, USE_RESULT, s->batch, s->heads, s->tq);
+}
+
+const struct own_fusion fuse_attention_delta = {
+    .kind = &own_attention_delta, .read = read_delta, .place = place};

@@ -1,4 +1,4 @@
-/* attention_grad.h -- what a program of attention's gradients computes, beside its tensors. */
+/* attention_grad.h -- what the two programs of attention's gradients compute, beside their tensors. */
 #ifndef ATTENTION_GRAD_H
 #define ATTENTION_GRAD_H
 
@@ -7,13 +7,31 @@
 /*
  * What each use is; others are as in attention.h.
  *
- *     q, k, v, o, do, dq, dk, dv   by the strides batch, time and head
- *     lse, dlse                    batch, time and head: from a sequence, a query, a head to the next
+ *     q, k, v, do, dq, dk, dv      by the strides batch, time and head
+ *     lse                          batch, time and head: from a sequence, a query, a head to the next
+ *     o                            what the other program, attention_delta, has made of o, do, lse and dlse:
+ *                                  f32 [batch][heads][2][pitch]. The first row of a head has log2(e) lse of
+ *                                  each query, and inf where lse is -inf and behind the last query: 2^-inf
+ *                                  is the weight of a key that nobody sees. The second one has
+ *                                  delta = sum(do o) - dlse, and 0 behind the last query
  *     dbias                        as bias, of the elements that bias has; dense
  *     dsinks, dslopes              dense
  */
 
-/* The attention, with the uses that both have: of its results it has o, as an operand. */
+enum { DELTA_STEP = 128 };
+
+/* Numbers in a row: so many that a kernel reads whole tiles of queries. A plan for other shapes is written
+ * down from that of one, whose numbers are polynomials of its extents: so a program's use says nothing of it,
+ * and has neither place nor strides; its buffer has DELTA_STEP more numbers for each row than there are
+ * queries. */
+static inline int64_t attention_delta_pitch(int64_t tq)
+{
+    return CEIL_DIV(MAX(tq, 1), DELTA_STEP) * DELTA_STEP;
+}
+/* The deltas by batch, time and head. */
+struct tensor_use attention_delta_use(const struct attention_grad_spec *s);
+
+/* The attention, with the uses that both have: of its results it has none. */
 struct attention_spec attention_grad_of(const struct attention_grad_spec *s);
 
 /* Is the operand there, or the result wanted? */

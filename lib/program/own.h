@@ -13,6 +13,7 @@
 #define OWN_KERNELS(X)                                                                                       \
     X(ATTENTION, attention)                                                                                  \
     X(ATTENTION_GRAD, attention_grad)                                                                        \
+    X(ATTENTION_DELTA, attention_delta)                                                                      \
     X(TOP_K, top_k)                                                                                          \
     X(NUCLEUS, nucleus)                                                                                      \
     X(ROW_SUMS, row_sums)                                                                                    \

@@ -11,8 +11,9 @@
 
 /* In the order in which they are asked: the first one that fits takes a program. */
 #define ATTENTION_GRAD_KERNELS(X)                                                                            \
-    X(MMA, mma)   /* mma.sync: 16-bit tensors whose rows begin at multiples of 16 bytes */                   \
-    X(SIMT, simt) /* what no other takes */
+    X(WGMMA, wgmma) /* TMA and wgmma: what mma takes, without anything beside q, k and v but a window */     \
+    X(MMA, mma)     /* mma.sync: 16-bit tensors whose rows begin at multiples of 16 bytes */                 \
+    X(SIMT, simt)   /* what no other takes */
 
 enum attention_grad_kernel_index {
 #define X(NAME, name) ATTENTION_GRAD_BY_##NAME,
@@ -23,9 +24,11 @@ enum attention_grad_kernel_index {
 
 struct attention_grad_tile {
     int bm, bn; /* own rows and walked ones; bm 0: no tile fits */
+    int bk;     /* walked keys, where bn is of walked queries alone; else 0 */
     int stages; /* of walked rows */
     int threads;
-    int residents; /* blocks on an SM for which registers are kept; 0: the unit says it */
+    int residents;   /* blocks on an SM for which registers are kept; 0: the unit says it */
+    bool persistent; /* as in struct schedule */
     int64_t shared_bytes;
 };
 
@@ -33,7 +36,8 @@ struct attention_grad_kernel {
     enum attention_grad_kernel_index index;
     const char *suffix; /* of the kernel's name, and in a plan's text */
     const char *unit;   /* the template */
-    bool (*fits)(const struct attention_grad_spec *s, const struct attention_spec *a);
+    bool (*fits)(const struct attention_grad_spec *s, const struct attention_spec *a,
+                 const struct target *target);
     /* A tile may not depend on how many SMs there are: the bits of what is summed over rows do on it. */
     struct attention_grad_tile (*tile)(const struct attention_grad_spec *s, const struct attention_spec *a,
                                        const struct target *target);
@@ -50,6 +54,9 @@ struct attention_grad_blocks {
 };
 struct attention_grad_blocks attention_grad_blocks(const struct attention_grad_spec *s,
                                                    const struct tile *tile);
+
+/* attention_grad_wgmma.c: stages of walked keys in a schedule's tile, whose own are of walked queries. */
+int attention_grad_key_stages(const struct attention_spec *a, const struct tile *tile, int shared_bytes);
 
 /* Bytes of a block beside rows: weights of bm x bn pairs if it keeps them, log-sum-exps and deltas. */
 static inline int64_t attention_grad_beside(const struct attention_grad_spec *s,

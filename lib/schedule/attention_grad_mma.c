@@ -11,10 +11,12 @@ static bool use_fits(const struct attention_spec *a, const struct tensor_use *u)
     return u->buffer < 0 || (rows && u->dtype == a->use[ATTENTION_Q].dtype);
 }
 
-static bool fits(const struct attention_grad_spec *s, const struct attention_spec *a)
+static bool fits(const struct attention_grad_spec *s, const struct attention_spec *a,
+                 const struct target *target)
 {
-    static const int rows[] = {ATTENTION_GRAD_Q,  ATTENTION_GRAD_K,  ATTENTION_GRAD_V,  ATTENTION_GRAD_O,
-                               ATTENTION_GRAD_DO, ATTENTION_GRAD_DQ, ATTENTION_GRAD_DK, ATTENTION_GRAD_DV};
+    static const int rows[] = {ATTENTION_GRAD_Q,  ATTENTION_GRAD_K,  ATTENTION_GRAD_V, ATTENTION_GRAD_DO,
+                               ATTENTION_GRAD_DQ, ATTENTION_GRAD_DK, ATTENTION_GRAD_DV};
+    (void)target;
     bool good = dtype_is_half(a->use[ATTENTION_Q].dtype) && a->head_dim % HEAD_STEP == 0 && a->head_dim > 0 &&
                 a->head_dim <= MOST_HEAD;
     for (int i = 0; i < ARRAY_SIZE(rows); i++) good = good && use_fits(a, &s->use[rows[i]]);

@@ -30,9 +30,10 @@ static struct attention_grad_tile tile(const struct attention_grad_spec *s, cons
     return (struct attention_grad_tile){.threads = 32 * WARPS};
 }
 
-static bool fits(const struct attention_grad_spec *s, const struct attention_spec *a)
+static bool fits(const struct attention_grad_spec *s, const struct attention_spec *a,
+                 const struct target *target)
 {
-    (void)s, (void)a;
+    (void)s, (void)a, (void)target;
     return true;
 }
 

@@ -45,14 +45,15 @@ void schedule_attention_grad(struct schedule *s, const struct program *q, const 
     const struct attention_grad_kernel *const *k = kernels, *const *last = &kernels[ARRAY_SIZE(kernels) - 1];
     struct attention_grad_tile t = {0};
     for (; k <= last; k++) {
-        if ((*k)->fits(spec, &a)) t = (*k)->tile(spec, &a, &opt->target);
+        if ((*k)->fits(spec, &a, &opt->target)) t = (*k)->tile(spec, &a, &opt->target);
         if (t.bm || k == last) break; /* the last one takes any, but for heads that no memory holds */
     }
     s->attention_grad = *k;
-    s->tile.bm = t.bm, s->tile.bn = t.bn, s->tile.stages = t.stages;
+    s->tile.bm = t.bm, s->tile.bn = t.bn, s->tile.bk = t.bk, s->tile.stages = t.stages;
     s->threads = t.threads, s->shared_bytes = (int)t.shared_bytes, s->residents = t.residents;
     if (!t.bm) return;
     const struct attention_grad_blocks b = attention_grad_blocks(spec, &s->tile);
     s->grid = add_counts(add_counts(b.keys, b.queries), add_counts(b.pairs, b.heads));
+    s->persistent = t.persistent;
     s->early = !q->prepare && s->grid && target_has(&opt->target, TARGET_PDL);
 }

@@ -19,7 +19,7 @@
 //     accumulate(o, w, weights, walked)    o += w times the walked rows; weights: its own shared memory
 //     write<quads>(o, to, time, first, end, scale, keeps)   rows below `end`, zeros where keeps(row) is false
 //
-// Config: types Q K V; bm bn; {q,k,v,o,do,dq,dk,dv}_quads (rows.cuh); has_{dq,dk,dv,dsinks,dbias,dslopes};
+// Config: types Q K V; bm bn; {q,k,v,do,dq,dk,dv}_quads (rows.cuh); has_{dq,dk,dv,dsinks,dbias,dslopes};
 // dbias_{batch,heads,time,key}: has dbias more than one element of these; and as attention_sm90.cuh has it,
 // from heads on, but for tiles.
 #pragma once
@@ -38,13 +38,14 @@ template <class Config> struct AttentionGradTensors {
     const typename Config::Q *q;
     const typename Config::K *k;
     const typename Config::V *v;
-    const typename Config::Q *o, *d_o;
-    const float *lse, *dlse;
+    const float *delta;
+    const typename Config::Q *d_o;
+    const float *lse;
     typename Config::Q *dq;
     typename Config::K *dk;
     typename Config::V *dv;
     float *dsinks, *dbias, *dslopes;
-    const AttentionStrides &of_q, &of_k, &of_v, &of_o, &of_do, &of_lse, &of_dlse, &of_dq, &of_dk, &of_dv;
+    const AttentionStrides &of_q, &of_k, &of_v, &of_delta, &of_do, &of_lse, &of_dq, &of_dk, &of_dv;
     const AttentionBias &of_dbias;
     const AttentionGradBlocks &blocks;
 };
@@ -141,40 +142,19 @@ template <class Config, class Unit> struct AttentionGrad {
         });
         ptx::copy_async_commit();
     }
-    // This lane's part of sum(do o) of a query.
-    DEV static float part_of_delta(const typename Config::Q *o, const typename Config::Q *d_o)
-    {
-        constexpr i32 width = Config::o_quads && Config::do_quads ? 4 : 1;
-        float sum = 0.0f;
-#pragma unroll
-        for (i32 i = 0; i < head_dim; i += 32 * width) {
-            const i32 c = i + threadIdx.x % 32 * width;
-            float a[width] = {}, b[width] = {};
-            if (c < head_dim) port::load_piece(a, o + c), port::load_piece(b, d_o + c);
-#pragma unroll
-            for (i32 e = 0; e < width; e++) sum = fmaf(a[e], b[e], sum);
-        }
-        return sum;
-    }
-    // Of each query log sum e^s, -inf if it sees nothing, and delta = sum(do o) - dlse.
+    // Of each query log sum e^s, -inf if it sees nothing, and delta, which attention_delta.cuh has left.
     template <i32 count>
     DEV static void load_statistics(float *to_lse, float *to_delta, const Tensors &x, const Queries &t,
                                     i32 first)
     {
         const i64 batch = t.batch_of_q();
-        const typename Config::Q *o = x.o + batch * x.of_o.batch + t.head * x.of_o.head,
-                                 *d_o = x.d_o + batch * x.of_do.batch + t.head * x.of_do.head;
-#pragma unroll(head_dim <= 256 ? 4 : 1)
-        for (i32 r = warp(); r < count; r += warps) {
+        const float *lse = x.lse + batch * x.of_lse.batch + t.head * x.of_lse.head,
+                    *delta = x.delta + batch * x.of_delta.batch + t.head * x.of_delta.head;
+        for (i32 r = threadIdx.x; r < count; r += threads) {
             const i32 at = first + r;
             const bool there = t.has(at);
-            float sum = 0.0f, lse = unseen();
-            if (there) sum = part_of_delta(o + at * x.of_o.time, d_o + at * x.of_do.time);
-            sum = warp_sum(sum);
-            if (there) lse = x.lse[batch * x.of_lse.batch + t.head * x.of_lse.head + at * x.of_lse.time];
-            if (there && x.dlse)
-                sum -= x.dlse[batch * x.of_dlse.batch + t.head * x.of_dlse.head + at * x.of_dlse.time];
-            if (threadIdx.x % 32 == 0) to_lse[r] = lse, to_delta[r] = sum;
+            to_lse[r] = there ? lse[at * x.of_lse.time] : unseen();
+            to_delta[r] = there ? delta[at * x.of_delta.time] : 0.0f;
         }
     }
 

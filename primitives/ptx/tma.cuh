@@ -92,7 +92,15 @@ DEV void tma_multicast(u32 to, const TensorMap *map, u32 bar, u16 ranks, int x, 
                  : "memory");
 }
 
-// Bytes that are adjacent, no box: a multiple of 16, as both addresses are. They are read once.
+// Bytes that are adjacent, no box: a multiple of 16, as both addresses are.
+DEV void bulk_load(u32 to, const void *from, u32 bytes, u32 bar)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 :
+                 : "r"(to), "l"(from), "r"(bytes), "r"(bar)
+                 : "memory");
+}
+// The same of what is read once.
 DEV void bulk_load_once(u32 to, const void *from, u32 bytes, u32 bar)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"

@@ -51,6 +51,7 @@ DEV void tma_multicast(u32 to, const TensorMap *map, u32 bar, u16 ranks, int x, 
     const int at[] = {x, y, z, w};
     emu_tensor_multicast(to, map, bar, ranks, 4, at);
 }
+DEV void bulk_load(u32 to, const void *from, u32 bytes, u32 bar) { emu_bulk_load(to, from, bytes, bar); }
 DEV void bulk_load_once(u32 to, const void *from, u32 bytes, u32 bar) { emu_bulk_load(to, from, bytes, bar); }
 
 DEV void tma_store(const TensorMap *map, u32 from, int x, int y, int z)

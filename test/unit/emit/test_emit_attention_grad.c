@@ -48,6 +48,15 @@ START_TEST(compiles_without_spills)
 }
 END_TEST
 
+/* The program of gradients, which is not the one of their deltas. */
+static int gradients(const struct plan *p)
+{
+    for (int i = 0; i < p->programs; i++)
+        if (p->schedule[i].attention_grad) return i;
+    ck_abort_msg("no program of gradients");
+    return -1;
+}
+
 /* Each kind of block has as many as there are tiles of what it writes. */
 START_TEST(blocks_are_of_what_they_write)
 {
@@ -86,14 +95,15 @@ START_TEST(blocks_are_of_what_they_write)
         struct plan p;
         graph *g = attention_grad_graph(&known[i].c, false);
         ck_assert_msg(g && plan_build(&p, g, &o) == CODA_OK, "%s: %s", known[i].c.name, coda_error());
-        struct attention_grad_blocks b = attention_grad_blocks(p.program[0].spec, &p.schedule[0].tile);
-        ck_assert_int_eq(p.schedule[0].tile.bm, 64);
-        ck_assert_int_eq(p.schedule[0].tile.bn, 32);
+        const struct schedule *s = &p.schedule[gradients(&p)];
+        struct attention_grad_blocks b = attention_grad_blocks(p.program[gradients(&p)].spec, &s->tile);
+        ck_assert_int_eq(s->tile.bm, 64);
+        ck_assert_int_eq(s->tile.bn, 32);
         ck_assert_msg(b.keys == known[i].keys && b.queries == known[i].queries && b.pairs == known[i].pairs &&
                           b.heads == known[i].heads,
                       "%s: %d, %d, %d, %d", known[i].c.name, (int)b.keys, (int)b.queries, (int)b.pairs,
                       (int)b.heads);
-        ck_assert_int_eq(p.schedule[0].grid, b.keys + b.queries + b.pairs + b.heads);
+        ck_assert_int_eq(s->grid, b.keys + b.queries + b.pairs + b.heads);
         plan_free(&p);
         graph_free(g);
     }
@@ -106,33 +116,44 @@ START_TEST(tiles_do_not_depend_on_sms)
     for (int i = 0; i < attention_grad_case_count; i++) {
         struct plan p[2];
         graph *g = attention_grad_graph(&attention_grad_cases[i], false);
-        for (int few = 0; few < 2; few++) {
+        for (int k = 0; k < 2; k++) {
             struct plan_options o = {.fuse = true, .target = target_rows[TARGET_H200]};
-            if (few) o.target.sms = 2;
-            ck_assert_msg(g && plan_build(&p[few], g, &o) == CODA_OK, "%s", coda_error());
+            if (k) o.target.sms = 2;
+            ck_assert_msg(g && plan_build(&p[k], g, &o) == CODA_OK, "%s", coda_error());
         }
-        ck_assert_int_eq(p[0].schedule[0].tile.bm, p[1].schedule[0].tile.bm);
-        ck_assert_int_eq(p[0].schedule[0].tile.bn, p[1].schedule[0].tile.bn);
-        ck_assert_int_eq(p[0].schedule[0].grid, p[1].schedule[0].grid);
-        for (int few = 0; few < 2; few++) plan_free(&p[few]);
+        const struct schedule *many = &p[0].schedule[gradients(&p[0])],
+                              *few = &p[1].schedule[gradients(&p[1])];
+        ck_assert_int_eq(many->tile.bm, few->tile.bm);
+        ck_assert_int_eq(many->tile.bn, few->tile.bn);
+        ck_assert_int_eq(many->tile.bk, few->tile.bk);
+        ck_assert_int_eq(many->grid, few->grid);
+        for (int k = 0; k < 2; k++) plan_free(&p[k]);
         graph_free(g);
     }
 }
 END_TEST
 
-/* Tensor cores multiply 16 bits whose rows begin at multiples of 16 bytes, of heads of up to 256 columns. */
+/* wgmma multiplies 16 bits of heads of up to 128 columns without anything but a window, where each query sees
+ * a key; mma.sync those whose rows begin at multiples of 16 bytes, of heads of up to 256 columns. */
 START_TEST(tensor_cores_take_what_they_can)
 {
     static const struct {
         const char *suffix;
         struct attention_grad_case c;
     } known[] = {
-        {"mma", {"bf16", CODA_BF16, 1, 40, 40, 2, 1, 64, .options = 0}},
-        {"mma", {"f16", CODA_F16, 1, 40, 40, 2, 1, 72, .options = GRAD_CAUSAL}},
+        {"wgmma", {"bf16", CODA_BF16, 1, 40, 40, 2, 1, 64, .options = 0}},
+        {"wgmma", {"f16", CODA_F16, 1, 40, 40, 2, 1, 72, .options = GRAD_CAUSAL | GRAD_DLSE}},
         {"mma", {"256", CODA_BF16, 2, 40, 40, 2, 1, 256, .options = GRAD_PADDED}},
         {"simt", {"f32", CODA_F32, 1, 40, 40, 2, 1, 64, .options = 0}},
         {"simt", {"320", CODA_BF16, 1, 40, 40, 2, 1, 320, .options = 0}},
         {"simt", {"60", CODA_BF16, 1, 40, 40, 2, 1, 60, .options = 0}},
+        {"mma", {"blind", CODA_BF16, 1, 41, 40, 2, 1, 64, .options = GRAD_CAUSAL}},
+        {"wgmma",
+         {"start", CODA_BF16, 1, 41, 40, 2, 1, 64, .options = GRAD_CAUSAL, .align = CODA_ALIGN_START}},
+        {"mma", {"behind", CODA_BF16, 1, 80, 40, 2, 1, 64, .window = 30, .align = CODA_ALIGN_START}},
+        {"mma", {"lengths", CODA_BF16, 1, 40, 40, 2, 1, 64, .options = GRAD_LENGTHS}},
+        {"mma", {"slopes", CODA_BF16, 1, 40, 40, 2, 1, 64, .options = GRAD_SLOPES, .results = 7}},
+        {"mma", {"sinks", CODA_BF16, 1, 40, 40, 2, 1, 64, .options = GRAD_SINKS}},
     };
     enum { SMALL = 2 }; /* ... of a card that has 99 KB */
     for (int i = 0; i < ARRAY_SIZE(known); i++) {
@@ -141,9 +162,10 @@ START_TEST(tensor_cores_take_what_they_can)
         graph *g = attention_grad_graph(&known[i].c, false);
         if (i == SMALL) o.target.shared_bytes = 99 << 10;
         ck_assert_msg(g && plan_build(&p, g, &o) == CODA_OK, "%s: %s", known[i].c.name, coda_error());
-        if (i == SMALL) ck_assert_int_eq(p.schedule[0].tile.bn, 16);
-        ck_assert_msg(!strcmp(p.schedule[0].attention_grad->suffix, known[i].suffix), "%s: %s",
-                      known[i].c.name, p.schedule[0].attention_grad->suffix);
+        const struct schedule *s = &p.schedule[gradients(&p)];
+        if (i == SMALL) ck_assert_int_eq(s->tile.bn, 16);
+        ck_assert_msg(!strcmp(s->attention_grad->suffix, known[i].suffix), "%s: %s", known[i].c.name,
+                      s->attention_grad->suffix);
         plan_free(&p);
         graph_free(g);
     }

@@ -1,0 +1,60 @@
+// grad_walk.cuh -- the order in which the blocks of attention_grad_sm90.cuh take their tiles.
+//
+// First come tiles of keys, then tiles of queries, in one sequence that goes on where the other kind begins:
+// round r gives block b the tile r * grid + b, and in odd rounds the one from the other end, so that whoever
+// had the longest tile of a round gets the shortest of the next. Of each kind heads are walked in bands whose
+// walked rows stay in L2, all heads of a band at the same rows. Under a causal mask the first keys are seen
+// by most queries and the last queries see most keys; bands take turns in walking from the longest tiles to
+// the shortest and back, and the last band of a kind ends with the shortest.
+#pragma once
+#include "attention/extents.cuh"
+#include "tile/block.cuh"
+
+namespace coda {
+
+// Tiles of one kind.
+struct GradTiles {
+    i32 rows, streams; // tiles of a head; heads of all sequences, of keys or of queries
+    i32 bands, band;   // heads in a band
+    Divisor whole;     // tiles of a band
+};
+
+struct AttentionGradExtents {
+    i32 tq, tk, shift; // a query's position less its number
+    i32 pitch;         // of the sums of a head: log-sum-exps, and behind them deltas
+    GradTiles keys, queries;
+};
+
+// kv_heads and heads: of a sequence; bm: rows of a tile.
+template <i32 kv_heads, i32 heads, i32 bm> struct GradWalk {
+    const AttentionGradExtents &extents;
+    i32 round = 0;
+    bool of_keys;
+    i32 batch, head, row; // a key head and its first key, or a query head and its first query
+
+    DEV explicit GradWalk(const AttentionGradExtents &extents) : extents(extents) {}
+
+    DEV void locate(const GradTiles &t, i32 tile, i32 each, bool backwards)
+    {
+        const i32 band = t.whole.quotient(tile), in = tile - band * (i32)t.whole.number;
+        const i32 width = min(t.band, t.streams - band * t.band);
+        const i32 stream = band * t.band + in % width, at = in / width;
+        const bool turned = ((t.bands - band) % 2 == 0) != backwards;
+        batch = stream / each;
+        head = stream % each;
+        row = (turned ? t.rows - 1 - at : at) * bm;
+    }
+    // Steps to this block's next tile; false when there is none.
+    template <class Block> DEV bool next(const Block &mine)
+    {
+        const i32 all = mine.count(), place = round % 2 ? all - 1 - (i32)mine.index() : (i32)mine.index();
+        const i32 tile = round++ * all + place, keys = extents.keys.rows * extents.keys.streams;
+        if (tile >= keys + extents.queries.rows * extents.queries.streams) return false;
+        of_keys = tile < keys;
+        if (of_keys) locate(extents.keys, tile, kv_heads, false);
+        else locate(extents.queries, tile - keys, heads, true);
+        return true;
+    }
+};
+
+} // namespace coda
