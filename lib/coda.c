@@ -77,12 +77,14 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     memset(p, 0, sizeof *p);
     guards_take_back(opt->noted);
     p->target = opt->target;
+    p->accumulates = opt->fuse && !opt->one_of_many;
+    p->by_size = p->accumulates && !opt->plain;
     p->graph = insert_copies(g, opt->fold); /* rewrite: layouts that kernels can take */
     if (!p->graph) return fail_status();
     p->values = p->graph->nodes;
     coda_status status = fuse_graph(&groups, p, opt); /* fuse: nodes -> groups */
     if (!status) status = fuse_lower(&groups);        /* fuse: groups -> programs, their steps */
-    if (!status) status = plan_order(p);              /* plan: programs in launch order */
+    if (!status) status = plan_arrange(p);            /* plan: programs in launch order */
     struct guards *notes = guards_note(NULL);         /* what follows is done anew for each shape */
     if (!status) status = schedule(p, opt);           /* schedule: how each runs on the target */
     if (!status) status = plan_place(p, opt);         /* plan: memory of a run */
@@ -125,6 +127,20 @@ static void keep_options(struct coda_plan *p, const struct plan_options *po)
     p->options.product = NULL, p->options.larger = NULL, p->options.largers = 0;
 }
 
+/* What tuning measures is what a product computes, wherever its results lie. */
+static coda_status tune(struct tuner *t, const struct plan *plan, struct plan_options *po,
+                        struct decision **decision)
+{
+    struct plan plain;
+    t->options.plain = true;
+    if (!plan->rearranged) return tune_plan(t, plan, decision, &po->decisions);
+    coda_status status = plan_build(&plain, t->graph, &t->options);
+    if (status) return status;
+    status = tune_plan(t, &plain, decision, &po->decisions);
+    plan_free(&plain);
+    return status;
+}
+
 /* The plan again, with what is known better than by price. */
 static coda_status improve(struct job *j, struct plan *plan, const graph *r, struct plan_options po)
 {
@@ -141,7 +157,7 @@ static coda_status improve(struct job *j, struct plan *plan, const graph *r, str
     struct decision *decision;
     struct plan better;
     struct failure before;
-    coda_status status = tune_plan(&t, plan, &decision, &po.decisions);
+    coda_status status = tune(&t, plan, &po, &decision);
     j->p->measured = t.measured;
     j->p->tuned = t.tuned;
     j->p->tuneds = t.tuneds;
@@ -187,6 +203,7 @@ static struct plan_options plan_options(const struct job *j, bool fuse)
                                  .target = j->target,
                                  .invariant = j->opt.flags & CODA_BATCH_INVARIANT,
                                  .variants = j->context.variants,
+                                 .one_of_many = j->context.variants || j->context.parent,
                                  .base = j->context.base,
                                  .larger = j->context.larger,
                                  .largers = j->context.largers,
@@ -304,12 +321,16 @@ static coda_status fuse_again(struct grouper *groups, struct plan *again, const 
 {
     coda_status status = fuse_graph(groups, again, opt);
     if (!status) status = fuse_lower(groups);
-    return status ? status : plan_order(again);
+    return status ? status : plan_arrange(again);
 }
 
 coda_status plan_reasons(const coda_plan *p, struct text *t)
 {
-    struct plan again = {.graph = p->plan.graph, .values = p->plan.values, .target = p->plan.target};
+    struct plan again = {.graph = p->plan.graph,
+                         .values = p->plan.values,
+                         .target = p->plan.target,
+                         .accumulates = p->plan.accumulates,
+                         .by_size = p->plan.by_size};
     struct plan_options opt = p->options;
     struct reasons reasons = {.arena = &again.arena};
     struct grouper groups;

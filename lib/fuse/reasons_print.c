@@ -85,7 +85,8 @@ struct teller {
     const struct plan *plan;
     struct group **group; /* of each program */
     int *first, *writer;  /* of each buffer: its writers are writer[first[b]] up to first[b + 1] */
-    int *readers;         /* of each buffer: their number */
+    int *version;         /* of each buffer: the number of its first version, of all buffers' ... */
+    int *readers;         /* ... of each of which there are so many readers */
     int pairs;
     int64_t bytes;
     struct text *t;
@@ -198,9 +199,10 @@ static bool is_written(const struct tensor_use *u)
 }
 
 /* Does one program alone read the memory, and not the caller? Without that it would not be written. */
-static bool has_one_reader(const struct teller *a, int buffer)
+static bool has_one_reader(const struct teller *a, const struct tensor_use *u)
 {
-    return a->plan->buffer[buffer].space == SPACE_WORK && a->readers[buffer] == 1;
+    return a->plan->buffer[u->buffer].space == SPACE_WORK &&
+           a->readers[a->version[u->buffer] + u->version] == 1;
 }
 
 /* ---- Pairs ---- */
@@ -234,7 +236,7 @@ static void add_use(const struct teller *a, struct pair *pair, int i, const stru
     if (pair->value < 0 || better) pair->reason = r, pair->value = w->value;
     if (prepared || reader->prepare) return;
     pair->bytes = add_counts(pair->bytes, read);
-    if (first && has_one_reader(a, u->buffer)) pair->bytes = add_counts(pair->bytes, written);
+    if (first && has_one_reader(a, u)) pair->bytes = add_counts(pair->bytes, written);
 }
 
 static struct pair *pair_of(struct pair *pair, int *pairs, int writer)
@@ -270,7 +272,7 @@ static void tell_reader(struct teller *a, struct pair *pair, int i)
     int pairs = 0;
     for (int j = 0; (u = program_use(&p->program[i], j)); j++) {
         bool first = is_first(&p->program[i], j, is_read);
-        if (!is_read(u)) continue;
+        if (!is_read(u) || use_effect(u) & EFFECT_ADD) continue;
         for (int k = a->first[u->buffer]; k < a->first[u->buffer + 1]; k++)
             for (int l = 0; a->writer[k] != i && (w = program_use(&p->program[a->writer[k]], l)); l++)
                 if (w->buffer == u->buffer && is_written(w) && w->version == u->version)
@@ -346,6 +348,23 @@ static bool find_groups(struct teller *a, const struct plan *again)
     return true;
 }
 
+/* Numbers the versions of all buffers; returns how many there are. */
+static int number_versions(struct teller *a)
+{
+    const struct plan *p = a->plan;
+    const struct tensor_use *u;
+    int versions = 0;
+    for (int i = 0; i < p->programs; i++)
+        for (int j = 0; (u = program_use(&p->program[i], j)); j++)
+            a->version[u->buffer] = MAX(a->version[u->buffer], u->version);
+    for (int b = 0; b < p->buffers; b++) {
+        int last = a->version[b];
+        a->version[b] = versions;
+        versions += last + 1;
+    }
+    return versions;
+}
+
 /* Counts each buffer's readers and writers, or enters these. */
 static void enlist(struct teller *a, bool counting)
 {
@@ -353,7 +372,8 @@ static void enlist(struct teller *a, bool counting)
     const struct tensor_use *u;
     for (int i = p->programs - 1; i >= 0; i--)
         for (int j = 0; (u = program_use(&p->program[i], j)); j++) {
-            if (counting && is_first(&p->program[i], j, is_read)) a->readers[u->buffer]++;
+            if (counting && is_first(&p->program[i], j, is_read))
+                a->readers[a->version[u->buffer] + u->version]++;
             if (!is_first(&p->program[i], j, is_written)) continue;
             if (counting) a->first[u->buffer]++;
             else a->writer[--a->first[u->buffer]] = i;
@@ -365,8 +385,9 @@ static bool find_writers(struct teller *a)
     struct arena *arena = a->gr->opt->reasons->arena;
     int buffers = a->plan->buffers;
     a->first = ARENA_NEW(arena, int, buffers + 2);
-    a->readers = ARENA_NEW(arena, int, buffers + 1);
-    if (!a->first || !a->readers) return false;
+    a->version = ARENA_NEW(arena, int, buffers + 1);
+    if (!a->first || !a->version || !(a->readers = ARENA_NEW(arena, int, number_versions(a) + 1)))
+        return false;
     enlist(a, true);
     for (int b = 0; b < buffers; b++) a->first[b + 1] += a->first[b];
     if (!(a->writer = ARENA_NEW(arena, int, a->first[buffers] + 1))) return false;

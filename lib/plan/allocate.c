@@ -9,6 +9,7 @@
 #include "plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { ALIGN = 256 };
 
@@ -43,6 +44,14 @@ struct lives {
     int *stamp;         /* ... of a buffer: 1 + the last one that it was found for and is not in order yet */
 };
 
+static void lives_clear(struct lives *l)
+{
+    for (int i = 0; i <= l->p->programs; i++) l->head[i] = -1;
+    for (int i = 0; i < 2 * l->leaves; i++) l->latest[i] = -1;
+    memset(l->stamp, 0, sizeof *l->stamp * (size_t)l->p->buffers);
+    l->sorts = 0;
+}
+
 static bool lives_new(struct lives *l, struct plan *p)
 {
     *l = (struct lives){.p = p, .leaves = 1};
@@ -54,8 +63,7 @@ static bool lives_new(struct lives *l, struct plan *p)
     l->stamp = ARENA_NEW(&p->arena, int, p->buffers + 1);
     l->latest = ARENA_NEW(&p->arena, int, 2 * l->leaves);
     if (p->arena.failed) return false;
-    for (int i = 0; i <= p->programs; i++) l->head[i] = -1;
-    for (int i = 0; i < 2 * l->leaves; i++) l->latest[i] = -1;
+    lives_clear(l);
     return true;
 }
 
@@ -173,6 +181,34 @@ static void place_anew(struct plan *p, struct lives *l, struct placed *placed)
         if (is_placed(&p->buffer[i])) place(p, l, i, lowest_gap(l, i, placed));
 }
 
+/* ---- Large ones first, where what is small would part the places of what is large ---- */
+
+static int by_bytes(const void *x, const void *y)
+{
+    const struct placed *a = x, *b = y;
+    if (a->offset != b->offset) return a->offset < b->offset ? 1 : -1;
+    return (a->buffer > b->buffer) - (a->buffer < b->buffer);
+}
+
+static bool place_large_first(struct plan *p, struct lives *l, struct placed *placed)
+{
+    struct placed *order = ARENA_NEW(&p->arena, struct placed, p->buffers + 1); /* its offset: bytes */
+    int64_t before = p->workspace;
+    int n = 0;
+    if (!order) return false;
+    for (int i = 0; i < p->buffers; i++)
+        if (is_placed(&p->buffer[i])) order[n++] = (struct placed){p->buffer[i].bytes, i};
+    qsort(order, (size_t)n, sizeof *order, by_bytes);
+    lives_clear(l);
+    p->workspace = 0;
+    for (int k = 0; k < n; k++) place(p, l, order[k].buffer, lowest_gap(l, order[k].buffer, placed));
+    if (p->workspace <= before) return true;
+    lives_clear(l);
+    p->workspace = 0;
+    place_anew(p, l, placed);
+    return true;
+}
+
 /* ---- Places as in a larger plan ---- */
 
 /* Has it the same buffers at the same times, and none that is smaller? */
@@ -235,5 +271,7 @@ coda_status plan_place(struct plan *p, const struct plan_options *opt)
     while (like < opt->largers && !is_like(p, opt->larger[like])) like++;
     if (like < opt->largers) place_like(p, &lives, opt->larger[like], placed);
     else place_anew(p, &lives, placed);
+    if (p->rearranged && !place_large_first(p, &lives, placed))
+        return fail(CODA_E_MEMORY, "out of memory for %d buffers", p->buffers);
     return CODA_OK;
 }

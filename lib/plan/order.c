@@ -3,12 +3,15 @@
  *
  * Those who read a version of a buffer wait for those who write it, and those who write the next version for
  * those who read this one. So each buffer has a row of epochs: writers of version 0, its readers, writers of
- * version 1, its readers, and so on; each epoch waits for all of the one ahead of it.
- * Of the programs that wait for nobody, the one with the first root goes first, so that the order is that of
- * the graph. A program counts the epochs that it waits for, is counted down as these are done, and at 0
- * enters a heap.
+ * version 1, its readers, and so on; each epoch waits for all of the one ahead of it. Of the programs that
+ * wait for nobody, the one with the first root goes first, so that the order is that of the graph. A program
+ * counts the epochs that it waits for, is counted down as these are done, and at 0 enters a heap.
+ *
+ * Where that keeps much in memory, as the logits of all chunks of a loss before the first one's gradient, the
+ * one goes first after which the least is kept, and the order is taken if its peak is lower by an eighth:
+ * list scheduling, as XLA's memory scheduler has it, which also takes the better one of several orders.
  */
-#include "plan.h"
+#include "order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +25,7 @@ struct order {
     int *missing;             /* of a program: epochs that it waits for */
     int *seen;                /* of an epoch: the last program that was counted, and one more */
     int *heap, ready;
+    struct ledger *ledger; /* order_memory.c: of the bytes that are kept; NULL: the first root goes first */
 };
 
 static int by_root(const void *x, const void *y)
@@ -156,6 +160,21 @@ static void leave_epoch(struct order *o, int epoch, const bool *done)
     }
 }
 
+/* The ready one after which the least is kept; of equals the first. */
+static int take_least(struct order *o)
+{
+    int best = 0;
+    double least = 0;
+    for (int i = 0; i < o->ready; i++) {
+        double more = ledger_growth(o->ledger, o->heap[i]);
+        if (i && (more > least || (more == least && o->heap[i] > o->heap[best]))) continue;
+        best = i, least = more;
+    }
+    int program = o->heap[best];
+    o->heap[best] = o->heap[--o->ready]; /* no heap any more, and none is needed */
+    return program;
+}
+
 static void finish(struct order *o, int program, const bool *done)
 {
     const struct tensor_use *u;
@@ -167,27 +186,56 @@ static void finish(struct order *o, int program, const bool *done)
     }
 }
 
+/* Writes the programs to `sorted`, as far as none waits for another one without end; returns their number. */
+static int run(struct order *o, int *sorted)
+{
+    int n = o->p->programs, placed = 0;
+    bool *done = ARENA_NEW(&o->p->arena, bool, n + 1);
+    if (!done) return 0;
+    for (int g = 0; g < o->epochs; g++) o->pending[g] = o->at[g + 1] - o->at[g];
+    memset(o->missing, 0, sizeof *o->missing * (size_t)n);
+    memset(o->seen, 0, sizeof *o->seen * (size_t)o->epochs);
+    find_missing(o);
+    while (o->ready) {
+        int i = o->ledger ? take_least(o) : take_first(o);
+        done[i] = true;
+        sorted[placed++] = i;
+        if (o->ledger) ledger_enter(o->ledger, i);
+        finish(o, i, done);
+    }
+    return placed;
+}
+
+/* Another order than `sorted`, if that one keeps too much. */
+static bool keep_less(struct order *o, int *sorted)
+{
+    int n = o->p->programs, *other = ARENA_NEW(&o->p->arena, int, n + 1);
+    o->ledger = other ? ledger_new(o->p) : NULL;
+    if (!o->ledger) return false;
+    double peak = ledger_peak(o->ledger, sorted), better = 7.0 / 8 * peak;
+    if (n > MOST_BY_MEMORY || ledger_least(o->ledger) > better || run(o, other) < n) return true;
+    if (ledger_peak(o->ledger, other) > better) return true;
+    memcpy(sorted, other, sizeof *sorted * (size_t)n);
+    return o->p->rearranged = true;
+}
+
 coda_status plan_order(struct plan *p)
 {
-    int n = p->programs, placed = 0;
+    int n = p->programs;
     struct order o = {.p = p};
-    struct program *sorted = ARENA_NEW(&p->arena, struct program, n + 1);
-    bool *done = ARENA_NEW(&p->arena, bool, n + 1);
+    struct program *program = ARENA_NEW(&p->arena, struct program, n + 1);
+    int *sorted = ARENA_NEW(&p->arena, int, n + 1);
     o.missing = ARENA_NEW(&p->arena, int, n + 1);
     o.heap = ARENA_NEW(&p->arena, int, n + 1);
     qsort(p->program, (size_t)n, sizeof *p->program, by_root);
     if (p->arena.failed || !number_epochs(&o) || !fill_epochs(&o))
         return fail(CODA_E_MEMORY, "out of memory for %d programs", n);
     link_epochs(&o);
-    find_missing(&o);
-    memset(o.seen, 0, sizeof *o.seen * (size_t)o.epochs);
-    for (; o.ready; placed++) {
-        int i = take_first(&o);
-        done[i] = true;
-        sorted[placed] = p->program[i];
-        finish(&o, i, done);
-    }
+    int placed = run(&o, sorted);
+    if ((p->by_size && !keep_less(&o, sorted)) || p->arena.failed)
+        return fail(CODA_E_MEMORY, "out of memory for %d programs", n);
     if (placed < n) return fail(CODA_E_UNSUPPORTED, "plan: programs %d..%d wait for each other", placed, n);
-    p->program = sorted;
+    for (int i = 0; i < n; i++) program[i] = p->program[sorted[i]];
+    p->program = program;
     return CODA_OK;
 }

@@ -34,3 +34,11 @@ const struct decision *plan_decision(const struct plan_options *opt, int root)
     }
     return low < opt->decisions && opt->decision[low].root == root ? &opt->decision[low] : NULL;
 }
+
+coda_status plan_arrange(struct plan *p)
+{
+    coda_status status = p->accumulates ? plan_accumulate(p) : CODA_OK;
+    if (!status) status = plan_order(p);
+    if (!status && p->accumulates) status = plan_begin_sums(p);
+    return !status && p->by_size ? plan_reuse(p) : status;
+}

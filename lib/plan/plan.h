@@ -26,6 +26,9 @@ struct plan {
     uint64_t prepared_id;        /* of all that coda_prepare leaves; 0: nothing */
     const graph *graph;          /* the rewritten graph, for printing; NULL: skeleton.h */
     int values;                  /* its nodes: what programs name a value by is below */
+    bool accumulates;            /* do sums of products add to where they end? */
+    bool by_size;                /* do bytes decide what comes first, and what is written over? ... */
+    bool rearranged;             /* ... did they? */
     struct target target;        /* that it is for */
     struct schedule *schedule;   /* one for each program, once they are in order */
     struct waits *waits;         /* of each program, once all has its place; NULL: not found */
@@ -46,7 +49,9 @@ struct reasons;  /* reasons.h */
 struct plan_options {
     bool fuse; /* false: one program for each operation */
     bool cublaslt;
-    bool invariant; /* program.invariant, of all programs */
+    bool invariant;   /* program.invariant, of all programs */
+    bool one_of_many; /* the graph has symbols: plans of its shapes differ in numbers alone */
+    bool plain;       /* programs in the graph's order, each result in memory of its own */
     coda_fold fold;
     struct target target;
     const struct decision *decision; /* by root */
@@ -68,7 +73,11 @@ const struct decision *plan_decision(const struct plan_options *opt, int root); 
 
 /* ---- The stages; graph -> programs is fuse ---- */
 
-coda_status plan_order(struct plan *p); /* order.c: which program after which */
+coda_status plan_arrange(struct plan *p);    /* plan.c: what follows, up to plan_reuse */
+coda_status plan_accumulate(struct plan *p); /* accumulate.c: sums of products, where they end */
+coda_status plan_order(struct plan *p);      /* order.c: which program after which */
+coda_status plan_begin_sums(struct plan *p); /* accumulate.c: which of these comes first */
+coda_status plan_reuse(struct plan *p);      /* reuse.c: results in the memory of what they are made of */
 /* allocate.c: offsets in the workspace */
 coda_status plan_place(struct plan *p, const struct plan_options *opt);
 coda_status plan_place_folds(struct plan *p);  /* folds.c: and of what coda_prepare leaves */

@@ -5,7 +5,7 @@
  * folded in place, for nothing else outlives the call; and a run reads only arguments that it is given,
  * `prepared`, sums that it adds to, and what an earlier program of the same run has written.
  */
-#include "plan.h"
+#include "verify.h"
 
 #include <stdlib.h>
 
@@ -149,6 +149,7 @@ static coda_status verify_steps(const struct plan *p)
         if (!ranges_are_whole(q)) return fail(CODA_E_INVALID, "plan: @%d has ranges that are not apart", i);
         coda_status status = verify_folds(p, q);
         for (int s = 0; s < q->steps && !status; s++) status = verify_step(p, q, s);
+        if (!status) status = verify_in_place(p, i);
         if (status) return status;
     }
     return CODA_OK;
@@ -175,6 +176,7 @@ struct memory {
     const struct plan *p;
     const struct program *q; /* at hand */
     char *writer;            /* of each buffer, so far */
+    int *version;            /* ... what it holds */
     int bad;                 /* the buffer at fault */
 };
 
@@ -218,6 +220,21 @@ static bool may_not_read(void *ctx, int buffer)
     return !good;
 }
 
+/* What is read is there, and not yet written over; what is written is no older than what is there. */
+static coda_status verify_versions(struct memory *m)
+{
+    const struct tensor_use *u;
+    int index = (int)(m->q - m->p->program);
+    for (int j = 0; (u = program_use(m->q, j)); j++)
+        if (u->version < m->version[u->buffer] ||
+            (use_effect(u) == EFFECT_READ && u->version > m->version[u->buffer]))
+            return fail(CODA_E_INVALID, "plan: @%d uses version %d of buffer %d, which holds version %d",
+                        index, u->version, u->buffer, m->version[u->buffer]);
+    for (int j = 0; (u = program_use(m->q, j)); j++)
+        m->version[u->buffer] = MAX(m->version[u->buffer], u->version);
+    return CODA_OK;
+}
+
 static coda_status verify_program(struct memory *m)
 {
     const struct program *q = m->q;
@@ -231,18 +248,22 @@ static coda_status verify_program(struct memory *m)
     if (program_any_write(q, may_not_write, m))
         return fail(CODA_E_INVALID, "plan: @%d of %s writes buffer %d, which is not its own", index, list,
                     m->bad);
-    return CODA_OK;
+    return verify_versions(m);
 }
 
 static coda_status verify_memory(const struct plan *p)
 {
-    struct memory m = {.p = p, .writer = calloc((size_t)p->buffers + 1, 1)};
-    coda_status status = m.writer ? CODA_OK : fail(CODA_E_MEMORY, "plan: out of memory in verify");
+    struct memory m = {.p = p,
+                       .writer = calloc((size_t)p->buffers + 1, 1),
+                       .version = calloc((size_t)p->buffers + 1, sizeof *m.version)};
+    coda_status status =
+        m.writer && m.version ? CODA_OK : fail(CODA_E_MEMORY, "plan: out of memory in verify");
     for (int i = 0; i < p->programs && !status; i++) {
         m.q = &p->program[i];
         status = verify_program(&m);
     }
     free(m.writer);
+    free(m.version);
     return status;
 }
 

@@ -1,10 +1,10 @@
 /*
  * waits.c -- which programs of a call each program has to wait for, if they are not run one after the other.
  *
- * By versions, as in order.c: a program that uses a buffer waits for the epoch ahead. By memory: one that is
- * the first to use a buffer of the workspace waits for the last users of what lay there before. A wait that
- * follows from others is left out. Nothing may use a buffer once another one has taken its place, which is
- * checked here.
+ * By versions, as in order.c: a program that uses a buffer waits for the epoch ahead; among those that write
+ * a version, one that adds to it waits for the one before. By memory: one that is the first to use a buffer
+ * of the workspace waits for the last users of what lay there before. A wait that follows from others is left
+ * out. Nothing may use a buffer once another one has taken its place, which is checked here.
  *
  * Row i of a matrix has a bit for each program that comes before program i. Rows are as wide as a BLOCK of
  * programs: a plan of more may name programs of earlier blocks although other waits imply them.
@@ -109,6 +109,12 @@ static bool has_place(const struct search *s, int buffer)
 
 /* ---- Programs ---- */
 
+/* Those that add to one memory do so one after the other, so that the sum has the same bits in each run. */
+static bool adds_behind(const struct life *l, const struct tensor_use *u, int program)
+{
+    return use_effect(u) == EFFECT_ADD && l->members && l->members->program != program;
+}
+
 static coda_status use(struct search *s, const struct tensor_use *u, int program)
 {
     struct life *l = &s->life[u->buffer];
@@ -117,7 +123,7 @@ static coda_status use(struct search *s, const struct tensor_use *u, int program
     else if (!has_place(s, u->buffer))
         return fail(CODA_E_INVALID, "plan: @%d uses buffer %d, whose bytes another one has taken", program,
                     u->buffer);
-    else if (epoch > l->epoch) l->ahead = l->members, l->members = NULL;
+    else if (epoch > l->epoch || adds_behind(l, u, program)) l->ahead = l->members, l->members = NULL;
     if (epoch < l->epoch) { /* of a program that is in both, as it works in place */
         l->ahead = push(s, l->ahead, program);
         return CODA_OK;

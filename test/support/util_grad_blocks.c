@@ -44,6 +44,17 @@ static const char head[] =
     "%n = rms_norm %x, %g {eps=1e-5}\n%z = matmul %n, %w\n"
     "%l = cross_entropy %z, %t {ignore=3,reduction=1}\noutput %loss = %l\n";
 
+/* The loss of three chunks of rows, whose logits take turns in one memory. */
+static const char chunks[] =
+    "%x = input bf16[96,128]\n%w = weight bf16[504,128]\n%t = input i32[96]\n"
+    "%x0 = slice %x {axis=0,start=0,stop=32,step=1}\n%t0 = slice %t {axis=0,start=0,stop=32,step=1}\n"
+    "%z0 = matmul %x0, %w\n%l0 = cross_entropy %z0, %t0 {ignore=3,reduction=2}\n"
+    "%x1 = slice %x {axis=0,start=32,stop=64,step=1}\n%t1 = slice %t {axis=0,start=32,stop=64,step=1}\n"
+    "%z1 = matmul %x1, %w\n%l1 = cross_entropy %z1, %t1 {ignore=3,reduction=2}\n"
+    "%x2 = slice %x {axis=0,start=64,stop=96,step=1}\n%t2 = slice %t {axis=0,start=64,stop=96,step=1}\n"
+    "%z2 = matmul %x2, %w\n%l2 = cross_entropy %z2, %t2 {ignore=3,reduction=2}\n"
+    "%s = add %l0, %l1\n%l = add %s, %l2\noutput %loss = %l\n";
+
 const struct grad_block grad_blocks[] = {
     {"LLaMA", "examples/graphs/llama_small.coda", NULL, 0.9},
     {"GPT-2", "examples/graphs/gpt2_small.coda", NULL, 1.05},
@@ -51,6 +62,7 @@ const struct grad_block grad_blocks[] = {
     {"Qwen3", NULL, qwen3, 1.05},
     {"Gemma 2", NULL, gemma, 1.05},
     {"head", NULL, head, 1.05},
+    {"chunks of a loss", NULL, chunks, 1.05},
 };
 const int grad_block_count = ARRAY_SIZE(grad_blocks);
 

@@ -115,6 +115,55 @@ START_TEST(in_place_is_no_circle)
 }
 END_TEST
 
+/* ---- By memory ---- */
+
+/* Chunks: each makes a large buffer, and another program reads it, whose root comes after all of these. */
+static void add_chunks(struct bench *b, int chunks, int64_t bytes)
+{
+    bench_init(b, chunks);
+    for (int i = 0; i < chunks; i++) {
+        b->buffer[i] = (struct buffer){.space = SPACE_WORK, .bytes = bytes};
+        writes(add_program(b, 1 + i), i, 0);
+    }
+    for (int i = 0; i < chunks; i++) reads(add_program(b, 101 + i), i, 0);
+}
+
+START_TEST(a_chunk_dies_before_the_next_one)
+{
+    enum { CHUNKS = 6 };
+    for (int by_size = 0; by_size < 2; by_size++) {
+        struct bench b;
+        add_chunks(&b, CHUNKS, 1 << 20);
+        b.plan.by_size = by_size;
+        order(&b);
+        ck_assert(b.plan.rearranged == by_size);
+        for (int i = 0; i < CHUNKS; i++) {
+            ck_assert_int_eq(place_of(&b, 1 + i), by_size ? 2 * i : i);
+            ck_assert_int_eq(place_of(&b, 101 + i), by_size ? 2 * i + 1 : CHUNKS + i);
+        }
+        arena_free(&b.plan.arena);
+    }
+}
+END_TEST
+
+/* It is the graph's order where that keeps no more, or little more. */
+START_TEST(little_memory_moves_nothing)
+{
+    struct bench b;
+    add_chunks(&b, 4, 1 << 10);
+    b.buffer[4] = (struct buffer){.space = SPACE_WORK, .bytes = 1 << 20}; /* next to what it keeps */
+    b.plan.buffers = 5;
+    writes(add_program(&b, 0), 4, 0);
+    reads(add_program(&b, 200), 4, 0);
+    b.plan.by_size = true;
+    order(&b);
+    ck_assert(!b.plan.rearranged);
+    for (int i = 1; i < b.plan.programs; i++)
+        ck_assert_int_lt(b.plan.program[i - 1].root, b.plan.program[i].root);
+    arena_free(&b.plan.arena);
+}
+END_TEST
+
 START_TEST(circles_are_refused)
 {
     struct bench b;
@@ -191,4 +240,5 @@ END_TEST
 
 TESTS(order, ONE(readers_come_after_writers), ONE(overwriting_waits_for_readers),
       ONE(every_kind_of_writing_counts), ONE(in_place_is_no_circle), ONE(circles_are_refused),
+      ONE(a_chunk_dies_before_the_next_one), ONE(little_memory_moves_nothing),
       EACH(random_sequences_keep_their_effects, 200));

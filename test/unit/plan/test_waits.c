@@ -35,6 +35,7 @@ static int conflict(const struct plan *p, const struct tensor_use *u, const stru
 {
     if (!writes(u) && !writes(v)) return 0;
     if (u->buffer != v->buffer) return share_bytes(&p->buffer[u->buffer], &p->buffer[v->buffer]) ? 2 : 0;
+    if (use_effect(u) == EFFECT_ADD || use_effect(v) == EFFECT_ADD) return 1; /* one sum after the other */
     return u->version != v->version || writes(u) != writes(v);
 }
 
@@ -185,4 +186,21 @@ START_TEST(places_are_not_taken_early)
 }
 END_TEST
 
-TESTS(waits, SECONDS(120), ONE(as_all_pairs_say), ONE(a_long_chain), ONE(places_are_not_taken_early));
+/* What is added to one memory is added in the order of launches. */
+START_TEST(sums_wait_for_each_other)
+{
+    struct bench b;
+    bench_init(&b, 5, 1);
+    b.buffer[0] = (struct buffer){.space = SPACE_WORK, .bytes = 256};
+    for (int i = 0; i < 3; i++) add_use(&b, i, USE_STORE, 0);
+    b.use[2].effect = b.use[4].effect = EFFECT_ADD;
+    add_use(&b, 3, USE_LOAD, 0), add_use(&b, 4, USE_LOAD, 0);
+    ck_assert_int_eq(plan_find_waits(&b.plan), CODA_OK);
+    for (int i = 0; i < 5; i++) ck_assert_int_eq(b.plan.waits[i].n, i > 0);
+    for (int i = 1; i < 5; i++) ck_assert_int_eq(b.plan.waits[i].on[0], MIN(i - 1, 2));
+    bench_free(&b);
+}
+END_TEST
+
+TESTS(waits, SECONDS(120), ONE(as_all_pairs_say), ONE(a_long_chain), ONE(places_are_not_taken_early),
+      ONE(sums_wait_for_each_other));
