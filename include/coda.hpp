@@ -278,6 +278,12 @@ inline std::vector<value> grad(value y, const std::vector<value> &x)
     return grad(std::vector<value>{y}, {}, x);
 }
 
+inline value linear_cross_entropy(value x, value w, value targets,
+                                  const coda_linear_cross_entropy_options *opt = nullptr)
+{
+    return detail::built(x.graph(), coda_linear_cross_entropy(x.graph(), x, w, targets, opt));
+}
+
 /* A step of an optimiser; an m or w that is absent is value(). */
 inline void adamw(value grad, value p, value m, value v, value w = {},
                   const coda_adamw_options *opt = nullptr)

@@ -53,6 +53,30 @@ typedef struct coda_grad_options {
 CODA_API void coda_grad(coda_graph *g, const coda_value *y, const coda_value *dy, int ny, const coda_value *x,
                         int nx, coda_value *dx, const coda_grad_options *opt);
 
+/* ---- A loss whose logits are never all there ---- */
+
+/* coda_cross_entropy(g, coda_matmul(g, x, w), targets, ..), x [.., D], w [V, D], targets [..], by chunks
+ * of rows: operations of coda.h, whose gradients coda_grad has. A plan of the loss and its gradients in
+ * one graph keeps the logits of one chunk, in x's dtype, and their gradient takes their place; what chunks
+ * add to w's gradient, in fp32, is added where that ends. So its workspace is 2 rows V bytes, and the
+ * partial sums of a softmax; capped logits keep the cap's derivative, too. An ignored row is 0 whatever
+ * its logits are, and so is its gradient, exactly. Of a symbolic number of rows, and of a chunk's or
+ * fewer, it is that one loss. Mistakes are those of these calls, and CODA_E_INVALID: a softcap below 0 or
+ * not finite, rows below 0. opt may be NULL. */
+typedef struct coda_linear_cross_entropy_options {
+    size_t size;
+    int32_t ignore_index;     /* as of coda_cross_entropy_options, as the next two */
+    coda_reduction reduction;
+    int ignore_zero;
+    float softcap; /* logits z are softcap tanh(z / softcap) (Gemma 2); 0 (INIT): as they are */
+    int64_t rows;  /* of a chunk, a multiple of 128 at best; 0 (INIT): 4096. Each chunk reads and writes w's
+                    * gradient once, so small chunks are slow */
+} coda_linear_cross_entropy_options;
+#define CODA_LINEAR_CROSS_ENTROPY_OPTIONS_INIT \
+    {sizeof(coda_linear_cross_entropy_options), 0, CODA_REDUCE_MEAN, 0, 0, 0}
+CODA_API coda_value coda_linear_cross_entropy(coda_graph *g, coda_value x, coda_value w, coda_value targets,
+                                              const coda_linear_cross_entropy_options *opt);
+
 /* ---- Two plans: forward, and backward ---- */
 
 typedef enum coda_keep {

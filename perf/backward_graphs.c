@@ -196,14 +196,9 @@ static coda_value loss_of(coda_graph *g, coda_value x, coda_value w, coda_value 
 static coda_value loss_by_chunks(coda_graph *g, const struct figure *f, const coda_value *x,
                                  coda_value target)
 {
-    coda_value sum = CODA_NONE;
-    int64_t rows = f->m / CHUNKS;
-    for (int64_t i = 0; i < f->m; i += rows) {
-        coda_value one = loss_of(g, coda_slice(g, x[0], 0, i, i + rows, 1), x[1],
-                                 coda_slice(g, target, 0, i, i + rows, 1), CODA_REDUCE_SUM);
-        sum = i ? coda_add(g, sum, one) : one;
-    }
-    return coda_scale(g, sum, 1 / (float)f->m);
+    coda_linear_cross_entropy_options opt = CODA_LINEAR_CROSS_ENTROPY_OPTIONS_INIT;
+    opt.rows = f->m / CHUNKS;
+    return coda_linear_cross_entropy(g, x[0], x[1], target, &opt);
 }
 
 void loss_graph(coda_graph *g, const struct figure *f, int side)

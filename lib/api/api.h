@@ -15,6 +15,7 @@ int build_index(graph *g, const char *what, coda_value v);
 /* Appends `n` with these operands, as a new origin. */
 coda_value build_node(graph *g, const char *what, struct node n, const coda_value *in, int nin);
 coda_value build_value(int index);
+enum { DEFAULT_IGNORED = -100 }; /* target of a cross-entropy, if the options say 0 */
 /* The graph's mistake is what fail() said last, of these operands by these names. */
 #define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 coda_value build_refuse(graph *g, const char *const *names, const coda_value *in, int nin);

@@ -382,7 +382,6 @@ CODA_API coda_value coda_attention_lse(coda_graph *g, coda_value q, coda_value k
     return lse->id ? o : CODA_NONE;
 }
 
-enum { DEFAULT_IGNORED = -100 };
 static const enum loss loss[] = {
     [CODA_REDUCE_MEAN] = LOSS_MEAN, [CODA_REDUCE_NONE] = LOSS_ROWS, [CODA_REDUCE_SUM] = LOSS_SUM};
 

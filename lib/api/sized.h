@@ -36,6 +36,7 @@
     X(coda_cache_pruned, kept_bytes)                                                                         \
     X(coda_export_options, array)                                                                            \
     X(coda_bundle_report, damaged)                                                                           \
+    X(coda_linear_cross_entropy_options, rows)                                                               \
     X(coda_grad_options, weights)                                                                            \
     X(coda_split_options, also_count)
 

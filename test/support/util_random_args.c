@@ -17,6 +17,8 @@ size_t random_arg_bytes(const struct type *t, const int64_t *stride)
     return (size_t)(last + 1) * (size_t)dtype_bytes(t->dtype, 1);
 }
 
+enum { ANY_LIMIT = 100 };
+
 /* What the readers of an integer value can take: 0 .. limit-1, and sometimes `other`. */
 struct need {
     int64_t limit, other;
@@ -57,6 +59,14 @@ static void note_needs(const graph *g, const struct node *n, struct need *need)
             need[n->in[7]].limit = heads ? k->dim[0] : k->dim[0] / page, need[n->in[7]].far = true;
         }
     }
+}
+
+/* What a view of integers can take, so can the tensor that it shows. */
+static void pass_need(const graph *g, int view, struct need *need)
+{
+    const struct node *n = &g->node[view];
+    bool known = need[view].limit != ANY_LIMIT || need[view].other != INT64_MIN;
+    if (op_is_view(n->op) && dtype_is_index(n->type.dtype) && known) need[n->in[VIEW_OF]] = need[view];
 }
 
 /* Whose lower half is a number that is wanted, or the ends of int64. */
@@ -169,8 +179,10 @@ void **random_args(const graph *g, uint64_t seed, bool evaluate)
     struct need *need = calloc((size_t)g->nodes + 1, sizeof *need);
     void **args = calloc((size_t)(g->nodes + g->outputs) + 1, sizeof *args);
     int count = 0;
-    for (int i = 0; i < g->nodes; i++) need[i] = (struct need){100, INT64_MIN, 1, false, false, false, false};
+    for (int i = 0; i < g->nodes; i++)
+        need[i] = (struct need){ANY_LIMIT, INT64_MIN, 1, false, false, false, false};
     for (int i = 0; i < g->nodes; i++) note_needs(g, &g->node[i], need);
+    for (int i = g->nodes - 1; i >= 0; i--) pass_need(g, i, need);
     for (int i = 0; i < g->nodes; i++) {
         const struct node *n = &g->node[i];
         if (!op_is_leaf(n->op)) continue;

@@ -86,6 +86,15 @@ static void read_cross_entropy(const void *opt, struct text *t)
     end_graph(b, t);
 }
 
+static void read_linear(const void *opt, struct text *t)
+{
+    graph *b = coda_graph_new();
+    coda_value x = coda_input(b, "x", CODA_BF16, 2, (int64_t[]){4, 8});
+    coda_value w = coda_weight(b, "w", CODA_BF16, 2, (int64_t[]){6, 8});
+    coda_linear_cross_entropy(b, x, w, coda_input(b, "i", CODA_I32, 1, (int64_t[]){4}), opt);
+    end_graph(b, t);
+}
+
 static void read_sample(const void *opt, struct text *t)
 {
     graph *b = coda_graph_new();
@@ -237,6 +246,7 @@ static const coda_attention_options attention = CODA_ATTENTION_OPTIONS_INIT;
 static const coda_sample_options sample = CODA_SAMPLE_OPTIONS_INIT;
 static const coda_append_options append = CODA_APPEND_OPTIONS_INIT;
 static const coda_cross_entropy_options cross_entropy = CODA_CROSS_ENTROPY_OPTIONS_INIT;
+static const coda_linear_cross_entropy_options linear = CODA_LINEAR_CROSS_ENTROPY_OPTIONS_INIT;
 static const coda_grad_options grad = CODA_GRAD_OPTIONS_INIT;
 static const coda_adamw_options adamw = CODA_ADAMW_OPTIONS_INIT;
 static const coda_sgd_options sgd = CODA_SGD_OPTIONS_INIT;
@@ -262,6 +272,7 @@ static const struct reader {
     {SIZED_coda_sample_options, &sample, read_sample, NULL},
     {SIZED_coda_append_options, &append, read_append, NULL},
     {SIZED_coda_cross_entropy_options, &cross_entropy, read_cross_entropy, NULL},
+    {SIZED_coda_linear_cross_entropy_options, &linear, read_linear, NULL},
     {SIZED_coda_grad_options, &grad, read_grad, NULL},
     {SIZED_coda_adamw_options, &adamw, read_adamw, NULL},
     {SIZED_coda_sgd_options, &sgd, read_sgd, NULL},
