@@ -22,10 +22,10 @@ near() {
     paste "$root/$1/losses.tsv" "$root/$2/losses.tsv" | awk -F'\t' -v first="$3" -v last="$4" -v of="$1 and $2" 'NR > 1 {
         d = $2 / $7 - 1; if (d < 0) d = -d
         if (NR <= 21 && d > most) most = d
-        if (NR > 181) a += $2, b += $7
+        if (NR > 181) { a += $2; b += $7 }
     } END {
         e = a / b - 1; if (e < 0) e = -e
-        printf "%s: the losses of 20 steps within %.2e, the means of the last 20 within %.2e\\n", of, most, e
+        printf "%s: the losses of 20 steps within %.2e, the means of the last 20 within %.2e\n", of, most, e
         exit !(NR == 201 && most <= first && e <= last)
     }' || fail "$1 and $2: other losses"
 }
