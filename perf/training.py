@@ -5,7 +5,8 @@
 
     speed     a model of 1.04e9 parameters, one sequence of 8192 tokens a step, random weights and tokens: forward,
               backward, clipping and AdamW. Steps a second and the most memory; torch.compile of the whole loss with
-              SDPA and the fused AdamW. Sides run in turns, each alone on the card, in a CUDA graph
+              SDPA and the fused AdamW; "apart" is libcoda with a plan for gradients and one for AdamW. Sides run in
+              turns, each alone on the card, in a CUDA graph
     losses    300 steps of a small model on the bytes of a text, from the same start in the same order: how far bf16
               of libcoda and of PyTorch are from PyTorch's fp32. Of three starts
 
@@ -76,8 +77,8 @@ class Side:
         ids = torch.randint(sizes.vocabulary, (sizes.rows, sizes.tokens + 1), device=device, generator=generator)
         self.ids, self.target = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
         values = sizes.start(device, 5)
-        if name == "coda":
-            self.model = Coda(lib, sizes, values, device)
+        if name in ("coda", "apart"):
+            self.model = Coda(lib, sizes, values, device, apart=name == "apart")
             self.model.numbers(1e-4, 1)
         else:
             self.model = Torch(sizes, values, device, compiled=name == "compile", capture=self.cuda)
@@ -89,7 +90,7 @@ class Side:
             torch.cuda.reset_peak_memory_stats()
         self.backend = fastest_attention(sizes) if name == "compile" and self.cuda else contextlib.nullcontext
         for i in range(3):
-            if name == "coda":
+            if isinstance(self.model, Coda):
                 self.model.numbers(1e-4, i + 1)
             self.step()
         self.third = float(self.loss)
@@ -155,16 +156,16 @@ class Side:
 def speed(lib, opt):
     device, sizes = "cpu" if opt.cpu else "cuda", sizes_of_speed(opt)
     seconds, peak, loss = {}, {}, {}
-    for name in ("compile", "coda", "compile", "coda"):
+    for name in ("compile", "coda", "apart", "compile", "coda"):
         if name in seconds and time.monotonic() - pytorch.START > opt.seconds:
             print("training.py: %s is not timed again: %g seconds are over" % (name, opt.seconds), flush=True)
             continue
-        side = Side(name if device == "cuda" or name == "coda" else "eager", sizes, lib, device)
+        side = Side("eager" if name == "compile" and opt.cpu else name, sizes, lib, device)
         seconds.setdefault(name, []).append(side.time(4 if opt.quick or opt.cpu else 12))
         loss[name] = side.third
         peak[name] = getattr(side, "peak", 0)
         if name == "coda":
-            plans = [side.model.learn.stats(), side.model.improve.stats()]
+            plans = [p.stats() for p in side.model.plans]
         side.close()
         print("%-10s %8.2f ms a step  %6.2f GB  loss %.4f  [%.0f s]" % (name, 1e3 * seconds[name][-1],
               peak[name] / 1e9, loss[name], time.monotonic() - pytorch.START), flush=True)

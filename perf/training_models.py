@@ -122,11 +122,13 @@ class Bound(Plan):
 
 
 class Coda:
-    """Its memory is flat: p, g, m and v of fp32, w of bf16, in which vectors stand in front."""
+    """Its memory is flat: p, g, m and v of fp32, w of bf16, in which vectors stand in front. A step is one plan, which
+    has gradients in its workspace, so that they take the place of what the forward has kept; or if it is `apart` two,
+    and AdamW is a launch for all vectors and one for all matrices."""
     scalars = ()
 
-    def __init__(self, lib, sizes, values, device):
-        self.lib, self.sizes, self.device = lib, sizes, device
+    def __init__(self, lib, sizes, values, device, apart=False):
+        self.lib, self.sizes, self.device, self.apart = lib, sizes, device, apart
         self.names, self.first, self.begin = sizes.shapes(), {}, []
         at = 0
         for part in self.names:
@@ -136,18 +138,22 @@ class Coda:
                 at += (math.prod(shape) + ALIGNED - 1) // ALIGNED * ALIGNED
             at = (at + ROW - 1) // ROW * ROW
         self.begin.append(at)
-        self.flat = {n: torch.zeros(at, device=device) for n in "pgmv"}
+        self.flat = {n: torch.zeros(at, device=device) for n in ("pgmv" if apart else "pmv")}
         for name, v in values.items():
             self.part("p", name, v.shape).copy_(v)
         self.flat["w"] = self.flat["p"].bfloat16()
         self.tensors = {n: torch.zeros(1, device=device) for n in ("rate", "unbias_m", "unbias_v", "norm2", "loss")}
         for n in ("ids", "target"):
             self.tensors[n] = torch.zeros(sizes.rows, sizes.tokens, dtype=torch.int32, device=device)
-        self.weights, self.states = set(self.first), set()
+        self.weights, self.states = (set(self.first), set()) if apart else (set(), set(self.first))
+        views = {"": "w", "d.": "g"} if apart else {"": "w", "p.": "p", "m.": "m", "v.": "v"}
         for part in self.names:
             for name, shape in part.items():
-                self.tensors[name], self.tensors["d." + name] = (self.part(x, name, shape) for x in "wg")
-        self.learn, self.improve = Bound(lib, self, self.learning()), Bound(lib, self, self.improving())
+                self.tensors.update((x + name, self.part(of, name, shape)) for x, of in views.items())
+        if not apart:
+            self.states.update(x + n for n in self.first for x in ("p.", "m.", "v."))
+        self.plans = [Bound(lib, self, make()) for make in
+                      ((self.learning, self.improving) if apart else (self.learning,))]
 
     def part(self, what, name, shape):
         return self.flat[what][self.first[name]:self.first[name] + math.prod(shape)].view(shape)
@@ -195,33 +201,46 @@ class Coda:
             parts.append(dx[0])
             loss, d_head = (g.add(loss, one), g.add(d_head, dx[1])) if loss else (one, dx[1])
         d = g.shape(g.concat(0, (Value * len(parts))(*parts), len(parts)), s.rows, s.tokens, s.hidden)
-        names = [n for part in self.names for n in part]
-        for name, dx in zip(names, self.grad(g, states, d, [g.leaf(n) for n in names])):
-            g.output(b"d." + name.encode(), g.add(dx, d_head) if name == "embed" else dx)
+        names = list(self.first)
+        gradients = dict(zip(names, self.grad(g, states, d, [g.leaf(n) for n in names])))
+        gradients["embed"] = g.add(gradients["embed"], d_head)
         g.output(b"loss", g.scale(loss, 1 / rows))
+        if self.apart:
+            g.outputs(**{"d." + n: v for n, v in gradients.items()})
+        else:
+            how = self.clipped(g, list(gradients.values()))
+            for name, grad in gradients.items():
+                self.adamw(g, how, 0 if name in self.names[0] else DECAY, grad,
+                           g.leaves("p." + name, "m." + name, "v." + name, name))
         return g.g
 
-    # -- The plan of the optimiser --
+    # -- The optimiser --
+
+    def clipped(self, g, gradients):
+        """What a step of AdamW takes but for its operands."""
+        norm2 = g.norm_squared((Value * len(gradients))(*gradients), len(gradients))
+        g.output(b"norm2", norm2)
+        how = dict(zip(("rate", "unbias_m", "unbias_v"), g.leaves("rate", "unbias_m", "unbias_v")))
+        how["clip"] = g.minimum(g.constant(F32, 1), g.rsqrt(norm2))
+        how["update"] = g.equal(g.sub(norm2, norm2), g.constant(F32, 0))
+        return how
+
+    def adamw(self, g, how, decay, grad, states):
+        opt = AdamWOptions(beta1=BETAS[0], beta2=BETAS[1], eps=TINY, decay=decay, **how)
+        self.lib.coda_adamw(g.g, grad, *states, ctypes.byref(opt))
 
     def improving(self):
+        """Of all vectors, and of all matrices, at once."""
         g = Leaves(self.lib, self)
-        count = self.begin[2] // ROW
-        self.tensors["grad"] = self.flat["g"].view(count, ROW)
-        grad = g.leaf("grad")
-        norm2 = g.norm_squared(ctypes.byref(grad), 1)
-        g.output(b"norm2", norm2)
-        clip = g.minimum(g.constant(F32, 1), g.rsqrt(norm2))
-        update = g.equal(g.sub(norm2, norm2), g.constant(F32, 0))
-        rate, unbias_m, unbias_v = g.leaves("rate", "unbias_m", "unbias_v")
+        self.tensors["grad"] = self.flat["g"].view(-1, ROW)
+        how = self.clipped(g, [g.leaf("grad")])
         for part, decay in ((0, 0), (1, DECAY)):
-            rows = slice(self.begin[part], self.begin[part + 1])
             names = ["%s%d" % (n, part) for n in "gpmvw"]
             for name in names:
-                self.tensors[name] = self.flat[name[0]][rows].view(-1, ROW)
+                self.tensors[name] = self.flat[name[0]][self.begin[part]:self.begin[part + 1]].view(-1, ROW)
             self.states.update(names[1:])
-            opt = AdamWOptions(beta1=BETAS[0], beta2=BETAS[1], eps=TINY, decay=decay, rate=rate, clip=clip,
-                               update=update, unbias_m=unbias_m, unbias_v=unbias_v)
-            g.adamw(*g.leaves(*names), ctypes.byref(opt))
+            leaves = g.leaves(*names)
+            self.adamw(g, how, decay, leaves[0], leaves[1:])
         return g.g
 
     def numbers(self, rate, step):
@@ -232,13 +251,13 @@ class Coda:
     def step(self, ids, target):
         self.tensors["ids"].copy_(ids)
         self.tensors["target"].copy_(target)
-        self.learn()
-        self.improve()
+        for plan in self.plans:
+            plan()
         return self.tensors["loss"]
 
     def free(self):
-        self.learn.free()
-        self.improve.free()
+        for plan in self.plans:
+            plan.free()
 
 
 class Leaves(Joint):

@@ -76,11 +76,17 @@ static const struct stored_tensor *tensor(struct build *b, const char *name, int
     return t;
 }
 
+bool build_learns(const struct build *b, const struct weight *w, const char *name)
+{
+    return w->stored_count && (!b->adapter || strstr(name, ".adapter."));
+}
+
 /* The leaf of a weight, once for each first name. */
 static coda_value leaf(struct build *b, struct weight *w, const char *name, int64_t rows, int64_t columns)
 {
-    w->value = columns ? coda_weight(b->g, name, w->dtype, DIMS(rows, columns))
-                       : coda_weight(b->g, name, w->dtype, DIMS(rows));
+    bool state = b->updates && build_learns(b, w, name);
+    w->value =
+        (state ? coda_state : coda_weight)(b->g, name, w->dtype, columns ? 2 : 1, (int64_t[]){rows, columns});
     w->bytes = (size_t)(rows * (columns ? columns : 1)) * dtype_bytes(w->dtype);
     if (weights_add(b->weights, w, name)) return w->value;
     weight_drop(w);

@@ -35,6 +35,7 @@ struct build {
     bool packed;        /* a decoder that learns: `sentences` windows of `rows` tokens, no caches */
     bool headless;      /* what a decoder's graph gives are the states that its head reads: see build_head */
     coda_value head;    /* its weight, behind build_logits */
+    bool updates;       /* what is learned are states, as a run writes to them */
     int adapter;        /* columns between the two matrices of an adapter; 0: there are none */
     /* int32 inputs. Of a decoder: [1, rows] where tokens sit, and the row of the caches that keeps them, and
      * [1] the keys that are there then. Of an encoder: positions [rows], or with RoPE [sentences, rows], and
@@ -77,6 +78,8 @@ coda_value build_gain(struct build *b, const char *name, int64_t rows, bool unit
  * its ".weight". Hu et al., arXiv 2106.09685. */
 coda_value build_linear(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns,
                         bool bias);
+/* Whether a weight of this name is learned: it is a checkpoint's, or of an adapter where there are any. */
+bool build_learns(const struct build *b, const struct weight *w, const char *name);
 coda_value build_rms_norm(struct build *b, coda_value x, const char *name);
 coda_value build_layer_norm(struct build *b, coda_value x, const char *name);
 coda_value build_activation(struct build *b, coda_value x);

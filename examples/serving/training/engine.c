@@ -25,7 +25,8 @@ struct losses {
     const struct engine *e;
     bool learns;
     coda_value states, target; /* [all rows, columns], [all rows] */
-    coda_value share;          /* the cotangent of the sum of losses */
+    coda_value share;          /* the cotangent of the sum of losses ... */
+    coda_value scale;          /* ... of which this is a factor, or CODA_NONE */
     coda_value sum;
     coda_value d_head; /* the gradient of the head; CODA_NONE: it is not learned */
 };
@@ -95,40 +96,49 @@ static coda_value append_chunks(struct losses *l)
     return l->learns ? coda_reshape(g, d, DIMS(l->e->rows, l->e->tokens, columns)) : CODA_NONE;
 }
 
-static bool is_learned(const struct build *b, const struct weight *w)
+/* What becomes of a gradient: it is added to what is there, or takes its place. */
+static void append_output(struct losses *l, const struct moved *one)
 {
-    return w->stored_count && (!b->adapter || strstr(w->name, ".adapter."));
+    char name[200];
+    snprintf(name, sizeof name, "d.%s", one->w->name);
+    (l->e->accumulates ? coda_output_add : coda_output)(l->b.g, name, one->gradient);
 }
 
-/* Gradients of all that is learned, from that of y; each is added to what is there, or takes its place. */
+/* Gradients of all that is learned, from that of y, and if a step is one plan what they do to the weights. */
 static bool append_gradients(struct losses *l, coda_value y, coda_value dy)
 {
     struct build *b = &l->b;
-    coda_graph *g = b->g;
     int n = b->weights->count, k = 0;
     coda_value *x = calloc(2 * (size_t)n + 1, sizeof *x), *dx = x + n;
-    if (!x) return fault_set(b->fault, "out of memory");
-    for (int i = 0; i < n; i++)
-        if (is_learned(b, &b->weights->all[i])) x[k++] = b->weights->all[i].value;
-    coda_grad(g, &y, &dy, 1, x, k, dx, NULL);
-    for (int i = k = 0; i < n; i++) {
-        char name[200];
-        if (!is_learned(b, &b->weights->all[i])) continue;
-        if (x[k].id == b->head.id && l->d_head.id)
-            dx[k] = dx[k].id ? coda_add(g, dx[k], l->d_head) : l->d_head;
-        snprintf(name, sizeof name, "d.%s", b->weights->all[i].name);
-        if (dx[k].id) (l->e->accumulates ? coda_output_add : coda_output)(g, name, dx[k]);
-        k++;
+    struct moved *all = calloc((size_t)n + 1, sizeof *all);
+    bool good = x && all;
+    for (int i = 0; good && i < n; i++)
+        if (build_learns(b, &b->weights->all[i], b->weights->all[i].name)) {
+            all[k].w = &b->weights->all[i];
+            x[k++] = b->weights->all[i].value;
+        }
+    if (good) coda_grad(b->g, &y, &dy, 1, x, k, dx, NULL);
+    n = 0;
+    for (int i = 0; good && i < k; i++) {
+        if (x[i].id == b->head.id && l->d_head.id) dx[i] = plus(b->g, dx[i], l->d_head);
+        if (dx[i].id) all[n++] = (struct moved){all[i].w, dx[i]};
     }
+    if (good && l->e->whole) optimizer_append(l->e, b->g, l->scale, all, n);
+    else
+        for (int i = 0; i < n; i++) append_output(l, &all[i]);
+    free(all);
     free(x);
-    return true;
+    return good || fault_set(b->fault, "out of memory");
 }
 
 /* What the sum of losses counts in the gradient: 1 / targets, and in fp16 times the scale. */
-static coda_value share_of(const struct engine *e, coda_graph *g)
+static void append_share(struct losses *l)
 {
-    coda_value share = coda_input(g, "share", CODA_F32, DIMS(1));
-    return e->dtype == CODA_F16 ? coda_mul(g, share, coda_input(g, "scale", CODA_F32, DIMS(1))) : share;
+    coda_graph *g = l->b.g;
+    l->share = coda_input(g, "share", CODA_F32, DIMS(1));
+    if (l->e->dtype != CODA_F16) return;
+    l->scale = (l->e->whole ? coda_state : coda_input)(g, "scale", CODA_F32, DIMS(1));
+    l->share = coda_mul(g, l->share, l->scale);
 }
 
 static bool append_losses(struct losses *l)
@@ -137,7 +147,7 @@ static bool append_losses(struct losses *l)
     bool whole = chunk_of(l->e) == rows_of(l->e);
     append_states(l);
     if (l->b.failed) return false;
-    if (l->learns) l->share = share_of(l->e, g);
+    if (l->learns) append_share(l);
     coda_value d = CODA_NONE;
     if (whole)
         append_chunk(l, coda_reshape(g, l->states, DIMS(rows_of(l->e), l->e->config->hidden)), l->target,
@@ -164,6 +174,7 @@ static coda_graph *loss_graph(const struct engine *e, bool learns, struct weight
                          .every_row = true,
                          .packed = true,
                          .headless = true,
+                         .updates = learns && e->whole,
                          .adapter = e->adapter};
     if (!l.b.g) return fault_set(f, "out of memory"), NULL;
     bool good = append_losses(&l);
@@ -220,9 +231,10 @@ static void *memory_of(void *context, const coda_arg_info *info)
     if (!strcmp(info->name, "scale")) return e->params.scale;
     if (!strcmp(info->name, "scale_steps")) return e->params.scale + SCALE_STEPS;
     if (!strcmp(info->name, "grad")) return e->params.g;
-    if (info->kind == CODA_ARG_WEIGHT) return parameters_leaf(&e->params, info->name);
-    void *gradient = parameters_gradient(&e->params, info->name);
-    return gradient ? gradient : flat(e, info->name);
+    void *at = parameters_leaf(&e->params, info->name);
+    if (!at) at = parameters_gradient(&e->params, info->name);
+    if (!at) at = parameters_state(&e->params, info->name);
+    return at ? at : flat(e, info->name);
 }
 
 /* ---- Plans ---- */
@@ -248,7 +260,7 @@ static bool allocate(struct engine *e, struct fault *f)
 {
     size_t most = 0, n = 5 * ((size_t)(rows_of(e) + APART - 1) / APART * APART) * sizeof(int32_t);
     for (int i = 0; i < PLANS; i++) {
-        size_t bytes = coda_plan_workspace(e->program[i].plan);
+        size_t bytes = e->program[i].plan ? coda_plan_workspace(e->program[i].plan) : 0;
         most = bytes > most ? bytes : most;
     }
     e->inputs = device_alloc(e->device, n);
@@ -279,18 +291,18 @@ bool engine_open(struct engine *e, struct fault *f)
 {
     struct weights learned = {0}, judged = {0};
     coda_graph *g = loss_graph(e, true, &learned, f);
-    const struct parameters_how how = {e->how.muon, e->adapter != 0, e->only_plan};
+    const struct parameters_how how = {e->how.muon, e->adapter != 0, e->only_plan, e->whole};
     bool good = g && parameters_open(&e->params, &learned, e->device, how, f);
     weights_free(&learned);
     if (!good) coda_graph_free(g);
     good =
         good && compile(e, PLAN_LEARN, g, f) && compile(e, PLAN_JUDGE, loss_graph(e, false, &judged, f), f);
     weights_free(&judged);
-    good = good && compile(e, PLAN_IMPROVE, optimizer_graph(e, f), f);
+    good = good && (e->whole || compile(e, PLAN_IMPROVE, optimizer_graph(e, f), f));
     if (good) count_flops(e);
     if (e->only_plan || !good) return good;
     good = allocate(e, f) && write_scale(e, f);
-    for (int i = 0; good && i < PLANS; i++) good = ready(e, &e->program[i], f);
+    for (int i = 0; good && i < PLANS; i++) good = !e->program[i].plan || ready(e, &e->program[i], f);
     return good;
 }
 
@@ -332,7 +344,7 @@ bool engine_learn(struct engine *e, const struct batch *b, struct fault *f)
 
 bool engine_improve(struct engine *e, struct fault *f)
 {
-    return queue_run(&e->queue, &e->program[PLAN_IMPROVE], f) &&
+    return (e->whole || queue_run(&e->queue, &e->program[PLAN_IMPROVE], f)) &&
            queue_download(&e->queue, e->sums, SUMS * APART, f);
 }
 

@@ -2,11 +2,12 @@
  * optimizer.c -- the step of an optimiser as a graph over flat memory.
  *
  * AdamW moves each group by one call; Muon each matrix of a checkpoint by itself, though some are stacked in
- * one weight. Gradients are clipped to a norm (Pascanu et al., arXiv 1211.5063); where the norm is inf or NaN
- * all stays as it was.
+ * one weight. In a plan of a whole step AdamW moves each weight by itself. Gradients are clipped to a norm
+ * (Pascanu et al., arXiv 1211.5063); where the norm is inf or NaN all stays as it was.
  */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "train_engine.h"
 
@@ -43,11 +44,9 @@ static struct leaves leaves(struct step *s, const char *name, bool second_moment
     return l;
 }
 
-static void append_adamw(struct step *s, const char *group, int64_t rows, double decay)
+static void append_adamw(struct step *s, const struct leaves *l, double decay)
 {
     coda_adamw_options o = CODA_ADAMW_OPTIONS_INIT;
-    if (!rows) return;
-    struct leaves l = leaves(s, group, true, (const int64_t[]){rows, PARAMETER_ROW});
     o.beta1 = (float)BETA_M;
     o.beta2 = (float)BETA_V;
     o.weight_decay = (float)decay;
@@ -56,7 +55,14 @@ static void append_adamw(struct step *s, const char *group, int64_t rows, double
     o.update = s->update;
     o.correction1 = s->unbias_m;
     o.correction2 = s->unbias_v;
-    coda_adamw(s->g, l.grad, l.p, l.m, l.v, l.w, &o);
+    coda_adamw(s->g, l->grad, l->p, l->m, l->v, l->w, &o);
+}
+
+static void append_group(struct step *s, const char *group, int64_t rows, double decay)
+{
+    if (!rows) return;
+    struct leaves l = leaves(s, group, true, (const int64_t[]){rows, PARAMETER_ROW});
+    append_adamw(s, &l, decay);
 }
 
 /* Its moves of a matrix [N, K] are sqrt(max(1, N / K)) in size. By a rate of 0.2 sqrt(K) times the step's
@@ -102,23 +108,26 @@ static void append_scale(struct step *s, coda_value scale, coda_value steps)
 }
 
 /* Gradients are those of the loss times the scale, if there is one. */
-static void append_norm(struct step *s)
+static void append_norm(struct step *s, const coda_value *grads, int n, coda_value scale)
 {
     coda_graph *g = s->g;
-    bool scaled = s->e->params.scaled;
-    coda_value grad =
-        coda_input(g, "grad", CODA_F32, DIMS(s->e->params.count / PARAMETER_ROW, PARAMETER_ROW));
-    coda_value squared = coda_norm_squared(g, &grad, 1), scale = CODA_NONE, inverse = CODA_NONE;
-    if (scaled) {
-        scale = coda_state(g, "scale", CODA_F32, DIMS(1));
+    coda_value squared = coda_norm_squared(g, grads, n), inverse = CODA_NONE;
+    if (scale.id) {
         inverse = coda_div(g, number(s, 1), scale);
         squared = coda_mul(g, coda_mul(g, squared, inverse), inverse);
     }
     coda_output_add(g, "norm_squared", squared);
     s->clip = coda_minimum(g, number(s, 1), coda_mul(g, number(s, s->e->how.clip), coda_rsqrt(g, squared)));
-    if (scaled) s->clip = coda_mul(g, s->clip, inverse);
+    if (scale.id) s->clip = coda_mul(g, s->clip, inverse);
     s->update = coda_equal(g, coda_sub(g, squared, squared), number(s, 0));
-    if (scaled) append_scale(s, scale, coda_state(g, "scale_steps", CODA_F32, DIMS(1)));
+    if (scale.id) append_scale(s, scale, coda_state(g, "scale_steps", CODA_F32, DIMS(1)));
+}
+
+static void append_numbers(struct step *s)
+{
+    s->rate = coda_input(s->g, "rate", CODA_F32, DIMS(1));
+    s->unbias_m = coda_input(s->g, "unbias_m", CODA_F32, DIMS(1));
+    s->unbias_v = coda_input(s->g, "unbias_v", CODA_F32, DIMS(1));
 }
 
 coda_graph *optimizer_graph(const struct engine *e, struct fault *f)
@@ -127,16 +136,43 @@ coda_graph *optimizer_graph(const struct engine *e, struct fault *f)
     struct step s = {.g = coda_graph_new(), .e = e};
     const int64_t *begin = e->params.begin;
     if (!s.g) return fault_set(f, "out of memory"), NULL;
-    s.rate = coda_input(s.g, "rate", CODA_F32, DIMS(1));
-    s.unbias_m = coda_input(s.g, "unbias_m", CODA_F32, DIMS(1));
-    s.unbias_v = coda_input(s.g, "unbias_v", CODA_F32, DIMS(1));
-    append_norm(&s);
+    append_numbers(&s);
+    coda_value grad = coda_input(s.g, "grad", CODA_F32, DIMS(e->params.count / PARAMETER_ROW, PARAMETER_ROW));
+    append_norm(&s, &grad, 1, e->params.scaled ? coda_state(s.g, "scale", CODA_F32, DIMS(1)) : CODA_NONE);
     for (int i = 0; i < GROUP_MUON; i++)
-        append_adamw(&s, names[i], (begin[i + 1] - begin[i]) / PARAMETER_ROW,
+        append_group(&s, names[i], (begin[i + 1] - begin[i]) / PARAMETER_ROW,
                      i == GROUP_TABLE ? e->how.decay : 0);
     append_muons(&s);
     if (coda_graph_status(s.g) == CODA_OK) return s.g;
     fault_set(f, "%s", coda_error());
     coda_graph_free(s.g);
     return NULL;
+}
+
+/* A weight of fp32 is its own p. */
+static void append_moved(struct step *s, const struct moved *one)
+{
+    const struct weight *w = one->w;
+    struct leaves l = {.grad = one->gradient, .p = w->value};
+    coda_value *const states[] = {&l.p, &l.m, &l.v};
+    int64_t dims[CODA_MAX_RANK];
+    int rank = coda_value_shape(s->g, w->value, dims, NULL);
+    if (w->dtype != CODA_F32) l.w = w->value;
+    for (int i = w->dtype == CODA_F32; i < 3; i++) {
+        char name[200];
+        snprintf(name, sizeof name, "%c.%s", "pmv"[i], w -> name);
+        *states[i] = coda_state(s->g, name, CODA_F32, rank, dims);
+    }
+    append_adamw(s, &l, w->columns ? s->e->how.decay : 0);
+}
+
+void optimizer_append(const struct engine *e, coda_graph *g, coda_value scale, const struct moved *all, int n)
+{
+    struct step s = {.g = g, .e = e};
+    coda_value *grads = calloc((size_t)n + 1, sizeof *grads);
+    for (int i = 0; grads && i < n; i++) grads[i] = all[i].gradient;
+    append_numbers(&s);
+    append_norm(&s, grads, grads ? n : 0, scale);
+    for (int i = 0; i < n; i++) append_moved(&s, &all[i]);
+    free(grads);
 }

@@ -76,7 +76,8 @@ bool parameters_open(struct parameters *p, struct weights *weights, struct devic
     if (!p->count) return fault_set(f, "there is nothing to learn: the family has no adapters");
     size_t bytes = (size_t)p->count * sizeof(float);
     if (how.nowhere) return true;
-    return allocate(p, &p->p, bytes, f) && allocate(p, &p->g, bytes, f) && allocate(p, &p->m, bytes, f) &&
+    return allocate(p, &p->p, bytes, f) && allocate(p, &p->g, how.no_gradients ? 0 : bytes, f) &&
+           allocate(p, &p->m, bytes, f) &&
            allocate(p, &p->v, (size_t)p->begin[GROUP_MUON] * sizeof(float), f) &&
            allocate(p, &p->w, p->rounded ? bytes / 2 : 0, f) &&
            allocate(p, &p->scale, p->scaled ? SCALE_BYTES : 0, f) &&
@@ -112,4 +113,11 @@ void *parameters_gradient(const struct parameters *p, const char *output)
 {
     const struct parameter *q = strncmp(output, "d.", 2) ? NULL : parameters_find(p, output + 2);
     return q && q->group != GROUP_FROZEN ? p->g + q->first * 4 : NULL;
+}
+
+void *parameters_state(const struct parameters *p, const char *name)
+{
+    const struct parameter *q = strlen(name) > 2 && name[1] == '.' ? parameters_find(p, name + 2) : NULL;
+    char *from = name[0] == 'p' ? p->p : name[0] == 'm' ? p->m : name[0] == 'v' ? p->v : NULL;
+    return q && from && q->group != GROUP_FROZEN ? from + q->first * 4 : NULL;
 }

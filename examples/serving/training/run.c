@@ -127,6 +127,7 @@ static bool open_engine(struct run *r, struct fault *f)
                         .rows = s->batch,
                         .tokens = s->tokens,
                         .accumulates = s->accumulate > 1,
+                        .whole = r->device.on_gpu && s->accumulate == 1 && strcmp(s->optimizer, "muon") != 0,
                         .chunk = s->chunk,
                         .how = {!strcmp(s->optimizer, "muon"), s->decay, s->clip, s->scale, s->scale_steps},
                         .only_plan = s->plan};
@@ -173,11 +174,13 @@ bool run_open(struct run *r, const struct settings *s, struct fault *f)
 
 bool run_plans(struct run *r, const struct settings *s, struct fault *f)
 {
-    static const char *const names[] = {"plan of a batch: its loss and gradients",
-                                        "plan of the loss of what is held out", "plan of the optimiser"};
+    const char *names[] = {"plan of a batch: its loss and gradients", "plan of the loss of what is held out",
+                           "plan of the optimiser"};
     r->settings = *s;
     if (!source_open(&r->source, &r->settings, f) || !open_engine(r, f)) return false;
-    for (int i = 0; i < PLANS; i++) page_print(stdout, names[i], r->engine.program[i].plan);
+    if (r->engine.whole) names[PLAN_LEARN] = "plan of a step: loss, gradients, and AdamW";
+    for (int i = 0; i < PLANS; i++)
+        if (r->engine.program[i].plan) page_print(stdout, names[i], r->engine.program[i].plan);
     return !fflush(stdout) || fault_set(f, "standard output: %s", strerror(errno));
 }
 

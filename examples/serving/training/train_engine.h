@@ -41,6 +41,8 @@ struct engine {
     int adapter;
     int64_t rows, tokens; /* of a run */
     bool accumulates; /* a step has several runs, whose gradients are added up; else a run leaves its own */
+    bool whole; /* a step is one plan, which has AdamW in it: gradients are in its workspace, where they take
+                 * the place of what the forward has kept. Without Muon, and with one run a step */
     struct improvement how;
     int64_t chunk;  /* rows whose logits are there at a time; 0: by the vocabulary */
     bool only_plan; /* no memory: nothing runs, and a GPU need not be there */
@@ -80,7 +82,16 @@ bool engine_judge(struct engine *e, const struct batch *b, double *sum, struct f
 
 /* ---- optimizer.c ---- */
 
-/* Appends the step of an optimiser to g: leaves grad, p, m, v and w, and scalars. */
+/* The step of an optimiser on flat memory: leaves grad, p, m, v and w, and numbers. */
 coda_graph *optimizer_graph(const struct engine *e, struct fault *f);
+
+/* Appends AdamW to a graph that has made gradients of its states: leaves p.NAME, m.NAME, v.NAME, and numbers.
+ * `scale` is the state of that name, or CODA_NONE. */
+struct moved {
+    const struct weight *w;
+    coda_value gradient;
+};
+void optimizer_append(const struct engine *e, coda_graph *g, coda_value scale, const struct moved *all,
+                      int n);
 
 #endif

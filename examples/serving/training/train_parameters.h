@@ -44,17 +44,20 @@ struct parameters {
 
 /* Of the weights that a graph was built with, which become the parameters' own. */
 struct parameters_how {
-    bool muon;     /* has m alone for matrices */
-    bool adapters; /* all others are frozen */
-    bool nowhere;  /* places without memory */
+    bool muon;         /* has m alone for matrices */
+    bool adapters;     /* all others are frozen */
+    bool nowhere;      /* places without memory */
+    bool no_gradients; /* these have no memory of their own */
 };
 bool parameters_open(struct parameters *p, struct weights *weights, struct device *d,
                      struct parameters_how how, struct fault *f);
 void parameters_close(struct parameters *p);
 
-/* The memory of a graph's leaf, of its gradient ("d.NAME"); NULL if there is none. */
+/* The memory of a graph's leaf, of its gradient ("d.NAME"), of its fp32 states ("p.NAME", "m.NAME",
+ * "v.NAME"); NULL if there is none. */
 void *parameters_leaf(const struct parameters *p, const char *name);
 void *parameters_gradient(const struct parameters *p, const char *output);
+void *parameters_state(const struct parameters *p, const char *name);
 
 /* Values from a checkpoint where the weights have tensors, else random ones by the seed. */
 bool parameters_fill(struct parameters *p, uint64_t seed, int layers, struct fault *f);

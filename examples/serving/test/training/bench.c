@@ -32,7 +32,8 @@ bool bench_open(struct bench *b, const char *path, const struct bench_shape *how
                                 .adapter = how->adapter,
                                 .rows = how->rows,
                                 .tokens = how->tokens,
-                                .accumulates = !how->one_run,
+                                .accumulates = !how->one_run && !how->whole,
+                                .whole = how->whole,
                                 .chunk = how->chunk,
                                 .how = {how->muon, how->decay, how->clip > 0 ? how->clip : 1e30, 256, 3}};
     good = good && b->engine.family && engine_open(&b->engine, &f) &&

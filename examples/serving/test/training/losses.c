@@ -301,3 +301,68 @@ void test_accumulation(const char *tiny, const char *scratch)
     bench_close(&one);
     bench_close(&two);
 }
+
+/* ---- A step as one plan ---- */
+
+/* Three steps of a batch, of which the gradient of the first is clipped most. */
+static bool three_steps(struct bench *bench, const struct batch *b, struct result *last)
+{
+    struct fault f = {{0}};
+    bool good = true;
+    for (int i = 1; good && i <= 3; i++) {
+        struct rates rates = {0.01f, (float)(1 / (1 - pow(BETA_M, i))), (float)(1 / (1 - pow(BETA_V, i)))};
+        good = engine_begin(&bench->engine, b->targets, &rates, &f) && engine_learn(&bench->engine, b, &f) &&
+               engine_improve(&bench->engine, &f) && engine_result(&bench->engine, last, &f);
+    }
+    CHECK(good, "%s", f.text);
+    return good;
+}
+
+/* Weights and moments of a plan of the whole step are those of a plan of gradients and one of AdamW. Weights
+ * whose gradients are 0 but for rounding, as that of a key's bias, move by its sign. */
+static void step_whole(const char *tiny, const char *name, struct bench_shape how, double bar)
+{
+    static const int lengths[] = {9, 14, 21};
+    char path[512];
+    struct bench apart, whole;
+    struct corpus c;
+    struct batch b = {0};
+    struct result x, y;
+    uint64_t seed = 3;
+    snprintf(path, sizeof path, "%s/%s", tiny, name);
+    how.rows = 2, how.tokens = 24, how.decay = 0.1, how.clip = 0.5;
+    bool good = bench_open(&apart, path, &how);
+    how.whole = true;
+    good = bench_open(&whole, path, &how) && good;
+    if (good) {
+        corpus_of(&c, lengths, 3, whole.config.vocabulary, &seed);
+        good = only_batch(&b, &c, 2, 24) && three_steps(&apart, &b, &x) && three_steps(&whole, &b, &y);
+        corpus_free(&c);
+    }
+    if (good) {
+        const struct parameters *p = &apart.engine.params, *q = &whole.engine.params;
+        double of_p = distance((float *)q->p, (float *)p->p, p->count);
+        double of_m = distance((float *)q->m, (float *)p->m, p->count);
+        double of_v = distance((float *)q->v, (float *)p->v, p->count);
+        CHECK(!q->g && of_p <= fmax(bar, 1e-4) && of_m <= bar * 10 && of_v <= bar * 10,
+              "%s: weights differ by %.2e, moments by %.2e and %.2e", name, of_p, of_m, of_v);
+        CHECK(fabs(x.loss - y.loss) <= bar * x.loss && fabs(x.norm - y.norm) <= 10 * bar * x.norm &&
+                  x.scale == y.scale,
+              "%s: loss %.8f and %.8f, norm %.8f and %.8f", name, y.loss, x.loss, y.norm, x.norm);
+    }
+    batch_free(&b);
+    bench_close(&apart);
+    bench_close(&whole);
+}
+
+void test_whole(const char *tiny, const char *scratch)
+{
+    (void)scratch;
+    for (int i = 0; i < FAMILIES; i++) step_whole(tiny, families[i], (struct bench_shape){0}, 2e-6);
+    step_whole(tiny, "llama", (struct bench_shape){.adapter = 4}, 2e-6);
+    step_whole(tiny, "gemma2", (struct bench_shape){.adapter = 4, .chunk = 20}, 2e-6);
+    step_whole(tiny, "llama3", (struct bench_shape){.chunk = 20}, 2e-6);
+    step_whole(tiny, "llama", (struct bench_shape){.dtype = CODA_BF16}, 2e-3);
+    step_whole(tiny, "gemma2", (struct bench_shape){.dtype = CODA_BF16}, 2e-3);
+    step_whole(tiny, "qwen3", (struct bench_shape){.dtype = CODA_F16}, 2e-3);
+}

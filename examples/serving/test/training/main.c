@@ -31,13 +31,13 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(const char *tiny, const char *scratch);
-    } tests[] = {{"losses", test_losses},       {"gradients", test_gradients},
-                 {"packing", test_packing},     {"accumulation", test_accumulation},
-                 {"chunks", test_chunks},       {"adapters", test_adapters},
-                 {"optimizer", test_optimizer}, {"scale", test_scale},
-                 {"schedule", test_schedule},   {"windows", test_windows},
-                 {"documents", test_documents}, {"vocabulary", test_vocabulary},
-                 {"saved", test_saved}};
+    } tests[] = {{"losses", test_losses},         {"gradients", test_gradients},
+                 {"packing", test_packing},       {"accumulation", test_accumulation},
+                 {"chunks", test_chunks},         {"whole", test_whole},
+                 {"adapters", test_adapters},     {"optimizer", test_optimizer},
+                 {"scale", test_scale},           {"schedule", test_schedule},
+                 {"windows", test_windows},       {"documents", test_documents},
+                 {"vocabulary", test_vocabulary}, {"saved", test_saved}};
     if (argc < 3) return fputs("usage: train_test TINY SCRATCH [TEST]...\n", stderr), 2;
     int ran = 0;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {

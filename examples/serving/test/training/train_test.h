@@ -26,6 +26,7 @@ struct bench_shape {
     double decay, clip;
     coda_dtype dtype; /* 0: fp32 */
     int64_t chunk;    /* rows of logits; 0: all */
+    bool whole;       /* a step is one plan */
     bool one_run;     /* a step's gradient is that of its only run */
 };
 /* `path` NULL: a LLaMA of random weights. */
@@ -45,6 +46,7 @@ void test_gradients(const char *tiny, const char *scratch);
 void test_packing(const char *tiny, const char *scratch);
 void test_accumulation(const char *tiny, const char *scratch);
 void test_chunks(const char *tiny, const char *scratch);
+void test_whole(const char *tiny, const char *scratch);
 void test_adapters(const char *tiny, const char *scratch);
 void test_optimizer(const char *tiny, const char *scratch);
 void test_scale(const char *tiny, const char *scratch);
