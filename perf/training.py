@@ -204,7 +204,6 @@ def kernels(lib, opt):
         for kernel, (n, ms) in sorted(spent.items(), key=lambda k: -k[1][1])[:MOST]:
             print("  %8.3f ms  %4d x %8.4f  %s" % (ms, n, ms / n, kernel[:WIDE]))
         side.close()
-    return []
 
 
 # ---- Losses ----
@@ -243,7 +242,7 @@ def losses(lib, opt):
     steps = 40 if opt.cpu or opt.quick else 300
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
-    rows = []
+    starts = []
     for seed in range(1 if opt.quick else 3):
         values, first = sizes.start(device, seed), 1000 * seed
         makes = {"fp32": lambda: Torch(sizes, values, device, torch.float32),
@@ -252,16 +251,15 @@ def losses(lib, opt):
         curves = {n: losses_of(make(), sizes, steps, first, device) for n, make in makes.items()}
         off = {n: float((curves[n] - curves["fp32"]).abs().mean()) for n in ("bf16", "coda")}
         last = {n: float(c[-20:].mean()) for n, c in curves.items()}
-        rows.append({"case": "training/losses/%d" % seed, "steps": steps, "off": off, "last": last})
+        starts.append({"off": off, "last": last})
         print("training/losses/%d: mean |loss - fp32's| of %d steps: libcoda %.3e, PyTorch %.3e; the last 20: %s" %
               (seed, steps, off["coda"], off["bf16"], ", ".join("%s %.4f" % p for p in last.items())), flush=True)
-    ours, theirs = (statistics.mean(r["off"][n] for r in rows) for n in ("coda", "bf16"))
+    ours, theirs = (statistics.mean(r["off"][n] for r in starts) for n in ("coda", "bf16"))
     good = ours <= theirs
     print("training/losses: %.3f of PyTorch's distance: %s" % (ours / theirs, "good" if good else "TOO FAR"),
           flush=True)
-    for r in rows:
-        r["good"] = good
-    return rows
+    return {"case": "training/losses", "steps": steps, "distance": round(ours / theirs, 4), "good": good,
+            "starts": starts}
 
 
 def main():
@@ -273,8 +271,7 @@ def main():
     lib, rows = library(), []
     for name, measure in (("losses", losses), ("speed", speed), ("kernels", kernels)):
         if name in (opt.pattern or ("losses", "speed")):
-            row = measure(lib, opt)
-            rows += row if isinstance(row, list) else [row]
+            rows += filter(None, [measure(lib, opt)])
             if path:
                 pytorch.store(path, lib, rows, "torch_training")
     return 0 if all(r["good"] for r in rows) else 1
