@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 static _Thread_local struct guards *current;
+static _Thread_local const struct guards *followed;
 
 bool guard_answer(enum guard_kind kind, int64_t a, int64_t b)
 {
@@ -63,11 +64,24 @@ static bool has_room(struct guards *g)
     return true;
 }
 
+void guards_follow(const struct guards *of) { followed = of; }
+
+/* The answer to question i, of extents as they are, or as they are where it was asked before. */
+static bool follow(int i, enum guard_kind kind, int64_t a, bool answer)
+{
+    const struct guard *g = i < followed->notes ? &followed->note[i] : NULL;
+    bool chance = kind == GUARD_EQUAL && answer && a > 1;
+    if (g && g->kind == kind && (g->answer == answer || chance)) return g->answer;
+    followed = NULL;
+    return answer;
+}
+
 static bool ask(enum guard_kind kind, int64_t a, int64_t b)
 {
     struct guards *to = current;
     bool answer = guard_answer(kind, a, b);
     if (!to || to->failed) return answer;
+    if (followed) answer = follow(to->notes, kind, a, answer);
     to->failed = !has_room(to);
     if (!to->failed) to->note[to->notes++] = (struct guard){kind, answer, a, b};
     return answer;

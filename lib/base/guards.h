@@ -35,6 +35,11 @@ int guards_noted(void);
 void guards_take_back(int notes);
 void guards_free(struct guards *g);
 
+/* From now on, while this thread's questions are those of `of`, two extents of 2 or more that happen to be
+ * equal are not, if they are not there: what is planned then is what is planned of them. Notes must be taken.
+ * NULL: no longer. Once a question or an answer differs in anything else, it no longer does. */
+void guards_follow(const struct guards *of);
+
 /* The same questions, with the same answers, of whatever numbers. A hash of these. */
 bool guards_same(const struct guards *a, const struct guards *b);
 uint64_t guards_hash(const struct guards *g);

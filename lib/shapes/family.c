@@ -7,6 +7,7 @@
  */
 #include "family.h"
 
+#include "corners.h"
 #include "kernel_table.h"
 #include "pipeline.h"
 #include "variants.h"
@@ -14,8 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { MOST_SMALL = 3 }; /* symbols of which all combinations of small and large are tried */
-_Static_assert(4 << MOST_SMALL <= MOST_EXTREMES, "odd or not, of the base or not");
+_Static_assert(MOST_EXTREMES == 2 * MOST_CORNERS, "of the base or not");
 
 coda_status family_open(struct family *f, const graph *g, const coda_compile_options *opt)
 {
@@ -143,6 +143,41 @@ static coda_status plan_from(struct family *f, coda_plan **out, const coda_plan 
     return status ? status : judge(f, out, whole, w);
 }
 
+/* Plans the shape as if extents that differ in a shape near it, and are equal in this one by chance, were not
+ * equal. */
+static coda_status plan_like(struct family *f, coda_plan **out, const coda_plan *whole,
+                             const struct plan_request *w, const int64_t *near, const graph *from)
+{
+    struct guards asked = {0}, own = {0};
+    struct plan_request other = {.call = w->call, .dims = near, .base = w->base, .dry_run = true};
+    struct plan_request noted = *w;
+    coda_plan *p = NULL;
+    other.guards = &asked, noted.guards = &own;
+    coda_status status = plan_from(f, &p, whole, &other, from);
+    executable_free(p);
+    guards_follow(&asked);
+    if (!status) status = plan_from(f, out, whole, &noted, from);
+    guards_follow(NULL);
+    guards_free(&asked);
+    guards_free(&own);
+    return status;
+}
+
+/* Where extents happen to be equal, programs may be joined that no larger shape joins: a buffer lives longer,
+ * or they want more memory than its own. */
+static coda_status plan_as_neighbor(struct family *f, coda_plan **out, const coda_plan *whole,
+                                    const struct plan_request *w, const graph *from)
+{
+    const struct dims *t = f->graph->dims;
+    int64_t near[MOST_SYMBOLS];
+    struct failure failure;
+    fail_save(&failure);
+    for (int k = 0; k < neighbors(t); k++)
+        if (neighbor_shape(t, w->dims, k, near) && !plan_like(f, out, whole, w, near, from)) return CODA_OK;
+    fail_restore(&failure);
+    return CODA_E_UNSUPPORTED;
+}
+
 static coda_status plan_in_full(struct family *f, coda_plan **out, const coda_plan *whole,
                                 const struct plan_request *w)
 {
@@ -151,9 +186,13 @@ static coda_status plan_in_full(struct family *f, coda_plan **out, const coda_pl
     extents_equal(apart, true);
     guards_note(before);
     coda_status status = plan_from(f, out, whole, w, apart ? f->rewritten : f->graph);
-    if (status != CODA_E_UNSUPPORTED || apart || !f->rewritten) return status;
-    if (w->guards) w->guards->failed = true;          /* this takes no notes: it depends on the schedule */
-    return plan_from(f, out, whole, w, f->rewritten); /* what those rules won wants too much memory */
+    if (status != CODA_E_UNSUPPORTED) return status;
+    /* What its rules or its joins won may want too much memory. Without them, it takes no notes: this depends
+     * on the schedule. */
+    if (w->guards) w->guards->failed = true;
+    if (!apart && f->rewritten) status = plan_from(f, out, whole, w, f->rewritten);
+    if (status != CODA_E_UNSUPPORTED) return status;
+    return plan_as_neighbor(f, out, whole, w, f->rewritten ? f->rewritten : f->graph);
 }
 
 /* The plan of a shape whose template is known; false: it has to be planned in full. */
@@ -224,23 +263,6 @@ coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whol
 
 /* ---- The whole ---- */
 
-static void largest(const struct dims *t, int64_t *dims)
-{
-    for (int i = 0; i < t->symbols; i++) dims[i] = t->symbol[i].most;
-}
-
-/* Values for the symbols, of which those in `small` are the least but 0, and the others the largest; or, if
- * odd, one step less. */
-static void combine(const struct dims *t, unsigned small, bool odd, int64_t *dims)
-{
-    for (int i = 0; i < t->symbols; i++) {
-        const struct symbol *s = &t->symbol[i];
-        bool is_small = i < MOST_SMALL && small >> i & 1;
-        int64_t value = is_small ? s->multiple : s->most - odd * s->multiple;
-        dims[i] = MAX(s->least, MIN(value, s->most));
-    }
-}
-
 static coda_status add_extreme(struct family *f, coda_plan *whole, const struct plan_request *w,
                                unsigned flags)
 {
@@ -254,17 +276,16 @@ static coda_status add_extreme(struct family *f, coda_plan *whole, const struct 
     return CODA_OK;
 }
 
-/* Dims that are 1 let more rules apply, and odd ones want copies: such shapes have other buffers than the
- * largest one. The workspace is that of the hungriest of those that are largest among their like. */
+/* Dims that are 1 let more rules apply, odd ones want copies, and what is put together with an empty tensor
+ * is all there is: such shapes have other buffers than the largest one. The workspace is that of the
+ * hungriest of those that are largest among their like. */
 static coda_status add_extremes(struct family *f, coda_plan *whole, bool base, unsigned flags)
 {
     int64_t dims[MOST_SYMBOLS];
     const struct plan_request w = {.call = "compile", .dims = dims, .base = base, .unloaded = base};
     coda_status status = CODA_OK;
-    for (unsigned k = 0; !status && k < 2u << MIN(f->graph->dims->symbols, MOST_SMALL); k++) {
-        combine(f->graph->dims, k / 2, k % 2, dims);
-        status = add_extreme(f, whole, &w, flags);
-    }
+    for (int k = 0; !status && k < MOST_CORNERS; k++)
+        if (corner_shape(f->graph->dims, k, dims)) status = add_extreme(f, whole, &w, flags);
     return status;
 }
 
@@ -318,7 +339,7 @@ static void probe_symbol(struct search_of_base *s, int symbol, bool small)
     const struct dims *t = s->f->graph->dims;
     const struct symbol *of = &t->symbol[symbol];
     int64_t dims[MOST_SYMBOLS];
-    combine(t, small ? ~0u : 0, false, dims);
+    corner_shape(t, small ? CORNER_SMALL : CORNER_LARGE, dims);
     for (int64_t power = 1; power <= of->most; power *= 2)
         for (int64_t past = 0; past < 2; past++) {
             int64_t steps = CEIL_DIV(power + past, of->multiple);
@@ -362,7 +383,7 @@ coda_status family_whole(struct family *f, coda_plan **out, bool base)
     const struct compile_context context = {
         .variants = f->variants, .base = base, .table = f->table, .unloaded = base};
     int64_t dims[MOST_SYMBOLS];
-    largest(f->graph->dims, dims);
+    corner_shape(f->graph->dims, CORNER_LARGE, dims);
     graph *large = graph_bind(f->graph, "compile", dims);
     if (!large) return fail_status();
     coda_status status = compile_graph(out, large, &f->opt, &context);

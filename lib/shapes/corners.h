@@ -1,0 +1,23 @@
+/*
+ * corners.h -- shapes that stand for others: those that are the largest of their kinds, and those near one.
+ */
+#ifndef CORNERS_H
+#define CORNERS_H
+
+#include "graph.h"
+
+/* Of the first MOST_SMALL symbols all combinations of their largest value, the least but 0, and 0; the others
+ * are as large as may be. Of each also the shape where those that are large are one step less. */
+enum { MOST_SMALL = 3, CHOICE_BITS = 2, MOST_CORNERS = 2 << CHOICE_BITS * MOST_SMALL };
+enum { CORNER_LARGE = 0, CORNER_SMALL = 2 * (1 + 4 + 16) }; /* all symbols */
+
+/* Shape k of them; false: there is none, or another one is the same. */
+bool corner_shape(const struct dims *t, int k, int64_t *dims);
+
+/* A step up or down from a shape, of all symbols that can take it, or of one: of 16 units, 8, .. or 1. A long
+ * one comes first, as it keeps the lowest bits of a symbol, on which alignment depends. */
+int neighbors(const struct dims *t);
+/* Shape k of them; false: there is none. */
+bool neighbor_shape(const struct dims *t, const int64_t *dims, int k, int64_t *out);
+
+#endif
