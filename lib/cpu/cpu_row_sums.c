@@ -27,7 +27,8 @@ coda_status cpu_sort_ids(const struct cpu *c)
     const struct sort_ids_spec *s = c->p->spec;
     const struct tensor_use *u = &s->use[ROW_SUMS_IDS];
     struct ids ids = {u->dtype, cpu_buffer(c, u->buffer), u->offset, u->stride[0], s->rows};
-    int32_t *start = cpu_buffer(c, s->use[ROW_SUMS_SUMS].buffer), *order = start + s->rows + 1;
+    int32_t *start = cpu_buffer(c, s->use[ROW_SUMS_SUMS].buffer), *order = start + s->rows + 1,
+            *sorted = order + s->tokens;
     memset(start, 0, sizeof *start * (size_t)(s->rows + 1));
     for (int64_t t = 0; t < s->tokens; t++) {
         int64_t id = id_of(&ids, t);
@@ -36,7 +37,9 @@ coda_status cpu_sort_ids(const struct cpu *c)
     for (int64_t i = 0; i < s->rows; i++) start[i + 1] += start[i];
     for (int64_t t = 0; t < s->tokens; t++) {
         int64_t id = id_of(&ids, t);
-        if (id >= 0) order[start[id]++] = (int32_t)t;
+        if (id < 0) continue;
+        order[start[id]] = (int32_t)t;
+        sorted[start[id]++] = (int32_t)id;
     }
     memmove(start + 1, start, sizeof *start * (size_t)s->rows);
     start[0] = 0;

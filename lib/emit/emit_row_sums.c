@@ -24,7 +24,8 @@ static void print_stride(struct kernel *k, int64_t stride, int64_t dense, struct
     if (!says) print_number(k, "stride", stride, args);
 }
 
-static void print_text(const char *what, const char *file, const char *kernel, const char *call,
+/* What sorts has few blocks: those of the kernel that adds may wait beside them. */
+static void print_text(const char *what, const char *file, const char *kernel, const char *call, bool sorts,
                        const struct schedule *of, struct kernel *k, const struct text *args,
                        const struct text *config, struct text *t)
 {
@@ -33,6 +34,7 @@ static void print_text(const char *what, const char *file, const char *kernel, c
     text_printf(t, "\nstruct Args {\n%s};\n\nstruct Config {\n%s};\n", text_str(args), text_str(config));
     text_printf(t, "\nusing Shared = %s<Config>::Shared;\n", kernel);
     emit_body(t);
+    if (of->pdl && sorts) text_append(t, "    ptx::grid_launch_next();\n");
     if (of->pdl) text_append(t, "    ptx::grid_wait();\n");
     if (of->grid) text_printf(t, "    %s<Config>::run(block, a, %s);\n", kernel, call);
     text_append(t, "}\n");
@@ -64,7 +66,7 @@ static void print_sort(const struct sort_ids_spec *s, const struct schedule *of,
     emit_constant(&config, "u32", "range", of->tile.bm);
     print_stride(k, ids->stride[0], 1, &args, &config);
     print_text("the tokens of each id, in their order", "sort_ids", "SortIds",
-               emit_word("a.a%d, a.a%d, a.tokens, a.rows", from, to).s, of, k, &args, &config, t);
+               emit_word("a.a%d, a.a%d, a.tokens, a.rows", from, to).s, true, of, k, &args, &config, t);
     text_free(&args);
     text_free(&config);
 }
@@ -88,10 +90,18 @@ static void print_config(const struct row_sums_spec *s, const struct schedule *o
     emit_constant(t, "i64", "column_stride", x->stride[1]);
     emit_constant(t, "i32", "threads", of->threads);
     emit_constant(t, "i32", "lanes", of->tile.groups);
+    emit_constant(t, "i32", "slice_lanes", of->tile.bk * of->tile.groups / of->tile.bn);
     emit_constant(t, "i32", "width", of->tile.bn / of->tile.groups);
     emit_constant(t, "u32", "most_rows", ROW_SUMS_MOST_ROWS);
     emit_constant(t, "i32", "piece", ROW_SUMS_PIECE);
     emit_constant(t, "bool", "adds", (use_effect(&s->use[ROW_SUMS_SUMS]) & EFFECT_ADD) != 0);
+}
+
+/* Tokens of each of so many shares: whole pieces. */
+static int64_t share(int64_t tokens, int shares)
+{
+    int64_t pieces = CEIL_DIV(tokens, ROW_SUMS_PIECE);
+    return shares ? CEIL_DIV(pieces, shares) * ROW_SUMS_PIECE : 0;
 }
 
 static void print_sums(const struct row_sums_spec *s, const struct schedule *of, struct kernel *k,
@@ -106,11 +116,14 @@ static void print_sums(const struct row_sums_spec *s, const struct schedule *of,
     print_number(k, "tokens", s->tokens, &args);
     print_number(k, "rows", s->rows, &args);
     print_number(k, "rows_at_once", of->tile.bm, &args);
+    print_number(k, "shares", of->tile.blocks, &args);
+    print_number(k, "share", share(s->tokens, of->tile.blocks), &args);
     print_config(s, of, &config);
     print_stride(k, x->stride[0], s->columns, &args, &config);
-    print_text("rows added by id", "row_sums", "RowSums",
-               emit_word("a.a%d, a.a%d, a.a%d, a.tokens, a.rows, a.rows_at_once", from, by, to).s, of, k,
-               &args, &config, t);
+    print_text(
+        "rows added by id", "row_sums", "RowSums",
+        emit_word("a.a%d, a.a%d, a.a%d, a.tokens, a.rows, a.rows_at_once, a.shares, a.share", from, by, to).s,
+        false, of, k, &args, &config, t);
     text_free(&args);
     text_free(&config);
 }

@@ -9,7 +9,7 @@
 enum { ROW_SUMS_PIECE = 32 };
 
 /* Rows of the result that a block of its kernel has at once, at most. */
-enum { ROW_SUMS_MOST_ROWS = 128 };
+enum { ROW_SUMS_MOST_ROWS = 256 };
 
 /* Numbers of i32 that sorting leaves. */
 int64_t sorted_ids(int64_t tokens, int64_t rows);

@@ -9,20 +9,27 @@
 int gpu_row_sums(void);
 
 /* Results that are wrong; -1 with the message set. */
-static int64_t run(const struct row_sums_case *c, const graph *g, unsigned flags)
+static int64_t run(const struct row_sums_case *c, const graph *g, uint64_t seed)
 {
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     struct run_buffers b;
     coda_plan *p;
-    opt.flags = flags;
-    if (coda_compile(&p, g, &opt) != CODA_OK) return -1;
-    void **args = row_sums_args(c, g, 23, false);
+    if (coda_compile(&p, g, NULL) != CODA_OK) return -1;
+    void **args = row_sums_args(c, g, seed, false);
     bool ran = run_upload(&b, g, p, args, true) && run_prepare(&b, p) && run_plan(&b, p);
     int64_t wrong = ran ? row_sums_differences(c, g, args, false) : -1;
     run_release(&b);
     random_args_free(g, args);
     coda_plan_free(p);
     return wrong;
+}
+
+static int check(const struct row_sums_case *c, uint64_t seed)
+{
+    graph *g = row_sums_graph(c);
+    int64_t wrong = run(c, g, seed);
+    graph_free(g);
+    return gpu_case(wrong == 0, "row_sums", "%s, seed %llu: %lld results differ %s", c->name,
+                    (unsigned long long)seed, (long long)wrong, wrong < 0 ? coda_error() : "");
 }
 
 static int untouched(void)
@@ -56,12 +63,12 @@ int gpu_row_sums(void)
     bool few = device_emulated(&device) && !scale_is_full();
     for (int i = 0; i < row_sums_case_count; i++) {
         const struct row_sums_case *c = &row_sums_cases[i];
-        if (few && c->tokens * c->columns > 1 << 20) continue;
-        graph *g = row_sums_graph(c);
-        int64_t wrong = run(c, g, 0);
-        failed += gpu_case(wrong == 0, "row_sums", "%s: %lld results differ %s", c->name, (long long)wrong,
-                           wrong < 0 ? coda_error() : "");
-        graph_free(g);
+        if (!few || c->tokens * c->columns <= 1 << 20) failed += check(c, 23);
+    }
+    uint64_t seed = random_seed();
+    for (int i = 0; i < scaled(20); i++) {
+        const struct row_sums_case c = row_sums_draw(seed + (uint64_t)i);
+        failed += check(&c, seed + (uint64_t)i);
     }
     return failed + untouched();
 }

@@ -34,10 +34,40 @@ const struct row_sums_case row_sums_cases[] = {
     {"turned",              CODA_BF16, CODA_I32, 5,   40,   64,   60, IDS_ANY,      ROWS_TURNED,   false},
     {"more rows",           CODA_F32,  CODA_I32, 0,  700,    4, 9000, IDS_ANY,      ROWS_DENSE,    false},
     {"many rows",           CODA_F16,  CODA_I32, 0,  700,    2, 70000, IDS_ANY,     ROWS_DENSE,    false},
+    {"all different",       CODA_F16,  CODA_I32, 0,  500,   24,  500, IDS_DIFFERENT, ROWS_DENSE,   false},
+    {"at the ends",         CODA_BF16, CODA_I64, 0,  300,    5,   77, IDS_ENDS,     ROWS_DENSE,    false},
+    {"long segments",       CODA_BF16, CODA_I32, 0, 5000,   12,    7, IDS_SEGMENTS, ROWS_DENSE,    false},
+    {"long beside short",   CODA_F32,  CODA_I32, 0, 4000,   40,  300, IDS_SKEWED,   ROWS_DENSE,    true},
+    {"wide rows",           CODA_BF16, CODA_I32, 0,   90, 1500,   33, IDS_ANY,      ROWS_DENSE,    false},
+    {"wide rows, added",    CODA_F32,  CODA_I32, 0,   70, 1300,   40, IDS_ANY,      ROWS_DENSE,    true},
+    {"long and wide",       CODA_F16,  CODA_I32, 0,  600, 1100,    4, IDS_ANY,      ROWS_DENSE,    false},
     {"many of one id",      CODA_BF16, CODA_I32, 0, 100000, 16,   40, IDS_ONE,      ROWS_DENSE,    false},
 };
 /* clang-format on */
 const int row_sums_case_count = ARRAY_SIZE(row_sums_cases);
+
+static int64_t draw_size(struct random *r, int64_t most)
+{
+    static const int64_t odd[] = {0, 1, 2, 31, 32, 33, 63, 64, 65};
+    if (random_chance(r, 30)) return MIN(odd[random_below(r, ARRAY_SIZE(odd))], most);
+    return (int64_t)random_below(r, (uint64_t)(random_chance(r, 50) ? most : MIN(most, 100)));
+}
+
+struct row_sums_case row_sums_draw(uint64_t seed)
+{
+    static const coda_dtype dtype[] = {CODA_F32, CODA_BF16, CODA_F16};
+    struct random r = {seed};
+    struct row_sums_case c = {.name = "drawn"};
+    c.dtype = dtype[random_below(&r, ARRAY_SIZE(dtype))];
+    c.ids = random_chance(&r, 50) ? CODA_I32 : CODA_I64;
+    c.tokens = draw_size(&r, 3000);
+    c.columns = random_chance(&r, 50) ? 1 + (int64_t)random_below(&r, 8) : draw_size(&r, 200);
+    c.rows = draw_size(&r, 600);
+    c.which = random_below(&r, IDS_ENDS + 1);
+    c.how = (int[]){ROWS_DENSE, ROWS_APART, COLUMNS_APART}[random_below(&r, 3)];
+    c.add = random_chance(&r, 30);
+    return c;
+}
 
 /* ---- The graph ---- */
 
@@ -79,8 +109,10 @@ static double draw(const struct row_sums_case *c, struct random *r, int64_t toke
     case IDS_ONE: return (double)c->rows - 1;
     case IDS_NONE: return outside(c, r);
     case IDS_SEGMENTS: return (double)(token * c->rows / c->tokens);
+    case IDS_DIFFERENT: return (double)(c->rows - 1 - token); /* the others are below 0 */
+    case IDS_ENDS: return (double[]){-1, 0, (double)c->rows - 1, (double)c->rows}[random_below(r, 4)];
     case IDS_SKEWED:
-        if (random_chance(r, 70)) return (double)(random_below(r, 3) * (c->rows / 3));
+        if (random_chance(r, 70)) return (double)((int64_t)random_below(r, 3) * (c->rows / 3));
         /* fall through */
     default: return random_chance(r, 10) || !c->rows ? outside(c, r) : (double)random_below(r, c->rows);
     }

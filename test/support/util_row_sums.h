@@ -9,17 +9,21 @@ struct row_sums_case {
     coda_dtype dtype, ids;
     int64_t batch, tokens, columns, rows; /* of x; batch 0: it has rank 2 */
     enum {
-        IDS_ANY,     /* of the rows and a few beside, with some that int32 has not if they may be */
-        IDS_ONE,     /* all name the last row */
-        IDS_NONE,    /* no row */
-        IDS_SKEWED,  /* most name a few rows */
-        IDS_SEGMENTS /* ascending */
+        IDS_ANY,      /* of the rows and a few beside, with some that int32 has not if they may be */
+        IDS_ONE,      /* all name the last row */
+        IDS_NONE,     /* no row */
+        IDS_SKEWED,   /* most name a few rows */
+        IDS_SEGMENTS, /* ascending */
+        IDS_DIFFERENT,
+        IDS_ENDS /* the first and the last row, and what is beside them */
     } which;
     enum { ROWS_DENSE, ROWS_APART, ROWS_TURNED, COLUMNS_APART } how; /* x and ids lie in memory */
     bool add;                                                        /* by coda_output_add */
 };
 extern const struct row_sums_case row_sums_cases[];
 extern const int row_sums_case_count;
+/* A small one of any kind. */
+struct row_sums_case row_sums_draw(uint64_t seed);
 
 graph *row_sums_graph(const struct row_sums_case *c);
 /* As random_args, with the case's ids. */

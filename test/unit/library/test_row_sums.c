@@ -21,16 +21,15 @@ START_TEST(evaluates)
 }
 END_TEST
 
-START_TEST(runs_on_the_host)
+static void run_on_the_host(const struct row_sums_case *c, uint64_t seed, unsigned flags)
 {
-    const struct row_sums_case *c = &row_sums_cases[_i / 2];
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     struct run_buffers b;
     coda_plan *p;
     graph *g = row_sums_graph(c);
-    void **args = row_sums_args(c, g, 22, false);
+    void **args = row_sums_args(c, g, seed, false);
     opt.device = CODA_DEVICE_CPU;
-    opt.flags = _i % 2 ? CODA_NO_FUSION : 0;
+    opt.flags = flags;
     ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s: %s", c->name, coda_error());
     bool ran = run_upload(&b, g, p, args, false) && run_prepare(&b, p) && run_plan(&b, p);
     ck_assert_msg(ran, "%s: %s", c->name, coda_error());
@@ -39,6 +38,18 @@ START_TEST(runs_on_the_host)
     random_args_free(g, args);
     coda_plan_free(p);
     graph_free(g);
+}
+
+START_TEST(runs_on_the_host) { run_on_the_host(&row_sums_cases[_i / 2], 22, _i % 2 ? CODA_NO_FUSION : 0); }
+END_TEST
+
+START_TEST(runs_drawn_ones_on_the_host)
+{
+    uint64_t seed = random_seed();
+    for (int i = 0; i < scaled(200); i++) {
+        const struct row_sums_case c = row_sums_draw(seed + (uint64_t)i);
+        run_on_the_host(&c, seed + (uint64_t)i, 0);
+    }
 }
 END_TEST
 
@@ -107,12 +118,12 @@ START_TEST(launches)
 }
 END_TEST
 
-/* The sorted ids are all that a run needs besides: 4 bytes for each token and each row. */
+/* The sorted ids are all that a run needs besides: 8 bytes for each token and 4 for each row. */
 START_TEST(workspace)
 {
     coda_plan *p = planned("%x = input bf16[1000,16]\n%i = input i32[1000]\n%s = row_sums %x, %i {rows=500}\n"
                            "output %y = %s\n");
-    ck_assert_uint_eq(coda_plan_workspace(p), (4 * (1000 + 500 + 1) + 255) / 256 * 256);
+    ck_assert_uint_eq(coda_plan_workspace(p), (4 * (2 * 1000 + 500 + 1) + 255) / 256 * 256);
     coda_plan_free(p);
 }
 END_TEST
@@ -145,5 +156,6 @@ START_TEST(compiles)
 END_TEST
 
 TESTS(row_sums, EACH(evaluates, row_sums_case_count), EACH(runs_on_the_host, 2 * row_sums_case_count),
-      ONE(does_not_touch_what_no_id_names), EACH(launches, ARRAY_SIZE(plans)), ONE(workspace), CASE("nvrtc"),
-      TAG("nvrtc"), EACH(compiles, 4 * row_sums_case_count));
+      ONE(runs_drawn_ones_on_the_host), ONE(does_not_touch_what_no_id_names),
+      EACH(launches, ARRAY_SIZE(plans)), ONE(workspace), CASE("nvrtc"), TAG("nvrtc"),
+      EACH(compiles, 4 * row_sums_case_count));
