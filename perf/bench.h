@@ -91,6 +91,7 @@ struct figure {
     bool tuned;        /* products may be rounded before their epilogue */
     bool first_kernel; /* time the first kernel of a run alone: the rest finishes a row statistic,
                           which a reader in a larger graph does in its own kernel */
+    bool last_kernel;  /* time the second kernel of two alone, on what the first one has left */
 
     struct side side[SIDES], first; /* `first` has the plan of `before` */
     int sides, tensors, sets, runs, rounds;

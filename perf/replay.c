@@ -47,21 +47,32 @@ graph side_capture(const struct figure *f, const struct side *s, int from, int r
     return g;
 }
 
-/* The first kernel of each of the runs, one after the other. */
-static graph capture_first(const struct figure *f, const struct side *s, graph *each)
+/* The first kernel of a run, or the other one of two. */
+static node kernel_of(const struct machine *m, graph run, bool first)
+{
+    node root, all[2];
+    size_t n = 1;
+    must(m->graph_roots(run, &root, &n) || n != 1, "cuGraphGetRootNodes");
+    if (first) return root;
+    must(m->graph_nodes(run, NULL, &n) || n != 2, "cuGraphGetNodes: a plan of two kernels");
+    must(m->graph_nodes(run, all, &n), "cuGraphGetNodes");
+    return all[all[0] == root];
+}
+
+/* One kernel of each of the runs, one after the other. */
+static graph capture_one(const struct figure *f, const struct side *s, graph *each)
 {
     const struct machine *m = f->machine;
     graph g;
-    node last = NULL, root, copy;
+    node last = NULL, copy;
     must(m->graph_new(&g, 0), "cuGraphCreate");
     for (int i = 0; i < f->runs; i++) {
         struct kernel_params params;
-        size_t one = 1;
         each[i] = side_capture(f, s, i, 1);
-        must(m->graph_roots(each[i], &root, &one) || one != 1, "cuGraphGetRootNodes");
-        must(m->kernel_get(root, &params), "cuGraphKernelNodeGetParams");
+        node one = kernel_of(m, each[i], f->first_kernel);
+        must(m->kernel_get(one, &params), "cuGraphKernelNodeGetParams");
         must(m->kernel_add(&copy, g, &last, last != NULL, &params), "cuGraphAddKernelNode");
-        must(m->kernel_attributes(copy, root), "cuGraphKernelNodeCopyAttributes");
+        must(m->kernel_attributes(copy, one), "cuGraphKernelNodeCopyAttributes");
         last = copy;
     }
     return g;
@@ -71,8 +82,8 @@ static void capture(const struct figure *f, struct side *s)
 {
     const struct machine *m = f->machine;
     graph each[MOST_RUNS] = {0};
-    bool first = f->first_kernel && s == &f->side[0];
-    graph g = first ? capture_first(f, s, each) : side_capture(f, s, 0, f->runs);
+    bool one = (f->first_kernel || f->last_kernel) && s == &f->side[0];
+    graph g = one ? capture_one(f, s, each) : side_capture(f, s, 0, f->runs);
     must(m->replay_new(&s->replay, g, 0), "cuGraphInstantiate");
     must(m->graph_free(g), "cuGraphDestroy");
     for (int i = 0; i < f->runs && each[i]; i++) must(m->graph_free(each[i]), "cuGraphDestroy");

@@ -130,7 +130,7 @@ bool report_figure(struct report *r, struct figure *f, bool sustained)
     coda_plan_stats stats = CODA_PLAN_STATS_INIT;
     char tile[96], name[sizeof f->name + 20];
     double mid[SIDES] = {0}, ratio[SIDES] = {0};
-    bool good = f->excess <= 1;
+    bool good = f->excess <= 1, one = f->first_kernel || f->last_kernel;
     coda_plan_stats_get(f->side[0].plan, &stats);
     if (f->flops > 0) stats.flops = f->flops;
     tile_of(f->side[0].plan, tile, sizeof tile);
@@ -139,7 +139,7 @@ bool report_figure(struct report *r, struct figure *f, bool sustained)
     fprintf(r->json, ", \"m\": %lld, \"n\": %lld, \"k\": %lld, \"flops\": %.6g, \"bytes\": %lld, ",
             (long long)f->m, (long long)f->n, (long long)f->k, stats.flops, (long long)stats.bytes);
     fprintf(r->json, "\"launches\": %d, \"timed\": %d, \"tile\": \"%s\", \"error\": %.3g, \"excess\": %.3g, ",
-            stats.launches, f->first_kernel ? 1 : stats.launches, tile, f->error, f->excess);
+            stats.launches, one ? 1 : stats.launches, tile, f->error, f->excess);
     fprintf(r->json, "\"good\": %s, \"rounds\": %d, \"runs\": %d, \"sets\": %d", good ? "true" : "false",
             f->rounds, f->runs, f->sets);
     report_sides(r->json, f, mid, ratio, sustained);

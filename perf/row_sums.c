@@ -6,6 +6,9 @@
  *     one         all tokens name the last row
  *     zipf        few rows have most of the tokens, as words have
  *     segments    sentences of 2,048 tokens, each added up
+ *     narrow      65,536 tokens of 64 columns name one of few rows
+ *
+ * NAME-sort and NAME-sum are the two kernels of NAME, each alone.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -59,7 +62,7 @@ static coda_graph *stream(const struct figure *f)
 
 static coda_graph *build(const struct figure *f, int side)
 {
-    if (side == STREAM && f->variant != ADDED) return stream(f);
+    if (side == STREAM && f->variant != ADDED && !f->first_kernel && !f->last_kernel) return stream(f);
     if (side != CODA) return NULL;
     coda_graph *g = coda_graph_new();
     coda_value x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){f->m, f->n});
@@ -100,11 +103,28 @@ static struct figure figure_of(const char *name, int which, int64_t tokens, int6
     return f;
 }
 
+static struct figure part_of(struct figure f, bool sort)
+{
+    char *shape = strchr(f.name + strlen("row_sums/"), '/'), rest[sizeof f.name];
+    snprintf(rest, sizeof rest, "%s", shape);
+    snprintf(shape, sizeof f.name - (size_t)(shape - f.name), "-%s%s", sort ? "sort" : "sum", rest);
+    f.first_kernel = sort;
+    f.last_kernel = !sort;
+    return f;
+}
+
 int main(int argc, char **argv)
 {
-    struct figure figure[] = {
+    const struct figure whole[] = {
         figure_of("gradient", GRADIENT, 16384, 4096, 32768), figure_of("added", ADDED, 16384, 4096, 32768),
-        figure_of("one", ONE, 16384, 4096, 32768), figure_of("zipf", ZIPF, 16384, 4096, 32768),
-        figure_of("segments", SEGMENTS, 16384, 1024, 8)};
+        figure_of("one", ONE, 16384, 4096, 32768),           figure_of("zipf", ZIPF, 16384, 4096, 32768),
+        figure_of("segments", SEGMENTS, 16384, 1024, 8),     figure_of("narrow", ONE, 65536, 64, 100)};
+    enum { WHOLE = sizeof whole / sizeof *whole };
+    struct figure figure[3 * WHOLE];
+    for (int i = 0; i < WHOLE; i++) {
+        figure[i] = whole[i];
+        figure[WHOLE + 2 * i] = part_of(whole[i], true);
+        figure[WHOLE + 2 * i + 1] = part_of(whole[i], false);
+    }
     return bench_main(argc, argv, "row_sums", figure, sizeof figure / sizeof *figure);
 }
