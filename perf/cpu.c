@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 
 #include "bench.h"
+#include "options.h"
 #include "usage.h"
 
 enum { LEAST_ROUNDS = 5, MOST_ROUNDS = 400 };
@@ -125,29 +126,29 @@ static void run_case(struct report *r, const struct cpu_case *c, int threads)
     coda_graph_free(g);
 }
 
-static bool wanted(int argc, char **argv, const char *name)
+static bool wanted(char **pattern, int n, const char *name)
 {
-    bool all = true, found = false;
-    for (int i = 1; i < argc; i++)
-        if (argv[i][0] == '-') i++;
-        else all = false, found = found || strstr(name, argv[i]);
-    return all || found;
+    bool found = n == 0;
+    for (int i = 0; i < n; i++) found = found || strstr(name, pattern[i]);
+    return found;
 }
 
 int main(int argc, char **argv)
 {
     struct report r = {0};
     const char *out = "/dev/null";
-    int threads = 0;
-    if (usage_asked(argv, "usage: cpu [--threads N] [--out FILE] [PATTERN]...\n"
+    int64_t threads = 0;
+    bool quick; /* `make perf` tells all programs; this one always is */
+    const struct option option[] = {
+        {"--threads", .number = &threads}, {"--out", .word = &out}, {"--quick", .given = &quick}};
+    char **pattern = argv + (argc > 0);
+    if (usage_asked(argv, "usage: cpu [--quick] [--threads N] [--out FILE] [PATTERN]...\n"
                           "Measures the CPU device: figures whose names have a PATTERN, or all."))
         return 0;
-    for (int i = 1; i + 1 < argc; i++) {
-        if (!strcmp(argv[i], "--threads")) threads = atoi(argv[i + 1]);
-        if (!strcmp(argv[i], "--out")) out = argv[i + 1];
-    }
+    int patterns = options_read("cpu", pattern, option, sizeof option / sizeof *option);
+    if (patterns < 0) return 2;
     report_begin(&r, "cpu", out);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (wanted(argc, argv, cases[i].name)) run_case(&r, &cases[i], threads);
+        if (wanted(pattern, patterns, cases[i].name)) run_case(&r, &cases[i], (int)threads);
     return report_end(&r);
 }

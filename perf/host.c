@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "options.h"
 #include "usage.h"
 
 enum { MOST_CALLS = 4096, ARGUMENTS = 8, KEPT = 16, HEAD = 128 };
@@ -30,6 +31,7 @@ struct host {
     coda_cache *cache;
     char dir[32];
     int64_t tokens, width;
+    int calls;                    /* of most figures */
     void *args[ARGUMENTS], *work; /* for the largest */
     double call[MOST_CALLS];
     uint64_t seed;
@@ -223,17 +225,21 @@ static void measure_all(struct host *s, int times)
     coda_graph_free(g);
 }
 
-/* --out FILE, --tokens N, --width N; with patterns, nothing unless one is "host". */
-static bool wanted(int argc, char **argv, struct host *s, const char **out)
+/* With patterns it measures nothing unless one is "host". -1: it does; else the exit status. */
+static int read_options(char **argv, struct host *s, const char **out)
 {
-    bool all = true, named = false;
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "--out") && i + 1 < argc) *out = argv[++i];
-        else if (!strcmp(argv[i], "--tokens") && i + 1 < argc) s->tokens = atol(argv[++i]);
-        else if (!strcmp(argv[i], "--width") && i + 1 < argc) s->width = atol(argv[++i]);
-        else if (argv[i][0] != '-') all = false, named = named || !strcmp(argv[i], "host");
-    if (!all && !*out) *out = "/dev/null";
-    return all || named;
+    bool quick = false, named = false;
+    const struct option option[] = {{"--tokens", .number = &s->tokens},
+                                    {"--width", .number = &s->width},
+                                    {"--out", .word = out},
+                                    {"--quick", .given = &quick}};
+    int names = options_read("host", argv, option, sizeof option / sizeof *option);
+    if (names < 0) return 2;
+    for (int i = 0; i < names; i++) named = named || !strcmp(argv[i], "host");
+    if (names && !named) return 0;
+    if (names && !*out) *out = "/dev/null";
+    s->calls = quick || s->tokens < 1000 ? 40 : 500;
+    return -1;
 }
 
 int main(int argc, char **argv)
@@ -242,10 +248,11 @@ int main(int argc, char **argv)
     const char *out = NULL;
     char remove[64];
     if (usage_asked(argv,
-                    "usage: host [--tokens N] [--width N] [--out FILE]\n"
+                    "usage: host [--quick] [--tokens N] [--width N] [--out FILE]\n"
                     "What a call of a plan over symbols costs the host, for a LLaMA block; needs a GPU."))
         return 0;
-    if (!wanted(argc, argv, &s, &out)) return 0;
+    int status = read_options(argv + (argc > 0), &s, &out);
+    if (status >= 0) return status;
     if (!machine_exists()) return puts("perf: host needs a GPU"), 0;
     coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
     if (!mkdtemp(s.dir)) return perror(s.dir), 1;
@@ -253,7 +260,7 @@ int main(int argc, char **argv)
     if (coda_cache_open(&s.cache, &where) != CODA_OK) return puts(coda_error()), 1;
     machine_open(&s.machine);
     report_begin(&s.report, "host", out);
-    measure_all(&s, s.tokens < 1000 ? 40 : 500);
+    measure_all(&s, s.calls);
     snprintf(remove, sizeof remove, "rm -rf %s", s.dir);
     if (system(remove) != 0) fprintf(stderr, "perf: %s is left behind\n", s.dir);
     coda_cache_free(s.cache);

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "options.h"
 #include "usage.h"
 
 enum { TRIES = 7, BATCHES = 201, BATCH = 32, NODES = 16 };
@@ -327,18 +328,17 @@ static void measure_launches(struct latency *l, const char *name, coda_graph *g)
     coda_graph_free(g);
 }
 
-/* --out FILE; with patterns, nothing unless one is "latency", which is then not stored. */
-static bool wanted(int argc, char **argv, const char **out)
+/* With patterns it measures nothing unless one is "latency". -1: it does; else the exit status. */
+static int read_options(char **argv, const char **out)
 {
-    bool all = true, named = false;
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "--out") && i + 1 < argc) *out = argv[++i];
-        else if (argv[i][0] != '-') {
-            all = false;
-            named = named || !strcmp(argv[i], "latency");
-        }
-    if (!all && !*out) *out = "/dev/null";
-    return all || named;
+    bool quick, named = false; /* `make perf` tells all programs; this one always is */
+    const struct option option[] = {{"--out", .word = out}, {"--quick", .given = &quick}};
+    int names = options_read("latency", argv, option, sizeof option / sizeof *option);
+    if (names < 0) return 2;
+    for (int i = 0; i < names; i++) named = named || !strcmp(argv[i], "latency");
+    if (names && !named) return 0;
+    if (names && !*out) *out = "/dev/null";
+    return -1;
 }
 
 int main(int argc, char **argv)
@@ -346,10 +346,11 @@ int main(int argc, char **argv)
     struct latency l = {.device = CODA_DEVICE_NONE, .dir = "/tmp/coda-perf-XXXXXX"};
     const char *out = NULL;
     char remove[64];
-    if (usage_asked(argv, "usage: latency [--out FILE]\n"
+    if (usage_asked(argv, "usage: latency [--quick] [--out FILE]\n"
                           "What a plan costs the host: kernels cold and from the cache, planning, launches."))
         return 0;
-    if (!wanted(argc, argv, &out)) return 0;
+    int status = read_options(argv + (argc > 0), &out);
+    if (status >= 0) return status;
     coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
     if (!mkdtemp(l.dir)) return perror(l.dir), 1;
     where.dir = l.dir;

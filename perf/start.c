@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "options.h"
 #include "usage.h"
 
 enum { KERNELS = 100, TRIES = 21 };
@@ -117,20 +118,29 @@ static double start_once(const char *dir, double *ms, double *us)
     return bytes;
 }
 
+/* With patterns it measures nothing unless all are "cache". -1: it does; else the exit status. */
+static int read_options(char **argv, const char **out)
+{
+    bool quick; /* `make perf` tells all programs; this one always is */
+    const struct option option[] = {{"--out", .word = out}, {"--quick", .given = &quick}};
+    int names = options_read("start", argv, option, sizeof option / sizeof *option);
+    for (int i = 0; i < names; i++)
+        if (strcmp(argv[i], "cache")) return 0;
+    return names < 0 ? 2 : -1;
+}
+
 int main(int argc, char **argv)
 {
     char dir[] = "/tmp/coda-perf-XXXXXX", remove[64];
     const char *out = NULL;
     struct report report;
     double ms[TRIES], us[TRIES], bytes = 0;
-    if (usage_asked(argv, "usage: start [--out FILE]\n"
+    if (usage_asked(argv, "usage: start [--quick] [--out FILE]\n"
                           "What kernels from the cache cost a process that starts."))
         return 0;
     if (argc == 3 && !strcmp(argv[1], "--start")) return start(argv[2]);
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--out") && i + 1 < argc) out = argv[++i];
-        else if (argv[i][0] != '-' && strcmp(argv[i], "cache")) return 0;
-    }
+    int status = read_options(argv + (argc > 0), &out);
+    if (status >= 0) return status;
     if (!mkdtemp(dir)) return perror(dir), 1;
     report_begin(&report, "start", out);
     coda_graph *g = many();
