@@ -184,6 +184,8 @@ test-gpu: $(BUILD)/gpu_tests $(BUILD)/coda ## the rest, on a GPU; writes test/gp
 	@$(with_kernels) unpack $(GPU_CACHE) $(GPU_KERNELS)
 	CODA_SEED=$(GPU_SEED) CODA_CACHE_DIR=$(GPU_CACHE) CODA_BUNDLES=$(GPU_CACHE) CODA_CACHE_LIMIT=-1 \
 	    $(BUILD)/gpu_tests --stamp $(GPU_STAMP) --digest $$($(DIGEST))
+sanitize-gpu: $(BUILD)/gpu_tests ## GPU tests under compute-sanitizer (SANITIZE='attention_grad row_sums grad', TOOLS=racecheck)
+	@BUILD=$(BUILD) TOOLS='$(TOOLS)' test/system/sanitize_gpu.sh $(SANITIZE)
 gpu-kernels: $(BUILD)/gpu_tests $(BUILD)/coda $(BUILD)/dry/libcuda.so.1 ## compiles, without a GPU, what test-gpu wants, into $GPU_KERNELS (an hour of one core)
 	@$(with_kernels) make $(GPU_CACHE) $(GPU_KERNELS)
 gpu-kernels-pack: $(BUILD)/coda ## writes all kernels that test-gpu had to $GPU_KERNELS
@@ -234,4 +236,4 @@ $(BUILD)/compile_commands.json: $(SRC) Makefile $(PARTS) ## for clangd and clang
 	done; printf '\n]\n'; } > $@
 
 .PHONY: test-python unit fakes locales bless bless-seconds check test test-full fuzzers texts bless-texts fuzz conformance conformance-subset torture-build torture \
-	emulator test-gpu gpu-kernels gpu-kernels-pack stamp-digest layers locale exports abi bless-abi cuda-abi headers lint tidy
+	emulator test-gpu sanitize-gpu gpu-kernels gpu-kernels-pack stamp-digest layers locale exports abi bless-abi cuda-abi headers lint tidy
