@@ -70,14 +70,14 @@ static void by_pairs(struct tensor_use *u, const struct type *t)
 static void place(const void *spec, const struct type *t, int result, struct tensor_use *to)
 {
     const struct attention_grad_spec *s = spec;
-    dense_strides(t, to->stride);
+    if (result > ATTENTION_GRAD_DV) dense_strides(t, to->stride);
     if (result <= ATTENTION_GRAD_DV) attention_by_heads(to, t, s->of.head_dim);
     else if (result == ATTENTION_GRAD_DBIAS) by_pairs(to, t);
     else to->batch = 0, to->head = 1;
 }
 
 const struct own_fusion fuse_attention_grad = {
-    .kind = &own_attention_grad, .read = read_node, .place = place};
+    .kind = &own_attention_grad, .read = read_node, .place = place, .parts = 3};
 
 /* ---- What they read of each query ---- */
 

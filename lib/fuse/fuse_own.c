@@ -25,6 +25,44 @@ static bool is_result(const struct grouper *gr, const struct node *root, int val
     return free && node_same_call(root, n);
 }
 
+/* ---- Parts of concats ---- */
+
+static int part_of(const struct grouper *gr, int copy) { return gr->uses.use[gr->uses.at[copy]].node; }
+
+/* The copy of a result that is one part of a concat, and all that is read of the result; -1: there is none. */
+static int part_copy(const struct grouper *gr, int value)
+{
+    const graph *g = gr->g;
+    int copy = uses_count(&gr->uses, value) == 1 ? gr->uses.use[gr->uses.at[value]].node : -1;
+    if (copy < 0 || g->node[value].output >= 0 || g->node[copy].output >= 0) return -1;
+    bool same = g->node[copy].op == OP_CAST && g->node[copy].type.dtype == g->node[value].type.dtype;
+    return same && uses_count(&gr->uses, copy) == 1 ? copy : -1;
+}
+
+/* Has the concat's part rows whose columns are adjacent? */
+static bool suits_part(const struct grouper *gr, int copy)
+{
+    const struct node *c = &gr->g->node[part_of(gr, copy)];
+    int64_t stride[CODA_MAX_RANK];
+    if (c->op != OP_CONCAT || c->type.rank < 2) return false;
+    view_part(c, stride);
+    return extent_is_one(stride[c->type.rank - 1]);
+}
+
+/* Results that are copied to where they are read are stored there. */
+static void join_parts(struct grouper *gr, struct group *q)
+{
+    int next;
+    for (int m = q->first; m >= 0 && gr->opt->fuse; m = next) {
+        const struct node *n = &gr->g->node[m];
+        int copy = part_copy(gr, m);
+        next = gr->site[m].next;
+        bool part = copy >= 0 && node_result(n) < fusion[q->p.own->index]->parts && suits_part(gr, copy);
+        bool free = part && gr->site[copy].role == ROLE_FREE;
+        if (free && gr->site[copy].is_const == gr->site[m].is_const) group_join(gr, q, copy);
+    }
+}
+
 void own_join(struct grouper *gr, struct group *q)
 {
     const struct node *root = &gr->g->node[q->p.root];
@@ -39,6 +77,7 @@ void own_join(struct grouper *gr, struct group *q)
         have |= result;
         group_join(gr, q, value);
     }
+    join_parts(gr, q);
 }
 
 /* Operand i of the root, from memory; absent if it has none, or a product leaves it in parts. */
@@ -71,17 +110,31 @@ void own_read(struct writer *w)
     fusion[w->p->own->index]->read(w);
 }
 
-/* Each result has one store: its own buffer, or the output. */
+/* Where a result lies: in its own buffer, in the output, or in a concat. */
+static struct tensor_use result_use(struct writer *w, int value)
+{
+    struct grouper *gr = w->gr;
+    const struct node *n = &gr->g->node[value];
+    bool adds = n->output >= 0 && gr->g->output[n->output].add; /* only: insert_copies.c */
+    int copy = part_copy(gr, value), part = copy >= 0 && group_holds(gr, w->q, copy) ? part_of(gr, copy) : -1;
+    int buffer = part >= 0 ? buffer_of(gr, part) : adds ? output_buffer(gr, n->output) : buffer_of(gr, value);
+    struct tensor_use u = port_new(USE_RESULT, buffer, 0, n->type.dtype, part >= 0 ? copy : value);
+    u.effect = adds ? EFFECT_ADD : 0;
+    if (part >= 0) u.offset = part_offset(gr, part, gr->uses.use[gr->uses.at[copy]].operand);
+    if (part >= 0) view_part(&gr->g->node[part], u.stride);
+    else if (node_result(n) < fusion[w->p->own->index]->parts) dense_strides(&n->type, u.stride);
+    return u;
+}
+
+/* Each result has one store. */
 void own_store(struct writer *w)
 {
     struct tensor_use *use = w->p->spec;
     for (int m = w->q->first; m >= 0 && use; m = w->gr->site[m].next) {
         const struct node *n = &w->gr->g->node[m];
+        if (n->op == OP_CAST) continue; /* it is stored as what it is a copy of */
         int result = op_info[n->op].named + node_result(n);
-        bool adds = n->output >= 0 && w->gr->g->output[n->output].add; /* only: insert_copies.c */
-        int buffer = adds ? output_buffer(w->gr, n->output) : buffer_of(w->gr, m);
-        use[result] = port_new(USE_RESULT, buffer, 0, n->type.dtype, m);
-        use[result].effect = adds ? EFFECT_ADD : 0;
+        use[result] = result_use(w, m);
         fusion[w->p->own->index]->place(use, &n->type, result, &use[result]);
     }
 }

@@ -11,8 +11,9 @@ struct own_fusion {
                                                           NULL: none can */
     void (*read)(struct writer *w);                    /* completes the spec of the root node, whose operands
                                                           are there by the strides of their views */
-    /* Strides of a result of type t. */
+    /* Strides of a result of type t; among `parts` they are there, as those of its elements. */
     void (*place)(const void *spec, const struct type *t, int result, struct tensor_use *to);
+    int parts; /* of the first results, so many may be stored where rows lie apart, each of adjacent columns */
 };
 
 #define X(NAME, name) extern const struct own_fusion fuse_##name;

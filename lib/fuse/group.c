@@ -171,6 +171,18 @@ static void visit_operands(struct grouper *gr, const struct group *q, int value,
         if (n->in[i] >= 0) visit(gr, q, n->in[i], stack, top);
 }
 
+/* What the program of `other` reads, but for what it computes again. */
+static void visit_loads(struct grouper *gr, const struct group *q, const struct group *other, int value,
+                        int *stack, int *top)
+{
+    const struct node *n = &gr->g->node[value];
+    for (int i = 0; i < n->nin; i++) {
+        bool again = n->in[i] >= 0 && other->agains && value != other->p.root &&
+                     group_has_again(other, group_tile(gr, other, n->in[i]));
+        if (n->in[i] >= 0 && !again) visit(gr, q, n->in[i], stack, top);
+    }
+}
+
 bool group_depends(struct grouper *gr, int value, const struct group *q)
 {
     int *stack = gr->stack, top = 0;
@@ -187,7 +199,8 @@ bool group_depends(struct grouper *gr, int value, const struct group *q)
         if (other == q) return true;
         if (other->seen == gr->mark) continue;
         other->seen = gr->mark;
-        for (int m = other->first; m >= 0; m = gr->site[m].next) visit_operands(gr, q, m, stack, &top);
+        for (int m = other->first; m >= 0; m = gr->site[m].next) visit_loads(gr, q, other, m, stack, &top);
+        for (int i = 0; i < other->agains; i++) visit_loads(gr, q, other, other->again[i], stack, &top);
     }
     return false;
 }

@@ -185,6 +185,7 @@ int gpu_graph(void)
                                        "rope_backward",
                                        "rows_and_columns",
                                        "finishing",
+                                       "attention_grad_parts",
                                        "append_decode",
                                        "append_heads",
                                        "append_fp8",
