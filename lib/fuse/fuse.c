@@ -66,6 +66,19 @@ static void enqueue_readers(struct grouper *gr, const struct group *q, int value
     for (int i = uses->at[value]; i < uses->at[value + 1]; i++) enqueue(gr, q, uses->use[i].node);
 }
 
+/* Sums of columns of what a program of rows loads, whose rows are grouped otherwise. */
+static void enqueue_regrouped(struct grouper *gr, const struct group *q, int value)
+{
+    const struct uses *u = &gr->uses;
+    int x = regrouped(gr, value);
+    if (!gr->opt->fuse) return;
+    if (x != value) enqueue_readers(gr, q, x, &gr->statistics);
+    for (int i = u->at[x]; i < MIN(u->at[x + 1], u->at[x] + MOST_BESIDE); i++) {
+        int view = u->use[i].node;
+        if (view != value && regrouped(gr, view) == x) enqueue_readers(gr, q, view, &gr->statistics);
+    }
+}
+
 /* Of the first readers of what a program of rows loads, maps behind its root. */
 static void enqueue_beside(struct grouper *gr, const struct group *q, int value)
 {
@@ -82,6 +95,7 @@ static void enqueue_neighbours(struct grouper *gr, const struct group *q, int va
     for (int i = 0; i < n->nin && q->p.kind == PROGRAM_ROWS; i++) {
         if (n->in[i] < 0) continue;
         enqueue_readers(gr, q, n->in[i], &gr->statistics);
+        enqueue_regrouped(gr, q, n->in[i]);
         enqueue_beside(gr, q, n->in[i]);
     }
 }
@@ -95,8 +109,10 @@ static bool is_sibling(struct grouper *gr, const struct group *q, const struct n
     if (q->p.kind != PROGRAM_ROWS || n->op != OP_REDUCE) return false;
     if (gr->site[q->first].horizon >= gr->site[value].horizon && group_needs(gr, q, value, -1)) return false;
     for (int m = q->first; m >= 0; m = gr->site[m].next)
-        for (int i = 0; i < state_operands(&gr->g->node[m]); i++)
-            if (gr->g->node[m].in[i] == n->in[REDUCE_X]) return true;
+        for (int i = 0; i < state_operands(&gr->g->node[m]); i++) {
+            int x = gr->g->node[m].in[i];
+            if (x == n->in[REDUCE_X] || (q->flat && x >= 0 && flat_sibling(gr, n, x))) return true;
+        }
     return false;
 }
 
@@ -230,13 +246,21 @@ static bool joins(struct grouper *gr, struct group *q, int value)
     return true;
 }
 
+/* What groups rows otherwise joins if the program walks them as one dimension. */
+static bool joins_flat(struct grouper *gr, struct group *q, int value)
+{
+    struct trial trial = trial_begin(q);
+    return flat_reader(gr, q, &gr->g->node[value]) && flat_begin(gr, q) &&
+           trial_end(&trial, joins(gr, q, value));
+}
+
 static bool try_join(struct grouper *gr, struct group *q, int value)
 {
     struct trial trial = trial_begin(q);
     refuse_join(gr, REASON_NONE, -1, 0, 0);
     if (trial_end(&trial, joins(gr, q, value))) return true;
     refuse_keep(gr, q, value);
-    return false;
+    return joins_flat(gr, q, value);
 }
 
 /* What a program of rows was to compute for a value that has joined it. */

@@ -88,6 +88,7 @@ struct group {
     int bests;
     bool finishes_best; /* OWN: it is such a program */
     bool line;     /* ROWS: its domain is [elements, 1]; values may have other dimensions of 1: lines.c */
+    bool flat;     /* ROWS: its domain is [rows, columns]; values may have any dimensions of so many rows */
     bool finishes; /* ROWS: a line [1, elements] of the columns whose statistics it finishes: finish.c */
     int turn;      /* GEMM: the node that combines pairs of columns in a range; -1: none */
     int paired;    /* GEMM: the node, of full width N, whose columns are paired; -1: none */
@@ -154,8 +155,10 @@ bool group_has_room(const struct grouper *gr, const struct group *q, int state);
 bool group_holds(const struct grouper *gr, const struct group *q, int value);
 /* Is `value` one of q.again? */
 bool group_has_again(const struct group *q, int value);
-/* The value that q would hold instead of `value`: a reshape that only regroups rows is the same tile. */
+/* The value that q would hold instead of `value`: a reshape that only regroups rows is the same tile, of a
+ * product, or where rows are one dimension. */
 int group_tile(const struct grouper *gr, const struct group *q, int value);
+int regrouped(const struct grouper *gr, int value); /* what it is, seen through such reshapes */
 /* Can q read operand i of node n from memory: do strides express it, and does it not need q? Notes in q the
  * size of samples that the strides count. */
 bool group_can_load(struct grouper *gr, struct group *q, const struct node *n, int i);
@@ -193,6 +196,14 @@ struct source group_source(const struct grouper *gr, const struct group *q, int 
 /* May `value` be a member, as far as its kind and their number go, and its type? */
 bool group_may_join(struct grouper *gr, struct group *q, int value);
 bool group_fits(const struct grouper *gr, const struct group *q, int value);
+/* flat.c */
+/* Does n read a value of q, or sum columns of what q loads, whose rows it groups otherwise? */
+bool flat_reader(const struct grouper *gr, const struct group *q, const struct node *n);
+/* q, a program of rows, walks them as one dimension from now on, if all that it has lies so. */
+bool flat_begin(const struct grouper *gr, struct group *q);
+void flat_end(struct group *q, const struct type *domain);
+/* Is x, in any grouping of rows, what n sums columns of? */
+bool flat_sibling(const struct grouper *gr, const struct node *n, int x);
 /* in_place.c */
 /* Does the value, if it reads states that q writes over, read each element where that is then written? */
 bool group_reads_in_place(const struct grouper *gr, const struct group *q, int value);
@@ -210,6 +221,8 @@ struct trial {
     struct pairing pairing;
     int64_t segment, sample;
     int ranges, agains, loads, paired, turn;
+    bool flat;
+    struct type domain;
 };
 struct trial trial_begin(struct group *q);
 bool trial_end(const struct trial *t, bool keep); /* takes all back unless it is kept; returns `keep` */

@@ -29,7 +29,7 @@ static bool is_result(const struct grouper *gr, const struct node *root, int val
 
 static int part_of(const struct grouper *gr, int copy) { return gr->uses.use[gr->uses.at[copy]].node; }
 
-/* The copy of a result that is one part of a concat, and all that is read of the result; -1: there is none. */
+/* The copy of a result that is one part of a concat, and all that is read of the result; -1: none. */
 static int part_copy(const struct grouper *gr, int value)
 {
     const graph *g = gr->g;

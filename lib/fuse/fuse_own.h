@@ -13,7 +13,7 @@ struct own_fusion {
                                                           are there by the strides of their views */
     /* Strides of a result of type t; among `parts` they are there, as those of its elements. */
     void (*place)(const void *spec, const struct type *t, int result, struct tensor_use *to);
-    int parts; /* of the first results, so many may be stored where rows lie apart, each of adjacent columns */
+    int parts; /* so many of the first results may be stored where rows of adjacent columns lie apart */
 };
 
 #define X(NAME, name) extern const struct own_fusion fuse_##name;

@@ -89,15 +89,21 @@ static bool is_partial(const struct group *q, const struct node *n)
     return n->op == OP_REDUCE && (q->p.kind == PROGRAM_GEMM || n->attr.reduce.columns);
 }
 
-int group_tile(const struct grouper *gr, const struct group *q, int value)
+int regrouped(const struct grouper *gr, int value)
 {
     const graph *g = gr->g;
-    if (q->line) return line_value(g, value);
-    while (q->p.kind == PROGRAM_GEMM && g->node[value].op == OP_RESHAPE && g->node[value].type.rank > 0 &&
+    while (g->node[value].op == OP_RESHAPE && g->node[value].type.rank > 0 &&
            extents_equal(type_columns(&g->node[value].type),
                          type_columns(&g->node[g->node[value].in[RESHAPE_X]].type)))
         value = g->node[value].in[RESHAPE_X];
     return value;
+}
+
+int group_tile(const struct grouper *gr, const struct group *q, int value)
+{
+    const graph *g = gr->g;
+    if (q->line) return line_value(g, value);
+    return q->p.kind == PROGRAM_GEMM || q->flat ? regrouped(gr, value) : value;
 }
 
 bool group_has_rows(const struct grouper *gr, int value)
@@ -171,16 +177,18 @@ static void visit_operands(struct grouper *gr, const struct group *q, int value,
         if (n->in[i] >= 0) visit(gr, q, n->in[i], stack, top);
 }
 
-/* What the program of `other` reads, but for what it computes again. */
+/* Does the program compute operand i of its value again, and wait for nobody who might store it? */
+static bool computes_again(const struct grouper *gr, const struct group *q, int value, int i)
+{
+    return q->agains && value != q->p.root && group_has_again(q, group_tile(gr, q, gr->g->node[value].in[i]));
+}
+
 static void visit_loads(struct grouper *gr, const struct group *q, const struct group *other, int value,
                         int *stack, int *top)
 {
     const struct node *n = &gr->g->node[value];
-    for (int i = 0; i < n->nin; i++) {
-        bool again = n->in[i] >= 0 && other->agains && value != other->p.root &&
-                     group_has_again(other, group_tile(gr, other, n->in[i]));
-        if (n->in[i] >= 0 && !again) visit(gr, q, n->in[i], stack, top);
-    }
+    for (int i = 0; i < n->nin; i++)
+        if (n->in[i] >= 0 && !computes_again(gr, other, value, i)) visit(gr, q, n->in[i], stack, top);
 }
 
 bool group_depends(struct grouper *gr, int value, const struct group *q)
@@ -232,6 +240,13 @@ static void reach_operands(struct grouper *gr, int x, int value, int *top)
         if (n->in[i] >= 0) reach(gr, x, n->in[i], top);
 }
 
+static void reach_others(struct grouper *gr, const struct group *other, int x, int value, int *top)
+{
+    const struct node *n = &gr->g->node[value];
+    for (int i = 0; i < n->nin; i++)
+        if (n->in[i] >= 0 && !computes_again(gr, other, value, i)) reach(gr, x, n->in[i], top);
+}
+
 /* What is of a lower horizon does not. */
 bool group_needs(struct grouper *gr, const struct group *q, int x, int value)
 {
@@ -250,7 +265,8 @@ bool group_needs(struct grouper *gr, const struct group *q, int x, int value)
         struct group *other = gr->group[gr->site[v].group];
         if (other == q || other->seen == gr->mark) continue;
         other->seen = gr->mark;
-        for (int m = other->first; m >= 0; m = gr->site[m].next) reach_operands(gr, x, m, &top);
+        for (int m = other->first; m >= 0; m = gr->site[m].next) reach_others(gr, other, x, m, &top);
+        for (int i = 0; i < other->agains; i++) reach_others(gr, other, x, other->again[i], &top);
     }
     return false;
 }

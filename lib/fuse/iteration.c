@@ -182,6 +182,11 @@ bool domain_strides(const struct group *q, const struct type *t, const int64_t *
         line_strides(q, as, wide, out);
         return is_its_line(q, as);
     }
+    if (q->flat) {
+        out[1] = wide[as->rank - 1];
+        return extents_equal(type_rows(as), q->domain.dim[0]) &&
+               view_collapse(as, wide, 0, as->rank - 1, &out[0]);
+    }
     if (as->rank != q->domain.rank) return false;
     memcpy(out, wide, sizeof wide);
     keep_units(t, s, as, out);
@@ -197,10 +202,15 @@ static enum shape gemm_shape(const struct group *q, const struct type *t)
     return program_is_gated(&q->p) && extents_equal(columns * 2, n) ? SHAPE_HALF : SHAPE_NO;
 }
 
+static bool has_its_rows(const struct group *q, const struct type *t)
+{
+    if (q->flat) return t->rank > 0 && extents_equal(type_rows(t), q->domain.dim[0]);
+    return t->rank == q->domain.rank && t->rank > 0 && extents_all_equal(t->dim, q->domain.dim, t->rank - 1);
+}
+
 static enum shape rows_shape(const struct group *q, const struct type *t)
 {
-    if (t->rank != q->domain.rank || t->rank == 0) return SHAPE_NO;
-    if (!extents_all_equal(t->dim, q->domain.dim, t->rank - 1)) return SHAPE_NO;
+    if (!has_its_rows(q, t)) return SHAPE_NO;
     int64_t columns = type_columns(t);
     if (extents_equal(columns, type_columns(&q->domain))) return SHAPE_TILE;
     return extent_is_one(columns) ? SHAPE_ROW : SHAPE_NO;

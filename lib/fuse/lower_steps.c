@@ -289,6 +289,11 @@ static int operand(struct writer *w, const struct node *n, int i, const struct t
     if (s.kind == SOURCE_MEMBER && step_of(w, s.value) >= 0) return step_of(w, s.value);
     if (s.kind == SOURCE_LANE) return lane(w, s);
     if (s.kind == SOURCE_AGAIN) return inline_map(w, s.value, as);
+    int tile = w->q->flat ? group_tile(w->gr, w->q, n->in[i]) : n->in[i];
+    if (tile != n->in[i] && domain_shape(w->q, &w->gr->g->node[tile].type) != SHAPE_NO) {
+        t = w->gr->g->node[tile].type; /* equal elements are loaded once, whoever reads them */
+        return load(w, tile, &t, &t);
+    }
     int line = w->q->finishes ? line_value(w->gr->g, n->in[i]) : n->in[i];
     if (w->q->finishes && is_computed_again(w, line, as)) return write_again(w, line, as);
     if (!keys && is_computed_again(w, n->in[i], as)) return write_again(w, n->in[i], as);

@@ -84,13 +84,16 @@ bool group_may_join(struct grouper *gr, struct group *q, int value)
         return refuse_join(gr, REASON_MOST_OPERANDS, -1, q->loads + state_operands(n), MOST_LOADS);
     if (q->stores + group_stores(gr, value) > MOST_STORES)
         return refuse_join(gr, REASON_MOST_RESULTS, -1, q->stores + group_stores(gr, value), MOST_STORES);
+    if (q->flat && n->op != OP_MAP && n->op != OP_CAST && n->op != OP_REDUCE)
+        return refuse_join(gr, REASON_REGROUPED, -1, 0, 0);
     if (op_combines_pairs(n->op)) return q->p.kind == PROGRAM_GEMM || rows_may_pair(gr, q, n);
     return step || refuse_join(gr, n->op == OP_EMBEDDING ? REASON_LOOKS_UP : REASON_NO_EPILOGUE, -1, 0, 0);
 }
 
-/* The matrices of the value are those of the product. */
+/* The matrices of the value are those of the product, or of the rows that are one dimension. */
 static bool has_matrices(const struct group *q, const struct type *t)
 {
+    if (q->flat) return extents_equal(t->dim[t->rank - 2], q->domain.dim[0]);
     return q->p.kind != PROGRAM_GEMM || extents_equal(t->dim[t->rank - 2], q->p.dim[1]);
 }
 

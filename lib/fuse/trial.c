@@ -4,8 +4,8 @@
 struct trial trial_begin(struct group *q)
 {
     const struct program *p = &q->p;
-    return (struct trial){q,         p->pair,   p->pairing, p->segment, p->sample,
-                          p->ranges, q->agains, q->loads,   q->paired,  q->turn};
+    return (struct trial){q,         p->pair,  p->pairing, p->segment, p->sample, p->ranges,
+                          q->agains, q->loads, q->paired,  q->turn,    q->flat,   q->domain};
 }
 
 bool trial_end(const struct trial *t, bool keep)
@@ -21,5 +21,6 @@ bool trial_end(const struct trial *t, bool keep)
     t->q->loads = t->loads;
     t->q->paired = t->paired;
     t->q->turn = t->turn;
+    if (t->q->flat != t->flat) flat_end(t->q, &t->domain);
     return false;
 }

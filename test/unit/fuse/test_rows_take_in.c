@@ -36,6 +36,7 @@ static void check_modes(const graph *g, uint64_t seed)
 #define FOUR                                                                                                 \
     "%a = input f32[40,96]\n%b = input f32[40,96]\n%c = input f32[40,96]\n%d = input f32[40,96]\n"           \
     "%ab = mul %a, %b\n"
+#define BATCH "%x = input f32[2,20,96]\n%n = softmax %x\n"
 #define STATES "%m = state f32[40,96]\n%v = state f32[40,96]\n%g = input f32[40,96]\n"
 
 static const struct {
@@ -143,6 +144,41 @@ static const struct {
      STATES
      "%x = mul %m, %g\n%t = rope %m {base=100,head_dim=32,heads=3}\n%m1 = assign %m, %x\n%y = add %x, %t\n"
      "output %y = %y\n",
+     2},
+    {"a map that a product computes again, whose reader waits for the product",
+     FOUR
+     "%h = input f32[40,1]\n%w = weight f32[96,96]\n%x = sub %a, %h\n%p = matmul %c, %w\n%q = mul %p, %x\n"
+     "%s = sum %q\n%y = mul %x, %s\noutput %y = %y\n",
+     2},
+    {"columns of all rows of a batch",
+     BATCH "%f = reshape %n {d0=40,d1=96,rank=2}\n%s = sum %f {columns=1}\noutput %n = %n\noutput %s = %s\n",
+     2},
+    {"... of what is loaded",
+     BATCH "%f = reshape %x {d0=40,d1=96,rank=2}\n%s = sum %f {columns=1}\noutput %n = %n\noutput %s = %s\n",
+     2},
+    {"... and of each matrix",
+     BATCH "%f = reshape %n {d0=40,d1=96,rank=2}\n%s = sum %f {columns=1}\n%t = sum %n {columns=1}\n"
+           "output %n = %n\noutput %s = %s\noutput %t = %t\n",
+     4},
+    {"... of a map with a value of each sample",
+     BATCH "%g = input f32[2,1,96]\n%m = mul %n, %g\n%f = reshape %m {d0=40,d1=96,rank=2}\n"
+           "%s = sum %f {columns=1}\noutput %m = %m\noutput %s = %s\n",
+     3},
+    {"... of some rows of each matrix",
+     "%z = input f32[2,30,96]\n%x = slice %z {axis=1,start=3,stop=23,step=1}\n%n = softmax %x\n"
+     "%f = reshape %n {d0=40,d1=96,rank=2}\n%s = sum %f {columns=1}\noutput %n = %n\noutput %s = %s\n",
+     3},
+    {"a map of rows that are grouped otherwise, and a number of each",
+     BATCH
+     "%z = input f32[4,10,96]\n%f = reshape %n {d0=4,d1=10,d2=96,rank=3}\n%m = mul %f, %z\n%h = max %x\n"
+     "%i = reshape %h {d0=4,d1=10,d2=1,rank=3}\n%y = mul %m, %i\noutput %y = %y\n",
+     1},
+    {"... whose columns are others",
+     BATCH "%z = input f32[80,48]\n%f = reshape %n {d0=80,d1=48,rank=2}\n%y = mul %f, %z\noutput %y = %y\n",
+     2},
+    {"... behind which a turn of pairs stays apart",
+     BATCH "%z = input f32[40,96]\n%f = reshape %n {d0=40,d1=96,rank=2}\n%y = mul %f, %z\n"
+           "%t = rope %z {base=100,head_dim=32,heads=3}\n%u = add %y, %t\noutput %u = %u\n",
      2},
 };
 

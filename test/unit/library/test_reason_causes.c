@@ -140,6 +140,12 @@ static const struct cause {
      "%x = input f32[64,4224]\n%n = softmax %x\n%y = sum %n {columns=1}\noutput %o = %n\noutput %p = %y\n",
      "%x = input f32[64,4096]\n%n = softmax %x\n%y = sum %n {columns=1}\noutput %o = %n\noutput %p = %y\n",
      0},
+    {"regrouped", "in several ways",
+     "%x = input f32[2,20,96]\n%z = input f32[40,96]\n%n = softmax %x\n%f = reshape %n {d0=40,d1=96,rank=2}\n"
+     "%y = mul %f, %z\n%m = state f32[2,20,96]\n%m1 = assign %m, %n\noutput %y = %y\n",
+     "%x = input f32[2,20,96]\n%z = input f32[2,20,96]\n%n = softmax %x\n%y = mul %n, %z\n"
+     "%m = state f32[2,20,96]\n%m1 = assign %m, %n\noutput %y = %y\n",
+     0},
     {"most_states", "48 floats", PRODUCT "%a = top_16 %p\n%b = top_8 %p\noutput %o = %a\noutput %q = %b\n",
      PRODUCT "%a = top_8 %p\n%b = top_8 %p\noutput %o = %a\noutput %q = %b\n", 0},
     {"look_up", "by number",
