@@ -31,6 +31,7 @@ struct site { /* the fusion state of one node */
     int again, again_in;    /* INLINE: the step that rematerializes it, in the last group that did so */
     int steps, loads;       /* INLINE: steps and loads that rematerializing it takes */
     bool vector;            /* INLINE: all that reads it broadcasts it */
+    bool given;             /* a single element, of the caller's or made of such alone */
     int range;              /* MEMBER: 1 + index in program.range of the columns that it is; 0: all */
     bool segmented;         /* MEMBER: its columns are two dimensions, segments and what is in them */
     bool partial;           /* a REDUCE in a GEMM, or of columns: each tile, or block of threads, stores

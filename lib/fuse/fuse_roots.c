@@ -117,6 +117,8 @@ enum {
     MOST_INLINE_LOADS = 8,
     MOST_VECTOR_STEPS = 4,
     MOST_VECTOR_LOADS = 2,
+    MOST_ELEMENT_STEPS = 12, /* of a single element: what corrects and clips a step of an optimizer */
+    MOST_ELEMENT_LOADS = 4,
     MOST_CHAIN = 8
 };
 
@@ -127,7 +129,7 @@ static bool count_again(const struct grouper *gr, const struct node *n, struct s
     out->steps = 1, out->loads = 0;
     for (int i = 0; i < n->nin; i++) {
         const struct site *s = &gr->site[n->in[i]];
-        out->steps += s->role == ROLE_INLINE ? s->steps : 1;
+        out->steps += s->role == ROLE_INLINE ? s->steps : s->role != ROLE_NUMBER;
         out->loads += s->role == ROLE_INLINE ? s->loads : s->role != ROLE_NUMBER;
     }
     return out->steps <= steps && out->loads <= loads;
@@ -181,6 +183,14 @@ static bool is_inline(const struct grouper *gr, const struct node *n, struct sit
     return gr->opt->fuse && (is_outer(gr, n) || counts || (pieces && extent_is_one(type_columns(&n->type))));
 }
 
+/* Does the reader repeat the value: over rows, or what is given over the elements of a vector? */
+static bool repeats(const struct grouper *gr, int value, int reader)
+{
+    const struct type *over = &gr->g->node[reader].type;
+    bool vector = over->rank == 1 && extent_reaches(over->dim[0], 2);
+    return group_repeats(gr, value, reader) || (vector && gr->site[value].given);
+}
+
 /* Do maps alone read the value, each over other rows than its own? To store it takes a launch, and to compute
  * one that is as small as itself again takes a few loads that threads of a row share. */
 static bool is_broadcast(const struct grouper *gr, int value, int depth)
@@ -193,7 +203,7 @@ static bool is_broadcast(const struct grouper *gr, int value, int depth)
         bool fits =
             group_is_one(gr, value) || extents_equal(type_columns(&g->node[reader].type), type_columns(t));
         if (g->node[reader].op != OP_MAP || !fits) return false;
-        if (!group_repeats(gr, value, reader) && !is_broadcast(gr, reader, depth - 1)) return false;
+        if (!repeats(gr, value, reader) && !is_broadcast(gr, reader, depth - 1)) return false;
     }
     return uses_count(&gr->uses, value) > 0;
 }
@@ -207,8 +217,10 @@ static bool is_vector_map(const struct grouper *gr, int value, struct site *out)
         const struct site *s = &gr->site[n->in[i]];
         if (s->partial || (s->role == ROLE_INLINE && !s->vector)) return false;
     }
-    return count_again(gr, n, out, MOST_VECTOR_STEPS, MOST_VECTOR_LOADS) &&
-           is_broadcast(gr, value, MOST_VECTOR_STEPS);
+    bool one = gr->site[value].given;
+    int steps = one ? MOST_ELEMENT_STEPS : MOST_VECTOR_STEPS;
+    return count_again(gr, n, out, steps, one ? MOST_ELEMENT_LOADS : MOST_VECTOR_LOADS) &&
+           is_broadcast(gr, value, steps);
 }
 
 /* Columns' numbers, which programs of rows have anyway. */
@@ -263,6 +275,16 @@ static unsigned find_rows(const struct grouper *gr, const struct node *n)
     return n->rows ? n->rows | (rows & OF_INPUTS) : rows;
 }
 
+/* Is it a single element, of the caller's or made of such alone? */
+static bool is_given(const struct grouper *gr, int value)
+{
+    const struct node *n = &gr->g->node[value];
+    bool given = group_is_one(gr, value) &&
+                 (op_is_leaf(n->op) || n->op == OP_CONSTANT || n->op == OP_MAP || op_is_view(n->op));
+    for (int i = 0; i < n->nin && given; i++) given = gr->site[n->in[i]].given;
+    return given;
+}
+
 static void assign_fixed_roles(struct grouper *gr)
 {
     const graph *g = gr->g;
@@ -276,6 +298,7 @@ static void assign_fixed_roles(struct grouper *gr)
                   : op == OP_CONCAT ? ROLE_CONCAT
                                     : ROLE_FREE;
         s->rows = find_rows(gr, n);
+        s->given = is_given(gr, i);
         s->version = op_is_version(op) ? gr->site[n->in[VERSION_OF]].version + 1 : 0;
         if (s->role == ROLE_FREE && is_number(gr, n, &s->number)) s->role = ROLE_NUMBER;
         s->is_const = gr->opt->fold != CODA_FOLD_NONE && !op_is_input(op) && op != OP_IOTA;

@@ -36,6 +36,10 @@ static void check_modes(const graph *g, uint64_t seed)
 #define FOUR                                                                                                 \
     "%a = input f32[40,96]\n%b = input f32[40,96]\n%c = input f32[40,96]\n%d = input f32[40,96]\n"           \
     "%ab = mul %a, %b\n"
+#define GIVEN                                                                                                \
+    "%r = scalar f32\n%t1 = input f32[1]\n%one = constant {to=f32, value=1}\n%h1 = sub %one, %r\n"           \
+    "%h2 = mul %h1, %t1\n%h3 = tanh %h2\n%h4 = add %h3, %one\n%h5 = rcp %h4\n%h6 = minimum %h5, %one\n"      \
+    "%k = mul %h6, %r\n"
 #define BATCH "%x = input f32[2,20,96]\n%n = softmax %x\n"
 #define STATES "%m = state f32[40,96]\n%v = state f32[40,96]\n%g = input f32[40,96]\n"
 
@@ -136,6 +140,16 @@ static const struct {
      STATES "%x = mul %m, %g\n%s = sum %x\n%t = sum %x {columns=1}\n%m1 = assign %m, %x\noutput %s = %s\n"
             "output %t = %t\n",
      3},
+    {"a factor of the caller's numbers alone", FOUR GIVEN "%y = mul %ab, %k\noutput %y = %y\n", 1},
+    {"... over a vector, and in another program",
+     FOUR GIVEN "%y = mul %ab, %k\n%u = input f32[300]\n%z = mul %u, %k\noutput %y = %y\noutput %z = %z\n",
+     2},
+    {"... that is an output, too", FOUR GIVEN "%y = mul %ab, %k\noutput %y = %y\noutput %k = %k\n", 2},
+    {"... of which a product is one",
+     FOUR GIVEN "%t = input f32[1,40]\n%u = weight f32[1,40]\n%p = matmul %t, %u\n%q = mul %p, %k\n"
+                "%y = mul %ab, %q\noutput %y = %y\n",
+     2},
+    {"a softmax of a vector, whose sum is none", "%x = input f32[300]\n%y = softmax %x\noutput %y = %y\n", 1},
     {"a turn of a state that is written over",
      STATES
      "%x = mul %m, %g\n%t = rope %m {base=100,head_dim=32,heads=3}\n%m1 = assign %m, %x\noutput %t = %t\n",
