@@ -3,6 +3,8 @@
 
 #define BAND_BYTES (32 << 20) /* of walked rows that stay in L2 */
 
+enum { BAND_TILES = 512 }; /* at least: in rounds enough for all SMs, long tiles and short ones add up alike */
+
 /* Rows of a copy: they divide the rows of all tiles. */
 static int box(const struct tile *tile)
 {
@@ -28,15 +30,16 @@ static void emit_config(const struct grad_text *g)
     text_append(t, "};\n");
 }
 
-/* Tiles of one kind: of `rows` rows of `heads` heads, in bands of whole key heads that walk at most
- * BAND_BYTES; `walked`: rows that a key head's tiles walk. */
+/* Tiles of one kind: of `rows` rows of `heads` heads, in bands of whole key heads that walk BAND_BYTES at
+ * most, but for the sake of BAND_TILES; `walked`: rows that a key head's tiles walk. */
 static void emit_tiles(const struct grad_text *g, bool any, int64_t rows, int64_t heads, int64_t walked)
 {
     const struct attention_spec *a = g->e.a;
     struct kernel *k = g->e.k;
     int64_t tiles = CEIL_DIV(rows, g->e.s->tile.bm), all = a->batch * a->kv_heads, each = heads / a->kv_heads;
-    int64_t fit = MAX(1, BAND_BYTES / (4 * MAX(walked, 1) * a->head_dim)), bands = CEIL_DIV(all, fit);
-    int64_t band = CEIL_DIV(all, bands) * each, streams = any ? a->batch * heads : 0;
+    int64_t fit = BAND_BYTES / (4 * MAX(walked, 1) * a->head_dim), least = CEIL_DIV(BAND_TILES, tiles * each);
+    int64_t bands = CEIL_DIV(all, MAX(fit, least)), band = CEIL_DIV(all, bands) * each;
+    int64_t streams = any ? a->batch * heads : 0;
     const int64_t number[] = {tiles, streams, CEIL_DIV(streams, band), band};
     for (int i = 0; i < ARRAY_SIZE(number); i++) emit_number(k, number[i]);
     emit_divisor(k, tiles * band);

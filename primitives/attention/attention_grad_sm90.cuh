@@ -47,7 +47,7 @@ template <class Config> struct AttentionGradSm90 {
     using Registers = AttentionRegisters<groups, false>;
 
     using Extents = AttentionGradExtents;
-    using Walk = GradWalk<kv_heads, Config::heads, bm>;
+    using Walk = GradWalk<kv_heads, Config::heads, bm, Config::limited>;
 
     struct Results {
         T *dq, *dk, *dv;
@@ -260,8 +260,9 @@ template <class Config> struct AttentionGradSm90 {
                 ds[i + 3] = p[i + 3] * (ds[i + 3] - d.b);
             }
         }
-        // One block of queries; the products of the last one, in slot `before`, may still run.
-        DEV void step(const Extents &x, i32 key, i32 query, i32 before)
+        // One block of queries, perhaps the last one that needs own rows; the products of the one before, in
+        // slot `before`, may still run.
+        DEV void step(const Extents &x, i32 key, i32 query, i32 before, bool last)
         {
             auto &t = s.keys;
             auto &b = s.of_keys;
@@ -279,6 +280,7 @@ template <class Config> struct AttentionGradSm90 {
             accumulate_rows<T, bn_q, chunks>(dv, weight, t.walk_b[at.slot][0]);
             ptx::wgmma_wait<1>();
             pin(ds);
+            if (last) release(b.empty_own);
             differ(ds, p);
             pack_weights<T>(ds, slope);
             accumulate_rows<T, bn_q, chunks>(dk, slope, t.walk_a[at.slot][0]);
@@ -297,14 +299,13 @@ template <class Config> struct AttentionGradSm90 {
             for (i32 h = 0; h < Config::group; h++)
 #pragma unroll 1
                 for (i32 j = 0; j < blocks; j++, at.next()) {
-                    step(x, key, (range.first + j) * bn_q, before);
+                    step(x, key, (range.first + j) * bn_q, before, h + 1 == Config::group && j + 1 == blocks);
                     before = at.slot;
                 }
             ptx::wgmma_wait<0>();
             pin(dk);
             pin(dv);
             release(b.empty[before]);
-            release(b.empty_own);
         }
         DEV void run(const Walk &tile, const Extents &x, const Results &to)
         {
@@ -350,7 +351,7 @@ template <class Config> struct AttentionGradSm90 {
             for (i32 i = 0; i < bn_k / 2; i++)
                 p[i] = math::exp2(fmaf(p[i], Config::scale_log2, -lse[i >> 1 & 1]));
         }
-        DEV void step(const Extents &x, i32 query, i32 key, i32 before)
+        DEV void step(const Extents &x, i32 query, i32 key, i32 before, bool last)
         {
             auto &t = s.queries;
             auto &b = s.of_queries;
@@ -367,6 +368,7 @@ template <class Config> struct AttentionGradSm90 {
             weigh(p, x, query, key);
             ptx::wgmma_wait<0>();
             pin(ds);
+            if (last) release(b.empty_own);
 #pragma unroll
             for (i32 i = 0; i < bn_k / 2; i++) ds[i] = p[i] * (ds[i] - delta[i >> 1 & 1]);
             pack_weights<T>(ds, slope);
@@ -381,13 +383,12 @@ template <class Config> struct AttentionGradSm90 {
             phase ^= 1;
 #pragma unroll 1
             for (i32 j = range.end - 1; j >= range.first; j--, at.next()) {
-                step(x, tile.row + 64 * consumer_group(), j * bn_k, before);
+                step(x, tile.row + 64 * consumer_group(), j * bn_k, before, j == range.first);
                 before = at.slot;
             }
             ptx::wgmma_wait<0>();
             pin(dq);
             release(b.empty[before]);
-            release(b.empty_own);
         }
         DEV void run(const Walk &tile, const Extents &x, const float *sums, const Results &to)
         {

@@ -1,11 +1,12 @@
 // grad_walk.cuh -- the order in which the blocks of attention_grad_sm90.cuh take their tiles.
 //
-// First come tiles of keys, then tiles of queries, in one sequence that goes on where the other kind begins:
-// round r gives block b the tile r * grid + b, and in odd rounds the one from the other end, so that whoever
-// had the longest tile of a round gets the shortest of the next. Of each kind heads are walked in bands whose
-// walked rows stay in L2, all heads of a band at the same rows. Under a causal mask the first keys are seen
-// by most queries and the last queries see most keys; bands take turns in walking from the longest tiles to
-// the shortest and back, and the last band of a kind ends with the shortest.
+// First come tiles of keys, then tiles of queries. Round r of a kind gives block b its tile r * grid + b, and
+// in odd rounds the one from the other end, so that whoever had the longest tile of a round gets the shortest
+// of the next. Of each kind heads are walked in bands whose walked rows stay in L2, all heads of a band at the
+// same rows. Under a causal mask the first keys are seen by most queries and the last queries see most keys;
+// bands take turns in walking from the longest tiles to the shortest and back, and the last band of a kind
+// ends with the shortest: there queries begin with a round of their own, whose tiles are long. Where all tiles
+// of a kind are as long, queries take the rest of the last round of keys.
 #pragma once
 #include "attention/extents.cuh"
 #include "tile/block.cuh"
@@ -25,8 +26,8 @@ struct AttentionGradExtents {
     GradTiles keys, queries;
 };
 
-// kv_heads and heads: of a sequence; bm: rows of a tile.
-template <i32 kv_heads, i32 heads, i32 bm> struct GradWalk {
+// kv_heads and heads: of a sequence; bm: rows of a tile; causal: tiles are of different lengths.
+template <i32 kv_heads, i32 heads, i32 bm, bool causal> struct GradWalk {
     const AttentionGradExtents &extents;
     i32 round = 0;
     bool of_keys;
@@ -44,16 +45,27 @@ template <i32 kv_heads, i32 heads, i32 bm> struct GradWalk {
         head = stream % each;
         row = (turned ? t.rows - 1 - at : at) * bm;
     }
+    DEV static i32 tiles(const GradTiles &t) { return t.rows * t.streams; }
+    DEV bool take(bool keys, i32 tile)
+    {
+        of_keys = keys;
+        if (keys) locate(extents.keys, tile, kv_heads, false);
+        else locate(extents.queries, tile, heads, true);
+        return true;
+    }
     // Steps to this block's next tile; false when there is none.
     template <class Block> DEV bool next(const Block &mine)
     {
-        const i32 all = mine.count(), place = round % 2 ? all - 1 - (i32)mine.index() : (i32)mine.index();
-        const i32 tile = round++ * all + place, keys = extents.keys.rows * extents.keys.streams;
-        if (tile >= keys + extents.queries.rows * extents.queries.streams) return false;
-        of_keys = tile < keys;
-        if (of_keys) locate(extents.keys, tile, kv_heads, false);
-        else locate(extents.queries, tile - keys, heads, true);
-        return true;
+        const i32 all = mine.count(), own = mine.index(), keys = tiles(extents.keys);
+        const i32 ahead = causal ? (keys + all - 1) / all * all : keys; // tiles in place of those of keys
+        for (;;) {
+            const i32 first = round * all;
+            const bool turned = (round + (causal && first >= ahead)) % 2;
+            const i32 tile = first + (turned ? all - 1 - own : own);
+            round++;
+            if (tile < keys) return take(true, tile);
+            if (tile >= ahead) return tile - ahead < tiles(extents.queries) && take(false, tile - ahead);
+        }
     }
 };
 
