@@ -3,7 +3,7 @@
 
 #define BAND_BYTES (32 << 20) /* of walked rows that stay in L2 */
 
-enum { BAND_TILES = 512 }; /* at least: in rounds enough for all SMs, long tiles and short ones add up alike */
+enum { BAND_TILES = 512 }; /* at least: in several rounds long tiles and short ones add up alike */
 
 /* Rows of a copy: they divide the rows of all tiles. */
 static int box(const struct tile *tile)

@@ -1,12 +1,12 @@
 // grad_walk.cuh -- the order in which the blocks of attention_grad_sm90.cuh take their tiles.
 //
 // First come tiles of keys, then tiles of queries. Round r of a kind gives block b its tile r * grid + b, and
-// in odd rounds the one from the other end, so that whoever had the longest tile of a round gets the shortest
-// of the next. Of each kind heads are walked in bands whose walked rows stay in L2, all heads of a band at the
-// same rows. Under a causal mask the first keys are seen by most queries and the last queries see most keys;
-// bands take turns in walking from the longest tiles to the shortest and back, and the last band of a kind
-// ends with the shortest: there queries begin with a round of their own, whose tiles are long. Where all tiles
-// of a kind are as long, queries take the rest of the last round of keys.
+// in odd rounds the one from the other end, so that whoever had the longest tile of a round gets the
+// shortest of the next. Of each kind heads are walked in bands whose walked rows stay in L2, all heads of a
+// band at the same rows. Under a causal mask the first keys are seen by most queries and the last queries
+// see most keys; bands take turns in walking from the longest tiles to the shortest and back, and the last
+// band of a kind ends with the shortest: there queries begin with a round of their own, whose tiles are
+// long. Where all tiles of a kind are as long, queries take the rest of the last round of keys.
 #pragma once
 #include "attention/extents.cuh"
 #include "tile/block.cuh"
