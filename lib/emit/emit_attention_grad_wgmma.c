@@ -1,10 +1,6 @@
 /* emit_attention_grad_wgmma.c -- attention_grad_sm90.cuh: by TMA and wgmma. */
 #include "emit_attention_grad.h"
 
-#define BAND_BYTES (32 << 20) /* of walked rows that stay in L2 */
-
-enum { BAND_TILES = 512 }; /* at least: in several rounds long tiles and short ones add up alike */
-
 /* Rows of a copy: they divide the rows of all tiles. */
 static int box(const struct tile *tile)
 {
@@ -30,19 +26,12 @@ static void emit_config(const struct grad_text *g)
     text_append(t, "};\n");
 }
 
-/* Tiles of one kind: of `rows` rows of `heads` heads, in bands of whole key heads that walk BAND_BYTES at
- * most, but for the sake of BAND_TILES; `walked`: rows that a key head's tiles walk. */
-static void emit_tiles(const struct grad_text *g, bool any, int64_t rows, int64_t heads, int64_t walked)
+static void emit_tiles(const struct grad_text *g, bool of_keys)
 {
-    const struct attention_spec *a = g->e.a;
-    struct kernel *k = g->e.k;
-    int64_t tiles = CEIL_DIV(rows, g->e.s->tile.bm), all = a->batch * a->kv_heads, each = heads / a->kv_heads;
-    int64_t fit = BAND_BYTES / (4 * MAX(walked, 1) * a->head_dim), least = CEIL_DIV(BAND_TILES, tiles * each);
-    int64_t bands = CEIL_DIV(all, MAX(fit, least)), band = CEIL_DIV(all, bands) * each;
-    int64_t streams = any ? a->batch * heads : 0;
-    const int64_t number[] = {tiles, streams, CEIL_DIV(streams, band), band};
-    for (int i = 0; i < ARRAY_SIZE(number); i++) emit_number(k, number[i]);
-    emit_divisor(k, tiles * band);
+    const struct attention_grad_walk w = attention_grad_walk(g->s, &g->e.s->tile, of_keys);
+    const int64_t number[] = {w.rows, w.streams, w.bands, w.band};
+    for (int i = 0; i < ARRAY_SIZE(number); i++) emit_number(g->e.k, number[i]);
+    emit_divisor(g->e.k, w.rows * w.band);
 }
 
 static void emit_args(struct grad_text *g)
@@ -52,15 +41,14 @@ static void emit_args(struct grad_text *g)
         const char *name;
     } result[] = {{ATTENTION_GRAD_DQ, "of_dq"}, {ATTENTION_GRAD_DK, "of_dk"}, {ATTENTION_GRAD_DV, "of_dv"}};
     const struct attention_spec *a = g->e.a;
-    const struct attention_grad_blocks b = attention_grad_blocks(g->s, &g->e.s->tile);
     struct text *t = g->e.t;
     text_printf(t, "struct Args {\n    TensorMap q, k, v, d_o;\n    void *pointer[%d];\n", g->e.k->pointers);
     for (int i = 0; i < ARRAY_SIZE(result); i++)
         emit_attention_strides(&g->e, result[i].name, &g->s->use[result[i].use]);
     const int64_t number[] = {a->tq, a->tk, attention_shift(a, a->tq, a->tk), attention_delta_pitch(a->tq)};
     for (int i = 0; i < ARRAY_SIZE(number); i++) emit_number(g->e.k, number[i]);
-    emit_tiles(g, b.keys > 0, a->tk, a->kv_heads, a->tq * (a->heads / a->kv_heads));
-    emit_tiles(g, b.queries > 0, a->tq, a->heads, a->tk);
+    emit_tiles(g, true);
+    emit_tiles(g, false);
     text_append(t, "    AttentionGradExtents extents;\n};\n");
 }
 

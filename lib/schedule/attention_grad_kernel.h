@@ -58,6 +58,13 @@ struct attention_grad_blocks attention_grad_blocks(const struct attention_grad_s
 /* attention_grad_wgmma.c: stages of walked keys in a schedule's tile, whose own are of walked queries. */
 int attention_grad_key_stages(const struct attention_spec *a, const struct tile *tile, int shared_bytes);
 
+/* The same: tiles of keys, or of queries, as grad_walk.cuh has them; 0: none of these gradients is wanted. */
+struct attention_grad_walk {
+    int64_t rows, streams, bands, band;
+};
+struct attention_grad_walk attention_grad_walk(const struct attention_grad_spec *s, const struct tile *tile,
+                                               bool of_keys);
+
 /* Bytes of a block beside rows: weights of bm x bn pairs if it keeps them, log-sum-exps and deltas. */
 static inline int64_t attention_grad_beside(const struct attention_grad_spec *s,
                                             const struct attention_grad_tile *t, bool weighs)

@@ -2,6 +2,8 @@
 #include "attention_grad_kernel.h"
 #include "attention_kernel.h"
 
+#define BAND_BYTES (32 << 20) /* of walked rows that stay in L2 */
+
 enum {
     MOST_HEAD = 128, /* columns of dk and of dv that registers hold together */
     GROUPS = 2,
@@ -10,7 +12,8 @@ enum {
     MOST_STAGES = 4,
     SWIZZLED_ROW = 128, /* bytes */
     SWIZZLED_COLUMNS = 64,
-    ALIGNED = 1024
+    ALIGNED = 1024,
+    BAND_TILES = 512 /* at least: in several rounds long tiles and short ones add up alike */
 };
 
 /* Has the attention nothing that moves borders or scores but a window? */
@@ -70,6 +73,22 @@ static int64_t beside(int bn)
 int attention_grad_key_stages(const struct attention_spec *a, const struct tile *tile, int shared_bytes)
 {
     return stages(a, tile->bm, tile->bk, shared_bytes - beside(tile->bn));
+}
+
+/* Bands are of whole key heads, and walk BAND_BYTES at most, but for the sake of BAND_TILES. */
+struct attention_grad_walk attention_grad_walk(const struct attention_grad_spec *s, const struct tile *tile,
+                                               bool of_keys)
+{
+    const struct attention_spec a = attention_grad_of(s);
+    bool keys = attention_grad_has(s, ATTENTION_GRAD_DK) || attention_grad_has(s, ATTENTION_GRAD_DV);
+    int64_t each = of_keys ? 1 : a.heads / a.kv_heads, all = a.batch * a.kv_heads;
+    int64_t walked = of_keys ? a.tq * (a.heads / a.kv_heads) : a.tk;
+    struct attention_grad_walk w = {.rows = CEIL_DIV(of_keys ? a.tk : a.tq, tile->bm)};
+    int64_t fit = BAND_BYTES / (4 * MAX(walked, 1) * a.head_dim), least = CEIL_DIV(BAND_TILES, w.rows * each);
+    w.band = CEIL_DIV(all, CEIL_DIV(all, MAX(fit, least))) * each;
+    if (of_keys ? keys : attention_grad_has(s, ATTENTION_GRAD_DQ)) w.streams = all * each;
+    w.bands = CEIL_DIV(w.streams, w.band);
+    return w;
 }
 
 static struct attention_grad_tile tile(const struct attention_grad_spec *s, const struct attention_spec *a,

@@ -31,6 +31,7 @@
 #include "attention/grad_fragment.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/tma.cuh"
+#include "tile/block.cuh"
 #include "tile/resources.cuh"
 #include "tile/ring.cuh"
 

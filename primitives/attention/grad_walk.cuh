@@ -9,7 +9,6 @@
 // long. Where all tiles of a kind are as long, queries take the rest of the last round of keys.
 #pragma once
 #include "attention/extents.cuh"
-#include "tile/block.cuh"
 
 namespace coda {
 
@@ -38,7 +37,7 @@ template <i32 kv_heads, i32 heads, i32 bm, bool causal> struct GradWalk {
     DEV void locate(const GradTiles &t, i32 tile, i32 each, bool backwards)
     {
         const i32 band = t.whole.quotient(tile), in = tile - band * (i32)t.whole.number;
-        const i32 width = min(t.band, t.streams - band * t.band);
+        const i32 rest = t.streams - band * t.band, width = rest < t.band ? rest : t.band;
         const i32 stream = band * t.band + in % width, at = in / width;
         const bool turned = ((t.bands - band) % 2 == 0) != backwards;
         batch = stream / each;

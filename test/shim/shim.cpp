@@ -8,6 +8,7 @@
 
 #include "vocabulary.h"
 #include "shim.h"
+#include "attention/grad_walk.cuh"
 #include "tile/raster.cuh"
 
 using namespace coda;
@@ -201,6 +202,40 @@ struct Walked : ConfigDefaults {
     }
 };
 
+/* ---- A walk of attention's gradients ---- */
+
+static Divisor divisor(u32 number)
+{
+    u32 shift = 0;
+    while (1u << shift < number) shift++;
+    return {number, (u32)(((((u64)1 << shift) - number) << 32) / number + 1), shift};
+}
+
+static GradTiles grad_tiles(const shim_grad_tiles &t)
+{
+    return {t.rows, t.streams, t.bands, t.band, divisor((u32)(t.rows * t.band))};
+}
+
+struct GridBlock {
+    u32 blocks, block;
+    u32 count() const { return blocks; }
+    u32 index() const { return block; }
+};
+
+template <int kv_heads, int heads, bool causal> struct GradWalked {
+    static constexpr int bm = 128;
+    static int tiles(const shim_grad_tiles of[2], int blocks, int block, shim_grad_tile *out, int most)
+    {
+        const AttentionGradExtents extents = {0, 0, 0, 0, grad_tiles(of[0]), grad_tiles(of[1])};
+        const GridBlock mine = {(u32)blocks, (u32)block};
+        int n = 0;
+        for (GradWalk<kv_heads, heads, bm, causal> walk(extents); walk.next(mine); n++)
+            if (n < most) out[n] = {walk.of_keys, walk.batch, walk.head, walk.row};
+        return n;
+    }
+    static shim_grad_walk entry() { return {kv_heads, heads, bm, causal, tiles}; }
+};
+
 extern "C" {
 
 #define MAP(name) {#name, arity(map::name::apply), call<map::name>, narrow_of<map::name>(0)},
@@ -290,4 +325,12 @@ const shim_walk shim_walks[] = {
     Walked<2048, 4096, 128, 256, 0, 0, 6, 132, true>::entry(),
 };
 const int shim_walk_count = sizeof shim_walks / sizeof *shim_walks;
+
+const shim_grad_walk shim_grad_walks[] = {
+    GradWalked<8, 32, true>::entry(),
+    GradWalked<8, 32, false>::entry(),
+    GradWalked<32, 32, true>::entry(),
+    GradWalked<3, 3, true>::entry(),
+};
+const int shim_grad_walk_count = sizeof shim_grad_walks / sizeof *shim_grad_walks;
 }

@@ -58,6 +58,24 @@ struct shim_walk {
 extern const struct shim_walk shim_walks[];
 extern const int shim_walk_count;
 
+/* attention/grad_walk.cuh: tiles of keys and of queries, and how so many blocks walk them. */
+struct shim_grad_tiles {
+    int rows, streams, bands, band;
+};
+struct shim_grad_tile {
+    bool of_keys;
+    int batch, head, row;
+};
+struct shim_grad_walk {
+    int kv_heads, heads, bm;
+    bool causal;
+    /* The tiles of a block in its order, `most` of them at most; returns how many it has. */
+    int (*tiles)(const struct shim_grad_tiles of[2], int blocks, int block, struct shim_grad_tile *out,
+                 int most);
+};
+extern const struct shim_grad_walk shim_grad_walks[];
+extern const int shim_grad_walk_count;
+
 #ifdef __cplusplus
 }
 #endif

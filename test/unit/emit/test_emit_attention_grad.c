@@ -3,6 +3,7 @@
 #include "attention_grad_kernel.h"
 #include "jit.h"
 #include "pipeline.h"
+#include "shim/shim.h"
 #include "util_attention_grad.h"
 #include "util_scale.h"
 
@@ -172,6 +173,82 @@ START_TEST(tensor_cores_take_what_they_can)
 }
 END_TEST
 
+/* ---- Walks ---- */
+
+enum { MOST_TILES = 1 << 15 };
+
+/* What a tile costs: rows that it walks, of three products, or of four. */
+static double work(const struct shim_grad_walk *w, const struct shim_grad_tile *t, int time)
+{
+    double walked = !w->causal ? time : t->of_keys ? time - t->row : t->row + w->bm;
+    return t->of_keys ? 4.0 * walked * (w->heads / w->kv_heads) : 3.0 * walked;
+}
+
+/* The largest sum of a block in units of the mean one. Each tile is some block's, once. */
+static double busiest(const struct shim_grad_walk *w, int batch, int time, int blocks)
+{
+    static char seen[2][MOST_TILES];
+    static struct shim_grad_tile own[MOST_TILES];
+    struct attention_grad_case c = {"walk",      CODA_BF16, batch,
+                                    time,        time,      w->heads,
+                                    w->kv_heads, 64,        .options = w->causal ? GRAD_CAUSAL : 0};
+    const struct plan_options o = {.fuse = true, .target = target_rows[TARGET_H200]};
+    struct shim_grad_tiles of[2];
+    struct plan p;
+    graph *g = attention_grad_graph(&c, false);
+    ck_assert_msg(g && plan_build(&p, g, &o) == CODA_OK, "%s", coda_error());
+    double sum = 0, most = 0;
+    int rows = CEIL_DIV(time, w->bm), tiles = 0;
+    for (int i = 0; i < 2; i++) {
+        const struct attention_grad_walk n =
+            attention_grad_walk(p.program[gradients(&p)].spec, &p.schedule[gradients(&p)].tile, i == 0);
+        of[i] = (struct shim_grad_tiles){(int)n.rows, (int)n.streams, (int)n.bands, (int)n.band};
+        ck_assert_int_eq(n.rows, rows);
+    }
+    plan_free(&p);
+    graph_free(g);
+    memset(seen, 0, sizeof seen);
+    for (int b = 0; b < blocks; b++) {
+        double all = 0;
+        int n = w->tiles(of, blocks, b, own, MOST_TILES);
+        for (int i = 0; i < n; i++) {
+            int heads = own[i].of_keys ? w->kv_heads : w->heads, row = own[i].row / w->bm;
+            int at = (own[i].batch * heads + own[i].head) * rows + row;
+            ck_assert(own[i].batch >= 0 && own[i].batch < batch && own[i].head >= 0 && own[i].head < heads);
+            ck_assert(row >= 0 && row < rows && own[i].row % w->bm == 0);
+            ck_assert_msg(!seen[!own[i].of_keys][at]++, "tile %d of %d twice", at, own[i].of_keys);
+            all += work(w, &own[i], time);
+        }
+        tiles += n, sum += all, most = MAX(most, all);
+    }
+    ck_assert_int_eq(tiles, batch * rows * (w->kv_heads + w->heads));
+    return most / (sum / blocks);
+}
+
+START_TEST(walks_take_each_tile_once)
+{
+    static const int blocks[] = {1, 2, 7, 100, 132, 5000}, time[] = {1, 128, 300, 2048};
+    for (int i = 0; i < ARRAY_SIZE(blocks); i++)
+        for (int k = 0; k < ARRAY_SIZE(time); k++)
+            for (int batch = 1; batch <= 3; batch++) busiest(&shim_grad_walks[_i], batch, time[k], blocks[i]);
+}
+END_TEST
+
+/* Blocks of long sequences have about the same to do, whatever the heads of a band. */
+START_TEST(walks_end_together)
+{
+    static const struct {
+        int batch, time;
+    } known[] = {{2, 8192}, {4, 4096}, {8, 2048}, {1, 16384}};
+    const struct shim_grad_walk *w = &shim_grad_walks[_i];
+    if (w->heads < 8) return; /* that is too few tiles */
+    for (int i = 0; i < ARRAY_SIZE(known); i++) {
+        double most = busiest(w, known[i].batch, known[i].time, 132);
+        ck_assert_msg(most < 1.07, "%d x %d: %.3f of the mean", known[i].batch, known[i].time, most);
+    }
+}
+END_TEST
+
 START_TEST(refuses_what_no_tile_holds)
 {
     struct attention_grad_case c = {"wide", CODA_F32, 1, 4, 4, 1, 1, 5000, .options = 0};
@@ -181,5 +258,6 @@ START_TEST(refuses_what_no_tile_holds)
 END_TEST
 
 TESTS(emit_attention_grad, ONE(blocks_are_of_what_they_write), ONE(tiles_do_not_depend_on_sms),
-      ONE(tensor_cores_take_what_they_can), ONE(refuses_what_no_tile_holds), CASE("nvrtc"), TAG("nvrtc"),
-      EACH(compiles_without_spills, ARRAY_SIZE(architectures)));
+      ONE(tensor_cores_take_what_they_can), ONE(refuses_what_no_tile_holds),
+      EACH(walks_take_each_tile_once, shim_grad_walk_count), EACH(walks_end_together, shim_grad_walk_count),
+      CASE("nvrtc"), TAG("nvrtc"), EACH(compiles_without_spills, ARRAY_SIZE(architectures)));
