@@ -230,11 +230,24 @@ static bool is_counted(const struct grouper *gr, int value, struct site *out)
     return gr->opt->fuse && gr->g->node[value].op == OP_IOTA;
 }
 
+/* Does a reader combine pairs of its columns, perhaps of a view? A program of rows loads both from memory. */
+static bool is_paired(const struct grouper *gr, int value)
+{
+    const struct uses *u = &gr->uses;
+    for (int i = u->at[value]; i < u->at[value + 1]; i++) {
+        int reader = u->use[i].node;
+        enum op op = gr->g->node[reader].op;
+        if (op_is_view(op) ? is_paired(gr, reader) : op_combines_pairs(op) && u->use[i].operand == ROPE_X)
+            return true;
+    }
+    return false;
+}
+
 /* What each reader computes again, instead of a program that stores it. */
 static void find_inline(struct grouper *gr, int value)
 {
     struct site *s = &gr->site[value];
-    if (s->role != ROLE_FREE || state_is_read(gr->g, &gr->g->node[value])) return;
+    if (s->role != ROLE_FREE || state_is_read(gr->g, &gr->g->node[value]) || is_paired(gr, value)) return;
     s->vector = is_counted(gr, value, s) || is_vector_map(gr, value, s);
     if (s->vector || is_inline(gr, &gr->g->node[value], s)) s->role = ROLE_INLINE;
 }
