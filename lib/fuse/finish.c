@@ -43,15 +43,17 @@ static bool is_member(const struct grouper *gr, const struct group *q, const str
     if ((n->op != OP_MAP && n->op != OP_CAST) || state_is_read(gr->g, n)) return false;
     if (!extents_equal(line_length(&n->type), elements)) return false;
     for (int i = 0; i < n->nin; i++)
-        if (!suits_operand(gr, q, n->in[i], elements)) return false;
+        if (n->in[i] >= 0 && !suits_operand(gr, q, n->in[i], elements)) return false;
     return true;
 }
 
 static bool finishes(const struct grouper *gr, const struct group *q)
 {
     for (int m = q->first; m >= 0; m = gr->site[m].next)
-        for (int i = 0; i < gr->g->node[m].nin; i++)
-            if (group_has_column_parts(gr, line_value(gr->g, gr->g->node[m].in[i]))) return true;
+        for (int i = 0; i < gr->g->node[m].nin; i++) {
+            int value = gr->g->node[m].in[i];
+            if (value >= 0 && group_has_column_parts(gr, line_value(gr->g, value))) return true;
+        }
     return false;
 }
 
@@ -126,7 +128,7 @@ static bool needs(struct grouper *gr, const struct group *q, const struct group 
 {
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         for (int i = 0; i < gr->g->node[m].nin; i++)
-            if (group_depends(gr, gr->g->node[m].in[i], other)) return true;
+            if (gr->g->node[m].in[i] >= 0 && group_depends(gr, gr->g->node[m].in[i], other)) return true;
     return false;
 }
 
@@ -175,7 +177,7 @@ struct group *finishing_of(struct grouper *gr, int value, int *range)
     struct group *q = is_apart(gr, value) ? gr->finishing : NULL;
     for (int tries = 1; q; tries++) {
         bool room = q->p.ranges < MOST_RANGES;
-        if (room && (q->first < 0 || !group_depends(gr, value, q))) break;
+        if (room && !group_depends(gr, value, q)) break;
         q = tries < MOST_TRIES ? q->next_finishing : NULL;
     }
     if (q) *range = add_range(gr, q, type_columns(&gr->g->node[value].type));

@@ -141,6 +141,8 @@ coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_opt
 struct group *group_new(struct grouper *gr, enum program_kind kind, int root);
 /* Makes `value` a member of q and keeps all horizons right. The caller has checked that it may join. */
 void group_join(struct grouper *gr, struct group *q, int value);
+/* Says that q finishes `value` beside its members: what reads these needs it. */
+void group_waits_for(struct grouper *gr, const struct group *q, int value);
 /* Makes the members of `other`, whose root comes after that of q, members of q. */
 void group_absorb(struct grouper *gr, struct group *q, struct group *other);
 /* The member is none any more. Horizons stay as they were until they are found anew. */

@@ -155,26 +155,47 @@ static void raise_horizon(struct grouper *gr, int value, int horizon)
         int v = gr->stack[--top];
         raise_readers(gr, &gr->uses, v, horizon, &top);
         raise_readers(gr, &gr->ahead, v, horizon, &top);
+        int finisher = gr->site[v].finished ? gr->site[v].again_in : -1;
+        if (finisher >= 0 && gr->group[finisher]->first >= 0)
+            raise_one(gr, gr->group[finisher]->first, horizon, &top);
         if (gr->site[v].role != ROLE_MEMBER) continue;
         for (int m = gr->group[gr->site[v].group]->first; m >= 0; m = gr->site[m].next)
             raise_one(gr, m, horizon, &top);
     }
 }
 
-/* Nodes whose horizon lies before that of the group, which its members share, need none of them. */
-static void visit(struct grouper *gr, const struct group *q, int value, int *stack, int *top)
+void group_waits_for(struct grouper *gr, const struct group *q, int value)
 {
-    struct site *s = &gr->site[value];
-    if (s->seen == gr->mark || s->horizon < gr->site[q->p.root].horizon) return;
-    s->seen = gr->mark;
-    stack[(*top)++] = value;
+    if (q->first >= 0) raise_horizon(gr, q->first, gr->site[value].horizon + 1);
 }
 
-static void visit_operands(struct grouper *gr, const struct group *q, int value, int *stack, int *top)
+/* A program that is looked for, walking from a value towards the leaves. Nodes whose horizon lies before those
+ * of what it computes need none of it. */
+struct sought {
+    const struct group *q;
+    int horizon;
+};
+
+static struct sought seek(const struct grouper *gr, const struct group *q)
+{
+    struct sought to = {q, gr->site[q->p.root].horizon}; /* which members share */
+    for (int v = q->also; v >= 0; v = gr->site[v].also) to.horizon = MIN(to.horizon, gr->site[v].horizon);
+    return to;
+}
+
+static void visit(struct grouper *gr, const struct sought *to, int value, int *top)
+{
+    struct site *s = &gr->site[value];
+    if (s->seen == gr->mark || s->horizon < to->horizon) return;
+    s->seen = gr->mark;
+    gr->stack[(*top)++] = value;
+}
+
+static void visit_operands(struct grouper *gr, const struct sought *to, int value, int *top)
 {
     const struct node *n = &gr->g->node[value];
     for (int i = 0; i < n->nin; i++)
-        if (n->in[i] >= 0) visit(gr, q, n->in[i], stack, top);
+        if (n->in[i] >= 0) visit(gr, to, n->in[i], top);
 }
 
 /* Does the program compute operand i of its value again, and wait for nobody who might store it? */
@@ -183,32 +204,39 @@ static bool computes_again(const struct grouper *gr, const struct group *q, int 
     return q->agains && value != q->p.root && group_has_again(q, group_tile(gr, q, gr->g->node[value].in[i]));
 }
 
-static void visit_loads(struct grouper *gr, const struct group *q, const struct group *other, int value,
-                        int *stack, int *top)
+static void visit_loads(struct grouper *gr, const struct sought *to, const struct group *q, int value,
+                        int *top)
 {
     const struct node *n = &gr->g->node[value];
     for (int i = 0; i < n->nin; i++)
-        if (n->in[i] >= 0 && !computes_again(gr, other, value, i)) visit(gr, q, n->in[i], stack, top);
+        if (n->in[i] >= 0 && !computes_again(gr, q, value, i)) visit(gr, to, n->in[i], top);
+}
+
+/* All that a program needs, the first time. */
+static void visit_group(struct grouper *gr, const struct sought *to, struct group *q, int *top)
+{
+    if (q->seen == gr->mark) return;
+    q->seen = gr->mark;
+    for (int m = q->first; m >= 0; m = gr->site[m].next) visit_loads(gr, to, q, m, top);
+    for (int i = 0; i < q->agains; i++) visit_loads(gr, to, q, q->again[i], top);
+    for (int v = q->also; v >= 0; v = gr->site[v].also) visit(gr, to, v, top);
 }
 
 bool group_depends(struct grouper *gr, int value, const struct group *q)
 {
-    int *stack = gr->stack, top = 0;
+    const struct sought to = seek(gr, q);
+    int top = 0;
     gr->mark++;
-    visit(gr, q, value, stack, &top);
+    visit(gr, &to, value, &top);
     while (top) {
-        int v = stack[--top];
+        int v = gr->stack[--top];
         const struct site *s = &gr->site[v];
-        if (s->role != ROLE_MEMBER) {
-            visit_operands(gr, q, v, stack, &top);
-            continue;
-        }
-        struct group *other = gr->group[s->group];
-        if (other == q) return true;
-        if (other->seen == gr->mark) continue;
-        other->seen = gr->mark;
-        for (int m = other->first; m >= 0; m = gr->site[m].next) visit_loads(gr, q, other, m, stack, &top);
-        for (int i = 0; i < other->agains; i++) visit_loads(gr, q, other, other->again[i], stack, &top);
+        struct group *by = s->role == ROLE_MEMBER ? gr->group[s->group] : NULL;
+        struct group *finisher = s->finished && s->again_in >= 0 ? gr->group[s->again_in] : NULL;
+        if (by == q || finisher == q) return true;
+        if (by) visit_group(gr, &to, by, &top);
+        else visit_operands(gr, &to, v, &top);
+        if (finisher) visit_group(gr, &to, finisher, &top);
     }
     return false;
 }
@@ -221,14 +249,16 @@ static void reach(struct grouper *gr, int x, int value, int *top)
     gr->stack[(*top)++] = value;
 }
 
-/* What q reads from memory for its value m, but for x, which it is to compute. */
+/* What q reads from memory for its value m, but for x, which it is to compute; a statistic of columns is not
+ * there before q has ended. */
 static void reach_loads(struct grouper *gr, const struct group *q, int x, int m, int *top)
 {
     const struct node *n = &gr->g->node[m];
+    int computed = node_folds_columns(&gr->g->node[x]) ? -1 : x;
     for (int i = 0; i < n->nin; i++) {
         if (n->in[i] < 0) continue;
         int tile = group_tile(gr, q, n->in[i]);
-        if (m == q->p.root || (tile != x && !group_holds(gr, q, tile) && !group_has_again(q, tile)))
+        if (m == q->p.root || (tile != computed && !group_holds(gr, q, tile) && !group_has_again(q, tile)))
             reach(gr, x, n->in[i], top);
     }
 }

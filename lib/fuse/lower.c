@@ -193,6 +193,7 @@ static coda_status finish_beside(struct grouper *gr, struct group *q, int value,
     s->again_in = q->index;
     s->also = q->also;
     q->also = value;
+    group_waits_for(gr, q, value);
     return w.status;
 }
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { MOST_APPENDED = 64 }; /* outputs, or leaves */
+
 static coda_value value_of(int index) { return (coda_value){(uint32_t)(index + 1)}; }
 
 /* ---- The loss ---- */
@@ -118,4 +120,37 @@ bool grad_compare(const graph *g, uint64_t seed, struct grad_check *out)
     graph_free(with);
     free(dx);
     return good;
+}
+
+/* ---- All gradients ---- */
+
+static int append_cotangents(graph *g, coda_value *y, coda_value *dy)
+{
+    int n = 0;
+    for (int i = 0; i < g->outputs && n < MOST_APPENDED; i++) {
+        struct type t = g->node[g->output[i].value].type;
+        char name[300];
+        if (!dtype_is_float(t.dtype) || g->output[i].add) continue;
+        snprintf(name, sizeof name, "cot.%s", g->output[i].name);
+        y[n] = (coda_value){(uint32_t)g->output[i].value + 1};
+        dy[n++] = coda_input(g, name, t.dtype, t.rank, t.dim);
+    }
+    return n;
+}
+
+bool grad_of_outputs(graph *g)
+{
+    coda_value y[MOST_APPENDED], dy[MOST_APPENDED], x[MOST_APPENDED], dx[MOST_APPENDED];
+    int nx = 0;
+    for (int i = 0; i < g->leaves && nx < MOST_APPENDED; i++)
+        if (dtype_is_float(g->node[g->leaf[i]].type.dtype)) x[nx++] = (coda_value){(uint32_t)g->leaf[i] + 1};
+    int ny = append_cotangents(g, y, dy);
+    if (!nx || !ny) return false;
+    coda_grad(g, y, dy, ny, x, nx, dx, NULL);
+    for (int i = 0; i < nx && g->status == CODA_OK; i++) {
+        char name[300];
+        snprintf(name, sizeof name, "grad.%s", g->node[x[i].id - 1].name);
+        if (dx[i].id) coda_output(g, name, dx[i]);
+    }
+    return g->status == CODA_OK;
 }

@@ -4,6 +4,7 @@
 #include "plan.h"
 #include "rewrite.h"
 #include "util_print.h"
+#include "util_grad.h"
 #include "util_run.h"
 #include "util_scale.h"
 
@@ -94,6 +95,9 @@ static const char *const texts[] = {
     "kv_heads=2, page=4, causal=1, align=3}\n%n = attention %q, %k, %v, %l, %r, %s, %z, %t, %x, %y, %b "
     "{heads=4, "
     "kv_heads=2, page=4, causal=1, align=3, lse=1} @%o\noutput %o = %o\noutput %n = %n\n",
+    /* pairs of a row that repeats, which no memory holds */
+    "%c = input bf16[10]\n%i = iota {n=24}\n%r = reshape %i {d0=24, d1=1, rank=2}\n%w = where %r, %c, %c\n"
+    "%y = rope %w {base=10000, head_dim=10, rotary=10, heads=1}\noutput %y = %y\n",
     /* positions of no rows, which are as many as a tile of as many columns has */
     "%x = input bf16[0,4,17]\n%w = weight bf16[4,17]\n%t = input f32[0,4]\n%p = matmul %x, %w\n"
     "%s = scale %t {alpha=0x1p+6}\n%i = cast %s {to=i32}\n"
@@ -118,6 +122,36 @@ START_TEST(test_f32)
     struct random_options ro = {.dtype = CODA_F32, .patterns = 4};
     uint64_t seed = random_seed();
     for (uint64_t i = 0; i < (uint64_t)scaled(300); i++) check_graph(seed + i, &ro, 2e-5);
+}
+END_TEST
+
+/* Gradients have what no forward pass has: statistics of columns that maps read, values that many add to,
+ * views whose order is turned round. */
+static bool check_joint(uint64_t seed, const struct random_options *ro)
+{
+    static const char *const arch[] = {"sm_90a", "sm_80"};
+    graph *g = random_graph(seed, ro);
+    bool good = grad_of_outputs(g);
+    for (int i = 0; good && i < ARRAY_SIZE(arch); i++) {
+        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+        coda_plan *p = NULL;
+        opt.device = CODA_DEVICE_NONE, opt.flags = CODA_PLAN_ONLY, opt.arch = arch[i];
+        ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "seed %llu, %s: %s", (unsigned long long)seed,
+                      arch[i], coda_error());
+        coda_plan_free(p);
+    }
+    if (good && ro->dtype == CODA_F32 && random_is_small(g) && !run_ill_conditioned(g)) check(g, seed, 2e-4);
+    else graph_free(g);
+    return good;
+}
+
+START_TEST(test_gradients)
+{
+    struct random_options f32 = {.dtype = CODA_F32, .patterns = 3, .most_dim = 16}, mixed = {.patterns = 5};
+    uint64_t seed = random_seed();
+    int done = 0, graphs = scaled(200);
+    for (int i = 0; i < graphs; i++) done += check_joint(seed + (uint64_t)i, i % 2 ? &f32 : &mixed);
+    ck_assert_msg(3 * done > graphs, "%d of %d graphs have gradients", done, graphs);
 }
 END_TEST
 
@@ -271,6 +305,6 @@ START_TEST(a_vector_repeats_over_batches)
 }
 END_TEST
 
-TESTS(plan, EACH(test_went_wrong, ARRAY_SIZE(texts)), ONE(test_f32), ONE(test_mixed), ONE(test_states),
-      EACH(test_refused, ARRAY_SIZE(refused)), ONE(a_vector_repeats_over_batches), ONE(test_wide_indices),
-      ONE(test_one_pattern), ONE(the_verifier_sees_misread_steps));
+TESTS(plan, EACH(test_went_wrong, ARRAY_SIZE(texts)), ONE(test_f32), ONE(test_gradients), ONE(test_mixed),
+      ONE(test_states), EACH(test_refused, ARRAY_SIZE(refused)), ONE(a_vector_repeats_over_batches),
+      ONE(test_wide_indices), ONE(test_one_pattern), ONE(the_verifier_sees_misread_steps));
