@@ -169,8 +169,8 @@ void group_waits_for(struct grouper *gr, const struct group *q, int value)
     if (q->first >= 0) raise_horizon(gr, q->first, gr->site[value].horizon + 1);
 }
 
-/* A program that is looked for, walking from a value towards the leaves. Nodes whose horizon lies before those
- * of what it computes need none of it. */
+/* A program that is looked for, walking from a value towards the leaves. Nodes whose horizon lies before
+ * those of what it computes need none of it. */
 struct sought {
     const struct group *q;
     int horizon;

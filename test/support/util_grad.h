@@ -23,9 +23,9 @@ graph *grad_loss(const char *text);
 /* Of such a graph; it stays as it is. False with the message set. */
 bool grad_compare(const graph *g, uint64_t seed, struct grad_check *out);
 
-/* Appends to g a cotangent cot.NAME of each float output, and outputs grad.NAME of all float leaves that have a
- * gradient; false, with the message set and the graph poisoned, if the path to one leads through what has none,
- * or if g has no float outputs or leaves. */
+/* Appends to g a cotangent cot.NAME of each float output, and outputs grad.NAME of all float leaves that
+ * have a gradient; false, with the message set and the graph poisoned, if the path to one leads through what
+ * has none, or if g has no float outputs or leaves. */
 bool grad_of_outputs(graph *g);
 
 #endif
