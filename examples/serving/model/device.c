@@ -47,7 +47,7 @@ void device_free(struct device *d, void *p)
 bool device_clear(struct device *d, void *p, size_t bytes)
 {
     if (d->on_gpu) return !bytes || !d->gpu.set((gpu_address)p, 0, bytes);
-    memset(p, 0, bytes);
+    if (bytes) memset(p, 0, bytes);
     return true;
 }
 
