@@ -36,7 +36,8 @@ static void note_taken(const struct grouper *gr, const struct group *q, int valu
 static void enqueue(struct grouper *gr, const struct group *q, int value)
 {
     struct site *s = &gr->site[value];
-    int behind = q->p.kind == PROGRAM_ROWS && gr->opt->fuse ? q->p.root : gr->at;
+    bool rows = q->p.kind == PROGRAM_ROWS && gr->opt->fuse;
+    int behind = rows && node_folds_columns(&gr->g->node[value]) ? -1 : rows ? q->p.root : gr->at;
     if (value <= behind || s->queued == (unsigned)q->index + 1) return;
     if (s->role != ROLE_FREE && s->role != ROLE_VIEW) {
         if (gr->opt->reasons) note_taken(gr, q, value);

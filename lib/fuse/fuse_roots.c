@@ -80,6 +80,30 @@ static void root_own(struct grouper *gr, int root)
     note_own(gr, q);
 }
 
+/* Does it read the value, or what is made of it in a step or two? */
+static bool comes_of(const struct grouper *gr, int reader, int value, int steps)
+{
+    const struct node *n = &gr->g->node[reader];
+    for (int i = 0; i < n->nin; i++)
+        if (n->in[i] == value || (steps && n->in[i] > value && comes_of(gr, n->in[i], value, steps - 1)))
+            return true;
+    return false;
+}
+
+/* Is it a statistic of columns of what a program further on may walk, which can then fold it, too? */
+static bool is_walked_later(const struct grouper *gr, int value)
+{
+    const struct node *n = &gr->g->node[value];
+    const struct uses *u = &gr->uses;
+    if (!gr->opt->fuse || !node_folds_columns(n)) return false;
+    for (int i = u->at[n->in[REDUCE_X]]; i < u->at[n->in[REDUCE_X] + 1]; i++) {
+        int reader = u->use[i].node;
+        bool rows = reader > value && gr->site[reader].role == ROLE_FREE;
+        if (rows && gr->g->node[reader].op != OP_REDUCE && !comes_of(gr, reader, value, 2)) return true;
+    }
+    return false;
+}
+
 static void root_rows(struct grouper *gr, int root)
 {
     const struct node *n = &gr->g->node[root];
@@ -387,6 +411,8 @@ coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_opt
         root_own(gr, i);
         find_inline(gr, i);
     }
+    for (int i = 0; i < g->nodes; i++)
+        if (gr->site[i].role == ROLE_FREE && !is_walked_later(gr, i)) root_rows(gr, i);
     for (int i = 0; i < g->nodes; i++)
         if (gr->site[i].role == ROLE_FREE) root_rows(gr, i);
     fuse_join_finishing(gr);

@@ -150,6 +150,10 @@ static const struct {
                 "%y = mul %ab, %q\noutput %y = %y\n",
      2},
     {"a softmax of a vector, whose sum is none", "%x = input f32[300]\n%y = softmax %x\noutput %y = %y\n", 1},
+    {"columns of what a program further on walks",
+     FOUR "%s = sum %c {columns=1}\n%n = softmax %ab\n%y = mul %n, %c\noutput %s = %s\noutput %y = %y\n", 2},
+    {"... which wants them, too",
+     FOUR "%s = sum %c {columns=1}\n%n = softmax %ab\n%y = mul %n, %c\n%z = mul %y, %s\noutput %z = %z\n", 3},
     {"a turn of a state that is written over",
      STATES
      "%x = mul %m, %g\n%t = rope %m {base=100,head_dim=32,heads=3}\n%m1 = assign %m, %x\noutput %t = %t\n",
