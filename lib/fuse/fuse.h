@@ -43,6 +43,8 @@ struct site { /* the fusion state of one node */
                             stores it */
     int also;               /* finished: the next one in the same program, -1 at the end */
     int finish_range;       /* finished: as `range`, of that program */
+    int row_in, row_step;   /* the first program of rows that has it as a row's value, though it is no member,
+                               and the step; -1: none */
     bool is_const;          /* computed by coda_prepare, from weights and constants */
     unsigned rows;          /* what its rows are counted by, so that a vector of all of them is none of
                             theirs, though there be one only: node.rows and OF_INPUTS */
@@ -188,6 +190,8 @@ bool group_repeats(const struct grouper *gr, int value, int reader);
 bool group_shares_rows(const struct grouper *gr, const struct group *q, int value);
 /* Does computing `value` need the program of group q? */
 bool group_depends(struct grouper *gr, int value, const struct group *q);
+/* Does q read what needs the program of `other`? */
+bool group_waits(struct grouper *gr, const struct group *q, const struct group *other);
 /* Why q, which holds what `value` is a view of, or depends on, cannot give it to a member: false. */
 bool refuse_source(const struct grouper *gr, const struct group *q, int value);
 /* Does what q reads from memory depend on x, which no program computes yet, or what it will read for `value`,

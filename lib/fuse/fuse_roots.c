@@ -329,7 +329,7 @@ static void assign_fixed_roles(struct grouper *gr)
         struct site *s = &gr->site[i];
         enum op op = g->node[i].op;
         const struct node *n = &g->node[i];
-        s->buffer = s->accumulator_buffer = s->group = s->next = s->step = s->again_in = -1;
+        s->buffer = s->accumulator_buffer = s->group = s->next = s->step = s->again_in = s->row_in = -1;
         s->role = op_is_leaf(op)    ? ROLE_LEAF
                   : op_is_view(op)  ? ROLE_VIEW
                   : op == OP_CONCAT ? ROLE_CONCAT

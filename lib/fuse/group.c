@@ -241,6 +241,14 @@ bool group_depends(struct grouper *gr, int value, const struct group *q)
     return false;
 }
 
+bool group_waits(struct grouper *gr, const struct group *q, const struct group *other)
+{
+    for (int m = q->first; m >= 0 && q != other; m = gr->site[m].next)
+        for (int i = 0; i < gr->g->node[m].nin; i++)
+            if (gr->g->node[m].in[i] >= 0 && group_depends(gr, gr->g->node[m].in[i], other)) return true;
+    return false;
+}
+
 static void reach(struct grouper *gr, int x, int value, int *top)
 {
     struct site *s = &gr->site[value];

@@ -197,6 +197,45 @@ static coda_status finish_beside(struct grouper *gr, struct group *q, int value,
     return w.status;
 }
 
+/* Does q wait for a program that reads the value, or a view or a map of it that is computed again? */
+static bool waits_for_reader(struct grouper *gr, const struct group *q, int value)
+{
+    const struct uses *u = &gr->uses;
+    for (int i = u->at[value]; i < u->at[value + 1]; i++) {
+        int reader = u->use[i].node;
+        const struct site *s = &gr->site[reader];
+        if (s->role != ROLE_MEMBER ? waits_for_reader(gr, q, reader)
+                                   : group_waits(gr, q, gr->group[s->group]))
+            return true;
+    }
+    return false;
+}
+
+/* The program of rows that stores the value besides: it has it as a row's. NULL: none may. */
+static struct group *walker_of(struct grouper *gr, int value)
+{
+    const struct site *s = &gr->site[value];
+    const struct type *t = &gr->g->node[value].type;
+    struct group *q = s->row_in >= 0 && gr->opt->fuse ? gr->group[s->row_in] : NULL;
+    int64_t dense[CODA_MAX_RANK], out[CODA_MAX_RANK];
+    bool good = q && extent_is_one(type_columns(t)) && domain_rows_match(q, t) && !domain_is_column(q) &&
+                q->p.prepare == s->is_const && !program_folds_columns(&q->p);
+    dense_strides(t, dense);
+    good = good && domain_strides(q, t, dense, t, out) && group_can_store(gr, q, value);
+    return good && !waits_for_reader(gr, q, value) ? q : NULL;
+}
+
+/* The value is a row's in q, which stores it. */
+static coda_status store_beside(struct grouper *gr, struct group *q, int value)
+{
+    struct site *s = &gr->site[value];
+    refuse_note(gr, q, value, REASON_FINISHED, -1, 0, 0);
+    s->finished = true;
+    s->also = q->also;
+    q->also = value;
+    return CODA_OK;
+}
+
 /* A program for a statistic that is in pieces but needed whole, or a number that is needed in memory. */
 static coda_status finish_value(struct grouper *gr, int value)
 {
@@ -204,6 +243,8 @@ static coda_status finish_value(struct grouper *gr, int value)
     struct group *beside = finisher(gr, value);
     if (!beside) beside = finishing_of(gr, value, &range);
     if (beside) return finish_beside(gr, beside, value, range);
+    struct group *walker = walker_of(gr, value);
+    if (walker) return store_beside(gr, walker, value);
     struct group *q = group_new(gr, PROGRAM_ROWS, value);
     const struct node *n = &gr->g->node[value];
     if (!q) return CODA_E_MEMORY;

@@ -66,6 +66,7 @@ int step_of(const struct writer *w, int value)
     const struct site *s = &w->gr->site[value];
     if (w->q->first < 0 && value == w->p->root) return w->q->root_step;
     if (group_holds(w->gr, w->q, value)) return s->step;
+    if (s->row_in == w->q->index) return s->row_step;
     return s->again_in == w->q->index ? s->again : -1;
 }
 
@@ -300,11 +301,20 @@ static int operand(struct writer *w, const struct node *n, int i, const struct t
     return load(w, n->in[i], &t, as);
 }
 
+/* A program that walks rows has what it finishes of them, and may store it besides. */
+static int note_row(struct writer *w, int value, int step)
+{
+    struct site *s = &w->gr->site[value];
+    bool row = w->p->kind == PROGRAM_ROWS && w->q->first >= 0 && w->p->step[step].cls == CLASS_ROW;
+    if (row && s->row_in < 0) s->row_in = w->q->index, s->row_step = step;
+    return step;
+}
+
 /* A statistic in pieces is finished, a cheap map computed again, a number written down. */
 int write_again(struct writer *w, int value, const struct type *as)
 {
     if (w->gr->site[value].role == ROLE_NUMBER) return number(w, value);
-    return w->gr->site[value].partial ? partial(w, value) : inline_map(w, value, as);
+    return note_row(w, value, w->gr->site[value].partial ? partial(w, value) : inline_map(w, value, as));
 }
 
 static int inline_map(struct writer *w, int value, const struct type *as)

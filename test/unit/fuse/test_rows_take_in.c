@@ -40,6 +40,9 @@ static void check_modes(const graph *g, uint64_t seed)
     "%r = scalar f32\n%t1 = input f32[1]\n%one = constant {to=f32, value=1}\n%h1 = sub %one, %r\n"           \
     "%h2 = mul %h1, %t1\n%h3 = tanh %h2\n%h4 = add %h3, %one\n%h5 = rcp %h4\n%h6 = minimum %h5, %one\n"      \
     "%k = mul %h6, %r\n"
+#define PARTS                                                                                                \
+    "%a = input f32[40,96]\n%w = weight f32[96,96]\n%p = matmul %a, %w\n%s = sum_sq %p\n"                    \
+    "%r = rsqrt_mean %s {inv_n=0.01, eps=0.01}\n%q = mul %p, %r\n"
 #define BATCH "%x = input f32[2,20,96]\n%n = softmax %x\n"
 #define STATES "%m = state f32[40,96]\n%v = state f32[40,96]\n%g = input f32[40,96]\n"
 
@@ -154,6 +157,14 @@ static const struct {
      FOUR "%s = sum %c {columns=1}\n%n = softmax %ab\n%y = mul %n, %c\noutput %s = %s\noutput %y = %y\n", 2},
     {"... which wants them, too",
      FOUR "%s = sum %c {columns=1}\n%n = softmax %ab\n%y = mul %n, %c\n%z = mul %y, %s\noutput %z = %z\n", 3},
+    {"statistics that a product leaves in parts, stored by the program that finishes them",
+     PARTS "%t = softmax %q\noutput %t = %t\noutput %r = %r\noutput %s = %s\n", 2},
+    {"... but not ahead of a product that reads one",
+     PARTS "%v = weight f32[96,1]\n%o = matmul %r, %v\n%c = softmax %o\n%t = softmax %q\n%y = add %t, %c\n"
+           "output %y = %y\noutput %r = %r\n",
+     4},
+    {"... and behind one",
+     PARTS "%v = weight f32[96,1]\n%o = matmul %r, %v\n%t = softmax %q\noutput %t = %t\noutput %o = %o\n", 3},
     {"a turn of a state that is written over",
      STATES
      "%x = mul %m, %g\n%t = rope %m {base=100,head_dim=32,heads=3}\n%m1 = assign %m, %x\noutput %t = %t\n",
