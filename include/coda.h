@@ -928,7 +928,8 @@ CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepa
 typedef enum coda_arg_kind {
     CODA_ARG_INPUT = 0, CODA_ARG_WEIGHT = 1, CODA_ARG_OUTPUT = 2, CODA_ARG_SCALAR = 3,
     CODA_ARG_SUM = 4,  /* of coda_output_add: read and written */
-    CODA_ARG_STATE = 5 /* of coda_state: likewise */
+    CODA_ARG_STATE = 5, /* of coda_state: likewise */
+    CODA_ARG_CONSUMED = 6 /* of coda_consume: an input of which nothing is left */
 } coda_arg_kind;
 
 typedef struct coda_arg_info {

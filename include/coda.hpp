@@ -278,6 +278,7 @@ inline std::vector<value> grad(value y, const std::vector<value> &x)
     return grad(std::vector<value>{y}, {}, x);
 }
 
+inline void consume(value x) { coda_consume(x.graph(), x), detail::check(x.graph()); }
 inline value linear_cross_entropy(value x, value w, value targets,
                                   const coda_linear_cross_entropy_options *opt = nullptr)
 {

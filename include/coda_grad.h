@@ -91,8 +91,18 @@ typedef struct coda_split_options {
     coda_keep keep;         /* INIT: CODA_KEEP_PRODUCTS */
     const coda_value *also; /* values of joint that are kept whatever `keep` says, if backward needs them */
     int also_count;
+    int consume; /* 1: backward may write over kept.0, kept.1, ..: see coda_consume. INIT: 0 */
 } coda_split_options;
-#define CODA_SPLIT_OPTIONS_INIT {sizeof(coda_split_options), CODA_KEEP_PRODUCTS, NULL, 0}
+#define CODA_SPLIT_OPTIONS_INIT {sizeof(coda_split_options), CODA_KEEP_PRODUCTS, NULL, 0, 0}
+
+/* Lets a run write over the argument of x, a coda_input: a result of the same size that is made of it,
+ * element by element, by the program that reads it last may take its memory, as a SwiGLU's gradient that
+ * of what the SwiGLU read, or a cotangent's that of the cotangent. The memory stays yours. What it holds
+ * behind a run is undefined, whether it was written or not: fill it anew before the next one, also between
+ * replays of a captured graph. Its kind is CODA_ARG_CONSUMED; it shares no byte with another argument
+ * (coda_run says CODA_E_INVALID). coda_evaluate does not write to it. coda_split leaves inputs of forward
+ * as they are if backward reads them, too. Poisons the graph, CODA_E_INVALID, if x is no input. */
+CODA_API void coda_consume(coda_graph *g, coda_value x);
 
 /* Cuts a joint graph, as coda_grad has made it, in two. *forward has the first `outputs` outputs of joint
  * and then what is kept beside them: outputs kept.0, kept.1, ... *backward has the other outputs, and

@@ -358,7 +358,7 @@ static coda_status copy_args(struct coda_plan *p, const graph *g)
         graph_arg(g, i, a);
         a->name = arena_string(&p->arena, a->name);
         p->place[i] = place_of(a->name, a->kind, a->dtype, a->rank, a->dims, a->strides);
-        p->states = p->states || a->kind == CODA_ARG_STATE;
+        p->states = p->states || a->kind == CODA_ARG_STATE || a->kind == CODA_ARG_CONSUMED;
     }
     return p->arena.failed ? fail(CODA_E_MEMORY, "out of memory for %d arguments", p->args) : CODA_OK;
 }

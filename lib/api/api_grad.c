@@ -128,6 +128,8 @@ static coda_status check_split(const coda_graph *joint, int outputs, const coda_
     if (o->also_count < 0 || (o->also_count && !o->also))
         return fail(CODA_E_INVALID, "split: also is %s, of %d values", o->also ? "there" : "NULL",
                     o->also_count);
+    if (o->consume != 0 && o->consume != 1)
+        return fail(CODA_E_INVALID, "split: consume is %d; must be 0..1", o->consume);
     for (int v = 0; v < joint->nodes; v++)
         if (op_is_version(joint->node[v].op))
             return fail(CODA_E_UNSUPPORTED, "split: %s %s writes to state %s, and a split graph has none",
@@ -169,7 +171,8 @@ CODA_API coda_status coda_split(const coda_graph *joint, int outputs, const coda
     graph *ready = split_ready(joint, also, o.also_count); /* or it is cut as it is: symbols may hinder */
     bool cut = ready || fail_status() != CODA_E_MEMORY;
     s = CODA_E_MEMORY;
-    if (cut) s = graph_split(ready ? ready : joint, outputs, o.keep, also, o.also_count, forward, backward);
+    const struct split_policy policy = {o.keep, also, o.also_count, o.consume};
+    if (cut) s = graph_split(ready ? ready : joint, outputs, &policy, forward, backward);
     graph_free(ready);
     free(also);
     return s;

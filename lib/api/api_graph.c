@@ -134,6 +134,18 @@ CODA_API coda_value coda_input_strided(coda_graph *g, const char *name, coda_dty
     return leaf(g, OP_INPUT, name, t, rank, dims, strides, false);
 }
 
+CODA_API void coda_consume(coda_graph *g, coda_value x)
+{
+    if (!build_ready(g, "consume")) return;
+    int i = build_index(g, "consume", x);
+    if (i < -1) return;
+    if (i >= 0 && g->node[i].op == OP_INPUT) g->node[i].attr.input.consumed = 1;
+    else if (i < 0) graph_poison(g, CODA_E_INVALID, "consume: x is CODA_NONE; it must be an input");
+    else
+        graph_poison(g, CODA_E_INVALID, "consume: x is a result of %s; it must be an input",
+                     node_text(&g->node[i]));
+}
+
 CODA_API coda_value coda_weight(coda_graph *g, const char *name, coda_dtype t, int rank, const int64_t *dims)
 {
     return leaf(g, OP_WEIGHT, name, t, rank, dims, NULL, true);
@@ -244,7 +256,7 @@ static void places_of(const graph *g, struct place *place)
     for (int i = 0; i < g->nodes; i++) {
         const struct node *l = &g->node[i];
         if (!op_is_leaf(l->op)) continue;
-        place[n] = place_of(l->name, leaf_kind(l->op), l->type.dtype, l->type.rank, l->type.dim, l->stride);
+        place[n] = place_of(l->name, leaf_kind(l), l->type.dtype, l->type.rank, l->type.dim, l->stride);
         place[n++].align = (int)dtype_bytes(l->type.dtype, 1);
     }
     for (int i = 0; i < g->outputs; i++) {

@@ -16,7 +16,8 @@ struct place {
 
 static inline bool place_is_written(const struct place *p)
 {
-    return p->kind == CODA_ARG_OUTPUT || p->kind == CODA_ARG_SUM || p->kind == CODA_ARG_STATE;
+    return p->kind == CODA_ARG_OUTPUT || p->kind == CODA_ARG_SUM || p->kind == CODA_ARG_STATE ||
+           p->kind == CODA_ARG_CONSUMED;
 }
 
 struct arguments {

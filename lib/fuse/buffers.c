@@ -70,7 +70,7 @@ int buffer_of(struct grouper *gr, int value)
 bool base_is_steady(const struct grouper *gr, int base)
 {
     const struct site *s = &gr->site[base];
-    return s->is_const || (s->role == ROLE_LEAF && gr->g->node[base].op != OP_STATE);
+    return s->is_const || (s->role == ROLE_LEAF && !node_is_written(&gr->g->node[base]));
 }
 
 int output_buffer(struct grouper *gr, int output)

@@ -154,7 +154,7 @@ static void write_members(struct writer *w)
 static bool is_leaf(const struct grouper *gr, int buffer)
 {
     int value = gr->plan->buffer[buffer].value;
-    return gr->site[value].role == ROLE_LEAF && gr->g->node[value].op != OP_STATE;
+    return gr->site[value].role == ROLE_LEAF && !node_is_written(&gr->g->node[value]);
 }
 
 /* Does the program finish statistics of columns, all of which one other program leaves in parts, that which

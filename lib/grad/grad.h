@@ -11,8 +11,14 @@ bool graph_grad(graph *g, const int *y, const int *dy, int ny, const int *x, int
                 coda_dtype weights);
 
 /* split.c -- a joint graph as two: its first `outputs` outputs and what the others need of them, and the
- * others. `also` are values of joint. */
-coda_status graph_split(const graph *joint, int outputs, coda_keep keep, const int *also, int also_count,
-                        graph **forward, graph **backward);
+ * others. */
+struct split_policy {
+    coda_keep keep;
+    const int *also; /* values of joint */
+    int also_count;
+    bool consume; /* may backward write over what is kept? */
+};
+coda_status graph_split(const graph *joint, int outputs, const struct split_policy *policy, graph **forward,
+                        graph **backward);
 
 #endif

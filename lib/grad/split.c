@@ -17,6 +17,7 @@ struct split {
     const graph *joint;
     struct arena arena;
     coda_keep keep;
+    bool consume;
     int outputs;           /* forward's; backward has the others */
     bool *forward;         /* is it computed for one of forward's outputs? */
     bool *row;             /* is it a value of rows, made of forward's values alone? */
@@ -181,6 +182,7 @@ static int kept_input(const struct split *s, graph *g, int v, int *k)
     struct node leaf = {
         .op = OP_INPUT, .type = s->joint->node[v].type, .name = o ? o->name : name, .origin = -1};
     if (!o) kept_name(name, sizeof name, (*k)++);
+    if (!o) leaf.attr.input.consumed = s->consume;
     leaf.type.dims = g->dims;
     dense_strides(&leaf.type, leaf.stride);
     if (o) memcpy(leaf.stride, o->stride, sizeof leaf.stride);
@@ -229,7 +231,11 @@ static bool build(struct split *s, graph *forward, graph *backward)
         for (int i = 0; s->forward[v] && i < g->node[v].nin; i++)
             if (g->node[v].in[i] >= 0) s->forward[g->node[v].in[i]] = true;
     }
-    if (!copy(s, forward, s->forward, NULL, 0, s->outputs, map) || !put_out_kept(s, forward, map))
+    bool good = copy(s, forward, s->forward, NULL, 0, s->outputs, map);
+    for (int v = 0; v < g->nodes && good; v++) /* backward reads them, too */
+        if (g->node[v].op == OP_INPUT && s->again[v] && map[v] >= 0)
+            forward->node[map[v]].attr.input.consumed = 0;
+    if (!good || !put_out_kept(s, forward, map))
         return fail(forward->status, "split: %s", forward->error), false;
     return true;
 }
@@ -245,16 +251,16 @@ static bool allocate(struct split *s)
     return fail(CODA_E_MEMORY, "split: out of memory for %d nodes", s->joint->nodes), false;
 }
 
-coda_status graph_split(const graph *joint, int outputs, coda_keep keep, const int *also, int also_count,
-                        graph **forward, graph **backward)
+coda_status graph_split(const graph *joint, int outputs, const struct split_policy *policy, graph **forward,
+                        graph **backward)
 {
-    struct split s = {.joint = joint, .keep = keep, .outputs = outputs};
+    struct split s = {.joint = joint, .keep = policy->keep, .outputs = outputs, .consume = policy->consume};
     bool good = allocate(&s);
     if (good) {
         mark(joint, 0, outputs, s.forward);
         count_readers(&s);
         choose(&s);
-        for (int i = 0; i < also_count; i++) s.keepable[also[i]] = s.forward[also[i]];
+        for (int i = 0; i < policy->also_count; i++) s.keepable[policy->also[i]] = s.forward[policy->also[i]];
         cut(&s);
         *forward = begin(&s);
         *backward = *forward ? begin(&s) : NULL;

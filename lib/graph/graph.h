@@ -197,6 +197,11 @@ static inline bool op_is(enum op op, enum op_kind kind) { return op < OP_COUNT &
 static inline bool op_is_leaf(enum op op) { return op_is(op, KIND_LEAF); }
 /* A leaf that each run is given anew. */
 static inline bool op_is_input(enum op op) { return op == OP_INPUT || op == OP_SCALAR || op == OP_STATE; }
+/* May a run write to it? */
+static inline bool node_is_written(const struct node *n)
+{
+    return n->op == OP_STATE || (n->op == OP_INPUT && n->attr.input.consumed);
+}
 static inline bool op_is_view(enum op op) { return op_is(op, KIND_VIEW); }
 /* Is it what its primitive is? Then that one's name is its word in the text form. */
 static inline bool op_is_prim(enum op op) { return op == OP_MAP || op == OP_REDUCE; }
@@ -311,7 +316,7 @@ bool attr_pairs_meet(int64_t head_dim, int64_t rotary, bool half);
 /* graph_args.c -- what coda_run wants: leaves in order of creation, then outputs. */
 int graph_args(const graph *g);
 void graph_arg(const graph *g, int index, coda_arg_info *out);
-coda_arg_kind leaf_kind(enum op op);
+coda_arg_kind leaf_kind(const struct node *n);
 
 /* uses.c -- the operands that name each value, in the order of the nodes that read it. */
 struct use {

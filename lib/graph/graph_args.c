@@ -20,10 +20,10 @@ static void describe(coda_arg_info *out, const char *name, coda_arg_kind kind, c
     if (!empty) out->bytes = (size_t)dtype_bytes(t->dtype, last + 1);
 }
 
-coda_arg_kind leaf_kind(enum op op)
+coda_arg_kind leaf_kind(const struct node *n)
 {
-    switch (op) {
-    case OP_INPUT: return CODA_ARG_INPUT;
+    switch (n->op) {
+    case OP_INPUT: return n->attr.input.consumed ? CODA_ARG_CONSUMED : CODA_ARG_INPUT;
     case OP_WEIGHT: return CODA_ARG_WEIGHT;
     case OP_STATE: return CODA_ARG_STATE;
     default: return CODA_ARG_SCALAR;
@@ -32,7 +32,7 @@ coda_arg_kind leaf_kind(enum op op)
 
 static void describe_leaf(coda_arg_info *out, const struct node *n)
 {
-    describe(out, n->name, leaf_kind(n->op), &n->type, n->stride);
+    describe(out, n->name, leaf_kind(n), &n->type, n->stride);
 }
 
 static void describe_output(coda_arg_info *out, const graph *g, const struct output *o)

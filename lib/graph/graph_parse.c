@@ -7,6 +7,7 @@
  *     grad      = "grad" digit "=" ( word | "0" | "1" )   the derivative by that operand: a map, or a number
  *     value     = "%" name "=" ( leaf | operation ) [ "@" scope ]
  *     leaf      = ( "input" | "weight" | "state" | "scalar" ) dtype "[" [ extents ] "]" [ strides ]
+ *                 [ "{" "consumed" "=" ( "0" | "1" ) "}" ]          of an input
  *     operation = word [ operand { "," operand } ] [ "{" key "=" datum { "," ... } "}" ] [ "@" value ]
  *     scope     = letters, digits and the signs _ . - / :
  *     datum     = number | dtype | extent | map

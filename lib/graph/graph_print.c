@@ -140,6 +140,7 @@ static void print_node(const graph *g, int value, int first, struct text *t)
         if (n->op == OP_SCALAR) text_append(t, dtype_name(n->type.dtype));
         else type_print(&n->type, t);
         print_strides(&n->type, n->stride, t);
+        print_attributes(g, n, t);
         print_scope(n, t);
         return;
     }

@@ -97,7 +97,9 @@ static coda_status infer_leaf(struct node *n)
 coda_status infer_input(const graph *g, struct node *n)
 {
     (void)g;
-    return infer_leaf(n);
+    if (n->attr.input.consumed == 0 || n->attr.input.consumed == 1) return infer_leaf(n);
+    return fail(CODA_E_INVALID, "input %.40s: consumed is %lld; must be 0..1", n->name,
+                (long long)n->attr.input.consumed);
 }
 
 coda_status infer_weight(const graph *g, struct node *n)

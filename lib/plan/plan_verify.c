@@ -199,7 +199,8 @@ static bool may_not_write(void *ctx, int buffer)
     struct memory *m = ctx;
     const struct buffer *b = &m->p->buffer[buffer];
     enum op leaf = leaf_op(m->p, b);
-    bool prepare = m->q->prepare, in_place = leaf == OP_STATE || leaf == OP_COUNT;
+    bool prepare = m->q->prepare,
+         in_place = leaf == OP_COUNT || node_is_written(&m->p->graph->node[b->value]);
     bool good = prepare ? leaf == OP_WEIGHT : in_place;
     if (b->space == SPACE_PREPARED) good = prepare;
     if (b->space == SPACE_WORK) good = m->writer[buffer] != (prepare ? BY_RUN : BY_PREPARE);

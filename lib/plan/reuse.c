@@ -1,12 +1,13 @@
 /*
  * reuse.c -- results in the memory of what they are made of.
  *
- * A program that reads each element of a tensor where it then writes one of its result, and is the last one
- * that reads the tensor, may leave the result there: the result is the tensor's next version, as if it were
- * assigned to a state. So dlogits take the place of logits, and a SwiGLU's dz that of z.
+ * A program that reads each element of a tensor where it then writes one of its result, and is the last
+ * one that reads the tensor, may leave the result there: the result is the tensor's next version, as if it
+ * were assigned to a state. So dlogits take the place of logits, and a SwiGLU's dz that of z.
  *
- * It does so where memory is short: in programs at which more is kept in the workspace than must be kept at
- * some other one, if that makes the workspace smaller by a sixteenth.
+ * It does so where memory is short: in programs at which more is kept in the workspace than must be kept
+ * at some other one, if that makes the workspace smaller by a sixteenth. Over an argument that may be
+ * consumed it always does.
  */
 #include "guards.h"
 #include "overlap.h"
@@ -20,6 +21,7 @@ struct life {
     int version;     /* the last one */
     int over;        /* the buffer whose memory it may take, ... */
     int to, shift;   /* ... the one that it takes, and by how much its versions are later there */
+    bool consumes;   /* it is an argument that may be consumed, or takes the memory of one */
 };
 
 struct reuse {
@@ -32,12 +34,19 @@ struct reuse {
     double *saved;     /* ... and how many fewer there may be */
 };
 
+static bool is_consumed(const struct plan *p, const struct buffer *b)
+{
+    const struct node *n = b->space == SPACE_ARG ? &p->graph->node[b->value] : NULL;
+    return n && n->op == OP_INPUT && n->attr.input.consumed;
+}
+
 static void find_lives(struct reuse *r)
 {
     const struct tensor_use *u;
     struct plan *p = r->p;
     for (int b = 0; b < p->buffers; b++)
-        r->life[b] = (struct life){.first = -1, .last = -1, .over = -1, .to = b};
+        r->life[b] = (struct life){
+            .first = -1, .last = -1, .over = -1, .to = b, .consumes = is_consumed(p, &p->buffer[b])};
     for (int i = 0; i < p->programs; i++)
         for (int j = 0; (u = program_use(&p->program[i], j)); j++) {
             struct life *l = &r->life[u->buffer];
@@ -48,11 +57,12 @@ static void find_lives(struct reuse *r)
         }
 }
 
+/* Of the workspace alone: what takes an argument's memory is no part of it. */
 static void find_kept(struct reuse *r)
 {
     for (int b = 0; b < r->p->buffers; b++) {
         const struct life *l = &r->life[b];
-        if (l->first < 0 || r->p->buffer[b].space != SPACE_WORK) continue;
+        if (l->first < 0 || l->consumes || r->p->buffer[b].space != SPACE_WORK) continue;
         r->kept[l->first] += (double)r->p->buffer[b].bytes;
         r->kept[l->last + 1] -= (double)r->p->buffer[b].bytes;
     }
@@ -191,22 +201,24 @@ static bool is_made_by(const struct reuse *r, int buffer, int i)
     return writes && writes == r->life[buffer].writes;
 }
 
-static bool dies_in(const struct reuse *r, int buffer, int i)
+static bool dies_in(const struct reuse *r, int buffer, int i, bool consumed)
 {
     const struct life *l = &r->life[buffer];
-    return r->p->buffer[buffer].space == SPACE_WORK && l->first < i && l->last == i && !r->taken[buffer];
+    bool work = r->p->buffer[buffer].space == SPACE_WORK && l->first < i;
+    return (l->consumes ? consumed : work && !consumed) && l->last == i && !r->taken[buffer];
 }
 
-static void find_over(struct reuse *r, int i, int to)
+static void find_over(struct reuse *r, int i, int to, bool consumed)
 {
     const struct program *q = &r->p->program[i];
     const struct tensor_use *u;
     for (int j = 0; (u = program_use(q, j)) && r->life[to].over < 0; j++) {
         bool equal = extents_equal(r->p->buffer[u->buffer].bytes, r->p->buffer[to].bytes);
-        if (!equal || !dies_in(r, u->buffer, i) || !may_write_over(r, q, u->buffer, to)) continue;
+        if (!equal || !dies_in(r, u->buffer, i, consumed) || !may_write_over(r, q, u->buffer, to)) continue;
         r->life[to].over = u->buffer;
+        r->life[to].consumes = consumed;
         r->taken[u->buffer] = true;
-        r->saved[i] += (double)r->p->buffer[to].bytes;
+        if (!consumed) r->saved[i] += (double)r->p->buffer[to].bytes;
     }
 }
 
@@ -218,7 +230,8 @@ static void find_candidates(struct reuse *r)
         if (!is_walked_by_elements(q)) continue;
         number_walks(r, q);
         for (int j = 0; (u = program_use(q, j)); j++)
-            if (r->life[u->buffer].over < 0 && is_made_by(r, u->buffer, i)) find_over(r, i, u->buffer);
+            for (int work = 0; work < 2 && is_made_by(r, u->buffer, i); work++)
+                find_over(r, i, u->buffer, !work);
     }
 }
 
@@ -239,9 +252,10 @@ static void choose(struct reuse *r)
     const struct tensor_use *u;
     double least = least_kept(r);
     for (int i = 0; i < r->p->programs; i++)
-        for (int j = 0; r->kept[i] > least && (u = program_use(&r->p->program[i], j)); j++) {
+        for (int j = 0; (u = program_use(&r->p->program[i], j)); j++) {
             struct life *l = &r->life[u->buffer];
-            if (l->over < 0 || l->first != i || l->to != u->buffer) continue;
+            bool wanted = l->consumes || r->kept[i] > least;
+            if (!wanted || l->over < 0 || l->first != i || l->to != u->buffer) continue;
             const struct life *over = &r->life[l->over];
             l->to = over->to;
             l->shift = over->shift + over->version + 1;
@@ -278,8 +292,8 @@ coda_status plan_reuse(struct plan *p)
     r.saved = ARENA_NEW(&p->arena, double, p->programs + 1);
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for %d buffers", p->buffers);
     find_lives(&r);
-    find_kept(&r);
     find_candidates(&r);
+    find_kept(&r);
     choose(&r);
     rename_uses(&r);
     return CODA_OK;

@@ -379,11 +379,17 @@ static bool begin_state(const struct run_buffers *b, int i, const struct run_mem
     return ok;
 }
 
+/* An argument of which a run may leave anything. */
+static bool is_consumed(const graph *g, int i)
+{
+    return i < g->leaves && node_is_written(&g->node[g->leaf[i]]) && !is_state(g, i);
+}
+
 /* Memory of its own for what a run writes: states, outputs, and last the workspace. */
 static bool begin(const struct run_buffers *b, const coda_plan *p, int i, struct run_memory *m)
 {
     int output = i - (b->n - b->g->outputs);
-    if (output < 0 && !is_state(b->g, i)) return true;
+    if (output < 0 && !is_state(b->g, i) && !is_consumed(b->g, i)) return true;
     *m = fresh(b->device, i == b->n ? coda_plan_workspace(p) : arg(b->g, i).bytes);
     if (!m->at || i == b->n) return m->at;
     if (output < 0) return begin_state(b, i, m);
@@ -400,7 +406,9 @@ static bool run_once(const struct run_buffers *b, const coda_plan *p, bool first
     coda_run_options opt = {.size = sizeof opt, .dims = b->dims, .dim_count = coda_plan_symbols(p)};
     ok = ok && coda_run_shaped(p, args, b->prepared, m[b->n].at, NULL, &opt) == CODA_OK;
     ok = ok && waited(b);
-    for (int i = 0; ok && i < b->n; i++) ok = !m[i].at || take_output(b, i, &m[i], first);
+    for (int i = 0; ok && i < b->n; i++)
+        ok = !m[i].at || (is_consumed(b->g, i) ? margin_good(b->device, &m[i], arg(b->g, i).name)
+                                               : take_output(b, i, &m[i], first));
     ok = ok && margin_good(b->device, &m[b->n], "workspace");
     for (int i = 0; m && i <= b->n; i++)
         if (m[i].at) release(b->device, &m[i]);

@@ -203,6 +203,113 @@ START_TEST(also_is_kept)
 }
 END_TEST
 
+/* ---- What is kept may be consumed ---- */
+
+/* Arguments of a plan: copies of `from`'s by name, its own leaves' values, or poison. */
+static void **plan_args(const graph *g, const graph *from, void **given, const struct values *v, int poison)
+{
+    void **args = calloc((size_t)(g->leaves + g->outputs) + 1, sizeof *args);
+    for (int i = 0; i < g->leaves + g->outputs; i++) {
+        coda_arg_info a = CODA_ARG_INFO_INIT, b = CODA_ARG_INFO_INIT;
+        const void *is = NULL;
+        ck_assert_int_eq(coda_graph_arg(g, i, &a), CODA_OK);
+        for (int j = from ? from->leaves : 0; from && j < from->leaves + from->outputs; j++)
+            if (coda_graph_arg(from, j, &b) == CODA_OK && !strcmp(a.name, b.name)) is = given[j];
+        if (i < g->leaves && !is) is = leaf_by_name(v, a.name);
+        args[i] = aligned_alloc(64, (a.bytes + 127) / 64 * 64);
+        if (i < g->leaves) memcpy(args[i], is, a.bytes);
+        else memset(args[i], poison, a.bytes);
+    }
+    return args;
+}
+
+static void run_on_device(const graph *g, void **args, int poison)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_CPU;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    size_t bytes = (coda_plan_workspace(p) + 511) / 256 * 256;
+    void *work = aligned_alloc(256, bytes);
+    memset(work, poison, bytes);
+    ck_assert_msg(coda_run(p, args, NULL, work, NULL) == CODA_OK, "%s", coda_error());
+    free(work);
+    coda_plan_free(p);
+}
+
+static void free_args(const graph *g, void **args)
+{
+    for (int i = 0; i < g->leaves + g->outputs; i++) free(args[i]);
+    free(args);
+}
+
+static void check_kinds(const graph *backward)
+{
+    for (int i = 0; i < backward->leaves; i++) {
+        coda_arg_info a = CODA_ARG_INFO_INIT;
+        ck_assert_int_eq(coda_graph_arg(backward, i, &a), CODA_OK);
+        ck_assert_msg((a.kind == CODA_ARG_CONSUMED) == !strncmp(a.name, "kept.", 5), "%s", a.name);
+    }
+}
+
+/* The bits are those of a backward plan that consumes nothing, on other bytes each time, and what forward
+ * gives out by its own name stays. */
+START_TEST(kept_values_are_consumed)
+{
+    struct values v = {.g = joint_graph()};
+    coda_split_options o = CODA_SPLIT_OPTIONS_INIT;
+    graph *forward, *backward, *other, *plain;
+    int changed = 0;
+    v.args = differences_args(v.g, 11);
+    o.keep = CODA_KEEP_MORE;
+    ck_assert_msg(coda_split(v.g, 2, &o, &other, &plain) == CODA_OK, "%s", coda_error());
+    o.consume = 1;
+    ck_assert_msg(coda_split(v.g, 2, &o, &forward, &backward) == CODA_OK, "%s", coda_error());
+    check_kinds(backward);
+    void **kept = plan_args(forward, NULL, NULL, &v, 0xff);
+    run_on_device(forward, kept, 0xff);
+    void **want = plan_args(plain, forward, kept, &v, 0xff);
+    run_on_device(plain, want, 0xff);
+    for (int run = 0; run < 2; run++) {
+        void **args = plan_args(backward, forward, kept, &v, run ? 0x7f : 0xff);
+        run_on_device(backward, args, run ? 0x55 : 0xaa);
+        for (int i = 0; i < backward->leaves + backward->outputs; i++) {
+            coda_arg_info a = CODA_ARG_INFO_INIT;
+            ck_assert_int_eq(coda_graph_arg(backward, i, &a), CODA_OK);
+            bool same = !memcmp(args[i], want[i], a.bytes);
+            if (a.kind == CODA_ARG_CONSUMED) changed += !same;
+            else ck_assert_msg(same, "run %d: %s", run, a.name);
+        }
+        free_args(backward, args);
+    }
+    ck_assert_int_eq(changed, 2); /* z1, in each run */
+    free_args(forward, kept), free_args(plain, want);
+    random_args_free(v.g, v.args);
+    graph_free(forward), graph_free(backward), graph_free(other), graph_free(plain), graph_free(v.g);
+}
+END_TEST
+
+/* An input that both halves read is left to backward. */
+START_TEST(inputs_of_both_halves)
+{
+    graph *g = joint_graph(), *forward, *backward;
+    coda_split_options o = CODA_SPLIT_OPTIONS_INIT;
+    o.keep = CODA_KEEP_LEAST;
+    for (int i = 0; i < g->leaves; i++)
+        if (g->node[g->leaf[i]].op == OP_INPUT) coda_consume(g, (coda_value){(uint32_t)g->leaf[i] + 1});
+    ck_assert_msg(coda_split(g, 2, &o, &forward, &backward) == CODA_OK, "%s", coda_error());
+    for (int half = 0; half < 2; half++) {
+        const graph *h = half ? backward : forward;
+        for (int i = 0; i < h->leaves; i++) {
+            const struct node *n = &h->node[h->leaf[i]];
+            bool consumed = half && n->op == OP_INPUT && strcmp(n->name, "x2") && strcmp(n->name, "qkv");
+            if (n->op == OP_INPUT) ck_assert_msg(n->attr.input.consumed == consumed, "%s", n->name);
+        }
+    }
+    graph_free(g), graph_free(forward), graph_free(backward);
+}
+END_TEST
+
 START_TEST(split_refuses)
 {
     graph *g = joint_graph(), *forward = g, *backward = g;
@@ -223,6 +330,10 @@ START_TEST(split_refuses)
     o.also = &other;
     ck_assert_int_eq(coda_split(g, 2, &o, &forward, &backward), CODA_E_INVALID);
     ck_assert_msg(strstr(coda_error(), "12345"), "%s", coda_error());
+    o = (coda_split_options)CODA_SPLIT_OPTIONS_INIT;
+    o.consume = 2;
+    ck_assert_int_eq(coda_split(g, 2, &o, &forward, &backward), CODA_E_INVALID);
+    ck_assert_msg(strstr(coda_error(), "consume is 2; must be 0..1"), "%s", coda_error());
     graph_free(g);
     g = graph_parse(
         "%s = state f32 [2]\n%x = input f32 [2]\n%v = assign %s, %x\n%r = relu %x\noutput %y = %r\n"
@@ -234,4 +345,4 @@ START_TEST(split_refuses)
 END_TEST
 
 TESTS(split, EACH(halves_are_the_whole, ARRAY_SIZE(policies)), ONE(attention_runs_once), ONE(also_is_kept),
-      ONE(split_refuses));
+      ONE(kept_values_are_consumed), ONE(inputs_of_both_halves), ONE(split_refuses));

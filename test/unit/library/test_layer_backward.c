@@ -111,6 +111,31 @@ START_TEST(backward_of_a_layer)
 }
 END_TEST
 
+/* What forward has kept may be written over: dz1 takes the place of z1. Left are dz3 and gx2 at a time. */
+START_TEST(backward_of_what_is_consumed)
+{
+    size_t workspace, kept_workspace;
+    graph *g = load(&layer[1].size), *forward, *backward;
+    coda_split_options keep = CODA_SPLIT_OPTIONS_INIT;
+    int kept = 0;
+    keep.keep = CODA_KEEP_MORE;
+    while (!strncmp(g->output[kept].name, "kept.", 5)) kept++;
+    ck_assert_msg(coda_split(g, kept, &keep, &forward, &backward) == CODA_OK, "%s", coda_error());
+    coda_plan_stats before = stats_of(backward, &kept_workspace);
+    for (int i = 0; i < backward->leaves; i++)
+        if (!strncmp(backward->node[backward->leaf[i]].name, "kept.", 5))
+            coda_consume(backward, (coda_value){(uint32_t)backward->leaf[i] + 1});
+    coda_plan_stats s = stats_of(backward, &workspace);
+    ck_assert_int_eq(s.launches, before.launches);
+    ck_assert_int_eq(s.bytes, before.bytes);
+    double dz3 = 2.0 * 16384 * 3 * 4096, gx2 = 2.0 * 16384 * 4096;
+    ck_assert_msg((double)workspace <= 1.05 * (dz3 + gx2) && workspace < kept_workspace,
+                  "a workspace of %.0f MB, and %.0f of what is not", (double)workspace / 1e6,
+                  (double)kept_workspace / 1e6);
+    graph_free(g), graph_free(forward), graph_free(backward);
+}
+END_TEST
+
 /* Forward and backward in one plan: x1's norm is carried past its product, as in a forward pass alone, and no
  * norm's result is stored for a weight's gradient. */
 START_TEST(both_ways_of_a_layer)
@@ -124,4 +149,5 @@ START_TEST(both_ways_of_a_layer)
 }
 END_TEST
 
-TESTS(layer_backward, EACH(backward_of_a_layer, ARRAY_SIZE(layer)), ONE(both_ways_of_a_layer));
+TESTS(layer_backward, EACH(backward_of_a_layer, ARRAY_SIZE(layer)), ONE(backward_of_what_is_consumed),
+      ONE(both_ways_of_a_layer));

@@ -230,6 +230,145 @@ START_TEST(the_verifier_sees_late_readers)
 }
 END_TEST
 
+/* ---- Arguments that may be consumed ---- */
+
+static const struct {
+    const char *name, *text;
+    int over;
+} consumed[] = {
+    {"softmax of a cotangent",
+     "%x = input f32[96,64] {consumed=1}\n%v = weight f32[64,64]\n%y = softmax %x\n" END, 1},
+    {"one chain of results, in one argument",
+     "%x = input f32[96,64] {consumed=1}\n%v = weight f32[64,64]\n%y = softmax %x\n%q = matmul %y, %v\n"
+     "output %q = %q\n%c = sum %y {columns=1}\n%u = mul %y, %c\n%z = matmul %u, %v\noutput %z = %z\n",
+     2},
+    {"both halves of a SwiGLU's gradient",
+     "%x = input bf16[64,128] {consumed=1}\n%d = input bf16[64,32]\n%w = weight bf16[32,64]\n"
+     "%v = weight bf16[128,48]\n%dy = matmul %d, %w {kn=1}\n%g = slice %x {axis=1, stop=64, step=1}\n"
+     "%u = slice %x {axis=1, start=64, stop=128, step=1}\n%s = sigmoid %g\n%a = mul %g, %s\n"
+     "%dup = mul %dy, %a\n%t = mul %dy, %u\n%dg = mul %t, %s\n%dz = concat %dg, %dup {axis=1}\n"
+     "%z = matmul %dz, %v {kn=1}\noutput %z = %z\n",
+     1},
+    {"it is not dense",
+     "%x = input f32[96,64] stride=[80,1] {consumed=1}\n%v = weight f32[64,64]\n%y = softmax %x\n" END, 0},
+    {"a part of it",
+     "%x = input f32[96,64] {consumed=1}\n%v = weight f32[64,64]\n%p = slice %x {axis=0, stop=48, step=1}\n"
+     "%y = softmax %p\n" END,
+     0},
+};
+
+START_TEST(over_what_is_consumed)
+{
+    graph *g = parse(consumed[_i].text);
+    struct plan p;
+    build(&p, g);
+    ck_assert_msg(count_over(&p) == consumed[_i].over, "%s: %d", consumed[_i].name, count_over(&p));
+    plan_free(&p);
+    graph_free(g);
+}
+END_TEST
+
+/* What a run leaves in outputs and states, with arguments of the seed; the caller frees it. */
+static void **run_once(const graph *g, uint64_t seed)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    void **args = random_args(g, seed, false);
+    opt.device = CODA_DEVICE_CPU;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    size_t bytes = (coda_plan_workspace(p) + 511) / 256 * 256;
+    void *work = aligned_alloc(256, bytes);
+    memset(work, (int)(seed & 0xff), bytes);
+    ck_assert_msg(coda_run(p, args, NULL, work, NULL) == CODA_OK, "%s", coda_error());
+    free(work);
+    coda_plan_free(p);
+    return args;
+}
+
+static void consume_all(graph *g)
+{
+    for (int i = 0; i < g->leaves; i++)
+        if (g->node[g->leaf[i]].op == OP_INPUT) coda_consume(g, (coda_value){(uint32_t)g->leaf[i] + 1});
+}
+
+/* The same bits, whether results lie in arguments or not. Returns how many arguments have changed. */
+static int check_consumed(graph *g, uint64_t seed)
+{
+    void **kept = run_once(g, seed), **is = random_args(g, seed, false);
+    int changed = 0;
+    consume_all(g);
+    void **lost = run_once(g, seed);
+    for (int i = 0; i < g->leaves + g->outputs; i++) {
+        coda_arg_info a = CODA_ARG_INFO_INIT;
+        ck_assert_int_eq(coda_graph_arg(g, i, &a), CODA_OK);
+        if (a.kind == CODA_ARG_CONSUMED) changed += memcmp(lost[i], is[i], a.bytes) != 0;
+        else
+            ck_assert_msg(!memcmp(lost[i], kept[i], a.bytes), "seed %llu: %s", (unsigned long long)seed,
+                          a.name);
+    }
+    random_args_free(g, kept), random_args_free(g, is), random_args_free(g, lost);
+    return changed;
+}
+
+START_TEST(consumed_or_not_is_the_same)
+{
+    uint64_t seed = random_seed();
+    int changed = 0;
+    for (int i = 0; i < ARRAY_SIZE(consumed); i++) {
+        graph *g = parse(consumed[i].text);
+        for (int l = 0; l < g->leaves; l++) g->node[g->leaf[l]].attr.input.consumed = 0;
+        ck_assert_msg((check_consumed(g, seed) > 0) == (consumed[i].over > 0), "%s", consumed[i].name);
+        graph_free(g);
+    }
+    for (uint64_t i = 0; i < (uint64_t)scaled(400); i++) {
+        const struct random_options ro = {.dtype = i % 2 ? CODA_F32 : CODA_BF16,
+                                          .patterns = 3 + (int)(i % 6)};
+        graph *g = random_graph(seed + i, &ro);
+        changed += check_consumed(g, seed + i);
+        graph_free(g);
+    }
+    ck_assert_msg(changed > 0, "no argument was written over");
+}
+END_TEST
+
+START_TEST(consumed_arguments_lie_apart)
+{
+    static _Alignas(256) float x[96 * 64], v[64 * 64], z[96 * 64];
+    static _Alignas(256) char work[1 << 16];
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    graph *g = parse(consumed[0].text);
+    opt.device = CODA_DEVICE_CPU;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    ck_assert_int_eq(coda_run(p, (void *[]){x, v, z}, NULL, work, NULL), CODA_OK);
+    ck_assert_int_eq(coda_run(p, (void *[]){x, x, z}, NULL, work, NULL), CODA_E_INVALID);
+    ck_assert_msg(strstr(coda_error(), "x") && strstr(coda_error(), "v"), "%s", coda_error());
+    coda_plan_free(p);
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(inputs_alone_are_consumed)
+{
+    coda_graph *g = coda_graph_new();
+    coda_value x = coda_input(g, "x", CODA_F32, 1, (int64_t[]){8});
+    coda_consume(g, x);
+    coda_consume(g, x);
+    ck_assert_int_eq(coda_graph_status(g), CODA_OK);
+    coda_consume(g, coda_relu(g, x));
+    ck_assert_int_eq(coda_graph_status(g), CODA_E_INVALID);
+    ck_assert_msg(strstr(coda_error(), "x is a result of relu; it must be an input"), "%s", coda_error());
+    coda_graph_free(g);
+    g = coda_graph_new();
+    coda_consume(g, CODA_NONE);
+    ck_assert_msg(strstr(coda_graph_status(g) ? coda_error() : "", "x is CODA_NONE"), "%s", coda_error());
+    coda_graph_free(g);
+    ck_assert_ptr_null(graph_parse("%x = input f32[8] {consumed=2}\noutput %y = %x\n"));
+    ck_assert_msg(strstr(coda_error(), "consumed is 2; must be 0..1"), "%s", coda_error());
+    ck_assert_ptr_null(graph_parse("%x = weight f32[8] {consumed=1}\noutput %y = %x\n"));
+}
+END_TEST
+
 /* ---- Sums of products ---- */
 
 #define OPERANDS                                                                                             \
@@ -268,4 +407,5 @@ END_TEST
 
 TESTS(reuse, SECONDS(120), EACH(over_what_dies, ARRAY_SIZE(cases)), ONE(random_graphs_are_right),
       ONE(the_verifier_sees_it), ONE(the_verifier_sees_late_readers),
-      EACH(sums_of_products, ARRAY_SIZE(sums)));
+      EACH(sums_of_products, ARRAY_SIZE(sums)), EACH(over_what_is_consumed, ARRAY_SIZE(consumed)),
+      ONE(consumed_or_not_is_the_same), ONE(consumed_arguments_lie_apart), ONE(inputs_alone_are_consumed));
