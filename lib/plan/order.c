@@ -8,8 +8,8 @@
  * counts the epochs that it waits for, is counted down as these are done, and at 0 enters a heap.
  *
  * Where that keeps much in memory, as the logits of all chunks of a loss before the first one's gradient, the
- * one goes first after which the least is kept, and the order is taken if its peak is lower by an eighth:
- * list scheduling, as XLA's memory scheduler has it, which also takes the better one of several orders.
+ * one goes first after which the least is kept, and the order is taken if its peak is lower by one part in
+ * 128: list scheduling, as XLA's memory scheduler has it, which also takes the better one of several orders.
  */
 #include "order.h"
 
@@ -212,7 +212,7 @@ static bool keep_less(struct order *o, int *sorted)
     int n = o->p->programs, *other = ARENA_NEW(&o->p->arena, int, n + 1);
     o->ledger = other ? ledger_new(o->p) : NULL;
     if (!o->ledger) return false;
-    double peak = ledger_peak(o->ledger, sorted), better = 7.0 / 8 * peak;
+    double peak = ledger_peak(o->ledger, sorted), better = 127.0 / 128 * peak;
     if (n > MOST_BY_MEMORY || ledger_least(o->ledger) > better || run(o, other) < n) return true;
     if (ledger_peak(o->ledger, other) > better) return true;
     memcpy(sorted, other, sizeof *sorted * (size_t)n);

@@ -6,7 +6,7 @@
  * were assigned to a state. So dlogits take the place of logits, and a SwiGLU's dz that of z.
  *
  * It does so where memory is short: in programs at which more is kept in the workspace than must be kept
- * at some other one, if that makes the workspace smaller by a sixteenth. Over an argument that may be
+ * at some other one, if that makes the workspace smaller by one part in 128. Over an argument that may be
  * consumed it always does.
  */
 #include "guards.h"
@@ -243,7 +243,7 @@ static double least_kept(const struct reuse *r)
         peak = MAX(peak, r->kept[i]);
         least = MAX(least, r->kept[i] - r->saved[i]);
     }
-    return least <= 15.0 / 16 * peak ? least : peak;
+    return least <= 127.0 / 128 * peak ? least : peak;
 }
 
 /* Buffers by their first program: what is written over has its place by then. */
