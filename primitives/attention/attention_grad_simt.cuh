@@ -1,35 +1,36 @@
 // attention_grad_simt.cuh -- the gradients of attention for any dtype, stride and GPU: plain fp32
 // multiply-adds. attention_grad.cuh says what a unit is.
 //
-// Own rows belong to `lanes` lanes of one warp, as in attention_simt.cuh: thread (y, x) of a warp has rows
+// Own rows belong to `lanes` lanes of one warp, as lanes.cuh says: thread (y, x) of a warp has rows
 // y + 32 / lanes * i; of the walked rows x + lanes * j, of a result the columns 4 (x + lanes * c) .. + 3.
 // Weights pass through shared memory, from the lanes of a row to themselves.
 #pragma once
 #include "attention/attention_grad.cuh"
+#include "attention/lanes.cuh"
 
 namespace coda {
 
 template <class Config> struct GradUnitSimt {
-    static constexpr i32 bm = Config::bm, bn = Config::bn, head_dim = Config::head_dim, threads = 128;
-    static constexpr i32 lanes = head_dim <= 256 ? 8 : 16, apart = 32 / lanes, stages = 1;
-    static constexpr i32 own = bm / 4, rows = own / apart, walked = bn / lanes; // of 4 warps
-    static constexpr i32 chunks = (head_dim + 4 * lanes - 1) / (4 * lanes);
+    static constexpr i32 bm = Config::bm, bn = Config::bn, head_dim = Config::head_dim;
+    static constexpr i32 threads = 128;
+    typedef coda::Lanes<head_dim, bm> Lanes;
+    typedef typename Lanes::Rows Rows;
+    static constexpr i32 lanes = Lanes::lanes, apart = Lanes::apart, stages = 1;
+    static constexpr i32 rows = Lanes::rows, chunks = Lanes::chunks, walked = bn / lanes;
     static constexpr bool wide = chunks > 8, weighs = true;
 
     // Blocks of an SM, where registers suffice.
     static constexpr i32 held = rows * ((wide ? 4 : 8) * chunks + 2 * walked) + 4 * walked + 32;
     static constexpr i32 blocks = wide ? 1 : held <= 160 ? 3 : held <= 210 ? 2 : 1;
 
-    typedef coda::Rows<head_dim, threads> Rows;
-    static constexpr i32 columns = Rows::columns, pitch = Rows::pitch, weight_pitch = bn + 8;
+    static constexpr i32 columns = Lanes::columns, pitch = Lanes::pitch, weight_pitch = bn + 8;
     template <i32 count> static constexpr i32 tile_bytes = 4 * count *pitch;
 
     typedef float Pairs[rows][walked];
     typedef float Sums[rows][chunks][4];
 
-    DEV static i32 lane_row() { return (threadIdx.x & 1) + threadIdx.x % 32 / (2 * lanes) * 2; } // y
-    DEV static i32 lane_column() { return threadIdx.x / 2 % lanes; }                             // x
-    DEV static i32 row_of(i32 i) { return own * ptx::uniform(threadIdx.x / 32) + lane_row() + apart * i; }
+    DEV static i32 lane_column() { return Lanes::lane_column(); }
+    DEV static i32 row_of(i32 i) { return Lanes::row_of(i); }
     DEV static i32 walked_of(i32 j) { return lane_column() + lanes * j; }
 
     template <bool quads, i32 count, class T, class Place>
@@ -38,31 +39,10 @@ template <class Config> struct GradUnitSimt {
         Rows::template copy<quads, count>((float *)to, from, place);
     }
 
-    DEV static float4 quad(const float *p) { return *reinterpret_cast<const float4 *>(p); }
-    DEV static float dot(float4 a, float4 b, float sum)
-    {
-        return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
-    }
+    DEV static float4 quad(const float *p) { return Lanes::quad(p); }
     DEV static void multiply(Pairs &p, const u8 *own_rows, const u8 *walked_rows)
     {
-        const float *a = (const float *)own_rows + row_of(0) * pitch,
-                    *b = (const float *)walked_rows + lane_column() * pitch;
-#pragma unroll
-        for (i32 i = 0; i < rows; i++)
-#pragma unroll
-            for (i32 j = 0; j < walked; j++) p[i][j] = 0.0f;
-#pragma unroll 1
-        for (i32 c = 0; c < columns; c += 4) {
-            float4 w[walked];
-#pragma unroll
-            for (i32 j = 0; j < walked; j++) w[j] = quad(b + lanes * j * pitch + c);
-#pragma unroll
-            for (i32 i = 0; i < rows; i++) {
-                const float4 v = quad(a + apart * i * pitch + c);
-#pragma unroll
-                for (i32 j = 0; j < walked; j++) p[i][j] = dot(v, w[j], p[i][j]);
-            }
-        }
+        Lanes::multiply(p, (const float *)own_rows, (const float *)walked_rows);
     }
     // Columns past the last take those of the last quad, which is there.
     DEV static void accumulate(Sums &o, const Pairs &w, float *weights, const u8 *walked_rows)

@@ -14,22 +14,20 @@
 // Config: types Q K V O; bm bn; {q,k,v,o}_quads (rows.cuh); and as attention_sm90.cuh has it, from heads on,
 // but for tiles.
 #pragma once
+#include "attention/lanes.cuh"
 #include "attention/packed.cuh"
 #include "attention/pages.cuh"
-#include "attention/rows.cuh"
 #include "attention/score.cuh"
 
 namespace coda {
 
 template <class Config> struct AttentionSimt {
     static constexpr i32 bm = Config::bm, bn = Config::bn, head_dim = Config::head_dim;
-    static constexpr i32 warps = 4, threads = 32 * warps;
-    static constexpr i32 lanes = head_dim <= 256 ? 8 : 16, apart = 32 / lanes; // queries of a warp's lanes
-    static constexpr i32 own = bm / warps, rows = own / apart, keys = bn / lanes;
-    static constexpr i32 chunks = (head_dim + 4 * lanes - 1) / (4 * lanes);
-
-    typedef coda::Rows<head_dim, threads> Rows;
-    static constexpr i32 columns = Rows::columns, pitch = Rows::pitch;
+    typedef coda::Lanes<head_dim, bm> Lanes;
+    typedef typename Lanes::Rows Rows;
+    static constexpr i32 threads = Lanes::threads, lanes = Lanes::lanes, apart = Lanes::apart;
+    static constexpr i32 rows = Lanes::rows, chunks = Lanes::chunks, keys = bn / lanes;
+    static constexpr i32 columns = Lanes::columns, pitch = Lanes::pitch;
     static constexpr i32 most = head_dim <= 64 ? 32 : 16, slice = bn < most ? bn : most;
     static constexpr i32 slice_pitch = slice + 8; // lanes of four queries write to 32 banks
     static constexpr i32 shared_floats = (bm + 2 * bn) * pitch + bm * slice_pitch;
@@ -62,11 +60,9 @@ template <class Config> struct AttentionSimt {
         DEV i32 kv_head() const { return head / Config::group; }
     };
 
-    DEV static i32 warp() { return ptx::uniform(threadIdx.x / 32); }
-    DEV static i32 lane_row() { return (threadIdx.x & 1) + threadIdx.x % 32 / (2 * lanes) * 2; } // y
-    DEV static i32 lane_column() { return threadIdx.x / 2 % lanes; }                             // x
+    DEV static i32 lane_column() { return Lanes::lane_column(); }
     // The row of the tile that is query i of this thread.
-    DEV static i32 row_of(i32 i) { return own * warp() + lane_row() + apart * i; }
+    DEV static i32 row_of(i32 i) { return Lanes::row_of(i); }
 
     // Keys from `key` on, or their values, of those that exist. Of a pool a batch is a page.
     template <bool quads, class T>
@@ -100,39 +96,13 @@ template <class Config> struct AttentionSimt {
         for (i32 d = 2; d < 2 * lanes; d *= 2) x += __shfl_xor_sync(~0u, x, d);
         return x;
     }
-    DEV static float4 quad(const float *p) { return *reinterpret_cast<const float4 *>(p); }
-    DEV static float dot(float4 a, float4 b, float sum)
-    {
-        return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
-    }
+    DEV static float4 quad(const float *p) { return Lanes::quad(p); }
     DEV static void add(float (&sum)[4], float w, float4 x)
     {
         sum[0] = fmaf(w, x.x, sum[0]);
         sum[1] = fmaf(w, x.y, sum[1]);
         sum[2] = fmaf(w, x.z, sum[2]);
         sum[3] = fmaf(w, x.w, sum[3]);
-    }
-
-    // s[i][j] = q . k for the thread's queries and keys.
-    DEV static void scores(float (&s)[rows][keys], const float *q, const float *k)
-    {
-        q += row_of(0) * pitch, k += lane_column() * pitch;
-#pragma unroll
-        for (i32 i = 0; i < rows; i++)
-#pragma unroll
-            for (i32 j = 0; j < keys; j++) s[i][j] = 0.0f;
-#pragma unroll 1
-        for (i32 c = 0; c < columns; c += 4) {
-            float4 kv[keys];
-#pragma unroll
-            for (i32 j = 0; j < keys; j++) kv[j] = quad(k + lanes * j * pitch + c);
-#pragma unroll
-            for (i32 i = 0; i < rows; i++) {
-                const float4 qv = quad(q + apart * i * pitch + c);
-#pragma unroll
-                for (i32 j = 0; j < keys; j++) s[i][j] = dot(qv, kv[j], s[i][j]);
-            }
-        }
     }
 
     // Turns a row's scores into exp2 of what they exceed the new maximum by; returns the factor by which
@@ -257,7 +227,7 @@ template <class Config> struct AttentionSimt {
         k += t.batch_of_k() * stride.k.batch + t.kv_head() * stride.k.head;
         v += t.batch_of_k() * stride.v.batch + t.kv_head() * stride.v.head;
 
-        const i32 limit = t.see.rows(), end = min(t.query + bm, limit), from = t.query + own * warp();
+        const i32 limit = t.see.rows(), end = min(t.query + bm, limit), from = t.query + Lanes::first_row();
         Rows::template copy<Config::q_quads, bm>(queries, q, [&](i32 r, i64 &at) {
             at = r * stride.q.time;
             return t.query + r < limit;
@@ -271,7 +241,8 @@ template <class Config> struct AttentionSimt {
         // A warp only brings its share of tiles that none of its queries needs.
         const KeyBlocks range = key_blocks<Config>(t.see, t.query, end - 1);
         const KeyRange common = t.see.common(t.query, end - 1);
-        const KeyRange needed = from < end ? t.see.some(from, min(from + own, end) - 1) : KeyRange{0, 0};
+        const KeyRange needed =
+            from < end ? t.see.some(from, min(from + Lanes::own, end) - 1) : KeyRange{0, 0};
         load_block<Config::k_quads>(key_tile, k, stride.k, range.first * bn, t);
 #pragma unroll 1
         for (i32 b = range.first; b < range.end; b++) {
@@ -282,7 +253,7 @@ template <class Config> struct AttentionSimt {
             __syncthreads(); // keys have come, and the last values have been read
             load_block<Config::v_quads>(value_tile, v, stride.v, key, t);
             if (needs) {
-                scores(s, queries, key_tile);
+                Lanes::multiply(s, queries, key_tile);
                 if (key >= common.first && key + bn <= common.end) weigh<true>(s, o, row, as, key, t);
                 else weigh<false>(s, o, row, as, key, t);
             }
