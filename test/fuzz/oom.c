@@ -187,6 +187,42 @@ static coda_status all(void)
     return status;
 }
 
+static coda_status plan_only(const coda_graph *g)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    opt.device = CODA_DEVICE_NONE;
+    opt.flags = CODA_PLAN_ONLY;
+    coda_status status = coda_compile(&p, g, &opt);
+    coda_plan_free(p);
+    return status;
+}
+
+/* A loss by chunks and its gradients, in one plan and in two, of which the second consumes. */
+static coda_status chunks(void)
+{
+    coda_graph *g = coda_graph_new(), *forward = NULL, *backward = NULL;
+    coda_linear_cross_entropy_options by = CODA_LINEAR_CROSS_ENTROPY_OPTIONS_INIT;
+    coda_split_options split = CODA_SPLIT_OPTIONS_INIT;
+    coda_value dx[2] = {CODA_NONE, CODA_NONE};
+    by.rows = T / 3;
+    split.consume = 1;
+    if (!g) return CODA_E_MEMORY;
+    coda_value v[2] = {coda_input(g, "x", CODA_BF16, DIMS(T, D)), coda_weight(g, "w", CODA_BF16, DIMS(F, D))};
+    coda_value nll = coda_linear_cross_entropy(g, v[0], v[1], coda_input(g, "t", CODA_I32, DIMS(T)), &by);
+    coda_grad(g, &nll, NULL, 1, v, 2, dx, NULL);
+    coda_output(g, "loss", nll);
+    coda_output(g, "dx", dx[0]);
+    coda_output_add(g, "dw", dx[1]);
+    coda_status status = coda_graph_status(g);
+    if (!status) status = plan_only(g);
+    if (!status) status = coda_split(g, 1, &split, &forward, &backward);
+    if (!status) status = plan_only(forward);
+    if (!status) status = plan_only(backward);
+    coda_graph_free(g), coda_graph_free(forward), coda_graph_free(backward);
+    return status;
+}
+
 /* From the directory, again from memory, and anew. */
 static coda_status compile_thrice(const coda_graph *g, coda_cache *c)
 {
@@ -339,13 +375,13 @@ static long attempt_all(coda_status (*const *piece)(void), int pieces, long firs
 
 static long usual(long first, long every)
 {
-    static coda_status (*const pieces[])(void) = {all, one_kernel, ship};
-    if (all() != CODA_OK || one_kernel() != CODA_OK)
+    static coda_status (*const pieces[])(void) = {all, chunks, one_kernel, ship};
+    if (all() != CODA_OK || chunks() != CODA_OK || one_kernel() != CODA_OK)
         return printf("oom: without any failure: %s\n", coda_error()), ++wrong, 0;
     memcpy(good_y, y, sizeof y);
     memcpy(good_exact, exact_y, sizeof exact_y);
     open_vendor();
-    long n = attempt_all(pieces, 3, first, every);
+    long n = attempt_all(pieces, 4, first, every);
     coda_cache_free(vendor);
     return n;
 }
