@@ -912,12 +912,12 @@ CODA_API coda_status coda_prepare_adopt(const coda_plan *p, void *const *args, v
  * `prepared` may be NULL if coda_plan_prepared() is 0, `workspace` likewise, and a tensor without elements.
  * Pointers must stay valid until the stream's work is done.
  *
- * What a call writes shares no byte with anything else: outputs, states, workspace, `prepared`, and in
- * coda_prepare the weights that it folds in place. CODA_E_INVALID, with both names, if they do: here, in
- * coda_prepare and in coda_evaluate. Strided tensors are compared element by element, so an output may lie
- * between the elements of an input. Leaves may overlap each other. The comparison is exact, but its work is
- * limited: a pair whose strides interleave in more ways than can be tried in some milliseconds is refused,
- * too. */
+ * What a call writes shares no byte with anything else: outputs, states, consumed inputs, workspace,
+ * `prepared`, and in coda_prepare the weights that it folds in place. CODA_E_INVALID, with both names, if
+ * they do: here, in coda_prepare and in coda_evaluate. Strided tensors are compared element by element, so an
+ * output may lie between the elements of an input. Leaves may overlap each other. The comparison is exact,
+ * but its work is limited: a pair whose strides interleave in more ways than can be tried in some
+ * milliseconds is refused, too. */
 CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepared, void *workspace,
                               coda_stream stream);
 
