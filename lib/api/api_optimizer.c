@@ -12,6 +12,7 @@
 #include "api.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A step of one tensor: what all optimisers have. */
@@ -325,38 +326,75 @@ CODA_API void coda_muon(coda_graph *g, coda_value grad, coda_value p, coda_value
 
 /* ---- The norm ---- */
 
-/* Of [.., 1], as [1]: along a row, or down a column if their number is symbolic. */
+enum { ROW = 1024 };
+
+/* Of [n, 1], as [1]: along rows of a power of two of elements, which many blocks read, and then along one. */
 static coda_value sum_of_rows(graph *g, coda_value rows)
 {
-    coda_value row = coda_reshape(g, rows, 1, (int64_t[]){-1});
-    if (g->status || dim_is_number(g->node[row.id - 1].type.dim[0])) return coda_row_sum(g, row);
+    int64_t n = g->status ? 1 : g->node[rows.id - 1].type.dim[0], columns = n & -n;
+    if (columns > ROW) columns = ROW;
+    if (columns >= 32 && n > columns)
+        rows = coda_row_sum(g, coda_reshape(g, rows, 2, (int64_t[]){n / columns, columns}));
+    return coda_row_sum(g, coda_reshape(g, rows, 1, (int64_t[]){-1}));
+}
+
+/* Of [.., 1], whose number is symbolic, as [1]. */
+static coda_value sum_of_column(graph *g, coda_value rows)
+{
     coda_value sum = coda_reduce_columns(g, "sum", coda_reshape(g, rows, 2, (int64_t[]){-1, 1}));
     return coda_reshape(g, sum, 1, (int64_t[]){1});
+}
+
+/* The squares of rows of a value that has some are one row with those of all others; of a vector they are one
+ * number. */
+static bool add_squares(graph *g, coda_value x, coda_value *sum, coda_value *rows, int *n)
+{
+    int rank = g->node[x.id - 1].type.rank;
+    coda_value s = rank ? x : coda_reshape(g, x, 1, (int64_t[]){1});
+    s = coda_reduce(g, "sum_sq", s, CODA_NONE);
+    if (rank > 1) {
+        coda_value column = coda_reshape(g, s, 2, (int64_t[]){-1, 1});
+        if (g->status) return false;
+        if (dim_is_number(g->node[column.id - 1].type.dim[0])) return rows[(*n)++] = column, true;
+        s = sum_of_column(g, s);
+    }
+    *sum = sum->id ? coda_add(g, *sum, s) : s;
+    return !g->status;
+}
+
+static bool takes_norm(graph *g, const coda_value *x, int n)
+{
+    if (x && n >= 1) return true;
+    graph_poison(g, CODA_E_INVALID, "norm_squared: %s; must be 1 or more values",
+                 x ? "there are none" : "x is NULL");
+    return false;
+}
+
+static bool takes_gradient(graph *g, coda_value x, int i)
+{
+    int index = build_index(g, "norm_squared", x);
+    const struct type *t = index >= 0 ? &g->node[index].type : NULL;
+    if (g->status) return false;
+    if (t && dtype_is_float(t->dtype)) return true;
+    fail(CODA_E_INVALID, "norm_squared: x[%d] is %s; it must be f32, bf16 or f16", i,
+         t ? type_text(t).s : "CODA_NONE");
+    build_refuse(g, NAMES("x"), OPERANDS(x));
+    return false;
 }
 
 CODA_API coda_value coda_norm_squared(coda_graph *g, const coda_value *x, int n)
 {
     coda_value sum = CODA_NONE;
-    if (!build_ready(g, "norm_squared")) return CODA_NONE;
-    if (!x || n < 1) {
-        graph_poison(g, CODA_E_INVALID, "norm_squared: %s; must be 1 or more values",
-                     x ? "there are none" : "x is NULL");
-        return CODA_NONE;
+    int k = 0;
+    if (!build_ready(g, "norm_squared") || !takes_norm(g, x, n)) return CODA_NONE;
+    coda_value *rows = calloc((size_t)n, sizeof *rows);
+    if (!rows) return graph_poison(g, CODA_E_MEMORY, "norm_squared: out of memory"), CODA_NONE;
+    for (int i = 0; i < n && takes_gradient(g, x[i], i) && add_squares(g, x[i], &sum, rows, &k); i++) {}
+    if (k && !g->status) {
+        coda_value all = k > 1 ? sum_of_rows(g, coda_concat(g, 0, rows, k))
+                               : coda_row_sum(g, coda_reshape(g, rows[0], 1, (int64_t[]){-1}));
+        sum = sum.id ? coda_add(g, sum, all) : all;
     }
-    for (int i = 0; i < n && !g->status; i++) {
-        int index = build_index(g, "norm_squared", x[i]);
-        const struct type *t = index >= 0 ? &g->node[index].type : NULL;
-        if (g->status) break;
-        if (!t || !dtype_is_float(t->dtype)) {
-            fail(CODA_E_INVALID, "norm_squared: x[%d] is %s; it must be f32, bf16 or f16", i,
-                 t ? type_text(t).s : "CODA_NONE");
-            return build_refuse(g, NAMES("x"), OPERANDS(x[i]));
-        }
-        int rank = t->rank; /* t moves when nodes are appended */
-        coda_value rows = rank ? x[i] : coda_reshape(g, x[i], 1, (int64_t[]){1});
-        rows = coda_reduce(g, "sum_sq", rows, CODA_NONE);
-        if (rank > 1) rows = sum_of_rows(g, rows);
-        sum = i ? coda_add(g, sum, rows) : rows;
-    }
+    free(rows);
     return g->status ? CODA_NONE : sum;
 }

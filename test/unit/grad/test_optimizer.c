@@ -405,6 +405,29 @@ START_TEST(norms_of_symbols)
 }
 END_TEST
 
+/* So many rows together that they are added up by rows of 32, and then these. */
+START_TEST(norms_of_many_rows)
+{
+    coda_graph *g = coda_graph_new();
+    static float data[3][96 * 5];
+    coda_value x[] = {coda_input(g, "a", CODA_F32, 2, (int64_t[]){96, 5}),
+                      coda_input(g, "b", CODA_F32, 1, (int64_t[]){7}),
+                      coda_input(g, "c", CODA_F32, 3, (int64_t[]){4, 16, 3})};
+    const int count[] = {96 * 5, 7, 4 * 16 * 3};
+    double norm = NAN, want = 0;
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < count[i]; k++) {
+            data[i][k] = (float)(k % 17 - 8 + i) / 7;
+            want += (double)data[i][k] * data[i][k];
+        }
+    coda_output(g, "norm", coda_norm_squared(g, x, 3));
+    ck_assert_msg(coda_evaluate(g, (void *[]){data[0], data[1], data[2], &norm}) == CODA_OK, "%s",
+                  coda_error());
+    ck_assert_msg(fabs(norm - want) <= 1e-12 * want, "%.17g, not %.17g", norm, want);
+    coda_graph_free(g);
+}
+END_TEST
+
 /* ---- Text ---- */
 
 START_TEST(text_is_a_fixed_point)
@@ -502,7 +525,7 @@ static const struct {
     {steps, "muon: there are 5 steps of products of dtype"},
     {norm_none, "norm_squared %9: there are none; must be 1 or more values"},
     {norm_null, "norm_squared %9: x is NULL; must be 1 or more values"},
-    {norm_int, "norm_squared %12: x[1] is i32[4,8]; it must be f32, bf16 or f16"},
+    {norm_int, "norm_squared %11: x[1] is i32[4,8]; it must be f32, bf16 or f16"},
 };
 
 START_TEST(bad_input_is_refused)
@@ -526,5 +549,5 @@ END_TEST
 
 TESTS(optimizer, EACH(steps_are_those_of_plain_loops, ARRAY_SIZE(settings)), ONE(stacks_are_matrices),
       EACH(a_step_that_is_not_taken_changes_no_bit, ARRAY_SIZE(settings)), ONE(norms_are_of_all_elements),
-      ONE(norms_of_symbols), EACH(text_is_a_fixed_point, ARRAY_SIZE(settings)),
+      ONE(norms_of_symbols), ONE(norms_of_many_rows), EACH(text_is_a_fixed_point, ARRAY_SIZE(settings)),
       EACH(bad_input_is_refused, ARRAY_SIZE(refused)));
