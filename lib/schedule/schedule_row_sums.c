@@ -7,7 +7,7 @@
 enum {
     WARP = 32,
     SORT_BLOCKS = 128,
-    SORT_WARPS = 32,    /* of a block; but each has a count of each id of the range, ... */
+    SORT_WARPS = 16,    /* of a block; but each has a count of each id of the range, ... */
     SORT_COUNTS = 8192, /* ... and so many counts have room */
     LONGEST_RANGE = 1024,
     SUM_THREADS = 256,
@@ -16,7 +16,7 @@ enum {
     SUM_ROWS = 16,     /* of a team, */
     SUM_BLOCKS = 1024, /* or fewer, so that there are so many blocks */
     LONG_SLICE = 32,   /* bytes of a row of x, a sector of L2: many blocks share a long sum */
-    LONG_BLOCKS = 1024,
+    LONG_BLOCKS = 512,
     LONG_PIECES = 32, /* of a block, at least */
     MOST_BLOCKS = 1 << 30
 };
