@@ -38,7 +38,7 @@ static bool fits(const struct attention_grad_spec *s, const struct attention_spe
                  const struct target *target)
 {
     static const int none[] = {ATTENTION_GRAD_DSINKS, ATTENTION_GRAD_DBIAS, ATTENTION_GRAD_DSLOPES};
-    const struct attention_terms on = {.target = target};
+    const struct attention_terms on = {.target = target, .invariant = true}; /* extents of 1 are as others */
     struct attention_spec read = *a, written = *a; /* as if they were results and operands of an attention */
     struct reason ignored;
     for (int i = 0; i < ARRAY_SIZE(none); i++)

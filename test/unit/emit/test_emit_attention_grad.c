@@ -191,7 +191,7 @@ static double busiest(const struct shim_grad_walk *w, int batch, int time, int b
     static struct shim_grad_tile own[MOST_TILES];
     struct attention_grad_case c = {"walk",      CODA_BF16, batch,
                                     time,        time,      w->heads,
-                                    w->kv_heads, 64,        .options = w->causal ? GRAD_CAUSAL : 0};
+                                    w->kv_heads, 128,       .options = w->causal ? GRAD_CAUSAL : 0};
     const struct plan_options o = {.fuse = true, .target = target_rows[TARGET_H200]};
     struct shim_grad_tiles of[2];
     struct plan p;
