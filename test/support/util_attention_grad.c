@@ -117,6 +117,12 @@ struct attention_grad_case attention_grad_draw(uint64_t seed, coda_dtype dtype)
     c.bias16 = random_chance(&r, 50);
     if (random_chance(&r, 40)) c.score = 1 + (int)random_below(&r, GRAD_SCORES - 1);
     if (c.score == GRAD_SCORE_MUL) c.tq = MIN(c.tq, 6), c.tk = MIN(c.tk, 6); /* times the position */
+    if (dtype != F32 && random_chance(&r, 50)) { /* what wgmma takes, but for queries that see nothing */
+        c.options &= GRAD_CAUSAL | GRAD_DLSE | GRAD_PADDED;
+        c.bias_rank = c.score = 0;
+        c.head_dim = 8 * (1 + random_below(&r, 16));
+        c.tq = 1 + random_below(&r, 200), c.tk = random_chance(&r, 50) ? c.tq : 1 + random_below(&r, 300);
+    }
     return c;
 }
 
