@@ -18,7 +18,7 @@
  *     dsinks, dslopes              dense
  */
 
-enum { DELTA_STEP = 128 };
+enum { DELTA_STEP = 128 }; /* the most queries of such a tile */
 
 /* Numbers in a row: so many that a kernel reads whole tiles of queries. A plan for other shapes is written
  * down from that of one, whose numbers are polynomials of its extents: so a program's use says nothing of it,
@@ -26,7 +26,8 @@ enum { DELTA_STEP = 128 };
  * queries. */
 static inline int64_t attention_delta_pitch(int64_t tq)
 {
-    return CEIL_DIV(MAX(tq, 1), DELTA_STEP) * DELTA_STEP;
+    enum { ALIGNED = 4 }; /* numbers of 16 bytes, which a copy moves */
+    return (tq + DELTA_STEP - 1) / ALIGNED * ALIGNED;
 }
 /* The deltas by batch, time and head. */
 struct tensor_use attention_delta_use(const struct attention_grad_spec *s);

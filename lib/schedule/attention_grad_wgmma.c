@@ -7,7 +7,9 @@
 enum {
     MOST_HEAD = 128, /* columns of dk and of dv that registers hold together */
     GROUPS = 2,
+    NARROW_HEAD = 64,
     WALKED_QUERIES = 64,
+    NARROW_WALKED_QUERIES = 96, /* sums of narrow heads leave registers for more */
     WALKED_KEYS = 128,
     MOST_STAGES = 4,
     SWIZZLED_ROW = 128, /* bytes */
@@ -95,7 +97,7 @@ static struct attention_grad_tile tile(const struct attention_grad_spec *s, cons
                                        const struct target *target)
 {
     struct attention_grad_tile t = {.bm = 64 * GROUPS,
-                                    .bn = WALKED_QUERIES,
+                                    .bn = a->head_dim <= NARROW_HEAD ? NARROW_WALKED_QUERIES : WALKED_QUERIES,
                                     .bk = WALKED_KEYS,
                                     .threads = 128 * (1 + GROUPS),
                                     .persistent = true};
