@@ -295,14 +295,15 @@ template <class Config> struct AttentionGradSm90 {
             wait(b.full_own_a, phase);
             wait(b.full_own_b, phase);
             phase ^= 1;
-            const i32 blocks = range.end - range.first, key = tile.row + 64 * consumer_group();
+            i32 query = range.first * bn_q;
+            // Registers are few: all heads' blocks are counted together.
 #pragma unroll 1
-            for (i32 h = 0; h < Config::group; h++)
-#pragma unroll 1
-                for (i32 j = 0; j < blocks; j++, at.next()) {
-                    step(x, key, (range.first + j) * bn_q, before, h + 1 == Config::group && j + 1 == blocks);
-                    before = at.slot;
-                }
+            for (i32 left = (range.end - range.first) * Config::group; left > 0; left--, at.next()) {
+                step(x, tile.row + 64 * consumer_group(), query, before, left == 1);
+                before = at.slot;
+                query += bn_q;
+                if (Config::group > 1 && query == range.end * bn_q) query = range.first * bn_q;
+            }
             ptx::wgmma_wait<0>();
             pin(dk);
             pin(dv);
