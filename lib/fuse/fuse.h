@@ -31,6 +31,7 @@ struct site { /* the fusion state of one node */
     int again, again_in;    /* INLINE: the step that rematerializes it, in the last group that did so */
     int steps, loads;       /* INLINE: steps and loads that rematerializing it takes */
     bool vector;            /* INLINE: all that reads it broadcasts it */
+    bool taken;             /* a map that some program computes again */
     bool given;             /* a single element, of the caller's or made of such alone */
     int range;              /* MEMBER: 1 + index in program.range of the columns that it is; 0: all */
     bool segmented;         /* MEMBER: its columns are two dimensions, segments and what is in them */
@@ -242,6 +243,8 @@ bool rows_is_map(const struct grouper *gr, int x);
 void rows_take_in(struct grouper *gr, struct group *q, int value);
 /* Is the value a map of what q loads anyway, and of what is there before q starts? */
 bool rows_beside(struct grouper *gr, const struct group *q, int value);
+/* Programs of rows compute maps again which another one would store for them alone, if they load no more. */
+void fuse_rows_again(struct grouper *gr);
 /* Operands of n that q, a program of rows, would have to load, and does not yet. */
 int rows_loads(const struct grouper *gr, const struct group *q, const struct node *n);
 /* give_back.c: gives back the members of a product that programs of rows compute for nothing. */

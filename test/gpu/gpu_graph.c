@@ -186,6 +186,7 @@ int gpu_graph(void)
                                        "rows_and_columns",
                                        "finishing",
                                        "attention_grad_parts",
+                                       "layer_norm_backward",
                                        "append_decode",
                                        "append_heads",
                                        "append_fp8",

@@ -43,6 +43,9 @@ static void check_modes(const graph *g, uint64_t seed)
 #define PARTS                                                                                                \
     "%a = input f32[40,96]\n%w = weight f32[96,96]\n%p = matmul %a, %w\n%s = sum_sq %p\n"                    \
     "%r = rsqrt_mean %s {inv_n=0.01, eps=0.01}\n%q = mul %p, %r\n"
+#define LATER                                                                                                \
+    "%a = input f32[40,96]\n%c = input f32[40,96]\n%w = weight f32[96,96]\n%m = mean %a\n%x = sub %a, %m\n"  \
+    "%n = mul %x, %c\n%p = matmul %n, %w\n%q = softmax %p\n"
 #define BATCH "%x = input f32[2,20,96]\n%n = softmax %x\n"
 #define STATES "%m = state f32[40,96]\n%v = state f32[40,96]\n%g = input f32[40,96]\n"
 
@@ -165,6 +168,24 @@ static const struct {
      4},
     {"... and behind one",
      PARTS "%v = weight f32[96,1]\n%o = matmul %r, %v\n%t = softmax %q\noutput %t = %t\noutput %o = %o\n", 3},
+    {"a map that another program would store for this one", LATER "%y = mul %q, %x\noutput %y = %y\n", 3},
+    {"... and for a third",
+     LATER "%y = mul %q, %x\n%v = matmul %y, %w\n%k = softmax %v\n%z = mul %k, %x\noutput %z = %z\n", 5},
+    {"... of a chain",
+     LATER "%e = exp %x\n%f = mul %e, %m\n%y = mul %q, %f\noutput %y = %y\noutput %f = %f\n", 3},
+    {"... which turns its pairs",
+     LATER "%y = rope %x {base=100,head_dim=32,heads=3}\n%z = mul %q, %y\noutput %z = %z\n", 3},
+    {"... which looks its rows up",
+     LATER "%i = input i32[40]\n%y = embedding %x, %i\n%z = mul %q, %y\noutput %z = %z\n", 4},
+    {"... and of whose rows a statistic is folded",
+     LATER
+     "%s = sum_sq %x\n%h = rsqrt %s\n%d = mul %x, %h\n%y = mul %q, %x\noutput %y = %y\noutput %d = %d\n",
+     3},
+    {"... of a state that is written over in between",
+     "%u = state f32[40,96]\n%c = input f32[40,96]\n%w = weight f32[96,96]\n%m = mean %u\n%x = sub %u, %m\n"
+     "%n = mul %x, %c\n%u1 = assign %u, %n\n%p = matmul %n, %w\n%q = softmax %p\n%y = mul %q, %x\noutput %y "
+     "= %y\n",
+     -1},
     {"a turn of a state that is written over",
      STATES
      "%x = mul %m, %g\n%t = rope %m {base=100,head_dim=32,heads=3}\n%m1 = assign %m, %x\noutput %t = %t\n",
@@ -216,7 +237,7 @@ START_TEST(maps_are_taken_in)
     coda_graph *g = NULL;
     ck_assert_msg(coda_graph_parse(&g, graphs[_i].text) == CODA_OK, "%s: %s", graphs[_i].what, coda_error());
     int n = launches(g, 0);
-    ck_assert_msg(n == graphs[_i].launches, "%s: %d launches", graphs[_i].what, n);
+    ck_assert_msg(graphs[_i].launches < 0 || n == graphs[_i].launches, "%s: %d launches", graphs[_i].what, n);
     ck_assert_int_le(n, launches(g, CODA_NO_FUSION));
     for (uint64_t seed = 3; seed < 6; seed++) check_modes(g, seed);
     coda_graph_free(g);
