@@ -76,18 +76,39 @@ static inline double double_of_f8(uint8_t b)
     return b & 0x80 ? -a : a;
 }
 
-static inline bool dtype_is_whole(coda_dtype t) { return t == CODA_I32 || t == CODA_I64; }
+/* e5m2, the upper byte of an f16: from 61440 on it is infinite; below 2^-14 an ulp is 2^-16. */
+static inline uint8_t e5m2_of_double(double x)
+{
+    uint8_t sign = signbit(x) ? 0x80 : 0;
+    double a = fabs(x);
+    if (x != x) return 0x7e;
+    if (a >= 61440) return (uint8_t)(sign | 0x7c);
+    if (a < 0x1p-14) return (uint8_t)(sign | (uint8_t)rint(a * 0x1p16));
+    int e = ilogb(a);
+    return (uint8_t)(sign | (uint8_t)((e + 14) * 4 + (int)rint(ldexp(a, 2 - e))));
+}
+
+static inline double whole_within(double x, double least, double most)
+{
+    return x != x ? 0 : trunc(fmin(fmax(x, least), most));
+}
+
+static inline bool dtype_is_whole(coda_dtype t)
+{
+    return t == CODA_I32 || t == CODA_I64 || t == CODA_I8 || t == CODA_U8;
+}
 
 static inline size_t dtype_bytes(coda_dtype t)
 {
-    if (t == CODA_I64) return 8;
-    return t == CODA_F32 || t == CODA_I32 ? 4 : t == CODA_F8E4M3 ? 1 : 2;
+    static const uint8_t bytes[] = {0, 4, 2, 2, 4, 1, 8, 1, 1, 1}; /* by coda_dtype */
+    return bytes[t >= CODA_F32 && t <= CODA_U8 ? t : 0];
 }
 
 static inline const char *dtype_text(coda_dtype t)
 {
-    static const char *const text[] = {"?", "f32", "bf16", "f16", "i32", "f8e4m3", "i64"}; /* by coda_dtype */
-    return text[t >= CODA_F32 && t <= CODA_I64 ? t : 0];
+    static const char *const text[] = {"?",      "f32", "bf16",   "f16", "i32",
+                                       "f8e4m3", "i64", "f8e5m2", "i8",  "u8"}; /* by coda_dtype */
+    return text[t >= CODA_F32 && t <= CODA_U8 ? t : 0];
 }
 
 static inline void element_set(coda_dtype t, void *base, int64_t i, double value)
@@ -101,6 +122,9 @@ static inline void element_set(coda_dtype t, void *base, int64_t i, double value
         ((int64_t *)base)[i] = value < 0x1p63 ? (int64_t)value : INT64_MAX;
         break;
     case CODA_F8E4M3: ((uint8_t *)base)[i] = f8_of_double(value); break;
+    case CODA_F8E5M2: ((uint8_t *)base)[i] = e5m2_of_double(value); break;
+    case CODA_I8: ((int8_t *)base)[i] = (int8_t)whole_within(value, -128, 127); break;
+    case CODA_U8: ((uint8_t *)base)[i] = (uint8_t)whole_within(value, 0, 255); break;
     }
 }
 
@@ -113,6 +137,9 @@ static inline double element_get(coda_dtype t, const void *base, int64_t i)
     case CODA_I32: return ((const int32_t *)base)[i];
     case CODA_I64: return (double)((const int64_t *)base)[i];
     case CODA_F8E4M3: return double_of_f8(((const uint8_t *)base)[i]);
+    case CODA_F8E5M2: return float_of_f16((uint16_t)(((const uint8_t *)base)[i] << 8));
+    case CODA_I8: return ((const int8_t *)base)[i];
+    case CODA_U8: return ((const uint8_t *)base)[i];
     }
     return 0;
 }

@@ -149,9 +149,12 @@ typedef enum coda_dtype {
     CODA_BF16 = 2,
     CODA_F16 = 3,
     CODA_I32 = 4,
-    CODA_F8E4M3 = 5, /* OCP e4m3fn: up to 448, NaN 0x7f and 0xff, no inf; storage alone, of caches */
-    CODA_I64 = 6     /* an operand of int64 is taken wherever int32 is asked for, but no coda_scalar is one;
+    CODA_F8E4M3 = 5, /* OCP e4m3fn: up to 448, NaN 0x7f and 0xff, no inf; storage, of caches and of w */
+    CODA_I64 = 6,    /* an operand of int64 is taken wherever int32 is asked for, but no coda_scalar is one;
                         2^32 + 5 is no 5. Results are int32, of which coda_cast makes int64 */
+    CODA_F8E5M2 = 7, /* OCP e5m2, the upper byte of an fp16: up to 57344, inf, NaN; storage, as I8 and U8 */
+    CODA_I8 = 8,     /* -128 .. 127 */
+    CODA_U8 = 9      /* 0 .. 255 */
 } coda_dtype;
 
 /* NULL only when memory runs out. */
@@ -274,10 +277,12 @@ CODA_API int coda_value_shape(const coda_graph *g, coda_value v, int64_t *dims, 
  * [K, N], as JAX, ONNX's MatMul and GPT-2's files have it, without an error, and multiplies by its transpose.
  * Such weights are for coda_matmul_kn; those of PyTorch's Linear, in safetensors or GGUF, are for this one.
  * Leading dimensions of x and of w must be equal, or w has none (one weight for all). N is a number; M and K
- * may be symbolic. The fast kernels multiply bf16 by bf16, or fp16 by fp16, also where these were only cast
- * to fp32. Any other product, such as fp32 by bf16, is exact but for the rounding of its sums, and slow: coda
- * never rounds an operand by itself. coda_cast one operand to the other's dtype where that is good enough:
- * the cast costs nothing where a kernel writes the operand.
+ * may be symbolic. y has the dtype of x. w may have 8 bits (CODA_F8E4M3, CODA_F8E5M2, CODA_I8, CODA_U8): its
+ * values count as they are, a coda_mul of y applies their scales, nothing folds into such a w, and GPUs read
+ * it by fp32 multiply-adds. The fast kernels multiply bf16 by bf16, or fp16 by fp16, also where these were
+ * only cast to fp32. Any other product, such as fp32 by bf16, is exact but for the rounding of its sums, and
+ * slow: coda never rounds an operand by itself. coda_cast one operand to the other's dtype where that is good
+ * enough: the cast costs nothing where a kernel writes the operand.
  * CODA_TEXT_PLAN says which products are slow, why, and what would help. */
 CODA_API coda_value coda_matmul(coda_graph *g, coda_value x, coda_value w);
 

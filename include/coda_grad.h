@@ -46,10 +46,11 @@ typedef struct coda_grad_options {
  * Poisons the graph. CODA_E_INVALID: no y, a y of integers, a dy of another type than its y, CODA_NONE
  * among x. CODA_E_UNSUPPORTED, where a path from an x leads through it: attention of pages, of fp8 or
  * with scales; what coda_append or coda_assign has written; a map of the caller's without a derivative
- * (coda_map_def.grad), or the noise of coda_sample; rope by its frequencies; a sum that ran along a dimension
- * of more than 2^24 elements if that is no product of numbers up to 2^24, or may be so large by symbols.
- * Cost: linear in the nodes of g. Rows may be symbolic: the gradient of a product's w then adds up as many as
- * a run has, and a GPU's kernels know that number: for each value of the symbol they are compiled anew. */
+ * (coda_map_def.grad), or the noise of coda_sample; rope by its frequencies; a product by a w of 8 bits; a
+ * sum that ran along a dimension of more than 2^24 elements if that is no product of numbers up to 2^24, or
+ * may be so large by symbols. Cost: linear in the nodes of g. Rows may be symbolic: the gradient of a
+ * product's w then adds up as many as a run has, and a GPU's kernels know that number: for each value of the
+ * symbol they are compiled anew. */
 CODA_API void coda_grad(coda_graph *g, const coda_value *y, const coda_value *dy, int ny, const coda_value *x,
                         int nx, coda_value *dx, const coda_grad_options *opt);
 

@@ -80,6 +80,9 @@ static struct element map_element(coda_dtype t)
         [CODA_I32] = {CU_TENSOR_MAP_DATA_TYPE_INT32, 4},
         [CODA_I64] = {CU_TENSOR_MAP_DATA_TYPE_INT64, 8},
         [CODA_F8E4M3] = {CU_TENSOR_MAP_DATA_TYPE_UINT8, 1},
+        [CODA_F8E5M2] = {CU_TENSOR_MAP_DATA_TYPE_UINT8, 1},
+        [CODA_I8] = {CU_TENSOR_MAP_DATA_TYPE_UINT8, 1},
+        [CODA_U8] = {CU_TENSOR_MAP_DATA_TYPE_UINT8, 1},
     };
     return t > 0 && (size_t)t < sizeof elements / sizeof *elements ? elements[t] : (struct element){0, 0};
 }

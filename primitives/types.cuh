@@ -1,15 +1,15 @@
 // types.cuh -- the words that every device file shares: integers, storage types, conversions.
 //
-// Values in kernels are float. bf16, f16, f8e4m3, i32 and i64 exist in memory only: to_float and from_float
-// convert one element, unpack2 and pack2 two adjacent 16-bit ones. Floats round to nearest, ties to even; f16
-// overflows to infinity, f8e4m3 to 448; i32 and i64 truncate and saturate, NaN becomes 0. Needs no CUDA
-// header.
+// Values in kernels are float. All other types exist in memory only: to_float and from_float convert one
+// element, unpack2 and pack2 two adjacent 16-bit ones. Floats round to nearest, ties to even; f16 and f8e5m2
+// overflow to infinity, f8e4m3 to 448; integers truncate and saturate, NaN becomes 0. Needs no CUDA header.
 #pragma once
 
 #define DEV __device__ __forceinline__
 
 namespace coda {
 
+typedef signed char i8;
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -20,6 +20,7 @@ typedef long long i64;
 struct bf16 { u16 bits; };
 struct f16 { u16 bits; };
 struct f8e4m3 { u8 bits; }; // sign, 4 bits of exponent, 3 of mantissa; 0x7f and 0xff are NaN
+struct f8e5m2 { u8 bits; }; // the upper byte of an f16
 typedef float f32;
 
 struct Pair { float a, b; }; // two values that one thread holds: adjacent columns, gate and up, ...
@@ -66,6 +67,9 @@ DEV float to_float(bf16 x) { return bits_float((u32)x.bits << 16); }
 DEV float to_float(f16 x) { return widen_f16(x.bits); }
 DEV float to_float(i32 x) { return (float)x; }
 DEV float to_float(i64 x) { return (float)x; } // 2^32 + 5 is no 5
+DEV float to_float(i8 x) { return (float)x; }
+DEV float to_float(u8 x) { return (float)x; }
+DEV float to_float(f8e5m2 x) { return widen_f16((u16)(x.bits << 8)); }
 // In f16's places its exponent counts 8 more.
 DEV float to_float(f8e4m3 x)
 {
@@ -81,7 +85,15 @@ DEV u8 round_e4m3(float x)
     const u32 small = float_bits(a + 16384.0f) - float_bits(16384.0f), sign = float_bits(x) >> 24 & 0x80;
     return (u8)(x != x ? 0x7f : sign | (a < 0.015625f ? small : normal));
 }
-// Two of them, the first in the lower byte.
+// Below 2^-14 an ulp is 2^-16, as fp32's at 2^7 is.
+DEV u8 round_e5m2(float x)
+{
+    const float a = fabsf(x);
+    const u32 u = float_bits(a), normal = ((u + 0xfffff + (u >> 21 & 1)) >> 21) - (112 << 2);
+    const u32 small = float_bits(a + 128.0f) - float_bits(128.0f), sign = float_bits(x) >> 24 & 0x80;
+    return (u8)(sign | (x != x ? 0x7e : a >= 61440.0f ? 0x7c : a < 0x1p-14f ? small : normal));
+}
+// Two e4m3, the first in the lower byte.
 DEV u16 round_e4m3x2(float lo, float hi)
 {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 890
@@ -93,13 +105,28 @@ DEV u16 round_e4m3x2(float lo, float hi)
 #endif
 }
 
+DEV i32 clamp(i32 x, i32 least, i32 most) { return x < least ? least : x > most ? most : x; }
+
 template <class T> DEV T from_float(float x);
 template <> DEV float from_float<float>(float x) { return x; }
 template <> DEV bf16 from_float<bf16>(float x) { return {round_bf16(x)}; }
 template <> DEV f16 from_float<f16>(float x) { return {round_f16(x)}; }
 template <> DEV f8e4m3 from_float<f8e4m3>(float x) { return {round_e4m3(x)}; }
+template <> DEV f8e5m2 from_float<f8e5m2>(float x) { return {round_e5m2(x)}; }
+template <> DEV i8 from_float<i8>(float x) { return (i8)clamp(truncate_i32(x), -128, 127); }
+template <> DEV u8 from_float<u8>(float x) { return (u8)clamp(truncate_i32(x), 0, 255); }
 template <> DEV i32 from_float<i32>(float x) { return truncate_i32(x); }
 template <> DEV i64 from_float<i64>(float x) { return x != x ? 0 : truncate_i64(x); }
+
+// Two 8-bit elements, the first in the lower byte.
+DEV u32 byte_of(f8e5m2 x) { return x.bits; }
+DEV u32 byte_of(i8 x) { return (u8)x; }
+DEV u32 byte_of(u8 x) { return x; }
+template <class T> DEV u16 pack_bytes(float lo, float hi)
+{
+    return (u16)(byte_of(from_float<T>(lo)) | byte_of(from_float<T>(hi)) << 8);
+}
+template <> DEV u16 pack_bytes<f8e4m3>(float lo, float hi) { return round_e4m3x2(lo, hi); }
 
 // Two 16-bit elements in one register; `lo` is the one at the lower address.
 template <class T> DEV u32 pack2(float lo, float hi)

@@ -139,8 +139,24 @@ static float of_f8(uint8_t b)
     return b & 0x80 ? -a : a;
 }
 
+/* As f16 with 2 of its 10 bits. An ulp below 2^-14 is 2^-16. */
+static uint8_t e5m2_of(double x)
+{
+    uint8_t sign = signbit(x) ? 0x80 : 0;
+    double a = fabs(x);
+    if (isnan(x)) return sign | 0x7e;
+    if (a >= 61440) return sign | 0x7c;
+    if (a < 0x1p-14) return sign | (uint8_t)lrint(a * 0x1p16);
+    int e = ilogb(a);
+    return sign | (uint8_t)((e + 14) * 4 + (int)lrint(ldexp(a, 2 - e))); /* 4 to 8 quarters */
+}
+
+static float of_e5m2(uint8_t b) { return of_f16((uint16_t)(b << 8)); }
+
 /* Towards zero, to the nearest that fits; NaN is 0. */
 static int32_t i32_of(double x) { return isnan(x) ? 0 : (int32_t)fmax(INT32_MIN, fmin(INT32_MAX, x)); }
+static int8_t i8_of(double x) { return isnan(x) ? 0 : (int8_t)fmax(INT8_MIN, fmin(INT8_MAX, x)); }
+static uint8_t u8_of(double x) { return isnan(x) ? 0 : (uint8_t)fmax(0, fmin(UINT8_MAX, x)); }
 static int64_t i64_of(double x)
 {
     if (isnan(x)) return 0;
@@ -158,6 +174,9 @@ ELEMENTS(f16, uint16_t, of_f16, f16_of)
 ELEMENTS(i32, int32_t, , i32_of)
 ELEMENTS(i64, int64_t, , i64_of)
 ELEMENTS(f8e4m3, uint8_t, of_f8, f8_of)
+ELEMENTS(f8e5m2, uint8_t, of_e5m2, e5m2_of)
+ELEMENTS(i8, int8_t, , i8_of)
+ELEMENTS(u8, uint8_t, , u8_of)
 
 double dtype_load(coda_dtype t, const void *base, int64_t i)
 {

@@ -64,10 +64,10 @@ static bool prepare(struct grad *w, const int *x, int nx, coda_dtype weights)
     w->sibling = ARENA_NEW(&w->arena, int, w->nodes + 1);
     w->late = ARENA_NEW(&w->arena, int, w->nodes + 1);
     if (w->arena.failed) return grad_no_memory(w), false;
-    for (int i = 0; i < nx; i++) w->depends[x[i]] = dtype_is_float(grad_type(w, x[i])->dtype);
+    for (int i = 0; i < nx; i++) w->depends[x[i]] = !dtype_is_index(grad_type(w, x[i])->dtype);
     for (int v = 0; v < w->nodes; v++) {
         const struct type *t = grad_type(w, v);
-        w->depends[v] = w->depends[v] || (dtype_is_float(t->dtype) && depends(w, v));
+        w->depends[v] = w->depends[v] || (!dtype_is_index(t->dtype) && depends(w, v));
         w->dtype[v] = w->depends[v] && is_of_weight(w, v) ? weights : t->dtype;
     }
     return find_siblings(w);

@@ -64,4 +64,10 @@ void grad_map(struct grad *w, int v, int dy)
         if (grad_wants(w, n, i)) give_operand(w, v, i, partial(w, v, i, dy));
 }
 
-void grad_cast(struct grad *w, int v, int dy) { grad_give(w, grad_node(w, v)->in[CAST_X], dy); }
+void grad_cast(struct grad *w, int v, int dy)
+{
+    int x = grad_node(w, v)->in[CAST_X];
+    coda_dtype from = grad_type(w, x)->dtype;
+    if (!dtype_is_storage(from)) grad_give(w, x, dy);
+    else grad_refuse(w, v, CAST_X, "reads %s, by which it has no derivative", dtype_name(from));
+}

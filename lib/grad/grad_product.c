@@ -32,7 +32,11 @@ void grad_matmul(struct grad *w, int v, int dy)
     int x = n->in[MATMUL_X], of = n->in[MATMUL_W];
     int dz = make_cast(w, make_wide(w, dy, &n->type), grad_type(w, x)->dtype);
     if (grad_wants(w, n, MATMUL_X)) grad_give(w, x, product(w, dz, of, !n->attr.matmul.kn, w->dtype[x]));
-    if (grad_wants(w, n, MATMUL_W)) grad_give(w, of, by_weight(w, v, dz));
+    if (!grad_wants(w, n, MATMUL_W)) return;
+    if (!dtype_is_storage(grad_type(w, of)->dtype)) grad_give(w, of, by_weight(w, v, dz));
+    else
+        grad_refuse(w, v, MATMUL_W, "reads a w of %s, by which it has no derivative",
+                    dtype_name(grad_type(w, of)->dtype));
 }
 
 void grad_rope(struct grad *w, int v, int dy)

@@ -40,6 +40,10 @@ static const struct word dtypes[] = {
     {"fp8", "f8e4m3"},     {"float8e4m3", "f8e4m3"},
     {"fp8e4m3", "f8e4m3"}, {"e4m3", "f8e4m3"},
     {"f8", "f8e4m3"},      {"float8e4m3fn", "f8e4m3"},
+    {"fp8e5m2", "f8e5m2"}, {"float8e5m2", "f8e5m2"},
+    {"e5m2", "f8e5m2"},    {"int8", "i8"},
+    {"s8", "i8"},          {"uint8", "u8"},
+    {"byte", "u8"},        {"char", "i8"},
 };
 
 /* ---- Words ---- */

@@ -151,7 +151,9 @@ coda_status infer_matmul(const graph *g, struct node *n)
 {
     const struct type *x = operand_type(g, n, MATMUL_X), *w = operand_type(g, n, MATMUL_W);
     coda_status s = need_float_of(n, MATMUL_X, x, 2);
-    if (s == CODA_OK) s = need_float_of(n, MATMUL_W, w, 2);
+    if (s == CODA_OK && !dtype_is_storage(w->dtype)) s = need_float_of(n, MATMUL_W, w, 2);
+    if (s == CODA_OK && w->rank < 2)
+        s = fail(CODA_E_INVALID, "matmul: w is %s; it needs rank 2 or more", dims_text(w).s);
     if (s == CODA_OK) s = need_range(n, "kn", n->attr.matmul.kn, 0, 1);
     if (s == CODA_OK) s = need_range(n, "f32", n->attr.matmul.f32, 0, 1);
     if (s != CODA_OK) return s;
@@ -414,6 +416,7 @@ static bool takes_narrow(const struct node *n, int i)
 {
     if (op_is_view(n->op) || n->op == OP_CAST || n->op == OP_ASSIGN) return true;
     if (n->op == OP_ATTENTION) return i == ATTENTION_K || i == ATTENTION_V;
+    if (n->op == OP_MATMUL) return i == MATMUL_W;
     return n->op == OP_APPEND && (i == APPEND_STATE || i >= APPEND_OPERANDS);
 }
 
@@ -424,7 +427,8 @@ static coda_status check_narrow(const graph *g, const struct node *n)
         if (!t || !dtype_is_storage(t->dtype) || takes_narrow(n, i)) continue;
         return fail(
             CODA_E_INVALID,
-            "%s: operand %d is %s; only attention's k and v, coda_cast, views and coda_assign read fp8",
+            "%s: operand %d is %s; only a product's w, attention's k and v, coda_cast, views and coda_assign "
+            "read 8 bits",
             node_word(n), i, type_text(t).s);
     }
     return CODA_OK;

@@ -199,6 +199,12 @@ static bool is_residual(const graph *g, const struct fact *f, int n, int j)
            same_dims(&g->node[other].type, &g->node[r->in[j]].type);
 }
 
+/* A weight of 8 bits is read as its file has it: with a factor in it, it would be a copy of 16. */
+static bool takes_factors(const graph *g, const struct fact *f, int weight)
+{
+    return f[weight].constant && !dtype_is_storage(g->node[weight].type.dtype);
+}
+
 /* How node n reads its operand j. A residual reads what it can have in any case. */
 static enum readers reading(const graph *g, const struct fact *f, int n, int j)
 {
@@ -207,7 +213,8 @@ static enum readers reading(const graph *g, const struct fact *f, int n, int j)
     if (r->op == OP_MATMUL) {
         bool as_x = j == MATMUL_X && r->in[MATMUL_W] != r->in[MATMUL_X] &&
                     extent_reaches(type_columns(&g->node[r->in[MATMUL_X]].type), 1);
-        return !as_x ? READ_OTHERWISE : f[r->in[MATMUL_W]].constant ? READ_BY_CONST_MATMULS : READ_BY_MATMULS;
+        if (!as_x) return READ_OTHERWISE;
+        return takes_factors(g, f, r->in[MATMUL_W]) ? READ_BY_CONST_MATMULS : READ_BY_MATMULS;
     }
     struct layer l = layer_of(g, n);
     return l.kind != LAYER_NONE && l.base == r->in[j] ? f[n].readers : READ_OTHERWISE;

@@ -22,7 +22,9 @@ static struct reason operand_reason(const struct tensor_use *o, enum obstacle wh
 
 static struct reason mixed_reason(const struct program *q)
 {
-    struct reason r = because(REASON_PRODUCT_MIXED, q->a.data.value, q->a.dtype, q->b.dtype);
+    bool narrow = dtype_is_storage(q->b.dtype);
+    struct reason r = because(narrow ? REASON_PRODUCT_8_BITS : REASON_PRODUCT_MIXED, q->a.data.value,
+                              q->a.dtype, q->b.dtype);
     r.other = q->b.data.value;
     return r;
 }

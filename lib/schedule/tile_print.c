@@ -137,7 +137,10 @@ void tile_explain(const struct program *p, const struct tile *tile, const struct
     bool a16 = dtype_is_half(p->a.dtype), b16 = dtype_is_half(p->b.dtype);
     if (tile->mainloop != &mainloop_simt || !program_has_work(p)) return;
     text_append(t, "   slow: ");
-    if (p->a.dtype != p->b.dtype)
+    if (dtype_is_storage(p->b.dtype))
+        text_printf(t, "b is %s, of which fp32 multiply-adds read one element at a time",
+                    dtype_name(p->b.dtype));
+    else if (p->a.dtype != p->b.dtype)
         text_printf(t, "a is %s and b is %s; with a cast of %s to %s, which rounds it, the fast kernel fits",
                     dtype_name(p->a.dtype), dtype_name(p->b.dtype), a16 && !b16 ? "b" : "a",
                     dtype_name(a16 && !b16 ? p->a.dtype

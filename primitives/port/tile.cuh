@@ -24,7 +24,7 @@ template <class T> DEV Pair load_pair(const T *p)
 }
 template <class T> DEV void store_pair(T *p, Pair x)
 {
-    if constexpr (sizeof(T) == 1) *reinterpret_cast<u16 *>(p) = round_e4m3x2(x.a, x.b);
+    if constexpr (sizeof(T) == 1) *reinterpret_cast<u16 *>(p) = pack_bytes<T>(x.a, x.b);
     else if constexpr (sizeof(T) == 2) *reinterpret_cast<u32 *>(p) = pack2<T>(x.a, x.b);
     else *reinterpret_cast<Vector<T, 2> *>(p) = {from_float<T>(x.a), from_float<T>(x.b)};
 }

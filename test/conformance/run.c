@@ -54,7 +54,10 @@ static void store(coda_dtype t, void *to, int64_t i, const void *from)
     case CODA_F16: ((_Float16 *)to)[i] = (_Float16)x; break;
     case CODA_I32: ((int32_t *)to)[i] = ((const int32_t *)from)[i]; break;
     case CODA_I64: ((int64_t *)to)[i] = ((const int32_t *)from)[i]; break;
-    case CODA_F8E4M3: break; /* no case has it */
+    case CODA_F8E4M3: /* no case has these */
+    case CODA_F8E5M2:
+    case CODA_I8:
+    case CODA_U8: break;
     }
 }
 
@@ -66,7 +69,10 @@ static double load(coda_dtype t, const void *from, int64_t i)
     case CODA_F16: return (double)((const _Float16 *)from)[i];
     case CODA_I32: return ((const int32_t *)from)[i];
     case CODA_I64: return (double)((const int64_t *)from)[i];
-    case CODA_F8E4M3: break;
+    case CODA_F8E4M3:
+    case CODA_F8E5M2:
+    case CODA_I8:
+    case CODA_U8: break;
     }
     return 0;
 }

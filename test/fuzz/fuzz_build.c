@@ -51,7 +51,7 @@ static int rank(struct fuzz *f)
 
 static coda_dtype dtype(struct fuzz *f)
 {
-    return random_chance(&f->r, 98) ? (coda_dtype)(1 + random_below(&f->r, 6)) : (coda_dtype)number(f);
+    return random_chance(&f->r, 98) ? (coda_dtype)(1 + random_below(&f->r, CODA_U8)) : (coda_dtype)number(f);
 }
 
 static coda_value value(struct fuzz *f)

@@ -281,6 +281,9 @@ void shim_load(int dtype, shim_way way, float *to, const void *p, int64_t stride
     if (dtype == 4) load_eight(way, x, static_cast<const i32 *>(p), stride, count);
     if (dtype == 6) load_eight(way, x, static_cast<const i64 *>(p), stride, count);
     if (dtype == 5) load_eight(way, x, static_cast<const f8e4m3 *>(p), stride, count);
+    if (dtype == 7) load_eight(way, x, static_cast<const f8e5m2 *>(p), stride, count);
+    if (dtype == 8) load_eight(way, x, static_cast<const i8 *>(p), stride, count);
+    if (dtype == 9) load_eight(way, x, static_cast<const u8 *>(p), stride, count);
 }
 
 void shim_store(int dtype, shim_way way, void *p, const float *from, int64_t stride, int64_t count)
@@ -292,6 +295,9 @@ void shim_store(int dtype, shim_way way, void *p, const float *from, int64_t str
     if (dtype == 4) store_eight(way, static_cast<i32 *>(p), x, stride, count);
     if (dtype == 6) store_eight(way, static_cast<i64 *>(p), x, stride, count);
     if (dtype == 5) store_eight(way, static_cast<f8e4m3 *>(p), x, stride, count);
+    if (dtype == 7) store_eight(way, static_cast<f8e5m2 *>(p), x, stride, count);
+    if (dtype == 8) store_eight(way, static_cast<i8 *>(p), x, stride, count);
+    if (dtype == 9) store_eight(way, static_cast<u8 *>(p), x, stride, count);
 }
 
 float shim_partials(float room[16], const float x[8])

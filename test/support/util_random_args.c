@@ -79,6 +79,7 @@ static double draw_far(struct random *r, int64_t limit)
 static double draw_element(struct random *r, const struct node *n, const struct need *need)
 {
     bool whole = dtype_is_index(n->type.dtype);
+    if (n->type.dtype == CODA_I8 || n->type.dtype == CODA_U8) return rint(3 * random_normal(r));
     if (!whole && need->positive) return 0.0625 * (1 + fabs(random_normal(r)));
     if (!whole) return random_normal(r) * need->scale;
     if (need->other != INT64_MIN && random_chance(r, 8)) return (double)need->other;

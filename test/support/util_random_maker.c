@@ -96,15 +96,17 @@ coda_value maker_linear_by(struct maker *m, coda_value x, int64_t n, coda_dtype 
     dim[rank - 2] = kn ? k : n;
     dim[rank - 1] = kn ? n : k;
     coda_value w = maker_leaf(m, random_chance(&m->r, 85), t, rank, dim);
-    if (random_chance(&m->r, 5)) w = coda_scale(m->g, w, 0.5f);
+    if (!dtype_is_storage(t) && random_chance(&m->r, 5)) w = coda_scale(m->g, w, 0.5f);
     return kn ? coda_matmul_kn(m->g, x, w) : coda_matmul(m->g, x, w);
 }
 
-/* Now and then of two dtypes. */
+/* Now and then of two dtypes, of which the weight's may be one of 8 bits. */
 coda_value maker_linear(struct maker *m, coda_value x, int64_t n)
 {
-    bool mixed = random_chance(&m->r, 10) && !m->opt.dtype;
-    return maker_linear_by(m, x, n, mixed ? m->dtype : maker_shape(m, x).dtype);
+    static const coda_dtype narrow[] = {CODA_F8E4M3, CODA_F8E5M2, CODA_I8, CODA_U8};
+    if (!random_chance(&m->r, 10) || m->opt.dtype) return maker_linear_by(m, x, n, maker_shape(m, x).dtype);
+    bool is_narrow = random_chance(&m->r, 50);
+    return maker_linear_by(m, x, n, is_narrow ? narrow[random_below(&m->r, 4)] : m->dtype);
 }
 
 coda_value maker_slice(struct maker *m, coda_value x, int64_t from, int64_t to)

@@ -9,9 +9,15 @@ static const struct {
     int bits;
     bool number, half, index, storage;
 } rows[] = {
-    {CODA_F32, "f32", 32, true, false, false, false}, {CODA_BF16, "bf16", 16, true, true, false, false},
-    {CODA_F16, "f16", 16, true, true, false, false},  {CODA_I32, "i32", 32, false, false, true, false},
-    {CODA_I64, "i64", 64, false, false, true, false}, {CODA_F8E4M3, "f8e4m3", 8, false, false, false, true},
+    {CODA_F32, "f32", 32, true, false, false, false},
+    {CODA_BF16, "bf16", 16, true, true, false, false},
+    {CODA_F16, "f16", 16, true, true, false, false},
+    {CODA_I32, "i32", 32, false, false, true, false},
+    {CODA_I64, "i64", 64, false, false, true, false},
+    {CODA_F8E4M3, "f8e4m3", 8, false, false, false, true},
+    {CODA_F8E5M2, "f8e5m2", 8, false, false, false, true},
+    {CODA_I8, "i8", 8, false, false, false, true},
+    {CODA_U8, "u8", 8, false, false, false, true},
 };
 
 START_TEST(as_the_header_says)
@@ -34,7 +40,7 @@ END_TEST
 
 START_TEST(no_dtype)
 {
-    static const int none[] = {0, -1, 7, INT32_MIN, INT32_MAX};
+    static const int none[] = {0, -1, 10, INT32_MIN, INT32_MAX};
     coda_dtype t = (coda_dtype)none[_i], found;
     ck_assert(!dtype_bits(t) && !dtype_bytes(t, 5) && !dtype_elements(t, 5));
     ck_assert_str_eq(dtype_name(t), "?");

@@ -35,6 +35,13 @@ static const struct {
      "%r = rope %x, %p, %f {head_dim=16, half=1}\n%t = sum %r\noutput %y = %t\n",
      CODA_E_UNSUPPORTED,
      {"rope", "%f", "frequencies"}},
+    {"%x = input f32 [1,8]\n%w = weight i8 [1,8]\n%y = matmul %x, %w\noutput %y = %y\n",
+     CODA_E_UNSUPPORTED,
+     {"matmul", "%w", "i8"}},
+    {"%x = input f8e4m3 [1,8]\n%v = reshape %x {d0=8, rank=1}\n%y = cast %v {to=f32}\n%s = sum %y\n"
+     "output %y = %s\n",
+     CODA_E_UNSUPPORTED,
+     {"cast", "%x", "f8e4m3"}},
     {"%x = input f32 [1,8]\n%t = exp_sum %x\noutput %y = %t\n", CODA_E_UNSUPPORTED, {"exp_sum", "%x"}},
 };
 

@@ -223,7 +223,8 @@ static const struct {
     {"= 3", "line 1: expected `%`, `dim`, `map` or `output` before `= 3`"},
     {"% = input f32[2]", "line 1: expected a name before `= input f32[2]`"},
     {"%x = ", "line 1: expected an operation before ``"},
-    {"%x = input f64[2]", "line 1: `f64` is no dtype: they are f32, bf16, f16, i32, i64, f8e4m3"},
+    {"%x = input f64[2]",
+     "line 1: `f64` is no dtype: they are f32, bf16, f16, i32, i64, f8e4m3, f8e5m2, i8, u8"},
     {"%x = input f32", "line 1: expected `[` before ``"},
     {"%x = input f32 abcdefghijklmnopqrstuvwxyz", "line 1: expected `[` before `abcdefghijklmnopqrst`"},
     {"%x = input f32[2", "line 1: expected `]` before ``"},
@@ -289,7 +290,7 @@ static const struct {
      "line 2: the attribute `axis` is given twice"},
     {"%x = input f32[2]\n%y = slice %x {stop=2.5, step=1}", "line 2: expected `}` before `.5, step=1}`"},
     {"%x = input f32[2]\n%y = cast %x {to=1}",
-     "line 2: `1` is no dtype: they are f32, bf16, f16, i32, i64, f8e4m3"},
+     "line 2: `1` is no dtype: they are f32, bf16, f16, i32, i64, f8e4m3, f8e5m2, i8, u8"},
     {"%x = input f32[2,2]\n%w = weight f32[2,3]\n%y = matmul %x, %w",
      "line 3: matmul: x is [2,2] but w is [2,3]; inner sizes 2 and 3 differ;"
      " a w of [K,N] is for coda_matmul_kn, or kn=1"},

@@ -38,7 +38,7 @@ static void wrong_rank(graph *g) { g->node[4].type.rank = 1; }
 static void wrong_leaf(graph *g) { g->node[0].type.dim[1] = 9; }
 static void leaf_dim(graph *g) { g->node[0].type.dim[0] = -2; }
 static void leaf_rank(graph *g) { g->node[0].type.rank = 7; }
-static void leaf_dtype(graph *g) { g->node[0].type.dtype = (coda_dtype)9; }
+static void leaf_dtype(graph *g) { g->node[0].type.dtype = (coda_dtype)10; }
 static void leaf_stride(graph *g) { g->node[0].stride[0] = 7; }
 static void leaf_unnamed(graph *g) { g->node[0].name = NULL; }
 static void leaf_misnamed(graph *g) { g->node[0].name = "a b"; }
@@ -75,7 +75,7 @@ static const struct {
     {wrong_leaf, "%x: input x: stride 0 is 8 but the dimensions below it span 9 elements; they overlap"},
     {leaf_dim, "%x: input x: dimension 0 is -2; must be >= 0"},
     {leaf_rank, "%x: input x: rank is 7; must be 0..6"},
-    {leaf_dtype, "%x: input x: 9 is no dtype"},
+    {leaf_dtype, "%x: input x: 10 is no dtype"},
     {leaf_stride, "%x: input x: stride 0 is 7 but the dimensions below it span 8 elements; they overlap"},
     {leaf_unnamed, "`(NULL)` is no name"},
     {leaf_misnamed, "`a b` is no name"},
