@@ -55,7 +55,7 @@ template <class Config> struct AttentionDelta {
                                                                                 head * x.of_do.head;
         float *const to = x.to + 2 * (batch * Config::heads + head) * x.pitch;
         ptx::grid_wait();
-#pragma unroll(Config::head_dim <= 256 ? 4 : 1)
+#pragma unroll(Config::head_dim <= 128 ? 4 : 1)
         for (i32 r = threadIdx.x / lanes; r < Config::rows; r += teams) {
             const i32 at = tile % tiles * Config::rows + r;
             const bool there = at < x.tq;
