@@ -12,7 +12,7 @@
 
 #include "tests.h" /* last: Check has a macro named fail */
 
-enum { GRAPHS = 4000, PLANS = 4000, MOST = 256 };
+enum { GRAPHS = 4000, PLANS = 16000, MOST = 256 };
 
 struct drawn {
     const char *kind, *name;
