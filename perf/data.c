@@ -90,6 +90,21 @@ static float value_of(const coda_arg_info *a, double scale, float normal_value, 
     }
 }
 
+struct making {
+    struct tensor *t;
+    const coda_arg_info *a;
+    const float *from;
+    double scale;
+    int64_t ints;
+};
+
+static void make_piece(void *ctx, int64_t piece)
+{
+    const struct making *m = ctx;
+    for (int64_t i = piece * PIECE; i < (piece + 1) * PIECE && i < m->t->period; i++)
+        m->t->values[i] = value_of(m->a, m->scale, m->from[i], i, m->ints);
+}
+
 void tensor_make(struct tensor *t, const coda_arg_info *a, int pool, int64_t ints)
 {
     snprintf(t->name, sizeof t->name, "%s", a->name);
@@ -102,10 +117,22 @@ void tensor_make(struct tensor *t, const coda_arg_info *a, int pool, int64_t int
     if (a->kind == CODA_ARG_OUTPUT) return;
     bool weight = a->kind == CODA_ARG_WEIGHT && a->rank > 1;
     double scale = weight ? 1 / sqrt((double)t->columns) : 1;
-    const float *from = pool_of(pool, t->period);
     must(!(t->values = malloc((size_t)t->period * sizeof(float))), "malloc");
-    for (int64_t i = 0; i < t->period; i++) t->values[i] = value_of(a, scale, from[i], i, ints);
+    struct making m = {t, a, pool_of(pool, t->period), scale, ints};
+    in_parallel(t->period / PIECE + 1, make_piece, &m);
     t->scalar = a->kind == CODA_ARG_SCALAR;
+}
+
+struct storing {
+    const struct tensor *t;
+    void *host;
+};
+
+static void store_piece(void *ctx, int64_t piece)
+{
+    const struct storing *s = ctx;
+    for (int64_t i = piece * PIECE; i < (piece + 1) * PIECE && i < s->t->period; i++)
+        element_set(s->t->dtype, s->host, i, s->t->values[i]);
 }
 
 void tensor_fill(const struct tensor *t, const struct machine *m, int copies)
@@ -114,7 +141,7 @@ void tensor_fill(const struct tensor *t, const struct machine *m, int copies)
     size_t all = (size_t)t->count * size;
     void *host = malloc(have);
     must(!host, "malloc");
-    for (int64_t i = 0; i < t->period; i++) element_set(t->dtype, host, i, t->values[i]);
+    in_parallel(t->period / PIECE + 1, store_piece, &(struct storing){t, host});
     must(m->upload(t->at, host, have), "cuMemcpyHtoD");
     for (size_t some; have < all; have += some) {
         some = have < all - have ? have : all - have;
