@@ -156,6 +156,16 @@ static void push_written(struct grouper *gr, const struct group *writer, int val
         if (gr->site[m].partial && group_state(gr, m) == value) push(gr, m, top);
 }
 
+/* A statistic of columns joins a pass that was there before it, so that none of its readers was refused. */
+static struct reason if_nothing_is_noted(const struct grouper *gr, int value)
+{
+    struct reason none = {.kind = REASON_NONE, .node = -1, .other = -1};
+    if (!group_has_column_parts(gr, value) || gr->uses.at[value] == gr->uses.at[value + 1]) return none;
+    const struct type *of = &gr->g->node[gr->g->node[value].in[REDUCE_X]].type;
+    int reader = gr->uses.use[gr->uses.at[value]].node;
+    return (struct reason){REASON_COLUMN_STATISTIC, reader, value, of->dim[of->rank - 2], 0};
+}
+
 static struct reason find_reason(const struct teller *a, const struct group *writer,
                                  const struct group *reader, int value)
 {
@@ -176,7 +186,7 @@ static struct reason find_reason(const struct teller *a, const struct group *wri
             if (there || passes(gr, reader, n)) push(gr, n, &top);
         }
     }
-    return best;
+    return best.kind == REASON_NONE ? if_nothing_is_noted(gr, value) : best;
 }
 
 /* ---- Bytes ---- */
