@@ -46,9 +46,10 @@ static int larger(const struct size *s, int number)
 /* Every number that is a size, and 1 / d, as it is of `s`. */
 static graph *load(const struct size *s)
 {
-    struct text t = {0};
-    char *text = read_graph("test/golden/layer_backward.coda"), part[32];
-    snprintf(part, sizeof part, "%g", 1.0 / small.d);
+    struct text t = {0}, number = {0};
+    char *text = read_graph("test/golden/layer_backward.coda");
+    text_printf(&number, "%g", 1.0 / small.d); /* with a point, whatever the locale */
+    const char *part = text_str(&number);
     for (char *p = text; *p;) {
         bool begins = isdigit((unsigned char)*p) && p > text && strchr("[,= ", p[-1]);
         if (strncmp(p, part, strlen(part)) == 0) {
@@ -60,6 +61,7 @@ static graph *load(const struct size *s)
     }
     graph *g = graph_parse(text_str(&t));
     ck_assert_msg(g != NULL, "%s\n%s", coda_error(), text_str(&t));
+    text_free(&number);
     text_free(&t);
     free(text);
     return g;
