@@ -173,6 +173,23 @@ static int call_coda_cross_entropy(void)
     return built(g, coda_cross_entropy(g, value(), value(), BOXED(o)));
 }
 
+static int call_coda_linear_cross_entropy(void)
+{
+    coda_linear_cross_entropy_options o = {.ignore_index = (int32_t)number(),
+                                           .reduction = (coda_reduction)below(4),
+                                           .ignore_zero = (int)below(2),
+                                           .softcap = chance(70) ? 0 : 2,
+                                           .rows = number()};
+    coda_graph *g = graph_any();
+    return built(g, coda_linear_cross_entropy(g, value(), value(), value(), BOXED(o)));
+}
+
+static int call_coda_consume(void)
+{
+    coda_consume(graph_any(), value());
+    return SILENT;
+}
+
 static int call_coda_top_k(void)
 {
     coda_graph *g = graph_any();
