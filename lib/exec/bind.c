@@ -171,8 +171,8 @@ static int collect(const struct arguments *b, int *next, struct box *box)
 /* "output y (512 bytes at 0x7f...)" */
 static void describe(const struct arguments *b, int i, char *out, size_t size)
 {
-    static const char *const kind[] = {"input ",  "weight ", "output ",
-                                       "scalar ", "sum ",    "state "}; /* ORDER coda_arg_kind */
+    static const char *const kind[] = {"input ", "weight ", "output ", "scalar ",
+                                       "sum ",   "state ",  "input "}; /* ORDER coda_arg_kind */
     const char *what = i == b->places ? "workspace" : "prepared memory";
     if (i < b->places) what = kind[b->place[i].kind];
     struct bound w = bound(b, i);

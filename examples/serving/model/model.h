@@ -24,7 +24,7 @@ struct model_options {
 };
 
 enum { MOST_TOP = 64 /* coda_top_k's */ };
-enum { MODEL_KINDS = 6 };    /* of coda_arg_kind */
+enum { MODEL_KINDS = 7 };    /* of coda_arg_kind */
 enum { MODEL_LENGTHS = 24 }; /* rows to which a decoder's runs are rounded up, at most */
 
 struct model {
