@@ -65,7 +65,10 @@ static const char *name(void)
     snprintf(b, sizeof buf[0], "n%d", (int)below(60));
     return chance(2) ? odd[below(ARRAY_SIZE(odd))] : b;
 }
-static coda_dtype dtype(void) { return (coda_dtype)(chance(1) ? number() : chance(50) ? 1 : 1 + below(5)); }
+static coda_dtype dtype(void)
+{
+    return (coda_dtype)(chance(1) ? number() : chance(50) ? 1 : 1 + below(CODA_U8));
+}
 static int rank(void) { return (int)(chance(1) ? number() : chance(70) ? 2 : below(4)); }
 static const int64_t *numbers(void)
 {
