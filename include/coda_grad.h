@@ -63,7 +63,7 @@ CODA_API void coda_grad(coda_graph *g, const coda_value *y, const coda_value *dy
  * partial sums of a softmax; capped logits keep the cap's derivative, too. An ignored row is 0 whatever
  * its logits are, and so is its gradient, exactly. Of a symbolic number of rows, and of a chunk's or
  * fewer, it is that one loss. Mistakes are those of these calls, and CODA_E_INVALID: a softcap below 0 or
- * not finite, rows below 0. opt may be NULL. */
+ * not finite, rows below 0, more than 1024 chunks. opt may be NULL. */
 typedef struct coda_linear_cross_entropy_options {
     size_t size;
     int32_t ignore_index;     /* as of coda_cross_entropy_options, as the next two */

@@ -66,6 +66,17 @@ static bool has_chunks(struct chunked *l)
     return l->rows > l->chunk;
 }
 
+/* Each chunk appends operations of its own. */
+static bool has_too_many(const struct chunked *l)
+{
+    int64_t chunks = CEIL_DIV(l->rows, l->chunk);
+    if (chunks <= MOST_CHUNKS) return false;
+    fail(CODA_E_INVALID, "linear_cross_entropy: x has %lld rows, %lld chunks of %lld; the most are %d",
+         (long long)l->rows, (long long)chunks, (long long)l->chunk, MOST_CHUNKS);
+    build_refuse(l->g, NAMES("x", "w", "targets"), OPERANDS(l->x, l->w, l->targets));
+    return true;
+}
+
 /* ---- Nodes ---- */
 
 /* 1 for each row that counts, 0 for one that is ignored. */
@@ -151,6 +162,7 @@ CODA_API coda_value coda_linear_cross_entropy(coda_graph *g, coda_value x, coda_
     struct chunked l = {.g = g, .x = x, .w = w, .targets = targets};
     if (!read_options(&l, opt)) return CODA_NONE;
     if (!has_chunks(&l)) return g->status ? CODA_NONE : loss_of(&l, x, targets, l.opt.reduction);
+    if (has_too_many(&l)) return CODA_NONE;
     const struct type shape = *type_of(&l, targets);
     flatten(&l);
     if (l.opt.reduction == CODA_REDUCE_SUM) return sum(&l);

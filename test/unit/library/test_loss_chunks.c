@@ -2,7 +2,7 @@
  * logits at once and formulas; and what a plan of them keeps: the logits of one chunk. */
 #include "graph.h" /* before check.h, which has a macro called fail */
 
-#include "util_run.h"
+#include "check_plan.h"
 
 #include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
@@ -60,22 +60,15 @@ START_TEST(one_chunk_is_kept)
     const struct plan_case *c = &plans[_i];
     const coda_linear_cross_entropy_options o = options(c->shape.chunk, CODA_REDUCE_MEAN, c->softcap);
     coda_graph *g = make(&c->shape, CODA_BF16, &o, c->adds);
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan_stats s = CODA_PLAN_STATS_INIT;
-    coda_plan *p;
-    opt.device = CODA_DEVICE_NONE;
-    opt.arch = "sm_90a";
-    opt.flags = CODA_PLAN_ONLY;
-    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
-    ck_assert_int_eq(coda_plan_stats_get(p, &s), CODA_OK);
+    size_t workspace;
+    coda_plan_stats s = plan_stats_of(g, &workspace);
     double logits = 2.0 * (double)c->shape.chunk * (double)c->shape.v;
-    ck_assert_msg((double)coda_plan_workspace(p) <= c->chunks * logits, "%.1f MB; a chunk's logits are %.1f",
-                  (double)coda_plan_workspace(p) / 1e6, logits / 1e6);
+    ck_assert_msg((double)workspace <= c->chunks * logits, "%.1f MB; a chunk's logits are %.1f",
+                  (double)workspace / 1e6, logits / 1e6);
     ck_assert_msg(s.launches <= c->launches, "%d launches", s.launches);
     /* three products, none of them twice */
     double products = 3.0 * 2 * (double)c->shape.m * (double)c->shape.v * (double)c->shape.d;
     ck_assert_double_eq_tol(s.flops, products, 1e-6 * products);
-    coda_plan_free(p);
     coda_graph_free(g);
 }
 END_TEST
@@ -332,6 +325,22 @@ static const struct mistake {
     {9, 4, CODA_REDUCE_MEAN, 0, 0, 0, "x is [16,8] but w is [10,9]"},
 };
 
+/* At once: a chunk for each of so many rows would take minutes and all memory. */
+START_TEST(more_chunks_than_can_be)
+{
+    coda_graph *g = coda_graph_new();
+    int64_t rows = 1 << 30;
+    coda_linear_cross_entropy_options o = options(1, CODA_REDUCE_MEAN, 0);
+    coda_value x = coda_input(g, "x", CODA_F32, 2, (int64_t[]){rows, 8});
+    coda_value w = coda_weight(g, "w", CODA_F32, 2, (int64_t[]){10, 8});
+    ck_assert_uint_eq(coda_linear_cross_entropy(g, x, w, coda_input(g, "t", CODA_I32, 1, &rows), &o).id, 0);
+    ck_assert_int_eq(coda_graph_status(g), CODA_E_INVALID);
+    ck_assert_msg(strstr(coda_error(), "x has 1073741824 rows, 1073741824 chunks of 1; the most are 1024"),
+                  "%s", coda_error());
+    coda_graph_free(g);
+}
+END_TEST
+
 START_TEST(mistakes_are_refused)
 {
     const struct mistake *m = &mistakes[_i];
@@ -351,4 +360,5 @@ END_TEST
 TESTS(loss_chunks, SECONDS(120), EACH(one_chunk_is_kept, ARRAY_SIZE(plans)),
       ONE(one_chunk_is_kept_behind_layers), EACH(as_fp64_has_it, ARRAY_SIZE(numbers)),
       EACH(as_without_chunks, ARRAY_SIZE(numbers)), EACH(ignored_rows_are_zero, 8),
-      ONE(rows_of_several_dimensions), EACH(mistakes_are_refused, ARRAY_SIZE(mistakes)));
+      ONE(rows_of_several_dimensions), ONE(more_chunks_than_can_be),
+      EACH(mistakes_are_refused, ARRAY_SIZE(mistakes)));
