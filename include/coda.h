@@ -694,8 +694,8 @@ CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_va
 
 /* ---- Data movement; slices, reshapes and transposes are views wherever strides can say it ---- */
 
-/* table [V, N] of any dtype, V up to 2^24, ids int32 [...]: [..., N]. An id outside 0..V-1 gives a row of
- * zeros. */
+/* table [V, N] of any dtype but those of 8 bits, V up to 2^24, ids int32 [...]: [..., N]. An id outside
+ * 0..V-1 gives a row of zeros. */
 CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value ids);
 /* Rows added by id: x [..., N], fp32, bf16 or fp16, and ids int32 or int64 [...] give fp32 [rows, N]: row i
  * is the sum of the rows of x whose id is i, 0 where none has it. An id outside 0..rows-1 adds to nothing. It

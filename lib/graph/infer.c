@@ -364,12 +364,13 @@ coda_status infer_row_sums(const graph *g, struct node *n)
 coda_status infer_cast(const graph *g, struct node *n)
 {
     n->type = *operand_type(g, n, CAST_X);
+    coda_dtype to = (coda_dtype)n->attr.cast.to;
     coda_status s = need_dtype(n, n->attr.cast.to);
-    if (s == CODA_OK && dtype_is_storage((coda_dtype)n->attr.cast.to) &&
-        (int)n->type.dtype != n->attr.cast.to)
-        return fail(CODA_E_INVALID, "cast: x is %s; what becomes %s is written to a state by coda_append",
-                    type_text(&n->type).s, dtype_name((coda_dtype)n->attr.cast.to));
-    n->type.dtype = (coda_dtype)n->attr.cast.to;
+    if (s == CODA_OK && dtype_is_storage(to) && n->type.dtype != to)
+        return fail(CODA_E_INVALID, "cast: x is %s; %s", type_text(&n->type).s,
+                    to == CODA_F8E4M3 ? "what becomes f8e4m3 is written to a state by coda_append"
+                                      : "of 8 bits nothing but f8e4m3 is written, to a state by coda_append");
+    n->type.dtype = to;
     return s;
 }
 
@@ -383,7 +384,7 @@ coda_status infer_constant(const graph *g, struct node *n)
     coda_status s = need_dtype(n, n->attr.constant.to);
     if (s != CODA_OK) return s;
     if (dtype_is_storage(t))
-        return fail(CODA_E_INVALID, "constant: %s is storage of caches; take f32, bf16 or f16",
+        return fail(CODA_E_INVALID, "constant: %s is storage of caches and weights; take f32, bf16 or f16",
                     dtype_name(t));
     if (dtype_is_index(t) && !(fabsf(*value) < 0x1p24f && *value == rintf(*value)))
         return fail(CODA_E_INVALID, "constant: %.9g is no %s below 2^24", (double)*value, dtype_name(t));

@@ -63,8 +63,11 @@ coda_status infer_append(const graph *g, struct node *n)
     if ((s = slots_of(n, state, g->node[n->in[APPEND_STATE]].stride, &count, &columns)) != CODA_OK) return s;
     bool narrows = state->dtype == CODA_F8E4M3 && dtype_is_float(rows->dtype);
     if (rows->dtype != state->dtype && !narrows)
-        return fail(CODA_E_INVALID, "append: the state is %s but rows are %s; coda_cast them",
-                    type_text(state).s, type_text(rows).s);
+        return fail(CODA_E_INVALID, "append: the state is %s but rows are %s; %s", type_text(state).s,
+                    type_text(rows).s,
+                    dtype_is_storage(state->dtype) && state->dtype != CODA_F8E4M3
+                        ? "rows of its dtype alone are appended"
+                        : "coda_cast them");
     if (rows->rank < 1 || type_columns(rows) != columns)
         return fail(CODA_E_INVALID, "append: the state is %s but rows are %s; their columns differ",
                     dims_text(state).s, dims_text(rows).s);
