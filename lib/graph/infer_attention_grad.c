@@ -24,21 +24,16 @@ static const int operand[ATTENTION_OPERANDS] = {
 
 int attention_grad_operand(int i) { return operand[i]; }
 
+/* What both calls have of their attention. */
+#define SHARED(X) X(scale) X(heads) X(kv_heads) X(window) X(causal) X(align) X(ahead) X(softcap)
+
 struct node attention_of_grad(const struct node *n, int *in)
 {
     const struct attr_attention_grad *a = &n->attr.attention_grad;
-    struct node of = {.op = OP_ATTENTION,
-                      .prim = n->prim,
-                      .nin = ATTENTION_OPERANDS,
-                      .in = in,
-                      .attr.attention = {.scale = a->scale,
-                                         .heads = a->heads,
-                                         .kv_heads = a->kv_heads,
-                                         .window = a->window,
-                                         .causal = a->causal,
-                                         .align = a->align,
-                                         .ahead = a->ahead,
-                                         .softcap = a->softcap}};
+    struct node of = {.op = OP_ATTENTION, .prim = n->prim, .nin = ATTENTION_OPERANDS, .in = in};
+#define X(field) of.attr.attention.field = a->field;
+    SHARED(X)
+#undef X
     memcpy(of.attr.attention.score, a->score, sizeof a->score);
     for (int i = 0; i < ATTENTION_OPERANDS; i++)
         in[i] = operand[i] >= 0 && operand[i] < n->nin ? n->in[operand[i]] : -1;
@@ -48,18 +43,10 @@ struct node attention_of_grad(const struct node *n, int *in)
 struct node grad_of_attention(const struct node *n, int *in)
 {
     const struct attr_attention *a = &n->attr.attention;
-    struct node call = {.op = OP_ATTENTION_GRAD,
-                        .prim = n->prim,
-                        .nin = ATTENTION_GRAD_OPERANDS,
-                        .in = in,
-                        .attr.attention_grad = {.scale = a->scale,
-                                                .heads = a->heads,
-                                                .kv_heads = a->kv_heads,
-                                                .window = a->window,
-                                                .causal = a->causal,
-                                                .align = a->align,
-                                                .ahead = a->ahead,
-                                                .softcap = a->softcap}};
+    struct node call = {.op = OP_ATTENTION_GRAD, .prim = n->prim, .nin = ATTENTION_GRAD_OPERANDS, .in = in};
+#define X(field) call.attr.attention_grad.field = a->field;
+    SHARED(X)
+#undef X
     memcpy(call.attr.attention_grad.score, a->score, sizeof a->score);
     for (int i = 0; i < ATTENTION_GRAD_OPERANDS; i++) in[i] = -1;
     for (int i = 0; i < ATTENTION_OPERANDS; i++)
