@@ -5,36 +5,9 @@
 #include "tests.h" /* last: Check has a macro named fail */
 #include <string.h>
 
+#include "../library/check_plan.h"
 #include "util_lines.h"
-#include "util_run.h"
 #include "util_scale.h"
-
-static int launches(const graph *g, unsigned flags)
-{
-    coda_plan *p = NULL;
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
-    opt.flags = flags | CODA_PLAN_ONLY;
-    ck_assert_msg(coda_compile(&p, (const coda_graph *)g, &opt) == CODA_OK, "%s", coda_error());
-    coda_plan_stats_get(p, &stats);
-    coda_plan_free(p);
-    return stats.launches;
-}
-
-static void check_modes(const graph *g, uint64_t seed)
-{
-    void **want = run_reference(g, seed);
-    ck_assert_msg(want != NULL, "%s", coda_error());
-    for (int m = 0; m < RUN_MODES; m++) {
-        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-        opt.flags = run_modes[m].flags;
-        opt.fold = run_modes[m].fold;
-        double e = run_on_cpu(g, seed, &opt, want);
-        ck_assert_msg(e >= 0 && e < 1e-4, "seed %llu, %s: error %g, %s", (unsigned long long)seed,
-                      run_modes[m].name, e, coda_error());
-    }
-    random_args_free(g, want);
-}
 
 /* ---- Which become one ---- */
 
@@ -118,8 +91,8 @@ START_TEST(small_programs_become_one)
 {
     coda_graph *g = NULL;
     ck_assert_msg(coda_graph_parse(&g, lines[_i].text) == CODA_OK, "%s", coda_error());
-    ck_assert_int_eq(launches(g, 0), lines[_i].launches);
-    check_modes(g, 3);
+    ck_assert_int_eq(plan_launches(g, 0), lines[_i].launches);
+    plan_check_modes(g, 3);
     coda_graph_free(g);
 }
 END_TEST
@@ -134,10 +107,10 @@ START_TEST(random_lines_are_what_they_mean)
         graph *g = random_lines(seed + (uint64_t)i);
         ck_assert_msg(coda_graph_status(g) == CODA_OK, "seed %llu: %s",
                       (unsigned long long)seed + (uint64_t)i, coda_error());
-        int fused = launches(g, 0), apart = launches(g, CODA_NO_FUSION);
+        int fused = plan_launches(g, 0), apart = plan_launches(g, CODA_NO_FUSION);
         ck_assert_int_le(fused, apart);
         fewer += 2 * fused <= apart;
-        check_modes(g, seed + (uint64_t)i);
+        plan_check_modes(g, seed + (uint64_t)i);
         coda_graph_free(g);
     }
     ck_assert_int_ge(fewer, n / 3);

@@ -5,33 +5,7 @@
 #include "tests.h" /* last: Check has a macro named fail */
 #include <string.h>
 
-#include "util_run.h"
-
-static int launches(const graph *g, unsigned flags)
-{
-    coda_plan *p = NULL;
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
-    opt.flags = flags | CODA_PLAN_ONLY;
-    ck_assert_msg(coda_compile(&p, (const coda_graph *)g, &opt) == CODA_OK, "%s", coda_error());
-    coda_plan_stats_get(p, &stats);
-    coda_plan_free(p);
-    return stats.launches;
-}
-
-static void check_modes(const graph *g, uint64_t seed)
-{
-    void **want = run_reference(g, seed);
-    ck_assert_msg(want != NULL, "%s", coda_error());
-    for (int m = 0; m < RUN_MODES; m++) {
-        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-        opt.flags = run_modes[m].flags;
-        opt.fold = run_modes[m].fold;
-        double e = run_on_cpu(g, seed, &opt, want);
-        ck_assert_msg(e >= 0 && e < 1e-4, "%s: error %g, %s", run_modes[m].name, e, coda_error());
-    }
-    random_args_free(g, want);
-}
+#include "../library/check_plan.h"
 
 #define FOUR                                                                                                 \
     "%a = input f32[40,96]\n%b = input f32[40,96]\n%c = input f32[40,96]\n%d = input f32[40,96]\n"           \
@@ -236,10 +210,10 @@ START_TEST(maps_are_taken_in)
 {
     coda_graph *g = NULL;
     ck_assert_msg(coda_graph_parse(&g, graphs[_i].text) == CODA_OK, "%s: %s", graphs[_i].what, coda_error());
-    int n = launches(g, 0);
+    int n = plan_launches(g, 0);
     ck_assert_msg(graphs[_i].launches < 0 || n == graphs[_i].launches, "%s: %d launches", graphs[_i].what, n);
-    ck_assert_int_le(n, launches(g, CODA_NO_FUSION));
-    for (uint64_t seed = 3; seed < 6; seed++) check_modes(g, seed);
+    ck_assert_int_le(n, plan_launches(g, CODA_NO_FUSION));
+    for (uint64_t seed = 3; seed < 6; seed++) plan_check_modes(g, seed);
     coda_graph_free(g);
 }
 END_TEST

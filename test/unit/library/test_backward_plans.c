@@ -6,6 +6,7 @@
  */
 #include "graph.h" /* before check.h, which has a macro called fail */
 
+#include "check_plan.h"
 #include "util_grad_blocks.h"
 
 #include "tests.h" /* last: Check has a macro named fail */
@@ -64,20 +65,6 @@ static const struct {
     {{"BERT's block", "examples/graphs/bert.coda", NULL, 0}, {{20, 1172}, {7, 394}, {14, 793}}},
 };
 
-static coda_plan_stats stats_of(const graph *g)
-{
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan_stats s = CODA_PLAN_STATS_INIT;
-    coda_plan *p;
-    opt.device = CODA_DEVICE_NONE;
-    opt.arch = "sm_90a";
-    opt.flags = CODA_PLAN_ONLY;
-    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
-    ck_assert_int_eq(coda_plan_stats_get(p, &s), CODA_OK);
-    coda_plan_free(p);
-    return s;
-}
-
 /* Outputs ahead of the gradients. */
 static int outputs_of(const graph *g)
 {
@@ -96,7 +83,7 @@ START_TEST(backward_passes_are_few_launches)
     ck_assert_msg(coda_split(g, outputs_of(g), &keep, &part[0], &part[1]) == CODA_OK, "%s", coda_error());
     const graph *plan[PLANS] = {g, part[0], part[1]};
     for (int i = 0; i < PLANS; i++) {
-        coda_plan_stats s = stats_of(plan[i]);
+        coda_plan_stats s = plan_stats_of(plan[i], NULL);
         bool good = s.launches <= passes[_i].most[i].launches &&
                     (double)s.bytes <= 1e6 * passes[_i].most[i].megabytes;
         ck_assert_msg(good, "%s, %s: %d launches, %.1f MB", passes[_i].block.name, name[i], s.launches,

@@ -6,6 +6,7 @@
  */
 #include "graph.h" /* before check.h, which has a macro called fail */
 
+#include "check_plan.h"
 #include "util_print.h"
 
 #include "tests.h" /* last: Check has a macro named fail */
@@ -69,21 +70,6 @@ static graph *load(const struct size *s)
 
 /* ---- What is planned ---- */
 
-static coda_plan_stats stats_of(const graph *g, size_t *workspace)
-{
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan_stats s = CODA_PLAN_STATS_INIT;
-    coda_plan *p;
-    opt.device = CODA_DEVICE_NONE;
-    opt.arch = "sm_90a";
-    opt.flags = CODA_PLAN_ONLY;
-    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
-    ck_assert_int_eq(coda_plan_stats_get(p, &s), CODA_OK);
-    *workspace = coda_plan_workspace(p);
-    coda_plan_free(p);
-    return s;
-}
-
 /* MB that the pass must move: each operand of a program read, each result written once, gradients of weights
  * in fp32; and of its largest temporaries. */
 static const struct {
@@ -103,7 +89,7 @@ START_TEST(backward_of_a_layer)
     keep.keep = CODA_KEEP_MORE;
     while (!strncmp(g->output[kept].name, "kept.", 5)) kept++;
     ck_assert_msg(coda_split(g, kept, &keep, &forward, &backward) == CODA_OK, "%s", coda_error());
-    coda_plan_stats s = stats_of(backward, &workspace);
+    coda_plan_stats s = plan_stats_of(backward, &workspace);
     ck_assert_int_le(s.launches, layer[_i].launches);
     ck_assert_msg((double)s.bytes <= 1.005e6 * layer[_i].floor, "%.0f MB instead of %.0f",
                   (double)s.bytes / 1e6, layer[_i].floor);
@@ -123,11 +109,11 @@ START_TEST(backward_of_what_is_consumed)
     keep.keep = CODA_KEEP_MORE;
     while (!strncmp(g->output[kept].name, "kept.", 5)) kept++;
     ck_assert_msg(coda_split(g, kept, &keep, &forward, &backward) == CODA_OK, "%s", coda_error());
-    coda_plan_stats before = stats_of(backward, &kept_workspace);
+    coda_plan_stats before = plan_stats_of(backward, &kept_workspace);
     for (int i = 0; i < backward->leaves; i++)
         if (!strncmp(backward->node[backward->leaf[i]].name, "kept.", 5))
             coda_consume(backward, (coda_value){(uint32_t)backward->leaf[i] + 1});
-    coda_plan_stats s = stats_of(backward, &workspace);
+    coda_plan_stats s = plan_stats_of(backward, &workspace);
     ck_assert_int_eq(s.launches, before.launches);
     ck_assert_int_eq(s.bytes, before.bytes);
     double dz3 = 2.0 * 16384 * 3 * 4096, gx2 = 2.0 * 16384 * 4096;
@@ -144,7 +130,7 @@ START_TEST(both_ways_of_a_layer)
 {
     size_t workspace;
     graph *g = load(&layer[1].size);
-    coda_plan_stats s = stats_of(g, &workspace);
+    coda_plan_stats s = plan_stats_of(g, &workspace);
     ck_assert_int_le(s.launches, 15);
     ck_assert_msg((double)s.bytes <= 11.1e9, "%.0f MB", (double)s.bytes / 1e6);
     graph_free(g);

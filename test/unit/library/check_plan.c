@@ -1,0 +1,44 @@
+/* check_plan.c -- plans of a graph, and runs of them on the CPU device. */
+#include "check_plan.h"
+
+#include "tests.h" /* last: Check has a macro named fail */
+
+static coda_plan_stats stats_of(const graph *g, const coda_compile_options *opt, size_t *workspace)
+{
+    coda_plan_stats s = CODA_PLAN_STATS_INIT;
+    coda_plan *p = NULL;
+    ck_assert_msg(coda_compile(&p, g, opt) == CODA_OK, "%s", coda_error());
+    ck_assert_int_eq(coda_plan_stats_get(p, &s), CODA_OK);
+    if (workspace) *workspace = coda_plan_workspace(p);
+    coda_plan_free(p);
+    return s;
+}
+
+coda_plan_stats plan_stats_of(const graph *g, size_t *workspace)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    opt.device = CODA_DEVICE_NONE, opt.arch = "sm_90a", opt.flags = CODA_PLAN_ONLY;
+    return stats_of(g, &opt, workspace);
+}
+
+int plan_launches(const graph *g, unsigned flags)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    opt.flags = flags | CODA_PLAN_ONLY;
+    return stats_of(g, &opt, NULL).launches;
+}
+
+void plan_check_modes(const graph *g, uint64_t seed)
+{
+    void **want = run_reference(g, seed);
+    ck_assert_msg(want != NULL, "%s", coda_error());
+    for (int m = 0; m < RUN_MODES; m++) {
+        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+        opt.flags = run_modes[m].flags;
+        opt.fold = run_modes[m].fold;
+        double e = run_on_cpu(g, seed, &opt, want);
+        ck_assert_msg(e >= 0 && e < 1e-4, "seed %llu, %s: error %g, %s", (unsigned long long)seed,
+                      run_modes[m].name, e, coda_error());
+    }
+    random_args_free(g, want);
+}

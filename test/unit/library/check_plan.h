@@ -1,0 +1,16 @@
+/* check_plan.h -- what is planned of a graph, and what its plans compute. */
+#ifndef CHECK_PLAN_H
+#define CHECK_PLAN_H
+
+#include "util_run.h"
+
+/* Of a plan for sm_90a that no GPU is asked for; workspace, in bytes, may be NULL. */
+coda_plan_stats plan_stats_of(const graph *g, size_t *workspace);
+
+/* The launches of a plan by these flags. */
+int plan_launches(const graph *g, unsigned flags);
+
+/* In each mode the CPU device's results are within 1e-4 of fp64. */
+void plan_check_modes(const graph *g, uint64_t seed);
+
+#endif
