@@ -13,6 +13,21 @@ EPS, T, D, F, HEADS, KV, HEAD, V = 1e-5, 24, 64, 96, 4, 2, 16, 40
 IGNORED = -100
 
 
+class Arithmetic:
+    """That of tensors, of JAX or of PyTorch."""
+    def add(self, a, b):
+        return a + b
+
+    def mul(self, a, b):
+        return a * b
+
+    def bias(self, x, b):
+        return x + b
+
+    def scale(self, x, by):
+        return x * by
+
+
 class Case:
     def __init__(self, name, formula, integers=(), **shapes):
         self.name, self.formula, self.shapes, self.integers = name, formula, shapes, dict(integers)

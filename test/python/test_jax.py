@@ -22,21 +22,9 @@ import formulas
 from formulas import EPS, HEAD, IGNORED
 
 
-class Jax:
+class Jax(formulas.Arithmetic):
     """Formulas of the papers: RMSNorm, LayerNorm, GELU, SwiGLU, RoPE, attention."""
     eps = float(np.float32(EPS))
-
-    def add(self, a, b):
-        return a + b
-
-    def mul(self, a, b):
-        return a * b
-
-    def bias(self, x, b):
-        return x + b
-
-    def scale(self, x, by):
-        return x * by
 
     def linear(self, x, w):
         return x @ w.T
