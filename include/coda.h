@@ -1140,5 +1140,6 @@ CODA_API coda_status coda_shape_stats_get(const coda_plan *p, coda_shape_stats *
 
 #include "coda_cache.h" /* the cache of kernels, and bundles */
 #include "coda_grad.h"  /* gradients */
+#include "coda_quant.h" /* packed weights */
 
 #endif

@@ -20,6 +20,10 @@ enum { DEFAULT_IGNORED = -100 }; /* target of a cross-entropy, if the options sa
 #define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 coda_value build_refuse(graph *g, const char *const *names, const coda_value *in, int nin);
 
+/* api_pack.c: a caller's format, checked. */
+struct pack_format;
+coda_status read_pack_format(const coda_pack_format *given, struct pack_format *out);
+
 /* api_symbols.c: values of symbols, in order; `given` names the argument that counts them. Failures have the
  * symbols' names. */
 coda_status symbols_check(const char *call, const char *what, const char *given, const struct dims *t,

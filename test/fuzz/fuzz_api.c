@@ -182,6 +182,7 @@ static int call_coda_top_k(void)
 }
 
 #include "fuzz_gradients.h"
+#include "fuzz_quant.h"
 
 static int call_coda_iota(void) { return coda_iota(graph_any(), number()), SILENT; }
 static int call_coda_nucleus(void)

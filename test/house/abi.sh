@@ -6,16 +6,16 @@
 # version of lib/package/libcoda.map, CODA_0.1: exact until 1.0, so that a minor version that changes calls also changes
 # their version, and the loader refuses programs that were built with another one. exports.sh compares it with coda.h.
 # Run as: test/house/abi.sh LIBRARY FOLDER [bless | dump]; HEADER is include/coda.h, or another
-# one, with its parts coda_cache.h and coda_grad.h beside it.
+# one, with its parts coda_cache.h, coda_grad.h and coda_quant.h beside it.
 set -eu
 library=$1 out=$2 what=${3:-}
 header=${HEADER:-include/coda.h}
-parts=("${header%/*}"/coda_{cache,grad}.h)
+parts=("${header%/*}"/coda_{cache,grad,quant}.h)
 command -v abidw >/dev/null || { echo "abi: there is no libabigail: .ci/deps installs it"; exit 1; }
 mkdir -p "$out"
 
 # The public types alone, without what depends on the compiler, the machine or the place of a source.
-abidw --header-file "$header" --header-file "${parts[0]}" --header-file "${parts[1]}" --drop-private-types --exported-interfaces-only --no-architecture \
+abidw $(printf -- '--header-file %s ' "$header" "${parts[@]}") --drop-private-types --exported-interfaces-only --no-architecture \
     --no-comp-dir-path --no-corpus-path --no-elf-needed --no-show-locs --no-write-default-sizes \
     --out-file "$out/coda.xml" "$library"
 grep -q "class-decl name='coda_plan_stats' size-in-bits" "$out/coda.xml" ||

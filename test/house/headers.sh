@@ -1,12 +1,12 @@
 #!/bin/sh
-# headers.sh -- coda.h, and its parts coda_cache.h and coda_grad.h by themselves, compile as pedantic C99 and C++11, each INIT macro
+# headers.sh -- coda.h, and its parts coda_cache.h, coda_grad.h and coda_quant.h by themselves, compile as pedantic C99 and C++11, each INIT macro
 # sets the right size and nothing else, and the program in the first comment compiles. coda.hpp has each builder of coda.h, and headers.cpp,
 # which uses it, compiles in C++17, 20 and 23 and runs, with exceptions and without.
 # Run as: test/house/headers.sh FOLDER LIBRARY
 set -eu
 out=$1 library=$2
 header=include/coda.h
-parts="$header include/coda_cache.h include/coda_grad.h"
+parts="$header include/coda_cache.h include/coda_grad.h include/coda_quant.h"
 mkdir -p "$out"
 
 # One object for each CODA_..._INIT; its type is the macro's name in small letters.
@@ -41,10 +41,10 @@ $CC -std=c99 $strict "$out/init.c" -o "$out/init_c"
 for std in c++11 c++20; do $CXX -x c++ -std=$std $strict "$out/init.c" -o "$out/init_$std"; done
 for program in init_c init_c++11 init_c++20; do "$out/$program"; done
 $CC -std=c99 $strict -c "$out/story.c" -o "$out/story.o"
-$CC -std=c99 $strict -fsyntax-only include/coda_cache.h
-$CC -std=c99 $strict -fsyntax-only include/coda_grad.h
-$CXX -x c++ -std=c++11 $strict -fsyntax-only include/coda_cache.h
-$CXX -x c++ -std=c++11 $strict -fsyntax-only include/coda_grad.h
+for part in cache grad quant; do
+    $CC -std=c99 $strict -fsyntax-only include/coda_$part.h
+    $CXX -x c++ -std=c++11 $strict -fsyntax-only include/coda_$part.h
+done
 
 # coda.hpp: what coda.h calls coda_NAME(coda_graph *g, ...) and returns a value.
 builders=$($CC -E -P $header | tr '\n' ' ' | tr ';' '\n' |

@@ -2,27 +2,28 @@
 # and from "-" what `nm -A` says of every object below `build`.
 #
 #     lib -> jit, cache, primitives      jit -> cache, primitives      cache -> libc      primitives -> nothing
-#     lib: base <- graph <- eval, grad, rewrite, program <- plan <- fuse <- schedule <- emit, cpu <- exec <- tune <- coda.c <- shapes
+#     lib: base <- pack <- graph <- eval, grad, rewrite, program <- plan <- fuse <- schedule <- emit, cpu <- exec <- tune <- coda.c <- shapes
 #          <- api
 #     examples, perf -> include/coda.h alone. NVIDIA's headers belong to jit.
 BEGIN {
     # A room of lib goes by its own name, coda.c by "lib".
     allowed["base"] = " base include jit "
-    allowed["graph"] = " graph base primitives "
-    allowed["eval"] = " eval graph base "
-    allowed["rewrite"] = " rewrite graph base "
-    allowed["grad"] = " grad graph base primitives "
-    allowed["program"] = " program graph base primitives "
-    allowed["plan"] = " plan program graph base "
-    allowed["fuse"] = " fuse plan program rewrite graph base primitives "
-    allowed["schedule"] = " schedule fuse plan program graph base primitives "
-    allowed["emit"] = " emit schedule plan program graph base "
-    allowed["cpu"] = " cpu schedule plan program graph base primitives "
-    allowed["exec"] = " exec emit cpu schedule plan program graph base jit "
-    allowed["tune"] = " tune exec schedule plan program graph base jit "
-    allowed["lib"] = " lib tune exec schedule fuse plan program rewrite graph base jit "
-    allowed["shapes"] = " shapes lib exec schedule plan program graph base jit "
-    allowed["api"] = " api shapes lib exec eval grad graph base include jit cache "
+    allowed["pack"] = " pack base "
+    allowed["graph"] = " graph pack base primitives "
+    allowed["eval"] = " eval graph pack base "
+    allowed["rewrite"] = " rewrite graph pack base "
+    allowed["grad"] = " grad graph pack base primitives "
+    allowed["program"] = " program graph pack base primitives "
+    allowed["plan"] = " plan program graph pack base "
+    allowed["fuse"] = " fuse plan program rewrite graph pack base primitives "
+    allowed["schedule"] = " schedule fuse plan program graph pack base primitives "
+    allowed["emit"] = " emit schedule plan program graph pack base "
+    allowed["cpu"] = " cpu schedule plan program graph pack base primitives "
+    allowed["exec"] = " exec emit cpu schedule plan program graph pack base jit "
+    allowed["tune"] = " tune exec schedule plan program graph pack base jit "
+    allowed["lib"] = " lib tune exec schedule fuse plan program rewrite graph pack base jit "
+    allowed["shapes"] = " shapes lib exec schedule plan program graph pack base jit "
+    allowed["api"] = " api shapes lib exec eval grad graph pack base include jit cache "
     allowed["jit"] = " jit include cache primitives "
     allowed["cache"] = " cache "
     allowed["primitives"] = " primitives "

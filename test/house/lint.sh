@@ -5,8 +5,8 @@
 #     headers of a CUDA toolkit, which the build does without: jit/cuda_abi.h declares what is called
 #     comparisons of extents in rewriting and planning that lib/base/guards.h does not note: guards.awk
 #     folders of more lines than test/house/budgets (of FOLDER: FOLDER/test/budgets) gives them
-#     what clang-format 14 would change, where it is installed (other versions disagree with it), but in coda.h,
-#         coda_cache.h and coda_grad.h, which are laid out by hand
+#     what clang-format 14 would change, where it is installed (other versions disagree with it), but in coda.h
+#         and its parts, which are laid out by hand
 all='include lib jit cache primitives examples test perf'
 [ -n "${1:-}" ] || apart='-path examples/serving -prune -o' # which has a lint of its own
 # shellcheck disable=SC2086

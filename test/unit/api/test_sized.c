@@ -231,12 +231,19 @@ static int64_t no_value(void *context, const char *name, void *buf, size_t size)
     return -1;
 }
 
+static void read_pack_format(const void *opt, struct text *t)
+{
+    text_printf(t, "%lld", (long long)coda_packed_bytes(opt, 17, 300));
+    if (coda_packed_bytes(opt, 17, 300) < 0) text_printf(t, " %s", coda_error());
+}
+
 /* What cannot be left out. */
 static void need_map(void *def)
 {
     ((coda_map_def *)def)->name = "mine";
     ((coda_map_def *)def)->source = "DEV static float apply(float x) { return x; }";
 }
+static void need_pack_format(void *format) { coda_pack_format_find("q4_k", format); }
 static void need_get(void *store) { ((coda_cache_store *)store)->get = no_value; }
 
 /* INIT as it is in memory: a static object, so that padding is 0. */
@@ -257,6 +264,7 @@ static const coda_run_options run = CODA_RUN_OPTIONS_INIT;
 static const coda_warm_options warm = CODA_WARM_OPTIONS_INIT;
 static const coda_cache_store store = CODA_CACHE_STORE_INIT;
 static const coda_cache_options cache_options = CODA_CACHE_OPTIONS_INIT;
+static const coda_pack_format pack_format = CODA_PACK_FORMAT_INIT;
 static const coda_cache_prune_options prune = CODA_CACHE_PRUNE_OPTIONS_INIT;
 static const coda_export_options export = CODA_EXPORT_OPTIONS_INIT;
 
@@ -284,6 +292,7 @@ static const struct reader {
     {SIZED_coda_cache_store, &store, read_store, need_get},
     {SIZED_coda_cache_options, &cache_options, read_cache, NULL},
     {SIZED_coda_cache_prune_options, &prune, read_prune, NULL},
+    {SIZED_coda_pack_format, &pack_format, read_pack_format, need_pack_format},
     {SIZED_coda_export_options, &export, read_export, NULL},
 };
 
@@ -352,6 +361,7 @@ static coda_status fill_graph_arg(void *out) { return coda_graph_arg(g, 1, out);
 static coda_status fill_plan_arg(void *out) { return coda_plan_arg(plan, 1, out); }
 static coda_status fill_symbol(void *out) { return coda_graph_symbol(symbolic, 0, out); }
 static coda_status fill_kernel(void *out) { return coda_plan_kernel(plan, 0, out); }
+static coda_status fill_pack_format(void *out) { return coda_pack_format_find("int8_g32_f16", out); }
 static coda_status fill_word(void *out) { return coda_word(0, out); }
 static coda_status fill_stats(void *out) { return coda_plan_stats_get(plan, out); }
 static coda_status fill_shape_stats(void *out) { return coda_shape_stats_get(plan, out); }
@@ -376,7 +386,7 @@ static const struct writer {
     {SIZED_coda_plan_stats, fill_stats},       {SIZED_coda_cache_stats, fill_cache_stats},
     {SIZED_coda_cache_pruned, fill_pruned},    {SIZED_coda_bundle_report, fill_exported},
     {SIZED_coda_bundle_report, fill_imported}, {SIZED_coda_shape_stats, fill_shape_stats},
-    {SIZED_coda_word_info, fill_word},
+    {SIZED_coda_word_info, fill_word},         {SIZED_coda_pack_format, fill_pack_format},
 };
 
 /* A later struct holds the same first fields; a block that was refused is as it was. */

@@ -1,0 +1,96 @@
+/*
+ * coda_quant.h -- weights of 4 to 8 bits a number with scales, packed for products. A part of coda.h, which
+ * includes it: programs include coda.h alone.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef CODA_QUANT_H
+#define CODA_QUANT_H
+
+#include "coda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------
+ * Packed weights
+ *
+ * A packed matrix is W [.., N, K], K the inner dimension of y = x W^T, as bytes of host or device memory.
+ * Each weight is a code of few bits. Codes of `group` neighbours along K in one row share a scale s, and
+ * perhaps a zero point z or a minimum m:
+ *
+ *     w = (q - z) s     or     w = q s + m
+ *
+ * in fp32, rounded once. Rows lie in records of 16, so that a GPU reads its operands with wide loads. The
+ * bytes are those of the files' formats but for what fills N up to 16 rows and K up to a step.
+ * Matrices of a batch follow one another.
+ * ---------------------------------------------------------------------------------------------- */
+
+typedef enum coda_pack_codes {
+    CODA_CODES_INT4 = 1, /* q is -8 .. 7, or with a zero point or a minimum 0 .. 15 */
+    CODA_CODES_INT5 = 2, /* -16 .. 15, or 0 .. 31 with a minimum */
+    CODA_CODES_INT6 = 3, /* -32 .. 31 */
+    CODA_CODES_INT8 = 4, /* -128 .. 127, also with a zero point, which is of that range, too */
+    CODA_CODES_E2M1 = 5, /* OCP FP4: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives */
+    CODA_CODES_E4M3 = 6, /* CODA_F8E4M3 */
+    CODA_CODES_E5M2 = 7  /* CODA_F8E5M2 */
+} coda_pack_codes;
+
+typedef enum coda_pack_scales {
+    CODA_SCALES_F32 = 1,
+    CODA_SCALES_BF16 = 2,
+    CODA_SCALES_F16 = 3,
+    CODA_SCALES_E8M0 = 4,   /* OCP's scale of MX formats: 2^(byte - 127) */
+    CODA_SCALES_E4M3 = 5,   /* CODA_F8E4M3, as NVFP4 has them */
+    CODA_SCALES_F16_U6 = 6, /* Q4_K, Q5_K of GGUF: 6 bits a group times an f16 of 256 k; minima alike */
+    CODA_SCALES_F16_I8 = 7  /* Q6_K: 8 bits a group, signed, times an f16 of 256 k */
+} coda_pack_scales;
+
+typedef enum coda_pack_zeros {
+    CODA_ZEROS_NONE = 0,
+    CODA_ZEROS_POINTS = 1, /* a zero point z of 8 bits a group: int4 and int8 */
+    CODA_ZEROS_MINIMUM = 2 /* a minimum m a group, of the scales' type: int4 and int5 */
+} coda_pack_zeros;
+
+/* All fields but zeros are needed. group: 16, 32, 64, a multiple of 128, or 0 for the whole row; the last
+ * group of a row may be short. */
+typedef struct coda_pack_format {
+    size_t size;
+    coda_pack_codes codes;
+    coda_pack_scales scales;
+    coda_pack_zeros zeros;
+    int32_t group;
+} coda_pack_format;
+#define CODA_PACK_FORMAT_INIT \
+    {sizeof(coda_pack_format), (coda_pack_codes)0, (coda_pack_scales)0, (coda_pack_zeros)0, 0}
+
+/* Fills *out by a word: one of the table's,
+ *
+ *     q4_0 q4_1 q5_0 q5_1 q8_0 q4_k q5_k q6_k    of GGUF
+ *     mxfp4 nvfp4    e2m1 of 32 with e8m0, of 16 with e4m3; a factor of the tensor is a coda_mul outside
+ *     fp8_block      e4m3 of 128 with f32: blocks of 128 x 128, their scales repeated for each row
+ *
+ * or the format spelt out: int4_g128_f16, int4_g64_bf16_zeros, int8_row_f32, int4_g32_f16_min.
+ * CODA_E_INVALID: another word, with the nearest that is known, or a format that is refused. */
+CODA_API coda_status coda_pack_format_find(const char *word, coda_pack_format *out);
+
+/* The word that coda_pack_format_find reads, at most size - 1 characters of it. Its length; negative, a
+ * coda_status, for a format that is refused. */
+CODA_API int64_t coda_pack_format_print(const coda_pack_format *format, char *buf, size_t size);
+
+/* Bytes of a packed matrix of rows x columns, a multiple of 16. Negative, a coda_status: a format that is
+ * refused, rows or columns below 1 or so many that the bytes are no int64. */
+CODA_API int64_t coda_packed_bytes(const coda_pack_format *format, int64_t rows, int64_t columns);
+
+/* Elements k0 .. k0 + n - 1 of a row of a packed matrix, exactly as the format's formula has them, as fp32.
+ * For tests and for looking at a file: products read packed weights as they are. CODA_E_INVALID: a range
+ * outside the matrix, a NULL, a format that is refused. Host memory; any number of threads. */
+CODA_API coda_status coda_unpack(const coda_pack_format *format, const void *packed, int64_t rows,
+                                 int64_t columns, int64_t row, int64_t k0, int64_t n, float *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,226 @@
+/* pack_codes.c -- codes and scales of a row, into a record and out of it. Words are little-endian, as all
+ * that files and GPUs have. */
+#include "pack.h"
+
+#include <string.h>
+
+static uint32_t load32(const void *p)
+{
+    uint32_t w;
+    memcpy(&w, p, 4);
+    return w;
+}
+
+static void store32(void *p, uint32_t w) { memcpy(p, &w, 4); }
+
+static uint32_t rotate(uint32_t w, int left) { return w << (left & 31) | w >> (-left & 31); }
+
+/* The 64 bytes of row r in a tile. */
+static size_t place(int tile, int r)
+{
+    return (size_t)tile * 1024 + (size_t)(r >> 3) * 512 + (size_t)(r & 7) * 64;
+}
+
+/* ---- 4 bits ---- */
+
+/* Four codes, a byte each, of k, k + 1, k + 2, k + 3: nibbles 0, 4, 1, 5. */
+static uint32_t nibbles_of(uint32_t bytes)
+{
+    uint32_t x = bytes & 0x0f0f0f0f;
+    x |= x >> 12;
+    return (x & 0xff) | (x & 0xff00) << 8;
+}
+
+static uint32_t bytes_of(uint32_t nibbles)
+{
+    uint32_t x = nibbles & 0x00ff00ff;
+    x = (x | x >> 8) & 0xffff;
+    return (x & 0x0f0f) | (x >> 4 & 0x0f0f) << 16;
+}
+
+enum { E2M1_MASK = (int)0x81c081c0u };
+static const int turn[4] = {0, 4, 10, 14};
+
+/* A word of nibbles as e2m1 has it, and back: a pair's sign at 15, and three bits at 8, 7, 6. */
+static uint32_t spread(uint32_t w)
+{
+    uint32_t out = 0;
+    for (int p = 0; p < 4; p++) {
+        uint32_t x = w >> 4 * p & 0x000f000f, y = (x & 0x00080008) << 12 | (x & 0x00070007) << 6;
+        if (p < 3) out |= rotate(y, -turn[p]);
+        else out |= rotate(y & 0x81808180, -turn[p]) | (y & 0x00400040) >> 6;
+    }
+    return out;
+}
+
+static uint32_t gather(uint32_t w)
+{
+    uint32_t out = 0;
+    for (int p = 0; p < 4; p++) {
+        uint32_t y = rotate(w, turn[p]) & (uint32_t)E2M1_MASK;
+        if (p == 3) y = (y & 0x81808180) | (w << 6 & 0x00400040);
+        out |= ((y >> 12 & 0x00080008) | (y >> 6 & 0x00070007)) << 4 * p;
+    }
+    return out;
+}
+
+/* Word j of lane t has the four codes of k = 32 j + 4 t and those 16 further on. */
+static void put4(uint8_t *out, const uint8_t *q, bool e2m1)
+{
+    for (int t = 0; t < 4; t++)
+        for (int j = 0; j < 4; j++) {
+            const uint8_t *from = q + 32 * j + 4 * t;
+            uint32_t w = nibbles_of(load32(from)) | nibbles_of(load32(from + 16)) << 8;
+            store32(out + 16 * t + 4 * j, e2m1 ? spread(w) : w);
+        }
+}
+
+static void get4(const uint8_t *in, uint8_t *q, bool e2m1)
+{
+    for (int t = 0; t < 4; t++)
+        for (int j = 0; j < 4; j++) {
+            uint32_t w = load32(in + 16 * t + 4 * j);
+            if (e2m1) w = gather(w);
+            store32(q + 32 * j + 4 * t, bytes_of(w));
+            store32(q + 32 * j + 4 * t + 16, bytes_of(w >> 8));
+        }
+}
+
+/* ---- 8 bits: four codes are four bytes ---- */
+
+static void put8(uint8_t *out, const uint8_t *q)
+{
+    for (int t = 0; t < 4; t++)
+        for (int j = 0; j < 4; j++) store32(out + 16 * t + 4 * j, load32(q + 16 * j + 4 * t));
+}
+
+static void get8(const uint8_t *in, uint8_t *q)
+{
+    for (int t = 0; t < 4; t++)
+        for (int j = 0; j < 4; j++) store32(q + 16 * j + 4 * t, load32(in + 16 * t + 4 * j));
+}
+
+/* ---- The upper bits of 5 and 6: n words of a lane ---- */
+
+static size_t high_place(const struct pack_record *p, int tile, int r, int t)
+{
+    int n = p->bits & 3, lane = 4 * (r & 7) + t;
+    return (size_t)(p->high + ((tile * 32 + lane) * 2 + (r >> 3)) * 4 * n);
+}
+
+/* Pair `pair` of lane t, both k. */
+static int pair_k(int pair, int t) { return 16 * (pair >> 1) + 4 * t + 2 * (pair & 1); }
+
+static void put_high(const struct pack_record *p, uint8_t *record, int tile, int r, const uint8_t *q)
+{
+    int n = p->bits & 3;
+    for (int t = 0; t < 4; t++) {
+        uint32_t word[2] = {0, 0};
+        for (int i = 0; i < 16; i++) {
+            const uint8_t *at = q + pair_k(i, t);
+            uint32_t both = (uint32_t)(at[0] >> 4) | (uint32_t)(at[1] >> 4) << 16;
+            word[n * i >> 4] |= both << (n * i & 15);
+        }
+        memcpy(record + high_place(p, tile, r, t), word, 4 * (size_t)n);
+    }
+}
+
+static void get_high(const struct pack_record *p, const uint8_t *record, int tile, int r, uint8_t *q)
+{
+    int n = p->bits & 3;
+    for (int t = 0; t < 4; t++) {
+        uint32_t word[2] = {0, 0}, mask = (1u << n) - 1;
+        memcpy(word, record + high_place(p, tile, r, t), 4 * (size_t)n);
+        for (int i = 0; i < 16; i++) {
+            uint32_t both = word[n * i >> 4] >> (n * i & 15);
+            uint8_t *at = q + pair_k(i, t);
+            at[0] |= (uint8_t)((both & mask) << 4);
+            at[1] |= (uint8_t)((both >> 16 & mask) << 4);
+        }
+    }
+}
+
+/* ---- A row ---- */
+
+void pack_put_codes(const struct pack_record *p, coda_pack_codes codes, uint8_t *record, int r,
+                    const uint8_t *q)
+{
+    for (int i = 0; i < p->tiles; i++, q += p->tile) {
+        if (p->bits == 8) put8(record + place(i, r), q);
+        else put4(record + place(i, r), q, codes == CODA_CODES_E2M1);
+        if (p->bits & 3) put_high(p, record, i, r, q);
+    }
+}
+
+void pack_get_codes(const struct pack_record *p, coda_pack_codes codes, const uint8_t *record, int r,
+                    uint8_t *q)
+{
+    for (int i = 0; i < p->tiles; i++, q += p->tile) {
+        if (p->bits == 8) get8(record + place(i, r), q);
+        else get4(record + place(i, r), q, codes == CODA_CODES_E2M1);
+        if (p->bits & 3) get_high(p, record, i, r, q);
+    }
+}
+
+/* ---- Scales: rows r and r + 8 side by side ---- */
+
+static int beside(int r) { return (r & 7) * 2 + (r >> 3); }
+
+static void put_u6(uint8_t *out, const struct pack_scales *s)
+{
+    uint32_t w[3] = {0, 0, 0};
+    uint16_t d[2] = {s->d, s->second_d};
+    for (int g = 0; g < 8; g++) {
+        uint32_t a = s->scale[g], b = s->second[g];
+        w[0] |= (a & 15) << 4 * g;
+        w[1] |= (b & 15) << 4 * g;
+        w[2] |= ((a >> 4 & 3) | (b >> 4 & 3) << 8) << (16 * (g >> 2) + 2 * (g & 3));
+    }
+    memcpy(out, d, 4);
+    memcpy(out + 4, w, 12);
+}
+
+static void get_u6(const uint8_t *in, struct pack_scales *s)
+{
+    memcpy(&s->d, in, 2);
+    memcpy(&s->second_d, in + 2, 2);
+    for (int g = 0; g < 8; g++) {
+        uint32_t top = load32(in + 12) >> (16 * (g >> 2) + 2 * (g & 3));
+        s->scale[g] = (uint8_t)((load32(in + 4) >> 4 * g & 15) | (top & 3) << 4);
+        s->second[g] = (uint8_t)((load32(in + 8) >> 4 * g & 15) | (top >> 8 & 3) << 4);
+    }
+}
+
+void pack_put_scales(const struct pack_format *f, const struct pack_record *p, uint8_t *record, int r,
+                     const struct pack_scales *s)
+{
+    int i = beside(r), size = pack_scale_bytes(f), second = f->zeros == CODA_ZEROS_POINTS ? 1 : size;
+    if (f->scales == CODA_SCALES_F16_U6) return put_u6(record + p->scales + 16 * i, s);
+    if (f->scales == CODA_SCALES_F16_I8) {
+        memcpy(record + p->scales + 16 * i, s->scale, 16);
+        memcpy(record + p->scales + 256 + 2 * i, &s->d, 2);
+        return;
+    }
+    for (int g = 0; g < p->groups; g++) {
+        int at = PACK_ROWS * g + i;
+        memcpy(record + p->scales + at * size, s->scale + g * size, (size_t)size);
+        if (f->zeros) memcpy(record + p->second + at * second, s->second + g * second, (size_t)second);
+    }
+}
+
+void pack_get_scales(const struct pack_format *f, const struct pack_record *p, const uint8_t *record, int r,
+                     struct pack_scales *s)
+{
+    int i = beside(r), size = pack_scale_bytes(f), second = f->zeros == CODA_ZEROS_POINTS ? 1 : size;
+    if (f->scales == CODA_SCALES_F16_U6) return get_u6(record + p->scales + 16 * i, s);
+    if (f->scales == CODA_SCALES_F16_I8) {
+        memcpy(s->scale, record + p->scales + 16 * i, 16);
+        memcpy(&s->d, record + p->scales + 256 + 2 * i, 2);
+        return;
+    }
+    for (int g = 0; g < p->groups; g++) {
+        int at = PACK_ROWS * g + i;
+        memcpy(s->scale + g * size, record + p->scales + at * size, (size_t)size);
+        if (f->zeros) memcpy(s->second + g * second, record + p->second + at * second, (size_t)second);
+    }
+}

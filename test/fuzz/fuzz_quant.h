@@ -1,0 +1,45 @@
+/* fuzz_quant.h -- a part of fuzz_api.c: the calls of coda_quant.h. */
+static coda_pack_format pack_format(void)
+{
+    static const char *const words[] = {"q4_k", "q6_k", "mxfp4", "int4_g64_bf16_zeros", "int8_row_f16"};
+    coda_pack_format f = CODA_PACK_FORMAT_INIT;
+    coda_pack_format_find(words[below(ARRAY_SIZE(words))], &f);
+    if (chance(70)) return f;
+    f.codes = (coda_pack_codes)below(9);
+    f.scales = (coda_pack_scales)below(9);
+    f.zeros = (coda_pack_zeros)below(4);
+    f.group = (int32_t)(chance(50) ? number() : 16 << below(5));
+    return f;
+}
+
+static int call_coda_pack_format_find(void)
+{
+    static const char *const words[] = {"q4_k", "int4_g128_f16", "int4_g128_e8m0", "int4_g",
+                                        "e2m1_row_f32_zeros"};
+    coda_pack_format f = {0};
+    return coda_pack_format_find(chance(80) ? words[below(ARRAY_SIZE(words))] : name(), BOXED(f));
+}
+
+static int call_coda_pack_format_print(void)
+{
+    coda_pack_format f = pack_format();
+    char buf[64];
+    return sign(coda_pack_format_print(BOXED(f), chance(90) ? buf : NULL, (size_t)below(65)));
+}
+
+static int call_coda_packed_bytes(void)
+{
+    coda_pack_format f = pack_format();
+    return sign(coda_packed_bytes(BOXED(f), number(), number()));
+}
+
+static int call_coda_unpack(void)
+{
+    coda_pack_format f = pack_format();
+    int64_t rows = number(), columns = number(), bytes = coda_packed_bytes(&f, rows, columns), n = number();
+    if (bytes > ROOM) return SILENT;
+    void *packed = keep(calloc(1, (size_t)MAX(bytes, 1)));
+    float *out = keep(calloc((size_t)MAX(MIN(n, columns), 1), sizeof *out));
+    return coda_unpack(BOXED(f), chance(95) ? packed : NULL, rows, columns, number(), number(), n,
+                       chance(95) ? out : NULL);
+}
