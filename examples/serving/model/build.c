@@ -46,7 +46,7 @@ void build_prefix(struct build *b, const char *format, int layer)
 
 /* ---- Weights ---- */
 
-static coda_value fail(struct build *b) { return b->failed = true, CODA_NONE; }
+coda_value build_fail(struct build *b) { return b->failed = true, CODA_NONE; }
 
 /* What has more dimensions than a matrix may be one all the same: leading ones count for nothing, and a
  * filter [rows, channels, height, width] is rows of all that is behind. */
@@ -81,8 +81,7 @@ bool build_learns(const struct build *b, const struct weight *w, const char *nam
     return w->stored_count && (!b->adapter || strstr(name, ".adapter."));
 }
 
-/* The leaf of a weight, once for each first name. */
-static coda_value leaf(struct build *b, struct weight *w, const char *name, int64_t rows, int64_t columns)
+coda_value build_leaf(struct build *b, struct weight *w, const char *name, int64_t rows, int64_t columns)
 {
     bool state = b->updates && build_learns(b, w, name);
     w->value =
@@ -90,7 +89,7 @@ static coda_value leaf(struct build *b, struct weight *w, const char *name, int6
     w->bytes = (size_t)(rows * (columns ? columns : 1)) * dtype_bytes(w->dtype);
     if (weights_add(b->weights, w, name)) return w->value;
     weight_drop(w);
-    return fault_set(b->fault, "%s: out of memory", name), fail(b);
+    return fault_set(b->fault, "%s: out of memory", name), build_fail(b);
 }
 
 /* The next part of a weight, and where the checkpoint has it. */
@@ -116,9 +115,9 @@ static coda_value stacked(struct build *b, const struct part *parts, int n, cons
     w->columns = columns;
     for (int i = 0; i < n; rows += parts[i++].rows) {
         snprintf(name, sizeof name, "%s%s%s", b->prefix, parts[i].name, suffix);
-        if (!add_part(b, w, name, parts[i].rows, columns)) return weight_drop(w), fail(b);
+        if (!add_part(b, w, name, parts[i].rows, columns)) return weight_drop(w), build_fail(b);
     }
-    return leaf(b, w, first, rows, columns);
+    return build_leaf(b, w, first, rows, columns);
 }
 
 coda_value build_weight(struct build *b, const struct part *parts, int n, const char *suffix, int64_t columns)
@@ -139,31 +138,10 @@ static coda_value frequencies(struct build *b, const struct rope *r)
     const struct weight *known = weights_find(b->weights, name);
     bool far = r->original && b->context > r->original;
     struct weight w = {.dtype = CODA_F32, .numbers = far ? r->long_frequencies : r->frequencies};
-    return known ? known->value : leaf(b, &w, name, r->rotary / 2, 0);
+    return known ? known->value : build_leaf(b, &w, name, r->rotary / 2, 0);
 }
 
 /* ---- Parts of a block ---- */
-
-static coda_value adapted(struct build *b, coda_value x, coda_value y, const struct part *parts, int n,
-                          int64_t columns)
-{
-    const struct checkpoint *from = b->from;
-    int64_t rows = 0;
-    for (int i = 0; i < n; i++) rows += parts[i].rows;
-    b->from = NULL; /* which has none */
-    coda_value down = build_weight(b, PART({parts[0].name, b->adapter}), ".adapter.a", columns);
-    coda_value up = build_weight(b, PART({parts[0].name, rows}), ".adapter.b", b->adapter);
-    b->from = from;
-    return coda_add(b->g, y, coda_matmul(b->g, coda_matmul(b->g, x, down), up));
-}
-
-coda_value build_linear(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns,
-                        bool bias)
-{
-    coda_value y = coda_matmul(b->g, x, build_weight(b, parts, n, ".weight", columns));
-    if (b->adapter) y = adapted(b, x, y, parts, n, columns);
-    return bias ? coda_bias(b->g, y, build_weight(b, parts, n, ".bias", 0)) : y;
-}
 
 coda_value build_rms_norm(struct build *b, coda_value x, const char *name)
 {
@@ -274,6 +252,14 @@ static const char *head_root(const struct build *b)
     return checkpoint_find(b->from, "language_model.lm_head.weight") ? "language_model." : NULL;
 }
 
+static coda_value capped(struct build *b, coda_value logits)
+{
+    const struct config *c = b->c;
+    coda_value y = coda_cast(b->g, logits, CODA_F32);
+    if (c->logit_cap == 0) return y;
+    return coda_scale(b->g, coda_tanh(b->g, coda_scale(b->g, y, 1 / c->logit_cap)), c->logit_cap);
+}
+
 coda_value build_logits(struct build *b, coda_value x, const char *table)
 {
     const struct config *c = b->c;
@@ -282,14 +268,12 @@ coda_value build_logits(struct build *b, coda_value x, const char *table)
     if (tied) build_prefix(b, "", 0);
     else snprintf(b->prefix, sizeof b->prefix, "%s", root ? root : "");
     const char *head = tied ? table : "lm_head";
+    if (!b->headless) return capped(b, build_product(b, x, PART({head, c->vocabulary}), c->hidden));
     b->head = build_weight(b, PART({head, c->vocabulary}), ".weight", c->hidden);
-    return b->headless ? x : build_head(b, x, b->head);
+    return x;
 }
 
 coda_value build_head(struct build *b, coda_value states, coda_value head)
 {
-    const struct config *c = b->c;
-    coda_value y = coda_cast(b->g, coda_matmul(b->g, states, head), CODA_F32);
-    if (c->logit_cap == 0) return y;
-    return coda_scale(b->g, coda_tanh(b->g, coda_scale(b->g, y, 1 / c->logit_cap)), c->logit_cap);
+    return capped(b, coda_matmul(b->g, states, head));
 }

@@ -70,6 +70,10 @@ void build_prefix(struct build *b, const char *format, int layer);
 /* Tensors stacked along their first dimension: [rows of all parts, columns], or a vector if columns is 0. */
 coda_value build_weight(struct build *b, const struct part *parts, int n, const char *suffix,
                         int64_t columns);
+/* For those who add weights of other kinds: the leaf of one, [rows] if columns is 0, which is on the list
+ * then; and what a call gives after a fault. */
+coda_value build_leaf(struct build *b, struct weight *w, const char *name, int64_t rows, int64_t columns);
+coda_value build_fail(struct build *b);
 /* A weight [rows] named `name`.weight, plus 1 if `unit`, then in fp32. */
 coda_value build_gain(struct build *b, const char *name, int64_t rows, bool unit);
 
@@ -78,6 +82,8 @@ coda_value build_gain(struct build *b, const char *name, int64_t rows, bool unit
  * its ".weight". Hu et al., arXiv 2106.09685. */
 coda_value build_linear(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns,
                         bool bias);
+/* x W^T alone. */
+coda_value build_product(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns);
 /* Whether a weight of this name is learned: it is a checkpoint's, or of an adapter where there are any. */
 bool build_learns(const struct build *b, const struct weight *w, const char *name);
 coda_value build_rms_norm(struct build *b, coda_value x, const char *name);

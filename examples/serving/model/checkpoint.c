@@ -72,6 +72,25 @@ json_t *checkpoint_object(const char *path, struct fault *f)
 
 /* ---- Tensors ---- */
 
+int64_t stored_elements(const struct stored_tensor *t)
+{
+    int64_t count = 1;
+    for (int d = 0; d < t->rank; d++) count *= t->dims[d];
+    return count;
+}
+
+int stored_measure(struct stored_tensor *t)
+{
+    int64_t count = 1;
+    int last = t->rank > 0 ? t->rank - 1 : 0;
+    for (int d = 0; d < t->rank; d++)
+        if (t->dims[d] < 0 || __builtin_mul_overflow(count, t->dims[d], &count) ||
+            count > INT64_MAX / 2 / t->block_bytes)
+            return d;
+    t->bytes = (size_t)(count / t->block * t->block_bytes);
+    return count % t->block ? last : -1;
+}
+
 bool checkpoint_add(struct checkpoint *c, const struct stored_tensor *t, const char *name, const char *stored,
                     struct fault *f)
 {
@@ -307,6 +326,9 @@ coda_dtype checkpoint_dtype(const struct checkpoint *c)
     const struct stored_tensor *largest = NULL;
     for (int i = 0; i < c->count; i++)
         if (c->tensor[i].dtype && (!largest || c->tensor[i].bytes > largest->bytes)) largest = &c->tensor[i];
+    bool blocks = false; /* of a file whose other tensors are F32, whatever they were made of */
+    for (int i = 0; i < c->count; i++) blocks |= c->tensor[i].block > 2;
+    if (blocks && (!largest || largest->dtype == CODA_F32)) return CODA_BF16;
     return largest ? largest->dtype : CODA_F32;
 }
 

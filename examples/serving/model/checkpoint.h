@@ -19,9 +19,10 @@ struct stored_tensor {
     char *stored;     /* as the file calls it, or NULL: by `name` */
     bool used;        /* a graph, or what is made for it, has asked for it */
     char type[16];    /* as the file calls it */
-    coda_dtype dtype; /* CODA_F32, CODA_F16, CODA_BF16; 0: a type that is not read */
+    coda_dtype dtype; /* CODA_F32, CODA_F16, CODA_BF16; 0: a type that no plain weight has */
     int rank;
     int64_t dims[CODA_MAX_RANK]; /* outermost first */
+    int block, block_bytes;      /* elements that lie together, and their bytes: 1 of most types */
     const unsigned char *data;   /* little endian; maybe not aligned */
     size_t bytes;
 };
@@ -50,11 +51,18 @@ bool checkpoint_is_gguf(const char *path); /* by its name */
 /* config.json alone, by its path or that of its folder: a checkpoint without tensors. */
 bool checkpoint_open_config(struct checkpoint *c, const char *path, struct fault *f);
 
-/* The dtype of the largest tensor; F32 if there is none that is read. */
+/* The dtype of the largest tensor of numbers, F32 if there is none; where that is F32 beside GGUF's quantised
+ * types, BF16. */
 coda_dtype checkpoint_dtype(const struct checkpoint *c);
 
 /* The folder of a checkpoint's other files: `path` itself, or the one that its file is in. */
 bool checkpoint_folder(const char *path, char *folder, size_t size);
+
+/* Elements of a tensor. */
+int64_t stored_elements(const struct stored_tensor *t);
+/* Sets t->bytes by its dimensions, rank, block and block_bytes. -1; else the first dimension that is out of
+ * range, or the last one where elements do not fill a block. */
+int stored_measure(struct stored_tensor *t);
 
 /* NULL if there is none. */
 const struct stored_tensor *checkpoint_find(const struct checkpoint *c, const char *name);

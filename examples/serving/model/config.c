@@ -215,6 +215,13 @@ static bool read_biases(struct config *c, struct keys *k, struct fault *f)
            config_bool(k, "gguf:out_bias", all, &c->out_bias, f);
 }
 
+/* Older files of compressed-tensors call it otherwise. */
+static bool read_quant(struct config *c, struct keys *k, struct fault *f)
+{
+    json_t *v = member(k, "quantization_config", "compression_config");
+    return !v || quant_config_read(&c->quant, v, f);
+}
+
 static bool read_all(struct config *c, struct keys *k, struct fault *f)
 {
     bool tied;
@@ -226,7 +233,7 @@ static bool read_all(struct config *c, struct keys *k, struct fault *f)
         return false;
     c->tied = member(k, "tie_word_embeddings", NULL) ? tied : -1;
     return read_activation(c, k, f) && read_windows(c, k, f) && read_scores(c, k, f) && read_ends(c, k, f) &&
-           config_rope(c, k, f);
+           config_rope(c, k, f) && read_quant(c, k, f);
 }
 
 /* One that is not known is left to family_find, which names it. */

@@ -9,6 +9,7 @@
 
 #include "coda.h"
 #include "fault.h"
+#include "quant.h"
 
 struct keys; /* keys.h */
 
@@ -54,6 +55,7 @@ struct config {
     float attention_scale;          /* of scores; 0: 1 / sqrt(head_dim) */
     float attention_cap, logit_cap; /* soft caps; 0: none */
     int ends[MOST_ENDS], end_count; /* tokens that end a text */
+    struct quant_config quant;      /* how weights are quantised */
     int image, patch, channels;     /* pixels of an image's side, and of a patch's; 0: there are no images */
 };
 

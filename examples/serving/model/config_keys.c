@@ -143,8 +143,8 @@ static const struct key keys[] = {
 
     /* ---- What every model's file may have ---- */
     {"chat_template", KEY_ALL, KEY_IGNORED, NULL, "of chats; no graph has it"},
-    {"quantization_config compression_config", KEY_ALL, KEY_REFUSED, NULL,
-     "quantised weights are not supported"},
+    {"quantization_config compression_config", KEY_ALL, KEY_READ, NULL,
+     "how weights are quantised, an object with a table of its own"},
     {"num_experts num_local_experts num_experts_per_tok n_routed_experts", KEY_ALL, KEY_REFUSED, NULL,
      "experts are not supported"},
     {"architectures", KEY_ALL, KEY_IGNORED, NULL,

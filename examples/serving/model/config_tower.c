@@ -81,6 +81,9 @@ static json_t *tower_in(struct keys *k, const char *member, const char *usual, s
     json_t *all = completed(tower, own ? own : usual);
     json_t *ends = keys_get(k, "eos_token_id"), *tie = keys_get(k, "tie_word_embeddings"),
            *inner = json_object_get(tower, "tie_word_embeddings");
+    json_t *quant = keys_get(k, "quantization_config");
+    if (!quant) quant = keys_get(k, "compression_config");
+    if (quant) json_object_set(all, "quantization_config", quant);
     if (ends) json_object_set(all, "eos_token_id", ends);
     if (tie && !inner) json_object_set(all, "tie_word_embeddings", tie);
     if (tie && inner && !json_equal(tie, inner)) {

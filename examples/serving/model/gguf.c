@@ -168,31 +168,48 @@ static json_t *metadata(struct cursor *c, uint64_t count)
 
 /* ---- Tensors ---- */
 
+/* ggml's types, but those that it has given up. Blocks lie along rows. */
 static const struct {
     uint32_t number;
     const char *name;
+    int block, block_bytes;
     coda_dtype dtype;
-    size_t bytes;
-} types[] = {
-    {0, "F32", CODA_F32, 4}, {1, "F16", CODA_F16, 2}, {30, "BF16", CODA_BF16, 2}, {2, "Q4_0", 0, 0},
-    {3, "Q4_1", 0, 0},       {6, "Q5_0", 0, 0},       {7, "Q5_1", 0, 0},          {8, "Q8_0", 0, 0},
-    {9, "Q8_1", 0, 0},       {10, "Q2_K", 0, 0},      {11, "Q3_K", 0, 0},         {12, "Q4_K", 0, 0},
-    {13, "Q5_K", 0, 0},      {14, "Q6_K", 0, 0},      {15, "Q8_K", 0, 0},         {16, "IQ2_XXS", 0, 0},
-    {17, "IQ2_XS", 0, 0},    {18, "IQ3_XXS", 0, 0},   {19, "IQ1_S", 0, 0},        {20, "IQ4_NL", 0, 0},
-    {21, "IQ3_S", 0, 0},     {22, "IQ2_S", 0, 0},     {23, "IQ4_XS", 0, 0},       {28, "F64", 0, 0},
-    {29, "IQ1_M", 0, 0},     {39, "MXFP4", 0, 0}};
+} types[] = {{0, "F32", 1, 4, CODA_F32},  {1, "F16", 1, 2, CODA_F16},  {30, "BF16", 1, 2, CODA_BF16},
+             {28, "F64", 1, 8, 0},        {24, "I8", 1, 1, 0},         {25, "I16", 1, 2, 0},
+             {26, "I32", 1, 4, 0},        {27, "I64", 1, 8, 0},        {2, "Q4_0", 32, 18, 0},
+             {3, "Q4_1", 32, 20, 0},      {6, "Q5_0", 32, 22, 0},      {7, "Q5_1", 32, 24, 0},
+             {8, "Q8_0", 32, 34, 0},      {9, "Q8_1", 32, 36, 0},      {10, "Q2_K", 256, 84, 0},
+             {11, "Q3_K", 256, 110, 0},   {12, "Q4_K", 256, 144, 0},   {13, "Q5_K", 256, 176, 0},
+             {14, "Q6_K", 256, 210, 0},   {15, "Q8_K", 256, 292, 0},   {16, "IQ2_XXS", 256, 66, 0},
+             {17, "IQ2_XS", 256, 74, 0},  {18, "IQ3_XXS", 256, 98, 0}, {19, "IQ1_S", 256, 50, 0},
+             {20, "IQ4_NL", 32, 18, 0},   {21, "IQ3_S", 256, 110, 0},  {22, "IQ2_S", 256, 82, 0},
+             {23, "IQ4_XS", 256, 136, 0}, {29, "IQ1_M", 256, 56, 0},   {34, "TQ1_0", 256, 54, 0},
+             {35, "TQ2_0", 256, 66, 0},   {39, "MXFP4", 32, 17, 0},    {40, "NVFP4", 64, 36, 0}};
 
-/* An element's bytes; 0 for types that are only told by name. */
-static size_t tensor_type(uint32_t n, struct stored_tensor *t)
+static bool tensor_type(struct cursor *c, uint32_t n, const char *name, struct stored_tensor *t)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].number == n) {
             snprintf(t->type, sizeof t->type, "%s", types[i].name);
             t->dtype = types[i].dtype;
-            return types[i].bytes;
+            t->block = types[i].block;
+            t->block_bytes = types[i].block_bytes;
+            return true;
         }
-    snprintf(t->type, sizeof t->type, "type %u", (unsigned)n % 1000000);
-    return 0;
+    c->failed = true;
+    return fault_set(c->fault, "%s: tensor %s: type %u is not known", c->file, name, (unsigned)n);
+}
+
+/* Dimensions, of which the fastest comes first, and the bytes that they take. */
+static bool tensor_shape(struct cursor *c, const char *name, const uint64_t *dims, struct stored_tensor *t)
+{
+    for (int i = 0; i < t->rank; i++) t->dims[t->rank - 1 - i] = dims[i] > INT64_MAX ? -1 : (int64_t)dims[i];
+    int64_t row = t->rank ? t->dims[t->rank - 1] : 1;
+    if (row < 0 || row % t->block == 0)
+        return stored_measure(t) < 0 || fail(c, "a dimension is out of range");
+    c->failed = true;
+    return fault_set(c->fault, "%s: tensor %s: rows of %lld elements are no blocks of %d, as %s has them",
+                     c->file, name, (long long)row, t->block, t->type);
 }
 
 /* All but where it lies: t->data is its offset in the data, until that begins. */
@@ -206,15 +223,10 @@ static void tensor(struct cursor *c, struct checkpoint *to, const char *architec
     if (!*name) return (void)fail(c, "a tensor without a name, or with one that is too long");
     if (rank > CODA_MAX_RANK) return (void)fail(c, "a tensor of too many dimensions");
     for (uint64_t i = 0; i < rank; i++) dims[i] = number(c, 8);
-    size_t bytes = tensor_type((uint32_t)number(c, 4), &t);
+    uint32_t type = (uint32_t)number(c, 4);
     t.data = (const unsigned char *)(uintptr_t)number(c, 8);
-    for (uint64_t i = 0; i < rank; i++) { /* the fastest comes first */
-        t.dims[rank - 1 - i] = (int64_t)dims[i];
-        if (dims[i] > INT64_MAX || __builtin_mul_overflow(bytes, (size_t)dims[i], &bytes))
-            return (void)fail(c, "a dimension is out of range");
-    }
     t.rank = (int)rank;
-    t.bytes = bytes;
+    if (c->failed || !tensor_type(c, type, name, &t) || !tensor_shape(c, name, dims, &t)) return;
     gguf_name(architecture, name, known, sizeof known);
     if (!c->failed && !checkpoint_add(to, &t, known, name, c->fault)) c->failed = true;
 }

@@ -11,14 +11,18 @@
 
 enum { LENGTH_BYTES = 8, MOST_HEADER = 100 << 20 };
 
+/* All that the format has; those below a byte lie without gaps. */
 static const struct {
     const char *name;
-    size_t bytes;
+    int block, block_bytes;
     coda_dtype dtype;
-} types[] = {{"F32", 4, CODA_F32}, {"F16", 2, CODA_F16}, {"BF16", 2, CODA_BF16}, {"F64", 8, 0},
-             {"F8_E4M3", 1, 0},    {"F8_E5M2", 1, 0},    {"BOOL", 1, 0},         {"I8", 1, 0},
-             {"U8", 1, 0},         {"I16", 2, 0},        {"U16", 2, 0},          {"I32", 4, 0},
-             {"U32", 4, 0},        {"I64", 8, 0},        {"U64", 8, 0}};
+} types[] = {
+    {"F32", 1, 4, CODA_F32},  {"F16", 1, 2, CODA_F16}, {"BF16", 1, 2, CODA_BF16}, {"F64", 1, 8, 0},
+    {"F8_E4M3", 1, 1, 0},     {"F8_E5M2", 1, 1, 0},    {"F8_E8M0", 1, 1, 0},      {"F8_E4M3FNUZ", 1, 1, 0},
+    {"F8_E5M2FNUZ", 1, 1, 0}, {"F6_E2M3", 4, 3, 0},    {"F6_E3M2", 4, 3, 0},      {"F4", 2, 1, 0},
+    {"C64", 1, 8, 0},         {"BOOL", 1, 1, 0},       {"I8", 1, 1, 0},           {"U8", 1, 1, 0},
+    {"I16", 1, 2, 0},         {"U16", 1, 2, 0},        {"I32", 1, 4, 0},          {"U32", 1, 4, 0},
+    {"I64", 1, 8, 0},         {"U64", 1, 8, 0}};
 
 /* Where a tensor lies, to see that all of them cover the data. */
 struct extent {
@@ -42,24 +46,25 @@ static uint64_t little_endian(const unsigned char *p)
     return x;
 }
 
-/* The dtype's bytes; 0, and the fault, if it is not known. */
-static size_t read_type(const struct header *h, const char *name, json_t *info, struct stored_tensor *t,
-                        struct fault *f)
+/* false, and the fault, if it is not known. */
+static bool read_type(const struct header *h, const char *name, json_t *info, struct stored_tensor *t,
+                      struct fault *f)
 {
     const char *type = json_string_value(json_object_get(info, "dtype"));
     for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
         if (!strcmp(type, types[i].name)) {
             t->dtype = types[i].dtype;
+            t->block = types[i].block;
+            t->block_bytes = types[i].block_bytes;
             memcpy(t->type, types[i].name, strlen(types[i].name) + 1);
-            return types[i].bytes;
+            return true;
         }
-    fault_set(f, "%s: tensor %s: dtype '%.32s' is not known", h->file, name, type ? type : "none");
-    return 0;
+    return fault_set(f, "%s: tensor %s: dtype '%.32s' is not known", h->file, name, type ? type : "none");
 }
 
 /* The shape, and the bytes that it takes. */
-static bool read_shape(const struct header *h, const char *name, json_t *info, size_t element,
-                       struct stored_tensor *t, struct fault *f)
+static bool read_shape(const struct header *h, const char *name, json_t *info, struct stored_tensor *t,
+                       struct fault *f)
 {
     json_t *shape = json_object_get(info, "shape");
     size_t rank = json_array_size(shape);
@@ -67,16 +72,13 @@ static bool read_shape(const struct header *h, const char *name, json_t *info, s
         return fault_set(f, "%s: tensor %s: the shape is no list of at most %d numbers", h->file, name,
                          CODA_MAX_RANK);
     t->rank = (int)rank;
-    t->bytes = element;
     for (size_t d = 0; d < rank; d++) {
         json_t *dim = json_array_get(shape, d);
-        t->dims[d] = json_integer_value(dim);
-        if (!json_is_integer(dim) || t->dims[d] < 0 ||
-            __builtin_mul_overflow(t->bytes, (size_t)t->dims[d], &t->bytes) || t->bytes > SIZE_MAX / 2)
-            return fault_set(f, "%s: tensor %s: dimension %zu of its shape is out of range", h->file, name,
-                             d);
+        t->dims[d] = json_is_integer(dim) ? json_integer_value(dim) : -1;
     }
-    return true;
+    int wrong = stored_measure(t);
+    return wrong < 0 ||
+           fault_set(f, "%s: tensor %s: dimension %d of its shape is out of range", h->file, name, wrong);
 }
 
 static bool read_offsets(const struct header *h, const char *name, json_t *info, struct extent *x,
@@ -98,8 +100,8 @@ static bool read_tensor(struct header *h, const char *name, json_t *info, struct
 {
     struct stored_tensor t = {0};
     struct extent x;
-    size_t element = read_type(h, name, info, &t, f);
-    if (!element || !read_shape(h, name, info, element, &t, f) || !read_offsets(h, name, info, &x, f))
+    if (!read_type(h, name, info, &t, f) || !read_shape(h, name, info, &t, f) ||
+        !read_offsets(h, name, info, &x, f))
         return false;
     if (json_object_size(info) != 3)
         return fault_set(f, "%s: tensor %s: it has more than dtype, shape and data_offsets", h->file, name);

@@ -38,6 +38,10 @@ static const struct key keys[] = {
     {"text_model.* logit_scale logit_bias", SIGLIP, KEY_IGNORED, NULL, "the other tower, and the loss"},
     {"vision_model.embeddings.position_ids embeddings.position_ids", SIGLIP, KEY_IGNORED, NULL,
      "0, 1, 2 and so on"},
+    {"*.input_scale *.input_global_scale *.input_zero_point *.output_scale *.k_scale *.v_scale *.q_scale"
+     " *.kv_scale *.prob_scale",
+     ROTARY | GPT2 | BERT, KEY_IGNORED, NULL,
+     "how activations and caches may be quantised: here they are not"},
     {"vision_tower.* multi_modal_projector.* model.vision_tower.* model.multi_modal_projector.*",
      GEMMA3 | MISTRAL, KEY_IGNORED, NULL, "the encoder of images: a text has none"},
 };
@@ -63,12 +67,21 @@ static bool is_table(const struct checkpoint *c, const struct stored_tensor *hea
     return false;
 }
 
+/* AutoGPTQ writes a bias for each product, of zeros where the model has none. */
+static bool is_nothing(const struct build *b, const struct stored_tensor *t)
+{
+    size_t i = 0;
+    if (b->c->quant.method != QUANT_GPTQ || !ends_with(t->name, ".bias")) return false;
+    while (i < t->bytes && !t->data[i]) i++;
+    return i == t->bytes;
+}
+
 static bool left_over(const struct build *b, const struct stored_tensor *t)
 {
     const char *stored = t->stored ? t->stored : t->name;
     bool head = b->c->tied > 0 && ends_with(t->name, "lm_head.weight");
     unsigned bit = key_family(&tensor_keys, b->c->family);
-    if (t->used || key_find(&tensor_keys, bit, KEY_IGNORED, t->name, NULL)) return true;
+    if (t->used || is_nothing(b, t) || key_find(&tensor_keys, bit, KEY_IGNORED, t->name, NULL)) return true;
     if (head && is_table(b->from, t)) return true;
     if (head)
         return fault_set(b->fault,

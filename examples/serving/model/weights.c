@@ -47,16 +47,6 @@ void weights_free(struct weights *w)
 
 /* ---- Loading ---- */
 
-/* Element i of a tensor in a file, where nothing is aligned. */
-static float element(const struct stored_tensor *t, size_t i)
-{
-    uint16_t half;
-    float whole;
-    if (t->dtype == CODA_F32) return memcpy(&whole, t->data + 4 * i, sizeof whole), whole;
-    memcpy(&half, t->data + 2 * i, sizeof half);
-    return t->dtype == CODA_F16 ? float_of_f16(half) : float_of_bits((uint32_t)half << 16);
-}
-
 static bool convert(const struct weight *w, const struct stored_tensor *t, struct device *d, char *to,
                     void *scratch, struct fault *f)
 {
@@ -64,7 +54,8 @@ static bool convert(const struct weight *w, const struct stored_tensor *t, struc
     for (size_t at = 0; at < count; at += CHUNK) {
         size_t n = count - at < CHUNK ? count - at : CHUNK;
         for (size_t i = 0; i < n; i++)
-            element_set(w->dtype, scratch, (int64_t)i, (double)(element(t, at + i) + w->plus));
+            element_set(w->dtype, scratch, (int64_t)i,
+                        (double)(stored_number(t, (int64_t)(at + i)) + w->plus));
         if (!device_write(d, to + at * size, scratch, n * size))
             return fault_set(f, "%s: it cannot be copied to the device", t->name);
     }
@@ -83,7 +74,7 @@ static bool load_part(const struct weight *w, const struct stored_tensor *t, str
     return good;
 }
 
-bool weight_load(const struct weight *w, struct device *d, void *to, struct fault *f)
+static bool load_numbers(const struct weight *w, struct device *d, void *to, struct fault *f)
 {
     char *at = to;
     if (!w->parts)
@@ -94,4 +85,65 @@ bool weight_load(const struct weight *w, struct device *d, void *to, struct faul
         at += w->part[i]->bytes / dtype_bytes(w->part[i]->dtype) * dtype_bytes(w->dtype);
     }
     return true;
+}
+
+/* ---- Quantised ones ---- */
+
+/* e4m3's NaN, e5m2's infinity and NaN; counted without a branch, so that a pass costs what memory does. */
+static bool codes_count(const struct stored_tensor *t, struct fault *f)
+{
+    size_t wrong = 0;
+    uint8_t least = !strcmp(t->type, "F8_E4M3") ? 0x7f : !strcmp(t->type, "F8_E5M2") ? 0x7c : 0xff;
+    for (size_t i = 0; i < t->bytes; i++) wrong += (t->data[i] & 0x7f) >= least;
+    return !wrong || fault_set(f, "tensor %.150s: %zu of its %zu codes in %s are no finite numbers", t->name,
+                               wrong, t->bytes, t->type);
+}
+
+static bool load_codes(const struct weight *w, struct device *d, char *to, struct fault *f)
+{
+    for (int i = 0; i < w->parts; to += w->part[i++]->bytes) {
+        if (!codes_count(w->part[i], f)) return false;
+        if (!device_write(d, to, w->part[i]->data, w->part[i]->bytes))
+            return fault_set(f, "%s: it cannot be copied to the device", w->part[i]->name);
+    }
+    return true;
+}
+
+/* A matrix without a factor has 1. */
+static bool factors(const struct stored_matrix *m, float *to, struct fault *f)
+{
+    const struct stored_tensor *t = m->layout == STORED_SCALED ? m->scales : m->factor;
+    int64_t count = t ? stored_elements(t) : 0;
+    for (int64_t i = 0; i < m->rows; i++) {
+        int64_t at = count == 1 ? 0 : i;
+        float x = t ? stored_number(t, at) : 1;
+        to[i] = m->divisor ? 1 / x : x;
+        if (!isfinite(to[i]))
+            return fault_set(f, "tensor %.150s: number %lld is %g", t ? t->name : "?", (long long)at,
+                             (double)x);
+    }
+    return true;
+}
+
+static bool load_factors(const struct weight *w, struct device *d, char *to, struct fault *f)
+{
+    float *all = malloc(w->bytes);
+    bool good = all || fault_set(f, "%s: out of memory", w->name);
+    int64_t at = 0;
+    for (int i = 0; good && i < w->parts; at += w->matrix[i++].rows)
+        good = factors(&w->matrix[i], all + at, f);
+    good = good && (device_write(d, to, all, w->bytes) ||
+                    fault_set(f, "%s: it cannot be copied to the device", w->name));
+    free(all);
+    return good;
+}
+
+bool weight_load(const struct weight *w, struct device *d, void *to, struct fault *f)
+{
+    switch (w->kind) {
+    case WEIGHT_NUMBERS: return load_numbers(w, d, to, f);
+    case WEIGHT_CODES: return load_codes(w, d, to, f);
+    case WEIGHT_FACTORS: return load_factors(w, d, to, f);
+    }
+    return false;
 }

@@ -5,16 +5,25 @@
 #ifndef WEIGHTS_H
 #define WEIGHTS_H
 
-#include "checkpoint.h"
 #include "device.h"
+#include "quant.h"
 
 enum { MOST_PARTS = 3 };
+
+/* What the elements of a weight are made of. */
+enum weight_kind {
+    WEIGHT_NUMBERS, /* F32, F16, BF16, or `numbers` */
+    WEIGHT_CODES,   /* of 8 bits, as they are */
+    WEIGHT_FACTORS  /* F32: a number for each row of `matrix`, by its scales or its factor */
+};
 
 struct weight {
     char *name; /* of the graph's leaf */
     coda_dtype dtype;
     coda_value value;
+    enum weight_kind kind;
     const struct stored_tensor *part[MOST_PARTS]; /* one behind the other */
+    struct stored_matrix matrix[MOST_PARTS];      /* of what is quantised: the same */
     int parts;
     char *stored[MOST_PARTS]; /* what a checkpoint calls the tensors, also where none is open, ... */
     int64_t rows[MOST_PARTS]; /* ... and the first dimension of each */
@@ -40,7 +49,8 @@ void weights_free(struct weights *w);
 void weight_drop(struct weight *w);
 
 /* Stores a weight in w->bytes of the device's memory, in its dtype: F32, F16 and BF16 become each other, to
- * the nearest. What has the dtype already is copied as it is. */
+ * the nearest. What has the dtype already is copied as it is. Codes and scales that are no finite numbers are
+ * refused by the tensor's name. */
 bool weight_load(const struct weight *w, struct device *d, void *to, struct fault *f);
 
 #endif

@@ -68,6 +68,8 @@ bool parameters_open(struct parameters *p, struct weights *weights, struct devic
     if (!p->all) return fault_set(f, "out of memory");
     for (int i = 0; i < p->n; i++) {
         const struct weight *w = &p->weights.all[i];
+        if (w->kind != WEIGHT_NUMBERS)
+            return fault_set(f, "weight %s is quantised, and training wants 16 or 32 bits", w->name);
         p->all[i] = (struct parameter){.w = w, .count = elements(w)};
         p->rounded |= w->dtype != CODA_F32;
         p->scaled |= w->dtype == CODA_F16;

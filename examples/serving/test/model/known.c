@@ -63,6 +63,30 @@ static bool read_settings(const json_t *o, struct fault *f)
     return keys_end(&k, f->text, sizeof f->text);
 }
 
+static bool read_quant(const json_t *o, struct fault *f)
+{
+    struct quant_config q;
+    return quant_config_read(&q, o, f);
+}
+
+/* What a method has at least, with a row of a group's or of its weights' in place of "{}". */
+static bool read_quant_group(const json_t *o, struct fault *f)
+{
+    json_t *whole = json_pack("{s:s, s:{s:O}}", "quant_method", "compressed-tensors", "config_groups",
+                              "group_0", (json_t *)(uintptr_t)o);
+    bool good = read_quant(whole, f);
+    json_decref(whole);
+    return good;
+}
+
+static bool read_quant_weights(const json_t *o, struct fault *f)
+{
+    json_t *group = json_pack("{s:O}", "weights", (json_t *)(uintptr_t)o);
+    bool good = read_quant_group(group, f);
+    json_decref(group);
+    return good;
+}
+
 typedef bool (*reader)(const json_t *o, struct fault *f);
 
 /* ---- Real files, and one key more ---- */
@@ -200,6 +224,80 @@ static void test_rows(const char *tiny)
     json_decref(none);
 }
 
+/* ---- The same of quantization_config ---- */
+
+static const struct {
+    const char *family, *base;
+    const struct key_table *table;
+    reader read;
+} quant_bases[] = {
+    {"compressed-tensors", "{\"quant_method\": \"compressed-tensors\", \"config_groups\": {}}", &quant_keys,
+     read_quant},
+    {"fp8", "{\"quant_method\": \"fp8\"}", &quant_keys, read_quant},
+    {"fbgemm_fp8", "{\"quant_method\": \"fbgemm_fp8\"}", &quant_keys, read_quant},
+    {"gptq", "{\"quant_method\": \"gptq\", \"bits\": 8, \"group_size\": -1}", &quant_keys, read_quant},
+    {"awq", "{\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 64}", &quant_keys, read_quant},
+    {"modelopt", "{\"quant_method\": \"modelopt\", \"quant_algo\": \"FP8\"}", &quant_keys, read_quant},
+    {"all", "{}", &quant_group_keys, read_quant_group},
+    {"all", "{\"num_bits\": 4, \"type\": \"int\"}", &quant_weights_keys, read_quant_weights},
+};
+
+static void test_quant_rows(void)
+{
+    for (size_t i = 0; i < sizeof quant_bases / sizeof *quant_bases; i++) {
+        struct fault f = {{0}};
+        json_t *base = json_loads(quant_bases[i].base, 0, NULL);
+        CHECK(quant_bases[i].read(base, &f), "%s: %s", quant_bases[i].base, f.text);
+        check_rows(quant_bases[i].read, quant_bases[i].table, base, quant_bases[i].family);
+        refused_as(quant_bases[i].read, base, quant_bases[i].base, "odd_member");
+        json_decref(base);
+    }
+}
+
+/* Values that are read, and are not supported. */
+static void test_quant_values(void)
+{
+    static const struct {
+        const char *config, *says;
+    } refused[] = {
+        {"{\"quant_method\": \"bitsandbytes\"}", "quant_method 'bitsandbytes' is not supported"},
+        {"{\"quant_method\": \"gptq\", \"bits\": 3, \"group_size\": 128}", "gptq of 3 bits"},
+        {"{\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": 0}", "group_size is 0"},
+        {"{\"quant_method\": \"gptq\", \"bits\": 4}", "group_size is missing"},
+        {"{\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": 32, \"checkpoint_format\": \"marlin\"}",
+         "checkpoint_format 'marlin'"},
+        {"{\"quant_method\": \"awq\", \"bits\": 8, \"group_size\": 128}", "awq of 8 bits"},
+        {"{\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 128, \"version\": \"gemv\"}", "gemv"},
+        {"{\"quant_method\": \"modelopt\", \"quant_algo\": \"W4A8_AWQ\"}", "quant_algo 'W4A8_AWQ'"},
+        {"{\"quant_method\": \"fp8\", \"weight_block_size\": [128]}", "no two numbers"},
+        {"{\"quant_method\": \"fp8\", \"weight_block_size\": [0, 128]}", "no two numbers"},
+        {"{\"quant_method\": \"compressed-tensors\"}", "config_groups is no object"},
+        {"{\"quant_method\": \"compressed-tensors\", \"config_groups\": {}, \"format\": \"marlin-24\"}",
+         "marlin-24"},
+        {"{\"quant_method\": \"compressed-tensors\", \"config_groups\": {}, \"transform_config\": {\"a\": "
+         "1}}",
+         "transform_config"},
+        {"{\"quant_method\": \"compressed-tensors\", \"config_groups\": {}, \"sparsity_config\": "
+         "{\"format\": \"sparse-24-bitmask\"}}",
+         "sparsity_config of format 'sparse-24-bitmask'"},
+        {"{\"quant_method\": \"compressed-tensors\", \"config_groups\": {\"g\": {\"weights\": {\"num_bits\": "
+         "3, "
+         "\"type\": \"int\"}}}}",
+         "g: int of 3 bits"},
+        {"{\"quant_method\": \"compressed-tensors\", \"config_groups\": {\"g\": {\"weights\": {\"num_bits\": "
+         "4, "
+         "\"type\": \"int\", \"strategy\": \"token\"}}}}",
+         "strategy 'token'"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct fault f = {{0}};
+        json_t *o = json_loads(refused[i].config, 0, NULL);
+        CHECK(o && !read_quant(o, &f) && strstr(f.text, refused[i].says) && !strchr(f.text, '\n'), "%s: '%s'",
+              refused[i].config, f.text);
+        json_decref(o);
+    }
+}
+
 /* ---- The same of GGUF: a file of each architecture ---- */
 
 static bool container_key(const char *name)
@@ -279,7 +377,11 @@ static void test_members(const char *tiny)
     static const struct {
         const char *folder, *key, *value, *says;
     } refused[] = {
-        {"llama", "quantization_config", "{\"quant_method\": \"awq\"}", "quantised weights"},
+        {"llama", "quantization_config", "{\"quant_method\": \"hqq\"}", "quant_method 'hqq'"},
+        {"llama", "quantization_config", "{\"quant_method\": \"awq\", \"bits\": 3, \"group_size\": 128}",
+         "awq of 3 bits"},
+        {"gemma3_whole", "quantization_config",
+         "{\"quant_method\": \"gptq\", \"bits\": 2, \"group_size\": 128}", "gptq of 2 bits"},
         {"llama", "num_local_experts", "8", "experts are not supported"},
         {"llama", "rope_interleaved", "true", "rope_interleaved"},
         {"llama", "partial_rotary_factor", "2", "partial_rotary_factor"},
@@ -352,6 +454,8 @@ void test_known(const char *tiny, const char *scratch)
     test_values(all);
     json_decref(all);
     test_rows(tiny);
+    test_quant_rows();
+    test_quant_values();
     test_members(tiny);
     test_defaults(tiny);
     known_tensors(tiny, scratch);

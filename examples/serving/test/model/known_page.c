@@ -40,9 +40,9 @@ static void print_table(FILE *to, const struct key_table *t)
 
 static void print_page(FILE *to)
 {
-    static const struct key_table *const all[] = {&config_keys,   &rope_keys, &generation_keys,
-                                                  &modules_keys,  &gguf_keys, &words_keys,
-                                                  &settings_keys, &map_keys,  &tensor_keys};
+    static const struct key_table *const all[] = {
+        &config_keys,  &rope_keys, &quant_keys, &quant_group_keys, &quant_weights_keys, &generation_keys,
+        &modules_keys, &gguf_keys, &words_keys, &settings_keys,    &map_keys,           &tensor_keys};
     fputs(
         "# What of a checkpoint's files is read\n\n"
         "Each key that a file has is read, or it is ignored because logits, vectors and tokens are the same "

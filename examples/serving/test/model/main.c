@@ -78,6 +78,7 @@ int main(int argc, char **argv)
                  {"plain", test_plain},
                  {"words", test_words},
                  {"cuts", test_cuts},
+                 {"quantised", test_quantised},
                  {"rounding", test_rounding},
                  {"greedy_gpu", test_greedy_gpu},
                  {"brief_gpu", test_brief_gpu}};
