@@ -93,10 +93,6 @@ conformance-subset: # writes the part that is committed anew
 	@.ci/deps conformance
 	@$(MAKE) --no-print-directory -s -B $(BUILD)/conformance/onnx.report GENERATE_ARGS='--subset test/conformance/subset'
 
-# Blocks beside PyTorch, in which libcoda is an autograd.Function, and beside JAX.
-test-python: $(BUILD)/libcoda.so ## gradients beside those of PyTorch and JAX, where PYTHON has these
-	@for t in torch jax; do CODA_LIBRARY=$(BUILD)/libcoda.so $(PYTHON) test/python/test_$$t.py || exit 1; done
-
 # Programs on a terminal, which a pseudo-terminal is.
 $(BUILD)/test/system/terminal.o: ALL_CFLAGS += -Itest/fake
 $(BUILD)/terminal_test: $(BUILD)/test/system/terminal.o $(BUILD)/test/fake/image.o | $(BUILD)/fake/libnvrtc.so.13
@@ -235,5 +231,5 @@ $(BUILD)/compile_commands.json: $(SRC) Makefile $(PARTS) ## for clangd and clang
 	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/coda -Iperf' $$f; comma=,; \
 	done; printf '\n]\n'; } > $@
 
-.PHONY: test-python unit fakes locales bless bless-seconds check test test-full fuzzers texts bless-texts fuzz conformance conformance-subset torture-build torture \
+.PHONY: unit fakes locales bless bless-seconds check test test-full fuzzers texts bless-texts fuzz conformance conformance-subset torture-build torture \
 	emulator test-gpu sanitize-gpu gpu-kernels gpu-kernels-pack stamp-digest layers locale exports abi bless-abi cuda-abi headers lint tidy

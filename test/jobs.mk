@@ -89,8 +89,8 @@ EXAMPLES := mlp custom_map cross_entropy decode
 $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(e) $(if $(filter decode,$(e)),--cpu))))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-# Beside PyTorch and JAX, where python3 has them.
-$(eval $(call job,python,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) test-python))
+# The Python package, also on the emulator; beside NumPy, PyTorch and JAX, where python3 has them.
+$(eval $(call job,python,rest,env MAKEFLAGS= $(IN) BUILD=$(BUILD) test-python))
 SYSTEM := python install abi-policy manual tool terminal help guesses linear readme hijack demo $(EXAMPLES:%=example-%) conformance
 
 # ---- Memory that runs out, random bytes ----

@@ -5,9 +5,7 @@ that are not the arithmetic of their tensors: linear(x, w) = x w', norm, layer_n
 gelu_tanh, gelu_erf, softmax, rope(x, heads), attention(q, k, v, heads, kv_heads, **how), table(w, ids), loss(logits,
 target), columns(x, from, to), heads(x, n), together(x).
 """
-import ctypes
-
-import coda
+import libcoda as coda
 
 EPS, T, D, F, HEADS, KV, HEAD, V = 1e-5, 24, 64, 96, 4, 2, 16, 40
 IGNORED = -100
@@ -114,47 +112,53 @@ def size_of(name, shape):
 
 
 class Coda:
-    """The operations as calls of libcoda on a graph."""
-
-    def __init__(self, graph):
-        self.g = graph
-        for name in "add mul bias gelu_tanh gelu_erf softmax tanh scale".split():
-            setattr(self, name, getattr(graph, name))
+    """The operations of libcoda."""
+    add, mul, bias, scale = map(staticmethod, (coda.add, coda.mul, coda.bias, coda.scale))
+    gelu_tanh, gelu_erf, softmax, tanh = map(staticmethod, (coda.gelu_tanh, coda.gelu_erf, coda.softmax, coda.tanh))
+    table = staticmethod(coda.embedding)
 
     def linear(self, x, w):
-        return self.g.matmul(x, w)
+        return x @ w.T
 
     def norm(self, x, gain):
-        return self.g.rms_norm(x, gain, EPS)
+        return coda.rms_norm(x, gain, EPS)
 
     def layer_norm(self, x, gain, shift):
-        return self.g.layer_norm(x, gain, shift, EPS)
+        return coda.layer_norm(x, gain, shift, EPS)
 
     def swiglu(self, x):
-        return self.g.swiglu(x, 1)
+        return coda.swiglu(x, "stacked")
 
     def geglu(self, x):
-        return self.g.geglu(x, 1)
+        return coda.geglu(x, "stacked")
 
     def columns(self, x, a, b):
-        return self.g.slice(x, 2, a, b, 1)
+        return x[:, :, a:b]
 
     def heads(self, x, n):
-        return self.g.reshape(x, 4, coda.ints((2, T, n, HEAD)))
+        return x.reshape(2, T, n, HEAD)
 
     def together(self, x):
-        dims = self.g.shape(x)
-        return self.g.reshape(x, 3, coda.ints((dims[0], dims[1], dims[2] * dims[3])))
+        return x.reshape(*x.shape[:2], x.shape[2] * x.shape[3])
 
     def rope(self, x, heads):
-        return self.g.rope(x, coda.NONE, ctypes.byref(coda.Rope(head_dim=HEAD)))
+        return coda.rope(x, head_dim=HEAD)
 
     def attention(self, q, k, v, heads, kv_heads, causal=False, window=0, softcap=0.0):
-        opt = coda.Attention(heads=heads, kv_heads=kv_heads, causal=causal, window=window, softcap=softcap)
-        return self.g.attention(q, k, v, coda.NONE, ctypes.byref(opt))
-
-    def table(self, w, ids):
-        return self.g.embedding(w, ids)
+        return coda.attention(q, k, v, heads=heads, kv_heads=kv_heads, causal=causal, window=window, softcap=softcap)
 
     def loss(self, logits, target):
-        return self.g.cross_entropy(logits, target, ctypes.byref(coda.CrossEntropy(ignore_index=IGNORED)))
+        return coda.cross_entropy(logits, target, ignore_index=IGNORED)
+
+
+def graph_of(case, dtype, weights=True):
+    """The case's result y, and its gradients d.NAME by all floats for the cotangent dy."""
+    g = coda.Graph()
+    leaf = {n: g.weight if weights and n not in ("x", "ids", "target") else g.input for n in case.shapes}
+    t = {n: leaf[n](n, "i32" if n in case.integers else dtype, s) for n, s in case.shapes.items()}
+    y = case.formula(Coda(), t)
+    g.output("y", y)
+    dy = g.input("dy", "f32" if case.name == "model" else dtype, y.shape)
+    for name, d in zip(case.floats(), g.grad(y, [t[n] for n in case.floats()], dy)):
+        g.output("d." + name, d)
+    return g

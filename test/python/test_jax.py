@@ -17,7 +17,6 @@ except ImportError as e:
     print("test_jax.py: skipped: %s" % e)
     sys.exit(0)
 
-import coda
 import formulas
 from formulas import EPS, HEAD, IGNORED
 
@@ -109,36 +108,14 @@ def drawn(case, seed):
     return leaves
 
 
-def graph_of(lib, case):
-    g = coda.Graph(lib)
-    t = {n: g.leaf(n, coda.I32 if n in case.integers else coda.F32, s) for n, s in case.shapes.items()}
-    y = case.formula(formulas.Coda(g), t)
-    g.output(b"y", y)
-    dy = g.leaf("dy", coda.F32, g.shape(y))
-    for name, d in zip(case.floats(), g.gradients(y, dy, [t[n] for n in case.floats()])):
-        g.output(b"d." + name.encode(), d)
-    return g
-
-
-def bound(arguments, leaves, dtype):
-    """Memory of all arguments, results full of NaN."""
-    return [leaves[name] if name in leaves else np.full(shape, np.nan, dtype) for name, _, _, shape in arguments]
-
-
-def addresses(arrays):
-    return [a.ctypes.data for a in arrays]
-
-
-def run(lib, case, leaves):
+def run(case, leaves):
     """By name: in fp64 by evaluation, in fp32 on the CPU device."""
-    g = graph_of(lib, case)
-    arguments = g.arguments()
-    exact, plain = bound(arguments, leaves, np.float64), bound(arguments, leaves, np.float32)
-    g.evaluated(addresses(exact))
-    plan = coda.Plan(g, coda.CPU)
-    room = np.zeros(plan.workspace + 256, np.uint8)
-    plan.run(addresses(plain), (room.ctypes.data + 255) // 256 * 256)
-    return [{a[0]: x for a, x in zip(arguments, arrays) if a[0] not in leaves} for arrays in (exact, plain)]
+    g = formulas.graph_of(case, "f32", weights=False)
+    results = [a for a in g.args if a.kind == "output"]
+    exact = [np.asarray(y) for y in g.evaluate(**leaves)]
+    plain = {a.name: np.full(a.dims, np.nan, np.float32) for a in results}
+    g.compile("cpu")(leaves, out=plain)
+    return [{a.name: y for a, y in zip(results, exact)}, plain]
 
 
 def wanted(case, leaves):
@@ -152,13 +129,13 @@ def wanted(case, leaves):
 def main():
     seed = int(os.environ.get("CODA_SEED", 1))
     print("test_jax.py: jax %s, seed %d" % (jax.__version__, seed))
-    lib, failed, checks = coda.load(), 0, 0
+    failed = checks = 0
     for case in formulas.CASES:
         leaves = drawn(case, seed)
         shape = (1,) if case.name == "model" else leaves["x"].shape
         leaves["dy"] = np.random.default_rng(seed + 1).standard_normal(shape).astype(np.float32)
         want, worst = wanted(case, leaves), [0, 0]
-        for k, (got, bar) in enumerate(zip(run(lib, case, leaves), (1e-8, 1e-5))):
+        for k, (got, bar) in enumerate(zip(run(case, leaves), (1e-8, 1e-5))):
             for name, w in want.items():
                 off = np.linalg.norm(got[name] - w) / np.linalg.norm(w)
                 worst[k], checks = max(worst[k], off), checks + 1

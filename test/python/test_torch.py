@@ -15,50 +15,36 @@ except ImportError as e:
     print("test_torch.py: skipped: %s" % e)
     sys.exit(0)
 
-import coda
 import formulas
 from formulas import EPS, HEAD, IGNORED
 
-TYPES = {torch.float32: coda.F32, torch.bfloat16: coda.BF16, torch.int32: coda.I32}
-DTYPES = {v: k for k, v in TYPES.items()}
+TYPES = {torch.float32: "f32", torch.bfloat16: "bf16"}
 
 
 # ---- libcoda as a function of PyTorch ----
 
 class Part:
-    """A plan whose arguments are tensors by name; what it makes are new ones."""
+    """A plan whose arguments are tensors by name; what it makes are new ones, which were full of NaN."""
 
     def __init__(self, graph, device):
-        self.device = device
-        self.plan = coda.Plan(graph, coda.GPU if device == "cuda" else coda.CPU)
-        self.arguments = self.plan.arguments
+        self.device, self.plan = device, graph.compile("gpu" if device == "cuda" else "cpu")
+        self.arguments = self.plan.args
+        self.reads = [a.name for a in self.arguments if a.kind != "output"]
 
     def __call__(self, tensors):
-        made, pointers = {}, []
-        for name, kind, dtype, shape in self.arguments:
-            if kind == coda.OUTPUT:
-                made[name] = torch.full(shape, float("nan"), dtype=DTYPES[dtype], device=self.device)
-            pointers.append((made if kind == coda.OUTPUT else tensors)[name].data_ptr())
-        room = torch.empty(self.plan.workspace + 256, dtype=torch.uint8, device=self.device)
-        stream = torch.cuda.current_stream().cuda_stream if self.device == "cuda" else None
-        self.plan.run(pointers, (room.data_ptr() + 255) // 256 * 256, stream)
+        dtypes = {v: k for k, v in TYPES.items()}
+        made = {a.name: torch.full(a.dims, float("nan"), dtype=dtypes[a.dtype], device=self.device)
+                for a in self.arguments if a.kind == "output"}
+        self.plan({n: tensors[n] for n in self.reads}, out=made)
         return made
 
 
 class Block:
     """y = block(x of each leaf in order), with gradients by all floats."""
 
-    def __init__(self, lib, case, dtype, device):
-        g = coda.Graph(lib)
+    def __init__(self, case, dtype, device):
         self.names, self.floats = list(case.shapes), case.floats()
-        t = {n: g.leaf(n, coda.I32 if n in case.integers else TYPES[dtype], s, n not in ("x", "ids", "target"))
-             for n, s in case.shapes.items()}
-        y = case.formula(formulas.Coda(g), t)
-        g.output(b"y", y)
-        dy = g.leaf("dy", coda.F32 if case.name == "model" else TYPES[dtype], g.shape(y))
-        for name, d in zip(self.floats, g.gradients(y, dy, [t[n] for n in self.floats])):
-            g.output(b"d." + name.encode(), d)
-        self.forward, self.backward = (Part(p, device) for p in g.parts(1))
+        self.forward, self.backward = (Part(p, device) for p in formulas.graph_of(case, TYPES[dtype]).split(1))
 
     def __call__(self, *x):
         return Function.apply(self, *x)
@@ -70,8 +56,7 @@ class Function(torch.autograd.Function):
         leaves = {n: v.contiguous() for n, v in zip(block.names, x)}
         made = block.forward(leaves)
         ctx.block, ctx.kept = block, [n for n in made if n != "y"]
-        wanted = {a[0] for a in block.backward.arguments}
-        ctx.keeps_y = "y" in wanted
+        ctx.keeps_y = "y" in block.backward.reads
         ctx.save_for_backward(*leaves.values(), *(made[n] for n in ctx.kept), *((made["y"],) if ctx.keeps_y else ()))
         return made["y"]
 
@@ -189,10 +174,10 @@ def distance(got, want):
     return float((got.double() - want.double()).norm() / want.double().norm())
 
 
-def blocks(count, lib, dtype, device, bar):
+def blocks(count, dtype, device, bar):
     """`bar` None: 1.2 times as far from fp64 as PyTorch in the same dtype, or half a unit of bf16."""
     for case in formulas.CASES:
-        leaves, block = drawn(case, dtype, device), Block(lib, case, dtype, device)
+        leaves, block = drawn(case, dtype, device), Block(case, dtype, device)
         dy = torch.randn((1,) if case.name == "model" else leaves["x"].shape).to(dtype).to(device)
         exact = {n: v if n in case.integers else v.double() for n, v in leaves.items()}
         want = gradients(lambda t: case.formula(Torch(), t), case, exact, dy.double())
@@ -207,10 +192,10 @@ def blocks(count, lib, dtype, device, bar):
         print("%-8s on %s, %s: off by %.1e" % (case.name, device, str(dtype)[6:], worst), flush=True)
 
 
-def chosen(count, lib, device):
+def chosen(count, device):
     """Gradients of some leaves alone: the others get none."""
     case = formulas.CASES[0]
-    leaves, block = drawn(case, torch.float32, device), Block(lib, case, torch.float32, device)
+    leaves, block = drawn(case, torch.float32, device), Block(case, torch.float32, device)
     leaves["down"].requires_grad_()
     block(*leaves.values()).sum().backward()
     others = [n for n, v in leaves.items() if v.grad is not None]
@@ -234,9 +219,9 @@ class Model(torch.nn.Module):
         return self.head(F.layer_norm(x, x.shape[-1:]))
 
 
-def trained(count, lib, device, steps=20):
+def trained(count, device, steps=20):
     case = formulas.CASES[0]
-    leaves, block = drawn(case, torch.float32, device), Block(lib, case, torch.float32, device)
+    leaves, block = drawn(case, torch.float32, device), Block(case, torch.float32, device)
     names = list(case.shapes)
     ids = torch.randint(formulas.V, (2, formulas.T + 1), device=device)
     start, losses = None, []
@@ -259,10 +244,10 @@ def trained(count, lib, device, steps=20):
           losses[0][-1], off), flush=True)
 
 
-def captured(count, lib):
+def captured(count):
     """Forward and backward in a CUDA graph leave the bits that they leave outside."""
     case = formulas.CASES[0]
-    leaves, block = drawn(case, torch.bfloat16, "cuda"), Block(lib, case, torch.bfloat16, "cuda")
+    leaves, block = drawn(case, torch.bfloat16, "cuda"), Block(case, torch.bfloat16, "cuda")
     dy = torch.randn(leaves["x"].shape, device="cuda").bfloat16()
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     stream.wait_stream(torch.cuda.current_stream())
@@ -281,15 +266,15 @@ def main():
     print("test_torch.py: torch %s, seed %d" % (torch.__version__, seed), flush=True)
     torch.manual_seed(seed)
     torch.backends.cuda.matmul.allow_tf32 = False
-    lib, count = coda.load(), Counted()
-    blocks(count, lib, torch.float32, "cpu", 1e-5)
-    chosen(count, lib, "cpu")
-    trained(count, lib, "cpu")
+    count = Counted()
+    blocks(count, torch.float32, "cpu", 1e-5)
+    chosen(count, "cpu")
+    trained(count, "cpu")
     if torch.cuda.is_available():
-        blocks(count, lib, torch.bfloat16, "cuda", None)
-        chosen(count, lib, "cuda")
-        trained(count, lib, "cuda")
-        captured(count, lib)
+        blocks(count, torch.bfloat16, "cuda", None)
+        chosen(count, "cuda")
+        trained(count, "cuda")
+        captured(count)
     else:
         print("test_torch.py: there is no GPU: the CPU device alone")
     print("test_torch.py: %d checks, %d failures" % (count.checks, count.failures))

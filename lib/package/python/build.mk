@@ -1,0 +1,23 @@
+# build.mk -- the Python package, a part of the Makefile. It wants Python's standard library, and no compiler of its own.
+PYTHON       ?= python3
+PACKAGE       = $(BUILD)/python/libcoda
+# All headers that there are: a new one is in the binding at the next build.
+BOUND_HEADERS = $(sort $(wildcard include/coda*.h))
+PACKAGE_FROM  = $(wildcard lib/package/python/*.py lib/package/python/libcoda/*.py lib/package/python/libcoda/*/*.py)
+
+python: $(PACKAGE)/.made ## the Python package libcoda, in build/python; the binding in it is made from the headers
+$(PACKAGE)/.made: $(PACKAGE_FROM) $(wildcard include/coda*.h) | $(BUILD)/libcoda.so
+	@rm -rf $(PACKAGE) && mkdir -p $(PACKAGE)
+	@cp -R lib/package/python/libcoda/* $(PACKAGE)
+	@$(PYTHON) lib/package/python/generate.py $(PACKAGE) $(BOUND_HEADERS)
+	@ln -sf ../../libcoda.so $(PACKAGE)/libcoda.so.0
+	@touch $@
+wheel: $(PACKAGE)/.made $(BUILD)/libcoda.so ## the same as a wheel for every CPython 3 from 3.10, in build/wheel
+	@OBJCOPY='$(OBJCOPY)' $(PYTHON) lib/package/python/wheel.py $(PACKAGE) $(BUILD)/libcoda.so $(BUILD)/wheel
+# PYTHON, or Debian's own if that alone has NumPy.
+TEST_PYTHON = $$(for p in $(PYTHON) /usr/bin/python3; do \
+	$$p -c 'import numpy' 2>/dev/null && echo $$p && exit; done; echo $(PYTHON))
+test-python: $(PACKAGE)/.made $(BUILD)/libcoda.so ## the Python package, with NumPy, PyTorch and JAX where PYTHON has these
+	@BUILD=$(abspath $(BUILD)) PYTHONPATH=$(abspath $(BUILD))/python $(TEST_PYTHON) test/python/run.py
+
+.PHONY: python wheel test-python

@@ -1,0 +1,363 @@
+"""plan.py -- compiled graphs: which array is which argument, and runs."""
+import ctypes
+import threading
+
+from . import arrays, c
+from ._convert import enum, options_of, text_of, word
+from .errors import InvalidError, failure, must
+from .graph import Graph, argument
+
+WRITTEN = ("output", "sum", "state", "consumed")
+RESULTS = ("output", "sum")
+
+
+def stream_of(stream):
+    """The address of a stream: a number, a stream of torch or cupy, or what has __cuda_stream__."""
+    if stream is None or isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        return stream.__cuda_stream__()[1]
+    for name in ("cuda_stream", "ptr", "handle"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    raise TypeError(
+    "%s is no stream: a number, or what has __cuda_stream__, cuda_stream or ptr" %
+     type(stream).__name__)
+
+
+def current_stream(module, given):
+    """That of the library whose arrays are given; else the one that all of them name."""
+    name = getattr(module, "__name__", "")
+    if name == "torch":
+        return module.cuda.current_stream().cuda_stream
+    if name == "cupy":
+        return module.cuda.get_current_stream().ptr
+    named = {m.stream for m in given if m is not None and m.stream is not None}
+    if len(named) > 1:
+        raise InvalidError("arrays of %d streams: which one shall the run be on? Give stream=" % len(named))
+    return named.pop() if named else None
+
+
+class Plan:
+    """What coda_compile has made. plan(x, w) runs it: leaves by position, in the order of their making, or by
+    name: plan(x=x, w=w), or plan({"x": x, "w": w})."""
+
+    def __init__(self, graph, device="gpu", fold="none", flags=0, **options):
+        self.handle = c.coda_plan()
+        self._cache = options.get("cache")
+        if isinstance(self._cache, Cache):
+            options["cache"] = self._cache.handle
+        opt = options_of(graph, c.coda_compile_options, dict(options, device=device, fold=fold, flags=flags))
+        must(c.coda_compile(ctypes.byref(self.handle), graph.handle, opt))
+        self.device = word("coda_device", enum("coda_device", device))
+        self.args = [argument(c.coda_plan_arg, self.handle, i) for i in range(c.coda_plan_args(self.handle))]
+        self.names = [a.name for a in self.args]
+        self.leaves = [i for i, a in enumerate(self.args) if a.kind not in RESULTS]
+        self.results = [i for i, a in enumerate(self.args) if a.kind in RESULTS]
+        self.symbols = [s[0] for s in graph.symbols]
+        self._known = self._plain_symbols(graph) if self.symbols else []
+        self._threads, self._prepared = threading.local(), None
+        self._maps = graph.__dict__.get("kept")  # references of the caller's maps
+
+    def __del__(self, free=c.coda_plan_free):
+        if getattr(self, "handle", None):
+            free(self.handle)
+
+    def _plain_symbols(self, graph):
+        """(argument, axis, symbol) where a dimension is a symbol by itself."""
+        out = []
+        for i, a in enumerate(graph.args):
+            for axis, d in enumerate(a.dims):
+                if d < 0 and graph.dim_text(d) in self.symbols:
+                    out.append((i, axis, self.symbols.index(graph.dim_text(d))))
+        return out
+
+    # ---- What it is ----
+
+    def explain(self, what="plan"):
+        """Its text: graph, derivation, rewritten, plan, dot, shapes or reasons."""
+        return text_of(c.coda_plan_print, self.handle, enum("coda_text", what))
+
+    def __str__(self):
+        return self.explain()
+
+    @property
+    def stats(self):
+        out = c.coda_plan_stats()
+        must(c.coda_plan_stats_get(self.handle, ctypes.byref(out)))
+        return out
+
+    @property
+    def kernels(self):
+        """coda_kernel_info of each distinct kernel."""
+        out = []
+        for i in range(c.coda_plan_kernels(self.handle)):
+            out.append(c.coda_kernel_info())
+            must(c.coda_plan_kernel(self.handle, i, ctypes.byref(out[-1])))
+        return out
+
+    workspace_bytes = property(lambda self: c.coda_plan_workspace(self.handle))
+    prepared_bytes = property(lambda self: c.coda_plan_prepared(self.handle))
+
+    # ---- Runs ----
+
+    def __call__(self, *given, out=None, stream=None, **more):
+        """Results: one, or a tuple. They are `out`, by order or by name, or new arrays like those given. On a GPU the
+        run is on `stream`, or torch's or cupy's current one, and goes on behind the call."""
+        run = Binding(self, given, more, out, stream)
+        run()
+        return run.result
+
+    def bind(self, *given, out=None, stream=None, **more):
+        """The same as a callable without arguments, that costs what the call of C costs. Arrays stay where they are:
+        what they hold is read anew at each call, which writes `result` anew."""
+        return Binding(self, given, more, out, stream)
+
+    def prepare_again(self):
+        """Weights hold new values in the memory that they had: the next run folds them anew."""
+        self._prepared = None
+
+    def arg_for(self, i, dims):
+        return argument(c.coda_plan_arg_for, self.handle, i, dims) if dims is not None else self.args[i]
+
+
+class Binding:
+    """Arrays as the arguments of a plan, checked once; binding() runs it, `result` is what it writes."""
+
+    def __init__(self, plan, given, more, out, stream):
+        self.plan = plan
+        options = {
+    n: more.pop(n) for n in (
+        "threads",
+        "workspace",
+        "prepared",
+         "dims") if n in more and n not in plan.names}
+        list_ = self.by_name(given, more, out)
+        self.module = arrays.module_of(x for x in list_ if x is not None)
+        wanted = stream_of(stream)
+        self.memories = [arrays.memory(x, wanted) if x is not None and plan.args[i].kind != "scalar" else None
+                         for i, x in enumerate(list_)]
+        self.stream = wanted if stream is not None or plan.device == "cpu" else current_stream(
+            self.module, self.memories)
+        self.dims = self.solve(options.pop("dims", None))
+        self.keep = list_
+        self.pointers = (ctypes.c_void_p * len(list_))()
+        for i in plan.leaves + plan.results:
+            self.pointers[i] = self.place(i)
+        results = [self.keep[i] for i in plan.results]
+        self.result = results[0] if len(results) == 1 else tuple(results)
+        self.call = self.caller(**options)
+
+    def fail(self, i, text):
+        a = self.plan.args[i]
+        raise InvalidError("%s %s: %s" % (a.kind, a.name, text))
+
+    def by_name(self, given, named, out):
+        """An array for each argument, or None."""
+        plan, list_ = self.plan, [None] * len(self.plan.args)
+        if len(given) == 1 and isinstance(given[0], dict):
+            given, named = (), dict(given[0], **named)
+        if len(given) > len(plan.leaves):
+            raise TypeError("%d arrays for %d leaves: %s" %
+                            (len(given), len(plan.leaves), ", ".join(plan.names[i] for i in plan.leaves)))
+        for i, x in zip(plan.leaves, given):
+            list_[i] = x
+        if out is not None and not isinstance(out, dict):
+            out = list(out) if isinstance(out, (tuple, list)) else [out]
+            if len(out) != len(plan.results):
+                raise TypeError("out has %d arrays for %d results" % (len(out), len(plan.results)))
+            out = {plan.names[i]: x for i, x in zip(plan.results, out)}
+        for name, x in [*named.items(), *(out or {}).items()]:
+            if name not in plan.names:
+                raise TypeError("there is no argument %r: %s" % (name, ", ".join(plan.names)))
+            i = plan.names.index(name)
+            if list_[i] is not None:
+                raise TypeError("the argument %r comes twice" % name)
+            list_[i] = x
+        for i in plan.leaves:
+            if list_[i] is None:
+                self.fail(i, "no array is given")
+        return list_
+
+    def solve(self, dims):
+        """The symbols' values, from the shapes of the arrays that have them."""
+        plan = self.plan
+        if not plan.symbols:
+            return None
+        known = dict(zip(range(len(plan.symbols)), dims)) if dims is not None else {}
+        for i, axis, symbol in plan._known:
+            m = self.memories[i]
+            if m is not None and axis < len(m.shape):
+                known.setdefault(symbol, m.shape[axis])
+        if len(known) < len(plan.symbols):
+            raise InvalidError("no array says what the symbol %s is: give dims=(...)" %
+                               next(s for k, s in enumerate(plan.symbols) if k not in known))
+        return (ctypes.c_int64 * len(known))(*[known[k] for k in range(len(known))])
+
+    def place(self, i):
+        """The address of an argument."""
+        a, m = self.plan.arg_for(i, self.dims), self.memories[i]
+        if a.kind == "scalar":
+            box = (ctypes.c_float if a.dtype == "f32" else ctypes.c_int32)(self.keep[i])
+            self.keep[i] = box
+            return ctypes.addressof(box)
+        if m is None:
+            return self.fresh(i, a)
+        if m.dtype != a.dtype:
+            self.fail(i, "%s was given for %s" % (m.dtype, a.dtype))
+        if m.shape != a.dims:
+            self.fail(i, "shape %s was given for %s" % (list(m.shape), list(a.dims)))
+        on_gpu = self.plan.device == "gpu"
+        if (m.device[0] == "cuda") != on_gpu:
+            self.fail(i, "the array is on %s, the plan on %s" % (m.device[0], self.plan.device))
+        if m.readonly and a.kind in WRITTEN:
+            self.fail(i, "the array is read-only, and a run writes to it")
+        strides = m.strides or arrays.dense_strides(m.shape)
+        if m.address % 16 or any(d > 1 and s != t for d, s, t in zip(a.dims, strides, a.strides)):
+            return self.copied(i, a)
+        return m.address
+
+    def copied(self, i, a):
+        """A leaf that lies otherwise than the graph says, or at an odd address."""
+        if a.kind in WRITTEN or tuple(a.strides) != arrays.dense_strides(a.dims):
+            self.fail(i, "strides %s at an address that is %d modulo 16, where strides %s and a multiple of 16 are wanted" %
+                      (list(self.memories[i].strides or arrays.dense_strides(a.dims)), self.memories[i].address % 16,
+                       list(a.strides)))
+        self.keep[i] = arrays.contiguous(self.keep[i], self.module)
+        self.memories[i] = arrays.memory(self.keep[i], self.stream)
+        if self.memories[i].address % 16:
+            self.keep[i] = arrays.Array(a.dims, a.dtype)
+            ctypes.memmove(self.keep[i].memory.address, self.memories[i].address, self.keep[i].nbytes)
+            self.memories[i] = self.keep[i].memory
+        return self.memories[i].address
+
+    def fresh(self, i, a):
+        if a.kind == "sum":
+            self.fail(i, "a run adds to it: give the array that it adds to, by name or in out")
+        if tuple(a.strides) != arrays.dense_strides(a.dims):
+            self.fail(i, "it has strides %s: give the array, by name or in out" % list(a.strides))
+        device = ("cuda", 0) if self.plan.device == "gpu" else ("cpu", 0)
+        leaves = [self.keep[k] for k in self.plan.leaves]
+        self.keep[i] = arrays.empty(self.module, a.dims, a.dtype, device, leaves)
+        self.memories[i] = arrays.memory(self.keep[i], self.stream)
+        return self.memories[i].address
+
+    # ---- The call ----
+
+    def scratch(self, given, size, what):
+        """Memory of the plan's device, aligned to 256 bytes: (address, what keeps it)."""
+        if given is not None:
+            m = arrays.memory(given, self.stream)
+            if arrays.count(m.shape) * arrays.BYTES[m.dtype] < size or m.address % 256:
+                raise InvalidError("%s: %d bytes at a multiple of 256 are wanted" % (what, size))
+            return m.address, given
+        if not size:
+            return None, None
+        if self.plan.device != "gpu":
+            return arrays.host(size)
+        if self.module is None:
+            raise InvalidError("%s on a GPU wants memory: give %s=, %d bytes, or tensors of torch or cupy" %
+                               (what, what, size))
+        made = arrays.empty(self.module, (size + 256,), "u8", ("cuda", 0), [self.keep[k] for k in self.plan.leaves])
+        return (arrays.memory(made).address + 255) // 256 * 256, made
+
+    def workspace(self, given):
+        """One for each thread and plan, but for what is bound to its own."""
+        size = c.coda_plan_workspace_for(self.plan.handle,
+     self.dims) if self.dims is not None else self.plan.workspace_bytes
+        mine = self.plan._threads.__dict__
+        if given is not None or mine.get("size", -1) < size:
+            made = self.scratch(given, size, "workspace")
+            if given is not None:
+                return made
+            mine["size"], mine["made"] = size, made
+        return mine["made"]
+
+    def prepared(self, given, workspace):
+        """Folded constants, made anew when a weight lies elsewhere or says that it has changed."""
+        plan = self.plan
+        if not c.coda_plan_prepared_id(plan.handle):
+            return None
+        weights = [i for i in plan.leaves if plan.args[i].kind == "weight"]
+        now = [(self.pointers[i], getattr(self.keep[i], "_version", 0)) for i in weights]
+        if plan._prepared is None or plan._prepared[0] != now or given is not None:
+            memory = self.scratch(given, plan.prepared_bytes, "prepared")
+            must(c.coda_prepare(plan.handle, self.pointers, memory[0], workspace, self.stream))
+            plan._prepared = (now, memory)
+        return plan._prepared[1][0]
+
+    def caller(self, threads=0, workspace=None, prepared=None):
+        self.room = self.workspace(workspace)
+        constants = self.prepared(prepared, self.room[0])
+        arguments = (self.plan.handle, self.pointers, constants, self.room[0], self.stream)
+        if self.dims is None and not threads:
+            run = c.coda_run
+        else:
+            run = c.coda_run_shaped
+            count = 0 if self.dims is None else len(self.dims)
+            arguments += (ctypes.byref(c.coda_run_options(dims=self.dims, dim_count=count, threads=threads)),)
+
+        def call():
+            status = run(*arguments)
+            if status:
+                raise failure(status)
+        return call
+
+    def __call__(self):
+        self.call()
+        return self.result
+
+
+class Cache:
+    """A cache of kernels of your own: options are those of coda_cache_options."""
+
+    def __init__(self, **options):
+        self.handle = c.coda_cache()
+        must(c.coda_cache_open(ctypes.byref(self.handle), options_of(None, c.coda_cache_options, options)))
+
+    def __del__(self, free=c.coda_cache_free):
+        if getattr(self, "handle", None):
+            free(self.handle)
+
+    @property
+    def stats(self):
+        out = c.coda_cache_stats()
+        must(c.coda_cache_stats_get(self.handle, ctypes.byref(out)))
+        return out
+
+
+class jit:
+    """@jit(device="cpu", weights=("w",)): a function of values becomes one of arrays. Each set of shapes, dtypes and
+    strides has its plan."""
+
+    def __init__(self, function=None, *, device="gpu", weights=(), **options):
+        self.function, self.device, self.weights = function, device, set(weights)
+        self.options, self.plans = options, {}
+        if function is not None:
+            self.named(function)
+
+    def named(self, function):
+        self.function = function
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+        code = function.__code__
+        self.names = code.co_varnames[:code.co_argcount]
+
+    def plan(self, *given):
+        """The plan of arrays like these."""
+        types = tuple((m.dtype, m.shape, m.strides) for m in map(arrays.memory, given))
+        if types not in self.plans:
+            g = Graph()
+            leaves = [g._leaf("weight" if n in self.weights else "input", n, dtype, shape, strides)
+                      for n, (dtype, shape, strides) in zip(self.names, types)]
+            made = self.function(*leaves)
+            made = made if isinstance(made, (tuple, list)) else [made]
+            for k, v in enumerate(made):
+                g.output("%s.%d" % (self.function.__name__, k), v)
+            self.plans[types] = g.compile(self.device, **self.options)
+        return self.plans[types]
+
+    def __call__(self, *given, **options):
+        if self.function is None:
+            self.named(given[0])
+            return self
+        return self.plan(*given)(*given, **options)

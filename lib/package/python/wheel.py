@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""wheel.py PACKAGE LIBRARY FOLDER -- the package as a wheel, for every CPython 3 from 3.10 of this kind of machine.
+
+A wheel is a zip file (packaging.python.org, "Binary distribution format"), so this writes one; equal sources make
+equal bytes. The tag has the least glibc that the library's symbols ask for: 2.28 if the tree was built on a system of that.
+"""
+import base64
+import hashlib
+import os
+import platform
+import re
+import subprocess
+import sys
+import zipfile
+
+NAME, OLDEST = "libcoda", "3.10"
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+DATE = (2020, 1, 1, 0, 0, 0)
+
+
+def metadata(version):
+    with open(os.path.join(HERE, "README.md"), encoding="utf-8") as f:
+        text = f.read()
+    return """Metadata-Version: 2.1
+Name: %s
+Version: %s
+Summary: Transformer blocks as fused kernels: graphs, a CPU device, GPUs through NVRTC
+License: Apache-2.0
+Requires-Python: >=%s
+Provides-Extra: cuda
+Requires-Dist: nvidia-cuda-nvrtc<14,>=13; extra == "cuda"
+Requires-Dist: nvidia-cublas<14,>=13; extra == "cuda"
+Provides-Extra: torch
+Requires-Dist: torch>=2.6; extra == "torch"
+Description-Content-Type: text/markdown
+
+%s""" % (NAME, version, OLDEST, text)
+
+
+def glibc(library):
+    """The newest version of glibc that a symbol has."""
+    out = subprocess.run(["nm", "-D", library], capture_output=True, text=True, check=True).stdout
+    return max(tuple(map(int, v)) for v in re.findall(r"@GLIBC_(\d+)\.(\d+)", out))
+
+
+def stripped(library, folder):
+    path = os.path.join(folder, "libcoda.so.0")
+    subprocess.run([os.environ.get("OBJCOPY") or "objcopy", "--strip-unneeded", library, path], check=True)
+    with open(path, "rb") as f:
+        data = f.read()
+    os.remove(path)
+    return data
+
+
+def files(package, library, folder, version, tag):
+    """(name, bytes, mode) of all but RECORD."""
+    for root, folders, names in os.walk(package):
+        folders[:] = sorted(f for f in folders if f != "__pycache__")
+        for name in sorted(names):
+            if name.endswith(".py"):
+                path = os.path.join(root, name)
+                with open(path, "rb") as f:
+                    yield os.path.join(NAME, os.path.relpath(path, package)), f.read(), 0o644
+    yield NAME + "/libcoda.so.0", stripped(library, folder), 0o755
+    info = "%s-%s.dist-info/" % (NAME, version)
+    wheel = "Wheel-Version: 1.0\nGenerator: coda\nRoot-Is-Purelib: false\nTag: %s\n" % tag
+    yield info + "METADATA", metadata(version).encode(), 0o644
+    yield info + "WHEEL", wheel.encode(), 0o644
+    yield info + "entry_points.txt", b"[torch_dynamo_backends]\ncoda = libcoda.dynamo:backend\n", 0o644
+    with open(os.path.join(ROOT, "LICENSE"), "rb") as f:
+        yield info + "LICENSE", f.read(), 0o644
+
+
+def add(z, name, data, mode):
+    entry = zipfile.ZipInfo(name, DATE)
+    entry.external_attr = (0o100000 | mode) << 16
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    z.writestr(entry, data, compresslevel=9)
+
+
+def main(package, library, folder):
+    with open(os.path.join(ROOT, "include", "coda.h"), encoding="utf-8") as f:
+        version = re.search(r'CODA_VERSION_STRING "(.*)"', f.read()).group(1)
+    tag = "py3-none-manylinux_%d_%d_%s" % (*max(glibc(library), (2, 17)), platform.machine())
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "%s-%s-%s.whl" % (NAME, version, tag))
+    record, info = [], "%s-%s.dist-info/" % (NAME, version)
+    with zipfile.ZipFile(path + ".part", "w") as z:
+        for name, data, mode in files(package, library, folder, version, tag):
+            add(z, name, data, mode)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            record.append("%s,sha256=%s,%d\n" % (name, digest, len(data)))
+        add(z, info + "RECORD", "".join([*record, info + "RECORD,,\n"]).encode(), 0o644)
+    os.replace(path + ".part", path)
+    print("%s: %d kB" % (path, os.path.getsize(path) // 1000))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

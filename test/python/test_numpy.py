@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""test_numpy.py -- the package with NumPy's arrays: the program of its first page, results as NumPy has them, views,
+16 bits by ml_dtypes, DLPack both ways."""
+import os
+import re
+import sys
+import unittest
+
+try:
+    import numpy as np
+except ImportError as e:
+    print("test_numpy.py: skipped: %s" % e)
+    sys.exit(0)
+try:
+    import ml_dtypes
+except ImportError:
+    ml_dtypes = None
+
+import libcoda as coda
+
+
+class Producer:
+    """An array by DLPack alone."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def __dlpack__(self, **how):
+        return self.x.__dlpack__()
+
+
+SEED = int(os.environ.get("CODA_SEED", 1))
+
+
+class Numpy(unittest.TestCase):
+    def setUp(self):
+        self.rng = np.random.default_rng(SEED)
+
+    def drawn(self, *shape):
+        return self.rng.standard_normal(shape).astype("f")
+
+    def close(self, got, want, bar=2e-6):
+        self.assertEqual(got.shape, want.shape)
+        off = abs(got - want).max() / abs(want).max()
+        self.assertTrue(off <= bar, "off by %g" % off)
+
+    def test_the_first_program(self):
+        """That of the package's page: at most 10 lines, and right."""
+        text = re.sub(r"(?m)^    ", "", coda.__doc__[coda.__doc__.index(
+            "    import numpy"):coda.__doc__.index("\nGraph, Value")])
+        lines = [line for line in text.splitlines() if line.strip()]
+        self.assertLessEqual(len(lines), 10)
+        made = {}
+        exec(text, made)
+        x, w, d = (made[n].astype("d") for n in "xwd")
+        h = x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) @ w.T
+        gate, up = np.split(h, 2, -1)
+        self.close(made["y"], gate / (1 + np.exp(-gate)) * up @ d.T + x)
+        self.assertIs(type(made["y"]), np.ndarray)
+
+    def test_layers(self):
+        """Layer norm, gelu and attention of two heads, against their formulas."""
+        x, w, o, gain, bias = self.drawn(2, 10, 16), self.drawn(
+            48, 16) / 4, self.drawn(16, 16) / 4, self.drawn(16), self.drawn(16)
+        g = coda.Graph()
+        v = {n: g.input(n, a) for n, a in (("x", x), ("w", w), ("o", o), ("gain", gain), ("bias", bias))}
+        p = coda.layer_norm(v["x"], v["gain"], v["bias"], 1e-5) @ v["w"].T
+        a = coda.attention(p[..., :16], p[..., 16:32], p[..., 32:], heads=2, causal=1)
+        g.output("y", coda.gelu_tanh(a @ v["o"].T) + v["x"])
+        y = g.compile("cpu")(x, w, o, gain, bias)
+        x, w, o, gain, bias = (t.astype("d") for t in (x, w, o, gain, bias))
+        n = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * gain + bias
+        q, k, u = (t.reshape(2, 10, 2, 8).transpose(0, 2, 1, 3) for t in np.split(n @ w.T, 3, -1))
+        s = q @ k.transpose(0, 1, 3, 2) / np.sqrt(8) + np.where(np.tri(10), 0, -np.inf)
+        e = np.exp(s - s.max(-1, keepdims=True))
+        h = (e / e.sum(-1, keepdims=True) @ u).transpose(0, 2, 1, 3).reshape(2, 10, 16) @ o.T
+        self.close(y, h / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (h + 0.044715 * h ** 3))) + x)
+
+    def test_views(self):
+        """A view is taken as it lies by a graph made of it, and copied where the graph wants a dense one."""
+        base = self.drawn(8, 12)
+        view = base[::2, ::3]
+        for leaf in (view, np.ascontiguousarray(view)):
+            g = coda.Graph()
+            g.output("y", g.input("x", leaf) * 2)
+            self.close(g.compile("cpu")(view), view * 2, 0)
+        with self.assertRaisesRegex(coda.InvalidError, "strides"):
+            g = coda.Graph()
+            g.input("x", base[::-1])
+        out = np.full((4, 4), np.nan, "f")
+        g = coda.Graph()
+        g.output("y", g.input("x", "f32", [4, 4]) * 2)
+        self.assertIs(g.compile("cpu")(view, out=out), out)
+        self.close(out, view * 2, 0)
+        with self.assertRaisesRegex(coda.InvalidError, "output y"):
+            g.compile("cpu")(view, out=base[1::2, ::3])
+
+    def test_operators_beside_numpy(self):
+        g = coda.Graph()
+        x = g.input("x", "f32", [3])
+        g.output("y", np.float32(2) * x + np.float64(1))
+        a = self.drawn(3)
+        self.close(g.compile("cpu")(a), 2 * a + 1)
+        with self.assertRaises(TypeError):
+            x + a
+
+    def test_empty_and_integers(self):
+        g = coda.Graph()
+        ids = g.input("ids", "i64", [5])
+        g.output("y", coda.embedding(g.weight("table", "f32", [7, 4]), ids))
+        table, i = self.drawn(7, 4), self.rng.integers(0, 7, 5)
+        self.close(g.compile("cpu")(i, table), table[i], 0)
+        g = coda.Graph()
+        g.output("y", g.input("x", "f32", [0, 4]) * 2)
+        self.assertEqual(g.compile("cpu")(np.empty((0, 4), "f")).shape, (0, 4))
+
+    def test_dlpack(self):
+        x = self.drawn(3, 4)
+        m = coda.arrays.memory(Producer(x))
+        self.assertEqual((m.address, m.shape, m.dtype), (x.ctypes.data, (3, 4), "f32"))
+        ours = coda.Array((3, 4), "f32")
+        ours.view()[2, 3] = 7.0
+        theirs = np.from_dlpack(ours) if hasattr(np, "from_dlpack") else np.asarray(ours)
+        self.assertEqual(theirs[2, 3], 7.0)
+        self.assertEqual(np.asarray(ours).ctypes.data, ours.memory.address)
+        written = np.asarray(ours)
+        del ours
+        written[0, 0] = 1.0  # the memory is still there
+        self.assertEqual(theirs[0, 0], 1.0)
+
+    @unittest.skipIf(ml_dtypes is None, "no ml_dtypes")
+    def test_16_bits(self):
+        x, w = (self.drawn(*s).astype(ml_dtypes.bfloat16) for s in ((5, 32), (7, 32)))
+        g = coda.Graph()
+        g.output("y", g.input("x", x) @ g.weight("w", w).T)
+        y = g.compile("cpu")(x, w)
+        self.assertEqual(y.dtype, ml_dtypes.bfloat16)
+        self.close(y.astype("d"), x.astype("d") @ w.astype("d").T, 2.0 ** -8)
+
+
+if __name__ == "__main__":
+    print("CODA_SEED=%d" % SEED)
+    unittest.main()
