@@ -8,10 +8,11 @@ enum { MOST_STAGES = 24 };
 /* Candidates that differ in their raster group, or in what follows from the others, are the same. */
 static bool same(const struct tile *a, const struct tile *b)
 {
-    return a->bm == b->bm && a->bn == b->bn && a->groups == b->groups && a->pingpong == b->pingpong &&
-           a->splits == b->splits && a->scattered == b->scattered && a->cluster_m == b->cluster_m &&
-           a->cluster_n == b->cluster_n && a->across == b->across && a->serpentine == b->serpentine &&
-           a->stages == b->stages && a->lends == b->lends && a->tail == b->tail && a->tail_bn == b->tail_bn;
+    return a->mainloop == b->mainloop && a->bm == b->bm && a->bn == b->bn && a->groups == b->groups &&
+           a->pingpong == b->pingpong && a->splits == b->splits && a->scattered == b->scattered &&
+           a->cluster_m == b->cluster_m && a->cluster_n == b->cluster_n && a->across == b->across &&
+           a->serpentine == b->serpentine && a->stages == b->stages && a->lends == b->lends &&
+           a->tail == b->tail && a->tail_bn == b->tail_bn;
 }
 
 void search_add(struct search *s, const struct tile *t, double cost)
@@ -71,7 +72,8 @@ double memory_clocks(const struct target *target, double bytes)
 double weight_clocks(const struct program *p, const struct target *target, double used)
 {
     double batch = p->b.data.batch ? (double)p->dim[0] : 1;
-    return memory_clocks(target, 2 * batch * (double)p->dim[2] * (double)p->k) * (1.25 - 0.25 * used);
+    double bytes = (double)dtype_bytes(p->b.data.dtype, 1) * batch * (double)p->dim[2] * (double)p->k;
+    return memory_clocks(target, bytes) * (1.25 - 0.25 * used);
 }
 
 static void print_strides(const char *name, const struct tensor_use *o, struct text *t)

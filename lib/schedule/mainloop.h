@@ -47,7 +47,9 @@ extern const struct mainloop mainloop_wgmma;
 extern const struct mainloop mainloop_gemv;
 /* For at most 16 rows of A: streams B likewise, multiplies by mma.sync. */
 extern const struct mainloop mainloop_skinny;
-/* Rows that the kernel of either has room for: GEMV unrolls those that there are, SKINNY takes any up to 8,
+/* For at most 16 rows of A: streams B likewise, which is the rows of mma.sync. */
+extern const struct mainloop mainloop_stream_mma;
+/* Rows that the kernel of each has room for: GEMV unrolls those that there are, the others take any up to 8,
  * or 16. */
 int stream_rows(const struct program *p, const struct tile *t);
 /* cp.async + mma.sync: 16-bit operands of one dtype, any stride and pitch, any GPU. */

@@ -7,7 +7,7 @@
  * does; then sums and epilogue. Its cost is not trusted for 9 to 16 rows, for fewer in half of an SM's
  * memory, and for clusters that a product could do without: tuning may choose these.
  */
-#include "mainloop.h"
+#include "stream.h"
 
 enum {
     LEAST_STAGES = 3,
@@ -21,8 +21,7 @@ enum {
     SHARED_REGISTERS = 64,       /* of a thread for A, where two skinny blocks share an SM */
     STREAM_BYTES = 40,           /* an SM may get from memory in a clock, where others get less */
     DEEP_RING = 128 << 10,       /* bytes of B */
-    WINDOW = 48 << 10,           /* bytes of B on their way to an SM, ... */
-    SHORT_WINDOW = 32 << 10,     /* ... and in a GEMV whose share of it is short, ... */
+    SHORT_WINDOW = 32 << 10,     /* bytes on their way in a GEMV whose share of B is short, ... */
     SHORT_SHARE = 400 << 10,     /* ... which is up to so many bytes */
     SKINNY_END = 1000,           /* clocks, and as many for each block more that shares K */
     SKINNY_HIDDEN = 1500         /* clocks of loads */
@@ -40,17 +39,21 @@ static int state_floats(const struct program *p)
 
 int stream_rows(const struct program *p, const struct tile *t)
 {
-    if (t->mainloop != &mainloop_skinny) return (int)p->dim[1];
+    if (t->mainloop == &mainloop_gemv) return (int)p->dim[1];
     return p->dim[1] <= 8 ? 8 : 16;
 }
 
-/* Groups of four columns. A patch of 16 columns has four of them even where it lacks some of its columns. */
-static int64_t quads(const struct program *p) { return CEIL_DIV(p->dim[2], 16) * 4; }
+int64_t stream_quads(const struct program *p) { return CEIL_DIV(p->dim[2], 16) * 4; }
+
+int stream_columns(const struct program *p, const struct tile *t)
+{
+    return (int)CEIL_DIV(stream_quads(p), t->blocks) * 4;
+}
 
 /* A ring of `slot` bytes each; the sums of the warps; the values of all rows and of a block's columns. */
 static struct footprint stream_footprint(const struct program *p, const struct tile *t, int slot, int sums)
 {
-    int rows = stream_rows(p, t), columns = (int)CEIL_DIV(quads(p), t->blocks) * 4;
+    int rows = stream_rows(p, t), columns = stream_columns(p, t);
     int fixed = 4 * sums + values_bytes(p, rows, columns) + 168;
     return (struct footprint){.fixed = fixed, .stage = slot + 16, .granule = 1024};
 }
@@ -58,7 +61,7 @@ static struct footprint stream_footprint(const struct program *p, const struct t
 /* Quads of columns are shared out; each warp has sums of its own. */
 static struct footprint gemv_footprint(const struct program *p, const struct tile *t)
 {
-    int columns = (int)CEIL_DIV(quads(p), t->blocks) * 4;
+    int columns = stream_columns(p, t);
     int sums = 4 * t->groups * ((int)p->dim[1] * columns + 1 + state_floats(p));
     return stream_footprint(p, t, 4 * t->bk, sums);
 }
@@ -66,7 +69,7 @@ static struct footprint gemv_footprint(const struct program *p, const struct til
 /* The sums of each warp for a unit, and then those of all. */
 static struct footprint skinny_footprint(const struct program *p, const struct tile *t)
 {
-    int rows = stream_rows(p, t), columns = (int)CEIL_DIV(quads(p), t->blocks) * 4;
+    int rows = stream_rows(p, t), columns = stream_columns(p, t);
     int sums = 2 * 4 * t->groups * CEIL_DIV(rows, 8) * 64 + rows * columns * tile_splits(t);
     return stream_footprint(p, t, 8 * (2 * t->bk + 64), sums);
 }
@@ -96,10 +99,15 @@ static double skinny_clocks(const struct program *p, const struct tile *t, const
     return weights * (deep ? 0.99 : 1.02) + MAX(a - SKINNY_HIDDEN, 0) + SKINNY_END * tile_splits(t);
 }
 
+double stream_clocks(const struct program *p, const struct tile *t, const struct target *target)
+{
+    double share = (double)dtype_bytes(p->b.data.dtype, stream_columns(p, t)) * (double)p->k / STREAM_BYTES;
+    return MAX(share, weight_clocks(p, target, (double)t->blocks / target->sms));
+}
+
 static double stream_cost(const struct program *p, const struct tile *t, const struct target *target)
 {
-    double share = 8 * (double)CEIL_DIV(quads(p), t->blocks) * (double)p->k / STREAM_BYTES;
-    double weights = MAX(share, weight_clocks(p, target, (double)t->blocks / target->sms));
+    double weights = stream_clocks(p, t, target);
     return BEGINNING +
            (t->mainloop == &mainloop_skinny ? skinny_clocks(p, t, target, weights) : weights + BEGINNING);
 }
@@ -133,26 +141,31 @@ static int window(const struct program *p, const struct tile *t)
 {
     bool skinny = t->mainloop == &mainloop_skinny;
     int64_t share = CEIL_DIV(p->dim[2], t->blocks) * p->k * 2;
-    int bytes = skinny || share > SHORT_SHARE ? WINDOW : SHORT_WINDOW, slot = (skinny ? 16 : 4) * t->bk;
+    int bytes = skinny || share > SHORT_SHARE ? STREAM_WINDOW : SHORT_WINDOW,
+        slot = (skinny ? 16 : 4) * t->bk;
     int slots = MAX((bytes + slot / 2) / slot, 2);
     return slots < t->stages ? slots : 0;
+}
+
+void stream_share(const struct search *s, struct tile *t)
+{
+    t->bm = (int)s->p->dim[1], t->bn = 16, t->groups = 2, t->band = 1;
+    if (pair_span(s->p)) t->bn = pair_span(s->p);
+    t->blocks = (int)MIN(stream_quads(s->p), s->target->sms) / tile_splits(t) * tile_splits(t);
 }
 
 static void consider_stream(struct search *s, struct tile t, int room)
 {
     const struct program *p = s->p;
-    t.bm = (int)p->dim[1], t.bn = 16, t.groups = 2, t.band = 1;
-    if (pair_span(p)) t.bn = pair_span(p);
-    t.blocks = (int)MIN(quads(p), s->target->sms) / tile_splits(&t) * tile_splits(&t);
+    stream_share(s, &t);
     t.stages = tile_stages(p, &t, room);
     t.window = window(p, &t);
     if (t.blocks && t.stages >= LEAST_STAGES) search_add(s, &t, stream_cost(p, &t, s->target));
 }
 
-/* Bytes of shared memory for one of two blocks on an SM: the next program's can begin beside this one's. */
-static int half_room(const struct search *s) { return (s->target->shared_bytes - 1024) / 2; }
+int stream_half_room(const struct search *s) { return (s->target->shared_bytes - 1024) / 2; }
 
-static bool may_stream(const struct program *p)
+bool stream_takes(const struct program *p)
 {
     bool columns = (p->dim[2] % 16 == 0 || p->pair == PAIR_NONE) && p->dim[2] < INT32_MAX - 16;
     return p->dim[0] == 1 && !p->segment && columns && !operand_is_mn_major(&p->a.data) &&
@@ -162,7 +175,7 @@ static bool may_stream(const struct program *p)
 static void consider_gemv(struct search *s)
 {
     struct tile t = {.mainloop = &mainloop_gemv, .bk = piece(s->p->k, STREAM_PIECE, 8)};
-    if (may_stream(s->p) && suits_gemv(s->p)) consider_stream(s, t, half_room(s));
+    if (stream_takes(s->p) && suits_gemv(s->p)) consider_stream(s, t, stream_half_room(s));
 }
 
 static struct tile skinny_tile(const struct program *p, int splits)
@@ -176,7 +189,7 @@ static struct tile skinny_tile(const struct program *p, int splits)
  * registers; 0 if p has no such tile. */
 static int known_splits(const struct program *p)
 {
-    if (p->dim[1] > SKINNY_ROWS || suits_gemv(p) || !may_stream(p)) return 0;
+    if (p->dim[1] > SKINNY_ROWS || suits_gemv(p) || !stream_takes(p)) return 0;
     for (int splits = 1; splits <= SKINNY_SPLITS; splits++)
         if (suits_skinny(p, splits)) return splits;
     return 0;
@@ -192,10 +205,10 @@ static void consider_known_skinny(struct search *s)
  * the next program too, and split as the KNOWN one is not. */
 static void consider_skinny(struct search *s)
 {
-    for (int splits = 1; splits <= SKINNY_SPLITS && may_stream(s->p); splits++) {
+    for (int splits = 1; splits <= SKINNY_SPLITS && stream_takes(s->p); splits++) {
         if (!suits_skinny(s->p, splits)) continue;
         struct tile t = skinny_tile(s->p, splits);
-        if (skinny_shares_sm(s->p, &t)) consider_stream(s, t, half_room(s));
+        if (skinny_shares_sm(s->p, &t)) consider_stream(s, t, stream_half_room(s));
         if (splits != known_splits(s->p)) consider_stream(s, t, s->target->shared_bytes);
     }
 }
@@ -219,17 +232,19 @@ static bool supports(const struct target *target, const struct program *p)
            !program_folds_columns(p); /* a block has all rows, each in another thread */
 }
 
+bool stream_is_early(const struct program *p) { return p->b.data.steady && !p->prepare; }
+
 /* Besides the consumers, two warps where a second block has to fit. */
 static void complete(struct schedule *s, const struct program *p, const struct target *target)
 {
     (void)target;
     s->threads = 128 * s->tile.groups + (s->tile.mainloop->shares_sm(p, &s->tile) ? 64 : 128);
-    s->early = p->b.data.steady && !p->prepare;
+    s->early = stream_is_early(p);
     s->grid = s->tile.blocks;
     s->cluster = 1;
 }
 
-static void gemv_print_config(const struct program *p, const struct schedule *s, struct text *t)
+void stream_print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
     mainloop_print_strides(p, s, t);
     text_printf(t, "    static constexpr int blocks = %d, window = %d;\n", s->tile.blocks,
@@ -239,7 +254,7 @@ static void gemv_print_config(const struct program *p, const struct schedule *s,
 
 static void skinny_print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
-    gemv_print_config(p, s, t);
+    stream_print_config(p, s, t);
     text_printf(t, "    static constexpr int splits = %d;\n    static constexpr bool alone = %s;\n",
                 tile_splits(&s->tile), truth(!skinny_shares_sm(p, &s->tile)));
 }
@@ -253,7 +268,7 @@ const struct mainloop mainloop_gemv = {.name = "sm90_gemv",
                                        .footprint = gemv_footprint,
                                        .shares_sm = gemv_shares_sm,
                                        .complete = complete,
-                                       .print_config = gemv_print_config};
+                                       .print_config = stream_print_config};
 
 const struct mainloop mainloop_skinny = {.name = "sm90_skinny",
                                          .kernel = "skinny_sm90",

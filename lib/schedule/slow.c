@@ -31,7 +31,7 @@ static struct reason mixed_reason(const struct program *q)
 
 static bool is_fast(const struct mainloop *m)
 {
-    return m == &mainloop_wgmma || m == &mainloop_gemv || m == &mainloop_skinny || m == &mainloop_cublaslt;
+    return m == &mainloop_wgmma || m->streams || m == &mainloop_cublaslt;
 }
 
 /* Kind REASON_NONE: it is fast, or tuning chose it among faster ones by price. */

@@ -73,12 +73,29 @@ DEV u32 unzip_bytes(u32 x)
     return y;
 }
 
+// The difference of two pairs, each rounded.
+template <class T> DEV u32 subtract_pairs(u32 x, u32 y);
+template <> DEV u32 subtract_pairs<f16>(u32 x, u32 y)
+{
+    u32 z;
+    asm("sub.f16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
+    return z;
+}
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 900
+template <> DEV u32 subtract_pairs<bf16>(u32 x, u32 y)
+{
+    u32 z;
+    asm("sub.bf16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
+    return z;
+}
+#endif
+
 // d[16, 8] += a[16, 16] b[16, 8]. With g = lane / 4 and j = lane % 4, a lane has k 2 j and 2 j + 1 of a's row
 // g, then of row g + 8, and both again 8 k on; the same four k of b's column g; and columns 2 j and 2 j + 1
 // of d's row g, then of row g + 8.
 template <class T> DEV void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1);
 #define MMA(T, type)                                                                                         \
-    template <> DEV void mma<T>(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)                            \
+    template <> DEV void mma<T>(float(&d)[4], const u32(&a)[4], u32 b0, u32 b1)                              \
     {                                                                                                        \
         asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                                           \
             ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                           \

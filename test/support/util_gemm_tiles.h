@@ -65,6 +65,11 @@
         .mainloop = &mainloop_skinny, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1,                 \
         .blocks = parts, .splits = cluster                                                                   \
     }
+#define STREAM_MMA(n, parts)                                                                                 \
+    {                                                                                                        \
+        .mainloop = &mainloop_stream_mma, .bm = 1, .bn = n, .bk = 512, .groups = 2, .band = 1,               \
+        .blocks = parts                                                                                      \
+    }
 #define BF CODA_BF16
 #define HF CODA_F16
 #define FF CODA_F32
@@ -76,5 +81,7 @@
     {                                                                                                        \
         .head_dim = hd, .rotary = rot, .heads = h, .half = false, .base = 500000, .period = 48               \
     }
+
+#include "util_gemm_stream.h" /* cases of a main loop */
 
 #endif

@@ -39,6 +39,12 @@ DEV u32 unzip_bytes(u32 x)
     return (x & 0xff) | (x >> 16 & 0xff) << 8 | (x >> 8 & 0xff) << 16 | (x & 0xff000000u);
 }
 
+template <class T> DEV u32 subtract_pairs(u32 x, u32 y)
+{
+    const Pair a = unpack2<T>(x), b = unpack2<T>(y);
+    return pack2<T>(a.a - b.a, a.b - b.b);
+}
+
 template <class T> DEV void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1);
 template <> DEV void mma<bf16>(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
 {

@@ -4,6 +4,7 @@
 #include "emit.h"
 #include "epilogue_layout.h"
 #include "jit.h"
+#include "mainloop.h"
 #include "util_gemm.h"
 #include "util_scale.h"
 
@@ -101,6 +102,11 @@ static const struct size {
         .mainloop = &mainloop_wgmma, .bm = rows, .bn = columns, .bk = 64, .groups = 2, .pingpong = turns,    \
         .band = 8, .cluster_m = high, .cluster_n = 1                                                         \
     }
+#define BY_STREAM_MMA(columns)                                                                               \
+    {                                                                                                        \
+        .mainloop = &mainloop_stream_mma, .bm = 8, .bn = columns, .bk = 512, .groups = 2, .band = 1,         \
+        .blocks = 132                                                                                        \
+    }
     {"padded pitches", 512, 4096, 4096, TILE(128, 128, true, 1)},
     {"padded pitches", 2048, 4096, 4096, TILE(64, 64, true, 1)},
     {"heads half", 16384, 6144, 4096, TILE(128, 128, true, 1)},
@@ -134,6 +140,14 @@ static const struct size {
     {"stream 16 loss", 8, 32000, 4096, {0}},
     {"stream 16 loss", 16, 32000, 5632, {0}},
     {"stream 5 f32", 8, 4096, 4096, {0}},
+    {"stream mma 8", 8, 4096, 14336, {0}},
+    {"stream mma 1", 1, 8192, 32768, {0}},
+    {"stream mma 8", 8, 32768, 16384, {0}},
+    {"stream mma 16", 16, 22016, 4096, BY_STREAM_MMA(16)},
+    {"stream mma 16 loss", 8, 128256, 4096, BY_STREAM_MMA(16)},
+    {"stream mma 16 loss", 16, 128256, 4096, BY_STREAM_MMA(16)},
+    {"stream mma 8 gated all", 16, 28672, 8192, BY_STREAM_MMA(16)},
+    {"stream mma 2 rope", 8, 12288, 4096, BY_STREAM_MMA(128)},
 };
 
 START_TEST(compiles_at_size)

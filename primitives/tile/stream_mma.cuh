@@ -1,0 +1,277 @@
+// stream_mma.cuh -- C = A B^T for up to 16 rows of A: B streams through shared memory at memory's pace and is
+// the 16 rows of mma.sync, whose 8 columns are rows of A.
+//
+//     producer    one thread: copies tiles, 16 rows of B, into a ring, a chunk, `bk` elements, of K at a time
+//     supplier    one thread: copies the same chunk of A into a ring of its own
+//     preparer    a warp: the epilogue's values of rows and columns, while the others multiply
+//     consumers   warps: of each chunk warp w multiplies the quarter w % 4, of every second tile
+//
+// K is outside, rows are inside: all tiles of a pass advance along K together. So a warp has the sums of its
+// tiles in registers over all of K, and of A no more than its quarter of a chunk, which serves all its tiles.
+// At the end of a pass the sums of the four quarters meet in shared memory, where they are added in their
+// order: what a row of A gets depends neither on how many there are, nor on how columns are dealt to blocks.
+// A block with more tiles than a pass has walks K again for the others.
+//
+// Each block has a share of the columns (see stream.cuh). A tile is four of its quads: row r of it is the
+// neighbour r % 2 of quad r % 8 / 2, in octet r / 8 of its patch.
+#pragma once
+
+#include "tile/fragments.cuh"
+#include "tile/resources.cuh"
+#include "tile/stream.cuh"
+
+namespace coda {
+
+template <class Config, class Epilogue, class Block> struct StreamMma {
+    using Columns = typename Config::Columns;
+    using Args = typename Config::Args;
+    using Quads = coda::Quads<Config, Epilogue, Block>;
+    using Spot = typename Quads::Spot;
+    using Fragments = RowFragments<typename Config::B, typename Config::A, Config::bk>;
+
+    static constexpr int warps = 4 * Config::groups, threads = 32 * warps; // of consumers
+    static constexpr int quarters = 4, halves = warps / quarters;          // of K, of tiles
+    static constexpr int bk = Config::bk, run = bk / quarters;
+    static constexpr int most_rows = Quads::most_rows, octets = most_rows / 8; // of A
+    static constexpr int chunks = (int)((Config::k + bk - 1) / bk);
+    static constexpr bool ragged = Config::k % bk != 0;
+    static constexpr int most_tiles = (Quads::most_quads + 3) / 4, passes = Config::passes;
+    static constexpr int pass_tiles = (most_tiles + passes - 1) / passes, // of a block
+        own_tiles = (pass_tiles + halves - 1) / halves;                   // and of a warp
+    static constexpr int depth = Config::depth;                           // tiles of a slot
+    static constexpr int slots = (pass_tiles + depth - 1) / depth;        // of a chunk
+    static_assert(most_rows == 8 || most_rows == 16);
+
+    using Right = RightRun<octets, run, Fragments::lane_k>;
+    static constexpr int right_pitch = 2 * bk + Right::pad;
+    using Ring = StreamRing<Config::stages, depth * Fragments::tile_bytes, Config::window>;
+    using RightRing = StreamRing<Config::right_stages, most_rows * right_pitch, Config::right_stages>;
+    struct Shared {
+        Ring ring;
+        RightRing right;
+        alignas(16) float parts[quarters][most_rows][4 * pass_tiles][4];
+        alignas(16) float sums[passes > 1 ? most_rows : 1][passes > 1 ? 4 * most_tiles : 1][4];
+        typename Quads::Values values;
+    };
+    static_assert(shared_fits<Shared>(Config::shared_bytes));
+
+    const Args &args;
+    Shared &s;
+    const Block &block;
+
+    DEV int rows() const { return Config::rows(args); } // that there are
+    DEV Quads quads() const { return Quads{args, s.values, block}; }
+    DEV int count() const { return quads().count(); }
+
+    // Tiles that a pass has of this block, the last of which may lack quads.
+    DEV int tiles_of(int pass) const { return clamp((count() + 3) / 4 - pass * pass_tiles, 0, pass_tiles); }
+    DEV static int length(int chunk) { return chunk + 1 < chunks ? bk : (int)Config::k - chunk * bk; }
+
+    // Consumers, in whole warps.
+    DEV static void meet()
+    {
+        __syncwarp();
+        ptx::named_barrier(barrier_streamers, threads);
+    }
+
+    // ---- Producers ----
+
+    // Copies a chunk of this block's quads from `quad` on, before `end`, as many as a slot has.
+    DEV void produce_slot(typename Ring::Cursor at, int quad, int end, int chunk) const
+    {
+        const int live = min(end - quad, 4 * depth), begin = Quads::first(block.index()) + quad;
+        const u32 bytes = Fragments::size * length(chunk), bar = s.ring.expect(at, 4 * live * bytes);
+        const u32 to = ptx::shared_address(s.ring.data[at.slot]);
+        const auto *from = args.b + (i64)chunk * bk;
+#pragma unroll 1
+        for (int q = 0; q < live; q++) {
+            const Spot spot = Spot::of(begin + q);
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int row = q / 4 * 16 + i / 2 * 8 + q % 4 * 2 + i % 2;
+                ptx::bulk_load_once(to + row * Fragments::pitch,
+                                    from + Quads::row_of(spot.at(i / 2, i % 2)) * Config::b_stride_row, bytes,
+                                    bar);
+            }
+        }
+    }
+    DEV void produce() const
+    {
+        auto at = Ring::producer();
+        if (!Config::early) ptx::grid_wait();
+#pragma unroll 1
+        for (int pass = 0; pass < passes; pass++) {
+            const int first = 4 * pass_tiles * pass, end = min(first + 4 * tiles_of(pass), count());
+#pragma unroll 1
+            for (int chunk = 0; chunk < chunks; chunk++)
+#pragma unroll 1
+                for (int quad = first; quad < end; quad += 4 * depth, at.next())
+                    produce_slot(at, quad, end, chunk);
+        }
+    }
+
+    DEV void supply() const
+    {
+        auto at = RightRing::producer();
+        ptx::grid_wait();
+#pragma unroll 1
+        for (int pass = 0; pass < passes; pass++)
+#pragma unroll 1
+            for (int chunk = 0; chunk < chunks && tiles_of(pass); chunk++, at.next()) {
+                const u32 bytes = 2 * length(chunk), bar = s.right.expect(at, rows() * bytes);
+                const u32 to = ptx::shared_address(s.right.data[at.slot]);
+#pragma unroll 1
+                for (int row = 0; row < rows(); row++)
+                    ptx::bulk_load(to + row * right_pitch,
+                                   args.a + row * Config::a_stride_row + (i64)chunk * bk, bytes, bar);
+            }
+    }
+
+    // ---- Consumers ----
+
+    using Sums = float[own_tiles][octets][4];
+
+    DEV static int quarter() { return threadIdx.x / 32 % quarters; }
+    DEV static int half() { return threadIdx.x / 32 / quarters; }
+
+    // Elements of this warp's quarter of a chunk, where K ends within one.
+    DEV static int live_of(int chunk) { return ragged ? length(chunk) - quarter() * run : run; }
+
+    DEV void load_right(Right &x, typename RightRing::Cursor at, int chunk) const
+    {
+        const int row = threadIdx.x % 32 / 4;
+        s.right.wait(at);
+        x.load(s.right.data[at.slot] + row * right_pitch + 2 * quarter() * run, right_pitch, row, rows(),
+               live_of(chunk));
+        s.right.release(at);
+    }
+
+    DEV void multiply_chunk(Sums &sum, const Right &x, typename Ring::Cursor &at, int tiles, int chunk) const
+    {
+#pragma unroll
+        for (int slot = 0; slot < slots; slot++) {
+            if (slot * depth >= tiles) break;
+            s.ring.wait(at); // whoever's tiles they are: no warp is ahead of others by a round of the ring
+            const u8 *const from = s.ring.data[at.slot] + quarter() * run * Fragments::size;
+#pragma unroll
+            for (int i = 0; i < depth; i++) {
+                const int tile = slot * depth + i;
+                if (tile % halves == half() && tile < tiles)
+                    Fragments::multiply(sum[tile / halves], from + i * Fragments::tile_bytes, live_of(chunk),
+                                        x);
+            }
+            s.ring.release(at);
+            at.next();
+        }
+    }
+
+    // A warp's sums of a pass: a lane has two rows of A and, of each tile, two columns, one in each octet.
+    DEV void put(const Sums &sum, int tiles) const
+    {
+        const int lane = threadIdx.x % 32, quad = lane / 8, neighbour = lane / 4 % 2, row = lane % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < own_tiles; i++) {
+            const int tile = i * halves + half();
+            if (tile >= tiles) break;
+#pragma unroll
+            for (int e = 0; e < 4 * octets; e++)
+                s.parts[quarter()][e / 4 * 8 + row + e % 2][4 * tile + quad][e % 4 / 2 * 2 + neighbour] =
+                    sum[i][e / 4][e % 4];
+        }
+    }
+
+    // Of a quad of the pass: all quarters together.
+    DEV void add_quarters(int row, int quad, float (&x)[4]) const
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++) x[i] = s.parts[0][row][quad][i];
+#pragma unroll
+        for (int q = 1; q < quarters; q++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) x[i] += s.parts[q][row][quad][i];
+    }
+    DEV void keep(int pass, int tiles) const
+    {
+        for (int i = threadIdx.x; i < rows() * 4 * tiles; i += threads) {
+            const int row = i / (4 * tiles), quad = i % (4 * tiles);
+            add_quarters(row, quad, s.sums[row][4 * pass_tiles * pass + quad]);
+        }
+    }
+
+    DEV void multiply_all() const
+    {
+        auto at = Ring::consumer();
+        auto right = RightRing::consumer();
+#pragma unroll 1
+        for (int pass = 0; pass < passes; pass++) {
+            const int tiles = tiles_of(pass);
+            Sums sum = {};
+#pragma unroll 1
+            for (int chunk = 0; chunk < chunks && tiles; chunk++, right.next()) {
+                Right x;
+                load_right(x, right, chunk);
+                multiply_chunk(sum, x, at, tiles, chunk);
+            }
+            put(sum, tiles);
+            meet();
+            if constexpr (passes > 1) {
+                keep(pass, tiles);
+                meet();
+            }
+        }
+    }
+
+    // ---- Epilogue ----
+
+    // A row has a warp, whatever their number: so the states of its quads are merged in one order.
+    DEV void drain() const
+    {
+        const auto sum = [&](int row, int quad, float(&x)[2][2]) {
+            float all[4];
+            if constexpr (passes > 1)
+                for (int i = 0; i < 4; i++) all[i] = s.sums[row][quad][i];
+            else add_quarters(row, quad, all);
+#pragma unroll
+            for (int i = 0; i < 4; i++) x[i / 2][i % 2] = all[i];
+        };
+#pragma unroll 1
+        for (int row = threadIdx.x / 32; row < rows(); row += warps) {
+            const int lane = threadIdx.x % 32;
+            const auto state = quads().template drain<32>(row, lane, 32, sum);
+            if constexpr (Quads::has_state)
+                if (lane == 0) Epilogue::save(args, row, block.index(), state);
+        }
+    }
+
+    DEV void run_block() const
+    {
+        const int warp = ptx::uniform(threadIdx.x / 32);
+        s.ring.init(warps);
+        s.right.init(warps);
+        if (Config::early) ptx::grid_launch_next();
+        if (warp == warps) {
+            if (ptx::elect_one()) produce();
+        } else if (warp == warps + 1) {
+            if (ptx::elect_one()) supply();
+        } else {
+            ptx::grid_wait();
+            if (warp > warps) {
+                quads().prepare();
+                s.ring.tell_prepared();
+            } else {
+                multiply_all();
+                s.ring.wait_prepared();
+                drain();
+            }
+        }
+    }
+};
+
+template <class Config, class Epilogue, class Block>
+DEV void stream_mma(const typename Config::Args &args, const Block &block)
+{
+    using Stream = StreamMma<Config, Epilogue, Block>;
+    Stream{args, *(typename Stream::Shared *)block.shared(), block}.run_block();
+}
+
+} // namespace coda

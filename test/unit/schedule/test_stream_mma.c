@@ -1,0 +1,83 @@
+/* test_stream_mma.c -- which products of few rows have the main loop stream_mma, and in which tiles. */
+#include <string.h>
+
+#include "mainloop.h"
+#include "util_gemm.h"
+
+#include "tests.h" /* last: Check has a macro named fail */
+
+static struct program product(int64_t m, int64_t n, int64_t k)
+{
+    struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, m, n}, .k = k};
+    p.a = operand_of((struct tensor_use){.dtype = CODA_BF16, .batch = m * k, .row = k, .k = 1});
+    p.b = operand_of((struct tensor_use){.dtype = CODA_BF16, .batch = n * k, .row = k, .k = 1});
+    return p;
+}
+
+static const struct mainloop *chosen(const struct program *p)
+{
+    return tile_choose(p, &gemm_target).mainloop;
+}
+
+/* Where K is too long for registers to hold A, or no multiple of 256; not where another stream takes it. */
+START_TEST(takes_what_no_other_stream_does)
+{
+    static const struct {
+        int64_t m, n, k;
+        const struct mainloop *want;
+    } want[] = {
+        {8, 4096, 14336, &mainloop_stream_mma}, {8, 8192, 28672, &mainloop_stream_mma},
+        {1, 8192, 32768, &mainloop_stream_mma}, {3, 4096, 4104, &mainloop_stream_mma},
+        {8, 4096, 4096, &mainloop_skinny},      {1, 4096, 14336, &mainloop_gemv},
+        {8, 4096, 4104, &mainloop_stream_mma},  {9, 4096, 14336, &mainloop_wgmma},
+        {8, 256, 264, &mainloop_wgmma}, /* that is no stream of bytes */
+    };
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        struct program p = product(want[i].m, want[i].n, want[i].k);
+        ck_assert_msg(chosen(&p) == want[i].want, "[%d, %d, %d] %s", (int)want[i].m, (int)want[i].n,
+                      (int)want[i].k, chosen(&p)->name);
+    }
+}
+END_TEST
+
+START_TEST(leaves_others_what_it_cannot_copy)
+{
+    struct program p = product(8, 4096, 14336), q = p;
+    q.dim[0] = 2;
+    ck_assert_ptr_eq(chosen(&q), &mainloop_wgmma);
+    q = p, q.a.data.k = 8, q.a.data.row = 1;
+    ck_assert_ptr_eq(chosen(&q), &mainloop_wgmma);
+    q = p, q.b.data.k = 4096, q.b.data.row = 1;
+    ck_assert_ptr_eq(chosen(&q), &mainloop_wgmma);
+    q = p, q.b.data.row = 14337;
+    ck_assert_ptr_eq(chosen(&q), &mainloop_simt);
+    q = p, q.k = 14332; /* pitches are as they were */
+    ck_assert(chosen(&q) != &mainloop_stream_mma);
+    ck_assert_ptr_eq(tile_choose(&p, &target_rows[TARGET_H200]).mainloop, &mainloop_stream_mma);
+}
+END_TEST
+
+/* In half of an SM's memory where registers leave room for a second block, and in all of it. */
+START_TEST(tuning_tries_it)
+{
+    static const int64_t rows[] = {1, 2, 8, 9, 16};
+    for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct program p = product(rows[i], 22016, 4096);
+        struct tile all[MOST_CANDIDATES];
+        int n = tile_candidates(&p, &gemm_target, TILES_SKINNY, all, MOST_CANDIDATES), tried = 0;
+        for (int k = 0; k < n; k++) {
+            if (all[k].mainloop != &mainloop_stream_mma) continue;
+            int bytes = tile_shared_bytes(&p, &all[k]);
+            bool half = 2 * (bytes + 1024) <= gemm_target.shared_bytes + 1024;
+            ck_assert(all[k].stages >= 3 && bytes <= gemm_target.shared_bytes && all[k].blocks == 132);
+            ck_assert(!half || all[k].mainloop->shares_sm(&p, &all[k]));
+            ck_assert_int_eq(program_states(&p, &all[k]), all[k].blocks);
+            tried++;
+        }
+        ck_assert_int_eq(tried, rows[i] <= 8 ? 2 : 1);
+    }
+}
+END_TEST
+
+TESTS(stream_mma, ONE(takes_what_no_other_stream_does), ONE(leaves_others_what_it_cannot_copy),
+      ONE(tuning_tries_it));
