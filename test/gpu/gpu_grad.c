@@ -90,12 +90,12 @@ int gpu_grad(void)
     if (!device_open(&device, err)) return gpu_case(false, "grad", "%s", err);
     bool few = device_emulated(&device) && !scale_is_full();
     for (int i = 0; i < grad_block_count; i++) {
-        if (!gpu_mine(i) || (few && !scale_takes_one_in(3, i))) continue;
+        if (!gpu_mine(i) || (few && !scale_takes_one_in(6, i))) continue;
         bool good = grad_block_good(&grad_blocks[i], 7, true, why, sizeof why);
         failed += gpu_case(good, "grad", "%s: %s", grad_blocks[i].name, why);
     }
     for (int i = 0; i < ARRAY_SIZE(consumed); i++) {
-        if (!gpu_mine(grad_block_count + i)) continue;
+        if (!gpu_mine(grad_block_count + i) || (few && !scale_takes_one_in(2, i))) continue;
         bool good = consumed_good(i, why, sizeof why);
         failed += gpu_case(good, "grad", "%s, consumed: %s", consumed[i].name, why);
     }

@@ -19,9 +19,9 @@ int gpu_graph(void);
 
 enum {
     RANDOM_GRAPHS = 250,
-    EMULATED_GRAPHS = 3,
-    EMULATED_BLOCKS = 4, /* one in so many, and of it one in so many modes */
-    EMULATED_MODES = 3,
+    EMULATED_GRAPHS = 2,
+    EMULATED_BLOCKS = 8, /* one in so many, and of it one in so many modes */
+    EMULATED_MODES = 4,
     RANDOM_LINES = 60,
     EMULATED_LINES = 1,
     RANDOM_CACHES = 100,

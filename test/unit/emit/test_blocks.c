@@ -32,7 +32,7 @@ static const struct block {
 START_TEST(kernels_keep_to_their_registers)
 {
     const struct block *b = &blocks[_i];
-    if (!scale_takes_half(_i)) return;
+    if (!scale_takes_one_in(3, _i)) return;
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_plan *p;
     graph *g = run_load(b->path);
@@ -61,7 +61,7 @@ START_TEST(random_graphs_compile)
     uint64_t seed = random_seed() + 1000 * (uint64_t)_i;
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     opt.device = CODA_DEVICE_NONE;
-    for (uint64_t s = seed; s < seed + (scale_is_full() ? 12 : 3); s++) {
+    for (uint64_t s = seed; s < seed + (scale_is_full() ? 12 : 2); s++) {
         coda_plan *p;
         graph *g = random_graph(s, &ro);
         ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "seed %llu: %s", (unsigned long long)s,

@@ -26,7 +26,7 @@ static coda_plan *planned(const struct attention_grad_case *c, const char *arch,
 }
 
 /* One case in so many, by the seed, on each: many runs see all. */
-enum { SHARE = 24, MOST_HEAD = 512 };
+enum { SHARE = 60, MOST_HEAD = 512 };
 static const char *const architectures[] = {"sm_90a", "sm_80", "sm_86", "sm_89", "sm_100a", "sm_120"};
 
 START_TEST(compiles_without_spills)

@@ -53,7 +53,7 @@ START_TEST(compiles_for_hopper)
 END_TEST
 
 /* Of the main loops that share all with each other but their products, one case in so many in a short run. */
-enum { PLAIN_LOOPS = 24 };
+enum { PLAIN_LOOPS = 40 };
 
 START_TEST(compiles_for_any)
 {
@@ -152,7 +152,7 @@ static const struct size {
 
 START_TEST(compiles_at_size)
 {
-    if (!scale_takes_one_in(6, _i)) return;
+    if (!scale_takes_one_in(11, _i)) return;
     struct gemm_case c = *named(sizes[_i].name);
     c.batch = 1, c.m = sizes[_i].m, c.n = sizes[_i].n, c.k = sizes[_i].k;
     c.tile = sizes[_i].tile;
