@@ -64,6 +64,8 @@ int64_t pack_bytes(const struct pack_format *f, int64_t rows, int64_t columns); 
 double pack_bits(const struct pack_format *f); /* of a weight, scales and all, but what fills up */
 
 bool pack_is_integer(const struct pack_format *f);
+const char *pack_codes_name(const struct pack_format *f); /* "int4" */
+const char *pack_scales_name(const struct pack_format *f);
 int pack_scale_bytes(const struct pack_format *f);
 bool pack_two_levels(const struct pack_format *f);
 /* What q counts from: 8, 16, 32 without a zero point or a minimum; else, and for int8 and floats, 0. */
@@ -100,5 +102,9 @@ void pack_decode(const struct pack_format *f, const void *packed, int64_t rows, 
                  int64_t k0, int64_t n, float *out);
 /* A code as a number, before its scale; codes as pack_get_codes has them. */
 float pack_code_value(coda_pack_codes codes, uint8_t code);
+
+/* pack_random.c -- a random matrix, whose elements have about this root mean square. The same for a seed. */
+void pack_random(const struct pack_format *f, int64_t rows, int64_t columns, double rms, uint64_t seed,
+                 uint8_t *out);
 
 #endif

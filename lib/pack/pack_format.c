@@ -42,6 +42,8 @@ bool pack_same(const struct pack_format *a, const struct pack_format *b)
 }
 
 bool pack_is_integer(const struct pack_format *f) { return codes_of[f->codes].class == INTEGER; }
+const char *pack_codes_name(const struct pack_format *f) { return codes_of[f->codes].name; }
+const char *pack_scales_name(const struct pack_format *f) { return scales_of[f->scales].name; }
 int pack_scale_bytes(const struct pack_format *f) { return scales_of[f->scales].bytes; }
 bool pack_two_levels(const struct pack_format *f) { return scales_of[f->scales].levels == 2; }
 

@@ -153,6 +153,22 @@ static void fill_leaf(void *base, struct random *r, const struct node *n, const 
     parallel_for(CEIL_DIV(total, PART), fill_one, &f);
 }
 
+/* Whole matrices, each at the end of the one before. False: the leaf is not packed. */
+static bool fill_packed(const graph *g, int leaf, uint8_t *base, struct random *r)
+{
+    const struct node *u = NULL;
+    int64_t rows, columns;
+    for (int i = leaf + 1; i < g->nodes && !u; i++)
+        if (g->node[i].op == OP_UNPACK && g->node[i].in[UNPACK_W] == leaf) u = &g->node[i];
+    if (!u) return false;
+    struct pack_format f = node_format(u);
+    node_matrix(u, &rows, &columns);
+    int64_t each = pack_bytes(&f, rows, columns);
+    for (int64_t at = 0; at < g->node[leaf].type.dim[0]; at += each)
+        pack_random(&f, rows, columns, 1 / sqrt((double)columns), random_next(r), base + at);
+    return true;
+}
+
 static void *poisoned(size_t bytes)
 {
     void *p = malloc(MAX(bytes, 1));
@@ -188,7 +204,7 @@ void **random_args(const graph *g, uint64_t seed, bool evaluate)
         const struct node *n = &g->node[i];
         if (!op_is_leaf(n->op)) continue;
         args[count] = poisoned(random_arg_bytes(&n->type, n->stride));
-        if (!device_dry()) fill_leaf(args[count], &r, n, &need[i]);
+        if (!device_dry() && !fill_packed(g, i, args[count], &r)) fill_leaf(args[count], &r, n, &need[i]);
         count++;
     }
     for (int i = 0; i < g->outputs; i++) {
