@@ -388,6 +388,12 @@ class graph {
     value input(const char *name, coda_dtype t, const dims &d) { return leaf(coda_input, name, t, d); }
     value weight(const char *name, coda_dtype t, const dims &d) { return leaf(coda_weight, name, t, d); }
     value state(const char *name, coda_dtype t, const dims &d) { return leaf(coda_state, name, t, d); }
+    /* Of the bytes of a packed weight, which are an argument; t is the dtype of what they mean. */
+    value weight_packed(const char *name, const coda_pack_format &format, const dims &d, coda_dtype t)
+    {
+        return detail::built(
+            get(), coda_weight_packed(get(), name, &format, static_cast<int>(d.size()), d.data(), t));
+    }
     /* With strides, in elements, one for each dimension. */
     value input(const char *name, coda_dtype t, const dims &d, const dims &strides)
     {

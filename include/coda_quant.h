@@ -89,6 +89,23 @@ CODA_API int64_t coda_packed_bytes(const coda_pack_format *format, int64_t rows,
 CODA_API coda_status coda_unpack(const coda_pack_format *format, const void *packed, int64_t rows,
                                  int64_t columns, int64_t row, int64_t k0, int64_t n, float *out);
 
+/* ------------------------------------------------------------------------------------------------
+ * In a graph
+ * ---------------------------------------------------------------------------------------------- */
+
+/* A packed weight [.., N, K] of `rank` dims, each at least 1. Its argument, `name`, is bytes (CODA_U8,
+ * coda_arg_info.bytes of them): the matrices of the leading dimensions, each coda_packed_bytes(format, N, K)
+ * long, one behind the other. The value is what they mean; t, CODA_BF16, CODA_F16 or CODA_F32, its dtype.
+ *
+ * coda_matmul and coda_matmul_kn read it as w, and coda_embedding as its table, themselves or views of it:
+ * whole matrices, ranges of rows or columns, transposes. Kernels decode what they multiply; nothing stores
+ * the weights as t, in a run or in coda_prepare, and no constant folds into them. Products take the values
+ * exactly, whatever t is; rows of an embedding are rounded to t. coda_compile refuses any other use, with the
+ * names of both. coda_grad has the gradients of what is multiplied, not the weight's own. CODA_E_INVALID, of
+ * the graph: a format that is refused, dims that do not fit. */
+CODA_API coda_value coda_weight_packed(coda_graph *g, const char *name, const coda_pack_format *format,
+                                       int rank, const int64_t *dims, coda_dtype t);
+
 #ifdef __cplusplus
 }
 #endif

@@ -79,17 +79,19 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     p->target = opt->target;
     p->accumulates = opt->fuse && !opt->one_of_many;
     p->by_size = p->accumulates && !opt->plain;
+    coda_status status = graph_check_packed(g);
+    if (status) return status;
     p->graph = insert_copies(g, opt->fold); /* rewrite: layouts that kernels can take */
     if (!p->graph) return fail_status();
     p->values = p->graph->nodes;
-    coda_status status = fuse_graph(&groups, p, opt); /* fuse: nodes -> groups */
-    if (!status) status = fuse_lower(&groups);        /* fuse: groups -> programs, their steps */
-    if (!status) status = plan_arrange(p);            /* plan: programs in launch order */
-    struct guards *notes = guards_note(NULL);         /* what follows is done anew for each shape */
-    if (!status) status = schedule(p, opt);           /* schedule: how each runs on the target */
-    if (!status) status = plan_place(p, opt);         /* plan: memory of a run */
-    if (!status) status = plan_place_folds(p);        /* plan: what coda_prepare leaves */
-    if (!status) status = plan_find_waits(p);         /* plan: which launch waits for which */
+    status = fuse_graph(&groups, p, opt);      /* fuse: nodes -> groups */
+    if (!status) status = fuse_lower(&groups); /* fuse: groups -> programs, their steps */
+    if (!status) status = plan_arrange(p);     /* plan: programs in launch order */
+    struct guards *notes = guards_note(NULL);  /* what follows is done anew for each shape */
+    if (!status) status = schedule(p, opt);    /* schedule: how each runs on the target */
+    if (!status) status = plan_place(p, opt);  /* plan: memory of a run */
+    if (!status) status = plan_place_folds(p); /* plan: what coda_prepare leaves */
+    if (!status) status = plan_find_waits(p);  /* plan: which launch waits for which */
     if (!status) status = plan_verify(p);
     guards_note(notes);
     if (status) plan_free(p);

@@ -157,6 +157,34 @@ CODA_API coda_value coda_weight_strided(coda_graph *g, const char *name, coda_dt
     return leaf(g, OP_WEIGHT, name, t, rank, dims, strides, false);
 }
 
+/* The bytes, a leaf, and what they mean. */
+static coda_value packed(graph *g, const char *name, const struct pack_format *f, int rank,
+                         const int64_t *dims, coda_dtype t)
+{
+    struct node n = {.op = OP_UNPACK, .attr.unpack = {.format = graph_format(f), .rank = rank, .to = t}};
+    memcpy(n.attr.unpack.dim, dims, sizeof *dims * (size_t)rank);
+    int64_t bytes = graph_packed_bytes(f, rank, dims);
+    coda_value w = leaf(g, OP_WEIGHT, name, CODA_U8, 1, &bytes, NULL, true);
+    return build_node(g, "weight_packed", n, OPERANDS(w));
+}
+
+CODA_API coda_value coda_weight_packed(coda_graph *g, const char *name, const coda_pack_format *format,
+                                       int rank, const int64_t *dims, coda_dtype t)
+{
+    struct pack_format f;
+    const char *shown = name ? name : "(NULL)";
+    if (!build_ready(g, "weight_packed")) return CODA_NONE;
+    coda_status s = read_pack_format(format, &f);
+    if (s != CODA_OK) graph_poison(g, s, "weight %.40s: %s", shown, fail_message());
+    else if (rank < 2 || rank > CODA_MAX_RANK || !dims)
+        graph_poison(g, CODA_E_INVALID, "weight %.40s: rank is %d, dims are %s; a packed weight has 2..%d",
+                     shown, rank, dims ? "there" : "NULL", CODA_MAX_RANK);
+    else if ((s = graph_check_matrices(rank, dims, t)) != CODA_OK)
+        graph_poison(g, s, "weight %.40s: %s", shown, fail_message());
+    else return packed(g, name, &f, rank, dims, t);
+    return CODA_NONE;
+}
+
 CODA_API coda_value coda_state(coda_graph *g, const char *name, coda_dtype t, int rank, const int64_t *dims)
 {
     return leaf(g, OP_STATE, name, t, rank, dims, NULL, true);

@@ -22,6 +22,9 @@ struct cpu {
 void *cpu_buffer(const struct cpu *c, int buffer);
 /* Elements at, at + stride, ... as floats. */
 void cpu_read(float *out, coda_dtype t, const void *base, int64_t at, int64_t stride, int64_t n);
+/* The same of a use, in whose offset and strides `at` and `stride` are counted: decoded if it is packed. */
+void cpu_read_use(float *out, const struct tensor_use *u, const void *base, int64_t at, int64_t stride,
+                  int64_t n);
 
 /* n elements from `at` on, one behind the other. */
 void cpu_write(coda_dtype t, void *base, int64_t at, const float *x, int64_t n);

@@ -2,7 +2,8 @@
  * cpu_gemm.c -- the CPU device's matrix product: acc[m][n] = sum_k a[m][k] b[n][k] in floats by dot(), then
  * the epilogue's steps row by row.
  *
- * B is read where it lies if its K is contiguous; else a panel of its columns at a time is turned. Rows go in
+ * B is read where it lies if its K is contiguous; else a panel of its columns at a time is turned, or decoded
+ * if it is packed. Rows go in
  * bands, whose sums are kept until all columns are there; a band is cut into blocks of rows, and into columns
  * where these are too few for all threads. How it is cut does not show in the bits: see dot.h.
  */
@@ -61,9 +62,9 @@ static void turn_panel(const struct gemm_job *j, int64_t n, float *panel, int64_
     int64_t at = b->offset + j->batch * b->batch + n * b->row, columns = MIN(PANEL, j->n - n);
     float run[PANEL];
     for (int64_t c = 0; c < columns && b->row != 1; c++)
-        cpu_read(panel + c * pitch, b->dtype, base, at + c * b->row, b->k, j->k);
+        cpu_read_use(panel + c * pitch, b, base, at + c * b->row, b->k, j->k);
     for (int64_t k = 0; k < j->k && b->row == 1; k++) {
-        cpu_read(run, b->dtype, base, at + k * b->k, 1, columns);
+        cpu_read_use(run, b, base, at + k * b->k, 1, columns);
         for (int64_t c = 0; c < columns; c++) panel[c * pitch + k] = run[c];
     }
 }
@@ -192,7 +193,7 @@ static void cut(struct gemm_job *j)
     int threads = parallel_worth((double)j->m * (double)j->n * (double)j->k),
         tasks = threads > 1 ? threads * TASKS_A_THREAD : 1;
     const struct tensor_use *b = b_of(j);
-    j->turned = b->k != 1 || !dot_takes(b->dtype);
+    j->turned = b->k != 1 || !dot_takes(b->dtype) || use_is_packed(b);
     j->copied = copies_a(a_of(j), j->m);
     j->band = MIN(j->m, piece_of(BAND_NUMBERS, MAX(j->n, j->k), BLOCK_ROWS));
     j->chunk = piece_of(j->n, j->turned ? tasks : tasks / CEIL_DIV(j->band, BLOCK_ROWS), PANEL);
@@ -221,8 +222,8 @@ coda_status cpu_gemm(const struct cpu *c)
 {
     const struct program *p = c->p;
     struct gemm_job j = {.cpu = c, .m = p->dim[1], .n = p->dim[2], .k = p->k};
-    if (!program_is_plain(p))
-        return fail(CODA_E_UNSUPPORTED, "the CPU device decodes no operand of a product");
+    if (operand_is_scaled(&p->a) || operand_is_scaled(&p->b))
+        return fail(CODA_E_UNSUPPORTED, "the CPU device scales no operand of a product");
     cut(&j);
     void *memory = band_memory(&j);
     j.failed = !memory;

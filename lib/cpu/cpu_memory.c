@@ -30,6 +30,25 @@ void cpu_read(float *out, coda_dtype t, const void *base, int64_t at, int64_t st
         for (int64_t i = 0; i < n; i++) out[i] = (float)dtype_load(t, base, at + i * stride);
 }
 
+/* Neighbours of a row are decoded together. */
+static void read_packed(float *out, const struct tensor_use *u, const void *base, int64_t at, int64_t stride,
+                        int64_t n)
+{
+    const struct pack_format f = graph_format_of(u->packing.format);
+    int64_t columns = u->packing.columns, step = stride == 1 ? n : 1;
+    for (int64_t i = 0; i < n; i += step, at += stride) {
+        int64_t row = at / columns;
+        pack_decode(&f, base, row + 1, columns, row, at % columns, step, out + i);
+    }
+}
+
+void cpu_read_use(float *out, const struct tensor_use *u, const void *base, int64_t at, int64_t stride,
+                  int64_t n)
+{
+    if (use_is_packed(u)) read_packed(out, u, base, at, stride, n);
+    else cpu_read(out, u->dtype, base, at, stride, n);
+}
+
 /* As dtype_store rounds. */
 static void write_bf16(uint16_t *out, const float *x, int64_t n)
 {

@@ -131,7 +131,7 @@ static void gather(struct cpu_frame *f, const struct tensor_use *port, float *ou
         return;
     }
     int64_t at = port->offset + (int64_t)id * port->table_stride;
-    cpu_read(out, port->dtype, cpu_buffer(f->cpu, port->buffer), at, column_stride(f, port), n);
+    cpu_read_use(out, port, cpu_buffer(f->cpu, port->buffer), at, column_stride(f, port), n);
 }
 
 /* Columns of segments: those of one by stride[2], from one to the next by stride[3]. */

@@ -29,7 +29,13 @@ static void add_pointer(struct kernel *k, const struct tensor_use *u)
 static void print_operand(const struct gemm *g, const struct tensor_use *o, const char *name)
 {
     add_pointer(g->k, o);
-    text_printf(g->t, "    const %s *%s;\n", emit_dtype(o->dtype), name);
+    text_printf(g->t, "    const %s *%s;\n", emit_dtype(use_is_packed(o) ? CODA_U8 : o->dtype), name);
+}
+
+/* From one batch to the next, in elements of that type. */
+static int64_t batch_of(const struct tensor_use *o)
+{
+    return use_is_packed(o) ? packed_bytes(o, o->batch) : o->batch;
 }
 
 /* A port that only TMA uses has a tensor map instead. */
@@ -114,7 +120,7 @@ static void print_divisor(const struct gemm *g, const char *name, int64_t n)
 
 static void print_batch(const struct gemm *g, const struct tensor_use *o, const char *name)
 {
-    if (printer_fits(o->batch)) print_number(g, "i32", name, -1, o->batch);
+    if (printer_fits(batch_of(o))) print_number(g, "i32", name, -1, batch_of(o));
 }
 
 /* How far its batches are apart; the rows of its table; how many states the kernels that made them have left
@@ -197,8 +203,8 @@ static void print_walk(const struct gemm *g)
 
 static void print_batch_stride(const struct gemm *g, const struct tensor_use *o, const char *name)
 {
-    struct word stride = emit_word("%lld", is_batched(g) ? (wide)o->batch : 0);
-    if (is_batched(g) && printer_fits(o->batch)) stride = emit_word("args.%s_batch", name);
+    struct word stride = emit_word("%lld", is_batched(g) ? (wide)batch_of(o) : 0);
+    if (is_batched(g) && printer_fits(batch_of(o))) stride = emit_word("args.%s_batch", name);
     text_printf(g->t, "    DEV static i64 %s_batch(const Args &args) { return %s; }\n", name, stride.s);
 }
 
@@ -216,6 +222,18 @@ static void print_rows(const struct gemm *g)
     print_batch_stride(g, &g->p->b.data, "b");
 }
 
+/* Its format and columns, and where in the row block, at which the pointer points, it begins. */
+static void print_weights(const struct tensor_use *b, struct text *t)
+{
+    static const char *const zeros[] = {"none", "points", "minimum"};
+    const struct pack_format f = graph_format_of(b->packing.format);
+    const struct packed_at first = packed_at(b, b->offset);
+    text_printf(t, "    using Weights = Packed<Codes::%s, Scales::%s, Zeros::%s, %d, %lld>;\n",
+                pack_codes_name(&f), pack_scales_name(&f), zeros[f.zeros], f.group, (wide)b->packing.columns);
+    text_printf(t, "    static constexpr i64 b_first = %lld;\n",
+                (wide)(first.row % PACK_ROWS * b->packing.columns + first.column));
+}
+
 static void print_config(const struct gemm *g)
 {
     const struct program *p = g->p;
@@ -224,10 +242,10 @@ static void print_config(const struct gemm *g)
     int bm = c->mainloop->streams ? stream_rows(p, c) : c->bm;
     text_printf(t, "\nstruct Config%s {\n    using Args = ::Args;\n",
                 c->mainloop->streams ? "" : " : ConfigDefaults");
-    if (c->mainloop->mixed)
-        text_printf(t, "    using A = %s;\n    using B = %s;\n", emit_dtype(p->a.dtype),
-                    emit_dtype(p->b.dtype));
+    if (c->mainloop->mixed) text_printf(t, "    using A = %s;\n", emit_dtype(p->a.dtype));
     else text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
+    if (use_is_packed(&p->b.data)) print_weights(&p->b.data, t);
+    else if (c->mainloop->mixed) text_printf(t, "    using B = %s;\n", emit_dtype(p->b.dtype));
     print_columns(g, c->bn);
     text_printf(t, "    static constexpr i64 n = %lld, k = %lld;\n", (wide)p->dim[2], (wide)p->k);
     text_printf(t, "    static constexpr bool batched = %s;\n", truth(is_batched(g)));

@@ -54,6 +54,8 @@ int buffer_of(struct grouper *gr, int value)
     struct site *s = &gr->site[value];
     if (s->buffer >= 0) return s->buffer;
     struct buffer b = {.space = SPACE_ARG, .bytes = bytes_of(&g->node[value].type), .value = value};
+    if (g->node[value].op == OP_UNPACK)
+        return s->buffer = buffer_of(gr, g->node[value].in[UNPACK_W]); /* its bytes */
     if (op_is_version(g->node[value].op)) return s->buffer = buffer_of(gr, state_leaf(g, value));
     int output = own_output(g, value), leaf = folded_in_place(gr, value);
     if (leaf >= 0) {

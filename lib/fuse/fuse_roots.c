@@ -23,6 +23,7 @@ static struct operand operand(const graph *g, int value, const struct matrix_vie
                                           .buffer = -1,
                                           .offset = v->offset,
                                           .dtype = g->node[value].type.dtype,
+                                          .packing = {v->packed.format, v->packed.columns},
                                           .batch = v->batch,
                                           .row = v->row,
                                           .k = v->k,
@@ -330,15 +331,14 @@ static void assign_fixed_roles(struct grouper *gr)
         enum op op = g->node[i].op;
         const struct node *n = &g->node[i];
         s->buffer = s->accumulator_buffer = s->group = s->next = s->step = s->again_in = s->row_in = -1;
-        s->role = op_is_leaf(op)    ? ROLE_LEAF
-                  : op_is_view(op)  ? ROLE_VIEW
-                  : op == OP_CONCAT ? ROLE_CONCAT
-                                    : ROLE_FREE;
+        bool given = op_is_leaf(op) || op == OP_UNPACK;
+        s->role = given ? ROLE_LEAF : op_is_view(op) ? ROLE_VIEW : op == OP_CONCAT ? ROLE_CONCAT : ROLE_FREE;
         s->rows = find_rows(gr, n);
         s->given = is_given(gr, i);
         s->version = op_is_version(op) ? gr->site[n->in[VERSION_OF]].version + 1 : 0;
         if (s->role == ROLE_FREE && is_number(gr, n, &s->number)) s->role = ROLE_NUMBER;
-        s->is_const = gr->opt->fold != CODA_FOLD_NONE && !op_is_input(op) && op != OP_IOTA;
+        s->is_const =
+            gr->opt->fold != CODA_FOLD_NONE && !op_is_input(op) && op != OP_IOTA && !node_is_small(n);
         for (int j = 0; j < n->nin; j++)
             s->is_const = s->is_const && (n->in[j] < 0 || gr->site[n->in[j]].is_const);
     }

@@ -466,12 +466,16 @@ static int pair(struct writer *w, const struct node *n, int value)
 static int gather(struct writer *w, const struct node *n, int value)
 {
     const struct type *table = &w->gr->g->node[n->in[EMBEDDING_TABLE]].type;
-    const struct view v = w->gr->view[n->in[EMBEDDING_TABLE]];
+    struct view v = w->gr->view[n->in[EMBEDDING_TABLE]];
     int id = as_row(w, operand(w, n, EMBEDDING_IDS, domain_walked(w->gr->g, n))), last = w->p->rank - 1;
     if (v.base < 0) return 0;
+    const struct node *base = &w->gr->g->node[v.base];
+    struct packed_view packed = {0};
+    if (base->op == OP_UNPACK) view_packed(base, &v.offset, v.stride, table->dim, table->rank, &packed);
     struct tensor_use port =
         port_new(USE_GATHER, buffer_of(w->gr, v.base), v.offset, table->dtype, n->in[EMBEDDING_TABLE]);
     w->gr->site[v.base].need = true;
+    port.packing = (struct packing){packed.format, packed.columns};
     port.version = w->gr->site[v.base].version;
     port.index = id;
     port.table_rows = table->dim[0];

@@ -84,6 +84,7 @@ void grad_refuse(struct grad *w, int v, int operand, const char *format, ...)
     va_end(args);
     const struct node *n = grad_node(w, v);
     int leaf = path_begins(w, n->in[operand]);
+    if (grad_node(w, leaf)->op == OP_UNPACK) leaf = grad_node(w, leaf)->in[UNPACK_W]; /* which has a name */
     graph_poison(w->g, CODA_E_UNSUPPORTED, "grad: %s %s, on the way from %s, %s", node_text(n),
                  value_text(w->g, v).s, value_text(w->g, leaf).s, why);
 }

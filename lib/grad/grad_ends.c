@@ -11,6 +11,7 @@
     void grad_##name(struct grad *w, int v, int dy) { (void)w, (void)v, (void)dy; }
 BEGINS(input)
 BEGINS(weight)
+BEGINS(unpack)
 BEGINS(scalar)
 BEGINS(state)
 BEGINS(constant)

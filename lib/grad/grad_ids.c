@@ -13,6 +13,10 @@ void grad_embedding(struct grad *w, int v, int dy)
     const struct node *n = grad_node(w, v);
     int table = n->in[EMBEDDING_TABLE];
     struct node sums = {.op = OP_ROW_SUMS, .attr.row_sums = {grad_type(w, table)->dim[0]}};
+    if (graph_packed(w->g, table) >= 0) {
+        grad_refuse(w, v, EMBEDDING_TABLE, "reads a packed table, by which it has no derivative");
+        return;
+    }
     dy = make_wide(w, dy, &n->type);
     grad_give(w, table, make_append(w, sums, VALUES(dy, n->in[EMBEDDING_IDS])));
 }

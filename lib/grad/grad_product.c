@@ -33,7 +33,9 @@ void grad_matmul(struct grad *w, int v, int dy)
     int dz = make_cast(w, make_wide(w, dy, &n->type), grad_type(w, x)->dtype);
     if (grad_wants(w, n, MATMUL_X)) grad_give(w, x, product(w, dz, of, !n->attr.matmul.kn, w->dtype[x]));
     if (!grad_wants(w, n, MATMUL_W)) return;
-    if (!dtype_is_storage(grad_type(w, of)->dtype)) grad_give(w, of, by_weight(w, v, dz));
+    bool packed = graph_packed(w->g, of) >= 0, small = dtype_is_storage(grad_type(w, of)->dtype);
+    if (packed) grad_refuse(w, v, MATMUL_W, "reads a packed w, by which it has no derivative");
+    else if (!small) grad_give(w, of, by_weight(w, v, dz));
     else
         grad_refuse(w, v, MATMUL_W, "reads a w of %s, by which it has no derivative",
                     dtype_name(grad_type(w, of)->dtype));

@@ -17,6 +17,7 @@ _Static_assert(CODA_MAX_RANK == 6 && PRIM_MAX_PARAMS == 4, "DIMS and PARAMS name
 #define RESULT(key) {#key, ATTR_RESULT, offsetof(self, key)},
 #define EXTENT(key) {#key, ATTR_EXTENT, offsetof(self, key)},
 #define DTYPE(key) {#key, ATTR_DTYPE, offsetof(self, key)},
+#define FORMAT(key) {#key, ATTR_FORMAT, offsetof(self, key)},
 #define EACH_DIM(kind, member, key)                                                                          \
     {#key "0", kind, offsetof(self, member[0])}, {#key "1", kind, offsetof(self, member[1])},                \
         {#key "2", kind, offsetof(self, member[2])}, {#key "3", kind, offsetof(self, member[3])},            \

@@ -401,7 +401,7 @@ bool graph_is_const(const graph *g, int value)
     for (int i = value; constant && i >= 0; i--) {
         const struct node *n = &g->node[i];
         if (!needed[i]) continue;
-        constant = !op_is_input(n->op);
+        constant = !op_is_input(n->op) && !node_is_small(n);
         for (int j = 0; j < n->nin; j++)
             if (n->in[j] >= 0) needed[n->in[j]] = true;
     }

@@ -4,6 +4,7 @@
 
 #include "base.h"
 #include "dims.h"
+#include "pack.h"
 #include "prim.h"
 
 enum op {
@@ -49,6 +50,7 @@ enum op_kind {
     KIND_ROWS,     /* row by row */
     KIND_WHOLE,    /* one dense buffer, and only that */
     KIND_VIEW,     /* strides over its operand */
+    KIND_PACKED,   /* matrices in the memory of a weight of bytes, in a format of few bits */
     KIND_VERSION,  /* what a state holds once this has written to it: in the state's memory */
     KIND_LOWERED   /* it has no kernel: a rewrite makes other operations of it */
 };
@@ -63,6 +65,7 @@ union attr {
 #define RESULT(key) int64_t key;
 #define EXTENT(key) int64_t key;
 #define DTYPE(key) int64_t key;
+#define FORMAT(key) int64_t key;
 #define DIMS(member, key) int64_t member[CODA_MAX_RANK];
 #define EXTENTS(member, key) int64_t member[CODA_MAX_RANK];
 #define PARAMS(member) float member[PRIM_MAX_PARAMS];
@@ -79,7 +82,8 @@ enum attr_kind {
     ATTR_INTEGER,
     ATTR_RESULT,
     ATTR_EXTENT,
-    ATTR_DTYPE
+    ATTR_DTYPE,
+    ATTR_FORMAT
 }; /* two floats;
                                                                                                   int64_t */
 struct attr_field {
@@ -312,6 +316,24 @@ bool score_partial_drops(const struct prim *score, int i);
 bool score_has_reference(const struct prim *score);
 /* Can a thread of a product's epilogue have both columns of each pair that a rope combines? */
 bool attr_pairs_meet(int64_t head_dim, int64_t rotary, bool half);
+
+/* packed.c -- packed weights. Their format is one integer among the attributes, and back. */
+int64_t graph_format(const struct pack_format *f);
+struct pack_format graph_format_of(int64_t number);
+/* The format of an UNPACK, and the rows and columns of each of its matrices. */
+struct pack_format node_format(const struct node *n);
+void node_matrix(const struct node *n, int64_t *rows, int64_t *columns);
+/* Bytes of matrices of these dims, at least 2; INT64_MAX: too many. */
+int64_t graph_packed_bytes(const struct pack_format *f, int rank, const int64_t *dim);
+/* Is it a weight of fewer bits than 16, of bytes or what a product makes of them? Nothing folds into it, and
+ * coda_prepare makes nothing of it: that would be a copy of 16 bits. */
+bool node_is_small(const struct node *n);
+/* The UNPACK that a value is a view of; -1: it is none. */
+int graph_packed(const graph *g, int value);
+/* infer_pack.c -- can there be matrices of these dims and dtype? */
+coda_status graph_check_matrices(int rank, const int64_t *dim, coda_dtype t);
+/* Fails with the names where anything but products, as w, and embeddings read what is packed. */
+coda_status graph_check_packed(const graph *g);
 
 /* graph_args.c -- what coda_run wants: leaves in order of creation, then outputs. */
 int graph_args(const graph *g);

@@ -85,6 +85,12 @@ static void print_strides(const struct type *type, const int64_t *stride, struct
 
 /* ---- Attributes ---- */
 
+static void print_format(int64_t number, struct text *t)
+{
+    struct pack_format f = graph_format_of(number);
+    text_append(t, pack_word(&f).s);
+}
+
 static void print_value(const graph *g, const struct node *n, int k, struct text *t)
 {
     switch (attr_kind(n, k)) {
@@ -93,6 +99,7 @@ static void print_value(const graph *g, const struct node *n, int k, struct text
     case ATTR_INTEGER:
     case ATTR_RESULT: text_printf(t, "%" PRId64, attr_integer(n, k)); break;
     case ATTR_EXTENT: dims_print(g->dims, attr_integer(n, k), t); break;
+    case ATTR_FORMAT: print_format(attr_integer(n, k), t); break;
     case ATTR_DTYPE: text_append(t, dtype_name((coda_dtype)attr_integer(n, k))); break;
     }
 }

@@ -29,6 +29,7 @@ struct op_words {           /* lists begin with ", " */
 #define RESULT(key) ", " #key "=int"
 #define EXTENT(key) ", " #key "=extent"
 #define DTYPE(key) ", " #key "=dtype"
+#define FORMAT(key) ", " #key "=format"
 #define DIMS(member, key) ", " #key "0..5=int"
 #define EXTENTS(member, key) ", " #key "0..5=extent"
 #define PARAMS(member) ", " #member "=map"

@@ -38,6 +38,9 @@ coda_status infer_slice(const graph *g, struct node *n)
     coda_status s = find_axis(n, "x", x, &a->axis);
     if (s != CODA_OK) return s;
     int64_t axis = a->axis, start = a->start, stop = a->stop, step = a->step;
+    if (graph_packed(g, n->in[SLICE_X]) >= 0 && !(dim_is_number(start) && dim_is_number(stop)))
+        return fail(CODA_E_INVALID, "slice: x is packed; start %s and stop %s must be numbers",
+                    dim_text(g->dims, start).s, dim_text(g->dims, stop).s);
     if (!is_range(g->dims, start, stop, x->dim[axis]) || step < 1)
         return fail(CODA_E_INVALID,
                     "slice: start %s, stop %s, step %" PRId64 "; need 0 <= start <= stop <= %s and step >= 1",

@@ -28,6 +28,16 @@ static coda_status read_extent_or_rest(struct parser *p, const struct node *n, i
     return CODA_OK;
 }
 
+static coda_status read_format(struct parser *p, int64_t *out)
+{
+    char word[WORD_SIZE];
+    struct pack_format f;
+    coda_status s = parse_word(p, "a format", "_", word);
+    if (s == CODA_OK) s = pack_find(word, &f);
+    if (s == CODA_OK) *out = graph_format(&f);
+    return s;
+}
+
 static coda_status read_attribute_value(struct parser *p, struct node *n, int k)
 {
     enum attr_kind kind = attr_kind(n, k);
@@ -36,6 +46,7 @@ static coda_status read_attribute_value(struct parser *p, struct node *n, int k)
     coda_dtype dtype = CODA_F32;
     coda_status s = attr_is_float(n, k)   ? parse_float(p, &real)
                     : kind == ATTR_DTYPE  ? parse_dtype(p, &dtype)
+                    : kind == ATTR_FORMAT ? read_format(p, &integer)
                     : kind == ATTR_EXTENT ? read_extent_or_rest(p, n, &integer)
                                           : parse_integer(p, &integer);
     if (attr_is_float(n, k)) attr_set_float(n, k, real);
@@ -73,6 +84,8 @@ static coda_status check_params(const struct node *n, unsigned given)
     unsigned all = (1u << attr_count(n)) - 1;
     if (n->op == OP_CONSTANT && given != all)
         return fail(CODA_E_INVALID, "constant: it needs {to=DTYPE, value=NUMBER}");
+    if (n->op == OP_UNPACK && !(n->attr.unpack.format && n->attr.unpack.to && n->attr.unpack.rank))
+        return fail(CODA_E_INVALID, "unpack: it needs {format=WORD, d0=N, d1=K, rank=2, to=DTYPE}");
     if (n->op == OP_CAST && given != all) return fail(CODA_E_INVALID, "cast: it needs {to=DTYPE}");
     for (int k = attr_own(n); k < attr_count(n); k++)
         if (!(given >> k & 1))

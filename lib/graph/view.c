@@ -104,6 +104,8 @@ static int64_t product(const struct type *t, int lo, int hi)
     return p;
 }
 
+/* ---- Products ---- */
+
 /* One weight for all rows: the leading dimensions join M if x's strides allow, else they are a batch
  * in which the weight repeats. */
 static bool rows_of(const struct type *x, const int64_t *s, bool shared, struct matmul_view *v)
@@ -139,5 +141,6 @@ bool view_matmul(const graph *g, const struct node *n, const struct view *view, 
     v->b.offset = b.offset;
     v->b.row = b.stride[w->rank - (kn ? 1 : 2)];
     v->b.k = b.stride[w->rank - (kn ? 2 : 1)];
-    return true;
+    const struct node *base = &g->node[b.base];
+    return base->op != OP_UNPACK || view_packed_matrices(base, v, &v->b);
 }

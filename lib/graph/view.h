@@ -29,15 +29,30 @@ bool view_collapse(const struct type *t, const int64_t *s, int lo, int hi, int64
 /* t with a last dimension of 1: how a per-row operand without columns is read. */
 struct type type_as_rows(const struct type *t);
 
+/* view_packed.c. How elements of an UNPACK lie in its bytes: matrices whose rows fill up to whole blocks
+ * of 16, one behind the other, are one of `columns`. Offsets and strides count its elements as if it were
+ * dense. */
+struct packed_view {
+    int64_t format; /* graph_format(); 0: not packed */
+    int64_t columns;
+};
+/* Of strides over the UNPACK's own dimensions those of that matrix, n of them over so many elements, and the
+ * offset likewise. False: one of them leads from a row into the next, or from a matrix. */
+bool view_packed(const struct node *unpack, int64_t *offset, int64_t *stride, const int64_t *extent, int n,
+                 struct packed_view *out);
+
 /* The matrices of a product: [batch][rows][k] by strides. */
 struct matrix_view {
     int base;
     int64_t offset, batch, row, k;
+    struct packed_view packed; /* of w */
 };
 struct matmul_view {
     int64_t batch, m, n, k;
     struct matrix_view a, b;
 };
+/* w, a view of `unpack`, as it lies there; each of its matrices begins with a row block. False: it cannot. */
+bool view_packed_matrices(const struct node *unpack, const struct matmul_view *v, struct matrix_view *w);
 /* `view` has those of the operands. */
 bool view_matmul(const graph *g, const struct node *n, const struct view *view, struct matmul_view *out);
 

@@ -283,6 +283,7 @@ static int64_t extent_bytes(const struct program *q, const struct tensor_use *po
 static int64_t operand_bytes(const struct program *q, const struct tensor_use *o, int64_t rows)
 {
     if (is_empty(q)) return 0;
+    if (use_is_packed(o)) return mul_counts(packed_operand_bytes(o, rows, q->k), o->batch ? q->dim[0] : 1);
     return dtype_bytes(o->dtype, mul_counts(mul_counts(rows, q->k), o->batch ? q->dim[0] : 1));
 }
 

@@ -151,17 +151,36 @@ enum field_kind {
 /* clang-format on */
 #include "program.def"
 
-/* From the buffer's start to element (0, 0, ...), in bytes. */
-static inline int64_t use_start(const struct tensor_use *u) { return dtype_bytes(u->dtype, u->offset); }
+/* packed.c -- what is packed. Where strides lead: so many rows and columns of the matrix of all records. */
+struct packed_at {
+    int64_t row, column;
+};
+struct packed_at packed_at(const struct tensor_use *u, int64_t stride);
+/* From one row block to the next; of a stride of whole row blocks. */
+int64_t packed_block_bytes(const struct tensor_use *u);
+int64_t packed_bytes(const struct tensor_use *u, int64_t stride);
+/* Bytes of the records that have rows x k elements by the strides of an operand. */
+int64_t packed_operand_bytes(const struct tensor_use *u, int64_t rows, int64_t k);
+static inline bool use_is_packed(const struct tensor_use *u) { return u->packing.format; }
+
+/* From the buffer's start to element (0, 0, ...), in bytes; of what is packed, to its row block. */
+static inline int64_t use_start(const struct tensor_use *u)
+{
+    return use_is_packed(u) ? packed_bytes(u, u->offset) : dtype_bytes(u->dtype, u->offset);
+}
 
 /* An operand that is multiplied as it lies in memory; is it one? */
 static inline struct operand operand_of(struct tensor_use data)
 {
     return (struct operand){.data = data, .dtype = data.dtype};
 }
+static inline bool operand_is_scaled(const struct operand *o)
+{
+    return o->dtype != o->data.dtype || o->scale || o->zero;
+}
 static inline bool operand_is_plain(const struct operand *o)
 {
-    return o->dtype == o->data.dtype && !o->scale && !o->zero;
+    return !operand_is_scaled(o) && !use_is_packed(&o->data);
 }
 
 static inline bool program_is_plain(const struct program *q)
@@ -283,7 +302,15 @@ void pair_read(struct program *p, const graph *g, const struct node *n);
 
 /* Why TMA cannot load an operand: it wants floats of 16 bits (or wgmma does), a dimension of stride 1, and
  * an offset, a pitch and a batch stride that are multiples of 16 bytes. */
-enum obstacle { FITS, HAS_NO_UNIT_STRIDE, BEGINS_ODDLY, HAS_ODD_PITCH, HAS_ODD_BATCHES, IS_NO_HALF };
+enum obstacle {
+    FITS,
+    HAS_NO_UNIT_STRIDE,
+    BEGINS_ODDLY,
+    HAS_ODD_PITCH,
+    HAS_ODD_BATCHES,
+    IS_NO_HALF,
+    IS_PACKED
+};
 enum obstacle program_a_obstacle(const struct program *p);
 enum obstacle program_b_obstacle(const struct program *p);
 /* Elements from one row to the next as they lie in memory; MN-major: neighbours there differ in M (or N). */

@@ -21,6 +21,13 @@ static void print_dims(const char *open, const int64_t *dim, int rank, struct te
     text_append(t, "]");
 }
 
+/* " of q4_k[4096]": its format and columns. */
+static void print_packing(const struct packing *p, struct text *t)
+{
+    struct pack_format f = graph_format_of(p->format);
+    if (p->format) text_printf(t, " of %s[%lld]", pack_word(&f).s, (long long)p->columns);
+}
+
 static void print_port(const struct tensor_names *names, const struct program *q,
                        const struct tensor_use *port, struct text *t)
 {
@@ -33,6 +40,7 @@ static void print_port(const struct tensor_names *names, const struct program *q
         return;
     }
     text_printf(t, " %s", dtype_name(port->dtype));
+    print_packing(&port->packing, t);
     if (port->role == USE_FREQUENCIES) {
         text_printf(t, " %lld frequencies, stride=%lld", (long long)port->table_rows,
                     (long long)port->table_stride);
@@ -138,6 +146,7 @@ static void print_operand(const struct tensor_names *names, const char *label, c
     print_place(names, o->buffer, t);
     if (o->offset) text_printf(t, "[%lld]", (long long)o->offset);
     text_printf(t, " %s", dtype_name(o->dtype));
+    print_packing(&o->packing, t);
     for (int d = 0; d < 3; d++) text_printf(t, " %s=%lld", stride_name[d], (long long)o->stride[d]);
     text_append(t, "\n");
 }

@@ -14,6 +14,7 @@ static enum obstacle obstacle(const struct tensor_use *o, bool invariant, int64_
 {
     bool row = extent_is_one(o->k);
     int64_t pitch = row ? o->row : o->k, outer = row ? rows : k;
+    if (use_is_packed(o)) return IS_PACKED;
     if (!dtype_is_half(o->dtype)) return IS_NO_HALF;
     if (!row && !extent_is_one(o->row)) return HAS_NO_UNIT_STRIDE;
     if (!extent_is_multiple(o->offset, 8)) return BEGINS_ODDLY;

@@ -99,6 +99,13 @@ static bool put(struct dot *d, const struct factor *f)
     return true;
 }
 
+/* Can maps read the weight of product q? Products alone do of 8 bits, and of what is packed. */
+static bool has_wide_weight(const graph *g, const struct node *q)
+{
+    int weight = q->in[MATMUL_W];
+    return graph_packed(g, weight) < 0 && !dtype_is_storage(g->node[weight].type.dtype);
+}
+
 /* The product that v sums over rows, which goes with it, and what it is summed with; -1. */
 static int summed(const graph *g, const struct live *live, int v, struct dot *d)
 {
@@ -110,8 +117,8 @@ static int summed(const graph *g, const struct live *live, int v, struct dot *d)
     for (; i < all.n && p < 0; i++) {
         const struct node *q = &g->node[all.f[i].value];
         bool product = q->op == OP_MATMUL && all.f[i].kind == FACTOR_FULL && !all.f[i].divides;
-        if (product && g->node[q->in[MATMUL_W]].type.rank == 2 && is_for(live, g, all.f[i].value, v))
-            p = all.f[i].value;
+        product = product && g->node[q->in[MATMUL_W]].type.rank == 2 && has_wide_weight(g, q);
+        if (product && is_for(live, g, all.f[i].value, v)) p = all.f[i].value;
     }
     if (p < 0) return -1;
     factors_drop(&all, i - 1);

@@ -199,12 +199,6 @@ static bool is_residual(const graph *g, const struct fact *f, int n, int j)
            same_dims(&g->node[other].type, &g->node[r->in[j]].type);
 }
 
-/* A weight of 8 bits is read as its file has it: with a factor in it, it would be a copy of 16. */
-static bool takes_factors(const graph *g, const struct fact *f, int weight)
-{
-    return f[weight].constant && !dtype_is_storage(g->node[weight].type.dtype);
-}
-
 /* How node n reads its operand j. A residual reads what it can have in any case. */
 static enum readers reading(const graph *g, const struct fact *f, int n, int j)
 {
@@ -214,7 +208,7 @@ static enum readers reading(const graph *g, const struct fact *f, int n, int j)
         bool as_x = j == MATMUL_X && r->in[MATMUL_W] != r->in[MATMUL_X] &&
                     extent_reaches(type_columns(&g->node[r->in[MATMUL_X]].type), 1);
         if (!as_x) return READ_OTHERWISE;
-        return takes_factors(g, f, r->in[MATMUL_W]) ? READ_BY_CONST_MATMULS : READ_BY_MATMULS;
+        return f[r->in[MATMUL_W]].constant ? READ_BY_CONST_MATMULS : READ_BY_MATMULS;
     }
     struct layer l = layer_of(g, n);
     return l.kind != LAYER_NONE && l.base == r->in[j] ? f[n].readers : READ_OTHERWISE;
@@ -276,7 +270,7 @@ static void find_facts(const graph *g, struct fact *f, coda_fold fold)
 {
     for (int v = 0; v < g->nodes; v++) {
         const struct node *n = &g->node[v];
-        f[v].constant = !op_is_input(n->op);
+        f[v].constant = !op_is_input(n->op) && !node_is_small(n);
         for (int i = 0; i < n->nin; i++)
             if (n->in[i] >= 0 && !f[n->in[i]].constant) f[v].constant = false;
         f[v].writer = writer_of(g, f, n);

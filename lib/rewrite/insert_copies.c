@@ -203,17 +203,52 @@ static bool write_over(struct copier *c, struct node *n)
     return true;
 }
 
+/* Of what is packed there is no copy. */
+static bool refuse_packed(struct copier *c, const struct node *n, int operand)
+{
+    const graph *g = c->out;
+    int packed = graph_packed(g, n->in[operand]);
+    if (packed < 0) return true;
+    graph_poison(c->out, CODA_E_UNSUPPORTED,
+                 "%s: %s is a view of %s, which is packed: of its rows of %lld columns, whose matrices fill "
+                 "blocks of %d rows, it takes parts that have no strides",
+                 op_info[n->op].text, op_info[n->op].name[operand],
+                 g->node[g->node[packed].in[UNPACK_W]].name, (long long)type_columns(&g->node[packed].type),
+                 PACK_ROWS);
+    return false;
+}
+
+static bool copy_matrices(struct copier *c, struct node *n)
+{
+    struct matmul_view mv;
+    int *x = &n->in[MATMUL_X], *w = &n->in[MATMUL_W];
+    if (view_matmul(c->out, n, c->view, &mv)) return true;
+    *x = copy(c, *x);
+    if (*x < 0 || view_matmul(c->out, n, c->view, &mv)) return *x >= 0;
+    if (!refuse_packed(c, n, MATMUL_W)) return false;
+    *w = copy(c, *w);
+    return *w >= 0;
+}
+
+static bool table_lies_well(struct copier *c, const struct node *n)
+{
+    struct view v = c->view[n->in[EMBEDDING_TABLE]];
+    const struct node *base = v.base < 0 ? NULL : &c->out->node[v.base];
+    struct packed_view packed;
+    if (base && base->op == OP_UNPACK &&
+        view_packed(base, &v.offset, v.stride, c->out->node[n->in[EMBEDDING_TABLE]].type.dim, 2, &packed))
+        return true;
+    return refuse_packed(c, n, EMBEDDING_TABLE);
+}
+
 /* Appends n (operands already renamed) with copies of the operands that need one. */
 static int append(struct copier *c, struct node *n)
 {
-    struct matmul_view mv;
     copy_scalars(c, n);
     if (op_is_version(n->op) && !write_over(c, n)) return -1;
-    if (n->op == OP_MATMUL && !view_matmul(c->out, n, c->view, &mv)) {
-        int *x = &n->in[MATMUL_X], *w = &n->in[MATMUL_W];
-        *x = copy(c, *x);
-        if (*x >= 0 && !view_matmul(c->out, n, c->view, &mv)) *w = copy(c, *w);
-    } else if (n->op == OP_CONCAT) {
+    if (n->op == OP_MATMUL && !copy_matrices(c, n)) return -1;
+    if (n->op == OP_EMBEDDING && !table_lies_well(c, n)) return -1;
+    if (n->op == OP_CONCAT) {
         for (int i = 0; i < n->nin; i++) n->in[i] = part_of_concat(c, n, n->in[i]);
     } else if (n->op == OP_ATTENTION) { /* its kernel reads rows of what it cannot do without */
         for (int i = 0; i < op_info[n->op].least; i++)
@@ -227,6 +262,7 @@ static int append(struct copier *c, struct node *n)
     }
     int value = append_node(c, n);
     if (value >= 0 && n->op == OP_RESHAPE && c->view[value].base < 0) {
+        if (!refuse_packed(c, n, RESHAPE_X)) return -1;
         n->in[RESHAPE_X] = copy(c, n->in[RESHAPE_X]);
         value = n->in[RESHAPE_X] < 0 ? -1 : append_node(c, n);
     }
@@ -296,7 +332,7 @@ static void find_folded(const graph *g, bool fold, bool *folded)
 {
     for (int i = 0; i < g->nodes; i++) {
         const struct node *n = &g->node[i];
-        folded[i] = fold && !op_is_input(n->op) && n->op != OP_IOTA;
+        folded[i] = fold && !op_is_input(n->op) && n->op != OP_IOTA && !node_is_small(n);
         for (int j = 0; j < n->nin; j++) folded[i] = folded[i] && (n->in[j] < 0 || folded[n->in[j]]);
     }
 }

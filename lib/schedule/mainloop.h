@@ -18,6 +18,7 @@ struct mainloop {
     const char *kernel; /* primitives/tile/KERNEL.cuh has the template of this name; NULL: a library */
     bool tma;           /* operands and staged stores are tensor maps, and the epilogue may stage
                            and fetch tiles in shared memory; else pointers and strides */
+    bool weights;       /* B may be packed: the kernel reads it by a policy of tile/weights.cuh */
     bool mixed;         /* Config has a type for each operand, A and B, else T for both */
     bool streams;       /* B streams past a few rows of A; each block has an equal share of N */
     bool fallback;      /* considered only where no main loop ahead of it in the table has a tile */

@@ -50,6 +50,7 @@ static bool shares_sm(const struct program *p, const struct tile *t)
 const struct mainloop mainloop_simt = {.name = "simt",
                                        .kernel = "gemm_simt",
                                        .mixed = true,
+                                       .weights = true,
                                        .fallback = true,
                                        .contested = true,
                                        .supports = supports,

@@ -45,7 +45,7 @@ static coda_status set_tiles(struct plan *p, const struct plan_options *opt)
     for (int i = 0; i < p->programs && good; i++) {
         const struct program *q = &p->program[i];
         if (q->kind != PROGRAM_GEMM) continue;
-        if (!program_is_plain(q))
+        if (operand_is_scaled(&q->a) || operand_is_scaled(&q->b))
             return fail(CODA_E_UNSUPPORTED, "plan: @%d has an operand that no main loop decodes", i);
         good = set_tile(p, i, &tiles, opt);
     }

@@ -137,7 +137,9 @@ void tile_explain(const struct program *p, const struct tile *tile, const struct
     bool a16 = dtype_is_half(p->a.dtype), b16 = dtype_is_half(p->b.dtype);
     if (tile->mainloop != &mainloop_simt || !program_has_work(p)) return;
     text_append(t, "   slow: ");
-    if (dtype_is_storage(p->b.dtype))
+    if (use_is_packed(&p->b.data))
+        text_append(t, "b is packed, and is decoded one element at a time for fp32 multiply-adds");
+    else if (dtype_is_storage(p->b.dtype))
         text_printf(t, "b is %s, of which fp32 multiply-adds read one element at a time",
                     dtype_name(p->b.dtype));
     else if (p->a.dtype != p->b.dtype)

@@ -1,4 +1,5 @@
-// gemm_simt.cuh -- C = A B^T on any GPU: any dtype, stride and alignment, fp32 multiply-adds in order of k.
+// gemm_simt.cuh -- C = A B^T on any GPU: any dtype, stride and alignment, fp32 multiply-adds in order of k; B
+// may be packed.
 //
 // A block of Config::groups warpgroups walks K in steps of Config::bk: elements go from memory to registers
 // while the last step is multiplied, then to shared memory as floats, [k][row]. A thread's accumulators are
@@ -8,6 +9,7 @@
 #include "tile/block.cuh"
 #include "tile/epilogue.cuh"
 #include "tile/resources.cuh"
+#include "tile/weights.cuh"
 
 namespace coda {
 
@@ -47,7 +49,9 @@ template <class Config, class Epilogue, class Block> struct GemmSimt {
         }
     };
     using ShareA = Share<typename Config::A, Config::bm, Config::a_stride_k <= Config::a_stride_row>;
-    using ShareB = Share<typename Config::B, Config::bn, Config::b_stride_k <= Config::b_stride_row>;
+    using Weights = WeightsOf<Config, typename Config::Weights>;
+    using ElementB = typename Weights::Element;
+    using ShareB = Share<ElementB, Config::bn, Config::b_stride_k <= Config::b_stride_row>;
 
     const Args &args;
     Shared &s;
@@ -66,13 +70,13 @@ template <class Config, class Epilogue, class Block> struct GemmSimt {
     }
     DEV void get_b(ShareB &b, const Tile &t, i64 k0) const
     {
-        const auto *from = args.b + t.batch * Config::b_batch(args) + k0 * Config::b_stride_k;
+        const auto *from = args.b + t.batch * Config::b_batch(args);
 #pragma unroll
         for (int i = 0; i < b.each; i++) {
             const i64 n = Columns::column(t.first, b.row(i));
             b.x[i] = k0 + b.k(i) < Config::k && n < Config::n
-                         ? from[n * Config::b_stride_row + b.k(i) * Config::b_stride_k]
-                         : typename Config::B{};
+                         ? Weights::at(from, n, k0 + b.k(i))
+                         : ElementB{};
         }
     }
 

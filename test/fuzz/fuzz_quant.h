@@ -27,6 +27,13 @@ static int call_coda_pack_format_print(void)
     return sign(coda_pack_format_print(BOXED(f), chance(90) ? buf : NULL, (size_t)below(65)));
 }
 
+static int call_coda_weight_packed(void)
+{
+    coda_pack_format f = pack_format();
+    coda_graph *g = graph_any();
+    return built(g, coda_weight_packed(g, name(), BOXED(f), rank(), numbers(), dtype()));
+}
+
 static int call_coda_packed_bytes(void)
 {
     coda_pack_format f = pack_format();

@@ -10,6 +10,7 @@
 #include "shim.h"
 #include "attention/grad_walk.cuh"
 #include "tile/raster.cuh"
+#include "tile/weights.cuh"
 
 using namespace coda;
 
@@ -340,3 +341,36 @@ const shim_grad_walk shim_grad_walks[] = {
 };
 const int shim_grad_walk_count = sizeof shim_grad_walks / sizeof *shim_grad_walks;
 }
+
+/* ---- Packed weights ---- */
+
+template <Codes codes, Scales scales, Zeros zeros, int group, i64 columns>
+float packed_at(const uint8_t *packed, int64_t row, int64_t k)
+{
+    return Packed<codes, scales, zeros, group, columns>::at(packed, row, k);
+}
+#define PACKED(word, codes, scales, zeros, group)                                                            \
+    {word, 320, packed_at<Codes::codes, Scales::scales, Zeros::zeros, group, 320>},                          \
+        {word, 77, packed_at<Codes::codes, Scales::scales, Zeros::zeros, group, 77>},
+extern const struct shim_packed shim_packed[] = {
+    PACKED("q4_0", int4, f16, none, 32)       //
+    PACKED("q4_1", int4, f16, minimum, 32)    //
+    PACKED("q5_0", int5, f16, none, 32)       //
+    PACKED("q5_1", int5, f16, minimum, 32)    //
+    PACKED("q8_0", int8, f16, none, 32)       //
+    PACKED("q4_k", int4, f16u6, minimum, 32)  //
+    PACKED("q5_k", int5, f16u6, minimum, 32)  //
+    PACKED("q6_k", int6, f16i8, none, 16)     //
+    PACKED("mxfp4", e2m1, e8m0, none, 32)     //
+    PACKED("nvfp4", e2m1, e4m3, none, 16)     //
+    PACKED("fp8_block", e4m3, f32, none, 128) //
+    PACKED("int4_g128_f16_zeros", int4, f16, points, 128) PACKED("int4_g16_bf16_min", int4, bf16, minimum, 16)
+        PACKED("int4_row_f32_zeros", int4, f32, points, 0)
+            PACKED("int5_g64_bf16_min", int5, bf16, minimum, 64)
+                PACKED("int6_g128_bf16", int6, bf16, none, 128)                                         //
+    PACKED("int8_row_f32", int8, f32, none, 0)                                                          //
+    PACKED("int8_g256_f16_zeros", int8, f16, points, 256) PACKED("e2m1_g128_f32", e2m1, f32, none, 128) //
+    PACKED("e4m3_g32_e8m0", e4m3, e8m0, none, 32)                                                       //
+    PACKED("e5m2_g64_bf16", e5m2, bf16, none, 64)                                                       //
+    PACKED("e5m2_row_e4m3", e5m2, e4m3, none, 0)                                                        //
+    {nullptr, 0, nullptr}};

@@ -46,6 +46,15 @@ float shim_partials(float room[16], const float x[8]);
 uint32_t shim_pack(int dtype, float lo, float hi);
 void shim_unpack(int dtype, float out[2], uint32_t packed);
 
+/* tile/weights.cuh: element (row, k) of a packed matrix of so many columns, by the word of its format. Ends
+ * with a NULL word. */
+struct shim_packed {
+    const char *word;
+    int64_t columns;
+    float (*at)(const uint8_t *packed, int64_t row, int64_t k);
+};
+extern const struct shim_packed shim_packed[];
+
 /* tile/raster.cuh: how so many blocks walk the tiles of an m x n product. */
 struct shim_tile {
     int m, first, width; /* a tile row; columns */

@@ -1,0 +1,166 @@
+// weights.cuh -- how a product's weights lie in memory: elements of a type by strides, or packed, as codes of
+// few bits with scales. The one device file that knows formats; lib/pack/pack.h has the layout to the bit.
+//
+// Of a packed format a weight is (q - z) s or q s + m in fp32, with one rounding at most, as the host has it:
+// all other products here fit in 24 bits.
+#pragma once
+
+#include "types.cuh"
+
+namespace coda {
+
+enum class Codes { int4 = 1, int5, int6, int8, e2m1, e4m3, e5m2 };
+enum class Scales { f32 = 1, bf16, f16, e8m0, e4m3, f16u6, f16i8 };
+enum class Zeros { none, points, minimum };
+
+// ---- What codes and scales are as numbers ----
+
+template <Codes codes> DEV float code_value(u32 q)
+{
+    if constexpr (codes == Codes::e4m3) return to_float(f8e4m3{(u8)q});
+    else if constexpr (codes == Codes::e5m2) return to_float(f8e5m2{(u8)q});
+    else if constexpr (codes == Codes::e2m1) { // a sign, 2 bits of exponent, 1 of mantissa
+        const u32 e = q >> 1 & 3, m = q & 1;
+        return bits_float((q & 8) << 28 | (e ? (126 + e) << 23 | m << 22 : m * 0x3f000000));
+    } else if constexpr (codes == Codes::int8) return (float)(i8)q;
+    else return (float)(i32)q;
+}
+
+template <Scales scales> DEV float scale_value(const u8 *at, int i)
+{
+    if constexpr (scales == Scales::f32) return ((const float *)at)[i];
+    else if constexpr (scales == Scales::bf16) return to_float(((const bf16 *)at)[i]);
+    else if constexpr (scales == Scales::e8m0)
+        return bits_float(at[i] == 255 ? 0x7fc00000 : at[i] ? (u32)at[i] << 23 : 0x00400000);
+    else if constexpr (scales == Scales::e4m3) return to_float(((const f8e4m3 *)at)[i]);
+    else return to_float(((const f16 *)at)[i]);
+}
+
+// ---- A packed matrix of so many columns ----
+
+template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struct Packed {
+    static constexpr int bits = codes == Codes::int5                           ? 5
+                                : codes == Codes::int6                         ? 6
+                                : codes == Codes::int4 || codes == Codes::e2m1 ? 4
+                                                                               : 8;
+    static constexpr bool two_levels = scales == Scales::f16u6 || scales == Scales::f16i8;
+    static constexpr bool wide = along == 0 || along >= 128;
+    static constexpr int tile = bits == 8 ? 64 : 128, step = two_levels ? 256 : wide ? 128 : tile;
+    static constexpr int group = wide ? step : along, groups = step / group;
+    static constexpr int scale_bytes = scales == Scales::f32                             ? 4
+                                       : scales == Scales::bf16 || scales == Scales::f16 ? 2
+                                                                                         : 1;
+    static constexpr i64 width = columns;
+    // Places in a record, in bytes: codes, upper bits, scales, zero points or minima.
+    static constexpr int high = 1024 * (step / tile), first_scale = high + (bits & 3) * step * 2;
+    static constexpr int one = scales == Scales::f16u6   ? 256
+                               : scales == Scales::f16i8 ? groups * 16 + 32
+                                                         : scale_bytes * groups * 16;
+    static constexpr int second = first_scale + one;
+    static constexpr int bytes = second + (zeros == Zeros::points                   ? groups * 16
+                                           : zeros == Zeros::minimum && !two_levels ? one
+                                                                                    : 0);
+    static constexpr i64 records = (columns + step - 1) / step, block = records * bytes;
+    // What integers count from, without zero points and minima.
+    static constexpr int middle = zeros != Zeros::none   ? 0
+                                  : codes == Codes::int4 ? 8
+                                  : codes == Codes::int5 ? 16
+                                  : codes == Codes::int6 ? 32
+                                                         : 0;
+
+    DEV static u32 word(const u8 *at) { return *(const u32 *)at; }
+    // Rows r and r + 8 side by side.
+    DEV static int beside(int r) { return r % 8 * 2 + r / 8; }
+
+    // Code (r, k) of a record. Of 32 lanes 4 (r % 8) + t has it.
+    DEV static u32 code(const u8 *record, int r, int k)
+    {
+        const int in_tile = k % tile, t = k % 16 / 4, lane = r % 8 * 4 + t;
+        const u8 *own = record + k / tile * 1024 + r / 8 * 512 + lane * 16;
+        if constexpr (bits == 8) return own[in_tile / 16 * 4 + k % 4];
+        const int j = in_tile / 32, p = in_tile / 16 % 2 * 2 + k % 4 / 2, odd = k % 2;
+        const u32 w = word(own + 4 * j);
+        if constexpr (codes == Codes::e2m1) return spread(w, p) >> 16 * odd & 15;
+        u32 q = w >> (4 * p + 16 * odd) & 15;
+        if constexpr ((bits & 3) != 0) {
+            constexpr int n = bits & 3;
+            const int at = n * (4 * j + p);
+            const u8 *upper = record + high + ((k / tile * 32 + lane) * 2 + r / 8) * 4 * n;
+            q |= (word(upper + at / 16 * 4) >> (at % 16 + 16 * odd) & ((1 << n) - 1)) << 4;
+        }
+        return q;
+    }
+    // Both codes of pair p of a word of e2m1, at 0 and 16: a sign at 15 and three bits at 8, 7, 6 of what is
+    // rotated to the left by 0, 4, 10 or 14; of the last pair but for the lowest bits, which lie at 0 and 16.
+    DEV static u32 spread(u32 w, int p)
+    {
+        const int turn = p < 2 ? 4 * p : 6 + 4 * (p - 1);
+        u32 x = turn ? w << turn | w >> (32 - turn) : w;
+        if (p == 3) x = (x & 0x81808180) | (w << 6 & 0x00400040);
+        return (x >> 12 & 0x00080008) | (x >> 6 & 0x00070007);
+    }
+
+    // q's scale, and what is taken off q before it, or added behind it.
+    struct Scale {
+        float s, m;
+        int z;
+    };
+    DEV static Scale scale(const u8 *record, int r, int k)
+    {
+        const int g = k % step / group, i = beside(r), at = 16 * g + i;
+        const u8 *first = record + first_scale;
+        if constexpr (scales == Scales::f16u6) {
+            const u8 *own = first + 16 * i;
+            const u32 top = word(own + 12) >> (16 * (g >> 2) + 2 * (g & 3));
+            const u32 a = (word(own + 4) >> 4 * g & 15) | (top & 3) << 4;
+            const u32 b = (word(own + 8) >> 4 * g & 15) | (top >> 8 & 3) << 4;
+            return {to_float(((const f16 *)own)[0]) * (float)a, to_float(((const f16 *)own)[1]) * (float)b,
+                    0};
+        } else if constexpr (scales == Scales::f16i8)
+            return {to_float(((const f16 *)(first + 256))[i]) * (float)((const i8 *)first)[16 * i + g], 0,
+                    middle};
+        else if constexpr (zeros == Zeros::minimum)
+            return {scale_value<scales>(first, at), scale_value<scales>(record + second, at), 0};
+        else if constexpr (zeros == Zeros::points) {
+            const u8 z = record[second + at];
+            return {scale_value<scales>(first, at), 0, codes == Codes::int8 ? (i32)(i8)z : (i32)z};
+        } else return {scale_value<scales>(first, at), 0, middle};
+    }
+
+    // Element (row, k), counted from the beginning of a row block.
+    DEV static float at(const u8 *from, i64 row, i64 k)
+    {
+        const u8 *record = from + row / 16 * block + k / step * bytes;
+        const int r = (int)(row % 16), in_step = (int)(k % step);
+        const u32 q = code(record, r, in_step);
+        const Scale c = scale(record, r, in_step);
+        if constexpr (codes == Codes::e2m1 || codes == Codes::e4m3 || codes == Codes::e5m2)
+            return code_value<codes>(q) * c.s;
+        else if constexpr (zeros == Zeros::minimum) return fmaf((float)q, c.s, c.m);
+        else return (float)((codes == Codes::int8 ? (i32)(i8)q : (i32)q) - c.z) * c.s;
+    }
+};
+
+// ---- B of a product, whichever it is: element (n, k) of what begins at `from` ----
+
+template <class Config, class Weights> struct WeightsOf {
+    using Element = float;
+    // Strides of a packed matrix count elements of its rows.
+    static constexpr i64 columns = Weights::width;
+    DEV static float at(const u8 *from, i64 n, i64 k)
+    {
+        constexpr i64 stride_n = Config::b_stride_row, stride_k = Config::b_stride_k, first = Config::b_first;
+        const i64 row = first / columns + n * (stride_n / columns) + k * (stride_k / columns);
+        const i64 column = first % columns + n * (stride_n % columns) + k * (stride_k % columns);
+        return Weights::at(from, row, column);
+    }
+};
+template <class Config> struct WeightsOf<Config, void> {
+    using Element = typename Config::B;
+    DEV static Element at(const Element *from, i64 n, i64 k)
+    {
+        return from[n * Config::b_stride_row + k * Config::b_stride_k];
+    }
+};
+
+} // namespace coda

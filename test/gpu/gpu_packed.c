@@ -1,0 +1,44 @@
+/* gpu_packed.c -- packed weights on the GPU against fp64: all formats, parts of records, all views. */
+#include <stdio.h>
+
+#include "gpu_case.h"
+#include "util_device.h"
+#include "util_packed.h"
+#include "util_run.h"
+#include "util_scale.h"
+
+int gpu_packed(void);
+
+static int run(const char *word, int reader, const struct packed_sizes *s)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_pack_format f = CODA_PACK_FORMAT_INIT;
+    coda_pack_format_find(word, &f);
+    graph *g = packed_graph(&f, reader, s, false);
+    void **want = run_reference(g, 5);
+    opt.fold = CODA_FOLD_COPY;
+    double error = want ? run_on_gpu(g, 5, &opt, want) : -1;
+    bool good = error >= 0 && error <= 3e-5;
+    random_args_free(g, want);
+    graph_free(g);
+    return gpu_case(good, "packed", "%s of %s, %d x %d x %d of %d: error %.2e %s",
+                    packed_readers[reader].name, word, (int)s->m, (int)s->n, (int)s->k, (int)s->batch, error,
+                    good ? "" : coda_error());
+}
+
+/* The emulator compiles slowly: of each format one way to read it, of each way one format. */
+int gpu_packed(void)
+{
+    struct jit_device dev;
+    char err[JIT_ERROR_SIZE];
+    int failed = 0, n = 0;
+    if (!device_open(&dev, err)) return gpu_case(false, "packed", "%s", err);
+    for (int i = 0; i < packed_format_count; i++)
+        for (int reader = 0; reader < packed_reader_count; reader++)
+            for (int k = 0; k < packed_size_count; k++) {
+                bool some = (i + reader) % packed_reader_count == 0 && k == i % packed_size_count;
+                if (packed_readers[reader].looks_up || (device_emulated(&dev) && !some)) continue;
+                if (gpu_mine(n++)) failed += run(packed_formats[i], reader, &packed_sizes[k]);
+            }
+    return failed;
+}

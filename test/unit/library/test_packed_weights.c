@@ -1,0 +1,248 @@
+/* test_packed_weights.c -- packed weights in a graph: what plans make of them on the CPU device, against fp64
+ * of the numbers that they stand for; and who may not read them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base.h"
+#include "eval.h"
+#include "executable.h"
+#include "util_packed.h"
+#include "util_print.h"
+#include "util_run.h"
+
+#include "tests.h" /* last: Check has a macro named fail */
+
+static graph *made(const coda_pack_format *f, int reader, const struct packed_sizes *s, bool whole)
+{
+    graph *g = packed_graph(f, reader, s, whole);
+    ck_assert_msg(coda_graph_status(g) == CODA_OK, "%s: %s", packed_readers[reader].name, coda_error());
+    return g;
+}
+
+/* Decoded by itself, and not by the evaluator. */
+static float *decoded(const coda_pack_format *f, const struct packed_sizes *s, const uint8_t *bytes)
+{
+    int64_t matrices = MAX(s->batch, 1), each = coda_packed_bytes(f, s->n, s->k);
+    float *w = malloc(sizeof *w * (size_t)(matrices * s->n * s->k)), *at = w;
+    for (int64_t b = 0; b < matrices; b++)
+        for (int64_t row = 0; row < s->n; row++, at += s->k)
+            ck_assert(!coda_unpack(f, bytes + b * each, s->n, s->k, row, 0, s->k, at));
+    return w;
+}
+
+static int arg_of(const graph *g, const char *name)
+{
+    coda_arg_info info = CODA_ARG_INFO_INIT;
+    int i = 0;
+    for (; graph_arg(g, i, &info), strcmp(info.name, name); i++)
+        ;
+    return i;
+}
+
+/* The same graph of fp32 weights, evaluated. */
+static void check_reference(graph *g, graph *plain, const coda_pack_format *f, const struct packed_sizes *s,
+                            uint64_t seed, void **want)
+{
+    void **args = random_args(g, seed, true);
+    int w = arg_of(g, "w");
+    void *bytes = args[w];
+    args[w] = decoded(f, s, bytes);
+    free(bytes);
+    ck_assert_msg(!graph_evaluate(plain, args), "%s", coda_error());
+    for (int o = 0; o < g->outputs; o++) {
+        size_t size = sizeof(double) * (size_t)type_elements(&g->node[g->output[o].value].type);
+        ck_assert(!memcmp(args[g->leaves + o], want[g->leaves + o], size));
+    }
+    random_args_free(g, args);
+}
+
+static void check(const coda_pack_format *f, const char *word, int reader, const struct packed_sizes *s)
+{
+    graph *g = made(f, reader, s, false), *plain = made(f, reader, s, true);
+    void **want = run_reference(g, 11);
+    ck_assert_msg(want != NULL, "%s", coda_error());
+    check_reference(g, plain, f, s, 11, want);
+    for (int m = 0; m < RUN_MODES; m++) {
+        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+        opt.device = CODA_DEVICE_CPU;
+        opt.flags = run_modes[m].flags;
+        opt.fold = run_modes[m].fold;
+        double error = run_on_cpu(g, 11, &opt, want);
+        ck_assert_msg(error >= 0 && error <= 3e-5, "%s of %s, %lld x %lld x %lld of %lld, %s: error %g %s",
+                      packed_readers[reader].name, word, (long long)s->m, (long long)s->n, (long long)s->k,
+                      (long long)s->batch, run_modes[m].name, error, coda_error());
+    }
+    random_args_free(g, want);
+    graph_free(plain);
+    graph_free(g);
+}
+
+START_TEST(means_its_numbers)
+{
+    for (int i = 0; i < packed_format_count; i++) {
+        coda_pack_format f = CODA_PACK_FORMAT_INIT;
+        ck_assert_msg(!coda_pack_format_find(packed_formats[i], &f), "%s", coda_error());
+        for (int k = 0; k < packed_size_count; k++) check(&f, packed_formats[i], _i, &packed_sizes[k]);
+    }
+}
+END_TEST
+
+/* ---- Nothing is made of it ahead ---- */
+
+#define FORMAT "{format=int4_g128_f16, d0=48, d1=256, rank=2, to=bf16}"
+#define PACKED "%p = weight u8[6336]\n%w = unpack %p " FORMAT "\n"
+
+static coda_plan *planned(const char *text, coda_fold fold)
+{
+    graph *g = graph_parse(text);
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    opt.device = CODA_DEVICE_CPU;
+    opt.fold = fold;
+    coda_compile(&p, g, &opt);
+    graph_free(g);
+    return p;
+}
+
+/* Graphs that fold all they can into a weight of 16 bits, and nothing into a smaller one. */
+START_TEST(nothing_folds)
+{
+    static const char *const weights[] = {PACKED, "%w = weight f8e4m3[48,256]\n", "%w = weight i8[48,256]\n"};
+    static const char *const graphs[] = {
+        "%n = rms_norm %x, %g {eps=1e-5}\n%y = matmul %n, %w\n",
+        "%n = layer_norm %x, %g, %g {eps=1e-5}\n%y = matmul %n, %w\n",
+        "%n = mul %x, %g\n%y = matmul %n, %w\n%a = add %x, %g\n%z = matmul %a, %w\n"
+        "output %q = %z\n",
+        "%s = slice %w {axis=0, start=16, stop=32, step=1}\n%n = rms_norm %x, %g {eps=1e-5}\n%y = matmul %n, "
+        "%s\n",
+        "%s = transpose %w {p0=1, p1=0}\n%n = rms_norm %x, %g {eps=1e-5}\n%y = matmul %n, %s {kn=1}\n"};
+    static const coda_fold folds[] = {CODA_FOLD_NONE, CODA_FOLD_COPY, CODA_FOLD_IN_PLACE};
+    for (int i = 0; i < ARRAY_SIZE(graphs) * ARRAY_SIZE(folds); i++) {
+        char text[1024], wide[1024];
+        const char *leaves = "%x = input bf16[4,256]\n%g = weight bf16[256]\n";
+        const char *of = graphs[i % ARRAY_SIZE(graphs)];
+        snprintf(text, sizeof text, "%s%s%soutput %%o = %%y\n", leaves, weights[_i], of);
+        snprintf(wide, sizeof wide, "%s%%w = weight bf16[48,256]\n%soutput %%o = %%y\n", leaves, of);
+        coda_fold fold = folds[i / ARRAY_SIZE(graphs)];
+        coda_plan *p = planned(text, fold), *q = planned(wide, fold);
+        ck_assert_msg(p && q, "%s: %s", text, coda_error());
+        ck_assert_msg(coda_plan_prepared(p) == 0, "%s", text);
+        if (fold == CODA_FOLD_COPY) ck_assert_msg(coda_plan_prepared(q) > 0, "%s", wide);
+        for (int b = 0; b < p->plan.buffers; b++) ck_assert(!p->plan.buffer[b].folded);
+        for (int k = 0; k < p->plan.programs; k++) ck_assert(!p->plan.program[k].prepare);
+        coda_plan_free(p);
+        coda_plan_free(q);
+    }
+}
+END_TEST
+
+/* A run reads so many bytes of it, and writes none of what it stands for. */
+START_TEST(bytes_are_counted)
+{
+    coda_plan *p =
+        planned("%x = input bf16[1,256]\n" PACKED "%y = matmul %x, %w\noutput %o = %y\n", CODA_FOLD_COPY);
+    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
+    ck_assert(!coda_plan_stats_get(p, &stats));
+    ck_assert_int_eq(stats.bytes, 6336 + 2 * 256 + 2 * 48);
+    ck_assert_int_eq(coda_plan_workspace(p), 0);
+    coda_arg_info info = CODA_ARG_INFO_INIT;
+    ck_assert(!coda_plan_arg(p, 1, &info));
+    ck_assert(info.bytes == 6336 && info.dtype == CODA_U8 && info.rank == 1 && info.kind == CODA_ARG_WEIGHT);
+    coda_plan_free(p);
+}
+END_TEST
+
+/* ---- Who may not read it ---- */
+
+static const struct {
+    const char *text, *words;
+} refused[] = {
+    {"%y = relu %w\n", "relu %3 reads p, which is packed as int4_g128_f16: only products, as w, and"},
+    {"%y = matmul %w, %x\n", "matmul %3 reads p"},
+    {"%t = transpose %w {p0=1, p1=0}\n%c = cast %t {to=f32}\n%y = matmul %x, %c {kn=1}\n", "cast %4 reads p"},
+    {"%y = reshape %w {d0=-1, rank=1}\n", "output o reads p"},
+    {"%y = concat %w, %w\n", "concat %3 reads p"},
+    {"%a = mul %w, %x\n%y = matmul %x, %a\n", "mul %3 reads p"},
+    {"%r = reshape %w {d0=96, d1=128, rank=2}\n%h = slice %x {axis=1, start=0, stop=128, step=1}\n%y = "
+     "matmul %h, "
+     "%r\n",
+     "matmul: w is a view of p, which is packed: of its rows of 256 columns"}};
+
+START_TEST(others_are_refused)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%%x = input bf16[48,256]\n%s%soutput %%o = %%y\n", PACKED, refused[_i].text);
+    ck_assert_msg(!planned(text, CODA_FOLD_COPY), "%s", text);
+    ck_assert_msg(strstr(coda_error(), refused[_i].words) != NULL, "%s: %s", text, coda_error());
+    ck_assert_msg(!strchr(coda_error(), '\n'), "%s", coda_error());
+}
+END_TEST
+
+START_TEST(has_no_gradient)
+{
+    for (int i = 0; i < 2; i++) {
+        coda_pack_format f = CODA_PACK_FORMAT_INIT;
+        graph *g = coda_graph_new();
+        coda_pack_format_find("q4_k", &f);
+        coda_value x = coda_input(g, "x", CODA_F32, 2, (int64_t[]){4, 256}), dw,
+                   ids = coda_input(g, "i", CODA_I32, 1, (int64_t[]){4});
+        coda_value w = coda_weight_packed(g, "base", &f, 2, (int64_t[]){48, 256}, CODA_F32);
+        coda_value y = i ? coda_embedding(g, w, ids) : coda_matmul(g, x, coda_slice(g, w, 0, 0, 16, 1));
+        y = coda_row_sum(g, coda_reshape(g, y, 1, (int64_t[]){-1}));
+        coda_grad(g, &y, NULL, 1, &w, 1, &dw, NULL);
+        ck_assert_int_eq(coda_graph_status(g), CODA_E_UNSUPPORTED);
+        ck_assert_msg(strstr(coda_error(), "on the way from %base, reads a packed") != NULL, "%s",
+                      coda_error());
+        graph_free(g);
+    }
+}
+END_TEST
+
+static const struct {
+    const char *text, *words;
+} wrong[] = {{"%w = unpack %p {format=int4_g128_f17, d0=48, d1=256, rank=2, to=bf16}\n", "int4_g128_f17"},
+             {"%w = unpack %p {format=q4_k, d0=48, d1=256, rank=2, to=bf16}\n",
+              "w is weight u8[6336]; it must be a dense weight u8[6912], [48,256] of q4_k"},
+             {"%w = unpack %p {format=int4_g128_f16, d0=48, d1=256, rank=2, to=i32}\n", "f32, bf16 or f16"},
+             {"%w = unpack %p {format=int4_g128_f16, d0=48, d1=256, to=bf16}\n", "it needs {format=WORD"},
+             {"%w = unpack %p {format=int4_g128_f16, d0=48, d1=0, rank=2, to=bf16}\n", "dimension 1 is 0"},
+             {"%w = unpack %x " FORMAT "\n", "w is input u8[6336]"}};
+
+START_TEST(mistakes_are_named)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%%p = weight u8[6336]\n%%x = input u8[6336]\n%s", wrong[_i].text);
+    ck_assert(!graph_parse(text));
+    ck_assert_msg(strstr(coda_error(), wrong[_i].words) != NULL, "%s: %s", text, coda_error());
+}
+END_TEST
+
+/* ---- Its text ---- */
+
+START_TEST(text_and_back)
+{
+    for (int i = 0; i < packed_format_count; i++) {
+        coda_pack_format f = CODA_PACK_FORMAT_INIT;
+        ck_assert(!coda_pack_format_find(packed_formats[i], &f));
+        graph *g = made(&f, 0, &packed_sizes[3], false);
+        struct text t = {0}, u = {0};
+        graph_print(g, &t);
+        graph *h = graph_parse(text_str(&t));
+        ck_assert_msg(h != NULL, "%s: %s", text_str(&t), coda_error());
+        graph_print(h, &u);
+        ck_assert_str_eq(text_str(&t), text_str(&u));
+        ck_assert(attr_equal(&g->node[1], &h->node[1]) || attr_equal(&g->node[2], &h->node[2]));
+        text_free(&t);
+        text_free(&u);
+        graph_free(g);
+        graph_free(h);
+    }
+}
+END_TEST
+
+TESTS(packed_weights, SECONDS(60), EACH(means_its_numbers, packed_reader_count), EACH(nothing_folds, 3),
+      ONE(bytes_are_counted), EACH(others_are_refused, ARRAY_SIZE(refused)), ONE(has_no_gradient),
+      EACH(mistakes_are_named, ARRAY_SIZE(wrong)), ONE(text_and_back));
