@@ -22,6 +22,7 @@ struct tensor {
     bool scalar;         /* in host memory, here: */
     uint32_t number;
     enum content content;
+    int64_t format; /* graph_format() of what is packed; 0 */
     coda_dtype dtype;
     double scale;
     size_t bytes, at; /* `at`: in a set; of scratch, before all sets */

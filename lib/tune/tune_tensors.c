@@ -4,7 +4,8 @@
  * Every way of a contest works on the same tensors. A set holds each of them once, and there are so many
  * sets that three times the L2 passes between two uses of one. Operands are normal, weights over the
  * root of K; fp32 vectors and statistics are about 1 and positive; integers are 0 to 255. The pattern's
- * length is eight times a prime, so that no two rows of a matrix are the same.
+ * length is eight times a prime, so that no two rows of a matrix are the same. Packed weights are whole
+ * records, of codes and scales that are numbers.
  */
 #include "tune_bench.h"
 
@@ -72,6 +73,7 @@ static struct tensor tensor_of(const struct program *q, const struct tensor_use 
     else if (dtype_is_index(u->dtype)) t.content = CONTENT_INTEGER;
     else if (is_factor(q, u) || t.scalar) t.content = CONTENT_POSITIVE;
     if (u == &q->b.data) t.scale = 1 / sqrt((double)MAX(q->k, 1));
+    if (use_is_packed(u)) t.format = u->packing.format, t.dtype = CODA_U8;
     return t;
 }
 
@@ -113,21 +115,39 @@ static double number(const struct tensor *t, uint64_t *seed)
     return t->scale * normal(seed);
 }
 
+/* Of whole records. */
+static void *packed_pattern(const struct tensor *t, uint64_t seed, size_t *size)
+{
+    const struct pack_format f = graph_format_of(t->format);
+    int64_t columns = PATTERN / PACK_ROWS / PACK_STEP_MOST * PACK_STEP_MOST;
+    *size = (size_t)pack_bytes(&f, PACK_ROWS, columns);
+    uint8_t *pattern = malloc(*size);
+    if (pattern) pack_random(&f, PACK_ROWS, columns, t->scale, seed, pattern);
+    return pattern;
+}
+
+static void *plain_pattern(const struct tensor *t, uint64_t seed, size_t *size)
+{
+    size_t n = (size_t)MIN(PATTERN, dtype_elements(t->dtype, (int64_t)t->bytes) + 1);
+    *size = (size_t)dtype_bytes(t->dtype, (int64_t)n);
+    void *pattern = malloc(*size);
+    for (size_t i = 0; i < n && pattern; i++) dtype_store(t->dtype, pattern, (int64_t)i, number(t, &seed));
+    return pattern;
+}
+
 /* Every tensor has numbers of its own, the same in each set. */
 coda_status tensor_fill(const struct tensors *ts, int index)
 {
     struct tensor *t = &ts->tensor[index];
     char err[JIT_ERROR_SIZE];
-    size_t n = (size_t)MIN(PATTERN, dtype_elements(t->dtype, (int64_t)t->bytes) + 1);
-    size_t size = (size_t)dtype_bytes(t->dtype, (int64_t)n);
     uint64_t seed = (uint64_t)(index + 1) * 0xd1342543de82ef95u;
+    size_t size;
     if (t->scalar) {
         dtype_store(t->dtype, &t->number, 0, number(t, &seed));
         return CODA_OK;
     }
-    void *pattern = malloc(size);
-    if (!pattern) return fail(CODA_E_MEMORY, "out of memory for %zu random numbers", n);
-    for (size_t i = 0; i < n; i++) dtype_store(t->dtype, pattern, (int64_t)i, number(t, &seed));
+    void *pattern = (t->format ? packed_pattern : plain_pattern)(t, seed, &size);
+    if (!pattern) return fail(CODA_E_MEMORY, "out of memory for %zu bytes of random numbers", size);
     coda_status status = CODA_OK;
     for (int s = 0; s < ts->sets && !status; s++)
         status = jit_fill(tensor_address(ts, index, s), t->bytes, pattern, size, err);

@@ -8,6 +8,7 @@
 #include "base.h"
 #include "eval.h"
 #include "executable.h"
+#include "pack.h"
 #include "util_packed.h"
 #include "util_print.h"
 #include "util_run.h"
@@ -85,6 +86,31 @@ START_TEST(means_its_numbers)
         coda_pack_format f = CODA_PACK_FORMAT_INIT;
         ck_assert_msg(!coda_pack_format_find(packed_formats[i], &f), "%s", coda_error());
         for (int k = 0; k < packed_size_count; k++) check(&f, packed_formats[i], _i, &packed_sizes[k]);
+    }
+}
+END_TEST
+
+/* What tests and tuning multiply by: about as large as was asked for. */
+START_TEST(random_ones_are_numbers)
+{
+    enum { ROWS = 21, COLUMNS = 700 };
+    float row[COLUMNS];
+    for (int i = 0; i < packed_format_count; i++) {
+        struct pack_format f;
+        double sum = 0;
+        ck_assert(!pack_find(packed_formats[i], &f));
+        uint8_t *packed = malloc((size_t)pack_bytes(&f, ROWS, COLUMNS));
+        pack_random(&f, ROWS, COLUMNS, 0.02, 3, packed);
+        for (int r = 0; r < ROWS; r++) {
+            pack_decode(&f, packed, ROWS, COLUMNS, r, 0, COLUMNS, row);
+            for (int k = 0; k < COLUMNS; k++) {
+                ck_assert_msg(isfinite(row[k]), "%s [%d, %d]: %g", packed_formats[i], r, k, (double)row[k]);
+                sum += (double)row[k] * (double)row[k];
+            }
+        }
+        double rms = sqrt(sum / (ROWS * COLUMNS));
+        ck_assert_msg(rms > 0.005 && rms < 0.08, "%s: %g", packed_formats[i], rms);
+        free(packed);
     }
 }
 END_TEST
@@ -243,6 +269,6 @@ START_TEST(text_and_back)
 }
 END_TEST
 
-TESTS(packed_weights, SECONDS(60), EACH(means_its_numbers, packed_reader_count), EACH(nothing_folds, 3),
-      ONE(bytes_are_counted), EACH(others_are_refused, ARRAY_SIZE(refused)), ONE(has_no_gradient),
-      EACH(mistakes_are_named, ARRAY_SIZE(wrong)), ONE(text_and_back));
+TESTS(packed_weights, SECONDS(60), EACH(means_its_numbers, packed_reader_count), ONE(random_ones_are_numbers),
+      EACH(nothing_folds, 3), ONE(bytes_are_counted), EACH(others_are_refused, ARRAY_SIZE(refused)),
+      ONE(has_no_gradient), EACH(mistakes_are_named, ARRAY_SIZE(wrong)), ONE(text_and_back));
