@@ -11,20 +11,6 @@ static int place_of(const int *list, int n, int value)
     return i;
 }
 
-/* Of what is packed kernels read a product's B alone. The message has the name of the bytes. */
-static coda_status refuse_packed(const struct plan *plan, const struct program *p)
-{
-    const struct tensor_use *u;
-    for (int i = 0; (u = program_use(p, i)); i++) {
-        if (!use_is_packed(u) || u == &p->b.data) continue;
-        struct pack_format f = graph_format_of(u->packing.format);
-        const struct node *leaf = &plan->graph->node[plan->buffer[u->buffer].value];
-        return fail(CODA_E_UNSUPPORTED, "plan: %s is packed as %s; no kernel of a GPU looks rows of it up",
-                    leaf->name ? leaf->name : "-", pack_word(&f).s);
-    }
-    return CODA_OK;
-}
-
 coda_status emit_program(struct plan *plan, const struct program *p, const struct schedule *s,
                          struct kernel *k, const struct wording *words)
 {
@@ -35,8 +21,6 @@ coda_status emit_program(struct plan *plan, const struct program *p, const struc
 #undef X
     };
     if (!emit_begin(plan, p, s, k)) return fail(CODA_E_MEMORY, "out of memory for a kernel");
-    coda_status status = refuse_packed(plan, p);
-    if (status) return status;
     if (words) k->symbol = words->symbol, k->text = words->text;
     switch (p->kind) {
     case PROGRAM_GEMM: return emit_gemm(plan, p, s, k);

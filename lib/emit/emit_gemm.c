@@ -225,11 +225,8 @@ static void print_rows(const struct gemm *g)
 /* Its format and columns, and where in the row block, at which the pointer points, it begins. */
 static void print_weights(const struct tensor_use *b, struct text *t)
 {
-    static const char *const zeros[] = {"none", "points", "minimum"};
-    const struct pack_format f = graph_format_of(b->packing.format);
     const struct packed_at first = packed_at(b, b->offset);
-    text_printf(t, "    using Weights = Packed<Codes::%s, Scales::%s, Zeros::%s, %d, %lld>;\n",
-                pack_codes_name(&f), pack_scales_name(&f), zeros[f.zeros], f.group, (wide)b->packing.columns);
+    text_printf(t, "    using Weights = %s;\n", emit_packed(b).s);
     text_printf(t, "    static constexpr i64 b_first = %lld;\n",
                 (wide)(first.row % PACK_ROWS * b->packing.columns + first.column));
 }
@@ -245,6 +242,8 @@ static void print_config(const struct gemm *g)
     if (c->mainloop->mixed) text_printf(t, "    using A = %s;\n", emit_dtype(p->a.dtype));
     else text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
     if (use_is_packed(&p->b.data)) print_weights(&p->b.data, t);
+    else if (c->mainloop == &mainloop_mma && p->b.dtype != p->a.dtype)
+        text_printf(t, "    using Weights = Elements<%s>;\n", emit_dtype(p->b.dtype));
     else if (c->mainloop->mixed) text_printf(t, "    using B = %s;\n", emit_dtype(p->b.dtype));
     print_columns(g, c->bn);
     text_printf(t, "    static constexpr i64 n = %lld, k = %lld;\n", (wide)p->dim[2], (wide)p->k);

@@ -76,6 +76,13 @@ static bool port_live(const struct emitter *e, int port)
     return false;
 }
 
+static bool unpacks(const struct program *p)
+{
+    for (int q = 0; q < p->ports; q++)
+        if (use_is_packed(&p->port[q])) return true;
+    return false;
+}
+
 /* Ports at one address share an argument. */
 static void take_arguments(struct emitter *e)
 {
@@ -96,7 +103,8 @@ static void print_argument(struct emitter *e, int index)
         port = &e->p->port[q];
         stored = stored || use_effect(port) != EFFECT_READ;
     }
-    text_printf(e->t, "    %s%s *a%d;\n", stored ? "" : "const ", emit_dtype(port->dtype), index);
+    coda_dtype type = use_is_packed(port) ? CODA_U8 : port->dtype;
+    text_printf(e->t, "    %s%s *a%d;\n", stored ? "" : "const ", emit_dtype(type), index);
 }
 
 static void print_arguments(struct emitter *e)
@@ -176,6 +184,7 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
     emit_includes(e->p, e->t);
     if (rows_has_divisors(e)) text_append(e->t, "#include \"divisor.cuh\"\n");
     if (s->pdl) text_append(e->t, "#include \"ptx/control.cuh\"\n");
+    if (unpacks(e->p)) text_append(e->t, "#include \"tile/weights.cuh\"\n");
     text_append(e->t,
                 "#include \"port/tile.cuh\"\n#include \"port/vector.cuh\"\n#include \"tile/rows.cuh\"\n");
     if (e->w->folds || e->w->finishes) text_append(e->t, "#include \"tile/column_states.cuh\"\n");

@@ -28,6 +28,10 @@ static void print_gather_starts(struct emitter *e, int id)
         const struct tensor_use *port = &e->p->port[q];
         if (e->argument[q] < 0 || !use_is_indexed(port) || port->index != id) continue;
         rows_line(e, "const i64 r%d = rows::table_row(v%d, %s);", q, id, rows_of_table(e, q).s);
+        if (use_is_packed(port)) {
+            rows_line(e, "using W%d = %s;", q, emit_packed(port).s);
+            continue;
+        }
         if (port->page) {
             rows_line(e, "%s *p%d = a.a%d + rows::cache_row(r%d, %lld, %lld, %lld);", emit_dtype(port->dtype),
                       q, e->argument[q], q, (wide)port->page, (wide)port->page_stride,
@@ -63,6 +67,29 @@ static struct word address(const struct emitter *e, int port)
     return emit_word("p%d + (i64)(%s) * %lld", port, column(e), (wide)stride);
 }
 
+/* " + r3 * 2", or nothing. */
+static struct word term(const char *of, int64_t times)
+{
+    if (times == 0) return emit_word("%s", "");
+    return times == 1 ? emit_word(" + %s", of) : emit_word(" + %s * %lld", of, (wide)times);
+}
+
+/* The element of a port as a number: "load(p3 + c)", or, of what is packed, that of a row and a column of the
+ * matrix, counted from the row block on at which its pointer points. */
+static struct word element(const struct emitter *e, int port)
+{
+    const struct tensor_use *u = &e->p->port[port];
+    if (!use_is_packed(u)) return emit_word("load(%.180s)", address(e, port).s);
+    struct packed_at first = packed_at(u, u->offset), row = packed_at(u, u->table_stride),
+                     next = packed_at(u, rows_stride(e, port));
+    struct word r = emit_word("r%d", port), c = emit_word("(%s)", column(e));
+    struct word rows =
+        emit_word("%lld%s%.40s", (wide)(first.row % PACK_ROWS), term(r.s, row.row).s, term(c.s, next.row).s);
+    struct word columns =
+        emit_word("%lld%s%.40s", (wide)first.column, term(r.s, row.column).s, term(c.s, next.column).s);
+    return emit_word("W%d::at(a.a%d, %.70s, %.70s)", port, e->argument[port], rows.s, columns.s);
+}
+
 /* Is column load i read into an array, and its name there? */
 static bool has_piece(const struct emitter *e, int i)
 {
@@ -94,13 +121,12 @@ static void print_load(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
     bool row = step_is_of_row(s);
-    struct word from = row ? emit_word("p%d", s->port) : address(e, s->port);
+    struct word from = row ? emit_word("load(p%d)", s->port) : element(e, s->port);
     if (is_void(e, s)) rows_line(e, "const float v%d = 0.0f;", i);
     else if (!row && has_piece(e, i))
         rows_line(e, "const float v%d = %s[%s];", i, rows_load(e, i).s, e->w->width > 1 ? "j" : "0");
-    else if (is_gather(e, s))
-        rows_line(e, "const float v%d = r%d < 0 ? 0.0f : load(%s);", i, s->port, from.s);
-    else rows_line(e, "const float v%d = load(%s);", i, from.s);
+    else if (is_gather(e, s)) rows_line(e, "const float v%d = r%d < 0 ? 0.0f : %s;", i, s->port, from.s);
+    else rows_line(e, "const float v%d = %s;", i, from.s);
 }
 
 static void print_scalar(struct emitter *e, int i)
@@ -274,7 +300,7 @@ static void read_piece(struct emitter *e, int i)
     if (!e->w->kept[i]) rows_line(e, "float x%d[%d];", i, e->w->width);
     if (is_gather(e, s)) rows_line(e, "for (int j = 0; j < %d; j++) %s[j] = 0.0f;", e->w->width, x.s);
     if (e->w->packed[s->port]) rows_line(e, "%sport::load_piece(%s, p%d + c);", guard.s, x.s, s->port);
-    else rows_line(e, "%s%s[0] = load(%s);", guard.s, x.s, address(e, s->port).s);
+    else rows_line(e, "%s%s[0] = %s;", guard.s, x.s, element(e, s->port).s);
 }
 
 void rows_read_ahead(struct emitter *e)

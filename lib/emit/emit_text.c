@@ -63,6 +63,14 @@ const char *emit_dtype(coda_dtype t)
     return dtype_name(t); /* types.cuh names its types as the text form does */
 }
 
+struct word emit_packed(const struct tensor_use *u)
+{
+    static const char *const zeros[] = {"none", "points", "minimum"};
+    const struct pack_format f = graph_format_of(u->packing.format);
+    return emit_word("Packed<Codes::%s, Scales::%s, Zeros::%s, %d, %lld>", pack_codes_name(&f),
+                     pack_scales_name(&f), zeros[f.zeros], f.group, (long long)u->packing.columns);
+}
+
 int emit_pointer(struct kernel *k, int buffer, int64_t bytes)
 {
     for (int i = 0; i < k->pointers; i++)

@@ -16,6 +16,8 @@ struct word {
     char s[192];
 };
 struct word emit_word(const char *format, ...) PRINTF(1, 2);
+/* The policy of tile/weights.cuh that reads what is packed. */
+struct word emit_packed(const struct tensor_use *u);
 
 /* How a kernel's entry runs its body. */
 struct entry {

@@ -196,7 +196,8 @@ static void join_dimensions(struct rows_walk *w, const struct program *p, bool r
 
 static bool is_unit(const struct rows_walk *w, const struct program *p, int port)
 {
-    return port_in_use(w, p, port, true) && w->stride[port][w->rank - 1] == 1;
+    bool adjacent = w->stride[port][w->rank - 1] == 1 && !use_is_packed(&p->port[port]);
+    return port_in_use(w, p, port, true) && adjacent;
 }
 
 /* Every piece of `width` elements starts at a multiple of 16 bytes, or of its own size if that is less.
