@@ -71,9 +71,7 @@ double memory_clocks(const struct target *target, double bytes)
 
 double weight_clocks(const struct program *p, const struct target *target, double used)
 {
-    double batch = p->b.data.batch ? (double)p->dim[0] : 1;
-    double bytes = (double)dtype_bytes(p->b.data.dtype, 1) * batch * (double)p->dim[2] * (double)p->k;
-    return memory_clocks(target, bytes) * (1.25 - 0.25 * used);
+    return memory_clocks(target, (double)use_bytes(p, &p->b.data)) * (1.25 - 0.25 * used);
 }
 
 static void print_strides(const char *name, const struct tensor_use *o, struct text *t)

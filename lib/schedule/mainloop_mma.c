@@ -1,9 +1,9 @@
 /*
  * mainloop_mma.c -- cp.async, ldmatrix, mma.sync: 16-bit operands of one dtype, whatever their strides, on
- * any GPU that the library knows; primitives/tile/gemm_mma.cuh.
+ * any GPU that the library knows; primitives/tile/gemm_mma.cuh. B may have fewer bits, and be packed.
  *
- * It is chosen where there is no wgmma. On Hopper a decision may name its tile. Its cost is made of
- * rates, not fitted:
+ * It is chosen where there is no wgmma, and for such B. On Hopper a decision may name its tile. Its cost is
+ * made of rates, not fitted:
  *     waves * max(products, fragments, traffic) + epilogue, or what memory takes for all of B
  *     products  = bm bn K / mma                 multiply-adds of an SM in a clock
  *     fragments = 2 (bm + 4 groups bn) K / 128  bytes of ldmatrix: a warp reads 16 rows of 64, and all of B
@@ -18,13 +18,35 @@ enum {
     MOST_ACCUMULATORS = 128, /* of a thread, which has 255 registers */
     BAND_ROWS = 1024,        /* rows of A in a raster group, which thus stay in L2 */
     FRAGMENT_BYTES = 128,
+    DECODE = 10,    /* instructions of an element of B that is not as products have it; ... */
+    LANES = 128,    /* ... so many are made in a clock */
     EPILOGUE = 1000 /* clocks, and one for 16 elements of the tile */
 };
+
+/* Values of a packed B that have more than 8 bits are sums of two. */
+static int parts_of(const struct program *p)
+{
+    const struct pack_format f = graph_format_of(p->b.data.packing.format);
+    bool narrow = f.scales == CODA_SCALES_E8M0 || f.scales == CODA_SCALES_E4M3;
+    return use_is_packed(&p->b.data) && !narrow ? 2 : 1;
+}
+
+/* bf16 has fp32's range; f16 that of e2m1 with scales of e4m3. */
+static bool has_range(const struct program *p)
+{
+    const struct pack_format f = graph_format_of(p->b.data.packing.format);
+    return p->a.dtype == CODA_BF16 || (f.codes == CODA_CODES_E2M1 && f.scales == CODA_SCALES_E4M3);
+}
+
+static bool decodes(const struct program *p) { return use_is_packed(&p->b.data) || p->a.dtype != p->b.dtype; }
 
 static bool supports(const struct target *target, const struct program *p)
 {
     (void)target;
-    return program_has_work(p) && p->a.dtype == p->b.dtype && dtype_is_half(p->a.dtype);
+    const struct tensor_use *b = &p->b.data;
+    bool packed = use_is_packed(b) && has_range(p);
+    bool plain = !use_is_packed(b) && (p->a.dtype == b->dtype || dtype_is_storage(b->dtype));
+    return program_has_work(p) && dtype_is_half(p->a.dtype) && (packed || plain);
 }
 
 /* ---- Shared memory ---- */
@@ -37,7 +59,7 @@ static int slot_rows(const struct tensor_use *o, int rows)
 
 static struct footprint footprint(const struct program *p, const struct tile *t)
 {
-    int slot = 2 * t->bk * (slot_rows(&p->a.data, t->bm) + slot_rows(&p->b.data, t->bn));
+    int slot = 2 * t->bk * (slot_rows(&p->a.data, t->bm) + parts_of(p) * slot_rows(&p->b.data, t->bn));
     int values = t->groups * values_bytes(p, group_rows(t), t->bn);
     return (struct footprint){.fixed = values, .stage = slot, .granule = 1024};
 }
@@ -62,8 +84,11 @@ static int stages_of(const struct program *p, const struct tile *t, const struct
 static double cost(const struct program *p, const struct tile *t, const struct target *target)
 {
     double k = (double)CEIL_DIV(p->k, t->bk) * t->bk, blocks = (double)program_blocks(p, t);
-    double products = t->bm * t->bn * k / target->mma, traffic = 2 * (t->bm + t->bn) * k / target->l2_bytes;
-    double fragments = 2 * (t->bm + 4 * t->groups * t->bn) * k / FRAGMENT_BYTES;
+    int parts = parts_of(p);
+    double products = parts * t->bm * t->bn * k / target->mma,
+           traffic = 2 * (t->bm + t->bn) * k / target->l2_bytes;
+    double fragments = 2 * (t->bm + 4 * t->groups * parts * t->bn) * k / FRAGMENT_BYTES;
+    if (decodes(p)) fragments += t->bn * k * DECODE / LANES;
     double waves = (double)CEIL_DIV(program_blocks(p, t), target->sms);
     double weights = weight_clocks(p, target, blocks / (waves * target->sms));
     double tile = BEGINNING + MAX(MAX(products, fragments), traffic);
@@ -88,12 +113,13 @@ static void consider_width(struct search *s, int bn)
 static void candidates(struct search *s, enum tile_class class)
 {
     static const int width[] = {128, 64, 32, 0};
-    bool named = target_has(s->target, TARGET_WGMMA);
+    bool named = target_has(s->target, TARGET_WGMMA) && !decodes(s->p);
     if (class == (named ? TILES_NAMED : TILES_KNOWN)) search_widths(s, width, consider_width);
 }
 
 const struct mainloop mainloop_mma = {.name = "mma",
                                       .kernel = "gemm_mma",
+                                      .weights = true,
                                       .supports = supports,
                                       .candidates = candidates,
                                       .cost = cost,

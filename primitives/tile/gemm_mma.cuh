@@ -8,6 +8,9 @@
 //
 // In shared memory elements keep the order that they have in memory, K-major or MN-major: of the latter
 // ldmatrix transposes 8x8 matrices. Copies have 16 bytes, or fewer, where a pitch is odd.
+//
+// What B has in fewer bits goes through registers, where it becomes values of 16 bits, or, with a scale of
+// more bits than those have, two parts of a sum: a slot then has a tile for each part.
 #pragma once
 
 #include "ptx/cluster.cuh"
@@ -15,6 +18,7 @@
 #include "tile/block.cuh"
 #include "tile/epilogue.cuh"
 #include "tile/resources.cuh"
+#include "tile/weights.cuh"
 
 namespace coda {
 
@@ -37,6 +41,21 @@ template <class T, int rows, int bk, int threads, bool k_major> struct Panels {
     }
 
     // ---- To shared memory ----
+
+    // Eight values as one part, of which what is left is the next.
+    DEV static void put(u32 to, float (&x)[8])
+    {
+        float four[4];
+#pragma unroll
+        for (int e = 0; e < 8; e += 2) {
+            const u32 pair = pack2<T>(x[e], x[e + 1]);
+            const Pair rounded = unpack2<T>(pair);
+            four[e / 2] = bits_float(pair);
+            x[e] = x[e] == rounded.a ? 0 : x[e] - rounded.a; // of infinity nothing is left
+            x[e + 1] = x[e + 1] == rounded.b ? 0 : x[e + 1] - rounded.b;
+        }
+        ptx::shared_store(to, four);
+    }
 
     // Piece i of this thread, by its first element. Neighbouring threads take neighbours in memory.
     struct Piece {
@@ -92,6 +111,15 @@ template <i64 row_stride, i64 k_stride, i64 multiples, int row_step = 1> struct 
     static constexpr int width = step == 1 ? (int)(all & -all) : 1;
 };
 
+// In how many parts B is multiplied, and whether copies decode it.
+template <class Config, class Weights> struct PartsOf : WeightsOf<Config, Weights> {
+    static constexpr bool decodes = true;
+};
+template <class Config> struct PartsOf<Config, void> {
+    static constexpr bool decodes = false;
+    static constexpr int parts = 1;
+};
+
 template <class Config, class Epilogue, class Block> struct GemmMma {
     using Element = typename Config::T;
     using Columns = typename Config::Columns;
@@ -107,10 +135,12 @@ template <class Config, class Epilogue, class Block> struct GemmMma {
     using MajorB = Major<Config::b_stride_row, Config::b_stride_k, Config::b_align | half_b, Columns::step>;
     using PanelsA = Panels<Element, Config::bm, bk, threads, MajorA::k_major>;
     using PanelsB = Panels<Element, Config::bn, bk, threads, MajorB::k_major>;
+    using Weights = PartsOf<Config, typename Config::Weights>;
+    static constexpr int parts = Weights::parts;
 
     struct Shared {
         struct {
-            alignas(swizzle_atom) u8 a[PanelsA::bytes], b[PanelsB::bytes];
+            alignas(swizzle_atom) u8 a[PanelsA::bytes], b[parts * PanelsB::bytes];
         } slot[Config::stages];
         typename Drain::Values values[Config::groups];
     };
@@ -148,12 +178,24 @@ template <class Config, class Epilogue, class Block> struct GemmMma {
             const auto at = PanelsB::piece(i);
             if (PanelsB::pieces % threads && i * threads + (int)threadIdx.x >= PanelsB::pieces) break;
             const int n = Columns::column(t.first, at.row), k = k0 + at.k;
-            const Element *from =
-                args.b + t.batch * Config::b_batch(args) + n * Config::b_stride_row + k * Config::b_stride_k;
+            const auto *from = args.b + t.batch * Config::b_batch(args);
             const int rows = ((int)Config::n - n + Columns::step - 1) / Columns::step;
-            PanelsB::template copy<MajorB::width>(to + PanelsB::place(at.row, at.k), from, MajorB::step,
-                                                  left<MajorB::k_major>(0, rows, k));
+            const int some = left<MajorB::k_major>(0, rows, k);
+            if constexpr (Weights::decodes) decode(to + PanelsB::place(at.row, at.k), from, n, k, some);
+            else
+                PanelsB::template copy<MajorB::width>(
+                    to + PanelsB::place(at.row, at.k),
+                    from + n * Config::b_stride_row + k * Config::b_stride_k, MajorB::step, some);
         }
+    }
+    template <class Stored> DEV static void decode(u32 to, const Stored *from, int n, int k, int some)
+    {
+        float x[8] = {};
+        Weights::template eight<MajorB::k_major, half_b, Columns::step>(from, n, k, some, x);
+#pragma unroll
+        for (int e = 0; e < 8; e++) x[e] = e < some ? x[e] : 0;
+#pragma unroll
+        for (int part = 0; part < parts; part++) PanelsB::put(to + part * PanelsB::bytes, x);
     }
     // A step past the end is a group without copies, so that all waits count alike.
     DEV void copy_slot(int slot, const Tile &t, int step) const
@@ -183,12 +225,15 @@ template <class Config, class Epilogue, class Block> struct GemmMma {
             for (int m = 0; m < blocks; m++) PanelsA::load(x[m], a, 64 * m, k);
 #pragma unroll
             for (int patch = 0; patch < Config::bn / 16; patch++) {
-                u32 y[4];
-                PanelsB::load(y, b, 16 * patch, k);
 #pragma unroll
-                for (int i = 0; i < 2 * blocks; i++)
-                    ptx::mma<Element>(octet(acc[i / 2], 2 * patch + i % 2), x[i / 2], y[i % 2 * 2],
-                                      y[i % 2 * 2 + 1]);
+                for (int part = 0; part < parts; part++) {
+                    u32 y[4];
+                    PanelsB::load(y, b + part * PanelsB::bytes, 16 * patch, k);
+#pragma unroll
+                    for (int i = 0; i < 2 * blocks; i++)
+                        ptx::mma<Element>(octet(acc[i / 2], 2 * patch + i % 2), x[i / 2], y[i % 2 * 2],
+                                          y[i % 2 * 2 + 1]);
+                }
             }
         }
     }

@@ -36,6 +36,12 @@ template <Scales scales> DEV float scale_value(const u8 *at, int i)
     else return to_float(((const f16 *)at)[i]);
 }
 
+// ---- Elements of a type, which products read as another ----
+
+template <class T> struct Elements {
+    using Stored = T;
+};
+
 // ---- A packed matrix of so many columns ----
 
 template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struct Packed {
@@ -51,6 +57,10 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
                                        : scales == Scales::bf16 || scales == Scales::f16 ? 2
                                                                                          : 1;
     static constexpr i64 width = columns;
+    using Stored = u8;
+    static constexpr bool floats = codes == Codes::e2m1 || codes == Codes::e4m3 || codes == Codes::e5m2;
+    // Have its values 8 bits at most, and the range of bf16?
+    static constexpr bool narrow = floats && (scales == Scales::e8m0 || scales == Scales::e4m3);
     // Places in a record, in bytes: codes, upper bits, scales, zero points or minima.
     static constexpr int high = 1024 * (step / tile), first_scale = high + (bits & 3) * step * 2;
     static constexpr int one = scales == Scales::f16u6   ? 256
@@ -127,17 +137,53 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
         } else return {scale_value<scales>(first, at), 0, middle};
     }
 
+    DEV static float value(u32 q, const Scale &c)
+    {
+        if constexpr (floats) return code_value<codes>(q) * c.s;
+        else if constexpr (zeros == Zeros::minimum) return fmaf((float)q, c.s, c.m);
+        else return (float)((codes == Codes::int8 ? (i32)(i8)q : (i32)q) - c.z) * c.s;
+    }
+
     // Element (row, k), counted from the beginning of a row block.
     DEV static float at(const u8 *from, i64 row, i64 k)
     {
         const u8 *record = from + row / 16 * block + k / step * bytes;
         const int r = (int)(row % 16), in_step = (int)(k % step);
-        const u32 q = code(record, r, in_step);
+        return value(code(record, r, in_step), scale(record, r, in_step));
+    }
+
+    // Codes k to k + 3 of a record, k a multiple of 4: they are one lane's.
+    DEV static void four_codes(const u8 *record, int r, int k, u32 *q)
+    {
+        const int in_tile = k % tile, lane = r % 8 * 4 + k % 16 / 4;
+        const u8 *own = record + k / tile * 1024 + r / 8 * 512 + lane * 16;
+        const int j = bits == 8 ? in_tile / 16 : in_tile / 32, p = in_tile / 16 % 2 * 2;
+        const u32 w = word(own + 4 * j);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if constexpr (bits == 8) q[i] = w >> 8 * i & 255;
+            else if constexpr (codes == Codes::e2m1) q[i] = spread(w, p + i / 2) >> 16 * (i % 2) & 15;
+            else q[i] = w >> (4 * (p + i / 2) + 16 * (i % 2)) & 15;
+        if constexpr ((bits & 3) != 0) {
+            constexpr int n = bits & 3;
+            const u8 *upper = record + high + ((k / tile * 32 + lane) * 2 + r / 8) * 4 * n;
+            const int at = n * (4 * j + p); // of two pairs, which one word has
+            const u32 x = word(upper + at / 16 * 4) >> at % 16;
+#pragma unroll
+            for (int i = 0; i < 4; i++) q[i] |= (x >> (n * (i / 2) + 16 * (i % 2)) & ((1 << n) - 1)) << 4;
+        }
+    }
+    // Elements k to k + 7 of a row, k a multiple of 8: they have one scale.
+    DEV static void eight(const u8 *from, i64 row, i64 k, float (&x)[8])
+    {
+        const u8 *record = from + row / 16 * block + k / step * bytes;
+        const int r = (int)(row % 16), in_step = (int)(k % step);
+        u32 q[8];
+        four_codes(record, r, in_step, q);
+        four_codes(record, r, in_step + 4, q + 4);
         const Scale c = scale(record, r, in_step);
-        if constexpr (codes == Codes::e2m1 || codes == Codes::e4m3 || codes == Codes::e5m2)
-            return code_value<codes>(q) * c.s;
-        else if constexpr (zeros == Zeros::minimum) return fmaf((float)q, c.s, c.m);
-        else return (float)((codes == Codes::int8 ? (i32)(i8)q : (i32)q) - c.z) * c.s;
+#pragma unroll
+        for (int i = 0; i < 8; i++) x[i] = value(q[i], c);
     }
 };
 
@@ -153,6 +199,41 @@ template <class Config, class Weights> struct WeightsOf {
         const i64 row = first / columns + n * (stride_n / columns) + k * (stride_k / columns);
         const i64 column = first % columns + n * (stride_n % columns) + k * (stride_k % columns);
         return Weights::at(from, row, column);
+    }
+
+    // ---- As sums of 16-bit values, for units that multiply these: two of bf16 have 16 of 24 bits ----
+    static constexpr int parts = Weights::narrow ? 1 : 2;
+
+    // Neighbours along K, or N, that begin at a multiple of 8 of them, and `ahead` of them before the first.
+    template <bool along_k, i64 ahead>
+    static constexpr bool together = (along_k ? Config::b_stride_k : Config::b_stride_row) == 1 &&
+                                     Config::b_first % columns % 8 == 0 && ahead % 8 == 0;
+    template <bool along_k, i64 ahead, int step>
+    DEV static void eight(const u8 *from, i64 n, i64 k, int left, float (&x)[8])
+    {
+        if constexpr (together<along_k, ahead> && (along_k || step == 1)) {
+            constexpr i64 stride_n = Config::b_stride_row, stride_k = Config::b_stride_k,
+                          first = Config::b_first;
+            const i64 row = first / columns + n * (stride_n / columns) + k * (stride_k / columns);
+            const i64 column = first % columns + n * (stride_n % columns) + k * (stride_k % columns);
+            if (left > 0) Weights::eight(from, row, column, x);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                if (i < left) x[i] = along_k ? at(from, n, k + i) : at(from, n + step * i, k);
+        }
+    }
+};
+template <class Config, class T> struct WeightsOf<Config, Elements<T>> {
+    static constexpr int parts = 1; // what has 8 bits is exact in 16
+    template <bool along_k, i64 ahead, int step>
+    DEV static void eight(const T *from, i64 n, i64 k, int left, float (&x)[8])
+    {
+        from += n * Config::b_stride_row + k * Config::b_stride_k;
+        constexpr i64 apart = along_k ? Config::b_stride_k : step * Config::b_stride_row;
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (i < left) x[i] = to_float(from[i * apart]);
     }
 };
 template <class Config> struct WeightsOf<Config, void> {

@@ -21,24 +21,28 @@ static int run(const char *word, int reader, const struct packed_sizes *s)
     bool good = error >= 0 && error <= 3e-5;
     random_args_free(g, want);
     graph_free(g);
-    return gpu_case(good, "packed", "%s of %s, %d x %d x %d of %d: error %.2e %s",
-                    packed_readers[reader].name, word, (int)s->m, (int)s->n, (int)s->k, (int)s->batch, error,
-                    good ? "" : coda_error());
+    return gpu_case(good, "packed", "%s of %s, %s, %d x %d x %d of %d: error %.2e %s",
+                    packed_readers[reader].name, word, dtype_name(s->dtype), (int)s->m, (int)s->n, (int)s->k,
+                    (int)s->batch, error, good ? "" : coda_error());
 }
 
 /* The emulator compiles slowly: of each format one way to read it, of each way one format. */
 int gpu_packed(void)
 {
+    static const coda_dtype dtypes[] = {CODA_BF16, CODA_F16, CODA_F32};
     struct jit_device dev;
     char err[JIT_ERROR_SIZE];
     int failed = 0, n = 0;
     if (!device_open(&dev, err)) return gpu_case(false, "packed", "%s", err);
     for (int i = 0; i < packed_format_count; i++)
         for (int reader = 0; reader < packed_reader_count; reader++)
-            for (int k = 0; k < packed_size_count; k++) {
-                bool some = (i + reader) % packed_reader_count == 0 && k == i % packed_size_count;
-                if (packed_readers[reader].looks_up || (device_emulated(&dev) && !some)) continue;
-                if (gpu_mine(n++)) failed += run(packed_formats[i], reader, &packed_sizes[k]);
+            for (int k = 0; k < 3 * packed_size_count; k++) {
+                struct packed_sizes s = packed_sizes[k / 3];
+                s.dtype = dtypes[k % 3];
+                bool some = (i + reader) % packed_reader_count == k % 3 && k / 3 == i % packed_size_count;
+                if (packed_readers[reader].rounds && s.dtype != CODA_F32) continue;
+                if ((device_emulated(&dev) && !some)) continue;
+                if (gpu_mine(n++)) failed += run(packed_formats[i], reader, &s);
             }
     return failed;
 }

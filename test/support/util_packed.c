@@ -36,44 +36,54 @@ static coda_value expanded(graph *g, const struct packed_sizes *s)
 static coda_value rows_of(graph *g, const char *name, const struct packed_sizes *s, int64_t columns)
 {
     int64_t dim[] = {s->batch, s->m, columns};
-    return coda_input(g, name, CODA_F32, s->batch ? 3 : 2, s->batch ? dim : dim + 1);
+    return coda_input(g, name, s->dtype ? s->dtype : CODA_F32, s->batch ? 3 : 2, s->batch ? dim : dim + 1);
+}
+
+/* In fp32, whatever x is. */
+static coda_value multiplied(graph *g, coda_value x, coda_value w, bool kn)
+{
+    coda_value y = kn ? coda_matmul_kn(g, x, w) : coda_matmul(g, x, w);
+    if (coda_graph_status(g) != CODA_OK) return y;
+    g->node[g->nodes - 1].attr.matmul.f32 = 1;
+    g->node[g->nodes - 1].type.dtype = CODA_F32;
+    return y;
 }
 
 static void product(graph *g, coda_value w, const struct packed_sizes *s)
 {
-    coda_output(g, "y", coda_matmul(g, rows_of(g, "x", s, s->k), w));
+    coda_output(g, "y", multiplied(g, rows_of(g, "x", s, s->k), w, false));
 }
 
 static void turned(graph *g, coda_value w, const struct packed_sizes *s)
 {
-    coda_output(g, "y", coda_matmul_kn(g, rows_of(g, "x", s, s->n), w));
+    coda_output(g, "y", multiplied(g, rows_of(g, "x", s, s->n), w, true));
 }
 
 static void transposed(graph *g, coda_value w, const struct packed_sizes *s)
 {
     int perm[] = {0, 2, 1}, flat[] = {1, 0};
     w = coda_transpose(g, w, s->batch ? perm : flat);
-    coda_output(g, "y", coda_matmul(g, rows_of(g, "x", s, s->n), w));
+    coda_output(g, "y", multiplied(g, rows_of(g, "x", s, s->n), w, false));
 }
 
 /* Rows 3 to n - 2, whichever row block they begin in. */
 static void some_rows(graph *g, coda_value w, const struct packed_sizes *s)
 {
     w = coda_slice(g, w, s->batch ? 1 : 0, MIN(3, s->n - 1), s->n - (s->n > 5), 1);
-    coda_output(g, "y", coda_matmul(g, rows_of(g, "x", s, s->k), w));
+    coda_output(g, "y", multiplied(g, rows_of(g, "x", s, s->k), w, false));
 }
 
 static void every_other_row(graph *g, coda_value w, const struct packed_sizes *s)
 {
     w = coda_slice(g, w, s->batch ? 1 : 0, 0, s->n, 2);
-    coda_output(g, "y", coda_matmul(g, rows_of(g, "x", s, s->k), w));
+    coda_output(g, "y", multiplied(g, rows_of(g, "x", s, s->k), w, false));
 }
 
 static void some_columns(graph *g, coda_value w, const struct packed_sizes *s)
 {
     int64_t from = s->k / 3, to = s->k - s->k / 5;
     w = coda_slice(g, w, s->batch ? 2 : 1, from, to, 1);
-    coda_output(g, "y", coda_matmul(g, rows_of(g, "x", s, to - from), w));
+    coda_output(g, "y", multiplied(g, rows_of(g, "x", s, to - from), w, false));
 }
 
 static void behind_a_norm(graph *g, coda_value w, const struct packed_sizes *s)
@@ -86,7 +96,7 @@ static void behind_a_norm(graph *g, coda_value w, const struct packed_sizes *s)
 
 static void gated(graph *g, coda_value w, const struct packed_sizes *s)
 {
-    coda_value y = coda_matmul(g, rows_of(g, "x", s, s->k), w);
+    coda_value y = multiplied(g, rows_of(g, "x", s, s->k), w, false);
     int axis = s->batch ? 2 : 1;
     coda_value gate = coda_slice(g, y, axis, 0, s->n / 2, 1),
                up = coda_slice(g, y, axis, s->n / 2, s->n / 2 * 2, 1);
@@ -97,7 +107,9 @@ static void looked_up(graph *g, coda_value w, const struct packed_sizes *s)
 {
     coda_value ids = coda_input(g, "i", CODA_I32, 1, &s->m);
     if (s->batch) w = coda_reshape(g, coda_slice(g, w, 0, 1, 2, 1), 2, (int64_t[]){s->n, s->k});
-    coda_output(g, "y", coda_embedding(g, w, ids));
+    coda_value y = coda_embedding(g, w, ids);
+    coda_output(g, "y", y);
+    coda_output(g, "z", coda_rms_norm(g, coda_embedding(g, w, ids), CODA_NONE, 1e-5f));
 }
 
 static void differentiated(graph *g, coda_value w, const struct packed_sizes *s)
@@ -115,15 +127,17 @@ const struct packed_reader packed_readers[] = {{"product", product, false},
                                                {"some rows", some_rows, false},
                                                {"every other row", every_other_row, false},
                                                {"some columns", some_columns, false},
-                                               {"behind a norm", behind_a_norm, false},
+                                               {"behind a norm", behind_a_norm, true},
                                                {"gated", gated, false},
-                                               {"looked up", looked_up, true},
-                                               {"differentiated", differentiated, false}};
+                                               {"looked up", looked_up, false},
+                                               {"differentiated", differentiated, true}};
 
 const int packed_reader_count = ARRAY_SIZE(packed_readers);
 
-const struct packed_sizes packed_sizes[] = {{5, 48, 256, 0}, {3, 13, 100, 0}, {17, 33, 130, 0},
-                                            {2, 16, 320, 3}, {4, 21, 72, 2},  {1, 1, 1, 0}};
+/* Rows of A in a row block or two, columns and K of parts of records. */
+const struct packed_sizes packed_sizes[] = {{5, 48, 256, 0, CODA_F32},  {3, 13, 100, 0, CODA_F32},
+                                            {17, 33, 130, 0, CODA_F32}, {2, 16, 320, 3, CODA_F32},
+                                            {4, 21, 72, 2, CODA_F32},   {1, 1, 1, 0, CODA_F32}};
 
 const int packed_size_count = ARRAY_SIZE(packed_sizes);
 

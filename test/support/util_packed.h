@@ -9,6 +9,7 @@ extern const int packed_format_count;
 
 struct packed_sizes {
     int64_t m, n, k, batch; /* of x [m, .] and w [n, k]; batch 0: one matrix */
+    coda_dtype dtype;       /* of x */
 };
 extern const struct packed_sizes packed_sizes[];
 extern const int packed_size_count;
@@ -16,7 +17,7 @@ extern const int packed_size_count;
 struct packed_reader {
     const char *name;
     void (*make)(graph *g, coda_value w, const struct packed_sizes *s);
-    bool looks_up; /* rows by number, which kernels of GPUs do not */
+    bool rounds; /* to x's dtype, before the product */
 };
 extern const struct packed_reader packed_readers[];
 extern const int packed_reader_count;

@@ -1,0 +1,46 @@
+/* test_emit_packed.c -- what NVRTC makes of kernels that decode packed weights: nothing spills, and ptxas has
+ * nothing to say. */
+#include "executable.h"
+#include "util_packed.h"
+#include "util_scale.h"
+
+#include "tests.h" /* last: Check has a macro named fail */
+
+static void compile(const char *word, coda_dtype x, int reader, const char *arch)
+{
+    const struct packed_sizes s = {200, 256, 512, 0, x};
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_pack_format f = CODA_PACK_FORMAT_INIT;
+    coda_plan *p;
+    ck_assert(!coda_pack_format_find(word, &f));
+    graph *g = packed_graph(&f, reader, &s, false);
+    opt.device = CODA_DEVICE_NONE;
+    opt.arch = arch;
+    opt.flags = scale_kernels_are_kept() ? 0 : CODA_NO_CACHE;
+    ck_assert_msg(!coda_compile(&p, g, &opt), "%s, %s: %s", word, arch, coda_error());
+    for (int i = 0; i < p->kernels; i++) {
+        const struct compiled_kernel *k = &p->kernel[i];
+        ck_assert_msg(k->info.spill_bytes == 0, "%s, %s: %s spills %d bytes", word, arch, k->info.name,
+                      k->info.spill_bytes);
+        ck_assert_msg(!k->cubin.warning[0], "%s, %s: %s: %s", word, arch, k->info.name, k->cubin.warning);
+    }
+    coda_plan_free(p);
+    graph_free(g);
+}
+
+/* Of each format, one way to read it by each dtype, now for one architecture, now for another. */
+enum { SHARE = 4 };
+START_TEST(kernels_keep_to_their_registers)
+{
+    static const coda_dtype dtypes[] = {CODA_BF16, CODA_F16, CODA_F32};
+    static const char *const archs[] = {"sm_80", "sm_90a"};
+    for (int i = 0; i < ARRAY_SIZE(dtypes) * ARRAY_SIZE(archs); i++) {
+        int reader = (_i + i) % packed_reader_count;
+        if (!scale_takes_one_in(SHARE, _i + i)) continue;
+        compile(packed_formats[_i], dtypes[i % 3], reader, archs[i / 3]);
+    }
+}
+END_TEST
+
+TESTS(emit_packed, CASE("nvrtc"), TAG("nvrtc"), SECONDS(120),
+      EACH(kernels_keep_to_their_registers, packed_format_count));
