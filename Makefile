@@ -22,13 +22,14 @@ SRC    := $(wildcard lib/*.c lib/*/*.c jit/*.c cache/*.c primitives/closed_text.
 OBJ    := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/prim.o
 PRIMS  := $(sort $(wildcard primitives/*.cuh primitives/*/*.cuh))
 REFS   := $(sort $(wildcard primitives/ref/*.c))
+PACKERS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard lib/pack/*.c))
 
 all: $(BUILD)/libcoda.so $(BUILD)/libcoda.a $(BUILD)/coda
 
 -include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)
 
-# Loops over rows of the CPU device become vectors; no reference reads errno or the floating-point exceptions.
-$(REFS:%.c=$(BUILD)/%.o) $(BUILD)/lib/cpu/cpu_memory.o $(BUILD)/lib/cpu/cpu_steps.o: ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
+# Loops over rows of the CPU device and of packers become vectors; no reference reads errno or the floating-point exceptions.
+$(REFS:%.c=$(BUILD)/%.o) $(BUILD)/lib/cpu/cpu_memory.o $(BUILD)/lib/cpu/cpu_steps.o $(PACKERS): ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c $< -o $@

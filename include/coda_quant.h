@@ -89,6 +89,72 @@ CODA_API int64_t coda_packed_bytes(const coda_pack_format *format, int64_t rows,
 CODA_API coda_status coda_unpack(const coda_pack_format *format, const void *packed, int64_t rows,
                                  int64_t columns, int64_t row, int64_t k0, int64_t n, float *out);
 
+/* ---- Files: how the tensors of a weight lie in them ---- */
+
+/* N = rows, K = columns, g = the format's group, G = ceil(K / g), or 1 for the whole row. */
+typedef enum coda_pack_kind {
+    /* A byte a code [N, K]; scales [ceil N/block_rows, G], zeros [N, G] in bytes or minima as scales.
+     * Integers are q as the format's formula has it; int8 codes and zero points are signed. So lie fp8, int8,
+     * and with block_rows 128 fp8 in blocks of 128 x 128; a tensor's one scale: block_rows N, group 0. */
+    CODA_PACK_CODES = 1,
+    /* Two codes a byte, the first in the lower half [N, K/2]; scales [N, G]: MXFP4 of gpt-oss, NVFP4. */
+    CODA_PACK_NIBBLES = 2,
+    /* compressed-tensors, pack-quantized, 4 and 8 bits: weight_packed [N, ceil K bits/32] of 32 bits, stored
+     * q + 2^(bits - 1); weight_scale [N, G]; weight_zero_point [ceil N bits/32, G], packed along N; g_idx. */
+    CODA_PACK_COMPRESSED_TENSORS = 3,
+    /* AutoGPTQ, GPTQModel, 4 and 8 bits: qweight [K bits/32, N], qzeros [G, N bits/32], scales [G, N], g_idx.
+     * Their first version keeps zero points less 1, modulo 2^bits; see checkpoint_format. */
+    CODA_PACK_GPTQ = 4,
+    CODA_PACK_GPTQ_V2 = 5,
+    /* AutoAWQ, gemm: qweight [K, N/8], qzeros [G, N/8] in the order 0 2 4 6 1 3 5 7; scales [G, N]. */
+    CODA_PACK_AWQ = 6,
+    /* Rows of GGUF's blocks; the format says of which type: q4_0 .. q6_k, mxfp4, nvfp4. No scales. */
+    CODA_PACK_GGUF = 7
+} coda_pack_kind;
+
+/* A matrix in host memory, as a file has it. bytes: of the whole tensor beside it, which must be as many as
+ * its shape has. What a kind does not have is NULL and 0. */
+typedef struct coda_pack_source {
+    size_t size;
+    coda_pack_kind kind;
+    int32_t block_rows;          /* rows that share a scale, of CODA_PACK_CODES. 0 (INIT): 1 */
+    coda_pack_scales scale_type; /* in the file. 0 (INIT): the format's; another is taken if the format's is
+                                  * f32 and it is bf16 or f16 */
+    int64_t rows, columns;
+    const void *codes;
+    int64_t codes_bytes;
+    const void *scales;
+    int64_t scales_bytes;
+    const void *zeros; /* with a format without zero points: they are all the middle, or it fails */
+    int64_t zeros_bytes;
+    const int32_t *g_idx; /* [K]: the group of each k (act-order); NULL: k / g */
+    /* [K]: place i of a packed row is column column_order[i] of the file. See coda_pack_order. */
+    const int32_t *column_order;
+    /* [N]: row i of the packed matrix is row row_order[i] of the file; NULL: it is row i. */
+    const int32_t *row_order;
+} coda_pack_source;
+#define CODA_PACK_SOURCE_INIT                                                                                \
+    {sizeof(coda_pack_source), (coda_pack_kind)0, 0, (coda_pack_scales)0, 0, 0, NULL, 0, NULL, 0, NULL, 0,   \
+     NULL, NULL, NULL}
+
+/* Packs rows first_row .. first_row + rows - 1 of the source's matrix, exactly: no code and no scale changes.
+ * first_row is a multiple of 16, and so is rows but at the matrix's end. out gets coda_packed_bytes(format,
+ * rows, columns) bytes, those of these rows in the packed matrix. Host memory, any alignment; any number of
+ * threads may pack ranges of one matrix at a time.
+ * CODA_E_INVALID, with the row, the column or the group and the number found there: tensors of other sizes
+ * than shape and format say; a kind that has no such format; groups that do not divide the columns where
+ * the kind has only whole ones; codes or scales that are inf or NaN; a g_idx or an order that is no such.
+ * out is then undefined. A factor of the whole tensor, as weight_scale_2 and the reciprocal of
+ * weight_global_scale of NVFP4 are, is a coda_mul behind the product. */
+CODA_API coda_status coda_pack(const coda_pack_format *format, const coda_pack_source *source,
+                               int64_t first_row, int64_t rows, void *out);
+
+/* act-order: sorts k by group into order [K], which goes into column_order; columns of a group stay in order.
+ * x's columns are gathered by it: y = x[.., order] W^T. Returns 1; 0 if the columns are in order already, or
+ * without a g_idx or with -1 in all of it: then order is 0, 1, 2, .. and need not be used. Negative, a
+ * coda_status: a group out of range, or one that has not as many columns as the format's group. */
+CODA_API int coda_pack_order(const coda_pack_format *format, const coda_pack_source *source, int32_t *order);
+
 /* ------------------------------------------------------------------------------------------------
  * In a graph
  * ---------------------------------------------------------------------------------------------- */

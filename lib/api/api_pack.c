@@ -76,3 +76,32 @@ coda_status coda_unpack(const coda_pack_format *format, const void *packed, int6
     pack_decode(&f, packed, rows, columns, row, k0, n, out);
     return CODA_OK;
 }
+
+static coda_status read_source(const char *call, const coda_pack_source *given, coda_pack_source *out)
+{
+    if (!given) return fail(CODA_E_INVALID, "%s: source is NULL", call);
+    return SIZED_READ(call, coda_pack_source, out, given);
+}
+
+coda_status coda_pack(const coda_pack_format *format, const coda_pack_source *source, int64_t first_row,
+                      int64_t rows, void *out)
+{
+    struct pack_format f;
+    coda_pack_source s;
+    coda_status status = read_pack_format(format, &f);
+    if (status == CODA_OK) status = read_source("pack", source, &s);
+    if (status != CODA_OK) return status;
+    if (!out) return fail(CODA_E_INVALID, "pack: out is NULL");
+    return pack_rows(&f, &s, first_row, rows, out);
+}
+
+int coda_pack_order(const coda_pack_format *format, const coda_pack_source *source, int32_t *order)
+{
+    struct pack_format f;
+    coda_pack_source s;
+    coda_status status = read_pack_format(format, &f);
+    if (status == CODA_OK) status = read_source("pack_order", source, &s);
+    if (status != CODA_OK) return status;
+    if (!order) return fail(CODA_E_INVALID, "pack_order: order is NULL");
+    return pack_order(&f, &s, order);
+}

@@ -39,7 +39,8 @@
     X(coda_linear_cross_entropy_options, rows)                                                               \
     X(coda_grad_options, weights)                                                                            \
     X(coda_split_options, consume)                                                                           \
-    X(coda_pack_format, group)
+    X(coda_pack_format, group)                                                                               \
+    X(coda_pack_source, row_order)
 
 #define SIZED_UP_TO(type, last)                                                                              \
     CEIL_DIV(offsetof(type, last) + sizeof(((type *)0)->last), sizeof(size_t)) * sizeof(size_t)

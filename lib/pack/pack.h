@@ -79,7 +79,7 @@ struct pack_word pack_word(const struct pack_format *f);
 coda_status pack_find(const char *word, struct pack_format *out);
 
 /* pack_codes.c -- the codes of row r of a record, 0..15: as many bytes as its step, in order of k. int8 and
- * 8-bit floats are bytes as they are, the others have 4 to 6 bits. Putting wants a record that was 0. */
+ * 8-bit floats are bytes as they are, the others have 4 to 6 bits. All that is the row's is written. */
 void pack_put_codes(const struct pack_record *p, coda_pack_codes codes, uint8_t *record, int r,
                     const uint8_t *q);
 void pack_get_codes(const struct pack_record *p, coda_pack_codes codes, const uint8_t *record, int r,
@@ -96,6 +96,12 @@ void pack_put_scales(const struct pack_format *f, const struct pack_record *p, u
                      const struct pack_scales *s);
 void pack_get_scales(const struct pack_format *f, const struct pack_record *p, const uint8_t *record, int r,
                      struct pack_scales *s);
+
+/* pack_rows.c -- the records of rows first .. first + rows - 1, out of a file's tensors; see coda_pack.
+ * pack_order.c -- see coda_pack_order. */
+coda_status pack_rows(const struct pack_format *f, const coda_pack_source *s, int64_t first, int64_t rows,
+                      void *out);
+int pack_order(const struct pack_format *f, const coda_pack_source *s, int32_t *order);
 
 /* pack_decode.c -- elements k0 .. k0 + n - 1 of a row of a matrix, the format's fp32 values bit for bit. */
 void pack_decode(const struct pack_format *f, const void *packed, int64_t rows, int64_t columns, int64_t row,

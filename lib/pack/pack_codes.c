@@ -108,34 +108,42 @@ static size_t high_place(const struct pack_record *p, int tile, int r, int t)
     return (size_t)(p->high + ((tile * 32 + lane) * 2 + (r >> 3)) * 4 * n);
 }
 
-/* Pair `pair` of lane t, both k. */
-static int pair_k(int pair, int t) { return 16 * (pair >> 1) + 4 * t + 2 * (pair & 1); }
+/* What u upper bits of four codes, a byte each, are in a word: those of the first and third side by side, and
+ * of the second and fourth 16 bits above. */
+static uint32_t upper_of(uint32_t bytes, int u)
+{
+    uint32_t x = bytes >> 4 & 0x01010101u * ((1u << u) - 1), mask = (1u << 2 * u) - 1;
+    x |= x >> (16 - u);
+    return (x & mask) | (x >> 8 & mask) << 16;
+}
 
+static uint32_t upper_bytes(uint32_t word, int u)
+{
+    uint32_t mask = (1u << 2 * u) - 1, x = (word & mask) | (word >> 16 & mask) << 8;
+    return ((x | x << (16 - u)) & 0x01010101u * ((1u << u) - 1)) << 4;
+}
+
+/* Product i of a tile, 16 k of which lane t has four, takes 2 u bits of each half of a word. */
 static void put_high(const struct pack_record *p, uint8_t *record, int tile, int r, const uint8_t *q)
 {
-    int n = p->bits & 3;
+    int u = p->bits & 3;
     for (int t = 0; t < 4; t++) {
         uint32_t word[2] = {0, 0};
-        for (int i = 0; i < 16; i++) {
-            const uint8_t *at = q + pair_k(i, t);
-            uint32_t both = (uint32_t)(at[0] >> 4) | (uint32_t)(at[1] >> 4) << 16;
-            word[n * i >> 4] |= both << (n * i & 15);
-        }
-        memcpy(record + high_place(p, tile, r, t), word, 4 * (size_t)n);
+        for (int i = 0; i < 8; i++)
+            word[2 * u * i >> 4] |= upper_of(load32(q + 16 * i + 4 * t), u) << (2 * u * i & 15);
+        memcpy(record + high_place(p, tile, r, t), word, 4 * (size_t)u);
     }
 }
 
 static void get_high(const struct pack_record *p, const uint8_t *record, int tile, int r, uint8_t *q)
 {
-    int n = p->bits & 3;
+    int u = p->bits & 3;
     for (int t = 0; t < 4; t++) {
-        uint32_t word[2] = {0, 0}, mask = (1u << n) - 1;
-        memcpy(word, record + high_place(p, tile, r, t), 4 * (size_t)n);
-        for (int i = 0; i < 16; i++) {
-            uint32_t both = word[n * i >> 4] >> (n * i & 15);
-            uint8_t *at = q + pair_k(i, t);
-            at[0] |= (uint8_t)((both & mask) << 4);
-            at[1] |= (uint8_t)((both >> 16 & mask) << 4);
+        uint32_t word[2] = {0, 0};
+        memcpy(word, record + high_place(p, tile, r, t), 4 * (size_t)u);
+        for (int i = 0; i < 8; i++) {
+            uint8_t *at = q + 16 * i + 4 * t;
+            store32(at, load32(at) | upper_bytes(word[2 * u * i >> 4] >> (2 * u * i & 15), u));
         }
     }
 }
@@ -191,6 +199,21 @@ static void get_u6(const uint8_t *in, struct pack_scales *s)
     }
 }
 
+/* Element i of `from` goes to element 16 i of `to`, or back; 1, 2 or 4 bytes each. */
+static void scatter(uint8_t *to, const uint8_t *from, int n, int size)
+{
+    for (int i = 0; i < n && size == 1; i++) to[PACK_ROWS * i] = from[i];
+    for (int i = 0; i < n && size == 2; i++) memcpy(to + 2 * PACK_ROWS * i, from + 2 * i, 2);
+    for (int i = 0; i < n && size == 4; i++) memcpy(to + 4 * PACK_ROWS * i, from + 4 * i, 4);
+}
+
+static void collect(uint8_t *to, const uint8_t *from, int n, int size)
+{
+    for (int i = 0; i < n && size == 1; i++) to[i] = from[PACK_ROWS * i];
+    for (int i = 0; i < n && size == 2; i++) memcpy(to + 2 * i, from + 2 * PACK_ROWS * i, 2);
+    for (int i = 0; i < n && size == 4; i++) memcpy(to + 4 * i, from + 4 * PACK_ROWS * i, 4);
+}
+
 void pack_put_scales(const struct pack_format *f, const struct pack_record *p, uint8_t *record, int r,
                      const struct pack_scales *s)
 {
@@ -201,11 +224,8 @@ void pack_put_scales(const struct pack_format *f, const struct pack_record *p, u
         memcpy(record + p->scales + 256 + 2 * i, &s->d, 2);
         return;
     }
-    for (int g = 0; g < p->groups; g++) {
-        int at = PACK_ROWS * g + i;
-        memcpy(record + p->scales + at * size, s->scale + g * size, (size_t)size);
-        if (f->zeros) memcpy(record + p->second + at * second, s->second + g * second, (size_t)second);
-    }
+    scatter(record + p->scales + i * size, s->scale, p->groups, size);
+    if (f->zeros) scatter(record + p->second + i * second, s->second, p->groups, second);
 }
 
 void pack_get_scales(const struct pack_format *f, const struct pack_record *p, const uint8_t *record, int r,
@@ -218,9 +238,6 @@ void pack_get_scales(const struct pack_format *f, const struct pack_record *p, c
         memcpy(&s->d, record + p->scales + 256 + 2 * i, 2);
         return;
     }
-    for (int g = 0; g < p->groups; g++) {
-        int at = PACK_ROWS * g + i;
-        memcpy(s->scale + g * size, record + p->scales + at * size, (size_t)size);
-        if (f->zeros) memcpy(s->second + g * second, record + p->second + at * second, (size_t)second);
-    }
+    collect(s->scale, record + p->scales + i * size, p->groups, size);
+    if (f->zeros) collect(s->second, record + p->second + i * second, p->groups, second);
 }

@@ -50,3 +50,42 @@ static int call_coda_unpack(void)
     return coda_unpack(BOXED(f), chance(95) ? packed : NULL, rows, columns, number(), number(), n,
                        chance(95) ? out : NULL);
 }
+
+/* Sizes that mostly fit one of the kinds; fuzz_pack goes deeper. */
+static coda_pack_source pack_source(const coda_pack_format *f)
+{
+    coda_pack_source s = CODA_PACK_SOURCE_INIT;
+    int64_t rows = MAX(1, MIN(number(), 64)), columns = MAX(1, MIN(number(), 512));
+    s.kind = (coda_pack_kind)(chance(70) ? CODA_PACK_CODES : below(9));
+    s.rows = chance(95) ? rows : number();
+    s.columns = chance(95) ? columns : number();
+    s.block_rows = (int32_t)(chance(90) ? 0 : number());
+    s.scale_type = (coda_pack_scales)(chance(90) ? 0 : below(9));
+    s.codes_bytes = chance(95) ? rows * columns : number();
+    s.codes = keep(calloc(1, (size_t)MAX(MIN(s.codes_bytes, ROOM), rows * columns)));
+    s.scales_bytes = chance(90) ? rows * (f->group ? CEIL_DIV(columns, f->group) : 1) * 2 : number();
+    s.scales = keep(calloc(4, (size_t)(rows * columns)));
+    s.g_idx = chance(90) ? NULL : keep(calloc(4, (size_t)MAX(columns, MIN(s.columns, ROOM))));
+    return s;
+}
+
+static int call_coda_pack(void)
+{
+    coda_pack_format f = CODA_PACK_FORMAT_INIT;
+    coda_pack_format_find(chance(80) ? "int8_g32_f16" : "int4_row_bf16", &f);
+    coda_pack_source s = pack_source(&f);
+    int64_t bytes = coda_packed_bytes(&f, s.rows, s.columns);
+    if (bytes > ROOM || s.codes_bytes > ROOM || s.scales_bytes > ROOM) return SILENT;
+    void *out = keep(calloc(1, (size_t)MAX(bytes, 1)));
+    return coda_pack(BOXED(f), BOXED(s), chance(90) ? 0 : number(), chance(90) ? s.rows : number(),
+                     chance(95) ? out : NULL);
+}
+
+static int call_coda_pack_order(void)
+{
+    coda_pack_format f = pack_format();
+    coda_pack_source s = pack_source(&f);
+    if (s.columns > ROOM) return SILENT;
+    int32_t *order = keep(calloc(4, (size_t)MAX(s.columns, 1)));
+    return sign(coda_pack_order(BOXED(f), BOXED(s), chance(95) ? order : NULL));
+}

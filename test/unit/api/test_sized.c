@@ -237,6 +237,16 @@ static void read_pack_format(const void *opt, struct text *t)
     if (coda_packed_bytes(opt, 17, 300) < 0) text_printf(t, " %s", coda_error());
 }
 
+/* A matrix of 1 x 1 in Q8_0's format. */
+static void read_pack_source(const void *opt, struct text *t)
+{
+    coda_pack_format f = CODA_PACK_FORMAT_INIT;
+    static char packed[1088];
+    coda_pack_format_find("q8_0", &f);
+    coda_status s = coda_pack(&f, opt, 0, 1, packed);
+    text_printf(t, "%d %s", (int)s, s ? coda_error() : "");
+}
+
 /* What cannot be left out. */
 static void need_map(void *def)
 {
@@ -244,6 +254,15 @@ static void need_map(void *def)
     ((coda_map_def *)def)->source = "DEV static float apply(float x) { return x; }";
 }
 static void need_pack_format(void *format) { coda_pack_format_find("q4_k", format); }
+static void need_pack_source(void *opt)
+{
+    static const char zeros[2];
+    coda_pack_source *s = opt;
+    s->kind = CODA_PACK_CODES;
+    s->rows = s->columns = s->codes_bytes = 1;
+    s->codes = s->scales = zeros;
+    s->scales_bytes = 2;
+}
 static void need_get(void *store) { ((coda_cache_store *)store)->get = no_value; }
 
 /* INIT as it is in memory: a static object, so that padding is 0. */
@@ -265,6 +284,7 @@ static const coda_warm_options warm = CODA_WARM_OPTIONS_INIT;
 static const coda_cache_store store = CODA_CACHE_STORE_INIT;
 static const coda_cache_options cache_options = CODA_CACHE_OPTIONS_INIT;
 static const coda_pack_format pack_format = CODA_PACK_FORMAT_INIT;
+static const coda_pack_source pack_source = CODA_PACK_SOURCE_INIT;
 static const coda_cache_prune_options prune = CODA_CACHE_PRUNE_OPTIONS_INIT;
 static const coda_export_options export = CODA_EXPORT_OPTIONS_INIT;
 
@@ -293,6 +313,7 @@ static const struct reader {
     {SIZED_coda_cache_options, &cache_options, read_cache, NULL},
     {SIZED_coda_cache_prune_options, &prune, read_prune, NULL},
     {SIZED_coda_pack_format, &pack_format, read_pack_format, need_pack_format},
+    {SIZED_coda_pack_source, &pack_source, read_pack_source, need_pack_source},
     {SIZED_coda_export_options, &export, read_export, NULL},
 };
 
