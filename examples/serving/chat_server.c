@@ -36,7 +36,7 @@ struct settings {
     struct progress working;
     long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, top, ids;
     long long connections, header_s, body_s, answer_s, idle_s, prompt_ms, body_mib, threads;
-    const char *prefix, *policy, *dtype, *random, *name, *model, *hosts, *origins, *key_file;
+    const char *prefix, *policy, *dtype, *random, *weights, *name, *model, *hosts, *origins, *key_file;
 };
 
 /* A number or a text. Those without a value are numbers in 0..1. */
@@ -160,8 +160,14 @@ static bool open_served(struct settings *s)
         return fprintf(stderr, "chat_server: --random %s is instead of MODEL, not beside %s\n", s->random,
                        s->model),
                false;
+    if (s->weights && (s->model || !stored_draws(s->weights)))
+        return fprintf(stderr, "chat_server: --weights %s: %s\n", s->weights,
+                       s->model ? "those of MODEL are not random" : "there is no such format"),
+               false;
     if (!served_open(&s->served, s->model, s->random, s->ids, &f))
         return fprintf(stderr, "chat_server: %s\n", f.text), false;
+    if (s->weights)
+        snprintf(s->served.config.quant.drawn, sizeof s->served.config.quant.drawn, "%s", s->weights);
     if (s->name) snprintf(s->served.name, sizeof s->served.name, "%s", s->name);
     if (s->served.tokenizer && !s->served.turns)
         fprintf(stderr, "chat_server: /v1/chat/completions is refused, and /v1/completions is there: %s\n",
@@ -369,6 +375,8 @@ static const struct option all[] = {
     {"dtype", NULL, &s.dtype, 0, 0,
      "of weights and activations: f32, f16, bf16; on a GPU the files', or f16 for f32"},
     {"random", NULL, &s.random, 0, 0, "a config.json, instead of MODEL: its weights are random numbers"},
+    {"weights", NULL, &s.weights, 0, 0,
+     "format of random weights: fp8, int8, q4_k_m, int4_g128_bf16 and so on; the config's"},
     {"ids", &s.ids, NULL, 0, 1, "no tokenizer: prompts and answers are tokens"},
     {"seed", &s.seed, NULL, 0, INT64_MAX, "of random weights; 1"},
     {"name", NULL, &s.name, 0, 0, "of the model in requests and answers; the last part of its path"},

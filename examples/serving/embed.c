@@ -151,7 +151,7 @@ static bool embed(struct model *m, const struct options *o, struct fault *f)
 {
     fprintf(stderr, "embed: %s on %s\n", m->config.family, device_name(&m->device));
     if (!m->family->encoder) return fault_set(f, "family %s makes no vectors", m->config.family);
-    if (o->plan) return page_print(stdout, "plan of a batch", m->plan), true;
+    if (o->plan) return page_print(stdout, "plan of a batch", m->plan, &m->weights), true;
     if (m->family->images != (o->prompt != NULL))
         return fault_set(f, "family %s %s", m->config.family,
                          o->prompt ? "sees no images" : "wants images, the name of a .npy file");

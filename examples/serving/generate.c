@@ -20,6 +20,7 @@
  *                               text: no NVRTC is needed then where CODA_BUNDLES names the file
  *     --random                  MODEL is a config.json, or its folder: weights are random by the seed, tokens
  *                               are numbers, no token ends the text; PROMPT is 1 if it is left out
+ *     --weights FORMAT          of random weights: fp8, int8, a word of coda_pack_format_find, q4_k_m, q5_k_m
  *
  * The prompt goes through at once. Then a step makes a token, over caches of keys and values, until one ends
  * the text, or N tokens, or the end of the context. Tokens are chosen on the device, the likeliest or drawn,
@@ -229,8 +230,8 @@ static bool print_plans(struct model *m, const struct options *o, struct times *
     if (!w) return false;
     times_end(times, "step");
     if (o->times) times_print(stderr, "generate: the plans", times);
-    page_print(stdout, "plan of a prompt", m->plan);
-    page_print(stdout, "plan of a step, which shares the weights and caches", writer_plan(w));
+    page_print(stdout, "plan of a prompt", m->plan, &m->weights);
+    page_print(stdout, "plan of a step, which shares the weights and caches", writer_plan(w), &m->weights);
     writer_close(w);
     return true;
 }
@@ -258,7 +259,8 @@ int main(int argc, char **argv)
             "  --times                   from the program's start to the first token, part by part\n"
             "  --plan                    what the plans need, instead of a text\n"
             "  --bundle FILE             writes all kernels that such a text may want, instead of a text\n"
-            "  --random                  MODEL is a config.json, or its folder: its weights are random",
+            "  --random                  MODEL is a config.json, or its folder: its weights are random\n"
+            "  --weights FORMAT          of the random ones: fp8, int8, q4_k_m, int4_g128_bf16 and so on",
         .tokens = 128};
     struct fault f = {{0}};
     struct times times;

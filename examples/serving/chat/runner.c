@@ -150,7 +150,7 @@ static bool load(struct runner *m, const coda_arg_info *info, void *to, struct f
     const struct weight *w = weights_find(&m->weights, info->name);
     if (!w || w->bytes != info->bytes) return fault_set(f, "weight %s: it has no tensor", info->name);
     if (w->parts || w->numbers) return weight_load(w, &m->device, to, f);
-    return random_weight(&m->random, info, &m->device, to, f);
+    return random_weight(&m->random, w, info, &m->device, to, f);
 }
 
 /* A weight with its values, or a pool, whose rows are written before they are read. */
@@ -189,6 +189,7 @@ static bool bind(struct runner *m, struct fault *f)
             return fault_set(f, "argument %s is not known", info.name);
         }
     }
+    device_unstage(&m->device);
     m->workspace = device_alloc(&m->device, coda_plan_workspace(m->plan));
     if (!m->workspace) return fail(f, "scratch");
     return !m->opt.gpu || !m->device.gpu.stream_wait(NULL) ||

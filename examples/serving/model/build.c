@@ -84,9 +84,15 @@ bool build_learns(const struct build *b, const struct weight *w, const char *nam
 coda_value build_leaf(struct build *b, struct weight *w, const char *name, int64_t rows, int64_t columns)
 {
     bool state = b->updates && build_learns(b, w, name);
-    w->value =
-        (state ? coda_state : coda_weight)(b->g, name, w->dtype, columns ? 2 : 1, (int64_t[]){rows, columns});
-    w->bytes = (size_t)(rows * (columns ? columns : 1)) * dtype_bytes(w->dtype);
+    int64_t dims[] = {rows, columns};
+    w->height = rows;
+    if (w->kind == WEIGHT_PACKED) {
+        w->value = coda_weight_packed(b->g, name, &w->matrix[0].format, 2, dims, w->dtype);
+        w->bytes = (size_t)coda_packed_bytes(&w->matrix[0].format, rows, columns);
+    } else {
+        w->value = (state ? coda_state : coda_weight)(b->g, name, w->dtype, columns ? 2 : 1, dims);
+        w->bytes = (size_t)(rows * (columns ? columns : 1)) * dtype_bytes(w->dtype);
+    }
     if (weights_add(b->weights, w, name)) return w->value;
     weight_drop(w);
     return fault_set(b->fault, "%s: out of memory", name), build_fail(b);

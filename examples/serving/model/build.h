@@ -82,6 +82,8 @@ coda_value build_gain(struct build *b, const char *name, int64_t rows, bool unit
  * its ".weight". Hu et al., arXiv 2106.09685. */
 coda_value build_linear(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns,
                         bool bias);
+/* Rows of a table [rows, hidden], by ids. */
+coda_value build_embedding(struct build *b, const char *name, int64_t rows, coda_value ids);
 /* x W^T alone. */
 coda_value build_product(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns);
 /* Whether a weight of this name is learned: it is a checkpoint's, or of an adapter where there are any. */

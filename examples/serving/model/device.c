@@ -71,3 +71,19 @@ bool device_copy(struct device *d, void *to, const void *from, size_t bytes)
     memcpy(to, from, bytes);
     return true;
 }
+
+/* Pinned, if it can be had. */
+void *device_staging(struct device *d, size_t bytes)
+{
+    if (!d->staging && d->on_gpu && d->gpu.host_alloc(&d->staging, bytes)) d->staging = NULL;
+    if (!d->staging && !d->on_gpu) d->staging = host_scratch(bytes);
+    return d->staging;
+}
+
+void device_unstage(struct device *d)
+{
+    if (!d->staging) return;
+    if (d->on_gpu) d->gpu.host_free(d->staging);
+    else free(d->staging);
+    d->staging = NULL;
+}

@@ -12,6 +12,7 @@ struct device {
     bool on_gpu;
     bool absent; /* a GPU that only plans are made for */
     struct gpu gpu;
+    void *staging; /* memory of the host that copies read fast; NULL until someone wants it */
 };
 
 /* `wanted` CODA_DEVICE_GPU: false if there is none; CODA_DEVICE_NONE: a GPU if there is one, else the CPU. */
@@ -32,6 +33,9 @@ void device_free(struct device *d, void *p);
 bool device_clear(struct device *d, void *p, size_t bytes);
 bool device_write(struct device *d, void *to, const void *from, size_t bytes);
 bool device_read(struct device *d, void *to, const void *from, size_t bytes);
+/* d->staging of so many bytes, which it keeps until device_unstage; NULL if there is not enough. */
+void *device_staging(struct device *d, size_t bytes);
+void device_unstage(struct device *d);
 /* From one place of the device to another one; they do not overlap. */
 bool device_copy(struct device *d, void *to, const void *from, size_t bytes);
 

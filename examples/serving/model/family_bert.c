@@ -31,10 +31,10 @@ static coda_value embedded(struct build *b, coda_value ids)
 {
     const struct config *c = b->c;
     coda_graph *g = b->g;
-    coda_value tokens = build_weight(b, PART({"word_embeddings", c->vocabulary}), ".weight", c->hidden);
-    coda_value places = build_weight(b, PART({"position_embeddings", c->positions}), ".weight", c->hidden);
+    coda_value tokens = build_embedding(b, "word_embeddings", c->vocabulary, ids);
+    coda_value places = build_embedding(b, "position_embeddings", c->positions, b->positions);
     coda_value types = build_weight(b, PART({"token_type_embeddings", c->types}), ".weight", c->hidden);
-    coda_value x = coda_add(g, coda_embedding(g, tokens, ids), coda_embedding(g, places, b->positions));
+    coda_value x = coda_add(g, tokens, places);
     x = coda_add(g, x, coda_slice(g, types, 0, 0, 1, 1)); /* one text: all tokens are of type 0 */
     return build_layer_norm(b, x, "LayerNorm");
 }

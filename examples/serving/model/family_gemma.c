@@ -44,8 +44,7 @@ static coda_value states(struct build *b, coda_value ids)
     if (c->activation != ACTIVATION_GELU_TANH)
         return b->failed = true,
                fault_set(b->fault, "%s: the activation must be gelu's tanh form", c->family), CODA_NONE;
-    coda_value x =
-        coda_embedding(g, build_weight(b, PART({"embed_tokens", c->vocabulary}), ".weight", c->hidden), ids);
+    coda_value x = build_embedding(b, "embed_tokens", c->vocabulary, ids);
     x = coda_scale(g, x, sqrtf((float)c->hidden));
     for (int l = 0; l < c->layers; l++) {
         build_prefix(b, "layers.%d.", l);

@@ -16,9 +16,8 @@ coda_value family_gpt2(struct build *b, coda_value ids)
     const struct config *c = b->c;
     coda_graph *g = b->g;
     build_root(b, "wte.weight", (const char *const[]){"transformer."}, 1);
-    coda_value tokens = build_weight(b, PART({"wte", c->vocabulary}), ".weight", c->hidden);
-    coda_value places = build_weight(b, PART({"wpe", c->positions}), ".weight", c->hidden);
-    coda_value x = coda_add(g, coda_embedding(g, tokens, ids), coda_embedding(g, places, b->positions));
+    coda_value tokens = build_embedding(b, "wte", c->vocabulary, ids);
+    coda_value x = coda_add(g, tokens, build_embedding(b, "wpe", c->positions, b->positions));
     for (int l = 0; l < c->layers; l++) {
         build_prefix(b, "h.%d.", l);
         coda_value qkv =

@@ -42,8 +42,7 @@ coda_value family_llama(struct build *b, coda_value ids)
     build_decoder(b);
     if (c->activation != ACTIVATION_SILU)
         return b->failed = true, fault_set(b->fault, "%s: the activation must be silu", c->family), CODA_NONE;
-    coda_value x =
-        coda_embedding(g, build_weight(b, PART({"embed_tokens", c->vocabulary}), ".weight", c->hidden), ids);
+    coda_value x = build_embedding(b, "embed_tokens", c->vocabulary, ids);
     for (int l = 0; l < c->layers; l++) {
         build_prefix(b, "layers.%d.", l);
         x = coda_add(g, attention(b, build_rms_norm(b, x, "input_layernorm"), l), x);

@@ -29,7 +29,7 @@ static bool load_weight(struct loading *l, const coda_arg_info *info)
     if (!w || w->bytes != info->bytes) return fault_set(&l->fault, "weight %s: it has no tensor", info->name);
     char *to = (char *)m->memory[CODA_ARG_WEIGHT] + w->offset;
     if (w->parts || w->numbers) return weight_load(w, &m->device, to, &l->fault);
-    return random_weight(&l->random, info, &m->device, to, &l->fault);
+    return random_weight(&l->random, w, info, &m->device, to, &l->fault);
 }
 
 static void *load(void *context)
@@ -45,6 +45,7 @@ static void *load(void *context)
             done += (int64_t)aligned(info.bytes);
             progress_count(l->m->opt.progress, done / 1000000, all / 1000000, "MB");
         }
+    device_unstage(&l->m->device);
     l->seconds = times_now() - began;
     return NULL;
 }

@@ -136,11 +136,21 @@ static bool compile(struct model *m, const coda_graph *g, struct fault *f)
     return m->args || fault_set(f, "out of memory");
 }
 
+static bool draw_in(struct model *m, struct fault *f)
+{
+    const char *word = m->opt.drawn;
+    if (!word) return true;
+    if (!m->opt.random || !stored_draws(word))
+        return fault_set(f, "no random weights can be had in %.40s", word);
+    snprintf(m->config.quant.drawn, sizeof m->config.quant.drawn, "%s", word);
+    return true;
+}
+
 static bool read_files(struct model *m, const char *path, struct fault *f)
 {
     if (!(m->opt.random ? checkpoint_open_config : checkpoint_open)(&m->files, path, f)) return false;
     bool good = config_read(&m->config, m->files.config, f) &&
-                config_ends(&m->config, m->files.generation, f) &&
+                config_ends(&m->config, m->files.generation, f) && draw_in(m, f) &&
                 (m->family = family_find(&m->config, f)) != NULL && read_modules(m, path, f);
     times_end(&m->times, "files");
     return good;

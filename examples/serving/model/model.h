@@ -19,6 +19,7 @@ struct model_options {
     int top;          /* the likeliest tokens that model_top wants, at most MOST_TOP; 0: none */
     bool random;      /* the path is a config.json's, and weights are random numbers, of BF16 on a GPU */
     uint64_t seed;    /* of these */
+    const char *drawn;         /* their format, as stored_draws has it; NULL: the config's */
     struct progress *progress; /* gets the weights that are loaded, in MB; NULL: nobody does */
     bool only_plan; /* no memory, no weights: model_run may not be called. A GPU need not be there. */
 };

@@ -71,6 +71,7 @@ static bool pair(struct options *o, const char *arg, const char *value)
     if (!strcmp(arg, "--top-k")) return number(value, &o->sampling.top_k);
     if (!strcmp(arg, "--top-p")) return real(value, 0, false, 1, &o->sampling.top_p);
     if (!strcmp(arg, "--seed")) return seed(value, &o->sampling.seed);
+    if (!strcmp(arg, "--weights")) return o->open.drawn = value, value && stored_draws(value);
     if (!strcmp(arg, "--bundle")) return o->bundle = value, value != NULL;
     if (!strcmp(arg, "--bandwidth")) return real(value, 0, false, 1e6, &o->bandwidth);
     return false;
@@ -79,8 +80,9 @@ static bool pair(struct options *o, const char *arg, const char *value)
 /* Does an option of this name want a value? */
 static bool is_pair(const char *arg)
 {
-    static const char *const all[] = {"--dtype", "--tokens", "--context", "--burst",  "--temperature",
-                                      "--top-k", "--top-p",  "--seed",    "--bundle", "--bandwidth"};
+    static const char *const all[] = {"--dtype",       "--tokens",    "--context", "--burst",
+                                      "--temperature", "--top-k",     "--top-p",   "--seed",
+                                      "--bundle",      "--bandwidth", "--weights"};
     bool found = false;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) found |= !strcmp(arg, all[i]);
     return found;
@@ -109,6 +111,7 @@ bool options_read(struct options *o, int argc, char **argv)
             i += is_pair(argv[i]);
         }
     }
+    if (o->open.drawn && !o->open.random) return fault_set(&o->wrong, "--weights is for --random");
     o->bandwidth *= 1e9;
     o->open.seed = o->sampling.seed;
     return o->model || fault_set(&o->wrong, "there is no MODEL");

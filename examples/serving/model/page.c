@@ -14,7 +14,8 @@ enum { NAME = 96 };
 /* Arguments whose names are equal but for numbers, as those of a model's layers are. */
 struct group {
     char name[NAME];
-    coda_arg_info info; /* of the first */
+    coda_arg_info info;          /* of the first */
+    const struct weight *packed; /* or NULL */
     int count;
     double bytes;
 };
@@ -34,13 +35,30 @@ static void general_name(const char *name, char out[NAME])
     out[n] = 0;
 }
 
-static bool alike(const coda_arg_info *a, const coda_arg_info *b)
+static void print_format(const struct weight *w, char *to, size_t size)
 {
-    return a->kind == b->kind && a->dtype == b->dtype && a->rank == b->rank &&
-           !memcmp(a->dims, b->dims, sizeof *a->dims * (size_t)a->rank);
+    *to = 0;
+    if (w) coda_pack_format_print(&w->matrix[0].format, to, size);
 }
 
-static int gather(const coda_plan *p, struct group *all)
+static bool alike(const struct group *x, const struct group *y)
+{
+    const coda_arg_info *a = &x->info, *b = &y->info;
+    char one[64], other[64];
+    print_format(x->packed, one, sizeof one);
+    print_format(y->packed, other, sizeof other);
+    return !strcmp(x->name, y->name) && a->kind == b->kind && a->dtype == b->dtype && a->rank == b->rank &&
+           !memcmp(a->dims, b->dims, sizeof *a->dims * (size_t)a->rank) && !strcmp(one, other);
+}
+
+static const struct weight *packed_of(const struct weights *weights, const coda_arg_info *info)
+{
+    const struct weight *w =
+        weights && info->kind == CODA_ARG_WEIGHT ? weights_find(weights, info->name) : NULL;
+    return w && w->kind == WEIGHT_PACKED ? w : NULL;
+}
+
+static int gather(const coda_plan *p, const struct weights *weights, struct group *all)
 {
     int n = 0;
     for (int i = 0, at; i < coda_plan_args(p); i++) {
@@ -48,12 +66,22 @@ static int gather(const coda_plan *p, struct group *all)
         if (coda_plan_arg(p, i, &one.info) != CODA_OK) continue;
         one.bytes = (double)one.info.bytes;
         general_name(one.info.name, one.name);
-        for (at = 0; at < n; at++)
-            if (!strcmp(all[at].name, one.name) && alike(&all[at].info, &one.info)) break;
+        one.packed = packed_of(weights, &one.info);
+        for (at = 0; at < n && !alike(&all[at], &one);) at++;
         if (at == n) all[n++] = one;
         else all[at].count++, all[at].bytes += one.bytes;
     }
     return n;
+}
+
+static void print_packed(FILE *to, const struct group *g, const char *name)
+{
+    char format[64];
+    double weights = (double)g->packed->height * (double)g->packed->columns;
+    print_format(g->packed, format, sizeof format);
+    plain_print(to, "    %-7s %-48s %4d x %s [%lld %lld], %.3g bits  %.0f bytes\n", kind_text[g->info.kind],
+                name, g->count, format, (long long)g->packed->height, (long long)g->packed->columns,
+                8 * (double)g->info.bytes / weights, g->bytes);
 }
 
 static void print_group(FILE *to, const struct group *g)
@@ -62,16 +90,17 @@ static void print_group(FILE *to, const struct group *g)
     for (int d = 0, n = 0; d < g->info.rank; d++)
         n += snprintf(dims + n, sizeof dims - (size_t)n, "%s%lld", d ? " " : "", (long long)g->info.dims[d]);
     const char *name = g->count == 1 ? g->info.name : g->name;
+    if (g->packed) return print_packed(to, g, name);
     plain_print(to, "    %-7s %-48s %4d x %s [%s]  %.0f bytes\n", kind_text[g->info.kind], name, g->count,
                 dtype_text(g->info.dtype), dims, g->bytes);
 }
 
-static void print_arguments(FILE *to, const coda_plan *p)
+static void print_arguments(FILE *to, const coda_plan *p, const struct weights *weights)
 {
     int n = coda_plan_args(p);
     struct group *all = calloc((size_t)n + 1, sizeof *all);
     double bytes[sizeof kind_text / sizeof *kind_text] = {0};
-    n = all ? gather(p, all) : 0;
+    n = all ? gather(p, weights, all) : 0;
     for (int i = 0; i < n; i++) bytes[all[i].info.kind] += all[i].bytes;
     for (size_t k = 0; k < sizeof bytes / sizeof *bytes; k++)
         if (bytes[k] > 0) plain_print(to, "  %-10s %.0f bytes\n", kind_text[k], bytes[k]);
@@ -101,7 +130,7 @@ static void print_kernels(FILE *to, const coda_plan *p)
     }
 }
 
-void page_print(FILE *to, const char *title, const coda_plan *p)
+void page_print(FILE *to, const char *title, const coda_plan *p, const struct weights *weights)
 {
     coda_plan_stats s = CODA_PLAN_STATS_INIT;
     plain_print(to, "%s", title);
@@ -116,6 +145,6 @@ void page_print(FILE *to, const char *title, const coda_plan *p)
                     s.launches_unfused, (double)s.bytes / 1e9, s.flops / 1e9);
     plain_print(to, "  workspace  %zu bytes\n  prepared   %zu bytes\n", coda_plan_workspace(p),
                 coda_plan_prepared(p));
-    print_arguments(to, p);
+    print_arguments(to, p, weights);
     print_kernels(to, p);
 }

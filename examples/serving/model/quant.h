@@ -34,6 +34,7 @@ struct quant_config {
     struct quant_rule rule[QUANT_RULES];
     int rules;
     bool zeros_as_they_are; /* GPTQ of version 2: zero points are not stored less 1 */
+    char drawn[40]; /* without a checkpoint: the format of random weights, see stored_draw; "": none */
 };
 
 /* false, and one line, for what is not supported. */
@@ -60,7 +61,9 @@ struct stored_matrix {
     int block_rows;                     /* rows of a scale of STORED_BLOCKS, whose columns are `group` */
     bool zeros_as_they_are;             /* of GPTQ */
     bool divisor;                       /* `factor` divides */
-    const struct stored_tensor *codes;  /* never NULL */
+    coda_dtype dtype;                   /* of STORED_SCALED: CODA_F8E4M3, CODA_F8E5M2, CODA_I8 */
+    coda_pack_format format;            /* of all behind that */
+    const struct stored_tensor *codes;  /* NULL where there is no checkpoint */
     const struct stored_tensor *scales; /* NULL where codes have them */
     const struct stored_tensor *zeros;  /* or NULL */
     const struct stored_tensor *order;  /* the group of each column, I32, or NULL: they are in order */
@@ -71,6 +74,15 @@ struct stored_matrix {
  * tensor that is missing, of another shape or type than the others want, or not supported. */
 bool stored_find(const struct quant_config *q, const struct checkpoint *c, const char *name, int64_t rows,
                  int64_t columns, struct stored_matrix *out, struct fault *f);
+
+/* Whether `word` is a format of random weights: "fp8" and "int8", which have a scale for each row; what
+ * coda_pack_format_find reads; a mixture "q4_k_m" or "q5_k_m", whose matrices have the types that llama.cpp
+ * gives them. */
+bool stored_draws(const char *word);
+/* Of a matrix without a checkpoint: as the config's `drawn` has it, or else its first rule. Tables and
+ * heads of tokens are quantised by the types of GGUF alone. `layers` is how many the model has. */
+bool stored_draw(const struct quant_config *q, const char *name, int layers, struct stored_matrix *m,
+                 struct fault *f);
 
 /* Number i of a tensor of F32, F16 or BF16, where nothing is aligned. */
 float stored_number(const struct stored_tensor *t, int64_t i);

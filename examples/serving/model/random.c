@@ -44,8 +44,8 @@ static const char *scaled(struct random_weights *r, coda_dtype dtype, int64_t co
     return k->values;
 }
 
-/* A period from the host, in two parts; then the device doubles what it has. */
-static bool fill(struct device *d, char *to, size_t bytes, const char *values, size_t period, size_t first)
+/* In two parts from the host; then the device doubles what it has. */
+bool random_fill(struct device *d, char *to, size_t bytes, const char *values, size_t period, size_t first)
 {
     bool good = device_write(d, to, values + first, period - first) &&
                 device_write(d, to + period - first, values, first);
@@ -61,13 +61,50 @@ static bool draw_large(struct random_weights *r, const coda_arg_info *info, stru
     const char *values = draw_normals(r) ? scaled(r, info->dtype, info->dims[info->rank - 1]) : NULL;
     if (!values) return fault_set(f, "%s: out of memory", info->name);
     size_t first = (size_t)(uniform(&r->state) * PERIOD);
-    return fill(d, to, info->bytes, values, PERIOD * size, first * size) ||
+    return random_fill(d, to, info->bytes, values, PERIOD * size, first * size) ||
            fault_set(f, "%s: it cannot be copied to the device", info->name);
 }
 
-bool random_weight(struct random_weights *r, const coda_arg_info *info, struct device *d, char *to,
-                   struct fault *f)
+/* ---- Quantised ones ---- */
+
+/* Codes are normal numbers times this, so that few of f8e4m3 are beyond 448, and few of i8 beyond 127. */
+static double code_size(coda_dtype t) { return t == CODA_I8 ? 32 : 64; }
+
+/* As a matrix of one column whose elements have the size of codes. */
+static bool draw_codes(struct random_weights *r, const coda_arg_info *info, struct device *d, char *to,
+                       struct fault *f)
 {
+    size_t n = info->bytes < PERIOD ? info->bytes : PERIOD;
+    char *host = draw_normals(r) ? host_scratch(n) : NULL;
+    if (!host) return fault_set(f, "%s: out of memory", info->name);
+    for (size_t i = 0; i < n; i++)
+        element_set(info->dtype, host, (int64_t)i, code_size(info->dtype) * (double)r->normals[i]);
+    size_t first = (size_t)(uniform(&r->state) * (double)n);
+    bool good = random_fill(d, to, info->bytes, host, n, first);
+    free(host);
+    return good || fault_set(f, "%s: it cannot be copied to the device", info->name);
+}
+
+static bool draw_factors(const struct weight *w, const coda_arg_info *info, struct device *d, char *to,
+                         struct fault *f)
+{
+    const struct stored_matrix *m = &w->matrix[0];
+    float *host = host_scratch(info->bytes);
+    double size = m->layout == STORED_SCALED ? code_size(m->dtype) * sqrt((double)m->columns) : 1;
+    for (size_t i = 0; host && i < info->bytes / sizeof *host; i++) host[i] = (float)(1 / size);
+    bool good = host && device_write(d, to, host, info->bytes);
+    free(host);
+    return good || fault_set(f, "%s: it cannot be copied to the device", info->name);
+}
+
+bool random_weight(struct random_weights *r, const struct weight *w, const coda_arg_info *info,
+                   struct device *d, char *to, struct fault *f)
+{
+    if (w->kind == WEIGHT_CODES) return draw_codes(r, info, d, to, f);
+    if (w->kind == WEIGHT_FACTORS) return draw_factors(w, info, d, to, f);
+    if (w->kind == WEIGHT_PACKED)
+        return draw_normals(r) ? random_packed(r, w, PERIOD, d, to, f)
+                               : fault_set(f, "%s: out of memory", info->name);
     return (element_count(info) > PERIOD ? draw_large : draw_small)(r, info, d, to, f);
 }
 

@@ -4,16 +4,16 @@
 #include "speed.h"
 #include "tensor.h"
 
+/* Of two tables of tokens one is read by rows, the other is the head. */
 static double weight_bytes(const struct model *m)
 {
-    coda_arg_info info = CODA_ARG_INFO_INIT;
     double bytes = 0, table = 0;
     int tables = 0; /* and heads */
-    for (int i = 0; i < coda_plan_args(m->plan); i++) {
-        if (coda_plan_arg(m->plan, i, &info) != CODA_OK || info.kind != CODA_ARG_WEIGHT) continue;
-        bytes += (double)info.bytes;
-        if (info.rank == 2 && info.dims[0] == m->config.vocabulary && info.dims[1] == m->config.hidden)
-            tables++, table = (double)info.bytes;
+    for (int i = 0; i < m->weights.count; i++) {
+        const struct weight *w = &m->weights.all[i];
+        bytes += (double)w->bytes;
+        if (w->height == m->config.vocabulary && w->columns == m->config.hidden)
+            tables++, table = (double)w->bytes;
     }
     return tables == 2 ? bytes - table : bytes;
 }

@@ -87,7 +87,7 @@ static int group_of(const struct search *s, const struct stored_tensor *t, int64
         const struct quant_rule *r = &s->q->rule[i];
         if (r->bits != s->m->bits || r->block_rows) continue;
         known = true;
-        if (over(columns, r->group ? r->group : columns) == scales) return r->group;
+        if (over(columns, r->group ? r->group : columns) == scales) return r->group < columns ? r->group : 0;
     }
     if (known || !s->q->rules)
         fault_set(s->f,
@@ -165,6 +165,7 @@ static bool find_bytes(struct search *s)
     int64_t count = stored_elements(t);
     bool row = count == m->rows && (t->rank == 1 || (t->rank == 2 && t->dims[1] == 1));
     m->layout = STORED_SCALED;
+    m->dtype = whole ? CODA_I8 : is(m->codes, "F8_E4M3") ? CODA_F8E4M3 : CODA_F8E5M2;
     if (whole && (m->zeros || (count != 1 && !row))) return whole_groups(s);
     return count == 1 || row || blocks(s, t);
 }

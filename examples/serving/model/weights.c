@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "packing.h"
 #include "tensor.h"
-#include "weights.h"
 
 enum { CHUNK = 1 << 18 }; /* elements that are converted at once */
 
@@ -144,6 +144,8 @@ bool weight_load(const struct weight *w, struct device *d, void *to, struct faul
     case WEIGHT_NUMBERS: return load_numbers(w, d, to, f);
     case WEIGHT_CODES: return load_codes(w, d, to, f);
     case WEIGHT_FACTORS: return load_factors(w, d, to, f);
+    case WEIGHT_PACKED: return packing_load(w, d, to, f);
+    case WEIGHT_ORDER: return packing_load_order(w, d, to, f);
     }
     return false;
 }

@@ -14,7 +14,9 @@ enum { MOST_PARTS = 3 };
 enum weight_kind {
     WEIGHT_NUMBERS, /* F32, F16, BF16, or `numbers` */
     WEIGHT_CODES,   /* of 8 bits, as they are */
-    WEIGHT_FACTORS  /* F32: a number for each row of `matrix`, by its scales or its factor */
+    WEIGHT_FACTORS, /* F32: a number for each row of `matrix`, by its scales or its factor */
+    WEIGHT_PACKED,  /* records of `matrix`, by its format */
+    WEIGHT_ORDER    /* I32: the columns of `matrix` by their groups */
 };
 
 struct weight {
@@ -29,6 +31,7 @@ struct weight {
     int64_t rows[MOST_PARTS]; /* ... and the first dimension of each */
     int stored_count;         /* 0: no checkpoint has it */
     int64_t columns;          /* of a matrix; 0: a vector */
+    int64_t height;           /* rows of all parts, or elements */
     const float *numbers;     /* or these, where there are no parts */
     float plus;               /* added to each element: Gemma's gains are kept less 1 */
     size_t bytes;

@@ -180,7 +180,7 @@ bool run_plans(struct run *r, const struct settings *s, struct fault *f)
     if (!source_open(&r->source, &r->settings, f) || !open_engine(r, f)) return false;
     if (r->engine.whole) names[PLAN_LEARN] = "plan of a step: loss, gradients, and AdamW";
     for (int i = 0; i < PLANS; i++)
-        if (r->engine.program[i].plan) page_print(stdout, names[i], r->engine.program[i].plan);
+        if (r->engine.program[i].plan) page_print(stdout, names[i], r->engine.program[i].plan, NULL);
     return !fflush(stdout) || fault_set(f, "standard output: %s", strerror(errno));
 }
 

@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "gguf.h"
-#include "model_test.h"
+#include "quant_file.h"
 #include "tensor.h"
 #include "tokenizer.h"
 
-enum { MOST_BYTES = 1 << 18, HEADER = 4096 };
+enum { MOST_BYTES = 1 << 20, HEADER = 4096 };
 
 static int below(uint64_t *seed, size_t n) { return (int)(uniform(seed) * (double)n); }
 
@@ -177,17 +177,21 @@ static bool run_once(struct model *m, struct fault *f)
     return ran;
 }
 
-/* A model of the checkpoint by a changed config.json: it is refused, or runs. */
-static void run_config(const char *scratch, const unsigned char *data, size_t bytes, uint64_t seed)
+static void rewrite(const char *folder, const char *name, const unsigned char *data, size_t bytes)
 {
-    char path[512];
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    bool good = file && fwrite(data, 1, bytes, file) == bytes;
+    CHECK(file && !fclose(file) && good, "%s cannot be written", path);
+}
+
+/* A model of a checkpoint one file of which is changed: it is refused, or runs. */
+static void run_changed(const char *path, uint64_t seed)
+{
     struct fault f = {{0}};
     struct model_options o = {.device = CODA_DEVICE_CPU, .context = 16, .rows = 8};
-    snprintf(path, sizeof path, "%s/config.json", scratch);
-    FILE *file = fopen(path, "wb");
-    if (file) fwrite(data, 1, bytes, file);
-    if (!file || fclose(file)) return CHECK(false, "%s cannot be written", path);
-    struct model *m = model_open(scratch, &o, &f);
+    struct model *m = model_open(path, &o, &f);
     if (m && !run_once(m, &f)) CHECK(false, "seed %llu: %s", (unsigned long long)seed, f.text);
     CHECK(m || (f.text[0] && !strchr(f.text, '\n')), "seed %llu: refused without a line",
           (unsigned long long)seed);
@@ -210,7 +214,48 @@ static void fuzz_config(const char *folder, const char *scratch, uint64_t seed, 
         for (int n = 1 + below(&state, 3); n > 0; n--)
             if (below(&state, 3)) other_number(data, &bytes, (size_t)below(&state, bytes), &state);
             else mutate(data, &bytes, bytes, &state);
-        run_config(scratch, data, bytes, seed + (uint64_t)i);
+        rewrite(scratch, "config.json", data, bytes);
+        run_changed(scratch, seed + (uint64_t)i);
+    }
+}
+
+/* Changes of one file in its first `reach` bytes; 0: in a header of safetensors. The file stays as it was. */
+static void fuzz_file(const char *folder, const char *name, const char *model, size_t reach, uint64_t seed,
+                      int rounds)
+{
+    static unsigned char whole[MOST_BYTES], data[MOST_BYTES];
+    size_t size = take(folder, name, whole);
+    bool tensors = !reach;
+    for (int i = 0; tensors && i < 4; i++) reach |= (size_t)whole[i] << 8 * i;
+    for (int i = 0; i < rounds; i++) {
+        uint64_t state = seed + (uint64_t)i;
+        size_t bytes = size;
+        memcpy(data, whole, size);
+        for (int n = 1 + below(&state, 2); n > 0; n--) {
+            size_t before = bytes;
+            if (below(&state, 3)) other_number(data, &bytes, 8 + (size_t)below(&state, reach), &state);
+            else mutate(data, &bytes, below(&state, 4) ? reach : size, &state);
+            if (tensors && bytes >= 8) fix_length(data, before, bytes);
+        }
+        rewrite(folder, name, data, bytes);
+        run_changed(model, seed + (uint64_t)i);
+    }
+    rewrite(folder, name, whole, size);
+}
+
+static void fuzz_quantised(const char *scratch, uint64_t seed, int rounds)
+{
+    char folder[512], file[600];
+    snprintf(folder, sizeof folder, "%s/quantised", scratch);
+    for (int i = 0; i < quant_kind_count; i++) {
+        quant_write(&quant_kinds[i], scratch, "llama", seed);
+        fuzz_file(folder, "model.safetensors", folder, 0, seed, rounds);
+        fuzz_file(folder, "config.json", folder, 1024, seed, rounds);
+    }
+    snprintf(file, sizeof file, "%s/quantised.gguf", scratch);
+    for (int i = 0; i < quant_gguf_count; i++) {
+        quant_write_gguf(&quant_ggufs[i], scratch, seed);
+        fuzz_file(scratch, "quantised.gguf", file, HEADER, seed, rounds);
     }
 }
 
@@ -223,6 +268,7 @@ void test_fuzz(const char *tiny, const char *scratch)
     snprintf(folder, sizeof folder, "%s/qwen2", tiny);
     fuzz_reader(safetensors_read, folder, "model.safetensors", seed, rounds);
     fuzz_config(folder, scratch, seed, rounds / 10);
+    fuzz_quantised(scratch, seed, rounds / 250);
     snprintf(folder, sizeof folder, "%s/gemma3", tiny);
     fuzz_config(folder, scratch, seed, rounds / 10);
     snprintf(folder, sizeof folder, "%s/llama3", tiny);

@@ -84,7 +84,7 @@ static void write_info(FILE *f, const struct gguf_file *g, int i, size_t offset)
 {
     const struct stored_tensor *t = g->tensor[i].from;
     uint64_t length = strlen(g->tensor[i].name), at = offset;
-    uint32_t rank = (uint32_t)t->rank, type = 0;
+    uint32_t rank = (uint32_t)t->rank, type = g->tensor[i].type;
     fwrite(&length, 8, 1, f);
     fwrite(g->tensor[i].name, 1, length, f);
     fwrite(&rank, 4, 1, f);

@@ -16,6 +16,7 @@ struct gguf_file {
     struct {
         char name[64];
         const struct stored_tensor *from;
+        unsigned type; /* ggml's number; 0: F32 */
     } tensor[GGUF_TENSORS];
     int tensors;
 };

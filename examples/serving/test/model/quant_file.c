@@ -283,70 +283,74 @@ static void lay_e2m1(struct made *t, const char *name, const struct drawn *d, co
 
 const struct quant_kind quant_kinds[] = {
     {"fp8 by tensor", "{\"quant_method\": \"fp8\", \"activation_scheme\": \"static\"}", 8, 0, true, false,
-     false, CODA_F32, 0, lay_bytes},
+     false, CODA_F32, 0, .lay = lay_bytes},
     {"fp8 by channel",
      COMPRESSED("float-quantized", "\"num_bits\": 8, \"type\": \"float\", \"strategy\": \"channel\""), 8, 0,
-     true, false, false, CODA_BF16, 1, lay_bytes},
+     true, false, false, CODA_BF16, 1, .lay = lay_bytes},
     {"int8 by channel",
      COMPRESSED("int-quantized", "\"num_bits\": 8, \"type\": \"int\", \"strategy\": \"channel\""), 8, 0,
-     false, false, false, CODA_F32, 1, lay_bytes},
+     false, false, false, CODA_F32, 1, .lay = lay_bytes},
     {"fp8 by blocks", WORDS("fp8", "\"weight_block_size\": [128, 128]"), 8, 128, true, false, false, CODA_F32,
-     128, lay_bytes},
+     128, .lay = lay_bytes},
     {"int4 of 128",
      COMPRESSED("pack-quantized",
                 "\"num_bits\": 4, \"type\": \"int\", \"strategy\": \"group\", \"group_size\": 128"),
-     4, 128, false, false, false, CODA_BF16, 1, lay_compressed},
+     4, 128, false, false, false, CODA_BF16, 1, .lay = lay_compressed},
     {"int4 of 32 with zero points",
      COMPRESSED("pack-quantized",
                 "\"num_bits\": 4, \"type\": \"int\", \"strategy\": \"group\", \"group_size\": 32"),
-     4, 32, false, true, false, CODA_F16, 1, lay_compressed},
+     4, 32, false, true, false, CODA_F16, 1, .lay = lay_compressed},
     {"int4 by channel",
      COMPRESSED("pack-quantized", "\"num_bits\": 4, \"type\": \"int\", \"strategy\": \"channel\""), 4, 0,
-     false, false, false, CODA_F32, 1, lay_compressed},
+     false, false, false, CODA_F32, 1, .lay = lay_compressed},
     {"int4 in another order",
      COMPRESSED("pack-quantized", "\"num_bits\": 4, \"type\": \"int\", \"strategy\": \"group\", "
                                   "\"group_size\": 64, \"actorder\": \"group\""),
-     4, 64, false, false, true, CODA_BF16, 1, lay_compressed},
+     4, 64, false, false, true, CODA_BF16, 1, .lay = lay_compressed},
     {"int8 of 64",
      COMPRESSED("pack-quantized",
                 "\"num_bits\": 8, \"type\": \"int\", \"strategy\": \"group\", \"group_size\": 64"),
-     8, 64, false, false, false, CODA_BF16, 1, lay_compressed},
+     8, 64, false, false, false, CODA_BF16, 1, .lay = lay_compressed},
     {"gptq", WORDS("gptq", "\"bits\": 4, \"group_size\": 128"), 4, 128, false, true, false, CODA_F16, 1,
-     lay_gptq},
+     .lay = lay_gptq},
     {"gptq of version 2",
      WORDS("gptq", "\"bits\": 4, \"group_size\": 32, \"checkpoint_format\": \"gptq_v2\""), 4, 32, false, true,
-     false, CODA_F16, 1, lay_gptq},
+     false, CODA_F16, 1, .lay = lay_gptq},
     {"gptq in another order", WORDS("gptq", "\"bits\": 4, \"group_size\": 64, \"desc_act\": true"), 4, 64,
-     false, true, true, CODA_F16, 1, lay_gptq},
+     false, true, true, CODA_F16, 1, .lay = lay_gptq},
     {"awq", WORDS("awq", "\"bits\": 4, \"group_size\": 64, \"version\": \"gemm\", \"zero_point\": true"), 4,
-     64, false, true, false, CODA_F16, 1, lay_awq},
+     64, false, true, false, CODA_F16, 1, .lay = lay_awq},
     {"mxfp4",
      COMPRESSED("mxfp4-pack-quantized",
                 "\"num_bits\": 4, \"type\": \"float\", \"strategy\": \"group\", \"group_size\": 32"),
-     4, 32, true, false, false, 0, 1, lay_e2m1},
+     4, 32, true, false, false, 0, 1, .lay = lay_e2m1},
     {"nvfp4 of compressed-tensors",
      COMPRESSED("nvfp4-pack-quantized",
                 "\"num_bits\": 4, \"type\": \"float\", \"strategy\": \"tensor_group\", \"group_size\": 16"),
-     4, 16, true, false, false, -1, 1, lay_e2m1},
+     4, 16, true, false, false, -1, 1, .lay = lay_e2m1},
     {"nvfp4 of ModelOpt", WORDS("modelopt", "\"quant_algo\": \"NVFP4\""), 4, 16, true, false, false, -1, 1,
-     lay_e2m1},
+     .lay = lay_e2m1},
 };
 const int quant_kind_count = sizeof quant_kinds / sizeof *quant_kinds;
 
 /* ---- Models ---- */
 
-enum { HIDDEN = 256, INNER = 320, HEADS = 4, KV_HEADS = 2, HEAD = 24, WORDS_OF = 64, LAYERS = 2 };
+enum { HIDDEN = 256, HEADS = 16, KV_HEADS = 1, HEAD = 8, WORDS_OF = 64, LAYERS = 2 };
 
-static void write_config(const char *folder, const char *family, const char *quantised)
+/* Columns that groups divide, and the last block of which is not whole. */
+static int inner_of(const struct quant_kind *k) { return k->group == 128 && k->shared != 128 ? 384 : 320; }
+
+static void write_config(const char *folder, const char *family, const char *quantised, int inner)
 {
     char text[2048];
-    int n = snprintf(text, sizeof text,
-                     "{\"model_type\": \"%s\", \"num_hidden_layers\": %d, \"hidden_size\": %d, "
-                     "\"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
-                     "\"intermediate_size\": %d, \"vocab_size\": %d, \"max_position_embeddings\": 64, "
-                     "\"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false%s%s}",
-                     family, LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, INNER, WORDS_OF,
-                     quantised ? ", \"quantization_config\": " : "", quantised ? quantised : "");
+    int n =
+        snprintf(text, sizeof text,
+                 "{\"model_type\": \"%s\", \"num_hidden_layers\": %d, \"hidden_size\": %d, "
+                 "\"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
+                 "\"intermediate_size\": %d, \"vocab_size\": %d, \"max_position_embeddings\": 64, "
+                 "\"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false%s%s}",
+                 family, LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, inner, WORDS_OF,
+                 quantised && *quantised ? ", \"quantization_config\": " : "", quantised ? quantised : "");
     put(folder, "config.json", text, (size_t)n, NULL, 0);
 }
 
@@ -375,16 +379,17 @@ static void add_linear(struct made *both, const struct quant_kind *k, const char
 
 static void add_layer(struct made *both, const struct quant_kind *k, int layer, bool biases, uint64_t *seed)
 {
-    static const struct {
+    int inner = inner_of(k);
+    const struct {
         const char *name;
         int rows, columns;
     } all[] = {{"self_attn.q_proj", HEADS * HEAD, HIDDEN},
                {"self_attn.k_proj", KV_HEADS * HEAD, HIDDEN},
                {"self_attn.v_proj", KV_HEADS * HEAD, HIDDEN},
                {"self_attn.o_proj", HIDDEN, HEADS * HEAD},
-               {"mlp.gate_proj", INNER, HIDDEN},
-               {"mlp.up_proj", INNER, HIDDEN},
-               {"mlp.down_proj", HIDDEN, INNER}};
+               {"mlp.gate_proj", inner, HIDDEN},
+               {"mlp.up_proj", inner, HIDDEN},
+               {"mlp.down_proj", HIDDEN, inner}};
     char name[96];
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         snprintf(name, sizeof name, "model.layers.%d.%s", layer, all[i].name);
@@ -410,7 +415,7 @@ void quant_write(const struct quant_kind *k, const char *folder, const char *fam
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         mkdir(path, 0700);
-        write_config(path, family, i ? NULL : k->config);
+        write_config(path, family, i ? NULL : k->said ? k->said : k->config, inner_of(k));
         made_write(&both[i], path, "model.safetensors");
     }
 }

@@ -34,6 +34,7 @@ struct quant_kind {
     int scales; /* as CODA_BF16 and so on; 0: e8m0, -1: e4m3 */
     int shared; /* rows that have one scale; 0: all */
     void (*lay)(struct made *t, const char *name, const struct drawn *d, const struct quant_kind *k);
+    const char *said; /* NULL: the config is what the file says; else what it says instead, "" for nothing */
 };
 
 extern const struct quant_kind quant_kinds[];
@@ -48,5 +49,19 @@ void drawn_free(struct drawn *d);
 
 /* Writes folder/quantised and folder/plain. */
 void quant_write(const struct quant_kind *k, const char *folder, const char *family, uint64_t seed);
+
+/* A GGUF file. */
+struct quant_gguf {
+    const char *name, *family;
+    const char *types; /* of its tensors */
+};
+extern const struct quant_gguf quant_ggufs[];
+extern const int quant_gguf_count;
+
+/* Files that are refused. */
+void quant_bad(const char *scratch);
+
+/* Writes folder/quantised.gguf and folder/plain.gguf. */
+void quant_write_gguf(const struct quant_gguf *k, const char *folder, uint64_t seed);
 
 #endif

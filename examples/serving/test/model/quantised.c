@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "packing.h"
 #include "quant_file.h"
 #include "tensor.h"
 
@@ -75,6 +76,81 @@ static double off(const float *y, const double *r, int n)
     return sqrt(difference / size);
 }
 
+/* ---- Values: what is loaded means what the format does, bit for bit ---- */
+
+static bool open_files(const char *folder, const char *name, struct checkpoint *c, struct config *config)
+{
+    char path[600];
+    struct fault f = {{0}};
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    bool good = checkpoint_open(c, path, &f) && config_read(config, c->config, &f);
+    CHECK(good, "%s", f.text);
+    return good;
+}
+
+static void check_rows(const char *what, const struct stored_matrix *m, const char *bytes,
+                       const int32_t *order, const struct stored_tensor *want)
+{
+    float *row = malloc((size_t)m->columns * sizeof *row);
+    float factor = m->factor ? stored_number(m->factor, 0) : 1;
+    int64_t wrong = 0;
+    if (m->divisor) factor = 1 / factor;
+    for (int64_t n = 0; n < m->rows; n++) {
+        if (coda_unpack(&m->format, bytes, m->rows, m->columns, n, 0, m->columns, row) != CODA_OK) wrong++;
+        for (int64_t k = 0; k < m->columns; k++)
+            wrong += row[k] * factor != stored_number(want, n * m->columns + (order ? order[k] : k));
+    }
+    CHECK(!wrong, "%s: %lld of %lld numbers of %s differ", what, (long long)wrong,
+          (long long)(m->rows * m->columns), want->name);
+    free(row);
+}
+
+/* A matrix that is packed. */
+static void check_matrix(const char *what, const struct stored_matrix *m, const struct stored_tensor *want)
+{
+    struct device d;
+    struct fault f = {{0}};
+    size_t bytes = (size_t)coda_packed_bytes(&m->format, m->rows, m->columns);
+    struct weight w = {.kind = WEIGHT_PACKED, .matrix = {*m}, .parts = 1, .name = want->name, .bytes = bytes};
+    char *packed = malloc(bytes);
+    int32_t *order = m->order ? malloc((size_t)m->columns * sizeof *order) : NULL;
+    memset(packed, 0xff, bytes);
+    device_open(&d, CODA_DEVICE_CPU);
+    bool good = weight_load(&w, &d, packed, &f);
+    w.kind = WEIGHT_ORDER;
+    w.bytes = (size_t)m->columns * sizeof *order;
+    if (good && order) good = weight_load(&w, &d, order, &f);
+    CHECK(good, "%s: %s", what, f.text);
+    if (good) check_rows(what, m, packed, order, want);
+    free(packed);
+    free(order);
+}
+
+static void test_values(const char *what, const char *scratch, const char *end)
+{
+    struct checkpoint c = {0}, plain = {0};
+    struct config *config = calloc(2, sizeof *config);
+    char name[2][32], stem[160];
+    struct fault f = {{0}};
+    snprintf(name[0], sizeof name[0], "quantised%s", end);
+    snprintf(name[1], sizeof name[1], "plain%s", end);
+    bool good =
+        open_files(scratch, name[0], &c, &config[0]) && open_files(scratch, name[1], &plain, &config[1]);
+    for (int i = 0; good && i < plain.count; i++) {
+        const struct stored_tensor *t = &plain.tensor[i];
+        struct stored_matrix m = {0};
+        if (t->rank != 2) continue;
+        snprintf(stem, sizeof stem, "%.*s", (int)(strlen(t->name) - strlen(".weight")), t->name);
+        bool found =
+            stored_find(&config[0].quant, &c, stem, t->dims[0], t->dims[1], &m, &f) && packing_format(&m, &f);
+        CHECK(found, "%s: %s", what, f.text);
+        if (found && m.layout != STORED_PLAIN && m.layout != STORED_SCALED) check_matrix(what, &m, t);
+    }
+    checkpoint_close(&c);
+    checkpoint_close(&plain);
+    free(config);
+}
+
 /* ---- Models ---- */
 
 static void compare(const char *what, const char *family, struct model *m, struct model *plain)
@@ -92,20 +168,38 @@ static void compare(const char *what, const char *family, struct model *m, struc
     free(want);
 }
 
+static void test_one(const char *what, const char *family, const char *scratch, const char *end)
+{
+    struct fault f = {{0}};
+    char name[2][32];
+    snprintf(name[0], sizeof name[0], "quantised%s", end);
+    snprintf(name[1], sizeof name[1], "plain%s", end);
+    struct model *m = opened(scratch, name[0], &f);
+    CHECK(m, "%s of %s: %s", family, what, f.text);
+    struct model *plain = opened(scratch, name[1], &f);
+    CHECK(plain, "%s of %s: %s", family, what, f.text);
+    if (m && plain) compare(what, family, m, plain);
+    model_close(m);
+    model_close(plain);
+}
+
+static void test_ggufs(const char *scratch)
+{
+    for (int i = 0; i < quant_gguf_count; i++) {
+        quant_write_gguf(&quant_ggufs[i], scratch, 7 + (uint64_t)i);
+        test_values(quant_ggufs[i].name, scratch, ".gguf");
+        test_one(quant_ggufs[i].name, quant_ggufs[i].family, scratch, ".gguf");
+    }
+}
+
 static void test_models(const char *scratch)
 {
     static const char *const families[] = {"llama", "qwen2"};
-    for (int i = 0; i < 3; i++) { /* those of 8 bits that have a scale for a tensor or a row */
-        const char *family = families[i % 2], *what = quant_kinds[i].name;
-        struct fault f = {{0}};
+    for (int i = 0; i < quant_kind_count; i++) {
+        const char *family = families[i % 2];
         quant_write(&quant_kinds[i], scratch, family, 7 + (uint64_t)i);
-        struct model *m = opened(scratch, "quantised", &f);
-        CHECK(m, "%s of %s: %s", family, what, f.text);
-        struct model *plain = opened(scratch, "plain", &f);
-        CHECK(plain, "%s of %s: %s", family, what, f.text);
-        if (m && plain) compare(what, family, m, plain);
-        model_close(m);
-        model_close(plain);
+        test_values(quant_kinds[i].name, scratch, "");
+        test_one(quant_kinds[i].name, family, scratch, "");
     }
 }
 
@@ -113,4 +207,6 @@ void test_quantised(const char *tiny, const char *scratch)
 {
     (void)tiny;
     test_models(scratch);
+    test_ggufs(scratch);
+    quant_bad(scratch);
 }
