@@ -66,7 +66,7 @@ $(eval $(call job,emulated-training,library,test/training/devices.sh $(BUILD) $(
 EMULATE := emulated-training emulated-chat emulated-programs emulated-checkpoints
 
 # ---- Pages, help, a terminal, the house ----
-$(eval $(call job,help,plain,$(TREE)/test/system/help.sh - $(addprefix $(BUILD)/,chat_server chat_load embed generate train)))
+$(eval $(call job,help,plain,$(TREE)/test/system/help.sh - $(addprefix $(BUILD)/,chat_server chat_load embed generate quantize train)))
 $(eval $(call job,pages,library,env MAKEFLAGS= test/pages.sh $(LIBRARY)))
 $(eval $(call job,terminal,library,test/terminal.sh $(BUILD) $(LIBRARY)))
 $(eval $(call job,lint,plain,env MAKEFLAGS= $(IN) lint))

@@ -37,7 +37,7 @@ blocks README.md "$root/README"
 found=$(grep -l 'build/serving/chat_server' "$root"/README/[0-9][0-9]) || wrong 'README.md has no block that runs the server'
 models "$found"
 
-for page in examples/serving/README.md examples/serving/*/README.md; do
+for page in examples/serving/README.md examples/serving/*/README.md examples/serving/model/quantised.md; do
     commands_of "$page" > "$root/lines"
     while read -r command <&3; do
         case $command in
@@ -46,6 +46,8 @@ for page in examples/serving/README.md examples/serving/*/README.md; do
         make*) skip 'this test needs what it builds' ;;
         *VIT*|*--chat*|*model.gguf*) skip "files of the reader's" ;;
         *--plan*|*--bundle*) run_line "s|FOLDER|$stories/stories260K.gguf|" ;;
+        *serving/quantize*) skip 'test/model has its like' ;;
+        *--random*) skip 'it takes gigabytes' ;;
         *--gpu*) skip 'a GPU' ;;
         *serving/train*|*'--cpu mine'*) skip 'test/training has its like' ;;
         *Qwen3*|*curl*|*gnuplot*|*chat_load*) skip 'test/chat has its like' ;;

@@ -79,6 +79,7 @@ int main(int argc, char **argv)
                  {"words", test_words},
                  {"cuts", test_cuts},
                  {"quantised", test_quantised},
+                 {"quantize", test_quantize},
                  {"rounding", test_rounding},
                  {"greedy_gpu", test_greedy_gpu},
                  {"brief_gpu", test_brief_gpu}};

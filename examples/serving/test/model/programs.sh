@@ -188,6 +188,29 @@ same 'generate --random' "$(noise --seed 3)" "$(noise --seed 3)"
 [ "$(noise --seed 3)" != "$(noise --seed 4)" ] || fail 'generate --random: seeds do not matter'
 [ "$(noise | wc -w)" = 20 ] || fail "generate --random: '$(noise)' are not 20 tokens"
 
+for weights in fp8 int8 fp8_block int4_g64_bf16_zeros int8_row_f32 q4_1 q5_0 mxfp4 nvfp4; do
+    [ "$(noise --weights $weights | wc -w)" = 20 ] || fail "generate --weights $weights: no 20 tokens"
+done
+refused 2 '--weights cannot be "q9"' "$generate" --cpu --random --weights q9 perf/models/small.json
+refused 2 '--weights is for --random' "$generate" --cpu --weights fp8 "$tiny/llama" 1
+
+# Quantised: what quantize writes, on the CPU device, and on the SM in software, where threads pack what is copied.
+small=$build/model/small
+for how in fp8 fp8-block 'int4 --group 0' 'int4 --group 0 --asymmetric'; do
+    rm -rf "$small"
+    quiet "$build/quantize" --format $how "$tiny/llama" "$small" >"$build/model/lost"
+    grep -q '^down_proj  *2 matrices, off by' "$build/model/lost" || fail "quantize --format $how says no loss"
+    on_cpu=$(quiet "$generate" --cpu --ids --tokens 5 --context 8 "$small" 1)
+    same "generate: $how on the emulator" \
+        "$(quiet emulated "$generate" --gpu --ids --tokens 5 --context 8 --dtype f32 --bandwidth 1000 "$small" 1)" "$on_cpu"
+done
+"$generate" --cpu --plan --context 8 "$small" 2>/dev/null | grep -q 'o_proj.weight .* int4_row_bf16_zeros \[32 32\]' ||
+    fail 'generate --plan: no format'
+refused 1 'it is quantised already' "$build/quantize" "$small" "$build/model/smaller"
+refused 1 'groups of 32 do not divide its 48 columns' "$build/quantize" --format int4 --group 32 "$tiny/llama" "$build/model/smaller"
+refused 2 '--format cannot be "int3"' "$build/quantize" --format int3 "$tiny/llama" "$build/model/smaller"
+refused 2 'MODEL and FOLDER are wanted' "$build/quantize" "$tiny/llama"
+
 vector() { tr ' ' '\n' >"$build/model/$1" && [ "$(wc -l <"$build/model/$1")" = 32 ] || fail "embed: no vector of 32"; }
 echo '5,6,7' | quiet "$embed" --cpu --ids "$tiny/bert" | vector cpu
 awk '{ a += $1 * $1 } END { exit !(a > 0.99999 && a < 1.00001) }' "$build/model/cpu" || fail "embed: no length of 1"

@@ -1,0 +1,164 @@
+/*
+ * quantize.c -- writes a checkpoint whose products have codes of 8 or 4 bits, as other engines read it, too.
+ *
+ *     quantize [OPTION]... MODEL FOLDER
+ *
+ *     --format fp8|fp8-block|int4   f8e4m3 by row, or by 128 x 128; integers of 4 bits; fp8
+ *     --group N                     columns of a scale of int4, 128 without it; 0: a row
+ *     --asymmetric                  int4 with a zero point for each scale
+ *     --text FILE                   perplexity of this text by both checkpoints
+ *     --tokens N                    of the text, at most; 8192 without it
+ *     --cpu, --gpu, --dtype         where and how that is computed, as generate has them
+ *
+ * MODEL is the folder of a decoder in safetensors of F32, F16 or BF16. Products of its layers are quantised;
+ * tables of tokens, heads, norms and biases are copied. The layout is that of compressed-tensors.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plain.h"
+#include "quantize_parts.h"
+#include "regular.h"
+#include "usage.h"
+
+static const char usage[] =
+    "usage: quantize [OPTION]... MODEL FOLDER\n"
+    "MODEL is the folder of a decoder in safetensors; FOLDER gets one whose products are quantised.\n"
+    "  --format fp8|fp8-block|int4   fp8 by row, by 128 x 128, or integers of 4 bits; fp8\n"
+    "  --group N                     columns of a scale of int4; 128; 0: a row\n"
+    "  --asymmetric                  int4 with a zero point for each scale\n"
+    "  --text FILE                   perplexity of this text by both checkpoints\n"
+    "  --tokens N                    of the text, at most; 8192\n"
+    "  --cpu, --gpu                  where that is computed; a GPU if there is one\n"
+    "  --dtype f32|f16|bf16          of activations then; on a GPU the files', or f16 for f32";
+
+struct settings {
+    struct shrink shrink;
+    struct model_options open;
+    const char *model, *folder, *text;
+    int tokens;
+};
+
+static bool whole(const char *text, int least, int *out)
+{
+    char *end;
+    long n = text && *text ? strtol(text, &end, 10) : -1;
+    *out = (int)n;
+    return n >= least && n <= 1 << 24 && !*end;
+}
+
+static bool format(const char *name, enum shrink_format *out)
+{
+    static const char *const all[] = {"fp8", "fp8-block", "int4"};
+    for (int i = 0; name && i < 3; i++)
+        if (!strcmp(name, all[i])) return *out = (enum shrink_format)i, true;
+    return false;
+}
+
+static bool dtype(const char *name, coda_dtype *out)
+{
+    static const char *const all[] = {"f32", "bf16", "f16"}; /* by coda_dtype */
+    for (int i = 0; name && i < 3; i++)
+        if (!strcmp(name, all[i])) return *out = (coda_dtype)(CODA_F32 + i), true;
+    return false;
+}
+
+/* 2: with its value; 0: wrong. */
+static int option(struct settings *s, const char *name, const char *value)
+{
+    if (!strcmp(name, "--cpu")) return s->open.device = CODA_DEVICE_CPU, 1;
+    if (!strcmp(name, "--gpu")) return s->open.device = CODA_DEVICE_GPU, 1;
+    if (!strcmp(name, "--asymmetric")) return s->shrink.asymmetric = true, 1;
+    if (!strcmp(name, "--format")) return format(value, &s->shrink.format) ? 2 : 0;
+    if (!strcmp(name, "--group"))
+        return whole(value, 0, &s->shrink.group) &&
+                       (s->shrink.group % 128 == 0 || s->shrink.group == 32 || s->shrink.group == 64)
+                   ? 2
+                   : 0;
+    if (!strcmp(name, "--text")) return s->text = value, value ? 2 : 0;
+    if (!strcmp(name, "--tokens")) return whole(value, 2, &s->tokens) ? 2 : 0;
+    if (!strcmp(name, "--dtype")) return dtype(value, &s->open.dtype) ? 2 : 0;
+    return 0;
+}
+
+static bool read_settings(struct settings *s, char **argv, struct fault *f)
+{
+    *s = (struct settings){.shrink.group = 128, .tokens = 8192, .open.device = CODA_DEVICE_NONE};
+    for (int i = 1, n; argv[i]; i += n) {
+        n = 1;
+        if (argv[i][0] != '-' && s->folder) return fault_set(f, "\"%s\" is one argument too many", argv[i]);
+        if (argv[i][0] != '-') *(s->model ? &s->folder : &s->model) = argv[i];
+        else if (!(n = option(s, argv[i], argv[i + 1])))
+            return fault_set(f, "%s cannot be \"%s\"", argv[i], argv[i + 1] ? argv[i + 1] : "");
+    }
+    if (s->shrink.asymmetric && s->shrink.format != SHRINK_INT4)
+        return fault_set(f, "--asymmetric is for --format int4");
+    return s->folder || fault_set(f, "MODEL and FOLDER are wanted");
+}
+
+/* A decoder whose matrices are [out, in]. */
+static bool readable(const struct checkpoint *c, const struct settings *s, struct fault *f)
+{
+    struct config config;
+    const struct family *family = NULL;
+    if (checkpoint_is_gguf(s->model))
+        return fault_set(f, "%s: a GGUF file; safetensors are wanted", s->model);
+    if (!config_read(&config, c->config, f) || !(family = family_find(&config, f))) return false;
+    if (config.quant.method) return fault_set(f, "%s: it is quantised already", s->model);
+    return (!family->encoder && strcmp(config.family, "gpt2")) ||
+           fault_set(f, "family %s is not supported: decoders are whose matrices are [out, in]",
+                     config.family);
+}
+
+static bool write_folder(const struct settings *s, struct fault *f)
+{
+    struct checkpoint c = {0};
+    if (!checkpoint_open(&c, s->model, f)) return false;
+    bool good = readable(&c, s, f) && shrink_folder(&s->shrink, &c, s->model, s->folder, stdout, f);
+    checkpoint_close(&c);
+    return good;
+}
+
+/* A whole file, for free(). */
+static char *read_text(const char *path, struct fault *f)
+{
+    char why[128];
+    FILE *file = regular_stream(path, REGULAR_JSON, why, sizeof why);
+    if (!file) return fault_set(f, "%s: %s", path, why), NULL;
+    char *text = malloc((size_t)REGULAR_JSON + 1);
+    size_t n = text ? fread(text, 1, (size_t)REGULAR_JSON, file) : 0;
+    bool good = text && !ferror(file);
+    fclose(file);
+    if (good) return text[n] = 0, text;
+    free(text);
+    return fault_set(f, "%s cannot be read", path), NULL;
+}
+
+static bool judge(const struct settings *s, struct fault *f)
+{
+    int tokens = 0;
+    if (!s->text) return true;
+    char *text = read_text(s->text, f);
+    if (!text) return false;
+    double before = judge_text(s->model, &s->open, text, s->tokens, &tokens, f), after = before;
+    if (!isnan(before)) after = judge_text(s->folder, &s->open, text, s->tokens, &tokens, f);
+    free(text);
+    if (isnan(after)) return false;
+    plain_print(stdout, "perplexity of %d tokens: %.4f, before it %.4f: %+.2f %%\n", tokens, after, before,
+                100 * (after / before - 1));
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    struct settings s;
+    struct fault f = {{0}};
+    (void)argc;
+    if (usage_asked(argv, usage)) return 0;
+    if (!read_settings(&s, argv, &f))
+        return fprintf(stderr, "quantize: %s; see quantize --help\n", f.text), 2;
+    if (write_folder(&s, &f) && judge(&s, &f)) return fflush(stdout) ? perror("standard output"), 1 : 0;
+    return fprintf(stderr, "quantize: %s\n", f.text), 1;
+}

@@ -1,0 +1,53 @@
+/*
+ * quantize_parts.h -- the parts of quantize.c: rows as codes and scales, a checkpoint that is written of
+ * them, and how much is lost.
+ */
+#ifndef QUANTIZE_PARTS_H
+#define QUANTIZE_PARTS_H
+
+#include <stdio.h>
+
+#include "model.h"
+
+enum shrink_format { SHRINK_FP8, SHRINK_FP8_BLOCK, SHRINK_INT4 };
+
+struct shrink {
+    enum shrink_format format;
+    int group;       /* columns of a scale of int4; 0: a row */
+    bool asymmetric; /* int4 with zero points */
+};
+
+enum { SHRINK_BLOCK = 128 }; /* rows and columns of a scale of SHRINK_FP8_BLOCK */
+
+/* ---- rows.c ---- */
+
+/* Some rows as codes: fp8, or integers -8 .. 7, a byte each; scales, and zero points likewise. */
+struct shrunk {
+    int64_t columns, groups; /* groups: scales of a row, or of a block of rows */
+    int8_t *codes;           /* [rows][columns] */
+    float *scales;           /* [rows][groups]; of SHRINK_FP8_BLOCK [groups] for all of the rows */
+    int8_t *zeros;           /* [rows][groups], or NULL */
+    double lost, size;       /* sums of squares: of what rounding changed, and of all */
+};
+
+/* Columns of a scale. */
+int64_t shrink_group(const struct shrink *s, int64_t columns);
+/* Rounds rows x [rows][columns] to the nearest; SHRINK_FP8_BLOCK wants those of one block. Scales are F32 of
+ * fp8, and of int4 such as bf16 has. */
+void shrink_rows(const struct shrink *s, const float *x, int64_t rows, struct shrunk *to);
+
+/* ---- folder.c ---- */
+
+/* Writes a checkpoint of `from`, whose products have codes in compressed-tensors' layout, into a folder that
+ * it makes; what is lost goes to `report` by the name of the matrices, unless that is NULL. */
+bool shrink_folder(const struct shrink *s, const struct checkpoint *from, const char *model,
+                   const char *folder, FILE *report, struct fault *f);
+
+/* ---- judge.c ---- */
+
+/* exp of the mean of -log p of a text's tokens, each behind up to 254 others. NaN, and a fault, if it
+ * cannot be had. */
+double judge_text(const char *model, const struct model_options *opt, const char *text, int most, int *tokens,
+                  struct fault *f);
+
+#endif
