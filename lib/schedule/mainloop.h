@@ -21,6 +21,8 @@ struct mainloop {
     bool weights;       /* B may be packed: the kernel reads it by a policy of tile/weights.cuh */
     bool mixed;         /* Config has a type for each operand, A and B, else T for both */
     bool streams;       /* B streams past a few rows of A; each block has an equal share of N */
+    bool invariant;     /* a row has the same bits in all its tiles, and where it takes p for one number of
+                           rows it does for all of them, if p is to keep its bits */
     bool fallback;      /* considered only where no main loop ahead of it in the table has a tile */
     bool contested;     /* cuBLASLt may beat it by price, and so change a plan's programs */
 

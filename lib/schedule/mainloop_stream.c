@@ -40,7 +40,7 @@ static int state_floats(const struct program *p)
 int stream_rows(const struct program *p, const struct tile *t)
 {
     if (t->mainloop == &mainloop_gemv) return (int)p->dim[1];
-    return p->dim[1] <= 8 ? 8 : 16;
+    return p->dim[1] <= 8 && !p->invariant ? 8 : 16;
 }
 
 int64_t stream_quads(const struct program *p) { return CEIL_DIV(p->dim[2], 16) * 4; }

@@ -8,11 +8,11 @@
 
 #include <string.h>
 
-/* May the main loop be asked? One whose rows are to keep their bits has the first that takes any number of
- * rows. */
+/* May the main loop be asked? A program whose rows are to keep their bits has the first that takes any number
+ * of rows; of streams that is one which says so, and then no other is asked. */
 static bool may_ask(const struct search *s, const struct mainloop *m, enum tile_class class)
 {
-    if (s->p->invariant && (m->streams || class == TILES_NAMED)) return false;
+    if (s->p->invariant && ((m->streams && !m->invariant) || class == TILES_NAMED)) return false;
     return !m->fallback || (s->n == 0 && class == TILES_KNOWN);
 }
 
@@ -24,6 +24,7 @@ void search_run(struct search *s, const struct target *target, enum tile_class c
         bool reads = mainloops[i]->weights || !use_is_packed(&s->p->b.data);
         bool asked = reads && may_ask(s, mainloops[i], class) && mainloops[i]->supports(target, s->p);
         if (asked) mainloops[i]->candidates(s, class);
+        if (asked && s->p->invariant && mainloops[i]->invariant) break;
     }
 }
 

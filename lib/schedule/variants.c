@@ -355,8 +355,17 @@ struct product *variants_find(struct variants *v, const struct plan *p, const st
     return f;
 }
 
+/* A main loop that streams for any number of rows has one kernel up to 8 rows and one above. */
+static bool streams_anyway(const struct product *f, const struct program *q, struct tile *out)
+{
+    if (dtype_is_half(q->b.dtype) || !mainloop_stream_mma.supports(&f->target, q)) return false;
+    *out = tile_choose(q, &f->target);
+    return out->mainloop->streams;
+}
+
 static bool find_tile(struct product *f, const struct program *q, bool base, struct tile *out)
 {
+    if (!base && streams_anyway(f, q, out)) return true;
     if (base) return *out = base_of(f, q), true;
     return (q->dim[1] <= FEW_ROWS ? find_among_few : find_among_many)(f, q, out);
 }

@@ -73,6 +73,22 @@ DEV u32 unzip_bytes(u32 x)
     return y;
 }
 
+// Four of the eight bytes of x and y, of which x has the lower ones, by their numbers.
+template <u32 numbers> DEV u32 pick_bytes(u32 x, u32 y)
+{
+    u32 z;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(z) : "r"(x), "r"(y), "n"(numbers));
+    return z;
+}
+
+// The bits of x that are in `mask`, and `more`, in one instruction.
+template <u32 mask, u32 more> DEV u32 bits_and_more(u32 x)
+{
+    u32 z;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(z) : "r"(x), "n"(mask), "r"(more));
+    return z;
+}
+
 // The difference of two pairs, each rounded.
 template <class T> DEV u32 subtract_pairs(u32 x, u32 y);
 template <> DEV u32 subtract_pairs<f16>(u32 x, u32 y)

@@ -103,8 +103,9 @@ template <class Config, class Epilogue, class Block> struct Quads {
     const Args &args;
     Values &values;
     const Block &block; // of Config::blocks
+    int first_row = 0;
 
-    DEV int rows() const { return Config::rows(args); } // that there are
+    DEV int rows() const { return min(Config::rows(args) - first_row, most_rows); } // that there are
 
     // Block b has the quads [first(b), first(b + 1)).
     DEV static int first(u32 block) { return (int)((u64)quads * block / Config::blocks); }
@@ -185,15 +186,15 @@ template <class Config, class Epilogue, class Block> struct Quads {
         typename Epilogue::RowAhead ahead[rows_ahead];
 #pragma unroll
         for (int i = 0; i < rows_ahead; i++) {
-            const int r = first + i * 32 / Epilogue::team;
-            if (r < rows()) ahead[i] = Epilogue::row_ahead(args, Sample::of(r, 0), r);
+            const int r = first + i * 32 / Epilogue::team, m = first_row + r;
+            if (r < rows()) ahead[i] = Epilogue::row_ahead(args, Sample::of(m, 0), m);
         }
 #pragma unroll
         for (int i = 0; i < rows_ahead; i++) {
-            const int r = first + i * 32 / Epilogue::team;
+            const int r = first + i * 32 / Epilogue::team, m = first_row + r;
             if (r >= rows()) break;
             const typename Epilogue::Row row =
-                Epilogue::row(args, ahead[i], Sample::of(r, 0), r, block.index() == 0 && leads);
+                Epilogue::row(args, ahead[i], Sample::of(m, 0), m, block.index() == 0 && leads);
             if (leads) values.row[r] = row;
         }
     }
@@ -201,7 +202,7 @@ template <class Config, class Epilogue, class Block> struct Quads {
     DEV void drain_quad(int quad, int row, const float (&sums)[2][2], State (&state)[Slots::chains]) const
     {
         const Spot spot = Spot::of(first(block.index()) + quad);
-        const Place p = spot.place(row);
+        const Place p = spot.place(first_row + row);
         const typename Epilogue::Row of_row = values.row[row];
         Line in[Epilogue::loads + 1], out[Epilogue::stores + 1];
         typename Epilogue::Cell cells[Slots::slots];

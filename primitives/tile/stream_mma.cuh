@@ -1,5 +1,5 @@
-// stream_mma.cuh -- C = A B^T for up to 16 rows of A: B streams through shared memory at memory's pace and is
-// the 16 rows of mma.sync, whose 8 columns are rows of A.
+// stream_mma.cuh -- C = A B^T for few rows of A, 8 or 16 a block: B streams through shared memory at memory's
+// pace and is the 16 rows of mma.sync, whose 8 columns are rows of A.
 //
 //     producer    one thread: copies tiles, 16 rows of B, into a ring, a chunk, `bk` elements, of K at a time
 //     supplier    one thread: copies the same chunk of A into a ring of its own
@@ -12,8 +12,9 @@
 // order: what a row of A gets depends neither on how many there are, nor on how columns are dealt to blocks.
 // A block with more tiles than a pass has walks K again for the others.
 //
-// Each block has a share of the columns (see stream.cuh). A tile is four of its quads: row r of it is the
-// neighbour r % 2 of quad r % 8 / 2, in octet r / 8 of its patch.
+// Each block has a share of the columns (see stream.cuh), for so many rows of A. Where A has more, neighbour
+// blocks have the same share, so that L2 has B for all but the first of them. A tile is four of a share's
+// quads: row r of it is the neighbour r % 2 of quad r % 8 / 2, in octet r / 8 of its patch.
 #pragma once
 
 #include "tile/fragments.cuh"
@@ -22,12 +23,18 @@
 
 namespace coda {
 
-template <class Config, class Epilogue, class Block> struct StreamMma {
+// Of the blocks that have a share each.
+struct SharedOut {
+    u32 share;
+    DEV u32 index() const { return share; }
+};
+
+template <class Config, class Epilogue> struct StreamMma {
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
-    using Quads = coda::Quads<Config, Epilogue, Block>;
+    using Quads = coda::Quads<Config, Epilogue, SharedOut>;
     using Spot = typename Quads::Spot;
-    using Fragments = RowFragments<typename Config::B, typename Config::A, Config::bk>;
+    using Fragments = typename FragmentsOf<typename Config::B, typename Config::A, Config::bk>::Type;
 
     static constexpr int warps = 4 * Config::groups, threads = 32 * warps; // of consumers
     static constexpr int quarters = 4, halves = warps / quarters;          // of K, of tiles
@@ -42,8 +49,8 @@ template <class Config, class Epilogue, class Block> struct StreamMma {
     static constexpr int slots = (pass_tiles + depth - 1) / depth;        // of a chunk
     static_assert(most_rows == 8 || most_rows == 16);
 
-    using Right = RightRun<octets, run, Fragments::lane_k>;
-    static constexpr int right_pitch = 2 * bk + Right::pad;
+    using Right = typename Fragments::template Right<octets, run>;
+    static constexpr int right_pitch = 2 * bk + Fragments::pad;
     using Ring = StreamRing<Config::stages, depth * Fragments::tile_bytes, Config::window>;
     using RightRing = StreamRing<Config::right_stages, most_rows * right_pitch, Config::right_stages>;
     struct Shared {
@@ -57,10 +64,11 @@ template <class Config, class Epilogue, class Block> struct StreamMma {
 
     const Args &args;
     Shared &s;
-    const Block &block;
+    const SharedOut block;
+    const int first_row; // of A
 
-    DEV int rows() const { return Config::rows(args); } // that there are
-    DEV Quads quads() const { return Quads{args, s.values, block}; }
+    DEV Quads quads() const { return Quads{args, s.values, block, first_row}; }
+    DEV int rows() const { return quads().rows(); } // that there are
     DEV int count() const { return quads().count(); }
 
     // Tiles that a pass has of this block, the last of which may lack quads.
@@ -82,6 +90,7 @@ template <class Config, class Epilogue, class Block> struct StreamMma {
         const int live = min(end - quad, 4 * depth), begin = Quads::first(block.index()) + quad;
         const u32 bytes = Fragments::size * length(chunk), bar = s.ring.expect(at, 4 * live * bytes);
         const u32 to = ptx::shared_address(s.ring.data[at.slot]);
+        const bool once = Config::rows(args) <= most_rows;
         const auto *from = args.b + (i64)chunk * bk;
 #pragma unroll 1
         for (int q = 0; q < live; q++) {
@@ -89,9 +98,9 @@ template <class Config, class Epilogue, class Block> struct StreamMma {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const int row = q / 4 * 16 + i / 2 * 8 + q % 4 * 2 + i % 2;
-                ptx::bulk_load_once(to + row * Fragments::pitch,
-                                    from + Quads::row_of(spot.at(i / 2, i % 2)) * Config::b_stride_row, bytes,
-                                    bar);
+                const auto *line = from + Quads::row_of(spot.at(i / 2, i % 2)) * Config::b_stride_row;
+                if (once) ptx::bulk_load_once(to + row * Fragments::pitch, line, bytes, bar);
+                else ptx::bulk_load(to + row * Fragments::pitch, line, bytes, bar);
             }
         }
     }
@@ -123,7 +132,8 @@ template <class Config, class Epilogue, class Block> struct StreamMma {
 #pragma unroll 1
                 for (int row = 0; row < rows(); row++)
                     ptx::bulk_load(to + row * right_pitch,
-                                   args.a + row * Config::a_stride_row + (i64)chunk * bk, bytes, bar);
+                                   args.a + (first_row + row) * Config::a_stride_row + (i64)chunk * bk, bytes,
+                                   bar);
             }
     }
 
@@ -139,27 +149,32 @@ template <class Config, class Epilogue, class Block> struct StreamMma {
 
     DEV void load_right(Right &x, typename RightRing::Cursor at, int chunk) const
     {
-        const int row = threadIdx.x % 32 / 4;
         s.right.wait(at);
-        x.load(s.right.data[at.slot] + row * right_pitch + 2 * quarter() * run, right_pitch, row, rows(),
-               live_of(chunk));
+        x.load(s.right.data[at.slot] + 2 * quarter() * run, live_of(chunk));
         s.right.release(at);
     }
 
-    DEV void multiply_chunk(Sums &sum, const Right &x, typename Ring::Cursor &at, int tiles, int chunk) const
+    // Two tiles, one for each half of the warps, in a slot or in one each; the second may not exist. All
+    // warps wait for all slots: so none is ahead of the others by a round of the ring.
+    DEV void multiply_pair(float (&sum)[octets][4], const Right &x, typename Ring::Cursor &at, int pair,
+                           int tiles, int chunk) const
     {
-#pragma unroll
-        for (int slot = 0; slot < slots; slot++) {
-            if (slot * depth >= tiles) break;
-            s.ring.wait(at); // whoever's tiles they are: no warp is ahead of others by a round of the ring
-            const u8 *const from = s.ring.data[at.slot] + quarter() * run * Fragments::size;
-#pragma unroll
-            for (int i = 0; i < depth; i++) {
-                const int tile = slot * depth + i;
-                if (tile % halves == half() && tile < tiles)
-                    Fragments::multiply(sum[tile / halves], from + i * Fragments::tile_bytes, live_of(chunk),
-                                        x);
-            }
+        const int tile = 2 * pair + half();
+        const auto first = at;
+        const bool both = depth == 1 && 2 * pair + 1 < tiles;
+        if (2 * pair % depth == 0) s.ring.wait(first);
+        if (both) {
+            at.next();
+            s.ring.wait(at);
+        }
+        const u8 *const from = s.ring.data[at.slot] + quarter() * run * Fragments::size;
+        const u8 *const mine = depth > 1 ? from + (2 * pair % depth + half()) * Fragments::tile_bytes
+                               : half()  ? from
+                                         : s.ring.data[first.slot] + quarter() * run * Fragments::size;
+        if (tile < tiles) Fragments::multiply(sum, mine, live_of(chunk), x);
+        const bool last = depth == 1 || 2 * pair % depth + 2 == depth || 2 * pair + 2 >= tiles;
+        if (both) s.ring.release(first);
+        if (last) {
             s.ring.release(at);
             at.next();
         }
@@ -210,7 +225,9 @@ template <class Config, class Epilogue, class Block> struct StreamMma {
             for (int chunk = 0; chunk < chunks && tiles; chunk++, right.next()) {
                 Right x;
                 load_right(x, right, chunk);
-                multiply_chunk(sum, x, at, tiles, chunk);
+#pragma unroll
+                for (int i = 0; i < own_tiles; i++)
+                    if (2 * i < tiles) multiply_pair(sum[i], x, at, i, tiles, chunk);
             }
             put(sum, tiles);
             meet();
@@ -239,7 +256,7 @@ template <class Config, class Epilogue, class Block> struct StreamMma {
             const int lane = threadIdx.x % 32;
             const auto state = quads().template drain<32>(row, lane, 32, sum);
             if constexpr (Quads::has_state)
-                if (lane == 0) Epilogue::save(args, row, block.index(), state);
+                if (lane == 0) Epilogue::save(args, first_row + row, block.index(), state);
         }
     }
 
@@ -270,8 +287,10 @@ template <class Config, class Epilogue, class Block> struct StreamMma {
 template <class Config, class Epilogue, class Block>
 DEV void stream_mma(const typename Config::Args &args, const Block &block)
 {
-    using Stream = StreamMma<Config, Epilogue, Block>;
-    Stream{args, *(typename Stream::Shared *)block.shared(), block}.run_block();
+    using Stream = StreamMma<Config, Epilogue>;
+    const u32 groups = (Config::rows(args) + Config::bm - 1) / Config::bm, share = block.index() / groups;
+    const int first_row = (int)(block.index() - share * groups) * Config::bm;
+    Stream{args, *(typename Stream::Shared *)block.shared(), {share}, first_row}.run_block();
 }
 
 } // namespace coda

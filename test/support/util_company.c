@@ -68,6 +68,12 @@ const struct company_case company_cases[] = {
      "%q = matmul %n, %v\n%r = rope %q, %p {base=10000,head_dim=128,rotary=128,heads=40,half=1}\n"
      "output %y = %y\noutput %r = %r\n",
      false, true},
+    {"weights of 8 bits",
+     ROWS "%x = input bf16[T,288]\n%w = weight f8e4m3[320,288]\n%v = weight bf16[288,320]\n"
+          "%u = weight f8e5m2[192,288]\n%n = rms_norm %x {eps=1e-5}\n%a = matmul %n, %w\n%s = silu %a\n"
+          "%b = matmul %s, %v\n%h = add %b, %x\n%m = rms_norm %h {eps=1e-5}\n%c = matmul %m, %u\n"
+          "%t = sum %c\noutput %y = %c\noutput %z = %h\noutput %t = %t\n",
+     false, false},
     {"a map of a vector that maps of rows read",
      ROWS "%x = input bf16[T,48]\n%s = input bf16[48]\n%o = constant {to=bf16,value=1}\n%a = add %s, %o\n"
           "%y = mul %x, %a\noutput %y = %y\n",

@@ -30,9 +30,9 @@ static inline int64_t gemm_width(const struct gemm_rig *r, bool half) { return r
 struct gemm_case {
     const char *name;
     int64_t batch, m, n, k;
-    coda_dtype dtype;
-    bool a_mn, b_mn; /* the operand's rows are adjacent in memory, not its k */
-    int pitch;       /* elements added to every pitch */
+    coda_dtype dtype, weight; /* of a, and of b */
+    bool a_mn, b_mn;          /* the operand's rows are adjacent in memory, not its k */
+    int pitch;                /* elements added to every pitch */
     void (*epilogue)(struct gemm_rig *r, int acc);
     enum pair_kind pair;
     struct pairing rope;

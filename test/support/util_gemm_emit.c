@@ -79,7 +79,8 @@ coda_status gemm_emit(const struct gemm_case *c, enum gemm_loop loop, int sms, s
     r->p.pairing.op = prim_find_pair("rope");
     coda_dtype dtype = loop == GEMM_FMA ? CODA_F32 : c->dtype;
     set_operand(r, &r->p.a, c, dtype, c->m, c->a_mn, FILL_NORMAL);
-    set_operand(r, &r->p.b, c, dtype, c->n, c->b_mn, FILL_WEIGHT);
+    bool narrow = c->weight != c->dtype && (loop == GEMM_HOPPER || loop == GEMM_SIMT);
+    set_operand(r, &r->p.b, c, narrow ? c->weight : dtype, c->n, c->b_mn, FILL_WEIGHT);
     r->p.b.data.steady = c->batch == 1; /* else an activation */
     c->epilogue(r, gemm_add_step(r, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1}));
     r->s.tile = choose(r, c, loop, &target);
@@ -108,8 +109,9 @@ void gemm_free(struct gemm_rig *r)
 
 static double draw(const struct gemm_rig *r, int buffer, struct random *g)
 {
+    double spread = r->dtype[buffer] == CODA_I8 ? 30 : 1; /* integers that are not all 0 */
     switch (r->fill[buffer]) {
-    case FILL_WEIGHT: return random_normal(g) / sqrt((double)MAX(r->p.k, 1));
+    case FILL_WEIGHT: return spread * random_normal(g) / sqrt((double)MAX(r->p.k, 1));
     case FILL_POSITIVE: return fabs(random_normal(g)) + 8;
     case FILL_IDS: return (double)random_below(g, r->below[buffer]);
     default: return random_normal(g);

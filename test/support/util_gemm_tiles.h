@@ -70,9 +70,9 @@
         .mainloop = &mainloop_stream_mma, .bm = 1, .bn = n, .bk = 512, .groups = 2, .band = 1,               \
         .blocks = parts                                                                                      \
     }
-#define BF CODA_BF16
-#define HF CODA_F16
-#define FF CODA_F32
+#define BF CODA_BF16, CODA_BF16
+#define HF CODA_F16, CODA_F16
+#define FF CODA_F32, CODA_F32
 #define HALF(hd, rot, h)                                                                                     \
     {                                                                                                        \
         .head_dim = hd, .rotary = rot, .heads = h, .half = true, .base = 10000, .period = 48                 \

@@ -39,6 +39,16 @@ DEV u32 unzip_bytes(u32 x)
     return (x & 0xff) | (x >> 16 & 0xff) << 8 | (x >> 8 & 0xff) << 16 | (x & 0xff000000u);
 }
 
+template <u32 numbers> DEV u32 pick_bytes(u32 x, u32 y)
+{
+    u32 z = 0;
+    for (int i = 0; i < 4; i++) {
+        const int at = numbers >> 4 * i & 7;
+        z |= ((at < 4 ? x : y) >> 8 * (at & 3) & 0xff) << 8 * i;
+    }
+    return z;
+}
+template <u32 mask, u32 more> DEV u32 bits_and_more(u32 x) { return (x & mask) | more; }
 template <class T> DEV u32 subtract_pairs(u32 x, u32 y)
 {
     const Pair a = unpack2<T>(x), b = unpack2<T>(y);

@@ -79,5 +79,53 @@ START_TEST(tuning_tries_it)
 }
 END_TEST
 
-TESTS(stream_mma, ONE(takes_what_no_other_stream_does), ONE(leaves_others_what_it_cannot_copy),
-      ONE(tuning_tries_it));
+/* Weights of 8 bits, of more rows by price; not where copies of 16 bytes would miss some of them. */
+START_TEST(takes_8_bits)
+{
+    static const coda_dtype types[] = {CODA_F8E4M3, CODA_F8E5M2, CODA_I8};
+    static const int64_t rows[] = {1, 2, 8, 9, 16};
+    for (int i = 0; i < ARRAY_SIZE(types) * ARRAY_SIZE(rows); i++) {
+        struct program p = product(rows[i / ARRAY_SIZE(types)], 4096, 1040), q;
+        p.b.dtype = p.b.data.dtype = types[i % ARRAY_SIZE(types)];
+        ck_assert_ptr_eq(chosen(&p), &mainloop_stream_mma);
+        q = p, q.dim[1] = 4096;
+        ck_assert_ptr_eq(chosen(&q), &mainloop_mma);
+        q = p, q.k = q.b.data.row = 1048, q.a.data.row = 1048;
+        ck_assert_ptr_eq(chosen(&q), &mainloop_mma);
+        q = p, q.b.data.offset = 8;
+        ck_assert_ptr_eq(chosen(&q), &mainloop_mma);
+        q = p, q.a.dtype = q.a.data.dtype = CODA_F32;
+        ck_assert_ptr_eq(chosen(&q), &mainloop_simt);
+    }
+}
+END_TEST
+
+/* One main loop for all numbers of rows, in groups of 16, whose rows have the same bits in all of them. */
+START_TEST(keeps_bits_of_8_bits)
+{
+    static const int64_t rows[] = {1, 8, 9, 16, 17, 300, 5000};
+    for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct program p = product(rows[i], 4096, 1040);
+        p.b.dtype = p.b.data.dtype = CODA_F8E4M3, p.invariant = true;
+        struct tile t = tile_choose(&p, &gemm_target);
+        struct schedule s = {.tile = t};
+        ck_assert_ptr_eq(t.mainloop, &mainloop_stream_mma);
+        t.mainloop->complete(&s, &p, &gemm_target);
+        ck_assert_int_eq(s.grid, t.blocks * CEIL_DIV(p.dim[1], 16));
+        ck_assert(stream_rows(&p, &t) == 16 && program_states(&p, &t) == t.blocks);
+    }
+}
+END_TEST
+
+/* Sums of a share that leave no ring: more shares. */
+START_TEST(wide_products_have_more_blocks)
+{
+    struct program p = product(16, 1 << 20, 4096);
+    p.b.dtype = p.b.data.dtype = CODA_F8E4M3;
+    struct tile t = tile_choose(&p, &gemm_target);
+    ck_assert(t.mainloop == &mainloop_stream_mma && t.blocks > 132 && t.stages >= 3);
+}
+END_TEST
+
+TESTS(stream_mma, ONE(takes_8_bits), ONE(keeps_bits_of_8_bits), ONE(wide_products_have_more_blocks),
+      ONE(takes_what_no_other_stream_does), ONE(leaves_others_what_it_cannot_copy), ONE(tuning_tries_it));
