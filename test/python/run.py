@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""run.py [NAME...] -- runs the tests of the Python package, test_NAME.py beside it, each in a process of its own. What a
-test lacks on this machine it says, and is skipped. The last line adds up."""
+"""run.py [NAME...] -- runs the tests of the Python package, test_NAME.py beside it, each in a process of its own.
+What a test lacks on this machine it says, and is skipped. The last line adds up."""
 import glob
 import os
 import re

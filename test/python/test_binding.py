@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_binding.py -- libcoda.c is what the library is: its functions are those that are exported, its structs have the
-sizes, members and offsets that libabigail has read from the library, its enumerators and numbers those of the C
+"""test_binding.py -- libcoda.c is what the library is: its functions are those that are exported, its structs have
+the sizes, members and offsets that libabigail has read from the library, its enumerators and numbers those of the C
 compiler. And the reader of the headers refuses what it does not understand."""
 import ctypes
 import os

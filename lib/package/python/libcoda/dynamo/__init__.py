@@ -1,0 +1,14 @@
+"""libcoda.dynamo: torch.compile(model, backend="coda").
+
+    import torch, libcoda.dynamo
+    fast = torch.compile(model, backend="coda")
+    with torch.no_grad():
+        y = fast(x)
+    print(libcoda.dynamo.report(fast))
+
+A graph of Dynamo's becomes one plan, on the CPU device or on a GPU, where the tensors are. What no rule takes goes to
+Inductor, by region; report() says what, and why. Inference alone: a call that wants gradients is left to Inductor,
+with a warning. """
+from .backend import backend, last, report, reset
+
+__all__ = ["backend", "last", "report", "reset"]

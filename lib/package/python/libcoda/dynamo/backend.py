@@ -1,0 +1,98 @@
+"""backend.py -- the backend for torch.compile, and its report."""
+import warnings
+
+import torch
+
+from .. import errors
+from .compiled import Whole
+from .lift import scope_of, word_of
+from .regions import Regions
+from .text import Refuse
+
+last = []  # what was compiled since the process began, the newest at the end
+
+
+class Done:
+    """One graph of Dynamo's, and what came of it."""
+
+    def __init__(self, module):
+        self.nodes = sum(n.op.startswith("call") for n in module.graph.nodes)
+        self.whole, self.regions, self.reason, self.refused = None, None, "", []
+
+    @property
+    def programs(self):
+        if self.whole is not None:
+            return [self.whole.first]
+        return self.regions.programs if self.regions is not None else []
+
+    def counts(self):
+        """Nodes that were taken, folded and left."""
+        of = self.whole.first if self.whole is not None else self.regions
+        if of is None:
+            return 0, 0, self.nodes
+        left = self.regions.left if self.regions is not None else 0
+        return self.nodes - of.folded - left, of.folded, left
+
+    def __str__(self):
+        out = ["%d nodes: %d taken, %d folded, %d left to PyTorch" % (self.nodes, *self.counts())]
+        if self.reason:
+            out.append("    %s" % self.reason)
+        for scope, word, why in self.refused:
+            out.append("    %s: %s: %s" % (scope or "the model", word, why))
+        for p in self.programs:
+            s = p.plan.stats
+            out.append("    plan: %d launches, %d with one for each operation; %.3f MB, %.3f" %
+                       (s.launches, s.launches_unfused, s.bytes / 1e6, s.bytes_unfused / 1e6))
+        return "\n".join(out)
+
+
+def left(module, options):
+    """What PyTorch compiles, or runs as it is."""
+    if options.get("fallback", "inductor") == "eager":
+        return module
+    return torch.compile(module, backend=options.get("fallback", "inductor"))
+
+
+def backend(module, example, *, options=None):
+    """options={"fallback": "eager"}: what is not taken is not compiled by Inductor. {"fullgraph": True}: it is an
+    error."""
+    options = dict(options or {})
+    done = Done(module)
+    last.append(done)
+    if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example):
+        return give_up(module, done, options, "a gradient is wanted, which no plan makes: torch.no_grad() around the call")
+    try:
+        done.whole = Whole(module, example, lambda m, why: give_up(m, done, options, why))
+        return done.whole
+    except (Refuse, errors.Error) as e:
+        reason = str(e)
+    if options.get("fullgraph"):
+        raise errors.UnsupportedError("libcoda does not take the whole graph: %s" % reason)
+    try:
+        done.regions = Regions(module, example, lambda part: left(part, options))
+        done.refused = [(scope_of(n), word_of(n), why) for n, why in done.regions.refused]
+        warnings.warn("libcoda leaves %d of %d nodes to PyTorch: %s%s; libcoda.dynamo.report() lists them" %
+                      (done.counts()[2], done.nodes, "%s: " % done.refused[0][0] if done.refused[0][0] else "",
+                       done.refused[0][2]))
+        return done.regions
+    except (Refuse, errors.Error) as e:
+        return give_up(module, done, options, "%s; %s" % (reason, e) if str(e) != reason else reason)
+
+
+def give_up(module, done, options, reason):
+    done.reason = reason
+    warnings.warn("libcoda leaves a graph of %d nodes to PyTorch: %s" % (done.nodes, reason))
+    made = left(module, options)
+    return made.forward if made is module else made
+
+
+def report(model=None):
+    """What was taken, folded and left of each graph since the process began, or since reset(), and why."""
+    return "\n".join(map(str, last)) or "nothing was compiled"
+
+
+def reset():
+    last.clear()
+
+
+torch._dynamo.register_backend(name="coda", compiler_fn=backend)

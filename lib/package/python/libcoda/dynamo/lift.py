@@ -1,0 +1,265 @@
+"""lift.py -- a graph of Dynamo's as the text of a graph of libcoda's.
+
+Each node goes to a rule by its name (rules.py). What depends on shapes and buffers alone is computed at once by
+PyTorch: masks, positions and rotary tables are tensors then, whose values are looked at, so that no spelling of them
+has to be known. """
+import operator
+import re
+
+import torch
+
+from . import rules
+from .layout import Tensor, dense, plain
+from .text import Refuse, Text, name
+
+RANDOM = {"rand", "randn", "rand_like", "randn_like", "randint",
+    "bernoulli", "normal", "multinomial", "randperm", "rrelu"}
+SKIPPED = {"_log_api_usage_once", "_set_grad_enabled", "_warn_once"}
+FORBIDDEN = {"_enter_autocast": "autocast", "_exit_autocast": "autocast"}
+
+
+def word_of(node):
+    """The last part of a target's name: `add` of operator.add, of Tensor.add, of aten.add.Tensor."""
+    target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    return target.split(".")[0]
+
+
+def path_of(node):
+    """Where a parameter or buffer lives in the model, or an argument's name; and its kind."""
+    argument = node.meta.get("grapharg")
+    source = getattr(argument, "source", None)
+    text = getattr(source, "name", None)
+    text = text() if callable(text) else text or ""
+    parts = re.findall(r"\._(modules|parameters|buffers)\['([^']*)'\]", text)
+    if parts and parts[-1][0] != "modules":
+        return ".".join(p[1] for p in parts), parts[-1][0]
+    words = re.findall(r"[A-Za-z_]\w*", text)
+    return (words[-1] if words else node.name), "input"
+
+
+def scope_of(node):
+    """The module in which a node was called: model.layers.17.mlp."""
+    stack = node.meta.get("nn_module_stack") or {}
+    path = list(stack.values())[-1][0] if stack else ""
+    path = re.sub(r"^L\['[^]]*'\](\[\d+\])?\.?", "", path)
+    path = re.sub(r"\._(modules|parameters|buffers)\['([^']*)'\]", r".\2", path)
+    return re.sub(r"[^A-Za-z0-9_.\-/:]", "", path).strip(".")[:200]
+
+
+def known(x):
+    """A size as a number: of a symbolic one the hint, so that nothing is said of other calls."""
+    return x.node.hint if isinstance(x, torch.SymInt) else x
+
+
+def storage(x):
+    return x.untyped_storage().data_ptr()
+
+
+def sizes(x):
+    return tuple(int(known(n)) for n in x.shape)
+
+
+def paths_of(module):
+    """path_of each placeholder: Dynamo forgets them when it is done."""
+    return [path_of(n) for n in module.graph.nodes if n.op == "placeholder"]
+
+
+class Opaque:
+    """What no graph can have, in the hands of PyTorch."""
+
+
+class Leaf:
+    """Where a leaf's memory comes from: an argument of the call, by its number, or a tensor that was folded."""
+
+    def __init__(self, node, argument=None, tensor=None, source=None):
+        self.node, self.argument, self.tensor, self.source = node, argument, tensor, source
+
+
+class Lift:
+    """`arguments`: values of the placeholders in order, of which those of buffers and numbers are taken as they
+    are."""
+
+    def __init__(self, module, arguments, paths, buffers=(), tolerant=False):
+        self.module, self.g, self.tolerant = module, Text(), tolerant
+        self.env, self.leaves, self.folded, self.taken, self.refused = {}, {}, 0, 0, []
+        self.buffers, self.outputs, self.arguments, self.spelled = list(buffers), [], arguments, {}
+        self.places, self.paths, self.labels = paths, {}, {}
+
+    # ---- The walk ----
+
+    def run(self):
+        """Raises Refuse at the first node that no rule takes; a tolerant one notes it and goes on."""
+        with torch.no_grad():
+            places = iter(range(len(self.arguments)))
+            for node in self.module.graph.nodes:
+                if node.op == "placeholder":
+                    k = next(places)
+                    self.env[node] = self.placeholder(node, k, self.arguments[k])
+                elif node.op == "get_attr":
+                    self.env[node] = operator.attrgetter(node.target)(self.module)
+                elif node.op == "output":
+                    self.output(node.args[0])
+                elif node.op in ("call_function", "call_method"):
+                    self.g.scope = scope_of(node)
+                    self.env[node] = self.tried(node) if self.tolerant else self.call(node)
+                else:
+                    raise Refuse("%s %s" % (node.op, node.target))
+        return self
+
+    def tried(self, node):
+        """The node's value, be it what another library makes of it."""
+        before = self.taken, self.folded
+        try:
+            made = self.call(node)
+            self.labels[node] = "folded" if self.folded > before[1] else "taken"
+            source = node.args[0] if node.args and isinstance(node.args[0], torch.fx.Node) else None
+            if isinstance(self.env.get(source), tuple) and source in self.labels:
+                self.labels[node] = self.labels[source]  # of several results one belongs to what made them
+            return made
+        except Refuse as e:
+            self.labels[node] = "left"
+            self.refused.append((node, str(e)))
+            return self.foreign(node, node.meta.get("example_value"))
+
+    def foreign(self, node, x):
+        if isinstance(x, (tuple, list)):
+            return tuple(self.foreign(node, y) for y in x)
+        if not isinstance(x, torch.Tensor):
+            return known(x)
+        try:
+            leaf = self.g.leaf("input", "left", sizes(x), name(x.dtype))
+        except Refuse:
+            return Opaque()
+        self.leaves[leaf] = Leaf(leaf)
+        return dense(leaf, sizes(x), x.dtype)
+
+    def placeholder(self, node, k, x):
+        if not isinstance(x, torch.Tensor):
+            return known(x)
+        path, kind = self.places[k]
+        if kind == "buffers":
+            self.buffers.append((k, x))
+            self.paths[id(x)] = path
+            return x
+        if type(x) not in (torch.Tensor, torch.nn.Parameter, torch._subclasses.FakeTensor):
+            raise Refuse("%s is a %s, a subclass of torch.Tensor" % (path, type(x).__name__))
+        shape = sizes(x)
+        strides = None if x.is_contiguous() or not self.may_stride(x) else tuple(map(known, x.stride()))
+        weight = kind == "parameters" or isinstance(x, torch.nn.Parameter)
+        word = "u8" if x.dtype == torch.bool else name(x.dtype)
+        leaf = self.g.leaf("weight" if weight else "input", path, shape, word, strides)
+        self.leaves[leaf] = Leaf(leaf, argument=k)
+        return dense(self.g.node("cast", [leaf], shape, "f32", to="f32") if word == "u8" else leaf, shape, x.dtype)
+
+    @staticmethod
+    def may_stride(x):
+        """Can a leaf have these strides: no two elements in one place?"""
+        run = 1
+        both = [(known(n), known(s)) for n, s in zip(x.shape, x.stride())]
+        for n, s in sorted((p for p in both if p[0] > 1), key=lambda p: p[1]):
+            if s < run:
+                return False
+            run = s * n
+        return True
+
+    def value(self, x):
+        """An argument of a node, with what is known of the nodes in it."""
+        if isinstance(x, torch.fx.Node):
+            return self.env[x]
+        if isinstance(x, (tuple, list)):
+            return type(x)(map(self.value, x)) if type(x) in (tuple, list) else tuple(map(self.value, x))
+        if isinstance(x, slice):
+            return slice(self.value(x.start), self.value(x.stop), self.value(x.step))
+        if isinstance(x, dict):
+            return {k: self.value(v) for k, v in x.items()}
+        return known(x)
+
+    @staticmethod
+    def holds(x):
+        """Is a value of the graph in it?"""
+        if isinstance(x, (tuple, list)):
+            return any(map(Lift.holds, x))
+        if isinstance(x, slice):
+            return any(map(Lift.holds, (x.start, x.stop, x.step)))
+        return Lift.holds(list(x.values())) if isinstance(x, dict) else isinstance(x, (Tensor, Opaque))
+
+    def call(self, node):
+        word = word_of(node)
+        if any(isinstance(self.env.get(n), Opaque) for n in node.all_input_nodes):
+            raise Refuse("it reads what no graph can have")
+        if word in SKIPPED:
+            self.folded += 1
+            return None
+        if word in FORBIDDEN:
+            raise Refuse(FORBIDDEN[word])
+        if word in RANDOM:
+            raise Refuse("random numbers: %s" % word)
+        args, kwargs = self.value(node.args), self.value(node.kwargs)
+        if not self.holds(args) and not self.holds(kwargs):
+            return self.fold(node, word, args, kwargs)
+        self.spelled[word] = self.spelled.get(word, 0) + 1
+        rule = rules.RULES.get(word)
+        if rule is None:
+            raise Refuse("no rule for %s" % word)
+        if word in rules.IN_PLACE:
+            self.check_in_place(node, args[0])
+        try:
+            made = rule(self, *args, **kwargs)
+        except TypeError as e:
+            raise Refuse("%s of these arguments: %s" % (word, e)) from e
+        if isinstance(made, Tensor) and made.made is None and made.node.word not in ("input", "weight"):
+            made.made = (rules.SAME.get(word, word), args, kwargs)
+        self.taken += 1
+        return made
+
+    def fold(self, node, word, args, kwargs):
+        """By PyTorch, at once."""
+        if word.endswith("_") and not word.endswith("__") or word in rules.IN_PLACE or word == "setitem":
+            first = args[0] if args else None
+            if isinstance(first, torch.Tensor) and any(storage(first) == storage(b) for _, b in self.buffers):
+                raise Refuse("%s writes to a buffer" % word)
+        self.folded += 1
+        if node.op == "call_method":
+            return getattr(args[0], node.target)(*args[1:], **kwargs)
+        return node.target(*args, **kwargs)
+
+    def check_in_place(self, node, x):
+        """An operation in place is one that is not, if nobody reads the old name any more, nor memory under it."""
+        source = node.args[0]
+        later = list(source.users)
+        if not isinstance(x, Tensor) or x.node in self.leaves or any(u is not node for u in later[later.index(node):]):
+            raise Refuse("%s in place of what is read later" % word_of(node))
+        if word_of(source) in rules.VIEWS:
+            raise Refuse("%s in place of a part of a tensor" % word_of(node))
+
+    def output(self, list_):
+        for x in list_ if isinstance(list_, (tuple, list)) else [list_]:
+            v = self.value(x)
+            if self.tolerant:
+                continue
+            if isinstance(v, Tensor):
+                self.outputs.append(("made", len(self.g.outputs), v.shape, v.dtype))
+                self.g.output(plain(self.g, v))
+            elif isinstance(v, (tuple, list, dict)):
+                raise Refuse("a result that is a %s" % type(v).__name__)
+            else:
+                self.outputs.append(("value", v))
+
+    # ---- For rules ----
+
+    def tensor(self, x):
+        """A tensor of the graph: also of one that was folded."""
+        if isinstance(x, Tensor):
+            return x
+        if not isinstance(x, torch.Tensor):
+            raise Refuse("%s where a tensor is wanted" % type(x).__name__)
+        for leaf in self.leaves.values():
+            if leaf.source is x:
+                return dense(leaf.node, x.shape, x.dtype)
+        stored = x.float() if x.dtype in (torch.bool, torch.float64) else x
+        leaf = self.g.leaf("input", self.paths.get(id(x), "folded"), x.shape, name(stored.dtype))
+        self.leaves[leaf] = Leaf(leaf, tensor=stored.contiguous().clone(), source=x)
+        return dense(leaf, x.shape, x.dtype)
+
+    def counts(self):
+        return self.taken, self.folded

@@ -1,0 +1,134 @@
+"""rope.py -- rotary embeddings: x * cos + cat(-x[D/2:], x[:D/2]) * sin, whose tables were folded, as one operation.
+
+The frequencies are a buffer of the model, so that every kind of scaling (LLaMA 3, YaRN, LongRoPE) needs no formula
+here; the tables are compared with theirs. Tables that no buffer explains are no error: then the arithmetic stays as
+it is written. """
+import torch
+
+from . import layout
+from .layout import Tensor
+
+
+def strip(node):
+    while node.word == "reshape":
+        node = node.operands[0]
+    return node
+
+
+def made(x, word):
+    return x.made[1] if isinstance(x, Tensor) and x.made and x.made[0] == word else None
+
+
+def by_table(x):
+    """(tensor, table) of a product with a folded tensor."""
+    for a, b in [made(x, "mul") or (None, None)]:
+        if isinstance(a, Tensor) and isinstance(b, torch.Tensor) and b.ndim:
+            return a, b
+        if isinstance(b, Tensor) and isinstance(a, torch.Tensor) and a.ndim:
+            return b, a
+    return None, None
+
+
+def is_half(part, x, upper):
+    """Is this the upper or lower half of x's last dimension?"""
+    n = part.node
+    if n.word != "slice" or strip(n.operands[0]) is not strip(x.node):
+        return False
+    last = len(n.shape) - 1
+    half, whole = n.shape[-1], n.operands[0].shape[-1]
+    return n.attributes["axis"] == last and 2 * half == whole == x.shape[-1] and n.attributes["step"] == 1 and \
+        n.attributes["start"] == (half if upper else 0) and part.shape == x.shape[:-1] + (half,)
+
+
+def is_turned(r, x):
+    """cat(-upper half, lower half)"""
+    parts = made(r, "cat")
+    if parts is None or len(parts[0]) != 2 or not all(isinstance(p, Tensor) for p in parts[0]):
+        return False
+    low, high = parts[0][1], made(parts[0][0], "neg")
+    return high is not None and is_half(high[0], x, True) and is_half(low, x, False)
+
+
+def frequencies(l, cos, sin):
+    """(frequencies, factor) of tables [T, D], for positions 0 .. T - 1, or None."""
+    steps, d = cos.shape
+    scale = float(torch.hypot(cos.double(), sin.double()).mean())
+    place = torch.arange(steps, dtype=torch.float64)[:, None]
+    bar = (1e-4 + steps * 2.5e-7) if cos.dtype == torch.float32 else 1e-2
+    for _, f in l.buffers:
+        if f.ndim != 1 or 2 * f.numel() != d or not f.is_floating_point():
+            continue
+        angle = place * torch.cat((f, f)).double().cpu()
+        if max(float((angle.cos() * scale - cos.double().cpu()).abs().max()),
+               float((angle.sin() * scale - sin.double().cpu()).abs().max())) <= bar * max(scale, 1):
+            return f, scale
+    return None
+
+
+def table(t, x):
+    """A table's rows [T, D], and which dimension of x they are of; None if they differ otherwise."""
+    shape = (1,) * (len(x.dims) - t.ndim) + tuple(t.shape)
+    where = [k for k in range(len(shape) - 1) if shape[k] > 1]
+    if len(shape) != len(x.dims) or shape[-1] != x.shape[-1]:
+        return None, None
+    t = t.reshape(shape)
+    for k in where:  # equal for all sequences
+        if len(where) > 1 and k == 0 and bool((t == t[:1]).all()):
+            t, where = t[:1], where[1:]
+    if len(where) != 1:
+        return None, None
+    return t.reshape(t.shape[where[0]], t.shape[-1]), where[0]
+
+
+def turn(l, x, steps, f, scale, rotary):
+    """The operation, with the dimension `steps` of x and the last one where it wants them."""
+    n = len(x.dims)
+    order = [k for k in range(n - 1) if k < steps and k == 0 and n > 3] + [steps]
+    order += [k for k in range(n - 1) if k not in order] + [n - 1]
+    node = layout.aligned(l.g, x, order)
+    at = order.index(steps) + 1
+    shape = node.shape[:at] + (layout.product(node.shape[at:]),)
+    table = l.tensor(f if f.dtype == torch.float32 else f.float())
+    more = {"rotary": rotary} if rotary != x.shape[-1] else {}
+    more.update({"scale": scale} if abs(scale - 1) > 1e-6 else {})
+    turned = l.g.node("rope", [l.g.reshape(node, shape), None, table.node], shape, node.dtype, head_dim=x.shape[-1], half=1,
+                      **more)
+    return layout.from_aligned(l.g.reshape(turned, node.shape), order, x.dtype)
+
+
+def matched(l, a, b):
+    """The sum of a and b, if that is a rotation."""
+    for p, q in ((a, b), (b, a)):
+        (x, cos), (r, sin) = by_table(p), by_table(q)
+        if x is None or r is None or not is_turned(r, x):
+            continue
+        (cos, steps), (sin, other) = table(cos, x), table(sin, x)
+        if cos is None or sin is None or steps != other or cos.shape != sin.shape:
+            continue
+        found = frequencies(l, cos, sin)
+        if found is not None:
+            y = turn(l, x, steps, *found, x.shape[-1])
+            y.made = ("rope", (x, steps, *found), {})
+            return y
+    return None
+
+
+def partial(l, parts, k):
+    """cat(rope(x[..., :r]), x[..., r:]): the rest of each head passes."""
+    turned = made(parts[0], "rope")
+    if turned is None or len(parts) != 2 or k != len(parts[0].dims) - 1:
+        return None
+    x, steps, f, scale = turned
+    a, b = x.node, parts[1].node
+    if a.word != "slice" or b.word != "slice" or strip(a.operands[0]) is not strip(b.operands[0]):
+        return None
+    whole, r = a.operands[0], x.shape[-1]
+    last = len(whole.shape) - 1
+    cuts = [[n.attributes[k] for k in ("axis", "start", "stop")] for n in (a, b)]
+    if cuts != [[last, 0, r], [last, r, whole.shape[-1]]] or b.operands[0].shape != whole.shape:
+        return None
+    axis = layout.Axis(whole.shape[-1])
+    if len(x.dims[-1]) != 1 or x.axes[-1] is not x.dims[-1][0]:
+        return None
+    full = Tensor(whole, x.axes[:-1] + [axis], x.dims[:-1] + [[axis]], x.dtype)
+    return turn(l, full, steps, f, scale, r)

@@ -1,0 +1,708 @@
+"""rules.py -- operations of PyTorch, by their names, as nodes of a graph: a function for each.
+
+A rule gets the Lift and the arguments of the call, in which tensors of the graph are layout.Tensor and what was
+folded is a torch.Tensor. Elementwise operations give what PyTorch's promotion of dtypes says; sums inside are fp32,
+as libcoda's are. """
+import math
+
+import torch
+
+from . import attention, layout, rope
+from .layout import Tensor, plain
+from .text import Refuse
+
+RULES, SAME = {}, {}
+IN_PLACE = {"iadd", "isub", "imul", "itruediv", "add_", "mul_", "sub_", "div_"}
+VIEWS = {"getitem", "view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "chunk", "split", "narrow",
+         "select", "flatten", "unbind", "t", "detach", "contiguous"}
+
+
+def rule(*names):
+    def put(f):
+        for n in names:
+            RULES[n], SAME[n] = f, names[0]
+        return f
+    return put
+
+
+# ---- Numbers and dtypes ----
+
+def uniform(x):
+    """The number that all elements of a folded tensor are, or None."""
+    if isinstance(x, (bool, int, float)):
+        return float(x)
+    if isinstance(x, torch.Tensor) and x.numel() and not x.is_complex():
+        first = x.reshape(-1)[0]
+        if bool((x == first).all()):
+            return float(first)
+    return None
+
+
+def promoted(*operands):
+    """torch.result_type, of more than two."""
+    made = None
+    for x in operands:
+        x = torch.empty((1,) * len(x.dims), dtype=x.dtype, device="meta") if isinstance(x, Tensor) else x
+        x = x.to("meta") if isinstance(x, torch.Tensor) else x
+        if made is None:
+            made = x
+        else:
+            dtype = torch.result_type(made, x)
+            made = torch.empty((1,) * max(getattr(made, "ndim", 0), getattr(x, "ndim", 0)),
+                               dtype=dtype, device="meta")
+    return made.dtype
+
+
+def cast(l, x, dtype):
+    if x.dtype == dtype:
+        return x
+    if dtype == torch.bool:
+        return layout.elementwise(l.g, "not_equal", [cast(l, x, torch.float32), l.g.constant(0, "f32")], torch.bool)
+    if x.dtype == torch.bool and dtype == torch.float32:
+        return Tensor(x.node, x.axes, x.dims, dtype)
+    return layout.unary(l.g, "cast", x, dtype, to=layout.text.name(dtype))
+
+
+def operand(l, x, dtype):
+    """A tensor of this dtype, or a constant."""
+    n = uniform(x)
+    if n is not None:
+        return l.g.constant(n, layout.text.name(dtype))
+    return cast(l, l.tensor(x), dtype)
+
+
+def elementwise(l, word, *operands, dtype=None, **attributes):
+    dtype = dtype or promoted(*operands)
+    if not dtype.is_floating_point:
+        raise Refuse("arithmetic of %s" % dtype)
+    shape = layout.broadcast(*[tuple(x.shape) for x in operands if isinstance(x, (Tensor, torch.Tensor))])
+    made = layout.elementwise(l.g, word, [operand(l, x, dtype) for x in operands], dtype, **attributes)
+    return layout.expand(made, shape) if made.shape != shape else made
+
+
+# ---- Elementwise ----
+
+@rule("add", "iadd", "add_")
+def add(l, x, y, alpha=1, **_):
+    if alpha != 1:
+        y = mul(l, y, alpha)
+    return rope.matched(l, x, y) or elementwise(l, "add", x, y)
+
+
+@rule("sub", "isub", "sub_")
+def sub(l, x, y, alpha=1):
+    return elementwise(l, "sub", x, mul(l, y, alpha) if alpha != 1 else y)
+
+
+@rule("rsub")
+def rsub(l, x, y, alpha=1):
+    return sub(l, y, x, alpha)
+
+
+@rule("mul", "imul", "mul_")
+def mul(l, x, y):
+    for a, b in ((x, y), (y, x)):
+        if uniform(b) == 1 and isinstance(a, Tensor) and promoted(a, b) == a.dtype and getattr(b, "ndim", 0) == 0:
+            return a
+    return elementwise(l, "mul", x, y)
+
+
+@rule("truediv", "div", "itruediv", "div_")
+def truediv(l, x, y, rounding_mode=None):
+    if rounding_mode:
+        raise Refuse("a division that rounds")
+    return elementwise(l, "div", x, y)
+
+
+@rule("pow", "__pow__")
+def pow_(l, x, e):
+    if uniform(e) is None or not isinstance(x, Tensor):
+        raise Refuse("a power by a tensor")
+    e = uniform(e)
+    if e == 0.5:
+        return unary(l, "sqrt", x)
+    if e == -0.5:
+        return unary(l, "rsqrt", x)
+    if e == -1:
+        return unary(l, "rcp", x)
+    if e not in (1, 2, 3, 4):
+        raise Refuse("the power %g" % e)
+    square = elementwise(l, "mul", x, x) if e > 1 else x
+    return square if e <= 2 else elementwise(l, "mul", square, x if e == 3 else square)
+
+
+@rule("square")
+def square(l, x):
+    return pow_(l, x, 2)
+
+
+@rule("maximum")
+def maximum(l, x, y):
+    return elementwise(l, "maximum", x, y)
+
+
+@rule("minimum")
+def minimum(l, x, y):
+    return elementwise(l, "minimum", x, y)
+
+
+@rule("clamp", "clip")
+def clamp(l, x, min=None, max=None):
+    if isinstance(min, (Tensor, torch.Tensor)) or isinstance(max, (Tensor, torch.Tensor)):
+        raise Refuse("clamp by tensors")
+    low, high = -math.inf if min is None else min, math.inf if max is None else max
+    return unary(l, "clip", x, low=float(low), high=float(high))
+
+
+def unary(l, word, x, **attributes):
+    if not x.dtype.is_floating_point:
+        x = cast(l, x, torch.float32)
+    return layout.unary(l.g, word, x, **attributes)
+
+
+def simple(word, *names):
+    @rule(*names)
+    def f(l, x, inplace=False):
+        if inplace:
+            raise Refuse("%s in place" % names[0])
+        return unary(l, word, x)
+
+
+for _name in "tanh sigmoid relu exp log sqrt rsqrt abs sign floor ceil round softplus silu".split():
+    simple(_name, _name)
+simple("rcp", "reciprocal")
+
+
+@rule("gelu")
+def gelu(l, x, approximate="none"):
+    return unary(l, "gelu_tanh" if approximate == "tanh" else "gelu_erf", x)
+
+
+@rule("neg")
+def neg(l, x):
+    return unary(l, "scale", x, alpha=-1.0)
+
+
+def comparison(word, name):
+    @rule(name)
+    def f(l, x, y):
+        if isinstance(x, Tensor) and x.dtype == torch.int64 and isinstance(y, (int, float)) and abs(y) >= 2 ** 24:
+            raise Refuse("a comparison with %s" % y)
+        x, y = [cast(l, v, torch.float32) if isinstance(v, Tensor) else v for v in (x, y)]
+        y = y.float() if isinstance(y, torch.Tensor) else y
+        x = x.float() if isinstance(x, torch.Tensor) else x
+        made = elementwise(l, word, x, y, dtype=torch.float32)
+        return Tensor(made.node, made.axes, made.dims, torch.bool)
+
+
+for _word, _name in (("equal", "eq"), ("not_equal", "ne"), ("less", "lt"), ("less_equal", "le"), ("greater", "gt"),
+                     ("greater_equal", "ge")):
+    comparison(_word, _name)
+
+
+def logic(word, *names):
+    @rule(*names)
+    def f(l, *operands):
+        if any(getattr(x, "dtype", torch.bool) != torch.bool for x in operands):
+            raise Refuse("%s of numbers" % names[0])
+        operands = [x.float() if isinstance(x, torch.Tensor) else cast(l, x, torch.float32) for x in operands]
+        made = elementwise(l, word, *operands, dtype=torch.float32)
+        return Tensor(made.node, made.axes, made.dims, torch.bool)
+
+
+logic("logical_and", "and_", "logical_and", "bitwise_and")
+logic("logical_or", "or_", "logical_or", "bitwise_or")
+logic("logical_not", "invert", "logical_not", "bitwise_not")
+
+
+@rule("where")
+def where(l, condition, x, y):
+    dtype = promoted(x, y)
+    if not dtype.is_floating_point:
+        raise Refuse("where of %s" % dtype)
+    shape = layout.broadcast(*[tuple(v.shape) for v in (condition, x, y) if isinstance(v, (Tensor, torch.Tensor))])
+    chosen = operand(l, condition.float() if isinstance(condition, torch.Tensor)
+                     else cast(l, condition, torch.float32), torch.float32)
+    made = layout.elementwise(l.g, "where", [chosen, operand(l, x, dtype), operand(l, y, dtype)], dtype)
+    return layout.expand(made, shape) if made.shape != shape else made
+
+
+@rule("masked_fill")
+def masked_fill(l, x, mask, value):
+    if not isinstance(x, Tensor):
+        x = l.tensor(x)
+    return where(l, mask, torch.tensor(value, dtype=x.dtype), x)
+
+
+# ---- The same values ----
+
+@rule("contiguous", "clone", "detach", "alias", "__copy__")
+def same(l, x, *_, **__):
+    return x
+
+
+@rule("dropout")
+def dropout(l, x, p=0.5, training=True, inplace=False):
+    if training and p:
+        raise Refuse("dropout in training")
+    return x
+
+
+@rule("to", "type", "_to_copy")
+def to(l, x, *args, **kwargs):
+    asked = list(args) + [v for k, v in kwargs.items() if k not in ("copy", "non_blocking", "memory_format")]
+    for a in asked:
+        if isinstance(a, (Tensor, torch.Tensor)):
+            return cast(l, x, a.dtype)
+    dtype = next((a for a in asked if isinstance(a, torch.dtype)), None)
+    return x if dtype is None else cast(l, x, dtype)
+
+
+@rule("type_as")
+def type_as(l, x, y):
+    return cast(l, x, y.dtype)
+
+
+for _name, _dtype in (("float", torch.float32), ("half", torch.float16), ("bfloat16", torch.bfloat16), ("bool", torch.bool),
+                      ("long", torch.int64), ("int", torch.int32), ("double", torch.float64)):
+    RULES[_name] = (lambda d: lambda l, x, **_: cast(l, x, d))(_dtype)
+    SAME[_name] = "to"
+
+
+# ---- Shapes ----
+
+def axis(x, k):
+    n = len(x.dims)
+    if not -n <= k < max(n, 1):
+        raise Refuse("dimension %d of %d" % (k, n))
+    return k % n if n else 0
+
+
+def ints(args):
+    return list(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else list(args)
+
+
+@rule("view", "reshape")
+def reshape(l, x, *shape, **kwargs):
+    shape = ints(shape or (kwargs.get("shape") or kwargs.get("size"),))
+    if shape and isinstance(shape[0], torch.dtype):
+        raise Refuse("a view of another dtype")
+    return layout.reshape(l.g, x, shape)
+
+
+@rule("view_as", "reshape_as")
+def view_as(l, x, y):
+    return layout.reshape(l.g, x, y.shape)
+
+
+@rule("flatten")
+def flatten(l, x, start_dim=0, end_dim=-1):
+    a, b = axis(x, start_dim), axis(x, end_dim)
+    return layout.reshape(l.g, x, [*x.shape[:a], -1, *x.shape[b + 1:]])
+
+
+@rule("unflatten")
+def unflatten(l, x, dim, sizes):
+    k = axis(x, dim)
+    return layout.reshape(l.g, x, [*x.shape[:k], *sizes, *x.shape[k + 1:]])
+
+
+@rule("transpose", "swapaxes", "swapdims")
+def transpose(l, x, dim0, dim1):
+    order = list(range(len(x.dims)))
+    a, b = axis(x, dim0), axis(x, dim1)
+    order[a], order[b] = b, a
+    return layout.permute(x, order)
+
+
+@rule("t")
+def t(l, x):
+    return transpose(l, x, 0, 1) if len(x.dims) == 2 else x
+
+
+@rule("permute")
+def permute(l, x, *dims, **kwargs):
+    return layout.permute(x, [axis(x, k) for k in ints(dims or (kwargs["dims"],))])
+
+
+@rule("unsqueeze")
+def unsqueeze(l, x, dim):
+    k = dim % (len(x.dims) + 1)
+    return x.of(x.dims[:k] + [[]] + x.dims[k:])
+
+
+@rule("squeeze")
+def squeeze(l, x, *dims, **kwargs):
+    asked = ints(dims or ((kwargs["dim"],) if "dim" in kwargs else (list(range(len(x.dims))),)))
+    gone = {axis(x, k) for k in asked}
+    shape = x.shape
+    return x.of([d for k, d in enumerate(x.dims) if not (k in gone and shape[k] == 1)])
+
+
+@rule("expand")
+def expand(l, x, *sizes, **_):
+    return layout.expand(x, ints(sizes))
+
+
+@rule("expand_as")
+def expand_as(l, x, y):
+    return layout.expand(x, y.shape)
+
+
+@rule("repeat_interleave")
+def repeat_interleave(l, x, repeats, dim=None, **_):
+    if not isinstance(repeats, int) or dim is None:
+        raise Refuse("repeat_interleave by a tensor")
+    k = axis(x, dim)
+    x = unsqueeze(l, x, k + 1)
+    shape = x.shape
+    x = layout.expand(x, [*shape[:k + 1], repeats, *shape[k + 2:]])
+    return layout.reshape(l.g, x, [*shape[:k], shape[k] * repeats, *shape[k + 2:]])
+
+
+@rule("size")
+def size(l, x, dim=None):
+    return torch.Size(x.shape) if dim is None else x.shape[dim]
+
+
+@rule("dim", "ndimension")
+def dim(l, x):
+    return len(x.dims)
+
+
+@rule("numel")
+def numel(l, x):
+    return layout.product(x.shape)
+
+
+@rule("getattr")
+def getattr_(l, x, name):
+    if name == "shape":
+        return torch.Size(x.shape)
+    if name in ("T", "mT"):
+        return transpose(l, x, -1, -2)
+    known = {"dtype": x.dtype, "ndim": len(x.dims), "device": torch.device("cpu"),
+                                           "requires_grad": False, "is_cuda": False}
+    if name not in known:
+        raise Refuse("the attribute %s" % name)
+    return known[name]
+
+
+@rule("getitem")
+def getitem(l, x, index):
+    if not isinstance(x, Tensor):
+        if isinstance(x, torch.Tensor):
+            return gather(l, x, index)
+        return x[index]
+    if isinstance(index, torch.Tensor) or (isinstance(index, tuple) and index and
+                                           all(isinstance(i, torch.Tensor) for i in index)):
+        return picked(l, x, index if isinstance(index, tuple) else (index,))
+    index = list(index) if isinstance(index, tuple) else [index]
+    given = sum(i is not None and i is not Ellipsis for i in index)
+    if not any(i is Ellipsis for i in index):
+        index.append(Ellipsis)
+    at = next(k for k, i in enumerate(index) if i is Ellipsis)
+    index[at:at + 1] = [slice(None)] * (len(x.dims) - given)
+    k = 0
+    for i in index:
+        if i is None:
+            x = unsqueeze(l, x, k)
+        elif isinstance(i, slice):
+            x = layout.slice_dim(l.g, x, k, i.start, i.stop, i.step)
+        elif isinstance(i, int) and not isinstance(i, bool):
+            x = select(l, x, k, i)
+            continue
+        else:
+            raise Refuse("an index that is a %s" % type(i).__name__)
+        k += 1
+    return x
+
+
+def picked(l, x, index):
+    """Elements by folded indices into the first dimensions: a view where each counts along a dimension of its own."""
+    if any(i.is_floating_point() or i.dtype == torch.bool for i in index) or len(index) > len(x.dims):
+        raise Refuse("an index of %s" % index[0].dtype)
+    shape = layout.broadcast(*(tuple(i.shape) for i in index))
+    rank, sizes = len(shape), x.shape[:len(index)]
+    along = []
+    for i, n in zip(index, sizes):
+        i = i.reshape((1,) * (rank - i.ndim) + tuple(i.shape))
+        where = [k for k in range(rank) if i.shape[k] > 1]
+        counts = torch.arange(n, device=i.device)
+        plain_count = i.numel() == n and len(where) <= 1 and torch.equal(i.reshape(-1), counts.to(i.dtype))
+        along.append((where[0] if where else None) if plain_count else -1)
+    placed = [k for k in along if k is not None]
+    if -1 not in placed and len(set(placed)) == len(placed):
+        dims = [[] for _ in shape]
+        for k, d in zip(along, x.dims):
+            if k is not None:
+                dims[k] = d
+        return layout.expand(x.of(dims + x.dims[len(index):]), shape + x.shape[len(index):])
+    flat = torch.zeros((), dtype=torch.int64)
+    for i, n in zip(index, sizes):
+        flat = flat * n + torch.where(i < 0, i + n, i)
+    rest = x.shape[len(index):]
+    was = x.dtype
+    x = cast(l, x, torch.float32) if not was.is_floating_point else x
+    table = layout.reshape(l.g, x, [layout.product(sizes), layout.product(rest)])
+    made = layout.reshape(l.g, embedding(l, flat.expand(shape).contiguous(), table), shape + rest)
+    return cast(l, made, was) if was != torch.bool else Tensor(made.node, made.axes, made.dims, was)
+
+
+def gather(l, table, index):
+    """Rows of a folded tensor by ids of the graph."""
+    if isinstance(index, Tensor) and table.ndim == 2:
+        return embedding(l, index, table)
+    raise Refuse("an index into a tensor of %d dimensions" % table.ndim)
+
+
+@rule("select")
+def select(l, x, dim, index):
+    k = axis(x, dim)
+    n = x.shape[k]
+    if not -n <= index < n:
+        raise Refuse("element %d of %d" % (index, n))
+    x = layout.slice_dim(l.g, x, k, index % n, index % n + 1, 1)
+    return x.of(x.dims[:k] + x.dims[k + 1:])
+
+
+@rule("narrow")
+def narrow(l, x, dim, start, length):
+    k = axis(x, dim)
+    start = start % x.shape[k] if start < 0 else start
+    return layout.slice_dim(l.g, x, k, start, start + length, 1)
+
+
+@rule("split", "tensor_split")
+def split(l, x, size, dim=0, **kwargs):
+    k = axis(x, kwargs.get("axis", dim))
+    n = x.shape[k]
+    sizes = size if isinstance(size, (tuple, list)) else [min(size, n - i) for i in range(0, n, size)]
+    out, start = [], 0
+    for s in sizes:
+        out.append(layout.slice_dim(l.g, x, k, start, start + s, 1))
+        start += s
+    return tuple(out)
+
+
+SAME["split_with_sizes"], RULES["split_with_sizes"] = "split", split
+
+
+@rule("chunk")
+def chunk(l, x, chunks, dim=0):
+    return split(l, x, -(-x.shape[axis(x, dim)] // chunks), dim)
+
+
+@rule("unbind")
+def unbind(l, x, dim=0):
+    return tuple(select(l, x, dim, i) for i in range(x.shape[axis(x, dim)]))
+
+
+@rule("cat", "concat", "concatenate")
+def cat(l, tensors, dim=0, **kwargs):
+    parts = [x for x in tensors if not (isinstance(x, torch.Tensor) and x.numel() == 0)]
+    dtype = promoted(*parts)
+    parts = [cast(l, l.tensor(x), dtype) for x in parts]
+    k = axis(parts[0], kwargs.get("axis", dim))
+    return rope.partial(l, parts, k) or (parts[0] if len(parts) == 1 else layout.concat(l.g, parts, k))
+
+
+@rule("stack")
+def stack(l, tensors, dim=0):
+    parts = [l.tensor(x) for x in tensors]
+    k = dim % (len(parts[0].dims) + 1)
+    return cat(l, [unsqueeze(l, x, k) for x in parts], k)
+
+
+# ---- Rows ----
+
+def last(l, x):
+    """x's node with the last dimension last, and the order of all."""
+    order = layout.units(x)
+    n = len(x.dims)
+    if order is None or (order[-1] != n - 1 and x.dims[n - 1]):
+        order = list(range(n))
+    order = [k for k in order if k != n - 1] + [n - 1]
+    return layout.aligned(l.g, x, order), order
+
+
+def rows(l, word, x, dim, keepdim, dtype=None):
+    dims = [dim] if isinstance(dim, int) else list(dim) if dim is not None else list(range(len(x.dims)))
+    dims = sorted(axis(x, k) for k in dims)
+    if not dims:
+        raise Refuse("a statistic over no dimension")
+    shape, n = x.shape, len(x.dims)
+    kept = [k for k in range(n) if k not in dims]
+    turned = layout.permute(x, kept + dims)
+    turned = layout.reshape(l.g, turned, [shape[k] for k in kept] + [layout.product(shape[k] for k in dims)])
+    node, order = last(l, turned)
+    node = l.g.node(word, [node], node.shape[:-1] + (1,), "f32")
+    made = layout.from_aligned(node, order, torch.float32)
+    made = made.of(made.dims[:-1])
+    if keepdim:
+        for k in dims:
+            made = made.of(made.dims[:k] + [[]] + made.dims[k:])
+    dtype = dtype or x.dtype
+    return cast(l, made, dtype) if dtype.is_floating_point else made
+
+
+@rule("mean")
+def mean(l, x, dim=None, keepdim=False, dtype=None):
+    if not x.dtype.is_floating_point:
+        raise Refuse("the mean of integers")
+    return rows(l, "mean", x, dim, keepdim, dtype)
+
+
+@rule("sum")
+def sum_(l, x, dim=None, keepdim=False, dtype=None):
+    if not x.dtype.is_floating_point:
+        raise Refuse("the sum of integers")
+    return rows(l, "sum", x, dim, keepdim, dtype)
+
+
+@rule("amax")
+def amax(l, x, dim=None, keepdim=False):
+    return rows(l, "max", x, dim, keepdim)
+
+
+@rule("var")
+def var(l, x, dim=None, unbiased=True, keepdim=False, correction=None):
+    n = layout.product(x.shape[k] for k in ([dim] if isinstance(dim, int) else dim or range(len(x.dims))))
+    off = (1 if unbiased else 0) if correction is None else correction
+    return elementwise(l, "div", rows(l, "m2", x, dim, keepdim), float(n - off))
+
+
+@rule("norm", "vector_norm")
+def norm(l, x, p=2, dim=None, keepdim=False, **_):
+    if p not in (2, 2.0, "fro"):
+        raise Refuse("the norm %s" % p)
+    return unary(l, "sqrt", rows(l, "sum_sq", x, dim, keepdim))
+
+
+@rule("softmax", "log_softmax")
+def softmax(l, x, dim=None, dtype=None, _stacklevel=3, word="softmax"):
+    k = axis(x, -1 if dim is None else dim)
+    x = cast(l, x, dtype or x.dtype)
+    n = len(x.dims)
+    order = [j for j in range(n) if j != k] + [k]
+    node, lie = last(l, layout.permute(x, order))
+    made = layout.from_aligned(l.g.node(word, [node], node.shape, node.dtype), lie, x.dtype)
+    return layout.permute(made, [order.index(j) for j in range(n)])
+
+
+RULES["log_softmax"] = lambda l, x, dim=None, _stacklevel=3, dtype=None: softmax(l, x, dim, dtype, word="log_softmax")
+SAME["log_softmax"] = "log_softmax"
+
+
+def normalised(l, word, x, shape, operands, **attributes):
+    if len(shape) != 1:
+        raise Refuse("%s over %d dimensions" % (word, len(shape)))
+    node, order = last(l, x)
+    nodes = [None if w is None else plain(l.g, cast(l, l.tensor(w), x.dtype)) for w in operands]
+    return layout.from_aligned(l.g.node(word, [node, *nodes], node.shape, node.dtype, **attributes), order, x.dtype)
+
+
+@rule("layer_norm")
+def layer_norm(l, x, shape, weight=None, bias=None, eps=1e-5, *_):
+    return normalised(l, "layer_norm", x, shape, [weight, bias], eps=float(eps))
+
+
+@rule("rms_norm")
+def rms_norm(l, x, shape, weight=None, eps=None):
+    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    return normalised(l, "rms_norm", x, shape, [weight], eps=float(eps))
+
+
+# ---- Products, tables ----
+
+def kn(x):
+    """Does the second dimension from the end lie behind the last: is this a transposed matrix?"""
+    order = layout.units(x)
+    n = len(x.dims)
+    return order is not None and [k for k in order if k >= n - 2] == [n - 1, n - 2]
+
+
+def multiply(l, x, w):
+    """x [.., M, K] by w [.., K, N]."""
+    dtype = promoted(x, w)
+    x, w = cast(l, l.tensor(x), dtype), cast(l, l.tensor(w), dtype)
+    if len(w.dims) == 2:
+        node, order = last(l, x)
+    else:
+        batch = layout.broadcast(x.shape[:-2], w.shape[:-2])
+        x, w = layout.expand(x, batch + x.shape[-2:]), layout.expand(w, batch + w.shape[-2:])
+        node, order = plain(l.g, x), list(range(len(x.dims)))
+    swap = list(range(len(w.dims)))
+    swap[-2:] = swap[:-3:-1]
+    turned = kn(w) or (len(w.dims) == 2 and not layout.is_plain(w))
+    other = plain(l.g, layout.permute(w, swap) if turned else w)
+    if x.shape[-1] != w.shape[-2]:
+        raise Refuse("a product of %s and %s" % (list(x.shape), list(w.shape)))
+    shape = node.shape[:-1] + (w.shape[-1],)
+    return layout.from_aligned(l.g.node("matmul", [node, other], shape, node.dtype, kn=int(not turned)), order, dtype)
+
+
+@rule("linear")
+def linear(l, x, weight, bias=None):
+    made = multiply(l, x, transpose(l, l.tensor(weight), 0, 1))
+    return made if bias is None else elementwise(l, "add", made, bias)
+
+
+@rule("matmul", "bmm", "mm", "__matmul__")
+def matmul(l, x, y):
+    if isinstance(x, Tensor) and isinstance(y, Tensor):
+        made = attention.matched(l, x, y)
+        if made is not None:
+            return made
+    nx, ny = (len(v.dims) if isinstance(v, Tensor) else v.ndim for v in (x, y))
+    if nx < 2 or ny < 2:
+        raise Refuse("a product of %d and %d dimensions" % (nx, ny))
+    x, y = l.tensor(x), l.tensor(y)
+    if nx < ny:
+        x = layout.expand(x, y.shape[:-2] + x.shape[-2:])
+    return multiply(l, x, y)
+
+
+@rule("addmm")
+def addmm(l, bias, x, w, beta=1, alpha=1):
+    if (beta, alpha) != (1, 1):
+        raise Refuse("addmm with factors")
+    return elementwise(l, "add", multiply(l, x, w), bias)
+
+
+@rule("embedding")
+def embedding(l, ids, table, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    if max_norm is not None:
+        raise Refuse("an embedding with max_norm")
+    if isinstance(table, Tensor) and table.dtype in (torch.int64, torch.int32) and not isinstance(ids, Tensor):
+        ids, table = table, ids  # by the order of aten
+    ids, table = l.tensor(ids), l.tensor(table)
+    if table.shape[0] > 2 ** 24:
+        raise Refuse("a table of %d rows" % table.shape[0])
+    shape = ids.shape + table.shape[1:]
+    node = l.g.node("embedding", [plain(l.g, table), plain(l.g, ids)], shape, layout.text.name(table.dtype))
+    return layout.dense(node, shape, table.dtype)
+
+
+@rule("conv2d")
+def conv2d(l, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """Patches that do not overlap are a product."""
+    weight = l.tensor(weight)
+    n, c, p, q = weight.shape
+    pair = [v if isinstance(v, (tuple, list)) else (v, v) for v in (stride, padding, dilation)]
+    if tuple(pair[0]) != (p, q) or tuple(pair[1]) != (0, 0) or tuple(pair[2]) != (1, 1) or groups != 1:
+        raise Refuse("a convolution whose windows overlap, or are padded")
+    b, _, h, w = x.shape
+    if h % p or w % q:
+        raise Refuse("a convolution of %d x %d by %d x %d" % (h, w, p, q))
+    x = layout.reshape(l.g, x, [b, c, h // p, p, w // q, q])
+    x = layout.reshape(l.g, layout.permute(x, [0, 2, 4, 1, 3, 5]), [b, h // p, w // q, c * p * q])
+    made = linear(l, x, layout.reshape(l.g, weight, [n, c * p * q]), bias)
+    return layout.permute(made, [0, 3, 1, 2])
+
+
+@rule("scaled_dot_product_attention")
+def sdpa(l, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    if dropout_p:
+        raise Refuse("dropout in training")
+    return attention.sdpa(l, q, k, v, attn_mask, is_causal, scale, enable_gqa)

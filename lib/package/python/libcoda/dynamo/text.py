@@ -1,0 +1,129 @@
+"""text.py -- a graph under construction as lines of the text form, of which those that no result needs are left
+out."""
+import re
+
+
+class Refuse(Exception):
+    """What cannot be said in a graph, in words for the report."""
+
+
+DTYPES = {"float32": "f32", "bfloat16": "bf16", "float16": "f16", "int64": "i64", "int32": "i32", "int8": "i8", "uint8": "u8",
+          "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2",
+          "bool": "f32"}  # 1 or 0
+
+
+def name(dtype):
+    """The word of a dtype of torch."""
+    word = DTYPES.get(str(dtype).removeprefix("torch."))
+    if word is None:
+        raise Refuse("a tensor of %s" % dtype)
+    return word
+
+
+class Node:
+    __slots__ = ("id", "word", "operands", "attributes", "shape", "dtype", "scope")
+
+
+def number(x):
+    if isinstance(x, bool):
+        return str(int(x))
+    return repr(float(x)) if isinstance(x, float) else str(x)
+
+
+class Text:
+    def __init__(self):
+        self.nodes, self.leaves, self.outputs, self.names, self.scope = [], [], [], set(), ""
+        self.numbers = {}
+
+    def made(self, id, word, operands, attributes, shape, dtype):
+        n = Node()
+        n.id, n.word, n.operands, n.attributes = id, word, operands, attributes
+        n.shape, n.dtype, n.scope = tuple(shape), dtype, self.scope
+        return n
+
+    def node(self, word, operands, shape, dtype, **attributes):
+        self.nodes.append(self.made("v%d" % len(self.nodes), word, operands, attributes, shape, dtype))
+        return self.nodes[-1]
+
+    def leaf(self, kind, path, shape, dtype, strides=None):
+        """An input or a weight, named after where it comes from."""
+        word = re.sub(r"[^A-Za-z0-9_.]", "_", path)[-100:].strip(".") or "x"
+        if not re.match(r"[A-Za-z_]", word) or re.fullmatch(r"v\d+|out\.\d+", word):
+            word = "_" + word
+        name, k = word, 1
+        while name in self.names:
+            k += 1
+            name = "%s.%d" % (word, k)
+        self.names.add(name)
+        self.leaves.append(self.made(name, kind, [], {"stride": strides}, shape, dtype))
+        return self.leaves[-1]
+
+    def constant(self, value, dtype):
+        key = (float(value), dtype)
+        if key not in self.numbers:
+            self.numbers[key] = self.node("constant", [], (), dtype, to=dtype, value=float(value))
+        return self.numbers[key]
+
+    def reshape(self, x, shape):
+        shape = tuple(shape)
+        if x.shape == shape:
+            return x
+        while x.word == "reshape":
+            x = x.operands[0]
+        if x.shape == shape:
+            return x
+        if len(shape) > 6:
+            raise Refuse("a tensor of %d dimensions" % len(shape))
+        return self.node("reshape", [x], shape, x.dtype, rank=len(shape), **{"d%d" % i: d for i, d in enumerate(shape)})
+
+    def transpose(self, x, order):
+        if list(order) == list(range(len(order))):
+            return x
+        if len(order) > 6:
+            raise Refuse("a transpose of %d dimensions" % len(order))
+        return self.node("transpose", [x], [x.shape[k] for k in order], x.dtype, **{"p%d" % i: k for i, k in enumerate(order)})
+
+    def slice(self, x, axis, start, stop, step):
+        shape = list(x.shape)
+        shape[axis] = -(-(stop - start) // step)
+        return self.node("slice", [x], shape, x.dtype, axis=axis, start=start, stop=stop, step=step)
+
+    def output(self, n):
+        self.outputs.append(n)
+
+    # ---- As text ----
+
+    def needed(self):
+        seen, stack = set(), list(self.outputs)
+        while stack:
+            n = stack.pop()
+            if id(n) not in seen:
+                seen.add(id(n))
+                stack += [x for x in n.operands if x is not None]
+        return seen
+
+    def used_leaves(self):
+        seen = self.needed()
+        return [n for n in self.leaves if id(n) in seen]
+
+    def __str__(self):
+        seen, out = self.needed(), []
+        for n in self.used_leaves():
+            strides = n.attributes["stride"]
+            out.append("%%%s = %s %s [%s]%s" % (n.id, n.word, n.dtype, ",".join(map(str, n.shape)),
+                                                " stride=[%s]" % ",".join(map(str, strides)) if strides else ""))
+        for n in self.nodes:
+            if id(n) in seen:
+                out.append(self.line(n))
+        out += ["output %%out.%d = %%%s" % (k, n.id) for k, n in enumerate(self.outputs)]
+        return "\n".join(out) + "\n"
+
+    @staticmethod
+    def line(n):
+        words = ["%" + x.id if x is not None else "_" for x in n.operands]
+        while words and words[-1] == "_":
+            words.pop()
+        keys = ["%s=%s" % (k, number(v)) for k, v in n.attributes.items()
+                if not isinstance(v, int) or v]
+        return "%%%s = %s%s%s%s" % (n.id, n.word, " " + ", ".join(words) if words else "",
+                                    " {%s}" % ", ".join(keys) if keys else "", " @" + n.scope if n.scope else "")

@@ -1,0 +1,334 @@
+#!/usr/bin/env python3
+"""test_dynamo.py -- torch.compile(model, backend="coda") on the CPU device: models of transformers, unmodified, as
+one plan each; what is refused, by name; what is left to PyTorch, by region. References are the same models in
+fp64."""
+import os
+import sys
+import unittest
+import warnings
+
+try:
+    import torch
+    import transformers
+except ImportError as e:
+    print("test_dynamo.py: skipped: %s" % e)
+    sys.exit(0)
+
+import families
+import libcoda as coda
+import libcoda.dynamo as dynamo
+
+transformers.logging.set_verbosity_error()
+warnings.filterwarnings("ignore", category=DeprecationWarning)
+F = torch.nn.functional
+WHOLE = {"fullgraph": True}  # a node that is not taken is an error
+
+
+def double(inputs):
+    return {k: v.double() if torch.is_tensor(v) and v.is_floating_point() else v for k, v in inputs.items()}
+
+
+def off(got, want):
+    return float((got.double() - want.double()).abs().max() / want.abs().max())
+
+
+def distance(got, want):
+    return float((got.double() - want).norm() / want.norm())
+
+
+class Base(unittest.TestCase):
+    def setUp(self):
+        torch._dynamo.reset()
+        dynamo.reset()
+        torch.manual_seed(int(os.environ.get("CODA_SEED", 1)))
+        self.enterContext(torch.no_grad()) if hasattr(self, "enterContext") else torch.set_grad_enabled(False)
+
+    def compiled(self, model, options=WHOLE, **how):
+        return torch.compile(model, backend="coda", fullgraph=True, options=options, **how)
+
+    def whole(self):
+        """All nodes of the last graph were taken or folded."""
+        done = dynamo.last[-1]
+        self.assertEqual(done.counts()[2], 0, str(done))
+        return done
+
+
+class Models(Base):
+    def family(self, name, padded=False, model=None):
+        model = model or families.model_of(name)
+        inputs = families.inputs_of(name, padded=padded)
+        got = self.compiled(model)(**inputs)[0]
+        done = self.whole()
+        want = model.double()(**double(inputs))[0]
+        model.float()
+        if padded:
+            got, want = got[:, :-5], want[:, :-5]
+        error = off(got, want)
+        self.assertTrue(error <= 1e-5, "%s is off by %g" % (name, error))
+        s = done.whole.first.plan.stats
+        print("  %-12s %3d nodes, %2d folded, %2d launches for %2d, off by %.1e" %
+              (name, done.nodes, done.whole.first.folded, s.launches, s.launches_unfused, error), flush=True)
+
+    def test_families(self):
+        for name in families.FAMILIES:
+            with self.subTest(name):
+                torch._dynamo.reset()
+                self.family(name)
+
+    def test_padded(self):
+        for name in families.PADDED + ("qwen3", "gpt2"):
+            with self.subTest(name):
+                torch._dynamo.reset()
+                self.family(name, padded=True)
+
+    def test_names_do_not_matter(self):
+        """With every class renamed."""
+        for name in ("llama", "qwen3", "gemma2", "gpt2", "bert"):
+            with self.subTest(name):
+                torch._dynamo.reset()
+                model = families.model_of(name)
+                for k, m in enumerate(list(model.modules())):
+                    if not type(m).__module__.startswith("torch."):
+                        m.__class__ = type("Part%d" % k, (m.__class__,), {})
+                self.family(name, model=model)
+
+    def test_16_bits(self):
+        """Not farther from fp64 than PyTorch itself."""
+        for name in ("llama", "qwen3", "gemma", "phi3", "bert", "vit"):
+            with self.subTest(name):
+                torch._dynamo.reset()
+                model, inputs = families.model_of(name, torch.bfloat16), families.inputs_of(name, torch.bfloat16)
+                for module in model.modules():  # rounding would make these other frequencies
+                    if hasattr(module, "inv_freq"):
+                        module.inv_freq = type(module)(model.config).inv_freq
+                got, eager = self.compiled(model)(**inputs)[0], model(**inputs)[0]
+                self.whole()
+                want = model.double()(**double(inputs))[0]
+                ours, theirs = distance(got, want), distance(eager, want)
+                print("  %-12s bf16: off by %.1e, PyTorch by %.1e" % (name, ours, theirs), flush=True)
+                self.assertLessEqual(ours, 1.0 * theirs, name)
+
+    def test_weights_change(self):
+        """In place, and by load_state_dict: the next call sees it, and nothing is compiled again."""
+        model, inputs = families.model_of("llama"), families.inputs_of("llama")
+        fast = self.compiled(model)
+        fast(**inputs)
+        model.model.layers[1].mlp.down_proj.weight.mul_(1.5)
+        self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
+        model.load_state_dict({k: v + 0.01 for k, v in model.state_dict().items()})
+        self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
+        self.assertEqual(len(dynamo.last), 1)
+
+    def test_lengths(self):
+        """Any number of tokens, after the second one without another trace."""
+        model = families.model_of("qwen3")
+        fast = self.compiled(model)
+        for tokens in (24, 7, 33, 12, 48, 7):
+            inputs = families.inputs_of("qwen3", tokens=tokens)
+            self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
+        self.assertLessEqual(len(dynamo.last), 2)
+
+    def test_names_in_errors_and_plans(self):
+        model = families.model_of("llama")
+        self.compiled(model)(**families.inputs_of("llama"))
+        text = dynamo.last[-1].whole.first.text
+        for name, _ in model.named_parameters():
+            self.assertIn("%%%s = weight" % name, text)
+        self.assertIn("@model.layers.1.mlp.gate_proj", text)
+        self.assertIn("left to PyTorch", dynamo.report())
+
+
+class Modules(Base):
+    def check(self, module, *inputs, bar=1e-5):
+        got, want = self.compiled(module)(*inputs), module(*inputs)
+        self.whole()
+        for g, w in zip(got, want) if isinstance(want, tuple) else ((got, want),):
+            self.assertEqual((g.shape, g.dtype), (w.shape, w.dtype))
+            self.assertLessEqual(off(g, w), bar)
+
+    def test_views(self):
+        """Heads are split, turned, repeated, sliced and put together in ways that no plan has as they are."""
+        def f(x, w):
+            b, t, _ = x.shape
+            q = F.linear(x, w).view(b, t, 4, 3, 8).permute(3, 0, 2, 1, 4)
+            a, k, v = q.unbind(0)
+            y = (a * 2 + k.mean(-1, keepdim=True)).transpose(1, 2).reshape(b, t, 32)
+            z = v[:, :, 1:, ::2].flatten(2).unsqueeze(1).expand(b, 3, 4, 4 * (t - 1)).repeat_interleave(2, 2)
+            return y, z.contiguous(), torch.cat((a[..., 4:], k[..., :4]), -1).transpose(-1, -2), a.sum((0, 2)), v[0, -1]
+        self.check(f, torch.randn(2, 6, 32), torch.randn(96, 32) / 6)
+
+    def test_elementwise(self):
+        def f(x, y):
+            m = (x > y) & (x < 1.5) | ~(y >= 0)
+            z = torch.where(m, x, y * 0.5).clamp(-1, 1) + x.pow(3) - 2 / (y.abs() + 1)
+            return z, torch.maximum(x, y[:1]).exp().log(), x.masked_fill(m, -3.0), (x.float() * 2).to(x.dtype).sigmoid()
+        self.check(f, torch.randn(3, 5), torch.randn(3, 5))
+
+    def test_attention_spelt_out(self):
+        def f(q, k, v, mask):
+            s = q @ k.transpose(2, 3) * 0.3
+            s = torch.tanh(s / 4) * 4 + mask
+            return F.softmax(s, -1, dtype=torch.float32).to(q.dtype) @ v
+        q, k, v = (torch.randn(2, 3, 10, 8) for _ in range(3))
+        self.check(f, q, k, v, torch.randn(1, 3, 10, 10))
+        self.assertIn("attention", dynamo.last[-1].whole.first.text)
+        torch._dynamo.reset()
+        causal = torch.full((10, 10), float("-inf")).triu(1)
+        self.check(lambda q, k, v: f(q, k, v, causal.clone()), q, k, v)
+
+    def test_sdpa(self):
+        q, k, v = torch.randn(2, 4, 9, 16), torch.randn(2, 2, 9, 16), torch.randn(2, 2, 9, 16)
+        self.check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True), q, k, v)
+        torch._dynamo.reset()
+        self.check(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m), q, q + 1, q - 1,
+                   torch.rand(2, 1, 9, 9) > 0.3)
+        torch._dynamo.reset()
+        self.check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), q[:, :, :5], q, q)
+
+    def test_random_modules(self):
+        """Parts of models in random order."""
+        for k in range(200 if os.environ.get("CODA_FULL") else 25):
+            torch._dynamo.reset()
+            module, x = drawn(k), torch.randn(2, 7, 32)
+            with self.subTest(k, module=str(module)):
+                self.check(module, x, bar=2e-5)
+
+
+class Rope(torch.nn.Module):
+    def __init__(self, heads, width):
+        super().__init__()
+        self.heads, self.width = heads, width
+        self.register_buffer("turns", 100.0 ** -(torch.arange(0, width, 2) / width))
+
+    def forward(self, x):
+        b, t, _ = x.shape
+        x = x.view(b, t, self.heads, self.width).transpose(1, 2)
+        angle = torch.arange(t)[:, None] * torch.cat((self.turns, self.turns))
+        half = torch.cat((-x[..., self.width // 2:], x[..., :self.width // 2]), -1)
+        return (x * angle.cos() + half * angle.sin()).transpose(1, 2).reshape(b, t, -1)
+
+
+class Gate(torch.nn.Module):
+    def __init__(self, act):
+        super().__init__()
+        self.act, self.up, self.down = act, torch.nn.Linear(32, 96, bias=False), torch.nn.Linear(48, 32)
+
+    def forward(self, x):
+        gate, up = self.up(x).chunk(2, -1)
+        return x + self.down(self.act(gate) * up)
+
+
+class Attention(torch.nn.Module):
+    def __init__(self, causal):
+        super().__init__()
+        self.causal, self.qkv = causal, torch.nn.Linear(32, 64)
+
+    def forward(self, x):
+        b, t, _ = x.shape
+        q, k, v = self.qkv(x).split((32, 16, 16), -1)
+        q, k, v = (y.view(b, t, -1, 8).transpose(1, 2) for y in (q, k, v))
+        k, v = (y[:, :, None].expand(b, 2, 2, t, 8).reshape(b, 4, t, 8) for y in (k, v))
+        return x + F.scaled_dot_product_attention(q, k, v, is_causal=self.causal).transpose(1, 2).reshape(b, t, 32)
+
+
+def drawn(seed):
+    rng = families.random.Random(seed)
+    torch.manual_seed(seed)
+    parts = [lambda: torch.nn.Linear(32, 32), lambda: torch.nn.LayerNorm(32), lambda: torch.nn.RMSNorm(32, eps=1e-6),
+             lambda: torch.nn.GELU(approximate="tanh"), torch.nn.SiLU, lambda: Rope(
+                 4, 8), lambda: Attention(rng.random() < 0.5),
+             lambda: Gate(rng.choice((F.silu, F.gelu, torch.sigmoid))), lambda: torch.nn.Softmax(-1),
+             lambda: torch.nn.Dropout(0.3)]
+    made = [rng.choice(parts)() for _ in range(rng.randrange(2, 7))]
+    return torch.nn.Sequential(*made, torch.nn.Linear(32, 8)).eval()
+
+
+class Refused(Base):
+    def refused(self, f, inputs, text, grad=False):
+        """Left to PyTorch with a warning that says why; what it computes is right."""
+        torch._dynamo.reset()
+        with warnings.catch_warnings(record=True) as list_, torch.set_grad_enabled(grad):
+            warnings.simplefilter("always")
+            got = torch.compile(f, backend="coda", options={"fallback": "eager"})(*inputs)
+            texts = [str(w.message) for w in list_ if "libcoda" in str(w.message)]
+        self.assertTrue(texts and text in texts[0], texts)
+        self.assertNotIn("\n", texts[0])
+        return got
+
+    def test_by_name(self):
+        x, w = torch.randn(4, 32), torch.nn.Parameter(torch.randn(8, 32))
+        self.refused(lambda x: F.dropout(F.linear(x, w), 0.5, True), [x], "dropout in training")
+        self.refused(lambda x: F.linear(x, w) + torch.rand(8), [x], "random numbers: rand")
+        self.refused(lambda x: F.linear(x, w), [x], "a gradient is wanted", grad=True)
+        self.refused(lambda x: torch.sort(x)[0], [x], "no rule for sort")
+        self.refused(lambda x: F.linear(x.double(), w.double()), [x], "torch.float64")
+
+        def cast(x):
+            with torch.autocast("cpu", torch.bfloat16):
+                return F.linear(x, w)
+        self.refused(cast, [x], "autocast")
+
+        def written(x):
+            y = F.linear(x, w)
+            z = y[0]
+            y.mul_(2)
+            return y, z
+        got = self.refused(written, [x], "in place")
+        self.assertTrue(torch.equal(got[1], got[0][0]))
+
+    def test_fullgraph(self):
+        with self.assertRaisesRegex(Exception, "does not take the whole graph: no rule for cumsum"):
+            self.compiled(lambda x: torch.cumsum(x @ x, 0))(torch.randn(4, 4))
+
+    def test_regions(self):
+        """What has no rule is PyTorch's, and the parts around it are plans; the report says which, and where."""
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up, self.down, self.last = torch.nn.Linear(
+                    32, 64), torch.nn.Linear(64, 32), torch.nn.Linear(32, 32)
+
+            def forward(self, x):
+                h = torch.cumsum(F.silu(self.up(x)), 1)
+                y = F.pad(torch.fft.rfft(self.down(h)).abs(), (0, 15)) + x
+                return self.last(y), h.sort(-1)[0]
+        model, x = Model().eval(), torch.randn(3, 7, 32)
+        for fallback in ("eager", "inductor"):
+            torch._dynamo.reset()
+            fast = self.compiled(model, {"fallback": fallback})
+            for g, w in zip(fast(x), model(x)):
+                self.assertLessEqual(off(g, w), 1e-5)
+            done = dynamo.last[-1]
+            self.assertEqual((done.counts(), len(done.programs)), ((5, 0, 6), 3))
+            self.assertIn("no rule for cumsum", dynamo.report())
+        model.up.weight.mul_(2)
+        self.assertLessEqual(off(fast(x)[0], model(x)[0]), 1e-5)
+
+    def test_buffers_that_were_folded(self):
+        """A buffer that is written to is folded anew."""
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = torch.nn.Linear(8, 8)
+                self.register_buffer("shift", torch.arange(8.0))
+
+            def forward(self, x):
+                return self.w(x) + self.shift.cos()
+        model, x = Model().eval(), torch.randn(2, 8)
+        fast = self.compiled(model)
+        for _ in range(2):
+            self.assertLessEqual(off(fast(x), model(x)), 1e-5)
+            model.shift.add_(0.5)
+
+    def test_results(self):
+        """An argument, a constant and a number among the results."""
+        def f(x, w):
+            return F.linear(x, w), x, torch.arange(3), x.shape[0]
+        x, w = torch.randn(2, 4), torch.randn(3, 4)
+        for g, want in zip(self.compiled(f)(x, w), f(x, w)):
+            self.assertTrue(torch.equal(g, want) if g is not x and torch.is_tensor(g) and g.shape != (2, 3) else True)
+
+
+if __name__ == "__main__":
+    print("test_dynamo.py: torch %s, transformers %s" % (torch.__version__, transformers.__version__))
+    unittest.main()
