@@ -155,6 +155,38 @@ CODA_API coda_status coda_pack(const coda_pack_format *format, const coda_pack_s
  * coda_status: a group out of range, or one that has not as many columns as the format's group. */
 CODA_API int coda_pack_order(const coda_pack_format *format, const coda_pack_source *source, int32_t *order);
 
+/* ---- From weights of 16 or 32 bits ---- */
+
+/* Where coda_quantize_weight writes, as coda_pack_source has it: of CODA_PACK_CODES, or for int4 and int8 of
+ * CODA_PACK_COMPRESSED_TENSORS, which is what files of compressed-tensors hold (quantization_config's format
+ * float-quantized or int-quantized, and pack-quantized). */
+typedef struct coda_quantized {
+    size_t size;
+    coda_pack_kind kind;
+    int32_t block_rows; /* rows that share a scale, of CODA_PACK_CODES. 0 (INIT): 1 */
+    void *codes, *scales;
+    void *zeros; /* with zero points, else NULL */
+} coda_quantized;
+#define CODA_QUANTIZED_INIT {sizeof(coda_quantized), (coda_pack_kind)0, 0, NULL, NULL, NULL}
+
+/* Rounds weight [rows, columns], CODA_F32, CODA_BF16 or CODA_F16, to the nearest codes of a format: int4,
+ * int8, e4m3 or e5m2, its scales f32, bf16 or f16, int4 and int8 with zero points or without. In fp64, s
+ * rounded to the scales' type before it is used, x of one group:
+ *
+ *     integers of b bits      s = max |x| / (2^(b-1) - 1/2)                  q = round(x / s)
+ *     with a zero point       s = (max(x, 0) - min(x, 0)) / (2^b - 1)        q = round(x / s + z)
+ *                             z = round(-min(x, 0) / s)
+ *     floats                  s = max |x| / 448, of e5m2 / 57344             q = round(x / s)
+ *
+ * to even where it is halfway, and to the least or largest code beyond it. Where s would be 0 it is 1, and
+ * all q mean 0. These are the formulas of compressed-tensors' min-max observer. The same weight has the same
+ * bytes on every machine. Host memory; any number of threads, each with ranges of rows of its own:
+ * multiples of block_rows, and of 32 / b with zero points packed along N, but at the end.
+ * CODA_E_INVALID: a weight that is inf or NaN, with its place; a scale that its type has not; a format or a
+ * kind that is none of these; columns that the groups of CODA_PACK_COMPRESSED_TENSORS do not divide. */
+CODA_API coda_status coda_quantize_weight(const coda_pack_format *format, coda_dtype t, const void *weight,
+                                          int64_t rows, int64_t columns, const coda_quantized *out);
+
 /* ------------------------------------------------------------------------------------------------
  * In a graph
  * ---------------------------------------------------------------------------------------------- */

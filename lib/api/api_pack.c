@@ -105,3 +105,22 @@ int coda_pack_order(const coda_pack_format *format, const coda_pack_source *sour
     if (!order) return fail(CODA_E_INVALID, "pack_order: order is NULL");
     return pack_order(&f, &s, order);
 }
+
+coda_status coda_quantize_weight(const coda_pack_format *format, coda_dtype t, const void *weight,
+                                 int64_t rows, int64_t columns, const coda_quantized *out)
+{
+    struct pack_format f;
+    coda_quantized o;
+    coda_status status = read_pack_format(format, &f);
+    if (status != CODA_OK) return status;
+    if (!weight || !out)
+        return fail(CODA_E_INVALID, "quantize_weight: %s is NULL", weight ? "out" : "weight");
+    status = SIZED_READ("quantize_weight", coda_quantized, &o, out);
+    if (status != CODA_OK) return status;
+    if (!o.codes || !o.scales)
+        return fail(CODA_E_INVALID, "quantize_weight: %s of out is NULL", o.codes ? "scales" : "codes");
+    if (!o.zeros != (f.zeros != CODA_ZEROS_POINTS))
+        return fail(CODA_E_INVALID, "quantize_weight: zeros of out is %sNULL, and the format is %s",
+                    o.zeros ? "not " : "", pack_word(&f).s);
+    return pack_quantize(&f, t, weight, rows, columns, &o);
+}

@@ -40,7 +40,8 @@
     X(coda_grad_options, weights)                                                                            \
     X(coda_split_options, consume)                                                                           \
     X(coda_pack_format, group)                                                                               \
-    X(coda_pack_source, row_order)
+    X(coda_pack_source, row_order)                                                                           \
+    X(coda_quantized, zeros)
 
 #define SIZED_UP_TO(type, last)                                                                              \
     CEIL_DIV(offsetof(type, last) + sizeof(((type *)0)->last), sizeof(size_t)) * sizeof(size_t)

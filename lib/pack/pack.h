@@ -103,6 +103,10 @@ coda_status pack_rows(const struct pack_format *f, const coda_pack_source *s, in
                       void *out);
 int pack_order(const struct pack_format *f, const coda_pack_source *s, int32_t *order);
 
+/* quantize.c -- see coda_quantize_weight. */
+coda_status pack_quantize(const struct pack_format *f, coda_dtype t, const void *weight, int64_t rows,
+                          int64_t columns, const coda_quantized *out);
+
 /* pack_decode.c -- elements k0 .. k0 + n - 1 of a row of a matrix, the format's fp32 values bit for bit. */
 void pack_decode(const struct pack_format *f, const void *packed, int64_t rows, int64_t columns, int64_t row,
                  int64_t k0, int64_t n, float *out);

@@ -1,4 +1,11 @@
 /* fuzz_quant.h -- a part of fuzz_api.c: the calls of coda_quant.h. */
+/* A number from 1 to `most`. */
+static int64_t few(int64_t most)
+{
+    int64_t n = number();
+    return MAX(1, MIN(n, most));
+}
+
 static coda_pack_format pack_format(void)
 {
     static const char *const words[] = {"q4_k", "q6_k", "mxfp4", "int4_g64_bf16_zeros", "int8_row_f16"};
@@ -55,7 +62,7 @@ static int call_coda_unpack(void)
 static coda_pack_source pack_source(const coda_pack_format *f)
 {
     coda_pack_source s = CODA_PACK_SOURCE_INIT;
-    int64_t rows = MAX(1, MIN(number(), 64)), columns = MAX(1, MIN(number(), 512));
+    int64_t rows = few(64), columns = few(512);
     s.kind = (coda_pack_kind)(chance(70) ? CODA_PACK_CODES : below(9));
     s.rows = chance(95) ? rows : number();
     s.columns = chance(95) ? columns : number();
@@ -88,4 +95,29 @@ static int call_coda_pack_order(void)
     if (s.columns > ROOM) return SILENT;
     int32_t *order = keep(calloc(4, (size_t)MAX(s.columns, 1)));
     return sign(coda_pack_order(BOXED(f), BOXED(s), chance(95) ? order : NULL));
+}
+
+static int call_coda_quantize_weight(void)
+{
+    static const char *const words[] = {"e4m3_row_f32", "int4_g32_bf16", "int4_g64_f16_zeros",
+                                        "int8_row_f32"};
+    coda_pack_format f = CODA_PACK_FORMAT_INIT;
+    if (chance(80)) coda_pack_format_find(words[below(ARRAY_SIZE(words))], &f);
+    else f = pack_format();
+    int64_t rows = few(40), columns = few(40) * (chance(50) ? 32 : 1);
+    int64_t room = (rows + 8) * (columns + 8) * 4;
+    float *weight = keep(calloc(4, (size_t)(rows * columns)));
+    for (int64_t i = 0; i < rows * columns; i++)
+        weight[i] = (float)(chance(99) ? random_normal(&w.r) : real());
+    coda_quantized out = {
+        .kind = (coda_pack_kind)(chance(45)   ? CODA_PACK_CODES
+                                 : chance(80) ? CODA_PACK_COMPRESSED_TENSORS
+                                              : below(9)),
+        .block_rows = (int32_t)(chance(70) ? 0 : number()),
+        .codes = chance(97) ? keep(calloc(1, (size_t)room)) : NULL,
+        .scales = chance(97) ? keep(calloc(1, (size_t)room)) : NULL,
+        .zeros = (f.zeros == CODA_ZEROS_POINTS) == chance(97) ? keep(calloc(1, (size_t)room)) : NULL};
+    bool whole = chance(95);
+    return coda_quantize_weight(BOXED(f), chance(60) ? CODA_F32 : dtype(), chance(97) ? weight : NULL,
+                                whole ? rows : -number(), whole ? columns : -number(), BOXED(out));
 }

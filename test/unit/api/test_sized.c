@@ -247,6 +247,16 @@ static void read_pack_source(const void *opt, struct text *t)
     text_printf(t, "%d %s", (int)s, s ? coda_error() : "");
 }
 
+/* Two weights, rounded to Q8_0's format. */
+static uint8_t quantized_codes[2], quantized_scale[2];
+static void read_quantized(const void *opt, struct text *t)
+{
+    coda_pack_format f = CODA_PACK_FORMAT_INIT;
+    coda_pack_format_find("q8_0", &f);
+    coda_status s = coda_quantize_weight(&f, CODA_F32, (float[]){1, -0.5f}, 1, 2, opt);
+    text_printf(t, "%d %s", (int)s, s ? coda_error() : "");
+}
+
 /* What cannot be left out. */
 static void need_map(void *def)
 {
@@ -262,6 +272,13 @@ static void need_pack_source(void *opt)
     s->rows = s->columns = s->codes_bytes = 1;
     s->codes = s->scales = zeros;
     s->scales_bytes = 2;
+}
+static void need_quantized(void *opt)
+{
+    coda_quantized *q = opt;
+    q->kind = CODA_PACK_CODES;
+    q->codes = quantized_codes;
+    q->scales = quantized_scale;
 }
 static void need_get(void *store) { ((coda_cache_store *)store)->get = no_value; }
 
@@ -285,6 +302,7 @@ static const coda_cache_store store = CODA_CACHE_STORE_INIT;
 static const coda_cache_options cache_options = CODA_CACHE_OPTIONS_INIT;
 static const coda_pack_format pack_format = CODA_PACK_FORMAT_INIT;
 static const coda_pack_source pack_source = CODA_PACK_SOURCE_INIT;
+static const coda_quantized quantized = CODA_QUANTIZED_INIT;
 static const coda_cache_prune_options prune = CODA_CACHE_PRUNE_OPTIONS_INIT;
 static const coda_export_options export = CODA_EXPORT_OPTIONS_INIT;
 
@@ -314,6 +332,7 @@ static const struct reader {
     {SIZED_coda_cache_prune_options, &prune, read_prune, NULL},
     {SIZED_coda_pack_format, &pack_format, read_pack_format, need_pack_format},
     {SIZED_coda_pack_source, &pack_source, read_pack_source, need_pack_source},
+    {SIZED_coda_quantized, &quantized, read_quantized, need_quantized},
     {SIZED_coda_export_options, &export, read_export, NULL},
 };
 

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """pack_digests.py -- writes pack_digests.def: for random tensors of sizes that no file of test/golden/quant has, the SHA-256 of the fp32
-weights that the formats' formulas give, in numpy. test_pack_sizes.c makes the same tensors, packs and unpacks them.
+weights that the formats' formulas give, in numpy. test_pack_sizes.c makes the same tensors, packs and unpacks them. And quantize_digests.def:
+the tensors that random weights are rounded to, for test_quantize.c.
 
-    python3 test/unit/pack/pack_digests.py > test/unit/pack/pack_digests.def
+    python3 test/unit/pack/pack_digests.py packed > test/unit/pack/pack_digests.def
+    python3 test/unit/pack/pack_digests.py quantized > test/unit/pack/quantize_digests.def
 
 Formulas: compressed-tensors' pack_to_int32, AutoGPTQ's and AutoAWQ's pack, OCP's MX specification, ggml-quants.c of llama.cpp. They were held
 against these packages' own writers, and llama.cpp's reader, bit for bit.
+
+Rounding: calculate_qparams and quantize of compressed-tensors, in fp64.
 """
 import hashlib
+import sys
 import numpy as np
 
 u8, u32, f16, f32 = np.uint8, np.uint32, np.float16, np.float32
@@ -168,7 +173,82 @@ def codes(r, word, n, k, block):
     z = spread(r.take(n * G).view(np.int8).astype(np.int32).reshape(n, G), g, k) if zeros else 0
     return e4m3(b) * s if word.startswith("e4m3") else (b.view(np.int8) - z).astype(f32) * s
 
-if __name__ == "__main__":
+# ---- Rounding
+
+def bf16(x):
+    u = x.astype(f32).view(u32).astype(np.uint64)
+    return ((u + 0x7fff + (u >> 16 & 1)) >> 16).astype(np.uint16)
+
+def stored(kind, s):
+    """As the scales' type has them: bytes, and values."""
+    b = {"f32": lambda: s.astype(f32), "bf16": lambda: bf16(s), "f16": lambda: s.astype(f32).astype(f16)}[kind]()
+    return b.tobytes(), floats(kind, np.frombuffer(b.tobytes(), u8)).reshape(s.shape).astype(np.float64)
+
+def nearest(values, x):
+    """Index of the nearest of ascending values, of two as near the even one."""
+    i = np.clip(np.searchsorted(values, x), 1, len(values) - 1)
+    low, high = x - values[i - 1], values[i] - x
+    return np.where((low < high) | ((low == high) & (i % 2 == 1)), i - 1, i)
+
+def weights(r, n, k, t):
+    """Multiples of 2^-15 in each row's own range; a row of zeros, a column of large ones; as float64, and the bytes do not matter."""
+    x = r.take(2 * n * k).view(np.int16).reshape(n, k).astype(np.float64) * 2.0 ** -15 * 4.0 ** -(np.arange(n) % 5)[:, None]
+    x[n // 2] = 0
+    x[:, k // 3] *= 8
+    return {"F32": lambda: x, "BF16": lambda: floats("bf16", bf16(x).view(u8).reshape(-1)).reshape(n, k).astype(np.float64),
+            "F16": lambda: x.astype(f16).astype(np.float64)}[t]()
+
+def words(q, bits, axis):
+    """Numbers into 32-bit words along an axis, the last filled up with 0."""
+    q = np.moveaxis(q, axis, -1).astype(u32)
+    n = 32 // bits
+    q = np.pad(q, [(0, 0)] * (q.ndim - 1) + [(0, -q.shape[-1] % n)]).reshape(q.shape[:-1] + (-1, n))
+    return np.moveaxis((q << (np.arange(n, dtype=u32) * u32(bits))).sum(-1).astype(u32), -1, axis)
+
+def quantize(r, kind, word, n, k, block, t):
+    bits, g, scales, zeros = parts(word)
+    g, block = g or k, max(block, 1)
+    N, G = -(-n // block), -(-k // g)
+    x = weights(r, n, k, t)
+    padded = np.pad(x, [(0, N * block - n), (0, G * g - k)]).reshape(N, block, G, g)
+    low, high = np.minimum(padded.min((1, 3)), 0), np.maximum(padded.max((1, 3)), 0)
+    largest = {"e4m3": 448, "e5m2": 57344, "int4": 7.5, "int8": 127.5}[word[:4]]
+    s = (high - low) / (2 * largest) if zeros else np.maximum(high, -low) / largest
+    b, s = stored(scales, np.where(s == 0, 1, s))
+    z = np.minimum(np.rint(-low / s), 2 * largest) if zeros else np.zeros_like(s)
+    wide = lambda a: np.repeat(np.repeat(a, block, 0)[:n], g, 1)[:, :k]
+    if word[0] == "e":
+        size = e4m3(np.arange(127)) if word[:4] == "e4m3" else (np.arange(124, dtype=np.uint16) << 8).view(f16).astype(f32)
+        v = x / wide(s)
+        return [np.where(np.signbit(v), 128, 0) + nearest(size.astype(np.float64), np.abs(v)), b]
+    half = 1 << bits - 1
+    q = np.clip(np.rint(x / wide(s) + wide(z)), 0 if zeros else -half, (2 * half if zeros else half) - 1).astype(np.int64)
+    z = z.astype(np.int64)
+    if kind == "COMPRESSED_TENSORS":
+        return [words(q if zeros else q + half, bits, 1), b] + ([words(z, bits, 0)] if zeros else [])
+    if bits == 8 and zeros: q, z = q - 128, z - 128
+    return [q, b] + ([z] if zeros else [])
+
+def digest_of(tensors):
+    h = hashlib.sha256()
+    for a in tensors: h.update(a if isinstance(a, bytes) else np.ascontiguousarray(a.astype(u32 if a.dtype == u32 else u8)).tobytes())
+    return h.hexdigest()
+
+def print_quantized():
+    cases = [("CODES", "e4m3_row_f32", 37, 300, 0, "BF16"), ("CODES", "e4m3_row_bf16", 16, 128, 0, "F32"), ("CODES", "e4m3_row_f32", 20, 77, 20, "F16"),
+             ("CODES", "e4m3_g128_f32", 200, 300, 128, "BF16"), ("CODES", "e4m3_g128_bf16", 129, 256, 128, "F32"), ("CODES", "e5m2_g128_f32", 140, 129, 128, "BF16"),
+             ("CODES", "e5m2_row_f16", 7, 1000, 0, "F32"), ("CODES", "int8_row_f32", 33, 200, 0, "BF16"), ("CODES", "int8_row_bf16_zeros", 33, 200, 0, "F16"),
+             ("CODES", "int8_g128_f32", 64, 400, 0, "F32"), ("CODES", "int4_g32_f16", 9, 160, 0, "BF16"), ("CODES", "int4_g64_f16_zeros", 9, 160, 0, "F32")]
+    for word in ("int4_g128_bf16", "int4_g128_bf16_zeros", "int4_g32_f16", "int4_g32_f32_zeros", "int8_g64_bf16", "int8_g64_f16_zeros"):
+        cases += [("COMPRESSED_TENSORS", word, n, k, 0, t) for n, k, t in ((37, 384, "BF16"), (8, 128, "F32"), (5, 640, "F16"))]
+    cases += [("COMPRESSED_TENSORS", w, 13, 100, 0, "BF16") for w in ("int4_row_bf16", "int4_row_f32_zeros", "int8_row_bf16_zeros", "int8_row_f32")]
+    cases += [("COMPRESSED_TENSORS", "int4_row_bf16_zeros", 30, 603, 0, "F32")]
+    print("/* quantize_digests.def -- made by pack_digests.py: QUANTIZED(kind, format, rows, columns, block_rows, dtype,\n"
+          " * digest): of codes, scales, zeros. The seed of the weight's bytes is the number of the case, from 1 on. */")
+    for i, (kind, word, n, k, block, t) in enumerate(cases):
+        print(f'QUANTIZED({kind}, "{word}", {n}, {k}, {block}, {t},\n          "{digest_of(quantize(Bytes(i + 1), kind, word, n, k, block, t))}")')
+
+def print_packed():
     cases = [("GGUF", w, n, k, 0) for w in GGUF for n, k in (((37, 768), (16, 256), (1, 1280)) if GGUF[w][0] == 256 else ((37, 448), (48, 64), (1, 1088)))]
     for word in ("int4_g32_bf16", "int4_g128_f16_zeros", "int4_g16_f32_zeros", "int8_g64_bf16_zeros", "int8_g32_f16"):
         cases += [("COMPRESSED_TENSORS", word, n, k, o) for n, k, o in ((37, 384, 0), (16, 128, 0), (5, 640, 37))]
@@ -191,3 +271,6 @@ if __name__ == "__main__":
         assert w.dtype == f32 and w.shape == (n, k) and np.isfinite(w).all(), (kind, word)
         digest = hashlib.sha256(np.ascontiguousarray(w).tobytes()).hexdigest()
         print(f'PACKED({kind}, "{word}", {n}, {k}, {extra},\n     "{digest}")')
+
+if __name__ == "__main__":
+    {"packed": print_packed, "quantized": print_quantized}[sys.argv[1]]()

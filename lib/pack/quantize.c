@@ -1,0 +1,283 @@
+/*
+ * quantize.c -- weights of 16 and 32 bits, rounded to the nearest codes of a format.
+ *
+ * Formulas: calculate_qparams of compressed-tensors (quantization/utils/helpers.py), in fp64, with scales
+ * that are rounded to their type first.
+ */
+#include "pack.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What is rounded, and where to. */
+struct rounding {
+    const struct pack_format *f;
+    struct pack_record p;
+    coda_dtype t, scales; /* of the weight; of scales */
+    const void *weight;
+    int64_t rows, columns;
+    int64_t group, groups; /* k of a scale; scales of a row */
+    int block_rows;
+    const coda_quantized *out;
+};
+
+/* One group of one block of rows. Codes are numbers from `least` to `most`; z is added to x / s. */
+struct group {
+    int64_t row, k;
+    int rows;
+    int64_t n;
+    double low, high, s, z;
+};
+
+enum { CHUNK = 256 };
+
+/* n <= CHUNK elements of a row, as floats: exactly. A file may have them at any address. */
+static void load(const struct rounding *w, int64_t row, int64_t k, int n, float *x)
+{
+    uint32_t raw[CHUNK]; /* of 4 bytes or less each */
+    const uint16_t *half = (const uint16_t *)raw;
+    int64_t size = dtype_bytes(w->t, 1);
+    memcpy(raw, (const uint8_t *)w->weight + (row * w->columns + k) * size, (size_t)(n * size));
+    if (w->t == CODA_F32) memcpy(x, raw, (size_t)n * 4);
+    for (int i = 0; i < n && w->t == CODA_F16; i++) x[i] = (float)dtype_load(CODA_F16, raw, i);
+    for (int i = 0; i < n && w->t == CODA_BF16; i++) {
+        uint32_t u = (uint32_t)half[i] << 16;
+        memcpy(&x[i], &u, 4);
+    }
+}
+
+/* ---- Scales ---- */
+
+static coda_status not_finite(int64_t row, int64_t k, const float *x)
+{
+    while (isfinite(*x)) x++, k++;
+    return fail(CODA_E_INVALID, "quantize_weight: the weight of row %lld, column %lld is %g", (long long)row,
+                (long long)k, (double)*x);
+}
+
+/* The least and the largest of a group and 0. */
+static coda_status find_range(const struct rounding *w, struct group *g)
+{
+    float x[CHUNK], low = 0, high = 0;
+    for (int64_t row = g->row; row < g->row + g->rows; row++)
+        for (int64_t k = g->k; k < g->k + g->n; k += CHUNK) {
+            int n = (int)MIN(CHUNK, g->k + g->n - k), bad = 0;
+            load(w, row, k, n, x);
+            for (int i = 0; i < n; i++) {
+                low = MIN(low, x[i]);
+                high = MAX(high, x[i]);
+                bad |= !isfinite(x[i]);
+            }
+            if (bad) return not_finite(row, k, x);
+        }
+    g->low = low;
+    g->high = high;
+    return CODA_OK;
+}
+
+static double largest_code(const struct pack_format *f)
+{
+    switch (f->codes) {
+    case CODA_CODES_E4M3: return 448;
+    case CODA_CODES_E5M2: return 57344;
+    case CODA_CODES_INT4: return 7.5;
+    default: return 127.5;
+    }
+}
+
+/* The scale as its type has it, and where it goes. A scale of 0 is 1: all codes are 0. */
+static coda_status choose_scale(const struct rounding *w, struct group *g)
+{
+    bool points = w->f->zeros == CODA_ZEROS_POINTS;
+    double largest = largest_code(w->f),
+           s = points ? (g->high - g->low) / (2 * largest) : MAX(g->high, -g->low) / largest;
+    int64_t at = g->row / w->block_rows * w->groups + g->k / w->group, size = dtype_bytes(w->scales, 1);
+    float own;
+    dtype_store(w->scales, &own, 0, s);
+    g->s = dtype_load(w->scales, &own, 0);
+    if (g->s == 0) {
+        g->s = 1;
+        g->low = g->high = 0;
+        dtype_store(w->scales, &own, 0, 1);
+    }
+    memcpy((uint8_t *)w->out->scales + at * size, &own, (size_t)size);
+    if (!isfinite(g->s))
+        return fail(CODA_E_INVALID,
+                    "quantize_weight: the scale of row %lld, group %lld is %g, which %s has not",
+                    (long long)g->row, (long long)(g->k / w->group), s, dtype_name(w->scales));
+    g->z = points ? MIN(rint(-g->low / g->s), 2 * largest) : 0;
+    return CODA_OK;
+}
+
+/* ---- Codes, as records keep them but for the middle: integers with a zero point from 0 on ---- */
+
+static uint8_t integer(double x, double least, double most)
+{
+    return (uint8_t)(int)lrint(MIN(MAX(x, least), most));
+}
+
+/* e4m3 and e5m2: the nearest, ties to even, or the largest. */
+struct small {
+    int mantissa, bias;
+    double least, units, most; /* the least that is normal; 1 / an ulp below it */
+};
+static const struct small e4m3 = {3, 7, 0x1p-6, 0x1p9, 448}, e5m2 = {2, 15, 0x1p-14, 0x1p16, 57344};
+
+static uint8_t small_float(double x, const struct small *f)
+{
+    double a = MIN(fabs(x), f->most);
+    uint8_t sign = signbit(x) ? 128 : 0;
+    int cut = 52 - f->mantissa;
+    uint64_t u;
+    if (a < f->least) return sign | (uint8_t)lrint(a * f->units);
+    memcpy(&u, &a, 8);
+    u += ((uint64_t)1 << (cut - 1)) - 1 + (u >> cut & 1);
+    return sign | (uint8_t)((u >> cut) - ((uint64_t)(1023 - f->bias) << f->mantissa));
+}
+
+static void round_codes(const struct rounding *w, const struct group *g, const float *x, int n, uint8_t *q)
+{
+    double s = g->s, z = g->z, half = w->f->codes == CODA_CODES_INT4 ? 8 : 128;
+    double least = w->f->zeros ? 0 : -half, most = least + 2 * half - 1;
+    const struct small *small = w->f->codes == CODA_CODES_E4M3   ? &e4m3
+                                : w->f->codes == CODA_CODES_E5M2 ? &e5m2
+                                                                 : NULL;
+    if (small)
+        for (int i = 0; i < n; i++) q[i] = small_float(x[i] / s, small);
+    else
+        for (int i = 0; i < n; i++) q[i] = integer(x[i] / s + z, least, most);
+}
+
+/* ---- Where they go ---- */
+
+/* Codes of 4 bits without a zero point count from 8 in words, those of 8 bits from 128, as zero points do. */
+static void put_words(const struct rounding *w, int64_t row, int64_t k, int n, const uint8_t *q)
+{
+    int bits = w->p.bits, middle = w->f->zeros ? 0 : 1 << (bits - 1), in_word = 32 / bits;
+    int64_t words = w->columns / in_word + (w->columns % in_word > 0);
+    uint8_t *line = (uint8_t *)w->out->codes + 4 * row * words;
+    for (int i = 0; i < n; i++) {
+        uint8_t code = (uint8_t)(q[i] + middle);
+        if (bits == 8) line[k + i] = code;
+        else if ((k + i) & 1) line[(k + i) / 2] |= (uint8_t)((code & 15) << 4);
+        else line[(k + i) / 2] = code & 15;
+    }
+    if (k + n < w->columns) return;
+    for (int64_t i = CEIL_DIV(w->columns * bits, 8); i < 4 * words; i++)
+        line[i] = 0; /* the last word's rest */
+}
+
+static void put_codes(const struct rounding *w, int64_t row, int64_t k, int n, uint8_t *q)
+{
+    if (w->out->kind == CODA_PACK_COMPRESSED_TENSORS) {
+        put_words(w, row, k, n, q);
+        return;
+    }
+    bool shifted = w->f->codes == CODA_CODES_INT8 && w->f->zeros;
+    for (int i = 0; i < n && shifted; i++) q[i] ^= 128;
+    memcpy((uint8_t *)w->out->codes + row * w->columns + k, q, (size_t)n);
+}
+
+/* A zero point, from 0 on; along N in words, the first row of a word clears it. */
+static void put_zero(const struct rounding *w, const struct group *g, int64_t row)
+{
+    int bits = w->p.bits, in_word = 32 / bits;
+    int64_t group = g->k / w->group;
+    uint8_t z = (uint8_t)g->z, *zeros = w->out->zeros;
+    if (w->out->kind != CODA_PACK_COMPRESSED_TENSORS) {
+        zeros[row * w->groups + group] = bits == 8 ? z ^ 128 : z;
+        return;
+    }
+    uint32_t word = 0;
+    uint8_t *at = zeros + 4 * (row / in_word * w->groups + group);
+    if (row % in_word) memcpy(&word, at, 4);
+    word |= (uint32_t)z << bits * (row % in_word);
+    memcpy(at, &word, 4);
+}
+
+static coda_status round_group(const struct rounding *w, struct group *g)
+{
+    float x[CHUNK];
+    uint8_t q[CHUNK];
+    coda_status status = find_range(w, g);
+    if (status == CODA_OK) status = choose_scale(w, g);
+    for (int64_t row = g->row; row < g->row + g->rows && status == CODA_OK; row++) {
+        for (int64_t k = g->k; k < g->k + g->n; k += CHUNK) {
+            int n = (int)MIN(CHUNK, g->k + g->n - k);
+            load(w, row, k, n, x);
+            round_codes(w, g, x, n, q);
+            put_codes(w, row, k, n, q);
+        }
+        if (w->f->zeros) put_zero(w, g, row);
+    }
+    return status;
+}
+
+/* ---- The whole ---- */
+
+static coda_status check_format(const struct rounding *w)
+{
+    const struct pack_format *f = w->f;
+    bool integers = f->codes == CODA_CODES_INT4 || f->codes == CODA_CODES_INT8;
+    bool floats = f->codes == CODA_CODES_E4M3 || f->codes == CODA_CODES_E5M2,
+         words = w->out->kind != CODA_PACK_CODES;
+    bool wide = f->scales == CODA_SCALES_F32 || f->scales == CODA_SCALES_BF16 || f->scales == CODA_SCALES_F16;
+    if ((!integers && !floats) || !wide || f->zeros == CODA_ZEROS_MINIMUM)
+        return fail(CODA_E_INVALID,
+                    "quantize_weight: the format is %s; codes are int4, int8, e4m3 or e5m2, scales f32, "
+                    "bf16 or f16",
+                    pack_word(f).s);
+    if (words && (w->out->kind != CODA_PACK_COMPRESSED_TENSORS || floats))
+        return fail(CODA_E_INVALID,
+                    "quantize_weight: kind is %d of %s; must be CODA_PACK_CODES, or for int4 and int8 "
+                    "CODA_PACK_COMPRESSED_TENSORS",
+                    (int)w->out->kind, pack_word(f).s);
+    if (w->out->block_rows < 0 || (w->block_rows > 1 && (words || f->zeros)))
+        return fail(CODA_E_INVALID,
+                    "quantize_weight: block_rows is %d; must be at least 1, and 1 with zero points or as "
+                    "CODA_PACK_COMPRESSED_TENSORS",
+                    w->out->block_rows);
+    return CODA_OK;
+}
+
+static coda_status check(const struct rounding *w)
+{
+    coda_status status = check_format(w);
+    if (status != CODA_OK) return status;
+    if (!dtype_is_float(w->t))
+        return fail(CODA_E_INVALID, "quantize_weight: the weight is %s; must be f32, bf16 or f16",
+                    dtype_name(w->t));
+    if (w->rows < 1 || w->columns < 1 || w->rows > INT32_MAX || w->columns > INT32_MAX)
+        return fail(CODA_E_INVALID, "quantize_weight: %lld x %lld; must be 1..2^31 - 1 each",
+                    (long long)w->rows, (long long)w->columns);
+    if (w->out->kind == CODA_PACK_COMPRESSED_TENSORS && w->f->group && w->columns % w->f->group)
+        return fail(CODA_E_INVALID, "quantize_weight: %lld columns, which groups of %d do not divide",
+                    (long long)w->columns, w->f->group);
+    return CODA_OK;
+}
+
+coda_status pack_quantize(const struct pack_format *f, coda_dtype t, const void *weight, int64_t rows,
+                          int64_t columns, const coda_quantized *out)
+{
+    struct rounding w = {.f = f,
+                         .p = pack_record(f),
+                         .t = t,
+                         .weight = weight,
+                         .rows = rows,
+                         .columns = columns,
+                         .block_rows = MAX(out->block_rows, 1),
+                         .out = out};
+    w.scales = f->scales == CODA_SCALES_F32 ? CODA_F32 : f->scales == CODA_SCALES_BF16 ? CODA_BF16 : CODA_F16;
+    coda_status status = check(&w);
+    if (status != CODA_OK) return status;
+    w.group = f->group ? f->group : columns;
+    w.groups = columns / w.group + (columns % w.group > 0);
+    for (int64_t row = 0; row < rows && status == CODA_OK; row += w.block_rows)
+        for (int64_t k = 0; k < columns && status == CODA_OK; k += w.group) {
+            struct group g = {.row = row, .k = k};
+            g.rows = (int)MIN(w.block_rows, rows - row);
+            g.n = MIN(w.group, columns - k);
+            status = round_group(&w, &g);
+        }
+    return status;
+}
