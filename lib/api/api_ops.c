@@ -55,8 +55,18 @@ static coda_value map(graph *g, const char *name, const coda_value *in, int n, c
 
 BINARY(add)
 BINARY(sub)
-BINARY(mul)
 BINARY(div)
+/* A weight of 8 bits goes by its numbers, in the other's dtype. */
+CODA_API coda_value coda_mul(coda_graph *g, coda_value a, coda_value b)
+{
+    if (!build_ready(g, "mul")) return CODA_NONE;
+    int i = build_index(g, "mul", a), k = build_index(g, "mul", b);
+    bool scales =
+        i >= 0 && k >= 0 && dtype_is_storage(g->node[i].type.dtype) && dtype_is_float(g->node[k].type.dtype);
+    if (scales) a = coda_cast(g, a, g->node[k].type.dtype);
+    return map(g, "mul", OPERANDS(a, b), NULL);
+}
+
 UNARY(relu)
 UNARY(relu2)
 UNARY(gelu_erf)

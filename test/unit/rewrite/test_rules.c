@@ -258,21 +258,54 @@ END_TEST
 /* ---- narrow ---- */
 
 /* 16-bit values stay what they are; what is fp32 by itself is not rounded. */
+/* A scale of a small weight's rows, of all of it, or of its columns if the product has these. */
+START_TEST(scales_of_small_weights_come_behind)
+{
+    static const struct {
+        const char *text, *want; /* NULL: it stays */
+    } cases[] = {
+        {"%q = cast %c {to=bf16}\n%v = mul %q, %s\n%y = matmul %x, %v\n", "matmul reshape mul"},
+        {"%q = cast %c {to=f32}\n%v = mul %q, %s\n%y = matmul %x, %v\n", "matmul reshape mul"},
+        {"%q = cast %c {to=bf16}\n%v = div %q, %s\n%y = matmul %x, %v\n", "matmul reshape div"},
+        {"%q = cast %c {to=bf16}\n%v = mul %q, %one\n%y = matmul %x, %v\n", "matmul mul"},
+        {"%q = cast %c {to=bf16}\n%v = scale %q {alpha=2}\n%y = matmul %x, %v\n", "matmul scale"},
+        {"%q = cast %c {to=bf16}\n%v = mul %q, %g\n%y = matmul %z, %v {kn=1}\n", "matmul mul"},
+        {"%v = mul %u, %s\n%y = matmul %x, %v\n", "unpack matmul reshape mul"},
+        {"%t = slice %u {axis=0, start=0, stop=2, step=1}\n%r = slice %s {axis=0, start=0, stop=2, step=1}\n"
+         "%v = mul %t, %r\n%y = matmul %x, %v\n",
+         "unpack slice slice matmul reshape mul"},
+        {"%q = cast %c {to=bf16}\n%v = mul %q, %g\n%y = matmul %x, %v\n", NULL}, /* of K */
+        {"%v = mul %w, %s\n%y = matmul %x, %v\n", NULL}};                        /* folds */
+    for (int i = 0; i < ARRAY_SIZE(cases); i++) {
+        char text[1024];
+        snprintf(
+            text, sizeof text,
+            "%%x = input bf16[6,8]\n%%z = input bf16[6,4]\n%%c = weight i8[4,8]\n%%w = weight bf16[4,8]\n"
+            "%%s = weight f32[4,1]\n%%g = weight f32[8]\n%%one = weight f32[1]\n%%p = weight u8[1056]\n"
+            "%%u = unpack %%p {format=int4_g128_f16, d0=4, d1=8, rank=2, to=bf16}\n%soutput %%o = %%y",
+            cases[i].text);
+        rules_expect(text, FOLD(COPY), cases[i].want ? "carry_weight_scale" : "-carry_weight_scale",
+                     cases[i].want);
+    }
+}
+END_TEST
+
 START_TEST(narrows)
 {
     const char *from = "%x = input bf16[6,8]\n%f = input f32[6,8]\n%h = input f16[6,8]\n"
                        "%w = weight bf16[4,8]\n%x32 = cast %x {to=f32}\n%w32 = cast %w {to=f32}\n"
-                       "%h32 = cast %h {to=f32}\n";
+                       "%h32 = cast %h {to=f32}\n%c = weight f8e4m3[4,8]\n%c16 = cast %c {to=bf16}\n";
     static const struct {
         const char *line, *want, *printed;
     } to[] = {
-        {"%y = matmul %x32, %w", "matmul", "%4 = matmul %x, %w {f32=1}  ; f32[6,4]"},
-        {"%y = matmul %x, %w32", "matmul", "%4 = matmul %x, %w  ; bf16[6,4]"},
-        {"%y = matmul %x32, %w32", "matmul", "%4 = matmul %x, %w {f32=1}  ; f32[6,4]"},
-        {"%y = matmul %f, %w32", "cast matmul", "%5 = matmul %f, %4  ; f32[6,4]"},
-        {"%y = matmul %h32, %w", "cast matmul", "%5 = matmul %4, %w  ; f32[6,4]"},
-        {"%y = matmul %f, %w", "matmul", "%4 = matmul %f, %w  ; f32[6,4]"},
-        {"%d = silu %x32\n%y = matmul %d, %w", "cast silu matmul", "%6 = matmul %5, %w  ; f32[6,4]"},
+        {"%y = matmul %x32, %w", "matmul", "%5 = matmul %x, %w {f32=1}  ; f32[6,4]"},
+        {"%y = matmul %x, %w32", "matmul", "%5 = matmul %x, %w  ; bf16[6,4]"},
+        {"%y = matmul %x32, %w32", "matmul", "%5 = matmul %x, %w {f32=1}  ; f32[6,4]"},
+        {"%y = matmul %x, %c16", "matmul", "%5 = matmul %x, %c  ; bf16[6,4]"},
+        {"%y = matmul %f, %w32", "cast matmul", "%6 = matmul %f, %5  ; f32[6,4]"},
+        {"%y = matmul %h32, %w", "cast matmul", "%6 = matmul %5, %w  ; f32[6,4]"},
+        {"%y = matmul %f, %w", "matmul", "%5 = matmul %f, %w  ; f32[6,4]"},
+        {"%d = silu %x32\n%y = matmul %d, %w", "cast silu matmul", "%7 = matmul %6, %w  ; f32[6,4]"},
     };
     for (int i = 0; i < ARRAY_SIZE(to); i++) {
         char text[512];
@@ -576,5 +609,6 @@ TESTS(rules, ONE(lowers), ONE(lowers_loss), ONE(lowering_keeps_origins), ONE(car
       ONE(leaves_norms_of_ranges), ONE(leaves_norms_of_few_columns), ONE(carries_past_a_residual),
       ONE(keeps_row_scale), ONE(carries_col_scale), ONE(carries_shifts), ONE(carries_cast),
       ONE(keeps_f16_in_range), ONE(keeps_casts_in_range), ONE(merges_rope),
-      ONE(merges_rope_with_late_positions), ONE(tidies), ONE(shares), ONE(narrows), ONE(drops_the_dead),
-      ONE(blocks), ONE(refuses_a_poisoned_graph), ONE(deep_stack));
+      ONE(merges_rope_with_late_positions), ONE(tidies), ONE(shares),
+      ONE(scales_of_small_weights_come_behind), ONE(narrows), ONE(drops_the_dead), ONE(blocks),
+      ONE(refuses_a_poisoned_graph), ONE(deep_stack));
