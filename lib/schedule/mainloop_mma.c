@@ -31,11 +31,13 @@ static int parts_of(const struct program *p)
     return use_is_packed(&p->b.data) && !narrow ? 2 : 1;
 }
 
-/* bf16 has fp32's range; f16 that of e2m1 with scales of e4m3. */
-static bool has_range(const struct program *p)
+/* Products of an element of A and one of B: bf16 has fp32's range, f16 that of e2m1 with scales of e4m3; else
+ * it is two of bf16. */
+static int products_of(const struct program *p)
 {
     const struct pack_format f = graph_format_of(p->b.data.packing.format);
-    return p->a.dtype == CODA_BF16 || (f.codes == CODA_CODES_E2M1 && f.scales == CODA_SCALES_E4M3);
+    bool fits = f.codes == CODA_CODES_E2M1 && f.scales == CODA_SCALES_E4M3;
+    return parts_of(p) + (use_is_packed(&p->b.data) && p->a.dtype == CODA_F16 && !fits);
 }
 
 static bool decodes(const struct program *p) { return use_is_packed(&p->b.data) || p->a.dtype != p->b.dtype; }
@@ -44,9 +46,8 @@ static bool supports(const struct target *target, const struct program *p)
 {
     (void)target;
     const struct tensor_use *b = &p->b.data;
-    bool packed = use_is_packed(b) && has_range(p);
-    bool plain = !use_is_packed(b) && (p->a.dtype == b->dtype || dtype_is_storage(b->dtype));
-    return program_has_work(p) && dtype_is_half(p->a.dtype) && (packed || plain);
+    bool small = use_is_packed(b) || dtype_is_storage(b->dtype);
+    return program_has_work(p) && dtype_is_half(p->a.dtype) && (small || p->a.dtype == b->dtype);
 }
 
 /* ---- Shared memory ---- */
@@ -85,7 +86,7 @@ static double cost(const struct program *p, const struct tile *t, const struct t
 {
     double k = (double)CEIL_DIV(p->k, t->bk) * t->bk, blocks = (double)program_blocks(p, t);
     int parts = parts_of(p);
-    double products = parts * t->bm * t->bn * k / target->mma,
+    double products = products_of(p) * t->bm * t->bn * k / target->mma,
            traffic = 2 * (t->bm + t->bn) * k / target->l2_bytes;
     double fragments = 2 * (t->bm + 4 * t->groups * parts * t->bn) * k / FRAGMENT_BYTES;
     if (decodes(p)) fragments += t->bn * k * DECODE / LANES;

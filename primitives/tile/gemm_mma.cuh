@@ -10,7 +10,8 @@
 // ldmatrix transposes 8x8 matrices. Copies have 16 bytes, or fewer, where a pitch is odd.
 //
 // What B has in fewer bits goes through registers, where it becomes values of 16 bits, or, with a scale of
-// more bits than those have, two parts of a sum: a slot then has a tile for each part.
+// more bits than those have, two parts of a sum: a slot then has a tile for each. These are of bf16, which has
+// fp32's range; A of f16 is then split likewise.
 #pragma once
 
 #include "ptx/cluster.cuh"
@@ -111,6 +112,13 @@ template <i64 row_stride, i64 k_stride, i64 multiples, int row_step = 1> struct 
     static constexpr int width = step == 1 ? (int)(all & -all) : 1;
 };
 
+template <class A, class B> struct Same {
+    static constexpr bool value = false;
+};
+template <class A> struct Same<A, A> {
+    static constexpr bool value = true;
+};
+
 // In how many parts B is multiplied, and whether copies decode it.
 template <class Config, class Weights> struct PartsOf : WeightsOf<Config, Weights> {
     static constexpr bool decodes = true;
@@ -118,6 +126,7 @@ template <class Config, class Weights> struct PartsOf : WeightsOf<Config, Weight
 template <class Config> struct PartsOf<Config, void> {
     static constexpr bool decodes = false;
     static constexpr int parts = 1;
+    template <class Element> using Part = Element;
 };
 
 template <class Config, class Epilogue, class Block> struct GemmMma {
@@ -134,9 +143,11 @@ template <class Config, class Epilogue, class Block> struct GemmMma {
     static constexpr i64 half_b = Columns::gated && Config::b_stride_k != 1 ? Config::n / 2 : 0;
     using MajorB = Major<Config::b_stride_row, Config::b_stride_k, Config::b_align | half_b, Columns::step>;
     using PanelsA = Panels<Element, Config::bm, bk, threads, MajorA::k_major>;
-    using PanelsB = Panels<Element, Config::bn, bk, threads, MajorB::k_major>;
     using Weights = PartsOf<Config, typename Config::Weights>;
     static constexpr int parts = Weights::parts;
+    using Part = typename Weights::template Part<Element>;
+    using PanelsB = Panels<Part, Config::bn, bk, threads, MajorB::k_major>;
+    static constexpr bool splits = !Same<Part, Element>::value; // A, too, into two bf16: f16 has 11 bits
 
     struct Shared {
         struct {
@@ -215,6 +226,18 @@ template <class Config, class Epilogue, class Block> struct GemmMma {
         return reinterpret_cast<float(&)[4]>(acc[4 * i]);
     }
 
+    // Pairs of f16 as bf16, and what that leaves of them.
+    DEV static void split(u32 (&x)[4], u32 (&rest)[4])
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const Pair own = unpack2<Element>(x[i]);
+            x[i] = pack2<bf16>(own.a, own.b);
+            const Pair most = unpack2<bf16>(x[i]);
+            rest[i] = pack2<bf16>(own.a == most.a ? 0 : own.a - most.a, own.b == most.b ? 0 : own.b - most.b);
+        }
+    }
+
     // a, b: this lane's places in the slot.
     DEV static void multiply(Accumulators &acc, u32 a, u32 b)
     {
@@ -223,6 +246,10 @@ template <class Config, class Epilogue, class Block> struct GemmMma {
             u32 x[blocks][4];
 #pragma unroll
             for (int m = 0; m < blocks; m++) PanelsA::load(x[m], a, 64 * m, k);
+            u32 rest[splits ? blocks : 1][4];
+            if constexpr (splits)
+#pragma unroll
+                for (int m = 0; m < blocks; m++) split(x[m], rest[m]);
 #pragma unroll
             for (int patch = 0; patch < Config::bn / 16; patch++) {
 #pragma unroll
@@ -230,9 +257,12 @@ template <class Config, class Epilogue, class Block> struct GemmMma {
                     u32 y[4];
                     PanelsB::load(y, b + part * PanelsB::bytes, 16 * patch, k);
 #pragma unroll
-                    for (int i = 0; i < 2 * blocks; i++)
-                        ptx::mma<Element>(octet(acc[i / 2], 2 * patch + i % 2), x[i / 2], y[i % 2 * 2],
-                                          y[i % 2 * 2 + 1]);
+                    for (int i = 0; i < 2 * blocks; i++) {
+                        float(&c)[4] = octet(acc[i / 2], 2 * patch + i % 2);
+                        ptx::mma<Part>(c, x[i / 2], y[i % 2 * 2], y[i % 2 * 2 + 1]);
+                        if (splits && part == 0)
+                            ptx::mma<Part>(c, rest[splits ? i / 2 : 0], y[i % 2 * 2], y[i % 2 * 2 + 1]);
+                    }
                 }
             }
         }

@@ -61,6 +61,13 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
     static constexpr bool floats = codes == Codes::e2m1 || codes == Codes::e4m3 || codes == Codes::e5m2;
     // Have its values 8 bits at most, and the range of bf16?
     static constexpr bool narrow = floats && (scales == Scales::e8m0 || scales == Scales::e4m3);
+    static constexpr bool small = codes == Codes::e2m1 && scales == Scales::e4m3; // as f16 has them
+    template <class Element, bool fits = small> struct Part {
+        typedef bf16 type;
+    };
+    template <class Element> struct Part<Element, true> {
+        typedef Element type;
+    };
     // Places in a record, in bytes: codes, upper bits, scales, zero points or minima.
     static constexpr int high = 1024 * (step / tile), first_scale = high + (bits & 3) * step * 2;
     static constexpr int one = scales == Scales::f16u6   ? 256
@@ -203,6 +210,8 @@ template <class Config, class Weights> struct WeightsOf {
 
     // ---- As sums of 16-bit values, for units that multiply these: two of bf16 have 16 of 24 bits ----
     static constexpr int parts = Weights::narrow ? 1 : 2;
+    // In bf16, which has fp32's range, or in f16, which has that of some.
+    template <class Element> using Part = typename Weights::template Part<Element>::type;
 
     // Neighbours along K, or N, that begin at a multiple of 8 of them, and `ahead` of them before the first.
     template <bool along_k, i64 ahead>
@@ -226,6 +235,7 @@ template <class Config, class Weights> struct WeightsOf {
 };
 template <class Config, class T> struct WeightsOf<Config, Elements<T>> {
     static constexpr int parts = 1; // what has 8 bits is exact in 16
+    template <class Element> using Part = Element;
     template <bool along_k, i64 ahead, int step>
     DEV static void eight(const T *from, i64 n, i64 k, int left, float (&x)[8])
     {
