@@ -19,10 +19,29 @@ int64_t packed_bytes(const struct tensor_use *u, int64_t stride)
     return mul_counts(packed_at(u, stride).row / PACK_ROWS, packed_block_bytes(u));
 }
 
+int64_t packed_elements_bytes(const struct tensor_use *u, int64_t elements)
+{
+    struct pack_format f = graph_format_of(u->packing.format);
+    struct pack_record p = pack_record(&f);
+    return CEIL_DIV(mul_counts(elements, p.bytes), PACK_ROWS * p.step);
+}
+
+/* Of pieces of so many units, those that n units meet, `step` apart from `first` on. */
+static int64_t pieces_met(int64_t first, int64_t step, int64_t n, int64_t piece)
+{
+    return step > piece ? n : (first % piece + (n - 1) * step) / piece + 1;
+}
+
 /* Rows of the matrix are N of a product, or its K where w is turned. */
 int64_t packed_operand_bytes(const struct tensor_use *u, int64_t rows, int64_t k)
 {
+    if (!rows || !k) return 0;
     struct pack_format f = graph_format_of(u->packing.format);
-    bool turned = packed_at(u, u->k).row != 0;
-    return rows && k ? pack_bytes(&f, turned ? k : rows, turned ? rows : k) : 0;
+    struct pack_record record = pack_record(&f);
+    struct packed_at first = packed_at(u, u->offset), row = packed_at(u, u->row), next = packed_at(u, u->k);
+    int64_t blocks = pieces_met(first.row, row.row + next.row, row.row ? rows : k, PACK_ROWS);
+    int64_t records = pieces_met(first.column, row.column + next.column, row.column ? rows : k, record.step);
+    if (!row.row && !next.row) blocks = 1;
+    if (!row.column && !next.column) records = 1;
+    return mul_counts(mul_counts(blocks, records), record.bytes);
 }

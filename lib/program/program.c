@@ -276,7 +276,7 @@ static int64_t extent_bytes(const struct program *q, const struct tensor_use *po
         int64_t extent = q->sample && d == 0 && port->stride[0] ? program_samples(q) : q->dim[d];
         if (port->stride[d] || use_is_indexed(port)) n = mul_counts(n, extent);
     }
-    n = dtype_bytes(port->dtype, n);
+    n = use_is_packed(port) ? packed_elements_bytes(port, n) : dtype_bytes(port->dtype, n);
     return use_effect(port) & EFFECT_ADD ? mul_counts(2, n) : n;
 }
 

@@ -159,7 +159,9 @@ struct packed_at packed_at(const struct tensor_use *u, int64_t stride);
 /* From one row block to the next; of a stride of whole row blocks. */
 int64_t packed_block_bytes(const struct tensor_use *u);
 int64_t packed_bytes(const struct tensor_use *u, int64_t stride);
-/* Bytes of the records that have rows x k elements by the strides of an operand. */
+/* Bytes of so many elements, as a share of their records; and of the records that have rows x k elements by
+ * the strides of an operand. */
+int64_t packed_elements_bytes(const struct tensor_use *u, int64_t elements);
 int64_t packed_operand_bytes(const struct tensor_use *u, int64_t rows, int64_t k);
 static inline bool use_is_packed(const struct tensor_use *u) { return u->packing.format; }
 

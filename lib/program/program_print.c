@@ -3,7 +3,9 @@
 
 static struct value_text name_of(const struct tensor_names *names, int value)
 {
-    return value < 0 || !names ? (struct value_text){"-"} : value_text(names->graph, value);
+    if (value < 0 || !names) return (struct value_text){"-"};
+    const struct node *n = &names->graph->node[value];
+    return value_text(names->graph, n->op == OP_UNPACK ? n->in[UNPACK_W] : value); /* what has a name */
 }
 
 static void print_place(const struct tensor_names *names, int buffer, struct text *t)

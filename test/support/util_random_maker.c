@@ -100,13 +100,34 @@ coda_value maker_linear_by(struct maker *m, coda_value x, int64_t n, coda_dtype 
     return kn ? coda_matmul_kn(m->g, x, w) : coda_matmul(m->g, x, w);
 }
 
-/* Now and then of two dtypes, of which the weight's may be one of 8 bits. */
+/* By a packed weight of x's dtype, or a view of it. */
+static coda_value linear_by_packed(struct maker *m, coda_value x, int64_t n)
+{
+    static const char *const words[] = {"q4_0",        "q4_k", "q6_k", "mxfp4", "int4_g64_bf16_zeros",
+                                        "int8_row_f32"};
+    struct shape s = maker_shape(m, x);
+    coda_pack_format f = CODA_PACK_FORMAT_INIT;
+    char name[32];
+    int64_t k = s.rank < 2 ? 0 : s.dim[s.rank - 1];
+    if (k < 1 || n < 1) return CODA_NONE;
+    coda_pack_format_find(words[random_below(&m->r, ARRAY_SIZE(words))], &f);
+    snprintf(name, sizeof name, "w%d", m->leaves++);
+    bool kn = random_chance(&m->r, 30), some = random_chance(&m->r, 30);
+    int64_t rows = kn ? k : n, more = rows + (some ? 1 + random_below(&m->r, 20) : 0);
+    coda_value w = coda_weight_packed(m->g, name, &f, 2, (int64_t[]){more, kn ? n : k}, s.dtype);
+    if (some) w = coda_slice(m->g, w, 0, more - rows, more, 1);
+    return kn ? coda_matmul_kn(m->g, x, w) : coda_matmul(m->g, x, w);
+}
+
+/* Now and then of two dtypes, of which the weight's may be one of 8 bits, or fewer. */
 coda_value maker_linear(struct maker *m, coda_value x, int64_t n)
 {
     static const coda_dtype narrow[] = {CODA_F8E4M3, CODA_F8E5M2, CODA_I8, CODA_U8};
     if (!random_chance(&m->r, 10) || m->opt.dtype) return maker_linear_by(m, x, n, maker_shape(m, x).dtype);
     bool is_narrow = random_chance(&m->r, 50);
-    return maker_linear_by(m, x, n, is_narrow ? narrow[random_below(&m->r, 4)] : m->dtype);
+    int64_t which = is_narrow ? random_below(&m->r, 6) : 0;
+    if (which >= ARRAY_SIZE(narrow)) return linear_by_packed(m, x, n);
+    return maker_linear_by(m, x, n, is_narrow ? narrow[which] : m->dtype);
 }
 
 coda_value maker_slice(struct maker *m, coda_value x, int64_t from, int64_t to)

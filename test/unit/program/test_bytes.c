@@ -85,9 +85,30 @@ static int64_t count_port(const struct program *q, int port)
 
 static bool is_placed(const struct tensor_use *u) { return u->role == USE_LOAD || u->role == USE_STORE; }
 
+/* Records that have elements of one batch. */
+static int64_t count_packed(const struct program *q, const struct tensor_use *o)
+{
+    enum { MOST = 1 << 12 };
+    struct pack_format f = graph_format_of(o->packing.format);
+    struct pack_record p = pack_record(&f);
+    static bool met[MOST];
+    int64_t count = 0, across = pack_records(&f, o->packing.columns);
+    memset(met, 0, sizeof met);
+    for (int64_t n = 0; n < q->dim[2]; n++)
+        for (int64_t k = 0; k < q->k; k++) {
+            int64_t at = o->offset + n * o->row + k * o->k, row = at / o->packing.columns;
+            int64_t record = row / PACK_ROWS * across + at % o->packing.columns / p.step;
+            ck_assert(record < MOST);
+            count += !met[record];
+            met[record] = true;
+        }
+    return count * p.bytes;
+}
+
 static int64_t count_operand(const struct program *q, const struct tensor_use *o, int64_t rows)
 {
     bool some = q->dim[0] && q->dim[1] && q->dim[2];
+    if (some && use_is_packed(o)) return (o->batch ? q->dim[0] : 1) * count_packed(q, o);
     return some ? (o->batch ? q->dim[0] : 1) * rows * q->k * (int64_t)dtype_bytes(o->dtype, 1) : 0;
 }
 
