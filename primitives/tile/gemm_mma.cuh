@@ -10,8 +10,8 @@
 // ldmatrix transposes 8x8 matrices. Copies have 16 bytes, or fewer, where a pitch is odd.
 //
 // What B has in fewer bits goes through registers, where it becomes values of 16 bits, or, with a scale of
-// more bits than those have, two parts of a sum: a slot then has a tile for each. These are of bf16, which has
-// fp32's range; A of f16 is then split likewise.
+// more bits than those have, two parts of a sum: a slot then has a tile for each. They are of bf16, which
+// has fp32's range; A of f16 is then split likewise.
 #pragma once
 
 #include "ptx/cluster.cuh"

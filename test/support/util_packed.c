@@ -86,6 +86,14 @@ static void some_columns(graph *g, coda_value w, const struct packed_sizes *s)
     coda_output(g, "y", multiplied(g, rows_of(g, "x", s, to - from), w, false));
 }
 
+/* Scales of rows ahead of the product, as a checkpoint with two levels of them may have it. */
+static void scaled_before(graph *g, coda_value w, const struct packed_sizes *s)
+{
+    int64_t dim[] = {s->batch, s->n, 1};
+    coda_value scale = coda_weight(g, "s", CODA_F32, s->batch ? 3 : 2, s->batch ? dim : dim + 1);
+    coda_output(g, "y", multiplied(g, rows_of(g, "x", s, s->k), coda_mul(g, w, scale), false));
+}
+
 static void behind_a_norm(graph *g, coda_value w, const struct packed_sizes *s)
 {
     coda_value x = rows_of(g, "x", s, s->k), gain = coda_weight(g, "gain", CODA_F32, 1, &s->k),
@@ -127,6 +135,7 @@ const struct packed_reader packed_readers[] = {{"product", product, false},
                                                {"some rows", some_rows, false},
                                                {"every other row", every_other_row, false},
                                                {"some columns", some_columns, false},
+                                               {"scaled before", scaled_before, false},
                                                {"behind a norm", behind_a_norm, true},
                                                {"gated", gated, false},
                                                {"looked up", looked_up, false},

@@ -90,6 +90,94 @@ START_TEST(means_its_numbers)
 }
 END_TEST
 
+#define FORMAT "{format=int4_g128_f16, d0=48, d1=256, rank=2, to=bf16}"
+#define PACKED "%p = weight u8[6336]\n%w = unpack %p " FORMAT "\n"
+
+static coda_plan *planned(const char *text, coda_fold fold)
+{
+    graph *g = graph_parse(text);
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    opt.device = CODA_DEVICE_CPU;
+    opt.fold = fold;
+    coda_compile(&p, g, &opt);
+    graph_free(g);
+    return p;
+}
+
+/* Columns of x in the order in which a packer has sorted k by group: one launch more, whoever made x. */
+START_TEST(columns_are_sorted)
+{
+    static const struct {
+        const char *made;
+        int launches;
+    } cases[] = {{"%n = rms_norm %x, %g {eps=1e-5}\n", 3},
+                 {"%v = weight bf16[256,256]\n%h = matmul %x, %v\n%n = silu %h\n", 3},
+                 {"%n = reshape %x {d0=-1, d1=256, rank=2}\n", 2}};
+    for (int i = 0; i < 2 * ARRAY_SIZE(cases); i++) {
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "%%x = input bf16[%d,256]\n%%g = weight bf16[256]\n%%i = weight i32[256]\n%s"
+                 "%s%%t = transpose %%n {p0=1, p1=0}\n%%e = embedding %%t, %%i\n"
+                 "%%s = transpose %%e {p0=1, p1=0}\n%%y = matmul %%s, %%w\noutput %%o = %%y\n",
+                 i % 2 ? 1 : 37, PACKED, cases[i / 2].made);
+        graph *g = graph_parse(text);
+        ck_assert_msg(g != NULL, "%s", coda_error());
+        void **want = run_reference(g, 3);
+        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+        opt.device = CODA_DEVICE_CPU;
+        double error = run_on_cpu(g, 3, &opt, want);
+        ck_assert_msg(error >= 0 && error < 0.02, "%s: error %g %s", text, error, coda_error());
+        coda_plan *p = planned(text, CODA_FOLD_COPY);
+        ck_assert_msg(p && p->plan.programs == cases[i / 2].launches, "%s: %d launches", text,
+                      p ? p->plan.programs : -1);
+        coda_plan_free(p);
+        random_args_free(g, want);
+        graph_free(g);
+    }
+}
+END_TEST
+
+/* ---- Weights of 8 bits with a scale ---- */
+
+/* Of rows, or of all, ahead of a product, which no copy of the weight comes ahead of. */
+START_TEST(scales_of_8_bits)
+{
+    static const coda_dtype dtypes[] = {CODA_F8E4M3, CODA_F8E5M2, CODA_I8};
+    for (int i = 0; i < 4 * ARRAY_SIZE(dtypes); i++) {
+        graph *g = coda_graph_new();
+        bool kn = i & 1, one = i & 2;
+        coda_value x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){5, 72}),
+                   w = coda_weight(g, "w", dtypes[i / 4], 2, kn ? (int64_t[]){72, 40} : (int64_t[]){40, 72}),
+                   s = coda_weight(g, "s", CODA_F32, one || kn ? 1 : 2,
+                                   one  ? (int64_t[]){1}
+                                   : kn ? (int64_t[]){40}
+                                        : (int64_t[]){40, 1});
+        w = coda_mul(g, w, s);
+        coda_output(g, "y", kn ? coda_matmul_kn(g, x, w) : coda_matmul(g, x, w));
+        ck_assert_msg(coda_graph_status(g) == CODA_OK, "%s", coda_error());
+        void **want = run_reference(g, 3);
+        for (int m = 0; m < RUN_MODES; m++) {
+            coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+            coda_plan *p;
+            opt.device = CODA_DEVICE_CPU;
+            opt.flags = run_modes[m].flags;
+            opt.fold = run_modes[m].fold;
+            double error = run_on_cpu(g, 3, &opt, want);
+            ck_assert_msg(error >= 0 && error < 0.01, "%d, %s: error %g %s", i, run_modes[m].name, error,
+                          coda_error());
+            ck_assert(!coda_compile(&p, g, &opt));
+            if (!opt.flags) ck_assert_int_eq(p->plan.programs, 1);
+            ck_assert_int_eq(coda_plan_prepared(p), 0);
+            coda_plan_free(p);
+        }
+        random_args_free(g, want);
+        graph_free(g);
+    }
+}
+END_TEST
+
 /* What tests and tuning multiply by: about as large as was asked for. */
 START_TEST(random_ones_are_numbers)
 {
@@ -116,22 +204,6 @@ START_TEST(random_ones_are_numbers)
 END_TEST
 
 /* ---- Nothing is made of it ahead ---- */
-
-#define FORMAT "{format=int4_g128_f16, d0=48, d1=256, rank=2, to=bf16}"
-#define PACKED "%p = weight u8[6336]\n%w = unpack %p " FORMAT "\n"
-
-static coda_plan *planned(const char *text, coda_fold fold)
-{
-    graph *g = graph_parse(text);
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan *p = NULL;
-    ck_assert_msg(g != NULL, "%s", coda_error());
-    opt.device = CODA_DEVICE_CPU;
-    opt.fold = fold;
-    coda_compile(&p, g, &opt);
-    graph_free(g);
-    return p;
-}
 
 /* Graphs that fold all they can into a weight of 16 bits, and nothing into a smaller one. */
 START_TEST(nothing_folds)
@@ -269,6 +341,7 @@ START_TEST(text_and_back)
 }
 END_TEST
 
-TESTS(packed_weights, SECONDS(60), EACH(means_its_numbers, packed_reader_count), ONE(random_ones_are_numbers),
-      EACH(nothing_folds, 3), ONE(bytes_are_counted), EACH(others_are_refused, ARRAY_SIZE(refused)),
-      ONE(has_no_gradient), EACH(mistakes_are_named, ARRAY_SIZE(wrong)), ONE(text_and_back));
+TESTS(packed_weights, SECONDS(60), EACH(means_its_numbers, packed_reader_count), ONE(columns_are_sorted),
+      ONE(scales_of_8_bits), ONE(random_ones_are_numbers), EACH(nothing_folds, 3), ONE(bytes_are_counted),
+      EACH(others_are_refused, ARRAY_SIZE(refused)), ONE(has_no_gradient),
+      EACH(mistakes_are_named, ARRAY_SIZE(wrong)), ONE(text_and_back));

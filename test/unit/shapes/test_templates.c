@@ -248,6 +248,12 @@ static const char *const text_of[] = {
     "i32[T]\n"
     "%r = input bf16[19,96] stride=[S,1]\n%e = embedding %r, %i\n%m = matmul %x, %w\n%y = add %m, %e\noutput "
     "%o = %y\n",
+    /* rows of a packed table, and products by packed weights, whole, in part and turned */
+    "dim %T = 1..3000\n%i = input i32[T]\n%g = weight bf16[256]\n%b = weight u8[36864]\n"
+    "%t = unpack %b {format=q4_k,d0=256,d1=256,rank=2,to=bf16}\n%p = weight u8[12672]\n"
+    "%w = unpack %p {format=int4_g128_f16,d0=96,d1=256,rank=2,to=bf16}\n%e = embedding %t, %i\n"
+    "%n = rms_norm %e, %g {eps=1e-5}\n%m = matmul %n, %w\n%v = slice %w {start=20,stop=84,step=1}\n"
+    "%k = matmul %n, %v\n%y = matmul %m, %w {kn=1}\noutput %o = %y\noutput %q = %k\n",
     /* rows of a tensor beside its columns as rows, which equal symbols make one place */
     "dim %T = 1..300\ndim %S = 1..300\n%x = input bf16[600,600]\n%a = slice %x {start=T,stop=T+64,step=1}\n"
     "%b = slice %x {start=S,stop=S+64,step=1}\n%c = slice %a {axis=1,start=S,stop=S+64,step=1}\n"
