@@ -268,13 +268,36 @@ static bool no_model(const char *path, const char *why, struct fault *f)
         path, why);
 }
 
+/* What older versions of ModelOpt and AutoGPTQ write beside config.json, in the words of its
+ * quantization_config. */
+static bool add_quantization(struct checkpoint *c, const char *folder, const char *name, const char *method,
+                             struct fault *f)
+{
+    char path[PATH_MAX];
+    if (json_object_get(c->config, "quantization_config")) return true;
+    if (!join(path, folder, name, f)) return false;
+    if (!regular_there(path)) return true;
+    json_t *whole = checkpoint_object(path, f), *inner = json_object_get(whole, "quantization");
+    json_t *copy = json_copy(inner ? inner : whole);
+    bool good = copy && (json_object_get(copy, "quant_method") ||
+                         !json_object_set_new(copy, "quant_method", json_string(method)));
+    if (whole && !good) fault_set(f, "%s: it cannot be understood", path);
+    if (good) json_object_set(c->config, "quantization_config", copy);
+    json_decref(copy);
+    json_decref(whole);
+    return good;
+}
+
 /* config.json, and generation_config.json where it is there. */
 static bool add_config(struct checkpoint *c, const char *folder, struct fault *f)
 {
     char path[PATH_MAX];
     if (!join(path, folder, "config.json", f)) return false;
     if (!regular_there(path)) return no_model(folder, "there is no config.json in it", f);
-    if (!read_config(c, path, f) || !no_adapter(folder, f)) return false;
+    if (!read_config(c, path, f) || !no_adapter(folder, f) ||
+        !add_quantization(c, folder, "hf_quant_config.json", "modelopt", f) ||
+        !add_quantization(c, folder, "quantize_config.json", "gptq", f))
+        return false;
     if (!join(path, folder, "generation_config.json", f)) return false;
     return !regular_there(path) || (c->generation = checkpoint_object(path, f));
 }

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "chat_test.h"
-#include "model.h"
+#include "quantize_parts.h"
 
 #define TEXT "/v1/completions"
 #define CHAT "/v1/chat/completions"
@@ -54,11 +54,10 @@ static void write_prompt(char *body, const int32_t *prompt, int count, const cha
              "], \"max_tokens\": %d, \"ignore_eos\": true, \"return_token_ids\": true, %s}", TOKENS, more);
 }
 
-static void compare_family(const char *program, const char *name)
+static void compare_model(const char *program, const char *path, const char *name)
 {
     static const int lengths[] = {1, 5, 33};
-    char path[256], body[BODY];
-    snprintf(path, sizeof path, "%s/%s", tiny, name);
+    char body[BODY];
     struct running s = server_start(program, (const char *const[]){"--ids", "--rows", "16", "--sequences",
                                                                    "4", "--context", "96", path, NULL});
     struct model *m = opened(path);
@@ -76,6 +75,36 @@ static void compare_family(const char *program, const char *name)
     }
     model_close(m);
     CHECK(server_stop(&s) == 0, "%s: the server did not end well", name);
+}
+
+static void compare_family(const char *program, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", tiny, name);
+    compare_model(program, path, name);
+}
+
+/* Products that are packed, and such as have a factor behind them, over pages. */
+static void compare_quantised(const char *program)
+{
+    static const struct {
+        const char *from;
+        struct shrink how;
+    } all[] = {{"llama", {SHRINK_INT4, 0, true}}, {"qwen2", {SHRINK_FP8, 0, false}}};
+    char base[] = "/tmp/chat_test_XXXXXX", from[256], folder[64], command[96];
+    if (!mkdtemp(base)) return CHECK(false, "no folder");
+    for (int i = 0; i < 2; i++) {
+        struct checkpoint c = {0};
+        struct fault f = {{0}};
+        snprintf(from, sizeof from, "%s/%s", tiny, all[i].from);
+        snprintf(folder, sizeof folder, "%s/%d", base, i);
+        bool good = checkpoint_open(&c, from, &f) && shrink_folder(&all[i].how, &c, from, folder, NULL, &f);
+        CHECK(good, "%s: %s", from, f.text);
+        if (good) compare_model(program, folder, all[i].from);
+        checkpoint_close(&c);
+    }
+    snprintf(command, sizeof command, "rm -rf %s", base);
+    CHECK(!system(command), "%s", command);
 }
 
 /* ---- Many at once, in few pages ---- */
@@ -361,6 +390,7 @@ void test_checkpoints(const char *program)
         "llama",  "llama3", "mistral",          "qwen2", "qwen3", "phi3", "gemma", "gemma2",
         "gemma3", "gpt2",   "llama3/model.gguf"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) compare_family(program, names[i]);
+    compare_quantised(program);
     compare_crowd(program, "gemma3");
     if (getenv("CODA_FULL")) compare_crowd(program, "qwen3");
 }

@@ -119,6 +119,17 @@ static void refused(const char *scratch, const struct bad *b, const char *says)
     model_close(m);
 }
 
+static void accepted(const char *scratch, const struct bad *b)
+{
+    char path[600];
+    struct fault f = {{0}};
+    struct model_options o = {.device = CODA_DEVICE_CPU, .context = 32};
+    snprintf(path, sizeof path, "%s/quantised", scratch);
+    struct model *m = model_open(path, &o, &f);
+    CHECK(m, "%s of %s: %s", b->suffix, b->kind, f.text);
+    model_close(m);
+}
+
 static void test_tensors(const char *scratch)
 {
     char path[600], name[128];
@@ -185,8 +196,39 @@ static void test_configs(const char *scratch)
     }
 }
 
+/* quantization_config in a file beside config.json. */
+static void test_beside(const char *scratch)
+{
+    static const struct {
+        const char *kind, *file, *text, *says; /* NULL: it is read */
+    } others[] = {
+        {"gptq", "quantize_config.json", "{\"bits\": 4, \"group_size\": 128, \"desc_act\": false}", NULL},
+        {"gptq", "quantize_config.json", "{\"bits\": 8, \"group_size\": 128}", "int of 4 bits"},
+        {"gptq", "quantize_config.json", "[]", "no JSON object"},
+        {"nvfp4 of ModelOpt", "hf_quant_config.json",
+         "{\"producer\": {\"name\": \"modelopt\"}, \"quantization\": {\"quant_algo\": \"NVFP4\", "
+         "\"kv_cache_quant_algo\": null, \"group_size\": 16, \"exclude_modules\": [\"lm_head\"]}}",
+         NULL},
+        {"nvfp4 of ModelOpt", "hf_quant_config.json", "{\"quantization\": 3}", "it cannot be understood"},
+    };
+    char path[600];
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct quant_kind k = *kind_of(others[i].kind);
+        struct bad b = {.kind = others[i].kind, .suffix = others[i].file};
+        k.said = "";
+        quant_write(&k, scratch, "llama", 5);
+        snprintf(path, sizeof path, "%s/quantised/%s", scratch, others[i].file);
+        FILE *f = fopen(path, "wb");
+        CHECK(f && fputs(others[i].text, f) >= 0 && !fclose(f), "%s cannot be written", path);
+        if (others[i].says) refused(scratch, &b, others[i].says);
+        else accepted(scratch, &b);
+        remove(path);
+    }
+}
+
 void quant_bad(const char *scratch)
 {
+    test_beside(scratch);
     test_tensors(scratch);
     test_missing(scratch);
     test_configs(scratch);

@@ -206,6 +206,12 @@ static void lay_bytes(struct made *t, const char *name, const struct drawn *d, c
     add(t, name, "weight", k->floating ? "F8_E4M3" : "I8", d->rows, d->columns, all, n);
     add_scales(t, name, strstr(k->config, "weight_block_size") ? "weight_scale_inv" : "weight_scale", d, k,
                false);
+    if (k->zeros) {
+        int8_t *z = malloc((size_t)d->rows);
+        for (int i = 0; i < d->rows; i++) z[i] = (int8_t)d->z[i];
+        add(t, name, "weight_zero_point", "I8", d->rows, 1, z, (size_t)d->rows);
+        free(z);
+    }
     if (strstr(k->config, "static")) add(t, name, "input_scale", "F32", 0, 0, &(float){0.5f}, 4);
     free(all);
 }
@@ -290,6 +296,17 @@ const struct quant_kind quant_kinds[] = {
     {"int8 by channel",
      COMPRESSED("int-quantized", "\"num_bits\": 8, \"type\": \"int\", \"strategy\": \"channel\""), 8, 0,
      false, false, false, CODA_F32, 1, .lay = lay_bytes},
+    {"int8 by channel with zero points",
+     COMPRESSED("int-quantized", "\"num_bits\": 8, \"type\": \"int\", \"strategy\": \"channel\""), 8, 0,
+     false, true, false, CODA_BF16, 1, .lay = lay_bytes},
+    {"int8 of 32",
+     COMPRESSED("int-quantized",
+                "\"num_bits\": 8, \"type\": \"int\", \"strategy\": \"group\", \"group_size\": 32"),
+     8, 32, false, false, false, CODA_F32, 1, .lay = lay_bytes},
+    {"fp8 by blocks, scales in bf16",
+     COMPRESSED("float-quantized", "\"num_bits\": 8, \"type\": \"float\", \"strategy\": \"block\", "
+                                   "\"block_structure\": [128, 128]"),
+     8, 128, true, false, false, CODA_BF16, 128, .lay = lay_bytes},
     {"fp8 by blocks", WORDS("fp8", "\"weight_block_size\": [128, 128]"), 8, 128, true, false, false, CODA_F32,
      128, .lay = lay_bytes},
     {"int4 of 128",
