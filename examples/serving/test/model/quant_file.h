@@ -58,6 +58,8 @@ struct quant_gguf {
 extern const struct quant_gguf quant_ggufs[];
 extern const int quant_gguf_count;
 
+/* Files of other writers. */
+void quant_golden(void);
 /* Files that are refused. */
 void quant_bad(const char *scratch);
 

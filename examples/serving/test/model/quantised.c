@@ -206,6 +206,7 @@ static void test_models(const char *scratch)
 void test_quantised(const char *tiny, const char *scratch)
 {
     (void)tiny;
+    quant_golden();
     test_models(scratch);
     test_ggufs(scratch);
     quant_bad(scratch);
