@@ -101,7 +101,7 @@ static void spoil(const char *path, const char *name, const struct bad *b, bool 
     if (t && b->shape) json_object_set_new(t, "shape", json_loads(b->shape, 0, NULL));
     if (t && b->dtype) json_object_set_new(t, "dtype", json_string(b->dtype));
     json_int_t at = json_integer_value(json_array_get(json_object_get(t, "data_offsets"), 0));
-    if (t) memcpy(data + 8 + length + at, b->data, (size_t)b->bytes);
+    if (t && b->bytes) memcpy(data + 8 + length + at, b->data, (size_t)b->bytes);
     put(path, header, data + 8 + length, bytes - 8 - length);
     json_decref(header);
     free(data);
