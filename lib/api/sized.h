@@ -41,7 +41,7 @@
     X(coda_split_options, consume)                                                                           \
     X(coda_pack_format, group)                                                                               \
     X(coda_pack_source, row_order)                                                                           \
-    X(coda_quantized, zeros)
+    X(coda_quantized, search)
 
 #define SIZED_UP_TO(type, last)                                                                              \
     CEIL_DIV(offsetof(type, last) + sizeof(((type *)0)->last), sizeof(size_t)) * sizeof(size_t)

@@ -85,28 +85,27 @@ static double largest_code(const struct pack_format *f)
     }
 }
 
-/* The scale as its type has it, and where it goes. A scale of 0 is 1: all codes are 0. */
-static coda_status choose_scale(const struct rounding *w, struct group *g)
+/* The scale, as its type has it, and the zero point of a part of the range. A scale of 0 is 1: all codes
+ * are 0. Returns the scale before it is rounded. */
+static double set_scale(const struct rounding *w, struct group *g, double part)
 {
     bool points = w->f->zeros == CODA_ZEROS_POINTS;
-    double largest = largest_code(w->f),
-           s = points ? (g->high - g->low) / (2 * largest) : MAX(g->high, -g->low) / largest;
-    int64_t at = g->row / w->block_rows * w->groups + g->k / w->group, size = dtype_bytes(w->scales, 1);
+    double largest = largest_code(w->f), low = g->low * part, high = g->high * part;
+    double s = points ? (high - low) / (2 * largest) : MAX(high, -low) / largest;
     float own;
     dtype_store(w->scales, &own, 0, s);
     g->s = dtype_load(w->scales, &own, 0);
-    if (g->s == 0) {
-        g->s = 1;
-        g->low = g->high = 0;
-        dtype_store(w->scales, &own, 0, 1);
-    }
+    if (g->s == 0) g->s = 1, low = 0;
+    g->z = points ? MIN(rint(-low / g->s), 2 * largest) : 0;
+    return s;
+}
+
+static void put_scale(const struct rounding *w, const struct group *g)
+{
+    int64_t at = g->row / w->block_rows * w->groups + g->k / w->group, size = dtype_bytes(w->scales, 1);
+    float own;
+    dtype_store(w->scales, &own, 0, g->s);
     memcpy((uint8_t *)w->out->scales + at * size, &own, (size_t)size);
-    if (!isfinite(g->s))
-        return fail(CODA_E_INVALID,
-                    "quantize_weight: the scale of row %lld, group %lld is %g, which %s has not",
-                    (long long)g->row, (long long)(g->k / w->group), s, dtype_name(w->scales));
-    g->z = points ? MIN(rint(-g->low / g->s), 2 * largest) : 0;
-    return CODA_OK;
 }
 
 /* ---- Codes, as records keep them but for the middle: integers with a zero point from 0 on ---- */
@@ -146,6 +145,45 @@ static void round_codes(const struct rounding *w, const struct group *g, const f
         for (int i = 0; i < n; i++) q[i] = small_float(x[i] / s, small);
     else
         for (int i = 0; i < n; i++) q[i] = integer(x[i] / s + z, least, most);
+}
+
+/* The sum of squares of what rounding takes, of integers. */
+static double lost_by(const struct rounding *w, const struct group *g)
+{
+    float x[CHUNK];
+    uint8_t q[CHUNK];
+    double lost = 0;
+    for (int64_t row = g->row; row < g->row + g->rows; row++)
+        for (int64_t k = g->k; k < g->k + g->n; k += CHUNK) {
+            int n = (int)MIN(CHUNK, g->k + g->n - k);
+            load(w, row, k, n, x);
+            round_codes(w, g, x, n, q);
+            for (int i = 0; i < n; i++) {
+                double d = x[i] - ((w->f->zeros ? q[i] : (int8_t)q[i]) - g->z) * g->s;
+                lost += d * d;
+            }
+        }
+    return lost;
+}
+
+static coda_status choose_scale(const struct rounding *w, struct group *g)
+{
+    double s = set_scale(w, g, 1);
+    if (!isfinite(g->s))
+        return fail(CODA_E_INVALID,
+                    "quantize_weight: the scale of row %lld, group %lld is %g, which %s has not",
+                    (long long)g->row, (long long)(g->k / w->group), s, dtype_name(w->scales));
+    if (!w->out->search || !pack_is_integer(w->f)) return CODA_OK;
+    double least = lost_by(w, g);
+    for (int i = 1; i < 8; i++) {
+        struct group other = *g;
+        set_scale(w, &other, 1 - 0.05 * i);
+        double lost = lost_by(w, &other);
+        if (lost >= least) continue;
+        least = lost;
+        *g = other;
+    }
+    return CODA_OK;
 }
 
 /* ---- Where they go ---- */
@@ -201,6 +239,7 @@ static coda_status round_group(const struct rounding *w, struct group *g)
     uint8_t q[CHUNK];
     coda_status status = find_range(w, g);
     if (status == CODA_OK) status = choose_scale(w, g);
+    if (status == CODA_OK) put_scale(w, g);
     for (int64_t row = g->row; row < g->row + g->rows && status == CODA_OK; row++) {
         for (int64_t k = g->k; k < g->k + g->n; k += CHUNK) {
             int n = (int)MIN(CHUNK, g->k + g->n - k);

@@ -205,7 +205,7 @@ def words(q, bits, axis):
     q = np.pad(q, [(0, 0)] * (q.ndim - 1) + [(0, -q.shape[-1] % n)]).reshape(q.shape[:-1] + (-1, n))
     return np.moveaxis((q << (np.arange(n, dtype=u32) * u32(bits))).sum(-1).astype(u32), -1, axis)
 
-def quantize(r, kind, word, n, k, block, t):
+def quantize(r, kind, word, n, k, block, t, search=0):
     bits, g, scales, zeros = parts(word)
     g, block = g or k, max(block, 1)
     N, G = -(-n // block), -(-k // g)
@@ -213,16 +213,30 @@ def quantize(r, kind, word, n, k, block, t):
     padded = np.pad(x, [(0, N * block - n), (0, G * g - k)]).reshape(N, block, G, g)
     low, high = np.minimum(padded.min((1, 3)), 0), np.maximum(padded.max((1, 3)), 0)
     largest = {"e4m3": 448, "e5m2": 57344, "int4": 7.5, "int8": 127.5}[word[:4]]
-    s = (high - low) / (2 * largest) if zeros else np.maximum(high, -low) / largest
-    b, s = stored(scales, np.where(s == 0, 1, s))
-    z = np.minimum(np.rint(-low / s), 2 * largest) if zeros else np.zeros_like(s)
     wide = lambda a: np.repeat(np.repeat(a, block, 0)[:n], g, 1)[:, :k]
+    def scale(part):
+        lo, hi = low * part, high * part
+        s = (hi - lo) / (2 * largest) if zeros else np.maximum(hi, -lo) / largest
+        b, s = stored(scales, np.where(s == 0, 1, s))
+        return s, np.minimum(np.rint(-lo / s), 2 * largest) if zeros else np.zeros_like(s)
+    s, z = scale(1)
+    half = 1 << bits - 1
+    codes = lambda s, z: np.clip(np.rint(x / wide(s) + wide(z)), 0 if zeros else -half, (2 * half if zeros else half) - 1)
+    if search:
+        def lost(s, z):
+            d = np.pad(x - (codes(s, z) - wide(z)) * wide(s), [(0, N * block - n), (0, G * g - k)]).reshape(N, block, G, g)
+            return (d * d).sum((1, 3))
+        least = lost(s, z)
+        for i in range(1, 8):
+            other = scale(1 - 0.05 * i)
+            l = lost(*other)
+            s, z, least = np.where(l < least, other[0], s), np.where(l < least, other[1], z), np.minimum(l, least)
+    b = stored(scales, s)[0]
     if word[0] == "e":
         size = e4m3(np.arange(127)) if word[:4] == "e4m3" else (np.arange(124, dtype=np.uint16) << 8).view(f16).astype(f32)
         v = x / wide(s)
         return [np.where(np.signbit(v), 128, 0) + nearest(size.astype(np.float64), np.abs(v)), b]
-    half = 1 << bits - 1
-    q = np.clip(np.rint(x / wide(s) + wide(z)), 0 if zeros else -half, (2 * half if zeros else half) - 1).astype(np.int64)
+    q = codes(s, z).astype(np.int64)
     z = z.astype(np.int64)
     if kind == "COMPRESSED_TENSORS":
         return [words(q if zeros else q + half, bits, 1), b] + ([words(z, bits, 0)] if zeros else [])
@@ -243,10 +257,12 @@ def print_quantized():
         cases += [("COMPRESSED_TENSORS", word, n, k, 0, t) for n, k, t in ((37, 384, "BF16"), (8, 128, "F32"), (5, 640, "F16"))]
     cases += [("COMPRESSED_TENSORS", w, 13, 100, 0, "BF16") for w in ("int4_row_bf16", "int4_row_f32_zeros", "int8_row_bf16_zeros", "int8_row_f32")]
     cases += [("COMPRESSED_TENSORS", "int4_row_bf16_zeros", 30, 603, 0, "F32")]
+    cases = [c + (0,) for c in cases] + [c + (1,) for c in cases if c[1].startswith("int")]
     print("/* quantize_digests.def -- made by pack_digests.py: QUANTIZED(kind, format, rows, columns, block_rows, dtype,\n"
-          " * digest): of codes, scales, zeros. The seed of the weight's bytes is the number of the case, from 1 on. */")
-    for i, (kind, word, n, k, block, t) in enumerate(cases):
-        print(f'QUANTIZED({kind}, "{word}", {n}, {k}, {block}, {t},\n          "{digest_of(quantize(Bytes(i + 1), kind, word, n, k, block, t))}")')
+          " * search, digest): of codes, scales, zeros. The seed of the weight's bytes is the number of the case, from\n * 1 on. */")
+    for i, (kind, word, n, k, block, t, search) in enumerate(cases):
+        tensors = quantize(Bytes(i + 1), kind, word, n, k, block, t, search)
+        print(f'QUANTIZED({kind}, "{word}", {n}, {k}, {block}, {t}, {search},\n          "{digest_of(tensors)}")')
 
 def print_packed():
     cases = [("GGUF", w, n, k, 0) for w in GGUF for n, k in (((37, 768), (16, 256), (1, 1280)) if GGUF[w][0] == 256 else ((37, 448), (48, 64), (1, 1088)))]

@@ -15,10 +15,11 @@ static const struct weight_case {
     const char *word;
     int rows, columns, block_rows;
     coda_dtype t;
+    int search;
     const char *digest;
 } cases[] = {
-#define QUANTIZED(kind, word, rows, columns, block_rows, t, digest)                                          \
-    {CODA_PACK_##kind, word, rows, columns, block_rows, CODA_##t, digest},
+#define QUANTIZED(kind, word, rows, columns, block_rows, t, search, digest)                                  \
+    {CODA_PACK_##kind, word, rows, columns, block_rows, CODA_##t, search, digest},
 #include "quantize_digests.def"
 #undef QUANTIZED
 };
@@ -75,6 +76,7 @@ static struct rounded make(int i)
     memset(o.all, 0xa5, (size_t)all + 16);
     o.out.kind = c->kind;
     o.out.block_rows = c->block_rows;
+    o.out.search = c->search;
     o.out.codes = o.all;
     o.out.scales = o.all + o.codes;
     o.out.zeros = points ? o.all + o.codes + o.scales : NULL;
@@ -138,7 +140,8 @@ static double weight_at(const struct rounded *o, int64_t row, int64_t k)
 }
 
 /* How far off: integers half a step, as much again where a zero point is rounded or beyond the last code;
- * a scale's 16 bits take 1/256 of the largest. Floats half of their last bit, or of their least number. */
+ * a scale's 16 bits take 1/256 of the largest, a search at most 0.35 of it. Floats half of their last bit, or
+ * of their least number. */
 static double tolerance(const struct rounded *o, int64_t row, int64_t k)
 {
     int64_t group = o->f.group ? o->f.group : o->columns, first = k / group * group;
@@ -147,37 +150,72 @@ static double tolerance(const struct rounded *o, int64_t row, int64_t k)
         return fabs(weight_at(o, row, k)) / (o->f.codes == CODA_CODES_E4M3 ? 16 : 8) + 8 * 0x1p-10 / 448;
     for (int64_t j = first; j < MIN(o->columns, first + group); j++)
         most = fmax(most, fabs(weight_at(o, row, j)));
-    return most * ((o->f.zeros ? 2 : 1) / steps + 1. / 256);
+    return most * ((o->f.zeros ? 2 : 1) / steps + 1. / 256 + (o->out.search ? 0.35 : 0));
+}
+
+/* Rounded, packed, unpacked. */
+static float *values(const struct rounded *o)
+{
+    coda_pack_source s = CODA_PACK_SOURCE_INIT;
+    ck_assert_int_eq(coda_quantize_weight(&o->f, o->t, o->weight + 1, o->rows, o->columns, &o->out), CODA_OK);
+    s.kind = o->out.kind;
+    s.block_rows = o->out.block_rows;
+    s.rows = o->rows;
+    s.columns = o->columns;
+    s.codes = o->out.codes;
+    s.codes_bytes = o->codes;
+    s.scales = o->out.scales;
+    s.scales_bytes = o->scales;
+    s.zeros = o->out.zeros;
+    s.zeros_bytes = o->zeros;
+    uint8_t *packed = malloc((size_t)coda_packed_bytes(&o->f, o->rows, o->columns));
+    float *w = malloc((size_t)(o->rows * o->columns) * sizeof *w);
+    ck_assert_msg(coda_pack(&o->f, &s, 0, o->rows, packed) == CODA_OK, "%s", coda_error());
+    for (int64_t r = 0; r < o->rows; r++)
+        ck_assert_int_eq(
+            coda_unpack(&o->f, packed, o->rows, o->columns, r, 0, o->columns, w + r * o->columns), CODA_OK);
+    free(packed);
+    return w;
 }
 
 /* coda_pack takes what coda_quantize_weight has made, and it means the weight. */
 START_TEST(packs_and_is_near)
 {
     struct rounded o = make(_i);
-    coda_pack_source s = CODA_PACK_SOURCE_INIT;
-    ck_assert_int_eq(coda_quantize_weight(&o.f, o.t, o.weight + 1, o.rows, o.columns, &o.out), CODA_OK);
-    s.kind = o.out.kind;
-    s.block_rows = o.out.block_rows;
-    s.rows = o.rows;
-    s.columns = o.columns;
-    s.codes = o.out.codes;
-    s.codes_bytes = o.codes;
-    s.scales = o.out.scales;
-    s.scales_bytes = o.scales;
-    s.zeros = o.out.zeros;
-    s.zeros_bytes = o.zeros;
-    uint8_t *packed = malloc((size_t)coda_packed_bytes(&o.f, o.rows, o.columns));
-    ck_assert_msg(coda_pack(&o.f, &s, 0, o.rows, packed) == CODA_OK, "%s", coda_error());
-    float *row = malloc((size_t)o.columns * sizeof *row);
-    for (int64_t r = 0; r < o.rows; r++) {
-        ck_assert_int_eq(coda_unpack(&o.f, packed, o.rows, o.columns, r, 0, o.columns, row), CODA_OK);
-        for (int64_t k = 0; k < o.columns; k++)
-            ck_assert_msg(fabs(row[k] - weight_at(&o, r, k)) <= tolerance(&o, r, k),
-                          "%s, row %d, k %d: %g, not %g", cases[_i].word, (int)r, (int)k, row[k],
-                          weight_at(&o, r, k));
+    float *w = values(&o);
+    for (int64_t i = 0; i < o.rows * o.columns; i++) {
+        int64_t r = i / o.columns, k = i % o.columns;
+        ck_assert_msg(fabs(w[i] - weight_at(&o, r, k)) <= tolerance(&o, r, k), "%s, row %d, k %d: %g, not %g",
+                      cases[_i].word, (int)r, (int)k, w[i], weight_at(&o, r, k));
     }
-    free(row);
-    free(packed);
+    free(w);
+    drop(&o);
+}
+END_TEST
+
+static double lost(const struct rounded *o)
+{
+    double sum = 0;
+    float *w = values(o);
+    for (int64_t i = 0; i < o->rows * o->columns; i++) {
+        double d = w[i] - weight_at(o, i / o->columns, i % o->columns);
+        sum += d * d;
+    }
+    free(w);
+    return sum;
+}
+
+/* No more than min and max lose, which are among what is tried; of 4 bits less. */
+START_TEST(search_loses_less)
+{
+    struct rounded o = make(_i);
+    if (o.f.codes == CODA_CODES_INT4 || o.f.codes == CODA_CODES_INT8) {
+        o.out.search = 0;
+        double without = lost(&o);
+        o.out.search = 1;
+        double with = lost(&o);
+        ck_assert(o.f.codes == CODA_CODES_INT4 ? with < without : with <= without);
+    }
     drop(&o);
 }
 END_TEST
@@ -270,4 +308,5 @@ START_TEST(too_small_for_the_scale)
 END_TEST
 
 TESTS(quantize, EACH(tensors_are_numpys, ARRAY_SIZE(cases)), EACH(ranges_are_the_whole, ARRAY_SIZE(cases)),
-      EACH(packs_and_is_near, ARRAY_SIZE(cases)), ONE(what_is_refused), ONE(too_small_for_the_scale));
+      EACH(packs_and_is_near, ARRAY_SIZE(cases)), EACH(search_loses_less, ARRAY_SIZE(cases)),
+      ONE(what_is_refused), ONE(too_small_for_the_scale));
