@@ -149,7 +149,7 @@ typedef enum coda_dtype {
     CODA_BF16 = 2,
     CODA_F16 = 3,
     CODA_I32 = 4,
-    CODA_F8E4M3 = 5, /* OCP e4m3fn: up to 448, NaN 0x7f and 0xff, no inf; storage, of caches and of w */
+    CODA_F8E4M3 = 5, /* OCP e4m3fn: up to 448, NaN 0x7f and 0xff, no inf; storage, of caches and products */
     CODA_I64 = 6,    /* an operand of int64 is taken wherever int32 is asked for, but no coda_scalar is one;
                         2^32 + 5 is no 5. Results are int32, of which coda_cast makes int64 */
     CODA_F8E5M2 = 7, /* OCP e5m2, the upper byte of an fp16: up to 57344, inf, NaN; storage, as I8 and U8 */
@@ -279,10 +279,10 @@ CODA_API int coda_value_shape(const coda_graph *g, coda_value v, int64_t *dims, 
  * Leading dimensions of x and of w must be equal, or w has none (one weight for all). N is a number; M and K
  * may be symbolic. y has the dtype of x. w may have 8 bits (CODA_F8E4M3, CODA_F8E5M2, CODA_I8, CODA_U8): its
  * values count as they are, a coda_mul of y applies their scales, nothing folds into such a w, and GPUs read
- * it by fp32 multiply-adds. The fast kernels multiply bf16 by bf16, or fp16 by fp16, also where these were
- * only cast to fp32. Any other product, such as fp32 by bf16, is exact but for the rounding of its sums, and
- * slow: coda never rounds an operand by itself. coda_cast one operand to the other's dtype where that is good
- * enough: the cast costs nothing where a kernel writes the operand.
+ * it by fp32 multiply-adds. Of x in fp8 see coda_quant.h. The fast kernels multiply bf16 by bf16, or fp16
+ * by fp16, also where these were only cast to fp32. Any other product, such as fp32 by bf16, is exact but for
+ * the rounding of its sums, and slow: coda never rounds an operand by itself. coda_cast one operand to the
+ * other's dtype where that is good enough: the cast costs nothing where a kernel writes the operand.
  * CODA_TEXT_PLAN says which products are slow, why, and what would help. */
 CODA_API coda_value coda_matmul(coda_graph *g, coda_value x, coda_value w);
 
@@ -704,7 +704,8 @@ CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value i
  * counting sort of the ids (Knuth, TAOCP 3, 5.2): no atomics on floats, so each run leaves equal bits, on
  * GPUs of any size. coda_output_add does not touch a row that no id names. */
 CODA_API coda_value coda_row_sums(coda_graph *g, coda_value x, coda_value ids, int64_t rows);
-/* To int32 or int64: towards zero, to the nearest that fits; NaN is 0. So an arg_max becomes ids. */
+/* To int32 or int64: towards zero, to the nearest that fits; NaN is 0. So an arg_max becomes ids. To
+ * CODA_F8E4M3 or CODA_F8E5M2, of floats: to the nearest, ties to even; e4m3 saturates at 448, e5m2 not. */
 CODA_API coda_value coda_cast(coda_graph *g, coda_value x, coda_dtype t);
 /* Elements start, start+step, ... below stop along `axis`: 0 is the first one, -1 the last, as in all that
  * takes axes. start and stop count from the beginning: a negative one is symbolic. */

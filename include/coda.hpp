@@ -313,6 +313,11 @@ inline std::pair<value, value> top_k(value x, int64_t k)
     coda_top_k(x.graph(), x, k, &values, &indices);
     return {detail::built(x.graph(), values), detail::built(x.graph(), indices)};
 }
+inline std::pair<value, value> quantize_rows(value x, coda_dtype t, int64_t columns = 0)
+{
+    coda_value scale = {0}, made = coda_quantize_rows(x.graph(), x, t, columns, &scale);
+    return {detail::built(x.graph(), made), detail::built(x.graph(), scale)};
+}
 inline std::pair<value, value> attention_lse(value q, value k, value v, value lengths,
                                              const coda_attention_options *opt)
 {

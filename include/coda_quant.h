@@ -206,6 +206,32 @@ CODA_API coda_status coda_quantize_weight(const coda_pack_format *format, coda_d
 CODA_API coda_value coda_weight_packed(coda_graph *g, const char *name, const coda_pack_format *format,
                                        int rank, const int64_t *dims, coda_dtype t);
 
+/* ------------------------------------------------------------------------------------------------
+ * Products in fp8
+ *
+ * coda_matmul of x and w that both are CODA_F8E4M3 or CODA_F8E5M2 (one may be the one, and one the other)
+ * has exact products, fp32 sums and an fp32 result, which coda_mul scales and coda_cast rounds:
+ *
+ *     q = coda_quantize_rows(g, x, CODA_F8E4M3, 0, &s);
+ *     y = coda_cast(g, coda_mul(g, coda_mul(g, coda_matmul(g, q, w), s), w_scale), CODA_BF16);
+ *
+ * with w_scale [N], or one number. Nothing becomes fp8 unless the caller says so.
+ * ---------------------------------------------------------------------------------------------- */
+
+/* x [.., K] of f32, bf16 or f16 as fp8 t with a scale for each row, which *scale gets as fp32 [.., 1]:
+ *
+ *     scale = max |x| / largest      largest: 448 of e4m3, 57344 of e5m2
+ *     q     = x / max(scale, 2^-120), rounded to nearest, ties to even
+ *
+ * columns: 0, or those that have a scale of their own, which divide K: *scale is then [.., K / columns]. No
+ * product applies those: multiply groups of columns one by one, or read q for something else.
+ * A row of zeros has scale 0 and zeros. One that holds NaN has scale NaN, and q is NaN throughout; with an
+ * infinity the scale is infinite and q NaN in its places, 0 elsewhere. Rows below 2^-111 lose bits.
+ * It is what coda_abs, coda_row_max, coda_div, coda_maximum and coda_cast make: a program that has x at hand
+ * writes q beside it. A fixed scale needs none of it: coda_cast(g, coda_scale(g, x, 1 / s), t). */
+CODA_API coda_value coda_quantize_rows(coda_graph *g, coda_value x, coda_dtype t, int64_t columns,
+                                       coda_value *scale);
+
 #ifdef __cplusplus
 }
 #endif

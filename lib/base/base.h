@@ -117,6 +117,7 @@ bool dtype_is_float(coda_dtype t);   /* operations take it */
 bool dtype_is_half(coda_dtype t);    /* a float of 16 bits, as tensor cores multiply them */
 bool dtype_is_index(coda_dtype t);   /* what is asked for as int32 may be int64, too */
 bool dtype_is_storage(coda_dtype t); /* it is only kept in memory */
+bool dtype_is_f8(coda_dtype t);      /* f8e4m3 or f8e5m2 */
 double dtype_load(coda_dtype t, const void *base, int64_t index);
 void dtype_store(coda_dtype t, void *base, int64_t index, double value); /* round to nearest even */
 

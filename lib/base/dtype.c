@@ -33,6 +33,7 @@ bool dtype_is_float(coda_dtype t) { return row_of(t)->class == FLOAT; }
 bool dtype_is_half(coda_dtype t) { return row_of(t)->class == FLOAT && row_of(t)->bits == 16; }
 bool dtype_is_index(coda_dtype t) { return row_of(t)->class == INDEX; }
 bool dtype_is_storage(coda_dtype t) { return row_of(t)->class == STORAGE; }
+bool dtype_is_f8(coda_dtype t) { return t == CODA_F8E4M3 || t == CODA_F8E5M2; }
 
 int64_t dtype_bytes(coda_dtype t, int64_t elements)
 {

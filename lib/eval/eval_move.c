@@ -87,10 +87,21 @@ static coda_status copy(const struct eval_call *c)
     return CODA_OK;
 }
 
-/* To integers: towards zero, to the nearest that fits; NaN is 0. */
+/* What is stored of x: of 8 bits, that many, which is part of what the operation computes. */
+static double as_kept(coda_dtype t, double x, double scale)
+{
+    uint8_t bits;
+    if (!dtype_is_f8(t)) return x;
+    dtype_store(t, &bits, 0, x / scale);
+    return dtype_load(t, &bits, 0);
+}
+
+/* To integers: towards zero, to the nearest that fits; NaN is 0. To fp8: rounded. */
 coda_status eval_cast(const struct eval_call *c)
 {
     coda_status s = copy(c);
+    for (int64_t i = 0; !s && dtype_is_f8(c->n->type.dtype) && i < type_elements(&c->n->type); i++)
+        c->out[i] = as_kept(c->n->type.dtype, c->out[i], 1);
     bool wide = c->n->type.dtype == CODA_I64;
     double least = wide ? -0x1p63 : INT32_MIN, most = wide ? 0x1p63 : INT32_MAX;
     for (int64_t i = 0; !s && dtype_is_index(c->n->type.dtype) && i < type_elements(&c->n->type); i++)
@@ -113,15 +124,6 @@ coda_status eval_scalar(const struct eval_call *c) { return leaf(c); }
 coda_status eval_state(const struct eval_call *c) { return leaf(c); }
 
 /* ---- States ---- */
-
-/* What is stored of x: of 8 bits, that many, which is part of what the operation computes. */
-static double as_kept(coda_dtype t, double x, double scale)
-{
-    uint8_t bits;
-    if (t != CODA_F8E4M3) return x;
-    dtype_store(t, &bits, 0, x / scale);
-    return dtype_load(t, &bits, 0);
-}
 
 /* Row i, as slot `slot` of pages [heads][page][head_dim], or of rows: one page of one head. */
 static void put_row(const struct eval_call *c, bool by_heads, int64_t i, int64_t slot)

@@ -289,7 +289,7 @@ static bool is_number(const struct grouper *gr, const struct node *n, float *out
         in[i] = number;
     }
     for (int i = 0; map && i < PRIM_MAX_PARAMS; i++) param[i] = n->attr.map.param[i];
-    if (n->op == OP_CAST && dtype_is_index(n->type.dtype)) {
+    if (n->op == OP_CAST && (dtype_is_index(n->type.dtype) || dtype_is_f8(n->type.dtype))) {
         int64_t whole;
         dtype_store(n->type.dtype, &whole, 0, number);
         number = (float)dtype_load(n->type.dtype, &whole, 0);

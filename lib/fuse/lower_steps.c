@@ -243,13 +243,27 @@ static const struct prim *map_to(coda_dtype t)
     return prim_find(name);
 }
 
+/* Do all readers take it from memory, as a store has rounded it? */
+static bool is_only_multiplied(const struct grouper *gr, int value)
+{
+    const struct uses *u = &gr->uses;
+    for (int i = u->at[value]; i < u->at[value + 1]; i++) {
+        int reader = u->use[i].node;
+        if (gr->g->node[reader].op == OP_MATMUL) continue;
+        if (!op_is_view(gr->g->node[reader].op) || !is_only_multiplied(gr, reader)) return false;
+    }
+    return true;
+}
+
 /* Values are fp32 in registers, whatever they are cast to; but an integer is whole, and no larger than its
- * type holds. */
+ * type holds, and fp8 is rounded: that is what it is for. */
 static int cast(struct writer *w, const struct node *n, int value, const struct type *as)
 {
     int x = operand(w, n, 0, as);
     coda_dtype to = n->type.dtype, from = w->gr->g->node[n->in[CAST_X]].type.dtype;
-    if (!dtype_is_index(to) || from == CODA_I32 || from == to) return x;
+    bool whole = dtype_is_index(to) && from != CODA_I32;
+    bool rounds = dtype_is_f8(to) && !is_only_multiplied(w->gr, value);
+    if (from == to || !(whole || rounds)) return x;
     struct step s = {.kind = STEP_MAP, .cls = w->p->step[x].cls, .half = w->p->step[x].half};
     s.prim = map_to(to);
     s.nin = 1;

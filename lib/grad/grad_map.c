@@ -67,7 +67,9 @@ void grad_map(struct grad *w, int v, int dy)
 void grad_cast(struct grad *w, int v, int dy)
 {
     int x = grad_node(w, v)->in[CAST_X];
-    coda_dtype from = grad_type(w, x)->dtype;
-    if (!dtype_is_storage(from)) grad_give(w, x, dy);
+    coda_dtype from = grad_type(w, x)->dtype, to = grad_type(w, v)->dtype;
+    if (dtype_is_storage(to) && !dtype_is_storage(from))
+        grad_refuse(w, v, CAST_X, "rounds to %s, by which it has no derivative", dtype_name(to));
+    else if (!dtype_is_storage(from)) grad_give(w, x, dy);
     else grad_refuse(w, v, CAST_X, "reads %s, by which it has no derivative", dtype_name(from));
 }

@@ -30,6 +30,12 @@ void grad_matmul(struct grad *w, int v, int dy)
 {
     const struct node *n = grad_node(w, v);
     int x = n->in[MATMUL_X], of = n->in[MATMUL_W];
+    if (dtype_is_storage(grad_type(w, x)->dtype)) {
+        int by = grad_wants(w, n, MATMUL_X) ? MATMUL_X : MATMUL_W;
+        grad_refuse(w, v, by, "multiplies %s by %s, by which it has no derivative",
+                    dtype_name(grad_type(w, x)->dtype), dtype_name(grad_type(w, of)->dtype));
+        return;
+    }
     int dz = make_cast(w, make_wide(w, dy, &n->type), grad_type(w, x)->dtype);
     if (grad_wants(w, n, MATMUL_X)) grad_give(w, x, product(w, dz, of, !n->attr.matmul.kn, w->dtype[x]));
     if (!grad_wants(w, n, MATMUL_W)) return;

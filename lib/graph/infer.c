@@ -147,13 +147,26 @@ static coda_status fail_inner(const struct type *x, const struct type *w, int kn
                 dim_text(w->dims, w->dim[w->rank - 1 - kn]).s, hint);
 }
 
+/* Both operands are fp8: their product is exact in fp32. */
+static bool is_f8_product(const struct node *n, const graph *g)
+{
+    const struct type *x = operand_type(g, n, MATMUL_X), *w = operand_type(g, n, MATMUL_W);
+    return n->op == OP_MATMUL && x && w && dtype_is_f8(x->dtype) && dtype_is_f8(w->dtype);
+}
+
+static coda_status need_matrix(const struct node *n, int operand, const struct type *t)
+{
+    if (t->rank >= 2) return CODA_OK;
+    return fail(CODA_E_INVALID, "matmul: %s is %s; it needs rank 2 or more", op_info[n->op].name[operand],
+                dims_text(t).s);
+}
+
 coda_status infer_matmul(const graph *g, struct node *n)
 {
     const struct type *x = operand_type(g, n, MATMUL_X), *w = operand_type(g, n, MATMUL_W);
-    coda_status s = need_float_of(n, MATMUL_X, x, 2);
-    if (s == CODA_OK && !dtype_is_storage(w->dtype)) s = need_float_of(n, MATMUL_W, w, 2);
-    if (s == CODA_OK && w->rank < 2)
-        s = fail(CODA_E_INVALID, "matmul: w is %s; it needs rank 2 or more", dims_text(w).s);
+    coda_status s = is_f8_product(n, g) ? need_matrix(n, MATMUL_X, x) : need_float_of(n, MATMUL_X, x, 2);
+    if (s == CODA_OK)
+        s = dtype_is_storage(w->dtype) ? need_matrix(n, MATMUL_W, w) : need_float_of(n, MATMUL_W, w, 2);
     if (s == CODA_OK) s = need_range(n, "kn", n->attr.matmul.kn, 0, 1);
     if (s == CODA_OK) s = need_range(n, "f32", n->attr.matmul.f32, 0, 1);
     if (s != CODA_OK) return s;
@@ -167,7 +180,7 @@ coda_status infer_matmul(const graph *g, struct node *n)
     if (type_columns(x) != w->dim[w->rank - 1 - kn]) return fail_inner(x, w, kn);
     n->type = *x;
     n->type.dim[x->rank - 1] = w->dim[w->rank - 2 + kn];
-    if (n->attr.matmul.f32) n->type.dtype = CODA_F32;
+    if (n->attr.matmul.f32 || dtype_is_storage(x->dtype)) n->type.dtype = CODA_F32;
     return CODA_OK;
 }
 
@@ -366,10 +379,12 @@ coda_status infer_cast(const graph *g, struct node *n)
     n->type = *operand_type(g, n, CAST_X);
     coda_dtype to = (coda_dtype)n->attr.cast.to;
     coda_status s = need_dtype(n, n->attr.cast.to);
-    if (s == CODA_OK && dtype_is_storage(to) && n->type.dtype != to)
-        return fail(CODA_E_INVALID, "cast: x is %s; %s", type_text(&n->type).s,
-                    to == CODA_F8E4M3 ? "what becomes f8e4m3 is written to a state by coda_append"
-                                      : "of 8 bits nothing but f8e4m3 is written, to a state by coda_append");
+    bool rounds = dtype_is_f8(to) && dtype_is_float(n->type.dtype);
+    if (s == CODA_OK && dtype_is_storage(to) && n->type.dtype != to && !rounds)
+        return fail(CODA_E_INVALID,
+                    "cast: x is %s; of 8 bits only f8e4m3 and f8e5m2 are written, of f32, "
+                    "bf16 or f16",
+                    type_text(&n->type).s);
     n->type.dtype = to;
     return s;
 }
@@ -413,11 +428,11 @@ static coda_status (*const rule[OP_COUNT])(const graph *g, struct node *n) = {
 };
 
 /* Does operand i of n take what is only kept in memory? */
-static bool takes_narrow(const struct node *n, int i)
+static bool takes_narrow(const graph *g, const struct node *n, int i)
 {
     if (op_is_view(n->op) || n->op == OP_CAST || n->op == OP_ASSIGN) return true;
     if (n->op == OP_ATTENTION) return i == ATTENTION_K || i == ATTENTION_V;
-    if (n->op == OP_MATMUL) return i == MATMUL_W;
+    if (n->op == OP_MATMUL) return i == MATMUL_W || is_f8_product(n, g);
     if (n->op == OP_UNPACK) return true;
     return n->op == OP_APPEND && (i == APPEND_STATE || i >= APPEND_OPERANDS);
 }
@@ -426,7 +441,7 @@ static coda_status check_narrow(const graph *g, const struct node *n)
 {
     for (int i = 0; i < n->nin; i++) {
         const struct type *t = operand_type(g, n, i);
-        if (!t || !dtype_is_storage(t->dtype) || takes_narrow(n, i)) continue;
+        if (!t || !dtype_is_storage(t->dtype) || takes_narrow(g, n, i)) continue;
         return fail(
             CODA_E_INVALID,
             "%s: operand %d is %s; only a product's w, attention's k and v, coda_cast, views and coda_assign "

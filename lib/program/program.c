@@ -196,7 +196,8 @@ bool program_suits_cublaslt(const struct program *p)
 {
     bool rows = p->a.data.k == 1 || p->a.data.row == 1, cols = p->b.data.k == 1 || p->b.data.row == 1;
     bool work = p->dim[0] && p->dim[1] && p->dim[2] && p->k;
-    return rows && cols && p->a.dtype == p->b.dtype && work && program_is_plain(p);
+    return rows && cols && p->a.dtype == p->b.dtype && !dtype_is_storage(p->a.dtype) && work &&
+           program_is_plain(p);
 }
 
 bool program_is_gated(const struct program *p)

@@ -23,9 +23,10 @@ static struct reason operand_reason(const struct tensor_use *o, enum obstacle wh
 static struct reason mixed_reason(const struct program *q)
 {
     if (use_is_packed(&q->b.data)) return because(REASON_PRODUCT_PACKED, q->b.data.value, 0, 0);
-    bool narrow = dtype_is_storage(q->b.dtype);
-    struct reason r = because(narrow ? REASON_PRODUCT_8_BITS : REASON_PRODUCT_MIXED, q->a.data.value,
-                              q->a.dtype, q->b.dtype);
+    enum reason_kind kind = dtype_is_storage(q->a.dtype)   ? REASON_PRODUCT_FP8
+                            : dtype_is_storage(q->b.dtype) ? REASON_PRODUCT_8_BITS
+                                                           : REASON_PRODUCT_MIXED;
+    struct reason r = because(kind, q->a.data.value, q->a.dtype, q->b.dtype);
     r.other = q->b.data.value;
     return r;
 }
@@ -42,7 +43,8 @@ static struct reason product_reason(const struct program *q, const struct mainlo
     enum obstacle a = program_a_obstacle(q), b = program_b_obstacle(q);
     if (is_fast(m)) return because(REASON_NONE, -1, 0, 0);
     if (!program_has_work(q)) return because(REASON_PRODUCT_EMPTY, -1, 0, 0);
-    if (q->a.dtype != q->b.dtype || use_is_packed(&q->b.data)) return mixed_reason(q);
+    if (q->a.dtype != q->b.dtype || dtype_is_storage(q->b.dtype) || use_is_packed(&q->b.data))
+        return mixed_reason(q);
     if (!dtype_is_half(q->a.dtype)) return because(REASON_PRODUCT_F32, -1, 0, 0);
     bool units = target_has(target, TARGET_TMA | TARGET_WGMMA);
     if (!units) return because(m == &mainloop_mma ? REASON_PRODUCT_ARCH : REASON_PRODUCT_NO_TILE, -1, 0, 0);

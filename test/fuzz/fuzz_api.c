@@ -191,6 +191,14 @@ static int call_coda_nucleus(void)
     return built(g, coda_nucleus(g, value(), maybe(), maybe(), maybe(), maybe()));
 }
 
+static int call_coda_quantize_rows(void)
+{
+    static const coda_dtype t[] = {CODA_F8E4M3, CODA_F8E5M2, CODA_BF16, CODA_I8};
+    coda_value scale;
+    coda_graph *g = graph_any();
+    return built(g, coda_quantize_rows(g, value(), t[below(4)], chance(50) ? 0 : number(), BOXED(scale)));
+}
+
 static int call_coda_sample(void)
 {
     coda_sample_options o = {.temperature = maybe(), .top_k = maybe(), .top_p = maybe(), .bias = maybe()};

@@ -38,6 +38,13 @@ static const struct {
     {"%x = input f32 [1,8]\n%w = weight i8 [1,8]\n%y = matmul %x, %w\noutput %y = %y\n",
      CODA_E_UNSUPPORTED,
      {"matmul", "%w", "i8"}},
+    {"%x = input f32 [1,8]\n%q = cast %x {to=f8e4m3}\n%w = weight f8e4m3 [1,8]\n%y = matmul %q, %w\n"
+     "output %y = %y\n",
+     CODA_E_UNSUPPORTED,
+     {"matmul", "%x", "f8e4m3 by f8e4m3"}},
+    {"%x = input f32 [1,8]\n%q = cast %x {to=f8e5m2}\n%y = cast %q {to=f32}\n%s = sum %y\noutput %y = %s\n",
+     CODA_E_UNSUPPORTED,
+     {"cast", "%x", "f8e5m2"}},
     {"%x = input f8e4m3 [1,8]\n%v = reshape %x {d0=8, rank=1}\n%y = cast %v {to=f32}\n%s = sum %y\n"
      "output %y = %s\n",
      CODA_E_UNSUPPORTED,
