@@ -7,6 +7,7 @@
 static struct map_spec operand_map(const struct tensor_use *o, int64_t batch, int64_t rows, int64_t k)
 {
     bool mn = operand_is_mn_major(o), batched = o->batch != 0 && batch > 1;
+    int64_t unit = dtype_elements(o->dtype, 16);
     struct map_spec m = {.buffer = o->buffer,
                          .offset = o->offset,
                          .dtype = o->dtype,
@@ -18,8 +19,8 @@ static struct map_spec operand_map(const struct tensor_use *o, int64_t batch, in
     m.dim[2] = batched ? batch : 1;
     m.stride[0] = 1;
     m.stride[1] = mn ? o->k : o->row;
-    m.stride[2] = batched ? o->batch : 8;
-    if (m.dim[1] == 1) m.stride[1] = CEIL_DIV(m.dim[0], 8) * 8;
+    m.stride[2] = batched ? o->batch : unit;
+    if (m.dim[1] == 1) m.stride[1] = CEIL_DIV(m.dim[0], unit) * unit;
     if (m.dim[2] == 1) m.stride[2] = m.stride[1] * m.dim[1];
     return m;
 }
@@ -28,7 +29,7 @@ static struct map_spec operand_map(const struct tensor_use *o, int64_t batch, in
 static struct map_spec a_map(const struct program *p, const struct schedule *s)
 {
     struct map_spec m = operand_map(&p->a.data, p->dim[0], p->dim[1], p->k);
-    m.box[0] = 64;
+    m.box[0] = s->tile.bk; /* a row of 128 bytes, or 64 rows */
     m.box[1] = operand_is_mn_major(&p->a.data) ? 64 : s->layout.a_box / tile_cluster_n(&s->tile);
     m.box[2] = 1;
     return m;
@@ -73,7 +74,7 @@ static void split_heads(const struct program *p, const struct tile *t, struct ma
 static struct map_spec b_map(const struct program *p, const struct schedule *s, int bn)
 {
     struct map_spec m = operand_map(&p->b.data, p->dim[0], p->dim[2], p->k);
-    m.box[0] = 64;
+    m.box[0] = s->tile.bk;
     m.box[1] = operand_is_mn_major(&p->b.data) ? 64 : bn / tile_cluster_m(&s->tile);
     m.box[2] = 1;
     if (program_is_gated(p)) split_halves(p, &s->tile, bn, &m);

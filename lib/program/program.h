@@ -302,8 +302,8 @@ void pair_read(struct program *p, const graph *g, const struct node *n);
 
 /* ---- target_pairs.c: what a target's units can take, which decides what may be fused ---- */
 
-/* Why TMA cannot load an operand: it wants floats of 16 bits (or wgmma does), a dimension of stride 1, and
- * an offset, a pitch and a batch stride that are multiples of 16 bytes. */
+/* Why TMA cannot load an operand: it wants floats of 16 or 8 bits (or wgmma does), a dimension of stride 1,
+ * and an offset, a pitch and a batch stride that are multiples of 16 bytes. */
 enum obstacle {
     FITS,
     HAS_NO_UNIT_STRIDE,
@@ -311,6 +311,7 @@ enum obstacle {
     HAS_ODD_PITCH,
     HAS_ODD_BATCHES,
     IS_NO_HALF,
+    IS_NOT_K_MAJOR, /* of fp8 wgmma takes no other */
     IS_PACKED
 };
 enum obstacle program_a_obstacle(const struct program *p);
@@ -321,6 +322,9 @@ static inline bool operand_is_mn_major(const struct tensor_use *o) { return o->k
 bool program_has_work(const struct program *p); /* no dimension of the GEMM is empty */
 /* Can the target's TMA load both operands, and its wgmma multiply them? */
 bool program_fits_units(const struct program *p, const struct target *target);
+/* The same of fp8 by fp8. */
+bool program_is_f8(const struct program *p);
+bool program_fits_f8_units(const struct program *p, const struct target *target);
 /* Can p->pair's columns meet in a thread of this GEMM? */
 bool program_pairs_meet(const struct program *p, const struct target *target);
 

@@ -14,15 +14,18 @@ static enum obstacle obstacle(const struct tensor_use *o, bool invariant, int64_
 {
     bool row = extent_is_one(o->k);
     int64_t pitch = row ? o->row : o->k, outer = row ? rows : k;
+    bool f8 = dtype_is_f8(o->dtype);
+    int unit = f8 ? 16 : 8; /* elements of 16 bytes */
     if (use_is_packed(o)) return IS_PACKED;
-    if (!dtype_is_half(o->dtype)) return IS_NO_HALF;
-    if (!row && !extent_is_one(o->row)) return HAS_NO_UNIT_STRIDE;
-    if (!extent_is_multiple(o->offset, 8)) return BEGINS_ODDLY;
-    bool even = extent_is_multiple(pitch, 8) && extent_reaches(pitch, 1);
+    if (!dtype_is_half(o->dtype) && !f8) return IS_NO_HALF;
+    if (!row && (f8 || !extent_is_one(o->row))) return f8 ? IS_NOT_K_MAJOR : HAS_NO_UNIT_STRIDE;
+    if (!extent_is_multiple(o->offset, unit)) return BEGINS_ODDLY;
+    bool even = extent_is_multiple(pitch, unit) && extent_reaches(pitch, 1);
     if (!even && (invariant || extent_reaches(outer, 2))) return HAS_ODD_PITCH;
     bool one = !extent_reaches(batch, 2);
     if (one && !invariant) return FITS;
-    return extent_is_multiple(o->batch, 8) && (one || extent_reaches(o->batch, 0)) ? FITS : HAS_ODD_BATCHES;
+    return extent_is_multiple(o->batch, unit) && (one || extent_reaches(o->batch, 0)) ? FITS
+                                                                                      : HAS_ODD_BATCHES;
 }
 
 enum obstacle program_a_obstacle(const struct program *p)
@@ -44,8 +47,16 @@ bool program_has_work(const struct program *p)
 bool program_fits_units(const struct program *p, const struct target *target)
 {
     bool has = target_has(target, TARGET_TMA | TARGET_WGMMA);
-    return has && program_has_work(p) && p->a.dtype == p->b.dtype && !program_a_obstacle(p) &&
-           !program_b_obstacle(p);
+    return has && program_has_work(p) && p->a.dtype == p->b.dtype && dtype_is_half(p->a.dtype) &&
+           !program_a_obstacle(p) && !program_b_obstacle(p);
+}
+
+bool program_is_f8(const struct program *p) { return dtype_is_f8(p->a.dtype) && dtype_is_f8(p->b.dtype); }
+
+bool program_fits_f8_units(const struct program *p, const struct target *target)
+{
+    bool has = target_has(target, TARGET_TMA | TARGET_WGMMA);
+    return has && program_has_work(p) && program_is_f8(p) && !program_a_obstacle(p) && !program_b_obstacle(p);
 }
 
 /* ---- Pairs ---- */

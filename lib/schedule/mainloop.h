@@ -46,6 +46,8 @@ extern const struct mainloop *const mainloops[];
 
 /* TMA + wgmma, warp-specialised; 16-bit operands, 16-byte pitches. */
 extern const struct mainloop mainloop_wgmma;
+/* The same with operands of fp8, K-major. */
+extern const struct mainloop mainloop_wgmma_f8;
 /* For 1 or 2 rows of A: streams B through shared memory, fp32 multiply-adds. */
 extern const struct mainloop mainloop_gemv;
 /* For at most 16 rows of A: streams B likewise, multiplies by mma.sync. */

@@ -4,6 +4,7 @@
 const struct mainloop *const mainloops[] = {&mainloop_gemv,       /* a row, or two short ones */
                                             &mainloop_skinny,     /* up to 16 */
                                             &mainloop_wgmma,      /* any, on Hopper */
+                                            &mainloop_wgmma_f8,   /* of fp8, on Hopper */
                                             &mainloop_stream_mma, /* up to 16, where streams beat that */
                                             &mainloop_mma,        /* of 16 bits, where there is no wgmma */
                                             &mainloop_fma,        /* fp32 */

@@ -20,7 +20,6 @@
 enum {
     FEW_ROWS = 16, /* up to these rows half of an SM's memory keeps a block's weights coming */
     MOST_SPLIT_ROWS = 64,
-    BAND_ROWS = 1024,     /* rows of A in a raster group, which thus stay in L2 */
     MOST_WIDE_STAGES = 4, /* ring slots of wide tiles with many rows: see stages_of */
     LEAST_STAGES = 3,
     LARGE_TILE = 128 * 256,  /* elements; larger tiles take less power: faster in long runs alone */
@@ -302,7 +301,7 @@ static bool supports(const struct target *target, const struct program *p)
     return program_fits_units(p, target) && program_pairs_meet(p, target);
 }
 
-static bool shares_sm(const struct program *p, const struct tile *t)
+bool wgmma_shares_sm(const struct program *p, const struct tile *t)
 {
     (void)p;
     return t->groups == 1;
@@ -315,7 +314,7 @@ static int residents(const struct schedule *s, const struct target *target)
     return fit ? 2 : 1;
 }
 
-static void complete(struct schedule *s, const struct program *p, const struct target *target)
+void wgmma_complete(struct schedule *s, const struct program *p, const struct target *target)
 {
     const struct tile *t = &s->tile;
     int each = residents(s, target);
@@ -330,7 +329,7 @@ static void complete(struct schedule *s, const struct program *p, const struct t
     if (each == 2 && tile_splits(t) == 1) s->grid = MIN(s->grid, 2 * target->sms);
 }
 
-static void print_config(const struct program *p, const struct schedule *s, struct text *t)
+void wgmma_print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
     bool a_batched = p->a.data.batch != 0 && p->dim[0] > 1, b_batched = p->b.data.batch != 0 && p->dim[0] > 1;
     if (s->layout.clips_a) text_append(t, "    static constexpr bool clips_a = true;\n");
@@ -349,6 +348,6 @@ const struct mainloop mainloop_wgmma = {.name = "sm90",
                                         .candidates = candidates,
                                         .cost = wgmma_cost,
                                         .footprint = wgmma_footprint,
-                                        .shares_sm = shares_sm,
-                                        .complete = complete,
-                                        .print_config = print_config};
+                                        .shares_sm = wgmma_shares_sm,
+                                        .complete = wgmma_complete,
+                                        .print_config = wgmma_print_config};

@@ -33,7 +33,7 @@ static struct reason mixed_reason(const struct program *q)
 
 static bool is_fast(const struct mainloop *m)
 {
-    return m == &mainloop_wgmma || m->streams || m == &mainloop_cublaslt;
+    return m == &mainloop_wgmma || m == &mainloop_wgmma_f8 || m->streams || m == &mainloop_cublaslt;
 }
 
 /* Kind REASON_NONE: it is fast, or tuning chose it among faster ones by price. */

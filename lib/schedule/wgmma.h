@@ -8,6 +8,7 @@
 enum {
     MOST_ODD_ROWS = 1024,  /* up to so many rows one wave more or less decides, and odd tile widths pay;
                               beyond, the card's power and L2 do ("many rows") */
+    BAND_ROWS = 1024,      /* rows of A in a raster group, which thus stay in L2 */
     TILE_MOST_BLOCKS = 512 /* the cost of a tail counts the tiles of each block, in an array */
 };
 
@@ -17,6 +18,10 @@ bool wgmma_fits(const struct program *p, const struct tile *t);
 struct footprint wgmma_footprint(const struct program *p, const struct tile *t);
 /* Does the epilogue load a tile from memory into registers, not by TMA? Accumulators then have fewer. */
 bool program_loads_directly(const struct program *p, const struct tile *t);
+/* Of both main loops: do two blocks share an SM; the launch; the constants of Config. */
+bool wgmma_shares_sm(const struct program *p, const struct tile *t);
+void wgmma_complete(struct schedule *s, const struct program *p, const struct target *target);
+void wgmma_print_config(const struct program *p, const struct schedule *s, struct text *t);
 /* Clock cycles of p in the tile. */
 double wgmma_cost(const struct program *p, const struct tile *t, const struct target *target);
 

@@ -1,9 +1,10 @@
 /*
  * wgmma_cost.c -- what a GEMM takes in a tile of mainloop_wgmma, in clock cycles:
  *     max(waves * (max(products, traffic) + traffic * power), weights) + what the epilogue leaves exposed
- *     products = bm bn K / wgmma             16-bit multiply-adds that an SM finishes in a clock
- *     traffic  = 2 (a_box + bn) K / l2_bytes bytes that L2 gives an SM in a clock; an operand's, divided by
- *                                            the blocks of a cluster that get its tile at one time
+ *     products = bm bn K / wgmma             16-bit multiply-adds that an SM finishes in a clock; fp8: twice
+ *                                            as many, and PROMOTION
+ *     traffic  = 2 (a_box + bn) K / l2_bytes bytes that L2 gives an SM in a clock (fp8: half); an operand's,
+ *                                            divided by the blocks of a cluster that get its tile at one time
  *     weights  = 2 N K / (memory_bytes SMs)  bytes that memory gives an SM in a clock: with few rows, all
  *     power    = 1/8, or 0.3 with many rows, where the card's power is short and bytes take their part
  * wgmma, l2_bytes and memory_bytes are the target's (targets.def).
@@ -46,13 +47,21 @@ static double epilogue_clocks(const struct program *p, const struct tile *t, con
     return 1000 + elements / 16.0 * work * (staged ? 1 : 1.5) + sums_clocks(t, target);
 }
 
+/* Sums of fp8 that are added up every 128 k, what of it other warps do not hide: a guess, which no card has
+ * confirmed. */
+#define PROMOTION 1.1
+
 /* Cycles of the main loop for a tile of `columns` columns, up to its last product. */
 static double main_clocks(const struct program *p, const struct tile *t, const struct target *target,
                           int columns)
 {
-    double k = (double)CEIL_DIV(p->k, 64 * tile_splits(t)) * 64;
+    bool f8 = program_is_f8(p);
+    int slot = f8 ? 128 : 64;
+    double k = (double)CEIL_DIV(p->k, slot * tile_splits(t)) * slot;
     double a = (double)tile_a_box(p, t) / tile_cluster_n(t), b = (double)columns / tile_cluster_m(t);
-    double products = t->bm * columns * k / target->wgmma, traffic = 2 * (a + b) * k / target->l2_bytes;
+    double products = t->bm * columns * k / target->wgmma,
+           traffic = (f8 ? 1 : 2) * (a + b) * k / target->l2_bytes;
+    if (f8) products *= PROMOTION / 2;
     bool many = p->dim[1] > MOST_ODD_ROWS;
     double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? 1.02 : 1;
     bool thin = t->bm > 64 && columns <= 64; /* shared memory is late with operands */

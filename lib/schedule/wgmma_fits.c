@@ -125,5 +125,9 @@ bool wgmma_fits(const struct program *p, const struct tile *t)
     int states = row_state_floats(p),
         most = t->groups > 2 ? MOST_CROWDED_SUMS_AND_STATES : MOST_SUMS_AND_STATES;
     bool room = !states || accumulators(t) <= MAX(most - states, 32);
+    /* Sums of fp8 are there twice: those of a slot, and those of all. */
+    if (program_is_f8(p) &&
+        2 * accumulators(t) > (t->groups > 2 ? MOST_CROWDED_ACCUMULATORS : MOST_ACCUMULATORS))
+        return false;
     return fits && room && accumulators(t) <= most_accumulators(p, t);
 }

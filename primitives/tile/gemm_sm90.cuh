@@ -1,7 +1,7 @@
 // gemm_sm90.cuh -- C = A B^T on Hopper: TMA ring, wgmma, one producer and Config::groups consumer warpgroups.
 //
-//     producer    for each tile, each 64 of K: wait for an empty slot, load A's and B's box into it; the
-//                 first slots before warps take their roles
+//     producer    for each tile, each slot of K, 64 of 16 bits or 128 of fp8: wait until it is empty, load
+//                 A's and B's box into it; the first slots before warps take their roles
 //     fetchers    a warp for each consumer: the tiles that its epilogue reads, ahead of it (fetch.cuh); the
 //                 producer, where slots are lent
 //     consumers   for each tile, each slot: wait until it is full, issue its products, release the slot
@@ -39,15 +39,27 @@
 
 namespace coda {
 
-template <class Config, class Epilogue, class Share, class Cluster, class Block> struct GemmSm90 {
-    using Element = typename Config::T;
+// The products of a slot, bk of K, four of wgmma. promotes: their sums are added to others apart.
+template <class Config> struct Products16 {
+    static constexpr int bk = swizzle_row / 2;
+    static constexpr bool promotes = false;
+
+    template <int n> DEV static void issue(float (&d)[n / 2], u64 a, u64 b, bool accumulate)
+    {
+        ptx::Wgmma<typename Config::T, n>::template mma<Config::a_mn_major, Config::b_mn_major>(d, a, b,
+                                                                                              accumulate);
+    }
+};
+
+template <class Config, class Epilogue, class Share, class Cluster, class Products, class Block>
+struct GemmSm90 {
     using Columns = typename Config::Columns;
     using Drain = coda::Drain<Share, Epilogue>;
     using Layout = EpilogueLayout<Share, Epilogue>;
     using Args = typename Config::Args;
 
     static constexpr int threads = 128 * (1 + Config::groups);
-    static constexpr int bk = 64, steps = (int)((Config::k + bk - 1) / bk);
+    static constexpr int bk = Products::bk, steps = (int)((Config::k + bk - 1) / bk);
     static constexpr int a_bytes = Operands<Config, Cluster>::a_bytes,
                          b_bytes = Operands<Config, Cluster>::b_bytes;
     static constexpr int blocks = Layout::blocks; // of 64 rows, for each warpgroup
@@ -257,21 +269,22 @@ template <class Config, class Epilogue, class Share, class Cluster, class Block>
     // Issues the products of one slot, of a tile of n columns.
     template <int n> DEV void multiply(Accumulators &acc, int slot, int first_row, bool accumulate) const
     {
-        const u64 a = ptx::wgmma_descriptor(address(s.a[slot]) + first_row * swizzle_row, bk * swizzle_row,
+        const u64 a = ptx::wgmma_descriptor(address(s.a[slot]) + first_row * swizzle_row, box_bytes,
                                             swizzle_atom);
-        const u64 b = ptx::wgmma_descriptor(address(s.b[slot]), bk * swizzle_row, swizzle_atom);
+        const u64 b = ptx::wgmma_descriptor(address(s.b[slot]), box_bytes, swizzle_atom);
         ptx::wgmma_fence();
 #pragma unroll
         for (int m = 0; m < blocks; m++)
-            ptx::Wgmma<Element, n>::template mma<Config::a_mn_major, Config::b_mn_major>(
-                first_sums<n>(acc[m]), a + m * box_bytes / descriptor_unit, b, accumulate);
+            Products::template issue<n>(first_sums<n>(acc[m]), a + m * box_bytes / descriptor_unit, b,
+                                        accumulate);
         ptx::wgmma_commit();
     }
 
     // May the consumer do something else while its first products are in flight? It needs registers beside
     // the accumulators; and no other consumer should wait for its turn.
     static constexpr bool has_time = blocks * Config::bn <= 128 && steps > 0 && Config::splits == 1 &&
-                                     !Config::tail && (Config::once || !Config::pingpong);
+                                     !Config::tail && (Config::once || !Config::pingpong) &&
+                                     !Products::promotes;
 
     // One group of products stays in flight. The last slot is released after wait<0>().
     template <int n, class Meanwhile>
@@ -294,10 +307,33 @@ template <class Config, class Epilogue, class Share, class Cluster, class Block>
         }
         return last;
     }
+    // Each slot's products have sums of their own, which are added up when they are complete.
+    DEV int multiply_and_promote(Accumulators &acc, Cursor &at, int first_row) const
+    {
+        const Part part = this->part();
+        int last = at.slot;
+        clear(acc);
+#pragma unroll 1
+        for (int k = part.first; k < part.last; k++, at.next()) {
+            Accumulators own;
+            ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
+            multiply<Config::bn>(own, at.slot, first_row, false);
+            ptx::wgmma_wait<0>();
+            if (k + 1 < part.last) release(at.slot);
+            last = at.slot;
+#pragma unroll
+            for (int i = 0; i < blocks * Config::bn / 2; i++) {
+                const int m = i / (Config::bn / 2), sum = i % (Config::bn / 2);
+                acc[m][sum] += own[m][sum];
+            }
+        }
+        return last;
+    }
     template <class Meanwhile>
     DEV int multiply_tile(Accumulators &acc, Cursor &at, int first_row, const Tile &t,
                           Meanwhile meanwhile) const
     {
+        if constexpr (Products::promotes) return multiply_and_promote(acc, at, first_row);
         if constexpr (Config::tail) {
             if (t.width < Config::bn) return multiply_slots<Config::tail_bn>(acc, at, first_row, meanwhile);
         }
@@ -425,7 +461,7 @@ template <class Config, class Epilogue, class Share, class Cluster, class Block>
     // Asks for the values of a tile's rows and columns; of the first one before the consumer has all of its
     // registers, for which it waits until the producer's first loads are issued. Not beside large
     // accumulators: those that a tile of the tail does not write count as if they were in use from the start.
-    static constexpr bool asks_early = blocks * Config::bn <= 192;
+    static constexpr bool asks_early = blocks * Config::bn * (Products::promotes ? 2 : 1) <= 192;
     DEV void ask(int group, const Tile &t, typename Drain::Ahead &ahead) const
     {
         if (Split::owns(t, rank())) drain_of(group).ask(Split::share_of(t, rank()), ahead);
@@ -490,11 +526,17 @@ template <class Config, class Epilogue, class Share, class Cluster, class Block>
     }
 };
 
+template <class Config, class Epilogue, class Share, class Products, class Block>
+DEV void run_gemm_sm90(const typename Config::Args &args, const Block &block)
+{
+    using Cluster = ClusterShape<Config::cluster_m, Config::cluster_n>;
+    using Gemm = GemmSm90<Config, Epilogue, Share, Cluster, Products, Block>;
+    Gemm{args, *(typename Gemm::Shared *)block.shared(), block}.run();
+}
 template <class Config, class Epilogue, class Share = Config, class Block>
 DEV void gemm_sm90(const typename Config::Args &args, const Block &block)
 {
-    using Gemm = GemmSm90<Config, Epilogue, Share, ClusterShape<Config::cluster_m, Config::cluster_n>, Block>;
-    Gemm{args, *(typename Gemm::Shared *)block.shared(), block}.run();
+    run_gemm_sm90<Config, Epilogue, Share, Products16<Config>>(args, block);
 }
 
 } // namespace coda

@@ -97,6 +97,7 @@ struct emu_product {
     uint64_t a, b;
     int n;
     bool a_mn, b_mn, accumulate, half;
+    int a_f8, b_f8; /* 1: e4m3, 2: e5m2; both or none */
 };
 void emu_wgmma_fence(void);
 void emu_wgmma(float *d, const struct emu_product *p, const uint32_t *a_regs);

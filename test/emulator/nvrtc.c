@@ -38,15 +38,22 @@ CARRY(carried_copy, "test/emulator/ptx/copy.cuh")
 CARRY(carried_matrix, "test/emulator/ptx/matrix.cuh")
 CARRY(carried_tma, "test/emulator/ptx/tma.cuh")
 CARRY(carried_wgmma, "test/emulator/ptx/wgmma.cuh")
+CARRY(carried_wgmma_f8, "test/emulator/ptx/wgmma_f8.cuh")
 
 static const struct {
     const char *name, *text;
 } carried[] = {
-    {"emulator.h", carried_emulator},     {"words.h", carried_words},
-    {"twins.h", carried_twins},           {"ptx/barrier.cuh", carried_barrier},
-    {"ptx/cluster.cuh", carried_cluster}, {"ptx/control.cuh", carried_control},
-    {"ptx/matrix.cuh", carried_matrix},   {"ptx/tma.cuh", carried_tma},
-    {"ptx/wgmma.cuh", carried_wgmma},     {"ptx/copy.cuh", carried_copy},
+    {"emulator.h", carried_emulator},
+    {"words.h", carried_words},
+    {"twins.h", carried_twins},
+    {"ptx/barrier.cuh", carried_barrier},
+    {"ptx/cluster.cuh", carried_cluster},
+    {"ptx/control.cuh", carried_control},
+    {"ptx/matrix.cuh", carried_matrix},
+    {"ptx/tma.cuh", carried_tma},
+    {"ptx/wgmma.cuh", carried_wgmma},
+    {"ptx/copy.cuh", carried_copy},
+    {"ptx/wgmma_f8.cuh", carried_wgmma_f8},
 };
 enum { CARRIED = sizeof carried / sizeof *carried };
 

@@ -7,6 +7,7 @@
  */
 #include "machine.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,14 @@ float element_value(uint16_t h, bool half)
 }
 
 /* ---- Operands in shared memory ---- */
+
+/* Of e4m3 (1) or e5m2 (2): e5m2 is the upper byte of an f16, of which e4m3's exponent counts 8 more. */
+static float f8_value(uint8_t b, int kind)
+{
+    if (kind == 2) return half_float((uint16_t)(b << 8));
+    if ((b & 0x7f) == 0x7f) return NAN;
+    return 256.0f * half_float((uint16_t)((b & 0x80) << 8 | (b & 0x7f) << 7));
+}
 
 struct view {
     uint32_t start, leading, stride;
@@ -111,6 +120,21 @@ static void check_operands(const struct thread *t, const struct product *p)
 
 /* ---- Taking effect ---- */
 
+enum { DEPTH = 32 /* k of a product of fp8; others have 16 */ };
+#define F8_BITS 13u
+
+static void read_f8(const struct block *b, uint64_t descriptor, uint32_t rows, int kind, float *out,
+                    uint32_t row_step, uint32_t k_step)
+{
+    const struct view v = view_of(descriptor, false);
+    const unsigned char *window = b->shared - SHARED_BASE;
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t k = 0; k < DEPTH; k++) {
+            uint32_t at = place(&v, r, k / 2); /* 16 bits, of two */
+            out[r * row_step + k * k_step] = f8_value(window[at + k % 2], kind);
+        }
+}
+
 static void read_operand(const struct block *b, uint64_t descriptor, bool mn, uint32_t rows, bool half,
                          float *out, uint32_t row_step, uint32_t k_step)
 {
@@ -125,7 +149,7 @@ static void read_operand(const struct block *b, uint64_t descriptor, bool mn, ui
 }
 
 /* A's fragment: register i of thread t has rows 16 w + l / 4 + 8 (i & 1), columns 2 (l % 4) + 8 (i >> 1). */
-static void read_registers(const struct thread *t, const struct product *p, float a[64][16])
+static void read_registers(const struct thread *t, const struct product *p, float a[64][DEPTH])
 {
     for (int i = 0; i < EMU_GROUP; i++) {
         if (memcmp(p->a_reg[i], p->a_copy[i], sizeof p->a_copy[i]))
@@ -142,7 +166,7 @@ static void read_registers(const struct thread *t, const struct product *p, floa
 __attribute__((target_clones("arch=x86-64-v3", "default"), optimize("O3")))
 #endif
 static void
-multiply(float d[64][256], float a[64][16], float b[16][256], int n)
+multiply(float d[64][256], float a[64][DEPTH], float b[DEPTH][256], int n)
 {
     for (int r = 0; r < 64; r++)
         for (int k = 0; k < 16; k++) {
@@ -151,17 +175,52 @@ multiply(float d[64][256], float a[64][16], float b[16][256], int n)
         }
 }
 
+/* Products of fp8 are added to a sum of few bits: all addends are cut off F8_BITS below the first bit of the
+ * largest. That is what is reported of Hopper (arXiv 2412.19437), not known to the last bit. */
+#ifndef __clang__
+__attribute__((target_clones("arch=x86-64-v3", "default"), optimize("O3")))
+#endif
+static void
+multiply_f8(float d[64][256], float a[64][DEPTH], float b[DEPTH][256], int n)
+{
+    float most[256], sum[256], plain[256];
+    for (int r = 0; r < 64; r++) {
+        for (int j = 0; j < n; j++) most[j] = fabsf(d[r][j]), plain[j] = d[r][j], sum[j] = 0;
+        for (int k = 0; k < DEPTH; k++)
+            for (int j = 0; j < n; j++) {
+                const float p = a[r][k] * b[k][j];
+                plain[j] += p;
+                most[j] = fabsf(p) > most[j] ? fabsf(p) : most[j];
+            }
+        for (int j = 0; j < n; j++) { /* the power of two in which addends are counted */
+            uint32_t bits;
+            memcpy(&bits, &most[j], 4);
+            bits = (bits & 0x7f800000u) > F8_BITS << 23 ? (bits & 0x7f800000u) - (F8_BITS << 23) : 1;
+            memcpy(&most[j], &bits, 4);
+        }
+        for (int k = -1; k < DEPTH; k++)
+            for (int j = 0; j < n; j++) {
+                const float p = k < 0 ? d[r][j] : a[r][k] * b[k][j];
+                sum[j] += truncf(p / most[j]);
+            }
+        for (int j = 0; j < n; j++) d[r][j] = isfinite(plain[j]) ? sum[j] * most[j] : plain[j];
+    }
+}
+
 static void execute(const struct thread *t, struct group *g)
 {
     struct product *p = &g->product[g->executed % PRODUCTS];
     const struct emu_product *w = &p->what;
-    float a[64][16], b[16][256];
+    float a[64][DEPTH], b[DEPTH][256];
     if (p->from_registers) read_registers(t, p, a);
-    else read_operand(t->block, w->a, w->a_mn, 64, w->half, a[0], 16, 1);
-    read_operand(t->block, w->b, w->b_mn, (uint32_t)w->n, w->half, b[0], 1, 256);
+    else if (w->a_f8) read_f8(t->block, w->a, 64, w->a_f8, a[0], DEPTH, 1);
+    else read_operand(t->block, w->a, w->a_mn, 64, w->half, a[0], DEPTH, 1);
+    if (w->b_f8) read_f8(t->block, w->b, (uint32_t)w->n, w->b_f8, b[0], 1, 256);
+    else read_operand(t->block, w->b, w->b_mn, (uint32_t)w->n, w->half, b[0], 1, 256);
     if (!w->accumulate)
         for (int r = 0; r < 64; r++) memset(p->sums->value[r], 0, sizeof(float) * (size_t)w->n);
-    multiply(p->sums->value, a, b, w->n);
+    if (w->a_f8) multiply_f8(p->sums->value, a, b, w->n);
+    else multiply(p->sums->value, a, b, w->n);
     g->executed++;
 }
 
@@ -268,7 +327,7 @@ static struct product *open_product(const struct thread *t, struct group *g, con
     }
     const struct emu_product *w = &p->what;
     if (w->a != what->a || w->b != what->b || w->n != what->n || w->accumulate != what->accumulate ||
-        p->from_registers != from_registers)
+        w->a_f8 != what->a_f8 || w->b_f8 != what->b_f8 || p->from_registers != from_registers)
         fail_thread(t, "issues another product than the rest of its warpgroup");
     return p;
 }

@@ -136,13 +136,24 @@ static double computed(const struct row *w, int step, int64_t n)
 }
 
 /* Of rounding to nearest, relative. */
-static double unit(coda_dtype t) { return t == CODA_BF16 ? 0x1p-8 : t == CODA_F16 ? 0x1p-11 : 0x1p-24; }
+static double unit(coda_dtype t)
+{
+    if (dtype_is_f8(t)) return t == CODA_F8E4M3 ? 0x1p-4 : 0x1p-3;
+    return t == CODA_BF16 ? 0x1p-8 : t == CODA_F16 ? 0x1p-11 : 0x1p-24;
+}
+
+/* Hopper's sums of fp8, 32 products at a time, each cut off 13 bits below the largest: a part of `size`. */
+static double cut(const struct gemm_rig *r, double size)
+{
+    return dtype_is_f8(r->p.a.dtype) ? 0x1p-6 * (1 + size) : 0;
+}
 
 /* Error over what is allowed: one rounding, and fp32 arithmetic on values of `size`, which may cancel. */
-static double compare(double got, double want, double size, coda_dtype t)
+static double compare(double got, double want, double size, coda_dtype t, double cut)
 {
     if (isinf(want) && got == want) return 0;
-    double allowed = unit(t) * fabs(want) + 1e-6 * size + 1e-5 * (1 + fabs(want));
+    double least = dtype_is_f8(t) ? 0x1p-6 : 0; /* below which steps are no finer */
+    double allowed = cut + unit(t) * fmax(fabs(want), least) + 1e-6 * size + 1e-5 * (1 + fabs(want));
     double error = fabs(got - want) / allowed;
     return isnan(error) ? INFINITY : error;
 }
@@ -165,9 +176,9 @@ static double store_error(const struct row *w, int step)
     struct column_range columns = columns_of(w, step);
     for (int64_t n = columns.first; n < columns.end; n++) {
         int64_t at = place(w, port, n, columns.first);
-        double got = element(w, port->buffer, at), want = w->value[s->in[0]][n];
+        double got = element(w, port->buffer, at), want = w->value[s->in[0]][n], size = largest(w, step, n);
         if (w->r->fill[port->buffer] == FILL_SUM) want += gemm_begin(at);
-        worst = fmax(worst, compare(got, want, largest(w, step, n), port->dtype));
+        worst = fmax(worst, compare(got, want, size, port->dtype, cut(w->r, size)));
     }
     return worst;
 }
@@ -183,7 +194,7 @@ static double reduce_error(const struct row *w, int step)
         size += fabs(w->value[s->in[0]][n]);
     }
     double want = s->prim->reduce->finish(state), got = merged(w, &w->r->port[s->port]);
-    return compare(got, want, size, CODA_F32);
+    return compare(got, want, size, CODA_F32, cut(w->r, size));
 }
 
 static bool is_column_fold(const struct step *s)
@@ -245,7 +256,8 @@ static double column_error(const struct row *w, int step, const struct column *c
     double worst = 0;
     for (int64_t n = 0; n < width; n++) {
         double got = merged_from(w, port, w->batch * port->blocks * width + n, width);
-        worst = fmax(worst, compare(got, s->prim->reduce->finish(c[n].state), c[n].size, CODA_F32));
+        worst = fmax(worst, compare(got, s->prim->reduce->finish(c[n].state), c[n].size, CODA_F32,
+                                    cut(w->r, c[n].size)));
     }
     return worst;
 }

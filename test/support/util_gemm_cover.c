@@ -52,7 +52,7 @@ static void cover_table(enum gemm_loop loop, bool *covers)
 bool gemm_case_taken(int i, enum gemm_loop loop)
 {
     static bool covers[GEMM_LOOPS][MOST_CASES], ready[GEMM_LOOPS];
-    if (loop == GEMM_MMA && gemm_cases[i].dtype == CODA_F32) return false;
+    if (loop == GEMM_MMA && !dtype_is_half(gemm_cases[i].dtype)) return false;
     if (gemm_case_count > MOST_CASES) return true;
     if (!ready[loop]) cover_table(loop, covers[loop]);
     ready[loop] = true;

@@ -15,7 +15,7 @@ static void set_operand(struct gemm_rig *r, struct operand *o, const struct gemm
                         int64_t rows, bool mn, enum gemm_fill fill)
 {
     int64_t pitch = (mn ? rows : c->k) + c->pitch, each = pitch * (mn ? c->k : rows);
-    each = CEIL_DIV(each, 8) * 8;
+    each = dtype_is_f8(dtype) ? CEIL_DIV(each, 16) * 16 : CEIL_DIV(each, 8) * 8;
     int buffer = gemm_add_buffer(r, dtype, each * c->batch, fill);
     *o = operand_of((struct tensor_use){.dtype = dtype,
                                         .buffer = buffer,

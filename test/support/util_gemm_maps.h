@@ -2,6 +2,8 @@
 #ifndef UTIL_GEMM_MAPS_H
 #define UTIL_GEMM_MAPS_H
 
+#include "util_gemm_f8.h"
+
 /* Rows and columns say which elements come from the product; nothing that it makes is compared, so that no
  * rounding makes another choice. */
 static void chosen(struct gemm_rig *r, int acc)

@@ -6,6 +6,11 @@
     {                                                                                                        \
         .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = true, .band = 8    \
     }
+#define F8(m, n, consumers, blocks, high, wide)                                                              \
+    {                                                                                                        \
+        .mainloop = &mainloop_wgmma_f8, .bm = m, .bn = n, .bk = 128, .groups = consumers, .band = 8,         \
+        .splits = blocks, .cluster_m = high, .cluster_n = wide                                               \
+    }
 #define CO(m, n)                                                                                             \
     {                                                                                                        \
         .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 2, .band = 8                      \

@@ -1,0 +1,53 @@
+// wgmma_f8.cuh -- warpgroup matrix products of fp8: d[64, n] (+)= a[64, k] b[n, k]^T, fp32 sums.
+//
+// As wgmma.cuh, but of 32 k where that has 16: a slot's 128 bytes of a row are 128 k. Both operands lie in
+// shared memory, K-major: fp8 has no other form. Either may be e4m3 or e5m2.
+//
+// The tensor cores of Hopper add these products to fewer bits than fp32 has: some 14 of the largest addend
+// (DeepSeek-V3, arXiv 2412.19437, section 3.3.2). Callers therefore add up short sums themselves.
+#pragma once
+
+#include "ptx/wgmma.cuh"
+
+namespace coda::ptx {
+
+template <class A, class B, int n> struct WgmmaF8;
+
+#define CODA_PRODUCT_F8(ta, tb, n, accumulate)                                                 \
+    "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32." #ta "." #tb " {" CODA_D##n "}, a, b, "   \
+    accumulate ", 1, 1;\n"
+#define CODA_NEXT_F8(ta, tb, n) "add.s64 a, a, 2; add.s64 b, b, 2;\n" CODA_PRODUCT_F8(ta, tb, n, "q")
+
+// Four products, 128 k. accumulate 0: d is overwritten.
+#define CODA_WGMMA_F8_SHAPE(A, ta, B, tb, n, r0, r1, r2)                                               \
+    template <> struct WgmmaF8<A, B, n> {                                                              \
+        DEV static void mma(float (&d)[n / 2], u64 a, u64 b, int accumulate)                           \
+        {                                                                                              \
+            asm volatile("{ .reg .pred p, q; .reg .b64 a, b; mov.b64 a, " r0 "; mov.b64 b, " r1 ";\n"  \
+                         "setp.ne.b32 p, " r2 ", 0; setp.eq.b32 q, " r2 ", " r2 ";\n"                  \
+                         CODA_PRODUCT_F8(ta, tb, n, "p") CODA_NEXT_F8(ta, tb, n)                       \
+                         CODA_NEXT_F8(ta, tb, n) CODA_NEXT_F8(ta, tb, n) "}"                           \
+                         : CODA_O##n                                                                   \
+                         : "l"(a), "l"(b), "r"(accumulate));                                           \
+        }                                                                                              \
+    };
+#define CODA_WGMMA_F8(n, r0, r1, r2)                                  \
+    CODA_WGMMA_F8_SHAPE(f8e4m3, e4m3, f8e4m3, e4m3, n, r0, r1, r2)    \
+    CODA_WGMMA_F8_SHAPE(f8e4m3, e4m3, f8e5m2, e5m2, n, r0, r1, r2)    \
+    CODA_WGMMA_F8_SHAPE(f8e5m2, e5m2, f8e4m3, e4m3, n, r0, r1, r2)    \
+    CODA_WGMMA_F8_SHAPE(f8e5m2, e5m2, f8e5m2, e5m2, n, r0, r1, r2)
+
+CODA_WGMMA_F8(16, "%8", "%9", "%10")
+CODA_WGMMA_F8(32, "%16", "%17", "%18")
+CODA_WGMMA_F8(48, "%24", "%25", "%26")
+CODA_WGMMA_F8(64, "%32", "%33", "%34")
+CODA_WGMMA_F8(80, "%40", "%41", "%42")
+CODA_WGMMA_F8(96, "%48", "%49", "%50")
+CODA_WGMMA_F8(112, "%56", "%57", "%58")
+CODA_WGMMA_F8(128, "%64", "%65", "%66")
+CODA_WGMMA_F8(144, "%72", "%73", "%74")
+CODA_WGMMA_F8(160, "%80", "%81", "%82")
+CODA_WGMMA_F8(176, "%88", "%89", "%90")
+CODA_WGMMA_F8(192, "%96", "%97", "%98")
+
+} // namespace coda::ptx

@@ -1,0 +1,47 @@
+/* util_gemm_f8.h -- products of fp8 by fp8, a part of util_gemm.c: what scales of rows and columns make of
+ * them, in bf16, fp32 and fp8; odd sizes, batches, shared K and tiles. */
+#ifndef UTIL_GEMM_F8_H
+#define UTIL_GEMM_F8_H
+
+static int scaled_twice(struct gemm_rig *r, int acc)
+{
+    int y = map(r, "mul", acc, load_row(r, CODA_F32, 0), NULL);
+    return map(r, "mul", y, load_column(r, CODA_F32, false), NULL);
+}
+static void w8a8(struct gemm_rig *r, int acc) { store_padded(r, scaled_twice(r, acc), CODA_BF16, 0); }
+static void w8a8_residual(struct gemm_rig *r, int acc)
+{
+    int y = map(r, "add", scaled_twice(r, acc), load_tile(r, CODA_BF16, false), NULL);
+    store_padded(r, y, CODA_BF16, 0);
+    reduce(r, "sum_sq", y, -1);
+}
+static void w8a8_gated(struct gemm_rig *r, int acc)
+{
+    int x = scaled_twice(r, acc);
+    store_padded(r, map(r, "swiglu", lane(r, x, 0), lane(r, x, 1), NULL), CODA_BF16, 0);
+}
+static void to_f8(struct gemm_rig *r, int acc) { store_padded(r, acc, CODA_F8E4M3, 0); }
+
+/* clang-format off */
+#define E4 CODA_F8E4M3
+#define E5 CODA_F8E5M2
+#define F8_CASES \
+    {"f8", 1, 300, 384, 512, E4, E4, 0, 0, 0, w8a8, 0, {0}, F8(128, 128, 2, 1, 1, 1)}, \
+    {"f8 widest", 1, 150, 392, 400, E5, E4, 0, 0, 0, w8a8, 0, {0}, F8(128, 192, 2, 1, 1, 1)}, \
+    {"f8 odd", 1, 77, 201, 144, E4, E4, 0, 0, 16, plain_f32, 0, {0}, F8(128, 64, 2, 1, 1, 1)}, \
+    {"f8 short", 1, 3, 5, 16, E4, E5, 0, 0, 0, plain_f32, 0, {0}, F8(64, 32, 1, 1, 1, 1)}, \
+    {"f8 batch", 3, 70, 136, 176, E5, E5, 0, 0, 0, plain_f32, 0, {0}, F8(128, 160, 2, 1, 1, 1)}, \
+    {"f8 residual", 1, 300, 520, 256, E4, E4, 0, 0, 0, w8a8_residual, 0, {0}, F8(128, 160, 2, 1, 1, 1)}, \
+    {"f8 many tiles", 1, 1500, 1104, 144, E4, E4, 0, 0, 0, w8a8, 0, {0}, F8(128, 96, 2, 1, 1, 1)}, \
+    {"f8 gated", 1, 200, 528, 272, E4, E4, 0, 0, 0, w8a8_gated, PAIR_GLU_STACKED, {0}, \
+     F8(128, 128, 2, 1, 1, 1)}, \
+    {"f8 to f8", 1, 130, 272, 128, E4, E4, 0, 0, 0, to_f8, 0, {0}, F8(128, 128, 2, 1, 1, 1)}, \
+    {"f8 few", 1, 33, 328, 640, E4, E5, 0, 0, 0, w8a8, 0, {0}, F8(64, 128, 1, 1, 1, 1)}, \
+    {"f8 split", 1, 17, 200, 1040, E5, E4, 0, 0, 0, w8a8, 0, {0}, F8(64, 64, 1, 4, 1, 1)}, \
+    {"f8 shared b", 1, 400, 400, 272, E4, E4, 0, 0, 0, w8a8, 0, {0}, F8(128, 192, 2, 1, 2, 1)}, \
+    {"f8 shared a", 1, 300, 600, 272, E5, E5, 0, 0, 0, w8a8_residual, 0, {0}, \
+     F8(128, 128, 2, 1, 1, 2)}, \
+    {"f8 chosen", 1, 1000, 768, 1024, E4, E4, 0, 0, 0, w8a8, 0, {0}, {0}},
+/* clang-format on */
+
+#endif
