@@ -251,11 +251,19 @@ coda_value build_last(struct build *b, coda_value x)
     return coda_slice(b->g, x, 1, coda_dim_sub(b->g, b->rows, 1), b->rows, 1);
 }
 
-/* What is in front of the head's name; NULL: there is no head. */
+/* What is in front of the head's name, however it is stored; NULL: there is no head. */
 static const char *head_root(const struct build *b)
 {
-    if (!b->from || checkpoint_find(b->from, "lm_head.weight")) return "";
-    return checkpoint_find(b->from, "language_model.lm_head.weight") ? "language_model." : NULL;
+    static const char *const roots[] = {"", "language_model."};
+    static const char *const ends[] = {"weight", "weight_packed", "qweight"};
+    char name[64];
+    if (!b->from) return "";
+    for (int r = 0; r < 2; r++)
+        for (int e = 0; e < 3; e++) {
+            snprintf(name, sizeof name, "%slm_head.%s", roots[r], ends[e]);
+            if (checkpoint_find(b->from, name)) return roots[r];
+        }
+    return NULL;
 }
 
 static coda_value capped(struct build *b, coda_value logits)

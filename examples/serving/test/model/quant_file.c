@@ -365,7 +365,7 @@ static void write_config(const char *folder, const char *family, const char *qua
                  "{\"model_type\": \"%s\", \"num_hidden_layers\": %d, \"hidden_size\": %d, "
                  "\"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
                  "\"intermediate_size\": %d, \"vocab_size\": %d, \"max_position_embeddings\": 64, "
-                 "\"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false%s%s}",
+                 "\"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\"%s%s}",
                  family, LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, inner, WORDS_OF,
                  quantised && *quantised ? ", \"quantization_config\": " : "", quantised ? quantised : "");
     put(folder, "config.json", text, (size_t)n, NULL, 0);
@@ -428,7 +428,8 @@ void quant_write(const struct quant_kind *k, const char *folder, const char *fam
     add_floats(both, "model.embed_tokens.weight", WORDS_OF, HIDDEN, 0, 1, &seed);
     for (int l = 0; l < LAYERS; l++) add_layer(both, k, l, !strcmp(family, "qwen2"), &seed);
     add_floats(both, "model.norm.weight", HIDDEN, 0, 1, 0.1, &seed);
-    add_floats(both, "lm_head.weight", WORDS_OF, HIDDEN, 0, 1 / sqrt(HIDDEN), &seed);
+    if (strstr(k->config, "gptq")) add_linear(both, k, "lm_head", WORDS_OF, HIDDEN, &seed);
+    else add_floats(both, "lm_head.weight", WORDS_OF, HIDDEN, 0, 1 / sqrt(HIDDEN), &seed);
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         mkdir(path, 0700);

@@ -50,6 +50,8 @@ refused 1 'there is nothing to learn' "$train" --cpu --out "$root/a" "$root/empt
 refused 1 'family bert makes no text' sh -c "cp -r $tiny/bert $root/bert; cp $text $root/bert/vocab.txt; exec $train --cpu --out $root/a --from $root/bert $text"
 refused 1 'the model was made for' sh -c "cp -r $tiny/llama $root/llama; $train --cpu --out $root/bytes --steps 1 $text 2>/dev/null; cp $root/bytes/tokenizer.json $root/llama; exec $train --cpu --out $root/a --tokens 100000 --from $root/llama $text"
 refused 1 'bytes has a run already: --resume' "$train" --cpu --out "$root/bytes" "$text"
+"$build/quantize" --format fp8 "$root/bytes" "$root/fp8" >/dev/null || fail 'quantize: no checkpoint of a run'
+refused 1 'is quantised, and training wants 16 or 32 bits' "$train" --cpu --out "$root/a" --from "$root/fp8" "$text"
 refused 1 'which would be written over' "$train" --cpu --out "$root/bytes" --from "$root/bytes" "$text"
 refused 1 'a GGUF file of gemma2 cannot be gone on with: its ' "$train" --cpu --out "$root/a" --from "$tiny/gemma2/model.gguf" "$text"
 refused 1 "there is no GPU, or no driver" env CODA_LIBCUDA=/none "$train" --gpu --out "$root/a" "$text"
