@@ -61,7 +61,7 @@ EMULATOR    := $(abspath $(LIBRARY))/emulator
 on_emulator = env CODA_CACHE_DIR=$(BUILD)/emulated CODA_CUDA_LIB=$(EMULATOR) CODA_LIBCUDA=$(EMULATOR)/libcuda.so.1 LD_LIBRARY_PATH=$(EMULATOR)
 $(eval $(call job,emulated-chat,library,$(on_emulator) $(BUILD)/chat_test $(BUILD)/chat_server gpu captures))
 $(eval $(call job,emulated-programs,library,test/model/programs.sh $(BUILD) $(LIBRARY)))
-$(eval $(call job,emulated-checkpoints,library,$(on_emulator) $(BUILD)/$(MODEL_TEST) $(BUILD) brief_gpu))
+$(eval $(call job,emulated-checkpoints,library,$(on_emulator) $(BUILD)/$(MODEL_TEST) $(BUILD) brief_gpu quantised_gpu))
 $(eval $(call job,emulated-training,library,test/training/devices.sh $(BUILD) $(LIBRARY)))
 EMULATE := emulated-training emulated-chat emulated-programs emulated-checkpoints
 

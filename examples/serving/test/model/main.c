@@ -82,6 +82,7 @@ int main(int argc, char **argv)
                  {"quantize", test_quantize},
                  {"rounding", test_rounding},
                  {"greedy_gpu", test_greedy_gpu},
+                 {"quantised_gpu", test_quantised_gpu},
                  {"brief_gpu", test_brief_gpu}};
     if (argc < 3) return fprintf(stderr, "usage: model_test TINY SCRATCH [TEST]...\n"), 2;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {

@@ -14,10 +14,11 @@ enum { TOKENS = 12 };
 static const int32_t prompt[TOKENS] = {3, 60, 1, 17, 17, 42, 9, 0, 63, 30, 5, 11};
 static const double bar = 1e-5; /* of logits in fp32, relative */
 
-static struct model *opened(const char *folder, const char *name, struct fault *f)
+static struct model *opened(const char *folder, const char *name, coda_device device, struct fault *f)
 {
     char path[600];
-    struct model_options o = {.device = CODA_DEVICE_CPU, .every_row = true, .rows = TOKENS, .context = 32};
+    struct model_options o = {
+        .device = device, .dtype = CODA_F32, .every_row = true, .rows = TOKENS, .context = 32};
     snprintf(path, sizeof path, "%s/%s", folder, name);
     return model_open(path, &o, f);
 }
@@ -168,15 +169,16 @@ static void compare(const char *what, const char *family, struct model *m, struc
     free(want);
 }
 
-static void test_one(const char *what, const char *family, const char *scratch, const char *end)
+static void test_one(const char *what, const char *family, const char *scratch, const char *end,
+                     coda_device device)
 {
     struct fault f = {{0}};
     char name[2][32];
     snprintf(name[0], sizeof name[0], "quantised%s", end);
     snprintf(name[1], sizeof name[1], "plain%s", end);
-    struct model *m = opened(scratch, name[0], &f);
+    struct model *m = opened(scratch, name[0], device, &f);
     CHECK(m, "%s of %s: %s", family, what, f.text);
-    struct model *plain = opened(scratch, name[1], &f);
+    struct model *plain = opened(scratch, name[1], CODA_DEVICE_CPU, &f);
     CHECK(plain, "%s of %s: %s", family, what, f.text);
     if (m && plain) compare(what, family, m, plain);
     model_close(m);
@@ -188,7 +190,7 @@ static void test_ggufs(const char *scratch)
     for (int i = 0; i < quant_gguf_count; i++) {
         quant_write_gguf(&quant_ggufs[i], scratch, 7 + (uint64_t)i);
         test_values(quant_ggufs[i].name, scratch, ".gguf");
-        test_one(quant_ggufs[i].name, quant_ggufs[i].family, scratch, ".gguf");
+        test_one(quant_ggufs[i].name, quant_ggufs[i].family, scratch, ".gguf", CODA_DEVICE_CPU);
     }
 }
 
@@ -199,7 +201,7 @@ static void test_models(const char *scratch)
         const char *family = families[i % 2];
         quant_write(&quant_kinds[i], scratch, family, 7 + (uint64_t)i);
         test_values(quant_kinds[i].name, scratch, "");
-        test_one(quant_kinds[i].name, family, scratch, "");
+        test_one(quant_kinds[i].name, family, scratch, "", CODA_DEVICE_CPU);
     }
 }
 
@@ -210,4 +212,15 @@ void test_quantised(const char *tiny, const char *scratch)
     test_models(scratch);
     test_ggufs(scratch);
     quant_bad(scratch);
+}
+
+/* A mixture with a packed table of tokens: threads pack it into slots that are copied. */
+void test_quantised_gpu(const char *tiny, const char *scratch)
+{
+    (void)tiny;
+    for (int i = 0; i < quant_gguf_count; i++) {
+        if (strcmp(quant_ggufs[i].name, "Q4_K_M")) continue;
+        quant_write_gguf(&quant_ggufs[i], scratch, 5);
+        test_one(quant_ggufs[i].name, quant_ggufs[i].family, scratch, ".gguf", CODA_DEVICE_GPU);
+    }
 }
