@@ -15,7 +15,7 @@
 #include "train_aside.h"
 #include "train_source.h"
 
-enum { ROWS = 128, MOST_THREADS = 16, ALIGNED = 8 };
+enum { ROWS = 128, MOST_THREADS = 16 };
 
 /* ---- What is quantised ---- */
 
@@ -227,17 +227,6 @@ static void print_report(FILE *to, const struct report *r)
 
 /* ---- The file ---- */
 
-static bool add_entry(json_t *header, const char *name, const char *type, int rank, const int64_t *dims,
-                      size_t bytes, size_t *at)
-{
-    json_t *shape = json_array();
-    for (int d = 0; d < rank; d++) json_array_append_new(shape, json_integer(dims[d]));
-    json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", type, "shape", shape, "data_offsets",
-                              (json_int_t)*at, (json_int_t)(*at + bytes));
-    *at += bytes;
-    return entry && !json_object_set_new(header, name, entry);
-}
-
 static json_t *header_of(const struct shrink *s, const struct checkpoint *c, struct fault *f)
 {
     json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
@@ -247,30 +236,17 @@ static json_t *header_of(const struct shrink *s, const struct checkpoint *c, str
         const struct stored_tensor *t = &c->tensor[i];
         struct piece p[MOST_PIECES];
         int n = is_product(t) ? pieces_of(s, t, p) : 0;
-        if (!n) good = add_entry(header, t->name, t->type, t->rank, t->dims, t->bytes, &at);
+        if (!n) good = aside_entry(header, t->name, t->type, t->rank, t->dims, t->bytes, &at);
         for (int k = 0; good && k < n; k++) {
             char name[256];
             snprintf(name, sizeof name, "%.*s%s", (int)(strlen(t->name) - strlen(".weight")), t->name,
                      p[k].suffix);
-            good = add_entry(header, name, p[k].type, p[k].rank, p[k].dims, piece_bytes(&p[k]), &at);
+            good = aside_entry(header, name, p[k].type, p[k].rank, p[k].dims, piece_bytes(&p[k]), &at);
         }
     }
     if (good) return header;
     json_decref(header);
     return fault_set(f, "out of memory"), NULL;
-}
-
-static bool write_header(struct aside *a, const json_t *header, struct fault *f)
-{
-    char *text = json_dumps(header, JSON_COMPACT), blanks[ALIGNED] = "       ";
-    if (!text) return fault_set(f, "%s: out of memory", a->path);
-    size_t n = strlen(text), fill = (ALIGNED - n % ALIGNED) % ALIGNED;
-    unsigned char length[8];
-    for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)(n + fill) >> 8 * i);
-    bool good = aside_write(a, length, sizeof length, f) && aside_write(a, text, n, f) &&
-                aside_write(a, blanks, fill, f);
-    free(text);
-    return good;
 }
 
 static bool write_product(struct aside *a, const struct shrink *s, const struct stored_tensor *t,
@@ -303,7 +279,7 @@ static bool write_tensors(const struct shrink *s, const struct checkpoint *c, co
     json_t *header = header_of(s, c, f);
     bool good = header && aside_open(&a, folder, "model.safetensors", f);
     if (good) {
-        good = write_header(&a, header, f);
+        good = aside_header(&a, header, f);
         for (int i = 0; good && i < c->count; i++) {
             const struct stored_tensor *t = &c->tensor[i];
             report->before += (double)t->bytes;

@@ -9,6 +9,8 @@
 
 #include "train_aside.h"
 
+enum { HEADER_ALIGNED = 8 };
+
 static bool fail(struct aside *a, struct fault *f)
 {
     return fault_set(f, "%s cannot be written: %s", a->path, strerror(errno));
@@ -50,6 +52,30 @@ bool aside_close(struct aside *a, bool good, struct fault *f)
     if (good && rename(a->other, a->path)) good = fail(a, f);
     if (good) flush_folder(a->path);
     else unlink(a->other);
+    return good;
+}
+
+bool aside_entry(json_t *header, const char *name, const char *type, int rank, const int64_t *dims,
+                 size_t bytes, size_t *at)
+{
+    json_t *shape = json_array();
+    for (int d = 0; d < rank; d++) json_array_append_new(shape, json_integer(dims[d]));
+    json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", type, "shape", shape, "data_offsets",
+                              (json_int_t)*at, (json_int_t)(*at + bytes));
+    *at += bytes;
+    return entry && !json_object_set_new(header, name, entry);
+}
+
+bool aside_header(struct aside *a, const json_t *header, struct fault *f)
+{
+    char *text = json_dumps(header, JSON_COMPACT), blanks[HEADER_ALIGNED] = "       ";
+    if (!text) return fault_set(f, "%s: out of memory", a->path);
+    size_t n = strlen(text), fill = (HEADER_ALIGNED - n % HEADER_ALIGNED) % HEADER_ALIGNED;
+    unsigned char length[8];
+    for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)(n + fill) >> 8 * i);
+    bool good = aside_write(a, length, sizeof length, f) && aside_write(a, text, n, f) &&
+                aside_write(a, blanks, fill, f);
+    free(text);
     return good;
 }
 

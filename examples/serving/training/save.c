@@ -8,31 +8,7 @@
 #include "train_aside.h"
 #include "train_save.h"
 
-enum { CHUNK = 1 << 18, HEADER_ALIGNED = 8 };
-
-/* ---- A file of tensors: the length of the header, the header, the data ---- */
-
-static bool add_entry(json_t *header, const char *name, const char *dtype, json_t *shape, size_t bytes,
-                      size_t *at)
-{
-    json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", shape, "data_offsets",
-                              (json_int_t)*at, (json_int_t)(*at + bytes));
-    *at += bytes;
-    return entry && !json_object_set_new(header, name, entry);
-}
-
-static bool write_header(struct aside *a, const json_t *header, struct fault *f)
-{
-    char *text = json_dumps(header, JSON_COMPACT), blanks[HEADER_ALIGNED] = "       ";
-    if (!text) return fault_set(f, "%s: out of memory", a->path);
-    size_t n = strlen(text), fill = (HEADER_ALIGNED - n % HEADER_ALIGNED) % HEADER_ALIGNED;
-    unsigned char length[8];
-    for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)(n + fill) >> 8 * i);
-    bool good = aside_write(a, length, sizeof length, f) && aside_write(a, text, n, f) &&
-                aside_write(a, blanks, fill, f);
-    free(text);
-    return good;
-}
+enum { CHUNK = 1 << 18 };
 
 /* ---- The run ---- */
 
@@ -85,10 +61,10 @@ static bool write_pieces(struct aside *a, const struct parameters *p, json_t *he
     float *chunk = malloc(CHUNK * sizeof *chunk);
     bool good = chunk != NULL && header;
     for (int i = 0; good && i < n; i++)
-        good = add_entry(header, pieces[i].name, "F32", json_pack("[I]", (json_int_t)pieces[i].count),
-                         (size_t)pieces[i].count * sizeof(float), &at);
+        good = aside_entry(header, pieces[i].name, "F32", 1, &pieces[i].count,
+                           (size_t)pieces[i].count * sizeof(float), &at);
     if (!good) fault_set(f, "%s: out of memory", a->path);
-    good = good && write_header(a, header, f);
+    good = good && aside_header(a, header, f);
     for (int i = 0; good && i < n; i++) good = write_piece(a, p, &pieces[i], chunk, f);
     free(chunk);
     return good;
@@ -146,11 +122,10 @@ static bool model_header(const struct parameters *p, coda_dtype dtype, json_t *h
     for (int i = 0; good && i < p->n; i++)
         for (int k = 0; is_stored(&p->all[i]) && k < p->all[i].w->stored_count; k++) {
             const struct weight *w = p->all[i].w;
-            json_t *shape = json_pack("[I]", (json_int_t)w->rows[k]);
-            if (w->columns) json_array_append_new(shape, json_integer(w->columns));
+            const int64_t dims[] = {w->rows[k], w->columns};
             size_t n = (size_t)(w->rows[k] * columns_of(&p->all[i]));
-            good =
-                good && add_entry(header, w->stored[k], type_name(dtype), shape, n * dtype_bytes(dtype), &at);
+            good = good && aside_entry(header, w->stored[k], type_name(dtype), w->columns ? 2 : 1, dims,
+                                       n * dtype_bytes(dtype), &at);
         }
     return good;
 }
@@ -248,7 +223,7 @@ bool save_model(const char *folder, const struct parameters *p, const struct con
     json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
     bool good = model_header(p, dtype, header) || fault_set(f, "out of memory");
     if (good && (good = aside_open(&a, folder, "model.safetensors", f))) {
-        good = write_header(&a, header, f);
+        good = aside_header(&a, header, f);
         for (int i = 0; good && i < p->n; i++)
             if (is_stored(&p->all[i])) good = write_parameter(&a, p, &p->all[i], dtype, head, f);
         good = aside_close(&a, good, f);
