@@ -99,38 +99,25 @@ struct work {
     int64_t next;
     double lost, size;
     bool failed;
+    struct fault *f;
     pthread_mutex_t lock;
 };
 
-static void put_codes(struct work *w, int64_t first, int64_t rows, const struct shrunk *r)
+/* Where the codes of rows from `first` on begin. Ranges are multiples of 128 rows: of whole blocks, and of
+ * words of zero points, which lie along rows, eight a word. */
+static coda_quantized range_at(const struct work *w, int64_t first)
 {
-    int64_t columns = r->columns, words = w->piece[CODES].dims[1];
-    if (w->s->format != SHRINK_INT4) {
-        memcpy(w->piece[CODES].data + first * columns, r->codes, (size_t)(rows * columns));
-        return;
-    }
-    uint32_t *to = (uint32_t *)(void *)w->piece[CODES].data + first * words;
-    memset(to, 0, (size_t)(rows * words) * 4);
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t k = 0; k < columns; k++)
-            to[i * words + k / 8] |= (uint32_t)(r->codes[i * columns + k] + 8) << (k % 8 * 4);
-}
-
-/* Zero points lie along rows, eight a word: ranges of rows are multiples of eight, so that none shares
- * one. */
-static void put_scales(struct work *w, int64_t first, int64_t rows, const struct shrunk *r)
-{
-    bool block = w->s->format == SHRINK_FP8_BLOCK, whole = w->s->format != SHRINK_INT4;
-    int64_t at = block ? first / SHRINK_BLOCK : first, n = (block ? 1 : rows) * r->groups;
-    for (int64_t i = 0; i < n; i++)
-        element_set(whole ? CODA_F32 : CODA_BF16, w->piece[SCALES].data, at * r->groups + i,
-                    (double)r->scales[i]);
-    if (!r->zeros) return;
-    uint32_t *to = (uint32_t *)(void *)w->piece[ZEROS].data;
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t g = 0; g < r->groups; g++)
-            to[(first + i) / 8 * r->groups + g] |= (uint32_t)(r->zeros[i * r->groups + g] + 8)
-                                                   << ((first + i) % 8 * 4);
+    coda_quantized q = CODA_QUANTIZED_INIT;
+    const struct piece *p = w->piece;
+    bool words = w->s->format == SHRINK_INT4, block = w->s->format == SHRINK_FP8_BLOCK;
+    int64_t row = block ? first / SHRINK_BLOCK : first;
+    q.kind = words ? CODA_PACK_COMPRESSED_TENSORS : CODA_PACK_CODES;
+    q.search = words;
+    if (block) q.block_rows = SHRINK_BLOCK;
+    q.codes = p[CODES].data + (size_t)(first * p[CODES].dims[1]) * p[CODES].element;
+    q.scales = p[SCALES].data + (size_t)(row * p[SCALES].dims[1]) * p[SCALES].element;
+    if (w->s->asymmetric) q.zeros = p[ZEROS].data + (size_t)(first / 8 * p[ZEROS].dims[1]) * p[ZEROS].element;
+    return q;
 }
 
 static int64_t take(struct work *w)
@@ -142,18 +129,19 @@ static int64_t take(struct work *w)
     return first;
 }
 
-static void work_on(struct work *w, float *x, struct shrunk *r)
+static void work_on(struct work *w, float *x)
 {
+    int64_t columns = w->t->dims[1];
+    double lost, size;
     for (int64_t first; (first = take(w)) < w->t->dims[0];) {
         int64_t rows = w->t->dims[0] - first < ROWS ? w->t->dims[0] - first : ROWS;
-        for (int64_t i = 0; i < rows * r->columns; i++) x[i] = stored_number(w->t, first * r->columns + i);
-        shrink_rows(w->s, x, rows, r);
-        put_codes(w, first, rows, r);
-        put_scales(w, first, rows, r);
+        coda_quantized q = range_at(w, first);
+        for (int64_t i = 0; i < rows * columns; i++) x[i] = stored_number(w->t, first * columns + i);
+        bool good = shrink_rows(w->s, x, rows, columns, &q, &lost, &size);
         pthread_mutex_lock(&w->lock);
-        w->lost += r->lost;
-        w->size += r->size;
-        w->failed |= !isfinite(r->size);
+        w->lost += lost;
+        w->size += size;
+        if (!good && !w->failed) w->failed = !fault_set(w->f, "tensor %.150s: %s", w->t->name, coda_error());
         pthread_mutex_unlock(&w->lock);
     }
 }
@@ -161,19 +149,12 @@ static void work_on(struct work *w, float *x, struct shrunk *r)
 static void *thread(void *context)
 {
     struct work *w = context;
-    int64_t columns = w->t->dims[1], group = shrink_group(w->s, columns);
-    struct shrunk r = {.columns = columns, .groups = (columns + group - 1) / group};
-    size_t all = (size_t)(ROWS * columns), scales = (size_t)(ROWS * r.groups);
-    float *x = malloc(all * sizeof *x);
-    r.codes = malloc(all);
-    r.scales = malloc(scales * sizeof *r.scales);
-    r.zeros = w->s->asymmetric ? malloc(scales) : NULL;
-    if (x && r.codes && r.scales && (r.zeros || !w->s->asymmetric)) work_on(w, x, &r);
-    else w->failed = true;
+    float *x = malloc((size_t)(ROWS * w->t->dims[1]) * sizeof *x);
+    if (x) work_on(w, x);
+    pthread_mutex_lock(&w->lock);
+    if (!x) w->failed = !fault_set(w->f, "%s: out of memory", w->t->name);
+    pthread_mutex_unlock(&w->lock);
     free(x);
-    free(r.codes);
-    free(r.scales);
-    free(r.zeros);
     return NULL;
 }
 
@@ -253,15 +234,13 @@ static bool write_product(struct aside *a, const struct shrink *s, const struct 
                           struct report *report, struct fault *f)
 {
     struct piece p[MOST_PIECES];
-    struct work w = {.s = s, .t = t, .piece = p};
+    struct work w = {.s = s, .t = t, .piece = p, .f = f};
     bool good = true;
     w.pieces = pieces_of(s, t, p);
     for (int i = 0; i < w.pieces; i++) good = (p[i].data = calloc(1, piece_bytes(&p[i]) + 1)) && good;
     if (!good) fault_set(f, "%s: out of memory", t->name);
     if (good) run_threads(&w);
-    if (good && w.failed)
-        good =
-            fault_set(f, "tensor %.150s: it has numbers that are not finite, or there is no memory", t->name);
+    good = good && !w.failed;
     if (good && s->format == SHRINK_INT4) memcpy(p[w.pieces - 1].data, t->dims, 16);
     for (int i = 0; i < w.pieces; i++) {
         good = good && aside_write(a, p[i].data, piece_bytes(&p[i]), f);

@@ -21,20 +21,13 @@ enum { SHRINK_BLOCK = 128 }; /* rows and columns of a scale of SHRINK_FP8_BLOCK 
 
 /* ---- rows.c ---- */
 
-/* Some rows as codes: fp8, or integers -8 .. 7, a byte each; scales, and zero points likewise. */
-struct shrunk {
-    int64_t columns, groups; /* groups: scales of a row, or of a block of rows */
-    int8_t *codes;           /* [rows][columns] */
-    float *scales;           /* [rows][groups]; of SHRINK_FP8_BLOCK [groups] for all of the rows */
-    int8_t *zeros;           /* [rows][groups], or NULL */
-    double lost, size;       /* sums of squares: of what rounding changed, and of all */
-};
-
 /* Columns of a scale. */
 int64_t shrink_group(const struct shrink *s, int64_t columns);
-/* Rounds rows x [rows][columns] to the nearest; SHRINK_FP8_BLOCK wants those of one block. Scales are F32 of
- * fp8, and of int4 such as bf16 has. */
-void shrink_rows(const struct shrink *s, const float *x, int64_t rows, struct shrunk *to);
+/* Rounds rows x [rows][columns], of whole blocks and words of zero points but at a matrix's end, to the
+ * nearest codes. `lost` and `size` are sums of squares: of what that changed, and of all. false, and
+ * coda_error says why, if there are numbers that are not finite. */
+bool shrink_rows(const struct shrink *s, const float *x, int64_t rows, int64_t columns,
+                 const coda_quantized *to, double *lost, double *size);
 
 /* ---- folder.c ---- */
 
