@@ -202,7 +202,14 @@ CODA_API coda_status coda_quantize_weight(const coda_pack_format *format, coda_d
  * the weights as t, in a run or in coda_prepare, and no constant folds into them. Products take the values
  * exactly, whatever t is; rows of an embedding are rounded to t. coda_compile refuses any other use, with the
  * names of both. coda_grad has the gradients of what is multiplied, not the weight's own. CODA_E_INVALID, of
- * the graph: a format that is refused, dims that do not fit. */
+ * the graph: a format that is refused, dims that do not fit.
+ *
+ * A factor of rows, or of all, may be a coda_mul before the product, too: coda_mul(g, w, s), s [N, 1] or [1].
+ * It comes behind it. So it does for a plain weight of 8 bits, whose numbers coda_mul takes.
+ *
+ * Columns in the order of coda_pack_order, a leaf CODA_I32 [K], are rows of the transposed x: a launch more,
+ *
+ *     x = coda_transpose(g, coda_embedding(g, coda_transpose(g, x, swap), order), swap); */
 CODA_API coda_value coda_weight_packed(coda_graph *g, const char *name, const coda_pack_format *format,
                                        int rank, const int64_t *dims, coda_dtype t);
 

@@ -1,4 +1,5 @@
-/* gpu_packed.c -- packed weights on the GPU against fp64: all formats, parts of records, all views. */
+/* gpu_packed.c -- packed weights on the GPU against fp64: all formats, parts of records, all views; and plain
+ * weights of 8 bits. */
 #include <stdio.h>
 
 #include "gpu_case.h"
@@ -26,6 +27,41 @@ static int run(const char *word, int reader, const struct packed_sizes *s)
                     (int)s->batch, error, good ? "" : coda_error());
 }
 
+/* Plain weights of 8 bits, beside more rows than streaming loops take, whole and in part. */
+static int small(coda_dtype t, int way)
+{
+    static const char *const graphs[] = {
+        "%%x = input bf16[37,72]\n%%w = weight %s[50,72]\n%%y = matmul %%x, %%w {f32=1}\noutput %%o = %%y\n",
+        "%%x = input f16[37,50]\n%%w = weight %s[50,72]\n%%y = matmul %%x, %%w {kn=1, f32=1}\noutput %%o = "
+        "%%y\n",
+        "%%x = input f16[37,51]\n%%v = weight %s[50,77]\n%%w = slice %%v {axis=1, start=9, stop=60, step=1}\n"
+        "%%y = matmul %%x, %%w {f32=1}\noutput %%o = %%y\n",
+        "%%x = input bf16[3,37,72]\n%%w = weight %s[3,50,72]\n%%y = matmul %%x, %%w {f32=1}\n"
+        "%%g = slice %%y {axis=2, start=0, stop=25, step=1}\n%%u = slice %%y {axis=2, start=25, stop=50, "
+        "step=1}\n"
+        "%%z = mul %%g, %%u\noutput %%o = %%z\n"};
+    char text[1024];
+    snprintf(text, sizeof text, graphs[way], dtype_name(t));
+    graph *g = graph_parse(text);
+    void **want = g ? run_reference(g, 5) : NULL;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    double error = want ? run_on_gpu(g, 5, &opt, want) : -1;
+    bool good = error >= 0 && error <= 3e-5;
+    random_args_free(g, want);
+    graph_free(g);
+    return gpu_case(good, "packed", "%s, way %d: error %.2e %s", dtype_name(t), way, error,
+                    good ? "" : coda_error());
+}
+
+static int smalls(bool emulated)
+{
+    static const coda_dtype dtypes[] = {CODA_F8E4M3, CODA_F8E5M2, CODA_I8, CODA_U8};
+    int failed = 0;
+    for (int i = 0; i < 4 * ARRAY_SIZE(dtypes); i++)
+        if (gpu_mine(i) && (!emulated || i / 4 == i % 4)) failed += small(dtypes[i / 4], i % 4);
+    return failed;
+}
+
 /* The emulator compiles slowly: of each format one way to read it, of each way one format. */
 int gpu_packed(void)
 {
@@ -44,5 +80,5 @@ int gpu_packed(void)
                 if ((device_emulated(&dev) && !some)) continue;
                 if (gpu_mine(n++)) failed += run(packed_formats[i], reader, &s);
             }
-    return failed;
+    return failed + smalls(device_emulated(&dev));
 }
