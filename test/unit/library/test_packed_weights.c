@@ -299,6 +299,37 @@ START_TEST(has_no_gradient)
 }
 END_TEST
 
+/* Both halves of a step read the bytes; neither hands on what they stand for. */
+START_TEST(halves_read_it)
+{
+    for (int keep = 0; keep <= CODA_KEEP_LEAST; keep++) {
+        coda_pack_format f = CODA_PACK_FORMAT_INIT;
+        graph *g = coda_graph_new(), *half[2] = {NULL, NULL};
+        coda_pack_format_find("q4_k", &f);
+        coda_value x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){24, 256}), dx,
+                   w = coda_weight_packed(g, "base", &f, 2, (int64_t[]){48, 256}, CODA_BF16),
+                   y = coda_matmul(g, coda_silu(g, x), w);
+        y = coda_row_sum(g, coda_reshape(g, coda_mul(g, y, y), 1, (int64_t[]){-1}));
+        coda_output(g, "loss", y);
+        int forward = g->outputs;
+        coda_grad(g, &y, NULL, 1, &x, 1, &dx, NULL);
+        coda_output(g, "dx", dx);
+        coda_split_options o = {.size = sizeof o, .keep = (coda_keep)keep};
+        ck_assert_msg(!coda_split(g, forward, &o, &half[0], &half[1]), "%s", coda_error());
+        for (int i = 0; i < 2; i++) {
+            coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+            coda_plan *p;
+            opt.device = CODA_DEVICE_CPU;
+            arg_of(half[i], "base");
+            ck_assert_msg(!coda_compile(&p, half[i], &opt), "%s", coda_error());
+            coda_plan_free(p);
+            graph_free(half[i]);
+        }
+        graph_free(g);
+    }
+}
+END_TEST
+
 static const struct {
     const char *text, *words;
 } wrong[] = {{"%w = unpack %p {format=int4_g128_f17, d0=48, d1=256, rank=2, to=bf16}\n", "int4_g128_f17"},
@@ -343,5 +374,5 @@ END_TEST
 
 TESTS(packed_weights, SECONDS(60), EACH(means_its_numbers, packed_reader_count), ONE(columns_are_sorted),
       ONE(scales_of_8_bits), ONE(random_ones_are_numbers), EACH(nothing_folds, 3), ONE(bytes_are_counted),
-      EACH(others_are_refused, ARRAY_SIZE(refused)), ONE(has_no_gradient),
+      EACH(others_are_refused, ARRAY_SIZE(refused)), ONE(has_no_gradient), ONE(halves_read_it),
       EACH(mistakes_are_named, ARRAY_SIZE(wrong)), ONE(text_and_back));
