@@ -101,8 +101,8 @@ static double skinny_clocks(const struct program *p, const struct tile *t, const
 
 double stream_clocks(const struct program *p, const struct tile *t, const struct target *target)
 {
-    double share = (double)dtype_bytes(p->b.data.dtype, stream_columns(p, t)) * (double)p->k / STREAM_BYTES;
-    return MAX(share, weight_clocks(p, target, (double)t->blocks / target->sms));
+    double share = (double)use_bytes(p, &p->b.data) * stream_columns(p, t) / (double)p->dim[2];
+    return MAX(share / STREAM_BYTES, weight_clocks(p, target, (double)t->blocks / target->sms));
 }
 
 static double stream_cost(const struct program *p, const struct tile *t, const struct target *target)

@@ -20,7 +20,9 @@ enum {
     SURE_BYTES = 1 << 24, /* ... which are so many bytes */
     CHUNK = 512,          /* elements of K that all warps multiply at once */
     LEAST_STAGES = 3,
-    PASS_TILES = 12, /* whose sums fit the registers of the warps, beside a second block's */
+    PASS_TILES = 12, /* whose sums fit the registers of the warps, beside a second block's; ... */
+    PASS_FEW = 6,
+    PASS_PATCHES = 14, /* ... of packed weights, as the first and the last have few columns of a share */
     MOST_BLOCKS = 1 << 14,
     LOADS = 4, /* instructions for 16 bytes a lane, and what is theirs of a chunk's; conversions: */
     E4M3_TO_F16 = 12,
@@ -29,55 +31,101 @@ enum {
     E5M2_TO_BF16 = 32,
     I8_TO_F16 = 20,
     I8_TO_BF16 = 32,
-    END = 700 /* clocks, of sums and epilogue */
+    PACKED_SLOTS = 60, /* of what has groups, more or less */
+    END = 700          /* clocks, of sums and epilogue */
 };
 
 static int octets(const struct program *p) { return stream_rows(p, &(struct tile){0}) / 8; }
 static int64_t groups(const struct program *p) { return CEIL_DIV(p->dim[1], 8 * octets(p)); }
 
-/* Rows of B come as they lie, each a copy. Those of few bytes share a slot. */
-static int size_of(const struct program *p) { return (int)dtype_bytes(p->b.data.dtype, 1); }
-static bool is_narrow(const struct program *p) { return size_of(p) == 1; }
-static int depth(const struct program *p) { return is_narrow(p) ? 2 : 1; }
+/* ---- What a slot holds ---- */
 
-static int tiles(const struct program *p, const struct tile *t) { return CEIL_DIV(stream_columns(p, t), 16); }
-static int passes(const struct program *p, const struct tile *t) { return CEIL_DIV(tiles(p, t), PASS_TILES); }
-
-/* Bytes between rows in a slot, as fragments.cuh has them. */
-static int pitch(const struct program *p, const struct tile *t)
+static bool is_packed(const struct program *p) { return use_is_packed(&p->b.data); }
+static struct pack_format format_of(const struct program *p)
 {
-    return t->bk * size_of(p) + (is_narrow(p) ? 64 : 16);
+    return graph_format_of(p->b.data.packing.format);
 }
-static int right_pitch(const struct tile *t) { return 2 * t->bk + 16; }
+static int size_of(const struct program *p) { return (int)dtype_bytes(p->b.data.dtype, 1); }
+static bool is_narrow(const struct program *p) { return is_packed(p) || size_of(p) == 1; }
+
+/* Bytes of 16 rows in a chunk: rows as they lie, each a copy, as far apart as fragments.cuh has them; or
+ * records. */
+static int tile_bytes(const struct program *p, const struct tile *t)
+{
+    if (!is_packed(p)) return 16 * (t->bk * size_of(p) + (is_narrow(p) ? 64 : 16));
+    struct pack_format f = format_of(p);
+    struct pack_record r = pack_record(&f);
+    return t->bk / r.step * r.bytes;
+}
+static int right_pitch(const struct program *p, const struct tile *t)
+{
+    return 2 * t->bk + (is_packed(p) ? 32 : 16);
+}
+
+/* Tiles of a slot: what has few bytes shares one. */
+static int depth(const struct program *p)
+{
+    if (!is_packed(p)) return is_narrow(p) ? 2 : 1;
+    struct pack_format f = format_of(p);
+    return pack_record(&f).bits == 4 ? 4 : 2;
+}
+
+/* Tiles of packed weights are whole patches, from an even one on. */
+static int tiles(const struct program *p, const struct tile *t)
+{
+    return CEIL_DIV(stream_columns(p, t) / 4 + (is_packed(p) ? 7 : 0), 4);
+}
+
+/* Has a run of K, a quarter of a chunk, several scales? They take registers. */
+static bool has_groups(const struct program *p)
+{
+    struct pack_format f = format_of(p);
+    return is_packed(p) && pack_record(&f).group < CHUNK / 4;
+}
+static int most_pass_tiles(const struct program *p)
+{
+    if (!is_packed(p)) return PASS_TILES;
+    return has_groups(p) && octets(p) > 1 ? PASS_FEW : PASS_PATCHES;
+}
+static int passes(const struct program *p, const struct tile *t)
+{
+    return CEIL_DIV(tiles(p, t), most_pass_tiles(p));
+}
+static int pass_tiles(const struct program *p, const struct tile *t)
+{
+    int all = tiles(p, t), turns = passes(p, t);
+    return is_packed(p) ? CEIL_DIV(all, 2 * turns) * 2 : CEIL_DIV(all, turns);
+}
 
 /* Chunks of A that are there or on their way: they should come no later than B's, which are short where a
  * block has few tiles. */
 static int right_stages(const struct program *p, const struct tile *t)
 {
-    int chunk = MIN(tiles(p, t), PASS_TILES) * 16 * pitch(p, t);
+    int chunk = MIN(tiles(p, t), most_pass_tiles(p)) * tile_bytes(p, t);
     return chunk >= STREAM_WINDOW ? 2 : chunk >= STREAM_WINDOW / 2 ? 3 : 4;
 }
 
 static struct footprint footprint(const struct program *p, const struct tile *t)
 {
-    int rows = stream_rows(p, t), all = tiles(p, t), turns = passes(p, t);
-    int right = right_stages(p, t) * (rows * right_pitch(t) + 16);
-    int parts = 4 * rows * CEIL_DIV(all, turns) * 64, sums = turns > 1 ? rows * all * 64 : 16;
+    int rows = stream_rows(p, t), each = pass_tiles(p, t), turns = passes(p, t);
+    int right = right_stages(p, t) * (rows * right_pitch(p, t) + 16);
+    int parts = 4 * rows * each * 64, sums = turns > 1 ? rows * turns * each * 64 : 16;
     int fixed = right + parts + sums + values_bytes(p, rows, stream_columns(p, t)) + 16 + 256;
-    return (struct footprint){.fixed = fixed, .stage = depth(p) * 16 * pitch(p, t) + 16, .granule = 1024};
+    return (struct footprint){.fixed = fixed, .stage = depth(p) * tile_bytes(p, t) + 16, .granule = 1024};
 }
 
-/* Up to 8 rows leave registers for a second block. */
+/* Up to 8 rows leave registers for a second block, unless scales take them. */
 static bool shares_sm(const struct program *p, const struct tile *t)
 {
     (void)t;
-    return octets(p) == 1;
+    return octets(p) == 1 && !has_groups(p);
 }
 
 /* Instructions for 16 bytes a lane, but for loads and products. */
 static int conversion_slots(const struct program *p)
 {
     bool f16 = p->a.dtype == CODA_F16;
+    if (is_packed(p)) return PACKED_SLOTS;
     switch (p->b.data.dtype) {
     case CODA_F8E4M3: return f16 ? E4M3_TO_F16 : E4M3_TO_BF16;
     case CODA_F8E5M2: return f16 ? E5M2_TO_F16 : E5M2_TO_BF16;
@@ -88,8 +136,8 @@ static int conversion_slots(const struct program *p)
 
 static double cost(const struct program *p, const struct tile *t, const struct target *target)
 {
-    double share = (double)dtype_bytes(p->b.data.dtype, stream_columns(p, t)) * (double)p->k;
-    int products = is_narrow(p) ? 2 : 1;
+    double share = (double)use_bytes(p, &p->b.data) * stream_columns(p, t) / (double)p->dim[2];
+    int products = is_packed(p) ? 4 : is_narrow(p) ? 2 : 1;
     double issue = share / 512 * (LOADS + conversion_slots(p) + products * octets(p)) / 4;
     double weights = stream_clocks(p, t, target), ends = 2 * BEGINNING + END;
     if (groups(p) == 1) return MAX(weights, issue) + ends;
@@ -98,6 +146,22 @@ static double cost(const struct program *p, const struct tile *t, const struct t
 }
 
 /* ---- Candidates ---- */
+
+/* Whole rows of records, or a part of whole records; whose patches come in pairs that share two of them. */
+static bool packed_fits(const struct program *p)
+{
+    const struct tensor_use *b = &p->b.data;
+    const struct pack_format f = format_of(p);
+    struct packed_at first = packed_at(b, b->offset);
+    bool rows = b->k == 1 && b->row == b->packing.columns && first.row % PACK_ROWS == 0 && !first.column;
+    bool whole = p->k == b->packing.columns || p->k % pack_record(&f).step == 0;
+    bool pairs = p->pair != PAIR_GLU_STACKED || p->dim[2] % (4 * PACK_ROWS / 2) == 0;
+    if (p->pair == PAIR_HEADS && p->pairing.half)
+        pairs = p->pairing.head_dim % (2 * PACK_ROWS) == 0 && p->pairing.rotary % (2 * PACK_ROWS) == 0;
+    bool codes = f.codes != CODA_CODES_INT8 || f.zeros != CODA_ZEROS_MINIMUM;
+    return rows && whole && pairs && codes && dtype_is_half(p->a.dtype) && !program_a_obstacle(p) &&
+           p->k % 8 == 0;
+}
 
 /* Copies of 16 bytes reach all of a row, and nothing else. */
 static bool narrow_fits(const struct program *p)
@@ -112,7 +176,7 @@ static bool supports(const struct target *target, const struct program *p)
 {
     if (!target_has(target, TARGET_PDL | TARGET_TMA | TARGET_WGMMA) || !program_has_work(p)) return false;
     if (!program_pairs_meet(p, target) || program_folds_columns(p) || !stream_takes(p)) return false;
-    if (is_narrow(p)) return narrow_fits(p);
+    if (is_narrow(p)) return is_packed(p) ? packed_fits(p) : narrow_fits(p);
     return p->dim[1] <= MOST_ROWS && program_fits_units(p, target) && p->k % 8 == 0 && !p->invariant;
 }
 
@@ -124,7 +188,7 @@ static void consider(struct search *s, int room)
     stream_share(s, &t);
     while ((t.stages = tile_stages(p, &t, room)) < LEAST_STAGES && is_narrow(p) && t.blocks < MOST_BLOCKS)
         t.blocks *= 2;
-    int slot = depth(p) * 16 * t.bk * size_of(p), window = MAX(STREAM_WINDOW / slot, 2);
+    int window = MAX(STREAM_WINDOW / (depth(p) * tile_bytes(p, &t)), 2);
     t.window = window < t.stages ? window : 0;
     if (t.stages >= LEAST_STAGES) search_add(s, &t, cost(p, &t, s->target));
 }
@@ -163,6 +227,11 @@ static void print_config(const struct program *p, const struct schedule *s, stru
 {
     const struct tile *tile = &s->tile;
     stream_print_config(p, s, t);
+    text_printf(t, "    using Fragments = %s, %d>;\n",
+                is_packed(p)   ? "PackedRows<Weights, A"
+                : is_narrow(p) ? "ByteRows<B, A"
+                               : "HalfRows<A",
+                tile->bk);
     text_printf(t, "    static constexpr int depth = %d, passes = %d, right_stages = %d;\n", depth(p),
                 passes(p, tile), right_stages(p, tile));
 }
@@ -170,6 +239,7 @@ static void print_config(const struct program *p, const struct schedule *s, stru
 const struct mainloop mainloop_stream_mma = {.name = "stream_mma",
                                              .kernel = "stream_mma",
                                              .mixed = true,
+                                             .weights = true,
                                              .streams = true,
                                              .invariant = true,
                                              .supports = supports,

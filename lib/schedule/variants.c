@@ -358,7 +358,8 @@ struct product *variants_find(struct variants *v, const struct plan *p, const st
 /* A main loop that streams for any number of rows has one kernel up to 8 rows and one above. */
 static bool streams_anyway(const struct product *f, const struct program *q, struct tile *out)
 {
-    if (dtype_is_half(q->b.dtype) || !mainloop_stream_mma.supports(&f->target, q)) return false;
+    bool narrow = use_is_packed(&q->b.data) || !dtype_is_half(q->b.dtype);
+    if (!narrow || !mainloop_stream_mma.supports(&f->target, q)) return false;
     *out = tile_choose(q, &f->target);
     return out->mainloop->streams;
 }

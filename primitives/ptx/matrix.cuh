@@ -106,6 +106,23 @@ template <> DEV u32 subtract_pairs<bf16>(u32 x, u32 y)
 }
 #endif
 
+// The product of two pairs, each rounded; subnormals count.
+template <class T> DEV u32 multiply_pairs(u32 x, u32 y);
+template <> DEV u32 multiply_pairs<f16>(u32 x, u32 y)
+{
+    u32 z;
+    asm("mul.f16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
+    return z;
+}
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 900
+template <> DEV u32 multiply_pairs<bf16>(u32 x, u32 y)
+{
+    u32 z;
+    asm("mul.bf16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
+    return z;
+}
+#endif
+
 // d[16, 8] += a[16, 16] b[16, 8]. With g = lane / 4 and j = lane % 4, a lane has k 2 j and 2 j + 1 of a's row
 // g, then of row g + 8, and both again 8 k on; the same four k of b's column g; and columns 2 j and 2 j + 1
 // of d's row g, then of row g + 8.

@@ -14,6 +14,7 @@ namespace coda {
 
 // Rows of 16-bit elements: ldmatrix brings a product's operand as it is.
 template <class Element, int bk> struct HalfRows {
+    static constexpr bool packed = false;
     static constexpr int size = 2, pitch = 2 * bk + 16, tile_bytes = 16 * pitch, pad = 16;
     static_assert(2 * bk % 128 == 0);
 
@@ -110,6 +111,7 @@ struct alignas(16) Words {
 // Rows of bytes: a lane takes 16 adjacent k of each 64, lane l those from 16 (l % 4) on. Product i of these
 // has pairs 2 i and 2 i + 1.
 template <class T, class Element, int bk> struct ByteRows {
+    static constexpr bool packed = false;
     static constexpr int size = 1, lane_k = 16, unit = 4 * lane_k, pad = 16;
     static constexpr int pitch = bk + 64, tile_bytes = 16 * pitch;
     static_assert(sizeof(T) == size && bk % 128 == 0); // eight lanes that read have 64 bytes of two rows
@@ -166,14 +168,6 @@ template <class T, class Element, int bk> struct ByteRows {
             }
         }
     }
-};
-
-// Of weights T and A's elements, in chunks of bk.
-template <class T, class Element, int bk> struct FragmentsOf {
-    using Type = ByteRows<T, Element, bk>;
-};
-template <class Element, int bk> struct FragmentsOf<Element, Element, bk> {
-    using Type = HalfRows<Element, bk>;
 };
 
 } // namespace coda

@@ -17,7 +17,7 @@
 // quads: row r of it is the neighbour r % 2 of quad r % 8 / 2, in octet r / 8 of its patch.
 #pragma once
 
-#include "tile/fragments.cuh"
+#include "tile/packed_rows.cuh"
 #include "tile/resources.cuh"
 #include "tile/stream.cuh"
 
@@ -34,7 +34,7 @@ template <class Config, class Epilogue> struct StreamMma {
     using Args = typename Config::Args;
     using Quads = coda::Quads<Config, Epilogue, SharedOut>;
     using Spot = typename Quads::Spot;
-    using Fragments = typename FragmentsOf<typename Config::B, typename Config::A, Config::bk>::Type;
+    using Fragments = typename Config::Fragments; // HalfRows, ByteRows, or PackedRows
 
     static constexpr int warps = 4 * Config::groups, threads = 32 * warps; // of consumers
     static constexpr int quarters = 4, halves = warps / quarters;          // of K, of tiles
@@ -42,11 +42,17 @@ template <class Config, class Epilogue> struct StreamMma {
     static constexpr int most_rows = Quads::most_rows, octets = most_rows / 8; // of A
     static constexpr int chunks = (int)((Config::k + bk - 1) / bk);
     static constexpr bool ragged = Config::k % bk != 0;
-    static constexpr int most_tiles = (Quads::most_quads + 3) / 4, passes = Config::passes;
-    static constexpr int pass_tiles = (most_tiles + passes - 1) / passes, // of a block
-        own_tiles = (pass_tiles + halves - 1) / halves;                   // and of a warp
-    static constexpr int depth = Config::depth;                           // tiles of a slot
-    static constexpr int slots = (pass_tiles + depth - 1) / depth;        // of a chunk
+    // Tiles of packed weights are the patches, from an even one on: two of them have two blocks of records.
+    static constexpr bool packed = Fragments::packed;
+    static constexpr int most_tiles = (Quads::most_quads + (packed ? 7 : 0) + 3) / 4, passes = Config::passes;
+    static constexpr int even_tiles = (most_tiles + 2 * passes - 1) / (2 * passes) * 2,
+                         pass_tiles = packed ? even_tiles : (most_tiles + passes - 1) / passes, // of a block
+        own_tiles = (pass_tiles + halves - 1) / halves;                                         // of a warp
+    // Octets of a patch are the halves of a block of records, or the same half of both.
+    static constexpr bool across = Columns::apart && Columns::step == 1,
+                          by_turns = packed && Columns::step == 2;
+    static constexpr int depth = Config::depth;                    // tiles of a slot
+    static constexpr int slots = (pass_tiles + depth - 1) / depth; // of a chunk
     static_assert(most_rows == 8 || most_rows == 16);
 
     using Right = typename Fragments::template Right<octets, run>;
@@ -57,7 +63,7 @@ template <class Config, class Epilogue> struct StreamMma {
         Ring ring;
         RightRing right;
         alignas(16) float parts[quarters][most_rows][4 * pass_tiles][4];
-        alignas(16) float sums[passes > 1 ? most_rows : 1][passes > 1 ? 4 * most_tiles : 1][4];
+        alignas(16) float sums[passes > 1 ? most_rows : 1][passes > 1 ? 4 * passes *pass_tiles : 1][4];
         typename Quads::Values values;
     };
     static_assert(shared_fits<Shared>(Config::shared_bytes));
@@ -71,8 +77,13 @@ template <class Config, class Epilogue> struct StreamMma {
     DEV int rows() const { return quads().rows(); } // that there are
     DEV int count() const { return quads().count(); }
 
-    // Tiles that a pass has of this block, the last of which may lack quads.
-    DEV int tiles_of(int pass) const { return clamp((count() + 3) / 4 - pass * pass_tiles, 0, pass_tiles); }
+    // Quads of the first tile that are not of this block.
+    DEV int shift() const { return packed ? Quads::first(block.index()) % 8 : 0; }
+    // Tiles that a pass has of this block, the last of which may lack quads, too.
+    DEV int tiles_of(int pass) const
+    {
+        return clamp((shift() + count() + 3) / 4 - pass * pass_tiles, 0, pass_tiles);
+    }
     DEV static int length(int chunk) { return chunk + 1 < chunks ? bk : (int)Config::k - chunk * bk; }
 
     // Consumers, in whole warps.
@@ -104,18 +115,47 @@ template <class Config, class Epilogue> struct StreamMma {
             }
         }
     }
+
+    // The same of blocks of records, for tiles from `tile` on, before `end`. Of one that has none of this
+    // block's quads nothing is copied, unless its neighbour is across both.
+    DEV bool wants(int tile, int end) const
+    {
+        return tile < end && tile >= 0 && (across || 4 * tile + 4 > shift());
+    }
+    DEV void produce_records(typename Ring::Cursor at, int tile, int end, int chunk) const
+    {
+        using Weights = typename Fragments::W;
+        const int patch = Quads::first(block.index()) / 8 * 2 + tile;
+        const u32 bytes = (length(chunk) + Weights::step - 1) / Weights::step * Weights::bytes;
+        int blocks = 0;
+        for (int i = 0; i < depth; i++) blocks += wants(across ? tile + i / 2 * 2 : tile + i, end);
+        const u32 bar = s.ring.expect(at, blocks * bytes), to = ptx::shared_address(s.ring.data[at.slot]);
+        const bool once = Config::rows(args) <= most_rows;
+        const u8 *const from = args.b + (i64)chunk * (bk / Weights::step) * Weights::bytes;
+#pragma unroll 1
+        for (int i = 0; i < depth; i++) {
+            const int first = across ? i / 2 * 2 : i;
+            if (!wants(tile + first, end)) continue;
+            const int column = Spot::of(4 * (patch + first)).at(across ? i % 2 : 0, 0);
+            const u8 *const records = from + column / 16 * Weights::block;
+            if (once) ptx::bulk_load_once(to + i * Fragments::tile_bytes, records, bytes, bar);
+            else ptx::bulk_load(to + i * Fragments::tile_bytes, records, bytes, bar);
+        }
+    }
+
     DEV void produce() const
     {
         auto at = Ring::producer();
         if (!Config::early) ptx::grid_wait();
 #pragma unroll 1
         for (int pass = 0; pass < passes; pass++) {
-            const int first = 4 * pass_tiles * pass, end = min(first + 4 * tiles_of(pass), count());
+            const int first = pass_tiles * pass, end = first + tiles_of(pass);
 #pragma unroll 1
             for (int chunk = 0; chunk < chunks; chunk++)
 #pragma unroll 1
-                for (int quad = first; quad < end; quad += 4 * depth, at.next())
-                    produce_slot(at, quad, end, chunk);
+                for (int tile = first; tile < end; tile += depth, at.next())
+                    if constexpr (packed) produce_records(at, tile, end, chunk);
+                    else produce_slot(at, 4 * tile, min(4 * end, count()), chunk);
         }
     }
 
@@ -154,6 +194,21 @@ template <class Config, class Epilogue> struct StreamMma {
         s.right.release(at);
     }
 
+    // This half's tile of those two that are `first` and the next one of a slot.
+    DEV void multiply_tile(float (&sum)[octets][4], const Right &x, const u8 *slot, int first,
+                           int chunk) const
+    {
+        constexpr int bytes = Fragments::tile_bytes;
+        const u8 *const own = slot + (depth > 1 ? first + half() : 0) * bytes;
+        if constexpr (packed) {
+            using Row = typename Fragments::Row;
+            const u8 *const both = slot + first * bytes;
+            const Row upper = across ? Row{both, half()} : Row{own, 0},
+                      lower = across ? Row{both + bytes, half()} : Row{own, 1};
+            Fragments::multiply(sum, upper, lower, quarter() * run, live_of(chunk), x);
+        } else Fragments::multiply(sum, own + quarter() * run * Fragments::size, live_of(chunk), x);
+    }
+
     // Two tiles, one for each half of the warps, in a slot or in one each; the second may not exist. All
     // warps wait for all slots: so none is ahead of the others by a round of the ring.
     DEV void multiply_pair(float (&sum)[octets][4], const Right &x, typename Ring::Cursor &at, int pair,
@@ -167,11 +222,8 @@ template <class Config, class Epilogue> struct StreamMma {
             at.next();
             s.ring.wait(at);
         }
-        const u8 *const from = s.ring.data[at.slot] + quarter() * run * Fragments::size;
-        const u8 *const mine = depth > 1 ? from + (2 * pair % depth + half()) * Fragments::tile_bytes
-                               : half()  ? from
-                                         : s.ring.data[first.slot] + quarter() * run * Fragments::size;
-        if (tile < tiles) Fragments::multiply(sum, mine, live_of(chunk), x);
+        const u8 *const own = s.ring.data[depth > 1 || half() ? at.slot : first.slot];
+        if (tile < tiles) multiply_tile(sum, x, own, depth > 1 ? 2 * pair % depth : 0, chunk);
         const bool last = depth == 1 || 2 * pair % depth + 2 == depth || 2 * pair + 2 >= tiles;
         if (both) s.ring.release(first);
         if (last) {
@@ -180,18 +232,21 @@ template <class Config, class Epilogue> struct StreamMma {
         }
     }
 
-    // A warp's sums of a pass: a lane has two rows of A and, of each tile, two columns, one in each octet.
+    // A warp's sums of a pass: a lane has two rows of A and, of each tile, two columns. These are one in each
+    // octet; of records whose rows are of either octet in turns, rows of the record.
     DEV void put(const Sums &sum, int tiles) const
     {
-        const int lane = threadIdx.x % 32, quad = lane / 8, neighbour = lane / 4 % 2, row = lane % 4 * 2;
+        const int lane = threadIdx.x % 32, row = lane % 4 * 2, line = lane / 4;
 #pragma unroll
         for (int i = 0; i < own_tiles; i++) {
             const int tile = i * halves + half();
             if (tile >= tiles) break;
 #pragma unroll
-            for (int e = 0; e < 4 * octets; e++)
-                s.parts[quarter()][e / 4 * 8 + row + e % 2][4 * tile + quad][e % 4 / 2 * 2 + neighbour] =
-                    sum[i][e / 4][e % 4];
+            for (int e = 0; e < 4 * octets; e++) {
+                const int side = e % 4 / 2, quad = by_turns ? 2 * side + line / 4 : line / 2,
+                          place = by_turns ? line % 2 * 2 + line / 2 % 2 : 2 * side + line % 2;
+                s.parts[quarter()][e / 4 * 8 + row + e % 2][4 * tile + quad][place] = sum[i][e / 4][e % 4];
+            }
         }
     }
 
@@ -246,8 +301,8 @@ template <class Config, class Epilogue> struct StreamMma {
         const auto sum = [&](int row, int quad, float(&x)[2][2]) {
             float all[4];
             if constexpr (passes > 1)
-                for (int i = 0; i < 4; i++) all[i] = s.sums[row][quad][i];
-            else add_quarters(row, quad, all);
+                for (int i = 0; i < 4; i++) all[i] = s.sums[row][shift() + quad][i];
+            else add_quarters(row, shift() + quad, all);
 #pragma unroll
             for (int i = 0; i < 4; i++) x[i / 2][i % 2] = all[i];
         };

@@ -1,4 +1,5 @@
-/* gpu_stream.c -- every code of weights of 8 bits on the GPU is what it is on the host, bit for bit. */
+/* gpu_stream.c -- weights of few bits that stream past few rows: every code of 8 bits is what it is on the
+ * host, bit for bit; packed ones against fp64, in all formats. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +9,10 @@
 #include "gpu_case.h"
 #include "graph.h"
 #include "util_device.h"
+#include "util_packed.h"
 #include "util_random.h"
 #include "util_run.h"
+#include "util_scale.h"
 
 int gpu_stream(void);
 
@@ -60,6 +63,93 @@ static int try_codes(coda_dtype t, coda_dtype of)
     return failed;
 }
 
+/* ---- Packed ---- */
+
+/* Shares that begin within blocks of records, K that ends within a chunk, a run or a record, more rows than a
+ * block has. */
+static const struct packed_sizes sizes[] = {{8, 304, 768, 0, CODA_BF16},   {3, 48, 328, 0, CODA_F16},
+                                            {16, 512, 1280, 0, CODA_F16},  {1, 16, 256, 0, CODA_BF16},
+                                            {12, 1040, 520, 0, CODA_BF16}, {2, 13, 104, 0, CODA_F16}};
+
+static bool streams(const graph *g)
+{
+    char text[16384] = "";
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    opt.flags = CODA_PLAN_ONLY;
+    if (coda_compile(&p, g, &opt) == CODA_OK) coda_plan_print(p, CODA_TEXT_PLAN, text, sizeof text);
+    coda_plan_free(p);
+    return strstr(text, "stream_mma") != NULL;
+}
+
+static int try_packed(const char *word, const struct packed_sizes *s)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_pack_format f = CODA_PACK_FORMAT_INIT;
+    coda_pack_format_find(word, &f);
+    graph *g = packed_graph(&f, 0, s, false);
+    void **want = run_reference(g, 5);
+    double error = want ? run_on_gpu(g, 5, &opt, want) : -1;
+    bool good = error >= 0 && error <= 3e-5 && streams(g);
+    random_args_free(g, want);
+    graph_free(g);
+    return gpu_case(good, "stream", "%s times %s, %d x %d x %d: error %.2e %s", word, dtype_name(s->dtype),
+                    (int)s->m, (int)s->n, (int)s->k, error, good ? "" : coda_error());
+}
+
+/* Columns that meet in a thread: halves of a block of records each, or rows of one in turns; shares that end
+ * within what they have in common. */
+#define PACKED(format, bytes, n, k)                                                                          \
+    "%x = input bf16[5," #k "]\n%p = weight u8[" #bytes "]\n%w = unpack %p {format=" format ",d0=" #n        \
+    ",d1=" #k ",rank=2,to=bf16}\n%a = matmul %x, %w\n"
+static const struct {
+    const char *name, *text;
+} pairs[] = {
+    {"gate and up stacked",
+     PACKED("int4_g128_f16", 337920, 1280, 512) "%g = slice %a {axis=1,start=0,stop=640,step=1}\n%u = slice "
+                                                "%a {axis=1,start=640,stop=1280,step=1}\n"
+                                                "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {"gate and up in turns",
+     PACKED("q4_k", 184320, 1280, 256) "%g = slice %a {axis=1,start=0,stop=1279,step=2}\n%u = slice %a "
+                                       "{axis=1,start=1,stop=1280,step=2}\n"
+                                       "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {"halves of heads",
+     PACKED("int4_g128_f16", 168960, 640,
+            512) "%y = rope %a {base=10000,head_dim=128,rotary=128,heads=4,half=1}\noutput %y = %y\n"},
+    {"halves of a part of heads",
+     PACKED("q8_0", 208896, 384,
+            512) "%y = rope %a {base=10000,head_dim=64,rotary=32,heads=4,half=1}\noutput %y = %y\n"},
+    {"neighbours in heads",
+     PACKED("mxfp4", 174080, 640,
+            512) "%y = rope %a {base=10000,head_dim=64,rotary=64,heads=8,half=0}\noutput %y = %y\n"},
+};
+
+static int try_pairs(int i)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    graph *g = graph_parse(pairs[i].text);
+    void **want = g ? run_reference(g, 5) : NULL;
+    double error = want ? run_on_gpu(g, 5, &opt, want) : -1;
+    bool good = error >= 0 && error <= 0.02 && streams(g);
+    if (want) random_args_free(g, want);
+    int failed =
+        gpu_case(good, "stream", "packed, %s: error %.2e %s", pairs[i].name, error, good ? "" : coda_error());
+    graph_free(g);
+    return failed;
+}
+
+/* The emulator compiles slowly: of each format a size or two. */
+static int try_all_packed(const struct jit_device *device)
+{
+    int failed = 0;
+    for (int i = 0; i < packed_format_count; i++)
+        for (int k = 0; k < ARRAY_SIZE(sizes); k++) {
+            bool some = i % ARRAY_SIZE(sizes) == k || scale_is_full();
+            if (!device_emulated(device) || some) failed += try_packed(packed_formats[i], &sizes[k]);
+        }
+    return failed;
+}
+
 int gpu_stream(void)
 {
     static const coda_dtype types[] = {CODA_F8E4M3, CODA_F8E5M2, CODA_I8};
@@ -69,5 +159,6 @@ int gpu_stream(void)
     if (!device_open(&device, err)) return gpu_case(false, "stream", "%s", err);
     for (int i = 0; i < ARRAY_SIZE(types); i++)
         failed += try_codes(CODA_BF16, types[i]) + try_codes(CODA_F16, types[i]);
-    return failed;
+    for (int i = 0; i < ARRAY_SIZE(pairs); i++) failed += try_pairs(i);
+    return failed + try_all_packed(&device);
 }

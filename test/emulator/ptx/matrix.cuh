@@ -49,6 +49,11 @@ template <u32 numbers> DEV u32 pick_bytes(u32 x, u32 y)
     return z;
 }
 template <u32 mask, u32 more> DEV u32 bits_and_more(u32 x) { return (x & mask) | more; }
+template <class T> DEV u32 multiply_pairs(u32 x, u32 y)
+{
+    const Pair a = unpack2<T>(x), b = unpack2<T>(y);
+    return pack2<T>(a.a * b.a, a.b * b.b);
+}
 template <class T> DEV u32 subtract_pairs(u32 x, u32 y)
 {
     const Pair a = unpack2<T>(x), b = unpack2<T>(y);

@@ -117,6 +117,34 @@ START_TEST(keeps_bits_of_8_bits)
 }
 END_TEST
 
+static const struct mainloop *chosen_packed(const char *word, int64_t m, int64_t k, int64_t columns,
+                                            int64_t first)
+{
+    struct program p = product(m, 4096, k);
+    coda_pack_format f = CODA_PACK_FORMAT_INIT;
+    ck_assert_int_eq(coda_pack_format_find(word, &f), CODA_OK);
+    struct pack_format inside = {f.codes, f.scales, f.zeros, (int32_t)f.group};
+    p.b.data.packing = (struct packing){graph_format(&inside), columns};
+    p.b.data.row = columns, p.b.data.offset = first;
+    return chosen(&p);
+}
+
+/* Whole rows of records, or whole records of them, from a row block on. */
+START_TEST(takes_packed_weights)
+{
+    static const char *const words[] = {"int4_g128_f16", "q4_k", "q6_k", "q8_0", "mxfp4", "nvfp4", "q5_1"};
+    for (int i = 0; i < ARRAY_SIZE(words); i++) {
+        for (int m = 1; m <= 16; m += 5)
+            ck_assert_ptr_eq(chosen_packed(words[i], m, 4096, 4096, 0), &mainloop_stream_mma);
+        ck_assert_ptr_eq(chosen_packed(words[i], 8, 4000, 4000, 0), &mainloop_stream_mma);
+        ck_assert_ptr_eq(chosen_packed(words[i], 8, 2048, 4096, 32 * 4096), &mainloop_stream_mma);
+        ck_assert_ptr_ne(chosen_packed(words[i], 8, 2048, 4096, 8 * 4096), &mainloop_stream_mma);
+        ck_assert_ptr_ne(chosen_packed(words[i], 8, 2048, 4096, 256), &mainloop_stream_mma);
+        ck_assert_ptr_ne(chosen_packed(words[i], 8, 2000, 4096, 0), &mainloop_stream_mma);
+    }
+}
+END_TEST
+
 /* Sums of a share that leave no ring: more shares. */
 START_TEST(wide_products_have_more_blocks)
 {
@@ -127,5 +155,6 @@ START_TEST(wide_products_have_more_blocks)
 }
 END_TEST
 
-TESTS(stream_mma, ONE(takes_8_bits), ONE(keeps_bits_of_8_bits), ONE(wide_products_have_more_blocks),
-      ONE(takes_what_no_other_stream_does), ONE(leaves_others_what_it_cannot_copy), ONE(tuning_tries_it));
+TESTS(stream_mma, ONE(takes_8_bits), ONE(takes_packed_weights), ONE(keeps_bits_of_8_bits),
+      ONE(wide_products_have_more_blocks), ONE(takes_what_no_other_stream_does),
+      ONE(leaves_others_what_it_cannot_copy), ONE(tuning_tries_it));

@@ -1,0 +1,196 @@
+// packed_rows.cuh -- weights in records (weights.cuh, lib/pack/pack.h) become operands of mma.sync, as a slot
+// of stream_mma.cuh has them: the third kind of rows beside those of fragments.cuh.
+//
+// A lane finds the pairs of its rows by masks. What they are short of a weight is done with the sums of a
+// group of k, which have one scale: codes count from 128 in bf16, `above`, which leaves afterwards as zero
+// points and minima come, with the sums of A over the group. These are products with ones, made once for all
+// tiles.
+#pragma once
+
+#include "tile/fragments.cuh"
+#include "tile/weights.cuh"
+
+namespace coda {
+
+struct alignas(8) TwoWords {
+    u32 at[2];
+};
+
+template <class Weights, class Element, int bk> struct PackedRows;
+template <Codes codes_of, Scales scales, Zeros zeros, int along, i64 columns, class Element, int bk>
+struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> {
+    using W = Packed<codes_of, scales, zeros, along, columns>;
+    static constexpr bool packed = true, is_bf16 = __is_same(Element, bf16);
+    static constexpr int pad = 32, tile_bytes = bk / W::step * W::bytes;
+    static constexpr bool few_bits = W::bits < 8 && codes_of != Codes::e2m1;
+    // In f16, where it would be 1024, and of groups of 16, whose sums want registers, it leaves at once.
+    static constexpr bool keeps_above = is_bf16 && W::group >= 32;
+    static constexpr int above = !few_bits ? 0 : keeps_above ? 128 : -W::middle;
+    // What leaves with the sums of A: `above` and zero points, or minima.
+    static constexpr bool wants_sums = zeros != Zeros::none || (few_bits && above + W::middle != 0);
+    static_assert(zeros != Zeros::minimum || codes_of != Codes::int8);
+
+    template <int run> static constexpr int group = W::group < run ? W::group : run;
+
+    template <int octets, int run> struct Right {
+        static constexpr int groups = run / group<run>;
+        u32 pair[octets][run / 16][2];
+        float sum[wants_sums ? octets : 1][wants_sums ? groups : 1][2]; // of this lane's two rows of A
+
+        DEV void load(const u8 *from, int live)
+        {
+            constexpr int pitch = 2 * bk + pad;
+            const int first = threadIdx.x % 4 * 4;
+            from += threadIdx.x % 32 / 4 * pitch + 2 * first;
+#pragma unroll
+            for (int i = 0; i < octets * run / 16; i++) {
+                const int octet = i / (run / 16), q = i % (run / 16);
+                TwoWords w = {};
+                if (16 * q + first < live) w = *(const TwoWords *)(from + 8 * octet * pitch + 32 * q);
+                pair[octet][q][0] = w.at[0], pair[octet][q][1] = w.at[1];
+            }
+            if constexpr (wants_sums) add_up();
+        }
+        DEV void add_up()
+        {
+            constexpr u32 one = is_bf16 ? 0x3f803f80 : 0x3c003c00, each = group<run> / 16;
+            const u32 ones[4] = {one, one, one, one};
+#pragma unroll
+            for (int i = 0; i < octets * groups; i++) {
+                float all[4] = {};
+#pragma unroll
+                for (int q = 0; q < (int)each; q++) {
+                    const u32(&b)[2] = pair[i / groups][i % groups * each + q];
+                    ptx::mma<Element>(all, ones, b[0], b[1]);
+                }
+                sum[i / groups][i % groups][0] = all[0], sum[i / groups][i % groups][1] = all[1];
+            }
+        }
+    };
+
+    // Of a lane's row of weights: where its first record in the slot is, and in which half of that it lies.
+    struct Row {
+        const u8 *first;
+        int half;
+        DEV const u8 *record(int k) const { return first + k / W::step * W::bytes; }
+        DEV typename W::Scale scale(int k) const
+        {
+            return W::scale(record(k), 8 * half + (int)threadIdx.x % 32 / 4, k % W::step);
+        }
+        // This lane's 16 bytes of the tile of a record that k is in.
+        DEV Words codes(int k) const
+        {
+            const int place = k % W::step / W::tile * 1024 + half * 512 + (int)threadIdx.x % 32 * 16;
+            return *(const Words *)(record(k) + place);
+        }
+        // Its upper bits: one word or two.
+        DEV void upper(int k, u32 (&to)[2]) const
+        {
+            constexpr int n = W::bits & 3;
+            const int lane = k % W::step / W::tile * 32 + (int)threadIdx.x % 32;
+            const u32 *at = (const u32 *)(record(k) + W::high + (lane * 2 + half) * 4 * n);
+#pragma unroll
+            for (int i = 0; i < n; i++) to[i] = at[i];
+        }
+    };
+
+    // Pair p of a word of 4 to 6 bits.
+    DEV static u32 integer_pair(u32 word, int j, int p, const u32 (&upper)[2])
+    {
+        constexpr int n = W::bits & 3;
+        const int at = n * (4 * j + p);
+        u32 x = word >> 4 * p;
+        if constexpr (n > 0) {
+            constexpr u32 mask = ((1 << n) - 1) * 0x00010001;
+            x = (x & 0x000f000f) | (upper[at / 16] >> at % 16 & mask) << 4;
+        }
+        constexpr u32 bits = n ? 0x003f003f : 0x000f000f;
+        constexpr u32 from = is_bf16 ? 0x43004300 : 0x64006400; // 128, 1024, whose ulps are 1
+        const u32 y = ptx::bits_and_more<bits, from>(x);
+        return keeps_above ? y : ptx::subtract_pairs<Element>(y, from + W::middle * 0x00010001);
+    }
+    // Pair p of a word of e2m1: a sign, exponent and mantissa where bf16 has them, times 2^-126; or, three
+    // bits to the left, f16, times 2^-14. The product is exact, and so are sums that are no subnormals.
+    DEV static u32 e2m1_pair(u32 word, int p)
+    {
+        const int turn = p < 2 ? 4 * p : 6 + 4 * (p - 1);
+        u32 x = turn ? word << turn | word >> (32 - turn) : word;
+        x = p < 3 ? x & 0x81c081c0 : (x & 0x81808180) | (word << 6 & 0x00400040);
+        if constexpr (is_bf16) return ptx::multiply_pairs<bf16>(x, 0x7e807e80);
+        else return ptx::multiply_pairs<f16>((x & 0x80008000) | (x & 0x01c001c0) << 3, 0x74007400);
+    }
+
+    // Pairs of the 16 k of product q of a run that begins at k.
+    template <int run> struct Pairs {
+        u32 at[run / 8];
+        DEV void make(const Row &row, int k)
+        {
+#pragma unroll
+            for (int i = 0; i < run / W::tile; i++) {
+                const Words w = row.codes(k + i * W::tile);
+                u32 upper[2] = {};
+                if constexpr ((W::bits & 3) != 0) row.upper(k + i * W::tile, upper);
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    u32 *to = at + (i * 4 + j) * (W::tile / 32);
+                    if constexpr (W::bits == 8) {
+                        u32 two[2];
+                        Widen<Code, Element>::pairs(w.at[j], two);
+                        to[0] = two[0], to[1] = two[1];
+                    } else
+#pragma unroll
+                        for (int p = 0; p < 4; p++)
+                            to[p] = codes_of == Codes::e2m1 ? e2m1_pair(w.at[j], p)
+                                                            : integer_pair(w.at[j], j, p, upper);
+                }
+            }
+        }
+        template <Codes codes, class Any = void> struct CodeOf {
+            using Type = i8;
+        };
+        template <class Any> struct CodeOf<Codes::e4m3, Any> {
+            using Type = f8e4m3;
+        };
+        template <class Any> struct CodeOf<Codes::e5m2, Any> {
+            using Type = f8e5m2;
+        };
+        using Code = typename CodeOf<codes_of>::Type;
+    };
+
+    // Adds the products of a run that begins at k of the slot, of which so many are live.
+    template <int octets, int run>
+    DEV static void multiply(float (&sum)[octets][4], const Row &upper, const Row &lower, int k, int live,
+                             const Right<octets, run> &x)
+    {
+        constexpr int each = group<run>, products = each / 16;
+        Pairs<run> a, b;
+        a.make(upper, k), b.make(lower, k);
+#pragma unroll
+        for (int g = 0; g < run / each; g++) {
+            if (g * each >= live) break;
+            float part[octets][4] = {};
+#pragma unroll
+            for (int q = g * products; q < (g + 1) * products; q++) {
+                const u32 w[4] = {a.at[2 * q], b.at[2 * q], a.at[2 * q + 1], b.at[2 * q + 1]};
+#pragma unroll
+                for (int o = 0; o < octets; o++)
+                    ptx::mma<Element>(part[o], w, x.pair[o][q][0], x.pair[o][q][1]);
+            }
+            const typename W::Scale scale[2] = {upper.scale(k + g * each), lower.scale(k + g * each)};
+#pragma unroll
+            for (int i = 0; i < 4 * octets; i++) {
+                const int o = i / 4, e = i % 4;
+                const typename W::Scale &s = scale[e / 2];
+                float v = part[o][e];
+                if constexpr (wants_sums) {
+                    const float all = x.sum[o][g][e % 2];
+                    if (zeros != Zeros::minimum || above) v = fmaf(-(float)(above + s.z), all, v);
+                    if (zeros == Zeros::minimum) sum[o][e] = fmaf(s.m, all, sum[o][e]);
+                }
+                sum[o][e] = fmaf(s.s, v, sum[o][e]);
+            }
+        }
+    }
+};
+
+} // namespace coda
