@@ -31,8 +31,13 @@ enum {
     E5M2_TO_BF16 = 32,
     I8_TO_F16 = 20,
     I8_TO_BF16 = 32,
-    PACKED_SLOTS = 60, /* of what has groups, more or less */
-    END = 700          /* clocks, of sums and epilogue */
+    INT4_SLOTS = 44,
+    INT5_SLOTS = 100,
+    INT6_SLOTS = 90,
+    E2M1_SLOTS = 80,
+    GROUP_SLOTS = 4,  /* for each scale of a run but the first, ... */
+    LEVEL_SLOTS = 30, /* ... and where these have a scale themselves */
+    END = 700         /* clocks, of sums and epilogue */
 };
 
 static int octets(const struct program *p) { return stream_rows(p, &(struct tile){0}) / 8; }
@@ -84,7 +89,7 @@ static bool has_groups(const struct program *p)
 }
 static int most_pass_tiles(const struct program *p)
 {
-    if (!is_packed(p)) return PASS_TILES;
+    if (!is_packed(p) || (format_of(p).zeros && octets(p) == 1)) return PASS_TILES;
     return has_groups(p) && octets(p) > 1 ? PASS_FEW : PASS_PATCHES;
 }
 static int passes(const struct program *p, const struct tile *t)
@@ -122,10 +127,21 @@ static bool shares_sm(const struct program *p, const struct tile *t)
 }
 
 /* Instructions for 16 bytes a lane, but for loads and products. */
+static int packed_slots(const struct program *p)
+{
+    static const int slots[] = {
+        [CODA_CODES_INT4] = INT4_SLOTS,  [CODA_CODES_INT5] = INT5_SLOTS, [CODA_CODES_INT6] = INT6_SLOTS,
+        [CODA_CODES_E2M1] = E2M1_SLOTS,  [CODA_CODES_INT8] = I8_TO_BF16, [CODA_CODES_E4M3] = E4M3_TO_BF16,
+        [CODA_CODES_E5M2] = E5M2_TO_BF16};
+    struct pack_format f = format_of(p);
+    int groups = CHUNK / 4 / MIN(pack_record(&f).group, CHUNK / 4);
+    return slots[f.codes] + GROUP_SLOTS * (groups - 1) + (pack_two_levels(&f) ? LEVEL_SLOTS : 0);
+}
+
 static int conversion_slots(const struct program *p)
 {
     bool f16 = p->a.dtype == CODA_F16;
-    if (is_packed(p)) return PACKED_SLOTS;
+    if (is_packed(p)) return packed_slots(p);
     switch (p->b.data.dtype) {
     case CODA_F8E4M3: return f16 ? E4M3_TO_F16 : E4M3_TO_BF16;
     case CODA_F8E5M2: return f16 ? E5M2_TO_F16 : E5M2_TO_BF16;
@@ -188,7 +204,7 @@ static void consider(struct search *s, int room)
     stream_share(s, &t);
     while ((t.stages = tile_stages(p, &t, room)) < LEAST_STAGES && is_narrow(p) && t.blocks < MOST_BLOCKS)
         t.blocks *= 2;
-    int window = MAX(STREAM_WINDOW / (depth(p) * tile_bytes(p, &t)), 2);
+    int slot = depth(p) * tile_bytes(p, &t), window = MAX((STREAM_WINDOW + slot / 2) / slot, 2);
     t.window = window < t.stages ? window : 0;
     if (t.stages >= LEAST_STAGES) search_add(s, &t, cost(p, &t, s->target));
 }

@@ -157,12 +157,49 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
         using Code = typename CodeOf<codes_of>::Type;
     };
 
+    // What a group's sums are multiplied by; and its minimum, or what is taken off for each unit of A.
+    struct Scale {
+        float s, other;
+    };
+    DEV static Scale scale_of(const Row &row, int k)
+    {
+        const typename W::Scale x = row.scale(k);
+        return {x.s, zeros == Zeros::minimum ? x.m : -(float)(above + x.z)};
+    }
+    // Of the groups of a run: the four lanes that have a row make every fourth one each, for all of them.
+    template <int groups> struct RunScales {
+        static constexpr int own = (groups + 3) / 4;
+        Scale mine[own];
+
+        DEV static RunScales of_row(const Row &row, int k, int each)
+        {
+            RunScales x;
+            if constexpr (groups == 1) x.mine[0] = scale_of(row, k);
+            else
+#pragma unroll
+                for (int i = 0; i < own; i++)
+                    x.mine[i] =
+                        scale_of(row, k + (4 * i + (int)threadIdx.x % (groups < 4 ? groups : 4)) * each);
+            return x;
+        }
+        DEV Scale of(int g) const
+        {
+            if constexpr (groups == 1) return mine[0];
+            const int lane = (threadIdx.x % 32 & ~3) + g % 4;
+            Scale x = {__shfl_sync(~0u, mine[g / 4].s, lane), 0};
+            if constexpr (wants_sums) x.other = __shfl_sync(~0u, mine[g / 4].other, lane);
+            return x;
+        }
+    };
+
     // Adds the products of a run that begins at k of the slot, of which so many are live.
     template <int octets, int run>
     DEV static void multiply(float (&sum)[octets][4], const Row &upper, const Row &lower, int k, int live,
                              const Right<octets, run> &x)
     {
         constexpr int each = group<run>, products = each / 16;
+        const RunScales<run / each> factors[2] = {RunScales<run / each>::of_row(upper, k, each),
+                                                  RunScales<run / each>::of_row(lower, k, each)};
         Pairs<run> a, b;
         a.make(upper, k), b.make(lower, k);
 #pragma unroll
@@ -176,16 +213,17 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
                 for (int o = 0; o < octets; o++)
                     ptx::mma<Element>(part[o], w, x.pair[o][q][0], x.pair[o][q][1]);
             }
-            const typename W::Scale scale[2] = {upper.scale(k + g * each), lower.scale(k + g * each)};
+            const Scale scale[2] = {factors[0].of(g), factors[1].of(g)};
 #pragma unroll
             for (int i = 0; i < 4 * octets; i++) {
                 const int o = i / 4, e = i % 4;
-                const typename W::Scale &s = scale[e / 2];
+                const Scale &s = scale[e / 2];
                 float v = part[o][e];
                 if constexpr (wants_sums) {
                     const float all = x.sum[o][g][e % 2];
-                    if (zeros != Zeros::minimum || above) v = fmaf(-(float)(above + s.z), all, v);
-                    if (zeros == Zeros::minimum) sum[o][e] = fmaf(s.m, all, sum[o][e]);
+                    if (zeros != Zeros::minimum) v = fmaf(s.other, all, v);
+                    else if (above) v = fmaf(-(float)above, all, v);
+                    if (zeros == Zeros::minimum) sum[o][e] = fmaf(s.other, all, sum[o][e]);
                 }
                 sum[o][e] = fmaf(s.s, v, sum[o][e]);
             }
