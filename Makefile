@@ -87,7 +87,7 @@ demo: ## builds the library and runs examples/llama_block.c (DEMO=--cpu: as if t
 	    .ci/progress building $(MAKE) --no-print-directory -s -j$(JOBS) all $(BUILD)/examples/llama_block
 	@$(BUILD)/examples/llama_block $(DEMO)
 
-PARTS := perf/build.mk test/build.mk lib/package/python/build.mk
+PARTS := lib/package/python/build.mk perf/build.mk test/build.mk
 include $(PARTS)
 
 # ---- Installation: lib/package/README.md ----

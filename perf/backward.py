@@ -256,7 +256,7 @@ def main():
         sys.exit("backward.py: torch finds no GPU; nothing is measured")
     torch._functorch.config.donated_buffer = False  # a backward runs again and again
     path = opt.out or (None if opt.pattern or opt.cpu else pytorch.results("torch_backward"))
-    lib, clock, rows = cases.load_library(), Clock("cpu" if opt.cpu else "cuda"), []
+    lib, clock, rows = pytorch.c, Clock("cpu" if opt.cpu else "cuda"), []
     for case in all_cases(opt):
         if time.monotonic() - pytorch.START > opt.seconds:
             print("%-22s left out: %g seconds are over" % (case.name, opt.seconds), flush=True)

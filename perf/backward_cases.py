@@ -3,7 +3,7 @@ import ctypes
 import math
 
 import pytorch
-from pytorch import BF16, F32, I32, Sized, Value, swiglu
+from pytorch import BF16, F32, I32, c, swiglu
 import torch
 import torch.nn.functional as F
 import peers
@@ -16,44 +16,10 @@ DTYPES = {F32: torch.float32, BF16: torch.bfloat16, I32: torch.int32}
 IDS = {t: i for i, t in DTYPES.items()}
 
 
-# ---- libcoda by ctypes ----
-
-class GradOptions(Sized):
-    _fields_ = [("size", ctypes.c_size_t), ("weights", ctypes.c_int)]
-
-
-class SplitOptions(Sized):
-    _fields_ = [("size", ctypes.c_size_t), ("keep", ctypes.c_int), ("also", ctypes.c_void_p),
-                ("also_count", ctypes.c_int)]
-
-
-class Attention(Sized):
-    """coda_attention_options; what `rest` stands for is 0."""
-    _fields_ = [("size", ctypes.c_size_t), ("heads", ctypes.c_int64), ("kv_heads", ctypes.c_int64),
-                ("window", ctypes.c_int64), ("causal", ctypes.c_int), ("scale", ctypes.c_float),
-                ("align", ctypes.c_int), ("ahead", ctypes.c_int64), ("rest", ctypes.c_int64 * 10)]
-
-
-class Argument(Sized):
-    _fields_ = [("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("kind", ctypes.c_int),
-                ("dtype", ctypes.c_int), ("rank", ctypes.c_int), ("dims", ctypes.c_int64 * 6),
-                ("strides", ctypes.c_int64 * 6), ("bytes", ctypes.c_size_t)]
-
+# ---- libcoda by its package ----
 
 class Refused(Exception):
     pass
-
-
-def load_library():
-    lib = pytorch.load_library()
-    for name in ("state scalar constant matmul_kn sub mul div scale sqrt sigmoid slice interleave cast row_sum "
-                 "reduce_columns assign attention").split():
-        getattr(lib, "coda_" + name).restype = Value
-    lib.coda_scale.argtypes = [ctypes.c_void_p, Value, ctypes.c_float]
-    lib.coda_constant.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_double]
-    lib.coda_rms_norm.argtypes = [ctypes.c_void_p, Value, Value, ctypes.c_float]
-    lib.coda_slice.argtypes = [ctypes.c_void_p, Value, ctypes.c_int] + [ctypes.c_int64] * 3
-    return lib
 
 
 class Joint:
@@ -61,7 +27,7 @@ class Joint:
 
     def __init__(self, lib, case):
         self.lib, self.case = lib, case
-        self.g = ctypes.c_void_p(lib.coda_graph_new())
+        self.g = lib.coda_graph_new()
 
     def __getattr__(self, name):
         call = getattr(self.lib, "coda_" + name)
@@ -88,23 +54,23 @@ class Joint:
         return self.rms_norm(x, gain, EPS)
 
     def turned(self, qkv):
-        opt = pytorch.Rope(head_dim=HEAD, heads=2 * self.case.d // HEAD)
-        return self.rope(qkv, Value(0), ctypes.byref(opt))
+        opt = c.coda_rope_options(head_dim=HEAD, heads=2 * self.case.d // HEAD)
+        return self.rope(qkv, c.coda_value(0), ctypes.byref(opt))
 
     def loss(self, logits, target, reduction):
-        return self.cross_entropy(logits, target, ctypes.byref(pytorch.CrossEntropy(reduction=reduction)))
+        return self.cross_entropy(logits, target, ctypes.byref(c.coda_cross_entropy_options(reduction=reduction)))
 
     def gradients(self, y, dy, x, weights=BF16):
-        dx = (Value * len(x))()
-        given = (Value * len(dy))(*dy) if dy else None
-        opt = GradOptions(weights=weights)
-        self.lib.coda_grad(self.g, (Value * len(y))(*y), given, len(y), (Value * len(x))(*x), len(x), dx,
+        dx = (c.coda_value * len(x))()
+        given = (c.coda_value * len(dy))(*dy) if dy else None
+        opt = c.coda_grad_options(weights=weights)
+        self.lib.coda_grad(self.g, (c.coda_value * len(y))(*y), given, len(y), (c.coda_value * len(x))(*x), len(x), dx,
                            ctypes.byref(opt))
         return list(dx)
 
     def split(self, outputs):
-        part = [ctypes.c_void_p(), ctypes.c_void_p()]
-        opt = SplitOptions(keep=KEEP_MORE)
+        part = [c.coda_graph(), c.coda_graph()]
+        opt = c.coda_split_options(keep=KEEP_MORE)
         status = self.lib.coda_split(self.g, outputs, ctypes.byref(opt), *map(ctypes.byref, part))
         self.lib.coda_graph_free(self.g)
         refuse(self.lib, status)
@@ -120,8 +86,8 @@ class Plan(pytorch.Plan):
     """A compiled graph whose arguments are the case's tensors by name; it makes those of its outputs."""
 
     def __init__(self, lib, case, g):
-        self.lib, self.case, self.p = lib, case, ctypes.c_void_p()
-        opt = pytorch.Options(device=0 if case.device == "cuda" else 1)
+        self.lib, self.case, self.p = lib, case, c.coda_plan()
+        opt = c.coda_compile_options(device=0 if case.device == "cuda" else 1)
         status = lib.coda_compile(ctypes.byref(self.p), g, ctypes.byref(opt))
         lib.coda_graph_free(g)
         refuse(lib, status)
@@ -134,7 +100,7 @@ class Plan(pytorch.Plan):
         self.enqueue(lib.coda_prepare)
 
     def bind(self, i):
-        a = Argument()
+        a = c.coda_arg_info()
         self.must(self.lib.coda_plan_arg(self.p, i, ctypes.byref(a)))
         name = a.name.decode()
         if a.kind == OUTPUT:
@@ -304,7 +270,7 @@ class PaperSwiGLU(Case):
         dg = g.mul(g.mul(dy, up), g.add(s, g.mul(a, g.sub(one, s))))
         du = g.mul(dy, a)
         dots = g.row_sum(g.add(g.mul(gate, dg), g.mul(up, du)))
-        g.outputs(y=g.mul(a, up), dots=dots, dz=g.interleave(1, (Value * 2)(dg, du), 2))
+        g.outputs(y=g.mul(a, up), dots=dots, dz=g.interleave(1, (c.coda_value * 2)(dg, du), 2))
 
 
 def loss_of_logits(logits, target, m):
@@ -440,8 +406,8 @@ class AttentionCase(Case):
     def plans(self, lib):
         g = Joint(lib, self)
         x = g.leaves(*self.x)
-        opt = Attention(heads=self.d // HEAD, causal=1)
-        y = g.attention(*x, Value(0), ctypes.byref(opt))
+        opt = c.coda_attention_options(heads=self.d // HEAD, causal=1)
+        y = g.attention(*x, c.coda_value(0), ctypes.byref(opt))
         g.outputs(y=y)
         g.outputs(**dict(zip(("dq", "dk", "dv"), g.gradients([y], g.leaves("do"), x))))
         forward, backward = g.split(1)

@@ -21,15 +21,14 @@ perf-tuned: ## tunes every product, forty tiles each: is the price right? (minut
 	@for p in gemm fused; do \
 	    $(BUILD)/perf/$$p --max-autotune --out tuned_$$p $(PERF_ARGS) $(CASES) || bad=1; \
 	done; exit $${bad:-0}
-perf-torch: $(BUILD)/libcoda.so ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax')
+perf-torch: $(PACKAGE)/.made ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax')
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
 	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/serving.py
-perf-backward: $(BUILD)/libcoda.so ## backward passes beside PyTorch, and XLA by TORCH_ARGS=--jax
+perf-backward: $(PACKAGE)/.made ## backward passes beside PyTorch, and XLA by TORCH_ARGS=--jax
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/backward.py $(TORCH_ARGS) $(CASES)
-perf-training: $(BUILD)/libcoda.so ## whole steps of training beside torch.compile's, and losses beside PyTorch's
+perf-training: $(PACKAGE)/.made ## whole steps of training beside torch.compile's, and losses beside PyTorch's
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/training.py $(TORCH_ARGS) $(CASES)
-PYTHON ?= python3
-perf-cpu: $(BUILD)/libcoda.so ## the CPU device beside PyTorch or NumPy, if PYTHON has them; whole models with LLAMA_BENCH=, MINILM=
+perf-cpu: $(PACKAGE)/.made ## the CPU device beside PyTorch or NumPy, if PYTHON has them; whole models with LLAMA_BENCH=, MINILM=
 	@$(PYTHON) perf/cpu_peers.py --library $(BUILD)/libcoda.so $(CASES)
 	@[ -z "$(LLAMA_BENCH)$(MINILM)" ] || $(MAKE) --no-print-directory -s -C examples/serving
 	@[ -z "$(LLAMA_BENCH)" ] || $(PYTHON) examples/serving/perf/cpu_models.py --stories $(LLAMA_BENCH)

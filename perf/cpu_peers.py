@@ -38,27 +38,15 @@ except ImportError:
 SETTLE_S = 0.04  # threads of OpenBLAS and OpenMP spin for a while after their loop
 ROUND_S = 0.005
 
-
-# ---- libcoda, by ctypes ----
-
-
-class CompileOptions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("device", ctypes.c_int), ("fold", ctypes.c_int),
-                ("flags", ctypes.c_uint), ("arch", ctypes.c_char_p), ("cache", ctypes.c_void_p),
-                ("policy", ctypes.c_int), ("shapes", ctypes.c_int)]
+os.environ["CODA_LIBRARY"] = options.shared_object
+sys.path.insert(0, os.path.join(here, "..", "build", "python"))
+try:
+    from libcoda import c as coda  # the calls of coda.h under their names
+except ImportError as e:
+    sys.exit(f"cpu_peers.py: {e}; `make python` makes the package")
 
 
-class RunOptions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("dims", ctypes.c_void_p), ("dim_count", ctypes.c_int),
-                ("threads", ctypes.c_int)]
-
-
-coda = ctypes.CDLL(options.shared_object)
-coda.coda_error.restype = ctypes.c_char_p
-coda.coda_plan_workspace.restype = ctypes.c_size_t
-coda.coda_plan_workspace.argtypes = [ctypes.c_void_p]
-coda.coda_run_shaped.argtypes = [ctypes.c_void_p] * 6
-CODA_DEVICE_CPU = 1
+# ---- libcoda, by its package ----
 
 
 def check(status):
@@ -74,15 +62,15 @@ class Ours:
     """A graph in the text form, compiled for the CPU device and bound to arrays in the order of its leaves."""
 
     def __init__(self, text, arrays):
-        graph, self.plan = ctypes.c_void_p(), ctypes.c_void_p()
-        o = CompileOptions(ctypes.sizeof(CompileOptions), CODA_DEVICE_CPU)
+        graph, self.plan = coda.coda_graph(), coda.coda_plan()
+        o = coda.coda_compile_options(device=coda.CODA_DEVICE_CPU)
         check(coda.coda_graph_parse(ctypes.byref(graph), (text + "output %y = %y\n").encode()))
         check(coda.coda_compile(ctypes.byref(self.plan), graph, ctypes.byref(o)))
         self.arrays = arrays  # kept alive
         self.args = (ctypes.c_void_p * len(arrays))(*[address(a) for a in arrays])
         self.memory = numpy.empty(coda.coda_plan_workspace(self.plan) + 256, numpy.uint8)
         self.work = (self.memory.ctypes.data + 255) // 256 * 256
-        self.options = RunOptions(ctypes.sizeof(RunOptions), None, 0, options.threads)
+        self.options = coda.coda_run_options(threads=options.threads)
 
     def __call__(self):
         check(coda.coda_run_shaped(self.plan, self.args, None, self.work, None, ctypes.byref(self.options)))

@@ -39,68 +39,27 @@ DWELL = 40  # milliseconds of a side's own work before each of its timed runs
 F32, BF16, I32 = 1, 2, 4
 ROWS = 1  # CODA_REDUCE_NONE
 
+sys.path.insert(0, os.path.join(ROOT, "build", "python"))
 try:
     import torch
     import torch.nn.functional as F
     import peers
 except ImportError:
     sys.exit("pytorch.py: python3 finds no torch; nothing is measured")
+try:
+    from libcoda import c  # the calls of coda.h under their names
+except ImportError as e:
+    sys.exit("pytorch.py: %s; `make python` makes the package" % e)
 
 
-# ---- libcoda by ctypes ----
-
-class Value(ctypes.Structure):
-    _fields_ = [("id", ctypes.c_uint32)]
-
-
-class Sized(ctypes.Structure):
-    """Its first field says how large it is."""
-
-    def __init__(self, **fields):
-        super().__init__(size=ctypes.sizeof(self), **fields)
-
-
-class Rope(Sized):
-    _fields_ = [("size", ctypes.c_size_t), ("head_dim", ctypes.c_int64), ("rotary", ctypes.c_int64),
-                ("heads", ctypes.c_int64), ("base", ctypes.c_float), ("style", ctypes.c_int),
-                ("frequencies", Value), ("scale", ctypes.c_float), ("inverse", ctypes.c_int),
-                ("sections", ctypes.c_int64 * 4), ("interleave_sections", ctypes.c_int)]
-
-
-class CrossEntropy(Sized):
-    _fields_ = [("size", ctypes.c_size_t), ("ignore_index", ctypes.c_int32), ("reduction", ctypes.c_int),
-                ("ignore_zero", ctypes.c_int)]
-
-
-class Options(Sized):
-    _fields_ = [("size", ctypes.c_size_t), ("device", ctypes.c_int), ("fold", ctypes.c_int),
-                ("flags", ctypes.c_uint), ("arch", ctypes.c_char_p), ("cache", ctypes.c_void_p),
-                ("policy", ctypes.c_int), ("shapes", ctypes.c_int)]
-
-
-class Stats(Sized):
-    _fields_ = [("size", ctypes.c_size_t), ("launches", ctypes.c_int), ("launches_unfused", ctypes.c_int),
-                ("bytes", ctypes.c_int64), ("bytes_unfused", ctypes.c_int64), ("flops", ctypes.c_double)]
-
-
-def load_library():
-    lib = ctypes.CDLL(os.environ.get("CODA_LIBRARY", os.path.join(ROOT, "build", "libcoda.so")))
-    for name in "input weight matmul add rms_norm swiglu rope cross_entropy".split():
-        getattr(lib, "coda_" + name).restype = Value
-    for name in "plan_workspace plan_prepared".split():
-        getattr(lib, "coda_" + name).restype = ctypes.c_size_t
-    lib.coda_graph_new.restype = ctypes.c_void_p
-    lib.coda_error.restype = ctypes.c_char_p
-    lib.coda_info_print.restype = ctypes.c_int64
-    return lib
-
+# ---- libcoda by its package ----
 
 class Graph:
     """A graph under construction; args are its tensors in the order of their making."""
 
     def __init__(self, lib, case):
         self.lib, self.case, self.args = lib, case, []
-        self.g = ctypes.c_void_p(lib.coda_graph_new())
+        self.g = lib.coda_graph_new()
 
     def leaf(self, name):
         t = self.case.tensors[name]
@@ -122,11 +81,11 @@ class Graph:
         return self.lib.coda_swiglu(self.g, x, 1)
 
     def rope(self, x):
-        opt = Rope(head_dim=HEAD, heads=2 * self.case.d // HEAD)
-        return self.lib.coda_rope(self.g, x, Value(0), ctypes.byref(opt))
+        opt = c.coda_rope_options(head_dim=HEAD, heads=2 * self.case.d // HEAD)
+        return self.lib.coda_rope(self.g, x, c.coda_value(0), ctypes.byref(opt))
 
     def loss(self, x):
-        opt = CrossEntropy(reduction=ROWS)
+        opt = c.coda_cross_entropy_options(reduction=ROWS)
         return self.lib.coda_cross_entropy(self.g, x, self.leaf("target"), ctypes.byref(opt))
 
     def output(self, name, value, shape, dtype=torch.bfloat16):
@@ -140,9 +99,9 @@ class Plan:
 
     def __init__(self, graph, outputs, fold):
         self.lib, self.case, self.outputs, self.keep = graph.lib, graph.case, outputs, graph.args
-        self.p = ctypes.c_void_p()
+        self.p = c.coda_plan()
         cuda = self.case.device == "cuda"
-        opt = Options(device=0 if cuda else 1, fold=fold)
+        opt = c.coda_compile_options(device=0 if cuda else 1, fold=fold)
         self.must(self.lib.coda_compile(ctypes.byref(self.p), graph.g, ctypes.byref(opt)))
         self.lib.coda_graph_free(graph.g)
         self.work = self.scratch(self.lib.coda_plan_workspace(self.p))
@@ -168,7 +127,7 @@ class Plan:
         return self.outputs
 
     def stats(self):
-        s = Stats()
+        s = c.coda_plan_stats()
         self.must(self.lib.coda_plan_stats_get(self.p, ctypes.byref(s)))
         return s
 
@@ -461,7 +420,7 @@ def clocks():
 
 def info(lib):
     text = ctypes.create_string_buffer(4096)
-    lib.coda_info_print(text, ctypes.c_size_t(4096))
+    lib.coda_info_print(text, 4096)
     pairs = [line.split(":", 1) for line in text.value.decode().splitlines() if ":" in line]
     out = {k: v.split(" /")[0].strip() for k, v in pairs if not k.startswith("cache")}
     out["torch"] = torch.__version__
@@ -542,7 +501,7 @@ def main():
         sys.exit("pytorch.py: torch finds no GPU; nothing is measured")
     chosen = opt.pattern or opt.cpu
     path = opt.out or (None if chosen else results("torch"))
-    lib, clock, rows = load_library(), Clock("cpu" if opt.cpu else "cuda"), []
+    lib, clock, rows = c, Clock("cpu" if opt.cpu else "cuda"), []
     for case in all_cases(opt):
         if time.monotonic() - START > opt.seconds:
             print("%-22s left out: %g seconds are over" % (case.name, opt.seconds), flush=True)

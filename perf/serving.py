@@ -47,12 +47,12 @@ class Plan:
 
     def __init__(self, lib, case, fold=0, flags=0):
         self.lib, self.cuda = lib, case.device == "cuda"
-        graph, self.p = ctypes.c_void_p(), ctypes.c_void_p()
+        graph, self.p = base.c.coda_graph(), base.c.coda_plan()
         self.must(lib.coda_graph_parse(ctypes.byref(graph), case.text().encode()))
-        opt = base.Options(device=0 if self.cuda else 1, fold=fold, flags=flags)
+        opt = base.c.coda_compile_options(device=0 if self.cuda else 1, fold=fold, flags=flags)
         self.must(lib.coda_compile(ctypes.byref(self.p), graph, ctypes.byref(opt)))
         lib.coda_graph_free(graph)
-        stats = base.Stats()
+        stats = base.c.coda_plan_stats()
         self.must(lib.coda_plan_stats_get(self.p, ctypes.byref(stats)))
         self.launches = stats.launches
         self.work = self.scratch(lib.coda_plan_workspace(self.p), case.device)
@@ -549,7 +549,7 @@ def main():
         sys.exit("serving.py: torch finds no GPU; nothing is measured")
     chosen = opt.pattern or opt.cpu
     path = opt.out or (None if chosen else base.results("serving"))
-    lib, clock, rows = base.load_library(), Clock("cpu" if opt.cpu else "cuda"), []
+    lib, clock, rows = base.c, Clock("cpu" if opt.cpu else "cuda"), []
     for case in all_cases(opt):
         if opt.pattern and not any(x in case.name for x in opt.pattern):
             continue

@@ -28,7 +28,7 @@ import time
 import pytorch
 import torch
 import torch.nn.functional as F
-from training_models import Coda, Sizes, Torch, library
+from training_models import Coda, Sizes, Torch
 
 TEXT = os.path.join(pytorch.ROOT, "examples", "serving", "test", "training", "data", "readme.txt")
 RATE, WARMUP = 1e-3, 20
@@ -268,7 +268,7 @@ def main():
         sys.exit("training.py: torch finds no GPU; nothing is measured")
     torch.set_float32_matmul_precision("highest")
     path = opt.out or (None if opt.pattern or opt.cpu or opt.quick else pytorch.results("torch_training"))
-    lib, rows = library(), []
+    lib, rows = pytorch.c, []
     for name, measure in (("losses", losses), ("speed", speed), ("kernels", kernels)):
         if name in (opt.pattern or ("losses", "speed")):
             rows += filter(None, [measure(lib, opt)])

@@ -8,8 +8,8 @@ import math
 
 import torch
 import torch.nn.functional as F
-from backward_cases import Argument, Attention, GradOptions, Joint, Plan, load_library
-from pytorch import F32, Rope, Sized, Value
+from backward_cases import Joint, Plan
+from pytorch import F32, c
 
 BETAS, TINY, DECAY, EPS, BASE = (0.9, 0.95), 1e-8, 0.1, 1e-5, 10000.0
 ROW = 1024          # columns of flat memory
@@ -106,17 +106,11 @@ class Torch:
 
 # ---- libcoda ----
 
-class AdamWOptions(Sized):
-    _fields_ = [("size", ctypes.c_size_t)] + \
-        [(n, ctypes.c_float) for n in ("lr", "beta1", "beta2", "eps", "decay")] + \
-        [(n, Value) for n in ("rate", "clip", "update", "unbias_m", "unbias_v")]
-
-
 class Bound(Plan):
     """Whose outputs are tensors that are there."""
 
     def bind(self, i):
-        a = Argument()
+        a = c.coda_arg_info()
         self.must(self.lib.coda_plan_arg(self.p, i, ctypes.byref(a)))
         self.keep.append(self.case.tensors[a.name.decode()])
 
@@ -165,10 +159,10 @@ class Coda:
         qkv = g.matmul(g.norm(x, g.leaf("norm1.%d" % n)), g.leaf("qkv.%d" % n))
         q, k, v = (g.slice(qkv, 2, a, b, 1) for a, b in
                    ((0, s.hidden), (s.hidden, s.hidden + kv), (s.hidden + kv, s.hidden + 2 * kv)))
-        turn = Rope(head_dim=s.head)
-        q, k = (g.rope(y, Value(0), ctypes.byref(turn)) for y in (q, k))
-        opt = Attention(heads=s.heads, kv_heads=s.kv_heads, causal=1)
-        return g.matmul(g.attention(q, k, v, Value(0), ctypes.byref(opt)), g.leaf("out.%d" % n))
+        turn = c.coda_rope_options(head_dim=s.head)
+        q, k = (g.rope(y, c.coda_value(0), ctypes.byref(turn)) for y in (q, k))
+        opt = c.coda_attention_options(heads=s.heads, kv_heads=s.kv_heads, causal=1)
+        return g.matmul(g.attention(q, k, v, c.coda_value(0), ctypes.byref(opt)), g.leaf("out.%d" % n))
 
     def states_of(self, g, embed):
         x = g.embedding(embed, g.leaf("ids"))
@@ -179,8 +173,8 @@ class Coda:
         return g.norm(x, g.leaf("norm"))
 
     def grad(self, g, y, dy, x):
-        dx, opt = (Value * len(x))(), GradOptions(weights=F32)
-        self.lib.coda_grad(g.g, (Value * 1)(y), (Value * 1)(dy), 1, (Value * len(x))(*x), len(x), dx,
+        dx, opt = (c.coda_value * len(x))(), c.coda_grad_options(weights=F32)
+        self.lib.coda_grad(g.g, (c.coda_value * 1)(y), (c.coda_value * 1)(dy), 1, (c.coda_value * len(x))(*x), len(x), dx,
                            ctypes.byref(opt))
         return list(dx)
 
@@ -200,7 +194,7 @@ class Coda:
             dx = self.grad(g, one, share, [x, view])
             parts.append(dx[0])
             loss, d_head = (g.add(loss, one), g.add(d_head, dx[1])) if loss else (one, dx[1])
-        d = g.shape(g.concat(0, (Value * len(parts))(*parts), len(parts)), s.rows, s.tokens, s.hidden)
+        d = g.shape(g.concat(0, (c.coda_value * len(parts))(*parts), len(parts)), s.rows, s.tokens, s.hidden)
         names = list(self.first)
         gradients = dict(zip(names, self.grad(g, states, d, [g.leaf(n) for n in names])))
         gradients["embed"] = g.add(gradients["embed"], d_head)
@@ -218,15 +212,15 @@ class Coda:
 
     def clipped(self, g, gradients):
         """What a step of AdamW takes but for its operands."""
-        norm2 = g.norm_squared((Value * len(gradients))(*gradients), len(gradients))
+        norm2 = g.norm_squared((c.coda_value * len(gradients))(*gradients), len(gradients))
         g.output(b"norm2", norm2)
-        how = dict(zip(("rate", "unbias_m", "unbias_v"), g.leaves("rate", "unbias_m", "unbias_v")))
+        how = dict(zip(("lr_value", "correction1", "correction2"), g.leaves("rate", "unbias_m", "unbias_v")))
         how["clip"] = g.minimum(g.constant(F32, 1), g.rsqrt(norm2))
         how["update"] = g.equal(g.sub(norm2, norm2), g.constant(F32, 0))
         return how
 
     def adamw(self, g, how, decay, grad, states):
-        opt = AdamWOptions(beta1=BETAS[0], beta2=BETAS[1], eps=TINY, decay=decay, **how)
+        opt = c.coda_adamw_options(beta1=BETAS[0], beta2=BETAS[1], eps=TINY, weight_decay=decay, **how)
         self.lib.coda_adamw(g.g, grad, *states, ctypes.byref(opt))
 
     def improving(self):
@@ -278,11 +272,3 @@ class Leaves(Joint):
     def constants(self, x):
         """f32 [1]."""
         return self.shape(self.constant(F32, x), 1)
-
-
-def library():
-    lib = load_library()
-    for name in "embedding reshape concat minimum rsqrt equal norm_squared add".split():
-        getattr(lib, "coda_" + name).restype = Value
-    lib.coda_embedding.argtypes = [ctypes.c_void_p, Value, Value]
-    return lib
