@@ -127,6 +127,36 @@ class Models(Base):
             inputs = families.inputs_of("qwen3", tokens=tokens)
             self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
         self.assertLessEqual(len(dynamo.last), 2)
+        whole = dynamo.last[-1].whole
+        self.assertIn("dim %T = 1..", whole.symbolic.text)
+        self.assertEqual(whole.programs, {})  # one plan serves all
+
+    def test_lengths_of_tables(self):
+        """Where more than sizes depends on a length, each has a plan of its own."""
+        model = families.model_of("gpt2")
+        fast = self.compiled(model)
+        for tokens in (24, 7, 33):
+            inputs = families.inputs_of("gpt2", tokens=tokens)
+            self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
+        self.assertIsNone(dynamo.last[-1].whole.symbolic)
+
+    def test_threads(self):
+        """Four threads call one compiled model."""
+        import threading
+        model, wrong = families.model_of("llama"), []
+        fast = self.compiled(model)
+        several = [families.inputs_of("llama", sequences=k + 1) for k in range(2)]
+        want = [fast(**i)[0] for i in several]
+
+        def work(k):
+            with torch.no_grad():
+                for n in range(20):
+                    if not torch.equal(fast(**several[(k + n) % 2])[0], want[(k + n) % 2]):
+                        wrong.append(k)
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        self.assertEqual(wrong, [])
 
     def test_names_in_errors_and_plans(self):
         model = families.model_of("llama")

@@ -1,5 +1,7 @@
 """compiled.py -- what the backend gives Dynamo: plans of a graph, or of those parts of it that a graph can say."""
 import ctypes
+import re
+import threading
 
 import torch
 
@@ -8,6 +10,11 @@ from ..errors import Error, failure
 from ..graph import Graph
 from .lift import Lift, known, paths_of
 from .text import Refuse
+
+# A graph over a symbol is lifted for each of these sizes; then every size that it has is a multiple of its prime.
+PRIMES = (4093, 3067, 2039)
+MOST = 1 << 15  # of a symbolic size
+
 
 def device_of(arguments):
     """("cpu" or "gpu", the torch.device) of the tensors among them."""
@@ -27,7 +34,7 @@ class Program:
     """A lifted graph and its plan; it is called with Dynamo's arguments."""
 
     def __init__(self, lift, device, where):
-        self.text = str(lift.g)
+        self.text = lift.said or str(lift.g)
         used = lift.g.used_leaves()
         self.leaves, self.outputs, self.where = [lift.leaves[n] for n in used], lift.outputs, where
         self.buffers = [(k, x.data_ptr(), x._version) for k, x in lift.buffers]
@@ -37,34 +44,119 @@ class Program:
             if kind == "made":
                 stored = torch.float32 if more[2] == torch.bool else more[2]
                 self.made.append((more[1], stored, more[2]))
-        self.plan = None
+        self.plan, self.mine = None, threading.local()
         if self.made:
-            graph = Graph(self.text)
-            self.plan = graph.compile(device)
-            self.workspace, self.room = aligned(self.plan.workspace_bytes, where)
+            self.plan = Graph(self.text).compile(device)
         self.kept = [x.tensor.to(where) if x.tensor is not None else None for x in self.leaves]
-        self.run = c.coda_run
 
     def fits(self, arguments):
         """Are the buffers that were folded as they were?"""
         return all(arguments[k].data_ptr() == p and arguments[k]._version == v for k, p, v in self.buffers)
 
+    def scratch(self, size):
+        """Of a run: on the host each thread has its own, on a GPU PyTorch knows the stream."""
+        if self.where.type != "cpu":
+            return aligned(size, self.where)
+        if getattr(self.mine, "size", -1) < size:
+            self.mine.size, self.mine.room = size, aligned(size, self.where)
+        return self.mine.room
+
+    def placed(self, x, leaf):
+        """x as the graph wants it: dense, or with these strides, at a multiple of 16 bytes."""
+        strides = leaf.node.attributes["stride"]
+        if strides is not None:
+            if x.stride() == strides and x.data_ptr() % 16 == 0:
+                return x
+            return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device).copy_(x)
+        if not x.is_contiguous():
+            return x.contiguous()
+        return x.clone() if x.data_ptr() % 16 else x
+
+    def start(self, pointers, stream):
+        room, hold = self.scratch(self.plan.workspace_bytes)
+        return c.coda_run(self.plan.handle, pointers, None, room, stream)
+
+    def shapes(self):
+        return [shape for shape, _, _ in self.made]
+
     def __call__(self, arguments):
-        hold = [x if x is not None else arguments[leaf.argument] for x, leaf in zip(self.kept, self.leaves)]
-        for i, (x, leaf) in enumerate(zip(hold, self.leaves)):
-            strides = leaf.node.attributes["stride"]
-            if x.data_ptr() % 16 or (strides is None and not x.is_contiguous()):
-                hold[i] = x.contiguous() if not x.is_contiguous() else x.clone()
-        made = [torch.empty(shape, dtype=dtype, device=self.where) for shape, dtype, _ in self.made]
+        hold = [self.placed(arguments[leaf.argument], leaf) if x is None else x for x,
+                            leaf in zip(self.kept, self.leaves)]
+        made = [torch.empty(shape, dtype=of[1], device=self.where) for shape, of in zip(self.shapes(), self.made)]
         if self.plan is not None:
-            pointers = (ctypes.c_void_p * (len(hold) + len(made)))(*[x.data_ptr() for x in hold],
-                                                                         *[x.data_ptr() for x in made])
+            both = [x.data_ptr() for x in hold + made]
             stream = torch.cuda.current_stream(self.where).cuda_stream if self.where.type == "cuda" else None
-            status = self.run(self.plan.handle, pointers, None, self.workspace, stream)
+            status = self.start((ctypes.c_void_p * len(both))(*both), stream)
             if status:
                 raise failure(status)
         made = [x if x.dtype == dtype else x.to(dtype) for x, (_, _, dtype) in zip(made, self.made)]
         return tuple(made[o[1]] if o[0] == "made" else o[1] for o in self.outputs)
+
+
+# ---- Sizes that are not known ----
+
+def over_symbol(text, prime):
+    """The text with multiples of a prime as multiples of T."""
+    def size(m):
+        n = int(m.group())
+        if n < prime or n % prime:
+            return m.group()
+        return "T" if n == prime else "%d*T" % (n // prime)
+    return re.sub(r"(?<![\w.])\d+(?![\w.])", size, text)
+
+
+class Symbolic(Program):
+    """One plan for all values of a symbolic size, whose place among the arguments is `at`."""
+
+    def __init__(self, lift, device, where, at):
+        self.at = at
+        super().__init__(lift, device, where)
+
+    def __call__(self, arguments):
+        self.mine.dims = (ctypes.c_int64 * 1)(int(arguments[self.at]))
+        return super().__call__(arguments)
+
+    def start(self, pointers, stream):
+        dims = self.mine.dims
+        size = c.coda_plan_workspace_for(self.plan.handle, dims)
+        if size == ctypes.c_size_t(-1).value:
+            return c.CODA_E_UNSUPPORTED
+        room, hold = self.scratch(size)
+        opt = c.coda_run_options(dims=dims, dim_count=1)
+        return c.coda_run_shaped(self.plan.handle, pointers, None, room, stream, ctypes.byref(opt))
+
+    def shapes(self):
+        n, prime = self.mine.dims[0], PRIMES[0]
+        return [[d // prime * n if d and d % prime == 0 else d for d in shape] for shape, _, _ in self.made]
+
+
+def symbolic(module, example, paths):
+    """A program over the one symbol among the arguments; None if there is none, or more depends on it than sizes."""
+    at = [k for k, x in enumerate(example) if isinstance(x, torch.SymInt)]
+    places = [n for n in module.graph.nodes if n.op == "placeholder"]
+    if len(at) != 1 or example[at[0]].node.expr.is_number:
+        return None
+    symbol = example[at[0]].node.expr
+    lifts, texts = [], []
+    for prime in PRIMES:
+        shapes = []
+        for n in places:
+            x = n.meta.get("example_value")
+            of = getattr(x, "shape", ())
+            shapes.append(tuple(int(d.node.expr.subs(symbol, prime))
+                          if isinstance(d, torch.SymInt) else d for d in of))
+        given = [prime if k == at[0] else known(x) for k, x in enumerate(example)]
+        lift = Lift(module, given, paths, shapes=shapes).run()
+        used = [lift.leaves[n] for n in lift.g.used_leaves()]
+        if any(x.tensor is not None and any(d and d % prime == 0 for d in x.tensor.shape) for x in used) or \
+                any(o[0] == "value" and o[1] is not None for o in lift.outputs):
+            return None
+        lifts.append(lift)
+        texts.append(over_symbol(str(lift.g), prime))
+    if texts[0] != texts[1] or texts[0] != texts[2]:
+        return None
+    lifts[0].said = "dim %%T = 1..%d\n" % MOST + texts[0]
+    return Symbolic(lifts[0], *device_of(example), at[0])
 
 
 class Left:
@@ -86,7 +178,11 @@ class Whole:
     def __init__(self, module, example, fallback):
         self.module, self.programs, self.paths, self.fallback = module, {}, paths_of(module), fallback
         self.sizes = [k for k, x in enumerate(example) if isinstance(x, (int, torch.SymInt))]
-        self.first = self.made([known(x) for x in example])
+        try:
+            self.symbolic = symbolic(module, example, self.paths)
+        except (Refuse, Error, IndexError, RuntimeError):  # of sizes that the model does not have
+            self.symbolic = None
+        self.first = self.symbolic or self.made([known(x) for x in example])
 
     def made(self, arguments):
         made = Program(Lift(self.module, arguments, self.paths).run(), *device_of(arguments))
@@ -94,6 +190,9 @@ class Whole:
         return made
 
     def __call__(self, *arguments):
+        program = self.symbolic
+        if program is not None and int(arguments[program.at]) <= MOST and program.fits(arguments):
+            return program(arguments)
         key = tuple(int(arguments[k]) for k in self.sizes)
         program = self.programs.get(key)
         if program is None or not program.fits(arguments):

@@ -79,11 +79,12 @@ class Lift:
     """`arguments`: values of the placeholders in order, of which those of buffers and numbers are taken as they
     are."""
 
-    def __init__(self, module, arguments, paths, buffers=(), tolerant=False):
+    def __init__(self, module, arguments, paths, buffers=(), tolerant=False, shapes=None):
         self.module, self.g, self.tolerant = module, Text(), tolerant
         self.env, self.leaves, self.folded, self.taken, self.refused = {}, {}, 0, 0, []
         self.buffers, self.outputs, self.arguments, self.spelled = list(buffers), [], arguments, {}
-        self.places, self.paths, self.labels = paths, {}, {}
+        self.said = None  # the text, if it is another one than the graph's
+        self.places, self.paths, self.labels, self.shapes = paths, {}, {}, shapes
 
     # ---- The walk ----
 
@@ -143,7 +144,9 @@ class Lift:
             return x
         if type(x) not in (torch.Tensor, torch.nn.Parameter, torch._subclasses.FakeTensor):
             raise Refuse("%s is a %s, a subclass of torch.Tensor" % (path, type(x).__name__))
-        shape = sizes(x)
+        shape = self.shapes[k] if self.shapes else sizes(x)
+        if shape != sizes(x) and not x.is_contiguous():
+            raise Refuse("%s, of a symbolic size, is not contiguous" % path)
         strides = None if x.is_contiguous() or not self.may_stride(x) else tuple(map(known, x.stride()))
         weight = kind == "parameters" or isinstance(x, torch.nn.Parameter)
         word = "u8" if x.dtype == torch.bool else name(x.dtype)
