@@ -32,7 +32,7 @@ Provides-Extra: cuda
 Requires-Dist: nvidia-cuda-nvrtc<14,>=13; extra == "cuda"
 Requires-Dist: nvidia-cublas<14,>=13; extra == "cuda"
 Provides-Extra: torch
-Requires-Dist: torch>=2.6; extra == "torch"
+Requires-Dist: torch>=2.11; extra == "torch"
 Description-Content-Type: text/markdown
 
 %s""" % (NAME, version, OLDEST, text)
