@@ -759,7 +759,7 @@ CODA_API int coda_word_find(const char *name);
 /* A small graph that has the word; "" for a function. Prints as coda_graph_print does. */
 CODA_API int64_t coda_word_example(int index, char *buf, size_t size);
 
-/* Evaluates the graph in fp64 without rounding, but coda_append's to fp8, on the CPU: the yardstick of tests.
+/* Evaluates the graph in fp64 without rounding, but to fp8, on the CPU: the yardstick of tests.
  * `args` as in coda_run(), in host memory and aligned to their elements, except that every output is dense
  * double. States are rounded to their dtype once, at the end. Symbols want coda_graph_bind before. */
 CODA_API coda_status coda_evaluate(const coda_graph *g, void *const *args);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "util_mistake.h"
+#include "util_print.h"
 #include "util_random.h"
 
 #include "tests.h" /* last: Check has a macro named fail */
@@ -201,6 +202,70 @@ START_TEST(products_against_fp64)
 }
 END_TEST
 
+/* ---- A norm's factor in the scale of its rows ---- */
+
+enum { NORM_ROWS = 9, NORM_COLUMNS = 48, NORM_OUT = 16 };
+
+static const char normed[] = "%x = input f32[9,48]\n%g = input f32[48]\n%w = input f8e4m3[16,48]\n"
+                             "%n = rms_norm %x, %g {eps=1e-5}\n%a = abs %n\n%m = max %a\n"
+                             "%c = constant {to=f32, value=448}\n%s = div %m, %c\n"
+                             "%t = constant {to=f32, value=0x1p-120}\n%u = maximum %s, %t\n%v = div %n, %u\n"
+                             "%q = cast %v {to=f8e4m3}\n%p = matmul %q, %w\n%y = mul %p, %s\n"
+                             "output %q = %q\noutput %s = %s\noutput %y = %y\n";
+
+struct outcome {
+    _Alignas(16) unsigned char q[NORM_ROWS * NORM_COLUMNS];
+    _Alignas(16) double s[NORM_ROWS], y[NORM_ROWS * NORM_OUT];
+};
+
+/* Evaluates a graph of these leaves in fp64, to what its outputs' bits are in fp64, too. */
+static void evaluate(const coda_graph *of, float *x, float *gain, unsigned char *w, struct outcome *out)
+{
+    double q[NORM_ROWS * NORM_COLUMNS];
+    ck_assert_msg(coda_evaluate(of, (void *[]){x, gain, w, q, out->s, out->y}) == CODA_OK, "%s",
+                  coda_error());
+    for (int i = 0; i < NORM_ROWS * NORM_COLUMNS; i++) out->q[i] = (unsigned char)nearest(CODA_F8E4M3, q[i]);
+}
+
+static graph *rewritten(const coda_graph *of)
+{
+    coda_compile_options o = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    coda_graph *made = NULL;
+    o.device = CODA_DEVICE_CPU;
+    ck_assert_msg(coda_compile(&p, of, &o) == CODA_OK, "%s", coda_error());
+    char *steps = printed_plan(p, CODA_TEXT_DERIVATION), *text = printed_plan(p, CODA_TEXT_REWRITTEN);
+    ck_assert_msg(strstr(steps, "quantize_norm") != NULL, "%s", steps);
+    ck_assert_msg(coda_graph_parse(&made, text) == CODA_OK, "%s", coda_error());
+    free(steps), free(text);
+    coda_plan_free(p);
+    return made;
+}
+
+/* The same bytes and, to 1e-12, the same scales and products, in fp64; a row of zeros among them. */
+START_TEST(a_norm_joins_the_scale)
+{
+    struct random r = {random_seed()};
+    _Alignas(16) float x[NORM_ROWS * NORM_COLUMNS], gain[NORM_COLUMNS];
+    _Alignas(16) unsigned char w[NORM_OUT * NORM_COLUMNS];
+    struct outcome want, got;
+    coda_graph *of = NULL;
+    for (int i = 0; i < NORM_ROWS * NORM_COLUMNS; i++)
+        x[i] = i < NORM_COLUMNS ? 0 : (float)ldexp(random_normal(&r), i / NORM_COLUMNS * 3 - 12);
+    for (int i = 0; i < NORM_COLUMNS; i++) gain[i] = (float)(1 + random_normal(&r) / 4);
+    for (int i = 0; i < NORM_OUT * NORM_COLUMNS; i++)
+        w[i] = (unsigned char)nearest(CODA_F8E4M3, random_normal(&r));
+    ck_assert_msg(coda_graph_parse(&of, normed) == CODA_OK, "%s", coda_error());
+    coda_graph *other = rewritten(of);
+    evaluate(of, x, gain, w, &want), evaluate(other, x, gain, w, &got);
+    ck_assert_mem_eq(got.q, want.q, sizeof want.q);
+    for (int i = 0; i < NORM_ROWS; i++) ck_assert(fabs(got.s[i] - want.s[i]) <= 1e-12 * want.s[i]);
+    for (int i = 0; i < NORM_ROWS * NORM_OUT; i++)
+        ck_assert(fabs(got.y[i] - want.y[i]) <= 1e-12 * (1 + fabs(want.y[i])));
+    coda_graph_free(of), coda_graph_free(other);
+}
+END_TEST
+
 /* ---- Mistakes ---- */
 
 static graph *g;
@@ -251,4 +316,4 @@ START_TEST(refused_in_a_line)
 END_TEST
 
 TESTS(w8a8, EACH(rows_and_their_scales, 2), ONE(readers_see_what_is_stored), ONE(products_against_fp64),
-      EACH(refused_in_a_line, ARRAY_SIZE(mistakes)));
+      ONE(a_norm_joins_the_scale), EACH(refused_in_a_line, ARRAY_SIZE(mistakes)));
