@@ -5,9 +5,9 @@
  *     f8(x r / max(s, least))    ==>  f8(x / max(max|x| / c, least))       r [..,1] > 0
  *
  * The largest of |x r| is r times that of |x|, so the quotient has no r: a norm's row is quantised before its
- * sum of squares is known, and r joins the scale, of which there is one a row. In: verified graph. Out: no such
- * quotient. Inexact: rounding moves, and with it what lies half-way between two of fp8; rows whose scale is
- * below `least`, on either side, are rounded in other steps.
+ * sum of squares is known, and r joins the scale, of which there is one a row. In: verified graph. Out: no
+ * such quotient. Inexact: rounding moves, and with it what lies half-way between two of fp8; rows whose scale
+ * is below `least`, on either side, are rounded in other steps.
  */
 #include "factors.h"
 
