@@ -222,7 +222,9 @@ CODA_API coda_value coda_weight_packed(coda_graph *g, const char *name, const co
  *     q = coda_quantize_rows(g, x, CODA_F8E4M3, 0, &s);
  *     y = coda_cast(g, coda_mul(g, coda_mul(g, coda_matmul(g, q, w), s), w_scale), CODA_BF16);
  *
- * with w_scale [N], or one number. Nothing becomes fp8 unless the caller says so.
+ * with w_scale [N], or one number. Nothing becomes fp8 unless the caller says so. On Hopper wgmma multiplies
+ * operands whose rows of K begin at multiples of 16 bytes; its own sums keep some 14 bits, so that those of
+ * 128 k are added up in fp32. Other layouts, and other GPUs, have fp32 multiply-adds: right, and slow.
  * ---------------------------------------------------------------------------------------------- */
 
 /* x [.., K] of f32, bf16 or f16 as fp8 t with a scale for each row, which *scale gets as fp32 [.., 1]:
