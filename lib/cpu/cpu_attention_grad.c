@@ -264,7 +264,7 @@ static int64_t bias_elements(const struct grad_job *j, const struct tensor_use *
     const struct attention_spec *a = &j->a;
     int64_t extent[] = {attention_batches(a), a->heads, a->tq, a->tk}, elements = 1;
     for (int d = 0; d < 4; d++)
-        if (u->stride[d] || !extent[d]) elements *= extent[d];
+        if (u->stride[d]) elements *= extent[d]; /* what it was broadcast over may be empty */
     return elements;
 }
 

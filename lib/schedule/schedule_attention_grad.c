@@ -9,15 +9,13 @@ static const struct attention_grad_kernel *const kernels[] = {
 
 /* Of a gradient that is summed over what the bias was broadcast over. */
 static int64_t blocks_of_pairs(const struct attention_grad_spec *s, const struct attention_grad_blocks *b,
-                               const struct attention_spec *a)
+                               const struct attention_spec *a, const struct tile *tile)
 {
     const struct tensor_use *u = &s->use[ATTENTION_GRAD_DBIAS];
     bool batch = u->stride[0] != 0, head = u->stride[1] != 0, time = u->stride[2] != 0,
          key = u->stride[3] != 0;
     bool apart = batch || attention_is_packed(a);
-    int64_t tiles = time    ? (apart ? b->query_tiles : b->query_tiles / MAX(a->batch, 1))
-                    : batch ? a->batch
-                            : 1;
+    int64_t tiles = time ? (apart ? b->query_tiles : CEIL_DIV(a->tq, tile->bm)) : batch ? a->batch : 1;
     return mul_counts(tiles, mul_counts(head ? a->heads : 1, key ? b->walked_tiles : 1));
 }
 
@@ -33,7 +31,7 @@ struct attention_grad_blocks attention_grad_blocks(const struct attention_grad_s
                                       .query_tiles = attention_tiles(&a, tile->bm)};
     if (dk || dv) b.keys = mul_counts(mul_counts(a.batch, a.kv_heads), b.key_tiles);
     if (attention_grad_has(s, ATTENTION_GRAD_DQ)) b.queries = mul_counts(b.query_tiles, a.heads);
-    if (attention_grad_has(s, ATTENTION_GRAD_DBIAS)) b.pairs = blocks_of_pairs(s, &b, &a);
+    if (attention_grad_has(s, ATTENTION_GRAD_DBIAS)) b.pairs = blocks_of_pairs(s, &b, &a, tile);
     if (of_heads) b.heads = a.heads;
     return b;
 }

@@ -409,7 +409,8 @@ template <class Config, class Unit> struct AttentionGrad {
         if (Config::dbias_time) first = of_unit, step = Config::dbias_batch || Config::starts ? end : tiles;
         else if (Config::dbias_batch) first = of_unit * tiles, end = first + tiles;
         const i32 head = Config::dbias_heads ? rest % head_parts : 0;
-        i32 row = 0, row_end = 0, batch = 0;
+        // Where no tile is walked, as there are no sequences or no queries, the sums are 0.
+        i32 row = (i32)first * bm, row_end = in.extents.tq, batch = Config::dbias_time ? 0 : (i32)of_unit;
         Pairs sum = {};
 #pragma unroll 1
         for (u32 unit = first; unit < end; unit += step)

@@ -388,6 +388,36 @@ static void attention(graph *g, const struct sizes *d)
     o.heads = 2;
     output(g, 0, coda_attention(g, q, k, coda_relu(g, k), CODA_NONE, &o));
 }
+/* What an operand is broadcast over may be empty, when the operand is not: its gradient is 0. */
+static void attention_grad(graph *g, const struct sizes *d)
+{
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    coda_value q = coda_input(g, "q", CODA_F32, 3, (int64_t[]){d->b, d->m, 8});
+    coda_value k = coda_input(g, "k", CODA_F32, 3, (int64_t[]){d->b, d->n, 8});
+    coda_value v = coda_input(g, "v", CODA_F32, 3, (int64_t[]){d->b, d->n, 8});
+    coda_value dy = coda_input(g, "dy", CODA_F32, 3, (int64_t[]){d->b, d->m, 8});
+    const int64_t of_bias[][4] = {{1, 2, d->m, d->n}, {1, 1, d->m, 1}, {1, 1, 1, d->n}, {d->b, 2, 1, 1}};
+    coda_value x[] = {q, k, v, CODA_NONE, vector(g, "slopes", 2), vector(g, "sinks", 2)}, dx[6];
+    o.heads = 2, o.slopes = x[4], o.sinks = x[5];
+    for (int i = 0; i < ARRAY_SIZE(of_bias); i++) {
+        char name[32];
+        snprintf(name, sizeof name, "bias%d", i);
+        o.bias = x[3] = coda_input(g, name, CODA_F32, 4, of_bias[i]);
+        coda_value y = coda_attention(g, q, k, v, CODA_NONE, &o);
+        coda_grad(g, &y, &dy, 1, x, ARRAY_SIZE(x), dx, NULL);
+        for (int j = 0; j < ARRAY_SIZE(x); j++)
+            if (!i || j == 3) output(g, ARRAY_SIZE(x) * i + j, dx[j]);
+    }
+}
+static void norm_grad(graph *g, const struct sizes *d)
+{
+    coda_value x = cube(g, d), gain = vector(g, "g", d->n),
+               w = coda_weight(g, "w", CODA_F32, 2, (int64_t[]){5, d->n});
+    coda_value y = coda_matmul(g, coda_rms_norm(g, x, gain, 1e-3f), w), dx[3];
+    coda_value dy = coda_input(g, "dy", CODA_F32, 3, (int64_t[]){d->b, d->m, 5});
+    coda_grad(g, &y, &dy, 1, (coda_value[]){x, gain, w}, 3, dx, NULL);
+    for (int i = 0; i < 3; i++) output(g, i, dx[i]);
+}
 static void loss(graph *g, const struct sizes *d)
 {
     coda_cross_entropy_options o = CODA_CROSS_ENTROPY_OPTIONS_INIT;
@@ -454,6 +484,8 @@ static const struct {
              {"gates", gated},
              {"rope", rotated},
              {"attention", attention},
+             {"gradients of attention", attention_grad},
+             {"gradients of a norm", norm_grad},
              {"losses", loss},
              {"embedding", embedding},
              {"sums by id", summed_by_id},
