@@ -2,18 +2,18 @@
  * nothing to say. */
 #include "executable.h"
 #include "util_packed.h"
+#include "util_random.h"
 #include "util_scale.h"
 
 #include "tests.h" /* last: Check has a macro named fail */
 
-static void compile(const char *word, coda_dtype x, int reader, const char *arch)
+static void compile(const char *word, const struct packed_sizes *s, int reader, const char *arch)
 {
-    const struct packed_sizes s = {200, 256, 512, 0, x};
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_pack_format f = CODA_PACK_FORMAT_INIT;
     coda_plan *p;
     ck_assert(!coda_pack_format_find(word, &f));
-    graph *g = packed_graph(&f, reader, &s, false);
+    graph *g = packed_graph(&f, reader, s, false);
     opt.device = CODA_DEVICE_NONE;
     opt.arch = arch;
     opt.flags = scale_kernels_are_kept() ? 0 : CODA_NO_CACHE;
@@ -37,10 +37,26 @@ START_TEST(kernels_keep_to_their_registers)
     for (int i = 0; i < ARRAY_SIZE(dtypes) * ARRAY_SIZE(archs); i++) {
         int reader = (_i + i) % packed_reader_count;
         if (!scale_takes_one_in(SHARE, _i + i)) continue;
-        compile(packed_formats[_i], dtypes[i % 3], reader, archs[i / 3]);
+        compile(packed_formats[_i], &(struct packed_sizes){200, 256, 512, 0, dtypes[i % 3]}, reader,
+                archs[i / 3]);
     }
 }
 END_TEST
 
+/* Kernels that stream a weight of a model past a few rows: how many tiles a block has decides its registers. */
+START_TEST(streams_keep_to_their_registers)
+{
+    static const struct packed_sizes sizes[] = {{8, 4096, 4096, 0, CODA_BF16},
+                                                {16, 4096, 14336, 0, CODA_F16},
+                                                {1, 22016, 4096, 0, CODA_F16},
+                                                {16, 22016, 4096, 0, CODA_BF16}};
+    int taken = (int)((random_seed() + (uint64_t)_i) % ARRAY_SIZE(sizes));
+    for (int i = 0; i < ARRAY_SIZE(sizes); i++)
+        if (scale_is_full() || (i == taken && scale_takes_one_in(SHARE, _i)))
+            compile(packed_formats[_i], &sizes[i], 0, "sm_90a");
+}
+END_TEST
+
 TESTS(emit_packed, CASE("nvrtc"), TAG("nvrtc"), SECONDS(120),
-      EACH(kernels_keep_to_their_registers, packed_format_count));
+      EACH(kernels_keep_to_their_registers, packed_format_count),
+      EACH(streams_keep_to_their_registers, packed_format_count));
