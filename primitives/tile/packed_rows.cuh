@@ -16,11 +16,14 @@ struct alignas(8) TwoWords {
     u32 at[2];
 };
 
+template <class Element> constexpr bool is_bf16_of = false; // NVRTC has no __is_same
+template <> constexpr bool is_bf16_of<bf16> = true;
+
 template <class Weights, class Element, int bk> struct PackedRows;
 template <Codes codes_of, Scales scales, Zeros zeros, int along, i64 columns, class Element, int bk>
 struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> {
     using W = Packed<codes_of, scales, zeros, along, columns>;
-    static constexpr bool packed = true, is_bf16 = __is_same(Element, bf16);
+    static constexpr bool packed = true, is_bf16 = is_bf16_of<Element>;
     static constexpr int pad = 32, tile_bytes = bk / W::step * W::bytes;
     static constexpr bool few_bits = W::bits < 8 && codes_of != Codes::e2m1;
     // In f16, where it would be 1024, and of groups of 16, whose sums want registers, it leaves at once.
