@@ -152,7 +152,9 @@ END_TEST
 START_TEST(maps_without_are_known)
 {
     static const char *const none[] = {"to_bf16",
-                                       "to_f16", /* roundings: a cast's gradient is a cast */
+                                       "to_f16",
+                                       "to_f8e4m3",
+                                       "to_f8e5m2", /* roundings: a cast's gradient is a cast */
                                        "gumbel", /* by e and t: what is drawn has none */
                                        "gelu_erf_grad",
                                        "gelu_quick_grad",
