@@ -221,7 +221,7 @@ template <class Config> struct RowSums {
     // n pieces of a thread's column.
     DEV static float add_parts(float sum, u32 n, f32 *to, u32 turn, const Shared &shared)
     {
-#pragma unroll 4
+#pragma unroll(columns < 8 ? 2 : 4) // of few columns a thread has more to keep, and 4 would spill
         for (u32 i = 0; i < n; i++) {
             const u32 row = shared.done[turn][i];
             sum += shared.part[turn][i][threadIdx.x];
