@@ -100,13 +100,36 @@ static bool has_own_positions(struct walk *w, int x, const struct node *rope)
     return !at || are_even(w->in, rope->in[ROPE_POSITIONS]);
 }
 
+static bool is_vector(const struct type *t)
+{
+    for (int d = 0; d + 1 < t->rank; d++)
+        if (!extent_is_one(t->dim[d])) return false;
+    return true;
+}
+
+/* What a cast, or a map with vectors over its columns alone, as a bias or the scales of a weight are, is computed
+ * from: a product's epilogue computes such a map, too, if nobody else reads the product. -1: n is another. */
+static int of_columns(const graph *g, const struct merge *m, int n)
+{
+    const struct node *node = &g->node[n];
+    int whole = -1;
+    if (node->op == OP_CAST) return node->in[CAST_X];
+    for (int i = 0; i < node->nin && node->op == OP_MAP; i++) {
+        const struct type *t = node->in[i] < 0 ? NULL : &g->node[node->in[i]].type;
+        bool same = t && t->rank == node->type.rank && extents_all_equal(t->dim, node->type.dim, t->rank);
+        if (whole < 0 && same) whole = node->in[i];
+        else if (!t || !is_vector(t)) return -1;
+    }
+    return whole >= 0 && m->reader[whole] == n ? whole : -1;
+}
+
 /* Does a product make x, whose epilogue has both columns of each pair? */
-static bool is_rotated_in_place(struct walk *w, int x, const struct node *rope)
+static bool is_rotated_in_place(struct walk *w, const struct merge *m, int x, const struct node *rope)
 {
     const graph *g = w->in;
     const struct attr_rope *a = &rope->attr.rope;
     int y = x;
-    while (g->node[y].op == OP_CAST) y = g->node[y].in[CAST_X];
+    for (int below; (below = of_columns(g, m, y)) >= 0;) y = below;
     bool product = g->node[y].op == OP_MATMUL && attr_pairs_meet(a->head_dim, a->rotary, a->half);
     return product && has_own_positions(w, x, rope);
 }
@@ -221,7 +244,7 @@ static int count_saved(const graph *g, const struct merge *m, int x)
  * copies made than kernels saved? */
 static bool pays(struct walk *w, const struct merge *m, int x)
 {
-    bool in_place = is_rotated_in_place(w, x, &w->in->node[m->rope[x]]);
+    bool in_place = is_rotated_in_place(w, m, x, &w->in->node[m->rope[x]]);
     bool whole = extents_equal(m->end[x], type_columns(&w->in->node[x].type));
     return (in_place || whole) && !w->out->status && count_saved(w->in, m, x) >= !in_place;
 }

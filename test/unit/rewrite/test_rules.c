@@ -398,6 +398,28 @@ END_TEST
     "%d = slice %c {axis=2,start=32,stop=48,step=1}\n%q = rope %a, %p {head_dim=16,half=1}\n"                \
     "%k = rope %b, %p {head_dim=16,half=1}\noutput %y = %q\noutput %z = %k\noutput %v = %d\n"
 
+/* What a product's epilogue does before it rotates. */
+#define BEHIND(maps)                                                                                         \
+    "%x = input bf16[5,8]\n%r = input bf16[5,48]\n%b = weight bf16[48]\n%s = weight f32[1,48]\n"             \
+    "%w = weight bf16[48,8]\n%m = matmul %x, %w\n" maps                                                      \
+    "%1 = slice %c {axis=1,start=0,stop=16,step=1}\n%2 = slice %c {axis=1,start=16,stop=32,step=1}\n"        \
+    "%3 = slice %c {axis=1,start=32,stop=48,step=1}\n%q = rope %1 {head_dim=16,half=1}\n"                    \
+    "%k = rope %2 {head_dim=16,half=1}\noutput %y = %q\noutput %z = %k\noutput %v = %3\n"
+
+START_TEST(merges_rope_behind_maps_of_columns)
+{
+    graph_free(rules_check(BEHIND("%c = add %m, %b\n"), FOLD(NONE), "merge_rope",
+                           "matmul add rope slice slice slice"));
+    graph_free(rules_check(BEHIND("%t = mul %m, %s\n%c = add %b, %t\n"), FOLD(NONE), "merge_rope",
+                           "matmul mul add rope slice slice slice"));
+    graph_free(rules_check(BEHIND("%c = silu %m\n"), FOLD(NONE), "merge_rope",
+                           "matmul silu rope slice slice slice"));
+    /* another tensor, and a product that is stored, too */
+    rules_expect(BEHIND("%c = add %m, %r\n"), FOLD(NONE), "-merge_rope", NULL);
+    rules_expect(BEHIND("%c = add %m, %b\n") "output %u = %m\n", FOLD(NONE), "-merge_rope", NULL);
+}
+END_TEST
+
 START_TEST(merges_rope)
 {
     graph *r =
@@ -609,6 +631,6 @@ TESTS(rules, ONE(lowers), ONE(lowers_loss), ONE(lowering_keeps_origins), ONE(car
       ONE(leaves_norms_of_ranges), ONE(leaves_norms_of_few_columns), ONE(carries_past_a_residual),
       ONE(keeps_row_scale), ONE(carries_col_scale), ONE(carries_shifts), ONE(carries_cast),
       ONE(keeps_f16_in_range), ONE(keeps_casts_in_range), ONE(merges_rope),
-      ONE(merges_rope_with_late_positions), ONE(tidies), ONE(shares),
+      ONE(merges_rope_behind_maps_of_columns), ONE(merges_rope_with_late_positions), ONE(tidies), ONE(shares),
       ONE(scales_of_small_weights_come_behind), ONE(narrows), ONE(drops_the_dead), ONE(blocks),
       ONE(refuses_a_poisoned_graph), ONE(deep_stack));
