@@ -107,8 +107,9 @@ static bool is_vector(const struct type *t)
     return true;
 }
 
-/* What a cast, or a map with vectors over its columns alone, as a bias or the scales of a weight are, is computed
- * from: a product's epilogue computes such a map, too, if nobody else reads the product. -1: n is another. */
+/* What a cast is made from, or a map whose other operands are vectors over its columns, as a bias or the
+ * scales of a weight are: a product's epilogue computes it, too, if nobody else reads the product. -1: n is
+ * something else. */
 static int of_columns(const graph *g, const struct merge *m, int n)
 {
     const struct node *node = &g->node[n];

@@ -155,7 +155,7 @@ START_TEST(maps_without_are_known)
                                        "to_f16",
                                        "to_f8e4m3",
                                        "to_f8e5m2", /* roundings: a cast's gradient is a cast */
-                                       "gumbel", /* by e and t: what is drawn has none */
+                                       "gumbel",    /* by e and t: what is drawn has none */
                                        "gelu_erf_grad",
                                        "gelu_quick_grad",
                                        "gelu_tanh_grad",
