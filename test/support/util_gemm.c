@@ -717,7 +717,7 @@ const struct gemm_case gemm_cases[] = {
     {"columns gain, tall", 1, 600, 200, 72, HF, 0, 0, 0, gain_gradient, 0, {0}, CO(256, 128)},
     {"columns gain, largest", 1, 600, 392, 72, BF, 0, 0, 0, gain_gradient, 0, {0}, CO(256, 192)},
     {"columns gain, lent", 1, 300, 520, 264, BF, 0, 0, 0, gain_gradient, 0, {0}, LENT(128, 256, 2, false)},
-    {"columns gain, tail", 1, 300, 1088, 72, BF, 0, 0, 0, gain_gradient, 0, {0}, TAIL(128, 192, 5, 64, 7, 8)},
+    {"columns bias, tail", 1, 300, 1088, 72, BF, 0, 0, 0, bias_gradient, 0, {0}, TAIL(128, 192, 5, 64, 7, 8)},
     {"columns many states", 1, 190, 300, 72, BF, 0, 0, 0, column_states, 0, {0}, PP(128, 128)},
     {"columns many states, wide", 1, 190, 300, 72, HF, 0, 0, 0, column_states, 0, {0}, CO(128, 256)},
     {"columns odd", 3, 77, 101, 64, BF, 0, 0, 0, column_sums, 0, {0}, PP(64, 112)},
