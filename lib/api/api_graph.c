@@ -157,6 +157,14 @@ CODA_API coda_value coda_weight_strided(coda_graph *g, const char *name, coda_dt
     return leaf(g, OP_WEIGHT, name, t, rank, dims, strides, false);
 }
 
+/* `rank`: none. */
+static int first_symbolic(int rank, const int64_t *dims)
+{
+    int d = 0;
+    while (d < rank && dims[d] >= -1) d++;
+    return d;
+}
+
 /* The bytes, a leaf, and what they mean. */
 static coda_value packed(graph *g, const char *name, const struct pack_format *f, int rank,
                          const int64_t *dims, coda_dtype t)
@@ -173,12 +181,17 @@ CODA_API coda_value coda_weight_packed(coda_graph *g, const char *name, const co
 {
     struct pack_format f;
     const char *shown = name ? name : "(NULL)";
+    int symbolic;
     if (!build_ready(g, "weight_packed")) return CODA_NONE;
     coda_status s = read_pack_format(format, &f);
     if (s != CODA_OK) graph_poison(g, s, "weight %.40s: %s", shown, fail_message());
     else if (rank < 2 || rank > CODA_MAX_RANK || !dims)
-        graph_poison(g, CODA_E_INVALID, "weight %.40s: rank is %d, dims are %s; a packed weight has 2..%d",
-                     shown, rank, dims ? "there" : "NULL", CODA_MAX_RANK);
+        graph_poison(g, CODA_E_INVALID, "weight %.40s: rank is %d%s; a packed weight has 2..%d dims", shown,
+                     rank, dims ? "" : " but dims are NULL", CODA_MAX_RANK);
+    else if ((symbolic = first_symbolic(rank, dims)) < rank)
+        graph_poison(g, CODA_E_INVALID,
+                     "weight %.40s: dimension %d is symbolic; a packed weight's are numbers", shown,
+                     symbolic);
     else if ((s = graph_check_matrices(rank, dims, t)) != CODA_OK)
         graph_poison(g, s, "weight %.40s: %s", shown, fail_message());
     else return packed(g, name, &f, rank, dims, t);

@@ -7,7 +7,7 @@
 coda_status read_pack_format(const coda_pack_format *given, struct pack_format *out)
 {
     coda_pack_format f;
-    if (!given) return fail(CODA_E_INVALID, "packed format: it is NULL");
+    if (!given) return fail(CODA_E_INVALID, "the packed format is NULL");
     coda_status s = SIZED_READ("packed format", coda_pack_format, &f, given);
     if (s != CODA_OK) return s;
     *out = (struct pack_format){f.codes, f.scales, f.zeros, f.group};

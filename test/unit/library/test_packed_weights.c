@@ -349,6 +349,50 @@ START_TEST(mistakes_are_named)
 }
 END_TEST
 
+/* What coda_weight_packed refuses, of a graph that has a symbol, `dim` -2. */
+static const struct {
+    const char *name, *format;
+    int rank;
+    int64_t dims[2]; /* 0, 0: NULL */
+    coda_dtype t;
+    const char *words;
+} arguments[] = {
+    {NULL, "q4_k", 2, {16, 256}, CODA_BF16, "weight: the name is NULL"},
+    {"w", NULL, 2, {16, 256}, CODA_BF16, "weight w: the packed format is NULL"},
+    {"w",
+     "q4_k",
+     2,
+     {0, 0},
+     CODA_BF16,
+     "weight w: rank is 2 but dims are NULL; a packed weight has 2..6 dims"},
+    {"w", "q4_k", 1, {16}, CODA_BF16, "weight w: rank is 1; a packed weight has 2..6 dims"},
+    {"w", "q4_k", 2, {0, 256}, CODA_BF16, "weight w: unpack: dimension 0 is 0; must be >= 1"},
+    {"w", "q4_k", 2, {16, -2}, CODA_BF16, "weight w: dimension 1 is symbolic; a packed weight's are numbers"},
+    {"w", "q4_k", 2, {16, -1}, CODA_BF16, "weight w: unpack: dimension 1 is -1; must be >= 1"},
+    {"w", "q4_k", 2, {16, 256}, CODA_I32, "weight w: unpack: its dtype is i32; must be f32, bf16 or f16"},
+    {"w",
+     "q4_k",
+     2,
+     {INT64_C(1) << 40, INT64_C(1) << 40},
+     CODA_BF16,
+     "weight w: unpack result: bf16[1099511627776,1099511627776] does not fit"}};
+
+START_TEST(arguments_are_checked)
+{
+    const int64_t *dims = arguments[_i].dims;
+    coda_graph *g = coda_graph_new();
+    coda_pack_format f = CODA_PACK_FORMAT_INIT;
+    ck_assert_int_eq(coda_symbol(g, "T", 1, 9, 1), -2);
+    if (arguments[_i].format) ck_assert(!coda_pack_format_find(arguments[_i].format, &f));
+    coda_weight_packed(g, arguments[_i].name, arguments[_i].format ? &f : NULL, arguments[_i].rank,
+                       dims[0] || dims[1] ? dims : NULL, arguments[_i].t);
+    ck_assert_int_eq(coda_graph_status(g), CODA_E_INVALID);
+    ck_assert_msg(!strncmp(coda_error(), arguments[_i].words, strlen(arguments[_i].words)), "%s, not: %s",
+                  coda_error(), arguments[_i].words);
+    coda_graph_free(g);
+}
+END_TEST
+
 /* ---- Its text ---- */
 
 START_TEST(text_and_back)
@@ -375,4 +419,5 @@ END_TEST
 TESTS(packed_weights, SECONDS(60), EACH(means_its_numbers, packed_reader_count), ONE(columns_are_sorted),
       ONE(scales_of_8_bits), ONE(random_ones_are_numbers), EACH(nothing_folds, 3), ONE(bytes_are_counted),
       EACH(others_are_refused, ARRAY_SIZE(refused)), ONE(has_no_gradient), ONE(halves_read_it),
-      EACH(mistakes_are_named, ARRAY_SIZE(wrong)), ONE(text_and_back));
+      EACH(mistakes_are_named, ARRAY_SIZE(wrong)), EACH(arguments_are_checked, ARRAY_SIZE(arguments)),
+      ONE(text_and_back));
