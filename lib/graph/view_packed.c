@@ -25,15 +25,16 @@ bool view_packed(const struct node *unpack, int64_t *offset, int64_t *stride, co
     int64_t rows, columns;
     packed_matrix(unpack, &rows, &columns);
     int64_t padded = CEIL_DIV(rows, PACK_ROWS) * PACK_ROWS;
+    int64_t width = MAX(columns, 2); /* so that rows of one column are no neighbours of each other */
     struct packed_step at = packed_step(*offset, rows, columns);
-    *offset = (at.matrix * padded + at.row) * columns + at.column;
+    *offset = (at.matrix * padded + at.row) * width + at.column;
     for (int i = 0; i < n; i++) {
         struct packed_step s = packed_step(extent[i] > 1 ? stride[i] : 0, rows, columns);
-        stride[i] = (s.matrix * padded + s.row) * columns + s.column;
+        stride[i] = (s.matrix * padded + s.row) * width + s.column;
         at.row += s.row * MAX(extent[i] - 1, 0);
         at.column += s.column * MAX(extent[i] - 1, 0);
     }
-    *out = (struct packed_view){unpack->attr.unpack.format, columns};
+    *out = (struct packed_view){unpack->attr.unpack.format, width};
     return at.row < rows && at.column < columns;
 }
 

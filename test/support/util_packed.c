@@ -79,6 +79,15 @@ static void every_other_row(graph *g, coda_value w, const struct packed_sizes *s
     coda_output(g, "y", multiplied(g, rows_of(g, "x", s, s->k), w, false));
 }
 
+/* Halves of the first row, of which the second begins anywhere in a group. */
+static void halves_of_a_row(graph *g, coda_value w, const struct packed_sizes *s)
+{
+    int64_t halves = s->k % 2 ? 1 : 2, dim[] = {s->batch, halves, s->k / halves};
+    w = coda_slice(g, w, s->batch ? 1 : 0, 0, 1, 1);
+    w = coda_reshape(g, w, s->batch ? 3 : 2, s->batch ? dim : dim + 1);
+    coda_output(g, "y", multiplied(g, rows_of(g, "x", s, dim[2]), w, false));
+}
+
 static void some_columns(graph *g, coda_value w, const struct packed_sizes *s)
 {
     int64_t from = s->k / 3, to = s->k - s->k / 5;
@@ -135,6 +144,7 @@ const struct packed_reader packed_readers[] = {{"product", product, false},
                                                {"some rows", some_rows, false},
                                                {"every other row", every_other_row, false},
                                                {"some columns", some_columns, false},
+                                               {"halves of a row", halves_of_a_row, false},
                                                {"scaled before", scaled_before, false},
                                                {"behind a norm", behind_a_norm, true},
                                                {"gated", gated, false},
@@ -146,7 +156,8 @@ const int packed_reader_count = ARRAY_SIZE(packed_readers);
 /* Rows of A in a row block or two, columns and K of parts of records. */
 const struct packed_sizes packed_sizes[] = {{5, 48, 256, 0, CODA_F32},  {3, 13, 100, 0, CODA_F32},
                                             {17, 33, 130, 0, CODA_F32}, {2, 16, 320, 3, CODA_F32},
-                                            {4, 21, 72, 2, CODA_F32},   {1, 1, 1, 0, CODA_F32}};
+                                            {4, 21, 72, 2, CODA_F32},   {1, 1, 1, 0, CODA_F32},
+                                            {2, 37, 1, 0, CODA_F32}};
 
 const int packed_size_count = ARRAY_SIZE(packed_sizes);
 
