@@ -13,6 +13,8 @@
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
+/* CEIL_DIV of an a that may be below 0 or as large as it can; b > 0. */
+static inline int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
 /* Sums and products of counts, all >= 0, that stop at INT64_MAX: of tensors that fit in 63 bits each, but

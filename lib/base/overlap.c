@@ -69,7 +69,6 @@ struct sum {
 };
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
-static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 
 static int64_t gcd(int64_t a, int64_t b)
 {

@@ -61,7 +61,6 @@ bool pack_same(const struct pack_format *a, const struct pack_format *b);
 struct pack_record pack_record(const struct pack_format *f);
 int64_t pack_records(const struct pack_format *f, int64_t columns);             /* of 16 rows */
 int64_t pack_bytes(const struct pack_format *f, int64_t rows, int64_t columns); /* INT64_MAX: too many */
-double pack_bits(const struct pack_format *f); /* of a weight, scales and all, but what fills up */
 
 bool pack_is_integer(const struct pack_format *f);
 const char *pack_codes_name(const struct pack_format *f); /* "int4" */

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Tables of all codes: no subnormal is made on the way, which a program's flush-to-zero would take for 0. */
+/* Values of all codes: a row is decoded many elements at a time. */
 #define E4M3_SIZE(b) ((b) >> 3 & 15 ? (8 + ((b)&7)) * (double)(1 << ((b) >> 3 & 15)) / 1024 : ((b)&7) / 512.)
 #define E5M2_SIZE(b)                                                                                         \
     ((b) >> 2 & 31 ? (4 + ((b)&3)) * (double)(1ll << ((b) >> 2 & 31)) / 131072 : ((b)&3) / 65536.)

@@ -142,12 +142,6 @@ int64_t pack_bytes(const struct pack_format *f, int64_t rows, int64_t columns)
     return mul_counts(mul_counts(blocks, pack_records(f, columns)), pack_record(f).bytes);
 }
 
-double pack_bits(const struct pack_format *f)
-{
-    struct pack_record p = pack_record(f);
-    return 8.0 * p.bytes / (PACK_ROWS * p.step);
-}
-
 /* ---- Words ---- */
 
 struct pack_word pack_word(const struct pack_format *f)

@@ -63,9 +63,6 @@ static inline void source_nibbles(const uint8_t *from, int n, uint8_t *q)
     }
     for (; k < n; k++) q[k] = from[k / 2] >> 4 * (k & 1) & 15;
 }
-/* CEIL_DIV of numbers >= 0 that may be as large as they can. */
-static inline int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
-
 /* source.c -- failures, if a tensor has not as many bytes as it should, or if there is one that the kind
  * does not have (bytes 0). */
 coda_status source_bytes(const struct pack_source *s, int64_t codes, int64_t scales, int64_t zeros);

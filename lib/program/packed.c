@@ -6,13 +6,11 @@ struct packed_at packed_at(const struct tensor_use *u, int64_t stride)
     return (struct packed_at){stride / u->packing.columns, stride % u->packing.columns};
 }
 
-static int64_t blocks_bytes(const struct tensor_use *u, int64_t rows)
+int64_t packed_block_bytes(const struct tensor_use *u)
 {
     struct pack_format f = graph_format_of(u->packing.format);
-    return rows ? pack_bytes(&f, rows, u->packing.columns) : 0;
+    return pack_bytes(&f, PACK_ROWS, u->packing.columns);
 }
-
-int64_t packed_block_bytes(const struct tensor_use *u) { return blocks_bytes(u, PACK_ROWS); }
 
 int64_t packed_bytes(const struct tensor_use *u, int64_t stride)
 {

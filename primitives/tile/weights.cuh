@@ -38,9 +38,7 @@ template <Scales scales> DEV float scale_value(const u8 *at, int i)
 
 // ---- Elements of a type, which products read as another ----
 
-template <class T> struct Elements {
-    using Stored = T;
-};
+template <class T> struct Elements {};
 
 // ---- A packed matrix of so many columns ----
 
@@ -57,7 +55,6 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
                                        : scales == Scales::bf16 || scales == Scales::f16 ? 2
                                                                                          : 1;
     static constexpr i64 width = columns;
-    using Stored = u8;
     static constexpr bool floats = codes == Codes::e2m1 || codes == Codes::e4m3 || codes == Codes::e5m2;
     // Have its values 8 bits at most, and the range of bf16?
     static constexpr bool narrow = floats && (scales == Scales::e8m0 || scales == Scales::e4m3);
