@@ -212,9 +212,9 @@ template <class Config, class Weights> struct WeightsOf {
 
     // Neighbours along K, or N, that begin at a multiple of 8 of them, and `ahead` of them before the first;
     // whatever the other index is.
+    template <bool along_k> static constexpr i64 other = along_k ? Config::b_stride_row : Config::b_stride_k;
     template <bool along_k, i64 ahead>
-    static constexpr bool together = (along_k ? Config::b_stride_k : Config::b_stride_row) == 1 &&
-                                     (along_k ? Config::b_stride_row : Config::b_stride_k) % columns % 8 == 0 &&
+    static constexpr bool together = other<!along_k> == 1 && other<along_k> % columns % 8 == 0 &&
                                      Config::b_first % columns % 8 == 0 && ahead % 8 == 0;
     template <bool along_k, i64 ahead, int step>
     DEV static void eight(const u8 *from, i64 n, i64 k, int left, float (&x)[8])
