@@ -98,6 +98,53 @@ class Numpy(unittest.TestCase):
         with self.assertRaisesRegex(coda.InvalidError, "output y"):
             g.compile("cpu")(view, out=base[1::2, ::3])
 
+    def test_bind_copies_nothing(self):
+        """What is bound is read anew at each call; what would have to be copied is refused, and run from a copy."""
+        base, w = self.drawn(4, 9), self.drawn(3, 8)
+        g = coda.Graph()
+        g.output("y", g.input("v", "f32", [4, 8]) @ g.weight("w", w).T)
+        plan, v = g.compile("cpu"), base[:, 1:]
+        self.close(plan(v, w), v @ w.T)
+        with self.assertRaisesRegex(coda.InvalidError, r"input v: strides \[9, 1\] .* a bound plan copies nothing"):
+            plan.bind(v, w)
+        odd = np.empty(33, "f")[1:].reshape(4, 8)
+        odd[:] = v
+        self.close(plan(odd, w), v @ w.T)
+        if odd.ctypes.data % 16:
+            with self.assertRaisesRegex(coda.InvalidError, "input v: .* modulo 16"):
+                plan.bind(odd, w)
+        with self.assertRaisesRegex(coda.InvalidError, "input v: a read-only buffer"):
+            plan.bind(memoryview(bytes(128)).cast("f", (4, 8)), w)
+
+    def test_folded_weights_that_are_copied(self):
+        """A copy may lie where the last one did, and holds other values."""
+        g = coda.Graph()
+        x, gain, w = g.input("x", "f32", [4, 8]), g.weight("gain", "f32", [8]), g.weight("w", "f32", [6, 8])
+        g.output("y", coda.rms_norm(x, gain, 1e-5) @ w.T)
+        plan, a, m, gains = g.compile("cpu", fold="copy"), self.drawn(4, 8), self.drawn(6, 8), self.drawn(8, 2)
+        for _ in range(4):
+            gains[:] = self.drawn(8, 2)
+            s, d = gains[:, 0].astype("d"), a.astype("d")
+            self.close(plan(a, gains[:, 0], m), d / np.sqrt((d * d).mean(-1, keepdims=True) + 1e-5) * s @ m.T)
+
+    def test_messages(self):
+        x = self.drawn(4, 8)
+        g = coda.Graph()
+        for leaf, text in ((x[::-1], r"input x: negative strides .*\[-32, 4\] bytes: copy"),
+                           (x.astype(">f4"), 'input x: an array of >f4 is big-endian.*"<f4"'),
+                           (x.astype("d"), r'input x: f64 was given, and float64 is not computed: astype\("f4"\)')):
+            with self.assertRaisesRegex(coda.InvalidError, text):
+                g.input("x", leaf)
+        g.output("y", g.input("x", x[:1][::-1]) * 2)  # the stride of one element is none
+        plan = g.compile("cpu")
+        self.close(plan(x[:1][::-1]), x[:1] * 2, 0)
+        with self.assertRaisesRegex(coda.InvalidError, "input x: f64 was given for f32, and float64 is not computed"):
+            plan(x[:1].astype("d"))
+        with self.assertRaisesRegex(coda.InvalidError, "input x: an array of >f4 is big-endian"):
+            plan(x[:1].astype(">f4"))
+        with self.assertRaisesRegex(coda.InvalidError, "input b: f64 was given, and float64 is not computed"):
+            coda.jit(lambda a, b: a + b, device="cpu")(x, x.astype("d"))
+
     def test_operators_beside_numpy(self):
         g = coda.Graph()
         x = g.input("x", "f32", [3])

@@ -249,7 +249,10 @@ class Errors(Case):
                 (lambda: plan(x, w, out=locked), invalid, "output y: the array is read-only"),
                 (lambda: plan(x, w, out=[x, x]), TypeError, "out has 2 arrays for 1 results"),
                 (lambda: plan(x, w, out=x), invalid, "overlap|share|same memory"),
-                (lambda: plan(object(), w), invalid, "object is no array")):
+                (lambda: plan(object(), w), invalid, "input x: object is no array"),
+                (lambda: g.input("z", (4, 8)), invalid, r"input z: a dtype and dims are wanted, .* not \(4, 8\) alone"),
+                (lambda: g.weight("z", "f32"), invalid, "weight z: a dtype and dims are wanted, .* not 'f32' alone"),
+                (lambda: g.evaluate(x, object()), invalid, "weight w: object is no array")):
             with self.assertRaisesRegex(error, text):
                 call()
 
@@ -298,8 +301,11 @@ class Runs(Case):
         s.view()[0] = 5.0
         folded.prepare_again()
         self.close(folded(a, s, m), plain(a, s, m).tolist())
-        other = floats(8)
+        other, bound = floats(8), folded.bind(a, s, m)
         self.close(folded(a, other, m), plain(a, other, m).tolist())
+        kept = [poisoned(folded.prepared_bytes, dtype="u8") for _ in range(8)]  # where constants lay that nobody keeps
+        self.close(bound(), plain(a, s, m).tolist())  # those of a bound plan are its own
+        del kept
 
     def test_explain(self):
         plan = self.plan()
@@ -388,6 +394,10 @@ class Arrays(Case):
         for wrong in (array.array("H", [1]), memoryview(a)[::2], 3, None):
             with self.assertRaises(coda.InvalidError):
                 arrays.memory(wrong)
+        with self.assertRaisesRegex(coda.InvalidError, "'>f' is big-endian"):
+            arrays.memory((ctypes.c_float.__ctype_be__ * 4)())
+        with self.assertRaisesRegex(coda.InvalidError, r"strides of \[8\] bytes is not contiguous"):
+            arrays.memory(memoryview(a)[::2])
 
     def test_array_interface(self):
         x = floats(4, 6)
@@ -399,8 +409,8 @@ class Arrays(Case):
                 x.memory.address, False), "strides": None, "version": 3})
         for strides, want in (((24, 4), None), ((4, 16), (1, 4)), (None, None), ((48, 4), (12, 1))):
             self.assertEqual(arrays.memory(Interface(**dict(given, strides=strides))).strides, want)
-        for more, text in (({"typestr": ">f4"}, "takes"), ({"typestr": "<c8"}, "takes"), ({
-                           "strides": (-24, 4)}, "strides"), ({"strides": (6, 4)}, "strides"), ({"mask": x}, "mask")):
+        for more, text in (({"typestr": ">f4"}, "big-endian"), ({"typestr": "<c8"}, "takes"), ({
+                           "strides": (-24, 4)}, "negative strides are not supported"), ({"strides": (6, 4)}, "not multiples of an element's 4 bytes"), ({"mask": x}, "mask")):
             with self.assertRaisesRegex(coda.InvalidError, text):
                 arrays.memory(Interface(**dict(given, **more)))
         with self.assertRaises(AttributeError):
@@ -472,7 +482,8 @@ class Arrays(Case):
         self.assertEqual(len(dlpack.exported), 0)
 
     def test_strided_and_misaligned(self):
-        """A graph that says strides takes them; a leaf at an odd address is copied, what a run writes is refused."""
+        """A graph that says strides takes them. At an odd address a leaf of neither NumPy nor PyTorch is refused, and so is
+        what a run writes."""
         base = floats(8, 8)
         rows = base.tolist()
         view = coda.Array((4, 4), "f32", base.memory.address, owner=base, strides=(16, 2))
@@ -485,7 +496,7 @@ class Arrays(Case):
         g = coda.Graph()
         g.output("y", g.input("x", "f32", [4, 8]) * 2)
         plan = g.compile("cpu")
-        with self.assertRaisesRegex(coda.InvalidError, "aligned to 16"):
+        with self.assertRaisesRegex(coda.InvalidError, "input x: memoryview is strided or not aligned to 16"):
             plan(odd)
         with self.assertRaisesRegex(coda.InvalidError, "output y: .* modulo 16"):
             plan(floats(4, 8), out=odd)

@@ -12,8 +12,8 @@ from . import dlpack
 from .errors import InvalidError
 
 # strides in elements, None where dense; device ("cpu", 0) or ("cuda", n);
-# stream: on which its data are in order, or None
-Memory = namedtuple("Memory", "address dtype shape strides device readonly stream keep")
+# stream: on which its data are in order, or None; copied: these are not the bytes that x has, but a copy of them
+Memory = namedtuple("Memory", "address dtype shape strides device readonly stream keep copied", defaults=[False])
 
 BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i32": 4, "i64": 8, "f8e4m3": 1, "f8e5m2": 1, "i8": 1, "u8": 1, "f64": 8}
 TYPESTR = {"f4": "f32", "f2": "f16", "f8": "f64", "i4": "i32", "i8": "i64", "i1": "i8", "u1": "u8"}
@@ -21,6 +21,8 @@ NAMED = {"bfloat16": "bf16", "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2"}
 FORMATS = {"f": "f32", "d": "f64", "e": "f16", "i": "i32", "q": "i64", "l": "i64", "b": "i8", "B": "u8", "c": "u8"}
 NUMPY = {"f32": "float32", "f16": "float16", "f64": "float64", "i32": "int32", "i64": "int64", "i8": "int8",
          "u8": "uint8", "bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}  # and torch's
+
+HINT = ", and float64 is not computed: astype(\"f4\") makes float32 of it"  # NumPy's default, so a common mistake
 
 
 def dense_strides(shape):
@@ -42,10 +44,15 @@ def element_strides(shape, strides, size):
     """From bytes to elements; None if dense, or if nothing is there."""
     if strides is None or 0 in shape:
         return None
-    if any(s % size or s < 0 for s in strides):
-        raise InvalidError("strides of %s bytes are no strides of elements of %d bytes" % (strides, size))
-    out = tuple(s // size for s in strides)
     dense = dense_strides(shape)
+    strides = tuple(t * size if d == 1 else s for d, s, t in zip(shape, strides, dense))  # of 1 element any will do
+    if any(s < 0 for s in strides):
+        raise InvalidError("negative strides are not supported, and these are %s%s: copy the array" %
+                           (list(strides), " bytes" if size > 1 else ""))
+    if any(s % size for s in strides):
+        raise InvalidError("strides of %s bytes are not multiples of an element's %d bytes: copy the array" %
+                           (list(strides), size))
+    out = tuple(s // size for s in strides)
     return None if all(d == 1 or a == b for d, a, b in zip(shape, out, dense)) else out
 
 
@@ -53,7 +60,10 @@ def from_interface(x, given, device):
     """NumPy's interface, and that of CUDA arrays, versions 2 and 3."""
     kind, name = given["typestr"], getattr(getattr(x, "dtype", None), "name", "")
     dtype = NAMED.get(name) or TYPESTR.get(kind[1:])
-    if dtype is None or kind[0] == ">":
+    if kind[0] == ">":
+        raise InvalidError("an array of %s is big-endian, which is not supported: astype(\"<%s\") makes a copy that "
+                           "is not" % (kind, kind[1:]))
+    if dtype is None:
         raise InvalidError("an array of %s: libcoda takes %s" % (name or kind, ", ".join(list(BYTES)[:-1])))
     if given.get("mask") is not None:
         raise InvalidError("an array with a mask: libcoda takes none")
@@ -72,16 +82,20 @@ def from_buffer(x):
     "%s is no array: it has neither __array_interface__, __cuda_array_interface__, __dlpack__ nor "
     "a buffer" %
      type(x).__name__) from None
+    if view.format[0] in ">!":
+        raise InvalidError("a buffer of format %r is big-endian, which is not supported" % view.format)
     dtype = FORMATS.get(view.format.lstrip("@=<"))
     if dtype is None or BYTES[dtype] != view.itemsize:
         raise InvalidError("a buffer of format %r: libcoda takes %s" % (view.format, ", ".join(list(BYTES)[:-1])))
     if not view.contiguous:
-        raise InvalidError("a buffer that is not contiguous")
-    hold = ctypes.c_char.from_buffer(view) if not view.readonly and view.nbytes else None
-    if hold is None and view.nbytes:
-        hold = ctypes.create_string_buffer(view.tobytes(), view.nbytes)  # read-only: a copy
+        raise InvalidError("a buffer with strides of %s bytes is not contiguous: copy it" % list(view.strides))
+    hold, copied = None, view.readonly and view.nbytes > 0
+    if copied:  # ctypes gives no address of what is read-only
+        hold = ctypes.create_string_buffer(view.tobytes(), view.nbytes)
+    elif view.nbytes:
+        hold = ctypes.c_char.from_buffer(view)
     address = ctypes.addressof(hold) if hold is not None else 0
-    return Memory(address, dtype, tuple(view.shape), None, ("cpu", 0), view.readonly, None, (x, view, hold))
+    return Memory(address, dtype, tuple(view.shape), None, ("cpu", 0), view.readonly, None, (x, view, hold), copied)
 
 
 def from_torch(x, torch):

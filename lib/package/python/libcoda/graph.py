@@ -200,8 +200,16 @@ class Graph(ops.Calls):
 
     def _leaf(self, call, name, dtype, dims, strides):
         if dims is None:  # like an array
-            m = arrays.memory(dtype)
+            if dtype is None or isinstance(dtype, (str, tuple, list, int, float)):
+                raise InvalidError("%s %s: a dtype and dims are wanted, or an array, but not %r alone" %
+                                   (call, name, dtype))
+            try:
+                m = arrays.memory(dtype)
+            except InvalidError as e:
+                raise InvalidError("%s %s: %s" % (call, name, e)) from None
             dtype, dims, strides = m.dtype, m.shape, m.strides
+        if dtype == "f64":
+            raise InvalidError("%s %s: f64 was given%s" % (call, name, arrays.HINT))
         make = getattr(super(), call + ("_strided" if strides is not None else ""))
         return make(name, dtype, dims, *([strides] if strides is not None else []))
 
@@ -303,7 +311,10 @@ class Graph(ops.Calls):
                 arrays_of[a.name] = arrays.Array(a.dims, "f64")
             if a.name not in arrays_of:
                 raise InvalidError("%s %s: no array is given" % (a.kind, a.name))
-            m = arrays.memory(arrays_of[a.name])
+            try:
+                m = arrays.memory(arrays_of[a.name])
+            except InvalidError as e:
+                raise InvalidError("%s %s: %s" % (a.kind, a.name, e)) from None
             if m.dtype != ("f64" if a.kind in ("output", "sum") else a.dtype) or m.shape != a.dims:
                 raise InvalidError("%s %s: %s%s was given for %s%s" %
                                    (a.kind, a.name, m.dtype, list(m.shape), a.dtype, list(a.dims)))

@@ -110,8 +110,9 @@ class Plan:
 
     def bind(self, *given, out=None, stream=None, **more):
         """The same as a callable without arguments, that costs what the call of C costs. Arrays stay where they are:
-        what they hold is read anew at each call, which writes `result` anew."""
-        return Binding(self, given, more, out, stream)
+        what they hold is read anew at each call, which writes `result` anew. So an array that would have to be
+        copied is refused: one that is strided or aligned otherwise than the graph says, or a read-only buffer."""
+        return Binding(self, given, more, out, stream, bound=True)
 
     def prepare_again(self):
         """Weights hold new values in the memory that they had: the next run folds them anew."""
@@ -124,8 +125,8 @@ class Plan:
 class Binding:
     """Arrays as the arguments of a plan, checked once; binding() runs it, `result` is what it writes."""
 
-    def __init__(self, plan, given, more, out, stream):
-        self.plan = plan
+    def __init__(self, plan, given, more, out, stream, bound=False):
+        self.plan, self.bound, self.copies = plan, bound, set()
         options = {
     n: more.pop(n) for n in (
         "threads",
@@ -135,7 +136,7 @@ class Binding:
         list_ = self.by_name(given, more, out)
         self.module = arrays.module_of(x for x in list_ if x is not None)
         wanted = stream_of(stream)
-        self.memories = [arrays.memory(x, wanted) if x is not None and plan.args[i].kind != "scalar" else None
+        self.memories = [self.memory_of(i, x, wanted) if x is not None and plan.args[i].kind != "scalar" else None
                          for i, x in enumerate(list_)]
         self.stream = wanted if stream is not None or plan.device == "cpu" else current_stream(
             self.module, self.memories)
@@ -151,6 +152,17 @@ class Binding:
     def fail(self, i, text):
         a = self.plan.args[i]
         raise InvalidError("%s %s: %s" % (a.kind, a.name, text))
+
+    def memory_of(self, i, x, stream):
+        try:
+            m = arrays.memory(x, stream)
+        except InvalidError as e:
+            self.fail(i, str(e))
+        if m.copied:
+            if self.bound:
+                self.fail(i, "a read-only buffer is read from a copy, and a bound plan reads arrays where they lie")
+            self.copies.add(i)
+        return m
 
     def by_name(self, given, named, out):
         """An array for each argument, or None."""
@@ -204,7 +216,7 @@ class Binding:
         if m is None:
             return self.fresh(i, a)
         if m.dtype != a.dtype:
-            self.fail(i, "%s was given for %s" % (m.dtype, a.dtype))
+            self.fail(i, "%s was given for %s%s" % (m.dtype, a.dtype, arrays.HINT if m.dtype == "f64" else ""))
         if m.shape != a.dims:
             self.fail(i, "shape %s was given for %s" % (list(m.shape), list(a.dims)))
         on_gpu = self.plan.device == "gpu"
@@ -219,11 +231,16 @@ class Binding:
 
     def copied(self, i, a):
         """A leaf that lies otherwise than the graph says, or at an odd address."""
-        if a.kind in WRITTEN or tuple(a.strides) != arrays.dense_strides(a.dims):
-            self.fail(i, "strides %s at an address that is %d modulo 16, where strides %s and a multiple of 16 are wanted" %
-                      (list(self.memories[i].strides or arrays.dense_strides(a.dims)), self.memories[i].address % 16,
-                       list(a.strides)))
-        self.keep[i] = arrays.contiguous(self.keep[i], self.module)
+        if self.bound or a.kind in WRITTEN or tuple(a.strides) != arrays.dense_strides(a.dims):
+            self.fail(i, "strides %s at an address that is %d modulo 16, where strides %s and a multiple of 16 are "
+                      "wanted%s" % (list(self.memories[i].strides or arrays.dense_strides(a.dims)),
+                                    self.memories[i].address % 16, list(a.strides),
+                                    ": a bound plan copies nothing" if self.bound else ""))
+        try:
+            self.keep[i] = arrays.contiguous(self.keep[i], self.module)
+        except InvalidError as e:
+            self.fail(i, str(e))
+        self.copies.add(i)
         self.memories[i] = arrays.memory(self.keep[i], self.stream)
         if self.memories[i].address % 16:
             self.keep[i] = arrays.Array(a.dims, a.dtype)
@@ -280,11 +297,15 @@ class Binding:
             return None
         weights = [i for i in plan.leaves if plan.args[i].kind == "weight"]
         now = [(self.pointers[i], getattr(self.keep[i], "_version", 0)) for i in weights]
-        if plan._prepared is None or plan._prepared[0] != now or given is not None:
+        if self.copies.intersection(weights):  # the next copy may lie where this one did
+            now = None
+        made = plan._prepared
+        if made is None or now is None or made[0] != now or given is not None:
             memory = self.scratch(given, plan.prepared_bytes, "prepared")
             must(c.coda_prepare(plan.handle, self.pointers, memory[0], workspace, self.stream))
-            plan._prepared = (now, memory)
-        return plan._prepared[1][0]
+            plan._prepared = made = (now, memory)
+        self.constants = made[1]  # the plan's next ones may be others
+        return made[1][0]
 
     def caller(self, threads=0, workspace=None, prepared=None):
         self.room = self.workspace(workspace)
