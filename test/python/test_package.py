@@ -4,6 +4,7 @@ plans, runs, symbols, states, gradients, and arrays by every protocol, of which 
 in fp64."""
 import array
 import ctypes
+import functools
 import gc
 import math
 import os
@@ -331,6 +332,45 @@ class Runs(Case):
             self.close(z, [2 * e for e in flat(x.tolist())])
         self.assertEqual((seen, block.__doc__), ([(4, 8), (2, 8)], "Doc."))
         self.assertIn("weight f32[6,8]", str(block.plan(x, w).explain("graph")).replace(" [", "["))
+
+    def test_jit_of_any_function(self):
+        """Lambdas, partial functions, arrays by name, as many as there are, and defaults."""
+        x, w = floats(4, 8), floats(6, 8)
+        want = product(x.tolist(), w.tolist())
+
+        def scaled(x, w, factor=None, by=2):
+            y = x @ w.T
+            return (y if factor is None else y * factor) * by
+        double = coda.jit(scaled, device="cpu", weights="w")
+        for y in (double(x, w), double(x, w=w), double(w=w, x=x)):
+            self.close(y, [2 * e for e in flat(want)])
+        self.assertEqual(len(double.plans), 1)
+        out, factor = poisoned(4, 6), floats(6)
+        self.assertIs(double(x, w, factor, out=out, threads=1), out)
+        self.close(out, [2 * e * f for row in want for e, f in zip(row, factor.tolist())])
+        part = coda.jit(functools.partial(scaled, by=3), device="cpu")
+        self.close(part(x, w), [3 * e for e in flat(want)])
+        self.assertEqual([a.name for a in part.plan(x, w).args], ["x", "w", "output.0"])
+        self.close(coda.jit(lambda x: x + 1, device="cpu")(x), [e + 1 for e in flat(x.tolist())])
+        total = coda.jit(lambda *x, **more: x[0] + x[1] * more["by"], device="cpu", weights=("by",))
+        self.close(total(x, x, by=x), [e + e * e for e in flat(x.tolist())])
+        args = total.plan(x, x, by=x).args
+        self.assertEqual([(a.kind, a.name) for a in args][1:3], [("input", "x.1"), ("weight", "by")])
+
+    def test_jit_refuses(self):
+        def block(x, w):
+            return x @ w.T
+        x, made = floats(4, 8), coda.jit(block, device="cpu")
+        for call, error, text in (
+                (lambda: coda.jit(block, weights=("wieght",)), TypeError, r"'wieght' is no argument of block\(x, w\)"),
+                (lambda: coda.jit(weights=("wieght",))(block), TypeError, r"'wieght' is no argument of block\(x, w\)"),
+                (lambda: made(x), TypeError, r"block\(x, w\): missing a required argument: 'w'"),
+                (lambda: made(x, x, x), TypeError, r"block\(x, w\): too many positional arguments"),
+                (lambda: made(x, v=x), TypeError, r"block\(x, w\): "),
+                (lambda: made(x, 3), coda.InvalidError, "input w: int is no array"),
+                (lambda: coda.jit(3), TypeError, "jit wants a function, and not int")):
+            with self.assertRaisesRegex(error, text):
+                call()
 
     def test_nothing_is_left(self):
         def size():

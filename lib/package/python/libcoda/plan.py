@@ -347,38 +347,91 @@ class Cache:
         return out
 
 
+RUN_OPTIONS = ("out", "stream", "threads", "workspace", "prepared", "dims")
+
+
 class jit:
-    """@jit(device="cpu", weights=("w",)): a function of values becomes one of arrays. Each set of shapes, dtypes and
-    strides has its plan."""
+    """@jit(device="cpu", weights=("w",)): a function of values becomes one of arrays, by position or by name. Each set
+    of shapes, dtypes and strides has its plan."""
 
     def __init__(self, function=None, *, device="gpu", weights=(), **options):
-        self.function, self.device, self.weights = function, device, set(weights)
+        self.function, self.device = function, device
+        self.weights = (weights,) if isinstance(weights, str) else tuple(weights)
         self.options, self.plans = options, {}
         if function is not None:
             self.named(function)
 
     def named(self, function):
-        self.function = function
-        self.__name__, self.__doc__ = function.__name__, function.__doc__
-        code = function.__code__
-        self.names = code.co_varnames[:code.co_argcount]
+        import inspect  # here, so that who has no such function does not wait for it
+        if not callable(function):
+            raise TypeError("jit wants a function, and not %s" % type(function).__name__)
+        self.function, self.__doc__ = function, function.__doc__
+        name = getattr(function, "__name__", "")  # functools.partial has none
+        self.__name__ = name if name.isidentifier() and name.isascii() else "output"  # such as <lambda>
+        self.signature = inspect.signature(function)
+        kinds = {n: p.kind for n, p in self.signature.parameters.items()}
+        self.many = [n for n, k in kinds.items() if k == inspect.Parameter.VAR_POSITIONAL]
+        self.named_many = [n for n, k in kinds.items() if k == inspect.Parameter.VAR_KEYWORD]
+        for n in self.weights:
+            if n not in kinds and not self.named_many:
+                raise TypeError("weights: %r is no argument of %s%s" % (n, self.__name__, self.signature))
 
-    def plan(self, *given):
+    def arguments(self, given, named):
+        """(arguments of the function, as inspect has them, [(name, parameter, array)] in its order)."""
+        try:
+            bound = self.signature.bind(*given, **named)
+        except TypeError as e:
+            raise TypeError("%s%s: %s" % (self.__name__, self.signature, e)) from None
+        out = []
+        for n, x in bound.arguments.items():
+            if n in self.many:
+                out += [("%s.%d" % (n, k), n, y) for k, y in enumerate(x)]
+            elif n in self.named_many:
+                out += [(k, k, y) for k, y in x.items()]
+            else:
+                out.append((n, n, x))
+        return bound, out
+
+    def built(self, bound, leaves):
+        """What the function makes of these leaves in place of its arrays."""
+        rest = iter(leaves)
+        for n, x in list(bound.arguments.items()):
+            if n in self.many:
+                bound.arguments[n] = tuple(next(rest) for _ in x)
+            elif n in self.named_many:
+                bound.arguments[n] = {k: next(rest) for k in x}
+            else:
+                bound.arguments[n] = next(rest)
+        made = self.function(*bound.args, **bound.kwargs)
+        return made if isinstance(made, (tuple, list)) else [made]
+
+    def type_of(self, name, x):
+        try:
+            m = arrays.memory(x)
+        except InvalidError as e:
+            raise InvalidError("input %s: %s" % (name, e)) from None
+        return m.dtype, m.shape, m.strides
+
+    def plan(self, *given, **named):
         """The plan of arrays like these."""
-        types = tuple((m.dtype, m.shape, m.strides) for m in map(arrays.memory, given))
+        return self.planned(*self.arguments(given, named))
+
+    def planned(self, bound, list_):
+        types = tuple((n, *self.type_of(n, x)) for n, _, x in list_)
         if types not in self.plans:
             g = Graph()
-            leaves = [g._leaf("weight" if n in self.weights else "input", n, dtype, shape, strides)
-                      for n, (dtype, shape, strides) in zip(self.names, types)]
-            made = self.function(*leaves)
-            made = made if isinstance(made, (tuple, list)) else [made]
-            for k, v in enumerate(made):
-                g.output("%s.%d" % (self.function.__name__, k), v)
+            leaves = [g._leaf("weight" if of in self.weights else "input", *type_)
+                      for (_, of, _), type_ in zip(list_, types)]
+            for k, v in enumerate(self.built(bound, leaves)):
+                g.output("%s.%d" % (self.__name__, k), v)
             self.plans[types] = g.compile(self.device, **self.options)
         return self.plans[types]
 
-    def __call__(self, *given, **options):
+    def __call__(self, *given, **named):
         if self.function is None:
-            self.named(given[0])
+            self.named(*given)
             return self
-        return self.plan(*given)(*given, **options)
+        known = self.signature.parameters
+        options = {n: named.pop(n) for n in RUN_OPTIONS if n in named and n not in known}
+        bound, list_ = self.arguments(given, named)
+        return self.planned(bound, list_)(*[x for _, _, x in list_], **options)
