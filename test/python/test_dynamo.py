@@ -309,6 +309,11 @@ class Refused(Base):
     def test_fullgraph(self):
         with self.assertRaisesRegex(Exception, "does not take the whole graph: no rule for cumsum"):
             self.compiled(lambda x: torch.cumsum(x @ x, 0))(torch.randn(4, 4))
+        torch._dynamo.reset()
+        w = torch.nn.Parameter(torch.randn(8, 4))
+        with self.assertRaisesRegex(Exception, "does not take the whole graph: a gradient is wanted"), \
+                torch.set_grad_enabled(True):
+            self.compiled(lambda x: F.linear(x, w))(torch.randn(4, 4))
 
     def test_regions(self):
         """What has no rule is PyTorch's, and the parts around it are plans; the report says which, and where."""

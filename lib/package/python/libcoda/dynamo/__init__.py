@@ -4,7 +4,7 @@
     fast = torch.compile(model, backend="coda")
     with torch.no_grad():
         y = fast(x)
-    print(libcoda.dynamo.report(fast))
+    print(libcoda.dynamo.report())
 
 A graph of Dynamo's becomes one plan, on the CPU device or on a GPU, where the tensors are. What no rule takes goes to
 Inductor, by region; report() says what, and why. Inference alone: a call that wants gradients is left to Inductor,

@@ -55,7 +55,7 @@ def left(module, options):
 
 def backend(module, example, *, options=None):
     """options={"fallback": "eager"}: what is not taken is not compiled by Inductor. {"fullgraph": True}: it is an
-    error."""
+    error, also where a gradient is wanted, and of sizes that come later."""
     options = dict(options or {})
     done = Done(module)
     last.append(done)
@@ -67,7 +67,7 @@ def backend(module, example, *, options=None):
     except (Refuse, errors.Error) as e:
         reason = str(e)
     if options.get("fullgraph"):
-        raise errors.UnsupportedError("libcoda does not take the whole graph: %s" % reason)
+        return give_up(module, done, options, reason)
     try:
         done.regions = Regions(module, example, lambda part: left(part, options))
         done.refused = [(scope_of(n), word_of(n), why) for n, why in done.regions.refused]
@@ -80,18 +80,23 @@ def backend(module, example, *, options=None):
 
 
 def give_up(module, done, options, reason):
+    """All of a graph is PyTorch's, with a warning; or an error, where the whole graph is wanted."""
     done.reason = reason
+    if options.get("fullgraph"):
+        raise errors.UnsupportedError("libcoda does not take the whole graph: %s" % reason)
     warnings.warn("libcoda leaves a graph of %d nodes to PyTorch: %s" % (done.nodes, reason))
     made = left(module, options)
     return made.forward if made is module else made
 
 
-def report(model=None):
-    """What was taken, folded and left of each graph since the process began, or since reset(), and why."""
+def report():
+    """What was taken, folded and left of each graph since the process began, or since reset(), and why. Until reset()
+    the plans of these graphs are kept."""
     return "\n".join(map(str, last)) or "nothing was compiled"
 
 
 def reset():
+    """Forgets what report() says, and lets go of plans that no compiled model has any more."""
     last.clear()
 
 
