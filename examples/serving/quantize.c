@@ -11,7 +11,8 @@
  *     --cpu, --gpu, --dtype         where and how that is computed, as generate has them
  *
  * MODEL is the folder of a decoder in safetensors of F32, F16 or BF16. Products of its layers are quantised;
- * tables of tokens, heads, norms and biases are copied. The layout is that of compressed-tensors.
+ * tables of tokens, heads, norms and biases are copied. The layout is that of compressed-tensors. FOLDER is
+ * made: one that is there already is refused.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +26,8 @@
 
 static const char usage[] =
     "usage: quantize [OPTION]... MODEL FOLDER\n"
-    "MODEL is the folder of a decoder in safetensors; FOLDER gets one whose products are quantised.\n"
+    "MODEL is the folder of a decoder in safetensors; FOLDER, which must not be there yet, gets one whose\n"
+    "products are quantised.\n"
     "  --format fp8|fp8-block|int4   fp8 by row, by 128 x 128, or integers of 4 bits; fp8\n"
     "  --group N                     columns of a scale of int4; 128; 0: a row\n"
     "  --asymmetric                  int4 with a zero point for each scale\n"

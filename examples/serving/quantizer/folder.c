@@ -315,15 +315,22 @@ static bool write_config(const struct shrink *s, const struct checkpoint *c, con
     return good;
 }
 
+/* A new one: in one that is there, the model itself may lie, or an index of other files. */
+static bool make_folder(const char *folder, struct fault *f)
+{
+    if (!mkdir(folder, 0777)) return true;
+    if (errno == EEXIST) return fault_set(f, "%.200s is there already: quantize writes a new folder", folder);
+    return fault_set(f, "%.200s cannot be made: %s", folder, strerror(errno));
+}
+
 bool shrink_folder(const struct shrink *s, const struct checkpoint *from, const char *model,
                    const char *folder, FILE *to, struct fault *f)
 {
     struct report report = {0};
-    if (!all_fit(s, from, f)) return false;
-    if (mkdir(folder, 0777) && errno != EEXIST) return fault_set(f, "%s: %s", folder, strerror(errno));
-    if (!write_tensors(s, from, folder, &report, f) || !write_config(s, from, folder, f) ||
-        !vocabulary_copy(model, folder, f))
-        return false;
+    if (!all_fit(s, from, f) || !make_folder(folder, f)) return false;
+    /* A folder in which nothing has been written is removed, so that the same command can be given again. */
+    if (!write_tensors(s, from, folder, &report, f)) return rmdir(folder), false;
+    if (!write_config(s, from, folder, f) || !vocabulary_copy(model, folder, f)) return false;
     print_report(to, &report);
     return true;
 }

@@ -32,7 +32,8 @@ bool shrink_rows(const struct shrink *s, const float *x, int64_t rows, int64_t c
 /* ---- folder.c ---- */
 
 /* Writes a checkpoint of `from`, whose products have codes in compressed-tensors' layout, into a folder that
- * it makes; what is lost goes to `report` by the name of the matrices, unless that is NULL. */
+ * it makes: false, and nothing is written, if it is there already. What is lost goes to `report` by the name
+ * of the matrices, unless that is NULL. */
 bool shrink_folder(const struct shrink *s, const struct checkpoint *from, const char *model,
                    const char *folder, FILE *report, struct fault *f);
 

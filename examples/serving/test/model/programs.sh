@@ -207,6 +207,12 @@ done
 "$generate" --cpu --plan --context 8 "$small" 2>/dev/null | grep -q 'o_proj.weight .* int4_row_bf16_zeros \[32 32\]' ||
     fail 'generate --plan: no format'
 refused 1 'it is quantised already' "$build/quantize" "$small" "$build/model/smaller"
+refused 1 "$small is there already: quantize writes a new folder" "$build/quantize" "$tiny/llama" "$small"
+rm -rf "$build/model/own" && cp -r "$tiny/llama" "$build/model/own" # where a model lies, whatever its name ends with
+for own in "$build/model/own" "$build/model/own/"; do
+    refused 1 "$own is there already" "$build/quantize" "$own" "$own"
+    diff -r "$tiny/llama" "$build/model/own" >/dev/null || fail 'quantize M M changes M'
+done
 refused 1 'groups of 32 do not divide its 48 columns' "$build/quantize" --format int4 --group 32 "$tiny/llama" "$build/model/smaller"
 refused 2 '--format cannot be "int3"' "$build/quantize" --format int3 "$tiny/llama" "$build/model/smaller"
 refused 2 'MODEL and FOLDER are wanted' "$build/quantize" "$tiny/llama"

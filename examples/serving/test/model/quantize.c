@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "packing.h"
 #include "quant_file.h"
@@ -119,6 +121,59 @@ static float *logits_of(const char *folder, int *n)
     return logits;
 }
 
+static void remove_all(const char *folder)
+{
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    CHECK(!system(command), "%s", command);
+}
+
+/* A folder that is there, be it the model's own, is refused, and its files stay as they are. */
+static void check_untouched(const char *plain, const struct checkpoint *from, const char *folder)
+{
+    static const char *const names[] = {"model.safetensors", "config.json"};
+    char path[600];
+    struct stat before[2], after;
+    struct fault f = {{0}};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        CHECK(!stat(path, &before[i]), "%s is not there", path);
+    }
+    CHECK(!shrink_folder(&all[0].how, from, plain, folder, NULL, &f) &&
+              strstr(f.text, " is there already: quantize writes a new folder"),
+          "%s: '%s'", folder, f.text);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        CHECK(!stat(path, &after) && after.st_ino == before[i].st_ino && after.st_size == before[i].st_size &&
+                  after.st_mtim.tv_sec == before[i].st_mtim.tv_sec &&
+                  after.st_mtim.tv_nsec == before[i].st_mtim.tv_nsec,
+              "%s was written", path);
+    }
+}
+
+/* A number that is not finite ends it while it writes: no folder is left in the way of the next try. */
+static void check_unfinished(const struct checkpoint *from, const char *scratch)
+{
+    char folder[512];
+    struct checkpoint odd = *from;
+    struct fault f = {{0}};
+    snprintf(folder, sizeof folder, "%s/unfinished", scratch);
+    odd.tensor = malloc((size_t)from->count * sizeof *odd.tensor);
+    memcpy(odd.tensor, from->tensor, (size_t)from->count * sizeof *odd.tensor);
+    for (int i = 0; i < odd.count; i++) {
+        struct stored_tensor *t = &odd.tensor[i];
+        if (t->rank != 2 || !strstr(t->name, "down_proj.")) continue;
+        unsigned char *data = malloc(t->bytes);
+        t->data = memset(data, 0xff, t->bytes); /* NaN of each type */
+        CHECK(!shrink_folder(&all[0].how, &odd, scratch, folder, NULL, &f) && strstr(f.text, t->name),
+              "'%s' does not say %s", f.text, t->name);
+        CHECK(access(folder, F_OK), "%s is there", folder);
+        free(data);
+        break;
+    }
+    free(odd.tensor);
+}
+
 void test_quantize(const char *tiny, const char *scratch)
 {
     char plain[512], folder[512];
@@ -132,6 +187,7 @@ void test_quantize(const char *tiny, const char *scratch)
     CHECK(checkpoint_open(&from, plain, &f), "%s", f.text);
     float *want = logits_of(plain, &n);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        remove_all(folder);
         CHECK(shrink_folder(&all[i].how, &from, plain, folder, NULL, &f), "%s: %s", all[i].name, f.text);
         check_file(i, folder, &from);
         float *logits = logits_of(folder, &n);
@@ -143,6 +199,9 @@ void test_quantize(const char *tiny, const char *scratch)
     CHECK(!shrink_folder(&odd, &from, plain, folder, NULL, &f) &&
               strstr(f.text, "groups of 96 do not divide"),
           "%s", f.text);
+    check_untouched(plain, &from, plain);
+    check_untouched(plain, &from, folder);
+    check_unfinished(&from, scratch);
     free(want);
     checkpoint_close(&from);
 }
