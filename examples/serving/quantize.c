@@ -21,7 +21,6 @@
 
 #include "plain.h"
 #include "quantize_parts.h"
-#include "regular.h"
 #include "usage.h"
 
 static const char usage[] =
@@ -114,43 +113,31 @@ static bool readable(const struct checkpoint *c, const struct settings *s, struc
                      config.family);
 }
 
-static bool write_folder(const struct settings *s, struct fault *f)
-{
-    struct checkpoint c = {0};
-    if (!checkpoint_open(&c, s->model, f)) return false;
-    bool good = readable(&c, s, f) && shrink_folder(&s->shrink, &c, s->model, s->folder, stdout, f);
-    checkpoint_close(&c);
-    return good;
-}
-
-/* A whole file, for free(). */
-static char *read_text(const char *path, struct fault *f)
-{
-    char why[128];
-    FILE *file = regular_stream(path, REGULAR_JSON, why, sizeof why);
-    if (!file) return fault_set(f, "%s: %s", path, why), NULL;
-    char *text = malloc((size_t)REGULAR_JSON + 1);
-    size_t n = text ? fread(text, 1, (size_t)REGULAR_JSON, file) : 0;
-    bool good = text && !ferror(file);
-    fclose(file);
-    if (good) return text[n] = 0, text;
-    free(text);
-    return fault_set(f, "%s cannot be read", path), NULL;
-}
-
-static bool judge(const struct settings *s, struct fault *f)
+static bool judge(const struct settings *s, const int32_t *ids, int n, struct fault *f)
 {
     int tokens = 0;
-    if (!s->text) return true;
-    char *text = read_text(s->text, f);
-    if (!text) return false;
-    double before = judge_text(s->model, &s->open, text, s->tokens, &tokens, f), after = before;
-    if (!isnan(before)) after = judge_text(s->folder, &s->open, text, s->tokens, &tokens, f);
-    free(text);
+    double before = judge_model(s->model, &s->open, ids, n, &tokens, f), after = before;
+    if (!isnan(before)) after = judge_model(s->folder, &s->open, ids, n, &tokens, f);
     if (isnan(after)) return false;
     plain_print(stdout, "perplexity of %d tokens: %.4f, before it %.4f: %+.2f %%\n", tokens, after, before,
                 100 * (after / before - 1));
     return true;
+}
+
+/* The text is read first: quantising may take minutes, and then it would be late to say that there is none. */
+static bool run(const struct settings *s, struct fault *f)
+{
+    struct checkpoint c = {0};
+    int32_t *ids = NULL;
+    int n = 0;
+    if (!checkpoint_open(&c, s->model, f)) return false;
+    bool good = readable(&c, s, f);
+    if (good && s->text) good = (n = judge_tokens(s->model, c.config, s->text, s->tokens, &ids, f)) > 0;
+    good = good && shrink_folder(&s->shrink, &c, s->model, s->folder, stdout, f);
+    checkpoint_close(&c);
+    if (good && s->text) good = judge(s, ids, n, f);
+    free(ids);
+    return good;
 }
 
 int main(int argc, char **argv)
@@ -161,6 +148,6 @@ int main(int argc, char **argv)
     if (usage_asked(argv, usage)) return 0;
     if (!read_settings(&s, argv, &f))
         return fprintf(stderr, "quantize: %s; see quantize --help\n", f.text), 2;
-    if (write_folder(&s, &f) && judge(&s, &f)) return fflush(stdout) ? perror("standard output"), 1 : 0;
+    if (run(&s, &f)) return fflush(stdout) ? perror("standard output"), 1 : 0;
     return fprintf(stderr, "quantize: %s\n", f.text), 1;
 }

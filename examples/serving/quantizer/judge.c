@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "quantize_parts.h"
+#include "regular.h"
 #include "text.h"
 
 enum { WINDOW = 256 };
@@ -35,24 +36,48 @@ static double judge_ids(struct model *m, const int32_t *ids, int n, int *judged,
             sum += surprise(logits + (size_t)i * (size_t)wide, wide, ids[at + i + 1]);
     }
     free(logits);
-    if (good && !*judged) good = fault_set(f, "a text of %d tokens is too short", n);
     return good ? exp(sum / *judged) : NAN;
 }
 
-double judge_text(const char *model, const struct model_options *opt, const char *text, int most, int *tokens,
-                  struct fault *f)
+double judge_model(const char *model, const struct model_options *opt, const int32_t *ids, int n, int *judged,
+                   struct fault *f)
 {
     struct model_options o = *opt;
-    int32_t *ids = NULL;
-    double perplexity = NAN;
     o.every_row = true;
     o.rows = o.context = WINDOW;
     struct model *m = model_open(model, &o, f);
-    struct text *t = m ? text_open(model, m->files.config, f) : NULL;
-    int n = t ? text_tokens(t, text, &ids, f) : -1;
-    if (n >= 0) perplexity = judge_ids(m, ids, n < most ? n : most, tokens, f);
-    free(ids);
-    text_close(t);
+    double perplexity = m ? judge_ids(m, ids, n, judged, f) : NAN;
     model_close(m);
     return perplexity;
+}
+
+/* ---- The text ---- */
+
+/* A whole file, for free(). */
+static char *read_text(const char *path, struct fault *f)
+{
+    char why[128];
+    FILE *file = regular_stream(path, REGULAR_JSON, why, sizeof why);
+    if (!file) return fault_set(f, "%s: %s", path, why), NULL;
+    char *text = malloc((size_t)REGULAR_JSON + 1);
+    size_t n = text ? fread(text, 1, (size_t)REGULAR_JSON, file) : 0;
+    bool good = text && !ferror(file);
+    fclose(file);
+    if (good) return text[n] = 0, text;
+    free(text);
+    return fault_set(f, "%s cannot be read", path), NULL;
+}
+
+int judge_tokens(const char *model, const json_t *config, const char *path, int most, int32_t **ids,
+                 struct fault *f)
+{
+    char *text = read_text(path, f);
+    struct text *t = text ? text_open(model, config, f) : NULL;
+    int n = t ? text_tokens(t, text, ids, f) : -1;
+    text_close(t);
+    free(text);
+    if (n < 0 || n > 1) return n < most ? n : most;
+    free(*ids);
+    *ids = NULL;
+    return fault_set(f, "%s: a text of %d tokens is too short", path, n), -1;
 }

@@ -39,9 +39,14 @@ bool shrink_folder(const struct shrink *s, const struct checkpoint *from, const 
 
 /* ---- judge.c ---- */
 
-/* exp of the mean of -log p of a text's tokens, each behind up to 254 others. NaN, and a fault, if it
- * cannot be had. */
-double judge_text(const char *model, const struct model_options *opt, const char *text, int most, int *tokens,
-                  struct fault *f);
+/* The tokens of a file's text, `most` at most, for free(), by the tokenizer of the model, whose config is
+ * `config`. -1, and a fault, if there are not two. */
+int judge_tokens(const char *model, const json_t *config, const char *path, int most, int32_t **ids,
+                 struct fault *f);
+
+/* exp of the mean of -log p of n tokens, each behind up to 254 others; `judged` of them have such. NaN, and a
+ * fault, if it cannot be had. */
+double judge_model(const char *model, const struct model_options *opt, const int32_t *ids, int n, int *judged,
+                   struct fault *f);
 
 #endif

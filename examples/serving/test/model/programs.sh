@@ -207,6 +207,12 @@ done
 "$generate" --cpu --plan --context 8 "$small" 2>/dev/null | grep -q 'o_proj.weight .* int4_row_bf16_zeros \[32 32\]' ||
     fail 'generate --plan: no format'
 refused 1 'it is quantised already' "$build/quantize" "$small" "$build/model/smaller"
+# A text that cannot be judged by is known before anything is written.
+rm -rf "$build/model/smaller"
+echo 'Once upon a time' >"$build/model/once.txt"
+refused 1 'none.txt: No such file' "$build/quantize" --cpu --text "$build/model/none.txt" "$tiny/llama" "$build/model/smaller"
+refused 1 'tokenizer' "$build/quantize" --cpu --text "$build/model/once.txt" "$tiny/llama" "$build/model/smaller"
+[ ! -e "$build/model/smaller" ] || fail 'quantize --text: a folder is written before the text is read'
 refused 1 "$small is there already: quantize writes a new folder" "$build/quantize" "$tiny/llama" "$small"
 rm -rf "$build/model/own" && cp -r "$tiny/llama" "$build/model/own" # where a model lies, whatever its name ends with
 for own in "$build/model/own" "$build/model/own/"; do

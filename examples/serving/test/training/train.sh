@@ -50,7 +50,11 @@ refused 1 'there is nothing to learn' "$train" --cpu --out "$root/a" "$root/empt
 refused 1 'family bert makes no text' sh -c "cp -r $tiny/bert $root/bert; cp $text $root/bert/vocab.txt; exec $train --cpu --out $root/a --from $root/bert $text"
 refused 1 'the model was made for' sh -c "cp -r $tiny/llama $root/llama; $train --cpu --out $root/bytes --steps 1 $text 2>/dev/null; cp $root/bytes/tokenizer.json $root/llama; exec $train --cpu --out $root/a --tokens 100000 --from $root/llama $text"
 refused 1 'bytes has a run already: --resume' "$train" --cpu --out "$root/bytes" "$text"
-"$build/quantize" --format fp8 "$root/bytes" "$root/fp8" >/dev/null || fail 'quantize: no checkpoint of a run'
+: >"$root/short.txt"
+if "$build/quantize" --cpu --text "$root/short.txt" "$root/bytes" "$root/fp8" >"$root/said" 2>&1; then fail 'quantize takes a text of nothing'; fi
+grep -q 'short.txt: a text of 1 tokens is too short' "$root/said" && [ ! -e "$root/fp8" ] || fail "quantize: a text of nothing: $(cat "$root/said")"
+"$build/quantize" --cpu --format fp8 --text "$text" --tokens 40 "$root/bytes" "$root/fp8" >"$root/said" || fail 'quantize: no checkpoint of a run'
+grep -q '^perplexity of 39 tokens: [0-9.]*, before it [0-9.]*: ' "$root/said" || fail 'quantize --text: no perplexity of 39 tokens'
 refused 1 'is quantised, and training wants 16 or 32 bits' "$train" --cpu --out "$root/a" --from "$root/fp8" "$text"
 refused 1 'which would be written over' "$train" --cpu --out "$root/bytes" --from "$root/bytes" "$text"
 refused 1 'a GGUF file of gemma2 cannot be gone on with: its ' "$train" --cpu --out "$root/a" --from "$tiny/gemma2/model.gguf" "$text"
