@@ -4,7 +4,8 @@
  *     quantize [OPTION]... MODEL FOLDER
  *
  *     --format fp8|fp8-block|int4   f8e4m3 by row, or by 128 x 128; integers of 4 bits; fp8
- *     --group N                     columns of a scale of int4, 128 without it; 0: a row
+ *     --group N                     columns of a scale of int4, 128 without it: 16, 32, 64, a multiple of
+ *                                   128, or 0: a row
  *     --asymmetric                  int4 with a zero point for each scale
  *     --text FILE                   perplexity of this text by both checkpoints
  *     --tokens N                    of the text, at most; 8192 without it
@@ -28,7 +29,8 @@ static const char usage[] =
     "MODEL is the folder of a decoder in safetensors; FOLDER, which must not be there yet, gets one whose\n"
     "products are quantised.\n"
     "  --format fp8|fp8-block|int4   fp8 by row, by 128 x 128, or integers of 4 bits; fp8\n"
-    "  --group N                     columns of a scale of int4; 128; 0: a row\n"
+    "  --group N                     columns of a scale of int4: 16, 32, 64, a multiple of 128, or 0: a row; "
+    "128\n"
     "  --asymmetric                  int4 with a zero point for each scale\n"
     "  --text FILE                   perplexity of this text by both checkpoints\n"
     "  --tokens N                    of the text, at most; 8192\n"
@@ -66,36 +68,59 @@ static bool dtype(const char *name, coda_dtype *out)
     return false;
 }
 
-/* 2: with its value; 0: wrong. */
-static int option(struct settings *s, const char *name, const char *value)
+/* What packed weights have (coda_quant.h). */
+static bool group(const char *text, int *out)
 {
-    if (!strcmp(name, "--cpu")) return s->open.device = CODA_DEVICE_CPU, 1;
-    if (!strcmp(name, "--gpu")) return s->open.device = CODA_DEVICE_GPU, 1;
-    if (!strcmp(name, "--asymmetric")) return s->shrink.asymmetric = true, 1;
-    if (!strcmp(name, "--format")) return format(value, &s->shrink.format) ? 2 : 0;
-    if (!strcmp(name, "--group"))
-        return whole(value, 0, &s->shrink.group) &&
-                       (s->shrink.group % 128 == 0 || s->shrink.group == 32 || s->shrink.group == 64)
-                   ? 2
-                   : 0;
-    if (!strcmp(name, "--text")) return s->text = value, value ? 2 : 0;
-    if (!strcmp(name, "--tokens")) return whole(value, 2, &s->tokens) ? 2 : 0;
-    if (!strcmp(name, "--dtype")) return dtype(value, &s->open.dtype) ? 2 : 0;
-    return 0;
+    return whole(text, 0, out) && (*out % 128 == 0 || *out == 16 || *out == 32 || *out == 64);
 }
+
+/* An option that stands for itself. */
+static bool word(struct settings *s, const char *name)
+{
+    if (!strcmp(name, "--cpu")) return s->open.device = CODA_DEVICE_CPU, true;
+    if (!strcmp(name, "--gpu")) return s->open.device = CODA_DEVICE_GPU, true;
+    if (!strcmp(name, "--asymmetric")) return s->shrink.asymmetric = true;
+    return false;
+}
+
+/* One that wants a value: what it may be, and NULL where there is no such option. */
+static const char *pair(struct settings *s, const char *name, const char *value, bool *good)
+{
+    if (!strcmp(name, "--format")) return *good = format(value, &s->shrink.format), "fp8, fp8-block or int4";
+    if (!strcmp(name, "--group"))
+        return *good = group(value, &s->shrink.group), "16, 32, 64, a multiple of 128, or 0 for a row";
+    if (!strcmp(name, "--text")) return *good = value, s->text = value, "a file";
+    if (!strcmp(name, "--tokens")) return *good = whole(value, 2, &s->tokens), "2 to 16777216";
+    if (!strcmp(name, "--dtype")) return *good = dtype(value, &s->open.dtype), "f32, f16 or bf16";
+    return NULL;
+}
+
+/* How many arguments it takes; 0: a fault. */
+static int option(struct settings *s, const char *name, const char *value, struct fault *f)
+{
+    bool good;
+    if (word(s, name)) return 1;
+    const char *may_be = pair(s, name, value, &good);
+    if (!may_be) return fault_set(f, "there is no option %s", name);
+    if (!value) return fault_set(f, "%s needs a value: %s", name, may_be);
+    return good ? 2 : fault_set(f, "%s cannot be \"%s\": %s", name, value, may_be);
+}
+
+enum { GROUP_UNSAID = -1, GROUP_USUAL = 128 };
 
 static bool read_settings(struct settings *s, char **argv, struct fault *f)
 {
-    *s = (struct settings){.shrink.group = 128, .tokens = 8192, .open.device = CODA_DEVICE_NONE};
+    *s = (struct settings){.shrink.group = GROUP_UNSAID, .tokens = 8192, .open.device = CODA_DEVICE_NONE};
     for (int i = 1, n; argv[i]; i += n) {
         n = 1;
         if (argv[i][0] != '-' && s->folder) return fault_set(f, "\"%s\" is one argument too many", argv[i]);
         if (argv[i][0] != '-') *(s->model ? &s->folder : &s->model) = argv[i];
-        else if (!(n = option(s, argv[i], argv[i + 1])))
-            return fault_set(f, "%s cannot be \"%s\"", argv[i], argv[i + 1] ? argv[i + 1] : "");
+        else if (!(n = option(s, argv[i], argv[i + 1], f))) return false;
     }
-    if (s->shrink.asymmetric && s->shrink.format != SHRINK_INT4)
-        return fault_set(f, "--asymmetric is for --format int4");
+    bool words = s->shrink.format == SHRINK_INT4;
+    if (s->shrink.asymmetric && !words) return fault_set(f, "--asymmetric is for --format int4");
+    if (s->shrink.group != GROUP_UNSAID && !words) return fault_set(f, "--group is for --format int4");
+    if (s->shrink.group == GROUP_UNSAID) s->shrink.group = GROUP_USUAL;
     return s->folder || fault_set(f, "MODEL and FOLDER are wanted");
 }
 
@@ -124,7 +149,7 @@ static bool judge(const struct settings *s, const int32_t *ids, int n, struct fa
     return true;
 }
 
-/* The text is read first: quantising may take minutes, and then it would be late to say that there is none. */
+/* The text is read first: quantising may take minutes, and it would be late to say that there is none. */
 static bool run(const struct settings *s, struct fault *f)
 {
     struct checkpoint c = {0};

@@ -220,7 +220,18 @@ for own in "$build/model/own" "$build/model/own/"; do
     diff -r "$tiny/llama" "$build/model/own" >/dev/null || fail 'quantize M M changes M'
 done
 refused 1 'groups of 32 do not divide its 48 columns' "$build/quantize" --format int4 --group 32 "$tiny/llama" "$build/model/smaller"
-refused 2 '--format cannot be "int3"' "$build/quantize" --format int3 "$tiny/llama" "$build/model/smaller"
+refused 2 '--format cannot be "int3": fp8, fp8-block or int4; see quantize --help' "$build/quantize" --format int3 a b
+refused 2 'there is no option --foo; see' "$build/quantize" "$tiny/llama" "$build/model/smaller" --foo
+refused 2 '--group needs a value: 16, 32' "$build/quantize" --format int4 --group
+for group in 7 8 48 96 -128 1x ''; do
+    refused 2 "--group cannot be \"$group\": 16, 32, 64, a multiple of 128, or 0 for a row" \
+        "$build/quantize" --format int4 --group "$group" "$tiny/llama" "$build/model/smaller"
+done
+refused 2 '--group is for --format int4' "$build/quantize" --group 0 "$tiny/llama" "$build/model/smaller"
+refused 2 '--asymmetric is for --format int4' "$build/quantize" --asymmetric "$tiny/llama" "$build/model/smaller"
+refused 2 '--dtype cannot be "f7": f32, f16 or bf16' "$build/quantize" --dtype f7 "$tiny/llama" "$build/model/smaller"
+refused 2 '--tokens cannot be "1": 2 to' "$build/quantize" --tokens 1 "$tiny/llama" "$build/model/smaller"
+[ ! -e "$build/model/smaller" ] || fail 'quantize: a command line that is refused writes a folder'
 refused 2 'MODEL and FOLDER are wanted' "$build/quantize" "$tiny/llama"
 
 vector() { tr ' ' '\n' >"$build/model/$1" && [ "$(wc -l <"$build/model/$1")" = 32 ] || fail "embed: no vector of 32"; }
