@@ -140,13 +140,13 @@ const struct stored_tensor *checkpoint_use(const struct checkpoint *c, const cha
 
 /* ---- Which files ---- */
 
-static bool ends_with(const char *s, const char *end)
+bool name_ends(const char *name, const char *end)
 {
-    size_t n = strlen(s), m = strlen(end);
-    return n > m && !strcmp(s + n - m, end);
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && !strcmp(name + n - m, end);
 }
 
-bool checkpoint_is_gguf(const char *path) { return ends_with(path, ".gguf"); }
+bool checkpoint_is_gguf(const char *path) { return name_ends(path, ".gguf"); }
 
 static bool join(char path[PATH_MAX], const char *folder, const char *name, struct fault *f)
 {
@@ -179,7 +179,7 @@ bool checkpoint_add_part(struct checkpoint *c, const char *folder, const char *p
 /* A shard is a file of the same folder, and no index, so that nothing leads elsewhere or back. */
 static bool shard_named(const char *name, const char *tensor, struct fault *f)
 {
-    if (*name && *name != '.' && !strchr(name, '/') && ends_with(name, ".safetensors")) return true;
+    if (*name && *name != '.' && !strchr(name, '/') && name_ends(name, ".safetensors")) return true;
     return fault_set(f, "index: tensor %s: '%s' is no name of a shard", tensor, name);
 }
 
@@ -362,10 +362,10 @@ bool checkpoint_open(struct checkpoint *c, const char *path, struct fault *f)
     bool good;
     *c = (struct checkpoint){0};
     if (stat(path, &s)) return no_model(path, strerror(errno), f);
-    if (!S_ISDIR(s.st_mode) && !checkpoint_is_gguf(path) && !ends_with(path, ".safetensors"))
+    if (!S_ISDIR(s.st_mode) && !checkpoint_is_gguf(path) && !name_ends(path, ".safetensors"))
         return fault_set(f, "%s: neither a folder nor a file in .safetensors or .gguf", path);
     if (checkpoint_is_gguf(path)) good = checkpoint_map(c, path, &map, f) && gguf_read(c, path, &map, f);
-    else good = ends_with(path, ".safetensors") ? add_beside(c, path, f) : add_folder(c, path, f);
+    else good = name_ends(path, ".safetensors") ? add_beside(c, path, f) : add_folder(c, path, f);
     good = good && checkpoint_sort(c, f);
     if (!good) checkpoint_close(c);
     return good;

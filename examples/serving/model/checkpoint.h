@@ -48,6 +48,9 @@ void checkpoint_close(struct checkpoint *c);
 
 bool checkpoint_is_gguf(const char *path); /* by its name */
 
+/* Of tensors and files. */
+bool name_ends(const char *name, const char *end);
+
 /* config.json alone, by its path or that of its folder: a checkpoint without tensors. */
 bool checkpoint_open_config(struct checkpoint *c, const char *path, struct fault *f);
 

@@ -48,19 +48,13 @@ static const struct key keys[] = {
 const struct key_table tensor_keys = {"tensors that no graph reads", families, keys,
                                       sizeof keys / sizeof *keys};
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && !strcmp(s + n - m, end);
-}
-
 /* Whether the table of tokens has the bytes of a head that is tied to it: versions 4 and 5 of transformers
  * take different ones of two that differ. */
 static bool is_table(const struct checkpoint *c, const struct stored_tensor *head)
 {
     for (int i = 0; i < c->count; i++) {
         const struct stored_tensor *t = &c->tensor[i];
-        if (t->used && (ends_with(t->name, "embed_tokens.weight") || ends_with(t->name, "wte.weight")))
+        if (t->used && (name_ends(t->name, "embed_tokens.weight") || name_ends(t->name, "wte.weight")))
             return t->bytes == head->bytes && t->dtype == head->dtype &&
                    !memcmp(t->data, head->data, t->bytes);
     }
@@ -71,7 +65,7 @@ static bool is_table(const struct checkpoint *c, const struct stored_tensor *hea
 static bool is_nothing(const struct build *b, const struct stored_tensor *t)
 {
     size_t i = 0;
-    if (b->c->quant.method != QUANT_GPTQ || !ends_with(t->name, ".bias")) return false;
+    if (b->c->quant.method != QUANT_GPTQ || !name_ends(t->name, ".bias")) return false;
     while (i < t->bytes && !t->data[i]) i++;
     return i == t->bytes;
 }
@@ -79,7 +73,7 @@ static bool is_nothing(const struct build *b, const struct stored_tensor *t)
 static bool left_over(const struct build *b, const struct stored_tensor *t)
 {
     const char *stored = t->stored ? t->stored : t->name;
-    bool head = b->c->tied > 0 && ends_with(t->name, "lm_head.weight");
+    bool head = b->c->tied > 0 && name_ends(t->name, "lm_head.weight");
     unsigned bit = key_family(&tensor_keys, b->c->family);
     if (t->used || is_nothing(b, t) || key_find(&tensor_keys, bit, KEY_IGNORED, t->name, NULL)) return true;
     if (head && is_table(b->from, t)) return true;

@@ -19,16 +19,10 @@ enum { ROWS = 128, MOST_THREADS = 16 };
 
 /* ---- What is quantised ---- */
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n > m && !strcmp(s + n - m, end);
-}
-
 /* The products of a decoder's layers; tables, heads and norms stay. */
 static bool is_product(const struct stored_tensor *t)
 {
-    return t->rank == 2 && t->dtype && strstr(t->name, "layers.") && ends_with(t->name, "_proj.weight") &&
+    return t->rank == 2 && t->dtype && strstr(t->name, "layers.") && name_ends(t->name, "_proj.weight") &&
            !strstr(t->name, "vision");
 }
 

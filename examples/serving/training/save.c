@@ -163,12 +163,6 @@ static void add_adapter(const struct adapter *a, int64_t first, int64_t rows, in
         }
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), k = strlen(end);
-    return n >= k && !strcmp(name + n - k, end);
-}
-
 /* Which row of the memory a checkpoint has as number `row`. LLaMA's GGUF files have queries and keys in pairs
  * (2i, 2i + 1) of a head's rows, safetensors in (i, i + half). */
 static int64_t row_of(const struct parameter *q, int64_t row, int64_t head)
@@ -205,7 +199,7 @@ static bool write_parameter(struct aside *file, const struct parameters *p, cons
 {
     struct adapter a = {0};
     int64_t columns;
-    bool matrix = q->w->columns && ends_with(q->w->name, ".weight");
+    bool matrix = q->w->columns && name_ends(q->w->name, ".weight");
     *f = (struct fault){{0}};
     if (matrix) a.up = read_whole(p, q->w->name, "b", &a.n, f);
     if (a.up) a.down = read_whole(p, q->w->name, "a", &columns, f);

@@ -9,29 +9,23 @@
 
 enum { CHUNK = 1 << 18 };
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), k = strlen(end);
-    return n >= k && !strcmp(name + n - k, end);
-}
-
 /* The deviation of a random matrix: sqrt(2 / (5 columns of a state)) (Nguyen & Salazar, arXiv 1910.05895),
  * and of those whose results are added to a state, of which there are two a layer, that over sqrt(2 layers)
  * (GPT-2). The second matrix of an adapter is 0, so that it changes nothing at first. */
 static double deviation(const struct weight *w, int64_t hidden, int layers)
 {
-    if (ends_with(w->name, ".adapter.b")) return 0;
-    if (ends_with(w->name, ".adapter.a")) return 1 / sqrt((double)w->columns);
+    if (name_ends(w->name, ".adapter.b")) return 0;
+    if (name_ends(w->name, ".adapter.a")) return 1 / sqrt((double)w->columns);
     double small = sqrt(2 / (5.0 * (double)hidden));
-    bool adds = ends_with(w->name, "o_proj.weight") || ends_with(w->name, "down_proj.weight") ||
-                ends_with(w->name, "c_proj.weight");
+    bool adds = name_ends(w->name, "o_proj.weight") || name_ends(w->name, "down_proj.weight") ||
+                name_ends(w->name, "c_proj.weight");
     return adds ? small / sqrt(2.0 * layers) : small;
 }
 
 static bool fill_random(struct parameters *p, const struct parameter *q, int64_t hidden, int layers,
                         uint64_t *state, float *chunk, struct fault *f)
 {
-    double scale = deviation(q->w, hidden, layers), constant = ends_with(q->w->name, ".bias") ? 0 : 1;
+    double scale = deviation(q->w, hidden, layers), constant = name_ends(q->w->name, ".bias") ? 0 : 1;
     for (int64_t at = 0; at < q->count; at += CHUNK) {
         int64_t n = q->count - at < CHUNK ? q->count - at : CHUNK;
         for (int64_t i = 0; i < n; i++) chunk[i] = (float)(q->w->columns ? scale * normal(state) : constant);

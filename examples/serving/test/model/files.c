@@ -417,8 +417,21 @@ static void test_calls(const char *tiny)
     model_close(m);
 }
 
+static void test_names(void)
+{
+    static const struct {
+        const char *name, *end;
+        bool ends;
+    } names[] = {{"a.gguf", ".gguf", true},   {".gguf", ".gguf", true}, {"gguf", ".gguf", false},
+                 {"a.gguf/", ".gguf", false}, {"", "", true},           {"a.ggufs", ".gguf", false}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        CHECK(name_ends(names[i].name, names[i].end) == names[i].ends, "'%s', '%s'", names[i].name,
+              names[i].end);
+}
+
 void test_files(const char *tiny, const char *scratch)
 {
+    test_names();
     test_headers(scratch);
     test_shards(scratch);
     test_models(tiny, scratch);
