@@ -59,6 +59,18 @@ static const struct bad {
      "up_proj.weight_global_scale"},
 };
 
+/* Each of them is needed, but for g_idx, weight_shape and zero points. */
+static const struct bad missing[] = {
+    {"fp8 by channel", ".weight_scale", .says = "up_proj.weight_scale is missing"},
+    {"fp8 by blocks", ".weight_scale_inv", .says = "up_proj.weight_scale"},
+    {"int4 of 128", ".weight_packed", .says = "up_proj.weight is missing"},
+    {"int4 of 128", ".weight_scale", .says = "up_proj.weight_scale is missing"},
+    {"gptq", ".qzeros", .says = "up_proj.qzeros is missing"},
+    {"gptq", ".scales", .says = "up_proj.scales is missing"},
+    {"awq", ".scales", .says = "up_proj.scales is missing"},
+    {"mxfp4", ".weight_scale", .says = "up_proj.weight_scale is missing"},
+    {"nvfp4 of ModelOpt", ".weight_scale_2", .says = "weight_scale_2 is missing"}};
+
 static const struct quant_kind *kind_of(const char *name)
 {
     for (int i = 0; i < quant_kind_count; i++)
@@ -130,38 +142,16 @@ static void accepted(const char *scratch, const struct bad *b)
     model_close(m);
 }
 
-static void test_tensors(const char *scratch)
+/* `away`: each tensor has another name, instead of what the table has of it. */
+static void test_tensors(const char *scratch, const struct bad *table, size_t n, bool away)
 {
     char path[600], name[128];
     snprintf(path, sizeof path, "%s/quantised/model.safetensors", scratch);
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        snprintf(name, sizeof name, "model.layers.1.mlp.up_proj%s", all[i].suffix);
-        quant_write(kind_of(all[i].kind), scratch, "llama", 5);
-        spoil(path, name, &all[i], false);
-        refused(scratch, &all[i], all[i].says);
-    }
-}
-
-/* Each of them is needed, but for g_idx, weight_shape and zero points. */
-static void test_missing(const char *scratch)
-{
-    static const struct bad away[] = {
-        {"fp8 by channel", ".weight_scale", .says = "up_proj.weight_scale is missing"},
-        {"fp8 by blocks", ".weight_scale_inv", .says = "up_proj.weight_scale"},
-        {"int4 of 128", ".weight_packed", .says = "up_proj.weight is missing"},
-        {"int4 of 128", ".weight_scale", .says = "up_proj.weight_scale is missing"},
-        {"gptq", ".qzeros", .says = "up_proj.qzeros is missing"},
-        {"gptq", ".scales", .says = "up_proj.scales is missing"},
-        {"awq", ".scales", .says = "up_proj.scales is missing"},
-        {"mxfp4", ".weight_scale", .says = "up_proj.weight_scale is missing"},
-        {"nvfp4 of ModelOpt", ".weight_scale_2", .says = "weight_scale_2 is missing"}};
-    char path[600], name[128];
-    snprintf(path, sizeof path, "%s/quantised/model.safetensors", scratch);
-    for (size_t i = 0; i < sizeof away / sizeof *away; i++) {
-        snprintf(name, sizeof name, "model.layers.1.mlp.up_proj%s", away[i].suffix);
-        quant_write(kind_of(away[i].kind), scratch, "llama", 5);
-        spoil(path, name, &away[i], true);
-        refused(scratch, &away[i], away[i].says);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "model.layers.1.mlp.up_proj%s", table[i].suffix);
+        quant_write(kind_of(table[i].kind), scratch, "llama", 5);
+        spoil(path, name, &table[i], away);
+        refused(scratch, &table[i], table[i].says);
     }
 }
 
@@ -229,7 +219,7 @@ static void test_beside(const char *scratch)
 void quant_bad(const char *scratch)
 {
     test_beside(scratch);
-    test_tensors(scratch);
-    test_missing(scratch);
+    test_tensors(scratch, all, sizeof all / sizeof *all, false);
+    test_tensors(scratch, missing, sizeof missing / sizeof *missing, true);
     test_configs(scratch);
 }
