@@ -24,6 +24,7 @@
 
 #include "chat_engine.h"
 #include "chat_http.h"
+#include "options.h"
 #include "progress.h"
 #include "usage.h"
 
@@ -101,11 +102,8 @@ static bool parse_policy(enum runner_policy *out, const char *text)
 
 static bool parse_dtype(coda_dtype *out, const char *text)
 {
-    static const char *const names[] = {[CODA_F32] = "f32", [CODA_BF16] = "bf16", [CODA_F16] = "f16"};
     *out = 0;
-    for (size_t i = 1; text && i < sizeof names / sizeof *names; i++)
-        if (names[i] && !strcmp(text, names[i])) *out = (coda_dtype)i;
-    return !text || *out ||
+    return !text || options_dtype(text, out) ||
            (fprintf(stderr, "chat_server: --dtype is %s, not f32, f16 or bf16\n", text), false);
 }
 

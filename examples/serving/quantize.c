@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "plain.h"
 #include "quantize_parts.h"
 #include "usage.h"
@@ -60,14 +61,6 @@ static bool format(const char *name, enum shrink_format *out)
     return false;
 }
 
-static bool dtype(const char *name, coda_dtype *out)
-{
-    static const char *const all[] = {"f32", "bf16", "f16"}; /* by coda_dtype */
-    for (int i = 0; name && i < 3; i++)
-        if (!strcmp(name, all[i])) return *out = (coda_dtype)(CODA_F32 + i), true;
-    return false;
-}
-
 /* What packed weights have (coda_quant.h). */
 static bool group(const char *text, int *out)
 {
@@ -91,7 +84,7 @@ static const char *pair(struct settings *s, const char *name, const char *value,
         return *good = group(value, &s->shrink.group), "16, 32, 64, a multiple of 128, or 0 for a row";
     if (!strcmp(name, "--text")) return *good = value, s->text = value, "a file";
     if (!strcmp(name, "--tokens")) return *good = whole(value, 2, &s->tokens), "2 to 16777216";
-    if (!strcmp(name, "--dtype")) return *good = dtype(value, &s->open.dtype), "f32, f16 or bf16";
+    if (!strcmp(name, "--dtype")) return *good = options_dtype(value, &s->open.dtype), "f32, f16 or bf16";
     return NULL;
 }
 

@@ -34,14 +34,14 @@ static bool seed(const char *text, uint64_t *out)
     return !*end && !errno;
 }
 
-static bool dtype(const char *text, coda_dtype *out)
+bool options_dtype(const char *word, coda_dtype *out)
 {
     static const struct {
         const char *name;
         coda_dtype is;
     } all[] = {{"f32", CODA_F32}, {"f16", CODA_F16}, {"bf16", CODA_BF16}};
-    for (size_t i = 0; text && i < sizeof all / sizeof *all; i++)
-        if (!strcmp(text, all[i].name)) return *out = all[i].is, true;
+    for (size_t i = 0; word && i < sizeof all / sizeof *all; i++)
+        if (!strcmp(word, all[i].name)) return *out = all[i].is, true;
     return false;
 }
 
@@ -63,7 +63,7 @@ static bool word(struct options *o, const char *arg)
 /* An option that wants a value. */
 static bool pair(struct options *o, const char *arg, const char *value)
 {
-    if (!strcmp(arg, "--dtype")) return dtype(value, &o->open.dtype);
+    if (!strcmp(arg, "--dtype")) return options_dtype(value, &o->open.dtype);
     if (!strcmp(arg, "--tokens")) return number(value, &o->tokens);
     if (!strcmp(arg, "--context")) return number(value, &o->open.context);
     if (!strcmp(arg, "--burst")) return number(value, &o->burst) && o->burst <= 1024;

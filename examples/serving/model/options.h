@@ -22,6 +22,9 @@ struct options {
     struct fault wrong;
 };
 
+/* What --dtype takes: f32, f16 or bf16. false, and nothing is written, for another word or NULL. */
+bool options_dtype(const char *word, coda_dtype *out);
+
 /* false if the line makes no sense, and why in `wrong`; or if it asks for help, which is printed, and `wrong`
  * is empty. */
 bool options_read(struct options *o, int argc, char **argv);

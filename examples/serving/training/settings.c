@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "plain.h"
 #include "train_settings.h"
 #include "usage.h"
@@ -228,8 +229,6 @@ coda_device settings_device(const struct settings *s)
 
 coda_dtype settings_dtype(const struct settings *s)
 {
-    static const char *const names[] = {"f32", "bf16", "f16"}; /* by coda_dtype */
-    for (int i = 0; s->dtype && i < 3; i++)
-        if (!strcmp(s->dtype, names[i])) return (coda_dtype)(CODA_F32 + i);
-    return 0;
+    coda_dtype is;
+    return options_dtype(s->dtype, &is) ? is : 0;
 }

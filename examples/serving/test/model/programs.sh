@@ -28,6 +28,15 @@ refused 2 'there is no MODEL; see generate --help' "$generate"
 refused 2 'there is no PROMPT' "$generate" "$tiny/llama"
 refused 2 '--tokens cannot be "no"' "$generate" --tokens no "$tiny/llama" 1
 refused 2 '--dtype cannot be "f7"' "$embed" --dtype f7 "$tiny/bert"
+# The words of --dtype, which are read before what is missing is.
+for word in f32 f16 bf16; do
+    refused 2 'there is no MODEL; see' "$generate" --dtype $word
+    refused 2 'MODEL and FOLDER are wanted' "$build/quantize" --dtype $word
+    refused 1 'none: No such file' "$build/train" --cpu --dtype $word --out "$build/model/run" --from "$build/model/none" README.md
+    refused 1 'none: No such file' "$build/chat_server" --dtype $word "$build/model/none"
+done
+refused 2 '--dtype cannot be "F32": f32, f16 or bf16' "$build/train" --dtype F32
+refused 2 '--dtype is f8, not f32, f16 or bf16' "$build/chat_server" --dtype f8
 refused 2 '--seed needs a value' "$generate" --ids "$tiny/llama" 1 --seed
 refused 2 '"4" is one argument too many' "$generate" --ids "$tiny/llama" 1 4
 # A model that is not there: what is, and where others are.
