@@ -163,6 +163,7 @@ static void check_unfinished(const struct checkpoint *from, const char *scratch)
     struct checkpoint odd = *from;
     struct fault f = {{0}};
     snprintf(folder, sizeof folder, "%s/unfinished", scratch);
+    remove_all(folder);
     odd.tensor = malloc((size_t)from->count * sizeof *odd.tensor);
     memcpy(odd.tensor, from->tensor, (size_t)from->count * sizeof *odd.tensor);
     for (int i = 0; i < odd.count; i++) {
