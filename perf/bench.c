@@ -111,6 +111,11 @@ static int add_tensor(struct figure *f, const coda_arg_info *a, int copy)
     t->copies = copy + 1;
     for (int64_t i = 0; f->number && t->values && i < t->period; i++)
         if (!f->number(f, t->name, i, &t->values[i])) break;
+    if (t->values && t->dtype == CODA_U8 && f->bytes) {
+        int64_t period;
+        const uint8_t *bytes = f->bytes(f, &period);
+        tensor_repeat(t, bytes, period);
+    }
     if (t->scalar) element_set(t->dtype, &t->number, 0, t->values[0]);
     return f->tensors++;
 }

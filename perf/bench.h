@@ -33,9 +33,11 @@ struct tensor {
     size_t step; /* bytes from copy to copy, and from set to set */
 };
 
-/* Random values: 16-bit ones normal, matrices of weights over the root of their columns; fp32 around 1
- * and positive; int32 in 0 .. ints-1. `pool` chooses the numbers. */
+/* Random values: 16-bit ones and f8e4m3 normal, matrices of 16-bit weights over the root of their columns; i8
+ * 32 times normal; fp32 around 1 and positive; int32 in 0 .. ints-1. `pool` chooses the numbers. */
 void tensor_make(struct tensor *t, const coda_arg_info *a, int pool, int64_t ints);
+/* Instead: these bytes, again and again. */
+void tensor_repeat(struct tensor *t, const uint8_t *bytes, int64_t period);
 void tensor_fill(const struct tensor *t, const struct machine *m, int copies);
 void tensor_row(const struct tensor *t, int64_t row, double *out);
 static inline double tensor_at(const struct tensor *t, int64_t i) { return t->values[i % t->period]; }
@@ -81,6 +83,8 @@ struct figure {
     void (*check)(struct figure *f);
     /* Element i of an input that is not random; false: it is. */
     bool (*number)(const struct figure *f, const char *tensor, int64_t i, float *out);
+    /* The bytes of a packed weight (CODA_U8), and after how many they begin anew. */
+    const uint8_t *(*bytes)(const struct figure *f, int64_t *period);
     /* What makes inputs of the sides, its outputs of the same names, in each set before anything is checked.
      * The sides' names are whole then: kept.3 is no copy. NULL: nothing. */
     coda_graph *(*before)(const struct figure *f);

@@ -86,6 +86,7 @@ static float value_of(const coda_arg_info *a, double scale, float normal_value, 
     case CODA_I32: return (float)floor(uniform(&seed) * (double)ints);
     case CODA_F16: return float_of_f16(f16_of_float((float)(normal_value * scale)));
     case CODA_F8E4M3: return (float)double_of_f8(f8_of_double(normal_value * scale));
+    case CODA_I8: return rintf(fminf(fmaxf(32 * normal_value, -127), 127));
     default: return float_of_bits((uint32_t)bf16_of_float((float)(normal_value * scale)) << 16);
     }
 }
@@ -115,12 +116,21 @@ void tensor_make(struct tensor *t, const coda_arg_info *a, int pool, int64_t int
     t->step = (t->count * dtype_bytes(a->dtype) + 255) / 256 * 256;
     t->period = t->count < POOL ? t->count : POOL;
     if (a->kind == CODA_ARG_OUTPUT) return;
-    bool weight = a->kind == CODA_ARG_WEIGHT && a->rank > 1;
+    bool weight = a->kind == CODA_ARG_WEIGHT && a->rank > 1 && dtype_bytes(a->dtype) > 1;
     double scale = weight ? 1 / sqrt((double)t->columns) : 1;
     must(!(t->values = malloc((size_t)t->period * sizeof(float))), "malloc");
     struct making m = {t, a, pool_of(pool, t->period), scale, ints};
     in_parallel(t->period / PIECE + 1, make_piece, &m);
     t->scalar = a->kind == CODA_ARG_SCALAR;
+}
+
+void tensor_repeat(struct tensor *t, const uint8_t *bytes, int64_t period)
+{
+    t->period = t->count < period ? t->count : period;
+    float *values = realloc(t->values, (size_t)t->period * sizeof(float));
+    must(!values, "realloc");
+    for (int64_t i = 0; i < t->period; i++) values[i] = bytes[i];
+    t->values = values;
 }
 
 struct storing {
