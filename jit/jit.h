@@ -186,7 +186,7 @@ char *jit_figures_get(const char *what, const struct jit_device *dev, const stru
 void jit_figures_put(const char *what, const struct jit_device *dev, const struct jit_options *opt,
                      const char *text);
 
-/* ---- measure.c: device memory and the time of launches, for tuning; in the current context ---- */
+/* ---- measure.c: device memory and the time of launches, for measurements; in the current context ---- */
 
 size_t jit_memory_free(void); /* bytes; 0 if nobody knows */
 coda_status jit_alloc(void **out, size_t bytes, char *err);
@@ -204,6 +204,16 @@ void jit_clock_free(struct jit_clock *c);
 /* What is launched on the clock's stream between begin and end does not run, but is recorded. */
 coda_status jit_record_begin(const struct jit_clock *c, char *err);
 coda_status jit_record_end(struct jit_replay **out, const struct jit_clock *c, char *err);
+/* Begins a copy on the clock's stream. */
+coda_status jit_clock_copy(const struct jit_clock *c, void *to, const void *from, size_t bytes, char *err);
+/* Moments on its stream, `n` of them: from `at - 1` to `at`, which are waited for, in microseconds. */
+struct jit_marks;
+coda_status jit_marks_new(struct jit_marks **out, const struct jit_clock *c, int n, char *err);
+coda_status jit_mark(const struct jit_marks *m, int at, char *err);
+coda_status jit_marks_time(const struct jit_marks *m, int at, double *us, char *err);
+void jit_marks_free(struct jit_marks *m); /* before the clock */
+/* Waits for a stream of the caller's. */
+coda_status jit_stream_wait(coda_stream stream, char *err);
 /* Runs the recording and waits; microseconds on the device. */
 coda_status jit_replay_time(const struct jit_replay *p, const struct jit_clock *c, double *us, char *err);
 void jit_replay_free(struct jit_replay *p);

@@ -1,8 +1,8 @@
 /*
- * measure.c -- device memory, and how long recorded launches take: for tuning, and for nothing else.
+ * measure.c -- device memory, and how long launches take: for tuning and for profiles, and for nothing else.
  *
  * Launches are recorded once, as a CUDA graph, and replayed as a whole between two events, so that the
- * host's share does not count.
+ * host's share does not count; or an event is recorded behind each of them.
  */
 #include <stdlib.h>
 
@@ -150,4 +150,61 @@ void jit_replay_free(struct jit_replay *p)
     if (!p) return;
     p->driver->cuGraphExecDestroy(p->graph);
     free(p);
+}
+
+/* ---- One by one ---- */
+
+struct jit_marks {
+    const struct jit_clock *clock;
+    int n;
+    CUevent event[];
+};
+
+void jit_marks_free(struct jit_marks *m)
+{
+    for (int i = 0; m && i < m->n; i++) m->clock->driver->cuEventDestroy_v2(m->event[i]);
+    free(m);
+}
+
+coda_status jit_marks_new(struct jit_marks **out, const struct jit_clock *c, int n, char *err)
+{
+    CUresult r = CUDA_SUCCESS;
+    struct jit_marks *m = calloc(1, sizeof *m + (size_t)n * sizeof *m->event);
+    *out = NULL;
+    if (!m) return jit_fail(err, CODA_E_MEMORY, "out of memory for %d events", n);
+    m->clock = c;
+    while (m->n < n && !(r = c->driver->cuEventCreate(&m->event[m->n], CU_EVENT_DEFAULT))) m->n++;
+    if (!r) return *out = m, CODA_OK;
+    jit_marks_free(m);
+    return driver_fail(c->driver, err, r, "cuEventCreate");
+}
+
+coda_status jit_mark(const struct jit_marks *m, int at, char *err)
+{
+    CUresult r = m->clock->driver->cuEventRecord(m->event[at], m->clock->stream);
+    return r ? driver_fail(m->clock->driver, err, r, "cuEventRecord") : CODA_OK;
+}
+
+coda_status jit_marks_time(const struct jit_marks *m, int at, double *us, char *err)
+{
+    const struct driver *d = m->clock->driver;
+    float ms = 0;
+    CUresult r = d->cuEventSynchronize(m->event[at]);
+    if (!r) r = d->cuEventElapsedTime_v2(&ms, m->event[at - 1], m->event[at]);
+    *us = 1e3 * (double)ms;
+    return r ? driver_fail(d, err, r, "timing launches") : CODA_OK;
+}
+
+coda_status jit_clock_copy(const struct jit_clock *c, void *to, const void *from, size_t bytes, char *err)
+{
+    CUresult r = c->driver->cuMemcpyDtoDAsync_v2((CUdeviceptr)to, (CUdeviceptr)from, bytes, c->stream);
+    return r ? driver_fail(c->driver, err, r, "cuMemcpyDtoDAsync") : CODA_OK;
+}
+
+coda_status jit_stream_wait(coda_stream stream, char *err)
+{
+    const struct driver *d = driver_open(err);
+    if (!d) return CODA_E_DEVICE;
+    CUresult r = d->cuStreamSynchronize(stream);
+    return r ? driver_fail(d, err, r, "cuStreamSynchronize") : CODA_OK;
 }

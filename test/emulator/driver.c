@@ -354,6 +354,10 @@ CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size)
     if (!in_device_memory((void *)(uintptr_t)from, size)) return CUDA_ERROR_INVALID_VALUE;
     return copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, size, (void *)(uintptr_t)to);
 }
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s)
+{
+    return stream_records(s) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : cuMemcpyDtoD_v2(to, from, size);
+}
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char byte, size_t size)
 {
     if (!in_device_memory((void *)(uintptr_t)to, size)) return CUDA_ERROR_INVALID_VALUE;

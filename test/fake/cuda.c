@@ -322,6 +322,12 @@ CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size)
     return memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size), CUDA_SUCCESS;
 }
 
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s)
+{
+    (void)s;
+    return cuMemcpyDtoD_v2(to, from, size);
+}
+
 CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size)
 {
     return memcpy(to, (const void *)(uintptr_t)from, size), CUDA_SUCCESS;

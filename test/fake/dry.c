@@ -172,6 +172,11 @@ CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t n)
 {
     return (void)to, (void)from, (void)n, CUDA_SUCCESS;
 }
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s)
+{
+    (void)to, (void)from, (void)n, (void)s;
+    return CUDA_SUCCESS;
+}
 CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n)
 {
     return (void)to, (void)from, (void)n, CUDA_SUCCESS;
