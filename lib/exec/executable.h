@@ -74,10 +74,21 @@ coda_status kernels_load_into(struct kernel_table *t, struct coda_plan *const *p
 /* executable.c: NULL is fine. */
 void executable_free(struct coda_plan *p);
 
+/* Who is told before the first program of a run, and behind each one that the stream has, or on the CPU
+ * device that has ended. */
+struct run_watch {
+    coda_status (*first)(void *context);
+    coda_status (*behind)(void *context, int index);
+    void *context;
+};
+
 /* run.c: coda_run, coda_prepare and coda_prepare_adopt of a plan that is there. Of `opt`
  * threads and done count; NULL: none are set. */
 coda_status executable_run(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
                            coda_stream stream, const coda_run_options *opt);
+coda_status executable_watched(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
+                               coda_stream stream, const coda_run_options *opt,
+                               const struct run_watch *watch);
 coda_status executable_prepare(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
                                coda_stream stream);
 coda_status executable_adopt(const struct coda_plan *p, void *const *args, void *prepared);

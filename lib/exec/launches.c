@@ -1,4 +1,5 @@
-/* launches.c -- CODA_DEBUG=launch: a line for each program as it is launched, or ends on the CPU device. */
+/* launches.c -- what a launch computes, in a line; and CODA_DEBUG=launch: a line for each program as it is
+ * launched, or ends on the CPU device. */
 #include "launches.h"
 
 #include "runner.h"
@@ -24,6 +25,12 @@ static void print_steps(const struct program *q, struct text *t)
     }
 }
 
+void launch_print(const struct program *q, struct text *t)
+{
+    program_print_head(q, t);
+    print_steps(q, t);
+}
+
 void launch_show(const struct coda_plan *p, int index, double ms)
 {
     const struct program *q = &p->plan.program[index];
@@ -32,8 +39,7 @@ void launch_show(const struct coda_plan *p, int index, double ms)
     text_printf(&t, "@%d ", index);
     if (c->kernel != KERNEL_NONE) text_printf(&t, "%s, ", p->kernel[c->kernel].info.name);
     else if (c->runner && c->runner->name) text_printf(&t, "%s, ", c->runner->name);
-    program_print_head(q, &t);
-    print_steps(q, &t);
+    launch_print(q, &t);
     text_printf(&t, "; %lld bytes", (long long)program_bytes(q));
     if (ms >= 0) text_printf(&t, ", %.3f ms", ms);
     if (q->prepare) text_append(&t, ", by coda_prepare");

@@ -43,6 +43,7 @@ static coda_status run_programs(const struct call *c, bool prepare, int *begun)
         ++*begun;
         status = run_one(c, i);
         if (!status && c->done) status = completion_record(c, i);
+        if (!status && c->watch) status = c->watch->behind(c->watch->context, i);
     }
     return status;
 }
@@ -59,7 +60,13 @@ static coda_status check_done(const struct coda_plan *p, const coda_run_options 
 coda_status executable_run(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
                            coda_stream stream, const coda_run_options *opt)
 {
-    struct call c = {p, args, prepared, workspace, stream, NULL};
+    return executable_watched(p, args, prepared, workspace, stream, opt, NULL);
+}
+
+coda_status executable_watched(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
+                               coda_stream stream, const coda_run_options *opt, const struct run_watch *watch)
+{
+    struct call c = {p, args, prepared, workspace, stream, NULL, watch};
     int begun = 0;
     struct arguments b = arguments(&c, "run", false);
     coda_status status = check(&c, &b);
@@ -69,6 +76,7 @@ coda_status executable_run(const struct coda_plan *p, void *const *args, void *p
     if (opt && opt->done_count && is_gpu(p)) c.done = opt->done;
     int before = parallel_limit(opt ? opt->threads : 0);
     if (c.done) status = completion_record(&c, -1);
+    if (!status && watch) status = watch->first(watch->context);
     if (!status) status = run_programs(&c, false, &begun);
     parallel_limit(before);
     return status;
@@ -77,7 +85,7 @@ coda_status executable_run(const struct coda_plan *p, void *const *args, void *p
 coda_status executable_prepare(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
                                coda_stream stream)
 {
-    struct call c = {p, args, prepared, workspace, stream, NULL};
+    struct call c = {p, args, prepared, workspace, stream, NULL, NULL};
     struct keeping *keeping;
     int begun = 0;
     struct arguments b = arguments(&c, "prepare", true);
@@ -92,7 +100,7 @@ coda_status executable_prepare(const struct coda_plan *p, void *const *args, voi
 
 coda_status executable_adopt(const struct coda_plan *p, void *const *args, void *prepared)
 {
-    struct call c = {p, args, prepared, NULL, NULL, NULL};
+    struct call c = {p, args, prepared, NULL, NULL, NULL, NULL};
     struct arguments b = arguments(&c, "prepare_adopt", true);
     b.workspace_bytes = 0;
     coda_status status = check(&c, &b);

@@ -13,7 +13,8 @@ struct call {
     void *const *args;
     char *prepared, *workspace;
     coda_stream stream;
-    void *const *done; /* a CUevent for each argument, or NULL; NULL: none is wanted */
+    void *const *done;             /* a CUevent for each argument, or NULL; NULL: none is wanted */
+    const struct run_watch *watch; /* or NULL */
 };
 
 struct runner {
