@@ -43,7 +43,7 @@
  * Ownership. What coda returns through `out` or from a _new call, you free with the matching _free
  *            (NULL is fine). Names, dims and option structs are copied during the call. Strings that
  *            coda returns belong to the object they came from. Device memory is always yours: coda
- *            allocates none but while CODA_AUTOTUNE measures, and gives that back.
+ *            allocates none but while CODA_AUTOTUNE or coda_plan_profile measure, and gives that back.
  * Threads.   A graph belongs to one thread at a time. A plan does not change: share it between threads
  *            and streams, with one workspace for each run in flight. A cache is safe across threads and
  *            processes.
@@ -1142,5 +1142,6 @@ CODA_API coda_status coda_shape_stats_get(const coda_plan *p, coda_shape_stats *
 #include "coda_cache.h" /* the cache of kernels, and bundles */
 #include "coda_grad.h"  /* gradients */
 #include "coda_quant.h" /* packed weights */
+#include "coda_profile.h" /* how long launches take */
 
 #endif

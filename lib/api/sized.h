@@ -41,7 +41,10 @@
     X(coda_split_options, consume)                                                                           \
     X(coda_pack_format, group)                                                                               \
     X(coda_pack_source, row_order)                                                                           \
-    X(coda_quantized, search)
+    X(coda_quantized, search)                                                                                \
+    X(coda_profile_options, product_rate)                                                                    \
+    X(coda_profile_total, copy_rate)                                                                         \
+    X(coda_profile_launch, product_rate)
 
 #define SIZED_UP_TO(type, last)                                                                              \
     CEIL_DIV(offsetof(type, last) + sizeof(((type *)0)->last), sizeof(size_t)) * sizeof(size_t)

@@ -23,6 +23,14 @@ static void print_attention(const struct schedule *s, struct text *t)
     if (s->cluster > 1) text_printf(t, " %s=%d%s", k->cluster, s->cluster, s->reads_early ? " early" : "");
 }
 
+void schedule_print(const struct program *q, const struct schedule *s, struct text *t)
+{
+    if (q->kind == PROGRAM_GEMM) tile_print(&s->tile, t);
+    if (s->attention) text_append(t, s->attention->units);
+    if (s->attention && s->cluster > 1) text_printf(t, " %s=%d", s->attention->cluster, s->cluster);
+    if (s->attention_grad) text_append(t, s->attention_grad->suffix);
+}
+
 void program_print(const struct plan *p, const struct program *q, struct text *t)
 {
     const struct schedule *s = p ? &p->schedule[q - p->program] : NULL;

@@ -76,6 +76,8 @@ OWN_KERNELS(X)
 void plan_print(const struct plan *p, struct text *t);
 const char *debug_plan(const struct plan *p); /* for a debugger: see debug_show */
 /* One program; p NULL: without names, places and schedule, so that equal programs have equal texts. */
+/* Its tile, or which kernel it is of those that an attention has; nothing of other programs. */
+void schedule_print(const struct program *q, const struct schedule *s, struct text *t);
 void program_print(const struct plan *p, const struct program *q, struct text *t);
 
 #endif

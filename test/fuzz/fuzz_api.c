@@ -444,6 +444,7 @@ static int call_coda_run(void)
 }
 
 #include "fuzz_shapes.h"
+#include "fuzz_profile.h"
 
 static int call_coda_plan_workspace(void) { return coda_plan_workspace(plan_any()), SILENT; }
 static int call_coda_plan_prepared(void) { return coda_plan_prepared(plan_any()), SILENT; }

@@ -1,12 +1,12 @@
 #!/bin/sh
-# headers.sh -- coda.h, and its parts coda_cache.h, coda_grad.h and coda_quant.h by themselves, compile as pedantic C99 and C++11, each INIT macro
-# sets the right size and nothing else, and the program in the first comment compiles. coda.hpp has each builder of coda.h, and headers.cpp,
+# headers.sh -- coda.h, and its parts coda_cache.h, coda_grad.h, coda_quant.h and coda_profile.h by themselves, compile as pedantic C99 and
+# C++11, each INIT macro sets the right size and nothing else, and the program in the first comment compiles. coda.hpp has each builder of coda.h, and headers.cpp,
 # which uses it, compiles in C++17, 20 and 23 and runs, with exceptions and without.
 # Run as: test/house/headers.sh FOLDER LIBRARY
 set -eu
 out=$1 library=$2
 header=include/coda.h
-parts="$header include/coda_cache.h include/coda_grad.h include/coda_quant.h"
+parts="$header include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h"
 mkdir -p "$out"
 
 # One object for each CODA_..._INIT; its type is the macro's name in small letters.
@@ -41,7 +41,7 @@ $CC -std=c99 $strict "$out/init.c" -o "$out/init_c"
 for std in c++11 c++20; do $CXX -x c++ -std=$std $strict "$out/init.c" -o "$out/init_$std"; done
 for program in init_c init_c++11 init_c++20; do "$out/$program"; done
 $CC -std=c99 $strict -c "$out/story.c" -o "$out/story.o"
-for part in cache grad quant; do
+for part in cache grad quant profile; do
     $CC -std=c99 $strict -fsyntax-only include/coda_$part.h
     $CXX -x c++ -std=c++11 $strict -fsyntax-only include/coda_$part.h
 done

@@ -2,8 +2,8 @@
 # and from "-" what `nm -A` says of every object below `build`.
 #
 #     lib -> jit, cache, primitives      jit -> cache, primitives      cache -> libc      primitives -> nothing
-#     lib: base <- pack <- graph <- eval, grad, rewrite, program <- plan <- fuse <- schedule <- emit, cpu <- exec <- tune <- coda.c <- shapes
-#          <- api
+#     lib: base <- pack <- graph <- eval, grad, rewrite, program <- plan <- fuse <- schedule <- emit, cpu <- exec <- tune <- coda.c <- shapes,
+#          profile <- api
 #     examples, perf -> include/coda.h alone. NVIDIA's headers belong to jit.
 BEGIN {
     # A room of lib goes by its own name, coda.c by "lib".
@@ -23,7 +23,8 @@ BEGIN {
     allowed["tune"] = " tune exec schedule plan program graph pack base jit "
     allowed["lib"] = " lib tune exec schedule fuse plan program rewrite graph pack base jit "
     allowed["shapes"] = " shapes lib exec schedule plan program graph pack base jit "
-    allowed["api"] = " api shapes lib exec eval grad graph pack base include jit cache "
+    allowed["profile"] = " profile lib exec schedule plan program graph pack base jit "
+    allowed["api"] = " api shapes profile lib exec eval grad graph pack base include jit cache "
     allowed["jit"] = " jit include cache primitives "
     allowed["cache"] = " cache "
     allowed["primitives"] = " primitives "
@@ -34,6 +35,8 @@ BEGIN {
     only["cpu", "schedule"] = "mainloop.h"
     only["api", "lib"] = "pipeline.h"
     only["api", "shapes"] = "shapes.h"
+    only["api", "profile"] = "profile.h"
+    only["profile", "lib"] = "pipeline.h"
     # Files of a room that may call each other in a circle: so many; elsewhere none.
     circle["graph"] = 6
     circle["jit"] = 6

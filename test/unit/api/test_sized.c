@@ -15,6 +15,7 @@ enum { BEYOND = 64, ENTRIES = 3 };
 static coda_cache *cache;
 static coda_plan *plan;
 static graph *g, *symbolic;
+static coda_profile *profile; /* once it is wanted */
 
 static graph *small_graph(void)
 {
@@ -48,6 +49,7 @@ static void tear_down(void)
 {
     coda_plan_free(plan);
     coda_graph_free(g);
+    coda_profile_free(profile);
     coda_graph_free(symbolic);
     coda_cache_free(cache);
     folder_remove();
@@ -219,6 +221,14 @@ static void read_run(const void *opt, struct text *t)
     text_printf(t, "%d %s", (int)s, s ? coda_error() : "");
 }
 
+static void read_profile(const void *opt, struct text *t)
+{
+    coda_profile *f;
+    coda_status s = coda_plan_profile(&f, plan, NULL, NULL, NULL, NULL, opt);
+    text_printf(t, "%d %s", (int)s, s ? coda_error() : "");
+    coda_profile_free(f);
+}
+
 static void read_warm(const void *opt, struct text *t)
 {
     coda_status s = coda_warm(plan, opt);
@@ -297,6 +307,7 @@ static const coda_muon_options muon = CODA_MUON_OPTIONS_INIT;
 static const coda_split_options split = CODA_SPLIT_OPTIONS_INIT;
 static const coda_compile_options compile = CODA_COMPILE_OPTIONS_INIT;
 static const coda_run_options run = CODA_RUN_OPTIONS_INIT;
+static const coda_profile_options profile_options = CODA_PROFILE_OPTIONS_INIT;
 static const coda_warm_options warm = CODA_WARM_OPTIONS_INIT;
 static const coda_cache_store store = CODA_CACHE_STORE_INIT;
 static const coda_cache_options cache_options = CODA_CACHE_OPTIONS_INIT;
@@ -326,6 +337,7 @@ static const struct reader {
     {SIZED_coda_split_options, &split, read_split, NULL},
     {SIZED_coda_compile_options, &compile, read_compile, NULL},
     {SIZED_coda_run_options, &run, read_run, NULL},
+    {SIZED_coda_profile_options, &profile_options, read_profile, NULL},
     {SIZED_coda_warm_options, &warm, read_warm, NULL},
     {SIZED_coda_cache_store, &store, read_store, need_get},
     {SIZED_coda_cache_options, &cache_options, read_cache, NULL},
@@ -403,6 +415,23 @@ static coda_status fill_symbol(void *out) { return coda_graph_symbol(symbolic, 0
 static coda_status fill_kernel(void *out) { return coda_plan_kernel(plan, 0, out); }
 static coda_status fill_pack_format(void *out) { return coda_pack_format_find("int8_g32_f16", out); }
 static coda_status fill_word(void *out) { return coda_word(0, out); }
+static coda_profile *profiled(void)
+{
+    static _Alignas(16) float x[4 * 8], y[4 * 8];
+    coda_profile_options o = CODA_PROFILE_OPTIONS_INIT;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    if (profile) return profile;
+    opt.device = CODA_DEVICE_CPU;
+    o.rounds = 1, o.copy_rate = o.product_rate = 1e9;
+    ck_assert_msg(!coda_compile(&p, g, &opt), "%s", coda_error());
+    ck_assert_msg(!coda_plan_profile(&profile, p, (void *[]){x, y}, NULL, NULL, NULL, &o), "%s",
+                  coda_error());
+    coda_plan_free(p);
+    return profile;
+}
+static coda_status fill_total(void *out) { return coda_profile_total_get(profiled(), out); }
+static coda_status fill_launch(void *out) { return coda_profile_launch_get(profiled(), 0, out); }
 static coda_status fill_stats(void *out) { return coda_plan_stats_get(plan, out); }
 static coda_status fill_shape_stats(void *out) { return coda_shape_stats_get(plan, out); }
 static coda_status fill_cache_stats(void *out) { return coda_cache_stats_get(cache, out); }
@@ -426,6 +455,7 @@ static const struct writer {
     {SIZED_coda_plan_stats, fill_stats},       {SIZED_coda_cache_stats, fill_cache_stats},
     {SIZED_coda_cache_pruned, fill_pruned},    {SIZED_coda_bundle_report, fill_exported},
     {SIZED_coda_bundle_report, fill_imported}, {SIZED_coda_shape_stats, fill_shape_stats},
+    {SIZED_coda_profile_total, fill_total},    {SIZED_coda_profile_launch, fill_launch},
     {SIZED_coda_word_info, fill_word},         {SIZED_coda_pack_format, fill_pack_format},
 };
 
