@@ -11,7 +11,7 @@
 
 #include "tool.h"
 
-enum { EXPLAIN = 1, COMPILE = 2, RUN = 4, ALL = EXPLAIN | COMPILE | RUN };
+enum { EXPLAIN = 1, COMPILE = 2, RUN = 4, BENCH = 8, ALL = EXPLAIN | COMPILE | RUN | BENCH };
 
 /* ---- Files ---- */
 
@@ -119,6 +119,14 @@ static bool set_max_autotune(struct options *o, char *v)
     o->compile.flags |= CODA_MAX_AUTOTUNE;
     return set_autotune(o, v);
 }
+static bool set_rounds(struct options *o, char *v)
+{
+    uint64_t n = 0;
+    bool good = set_number(v, 1, 10000, &n);
+    o->rounds = (int)n;
+    return good;
+}
+static bool set_json(struct options *o, char *v) { return o->json = true, !v; }
 static bool set_dot(struct options *o, char *v) { return o->dot = true, !v; }
 static bool set_check(struct options *o, char *v) { return o->check = true, !v; }
 static bool set_dim(struct options *o, char *v) { return bind(o->dim, &o->dims, v); }
@@ -145,12 +153,15 @@ static const struct option {
      "the same with all tilings that might win, and for longer"},
     {"--cache-dir", "DIR", ALL, set_cache, "keep kernels, and what tuning finds, here"},
     {"--no-cache", NULL, ALL, set_no_cache, "keep none"},
-    {"--device", "cpu|gpu", RUN, set_device, "where (cpu)"},
+    {"--device", "cpu|gpu", RUN | BENCH, set_device, "where (cpu)"},
     {"--device", "cpu|gpu", EXPLAIN, set_device, "gpu shows what tuning found on it"},
     {"--check", NULL, RUN, set_check, "compare with an evaluation in fp64; exit 1 if it differs"},
     {"--tolerance", "X", RUN, set_tolerance, "relative error allowed (bf16 1e-2, f16 2e-3, f32 1e-5)"},
-    {"--seed", "N", RUN, set_seed, "of the random inputs (1)"},
-    {"--ints", "N", RUN, set_ints, "random int32 inputs are in 0..N-1 (8), slots of an append distinct"},
+    {"--rounds", "N", BENCH, set_rounds, "timed runs, 1 to 10000 (as many as take half a second, 5 to 100)"},
+    {"--json", NULL, BENCH, set_json, "as JSON, which examples/coda/bench.schema.json describes"},
+    {"--seed", "N", RUN | BENCH, set_seed, "of the random inputs (1)"},
+    {"--ints", "N", RUN | BENCH, set_ints,
+     "random int32 inputs are in 0..N-1 (8), slots of an append distinct"},
     {"--input", "NAME=FILE.npy", RUN, set_input, "values of a leaf, rounded to its type"},
     {"--scalar", "NAME=VALUE", RUN, set_scalar, "the value of a scalar"},
     {"--output", "NAME=FILE.npy", RUN, set_output, "writes an output as float32"},
@@ -198,6 +209,7 @@ static const struct command {
     {"explain", "FILE [options]", "what the rewrites do to a graph, and its plan", EXPLAIN, explain},
     {"compile", "FILE [options]", "compiles its kernels into the cache; needs no GPU", COMPILE, compile},
     {"run", "FILE [options]", "runs it on random or given inputs", RUN, run},
+    {"bench", "FILE [options]", "times each launch beside what a copy and a product take", BENCH, bench},
     {"ops", "[NAME] [--json]", "operations, maps, reductions and functions: formula, operands", 0, NULL},
     {"cache", "COMMAND [options]", "the cache itself: see coda cache --help", 0, NULL},
 };

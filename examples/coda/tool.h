@@ -22,7 +22,8 @@ struct options {
     const char *file;      /* the graph's text; "-" is standard input */
     const char *cache_dir; /* NULL: the default place */
     coda_compile_options compile;
-    bool dot, check;
+    bool dot, check, json;
+    int rounds;       /* of bench; 0: as many as it likes */
     double tolerance; /* 0: by dtype */
     uint64_t seed;
     int ints; /* int32 inputs are uniform in 0 .. ints-1 */
@@ -76,11 +77,12 @@ extern struct progress working;
 coda_status compile_shown(coda_plan **out, const coda_graph *g, const coda_compile_options *c,
                           const char *file);
 
-/* tool_explain.c, tool_run.c: the commands. They return the exit status. */
+/* tool_explain.c, tool_run.c, tool_bench.c: the commands. They return the exit status. */
 int info(const struct options *opt);
 int explain(const struct options *opt);
 int compile(const struct options *opt);
 int run(const struct options *opt);
+int bench(const struct options *opt);
 
 /* tool_ops.c: coda ops [NAME] [--json]. */
 int ops(int argc, char **argv);

@@ -33,7 +33,7 @@ status 2 $coda ops --frobnicate; says frobnicate
 
 # Usage.
 status 0 $coda --help; prints '^usage: coda info'
-for command in info explain compile run ops; do
+for command in info explain compile run bench ops; do
     status 0 $coda $command --help; prints "^usage: coda $command"
 done
 status 0 $coda run x.coda --check --help; prints '^  --check  *compare'
@@ -94,6 +94,27 @@ for g in $graphs/*_small.coda; do
 done
 status 1 $coda run $graphs/llama_small.coda --check --tolerance 1e-9; says differs; prints ': FAIL$'
 
+# A profile: each launch of the plan, sums, rates; as JSON by its schema. What a time is, is nobody's business here.
+status 0 $coda bench $graphs/llama_small.coda --rounds 1; prints '^device    cpu v[234]$'; prints '^copy  *[0-9.]* GB/s'
+prints '^@5  *gemm .*%$'; prints '^     gemm batch=1 m=64 n=256 k=688: add$'; prints '^     makes %y$'
+prints '^sum  '; prints '^run  '; prints '^gap '; prints '^least .* of 1 runs$'
+[ "$(grep -c '^@' "$out/out")" = 6 ] || die "6 launches are not 6 lines: $(cat "$out/out")"
+for how in '' '--no-fusion' '--fold copy' '--seed 3 --ints 5'; do
+    status 0 $coda bench $graphs/gpt2_small.coda --rounds 2 --json $how
+    python3 test/system/schema.py examples/coda/bench.schema.json < "$out/out" > "$out/schema" || die "--json: $(cat "$out/schema")"
+done
+status 0 $coda bench "$out/symbolic.coda" --dim T=33 --rounds 1 --json; prints '"dims": {"T": 33}'
+python3 test/system/schema.py examples/coda/bench.schema.json < "$out/out" > "$out/schema" || die "--dim: $(cat "$out/schema")"
+sed 's/= matmul .*/& @layers.0/' $graphs/llama_small.coda > "$out/scoped.coda"
+status 0 $coda bench "$out/scoped.coda" --rounds 1; prints '^     makes %.* in layers.0$'
+status 1 $coda bench "$out/symbolic.coda"; says 'T has no value: --dim T=N'
+status 1 $coda bench "$out/symbolic.coda" --dim T=1..8; says 'a run has one value'
+status 2 $coda bench $graphs/llama_small.coda --rounds 0; says '--rounds cannot be "0"'
+status 2 $coda bench $graphs/llama_small.coda --rounds 10001; says '10001'
+status 2 $coda bench $graphs/llama_small.coda --check; says '--check'
+status 2 $coda run $graphs/llama_small.coda --json; says '--json'
+CODA_LIBCUDA=/nonexistent/libcuda.so.1 status 1 $coda bench $graphs/llama_small.coda --device gpu; says 'the CUDA driver is missing'
+
 # Random slots of an append are distinct: here all that there are.
 printf '%s\n' '%k = state f32[8,4]' '%x = input f32[8,4]' '%i = input i32[8]' '%n = append %k, %x, %i' \
     '%s = cast %i {to=f32}' 'output %slots = %s' > "$out/append.coda"
@@ -150,6 +171,8 @@ if [ -e "$device/libcuda.so.1" ]; then
     LD_LIBRARY_PATH=$device CODA_LIBCUDA=$device/libcuda.so.1 CODA_CUDA_LIB=$device CODA_CACHE_DIR=$out/launches \
         CODA_DEBUG=launch status 0 $coda run "$out/scale.coda" --device gpu
     says '^coda launch: @0 coda_rows_scale, rows \[3,5\]: scale; 120 bytes$'
+    LD_LIBRARY_PATH=$device CODA_LIBCUDA=$device/libcuda.so.1 CODA_CUDA_LIB=$device CODA_CACHE_DIR=$out/launches \
+        status 0 $coda bench "$out/scale.coda" --device gpu --rounds 1 --json; prints '"kernel": "coda_rows_scale"'
 fi
 status 0 $coda run $graphs/llama_small.coda; [ ! -s "$out/err" ] || die "launches without CODA_DEBUG: $(cat "$out/err")"
 
