@@ -212,7 +212,7 @@ inline coda_graph *graph_of(const std::vector<value> &in)
         return detail::build(coda_##name, a...);                                                             \
     }
 /* clang-format off */
-CODA_BUILDER(matmul) CODA_BUILDER(matmul_kn)
+CODA_BUILDER(matmul) CODA_BUILDER(matmul_kn) CODA_BUILDER(scaled_matmul)
 CODA_BUILDER(add) CODA_BUILDER(sub) CODA_BUILDER(mul) CODA_BUILDER(div) CODA_BUILDER(scale) CODA_BUILDER(bias)
 CODA_BUILDER(relu) CODA_BUILDER(relu2) CODA_BUILDER(gelu_erf) CODA_BUILDER(gelu_tanh) CODA_BUILDER(gelu_quick)
 CODA_BUILDER(silu) CODA_BUILDER(tanh) CODA_BUILDER(sigmoid) CODA_BUILDER(softplus)

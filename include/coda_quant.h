@@ -232,14 +232,32 @@ CODA_API coda_value coda_weight_packed(coda_graph *g, const char *name, const co
  *     scale = max |x| / largest      largest: 448 of e4m3, 57344 of e5m2
  *     q     = x / max(scale, 2^-120), rounded to nearest, ties to even
  *
- * columns: 0, or those that have a scale of their own, which divide K: *scale is then [.., K / columns]. No
- * product applies those: multiply groups of columns one by one, or read q for something else.
+ * columns: 0, or those that have a scale of their own, which divide K: *scale is then [.., K / columns].
+ * coda_scaled_matmul applies those of 128.
  * A row of zeros has scale 0 and zeros. One that holds NaN has scale NaN, and q is NaN throughout; with an
  * infinity the scale is infinite and q NaN in its places, 0 elsewhere. Rows below 2^-111 lose bits.
  * It is what coda_abs, coda_row_max, coda_div, coda_maximum and coda_cast make: a program that has x at hand
  * writes q beside it. A fixed scale needs none of it: coda_cast(g, coda_scale(g, x, 1 / s), t). */
 CODA_API coda_value coda_quantize_rows(coda_graph *g, coda_value x, coda_dtype t, int64_t columns,
                                        coda_value *scale);
+
+/* The product of x and the transpose of w, both of them fp8 with scales of blocks, as DeepSeek-V3 and
+ * Qwen3-FP8 multiply (weight_block_size [128, 128]):
+ *
+ *     y[m, n] = sum over k of  x[m, k] x_scale[m, k / 128]  w[n, k] w_scale[n / 128, k / 128]
+ *
+ * x [.., M, K], x_scale fp32 [.., M, ceil(K / 128)], as coda_quantize_rows makes them by 128 columns;
+ * w [N, K] or [.., N, K], w_scale fp32 [.., ceil(N / 128), ceil(K / 128)], as the files have them
+ * (weight_scale_inv is what to multiply by); y fp32 [.., M, N]. Last blocks may be short. The leading
+ * dimensions are as coda_matmul has them. N and K are numbers.
+ *
+ *     q = coda_quantize_rows(g, x, CODA_F8E4M3, 128, &s);
+ *     y = coda_cast(g, coda_scaled_matmul(g, q, s, w, w_scale), CODA_BF16);
+ *
+ * On Hopper the sums of each 128 k are multiplied by both scales in fp32 as they are added up, in the time
+ * of a product without scales. coda_grad has no derivative of it. */
+CODA_API coda_value coda_scaled_matmul(coda_graph *g, coda_value x, coda_value x_scale, coda_value w,
+                                       coda_value w_scale);
 
 #ifdef __cplusplus
 }

@@ -26,6 +26,13 @@ CODA_API coda_value coda_matmul_kn(coda_graph *g, coda_value x, coda_value w)
     return build_node(g, "matmul_kn", (struct node){.op = OP_MATMUL, .attr.matmul.kn = 1}, OPERANDS(x, w));
 }
 
+CODA_API coda_value coda_scaled_matmul(coda_graph *g, coda_value x, coda_value x_scale, coda_value w,
+                                       coda_value w_scale)
+{
+    return build_node(g, "scaled_matmul", (struct node){.op = OP_SCALED_MATMUL},
+                      OPERANDS(x, w, x_scale, w_scale));
+}
+
 /* ---- Maps ---- */
 
 static coda_value map(graph *g, const char *name, const coda_value *in, int n, const float *params)

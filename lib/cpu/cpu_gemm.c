@@ -45,13 +45,26 @@ static bool copies_a(const struct tensor_use *a, int64_t m)
     return a->dtype != CODA_F32 || a->k != 1 || (m > 1 && a->row % PAGE_FLOATS == 0);
 }
 
+/* Multiplies a row of an operand by the scales of its blocks, if it has some. */
+static void apply_scales(const struct gemm_job *j, const struct operand *o, int64_t row, float *x)
+{
+    if (!o->scale) return;
+    const struct tensor_use *s = &j->cpu->p->port[o->scale - 1];
+    const float *scale = (const float *)cpu_buffer(j->cpu, s->buffer) + s->offset + j->batch * s->batch +
+                         row / o->scale_rows * s->row;
+    for (int64_t k = 0; k < j->k; k++) x[k] *= scale[k / o->scale_k * s->k];
+}
+
 static void copy_rows(void *ctx, int64_t block)
 {
     struct gemm_job *j = ctx;
     const struct tensor_use *a = a_of(j);
-    for (int64_t r = block * BLOCK_ROWS; r < MIN((block + 1) * BLOCK_ROWS, j->rows); r++)
-        cpu_read(j->a + r * j->pitch, a->dtype, cpu_buffer(j->cpu, a->buffer),
+    for (int64_t r = block * BLOCK_ROWS; r < MIN((block + 1) * BLOCK_ROWS, j->rows); r++) {
+        float *row = j->a + r * j->pitch;
+        cpu_read(row, a->dtype, cpu_buffer(j->cpu, a->buffer),
                  a->offset + j->batch * a->batch + (j->first + r) * a->row, a->k, j->k);
+        apply_scales(j, &j->cpu->p->a, j->first + r, row);
+    }
 }
 
 /* Columns n .. n + PANEL - 1 of B as floats, those of one column `pitch` from those of the next. */
@@ -67,6 +80,7 @@ static void turn_panel(const struct gemm_job *j, int64_t n, float *panel, int64_
         cpu_read_use(run, b, base, at + k * b->k, 1, columns);
         for (int64_t c = 0; c < columns; c++) panel[c * pitch + k] = run[c];
     }
+    for (int64_t c = 0; c < columns; c++) apply_scales(j, &j->cpu->p->b, n + c, panel + c * pitch);
 }
 
 /* ---- Product ---- */
@@ -193,7 +207,7 @@ static void cut(struct gemm_job *j)
     int threads = parallel_worth((double)j->m * (double)j->n * (double)j->k),
         tasks = threads > 1 ? threads * TASKS_A_THREAD : 1;
     const struct tensor_use *b = b_of(j);
-    j->turned = b->k != 1 || !dot_takes(b->dtype) || use_is_packed(b);
+    j->turned = b->k != 1 || !dot_takes(b->dtype) || use_is_packed(b) || j->cpu->p->b.scale;
     j->copied = copies_a(a_of(j), j->m);
     j->band = MIN(j->m, piece_of(BAND_NUMBERS, MAX(j->n, j->k), BLOCK_ROWS));
     j->chunk = piece_of(j->n, j->turned ? tasks : tasks / CEIL_DIV(j->band, BLOCK_ROWS), PANEL);
@@ -222,7 +236,7 @@ coda_status cpu_gemm(const struct cpu *c)
 {
     const struct program *p = c->p;
     struct gemm_job j = {.cpu = c, .m = p->dim[1], .n = p->dim[2], .k = p->k};
-    if (operand_is_scaled(&p->a) || operand_is_scaled(&p->b))
+    if ((operand_is_scaled(&p->a) || operand_is_scaled(&p->b)) && !program_has_block_scales(p))
         return fail(CODA_E_UNSUPPORTED, "the CPU device scales no operand of a product");
     cut(&j);
     void *memory = band_memory(&j);

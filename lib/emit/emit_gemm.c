@@ -32,6 +32,13 @@ static void print_operand(const struct gemm *g, const struct tensor_use *o, cons
     text_printf(g->t, "    const %s *%s;\n", emit_dtype(use_is_packed(o) ? CODA_U8 : o->dtype), name);
 }
 
+static void print_scale(const struct gemm *g, const struct operand *o, const char *name)
+{
+    if (!o->scale) return;
+    add_pointer(g->k, &g->p->port[o->scale - 1]);
+    text_printf(g->t, "    const float *%s_scale;\n", name);
+}
+
 /* From one batch to the next, in elements of that type. */
 static int64_t batch_of(const struct tensor_use *o)
 {
@@ -147,6 +154,7 @@ static void print_args(const struct gemm *g)
         print_operand(g, &g->p->a.data, "a");
         print_operand(g, &g->p->b.data, "b");
     }
+    print_scale(g, &g->p->a, "a"), print_scale(g, &g->p->b, "b");
     for (int i = 0; i < g->p->ports; i++)
         if (has_pointer(g, i)) print_port(g, i);
     for (int i = 0; i < g->p->ports; i++) {
@@ -231,6 +239,22 @@ static void print_weights(const struct tensor_use *b, struct text *t)
                 (wide)(first.row % PACK_ROWS * b->packing.columns + first.column));
 }
 
+/* How far the scales of an operand's blocks are apart. */
+static void print_scale_strides(const struct gemm *g, const struct operand *o, const char *name)
+{
+    const struct tensor_use *s = &g->p->port[o->scale - 1];
+    text_printf(g->t,
+                "    static constexpr i64 %s_scale_batch = %lld, %s_scale_row = %lld, %s_scale_k = %lld;\n",
+                name, is_batched(g) ? (wide)s->batch : 0, name, (wide)s->row, name, (wide)s->k);
+}
+
+static void print_scales(const struct gemm *g)
+{
+    if (!program_has_block_scales(g->p)) return;
+    text_append(g->t, "    static constexpr bool scaled = true;\n");
+    print_scale_strides(g, &g->p->a, "a"), print_scale_strides(g, &g->p->b, "b");
+}
+
 static void print_config(const struct gemm *g)
 {
     const struct program *p = g->p;
@@ -259,6 +283,7 @@ static void print_config(const struct gemm *g)
     if (g->s->layout.state_columns)
         text_printf(t, "    static constexpr int state_columns = %d, states = %lld;\n",
                     g->s->layout.state_columns, (wide)g->s->layout.states);
+    print_scales(g);
     c->mainloop->print_config(p, g->s, t);
     text_append(t, "};\n");
 }

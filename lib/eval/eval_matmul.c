@@ -161,19 +161,18 @@ static void multiply_task(void *ctx, int64_t task)
     free(s);
 }
 
-coda_status eval_matmul(const struct eval_call *c)
+static coda_status multiply_all(const struct eval_call *c, const double *x, const double *w, bool kn)
 {
     const struct node *n = c->n;
     const struct type *xt = c->type[MATMUL_X], *wt = c->type[MATMUL_W];
     bool shared = wt->rank == 2;
     int64_t m = shared ? type_rows(xt) : xt->dim[xt->rank - 2], k = type_columns(xt);
     int64_t columns = type_columns(&n->type), batches = shared ? 1 : m ? type_rows(xt) / m : 0;
-    bool kn = n->attr.matmul.kn;
     struct product p = {.m = m,
                         .n = columns,
                         .k = k,
-                        .a = {c->in[MATMUL_X], k, 1},
-                        .b = {c->in[MATMUL_W], kn ? columns : 1, kn ? 1 : k},
+                        .a = {x, k, 1},
+                        .b = {w, kn ? columns : 1, kn ? 1 : k},
                         .batch_a = m * k,
                         .batch_b = columns * k,
                         .c = c->out};
@@ -184,4 +183,49 @@ coda_status eval_matmul(const struct eval_call *c)
         for (int64_t i = 0; i < tasks; i++) multiply_task(&p, i);
     else parallel_for(tasks, multiply_task, &p);
     return p.failed ? fail(CODA_E_MEMORY, "evaluate: out of memory in a matmul") : CODA_OK;
+}
+
+coda_status eval_matmul(const struct eval_call *c)
+{
+    return multiply_all(c, c->in[MATMUL_X], c->in[MATMUL_W], c->n->attr.matmul.kn);
+}
+
+/* ---- Operands with scales of blocks ---- */
+
+struct blocks {
+    const struct type *type;
+    const double *x, *scale;
+    int64_t rows; /* of a block */
+    double *out;
+};
+
+/* Row `row` of all matrices, whose blocks of rows begin anew in each matrix. */
+static void scale_rows(void *ctx, int64_t from, int64_t to)
+{
+    const struct blocks *b = ctx;
+    int64_t k = type_columns(b->type), m = b->type->dim[b->type->rank - 2];
+    int64_t high = CEIL_DIV(m, b->rows), wide = CEIL_DIV(k, SCALE_BLOCK);
+    for (int64_t row = from; row < to; row++) {
+        const double *s = b->scale + (row / m * high + row % m / b->rows) * wide;
+        for (int64_t i = 0; i < k; i++) b->out[row * k + i] = b->x[row * k + i] * s[i / SCALE_BLOCK];
+    }
+}
+
+static double *scaled(const struct eval_call *c, int operand, int scale, int64_t rows)
+{
+    const struct type *t = c->type[operand];
+    double *out = malloc(sizeof *out * (size_t)MAX(type_elements(t), 1));
+    struct blocks b = {t, c->in[operand], c->in[scale], rows, out};
+    if (out) eval_spread(type_rows(t), type_columns(t), scale_rows, &b);
+    return out;
+}
+
+coda_status eval_scaled_matmul(const struct eval_call *c)
+{
+    double *x = scaled(c, SCALED_MATMUL_X, SCALED_MATMUL_X_SCALE, 1);
+    double *w = scaled(c, SCALED_MATMUL_W, SCALED_MATMUL_W_SCALE, SCALE_BLOCK);
+    coda_status s = fail(CODA_E_MEMORY, "evaluate: out of memory in a scaled_matmul");
+    if (x && w) s = multiply_all(c, x, w, false);
+    free(x), free(w);
+    return s;
 }

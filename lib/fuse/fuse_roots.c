@@ -405,7 +405,7 @@ coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_opt
     assign_fixed_roles(gr);
     group_find_horizons(gr);
     for (int i = g->nodes - 1; i >= 0; i--) /* the last product takes a value that two could take */
-        if (g->node[i].op == OP_MATMUL) root_gemm(gr, i);
+        if (op_is_product(g->node[i].op)) root_gemm(gr, i);
     fuse_take_in(gr);
     for (int i = 0; i < g->nodes; i++) {
         root_own(gr, i);

@@ -113,7 +113,7 @@ static int64_t least_folded(const struct grouper *gr, const struct group *q, int
 {
     const struct uses *u = &gr->uses;
     for (int i = u->at[x]; i < u->at[x + 1]; i++)
-        if (gr->g->node[u->use[i].node].op == OP_MATMUL) return LEAST_FOLDED;
+        if (op_is_product(gr->g->node[u->use[i].node].op)) return LEAST_FOLDED;
     return is_stored(gr, q, x) ? LEAST_FOLDED_KEPT : LEAST_FOLDED;
 }
 

@@ -131,6 +131,32 @@ static void matrix_operand(struct grouper *gr, struct tensor_use *o)
     o->steady = base_is_steady(gr, v.base);
 }
 
+/* Scales of an operand's blocks, which are an operand, too. */
+static void block_scales(struct writer *w, struct operand *o, int value, const struct matrix_view *v,
+                         int rows)
+{
+    struct tensor_use port = port_new(USE_OPERAND, buffer_of(w->gr, v->base), v->offset, CODA_F32, value);
+    port.batch = v->batch, port.row = v->row, port.k = v->k;
+    port.version = w->gr->site[v->base].version;
+    port.steady = base_is_steady(w->gr, v->base);
+    w->gr->site[v->base].need = true;
+    o->scale = 1 + add_port(w, port);
+    o->scale_rows = rows;
+    o->scale_k = SCALE_BLOCK;
+}
+
+static void matrix_operands(struct writer *w)
+{
+    struct program *p = w->p;
+    const struct node *n = &w->gr->g->node[p->root];
+    struct matmul_view v;
+    matrix_operand(w->gr, &p->a.data);
+    matrix_operand(w->gr, &p->b.data);
+    if (n->op != OP_SCALED_MATMUL || !view_matmul(w->gr->g, n, w->gr->view, &v)) return;
+    block_scales(w, &p->a, n->in[SCALED_MATMUL_X_SCALE], &v.a_scale, 1);
+    block_scales(w, &p->b, n->in[SCALED_MATMUL_W_SCALE], &v.b_scale, SCALE_BLOCK);
+}
+
 static struct writer writer_of(struct grouper *gr, int group)
 {
     return (struct writer){.gr = gr, .q = gr->group[group], .p = &gr->group[group]->p};
@@ -142,10 +168,7 @@ static void write_members(struct writer *w)
         own_read(w);
         return;
     }
-    if (w->p->kind == PROGRAM_GEMM) {
-        matrix_operand(w->gr, &w->p->a.data);
-        matrix_operand(w->gr, &w->p->b.data);
-    }
+    if (w->p->kind == PROGRAM_GEMM) matrix_operands(w);
     for (int m = w->q->first; m >= 0 && !w->status; m = w->gr->site[m].next)
         w->gr->site[m].step = write_member(w, m);
     for (int i = 0; i < w->q->bests && !w->status; i++) write_best(w, &w->q->best[i]);

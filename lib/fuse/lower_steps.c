@@ -249,7 +249,7 @@ static bool is_only_multiplied(const struct grouper *gr, int value)
     const struct uses *u = &gr->uses;
     for (int i = u->at[value]; i < u->at[value + 1]; i++) {
         int reader = u->use[i].node;
-        if (gr->g->node[reader].op == OP_MATMUL) continue;
+        if (op_is_product(gr->g->node[reader].op)) continue;
         if (!op_is_view(gr->g->node[reader].op) || !is_only_multiplied(gr, reader)) return false;
     }
     return true;
@@ -518,6 +518,7 @@ static int compute(struct writer *w, int value)
     if (op_combines_pairs(n->op)) return pair(w, n, value);
     switch (n->op) {
     case OP_MATMUL:
+    case OP_SCALED_MATMUL:
         return add_step(w, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1, .value = value});
     case OP_REDUCE: return reduce(w, n, value);
     case OP_EMBEDDING: return gather(w, n, value);

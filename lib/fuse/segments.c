@@ -321,7 +321,7 @@ static bool is_multiplied(const struct grouper *gr, int value)
     const struct uses *u = &gr->uses;
     for (int i = u->at[value]; i < u->at[value + 1]; i++) {
         enum op op = gr->g->node[u->use[i].node].op;
-        if (op == OP_MATMUL || op == OP_CONCAT || (op_is_view(op) && is_multiplied(gr, u->use[i].node)))
+        if (op_is_product(op) || op == OP_CONCAT || (op_is_view(op) && is_multiplied(gr, u->use[i].node)))
             return true;
     }
     return false;

@@ -29,6 +29,13 @@ static void refuse(struct grad *w, int v, int first, const char *why)
         }
 }
 
+/* fp8 and the scales of its blocks come of rounding. */
+void grad_scaled_matmul(struct grad *w, int v, int dy)
+{
+    (void)dy;
+    refuse(w, v, SCALED_MATMUL_X, "multiplies fp8 by scales of blocks; it has no derivative");
+}
+
 /* The value that it writes is the way that a caller means, before the state that it writes to. */
 #define WRITES(name)                                                                                         \
     void grad_##name(struct grad *w, int v, int dy)                                                          \

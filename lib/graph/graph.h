@@ -31,6 +31,7 @@ enum op {
  * over, and what it writes. */
 enum { VIEW_OF = RESHAPE_X, VERSION_OF = ASSIGN_STATE, VERSION_VALUE = ASSIGN_VALUE };
 _Static_assert((int)SLICE_X == VIEW_OF && (int)TRANSPOSE_X == VIEW_OF, "views");
+_Static_assert((int)SCALED_MATMUL_X == MATMUL_X && (int)SCALED_MATMUL_W == MATMUL_W, "products");
 _Static_assert((int)APPEND_STATE == VERSION_OF && (int)APPEND_ROWS == VERSION_VALUE, "versions");
 
 /* Operands that may be read of any node of a graph, -1 where it has none: as many as any operation names. */
@@ -207,6 +208,9 @@ static inline bool node_is_written(const struct node *n)
     return n->op == OP_STATE || (n->op == OP_INPUT && n->attr.input.consumed);
 }
 static inline bool op_is_view(enum op op) { return op_is(op, KIND_VIEW); }
+static inline bool op_is_product(enum op op) { return op_is(op, KIND_PRODUCT); }
+/* Columns of x and of w, and rows of w, that have a scale of their own in a scaled product. */
+enum { SCALE_BLOCK = 128 };
 /* Is it what its primitive is? Then that one's name is its word in the text form. */
 static inline bool op_is_prim(enum op op) { return op == OP_MAP || op == OP_REDUCE; }
 static inline const char *node_text(const struct node *n)

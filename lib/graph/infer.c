@@ -433,6 +433,7 @@ static bool takes_narrow(const graph *g, const struct node *n, int i)
     if (op_is_view(n->op) || n->op == OP_CAST || n->op == OP_ASSIGN) return true;
     if (n->op == OP_ATTENTION) return i == ATTENTION_K || i == ATTENTION_V;
     if (n->op == OP_MATMUL) return i == MATMUL_W || is_f8_product(n, g);
+    if (n->op == OP_SCALED_MATMUL) return i == SCALED_MATMUL_X || i == SCALED_MATMUL_W;
     if (n->op == OP_UNPACK) return true;
     return n->op == OP_APPEND && (i == APPEND_STATE || i >= APPEND_OPERANDS);
 }

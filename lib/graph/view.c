@@ -123,15 +123,41 @@ static bool rows_of(const struct type *x, const int64_t *s, bool shared, struct 
     return view_collapse(x, s, 0, r - 2, &v->a.batch);
 }
 
+/* The scales of an operand's blocks; their leading dimensions are one if those of the operand are. */
+static bool scales_of(const struct type *t, const struct view *scales, bool one, struct matrix_view *out)
+{
+    int r = t->rank;
+    if (scales->base < 0) return false;
+    out->base = scales->base;
+    out->offset = scales->offset;
+    out->k = scales->stride[r - 1];
+    if (one) return view_collapse(t, scales->stride, 0, r - 1, &out->row);
+    out->row = scales->stride[r - 2];
+    return view_collapse(t, scales->stride, 0, r - 2, &out->batch);
+}
+
+static bool view_scales(const graph *g, const struct node *n, const struct view *view, struct matmul_view *v)
+{
+    int x = n->in[SCALED_MATMUL_X], a = n->in[SCALED_MATMUL_X_SCALE], b = n->in[SCALED_MATMUL_W_SCALE];
+    const struct type *t = &g->node[x].type;
+    int64_t row;
+    bool one = g->node[n->in[SCALED_MATMUL_W]].type.rank == 2 &&
+               view_collapse(t, view[x].stride, 0, t->rank - 1, &row);
+    return scales_of(&g->node[a].type, &view[a], one, &v->a_scale) &&
+           scales_of(&g->node[b].type, &view[b], false, &v->b_scale);
+}
+
 bool view_matmul(const graph *g, const struct node *n, const struct view *view, struct matmul_view *v)
 {
     const struct type *x = &g->node[n->in[MATMUL_X]].type, *w = &g->node[n->in[MATMUL_W]].type;
     struct view a = view[n->in[MATMUL_X]], b = view[n->in[MATMUL_W]];
     memset(v, 0, sizeof *v);
+    v->a_scale.base = v->b_scale.base = -1;
     if (a.base < 0 || b.base < 0) return false;
     if (!rows_of(x, a.stride, w->rank == 2, v)) return false;
     if (!view_collapse(w, b.stride, 0, w->rank - 2, &v->b.batch)) return false;
-    int kn = n->attr.matmul.kn != 0;
+    if (n->op == OP_SCALED_MATMUL && !view_scales(g, n, view, v)) return false;
+    int kn = n->op == OP_MATMUL && n->attr.matmul.kn != 0;
     v->k = x->dim[x->rank - 1];
     v->n = w->dim[w->rank - (kn ? 1 : 2)];
     v->a.base = a.base;

@@ -50,6 +50,8 @@ struct matrix_view {
 struct matmul_view {
     int64_t batch, m, n, k;
     struct matrix_view a, b;
+    struct matrix_view a_scale,
+        b_scale; /* of a scaled product: by blocks of rows and of k; else base is -1 */
 };
 /* w, a view of `unpack`, as it lies there; each of its matrices begins with a row block. False: it cannot. */
 bool view_packed_matrices(const struct node *unpack, const struct matmul_view *v, struct matrix_view *w);

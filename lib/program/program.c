@@ -288,9 +288,29 @@ static int64_t operand_bytes(const struct program *q, const struct tensor_use *o
     return dtype_bytes(o->dtype, mul_counts(mul_counts(rows, q->k), o->batch ? q->dim[0] : 1));
 }
 
+static bool has_block_scales(const struct operand *o, int high)
+{
+    return dtype_is_f8(o->dtype) && o->dtype == o->data.dtype && o->scale && !o->zero &&
+           o->scale_rows == high && o->scale_k == SCALE_BLOCK;
+}
+
+bool program_has_block_scales(const struct program *q)
+{
+    return q->kind == PROGRAM_GEMM && has_block_scales(&q->a, 1) && has_block_scales(&q->b, SCALE_BLOCK);
+}
+
+static int64_t scales_bytes(const struct program *q, const struct operand *o, int64_t rows)
+{
+    const struct tensor_use *s = &q->port[o->scale - 1];
+    int64_t blocks = mul_counts(CEIL_DIV(rows, MAX(o->scale_rows, 1)), CEIL_DIV(q->k, MAX(o->scale_k, 1)));
+    return dtype_bytes(s->dtype, mul_counts(blocks, s->batch ? q->dim[0] : 1));
+}
+
 int64_t port_bytes(const struct program *q, int port)
 {
     const struct tensor_use *use = &q->port[port];
+    if (q->kind == PROGRAM_GEMM && q->a.scale == 1 + port) return scales_bytes(q, &q->a, q->dim[1]);
+    if (q->kind == PROGRAM_GEMM && q->b.scale == 1 + port) return scales_bytes(q, &q->b, q->dim[2]);
     bool states = use->role == USE_PARTIAL_LOAD || use->role == USE_PARTIAL_STORE;
     int64_t columns = port_columns(q, port);
     if (states) return states_bytes(q, use, columns);

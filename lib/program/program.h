@@ -180,6 +180,8 @@ static inline bool operand_is_scaled(const struct operand *o)
 {
     return o->dtype != o->data.dtype || o->scale || o->zero;
 }
+/* Are both operands fp8 with scales of blocks, as OP_SCALED_MATMUL has them? */
+bool program_has_block_scales(const struct program *q);
 static inline bool operand_is_plain(const struct operand *o)
 {
     return !operand_is_scaled(o) && !use_is_packed(&o->data);

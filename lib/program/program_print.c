@@ -153,6 +153,14 @@ static void print_operand(const struct tensor_names *names, const char *label, c
     text_append(t, "\n");
 }
 
+/* By blocks of rows and of k. */
+static void print_scales(const struct tensor_names *names, const char *label, const struct program *q,
+                         const struct operand *o, struct text *t)
+{
+    static const char *const stride_name[] = {"batch", "block", "k_block"};
+    if (o->scale) print_operand(names, label, &q->port[o->scale - 1], stride_name, t);
+}
+
 static void print_own_use(const struct tensor_names *names, const struct program *q,
                           const struct tensor_use *u, struct text *t)
 {
@@ -227,6 +235,8 @@ void program_print_body(const struct tensor_names *names, const struct program *
     if (q->kind == PROGRAM_GEMM) {
         print_operand(names, "a", &q->a.data, of_product, t);
         print_operand(names, "b", &q->b.data, of_product, t);
+        print_scales(names, "a_scale", q, &q->a, t);
+        print_scales(names, "b_scale", q, &q->b, t);
     }
     const struct tensor_use *u = NULL;
     for (int i = 0; q->own && i < q->own->shown && (u = own_use(q->own, q->spec, i)); i++)

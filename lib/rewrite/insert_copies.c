@@ -218,11 +218,14 @@ static bool refuse_packed(struct copier *c, const struct node *n, int operand)
     return false;
 }
 
+/* Scales first: they are few. */
 static bool copy_matrices(struct copier *c, struct node *n)
 {
     struct matmul_view mv;
     int *x = &n->in[MATMUL_X], *w = &n->in[MATMUL_W];
     if (view_matmul(c->out, n, c->view, &mv)) return true;
+    for (int i = SCALED_MATMUL_X_SCALE; n->op == OP_SCALED_MATMUL && i <= SCALED_MATMUL_W_SCALE; i++)
+        if ((n->in[i] = copy(c, n->in[i])) < 0 || view_matmul(c->out, n, c->view, &mv)) return n->in[i] >= 0;
     *x = copy(c, *x);
     if (*x < 0 || view_matmul(c->out, n, c->view, &mv)) return *x >= 0;
     if (!refuse_packed(c, n, MATMUL_W)) return false;
@@ -246,7 +249,7 @@ static int append(struct copier *c, struct node *n)
 {
     copy_scalars(c, n);
     if (op_is_version(n->op) && !write_over(c, n)) return -1;
-    if (n->op == OP_MATMUL && !copy_matrices(c, n)) return -1;
+    if (op_is_product(n->op) && !copy_matrices(c, n)) return -1;
     if (n->op == OP_EMBEDDING && !table_lies_well(c, n)) return -1;
     if (n->op == OP_CONCAT) {
         for (int i = 0; i < n->nin; i++) n->in[i] = part_of_concat(c, n, n->in[i]);

@@ -9,11 +9,36 @@
  */
 #include "wgmma.h"
 
-enum { SLOT = 128, LEAST_STAGES = 3, FEW_ROWS = 64, MOST_SPLITS = 8 };
+enum { SLOT = 128, LEAST_STAGES = 3, FEW_ROWS = 64, MOST_SPLITS = 8, MOST_SCALES = 4 };
+
+/* ---- Scales of blocks of 128 rows of B ---- */
+
+static int common_divisor(int64_t a, int64_t b) { return (int)(b ? common_divisor(b, a % b) : a); }
+
+/* Neighbours among the columns of a tile, as they lie in it, that certainly are rows of one block of B: tiles
+ * begin at multiples of their width, halves of gated ones where the operand's half does. */
+static int scale_columns(const struct program *p, const struct tile *t)
+{
+    int bn = t->bn;
+    if (p->pair == PAIR_GLU_INTERLEAVED) return common_divisor(bn / 2, SCALE_BLOCK / 2);
+    if (p->pair == PAIR_GLU_STACKED)
+        return common_divisor(common_divisor(bn / 2, SCALE_BLOCK), p->dim[2] / 2);
+    return common_divisor(program_splits_heads(p, t) ? 32 : bn, SCALE_BLOCK);
+}
+
+/* A thread has a scale for so many columns, of few registers. */
+static bool scales_fit(const struct program *p, const struct tile *t)
+{
+    int columns = program_has_block_scales(p) ? scale_columns(p, t) : t->bn;
+    return columns % 8 == 0 && t->bn / columns <= MOST_SCALES;
+}
+
+/* ---- Tiles ---- */
 
 static bool supports(const struct target *target, const struct program *p)
 {
-    return program_fits_f8_units(p, target) && program_pairs_meet(p, target);
+    return program_fits_f8_units(p, target) && program_pairs_meet(p, target) &&
+           scales_fit(p, &(struct tile){.bn = 32});
 }
 
 static void consider(struct search *s, struct tile t)
@@ -24,7 +49,7 @@ static void consider(struct search *s, struct tile t)
     t.band = MAX(BAND_ROWS / t.bm / tile_cluster_m(&t), 1) * tile_cluster_m(&t);
     bool half = t.groups == 1; /* so that two blocks fit an SM */
     int room = half ? (s->target->shared_bytes - 1024) / 2 : s->target->shared_bytes;
-    if (!wgmma_fits(s->p, &t)) return;
+    if (!wgmma_fits(s->p, &t) || !scales_fit(s->p, &t)) return;
     t.stages = tile_stages(s->p, &t, room);
     if (t.stages >= LEAST_STAGES) search_add(s, &t, wgmma_cost(s->p, &t, s->target));
 }
@@ -64,6 +89,13 @@ static void candidates(struct search *s, enum tile_class class)
     for (int bn = span; span && span % 16 == 0 && bn <= width[0]; bn += span) consider_shared(s, bn);
 }
 
+static void print_config(const struct program *p, const struct schedule *s, struct text *t)
+{
+    if (program_has_block_scales(p))
+        text_printf(t, "    static constexpr int scale_columns = %d;\n", scale_columns(p, &s->tile));
+    wgmma_print_config(p, s, t);
+}
+
 const struct mainloop mainloop_wgmma_f8 = {.name = "sm90_f8",
                                            .kernel = "gemm_sm90_f8",
                                            .tma = true,
@@ -74,4 +106,4 @@ const struct mainloop mainloop_wgmma_f8 = {.name = "sm90_f8",
                                            .footprint = wgmma_footprint,
                                            .shares_sm = wgmma_shares_sm,
                                            .complete = wgmma_complete,
-                                           .print_config = wgmma_print_config};
+                                           .print_config = print_config};

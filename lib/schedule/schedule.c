@@ -45,7 +45,7 @@ static coda_status set_tiles(struct plan *p, const struct plan_options *opt)
     for (int i = 0; i < p->programs && good; i++) {
         const struct program *q = &p->program[i];
         if (q->kind != PROGRAM_GEMM) continue;
-        if (operand_is_scaled(&q->a) || operand_is_scaled(&q->b))
+        if ((operand_is_scaled(&q->a) || operand_is_scaled(&q->b)) && !program_has_block_scales(q))
             return fail(CODA_E_UNSUPPORTED, "plan: @%d has an operand that no main loop decodes", i);
         good = set_tile(p, i, &tiles, opt);
     }

@@ -9,6 +9,7 @@
 #include "tile/block.cuh"
 #include "tile/epilogue.cuh"
 #include "tile/resources.cuh"
+#include "tile/scales.cuh"
 #include "tile/weights.cuh"
 
 namespace coda {
@@ -48,10 +49,14 @@ template <class Config, class Epilogue, class Block> struct GemmSimt {
             for (int i = 0; i < each; i++) to[k(i)][row(i)] = to_float(x[i]);
         }
     };
-    using ShareA = Share<typename Config::A, Config::bm, Config::a_stride_k <= Config::a_stride_row>;
     using Weights = WeightsOf<Config, typename Config::Weights>;
-    using ElementB = typename Weights::Element;
+    // As they lie in memory, or times the scales of their blocks.
+    using ElementA = typename ScaledElement<Config::scaled, typename Config::A>::type;
+    using ElementB = typename ScaledElement<Config::scaled, typename Weights::Element>::type;
+    using ShareA = Share<ElementA, Config::bm, Config::a_stride_k <= Config::a_stride_row>;
     using ShareB = Share<ElementB, Config::bn, Config::b_stride_k <= Config::b_stride_row>;
+
+    using Scales = BlockScales<Config>;
 
     const Args &args;
     Shared &s;
@@ -64,9 +69,11 @@ template <class Config, class Epilogue, class Block> struct GemmSimt {
             args.a + t.batch * Config::a_batch(args) + m0 * Config::a_stride_row + k0 * Config::a_stride_k;
 #pragma unroll
         for (int i = 0; i < a.each; i++)
-            a.x[i] = k0 + a.k(i) < Config::k && m0 + a.row(i) < Config::rows(args)
-                         ? from[a.row(i) * Config::a_stride_row + a.k(i) * Config::a_stride_k]
-                         : typename Config::A{};
+            if (k0 + a.k(i) < Config::k && m0 + a.row(i) < Config::rows(args)) {
+                const auto x = from[a.row(i) * Config::a_stride_row + a.k(i) * Config::a_stride_k];
+                if constexpr (!Config::scaled) a.x[i] = x;
+                else a.x[i] = to_float(x) * Scales::a(args, t.batch, m0 + a.row(i), k0 + a.k(i));
+            } else a.x[i] = ElementA{};
     }
     DEV void get_b(ShareB &b, const Tile &t, i64 k0) const
     {
@@ -74,9 +81,11 @@ template <class Config, class Epilogue, class Block> struct GemmSimt {
 #pragma unroll
         for (int i = 0; i < b.each; i++) {
             const i64 n = Columns::column(t.first, b.row(i));
-            b.x[i] = k0 + b.k(i) < Config::k && n < Config::n
-                         ? Weights::at(from, n, k0 + b.k(i))
-                         : ElementB{};
+            if (k0 + b.k(i) < Config::k && n < Config::n) {
+                const auto x = Weights::at(from, n, k0 + b.k(i));
+                if constexpr (!Config::scaled) b.x[i] = x;
+                else b.x[i] = to_float(x) * Scales::b(args, t.batch, n, k0 + b.k(i));
+            } else b.x[i] = ElementB{};
         }
     }
 

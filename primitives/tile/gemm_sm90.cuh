@@ -35,6 +35,7 @@
 #include "tile/operands.cuh"
 #include "tile/resources.cuh"
 #include "tile/ring.cuh"
+#include "tile/scales.cuh"
 #include "tile/split.cuh"
 
 namespace coda {
@@ -307,15 +308,18 @@ struct GemmSm90 {
         }
         return last;
     }
-    // Each slot's products have sums of their own, which are added up when they are complete.
-    DEV int multiply_and_promote(Accumulators &acc, Cursor &at, int first_row) const
+    // Each slot's products have sums of their own, which are added up when they are complete. Their scales
+    // come meanwhile.
+    DEV int multiply_and_promote(Accumulators &acc, Cursor &at, int first_row, const Tile &t) const
     {
         const Part part = this->part();
+        const ThreadScales<Config, blocks> scales(args, t.batch, t.m * Config::bm + first_row, t.first);
         int last = at.slot;
         clear(acc);
 #pragma unroll 1
         for (int k = part.first; k < part.last; k++, at.next()) {
             Accumulators own;
+            const auto factors = scales.load(k);
             ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
             multiply<Config::bn>(own, at.slot, first_row, false);
             ptx::wgmma_wait<0>();
@@ -324,7 +328,7 @@ struct GemmSm90 {
 #pragma unroll
             for (int i = 0; i < blocks * Config::bn / 2; i++) {
                 const int m = i / (Config::bn / 2), sum = i % (Config::bn / 2);
-                acc[m][sum] += own[m][sum];
+                factors.add(acc[m][sum], own[m][sum], m, sum);
             }
         }
         return last;
@@ -333,7 +337,7 @@ struct GemmSm90 {
     DEV int multiply_tile(Accumulators &acc, Cursor &at, int first_row, const Tile &t,
                           Meanwhile meanwhile) const
     {
-        if constexpr (Products::promotes) return multiply_and_promote(acc, at, first_row);
+        if constexpr (Products::promotes) return multiply_and_promote(acc, at, first_row, t);
         if constexpr (Config::tail) {
             if (t.width < Config::bn) return multiply_slots<Config::tail_bn>(acc, at, first_row, meanwhile);
         }

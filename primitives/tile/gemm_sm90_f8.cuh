@@ -5,7 +5,8 @@
 // as DeepGEMM and CUTLASS do: every 128 k, an error of 2^-13 of the largest addend. It costs a register for
 // each accumulator, hence tiles of at most 192 sums a thread in all, and an instruction for each of them and
 // slot: n / 2 issue slots beside the 2 n clocks of the slot's products, hidden where another consumer, or
-// another block, multiplies meanwhile. So consumers share a tile and take no turns.
+// another block, multiplies meanwhile. So consumers share a tile and take no turns. Scales of blocks of 128 k
+// (scales.cuh) make the addition a multiply-add: some multiplications for each slot, of rows' by columns'.
 #pragma once
 
 #include "ptx/wgmma_f8.cuh"

@@ -45,7 +45,7 @@ struct ConfigDefaults {
     using Weights = void; // of B: elements by strides; else a policy of tile/weights.cuh
     static constexpr int cluster_m = 1, cluster_n = 1, tail = 0, tail_bn = 0, state_columns = 0, states = 0;
     static constexpr bool across = false, serpentine = false, walks = false, lends = false, once = false;
-    static constexpr bool clips_a = false;
+    static constexpr bool clips_a = false, scaled = false; // by blocks: tile/scales.cuh
     static constexpr bool roomy = false; // the epilogue has registers that the products have left
 };
 

@@ -68,6 +68,7 @@ BINARY(coda_less_equal) BINARY(coda_greater) BINARY(coda_greater_equal) BINARY(c
 BINARY(coda_logical_or)
 BUILD(coda_clip, value(), (float)real(), (float)real())
 BUILD(coda_where, value(), value(), value())
+BUILD(coda_scaled_matmul, value(), value(), value(), value())
 UNARY(coda_row_sum) UNARY(coda_row_max) UNARY(coda_row_mean) UNARY(coda_log_sum_exp)
 GATED(coda_swiglu) GATED(coda_geglu) GATED(coda_reglu) GATED(coda_glu) GATED(coda_geglu_erf)
 BUILD(coda_swiglu_clamped, value(), (coda_layout)below(2), (float)real(), (float)real())

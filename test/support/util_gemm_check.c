@@ -19,13 +19,24 @@ static double element(const struct row *w, int buffer, int64_t i)
 
 static int64_t width_of(const struct row *w, int step) { return gemm_width(w->r, w->r->step[step].half); }
 
+/* What element (row, k) of an operand counts. */
+static double scale_of(const struct row *w, const struct operand *o, int64_t row, int64_t k)
+{
+    if (!o->scale) return 1;
+    const struct tensor_use *s = &w->r->port[o->scale - 1];
+    int64_t at = w->batch * s->batch + row / o->scale_rows * s->row + k / o->scale_k * s->k;
+    return element(w, s->buffer, at);
+}
+
 static double product(const struct row *w, int64_t n)
 {
-    const struct tensor_use *a = &w->r->p.a.data, *b = &w->r->p.b.data;
+    const struct operand *x = &w->r->p.a, *y = &w->r->p.b;
+    const struct tensor_use *a = &x->data, *b = &y->data;
     double sum = 0;
     for (int64_t k = 0; k < w->r->p.k; k++)
         sum += element(w, a->buffer, w->batch * a->batch + w->m * a->row + k * a->k) *
-               element(w, b->buffer, w->batch * b->batch + n * b->row + k * b->k);
+               scale_of(w, x, w->m, k) * element(w, b->buffer, w->batch * b->batch + n * b->row + k * b->k) *
+               scale_of(w, y, n, k);
     return sum;
 }
 
