@@ -429,6 +429,7 @@ coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_op
 {
     struct job j = {.opt = *opt, .p = calloc(1, sizeof *j.p)};
     if (!j.p) return fail(CODA_E_MEMORY, "out of memory for a plan");
+    j.p->fast_fp16 = opt->flags & CODA_FAST_FP16;
     if (context) j.context = *context;
     coda_status status = compile(&j, g);
     if (status) executable_free(j.p);

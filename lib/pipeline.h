@@ -44,6 +44,8 @@ coda_status compile_load(coda_plan *const *plan, int plans, const coda_compile_o
                          struct kernel_table *table);
 /* CODA_TEXT_REASONS: why its programs are as many as they are, and their kernels those that they are. */
 coda_status plan_reasons(const coda_plan *p, struct text *t);
+/* CODA_TEXT_STAGES, in stages.c. */
+coda_status plan_stages(const coda_plan *p, struct text *t);
 /* The graph that a plan with these options is of; symbols stay. NULL with the message set. */
 graph *compile_rewritten(const graph *g, const coda_compile_options *opt);
 /* A joint graph as coda_split cuts it; see rewrite_joint(). */

@@ -126,6 +126,7 @@ static bool set_rounds(struct options *o, char *v)
     o->rounds = (int)n;
     return good;
 }
+static bool set_html(struct options *o, char *v) { return o->html = v, *v; }
 static bool set_json(struct options *o, char *v) { return o->json = true, !v; }
 static bool set_dot(struct options *o, char *v) { return o->dot = true, !v; }
 static bool set_check(struct options *o, char *v) { return o->check = true, !v; }
@@ -148,6 +149,7 @@ static const struct option {
     {"--invariant", NULL, ALL, set_invariant, "a row's bits depend on no other row, nor on their number"},
     {"--arch", "sm_90a", EXPLAIN | COMPILE, set_arch, "kernels for this architecture"},
     {"--dot", NULL, EXPLAIN, set_dot, "the plan as a Graphviz picture, nothing else"},
+    {"--html", "FILE.html", EXPLAIN, set_html, "writes a page with pictures, which loads nothing"},
     {"--autotune", NULL, ALL, set_autotune, "times tilings and cuBLASLt on the GPU, and keeps what it finds"},
     {"--max-autotune", NULL, ALL, set_max_autotune,
      "the same with all tilings that might win, and for longer"},

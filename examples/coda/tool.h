@@ -21,6 +21,7 @@ struct binding {
 struct options {
     const char *file;      /* the graph's text; "-" is standard input */
     const char *cache_dir; /* NULL: the default place */
+    const char *html;      /* of explain: the page that is written; NULL: none */
     coda_compile_options compile;
     bool dot, check, json;
     int rounds;       /* of bench; 0: as many as it likes */
@@ -80,6 +81,7 @@ coda_status compile_shown(coda_plan **out, const coda_graph *g, const coda_compi
 /* tool_explain.c, tool_run.c, tool_bench.c: the commands. They return the exit status. */
 int info(const struct options *opt);
 int explain(const struct options *opt);
+int explain_html(const struct options *opt, const coda_plan *p); /* tool_html.c */
 int compile(const struct options *opt);
 int run(const struct options *opt);
 int bench(const struct options *opt);

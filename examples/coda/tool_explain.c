@@ -105,7 +105,8 @@ int explain(const struct options *opt)
     coda_plan *p = plan_open(opt, CODA_PLAN_ONLY);
     int bad = 0;
     if (!p) return 1;
-    if (opt->dot) print("", p, CODA_TEXT_DOT);
+    if (opt->html) bad = explain_html(opt, p);
+    else if (opt->dot) print("", p, CODA_TEXT_DOT);
     else {
         print("# derivation\n", p, CODA_TEXT_DERIVATION);
         print("# rewritten graph\n", p, CODA_TEXT_REWRITTEN);

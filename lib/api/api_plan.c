@@ -142,10 +142,12 @@ static int64_t print_shapes(const coda_plan *p, char *buf, size_t size)
     return n;
 }
 
-static int64_t print_reasons(const coda_plan *p, char *buf, size_t size)
+/* What is made when it is asked for. */
+static int64_t print_made(coda_status (*make)(const coda_plan *p, struct text *t), const coda_plan *p,
+                          char *buf, size_t size)
 {
     struct text t = {0};
-    coda_status status = plan_reasons(p, &t);
+    coda_status status = make(p, &t);
     int64_t n = status ? (int64_t)status : text_emit(&t, buf, size);
     text_free(&t);
     return n;
@@ -154,9 +156,10 @@ static int64_t print_reasons(const coda_plan *p, char *buf, size_t size)
 CODA_API int64_t coda_plan_print(const coda_plan *p, coda_text what, char *buf, size_t size)
 {
     if (!p || (!buf && size)) return fail(CODA_E_INVALID, "plan_print: %s is NULL", p ? "buf" : "plan");
-    if ((int)what < 0 || what > CODA_TEXT_REASONS)
-        return fail(CODA_E_INVALID, "plan_print: text %d is none of 0..%d", (int)what, CODA_TEXT_REASONS);
-    if (what == CODA_TEXT_REASONS) return print_reasons(p, buf, size);
+    if ((int)what < 0 || what > CODA_TEXT_STAGES)
+        return fail(CODA_E_INVALID, "plan_print: text %d is none of 0..%d", (int)what, CODA_TEXT_STAGES);
+    if (what == CODA_TEXT_REASONS) return print_made(plan_reasons, p, buf, size);
+    if (what == CODA_TEXT_STAGES) return print_made(plan_stages, p, buf, size);
     if (what == CODA_TEXT_SHAPES) return print_shapes(p, buf, size);
     struct text t = {.str = p->text[what], .length = strlen(p->text[what])};
     return text_emit(&t, buf, size);

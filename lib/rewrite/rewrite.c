@@ -62,6 +62,7 @@ static coda_status run_pass(const struct pass *p, graph **g, const struct rewrit
     if (log->arena.failed) return fail(CODA_E_MEMORY, "rewrite: out of memory");
     if (!changed && next->status == CODA_OK) return CODA_OK; /* a copy of what was verified */
     coda_status s = graph_verify(next);
+    if (s == CODA_OK && opt->stage) opt->stage(opt->context, p->name, next, log);
     return s == CODA_OK && debug_shows(DEBUG_REWRITE) ? show(p, next) : s;
 }
 

@@ -13,6 +13,9 @@ struct rewrite_options {
     coda_fold fold;
     bool fast_f16;               /* CODA_FAST_FP16 */
     const struct target *target; /* NULL: that of the first row */
+    /* If not NULL it gets each graph that a pass has changed, and the log so far. */
+    void (*stage)(void *context, const char *pass, const graph *g, const struct rewrite_log *log);
+    void *context;
 };
 /* rewrite.c -- the passes of passes.def, each graph -> new graph, verified after each one. The rewritten
  * graph (the caller frees it), or NULL with the message set. Symbols stay, and no rule takes a value of

@@ -369,6 +369,7 @@ static void *run_one(void *ctx)
     if (!m->status) m->status = coda_run(m->p, m->args, m->prepared, m->work, NULL);
     coda_plan_print(m->p, CODA_TEXT_PLAN, text, sizeof text);
     coda_plan_print(m->p, CODA_TEXT_REASONS, text, sizeof text);
+    coda_plan_print(m->p, CODA_TEXT_STAGES, text, sizeof text);
     if (m->status && (!*coda_error() || strchr(coda_error(), '\n'))) m->broken = true;
     return NULL;
 }

@@ -161,7 +161,7 @@ static coda_status explain(const coda_graph *g)
     opt.device = CODA_DEVICE_NONE;
     opt.flags = CODA_PLAN_ONLY;
     coda_status status = coda_compile(&p, g, &opt);
-    for (int what = CODA_TEXT_GRAPH; !status && what <= CODA_TEXT_REASONS; what++) {
+    for (int what = CODA_TEXT_GRAPH; !status && what <= CODA_TEXT_STAGES; what++) {
         int64_t n = coda_plan_print(p, (coda_text)what, plan_text, sizeof plan_text);
         if (n < 0) status = (coda_status)n;
     }

@@ -55,6 +55,20 @@ status 0 $coda info; prints '^library: coda'; prints '^nvrtc:'; prints '^cache:'
 for g in $graphs/*.coda; do
     status 0 $coda explain "$g"; prints '^# derivation'; prints '^@0 -> @[0-9]* '; prints '^launches'
 done
+# The same as a page.
+for g in $graphs/*.coda; do
+    status 0 $coda explain "$g"; cp "$out/out" "$out/told"
+    status 0 $coda explain "$g" --html "$out/page.html"; [ ! -s "$out/out" ] || die "explain --html prints, too"
+    python3 test/system/page.py "$out/page.html" "$out/told" > "$out/page" || die "$g as a page: $(cat "$out/page")"
+done
+odd="$out/<i>&\"'.coda"
+cp $graphs/llama_small.coda "$odd"
+status 0 $coda explain "$odd"; cp "$out/out" "$out/told"
+status 0 $coda explain "$odd" --html "$out/page.html"
+python3 test/system/page.py "$out/page.html" "$out/told" > "$out/page" || die "odd names as a page: $(cat "$out/page")"
+grep -q "<h1>$(echo "$out" | sed 's/[&<>]/X/g')/&lt;i&gt;&amp;&quot;&#39;.coda</h1>" "$out/page.html" || die 'a name is not escaped'
+status 1 $coda explain $graphs/llama.coda --html /nonexistent/page.html; says 'No such file'
+status 2 $coda explain $graphs/llama.coda --html; says 'needs a value'
 status 0 $coda explain $graphs/llama.coda --dot; prints '^digraph'
 status 0 $coda explain $graphs/gpt2.coda --no-fusion
 status 0 $coda explain $graphs/gpt2.coda --invariant; prints ' invariant$'
