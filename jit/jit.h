@@ -186,6 +186,14 @@ char *jit_figures_get(const char *what, const struct jit_device *dev, const stru
 void jit_figures_put(const char *what, const struct jit_device *dev, const struct jit_options *opt,
                      const char *text);
 
+/* ---- ranges.c: what profilers show over the launches of a thread (NVTX) ---- */
+
+/* Does a tool listen? It is looked for at the first call. */
+bool jit_ranges(void);
+/* Only where one does. `name` stays until the pop. */
+void jit_range_push(const char *name);
+void jit_range_pop(void);
+
 /* ---- measure.c: device memory and the time of launches, for measurements; in the current context ---- */
 
 size_t jit_memory_free(void); /* bytes; 0 if nobody knows */

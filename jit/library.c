@@ -218,6 +218,11 @@ static void note_path(struct library *l, const void *function)
     else if (!library_file_of(function, l->path, sizeof l->path)) l->path[0] = 0;
 }
 
+void *library_open_tool(const char *path)
+{
+    return *path == '/' ? dlopen(path, RTLD_LAZY | RTLD_LOCAL) : NULL;
+}
+
 void library_fill(struct library *l, const char *const *names, void *table)
 {
     void **slot = table;

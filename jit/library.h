@@ -20,6 +20,8 @@ struct library {
 /* Opens the newest one of the toolkit's, or the driver's. */
 bool library_open_toolkit(struct library *l);
 bool library_open_driver(struct library *l);
+/* What a profiler wants loaded, by an absolute path; NULL if there is none. */
+void *library_open_tool(const char *path);
 /* A table is one function pointer for each name, in order. On failure the handle is dropped. */
 void library_fill(struct library *l, const char *const *names, void *table);
 /* A library that l opens by its plain name, from where l lies: the loader then knows it. The handle of l is

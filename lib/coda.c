@@ -11,6 +11,7 @@
 
 #include "fuse.h"
 #include "kernel_table.h"
+#include "launches.h"
 #include "rewrite.h"
 #include "runner.h"
 #include "schedule.h"
@@ -402,6 +403,15 @@ static coda_status load(struct job *j)
     return status;
 }
 
+/* Of the CPU device, which has no kernels. */
+static coda_status choose_runners(struct coda_plan *p)
+{
+    coda_status status = runners_choose(p);
+    if (status) return status;
+    launches_name(p);
+    return vectors_check();
+}
+
 static coda_status compile(struct job *j, const graph *g)
 {
     struct coda_plan *p = j->p;
@@ -416,12 +426,13 @@ static coda_status compile(struct job *j, const graph *g)
     p->arch = arena_string(&p->arena, j->arch);
     if (!p->arch) return fail(CODA_E_MEMORY, "out of memory for an arch");
     p->runnable = j->opt.device != CODA_DEVICE_NONE && !(j->opt.flags & CODA_PLAN_ONLY);
-    if (j->opt.device == CODA_DEVICE_CPU) return (status = runners_choose(p)) ? status : vectors_check();
+    if (j->opt.device == CODA_DEVICE_CPU) return choose_runners(p);
     if (j->context.dry_run) return CODA_OK;
     status =
         kernels_emit(p, j->context.table, j->context.plan_template ? &j->context.plan_template->ids : NULL);
-    if (status || j->opt.flags & CODA_PLAN_ONLY || j->context.unloaded) return status;
-    return load(j);
+    if (status || j->opt.flags & CODA_PLAN_ONLY) return status;
+    launches_name(p);
+    return j->context.unloaded ? CODA_OK : load(j);
 }
 
 coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_options *opt,

@@ -31,6 +31,27 @@ void launch_print(const struct program *q, struct text *t)
     print_steps(q, t);
 }
 
+static void name_launch(struct coda_plan *p, int index)
+{
+    const struct program *q = &p->plan.program[index];
+    struct compiled_program *c = &p->program[index];
+    const struct tensor_names names = {p->plan.graph, p->plan.buffer};
+    struct text t = {0};
+    if (c->kernel != KERNEL_NONE) text_printf(&t, "%s: ", p->kernel[c->kernel].info.name);
+    else if (c->runner && c->runner->name) text_printf(&t, "%s: ", c->runner->name);
+    launch_print(q, &t);
+    program_print_scopes(&names, q, &t);
+    c->range = t.failed ? NULL : arena_string(&p->arena, text_str(&t));
+    text_free(&t);
+}
+
+void launches_name(struct coda_plan *p)
+{
+    if (!jit_ranges()) return;
+    for (int i = 0; i < p->plan.programs; i++) name_launch(p, i);
+    p->arena.failed = false; /* names are no reason to fail */
+}
+
 void launch_show(const struct coda_plan *p, int index, double ms)
 {
     const struct program *q = &p->plan.program[index];

@@ -29,7 +29,10 @@ static coda_status run_one(const struct call *c, int index)
     const struct runner *r = c->p->program[index].runner;
     bool shown = debug_on(DEBUG_LAUNCH);
     double began = shown ? launch_clock() : 0;
+    const char *range = c->p->program[index].range;
+    if (range) jit_range_push(range);
     coda_status status = r ? r->run(c, index) : CODA_OK;
+    if (range) jit_range_pop();
     if (shown && !status) launch_show(c->p, index, r && r->synchronous ? launch_clock() - began : -1);
     return status;
 }

@@ -180,11 +180,25 @@ CODA_DEBUG=launch status 0 $coda run $graphs/llama_small.coda
 says '^coda launch: @1 gemm batch=1 m=64 n=512 k=256 rope: rope; 360448 bytes, [0-9.]* ms$'
 says '^coda launch: @2 attention batch=1 tq=64 tk=64 heads=4 kv_heads=2 head_dim=64 causal; 98304 bytes, [0-9.]* ms$'
 CODA_DEBUG=launch status 0 $coda run $graphs/llama_small.coda --fold copy; says ' ms, by coda_prepare$'
+# A profiler that listens (test/fake/nvtx.c) gets a range for each program, with its scope; without one, or if it does not
+# want to, there is none, and nothing fails.
+${CC:-gcc} -O1 -Wall -Wno-cast-function-type -Werror -shared -fPIC test/fake/nvtx.c -o "$out/nvtx.so"
+NVTX_INJECTION64_PATH=$out/nvtx.so FAKE_NVTX=$out/ranges status 0 $coda run "$out/scoped.coda"
+[ "$(grep -c '^push coda ' "$out/ranges")" = 6 ] && [ "$(grep -c '^pop coda 0$' "$out/ranges")" = 6 ] || die "6 programs are not 6 ranges: $(cat "$out/ranges")"
+grep -q '^push coda gemm batch=1 m=64 n=256 k=688: add in layers.0$' "$out/ranges" || die "a range lacks its scope: $(cat "$out/ranges")"
+rm "$out/ranges"
+for tool in "$out/nvtx.so" "$out/none.so" nvtx.so test/system/tool.sh "$out/scoped.coda"; do
+    FAKE_NVTX_REFUSES=1 NVTX_INJECTION64_PATH=$tool FAKE_NVTX=$out/ranges status 0 $coda run "$out/scoped.coda"
+    [ ! -e "$out/ranges" ] || die "$tool got ranges"
+done
 device=$(cd "${BUILD:-build}" && pwd)/emulator # an SM in software: a launch has begun, and takes what it takes
 if [ -e "$device/libcuda.so.1" ]; then
     LD_LIBRARY_PATH=$device CODA_LIBCUDA=$device/libcuda.so.1 CODA_CUDA_LIB=$device CODA_CACHE_DIR=$out/launches \
         CODA_DEBUG=launch status 0 $coda run "$out/scale.coda" --device gpu
     says '^coda launch: @0 coda_rows_scale, rows \[3,5\]: scale; 120 bytes$'
+    LD_LIBRARY_PATH=$device CODA_LIBCUDA=$device/libcuda.so.1 CODA_CUDA_LIB=$device CODA_CACHE_DIR=$out/launches \
+        NVTX_INJECTION64_PATH=$out/nvtx.so FAKE_NVTX=$out/ranges status 0 $coda run "$out/scale.coda" --device gpu
+    grep -q '^push coda coda_rows_scale: rows \[3,5\]: scale$' "$out/ranges" || die "no kernel's name: $(cat "$out/ranges")"
     LD_LIBRARY_PATH=$device CODA_LIBCUDA=$device/libcuda.so.1 CODA_CUDA_LIB=$device CODA_CACHE_DIR=$out/launches \
         status 0 $coda bench "$out/scale.coda" --device gpu --rounds 1 --json; prints '"kernel": "coda_rows_scale"'
 fi
