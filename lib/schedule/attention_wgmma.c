@@ -2,8 +2,8 @@
  * attention_sm90.cuh. */
 #include "attention_kernel.h"
 
-/* The tile of a kernel that has one block for each tile of queries. */
-static struct attention_tile tile_alone(const struct attention_spec *a)
+/* The tile of a kernel that has one block for each tile of queries, and holds those of so many. */
+static struct attention_tile tile_alone(const struct attention_spec *a, int query_slots)
 {
     struct attention_tile t = {.bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};
     int64_t row = 128 * CEIL_DIV(MIN(a->head_dim, FAR_TOO_WIDE), 64), bytes;
@@ -16,7 +16,7 @@ static struct attention_tile tile_alone(const struct attention_spec *a)
     else if (a->head_dim > 128) t.bn = a->head_dim <= 192 ? 112 : 80;
     if (attention_has(a, ATTENTION_BIAS))
         t.bn -= 16 * ((a->head_dim > 64) + (a->score || attention_has(a, ATTENTION_RANGES)));
-    bytes = row * (t.bm + 2 * t.stages * t.bn) + 8 * (2 + 4 * t.stages);
+    bytes = row * (query_slots * t.bm + 2 * t.stages * t.bn) + 8 * (2 * query_slots + 4 * t.stages);
     t.shared_bytes = CEIL_DIV(bytes, 1024) * 1024;
     t.blocks = attention_blocks(a, t.bm);
     return t;
@@ -45,7 +45,7 @@ static bool fits(const struct attention_spec *a, const struct attention_terms *o
 {
     const struct tensor_use *odd =
         a->use[ATTENTION_K].dtype != a->use[ATTENTION_Q].dtype ? &a->use[ATTENTION_K] : &a->use[ATTENTION_V];
-    struct attention_tile t = tile_alone(a);
+    struct attention_tile t = tile_alone(a, 1);
     if (!attention_fits_units(a, on, why)) return false;
     if (odd->dtype != a->use[ATTENTION_Q].dtype)
         return attention_no(why, REASON_ATTENTION_DTYPE, odd->value, odd->dtype, 0);
@@ -56,10 +56,22 @@ static bool fits(const struct attention_spec *a, const struct attention_terms *o
            attention_no(why, REASON_ATTENTION_SHARED, -1, t.shared_bytes, on->target->shared_bytes);
 }
 
+/* A second tile wants shared memory, and registers for what its queries see, which ranges, sequences to look
+ * up, a bias, a map of scores, and a window of wide heads do not leave. The blocks of a cluster have one tile
+ * each. */
+int attention_query_slots(const struct attention_spec *a, int cluster)
+{
+    bool more = attention_has(a, ATTENTION_RANGES) || attention_is_packed(a) || a->score ||
+                attention_has(a, ATTENTION_BIAS) || (a->window > 0 && a->head_dim > 64);
+    return a->head_dim <= 128 && !more && !cluster ? 2 : 1;
+}
+
 static struct attention_tile tile(const struct attention_spec *a, const struct attention_terms *on)
 {
-    struct attention_tile t = tile_alone(a);
-    t.cluster = on->invariant ? 0 : tile_parts(a, t.blocks, on);
+    int64_t tiles = tile_alone(a, 1).blocks;
+    int cluster = on->invariant ? 0 : tile_parts(a, tiles, on);
+    struct attention_tile t = tile_alone(a, attention_query_slots(a, cluster));
+    t.cluster = cluster;
     t.blocks *= MAX(t.cluster, 1);
     t.persistent = t.blocks && !t.cluster;
     return t;

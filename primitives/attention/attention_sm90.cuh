@@ -10,7 +10,10 @@
 //     O = O * 2^(c (old max - max))     once that product is done
 //
 // so that the tensor cores have work while a softmax runs; the other warpgroups fill what gaps remain. (To
-// make them take turns by named barriers gained nothing on an H200 from 128 columns on, 3 % at 64.) Blocks
+// make them take turns by named barriers gained nothing on an H200 from 128 columns on, 3 % at 64.) Where
+// shared memory holds the queries of two tiles, a tile's last O += P V runs beside the next one's first S,
+// and its result is stored while the other warpgroups multiply: short sequences have few blocks of keys, so
+// what a tile costs beside them counts. Blocks
 // that no query of the tile sees are not visited; only blocks at a border are masked. Columns are padded to
 // a multiple of 64 and rows past the end are read as zeros by TMA. Every sum has a fixed order.
 //
@@ -23,7 +26,7 @@
 // shared for the merge, through distributed shared memory.
 //
 // Config: type T (bf16 or f16); i32 heads, group (query heads for a key head), head_dim, window, ahead,
-// page, box (keys of a copy), bn, stages, groups, cluster; bool stored (the result is), lse (so are sums),
+// page, box (keys of a copy), bn, stages, groups, query_slots (tiles whose queries are held), cluster; bool stored (the result is), lse (so are sums),
 // limited, blind (there are queries before the first key, which see none), single (each sequence has one
 // query), lengths, from_length, ranges, slopes, sinks, k_scales, v_scales, starts (are there); float
 // scale, scale_log2 (scale * log2 e), softcap; i64 lengths_stride, ranges_time, ranges_end, slopes_stride,
@@ -58,11 +61,13 @@ template <class Config> struct AttentionSm90 {
     static constexpr i32 threads = 128 * (1 + groups);
     using Registers = AttentionRegisters<groups, Tiled::page != 0 || Tiled::starts || Tiled::ranges>;
 
+    static constexpr i32 query_slots = Tiled::query_slots;
+
     struct alignas(swizzle_atom) Shared { // tiles are chunks of [rows][64]
-        u8 queries[chunks][bm * swizzle_row];
+        u8 queries[query_slots][chunks][bm * swizzle_row];
         u8 keys[stages][chunks][bn * swizzle_row];
         u8 values[stages][chunks][bn * swizzle_row];
-        u64 full_queries, empty_queries;
+        u64 full_queries[query_slots], empty_queries[query_slots];
         u64 full_keys[stages], empty_keys[stages], full_values[stages], empty_values[stages];
     };
     static constexpr i32 shared_bytes = sizeof(Shared);
@@ -77,6 +82,7 @@ template <class Config> struct AttentionSm90 {
     static_assert(!Tiled::k_scales && !Tiled::v_scales);
 
     using Cursor = RingCursor<stages>; // of keys, or of values
+    using QueryCursor = RingCursor<query_slots>;
 
     DEV static Visible<Tiled> visible(const AttentionInputs &in, const TileWalk<Tiled> &tile)
     {
@@ -133,7 +139,7 @@ template <class Config> struct AttentionSm90 {
                             const TensorMap &v, const AttentionInputs &in)
     {
         Cursor key = Cursor::producer(), value = Cursor::producer();
-        u32 phase = 0;
+        QueryCursor query = QueryCursor::producer();
         for (TileWalk<Tiled> tile(in); tile.next(mine);) {
             KeyBlocks b = blocks_of(visible(in, tile), tile);
             if ((i32)threadIdx.x >= Copies::lanes || b.first == b.end) continue;
@@ -150,10 +156,11 @@ template <class Config> struct AttentionSm90 {
                 load_block(s.values[value.slot], s.full_values[value.slot], v, copies, head, tile.batch);
                 value.next();
             };
-            wait(s.empty_queries, phase ^ 1);
+            wait(s.empty_queries[query.slot], query.parity);
             if (Copies::lane() == 0)
-                load_tile<bm>(s.queries, s.full_queries, q, tile.query, tile.head, batch_of(tile));
-            phase ^= 1;
+                load_tile<bm>(s.queries[query.slot], s.full_queries[query.slot], q, tile.query, tile.head,
+                              batch_of(tile));
+            query.next();
             load_keys(b.end - 1);
 #pragma unroll 1 // of a known number of blocks: registers are few here
             for (i32 j = b.end - 1; j > b.first; j--) {
@@ -193,11 +200,13 @@ template <class Config> struct AttentionSm90 {
         Shared &s;
         const i32 group, thread; // of the consumer warpgroups, of its threads
         Cursor key, value;
-        u32 phase = 0; // of the queries
+        QueryCursor tile_queries;
         float score[bn / 2], out[32 * chunks];
         u32 weight[bn / 16][4];
 
         DEV Consumer(Shared &shared) : s(shared), group(threadIdx.x / 128 - 1), thread(threadIdx.x % 128) {}
+
+        DEV i32 first_row() const { return 64 * group + thread / 32 * 16 + thread % 32 / 4; } // of the tile
 
         DEV static u64 descriptor(const u8 *tile, u32 leading)
         {
@@ -207,7 +216,7 @@ template <class Config> struct AttentionSm90 {
         // S = Q K^T.
         DEV void issue_scores()
         {
-            u64 a = descriptor(s.queries[0] + group * box_bytes, 16);
+            u64 a = descriptor(s.queries[tile_queries.slot][0] + group * box_bytes, 16);
             u64 b = descriptor(s.keys[key.slot][0], 16);
             pin(score);
             ptx::wgmma_fence();
@@ -283,36 +292,57 @@ template <class Config> struct AttentionSm90 {
             constexpr bool ends = Tiled::window || Tiled::ranges; // blocks come last one first
             softmax.template step<2, ends>(score, Score<Tiled>::exponent, factor);
         }
-        DEV void attend(OnlineSoftmax &softmax, const View &of, KeyBlocks b)
+        // A tile's first block: S, with nothing beside it.
+        DEV void attend_first(OnlineSoftmax &softmax, const View &of, i32 block)
         {
             float factor[2];
-            wait(s.full_queries, phase);
-            phase ^= 1;
+            wait(s.full_queries[tile_queries.slot], tile_queries.parity);
             wait(s.full_keys[key.slot], key.parity);
             issue_scores();
             finish<0>();
             release_keys();
-            weigh(softmax, of, b.end - 1, factor);
+            weigh(softmax, of, block, factor);
             pack_weights<Element>(score, weight);
+        }
+        // S of one block beside O += P V of the one before it, which may be another tile's; then the former
+        // become weights, which are not yet packed.
+        DEV void attend_next(OnlineSoftmax &softmax, const View &of, i32 block, const View &before,
+                             i32 block_before, float (&factor)[2])
+        {
+            wait(s.full_keys[key.slot], key.parity);
+            issue_scores();
+            await_values(before.see, block_before);
+            issue_values();
+            finish<1>();
+            release_keys();
+            weigh(softmax, of, block, factor);
+            finish<0>();
+            release_values();
+        }
+        // All that follows the first S but for the last O += P V.
+        DEV void attend_others(OnlineSoftmax &softmax, const View &of, KeyBlocks b)
+        {
+            float factor[2];
             for (i32 j = b.end - 2; j >= b.first; j--) {
-                wait(s.full_keys[key.slot], key.parity);
-                issue_scores();
-                await_values(of.see, j + 1);
-                issue_values();
-                finish<1>();
-                release_keys();
-                weigh(softmax, of, j, factor);
-                finish<0>();
-                release_values();
+                attend_next(softmax, of, j, of, j + 1, factor);
 #pragma unroll
                 for (i32 i = 0; i < 32 * chunks; i++) out[i] *= factor[i >> 1 & 1];
                 pack_weights<Element>(score, weight);
             }
-            release(s.empty_queries);
-            await_values(of.see, b.first);
+            release(s.empty_queries[tile_queries.slot]);
+            tile_queries.next();
+        }
+        DEV void attend_last(const View &of, i32 block)
+        {
+            await_values(of.see, block);
             issue_values();
             finish<0>();
             release_values();
+        }
+        DEV void clear_out()
+        {
+#pragma unroll
+            for (float &x : out) x = 0.0f;
         }
 
         DEV void put(const OnlineSoftmax &softmax, Exchange &to) const
@@ -361,26 +391,84 @@ template <class Config> struct AttentionSm90 {
             meet();
         }
 
+        DEV void write(const OnlineSoftmax &softmax, const View &of, const TileWalk<Tiled> &tile, Element *to,
+                       const AttentionStrides &stride, const AttentionInputs &in)
+        {
+            if (Visible<Tiled>::mixed) clear_rows_without_keys(out, of.see, of.query);
+            to += batch_of(tile) * stride.batch + tile.head * stride.head;
+            write_rows(out, softmax, of.see, of.score, of.query, to, stride.time, in, tile.batch, tile.head);
+        }
+
+        // One tile after the other.
         template <class Block>
         DEV void consume(const Block &mine, Element *to, const AttentionStrides &stride,
                          const AttentionInputs &in)
         {
-            i32 row = 64 * group + thread / 32 * 16 + thread % 32 / 4;
             for (TileWalk<Tiled> tile(in); tile.next(mine);) {
-                const View of(in, tile, row);
+                const View of(in, tile, first_row());
                 KeyBlocks b = blocks_of(of.see, tile);
                 OnlineSoftmax softmax;
-#pragma unroll
-                for (float &x : out) x = 0.0f;
-                if (b.first < b.end) attend(softmax, of, b);
-                if constexpr (cluster > 1) {
-                    finish_together(softmax, of, tile, to, stride, in);
-                } else {
-                    if (Visible<Tiled>::mixed) clear_rows_without_keys(out, of.see, of.query);
-                    Element *result = to + batch_of(tile) * stride.batch + tile.head * stride.head;
-                    write_rows(out, softmax, of.see, of.score, of.query, result, stride.time, in, tile.batch,
-                               tile.head);
+                clear_out();
+                if (b.first < b.end) {
+                    attend_first(softmax, of, b.end - 1);
+                    attend_others(softmax, of, b);
+                    attend_last(of, b.first);
                 }
+                if constexpr (cluster > 1) finish_together(softmax, of, tile, to, stride, in);
+                else write(softmax, of, tile, to, stride, in);
+            }
+        }
+
+        // The next tile that sees keys. Results of others are written, for which there must be no sums.
+        template <class Block>
+        DEV bool next(TileWalk<Tiled> &tile, const Block &mine, Element *to, const AttentionStrides &stride,
+                      const AttentionInputs &in) const
+        {
+            while (tile.next(mine)) {
+                const View of(in, tile, first_row());
+                KeyBlocks b = blocks_of(of.see, tile);
+                if (!(Visible<Tiled>::mixed || Tiled::lengths) || b.first < b.end) return true;
+                const float none[32 * chunks] = {};
+                Element *result = to + tile.batch * stride.batch + tile.head * stride.head;
+                write_rows(none, OnlineSoftmax(), of.see, of.score, of.query, result, stride.time, in,
+                           tile.batch, tile.head);
+            }
+            return false;
+        }
+        // Each tile's first S beside the last O += P V of the tile before it.
+        template <class Block>
+        DEV void consume_carried(const Block &mine, Element *to, const AttentionStrides &stride,
+                                 const AttentionInputs &in)
+        {
+            TileWalk<Tiled> tile(in);
+            OnlineSoftmax softmax;
+            bool more = next(tile, mine, to, stride, in);
+            if (!more) return;
+            clear_out();
+            {
+                const View of(in, tile, first_row());
+                attend_first(softmax, of, blocks_of(of.see, tile).end - 1);
+            }
+            while (more) {
+                const TileWalk<Tiled> now = tile;
+                const View of(in, now, first_row());
+                const KeyBlocks b = blocks_of(of.see, now);
+                attend_others(softmax, of, b);
+                more = next(tile, mine, to, stride, in);
+                if (!more) {
+                    attend_last(of, b.first);
+                    write(softmax, of, now, to, stride, in);
+                    break;
+                }
+                const View of_next(in, tile, first_row());
+                OnlineSoftmax softmax_next;
+                float factor[2]; // there is no sum yet that it could shrink
+                wait(s.full_queries[tile_queries.slot], tile_queries.parity);
+                attend_next(softmax_next, of_next, blocks_of(of_next.see, tile).end - 1, of, b.first, factor);
+                write(softmax, of, now, to, stride, in);
+                clear_out();
+                pack_weights<Element>(score, weight);
+                softmax = softmax_next;
             }
         }
     };
@@ -397,8 +485,10 @@ template <class Config> struct AttentionSm90 {
     DEV static void start(Shared &s)
     {
         if (threadIdx.x == 0) {
-            init(s.full_queries, 1);
-            init(s.empty_queries, groups);
+            for (i32 i = 0; i < query_slots; i++) {
+                init(s.full_queries[i], 1);
+                init(s.empty_queries[i], groups);
+            }
             for (i32 i = 0; i < stages; i++) {
                 init(s.full_keys[i], 1);
                 init(s.full_values[i], 1);
@@ -425,7 +515,8 @@ template <class Config> struct AttentionSm90 {
             if (cluster > 1) meet(), meet(); // the exchange begins, and has been read
         } else {
             ptx::grow_registers<Registers::consumer>();
-            Consumer(s).consume(mine, out, stride, in);
+            if constexpr (query_slots > 1) Consumer(s).consume_carried(mine, out, stride, in);
+            else Consumer(s).consume(mine, out, stride, in);
         }
     }
 };
