@@ -89,10 +89,7 @@ template <class Config> struct AttentionShort {
         const u64 a = descriptor(s.queries[0], 16), b = descriptor(s.keys[0], 16);
         ptx::mbarrier_wait(ptx::shared_address(&s.full_keys), 0);
         ptx::wgmma_fence();
-#pragma unroll
-        for (i32 i = 0; i < chunks; i++)
-            ptx::Wgmma<Element, bn>::template mma<0, 0>(score, a + i * swizzle_row * bm / descriptor_unit,
-                                                        b + i * swizzle_row * bn / descriptor_unit, i);
+        coda::multiply_keys<Element, Tiled::head_dim, swizzle_row * bm, bn>(score, a, b);
         ptx::wgmma_commit();
         ptx::wgmma_wait<0>();
         pin(score);

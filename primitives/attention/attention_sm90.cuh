@@ -13,9 +13,11 @@
 // make them take turns by named barriers gained nothing on an H200 from 128 columns on, 3 % at 64.) Where
 // shared memory holds the queries of two tiles, a tile's last O += P V runs beside the next one's first S,
 // and its result is stored while the other warpgroups multiply: short sequences have few blocks of keys, so
-// what a tile costs beside them counts. Blocks
-// that no query of the tile sees are not visited; only blocks at a border are masked. Columns are padded to
-// a multiple of 64 and rows past the end are read as zeros by TMA. Every sum has a fixed order.
+// what a tile costs beside them counts.
+//
+// Blocks that no query of the tile sees are not visited; only blocks at a border are masked. TMA pads columns
+// to a multiple of 64 and rows past the end with zeros; of the columns products take those of the head, by
+// 16 in S and by 32 in O. Every sum has a fixed order.
 //
 // Zero times NaN is NaN, so a value past a sequence's length must not even be multiplied: TMA zeroes the
 // rows past tk, clear_values those past the length. A NaN among the values that one query of a tile sees
@@ -26,15 +28,15 @@
 // shared for the merge, through distributed shared memory.
 //
 // Config: type T (bf16 or f16); i32 heads, group (query heads for a key head), head_dim, window, ahead,
-// page, box (keys of a copy), bn, stages, groups, query_slots (tiles whose queries are held), cluster; bool stored (the result is), lse (so are sums),
-// limited, blind (there are queries before the first key, which see none), single (each sequence has one
-// query), lengths, from_length, ranges, slopes, sinks, k_scales, v_scales, starts (are there); float
-// scale, scale_log2 (scale * log2 e), softcap; i64 lengths_stride, ranges_time, ranges_end, slopes_stride,
-// sinks_stride, table_page, k_scale_stride, v_scale_stride. Of packed queries also bool from_start
-// (positions count from the sequence's first query; else from behind its last) and i64 starts_stride; the
-// extents' tq are then the rows of q, and their shift lacks what these positions add. With a map of scores
-// also bool mapped and float score(float s, float position, float key, float head): score.cuh. With a bias
-// what bias.cuh asks for.
+// page, box (keys of a copy), bn, stages, groups, query_slots (tiles whose queries are held), cluster; bool
+// stored (the result is), lse (so are sums), limited, blind (there are queries before the first key, which
+// see none), single (each sequence has one query), lengths, from_length, ranges, slopes, sinks, k_scales,
+// v_scales, starts (are there); float scale, scale_log2 (scale * log2 e), softcap; i64 lengths_stride,
+// ranges_time, ranges_end, slopes_stride, sinks_stride, table_page, k_scale_stride, v_scale_stride. Of packed
+// queries also bool from_start (positions count from the sequence's first query; else from behind its last)
+// and i64 starts_stride; the extents' tq are then the rows of q, and their shift lacks what these positions
+// add. With a map of scores also bool mapped and float score(float s, float position, float key, float head):
+// score.cuh. With a bias what bias.cuh asks for.
 #pragma once
 #include "attention/fragment.cuh"
 #include "attention/merge.cuh"
@@ -58,6 +60,7 @@ template <class Config> struct AttentionSm90 {
     using Element = typename Tiled::T;
     static constexpr i32 bm = Tiled::bm, bn = Tiled::bn, stages = Tiled::stages, groups = Tiled::groups;
     static constexpr i32 chunks = (Tiled::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
+    static constexpr i32 columns = (Tiled::head_dim + 31) / 32 * 32; // of the result's fragment
     static constexpr i32 threads = 128 * (1 + groups);
     using Registers = AttentionRegisters<groups, Tiled::page != 0 || Tiled::starts || Tiled::ranges>;
 
@@ -73,7 +76,7 @@ template <class Config> struct AttentionSm90 {
     static constexpr i32 shared_bytes = sizeof(Shared);
 
     // In place of all that, when a cluster's blocks are done with their keys.
-    static constexpr i32 cluster = Tiled::cluster, columns = 64 * chunks;
+    static constexpr i32 cluster = Tiled::cluster;
     struct Exchange {
         alignas(16) float out[bm][columns];
         Peak peak[bm];
@@ -201,7 +204,7 @@ template <class Config> struct AttentionSm90 {
         const i32 group, thread; // of the consumer warpgroups, of its threads
         Cursor key, value;
         QueryCursor tile_queries;
-        float score[bn / 2], out[32 * chunks];
+        float score[bn / 2], out[columns / 2];
         u32 weight[bn / 16][4];
 
         DEV Consumer(Shared &shared) : s(shared), group(threadIdx.x / 128 - 1), thread(threadIdx.x % 128) {}
@@ -220,10 +223,7 @@ template <class Config> struct AttentionSm90 {
             u64 b = descriptor(s.keys[key.slot][0], 16);
             pin(score);
             ptx::wgmma_fence();
-#pragma unroll
-            for (i32 i = 0; i < chunks; i++)
-                ptx::Wgmma<Element, bn>::template mma<0, 0>(score, a + i * swizzle_row * bm / descriptor_unit,
-                                                            b + i * swizzle_row * bn / descriptor_unit, i);
+            multiply_keys<Element, Tiled::head_dim, swizzle_row * bm, bn>(score, a, b);
             ptx::wgmma_commit();
         }
 
@@ -236,8 +236,8 @@ template <class Config> struct AttentionSm90 {
             ptx::wgmma_fence();
 #pragma unroll
             for (i32 i = 0; i < bn / 16; i++)
-                ptx::Wgmma<Element, 64 * chunks>::template mma<1>(
-                    out, weight[i], b + i * 2 * swizzle_atom / descriptor_unit, 1);
+                ptx::Wgmma<Element, columns>::template mma<1>(out, weight[i],
+                                                              b + i * 2 * swizzle_atom / descriptor_unit, 1);
             ptx::wgmma_commit();
         }
 
@@ -326,7 +326,7 @@ template <class Config> struct AttentionSm90 {
             for (i32 j = b.end - 2; j >= b.first; j--) {
                 attend_next(softmax, of, j, of, j + 1, factor);
 #pragma unroll
-                for (i32 i = 0; i < 32 * chunks; i++) out[i] *= factor[i >> 1 & 1];
+                for (i32 i = 0; i < columns / 2; i++) out[i] *= factor[i >> 1 & 1];
                 pack_weights<Element>(score, weight);
             }
             release(s.empty_queries[tile_queries.slot]);
@@ -353,7 +353,7 @@ template <class Config> struct AttentionSm90 {
                 const float sum = quad_sum(softmax.sum[r]);
                 if (thread % 4 == 0) to.peak[row].max = softmax.max[r], to.peak[row].sum = sum;
 #pragma unroll
-                for (i32 i = 0; i < 8 * chunks; i++)
+                for (i32 i = 0; i < columns / 8; i++)
                     port::store_pair(&to.out[row][8 * i + thread % 4 * 2],
                                      {out[4 * i + 2 * r], out[4 * i + 2 * r + 1]});
             }
@@ -428,7 +428,7 @@ template <class Config> struct AttentionSm90 {
                 const View of(in, tile, first_row());
                 KeyBlocks b = blocks_of(of.see, tile);
                 if (!(Visible<Tiled>::mixed || Tiled::lengths) || b.first < b.end) return true;
-                const float none[32 * chunks] = {};
+                const float none[columns / 2] = {};
                 Element *result = to + tile.batch * stride.batch + tile.head * stride.head;
                 write_rows(none, OnlineSoftmax(), of.see, of.score, of.query, result, stride.time, in,
                            tile.batch, tile.head);

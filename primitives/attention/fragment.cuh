@@ -5,6 +5,7 @@
 #pragma once
 #include "attention/online_softmax.cuh"
 #include "port/tile.cuh"
+#include "ptx/wgmma.cuh"
 #include "tile/resources.cuh"
 
 namespace coda {
@@ -36,6 +37,23 @@ template <i32 n> DEV void pin(u32 (&x)[n][4])
 #pragma unroll
     for (i32 i = 0; i < n; i++)
         asm volatile("" : "+r"(x[i][0]), "+r"(x[i][1]), "+r"(x[i][2]), "+r"(x[i][3])::"memory");
+}
+
+// S = Q K^T of 64 queries and n keys, in chunks of [rows][64] of which a pitch is so many bytes. What lies
+// beside a head's columns is zeros, and 16 columns of them are left out.
+template <class T, i32 head_dim, i32 a_pitch, i32 n>
+DEV void multiply_keys(float (&score)[n / 2], u64 a, u64 b)
+{
+    constexpr i32 whole = head_dim / 64, rest = (head_dim % 64 + 15) / 16, b_pitch = n * swizzle_row;
+#pragma unroll
+    for (i32 i = 0; i < whole; i++)
+        ptx::Wgmma<T, n>::template mma<0, 0>(score, a + i * a_pitch / descriptor_unit,
+                                             b + i * b_pitch / descriptor_unit, i);
+#pragma unroll
+    for (i32 i = 0; i < rest; i++)
+        ptx::Wgmma<T, n>::template mma_once<0, 0>(score, a + (whole * a_pitch + 32 * i) / descriptor_unit,
+                                                  b + (whole * b_pitch + 32 * i) / descriptor_unit,
+                                                  whole + i);
 }
 
 // The weights of keys, rounded to T: the fragment of S is, packed, operand A of the next product.

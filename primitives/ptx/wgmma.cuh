@@ -87,6 +87,14 @@ template <class T, int n> struct Wgmma;
                          : "l"(a), "l"(b), "r"(accumulate), "n"(a_mn), "n"(b_mn), "n"(a_mn ? 128 : 2),   \
                            "n"(b_mn ? 128 : 2));                                                         \
         }                                                                                                \
+        template <int a_mn, int b_mn>                                                                        \
+        DEV static void mma_once(float (&d)[n / 2], u64 a, u64 b, int accumulate)                            \
+        {                                                                                                    \
+            asm volatile("{ .reg .pred p; setp.ne.b32 p, " r2 ", 0;\n" CODA_PRODUCT(T, n, r0, r1, "p",       \
+                                                                                    r3 ", ", r4) "}"         \
+                         : CODA_O##n                                                                         \
+                         : "l"(a), "l"(b), "r"(accumulate), "n"(a_mn), "n"(b_mn));                           \
+        }                                                                                                    \
         template <int b_mn> DEV static void mma(float (&d)[n / 2], const u32 (&a)[4], u64 b, int accumulate) \
         {                                                                                                \
             asm volatile("{ .reg .pred p; setp.ne.b32 p, " r5 ", 0;\n"                                   \

@@ -27,6 +27,11 @@ template <class T, int n> struct Wgmma {
             emu_wgmma(d, &p, nullptr);
         }
     }
+    template <int a_mn, int b_mn> DEV static void mma_once(float (&d)[n / 2], u64 a, u64 b, int accumulate)
+    {
+        const emu_product p = {a, b, n, a_mn != 0, b_mn != 0, accumulate != 0, is_half<T>};
+        emu_wgmma(d, &p, nullptr);
+    }
     template <int b_mn> DEV static void mma(float (&d)[n / 2], const u32 (&a)[4], u64 b, int accumulate)
     {
         const emu_product p = {0, b, n, false, b_mn != 0, accumulate != 0, is_half<T>};
