@@ -9,11 +9,12 @@
 //                                       A fragment of the next product: P never leaves registers
 //     O = O * 2^(c (old max - max))     once that product is done
 //
-// so that the tensor cores have work while a softmax runs; the other warpgroups fill what gaps remain. (To
-// make them take turns by named barriers gained nothing on an H200 from 128 columns on, 3 % at 64.) Where
-// shared memory holds the queries of two tiles, a tile's last O += P V runs beside the next one's first S,
-// and its result is stored while the other warpgroups multiply: short sequences have few blocks of keys, so
-// what a tile costs beside them counts.
+// so that the tensor cores have work while a softmax runs; the other warpgroups fill what gaps remain.
+//
+// Where shared memory holds the queries of two tiles, a tile's last O += P V runs beside the next one's first
+// S, and its result is stored while the other warpgroups multiply: short sequences have few blocks of keys,
+// so what a tile costs beside them counts. There warpgroups also take turns: one issues both its products
+// before the next one does, which keeps one's softmax beside another's products.
 //
 // Blocks that no query of the tile sees are not visited; only blocks at a border are masked. TMA pads columns
 // to a multiple of 64 and rows past the end with zeros; of the columns products take those of the head, by
@@ -304,15 +305,18 @@ template <class Config> struct AttentionSm90 {
             weigh(softmax, of, block, factor);
             pack_weights<Element>(score, weight);
         }
+        static constexpr bool in_turns = query_slots > 1; // all warpgroups have as many
         // S of one block beside O += P V of the one before it, which may be another tile's; then the former
         // become weights, which are not yet packed.
         DEV void attend_next(OnlineSoftmax &softmax, const View &of, i32 block, const View &before,
                              i32 block_before, float (&factor)[2])
         {
             wait(s.full_keys[key.slot], key.parity);
+            if (in_turns) ptx::named_barrier(barrier_turn + group, 256);
             issue_scores();
             await_values(before.see, block_before);
             issue_values();
+            if (in_turns) ptx::named_arrive(barrier_turn + (group + 1) % groups, 256);
             finish<1>();
             release_keys();
             weigh(softmax, of, block, factor);
@@ -442,6 +446,7 @@ template <class Config> struct AttentionSm90 {
         {
             TileWalk<Tiled> tile(in);
             OnlineSoftmax softmax;
+            if (in_turns && group == groups - 1) ptx::named_arrive(barrier_turn, 256);
             bool more = next(tile, mine, to, stride, in);
             if (!more) return;
             clear_out();
