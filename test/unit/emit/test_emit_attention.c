@@ -1,4 +1,5 @@
 /* test_emit_attention.c -- attention kernels: text, geometry, and what NVRTC makes of them. */
+#include <stdio.h>
 #include <string.h>
 
 #include "jit.h"
@@ -202,6 +203,30 @@ START_TEST(empty_domains_launch_nothing)
 }
 END_TEST
 
+/* A block holds the queries of two tiles where shared memory and registers do: then one's end goes beside the
+ * other's beginning. */
+START_TEST(queries_of_two_tiles)
+{
+    static const struct {
+        const char *name;
+        int slots, shared;
+    } want[] = {
+        {"causal", 2, 128 * 2 * (2 * 128 + 4 * 128)}, {"lengths causal", 2, 128 * (2 * 192 + 8 * 128)},
+        {"head 40", 2, 128 * (2 * 128 + 8 * 128)},    {"head 80", 2, 128 * 2 * (2 * 128 + 4 * 128)},
+        {"window", 1, 128 * 2 * (128 + 4 * 128)},     {"head 192", 1, 128 * 3 * (128 + 4 * 112)},
+        {"ranges", 1, 128 * 2 * (128 + 4 * 128)}};
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        char said[64];
+        struct attention_rig r;
+        ck_assert_int_eq(attention_emit(&r, named(want[i].name), true), CODA_OK);
+        snprintf(said, sizeof said, "query_slots = %d;", want[i].slots);
+        ck_assert_msg(strstr(r.k.text, said) != NULL, "%s: not %s", want[i].name, said);
+        ck_assert_int_eq(r.k.launch.shared_bytes, want[i].shared + 1024); /* mbarriers, by 1024 */
+        arena_free(&r.plan.arena);
+    }
+}
+END_TEST
+
 START_TEST(refuses_what_no_tile_holds)
 {
     struct attention_rig r;
@@ -225,5 +250,5 @@ END_TEST
 
 TESTS(emit_attention, ONE(hopper_takes_what_tensor_maps_can_say), ONE(geometry), ONE(packed_geometry),
       ONE(few_packed_geometry), ONE(few_queries_start_early), ONE(simt_arguments),
-      ONE(empty_domains_launch_nothing), ONE(refuses_what_no_tile_holds), CASE("nvrtc"), TAG("nvrtc"),
-      EACH(compiles, attention_case_count));
+      ONE(empty_domains_launch_nothing), ONE(queries_of_two_tiles), ONE(refuses_what_no_tile_holds),
+      CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, attention_case_count));
