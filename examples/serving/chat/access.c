@@ -36,11 +36,12 @@ static size_t name_bytes(const char *host)
 
 struct visit {
     const struct access *access;
+    const char *host;           /* that the request calls the server by */
     const char *name, *refused; /* the first value that is not allowed */
-    bool (*allows)(const struct access *a, const char *value);
+    bool (*allows)(const struct visit *v, const char *value);
 };
 
-static bool allows_host(const struct access *a, const char *host)
+static bool is_host(const struct access *a, const char *host)
 {
     static const char usual[] = "localhost,127.0.0.1,[::1]";
     size_t name = name_bytes(host);
@@ -48,9 +49,27 @@ static bool allows_host(const struct access *a, const char *host)
            is_listed(a->hosts, host, strlen(host));
 }
 
-static bool allows_origin(const struct access *a, const char *origin)
+static bool allows_host(const struct visit *v, const char *host) { return is_host(v->access, host); }
+
+static bool is_origin(const struct access *a, const char *origin)
 {
     return is_listed(a->origins, origin, strlen(origin));
+}
+
+/* Is it the server's own page: of the name and port by which the request calls the server? A name without a
+ * port may be a proxy's. */
+static bool is_own(const struct visit *v, const char *origin)
+{
+    static const char scheme[] = "http://";
+    const char *at = origin + sizeof scheme - 1;
+    if (!v->host || !plain_alike(origin, scheme, sizeof scheme - 1) || !plain_alike(at, v->host, SIZE_MAX))
+        return false;
+    return is_host(v->access, v->host) && name_bytes(v->host) + 1 < strlen(v->host);
+}
+
+static bool allows_origin(const struct visit *v, const char *origin)
+{
+    return is_origin(v->access, origin) || is_own(v, origin);
 }
 
 static enum MHD_Result visit_value(void *context, enum MHD_ValueKind kind, const char *name,
@@ -58,16 +77,17 @@ static enum MHD_Result visit_value(void *context, enum MHD_ValueKind kind, const
 {
     struct visit *v = context;
     (void)kind;
-    if (!plain_alike(name, v->name, SIZE_MAX) || v->allows(v->access, value ? value : "")) return MHD_YES;
+    if (!plain_alike(name, v->name, SIZE_MAX) || v->allows(v, value ? value : "")) return MHD_YES;
     v->refused = value ? value : "";
     return MHD_NO;
 }
 
 /* Whose value is not allowed; NULL: all are. */
 static const char *refused_value(const struct access *a, struct MHD_Connection *c, const char *name,
-                                 bool (*allows)(const struct access *a, const char *value))
+                                 bool (*allows)(const struct visit *v, const char *value))
 {
-    struct visit v = {.access = a, .name = name, .allows = allows};
+    const char *host = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    struct visit v = {.access = a, .host = host, .name = name, .allows = allows};
     MHD_get_connection_values(c, MHD_HEADER_KIND, visit_value, &v);
     return v.refused;
 }
@@ -152,7 +172,7 @@ bool access_allows(const struct access *a, struct MHD_Connection *c, bool open, 
 void access_headers(const struct access *a, struct MHD_Connection *c, struct MHD_Response *response)
 {
     const char *origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
-    if (!origin || !allows_origin(a, origin)) return;
+    if (!origin || !is_origin(a, origin)) return;
     MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ORIGIN);
 }

@@ -84,6 +84,10 @@ enum MHD_Result send_error(struct exchange *x, int status, const char *type, con
 /* What the engine is at: 200, or 503. */
 enum MHD_Result send_state(struct exchange *x);
 
+/* ---- page.c ---- */
+
+enum MHD_Result send_page(struct exchange *x);
+
 /* ---- body.c ---- */
 
 /* Bytes of the body. Those beyond a limit are counted, so that the client may be told why it is refused.

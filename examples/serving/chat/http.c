@@ -110,7 +110,8 @@ static enum MHD_Result metrics(struct exchange *x)
 
 /* ---- Requests of HTTP ---- */
 
-static const struct route routes[] = {{"/health", "GET", send_state, false},
+static const struct route routes[] = {{"/", "GET", send_page, false},
+                                      {"/health", "GET", send_state, false},
                                       {"/metrics", "GET", metrics, false},
                                       {"/v1/models", "GET", models, false},
                                       {"/v1/completions", "POST", complete, false},
@@ -174,7 +175,8 @@ static void look_at_header(struct exchange *x, const char *path, const char *met
 {
     const struct access *access = &x->server->opt->access;
     const char *length = header_of(x, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    bool open = x->route && x->route->answer == send_state, before = access_preflight(x->connection, method);
+    bool open = x->route && (x->route->answer == send_state || x->route->answer == send_page);
+    bool before = access_preflight(x->connection, method);
     x->length = length ? strtoull(length, NULL, 10) : 0;
     if (before) x->route = &asked_before;
     x->refused = !access_allows(access, x->connection, open || before, &x->problem) ||

@@ -50,8 +50,9 @@ static void ask_all(int port, const struct question *q, size_t count, const char
               q->headers, q->has, r.head ? r.head : "", r.body ? r.body : "");
         CHECK(!q->has_not || !says(&r, q->has_not), "%s: %s %s by %s: %s is there", when, q->method, q->path,
               q->headers, q->has_not);
-        CHECK(v || r.status == 204 || !strcmp(q->path, "/metrics"), "%s: %s %s by %s: no JSON: %s", when,
-              q->method, q->path, q->headers, r.body ? r.body : "");
+        bool text = !strcmp(q->path, "/metrics") || !strcmp(q->path, "/");
+        CHECK(v || r.status == 204 || text, "%s: %s %s by %s: no JSON: %s", when, q->method, q->path,
+              q->headers, r.body ? r.body : "");
         json_decref(v);
         reply_free(&r);
     }
@@ -108,6 +109,24 @@ static void test_usual(const char *program)
         {"POST", TEXT, LOCAL "Origin: http://evil.example\r\n", 403, "origin_not_allowed", "Access-Control"},
         {"POST", TEXT, LOCAL "Origin: http://evil.example\r\nContent-Type: text/plain\r\n", 403,
          "origin_not_allowed", NULL},
+        {"POST", TEXT, "Host: 127.0.0.1:8080\r\nOrigin: http://127.0.0.1:8080\r\n", 200, NULL,
+         "Access-Control"},
+        {"POST", TEXT, "Host: LocalHost:8080\r\nOrigin: http://localhost:8080\r\n", 200, NULL, NULL},
+        {"POST", TEXT, "Host: 127.0.0.1:8080\r\nOrigin: http://127.0.0.1:8081\r\n", 403, "origin_not_allowed",
+         NULL},
+        {"POST", TEXT, "Host: 127.0.0.1:8080\r\nOrigin: http://127.0.0.1:80801\r\n", 403,
+         "origin_not_allowed", NULL},
+        {"POST", TEXT, "Host: 127.0.0.1:8080\r\nOrigin: http://127.0.0.1\r\n", 403, "origin_not_allowed",
+         NULL},
+        {"POST", TEXT, "Host: 127.0.0.1:8080\r\nOrigin: http://localhost:8080\r\n", 403, "origin_not_allowed",
+         NULL},
+        {"POST", TEXT, "Host: 127.0.0.1:8080\r\nOrigin: https://127.0.0.1:8080\r\n", 403,
+         "origin_not_allowed", NULL},
+        {"POST", TEXT, "Host: localhost:\r\nOrigin: http://localhost:\r\n", 403, "origin_not_allowed", NULL},
+        {"POST", TEXT, "Host: evil.example:80\r\nOrigin: http://evil.example:80\r\n", 403,
+         "origin_not_allowed", NULL},
+        {"GET", "/", "Host: evil.example\r\n", 200, "<!DOCTYPE html>", NULL},
+        {"GET", "/", LOCAL "Origin: http://evil.example\r\n", 403, "origin_not_allowed", NULL},
         {"POST", TEXT, LOCAL "Origin: null\r\n", 403, "origin_not_allowed", NULL},
         {"POST", TEXT, LOCAL "Origin: http://localhost\r\n", 403, "origin_not_allowed", NULL},
         {"POST", TEXT, LOCAL "Origin: \x80\xf5\r\n", 403, "origin_not_allowed", NULL},
@@ -119,7 +138,7 @@ static void test_usual(const char *program)
     struct running s = server_start(program, (const char *const[]){NULL});
     ASK_ALL(s.port, all, "as it is");
     test_versions(s.port);
-    CHECK(metric(s.port, "coda_prompt_tokens_total") == 5 * 2,
+    CHECK(metric(s.port, "coda_prompt_tokens_total") == 7 * 2,
           "prompts of those who may not ask were answered");
     CHECK(server_stop(&s) == 0, "the server did not end well");
 }
@@ -176,6 +195,7 @@ static const struct question keyed[] = {
     {"GET", "/metrics", LOCAL "Authorization: Bearer " KEY "\r\n", 200, NULL, NULL},
     {"GET", "/nowhere", LOCAL, 401, NULL, NULL},
     {"GET", "/health", LOCAL, 200, NULL, NULL},
+    {"GET", "/", LOCAL, 200, "<!DOCTYPE html>", NULL},
     {"OPTIONS", TEXT, LOCAL "Origin: http://a\r\n" PREFLIGHT, 204, NULL, NULL},
     {"POST", TEXT, LOCAL "Origin: http://a\r\n", 401, "Access-Control-Allow-Origin", NULL},
 };
