@@ -82,7 +82,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     p->by_size = p->accumulates && !opt->plain;
     coda_status status = graph_check_packed(g);
     if (status) return status;
-    p->graph = insert_copies(g, opt->fold); /* rewrite: layouts that kernels can take */
+    p->graph = insert_copies(g, opt->fold, opt->fuse); /* rewrite: layouts that kernels can take */
     if (!p->graph) return fail_status();
     p->values = p->graph->nodes;
     status = fuse_graph(&groups, p, opt);      /* fuse: nodes -> groups */

@@ -38,6 +38,19 @@ struct gemm_job {
 static const struct tensor_use *a_of(const struct gemm_job *j) { return &j->cpu->p->a.data; }
 static const struct tensor_use *b_of(const struct gemm_job *j) { return &j->cpu->p->b.data; }
 
+/* What has column n of B, counted from that column on, and at *end the first column that another has. */
+static struct tensor_use part_of(const struct gemm_job *j, int64_t n, int64_t *end)
+{
+    const struct program *p = j->cpu->p;
+    struct column_range columns = {0, 0};
+    int i = p->parts;
+    while (i && p->part[i - 1].first > n) i--;
+    struct tensor_use b = *program_b_part(p, i, &columns);
+    b.offset += j->batch * b.batch + (n - columns.first) * b.row;
+    *end = columns.end;
+    return b;
+}
+
 /* Rows whose pitch is a multiple of a page's would push each other out of the cache. */
 static bool copies_a(const struct tensor_use *a, int64_t m)
 {
@@ -70,14 +83,16 @@ static void copy_rows(void *ctx, int64_t block)
 /* Columns n .. n + PANEL - 1 of B as floats, those of one column `pitch` from those of the next. */
 static void turn_panel(const struct gemm_job *j, int64_t n, float *panel, int64_t pitch)
 {
-    const struct tensor_use *b = b_of(j);
-    const void *base = cpu_buffer(j->cpu, b->buffer);
-    int64_t at = b->offset + j->batch * b->batch + n * b->row, columns = MIN(PANEL, j->n - n);
+    int64_t columns = MIN(PANEL, j->n - n), end;
+    struct tensor_use b = part_of(j, n, &end);
+    const void *base = cpu_buffer(j->cpu, b.buffer);
     float run[PANEL];
-    for (int64_t c = 0; c < columns && b->row != 1; c++)
-        cpu_read_use(panel + c * pitch, b, base, at + c * b->row, b->k, j->k);
-    for (int64_t k = 0; k < j->k && b->row == 1; k++) {
-        cpu_read_use(run, b, base, at + k * b->k, 1, columns);
+    for (int64_t c = 0; c < columns && b.row != 1; c++) {
+        struct tensor_use own = part_of(j, n + c, &end);
+        cpu_read_use(panel + c * pitch, &own, cpu_buffer(j->cpu, own.buffer), own.offset, own.k, j->k);
+    }
+    for (int64_t k = 0; k < j->k && b.row == 1; k++) {
+        cpu_read_use(run, &b, base, b.offset + k * b.k, 1, columns);
         for (int64_t c = 0; c < columns; c++) panel[c * pitch + k] = run[c];
     }
     for (int64_t c = 0; c < columns; c++) apply_scales(j, &j->cpu->p->b, n + c, panel + c * pitch);
@@ -119,17 +134,18 @@ static void multiply_turned(struct gemm_job *j, int64_t n, int64_t end)
 static void multiply(void *ctx, int64_t task)
 {
     struct gemm_job *j = ctx;
-    const struct tensor_use *b = b_of(j);
     int64_t n = task % j->chunks * j->chunk, end = MIN(n + j->chunk, j->n), r = task / j->chunks * BLOCK_ROWS;
     if (j->turned) {
         multiply_turned(j, n, end);
         return;
     }
-    struct dot d = product_of(j, r, MIN(BLOCK_ROWS, j->rows - r), n, end);
-    d.type = b->dtype, d.b_pitch = b->row;
-    d.b = (const char *)cpu_buffer(j->cpu, b->buffer) +
-          dtype_bytes(b->dtype, b->offset + j->batch * b->batch + n * b->row);
-    dot(&d);
+    for (int64_t next; n < end; n = next) {
+        struct tensor_use b = part_of(j, n, &next);
+        struct dot d = product_of(j, r, MIN(BLOCK_ROWS, j->rows - r), n, MIN(end, next));
+        d.type = b.dtype, d.b_pitch = b.row;
+        d.b = (const char *)cpu_buffer(j->cpu, b.buffer) + dtype_bytes(b.dtype, b.offset);
+        dot(&d);
+    }
 }
 
 /* ---- Epilogue ---- */

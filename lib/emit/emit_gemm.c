@@ -147,12 +147,15 @@ static void print_args(const struct gemm *g)
     bool tma = g->s->tile.mainloop->tma;
     text_append(g->t, "\nstruct Args {\n");
     if (tma) text_append(g->t, "    TensorMap a, b;\n");
+    if (tma && g->p->parts) text_printf(g->t, "    TensorMap more[%d];\n", g->p->parts);
     if (l->maps_tail) text_append(g->t, "    TensorMap tail;\n");
     if (l->stores.count) text_printf(g->t, "    TensorMap stores[%d];\n", l->stores.count);
     if (l->loads.count) text_printf(g->t, "    TensorMap fetched[%d];\n", l->loads.count);
     if (!tma) {
         print_operand(g, &g->p->a.data, "a");
         print_operand(g, &g->p->b.data, "b");
+        for (int i = 0; i < g->p->parts; i++)
+            print_operand(g, &g->p->port[g->p->part[i].port], emit_word("b%d", g->p->part[i].port).s);
     }
     print_scale(g, &g->p->a, "a"), print_scale(g, &g->p->b, "b");
     for (int i = 0; i < g->p->ports; i++)
@@ -255,6 +258,31 @@ static void print_scales(const struct gemm *g)
     print_scale_strides(g, &g->p->a, "a"), print_scale_strides(g, &g->p->b, "b");
 }
 
+/* Which part of B has a column's weights: the number of a tensor map and its first column; or a pointer from
+ * which their row is as far away as if all parts lay together. */
+static void print_parts(const struct gemm *g)
+{
+    const struct program *p = g->p;
+    struct text *t = g->t;
+    if (g->s->tile.mainloop->tma) {
+        text_printf(t, "    static constexpr int b_parts = %d;\n", p->parts);
+        text_append(t, "    DEV static constexpr int part_of(int n) { return 0");
+        for (int i = 0; i < p->parts; i++) text_printf(t, " + (n >= %lld)", (wide)p->part[i].first);
+        text_append(t, "; }\n    DEV static constexpr int first_of(int part) { return 0");
+        for (int i = 0; i < p->parts; i++)
+            text_printf(t, " + (part > %d ? %lld : 0)", i,
+                        (wide)(p->part[i].first - (i ? p->part[i - 1].first : 0)));
+        text_append(t, "; }\n");
+        return;
+    }
+    text_printf(t, "    DEV static const %s *b_rows(const Args &args, i64 n)\n    {\n",
+                emit_dtype(p->b.data.dtype));
+    for (int i = p->parts; i > 0; i--)
+        text_printf(t, "        if (n >= %lld) return args.b%d - %lldll;\n", (wide)p->part[i - 1].first,
+                    p->part[i - 1].port, (wide)(p->part[i - 1].first * p->b.data.row));
+    text_append(t, "        return args.b;\n    }\n");
+}
+
 static void print_config(const struct gemm *g)
 {
     const struct program *p = g->p;
@@ -284,6 +312,7 @@ static void print_config(const struct gemm *g)
         text_printf(t, "    static constexpr int state_columns = %d, states = %lld;\n",
                     g->s->layout.state_columns, (wide)g->s->layout.states);
     print_scales(g);
+    if (p->parts) print_parts(g);
     c->mainloop->print_config(p, g->s, t);
     text_append(t, "};\n");
 }

@@ -1,5 +1,6 @@
 /*
- * emit_gemm_maps.c -- the tensor maps of a GEMM kernel: a, b, tail (B's narrower tiles, if there are some),
+ * emit_gemm_maps.c -- the tensor maps of a GEMM kernel: a, b, one for each further part of B, tail (B's
+ * narrower tiles, if there are some),
  * one for each tile that the epilogue stores by TMA, and for each that it fetches.
  */
 #include "emit_gemm.h"
@@ -43,11 +44,15 @@ static void box_halves(struct map_spec *m, int half, int rows)
 }
 
 /* Gate and up are a dimension of their own, so that both halves of a tile are boxes of one map, and
- * stacked and interleaved weights differ in strides only. */
+ * stacked and interleaved weights differ in strides only. Parts of B have a map each. */
 static void split_halves(const struct program *p, const struct tile *t, int bn, struct map_spec *m)
 {
     bool mn = operand_is_mn_major(&p->b.data);
     int rows = mn ? 0 : 1;
+    if (p->parts) {
+        m->box[1] = MIN(bn / tile_cluster_m(t), bn / 2);
+        return;
+    }
     m->rank = 4;
     m->dim[3] = m->dim[2], m->stride[3] = m->stride[2], m->box[3] = 1;
     m->dim[rows] /= 2;
@@ -61,24 +66,27 @@ static void split_halves(const struct program *p, const struct tile *t, int bn, 
 }
 
 /* Heads and their halves are dimensions: a box holds 32 pairs of one head. */
-static void split_heads(const struct program *p, const struct tile *t, struct map_spec *m)
+static void split_heads(const struct program *p, const struct tile *t, int64_t columns, struct map_spec *m)
 {
     int64_t half = pair_span(p) / 2;
     m->rank = 4;
     m->dim[1] = half;
     m->dim[2] = 2, m->stride[2] = half * p->b.data.row;
-    m->dim[3] = p->dim[2] / (2 * half), m->stride[3] = 2 * half * p->b.data.row, m->box[3] = 1;
+    m->dim[3] = columns / (2 * half), m->stride[3] = 2 * half * p->b.data.row, m->box[3] = 1;
     box_halves(m, 32, 64 / tile_cluster_m(t));
 }
 
-static struct map_spec b_map(const struct program *p, const struct schedule *s, int bn)
+/* Of one part of B. */
+static struct map_spec b_map(const struct program *p, const struct schedule *s, int bn, int part)
 {
-    struct map_spec m = operand_map(&p->b.data, p->dim[0], p->dim[2], p->k);
+    struct column_range columns;
+    const struct tensor_use *b = program_b_part(p, part, &columns);
+    struct map_spec m = operand_map(b, p->dim[0], columns.end - columns.first, p->k);
     m.box[0] = s->tile.bk;
-    m.box[1] = operand_is_mn_major(&p->b.data) ? 64 : bn / tile_cluster_m(&s->tile);
+    m.box[1] = operand_is_mn_major(b) ? 64 : bn / tile_cluster_m(&s->tile);
     m.box[2] = 1;
     if (program_is_gated(p)) split_halves(p, &s->tile, bn, &m);
-    if (s->layout.splits_heads) split_heads(p, &s->tile, &m);
+    if (s->layout.splits_heads) split_heads(p, &s->tile, columns.end - columns.first, &m);
     return m;
 }
 
@@ -109,8 +117,8 @@ void emit_gemm_maps(const struct program *p, const struct schedule *s, struct ke
 {
     const struct epilogue_layout *l = &s->layout;
     k->map[k->maps++] = a_map(p, s);
-    k->map[k->maps++] = b_map(p, s, s->tile.bn);
-    if (l->maps_tail) k->map[k->maps++] = b_map(p, s, s->tile.tail_bn);
+    for (int i = 0; i <= p->parts; i++) k->map[k->maps++] = b_map(p, s, s->tile.bn, i);
+    if (l->maps_tail) k->map[k->maps++] = b_map(p, s, s->tile.tail_bn, 0);
     for (int i = 0; i < l->stores.count; i++)
         k->map[k->maps++] = unit_map(p, &l->stores.move[i], l->unit, 16);
     for (int i = 0; i < l->loads.count; i++) k->map[k->maps++] = unit_map(p, &l->loads.move[i], l->unit, 64);

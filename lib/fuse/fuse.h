@@ -51,6 +51,7 @@ struct site { /* the fusion state of one node */
                             theirs, though there be one only: node.rows and OF_INPUTS */
     int buffer;             /* its storage, an index into plan.buffer; -1: none yet */
     int part;               /* CONCAT: index in grouper.part of its operand 0 */
+    bool apart;             /* CONCAT: of weights, which products read where they lie; nobody fills it */
     int accumulator_buffer; /* partial: the buffer of its partial states; -1: none yet */
     int version;            /* of a state's memory, counted from 0; 0 of all else */
     struct column_range store_columns; /* a version: the columns of its product that it takes; end 0: all */

@@ -337,8 +337,8 @@ static void assign_fixed_roles(struct grouper *gr)
         s->given = is_given(gr, i);
         s->version = op_is_version(op) ? gr->site[n->in[VERSION_OF]].version + 1 : 0;
         if (s->role == ROLE_FREE && is_number(gr, n, &s->number)) s->role = ROLE_NUMBER;
-        s->is_const =
-            gr->opt->fold != CODA_FOLD_NONE && !op_is_input(op) && op != OP_IOTA && !node_is_small(n);
+        s->is_const = gr->opt->fold != CODA_FOLD_NONE && !op_is_input(op) && op != OP_IOTA &&
+                      !node_is_small(n) && !s->apart;
         for (int j = 0; j < n->nin; j++)
             s->is_const = s->is_const && (n->in[j] < 0 || gr->site[n->in[j]].is_const);
     }
@@ -386,6 +386,15 @@ static bool find_parts(struct grouper *gr)
     return gr->part;
 }
 
+static bool find_apart(struct grouper *gr)
+{
+    bool *parts = ARENA_NEW(&gr->plan->arena, bool, gr->g->nodes + 1);
+    if (!parts) return false;
+    graph_find_parts(gr->g, parts);
+    for (int i = 0; i < gr->g->nodes; i++) gr->site[i].apart = parts[i];
+    return true;
+}
+
 coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_options *opt)
 {
     const graph *g = p->graph;
@@ -402,6 +411,7 @@ coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_opt
     coda_status status = check_lowered(g);
     if (status) return status;
     for (int i = 0; i < g->nodes; i++) view_extend(g, i, gr->view);
+    if (opt->fuse && !find_apart(gr)) return fail(CODA_E_MEMORY, "out of memory for %d nodes", g->nodes);
     assign_fixed_roles(gr);
     group_find_horizons(gr);
     for (int i = g->nodes - 1; i >= 0; i--) /* the last product takes a value that two could take */

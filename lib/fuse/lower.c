@@ -145,13 +145,36 @@ static void block_scales(struct writer *w, struct operand *o, int value, const s
     o->scale_k = SCALE_BLOCK;
 }
 
+/* Weights that lie in several tensors: the first has those of the first columns, ports the others. */
+static void read_parts(struct writer *w, int concat)
+{
+    const struct node *n = &w->gr->g->node[concat];
+    struct tensor_use *b = &w->p->b.data;
+    b->value = n->in[0];
+    matrix_operand(w->gr, b);
+    for (int i = 1; i < n->nin; i++) {
+        struct tensor_use port = *b;
+        port.value = n->in[i];
+        matrix_operand(w->gr, &port);
+        w->p->part[w->p->parts++] =
+            (struct operand_part){w->gr->part[w->gr->site[concat].part + i], add_port(w, port)};
+    }
+}
+
+static void read_weights(struct writer *w)
+{
+    int base = w->gr->view[w->p->b.data.value].base;
+    if (base >= 0 && w->gr->site[base].apart) read_parts(w, base);
+    else matrix_operand(w->gr, &w->p->b.data);
+}
+
 static void matrix_operands(struct writer *w)
 {
     struct program *p = w->p;
     const struct node *n = &w->gr->g->node[p->root];
     struct matmul_view v;
     matrix_operand(w->gr, &p->a.data);
-    matrix_operand(w->gr, &p->b.data);
+    read_weights(w);
     if (n->op != OP_SCALED_MATMUL || !view_matmul(w->gr->g, n, w->gr->view, &v)) return;
     block_scales(w, &p->a, n->in[SCALED_MATMUL_X_SCALE], &v.a_scale, 1);
     block_scales(w, &p->b, n->in[SCALED_MATMUL_W_SCALE], &v.b_scale, SCALE_BLOCK);

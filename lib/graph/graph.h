@@ -358,6 +358,11 @@ bool uses_find(struct uses *u, struct arena *a, const graph *g, enum op only);
 bool uses_find_ahead(struct uses *u, struct arena *a, const graph *g);
 static inline int uses_count(const struct uses *u, int value) { return u->at[value + 1] - u->at[value]; }
 
+/* parts.c -- for each node: is it a concat of weights, dense matrices of the caller's, that products alone
+ * read, as their weights? Such products read the matrices where they lie. */
+enum { MOST_WEIGHT_PARTS = 4 }; /* of one such concat */
+void graph_find_parts(const graph *g, bool *parts);
+
 /* state.c -- what lies in the memory of a state: versions, one after another. */
 int state_leaf(const graph *g, int version);
 /* The version that a node at `index` is, or looks at; -1. */

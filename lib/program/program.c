@@ -185,6 +185,13 @@ bool program_any_write(const struct program *q, bool (*fn)(void *, int), void *c
     return any(q, EFFECT_WRITE | EFFECT_APPEND | EFFECT_ADD, fn, ctx);
 }
 
+struct tensor_use *program_b_part(const struct program *p, int i, struct column_range *columns)
+{
+    columns->first = i ? p->part[i - 1].first : 0;
+    columns->end = i < p->parts ? p->part[i].first : p->dim[2];
+    return (struct tensor_use *)(i ? &p->port[p->part[i - 1].port] : &p->b.data);
+}
+
 /* ---- Questions ---- */
 
 bool step_uses(const struct program *q, const struct step *s, int port)
@@ -196,7 +203,7 @@ bool program_suits_cublaslt(const struct program *p)
 {
     bool rows = p->a.data.k == 1 || p->a.data.row == 1, cols = p->b.data.k == 1 || p->b.data.row == 1;
     bool work = p->dim[0] && p->dim[1] && p->dim[2] && p->k;
-    return rows && cols && p->a.dtype == p->b.dtype && !dtype_is_storage(p->a.dtype) && work &&
+    return rows && cols && p->a.dtype == p->b.dtype && !dtype_is_storage(p->a.dtype) && work && !p->parts &&
            program_is_plain(p);
 }
 
@@ -306,11 +313,28 @@ static int64_t scales_bytes(const struct program *q, const struct operand *o, in
     return dtype_bytes(s->dtype, mul_counts(blocks, s->batch ? q->dim[0] : 1));
 }
 
+/* Of part i of B. */
+static int64_t part_bytes(const struct program *q, int i)
+{
+    struct column_range columns;
+    const struct tensor_use *u = program_b_part(q, i, &columns);
+    return operand_bytes(q, u, columns.end - columns.first);
+}
+
+int64_t program_b_bytes(const struct program *p)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i <= p->parts; i++) bytes = add_counts(bytes, part_bytes(p, i));
+    return bytes;
+}
+
 int64_t port_bytes(const struct program *q, int port)
 {
     const struct tensor_use *use = &q->port[port];
     if (q->kind == PROGRAM_GEMM && q->a.scale == 1 + port) return scales_bytes(q, &q->a, q->dim[1]);
     if (q->kind == PROGRAM_GEMM && q->b.scale == 1 + port) return scales_bytes(q, &q->b, q->dim[2]);
+    for (int i = 0; i < q->parts; i++)
+        if (q->part[i].port == port) return part_bytes(q, 1 + i);
     bool states = use->role == USE_PARTIAL_LOAD || use->role == USE_PARTIAL_STORE;
     int64_t columns = port_columns(q, port);
     if (states) return states_bytes(q, use, columns);
@@ -321,7 +345,7 @@ int64_t use_bytes(const struct program *q, const struct tensor_use *u)
 {
     if (q->own) return -1;
     if (u == &q->a.data) return operand_bytes(q, u, q->dim[1]);
-    return u == &q->b.data ? operand_bytes(q, u, q->dim[2]) : port_bytes(q, (int)(u - q->port));
+    return u == &q->b.data ? part_bytes(q, 0) : port_bytes(q, (int)(u - q->port));
 }
 
 /* States that two statistics are made of are read once. */
@@ -340,8 +364,7 @@ int64_t program_bytes(const struct program *q)
     for (int i = 0; i < q->ports; i++)
         if (!is_read_before(q, i)) bytes = add_counts(bytes, port_bytes(q, i));
     if (q->kind != PROGRAM_GEMM) return bytes;
-    int64_t a = operand_bytes(q, &q->a.data, q->dim[1]), b = operand_bytes(q, &q->b.data, q->dim[2]);
-    return add_counts(bytes, add_counts(a, b));
+    return add_counts(bytes, add_counts(operand_bytes(q, &q->a.data, q->dim[1]), part_bytes(q, 0)));
 }
 
 double program_flops(const struct program *q)

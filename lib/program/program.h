@@ -104,6 +104,9 @@ enum pair_kind { PAIR_NONE, PAIR_GLU_INTERLEAVED, PAIR_GLU_STACKED, PAIR_HEADS }
  * and of a port is n - first. */
 enum { MOST_RANGES = 8 };
 
+/* A product's weights may lie in MOST_WEIGHT_PARTS tensors (graph.h): b.data, and so many besides. */
+enum { MOST_MORE_PARTS = MOST_WEIGHT_PARTS - 1 };
+
 enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_OWN };
 
 /* CUDA allows a kernel 4 kB of parameters. fuse.c ends groups early enough for their programs to fit. */
@@ -230,8 +233,11 @@ bool program_any_write(const struct program *q, bool (*fn)(void *ctx, int buffer
 int64_t port_bytes(const struct program *q, int port); /* that are read or written by it */
 /* The same of any use; -1 of those of a kernel of its own. */
 int64_t use_bytes(const struct program *q, const struct tensor_use *u);
-int64_t program_bytes(const struct program *q);   /* bytes read + written, each tensor once */
-double program_flops(const struct program *q);    /* of products; a multiply-add is two */
+int64_t program_bytes(const struct program *q); /* bytes read + written, each tensor once */
+double program_flops(const struct program *q);  /* of products; a multiply-add is two */
+/* Part i of B, 0 to p->parts, and which of the product's columns have their weights there. */
+struct tensor_use *program_b_part(const struct program *p, int i, struct column_range *columns);
+int64_t program_b_bytes(const struct program *p); /* of all parts */
 bool program_is_gated(const struct program *p);   /* the output has N/2 columns: PAIR_GLU_* */
 int program_lanes(const struct program *p);       /* elements that the epilogue computes at once: a pair's
                                                          two, or 1 */

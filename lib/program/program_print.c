@@ -1,6 +1,8 @@
 /* program_print.c -- what a program is, as text. */
 #include "own.h"
 
+#include <stdio.h>
+
 static struct value_text name_of(const struct tensor_names *names, int value)
 {
     if (value < 0 || !names) return (struct value_text){"-"};
@@ -161,6 +163,14 @@ static void print_scales(const struct tensor_names *names, const char *label, co
     if (o->scale) print_operand(names, label, &q->port[o->scale - 1], stride_name, t);
 }
 
+static void print_part(const struct tensor_names *names, const struct program *q, int i,
+                       const char *const stride_name[3], struct text *t)
+{
+    char label[32];
+    snprintf(label, sizeof label, "from column %lld", (long long)q->part[i].first);
+    print_operand(names, label, &q->port[q->part[i].port], stride_name, t);
+}
+
 static void print_own_use(const struct tensor_names *names, const struct program *q,
                           const struct tensor_use *u, struct text *t)
 {
@@ -235,6 +245,7 @@ void program_print_body(const struct tensor_names *names, const struct program *
     if (q->kind == PROGRAM_GEMM) {
         print_operand(names, "a", &q->a.data, of_product, t);
         print_operand(names, "b", &q->b.data, of_product, t);
+        for (int i = 0; i < q->parts; i++) print_part(names, q, i, of_product, t);
         print_scales(names, "a_scale", q, &q->a, t);
         print_scales(names, "b_scale", q, &q->b, t);
     }

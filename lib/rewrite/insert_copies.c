@@ -34,6 +34,7 @@ struct copier {
     graph *out;
     int *map;     /* in's values -> out's */
     bool *folded; /* of in's values: coda_prepare computes it */
+    bool *parts;  /* of in's values: a concat whose operands products read where they lie */
     int *left; /* of in's values that are folded, or written over: what each run leaves of it; 0: nothing */
     struct arena arena;
     struct view *view;      /* of out's values, as far as they are asked for */
@@ -244,15 +245,16 @@ static bool table_lies_well(struct copier *c, const struct node *n)
     return refuse_packed(c, n, EMBEDDING_TABLE);
 }
 
-/* Appends n (operands already renamed) with copies of the operands that need one. */
-static int append(struct copier *c, struct node *n)
+/* Appends n (operands already renamed) with copies of the operands that need one; `parts`: it is a concat
+ * that needs none. */
+static int append(struct copier *c, struct node *n, bool parts)
 {
     copy_scalars(c, n);
     if (op_is_version(n->op) && !write_over(c, n)) return -1;
     if (op_is_product(n->op) && !copy_matrices(c, n)) return -1;
     if (n->op == OP_EMBEDDING && !table_lies_well(c, n)) return -1;
     if (n->op == OP_CONCAT) {
-        for (int i = 0; i < n->nin; i++) n->in[i] = part_of_concat(c, n, n->in[i]);
+        for (int i = 0; i < n->nin && !parts; i++) n->in[i] = part_of_concat(c, n, n->in[i]);
     } else if (n->op == OP_ATTENTION) { /* its kernel reads rows of what it cannot do without */
         for (int i = 0; i < op_info[n->op].least; i++)
             if (!columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
@@ -280,7 +282,7 @@ static bool copy_nodes(struct copier *c)
         for (int j = 0; n.in && j < n.nin && n.op == OP_CONCAT && !c->folded[i]; j++)
             n.in[j] = left_by_run(c, c->in->node[i].in[j]);
         if (op_is_version(n.op) && n.in && !leave_outputs(c, c->in->node[i].in[VERSION_OF])) return false;
-        c->map[i] = n.in ? append(c, &n) : -1;
+        c->map[i] = n.in ? append(c, &n, c->parts[i]) : -1;
         if (c->map[i] < 0) return false;
     }
     return true;
@@ -340,20 +342,23 @@ static void find_folded(const graph *g, bool fold, bool *folded)
     }
 }
 
-graph *insert_copies(const graph *in, coda_fold fold)
+graph *insert_copies(const graph *in, coda_fold fold, bool fuse)
 {
     struct copier c = {.in = in,
                        .out = graph_like(in),
                        .map = calloc((size_t)in->nodes + 1, sizeof *c.map),
                        .left = calloc((size_t)in->nodes + 1, sizeof *c.left),
-                       .folded = calloc((size_t)in->nodes + 1, sizeof *c.folded)};
-    bool memory = c.out && c.map && c.left && c.folded;
+                       .folded = calloc((size_t)in->nodes + 1, sizeof *c.folded),
+                       .parts = calloc((size_t)in->nodes + 1, sizeof *c.parts)};
+    bool memory = c.out && c.map && c.left && c.folded && c.parts;
     if (memory) find_folded(in, fold != CODA_FOLD_NONE, c.folded);
+    if (memory && fuse) graph_find_parts(in, c.parts);
     bool ok = memory && copy_nodes(&c) && copy_outputs(&c);
     memory = memory && !c.arena.failed;
     free(c.map);
     free(c.left);
     free(c.folded);
+    free(c.parts);
     arena_free(&c.arena);
     if (ok) return c.out;
     if (!memory) fail(CODA_E_MEMORY, "out of memory for %d nodes", in->nodes);

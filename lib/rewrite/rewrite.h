@@ -28,7 +28,8 @@ graph *rewrite(const graph *g, const struct rewrite_options *opt, struct rewrite
 graph *rewrite_joint(const graph *joint, int *value, int n);
 
 /* insert_copies.c -- the same graph with a copy (a cast to the same dtype) wherever an operand, an output or
- * a part of a concat cannot be read or written in place. NULL with the message set. */
-graph *insert_copies(const graph *g, coda_fold fold);
+ * a part of a concat cannot be read or written in place. `fuse`: products read the parts of their weights
+ * where they lie. NULL with the message set. */
+graph *insert_copies(const graph *g, coda_fold fold, bool fuse);
 
 #endif

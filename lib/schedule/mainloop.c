@@ -71,7 +71,7 @@ double memory_clocks(const struct target *target, double bytes)
 
 double weight_clocks(const struct program *p, const struct target *target, double used)
 {
-    return memory_clocks(target, (double)use_bytes(p, &p->b.data)) * (1.25 - 0.25 * used);
+    return memory_clocks(target, (double)program_b_bytes(p)) * (1.25 - 0.25 * used);
 }
 
 static void print_strides(const char *name, const struct tensor_use *o, struct text *t)

@@ -19,6 +19,7 @@ struct mainloop {
     bool tma;           /* operands and staged stores are tensor maps, and the epilogue may stage
                            and fetch tiles in shared memory; else pointers and strides */
     bool weights;       /* B may be packed: the kernel reads it by a policy of tile/weights.cuh */
+    bool parts;         /* B may lie in several tensors */
     bool mixed;         /* Config has a type for each operand, A and B, else T for both */
     bool streams;       /* B streams past a few rows of A; each block has an equal share of N */
     bool invariant;     /* a row has the same bits in all its tiles, and where it takes p for one number of

@@ -125,6 +125,7 @@ static void candidates(struct search *s, enum tile_class class)
 
 const struct mainloop mainloop_fma = {.name = "fma",
                                       .kernel = "gemm_fma",
+                                      .parts = true,
                                       .contested = true,
                                       .supports = supports,
                                       .candidates = candidates,

@@ -120,6 +120,7 @@ static void candidates(struct search *s, enum tile_class class)
 
 const struct mainloop mainloop_mma = {.name = "mma",
                                       .kernel = "gemm_mma",
+                                      .parts = true,
                                       .weights = true,
                                       .supports = supports,
                                       .candidates = candidates,

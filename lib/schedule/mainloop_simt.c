@@ -49,6 +49,7 @@ static bool shares_sm(const struct program *p, const struct tile *t)
 
 const struct mainloop mainloop_simt = {.name = "simt",
                                        .kernel = "gemm_simt",
+                                       .parts = true,
                                        .mixed = true,
                                        .weights = true,
                                        .fallback = true,

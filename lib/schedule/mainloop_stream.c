@@ -101,7 +101,7 @@ static double skinny_clocks(const struct program *p, const struct tile *t, const
 
 double stream_clocks(const struct program *p, const struct tile *t, const struct target *target)
 {
-    double share = (double)use_bytes(p, &p->b.data) * stream_columns(p, t) / (double)p->dim[2];
+    double share = (double)program_b_bytes(p) * stream_columns(p, t) / (double)p->dim[2];
     return MAX(share / STREAM_BYTES, weight_clocks(p, target, (double)t->blocks / target->sms));
 }
 
@@ -261,6 +261,7 @@ static void skinny_print_config(const struct program *p, const struct schedule *
 
 const struct mainloop mainloop_gemv = {.name = "sm90_gemv",
                                        .kernel = "gemv_sm90",
+                                       .parts = true,
                                        .streams = true,
                                        .supports = supports,
                                        .candidates = gemv_candidates,
@@ -272,6 +273,7 @@ const struct mainloop mainloop_gemv = {.name = "sm90_gemv",
 
 const struct mainloop mainloop_skinny = {.name = "sm90_skinny",
                                          .kernel = "skinny_sm90",
+                                         .parts = true,
                                          .streams = true,
                                          .supports = supports,
                                          .candidates = skinny_candidates,

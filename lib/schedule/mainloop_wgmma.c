@@ -343,6 +343,7 @@ void wgmma_print_config(const struct program *p, const struct schedule *s, struc
 
 const struct mainloop mainloop_wgmma = {.name = "sm90",
                                         .kernel = "gemm_sm90",
+                                        .parts = true,
                                         .tma = true,
                                         .supports = supports,
                                         .candidates = candidates,

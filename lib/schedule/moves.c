@@ -175,7 +175,7 @@ struct moves staged_stores(const struct program *p, const struct tile *t)
     if (!t->mainloop->tma) return m;
     const struct widths w = widths_of(p, t);
     for (int i = 0; i < p->steps && out_columns(p, t) % w.chunk == 0; i++)
-        if (p->step[i].kind == STEP_STORE) add(&m, p, w, i, MOST_STAGED, STAGE_LIMIT / t->groups);
+        if (p->step[i].kind == STEP_STORE) add(&m, p, w, i, MOST_STAGED - p->parts, STAGE_LIMIT / t->groups);
     return m;
 }
 

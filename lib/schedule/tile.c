@@ -21,7 +21,8 @@ void search_run(struct search *s, const struct target *target, enum tile_class c
     s->target = target;
     s->n = 0;
     for (int i = 0; mainloops[i]; i++) {
-        bool reads = mainloops[i]->weights || !use_is_packed(&s->p->b.data);
+        bool reads =
+            (mainloops[i]->weights || !use_is_packed(&s->p->b.data)) && (mainloops[i]->parts || !s->p->parts);
         bool asked = reads && may_ask(s, mainloops[i], class) && mainloops[i]->supports(target, s->p);
         if (asked) mainloops[i]->candidates(s, class);
         if (asked && s->p->invariant && mainloops[i]->invariant) break;

@@ -26,6 +26,17 @@ static bool splits_heads(const struct program *p, const struct tile *t)
            !operand_is_mn_major(&p->b.data) && (p->dim[0] == 1 || !p->b.data.batch);
 }
 
+/* Are the columns of a tile those of one part of B, or its halves two parts? */
+static bool parts_fit(const struct program *p, const struct tile *t)
+{
+    bool halves = program_is_gated(p) && p->parts == 1 && 2 * p->part[0].first == p->dim[2];
+    if (p->parts && (t->tail || (program_is_gated(p) && !(halves && p->pair == PAIR_GLU_STACKED))))
+        return false;
+    for (int i = 0; i < p->parts && !halves; i++)
+        if (p->part[i].first % t->bn || (pair_span(p) && p->part[i].first % pair_span(p))) return false;
+    return true;
+}
+
 /* A share is as wide as what TMA stores at once. */
 static bool width_fits(const struct program *p, const struct tile *t)
 {
@@ -121,7 +132,7 @@ static bool cluster_fits(const struct program *p, const struct tile *t)
 
 bool wgmma_fits(const struct program *p, const struct tile *t)
 {
-    bool fits = width_fits(p, t) && (!t->tail || tail_fits(p, t)) && cluster_fits(p, t);
+    bool fits = width_fits(p, t) && parts_fit(p, t) && (!t->tail || tail_fits(p, t)) && cluster_fits(p, t);
     int states = row_state_floats(p),
         most = t->groups > 2 ? MOST_CROWDED_SUMS_AND_STATES : MOST_SUMS_AND_STATES;
     bool room = !states || accumulators(t) <= MAX(most - states, 32);

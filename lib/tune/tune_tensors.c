@@ -72,7 +72,7 @@ static struct tensor tensor_of(const struct program *q, const struct tensor_use 
     if (t.state) t.dtype = CODA_F32, t.content = CONTENT_POSITIVE;
     else if (dtype_is_index(u->dtype)) t.content = CONTENT_INTEGER;
     else if (is_factor(q, u) || t.scalar) t.content = CONTENT_POSITIVE;
-    if (u == &q->b.data) t.scale = 1 / sqrt((double)MAX(q->k, 1));
+    if (u->role == USE_OPERAND && u != &q->a.data) t.scale = 1 / sqrt((double)MAX(q->k, 1));
     if (use_is_packed(u)) t.format = u->packing.format, t.dtype = CODA_U8;
     return t;
 }

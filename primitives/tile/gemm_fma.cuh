@@ -15,6 +15,7 @@
 #include "ptx/copy.cuh"
 #include "tile/block.cuh"
 #include "tile/epilogue.cuh"
+#include "tile/parts.cuh"
 #include "tile/resources.cuh"
 
 namespace coda {
@@ -84,7 +85,8 @@ template <class Config, class Epilogue, class Block> struct GemmFma {
     // A thread's share of an operand's tile: vectors 0 .. each - 1. Neighbouring threads take neighbours in
     // memory: vectors of a row, or rows. Vectors are equal steps apart in a slot and, if rows are, in memory,
     // so that one address of each serves all. Row j of a tile lies row(j) rows behind its first one.
-    template <class Vectors, class Rows, class Width, i64 row_stride, i64 k_stride, bool even> struct Share {
+    template <class Vectors, class Rows, class Width, i64 row_stride, i64 k_stride, bool even, class Far>
+    struct Share {
         static constexpr int each = Vectors::each, most = (each + parts - 1) / parts; // of a part
         static constexpr int row_step = threads / Vectors::in_row;
         static_assert(row_step % 16 == 0); // so that these are swizzled alike
@@ -93,9 +95,11 @@ template <class Config, class Epilogue, class Block> struct GemmFma {
         u32 to;            // the same vector in a slot
         int first, left;   // its row; and k that exist from its own on
         int rows;          // that exist from the tile's first one on
+        Far far;           // of rows that lie in other tensors
 
-        DEV void begin(const float *tile, int existing_rows)
+        DEV void begin(const float *tile, int existing_rows, Far far_ones)
         {
+            far = far_ones;
             const int thread = threadIdx.x;
             first = Width::along_k ? thread / Vectors::in_row : thread % row_step;
             const int vector = Width::along_k ? thread % Vectors::in_row : thread / row_step;
@@ -116,7 +120,7 @@ template <class Config, class Epilogue, class Block> struct GemmFma {
 #pragma unroll
             for (int e = 0; e < 4; e += width)
                 ptx::copy_async<4 * width>(slot + to + i * row_step * Vectors::row_bytes + 4 * e,
-                                           from + behind * row_stride + e * k_stride,
+                                           from + far.of(Rows::row(j)) + behind * row_stride + e * k_stride,
                                            4 * max(0, min(exist - e, width)));
         }
         // One of `parts` equal ones.
@@ -135,8 +139,9 @@ template <class Config, class Epilogue, class Block> struct GemmFma {
         DEV static int row(int j) { return Columns::column(0, j); }
     };
     struct Copies {
-        Share<VectorsA, RowsA, WidthA, Config::a_stride_row, Config::a_stride_k, Config::even> a;
-        Share<VectorsB, RowsB, WidthB, Config::b_stride_row, Config::b_stride_k, Config::n % Config::bn == 0>
+        Share<VectorsA, RowsA, WidthA, Config::a_stride_row, Config::a_stride_k, Config::even, NearRows> a;
+        Share<VectorsB, RowsB, WidthB, Config::b_stride_row, Config::b_stride_k, Config::n % Config::bn == 0,
+              decltype(far_rows<Config>(*(const Args *)nullptr, 0, 0))>
             b;
 
         template <int part> DEV void copy_part(Slot &slot) const
@@ -154,8 +159,9 @@ template <class Config, class Epilogue, class Block> struct GemmFma {
     {
         const i64 m = (i64)t.m * Config::bm, n = Columns::column(t.first, 0);
         c.a.begin(args.a + t.batch * Config::a_batch(args) + m * Config::a_stride_row,
-                  Config::rows(args) - (int)m);
-        c.b.begin(args.b + t.batch * Config::b_batch(args) + n * Config::b_stride_row, (int)(Config::n - n));
+                  Config::rows(args) - (int)m, NearRows{});
+        c.b.begin(args.b + t.batch * Config::b_batch(args) + n * Config::b_stride_row, (int)(Config::n - n),
+                  far_rows<Config>(args, (int)n, 0));
     }
 
     // ---- Products ----

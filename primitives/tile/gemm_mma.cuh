@@ -18,6 +18,7 @@
 #include "ptx/copy.cuh"
 #include "tile/block.cuh"
 #include "tile/epilogue.cuh"
+#include "tile/parts.cuh"
 #include "tile/resources.cuh"
 #include "tile/weights.cuh"
 
@@ -189,7 +190,7 @@ template <class Config, class Epilogue, class Block> struct GemmMma {
             const auto at = PanelsB::piece(i);
             if (PanelsB::pieces % threads && i * threads + (int)threadIdx.x >= PanelsB::pieces) break;
             const int n = Columns::column(t.first, at.row), k = k0 + at.k;
-            const auto *from = args.b + t.batch * Config::b_batch(args);
+            const auto *from = rows_of_b<Config>(args, n) + t.batch * Config::b_batch(args);
             const int rows = ((int)Config::n - n + Columns::step - 1) / Columns::step;
             const int some = left<MajorB::k_major>(0, rows, k);
             if constexpr (Weights::decodes) decode(to + PanelsB::place(at.row, at.k), from, n, k, some);

@@ -8,6 +8,7 @@
 
 #include "tile/block.cuh"
 #include "tile/epilogue.cuh"
+#include "tile/parts.cuh"
 #include "tile/resources.cuh"
 #include "tile/scales.cuh"
 #include "tile/weights.cuh"
@@ -77,10 +78,10 @@ template <class Config, class Epilogue, class Block> struct GemmSimt {
     }
     DEV void get_b(ShareB &b, const Tile &t, i64 k0) const
     {
-        const auto *from = args.b + t.batch * Config::b_batch(args);
 #pragma unroll
         for (int i = 0; i < b.each; i++) {
             const i64 n = Columns::column(t.first, b.row(i));
+            const auto *from = rows_of_b<Config>(args, n) + t.batch * Config::b_batch(args);
             if (k0 + b.k(i) < Config::k && n < Config::n) {
                 const auto x = Weights::at(from, n, k0 + b.k(i));
                 if constexpr (!Config::scaled) b.x[i] = x;

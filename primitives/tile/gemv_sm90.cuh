@@ -9,6 +9,7 @@
 // in their order, and does the quad's epilogue.
 #pragma once
 
+#include "tile/parts.cuh"
 #include "tile/resources.cuh"
 #include "tile/stream.cuh"
 
@@ -56,6 +57,10 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
 
     // ---- Producer ----
 
+    DEV const Element *row_at(int row) const
+    {
+        return rows_of_b<Config>(args, row) + row * Config::b_stride_row;
+    }
     DEV void produce() const
     {
         auto at = Ring::producer();
@@ -66,10 +71,9 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
             for (int piece = 0; piece < pieces; piece++, at.next()) {
                 const u32 bytes = 2 * length(piece), bar = s.ring.expect(at, 2 * bytes);
                 const u32 to = ptx::shared_address(s.ring.data[at.slot]);
-                const Element *from = args.b + piece * Config::bk;
-                const int next = Quads::row_of(column + Columns::step);
-                ptx::bulk_load_once(to, from + Quads::row_of(column) * Config::b_stride_row, bytes, bar);
-                ptx::bulk_load_once(to + row_bytes, from + next * Config::b_stride_row, bytes, bar);
+                const int row = Quads::row_of(column), next = Quads::row_of(column + Columns::step);
+                ptx::bulk_load_once(to, row_at(row) + piece * Config::bk, bytes, bar);
+                ptx::bulk_load_once(to + row_bytes, row_at(next) + piece * Config::bk, bytes, bar);
             }
         }
     }

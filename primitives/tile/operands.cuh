@@ -46,6 +46,12 @@ template <class Config, class Cluster> struct Operands {
     {
         load<Cluster::high, Config::b_once>(to, &args.b, bar, at...);
     }
+    // Of one part of it, which has a map of its own.
+    template <class... At> DEV void part_box(int part, u32 to, u32 bar, At... at) const
+    {
+        const TensorMap *map = part ? &args.more[part - 1] : &args.b;
+        load<Cluster::high, Config::b_once>(to, map, bar, at...);
+    }
     template <class... At> DEV void tail_box(u32 to, u32 bar, At... at) const
     {
         load<1, false>(to, &args.tail, bar, at...);
@@ -69,7 +75,8 @@ template <class Config, class Cluster> struct Operands {
         const int from = place % Cluster::high * share, n = Columns::gated ? t.first / 2 : t.first;
         const int batch = Config::b_batched ? t.batch : 0;
         const u32 to = slot + from * swizzle_row;
-        if constexpr (Columns::split) load_pieces(slot, bar, k, t);
+        if constexpr (Config::b_parts > 0) load_parts(slot, bar, k, t);
+        else if constexpr (Columns::split) load_pieces(slot, bar, k, t);
         else if constexpr (!Config::b_mn_major) {
             if constexpr (Config::tail) {
                 if (t.width < Config::bn) return load_tail(slot, bar, k, n, batch);
@@ -82,20 +89,43 @@ template <class Config, class Cluster> struct Operands {
                     b_box(to + i * box_bytes, bar, n + row % half, k, row / half, batch);
                 else b_box(to + i * box_bytes, bar, n + row, k, batch);
     }
+    // Gate and up are two parts; else a tile's columns are all of one.
+    DEV void load_parts(u32 slot, u32 bar, int k, const Tile &t) const
+    {
+        constexpr int half = Config::bn / 2, share = Config::bn / Cluster::high;
+        const int from = place % Cluster::high * share, batch = Config::b_batched ? t.batch : 0;
+        const u32 to = slot + from * swizzle_row;
+        if constexpr (Columns::gated) {
+            constexpr int each = share < half ? share : half;
+#pragma unroll
+            for (int i = 0; i < share / each; i++) {
+                const int row = from + i * each;
+                part_box(row / half, to + i * each * swizzle_row, bar, k, t.first / 2 + row % half, batch);
+            }
+        } else {
+            const int part = Config::part_of(t.first), first = Config::first_of(part);
+            if constexpr (Columns::split) load_pieces(slot, bar, k, t, part, first);
+            else part_box(part, to, bar, k, t.first - first + from, batch);
+        }
+    }
     DEV void load_tail(u32 slot, u32 bar, int k, int n, int batch) const
     {
         if constexpr (Columns::gated) tail_box(slot, bar, k, n, 0, batch);
         else tail_box(slot, bar, k, n, batch);
     }
-    // Each block loads its part of each piece.
-    DEV void load_pieces(u32 slot, u32 bar, int k, const Tile &t) const
+    // Each block loads its share of each piece, from the part of B that begins with column `first`.
+    DEV void load_pieces(u32 slot, u32 bar, int k, const Tile &t, int part = 0, int first = 0) const
     {
         constexpr int share = 64 / Cluster::high;
         const int from = place % Cluster::high * share;
         const u32 to = slot + from * swizzle_row;
-        for (int i = 0, piece = t.first / 64; i < t.width / 64; i++, piece++)
-            b_box(to + i * box_bytes, bar, k, piece % Columns::pieces * 32 + from % 32, from / 32,
-                  piece / Columns::pieces);
+        for (int i = 0, piece = (t.first - first) / 64; i < t.width / 64; i++, piece++)
+            if constexpr (Config::b_parts > 0)
+                part_box(part, to + i * box_bytes, bar, k, piece % Columns::pieces * 32 + from % 32,
+                         from / 32, piece / Columns::pieces);
+            else
+                b_box(to + i * box_bytes, bar, k, piece % Columns::pieces * 32 + from % 32, from / 32,
+                      piece / Columns::pieces);
     }
 };
 

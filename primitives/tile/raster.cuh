@@ -44,6 +44,7 @@ template <int m, int n> struct ClusterShape {
 struct ConfigDefaults {
     using Weights = void; // of B: elements by strides; else a policy of tile/weights.cuh
     static constexpr int cluster_m = 1, cluster_n = 1, tail = 0, tail_bn = 0, state_columns = 0, states = 0;
+    static constexpr int b_parts = 0; // tensors besides the first in which B lies
     static constexpr bool across = false, serpentine = false, walks = false, lends = false, once = false;
     static constexpr bool clips_a = false, scaled = false; // by blocks: tile/scales.cuh
     static constexpr bool roomy = false; // the epilogue has registers that the products have left
@@ -115,8 +116,8 @@ template <class Config, class Cluster = ClusterShape<1, 1>> struct Raster {
         const u32 first = band * size, left = (across() ? wide : high()) - first;
         const u32 width = left < size ? left : size, x = first + in % width, y = in / width;
         const int n = (int)(across() ? x : y) * Cluster::wide + rank / Cluster::high;
-        return {(int)batch, (int)(across() ? y : x) * Cluster::high + rank % Cluster::high, n,
-                n * Config::bn, Config::bn};
+        return {(int)batch, (int)(across() ? y : x) * Cluster::high + rank % Cluster::high, n, n * Config::bn,
+                Config::bn};
     }
 
     // Of a band that begins with row `first` and has so many whole tiles, the place of its tail. The divisor

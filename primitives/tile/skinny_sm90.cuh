@@ -22,6 +22,7 @@
 
 #include "ptx/cluster.cuh"
 #include "ptx/matrix.cuh"
+#include "tile/parts.cuh"
 #include "tile/resources.cuh"
 #include "tile/stream.cuh"
 
@@ -96,7 +97,8 @@ template <class Config, class Epilogue, class Block> struct SkinnySm90 {
 #pragma unroll
             for (int i = 0; i < 8; i++) {
                 const int column = Spot::of(i < live ? quad + i / 4 : quad).at(i / 2 % 2, i % 2);
-                from[i] = args.b + Quads::row_of(column) * Config::b_stride_row + rank() * part;
+                const int row = Quads::row_of(column);
+                from[i] = rows_of_b<Config>(args, row) + row * Config::b_stride_row + rank() * part;
             }
 #pragma unroll 1
             for (int piece = 0; piece < pieces; piece++, at.next()) {
