@@ -3,10 +3,10 @@
  *
  *     q = x[:, a:b];   r = reduce(reshape(q, [.., segments, columns]));   reshape(q) * r ...
  *
- * A REDUCE of segments opens a range of columns in its product's program. What computes with it joins in that
- * range: maps, casts, pairs. Ranges are disjoint and consist of whole spans, so that a tile's chunk is in one
- * of them. What is left of the product and read by others is stored by itself, as values of ranges, too: then
- * nobody needs the product.
+ * A REDUCE of segments opens a range of columns in its product's program, and so does a map of a slice, as a
+ * bias is. What computes with it joins in that range: maps, casts, pairs. Ranges are disjoint and consist of
+ * whole spans, so that a tile's chunk is in one of them. What is left of the product and read by others is
+ * stored by itself, as values of ranges, too: then nobody needs the product.
  */
 #include "fuse.h"
 
@@ -245,6 +245,67 @@ static bool fits(struct grouper *gr, struct group *q, int value, const struct sp
     return !op_combines_pairs(n->op) || pair_fits(gr, q, n, p);
 }
 
+/* ---- Ranges without statistics ---- */
+
+static bool is_column_slice(const struct node *n)
+{
+    return n->op == OP_SLICE && n->attr.slice.axis == n->type.rank - 1 && n->attr.slice.step <= 1;
+}
+
+/* Is a member cut in halves, as gate and up are? Then its slices are lanes. */
+static bool is_halved(const struct grouper *gr, const struct group *q, int member)
+{
+    const struct uses *u = &gr->uses;
+    int64_t columns = q->p.dim[2];
+    for (int i = u->at[member]; i < u->at[member + 1]; i++) {
+        const struct node *s = &gr->g->node[u->use[i].node];
+        if (!is_column_slice(s) || !extents_equal(2 * type_columns(&s->type), columns)) return false;
+    }
+    return true;
+}
+
+/* The segments that a reader of `value`, or of what is made of it in a step or two, will ask for; 0: none. */
+static int64_t segment_wanted(const struct grouper *gr, int value, int steps)
+{
+    const struct uses *u = &gr->uses;
+    for (int i = u->at[value]; i < u->at[value + 1]; i++) {
+        int reader = u->use[i].node;
+        const struct node *n = &gr->g->node[reader];
+        if (op_combines_pairs(n->op)) return n->attr.rope.head_dim;
+        if (n->op == OP_REDUCE && !n->attr.reduce.columns) return type_columns(&gr->g->node[value].type);
+        bool passes = n->op == OP_MAP || n->op == OP_CAST || op_is_view(n->op);
+        int64_t wanted = passes && steps ? segment_wanted(gr, reader, steps - 1) : 0;
+        if (wanted) return wanted;
+    }
+    return 0;
+}
+
+/* Does the map, or turn of pairs, of a slice of a member open a range? Others that are cut of the member are
+ * values of ranges, too, and their segments are all alike. */
+static bool opens_range(const struct grouper *gr, const struct group *q, const struct node *n,
+                        const struct spot *p)
+{
+    bool kind = n->op == OP_MAP || n->op == OP_CAST || op_combines_pairs(n->op);
+    bool part = !p->narrow && !p->segmented && !extent_reaches(p->columns, q->p.dim[2]);
+    bool plain = q->p.pair == PAIR_NONE && !folds_columns(gr, q) && gr->g->node[p->member].output < 0;
+    if (!kind || !part || !plain || !gr->opt->fuse || is_halved(gr, q, p->member)) return false;
+    const struct uses *u = &gr->uses;
+    for (int i = u->at[p->member]; i < u->at[p->member + 1]; i++) {
+        const struct node *s = &gr->g->node[u->use[i].node];
+        if (!is_column_slice(s)) return false;
+        if (!extent_is_multiple(s->attr.slice.start, SEGMENT_SPAN)) return false;
+        if (!extent_is_multiple(type_columns(&s->type), SEGMENT_SPAN)) return false;
+    }
+    return true;
+}
+
+static int64_t segment_to_open(const struct grouper *gr, const struct spot *p)
+{
+    enum { AHEAD = 4 };
+    int64_t wanted = segment_wanted(gr, p->member, AHEAD);
+    return wanted ? wanted : SEGMENT_SPAN;
+}
+
 enum joining segment_join(struct grouper *gr, struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
@@ -257,8 +318,10 @@ enum joining segment_join(struct grouper *gr, struct group *q, int value)
                !extents_equal(2 * p.columns, q->p.dim[2]);
     bool folds = n->op == OP_REDUCE && !n->attr.reduce.columns;
     bool opens = folds && (p.segmented || (one && reduce_fits(gr, q, n, &p)));
-    if (!opens && (!p.narrow || n->op == OP_REDUCE)) return JOINS_OTHERWISE;
+    bool begins = !opens && opens_range(gr, q, n, &p);
+    if (!opens && !begins && (!p.narrow || n->op == OP_REDUCE)) return JOINS_OTHERWISE;
     int64_t wanted = opens ? type_columns(&gr->g->node[n->in[REDUCE_X]].type) : segment;
+    if (begins && !segment) wanted = segment_to_open(gr, &p);
     if (segment && !extents_equal(wanted, segment)) {
         refuse_join(gr, REASON_SEGMENT_SIZE, -1, wanted, segment);
         return REFUSED;
@@ -309,11 +372,6 @@ enum joining segment_append(struct grouper *gr, struct group *q, int value)
 }
 
 /* ---- The rest ---- */
-
-static bool is_column_slice(const struct node *n)
-{
-    return n->op == OP_SLICE && n->attr.slice.axis == n->type.rank - 1 && n->attr.slice.step <= 1;
-}
 
 /* Is the value, or a view of it, an operand of a product? Its strides are known to that already. */
 static bool is_multiplied(const struct grouper *gr, int value)
