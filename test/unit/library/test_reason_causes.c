@@ -125,7 +125,8 @@ static const struct cause {
      "output %o = %a\noutput %u = %b\n",
      0},
     {"one_product", "one main loop",
-     PRODUCT "%v = weight bf16[256,512]\n%q = matmul %x, %v\n%y = mul %p, %q\noutput %o = %y\n",
+     PRODUCT "%z = input bf16[64,512]\n%v = weight bf16[256,512]\n%q = matmul %z, %v\n%y = mul %p, %q\n"
+             "output %o = %y\n",
      PRODUCT "%q = input bf16[64,256]\n%y = mul %p, %q\noutput %o = %y\n", 0},
     {"other_pass", "such a pass",
      "%x = input f32[64,256]\n%z = weight f32[100,256]\n%i = input i32[64]\n%a = relu %x\n"

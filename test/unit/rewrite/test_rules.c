@@ -601,6 +601,37 @@ START_TEST(blocks)
 }
 END_TEST
 
+/* ---- Products of one input ---- */
+
+#define GATE(a, b, mul)                                                                                      \
+    "%x = input f32[4,8]\n%w = weight f32[6,8]\n%v = weight f32[6,8]\n%p = matmul %x, " a                    \
+    "\n%q = matmul %x, " b "\n%s = silu %p\n%y = " mul "\noutput %y = %y\n"
+#define QKV(type, columns)                                                                                   \
+    "%x = input " type "[4,64]\n%a = weight " type "[64,64]\n%b = weight " type "[" columns ",64]\n"         \
+    "%c = weight " type "[" columns ",64]\n%q = matmul %x, %a\n%k = matmul %x, %b\n%v = matmul %x, %c\n"
+
+START_TEST(joins_products)
+{
+    rules_expect(GATE("%w", "%v", "mul %s, %q"), FOLD(NONE), "join_products",
+                 "concat matmul slice slice silu mul");
+    rules_expect(GATE("%w", "%v", "mul %q, %s"), FOLD(COPY), "join_products",
+                 "concat matmul slice slice silu mul");
+    rules_expect(QKV("f32", "32") "%o = attention %q, %k, %v {heads=2,kv_heads=1}\noutput %o = %o\n",
+                 FOLD(NONE), "join_products", "concat matmul slice slice slice attention");
+    /* what it is folded into in place is a weight by itself; and one weight is read once */
+    rules_expect(GATE("%w", "%v", "mul %s, %q"), FOLD(IN_PLACE), "-join_products", "matmul matmul silu mul");
+    rules_expect(GATE("%w", "%w", "mul %s, %q"), FOLD(NONE), "-join_products", "matmul silu mul");
+    /* others read the product, or nobody reads both */
+    rules_expect(GATE("%w", "%v", "mul %s, %q") "output %q = %q\n", FOLD(NONE), "-join_products",
+                 "matmul matmul silu mul");
+    rules_expect(GATE("%w", "%v", "mul %s, %s") "output %q = %q\n", FOLD(NONE), "-join_products",
+                 "matmul matmul silu mul");
+    /* no columns of whole blocks of a tile */
+    rules_expect(QKV("bf16", "32") "%o = attention %q, %k, %v {heads=2,kv_heads=1}\noutput %o = %o\n",
+                 FOLD(NONE), "-join_products", "matmul matmul matmul attention");
+}
+END_TEST
+
 /* ---- The runner ---- */
 
 START_TEST(refuses_a_poisoned_graph)
@@ -633,4 +664,4 @@ TESTS(rules, ONE(lowers), ONE(lowers_loss), ONE(lowering_keeps_origins), ONE(car
       ONE(keeps_f16_in_range), ONE(keeps_casts_in_range), ONE(merges_rope),
       ONE(merges_rope_behind_maps_of_columns), ONE(merges_rope_with_late_positions), ONE(tidies), ONE(shares),
       ONE(scales_of_small_weights_come_behind), ONE(narrows), ONE(drops_the_dead), ONE(blocks),
-      ONE(refuses_a_poisoned_graph), ONE(deep_stack));
+      ONE(joins_products), ONE(refuses_a_poisoned_graph), ONE(deep_stack));
