@@ -44,6 +44,8 @@ FAMILIES = {
 }
 RECORDED = "llama llama31 mistral qwen2 qwen3 gemma gemma2 gemma3 phi3 gpt2 bert vit".split()
 PADDED = ("bert", "llama")  # with an attention_mask, too
+DECODED = ("llama", "qwen3")  # a token behind a static cache of KEYS, which has PAST
+KEYS, PAST, TOKEN = 16, 7, 77
 
 
 def fill(name, shape, integers=None):

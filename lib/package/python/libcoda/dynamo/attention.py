@@ -4,7 +4,7 @@ A mask that was folded is looked at: causal, a window, nothing; any other one is
 as transformers makes of an attention_mask, is a bias, too. """
 import torch
 
-from . import layout, rules
+from . import layout, rules, state
 from .layout import Tensor
 from .text import Refuse
 
@@ -104,6 +104,10 @@ def sdpa(l, q, k, v, mask, causal, scale, gqa):
     q, k, v = (rules.cast(l, l.tensor(x), dtype) for x in (q, k, v))
     if scale is None:
         scale = q.shape[-1] ** -0.5
+    if state.is_cache(k) and state.is_cache(v) and not causal:
+        return state.attend(l, q, k, v, mask, scale, 0)
+    if isinstance(mask, state.Counted):
+        mask = l.counters.tensor(mask)
     lead = len(q.dims) == 3
     if lead:
         q, k, v = (x.of([[]] + x.dims) for x in (q, k, v))

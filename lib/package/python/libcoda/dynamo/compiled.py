@@ -45,9 +45,11 @@ class Program:
                 stored = torch.float32 if more[2] == torch.bool else more[2]
                 self.made.append((more[1], stored, more[2]))
         self.plan, self.mine = None, threading.local()
-        if self.made:
+        if self.made or lift.g.written:
             self.plan = Graph(self.text).compile(device)
         self.kept = [x.tensor.to(where) if x.tensor is not None else None for x in self.leaves]
+        self.states = [k for k, x in enumerate(self.leaves) if x.node.word == "state"]
+        self.places = {x.node: k for k, x in enumerate(self.leaves)}
 
     def fits(self, arguments):
         """Are the buffers that were folded as they were?"""
@@ -79,9 +81,30 @@ class Program:
     def shapes(self):
         return [shape for shape, _, _ in self.made]
 
+    def memory(self, arguments, kept, leaf):
+        """A leaf's, in this call."""
+        if kept is not None:
+            return kept
+        if leaf.fresh is not None:
+            return torch.zeros(leaf.fresh.shape, dtype=leaf.fresh.dtype, device=self.where)
+        return self.placed(arguments[leaf.argument], leaf)
+
+    def leave(self, arguments, hold):
+        """What was written to is where the caller has it, and has another version."""
+        for k in self.states:
+            x = arguments[self.leaves[k].argument] if self.leaves[k].argument is not None else None
+            if x is not None and x is not hold[k]:
+                x.copy_(hold[k])
+            elif x is not None:
+                torch.autograd.graph.increment_version(x)
+
+    def result(self, kind, of, arguments, hold, made):
+        if kind == "made":
+            return made[of]
+        return arguments[of] if kind == "argument" else hold[self.places[of]] if kind == "leaf" else of
+
     def __call__(self, arguments):
-        hold = [self.placed(arguments[leaf.argument], leaf) if x is None else x for x,
-                            leaf in zip(self.kept, self.leaves)]
+        hold = [self.memory(arguments, x, leaf) for x, leaf in zip(self.kept, self.leaves)]
         made = [torch.empty(shape, dtype=of[1], device=self.where) for shape, of in zip(self.shapes(), self.made)]
         if self.plan is not None:
             both = [x.data_ptr() for x in hold + made]
@@ -89,8 +112,9 @@ class Program:
             status = self.start((ctypes.c_void_p * len(both))(*both), stream)
             if status:
                 raise failure(status)
+            self.leave(arguments, hold)
         made = [x if x.dtype == dtype else x.to(dtype) for x, (_, _, dtype) in zip(made, self.made)]
-        return tuple(made[o[1]] if o[0] == "made" else o[1] for o in self.outputs)
+        return tuple(self.result(o[0], o[1], arguments, hold, made) for o in self.outputs)
 
 
 # ---- Sizes that are not known ----

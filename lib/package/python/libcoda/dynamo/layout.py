@@ -256,6 +256,7 @@ def elementwise(g, word, operands, dtype, **attributes):
     full = broadcast(*(x.shape for x in operands if isinstance(x, Tensor)))
     shape = broadcast(*(x.shape for x in tensors))
     rank = len(shape)
+    extra = iter([rank - len(x.dims) for x in tensors])  # dimensions that it has not
     tensors = [x.of([[]] * (rank - len(x.dims)) + x.dims) for x in tensors]
     leader = max(tensors, key=lambda x: product(x.shape))
     order = units(leader) if leader.shape == shape else None
@@ -264,9 +265,10 @@ def elementwise(g, word, operands, dtype, **attributes):
     nodes = []
     for x in operands:
         if isinstance(x, Tensor):
-            node = aligned(g, next(rest), order)
-            while len(node.shape) > 1 and node.shape[0] == 1 and node.shape != tuple(shape[k] for k in order):
-                node = g.reshape(node, node.shape[1:])
+            node, absent = aligned(g, next(rest), order), next(extra)
+            for k in range(absent):  # with them it would be a value of rows, where these are one
+                if len(node.shape) > 1 and order[k] == k and node.shape[0] == 1:
+                    node = g.reshape(node, node.shape[1:])
             nodes.append(node)
         else:
             nodes.append(x)

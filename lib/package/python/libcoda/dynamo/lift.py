@@ -8,7 +8,7 @@ import re
 
 import torch
 
-from . import rules
+from . import layout, rules, state
 from .layout import Tensor, dense, plain
 from .text import Refuse, Text, name
 
@@ -69,10 +69,11 @@ class Opaque:
 
 
 class Leaf:
-    """Where a leaf's memory comes from: an argument of the call, by its number, or a tensor that was folded."""
+    """Where a leaf's memory comes from: an argument of the call, by its number, a tensor that was folded, or zeros of
+    its own in each call, like `fresh`."""
 
-    def __init__(self, node, argument=None, tensor=None, source=None):
-        self.node, self.argument, self.tensor, self.source = node, argument, tensor, source
+    def __init__(self, node, argument=None, tensor=None, source=None, fresh=None):
+        self.node, self.argument, self.tensor, self.source, self.fresh = node, argument, tensor, source, fresh
 
 
 class Lift:
@@ -85,6 +86,7 @@ class Lift:
         self.buffers, self.outputs, self.arguments, self.spelled = list(buffers), [], arguments, {}
         self.said = None  # the text, if it is another one than the graph's
         self.places, self.paths, self.labels, self.shapes = paths, {}, {}, shapes
+        self.counters = state.Counters(self)
 
     # ---- The walk ----
 
@@ -105,6 +107,9 @@ class Lift:
                     self.env[node] = self.tried(node) if self.tolerant else self.call(node)
                 else:
                     raise Refuse("%s %s" % (node.op, node.target))
+            self.counters.finish()
+        if any(n in self.counters.unknown for n in self.g.used_leaves()):
+            raise Refuse("a value that depends on a number which is known when it runs")
         return self
 
     def tried(self, node):
@@ -144,6 +149,8 @@ class Lift:
             return x
         if type(x) not in (torch.Tensor, torch.nn.Parameter, torch._subclasses.FakeTensor):
             raise Refuse("%s is a %s, a subclass of torch.Tensor" % (path, type(x).__name__))
+        if x.ndim == 0 and x.dtype == torch.int64 and not self.tolerant:
+            return self.counters.placeholder(k, path, x.device)
         shape = self.shapes[k] if self.shapes else sizes(x)
         if shape != sizes(x) and not x.is_contiguous():
             raise Refuse("%s, of a symbolic size, is not contiguous" % path)
@@ -198,7 +205,11 @@ class Lift:
         if word in RANDOM:
             raise Refuse("random numbers: %s" % word)
         args, kwargs = self.value(node.args), self.value(node.kwargs)
+        counted = state.found(args) + state.found(kwargs)
         if not self.holds(args) and not self.holds(kwargs):
+            if counted:
+                self.folded += 1
+                return state.fold(lambda a, k: self.by_torch(node, a, k), args, kwargs)
             return self.fold(node, word, args, kwargs)
         self.spelled[word] = self.spelled.get(word, 0) + 1
         rule = rules.RULES.get(word)
@@ -206,14 +217,34 @@ class Lift:
             raise Refuse("no rule for %s" % word)
         if word in rules.IN_PLACE:
             self.check_in_place(node, args[0])
+        given = args, kwargs
+        if counted and word not in rules.COUNTED:
+            given = state.replaced(args, self.counters.tensor), state.replaced(kwargs, self.counters.tensor)
         try:
-            made = rule(self, *args, **kwargs)
+            made = rule(self, *given[0], **given[1])
         except TypeError as e:
             raise Refuse("%s of these arguments: %s" % (word, e)) from e
         if isinstance(made, Tensor) and made.made is None and made.node.word not in ("input", "weight"):
             made.made = (rules.SAME.get(word, word), args, kwargs)
         self.taken += 1
+        if word in state.WRITES:
+            self.write(node, made)
         return made
+
+    def write(self, node, made):
+        """What was written to has the new values from now on; views of it that were taken before would, too."""
+        source, seen = node.args[0], False
+        for user in source.users:
+            seen = seen or user is node
+            if not seen and word_of(user) in rules.VIEWS:
+                raise Refuse("%s of what has a view" % word_of(node))
+        self.env[source] = made
+
+    @staticmethod
+    def by_torch(node, args, kwargs):
+        if node.op == "call_method":
+            return getattr(args[0], node.target)(*args[1:], **kwargs)
+        return node.target(*args, **kwargs)
 
     def fold(self, node, word, args, kwargs):
         """By PyTorch, at once."""
@@ -222,9 +253,7 @@ class Lift:
             if isinstance(first, torch.Tensor) and any(storage(first) == storage(b) for _, b in self.buffers):
                 raise Refuse("%s writes to a buffer" % word)
         self.folded += 1
-        if node.op == "call_method":
-            return getattr(args[0], node.target)(*args[1:], **kwargs)
-        return node.target(*args, **kwargs)
+        return self.by_torch(node, args, kwargs)
 
     def check_in_place(self, node, x):
         """An operation in place is one that is not, if nobody reads the old name any more, nor memory under it."""
@@ -240,7 +269,14 @@ class Lift:
             v = self.value(x)
             if self.tolerant:
                 continue
-            if isinstance(v, Tensor):
+            if isinstance(v, state.Counted):
+                if self.counters.is_own(v):
+                    self.outputs.append(("argument", v.counter))
+                    continue
+                v = self.counters.tensor(v)
+            if isinstance(v, Tensor) and v.node.word in ("append", "state") and layout.is_plain(v):
+                self.outputs.append(("leaf", self.root(v.node)))
+            elif isinstance(v, Tensor):
                 self.outputs.append(("made", len(self.g.outputs), v.shape, v.dtype))
                 self.g.output(plain(self.g, v))
             elif isinstance(v, (tuple, list, dict)):
@@ -248,7 +284,17 @@ class Lift:
             else:
                 self.outputs.append(("value", v))
 
+    @staticmethod
+    def root(node):
+        """The state that a version is of."""
+        while node.word == "append":
+            node = node.operands[0]
+        return node
+
     # ---- For rules ----
+
+    def leaf_of(self, node, **source):
+        self.leaves[node] = Leaf(node, **source)
 
     def tensor(self, x):
         """A tensor of the graph: also of one that was folded."""

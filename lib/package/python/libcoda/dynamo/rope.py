@@ -7,6 +7,7 @@ import torch
 
 from . import layout
 from .layout import Tensor
+from .state import SAMPLES, Counted
 
 
 def strip(node):
@@ -22,9 +23,9 @@ def made(x, word):
 def by_table(x):
     """(tensor, table) of a product with a folded tensor."""
     for a, b in [made(x, "mul") or (None, None)]:
-        if isinstance(a, Tensor) and isinstance(b, torch.Tensor) and b.ndim:
+        if isinstance(a, Tensor) and isinstance(b, (torch.Tensor, Counted)) and b.ndim:
             return a, b
-        if isinstance(b, Tensor) and isinstance(a, torch.Tensor) and a.ndim:
+        if isinstance(b, Tensor) and isinstance(a, (torch.Tensor, Counted)) and a.ndim:
             return b, a
     return None, None
 
@@ -49,12 +50,12 @@ def is_turned(r, x):
     return high is not None and is_half(high[0], x, True) and is_half(low, x, False)
 
 
-def frequencies(l, cos, sin):
-    """(frequencies, factor) of tables [T, D], for positions 0 .. T - 1, or None."""
+def frequencies(l, cos, sin, first=0):
+    """(frequencies, factor) of tables [T, D], for positions from the first one on, or None."""
     steps, d = cos.shape
     scale = float(torch.hypot(cos.double(), sin.double()).mean())
-    place = torch.arange(steps, dtype=torch.float64)[:, None]
-    bar = (1e-4 + steps * 2.5e-7) if cos.dtype == torch.float32 else 1e-2
+    place = torch.arange(first, first + steps, dtype=torch.float64)[:, None]
+    bar = (1e-4 + (first + steps) * 2.5e-7) if cos.dtype == torch.float32 else 1e-2
     for _, f in l.buffers:
         if f.ndim != 1 or 2 * f.numel() != d or not f.is_floating_point():
             continue
@@ -65,13 +66,16 @@ def frequencies(l, cos, sin):
     return None
 
 
-def table(t, x):
-    """A table's rows [T, D], and which dimension of x they are of; None if they differ otherwise."""
+def table(t, x, one=False):
+    """A table's rows [T, D], and which dimension of x they are of; None if they differ otherwise. `one`: it may have
+    one row, for the last dimension but one."""
     shape = (1,) * (len(x.dims) - t.ndim) + tuple(t.shape)
     where = [k for k in range(len(shape) - 1) if shape[k] > 1]
     if len(shape) != len(x.dims) or shape[-1] != x.shape[-1]:
         return None, None
     t = t.reshape(shape)
+    if not where and one:
+        return t.reshape(1, shape[-1]), len(shape) - 2
     for k in where:  # equal for all sequences
         if len(where) > 1 and k == 0 and bool((t == t[:1]).all()):
             t, where = t[:1], where[1:]
@@ -80,7 +84,28 @@ def table(t, x):
     return t.reshape(t.shape[where[0]], t.shape[-1]), where[0]
 
 
-def turn(l, x, steps, f, scale, rotary):
+def counted(l, cos, sin, x):
+    """(dimension of the steps, frequencies, factor, counter) of tables whose positions begin with a counter."""
+    if cos.counter != sin.counter:
+        return None
+    made = []
+    for c, s, first in zip(cos.values, sin.values, SAMPLES):
+        (c, steps), (s, other) = table(c, x, True), table(s, x, True)
+        if c is None or s is None or steps != other or c.shape != s.shape:
+            return None
+        made.append((steps, frequencies(l, c, s, first)))
+    if any(f is None or k != made[0][0] or f[0] is not made[0][1][0] for k, f in made):
+        return None
+    return made[0][0], *made[0][1], cos.counter
+
+
+def positions(l, counter, shape):
+    """i32: the last dimension's places, from the counter on."""
+    base = torch.arange(shape[-1]).expand(shape)
+    return l.counters.node(Counted(counter, [base + s for s in SAMPLES]), "i32")
+
+
+def turn(l, x, steps, f, scale, rotary, counter=None):
     """The operation, with the dimension `steps` of x and the last one where it wants them."""
     n = len(x.dims)
     order = [k for k in range(n - 1) if k < steps and k == 0 and n > 3] + [steps]
@@ -91,7 +116,8 @@ def turn(l, x, steps, f, scale, rotary):
     table = l.tensor(f if f.dtype == torch.float32 else f.float())
     more = {"rotary": rotary} if rotary != x.shape[-1] else {}
     more.update({"scale": scale} if abs(scale - 1) > 1e-6 else {})
-    turned = l.g.node("rope", [l.g.reshape(node, shape), None, table.node], shape, node.dtype, head_dim=x.shape[-1], half=1,
+    places = positions(l, counter, shape[:-1]) if counter is not None else None
+    turned = l.g.node("rope", [l.g.reshape(node, shape), places, table.node], shape, node.dtype, head_dim=x.shape[-1], half=1,
                       **more)
     return layout.from_aligned(l.g.reshape(turned, node.shape), order, x.dtype)
 
@@ -102,13 +128,22 @@ def matched(l, a, b):
         (x, cos), (r, sin) = by_table(p), by_table(q)
         if x is None or r is None or not is_turned(r, x):
             continue
+        if isinstance(cos, Counted) or isinstance(sin, Counted):
+            both = isinstance(cos, Counted) and isinstance(sin, Counted)
+            found = counted(l, cos, sin, x) if both else None
+            if found is not None:
+                steps, f, scale, counter = found
+                y = turn(l, x, steps, f, scale, x.shape[-1], counter)
+                y.made = ("rope", (x, steps, f, scale, counter), {})
+                return y
+            continue
         (cos, steps), (sin, other) = table(cos, x), table(sin, x)
         if cos is None or sin is None or steps != other or cos.shape != sin.shape:
             continue
         found = frequencies(l, cos, sin)
         if found is not None:
             y = turn(l, x, steps, *found, x.shape[-1])
-            y.made = ("rope", (x, steps, *found), {})
+            y.made = ("rope", (x, steps, *found, None), {})
             return y
     return None
 
@@ -118,7 +153,7 @@ def partial(l, parts, k):
     turned = made(parts[0], "rope")
     if turned is None or len(parts) != 2 or k != len(parts[0].dims) - 1:
         return None
-    x, steps, f, scale = turned
+    x, steps, f, scale, counter = turned
     a, b = x.node, parts[1].node
     if a.word != "slice" or b.word != "slice" or strip(a.operands[0]) is not strip(b.operands[0]):
         return None
@@ -131,4 +166,4 @@ def partial(l, parts, k):
     if len(x.dims[-1]) != 1 or x.axes[-1] is not x.dims[-1][0]:
         return None
     full = Tensor(whole, x.axes[:-1] + [axis], x.dims[:-1] + [[axis]], x.dtype)
-    return turn(l, full, steps, f, scale, r)
+    return turn(l, full, steps, f, scale, r, counter)

@@ -7,12 +7,13 @@ import math
 
 import torch
 
-from . import attention, layout, rope
+from . import attention, layout, rope, state
 from .layout import Tensor, plain
 from .text import Refuse
 
 RULES, SAME = {}, {}
 IN_PLACE = {"iadd", "isub", "imul", "itruediv", "add_", "mul_", "sub_", "div_"}
+COUNTED = {"scaled_dot_product_attention", "index_copy_"}  # which look at what depends on a counter
 VIEWS = {"getitem", "view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "chunk", "split", "narrow",
          "select", "flatten", "unbind", "t", "detach", "contiguous"}
 
@@ -699,6 +700,11 @@ def conv2d(l, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     x = layout.reshape(l.g, layout.permute(x, [0, 2, 4, 1, 3, 5]), [b, h // p, w // q, c * p * q])
     made = linear(l, x, layout.reshape(l.g, weight, [n, c * p * q]), bias)
     return layout.permute(made, [0, 3, 1, 2])
+
+
+@rule("index_copy_")
+def index_copy_(l, cache, dim, index, source):
+    return state.index_copy(l, cache, dim, index, source)
 
 
 @rule("scaled_dot_product_attention")

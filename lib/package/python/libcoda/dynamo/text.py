@@ -33,7 +33,8 @@ def number(x):
 class Text:
     def __init__(self):
         self.nodes, self.leaves, self.outputs, self.names, self.scope = [], [], [], set(), ""
-        self.numbers = {}
+        self.early = []  # nodes ahead of all others, which are made of leaves alone: positions
+        self.numbers, self.written = {}, []
 
     def made(self, id, word, operands, attributes, shape, dtype):
         n = Node()
@@ -45,10 +46,14 @@ class Text:
         self.nodes.append(self.made("v%d" % len(self.nodes), word, operands, attributes, shape, dtype))
         return self.nodes[-1]
 
+    def early_node(self, word, operands, shape, dtype, **attributes):
+        self.early.append(self.made("e%d" % len(self.early), word, operands, attributes, shape, dtype))
+        return self.early[-1]
+
     def leaf(self, kind, path, shape, dtype, strides=None):
         """An input or a weight, named after where it comes from."""
         word = re.sub(r"[^A-Za-z0-9_.]", "_", path)[-100:].strip(".") or "x"
-        if not re.match(r"[A-Za-z_]", word) or re.fullmatch(r"v\d+|out\.\d+", word):
+        if not re.match(r"[A-Za-z_]", word) or re.fullmatch(r"[ve]\d+|out\.\d+", word):
             word = "_" + word
         name, k = word, 1
         while name in self.names:
@@ -91,10 +96,14 @@ class Text:
     def output(self, n):
         self.outputs.append(n)
 
+    def write(self, n):
+        """A version of a state, which is there for what it leaves behind."""
+        self.written.append(n)
+
     # ---- As text ----
 
     def needed(self):
-        seen, stack = set(), list(self.outputs)
+        seen, stack = set(), self.outputs + self.written
         while stack:
             n = stack.pop()
             if id(n) not in seen:
@@ -112,7 +121,7 @@ class Text:
             strides = n.attributes["stride"]
             out.append("%%%s = %s %s [%s]%s" % (n.id, n.word, n.dtype, ",".join(map(str, n.shape)),
                                                 " stride=[%s]" % ",".join(map(str, strides)) if strides else ""))
-        for n in self.nodes:
+        for n in self.early + self.nodes:
             if id(n) in seen:
                 out.append(self.line(n))
         out += ["output %%out.%d = %%%s" % (k, n.id) for k, n in enumerate(self.outputs)]
