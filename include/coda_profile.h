@@ -1,6 +1,6 @@
 /*
- * coda_profile.h -- how long each launch of a plan takes, beside what it takes at least. A part of coda.h,
- * which includes it: programs include coda.h alone.
+ * coda_profile.h -- how long each launch of a plan takes, beside what it takes at least; and what happens
+ * before a run. A part of coda.h, which includes it: programs include coda.h alone.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -106,6 +106,39 @@ typedef struct coda_profile_launch {
     {sizeof(coda_profile_launch), 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0}
 /* In launch order, index 0 to launches - 1; CODA_E_INVALID for others. */
 CODA_API coda_status coda_profile_launch_get(const coda_profile *f, int index, coda_profile_launch *out);
+
+/* ------------------------------------------------------------------------------------------------
+ * Events: what takes time before a run
+ * ---------------------------------------------------------------------------------------------- */
+
+typedef enum coda_event_kind {
+    CODA_EVENT_CACHE_HIT = 1,      /* a kernel was found, loaded in the process or in the cache */
+    CODA_EVENT_CACHE_MISS = 2,     /* it was not, and is compiled now */
+    CODA_EVENT_COMPILE_BEGIN = 4,  /* NVRTC gets its text */
+    CODA_EVENT_COMPILE_END = 8,    /* ms: how long it took; text: why it failed, or "" */
+    CODA_EVENT_LOAD = 16,          /* the driver has loaded it, in ms */
+    CODA_EVENT_TUNE = 32,          /* a product was measured, in ms; name: what it computes */
+    CODA_EVENT_PLAN = 64           /* coda_compile has made a plan, in ms: its whole call; name: "" */
+} coda_event_kind;
+
+/* Strings are valid during the call, and never NULL. */
+typedef struct coda_event {
+    size_t size;
+    coda_event_kind kind;
+    const char *name; /* the kernel's */
+    const char *text;
+    double ms;        /* 0: it is a moment */
+} coda_event;
+#define CODA_EVENT_INIT {sizeof(coda_event), (coda_event_kind)0, NULL, NULL, 0}
+
+/* From now on fn is called with each event of these kinds (a sum of them), of all plans of the process; fn
+ * NULL: nobody is. There is one fn at a time: the last one. It is called in the thread in which it happens,
+ * by several at a time, and must not call coda. When coda_on_event returns, no call of the fn before is under
+ * way in this process any more. CODA_E_INVALID: kinds is 0 or has unknown bits. Events of kernels that a
+ * child compiles (CODA_CACHE_ISOLATE) come from this process. Where nobody listens an event costs a look at
+ * a number. */
+CODA_API coda_status coda_on_event(void (*fn)(void *context, const coda_event *event), void *context,
+                                   unsigned kinds);
 
 #ifdef __cplusplus
 }

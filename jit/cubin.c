@@ -6,7 +6,6 @@
 #include "compile.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 struct build {
     struct compile_job job;
@@ -73,15 +72,13 @@ static int make(void *ctx, void **data, size_t *size, char *err, bool *passing)
         return jit_fail(err, CODA_E_UNSUPPORTED, "%s: is not in the cache, which is sealed", b->job.symbol);
     b->made = true;
     bool apart = b->cache && cache_flags(b->cache) & CACHE_ISOLATE;
-    if (apart && isolate_payload(data, size, &b->job, b->cache, &status, err, passing)) return status;
-    return compile_payload(data, size, &b->job, err, passing);
-}
-
-static double milliseconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+    double began = jit_milliseconds();
+    jit_tell(CODA_EVENT_CACHE_MISS, b->job.symbol, "", 0);
+    jit_tell(CODA_EVENT_COMPILE_BEGIN, b->job.symbol, "", 0);
+    if (!apart || !isolate_payload(data, size, &b->job, b->cache, &status, err, passing))
+        status = compile_payload(data, size, &b->job, err, passing);
+    jit_tell(CODA_EVENT_COMPILE_END, b->job.symbol, status ? err : "", jit_milliseconds() - began);
+    return status;
 }
 
 static const struct cache_value *make_uncached(struct build *b)
@@ -90,12 +87,12 @@ static const struct cache_value *make_uncached(struct build *b)
     void *data = NULL;
     size_t size = 0;
     bool passing;
-    double start = milliseconds();
+    double start = jit_milliseconds();
     if (b->cache) stats_add(cache_stats(b->cache), COUNT_unkeyed, 1);
     int status = make(b, &data, &size, err, &passing);
     struct cache_value *v =
         status ? cache_value_failed(status, err) : cache_value_new(data, size, FROM_MAKER);
-    if (v) v->ms = milliseconds() - start;
+    if (v) v->ms = jit_milliseconds() - start;
     return v;
 }
 
@@ -150,6 +147,7 @@ coda_status jit_compile(struct jit_cubin *out, const char *symbol, const char *t
     struct build b = begin(symbol, text, opt);
     *out = (struct jit_cubin){.registers = -1, .spill_bytes = -1};
     coda_status status = build(out, &b, NULL, err);
+    if (!status && out->cached) jit_tell(CODA_EVENT_CACHE_HIT, symbol, "", 0);
     if (status) jit_cubin_free(out);
     return status;
 }

@@ -186,6 +186,13 @@ char *jit_figures_get(const char *what, const struct jit_device *dev, const stru
 void jit_figures_put(const char *what, const struct jit_device *dev, const struct jit_options *opt,
                      const char *text);
 
+/* ---- events.c: who is told what happens ---- */
+
+/* As coda_on_event(), whose arguments are checked. */
+void jit_listen(void (*fn)(void *context, const coda_event *event), void *context, unsigned kinds);
+void jit_tell(coda_event_kind kind, const char *name, const char *text, double ms);
+double jit_milliseconds(void);
+
 /* ---- ranges.c: what profilers show over the launches of a thread (NVTX) ---- */
 
 /* Does a tool listen? It is looked for at the first call. */

@@ -141,6 +141,7 @@ static coda_status load_new(struct jit_kernel **out, const struct jit_kernel *li
         return status;
     }
     count(COUNT_loads, 1);
+    jit_tell(CODA_EVENT_LOAD, k->symbol, "", 1e-6 * (double)(nanoseconds() - start));
     *out = settle(k);
     return CODA_OK;
 }

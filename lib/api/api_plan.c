@@ -49,7 +49,9 @@ CODA_API coda_status coda_compile(coda_plan **out, const coda_graph *g, const co
             fail(CODA_E_INVALID, "compile: a graph of %d nodes has no output, and writes no state", g->nodes);
     if (!status) status = read_options(&own, opt);
     if (status) return status;
+    double began = jit_milliseconds();
     status = graph_is_bound(g) ? compile_graph(out, g, &own, NULL) : shapes_compile(out, g, &own);
+    if (!status) jit_tell(CODA_EVENT_PLAN, "", "", jit_milliseconds() - began);
     if (status != CODA_E_DEVICE || own.flags & CODA_AUTOTUNE) return status;
     return fail(status, "%s; without a GPU, options have CODA_DEVICE_CPU", fail_message());
 }

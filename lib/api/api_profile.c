@@ -81,3 +81,13 @@ CODA_API coda_status coda_profile_launch_get(const coda_profile *f, int index, c
     SIZED_WRITE(coda_profile_launch, out, &f->launch[index]);
     return CODA_OK;
 }
+
+CODA_API coda_status coda_on_event(void (*fn)(void *context, const coda_event *event), void *context,
+                                   unsigned kinds)
+{
+    if (fn && (!kinds || kinds >= 2 * CODA_EVENT_PLAN))
+        return fail(CODA_E_INVALID, "on_event: kinds is 0x%x; must be a sum of 1..%d", kinds,
+                    CODA_EVENT_PLAN);
+    jit_listen(fn, context, kinds);
+    return CODA_OK;
+}

@@ -38,6 +38,14 @@ static void keep(const struct tuner *t, const char *key, struct figures *f)
     text_free(&text);
 }
 
+static void tell(const struct program *q, double ms)
+{
+    struct text head = {0};
+    program_print_head(q, &head);
+    jit_tell(CODA_EVENT_TUNE, text_str(&head), "", ms);
+    text_free(&head);
+}
+
 /* Figures of one program: NULL in *out if there are none. */
 static coda_status find(struct tuner *t, const struct plan *plan, int index, const char *key,
                         const struct figures **out)
@@ -49,8 +57,10 @@ static coda_status find(struct tuner *t, const struct plan *plan, int index, con
     bool known = recall(t, key, f);
     if (known && t->thorough && figures_tiles(f) < contest_tiles(t, &plan->program[index])) known = false;
     if (!known && t->measure) {
+        double began = jit_milliseconds();
         status = contest(f, t, plan, index);
         if (!status) keep(t, key, f);
+        tell(&plan->program[index], jit_milliseconds() - began);
         t->measured++;
     }
     if (known || t->measure) *out = f;

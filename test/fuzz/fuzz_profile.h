@@ -14,6 +14,16 @@ static int profile(const struct memory *m)
 }
 /* It writes over some megabytes of memory: seldom. */
 static int call_coda_plan_profile(void) { return chance(5) ? call_with(profile) : SILENT; }
+static void hear(void *context, const coda_event *e)
+{
+    if (context != &profiled || e->size != sizeof *e || !e->name || !e->text || e->ms < 0)
+        stop("coda_on_event", "no event");
+}
+static int call_coda_on_event(void)
+{
+    return coda_on_event(chance(80) ? hear : NULL, &profiled,
+                         chance(95) ? (unsigned)below(128) : (unsigned)number());
+}
 static int call_coda_profile_free(void)
 {
     coda_profile_free(profiled);

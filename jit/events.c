@@ -1,0 +1,60 @@
+/*
+ * events.c -- who is told what happens: one function of the caller's.
+ *
+ * A call counts itself in before it reads the listener, and a new listener waits until all of those who may
+ * have read the old one have counted themselves out. The count is of this process: a child of fork() has no
+ * such calls.
+ */
+#include "jit.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+struct listener {
+    void (*fn)(void *context, const coda_event *event);
+    void *context;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of those who set it */
+static struct listener listener;
+static atomic_uint wanted;    /* kinds; 0: nobody listens */
+static _Atomic uint64_t told; /* the process's id, and calls under way */
+
+static uint64_t calls(uint64_t state) { return state >> 32 == (uint32_t)getpid() ? (uint32_t)state : 0; }
+
+static void count(int more)
+{
+    uint64_t old = atomic_load(&told), new;
+    do new = (uint64_t)getpid() << 32 | (uint32_t)(calls(old) + (uint64_t)more);
+    while (!atomic_compare_exchange_weak(&told, &old, new));
+}
+
+void jit_listen(void (*fn)(void *context, const coda_event *event), void *context, unsigned kinds)
+{
+    enum { STEP_US = 50 };
+    pthread_mutex_lock(&lock);
+    atomic_store(&wanted, 0);
+    while (calls(atomic_load(&told))) usleep(STEP_US);
+    listener = (struct listener){fn, context};
+    atomic_store(&wanted, fn ? kinds : 0);
+    pthread_mutex_unlock(&lock);
+}
+
+void jit_tell(coda_event_kind kind, const char *name, const char *text, double ms)
+{
+    if (!(atomic_load_explicit(&wanted, memory_order_relaxed) & kind)) return;
+    const coda_event e = {
+        .size = sizeof e, .kind = kind, .name = name ? name : "", .text = text ? text : "", .ms = ms};
+    count(1);
+    if (atomic_load(&wanted) & kind) listener.fn(listener.context, &e);
+    count(-1);
+}
+
+double jit_milliseconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
