@@ -167,6 +167,9 @@ template <class Config> struct AttentionShort {
         const AttentionShort self{*reinterpret_cast<Shared *>(mine.shared()), in};
         const Tile tile = self.tile(mine.index());
         if (threadIdx.x == 0) {
+            ptx::tma_prefetch_map(&q);
+            ptx::tma_prefetch_map(&k);
+            ptx::tma_prefetch_map(&v);
             ptx::mbarrier_init(ptx::shared_address(&self.s.full_keys), 1);
             ptx::mbarrier_init(ptx::shared_address(&self.s.full_values), 1);
             ptx::mbarrier_fence_init();

@@ -487,9 +487,12 @@ template <class Config> struct AttentionSm90 {
         ptx::cluster_wait();
     }
 
-    DEV static void start(Shared &s)
+    DEV static void start(Shared &s, const TensorMap &q, const TensorMap &k, const TensorMap &v)
     {
         if (threadIdx.x == 0) {
+            ptx::tma_prefetch_map(&q);
+            ptx::tma_prefetch_map(&k);
+            ptx::tma_prefetch_map(&v);
             for (i32 i = 0; i < query_slots; i++) {
                 init(s.full_queries[i], 1);
                 init(s.empty_queries[i], groups);
@@ -512,7 +515,7 @@ template <class Config> struct AttentionSm90 {
                         Element *out, const AttentionStrides &stride, const AttentionInputs &in)
     {
         Shared &s = *reinterpret_cast<Shared *>(mine.shared());
-        start(s);
+        start(s, q, k, v);
         if (threadIdx.x < 128) {
             ptx::shrink_registers<Registers::producer>();
             if (threadIdx.x < producers) produce(mine, s, q, k, v, in);

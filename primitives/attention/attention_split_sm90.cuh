@@ -160,8 +160,10 @@ template <class Config> struct AttentionSplit {
 
     // ---- Producer: a warp ----
 
-    DEV void init() const
+    DEV void init(const TensorMap &k, const TensorMap &v) const
     {
+        ptx::tma_prefetch_map(&k);
+        ptx::tma_prefetch_map(&v);
         for (i32 i = 0; i < stages; i++) {
             ptx::mbarrier_init(address(&s.full[i]), 1);
             ptx::mbarrier_init(address(&s.empty[i]), warps);
@@ -580,7 +582,7 @@ template <class Config> struct AttentionSplit {
                         const AttentionInputs &in)
     {
         const AttentionSplit self(*reinterpret_cast<Shared *>(mine.shared()));
-        if (self.warp == producer && self.lane == 0) self.init();
+        if (self.warp == producer && self.lane == 0) self.init(k, v);
         __syncwarp();
         ptx::cluster_arrive();
         ptx::grid_launch_next(); // it waits before it reads what a program of this run writes
