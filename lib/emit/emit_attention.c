@@ -80,7 +80,7 @@ coda_status emit_attention(struct plan *plan, const struct program *p, const str
     k->symbol = name_kernel(plan, p, s);
     k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, MOST_WORDS);
     if (!status && k->symbol && k->scalar)
-        print_kernel(&(struct attention_text){"attention", a, s, k, &t, {0}, NULL});
+        print_kernel(&(struct attention_text){"attention", a, s, k, &t, {0}, NULL, plan->target.sms});
     if (!status) k->text = arena_string(&plan->arena, text_str(&t));
     bool failed = t.failed || plan->arena.failed;
     text_free(&t);

@@ -16,6 +16,7 @@ struct attention_text {
     struct text *t;
     int pointer[ATTENTION_USES]; /* of Args; -1: it has none */
     const struct prim *partial;  /* the derivative of the map of scores that the text calls, too; or NULL */
+    int sms;                     /* of the target */
 };
 
 /* emit_attention_NAME.c: all of a kernel's text, of a program that has queries. */
@@ -44,6 +45,8 @@ void emit_attention_score(const struct attention_spec *a, const char *name, cons
  * tiles. */
 void emit_attention_strides(struct attention_text *e, const char *name, const struct tensor_use *v);
 void emit_attention_bias(struct attention_text *e, const char *name, const struct tensor_use *v);
+/* Query heads of a band of the walk. */
+int64_t emit_attention_band(const struct attention_text *e);
 void emit_attention_extents(struct attention_text *e, bool walks);
 /* Arguments of Kernel::run: the pointer to the result; AttentionInputs. */
 void emit_attention_result(struct attention_text *e);

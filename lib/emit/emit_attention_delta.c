@@ -74,7 +74,7 @@ coda_status emit_attention_delta(struct plan *plan, const struct program *p, con
                                  struct kernel *k)
 {
     struct text t = {0};
-    struct attention_text e = {"attention_delta", NULL, s, k, &t, {0}, NULL};
+    struct attention_text e = {"attention_delta", NULL, s, k, &t, {0}, NULL, 0};
     k->symbol = emit_symbol(plan, p, "coda_attention_delta");
     k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, MOST_WORDS);
     if (k->symbol && k->scalar && s->grid) print_kernel(&e, p->spec);

@@ -6,7 +6,6 @@
 #include "emit_attention.h"
 
 #define LOG2_E 1.4426950408889634
-#define BAND_BYTES (32 << 20) /* keys and values that stay in L2 */
 
 /* ---- Tensor maps ---- */
 
@@ -213,20 +212,12 @@ void emit_attention_bias(struct attention_text *e, const char *name, const struc
     text_printf(e->t, "    AttentionBias %s;\n", name);
 }
 
-/* Query heads in a band: bands are as equal as can be, and the keys and values of one fit in L2. */
-static int64_t band(const struct attention_spec *a)
-{
-    int64_t bytes = 4 * a->tk * a->head_dim, fit = MAX(1, BAND_BYTES / bytes);
-    int64_t heads = a->batch * a->kv_heads, bands = CEIL_DIV(heads, fit);
-    return CEIL_DIV(heads, bands) * (a->heads / a->kv_heads);
-}
-
 void emit_attention_extents(struct attention_text *e, bool walks)
 {
     const struct attention_spec *a = e->a;
     struct kernel *k = e->k;
     struct text *t = e->t;
-    int64_t blocks = CEIL_DIV(a->tq, e->s->tile.bm), width = walks ? band(a) : 1;
+    int64_t blocks = CEIL_DIV(a->tq, e->s->tile.bm), width = walks ? emit_attention_band(e) : 1;
     int64_t streams = walks ? a->batch * a->heads : 0;
     emit_long(k, a->use[ATTENTION_RANGES].stride[0]);
     emit_long(k, a->use[ATTENTION_TABLE].stride[0]);

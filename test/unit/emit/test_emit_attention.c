@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "emit_attention.h"
 #include "jit.h"
 #include "util_attention.h"
 #include "util_scale.h"
@@ -227,6 +228,51 @@ START_TEST(queries_of_two_tiles)
 }
 END_TEST
 
+/* What the block that has most has more than the mean: a tile costs a block of keys beside its own. */
+static double excess(const struct attention_spec *a, int64_t band, int64_t bm)
+{
+    enum { SMS = 132 };
+    int64_t tiles = CEIL_DIV(a->tq, bm), streams = a->batch * a->heads, bands = CEIL_DIV(streams, band);
+    double load[SMS] = {0}, sum = 0, most = 0;
+    for (int64_t i = 0; i < CEIL_DIV(tiles * streams, SMS) * SMS; i++) {
+        int64_t place = i / SMS % 2 ? SMS - 1 - i % SMS : i % SMS, t = i / SMS * SMS + place;
+        int64_t of = t / (tiles * band), in = t % (tiles * band), width = MIN(band, streams - of * band);
+        int64_t tile = (bands - of) % 2 ? tiles - 1 - in / MAX(width, 1) : in / MAX(width, 1);
+        if (t >= tiles * streams) continue;
+        load[i % SMS] += 1 + (double)CEIL_DIV(MIN((tile + 1) * bm, a->tq), 128);
+    }
+    for (int i = 0; i < SMS; i++) sum += load[i], most = MAX(most, load[i]);
+    return most / (sum / SMS) - 1;
+}
+
+/* The walk of a persistent kernel deals tiles of all lengths evenly, and keys of a band stay in L2. */
+START_TEST(bands_are_dealt_evenly)
+{
+    static const struct {
+        int64_t batch, time, head_dim;
+        double most;
+    } want[] = {{32, 512, 128, 0.015},
+                {16, 1024, 128, 0.015},
+                {8, 2048, 128, 0.015},
+                {32, 512, 64, 0.015},
+                {2, 8192, 128, 0.005}};
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        struct attention_spec a;
+        attention_case_spec(named("causal"), &a);
+        a.batch = want[i].batch, a.tq = a.tk = want[i].time, a.head_dim = want[i].head_dim;
+        a.heads = a.kv_heads = 32;
+        struct schedule s = {.tile = {.bm = 128, .bn = 128}};
+        struct attention_text e = {.a = &a, .s = &s, .sms = 132};
+        int64_t band = emit_attention_band(&e);
+        ck_assert_msg(excess(&a, band, 128) <= want[i].most, "%d: %g at bands of %d", i,
+                      excess(&a, band, 128), (int)band);
+        ck_assert_int_le(band * a.tk * a.head_dim * 4, 20 << 20);
+        a.causal = false;
+        ck_assert_int_ge(emit_attention_band(&e) * a.tk * a.head_dim * 4, 15 << 20);
+    }
+}
+END_TEST
+
 START_TEST(refuses_what_no_tile_holds)
 {
     struct attention_rig r;
@@ -250,5 +296,5 @@ END_TEST
 
 TESTS(emit_attention, ONE(hopper_takes_what_tensor_maps_can_say), ONE(geometry), ONE(packed_geometry),
       ONE(few_packed_geometry), ONE(few_queries_start_early), ONE(simt_arguments),
-      ONE(empty_domains_launch_nothing), ONE(queries_of_two_tiles), ONE(refuses_what_no_tile_holds),
-      CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, attention_case_count));
+      ONE(empty_domains_launch_nothing), ONE(queries_of_two_tiles), ONE(bands_are_dealt_evenly),
+      ONE(refuses_what_no_tile_holds), CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, attention_case_count));

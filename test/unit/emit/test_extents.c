@@ -237,7 +237,7 @@ START_TEST(launches_pass_numbers)
     check_extents(&c, 0, 3, 16);
     c.batch = 5, c.tq = 200, c.tk = 100000, c.layout = LAYOUT_ROWS; /* 50 MB of keys and values of a head */
     check_extents(&c, 100000 - 200, 2, 4);
-    c.align = CODA_ALIGN_START, c.tk = 30000; /* 15 MB: two heads of keys fit */
+    c.align = CODA_ALIGN_START, c.tk = 20000; /* 10 MB: two heads of keys fit */
     check_extents(&c, 0, 2, 8);
     check_extents(named("starts"), 400, 3, 0);
     check_extents(named("pages"), 511, 1, 0);
@@ -254,7 +254,7 @@ START_TEST(largest_numbers)
     c.batch = 1, c.heads = c.kv_heads = 1, c.tq = c.tk = ATTENTION_MOST_TIME;
     check_extents(&c, 0, ATTENTION_MOST_TIME / 128, 1);
     c.tq = 128, c.tk = 17, c.batch = ATTENTION_MOST_BLOCKS;
-    check_extents(&c, 17 - 128, 1, CEIL_DIV(c.batch, CEIL_DIV(c.batch, (32 << 20) / (4 * 17 * c.head_dim))));
+    check_extents(&c, 17 - 128, 1, CEIL_DIV(c.batch, CEIL_DIV(c.batch, (20 << 20) / (4 * 17 * c.head_dim))));
     struct attention_rig r;
     c.heads = c.kv_heads = 2;
     ck_assert_int_eq(attention_emit(&r, &c, true), CODA_E_UNSUPPORTED);
