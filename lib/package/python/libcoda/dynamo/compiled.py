@@ -1,4 +1,5 @@
 """compiled.py -- what the backend gives Dynamo: plans of a graph, or of those parts of it that a graph can say."""
+import array
 import ctypes
 import re
 import threading
@@ -48,6 +49,11 @@ class Program:
         if self.made or lift.g.written:
             self.plan = Graph(self.text).compile(device)
         self.kept = [x.tensor.to(where) if x.tensor is not None else None for x in self.leaves]
+        # Leaves that most calls give as the graph wants them: the place, the argument's number.
+        self.given = [(k, x.argument) for k, x in enumerate(self.leaves)
+                      if x.argument is not None and x.node.attributes["stride"] is None]
+        self.others = sorted(set(range(len(self.leaves))) - {k for k, _ in self.given})
+        self.Pointers = ctypes.c_void_p * (len(self.leaves) + len(self.made))
         self.states = [k for k, x in enumerate(self.leaves) if x.node.word == "state"]
         self.places = {x.node: k for k, x in enumerate(self.leaves)}
 
@@ -104,12 +110,21 @@ class Program:
         return arguments[of] if kind == "argument" else hold[self.places[of]] if kind == "leaf" else of
 
     def __call__(self, arguments):
-        hold = [self.memory(arguments, x, leaf) for x, leaf in zip(self.kept, self.leaves)]
+        hold, both = list(self.kept), [0] * len(self.kept)
+        for k, a in self.given:
+            x = hold[k] = arguments[a]
+            both[k] = at = x.data_ptr()
+            if at & 15 or not x.is_contiguous():
+                hold[k] = x = self.placed(x, self.leaves[k])
+                both[k] = x.data_ptr()
+        for k in self.others:
+            hold[k] = self.memory(arguments, hold[k], self.leaves[k])
+            both[k] = hold[k].data_ptr()
         made = [torch.empty(shape, dtype=of[1], device=self.where) for shape, of in zip(self.shapes(), self.made)]
         if self.plan is not None:
-            both = [x.data_ptr() for x in hold + made]
+            both += [x.data_ptr() for x in made]
             stream = torch.cuda.current_stream(self.where).cuda_stream if self.where.type == "cuda" else None
-            status = self.start((ctypes.c_void_p * len(both))(*both), stream)
+            status = self.start(self.Pointers.from_buffer(array.array("Q", both)), stream)
             if status:
                 raise failure(status)
             self.leave(arguments, hold)
