@@ -67,8 +67,8 @@ CODA_API coda_value coda_quantize_rows(coda_graph *g, coda_value x, coda_dtype t
     if (!columns) q.columns = type_columns(q.type);
     const struct type whole = *q.type, split = in_groups(&q);
     bool groups = split.rank > whole.rank;
+    if (groups) x = coda_reshape(g, x, split.rank, split.dim); /* of what is in memory, not of a cast */
     if (whole.dtype != CODA_F32) x = coda_cast(g, x, CODA_F32);
-    if (groups) x = coda_reshape(g, x, split.rank, split.dim);
     coda_value most = coda_row_max(g, coda_abs(g, x));
     coda_value s = coda_div(g, most, coda_constant(g, CODA_F32, q.largest));
     coda_value y = coda_cast(g, coda_div(g, x, coda_maximum(g, s, coda_constant(g, CODA_F32, LEAST))), t);

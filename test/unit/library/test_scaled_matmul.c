@@ -190,6 +190,27 @@ START_TEST(a_layer_of_blocks)
 }
 END_TEST
 
+/* One program quantises bf16 where it lies, the other one multiplies and rounds. */
+START_TEST(a_layer_is_two_launches)
+{
+    coda_compile_options o = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan_stats s = CODA_PLAN_STATS_INIT;
+    coda_plan *p = NULL;
+    coda_graph *g = coda_graph_new();
+    coda_value scale, x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){M, K});
+    coda_value q = coda_quantize_rows(g, x, CODA_F8E4M3, 128, &scale);
+    coda_value w = coda_weight(g, "w", CODA_F8E4M3, 2, (int64_t[]){N, K});
+    coda_value t = coda_weight(g, "t", CODA_F32, 2, (int64_t[]){2, 3});
+    coda_output(g, "y", coda_cast(g, coda_scaled_matmul(g, q, scale, w, t), CODA_BF16));
+    o.device = CODA_DEVICE_CPU;
+    ck_assert_msg(coda_compile(&p, g, &o) == CODA_OK, "%s", coda_error());
+    coda_plan_stats_get(p, &s);
+    ck_assert_int_eq(s.launches, 2);
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
 /* ---- Mistakes ---- */
 
 static const struct {
@@ -242,4 +263,5 @@ START_TEST(there_is_no_derivative)
 END_TEST
 
 TESTS(scaled_matmul, EACH(products_against_fp64, ARRAY_SIZE(sizes)), ONE(a_layer_of_blocks),
-      EACH(what_does_not_fit_is_said, ARRAY_SIZE(mistakes)), ONE(there_is_no_derivative));
+      ONE(a_layer_is_two_launches), EACH(what_does_not_fit_is_said, ARRAY_SIZE(mistakes)),
+      ONE(there_is_no_derivative));
