@@ -9,20 +9,18 @@
  *     slots = loads + conversions + products   instructions of a warp for 16 bytes a lane, as they are
  *                                              counted in the kernel's machine code
  *     clocks = bytes / 512 * slots / 4   of the four schedulers of an SM
- * No card has timed it yet: where another stream is the cheapest of the others, weights of 16 bits have no
- * KNOWN tile of it. Tuning may choose it for all.
+ * Weights of 16 bits have no KNOWN tile of it, though tuning may choose it: on an H200, 8 rows of 4096 x 14336
+ * take it 35.8 us, and wgmma 31.3.
  */
 #include "stream.h"
 
 enum {
     MOST_ROWS = 16,
-    SURE_ROWS = 8,        /* up to these rows it is KNOWN for weights of 16 bits, ... */
-    SURE_BYTES = 1 << 24, /* ... which are so many bytes */
-    CHUNK = 512,          /* elements of K that all warps multiply at once */
+    CHUNK = 512, /* elements of K that all warps multiply at once */
     LEAST_STAGES = 3,
-    PASS_TILES = 12, /* whose sums fit the registers of the warps, beside a second block's; ... */
-    PASS_FEW = 6,
-    PASS_PATCHES = 14, /* ... of packed weights, as the first and the last have few columns of a share */
+    PLAIN_WINDOW = 72 << 10, /* bytes on their way of rows of 8 bits; of others STREAM_WINDOW */
+    PASS_TILES = 12,         /* whose sums fit the registers of the warps, beside a second block's; ... */
+    PASS_FEW = 8,            /* ... and with the scales of 16 rows */
     MOST_BLOCKS = 1 << 14,
     LOADS = 4, /* instructions for 16 bytes a lane, and what is theirs of a chunk's; conversions: */
     E4M3_TO_F16 = 12,
@@ -51,7 +49,8 @@ static struct pack_format format_of(const struct program *p)
     return graph_format_of(p->b.data.packing.format);
 }
 static int size_of(const struct program *p) { return (int)dtype_bytes(p->b.data.dtype, 1); }
-static bool is_narrow(const struct program *p) { return is_packed(p) || size_of(p) == 1; }
+static bool is_plain_narrow(const struct program *p) { return !is_packed(p) && size_of(p) == 1; }
+static bool is_narrow(const struct program *p) { return is_packed(p) || is_plain_narrow(p); }
 
 /* Bytes of 16 rows in a chunk: rows as they lie, each a copy, as far apart as fragments.cuh has them; or
  * records. */
@@ -67,18 +66,26 @@ static int right_pitch(const struct program *p, const struct tile *t)
     return 2 * t->bk + (is_packed(p) ? 32 : 16);
 }
 
-/* Tiles of a slot: what has few bytes shares one. */
+/* Tiles of a slot: what has few bytes shares one, where a warp multiplies two at a time (packed_rows.cuh). */
 static int depth(const struct program *p)
 {
     if (!is_packed(p)) return is_narrow(p) ? 2 : 1;
     struct pack_format f = format_of(p);
-    return pack_record(&f).bits == 4 ? 4 : 2;
+    return pack_record(&f).bits == 4 && !(pack_two_levels(&f) && octets(p) > 1) ? 4 : 2;
+}
+
+/* Quads that shares are dealt in: of packed weights those of a block of records, or of the two that a pair of
+ * columns comes from. */
+static int share_quads(const struct program *p) { return !is_packed(p) ? 1 : p->pair == PAIR_NONE ? 4 : 8; }
+static int columns(const struct program *p, const struct tile *t)
+{
+    return (int)CEIL_DIV(CEIL_DIV(stream_quads(p), share_quads(p)), t->blocks) * share_quads(p) * 4;
 }
 
 /* Tiles of packed weights are whole patches, from an even one on. */
 static int tiles(const struct program *p, const struct tile *t)
 {
-    return CEIL_DIV(stream_columns(p, t) / 4 + (is_packed(p) ? 7 : 0), 4);
+    return CEIL_DIV(columns(p, t) / 4 + (is_packed(p) ? 8 - share_quads(p) : 0), 4);
 }
 
 /* Has a run of K, a quarter of a chunk, several scales? They take registers. */
@@ -89,8 +96,7 @@ static bool has_groups(const struct program *p)
 }
 static int most_pass_tiles(const struct program *p)
 {
-    if (!is_packed(p) || (format_of(p).zeros && octets(p) == 1)) return PASS_TILES;
-    return has_groups(p) && octets(p) > 1 ? PASS_FEW : PASS_PATCHES;
+    return has_groups(p) && octets(p) > 1 ? PASS_FEW : PASS_TILES;
 }
 static int passes(const struct program *p, const struct tile *t)
 {
@@ -115,15 +121,16 @@ static struct footprint footprint(const struct program *p, const struct tile *t)
     int rows = stream_rows(p, t), each = pass_tiles(p, t), turns = passes(p, t);
     int right = right_stages(p, t) * (rows * right_pitch(p, t) + 16);
     int parts = 4 * rows * each * 64, sums = turns > 1 ? rows * turns * each * 64 : 16;
-    int fixed = right + parts + sums + values_bytes(p, rows, stream_columns(p, t)) + 16 + 256;
+    int fixed = right + parts + sums + values_bytes(p, rows, columns(p, t)) + 16 + 256;
     return (struct footprint){.fixed = fixed, .stage = depth(p) * tile_bytes(p, t) + 16, .granule = 1024};
 }
 
-/* Up to 8 rows leave registers for a second block, unless scales take them. */
+/* Up to 8 rows leave registers for a second block, unless scales take them. Rows of 8 bits lie in a slot with
+ * gaps and come by small copies: half of an SM's memory holds too few of them to keep memory busy. */
 static bool shares_sm(const struct program *p, const struct tile *t)
 {
     (void)t;
-    return octets(p) == 1 && !has_groups(p);
+    return octets(p) == 1 && !has_groups(p) && !is_plain_narrow(p);
 }
 
 /* Instructions for 16 bytes a lane, but for loads and products. */
@@ -152,7 +159,7 @@ static int conversion_slots(const struct program *p)
 
 static double cost(const struct program *p, const struct tile *t, const struct target *target)
 {
-    double share = (double)use_bytes(p, &p->b.data) * stream_columns(p, t) / (double)p->dim[2];
+    double share = (double)use_bytes(p, &p->b.data) * columns(p, t) / (double)p->dim[2];
     int products = is_packed(p) ? 4 : is_narrow(p) ? 2 : 1;
     double issue = share / 512 * (LOADS + conversion_slots(p) + products * octets(p)) / 4;
     double weights = stream_clocks(p, t, target), ends = 2 * BEGINNING + END;
@@ -204,17 +211,10 @@ static void consider(struct search *s, int room)
     stream_share(s, &t);
     while ((t.stages = tile_stages(p, &t, room)) < LEAST_STAGES && is_narrow(p) && t.blocks < MOST_BLOCKS)
         t.blocks *= 2;
-    int slot = depth(p) * tile_bytes(p, &t), window = MAX((STREAM_WINDOW + slot / 2) / slot, 2);
+    int bytes = is_plain_narrow(p) ? PLAIN_WINDOW : STREAM_WINDOW;
+    int slot = depth(p) * tile_bytes(p, &t), window = MAX((bytes + slot / 2) / slot, 2);
     t.window = window < t.stages ? window : 0;
     if (t.stages >= LEAST_STAGES) search_add(s, &t, cost(p, &t, s->target));
-}
-
-/* Is this what weights of 16 bits have a KNOWN tile for: bytes that wgmma would wait for? */
-static bool is_sure(const struct search *s)
-{
-    const struct program *p = s->p;
-    bool wgmma = s->n && s->tile[0].mainloop == &mainloop_wgmma;
-    return wgmma && p->dim[1] <= SURE_ROWS && 2 * p->dim[2] * p->k >= SURE_BYTES;
 }
 
 static void candidates(struct search *s, enum tile_class class)
@@ -222,7 +222,7 @@ static void candidates(struct search *s, enum tile_class class)
     int all = s->target->shared_bytes, half = stream_half_room(s);
     bool shares = shares_sm(s->p, NULL);
     if (s->common) return;
-    if (class == TILES_KNOWN && (is_narrow(s->p) || is_sure(s))) consider(s, shares ? half : all);
+    if (class == TILES_KNOWN && is_narrow(s->p)) consider(s, shares ? half : all);
     if (class == TILES_SKINNY && shares) consider(s, half);
     if (class == TILES_SKINNY) consider(s, all);
 }
@@ -248,8 +248,8 @@ static void print_config(const struct program *p, const struct schedule *s, stru
                 : is_narrow(p) ? "ByteRows<B, A"
                                : "HalfRows<A",
                 tile->bk);
-    text_printf(t, "    static constexpr int depth = %d, passes = %d, right_stages = %d;\n", depth(p),
-                passes(p, tile), right_stages(p, tile));
+    text_printf(t, "    static constexpr int share_quads = %d, depth = %d, passes = %d, right_stages = %d;\n",
+                share_quads(p), depth(p), passes(p, tile), right_stages(p, tile));
 }
 
 const struct mainloop mainloop_stream_mma = {.name = "stream_mma",

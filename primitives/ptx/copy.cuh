@@ -8,6 +8,9 @@
 
 namespace coda::ptx {
 
+// What is read once, L2 may forget before all else.
+constexpr u64 evict_first = 0x12f0000000000000;
+
 // Copies the first `exist` bytes, and zeros for the rest of `bytes`. Both addresses are multiples of `bytes`;
 // where nothing exists, nothing is read. 16 bytes go past L1, for which fewer have no instruction.
 template <int bytes> DEV void copy_async(u32 to, const void *from, int exist)
@@ -25,6 +28,22 @@ template <int bytes> DEV void copy_async(u32 to, const void *from, int exist)
                      :
                      : "r"(to), "l"(from), "r"(exist), "n"(bytes)
                      : "memory");
+}
+
+// 16 bytes of what is read once, and no kernel of the run writes.
+DEV void copy_async_once(u32 to, const void *from)
+{
+    asm volatile("{ .reg .u64 g; cvta.to.global.u64 g, %1;\n"
+                 "cp.async.cg.shared.global.L2::128B [%0], [g], 16; }"
+                 :
+                 : "r"(to), "l"(from)
+                 : "memory");
+}
+// When all copies of this thread so far have come it arrives at an mbarrier, as one of those whom that was
+// initialised for.
+DEV void copy_async_arrive(u32 bar)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
 }
 
 DEV void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }

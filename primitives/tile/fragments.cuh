@@ -4,7 +4,8 @@
 // A product has 16 k, of which a lane has four: two pairs. The order of k does not matter as long as both
 // operands have the same. Each kind of weights says how its rows lie in a slot, `pitch` bytes apart, and
 // those of A, whose pitch is `pad` more than their bytes: lanes that read at a time are in different banks.
-// A run is what a warp multiplies of a chunk; of its k so many are live, from the first on, in eights.
+// `together`: tiles that a warp multiplies at a time, whose sums need not wait for each other. A run is what
+// a warp multiplies of a chunk; of its k so many are live, from the first on, in eights.
 #pragma once
 
 #include "ptx/control.cuh"
@@ -16,6 +17,7 @@ namespace coda {
 template <class Element, int bk> struct HalfRows {
     static constexpr bool packed = false;
     static constexpr int size = 2, pitch = 2 * bk + 16, tile_bytes = 16 * pitch, pad = 16;
+    template <int octets> static constexpr int together = 1;
     static_assert(2 * bk % 128 == 0);
 
     template <int octets, int run> struct Right {
@@ -37,20 +39,22 @@ template <class Element, int bk> struct HalfRows {
         }
     };
 
-    // Adds the products of a run, which is at `from` in the tile's first row.
-    template <int octets, int run>
-    DEV static void multiply(float (&sum)[octets][4], const u8 *from, int live, const Right<octets, run> &x)
+    // Adds the products of a run, which is at `from` in the first row of each tile.
+    template <int tiles, int octets, int run>
+    DEV static void multiply(float (*sum)[octets][4], const u8 *const (&from)[tiles], int live,
+                             const Right<octets, run> &x)
     {
-        const int lane = threadIdx.x % 32;
-        const u32 at = ptx::shared_address(from) + lane % 16 * pitch + lane / 16 * 16;
+        const int lane = threadIdx.x % 32, at = lane % 16 * pitch + lane / 16 * 16;
 #pragma unroll
-        for (int i = 0; i < run / 16; i++) {
+        for (int n = 0; n < tiles * run / 16; n++) {
+            const int i = n / tiles, tile = n % tiles;
             u32 w[4];
-            ptx::ldmatrix(at + 32 * i, w);
+            ptx::ldmatrix(ptx::shared_address(from[tile]) + at + 32 * i, w);
 #pragma unroll
             for (int j = 0; j < 4; j++) w[j] = 16 * i + j / 2 * 8 < live ? w[j] : 0;
 #pragma unroll
-            for (int o = 0; o < octets; o++) ptx::mma<Element>(sum[o], w, x.pair[o][i][0], x.pair[o][i][1]);
+            for (int o = 0; o < octets; o++)
+                ptx::mma<Element>(sum[tile][o], w, x.pair[o][i][0], x.pair[o][i][1]);
         }
     }
 };
@@ -113,6 +117,7 @@ struct alignas(16) Words {
 template <class T, class Element, int bk> struct ByteRows {
     static constexpr bool packed = false;
     static constexpr int size = 1, lane_k = 16, unit = 4 * lane_k, pad = 16;
+    template <int octets> static constexpr int together = 1;
     static constexpr int pitch = bk + 64, tile_bytes = 16 * pitch;
     static_assert(sizeof(T) == size && bk % 128 == 0); // eight lanes that read have 64 bytes of two rows
 
@@ -136,34 +141,37 @@ template <class T, class Element, int bk> struct ByteRows {
         }
     };
 
-    DEV static void load(u32 (&pair)[lane_k / 2], const u8 *from, bool live)
+    DEV static Words words(const u8 *from, bool live)
     {
         Words w = {};
         if (live) w = *(const Words *)from;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            u32 two[2];
-            Widen<T, Element>::pairs(w.at[i], two);
-            pair[2 * i] = two[0], pair[2 * i + 1] = two[1];
-        }
+        return w;
     }
 
-    template <int octets, int run>
-    DEV static void multiply(float (&sum)[octets][4], const u8 *from, int live, const Right<octets, run> &x)
+    template <int tiles, int octets, int run>
+    DEV static void multiply(float (*sum)[octets][4], const u8 *const (&from)[tiles], int live,
+                             const Right<octets, run> &x)
     {
-        from += threadIdx.x % 32 / 4 * pitch + first_k();
+        const int at = threadIdx.x % 32 / 4 * pitch + first_k();
 #pragma unroll
         for (int k = 0; k < run; k += unit) {
-            u32 upper[lane_k / 2], lower[lane_k / 2];
-            load(upper, from + k, k + first_k() < live);
-            load(lower, from + k + 8 * pitch, k + first_k() < live);
+            Words upper[tiles], lower[tiles];
 #pragma unroll
-            for (int i = 0; i < lane_k / 4; i++) {
-                const u32 w[4] = {upper[2 * i], lower[2 * i], upper[2 * i + 1], lower[2 * i + 1]};
+            for (int tile = 0; tile < tiles; tile++) {
+                upper[tile] = words(from[tile] + at + k, k + first_k() < live);
+                lower[tile] = words(from[tile] + at + k + 8 * pitch, k + first_k() < live);
+            }
+#pragma unroll
+            for (int n = 0; n < tiles * lane_k / 4; n++) {
+                const int i = n / tiles, tile = n % tiles;
+                u32 u[2], l[2];
+                Widen<T, Element>::pairs(upper[tile].at[i], u);
+                Widen<T, Element>::pairs(lower[tile].at[i], l);
+                const u32 w[4] = {u[0], l[0], u[1], l[1]};
 #pragma unroll
                 for (int o = 0; o < octets; o++) {
                     const u32(&b)[2] = x.pair[o][k / 16 + i];
-                    ptx::mma<Element>(sum[o], w, b[0], b[1]);
+                    ptx::mma<Element>(sum[tile][o], w, b[0], b[1]);
                 }
             }
         }

@@ -25,6 +25,10 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
     using W = Packed<codes_of, scales, zeros, along, columns>;
     static constexpr bool packed = true, is_bf16 = is_bf16_of<Element>;
     static constexpr int pad = 32, tile_bytes = bk / W::step * W::bytes;
+    // As many as there are registers for: codes of 8 bits take twice as many, two levels of scales some.
+    template <int octets>
+    static constexpr int together = (W::bits == 8 && W::group >= 128) || (W::two_levels && octets > 1) ? 1
+                                                                                                       : 2;
     static constexpr bool few_bits = W::bits < 8 && codes_of != Codes::e2m1;
     // In f16, where it would be 1024, and of groups of 16, whose sums want registers, it leaves at once.
     static constexpr bool keeps_above = is_bf16 && W::group >= 32;
@@ -60,13 +64,17 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
             const u32 ones[4] = {one, one, one, one};
 #pragma unroll
             for (int i = 0; i < octets * groups; i++) {
-                float all[4] = {};
+                constexpr int chains = each < 4 ? each : 4; // products that need not wait for each other
+                float all[chains][4] = {};
+                float(&to)[2] = sum[i / groups][i % groups];
 #pragma unroll
                 for (int q = 0; q < (int)each; q++) {
                     const u32(&b)[2] = pair[i / groups][i % groups * each + q];
-                    ptx::mma<Element>(all, ones, b[0], b[1]);
+                    ptx::mma<Element>(all[q % chains], ones, b[0], b[1]);
                 }
-                sum[i / groups][i % groups][0] = all[0], sum[i / groups][i % groups][1] = all[1];
+                to[0] = all[0][0], to[1] = all[0][1];
+#pragma unroll
+                for (int c = 1; c < chains; c++) to[0] += all[c][0], to[1] += all[c][1];
             }
         }
     };
@@ -123,30 +131,30 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
         else return ptx::multiply_pairs<f16>((x & 0x80008000) | (x & 0x01c001c0) << 3, 0x74007400);
     }
 
-    // Pairs of the 16 k of product q of a run that begins at k.
-    template <int run> struct Pairs {
-        u32 at[run / 8];
-        DEV void make(const Row &row, int k)
+    // The codes of a run that begins at k: a lane's 16 bytes of each tile of a record.
+    template <int run> struct Codes16 {
+        Words word[run / W::tile];
+        u32 high[run / W::tile][2];
+        DEV void load(const Row &row, int k)
         {
 #pragma unroll
             for (int i = 0; i < run / W::tile; i++) {
-                const Words w = row.codes(k + i * W::tile);
-                u32 upper[2] = {};
-                if constexpr ((W::bits & 3) != 0) row.upper(k + i * W::tile, upper);
-#pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    u32 *to = at + (i * 4 + j) * (W::tile / 32);
-                    if constexpr (W::bits == 8) {
-                        u32 two[2];
-                        Widen<Code, Element>::pairs(w.at[j], two);
-                        to[0] = two[0], to[1] = two[1];
-                    } else
-#pragma unroll
-                        for (int p = 0; p < 4; p++)
-                            to[p] = codes_of == Codes::e2m1 ? e2m1_pair(w.at[j], p)
-                                                            : integer_pair(w.at[j], j, p, upper);
-                }
+                word[i] = row.codes(k + i * W::tile);
+                if constexpr ((W::bits & 3) != 0) row.upper(k + i * W::tile, high[i]);
             }
+        }
+        // The pairs of product q, of 16 k.
+        DEV void pairs(int q, u32 (&to)[2]) const
+        {
+            constexpr int products = W::tile / 16;
+            const int i = q / products, j = q % products / (products / 4), p = q % (products / 4) * 2;
+            const u32 w = word[i].at[j];
+            if constexpr (W::bits == 8) Widen<Code, Element>::pairs(w, to);
+            else
+#pragma unroll
+                for (int e = 0; e < 2; e++)
+                    to[e] =
+                        codes_of == Codes::e2m1 ? e2m1_pair(w, p + e) : integer_pair(w, j, p + e, high[i]);
         }
         template <Codes codes, class Any = void> struct CodeOf {
             using Type = i8;
@@ -195,41 +203,57 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
         }
     };
 
-    // Adds the products of a run that begins at k of the slot, of which so many are live.
-    template <int octets, int run>
-    DEV static void multiply(float (&sum)[octets][4], const Row &upper, const Row &lower, int k, int live,
+    // Adds the products of a run that begins at k of the slot, of which so many are live, to the sums of
+    // tiles, which need not wait for each other. A lane has two rows of each.
+    template <int tiles, int octets, int run>
+    DEV static void multiply(float (*sum)[octets][4], const Row (&row)[tiles][2], int k, int live,
                              const Right<octets, run> &x)
     {
         constexpr int each = group<run>, products = each / 16;
-        const RunScales<run / each> factors[2] = {RunScales<run / each>::of_row(upper, k, each),
-                                                  RunScales<run / each>::of_row(lower, k, each)};
-        Pairs<run> a, b;
-        a.make(upper, k), b.make(lower, k);
+        RunScales<run / each> factors[tiles][2];
+        Codes16<run> codes[tiles][2];
+#pragma unroll
+        for (int i = 0; i < 2 * tiles; i++) {
+            factors[i / 2][i % 2] = RunScales<run / each>::of_row(row[i / 2][i % 2], k, each);
+            codes[i / 2][i % 2].load(row[i / 2][i % 2], k);
+        }
 #pragma unroll
         for (int g = 0; g < run / each; g++) {
             if (g * each >= live) break;
-            float part[octets][4] = {};
+            float part[tiles][octets][4] = {};
 #pragma unroll
-            for (int q = g * products; q < (g + 1) * products; q++) {
-                const u32 w[4] = {a.at[2 * q], b.at[2 * q], a.at[2 * q + 1], b.at[2 * q + 1]};
+            for (int i = 0; i < products * tiles; i++) {
+                const int q = g * products + i / tiles, tile = i % tiles;
+                u32 u[2], l[2];
+                codes[tile][0].pairs(q, u), codes[tile][1].pairs(q, l);
+                const u32 w[4] = {u[0], l[0], u[1], l[1]};
 #pragma unroll
                 for (int o = 0; o < octets; o++)
-                    ptx::mma<Element>(part[o], w, x.pair[o][q][0], x.pair[o][q][1]);
+                    ptx::mma<Element>(part[tile][o], w, x.pair[o][q][0], x.pair[o][q][1]);
             }
-            const Scale scale[2] = {factors[0].of(g), factors[1].of(g)};
 #pragma unroll
-            for (int i = 0; i < 4 * octets; i++) {
-                const int o = i / 4, e = i % 4;
-                const Scale &s = scale[e / 2];
-                float v = part[o][e];
-                if constexpr (wants_sums) {
-                    const float all = x.sum[o][g][e % 2];
-                    if (zeros != Zeros::minimum) v = fmaf(s.other, all, v);
-                    else if (above) v = fmaf(-(float)above, all, v);
-                    if (zeros == Zeros::minimum) sum[o][e] = fmaf(s.other, all, sum[o][e]);
-                }
-                sum[o][e] = fmaf(s.s, v, sum[o][e]);
+            for (int i = 0; i < tiles; i++) {
+                const Scale scale[2] = {factors[i][0].of(g), factors[i][1].of(g)};
+                add_scaled(sum[i], part[i], scale, x, g);
             }
+        }
+    }
+    template <int octets, int run>
+    DEV static void add_scaled(float (&sum)[octets][4], const float (&part)[octets][4],
+                               const Scale (&scale)[2], const Right<octets, run> &x, int g)
+    {
+#pragma unroll
+        for (int i = 0; i < 4 * octets; i++) {
+            const int o = i / 4, e = i % 4;
+            const Scale &s = scale[e / 2];
+            float v = part[o][e];
+            if constexpr (wants_sums) {
+                const float all = x.sum[o][g][e % 2];
+                if (zeros != Zeros::minimum) v = fmaf(s.other, all, v);
+                else if (above) v = fmaf(-(float)above, all, v);
+                if (zeros == Zeros::minimum) sum[o][e] = fmaf(s.other, all, sum[o][e]);
+            }
+            sum[o][e] = fmaf(s.s, v, sum[o][e]);
         }
     }
 };

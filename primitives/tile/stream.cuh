@@ -33,12 +33,13 @@ template <int slots, int slot_bytes, int in_flight> struct StreamRing {
     DEV static Cursor producer() { return Cursor::producer(); }
     DEV static Cursor consumer() { return Cursor::consumer(); }
 
-    // Called by all threads of the block. So many warps will read each slot.
-    DEV void init(int warps)
+    // Called by all threads of the block. So many warps will read each slot, which is full when so many
+    // threads of the producer have arrived.
+    DEV void init(int warps, int producers = 1)
     {
         if (threadIdx.x == 0) {
             for (int i = 0; i < slots; i++) {
-                ptx::mbarrier_init(ptx::shared_address(&full[i]), 1);
+                ptx::mbarrier_init(full_of({i, 0}), producers);
                 ptx::mbarrier_init(ptx::shared_address(&empty[i]), warps);
             }
             ptx::mbarrier_init(ptx::shared_address(&prepared), 32);
@@ -57,18 +58,30 @@ template <int slots, int slot_bytes, int in_flight> struct StreamRing {
                                at.parity ^ 1 ^ wraps);
         }
     }
+    DEV u32 full_of(Cursor at) { return ptx::shared_address(&full[at.slot]); }
+    // Called by whoever fills the slot: waits until it is free.
+    DEV void wait_free(Cursor at)
+    {
+        wait_in_flight(at);
+        ptx::mbarrier_wait(ptx::shared_address(&empty[at.slot]), at.parity);
+    }
     // Called by one thread. Waits until the slot is free, says that so many bytes will come, and returns the
     // barrier that counts them.
     DEV u32 expect(Cursor at, u32 bytes)
     {
-        wait_in_flight(at);
-        const u32 bar = ptx::shared_address(&full[at.slot]);
-        ptx::mbarrier_wait(ptx::shared_address(&empty[at.slot]), at.parity);
-        ptx::mbarrier_arrive_expect(bar, bytes);
-        return bar;
+        wait_free(at);
+        ptx::mbarrier_arrive_expect(full_of(at), bytes);
+        return full_of(at);
+    }
+    // The same, called by a warp whose lanes copy.
+    DEV u32 expect_in_warp(Cursor at, u32 bytes)
+    {
+        if (threadIdx.x % 32 == 0) expect(at, bytes);
+        __syncwarp();
+        return full_of(at);
     }
     // Called by all lanes of a warp: it waits until the slot is full; it has read the slot.
-    DEV void wait(Cursor at) { ptx::mbarrier_wait(ptx::shared_address(&full[at.slot]), at.parity); }
+    DEV void wait(Cursor at) { ptx::mbarrier_wait(full_of(at), at.parity); }
     DEV void release(Cursor at)
     {
         __syncwarp();
@@ -79,7 +92,8 @@ template <int slots, int slot_bytes, int in_flight> struct StreamRing {
     DEV void wait_prepared() { ptx::mbarrier_wait(ptx::shared_address(&prepared), 0); }
 };
 
-template <class Config, class Epilogue, class Block> struct Quads {
+// Shares are dealt in units of so many quads.
+template <class Config, class Epilogue, class Block, int unit = 1> struct Quads {
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
     using Slots = PatchRow<Config, Epilogue>;
@@ -87,7 +101,8 @@ template <class Config, class Epilogue, class Block> struct Quads {
 
     static constexpr int most_rows = Config::bm, quads = (int)(Config::n + 15) / 16 * 4;
     static constexpr bool ragged = Config::n % 16 != 0;
-    static constexpr int most_quads = (quads + Config::blocks - 1) / Config::blocks; // of a block
+    static constexpr int units = (quads + unit - 1) / unit,
+                         most_quads = (units + Config::blocks - 1) / Config::blocks * unit; // of a block
     static constexpr bool has_row = !__is_empty(typename Epilogue::Row),
                           has_col = !__is_empty(typename Epilogue::Col);
     static constexpr bool has_half = !__is_empty(typename Epilogue::Half), has_state = !__is_empty(State);
@@ -108,7 +123,7 @@ template <class Config, class Epilogue, class Block> struct Quads {
     DEV int rows() const { return min(Config::rows(args) - first_row, most_rows); } // that there are
 
     // Block b has the quads [first(b), first(b + 1)).
-    DEV static int first(u32 block) { return (int)((u64)quads * block / Config::blocks); }
+    DEV static int first(u32 block) { return min((int)((u64)units * block / Config::blocks) * unit, quads); }
     DEV int count() const { return first(block.index() + 1) - first(block.index()); }
 
     // The row of B for a column: the last one for those that are not there.

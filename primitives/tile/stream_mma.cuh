@@ -1,10 +1,10 @@
 // stream_mma.cuh -- C = A B^T for few rows of A, 8 or 16 a block: B streams through shared memory at memory's
 // pace and is the 16 rows of mma.sync, whose 8 columns are rows of A.
 //
-//     producer    one thread: copies tiles, 16 rows of B, into a ring, a chunk, `bk` elements, of K at a time
-//     supplier    one thread: copies the same chunk of A into a ring of its own
+//     producer    a warp: copies tiles, 16 rows of B, into a ring, a chunk, `bk` elements, of K at a time
+//     supplier    a warp: copies the same chunk of A into a ring of its own
 //     preparer    a warp: the epilogue's values of rows and columns, while the others multiply
-//     consumers   warps: of each chunk warp w multiplies the quarter w % 4, of every second tile
+//     consumers   warps: of each chunk warp w multiplies the quarter w % 4, of every second or fourth tile
 //
 // K is outside, rows are inside: all tiles of a pass advance along K together. So a warp has the sums of its
 // tiles in registers over all of K, and of A no more than its quarter of a chunk, which serves all its tiles.
@@ -17,6 +17,7 @@
 // quads: row r of it is the neighbour r % 2 of quad r % 8 / 2, in octet r / 8 of its patch.
 #pragma once
 
+#include "ptx/copy.cuh"
 #include "tile/packed_rows.cuh"
 #include "tile/resources.cuh"
 #include "tile/stream.cuh"
@@ -32,27 +33,32 @@ struct SharedOut {
 template <class Config, class Epilogue> struct StreamMma {
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
-    using Quads = coda::Quads<Config, Epilogue, SharedOut>;
+    using Quads = coda::Quads<Config, Epilogue, SharedOut, Config::share_quads>;
     using Spot = typename Quads::Spot;
     using Fragments = typename Config::Fragments; // HalfRows, ByteRows, or PackedRows
 
     static constexpr int warps = 4 * Config::groups, threads = 32 * warps; // of consumers
-    static constexpr int quarters = 4, halves = warps / quarters;          // of K, of tiles
+    static constexpr int quarters = 4, parts = warps / quarters;           // of K, of tiles
     static constexpr int bk = Config::bk, run = bk / quarters;
     static constexpr int most_rows = Quads::most_rows, octets = most_rows / 8; // of A
     static constexpr int chunks = (int)((Config::k + bk - 1) / bk);
     static constexpr bool ragged = Config::k % bk != 0;
     // Tiles of packed weights are the patches, from an even one on: two of them have two blocks of records.
+    // No block has a part of a record: so none is read twice.
     static constexpr bool packed = Fragments::packed;
-    static constexpr int most_tiles = (Quads::most_quads + (packed ? 7 : 0) + 3) / 4, passes = Config::passes;
+    static constexpr int depth = Config::depth; // tiles of a slot
+    // Tiles of a step: those that a warp multiplies at a time.
+    static constexpr int step_tiles = Fragments::template together<octets>, span = step_tiles * parts,
+                         step_slots = span / depth;
+    static_assert(span % depth == 0 && (parts % depth == 0 || depth % parts == 0));
+    static constexpr int most_tiles = (Quads::most_quads + (packed ? 8 - Config::share_quads : 0) + 3) / 4,
+                         passes = Config::passes;
     static constexpr int even_tiles = (most_tiles + 2 * passes - 1) / (2 * passes) * 2,
                          pass_tiles = packed ? even_tiles : (most_tiles + passes - 1) / passes, // of a block
-        own_tiles = (pass_tiles + halves - 1) / halves;                                         // of a warp
+        own_tiles = (pass_tiles + span - 1) / span * (span / parts);                            // of a warp
     // Octets of a patch are the halves of a block of records, or the same half of both.
     static constexpr bool across = Columns::apart && Columns::step == 1,
                           by_turns = packed && Columns::step == 2;
-    static constexpr int depth = Config::depth;                    // tiles of a slot
-    static constexpr int slots = (pass_tiles + depth - 1) / depth; // of a chunk
     static_assert(most_rows == 8 || most_rows == 16);
 
     using Right = typename Fragments::template Right<octets, run>;
@@ -62,7 +68,7 @@ template <class Config, class Epilogue> struct StreamMma {
     struct Shared {
         Ring ring;
         RightRing right;
-        alignas(16) float parts[quarters][most_rows][4 * pass_tiles][4];
+        alignas(16) float quarter[quarters][most_rows][4 * pass_tiles][4];
         alignas(16) float sums[passes > 1 ? most_rows : 1][passes > 1 ? 4 * passes *pass_tiles : 1][4];
         typename Quads::Values values;
     };
@@ -95,25 +101,34 @@ template <class Config, class Epilogue> struct StreamMma {
 
     // ---- Producers ----
 
-    // Copies a chunk of this block's quads from `quad` on, before `end`, as many as a slot has.
+    // Copies a chunk of this block's quads from `quad` on, before `end`, as many as a slot has. Rows lie
+    // apart, and a bulk copy of each takes TMA some 64 clocks: so it is cp.async, a row or half of it by all
+    // lanes, each of which has found one row.
     DEV void produce_slot(typename Ring::Cursor at, int quad, int end, int chunk) const
     {
-        const int live = min(end - quad, 4 * depth), begin = Quads::first(block.index()) + quad;
-        const u32 bytes = Fragments::size * length(chunk), bar = s.ring.expect(at, 4 * live * bytes);
-        const u32 to = ptx::shared_address(s.ring.data[at.slot]);
-        const bool once = Config::rows(args) <= most_rows;
-        const auto *from = args.b + (i64)chunk * bk;
-#pragma unroll 1
-        for (int q = 0; q < live; q++) {
-            const Spot spot = Spot::of(begin + q);
+        constexpr int rows = 16 * depth, pieces = Fragments::size * bk / 512;
+        const int lane = threadIdx.x % 32, live = 4 * min(end - quad, 4 * depth);
+        const int begin = Quads::first(block.index()) + quad, bytes = Fragments::size * length(chunk);
+        const u8 *const from = (const u8 *)(args.b + (i64)chunk * bk) + 16 * lane;
+        const u32 to = ptx::shared_address(s.ring.data[at.slot]) + 16 * lane;
+        u32 line[(rows + 31) / 32]; // in units of 16 bytes
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int row = q / 4 * 16 + i / 2 * 8 + q % 4 * 2 + i % 2;
-                const auto *line = from + Quads::row_of(spot.at(i / 2, i % 2)) * Config::b_stride_row;
-                if (once) ptx::bulk_load_once(to + row * Fragments::pitch, line, bytes, bar);
-                else ptx::bulk_load(to + row * Fragments::pitch, line, bytes, bar);
-            }
+        for (int i = 0; i < (rows + 31) / 32; i++) {
+            const int r = min(32 * i + lane, live - 1);
+            const int column = Quads::row_of(Spot::of(begin + r / 4).at(r % 4 / 2, r % 2));
+            line[i] = (u32)(column * Config::b_stride_row * Fragments::size / 16);
         }
+        s.ring.wait_free(at);
+#pragma unroll
+        for (int r = 0; r < rows; r++) {
+            const int row = r / 16 * 16 + r % 4 / 2 * 8 + r / 4 % 4 * 2 + r % 2;
+            const u8 *const own = from + (u64)__shfl_sync(~0u, line[r / 32], r % 32) * 16;
+#pragma unroll
+            for (int i = 0; i < pieces; i++)
+                if (r < live && 512 * i + 16 * lane < bytes)
+                    ptx::copy_async_once(to + row * Fragments::pitch + 512 * i, own + 512 * i);
+        }
+        ptx::copy_async_arrive(s.ring.full_of(at));
     }
 
     // The same of blocks of records, for tiles from `tile` on, before `end`. Of one that has none of this
@@ -129,13 +144,12 @@ template <class Config, class Epilogue> struct StreamMma {
         const u32 bytes = (length(chunk) + Weights::step - 1) / Weights::step * Weights::bytes;
         int blocks = 0;
         for (int i = 0; i < depth; i++) blocks += wants(across ? tile + i / 2 * 2 : tile + i, end);
-        const u32 bar = s.ring.expect(at, blocks * bytes), to = ptx::shared_address(s.ring.data[at.slot]);
+        const u32 bar = s.ring.expect_in_warp(at, blocks * bytes);
+        const u32 to = ptx::shared_address(s.ring.data[at.slot]);
         const bool once = Config::rows(args) <= most_rows;
         const u8 *const from = args.b + (i64)chunk * (bk / Weights::step) * Weights::bytes;
-#pragma unroll 1
-        for (int i = 0; i < depth; i++) {
-            const int first = across ? i / 2 * 2 : i;
-            if (!wants(tile + first, end)) continue;
+        const int i = threadIdx.x % 32, first = across ? i / 2 * 2 : i;
+        if (i < depth && wants(tile + first, end)) {
             const int column = Spot::of(4 * (patch + first)).at(across ? i % 2 : 0, 0);
             const u8 *const records = from + column / 16 * Weights::block;
             if (once) ptx::bulk_load_once(to + i * Fragments::tile_bytes, records, bytes, bar);
@@ -157,24 +171,41 @@ template <class Config, class Epilogue> struct StreamMma {
                     if constexpr (packed) produce_records(at, tile, end, chunk);
                     else produce_slot(at, 4 * tile, min(4 * end, count()), chunk);
         }
+        if constexpr (!packed) finish_copies();
     }
 
+    // Rows of A, too, are so short that bulk copies of them would keep TMA from those of B.
     DEV void supply() const
     {
+        constexpr int pieces = 2 * bk / 512;
+        const int lane = threadIdx.x % 32;
         auto at = RightRing::producer();
         ptx::grid_wait();
 #pragma unroll 1
         for (int pass = 0; pass < passes; pass++)
 #pragma unroll 1
             for (int chunk = 0; chunk < chunks && tiles_of(pass); chunk++, at.next()) {
-                const u32 bytes = 2 * length(chunk), bar = s.right.expect(at, rows() * bytes);
-                const u32 to = ptx::shared_address(s.right.data[at.slot]);
+                const int bytes = 2 * length(chunk);
+                const u8 *const from = (const u8 *)(args.a + (i64)chunk * bk) + 16 * lane;
+                const u32 to = ptx::shared_address(s.right.data[at.slot]) + 16 * lane;
+                s.right.wait_free(at);
 #pragma unroll 1
                 for (int row = 0; row < rows(); row++)
-                    ptx::bulk_load(to + row * right_pitch,
-                                   args.a + (first_row + row) * Config::a_stride_row + (i64)chunk * bk, bytes,
-                                   bar);
+#pragma unroll
+                    for (int i = 0; i < pieces; i++)
+                        if (512 * i + 16 * lane < bytes)
+                            ptx::copy_async<16>(to + row * right_pitch + 512 * i,
+                                                from + (first_row + row) * Config::a_stride_row * 2 + 512 * i,
+                                                16);
+                ptx::copy_async_arrive(s.right.full_of(at));
             }
+        finish_copies();
+    }
+    // No thread ends before what it has asked for.
+    DEV static void finish_copies()
+    {
+        ptx::copy_async_commit();
+        ptx::copy_async_wait<0>();
     }
 
     // ---- Consumers ----
@@ -182,7 +213,7 @@ template <class Config, class Epilogue> struct StreamMma {
     using Sums = float[own_tiles][octets][4];
 
     DEV static int quarter() { return threadIdx.x / 32 % quarters; }
-    DEV static int half() { return threadIdx.x / 32 / quarters; }
+    DEV static int part() { return threadIdx.x / 32 / quarters; }
 
     // Elements of this warp's quarter of a chunk, where K ends within one.
     DEV static int live_of(int chunk) { return ragged ? length(chunk) - quarter() * run : run; }
@@ -194,42 +225,52 @@ template <class Config, class Epilogue> struct StreamMma {
         s.right.release(at);
     }
 
-    // This half's tile of those two that are `first` and the next one of a slot.
-    DEV void multiply_tile(float (&sum)[octets][4], const Right &x, const u8 *slot, int first,
-                           int chunk) const
-    {
-        constexpr int bytes = Fragments::tile_bytes;
-        const u8 *const own = slot + (depth > 1 ? first + half() : 0) * bytes;
-        if constexpr (packed) {
-            using Row = typename Fragments::Row;
-            const u8 *const both = slot + first * bytes;
-            const Row upper = across ? Row{both, half()} : Row{own, 0},
-                      lower = across ? Row{both + bytes, half()} : Row{own, 1};
-            Fragments::multiply(sum, upper, lower, quarter() * run, live_of(chunk), x);
-        } else Fragments::multiply(sum, own + quarter() * run * Fragments::size, live_of(chunk), x);
-    }
-
-    // Two tiles, one for each half of the warps, in a slot or in one each; the second may not exist. All
-    // warps wait for all slots: so none is ahead of the others by a round of the ring.
-    DEV void multiply_pair(float (&sum)[octets][4], const Right &x, typename Ring::Cursor &at, int pair,
+    // The tiles of a step, from `first` on: those of one or more slots, of which each part of the warps has
+    // some. All warps wait for all slots: so none is ahead of the others by a round of the ring. Nobody asks
+    // for the sums of tiles that do not exist, behind the last one.
+    DEV void multiply_step(float (*sum)[octets][4], const Right &x, typename Ring::Cursor &at, int first,
                            int tiles, int chunk) const
     {
-        const int tile = 2 * pair + half();
-        const auto first = at;
-        const bool both = depth == 1 && 2 * pair + 1 < tiles;
-        if (2 * pair % depth == 0) s.ring.wait(first);
-        if (both) {
-            at.next();
+        constexpr int bytes = Fragments::tile_bytes;
+        const u8 *slot[step_slots];
+        typename Ring::Cursor each[step_slots];
+#pragma unroll
+        for (int i = 0; i < step_slots; i++) {
+            each[i] = at;
+            if (i) slot[i] = slot[0];
+            if (i && first + i * depth >= tiles) continue;
             s.ring.wait(at);
-        }
-        const u8 *const own = s.ring.data[depth > 1 || half() ? at.slot : first.slot];
-        if (tile < tiles) multiply_tile(sum, x, own, depth > 1 ? 2 * pair % depth : 0, chunk);
-        const bool last = depth == 1 || 2 * pair % depth + 2 == depth || 2 * pair + 2 >= tiles;
-        if (both) s.ring.release(first);
-        if (last) {
-            s.ring.release(at);
+            slot[i] = s.ring.data[at.slot];
             at.next();
         }
+        const u8 *own[step_tiles];
+#pragma unroll
+        for (int j = 0; j < step_tiles; j++) {
+            const int tile = j * parts + part();
+            own[j] = slot[0] + tile % depth * bytes;
+#pragma unroll
+            for (int i = 1; i < step_slots; i++)
+                if (tile >= i * depth) own[j] = slot[i] + tile % depth * bytes;
+        }
+        if constexpr (packed) {
+            using Row = typename Fragments::Row;
+            Row rows[step_tiles][2];
+#pragma unroll
+            for (int j = 0; j < step_tiles; j++) {
+                const int d = (j * parts + part()) % depth % 2;
+                const u8 *const both = own[j] - d * bytes;
+                rows[j][0] = across ? Row{both, d} : Row{own[j], 0};
+                rows[j][1] = across ? Row{both + bytes, d} : Row{own[j], 1};
+            }
+            Fragments::multiply(sum, rows, quarter() * run, live_of(chunk), x);
+        } else {
+#pragma unroll
+            for (int j = 0; j < step_tiles; j++) own[j] += quarter() * run * Fragments::size;
+            Fragments::multiply(sum, own, live_of(chunk), x);
+        }
+#pragma unroll
+        for (int i = 0; i < step_slots; i++)
+            if (!i || first + i * depth < tiles) s.ring.release(each[i]);
     }
 
     // A warp's sums of a pass: a lane has two rows of A and, of each tile, two columns. These are one in each
@@ -239,13 +280,13 @@ template <class Config, class Epilogue> struct StreamMma {
         const int lane = threadIdx.x % 32, row = lane % 4 * 2, line = lane / 4;
 #pragma unroll
         for (int i = 0; i < own_tiles; i++) {
-            const int tile = i * halves + half();
+            const int tile = i * parts + part();
             if (tile >= tiles) break;
 #pragma unroll
             for (int e = 0; e < 4 * octets; e++) {
                 const int side = e % 4 / 2, quad = by_turns ? 2 * side + line / 4 : line / 2,
                           place = by_turns ? line % 2 * 2 + line / 2 % 2 : 2 * side + line % 2;
-                s.parts[quarter()][e / 4 * 8 + row + e % 2][4 * tile + quad][place] = sum[i][e / 4][e % 4];
+                s.quarter[quarter()][e / 4 * 8 + row + e % 2][4 * tile + quad][place] = sum[i][e / 4][e % 4];
             }
         }
     }
@@ -254,11 +295,11 @@ template <class Config, class Epilogue> struct StreamMma {
     DEV void add_quarters(int row, int quad, float (&x)[4]) const
     {
 #pragma unroll
-        for (int i = 0; i < 4; i++) x[i] = s.parts[0][row][quad][i];
+        for (int i = 0; i < 4; i++) x[i] = s.quarter[0][row][quad][i];
 #pragma unroll
         for (int q = 1; q < quarters; q++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) x[i] += s.parts[q][row][quad][i];
+            for (int i = 0; i < 4; i++) x[i] += s.quarter[q][row][quad][i];
     }
     DEV void keep(int pass, int tiles) const
     {
@@ -281,8 +322,8 @@ template <class Config, class Epilogue> struct StreamMma {
                 Right x;
                 load_right(x, right, chunk);
 #pragma unroll
-                for (int i = 0; i < own_tiles; i++)
-                    if (2 * i < tiles) multiply_pair(sum[i], x, at, i, tiles, chunk);
+                for (int i = 0; i < own_tiles; i += step_tiles)
+                    if (parts * i < tiles) multiply_step(sum + i, x, at, parts * i, tiles, chunk);
             }
             put(sum, tiles);
             meet();
@@ -318,13 +359,13 @@ template <class Config, class Epilogue> struct StreamMma {
     DEV void run_block() const
     {
         const int warp = ptx::uniform(threadIdx.x / 32);
-        s.ring.init(warps);
-        s.right.init(warps);
+        s.ring.init(warps, packed ? 1 : 32);
+        s.right.init(warps, 32);
         if (Config::early) ptx::grid_launch_next();
         if (warp == warps) {
-            if (ptx::elect_one()) produce();
+            produce();
         } else if (warp == warps + 1) {
-            if (ptx::elect_one()) supply();
+            supply();
         } else {
             ptx::grid_wait();
             if (warp > warps) {

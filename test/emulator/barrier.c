@@ -109,6 +109,12 @@ void emu_mbarrier_arrive_expect(uint32_t bar, uint32_t bytes)
     let_others_run(t);
 }
 
+void complete_arrival(struct mbarrier *b)
+{
+    b->pending--;
+    try_complete(b);
+}
+
 void complete_bytes(struct mbarrier *b, uint32_t bytes)
 {
     b->bytes -= bytes;

@@ -110,12 +110,14 @@ struct granule {     /* 16 bytes of shared memory: who wrote them by plain store
 
 struct landing {                   /* of cp.async */
     uint32_t shared, bytes, exist; /* offset in the window */
-    unsigned group;
+    unsigned group, number;        /* of those of its thread */
     const void *global;
+    struct mbarrier *bar; /* no copy: an arrival, once all copies before it have come */
 };
 struct landings {
     struct landing *landing;
     int count, room;
+    unsigned made;
 };
 
 struct block {
@@ -230,6 +232,7 @@ void *switch_stack(void **save, void *to);
 
 struct mbarrier *find_mbarrier(const struct thread *t, uint32_t address);
 struct mbarrier *find_mbarrier_of(const struct thread *t, const struct block *b, uint32_t address);
+void complete_arrival(struct mbarrier *b);
 void complete_bytes(struct mbarrier *b, uint32_t bytes);
 void print_mbarrier(const struct block *b, uint32_t address, char *out, size_t size);
 
@@ -241,7 +244,7 @@ bool load_overlaps(const struct block *b, uint32_t from, uint32_t bytes);
 bool store_overlaps(const struct block *b, uint32_t from, uint32_t bytes); /* whose reads nobody waited for */
 
 /* async.c. Perhaps one of what threads copy comes. */
-void advance_landings(struct cluster *c);
+bool advance_landings(struct cluster *c, bool must);
 bool is_coming(const struct block *b, uint32_t offset, uint32_t bytes);
 void check_landings_of_ended(const struct thread *t);
 

@@ -272,8 +272,8 @@ static bool step(struct cluster *c)
     if (c->readies) {
         advance_copies(c, false);
         advance_products(c, false);
-        advance_landings(c);
-    } else if (!advance_copies(c, true) && !advance_products(c, true)) {
+        advance_landings(c, false);
+    } else if (!advance_copies(c, true) && !advance_products(c, true) && !advance_landings(c, true)) {
         report_deadlock(c);
         return false;
     }

@@ -43,7 +43,7 @@ enum { TESTS = sizeof tests / sizeof *tests - 1 };
 static const struct {
     const char *name;
     int shares;
-} wide[] = {{"attention", 4}, {"graph", 4}, {"families", 3}, {"unusual", 2}};
+} wide[] = {{"attention", 4}, {"graph", 4}, {"families", 3}, {"unusual", 2}, {"packed", 4}};
 
 enum { MOST_SHARES = 4, MOST_PROCESSES = TESTS * MOST_SHARES };
 

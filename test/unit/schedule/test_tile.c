@@ -473,7 +473,7 @@ START_TEST(a_row_streams)
     p = product(1, 4096, 11008);
     ck_assert(choose(&p).mainloop == &mainloop_gemv && choose(&p).bk * 2 == 11008);
     p = product(1, 4096, 65536); /* more of A than registers */
-    ck_assert(choose(&p).mainloop == &mainloop_stream_mma);
+    ck_assert(choose(&p).mainloop == &mainloop_wgmma);
     p = product(2, 4096, 4096);
     ck_assert(choose(&p).mainloop == &mainloop_gemv);
     p = product(2, 4096, 11008); /* slower than on the matrix units */
@@ -516,17 +516,17 @@ START_TEST(few_rows_stream)
         const struct mainloop *want;
         int splits, tried; /* in half of an SM's memory, or with more splits */
     } want[] = {
-        {1, 4096, 4096, &mainloop_gemv, 1, 0},        {2, 22016, 4096, &mainloop_gemv, 1, 4},
-        {2, 22016, 8192, &mainloop_skinny, 1, 2},     {3, 4096, 4096, &mainloop_skinny, 1, 3},
-        {4, 22016, 4096, &mainloop_skinny, 1, 3},     {8, 22016, 4096, &mainloop_skinny, 1, 3},
-        {8, 12288, 4096, &mainloop_skinny, 1, 3},     {8, 32768, 4096, &mainloop_skinny, 1, 3},
-        {9, 22016, 4096, &mainloop_wgmma, 0, 3},      {16, 22016, 4096, &mainloop_wgmma, 0, 3},
-        {17, 22016, 4096, &mainloop_wgmma, 0, 0},     {8, 4096, 11264, &mainloop_stream_mma, 0, 1},
-        {8, 22016, 11520, &mainloop_skinny, 2, 0},    {8, 8192, 22528, &mainloop_skinny, 2, 0},
-        {8, 8192, 22784, &mainloop_stream_mma, 0, 0}, {9, 4096, 5632, &mainloop_wgmma, 0, 2},
-        {9, 4096, 5888, &mainloop_wgmma, 0, 1},       {16, 4096, 11008, &mainloop_wgmma, 0, 1},
-        {9, 4096, 11520, &mainloop_wgmma, 0, 0},      {8, 22016, 4224, &mainloop_stream_mma, 0, 0},
-        {8, 22024, 4096, &mainloop_skinny, 1, 3},     {16, 128256, 4096, &mainloop_wgmma, 0, 2},
+        {1, 4096, 4096, &mainloop_gemv, 1, 0},     {2, 22016, 4096, &mainloop_gemv, 1, 4},
+        {2, 22016, 8192, &mainloop_skinny, 1, 2},  {3, 4096, 4096, &mainloop_skinny, 1, 3},
+        {4, 22016, 4096, &mainloop_skinny, 1, 3},  {8, 22016, 4096, &mainloop_skinny, 1, 3},
+        {8, 12288, 4096, &mainloop_skinny, 1, 3},  {8, 32768, 4096, &mainloop_skinny, 1, 3},
+        {9, 22016, 4096, &mainloop_wgmma, 0, 3},   {16, 22016, 4096, &mainloop_wgmma, 0, 3},
+        {17, 22016, 4096, &mainloop_wgmma, 0, 0},  {8, 4096, 11264, &mainloop_wgmma, 0, 1},
+        {8, 22016, 11520, &mainloop_skinny, 2, 0}, {8, 8192, 22528, &mainloop_skinny, 2, 0},
+        {8, 8192, 22784, &mainloop_wgmma, 0, 0},   {9, 4096, 5632, &mainloop_wgmma, 0, 2},
+        {9, 4096, 5888, &mainloop_wgmma, 0, 1},    {16, 4096, 11008, &mainloop_wgmma, 0, 1},
+        {9, 4096, 11520, &mainloop_wgmma, 0, 0},   {8, 22016, 4224, &mainloop_wgmma, 0, 0},
+        {8, 22024, 4096, &mainloop_skinny, 1, 3},  {16, 128256, 4096, &mainloop_wgmma, 0, 2},
         {8, 1048576, 4096, &mainloop_wgmma, 0, 0}, /* sums that leave no ring */
     };
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
