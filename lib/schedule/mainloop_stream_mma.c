@@ -9,8 +9,8 @@
  *     slots = loads + conversions + products   instructions of a warp for 16 bytes a lane, as they are
  *                                              counted in the kernel's machine code
  *     clocks = bytes / 512 * slots / 4   of the four schedulers of an SM
- * Weights of 16 bits have no KNOWN tile of it, though tuning may choose it: on an H200, 8 rows of 4096 x 14336
- * take it 35.8 us, and wgmma 31.3.
+ * Weights of 16 bits have no KNOWN tile of it, though tuning may choose it: on an H200, 8 rows of
+ * 4096 x 14336 take it 35.8 us, and wgmma 31.3.
  */
 #include "stream.h"
 
