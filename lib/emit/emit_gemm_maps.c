@@ -26,11 +26,17 @@ static struct map_spec operand_map(const struct tensor_use *o, int64_t batch, in
     return m;
 }
 
+/* Elements of K in a box: of a K-major operand a row of 128 bytes, of which a slot may have several. */
+static int box_k(const struct tensor_use *o, const struct tile *t)
+{
+    return operand_is_mn_major(o) ? t->bk : MIN(t->bk, (int)dtype_elements(o->dtype, 128));
+}
+
 /* The blocks of a cluster that get one tile load a part of its rows each. */
 static struct map_spec a_map(const struct program *p, const struct schedule *s)
 {
     struct map_spec m = operand_map(&p->a.data, p->dim[0], p->dim[1], p->k);
-    m.box[0] = s->tile.bk; /* a row of 128 bytes, or 64 rows */
+    m.box[0] = box_k(&p->a.data, &s->tile); /* a row of 128 bytes, or 64 rows */
     m.box[1] = operand_is_mn_major(&p->a.data) ? 64 : s->layout.a_box / tile_cluster_n(&s->tile);
     m.box[2] = 1;
     return m;
@@ -82,11 +88,40 @@ static struct map_spec b_map(const struct program *p, const struct schedule *s, 
     struct column_range columns;
     const struct tensor_use *b = program_b_part(p, part, &columns);
     struct map_spec m = operand_map(b, p->dim[0], columns.end - columns.first, p->k);
-    m.box[0] = s->tile.bk;
+    m.box[0] = box_k(b, &s->tile);
     m.box[1] = operand_is_mn_major(b) ? 64 : bn / tile_cluster_m(&s->tile);
     m.box[2] = 1;
     if (program_is_gated(p)) split_halves(p, &s->tile, bn, &m);
     if (s->layout.splits_heads) split_heads(p, &s->tile, columns.end - columns.first, &m);
+    return m;
+}
+
+/* Records of a packed B as numbers of 64 bits: a box has those of a slot, of the row blocks of a consumer's
+ * tile. What no box is wide enough for are pieces of records. Halves of what is paired apart, of
+ * all columns or of each head, are a dimension. */
+static struct map_spec records_map(const struct program *p, const struct schedule *s)
+{
+    enum { WORD = 8, MOST = 256 };
+    const struct tensor_use *b = &p->b.data;
+    const struct pack_format f = graph_format_of(b->packing.format);
+    const struct pack_record r = pack_record(&f);
+    int pieces = CEIL_DIV(r.bytes / WORD, MOST), blocks = s->tile.bn / PACK_ROWS;
+    int64_t all = CEIL_DIV(p->dim[2], PACK_ROWS), block = packed_block_bytes(b) / WORD;
+    struct map_spec m = {.buffer = b->buffer,
+                         .offset = use_start(b) / WORD,
+                         .dtype = CODA_I64,
+                         .rank = 4,
+                         .l2_promotion = 256};
+    m.dim[0] = m.box[0] = r.bytes / WORD / pieces, m.stride[0] = 1;
+    m.dim[1] = CEIL_DIV(p->k, r.step) * pieces, m.stride[1] = m.dim[0],
+    m.box[1] = s->tile.bk / r.step * pieces;
+    m.dim[2] = all, m.stride[2] = block, m.box[2] = blocks;
+    m.dim[3] = 1, m.stride[3] = all * block, m.box[3] = 1;
+    if (p->pair == PAIR_GLU_STACKED || s->layout.splits_heads) {
+        m.dim[2] = p->pair == PAIR_GLU_STACKED ? all / 2 : pair_span(p) / 2 / PACK_ROWS;
+        m.dim[3] = all / m.dim[2], m.stride[3] = m.dim[2] * block;
+        m.box[2] = blocks / 2, m.box[3] = 2;
+    }
     return m;
 }
 
@@ -117,7 +152,9 @@ void emit_gemm_maps(const struct program *p, const struct schedule *s, struct ke
 {
     const struct epilogue_layout *l = &s->layout;
     k->map[k->maps++] = a_map(p, s);
-    for (int i = 0; i <= p->parts; i++) k->map[k->maps++] = b_map(p, s, s->tile.bn, i);
+    if (use_is_packed(&p->b.data)) k->map[k->maps++] = records_map(p, s);
+    else
+        for (int i = 0; i <= p->parts; i++) k->map[k->maps++] = b_map(p, s, s->tile.bn, i);
     if (l->maps_tail) k->map[k->maps++] = b_map(p, s, s->tile.tail_bn, 0);
     for (int i = 0; i < l->stores.count; i++)
         k->map[k->maps++] = unit_map(p, &l->stores.move[i], l->unit, 16);

@@ -49,6 +49,8 @@ extern const struct mainloop *const mainloops[];
 extern const struct mainloop mainloop_wgmma;
 /* The same with operands of fp8, K-major. */
 extern const struct mainloop mainloop_wgmma_f8;
+/* TMA + wgmma for A of 16 bits and B of fewer, which is decoded into registers, packed or not. */
+extern const struct mainloop mainloop_wgmma_mixed;
 /* For 1 or 2 rows of A: streams B through shared memory, fp32 multiply-adds. */
 extern const struct mainloop mainloop_gemv;
 /* For at most 16 rows of A: streams B likewise, multiplies by mma.sync. */
@@ -94,7 +96,10 @@ void search_widths(struct search *s, const int *width, void (*consider)(struct s
 
 /* ---- What main loops share ---- */
 
-enum { BEGINNING = 300 }; /* clocks, of a tile */
+enum {
+    BEGINNING = 300, /* clocks, of a tile */
+    STREAM_ROWS = 16 /* of A: what has no more is a stream of B, past a block's rows */
+};
 /* Cycles in which memory gives so many bytes, to all SMs. */
 double memory_clocks(const struct target *target, double bytes);
 /* Cycles in which memory gives all of B; more if only the part `used` of the SMs asks for it. */

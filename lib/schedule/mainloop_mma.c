@@ -2,8 +2,8 @@
  * mainloop_mma.c -- cp.async, ldmatrix, mma.sync: 16-bit operands of one dtype, whatever their strides, on
  * any GPU that the library knows; primitives/tile/gemm_mma.cuh. B may have fewer bits, and be packed.
  *
- * It is chosen where there is no wgmma, and for such B. On Hopper a decision may name its tile. Its cost is
- * made of rates, not fitted:
+ * It is chosen where there is no wgmma, or none that takes such B. On Hopper a decision may name its tile.
+ * Its cost is made of rates, not fitted:
  *     waves * max(products, fragments, traffic) + epilogue, or what memory takes for all of B
  *     products  = bm bn K / mma                 multiply-adds of an SM in a clock
  *     fragments = 2 (bm + 4 groups bn) K / 128  bytes of ldmatrix: a warp reads 16 rows of 64, and all of B
@@ -114,8 +114,9 @@ static void consider_width(struct search *s, int bn)
 static void candidates(struct search *s, enum tile_class class)
 {
     static const int width[] = {128, 64, 32, 0};
-    bool named = target_has(s->target, TARGET_WGMMA) && !decodes(s->p);
-    if (class == (named ? TILES_NAMED : TILES_KNOWN)) search_widths(s, width, consider_width);
+    bool wgmma = decodes(s->p) ? s->p->dim[1] > STREAM_ROWS && mainloop_wgmma_mixed.supports(s->target, s->p)
+                               : target_has(s->target, TARGET_WGMMA);
+    if (class == (wgmma ? TILES_NAMED : TILES_KNOWN)) search_widths(s, width, consider_width);
 }
 
 const struct mainloop mainloop_mma = {.name = "mma",

@@ -33,7 +33,8 @@ static struct reason mixed_reason(const struct program *q)
 
 static bool is_fast(const struct mainloop *m)
 {
-    return m == &mainloop_wgmma || m == &mainloop_wgmma_f8 || m->streams || m == &mainloop_cublaslt;
+    return m == &mainloop_wgmma || m == &mainloop_wgmma_f8 || m == &mainloop_wgmma_mixed || m->streams ||
+           m == &mainloop_cublaslt;
 }
 
 /* Kind REASON_NONE: it is fast, or tuning chose it among faster ones by price. */
@@ -43,6 +44,7 @@ static struct reason product_reason(const struct program *q, const struct mainlo
     enum obstacle a = program_a_obstacle(q), b = program_b_obstacle(q);
     if (is_fast(m)) return because(REASON_NONE, -1, 0, 0);
     if (!program_has_work(q)) return because(REASON_PRODUCT_EMPTY, -1, 0, 0);
+    if (mainloop_wgmma_mixed.supports(target, q)) return because(REASON_NONE, -1, 0, 0); /* by price */
     if (q->a.dtype != q->b.dtype || dtype_is_storage(q->b.dtype) || use_is_packed(&q->b.data))
         return mixed_reason(q);
     if (!dtype_is_half(q->a.dtype)) return because(REASON_PRODUCT_F32, -1, 0, 0);

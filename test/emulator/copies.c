@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROW_MOST = 1024 }; /* 256 elements of 4 bytes */
+enum { ROW_MOST = 2048 }; /* 256 elements of 8 bytes */
 
 /* ---- The list of pending copies ---- */
 

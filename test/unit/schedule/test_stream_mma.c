@@ -89,7 +89,7 @@ START_TEST(takes_8_bits)
         p.b.dtype = p.b.data.dtype = types[i % ARRAY_SIZE(types)];
         ck_assert_ptr_eq(chosen(&p), &mainloop_stream_mma);
         q = p, q.dim[1] = 4096;
-        ck_assert_ptr_eq(chosen(&q), &mainloop_mma);
+        ck_assert_ptr_eq(chosen(&q), &mainloop_wgmma_mixed);
         q = p, q.k = q.b.data.row = 1048, q.a.data.row = 1048;
         ck_assert_ptr_eq(chosen(&q), &mainloop_mma);
         q = p, q.b.data.offset = 8;

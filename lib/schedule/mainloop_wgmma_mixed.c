@@ -1,0 +1,206 @@
+/*
+ * mainloop_wgmma_mixed.c -- products of 16 bits by fewer, packed or not: the tiles of
+ * primitives/tile/gemm_sm90_mixed.cuh.
+ *
+ * B's rows are the 64 rows of wgmma, which has them from registers, and A's its columns, 64 or 128. Each
+ * consumer has a tile 64 columns wide; those of a block, of which there are one to three, read the same rows
+ * of A. Its price is what other main loops' is made of:
+ *     waves * (max(products, decoding, traffic) + epilogue), or what memory takes for all of B
+ *     products = n bn K / wgmma, n the rows of A in a product; twice, where a weight is two of bf16
+ *     decoding = instructions of a warp for its 16 rows, of which each scheduler issues one in a clock:
+ *                counted in the kernel's machine code
+ * No card has timed it yet.
+ */
+#include "wgmma.h"
+
+enum {
+    WIDTH = 64,           /* columns of a consumer's tile */
+    TURNED = 64 * 36 * 4, /* bytes in which its sums are transposed */
+    FETCH_BARRIERS = 64,  /* bytes, as in fetch.cuh */
+    LEAST_STAGES = 2,
+    MOST_SUMS = 128, /* of a thread, of two consumers; of three */
+    MOST_CROWDED_SUMS = 64,
+    ALIKE = 32,     /* k of a scale from which on sums are promoted; of fewer weights are split */
+    SPLITTING = 45, /* instructions of a warp for 16 k, which become two of bf16 */
+    BATCH = 64,     /* k */
+    LATENCY = 80    /* clocks of a batch, and of its promotion */
+};
+
+static bool is_packed(const struct program *p) { return use_is_packed(&p->b.data); }
+static struct pack_format format_of(const struct program *p)
+{
+    return graph_format_of(p->b.data.packing.format);
+}
+
+/* ---- What becomes of scales: as mixed_operand.cuh has it ---- */
+
+enum scaling { NO_SCALES, FOLDED, PROMOTED, SPLIT };
+
+static enum scaling scaling_of(const struct program *p)
+{
+    if (!is_packed(p)) return NO_SCALES;
+    const struct pack_format f = format_of(p);
+    bool narrow = (f.scales == CODA_SCALES_E8M0 || f.scales == CODA_SCALES_E4M3) && !pack_is_integer(&f);
+    bool small = f.codes == CODA_CODES_E2M1 && f.scales == CODA_SCALES_E4M3;
+    if (narrow && (p->a.dtype == CODA_BF16 || small)) return FOLDED;
+    return f.zeros == CODA_ZEROS_MINIMUM || pack_record(&f).group < ALIKE ? SPLIT : PROMOTED;
+}
+
+/* ---- Shared memory and registers ---- */
+
+/* Elements of K in a slot; bytes of 16 rows of B in it. */
+static int slot_k(const struct program *p)
+{
+    struct pack_format f = format_of(p);
+    return is_packed(p) ? MAX(pack_record(&f).step, 128) : 128;
+}
+static int slot_bytes(const struct program *p)
+{
+    if (!is_packed(p)) return PACK_ROWS * 128;
+    struct pack_format f = format_of(p);
+    struct pack_record r = pack_record(&f);
+    return slot_k(p) / r.step * r.bytes;
+}
+
+/* Rows of A in a product. */
+static int rows_of(const struct program *p, const struct tile *t)
+{
+    return CEIL_DIV(tile_a_rows(p, t), 16) * 16;
+}
+
+static struct footprint footprint(const struct program *p, const struct tile *t)
+{
+    int stage = stage_bytes(p, t), none = is_packed(p) ? 128 : 1024;
+    int values = t->groups * values_bytes(p, group_rows(t), t->bn);
+    int fixed = values + MAX(stage, none) + t->groups * (TURNED + FETCH_BARRIERS) + 32;
+    int a = rows_of(p, t) * 2 * t->bk, b = t->groups * CEIL_DIV(WIDTH / PACK_ROWS * slot_bytes(p), 128) * 128;
+    return (struct footprint){.fixed = fixed, .stage = a + b + 16, .granule = 1024};
+}
+
+static bool registers_fit(const struct program *p, const struct tile *t)
+{
+    int sums = rows_of(p, t) / 2 * (scaling_of(p) == NO_SCALES || scaling_of(p) == FOLDED ? 1 : 2);
+    return sums <= (t->groups > 2 ? MOST_CROWDED_SUMS : MOST_SUMS);
+}
+
+/* ---- Candidates ---- */
+
+/* Whole rows of records, or a part of whole records. */
+static bool packed_fits(const struct program *p)
+{
+    const struct tensor_use *b = &p->b.data;
+    const struct pack_format f = format_of(p);
+    struct packed_at first = packed_at(b, b->offset);
+    bool rows = b->k == 1 && b->row == b->packing.columns && first.row % PACK_ROWS == 0 && !first.column;
+    bool whole = p->k == b->packing.columns || p->k % pack_record(&f).step == 0;
+    bool halves = p->pair != PAIR_GLU_STACKED || p->dim[2] % (2 * PACK_ROWS) == 0;
+    bool codes = f.codes != CODA_CODES_INT8 || f.zeros != CODA_ZEROS_MINIMUM;
+    return rows && whole && halves && codes && (scaling_of(p) != SPLIT || p->a.dtype == CODA_BF16);
+}
+
+static bool bytes_fit(const struct program *p)
+{
+    const struct tensor_use *b = &p->b.data;
+    bool known = b->dtype == CODA_F8E4M3 || b->dtype == CODA_F8E5M2 || b->dtype == CODA_I8;
+    return known && operand_is_plain(&p->b) && b->k == 1 && b->row % 16 == 0 && b->offset % 16 == 0;
+}
+
+/* Whole spans of pairs and segments, or pieces of heads. */
+static bool width_fits(const struct program *p)
+{
+    int span = program_span(p);
+    if (!span || WIDTH % span == 0) return true;
+    return !p->segment && span % WIDTH == 0 && pair_fills_spans(p);
+}
+
+static bool supports(const struct target *target, const struct program *p)
+{
+    bool has = target_has(target, TARGET_PDL | TARGET_TMA | TARGET_WGMMA) && program_has_work(p);
+    bool a = p->dim[0] == 1 && !p->parts && operand_is_plain(&p->a) && dtype_is_half(p->a.dtype) &&
+             !program_a_obstacle(p) && p->a.data.k == 1;
+    return has && a && (is_packed(p) ? packed_fits(p) : bytes_fit(p)) && program_pairs_meet(p, target) &&
+           width_fits(p);
+}
+
+/* Instructions of a warp for 16 k of its 16 rows: loads, conversions, what scales want. */
+static double instructions(const struct program *p, int n)
+{
+    static const int packed[] = {
+        [CODA_CODES_INT4] = 15, [CODA_CODES_INT5] = 27, [CODA_CODES_INT6] = 27, [CODA_CODES_INT8] = 24,
+        [CODA_CODES_E2M1] = 31, [CODA_CODES_E4M3] = 25, [CODA_CODES_E5M2] = 25};
+    if (!is_packed(p)) return p->a.dtype == CODA_F16 ? 13 : 25;
+    const struct pack_format f = format_of(p);
+    switch (scaling_of(p)) {
+    case PROMOTED: return packed[f.codes] + 16.0 / pack_record(&f).group * (n / 2 + 8);
+    case SPLIT: return packed[f.codes] + SPLITTING;
+    default: return packed[f.codes];
+    }
+}
+
+/* Of what a consumer does for a batch only decoding is hidden behind its own products; other consumers' are
+ * behind all of it. */
+static double cost(const struct program *p, const struct tile *t, const struct target *target)
+{
+    int n = rows_of(p, t), products = scaling_of(p) == SPLIT ? 2 : 1;
+    double k = (double)CEIL_DIV(p->k, t->bk) * t->bk;
+    int64_t tiles = CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], WIDTH * t->groups);
+    double multiply = products * n * WIDTH * k / target->wgmma, issue = instructions(p, n) * k / 16;
+    double alone = MAX(multiply, issue) + k / BATCH * LATENCY, together = t->groups * MAX(multiply, issue);
+    double b = t->groups * WIDTH * (double)use_bytes(p, &p->b.data) / (double)p->dim[2];
+    double traffic = (2 * n * k + b) / target->l2_bytes;
+    double waves = (double)CEIL_DIV(tiles, target->sms), used = (double)tiles / (waves * target->sms);
+    double tile = BEGINNING + MAX(MAX(alone, together), traffic), epilogue = 1000 + n * WIDTH / 8.0;
+    return MAX(waves * tile, weight_clocks(p, target, used)) + (t->groups > 1 ? waves : 1) * epilogue;
+}
+
+static void consider(struct search *s, int bm, int groups)
+{
+    struct tile t = {.mainloop = &mainloop_wgmma_mixed, .bm = bm, .bn = WIDTH, .groups = groups};
+    t.most_rows = s->most_rows;
+    t.bk = slot_k(s->p), t.pingpong = true;
+    t.band = MAX(BAND_ROWS / bm, 1);
+    int all = s->target->shared_bytes, room = groups == 1 ? (all - 1024) / 2 : all;
+    if (!registers_fit(s->p, &t)) return;
+    t.stages = tile_stages(s->p, &t, room);
+    if (t.stages >= LEAST_STAGES) search_add(s, &t, cost(s->p, &t, s->target));
+}
+
+static void candidates(struct search *s, enum tile_class class)
+{
+    if (class != TILES_KNOWN || s->p->dim[1] <= STREAM_ROWS) return;
+    for (int bm = 64; bm <= 128; bm *= 2)
+        for (int groups = 1; groups <= 3; groups++) consider(s, bm, groups);
+}
+
+/* ---- The kernel ---- */
+
+static void complete(struct schedule *s, const struct program *p, const struct target *target)
+{
+    const struct tile *t = &s->tile;
+    s->threads = 128 * (t->groups + 1);
+    s->grid = CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], WIDTH * t->groups);
+    s->cluster = 1;
+    s->early = s->pdl && !p->prepare;
+    s->persistent = t->groups > 1;
+    if (!s->persistent) s->grid = MIN(s->grid, 2 * target->sms);
+}
+
+static void print_config(const struct program *p, const struct schedule *s, struct text *t)
+{
+    wgmma_print_config(p, s, t);
+    bool early = p->b.data.steady && !p->prepare;
+    text_printf(t, "    static constexpr bool early = %s;\n", truth(early));
+}
+
+const struct mainloop mainloop_wgmma_mixed = {.name = "sm90_mixed",
+                                              .kernel = "gemm_sm90_mixed",
+                                              .tma = true,
+                                              .mixed = true,
+                                              .weights = true,
+                                              .supports = supports,
+                                              .candidates = candidates,
+                                              .cost = cost,
+                                              .footprint = footprint,
+                                              .shares_sm = wgmma_shares_sm,
+                                              .complete = complete,
+                                              .print_config = print_config};

@@ -1,0 +1,368 @@
+// gemm_sm90_mixed.cuh -- C = A B^T on Hopper for A of 16 bits and B of fewer, packed or not: wgmma's 64 rows
+// are rows of B, which consumers decode into registers, and its columns are rows of A.
+//
+//     producer    a warp: for each tile, each slot of K: boxes of A, and of B for each consumer, by TMA
+//     fetchers    a warp for each consumer, as in gemm_sm90.cuh
+//     consumers   each has a tile of 64 columns of its own; all of a block read the same rows of A. Batch by
+//                 batch: issue the products, decode the next batch meanwhile, wait
+//
+// Nothing of B is written to shared memory again, which has A to give at wgmma's pace. Where the sums of a
+// group have a scale (mixed_operand.cuh), they are added up apart, and promoted when they are complete: as
+// with fp8, consumers take turns by themselves, one promotes while the other multiplies.
+//
+// A consumer's sums lie transposed: a thread has two columns of the output and many rows. They go through
+// shared memory, 64 rows at a time, and are then the fragment that the common epilogue drains.
+//
+// Past the end TMA brings zeros, which are codes and scales, too. Config::bn is a consumer's tile, bm those
+// rows of A that it has.
+#pragma once
+
+#include "ptx/wgmma.cuh"
+#include "tile/block.cuh"
+#include "tile/epilogue.cuh"
+#include "tile/mixed_operand.cuh"
+#include "tile/operands.cuh"
+#include "tile/resources.cuh"
+#include "tile/ring.cuh"
+
+namespace coda {
+
+// What the consumers of a block do together, as a tile.
+template <class Config> struct SideBySide : Config {
+    static constexpr int bn = Config::groups * Config::bn;
+};
+
+template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
+    using Columns = typename Config::Columns;
+    using Args = typename Config::Args;
+    using Drain = coda::Drain<Config, Epilogue>;
+    using Layout = EpilogueLayout<Config, Epilogue>;
+    using Weights = typename Config::Weights;
+    using Operand = typename MixedOperandOf<Config, Weights>::Type;
+    using Boxes = Operands<Config, ClusterShape<1, 1>>;
+    using Walk = Raster<SideBySide<Config>>;
+    using Registers = GemmRegisters<Config::groups>;
+    using Cursor = RingCursor<Config::stages>;
+
+    static constexpr int groups = Config::groups, threads = 128 * (1 + groups), warps = 4 * groups;
+    static constexpr int bk = Config::bk, boxes = bk / 64, steps = (int)((Config::k + bk - 1) / bk);
+    static constexpr int batch = Operand::batch, batches = bk / batch, products = batch / 16;
+    static constexpr int n = (Config::a_rows + 15) / 16 * 16; // rows of A in a product
+    static constexpr int a_bytes = n * swizzle_row, b_bytes = 4 * Operand::tile_bytes;
+    static constexpr bool packed = Operand::align < swizzle_atom, promotes = Operand::promotes;
+    static_assert(Config::bn == 64 && Config::pingpong && bk == Operand::bk && !Config::batched);
+    static_assert(!Config::a_mn_major && !Config::b_mn_major && !Config::tail && Config::splits == 1);
+
+    // Of the transposed sums so many columns lie in memory at one time: lanes that write are in other banks.
+    static constexpr int turn_columns = 32, turn_pitch = turn_columns + 4;
+    struct Shared {
+        alignas(swizzle_atom) u8 a[Config::stages][boxes][a_bytes];
+        alignas(swizzle_atom) u8 stage[groups][Layout::stage_bytes ? Layout::stage_bytes : 16];
+        alignas(Operand::align) u8 b[Config::stages][groups][(b_bytes + 127) / 128 * 128];
+        alignas(16) float turned[groups][64][turn_pitch];
+        u64 full[Config::stages], empty[Config::stages];
+        FetchBarriers fetch[groups];
+        typename Drain::Values values[groups];
+    };
+    static_assert(shared_fits<Shared>(Config::shared_bytes));
+
+    const Args &args;
+    Shared &s;
+    const Block &block;
+
+    DEV static u32 address(const void *p) { return ptx::shared_address(p); }
+    DEV Walk walk() const { return {args}; }
+    DEV u32 index(u32 turn) const { return block.index() + turn * block.count(); }
+    // The tile of a consumer. It may lie past the end.
+    DEV Tile tile_of(const Tile &t, int group) const
+    {
+        return {t.batch, t.m, t.n * groups + group, t.first + group * Config::bn, Config::bn};
+    }
+    DEV static bool exists(const Tile &t) { return t.first < (int)Config::n; }
+
+    DEV typename Layout::Stage stage_of(int group) const
+    {
+        return {address(&s.fetch[group]), address(s.stage[group])};
+    }
+    DEV Drain drain_of(int group) const { return Drain(args, s.values[group], group, stage_of(group)); }
+
+    DEV void init() const
+    {
+        if (threadIdx.x == 0) {
+            ptx::tma_prefetch_map(&args.a);
+            ptx::tma_prefetch_map(&args.b);
+            for (int i = 0; i < Config::stages; i++) {
+                ptx::mbarrier_init(address(&s.full[i]), 1);
+                ptx::mbarrier_init(address(&s.empty[i]), warps);
+            }
+            if constexpr (Layout::fetches)
+                for (int i = 0; i < groups; i++) stage_of(i).fetched().init();
+            ptx::mbarrier_fence_init();
+            ptx::fence_async_shared();
+        }
+        __syncthreads();
+    }
+
+    // ---- Producer, a warp ----
+
+    // Gate and up that are neighbours are not taken apart: see column_of.
+    static constexpr bool by_turns = packed && Columns::step == 2;
+
+    // A lane has a consumer's part.
+    DEV void load_b(int slot, int step, const Tile &t) const
+    {
+        const u32 bar = address(&s.full[slot]);
+        const int lane = threadIdx.x % 32;
+        if (lane >= groups) return;
+        if constexpr (packed) load_records(address(s.b[slot][lane]), bar, step, tile_of(t, lane));
+        else Boxes{args, 0}.load_b(address(s.b[slot][lane]), bar, step * bk, tile_of(t, lane));
+    }
+    // Row blocks of a tile are neighbours, or those of gate and up, or of both halves of a part of a head.
+    DEV void load_records(u32 to, u32 bar, int step, const Tile &t) const
+    {
+        const Boxes operands = {args, 0};
+        constexpr int pieces = (Weights::bytes / 8 + 255) / 256; // of a record, of 256 words at most
+        const int k = step * (bk / Weights::step) * pieces;
+        if constexpr (Columns::split) {
+            const int part = t.first / 64, head = part / Columns::pieces;
+            operands.b_box(to, bar, 0, k, part % Columns::pieces * 2, 2 * head);
+        } else if constexpr (Columns::gated && !by_turns) operands.b_box(to, bar, 0, k, t.first / 32, 0);
+        else operands.b_box(to, bar, 0, k, t.first / 16, 0);
+    }
+    DEV void load_a(int slot, int step, const Tile &t) const
+    {
+        if (threadIdx.x % 32 < boxes)
+            Boxes{args, 0}.load_a(address(s.a[slot][threadIdx.x % 32]), address(&s.full[slot]),
+                                  step * bk + 64 * (threadIdx.x % 32), t);
+    }
+    DEV void expect(int slot) const
+    {
+        const Boxes operands = {args, 0};
+        if (threadIdx.x % 32 == 0)
+            ptx::mbarrier_arrive_expect(address(&s.full[slot]),
+                                        boxes * operands.a_rows() * swizzle_row + groups * b_bytes);
+        __syncwarp();
+    }
+
+    // The first slots' part of B does not wait for the kernel ahead, if that does not write it.
+    DEV void produce() const
+    {
+        constexpr int primed = steps < Config::stages ? steps : Config::stages;
+        int done = 0;
+        if (Config::early && index(0) < walk().count()) {
+            const Tile t = walk().tile(index(0));
+            ptx::grid_wait_not();
+            for (; done < primed; done++) {
+                expect(done);
+                load_b(done, done, t);
+            }
+        }
+        ptx::grid_wait();
+        Cursor at = Cursor::producer();
+        for (u32 turn = 0; index(turn) < walk().count(); turn++) {
+            const Tile t = walk().tile(index(turn));
+#pragma unroll 1
+            for (int step = 0; step < steps; step++, at.next()) {
+                if (turn > 0 || step >= done) {
+                    ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
+                    expect(at.slot);
+                    load_b(at.slot, step, t);
+                }
+                load_a(at.slot, step, t);
+            }
+        }
+    }
+
+    // What a consumer's epilogue reads, in the order in which it walks it.
+    DEV void fetch(int group) const
+    {
+        const auto ring = stage_of(group).fetched();
+#pragma unroll 1
+        for (u32 turn = 0; index(turn) < walk().count(); turn++) {
+            const Tile t = tile_of(walk().tile(index(turn)), group);
+#pragma unroll 1
+            for (int u = 0; u < Layout::units; u++) {
+                const auto to = ring.unit(turn, u);
+                ring.expect(to);
+                const int column = Layout::out_first(t) + u % Layout::chunks * Layout::chunk_columns,
+                          row = t.m * Config::bm + u / Layout::chunks * 64;
+                Layout::Fetched::each([&](auto, int i, int before) {
+                    ptx::tma_load(to.buffer + before * Layout::chunk_byte, &args.fetched[i], to.full, column,
+                                  row, t.batch);
+                });
+            }
+        }
+    }
+
+    // ---- Consumers ----
+
+    using Sums = float[n / 2];
+    using Fragments = typename Operand::Fragments;
+
+    DEV Operand operand(int slot, int group) const
+    {
+        return {s.b[slot][group] + threadIdx.x / 32 % 4 * Operand::tile_bytes};
+    }
+    // The batch that begins at k of the slot, as one group of products.
+    DEV void issue(Sums &sum, Fragments &b, int slot, int k, bool accumulate) const
+    {
+        pin(b);
+        const u64 a = ptx::wgmma_descriptor(address(s.a[slot][k / 64]), box_bytes, swizzle_atom) +
+                      k % 64 * 2 / descriptor_unit;
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < products * Operand::parts; i++) {
+            const int q = i / Operand::parts;
+            ptx::Wgmma<typename Config::A, n>::template mma<0>(sum, b[i % Operand::parts][q],
+                                                              a + q * 32 / descriptor_unit,
+                                                              accumulate || i > 0);
+        }
+        ptx::wgmma_commit();
+    }
+    // A thread has two rows of B: those of accumulators 0, 1 and 2, 3 of each four.
+    DEV static void promote(Sums &sum, const Sums &part, const float (&factor)[2])
+    {
+#pragma unroll
+        for (int i = 0; i < n / 2; i++) sum[i] = fmaf(factor[i / 2 % 2], part[i], sum[i]);
+    }
+
+    // Consumers issue their batches in turns: else the products of all would be mixed, be complete at one
+    // time, and leave the tensor cores nothing to do until the next ones are issued. Few rows of A are no
+    // matter of pace.
+    static constexpr bool in_turns = groups > 1 && n >= 64;
+    DEV static void await_turn(int group, bool first)
+    {
+        if (in_turns && !(first && group == 0)) ptx::named_barrier(barrier_turn + group, 256);
+    }
+    DEV static void pass_turn(int group, bool last)
+    {
+        if (!in_turns || (last && group == groups - 1)) return;
+        ptx::named_arrive(barrier_turn + (group + 1 < groups ? group + 1 : 0), 256);
+    }
+
+    DEV void multiply(Sums &sum, Cursor &at, int group, u32 turn) const
+    {
+        Fragments f[2];
+        ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
+        operand(at.slot, group).decode(f[0], 0);
+#pragma unroll
+        for (int i = 0; i < n / 2; i++) sum[i] = 0;
+        Sums part;
+#pragma unroll 1
+        for (int step = 0; step < steps; step++) {
+            const Cursor own = at;
+            at.next();
+#pragma unroll
+            for (int i = 0; i < batches; i++) {
+                const int k = i * batch;
+                const bool ends = promotes && (k + batch) % Operand::promotion == 0;
+                float factor[2];
+                await_turn(group, turn == 0 && step == 0 && i == 0);
+                if constexpr (promotes) issue(part, f[i % 2], own.slot, k, k % Operand::promotion != 0);
+                else issue(sum, f[i % 2], own.slot, k, true);
+                pass_turn(group, i + 1 == batches && step + 1 == steps && index(turn + 1) >= walk().count());
+                if (ends) operand(own.slot, group).factors(factor, k);
+                if (i + 1 < batches) operand(own.slot, group).decode(f[1 - i % 2], k + batch);
+                else if (step + 1 < steps) {
+                    ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
+                    operand(at.slot, group).decode(f[1 - i % 2], 0);
+                }
+                pin(f[1 - i % 2]);
+                ptx::wgmma_wait<0>();
+                if (i + 1 == batches) release(own.slot);
+                if (ends) promote(sum, part, factor);
+            }
+        }
+    }
+    // Here they are complete: what makes them is mixed with no other batch's products, or ptxas would let
+    // these run one by one (C7513).
+    DEV static void pin(Fragments &b)
+    {
+#pragma unroll
+        for (int i = 0; i < Operand::parts * products * 4; i++) {
+            u32 &x = b[i / (products * 4)][i / 4 % products][i % 4];
+            x = (u32)ptx::opaque((int)x);
+        }
+    }
+    // Each warp has read its part of B.
+    DEV void release(int slot) const
+    {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(address(&s.empty[slot]));
+    }
+
+    // The column of the tile that row `i` of the consumer's 64 is.
+    DEV static int column_of(int i) { return by_turns ? i % 2 * 32 + i / 2 : i; }
+
+    // From rows of B by rows of A to the fragment of the latter by the former: 64 rows of A and half of the
+    // columns at a time.
+    using Fragment = float[Layout::blocks][Config::bn / 2];
+    DEV void turn_around(const Sums &sum, Fragment &out, int group) const
+    {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+        float(&all)[64][turn_pitch] = s.turned[group];
+#pragma unroll
+        for (int pass = 0; pass < 2 * Layout::blocks; pass++) {
+            const int b = pass / 2, first = pass % 2 * turn_columns;
+            ptx::named_barrier(barrier_group + group, 128); // what was there has been read
+#pragma unroll
+            for (int i = 0; i < 32; i++) {
+                const int column = column_of(16 * warp + lane / 4 + i / 2 % 2 * 8) - first;
+                if (32 * b + i < n / 2 && column >= 0 && column < turn_columns)
+                    all[i / 4 * 8 + lane % 4 * 2 + i % 2][column] = sum[32 * b + i];
+            }
+            ptx::named_barrier(barrier_group + group, 128);
+#pragma unroll
+            for (int i = 0; i < turn_columns / 2; i += 2) {
+                const float *at = &all[16 * warp + lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2];
+                out[b][first / 2 + i] = at[0], out[b][first / 2 + i + 1] = at[1];
+            }
+        }
+    }
+
+    DEV void consume(int group) const
+    {
+        Cursor at = Cursor::consumer();
+        ptx::grid_wait();
+        for (u32 turn = 0; index(turn) < walk().count(); turn = ptx::opaque(turn + 1)) {
+            const Tile t = tile_of(walk().tile(index(turn)), group);
+            Sums sum;
+            Fragment out;
+            if (exists(t)) drain_of(group).prepare(t);
+            multiply(sum, at, group, turn);
+            if (exists(t)) {
+                turn_around(sum, out, group);
+                drain_of(group).drain(out, t, turn);
+            } else drain_of(group).skip(turn);
+        }
+        if (Layout::stages && threadIdx.x % 32 == 0) ptx::tma_store_wait<0>();
+    }
+
+    DEV void run() const
+    {
+        const int warp = ptx::uniform(threadIdx.x / 32), group = warp / 4;
+        init();
+        ptx::grid_launch_next();
+        if (group == 0) {
+            ptx::shrink_registers<Registers::producer>();
+            if (warp == 0) produce();
+            if constexpr (Layout::fetches)
+                if (warp > 0 && warp <= groups && ptx::elect_one()) {
+                    ptx::grid_wait();
+                    fetch(warp - 1);
+                }
+        } else {
+            ptx::grow_registers<Registers::consumer>();
+            consume(group - 1);
+        }
+    }
+};
+
+template <class Config, class Epilogue, class Block>
+DEV void gemm_sm90_mixed(const typename Config::Args &args, const Block &block)
+{
+    using Gemm = GemmSm90Mixed<Config, Epilogue, Block>;
+    Gemm{args, *(typename Gemm::Shared *)block.shared(), block}.run();
+}
+
+} // namespace coda

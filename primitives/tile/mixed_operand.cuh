@@ -1,0 +1,221 @@
+// mixed_operand.cuh -- weights of few bits as they lie in a slot of gemm_sm90_mixed.cuh become operand A of
+// wgmma, in registers: 64 rows of a warpgroup, of which a warp has 16.
+//
+// Of each product's 16 k a lane has two neighbours of each 8, of row lane / 4 and of the one 8 below. Records
+// (weights.cuh) have four neighbours of each 16 together, as mma.sync of both operands in registers wants
+// them. wgmma has its other operand in the order of memory, so a lane reads the words of the two lanes that
+// have its pairs, and takes half of each.
+//
+// A batch is what is decoded at one time: up to 64 k. Codes are exact in 16 bits. What their scales do is one
+// of three things:
+//     folds     the scale has few bits, too: the product with it is exact in 16 bits
+//     promotes  the sums of a group are multiplied by its scale and added to those of all groups
+//     splits    a weight becomes two of bf16, its upper 16 bits and what these leave
+#pragma once
+
+#include "tile/packed_rows.cuh"
+#include "tile/resources.cuh"
+
+namespace coda {
+
+// What a lane takes of the words of the lanes that have its pairs.
+DEV int pair_lane() { return threadIdx.x % 4 / 2; } // of the first 8 k; the others are two lanes further on
+DEV int pair_half() { return threadIdx.x % 2; }
+DEV int lane_row() { return threadIdx.x % 32 / 4; }
+
+template <class Weights, class Element> struct PackedOperand;
+template <Codes codes_of, Scales scales, Zeros zeros, int along, i64 columns, class Element>
+struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element> {
+    using W = Packed<codes_of, scales, zeros, along, columns>;
+    static constexpr bool is_bf16 = is_bf16_of<Element>;
+    static constexpr bool folds = W::narrow && (is_bf16 || W::small);
+    static constexpr bool splits = !folds && (zeros == Zeros::minimum || W::group < 32);
+    static constexpr bool promotes = !folds && !splits;
+    static_assert(!splits || is_bf16);
+
+    static constexpr int bk = W::step < 128 ? 128 : W::step; // k of a slot
+    static constexpr int batch = promotes && W::group < 64 ? 32 : 64;
+    static constexpr int promotion = promotes ? W::group : 0; // k
+    static constexpr int products = batch / 16, parts = splits ? 2 : 1;
+    static constexpr int tile_bytes = bk / W::step * W::bytes; // of 16 rows in a slot
+    static constexpr int align = 128;
+    // Scales of a batch, and products that have one.
+    static constexpr int groups = W::group < batch ? batch / W::group : 1, each = products / groups;
+
+    // Registers of products: part, then those of each product.
+    using Fragments = u32[parts][products][4];
+
+    static constexpr int words = W::bits == 8 ? batch / 16 : batch / 32; // of a row, for each 8 k of 16
+    template <int n> struct alignas(4 * n) Piece {
+        u32 at[n];
+    };
+
+    const u8 *first; // the warp's 16 rows of the slot
+
+    DEV const u8 *record(int k) const { return first + k / W::step * W::bytes; }
+    DEV typename W::Scale scale(int k, int half) const
+    {
+        return W::scale(record(k), 8 * half + lane_row(), k % W::step);
+    }
+
+    // The words that have the pairs of `half`'s row in the first, or last, 8 of each 16 k from k on; what a
+    // lane does not want of them is shifted out.
+    DEV void load(u32 (&to)[words], int k, int half, int last) const
+    {
+        const int lane = lane_row() * 4 + pair_lane() + 2 * last, in = k % W::step;
+        const u8 *at = record(k) + in / W::tile * 1024 + half * 512 + lane * 16 +
+                       in % W::tile / (W::bits == 8 ? 16 : 32) * 4;
+        const Piece<words> piece = *(const Piece<words> *)at;
+#pragma unroll
+        for (int i = 0; i < words; i++) {
+            const u32 x = piece.at[i];
+            if constexpr (W::bits == 8) to[i] = x >> 16 * pair_half();
+            else if constexpr (codes_of == Codes::e2m1) to[i] = pair_half() ? x << 4 | x >> 28 : x;
+            else to[i] = x >> 4 * pair_half();
+        }
+    }
+    // The upper bits of the same, which one word has.
+    DEV u32 upper(int k, int half, int last) const
+    {
+        constexpr int n = W::bits & 3;
+        const int lane = lane_row() * 4 + pair_lane() + 2 * last, in = k % W::step;
+        const u8 *at = record(k) + W::high + ((in / W::tile * 32 + lane) * 2 + half) * 4 * n +
+                       n * (in % W::tile / 32 * 4) / 16 * 4;
+        return *(const u32 *)at >> n * pair_half();
+    }
+
+    // Pair of product q, 16 k, of a batch that begins at k.
+    DEV static u32 integer_pair(u32 word, int k, int q, u32 upper, u32 below)
+    {
+        constexpr int n = W::bits & 3;
+        u32 x = word >> 8 * (q % 2);
+        if constexpr (n > 0) {
+            constexpr u32 mask = ((1 << n) - 1) * 0x00010001;
+            const int at = n * (k % W::tile / 32 * 4 + q / 2 * 4 + q % 2 * 2) % 16;
+            x = (x & 0x000f000f) | (upper >> at & mask) << 4;
+        }
+        constexpr u32 bits = n ? 0x003f003f : 0x000f000f;
+        constexpr u32 from = is_bf16 ? 0x43004300 : 0x64006400; // 128, 1024, whose ulps are 1
+        return ptx::subtract_pairs<Element>(ptx::bits_and_more<bits, from>(x), below);
+    }
+    // `word` is turned to the left by 4 already where the pair is the second or the fourth one: as e2m1_pair
+    // of packed_rows.cuh.
+    DEV static u32 e2m1_pair(u32 word, int q)
+    {
+        u32 x = word;
+        if (q % 2) {
+            const u32 odd = pair_half() ? 0x00400040 : 0;
+            x = ((word << 10 | word >> 22) & (0x81c081c0 ^ odd)) | (word << 2 & odd);
+        } else x &= 0x81c081c0;
+        if constexpr (is_bf16) return ptx::multiply_pairs<bf16>(x, 0x7e807e80);
+        else return ptx::multiply_pairs<f16>((x & 0x80008000) | (x & 0x01c001c0) << 3, 0x74007400);
+    }
+    template <Codes codes, class Any = void> struct CodeOf {
+        using Type = i8;
+    };
+    template <class Any> struct CodeOf<Codes::e4m3, Any> {
+        using Type = f8e4m3;
+    };
+    template <class Any> struct CodeOf<Codes::e5m2, Any> {
+        using Type = f8e5m2;
+    };
+    DEV static u32 byte_pair(u32 word, u32 below)
+    {
+        u32 two[2];
+        Widen<typename CodeOf<codes_of>::Type, Element>::pairs(word, two);
+        if constexpr (zeros == Zeros::points) two[0] = ptx::subtract_pairs<Element>(two[0], below);
+        return two[0];
+    }
+    // What is taken off a pair: zero points, and 128 or 1024, from which integers count.
+    DEV static u32 below(const typename W::Scale &s)
+    {
+        constexpr u32 from = is_bf16 ? 0x43004300 : 0x64006400;
+        const float z = (float)s.z;
+        if constexpr (W::bits == 8) return zeros == Zeros::points ? pack2<Element>(z, z) : 0;
+        else return from + (u32)s.z * 0x00010001;
+    }
+
+    // The batch that begins at k of the slot.
+    DEV void decode(Fragments &to, int k) const
+    {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            u32 word[2][words], high[2] = {};
+#pragma unroll
+            for (int last = 0; last < 2; last++) {
+                load(word[last], k, half, last);
+                if constexpr ((W::bits & 3) != 0) high[last] = upper(k, half, last);
+            }
+#pragma unroll
+            for (int g = 0; g < groups; g++) {
+                const typename W::Scale s = scale(k + g * W::group, half);
+                const u32 off = below(s);
+#pragma unroll
+                for (int i = 0; i < 2 * each; i++) {
+                    const int q = g * each + i / 2, last = i % 2;
+                    u32 x;
+                    if constexpr (W::bits == 8) x = byte_pair(word[last][q], off);
+                    else if constexpr (codes_of == Codes::e2m1) x = e2m1_pair(word[last][q / 2], q);
+                    else x = integer_pair(word[last][q / 2], k, q, high[last], off);
+                    finish(to, q, half + 2 * last, x, s);
+                }
+            }
+        }
+    }
+    DEV static void finish(Fragments &to, int q, int i, u32 x, const typename W::Scale &s)
+    {
+        if constexpr (folds) to[0][q][i] = ptx::multiply_pairs<Element>(x, pack2<Element>(s.s, s.s));
+        else if constexpr (splits) {
+            const Pair code = unpack2<Element>(x);
+            const u32 a = float_bits(weight(code.a, s)), b = float_bits(weight(code.b, s));
+            to[0][q][i] = ptx::pick_bytes<0x7632>(a, b);
+            to[parts - 1][q][i] = pack2<bf16>(rest(a), rest(b));
+        } else to[0][q][i] = x;
+    }
+    // What its upper 16 bits, a number of bf16, leave of a number.
+    DEV static float rest(u32 x) { return bits_float(x) - bits_float(x & 0xffff0000); }
+    DEV static float weight(float code, const typename W::Scale &s)
+    {
+        return zeros == Zeros::minimum ? fmaf(code, s.s, s.m) : code * s.s;
+    }
+    // Of the group that k is in.
+    DEV void factors(float (&to)[2], int k) const
+    {
+        to[0] = scale(k, 0).s, to[1] = scale(k, 1).s;
+    }
+};
+
+// Elements of 8 bits in rows of 128 bytes, swizzled, 64 of a warpgroup.
+template <class T, class Element> struct ByteOperand {
+    static constexpr bool folds = false, splits = false, promotes = false;
+    static constexpr int bk = swizzle_row, batch = 64, promotion = 0, products = batch / 16, parts = 1;
+    static constexpr int tile_bytes = 16 * swizzle_row, align = swizzle_atom;
+    static_assert(sizeof(T) == 1);
+
+    using Fragments = u32[parts][products][4];
+
+    const u8 *first;
+
+    DEV void decode(Fragments &to, int k) const
+    {
+#pragma unroll
+        for (int i = 0; i < 4 * products; i++) {
+            const int q = i / 4, half = i % 2, last = i / 2 % 2, row = lane_row();
+            const u8 *at = first + (8 * half + row) * swizzle_row + ((k / 16 + q ^ row) << 4);
+            u32 two[2];
+            Widen<T, Element>::pairs(*(const u32 *)(at + 4 * (pair_lane() + 2 * last)) >> 16 * pair_half(),
+                                     two);
+            to[0][q][i % 4] = two[0];
+        }
+    }
+    DEV void factors(float (&)[2], int) const {}
+};
+
+template <class Config, class Weights> struct MixedOperandOf {
+    using Type = PackedOperand<Weights, typename Config::A>;
+};
+template <class Config> struct MixedOperandOf<Config, void> {
+    using Type = ByteOperand<typename Config::B, typename Config::A>;
+};
+
+} // namespace coda

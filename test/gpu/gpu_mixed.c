@@ -1,0 +1,190 @@
+/* gpu_mixed.c -- weights of few bits beside more rows than streams take, multiplied by wgmma, which has them
+ * from registers: every code of 8 bits is what it is on the host, bit for bit; packed ones against fp64, in
+ * all formats; pairs of columns, and what an epilogue reads and writes. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base.h"
+#include "gpu_case.h"
+#include "graph.h"
+#include "util_device.h"
+#include "util_packed.h"
+#include "util_random.h"
+#include "util_run.h"
+#include "util_scale.h"
+
+int gpu_mixed(void);
+
+/* Does the plan, on this machine, have the main loop? Streams may be cheaper where rows are few. */
+static bool is_mixed(const graph *g)
+{
+    char text[16384] = "";
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    opt.flags = CODA_PLAN_ONLY;
+    if (coda_compile(&p, g, &opt) == CODA_OK) coda_plan_print(p, CODA_TEXT_PLAN, text, sizeof text);
+    coda_plan_free(p);
+    return strstr(text, "sm90_mixed") != NULL;
+}
+
+/* ---- Codes ---- */
+
+enum { CODES = 256, K = 272, ROWS = 70 };
+
+/* A row of weights for each code, zeros but for that, times rows of ones. */
+static void fill(void **arg, coda_dtype t)
+{
+    for (int i = 0; i < ROWS * K; i++) dtype_store(t, arg[0], i, 1);
+    memset(arg[1], 0, CODES * K);
+    for (int code = 0; code < CODES; code++)
+        ((unsigned char *)arg[1])[code * K + code % K] = (unsigned char)code;
+}
+
+static bool is_right(const void *y, coda_dtype t, coda_dtype of, const void *weights, int *code)
+{
+    for (int i = 0; i < ROWS * CODES; i++) {
+        *code = i % CODES;
+        double got = dtype_load(t, y, i), want = dtype_load(of, weights, *code * K + *code % K);
+        if (!(got == want || (isnan(got) && isnan(want)))) return false;
+    }
+    return true;
+}
+
+static int try_codes(coda_dtype t, coda_dtype of)
+{
+    char text[256];
+    struct run_buffers b;
+    coda_plan *p = NULL;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    int code = -1;
+    snprintf(text, sizeof text,
+             "%%x = input %s[%d,%d]\n%%w = weight %s[%d,%d]\n%%y = matmul %%x, %%w\noutput %%y = %%y\n",
+             dtype_name(t), ROWS, K, dtype_name(of), CODES, K);
+    graph *g = graph_parse(text);
+    void **arg = g ? random_args(g, 1, false) : NULL;
+    if (arg) fill(arg, t);
+    bool ran = arg && is_mixed(g) && coda_compile(&p, g, &opt) == CODA_OK && run_upload(&b, g, p, arg, true);
+    bool good = ran && run_prepare(&b, p) && run_plan(&b, p);
+    good = good && (device_dry() || is_right(b.host[2], t, of, arg[1], &code));
+    int failed = gpu_case(good, "mixed", "all codes of %s times %s%s: %s", dtype_name(of), dtype_name(t),
+                          good ? "" : ", to code", good ? "as they are" : coda_error());
+    if (!good) printf("       code %d\n", code);
+    if (ran) run_release(&b);
+    if (arg) random_args_free(g, arg);
+    coda_plan_free(p);
+    graph_free(g);
+    return failed;
+}
+
+/* ---- Random weights ---- */
+
+/* mixed: it should have this main loop. */
+static int try_graph(graph *g, const char *what, double most, bool mixed)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    void **want = g ? run_reference(g, 5) : NULL;
+    double error = want ? run_on_gpu(g, 5, &opt, want) : -1;
+    bool same = want && is_mixed(g) == mixed, good = error >= 0 && error <= most && same;
+    if (want) random_args_free(g, want);
+    graph_free(g);
+    return gpu_case(good, "mixed", "%s: error %.2e %s", what, error,
+                    good   ? ""
+                    : same ? coda_error()
+                           : "has another main loop");
+}
+
+/* Rows that fill a tile or not, of one or several blocks; columns that end within a block of records, and
+ * within what the consumers of a block have together; K that ends within a slot, a record, a product. */
+static const struct packed_sizes sizes[] = {{70, 304, 768, 0, CODA_BF16},   {300, 48, 328, 0, CODA_F16},
+                                            {90, 1040, 1280, 0, CODA_BF16}, {130, 13, 104, 0, CODA_F16},
+                                            {64, 205, 520, 0, CODA_BF16},   {257, 256, 256, 0, CODA_BF16}};
+
+/* Weights that become two of 16 bits do so in bf16 alone, which has the range. */
+static int try_packed(const char *word, const struct packed_sizes *s)
+{
+    char what[128];
+    coda_pack_format f = CODA_PACK_FORMAT_INIT;
+    coda_pack_format_find(word, &f);
+    snprintf(what, sizeof what, "%s times %s, %d x %d x %d", word, dtype_name(s->dtype), (int)s->m, (int)s->n,
+             (int)s->k);
+    bool split = f.zeros == CODA_ZEROS_MINIMUM || f.scales == CODA_SCALES_F16_I8;
+    return try_graph(packed_graph(&f, 0, s, false), what, 3e-5, !split || s->dtype == CODA_BF16);
+}
+
+static int try_bytes(coda_dtype of, const struct packed_sizes *s)
+{
+    char text[256], what[128];
+    int k = (int)s->k / 16 * 16;
+    snprintf(text, sizeof text,
+             "%%x = input %s[%d,%d]\n%%w = weight %s[%d,%d]\n%%y = matmul %%x, %%w {f32=1}\noutput %%o = "
+             "%%y\n",
+             dtype_name(s->dtype), (int)s->m, k, dtype_name(of), (int)s->n, k);
+    snprintf(what, sizeof what, "%s times %s, %d x %d x %d", dtype_name(of), dtype_name(s->dtype), (int)s->m,
+             (int)s->n, k);
+    return try_graph(graph_parse(text), what, 3e-5, true);
+}
+
+/* ---- Epilogues ---- */
+
+#define PACKED(format, bytes, n, k)                                                                          \
+    "%x = input bf16[150," #k "]\n%p = weight u8[" #bytes "]\n%w = unpack %p {format=" format ",d0=" #n      \
+    ",d1=" #k ",rank=2,to=bf16}\n%a = matmul %x, %w\n"
+#define BYTES(n, k)                                                                                          \
+    "%x = input bf16[150," #k "]\n%w = weight f8e4m3[" #n "," #k "]\n%s = weight f32[" #n                    \
+    "]\n%m = matmul %x, %w\n%a = mul %m, %s\n"
+#define GATED                                                                                                \
+    "%g = slice %a {axis=1,start=0,stop=640,step=1}\n%u = slice %a {axis=1,start=640,stop=1280,step=1}\n"    \
+    "%y = swiglu %g, %u\noutput %y = %y\n"
+#define IN_TURNS                                                                                             \
+    "%g = slice %a {axis=1,start=0,stop=1279,step=2}\n%u = slice %a {axis=1,start=1,stop=1280,step=2}\n"     \
+    "%y = swiglu %g, %u\noutput %y = %y\n"
+#define ROPE(head, rotary, heads, half)                                                                      \
+    "%y = rope %a {base=10000,head_dim=" #head ",rotary=" #rotary ",heads=" #heads ",half=" #half            \
+    "}\noutput %y = %y\n"
+static const struct {
+    const char *name, *text;
+} epilogues[] = {
+    {"gate and up stacked", PACKED("int4_g128_f16", 337920, 1280, 512) GATED},
+    {"gate and up in turns", PACKED("q4_k", 184320, 1280, 256) IN_TURNS},
+    {"gate and up of bytes", BYTES(1280, 272) GATED},
+    {"gate and up of bytes in turns", BYTES(1280, 272) IN_TURNS},
+    {"halves of heads", PACKED("int4_g128_f16", 168960, 640, 512) ROPE(128, 128, 4, 1)},
+    {"halves of a part of heads", PACKED("q8_0", 208896, 384, 512) ROPE(64, 32, 4, 1)},
+    {"neighbours in heads", PACKED("mxfp4", 174080, 640, 512) ROPE(64, 64, 8, 0)},
+    {"halves of heads, of bytes",
+     "%x = input bf16[150,272]\n%w = weight f8e4m3[640,272]\n%a = matmul %x, %w\n" ROPE(128, 128, 4, 1)},
+    {"bias, residual and norm",
+     PACKED("int4_g128_f16", 168960, 640, 512) "%b = weight bf16[640]\n%r = input bf16[150,640]\n"
+                                               "%c = add %a, %b\n%y = add %c, %r\noutput %y = %y\n"
+                                               "%z = rms_norm %y {eps=1e-5}\noutput %z = %z\n"},
+    {"in fp32, with scales of columns", BYTES(200, 272) "output %y = %a\n"},
+};
+
+static int try_epilogue(int i)
+{
+    return try_graph(graph_parse(epilogues[i].text), epilogues[i].name, 0.02, true);
+}
+
+/* The emulator compiles slowly: of each format a size or two. */
+int gpu_mixed(void)
+{
+    static const coda_dtype types[] = {CODA_F8E4M3, CODA_F8E5M2, CODA_I8};
+    struct jit_device device;
+    char err[JIT_ERROR_SIZE];
+    int failed = 0;
+    if (!device_open(&device, err)) return gpu_case(false, "mixed", "%s", err);
+    bool all = !device_emulated(&device) || scale_is_full();
+    for (int i = 0; i < ARRAY_SIZE(types); i++) {
+        failed += try_codes(CODA_BF16, types[i]);
+        if (all) failed += try_codes(CODA_F16, types[i]);
+        for (int k = 0; k < ARRAY_SIZE(sizes); k++)
+            if (all || k == 2 * i) failed += try_bytes(types[i], &sizes[k]);
+    }
+    for (int i = 0; i < packed_format_count; i++)
+        for (int k = 0; k < ARRAY_SIZE(sizes); k++)
+            if (all || i % ARRAY_SIZE(sizes) == k) failed += try_packed(packed_formats[i], &sizes[k]);
+    for (int i = 0; i < ARRAY_SIZE(epilogues); i++) failed += try_epilogue(i);
+    return failed;
+}
