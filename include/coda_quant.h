@@ -159,14 +159,15 @@ CODA_API int coda_pack_order(const coda_pack_format *format, const coda_pack_sou
 
 /* Where coda_quantize_weight writes, as coda_pack_source has it: of CODA_PACK_CODES, or for int4 and int8 of
  * CODA_PACK_COMPRESSED_TENSORS, which is what files of compressed-tensors hold (quantization_config's format
- * float-quantized or int-quantized, and pack-quantized). */
+ * float-quantized or int-quantized, and pack-quantized); of CODA_PACK_GGUF, the rows' blocks; or for mxfp4 of
+ * CODA_PACK_NIBBLES. */
 typedef struct coda_quantized {
     size_t size;
     coda_pack_kind kind;
     int32_t block_rows; /* rows that share a scale, of CODA_PACK_CODES. 0 (INIT): 1 */
-    void *codes, *scales;
-    void *zeros; /* with zero points, else NULL */
-    int search;  /* 1: of integers, the scale that loses least; see below. INIT: 0 */
+    void *codes, *scales; /* of CODA_PACK_GGUF scales is not used */
+    void *zeros;          /* with zero points, else NULL */
+    int search;           /* 1: the scale that loses least; see below. INIT: 0 */
 } coda_quantized;
 #define CODA_QUANTIZED_INIT {sizeof(coda_quantized), (coda_pack_kind)0, 0, NULL, NULL, NULL, 0}
 
@@ -181,11 +182,20 @@ typedef struct coda_quantized {
  *
  * to even where it is halfway, and to the least or largest code beyond it. Where s would be 0 it is 1, and
  * all q mean 0. These are the formulas of compressed-tensors' min-max observer. With `search` min and max are
- * multiplied by 1, 0.95, .. 0.65, whichever leaves the least sum of squares of x - w. The same weight has the
- * same bytes on every machine. Host memory; any number of threads, each with ranges of rows of its own:
- * multiples of block_rows, and of 32 / b with zero points packed along N, but at the end.
+ * multiplied by 1, 0.95, .. 0.65, whichever leaves the least sum of squares of x - w.
+ *
+ * As CODA_PACK_GGUF: q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k, q6_k and mxfp4, in whole blocks of 32 or 256
+ * columns. The largest of a group has the code that is farthest from 0, or with a minimum m the least and the
+ * largest the first and the last code. K-quants divide the groups' s, and their -m, by d so that the largest
+ * of 256 weights has the last number, and round codes to d a q - dmin b. mxfp4: s = 2^(floor(log2(max |x|)) -
+ * 2) (OCP Microscaling Formats 1.0), also as CODA_PACK_NIBBLES. With `search` s and m are fitted to the codes
+ * by least squares, and d to the groups' scales with weights of sum q^2: 0.3 us a weight.
+ *
+ * The same weight has the same bytes on every machine. Host memory; any number of threads, each with ranges
+ * of rows of its own: multiples of block_rows, and of 32 / b with zero points packed along N, but at the end.
  * CODA_E_INVALID: a weight that is inf or NaN, with its place; a scale that its type has not; a format or a
- * kind that is none of these; columns that the groups of CODA_PACK_COMPRESSED_TENSORS do not divide. */
+ * kind that is none of these; columns that the groups of CODA_PACK_COMPRESSED_TENSORS, or blocks, do not
+ * divide. */
 CODA_API coda_status coda_quantize_weight(const coda_pack_format *format, coda_dtype t, const void *weight,
                                           int64_t rows, int64_t columns, const coda_quantized *out);
 

@@ -117,7 +117,8 @@ coda_status coda_quantize_weight(const coda_pack_format *format, coda_dtype t, c
         return fail(CODA_E_INVALID, "quantize_weight: %s is NULL", weight ? "out" : "weight");
     status = SIZED_READ("quantize_weight", coda_quantized, &o, out);
     if (status != CODA_OK) return status;
-    if (!o.codes || !o.scales)
+    bool blocks = o.kind == CODA_PACK_GGUF; /* which have scales and minima in them */
+    if (!o.codes || (!o.scales && !blocks))
         return fail(CODA_E_INVALID, "quantize_weight: %s of out is NULL", o.codes ? "scales" : "codes");
     if (!o.zeros != (f.zeros != CODA_ZEROS_POINTS))
         return fail(CODA_E_INVALID, "quantize_weight: zeros of out is %sNULL, and the format is %s",

@@ -122,6 +122,8 @@ bool dtype_is_storage(coda_dtype t); /* it is only kept in memory */
 bool dtype_is_f8(coda_dtype t);      /* f8e4m3 or f8e5m2 */
 double dtype_load(coda_dtype t, const void *base, int64_t index);
 void dtype_store(coda_dtype t, void *base, int64_t index, double value); /* round to nearest even */
+uint8_t dtype_f8e4m3_of(double x);                                       /* as dtype_store rounds */
+uint8_t dtype_f8e5m2_of(double x);
 
 /* debug.c -- CODA_DEBUG=graph,rewrite,plan,source,cache,launch and CODA_DUMP=dir, read once. */
 enum debug_topic { DEBUG_GRAPH, DEBUG_REWRITE, DEBUG_PLAN, DEBUG_SOURCE, DEBUG_CACHE, DEBUG_LAUNCH };

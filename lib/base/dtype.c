@@ -121,15 +121,23 @@ static float of_f16(uint16_t h)
     return h & 0x8000 ? -a : a;
 }
 
-/* Beyond the largest, 448, it stays that. Below 2^-6 an ulp is 2^-9. */
-static uint8_t f8_of(double x)
+/* a >= 0, no more than the type has: the nearest, ties to even. `mantissa` bits; the least that is normal is
+ * 2^(1 - bias), and an ulp below it 2^-mantissa of that. */
+static uint8_t small_of(double a, int mantissa, int bias, double least, double ulps)
 {
-    uint8_t sign = signbit(x) ? 0x80 : 0;
-    double a = fmin(fabs(x), 448);
+    int cut = 52 - mantissa;
+    uint64_t u;
+    if (a < least) return (uint8_t)lrint(a * ulps);
+    memcpy(&u, &a, 8);
+    u += ((uint64_t)1 << (cut - 1)) - 1 + (u >> cut & 1);
+    return (uint8_t)((u >> cut) - ((uint64_t)(1023 - bias) << mantissa));
+}
+
+/* Beyond the largest, 448, it stays that. */
+uint8_t dtype_f8e4m3_of(double x)
+{
     if (isnan(x)) return 0x7f;
-    if (a < 0x1p-6) return sign | (uint8_t)lrint(a * 0x1p9);
-    int e = ilogb(a);
-    return sign | (uint8_t)((e + 6) * 8 + (int)lrint(ldexp(a, 3 - e))); /* 8 to 16 eighths */
+    return (signbit(x) ? 0x80 : 0) | small_of(fmin(fabs(x), 448), 3, 7, 0x1p-6, 0x1p9);
 }
 
 static float of_f8(uint8_t b)
@@ -140,16 +148,13 @@ static float of_f8(uint8_t b)
     return b & 0x80 ? -a : a;
 }
 
-/* As f16 with 2 of its 10 bits. An ulp below 2^-14 is 2^-16. */
-static uint8_t e5m2_of(double x)
+/* As f16 with 2 of its 10 bits. */
+uint8_t dtype_f8e5m2_of(double x)
 {
     uint8_t sign = signbit(x) ? 0x80 : 0;
-    double a = fabs(x);
     if (isnan(x)) return sign | 0x7e;
-    if (a >= 61440) return sign | 0x7c;
-    if (a < 0x1p-14) return sign | (uint8_t)lrint(a * 0x1p16);
-    int e = ilogb(a);
-    return sign | (uint8_t)((e + 14) * 4 + (int)lrint(ldexp(a, 2 - e))); /* 4 to 8 quarters */
+    if (fabs(x) >= 61440) return sign | 0x7c;
+    return sign | small_of(fabs(x), 2, 15, 0x1p-14, 0x1p16);
 }
 
 static float of_e5m2(uint8_t b) { return of_f16((uint16_t)(b << 8)); }
@@ -174,8 +179,8 @@ ELEMENTS(bf16, uint16_t, of_bf16, bf16_of)
 ELEMENTS(f16, uint16_t, of_f16, f16_of)
 ELEMENTS(i32, int32_t, , i32_of)
 ELEMENTS(i64, int64_t, , i64_of)
-ELEMENTS(f8e4m3, uint8_t, of_f8, f8_of)
-ELEMENTS(f8e5m2, uint8_t, of_e5m2, e5m2_of)
+ELEMENTS(f8e4m3, uint8_t, of_f8, dtype_f8e4m3_of)
+ELEMENTS(f8e5m2, uint8_t, of_e5m2, dtype_f8e5m2_of)
 ELEMENTS(i8, int8_t, , i8_of)
 ELEMENTS(u8, uint8_t, , u8_of)
 

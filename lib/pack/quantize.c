@@ -4,7 +4,7 @@
  * Formulas: calculate_qparams of compressed-tensors (quantization/utils/helpers.py), in fp64, with scales
  * that are rounded to their type first.
  */
-#include "pack.h"
+#include "quantize.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,9 +13,8 @@
 struct rounding {
     const struct pack_format *f;
     struct pack_record p;
-    coda_dtype t, scales; /* of the weight; of scales */
-    const void *weight;
-    int64_t rows, columns;
+    struct quantize_weights weights;
+    coda_dtype scales;
     int64_t group, groups; /* k of a scale; scales of a row */
     int block_rows;
     const coda_quantized *out;
@@ -29,31 +28,14 @@ struct group {
     double low, high, s, z;
 };
 
-enum { CHUNK = 256 };
+enum { CHUNK = QUANTIZE_CHUNK };
 
-/* n <= CHUNK elements of a row, as floats: exactly. A file may have them at any address. */
 static void load(const struct rounding *w, int64_t row, int64_t k, int n, float *x)
 {
-    uint32_t raw[CHUNK]; /* of 4 bytes or less each */
-    const uint16_t *half = (const uint16_t *)raw;
-    int64_t size = dtype_bytes(w->t, 1);
-    memcpy(raw, (const uint8_t *)w->weight + (row * w->columns + k) * size, (size_t)(n * size));
-    if (w->t == CODA_F32) memcpy(x, raw, (size_t)n * 4);
-    for (int i = 0; i < n && w->t == CODA_F16; i++) x[i] = (float)dtype_load(CODA_F16, raw, i);
-    for (int i = 0; i < n && w->t == CODA_BF16; i++) {
-        uint32_t u = (uint32_t)half[i] << 16;
-        memcpy(&x[i], &u, 4);
-    }
+    quantize_load(&w->weights, row, k, n, x);
 }
 
 /* ---- Scales ---- */
-
-static coda_status not_finite(int64_t row, int64_t k, const float *x)
-{
-    while (isfinite(*x)) x++, k++;
-    return fail(CODA_E_INVALID, "quantize_weight: the weight of row %lld, column %lld is %g", (long long)row,
-                (long long)k, (double)*x);
-}
 
 /* The least and the largest of a group and 0. */
 static coda_status find_range(const struct rounding *w, struct group *g)
@@ -68,7 +50,7 @@ static coda_status find_range(const struct rounding *w, struct group *g)
                 high = MAX(high, x[i]);
                 bad |= !isfinite(x[i]);
             }
-            if (bad) return not_finite(row, k, x);
+            if (bad) return quantize_check_finite(x, n, row, k);
         }
     g->low = low;
     g->high = high;
@@ -115,34 +97,16 @@ static uint8_t integer(double x, double least, double most)
     return (uint8_t)(int)lrint(MIN(MAX(x, least), most));
 }
 
-/* e4m3 and e5m2: the nearest, ties to even, or the largest. */
-struct small {
-    int mantissa, bias;
-    double least, units, most; /* the least that is normal; 1 / an ulp below it */
-};
-static const struct small e4m3 = {3, 7, 0x1p-6, 0x1p9, 448}, e5m2 = {2, 15, 0x1p-14, 0x1p16, 57344};
-
-static uint8_t small_float(double x, const struct small *f)
-{
-    double a = MIN(fabs(x), f->most);
-    uint8_t sign = signbit(x) ? 128 : 0;
-    int cut = 52 - f->mantissa;
-    uint64_t u;
-    if (a < f->least) return sign | (uint8_t)lrint(a * f->units);
-    memcpy(&u, &a, 8);
-    u += ((uint64_t)1 << (cut - 1)) - 1 + (u >> cut & 1);
-    return sign | (uint8_t)((u >> cut) - ((uint64_t)(1023 - f->bias) << f->mantissa));
-}
+static double within(double x, double most) { return MIN(MAX(x, -most), most); }
 
 static void round_codes(const struct rounding *w, const struct group *g, const float *x, int n, uint8_t *q)
 {
     double s = g->s, z = g->z, half = w->f->codes == CODA_CODES_INT4 ? 8 : 128;
     double least = w->f->zeros ? 0 : -half, most = least + 2 * half - 1;
-    const struct small *small = w->f->codes == CODA_CODES_E4M3   ? &e4m3
-                                : w->f->codes == CODA_CODES_E5M2 ? &e5m2
-                                                                 : NULL;
-    if (small)
-        for (int i = 0; i < n; i++) q[i] = small_float(x[i] / s, small);
+    if (w->f->codes == CODA_CODES_E4M3)
+        for (int i = 0; i < n; i++) q[i] = dtype_f8e4m3_of(x[i] / s);
+    else if (w->f->codes == CODA_CODES_E5M2)
+        for (int i = 0; i < n; i++) q[i] = dtype_f8e5m2_of(within(x[i] / s, 57344)); /* never infinite */
     else
         for (int i = 0; i < n; i++) q[i] = integer(x[i] / s + z, least, most);
 }
@@ -192,7 +156,7 @@ static coda_status choose_scale(const struct rounding *w, struct group *g)
 static void put_words(const struct rounding *w, int64_t row, int64_t k, int n, const uint8_t *q)
 {
     int bits = w->p.bits, middle = w->f->zeros ? 0 : 1 << (bits - 1), in_word = 32 / bits;
-    int64_t words = w->columns / in_word + (w->columns % in_word > 0);
+    int64_t words = w->weights.columns / in_word + (w->weights.columns % in_word > 0);
     uint8_t *line = (uint8_t *)w->out->codes + 4 * row * words;
     for (int i = 0; i < n; i++) {
         uint8_t code = (uint8_t)(q[i] + middle);
@@ -200,8 +164,8 @@ static void put_words(const struct rounding *w, int64_t row, int64_t k, int n, c
         else if ((k + i) & 1) line[(k + i) / 2] |= (uint8_t)((code & 15) << 4);
         else line[(k + i) / 2] = code & 15;
     }
-    if (k + n < w->columns) return;
-    for (int64_t i = CEIL_DIV(w->columns * bits, 8); i < 4 * words; i++)
+    if (k + n < w->weights.columns) return;
+    for (int64_t i = CEIL_DIV(w->weights.columns * bits, 8); i < 4 * words; i++)
         line[i] = 0; /* the last word's rest */
 }
 
@@ -213,7 +177,7 @@ static void put_codes(const struct rounding *w, int64_t row, int64_t k, int n, u
     }
     bool shifted = w->f->codes == CODA_CODES_INT8 && w->f->zeros;
     for (int i = 0; i < n && shifted; i++) q[i] ^= 128;
-    memcpy((uint8_t *)w->out->codes + row * w->columns + k, q, (size_t)n);
+    memcpy((uint8_t *)w->out->codes + row * w->weights.columns + k, q, (size_t)n);
 }
 
 /* A zero point, from 0 on; along N in words, the first row of a word clears it. */
@@ -281,17 +245,18 @@ static coda_status check_format(const struct rounding *w)
 
 static coda_status check(const struct rounding *w)
 {
-    coda_status status = check_format(w);
+    coda_status status = quantize_takes_blocks(w->out->kind) ? CODA_OK : check_format(w);
     if (status != CODA_OK) return status;
-    if (!dtype_is_float(w->t))
+    if (!dtype_is_float(w->weights.t))
         return fail(CODA_E_INVALID, "quantize_weight: the weight is %s; must be f32, bf16 or f16",
-                    dtype_name(w->t));
-    if (w->rows < 1 || w->columns < 1 || w->rows > INT32_MAX || w->columns > INT32_MAX)
+                    dtype_name(w->weights.t));
+    if (w->weights.rows < 1 || w->weights.columns < 1 || w->weights.rows > INT32_MAX ||
+        w->weights.columns > INT32_MAX)
         return fail(CODA_E_INVALID, "quantize_weight: %lld x %lld; must be 1..2^31 - 1 each",
-                    (long long)w->rows, (long long)w->columns);
-    if (w->out->kind == CODA_PACK_COMPRESSED_TENSORS && w->f->group && w->columns % w->f->group)
+                    (long long)w->weights.rows, (long long)w->weights.columns);
+    if (w->out->kind == CODA_PACK_COMPRESSED_TENSORS && w->f->group && w->weights.columns % w->f->group)
         return fail(CODA_E_INVALID, "quantize_weight: %lld columns, which groups of %d do not divide",
-                    (long long)w->columns, w->f->group);
+                    (long long)w->weights.columns, w->f->group);
     return CODA_OK;
 }
 
@@ -300,15 +265,13 @@ coda_status pack_quantize(const struct pack_format *f, coda_dtype t, const void 
 {
     struct rounding w = {.f = f,
                          .p = pack_record(f),
-                         .t = t,
-                         .weight = weight,
-                         .rows = rows,
-                         .columns = columns,
+                         .weights = {t, weight, rows, columns},
                          .block_rows = MAX(out->block_rows, 1),
                          .out = out};
     w.scales = f->scales == CODA_SCALES_F32 ? CODA_F32 : f->scales == CODA_SCALES_BF16 ? CODA_BF16 : CODA_F16;
     coda_status status = check(&w);
     if (status != CODA_OK) return status;
+    if (quantize_takes_blocks(out->kind)) return quantize_blocks(f, &w.weights, out);
     w.group = f->group ? f->group : columns;
     w.groups = columns / w.group + (columns % w.group > 0);
     for (int64_t row = 0; row < rows && status == CODA_OK; row += w.block_rows)
