@@ -74,20 +74,26 @@ static struct word term(const char *of, int64_t times)
     return times == 1 ? emit_word(" + %s", of) : emit_word(" + %s * %lld", of, (wide)times);
 }
 
-/* The element of a port as a number: "load(p3 + c)", or, of what is packed, that of a row and a column of the
- * matrix, counted from the row block on at which its pointer points. */
-static struct word element(const struct emitter *e, int port)
+/* "a.a1, 5 + r3, 0 + (c + j)": the row and the column of what is packed, counted from the row block on at
+ * which its pointer points. */
+static struct word packed_place(const struct emitter *e, int port, const char *column)
 {
     const struct tensor_use *u = &e->p->port[port];
-    if (!use_is_packed(u)) return emit_word("load(%.180s)", address(e, port).s);
     struct packed_at first = packed_at(u, u->offset), row = packed_at(u, u->table_stride),
                      next = packed_at(u, rows_stride(e, port));
-    struct word r = emit_word("r%d", port), c = emit_word("(%s)", column(e));
+    struct word r = emit_word("r%d", port), c = emit_word("(%s)", column);
     struct word rows =
         emit_word("%lld%s%.40s", (wide)(first.row % PACK_ROWS), term(r.s, row.row).s, term(c.s, next.row).s);
     struct word columns =
         emit_word("%lld%s%.40s", (wide)first.column, term(r.s, row.column).s, term(c.s, next.column).s);
-    return emit_word("W%d::at(a.a%d, %.70s, %.70s)", port, e->argument[port], rows.s, columns.s);
+    return emit_word("a.a%d, %.70s, %.70s", e->argument[port], rows.s, columns.s);
+}
+
+/* The element of a port as a number: "load(p3 + c)", or "W1::at(...)" of what is packed. */
+static struct word element(const struct emitter *e, int port)
+{
+    if (!use_is_packed(&e->p->port[port])) return emit_word("load(%.180s)", address(e, port).s);
+    return emit_word("W%d::at(%.180s)", port, packed_place(e, port, column(e)).s);
 }
 
 /* Is column load i read into an array, and its name there? */
@@ -299,7 +305,10 @@ static void read_piece(struct emitter *e, int i)
                 guard = is_gather(e, s) ? emit_word("if (r%d >= 0) ", s->port) : emit_word("%s", "");
     if (!e->w->kept[i]) rows_line(e, "float x%d[%d];", i, e->w->width);
     if (is_gather(e, s)) rows_line(e, "for (int j = 0; j < %d; j++) %s[j] = 0.0f;", e->w->width, x.s);
-    if (e->w->packed[s->port]) rows_line(e, "%sport::load_piece(%s, p%d + c);", guard.s, x.s, s->port);
+    if (use_is_packed(port_of(e, s)) && e->w->packed[s->port])
+        rows_line(e, "%sW%d::%s(%s, %s);", guard.s, s->port, e->w->width == 8 ? "eight" : "four",
+                  packed_place(e, s->port, "c").s, x.s);
+    else if (e->w->packed[s->port]) rows_line(e, "%sport::load_piece(%s, p%d + c);", guard.s, x.s, s->port);
     else rows_line(e, "%s%s[0] = %s;", guard.s, x.s, element(e, s->port).s);
 }
 

@@ -234,6 +234,16 @@ static bool suits_ports(const struct rows_walk *w, const struct program *p, int 
     return any;
 }
 
+/* Does each piece consist of four or eight neighbours in a row of records, which are decoded together? */
+static bool is_decoded(const struct rows_walk *w, const struct program *p, int port)
+{
+    const struct tensor_use *q = &p->port[port];
+    if (!use_is_packed(q) || q->role != USE_GATHER || !port_in_use(w, p, port, true)) return false;
+    int64_t columns = packed_at(q, q->offset).column | packed_at(q, q->table_stride).column;
+    return (w->width == 4 || w->width == 8) && columns % w->width == 0 && q->packing.columns > 1 &&
+           w->stride[port][w->rank - 1] == 1;
+}
+
 /* The widest piece, with at least one port of 16 bytes or less, that all adjacent columns allow. */
 static void choose_width(struct rows_walk *w, const struct program *p)
 {
@@ -241,7 +251,8 @@ static void choose_width(struct rows_walk *w, const struct program *p)
     while (w->width > 1 &&
            (w->columns % w->width || !suits_ports(w, p, w->width) || !suits_pairs(w, p, w->width)))
         w->width /= 2;
-    for (int q = 0; q < p->ports; q++) w->packed[q] = w->width > 1 && is_unit(w, p, q);
+    for (int q = 0; q < p->ports; q++)
+        w->packed[q] = (w->width > 1 && is_unit(w, p, q)) || is_decoded(w, p, q);
     w->pieces = w->columns / w->width;
 }
 

@@ -26,6 +26,16 @@ template <Codes codes> DEV float code_value(u32 q)
     else return (float)(i32)q;
 }
 
+// Both codes of pair p of a word of e2m1, a half each: the sign at bit 15, the others at 8, 7, 6, as
+// rotations to the left by 0, 4, 10 and 14 have them; those of the last pair but for the lowest bits, which
+// lie at 0 and 16 of the word.
+DEV u32 e2m1_halves(u32 w, int p)
+{
+    const int turn = p < 2 ? 4 * p : 6 + 4 * (p - 1);
+    const u32 x = turn ? w << turn | w >> (32 - turn) : w;
+    return p < 3 ? x & 0x81c081c0 : (x & 0x81808180) | (w << 6 & 0x00400040);
+}
+
 template <Scales scales> DEV float scale_value(const u8 *at, int i)
 {
     if constexpr (scales == Scales::f32) return ((const float *)at)[i];
@@ -104,13 +114,10 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
         }
         return q;
     }
-    // Both codes of pair p of a word of e2m1, at 0 and 16: a sign at 15 and three bits at 8, 7, 6 of what is
-    // rotated to the left by 0, 4, 10 or 14; of the last pair but for the lowest bits, which lie at 0 and 16.
+    // Both codes of pair p of a word of e2m1, at 0 and 16.
     DEV static u32 spread(u32 w, int p)
     {
-        const int turn = p < 2 ? 4 * p : 6 + 4 * (p - 1);
-        u32 x = turn ? w << turn | w >> (32 - turn) : w;
-        if (p == 3) x = (x & 0x81808180) | (w << 6 & 0x00400040);
+        const u32 x = e2m1_halves(w, p);
         return (x >> 12 & 0x00080008) | (x >> 6 & 0x00070007);
     }
 
@@ -177,7 +184,18 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
             for (int i = 0; i < 4; i++) q[i] |= (x >> (n * (i / 2) + 16 * (i % 2)) & ((1 << n) - 1)) << 4;
         }
     }
-    // Elements k to k + 7 of a row, k a multiple of 8: they have one scale.
+    // Elements k to k + 3 of a row, k a multiple of 4: they have one scale.
+    DEV static void four(const u8 *from, i64 row, i64 k, float (&x)[4])
+    {
+        const u8 *record = from + row / 16 * block + k / step * bytes;
+        const int r = (int)(row % 16), in_step = (int)(k % step);
+        u32 q[4];
+        four_codes(record, r, in_step, q);
+        const Scale c = scale(record, r, in_step);
+#pragma unroll
+        for (int i = 0; i < 4; i++) x[i] = value(q[i], c);
+    }
+    // Elements k to k + 7 of a row, k a multiple of 8: likewise.
     DEV static void eight(const u8 *from, i64 row, i64 k, float (&x)[8])
     {
         const u8 *record = from + row / 16 * block + k / step * bytes;

@@ -120,6 +120,7 @@ static void gated(graph *g, coda_value w, const struct packed_sizes *s)
     coda_output(g, "y", coda_mul(g, coda_silu(g, gate), up));
 }
 
+/* Beside bf16 a thread decodes eight of a row at a time, else four. */
 static void looked_up(graph *g, coda_value w, const struct packed_sizes *s)
 {
     coda_value ids = coda_input(g, "i", CODA_I32, 1, &s->m);
@@ -127,6 +128,9 @@ static void looked_up(graph *g, coda_value w, const struct packed_sizes *s)
     coda_value y = coda_embedding(g, w, ids);
     coda_output(g, "y", y);
     coda_output(g, "z", coda_rms_norm(g, coda_embedding(g, w, ids), CODA_NONE, 1e-5f));
+    if (s->dtype != CODA_BF16) return;
+    coda_value gain = coda_cast(g, coda_weight(g, "gain", CODA_BF16, 1, &s->k), CODA_F32);
+    coda_output(g, "u", coda_mul(g, coda_embedding(g, w, ids), gain));
 }
 
 static void differentiated(graph *g, coda_value w, const struct packed_sizes *s)

@@ -5,8 +5,6 @@
 #include "util_random.h"
 #include "util_scale.h"
 
-#include <string.h>
-
 #include "tests.h" /* last: Check has a macro named fail */
 
 static void compile(const char *word, const struct packed_sizes *s, int reader, const char *arch)
@@ -46,8 +44,7 @@ START_TEST(kernels_keep_to_their_registers)
 END_TEST
 
 /* Kernels of a model's sizes: for a few rows, where how many tiles a block streams decides the registers, and
- * for many, where sums do. A row that is looked up and normed is another matter: of 4096 columns of K-quants
- * it does spill. */
+ * for many, where sums do. */
 START_TEST(kernels_of_models_do)
 {
     static const struct packed_sizes sizes[] = {
@@ -57,7 +54,6 @@ START_TEST(kernels_of_models_do)
     int taken = (int)((random_seed() + (uint64_t)_i) % ARRAY_SIZE(sizes));
     for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
         int reader = (_i + i) % packed_reader_count;
-        if (!strcmp(packed_readers[reader].name, "looked up")) reader = 0;
         if (scale_is_full() || (i == taken && scale_takes_one_in(SHARE, _i)))
             compile(packed_formats[_i], &sizes[i], reader, "sm_90a");
     }
