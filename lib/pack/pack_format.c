@@ -68,7 +68,11 @@ static coda_status check_fields(const struct pack_format *f)
                     ARRAY_SIZE(zeros_of) - 1);
     int g = f->group;
     if (g == 0 || g == 16 || g == 32 || g == 64 || (g > 0 && g % 128 == 0)) return CODA_OK;
-    return fail(CODA_E_INVALID, "packed format: group is %d; must be 16, 32, 64, a multiple of 128 or 0", g);
+    return fail(
+        CODA_E_INVALID,
+        "packed format: group is %d; must be 16, 32, 64, a multiple of 128 or 0, as kernels multiply 16 "
+        "columns of one scale at a time",
+        g);
 }
 
 static coda_status check_two_levels(const struct pack_format *f)
