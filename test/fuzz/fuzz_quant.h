@@ -100,22 +100,27 @@ static int call_coda_pack_order(void)
 static int call_coda_quantize_weight(void)
 {
     static const char *const words[] = {"e4m3_row_f32", "int4_g32_bf16", "int4_g64_f16_zeros",
-                                        "int8_row_f32"};
+                                        "int8_row_f32", "q4_0",          "q5_1",
+                                        "q8_0",         "q4_k",          "q5_k",
+                                        "q6_k",         "mxfp4"};
     coda_pack_format f = CODA_PACK_FORMAT_INIT;
-    if (chance(80)) coda_pack_format_find(words[below(ARRAY_SIZE(words))], &f);
+    int word = (int)below(ARRAY_SIZE(words));
+    if (chance(80)) coda_pack_format_find(words[word], &f);
     else f = pack_format();
-    int64_t rows = few(40), columns = few(40) * (chance(50) ? 32 : 1);
+    int64_t rows = few(40), columns = few(40) * (chance(50) ? chance(50) ? 256 : 32 : 1);
     int64_t room = (rows + 8) * (columns + 8) * 4;
     float *weight = keep(calloc(4, (size_t)(rows * columns)));
     for (int64_t i = 0; i < rows * columns; i++)
         weight[i] = (float)(chance(99) ? random_normal(&w.r) : real());
     coda_quantized out = {
-        .kind = (coda_pack_kind)(chance(45)   ? CODA_PACK_CODES
+        .kind = (coda_pack_kind)(word > 3     ? chance(80) ? CODA_PACK_GGUF : CODA_PACK_NIBBLES
+                                 : chance(45) ? CODA_PACK_CODES
                                  : chance(80) ? CODA_PACK_COMPRESSED_TENSORS
                                               : below(9)),
         .block_rows = (int32_t)(chance(70) ? 0 : number()),
         .codes = chance(97) ? keep(calloc(1, (size_t)room)) : NULL,
         .scales = chance(97) ? keep(calloc(1, (size_t)room)) : NULL,
+        .search = chance(20),
         .zeros = (f.zeros == CODA_ZEROS_POINTS) == chance(97) ? keep(calloc(1, (size_t)room)) : NULL};
     bool whole = chance(95);
     return coda_quantize_weight(BOXED(f), chance(60) ? CODA_F32 : dtype(), chance(97) ? weight : NULL,
