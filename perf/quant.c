@@ -1,8 +1,8 @@
 /*
  * quant.c -- weights of 4 to 8 bits, beside the same product of bf16 ones.
  *
- *     quant/FORMAT/M    y [M,22016] = x [M,4096] w', x and y bf16, w as the format has it
- *     w8a8/M/N          y [M,N] = x [M,4096] w', w f8e4m3 and x rounded to f8e4m3 row by row on the way
+ *     quant/FORMAT/M/..   y [M,22016] = x [M,4096] w', x and y bf16, w as the format has it
+ *     w8a8/M/N            y [M,N] = x [M,4096] w', w f8e4m3 and x rounded to f8e4m3 row by row on the way
  *
  * Results are compared with fp64 of the weights as their codes mean them; those of w8a8 with fp64 of x as it
  * was, from which rounding it takes 2.6 %.
@@ -194,7 +194,8 @@ int main(int argc, char **argv)
         for (int i = 0; i < 6; i++, count++) {
             figure[count] = (struct figure){.m = m[i], .n = N, .k = K, .variant = v};
             figure[count].small = m[i] == 1;
-            snprintf(figure[count].name, sizeof figure->name, "quant/%s/%d", format[v].name, (int)m[i]);
+            snprintf(figure[count].name, sizeof figure->name, "quant/%s/%d/22016x4096", format[v].name,
+                     (int)m[i]);
         }
     for (int i = 0; i < 4; i++, count++) {
         figure[count] = (struct figure){.m = many[i / 2], .n = n[i % 2], .k = K, .variant = W8A8};
