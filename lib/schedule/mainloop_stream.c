@@ -165,10 +165,18 @@ static void consider_stream(struct search *s, struct tile t, int room)
 
 int stream_half_room(const struct search *s) { return (s->target->shared_bytes - 1024) / 2; }
 
+/* Statistics of segments are of chunks of a tile. */
+static bool folds_segments(const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (step_folds_segments(&p->step[i])) return true;
+    return false;
+}
+
 bool stream_takes(const struct program *p)
 {
     bool columns = (p->dim[2] % 16 == 0 || p->pair == PAIR_NONE) && p->dim[2] < INT32_MAX - 16;
-    return p->dim[0] == 1 && !p->segment && columns && !operand_is_mn_major(&p->a.data) &&
+    return p->dim[0] == 1 && !folds_segments(p) && columns && !operand_is_mn_major(&p->a.data) &&
            !operand_is_mn_major(&p->b.data);
 }
 

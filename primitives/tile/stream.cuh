@@ -217,12 +217,29 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
     DEV void drain_quad(int quad, int row, const float (&sums)[2][2], State (&state)[Slots::chains]) const
     {
         const Spot spot = Spot::of(first(block.index()) + quad);
+        if constexpr (Epilogue::ranges == 1) drain_range<0>(spot, quad, row, sums, state);
+        else choose_range<0>(Epilogue::range(spot.at(0, 0)), spot, quad, row, sums, state);
+    }
+    // A quad's columns are all in one range; each has code of its own.
+    template <int range>
+    DEV void choose_range(int chosen, const Spot &spot, int quad, int row, const float (&sums)[2][2],
+                          State (&state)[Slots::chains]) const
+    {
+        if (range == Epilogue::ranges - 1 || range == chosen)
+            drain_range<range>(spot, quad, row, sums, state);
+        else if constexpr (range < Epilogue::ranges - 1)
+            choose_range<range + 1>(chosen, spot, quad, row, sums, state);
+    }
+    template <int range>
+    DEV void drain_range(const Spot &spot, int quad, int row, const float (&sums)[2][2],
+                         State (&state)[Slots::chains]) const
+    {
         const Place p = spot.place(first_row + row);
         const typename Epilogue::Row of_row = values.row[row];
         Line in[Epilogue::loads + 1], out[Epilogue::stores + 1];
         typename Epilogue::Cell cells[Slots::slots];
         Epilogue::load(args, p, of_row, in);
-        Slots::apply(
+        Slots::template apply<range>(
             args, sums, p, of_row, [&](int side, int n) { return values.col[quad][2 * side + n]; },
             [&](int n) { return values.half[quad][n]; }, in, out, state, cells);
         store_lines<Epilogue>(args, p, of_row, out);
