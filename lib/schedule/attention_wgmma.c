@@ -14,10 +14,12 @@ static double time_of_tiles(const struct attention_spec *a, int bm)
     return (double)CEIL_DIV(a->tq, bm) * (1 + blocks) * (bm > 128 ? 4 : 3);
 }
 
-/* Do three warpgroups share an SM? They have no registers for a map of scores or a bias. */
+/* Do three warpgroups share an SM? They have no registers for a map of scores or a bias, or for a window and
+ * more than scaled scores. */
 static bool has_three_groups(const struct attention_spec *a)
 {
-    bool more = a->score || attention_has(a, ATTENTION_BIAS) || attention_is_packed(a);
+    bool more = a->score || attention_has(a, ATTENTION_BIAS) || attention_is_packed(a) ||
+                (a->window > 0 && !attention_is_plain(a));
     if (a->head_dim > 64 || a->tq <= 128 || more) return false;
     return attention_has(a, ATTENTION_RANGES) || time_of_tiles(a, 192) < time_of_tiles(a, 128);
 }
@@ -77,12 +79,11 @@ static bool fits(const struct attention_spec *a, const struct attention_terms *o
 }
 
 /* A second tile wants shared memory, and registers for what its queries see, which ranges, sequences to look
- * up, a bias, a map of scores, and a window of wide heads do not leave. The blocks of a cluster have one tile
- * each. */
+ * up, a bias and a map of scores do not leave. The blocks of a cluster have one tile each. */
 int attention_query_slots(const struct attention_spec *a, int cluster)
 {
     bool more = attention_has(a, ATTENTION_RANGES) || attention_is_packed(a) || a->score ||
-                attention_has(a, ATTENTION_BIAS) || (a->window > 0 && a->head_dim > 64);
+                attention_has(a, ATTENTION_BIAS);
     return a->head_dim <= 128 && !more && !cluster ? 2 : 1;
 }
 

@@ -63,7 +63,8 @@ template <class Config> struct AttentionSm90 {
     static constexpr i32 chunks = (Tiled::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
     static constexpr i32 columns = (Tiled::head_dim + 31) / 32 * 32; // of the result's fragment
     static constexpr i32 threads = 128 * (1 + groups);
-    using Registers = AttentionRegisters<groups, Tiled::page != 0 || Tiled::starts || Tiled::ranges>;
+    using Registers =
+        AttentionRegisters<groups, Tiled::page != 0 || Tiled::starts || Tiled::ranges || Tiled::window != 0>;
 
     static constexpr i32 query_slots = Tiled::query_slots;
 

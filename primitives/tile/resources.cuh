@@ -32,7 +32,7 @@ template <int consumers> constexpr int gemm_consumer = consumers == 3 ? 160 : co
 template <int consumers>
 using GemmRegisters = RegisterBudget<24, gemm_consumer<consumers>, consumers, consumers == 1 ? 2 : 1>;
 // Attention's consumers are the same; beside three there is room for a producer of 32, and one that looks up
-// pages, sequences, or ranges, has 40.
+// pages, sequences, or ranges, or finds both ends of a window, has 40.
 template <int consumers, bool looks_up>
 using AttentionRegisters = RegisterBudget<consumers == 3 ? 32
                                           : looks_up     ? 40
