@@ -1,5 +1,5 @@
 /*
- * events.c -- who is told what happens: one function of the caller's.
+ * events.c -- who is told what happens: one function of the caller's, and trace.c.
  *
  * A call counts itself in before it reads the listener, and a new listener waits until all of those who may
  * have read the old one have counted themselves out. The count is of this process: a child of fork() has no
@@ -42,8 +42,22 @@ void jit_listen(void (*fn)(void *context, const coda_event *event), void *contex
     pthread_mutex_unlock(&lock);
 }
 
+/* What takes time; NULL: it is a moment. */
+static const char *word_of(coda_event_kind kind)
+{
+    switch (kind) {
+    case CODA_EVENT_COMPILE_END: return "compile";
+    case CODA_EVENT_LOAD: return "load";
+    case CODA_EVENT_TUNE: return "tune";
+    case CODA_EVENT_PLAN: return "coda_compile";
+    default: return NULL;
+    }
+}
+
 void jit_tell(coda_event_kind kind, const char *name, const char *text, double ms)
 {
+    const char *word = word_of(kind);
+    if (word && jit_traces()) jit_trace(word, name, jit_milliseconds() - ms, ms);
     if (!(atomic_load_explicit(&wanted, memory_order_relaxed) & kind)) return;
     const coda_event e = {
         .size = sizeof e, .kind = kind, .name = name ? name : "", .text = text ? text : "", .ms = ms};

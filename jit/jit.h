@@ -193,6 +193,12 @@ void jit_listen(void (*fn)(void *context, const coda_event *event), void *contex
 void jit_tell(coda_event_kind kind, const char *name, const char *text, double ms);
 double jit_milliseconds(void);
 
+/* ---- trace.c: $CODA_TRACE ---- */
+
+bool jit_traces(void);
+/* What was from `began_ms` of jit_milliseconds() on, so long. Nothing happens if no file wants it. */
+void jit_trace(const char *what, const char *name, double began_ms, double ms);
+
 /* ---- ranges.c: what profilers show over the launches of a thread (NVTX) ---- */
 
 /* Does a tool listen? It is looked for at the first call. */

@@ -26,7 +26,7 @@ struct compiled_program {
     int kernel;                  /* ... its index, else KERNEL_NONE */
     struct jit_map *map;         /* encoded with a placeholder address */
     struct jit_launch launch;
-    const char *range; /* what profilers call it; NULL: none listens */
+    const char *range; /* what profilers and traces call it; NULL: there are none */
 };
 
 struct coda_plan {

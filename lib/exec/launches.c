@@ -47,7 +47,7 @@ static void name_launch(struct coda_plan *p, int index)
 
 void launches_name(struct coda_plan *p)
 {
-    if (!jit_ranges()) return;
+    if (!jit_ranges() && !jit_traces()) return;
     for (int i = 0; i < p->plan.programs; i++) name_launch(p, i);
     p->arena.failed = false; /* names are no reason to fail */
 }

@@ -24,15 +24,26 @@ static coda_status check(const struct call *c, const struct arguments *b)
     return arguments_check(b);
 }
 
+/* For profilers, and, on the CPU device, where a program has ended when its runner returns, for a trace. */
+static coda_status run_named(const struct call *c, int index, const char *range)
+{
+    const struct runner *r = c->p->program[index].runner;
+    bool listens = jit_ranges();
+    double began = jit_milliseconds();
+    if (listens) jit_range_push(range);
+    coda_status status = r ? r->run(c, index) : CODA_OK;
+    if (listens) jit_range_pop();
+    if (r && r->synchronous && !status) jit_trace("", range, began, jit_milliseconds() - began);
+    return status;
+}
+
 static coda_status run_one(const struct call *c, int index)
 {
     const struct runner *r = c->p->program[index].runner;
     bool shown = debug_on(DEBUG_LAUNCH);
     double began = shown ? launch_clock() : 0;
     const char *range = c->p->program[index].range;
-    if (range) jit_range_push(range);
-    coda_status status = r ? r->run(c, index) : CODA_OK;
-    if (range) jit_range_pop();
+    coda_status status = range ? run_named(c, index, range) : r ? r->run(c, index) : CODA_OK;
     if (shown && !status) launch_show(c->p, index, r && r->synchronous ? launch_clock() - began : -1);
     return status;
 }

@@ -191,6 +191,17 @@ for tool in "$out/nvtx.so" "$out/none.so" nvtx.so test/system/tool.sh "$out/scop
     FAKE_NVTX_REFUSES=1 NVTX_INJECTION64_PATH=$tool FAKE_NVTX=$out/ranges status 0 $coda run "$out/scoped.coda"
     [ ! -e "$out/ranges" ] || die "$tool got ranges"
 done
+# A trace: JSON, with the plan and each program of the CPU device.
+ln -sf "$out/scoped.coda" "$out/link.json"
+CODA_TRACE=$out/trace.json status 0 $coda run "$out/scoped.coda"
+[ "$(grep -c '"name": "gemm batch' "$out/trace.json")" = 4 ] || die "4 products are not 4 events: $(cat "$out/trace.json")"
+grep -q '"name": "gemm batch=1 m=64 n=256 k=688: add in layers.0", "cat": "coda", "ph": "X", "ts": [0-9.]*, "dur": [0-9.]*,' "$out/trace.json" ||
+    die "no program in the trace: $(cat "$out/trace.json")"
+grep -q '"name": "coda_compile"' "$out/trace.json" || die "no plan in the trace: $(cat "$out/trace.json")"
+${CC:-gcc} -O1 -Wall -Werror test/system/json.c -o "$out/json"
+"$out/json" < "$out/trace.json" || die "the trace is no JSON: $(cat "$out/trace.json")"
+for file in /nonexistent/trace.json "$out" "$out/link.json"; do CODA_TRACE=$file status 0 $coda run "$out/scoped.coda"; done
+grep -q matmul "$out/scoped.coda" || die 'a trace followed a link'
 device=$(cd "${BUILD:-build}" && pwd)/emulator # an SM in software: a launch has begun, and takes what it takes
 if [ -e "$device/libcuda.so.1" ]; then
     LD_LIBRARY_PATH=$device CODA_LIBCUDA=$device/libcuda.so.1 CODA_CUDA_LIB=$device CODA_CACHE_DIR=$out/launches \
