@@ -95,10 +95,10 @@ static bool is_declared(const char *text, const char *at)
 /* Letter and number of a value, pointer, state ...: v12, v12a, x3. -1: it is none. */
 static int name_number(const char *at)
 {
-    static const char *const type[] = {"i32", "i64", "u32", "u64", "f16", "f32"};
+    static const char *const type[] = {"i8", "u8", "i32", "i64", "u32", "u64", "f16", "f32"};
     int number = 0, digits = 0;
     for (int i = 0; i < ARRAY_SIZE(type); i++)
-        if (!strncmp(at, type[i], 3) && !is_name(at[3])) return -1;
+        if (!strncmp(at, type[i], strlen(type[i])) && !is_name(at[strlen(type[i])])) return -1;
     if (!islower((unsigned char)*at)) return -1;
     while (isdigit((unsigned char)at[1 + digits])) number = number * 10 + at[1 + digits++] - '0';
     const char *end = at + 1 + digits;
@@ -130,7 +130,7 @@ START_TEST(finds_the_undefined)
         {"struct A { float v1; }; f(a.v1)", NULL},   {"const float v1a = 2, v1b = v1a;", NULL},
         {"const f32 *x0; x0[1] * v3", "v3"},         {"float v0 = x0[1]; float x0;", "x0[1]; float x0;"},
         {"const float v1 = v2; // v1", "v2; // v1"}, {"f(v1a, v1b)", "v1a, v1b)"},
-        {"float v1a; return v1b;", "v1b;"}};
+        {"float v1a; return v1b;", "v1b;"},          {"using B = i8; using W = u8;", NULL}};
     for (int i = 0; i < ARRAY_SIZE(some); i++) {
         const char *found = undefined(some[i].text);
         ck_assert_msg(!found == !some[i].name, "%s", some[i].text);
