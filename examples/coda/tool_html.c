@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plain.h"
 #include "tensor.h"
 #include "tool_stages.h"
 
@@ -149,7 +150,7 @@ static void put_card(FILE *f, const struct stages *s, int i, const char *text, s
     html_put_some(f, text, title < size ? title : size);
     fputs("</h3>\n", f);
     if (w) {
-        double bytes = atof(w->bytes), flops = atof(w->flops);
+        double bytes = plain_number(w->bytes, NULL), flops = plain_number(w->flops, NULL);
         fprintf(f, "<p>%.3f MB read and written, %.3f GFLOP, %.1f FLOPs a byte; computes", bytes / 1e6,
                 flops / 1e9, bytes > 0 ? flops / bytes : 0);
         for (int k = 0; k < w->members; k++) {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plain.h"
 #include "tool_stages.h"
 
 enum { BOX = 150, GAP = 16, BOX_HEIGHT = 36, LAYER = 64, MARGIN = 12, LABEL = 21 };
@@ -204,7 +205,8 @@ static void put_program(FILE *f, const struct stages *s, int i, double y)
         i * 67 % 360, LEFT, y, CHIPS * CHIP + 20, height_of(w) - 6);
     fprintf(f, "<text class=\"head\" x=\"%d\" y=\"%.0f\">@%d</text>", LEFT + 12, y + 19, i);
     fprintf(f, "<text class=\"bytes\" x=\"%d\" y=\"%.0f\">%.3f MB, %.3f GFLOP</text>",
-            LEFT + CHIPS * CHIP + 8, y + 19, atof(w->bytes) / 1e6, atof(w->flops) / 1e9);
+            LEFT + CHIPS * CHIP + 8, y + 19, plain_number(w->bytes, NULL) / 1e6,
+            plain_number(w->flops, NULL) / 1e9);
     put_chips(f, g, w, y);
     fputc('\n', f);
 }

@@ -82,7 +82,9 @@ static void decode_integers(const struct pack_format *f, const uint8_t *q, int n
     if (f->codes == CODA_CODES_INT8)
         for (int i = 0; i < n; i++) out[i] = (float)((int8_t)q[i] - g.z) * g.s;
     else if (f->zeros == CODA_ZEROS_MINIMUM)
-        for (int i = 0; i < n; i++) out[i] = (float)q[i] * g.s + g.m;
+        for (int i = 0; i < n;
+             i++) /* rounded once: in fp32 the product may be infinite where the sum is not */
+            out[i] = (float)((double)q[i] * (double)g.s + (double)g.m);
     else
         for (int i = 0; i < n; i++) out[i] = (float)(q[i] - g.z) * g.s;
 }
