@@ -16,6 +16,7 @@ enum {
     MOST_STAGES = 4,
     LEAST_STAGES = 2,
     MOST_ACCUMULATORS = 128, /* of a thread, which has 255 registers */
+    MOST_BESIDE_CODES = 64,  /* the same, where B is packed: decoding wants registers, too */
     BAND_ROWS = 1024,        /* rows of A in a raster group, which thus stay in L2 */
     FRAGMENT_BYTES = 128,
     DECODE = 10,    /* instructions of an element of B that is not as products have it; ... */
@@ -101,7 +102,8 @@ static void consider(struct search *s, int bm, int bn)
     struct tile t = {.mainloop = &mainloop_mma, .bm = bm, .bn = bn, .bk = STEP, .groups = 1};
     t.band = BAND_ROWS / bm;
     t.stages = stages_of(s->p, &t, s->target);
-    if (bm * bn / 128 > MOST_ACCUMULATORS || t.stages < LEAST_STAGES) return;
+    int most = use_is_packed(&s->p->b.data) ? MOST_BESIDE_CODES : MOST_ACCUMULATORS;
+    if (bm * bn / 128 > most || t.stages < LEAST_STAGES) return;
     search_add(s, &t, cost(s->p, &t, s->target));
 }
 

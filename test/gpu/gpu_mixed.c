@@ -99,7 +99,7 @@ static int try_graph(graph *g, const char *what, double most, bool mixed)
  * within what the consumers of a block have together; K that ends within a slot, a record, a product. */
 static const struct packed_sizes sizes[] = {{70, 304, 768, 0, CODA_BF16},   {300, 48, 328, 0, CODA_F16},
                                             {90, 1040, 1280, 0, CODA_BF16}, {130, 13, 104, 0, CODA_F16},
-                                            {64, 205, 520, 0, CODA_BF16},   {257, 256, 256, 0, CODA_BF16}};
+                                            {140, 205, 520, 0, CODA_BF16},  {257, 256, 256, 0, CODA_BF16}};
 
 /* Weights that become two of 16 bits do so in bf16 alone, which has the range. */
 static int try_packed(const char *word, const struct packed_sizes *s)

@@ -50,6 +50,7 @@ static void tear_down(void)
     coda_plan_free(plan);
     coda_graph_free(g);
     coda_profile_free(profile);
+    profile = NULL;
     coda_graph_free(symbolic);
     coda_cache_free(cache);
     folder_remove();

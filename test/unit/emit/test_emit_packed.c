@@ -20,8 +20,9 @@ static void compile(const char *word, const struct packed_sizes *s, int reader, 
     ck_assert_msg(!coda_compile(&p, g, &opt), "%s, %s: %s", word, arch, coda_error());
     for (int i = 0; i < p->kernels; i++) {
         const struct compiled_kernel *k = &p->kernel[i];
-        ck_assert_msg(k->info.spill_bytes == 0, "%s, %s: %s spills %d bytes", word, arch, k->info.name,
-                      k->info.spill_bytes);
+        ck_assert_msg(k->info.spill_bytes == 0, "%s, %s, %s, %d x %d x %d of %s: %s spills %d bytes", word,
+                      arch, packed_readers[reader].name, (int)s->m, (int)s->n, (int)s->k,
+                      dtype_name(s->dtype), k->info.name, k->info.spill_bytes);
         ck_assert_msg(!k->cubin.warning[0], "%s, %s: %s: %s", word, arch, k->info.name, k->cubin.warning);
     }
     coda_plan_free(p);

@@ -268,7 +268,11 @@ static void refused(const coda_plan *p, void *const *with, const coda_profile_op
 START_TEST(refuses_in_one_line)
 {
     coda_profile_options o = given();
-    void *missing[4] = {args[0], args[1], args[2], NULL};
+    void *missing[16];
+    int count = coda_plan_args(plan);
+    ck_assert_int_le(count, ARRAY_SIZE(missing));
+    memcpy(missing, args, sizeof *missing * (size_t)count);
+    missing[count - 1] = NULL;
     coda_plan *none = compiled(g, CODA_DEVICE_CPU, CODA_PLAN_ONLY);
     refused(NULL, args, NULL, "plan is NULL");
     refused(plan, NULL, &o, "args");
