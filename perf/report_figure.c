@@ -9,8 +9,8 @@
 /* The tile of the first GEMM, as the plan's text has it. */
 static void tile_of(const coda_plan *p, char *to, size_t size)
 {
-    char *text = plan_text(p, CODA_TEXT_PLAN), *at = text ? strstr(text, "tile sm") : NULL;
-    snprintf(to, size, "%.*s", at ? (int)strcspn(at + 5, "\n") : 0, at ? at + 5 : "");
+    char *text = plan_text(p, CODA_TEXT_PLAN), *at = text ? strstr(text, "\n   tile ") : NULL;
+    snprintf(to, size, "%.*s", at ? (int)strcspn(at + 9, "\n") : 0, at ? at + 9 : "");
     free(text);
 }
 
