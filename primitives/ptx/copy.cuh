@@ -8,9 +8,6 @@
 
 namespace coda::ptx {
 
-// What is read once, L2 may forget before all else.
-constexpr u64 evict_first = 0x12f0000000000000;
-
 // Copies the first `exist` bytes, and zeros for the rest of `bytes`. Both addresses are multiples of `bytes`;
 // where nothing exists, nothing is read. 16 bytes go past L1, for which fewer have no instruction.
 template <int bytes> DEV void copy_async(u32 to, const void *from, int exist)
@@ -30,8 +27,8 @@ template <int bytes> DEV void copy_async(u32 to, const void *from, int exist)
                      : "memory");
 }
 
-// 16 bytes of what is read once, and no kernel of the run writes.
-DEV void copy_async_once(u32 to, const void *from)
+// 16 bytes of what no kernel of the run writes: they may be asked for before the kernel ahead has ended.
+DEV void copy_async_steady(u32 to, const void *from)
 {
     asm volatile("{ .reg .u64 g; cvta.to.global.u64 g, %1;\n"
                  "cp.async.cg.shared.global.L2::128B [%0], [g], 16; }"

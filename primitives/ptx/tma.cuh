@@ -5,7 +5,6 @@
 // complete in groups of the thread that issued them.
 #pragma once
 
-#include "ptx/copy.cuh"
 #include "types.cuh"
 
 namespace coda {
@@ -47,6 +46,7 @@ DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int x, int y, int z, in
 }
 
 // The same, of what is read once: L2 may forget it first.
+constexpr u64 evict_first = 0x12f0000000000000;
 
 DEV void tma_load_once(u32 to, const TensorMap *map, u32 bar, int x, int y, int z)
 {

@@ -126,7 +126,7 @@ template <class Config, class Epilogue> struct StreamMma {
 #pragma unroll
             for (int i = 0; i < pieces; i++)
                 if (r < live && 512 * i + 16 * lane < bytes)
-                    ptx::copy_async_once(to + row * Fragments::pitch + 512 * i, own + 512 * i);
+                    ptx::copy_async_steady(to + row * Fragments::pitch + 512 * i, own + 512 * i);
         }
         ptx::copy_async_arrive(s.ring.full_of(at));
     }

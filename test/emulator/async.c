@@ -123,7 +123,7 @@ void emu_copy_async(uint32_t to, const void *from, int bytes, int exist)
     copy(t, to, from, bytes, exist);
 }
 
-void emu_copy_async_once(uint32_t to, const void *from) { copy(self_thread(), to, from, 16, 16); }
+void emu_copy_async_steady(uint32_t to, const void *from) { copy(self_thread(), to, from, 16, 16); }
 
 void emu_copy_arrive(uint32_t bar)
 {

@@ -78,7 +78,7 @@ void emu_matrix_multiply(float *d, const uint32_t *operands, bool half); /* a's 
 
 /* A thread's copies. */
 void emu_copy_async(uint32_t to, const void *from, int bytes, int exist);
-void emu_copy_async_once(uint32_t to, const void *from);
+void emu_copy_async_steady(uint32_t to, const void *from);
 void emu_copy_arrive(uint32_t bar);
 void emu_copy_commit(void);
 void emu_copy_wait(int pending);
