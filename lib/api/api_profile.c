@@ -86,8 +86,9 @@ CODA_API coda_status coda_on_event(void (*fn)(void *context, const coda_event *e
                                    unsigned kinds)
 {
     if (fn && (!kinds || kinds >= 2 * CODA_EVENT_PLAN))
-        return fail(CODA_E_INVALID, "on_event: kinds is 0x%x; must be a sum of 1..%d", kinds,
-                    CODA_EVENT_PLAN);
+        return fail(CODA_E_INVALID,
+                    "on_event: kinds is 0x%x; must be a sum of CODA_EVENT_ values, 0x1 to 0x%x", kinds,
+                    2 * CODA_EVENT_PLAN - 1);
     jit_listen(fn, context, kinds);
     return CODA_OK;
 }

@@ -1,8 +1,9 @@
 /*
  * mainloop_stream_mma.c -- up to 16 rows, multiplied at memory's pace, whatever K: stream_mma.cuh of
  * primitives/tile. B streams past, 16 of its rows at a time, which are the rows of mma.sync; of A a block has
- * a chunk of K at a time. Weights of 8 bits, which no other fast main loop takes, have it for any number of
- * rows, in groups of 16.
+ * a chunk of K at a time. Weights of 8 bits and packed ones may have it for any number
+ * of rows, in groups of 16: where it is cheaper than wgmma (mainloop_wgmma_mixed.c), or wgmma does not take
+ * them, or a row is to have the same bits among any others.
  *
  * The price of a block is what memory takes for its share of B, or what its warps take to issue what they do
  * with it:
