@@ -159,7 +159,7 @@ emulator: $(EMULATOR) $(BUILD)/gpu_tests ## the GPU tests' machine without a GPU
 # GPU tests: no Check, so that they run where only a driver and a toolkit are. Each test/gpu/gpu_NAME.c
 # defines int gpu_NAME(void), the number of its failures.
 GPU_TESTS := $(filter-out test/gpu/gpu_main.c,$(sort $(wildcard test/gpu/gpu_*.c)))
-GPU_OBJ    = $(GPU_TESTS:%.c=$(BUILD)/%.o) $(BUILD)/test/gpu/gpu_main.o $(BUILD)/test/util.a
+GPU_OBJ    = $(GPU_TESTS:%.c=$(BUILD)/%.o) $(BUILD)/test/gpu/gpu_main.o $(BUILD)/test/gpu/codes.o $(BUILD)/test/util.a
 GPU_STAMP ?= test/gpu.stamp
 DIGEST     = find include lib jit primitives cache test/gpu -type f | LC_ALL=C sort | \
 	xargs sha256sum | sha256sum | cut -c-64
