@@ -59,12 +59,22 @@ void skeleton_point(int variables, int index, int64_t *at)
     }
 }
 
-/* "k of n", of an n that may be negative. Products of three are below 2^127. */
-static int64_t choose(int64_t n, int64_t k)
+_Static_assert(SKELETON_DEGREE <= 3, "choose divides by primes");
+
+/* The binomial coefficient of n, which may be negative, over k, modulo 2^64. The product of k factors may
+ * pass any integer type, so each divisor is taken out of a factor before they are multiplied. */
+static uint64_t choose(int64_t n, int64_t k)
 {
-    __int128 product = 1;
-    for (int64_t i = 0; i < k; i++) product = product * (n - i) / (i + 1);
-    return (int64_t)product;
+    int64_t factor[SKELETON_DEGREE];
+    uint64_t product = 1;
+    for (int i = 0; i < k; i++) factor[i] = n - i;
+    for (int divisor = 2; divisor <= k; divisor++) {
+        int i = 0;
+        while (factor[i] % divisor) i++;
+        factor[i] /= divisor;
+    }
+    for (int i = 0; i < k; i++) product *= (uint64_t)factor[i];
+    return product;
 }
 
 /* The product of the binomials of the coordinates over those of a point of the lattice; modulo 2^64, as all
@@ -72,7 +82,7 @@ static int64_t choose(int64_t n, int64_t k)
 static uint64_t term_at(int variables, const int64_t *point, const int64_t *at)
 {
     uint64_t term = 1;
-    for (int v = 0; v < variables; v++) term *= (uint64_t)choose(at[v], point[v]);
+    for (int v = 0; v < variables; v++) term *= choose(at[v], point[v]);
     return term;
 }
 

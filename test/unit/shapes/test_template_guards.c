@@ -84,4 +84,34 @@ START_TEST(refused)
 }
 END_TEST
 
-TESTS(template_guards, EACH(exact, 2), ONE(approximate), ONE(refused));
+/* A cubic polynomial and a product of three coordinates, modulo 2^64. */
+static int64_t cubic(const int64_t *at)
+{
+    uint64_t x = (uint64_t)at[0], y = (uint64_t)at[1], z = (uint64_t)at[2];
+    return (int64_t)(x * x * x - 5 * x * x + 11 * x * y * z + 7 * y * y * z - 3 * z * z * z + 13 * y + 1);
+}
+
+/* What a few small values determine holds for coordinates of up to 2^62, whose binomials pass 2^127. */
+START_TEST(huge_coordinates)
+{
+    int64_t value[SKELETON_POINTS], at[SKELETON_VARIABLES];
+    struct random r = {random_seed()};
+    for (int i = 0; i < SKELETON_POINTS; i++) {
+        skeleton_point(SKELETON_VARIABLES, i, at);
+        value[i] = cubic(at);
+    }
+    struct skeleton_number n = skeleton_number(SKELETON_VARIABLES, SKELETON_POINTS, value);
+    for (int i = 0; i < 1000; i++) {
+        uint64_t term[SKELETON_POINTS];
+        for (int v = 0; v < SKELETON_VARIABLES; v++) {
+            at[v] = random_below(&r, INT64_C(1) << (1 + random_below(&r, 62)));
+            if (random_chance(&r, 50)) at[v] = -at[v];
+        }
+        skeleton_terms(SKELETON_VARIABLES, SKELETON_POINTS, at, term);
+        ck_assert_msg(skeleton_value(&n, term) == cubic(at), "at %lld, %lld, %lld", (long long)at[0],
+                      (long long)at[1], (long long)at[2]);
+    }
+}
+END_TEST
+
+TESTS(template_guards, EACH(exact, 2), ONE(approximate), ONE(refused), ONE(huge_coordinates));
