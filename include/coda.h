@@ -1145,5 +1145,6 @@ CODA_API coda_status coda_shape_stats_get(const coda_plan *p, coda_shape_stats *
 #include "coda_grad.h"  /* gradients */
 #include "coda_quant.h" /* packed weights */
 #include "coda_profile.h" /* how long launches take */
+#include "coda_recurrent.h" /* causal convolution, gated delta rule, selective scans */
 
 #endif

@@ -324,6 +324,11 @@ inline std::pair<value, value> attention_lse(value q, value k, value v, value le
     coda_value lse = {0}, made = coda_attention_lse(q.graph(), q, k, v, lengths, opt, &lse);
     return {detail::built(q.graph(), made), detail::built(q.graph(), lse)};
 }
+inline std::pair<value, value> conv1d(value x, value w, value bias = {}, value before = {}, value starts = {})
+{
+    coda_value after = {0}, made = coda_conv1d(x.graph(), x, w, bias, before, starts, &after);
+    return {detail::built(x.graph(), made), detail::built(x.graph(), after)};
+}
 inline std::pair<value, value> sample(value logits, value seeds, value places, const coda_sample_options *opt)
 {
     coda_value logprob = {0}, made = coda_sample(logits.graph(), logits, seeds, places, opt, &logprob);

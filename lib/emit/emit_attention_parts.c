@@ -192,12 +192,6 @@ void emit_attention_semantics(struct attention_text *e, bool single)
 
 /* ---- What the launch passes ---- */
 
-static void emit_long(struct kernel *k, int64_t number)
-{
-    emit_number(k, number & UINT32_MAX);
-    emit_number(k, number >> 32);
-}
-
 void emit_attention_strides(struct attention_text *e, const char *name, const struct tensor_use *v)
 {
     emit_long(e->k, v->batch);

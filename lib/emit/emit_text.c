@@ -96,6 +96,12 @@ void emit_number(struct kernel *k, int64_t number)
     k->scalar[k->scalars++] = (struct scalar_spec){.buffer = SCALAR_NUMBER, .number = (uint32_t)number};
 }
 
+void emit_long(struct kernel *k, int64_t number)
+{
+    emit_number(k, number & UINT32_MAX);
+    emit_number(k, number >> 32);
+}
+
 void emit_divisor(struct kernel *k, int64_t divisor)
 {
     int64_t by = MAX(divisor, 1);

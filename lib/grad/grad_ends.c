@@ -36,6 +36,13 @@ void grad_scaled_matmul(struct grad *w, int v, int dy)
     refuse(w, v, SCALED_MATMUL_X, "multiplies fp8 by scales of blocks; it has no derivative");
 }
 
+/* Its transpose is a sum over rows behind, which no operation computes yet. */
+void grad_conv1d(struct grad *w, int v, int dy)
+{
+    (void)dy;
+    refuse(w, v, CONV1D_X, "carries rows along a sequence; it has no derivative");
+}
+
 /* The value that it writes is the way that a caller means, before the state that it writes to. */
 #define WRITES(name)                                                                                         \
     void grad_##name(struct grad *w, int v, int dy)                                                          \

@@ -17,7 +17,8 @@
     X(TOP_K, top_k)                                                                                          \
     X(NUCLEUS, nucleus)                                                                                      \
     X(ROW_SUMS, row_sums)                                                                                    \
-    X(SORT_IDS, sort_ids)
+    X(SORT_IDS, sort_ids)                                                                                    \
+    X(CONV1D, conv1d)
 
 enum own {
 #define X(NAME, name) OWN_##NAME,

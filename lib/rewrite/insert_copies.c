@@ -261,6 +261,9 @@ static int append(struct copier *c, struct node *n, bool parts)
     } else if (n->op == OP_ATTENTION_GRAD) { /* likewise; of sums it takes any strides */
         for (int i = 0; i < op_info[n->op].least; i++)
             if (i != ATTENTION_GRAD_LSE && !columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
+    } else if (n->op == OP_CONV1D) { /* likewise; of weights and starts any strides */
+        for (int i = CONV1D_X; i <= CONV1D_BEFORE; i += CONV1D_BEFORE - CONV1D_X)
+            if (i < n->nin && n->in[i] >= 0 && !columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
     } else if (n->op == OP_NUCLEUS || n->op == OP_ROW_SUMS) { /* rows of x, and numbers of these */
         for (int i = 0; i < n->nin; i++)
             if (n->in[i] >= 0 && !rows_are_even(c, n->in[i], i != NUCLEUS_X)) n->in[i] = copy(c, n->in[i]);

@@ -182,6 +182,13 @@ static int call_coda_top_k(void)
     return built(g, best[0].id ? best[0] : best[1]);
 }
 
+static int call_coda_conv1d(void)
+{
+    coda_graph *g = graph_any();
+    coda_value after = CODA_NONE;
+    return built(g, coda_conv1d(g, value(), value(), maybe(), maybe(), maybe(), chance(80) ? &after : NULL));
+}
+
 #include "fuzz_gradients.h"
 #include "fuzz_quant.h"
 

@@ -144,6 +144,14 @@ static void scope(struct fuzz *f)
     else if (f->g->depth || random_chance(&f->r, 5)) coda_scope_pop(f->g);
 }
 
+static coda_value maybe(struct fuzz *f) { return random_chance(&f->r, 50) ? value(f) : CODA_NONE; }
+
+static void conv1d(struct fuzz *f)
+{
+    coda_value after, bias = maybe(f), before = maybe(f);
+    coda_conv1d(f->g, value(f), value(f), bias, before, maybe(f), random_chance(&f->r, 70) ? &after : NULL);
+}
+
 static void elementwise(struct fuzz *f)
 {
     static coda_value (*const unary[])(coda_graph *, coda_value) = {
@@ -155,7 +163,8 @@ static void elementwise(struct fuzz *f)
         coda_matmul, coda_matmul_kn, coda_embedding, coda_maximum, coda_less_equal};
     static coda_value (*const gated[])(coda_graph *, coda_value, coda_layout) = {
         coda_swiglu, coda_geglu, coda_reglu, coda_glu, coda_geglu_erf};
-    switch (random_below(&f->r, 7)) {
+    switch (random_below(&f->r, 8)) {
+    case 7: conv1d(f); break;
     case 6: coda_row_sums(f->g, value(f), value(f), number(f)); break;
     case 5:
         if (random_chance(&f->r, 70)) coda_where(f->g, value(f), value(f), value(f));

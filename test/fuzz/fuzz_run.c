@@ -123,7 +123,11 @@ static coda_value binary(coda_graph *g)
     typedef coda_value call(coda_graph *, coda_value, coda_value);
     static call *const f[] = {coda_add,  coda_sub,    coda_mul,       coda_div,
                               coda_bias, coda_matmul, coda_matmul_kn, coda_embedding};
+    coda_value also;
     if (random_chance(&r, 10)) return coda_row_sums(g, any(), any(), number());
+    if (random_chance(&r, 10))
+        return coda_conv1d(g, any(), any(), CODA_NONE, random_chance(&r, 50) ? any() : CODA_NONE, CODA_NONE,
+                           &also);
     return f[random_below(&r, ARRAY_SIZE(f))](g, any(), any());
 }
 

@@ -105,6 +105,9 @@ static coda_graph *build(void)
     coda_value top[2];
     coda_top_k(g, out, BEST, &top[0], &top[1]);
     coda_output_add(g, "sums", coda_row_sums(g, out, target, BEST));
+    coda_value after, taps = coda_slice(g, d_w, 1, 0, 4, 1);
+    coda_output(g, "conv", coda_conv1d(g, out, taps, gamma, CODA_NONE, CODA_NONE, &after));
+    coda_output(g, "after", after);
     coda_output(g, "best", top[0]);
     coda_output(g, "which", top[1]);
     coda_output(g, "y", out);

@@ -206,6 +206,20 @@ static coda_value packed(struct maker *m, coda_value x)
     return coda_attention(m->g, product(m, x), k, k, leaf(m, CODA_I32, 1, &m->b), &o);
 }
 
+/* The rows as those of B sequences, packed or of T tokens each, behind what they have seen. */
+static coda_value convolved(struct maker *m, coda_value x)
+{
+    int64_t kept[] = {m->b, 3, m->columns}, starts = plus(m, m->b, 1), rows[] = {m->rows, m->columns};
+    coda_value before = leaf(m, m->dtype, 3, kept), w = weight(m, m->columns, 4), after;
+    bool packed = random_chance(&m->r, 50);
+    coda_value at = packed ? leaf(m, CODA_I32, 1, &starts) : CODA_NONE;
+    if (!packed) x = reshape(m, x, 3, (int64_t[]){m->b, m->t, m->columns});
+    coda_value y = coda_conv1d(m->g, x, w, CODA_NONE, before, at, &after);
+    coda_output(m->g, name(m, "a"), after);
+    m->smooth = false;
+    return packed ? y : reshape(m, y, 2, rows);
+}
+
 /* One more row ahead of all but the last. */
 static coda_value shifted(struct maker *m, coda_value x)
 {
@@ -363,10 +377,10 @@ static void differentiate(struct maker *m, coda_value y, coda_value x)
         if (dx[i].id) coda_output(m->g, name(m, "d"), dx[i]);
 }
 
-static pattern *const patterns[] = {product,  norm,      gate,      elementwise, statistic, columns,
-                                    turned,   rotated,   attention, shifted,     tail,      looked_up,
-                                    appended, attention, pieces,    summed_up,   between,   paged,
-                                    packed,   computed,  computed,  summed_by_id};
+static pattern *const patterns[] = {product,  norm,      gate,      elementwise,  statistic, columns,
+                                    turned,   rotated,   attention, shifted,      tail,      looked_up,
+                                    appended, attention, pieces,    summed_up,    between,   paged,
+                                    packed,   computed,  computed,  summed_by_id, convolved};
 
 static int64_t extent(struct maker *m, uint64_t seed, int symbol, const int64_t *values)
 {

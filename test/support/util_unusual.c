@@ -448,6 +448,13 @@ static void summed_by_id(graph *g, const struct sizes *d)
     output(g, 0, coda_row_sums(g, cube(g, d), ids, 2 * d->n));
     coda_output_add(g, "sums", coda_row_sums(g, cube(g, d), ids, 3));
 }
+static void convolved(graph *g, const struct sizes *d)
+{
+    coda_value w = coda_weight(g, "w", CODA_F32, 2, (int64_t[]){d->n, 4}), after;
+    coda_value before = coda_input(g, "before", CODA_F32, 3, (int64_t[]){d->b, 3, d->n});
+    output(g, 0, coda_conv1d(g, cube(g, d), w, CODA_NONE, before, CODA_NONE, &after));
+    output(g, 1, after);
+}
 static void best(graph *g, const struct sizes *d)
 {
     coda_value v, i;
@@ -489,6 +496,7 @@ static const struct {
              {"losses", loss},
              {"embedding", embedding},
              {"sums by id", summed_by_id},
+             {"convolution", convolved},
              {"the largest", best},
              {"views", moved},
              {"concats", joined}};

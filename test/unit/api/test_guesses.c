@@ -175,6 +175,11 @@ static coda_status ids_before_table(coda_graph *g)
     coda_value ids = coda_input(g, "ids", CODA_I32, DIMS(16));
     return coda_embedding(g, ids, weight(g, "table", 100, 64)), 0;
 }
+static coda_status conv_of_torch(coda_graph *g)
+{
+    coda_value w = coda_weight(g, "conv", CODA_F32, DIMS(64, 1, 4));
+    return coda_conv1d(g, x16(g), w, CODA_NONE, CODA_NONE, CODA_NONE, NULL), 0;
+}
 static coda_status sums_by_columns(coda_graph *g)
 {
     return coda_row_sums(g, x16(g), coda_input(g, "ids", CODA_I32, DIMS(64)), 100), 0;

@@ -1,0 +1,21 @@
+/* api_recurrent.c -- the calls of coda_recurrent.h: what carries a state along a sequence. */
+#include "api.h"
+
+/* The second result of a call is another node of the same origin. */
+static coda_value also(graph *g, coda_value first)
+{
+    struct node n = g->node[first.id - 1];
+    node_set_result(&n, 1);
+    return build_value(graph_append(g, &n));
+}
+
+CODA_API coda_value coda_conv1d(coda_graph *g, coda_value x, coda_value w, coda_value bias, coda_value before,
+                                coda_value starts, coda_value *after)
+{
+    if (after) *after = CODA_NONE;
+    coda_value y =
+        build_node(g, "conv1d", (struct node){.op = OP_CONV1D}, OPERANDS(x, w, bias, before, starts));
+    if (!y.id || !after) return y;
+    *after = also(g, y);
+    return after->id ? y : CODA_NONE;
+}

@@ -1,0 +1,18 @@
+/* infer_recurrent.h -- what the operations that carry a state along a sequence have in common. */
+#ifndef INFER_RECURRENT_H
+#define INFER_RECURRENT_H
+
+#include "infer.h"
+
+struct tokens {
+    int64_t sequences; /* an extent */
+    bool batched;      /* have their states a dimension for them? */
+};
+
+/* Of an operand [B, T, columns] or [T, columns], or packed by starts. */
+coda_status find_tokens(const graph *g, const struct node *n, int operand, int starts, struct tokens *out);
+/* *want is a state of one sequence; it becomes that of all, of the operand's dtype if it is there. */
+coda_status find_state(const graph *g, const struct node *n, int operand, const struct tokens *of,
+                       struct type *want);
+
+#endif

@@ -1,0 +1,54 @@
+/* schedule_conv1d.c -- the kernel of a causal convolution: a thread has adjacent columns, a block those of
+ * some rows, or the first ones of a sequence. */
+#include "schedule.h"
+
+enum {
+    PIECE_BYTES = 16,
+    MOST_WEIGHTS = 16, /* of a thread, in registers */
+    WARP = 32,
+    MOST_THREADS = 256,
+    MOST_ROWS = 64, /* of a block, whose first ones are read twice, ... */
+    LEAST_ROWS = 8,
+    BLOCKS = 1024, /* ... unless there are fewer blocks than so many */
+    MOST_BLOCKS = 1 << 30
+};
+
+/* Adjacent columns that one load brings of all that has rows; buffers begin at multiples of 16 bytes. */
+static int width(const struct conv1d_spec *s)
+{
+    static const int of[] = {CONV1D_X, CONV1D_BEFORE, CONV1D_Y, CONV1D_AFTER};
+    int n = PIECE_BYTES / (int)dtype_bytes(s->use[CONV1D_X].dtype, 1);
+    while (n > 1 && n * s->taps > MOST_WEIGHTS) n /= 2;
+    for (int i = 0; i < ARRAY_SIZE(of); i++) {
+        const struct tensor_use *u = &s->use[of[i]];
+        while (u->buffer >= 0 && n > 1 &&
+               (s->columns % n || u->offset % n || u->stride[0] % n || u->stride[1] % n))
+            n /= 2;
+    }
+    return n;
+}
+
+/* Rows behind the first ones of each sequence, or all that are packed. */
+static int64_t rows_behind(const struct conv1d_spec *s)
+{
+    if (s->use[CONV1D_Y].buffer < 0) return 0;
+    return s->use[CONV1D_STARTS].buffer >= 0 ? s->time : MAX(s->time - (s->taps - 1), 0);
+}
+
+void schedule_conv1d(struct schedule *s, const struct program *q, const struct plan_options *opt)
+{
+    const struct conv1d_spec *of = q->spec;
+    int each = width(of);
+    int64_t lanes = CEIL_DIV(of->columns, each), rows = rows_behind(of), chunks;
+    int64_t streams = of->use[CONV1D_STARTS].buffer >= 0 ? 1 : of->sequences;
+    (void)opt;
+    s->threads = (int)MIN(MAX(CEIL_DIV(lanes, WARP) * WARP, WARP), MOST_THREADS);
+    s->tile.bn = s->threads * each;
+    chunks = CEIL_DIV(of->columns, s->tile.bn);
+    s->tile.bm = MOST_ROWS;
+    while (s->tile.bm > LEAST_ROWS && mul_counts(chunks * streams, CEIL_DIV(rows, s->tile.bm)) < BLOCKS)
+        s->tile.bm /= 2;
+    s->tile.blocks = (int)MIN(CEIL_DIV(rows, s->tile.bm), MOST_BLOCKS);
+    int64_t items = add_counts(of->sequences, mul_counts(streams, s->tile.blocks));
+    s->grid = MIN(mul_counts(chunks, items), MOST_BLOCKS);
+}
