@@ -140,7 +140,8 @@ typedef struct coda_pack_source {
 /* Packs rows first_row .. first_row + rows - 1 of the source's matrix, exactly: no code and no scale changes.
  * first_row is a multiple of 16, and so is rows but at the matrix's end. out gets coda_packed_bytes(format,
  * rows, columns) bytes, those of these rows in the packed matrix. Host memory, any alignment; any number of
- * threads may pack ranges of one matrix at a time.
+ * threads may pack ranges of one matrix at a time. A stack [.., N, K], as files of experts have, is packed
+ * matrix by matrix; where N is a multiple of 16, as one of all rows.
  * CODA_E_INVALID, with the row, the column or the group and the number found there: tensors of other sizes
  * than shape and format say; a kind that has no such format; groups that do not divide the columns where
  * the kind has only whole ones; codes or scales that are inf or NaN; a g_idx or an order that is no such.

@@ -84,7 +84,8 @@ static int64_t clusters_high(const struct gemm *g)
 static int64_t clusters_of_batch(const struct gemm *g)
 {
     const struct tile *t = &g->s->tile;
-    return clusters_high(g) * CEIL_DIV(g->p->dim[2], t->bn * tile_cluster_n(t));
+    int side = t->mainloop == &mainloop_wgmma_mixed ? t->groups : 1; /* tiles of a block, side by side */
+    return clusters_high(g) * CEIL_DIV(g->p->dim[2], t->bn * side * tile_cluster_n(t));
 }
 
 /* A tile for any number of rows is walked in one way or another, as the launch says. */
@@ -169,8 +170,10 @@ static void print_args(const struct gemm *g)
     if (passes_walk(g)) print_number(g, "u32", "walk", -1, walk_of(g));
     if (walk_divisor(g)) print_divisor(g, "divisor", walk_divisor(g));
     if (is_batched(g)) {
-        print_number(g, "i32", "batches", -1, g->p->dim[0]);
-        print_divisor(g, "per_batch", clusters_of_batch(g));
+        if (!g->s->tile.mainloop->streams) {
+            print_number(g, "i32", "batches", -1, g->p->dim[0]);
+            print_divisor(g, "per_batch", clusters_of_batch(g));
+        }
         if (!tma) print_batch(g, &g->p->a.data, "a_batch"), print_batch(g, &g->p->b.data, "b_batch");
     }
     if (printer_passes_period(g->p)) print_divisor(g, "period", printer_period(g->p));
@@ -228,7 +231,7 @@ static void print_rows(const struct gemm *g)
                     truth(!g->s->tile.most_rows && g->p->dim[1] % g->s->tile.bm == 0));
     text_printf(g->t, "    DEV static i32 rows(const Args &%s; }\n",
                 passes_rows(g) ? "args) { return args.m" : ") { return bm");
-    if (loop->tma || loop->streams) return;
+    if (loop->tma || (loop->streams && !is_batched(g))) return;
     print_batch_stride(g, &g->p->a.data, "a");
     print_batch_stride(g, &g->p->b.data, "b");
 }

@@ -98,7 +98,7 @@ static struct map_spec b_map(const struct program *p, const struct schedule *s, 
 
 /* Records of a packed B as numbers of 64 bits: a box has those of a slot, of the row blocks of a consumer's
  * tile. What no box is wide enough for are pieces of records. Halves of what is paired apart, of
- * all columns or of each head, are a dimension. */
+ * all columns or of each head, are a dimension, and so are batches. */
 static struct map_spec records_map(const struct program *p, const struct schedule *s)
 {
     enum { WORD = 8, MOST = 256 };
@@ -117,6 +117,10 @@ static struct map_spec records_map(const struct program *p, const struct schedul
     m.box[1] = s->tile.bk / r.step * pieces;
     m.dim[2] = all, m.stride[2] = block, m.box[2] = blocks;
     m.dim[3] = 1, m.stride[3] = all * block, m.box[3] = 1;
+    if (p->dim[0] > 1 && b->batch) {
+        m.rank = 5;
+        m.dim[4] = p->dim[0], m.stride[4] = packed_bytes(b, b->batch) / WORD, m.box[4] = 1;
+    }
     if (p->pair == PAIR_GLU_STACKED || s->layout.splits_heads) {
         m.dim[2] = p->pair == PAIR_GLU_STACKED ? all / 2 : pair_span(p) / 2 / PACK_ROWS;
         m.dim[3] = all / m.dim[2], m.stride[3] = m.dim[2] * block;

@@ -101,8 +101,9 @@ static double skinny_clocks(const struct program *p, const struct tile *t, const
 
 double stream_clocks(const struct program *p, const struct tile *t, const struct target *target)
 {
-    double share = (double)program_b_bytes(p) * stream_columns(p, t) / (double)p->dim[2];
-    return MAX(share / STREAM_BYTES, weight_clocks(p, target, (double)t->blocks / target->sms));
+    double share = (double)program_b_bytes(p) / (double)p->dim[0] * stream_columns(p, t) / (double)p->dim[2];
+    double used = (double)(p->dim[0] * t->blocks) / target->sms;
+    return MAX(share / STREAM_BYTES, weight_clocks(p, target, p->dim[0] > 1 ? MIN(used, 1) : used));
 }
 
 static double stream_cost(const struct program *p, const struct tile *t, const struct target *target)
@@ -151,7 +152,8 @@ void stream_share(const struct search *s, struct tile *t)
 {
     t->bm = (int)s->p->dim[1], t->bn = 16, t->groups = 2, t->band = 1;
     if (pair_span(s->p)) t->bn = pair_span(s->p);
-    t->blocks = (int)MIN(stream_quads(s->p), s->target->sms) / tile_splits(t) * tile_splits(t);
+    int64_t sms = MAX(s->target->sms / s->p->dim[0], 1); /* for each batch */
+    t->blocks = (int)MIN(stream_quads(s->p), sms) / tile_splits(t) * tile_splits(t);
 }
 
 static void consider_stream(struct search *s, struct tile t, int room)
@@ -176,7 +178,7 @@ static bool folds_segments(const struct program *p)
 bool stream_takes(const struct program *p)
 {
     bool columns = (p->dim[2] % 16 == 0 || p->pair == PAIR_NONE) && p->dim[2] < INT32_MAX - 16;
-    return p->dim[0] == 1 && !folds_segments(p) && columns && !operand_is_mn_major(&p->a.data) &&
+    return !folds_segments(p) && columns && !operand_is_mn_major(&p->a.data) &&
            !operand_is_mn_major(&p->b.data);
 }
 
@@ -237,7 +239,7 @@ static void skinny_candidates(struct search *s, enum tile_class class)
 static bool supports(const struct target *target, const struct program *p)
 {
     return target_has(target, TARGET_PDL) && program_fits_units(p, target) && program_pairs_meet(p, target) &&
-           !program_folds_columns(p); /* a block has all rows, each in another thread */
+           p->dim[0] == 1 && !program_folds_columns(p); /* a block has all rows, each in another thread */
 }
 
 bool stream_is_early(const struct program *p) { return p->b.data.steady && !p->prepare; }

@@ -158,15 +158,21 @@ static int conversion_slots(const struct program *p)
     }
 }
 
+/* Of batches: all blocks that an SM has one after another. */
+static double waves(const struct program *p, const struct tile *t, const struct target *target)
+{
+    return p->dim[0] == 1 ? 1 : (double)CEIL_DIV(p->dim[0] * t->blocks, target->sms);
+}
+
 static double cost(const struct program *p, const struct tile *t, const struct target *target)
 {
-    double share = (double)use_bytes(p, &p->b.data) * columns(p, t) / (double)p->dim[2];
+    double share = (double)use_bytes(p, &p->b.data) / (double)p->dim[0] * columns(p, t) / (double)p->dim[2];
     int products = is_packed(p) ? 4 : is_narrow(p) ? 2 : 1;
     double issue = share / 512 * (LOADS + conversion_slots(p) + products * octets(p)) / 4;
-    double weights = stream_clocks(p, t, target), ends = 2 * BEGINNING + END;
-    if (groups(p) == 1) return MAX(weights, issue) + ends;
+    double weights = stream_clocks(p, t, target), ends = 2 * BEGINNING + END, turns = waves(p, t, target);
+    if (groups(p) == 1) return MAX(weights, turns * issue) + turns * ends;
     return MAX(weights,
-               (double)groups(p) * (MAX(share / target->l2_bytes, issue) + ends)); /* L2 has shares */
+               turns * (double)groups(p) * (MAX(share / target->l2_bytes, issue) + ends)); /* L2 has shares */
 }
 
 /* ---- Candidates ---- */
@@ -193,7 +199,7 @@ static bool narrow_fits(const struct program *p)
     const struct tensor_use *b = &p->b.data;
     bool known = b->dtype == CODA_F8E4M3 || b->dtype == CODA_F8E5M2 || b->dtype == CODA_I8;
     return known && operand_is_plain(&p->b) && dtype_is_half(p->a.dtype) && !program_a_obstacle(p) &&
-           b->k == 1 && b->row % 16 == 0 && b->offset % 16 == 0 && p->k % 16 == 0;
+           b->k == 1 && b->row % 16 == 0 && b->batch % 16 == 0 && b->offset % 16 == 0 && p->k % 16 == 0;
 }
 
 static bool supports(const struct target *target, const struct program *p)
@@ -201,7 +207,8 @@ static bool supports(const struct target *target, const struct program *p)
     if (!target_has(target, TARGET_PDL | TARGET_TMA | TARGET_WGMMA) || !program_has_work(p)) return false;
     if (!program_pairs_meet(p, target) || program_folds_columns(p) || !stream_takes(p)) return false;
     if (is_narrow(p)) return is_packed(p) ? packed_fits(p) : narrow_fits(p);
-    return p->dim[1] <= MOST_ROWS && program_fits_units(p, target) && p->k % 8 == 0 && !p->invariant;
+    return p->dim[0] == 1 && p->dim[1] <= MOST_ROWS && program_fits_units(p, target) && p->k % 8 == 0 &&
+           !p->invariant;
 }
 
 /* Where the sums of a share leave no ring, narrow weights have more and smaller shares. */
@@ -236,7 +243,7 @@ static void complete(struct schedule *s, const struct program *p, const struct t
     (void)target;
     s->threads = 128 * s->tile.groups + 96;
     s->early = stream_is_early(p);
-    s->grid = s->tile.blocks * groups(p);
+    s->grid = p->dim[0] * s->tile.blocks * groups(p);
     s->cluster = 1;
 }
 

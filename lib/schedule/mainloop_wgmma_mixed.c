@@ -102,7 +102,8 @@ static bool bytes_fit(const struct program *p)
 {
     const struct tensor_use *b = &p->b.data;
     bool known = b->dtype == CODA_F8E4M3 || b->dtype == CODA_F8E5M2 || b->dtype == CODA_I8;
-    return known && operand_is_plain(&p->b) && b->k == 1 && b->row % 16 == 0 && b->offset % 16 == 0;
+    return known && operand_is_plain(&p->b) && b->k == 1 && b->row % 16 == 0 && b->batch % 16 == 0 &&
+           b->offset % 16 == 0;
 }
 
 /* Whole spans of pairs and segments, or pieces of heads. */
@@ -116,8 +117,8 @@ static bool width_fits(const struct program *p)
 static bool supports(const struct target *target, const struct program *p)
 {
     bool has = target_has(target, TARGET_PDL | TARGET_TMA | TARGET_WGMMA) && program_has_work(p);
-    bool a = p->dim[0] == 1 && !p->parts && operand_is_plain(&p->a) && dtype_is_half(p->a.dtype) &&
-             !program_a_obstacle(p) && p->a.data.k == 1;
+    bool a = !p->parts && operand_is_plain(&p->a) && dtype_is_half(p->a.dtype) && !program_a_obstacle(p) &&
+             p->a.data.k == 1;
     return has && a && (is_packed(p) ? packed_fits(p) : bytes_fit(p)) && program_pairs_meet(p, target) &&
            width_fits(p);
 }
@@ -137,16 +138,22 @@ static double instructions(const struct program *p, int n)
     }
 }
 
+/* Tiles of all consumers of a block. */
+static int64_t blocks_of(const struct program *p, const struct tile *t)
+{
+    return p->dim[0] * CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], WIDTH * t->groups);
+}
+
 /* Of what a consumer does for a batch only decoding is hidden behind its own products; other consumers' are
  * behind all of it. */
 static double cost(const struct program *p, const struct tile *t, const struct target *target)
 {
     int n = rows_of(p, t), products = scaling_of(p) == SPLIT ? 2 : 1;
     double k = (double)CEIL_DIV(p->k, t->bk) * t->bk;
-    int64_t tiles = CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], WIDTH * t->groups);
+    int64_t tiles = blocks_of(p, t);
     double multiply = products * n * WIDTH * k / target->wgmma, issue = instructions(p, n) * k / 16;
     double alone = MAX(multiply, issue) + k / BATCH * LATENCY, together = t->groups * MAX(multiply, issue);
-    double b = t->groups * WIDTH * (double)use_bytes(p, &p->b.data) / (double)p->dim[2];
+    double b = t->groups * WIDTH * (double)use_bytes(p, &p->b.data) / (double)(p->dim[0] * p->dim[2]);
     double traffic = (2 * n * k + b) / target->l2_bytes;
     double waves = (double)CEIL_DIV(tiles, target->sms), used = (double)tiles / (waves * target->sms);
     double tile = BEGINNING + MAX(MAX(alone, together), traffic), epilogue = 1000 + n * WIDTH / 8.0;
@@ -178,7 +185,7 @@ static void complete(struct schedule *s, const struct program *p, const struct t
 {
     const struct tile *t = &s->tile;
     s->threads = 128 * (t->groups + 1);
-    s->grid = CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], WIDTH * t->groups);
+    s->grid = blocks_of(p, t);
     s->cluster = 1;
     s->early = s->pdl && !p->prepare;
     s->persistent = t->groups > 1;

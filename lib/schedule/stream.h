@@ -8,9 +8,9 @@ enum { STREAM_WINDOW = 48 << 10 }; /* bytes of B on their way to an SM */
 
 /* Groups of four columns. A patch of 16 columns has four of them even where it lacks some of its columns. */
 int64_t stream_quads(const struct program *p);
-/* Columns of the largest share of a block. */
+/* Columns of the largest share of a block: blocks share those of a batch. */
 int stream_columns(const struct program *p, const struct tile *t);
-/* One batch, whole patches of what is paired, and both operands K-major? */
+/* Whole patches of what is paired, and both operands K-major? */
 bool stream_takes(const struct program *p);
 /* Bytes of shared memory for one of two blocks on an SM: the next program's can begin beside this one's. */
 int stream_half_room(const struct search *s);

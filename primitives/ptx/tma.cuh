@@ -44,6 +44,14 @@ DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int x, int y, int z, in
                  : "r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z), "r"(w)
                  : "memory");
 }
+DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int x, int y, int z, int w, int v)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
+                 :
+                 : "r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v)
+                 : "memory");
+}
 
 // The same, of what is read once: L2 may forget it first.
 constexpr u64 evict_first = 0x12f0000000000000;

@@ -50,7 +50,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     static constexpr int n = (Config::a_rows + 15) / 16 * 16; // rows of A in a product
     static constexpr int a_bytes = n * swizzle_row, b_bytes = 4 * Operand::tile_bytes;
     static constexpr bool packed = Operand::align < swizzle_atom, promotes = Operand::promotes;
-    static_assert(Config::bn == 64 && Config::pingpong && bk == Operand::bk && !Config::batched);
+    static_assert(Config::bn == 64 && Config::pingpong && bk == Operand::bk);
     static_assert(!Config::a_mn_major && !Config::b_mn_major && !Config::tail && Config::splits == 1);
 
     // Of the transposed sums so many columns lie in memory at one time: lanes that write are in other banks.
@@ -120,14 +120,20 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     // Row blocks of a tile are neighbours, or those of gate and up, or of both halves of a part of a head.
     DEV void load_records(u32 to, u32 bar, int step, const Tile &t) const
     {
-        const Boxes operands = {args, 0};
         constexpr int pieces = (Weights::bytes / 8 + 255) / 256; // of a record, of 256 words at most
         const int k = step * (bk / Weights::step) * pieces;
         if constexpr (Columns::split) {
             const int part = t.first / 64, head = part / Columns::pieces;
-            operands.b_box(to, bar, 0, k, part % Columns::pieces * 2, 2 * head);
-        } else if constexpr (Columns::gated && !by_turns) operands.b_box(to, bar, 0, k, t.first / 32, 0);
-        else operands.b_box(to, bar, 0, k, t.first / 16, 0);
+            box(to, bar, k, part % Columns::pieces * 2, 2 * head, t);
+        } else if constexpr (Columns::gated && !by_turns) box(to, bar, k, t.first / 32, 0, t);
+        else box(to, bar, k, t.first / 16, 0, t);
+    }
+    // Batches are a dimension of the map, where there are several.
+    DEV void box(u32 to, u32 bar, int k, int block, int half, const Tile &t) const
+    {
+        const Boxes operands = {args, 0};
+        if constexpr (Config::b_batched) operands.b_box(to, bar, 0, k, block, half, t.batch);
+        else operands.b_box(to, bar, 0, k, block, half);
     }
     DEV void load_a(int slot, int step, const Tile &t) const
     {

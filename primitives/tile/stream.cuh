@@ -107,7 +107,7 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
                           has_col = !__is_empty(typename Epilogue::Col);
     static constexpr bool has_half = !__is_empty(typename Epilogue::Half), has_state = !__is_empty(State);
     using Sample = Samples<Epilogue::sample>;
-    static_assert((!ragged || Columns::lanes == 1) && !Config::batched && !Epilogue::sampled_columns);
+    static_assert((!ragged || Columns::lanes == 1) && !Epilogue::sampled_columns);
 
     struct Values {
         typename Epilogue::Row row[most_rows];
@@ -118,9 +118,10 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
     const Args &args;
     Values &values;
     const Block &block; // of Config::blocks
-    int first_row = 0;
+    int first_row = 0, batch_index = 0;
 
     DEV int rows() const { return min(Config::rows(args) - first_row, most_rows); } // that there are
+    DEV int batch() const { return Config::batched ? batch_index : 0; }
 
     // Block b has the quads [first(b), first(b + 1)).
     DEV static int first(u32 block) { return min((int)((u64)units * block / Config::blocks) * unit, quads); }
@@ -152,9 +153,9 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
         {
             return Columns::half_column(tile, column) + 8 * patch + neighbour;
         }
-        DEV Place place(int row) const
+        DEV Place place(int batch, int row) const
         {
-            Place p = {Sample::of(row, 0),
+            Place p = {Sample::of(row, batch),
                        row,
                        {Columns::column(tile, column), {}, Columns::step, {2, 2}},
                        {0, {}, 1, {2, 0}}};
@@ -181,13 +182,13 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
                 const int column = Spot::of(begin + i / 4).at(i / 2 % 2, i % 2);
                 if (ragged && column >= (int)Config::n) continue;
                 values.col[i / 4][i % 4] =
-                    Epilogue::col(args, Epilogue::col_ahead(args, 0, column), 0, column, true);
+                    Epilogue::col(args, Epilogue::col_ahead(args, batch(), column), batch(), column, true);
             }
         if constexpr (has_half)
             for (int i = lane; i < columns / 2; i += 32) {
                 const int column = Spot::of(begin + i / 2).half_at(i % 2);
                 values.half[i / 2][i % 2] =
-                    Epilogue::half(args, Epilogue::half_ahead(args, 0, column), 0, column, true);
+                    Epilogue::half(args, Epilogue::half_ahead(args, batch(), column), batch(), column, true);
             }
     }
 
@@ -202,14 +203,14 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
 #pragma unroll
         for (int i = 0; i < rows_ahead; i++) {
             const int r = first + i * 32 / Epilogue::team, m = first_row + r;
-            if (r < rows()) ahead[i] = Epilogue::row_ahead(args, Sample::of(m, 0), m);
+            if (r < rows()) ahead[i] = Epilogue::row_ahead(args, Sample::of(m, batch()), m);
         }
 #pragma unroll
         for (int i = 0; i < rows_ahead; i++) {
             const int r = first + i * 32 / Epilogue::team, m = first_row + r;
             if (r >= rows()) break;
             const typename Epilogue::Row row =
-                Epilogue::row(args, ahead[i], Sample::of(m, 0), m, block.index() == 0 && leads);
+                Epilogue::row(args, ahead[i], Sample::of(m, batch()), m, block.index() == 0 && leads);
             if (leads) values.row[r] = row;
         }
     }
@@ -234,7 +235,7 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
     DEV void drain_range(const Spot &spot, int quad, int row, const float (&sums)[2][2],
                          State (&state)[Slots::chains]) const
     {
-        const Place p = spot.place(first_row + row);
+        const Place p = spot.place(batch(), first_row + row);
         const typename Epilogue::Row of_row = values.row[row];
         Line in[Epilogue::loads + 1], out[Epilogue::stores + 1];
         typename Epilogue::Cell cells[Slots::slots];

@@ -12,9 +12,9 @@
 // order: what a row of A gets depends neither on how many there are, nor on how columns are dealt to blocks.
 // A block with more tiles than a pass has walks K again for the others.
 //
-// Each block has a share of the columns (see stream.cuh), for so many rows of A. Where A has more, neighbour
-// blocks have the same share, so that L2 has B for all but the first of them. A tile is four of a share's
-// quads: row r of it is the neighbour r % 2 of quad r % 8 / 2, in octet r / 8 of its patch.
+// Each block has a share of a batch's columns (see stream.cuh), for so many rows of A. Where A has more,
+// neighbour blocks have the same share, so that L2 has B for all but the first of them. A tile is four of a
+// share's quads: row r of it is the neighbour r % 2 of quad r % 8 / 2, in octet r / 8 of its patch.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -78,9 +78,21 @@ template <class Config, class Epilogue> struct StreamMma {
     Shared &s;
     const SharedOut block;
     const int first_row; // of A
+    const int batch;
 
-    DEV Quads quads() const { return Quads{args, s.values, block, first_row}; }
+    DEV Quads quads() const { return Quads{args, s.values, block, first_row, batch}; }
     DEV int rows() const { return quads().rows(); } // that there are
+    // The batch's.
+    DEV auto a() const
+    {
+        if constexpr (Config::batched) return args.a + batch * Config::a_batch(args);
+        else return args.a;
+    }
+    DEV auto b() const
+    {
+        if constexpr (Config::batched) return args.b + batch * Config::b_batch(args);
+        else return args.b;
+    }
     DEV int count() const { return quads().count(); }
 
     // Quads of the first tile that are not of this block.
@@ -109,7 +121,7 @@ template <class Config, class Epilogue> struct StreamMma {
         constexpr int rows = 16 * depth, pieces = Fragments::size * bk / 512;
         const int lane = threadIdx.x % 32, live = 4 * min(end - quad, 4 * depth);
         const int begin = Quads::first(block.index()) + quad, bytes = Fragments::size * length(chunk);
-        const u8 *const from = (const u8 *)(args.b + (i64)chunk * bk) + 16 * lane;
+        const u8 *const from = (const u8 *)(b() + (i64)chunk * bk) + 16 * lane;
         const u32 to = ptx::shared_address(s.ring.data[at.slot]) + 16 * lane;
         u32 line[(rows + 31) / 32]; // in units of 16 bytes
 #pragma unroll
@@ -147,7 +159,7 @@ template <class Config, class Epilogue> struct StreamMma {
         const u32 bar = s.ring.expect_in_warp(at, blocks * bytes);
         const u32 to = ptx::shared_address(s.ring.data[at.slot]);
         const bool once = Config::rows(args) <= most_rows;
-        const u8 *const from = args.b + (i64)chunk * (bk / Weights::step) * Weights::bytes;
+        const u8 *const from = b() + (i64)chunk * (bk / Weights::step) * Weights::bytes;
         const int i = threadIdx.x % 32, first = across ? i / 2 * 2 : i;
         if (i < depth && wants(tile + first, end)) {
             const int column = Spot::of(4 * (patch + first)).at(across ? i % 2 : 0, 0);
@@ -186,7 +198,7 @@ template <class Config, class Epilogue> struct StreamMma {
 #pragma unroll 1
             for (int chunk = 0; chunk < chunks && tiles_of(pass); chunk++, at.next()) {
                 const int bytes = 2 * length(chunk);
-                const u8 *const from = (const u8 *)(args.a + (i64)chunk * bk) + 16 * lane;
+                const u8 *const from = (const u8 *)(a() + (i64)chunk * bk) + 16 * lane;
                 const u32 to = ptx::shared_address(s.right.data[at.slot]) + 16 * lane;
                 s.right.wait_free(at);
 #pragma unroll 1
@@ -336,6 +348,11 @@ template <class Config, class Epilogue> struct StreamMma {
 
     // ---- Epilogue ----
 
+    DEV auto row_in_tensor(int row) const
+    {
+        if constexpr (Config::batched) return (i64)batch * Config::rows(args) + first_row + row;
+        else return first_row + row;
+    }
     // A row has a warp, whatever their number: so the states of its quads are merged in one order.
     DEV void drain() const
     {
@@ -352,7 +369,7 @@ template <class Config, class Epilogue> struct StreamMma {
             const int lane = threadIdx.x % 32;
             const auto state = quads().template drain<32>(row, lane, 32, sum);
             if constexpr (Quads::has_state)
-                if (lane == 0) Epilogue::save(args, first_row + row, block.index(), state);
+                if (lane == 0) Epilogue::save(args, row_in_tensor(row), block.index(), state);
         }
     }
 
@@ -384,9 +401,10 @@ template <class Config, class Epilogue, class Block>
 DEV void stream_mma(const typename Config::Args &args, const Block &block)
 {
     using Stream = StreamMma<Config, Epilogue>;
-    const u32 groups = (Config::rows(args) + Config::bm - 1) / Config::bm, share = block.index() / groups;
-    const int first_row = (int)(block.index() - share * groups) * Config::bm;
-    Stream{args, *(typename Stream::Shared *)block.shared(), {share}, first_row}.run_block();
+    const u32 groups = (Config::rows(args) + Config::bm - 1) / Config::bm, all = block.index() / groups;
+    const int first_row = (int)(block.index() - all * groups) * Config::bm;
+    const u32 batch = Config::batched ? all / Config::blocks : 0, share = all - batch * Config::blocks;
+    Stream{args, *(typename Stream::Shared *)block.shared(), {share}, first_row, (int)batch}.run_block();
 }
 
 } // namespace coda

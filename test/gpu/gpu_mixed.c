@@ -54,10 +54,12 @@ static int try_graph(graph *g, const char *what, double most, bool mixed)
 }
 
 /* Rows that fill a tile or not, of one or several blocks; columns that end within a block of records, and
- * within what the consumers of a block have together; K that ends within a slot, a record, a product. */
+ * within what the consumers of a block have together; K that ends within a slot, a record, a product;
+ * batches, as a layer's experts are. */
 static const struct packed_sizes sizes[] = {{70, 304, 768, 0, CODA_BF16},   {300, 48, 328, 0, CODA_F16},
                                             {90, 1040, 1280, 0, CODA_BF16}, {130, 13, 104, 0, CODA_F16},
-                                            {140, 205, 520, 0, CODA_BF16},  {257, 256, 256, 0, CODA_BF16}};
+                                            {140, 205, 520, 0, CODA_BF16},  {257, 256, 256, 0, CODA_BF16},
+                                            {150, 205, 328, 3, CODA_BF16}};
 
 /* Weights that become two of 16 bits do so in bf16 alone, which has the range. */
 static int try_packed(const char *word, const struct packed_sizes *s)
@@ -65,8 +67,8 @@ static int try_packed(const char *word, const struct packed_sizes *s)
     char what[128];
     coda_pack_format f = CODA_PACK_FORMAT_INIT;
     coda_pack_format_find(word, &f);
-    snprintf(what, sizeof what, "%s times %s, %d x %d x %d", word, dtype_name(s->dtype), (int)s->m, (int)s->n,
-             (int)s->k);
+    snprintf(what, sizeof what, "%s times %s, %d x %d x %d of %d", word, dtype_name(s->dtype), (int)s->m,
+             (int)s->n, (int)s->k, (int)s->batch);
     bool split = f.zeros == CODA_ZEROS_MINIMUM || f.scales == CODA_SCALES_F16_I8;
     return try_graph(packed_graph(&f, 0, s, false), what, 3e-5, !split || s->dtype == CODA_BF16);
 }
@@ -74,13 +76,14 @@ static int try_packed(const char *word, const struct packed_sizes *s)
 static int try_bytes(coda_dtype of, const struct packed_sizes *s)
 {
     char text[256], what[128];
-    int k = (int)s->k / 16 * 16;
-    snprintf(text, sizeof text,
-             "%%x = input %s[%d,%d]\n%%w = weight %s[%d,%d]\n%%y = matmul %%x, %%w {f32=1}\noutput %%o = "
-             "%%y\n",
-             dtype_name(s->dtype), (int)s->m, k, dtype_name(of), (int)s->n, k);
-    snprintf(what, sizeof what, "%s times %s, %d x %d x %d", dtype_name(of), dtype_name(s->dtype), (int)s->m,
-             (int)s->n, k);
+    int k = (int)s->k / 16 * 16, batch = s->batch ? (int)s->batch : 1;
+    snprintf(
+        text, sizeof text,
+        "%%x = input %s[%d,%d,%d]\n%%w = weight %s[%d,%d,%d]\n%%y = matmul %%x, %%w {f32=1}\noutput %%o = "
+        "%%y\n",
+        dtype_name(s->dtype), batch, (int)s->m, k, dtype_name(of), batch, (int)s->n, k);
+    snprintf(what, sizeof what, "%s times %s, %d x %d x %d of %d", dtype_name(of), dtype_name(s->dtype),
+             (int)s->m, (int)s->n, k, batch);
     return try_graph(graph_parse(text), what, 3e-5, true);
 }
 
@@ -89,6 +92,10 @@ static int try_bytes(coda_dtype of, const struct packed_sizes *s)
 #define PACKED(format, bytes, n, k)                                                                          \
     "%x = input bf16[150," #k "]\n%p = weight u8[" #bytes "]\n%w = unpack %p {format=" format ",d0=" #n      \
     ",d1=" #k ",rank=2,to=bf16}\n%a = matmul %x, %w\n"
+#define EXPERTS(format, bytes, n, k)                                                                         \
+    "%x = input bf16[3,150," #k "]\n%p = weight u8[" #bytes "]\n%w = unpack %p {format=" format              \
+    ",d0=3,d1=" #n ",d2=" #k ",rank=3,to=bf16}\n%a = matmul %x, %w\n%b = weight bf16[3,1," #n                \
+    "]\n%c = add %a, %b\n"
 #define BYTES(n, k)                                                                                          \
     "%x = input bf16[150," #k "]\n%w = weight f8e4m3[" #n "," #k "]\n%s = weight f32[" #n                    \
     "]\n%m = matmul %x, %w\n%a = mul %m, %s\n"
@@ -118,6 +125,18 @@ static const struct {
                                                "%c = add %a, %b\n%y = add %c, %r\noutput %y = %y\n"
                                                "%z = rms_norm %y {eps=1e-5}\noutput %z = %z\n"},
     {"in fp32, with scales of columns", BYTES(200, 272) "output %y = %a\n"},
+    {"experts, gate and up in turns",
+     EXPERTS("mxfp4", 261120, 640, 256) "%g = slice %c {axis=2,start=0,stop=639,step=2}\n"
+                                        "%u = slice %c {axis=2,start=1,stop=640,step=2}\n"
+                                        "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {"experts, gate and up stacked",
+     EXPERTS("q8_0", 522240, 640, 256) "%g = slice %c {axis=2,start=0,stop=320,step=1}\n"
+                                       "%u = slice %c {axis=2,start=320,stop=640,step=1}\n"
+                                       "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {"experts, a residual and a norm",
+     EXPERTS("int4_g128_f16", 253440, 640,
+             256) "%r = input bf16[3,150,640]\n%y = add %c, %r\n"
+                  "output %y = %y\n%z = rms_norm %y {eps=1e-5}\noutput %z = %z\n"},
 };
 
 static int try_epilogue(int i)

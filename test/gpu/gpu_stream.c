@@ -26,10 +26,11 @@ static int try_codes(coda_dtype t, coda_dtype of)
 /* ---- Packed ---- */
 
 /* Shares that begin within blocks of records, K that ends within a chunk, a run or a record, more rows than a
- * block has. */
+ * block has; batches, as a layer's experts are. */
 static const struct packed_sizes sizes[] = {{8, 304, 768, 0, CODA_BF16},   {3, 48, 328, 0, CODA_F16},
                                             {16, 512, 1280, 0, CODA_F16},  {1, 16, 256, 0, CODA_BF16},
-                                            {12, 1040, 520, 0, CODA_BF16}, {2, 13, 104, 0, CODA_F16}};
+                                            {12, 1040, 520, 0, CODA_BF16}, {2, 13, 104, 0, CODA_F16},
+                                            {5, 205, 328, 3, CODA_BF16}};
 
 static bool streams(const graph *g)
 {
@@ -53,8 +54,9 @@ static int try_packed(const char *word, const struct packed_sizes *s)
     bool good = error >= 0 && error <= 3e-5 && streams(g);
     random_args_free(g, want);
     graph_free(g);
-    return gpu_case(good, "stream", "%s times %s, %d x %d x %d: error %.2e %s", word, dtype_name(s->dtype),
-                    (int)s->m, (int)s->n, (int)s->k, error, good ? "" : coda_error());
+    return gpu_case(good, "stream", "%s times %s, %d x %d x %d of %d: error %.2e %s", word,
+                    dtype_name(s->dtype), (int)s->m, (int)s->n, (int)s->k, (int)s->batch, error,
+                    good ? "" : coda_error());
 }
 
 /* Columns that meet in a thread: halves of a block of records each, or rows of one in turns; shares that end
@@ -62,9 +64,28 @@ static int try_packed(const char *word, const struct packed_sizes *s)
 #define PACKED(format, bytes, n, k)                                                                          \
     "%x = input bf16[5," #k "]\n%p = weight u8[" #bytes "]\n%w = unpack %p {format=" format ",d0=" #n        \
     ",d1=" #k ",rank=2,to=bf16}\n%a = matmul %x, %w\n"
+#define EXPERTS(format, bytes, m, n, k)                                                                      \
+    "%x = input bf16[3," #m "," #k "]\n%p = weight u8[" #bytes "]\n%w = unpack %p {format=" format           \
+    ",d0=3,d1=" #n ",d2=" #k ",rank=3,to=bf16}\n%a = matmul %x, %w\n%b = weight bf16[3,1," #n                \
+    "]\n%c = add %a, %b\n"
 static const struct {
     const char *name, *text;
 } pairs[] = {
+    {"experts, gate and up in turns",
+     EXPERTS("mxfp4", 261120, 5, 640, 256) "%g = slice %c {axis=2,start=0,stop=639,step=2}\n"
+                                           "%u = slice %c {axis=2,start=1,stop=640,step=2}\n"
+                                           "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {"experts, gate and up stacked",
+     EXPERTS("q8_0", 522240, 12, 640, 256) "%g = slice %c {axis=2,start=0,stop=320,step=1}\n"
+                                           "%u = slice %c {axis=2,start=320,stop=640,step=1}\n"
+                                           "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {"experts, a residual and a norm",
+     EXPERTS("int4_g128_f16", 253440, 20, 640, 256) "%r = input bf16[3,20,640]\n%y = add %c, %r\n"
+                                                    "output %y = %y\n%z = rms_norm %y {eps=1e-5}\n"
+                                                    "output %z = %z\n"},
+    {"experts of bytes, with factors of rows",
+     "%x = input bf16[3,5,272]\n%w = weight f8e4m3[3,200,272]\n%r = input f32[3,5,1]\n%a = matmul %x, %w\n"
+     "%y = mul %a, %r\noutput %y = %y\n"},
     {"gate and up stacked",
      PACKED("int4_g128_f16", 337920, 1280, 512) "%g = slice %a {axis=1,start=0,stop=640,step=1}\n%u = slice "
                                                 "%a {axis=1,start=640,stop=1280,step=1}\n"

@@ -28,6 +28,11 @@ DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int x, int y, int z, in
     const int at[] = {x, y, z, w};
     emu_tensor_load(to, map, bar, 4, at);
 }
+DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int x, int y, int z, int w, int v)
+{
+    const int at[] = {x, y, z, w, v};
+    emu_tensor_load(to, map, bar, 5, at);
+}
 DEV void tma_load_once(u32 to, const TensorMap *map, u32 bar, int x, int y, int z)
 {
     tma_load(to, map, bar, x, y, z);
@@ -38,8 +43,7 @@ DEV void tma_load_once(u32 to, const TensorMap *map, u32 bar, int x, int y, int 
 }
 DEV void tma_load_once(u32 to, const TensorMap *map, u32 bar, int x, int y, int z, int w, int v)
 {
-    const int at[] = {x, y, z, w, v};
-    emu_tensor_load(to, map, bar, 5, at);
+    tma_load(to, map, bar, x, y, z, w, v);
 }
 DEV void tma_multicast(u32 to, const TensorMap *map, u32 bar, u16 ranks, int x, int y, int z)
 {

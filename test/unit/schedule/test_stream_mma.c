@@ -44,7 +44,7 @@ START_TEST(leaves_others_what_it_cannot_copy)
     struct program p = product(8, 4096, 14336), q;
     p.b.dtype = p.b.data.dtype = CODA_F8E4M3;
     ck_assert_ptr_eq(chosen(&p), &mainloop_stream_mma);
-    q = p, q.dim[0] = 2;
+    q = p, q.dim[0] = 2, q.b.data.batch += 8;
     ck_assert(chosen(&q) != &mainloop_stream_mma);
     q = p, q.a.data.k = 8, q.a.data.row = 1;
     ck_assert(chosen(&q) != &mainloop_stream_mma);
@@ -145,6 +145,26 @@ START_TEST(takes_packed_weights)
 }
 END_TEST
 
+/* Batches have as many blocks each as SMs allow, but one at least, or what their sums want. */
+START_TEST(batches_share_the_sms)
+{
+    static const struct {
+        int64_t batches;
+        int blocks;
+    } want[] = {{1, 132}, {2, 66}, {8, 16}, {32, 4}, {128, 1}, {132, 1}, {500, 1}};
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        struct program p = product(4, 2880, 2880);
+        p.b.dtype = p.b.data.dtype = CODA_F8E4M3, p.dim[0] = want[i].batches;
+        struct tile t = tile_choose(&p, &gemm_target);
+        struct schedule s = {.tile = t};
+        ck_assert_ptr_eq(t.mainloop, &mainloop_stream_mma);
+        t.mainloop->complete(&s, &p, &gemm_target);
+        ck_assert_msg(t.blocks >= want[i].blocks && s.grid == want[i].batches * t.blocks, "%d: %d blocks",
+                      (int)want[i].batches, t.blocks);
+    }
+}
+END_TEST
+
 /* Sums of a share that leave no ring: more shares. */
 START_TEST(wide_products_have_more_blocks)
 {
@@ -156,5 +176,5 @@ START_TEST(wide_products_have_more_blocks)
 END_TEST
 
 TESTS(stream_mma, ONE(takes_8_bits), ONE(takes_packed_weights), ONE(keeps_bits_of_8_bits),
-      ONE(wide_products_have_more_blocks), ONE(leaves_16_bits_to_others),
+      ONE(batches_share_the_sms), ONE(wide_products_have_more_blocks), ONE(leaves_16_bits_to_others),
       ONE(leaves_others_what_it_cannot_copy), ONE(tuning_tries_it));
