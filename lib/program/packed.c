@@ -43,3 +43,11 @@ int64_t packed_operand_bytes(const struct tensor_use *u, int64_t rows, int64_t k
     if (!row.column && !next.column) records = 1;
     return mul_counts(mul_counts(blocks, records), record.bytes);
 }
+
+bool packed_has_whole_records(const struct tensor_use *u, int64_t k)
+{
+    struct pack_format f = graph_format_of(u->packing.format);
+    struct packed_at first = packed_at(u, u->offset);
+    bool rows = u->k == 1 && u->row == u->packing.columns && first.row % PACK_ROWS == 0 && !first.column;
+    return rows && (k == u->packing.columns || k % pack_record(&f).step == 0);
+}

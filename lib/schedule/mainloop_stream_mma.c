@@ -177,20 +177,16 @@ static double cost(const struct program *p, const struct tile *t, const struct t
 
 /* ---- Candidates ---- */
 
-/* Whole rows of records, or a part of whole records; whose patches come in pairs that share two of them. */
+/* Patches of what is paired come in pairs that share two blocks of records. */
 static bool packed_fits(const struct program *p)
 {
-    const struct tensor_use *b = &p->b.data;
     const struct pack_format f = format_of(p);
-    struct packed_at first = packed_at(b, b->offset);
-    bool rows = b->k == 1 && b->row == b->packing.columns && first.row % PACK_ROWS == 0 && !first.column;
-    bool whole = p->k == b->packing.columns || p->k % pack_record(&f).step == 0;
     bool pairs = p->pair != PAIR_GLU_STACKED || p->dim[2] % (4 * PACK_ROWS / 2) == 0;
     if (p->pair == PAIR_HEADS && p->pairing.half)
         pairs = p->pairing.head_dim % (2 * PACK_ROWS) == 0 && p->pairing.rotary % (2 * PACK_ROWS) == 0;
     bool codes = f.codes != CODA_CODES_INT8 || f.zeros != CODA_ZEROS_MINIMUM;
-    return rows && whole && pairs && codes && dtype_is_half(p->a.dtype) && !program_a_obstacle(p) &&
-           p->k % 8 == 0;
+    return packed_has_whole_records(&p->b.data, p->k) && pairs && codes && dtype_is_half(p->a.dtype) &&
+           !program_a_obstacle(p) && p->k % 8 == 0;
 }
 
 /* Copies of 16 bytes reach all of a row, and nothing else. */

@@ -85,17 +85,13 @@ static bool registers_fit(const struct program *p, const struct tile *t)
 
 /* ---- Candidates ---- */
 
-/* Whole rows of records, or a part of whole records. */
 static bool packed_fits(const struct program *p)
 {
-    const struct tensor_use *b = &p->b.data;
     const struct pack_format f = format_of(p);
-    struct packed_at first = packed_at(b, b->offset);
-    bool rows = b->k == 1 && b->row == b->packing.columns && first.row % PACK_ROWS == 0 && !first.column;
-    bool whole = p->k == b->packing.columns || p->k % pack_record(&f).step == 0;
     bool halves = p->pair != PAIR_GLU_STACKED || p->dim[2] % (2 * PACK_ROWS) == 0;
     bool codes = f.codes != CODA_CODES_INT8 || f.zeros != CODA_ZEROS_MINIMUM;
-    return rows && whole && halves && codes && (scaling_of(p) != SPLIT || p->a.dtype == CODA_BF16);
+    return packed_has_whole_records(&p->b.data, p->k) && halves && codes &&
+           (scaling_of(p) != SPLIT || p->a.dtype == CODA_BF16);
 }
 
 static bool bytes_fit(const struct program *p)

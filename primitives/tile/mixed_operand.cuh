@@ -98,31 +98,16 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element> {
         constexpr u32 from = is_bf16 ? 0x43004300 : 0x64006400; // 128, 1024, whose ulps are 1
         return ptx::subtract_pairs<Element>(ptx::bits_and_more<bits, from>(x), below);
     }
-    // `word` is turned to the left by 4 already where the pair is the second or the fourth one: as e2m1_pair
-    // of packed_rows.cuh.
+    // `word` is turned to the left by 4 already where the pair is the second or the fourth one; which of e2m1's
+    // pairs it is, 2 (q % 2) + pair_half(), only the lane knows.
     DEV static u32 e2m1_pair(u32 word, int q)
     {
-        u32 x = word;
-        if (q % 2) {
-            const u32 odd = pair_half() ? 0x00400040 : 0;
-            x = ((word << 10 | word >> 22) & (0x81c081c0 ^ odd)) | (word << 2 & odd);
-        } else x &= 0x81c081c0;
-        if constexpr (is_bf16) return ptx::multiply_pairs<bf16>(x, 0x7e807e80);
-        else return ptx::multiply_pairs<f16>((x & 0x80008000) | (x & 0x01c001c0) << 3, 0x74007400);
+        return e2m1_value<Element>(q % 2 ? e2m1_last_halves(word, pair_half()) : e2m1_halves(word, 0));
     }
-    template <Codes codes, class Any = void> struct CodeOf {
-        using Type = i8;
-    };
-    template <class Any> struct CodeOf<Codes::e4m3, Any> {
-        using Type = f8e4m3;
-    };
-    template <class Any> struct CodeOf<Codes::e5m2, Any> {
-        using Type = f8e5m2;
-    };
     DEV static u32 byte_pair(u32 word, u32 below)
     {
         u32 two[2];
-        Widen<typename CodeOf<codes_of>::Type, Element>::pairs(word, two);
+        Widen<typename ElementOf<codes_of>::Type, Element>::pairs(word, two);
         if constexpr (zeros == Zeros::points) two[0] = ptx::subtract_pairs<Element>(two[0], below);
         return two[0];
     }
@@ -179,10 +164,7 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element> {
         return zeros == Zeros::minimum ? fmaf(code, s.s, s.m) : code * s.s;
     }
     // Of the group that k is in.
-    DEV void factors(float (&to)[2], int k) const
-    {
-        to[0] = scale(k, 0).s, to[1] = scale(k, 1).s;
-    }
+    DEV void factors(float (&to)[2], int k) const { to[0] = scale(k, 0).s, to[1] = scale(k, 1).s; }
 };
 
 // Elements of 8 bits in rows of 128 bytes, swizzled, 64 of a warpgroup.

@@ -19,6 +19,14 @@ struct alignas(8) TwoWords {
 template <class Element> constexpr bool is_bf16_of = false; // NVRTC has no __is_same
 template <> constexpr bool is_bf16_of<bf16> = true;
 
+// Of what e2m1_halves has the values: a sign, exponent and mantissa where bf16 has them, times 2^-126; or, three
+// bits to the left, f16, times 2^-14. The product is exact, and so are sums that are no subnormals.
+template <class Element> DEV u32 e2m1_value(u32 halves)
+{
+    if constexpr (is_bf16_of<Element>) return ptx::multiply_pairs<bf16>(halves, 0x7e807e80);
+    else return ptx::multiply_pairs<f16>((halves & 0x80008000) | (halves & 0x01c001c0) << 3, 0x74007400);
+}
+
 template <class Weights, class Element, int bk> struct PackedRows;
 template <Codes codes_of, Scales scales, Zeros zeros, int along, i64 columns, class Element, int bk>
 struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> {
@@ -120,17 +128,6 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
         const u32 y = ptx::bits_and_more<bits, from>(x);
         return keeps_above ? y : ptx::subtract_pairs<Element>(y, from + W::middle * 0x00010001);
     }
-    // Pair p of a word of e2m1: a sign, exponent and mantissa where bf16 has them, times 2^-126; or, three
-    // bits to the left, f16, times 2^-14. The product is exact, and so are sums that are no subnormals.
-    DEV static u32 e2m1_pair(u32 word, int p)
-    {
-        const int turn = p < 2 ? 4 * p : 6 + 4 * (p - 1);
-        u32 x = turn ? word << turn | word >> (32 - turn) : word;
-        x = p < 3 ? x & 0x81c081c0 : (x & 0x81808180) | (word << 6 & 0x00400040);
-        if constexpr (is_bf16) return ptx::multiply_pairs<bf16>(x, 0x7e807e80);
-        else return ptx::multiply_pairs<f16>((x & 0x80008000) | (x & 0x01c001c0) << 3, 0x74007400);
-    }
-
     // The codes of a run that begins at k: a lane's 16 bytes of each tile of a record.
     template <int run> struct Codes16 {
         Words word[run / W::tile];
@@ -149,23 +146,13 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
             constexpr int products = W::tile / 16;
             const int i = q / products, j = q % products / (products / 4), p = q % (products / 4) * 2;
             const u32 w = word[i].at[j];
-            if constexpr (W::bits == 8) Widen<Code, Element>::pairs(w, to);
+            if constexpr (W::bits == 8) Widen<typename ElementOf<codes_of>::Type, Element>::pairs(w, to);
             else
 #pragma unroll
                 for (int e = 0; e < 2; e++)
-                    to[e] =
-                        codes_of == Codes::e2m1 ? e2m1_pair(w, p + e) : integer_pair(w, j, p + e, high[i]);
+                    to[e] = codes_of == Codes::e2m1 ? e2m1_value<Element>(e2m1_halves(w, p + e))
+                                                    : integer_pair(w, j, p + e, high[i]);
         }
-        template <Codes codes, class Any = void> struct CodeOf {
-            using Type = i8;
-        };
-        template <class Any> struct CodeOf<Codes::e4m3, Any> {
-            using Type = f8e4m3;
-        };
-        template <class Any> struct CodeOf<Codes::e5m2, Any> {
-            using Type = f8e5m2;
-        };
-        using Code = typename CodeOf<codes_of>::Type;
     };
 
     // What a group's sums are multiplied by; and its minimum, or what is taken off for each unit of A.

@@ -35,6 +35,23 @@ DEV u32 e2m1_halves(u32 w, int p)
     const u32 x = turn ? w << turn | w >> (32 - turn) : w;
     return p < 3 ? x & 0x81c081c0 : (x & 0x81808180) | (w << 6 & 0x00400040);
 }
+// The same of pair 2 or, of a word that is turned by 4 already, 3.
+DEV u32 e2m1_last_halves(u32 w, bool third)
+{
+    const u32 lowest = third ? 0x00400040 : 0;
+    return ((w << 10 | w >> 22) & (0x81c081c0 ^ lowest)) | (w << 2 & lowest);
+}
+
+// What codes of 8 bits are as elements.
+template <Codes codes> struct ElementOf {
+    using Type = i8;
+};
+template <> struct ElementOf<Codes::e4m3> {
+    using Type = f8e4m3;
+};
+template <> struct ElementOf<Codes::e5m2> {
+    using Type = f8e5m2;
+};
 
 template <Scales scales> DEV float scale_value(const u8 *at, int i)
 {
@@ -48,7 +65,8 @@ template <Scales scales> DEV float scale_value(const u8 *at, int i)
 
 // ---- Elements of a type, which products read as another ----
 
-template <class T> struct Elements {};
+template <class T> struct Elements {
+};
 
 // ---- A packed matrix of so many columns ----
 
