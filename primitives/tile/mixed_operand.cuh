@@ -98,8 +98,8 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element> {
         constexpr u32 from = is_bf16 ? 0x43004300 : 0x64006400; // 128, 1024, whose ulps are 1
         return ptx::subtract_pairs<Element>(ptx::bits_and_more<bits, from>(x), below);
     }
-    // `word` is turned to the left by 4 already where the pair is the second or the fourth one; which of e2m1's
-    // pairs it is, 2 (q % 2) + pair_half(), only the lane knows.
+    // `word` is turned to the left by 4 already where the pair is the second or the fourth one; which one of
+    // four it is, 2 (q % 2) + pair_half(), only the lane knows.
     DEV static u32 e2m1_pair(u32 word, int q)
     {
         return e2m1_value<Element>(q % 2 ? e2m1_last_halves(word, pair_half()) : e2m1_halves(word, 0));

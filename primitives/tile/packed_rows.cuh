@@ -19,8 +19,8 @@ struct alignas(8) TwoWords {
 template <class Element> constexpr bool is_bf16_of = false; // NVRTC has no __is_same
 template <> constexpr bool is_bf16_of<bf16> = true;
 
-// Of what e2m1_halves has the values: a sign, exponent and mantissa where bf16 has them, times 2^-126; or, three
-// bits to the left, f16, times 2^-14. The product is exact, and so are sums that are no subnormals.
+// The values of what e2m1_halves has: a sign, exponent and mantissa where bf16 has them, times 2^-126; or,
+// three bits to the left, f16, times 2^-14. The product is exact, and so are sums that are no subnormals.
 template <class Element> DEV u32 e2m1_value(u32 halves)
 {
     if constexpr (is_bf16_of<Element>) return ptx::multiply_pairs<bf16>(halves, 0x7e807e80);
@@ -43,6 +43,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
     static constexpr int above = !few_bits ? 0 : keeps_above ? 128 : -W::middle;
     // What leaves with the sums of A: `above` and zero points, or minima.
     static constexpr bool wants_sums = zeros != Zeros::none || (few_bits && above + W::middle != 0);
+    static constexpr bool always_finite = !W::floats || codes_of == Codes::e2m1; // whatever the bits are
     static_assert(zeros != Zeros::minimum || codes_of != Codes::int8);
 
     template <int run> static constexpr int group = W::group < run ? W::group : run;
@@ -191,12 +192,15 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
     };
 
     // Adds the products of a run that begins at k of the slot, of which so many are live, to the sums of
-    // tiles, which need not wait for each other. A lane has two rows of each.
+    // tiles, which need not wait for each other. A lane has two rows of each. What lies behind the live ones
+    // is no weight: it is left out, or, where it is a number, its scale is 0, which takes fewer registers of
+    // a run with one group.
     template <int tiles, int octets, int run>
     DEV static void multiply(float (*sum)[octets][4], const Row (&row)[tiles][2], int k, int live,
                              const Right<octets, run> &x)
     {
         constexpr int each = group<run>, products = each / 16;
+        constexpr bool masks = always_finite && each == run;
         RunScales<run / each> factors[tiles][2];
         Codes16<run> codes[tiles][2];
 #pragma unroll
@@ -206,7 +210,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
         }
 #pragma unroll
         for (int g = 0; g < run / each; g++) {
-            if (g * each >= live) break;
+            if (!masks && g * each >= live) break;
             float part[tiles][octets][4] = {};
 #pragma unroll
             for (int i = 0; i < products * tiles; i++) {
@@ -220,7 +224,8 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
             }
 #pragma unroll
             for (int i = 0; i < tiles; i++) {
-                const Scale scale[2] = {factors[i][0].of(g), factors[i][1].of(g)};
+                Scale scale[2] = {factors[i][0].of(g), factors[i][1].of(g)};
+                if (masks && g * each >= live) scale[0] = scale[1] = {0, 0};
                 add_scaled(sum[i], part[i], scale, x, g);
             }
         }
