@@ -21,6 +21,14 @@ bool scale_is_full(void)
     return full && !strcmp(full, "1");
 }
 
+/* How many times smaller than the tests say a run's shares of costly sets are: $CODA_SHARE, 1 without it. */
+static uint64_t thinned(void)
+{
+    const char *share = getenv("CODA_SHARE");
+    int n = share ? atoi(share) : 1;
+    return n > 1 ? (uint64_t)n : 1;
+}
+
 int scaled(int n)
 {
     int share = (scale_is_full() ? n * FULL : (n + SHORT - 1) / SHORT) / SLOWER;
@@ -29,7 +37,7 @@ int scaled(int n)
 
 bool scale_takes_one_in(int n, int i)
 {
-    return scale_is_full() || ((uint64_t)i + random_seed()) % (uint64_t)n == 0;
+    return scale_is_full() || ((uint64_t)i + random_seed()) % ((uint64_t)n * thinned()) == 0;
 }
 
 bool scale_takes(int i, bool covers)
@@ -37,7 +45,7 @@ bool scale_takes(int i, bool covers)
     struct random r = {random_seed() + (uint64_t)i};
     if (scale_is_full()) return true;
     random_next(&r);
-    return covers ? random_below(&r, SLOWER * COVERS) == 0 : random_below(&r, REST * SLOWER) == 0;
+    return random_below(&r, (covers ? COVERS : REST) * SLOWER * (int64_t)thinned()) == 0;
 }
 
 bool scale_kernels_are_kept(void)

@@ -1,9 +1,10 @@
 /*
  * util_scale.h -- how much of a large set of cases a run takes.
  *
- * `make test` takes half of a share that covers what matters, and a few more, both drawn by its seed, so that
- * many runs see everything; `make test-full` ($CODA_FULL=1) takes all. Sanitizers, under which a case takes
- * five to twenty times as long, take a smaller share: they look at code, not at numbers.
+ * `make test` takes a part of a share that covers what matters, and a few more, both drawn by its seed, so
+ * that many runs see everything; `make test-full` ($CODA_FULL=1) takes all. $CODA_SHARE=2, which `make test`
+ * sets, halves the parts that a test asks for; a GPU takes them as the tests say. Sanitizers, under which a
+ * case takes five to twenty times as long, take a smaller share: they look at code, not at numbers.
  */
 #ifndef UTIL_SCALE_H
 #define UTIL_SCALE_H
@@ -28,7 +29,7 @@ int scaled(int n);
 bool scale_takes_one_in(int n, int i);
 static inline bool scale_takes_half(int i) { return scale_takes_one_in(2, i); }
 
-/* Does this run take case i of a set? All in a full run; else half of the covering ones, and some others. */
+/* Does this run take case i of a set? All in a full run; else a part of those that cover, and some others. */
 bool scale_takes(int i, bool covers);
 
 /* Is there a place for kernels that compiled well ($CODA_CACHE_DIR)? Then the library's cache, whose key is
