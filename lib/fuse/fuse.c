@@ -154,7 +154,9 @@ static bool operands_ok(struct grouper *gr, struct group *q, const struct node *
         *pair = s.pair;
         *full = s.value;
     }
-    return inside > 0 || is_sibling(gr, q, n) || rows_beside(gr, q, (int)(n - gr->g->node));
+    int value = (int)(n - gr->g->node);
+    bool merges = q->merges && !group_needs(gr, q, value, value);
+    return inside > 0 || merges || is_sibling(gr, q, n) || rows_beside(gr, q, value);
 }
 
 static bool try_pair(const struct grouper *gr, struct group *q, enum pair_kind pair, int full)
@@ -214,8 +216,6 @@ static bool suits_fold(const struct grouper *gr, const struct group *q, const st
     if (q->p.kind != PROGRAM_ROWS || alone) return true;
     for (int m = q->first; m >= 0; m = gr->site[m].next) {
         const struct node *other = &gr->g->node[m];
-        if (n->op == OP_REDUCE && other->op == OP_ASSIGN && group_reads_what_it_writes(gr, q, other))
-            return refuse_join(gr, REASON_LOADED_ONCE, m, 0, 0);
         bool elements = other->op == OP_MAP || other->op == OP_CAST || node_folds_columns(other);
         bool both =
             (node_folds_columns(n) && folds_row(other)) || (folds_row(n) && node_folds_columns(other));
@@ -272,6 +272,16 @@ static void join_taken(struct grouper *gr, struct group *q)
         group_join(gr, q, x);
         enqueue_neighbours(gr, q, x);
     }
+}
+
+bool group_takes(struct grouper *gr, struct group *q, int value)
+{
+    struct trial trial = trial_begin(q);
+    q->merges = true;
+    bool good = trial_end(&trial, joins(gr, q, value));
+    q->merges = false;
+    while (q->agains) group_join(gr, q, q->again[--q->agains]);
+    return good;
 }
 
 static void grow(struct grouper *gr, struct group *q)

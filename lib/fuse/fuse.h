@@ -63,6 +63,7 @@ struct site { /* the fusion state of one node */
 };
 
 enum { MOST_AGAIN = 16, MOST_BEST = 4, MOST_STORES = 48 };
+enum { MOST_PASS = 64, MOST_PASS_LOADS = 24 }; /* values of a program of rows, and what it loads for them */
 
 struct best {
     int root;                  /* a TOP_K, whose program finishes ... */
@@ -92,6 +93,7 @@ struct group {
     struct best best[MOST_BEST];      /* GEMM: of its rows it leaves each tile's best, for these programs */
     int bests;
     bool finishes_best; /* OWN: it is such a program */
+    bool merges;        /* ROWS: values of another program are tried: rows_merge.c */
     bool line;     /* ROWS: its domain is [elements, 1]; values may have other dimensions of 1: lines.c */
     bool flat;     /* ROWS: its domain is [rows, columns]; values may have any dimensions of so many rows */
     bool finishes; /* ROWS: a line [1, elements] of the columns whose statistics it finishes: finish.c */
@@ -152,6 +154,10 @@ void group_absorb(struct grouper *gr, struct group *q, struct group *other);
 /* The member is none any more. Horizons stay as they were until they are found anew. */
 void group_leave(struct grouper *gr, struct group *q, int value);
 void group_find_horizons(struct grouper *gr);
+/* The members of q, a program of rows, are free again. */
+void group_dissolve(struct grouper *gr, struct group *q);
+/* Joins to q, a program of rows, a value that need have nothing to do with what q has. */
+bool group_takes(struct grouper *gr, struct group *q, int value);
 /* Joins to q whatever its epilogue, or its pass over rows, can compute too; nodes are tried in order. */
 void group_grow(struct grouper *gr, struct group *q);
 /* Places besides its own buffer that `value` has to be stored to: outputs, and parts of concats. */
@@ -219,9 +225,6 @@ bool group_reads_in_place(const struct grouper *gr, const struct group *q, int v
 /* Does version n, whatever it takes of q, come after all that has to be ahead of it, and can q load its
  * slots? */
 bool group_may_write(struct grouper *gr, struct group *q, const struct node *n);
-/* Does q read the version that `assign`, its member, writes over? Then it is loaded once: a program of
- * several phases, which loads again, would find what it has stored. */
-bool group_reads_what_it_writes(const struct grouper *gr, const struct group *q, const struct node *assign);
 /* trial.c: what deciding whether values join changes in a group that has no more members for it. A trial may
  * be within another one. */
 struct trial {
@@ -246,6 +249,9 @@ void rows_take_in(struct grouper *gr, struct group *q, int value);
 bool rows_beside(struct grouper *gr, const struct group *q, int value);
 /* Programs of rows compute maps again which another one would store for them alone, if they load no more. */
 void fuse_rows_again(struct grouper *gr);
+/* rows_merge.c */
+/* Programs of rows that load the same become one. */
+void fuse_merge_rows(struct grouper *gr);
 /* Operands of n that q, a program of rows, would have to load, and does not yet. */
 int rows_loads(const struct grouper *gr, const struct group *q, const struct node *n);
 /* give_back.c: gives back the members of a product that programs of rows compute for nothing. */

@@ -425,6 +425,7 @@ coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_opt
         if (gr->site[i].role == ROLE_FREE && !is_walked_later(gr, i)) root_rows(gr, i);
     for (int i = 0; i < g->nodes; i++)
         if (gr->site[i].role == ROLE_FREE) root_rows(gr, i);
+    fuse_merge_rows(gr);
     fuse_rows_again(gr);
     fuse_join_finishing(gr);
     fuse_join_lines(gr);

@@ -408,6 +408,19 @@ void group_leave(struct grouper *gr, struct group *q, int value)
     s->partial = s->segmented = s->leaves = false;
 }
 
+void group_dissolve(struct grouper *gr, struct group *q)
+{
+    for (int m = q->first, next; m >= 0; m = next) {
+        struct site *s = &gr->site[m];
+        next = s->next;
+        s->role = ROLE_FREE;
+        s->group = s->next = -1;
+        s->partial = false;
+    }
+    q->first = q->last = -1;
+    q->members = q->stores = 0;
+}
+
 /* Of a node whose operands have theirs: the operations on the longest way to it. Unlike its place in the
  * graph it says nothing of how far along a value is read first, as by a backward pass. */
 static int level(const struct grouper *gr, int value)

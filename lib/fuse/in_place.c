@@ -3,7 +3,8 @@
  *
  * A version of a state comes after all that reads the one ahead of it. If the same program reads that, each
  * element has to be read by the thread that then writes it, and once: by maps of tensors that lie as the
- * state does, in a program that walks nothing twice.
+ * state does. A program that walks its columns several times writes in the last walk that reads
+ * (rows_schedule.c).
  */
 #include "fuse.h"
 
@@ -16,7 +17,9 @@ static bool reads_in_place(const struct grouper *gr, const struct group *q, cons
                  extents_all_equal(n->type.dim, q->domain.dim, n->type.rank);
     if (!walks || op_combines_pairs(r->op)) return false;
     for (int m = q->first; m >= 0; m = gr->site[m].next)
-        if (g->node[m].op != OP_MAP && g->node[m].op != OP_CAST && !group_writes_state(gr, m)) return false;
+        if (op_combines_pairs(g->node[m].op) || node_folds_columns(&g->node[m]) ||
+            g->node[m].op == OP_EMBEDDING)
+            return false;
     for (int i = 0; i < r->nin; i++)
         if (r->in[i] >= 0 && g->node[r->in[i]].state == n->in[ASSIGN_STATE] &&
             r->in[i] != n->in[ASSIGN_STATE])
@@ -54,22 +57,4 @@ bool group_may_write(struct grouper *gr, struct group *q, const struct node *n)
         if (slots != SOURCE_OUTSIDE && slots != SOURCE_MEMBER) return refuse_source(gr, q, n->in[i]);
     }
     return true;
-}
-
-static bool reads_state(const graph *g, const struct node *n, int version)
-{
-    for (int i = 0; i < state_operands(n); i++)
-        if (n->in[i] >= 0 && g->node[n->in[i]].state == version) return true;
-    return false;
-}
-
-bool group_reads_what_it_writes(const struct grouper *gr, const struct group *q, const struct node *assign)
-{
-    const graph *g = gr->g;
-    int version = assign->in[ASSIGN_STATE];
-    for (int m = q->first; m >= 0; m = gr->site[m].next)
-        if (&g->node[m] != assign && reads_state(g, &g->node[m], version)) return true;
-    for (int i = 0; i < q->agains; i++)
-        if (reads_state(g, &g->node[q->again[i]], version)) return true;
-    return false;
 }

@@ -89,7 +89,7 @@ static bool operand_allows(struct grouper *gr, const struct node *n, int i, cons
     if (group_holds(gr, own, value)) return true;
     if (!group_holds(gr, other, value)) return !group_depends(gr, n->in[i], other);
     if (i >= state_operands(n)) return reads_in_line(gr, &g->node[value], n);
-    return !written_over && !looks_up(n, i) && !group_writes_state(gr, value);
+    return !written_over && !looks_up(n, i) && g->node[value].op != OP_APPEND;
 }
 
 static bool members_allow(struct grouper *gr, const struct group *q, const struct group *other)

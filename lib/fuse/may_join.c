@@ -4,10 +4,19 @@
  */
 #include "fuse.h"
 
-/* Of one program, which has room for all that they bring: its parameters are 4 kB. */
+/* Of one program, which has room for all that they bring: its parameters are 4 kB. A pass over rows has the
+ * registers that a product's tile would take. */
 enum { MOST_MEMBERS = 32, MOST_LOADS = 16 };
 
 /* ---- Where operands come from ---- */
+
+/* Has q, of which it is a member, the value as it is read: no parts of it, and of a state's versions one that
+ * a program of rows has in registers, each element in the thread that stores it? */
+static bool has_whole(const struct grouper *gr, const struct group *q, int member)
+{
+    bool assigned = gr->g->node[member].op == OP_ASSIGN && q->p.kind == PROGRAM_ROWS;
+    return !gr->site[member].partial && (assigned || !group_writes_state(gr, member));
+}
 
 /* Is slice s half of the columns of the value it cuts, as gate and up lie? */
 static bool is_lane(const graph *g, const struct node *s, struct source *out)
@@ -32,8 +41,7 @@ struct source group_source(const struct grouper *gr, const struct group *q, int 
     struct source s = {.kind = SOURCE_OUTSIDE, .value = value};
     int tile = group_tile(gr, q, value);
     if (group_holds(gr, q, tile)) {
-        bool held = !gr->site[tile].partial && !group_writes_state(gr, tile);
-        s.kind = held ? SOURCE_MEMBER : SOURCE_NONE;
+        s.kind = has_whole(gr, q, tile) ? SOURCE_MEMBER : SOURCE_NONE;
         s.value = tile;
         return s;
     }
@@ -78,10 +86,11 @@ bool group_may_join(struct grouper *gr, struct group *q, int value)
         return refuse_join(gr, REASON_PREPARED, -1, 0, 0);
     if (!gr->opt->fuse && n->origin != root->origin) return refuse_join(gr, REASON_NO_FUSION, -1, 0, 0);
     if (!group_shares_rows(gr, q, value)) return refuse_join(gr, REASON_OTHER_ROWS, -1, 0, 0);
-    if (q->members + q->agains >= MOST_MEMBERS)
-        return refuse_join(gr, REASON_MOST_VALUES, -1, q->members + q->agains, MOST_MEMBERS);
-    if (q->loads + state_operands(n) > MOST_LOADS)
-        return refuse_join(gr, REASON_MOST_OPERANDS, -1, q->loads + state_operands(n), MOST_LOADS);
+    bool rows = q->p.kind == PROGRAM_ROWS;
+    int members = q->members + q->agains, most = rows ? MOST_PASS : MOST_MEMBERS;
+    int loads = q->loads + state_operands(n), most_loads = rows ? MOST_PASS_LOADS : MOST_LOADS;
+    if (members >= most) return refuse_join(gr, REASON_MOST_VALUES, -1, members, most);
+    if (loads > most_loads) return refuse_join(gr, REASON_MOST_OPERANDS, -1, loads, most_loads);
     if (q->stores + group_stores(gr, value) > MOST_STORES)
         return refuse_join(gr, REASON_MOST_RESULTS, -1, q->stores + group_stores(gr, value), MOST_STORES);
     if (q->flat && n->op != OP_MAP && n->op != OP_CAST && n->op != OP_REDUCE)

@@ -14,7 +14,8 @@ enum {
     KEPT_FLOATS = 64, /* registers for loads that are used again, or made ahead, and columns' states */
     LANE_STATES = 4,  /* of a row, that one thread may merge before others help it: ... */
     FEW_LANES = 4,    /* ... so many, or a warp; each step more costs a shuffle of a state */
-    PIECE_MOST = 8
+    PIECE_MOST = 8,
+    PIECE_FLOATS = 128 /* registers for pieces that a walk loads, and stores */
 };
 
 int rows_index(const struct program *p, const struct step *s)
@@ -64,6 +65,35 @@ static void number_phases(struct rows_walk *w, const struct program *p)
         if (rows_index(p, s) >= 0) phase = MAX(phase, w->phase[rows_index(p, s)]);
         w->phase[i] = phase + (s->kind == STEP_REDUCE && s->axis == REDUCE_ROWS);
         if (w->live[i]) w->phases = MAX(w->phases, w->phase[i] + 1);
+    }
+}
+
+/* The last walk that loads of the buffer are made in; each walk computes again what it needs. */
+static int last_load(const struct rows_walk *w, const struct program *p, int buffer, bool *needed)
+{
+    int last = 0;
+    for (int phase = 0; phase < w->phases; phase++) {
+        rows_needs(w, p, phase, needed);
+        for (int i = 0; i < p->steps; i++)
+            if (needed[i] && p->step[i].kind == STEP_LOAD && p->port[p->step[i].port].buffer == buffer)
+                last = phase;
+    }
+    return last;
+}
+
+/* What is written over what the program loads, as states are, is so by the last walk that loads it; that walk
+ * loads what the store's value is made of, too. */
+static void delay_stores(struct rows_walk *w, const struct program *p, bool *needed)
+{
+    for (bool again = w->phases > 1; again;) {
+        again = false;
+        for (int i = 0; i < p->steps; i++) {
+            const struct step *s = &p->step[i];
+            if (s->kind != STEP_STORE || s->cls == CLASS_ROW || !w->live[i]) continue;
+            int last = last_load(w, p, p->port[s->port].buffer, needed);
+            again = again || last > w->phase[i];
+            w->phase[i] = MAX(w->phase[i], last);
+        }
     }
 }
 
@@ -244,10 +274,32 @@ static bool is_decoded(const struct rows_walk *w, const struct program *p, int p
            w->stride[port][w->rank - 1] == 1;
 }
 
+static bool is_column_load(const struct step *s) { return s->kind == STEP_LOAD && !step_is_of_row(s); }
+
+/* Is step i the first column store of its value? */
+static bool is_column_result(const struct program *p, int i)
+{
+    const struct step *s = &p->step[i];
+    bool stores = s->kind == STEP_STORE && s->cls != CLASS_ROW;
+    for (int k = 0; k < i && stores; k++)
+        stores = p->step[k].kind != STEP_STORE || p->step[k].in[0] != s->in[0];
+    return stores;
+}
+
+/* Pieces that a walk may have in registers at once. */
+static int count_pieces(const struct rows_walk *w, const struct program *p)
+{
+    int pieces = 0;
+    for (int i = 0; i < p->steps; i++)
+        pieces += w->live[i] && (is_column_load(&p->step[i]) || is_column_result(p, i));
+    return pieces;
+}
+
 /* The widest piece, with at least one port of 16 bytes or less, that all adjacent columns allow. */
 static void choose_width(struct rows_walk *w, const struct program *p)
 {
     w->width = w->finishes ? 1 : PIECE_MOST;
+    while (w->width > 1 && count_pieces(w, p) * w->width > PIECE_FLOATS) w->width /= 2;
     while (w->width > 1 &&
            (w->columns % w->width || !suits_ports(w, p, w->width) || !suits_pairs(w, p, w->width)))
         w->width /= 2;
@@ -324,8 +376,6 @@ static void choose_team(struct rows_walk *w, const struct program *p)
     w->items = CEIL_DIV(w->pieces, w->team);
 }
 
-static bool is_column_load(const struct step *s) { return s->kind == STEP_LOAD && !step_is_of_row(s); }
-
 /* May the first walk's load i be made before there are row values? A table's needs one. */
 static bool may_lead(const struct rows_walk *w, const struct program *p, const bool *needed, int i)
 {
@@ -365,6 +415,7 @@ coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct pro
     if (arena->failed) return fail(CODA_E_MEMORY, "out of memory for a kernel of %d steps", p->steps);
     mark_live(w, p);
     number_phases(w, p);
+    delay_stores(w, p, needed);
     columns_find(w, p);
     join_dimensions(w, p, !has_column_store(w, p) && !is_live(w, p, STEP_REDUCE));
     choose_width(w, p);

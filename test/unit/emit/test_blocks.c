@@ -1,6 +1,7 @@
 /* test_blocks.c -- what NVRTC makes of every kernel of the example blocks: nothing spills, and ptxas has
  * nothing to say. */
 #include "executable.h"
+#include "util_random_rows.h"
 #include "util_run.h"
 #include "util_scale.h"
 
@@ -29,6 +30,16 @@ static const struct block {
     {"examples/graphs/llama_small.coda", "sm_120", CODA_FOLD_NONE},
 };
 
+static void expect_registers(const coda_plan *p, const char *what)
+{
+    for (int i = 0; i < p->kernels; i++) {
+        const struct compiled_kernel *k = &p->kernel[i];
+        ck_assert_msg(k->info.spill_bytes == 0, "%s: %s spills %d bytes", what, k->info.name,
+                      k->info.spill_bytes);
+        ck_assert_msg(!k->cubin.warning[0], "%s: %s: %s", what, k->info.name, k->cubin.warning);
+    }
+}
+
 START_TEST(kernels_keep_to_their_registers)
 {
     const struct block *b = &blocks[_i];
@@ -43,14 +54,31 @@ START_TEST(kernels_keep_to_their_registers)
     opt.fold = b->fold;
     ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s, %s: %s", b->path, b->arch, coda_error());
     ck_assert_int_ge(p->kernels, 4);
-    for (int i = 0; i < p->kernels; i++) {
-        const struct compiled_kernel *k = &p->kernel[i];
-        ck_assert_msg(k->info.spill_bytes == 0, "%s: %s spills %d bytes", b->path, k->info.name,
-                      k->info.spill_bytes);
-        ck_assert_msg(!k->cubin.warning[0], "%s: %s: %s", b->path, k->info.name, k->cubin.warning);
-    }
+    expect_registers(p, b->path);
     coda_plan_free(p);
     coda_graph_free(g);
+}
+END_TEST
+
+/* ... nor do those of random maps, statistics and states, which load much at once. */
+START_TEST(passes_over_rows_keep_to_their_registers)
+{
+    uint64_t seed = random_seed() + 1000 * (uint64_t)_i;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    opt.device = CODA_DEVICE_NONE;
+    opt.arch = _i % 2 ? "sm_80" : "sm_90a";
+    opt.flags = scale_kernels_are_kept() ? 0 : CODA_NO_CACHE;
+    for (uint64_t s = seed; s < seed + (scale_is_full() ? 40 : 1); s++) {
+        coda_plan *p;
+        graph *g = random_rows(
+            s, &(struct rows_options){
+                   .operations = 60, .most = 4096, .dtype = s % 2 ? CODA_BF16 : CODA_F32, .elements = s % 3});
+        ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "seed %llu: %s", (unsigned long long)s,
+                      coda_error());
+        expect_registers(p, "random rows");
+        coda_plan_free(p);
+        coda_graph_free(g);
+    }
 }
 END_TEST
 
@@ -203,5 +231,6 @@ START_TEST(errors_in_maps_give_their_lines)
 END_TEST
 
 TESTS(blocks, TAG("nvrtc"), EACH(kernels_keep_to_their_registers, ARRAY_SIZE(blocks)),
-      EACH(random_graphs_compile, 4), ONE(errors_in_maps_give_their_lines), CASE("names"),
-      ONE(finds_the_undefined), EACH(names_are_declared, 4));
+      EACH(passes_over_rows_keep_to_their_registers, 2), EACH(random_graphs_compile, 4),
+      ONE(errors_in_maps_give_their_lines), CASE("names"), ONE(finds_the_undefined),
+      EACH(names_are_declared, 4));

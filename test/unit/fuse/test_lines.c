@@ -25,10 +25,10 @@ static const struct {
     {STEPS "%f = reshape %l {d0=4, rank=1}\n%a = add %p, %f\n%b = cast %a {to=i32}\n%p1 = assign %p, %b\n"
            "%c = add %l, %one\n%d = cast %c {to=i32}\n%l1 = assign %l, %d\n",
      1},
-    /* ... and as it is from then on: what is stored is read by the next program */
+    /* ... and as it is from then on: a thread has what it stores */
     {STEPS "%c = add %l, %one\n%d = cast %c {to=i32}\n%l1 = assign %l, %d\n%f = reshape %l1 {d0=4, rank=1}\n"
            "%a = add %p, %f\n%b = cast %a {to=i32}\n%p1 = assign %p, %b\n",
-     2},
+     1},
     /* a table's rows, found by what is counted here, and rows of a state by what is found */
     {STEPS
      "%t = input i32[9,1]\n%k = state i32[20,1]\n%a = add %p, %one\n%b = cast %a {to=i32}\n"

@@ -45,10 +45,10 @@ static const struct {
      2},
     {"a map beside another one of the same tensor", FOUR "%n = mul %a, %c\noutput %x = %ab\noutput %n = %n\n",
      1},
-    {"... but not one of what comes later",
+    {"... in the program of what comes later, which loads the same",
      FOUR "%w = weight f32[96,96]\n%p = matmul %c, %w\n%t = softmax %p\n%n = mul %a, %t\noutput %x = %ab\n"
           "output %n = %n\n",
-     3},
+     2},
     {"what the program waits for, through a product",
      FOUR "%cd = mul %c, %d\n%s = softmax %cd\n%w = weight f32[96,96]\n%p = matmul %s, %w\n%q = softmax %p\n"
           "%e = mul %ab, %q\n%y = add %e, %cd\noutput %y = %y\n",
@@ -75,7 +75,7 @@ static const struct {
     {"a state that is folded, and written over",
      STATES "%x = scale %m {alpha=0.5}\n%y = add %g, %x\n%s = sum %m\n%z = mul %v, %s\n%m1 = assign %m, %y\n"
             "output %z = %z\n",
-     2},
+     1},
     {"two states, one of which the other's value is made of",
      STATES "%x = scale %m {alpha=0.5}\n%y = add %g, %x\n%u = mul %y, %v\n%r = relu %v\n%z = sub %r, %y\n"
             "%m1 = assign %m, %z\n%v1 = assign %v, %u\n",
@@ -84,7 +84,20 @@ static const struct {
      STATES
      "%x = scale %m {alpha=0.5}\n%y = add %g, %x\n%m1 = assign %m, %y\n%z = mul %m1, %g\n%t = relu %v\n"
      "%u = add %z, %t\noutput %u = %u\n",
+     1},
+    {"... by a statistic, and what follows it",
+     STATES
+     "%x = scale %m {alpha=0.5}\n%y = add %g, %x\n%m1 = assign %m, %y\n%n = rms_norm %m1\n%s = sum %m1\n"
+     "%z = mul %v, %s\noutput %n = %n\noutput %z = %z\n",
+     1},
+    {"... in another order",
+     "%m = state f32[40,40]\n%g = input f32[40,40]\n%y = add %g, %m\n%m1 = assign %m, %y\n"
+     "%t = transpose %m1 {p0=1,p1=0}\n%z = mul %t, %g\noutput %z = %z\n",
      2},
+    {"a state that is wanted behind a statistic, as it was",
+     STATES "%s = max %m\n%x = sub %m, %s\n%y = mul %m, %g\n%m1 = assign %m, %y\n%z = mul %x, %v\n"
+            "%v1 = assign %v, %z\noutput %x = %x\n",
+     1},
     {"a state's map that an output is, behind its writer's",
      STATES "%o = relu %m\n%x = tanh %g\n%m1 = assign %m, %x\n%y = mul %x, %o\noutput %y = %y\n", 1},
     {"what is stored for a program that the writer waits for",

@@ -238,7 +238,7 @@ static const struct limit {
     int with, without;
 } limits[] = {{{"most_operands", "17 operands", NULL, NULL, 0}, sum_of, 17, 14},
               {{"most_tiles", "6 tensors", NULL, NULL, 0}, product_of, 6, 4},
-              {{"most_values", "32 values", NULL, NULL, 0}, chain_of, 33, 32}};
+              {{"most_values", "64 values", NULL, NULL, 0}, chain_of, 65, 64}};
 
 START_TEST(programs_join_below_the_limit)
 {
