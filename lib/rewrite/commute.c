@@ -282,15 +282,19 @@ static void find_facts(const graph *g, struct fact *f, coda_fold fold)
     }
 }
 
+struct fact *carry_facts(const graph *in, coda_fold fold)
+{
+    struct fact *facts = calloc((size_t)in->nodes + 1, sizeof *facts);
+    if (facts) find_facts(in, facts, fold);
+    else fail(CODA_E_MEMORY, "rewrite: out of memory");
+    return facts;
+}
+
 graph *carry_walk(const graph *in, rewrite_rule *rule, const struct rewrite_options *opt,
                   struct rewrite_log *log)
 {
-    struct fact *facts = calloc((size_t)in->nodes + 1, sizeof *facts);
-    if (!facts) {
-        fail(CODA_E_MEMORY, "rewrite: out of memory");
-        return NULL;
-    }
-    find_facts(in, facts, opt->fold);
+    struct fact *facts = carry_facts(in, opt->fold);
+    if (!facts) return NULL;
     graph *out = rewrite_walk(in, rule, opt, log, facts);
     free(facts);
     return out;
@@ -336,9 +340,8 @@ static int64_t most_tiles(int64_t columns, const struct target *target)
 /* Is a row of what need not be written, or read, more than its values that move, in f32, which one kernel
  * writes and each product reads? Where a gain is left behind, it is a row that is not read for a statistic.
  * */
-static bool rows_are_wide(struct walk *w, int v, const struct rest *r)
+static bool rows_are_wide(struct walk *w, const struct fact *f, int v, const struct rest *r)
 {
-    const struct fact *f = w->ctx;
     int64_t columns = type_columns(&w->in->node[v].type), values = (int64_t)r->rows * (1 + f[v].uses);
     if (!r->rows) return true;
     if (!dim_is_number(columns)) return rewrite_needs_numbers(w, "the price of a row's factor"), false;
@@ -353,7 +356,17 @@ bool carry_pays(struct walk *w, int v)
     if (f[v].readers == READ_OTHERWISE) return false;
     struct rest r = f[v].rest[false];
     if (!keeps_range(w, v, &r) || (f[r.base].uses == 1 && f[r.base].writer != IN_MEMORY)) return false;
-    return ((!r.gain && !r.copy) || f[r.base].writer == BY_GEMM) && rows_are_wide(w, v, &r);
+    return ((!r.gain && !r.copy) || f[r.base].writer == BY_GEMM) && rows_are_wide(w, f, v, &r);
+}
+
+bool carry_is_constant(const struct fact *f, int v) { return f[v].constant; }
+
+bool carry_depends(const graph *g, struct fact *f, int v, int on) { return depends(g, f, v, on); }
+
+bool carry_pays_beside(struct walk *w, const struct fact *f, int v, int base, int rows)
+{
+    struct rest r = {.base = base, .rows = rows, .gain = true};
+    return f[base].writer == BY_GEMM && f[base].uses > 1 && rows_are_wide(w, f, v, &r);
 }
 
 /* ---- Products ---- */

@@ -25,6 +25,16 @@ struct layer layer_of(const graph *g, int v);
 /* The same layer on another base, in w->out. */
 int layer_apply(struct walk *w, int v, int base);
 
+/* Facts about the values of `in`, which the caller frees; NULL with the message set. Is v made of constants
+ * alone, which are not packed; does it depend on value `on`? */
+struct fact;
+struct fact *carry_facts(const graph *in, coda_fold fold);
+bool carry_is_constant(const struct fact *f, int v);
+bool carry_depends(const graph *g, struct fact *f, int v, int on);
+/* Does a product's epilogue write `base`, so that it may write that times a gain beside it? And is it less to
+ * move `rows` values of each row past the readers of v, a stack of layers over it? */
+bool carry_pays_beside(struct walk *w, const struct fact *f, int v, int base, int rows);
+
 /* As rewrite_walk, with the facts about `in` that the questions below need. */
 graph *carry_walk(const graph *in, rewrite_rule *rule, const struct rewrite_options *opt,
                   struct rewrite_log *log);

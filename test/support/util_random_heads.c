@@ -104,6 +104,34 @@ static void pack(struct maker *m, coda_value q, int64_t columns, coda_value *k, 
     *v = random_chance(&m->r, 20) ? *k : maker_leaf(m, false, maker_shape(m, q).dtype, 3, keys);
 }
 
+/* A vector [batch, 1, columns] for each sample of x. */
+static coda_value of_samples(struct maker *m, coda_value x)
+{
+    struct shape s = maker_shape(m, x);
+    int64_t dim[] = {s.dim[0], 1, s.dim[2]};
+    return maker_leaf(m, random_chance(&m->r, 70), s.dtype, 3, dim);
+}
+
+/* An adaptive norm before one or two projections: of what a product leaves, most of the time with a gate and
+ * with the residual, by a gain of each sample, a shift, or both. */
+coda_value maker_adaptive(struct maker *m)
+{
+    coda_value x = maker_draw(m), y = maker_linear(m, maker_draw(m), maker_columns(m, x));
+    if (!y.id) return y;
+    struct shape s = maker_shape(m, x), of = maker_shape(m, y);
+    if (s.rank != 3 || of.rank != 3 || of.dim[0] != s.dim[0] || of.dim[1] != s.dim[1]) return CODA_NONE;
+    if (random_chance(&m->r, 60)) y = coda_mul(m->g, y, of_samples(m, y));
+    if (random_chance(&m->r, 80)) y = coda_add(m->g, x, y);
+    coda_value h = maker_keep(m, y), gain = of_samples(m, y);
+    if (random_chance(&m->r, 70)) gain = coda_add(m->g, gain, coda_constant(m->g, CODA_F32, 1));
+    h = random_chance(&m->r, 30) ? coda_rms_norm(m->g, h, CODA_NONE, 1e-3f)
+                                 : coda_layer_norm(m->g, h, CODA_NONE, CODA_NONE, 1e-3f);
+    if (random_chance(&m->r, 85)) h = coda_mul(m->g, h, gain);
+    if (random_chance(&m->r, 70)) h = coda_add(m->g, h, of_samples(m, y));
+    if (random_chance(&m->r, 30)) maker_keep(m, maker_linear(m, h, maker_size(m)));
+    return maker_linear(m, h, maker_size(m));
+}
+
 static double fade(const double *in, const double *p)
 {
     return in[0] - p[0] * fmin(fabs(in[1] - in[2]), 16) * (in[3] + 1);

@@ -46,6 +46,7 @@ coda_value maker_slice(struct maker *m, coda_value x, int64_t from, int64_t to);
 coda_value maker_rope(struct maker *m);
 coda_value maker_heads(struct maker *m);
 coda_value maker_attention(struct maker *m);
+coda_value maker_adaptive(struct maker *m);
 coda_value maker_state(struct maker *m);
 /* Any map, and any reduction, of the table of primitives but for those of drawn.def. */
 coda_value maker_map(struct maker *m);

@@ -16,11 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of one SM, products have few tiles, and what they leave of a row is little beside short rows, too. */
+static const struct target one_sm = {.sms = 1};
+
 static const struct rewrite_options mode[] = {{.fuse = false},
                                               {.fuse = true},
                                               {.fuse = true, .fold = CODA_FOLD_COPY},
                                               {.fuse = true, .fold = CODA_FOLD_IN_PLACE},
-                                              {.fuse = true, .fold = CODA_FOLD_COPY, .fast_f16 = true}};
+                                              {.fuse = true, .fold = CODA_FOLD_COPY, .fast_f16 = true},
+                                              {.fuse = true, .fold = CODA_FOLD_COPY, .target = &one_sm}};
 
 static const struct {
     const char *name;
@@ -305,6 +309,64 @@ START_TEST(norms_of_constant_rows)
 }
 END_TEST
 
+static coda_value vector_of(graph *g, struct random *r, int i)
+{
+    bool samples = random_chance(r, 70);
+    int64_t dim[] = {2, 1, 128};
+    char name[16];
+    snprintf(name, sizeof name, "v%d", i);
+    return coda_weight(g, name, random_chance(r, 50) ? CODA_BF16 : CODA_F32, samples ? 3 : 1,
+                       samples ? dim : dim + 2);
+}
+
+/* One more layer over x: a factor or a shift, of rows, columns or samples, on either side. */
+static coda_value layer_over(graph *g, struct random *r, coda_value h, coda_value x, int i, bool shifts)
+{
+    coda_value v = random_chance(r, 60) ? vector_of(g, r, i) : CODA_NONE;
+    if (!v.id && shifts && random_chance(r, 50)) return coda_sub(g, x, coda_row_mean(g, h));
+    coda_value squares = v.id ? v : coda_row_sum(g, coda_mul(g, h, h));
+    if (!v.id) return coda_mul(g, x, coda_apply(g, "rsqrt_mean", &squares, 1, (float[]){1 / 128.0f, 1e-3f}));
+    switch (random_below(r, 2) + 2 * (shifts && random_chance(r, 50))) {
+    case 3: return coda_add(g, v, x);
+    case 2: return coda_sub(g, x, v);
+    case 1: return coda_mul(g, coda_add(g, v, coda_constant(g, CODA_F32, 1)), x);
+    default: return coda_mul(g, x, v);
+    }
+}
+
+/* Stacks of layers in any order between a product and one or two others. */
+static graph *random_stack(uint64_t seed)
+{
+    struct random r = {seed};
+    graph *g = coda_graph_new();
+    coda_value w = coda_weight(g, "w", CODA_F32, 2, (int64_t[]){128, 24});
+    coda_value h = coda_matmul(g, coda_input(g, "x", CODA_F32, 3, (int64_t[]){2, 5, 24}), w), x = h;
+    bool shifts = random_chance(&r, 70);
+    for (int64_t i = 0, n = 2 + random_below(&r, 5); i < n; i++) x = layer_over(g, &r, h, x, (int)i, shifts);
+    coda_output(g, "y", coda_matmul(g, x, coda_weight(g, "a", CODA_F32, 2, (int64_t[]){40, 128})));
+    if (random_chance(&r, 50))
+        coda_output(g, "z", coda_matmul_kn(g, x, coda_weight(g, "b", CODA_F32, 2, (int64_t[]){128, 9})));
+    if (random_chance(&r, 50)) coda_output(g, "h", h);
+    return g;
+}
+
+START_TEST(random_stacks)
+{
+    struct tally t = {0};
+    struct random s = {random_seed() + 6};
+    int k = 0, graphs = MAX(scaled(800), 150), last = ARRAY_SIZE(mode) - 1;
+    while (strcmp(rule[k].name, "carry_samples") != 0) k++;
+    for (int i = 0; i < graphs; i++) {
+        uint64_t seed = random_next(&s);
+        graph *g = random_stack(seed);
+        check_graph(seed, g, &t);
+        graph_free(g);
+    }
+    ck_assert_int_gt(t.fired[last][k], graphs / 3);
+    ck_assert_int_gt(t.fired[1][k], graphs / 20);
+}
+END_TEST
+
 /* The same graph gives the same text and the same derivation. */
 START_TEST(deterministic)
 {
@@ -349,4 +411,4 @@ START_TEST(fixed_point)
 END_TEST
 
 TESTS(rewrite, ONE(small_graphs), ONE(large_graphs), ONE(exact_graphs), ONE(norms_of_constant_rows),
-      ONE(deterministic), ONE(fixed_point));
+      ONE(random_stacks), ONE(deterministic), ONE(fixed_point));

@@ -238,6 +238,60 @@ START_TEST(carries_shifts)
 }
 END_TEST
 
+#define SAMPLES(kind)                                                                                        \
+    "%x = input bf16[2,3,64]\n%w = weight bf16[4,1280]\n%v = weight bf16[1280,64]\n%a = " kind               \
+    " bf16[2,1,1280]\n%s = " kind " bf16[2,1,1280]\n%h = matmul %x, %v\n%n = layer_norm %h {eps=1e-5}\n"
+#define MODULATED "%m = mul %n, %a\n%t = add %m, %s\n"
+
+/* A norm with vectors of each sample goes whole, or not at all. */
+START_TEST(carries_samples)
+{
+    const char *y = "%c = matmul %t, %w\noutput %y = %c";
+    char text[1024];
+#define TEXT(...) (snprintf(text, sizeof text, "%s%s%s", __VA_ARGS__), text)
+    graph *r = rules_check(TEXT(SAMPLES("weight"), MODULATED, y), FOLD(COPY), "carry_samples",
+                           "matmul " LAYER "cast mul matmul mul sum reshape mul sub mul cast mul sum reshape "
+                           "add");
+    rules_expect_line(r, "sub", "%16 = sub %11, %15");
+    for (int i = 0; i < r->nodes; i++) /* sums over K are f32, and of W as it is */
+        if (r->node[i].op == OP_RESHAPE) ck_assert_int_eq(r->node[i].type.dtype, CODA_F32);
+    graph_free(r);
+    /* each run would have to compute the sums */
+    rules_expect(TEXT(SAMPLES("weight"), MODULATED, y), FOLD(NONE), "-carry_samples", NULL);
+    rules_expect(TEXT(SAMPLES("input"), MODULATED, y), FOLD(COPY), "-carry_samples",
+                 "matmul mean sub m2 rsqrt_mean mul mul add matmul");
+    /* a gain alone has none */
+    const char *gain = "%r = rms_norm %h {eps=1e-5}\n%t = mul %a, %r\n";
+    rules_expect(TEXT(SAMPLES("input"), gain, y), FOLD(NONE), "carry_samples",
+                 "matmul " NORM "mul matmul mul");
+    /* a shift alone has no gain to leave behind */
+    rules_expect(TEXT(SAMPLES("weight"), "%t = sub %n, %s\n", y), FOLD(COPY), "carry_samples", NULL);
+    rules_expect(TEXT(SAMPLES("weight"), "%t = sub %s, %n\n", y), FOLD(COPY), "-carry_samples", NULL);
+    /* somebody else reads what is modulated; the value below is in memory already; the weight is none */
+    rules_expect(TEXT(SAMPLES("weight"), MODULATED "output %t = %t\n", y), FOLD(COPY), "-carry_samples",
+                 NULL);
+    rules_expect(
+        TEXT(SAMPLES("weight"),
+             "%z = input bf16[2,3,1280]\n%n2 = layer_norm %z {eps=1e-5}\n%m = mul %n2, %a\n%t = add %m, %s\n",
+             y),
+        FOLD(COPY), "-carry_samples", NULL);
+    rules_expect(
+        TEXT(SAMPLES("weight"), "%i = input bf16[4,1280]\n" MODULATED, "%c = matmul %t, %i\noutput %y = %c"),
+        FOLD(COPY), "-carry_samples", NULL);
+#undef TEXT
+}
+END_TEST
+
+START_TEST(carries_samples_but_not_in_f16)
+{
+    const char *text = "%x = input f16[2,3,64]\n%w = weight f16[4,1280]\n%v = weight f16[1280,64]\n"
+                       "%a = weight f16[2,1,1280]\n%h = matmul %x, %v\n%n = rms_norm %h {eps=1e-5}\n"
+                       "%m = mul %n, %a\n%c = matmul %m, %w\noutput %y = %c";
+    rules_expect(text, FOLD(COPY), "-carry_samples", "matmul " NORM "mul mul matmul");
+    rules_expect(text, FAST(COPY), "-carry_samples", "matmul " NORM "mul mul matmul");
+}
+END_TEST
+
 START_TEST(carries_cast)
 {
     const char *from = "%x = input f32[6,8]\n%v = weight f32[8,8]\n%w = weight bf16[4,8]\n";
@@ -660,8 +714,9 @@ END_TEST
 
 TESTS(rules, ONE(lowers), ONE(lowers_loss), ONE(lowering_keeps_origins), ONE(carries_row_scale),
       ONE(leaves_norms_of_ranges), ONE(leaves_norms_of_few_columns), ONE(carries_past_a_residual),
-      ONE(keeps_row_scale), ONE(carries_col_scale), ONE(carries_shifts), ONE(carries_cast),
-      ONE(keeps_f16_in_range), ONE(keeps_casts_in_range), ONE(merges_rope),
-      ONE(merges_rope_behind_maps_of_columns), ONE(merges_rope_with_late_positions), ONE(tidies), ONE(shares),
+      ONE(keeps_row_scale), ONE(carries_col_scale), ONE(carries_shifts), ONE(carries_samples),
+      ONE(carries_samples_but_not_in_f16), ONE(carries_cast), ONE(keeps_f16_in_range),
+      ONE(keeps_casts_in_range), ONE(merges_rope), ONE(merges_rope_behind_maps_of_columns),
+      ONE(merges_rope_with_late_positions), ONE(tidies), ONE(shares),
       ONE(scales_of_small_weights_come_behind), ONE(narrows), ONE(drops_the_dead), ONE(blocks),
       ONE(joins_products), ONE(refuses_a_poisoned_graph), ONE(deep_stack));
