@@ -67,9 +67,8 @@
  *            into weights whose rows are scaled to a mean square of 1; products that are scaled later are
  *            fp32 until then; CODA_FAST_FP16 saves that, and overflows where x times the gain does); in bf16
  *            and fp32 where sum |x_k g_k w_k|, without the factor that comes later, is below 3.4e38, as after
- *            a norm if the squares of x g and those of a row of w add up to less. A folded layer_norm, also
- *            one by a scale and a shift of each sample, [..,1,N], if they are weights, takes the mean off
- *            behind the product: a relative error of about 2^-22 |mean| / deviation.
+ *            a norm if the squares of x g and those of a row of w add up to less. A folded layer_norm takes
+ *            the mean off after the product: a relative error of about 2^-22 |mean| / deviation.
  *
  * SPDX-License-Identifier: Apache-2.0
  */

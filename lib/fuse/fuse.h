@@ -158,6 +158,8 @@ void group_find_horizons(struct grouper *gr);
 void group_dissolve(struct grouper *gr, struct group *q);
 /* Joins to q, a program of rows, a value that need have nothing to do with what q has. */
 bool group_takes(struct grouper *gr, struct group *q, int value);
+/* The group, the last one that was added, is taken back: its members have the roles that they had. */
+void group_take_back(struct grouper *gr, struct group *q);
 /* Joins to q whatever its epilogue, or its pass over rows, can compute too; nodes are tried in order. */
 void group_grow(struct grouper *gr, struct group *q);
 /* Places besides its own buffer that `value` has to be stored to: outputs, and parts of concats. */
@@ -225,6 +227,11 @@ bool group_reads_in_place(const struct grouper *gr, const struct group *q, int v
 /* Does version n, whatever it takes of q, come after all that has to be ahead of it, and can q load its
  * slots? */
 bool group_may_write(struct grouper *gr, struct group *q, const struct node *n);
+/* samples.c */
+/* Should the product v of all samples' rows be *to, one of each sample, for what it may store or load so? And
+ * has it come to that, now that the group has grown? */
+bool samples_split(struct grouper *gr, int root, const struct matmul_view *v, struct matmul_view *to);
+bool samples_pay(const struct grouper *gr, const struct group *q);
 /* trial.c: what deciding whether values join changes in a group that has no more members for it. A trial may
  * be within another one. */
 struct trial {

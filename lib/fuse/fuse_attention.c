@@ -92,8 +92,8 @@ static void place(const void *spec, const struct type *t, int result, struct ten
 {
     const struct attention_spec *a = spec;
     if (result != ATTENTION_O) return;
-    dense_strides(t, to->stride);
     attention_by_heads(to, t, a->head_dim);
 }
 
-const struct own_fusion fuse_attention = {.kind = &own_attention, .read = read_node, .place = place};
+const struct own_fusion fuse_attention = {
+    .kind = &own_attention, .read = read_node, .place = place, .parts = 1};

@@ -39,14 +39,18 @@ static int part_copy(const struct grouper *gr, int value)
     return same && uses_count(&gr->uses, copy) == 1 ? copy : -1;
 }
 
-/* Has the concat's part rows whose columns are adjacent? */
+/* Has the concat's part rows whose columns are adjacent, and begin where kernels store 16 bytes at once? */
 static bool suits_part(const struct grouper *gr, int copy)
 {
+    enum { UNIT = 16 };
     const struct node *c = &gr->g->node[part_of(gr, copy)];
     int64_t stride[CODA_MAX_RANK];
     if (c->op != OP_CONCAT || c->type.rank < 2) return false;
+    int64_t unit = UNIT / dtype_bytes(c->type.dtype, 1);
+    int64_t offset = part_offset(gr, part_of(gr, copy), gr->uses.use[gr->uses.at[copy]].operand);
     view_part(c, stride);
-    return extent_is_one(stride[c->type.rank - 1]);
+    return extent_is_one(stride[c->type.rank - 1]) && extent_is_multiple(offset, unit) &&
+           extent_is_multiple(stride[c->type.rank - 2], unit);
 }
 
 /* Results that are copied to where they are read are stored there. */

@@ -39,25 +39,38 @@ static int64_t pitch_of_one(const struct grouper *gr, int x, int64_t k)
     return extents_equal(stride, 0) ? k : stride;
 }
 
+static struct group *grow_gemm(struct grouper *gr, int root, const struct matmul_view *v)
+{
+    const struct node *n = &gr->g->node[root];
+    struct group *q = root_new(gr, PROGRAM_GEMM, root);
+    if (!q) return NULL;
+    struct program *p = &q->p;
+    p->rank = 3;
+    p->dim[0] = v->batch;
+    p->dim[1] = v->m;
+    p->dim[2] = v->n;
+    p->k = v->k;
+    p->a = operand(gr->g, n->in[MATMUL_X], &v->a);
+    p->b = operand(gr->g, n->in[MATMUL_W], &v->b);
+    if (p->invariant && extent_is_one(v->m) && extents_equal(v->a.row, 0))
+        p->a.data.row = pitch_of_one(gr, n->in[MATMUL_X], v->k);
+    group_grow(gr, q);
+    return q;
+}
+
 static void root_gemm(struct grouper *gr, int root)
 {
     const struct node *n = &gr->g->node[root];
-    struct matmul_view v;
-    struct group *q = root_new(gr, PROGRAM_GEMM, root);
-    if (!q) return;
-    struct program *p = &q->p;
+    struct matmul_view v, samples;
     view_matmul(gr->g, n, gr->view, &v);
-    p->rank = 3;
-    p->dim[0] = v.batch;
-    p->dim[1] = v.m;
-    p->dim[2] = v.n;
-    p->k = v.k;
-    p->a = operand(gr->g, n->in[MATMUL_X], &v.a);
-    p->b = operand(gr->g, n->in[MATMUL_W], &v.b);
-    if (p->invariant && extent_is_one(v.m) && extents_equal(v.a.row, 0))
-        p->a.data.row = pitch_of_one(gr, n->in[MATMUL_X], v.k);
+    bool split = samples_split(gr, root, &v, &samples);
+    struct group *q = grow_gemm(gr, root, split ? &samples : &v);
+    if (q && split && !samples_pay(gr, q)) {
+        group_take_back(gr, q);
+        q = grow_gemm(gr, root, &v);
+    }
+    if (!q) return;
     for (int i = 0; i < n->nin; i++) refuse_note(gr, q, n->in[i], REASON_OPERAND, -1, v.k, 0);
-    group_grow(gr, q);
     give_back(gr, q);
 }
 

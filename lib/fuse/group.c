@@ -421,6 +421,25 @@ void group_dissolve(struct grouper *gr, struct group *q)
     q->members = q->stores = 0;
 }
 
+void group_take_back(struct grouper *gr, struct group *q)
+{
+    while (q->first >= 0) {
+        int m = q->first;
+        q->first = gr->site[m].next;
+        gr->site[m].role = op_is_view(gr->g->node[m].op) ? ROLE_VIEW : ROLE_FREE;
+        gr->site[m].group = gr->site[m].next = -1;
+        gr->site[m].range = 0;
+        gr->site[m].partial = gr->site[m].segmented = gr->site[m].leaves = false;
+        gr->site[m].store_columns = (struct column_range){0, 0};
+    }
+    for (int i = q->p.root; i < gr->g->nodes; i++)
+        if (gr->site[i].role == ROLE_VIEW) view_extend(gr->g, i, gr->view);
+    for (int i = 0; i < gr->g->nodes; i++) /* another group gets its number */
+        if (gr->site[i].queued == (unsigned)q->index + 1) gr->site[i].queued = 0;
+    gr->groups--;
+    group_find_horizons(gr);
+}
+
 /* Of a node whose operands have theirs: the operations on the longest way to it. Unlike its place in the
  * graph it says nothing of how far along a value is read first, as by a backward pass. */
 static int level(const struct grouper *gr, int value)
