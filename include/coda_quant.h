@@ -53,8 +53,10 @@ typedef enum coda_pack_zeros {
     CODA_ZEROS_MINIMUM = 2 /* a minimum m a group, of the scales' type: int4 and int5 */
 } coda_pack_zeros;
 
-/* All fields but zeros are needed. group: 16, 32, 64, a multiple of 128, or 0 for the whole row; the last
- * group of a row may be short. */
+/* All fields but zeros are needed. group: 0 for the whole row, or 8 and more; the last one of a row may be
+ * short. Matrix units multiply 16 columns of one scale at a time: groups of 16, 32, 64 and multiples of 128
+ * lie one behind the other. Others take as many bytes as the next larger one of these, and their products,
+ * decoded element by element, more time. */
 typedef struct coda_pack_format {
     size_t size;
     coda_pack_codes codes;

@@ -29,6 +29,9 @@
  * Integers are kept as q plus half their range (int8: as they are), with a zero point or a minimum as q.
  * A group of more than a step, or of a whole row, has its scale in each of its records. What fills up rows
  * and columns decodes to 0.
+ *
+ * Groups that are neither 16, 32, 64 nor a multiple of 128 have GAPS: each has the place of the next larger
+ * one of these, and leaves what it does not need of it. So of groups of 125 column 125 is at k = 128.
  */
 #ifndef PACK_H
 #define PACK_H
@@ -48,7 +51,7 @@ struct pack_record {
     int tile, tiles; /* k of one; how many */
     int step;        /* k of the record */
     int groups;      /* scales of a row in the record, */
-    int group;       /* each of so many k */
+    int group;       /* each of so many k, gaps included */
     int high, scales, second;
     int bytes;
 };
@@ -58,6 +61,11 @@ enum { PACK_ROWS = 16, PACK_STEP_MOST = 256, PACK_GROUPS_MOST = 16, PACK_WORD_SI
 /* CODA_E_INVALID with one line, if there is no such format. All else wants a format that is good. */
 coda_status pack_check(const struct pack_format *f);
 bool pack_same(const struct pack_format *a, const struct pack_format *b);
+/* Places that a group takes: group, or the next larger one that has no gaps; 0: the whole row. Where a column
+ * is, in the k of the records. */
+int64_t pack_group(const struct pack_format *f);
+bool pack_has_gaps(const struct pack_format *f);
+int64_t pack_place(const struct pack_format *f, int64_t column);
 struct pack_record pack_record(const struct pack_format *f);
 int64_t pack_records(const struct pack_format *f, int64_t columns);             /* of 16 rows */
 int64_t pack_bytes(const struct pack_format *f, int64_t rows, int64_t columns); /* INT64_MAX: too many */

@@ -119,10 +119,11 @@ void pack_decode(const struct pack_format *f, const void *packed, int64_t rows, 
     int64_t records = pack_records(f, columns);
     (void)rows;
     const uint8_t *block = (const uint8_t *)packed + row / PACK_ROWS * records * p.bytes;
-    for (int64_t k = k0, next; k < k0 + n; k = next) {
-        int64_t i = k / p.step;
-        next = MIN((i + 1) * p.step, k0 + n);
-        decode_record(f, &p, block + i * p.bytes, (int)(row % PACK_ROWS), (int)(k - i * p.step),
-                      (int)(next - i * p.step), out + (k - k0));
+    for (int64_t k = k0, live; k < k0 + n; k += live) {
+        int64_t at = pack_place(f, k), i = at / p.step;
+        live = MIN((i + 1) * p.step - at, k0 + n - k);
+        if (pack_has_gaps(f)) live = MIN(live, f->group - k % f->group);
+        decode_record(f, &p, block + i * p.bytes, (int)(row % PACK_ROWS), (int)(at - i * p.step),
+                      (int)(at - i * p.step + live), out + (k - k0));
     }
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 enum code_class { NO_CODES, INTEGER, FLOATING };
+enum { LEAST_GROUP = 8, MOST_GROUP = INT32_MAX / 128 * 128 };
 
 static const struct codes {
     const char *name;
@@ -66,13 +67,9 @@ static coda_status check_fields(const struct pack_format *f)
     if (f->zeros < 0 || f->zeros >= ARRAY_SIZE(zeros_of))
         return fail(CODA_E_INVALID, "packed format: zeros is %d; must be 0..%d", (int)f->zeros,
                     ARRAY_SIZE(zeros_of) - 1);
-    int g = f->group;
-    if (g == 0 || g == 16 || g == 32 || g == 64 || (g > 0 && g % 128 == 0)) return CODA_OK;
-    return fail(
-        CODA_E_INVALID,
-        "packed format: group is %d; must be 16, 32, 64, a multiple of 128 or 0, as kernels multiply 16 "
-        "columns of one scale at a time",
-        g);
+    if (f->group == 0 || (f->group >= LEAST_GROUP && f->group <= MOST_GROUP)) return CODA_OK;
+    return fail(CODA_E_INVALID, "packed format: group is %d; must be %d..%d, or 0 for the whole row",
+                f->group, LEAST_GROUP, MOST_GROUP);
 }
 
 static coda_status check_two_levels(const struct pack_format *f)
@@ -112,16 +109,33 @@ coda_status pack_check(const struct pack_format *f)
     return s;
 }
 
+/* ---- Groups ---- */
+
+int64_t pack_group(const struct pack_format *f)
+{
+    int g = f->group;
+    return g > 64 ? CEIL_DIV(g, 128) * (int64_t)128 : g > 32 ? 64 : g > 16 ? 32 : g ? 16 : 0;
+}
+
+bool pack_has_gaps(const struct pack_format *f) { return pack_group(f) != f->group; }
+
+int64_t pack_place(const struct pack_format *f, int64_t column)
+{
+    if (!pack_has_gaps(f)) return column;
+    return add_counts(mul_counts(column / f->group, pack_group(f)), column % f->group);
+}
+
 /* ---- Sizes ---- */
 
 struct pack_record pack_record(const struct pack_format *f)
 {
     struct pack_record p = {.bits = codes_of[f->codes].bits};
-    bool wide = f->group == 0 || f->group >= 128;
+    int group = (int)pack_group(f);
+    bool wide = group == 0 || group >= 128;
     p.tile = p.bits == 8 ? 64 : 128;
     p.step = pack_two_levels(f) ? 256 : wide ? 128 : p.tile;
     p.tiles = p.step / p.tile;
-    p.group = wide ? p.step : f->group;
+    p.group = wide ? p.step : group;
     p.groups = p.step / p.group;
     p.high = 1024 * p.tiles;
     p.scales = p.high + (p.bits & 3) * p.step * PACK_ROWS / 8;
@@ -136,8 +150,7 @@ struct pack_record pack_record(const struct pack_format *f)
 
 int64_t pack_records(const struct pack_format *f, int64_t columns)
 {
-    int step = pack_record(f).step;
-    return columns / step + (columns % step > 0);
+    return columns ? pack_place(f, columns - 1) / pack_record(f).step + 1 : 0;
 }
 
 int64_t pack_bytes(const struct pack_format *f, int64_t rows, int64_t columns)

@@ -76,12 +76,12 @@ static void draw_scales(const struct pack_format *f, const struct pack_record *p
 }
 
 /* What fills up columns is 0 where codes can be; what fills up rows has scales of 0. */
-static void draw_row(const struct pack_format *f, const struct pack_record *p, int r, int columns,
+static void draw_row(const struct pack_format *f, const struct pack_record *p, int r, int64_t places,
                      double unit, uint8_t *record, uint64_t *seed)
 {
     uint8_t q[PACK_STEP_MOST];
     struct pack_scales s;
-    for (int k = 0; k < p->step; k++) q[k] = k < columns ? draw_code(f, p, seed) : (uint8_t)pack_middle(f);
+    for (int k = 0; k < p->step; k++) q[k] = k < places ? draw_code(f, p, seed) : (uint8_t)pack_middle(f);
     draw_scales(f, p, unit, &s, seed);
     pack_put_codes(p, f->codes, record, r, q);
     pack_put_scales(f, p, record, r, &s);
@@ -92,7 +92,7 @@ static void share_scales(const struct pack_format *f, const struct pack_record *
                          uint8_t *block)
 {
     struct pack_scales s;
-    int64_t each = f->group ? f->group / p->step : records;
+    int64_t each = f->group ? pack_group(f) / p->step : records;
     for (int64_t i = 0; i < records && each > 1; i++) {
         if (i % each == 0) pack_get_scales(f, p, block + i * p->bytes, r, &s);
         pack_put_scales(f, p, block + i * p->bytes, r, &s);
@@ -103,14 +103,13 @@ void pack_random(const struct pack_format *f, int64_t rows, int64_t columns, dou
                  uint8_t *out)
 {
     struct pack_record p = pack_record(f);
-    int64_t records = pack_records(f, columns);
+    int64_t records = pack_records(f, columns), places = pack_place(f, columns - 1) + 1;
     memset(out, 0, (size_t)pack_bytes(f, rows, columns));
     for (int64_t row = 0; row < rows; row++) {
         uint8_t *block = out + row / PACK_ROWS * records * p.bytes;
         int r = (int)(row % PACK_ROWS);
         for (int64_t i = 0; i < records; i++)
-            draw_row(f, &p, r, (int)MIN(columns - i * p.step, p.step), rms / code_rms(f->codes),
-                     block + i * p.bytes, &seed);
+            draw_row(f, &p, r, places - i * p.step, rms / code_rms(f->codes), block + i * p.bytes, &seed);
         share_scales(f, &p, records, r, block);
     }
 }

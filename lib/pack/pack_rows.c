@@ -66,7 +66,24 @@ static coda_status check_codes(const struct pack_source *s, const struct pack_ti
 
 /* ---- What fills up ---- */
 
-/* Codes of the value 0 behind the columns; groups that begin there have scales of 0. */
+/* Whether groups of the tile, which follow one another there, lie apart in the record. */
+static bool lies_apart(const struct pack_source *s) { return pack_has_gaps(s->f) && s->p.groups > 1; }
+
+static void move_apart(const struct pack_source *s, struct pack_tile *t, int r)
+{
+    int group = s->f->group;
+    for (int g = t->groups - 1; g > 0; g--)
+        memmove(t->q[r] + g * s->p.group, t->q[r] + g * group, (size_t)MIN(group, t->n - g * group));
+}
+
+static bool is_filled(const struct pack_source *s, const struct pack_tile *t, int k)
+{
+    if (!lies_apart(s)) return k < t->n;
+    int in = k % s->p.group;
+    return in < s->f->group && k / s->p.group * s->f->group + in < t->n;
+}
+
+/* Codes of the value 0 behind the columns, and in gaps; groups that begin there have scales of 0. */
 static void fill_row(const struct pack_source *s, struct pack_tile *t, int r)
 {
     int size = pack_scale_bytes(s->f), second = s->f->zeros == CODA_ZEROS_POINTS ? 1 : size;
@@ -74,7 +91,8 @@ static void fill_row(const struct pack_source *s, struct pack_tile *t, int r)
         memset(t->s[r].scale + g * size, 0, (size_t)size);
         memset(t->s[r].second + g * second, 0, (size_t)second);
     }
-    for (int k = t->n, g; k < s->p.step; k++) {
+    for (int k = lies_apart(s) ? 0 : t->n, g; k < s->p.step; k++) {
+        if (is_filled(s, t, k)) continue;
         g = k / s->p.group;
         t->q[r][k] = s->f->zeros == CODA_ZEROS_POINTS ? t->s[r].second[g] : (uint8_t)pack_middle(s->f);
     }
@@ -92,6 +110,7 @@ static coda_status pack_tile(const struct pack_source *s, struct pack_tile *t, u
     for (int r = 0; r < t->rows && status == CODA_OK; r++) {
         status = check_scales(s, t, r);
         if (status == CODA_OK) status = check_codes(s, t, r);
+        if (lies_apart(s)) move_apart(s, t, r);
         if (t->n < s->p.step) fill_row(s, t, r);
     }
     if (status != CODA_OK) return status;
@@ -182,6 +201,15 @@ static coda_status begin(struct pack_source *s, const struct pack_format *f, con
     return status == CODA_OK ? layouts[file->kind]->check(s) : status;
 }
 
+/* Of the record that begins with column k. */
+static int columns_of(const struct pack_source *s, int64_t k)
+{
+    int64_t n = s->p.step, left = s->file->columns - k;
+    if (lies_apart(s)) n = s->p.groups * s->f->group;
+    else if (pack_has_gaps(s->f)) n = MIN(n, s->f->group - k % s->f->group);
+    return (int)MIN(n, left);
+}
+
 coda_status pack_rows(const struct pack_format *f, const coda_pack_source *file, int64_t first, int64_t rows,
                       void *out)
 {
@@ -192,10 +220,10 @@ coda_status pack_rows(const struct pack_format *f, const coda_pack_source *file,
     if (status == CODA_OK) status = check_columns(&s);
     if (status == CODA_OK) status = check_rows(&s, first, rows);
     for (t.row = first; status == CODA_OK && t.row < first + rows; t.row += PACK_ROWS)
-        for (t.k = 0; t.k < file->columns && status == CODA_OK; t.k += s.p.step, record += s.p.bytes) {
+        for (t.k = 0; t.k < file->columns && status == CODA_OK; t.k += t.n, record += s.p.bytes) {
             t.rows = (int)MIN(PACK_ROWS, first + rows - t.row);
-            t.n = (int)MIN(s.p.step, file->columns - t.k);
-            t.groups = CEIL_DIV(t.n, s.p.group);
+            t.n = columns_of(&s, t.k);
+            t.groups = CEIL_DIV(t.n, lies_apart(&s) ? f->group : s.p.group);
             status = pack_tile(&s, &t, record);
         }
     return status;

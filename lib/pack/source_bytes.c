@@ -13,7 +13,8 @@ static coda_status check_codes(const struct pack_source *s)
     if (pack_two_levels(s->f)) return source_refuse_format(s, "of one level of scales");
     coda_status status = source_in_order(s);
     if (status == CODA_OK && s->f->zeros == CODA_ZEROS_MINIMUM)
-        status = source_divides(s, "columns with minima", f->columns, s->p.group);
+        status =
+            source_divides(s, "columns with minima", f->columns, pack_has_gaps(s->f) ? s->group : s->p.group);
     if (status != CODA_OK) return status;
     return source_bytes(s, f->rows * f->columns, mul_counts(blocks * s->groups, size),
                         s->f->zeros ? f->rows * s->groups * second : 0);
@@ -74,7 +75,8 @@ static coda_status check_nibbles(const struct pack_source *s)
     const coda_pack_source *f = s->file;
     if (s->f->codes != CODA_CODES_E2M1) return source_refuse_format(s, "e2m1");
     coda_status status = source_in_order(s);
-    if (status == CODA_OK) status = source_divides(s, "columns", f->columns, s->f->group ? s->f->group : 2);
+    if (status == CODA_OK) status = source_divides(s, "columns", f->columns, 2);
+    if (status == CODA_OK && s->f->group) status = source_divides(s, "columns", f->columns, s->f->group);
     if (status != CODA_OK) return status;
     return source_bytes(s, f->rows * (f->columns / 2), f->rows * s->groups * source_scale_bytes(s), 0);
 }
@@ -83,8 +85,10 @@ static coda_status fetch_nibbles(const struct pack_source *s, struct pack_tile *
 {
     for (int r = 0; r < t->rows; r++) {
         int64_t row = source_row(s, t->row + r);
-        source_nibbles((const uint8_t *)s->file->codes + row * (s->file->columns / 2) + t->k / 2, t->n,
-                       t->q[r]);
+        const uint8_t *from = (const uint8_t *)s->file->codes + row * (s->file->columns / 2) + t->k / 2;
+        int odd = (int)(t->k % 2);
+        if (odd) t->q[r][0] = from[0] >> 4;
+        source_nibbles(from + odd, t->n - odd, t->q[r] + odd);
         for (int g = 0; g < t->groups; g++)
             source_put_scale(s, &t->s[r], g, row * s->groups + source_group(s, t, g));
     }

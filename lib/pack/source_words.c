@@ -55,7 +55,7 @@ static void compressed_codes(const struct pack_source *s, struct pack_tile *t, i
 {
     int64_t words = ceil_div(s->file->columns, in_word(s)), from = row * words;
     const uint8_t *at = (const uint8_t *)s->file->codes + 4 * from + t->k * s->bits / 8;
-    if (s->file->column_order)
+    if (s->file->column_order || (s->bits == 4 && t->k % 2))
         for (int k = 0; k < t->n; k++) {
             int64_t column = source_column(s, t->k + k);
             t->q[r][k] = element(s, s->file->codes, from + column / in_word(s), column);
@@ -105,11 +105,12 @@ static void gptq_codes(const struct pack_source *s, struct pack_tile *t, int r, 
 {
     const coda_pack_source *f = s->file;
     int n = in_word(s);
-    for (int k = 0; k < t->n && f->column_order; k++) {
+    bool whole = !f->column_order && t->k % n == 0; /* words */
+    for (int k = 0; k < t->n && !whole; k++) {
         int64_t column = source_column(s, t->k + k);
         t->q[r][k] = element(s, f->codes, column / n * f->rows + row, column);
     }
-    for (int k = 0; k < t->n && !f->column_order; k += n) {
+    for (int k = 0; k < t->n && whole; k += n) {
         uint32_t w = word_at(f->codes, (t->k + k) / n * f->rows + row);
         if (n == 8) source_nibbles((const uint8_t *)&w, 8, t->q[r] + k);
         else {

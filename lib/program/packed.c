@@ -21,6 +21,7 @@ int64_t packed_elements_bytes(const struct tensor_use *u, int64_t elements)
 {
     struct pack_format f = graph_format_of(u->packing.format);
     struct pack_record p = pack_record(&f);
+    if (pack_has_gaps(&f)) elements = CEIL_DIV(mul_counts(elements, pack_group(&f)), f.group);
     return CEIL_DIV(mul_counts(elements, p.bytes), PACK_ROWS * p.step);
 }
 
@@ -36,9 +37,10 @@ int64_t packed_operand_bytes(const struct tensor_use *u, int64_t rows, int64_t k
     if (!rows || !k) return 0;
     struct pack_format f = graph_format_of(u->packing.format);
     struct pack_record record = pack_record(&f);
+    int64_t step = pack_has_gaps(&f) ? record.step * f.group / pack_group(&f) : record.step;
     struct packed_at first = packed_at(u, u->offset), row = packed_at(u, u->row), next = packed_at(u, u->k);
     int64_t blocks = pieces_met(first.row, row.row + next.row, row.row ? rows : k, PACK_ROWS);
-    int64_t records = pieces_met(first.column, row.column + next.column, row.column ? rows : k, record.step);
+    int64_t records = pieces_met(first.column, row.column + next.column, row.column ? rows : k, step);
     if (!row.row && !next.row) blocks = 1;
     if (!row.column && !next.column) records = 1;
     return mul_counts(mul_counts(blocks, records), record.bytes);
@@ -49,5 +51,5 @@ bool packed_has_whole_records(const struct tensor_use *u, int64_t k)
     struct pack_format f = graph_format_of(u->packing.format);
     struct packed_at first = packed_at(u, u->offset);
     bool rows = u->k == 1 && u->row == u->packing.columns && first.row % PACK_ROWS == 0 && !first.column;
-    return rows && (k == u->packing.columns || k % pack_record(&f).step == 0);
+    return rows && !pack_has_gaps(&f) && (k == u->packing.columns || k % pack_record(&f).step == 0);
 }

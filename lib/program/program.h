@@ -166,7 +166,8 @@ int64_t packed_bytes(const struct tensor_use *u, int64_t stride);
  * the strides of an operand. */
 int64_t packed_elements_bytes(const struct tensor_use *u, int64_t elements);
 int64_t packed_operand_bytes(const struct tensor_use *u, int64_t rows, int64_t k);
-/* Is it [.., k] of whole rows of records, or a part of them of whole records, from a row block on? */
+/* Is it [.., k] of whole rows of records without gaps, or a part of them of whole records, from a row block
+ * on? */
 bool packed_has_whole_records(const struct tensor_use *u, int64_t k);
 static inline bool use_is_packed(const struct tensor_use *u) { return u->packing.format; }
 

@@ -95,9 +95,11 @@ static bool has_groups(const struct program *p)
     struct pack_format f = format_of(p);
     return is_packed(p) && pack_record(&f).group < CHUNK / 4;
 }
+/* What zero points want of A's sums takes registers, too, and so does K that ends within a chunk. */
+static bool is_crowded(const struct program *p) { return is_packed(p) && format_of(p).zeros && p->k % CHUNK; }
 static int most_pass_tiles(const struct program *p)
 {
-    return has_groups(p) && octets(p) > 1 ? PASS_FEW : PASS_TILES;
+    return (has_groups(p) && octets(p) > 1) || is_crowded(p) ? PASS_FEW : PASS_TILES;
 }
 static int passes(const struct program *p, const struct tile *t)
 {

@@ -270,8 +270,10 @@ static bool is_decoded(const struct rows_walk *w, const struct program *p, int p
     const struct tensor_use *q = &p->port[port];
     if (!use_is_packed(q) || q->role != USE_GATHER || !port_in_use(w, p, port, true)) return false;
     int64_t columns = packed_at(q, q->offset).column | packed_at(q, q->table_stride).column;
+    struct pack_format f = graph_format_of(q->packing.format);
+    bool together = !pack_has_gaps(&f) || f.group % w->width == 0;
     return (w->width == 4 || w->width == 8) && columns % w->width == 0 && q->packing.columns > 1 &&
-           w->stride[port][w->rank - 1] == 1;
+           together && w->stride[port][w->rank - 1] == 1;
 }
 
 static bool is_column_load(const struct step *s) { return s->kind == STEP_LOAD && !step_is_of_row(s); }

@@ -70,15 +70,30 @@ template <class T> struct Elements {
 
 // ---- A packed matrix of so many columns ----
 
+// Places in the records that a group of `along` takes, as lib/pack/pack.h has it: of the next larger one that
+// is whole products. 0: all of a row.
+constexpr int places_of(int along)
+{
+    return along > 64 ? (along + 127) / 128 * 128 : along > 32 ? 64 : along > 16 ? 32 : along ? 16 : 0;
+}
+
+// Where column k is in the records of its row.
+template <int along> DEV constexpr i64 place_of(i64 k)
+{
+    if constexpr (places_of(along) == along) return k;
+    else return k / along * places_of(along) + k % along;
+}
+
 template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struct Packed {
     static constexpr int bits = codes == Codes::int5                           ? 5
                                 : codes == Codes::int6                         ? 6
                                 : codes == Codes::int4 || codes == Codes::e2m1 ? 4
                                                                                : 8;
     static constexpr bool two_levels = scales == Scales::f16u6 || scales == Scales::f16i8;
-    static constexpr bool wide = along == 0 || along >= 128;
+    static constexpr int places = places_of(along);
+    static constexpr bool has_gaps = places != along, wide = places == 0 || places >= 128;
     static constexpr int tile = bits == 8 ? 64 : 128, step = two_levels ? 256 : wide ? 128 : tile;
-    static constexpr int group = wide ? step : along, groups = step / group;
+    static constexpr int group = wide ? step : places, groups = step / group;
     static constexpr int scale_bytes = scales == Scales::f32                             ? 4
                                        : scales == Scales::bf16 || scales == Scales::f16 ? 2
                                                                                          : 1;
@@ -102,7 +117,10 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
     static constexpr int bytes = second + (zeros == Zeros::points                   ? groups * 16
                                            : zeros == Zeros::minimum && !two_levels ? one
                                                                                     : 0);
-    static constexpr i64 records = (columns + step - 1) / step, block = records * bytes;
+    DEV static i64 place(i64 k) { return place_of<along>(k); }
+    // Are n columns from a multiple of n on neighbours with one scale? n: 4 or 8.
+    template <int n> static constexpr bool together = !has_gaps || along % n == 0;
+    static constexpr i64 records = place_of<along>(columns - 1) / step + 1, block = records * bytes;
     // What integers count from, without zero points and minima.
     static constexpr int middle = zeros != Zeros::none   ? 0
                                   : codes == Codes::int4 ? 8
@@ -176,8 +194,9 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
     // Element (row, k), counted from the beginning of a row block.
     DEV static float at(const u8 *from, i64 row, i64 k)
     {
-        const u8 *record = from + row / 16 * block + k / step * bytes;
-        const int r = (int)(row % 16), in_step = (int)(k % step);
+        const i64 at = place(k);
+        const u8 *record = from + row / 16 * block + at / step * bytes;
+        const int r = (int)(row % 16), in_step = (int)(at % step);
         return value(code(record, r, in_step), scale(record, r, in_step));
     }
 
@@ -205,8 +224,10 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
     // Elements k to k + 3 of a row, k a multiple of 4: they have one scale.
     DEV static void four(const u8 *from, i64 row, i64 k, float (&x)[4])
     {
-        const u8 *record = from + row / 16 * block + k / step * bytes;
-        const int r = (int)(row % 16), in_step = (int)(k % step);
+        static_assert(together<4>);
+        const i64 at = place(k);
+        const u8 *record = from + row / 16 * block + at / step * bytes;
+        const int r = (int)(row % 16), in_step = (int)(at % step);
         u32 q[4];
         four_codes(record, r, in_step, q);
         const Scale c = scale(record, r, in_step);
@@ -216,8 +237,10 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
     // Elements k to k + 7 of a row, k a multiple of 8: likewise.
     DEV static void eight(const u8 *from, i64 row, i64 k, float (&x)[8])
     {
-        const u8 *record = from + row / 16 * block + k / step * bytes;
-        const int r = (int)(row % 16), in_step = (int)(k % step);
+        static_assert(together<8>);
+        const i64 at = place(k);
+        const u8 *record = from + row / 16 * block + at / step * bytes;
+        const int r = (int)(row % 16), in_step = (int)(at % step);
         u32 q[8];
         four_codes(record, r, in_step, q);
         four_codes(record, r, in_step + 4, q + 4);
@@ -250,8 +273,9 @@ template <class Config, class Weights> struct WeightsOf {
     // whatever the other index is.
     template <bool along_k> static constexpr i64 other = along_k ? Config::b_stride_row : Config::b_stride_k;
     template <bool along_k, i64 ahead>
-    static constexpr bool together = other<!along_k> == 1 && other<along_k> % columns % 8 == 0 &&
-                                     Config::b_first % columns % 8 == 0 && ahead % 8 == 0;
+    static constexpr bool together =
+        Weights::template together<8> &&other<!along_k> == 1 && other<along_k> % columns % 8 == 0 &&
+        Config::b_first % columns % 8 == 0 && ahead % 8 == 0;
     template <bool along_k, i64 ahead, int step>
     DEV static void eight(const u8 *from, i64 n, i64 k, int left, float (&x)[8])
     {

@@ -159,7 +159,7 @@ int gpu_mixed(void)
         for (int k = 0; k < ARRAY_SIZE(sizes); k++)
             if (all || k == 2 * i) failed += try_bytes(types[i], &sizes[k]);
     }
-    for (int i = 0; i < packed_format_count; i++)
+    for (int i = 0; i < packed_whole_count; i++)
         for (int k = 0; k < ARRAY_SIZE(sizes); k++)
             if (all || i % ARRAY_SIZE(sizes) == k) failed += try_packed(packed_formats[i], &sizes[k]);
     for (int i = 0; i < ARRAY_SIZE(epilogues); i++) failed += try_epilogue(i);

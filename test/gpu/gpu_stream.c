@@ -123,7 +123,7 @@ static int try_pairs(int i)
 static int try_all_packed(const struct jit_device *device)
 {
     int failed = 0;
-    for (int i = 0; i < packed_format_count; i++)
+    for (int i = 0; i < packed_whole_count; i++)
         for (int k = 0; k < ARRAY_SIZE(sizes); k++) {
             bool some = i % ARRAY_SIZE(sizes) == k || scale_is_full();
             if (!device_emulated(device) || some) failed += try_packed(packed_formats[i], &sizes[k]);

@@ -1,12 +1,18 @@
 /* util_packed.c -- graphs that read a packed weight, each in another way. */
 #include "util_packed.h"
 
-const char *const packed_formats[] = {"q4_0",         "q4_1",          "q5_0",         "q5_1",
-                                      "q8_0",         "q4_k",          "q5_k",         "q6_k",
-                                      "mxfp4",        "nvfp4",         "fp8_block",    "int4_g128_f16_zeros",
-                                      "int8_row_f32", "int4_g64_bf16", "e5m2_g32_f32", "int8_g32_f16_zeros",
-                                      "int4_g256_f32"};
-const int packed_format_count = ARRAY_SIZE(packed_formats);
+const char *const packed_formats[] = {"q4_0",          "q4_1",
+                                      "q5_0",          "q5_1",
+                                      "q8_0",          "q4_k",
+                                      "q5_k",          "q6_k",
+                                      "mxfp4",         "nvfp4",
+                                      "fp8_block",     "int4_g128_f16_zeros",
+                                      "int8_row_f32",  "int4_g64_bf16",
+                                      "e5m2_g32_f32",  "int8_g32_f16_zeros",
+                                      "int4_g256_f32", "int8_g125_bf16_zeros",
+                                      "int4_g100_f16", "int5_g24_f16_min",
+                                      "e2m1_g40_f32"};
+const int packed_format_count = ARRAY_SIZE(packed_formats), packed_whole_count = 17;
 
 /* ---- Products and embeddings ---- */
 

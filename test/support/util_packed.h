@@ -6,6 +6,7 @@
 
 extern const char *const packed_formats[]; /* words of coda_pack_format_find */
 extern const int packed_format_count;
+extern const int packed_whole_count; /* of them, the first ones: groups without gaps */
 
 struct packed_sizes {
     int64_t m, n, k, batch; /* of x [m, .] and w [n, k]; batch 0: one matrix */

@@ -276,6 +276,12 @@ def print_packed():
     cases += [("NIBBLES", w, n, k, 0) for w in ("mxfp4", "nvfp4") for n, k in ((37, 352), (16, 128), (1, 608))]
     cases += [("CODES", w, n, k, b) for w, n, k, b in (("e4m3_g128_f32", 200, 300, 128), ("e4m3_g128_bf16", 129, 129, 128), ("e4m3_g128_f32", 17, 127, 1),
               ("e4m3_row_f32", 37, 77, 37), ("e4m3_g64_f16", 33, 200, 1), ("int8_row_f32_zeros", 21, 150, 1), ("int8_g32_f16", 21, 150, 1), ("int8_g128_f32", 150, 400, 64))]
+    # Groups with gaps between them in the records.
+    cases += [("COMPRESSED_TENSORS", w, n, k, o) for w, n, k, o in (("int8_g125_bf16_zeros", 30, 250, 0), ("int4_g125_f16_zeros", 37, 375, 0),
+              ("int4_g100_bf16", 21, 300, 0), ("int4_g24_f16_zeros", 18, 240, 37), ("int4_g8_f32", 33, 264, 0), ("int8_g300_f16", 17, 600, 37), ("int4_g65_f16_zeros", 5, 390, 0))]
+    cases += [("GPTQ", w, n, k, o) for w, n, k, o in (("int4_g24_f16_zeros", 24, 264, 37), ("int8_g100_f16_zeros", 8, 1040, 0), ("int4_g200_f16_zeros", 16, 1000, 37))]
+    cases += [("AWQ", "int4_g40_f16_zeros", 24, 360, 0)]
+    cases += [("CODES", w, n, k, b) for w, n, k, b in (("e4m3_g100_f32", 130, 230, 100), ("int8_g33_f32_zeros", 20, 150, 1), ("e4m3_g200_bf16", 20, 500, 1))]
     print("/* pack_digests.def -- made by pack_digests.py: PACKED(kind, format, rows, columns, extra, digest).\n"
           " * extra: rows of a block of CODES; else not 0: g_idx[k] is the group of 37 k modulo columns. The seed\n"
           " * of the tensors' bytes is the number of the case, from 1 on. */")

@@ -209,21 +209,39 @@ START_TEST(rows_are_reordered)
 }
 END_TEST
 
-/* What fills up rows and columns is 0: a matrix of whole records, unpacked from these bytes, says so. */
+/* Columns that a group takes in the records: those of the next larger one without gaps. */
+static int64_t places_of(int64_t group)
+{
+    return group > 64 ? up(group, 128) * 128 : group > 32 ? 64 : group > 16 ? 32 : group ? 16 : 0;
+}
+
+/* What fills up rows, columns and gaps is 0, all else what it was: a matrix of whole records, unpacked from
+ * these bytes, says so. */
 START_TEST(what_fills_up_is_0)
 {
     struct tensors t = make(_i);
-    int64_t n = up(t.s.rows, 16) * 16, k = 0;
+    coda_pack_format whole = t.f;
+    int64_t rows = t.s.rows, columns = t.s.columns, group = t.f.group ? t.f.group : columns,
+            places = t.f.group ? places_of(group) : columns, n = up(rows, 16) * 16, k = 0,
+            wanted = (columns - 1) / group * places + (columns - 1) % group + 1;
+    whole.group = t.f.group ? (int32_t)places : 0;
     for (int step = 256; step >= 64; step /= 2)
-        if (coda_packed_bytes(&t.f, n, k = up(t.s.columns, step) * step) == t.packed_bytes) break;
-    ck_assert_int_eq(coda_packed_bytes(&t.f, n, k), t.packed_bytes);
-    ck_assert_int_eq(coda_pack(&t.f, &t.s, 0, t.s.rows, t.packed), CODA_OK);
-    float *row = malloc((size_t)k * sizeof *row);
+        if (coda_packed_bytes(&whole, n, k = up(wanted, step) * step) == t.packed_bytes) break;
+    ck_assert_int_eq(coda_packed_bytes(&whole, n, k), t.packed_bytes);
+    ck_assert_int_eq(coda_pack(&t.f, &t.s, 0, rows, t.packed), CODA_OK);
+    float *row = malloc((size_t)k * sizeof *row), *own = malloc((size_t)columns * sizeof *own);
     for (int64_t r = 0; r < n; r++) {
-        ck_assert_int_eq(coda_unpack(&t.f, t.packed, n, k, r, 0, k, row), CODA_OK);
-        for (int64_t i = r < t.s.rows ? t.s.columns : 0; i < k; i++) ck_assert(row[i] == 0);
+        ck_assert_int_eq(coda_unpack(&whole, t.packed, n, k, r, 0, k, row), CODA_OK);
+        if (r < rows)
+            ck_assert_int_eq(coda_unpack(&t.f, t.packed, rows, columns, r, 0, columns, own), CODA_OK);
+        for (int64_t i = 0; i < k; i++) {
+            int64_t column = i / places * group + i % places;
+            bool there = r < rows && i % places < group && column < columns;
+            ck_assert(there ? !memcmp(&row[i], &own[column], sizeof *row) : row[i] == 0);
+        }
     }
     free(row);
+    free(own);
     drop(&t);
 }
 END_TEST
