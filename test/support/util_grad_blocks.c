@@ -55,6 +55,20 @@ static const char chunks[] =
     "%z2 = matmul %x2, %w\n%l2 = cross_entropy %z2, %t2 {ignore=3,reduction=2}\n"
     "%s = add %l0, %l1\n%l = add %s, %l2\noutput %loss = %l\n";
 
+/* Adapters of rank 8 on packed weights: of gate and up together, and of the way down. */
+static const char adapters[] =
+    "%x = input bf16[48,128]\n%g1 = weight bf16[128]\n%p_gu = weight u8[35840]\n%p_d = weight u8[18432]\n"
+    "%a_gu = weight bf16[8,128]\n%b_gu = weight bf16[512,8]\n%a_d = weight bf16[8,256]\n"
+    "%b_d = weight bf16[128,8]\n%w_gu = unpack %p_gu "
+    "{format=int4_g64_f16_zeros,d0=512,d1=128,rank=2,to=bf16}\n"
+    "%w_d = unpack %p_d {format=q4_k,d0=128,d1=256,rank=2,to=bf16}\n%n1 = rms_norm %x, %g1 {eps=1e-6}\n"
+    "%gu = matmul %n1, %w_gu\n%l_gu = matmul %n1, %a_gu\n%h_gu = matmul %l_gu, %b_gu\n"
+    "%s_gu = scale %h_gu {alpha=2}\n%t_gu = add %gu, %s_gu\n"
+    "%gate = slice %t_gu {axis=1,start=0,stop=256,step=1}\n%up = slice %t_gu "
+    "{axis=1,start=256,stop=512,step=1}\n"
+    "%m = swiglu %gate, %up\n%d = matmul %m, %w_d\n%l_d = matmul %m, %a_d\n%h_d = matmul %l_d, %b_d\n"
+    "%s_d = scale %h_d {alpha=2}\n%t_d = add %d, %s_d\n%s = add %t_d, %x\noutput %y = %s\n";
+
 const struct grad_block grad_blocks[] = {
     {"LLaMA", "examples/graphs/llama_small.coda", NULL, 0.9},
     {"GPT-2", "examples/graphs/gpt2_small.coda", NULL, 1.05},
@@ -63,6 +77,7 @@ const struct grad_block grad_blocks[] = {
     {"Gemma 2", NULL, gemma, 1.05},
     {"head", NULL, head, 1.05},
     {"chunks of a loss", NULL, chunks, 1.05},
+    {"adapters", NULL, adapters, 1.05},
 };
 const int grad_block_count = ARRAY_SIZE(grad_blocks);
 
