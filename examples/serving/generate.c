@@ -20,6 +20,7 @@
  *                               text: no NVRTC is needed then where CODA_BUNDLES names the file
  *     --random                  MODEL is a config.json, or its folder: weights are random by the seed, tokens
  *                               are numbers, no token ends the text; PROMPT is 1 if it is left out
+ *     --adapter FOLDER          an adapter of PEFT's, of low rank, beside MODEL
  *     --weights FORMAT          of random weights: fp8, int8, a word of coda_pack_format_find, q4_k_m, q5_k_m
  *
  * The prompt goes through at once. Then a step makes a token, over caches of keys and values, until one ends
@@ -259,6 +260,7 @@ int main(int argc, char **argv)
             "  --times                   from the program's start to the first token, part by part\n"
             "  --plan                    what the plans need, instead of a text\n"
             "  --bundle FILE             writes all kernels that such a text may want, instead of a text\n"
+            "  --adapter FOLDER          an adapter of low rank, as PEFT writes it, beside MODEL\n"
             "  --random                  MODEL is a config.json, or its folder: its weights are random\n"
             "  --weights FORMAT          of the random ones: fp8, int8, q4_k_m, int4_g128_bf16 and so on",
         .tokens = 128};

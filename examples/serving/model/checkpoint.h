@@ -37,8 +37,11 @@ struct checkpoint {
     int count, room;
     struct mapped_file *file;
     int files;
-    json_t *config;     /* of config.json, or made of a GGUF file's metadata in the same words */
-    json_t *generation; /* of generation_config.json, or NULL */
+    json_t *config;       /* of config.json, or made of a GGUF file's metadata in the same words */
+    json_t *generation;   /* of generation_config.json, or NULL */
+    bool adapted;         /* there are tensors of an adapter, adapter.NAME: adapter.h */
+    double adapter_alpha; /* lora_alpha */
+    bool adapter_by_root; /* use_rslora */
 };
 
 /* `path` is a folder with config.json and model.safetensors, or model.safetensors.index.json and its shards,

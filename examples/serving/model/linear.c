@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "build.h"
+#include "adapter.h"
 #include "packing.h"
 
 /* ---- Which parts may lie in one leaf ---- */
@@ -158,7 +158,10 @@ static coda_value adapted(struct build *b, coda_value x, coda_value y, const str
 coda_value build_linear(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns,
                         bool bias)
 {
-    if (!b->adapter) return products(b, x, parts, n, columns, bias);
+    if (!b->adapter) {
+        coda_value y = products(b, x, parts, n, columns, bias);
+        return b->from && b->from->adapted ? adapter_add(b, x, y, parts, n, columns) : y;
+    }
     coda_value y = adapted(b, x, products(b, x, parts, n, columns, false), parts, n, columns);
     return bias ? coda_bias(b->g, y, build_weight(b, parts, n, ".bias", 0)) : y;
 }

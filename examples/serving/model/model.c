@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter.h"
 #include "loading.h"
 #include "model.h"
 #include "tensor.h"
@@ -146,10 +147,20 @@ static bool draw_in(struct model *m, struct fault *f)
     return true;
 }
 
+/* GGUF has rows of queries and keys in another order than an adapter knows. */
+static bool read_adapter(struct model *m, const char *path, struct fault *f)
+{
+    if (!m->opt.adapter) return true;
+    if (m->opt.random) return fault_set(f, "random weights have no adapter");
+    if (checkpoint_is_gguf(path))
+        return fault_set(f, "an adapter stands beside safetensors, not beside GGUF");
+    return adapter_read(&m->files, m->opt.adapter, f);
+}
+
 static bool read_files(struct model *m, const char *path, struct fault *f)
 {
     if (!(m->opt.random ? checkpoint_open_config : checkpoint_open)(&m->files, path, f)) return false;
-    bool good = config_read(&m->config, m->files.config, f) &&
+    bool good = read_adapter(m, path, f) && config_read(&m->config, m->files.config, f) &&
                 config_ends(&m->config, m->files.generation, f) && draw_in(m, f) &&
                 (m->family = family_find(&m->config, f)) != NULL && read_modules(m, path, f);
     times_end(&m->times, "files");

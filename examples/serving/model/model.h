@@ -21,6 +21,7 @@ struct model_options {
     uint64_t seed;    /* of these */
     const char *drawn;         /* their format, as stored_draws has it; NULL: the config's */
     struct progress *progress; /* gets the weights that are loaded, in MB; NULL: nobody does */
+    const char *adapter;       /* a folder of PEFT's, see adapter.h; NULL: none */
     bool only_plan; /* no memory, no weights: model_run may not be called. A GPU need not be there. */
 };
 

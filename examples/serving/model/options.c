@@ -72,6 +72,7 @@ static bool pair(struct options *o, const char *arg, const char *value)
     if (!strcmp(arg, "--top-p")) return real(value, 0, false, 1, &o->sampling.top_p);
     if (!strcmp(arg, "--seed")) return seed(value, &o->sampling.seed);
     if (!strcmp(arg, "--weights")) return o->open.drawn = value, value && stored_draws(value);
+    if (!strcmp(arg, "--adapter")) return o->open.adapter = value, value != NULL;
     if (!strcmp(arg, "--bundle")) return o->bundle = value, value != NULL;
     if (!strcmp(arg, "--bandwidth")) return real(value, 0, false, 1e6, &o->bandwidth);
     return false;
@@ -82,7 +83,7 @@ static bool is_pair(const char *arg)
 {
     static const char *const all[] = {"--dtype",       "--tokens",    "--context", "--burst",
                                       "--temperature", "--top-k",     "--top-p",   "--seed",
-                                      "--bundle",      "--bandwidth", "--weights"};
+                                      "--bundle",      "--bandwidth", "--weights", "--adapter"};
     bool found = false;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) found |= !strcmp(arg, all[i]);
     return found;

@@ -138,6 +138,39 @@ static bool load_factors(const struct weight *w, struct device *d, char *to, str
     return good;
 }
 
+/* ---- On a diagonal ---- */
+
+/* Rows [from, from + rows) of the whole, of which a part has the columns from `first` on. */
+static bool load_rows(const struct weight *w, int part, int64_t first, void *scratch, struct device *d,
+                      char *to, struct fault *f)
+{
+    const struct stored_tensor *t = w->part[part];
+    int64_t n = t ? t->dims[1] : 0;
+    for (int64_t row = 0; row < w->rows[part]; row++)
+        for (int64_t k = 0; k < w->columns; k++) {
+            bool own = k >= first && k < first + n;
+            double x = own ? (double)stored_number(t, row * n + k - first) * (double)w->times[part] : 0;
+            element_set(w->dtype, scratch, row * w->columns + k, x);
+        }
+    size_t bytes = (size_t)(w->rows[part] * w->columns) * dtype_bytes(w->dtype);
+    return device_write(d, to, scratch, bytes) ||
+           fault_set(f, "%s: it cannot be copied to the device", w->name);
+}
+
+static bool load_diagonal(const struct weight *w, struct device *d, char *to, struct fault *f)
+{
+    void *scratch = malloc(w->bytes);
+    bool good = scratch || fault_set(f, "%s: out of memory", w->name);
+    int64_t first = 0;
+    for (int i = 0; good && i < w->parts; i++) {
+        good = load_rows(w, i, first, scratch, d, to, f);
+        if (w->part[i]) first += w->part[i]->dims[1];
+        to += (size_t)(w->rows[i] * w->columns) * dtype_bytes(w->dtype);
+    }
+    free(scratch);
+    return good;
+}
+
 bool weight_load(const struct weight *w, struct device *d, void *to, struct fault *f)
 {
     switch (w->kind) {
@@ -146,6 +179,7 @@ bool weight_load(const struct weight *w, struct device *d, void *to, struct faul
     case WEIGHT_FACTORS: return load_factors(w, d, to, f);
     case WEIGHT_PACKED: return packing_load(w, d, to, f);
     case WEIGHT_ORDER: return packing_load_order(w, d, to, f);
+    case WEIGHT_DIAGONAL: return load_diagonal(w, d, to, f);
     }
     return false;
 }

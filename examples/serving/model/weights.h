@@ -16,7 +16,8 @@ enum weight_kind {
     WEIGHT_CODES,   /* of 8 bits, as they are */
     WEIGHT_FACTORS, /* F32: a number for each row of `matrix`, by its scales or its factor */
     WEIGHT_PACKED,  /* records of `matrix`, by its format */
-    WEIGHT_ORDER    /* I32: the columns of `matrix` by their groups */
+    WEIGHT_ORDER,   /* I32: the columns of `matrix` by their groups */
+    WEIGHT_DIAGONAL /* parts, or NULL where there is none, on the diagonal, `times` a number each; else 0 */
 };
 
 struct weight {
@@ -29,11 +30,12 @@ struct weight {
     int parts;
     char *stored[MOST_PARTS]; /* what a checkpoint calls the tensors, also where none is open, ... */
     int64_t rows[MOST_PARTS]; /* ... and the first dimension of each */
-    int stored_count;         /* 0: no checkpoint has it */
-    int64_t columns;          /* of a matrix; 0: a vector */
-    int64_t height;           /* rows of all parts, or elements */
-    const float *numbers;     /* or these, where there are no parts */
-    float plus;               /* added to each element: Gemma's gains are kept less 1 */
+    float times[MOST_PARTS];
+    int stored_count;     /* 0: no checkpoint has it */
+    int64_t columns;      /* of a matrix; 0: a vector */
+    int64_t height;       /* rows of all parts, or elements */
+    const float *numbers; /* or these, where there are no parts */
+    float plus;           /* added to each element: Gemma's gains are kept less 1 */
     size_t bytes;
     size_t offset; /* in memory that holds all weights of the graph */
 };

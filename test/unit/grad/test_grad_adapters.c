@@ -1,5 +1,5 @@
-/* test_grad_adapters.c -- adapters of low rank on packed weights, y = x W^T + s (x A^T) B^T: gradients by A, B
- * and x, through the packed W, beside difference quotients in fp64. */
+/* test_grad_adapters.c -- adapters of low rank on packed weights, y = x W^T + s (x A^T) B^T: gradients by A,
+ * B and x, through the packed W, beside difference quotients in fp64. */
 #include "util_grad.h"
 #include "util_packed.h"
 #include "util_random.h"

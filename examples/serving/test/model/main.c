@@ -77,6 +77,7 @@ int main(int argc, char **argv)
                  {"known", test_known},
                  {"plain", test_plain},
                  {"words", test_words},
+                 {"adapters", test_adapters},
                  {"cuts", test_cuts},
                  {"quantised", test_quantised},
                  {"quantize", test_quantize},

@@ -40,6 +40,7 @@ void test_template_work(const char *tiny, const char *scratch);
 void test_template_depth(const char *tiny, const char *scratch);
 void test_modules(const char *tiny, const char *scratch);
 void test_words(const char *tiny, const char *scratch);
+void test_adapters(const char *tiny, const char *scratch);
 void test_quantised(const char *tiny, const char *scratch);
 void test_quantised_gpu(const char *tiny, const char *scratch);
 void test_quantize(const char *tiny, const char *scratch);
