@@ -309,6 +309,37 @@ START_TEST(carries_cast)
 }
 END_TEST
 
+/* ---- concat_rope ---- */
+
+START_TEST(turns_parts_of_concats)
+{
+    static const struct {
+        const char *text, *want; /* NULL: it stays */
+    } cases[] = {{"%c = concat %a, %b {axis=0}\n%y = rope %c, %p {head_dim=16}\n",
+                  "matmul matmul slice rope slice rope concat"},
+                 {"%c = concat %a, %x {axis=0}\n%y = rope %c, %p6 {head_dim=16}\n",
+                  "matmul slice rope slice rope concat"},
+                 {"%c = concat %a, %b {axis=0}\n%y = rope %c, %s {head_dim=16,section0=4,section1=4}\n",
+                  "matmul matmul slice rope slice rope concat"},
+                 /* rows by their numbers; other readers; nobody computes a part; along columns; in turns */
+                 {"%c = concat %a, %b {axis=0}\n%y = rope %c {head_dim=16}\n", NULL},
+                 {"%c = concat %a, %b {axis=0}\n%t = rope %c, %p {head_dim=16}\n%y = add %t, %c\n", NULL},
+                 {"%c = concat %x, %z {axis=0}\n%y = rope %c, %p {head_dim=16}\n", NULL},
+                 {"%c = concat %a, %x {axis=1}\n%y = rope %c, %p3 {head_dim=16}\n", NULL},
+                 {"%c = concat %a, %x {axis=0,interleave=1}\n%y = rope %c, %p6 {head_dim=16}\n", NULL}};
+    for (int i = 0; i < ARRAY_SIZE(cases); i++) {
+        char text[1024];
+        snprintf(
+            text, sizeof text,
+            "%%x = input bf16[3,16]\n%%z = input bf16[5,16]\n%%w = weight bf16[16,16]\n%%p = input "
+            "i32[8]\n%%p6 = input i32[6]\n%%p3 = input i32[3]\n%%s = input i32[8,2]\n%%a = matmul %%x, %%w\n"
+            "%%b = matmul %%z, %%w\n%soutput %%y = %%y",
+            cases[i].text);
+        rules_expect(text, FOLD(NONE), cases[i].want ? "concat_rope" : "-concat_rope", cases[i].want);
+    }
+}
+END_TEST
+
 /* ---- narrow ---- */
 
 /* 16-bit values stay what they are; what is fp32 by itself is not rounded. */
@@ -715,8 +746,8 @@ END_TEST
 TESTS(rules, ONE(lowers), ONE(lowers_loss), ONE(lowering_keeps_origins), ONE(carries_row_scale),
       ONE(leaves_norms_of_ranges), ONE(leaves_norms_of_few_columns), ONE(carries_past_a_residual),
       ONE(keeps_row_scale), ONE(carries_col_scale), ONE(carries_shifts), ONE(carries_samples),
-      ONE(carries_samples_but_not_in_f16), ONE(carries_cast), ONE(keeps_f16_in_range),
-      ONE(keeps_casts_in_range), ONE(merges_rope), ONE(merges_rope_behind_maps_of_columns),
-      ONE(merges_rope_with_late_positions), ONE(tidies), ONE(shares),
+      ONE(carries_samples_but_not_in_f16), ONE(turns_parts_of_concats), ONE(carries_cast),
+      ONE(keeps_f16_in_range), ONE(keeps_casts_in_range), ONE(merges_rope),
+      ONE(merges_rope_behind_maps_of_columns), ONE(merges_rope_with_late_positions), ONE(tidies), ONE(shares),
       ONE(scales_of_small_weights_come_behind), ONE(narrows), ONE(drops_the_dead), ONE(blocks),
       ONE(joins_products), ONE(refuses_a_poisoned_graph), ONE(deep_stack));
