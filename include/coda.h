@@ -784,12 +784,12 @@ enum {
     CODA_NO_FUSION = 1 << 0,  /* one kernel for each operation: the yardstick */
     CODA_NO_CACHE = 1 << 1,   /* neither read nor write the cache */
     CODA_CUBLASLT = 1 << 2,   /* all GEMMs without an epilogue go to cuBLASLt */
-    CODA_PLAN_ONLY = 1 << 3,  /* stop after the plan: nothing is compiled, nothing can run; for
-                               * CODA_DEVICE_GPU the plan of the GPU that is there, if one is */
+    CODA_PLAN_ONLY = 1 << 3,  /* stop after the plan, for CODA_DEVICE_GPU that of a GPU at hand; none runs */
     CODA_AUTOTUNE = 1 << 4,   /* measure what is not known yet; see below */
     CODA_MAX_AUTOTUNE = 1 << 5, /* the same with every tile that might win, and for longer */
     CODA_FAST_FP16 = 1 << 6,   /* fp16 may overflow before a norm's factor is applied; see Range */
-    CODA_BATCH_INVARIANT = 1 << 7 /* a row has the same bits in every company; see below */
+    CODA_BATCH_INVARIANT = 1 << 7, /* a row has the same bits in every company; see below */
+    CODA_NO_DEFERRAL = 1 << 8  /* products multiply what norms have made, rounded: nothing moves past them */
 };
 
 typedef enum coda_policy {

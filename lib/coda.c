@@ -179,6 +179,7 @@ static struct rewrite_options rewrite_options(const struct job *j, bool fuse)
     bool wanted = fuse && !(j->opt.flags & CODA_NO_FUSION);
     return (struct rewrite_options){.fuse = wanted,
                                     .fast_f16 = j->opt.flags & CODA_FAST_FP16,
+                                    .no_deferral = j->opt.flags & CODA_NO_DEFERRAL,
                                     .fold = wanted ? j->opt.fold : CODA_FOLD_NONE,
                                     .target = &j->target};
 }
@@ -441,6 +442,7 @@ coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_op
     struct job j = {.opt = *opt, .p = calloc(1, sizeof *j.p)};
     if (!j.p) return fail(CODA_E_MEMORY, "out of memory for a plan");
     j.p->fast_fp16 = opt->flags & CODA_FAST_FP16;
+    j.p->no_deferral = opt->flags & CODA_NO_DEFERRAL;
     if (context) j.context = *context;
     coda_status status = compile(&j, g);
     if (status) executable_free(j.p);

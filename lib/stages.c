@@ -85,6 +85,7 @@ coda_status plan_stages(const coda_plan *p, struct text *t)
     const struct rewrite_options opt = {.fuse = p->options.fuse,
                                         .fold = p->options.fold,
                                         .fast_f16 = p->fast_fp16,
+                                        .no_deferral = p->no_deferral,
                                         .target = &p->options.target,
                                         .stage = tell,
                                         .context = &s};

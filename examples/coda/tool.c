@@ -107,6 +107,7 @@ static bool set_cache(struct options *o, char *v) { return o->cache_dir = v, *v;
 static bool set_no_cache(struct options *o, char *v) { return o->compile.flags |= CODA_NO_CACHE, !v; }
 static bool set_no_fusion(struct options *o, char *v) { return o->compile.flags |= CODA_NO_FUSION, !v; }
 static bool set_fast_fp16(struct options *o, char *v) { return o->compile.flags |= CODA_FAST_FP16, !v; }
+static bool set_no_deferral(struct options *o, char *v) { return o->compile.flags |= CODA_NO_DEFERRAL, !v; }
 static bool set_invariant(struct options *o, char *v) { return o->compile.flags |= CODA_BATCH_INVARIANT, !v; }
 static bool set_autotune(struct options *o, char *v)
 {
@@ -146,6 +147,7 @@ static const struct option {
     {"--fold", "none|copy|in-place", ALL, set_fold, "constants into the weights (none)"},
     {"--no-fusion", NULL, ALL, set_no_fusion, "one kernel for each operation"},
     {"--fast-fp16", NULL, ALL, set_fast_fp16, "values of fp16 may overflow on the way"},
+    {"--no-deferral", NULL, ALL, set_no_deferral, "products multiply what norms have made, rounded"},
     {"--invariant", NULL, ALL, set_invariant, "a row's bits depend on no other row, nor on their number"},
     {"--arch", "sm_90a", EXPLAIN | COMPILE, set_arch, "kernels for this architecture"},
     {"--dot", NULL, EXPLAIN, set_dot, "the plan as a Graphviz picture, nothing else"},

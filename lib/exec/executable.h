@@ -33,7 +33,7 @@ struct coda_plan {
     struct arena arena;
     struct plan plan;
     struct plan_options options; /* that the plan was made with, for who asks for its reasons, ... */
-    bool fast_fp16;              /* ... and what rewriting had besides */
+    bool fast_fp16, no_deferral; /* ... and what rewriting had besides */
     coda_device device;
     bool runnable; /* not CODA_DEVICE_NONE, not CODA_PLAN_ONLY */
     struct jit_device gpu;

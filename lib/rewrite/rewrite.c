@@ -72,7 +72,8 @@ static bool in_round(enum pass_when when, const struct rewrite_options *opt)
     switch (when) {
     case PASS_LOWER: return false;
     case PASS_FUSE: return opt->fuse;
-    case PASS_FOLD: return opt->fuse && opt->fold != CODA_FOLD_NONE;
+    case PASS_DEFER: return opt->fuse && !opt->no_deferral;
+    case PASS_FOLD: return opt->fuse && !opt->no_deferral && opt->fold != CODA_FOLD_NONE;
     case PASS_ALWAYS: return true;
     }
     return false;

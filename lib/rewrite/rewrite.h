@@ -6,12 +6,13 @@
 #include "target.h"
 
 /* When a pass runs: see passes.def. */
-enum pass_when { PASS_LOWER, PASS_FUSE, PASS_FOLD, PASS_ALWAYS };
+enum pass_when { PASS_LOWER, PASS_FUSE, PASS_DEFER, PASS_FOLD, PASS_ALWAYS };
 
 struct rewrite_options {
     bool fuse; /* false: only lower what has no kernel of its own */
     coda_fold fold;
     bool fast_f16;               /* CODA_FAST_FP16 */
+    bool no_deferral;            /* CODA_NO_DEFERRAL */
     const struct target *target; /* NULL: that of the first row */
     /* If not NULL it gets each graph that a pass has changed, and the log so far. */
     void (*stage)(void *context, const char *pass, const graph *g, const struct rewrite_log *log);

@@ -310,6 +310,7 @@ static int call_coda_compile(void)
                               .flags =
                                   chance(40) ? 0 : (unsigned)below(16) | (chance(2) ? 1u << below(32) : 0)};
     if (chance(20)) o.flags |= CODA_FAST_FP16;
+    if (chance(20)) o.flags |= CODA_NO_DEFERRAL;
     if (chance(20)) o.flags |= CODA_BATCH_INVARIANT;
     if (chance(50)) o.shapes = (int)below(4) - chance(2), o.policy = (coda_policy)(chance(5) ? below(4) : 0);
     o.cache = cache < 0 ? NULL : w.cache[cache];

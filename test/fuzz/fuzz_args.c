@@ -34,6 +34,7 @@ static const char *const words[] = {
     "none",
     "--no-fusion",
     "--fast-fp16",
+    "--no-deferral",
     "--invariant",
     "--arch",
     "sm_90a",

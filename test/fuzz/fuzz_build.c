@@ -144,8 +144,6 @@ static void scope(struct fuzz *f)
     else if (f->g->depth || random_chance(&f->r, 5)) coda_scope_pop(f->g);
 }
 
-static coda_value maybe(struct fuzz *f) { return random_chance(&f->r, 50) ? value(f) : CODA_NONE; }
-
 static void conv1d(struct fuzz *f)
 {
     coda_value after, bias = maybe(f), before = maybe(f);

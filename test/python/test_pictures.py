@@ -353,6 +353,13 @@ class Pictures(unittest.TestCase):
     def test_dit(self):
         self.block("dit", dit_graph, dit_numbers, 6, "18.11")
 
+    def test_no_deferral(self):
+        """Norms are made, and rounded, ahead of their products: a pass over rows for each."""
+        o = Block("bf16")
+        dit_graph(o)
+        plan = o.g.compile("none", fold="copy", flags=coda.c.CODA_PLAN_ONLY | coda.c.CODA_NO_DEFERRAL, arch="sm_90a")
+        self.assertEqual(plan.stats.launches, 8, str(plan))
+
     def test_pixart(self):
         self.block("pixart", pixart_graph, pixart_numbers, 10, "33.33", runs=True)
 

@@ -72,6 +72,9 @@ status 2 $coda explain $graphs/llama.coda --html; says 'needs a value'
 status 0 $coda explain $graphs/llama.coda --dot; prints '^digraph'
 status 0 $coda explain $graphs/gpt2.coda --no-fusion
 status 0 $coda explain $graphs/gpt2.coda --invariant; prints ' invariant$'
+status 0 $coda explain $graphs/gpt2.coda --fold copy; prints '^carry_row_scale'
+status 0 $coda explain $graphs/gpt2.coda --fold copy --no-deferral
+! grep -q '^carry_' "$out/out" || die "--no-deferral: $(cat "$out/out")"
 status 0 $coda explain $graphs/bert.coda --fold copy
 
 # A plan for the GPU needs none; tuning does.

@@ -309,6 +309,28 @@ START_TEST(carries_cast)
 }
 END_TEST
 
+/* With CODA_NO_DEFERRAL a norm, whatever of it could move, is made ahead of its products. */
+START_TEST(defers_nothing)
+{
+    const struct rewrite_options opt = {.fuse = true, .fold = CODA_FOLD_COPY, .no_deferral = true};
+    static const char *const rule[] = {"-carry_col_shift", "-carry_col_scale", "-carry_row_shift",
+                                       "-carry_row_scale"};
+    char text[1024];
+    for (int i = 0; i < ARRAY_SIZE(rule); i++)
+        rules_expect(LEAVES "%n = layer_norm %x, %g, %b {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c", opt,
+                     rule[i], "mean sub m2 rsqrt_mean mul mul add matmul");
+    rules_expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c", opt,
+                 "-carry_row_scale", NORM "mul matmul");
+    snprintf(text, sizeof text, "%s%s%%c = matmul %%t, %%w\noutput %%y = %%c", SAMPLES("weight"), MODULATED);
+    rules_expect(text, opt, "-carry_samples", "matmul mean sub m2 rsqrt_mean mul mul add matmul");
+    snprintf(text, sizeof text,
+             "%%x = input f32[6,8]\n%%v = weight f32[8,8]\n%%w = weight bf16[4,8]\n"
+             "%%a = matmul %%x, %%v\n%%n = rms_norm %%a {eps=1e-5}\n%%h = cast %%n {to=bf16}\n"
+             "%%c = matmul %%h, %%w\noutput %%y = %%c");
+    rules_expect(text, opt, "-carry_cast", "matmul " NORM "mul cast matmul");
+}
+END_TEST
+
 /* ---- concat_rope ---- */
 
 START_TEST(turns_parts_of_concats)
@@ -746,8 +768,8 @@ END_TEST
 TESTS(rules, ONE(lowers), ONE(lowers_loss), ONE(lowering_keeps_origins), ONE(carries_row_scale),
       ONE(leaves_norms_of_ranges), ONE(leaves_norms_of_few_columns), ONE(carries_past_a_residual),
       ONE(keeps_row_scale), ONE(carries_col_scale), ONE(carries_shifts), ONE(carries_samples),
-      ONE(carries_samples_but_not_in_f16), ONE(turns_parts_of_concats), ONE(carries_cast),
-      ONE(keeps_f16_in_range), ONE(keeps_casts_in_range), ONE(merges_rope),
+      ONE(carries_samples_but_not_in_f16), ONE(defers_nothing), ONE(turns_parts_of_concats),
+      ONE(carries_cast), ONE(keeps_f16_in_range), ONE(keeps_casts_in_range), ONE(merges_rope),
       ONE(merges_rope_behind_maps_of_columns), ONE(merges_rope_with_late_positions), ONE(tidies), ONE(shares),
       ONE(scales_of_small_weights_come_behind), ONE(narrows), ONE(drops_the_dead), ONE(blocks),
       ONE(joins_products), ONE(refuses_a_poisoned_graph), ONE(deep_stack));
