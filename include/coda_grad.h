@@ -54,6 +54,11 @@ typedef struct coda_grad_options {
 CODA_API void coda_grad(coda_graph *g, const coda_value *y, const coda_value *dy, int ny, const coda_value *x,
                         int nx, coda_value *dx, const coda_grad_options *opt);
 
+/* The value of the leaf or output of this name, as of a graph that coda_graph_parse has read. CODA_NONE, and
+ * coda_error() says so (CODA_E_INVALID), if there is none, if it is a symbol's, or if an argument is NULL;
+ * the graph stays as it is. */
+CODA_API coda_value coda_graph_find(const coda_graph *g, const char *name);
+
 /* ---- A loss whose logits are never all there ---- */
 
 /* coda_cross_entropy(g, coda_matmul(g, x, w), targets, ..), x [.., D], w [V, D], targets [..], by chunks

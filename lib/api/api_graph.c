@@ -8,6 +8,7 @@
 
 #include "bind.h"
 #include "eval.h"
+#include "near.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -272,6 +273,21 @@ CODA_API int coda_value_shape(const coda_graph *g, coda_value v, int64_t *dims, 
     if (dims) memcpy(dims, type->dim, sizeof *dims * (size_t)type->rank);
     if (t) *t = type->dtype;
     return type->rank;
+}
+
+CODA_API coda_value coda_graph_find(const coda_graph *g, const char *name)
+{
+    if (!g || !name)
+        return fail(CODA_E_INVALID, "graph_find: %s is NULL", g ? "name" : "the graph"), CODA_NONE;
+    int i = names_find(&g->names, name, INT32_MAX),
+        node = i < 0 && -i <= g->outputs ? g->output[~i].value : i;
+    if (i != INT32_MAX && node >= 0 && node < g->nodes) return (coda_value){(uint32_t)node + 1};
+    struct near n = {.word = name};
+    for (int k = 0; k < g->leaves; k++) near_try(&n, g->node[g->leaf[k]].name);
+    for (int k = 0; k < g->outputs; k++) near_try(&n, g->output[k].name);
+    fail(CODA_E_INVALID, "graph_find: none of %d leaves and outputs is called \"%.80s\"%s%s%s", graph_args(g),
+         name, n.best ? "; do you mean " : "", n.best ? n.best : "", n.best ? "?" : "");
+    return CODA_NONE;
 }
 
 CODA_API int coda_graph_args(const coda_graph *g) { return g ? graph_args(g) : 0; }

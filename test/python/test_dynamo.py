@@ -274,10 +274,10 @@ def drawn(seed):
 
 
 class Refused(Base):
-    def refused(self, f, inputs, text, grad=False):
+    def refused(self, f, inputs, text):
         """Left to PyTorch with a warning that says why; what it computes is right."""
         torch._dynamo.reset()
-        with warnings.catch_warnings(record=True) as list_, torch.set_grad_enabled(grad):
+        with warnings.catch_warnings(record=True) as list_:
             warnings.simplefilter("always")
             got = torch.compile(f, backend="coda", options={"fallback": "eager"})(*inputs)
             texts = [str(w.message) for w in list_ if "libcoda" in str(w.message)]
@@ -289,7 +289,6 @@ class Refused(Base):
         x, w = torch.randn(4, 32), torch.nn.Parameter(torch.randn(8, 32))
         self.refused(lambda x: F.dropout(F.linear(x, w), 0.5, True), [x], "dropout in training")
         self.refused(lambda x: F.linear(x, w) + torch.rand(8), [x], "random numbers: rand")
-        self.refused(lambda x: F.linear(x, w), [x], "a gradient is wanted", grad=True)
         self.refused(lambda x: torch.sort(x)[0], [x], "no rule for sort")
         self.refused(lambda x: F.linear(x.double(), w.double()), [x], "torch.float64")
 
@@ -309,11 +308,6 @@ class Refused(Base):
     def test_fullgraph(self):
         with self.assertRaisesRegex(Exception, "does not take the whole graph: no rule for cumsum"):
             self.compiled(lambda x: torch.cumsum(x @ x, 0))(torch.randn(4, 4))
-        torch._dynamo.reset()
-        w = torch.nn.Parameter(torch.randn(8, 4))
-        with self.assertRaisesRegex(Exception, "does not take the whole graph: a gradient is wanted"), \
-                torch.set_grad_enabled(True):
-            self.compiled(lambda x: F.linear(x, w))(torch.randn(4, 4))
 
     def test_regions(self):
         """What has no rule is PyTorch's, and the parts around it are plans; the report says which, and where."""
@@ -334,7 +328,7 @@ class Refused(Base):
             for g, w in zip(fast(x), model(x)):
                 self.assertLessEqual(off(g, w), 1e-5)
             done = dynamo.last[-1]
-            self.assertEqual((done.counts(), len(done.programs)), ((5, 0, 6), 3))
+            self.assertEqual((done.counts(), len(done.programs)), ((6, 0, 5), 3))
             self.assertIn("no rule for cumsum", dynamo.report())
         model.up.weight.mul_(2)
         self.assertLessEqual(off(fast(x)[0], model(x)[0]), 1e-5)

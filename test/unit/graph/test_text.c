@@ -396,5 +396,42 @@ START_TEST(one_node)
 }
 END_TEST
 
+/* Leaves and outputs of a text by their names, as values to build on. */
+START_TEST(found_by_name)
+{
+    coda_graph *g;
+    coda_value dx;
+    int64_t dims[CODA_MAX_RANK];
+    ck_assert_int_eq(
+        coda_graph_parse(&g, "dim %T = 1..8\n%x = input f32[T,4]\n%w = weight f32[4]\n%p = mul %x, %w\n"
+                             "%l = reshape %p {rank=1, d0=4*T}\noutput %y = %p\noutput %logits = %l\n"),
+        CODA_OK);
+    coda_value x = coda_graph_find(g, "x"), w = coda_graph_find(g, "w"), y = coda_graph_find(g, "y");
+    coda_value z = coda_graph_find(g, "logits");
+    ck_assert_uint_eq(x.id, 1);
+    ck_assert_uint_eq(w.id, 2);
+    ck_assert_uint_eq(y.id, 3);
+    ck_assert_uint_eq(z.id, 4);
+    ck_assert_int_eq(coda_value_shape(g, z, dims, NULL), 1);
+    coda_grad(g, &y, &x, 1, &w, 1, &dx, NULL);
+    ck_assert_int_eq(coda_graph_status(g), CODA_OK);
+    ck_assert_int_eq(coda_value_shape(g, dx, dims, NULL), 1);
+    ck_assert_int_eq(dims[0], 4);
+    ck_assert_uint_eq(coda_graph_find(g, "T").id, 0);
+    ck_assert_str_eq(coda_error(), "graph_find: none of 4 leaves and outputs is called \"T\"");
+    ck_assert_uint_eq(coda_graph_find(g, "logit").id, 0);
+    ck_assert_str_eq(coda_error(),
+                     "graph_find: none of 4 leaves and outputs is called \"logit\"; do you mean logits?");
+    ck_assert_uint_eq(coda_graph_find(g, "p").id, 0);
+    ck_assert_uint_eq(coda_graph_find(g, NULL).id, 0);
+    ck_assert_str_eq(coda_error(), "graph_find: name is NULL");
+    ck_assert_uint_eq(coda_graph_find(NULL, "x").id, 0);
+    ck_assert_str_eq(coda_error(), "graph_find: the graph is NULL");
+    ck_assert_int_eq(coda_graph_status(g), CODA_OK);
+    coda_graph_free(g);
+}
+END_TEST
+
 TESTS(text, EACH(form, ARRAY_SIZE(forms)), ONE(fixed_point), ONE(floats), ONE(debuggers_see_graphs),
-      EACH(mistake, ARRAY_SIZE(mistakes)), ONE(many_operands), ONE(public_print), ONE(one_node));
+      EACH(mistake, ARRAY_SIZE(mistakes)), ONE(many_operands), ONE(public_print), ONE(one_node),
+      ONE(found_by_name));

@@ -7,8 +7,7 @@
     print(libcoda.dynamo.report())
 
 A graph of Dynamo's becomes one plan, on the CPU device or on a GPU, where the tensors are. What no rule takes goes to
-Inductor, by region; report() says what, and why. Inference alone: a call that wants gradients is left to Inductor,
-with a warning. """
+Inductor, by region; report() says what, and why. A call that wants gradients is two plans, forward and backward. """
 from .backend import backend, last, report, reset
 
 __all__ = ["backend", "last", "report", "reset"]

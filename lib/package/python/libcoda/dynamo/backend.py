@@ -39,10 +39,10 @@ class Done:
             out.append("    %s" % self.reason)
         for scope, word, why in self.refused:
             out.append("    %s: %s: %s" % (scope or "the model", word, why))
-        for p in self.programs:
-            s = p.plan.stats
-            out.append("    plan: %d launches, %d with one for each operation; %.3f MB, %.3f" %
-                       (s.launches, s.launches_unfused, s.bytes / 1e6, s.bytes_unfused / 1e6))
+        for name, plan in [x for p in self.programs for x in p.plans()]:
+            s = plan.stats
+            out.append("    %s: %d launches, %d with one for each operation; %.3f MB, %.3f" %
+                       (name, s.launches, s.launches_unfused, s.bytes / 1e6, s.bytes_unfused / 1e6))
         return "\n".join(out)
 
 
@@ -55,21 +55,22 @@ def left(module, options):
 
 def backend(module, example, *, options=None):
     """options={"fallback": "eager"}: what is not taken is not compiled by Inductor. {"fullgraph": True}: it is an
-    error, also where a gradient is wanted, and of sizes that come later."""
+    error, also of sizes that come later. {"keep": "least"}: a word of coda_keep, what forward keeps for backward."""
     options = dict(options or {})
     done = Done(module)
     last.append(done)
+    keep = None
     if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example):
-        return give_up(module, done, options, "a gradient is wanted, which no plan makes: torch.no_grad() around the call")
+        keep = options.get("keep", "products")
     try:
-        done.whole = Whole(module, example, lambda m, why: give_up(m, done, options, why))
+        done.whole = Whole(module, example, lambda m, why: give_up(m, done, options, why), keep)
         return done.whole
     except (Refuse, errors.Error) as e:
         reason = str(e)
     if options.get("fullgraph"):
         return give_up(module, done, options, reason)
     try:
-        done.regions = Regions(module, example, lambda part: left(part, options))
+        done.regions = Regions(module, example, lambda part: left(part, options), keep)
         done.refused = [(scope_of(n), word_of(n), why) for n, why in done.regions.refused]
         warnings.warn("libcoda leaves %d of %d nodes to PyTorch: %s%s; libcoda.dynamo.report() lists them" %
                       (done.counts()[2], done.nodes, "%s: " % done.refused[0][0] if done.refused[0][0] else "",

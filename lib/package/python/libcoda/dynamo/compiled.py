@@ -31,11 +31,52 @@ def aligned(size, device):
     return (room.data_ptr() + 255) // 256 * 256, room
 
 
-class Program:
-    """A lifted graph and its plan; it is called with Dynamo's arguments."""
+def dense_and_aligned(x):
+    """x one element behind the other, at a multiple of 16 bytes."""
+    if not x.is_contiguous():
+        return x.contiguous()
+    return x.clone() if x.data_ptr() % 16 else x
 
-    def __init__(self, lift, device, where):
-        self.text = lift.said or str(lift.g)
+
+class Scratch:
+    """Workspace of runs: on the host each thread has its own, on a GPU PyTorch knows the stream."""
+
+    def __init__(self, where):
+        self.where, self.mine = where, threading.local()
+
+    def __call__(self, size):
+        if self.where.type != "cpu":
+            return aligned(size, self.where)
+        if getattr(self.mine, "size", -1) < size:
+            self.mine.size, self.mine.room = size, aligned(size, self.where)
+        return self.mine.room
+
+
+def run(plan, addresses, scratch, dims):
+    """A run of a plan, of one shape of it if it has symbols."""
+    where = scratch.where
+    pointers = (ctypes.c_void_p * len(addresses)).from_buffer(array.array("Q", addresses))
+    stream = torch.cuda.current_stream(where).cuda_stream if where.type == "cuda" else None
+    if dims is None:
+        room, hold = scratch(plan.workspace_bytes)
+        status = c.coda_run(plan.handle, pointers, None, room, stream)
+    else:
+        size = c.coda_plan_workspace_for(plan.handle, dims)
+        if size == ctypes.c_size_t(-1).value:
+            raise failure(c.CODA_E_UNSUPPORTED)
+        room, hold = scratch(size)
+        opt = c.coda_run_options(dims=dims, dim_count=len(dims))
+        status = c.coda_run_shaped(plan.handle, pointers, None, room, stream, ctypes.byref(opt))
+    if status:
+        raise failure(status)
+
+
+class Program:
+    """A lifted graph and its plan; it is called with Dynamo's arguments. `at`: among them, of the value of the one
+    symbol that the graph has."""
+
+    def __init__(self, lift, device, where, at=None):
+        self.text, self.at = lift.said or str(lift.g), at
         used = lift.g.used_leaves()
         self.leaves, self.outputs, self.where = [lift.leaves[n] for n in used], lift.outputs, where
         self.buffers = [(k, x.data_ptr(), x._version) for k, x in lift.buffers]
@@ -45,29 +86,27 @@ class Program:
             if kind == "made":
                 stored = torch.float32 if more[2] == torch.bool else more[2]
                 self.made.append((more[1], stored, more[2]))
-        self.plan, self.mine = None, threading.local()
+        self.plan, self.scratch = None, Scratch(where)
         if self.made or lift.g.written:
-            self.plan = Graph(self.text).compile(device)
+            self.plan = self.compiled(lift, device)
         self.kept = [x.tensor.to(where) if x.tensor is not None else None for x in self.leaves]
         # Leaves that most calls give as the graph wants them: the place, the argument's number.
         self.given = [(k, x.argument) for k, x in enumerate(self.leaves)
                       if x.argument is not None and x.node.attributes["stride"] is None]
         self.others = sorted(set(range(len(self.leaves))) - {k for k, _ in self.given})
-        self.Pointers = ctypes.c_void_p * (len(self.leaves) + len(self.made))
         self.states = [k for k, x in enumerate(self.leaves) if x.node.word == "state"]
         self.places = {x.node: k for k, x in enumerate(self.leaves)}
+
+    def compiled(self, lift, device):
+        return Graph(self.text).compile(device)
+
+    def plans(self):
+        """Each with its name, for reports."""
+        return [("plan", self.plan)] if self.plan is not None else []
 
     def fits(self, arguments):
         """Are the buffers that were folded as they were?"""
         return all(arguments[k].data_ptr() == p and arguments[k]._version == v for k, p, v in self.buffers)
-
-    def scratch(self, size):
-        """Of a run: on the host each thread has its own, on a GPU PyTorch knows the stream."""
-        if self.where.type != "cpu":
-            return aligned(size, self.where)
-        if getattr(self.mine, "size", -1) < size:
-            self.mine.size, self.mine.room = size, aligned(size, self.where)
-        return self.mine.room
 
     def placed(self, x, leaf):
         """x as the graph wants it: dense, or with these strides, at a multiple of 16 bytes."""
@@ -76,16 +115,16 @@ class Program:
             if x.stride() == strides and x.data_ptr() % 16 == 0:
                 return x
             return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device).copy_(x)
-        if not x.is_contiguous():
-            return x.contiguous()
-        return x.clone() if x.data_ptr() % 16 else x
+        return dense_and_aligned(x)
 
-    def start(self, pointers, stream):
-        room, hold = self.scratch(self.plan.workspace_bytes)
-        return c.coda_run(self.plan.handle, pointers, None, room, stream)
+    def dims(self, arguments):
+        return None if self.at is None else (ctypes.c_int64 * 1)(int(arguments[self.at]))
 
-    def shapes(self):
-        return [shape for shape, _, _ in self.made]
+    def shapes(self, dims):
+        if dims is None:
+            return [shape for shape, _, _ in self.made]
+        n, prime = dims[0], PRIMES[0]
+        return [[d // prime * n if d and d % prime == 0 else d for d in shape] for shape, _, _ in self.made]
 
     def memory(self, arguments, kept, leaf):
         """A leaf's, in this call."""
@@ -109,7 +148,8 @@ class Program:
             return made[of]
         return arguments[of] if kind == "argument" else hold[self.places[of]] if kind == "leaf" else of
 
-    def __call__(self, arguments):
+    def gather(self, arguments):
+        """The leaves' tensors in this call, and their addresses."""
         hold, both = list(self.kept), [0] * len(self.kept)
         for k, a in self.given:
             x = hold[k] = arguments[a]
@@ -120,16 +160,23 @@ class Program:
         for k in self.others:
             hold[k] = self.memory(arguments, hold[k], self.leaves[k])
             both[k] = hold[k].data_ptr()
-        made = [torch.empty(shape, dtype=of[1], device=self.where) for shape, of in zip(self.shapes(), self.made)]
+        return hold, both
+
+    def __call__(self, arguments):
+        hold, both = self.gather(arguments)
+        dims = self.dims(arguments)
+        made = [torch.empty(shape, dtype=of[1], device=self.where) for shape, of in zip(self.shapes(dims), self.made)]
         if self.plan is not None:
-            both += [x.data_ptr() for x in made]
-            stream = torch.cuda.current_stream(self.where).cuda_stream if self.where.type == "cuda" else None
-            status = self.start(self.Pointers.from_buffer(array.array("Q", both)), stream)
-            if status:
-                raise failure(status)
+            run(self.plan, both + [x.data_ptr() for x in made], self.scratch, dims)
             self.leave(arguments, hold)
         made = [x if x.dtype == dtype else x.to(dtype) for x, (_, _, dtype) in zip(made, self.made)]
         return tuple(self.result(o[0], o[1], arguments, hold, made) for o in self.outputs)
+
+
+def program_of(lift, device, where, at=None):
+    """A program with gradients, if a call that records asks for any."""
+    from .training import Trained
+    return (Trained if lift.keep and Trained.differentiable(lift) else Program)(lift, device, where, at)
 
 
 # ---- Sizes that are not known ----
@@ -144,36 +191,11 @@ def over_symbol(text, prime):
     return re.sub(r"(?<![\w.])\d+(?![\w.])", size, text)
 
 
-class Symbolic(Program):
-    """One plan for all values of a symbolic size, whose place among the arguments is `at`."""
-
-    def __init__(self, lift, device, where, at):
-        self.at = at
-        super().__init__(lift, device, where)
-
-    def __call__(self, arguments):
-        self.mine.dims = (ctypes.c_int64 * 1)(int(arguments[self.at]))
-        return super().__call__(arguments)
-
-    def start(self, pointers, stream):
-        dims = self.mine.dims
-        size = c.coda_plan_workspace_for(self.plan.handle, dims)
-        if size == ctypes.c_size_t(-1).value:
-            return c.CODA_E_UNSUPPORTED
-        room, hold = self.scratch(size)
-        opt = c.coda_run_options(dims=dims, dim_count=1)
-        return c.coda_run_shaped(self.plan.handle, pointers, None, room, stream, ctypes.byref(opt))
-
-    def shapes(self):
-        n, prime = self.mine.dims[0], PRIMES[0]
-        return [[d // prime * n if d and d % prime == 0 else d for d in shape] for shape, _, _ in self.made]
-
-
-def symbolic(module, example, paths):
+def symbolic(module, example, paths, keep):
     """A program over the one symbol among the arguments; None if there is none, or more depends on it than sizes."""
     at = [k for k, x in enumerate(example) if isinstance(x, torch.SymInt)]
     places = [n for n in module.graph.nodes if n.op == "placeholder"]
-    if len(at) != 1 or example[at[0]].node.expr.is_number:
+    if len({example[k].node.expr for k in at}) != 1 or example[at[0]].node.expr.is_number:
         return None
     symbol = example[at[0]].node.expr
     lifts, texts = [], []
@@ -184,8 +206,8 @@ def symbolic(module, example, paths):
             of = getattr(x, "shape", ())
             shapes.append(tuple(int(d.node.expr.subs(symbol, prime))
                           if isinstance(d, torch.SymInt) else d for d in of))
-        given = [prime if k == at[0] else known(x) for k, x in enumerate(example)]
-        lift = Lift(module, given, paths, shapes=shapes).run()
+        given = [prime if k in at else known(x) for k, x in enumerate(example)]
+        lift = Lift(module, given, paths, shapes=shapes, keep=keep).run()
         used = [lift.leaves[n] for n in lift.g.used_leaves()]
         if any(x.tensor is not None and any(d and d % prime == 0 for d in x.tensor.shape) for x in used) or \
                 any(o[0] == "value" and o[1] is not None for o in lift.outputs):
@@ -194,8 +216,9 @@ def symbolic(module, example, paths):
         texts.append(over_symbol(str(lift.g), prime))
     if texts[0] != texts[1] or texts[0] != texts[2]:
         return None
-    lifts[0].said = "dim %%T = 1..%d\n" % MOST + texts[0]
-    return Symbolic(lifts[0], *device_of(example), at[0])
+    lifts[0].symbol = lambda text: "dim %%T = 1..%d\n" % MOST + over_symbol(text, PRIMES[0])
+    lifts[0].said = lifts[0].symbol(str(lifts[0].g))
+    return program_of(lifts[0], *device_of(example), at[0])
 
 
 class Left:
@@ -212,19 +235,21 @@ class Left:
 
 
 class Whole:
-    """A graph as one program for each set of sizes that it is called with."""
+    """A graph as one program for each set of sizes that it is called with. `keep`: a word of coda_keep, where
+    gradients are wanted."""
 
-    def __init__(self, module, example, fallback):
+    def __init__(self, module, example, fallback, keep=None):
+        self.keep = keep
         self.module, self.programs, self.paths, self.fallback = module, {}, paths_of(module), fallback
         self.sizes = [k for k, x in enumerate(example) if isinstance(x, (int, torch.SymInt))]
         try:
-            self.symbolic = symbolic(module, example, self.paths)
+            self.symbolic = symbolic(module, example, self.paths, keep)
         except (Refuse, Error, IndexError, RuntimeError):  # of sizes that the model does not have
             self.symbolic = None
         self.first = self.symbolic or self.made([known(x) for x in example])
 
     def made(self, arguments):
-        made = Program(Lift(self.module, arguments, self.paths).run(), *device_of(arguments))
+        made = program_of(Lift(self.module, arguments, self.paths, keep=self.keep).run(), *device_of(arguments))
         self.programs[tuple(int(arguments[k]) for k in self.sizes)] = made
         return made
 

@@ -8,7 +8,7 @@ import re
 
 import torch
 
-from . import layout, rules, state
+from . import layout, products, rules, state
 from .layout import Tensor, dense, plain
 from .text import Refuse, Text, name
 
@@ -78,13 +78,14 @@ class Leaf:
 
 class Lift:
     """`arguments`: values of the placeholders in order, of which those of buffers and numbers are taken as they
-    are."""
+    are. `keep`: a word of coda_keep, if gradients are wanted."""
 
-    def __init__(self, module, arguments, paths, buffers=(), tolerant=False, shapes=None):
+    def __init__(self, module, arguments, paths, buffers=(), tolerant=False, shapes=None, keep=None):
         self.module, self.g, self.tolerant = module, Text(), tolerant
+        self.keep, self.recording, self.silent = keep, True, False
         self.env, self.leaves, self.folded, self.taken, self.refused = {}, {}, 0, 0, []
         self.buffers, self.outputs, self.arguments, self.spelled = list(buffers), [], arguments, {}
-        self.said = None  # the text, if it is another one than the graph's
+        self.said, self.symbol = None, None  # the text, if it is another one than the graph's, and how it is made
         self.places, self.paths, self.labels, self.shapes = paths, {}, {}, shapes
         self.counters = state.Counters(self)
 
@@ -143,7 +144,7 @@ class Lift:
         if not isinstance(x, torch.Tensor):
             return known(x)
         path, kind = self.places[k]
-        if kind == "buffers":
+        if kind == "buffers" and not self.wants(x):
             self.buffers.append((k, x))
             self.paths[id(x)] = path
             return x
@@ -160,6 +161,10 @@ class Lift:
         leaf = self.g.leaf("weight" if weight else "input", path, shape, word, strides)
         self.leaves[leaf] = Leaf(leaf, argument=k)
         return dense(self.g.node("cast", [leaf], shape, "f32", to="f32") if word == "u8" else leaf, shape, x.dtype)
+
+    def wants(self, x):
+        """Is its gradient asked for?"""
+        return bool(self.keep) and x.requires_grad and x.is_floating_point()
 
     @staticmethod
     def may_stride(x):
@@ -198,6 +203,8 @@ class Lift:
         if any(isinstance(self.env.get(n), Opaque) for n in node.all_input_nodes):
             raise Refuse("it reads what no graph can have")
         if word in SKIPPED:
+            if word == "_set_grad_enabled":
+                self.recording = bool(node.args[0])
             self.folded += 1
             return None
         if word in FORBIDDEN:
@@ -211,8 +218,9 @@ class Lift:
                 self.folded += 1
                 return state.fold(lambda a, k: self.by_torch(node, a, k), args, kwargs)
             return self.fold(node, word, args, kwargs)
+        self.silent = self.silent or not self.recording
         self.spelled[word] = self.spelled.get(word, 0) + 1
-        rule = rules.RULES.get(word)
+        rule = products.RULES.get(word)
         if rule is None:
             raise Refuse("no rule for %s" % word)
         if word in rules.IN_PLACE:
@@ -227,9 +235,17 @@ class Lift:
         if isinstance(made, Tensor) and made.made is None and made.node.word not in ("input", "weight"):
             made.made = (rules.SAME.get(word, word), args, kwargs)
         self.taken += 1
+        if self.keep and (not self.recording or word == "detach"):
+            made = self.ended(made)
         if word in state.WRITES:
             self.write(node, made)
         return made
+
+    def ended(self, x):
+        """The same values, by which nothing is differentiated."""
+        if isinstance(x, (tuple, list)):
+            return tuple(map(self.ended, x))
+        return Tensor(self.g.end(x.node), x.axes, x.dims, x.dtype) if isinstance(x, Tensor) else x
 
     def write(self, node, made):
         """What was written to has the new values from now on; views of it that were taken before would, too."""

@@ -8,7 +8,7 @@ import copy
 import torch
 from torch.fx.passes.split_module import split_module
 
-from .compiled import Program, device_of
+from .compiled import device_of, program_of
 from .lift import FORBIDDEN, Lift, paths_of, word_of
 from .rules import IN_PLACE
 from .text import Refuse
@@ -76,11 +76,14 @@ class Part(torch.nn.Module):
 class Regions:
     """What a graph of Dynamo's becomes where not all of it is taken."""
 
-    def __init__(self, module, example, fallback):
+    def __init__(self, module, example, fallback, keep=None):
         if any(isinstance(x, torch.SymInt) for x in example):
             raise Refuse("symbolic sizes, where a part is left to PyTorch")
         paths = paths_of(module)
-        lift = Lift(module, example, paths, tolerant=True).run()
+        self.keep = keep
+        lift = Lift(module, example, paths, tolerant=True, keep=keep).run()
+        if keep and lift.silent:
+            raise Refuse("torch.no_grad() around a part of it, where another part is left to PyTorch")
         for n, why in lift.refused:
             if writes(n) or word_of(n) in FORBIDDEN:  # which says something of nodes around it
                 raise Refuse(why)
@@ -123,8 +126,8 @@ class Regions:
             places = [m for m in part.graph.nodes if m.op == "placeholder"]
             given = [by_name.get(m.name) or (self.example(m, a), (m.name, "input")) for m, a in zip(places, n.args)]
             result = next(m for m in part.graph.nodes if m.op == "output").args[0]
-            lifted = Lift(part, [x for x, _ in given], [path for _, path in given], buffers=lift.buffers)
-            program = Program(lifted.run(), device, where)
+            lifted = Lift(part, [x for x, _ in given], [path for _, path in given], buffers=lift.buffers, keep=self.keep)
+            program = program_of(lifted.run(), device, where)
             program.buffers = []
             self.programs.append(program)
             setattr(self.split, n.target, Part(program, not isinstance(result, (tuple, list))))

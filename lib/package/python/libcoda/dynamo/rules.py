@@ -7,8 +7,8 @@ import math
 
 import torch
 
-from . import attention, layout, rope, state
-from .layout import Tensor, plain
+from . import layout, rope
+from .layout import Tensor
 from .text import Refuse
 
 RULES, SAME = {}, {}
@@ -446,14 +446,14 @@ def picked(l, x, index):
     was = x.dtype
     x = cast(l, x, torch.float32) if not was.is_floating_point else x
     table = layout.reshape(l.g, x, [layout.product(sizes), layout.product(rest)])
-    made = layout.reshape(l.g, embedding(l, flat.expand(shape).contiguous(), table), shape + rest)
+    made = layout.reshape(l.g, RULES["embedding"](l, flat.expand(shape).contiguous(), table), shape + rest)
     return cast(l, made, was) if was != torch.bool else Tensor(made.node, made.axes, made.dims, was)
 
 
 def gather(l, table, index):
     """Rows of a folded tensor by ids of the graph."""
     if isinstance(index, Tensor) and table.ndim == 2:
-        return embedding(l, index, table)
+        return RULES["embedding"](l, index, table)
     raise Refuse("an index into a tensor of %d dimensions" % table.ndim)
 
 
@@ -515,200 +515,18 @@ def stack(l, tensors, dim=0):
     return cat(l, [unsqueeze(l, x, k) for x in parts], k)
 
 
-# ---- Rows ----
+@rule("pad")
+def pad(l, x, pad, mode="constant", value=None):
+    """By a constant, which is put together with x."""
+    if mode != "constant" or len(pad) % 2 or len(pad) > 2 * len(x.dims):
+        raise Refuse("a pad that is no constant")
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2])):
+        k = len(x.dims) - 1 - i
+        x = layout.slice_dim(l.g, x, k, max(-before, 0), x.shape[k] - max(-after, 0), 1)
+        shape = x.shape
 
-def last(l, x):
-    """x's node with the last dimension last, and the order of all."""
-    order = layout.units(x)
-    n = len(x.dims)
-    if order is None or (order[-1] != n - 1 and x.dims[n - 1]):
-        order = list(range(n))
-    order = [k for k in order if k != n - 1] + [n - 1]
-    return layout.aligned(l.g, x, order), order
-
-
-def rows(l, word, x, dim, keepdim, dtype=None):
-    dims = [dim] if isinstance(dim, int) else list(dim) if dim is not None else list(range(len(x.dims)))
-    dims = sorted(axis(x, k) for k in dims)
-    if not dims:
-        raise Refuse("a statistic over no dimension")
-    shape, n = x.shape, len(x.dims)
-    kept = [k for k in range(n) if k not in dims]
-    turned = layout.permute(x, kept + dims)
-    turned = layout.reshape(l.g, turned, [shape[k] for k in kept] + [layout.product(shape[k] for k in dims)])
-    node, order = last(l, turned)
-    node = l.g.node(word, [node], node.shape[:-1] + (1,), "f32")
-    made = layout.from_aligned(node, order, torch.float32)
-    made = made.of(made.dims[:-1])
-    if keepdim:
-        for k in dims:
-            made = made.of(made.dims[:k] + [[]] + made.dims[k:])
-    dtype = dtype or x.dtype
-    return cast(l, made, dtype) if dtype.is_floating_point else made
-
-
-@rule("mean")
-def mean(l, x, dim=None, keepdim=False, dtype=None):
-    if not x.dtype.is_floating_point:
-        raise Refuse("the mean of integers")
-    return rows(l, "mean", x, dim, keepdim, dtype)
-
-
-@rule("sum")
-def sum_(l, x, dim=None, keepdim=False, dtype=None):
-    if not x.dtype.is_floating_point:
-        raise Refuse("the sum of integers")
-    return rows(l, "sum", x, dim, keepdim, dtype)
-
-
-@rule("amax")
-def amax(l, x, dim=None, keepdim=False):
-    return rows(l, "max", x, dim, keepdim)
-
-
-@rule("var")
-def var(l, x, dim=None, unbiased=True, keepdim=False, correction=None):
-    n = layout.product(x.shape[k] for k in ([dim] if isinstance(dim, int) else dim or range(len(x.dims))))
-    off = (1 if unbiased else 0) if correction is None else correction
-    return elementwise(l, "div", rows(l, "m2", x, dim, keepdim), float(n - off))
-
-
-@rule("norm", "vector_norm")
-def norm(l, x, p=2, dim=None, keepdim=False, **_):
-    if p not in (2, 2.0, "fro"):
-        raise Refuse("the norm %s" % p)
-    return unary(l, "sqrt", rows(l, "sum_sq", x, dim, keepdim))
-
-
-@rule("softmax", "log_softmax")
-def softmax(l, x, dim=None, dtype=None, _stacklevel=3, word="softmax"):
-    k = axis(x, -1 if dim is None else dim)
-    x = cast(l, x, dtype or x.dtype)
-    n = len(x.dims)
-    order = [j for j in range(n) if j != k] + [k]
-    node, lie = last(l, layout.permute(x, order))
-    made = layout.from_aligned(l.g.node(word, [node], node.shape, node.dtype), lie, x.dtype)
-    return layout.permute(made, [order.index(j) for j in range(n)])
-
-
-RULES["log_softmax"] = lambda l, x, dim=None, _stacklevel=3, dtype=None: softmax(l, x, dim, dtype, word="log_softmax")
-SAME["log_softmax"] = "log_softmax"
-
-
-def normalised(l, word, x, shape, operands, **attributes):
-    if len(shape) != 1:
-        raise Refuse("%s over %d dimensions" % (word, len(shape)))
-    node, order = last(l, x)
-    nodes = [None if w is None else plain(l.g, cast(l, l.tensor(w), x.dtype)) for w in operands]
-    return layout.from_aligned(l.g.node(word, [node, *nodes], node.shape, node.dtype, **attributes), order, x.dtype)
-
-
-@rule("layer_norm")
-def layer_norm(l, x, shape, weight=None, bias=None, eps=1e-5, *_):
-    return normalised(l, "layer_norm", x, shape, [weight, bias], eps=float(eps))
-
-
-@rule("rms_norm")
-def rms_norm(l, x, shape, weight=None, eps=None):
-    eps = torch.finfo(x.dtype).eps if eps is None else eps
-    return normalised(l, "rms_norm", x, shape, [weight], eps=float(eps))
-
-
-# ---- Products, tables ----
-
-def kn(x):
-    """Does the second dimension from the end lie behind the last: is this a transposed matrix?"""
-    order = layout.units(x)
-    n = len(x.dims)
-    return order is not None and [k for k in order if k >= n - 2] == [n - 1, n - 2]
-
-
-def multiply(l, x, w):
-    """x [.., M, K] by w [.., K, N]."""
-    dtype = promoted(x, w)
-    x, w = cast(l, l.tensor(x), dtype), cast(l, l.tensor(w), dtype)
-    if len(w.dims) == 2:
-        node, order = last(l, x)
-    else:
-        batch = layout.broadcast(x.shape[:-2], w.shape[:-2])
-        x, w = layout.expand(x, batch + x.shape[-2:]), layout.expand(w, batch + w.shape[-2:])
-        node, order = plain(l.g, x), list(range(len(x.dims)))
-    swap = list(range(len(w.dims)))
-    swap[-2:] = swap[:-3:-1]
-    turned = kn(w) or (len(w.dims) == 2 and not layout.is_plain(w))
-    other = plain(l.g, layout.permute(w, swap) if turned else w)
-    if x.shape[-1] != w.shape[-2]:
-        raise Refuse("a product of %s and %s" % (list(x.shape), list(w.shape)))
-    shape = node.shape[:-1] + (w.shape[-1],)
-    return layout.from_aligned(l.g.node("matmul", [node, other], shape, node.dtype, kn=int(not turned)), order, dtype)
-
-
-@rule("linear")
-def linear(l, x, weight, bias=None):
-    made = multiply(l, x, transpose(l, l.tensor(weight), 0, 1))
-    return made if bias is None else elementwise(l, "add", made, bias)
-
-
-@rule("matmul", "bmm", "mm", "__matmul__")
-def matmul(l, x, y):
-    if isinstance(x, Tensor) and isinstance(y, Tensor):
-        made = attention.matched(l, x, y)
-        if made is not None:
-            return made
-    nx, ny = (len(v.dims) if isinstance(v, Tensor) else v.ndim for v in (x, y))
-    if nx < 2 or ny < 2:
-        raise Refuse("a product of %d and %d dimensions" % (nx, ny))
-    x, y = l.tensor(x), l.tensor(y)
-    if nx < ny:
-        x = layout.expand(x, y.shape[:-2] + x.shape[-2:])
-    return multiply(l, x, y)
-
-
-@rule("addmm")
-def addmm(l, bias, x, w, beta=1, alpha=1):
-    if (beta, alpha) != (1, 1):
-        raise Refuse("addmm with factors")
-    return elementwise(l, "add", multiply(l, x, w), bias)
-
-
-@rule("embedding")
-def embedding(l, ids, table, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
-    if max_norm is not None:
-        raise Refuse("an embedding with max_norm")
-    if isinstance(table, Tensor) and table.dtype in (torch.int64, torch.int32) and not isinstance(ids, Tensor):
-        ids, table = table, ids  # by the order of aten
-    ids, table = l.tensor(ids), l.tensor(table)
-    if table.shape[0] > 2 ** 24:
-        raise Refuse("a table of %d rows" % table.shape[0])
-    shape = ids.shape + table.shape[1:]
-    node = l.g.node("embedding", [plain(l.g, table), plain(l.g, ids)], shape, layout.text.name(table.dtype))
-    return layout.dense(node, shape, table.dtype)
-
-
-@rule("conv2d")
-def conv2d(l, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    """Patches that do not overlap are a product."""
-    weight = l.tensor(weight)
-    n, c, p, q = weight.shape
-    pair = [v if isinstance(v, (tuple, list)) else (v, v) for v in (stride, padding, dilation)]
-    if tuple(pair[0]) != (p, q) or tuple(pair[1]) != (0, 0) or tuple(pair[2]) != (1, 1) or groups != 1:
-        raise Refuse("a convolution whose windows overlap, or are padded")
-    b, _, h, w = x.shape
-    if h % p or w % q:
-        raise Refuse("a convolution of %d x %d by %d x %d" % (h, w, p, q))
-    x = layout.reshape(l.g, x, [b, c, h // p, p, w // q, q])
-    x = layout.reshape(l.g, layout.permute(x, [0, 2, 4, 1, 3, 5]), [b, h // p, w // q, c * p * q])
-    made = linear(l, x, layout.reshape(l.g, weight, [n, c * p * q]), bias)
-    return layout.permute(made, [0, 3, 1, 2])
-
-
-@rule("index_copy_")
-def index_copy_(l, cache, dim, index, source):
-    return state.index_copy(l, cache, dim, index, source)
-
-
-@rule("scaled_dot_product_attention")
-def sdpa(l, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    if dropout_p:
-        raise Refuse("dropout in training")
-    return attention.sdpa(l, q, k, v, attn_mask, is_causal, scale, enable_gqa)
+        def part(n):
+            return torch.full((*shape[:k], n, *shape[k + 1:]), value or 0, dtype=x.dtype)
+        parts = [part(before)] * (before > 0) + [x] + [part(after)] * (after > 0)
+        x = cat(l, parts, k)
+    return x

@@ -35,6 +35,7 @@ class Text:
         self.nodes, self.leaves, self.outputs, self.names, self.scope = [], [], [], set(), ""
         self.early = []  # nodes ahead of all others, which are made of leaves alone: positions
         self.numbers, self.written = {}, []
+        self.ends = []  # where gradients end: the value before it under another name
 
     def made(self, id, word, operands, attributes, shape, dtype):
         n = Node()
@@ -53,7 +54,7 @@ class Text:
     def leaf(self, kind, path, shape, dtype, strides=None):
         """An input or a weight, named after where it comes from."""
         word = re.sub(r"[^A-Za-z0-9_.]", "_", path)[-100:].strip(".") or "x"
-        if not re.match(r"[A-Za-z_]", word) or re.fullmatch(r"[ve]\d+|out\.\d+", word):
+        if not re.match(r"[A-Za-z_]", word) or re.fullmatch(r"[ve]\d+|(out|dx|dy|kept|end|ended)\.\d+", word):
             word = "_" + word
         name, k = word, 1
         while name in self.names:
@@ -88,10 +89,47 @@ class Text:
             raise Refuse("a transpose of %d dimensions" % len(order))
         return self.node("transpose", [x], [x.shape[k] for k in order], x.dtype, **{"p%d" % i: k for i, k in enumerate(order)})
 
+    def parts_of(self, x, axis):
+        """What integers are put together of along an axis, shaped as x is; None if they are not. A slice of them is
+        one of its parts then, so that labels that are shifted by one have no size that is another one plus 1."""
+        whole = x.operands[0] if x.word == "reshape" else x
+        if whole.word != "concat" or x.dtype not in ("i32", "i64"):
+            return None
+        places = [[k for k, n in enumerate(shape) if n != 1] for shape in (x.shape, whole.shape)]
+        along = whole.attributes["axis"]
+        if [x.shape[k] for k in places[0]] != [whole.shape[k] for k in places[1]] or axis not in places[0] or \
+                along not in places[1] or places[0].index(axis) != places[1].index(along):
+            return None
+        return [self.reshape(p, x.shape[:axis] + (p.shape[along],) + x.shape[axis + 1:]) for p in whole.operands]
+
+    def slice_parts(self, parts, axis, start, stop):
+        kept = []
+        for p in parts:
+            n = p.shape[axis]
+            if max(start, 0) < min(stop, n):
+                kept.append(self.slice(p, axis, max(start, 0), min(stop, n), 1))
+            start, stop = start - n, stop - n
+        shape = list(kept[0].shape)
+        shape[axis] = sum(p.shape[axis] for p in kept)
+        return kept[0] if len(kept) == 1 else self.node("concat", kept, shape, kept[0].dtype, axis=axis)
+
     def slice(self, x, axis, start, stop, step):
         shape = list(x.shape)
+        if (start, stop, step) == (0, shape[axis], 1):
+            return x
+        parts = self.parts_of(x, axis) if step == 1 and start < stop else None
+        if parts:
+            return self.slice_parts(parts, axis, start, stop)
         shape[axis] = -(-(stop - start) // step)
         return self.node("slice", [x], shape, x.dtype, axis=axis, start=start, stop=stop, step=step)
+
+    def end(self, x):
+        """x, of which a gradient is 0."""
+        if x.word in ("end", "constant"):
+            return x
+        self.ends.append(self.made("end.%d" % len(self.ends), "end", [x], {"stride": None}, x.shape, x.dtype))
+        self.nodes.append(self.ends[-1])
+        return self.ends[-1]
 
     def output(self, n):
         self.outputs.append(n)
@@ -116,23 +154,51 @@ class Text:
         return [n for n in self.leaves if id(n) in seen]
 
     def __str__(self):
+        return self.lines(False)
+
+    def lines(self, ends):
+        """As text. `ends`: each value behind which no gradient goes is an input end.K, and what it is an output
+        ended.K; merged() puts them together again."""
         seen, out = self.needed(), []
-        for n in self.used_leaves():
+        leaves = self.used_leaves() + [n for n in self.ends if ends and id(n) in seen]
+        for n in leaves:
             strides = n.attributes["stride"]
-            out.append("%%%s = %s %s [%s]%s" % (n.id, n.word, n.dtype, ",".join(map(str, n.shape)),
+            out.append("%%%s = %s %s [%s]%s" % (n.id, "input" if n.word == "end" else n.word, n.dtype,
+                                                ",".join(map(str, n.shape)),
                                                 " stride=[%s]" % ",".join(map(str, strides)) if strides else ""))
         for n in self.early + self.nodes:
-            if id(n) in seen:
-                out.append(self.line(n))
-        out += ["output %%out.%d = %%%s" % (k, n.id) for k, n in enumerate(self.outputs)]
+            if id(n) in seen and n.word != "end":
+                out.append(self.line(n, ends))
+        out += ["output %%out.%d = %s" % (k, self.named(n, ends)) for k, n in enumerate(self.outputs)]
+        out += ["output %%ended.%s = %s" % (n.id[4:], self.named(n.operands[0], ends)) for n in self.ends
+                if ends and id(n) in seen]
         return "\n".join(out) + "\n"
 
     @staticmethod
-    def line(n):
-        words = ["%" + x.id if x is not None else "_" for x in n.operands]
+    def named(n, ends):
+        while n.word == "end" and not ends:
+            n = n.operands[0]
+        return "%" + n.id
+
+    @classmethod
+    def line(cls, n, ends=False):
+        words = [cls.named(x, ends) if x is not None else "_" for x in n.operands]
         while words and words[-1] == "_":
             words.pop()
         keys = ["%s=%s" % (k, number(v)) for k, v in n.attributes.items()
                 if not isinstance(v, int) or v]
         return "%%%s = %s%s%s%s" % (n.id, n.word, " " + ", ".join(words) if words else "",
                                     " {%s}" % ", ".join(keys) if keys else "", " @" + n.scope if n.scope else "")
+
+
+def merged(text):
+    """A graph's text, with the value of ended.K for each end.K."""
+    known = dict(re.findall(r"^output %ended\.(\d+) = (%[\w.]+)", text, re.M))
+
+    def value(m):
+        name = m.group()
+        while name.startswith("%end."):
+            name = known[name[5:]]
+        return name
+    lines = [x for x in text.split("\n") if not re.match(r"output %ended\.\d+ |%end\.\d+ = input ", x)]
+    return re.sub(r"%end\.\d+\b", value, "\n".join(lines))
