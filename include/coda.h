@@ -915,8 +915,8 @@ CODA_API coda_status coda_prepare_adopt(const coda_plan *p, void *const *args, v
 /* Runs the plan: asynchronous on the stream, capturable in a CUDA graph, no allocation, no lock. args
  * holds one pointer for each leaf and output in order (see coda_plan_arg), device pointers aligned
  * to 16 bytes, or host pointers for CODA_DEVICE_CPU, where the call returns when the work is done.
- * `prepared` may be NULL if coda_plan_prepared() is 0, `workspace` likewise, and a tensor without elements.
- * Pointers must stay valid until the stream's work is done.
+ * `prepared` may be NULL if coda_plan_prepared() is 0, `workspace` likewise, a tensor without elements, and
+ * one that is unread (coda_arg_info). Pointers must stay valid until the stream's work is done.
  *
  * What a call writes shares no byte with anything else: outputs, states, consumed inputs, workspace,
  * `prepared`, and in coda_prepare the weights that it folds in place. CODA_E_INVALID, with both names, if
@@ -933,8 +933,7 @@ CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepa
 
 typedef enum coda_arg_kind {
     CODA_ARG_INPUT = 0, CODA_ARG_WEIGHT = 1, CODA_ARG_OUTPUT = 2, CODA_ARG_SCALAR = 3,
-    CODA_ARG_SUM = 4,  /* of coda_output_add: read and written */
-    CODA_ARG_STATE = 5, /* of coda_state: likewise */
+    CODA_ARG_SUM = 4, CODA_ARG_STATE = 5, /* of coda_output_add, of coda_state: read and written */
     CODA_ARG_CONSUMED = 6 /* of coda_consume: an input of which nothing is left */
 } coda_arg_kind;
 
@@ -947,8 +946,10 @@ typedef struct coda_arg_info {
     int64_t dims[CODA_MAX_RANK];
     int64_t strides[CODA_MAX_RANK]; /* elements */
     size_t bytes;                   /* from the first element to the end of the last, at most */
+    int unread; /* 1: no run reads it, so behind coda_prepare its memory may be freed and its pointer NULL,
+                 * until coda_prepare is called again. Not said of graphs, nor of plans with symbols */
 } coda_arg_info;
-#define CODA_ARG_INFO_INIT {sizeof(coda_arg_info), NULL, CODA_ARG_INPUT, (coda_dtype)0, 0, {0}, {0}, 0}
+#define CODA_ARG_INFO_INIT {sizeof(coda_arg_info), NULL, CODA_ARG_INPUT, (coda_dtype)0, 0, {0}, {0}, 0, 0}
 
 /* The arguments of coda_run and coda_evaluate. CODA_E_INVALID for an index out of range. */
 CODA_API int coda_graph_args(const coda_graph *g);

@@ -376,6 +376,22 @@ static void mark_folds(struct coda_plan *p)
     }
 }
 
+/* Which leaves no run touches. Of a graph with symbols each shape has programs of its own, so of none it is
+ * said. */
+static void mark_unread(struct coda_plan *p)
+{
+    const struct plan *plan = &p->plan;
+    int first_run = 0;
+    while (first_run < plan->programs && plan->program[first_run].prepare) first_run++;
+    for (int i = 0; i < p->args; i++)
+        p->place[i].unread = p->place[i].kind == CODA_ARG_WEIGHT || p->place[i].kind == CODA_ARG_INPUT;
+    for (int i = 0; i < plan->buffers; i++) {
+        const struct buffer *b = &plan->buffer[i];
+        if (b->space == SPACE_ARG && (b->last >= first_run || b->holds)) p->place[b->arg].unread = false;
+    }
+    for (int i = 0; i < p->args; i++) p->arg[i].unread = p->place[i].unread;
+}
+
 /* Notes what is asked of extents, if somebody wants to know. */
 static coda_status make_in_full(struct job *j, const graph *g)
 {
@@ -421,6 +437,7 @@ static coda_status compile(struct job *j, const graph *g)
     else if (!status) status = make_in_full(j, g);
     if (status) return status;
     mark_folds(p);
+    if (!j->context.variants && !j->context.parent) mark_unread(p);
     if (!j->context.parent) debug_stage(DEBUG_GRAPH, "graph.txt", p->text[CODA_TEXT_GRAPH]);
     if (!j->context.parent) debug_stage(DEBUG_PLAN, "plan.txt", p->text[CODA_TEXT_PLAN]);
     p->device = j->opt.device;

@@ -24,7 +24,7 @@
     X(coda_warm_options, kernel)                                                                             \
     X(coda_shape_stats, kernels)                                                                             \
     X(coda_symbol_info, multiple)                                                                            \
-    X(coda_arg_info, bytes)                                                                                  \
+    X(coda_arg_info, unread)                                                                                 \
     X(coda_word_info, gradient)                                                                              \
     X(coda_kernel_info, shared_bytes)                                                                        \
     X(coda_plan_stats, flops)                                                                                \

@@ -23,7 +23,7 @@ struct place place_of(const char *name, coda_arg_kind kind, coda_dtype t, int ra
     return (struct place){.name = name,
                           .kind = kind,
                           .at = lattice_strided(t, rank, dim, stride),
-                          .align = kind == CODA_ARG_SCALAR ? (int)dtype_bytes(t, 1) : ARG_ALIGN};
+                          .align = kind == CODA_ARG_SCALAR ? (uint16_t)dtype_bytes(t, 1) : ARG_ALIGN};
 }
 
 /* ---- All that is bound: the arguments, then workspace and prepared memory ---- */
@@ -40,7 +40,7 @@ static struct bound bound(const struct arguments *b, int i)
     if (i > b->places) return (struct bound){(uintptr_t)b->prepared, b->prepared_bytes, true};
     const struct place *p = &b->place[i];
     bool written = place_is_written(p) || (b->prepare && p->holds);
-    return (struct bound){(uintptr_t)b->args[i], p->at.bytes, written};
+    return (struct bound){(uintptr_t)b->args[i], place_is_idle(b, p) ? 0 : p->at.bytes, written};
 }
 
 static struct lattice lattice_at(const struct arguments *b, int i)
@@ -54,7 +54,7 @@ static coda_status check_arg(const struct arguments *b, int i)
 {
     const struct place *p = &b->place[i];
     uintptr_t at = (uintptr_t)b->args[i], end;
-    if (!p->at.bytes) return CODA_OK;
+    if (!p->at.bytes || place_is_idle(b, p)) return CODA_OK;
     if (!at)
         return fail(CODA_E_INVALID, "%s: args[%d] (%s, %lld bytes) is NULL", b->call, i, p->name,
                     (long long)p->at.bytes);
@@ -128,7 +128,7 @@ static bool is_plainly_good(const struct arguments *b)
     }
     for (int i = 0; i < leaves; i++) {
         const struct place *p = &b->place[i];
-        if (place_is_written(p)) continue;
+        if (place_is_written(p) || place_is_idle(b, p)) continue;
         struct span s = {(uintptr_t)b->args[i], (uintptr_t)b->args[i] + (uintptr_t)p->at.bytes};
         if (p->at.bytes && (!is_sound(s, p->align) || !are_apart(span, n, s))) return false;
     }

@@ -10,7 +10,8 @@ struct place {
     const char *name;
     struct lattice at; /* its bytes; what follows lies beside their number, as all calls read both */
     coda_arg_kind kind;
-    int align;
+    uint16_t align;
+    bool unread;    /* by runs: where these begin its memory may be gone */
     uint64_t holds; /* a weight that is folded in place: the digest of what it then holds; or 0 */
 };
 
@@ -28,8 +29,15 @@ struct arguments {
     void *workspace, *prepared;
     int64_t workspace_bytes, prepared_bytes;
     bool prepare; /* weights that are folded in place are written */
+    bool folds;   /* coda_prepare itself, which reads what runs do not */
     bool states;  /* some leaves are */
 };
+
+/* Does nobody look at this one's memory? */
+static inline bool place_is_idle(const struct arguments *b, const struct place *p)
+{
+    return p->unread && !b->folds;
+}
 
 /* All there, aligned, and nothing that is written shares a byte with anything else. Neither allocates nor
  * locks. */

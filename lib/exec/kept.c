@@ -183,7 +183,8 @@ static coda_status check_leaves(const struct arguments *b, const struct regions 
 {
     coda_status status = CODA_OK;
     for (int i = 0; i < b->places && !status; i++)
-        if (!place_is_written(&b->place[i]) && !is_plain(b, s, i)) status = check_leaf(b, s, i);
+        if (!place_is_written(&b->place[i]) && !place_is_idle(b, &b->place[i]) && !is_plain(b, s, i))
+            status = check_leaf(b, s, i);
     return status;
 }
 

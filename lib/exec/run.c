@@ -103,6 +103,7 @@ coda_status executable_prepare(const struct coda_plan *p, void *const *args, voi
     struct keeping *keeping;
     int begun = 0;
     struct arguments b = arguments(&c, "prepare", true);
+    b.folds = true;
     coda_status status = check(&c, &b);
     if (status || !p->plan.prepared_id) return status;
     status = kept_begin(&keeping, &b, p->plan.prepared_id, is_gpu(p));

@@ -47,6 +47,34 @@ class Numpy(unittest.TestCase):
         off = abs(got - want).max() / abs(want).max()
         self.assertTrue(off <= bar, "off by %g" % off)
 
+    def test_originals_that_are_gone(self):
+        """What a plan has folded it is called without; what it reads, and a change of it, it still asks for."""
+        import gc
+        import weakref
+        g = coda.Graph()
+        x, gain, w, v = g.input("x", "f32", (4, 8)), g.weight("gain", "f32", (8,)), g.weight("w", "f32", (6, 8)), \
+            g.weight("v", "f32", (6, 6))
+        g.output("y", (x * gain) @ w.T @ v.T)
+        plan, a, m = g.compile("cpu", fold="copy"), self.drawn(4, 8), self.drawn(6, 6)
+        self.assertEqual(plan.unread, ["gain", "w"])
+        with self.assertRaisesRegex(coda.InvalidError, "weight gain: no array is given"):
+            plan(x=a, v=m)
+        gains, weights = self.drawn(8), self.drawn(6, 8)
+        want, gone = plan(a, gains, weights, m), [weakref.ref(gains), weakref.ref(weights)]
+        self.close(want, (a * gains) @ weights.T @ m.T)
+        del gains, weights
+        gc.collect()
+        self.assertEqual([r() for r in gone], [None, None])
+        self.assertTrue(np.array_equal(plan(x=a, v=m), want))
+        self.assertTrue(np.array_equal(plan.bind(x=a, v=m)(), want))
+        other = m.copy()  # at another address: weights would be folded anew
+        with self.assertRaisesRegex(coda.InvalidError, "weight gain: weights are folded anew"):
+            plan(x=a, v=other)
+        with self.assertRaisesRegex(coda.InvalidError, "input x: no array is given"):
+            plan(v=m)
+        self.close(plan(a, np.ones(8, "f"), np.eye(6, 8, dtype="f"), m), a[:, :6] @ m.T)
+        self.assertEqual(g.compile("cpu").unread, [])
+
     def test_the_first_program(self):
         """That of the package's page: at most 10 lines, and right."""
         text = re.sub(r"(?m)^    ", "", coda.__doc__[coda.__doc__.index(

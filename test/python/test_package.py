@@ -290,6 +290,14 @@ class Runs(Case):
         [t.join() for t in threads]
         self.assertEqual(made, [want] * 4)
 
+    def test_find(self):
+        g = coda.Graph("%x = input f32[2,3]\n%w = weight f32[4,3]\n%p = matmul %x, %w\noutput %y = %p\n")
+        g.output("dw", g.grad(g.find("y"), g.find("w"), g.find("y"))[0])
+        self.assertEqual((g.find("x").shape, g.find("dw").shape), ((2, 3), (4, 3)))
+        for name in ("p", "z", ""):
+            with self.assertRaisesRegex(coda.InvalidError, "graph_find: none of 4 leaves and outputs"):
+                g.find(name)
+
     def test_fold(self):
         """A gain that is folded into the weights; they change in place, and are prepared again on demand."""
         g = coda.Graph()

@@ -402,7 +402,7 @@ static bool run_once(const struct run_buffers *b, const coda_plan *p, bool first
     void **args = calloc((size_t)b->n + 1, sizeof *args);
     bool ok = m && args;
     for (int i = 0; ok && i <= b->n; i++) ok = begin(b, p, i, &m[i]);
-    for (int i = 0; ok && i < b->n; i++) args[i] = m[i].at ? m[i].at : b->args[i];
+    for (int i = 0; ok && i < b->n; i++) args[i] = m[i].at ? m[i].at : p->place[i].unread ? NULL : b->args[i];
     coda_run_options opt = {.size = sizeof opt, .dims = b->dims, .dim_count = coda_plan_symbols(p)};
     ok = ok && coda_run_shaped(p, args, b->prepared, m[b->n].at, NULL, &opt) == CODA_OK;
     ok = ok && waited(b);

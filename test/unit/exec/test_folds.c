@@ -511,7 +511,86 @@ START_TEST(threads_fold)
 }
 END_TEST
 
+/* ---- Which originals a run still reads ---- */
+
+static const struct {
+    const char *text;
+    coda_fold fold;
+    const char *unread; /* by their names, with a space behind each */
+} originals[] = {
+    {LEAVES "%n = rms_norm %x, %g {eps=1e-5}\n%p = matmul %n, %w\noutput %y = %p\n", CODA_FOLD_NONE,
+     "c d v t i "},
+    {LEAVES "%n = rms_norm %x, %g {eps=1e-5}\n%p = matmul %n, %w\noutput %y = %p\n", CODA_FOLD_COPY,
+     "c d g w v t i "},
+    {LEAVES "%n = rms_norm %x, %g {eps=1e-5}\n%p = matmul %n, %w\noutput %y = %p\n", CODA_FOLD_IN_PLACE,
+     "c d g v t i "},
+    /* w is folded, and read as it is */
+    {LEAVES "%s = mul %w, %g\n%p = matmul %x, %s\n%q = matmul %p, %w\noutput %y = %q\n", CODA_FOLD_COPY,
+     "c d g v t i "},
+    /* a weight that is a result is copied by each run; one that a run gathers from is read */
+    {LEAVES "%e = embedding %t, %i\noutput %y = %e\noutput %z = %c\n", CODA_FOLD_COPY, "x d g w v "},
+    {LEAVES "%s = add %c, %d\n%q = mul %x, %s\noutput %y = %q\n", CODA_FOLD_COPY, "c d g w v t i "},
+    {"%x = input f32[4,8]\n%u = input f32[8]\n%s = state f32[4,8]\n%k = scalar f32\n%a = add %s, %x\n%n = "
+     "assign %s, %a\n"
+     "output %y = %x\n",
+     CODA_FOLD_COPY, "u "},
+    {"dim %T = 1..4\n%x = input f32[T,8]\n%g = weight f32[8]\n%w = weight f32[8,8]\n%u = weight f32[8]\n"
+     "%n = rms_norm %x, %g {eps=1e-5}\n%p = matmul %n, %w\noutput %y = %p\n",
+     CODA_FOLD_COPY, ""},
+};
+
+START_TEST(unread_originals)
+{
+    graph *g = parse(originals[_i].text);
+    coda_plan *p = compile(g, originals[_i].fold);
+    char names[64] = "";
+    for (int i = 0; i < coda_plan_args(p); i++) {
+        coda_arg_info a = CODA_ARG_INFO_INIT, of_graph = CODA_ARG_INFO_INIT;
+        ck_assert_int_eq(coda_plan_arg(p, i, &a), CODA_OK);
+        ck_assert_int_eq(coda_graph_arg(g, i, &of_graph), CODA_OK);
+        ck_assert_int_eq(of_graph.unread, 0);
+        if (a.unread) snprintf(names + strlen(names), sizeof names - strlen(names), "%s ", a.name);
+    }
+    ck_assert_str_eq(names, originals[_i].unread);
+    graph_free(g);
+    coda_plan_free(p);
+}
+END_TEST
+
+/* What is freed behind coda_prepare: runs take NULL, or an address that is nobody's or another's, and
+ * coda_prepare asks for it. */
+START_TEST(originals_that_are_gone)
+{
+    graph *g = parse(originals[1].text);
+    coda_plan *p = compile(g, CODA_FOLD_COPY);
+    float x[32], y[32], again[32], weight[64];
+    void *work = aligned_alloc(256, 4096), *prepared = aligned_alloc(256, 4096), *args[9];
+    ck_assert(coda_plan_workspace(p) <= 4096 && coda_plan_prepared(p) <= 4096);
+    for (int i = 0; i < 64; i++) weight[i] = (float)(i % 7) - 3, x[i % 32] = (float)(i % 5) - 1;
+    for (int i = 0; i < 9; i++) args[i] = weight;
+    args[0] = x, args[8] = y;
+    ck_assert_int_eq(coda_prepare(p, args, prepared, work, NULL), CODA_OK);
+    ck_assert_int_eq(coda_run(p, args, prepared, work, NULL), CODA_OK);
+    args[8] = again;
+    void *const gone[] = {NULL, (void *)(uintptr_t)0x13, again};
+    for (int k = 0; k < 3; k++) {
+        memset(again, 0xff, sizeof again);
+        for (int i = 1; i < 8; i++) args[i] = gone[k];
+        ck_assert_msg(coda_run(p, args, prepared, work, NULL) == CODA_OK, "%d: %s", k, coda_error());
+        ck_assert_mem_eq(y, again, sizeof y);
+    }
+    for (int i = 1; i < 8; i++) args[i] = NULL;
+    expect_error(coda_prepare(p, args, prepared, work, NULL), "prepare: args[1] (c,", "is NULL");
+    args[0] = NULL;
+    expect_error(coda_run(p, args, prepared, work, NULL), "run: args[0] (x,", "is NULL");
+    free(work), free(prepared);
+    graph_free(g);
+    coda_plan_free(p);
+}
+END_TEST
+
 TESTS(folds, EACH(constants_in_what_runs_write, ARRAY_SIZE(constants)), ONE(the_verifier_sees_it),
       ONE(rows_do_not_change_what_is_folded), ONE(ids_differ), EACH(plans_share_weights, model_count),
       ONE(folded_once), ONE(memory_used_again), ONE(prepared_memory_is_known),
-      ONE(folded_weights_are_adopted), ONE(half_folded), ONE(threads_fold));
+      ONE(folded_weights_are_adopted), ONE(half_folded), ONE(threads_fold),
+      EACH(unread_originals, ARRAY_SIZE(originals)), ONE(originals_that_are_gone));

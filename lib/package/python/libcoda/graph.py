@@ -5,10 +5,11 @@ from collections import namedtuple
 
 from . import arrays, c, operations as ops
 from ._convert import Node, bytes_of, enum, options_of, text_of, values, word
-from .errors import InvalidError, must
+from .errors import InvalidError, failure, must
 
 # An argument of a plan or a graph: `dims` and `strides` are numbers, or symbolic dimensions of the graph, below -1.
-Argument = namedtuple("Argument", "name kind dtype dims strides bytes")
+# unread: no run of the plan reads it, once its constants are folded.
+Argument = namedtuple("Argument", "name kind dtype dims strides bytes unread", defaults=[False])
 
 
 def argument(call, *of):
@@ -16,7 +17,7 @@ def argument(call, *of):
     must(call(*of, ctypes.byref(info)))
     n = info.rank
     return Argument(info.name.decode(), word("coda_arg_kind", info.kind), word("coda_dtype", info.dtype),
-                    tuple(info.dims[:n]), tuple(info.strides[:n]), info.bytes)
+                    tuple(info.dims[:n]), tuple(info.strides[:n]), info.bytes, bool(info.unread))
 
 
 class Value(Node):
@@ -187,6 +188,13 @@ class Graph(ops.Calls):
 
     def value(self, value):
         return Value(self, value)
+
+    def find(self, name):
+        """The value of the leaf or output of this name."""
+        made = c.coda_graph_find(self.handle, bytes_of(name))
+        if not made.id:
+            raise failure(c.CODA_E_INVALID)
+        return Value(self, made)
 
     def check(self):
         """Raises the graph's first mistake, if it has one."""

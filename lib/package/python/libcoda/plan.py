@@ -1,6 +1,7 @@
 """plan.py -- compiled graphs: which array is which argument, and runs."""
 import ctypes
 import threading
+import weakref
 
 from . import arrays, c
 from ._convert import enum, options_of, text_of, word
@@ -36,6 +37,16 @@ def current_stream(module, given):
     if len(named) > 1:
         raise InvalidError("arrays of %d streams: which one shall the run be on? Give stream=" % len(named))
     return named.pop() if named else None
+
+
+def reference(x):
+    """A weak one to an array, or to what it is a view of: once it is gone another array may have its address."""
+    while getattr(x, "base", None) is not None:
+        x = x.base
+    try:
+        return weakref.ref(x)
+    except TypeError:
+        return lambda: x
 
 
 class Plan:
@@ -98,6 +109,7 @@ class Plan:
 
     workspace_bytes = property(lambda self: c.coda_plan_workspace(self.handle))
     prepared_bytes = property(lambda self: c.coda_plan_prepared(self.handle))
+    prepared_id = property(lambda self: c.coda_plan_prepared_id(self.handle))
 
     # ---- Runs ----
 
@@ -113,6 +125,12 @@ class Plan:
         what they hold is read anew at each call, which writes `result` anew. So an array that would have to be
         copied is refused: one that is strided or aligned otherwise than the graph says, or a read-only buffer."""
         return Binding(self, given, more, out, stream, bound=True)
+
+    @property
+    def unread(self):
+        """Names of leaves that no run reads, as their values are folded. Behind the first call their memory may go, and
+        calls are made without them."""
+        return [self.names[i] for i in self.leaves if self.args[i].unread]
 
     def prepare_again(self):
         """Weights hold new values in the memory that they had: the next run folds them anew."""
@@ -187,9 +205,13 @@ class Binding:
                 raise TypeError("the argument %r comes twice" % name)
             list_[i] = x
         for i in plan.leaves:
-            if list_[i] is None:
+            if list_[i] is None and not self.may_lack(i):
                 self.fail(i, "no array is given")
         return list_
+
+    def may_lack(self, i):
+        """Has it been folded, and is not looked at again?"""
+        return self.plan.args[i].unread and (self.plan._prepared is not None or not self.plan.prepared_id)
 
     def solve(self, dims):
         """The symbols' values, from the shapes of the arrays that have them."""
@@ -209,6 +231,8 @@ class Binding:
     def place(self, i):
         """The address of an argument."""
         a, m = self.plan.arg_for(i, self.dims), self.memories[i]
+        if m is None and i in self.plan.leaves and a.kind != "scalar":
+            return None
         if a.kind == "scalar":
             box = (ctypes.c_float if a.dtype == "f32" else ctypes.c_int32)(self.keep[i])
             self.keep[i] = box
@@ -291,19 +315,24 @@ class Binding:
         return mine["made"]
 
     def prepared(self, given, workspace):
-        """Folded constants, made anew when a weight lies elsewhere or says that it has changed."""
+        """Folded constants, made anew when a weight lies elsewhere, is gone, or says that it has changed."""
         plan = self.plan
-        if not c.coda_plan_prepared_id(plan.handle):
+        if not plan.prepared_id:
             return None
         weights = [i for i in plan.leaves if plan.args[i].kind == "weight"]
-        now = [(self.pointers[i], getattr(self.keep[i], "_version", 0)) for i in weights]
+        now = {i: (self.pointers[i], getattr(self.keep[i], "_version", 0)) for i in weights if self.keep[i] is not None}
         if self.copies.intersection(weights):  # the next copy may lie where this one did
             now = None
         made = plan._prepared
-        if made is None or now is None or made[0] != now or given is not None:
+        same = made is not None and now is not None and made[0] is not None and \
+            all(made[0].get(i) == x and made[2][i]() is not None for i, x in now.items())
+        if not same or given is not None:
+            for i in weights:
+                if self.keep[i] is None:
+                    self.fail(i, "weights are folded anew, as another one has changed, and this one is not given")
             memory = self.scratch(given, plan.prepared_bytes, "prepared")
             must(c.coda_prepare(plan.handle, self.pointers, memory[0], workspace, self.stream))
-            plan._prepared = made = (now, memory)
+            plan._prepared = made = (now, memory, {i: reference(self.keep[i]) for i in weights})
         self.constants = made[1]  # the plan's next ones may be others
         return made[1][0]
 

@@ -7,8 +7,8 @@ PyTorch's own formulas, each rounded to the activations' dtype, with attention t
 would say by its own prices what is kept. """
 import torch
 
-from .. import arrays, c
-from ..errors import UnsupportedError, failure
+from .. import arrays
+from ..errors import UnsupportedError
 from ..graph import Graph
 from ..operations import cast
 from .compiled import Program, Scratch, dense_and_aligned, run
@@ -75,9 +75,9 @@ class Pair:
 
     def split(self, keep):
         p, g = self.program, Graph(self.program.joint)
-        y = [found(g, "out.%d" % k) for k in self.asked]
+        y = [g.find("out.%d" % k) for k in self.asked]
         dy = [g.input("dy.%d" % k, v.dtype, v.shape) for k, v in zip(self.asked, y)]
-        dx = g.grad(y, [found(g, p.names[k]) for k in p.wanted], dy)
+        dx = g.grad(y, [g.find(p.names[k]) for k in p.wanted], dy)
         for k, d in zip(p.wanted, dx):
             if d is not None:
                 g.output("dx.%d" % k, cast(d, p.leaves[k].node.dtype))
@@ -99,13 +99,6 @@ class Pair:
         if self.again is None:
             self.again = Stage(self.split("least")[1], *self.program.target)
         return self.again
-
-
-def found(g, name):
-    v = c.coda_graph_find(g.handle, name.encode())
-    if not v.id:
-        raise failure(c.CODA_E_INVALID)
-    return g.value(v)
 
 
 class Call(torch.autograd.Function):
