@@ -26,6 +26,8 @@ int fd_open(int at, const char *path, int flags, mode_t mode);
 /* Moves a descriptor of one's own above 2; -1, with it closed, if that cannot be. */
 int fd_raise(int fd);
 /* write() that raises no signal: beyond RLIMIT_FSIZE it fails with EFBIG, into a dead pipe with EPIPE. */
+/* setting.c: as strerror(), in English and ASCII whatever the locale is, as it becomes part of JSON. */
+const char *error_text(int error);
 ssize_t fd_write_some(int fd, const void *from, size_t size);
 bool fd_write(int fd, const void *from, size_t size); /* all of it; or false with errno */
 /* A plain file of at most so many bytes as a malloc'd string; or NULL. */

@@ -65,8 +65,6 @@ struct stuck { /* places [from, to) of the lock file, until then; a reader may s
  * CACHE_SHARED anybody's, and writable by its group. */
 const char *trust_problem(const struct stat *st, unsigned flags);
 enum { PROBLEM = 1024 };
-/* setting.c: as strerror(), in English and ASCII whatever the locale is, as it becomes part of JSON. */
-const char *error_text(int error);
 void problem_add(char problem[PROBLEM], const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 struct dir {

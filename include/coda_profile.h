@@ -118,14 +118,16 @@ typedef enum coda_event_kind {
     CODA_EVENT_COMPILE_END = 8,    /* ms: how long it took; text: why it failed, or "" */
     CODA_EVENT_LOAD = 16,          /* the driver has loaded it, in ms */
     CODA_EVENT_TUNE = 32,          /* a product was measured, in ms; name: what it computes */
-    CODA_EVENT_PLAN = 64           /* coda_compile has made a plan, in ms: its whole call; name: "" */
+    CODA_EVENT_PLAN = 64,          /* coda_compile has made a plan, in ms: its whole call; name: "" */
+    CODA_EVENT_UNWRITTEN = 128     /* a file that the environment asks for is not written; nothing stops.
+                                    * name: CODA_TRACE or CODA_DUMP; text: it, and why. Once of each */
 } coda_event_kind;
 
 /* Strings are valid during the call, and never NULL. */
 typedef struct coda_event {
     size_t size;
     coda_event_kind kind;
-    const char *name; /* the kernel's */
+    const char *name; /* the kernel's, if the kind says nothing else */
     const char *text;
     double ms;        /* 0: it is a moment */
 } coda_event;

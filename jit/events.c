@@ -54,16 +54,31 @@ static const char *word_of(coda_event_kind kind)
     }
 }
 
-void jit_tell(coda_event_kind kind, const char *name, const char *text, double ms)
+static void tell(coda_event_kind kind, const char *name, const char *text, double ms)
 {
-    const char *word = word_of(kind);
-    if (word && jit_traces()) jit_trace(word, name, jit_milliseconds() - ms, ms);
     if (!(atomic_load_explicit(&wanted, memory_order_relaxed) & kind)) return;
     const coda_event e = {
         .size = sizeof e, .kind = kind, .name = name ? name : "", .text = text ? text : "", .ms = ms};
     count(1);
     if (atomic_load(&wanted) & kind) listener.fn(listener.context, &e);
     count(-1);
+}
+
+void jit_tell_unwritten(enum jit_file file, const char *why)
+{
+    static const char *const variable[] = {"CODA_TRACE", "CODA_DUMP"}; /* ORDER jit_file */
+    static atomic_uint told_of;
+    if (!(atomic_load_explicit(&wanted, memory_order_relaxed) & CODA_EVENT_UNWRITTEN)) return;
+    if (!(atomic_fetch_or(&told_of, 1u << file) >> file & 1))
+        tell(CODA_EVENT_UNWRITTEN, variable[file], why, 0);
+}
+
+void jit_tell(coda_event_kind kind, const char *name, const char *text, double ms)
+{
+    const char *word = word_of(kind), *problem = word ? jit_trace_problem() : NULL;
+    if (word && jit_traces()) jit_trace(word, name, jit_milliseconds() - ms, ms);
+    if (problem) jit_tell_unwritten(JIT_FILE_TRACE, problem);
+    tell(kind, name, text, ms);
 }
 
 double jit_milliseconds(void)

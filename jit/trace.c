@@ -7,6 +7,7 @@
 #include "cache.h"
 #include "jit.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,20 +19,38 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int file = -1;
 static pid_t opener;
-static bool begun; /* an event is there */
+static bool begun;         /* an event is there */
+static char problem[640];  /* the file, and why it has not got all events ... */
+static atomic_bool failed; /* ... once this is set */
 
-/* No signal is raised if it cannot be. */
-static void put(int fd, const char *text) { (void)fd_write(fd, text, strlen(text)); }
+static void fail_with(const char *what, int error)
+{
+    if (atomic_load(&failed)) return;
+    snprintf(problem, sizeof problem, "%.500s %s: %s", jit_environment("CODA_TRACE"), what,
+             error_text(error));
+    atomic_store(&failed, true);
+}
+
+/* No signal is raised if it cannot be. What has no room on the disk, or in a pipe, ends the trace. */
+static void put(int fd, const char *text)
+{
+    if (fd_write(fd, text, strlen(text))) return;
+    fail_with("cannot be written", errno);
+    atomic_store(&file, -1);
+}
 
 static void open_file(void)
 {
     const char *path = jit_environment("CODA_TRACE");
     if (!path) return;
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd < 0) return;
+    if (fd < 0) {
+        fail_with("cannot be opened", errno);
+        return;
+    }
     opener = getpid();
-    put(fd, "[");
     atomic_store(&file, fd);
+    put(fd, "[");
 }
 
 bool jit_traces(void)
@@ -39,6 +58,12 @@ bool jit_traces(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, open_file);
     return atomic_load_explicit(&file, memory_order_relaxed) >= 0;
+}
+
+const char *jit_trace_problem(void)
+{
+    jit_traces();
+    return atomic_load(&failed) ? problem : NULL;
 }
 
 /* Within quotes; what has no room is left out. */
@@ -69,6 +94,7 @@ void jit_trace(const char *what, const char *name, double began_ms, double ms)
     print_us(at, 1e3 * began_ms);
     print_us(took, 1e3 * ms);
     pthread_mutex_lock(&lock);
+    int fd = atomic_load(&file);
     snprintf(
         line, sizeof line,
         "%s\n{\"name\": \"%s%s%s\", \"cat\": \"coda\", \"ph\": \"X\", \"ts\": %s, \"dur\": %s, \"pid\": %d, "
@@ -76,7 +102,7 @@ void jit_trace(const char *what, const char *name, double began_ms, double ms)
         begun ? "," : "", what, *quoted && *what ? " " : "", quoted, at, took, (int)getpid(),
         syscall(SYS_gettid));
     begun = true;
-    put(atomic_load(&file), line);
+    if (fd >= 0) put(fd, line);
     pthread_mutex_unlock(&lock);
 }
 

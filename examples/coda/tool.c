@@ -338,9 +338,17 @@ static int dispatch(int argc, char **argv)
     return wrong ? wrong : perform(&o, c->run);
 }
 
+/* A file that the environment asks for and that gets nothing. */
+static void say_unwritten(void *context, const coda_event *e)
+{
+    (void)context;
+    fprintf(stderr, "coda: %s: %s\n", e->name, e->text);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "worker")) return coda_compile_worker(0, 1); /* for CODA_CACHE_ISOLATE */
     int wrong = output_open();
+    coda_on_event(say_unwritten, NULL, CODA_EVENT_UNWRITTEN);
     return wrong ? wrong : output_close(dispatch(argc, argv));
 }

@@ -201,6 +201,7 @@ CODA_API int64_t coda_info_print(char *buf, size_t size)
     say(&t, "cache: %s", line);
     const char *why = NULL, *folder = debug_dump(&why);
     if (folder) say(&t, "dump: %s%s%s", folder, why ? " is not used: it " : "", why ? why : "");
+    if (jit_trace_problem()) say(&t, "trace: %s", jit_trace_problem());
     int64_t n = text_emit(&t, buf, size);
     text_free(&t);
     return n;

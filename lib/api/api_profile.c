@@ -85,10 +85,10 @@ CODA_API coda_status coda_profile_launch_get(const coda_profile *f, int index, c
 CODA_API coda_status coda_on_event(void (*fn)(void *context, const coda_event *event), void *context,
                                    unsigned kinds)
 {
-    if (fn && (!kinds || kinds >= 2 * CODA_EVENT_PLAN))
+    if (fn && (!kinds || kinds >= 2 * CODA_EVENT_UNWRITTEN))
         return fail(CODA_E_INVALID,
                     "on_event: kinds is 0x%x; must be a sum of CODA_EVENT_ values, 0x1 to 0x%x", kinds,
-                    2 * CODA_EVENT_PLAN - 1);
+                    2 * CODA_EVENT_UNWRITTEN - 1);
     jit_listen(fn, context, kinds);
     return CODA_OK;
 }

@@ -96,11 +96,22 @@ static void dump_into(int folder, const char *name, const char *text)
     close(fd);
 }
 
+static void tell_of_folder(const char *why)
+{
+    struct text t = {0};
+    text_printf(&t, "%s %s", dump_dir, why);
+    jit_tell_unwritten(JIT_FILE_DUMP, text_str(&t));
+    text_free(&t);
+}
+
 static void dump(const char *name, const char *text)
 {
     const char *why;
     int folder = open_folder(&why), error = errno;
-    if (folder < 0) return;
+    if (folder < 0) {
+        tell_of_folder(why);
+        return;
+    }
     dump_into(folder, name, text);
     close(folder);
     errno = error;

@@ -203,7 +203,13 @@ grep -q '"name": "gemm batch=1 m=64 n=256 k=688: add in layers.0", "cat": "coda"
 grep -q '"name": "coda_compile"' "$out/trace.json" || die "no plan in the trace: $(cat "$out/trace.json")"
 ${CC:-gcc} -O1 -Wall -Werror test/system/json.c -o "$out/json"
 "$out/json" < "$out/trace.json" || die "the trace is no JSON: $(cat "$out/trace.json")"
-for file in /nonexistent/trace.json "$out" "$out/link.json"; do CODA_TRACE=$file status 0 $coda run "$out/scoped.coda"; done
+for file in /nonexistent/trace.json "$out" "$out/link.json"; do
+    CODA_TRACE=$file status 0 $coda run "$out/scoped.coda"
+    says "^coda: CODA_TRACE: $file cannot be opened: "
+done
+CODA_TRACE=/dev/full CODA_DUMP=/nonexistent status 0 $coda run "$out/scoped.coda"
+says '^coda: CODA_TRACE: /dev/full cannot be written: No space left on device$'
+says '^coda: CODA_DUMP: /nonexistent is no folder that can be opened'
 grep -q matmul "$out/scoped.coda" || die 'a trace followed a link'
 device=$(cd "${BUILD:-build}" && pwd)/emulator # an SM in software: a launch has begun, and takes what it takes
 if [ -e "$device/libcuda.so.1" ]; then

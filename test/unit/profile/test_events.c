@@ -6,11 +6,12 @@
 #include "tests.h" /* last: Check has a macro named fail */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { KINDS = 7 };
+enum { KINDS = 8 };
 
 struct heard {
     atomic_int of[KINDS]; /* events of each kind */
@@ -49,8 +50,8 @@ START_TEST(refuses_kinds)
 {
     ck_assert_int_eq(coda_on_event(hear, NULL, 0), CODA_E_INVALID);
     ck_assert_msg(strstr(coda_error(), "kinds is 0x0"), "%s", coda_error());
-    ck_assert_int_eq(coda_on_event(hear, NULL, 128), CODA_E_INVALID);
-    ck_assert_msg(strstr(coda_error(), "kinds is 0x80"), "%s", coda_error());
+    ck_assert_int_eq(coda_on_event(hear, NULL, 256), CODA_E_INVALID);
+    ck_assert_msg(strstr(coda_error(), "kinds is 0x100"), "%s", coda_error());
     ck_assert_int_eq(coda_on_event(NULL, NULL, 0), CODA_OK);
 }
 END_TEST
@@ -69,6 +70,51 @@ START_TEST(a_plan_is_told_once)
     ck_assert_int_eq(count(&h, CODA_EVENT_PLAN), 1);
     ck_assert_int_eq(h.wrong, 0);
     graph_free(g);
+}
+END_TEST
+
+/* ---- Files that are not there ---- */
+
+struct unwritten {
+    char line[4][256];
+    int lines;
+};
+
+static void hear_unwritten(void *context, const coda_event *e)
+{
+    struct unwritten *u = context;
+    if (e->kind != CODA_EVENT_UNWRITTEN || u->lines == 4) return;
+    snprintf(u->line[u->lines++], sizeof u->line[0], "%s: %s", e->name, e->text);
+}
+
+static void expect_unwritten(const char *trace, const char *dump, const char *first, const char *second)
+{
+    struct unwritten u = {0};
+    char info[8192];
+    graph *g = product();
+    setenv("CODA_TRACE", trace, 1);
+    setenv("CODA_DUMP", dump, 1);
+    compile(g, CODA_DEVICE_CPU, NULL); /* nobody listens */
+    ck_assert_int_eq(coda_on_event(hear_unwritten, &u, CODA_EVENT_UNWRITTEN | CODA_EVENT_PLAN), CODA_OK);
+    for (int i = 0; i < 3; i++) compile(g, CODA_DEVICE_CPU, NULL);
+    ck_assert_int_eq(u.lines, 2);
+    bool dump_first = u.line[0][5] == 'D';
+    ck_assert_str_eq(u.line[dump_first], first);
+    ck_assert_str_eq(u.line[!dump_first], second);
+    ck_assert_int_gt(coda_info_print(info, sizeof info), 0);
+    ck_assert_msg(strstr(info, "trace: ") && strstr(info, first + strlen("CODA_TRACE: ")), "%s", info);
+    graph_free(g);
+}
+
+START_TEST(files_that_cannot_be)
+{
+    static const char *const want[][2] = {
+        {"/nonexistent/t.json",
+         "CODA_TRACE: /nonexistent/t.json cannot be opened: No such file or directory"},
+        {"/dev/full", "CODA_TRACE: /dev/full cannot be written: No space left on device"},
+        {"/tmp", "CODA_TRACE: /tmp cannot be opened: Is a directory"}};
+    expect_unwritten(want[_i][0], "/nonexistent", want[_i][1],
+                     "CODA_DUMP: /nonexistent is no folder that can be opened, or is a symbolic link");
 }
 END_TEST
 
@@ -147,5 +193,5 @@ START_TEST(kernels)
 }
 END_TEST
 
-TESTS(events, ONE(refuses_kinds), ONE(a_plan_is_told_once), ONE(no_call_comes_late), CASE("nvrtc"),
-      TAG("nvrtc"), SECONDS(60), ONE(kernels));
+TESTS(events, ONE(refuses_kinds), ONE(a_plan_is_told_once), EACH(files_that_cannot_be, 3),
+      ONE(no_call_comes_late), CASE("nvrtc"), TAG("nvrtc"), SECONDS(60), ONE(kernels));
