@@ -946,12 +946,11 @@ typedef struct coda_arg_info {
     int64_t dims[CODA_MAX_RANK];
     int64_t strides[CODA_MAX_RANK]; /* elements */
     size_t bytes;                   /* from the first element to the end of the last, at most */
-    int unread; /* 1: no run reads it, so behind coda_prepare its memory may be freed and its pointer NULL,
-                 * until coda_prepare is called again. Not said of graphs, nor of plans with symbols */
+    int unread; /* 1: no run reads it: behind coda_prepare its memory may be freed, and its pointer be NULL */
 } coda_arg_info;
 #define CODA_ARG_INFO_INIT {sizeof(coda_arg_info), NULL, CODA_ARG_INPUT, (coda_dtype)0, 0, {0}, {0}, 0, 0}
 
-/* The arguments of coda_run and coda_evaluate. CODA_E_INVALID for an index out of range. */
+/* Of coda_run, coda_evaluate. CODA_E_INVALID: no such index. Only plans without symbols have unread ones. */
 CODA_API int coda_graph_args(const coda_graph *g);
 CODA_API coda_status coda_graph_arg(const coda_graph *g, int index, coda_arg_info *out);
 CODA_API int coda_plan_args(const coda_plan *p);
