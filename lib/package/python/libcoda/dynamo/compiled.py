@@ -1,13 +1,11 @@
 """compiled.py -- what the backend gives Dynamo: plans of a graph, or of those parts of it that a graph can say."""
-import array
 import ctypes
 import re
-import threading
 
 import torch
 
-from .. import c
-from ..errors import Error, failure
+from .._stages import Scratch, dense_and_aligned, run
+from ..errors import Error
 from ..graph import Graph
 from .lift import Lift, known, paths_of
 from .text import Refuse
@@ -23,52 +21,6 @@ def device_of(arguments):
         if isinstance(x, torch.Tensor):
             return ("gpu" if x.device.type == "cuda" else "cpu"), x.device
     return "cpu", torch.device("cpu")
-
-
-def aligned(size, device):
-    """Memory at a multiple of 256 bytes: its address, and what keeps it."""
-    room = torch.empty(size + 256, dtype=torch.uint8, device=device)
-    return (room.data_ptr() + 255) // 256 * 256, room
-
-
-def dense_and_aligned(x):
-    """x one element behind the other, at a multiple of 16 bytes."""
-    if not x.is_contiguous():
-        return x.contiguous()
-    return x.clone() if x.data_ptr() % 16 else x
-
-
-class Scratch:
-    """Workspace of runs: on the host each thread has its own, on a GPU PyTorch knows the stream."""
-
-    def __init__(self, where):
-        self.where, self.mine = where, threading.local()
-
-    def __call__(self, size):
-        if self.where.type != "cpu":
-            return aligned(size, self.where)
-        if getattr(self.mine, "size", -1) < size:
-            self.mine.size, self.mine.room = size, aligned(size, self.where)
-        return self.mine.room
-
-
-def run(plan, addresses, scratch, dims):
-    """A run of a plan, of one shape of it if it has symbols."""
-    where = scratch.where
-    pointers = (ctypes.c_void_p * len(addresses)).from_buffer(array.array("Q", addresses))
-    stream = torch.cuda.current_stream(where).cuda_stream if where.type == "cuda" else None
-    if dims is None:
-        room, hold = scratch(plan.workspace_bytes)
-        status = c.coda_run(plan.handle, pointers, None, room, stream)
-    else:
-        size = c.coda_plan_workspace_for(plan.handle, dims)
-        if size == ctypes.c_size_t(-1).value:
-            raise failure(c.CODA_E_UNSUPPORTED)
-        room, hold = scratch(size)
-        opt = c.coda_run_options(dims=dims, dim_count=len(dims))
-        status = c.coda_run_shaped(plan.handle, pointers, None, room, stream, ctypes.byref(opt))
-    if status:
-        raise failure(status)
 
 
 class Program:

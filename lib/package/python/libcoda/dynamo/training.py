@@ -7,18 +7,17 @@ PyTorch's own formulas, each rounded to the activations' dtype, with attention t
 would say by its own prices what is kept. """
 import torch
 
-from .. import arrays
+from .._stages import Stage, dense_and_aligned
 from ..errors import UnsupportedError
 from ..graph import Graph
 from ..operations import cast
-from .compiled import Program, Scratch, dense_and_aligned, run
+from .compiled import Program
 from .text import merged
 
 # Elements whose derivative is 0 everywhere, or is none.
 ENDS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or",
         "logical_not", "arg_max", "end"}
 FLOATS = {"f32", "bf16", "f16"}
-SHAPES = 64  # of which a stage keeps the sizes of its results
 
 
 def passes(node):
@@ -35,31 +34,6 @@ def reached(outputs):
             seen.add(n)
             stack += [x for x in n.operands if x is not None and passes(x)]
     return seen
-
-
-class Stage:
-    """One of the two plans, which is called with addresses and gives its results."""
-
-    def __init__(self, graph, device, where):
-        self.plan, self.scratch, self.sizes = graph.compile(device), Scratch(where), {}
-        args = self.plan.args
-        self.inputs = [args[i].name for i in self.plan.leaves]
-        self.names = [args[i].name for i in self.plan.results]
-        self.dtypes = [getattr(torch, arrays.NUMPY[args[i].dtype]) for i in self.plan.results]
-
-    def shapes(self, dims):
-        key = None if dims is None else tuple(dims)
-        if key not in self.sizes:
-            if len(self.sizes) >= SHAPES:
-                self.sizes.clear()
-            self.sizes[key] = [self.plan.arg_for(i, dims).dims for i in self.plan.results]
-        return self.sizes[key]
-
-    def __call__(self, addresses, dims):
-        made = [torch.empty(shape, dtype=dtype, device=self.scratch.where)
-                for shape, dtype in zip(self.shapes(dims), self.dtypes)]
-        run(self.plan, addresses + [x.data_ptr() for x in made], self.scratch, dims)
-        return made
 
 
 class Pair:
