@@ -2,19 +2,42 @@
 #ifndef EMBED_WRITE_H
 #define EMBED_WRITE_H
 
+/* Behind a comment or a literal, NULL where neither begins. An apostrophe within a number is none. */
+static const char *behind(const char *text, const char *at)
+{
+    if (!strncmp(at, "//", 2)) return at + strcspn(at, "\n");
+    if (!strncmp(at, "/*", 2)) return strstr(at + 2, "*/") ? strstr(at + 2, "*/") + 2 : at + strlen(at);
+    if (*at != '"' && (*at != '\'' || (at > text && in_word((unsigned char)at[-1])))) return NULL;
+    const char *end = at + 1;
+    while (*end && *end != *at && *end != '\n') end += *end == '\\' && end[1] ? 2 : 1;
+    return end + (*end == *at);
+}
+
+/* Comments are a third of the texts. Lines keep their numbers, for messages and profiles beside the file. */
+static void write_without_comments(const char *text)
+{
+    int column = 0;
+    for (const char *at = text, *end; *at;) {
+        bool comment = (end = behind(text, at)) && *at == '/';
+        if (!end) end = at + 1;
+        for (; at < end; at++)
+            if (!comment || *at == '\n') printf("%d,%s", *at, ++column % 32 ? "" : "\n");
+        if (comment) printf("%d,", ' ');
+    }
+    printf("0};\n");
+}
+
 static void write_files(const struct file *file, int files)
 {
     for (int i = 0; i < files; i++) {
-        printf("static const unsigned char file_%d[] = { /* %s */", i, file[i].path);
-        for (size_t k = 0; k <= file[i].length; k++)
-            printf("%s%d,", k % 32 ? "" : "\n", file[i].text[k]); /* the last one is the NUL */
-        printf("};\n");
+        printf("static const unsigned char file_%d[] = { /* %s */\n", i, file[i].path);
+        write_without_comments((const char *)file[i].text);
     }
     printf("\nconst struct prim_file prim_files[] = {\n");
     for (int i = 0; i < files; i++) {
         char digest[SHA256_HEX];
         sha256_hex(digest, file[i].text, file[i].length);
-        printf("    {\"%s\", (const char *)file_%d, %zu, \"%s\"},\n", file[i].path, i, file[i].length,
+        printf("    {\"%s\", (const char *)file_%d, sizeof file_%d - 1, \"%s\"},\n", file[i].path, i, i,
                digest);
     }
     printf("    {NULL, NULL, 0, NULL}};\nconst int prim_file_count = %d;\n", files);

@@ -144,11 +144,11 @@ struct prim_function {
 };
 extern const struct prim_function prim_functions[];
 
-/* Every .cuh file, by its path from primitives/, sorted. */
+/* Every .cuh file, by its path from primitives/, sorted; its text without comments, line by line. */
 struct prim_file {
     const char *path, *text;
     size_t length;
-    const char *digest; /* SHA-256 of the text, 64 hex digits */
+    const char *digest; /* SHA-256 of the file with its comments, 64 hex digits */
 };
 extern const struct prim_file prim_files[];
 extern const int prim_file_count;

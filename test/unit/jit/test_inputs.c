@@ -370,9 +370,54 @@ START_TEST(sha256_is_the_standards)
         ck_assert_str_eq(hex, cases[i].want);
     }
     free(many);
+}
+END_TEST
+
+/* The file that a text was made of; the tests run in the tree. */
+static char *file_of(const struct prim_file *p, size_t *size)
+{
+    char path[600];
+    snprintf(path, sizeof path, "primitives/%s", p->path);
+    FILE *f = fopen(path, "r");
+    ck_assert_msg(f != NULL, "%s", path);
+    char *text = calloc(1, 1 << 20);
+    *size = fread(text, 1, (1 << 20) - 1, f);
+    fclose(f);
+    return text;
+}
+
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n'; }
+
+/* What is built in is the file's code: the digest is the file's, lines are where they were, and what is gone
+ * begins as comments do and goes to the line's end, or to the end of the comment. */
+START_TEST(primitives_have_lost_comments_alone)
+{
     for (int i = 0; i < prim_file_count; i++) {
-        sha256_hex(hex, prim_files[i].text, prim_files[i].length);
-        ck_assert_str_eq(hex, prim_files[i].digest);
+        const struct prim_file *p = &prim_files[i];
+        char hex[SHA256_HEX];
+        size_t size;
+        int lines[2] = {0, 0};
+        char *file = file_of(p, &size), *at = file;
+        sha256_hex(hex, file, size);
+        ck_assert_str_eq(hex, p->digest);
+        for (const char *t = p->text; *t; t++) {
+            if (*t == '\n') lines[0]++;
+            if (is_blank(*t)) continue;
+            while (*at && (is_blank(*at) || *at != *t || !strncmp(at, "//", 2) || !strncmp(at, "/*", 2))) {
+                bool line = !strncmp(at, "//", 2), block = !strncmp(at, "/*", 2);
+                ck_assert_msg(is_blank(*at) || line || block, "%s: \"%.40s\" became \"%.40s\"", p->path, at,
+                              t);
+                char *end = line ? at + strcspn(at, "\n") : block ? strstr(at + 2, "*/") + 2 : at + 1;
+                for (; at < end; at++) lines[1] += *at == '\n';
+            }
+            ck_assert_msg(*at == *t && lines[0] == lines[1], "%s: line %d is %d", p->path, lines[1],
+                          lines[0]);
+            at++;
+        }
+        for (at += strspn(at, " \n"); *at; at += strcspn(at, "\n"), at += strspn(at, " \n"))
+            ck_assert_msg(!strncmp(at, "//", 2), "%s: \"%.40s\" is gone", p->path, at);
+        ck_assert_ptr_null(strstr(p->text, "/*"));
+        free(file);
     }
 }
 END_TEST
@@ -421,6 +466,6 @@ END_TEST
 
 TESTS(inputs, AROUND(folder_make, folder_remove), ONE(refuses_what_reads_more),
       ONE(takes_what_reads_nothing_else), ONE(says_where_and_what), ONE(judges_flags),
-      ONE(sha256_is_the_standards), ONE(primitives_are_closed), ONE(an_edit_may_include_primitives),
-      EACH(an_edit_that_reads_more_is_said, 5), CASE("nvrtc"), AROUND(folder_make, folder_remove),
-      TAG("nvrtc"), ONE(reads_as_nvrtc_does), ONE(passes_the_cache_by));
+      ONE(sha256_is_the_standards), ONE(primitives_have_lost_comments_alone), ONE(primitives_are_closed),
+      ONE(an_edit_may_include_primitives), EACH(an_edit_that_reads_more_is_said, 5), CASE("nvrtc"),
+      AROUND(folder_make, folder_remove), TAG("nvrtc"), ONE(reads_as_nvrtc_does), ONE(passes_the_cache_by));
