@@ -30,6 +30,12 @@ all: $(BUILD)/libcoda.so $(BUILD)/libcoda.a $(BUILD)/coda
 
 # Loops over rows of the CPU device and of packers become vectors; no reference reads errno or the floating-point exceptions.
 $(REFS:%.c=$(BUILD)/%.o) $(BUILD)/lib/cpu/cpu_memory.o $(BUILD)/lib/cpu/cpu_steps.o $(PACKERS): ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
+# What checks, reads and prints is small rather than fast; the rooms that plan and what a run goes through are not among it.
+COLD := $(filter-out lib/api/api_plan.c lib/api/api_bind.c jit/launch.c cache/digest.c, $(wildcard lib/api/*.c lib/grad/*.c \
+	lib/profile/*.c lib/tune/*.c lib/emit/*.c jit/*.c cache/*.c lib/graph/infer*.c lib/graph/parse*.c lib/graph/graph_p*.c \
+	lib/graph/graph_words.c lib/graph/mistake.c lib/graph/suggest.c lib/graph/foreign.c lib/fuse/reasons*.c \
+	lib/schedule/*_print.c lib/plan/plan_dot.c lib/rewrite/explain.c lib/base/debug.c lib/base/near.c lib/base/escape.c))
+$(COLD:%.c=$(BUILD)/%.o): ALL_CFLAGS += $(if $(filter -O2,$(CFLAGS)),-Os)
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c $< -o $@
@@ -62,7 +68,7 @@ $(BUILD)/libcoda.a $(BUILD)/libcoda_internal.a:
 	@rm -f $@
 	ar rcs $@ $^
 $(BUILD)/libcoda.so: $(OBJ) lib/package/libcoda.map
-	$(CC) -shared -Wl,-soname,libcoda.so.0 -Wl,--no-undefined -Wl,--version-script=lib/package/libcoda.map $(OBJ) -o $@ $(LDLIBS)
+	$(CC) -shared -Wl,-soname,libcoda.so.0 -Wl,--no-undefined -Wl,--gc-sections -Wl,--version-script=lib/package/libcoda.map $(OBJ) -o $@ $(LDLIBS)
 	@ln -sf libcoda.so $(BUILD)/libcoda.so.0
 
 # ---- The tool and the examples: users of coda.h alone ----
