@@ -217,7 +217,7 @@ class Modules(Base):
 
     def test_random_modules(self):
         """Parts of models in random order."""
-        for k in range(200 if os.environ.get("CODA_FULL") else 25):
+        for k in range(500 if os.environ.get("CODA_FULL") else 25):
             torch._dynamo.reset()
             module, x = drawn(k), torch.randn(2, 7, 32)
             with self.subTest(k, module=str(module)):

@@ -16,6 +16,7 @@ except ImportError as e:
     sys.exit(0)
 
 import families
+import libcoda as coda
 import libcoda.dynamo as dynamo
 from libcoda.dynamo.training import Trained
 from test_dynamo import Base, double, drawn, off
@@ -298,7 +299,7 @@ class Calls(Grad):
         self.same(results[0], results[2])
 
     def test_random_modules(self):
-        for k in range(200 if os.environ.get("CODA_FULL") else 10):
+        for k in range(500 if os.environ.get("CODA_FULL") else 10):
             torch._dynamo.reset()
             module, x = drawn(k), torch.randn(2, 7, 32, requires_grad=True)
             exact = copy.deepcopy(module).double()
@@ -383,11 +384,26 @@ class Parts(Grad):
                 y = self.inner(x)
                 cache.index_copy_(2, torch.arange(3) + n, y.view(2, 3, 1, 8).transpose(1, 2))
                 return y
-        model = Model()
-        with self.assertRaisesRegex(Exception, "does not take the whole graph: .*(state|append)") as e:
-            self.compiled(model)(torch.randn(2, 3, 8), torch.zeros(2, 1, 6, 8), torch.tensor(1))
-        text = next(x for x in str(e.exception).split("\n") if "does not take" in x)
-        self.assertIn("cache", text)
+
+        class Outer(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.block = Model()
+
+            def forward(self, *given):
+                return self.block(*given)
+        with self.assertRaisesRegex(Exception, "graph: block: append of given.2: what a call writes to has no gradient"):
+            self.compiled(Outer())(torch.randn(2, 3, 8), torch.zeros(2, 1, 6, 8), torch.tensor(1))
+
+    def test_located(self):
+        """What coda_grad refuses is said with the module that it is in."""
+        from libcoda.dynamo.training import located
+        text = "dim %T = 1..4\n%x = input f32 [T,4]\n%f = input f32 [2]\n%r = rope %x, _, %f @layers.3.attn\noutput %out.0 = %r\n"
+        g = coda.Graph(text)
+        with self.assertRaises(coda.UnsupportedError) as e:
+            g.grad(g.find("out.0"), g.find("f"), g.find("out.0"))
+        self.assertRegex(located(text, str(e.exception)), "^layers.3.attn: grad: rope %2.* has no derivative by its frequencies")
+        self.assertEqual(located(text, "no value"), "no value")
 
 
 if __name__ == "__main__":

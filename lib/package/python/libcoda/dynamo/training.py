@@ -5,14 +5,16 @@ PyTorch both are one torch.autograd.Function. So rules are those of inference, a
 differentiated as what it is, and the library says what is kept. AOTAutograd instead would hand over the two halves as
 PyTorch's own formulas, each rounded to the activations' dtype, with attention taken apart and views made copies, and
 would say by its own prices what is kept. """
+import re
+
 import torch
 
 from .._stages import Stage, dense_and_aligned
-from ..errors import UnsupportedError
+from ..errors import Error, UnsupportedError
 from ..graph import Graph
 from ..operations import cast
 from .compiled import Program
-from .text import merged
+from .text import Refuse, merged
 
 # Elements whose derivative is 0 everywhere, or is none.
 ENDS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or",
@@ -36,6 +38,13 @@ def reached(outputs):
     return seen
 
 
+def located(text, error):
+    """A message that names a value by its number, with the module that the value is of ahead of it."""
+    named, lines = re.search(r"%(\d+)\b", error), [x for x in text.split("\n") if x.startswith("%")]
+    line = lines[int(named.group(1))] if named and int(named.group(1)) < len(lines) else ""
+    return "%s: %s" % (line.rpartition(" @")[2], error) if " @" in line else error
+
+
 class Pair:
     """Forward and backward, for gradients by these outputs. Of an output that no gradient comes to nothing is
     computed, as of logits beside a loss."""
@@ -48,6 +57,12 @@ class Pair:
         self.gradients()
 
     def split(self, keep):
+        try:
+            return self.halves(keep)
+        except Error as e:
+            raise type(e)(located(self.program.joint, str(e))) from None
+
+    def halves(self, keep):
         p, g = self.program, Graph(self.program.joint)
         y = [g.find("out.%d" % k) for k in self.asked]
         dy = [g.input("dy.%d" % k, v.dtype, v.shape) for k, v in zip(self.asked, y)]
@@ -157,6 +172,9 @@ class Trained(Program):
         return bool(Trained.differing(lift))
 
     def compiled(self, lift, device):
+        for n in lift.g.written:
+            raise Refuse("%s%s of %s: what a call writes to has no gradient" %
+                         (n.scope + ": " if n.scope else "", n.word, n.operands[0].id))
         text = lift.g.lines(True)
         self.joint = lift.symbol(text) if lift.symbol else text
         self.names, self.results = [x.node.id for x in self.leaves], list(lift.g.outputs)
