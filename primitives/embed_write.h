@@ -21,10 +21,10 @@ static void write_without_comments(const char *text)
         bool comment = (end = behind(text, at)) && *at == '/';
         if (!end) end = at + 1;
         for (; at < end; at++)
-            if (!comment || *at == '\n') printf("%d,%s", *at, ++column % 32 ? "" : "\n");
+            if (!comment || *at == '\n') printf("%d,%s", (unsigned char)*at, ++column % 32 ? "" : "\n");
         if (comment) printf("%d,", ' ');
     }
-    printf("0};\n");
+    printf("0,};\n");
 }
 
 static void write_files(const struct file *file, int files)
