@@ -46,10 +46,8 @@ static void print_tensors(const struct conv1d_spec *s, struct kernel *k, struct 
             text_append(call, "nullptr, ");
             continue;
         }
-        bool known = k->pointers;
-        int at = emit_use(k, u);
-        known = known && at + 1 < k->pointers;
-        if (!known) text_printf(args, "    void *a%d;\n", at);
+        int known = k->pointers, at = emit_use(k, u);
+        if (at == known) text_printf(args, "    void *a%d;\n", at);
         text_printf(call, "(%s%s *)a.a%d, ", i < CONV1D_Y ? "const " : "", emit_dtype(u->dtype), at);
     }
 }

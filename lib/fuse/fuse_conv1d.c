@@ -35,4 +35,8 @@ static void place(const void *spec, const struct type *t, int result, struct ten
     by_rows(to, t);
 }
 
-const struct own_fusion fuse_conv1d = {.kind = &own_conv1d, .read = read_node, .place = place};
+const struct own_fusion fuse_conv1d = {.kind = &own_conv1d,
+                                       .read = read_node,
+                                       .place = place,
+                                       .states = 1u << (CONV1D_AFTER - CONV1D_OPERANDS),
+                                       .state = CONV1D_BEFORE};

@@ -67,6 +67,49 @@ static void join_parts(struct grouper *gr, struct group *q)
     }
 }
 
+/* ---- States ---- */
+
+/* The version of a state that is the result, and all that is read of it; -1: none. */
+static int version_of(const struct grouper *gr, int value)
+{
+    const graph *g = gr->g;
+    int version = uses_count(&gr->uses, value) == 1 ? gr->uses.use[gr->uses.at[value]].node : -1;
+    bool takes = version >= 0 && g->node[version].op == OP_ASSIGN && g->node[value].output < 0;
+    return takes && g->node[version].in[ASSIGN_VALUE] == value ? version : -1;
+}
+
+/* May q write the version where it is? Who reads the one ahead of it does not wait for q; q itself reads it
+ * by the one operand that lies as the result does. */
+static bool may_write(struct grouper *gr, const struct group *q, int version)
+{
+    const graph *g = gr->g;
+    const struct node *n = &g->node[version], *root = &g->node[q->p.root];
+    int over = n->in[ASSIGN_STATE], own = fusion[q->p.own->index]->state;
+    int64_t dense[CODA_MAX_RANK];
+    dense_strides(&n->type, dense);
+    if (gr->site[version].role != ROLE_FREE || !extents_all_equal(dense, n->stride, n->type.rank))
+        return false;
+    for (int i = 0; i < root->nin; i++)
+        if (i != own && root->in[i] >= 0 && g->node[root->in[i]].state == over) return false;
+    for (int i = 0; i < n->nin; i++)
+        if (i != ASSIGN_VALUE && n->in[i] >= 0 && !group_holds(gr, q, n->in[i]) &&
+            group_depends(gr, n->in[i], q))
+            return false;
+    return true;
+}
+
+/* Results that states become are stored there. */
+static void join_states(struct grouper *gr, struct group *q)
+{
+    int next;
+    for (int m = q->first; m >= 0 && gr->opt->fuse; m = next) {
+        unsigned result = 1u << node_result(&gr->g->node[m]);
+        next = gr->site[m].next;
+        int version = fusion[q->p.own->index]->states & result ? version_of(gr, m) : -1;
+        if (version >= 0 && may_write(gr, q, version)) group_join(gr, q, version);
+    }
+}
+
 void own_join(struct grouper *gr, struct group *q)
 {
     const struct node *root = &gr->g->node[q->p.root];
@@ -82,6 +125,7 @@ void own_join(struct grouper *gr, struct group *q)
         group_join(gr, q, value);
     }
     join_parts(gr, q);
+    join_states(gr, q);
 }
 
 /* Operand i of the root, from memory; absent if it has none, or a product leaves it in parts. */
@@ -114,13 +158,19 @@ void own_read(struct writer *w)
     fusion[w->p->own->index]->read(w);
 }
 
-/* Where a result lies: in its own buffer, in the output, or in a concat. */
+/* Where a result lies: in its own buffer, in the output, in a concat, or in a state. */
 static struct tensor_use result_use(struct writer *w, int value)
 {
     struct grouper *gr = w->gr;
     const struct node *n = &gr->g->node[value];
     bool adds = n->output >= 0 && gr->g->output[n->output].add; /* only: insert_copies.c */
     int copy = part_copy(gr, value), part = copy >= 0 && group_holds(gr, w->q, copy) ? part_of(gr, copy) : -1;
+    int version = version_of(gr, value);
+    if (version >= 0 && group_holds(gr, w->q, version)) {
+        struct tensor_use u = port_new(USE_RESULT, buffer_of(gr, version), 0, n->type.dtype, version);
+        u.version = gr->site[version].version;
+        return u;
+    }
     int buffer = part >= 0 ? buffer_of(gr, part) : adds ? output_buffer(gr, n->output) : buffer_of(gr, value);
     struct tensor_use u = port_new(USE_RESULT, buffer, 0, n->type.dtype, part >= 0 ? copy : value);
     u.effect = adds ? EFFECT_ADD : 0;
@@ -136,7 +186,7 @@ void own_store(struct writer *w)
     struct tensor_use *use = w->p->spec;
     for (int m = w->q->first; m >= 0 && use; m = w->gr->site[m].next) {
         const struct node *n = &w->gr->g->node[m];
-        if (n->op == OP_CAST) continue; /* it is stored as what it is a copy of */
+        if (n->op == OP_CAST || n->op == OP_ASSIGN) continue; /* it is stored as what it is a copy of */
         int result = op_info[n->op].named + node_result(n);
         use[result] = result_use(w, m);
         fusion[w->p->own->index]->place(use, &n->type, result, &use[result]);

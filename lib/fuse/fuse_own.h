@@ -13,7 +13,10 @@ struct own_fusion {
                                                           are there by the strides of their views */
     /* Strides of a result of type t; among `parts` they are there, as those of its elements. */
     void (*place)(const void *spec, const struct type *t, int result, struct tensor_use *to);
-    int parts; /* so many of the first results may be stored where rows of adjacent columns lie apart */
+    int parts;       /* so many of the first results may be stored where rows of adjacent columns lie apart */
+    unsigned states; /* results, by their bits, that states become: dense; an element is written by the thread
+                        that has read it among those of the operand `state`, which nobody else reads */
+    int state;
 };
 
 #define X(NAME, name) extern const struct own_fusion fuse_##name;
