@@ -233,7 +233,8 @@ CODA_BUILDER(slice)
 /* clang-format on */
 #undef CODA_BUILDER
 
-inline value apply(const char *map, const std::vector<value> &in, const std::vector<float> &params = {})
+                                                                                        inline value
+    apply(const char *map, const std::vector<value> &in, const std::vector<float> &params = {})
 {
     coda_graph *g = detail::graph_of(in);
     return detail::built(g, coda_apply(g, map, detail::plain(in).data(), static_cast<int>(in.size()),
@@ -327,6 +328,12 @@ inline std::pair<value, value> attention_lse(value q, value k, value v, value le
 inline std::pair<value, value> conv1d(value x, value w, value bias = {}, value before = {}, value starts = {})
 {
     coda_value after = {0}, made = coda_conv1d(x.graph(), x, w, bias, before, starts, &after);
+    return {detail::built(x.graph(), made), detail::built(x.graph(), after)};
+}
+inline std::pair<value, value> scan(value x, value dt, value a, value b, value c, value state = {},
+                                    value starts = {}, const coda_scan_options *opt = nullptr)
+{
+    coda_value after = {0}, made = coda_scan(x.graph(), x, dt, a, b, c, state, starts, opt, &after);
     return {detail::built(x.graph(), made), detail::built(x.graph(), after)};
 }
 inline std::pair<value, value> sample(value logits, value seeds, value places, const coda_sample_options *opt)

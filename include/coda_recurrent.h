@@ -44,6 +44,37 @@ extern "C" {
 CODA_API coda_value coda_conv1d(coda_graph *g, coda_value x, coda_value w, coda_value bias, coda_value before,
                                 coda_value starts, coda_value *after);
 
+/* A selective scan: Mamba's, with a decay for each state, or that of Mamba-2 (SSD), with one for each head.
+ * Each column of x has N numbers s of its own, which each token changes and reads:
+ *
+ *     d = dt + dt_bias, or softplus of it
+ *     s[n] = e^(d a[n]) s[n] + d x b[n]
+ *     y = (sum over n of  s[n] c[n]  +  skip x) silu(gate)
+ *
+ * x fp32, bf16 or fp16 [B, T, heads*P] or [T, heads*P]: P columns of each head, 1 in Mamba. dt, of x's dtype
+ * or fp32, has a column for each head. a is fp32 [heads, N], or [heads], one number for all of a head's
+ * states; in models it is -exp(A_log). b and c, of x's dtype, have N columns for each of `groups` groups of
+ * heads: head h reads those of group h / (heads / groups). N is 1 to 256. `state` holds s at the beginning,
+ * fp32, or bf16 if rounding it between runs is taken for half its bytes: [B, heads*P, N] or [B, heads, P, N].
+ * y is like x. *after is like state, or fp32 [B, heads*P, N] without it; NULL: it is not wanted. All that is
+ * computed is fp32. One launch; a state that coda_assign gives *after is written where it lies.
+ *
+ * Tokens are walked one by one, whatever T is: how a sequence is cut into runs changes no bit, but where the
+ * state is bf16. Mamba-3 is the latter kind: b and c are turned by the running sum of its angles ahead of the
+ * scan, and x scaled. coda_grad has no derivative of it. */
+typedef struct coda_scan_options {
+    size_t size;
+    int64_t groups;     /* of heads that share b and c, which divides heads; 0 (INIT): 1 */
+    int softplus;       /* 1: d is softplus(dt + dt_bias); INIT: 0 */
+    coda_value dt_bias; /* fp32 [heads]; INIT: none */
+    coda_value skip;    /* fp32 [heads], D of the papers; INIT: none */
+    coda_value gate;    /* like x: y is multiplied by silu(gate); INIT: none */
+} coda_scan_options;
+#define CODA_SCAN_OPTIONS_INIT {sizeof(coda_scan_options), 0, 0, {0}, {0}, {0}}
+CODA_API coda_value coda_scan(coda_graph *g, coda_value x, coda_value dt, coda_value a, coda_value b,
+                              coda_value c, coda_value state, coda_value starts, const coda_scan_options *opt,
+                              coda_value *after);
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,6 +12,9 @@
 bool build_ready(graph *g, const char *what);
 /* The node of a value: -1 for CODA_NONE, -2 with the graph poisoned for a value of another graph. */
 int build_index(graph *g, const char *what, coda_value v);
+/* Reads a caller's options; false with the graph poisoned if they are not what this version knows. */
+bool build_options(graph *g, const char *what, const struct sized *s, void *own, const void *given);
+#define BUILD_OPTIONS(g, what, type, own, given) build_options(g, what, &sized[SIZED_##type], own, given)
 /* Appends `n` with these operands, as a new origin. */
 coda_value build_node(graph *g, const char *what, struct node n, const coda_value *in, int nin);
 coda_value build_value(int index);

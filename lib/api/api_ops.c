@@ -326,20 +326,18 @@ CODA_API void coda_top_k(coda_graph *g, coda_value x, int64_t k, coda_value *val
 
 /* ---- Rotary embedding, attention, loss ---- */
 
-/* False with the graph poisoned if the options are not what this version knows. */
-static bool read_options(graph *g, const char *what, const struct sized *s, void *own, const void *given)
+bool build_options(graph *g, const char *what, const struct sized *s, void *own, const void *given)
 {
     if (!build_ready(g, what)) return false;
     coda_status status = sized_read(what, s, own, given);
     if (status != CODA_OK) graph_poison(g, status, "%s", fail_message());
     return status == CODA_OK;
 }
-#define READ_OPTIONS(g, what, type, own, given) read_options(g, what, &sized[SIZED_##type], own, given)
 
 CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions, const coda_rope_options *opt)
 {
     coda_rope_options o;
-    if (!READ_OPTIONS(g, "rope", coda_rope_options, &o, opt)) return CODA_NONE;
+    if (!BUILD_OPTIONS(g, "rope", coda_rope_options, &o, opt)) return CODA_NONE;
     if (o.style != CODA_ROPE_HALF && o.style != CODA_ROPE_INTERLEAVED) {
         fail(CODA_E_INVALID, "rope: style is %d; must be 0..1", (int)o.style);
         return build_refuse(g, NAMES("x", "positions"), OPERANDS(x, positions));
@@ -375,7 +373,7 @@ CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, co
                                    coda_value lengths, const coda_attention_options *opt)
 {
     coda_attention_options o;
-    if (!READ_OPTIONS(g, "attention", coda_attention_options, &o, opt)) return CODA_NONE;
+    if (!BUILD_OPTIONS(g, "attention", coda_attention_options, &o, opt)) return CODA_NONE;
     struct node n = {.op = OP_ATTENTION,
                      .attr.attention = {o.scale, o.heads, o.kv_heads, o.window, o.causal != 0, o.align,
                                         o.ahead, o.page, 0, o.layout, o.softcap}};
@@ -406,7 +404,7 @@ CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_va
                                        const coda_cross_entropy_options *opt)
 {
     coda_cross_entropy_options o;
-    if (!READ_OPTIONS(g, "cross_entropy", coda_cross_entropy_options, &o, opt)) return CODA_NONE;
+    if (!BUILD_OPTIONS(g, "cross_entropy", coda_cross_entropy_options, &o, opt)) return CODA_NONE;
     coda_status s = CODA_OK;
     if ((int)o.reduction < 0 || o.reduction > CODA_REDUCE_SUM)
         s = fail(CODA_E_INVALID, "cross_entropy: reduction is %d; must be 0..%d", (int)o.reduction,
@@ -426,7 +424,7 @@ CODA_API coda_value coda_append(coda_graph *g, coda_value state, coda_value rows
                                 const coda_append_options *opt)
 {
     coda_append_options o;
-    if (!READ_OPTIONS(g, "append", coda_append_options, &o, opt)) return CODA_NONE;
+    if (!BUILD_OPTIONS(g, "append", coda_append_options, &o, opt)) return CODA_NONE;
     struct node n = {.op = OP_APPEND, .attr.append = {o.layout}};
     return build_node(g, "append", n, OPERANDS(state, rows, slots, o.scale));
 }

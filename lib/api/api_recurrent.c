@@ -19,3 +19,18 @@ CODA_API coda_value coda_conv1d(coda_graph *g, coda_value x, coda_value w, coda_
     *after = also(g, y);
     return after->id ? y : CODA_NONE;
 }
+
+CODA_API coda_value coda_scan(coda_graph *g, coda_value x, coda_value dt, coda_value a, coda_value b,
+                              coda_value c, coda_value state, coda_value starts, const coda_scan_options *opt,
+                              coda_value *after)
+{
+    coda_scan_options o;
+    if (after) *after = CODA_NONE;
+    if (!BUILD_OPTIONS(g, "scan", coda_scan_options, &o, opt)) return CODA_NONE;
+    struct node n = {.op = OP_SCAN, .attr.scan = {o.groups, o.softplus != 0}};
+    coda_value y =
+        build_node(g, "scan", n, OPERANDS(x, dt, a, b, c, state, starts, o.dt_bias, o.skip, o.gate));
+    if (!y.id || !after) return y;
+    *after = also(g, y);
+    return after->id ? y : CODA_NONE;
+}

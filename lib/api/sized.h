@@ -41,6 +41,7 @@
     X(coda_split_options, consume)                                                                           \
     X(coda_pack_format, group)                                                                               \
     X(coda_pack_source, row_order)                                                                           \
+    X(coda_scan_options, gate)                                                                               \
     X(coda_quantized, search)                                                                                \
     X(coda_profile_options, product_rate)                                                                    \
     X(coda_profile_total, copy_rate)                                                                         \

@@ -43,6 +43,13 @@ void grad_conv1d(struct grad *w, int v, int dy)
     refuse(w, v, CONV1D_X, "carries rows along a sequence; it has no derivative");
 }
 
+/* Backwards it is a scan from the last token on, whose states are those of the way there. */
+void grad_scan(struct grad *w, int v, int dy)
+{
+    (void)dy;
+    refuse(w, v, SCAN_X, "walks its tokens in order; it has no derivative");
+}
+
 /* The value that it writes is the way that a caller means, before the state that it writes to. */
 #define WRITES(name)                                                                                         \
     void grad_##name(struct grad *w, int v, int dy)                                                          \

@@ -18,7 +18,8 @@
     X(NUCLEUS, nucleus)                                                                                      \
     X(ROW_SUMS, row_sums)                                                                                    \
     X(SORT_IDS, sort_ids)                                                                                    \
-    X(CONV1D, conv1d)
+    X(CONV1D, conv1d)                                                                                        \
+    X(SCAN, scan)
 
 enum own {
 #define X(NAME, name) OWN_##NAME,

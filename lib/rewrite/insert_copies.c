@@ -162,6 +162,22 @@ static bool rows_are_even(const struct copier *c, int value, bool is_number)
     return v->base >= 0 && view_collapse(t, v->stride, 0, is_number ? t->rank : t->rank - 1, &stride);
 }
 
+static bool is_dense(const struct copier *c, int value)
+{
+    const struct type *t = &c->out->node[value].type;
+    int64_t dense[CODA_MAX_RANK];
+    dense_strides(t, dense);
+    return c->view[value].base >= 0 && extents_all_equal(dense, c->view[value].stride, t->rank);
+}
+
+/* A scan reads rows of tokens, and small vectors and states as they are in memory of their own. */
+static bool lies_for_scan(const struct copier *c, int value, int operand)
+{
+    bool token = operand == SCAN_GATE || (operand <= SCAN_C && operand != SCAN_A);
+    if (operand == SCAN_STARTS) return c->view[value].base >= 0;
+    return token ? columns_adjacent(c, value) : is_dense(c, value);
+}
+
 /* Kernels have scalars among their parameters, where maps read them. Who else does reads memory. */
 static void copy_scalars(struct copier *c, struct node *n)
 {
@@ -264,6 +280,9 @@ static int append(struct copier *c, struct node *n, bool parts)
     } else if (n->op == OP_CONV1D) { /* likewise; of weights and starts any strides */
         for (int i = CONV1D_X; i <= CONV1D_BEFORE; i += CONV1D_BEFORE - CONV1D_X)
             if (i < n->nin && n->in[i] >= 0 && !columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
+    } else if (n->op == OP_SCAN) { /* likewise of tokens */
+        for (int i = 0; i < n->nin; i++)
+            if (n->in[i] >= 0 && !lies_for_scan(c, n->in[i], i)) n->in[i] = copy(c, n->in[i]);
     } else if (n->op == OP_NUCLEUS || n->op == OP_ROW_SUMS) { /* rows of x, and numbers of these */
         for (int i = 0; i < n->nin; i++)
             if (n->in[i] >= 0 && !rows_are_even(c, n->in[i], i != NUCLEUS_X)) n->in[i] = copy(c, n->in[i]);

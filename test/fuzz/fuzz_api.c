@@ -189,6 +189,15 @@ static int call_coda_conv1d(void)
     return built(g, coda_conv1d(g, value(), value(), maybe(), maybe(), maybe(), chance(80) ? &after : NULL));
 }
 
+static int call_coda_scan(void)
+{
+    coda_scan_options o = {0, number(), (int)below(2), maybe(), maybe(), maybe()};
+    coda_graph *g = graph_any();
+    coda_value after = CODA_NONE;
+    return built(g, coda_scan(g, value(), value(), value(), value(), value(), maybe(), maybe(), BOXED(o),
+                              chance(80) ? &after : NULL));
+}
+
 #include "fuzz_gradients.h"
 #include "fuzz_quant.h"
 

@@ -150,6 +150,14 @@ static void conv1d(struct fuzz *f)
     coda_conv1d(f->g, value(f), value(f), bias, before, maybe(f), random_chance(&f->r, 70) ? &after : NULL);
 }
 
+static void scan(struct fuzz *f)
+{
+    coda_scan_options o = {0, number(f), (int)random_below(&f->r, 2), maybe(f), maybe(f), maybe(f)};
+    coda_value after, b = value(f), state = maybe(f);
+    coda_scan(f->g, value(f), value(f), value(f), b, b, state, maybe(f), &o,
+              random_chance(&f->r, 70) ? &after : NULL);
+}
+
 static void elementwise(struct fuzz *f)
 {
     static coda_value (*const unary[])(coda_graph *, coda_value) = {
@@ -161,7 +169,8 @@ static void elementwise(struct fuzz *f)
         coda_matmul, coda_matmul_kn, coda_embedding, coda_maximum, coda_less_equal};
     static coda_value (*const gated[])(coda_graph *, coda_value, coda_layout) = {
         coda_swiglu, coda_geglu, coda_reglu, coda_glu, coda_geglu_erf};
-    switch (random_below(&f->r, 8)) {
+    switch (random_below(&f->r, 9)) {
+    case 8: scan(f); break;
     case 7: conv1d(f); break;
     case 6: coda_row_sums(f->g, value(f), value(f), number(f)); break;
     case 5:

@@ -128,6 +128,11 @@ static coda_value binary(coda_graph *g)
     if (random_chance(&r, 10))
         return coda_conv1d(g, any(), any(), CODA_NONE, random_chance(&r, 50) ? any() : CODA_NONE, CODA_NONE,
                            &also);
+    if (random_chance(&r, 10)) {
+        coda_value x = any(), b = any();
+        return coda_scan(g, x, random_chance(&r, 50) ? x : any(), any(), b, b,
+                         random_chance(&r, 50) ? any() : CODA_NONE, CODA_NONE, NULL, &also);
+    }
     return f[random_below(&r, ARRAY_SIZE(f))](g, any(), any());
 }
 

@@ -42,6 +42,11 @@ static const char *const seeds[] = {
     "%x = input f16[9,10]\n%w = weight f32[10,4]\n%s = state bf16[2,3,10]\n%t = input i64[3]\n"
     "%c = conv1d %x, %w, _, %s, %t\n%a = conv1d %x, %w, _, %s, %t {after=1} @%c\n%s1 = assign %s, %a\n"
     "output %y = %c\n",
+    "%x = input bf16[9,12]\n%d = input f32[9,6]\n%a = weight f32[6,5]\n%b = input bf16[9,10]\n"
+    "%s = state f32[2,12,5]\n%t = input i64[3]\n%k = weight f32[6]\n"
+    "%y = scan %x, %d, %a, %b, %b, %s, %t, _, %k, %x {groups=2, softplus=1}\n"
+    "%z = scan %x, %d, %a, %b, %b, %s, %t, _, %k, %x {groups=2, softplus=1, after=1} @%y\n"
+    "%s1 = assign %s, %z\noutput %y = %y\n",
 };
 
 /* Pieces that break things more often than random bytes. */
@@ -120,6 +125,7 @@ static const char *const words[] = {
     "row_sums ",
     "rows=",
     "conv1d ",
+    "scan ",
     "after=",
     "%x",
     "%y",

@@ -108,6 +108,9 @@ static coda_graph *build(void)
     coda_value after, taps = coda_slice(g, d_w, 1, 0, 4, 1);
     coda_output(g, "conv", coda_conv1d(g, out, taps, gamma, CODA_NONE, CODA_NONE, &after));
     coda_output(g, "after", after);
+    coda_value head = coda_slice(g, out, 1, 0, 1, 1), rate = coda_slice(g, gamma, 0, 0, 1, 1);
+    coda_output(g, "scan", coda_scan(g, out, head, rate, out, out, CODA_NONE, CODA_NONE, NULL, &after));
+    coda_output(g, "states", after);
     coda_output(g, "best", top[0]);
     coda_output(g, "which", top[1]);
     coda_output(g, "y", out);

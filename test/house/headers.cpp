@@ -46,6 +46,9 @@ static coda::graph odds_and_ends()
     auto [smooth, last] = coda::conv1d(v, coda::reshape(v, {4, 2}));
     g.output("smooth", smooth);
     g.output("last", last);
+    auto [scanned, states] = coda::scan(v, v, coda::reshape(v(0, 0, 1), {4}), v, v);
+    g.output("scanned", scanned);
+    g.output("states", states);
     return g;
 }
 
@@ -126,19 +129,21 @@ static void differentiates()
 static void computes_odds_and_ends()
 {
     alignas(16) float v[8] = {1, 2, -4, 8, 3, -1, 6, 5}, numbers[8], middle[4], best[4], both[16], turned[8];
-    alignas(16) float sums[16], smooth[8], last[4];
+    alignas(16) float sums[16], smooth[8], last[4], scanned[8], states[16];
     alignas(16) int32_t place[2];
     coda::graph g = odds_and_ends();
     coda::graph again = take(coda::graph::parse(g.text()));
     expect(again.text() == g.text(), "text of a graph, there and back");
     coda::plan p = on_cpu(again);
     auto memory = coda::host_alloc(p.workspace());
-    take(p.run({v, numbers, middle, best, place, both, turned, sums, smooth, last}, memory.get()));
+    take(p.run({v, numbers, middle, best, place, both, turned, sums, smooth, last, scanned, states},
+               memory.get()));
     for (int i = 0; i < 8; i++) expect(std::fabs(numbers[i] - (3 - v[i]) * 2 / v[i]) < 1e-5f, "operators");
     expect(middle[0] == -2 && middle[1] == 4 && middle[2] == 1 && middle[3] == -6, "a slice, and minus");
     expect(best[0] == 8 && place[0] == 3 && best[1] == 6 && place[1] == 2, "top_k");
     expect(sums[3] == 0 && sums[8] == 3 && sums[11] == 5 && sums[12] == 1 && sums[15] == 8, "row_sums");
     expect(smooth[0] == 2 && smooth[4] == 7 && last[0] == 3 && last[3] == 5, "conv1d");
+    expect(std::fabs(scanned[1] - 340) < 1e-3f && std::fabs(states[0] - 47.0855f) < 1e-3f, "scan");
     expect(both[2] == -4 && both[6] == 0 && both[7] == 8 && turned[1] == 3 && turned[2] == 2,
            "concat, transpose");
 }

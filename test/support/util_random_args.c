@@ -48,6 +48,8 @@ static void note_needs(const graph *g, const struct node *n, struct need *need)
     if (n->op == OP_MATMUL && n1) n1->scale = 1 / sqrt((double)MAX(type_columns(t0), 1));
     if (n->op == OP_ATTENTION && n->nin > 10 && n->in[10] >= 0)
         need[n->in[10]] = (struct need){type_rows(t0) + 1, -1, 1, false, false, true, true};
+    if (n->op == OP_SCAN && n->nin > SCAN_STARTS && n->in[SCAN_STARTS] >= 0)
+        need[n->in[SCAN_STARTS]] = (struct need){type_rows(t0) + 1, -1, 1, false, false, true, true};
     if (n->op == OP_CONV1D && n->nin > CONV1D_STARTS && n->in[CONV1D_STARTS] >= 0)
         need[n->in[CONV1D_STARTS]] = (struct need){t0->dim[0] + 1, -1, 1, false, false, true, true};
     if (n->op == OP_ATTENTION && n->nin > 4 && n->in[4] >= 0) need[n->in[4]].far = true;

@@ -220,6 +220,24 @@ static coda_value convolved(struct maker *m, coda_value x)
     return packed ? y : reshape(m, y, 2, rows);
 }
 
+/* Their columns as heads of one, with states that go from run to run. */
+static coda_value scanned(struct maker *m, coda_value x)
+{
+    int64_t states[] = {m->b, m->columns, 4}, starts = plus(m, m->b, 1), rows[] = {m->rows, m->columns};
+    bool packed = random_chance(&m->r, 50);
+    coda_scan_options o = CODA_SCAN_OPTIONS_INIT;
+    coda_value at = packed ? leaf(m, CODA_I32, 1, &starts) : CODA_NONE, after;
+    coda_value a = coda_neg(m->g, coda_exp(m->g, coda_cast(m->g, weight(m, m->columns, 4), CODA_F32)));
+    coda_value b = coda_matmul(m->g, x, weight(m, 4, m->columns)), c = coda_tanh(m->g, b);
+    int64_t batch[] = {m->b, m->t, m->columns}, few[] = {m->b, m->t, 4};
+    if (!packed) x = reshape(m, x, 3, batch), b = reshape(m, b, 3, few), c = reshape(m, c, 3, few);
+    o.softplus = 1, o.gate = x;
+    coda_value y = coda_scan(m->g, x, x, a, b, c, leaf(m, CODA_F32, 3, states), at, &o, &after);
+    coda_output(m->g, name(m, "a"), after);
+    m->smooth = false;
+    return packed ? y : reshape(m, y, 2, rows);
+}
+
 /* One more row ahead of all but the last. */
 static coda_value shifted(struct maker *m, coda_value x)
 {
@@ -380,7 +398,7 @@ static void differentiate(struct maker *m, coda_value y, coda_value x)
 static pattern *const patterns[] = {product,  norm,      gate,      elementwise,  statistic, columns,
                                     turned,   rotated,   attention, shifted,      tail,      looked_up,
                                     appended, attention, pieces,    summed_up,    between,   paged,
-                                    packed,   computed,  computed,  summed_by_id, convolved};
+                                    packed,   computed,  computed,  summed_by_id, convolved, scanned};
 
 static int64_t extent(struct maker *m, uint64_t seed, int symbol, const int64_t *values)
 {

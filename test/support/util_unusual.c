@@ -455,6 +455,20 @@ static void convolved(graph *g, const struct sizes *d)
     output(g, 0, coda_conv1d(g, cube(g, d), w, CODA_NONE, before, CODA_NONE, &after));
     output(g, 1, after);
 }
+static void scanned(graph *g, const struct sizes *d)
+{
+    coda_value a = coda_weight(g, "a", CODA_F32, 1, &d->n), x = cube(g, d), after;
+    coda_value b = coda_input(g, "b", CODA_F32, 3, (int64_t[]){d->b, d->m, 5});
+    coda_value state = coda_input(g, "state", CODA_F32, 3, (int64_t[]){d->b, d->n, 5});
+    if (!d->n) { /* it is refused */
+        output(g, 0, x);
+        return;
+    }
+    output(g, 0,
+           coda_scan(g, x, x, coda_neg(g, coda_abs(g, a)), b, b, state, CODA_NONE,
+                     &(coda_scan_options){.softplus = 1}, &after));
+    output(g, 1, after);
+}
 static void best(graph *g, const struct sizes *d)
 {
     coda_value v, i;
@@ -497,6 +511,7 @@ static const struct {
              {"embedding", embedding},
              {"sums by id", summed_by_id},
              {"convolution", convolved},
+             {"scan", scanned},
              {"the largest", best},
              {"views", moved},
              {"concats", joined}};

@@ -180,6 +180,11 @@ static coda_status conv_of_torch(coda_graph *g)
     coda_value w = coda_weight(g, "conv", CODA_F32, DIMS(64, 1, 4));
     return coda_conv1d(g, x16(g), w, CODA_NONE, CODA_NONE, CODA_NONE, NULL), 0;
 }
+static coda_status scan_of_heads(coda_graph *g)
+{
+    coda_value a = coda_weight(g, "a", CODA_F32, DIMS(8)), b = input(g, "b", 16, 16);
+    return coda_scan(g, x16(g), input(g, "dt", 16, 64), a, b, b, CODA_NONE, CODA_NONE, NULL, NULL), 0;
+}
 static coda_status sums_by_columns(coda_graph *g)
 {
     return coda_row_sums(g, x16(g), coda_input(g, "ids", CODA_I32, DIMS(64)), 100), 0;

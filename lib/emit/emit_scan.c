@@ -1,0 +1,131 @@
+/* emit_scan.c -- a selective scan becomes a kernel: the struct of constants that recurrent/scan_steps.cuh
+ * wants, what the launch passes, and the entry. */
+#include <inttypes.h>
+
+#include "emit.h"
+#include "emit_text.h"
+#include "scan.h"
+
+/* Fields of ScanSteps::Tensors, in its order; those with strides have them in the same order behind. */
+static const struct {
+    int use;
+    const char *type, *strides; /* of Config; NULL: float, none */
+} tensors[] = {{SCAN_X, "T", "of_x"},       {SCAN_DT, "D", "of_dt"},    {SCAN_A, NULL, NULL},
+               {SCAN_B, "T", "of_b"},       {SCAN_C, "T", "of_c"},      {SCAN_STATE, "S", NULL},
+               {SCAN_STARTS, "I", NULL},    {SCAN_DT_BIAS, NULL, NULL}, {SCAN_SKIP, NULL, NULL},
+               {SCAN_GATE, "T", "of_gate"}, {SCAN_Y, "T", "of_y"},      {SCAN_AFTER, "A", NULL}};
+
+/* Strides of six tensors, two words each number, and how many sequences and rows there are. */
+enum { MOST_WORDS = 6 * 2 * 2 + 2 };
+
+static const struct {
+    const char *name;
+    int use;
+} flags[] = {{"bias", SCAN_DT_BIAS}, {"skip", SCAN_SKIP},   {"gate", SCAN_GATE}, {"packed", SCAN_STARTS},
+             {"state", SCAN_STATE},  {"after", SCAN_AFTER}, {"y", SCAN_Y}};
+
+static void emit_types(const struct scan_spec *s, struct text *t)
+{
+    static const struct {
+        char name;
+        int use;
+        coda_dtype otherwise;
+    } of[] = {{'T', SCAN_X, CODA_F32},
+              {'D', SCAN_DT, CODA_F32},
+              {'S', SCAN_STATE, CODA_F32},
+              {'A', SCAN_AFTER, CODA_F32},
+              {'I', SCAN_STARTS, CODA_I32}};
+    for (int i = 0; i < ARRAY_SIZE(of); i++)
+        text_printf(t, "    typedef %s %c;\n",
+                    emit_dtype(scan_has(s, of[i].use) ? s->use[of[i].use].dtype : of[i].otherwise),
+                    of[i].name);
+}
+
+/* Do a lane's states lie at a multiple of their bytes, or of 16? Behind the last lane's there are none. */
+static bool moves_by_pieces(const struct scan_spec *s, int own, int lanes)
+{
+    static const int use[] = {SCAN_STATE, SCAN_AFTER};
+    bool good = (int64_t)own * lanes == s->states;
+    for (int i = 0; i < ARRAY_SIZE(use); i++)
+        good = good && (!scan_has(s, use[i]) || s->use[use[i]].offset % own == 0);
+    return good;
+}
+
+static void emit_config(const struct scan_spec *s, const struct schedule *of, struct text *t)
+{
+    int lanes = of->tile.groups, own = 1;
+    while ((int64_t)own * lanes < s->states) own *= 2;
+    text_append(t, "struct Config {\n");
+    emit_types(s, t);
+    emit_constant(t, "i32", "heads", s->heads);
+    emit_constant(t, "i32", "head_dim", s->head_dim);
+    emit_constant(t, "i32", "groups", s->groups);
+    emit_constant(t, "i32", "states", s->states);
+    emit_constant(t, "i32", "lanes", lanes);
+    emit_constant(t, "i32", "own", own);
+    emit_constant(t, "i32", "rows", of->tile.bn);
+    emit_constant(t, "i32", "threads", of->threads);
+    emit_constant(t, "i32", "tokens", of->tile.bk);
+    emit_constant(t, "bool", "each", s->each);
+    emit_constant(t, "bool", "softplus", s->softplus);
+    for (int i = 0; i < ARRAY_SIZE(flags); i++)
+        emit_constant(t, "bool", flags[i].name, scan_has(s, flags[i].use));
+    emit_constant(t, "bool", "pieces", moves_by_pieces(s, own, lanes));
+    emit_constant(t, "i64", "starts_stride", s->use[SCAN_STARTS].stride[0]);
+    text_append(t, "};\ntypedef ScanSteps<Config> Kernel;\nusing Shared = Kernel::Shared;\n\n");
+}
+
+/* Pointers, then strides; and the call's arguments in the order of Tensors. */
+static void emit_args(const struct scan_spec *s, struct kernel *k, struct text *t, struct text *call)
+{
+    int pointer[ARRAY_SIZE(tensors)];
+    for (int i = 0; i < ARRAY_SIZE(tensors); i++)
+        pointer[i] = scan_has(s, tensors[i].use) ? emit_use(k, &s->use[tensors[i].use]) : -1;
+    text_printf(t, "struct Args {\n    void *pointer[%d];\n", k->pointers);
+    for (int i = 0; i < ARRAY_SIZE(tensors); i++) {
+        struct word type = emit_word(tensors[i].type ? "Config::%s" : "float", tensors[i].type);
+        const char *constant = i < ARRAY_SIZE(tensors) - 2 ? "const " : "";
+        if (pointer[i] < 0) text_append(call, "nullptr, ");
+        else text_printf(call, "static_cast<%s%s *>(a.pointer[%d]), ", constant, type.s, pointer[i]);
+    }
+    for (int i = 0; i < ARRAY_SIZE(tensors); i++) {
+        if (!tensors[i].strides) continue;
+        emit_long(k, s->use[tensors[i].use].batch);
+        emit_long(k, s->use[tensors[i].use].time);
+        text_printf(t, "    ScanStrides %s;\n", tensors[i].strides);
+        text_printf(call, "a.%s, ", tensors[i].strides);
+    }
+    emit_number(k, s->batch);
+    emit_number(k, s->tokens);
+    text_append(t, "    i32 sequences, rows;\n};\n");
+}
+
+static void print_kernel(const struct scan_spec *s, const struct schedule *of, struct kernel *k,
+                         struct text *t)
+{
+    struct text call = {0};
+    text_printf(t, "// scan: %" PRId64 " heads of %" PRId64 " columns, %" PRId64 " states of each\n",
+                s->heads, s->head_dim, s->states);
+    text_append(
+        t, "#include \"recurrent/scan_steps.cuh\"\n#include \"tile/block.cuh\"\n\nusing namespace coda;\n\n");
+    emit_config(s, of, t);
+    emit_args(s, k, t, &call);
+    emit_body(t);
+    if (of->grid) text_printf(t, "    Kernel::run(block, {%sa.sequences, a.rows});\n", text_str(&call));
+    text_append(t, "}\n");
+    emit_entry(k, &(struct entry){.declares = true}, t);
+    t->failed = t->failed || call.failed;
+    text_free(&call);
+}
+
+coda_status emit_scan(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)
+{
+    struct text t = {0};
+    k->symbol = emit_symbol(plan, p, "coda_scan");
+    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, MOST_WORDS);
+    if (k->symbol && k->scalar) print_kernel(p->spec, s, k, &t);
+    k->text = arena_string(&plan->arena, text_str(&t));
+    bool failed = t.failed || plan->arena.failed;
+    text_free(&t);
+    return failed ? fail(CODA_E_MEMORY, "scan: no memory for the kernel's text") : CODA_OK;
+}
