@@ -1,5 +1,5 @@
-/* emit_scan.c -- a selective scan becomes a kernel: the struct of constants that recurrent/scan_steps.cuh
- * wants, what the launch passes, and the entry. */
+/* emit_scan.c -- a selective scan becomes a kernel: the struct of constants that recurrent/scan_steps.cuh,
+ * or scan_chunks.cuh, wants, what the launch passes, and the entry. */
 #include <inttypes.h>
 
 #include "emit.h"
@@ -51,28 +51,40 @@ static bool moves_by_pieces(const struct scan_spec *s, int own, int lanes)
     return good;
 }
 
-static void emit_config(const struct scan_spec *s, const struct schedule *of, struct text *t)
+static void emit_sizes(const struct scan_spec *s, const struct schedule *of, struct text *t)
 {
-    int lanes = of->tile.groups, own = 1;
-    while ((int64_t)own * lanes < s->states) own *= 2;
     text_append(t, "struct Config {\n");
     emit_types(s, t);
     emit_constant(t, "i32", "heads", s->heads);
     emit_constant(t, "i32", "head_dim", s->head_dim);
     emit_constant(t, "i32", "groups", s->groups);
     emit_constant(t, "i32", "states", s->states);
-    emit_constant(t, "i32", "lanes", lanes);
-    emit_constant(t, "i32", "own", own);
-    emit_constant(t, "i32", "rows", of->tile.bn);
     emit_constant(t, "i32", "threads", of->threads);
-    emit_constant(t, "i32", "tokens", of->tile.bk);
     emit_constant(t, "bool", "each", s->each);
     emit_constant(t, "bool", "softplus", s->softplus);
     for (int i = 0; i < ARRAY_SIZE(flags); i++)
         emit_constant(t, "bool", flags[i].name, scan_has(s, flags[i].use));
-    emit_constant(t, "bool", "pieces", moves_by_pieces(s, own, lanes));
     emit_constant(t, "i64", "starts_stride", s->use[SCAN_STARTS].stride[0]);
+}
+
+static void emit_steps(const struct scan_spec *s, const struct schedule *of, struct text *t)
+{
+    int lanes = of->tile.groups, own = 1;
+    while ((int64_t)own * lanes < s->states) own *= 2;
+    emit_constant(t, "i32", "lanes", lanes);
+    emit_constant(t, "i32", "own", own);
+    emit_constant(t, "i32", "rows", of->tile.bn);
+    emit_constant(t, "i32", "tokens", of->tile.bk);
+    emit_constant(t, "bool", "pieces", moves_by_pieces(s, own, lanes));
     text_append(t, "};\ntypedef ScanSteps<Config> Kernel;\nusing Shared = Kernel::Shared;\n\n");
+}
+
+static void emit_chunks(const struct schedule *of, struct text *t)
+{
+    emit_constant(t, "i32", "slice", of->tile.bm);
+    emit_constant(t, "i32", "chunk", of->tile.bk);
+    text_printf(t, "};\ntypedef ScanChunks<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
+                of->shared_bytes);
 }
 
 /* Pointers, then strides; and the call's arguments in the order of Tensors. */
@@ -106,14 +118,17 @@ static void print_kernel(const struct scan_spec *s, const struct schedule *of, s
     struct text call = {0};
     text_printf(t, "// scan: %" PRId64 " heads of %" PRId64 " columns, %" PRId64 " states of each\n",
                 s->heads, s->head_dim, s->states);
-    text_append(
-        t, "#include \"recurrent/scan_steps.cuh\"\n#include \"tile/block.cuh\"\n\nusing namespace coda;\n\n");
-    emit_config(s, of, t);
+    bool steps = of->tile.groups;
+    text_printf(t, "#include \"recurrent/%s.cuh\"\n#include \"tile/block.cuh\"\n\nusing namespace coda;\n\n",
+                steps ? "scan_steps" : "scan_chunks");
+    emit_sizes(s, of, t);
+    if (steps) emit_steps(s, of, t);
+    else emit_chunks(of, t);
     emit_args(s, k, t, &call);
     emit_body(t);
     if (of->grid) text_printf(t, "    Kernel::run(block, {%sa.sequences, a.rows});\n", text_str(&call));
     text_append(t, "}\n");
-    emit_entry(k, &(struct entry){.declares = true}, t);
+    emit_entry(k, &(struct entry){.declares = steps}, t);
     t->failed = t->failed || call.failed;
     text_free(&call);
 }

@@ -20,14 +20,9 @@
 #include "map/softplus.cuh"
 #include "port/tile.cuh"
 #include "ptx/control.cuh"
-#include "recurrent/sequences.cuh"
+#include "recurrent/scan_tensors.cuh"
 
 namespace coda {
-
-// Elements from a sequence and from a row to the next.
-struct ScanStrides {
-    i64 batch, time;
-};
 
 template <class Config> struct ScanSteps {
     typedef typename Config::T T;
@@ -49,20 +44,7 @@ template <class Config> struct ScanSteps {
         float add[tokens][columns];  // d x, then y
     };
 
-    struct Tensors {
-        const T *x;
-        const typename Config::D *dt;
-        const float *a;
-        const T *b, *c;
-        const typename Config::S *state;
-        const typename Config::I *starts;
-        const float *bias, *skip;
-        const T *gate;
-        T *y;
-        typename Config::A *after;
-        const ScanStrides &of_x, &of_dt, &of_b, &of_c, &of_gate, &of_y;
-        i32 sequences, rows; // of each; packed, of all
-    };
+    typedef ScanTensors<Config> Tensors;
 
     // What a block has: columns from `first` on, of which there are `count`, in the group's tensors b and c.
     struct Place {
@@ -78,20 +60,6 @@ template <class Config> struct ScanSteps {
         return {batch,           group,           group * of_group + first, min(columns, of_group - first),
                 of * in.of_x.batch, of * in.of_dt.batch, of * in.of_b.batch, of * in.of_c.batch,
                 of * in.of_gate.batch, of * in.of_y.batch};
-    }
-
-    // Rows of the block's sequence, which is none, if there are none.
-    DEV static SequenceRows find_rows(const Tensors &in, const Place &at)
-    {
-        SequenceRows of = {at.batch, 0, (u32)in.rows};
-        if constexpr (Config::packed) {
-            of.end = 0;
-            if (at.batch < in.sequences)
-                of = PackedSequences<typename Config::I>{in.starts, Config::starts_stride, (u32)in.sequences,
-                                                         (u32)in.rows}
-                         .rows_of(at.batch);
-        }
-        return of;
     }
 
     // ---- States ----
@@ -187,6 +155,7 @@ template <class Config> struct ScanSteps {
                                   const Shared &shared)
     {
         if constexpr (Config::y)
+#pragma unroll 1
             for (i32 i = threadIdx.x; i < count * columns; i += threads) {
                 const i32 t = i / columns, k = i % columns, column = at.first + k;
                 if (k >= at.count) continue;
@@ -301,7 +270,7 @@ template <class Config> struct ScanSteps {
         ptx::grid_wait();
         begin(in, at, s);
         if constexpr (Config::each) load_rates(in, at, a);
-        const SequenceRows of = find_rows(in, at);
+        const SequenceRows of = in.find_rows(at.batch);
         const i32 first = of.first, behind = of.end;
         if (Config::packed && at.batch == 0) clear(in, at, 0, first);
         if (Config::packed && at.batch + 1 >= in.sequences) clear(in, at, behind, in.rows);
