@@ -342,8 +342,13 @@ int own_output(const graph *g, int value); /* the output whose buffer is the val
 int64_t part_offset(const struct grouper *gr, int concat, int operand);
 
 /* lower_steps.c */
-struct writer { /* writes the ports and steps of one program */
-    int range;  /* of the steps at hand */
+struct level_view {
+    const struct level_view *outer; /* the view is an operand of what that one is of; NULL */
+    int view;                       /* reshapes of a map that is computed again */
+};
+struct writer {                     /* writes the ports and steps of one program */
+    int range;                      /* of the steps at hand */
+    const struct level_view *level; /* what is written is read through these views; NULL: none */
     struct grouper *gr;
     struct group *q;
     struct program *p;
@@ -364,7 +369,18 @@ void write_best(struct writer *w, const struct best *best);
  * states it merges and finishes. Its reader walks elements of type `as`. */
 int write_again(struct writer *w, int value, const struct type *as);
 /* lower_again.c: may the program do so for such a reader, instead of reading the value? */
-bool is_computed_again(const struct writer *w, int value, const struct type *as);
+bool is_computed_again(struct writer *w, int value, const struct type *as);
+
+/* levels.c */
+/* Is the value one of fewer dimensions than all that read it, to be computed again by these? Then *out has
+ * the steps and loads of that. */
+bool level_find(const struct grouper *gr, int value, struct site *out);
+/* The map that is computed again by who reads `value`, one or more reshapes of it; -1. */
+int level_of(const struct grouper *gr, int value);
+/* Can the program compute again what `view` is of, for a reader that walks elements of type `as`? */
+bool level_fits(struct writer *w, int view, const struct type *as);
+/* Type and strides of a tensor, as they are seen through the views at hand; false: no strides say it. */
+bool level_strides(const struct writer *w, struct type *t, int64_t *stride);
 
 /* lower.c: turns groups into the plan's programs: their ports and steps, without tiles, order or memory. */
 coda_status fuse_lower(struct grouper *gr);

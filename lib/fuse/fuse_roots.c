@@ -143,10 +143,21 @@ static bool is_vector(const struct grouper *gr, int value, const struct node *n)
     return row || col;
 }
 
+/* Will one map read it, in whose program it and a map that it is of can be computed? */
+static bool joins_reader(const struct grouper *gr, const struct node *n)
+{
+    int value = (int)(n - gr->g->node), at = gr->uses.at[value];
+    bool joins = uses_count(&gr->uses, value) == 1 && rows_is_map(gr, gr->uses.use[at].node), made = false;
+    for (int i = 0; i < n->nin; i++) made = made || rows_is_map(gr, n->in[i]);
+    return joins && made && n->output < 0 &&
+           extents_equal(type_elements(&gr->g->node[gr->uses.use[at].node].type), type_elements(&n->type));
+}
+
 /* Has the map n rows and columns, of which its operands have one each? */
 static bool is_outer(const struct grouper *gr, const struct node *n)
 {
-    return extent_reaches(type_columns(&n->type), 2) && group_has_rows(gr, (int)(n - gr->g->node));
+    bool outer = extent_reaches(type_columns(&n->type), 2) && group_has_rows(gr, (int)(n - gr->g->node));
+    return outer && !joins_reader(gr, n);
 }
 
 /* Of what is computed again. */
@@ -201,6 +212,13 @@ static bool is_spread(const struct grouper *gr, int value, int depth)
     return uses_count(u, value) > 0;
 }
 
+/* Is it a number for each row, of maps, which a program further on that walks these rows may take in? */
+static bool is_taken_later(const struct grouper *gr, int value)
+{
+    return gr->opt->fuse && rows_is_map(gr, value) && extent_is_one(type_columns(&gr->g->node[value].type)) &&
+           is_spread(gr, value, MOST_CHAIN);
+}
+
 /* A map of [.., 1] values, one of which is still in pieces, or ids, as masks are, or of the caller's, if it
  * is read over columns; or of a row vector and a column vector, or of columns' numbers: computed again by
  * each reader. */
@@ -250,7 +268,7 @@ static bool is_broadcast(const struct grouper *gr, int value, int depth)
 static bool is_vector_map(const struct grouper *gr, int value, struct site *out)
 {
     const struct node *n = &gr->g->node[value];
-    if (n->op != OP_MAP || !gr->opt->fuse || gr->site[value].is_const) return false;
+    if ((n->op != OP_MAP && n->op != OP_CAST) || !gr->opt->fuse || gr->site[value].is_const) return false;
     for (int i = 0; i < n->nin; i++) {
         const struct site *s = &gr->site[n->in[i]];
         if (s->partial || (s->role == ROLE_INLINE && !s->vector)) return false;
@@ -286,7 +304,7 @@ static void find_inline(struct grouper *gr, int value)
 {
     struct site *s = &gr->site[value];
     if (s->role != ROLE_FREE || state_is_read(gr->g, &gr->g->node[value]) || is_paired(gr, value)) return;
-    s->vector = is_counted(gr, value, s) || is_vector_map(gr, value, s);
+    s->vector = is_counted(gr, value, s) || is_vector_map(gr, value, s) || level_find(gr, value, s);
     if (s->vector || is_inline(gr, &gr->g->node[value], s)) s->role = ROLE_INLINE;
 }
 
@@ -435,7 +453,8 @@ coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_opt
         find_inline(gr, i);
     }
     for (int i = 0; i < g->nodes; i++)
-        if (gr->site[i].role == ROLE_FREE && !is_walked_later(gr, i)) root_rows(gr, i);
+        if (gr->site[i].role == ROLE_FREE && !is_walked_later(gr, i) && !is_taken_later(gr, i))
+            root_rows(gr, i);
     for (int i = 0; i < g->nodes; i++)
         if (gr->site[i].role == ROLE_FREE) root_rows(gr, i);
     fuse_merge_rows(gr);

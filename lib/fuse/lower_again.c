@@ -14,7 +14,7 @@ static bool counts_columns(const struct writer *w, const struct type *t, const s
 /* Can the program have operand i of an INLINE map: does it hold it, can it compute it again, or read it over
  * its domain? A vector that is broadcast over batches may have no strides where batches and rows are one
  * dimension. */
-static bool operand_fits(const struct writer *w, const struct node *n, int i, const struct type *as)
+static bool operand_fits(struct writer *w, const struct node *n, int i, const struct type *as)
 {
     int value = n->in[i];
     const struct view *v = &w->gr->view[value];
@@ -23,13 +23,14 @@ static bool operand_fits(const struct writer *w, const struct node *n, int i, co
     if (group_number(w->gr, value, &ignored) || group_scalar(w->gr, value) >= 0) return true;
     if (group_holds(w->gr, w->q, value)) return true;
     if (is_computed_again(w, value, as)) return true;
+    if (level_of(w->gr, value) >= 0 && level_fits(w, value, as)) return true;
     struct type t = w->gr->g->node[value].type;
     if (v->base < 0 || !domain_strides(w->q, &t, v->stride, as, stride)) return false;
     domain_use_samples(w->q, &t, v->stride, as, stride);
     return true;
 }
 
-static bool operands_fit(const struct writer *w, const struct node *n, const struct type *as)
+static bool operands_fit(struct writer *w, const struct node *n, const struct type *as)
 {
     struct trial trial = trial_begin(w->q);
     bool fit = true;
@@ -69,7 +70,7 @@ static bool may_finish_rows(const struct writer *w)
     return w->p->kind != PROGRAM_ROWS || !((folds && !walks) || finishes(w, REDUCE_COLUMNS));
 }
 
-bool is_computed_again(const struct writer *w, int value, const struct type *as)
+bool is_computed_again(struct writer *w, int value, const struct type *as)
 {
     const struct site *s = &w->gr->site[value];
     const struct type *t = &w->gr->g->node[value].type;

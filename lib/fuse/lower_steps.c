@@ -123,9 +123,11 @@ struct tensor_use port_new(enum use_role role, int buffer, int64_t offset, coda_
 /* The elements from `first` on of a value, as if its type were t. */
 static int load_from(struct writer *w, int value, int64_t first, const struct type *t, const struct type *as)
 {
-    const struct view v = w->gr->view[value];
+    struct view v = w->gr->view[value];
+    struct type seen = *t;
     int64_t stride[CODA_MAX_RANK];
-    if (v.base < 0 || !domain_strides(w->q, t, v.stride, as, stride)) {
+    bool lies = v.base >= 0 && level_strides(w, &seen, v.stride);
+    if (!lies || !domain_strides(w->q, &seen, v.stride, as, stride)) {
         w->status =
             fail(CODA_E_UNSUPPORTED, "plan: operand %%%d has no strides over its program's domain", value);
         return 0;
@@ -133,7 +135,7 @@ static int load_from(struct writer *w, int value, int64_t first, const struct ty
     struct tensor_use port = port_new(USE_LOAD, buffer_of(w->gr, v.base), v.offset + first, t->dtype, value);
     memcpy(port.stride, stride, sizeof port.stride);
     port.version = w->gr->site[v.base].version;
-    domain_use_samples(w->q, t, v.stride, as, stride);
+    domain_use_samples(w->q, &seen, v.stride, as, stride);
     w->gr->site[v.base].need = true;
     int index = add_port(w, port);
     struct step s = {.kind = STEP_LOAD, .cls = class_of(w->q, stride), .port = index, .value = value};
@@ -292,9 +294,40 @@ static int lane(struct writer *w, struct source s)
     return add_step(w, step);
 }
 
+static int write_level_map(struct writer *w, int value, const struct type *as)
+{
+    const struct node *n = &w->gr->g->node[value];
+    return n->op == OP_CAST ? cast(w, n, value, as) : map(w, n, value, as);
+}
+
+/* What `view` is of, computed again as it is seen there. */
+static int write_level(struct writer *w, int view, const struct type *as)
+{
+    struct site *s = &w->gr->site[view];
+    struct level_view level = {w->level, view};
+    if (!level.outer && s->again_in == w->q->index) return s->again;
+    w->level = &level;
+    int step = write_level_map(w, level_of(w->gr, view), as);
+    w->level = level.outer;
+    if (!level.outer) s->again = step, s->again_in = w->q->index;
+    return step;
+}
+
+/* An operand of such a map: nothing that the program has. */
+static int level_operand(struct writer *w, int value, const struct type *as)
+{
+    float ignored;
+    if (group_number(w->gr, value, &ignored)) return number(w, value);
+    if (group_scalar(w->gr, value) >= 0) return scalar(w, group_scalar(w->gr, value));
+    if (level_of(w->gr, value) >= 0) return write_level(w, value, as);
+    if (w->gr->site[value].role == ROLE_INLINE) return write_level_map(w, value, as);
+    return load(w, value, &w->gr->g->node[value].type, as);
+}
+
 /* The step that holds operand i of node n, for elements of type `as`. */
 static int operand(struct writer *w, const struct node *n, int i, const struct type *as)
 {
+    if (w->level) return level_operand(w, n->in[i], as);
     struct type t = domain_operand_type(w->gr->g, n, i);
     struct source s = group_source(w->gr, w->q, n->in[i]);
     bool keys = t.rank > w->gr->g->node[n->in[i]].type.rank; /* [N] of N rows, though these have N columns */
@@ -312,6 +345,8 @@ static int operand(struct writer *w, const struct node *n, int i, const struct t
     int line = w->q->finishes ? line_value(w->gr->g, n->in[i]) : n->in[i];
     if (w->q->finishes && is_computed_again(w, line, as)) return write_again(w, line, as);
     if (!keys && is_computed_again(w, n->in[i], as)) return write_again(w, n->in[i], as);
+    if (!keys && level_of(w->gr, n->in[i]) >= 0 && level_fits(w, n->in[i], as))
+        return write_level(w, n->in[i], as);
     return load(w, n->in[i], &t, as);
 }
 

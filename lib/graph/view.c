@@ -43,7 +43,7 @@ void view_broadcast(const struct type *t, const int64_t *s, const struct type *t
 
 /* Strides of `from` seen as `to`: both are cut into runs of equal extent, and within a run the old
  * dimensions must walk memory with one stride. */
-static bool reshape(const struct type *from, const int64_t *s, const struct type *to, int64_t *out)
+bool view_reshape(const struct type *from, const int64_t *s, const struct type *to, int64_t *out)
 {
     if (extents_equal(type_elements(from), 0)) {
         dense_strides(to, out);
@@ -77,7 +77,7 @@ static bool view_through(const graph *g, const struct node *n, const struct view
     case OP_TRANSPOSE:
         for (int d = 0; d < n->type.rank; d++) v->stride[d] = in->stride[n->attr.transpose.perm[d]];
         return true;
-    default: return reshape(from, in->stride, &n->type, v->stride);
+    default: return view_reshape(from, in->stride, &n->type, v->stride);
     }
 }
 

@@ -26,6 +26,10 @@ void view_part(const struct node *concat, int64_t *stride);
 /* One stride that walks dimensions lo..hi-1 in row-major order; false if there is none. */
 bool view_collapse(const struct type *t, const int64_t *s, int lo, int hi, int64_t *out);
 
+/* The strides of a tensor of type `from` and strides s, seen with the dimensions of `to`; false if there are
+ * none. */
+bool view_reshape(const struct type *from, const int64_t *s, const struct type *to, int64_t *out);
+
 /* t with a last dimension of 1: how a per-row operand without columns is read. */
 struct type type_as_rows(const struct type *t);
 

@@ -141,6 +141,23 @@ static coda_value grow_view(struct rows_maker *m, coda_value x)
     return coda_concat(m->g, axis, (coda_value[]){coda_tanh(m->g, a), b}, 2);
 }
 
+/* Each of its elements, perhaps mapped, times those of a row of another tensor. */
+static coda_value grow_level(struct rows_maker *m, coda_value x)
+{
+    int64_t dim[CODA_MAX_RANK];
+    int rank = shape_of(m, x, dim), more = 1 + (int)random_below(&m->r, 2);
+    if (m->opt.elements || rank < 1 || rank > 2) return CODA_NONE;
+    dim[rank] = dim[rank + 1] = 1;
+    if (random_chance(&m->r, 50)) x = grow_unary(m, x);
+    coda_value v = coda_reshape(m->g, x, rank + more, dim);
+    if (random_chance(&m->r, 60)) v = grow_unary(m, v);
+    if (more == 2) dim[rank] = 1 + random_below(&m->r, 5);
+    dim[rank + more - 1] = 1 + random_below(&m->r, 20);
+    coda_value y = coda_input(m->g, new_name(m, "z"), dtype_of(m, x), rank + more, dim);
+    if (random_chance(&m->r, 40)) y = coda_add(m->g, y, v);
+    return coda_mul(m->g, v, y);
+}
+
 static coda_value grow_lookup(struct rows_maker *m)
 {
     int64_t table[2] = {1 + random_below(&m->r, 9), m->dim[m->rank - 1]};
@@ -172,7 +189,8 @@ static void grow(struct rows_maker *m)
     else if (kind < 76) keep(m, grow_statistic(m, x));
     else if (kind < 81) keep(m, grow_columns(m, x));
     else if (kind < 86) keep(m, grow_view(m, x));
-    else if (kind < 89) keep(m, grow_lookup(m));
+    else if (kind < 88) keep(m, grow_lookup(m));
+    else if (kind < 91) keep(m, grow_level(m, x));
     else if (kind < 95) keep(m, grow_state(m, x));
     else new_leaf(m);
 }

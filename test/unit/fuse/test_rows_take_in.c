@@ -173,6 +173,37 @@ static const struct {
      "%n = mul %x, %c\n%u1 = assign %u, %n\n%p = matmul %n, %w\n%q = softmax %p\n%y = mul %q, %x\noutput %y "
      "= %y\n",
      -1},
+    {"a number of each head, seen as a value of its matrix' rows",
+     "%h = input f32[3,5]\n%b = input f32[5]\n%s = input f32[3,5,8,16]\n%hb = add %h, %b\n%e = exp %hb\n"
+     "%r = reshape %e {d0=3,d1=5,d2=1,d3=1,rank=4}\n%t = tanh %r\n%y = mul %s, %t\n%z = mul %y, %r\n"
+     "output %z = %z\n",
+     1},
+    {"... as one of rows and, behind, of columns",
+     "%h = input f32[12]\n%s = input f32[12,12]\n%e = exp %h\n%r = reshape %e {d0=12,d1=1,rank=2}\n"
+     "%c = reshape %e {d0=1,d1=12,rank=2}\n%y = mul %s, %r\n%z = mul %y, %c\noutput %z = %z\n",
+     -1},
+    {"... that an output is, too",
+     "%h = input f32[3,5]\n%s = input f32[3,5,8]\n%e = exp %h\n%r = reshape %e {d0=3,d1=5,d2=1,rank=3}\n"
+     "%y = mul %s, %r\noutput %y = %y\noutput %e = %e\n",
+     2},
+    {"... that a product reads, too",
+     "%h = input f32[3,5]\n%s = input f32[3,5,8]\n%w = weight f32[7,5]\n%e = exp %h\n"
+     "%r = reshape %e {d0=3,d1=5,d2=1,rank=3}\n%y = mul %s, %r\n%p = matmul %e, %w\noutput %y = %y\n"
+     "output %p = %p\n",
+     -1},
+    {"... of a product's columns",
+     "%a = input f32[6,96]\n%w = weight f32[20,96]\n%p = matmul %a, %w\n%q = slice %p "
+     "{axis=1,start=3,stop=8,step=1}\n%e = exp %q\n%u = reshape %e {d0=6,d1=5,d2=1,rank=3}\n"
+     "%s = input f32[6,5,8]\n%y = mul %s, %u\noutput %y = %y\n",
+     2},
+    {"... through two reshapes",
+     "%q = input f32[6,5]\n%e = exp %q\n%r = reshape %e {d0=3,d1=10,d2=1,rank=3}\n%t = tanh %r\n"
+     "%u = reshape %t {d0=6,d1=5,d2=1,rank=3}\n%s = input f32[6,5,8]\n%y = mul %s, %u\noutput %y = %y\n",
+     1},
+    {"... of rows that no stride joins",
+     "%z = input f32[6,9]\n%q = slice %z {axis=1,start=0,stop=5,step=1}\n%e = exp %q\n"
+     "%r = reshape %e {d0=3,d1=10,d2=1,rank=3}\n%s = input f32[3,10,8]\n%y = mul %s, %r\noutput %y = %y\n",
+     2},
     {"a turn of a state that is written over",
      STATES
      "%x = mul %m, %g\n%t = rope %m {base=100,head_dim=32,heads=3}\n%m1 = assign %m, %x\noutput %t = %t\n",
