@@ -97,8 +97,7 @@ static int module_of(const char *tensor)
     return -1;
 }
 
-/* Of scratch/plain writes scratch/adapter, and scratch/merged. */
-static void write_adapter(const char *scratch, double alpha, bool by_root, uint64_t seed)
+void adapter_write(const char *scratch, double alpha, bool by_root, uint64_t seed)
 {
     char plain[600], adapter[600], merged[600], text[256];
     struct checkpoint c;
@@ -255,7 +254,7 @@ void test_adapters(const char *tiny, const char *scratch)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             if (strcmp(quant_kinds[i].name, kinds[k])) continue;
             quant_write(&quant_kinds[i], scratch, k % 2 ? "qwen2" : "llama", 11 + (uint64_t)i);
-            write_adapter(scratch, k % 2 ? 5 : 16, k == 1, 3 + (uint64_t)i);
+            adapter_write(scratch, k % 2 ? 5 : 16, k == 1, 3 + (uint64_t)i);
             test_one(kinds[k], scratch);
             if (!k) test_configs(scratch), test_tensors(scratch);
         }

@@ -186,11 +186,11 @@ static void rewrite(const char *folder, const char *name, const unsigned char *d
     CHECK(file && !fclose(file) && good, "%s cannot be written", path);
 }
 
-/* A model of a checkpoint one file of which is changed: it is refused, or runs. */
-static void run_changed(const char *path, uint64_t seed)
+/* A model of a checkpoint, and perhaps an adapter, one file of which is changed: it is refused, or runs. */
+static void run_changed(const char *path, const char *adapter, uint64_t seed)
 {
     struct fault f = {{0}};
-    struct model_options o = {.device = CODA_DEVICE_CPU, .context = 16, .rows = 8};
+    struct model_options o = {.device = CODA_DEVICE_CPU, .context = 16, .rows = 8, .adapter = adapter};
     struct model *m = model_open(path, &o, &f);
     if (m && !run_once(m, &f)) CHECK(false, "seed %llu: %s", (unsigned long long)seed, f.text);
     CHECK(m || (f.text[0] && !strchr(f.text, '\n')), "seed %llu: refused without a line",
@@ -215,13 +215,13 @@ static void fuzz_config(const char *folder, const char *scratch, uint64_t seed, 
             if (below(&state, 3)) other_number(data, &bytes, (size_t)below(&state, bytes), &state);
             else mutate(data, &bytes, bytes, &state);
         rewrite(scratch, "config.json", data, bytes);
-        run_changed(scratch, seed + (uint64_t)i);
+        run_changed(scratch, NULL, seed + (uint64_t)i);
     }
 }
 
 /* Changes of one file in its first `reach` bytes; 0: in a header of safetensors. The file stays as it was. */
-static void fuzz_file(const char *folder, const char *name, const char *model, size_t reach, uint64_t seed,
-                      int rounds)
+static void fuzz_file(const char *folder, const char *name, const char *model, const char *adapter,
+                      size_t reach, uint64_t seed, int rounds)
 {
     static unsigned char whole[MOST_BYTES], data[MOST_BYTES];
     size_t size = take(folder, name, whole);
@@ -238,7 +238,7 @@ static void fuzz_file(const char *folder, const char *name, const char *model, s
             if (tensors && bytes >= 8) fix_length(data, before, bytes);
         }
         rewrite(folder, name, data, bytes);
-        run_changed(model, seed + (uint64_t)i);
+        run_changed(model, adapter, seed + (uint64_t)i);
     }
     rewrite(folder, name, whole, size);
 }
@@ -249,14 +249,25 @@ static void fuzz_quantised(const char *scratch, uint64_t seed, int rounds)
     snprintf(folder, sizeof folder, "%s/quantised", scratch);
     for (int i = 0; i < quant_kind_count; i++) {
         quant_write(&quant_kinds[i], scratch, "llama", seed);
-        fuzz_file(folder, "model.safetensors", folder, 0, seed, rounds);
-        fuzz_file(folder, "config.json", folder, 1024, seed, rounds);
+        fuzz_file(folder, "model.safetensors", folder, NULL, 0, seed, rounds);
+        fuzz_file(folder, "config.json", folder, NULL, 1024, seed, rounds);
     }
     snprintf(file, sizeof file, "%s/quantised.gguf", scratch);
     for (int i = 0; i < quant_gguf_count; i++) {
         quant_write_gguf(&quant_ggufs[i], scratch, seed);
-        fuzz_file(scratch, "quantised.gguf", file, HEADER, seed, rounds);
+        fuzz_file(scratch, "quantised.gguf", file, NULL, HEADER, seed, rounds);
     }
+}
+
+static void fuzz_adapter(const char *scratch, uint64_t seed, int rounds)
+{
+    char model[512], adapter[512];
+    snprintf(model, sizeof model, "%s/quantised", scratch);
+    snprintf(adapter, sizeof adapter, "%s/adapter", scratch);
+    quant_write(&quant_kinds[0], scratch, "llama", seed);
+    adapter_write(scratch, 16, false, seed);
+    fuzz_file(adapter, "adapter_model.safetensors", model, adapter, 0, seed, rounds);
+    fuzz_file(adapter, "adapter_config.json", model, adapter, 128, seed, rounds);
 }
 
 void test_fuzz(const char *tiny, const char *scratch)
@@ -269,6 +280,7 @@ void test_fuzz(const char *tiny, const char *scratch)
     fuzz_reader(safetensors_read, folder, "model.safetensors", seed, rounds);
     fuzz_config(folder, scratch, seed, rounds / 10);
     fuzz_quantised(scratch, seed, rounds / 250);
+    fuzz_adapter(scratch, seed, rounds / 50);
     snprintf(folder, sizeof folder, "%s/gemma3", tiny);
     fuzz_config(folder, scratch, seed, rounds / 10);
     snprintf(folder, sizeof folder, "%s/llama3", tiny);

@@ -50,6 +50,9 @@ void drawn_free(struct drawn *d);
 /* Writes folder/quantised and folder/plain. */
 void quant_write(const struct quant_kind *k, const char *folder, const char *family, uint64_t seed);
 
+/* Of folder/plain writes folder/adapter, pairs of low rank, and folder/merged: W + s B A. */
+void adapter_write(const char *folder, double alpha, bool by_root, uint64_t seed);
+
 /* A GGUF file. */
 struct quant_gguf {
     const char *name, *family;
