@@ -98,7 +98,7 @@ include $(PARTS)
 
 # ---- Installation: lib/package/README.md ----
 VERSION  = $(shell sed -n 's/.*CODA_VERSION_STRING "\(.*\)"/\1/p' include/coda.h)
-HEADERS := include/coda.h include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h
+HEADERS := include/coda.h include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h include/coda_group.h
 LIBDIR  ?= lib
 D        = $(DESTDIR)$(PREFIX)
 L        = $(D)/$(LIBDIR)

@@ -632,8 +632,7 @@ CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, co
 
 /* The same, and *lse, fp32 [B, heads, Tq] ([heads, Tq] without B, [heads, T] with starts): log of the sum of
  * e^s over the scores s that the query's weights were divided by, a sink's included; -inf where a query sees
- * no key. Parts of attention over parts of the keys are put together by it, and gradients want it. One launch
- * for both. */
+ * no key. Parts of attention over parts of the keys are put together by it; gradients want it. One launch. */
 CODA_API coda_value coda_attention_lse(coda_graph *g, coda_value q, coda_value k, coda_value v,
                                        coda_value lengths, const coda_attention_options *opt,
                                        coda_value *lse);
@@ -934,7 +933,8 @@ CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepa
 typedef enum coda_arg_kind {
     CODA_ARG_INPUT = 0, CODA_ARG_WEIGHT = 1, CODA_ARG_OUTPUT = 2, CODA_ARG_SCALAR = 3,
     CODA_ARG_SUM = 4, CODA_ARG_STATE = 5, /* of coda_output_add, of coda_state: read and written */
-    CODA_ARG_CONSUMED = 6 /* of coda_consume: an input of which nothing is left */
+    CODA_ARG_CONSUMED = 6, /* of coda_consume: an input of which nothing is left */
+    CODA_ARG_GROUP = 7 /* of coda_group_input: the coda_group of the rank that runs; dims[0]: the ranks */
 } coda_arg_kind;
 
 typedef struct coda_arg_info {
@@ -1118,8 +1118,7 @@ CODA_API size_t coda_plan_workspace_for(const coda_plan *p, const int64_t *dims)
  * or of the CPU device. The percentage holds with all other symbols at their least (but 0), and with all at
  * their most. How many keys attention reads of a cache is data, and counts nothing: where they take most of
  * the time, padding costs less than is said. Looks at some hundred shapes, which takes 0.4 s on a slow core
- * for a server's model of 32 layers, whose keys lie in pages, and 20 ms for a block. Nothing is compiled, or
- * kept. */
+ * for a server's model of 32 layers, whose keys lie in pages, and 20 ms for a block. Compiles nothing. */
 CODA_API int coda_plan_buckets(const coda_plan *p, int symbol, int percent, int64_t *out, int most);
 
 typedef struct coda_shape_stats {
@@ -1146,5 +1145,6 @@ CODA_API coda_status coda_shape_stats_get(const coda_plan *p, coda_shape_stats *
 #include "coda_quant.h" /* packed weights */
 #include "coda_profile.h" /* how long launches take */
 #include "coda_recurrent.h" /* causal convolution, gated delta rule, selective scans */
+#include "coda_group.h" /* one graph over several ranks */
 
 #endif

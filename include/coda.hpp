@@ -336,6 +336,18 @@ inline std::pair<value, value> scan(value x, value dt, value a, value b, value c
     coda_value after = {0}, made = coda_scan(x.graph(), x, dt, a, b, c, state, starts, opt, &after);
     return {detail::built(x.graph(), made), detail::built(x.graph(), after)};
 }
+inline value all_reduce(value x, value group)
+{
+    return detail::built(x.graph(), coda_all_reduce(x.graph(), x, group));
+}
+inline value reduce_scatter(value x, int axis, value group)
+{
+    return detail::built(x.graph(), coda_reduce_scatter(x.graph(), x, axis, group));
+}
+inline value all_gather(value x, int axis, value group)
+{
+    return detail::built(x.graph(), coda_all_gather(x.graph(), x, axis, group));
+}
 inline std::pair<value, value> sample(value logits, value seeds, value places, const coda_sample_options *opt)
 {
     coda_value logprob = {0}, made = coda_sample(logits.graph(), logits, seeds, places, opt, &logprob);
@@ -423,6 +435,10 @@ class graph {
     value state(const char *name, coda_dtype t, const dims &d, const dims &strides)
     {
         return leaf(coda_state_strided, name, t, d, strides);
+    }
+    value group_input(const char *name, int ranks)
+    {
+        return detail::built(get(), coda_group_input(get(), name, ranks));
     }
     value scalar(const char *name, coda_dtype t) { return detail::built(get(), coda_scalar(get(), name, t)); }
     value constant(coda_dtype t, double v) { return detail::built(get(), coda_constant(get(), t, v)); }

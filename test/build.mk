@@ -54,7 +54,7 @@ $(BUILD)/test/util.a: $(UTIL_OBJ)
 $(BUILD)/fuzz_%: $(BUILD)/test/fuzz/fuzz_%.o $(BUILD)/test/util.a $(BUILD)/libcoda_internal.a
 	$(CC) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
 # Each call that coda.h declares.
-$(BUILD)/test/calls.h: include/coda.h include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h test/house/exports.sh
+$(BUILD)/test/calls.h: include/coda.h include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h include/coda_group.h test/house/exports.sh
 	@mkdir -p $(@D)
 	@CC=$(CC) test/house/exports.sh | sed 's/.*/CALL(&)/' > $@
 $(BUILD)/test/fuzz/fuzz_api.o $(BUILD)/test/unit/api/test_words.o: $(BUILD)/test/calls.h

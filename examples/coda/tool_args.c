@@ -144,6 +144,9 @@ static int draw_inputs(struct run *r, const char *graph)
     for (int i = 0; !bad && i < r->t.n; i++) {
         const coda_arg_info *a = &r->t.info[i];
         if (a->kind == CODA_ARG_OUTPUT) continue;
+        if (a->kind == CODA_ARG_GROUP)
+            return complain("%s is a group of %lld ranks: a program runs them, with coda_group_local",
+                            a->name, (long long)a->dims[0]);
         if (dtype_is_whole(a->dtype) && names_slots(graph, a->name))
             bad = draw_slots(a, r->t.host[i], &seed, r->opt->ints);
         else if (r->repeats) draw_repeated(a, r->t.host[i], &seed, r->opt->ints);

@@ -45,7 +45,8 @@
     X(coda_quantized, search)                                                                                \
     X(coda_profile_options, product_rate)                                                                    \
     X(coda_profile_total, copy_rate)                                                                         \
-    X(coda_profile_launch, product_rate)
+    X(coda_profile_launch, product_rate)                                                                     \
+    X(coda_group_options, timeout_ms)
 
 #define SIZED_UP_TO(type, last)                                                                              \
     CEIL_DIV(offsetof(type, last) + sizeof(((type *)0)->last), sizeof(size_t)) * sizeof(size_t)

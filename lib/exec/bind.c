@@ -20,9 +20,10 @@ enum {
 struct place place_of(const char *name, coda_arg_kind kind, coda_dtype t, int rank, const int64_t *dim,
                       const int64_t *stride)
 {
+    bool handle = kind == CODA_ARG_GROUP; /* no memory that a call could write to */
     return (struct place){.name = name,
                           .kind = kind,
-                          .at = lattice_strided(t, rank, dim, stride),
+                          .at = handle ? lattice_bytes(0) : lattice_strided(t, rank, dim, stride),
                           .align = kind == CODA_ARG_SCALAR ? (uint16_t)dtype_bytes(t, 1) : ARG_ALIGN};
 }
 
@@ -172,7 +173,7 @@ static int collect(const struct arguments *b, int *next, struct box *box)
 static void describe(const struct arguments *b, int i, char *out, size_t size)
 {
     static const char *const kind[] = {"input ", "weight ", "output ", "scalar ",
-                                       "sum ",   "state ",  "input "}; /* ORDER coda_arg_kind */
+                                       "sum ",   "state ",  "input ",  "group "}; /* ORDER coda_arg_kind */
     const char *what = i == b->places ? "workspace" : "prepared memory";
     if (i < b->places) what = kind[b->place[i].kind];
     struct bound w = bound(b, i);

@@ -1,6 +1,7 @@
 /* run.c -- the calls of a plan: arguments are checked, then each program is run, in order, by its runner. */
 #include "kept.h"
 #include "launches.h"
+#include "ranks.h"
 #include "runner.h"
 
 static struct arguments arguments(const struct call *c, const char *name, bool prepare)
@@ -62,6 +63,17 @@ static coda_status run_programs(const struct call *c, bool prepare, int *begun)
     return status;
 }
 
+/* A rank that fails between exchanges would let the others wait for it. */
+static void release_others(const struct call *c)
+{
+    struct failure why;
+    fail_save(&why);
+    for (int i = 0; i < c->p->args; i++)
+        if (c->p->place[i].kind == CODA_ARG_GROUP && !ranks_check(c->args[i], c->p->place[i].name, -1))
+            ranks_give_up(c->args[i], why.message);
+    fail_restore(&why);
+}
+
 static bool is_gpu(const struct coda_plan *p) { return p->device == CODA_DEVICE_GPU; }
 
 static coda_status check_done(const struct coda_plan *p, const coda_run_options *opt)
@@ -92,6 +104,7 @@ coda_status executable_watched(const struct coda_plan *p, void *const *args, voi
     if (c.done) status = completion_record(&c, -1);
     if (!status && watch) status = watch->first(watch->context);
     if (!status) status = run_programs(&c, false, &begun);
+    if (status) release_others(&c);
     parallel_limit(before);
     return status;
 }

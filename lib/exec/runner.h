@@ -33,7 +33,7 @@ struct runner {
 };
 
 /* The first that takes a program runs it. */
-#define RUNNERS(X) X(cpu) X(cublaslt) X(kernel)
+#define RUNNERS(X) X(cpu) X(exchange) X(cublaslt) X(kernel)
 #define X(name) extern const struct runner runner_##name;
 RUNNERS(X)
 #undef X

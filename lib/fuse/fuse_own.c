@@ -12,8 +12,12 @@ static const struct own_fusion *const fusion[OWN_KINDS] = {
 
 const struct own_kind *own_kind_of(enum op op)
 {
-    for (int i = 0; i < OWN_KINDS; i++)
-        if (fusion[i]->kind->op == op) return fusion[i]->kind;
+    for (int i = 0; i < OWN_KINDS; i++) {
+        const struct own_kind *k = fusion[i]->kind;
+        if (k->op == op) return k;
+        for (int j = 0; j < k->likes; j++)
+            if (k->like[j] == op) return k;
+    }
     return NULL;
 }
 

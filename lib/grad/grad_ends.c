@@ -13,6 +13,7 @@ BEGINS(input)
 BEGINS(weight)
 BEGINS(unpack)
 BEGINS(scalar)
+BEGINS(group)
 BEGINS(state)
 BEGINS(constant)
 BEGINS(iota)
@@ -35,6 +36,17 @@ void grad_scaled_matmul(struct grad *w, int v, int dy)
     (void)dy;
     refuse(w, v, SCALED_MATMUL_X, "multiplies fp8 by scales of blocks; it has no derivative");
 }
+
+/* Whether a rank's gradient is a part of the sum or all of it, the graph of one rank does not say. */
+#define EXCHANGES(name)                                                                                      \
+    void grad_##name(struct grad *w, int v, int dy)                                                          \
+    {                                                                                                        \
+        (void)dy;                                                                                            \
+        refuse(w, v, EXCHANGE_X, "is an exchange between ranks; it has no derivative");                      \
+    }
+EXCHANGES(all_reduce)
+EXCHANGES(reduce_scatter)
+EXCHANGES(all_gather)
 
 /* Its transpose is a sum over rows behind, which no operation computes yet. */
 void grad_conv1d(struct grad *w, int v, int dy)

@@ -216,6 +216,9 @@ static coda_status admit_output(graph *g, struct output *o, const int64_t *strid
         return fail(CODA_E_INVALID, "output %.40s: %s", o->name ? o->name : "(NULL)",
                     o->value < 0 ? "the value is CODA_NONE" : "no value of this graph");
     const struct type *t = &g->node[o->value].type;
+    if (g->node[o->value].op == OP_GROUP)
+        return fail(CODA_E_INVALID, "output %.40s: the value is a group, no tensor",
+                    o->name ? o->name : "(NULL)");
     dense_strides(t, o->stride);
     if (stride) memcpy(o->stride, stride, sizeof *stride * (size_t)t->rank);
     coda_status s = output_check(o->name, t, o->add);

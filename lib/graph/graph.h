@@ -201,7 +201,16 @@ typedef struct coda_graph graph;
 static inline bool op_is(enum op op, enum op_kind kind) { return op < OP_COUNT && op_info[op].kind == kind; }
 static inline bool op_is_leaf(enum op op) { return op_is(op, KIND_LEAF); }
 /* A leaf that each run is given anew. */
-static inline bool op_is_input(enum op op) { return op == OP_INPUT || op == OP_SCALAR || op == OP_STATE; }
+static inline bool op_is_input(enum op op)
+{
+    return op == OP_INPUT || op == OP_SCALAR || op == OP_STATE || op == OP_GROUP;
+}
+/* Do all ranks of a group meet there? Its operands are x, the group, and the exchange that comes first. */
+enum { EXCHANGE_X, EXCHANGE_GROUP, EXCHANGE_BEFORE, EXCHANGE_OPERANDS };
+static inline bool op_is_exchange(enum op op)
+{
+    return op == OP_ALL_REDUCE || op == OP_REDUCE_SCATTER || op == OP_ALL_GATHER;
+}
 /* May a run write to it? */
 static inline bool node_is_written(const struct node *n)
 {

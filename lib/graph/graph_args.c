@@ -26,6 +26,7 @@ coda_arg_kind leaf_kind(const struct node *n)
     case OP_INPUT: return n->attr.input.consumed ? CODA_ARG_CONSUMED : CODA_ARG_INPUT;
     case OP_WEIGHT: return CODA_ARG_WEIGHT;
     case OP_STATE: return CODA_ARG_STATE;
+    case OP_GROUP: return CODA_ARG_GROUP;
     default: return CODA_ARG_SCALAR;
     }
 }
@@ -33,6 +34,9 @@ coda_arg_kind leaf_kind(const struct node *n)
 static void describe_leaf(coda_arg_info *out, const struct node *n)
 {
     describe(out, n->name, leaf_kind(n), &n->type, n->stride);
+    if (n->op != OP_GROUP) return;
+    out->rank = 1, out->dims[0] = n->attr.group.ranks;
+    out->bytes = 0; /* the argument is a handle, no memory */
 }
 
 static void describe_output(coda_arg_info *out, const graph *g, const struct output *o)

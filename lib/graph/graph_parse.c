@@ -94,6 +94,7 @@ static coda_status refuse_unknown(struct parser *p)
 
 static coda_status read_leaf(struct parser *p, struct node *n)
 {
+    if (n->op == OP_GROUP) return CODA_OK;
     coda_status s = parse_dtype(p, &n->type.dtype);
     if (s == CODA_OK && n->op == OP_SCALAR) return CODA_OK;
     if (s == CODA_OK) s = refuse_unknown(p);

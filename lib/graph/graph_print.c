@@ -143,9 +143,9 @@ static void print_node(const graph *g, int value, int first, struct text *t)
     value_print(g, value, t);
     text_printf(t, " = %s", node_text(n));
     if (op_is_leaf(n->op)) {
-        text_append(t, " ");
+        if (n->op != OP_GROUP) text_append(t, " ");
         if (n->op == OP_SCALAR) text_append(t, dtype_name(n->type.dtype));
-        else type_print(&n->type, t);
+        else if (n->op != OP_GROUP) type_print(&n->type, t);
         print_strides(&n->type, n->stride, t);
         print_attributes(g, n, t);
         print_scope(n, t);

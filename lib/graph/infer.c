@@ -434,7 +434,7 @@ static bool takes_narrow(const graph *g, const struct node *n, int i)
     if (n->op == OP_ATTENTION) return i == ATTENTION_K || i == ATTENTION_V;
     if (n->op == OP_MATMUL) return i == MATMUL_W || is_f8_product(n, g);
     if (n->op == OP_SCALED_MATMUL) return i == SCALED_MATMUL_X || i == SCALED_MATMUL_W;
-    if (n->op == OP_UNPACK) return true;
+    if (n->op == OP_UNPACK || op_is_exchange(n->op)) return true;
     return n->op == OP_APPEND && (i == APPEND_STATE || i >= APPEND_OPERANDS);
 }
 
@@ -443,19 +443,20 @@ static coda_status check_narrow(const graph *g, const struct node *n)
     for (int i = 0; i < n->nin; i++) {
         const struct type *t = operand_type(g, n, i);
         if (!t || !dtype_is_storage(t->dtype) || takes_narrow(g, n, i)) continue;
-        return fail(
-            CODA_E_INVALID,
-            "%s: operand %d is %s; only a product's w, attention's k and v, coda_cast, views and coda_assign "
-            "read 8 bits",
-            node_word(n), i, type_text(t).s);
+        return fail(CODA_E_INVALID,
+                    "%s: operand %d is %s; only a product's w, attention's k and v, coda_cast, views, "
+                    "coda_all_gather and "
+                    "coda_assign read 8 bits",
+                    node_word(n), i, type_text(t).s);
     }
     return CODA_OK;
 }
 
 coda_status shape_infer(const graph *g, struct node *n)
 {
-    coda_status s = check_narrow(g, n);
+    coda_status s = check_groups(g, n);
     int k = attr_result(n);
+    if (s == CODA_OK) s = check_narrow(g, n);
     if (s == CODA_OK && k >= 0)
         s = need_range(n, attr_key(n, k), node_result(n), 0, op_info[n->op].results - 1);
     if (s == CODA_OK) s = rule[n->op](g, n);

@@ -22,4 +22,7 @@ coda_status need_fixed_columns(const struct node *n, const char *name, const str
 coda_status need_eps(const struct node *n, float eps);
 coda_status need_dtype(const struct node *n, int64_t t);
 
+/* infer_exchange.c -- refuses a group as an operand of anything but an exchange. */
+coda_status check_groups(const graph *g, const struct node *n);
+
 #endif

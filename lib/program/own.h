@@ -19,7 +19,8 @@
     X(ROW_SUMS, row_sums)                                                                                    \
     X(SORT_IDS, sort_ids)                                                                                    \
     X(CONV1D, conv1d)                                                                                        \
-    X(SCAN, scan)
+    X(SCAN, scan)                                                                                            \
+    X(EXCHANGE, exchange)
 
 enum own {
 #define X(NAME, name) OWN_##NAME,
@@ -32,7 +33,9 @@ enum own {
  * begins with an array `use`: the operands that have names, then the results, in the order of ops.def. */
 struct own_kind {
     enum own index;
-    enum op op;                         /* whose nodes become such programs */
+    enum op op;      /* whose nodes become such programs, ... */
+    enum op like[2]; /* ... and those of operations with the same operands and results */
+    int likes;
     const char *name;                   /* in a plan's picture */
     size_t size;                        /* of the struct */
     int shown;                          /* uses that a plan's text shows, the first that there are, ... */

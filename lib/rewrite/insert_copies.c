@@ -283,6 +283,8 @@ static int append(struct copier *c, struct node *n, bool parts)
     } else if (n->op == OP_SCAN) { /* likewise of tokens */
         for (int i = 0; i < n->nin; i++)
             if (n->in[i] >= 0 && !lies_for_scan(c, n->in[i], i)) n->in[i] = copy(c, n->in[i]);
+    } else if (op_is_exchange(n->op)) { /* other ranks read it as one run of bytes */
+        if (!is_dense(c, n->in[EXCHANGE_X])) n->in[EXCHANGE_X] = copy(c, n->in[EXCHANGE_X]);
     } else if (n->op == OP_NUCLEUS || n->op == OP_ROW_SUMS) { /* rows of x, and numbers of these */
         for (int i = 0; i < n->nin; i++)
             if (n->in[i] >= 0 && !rows_are_even(c, n->in[i], i != NUCLEUS_X)) n->in[i] = copy(c, n->in[i]);

@@ -353,6 +353,14 @@ static void *block(size_t align, size_t bytes)
     void *p = NULL;
     return posix_memalign(&p, align, MAX(bytes, 1)) ? NULL : p;
 }
+/* A group of one rank, the argument of all groups: its handle is all that is read of these. */
+static coda_group *lone;
+static bool is_handle(const coda_plan *p, int arg)
+{
+    coda_arg_info a = CODA_ARG_INFO_INIT;
+    if (!lone) coda_group_local(&lone, 1, NULL);
+    return coda_plan_arg(p, arg, &a) == CODA_OK && a.kind == CODA_ARG_GROUP;
+}
 /* Arguments of random bytes; false if they are large. */
 static bool remember(struct memory *m, const coda_plan *p, uint64_t seed)
 {
@@ -368,6 +376,10 @@ static bool remember(struct memory *m, const coda_plan *p, uint64_t seed)
     m->args = calloc((size_t)m->n + 1, sizeof *m->args);
     for (int i = 0; i < m->n; i++) {
         coda_plan_arg(p, i, &a);
+        if (is_handle(p, i)) {
+            m->args[i] = lone;
+            continue;
+        }
         unsigned char *at = m->args[i] = block(16, a.bytes);
         for (size_t k = 0; k < a.bytes; k++) at[k] = (unsigned char)random_next(&r);
     }
@@ -375,7 +387,8 @@ static bool remember(struct memory *m, const coda_plan *p, uint64_t seed)
 }
 static void forget(struct memory *m)
 {
-    for (int i = 0; i < m->n && m->args; i++) free(m->args[i]);
+    for (int i = 0; i < m->n && m->args; i++)
+        if (m->args[i] != lone) free(m->args[i]);
     free(m->args), free(m->prepared), free(m->work);
 }
 static void *run_one(void *ctx)
@@ -426,14 +439,15 @@ static int call_with(int (*call)(const struct memory *m))
     m.p = p;
     if (m.n && chance(3)) {
         int i = (int)below(m.n);
-        free(m.args[i]), m.args[i] = NULL;
+        if (m.args[i] != lone) free(m.args[i]);
+        m.args[i] = NULL;
     }
     if (chance(2)) free(m.work), m.work = NULL;
     if (chance(2)) free(m.prepared), m.prepared = NULL;
     void *own = NULL;
     int twin = m.n > 1 && chance(10) ? (int)below(m.n) : -1, with = twin < 0 ? 0 : (int)below(m.n);
     if (twin >= 0) own = m.args[twin], m.args[twin] = m.args[with]; /* may be short: refused, or a leaf */
-    bool fits = twin < 0 || room_for(p, with) >= room_for(p, twin);
+    bool fits = twin < 0 || (room_for(p, with) >= room_for(p, twin) && !is_handle(p, twin));
     int status = fits ? call(&m) : SILENT;
     if (twin >= 0) m.args[twin] = own;
     if (chance(50)) coda_prepare_forget(m.args && m.n ? m.args[0] : NULL, room_for(p, 0));
@@ -463,6 +477,7 @@ static int call_coda_run(void)
 }
 
 #include "fuzz_shapes.h"
+#include "fuzz_group.h"
 #include "fuzz_profile.h"
 
 static int call_coda_plan_workspace(void) { return coda_plan_workspace(plan_any()), SILENT; }

@@ -39,6 +39,8 @@ static const char *const seeds[] = {
     "%o = iota {n=4}\n%j = exponential %o, %t, %t, %t\n%q = nucleus %x, %j, _, %m\n"
     "%f = cast %z {to=f32} @layers.0\n%e = embedding %x, %t\n%d = row_sums %e, %t {rows=4}\noutput %d += "
     "%d\noutput %y = %f\noutput %l = %l\n",
+    "%x = input f16[9,10]\n%g = group {ranks=1}\n%a = all_reduce %x, %g\n"
+    "%b = reduce_scatter %a, %g, %a {axis=0}\n%c = all_gather %b, %g, %b {axis=-1}\noutput %y = %c\n",
     "%x = input f16[9,10]\n%w = weight f32[10,4]\n%s = state bf16[2,3,10]\n%t = input i64[3]\n"
     "%c = conv1d %x, %w, _, %s, %t\n%a = conv1d %x, %w, _, %s, %t {after=1} @%c\n%s1 = assign %s, %a\n"
     "output %y = %c\n",
@@ -126,6 +128,11 @@ static const char *const words[] = {
     "rows=",
     "conv1d ",
     "scan ",
+    "group ",
+    "ranks=",
+    "all_reduce ",
+    "reduce_scatter ",
+    "all_gather ",
     "after=",
     "%x",
     "%y",

@@ -6,11 +6,11 @@
 # version of lib/package/libcoda.map, CODA_0.1: exact until 1.0, so that a minor version that changes calls also changes
 # their version, and the loader refuses programs that were built with another one. exports.sh compares it with coda.h.
 # Run as: test/house/abi.sh LIBRARY FOLDER [bless | dump]; HEADER is include/coda.h, or another
-# one, with its parts coda_cache.h, coda_grad.h, coda_quant.h, coda_profile.h and coda_recurrent.h beside it.
+# one, with its parts coda_cache.h, coda_grad.h, coda_quant.h, coda_profile.h, coda_recurrent.h and coda_group.h beside it.
 set -eu
 library=$1 out=$2 what=${3:-}
 header=${HEADER:-include/coda.h}
-parts=("${header%/*}"/coda_{cache,grad,quant,profile,recurrent}.h)
+parts=("${header%/*}"/coda_{cache,grad,quant,profile,recurrent,group}.h)
 command -v abidw >/dev/null || { echo "abi: there is no libabigail: .ci/deps installs it"; exit 1; }
 mkdir -p "$out"
 

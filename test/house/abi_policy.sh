@@ -30,7 +30,7 @@ try() {
     tried=$((tried + 1))
     folder=$out/$tried
     mkdir -p "$folder"
-    for header in coda.h coda_cache.h coda_grad.h coda_quant.h coda_profile.h coda_recurrent.h; do sed "$@" include/$header > "$folder/$header"; done
+    for header in coda.h coda_cache.h coda_grad.h coda_quant.h coda_profile.h coda_recurrent.h coda_group.h; do sed "$@" include/$header > "$folder/$header"; done
     [ "$verdict" = taken ] || diff -rq include "$folder" | grep -q differ || wrong "$what: sed changes nothing"
     describe "$folder/coda.h" "$folder"
     if python3 "$here/abi_policy.py" "${OLD:-$out/old}" "$folder" > "$folder/said"; then

@@ -1,12 +1,12 @@
 #!/bin/sh
-# headers.sh -- coda.h, and its parts coda_cache.h, coda_grad.h, coda_quant.h, coda_profile.h and coda_recurrent.h by themselves, compile as pedantic C99 and
+# headers.sh -- coda.h, and its parts coda_cache.h, coda_grad.h, coda_quant.h, coda_profile.h, coda_recurrent.h and coda_group.h by themselves, compile as pedantic C99 and
 # C++11, each INIT macro sets the right size and nothing else, and the program in the first comment compiles. coda.hpp has each builder of coda.h, and headers.cpp,
 # which uses it, compiles in C++17, 20 and 23 and runs, with exceptions and without.
 # Run as: test/house/headers.sh FOLDER LIBRARY
 set -eu
 out=$1 library=$2
 header=include/coda.h
-parts="$header include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h"
+parts="$header include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h include/coda_group.h"
 mkdir -p "$out"
 
 # One object for each CODA_..._INIT; its type is the macro's name in small letters.

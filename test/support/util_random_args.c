@@ -207,6 +207,10 @@ void **random_args(const graph *g, uint64_t seed, bool evaluate)
     for (int i = 0; i < g->nodes; i++) {
         const struct node *n = &g->node[i];
         if (!op_is_leaf(n->op)) continue;
+        if (n->op == OP_GROUP) { /* of more than one rank a test makes its own */
+            coda_group_local((coda_group **)&args[count++], 1, NULL);
+            continue;
+        }
         args[count] = poisoned(random_arg_bytes(&n->type, n->stride));
         if (!device_dry() && !fill_packed(g, i, args[count], &r)) fill_leaf(args[count], &r, n, &need[i]);
         count++;
@@ -225,9 +229,13 @@ void **random_args(const graph *g, uint64_t seed, bool evaluate)
 
 void random_args_free(const graph *g, void **args)
 {
-    int count = g->outputs;
-    for (int i = 0; i < g->nodes; i++) count += op_is_leaf(g->node[i].op);
-    for (int i = 0; i < count; i++) free(args[i]);
+    int count = 0;
+    for (int i = 0; i < g->nodes; i++) {
+        if (!op_is_leaf(g->node[i].op)) continue;
+        if (g->node[i].op == OP_GROUP) coda_group_free(args[count++]);
+        else free(args[count++]);
+    }
+    for (int i = 0; i < g->outputs; i++) free(args[count++]);
     free(args);
 }
 

@@ -252,6 +252,9 @@ static coda_arg_info arg(const graph *g, int i)
     return info;
 }
 
+/* Numbers and handles stay where they are. */
+static bool is_of_host(coda_arg_kind kind) { return kind == CODA_ARG_SCALAR || kind == CODA_ARG_GROUP; }
+
 bool run_upload(struct run_buffers *b, const graph *g, const coda_plan *p, void **args, bool on_gpu)
 {
     const struct run_device *d = on_gpu ? &gpu : &host;
@@ -265,7 +268,7 @@ bool run_upload(struct run_buffers *b, const graph *g, const coda_plan *p, void 
                                    : coda_plan_workspace(p);
         b->memory[i] = fresh(d, bytes);
         ok = b->memory[i].at && (i >= b->n || d->upload(b->memory[i].at, args[i], bytes));
-        if (i < b->n) b->args[i] = arg(g, i).kind == CODA_ARG_SCALAR ? args[i] : b->memory[i].at;
+        if (i < b->n) b->args[i] = is_of_host(arg(g, i).kind) ? args[i] : b->memory[i].at;
     }
     b->prepared = ok ? b->memory[b->n].at : NULL;
     b->workspace = ok ? b->memory[b->n + 1].at : NULL;

@@ -32,7 +32,7 @@ shlibs=$(dpkg-deb -I "$out/libcoda0_${version}_"*.deb shlibs)
 case $shlibs in *"libcoda0 (>= ${version%.*}), libcoda0 (<< "*) ;; *) wrong "programs would depend on: $shlibs" ;; esac
 lib=$(dirname "$(find "$out/root" -name libcoda.so.0)")
 for file in "$lib"/libcoda.so "$lib"/libcoda.a "$lib"/pkgconfig/coda.pc "$lib"/cmake/coda/coda-config.cmake "$lib"/cps/coda.cps \
-    "$out"/root/usr/{bin/coda,include/coda.h,include/coda_cache.h,include/coda_grad.h,include/coda_quant.h,include/coda_profile.h,include/coda_recurrent.h,include/coda.hpp,share/coda/graphs/llama.coda,share/doc/coda/coda.html,share/man/{man1/coda.1,man3/coda_matmul.3,man3/coda_matmul_kn.3,man7/coda.7}.gz}; do
+    "$out"/root/usr/{bin/coda,include/coda.h,include/coda_cache.h,include/coda_grad.h,include/coda_quant.h,include/coda_profile.h,include/coda_recurrent.h,include/coda_group.h,include/coda.hpp,share/coda/graphs/llama.coda,share/doc/coda/coda.html,share/man/{man1/coda.1,man3/coda_matmul.3,man3/coda_matmul_kn.3,man7/coda.7}.gz}; do
     [ -e "$file" ] || wrong "no package has $file"
 done
 sed -n '/^```c$/,/^```$/p' README.md | sed '/^```/d' > "$out/first.c"

@@ -11,7 +11,7 @@ wrong() { echo "WRONG: $*"; exit 1; }
 rm -rf "${out:?}"/*
 make --no-print-directory -s doc
 make --no-print-directory -s -q doc || wrong 'make doc is never done'
-for source in include/coda.h include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h lib/graph/ops.def primitives/map/silu.cuh ENVIRONMENT.md; do
+for source in include/coda.h include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h include/coda_group.h lib/graph/ops.def primitives/map/silu.cuh ENVIRONMENT.md; do
     make -n -W $source doc | grep -q manual.sh || wrong "$source may change, and the manual stays"
 done
 
@@ -33,7 +33,7 @@ while read -r prototype; do
         grep -qF "$(echo "$prototype" | tr -d ' ');" || wrong "$file does not declare $prototype"
     sed -n '/^\.SH NAME/,/^\.SH SYN/p' "$doc/man3/$file" | grep -q "\\<$name\\>" || wrong "$file does not name $name"
 done < "$out/prototypes"
-types=$(sed -n 's/^typedef \(struct\|enum\) \(coda_[a-z_]*\) {.*/\2/p' include/coda.h include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h)
+types=$(sed -n 's/^typedef \(struct\|enum\) \(coda_[a-z_]*\) {.*/\2/p' include/coda.h include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h include/coda_group.h)
 [ "$(echo "$types" | wc -l)" -ge 30 ] || wrong "few types: $types"
 for name in $types; do page "$name" >/dev/null; done
 
@@ -105,7 +105,7 @@ refused() { # TEXT SED...: what manual.sh says of a changed coda.h
     rm -rf "$out/tree"
     mkdir -p "$out/tree/lib/graph" "$out/tree/include"
     cp -r lib/package "$out/tree/lib" && cp ENVIRONMENT.md "$out/tree" && cp lib/graph/graph_parse.c "$out/tree/lib/graph"
-    for header in coda.h coda_cache.h coda_grad.h coda_quant.h coda_profile.h coda_recurrent.h; do sed "$@" include/$header > "$out/tree/include/$header"; done
+    for header in coda.h coda_cache.h coda_grad.h coda_quant.h coda_profile.h coda_recurrent.h coda_group.h; do sed "$@" include/$header > "$out/tree/include/$header"; done
     diff -rq include "$out/tree/include" | grep -q differ || wrong "the headers stayed as they are by sed $*"
     tool=$(realpath "$build/coda")
     if (cd "$out/tree" && lib/package/manual/manual.sh "$tool" doc) 2>"$out/refused"; then wrong "taken: sed $*"; fi

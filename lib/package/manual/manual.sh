@@ -10,7 +10,7 @@ mkdir -p "$folder/man3" "$folder/man7"
 "$tool" ops --json > "$folder/words.json"
 make_() { # WHAT SETTINGS
     awk -f "$here/header.awk" -f "$here/$1.awk" -v version="$version" -v folder="$folder" \
-        include/coda.h include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h "$folder/words.json" ENVIRONMENT.md lib/graph/graph_parse.c
+        include/coda.h include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h include/coda_group.h "$folder/words.json" ENVIRONMENT.md lib/graph/graph_parse.c
 }
 make_ man
 make_ html > "$folder/coda.html.part"

@@ -388,8 +388,8 @@ static const struct {
     {equal_shapes, "equal: operand 0 is [4,1] but operand 1 is [3,7]; they do not broadcast: 4 and 3 differ"},
     {minimum_none, "minimum: operand 0 is CODA_NONE"},
     {exp_none, "exp: operand 0 is CODA_NONE"},
-    {log_of_fp8, "log: operand 0 is f8e4m3[4,8]; only a product's w, attention's k and v, coda_cast, views "
-                 "and coda_assign read 8 bits"},
+    {log_of_fp8, "log: operand 0 is f8e4m3[4,8]; only a product's w, attention's k and v, coda_cast, views, "
+                 "coda_all_gather and coda_assign read 8 bits"},
     {geglu_odd, "geglu_erf: x is [3,7]; its columns must be even"},
     {clamped_odd, "swiglu_clamped: x is [3,7]; its columns must be even"},
     {clamped_layout, "swiglu_clamped: layout is 3; must be 0 or 1"},

@@ -238,6 +238,14 @@ static void read_profile(const void *opt, struct text *t)
     coda_profile_free(f);
 }
 
+static void read_group(const void *opt, struct text *t)
+{
+    coda_group *group = NULL;
+    coda_status s = coda_group_local(&group, 1, opt);
+    text_printf(t, "%d %s", (int)s, s ? coda_error() : "");
+    coda_group_free(group);
+}
+
 static void read_warm(const void *opt, struct text *t)
 {
     coda_status s = coda_warm(plan, opt);
@@ -318,6 +326,7 @@ static const coda_split_options split = CODA_SPLIT_OPTIONS_INIT;
 static const coda_compile_options compile = CODA_COMPILE_OPTIONS_INIT;
 static const coda_run_options run = CODA_RUN_OPTIONS_INIT;
 static const coda_profile_options profile_options = CODA_PROFILE_OPTIONS_INIT;
+static const coda_group_options group = CODA_GROUP_OPTIONS_INIT;
 static const coda_warm_options warm = CODA_WARM_OPTIONS_INIT;
 static const coda_cache_store store = CODA_CACHE_STORE_INIT;
 static const coda_cache_options cache_options = CODA_CACHE_OPTIONS_INIT;
@@ -349,6 +358,7 @@ static const struct reader {
     {SIZED_coda_compile_options, &compile, read_compile, NULL},
     {SIZED_coda_run_options, &run, read_run, NULL},
     {SIZED_coda_profile_options, &profile_options, read_profile, NULL},
+    {SIZED_coda_group_options, &group, read_group, NULL},
     {SIZED_coda_warm_options, &warm, read_warm, NULL},
     {SIZED_coda_cache_store, &store, read_store, need_get},
     {SIZED_coda_cache_options, &cache_options, read_cache, NULL},

@@ -444,8 +444,8 @@ static const struct mistake {
     {"%k = state f8e4m3[4,2]\n%a = input i32[3,2]\n%s = input i32[3]\n%1 = append %k, %a, %s\n",
      "append: the state is f8e4m3[4,2] but rows are i32[3,2]; coda_cast them"},
     {"%k = state f8e4m3[4,2]\n%y = tanh %k\n",
-     "tanh: operand 0 is f8e4m3[4,2]; only a product's w, attention's k and v, coda_cast, views and "
-     "coda_assign read 8 bits"},
+     "tanh: operand 0 is f8e4m3[4,2]; only a product's w, attention's k and v, coda_cast, views, "
+     "coda_all_gather and coda_assign read 8 bits"},
     {"%k = input f8e4m3[4,2]\n%w = weight bf16[4,2]\n%y = matmul %k, %w\n",
      "matmul: operand 0 is f8e4m3[4,2]; only a product's w"},
     {"%k = input i32[4,2]\n%y = cast %k {to=f8e4m3}\n",

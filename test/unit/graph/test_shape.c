@@ -318,7 +318,7 @@ static const struct {
     {"attention %x, %kv, %kv, %len, _, _, _, _, %one {heads=8, kv_heads=4}",
      "attention: k_scale is i32[1]; must be f32[1] or f32[4], one for each key head"},
     {"attention %kv8, %kv8, %kv8", "attention: operand 0 is f8e4m3[2,16,32]; only a product's w, attention's "
-                                   "k and v, coda_cast, views and coda_assign read 8 bits"},
+                                   "k and v, coda_cast, views, coda_all_gather and coda_assign read 8 bits"},
     {"attention %x, %kvb, %kvb, _, _, _, _, _, _, _, _, %b4 {heads=4}", "bf16[2,8,64]"},
     {"attention %x, %kvb, %kvb, _, _, _, _, _, _, _, _, %bh {heads=4, lse=1}", "f32[2,4,8]"},
     {"attention %x, %kvb, %kvb, _, _, _, _, _, _, _, _, %bk {heads=4}", "bf16[2,8,64]"},

@@ -146,11 +146,17 @@ static const char *const in_parts =
     "%a = matmul %x, %g\n%b = matmul %x, %u\n%s = silu %a\n%y = mul %s, %b\n"
     "output %o = %y\n";
 
+/* Exchanges of more than one rank, which the examples, that one process runs, do not have. */
+static const char *const in_ranks =
+    "%p = group {ranks=2}\n%x = input f32 [24,32]\n%a = all_reduce %x, %p\n"
+    "%b = reduce_scatter %x, %p, %a {axis=0}\n%c = all_gather %b, %p, %b {axis=1}\noutput %o = %c\n";
+
 /* Graph `number` of a run: by turns a random one and, as far as there are some, an operation's example. */
 static graph *graph_of(uint64_t seed, int number)
 {
     enum { SELDOM = 32 };
     if (number % SELDOM == SELDOM / 2) return graph_parse(in_parts);
+    if (number % SELDOM == SELDOM / 4) return graph_parse(in_ranks);
     const struct random_options of = {.states = seed % 2, .most_dim = seed % 3 ? 0 : 256};
     struct text t = {0};
     bool example = number % 2 && words_at(number / 2).kind == CODA_WORD_OPERATION;
@@ -300,6 +306,7 @@ static const char *text_of(struct plan *scratch, const struct plan *p, struct pr
 
 static bool has_kernel(const struct plan *p, int index)
 {
+    if (p->program[index].own == &own_exchange) return false;
     return !(p->program[index].kind == PROGRAM_GEMM && !p->schedule[index].tile.mainloop->kernel);
 }
 
@@ -369,12 +376,13 @@ static void try_fields(struct pair *t, struct shown *shown, const struct fields 
 }
 
 /* Rows of which no text says anything: how a program runs, what another row says, too; no kernel decodes an
- * operand; and pairs have one operation. */
+ * operand; pairs have one operation; and exchanges are no kernels. */
 static bool is_silent(const struct field *f)
 {
     static const char *const silent[][2] = {{"tensor_use", "version"}, {"tensor_use", "axis"},
                                             {"operand", "scale"},      {"operand", "zero"},
-                                            {"program", "prepare"},    {"pairing", "op"}};
+                                            {"program", "prepare"},    {"pairing", "op"},
+                                            {"exchange_spec", "op"},   {"exchange_spec", "ranks"}};
     for (int i = 0; i < ARRAY_SIZE(silent); i++)
         if (!strcmp(f->of, silent[i][0]) && !strcmp(f->name, silent[i][1])) return true;
     return !may_change(f) || f->kind != FIELD_KIND;

@@ -1,0 +1,73 @@
+/*
+ * coda_group.h -- one graph over several ranks: what they exchange, and where they meet. A part of coda.h,
+ * which includes it: programs include coda.h alone.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef CODA_GROUP_H
+#define CODA_GROUP_H
+
+#include "coda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------
+ * Ranks
+ *
+ * A model is split over P ranks by cutting its weights: each rank has a graph with its share of columns or
+ * rows, and exchanges add up or put together what all of them computed. The graph is one rank's, its shapes
+ * are local, and all ranks have the same graph: it knows how many they are, not which one it is.
+ *
+ *     coda_value tp = coda_group_input(g, "tp", 2);
+ *     coda_value z = coda_matmul(g, h, w_down);   // w_down [N, K / 2]: a part of the sum
+ *     coda_output(g, "y", coda_add(g, x, coda_all_reduce(g, z, tp)));
+ *
+ * In coda_run the argument of a group is the coda_group of the rank that runs, the pointer itself. So far
+ * ranks are threads of a process that run plans of CODA_DEVICE_CPU, or coda_evaluate: coda_compile for a GPU
+ * refuses exchanges of more than one rank with CODA_E_UNSUPPORTED. There is no gradient of an exchange yet.
+ * ---------------------------------------------------------------------------------------------- */
+
+/* One rank's view of a group. A rank uses its own from one thread at a time. */
+typedef struct coda_group coda_group;
+
+typedef struct coda_group_options {
+    size_t size;
+    int timeout_ms; /* how long a rank waits for the others at an exchange; 0: 30,000; -1: forever */
+} coda_group_options;
+#define CODA_GROUP_OPTIONS_INIT {sizeof(coda_group_options), 0}
+
+/* Groups of threads of this process: out[r] is the handle of rank r, 0 to ranks - 1. ranks 1 to 1024; opt may
+ * be NULL. Free each with coda_group_free. CODA_E_INVALID, CODA_E_MEMORY; on failure out is all NULL. */
+CODA_API coda_status coda_group_local(coda_group **out, int ranks, const coda_group_options *opt);
+/* The rank of a handle; -1 for NULL. */
+CODA_API int coda_group_rank(const coda_group *g);
+/* CODA_OK, or why no exchange of the group succeeds any more, with coda_error(): a rank that was late, left,
+ * failed within coda_run, or had another exchange than the others. A group that failed stays so: make a new
+ * one. */
+CODA_API coda_status coda_group_status(const coda_group *g);
+/* Ends all exchanges of the group, those under way too, with CODA_E_DEVICE on every rank. Any thread may
+ * call it. NULL is fine. */
+CODA_API void coda_group_abort(coda_group *g);
+/* Frees a rank's handle, which no call uses any more; other ranks that exchange something then fail. NULL is
+ * fine. */
+CODA_API void coda_group_free(coda_group *g);
+
+/* A group of so many ranks, 1 to 1024, by a name that no other leaf has. */
+CODA_API coda_value coda_group_input(coda_graph *g, const char *name, int ranks);
+
+/* The sum of all ranks' x, on every rank: like x, fp32, bf16 or fp16. Sums are fp32, in the order of ranks,
+ * rounded once: all ranks have equal bits. */
+CODA_API coda_value coda_all_reduce(coda_graph *g, coda_value x, coda_value group);
+/* The same sum, of which rank r keeps the r-th of P equal parts along `axis`, -1 is the last. P must divide
+ * x's extent there; of symbols it is a multiple as written, as 2*T of 2 ranks. */
+CODA_API coda_value coda_reduce_scatter(coda_graph *g, coda_value x, int axis, coda_value group);
+/* All ranks' x one behind the other along `axis`, in the order of ranks; any dtype. */
+CODA_API coda_value coda_all_gather(coda_graph *g, coda_value x, int axis, coda_value group);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

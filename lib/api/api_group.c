@@ -1,0 +1,70 @@
+/* api_group.c -- the calls of coda_group.h: ranks, and what they exchange. */
+#include "api.h"
+#include "ranks.h"
+
+enum { TIMEOUT_MS = 30000 };
+
+CODA_API coda_status coda_group_local(coda_group **out, int ranks, const coda_group_options *opt)
+{
+    coda_group_options own;
+    if (!out) return fail(CODA_E_INVALID, "group_local: out is NULL");
+    if (ranks < 1 || ranks > RANKS_MOST)
+        return fail(CODA_E_INVALID, "group_local: ranks is %d; must be 1..%d", ranks, RANKS_MOST);
+    for (int r = 0; r < ranks; r++) out[r] = NULL;
+    coda_status status = SIZED_READ("group_local", coda_group_options, &own, opt);
+    if (status) return status;
+    if (own.timeout_ms < -1)
+        return fail(CODA_E_INVALID, "group_local: timeout_ms is %d; must be -1 or more", own.timeout_ms);
+    return ranks_new(out, ranks, own.timeout_ms < 0 ? 0 : own.timeout_ms ? own.timeout_ms : TIMEOUT_MS);
+}
+
+CODA_API int coda_group_rank(const coda_group *g) { return g ? ranks_rank(g) : -1; }
+
+CODA_API coda_status coda_group_status(const coda_group *g)
+{
+    return g ? ranks_status(g) : fail(CODA_E_INVALID, "group_status: group is NULL");
+}
+
+CODA_API void coda_group_abort(coda_group *g)
+{
+    if (g) ranks_give_up(g, "coda_group_abort");
+}
+
+CODA_API void coda_group_free(coda_group *g) { ranks_free(g); }
+
+CODA_API coda_value coda_group_input(coda_graph *g, const char *name, int ranks)
+{
+    if (!build_ready(g, "group")) return CODA_NONE;
+    struct node n = {.op = OP_GROUP, .name = name, .attr.group.ranks = ranks, .origin = -1};
+    return build_value(graph_append(g, &n));
+}
+
+/* The exchange of the group that was called last comes first, so that all ranks keep the order of calls. */
+static coda_value before(const graph *g, coda_value group)
+{
+    for (int v = g->nodes - 1; v >= 0; v--)
+        if (op_is_exchange(g->node[v].op) && g->node[v].in[EXCHANGE_GROUP] == (int)group.id - 1)
+            return build_value(v);
+    return CODA_NONE;
+}
+
+static coda_value exchange(coda_graph *g, struct node n, coda_value x, coda_value group)
+{
+    if (!build_ready(g, op_info[n.op].text)) return CODA_NONE;
+    return build_node(g, op_info[n.op].text, n, OPERANDS(x, group, before(g, group)));
+}
+
+CODA_API coda_value coda_all_reduce(coda_graph *g, coda_value x, coda_value group)
+{
+    return exchange(g, (struct node){.op = OP_ALL_REDUCE}, x, group);
+}
+
+CODA_API coda_value coda_reduce_scatter(coda_graph *g, coda_value x, int axis, coda_value group)
+{
+    return exchange(g, (struct node){.op = OP_REDUCE_SCATTER, .attr.reduce_scatter.axis = axis}, x, group);
+}
+
+CODA_API coda_value coda_all_gather(coda_graph *g, coda_value x, int axis, coda_value group)
+{
+    return exchange(g, (struct node){.op = OP_ALL_GATHER, .attr.all_gather.axis = axis}, x, group);
+}
