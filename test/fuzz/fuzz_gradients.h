@@ -72,3 +72,4 @@ static int call_coda_consume(void)
     coda_consume(graph_any(), value());
     return SILENT;
 }
+static int call_coda_graph_find(void) { return coda_graph_find(graph_any(), name()).id ? CODA_OK : SILENT; }

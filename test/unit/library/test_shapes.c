@@ -41,6 +41,7 @@ static void expect_equal_answers(const coda_plan *p, const coda_plan *exact, con
         ck_assert_str_eq(a.name, b.name);
         ck_assert(coda_plan_find(p, a.name) == i && coda_plan_find(exact, a.name) == i);
         a.name = b.name;
+        a.unread = b.unread; /* of plans without symbols alone */
         ck_assert(!memcmp(&a, &b, sizeof a));
     }
     ck_assert_uint_eq(coda_plan_prepared_id(p), coda_plan_prepared_id(exact));
