@@ -66,6 +66,7 @@ static bool member_lies_flat(const struct grouper *gr, const struct group *q, in
 {
     const struct node *n = &gr->g->node[m];
     bool step = n->op == OP_MAP || n->op == OP_CAST || n->op == OP_REDUCE;
+    if (short_has(q, m)) return short_lies(gr, q) && (m != q->p.root || group_can_store(gr, q, m));
     return step && sums_all(gr, n) && group_can_store(gr, q, m) && operands_lie_flat(gr, q, n);
 }
 
@@ -85,7 +86,8 @@ bool flat_begin(const struct grouper *gr, struct group *q)
     flat.rank = 2;
     flat.dim[0] = type_rows(&domain);
     flat.dim[1] = type_columns(&domain);
-    if (domain.rank < 2 || !extent_reaches(flat.dim[0], 2)) return false;
+    bool several = q->short_columns || extent_reaches(flat.dim[0], 2);
+    if (domain.rank < 2 || !several) return false;
     set_domain(q, true, &flat);
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         if (!member_lies_flat(gr, q, m)) {

@@ -16,6 +16,7 @@ enum role {
     ROLE_CONCAT, /* a buffer that the programs of its operands fill */
     ROLE_NUMBER, /* a constant, or a map of such: an immediate in the programs that read it */
     ROLE_MEMBER, /* the program of its group */
+    ROLE_WITHIN, /* a program that folds short columns, in registers alone: short_columns.c */
     ROLE_INLINE  /* a cheap map of vectors: rematerialized by each program that reads it */
 };
 
@@ -70,6 +71,19 @@ struct best {
     const struct prim *reduce; /* ... the states of this */
 };
 
+/* Columns of a few rows that a thread of a ROWS program has in registers. */
+enum { MOST_COLUMN_NODES = 16, MOST_COLUMN_STEPS = 160 };
+struct short_columns {
+    int height;                    /* rows of each */
+    int loaded[MOST_COLUMN_NODES]; /* tensors that they are computed of */
+    int loads;
+    int version; /* of a state that is such columns, which the program writes; -1 */
+    struct short_step {
+        int value, row, step;
+    } step[MOST_COLUMN_STEPS]; /* rows that have been computed */
+    int known;
+};
+
 struct group {
     int index;                  /* in grouper.group */
     int first, last;            /* first and last member, nodes linked by site.next; -1: there are none */
@@ -100,7 +114,8 @@ struct group {
     int turn;      /* GEMM: the node that combines pairs of columns in a range; -1: none */
     int paired;    /* GEMM: the node, of full width N, whose columns are paired; -1: none */
     unsigned seen; /* grouper.mark of the last search that reached it */
-    struct group *into; /* the group that absorbed it; NULL: none */
+    struct short_columns *short_columns; /* ROWS: its root folds them; NULL */
+    struct group *into;                  /* the group that absorbed it; NULL: none */
 };
 
 struct grouper {
@@ -348,6 +363,7 @@ struct level_view {
 };
 struct writer {                     /* writes the ports and steps of one program */
     int range;                      /* of the steps at hand */
+    int short_row;                  /* 1 + the row of a short column that is written; 0 */
     const struct level_view *level; /* what is written is read through these views; NULL: none */
     struct grouper *gr;
     struct group *q;
@@ -361,6 +377,8 @@ int add_port(struct writer *w, struct tensor_use port);
 int add_step(struct writer *w, struct step step);
 /* The step that holds a value; -1 if the program has not computed it. */
 int step_of(const struct writer *w, int value);
+/* The first step of the kind with the port, for both halves of a gated tile or for one; -1. */
+int find_step(const struct writer *w, enum step_kind kind, int port, bool half);
 /* Writes the steps of a member; returns the step that holds its value. */
 int write_member(struct writer *w, int value);
 /* Writes the step that leaves the best of each tile's rows. */
@@ -371,6 +389,24 @@ int write_again(struct writer *w, int value, const struct type *as);
 /* lower_again.c: may the program do so for such a reader, instead of reading the value? */
 bool is_computed_again(struct writer *w, int value, const struct type *as);
 
+/* The step that loads elements of a value, as if its type were t, from `first` on. */
+int load_from(struct writer *w, int value, int64_t first, const struct type *t, const struct type *as);
+/* The step that holds a row of a value of short columns. */
+int short_value(struct writer *w, int value, int row);
+/* short_columns.c: roots programs that fold columns of a few rows in registers. */
+void fuse_short_columns(struct grouper *gr);
+/* short_lies.c */
+/* Is the value of q one that is of short columns: the fold, or the state that is written? */
+bool short_has(const struct group *q, int value);
+/* Do these lie over its domain, as it is now? */
+bool short_lies(const struct grouper *gr, const struct group *q);
+/* The rows of a matrix, if they are few, and more than one; else 0. Of what may have one: 1. */
+int short_rows(const struct type *t);
+int short_height(const struct type *t);
+/* The type of one of them. */
+struct type short_row(const struct type *t);
+/* The map that combines two rows as the reduction folds them; NULL: there is none. */
+const char *short_map(const struct prim *fold);
 /* levels.c */
 /* Is the value one of fewer dimensions than all that read it, to be computed again by these? Then *out has
  * the steps and loads of that. */

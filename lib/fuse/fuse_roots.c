@@ -452,6 +452,7 @@ coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_opt
         root_own(gr, i);
         find_inline(gr, i);
     }
+    fuse_short_columns(gr);
     for (int i = 0; i < g->nodes; i++)
         if (gr->site[i].role == ROLE_FREE && !is_walked_later(gr, i) && !is_taken_later(gr, i))
             root_rows(gr, i);

@@ -86,7 +86,7 @@ bool group_writes_state(const struct grouper *gr, int value) { return op_is_vers
 /* Is the node a statistic that a group of this kind only has in parts? */
 static bool is_partial(const struct group *q, const struct node *n)
 {
-    return n->op == OP_REDUCE && (q->p.kind == PROGRAM_GEMM || n->attr.reduce.columns);
+    return n->op == OP_REDUCE && (q->p.kind == PROGRAM_GEMM || n->attr.reduce.columns) && !q->short_columns;
 }
 
 int regrouped(const struct grouper *gr, int value)

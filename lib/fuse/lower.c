@@ -64,11 +64,32 @@ static void by_heads(const struct node *append, int last, struct tensor_use *por
     port->head_stride = stride[1];
 }
 
+/* Each row of a state's short columns. */
+static void store_short(struct writer *w, int value, int buffer)
+{
+    const struct node *n = &w->gr->g->node[value];
+    const struct type *row = &w->gr->g->node[w->p->root].type;
+    for (int r = 0; r < w->q->short_columns->height; r++) {
+        struct tensor_use port =
+            port_new(USE_STORE, buffer, r * n->stride[n->type.rank - 2], n->type.dtype, value);
+        struct step s = {.kind = STEP_STORE, .cls = CLASS_TILE, .nin = 1, .value = value};
+        port.version = w->gr->site[value].version;
+        domain_strides(w->q, row, n->stride, row, port.stride);
+        s.in[0] = short_value(w, value, r);
+        s.port = add_port(w, port);
+        add_step(w, s);
+    }
+}
+
 /* Rows go where their slots are, a whole value where the state lies. */
 static void store_version(struct writer *w, int value)
 {
     const struct node *n = &w->gr->g->node[value];
     int buffer = buffer_of(w->gr, value), last = w->p->rank - 1;
+    if (short_has(w->q, value)) {
+        store_short(w, value, buffer);
+        return;
+    }
     if (n->op == OP_ASSIGN) {
         store(w, value, buffer, 0, n->stride, 0);
         return;

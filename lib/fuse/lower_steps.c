@@ -3,146 +3,8 @@
  * row statistics finished on the spot.
  */
 #include "fuse.h"
-#include "plan_sizes.h"
 
 #include <string.h>
-
-/* ---- Ports and steps ---- */
-
-/* Room for one more element: the array, or a copy of twice the size; NULL with the status set. */
-static void *room(struct writer *w, void *array, int count, int *capacity, size_t size)
-{
-    if (count < *capacity) return array;
-    int wider = MAX(8, 2 * *capacity);
-    void *copy = arena_alloc(&w->gr->plan->arena, size * (size_t)wider);
-    if (!copy) {
-        w->status = fail(CODA_E_MEMORY, "out of memory for a program of %d steps", w->p->steps);
-        return NULL;
-    }
-    if (count) memcpy(copy, array, size * (size_t)count);
-    *capacity = wider;
-    return copy;
-}
-
-/* Numbers may be equal by chance: all else is compared first. */
-static bool same_port(const struct tensor_use *a, const struct tensor_use *b)
-{
-    if (tensor_use_differs(a, b, FIELD_ALL & ~FIELD_NUMBER)) return false;
-    return extents_equal(a->offset, b->offset) && extents_all_equal(a->stride, b->stride, CODA_MAX_RANK) &&
-           extents_equal(a->table_rows, b->table_rows) && extents_equal(a->table_stride, b->table_stride) &&
-           extents_equal(a->page, b->page) && extents_equal(a->page_stride, b->page_stride) &&
-           extents_equal(a->head_dim, b->head_dim) && extents_equal(a->head_stride, b->head_stride);
-}
-
-int add_port(struct writer *w, struct tensor_use port)
-{
-    for (int i = 0; i < w->p->ports; i++)
-        if (same_port(&w->p->port[i], &port)) return i;
-    struct tensor_use *array = room(w, w->p->port, w->p->ports, &w->q->port_capacity, sizeof port);
-    if (!array) {
-        if (!w->p->port) w->p->port = &w->q->no_port;
-        return 0;
-    }
-    w->p->port = array;
-    w->p->port[w->p->ports] = port;
-    return w->p->ports++;
-}
-
-int add_step(struct writer *w, struct step step)
-{
-    struct step *array = room(w, w->p->step, w->p->steps, &w->q->step_capacity, sizeof step);
-    if (!array) {
-        if (!w->p->step) w->p->step = &w->q->no_step;
-        return 0;
-    }
-    w->p->step = array;
-    step.range = step.cls == CLASS_ROW ? 0 : w->range;
-    w->p->step[w->p->steps] = step;
-    return w->p->steps++;
-}
-
-int step_of(const struct writer *w, int value)
-{
-    const struct site *s = &w->gr->site[value];
-    if (w->q->first < 0 && value == w->p->root) return w->q->root_step;
-    if (group_holds(w->gr, w->q, value)) return s->step;
-    if (s->row_in == w->q->index) return s->row_step;
-    return s->again_in == w->q->index ? s->again : -1;
-}
-
-/* A tile has rows of one batch. Of samples it may have several: of short ones too many for a copy of the
- * columns' values each. A batch of one row has nothing that its rows share. */
-static bool changes_with_rows(const struct group *q, const int64_t *stride)
-{
-    const struct program *p = &q->p;
-    if (!extents_equal(stride[1], 0)) return true;
-    if (extents_equal(stride[0], 0)) return false;
-    return p->sample ? !extent_reaches(p->sample, LEAST_SAMPLE) : !extent_reaches(p->dim[1], 2);
-}
-
-/* The class of what is read with these strides. A rows program has no column class, and with one column no
- * row class either. */
-static enum step_class class_of(const struct group *q, const int64_t *stride)
-{
-    const struct program *p = &q->p;
-    if (p->kind == PROGRAM_ROWS)
-        return domain_is_column(q) || !extents_equal(stride[p->rank - 1], 0) ? CLASS_TILE : CLASS_ROW;
-    bool same = extents_equal(stride[2], 0) && (!p->segment || extents_equal(stride[3], 0));
-    return same ? CLASS_ROW : changes_with_rows(q, stride) ? CLASS_TILE : CLASS_COL;
-}
-
-static bool is_half(const struct writer *w, const struct type *t)
-{
-    return program_is_gated(w->p) && extents_equal(type_columns(t) * 2, w->p->dim[2]);
-}
-
-/* Loads and row values are the same for both halves of a gated tile unless they vary with columns. */
-static int find_step(const struct writer *w, enum step_kind kind, int port, bool half)
-{
-    for (int i = 0; i < w->p->steps; i++) {
-        const struct step *s = &w->p->step[i];
-        bool same = s->half == half && s->range == w->range;
-        if (s->kind == kind && s->port == port && (same || s->cls == CLASS_ROW)) return i;
-    }
-    return -1;
-}
-
-struct tensor_use port_new(enum use_role role, int buffer, int64_t offset, coda_dtype dtype, int value)
-{
-    struct tensor_use port;
-    memset(&port, 0, sizeof port); /* padding too: add_port compares bytes */
-    port.role = role;
-    port.buffer = buffer;
-    port.offset = offset;
-    port.dtype = dtype;
-    port.index = -1;
-    port.value = value;
-    return port;
-}
-
-/* The elements from `first` on of a value, as if its type were t. */
-static int load_from(struct writer *w, int value, int64_t first, const struct type *t, const struct type *as)
-{
-    struct view v = w->gr->view[value];
-    struct type seen = *t;
-    int64_t stride[CODA_MAX_RANK];
-    bool lies = v.base >= 0 && level_strides(w, &seen, v.stride);
-    if (!lies || !domain_strides(w->q, &seen, v.stride, as, stride)) {
-        w->status =
-            fail(CODA_E_UNSUPPORTED, "plan: operand %%%d has no strides over its program's domain", value);
-        return 0;
-    }
-    struct tensor_use port = port_new(USE_LOAD, buffer_of(w->gr, v.base), v.offset + first, t->dtype, value);
-    memcpy(port.stride, stride, sizeof port.stride);
-    port.version = w->gr->site[v.base].version;
-    domain_use_samples(w->q, &seen, v.stride, as, stride);
-    w->gr->site[v.base].need = true;
-    int index = add_port(w, port);
-    struct step s = {.kind = STEP_LOAD, .cls = class_of(w->q, stride), .port = index, .value = value};
-    s.half = s.cls != CLASS_ROW && is_half(w, as);
-    int found = find_step(w, STEP_LOAD, index, s.half);
-    return found >= 0 ? found : add_step(w, s);
-}
 
 static int load(struct writer *w, int value, const struct type *t, const struct type *as)
 {
@@ -294,7 +156,7 @@ static int lane(struct writer *w, struct source s)
     return add_step(w, step);
 }
 
-static int write_level_map(struct writer *w, int value, const struct type *as)
+static int write_map(struct writer *w, int value, const struct type *as)
 {
     const struct node *n = &w->gr->g->node[value];
     return n->op == OP_CAST ? cast(w, n, value, as) : map(w, n, value, as);
@@ -307,7 +169,7 @@ static int write_level(struct writer *w, int view, const struct type *as)
     struct level_view level = {w->level, view};
     if (!level.outer && s->again_in == w->q->index) return s->again;
     w->level = &level;
-    int step = write_level_map(w, level_of(w->gr, view), as);
+    int step = write_map(w, level_of(w->gr, view), as);
     w->level = level.outer;
     if (!level.outer) s->again = step, s->again_in = w->q->index;
     return step;
@@ -320,14 +182,94 @@ static int level_operand(struct writer *w, int value, const struct type *as)
     if (group_number(w->gr, value, &ignored)) return number(w, value);
     if (group_scalar(w->gr, value) >= 0) return scalar(w, group_scalar(w->gr, value));
     if (level_of(w->gr, value) >= 0) return write_level(w, value, as);
-    if (w->gr->site[value].role == ROLE_INLINE) return write_level_map(w, value, as);
+    if (w->gr->site[value].role == ROLE_INLINE) return write_map(w, value, as);
     return load(w, value, &w->gr->g->node[value].type, as);
+}
+
+static int known(const struct short_columns *s, int value, int row)
+{
+    for (int i = 0; i < s->known; i++)
+        if (s->step[i].value == value && s->step[i].row == row) return s->step[i].step;
+    return -1;
+}
+
+static int load_row(struct writer *w, int value, int row)
+{
+    const struct type *whole = &w->gr->g->node[value].type;
+    struct type t = short_row(whole);
+    int64_t stride = whole->rank > 1 ? w->gr->view[value].stride[whole->rank - 2] : 0;
+    return load_from(w, value, row * stride, &t, &w->gr->g->node[w->p->root].type);
+}
+
+/* Row `row` of a concat is one of its parts'. */
+static int part_row(struct writer *w, const struct node *n, int row)
+{
+    int part = 0, height;
+    while (row >= (height = short_height(&w->gr->g->node[n->in[part]].type))) row -= height, part++;
+    return short_value(w, n->in[part], row);
+}
+
+static int compute_row(struct writer *w, int value, int row)
+{
+    const struct node *n = &w->gr->g->node[value];
+    if (n->op == OP_CONCAT) return part_row(w, n, row);
+    int outer = w->short_row;
+    w->short_row = 1 + row;
+    int step = write_map(w, value, &w->gr->g->node[w->p->root].type);
+    w->short_row = outer;
+    return step;
+}
+
+int short_value(struct writer *w, int value, int row)
+{
+    struct short_columns *s = w->q->short_columns;
+    const struct type *t = &w->gr->g->node[value].type;
+    if (value == s->version) value = w->gr->g->node[value].in[VERSION_VALUE];
+    if (short_height(t) == 1) row = 0;
+    if (w->gr->site[value].role != ROLE_WITHIN) return load_row(w, value, row);
+    int step = known(s, value, row);
+    if (step >= 0) return step;
+    step = compute_row(w, value, row);
+    if (s->known < MOST_COLUMN_STEPS) s->step[s->known++] = (struct short_step){value, row, step};
+    return step;
+}
+
+static int combine(struct writer *w, int value, const char *map, int x, int y)
+{
+    struct step s = {
+        .kind = STEP_MAP, .prim = prim_find(map), .nin = 2, .in = {x, y}, .port = -1, .value = value};
+    s.cls = w->p->step[x].cls == w->p->step[y].cls ? w->p->step[x].cls : CLASS_TILE;
+    return add_step(w, s);
+}
+
+static int short_fold(struct writer *w, int value)
+{
+    const struct node *n = &w->gr->g->node[value];
+    int height = w->q->short_columns->height, x = short_value(w, n->in[REDUCE_X], 0);
+    for (int row = 1; row < height; row++)
+        x = combine(w, value, short_map(n->prim), x, short_value(w, n->in[REDUCE_X], row));
+    if (strcmp(n->prim->name, "mean")) return x;
+    struct step s = {
+        .kind = STEP_MAP, .prim = prim_find("scale"), .nin = 1, .in = {x}, .port = -1, .value = value};
+    s.cls = w->p->step[x].cls;
+    s.param[0] = 1.0f / (float)height;
+    return add_step(w, s);
+}
+
+/* An operand of a map of short columns, of the row at hand. */
+static int short_operand(struct writer *w, int value)
+{
+    float ignored;
+    if (group_number(w->gr, value, &ignored)) return number(w, value);
+    if (group_scalar(w->gr, value) >= 0) return scalar(w, group_scalar(w->gr, value));
+    return short_value(w, value, w->short_row - 1);
 }
 
 /* The step that holds operand i of node n, for elements of type `as`. */
 static int operand(struct writer *w, const struct node *n, int i, const struct type *as)
 {
     if (w->level) return level_operand(w, n->in[i], as);
+    if (w->short_row) return short_operand(w, n->in[i]);
     struct type t = domain_operand_type(w->gr->g, n, i);
     struct source s = group_source(w->gr, w->q, n->in[i]);
     bool keys = t.rank > w->gr->g->node[n->in[i]].type.rank; /* [N] of N rows, though these have N columns */
@@ -550,6 +492,7 @@ static int next_version(struct writer *w, const struct node *n, int value)
 static int compute(struct writer *w, int value)
 {
     const struct node *n = &w->gr->g->node[value];
+    if (short_has(w->q, value)) return value == w->p->root ? short_fold(w, value) : short_value(w, value, 0);
     if (op_combines_pairs(n->op)) return pair(w, n, value);
     switch (n->op) {
     case OP_MATMUL:

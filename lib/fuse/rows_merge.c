@@ -21,7 +21,8 @@ struct partner {
 
 static bool is_pass(const struct group *q)
 {
-    return q->p.kind == PROGRAM_ROWS && q->first >= 0 && !q->line && !q->finishes && !q->agains;
+    return q->p.kind == PROGRAM_ROWS && q->first >= 0 && !q->line && !q->finishes && !q->agains &&
+           !q->short_columns;
 }
 
 static bool have_one_domain(const struct group *a, const struct group *b)

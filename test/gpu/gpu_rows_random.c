@@ -10,13 +10,22 @@ int gpu_rows_random(void);
 
 enum { GRAPHS = 200, EMULATED_GRAPHS = 12 };
 
-static int run(uint64_t seed, const struct rows_options *options)
+/* A state that is written over in rows too long for a thread to keep: what it was is loaded by three walks,
+ * of which the last one writes. And one whose rows are shifted. */
+static const char *const states[] = {
+    "%s = state f32[2,40000]\n%x = input f32[2,40000]\n%m = max %s\n%c = sub %s, %m\n%h = mul %s, %x\n"
+    "%s1 = assign %s, %h\n%y = rms_norm %s1 {eps=1e-6}\n%z = mul %c, %y\noutput %y = %y\noutput %z = %z\n",
+    "%s = state bf16[3,4,72]\n%x = input bf16[3,1,72]\n%w = weight bf16[4,72]\n"
+    "%o = slice %s {axis=1,start=1,stop=4,step=1}\n%c = concat %o, %x {axis=1}\n%s1 = assign %s, %c\n"
+    "%m = mul %s1, %w\n%f = sum %m {columns=1}\n%t = silu %f\noutput %t = %t\n",
+};
+
+static int check(graph *g, uint64_t seed, double most)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    graph *g = random_rows(seed, options);
     void **want = g ? run_reference(g, seed) : NULL;
     double error = want ? run_on_gpu(g, seed, &opt, want) : -1;
-    bool good = error >= 0 && error <= 1e-3;
+    bool good = error >= 0 && error <= most;
     if (want) random_args_free(g, want);
     coda_graph_free(g);
     return gpu_case(good, "rows_random", "seed %llu: error %.2e %s", (unsigned long long)seed, error,
@@ -30,11 +39,15 @@ int gpu_rows_random(void)
     int failed = 0;
     if (!device_open(&device, err)) return gpu_case(false, "rows_random", "%s", err);
     bool emulated = device_emulated(&device);
+    for (int i = 0; i < ARRAY_SIZE(states); i++)
+        if (gpu_mine(i)) failed += check(graph_parse(states[i]), random_seed(), i ? 2e-2 : 1e-3);
     int n = emulated ? scaled(EMULATED_GRAPHS) : GRAPHS;
     for (int i = 0; i < n; i++) {
         if (!gpu_mine(i)) continue;
-        failed += run(random_seed() + (uint64_t)i,
-                      &(struct rows_options){.operations = emulated ? 16 : 0, .elements = i % 2});
+        uint64_t seed = random_seed() + (uint64_t)i;
+        failed += check(
+            random_rows(seed, &(struct rows_options){.operations = emulated ? 16 : 0, .elements = i % 2}),
+            seed, 1e-3);
     }
     return failed;
 }

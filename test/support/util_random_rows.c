@@ -158,6 +158,39 @@ static coda_value grow_level(struct rows_maker *m, coda_value x)
     return coda_mul(m->g, v, y);
 }
 
+/* Sums of the last few rows, x the newest: of a state, which is shifted, or of a tensor. */
+static coda_value grow_window(struct rows_maker *m, coda_value x)
+{
+    int64_t dim[CODA_MAX_RANK], rows = 2 + random_below(&m->r, 5), all[CODA_MAX_RANK];
+    int rank = shape_of(m, x, dim);
+    if (m->opt.elements || rank < 1 || rank > 3) return CODA_NONE;
+    memcpy(all, dim, sizeof all);
+    all[rank] = dim[rank - 1], all[rank - 1] = rows;
+    int64_t weight[2] = {rows, dim[rank - 1]};
+    bool state = random_chance(&m->r, 60), shifts = random_chance(&m->r, 75);
+    coda_value v = state ? coda_state(m->g, new_name(m, "s"), dtype_of(m, x), rank + 1, all)
+                         : coda_input(m->g, new_name(m, "x"), dtype_of(m, x), rank + 1, all);
+    if (random_chance(&m->r, 15)) keep(m, coda_reduce_columns(m->g, "max", v));
+    if (shifts) {
+        int64_t one[CODA_MAX_RANK];
+        memcpy(one, all, sizeof one);
+        one[rank - 1] = 1;
+        coda_value old = coda_slice(m->g, v, rank - 1, 1, rows, 1),
+                   row = coda_reshape(m->g, x, rank + 1, one);
+        coda_value c = coda_concat(m->g, rank - 1, (coda_value[]){old, row}, 2);
+        v = state ? coda_assign(m->g, v, c) : c;
+    }
+    if (random_chance(&m->r, 15)) keep(m, coda_tanh(m->g, v));
+    coda_value y = coda_mul(m->g, v, coda_input(m->g, new_name(m, "x"), dtype_of(m, x), 2, weight));
+    if (random_chance(&m->r, 20)) y = coda_add(m->g, y, coda_scale(m->g, v, 0.5f));
+    y = coda_reduce_columns(m->g,
+                            random_chance(&m->r, 60)   ? "sum"
+                            : random_chance(&m->r, 50) ? "mean"
+                                                       : "max",
+                            y);
+    return coda_tanh(m->g, random_chance(&m->r, 70) ? coda_reshape(m->g, y, rank, dim) : y);
+}
+
 static coda_value grow_lookup(struct rows_maker *m)
 {
     int64_t table[2] = {1 + random_below(&m->r, 9), m->dim[m->rank - 1]};
@@ -191,7 +224,8 @@ static void grow(struct rows_maker *m)
     else if (kind < 86) keep(m, grow_view(m, x));
     else if (kind < 88) keep(m, grow_lookup(m));
     else if (kind < 91) keep(m, grow_level(m, x));
-    else if (kind < 95) keep(m, grow_state(m, x));
+    else if (kind < 94) keep(m, grow_window(m, x));
+    else if (kind < 97) keep(m, grow_state(m, x));
     else new_leaf(m);
 }
 
