@@ -212,13 +212,14 @@ static bool keeps_columns(const struct grouper *gr, const struct group *q, const
  * there are few columns. */
 static bool suits_fold(const struct grouper *gr, const struct group *q, const struct node *n)
 {
-    bool alone = n->op != OP_REDUCE && !op_is_version(n->op) && !op_combines_pairs(n->op);
+    bool alone = n->op != OP_REDUCE && n->op != OP_APPEND && !op_combines_pairs(n->op);
     if (q->p.kind != PROGRAM_ROWS || alone) return true;
     if (q->short_columns && node_folds_columns(n)) return refuse_join(gr, REASON_TWO_FOLDS, q->p.root, 0, 0);
     for (int m = q->first; m >= 0; m = gr->site[m].next) {
         const struct node *other = &gr->g->node[m];
         if (short_has(q, m)) continue;
-        bool elements = other->op == OP_MAP || other->op == OP_CAST || node_folds_columns(other);
+        bool elements = other->op == OP_MAP || other->op == OP_CAST || other->op == OP_ASSIGN ||
+                        node_folds_columns(other);
         bool both =
             (node_folds_columns(n) && folds_row(other)) || (folds_row(n) && node_folds_columns(other));
         if (both && keeps_columns(gr, q, n)) continue;

@@ -17,9 +17,7 @@ static bool reads_in_place(const struct grouper *gr, const struct group *q, cons
                  extents_all_equal(n->type.dim, q->domain.dim, n->type.rank);
     if (!walks || op_combines_pairs(r->op)) return false;
     for (int m = q->first; m >= 0; m = gr->site[m].next)
-        if (op_combines_pairs(g->node[m].op) || node_folds_columns(&g->node[m]) ||
-            g->node[m].op == OP_EMBEDDING)
-            return false;
+        if (op_combines_pairs(g->node[m].op) || g->node[m].op == OP_EMBEDDING) return false;
     for (int i = 0; i < r->nin; i++)
         if (r->in[i] >= 0 && g->node[r->in[i]].state == n->in[ASSIGN_STATE] &&
             r->in[i] != n->in[ASSIGN_STATE])

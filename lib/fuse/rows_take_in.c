@@ -172,7 +172,7 @@ static struct group *maker_of(const struct grouper *gr, int x)
     const struct site *s = &gr->site[x];
     const struct node *n = &gr->g->node[x];
     struct group *o = s->role == ROLE_MEMBER ? gr->group[s->group] : NULL;
-    bool map = (n->op == OP_MAP || n->op == OP_CAST) && !s->is_const && !state_is_read(gr->g, n);
+    bool map = (n->op == OP_MAP || n->op == OP_CAST) && !s->is_const;
     if (!o || !map || o->p.kind != PROGRAM_ROWS || o->line || domain_shape(o, &n->type) != SHAPE_TILE)
         return NULL;
     for (int i = gr->uses.at[x]; i < gr->uses.at[x + 1]; i++)
@@ -211,13 +211,25 @@ static bool lies_over(const struct grouper *gr, const struct group *q, const str
     return v->base >= 0 && domain_strides(q, &t, v->stride, domain_walked(gr->g, n), out);
 }
 
+/* Is each state that x reads, and that is written over, written by q, each element where it is read? */
+static bool may_read(const struct grouper *gr, const struct group *q, int x)
+{
+    const struct node *node = gr->g->node, *n = &node[x];
+    for (int i = 0; i < n->nin; i++) {
+        int version = n->in[i] < 0 ? -1 : node[n->in[i]].state;
+        int next = version < 0 ? -1 : node[version].next;
+        if (next >= 0 && !group_holds(gr, q, next)) return false;
+    }
+    return group_reads_in_place(gr, q, x);
+}
+
 /* Adds x, which `o` computes, and the maps that it is a map of there, to what q computes again; counts tiles
  * that q loads for them. */
 static bool take_again(struct grouper *gr, const struct group *o, struct group *q, int x, int *tiles)
 {
     const struct node *n = &gr->g->node[x];
     float ignored;
-    if (q->agains == MOST_MAPS || maker_of(gr, x) != o) return false;
+    if (q->agains == MOST_MAPS || maker_of(gr, x) != o || !may_read(gr, q, x)) return false;
     q->again[q->agains++] = x;
     for (int i = 0; i < n->nin; i++) {
         int y = n->in[i];

@@ -1,6 +1,6 @@
 /*
- * short_lies.c -- columns of a few rows, as tensors have them: how many rows, and where each of them lies over
- * the domain of a program whose elements are such columns (short_columns.c).
+ * short_lies.c -- columns of a few rows, as tensors have them: how many rows, and where each of them lies
+ * over the domain of a program whose elements are such columns (short_columns.c).
  */
 #include "fuse.h"
 

@@ -132,7 +132,7 @@ static const struct {
     {"... and a state that is written over",
      STATES "%x = mul %m, %g\n%s = sum %x\n%t = sum %x {columns=1}\n%m1 = assign %m, %x\noutput %s = %s\n"
             "output %t = %t\n",
-     3},
+     2},
     {"a factor of the caller's numbers alone", FOUR GIVEN "%y = mul %ab, %k\noutput %y = %y\n", 1},
     {"... over a vector, and in another program",
      FOUR GIVEN "%y = mul %ab, %k\n%u = input f32[300]\n%z = mul %u, %k\noutput %y = %y\noutput %z = %z\n",
@@ -204,6 +204,15 @@ static const struct {
      "%z = input f32[6,9]\n%q = slice %z {axis=1,start=0,stop=5,step=1}\n%e = exp %q\n"
      "%r = reshape %e {d0=3,d1=10,d2=1,rank=3}\n%s = input f32[3,10,8]\n%y = mul %s, %r\noutput %y = %y\n",
      2},
+    {"a state, a fold of its columns, and what is made of both",
+     STATES
+     "%x = mul %m, %g\n%f = sum %x {columns=1}\n%y = mul %v, %f\n%z = add %x, %y\n%m1 = assign %m, %z\n"
+     "%u = mul %m1, %g\n%w = sum %u {columns=1}\noutput %w = %w\n",
+     4},
+    {"... which another program reads before",
+     STATES "%x = mul %m, %g\n%f = sum %x {columns=1}\n%c = input f32[40,40]\n%t = matmul %c, %x {kn=1}\n"
+            "%y = mul %v, %f\n%z = add %x, %y\n%m1 = assign %m, %z\noutput %t = %t\n",
+     -1},
     {"a turn of a state that is written over",
      STATES
      "%x = mul %m, %g\n%t = rope %m {base=100,head_dim=32,heads=3}\n%m1 = assign %m, %x\noutput %t = %t\n",
