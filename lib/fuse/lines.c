@@ -122,9 +122,23 @@ static bool may_be_one(struct grouper *gr, const struct group *a, const struct g
 static void become_line(struct group *q, int64_t elements)
 {
     q->line = true;
+    q->flat = false; /* values that group rows otherwise are lines themselves */
     q->domain.rank = q->p.rank = 2;
     q->domain.dim[0] = q->p.dim[0] = elements;
     q->domain.dim[1] = q->p.dim[1] = 1;
+}
+
+/* What a program has taken in for a value may come ahead of its root, and another one's root may read it: of
+ * a line all values are as they are ordered in the graph. */
+static void order_members(struct grouper *gr, struct group *q)
+{
+    int root = q->first, before = -1;
+    for (int m = gr->site[root].next; m >= 0 && m < root; m = gr->site[m].next) before = m;
+    if (before < 0) return;
+    q->p.root = q->first = gr->site[root].next;
+    gr->site[root].next = gr->site[before].next;
+    gr->site[before].next = root;
+    if (q->last == before) q->last = root;
 }
 
 /* Groups without members are gone. */
@@ -148,6 +162,7 @@ static bool join_line(struct grouper *gr, const int64_t *elements, int i)
         struct group *line = gr->group[j], *q = gr->group[i];
         if (!extents_equal(elements[j], elements[i]) || (++tries && !may_be_one(gr, line, q))) continue;
         group_absorb(gr, line, q);
+        order_members(gr, line);
         become_line(line, elements[j]);
         return true;
     }

@@ -19,6 +19,20 @@ static void check_costs(const graph *g, uint64_t seed)
                   (unsigned long long)seed, (long long)s.bytes, (long long)s.bytes_unfused);
 }
 
+/* Where a row's bits say nothing of the others, either. */
+static void check_invariant(const graph *g, uint64_t seed)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    void **want = run_reference(g, seed);
+    ck_assert_msg(want != NULL, "%s", coda_error());
+    opt.flags = CODA_BATCH_INVARIANT;
+    double e = run_on_cpu(g, seed, &opt, want);
+    ck_assert_msg(e >= 0 && e < 1e-4, "seed %llu, invariant: error %g, %s", (unsigned long long)seed, e,
+                  coda_error());
+    ck_assert_int_le(plan_launches(g, CODA_BATCH_INVARIANT), plan_launches(g, CODA_NO_FUSION));
+    random_args_free(g, want);
+}
+
 START_TEST(never_worse_than_one_by_one)
 {
     uint64_t seed = random_seed() * 7919 + (uint64_t)_i;
@@ -28,6 +42,7 @@ START_TEST(never_worse_than_one_by_one)
         ck_assert_msg(g != NULL, "seed %llu: %s", (unsigned long long)s, coda_error());
         check_costs(g, s);
         plan_check_modes(g, s);
+        if (i % 3 == 0) check_invariant(g, s);
         coda_graph_free(g);
     }
 }
