@@ -55,7 +55,7 @@ static bool may_finish_columns(const struct writer *w, const struct type *t)
 {
     const graph *g = w->gr->g;
     for (int m = w->q->first; m >= 0; m = w->gr->site[m].next)
-        if (g->node[m].op != OP_MAP && g->node[m].op != OP_CAST) return false;
+        if (g->node[m].op != OP_MAP && g->node[m].op != OP_CAST && !short_has(w->q, m)) return false;
     return w->p->kind == PROGRAM_ROWS && dims_equal(t, &w->q->domain) && !finishes(w, REDUCE_ROWS);
 }
 
