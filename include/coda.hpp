@@ -348,6 +348,13 @@ inline value all_gather(value x, int axis, value group)
 {
     return detail::built(x.graph(), coda_all_gather(x.graph(), x, axis, group));
 }
+inline std::pair<value, value> delta(value q, value k, value v, value decay, value beta, value before = {},
+                                     value starts = {}, const coda_delta_options *opt = nullptr)
+{
+    coda_value after = {0},
+               made = coda_delta(q.graph(), q, k, v, decay, beta, before, starts, opt, &after);
+    return {detail::built(q.graph(), made), detail::built(q.graph(), after)};
+}
 inline std::pair<value, value> sample(value logits, value seeds, value places, const coda_sample_options *opt)
 {
     coda_value logprob = {0}, made = coda_sample(logits.graph(), logits, seeds, places, opt, &logprob);

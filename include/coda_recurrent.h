@@ -40,7 +40,8 @@ extern "C" {
  * bias [N], or CODA_NONE. Rows of x before a sequence's first are those of `before`, [B, k - 1, N], the last
  * row the nearest one; of CODA_NONE zeros. y is like x. *after, the last k - 1 rows of `before` and x
  * together, has before's dtype, or x's; NULL: it is not wanted. w, bias and before may have any float dtype.
- * Sums are fp32, in the order of j, whatever T is and however a sequence is cut into runs. One launch. */
+ * Sums are fp32, in the order of j, whatever T is and however a sequence is cut into runs. One launch, which
+ * also computes a map of one operand, as coda_silu, that alone reads y. */
 CODA_API coda_value coda_conv1d(coda_graph *g, coda_value x, coda_value w, coda_value bias, coda_value before,
                                 coda_value starts, coda_value *after);
 
@@ -76,6 +77,34 @@ typedef struct coda_scan_options {
 CODA_API coda_value coda_scan(coda_graph *g, coda_value x, coda_value dt, coda_value a, coda_value b,
                               coda_value c, coda_value state, coda_value starts, const coda_scan_options *opt,
                               coda_value *after);
+
+/* The gated delta rule (Yang, Kautz, Hatamizadeh, arXiv 2412.06464), head by head and token by token:
+ *
+ *     S = e^decay[t] S                   S [K, V] begins as `before`, or as zeros
+ *     e = beta[t] (v[t] - k[t] S)        k[t], q[t] [K] are rows, v[t], e and o[t] [V]
+ *     S = S + k[t]^T e
+ *     o[t] = scale q[t] S
+ *
+ * q and k fp32, bf16 or fp16 [B, T, key_heads*K], K up to 256, and v [B, T, heads*V], of one dtype; B may be
+ * absent. decay is the natural logarithm of the factor, so 0 keeps all and -inf nothing: [B, T, heads], or
+ * [B, T, heads*K], one for each row of S, as Kimi Linear has them. beta [B, T, heads] is the factor itself.
+ * Both may have any float dtype; fp32 is best. o is like v. *after, S behind the last token, has before's
+ * dtype, or fp32; NULL: it is not wanted. A state in bf16 is rounded once in a run; within it, S is fp32.
+ *
+ * A run of a token reads and writes each state once. Tokens follow one another, so what steps leave has equal
+ * bits however they are spread over runs, if states are fp32. One launch at any length. */
+typedef struct coda_delta_options {
+    size_t size;
+    int64_t heads;     /* of v, decay, beta and the states; INIT: 1 */
+    int64_t key_heads; /* of q and k: head h reads h / (heads / key_heads); INIT: heads */
+    float scale;       /* INIT: 1 / sqrt(K) */
+    int norm;          /* 1: q and k are divided by sqrt(sum of their squares + eps), head by head; INIT: 0 */
+    float eps;         /* of norm; INIT: 0 */
+} coda_delta_options;
+#define CODA_DELTA_OPTIONS_INIT {sizeof(coda_delta_options), 0, 0, 0.0f, 0, 0.0f}
+CODA_API coda_value coda_delta(coda_graph *g, coda_value q, coda_value k, coda_value v, coda_value decay,
+                               coda_value beta, coda_value before, coda_value starts,
+                               const coda_delta_options *opt, coda_value *after);
 
 #ifdef __cplusplus
 }

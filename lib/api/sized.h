@@ -14,6 +14,7 @@
     X(coda_rope_options, interleave_sections)                                                                \
     X(coda_attention_options, bias)                                                                          \
     X(coda_sample_options, bias)                                                                             \
+    X(coda_delta_options, eps)                                                                               \
     X(coda_append_options, scale)                                                                            \
     X(coda_cross_entropy_options, ignore_zero)                                                               \
     X(coda_adamw_options, correction2)                                                                       \

@@ -54,14 +54,24 @@ static void read_before(const struct conv1d_job *j, int64_t b, struct block *k)
         read_row(j, CONV1D_BEFORE, b, i - 1, k, k->row[i]);
 }
 
+static void map_row(const struct conv1d_spec *s, int64_t n, float *y)
+{
+    double param[PRIM_MAX_PARAMS], in[PRIM_MAX_INPUTS] = {0};
+    for (int i = 0; i < PRIM_MAX_PARAMS; i++) param[i] = (double)s->param[i];
+    for (int64_t c = 0; c < n && s->map; c++)
+        in[0] = (double)y[c], y[c] = (float)s->map->reference(in, param);
+}
+
 static void convolve(const struct conv1d_job *j, int64_t t, const struct block *k, float *y)
 {
-    int64_t taps = j->s->taps;
+    const struct conv1d_spec *s = j->s;
+    int64_t taps = s->taps;
     memcpy(y, k->bias, sizeof k->bias);
     for (int64_t i = 0; i < taps; i++) {
         const float *row = k->row[(t + 1 + i) % taps];
         for (int64_t c = 0; c < k->n; c++) y[c] += k->w[i][c] * row[c];
     }
+    map_row(s, k->n, y);
 }
 
 /* Row t of sequence b is row `first` + t of x, or row t of batch b. */
@@ -85,9 +95,10 @@ static void run_columns(void *ctx, int64_t index)
 {
     const struct conv1d_job *j = ctx;
     struct block k = {.column = index * BLOCK, .n = MIN(BLOCK, j->s->columns - index * BLOCK)};
-    static const float zero[BLOCK];
+    float zero[BLOCK] = {0};
     struct cpu_rows rows = {0, 0};
     read_weights(j, &k);
+    map_row(j->s, k.n, zero);
     for (int64_t b = -1; b <= j->s->sequences; b++) {
         rows = cpu_sequence(j->cpu, &j->s->use[CONV1D_STARTS], rows, b, j->s->sequences, j->s->time);
         bool none = b < 0 || b == j->s->sequences, stored = j->s->use[CONV1D_Y].buffer >= 0;

@@ -93,8 +93,10 @@ static bool may_write(struct grouper *gr, const struct group *q, int version)
     dense_strides(&n->type, dense);
     if (gr->site[version].role != ROLE_FREE || !extents_all_equal(dense, n->stride, n->type.rank))
         return false;
-    for (int i = 0; i < root->nin; i++)
-        if (i != own && root->in[i] >= 0 && g->node[root->in[i]].state == over) return false;
+    for (int i = 0; i < root->nin; i++) {
+        bool reads = root->in[i] >= 0 && g->node[root->in[i]].state == over;
+        if (reads && (i != own || root->in[i] != over)) return false; /* a view may turn it */
+    }
     for (int i = 0; i < n->nin; i++)
         if (i != ASSIGN_VALUE && n->in[i] >= 0 && !group_holds(gr, q, n->in[i]) &&
             group_depends(gr, n->in[i], q))
@@ -114,6 +116,28 @@ static void join_states(struct grouper *gr, struct group *q)
     }
 }
 
+/* ---- Maps ---- */
+
+/* A map of the first result alone, which is all that is read of it; -1: none. */
+static int mapped_by(const struct grouper *gr, int value)
+{
+    int reader = uses_count(&gr->uses, value) == 1 ? gr->uses.use[gr->uses.at[value]].node : -1;
+    if (reader < 0 || gr->g->node[value].output >= 0 || node_result(&gr->g->node[value])) return -1;
+    const struct node *n = &gr->g->node[reader];
+    bool known = n->op == OP_MAP && n->nin == 1 && n->prim->header && n->prim->reference;
+    return known && n->type.dtype == gr->g->node[value].type.dtype ? reader : -1;
+}
+
+static void join_map(struct grouper *gr, struct group *q)
+{
+    for (int m = q->first; m >= 0 && gr->opt->fuse && fusion[q->p.own->index]->maps; m = gr->site[m].next) {
+        int map = mapped_by(gr, m);
+        if (map < 0 || gr->site[map].role != ROLE_FREE) continue;
+        if (gr->site[map].is_const == gr->site[m].is_const) group_join(gr, q, map);
+        return;
+    }
+}
+
 void own_join(struct grouper *gr, struct group *q)
 {
     const struct node *root = &gr->g->node[q->p.root];
@@ -130,6 +154,7 @@ void own_join(struct grouper *gr, struct group *q)
     }
     join_parts(gr, q);
     join_states(gr, q);
+    join_map(gr, q);
 }
 
 /* Operand i of the root, from memory; absent if it has none, or a product leaves it in parts. */
@@ -166,6 +191,9 @@ void own_read(struct writer *w)
 static struct tensor_use result_use(struct writer *w, int value)
 {
     struct grouper *gr = w->gr;
+    bool maps = fusion[w->p->own->index]->maps;
+    int map = maps ? mapped_by(gr, value) : -1;
+    if (map >= 0 && group_holds(gr, w->q, map)) value = map;
     const struct node *n = &gr->g->node[value];
     bool adds = n->output >= 0 && gr->g->output[n->output].add; /* only: insert_copies.c */
     int copy = part_copy(gr, value), part = copy >= 0 && group_holds(gr, w->q, copy) ? part_of(gr, copy) : -1;
@@ -190,7 +218,8 @@ void own_store(struct writer *w)
     struct tensor_use *use = w->p->spec;
     for (int m = w->q->first; m >= 0 && use; m = w->gr->site[m].next) {
         const struct node *n = &w->gr->g->node[m];
-        if (n->op == OP_CAST || n->op == OP_ASSIGN) continue; /* it is stored as what it is a copy of */
+        bool member = n->op == OP_CAST || n->op == OP_ASSIGN || n->op == OP_MAP;
+        if (member) continue; /* it is stored as what it is made of */
         int result = op_info[n->op].named + node_result(n);
         use[result] = result_use(w, m);
         fusion[w->p->own->index]->place(use, &n->type, result, &use[result]);

@@ -17,6 +17,7 @@ struct own_fusion {
     unsigned states; /* results, by their bits, that states become: dense; an element is written by the thread
                         that has read it among those of the operand `state`, which nobody else reads */
     int state;
+    bool maps; /* the first result may pass through a map on its way to memory, a member that read() finds */
 };
 
 #define X(NAME, name) extern const struct own_fusion fuse_##name;

@@ -48,7 +48,7 @@ EXCHANGES(all_reduce)
 EXCHANGES(reduce_scatter)
 EXCHANGES(all_gather)
 
-/* Its transpose is a sum over rows behind, which no operation computes yet. */
+/* Their transposes are sums over rows behind, which no operation computes yet. */
 void grad_conv1d(struct grad *w, int v, int dy)
 {
     (void)dy;
@@ -60,6 +60,12 @@ void grad_scan(struct grad *w, int v, int dy)
 {
     (void)dy;
     refuse(w, v, SCAN_X, "walks its tokens in order; it has no derivative");
+}
+
+void grad_delta(struct grad *w, int v, int dy)
+{
+    (void)dy;
+    refuse(w, v, DELTA_Q, "carries a state along a sequence; it has no derivative");
 }
 
 /* The value that it writes is the way that a caller means, before the state that it writes to. */

@@ -31,7 +31,13 @@ static void print(const void *spec, struct text *t)
     text_printf(t, "conv1d k=%lld sequences=%lld %s=%lld columns=%lld", (long long)s->taps,
                 (long long)s->sequences, packed ? "packed" : "time", (long long)s->time,
                 (long long)s->columns);
+    if (s->map) text_printf(t, " map=%s", s->map->name);
+    for (int i = 0; s->map && i < s->map->params; i++)
+        text_printf(t, "%s%s=%a%s", i ? " " : " {", s->map->param_name[i], (double)s->param[i],
+                    i + 1 < s->map->params ? "" : "}");
 }
+
+static const struct prim *map(const void *spec) { return ((const struct conv1d_spec *)spec)->map; }
 
 static const char *const shown[CONV1D_USES] = {
     [CONV1D_X] = "of",      [CONV1D_W] = "by", [CONV1D_BIAS] = "bias", [CONV1D_BEFORE] = "before",
@@ -44,4 +50,5 @@ const struct own_kind own_conv1d = {.index = OWN_CONV1D,
                                     .shown = CONV1D_USES,
                                     .use_name = shown,
                                     .bytes = bytes,
+                                    .map = map,
                                     .print = print};

@@ -20,7 +20,8 @@
     X(SORT_IDS, sort_ids)                                                                                    \
     X(CONV1D, conv1d)                                                                                        \
     X(SCAN, scan)                                                                                            \
-    X(EXCHANGE, exchange)
+    X(EXCHANGE, exchange)                                                                                    \
+    X(DELTA, delta)
 
 enum own {
 #define X(NAME, name) OWN_##NAME,

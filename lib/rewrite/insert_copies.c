@@ -277,7 +277,10 @@ static int append(struct copier *c, struct node *n, bool parts)
     } else if (n->op == OP_ATTENTION_GRAD) { /* likewise; of sums it takes any strides */
         for (int i = 0; i < op_info[n->op].least; i++)
             if (i != ATTENTION_GRAD_LSE && !columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
-    } else if (n->op == OP_CONV1D) { /* likewise; of weights and starts any strides */
+    } else if (n->op == OP_DELTA) { /* likewise, but for starts */
+        for (int i = 0; i < MIN(n->nin, DELTA_STARTS); i++)
+            if (n->in[i] >= 0 && !columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
+    } else if (n->op == OP_CONV1D) { /* of weights and starts any strides */
         for (int i = CONV1D_X; i <= CONV1D_BEFORE; i += CONV1D_BEFORE - CONV1D_X)
             if (i < n->nin && n->in[i] >= 0 && !columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
     } else if (n->op == OP_SCAN) { /* likewise of tokens */

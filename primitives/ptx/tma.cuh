@@ -9,7 +9,9 @@
 
 namespace coda {
 
-struct alignas(64) TensorMap { u64 opaque[16]; }; // made by cuTensorMapEncodeTiled
+struct alignas(64) TensorMap {
+    u64 opaque[16];
+}; // made by cuTensorMapEncodeTiled
 
 } // namespace coda
 

@@ -9,17 +9,13 @@
 //
 // Config: types T (of x and y), W, Bias, Before, After, Index (of starts); i32 taps, width, threads; u32
 // columns; bool y, bias, before, after, packed (they are there); i64 w_column, w_tap, bias_stride,
-// starts_stride.
+// starts_stride; and act(float), a map of y.
 #pragma once
 #include "port/tile.cuh"
 #include "recurrent/sequences.cuh"
 #include "tile/block.cuh"
 
 namespace coda {
-
-struct RowStrides {
-    i64 batch, time;
-};
 
 template <class Config> struct Conv1d {
     typedef typename Config::T T;
@@ -113,6 +109,8 @@ template <class Config> struct Conv1d {
             for (i32 i = 0; i < many; i++) {
                 float sum[width];
                 convolve(sum, c, row, i);
+#pragma unroll
+                for (i32 k = 0; k < width; k++) sum[k] = Config::act(sum[k]);
                 if (Config::y && c.any && t + i < end) port::store_piece(y + (i64)(t + i) * a.of_y.time, sum);
             }
 #pragma unroll
@@ -164,7 +162,9 @@ template <class Config> struct Conv1d {
     }
     DEV static void clear(const Columns &c, const Tensors &a, u32 from, u32 end)
     {
-        const float zero[width] = {};
+        float zero[width];
+#pragma unroll
+        for (i32 k = 0; k < width; k++) zero[k] = Config::act(0.0f);
         for (u32 t = from; t < end && c.any; t++)
             port::store_piece(a.y + (i64)t * a.of_y.time + c.first, zero);
     }

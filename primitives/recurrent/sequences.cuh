@@ -8,6 +8,10 @@
 
 namespace coda {
 
+struct RowStrides {
+    i64 batch, time;
+};
+
 struct SequenceRows {
     i32 index; // of the sequence; -1 or `sequences`: rows of none
     u32 first, end;

@@ -198,6 +198,15 @@ static int call_coda_scan(void)
                               chance(80) ? &after : NULL));
 }
 
+static int call_coda_delta(void)
+{
+    coda_delta_options o = {.heads = below(4), .key_heads = below(3), .norm = below(2), .eps = (float)real()};
+    coda_graph *g = graph_any();
+    coda_value after = CODA_NONE;
+    return built(g, coda_delta(g, value(), value(), value(), value(), value(), maybe(), maybe(), BOXED(o),
+                               chance(80) ? &after : NULL));
+}
+
 #include "fuzz_gradients.h"
 #include "fuzz_quant.h"
 

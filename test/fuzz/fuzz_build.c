@@ -158,6 +158,14 @@ static void scan(struct fuzz *f)
               random_chance(&f->r, 70) ? &after : NULL);
 }
 
+static void delta(struct fuzz *f)
+{
+    coda_delta_options o = CODA_DELTA_OPTIONS_INIT;
+    coda_value after, q = value(f), k = random_chance(&f->r, 50) ? q : value(f), before = maybe(f);
+    o.heads = random_below(&f->r, 4), o.norm = random_chance(&f->r, 50), o.eps = real(f);
+    coda_delta(f->g, q, k, value(f), value(f), value(f), before, maybe(f), &o, &after);
+}
+
 static void elementwise(struct fuzz *f)
 {
     static coda_value (*const unary[])(coda_graph *, coda_value) = {
@@ -169,7 +177,8 @@ static void elementwise(struct fuzz *f)
         coda_matmul, coda_matmul_kn, coda_embedding, coda_maximum, coda_less_equal};
     static coda_value (*const gated[])(coda_graph *, coda_value, coda_layout) = {
         coda_swiglu, coda_geglu, coda_reglu, coda_glu, coda_geglu_erf};
-    switch (random_below(&f->r, 9)) {
+    switch (random_below(&f->r, 10)) {
+    case 9: delta(f); break;
     case 8: scan(f); break;
     case 7: conv1d(f); break;
     case 6: coda_row_sums(f->g, value(f), value(f), number(f)); break;

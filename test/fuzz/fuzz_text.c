@@ -49,6 +49,10 @@ static const char *const seeds[] = {
     "%y = scan %x, %d, %a, %b, %b, %s, %t, _, %k, %x {groups=2, softplus=1}\n"
     "%z = scan %x, %d, %a, %b, %b, %s, %t, _, %k, %x {groups=2, softplus=1, after=1} @%y\n"
     "%s1 = assign %s, %z\noutput %y = %y\n",
+    "%q = input f16[7,8]\n%v = input f16[7,12]\n%d = input f32[7,2]\n%s = state f32[3,2,4,6]\n"
+    "%t = input i32[4]\n%o = delta %q, %q, %v, %d, %d, %s, %t {heads=2, norm=1, eps=1e-6}\n"
+    "%a = delta %q, %q, %v, %d, %d, %s, %t {heads=2, norm=1, eps=1e-6, after=1} @%o\n%s1 = assign %s, %a\n"
+    "output %y = %o\n",
 };
 
 /* Pieces that break things more often than random bytes. */
@@ -133,6 +137,9 @@ static const char *const words[] = {
     "all_reduce ",
     "reduce_scatter ",
     "all_gather ",
+    "delta ",
+    "key_heads=",
+    "norm=",
     "after=",
     "%x",
     "%y",

@@ -118,6 +118,9 @@ static coda_graph *build(void)
                rate = coda_cast(g, coda_slice(g, gamma, 0, 0, 1, 1), CODA_F32);
     coda_output(g, "scan", coda_scan(g, out, head, rate, out, out, CODA_NONE, CODA_NONE, NULL, &after));
     coda_output(g, "states", after);
+    coda_value few = coda_slice(g, out, 1, 0, 1, 1);
+    coda_output(g, "delta", coda_delta(g, out, out, out, few, few, CODA_NONE, CODA_NONE, NULL, &after));
+    coda_output(g, "left", after);
     coda_output(g, "best", top[0]);
     coda_output(g, "which", top[1]);
     coda_output(g, "y", out);

@@ -49,6 +49,9 @@ static coda::graph odds_and_ends()
     auto [scanned, states] = coda::scan(v, v, coda::reshape(v(0, 0, 1), {4}), v, v);
     g.output("scanned", scanned);
     g.output("states", states);
+    auto [out, state] = coda::delta(v, v, v, v(1, 0, 1), v(1, 0, 1));
+    g.output("out", out);
+    (void)state;
     return g;
 }
 
@@ -129,14 +132,14 @@ static void differentiates()
 static void computes_odds_and_ends()
 {
     alignas(16) float v[8] = {1, 2, -4, 8, 3, -1, 6, 5}, numbers[8], middle[4], best[4], both[16], turned[8];
-    alignas(16) float sums[16], smooth[8], last[4], scanned[8], states[16];
+    alignas(16) float sums[16], smooth[8], last[4], scanned[8], states[16], out[8];
     alignas(16) int32_t place[2];
     coda::graph g = odds_and_ends();
     coda::graph again = take(coda::graph::parse(g.text()));
     expect(again.text() == g.text(), "text of a graph, there and back");
     coda::plan p = on_cpu(again);
     auto memory = coda::host_alloc(p.workspace());
-    take(p.run({v, numbers, middle, best, place, both, turned, sums, smooth, last, scanned, states},
+    take(p.run({v, numbers, middle, best, place, both, turned, sums, smooth, last, scanned, states, out},
                memory.get()));
     for (int i = 0; i < 8; i++) expect(std::fabs(numbers[i] - (3 - v[i]) * 2 / v[i]) < 1e-5f, "operators");
     expect(middle[0] == -2 && middle[1] == 4 && middle[2] == 1 && middle[3] == -6, "a slice, and minus");
@@ -144,6 +147,7 @@ static void computes_odds_and_ends()
     expect(sums[3] == 0 && sums[8] == 3 && sums[11] == 5 && sums[12] == 1 && sums[15] == 8, "row_sums");
     expect(smooth[0] == 2 && smooth[4] == 7 && last[0] == 3 && last[3] == 5, "conv1d");
     expect(std::fabs(scanned[1] - 340) < 1e-3f && std::fabs(states[0] - 47.0855f) < 1e-3f, "scan");
+    expect(out[0] == 85 * .5f && out[3] == 8 * 85 * .5f, "delta"); // |k|^2 v / sqrt(4)
     expect(both[2] == -4 && both[6] == 0 && both[7] == 8 && turned[1] == 3 && turned[2] == 2,
            "concat, transpose");
 }

@@ -11,31 +11,31 @@
 
 /* clang-format off */
 const struct conv1d_case conv1d_cases[] = {
-    /* name           x     state seq time columns taps bias packed y  after   how      in place */
-    {"a prompt",      BF16, BF16,  2, 130,  96,  4, false, false, 1, 1, X_DENSE,  true},
-    {"without state", F32,  0,     3,  70,  40,  4, true,  false, 1, 0, X_DENSE,  false},
-    {"one sequence",  F16,  F16,   0,  65,  72,  3, true,  false, 1, 1, X_DENSE,  true},
-    {"a step",        BF16, BF16,  5,   1, 264,  4, false, false, 1, 1, X_DENSE,  true},
-    {"two steps",     BF16, F32,   3,   2,  80,  4, true,  false, 1, 1, X_DENSE,  true},
-    {"as many as kept", F32, F32,  2,   3,  24,  4, false, false, 1, 1, X_DENSE,  true},
-    {"one more",      F16,  BF16,  2,   4,  24,  4, false, false, 1, 1, X_DENSE,  true},
-    {"no tokens",     BF16, BF16,  3,   0,  24,  4, false, false, 1, 1, X_DENSE,  true},
-    {"no sequences",  BF16, BF16,  0,   9,   8,  2, false, true,  1, 1, X_DENSE,  true},
-    {"two taps",      F32,  F32,   2,  33,  20,  2, true,  false, 1, 1, X_DENSE,  false},
-    {"eight taps",    BF16, BF16,  2,  90,  48,  8, true,  false, 1, 1, X_DENSE,  true},
-    {"sixteen taps",  F32,  F32,   2,  60,  33, 16, true,  false, 1, 1, X_DENSE,  true},
-    {"odd columns",   BF16, BF16,  2,  40,  37,  4, true,  false, 1, 1, X_DENSE,  true},
-    {"one column",    F32,  0,     2, 300,   1,  4, false, false, 1, 1, X_DENSE,  false},
-    {"wide",          BF16, BF16,  1,  75, 4200, 4, false, false, 1, 1, X_DENSE,  true},
-    {"of a product",  BF16, BF16,  2,  66,  64,  4, false, false, 1, 1, X_RANGE,  true},
-    {"turned",        F32,  F32,   2,  50,  24,  4, true,  false, 1, 1, X_TURNED, true},
-    {"after alone",   F16,  F16,   3,  20,  40,  4, false, false, 0, 1, X_DENSE,  true},
-    {"packed",        BF16, BF16,  5, 200,  64,  4, false, true,  1, 1, X_DENSE,  true},
-    {"packed steps",  BF16, F32,  40,  40,  80,  4, true,  true,  1, 1, X_DENSE,  true},
-    {"packed, few",   F32,  F32,   9,   5,  24,  4, false, true,  1, 1, X_DENSE,  true},
-    {"packed, many",  F32,  0,    70, 900,  16,  3, true,  true,  1, 1, X_DENSE,  false},
-    {"packed range",  F16,  F16,   4, 150,  72,  5, true,  true,  1, 1, X_RANGE,  true},
-    {"packed, after", BF16, BF16,  6, 100,  32,  4, false, true,  0, 1, X_DENSE,  true},
+    /* name           x     state seq time columns taps bias packed y  after   how      mapped in place */
+    {"a prompt",      BF16, BF16,  2, 130,  96,  4, false, false, 1, 1, X_DENSE,  false, true},
+    {"without state", F32,  0,     3,  70,  40,  4, true,  false, 1, 0, X_DENSE,  false, false},
+    {"one sequence",  F16,  F16,   0,  65,  72,  3, true,  false, 1, 1, X_DENSE,  true,  true},
+    {"a step",        BF16, BF16,  5,   1, 264,  4, false, false, 1, 1, X_DENSE,  false, true},
+    {"two steps",     BF16, F32,   3,   2,  80,  4, true,  false, 1, 1, X_DENSE,  false, true},
+    {"as many as kept", F32, F32,  2,   3,  24,  4, false, false, 1, 1, X_DENSE,  true,  true},
+    {"one more",      F16,  BF16,  2,   4,  24,  4, false, false, 1, 1, X_DENSE,  false, true},
+    {"no tokens",     BF16, BF16,  3,   0,  24,  4, false, false, 1, 1, X_DENSE,  false, true},
+    {"no sequences",  BF16, BF16,  0,   9,   8,  2, false, true,  1, 1, X_DENSE,  true,  true},
+    {"two taps",      F32,  F32,   2,  33,  20,  2, true,  false, 1, 1, X_DENSE,  false, false},
+    {"eight taps",    BF16, BF16,  2,  90,  48,  8, true,  false, 1, 1, X_DENSE,  false, true},
+    {"sixteen taps",  F32,  F32,   2,  60,  33, 16, true,  false, 1, 1, X_DENSE,  true,  true},
+    {"odd columns",   BF16, BF16,  2,  40,  37,  4, true,  false, 1, 1, X_DENSE,  false, true},
+    {"one column",    F32,  0,     2, 300,   1,  4, false, false, 1, 1, X_DENSE,  false, false},
+    {"wide",          BF16, BF16,  1,  75, 4200, 4, false, false, 1, 1, X_DENSE,  true,  true},
+    {"of a product",  BF16, BF16,  2,  66,  64,  4, false, false, 1, 1, X_RANGE,  false, true},
+    {"turned",        F32,  F32,   2,  50,  24,  4, true,  false, 1, 1, X_TURNED, false, true},
+    {"after alone",   F16,  F16,   3,  20,  40,  4, false, false, 0, 1, X_DENSE,  true,  true},
+    {"packed",        BF16, BF16,  5, 200,  64,  4, false, true,  1, 1, X_DENSE,  false, true},
+    {"packed steps",  BF16, F32,  40,  40,  80,  4, true,  true,  1, 1, X_DENSE,  false, true},
+    {"packed, few",   F32,  F32,   9,   5,  24,  4, false, true,  1, 1, X_DENSE,  true,  true},
+    {"packed, many",  F32,  0,    70, 900,  16,  3, true,  true,  1, 1, X_DENSE,  false, false},
+    {"packed range",  F16,  F16,   4, 150,  72,  5, true,  true,  1, 1, X_RANGE,  false, true},
+    {"packed, after", BF16, BF16,  6, 100,  32,  4, false, true,  0, 1, X_DENSE,  true,  true},
 };
 /* clang-format on */
 const int conv1d_case_count = ARRAY_SIZE(conv1d_cases);
@@ -54,6 +54,7 @@ struct conv1d_case conv1d_draw(uint64_t seed)
     c.taps = 2 + random_below(&r, 7);
     c.bias = random_chance(&r, 50);
     c.how = (int)random_below(&r, 3);
+    c.mapped = random_chance(&r, 50);
     c.in_place = c.after && c.state && random_chance(&r, 60);
     return c;
 }
@@ -83,7 +84,7 @@ graph *conv1d_graph(const struct conv1d_case *c)
     if (c->state && c->in_place) before = coda_state(g, "s", c->state, 3 - one, kept + one);
     else if (c->state) before = coda_input(g, "s", c->state, 3 - one, kept + one);
     coda_value y = coda_conv1d(g, x, w, bias, before, at, c->after ? &after : NULL);
-    if (c->y) coda_output(g, "y", y);
+    if (c->y) coda_output(g, "y", c->mapped ? coda_softplus(g, y) : y);
     if (c->after && c->in_place) coda_assign(g, before, after);
     else if (c->after) coda_output(g, "after", after);
     return g;
@@ -146,6 +147,7 @@ static double compare_row(const struct loops *l, const double *y, int64_t r, int
         double sum = l->c->bias && b >= 0 ? element(&l->bias, 0, 0, n) : 0;
         for (int64_t j = 0; j < l->c->taps && b >= 0; j++)
             sum += element(&l->w, 0, n, j) * row(l, b, first, t - l->c->taps + 1 + j, n);
+        if (l->c->mapped) sum = log1p(exp(sum));
         worst = fmax(worst, apart(y[r * l->c->columns + n], sum));
     }
     return worst;

@@ -14,6 +14,7 @@ struct conv1d_case {
         X_RANGE,
         X_TURNED
     } how;         /* x is a tensor, some of its columns, or lies column by column */
+    bool mapped;   /* y passes through softplus, which is not 0 at 0 */
     bool in_place; /* what comes before is a state, to which after is assigned */
 };
 extern const struct conv1d_case conv1d_cases[];

@@ -50,8 +50,9 @@ static void note_needs(const graph *g, const struct node *n, struct need *need)
         need[n->in[10]] = (struct need){type_rows(t0) + 1, -1, 1, false, false, true, true};
     if (n->op == OP_SCAN && n->nin > SCAN_STARTS && n->in[SCAN_STARTS] >= 0)
         need[n->in[SCAN_STARTS]] = (struct need){type_rows(t0) + 1, -1, 1, false, false, true, true};
-    if (n->op == OP_CONV1D && n->nin > CONV1D_STARTS && n->in[CONV1D_STARTS] >= 0)
-        need[n->in[CONV1D_STARTS]] = (struct need){t0->dim[0] + 1, -1, 1, false, false, true, true};
+    int starts = n->op == OP_CONV1D ? CONV1D_STARTS : n->op == OP_DELTA ? DELTA_STARTS : n->nin;
+    if (n->nin > starts && n->in[starts] >= 0)
+        need[n->in[starts]] = (struct need){t0->dim[0] + 1, -1, 1, false, false, true, true};
     if (n->op == OP_ATTENTION && n->nin > 4 && n->in[4] >= 0) need[n->in[4]].far = true;
     if (n->op == OP_ATTENTION && n->nin > 3 && n->in[3] >= 0) {
         const struct type *k = &g->node[n->in[1]].type;

@@ -238,6 +238,25 @@ static coda_value scanned(struct maker *m, coda_value x)
     return packed ? y : reshape(m, y, 2, rows);
 }
 
+/* The same by the gated delta rule, keys in one head, values in two. */
+static coda_value remembered(struct maker *m, coda_value x)
+{
+    coda_delta_options o = CODA_DELTA_OPTIONS_INIT;
+    bool packed = random_chance(&m->r, 50);
+    int64_t rows[] = {m->rows, m->columns}, starts = plus(m, m->b, 1), k = 8, few[] = {m->rows, 2};
+    int64_t cube[] = {m->b, m->t, m->columns}, heads[] = {m->b, m->t, 2}, keys[] = {m->b, m->t, k};
+    o.heads = 2, o.key_heads = 1, o.norm = 1, o.eps = 1e-5f;
+    coda_value before = leaf(m, CODA_F32, 4, (int64_t[]){m->b, 2, k, m->columns / 2}), after;
+    coda_value b = coda_sigmoid(m->g, leaf(m, CODA_F32, 2, few)), decay = coda_scale(m->g, b, -1);
+    coda_value q = coda_slice(m->g, x, 1, 0, k, 1), at = packed ? leaf(m, CODA_I32, 1, &starts) : CODA_NONE;
+    if (!packed) x = reshape(m, x, 3, cube), q = reshape(m, coda_scale(m->g, q, 1), 3, keys);
+    if (!packed) b = reshape(m, b, 3, heads), decay = reshape(m, decay, 3, heads);
+    coda_value y = coda_delta(m->g, q, q, x, decay, b, before, at, &o, &after);
+    coda_output(m->g, name(m, "a"), after);
+    m->smooth = false;
+    return packed ? y : reshape(m, y, 2, rows);
+}
+
 /* One more row ahead of all but the last. */
 static coda_value shifted(struct maker *m, coda_value x)
 {
@@ -395,10 +414,10 @@ static void differentiate(struct maker *m, coda_value y, coda_value x)
         if (dx[i].id) coda_output(m->g, name(m, "d"), dx[i]);
 }
 
-static pattern *const patterns[] = {product,  norm,      gate,      elementwise,  statistic, columns,
-                                    turned,   rotated,   attention, shifted,      tail,      looked_up,
-                                    appended, attention, pieces,    summed_up,    between,   paged,
-                                    packed,   computed,  computed,  summed_by_id, convolved, scanned};
+static pattern *const patterns[] = {
+    product, norm,     gate,      elementwise,  statistic, columns, turned,    rotated, attention,
+    shifted, tail,     looked_up, appended,     attention, pieces,  summed_up, between, paged,
+    packed,  computed, computed,  summed_by_id, convolved, scanned, remembered};
 
 static int64_t extent(struct maker *m, uint64_t seed, int symbol, const int64_t *values)
 {

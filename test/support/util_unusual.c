@@ -469,6 +469,16 @@ static void scanned(graph *g, const struct sizes *d)
                      &(coda_scan_options){.softplus = 1}, &after));
     output(g, 1, after);
 }
+static void delta_rule(graph *g, const struct sizes *d)
+{
+    coda_delta_options o = CODA_DELTA_OPTIONS_INIT;
+    coda_value x = cube(g, d), after, b = coda_input(g, "beta", CODA_F32, 3, (int64_t[]){d->b, d->m, 2});
+    coda_value k = coda_input(g, "k", CODA_F32, 3, (int64_t[]){d->b, d->m, 2});
+    o.heads = 2, o.key_heads = 1;
+    coda_value v = d->n ? coda_concat(g, 2, (coda_value[]){x, x}, 2) : k; /* of no columns it is refused */
+    output(g, 0, coda_delta(g, k, k, v, b, b, CODA_NONE, CODA_NONE, &o, &after));
+    output(g, 1, after);
+}
 static void best(graph *g, const struct sizes *d)
 {
     coda_value v, i;
@@ -512,6 +522,7 @@ static const struct {
              {"sums by id", summed_by_id},
              {"convolution", convolved},
              {"scan", scanned},
+             {"delta rule", delta_rule},
              {"the largest", best},
              {"views", moved},
              {"concats", joined}};

@@ -5,7 +5,9 @@
 
 namespace coda {
 
-struct alignas(64) TensorMap { u64 opaque[16]; };
+struct alignas(64) TensorMap {
+    u64 opaque[16];
+};
 
 } // namespace coda
 

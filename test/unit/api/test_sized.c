@@ -115,6 +115,16 @@ static void read_scan(const void *opt, struct text *t)
     coda_scan(b, x, x, a, x, x, CODA_NONE, CODA_NONE, opt, NULL);
     end_graph(b, t);
 }
+
+static void read_delta(const void *opt, struct text *t)
+{
+    graph *b = coda_graph_new();
+    coda_value x = coda_input(b, "x", CODA_F32, 2, (int64_t[]){4, 8});
+    coda_value d = coda_input(b, "d", CODA_F32, 2, (int64_t[]){4, 1});
+    coda_delta(b, x, x, x, d, d, CODA_NONE, CODA_NONE, opt, NULL);
+    end_graph(b, t);
+}
+
 static void read_append(const void *opt, struct text *t)
 {
     graph *b = coda_graph_new();
@@ -314,6 +324,7 @@ static const coda_map_def map_def = CODA_MAP_DEF_INIT;
 static const coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
 static const coda_attention_options attention = CODA_ATTENTION_OPTIONS_INIT;
 static const coda_sample_options sample = CODA_SAMPLE_OPTIONS_INIT;
+static const coda_delta_options delta = CODA_DELTA_OPTIONS_INIT;
 static const coda_append_options append = CODA_APPEND_OPTIONS_INIT;
 static const coda_scan_options scan = CODA_SCAN_OPTIONS_INIT;
 static const coda_cross_entropy_options cross_entropy = CODA_CROSS_ENTROPY_OPTIONS_INIT;
@@ -346,6 +357,7 @@ static const struct reader {
     {SIZED_coda_rope_options, &rope, read_rope, NULL},
     {SIZED_coda_attention_options, &attention, read_attention, NULL},
     {SIZED_coda_sample_options, &sample, read_sample, NULL},
+    {SIZED_coda_delta_options, &delta, read_delta, NULL},
     {SIZED_coda_append_options, &append, read_append, NULL},
     {SIZED_coda_scan_options, &scan, read_scan, NULL},
     {SIZED_coda_cross_entropy_options, &cross_entropy, read_cross_entropy, NULL},

@@ -128,6 +128,7 @@ START_TEST(uses_are_operands_and_results)
     check_uses(&own_sort_ids, &(struct sort_ids_spec){0});
     check_uses(&own_conv1d, &(struct conv1d_spec){0});
     check_uses(&own_scan, &(struct scan_spec){0});
+    check_uses(&own_delta, &(struct delta_spec){0});
 }
 END_TEST
 

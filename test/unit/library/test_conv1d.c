@@ -6,6 +6,7 @@
 #include "util_scale.h"
 
 #include "tests.h" /* last: Check has a macro named fail */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,6 +149,47 @@ START_TEST(pieces_leave_equal_bits)
 }
 END_TEST
 
+/* ---- Launches ---- */
+
+/* The state is written by the launch that reads it, and a map that alone reads y is in it; no map if y is an
+ * output, too, and no state if what is assigned to it is one. */
+static const struct {
+    const char *text;
+    int launches;
+} plans[] = {
+    {"%z = silu %y\n%s1 = assign %s, %a\noutput %z = %z\n", 1},
+    {"%s1 = assign %s, %a\noutput %y = %y\n", 1},
+    {"%z = silu %y\n%s1 = assign %s, %a\noutput %z = %z\noutput %y = %y\n", 2},
+    {"%z = mul %y, %x\n%s1 = assign %s, %a\noutput %z = %z\n", 2},
+    {"%s1 = assign %s, %a\noutput %y = %y\noutput %a = %a\n", 2},
+    {"%m = relu %y\n%n = matmul %m, %p\n%t = sum %s\n%s1 = assign %s, %a\noutput %n = %n\noutput %t = %t\n",
+     3},
+};
+
+START_TEST(launches)
+{
+    char text[1024];
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
+    coda_plan *p;
+    snprintf(
+        text, sizeof text, "%s%s",
+        "%x = input bf16[64,48]\n%p = weight bf16[32,48]\n%w = weight bf16[48,4]\n%s = state bf16[3,48]\n"
+        "%y = conv1d %x, %w, _, %s\n%a = conv1d %x, %w, _, %s {after=1} @%y\n",
+        plans[_i].text);
+    graph *g = graph_parse(text);
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    opt.device = CODA_DEVICE_NONE;
+    opt.arch = "sm_90a";
+    opt.flags = CODA_PLAN_ONLY;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    ck_assert_int_eq(coda_plan_stats_get(p, &stats), CODA_OK);
+    ck_assert_int_eq(stats.launches, plans[_i].launches);
+    coda_plan_free(p);
+    graph_free(g);
+}
+END_TEST
+
 /* ---- Kernels ---- */
 
 /* Nothing spills, and ptxas has nothing to say. */
@@ -177,4 +219,4 @@ END_TEST
 
 TESTS(conv1d, EACH(evaluates, conv1d_case_count), EACH(runs_on_the_host, 2 * conv1d_case_count),
       ONE(drawn_ones), EACH(refuses, ARRAY_SIZE(refused)), ONE(has_no_gradient), ONE(pieces_leave_equal_bits),
-      CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, 2 * conv1d_case_count));
+      EACH(launches, ARRAY_SIZE(plans)), CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, 2 * conv1d_case_count));

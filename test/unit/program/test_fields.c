@@ -151,12 +151,19 @@ static const char *const in_ranks =
     "%p = group {ranks=2}\n%x = input f32 [24,32]\n%a = all_reduce %x, %p\n"
     "%b = reduce_scatter %x, %p, %a {axis=0}\n%c = all_gather %b, %p, %b {axis=1}\noutput %o = %c\n";
 
+/* A convolution that has a map with a constant, and decays of rows, of which examples have none. */
+static const char *const in_order =
+    "%x = input f32 [6,8]\n%w = weight f32 [8,4]\n%c = conv1d %x, %w\n%y = scale %c {alpha=0.5}\n"
+    "%d = input f32 [6,8]\n%b = input f32 [6,1]\n%s = delta %y, %y, %y, %d, %b {norm=1, eps=1e-6}\n"
+    "output %o = %s\n";
+
 /* Graph `number` of a run: by turns a random one and, as far as there are some, an operation's example. */
 static graph *graph_of(uint64_t seed, int number)
 {
     enum { SELDOM = 32 };
     if (number % SELDOM == SELDOM / 2) return graph_parse(in_parts);
     if (number % SELDOM == SELDOM / 4) return graph_parse(in_ranks);
+    if (number % SELDOM == SELDOM / 4 + 2) return graph_parse(in_order);
     const struct random_options of = {.states = seed % 2, .most_dim = seed % 3 ? 0 : 256};
     struct text t = {0};
     bool example = number % 2 && words_at(number / 2).kind == CODA_WORD_OPERATION;

@@ -1,0 +1,64 @@
+/* emit_delta.c -- the gated delta rule becomes a kernel: the struct of constants that recurrent/delta.cuh
+ * wants, and the entry. Tokens, sequences and strides are arguments. */
+#include "emit_recurrent.h"
+
+static const char *const words[DELTA_USES] = {
+    [DELTA_Q] = "q",           [DELTA_K] = "k",       [DELTA_V] = "v",
+    [DELTA_DECAY] = "decay",   [DELTA_BETA] = "beta", [DELTA_BEFORE] = "before",
+    [DELTA_STARTS] = "starts", [DELTA_O] = "o",       [DELTA_AFTER] = "after"};
+
+static void print_config(const struct delta_spec *s, const struct schedule *of, struct text *t)
+{
+    static const struct recurrent_type types[] = {{DELTA_Q, "T"},         {DELTA_DECAY, "Decay"},
+                                                  {DELTA_BETA, "Beta"},   {DELTA_BEFORE, "Before"},
+                                                  {DELTA_AFTER, "After"}, {DELTA_STARTS, "Index"}};
+    static const int flags[] = {DELTA_O, DELTA_BEFORE, DELTA_AFTER};
+    emit_recurrent_types(s->use, types, ARRAY_SIZE(types), t);
+    for (int i = 0; i < ARRAY_SIZE(flags); i++)
+        emit_constant(t, "bool", words[flags[i]], s->use[flags[i]].buffer >= 0);
+    emit_constant(t, "bool", "packed", s->use[DELTA_STARTS].buffer >= 0);
+    emit_constant(t, "bool", "by_row", s->by_row);
+    emit_constant(t, "bool", "norm", s->norm);
+    emit_constant(t, "i32", "keys", s->keys);
+    emit_constant(t, "i32", "values", s->values);
+    emit_constant(t, "i32", "heads", s->heads);
+    emit_constant(t, "i32", "group", s->heads / s->key_heads);
+    emit_constant(t, "i32", "rows", of->tile.bm);
+    emit_constant(t, "i32", "warps", of->tile.groups);
+    emit_constant(t, "i64", "starts_stride", s->use[DELTA_STARTS].stride[0]);
+    text_printf(t, "    static constexpr float scale = %af, eps = %af;\n};\n", (double)s->scale,
+                (double)s->eps);
+}
+
+static void print_numbers(const struct delta_spec *s, struct kernel *k, struct text *args, struct text *call)
+{
+    static const int rows[] = {DELTA_Q, DELTA_K, DELTA_V, DELTA_DECAY, DELTA_BETA, DELTA_O};
+    static const int states[] = {DELTA_BEFORE, DELTA_AFTER};
+    for (int i = 0; i < ARRAY_SIZE(rows); i++)
+        emit_recurrent_strides(k, &s->use[rows[i]], words[rows[i]], 2, args, call);
+    for (int i = 0; i < ARRAY_SIZE(states); i++)
+        emit_recurrent_strides(k, &s->use[states[i]], words[states[i]], 3, args, call);
+    emit_number(k, s->sequences);
+    emit_number(k, s->time);
+    text_append(args, "    u32 sequences, time;\n");
+    text_append(call, "a.sequences, a.time");
+}
+
+coda_status emit_delta(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)
+{
+    const struct delta_spec *of = p->spec;
+    struct text t = {0}, args = {0}, call = {0};
+    k->symbol = emit_symbol(plan, p, "coda_delta");
+    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, RECURRENT_MOST_NUMBERS);
+    if (k->symbol && k->scalar) {
+        emit_recurrent_tensors(k, of->use, DELTA_USES, DELTA_O, &args, &call);
+        print_numbers(of, k, &args, &call);
+        text_printf(&t, "// the gated delta rule of %lld heads of %lld x %lld\n", (wide)of->heads,
+                    (wide)of->keys, (wide)of->values);
+        emit_recurrent_begin(&t, "delta", &args);
+        print_config(of, s, &t);
+        text_append(&t, "\nusing Shared = Delta<Config>::Shared;\n");
+        emit_recurrent_body(k, s, "Delta", true, &call, &t);
+    }
+    return emit_recurrent_finish(plan, k, "delta", &t, &args, &call);
+}

@@ -1,0 +1,42 @@
+/* gpu_delta.c -- gated delta rules on the GPU against the evaluator. With CODA_TEST_CASE only cases run
+ * whose names contain it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu_case.h"
+#include "util_delta.h"
+#include "util_device.h"
+#include "util_scale.h"
+
+int gpu_delta(void);
+
+static int check(const struct delta_case *c, uint64_t seed)
+{
+    const char *named = getenv("CODA_TEST_CASE");
+    if (named && !strstr(c->name, named)) return 0;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    graph *g = delta_graph(c);
+    void **want = run_reference(g, seed);
+    double error = want ? run_on_gpu(g, seed, &opt, want) : -1;
+    if (want) random_args_free(g, want);
+    graph_free(g);
+    return gpu_case(error >= 0 && error <= delta_allowed(c), "delta", "%s, seed %llu: error %.2e %s", c->name,
+                    (unsigned long long)seed, error, error < 0 ? coda_error() : "");
+}
+
+int gpu_delta(void)
+{
+    struct jit_device device;
+    char err[JIT_ERROR_SIZE];
+    int failed = 0;
+    if (!device_open(&device, err)) return gpu_case(false, "delta", "%s", err);
+    bool few = device_emulated(&device) && !scale_is_full();
+    for (int i = 0; i < delta_case_count; i++)
+        if (!few || scale_takes_one_in(3, i)) failed += check(&delta_cases[i], 33);
+    uint64_t seed = random_seed();
+    for (uint64_t s = seed; s < seed + (uint64_t)(few ? 3 : scaled(30)); s++) {
+        const struct delta_case c = delta_draw(s);
+        failed += check(&c, s);
+    }
+    return failed;
+}

@@ -1,0 +1,40 @@
+/* util_delta.h -- gated delta rules, and what plain loops say of them. */
+#ifndef UTIL_DELTA_H
+#define UTIL_DELTA_H
+
+#include "util_run.h"
+
+struct delta_case {
+    const char *name;
+    coda_dtype dtype, state; /* of q, k and v; of what comes before, 0: zeros */
+    int64_t sequences, time; /* sequences 0: one, without a dimension for it */
+    int64_t heads, key_heads, keys, values;
+    bool norm, by_row, packed; /* packed: time is of all */
+    enum {
+        DELTA_ANY,
+        DELTA_REPEATS, /* keys that are nearly one, beta 1, no decay */
+        DELTA_KEEPS,   /* no decay */
+        DELTA_FORGETS  /* some tokens keep nothing, others all */
+    } kind;
+    bool in_place; /* what comes before is a state, to which after is assigned */
+};
+extern const struct delta_case delta_cases[];
+extern const int delta_case_count;
+struct delta_case delta_draw(uint64_t seed);
+
+/* Its outputs: o, k, decay, beta, and after, if it is not in place. */
+graph *delta_graph(const struct delta_case *c);
+/* What is before the sequences, as dense doubles, which free() takes; NULL: zeros. */
+double *delta_before(const struct delta_case *c, const graph *g, void **args);
+/* How far apart what coda_evaluate left in args and loops over tokens are, over rms. `before` is from ahead
+ * of the run. */
+double delta_difference(const struct delta_case *c, const graph *g, void **args, const double *before);
+/* What is allowed of run_worst_error. */
+double delta_allowed(const struct delta_case *c);
+
+/* Some tokens of one sequence, 2 heads of 24 x 40: q, k [rows, 24], v [rows, 80], decay, beta [rows, 2], the
+ * state and o. */
+enum { DELTA_PIECE_KEYS = 24, DELTA_PIECE_VALUES = 40, DELTA_PIECE_HEADS = 2 };
+graph *delta_piece(int64_t rows);
+
+#endif
