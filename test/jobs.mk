@@ -55,7 +55,7 @@ $(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,$(if $(filter emit,
 $(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env $(GERMAN) CK_EXCLUDE_TAGS=nvrtc $(BUILD)/unit $(r))))
 # Under AddressSanitizer a fork costs more than most tests; what it finds ends the process anyhow. Some rooms' tests
 # want a process of their own: they raise signals, change the environment, or leave memory with NVRTC.
-IN_ONE_PROCESS := $(filter-out base cache jit tune,$(ROOMS))
+IN_ONE_PROCESS := $(filter-out base cache jit profile tune,$(ROOMS))
 $(foreach r,$(ROOMS),$(eval $(call job,asan-$(r),asan,env $(TURKISH) $(if $(filter $(r),$(IN_ONE_PROCESS)),CK_FORK=no) CK_EXCLUDE_TAGS="nvrtc broken" $(BUILD)/asan/unit $(r))))
 $(foreach s,$(THREADED),$(eval $(call job,tsan-$(s),tsan,env CK_EXCLUDE_TAGS=nvrtc CK_RUN_SUITE=$(s) $(BUILD)/tsan/unit)))
 

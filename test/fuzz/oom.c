@@ -56,16 +56,17 @@ static _Alignas(16) int32_t steps[T], targets[T];
 static float loss, sums[BEST * D];
 static uint16_t best[T * BEST];
 static int32_t which[T * BEST];
-static uint16_t conv[T * D], kept[3 * D], scanned[T * D];
-static float states[D * D];
-static void *args[] = {x,    gain, w_qkv, w_o,     w_gu,   w_d,  targets, cache, steps,
-                       sums, conv, kept,  scanned, states, best, which,   y,     &loss};
+static uint16_t conv[T * D], kept[3 * D], scanned[T * D], ruled[T * D];
+static float states[D * D], left[D * D];
+static void *args[] = {x,    gain, w_qkv,   w_o,    w_gu,  w_d,  targets, cache, steps, sums,
+                       conv, kept, scanned, states, ruled, left, best,    which, y,     &loss};
 static double exact_y[T * D], exact_loss, exact_sums[BEST * D], exact_best[2][T * BEST];
 static double exact_conv[T * D], exact_kept[3 * D], exact_scanned[T * D], exact_states[D * D];
-static void *exact_args[] = {
-    x,       gain,       w_qkv,      w_o,        w_gu,          w_d,          targets,       cache,
-    steps,   exact_sums, exact_conv, exact_kept, exact_scanned, exact_states, exact_best[0], exact_best[1],
-    exact_y, &exact_loss};
+static double exact_ruled[T * D], exact_left[D * D];
+static void *exact_args[] = {x,          gain,          w_qkv,         w_o,          w_gu,
+                             w_d,        targets,       cache,         steps,        exact_sums,
+                             exact_conv, exact_kept,    exact_scanned, exact_states, exact_ruled,
+                             exact_left, exact_best[0], exact_best[1], exact_y,      &exact_loss};
 static _Alignas(256) unsigned char workspace[1 << 20], prepared[1 << 20];
 static char text[1 << 20], plan_text[1 << 20];
 static char folder[] = P_tmpdir "/coda-oom-XXXXXX"; /* of caches */
