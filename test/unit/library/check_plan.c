@@ -1,5 +1,7 @@
 /* check_plan.c -- plans of a graph, and runs of them on the CPU device. */
+#include "executable.h"
 #include "check_plan.h"
+#include "util_scale.h"
 
 #include "tests.h" /* last: Check has a macro named fail */
 
@@ -41,4 +43,21 @@ void plan_check_modes(const graph *g, uint64_t seed)
                       run_modes[m].name, e, coda_error());
     }
     random_args_free(g, want);
+}
+
+void plan_compiles_cleanly(const graph *g, const char *name, const char *arch)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_NONE;
+    opt.arch = arch;
+    opt.flags = scale_kernels_are_kept() ? 0 : CODA_NO_CACHE;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s: %s", name, coda_error());
+    for (int i = 0; i < p->kernels; i++) {
+        const struct compiled_kernel *k = &p->kernel[i];
+        ck_assert_msg(k->info.spill_bytes == 0, "%s: %s spills %d bytes", name, k->info.name,
+                      k->info.spill_bytes);
+        ck_assert_msg(!k->cubin.warning[0], "%s: %s: %s", name, k->info.name, k->cubin.warning);
+    }
+    coda_plan_free(p);
 }

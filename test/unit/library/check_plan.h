@@ -10,6 +10,9 @@ coda_plan_stats plan_stats_of(const graph *g, size_t *workspace);
 /* The launches of a plan by these flags. */
 int plan_launches(const graph *g, unsigned flags);
 
+/* NVRTC compiles each kernel of its plan for `arch`: nothing spills, and ptxas has nothing to say. */
+void plan_compiles_cleanly(const graph *g, const char *name, const char *arch);
+
 /* In each mode the CPU device's results are within 1e-4 of fp64. */
 void plan_check_modes(const graph *g, uint64_t seed);
 

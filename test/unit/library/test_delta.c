@@ -1,6 +1,7 @@
 /* test_delta.c -- gated delta rules: the evaluator against loops over tokens, the CPU device against the
  * evaluator, sequences cut into runs, and what the kernels compile to. */
 #include "executable.h" /* before check.h, which has a macro called fail */
+#include "check_plan.h"
 #include "jit.h"
 #include "util_delta.h"
 #include "util_scale.h"
@@ -167,22 +168,10 @@ START_TEST(compiles)
 {
     static const char *const arch[] = {"sm_80", "sm_90a"};
     const struct delta_case *c = &delta_cases[_i / ARRAY_SIZE(arch)];
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     char why[256];
-    coda_plan *p;
     if (!jit_nvrtc_info(why, sizeof why) || !scale_takes_one_in(8, _i)) return; /* asked in this process */
     graph *g = delta_graph(c);
-    opt.device = CODA_DEVICE_NONE;
-    opt.arch = arch[_i % ARRAY_SIZE(arch)];
-    opt.flags = scale_kernels_are_kept() ? 0 : CODA_NO_CACHE;
-    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s: %s", c->name, coda_error());
-    for (int i = 0; i < p->kernels; i++) {
-        const struct compiled_kernel *k = &p->kernel[i];
-        ck_assert_msg(k->info.spill_bytes == 0, "%s: %s spills %d bytes", c->name, k->info.name,
-                      k->info.spill_bytes);
-        ck_assert_msg(!k->cubin.warning[0], "%s: %s: %s", c->name, k->info.name, k->cubin.warning);
-    }
-    coda_plan_free(p);
+    plan_compiles_cleanly(g, c->name, arch[_i % ARRAY_SIZE(arch)]);
     graph_free(g);
 }
 END_TEST

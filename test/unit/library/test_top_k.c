@@ -1,6 +1,7 @@
 /* test_top_k.c -- the k largest of each row: the evaluator and the CPU device against a sort, and what their
  * kernels compile to. */
 #include "executable.h" /* before check.h, which has a macro called fail */
+#include "check_plan.h"
 #include "jit.h"
 #include "util_scale.h"
 #include "util_top_k.h"
@@ -116,22 +117,10 @@ END_TEST
 START_TEST(compiles)
 {
     const struct top_k_case *c = &top_k_cases[_i];
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     char why[256];
-    coda_plan *p;
     if (!jit_nvrtc_info(why, sizeof why) || !scale_takes_one_in(4, _i)) return; /* asked in this process */
     graph *g = top_k_graph(c);
-    opt.device = CODA_DEVICE_NONE;
-    opt.arch = "sm_90a";
-    opt.flags = scale_kernels_are_kept() ? 0 : CODA_NO_CACHE;
-    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s: %s", c->name, coda_error());
-    for (int i = 0; i < p->kernels; i++) {
-        const struct compiled_kernel *k = &p->kernel[i];
-        ck_assert_msg(k->info.spill_bytes == 0, "%s: %s spills %d bytes", c->name, k->info.name,
-                      k->info.spill_bytes);
-        ck_assert_msg(!k->cubin.warning[0], "%s: %s: %s", c->name, k->info.name, k->cubin.warning);
-    }
-    coda_plan_free(p);
+    plan_compiles_cleanly(g, c->name, "sm_90a");
     graph_free(g);
 }
 END_TEST
