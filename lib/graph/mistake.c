@@ -32,7 +32,8 @@ static void print_value(const graph *g, int value, struct text *t)
     if (op_is_leaf(n->op)) text_append(t, n->name);
     else if (name) text_printf(t, "%%%s (%s)", name, node_text(n));
     else text_printf(t, "%%%d (%s)", value, node_text(n));
-    text_printf(t, " %s", type_text(&n->type).s);
+    if (n->op == OP_GROUP) text_printf(t, " of %lld ranks", (long long)n->attr.group.ranks);
+    else text_printf(t, " %s", type_text(&n->type).s);
 }
 
 static void print_operands(const graph *g, const char *const *names, const int *in, int nin, struct text *t)
