@@ -22,6 +22,9 @@ coda_status need_fixed_columns(const struct node *n, const char *name, const str
 coda_status need_eps(const struct node *n, float eps);
 coda_status need_dtype(const struct node *n, int64_t t);
 
+/* infer_view.c -- an axis of an operand by its name: one below 0 counts from the end, -1 is the last. */
+coda_status find_axis(const struct node *n, const char *name, const struct type *x, int64_t *axis);
+
 /* infer_exchange.c -- refuses a group as an operand of anything but an exchange. */
 coda_status check_groups(const graph *g, const struct node *n);
 

@@ -1,9 +1,8 @@
 /* infer_exchange.c -- the types of groups of ranks, and of what these exchange. */
 #include "infer.h"
+#include "ranks.h"
 
 #include <inttypes.h>
-
-enum { MOST_RANKS = 1024 };
 
 /* A byte of no dimensions, so that a place among the arguments is its own. */
 coda_status infer_group(const graph *g, struct node *n)
@@ -11,9 +10,9 @@ coda_status infer_group(const graph *g, struct node *n)
     int64_t ranks = n->attr.group.ranks;
     (void)g;
     n->type = (struct type){.dtype = CODA_U8, .dims = g->dims};
-    if (ranks >= 1 && ranks <= MOST_RANKS) return CODA_OK;
+    if (ranks >= 1 && ranks <= RANKS_MOST) return CODA_OK;
     return fail(CODA_E_INVALID, "group %.40s: ranks is %" PRId64 "; must be 1..%d",
-                n->name ? n->name : "(NULL)", ranks, MOST_RANKS);
+                n->name ? n->name : "(NULL)", ranks, RANKS_MOST);
 }
 
 coda_status check_groups(const graph *g, const struct node *n)
@@ -44,15 +43,6 @@ static int64_t find_ranks(const graph *g, const struct node *n)
     return group->attr.group.ranks;
 }
 
-/* An axis below 0 counts from the end. */
-static coda_status find_axis(const struct node *n, const struct type *x, int64_t *axis)
-{
-    int64_t given = *axis;
-    if (given < 0) *axis += x->rank;
-    if (*axis >= 0 && *axis < x->rank) return CODA_OK;
-    return fail(CODA_E_INVALID, "%s: x is %s; it has no axis %" PRId64, node_word(n), dims_text(x).s, given);
-}
-
 coda_status infer_all_reduce(const graph *g, struct node *n)
 {
     const struct type *x = operand_type(g, n, EXCHANGE_X);
@@ -68,7 +58,7 @@ coda_status infer_reduce_scatter(const graph *g, struct node *n)
     int64_t *axis = &n->attr.reduce_scatter.axis, ranks = 0;
     coda_status s = need_float(n, EXCHANGE_X, x, 1);
     if (s == CODA_OK && !(ranks = find_ranks(g, n))) s = fail_status();
-    if (s == CODA_OK) s = find_axis(n, x, axis);
+    if (s == CODA_OK) s = find_axis(n, "x", x, axis);
     if (s != CODA_OK) return s;
     if (!dims_divides(g->dims, ranks, x->dim[*axis]))
         return fail(CODA_E_INVALID,
@@ -85,7 +75,7 @@ coda_status infer_all_gather(const graph *g, struct node *n)
     const struct type *x = operand_type(g, n, EXCHANGE_X);
     int64_t *axis = &n->attr.all_gather.axis, ranks = find_ranks(g, n);
     if (!ranks) return fail_status();
-    coda_status s = find_axis(n, x, axis);
+    coda_status s = find_axis(n, "x", x, axis);
     if (s != CODA_OK) return s;
     n->type = *x;
     n->type.dim[*axis] = dims_multiply(g->dims, x->dim[*axis], ranks);

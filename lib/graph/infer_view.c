@@ -10,8 +10,7 @@ static bool is_range(const struct dims *t, int64_t start, int64_t stop, int64_t 
            dims_reaches(t, extent, stop);
 }
 
-/* An axis below 0 counts from the end: -1 is the last one. */
-static coda_status find_axis(const struct node *n, const char *name, const struct type *x, int64_t *axis)
+coda_status find_axis(const struct node *n, const char *name, const struct type *x, int64_t *axis)
 {
     int64_t given = *axis;
     if (given < 0) *axis += x->rank;

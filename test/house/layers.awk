@@ -10,7 +10,7 @@ BEGIN {
     allowed["base"] = " base include jit "
     allowed["pack"] = " pack base "
     allowed["ranks"] = " ranks base "
-    allowed["graph"] = " graph pack base primitives "
+    allowed["graph"] = " graph ranks pack base primitives "
     allowed["eval"] = " eval graph ranks pack base "
     allowed["rewrite"] = " rewrite graph pack base "
     allowed["grad"] = " grad graph pack base primitives "
