@@ -35,9 +35,12 @@ int scaled(int n)
     return share > 0 ? share : 1;
 }
 
+/* One in a few is asked of sets of a few, of which some case is always to run. */
 bool scale_takes_one_in(int n, int i)
 {
-    return scale_is_full() || ((uint64_t)i + random_seed()) % ((uint64_t)n * thinned()) == 0;
+    enum { FEW = 3 };
+    uint64_t of = (uint64_t)n * (n > FEW ? thinned() : 1);
+    return scale_is_full() || ((uint64_t)i + random_seed()) % of == 0;
 }
 
 bool scale_takes(int i, bool covers)

@@ -3,8 +3,9 @@
  *
  * `make test` takes a part of a share that covers what matters, and a few more, both drawn by its seed, so
  * that many runs see everything; `make test-full` ($CODA_FULL=1) takes all. $CODA_SHARE=2, which `make test`
- * sets, halves the parts that a test asks for; a GPU takes them as the tests say. Sanitizers, under which a
- * case takes five to twenty times as long, take a smaller share: they look at code, not at numbers.
+ * sets, halves the parts that a test asks for, but one in 2 or 3; a GPU takes them as the tests say.
+ * Sanitizers, under which a case takes five to twenty times as long, take a smaller share: they look at
+ * code, not at numbers.
  */
 #ifndef UTIL_SCALE_H
 #define UTIL_SCALE_H
