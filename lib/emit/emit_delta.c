@@ -1,5 +1,5 @@
 /* emit_delta.c -- the gated delta rule becomes a kernel: the struct of constants that recurrent/delta.cuh
- * wants, and the entry. Tokens, sequences and strides are arguments. */
+ * wants, or delta_chunks.cuh, and the entry. Tokens, sequences and strides are arguments. */
 #include "emit_recurrent.h"
 
 static const char *const words[DELTA_USES] = {
@@ -23,8 +23,13 @@ static void print_config(const struct delta_spec *s, const struct schedule *of, 
     emit_constant(t, "i32", "values", s->values);
     emit_constant(t, "i32", "heads", s->heads);
     emit_constant(t, "i32", "group", s->heads / s->key_heads);
-    emit_constant(t, "i32", "rows", of->tile.bm);
-    emit_constant(t, "i32", "warps", of->tile.groups);
+    if (of->chunk) {
+        emit_constant(t, "i32", "slice", of->tile.bm);
+        emit_constant(t, "i32", "ring", of->tile.stages);
+    } else {
+        emit_constant(t, "i32", "rows", of->tile.bm);
+        emit_constant(t, "i32", "warps", of->tile.groups);
+    }
     emit_constant(t, "i64", "starts_stride", s->use[DELTA_STARTS].stride[0]);
     text_printf(t, "    static constexpr float scale = %af, eps = %af;\n};\n", (double)s->scale,
                 (double)s->eps);
@@ -55,10 +60,12 @@ coda_status emit_delta(struct plan *plan, const struct program *p, const struct 
         print_numbers(of, k, &args, &call);
         text_printf(&t, "// the gated delta rule of %lld heads of %lld x %lld\n", (wide)of->heads,
                     (wide)of->keys, (wide)of->values);
-        emit_recurrent_begin(&t, "delta", &args);
+        emit_recurrent_begin(&t, s->chunk ? "delta_chunks" : "delta", &args);
         print_config(of, s, &t);
-        text_append(&t, "\nusing Shared = Delta<Config>::Shared;\n");
-        emit_recurrent_body(k, s, "Delta", true, &call, &t);
+        if (s->chunk)
+            text_printf(&t, "\nstatic_assert(DeltaChunks<Config>::shared_bytes == %d);\n", s->shared_bytes);
+        else text_append(&t, "\nusing Shared = Delta<Config>::Shared;\n");
+        emit_recurrent_body(k, s, s->chunk ? "DeltaChunks" : "Delta", !s->chunk, &call, &t);
     }
     return emit_recurrent_finish(plan, k, "delta", &t, &args, &call);
 }

@@ -38,6 +38,7 @@ void program_print(const struct plan *p, const struct program *q, struct text *t
     program_print_head(q, t);
     if (s && s->attention) print_attention(s, t);
     if (s && s->attention_grad) text_printf(t, " %s", s->attention_grad->suffix);
+    if (s && s->chunk) text_printf(t, " chunks=%d", s->chunk);
     if (names) program_print_scopes(names, q, t);
     text_append(t, "\n");
     if (s && q->kind == PROGRAM_GEMM) print_tile(q, s, &p->target, t);

@@ -22,6 +22,7 @@ struct schedule {
     const struct attention_kernel *attention;           /* of an attention: attention_kernel.h; else NULL */
     const struct attention_grad_kernel *attention_grad; /* of gradients: attention_grad_kernel.h; else NULL */
     int residents; /* OWN: blocks on an SM for which registers are kept; 0: 1 */
+    int chunk;     /* OWN: tokens that tensor cores take together; 0: it has none, or takes one by one */
 
     /* From here on by schedule_complete. */
     struct epilogue_layout layout; /* GEMM: what the epilogue's steps need of the tile */

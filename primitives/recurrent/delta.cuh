@@ -12,14 +12,10 @@
 // scale, eps; i64 starts_stride.
 #pragma once
 #include "math.cuh"
-#include "recurrent/sequences.cuh"
+#include "recurrent/delta_tensors.cuh"
 #include "tile/block.cuh"
 
 namespace coda {
-
-struct StateStrides {
-    i64 batch, head, row;
-};
 
 template <class Config> struct Delta {
     typedef typename Config::T T;
@@ -30,18 +26,7 @@ template <class Config> struct Delta {
     static constexpr i32 decays = Config::by_row ? padded : 1;
     static_assert(rows % 4 == 0 && padded >= keys);
 
-    struct Tensors {
-        const T *q, *k, *v;
-        const typename Config::Decay *decay;
-        const typename Config::Beta *beta;
-        const typename Config::Before *before;
-        const Index *starts;
-        T *o;
-        typename Config::After *after;
-        RowStrides of_q, of_k, of_v, of_decay, of_beta, of_o;
-        StateStrides of_before, of_after;
-        u32 sequences, time;
-    };
+    typedef DeltaTensors<Config> Tensors;
     struct alignas(16) Shared {
         float k[many][padded], q[many][padded], factor[many][decays], v[many][32];
         float beta[many], scale_k[many], scale_q[many], kq[many];

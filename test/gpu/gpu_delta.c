@@ -1,5 +1,5 @@
-/* gpu_delta.c -- gated delta rules on the GPU against the evaluator. With CODA_TEST_CASE only cases run
- * whose names contain it. */
+/* gpu_delta.c -- gated delta rules on the GPU against loops over tokens in fp64. With CODA_TEST_CASE only
+ * cases run whose names contain it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,18 +10,62 @@
 
 int gpu_delta(void);
 
-static int check(const struct delta_case *c, uint64_t seed)
+static bool run(const graph *g, void **args)
+{
+    struct run_buffers b;
+    coda_plan *p;
+    if (coda_compile(&p, g, NULL) != CODA_OK) return false;
+    bool ran = run_upload(&b, g, p, args, true) && run_prepare(&b, p) && run_plan(&b, p);
+    run_release(&b);
+    coda_plan_free(p);
+    return ran;
+}
+
+static bool is_wanted(const char *name)
 {
     const char *named = getenv("CODA_TEST_CASE");
-    if (named && !strstr(c->name, named)) return 0;
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    return !named || strstr(name, named);
+}
+
+static int check(const struct delta_case *c, uint64_t seed)
+{
+    if (!is_wanted(c->name)) return 0;
     graph *g = delta_graph(c);
-    void **want = run_reference(g, seed);
-    double error = want ? run_on_gpu(g, seed, &opt, want) : -1;
-    if (want) random_args_free(g, want);
+    void **args = random_args(g, seed, false);
+    double *before = delta_before(c, g, args), parts = run(g, args) ? delta_parts(c, g, args, before) : -1;
+    bool good = parts >= 0 && (parts <= 1 || device_dry());
+    free(before);
+    random_args_free(g, args);
     graph_free(g);
-    return gpu_case(error >= 0 && error <= delta_allowed(c), "delta", "%s, seed %llu: error %.2e %s", c->name,
-                    (unsigned long long)seed, error, error < 0 ? coda_error() : "");
+    return gpu_case(good, "delta", "%s, seed %llu: the error is %g of what is allowed %s", c->name,
+                    (unsigned long long)seed, parts, parts < 0 ? coda_error() : "");
+}
+
+/* Runs that go by chunks, and others that go token by token, of one sequence. */
+static int check_cut(uint64_t seed)
+{
+    const struct delta_case c = {"cut", CODA_BF16, CODA_F32, 0, 190, 2, 1, 64, 32, true, .in_place = true};
+    int64_t tokens[200], left = c.time;
+    struct random r = {seed};
+    int runs = 0;
+    if (!is_wanted(c.name)) return 0;
+    for (; left; left -= tokens[runs++])
+        tokens[runs] = random_chance(&r, 30) ? 1 : random_below(&r, left + 1);
+    double parts = delta_cut(&c, tokens, runs, seed, run);
+    bool good = parts >= 0 && (parts <= 1 || device_dry());
+    return gpu_case(good, "delta", "cut into %d runs, seed %llu: the error is %g of what is allowed %s", runs,
+                    (unsigned long long)seed, parts, parts < 0 ? coda_error() : "");
+}
+
+/* Each number of tokens up to two chunks and two more. */
+static int check_lengths(uint64_t seed, bool few)
+{
+    struct delta_case c = {"length", CODA_BF16, CODA_F32, 1, 0, 1, 1, 32, 32, true, .in_place = true};
+    struct random r = {seed};
+    int failed = 0;
+    for (c.time = 0; c.time <= 130; c.time++)
+        if (!few || random_chance(&r, 2)) failed += check(&c, seed);
+    return failed;
 }
 
 int gpu_delta(void)
@@ -38,5 +82,7 @@ int gpu_delta(void)
         const struct delta_case c = delta_draw(s);
         failed += check(&c, s);
     }
+    failed += check_lengths(seed, few);
+    for (int i = 0; i < (few ? 1 : 10); i++) failed += check_cut(seed + (uint64_t)i);
     return failed;
 }

@@ -36,6 +36,15 @@ const struct delta_case delta_cases[] = {
     {"packed, few",   F32,  F32,   7,   4, 2, 1, 32,  32, true,  true,  true,  DELTA_ANY,     true},
     {"packed, none",  F32,  0,     0,   9, 2, 1, 16,  16, false, false, true,  DELTA_KEEPS,   false},
     {"apart",         BF16, F32,   2,  20, 2, 1, 32,  32, true,  false, false, DELTA_ANY,     false},
+    {"chunks",        BF16, F32,   1, 130, 4, 2, 128, 128, true, false, false, DELTA_ANY,     true},
+    {"chunks, one",   BF16, F32,   0,  64, 1, 1, 64,  32, false, false, false, DELTA_KEEPS,   false},
+    {"chunks, many",  BF16, F32,  70,  32, 4, 4, 32,  64, true,  false, false, DELTA_ANY,     true},
+    {"chunks, repeated", BF16, F32, 1, 200, 2, 1, 128, 32, true, false, false, DELTA_REPEATS, false},
+    {"chunks, keep",  BF16, BF16,  2,  65, 2, 1, 64,  64, true,  false, false, DELTA_KEEPS,   true},
+    {"chunks, forget", BF16, 0,    2, 129, 2, 2, 64,  32, true,  false, false, DELTA_FORGETS, false},
+    {"chunks, packed", BF16, F32,  6, 260, 2, 1, 64,  64, true,  false, true,  DELTA_ANY,     true},
+    {"chunks, packed, long", BF16, F32, 4, 250, 2, 1, 32, 32, false, false, true, DELTA_KEEPS, false},
+    {"chunks, none",  BF16, F32,   0,  70, 2, 1, 32,  32, true,  false, true,  DELTA_ANY,     true},
 };
 /* clang-format on */
 const int delta_case_count = ARRAY_SIZE(delta_cases);
@@ -55,6 +64,10 @@ struct delta_case delta_draw(uint64_t seed)
     c.keys = 1 + random_below(&r, random_chance(&r, 30) ? 140 : 40);
     c.values = 1 + random_below(&r, 70);
     c.by_row = random_chance(&r, 30);
+    if (c.dtype == BF16 && random_chance(&r, 60)) { /* that goes by chunks */
+        c.keys = 32 << random_below(&r, 3), c.values = 32 << random_below(&r, 2);
+        c.time = random_below(&r, 200), c.by_row = false;
+    }
     c.kind = (int)random_below(&r, 4);
     c.in_place = c.state && random_chance(&r, 60);
     return c;
@@ -148,21 +161,37 @@ static int index_of(const graph *g, const char *name)
     return -1;
 }
 
-/* A leaf as dense doubles, which free() takes. */
+/* A leaf, or what a run has left in an output, as dense doubles, which free() takes. */
 static double *doubles(const graph *g, void **args, const char *name)
 {
     int i = index_of(g, name);
-    const struct node *n = &g->node[g->leaf[i]];
+    bool is_leaf = i < g->leaves;
+    const struct output *o = is_leaf ? NULL : &g->output[i - g->leaves];
+    const struct node *n = &g->node[is_leaf ? g->leaf[i] : o->value];
     int64_t count = type_elements(&n->type);
     double *x = malloc(sizeof *x * (size_t)(count + 1));
-    for (int64_t e = 0; x && e < count; e++) x[e] = dtype_load(n->type.dtype, args[i], e);
+    for (int64_t e = 0; x && e < count; e++) {
+        int64_t at = is_leaf ? e : 0, rest = e;
+        for (int d = n->type.rank - 1; !is_leaf && d >= 0; rest /= n->type.dim[d--])
+            at += rest % n->type.dim[d] * o->stride[d];
+        x[e] = dtype_load(n->type.dtype, args[i], at);
+    }
     return x;
+}
+/* What coda_evaluate has left in an output is doubles. */
+static double *made(const graph *g, void **args, const char *name, bool evaluated)
+{
+    if (!evaluated) return doubles(g, args, name);
+    int i = index_of(g, name);
+    size_t bytes = sizeof(double) * (size_t)type_elements(&g->node[g->output[i - g->leaves].value].type);
+    double *x = malloc(bytes + 1);
+    return x ? memcpy(x, args[i], bytes) : NULL;
 }
 
 struct loops {
     const struct delta_case *c;
-    double *q, *v;
-    const double *k, *decay, *beta, *before;
+    double *q, *v, *k, *decay, *beta;
+    const double *before;
     double *s, *o, *after; /* o and after: as they should be */
 };
 
@@ -240,22 +269,84 @@ double *delta_before(const struct delta_case *c, const graph *g, void **args)
     return c->state ? doubles(g, args, "s") : NULL;
 }
 
-double delta_difference(const struct delta_case *c, const graph *g, void **args, const double *before)
+struct delta_errors delta_errors(const struct delta_case *c, const graph *g, void **args,
+                                 const double *before, bool evaluated)
 {
     int64_t sequences = c->packed ? c->sequences : MAX(c->sequences, 1);
     int64_t rows = c->packed ? c->time : sequences * c->time, state = c->keys * c->values;
     int64_t n = rows * c->heads * c->values, states = sequences * c->heads * state;
     struct loops l = {.c = c, .before = before};
     l.q = doubles(g, args, "q"), l.v = doubles(g, args, "v");
-    l.k = args[index_of(g, "k")], l.decay = args[index_of(g, "decay")], l.beta = args[index_of(g, "beta")];
+    l.k = made(g, args, "k", evaluated);
+    l.decay = made(g, args, "decay", evaluated), l.beta = made(g, args, "beta", evaluated);
     l.s = calloc((size_t)state, sizeof *l.s);
     l.o = calloc((size_t)n + 1, sizeof *l.o), l.after = calloc((size_t)states + 1, sizeof *l.after);
     run_loops(&l, g, args);
-    double error = apart(args[index_of(g, "o")], l.o, n, 0);
-    double *left = c->in_place ? doubles(g, args, "s") : NULL;
-    double round = !c->in_place ? 0 : c->state == CODA_F32 ? 1e-7 : c->state == CODA_F16 ? 1e-3 : 8e-3;
-    error = fmax(error, apart(left ? left : args[index_of(g, "after")], l.after, states, round));
-    double *own[] = {l.q, l.v, l.s, l.o, l.after, left};
+    double *o = made(g, args, "o", evaluated);
+    double *left = c->in_place ? doubles(g, args, "s") : made(g, args, "after", evaluated);
+    double round = !c->in_place || !evaluated ? 0 : c->state == F32 ? 1e-7 : c->state == F16 ? 1e-3 : 8e-3;
+    struct delta_errors e = {apart(o, l.o, n, 0), apart(left, l.after, states, round)};
+    double *own[] = {l.q, l.v, l.k, l.decay, l.beta, l.s, l.o, l.after, o, left};
     for (int i = 0; i < ARRAY_SIZE(own); i++) free(own[i]);
+    return e;
+}
+
+double delta_difference(const struct delta_case *c, const graph *g, void **args, const double *before)
+{
+    struct delta_errors e = delta_errors(c, g, args, before, true);
+    return fmax(e.o, e.after);
+}
+
+double delta_parts(const struct delta_case *c, const graph *g, void **args, const double *before)
+{
+    coda_dtype state = c->state ? c->state : F32;
+    struct delta_errors e = delta_errors(c, g, args, before, false);
+    double of_state = state == BF16 ? 1e-2 : state == F16 ? 2e-3 : 1e-5;
+    double of_o = c->dtype == BF16 ? 1e-2 : c->dtype == F16 ? 2e-3 : 1e-5;
+    return fmax(e.o / of_o, e.after / of_state);
+}
+
+/* ---- Runs of one sequence ---- */
+
+/* Rows `first` on of what a whole sequence has, into a piece of it, or back; and its other leaves. */
+static void copy_rows(const graph *whole, void **of, const graph *piece, void **to, int64_t first, bool back)
+{
+    for (int i = 0; i < whole->leaves + whole->outputs; i++) {
+        bool is_leaf = i < whole->leaves;
+        const struct type *t =
+            &piece->node[is_leaf ? piece->leaf[i] : piece->output[i - whole->leaves].value].type;
+        bool is_rows = t->rank == 2;
+        size_t bytes = (size_t)dtype_bytes(t->dtype, type_elements(t));
+        size_t row = is_rows ? (size_t)dtype_bytes(t->dtype, t->dim[1]) : 0;
+        char *in_whole = (char *)of[i] + row * (size_t)first;
+        bool is_state = is_leaf && piece->node[piece->leaf[i]].op == OP_STATE;
+        if (back && (!is_leaf || is_state)) memcpy(in_whole, to[i], bytes);
+        if (!back && is_leaf) memcpy(to[i], in_whole, bytes);
+    }
+}
+
+double delta_cut(const struct delta_case *c, const int64_t *tokens, int runs, uint64_t seed,
+                 bool (*run)(const graph *g, void **args))
+{
+    graph *g = delta_graph(c);
+    void **all = random_args(g, seed, false);
+    double *before = delta_before(c, g, all);
+    int64_t first = 0;
+    bool good = true;
+    for (int i = 0; i < runs && good; first += tokens[i++]) {
+        struct delta_case part = *c;
+        part.time = tokens[i];
+        graph *of = delta_graph(&part);
+        void **args = random_args(of, seed, false);
+        copy_rows(g, all, of, args, first, false);
+        good = run(of, args);
+        if (good) copy_rows(g, all, of, args, first, true);
+        random_args_free(of, args);
+        graph_free(of);
+    }
+    double error = good && first == c->time ? delta_parts(c, g, all, before) : -1;
+    free(before);
+    random_args_free(g, all);
+    graph_free(g);
     return error;
 }

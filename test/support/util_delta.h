@@ -26,9 +26,21 @@ struct delta_case delta_draw(uint64_t seed);
 graph *delta_graph(const struct delta_case *c);
 /* What is before the sequences, as dense doubles, which free() takes; NULL: zeros. */
 double *delta_before(const struct delta_case *c, const graph *g, void **args);
-/* How far apart what coda_evaluate left in args and loops over tokens are, over rms. `before` is from ahead
- * of the run. */
+/* How far apart what is in args and loops over tokens in fp64 are, over rms. The loops take k, decay and beta
+ * as the run has left them in its outputs. `before` is from ahead of the run, by coda_evaluate or a plan. */
+struct delta_errors {
+    double o, after;
+};
+struct delta_errors delta_errors(const struct delta_case *c, const graph *g, void **args,
+                                 const double *before, bool evaluated);
+/* The larger one, of coda_evaluate's. */
 double delta_difference(const struct delta_case *c, const graph *g, void **args, const double *before);
+/* The larger one of a plan's, in parts of what is allowed: of states 1e-5 in fp32, 1e-2 in bf16. */
+double delta_parts(const struct delta_case *c, const graph *g, void **args, const double *before);
+/* The same of one sequence without a dimension for it, in place, that goes by runs of so many tokens. `run`
+ * runs a graph where its arguments lie. -1: it failed. */
+double delta_cut(const struct delta_case *c, const int64_t *tokens, int runs, uint64_t seed,
+                 bool (*run)(const graph *g, void **args));
 /* What is allowed of run_worst_error. */
 double delta_allowed(const struct delta_case *c);
 

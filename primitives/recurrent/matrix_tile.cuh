@@ -1,0 +1,57 @@
+// matrix_tile.cuh -- matrices of 16-bit elements in shared memory whose rows have 32, 64 or 128, and operands
+// of mma.sync. Pieces of 16 bytes lie in another order in neighbouring rows: eight rows of a column of pieces
+// are on different banks, so ldmatrix takes them in one turn.
+#pragma once
+#include "port/tile.cuh"
+#include "ptx/control.cuh"
+#include "ptx/matrix.cuh"
+
+namespace coda {
+
+template <class T, i32 n> struct MatrixTile {
+    static_assert(sizeof(T) == 2 && (n == 32 || n == 64 || n == 128));
+    static constexpr i32 row_bytes = 2 * n;
+
+    DEV static i32 turn(i32 row) { return n == 32 ? row / 2 % 4 : row % 8; }
+    // Bytes from the tile's first to those of an element.
+    DEV static i32 offset(i32 row, i32 column)
+    {
+        return row_bytes * row + ((column / 8) ^ turn(row)) * 16 + column % 8 * 2;
+    }
+    // The place of [16, 16] elements from (row, column) on for ldmatrix: this lane's row of the four
+    // matrices, the second of them below the first, or beside it.
+    DEV static u32 matrices(u32 tile, i32 row, i32 column, bool below)
+    {
+        const i32 lane = threadIdx.x % 32, i = lane / 8, r = lane % 8, one = i % 2, two = i / 2;
+        const i32 down = below ? one : two, along = below ? two : one;
+        return tile + row_bytes * (row + r + 8 * down) + (((column / 8 + along) ^ turn(r)) * 16);
+    }
+};
+
+// An operand a[16, 16] of mma.sync, and four floats of each of two neighbouring results, which lie alike.
+typedef u32 Operand[4];
+
+// x as the sum of two of 16 bits, the larger one first.
+template <class T> DEV void split_pair(float a, float b, u32 &high, u32 &low)
+{
+    high = pack2<T>(a, b);
+    const Pair h = unpack2<T>(high);
+    low = pack2<T>(a - h.a, b - h.b);
+}
+template <class T>
+DEV void split_results(const float (&left)[4], const float (&right)[4], Operand &high, Operand &low)
+{
+    split_pair<T>(left[0], left[1], high[0], low[0]);
+    split_pair<T>(left[2], left[3], high[1], low[1]);
+    split_pair<T>(right[0], right[1], high[2], low[2]);
+    split_pair<T>(right[2], right[3], high[3], low[3]);
+}
+
+// d[16, 16] += a b.
+template <class T> DEV void multiply(float (&left)[4], float (&right)[4], const Operand &a, const Operand &b)
+{
+    ptx::mma<T>(left, a, b[0], b[1]);
+    ptx::mma<T>(right, a, b[2], b[3]);
+}
+
+} // namespace coda
