@@ -57,6 +57,21 @@ def shape_of_mask(seen, tq, tk):
     return None
 
 
+def parted(mask, tq, tk):
+    """(attributes, the rest) of a mask that is "and" of a folded one, which attributes say, and of another one, as of
+    a causal mask and the keys of each sequence that are no padding."""
+    while isinstance(mask, Tensor) and mask.made and mask.made[0] == "expand":
+        mask = mask.made[1][0]
+    word, args = mask.made[:2] if isinstance(mask, Tensor) and mask.made else ("", ())
+    if word == "and_" and len(args) == 2:
+        for seen, rest in (args, args[::-1]):
+            if isinstance(seen, torch.Tensor) and seen.dtype == torch.bool and isinstance(rest, Tensor):
+                said = shape_of_mask(seen.expand(torch.broadcast_shapes(seen.shape, (1, 1))), tq, tk)
+                if said is not None:
+                    return said, rest
+    return {}, mask
+
+
 def bias_of(l, mask, q):
     """A node that is added to scores."""
     if isinstance(mask, torch.Tensor):
@@ -70,8 +85,8 @@ def bias_of(l, mask, q):
         mask = rules.where(l, mask, torch.zeros(()), torch.full((), HIDDEN))
     if mask.dtype not in (torch.float32, q.dtype):
         mask = rules.cast(l, mask, torch.float32)
-    dims = [[] if d and all(a.stretched for a in d) else d for d in mask.dims[:-2]] + mask.dims[-2:]
-    return layout.plain(l.g, mask.of(dims))
+    dims = [[] if d and all(a.stretched for a in d) else d for d in mask.dims[:-1]] + mask.dims[-1:]
+    return layout.plain(l.g, mask.of(dims))  # what is the same for all of a dimension is there once
 
 
 def attend(l, q, k, v, mask, scale, softcap=0.0, causal=False):
@@ -92,6 +107,8 @@ def attend(l, q, k, v, mask, scale, softcap=0.0, causal=False):
         said = shape_of_mask(seen, tq, tk) if seen is not None else None
         if said is not None:
             attributes, mask = dict(attributes, **said), None
+    said, mask = parted(mask, tq, tk)
+    attributes.update(said)
     if mask is not None:
         operands = [None] * 8 + [bias_of(l, mask, q)]
     o = l.g.node("attention", [*rows, *operands], (b, tq, h * d), rows[0].dtype, scale=float(scale), heads=h,
