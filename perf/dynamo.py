@@ -1,0 +1,357 @@
+#!/usr/bin/env python3
+"""dynamo.py -- models of transformers by torch.compile: backend="coda" beside Inductor, in one process.
+
+    dynamo.py [--layers N] [--max-autotune] [--quick] [--seconds N] [--out FILE] [--cpu] [PATTERN...]
+
+    llama-8b, qwen3-8b   prefill: 2048 tokens and the logits of the last one; decode: a token behind 1024 others, by a
+                         static cache; first: from the start of a process to its first token, all caches warm
+    minilm               32 sentences of 128 tokens with a mask
+
+Models are as transformers makes them, in bf16, of random weights. Sides: "coda"; "compile", Inductor by
+mode="reduce-overhead"; by option "autotune", mode="max-autotune". "best" is the faster of Inductor's. Sides run in
+turns, after two runs of their own each; times are the host's clock around runs that end in a wait. `error` is that of
+logits to fp32's of the same weights, of their norm, and beside it that of PyTorch without a compiler. `memory` is the
+most that PyTorch's allocator held in runs, weights and all; `host_us` what a call of a compiled graph costs the host
+above coda_run. --layers: so many layers of 32 or 36, as compilers take minutes. --quick: fewer runs. Results go to
+perf/results/CARD/torch_dynamo.json, unless patterns choose some. --cpu tries all with small sizes and no GPU.
+"""
+import array
+import copy
+import ctypes
+import gc
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import pytorch
+import torch
+
+try:
+    import transformers
+except ImportError:
+    sys.exit("dynamo.py: python3 finds no transformers; nothing is measured")
+import libcoda.dynamo
+from libcoda import c
+from libcoda.dynamo.compiled import Program
+
+MODES = {"coda": {"backend": "coda", "options": {"fullgraph": True}}, "compile": {"mode": "reduce-overhead"},
+         "autotune": {"mode": "max-autotune"}}
+TOKENS, CONTEXT = 2048, 1024
+START = time.monotonic()
+
+
+# ---- Models ----
+
+def decoder_sizes(opt, layers):
+    if opt.cpu:
+        return dict(hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
+                    num_key_value_heads=2, vocab_size=512, max_position_embeddings=4096)
+    return dict(num_hidden_layers=opt.layers or layers, num_attention_heads=32, num_key_value_heads=8,
+                hidden_size=4096, max_position_embeddings=8192)
+
+
+def config_of(name, opt):
+    if name == "minilm":
+        return transformers.BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
+    if name == "llama-8b":
+        return transformers.LlamaConfig(**{"intermediate_size": 14336, "vocab_size": 128256, "rope_theta": 500000.0,
+                                           **decoder_sizes(opt, 32)})
+    return transformers.Qwen3Config(**{"intermediate_size": 12288, "vocab_size": 151936, "head_dim": 128,
+                                       **decoder_sizes(opt, 36)})
+
+
+def model_of(name, opt, device):
+    config = config_of(name, opt)
+    kind = {"llama-8b": "LlamaForCausalLM", "qwen3-8b": "Qwen3ForCausalLM", "minilm": "BertModel"}[name]
+    torch.manual_seed(7)
+    torch.set_default_dtype(torch.bfloat16)
+    with torch.device(device):
+        model = getattr(transformers, kind)(config).eval()
+    torch.set_default_dtype(torch.float32)
+    return model
+
+
+def ids_of(model, device, sequences, tokens):
+    made = torch.Generator(device).manual_seed(11)
+    return torch.randint(model.config.vocab_size, (sequences, tokens), device=device, generator=made)
+
+
+class Prefill:
+    """The logits of the last token."""
+
+    def __init__(self, model, opt, device):
+        self.ids = ids_of(model, device, 1, 64 if opt.cpu else TOKENS)
+
+    def __call__(self, f):
+        return f(input_ids=self.ids, use_cache=False, logits_to_keep=1).logits
+
+
+class Decode:
+    """A token; each side has a cache of its own, in which a run goes on."""
+
+    def __init__(self, model, opt, device):
+        self.opt, self.model, self.caches = opt, model, {}
+        self.ids = ids_of(model, device, 1, 33 if opt.cpu else CONTEXT + 1)
+
+    def cache(self):
+        most = self.ids.shape[1] + (64 if self.opt.cpu else 511)
+        cache = transformers.StaticCache(config=self.model.config, max_cache_len=most)
+        self.model(input_ids=self.ids[:, :-1], past_key_values=cache, logits_to_keep=1)
+        return cache
+
+    def __call__(self, f):
+        if f not in self.caches:
+            self.caches[f] = self.cache()
+        return f(input_ids=self.ids[:, -1:], past_key_values=self.caches[f]).logits
+
+
+class Sentences:
+    def __init__(self, model, opt, device):
+        self.ids = ids_of(model, device, 2 if opt.cpu else 32, 24 if opt.cpu else 128)
+        self.mask = torch.ones_like(self.ids)
+        self.mask[0, -5:] = 0
+
+    def __call__(self, f):
+        return f(input_ids=self.ids, attention_mask=self.mask).last_hidden_state
+
+
+CASES = {"llama-8b/prefill": Prefill, "llama-8b/decode": Decode, "minilm/32x128": Sentences, "qwen3-8b/prefill": Prefill,
+         "qwen3-8b/decode": Decode}
+
+
+# ---- Measurements ----
+
+def wait(device):
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def timed(call, n, device):
+    """Milliseconds of a run, of n that end in a wait."""
+    wait(device)
+    start = time.perf_counter()
+    for _ in range(n):
+        call()
+    wait(device)
+    return 1e3 * (time.perf_counter() - start) / n
+
+
+def error_of(y, want):
+    """Of the norm; rows of padding are nobody's."""
+    y, want = y.float()[-1:], want.float()[-1:]
+    return float((y - want).norm() / want.norm())
+
+
+def reference(model, case, device):
+    """In fp32 without a compiler, and the error of bf16 so."""
+    eager = case(model).float().clone()
+    wide = copy.deepcopy(model).float()
+    case.caches = {}
+    kept, case.model = getattr(case, "model", None), wide
+    want = case(wide).clone()
+    case.model, case.caches = kept, {}
+    del wide
+    return want, error_of(eager, want)
+
+
+class Side:
+    """A compiled model after its first run, and the most memory that its next runs hold."""
+
+    def __init__(self, name, model, case, device):
+        self.name, self.case = name, case
+        self.compiled = torch.compile(model, dynamic=False, **MODES[name])
+        start = time.perf_counter()
+        self.result = self.run().float().clone()
+        wait(device)
+        self.first = time.perf_counter() - start
+        self.run()
+        wait(device)
+        self.memory = 0
+        if device == "cuda":
+            gc.collect()
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            self.run()
+            wait(device)
+            self.memory = torch.cuda.max_memory_allocated()
+            self.reserved = torch.cuda.memory_reserved()
+
+    def run(self):
+        if self.name != "coda":
+            torch.compiler.cudagraph_mark_step_begin()
+        return self.case(self.compiled)
+
+
+def host_us(side, device):
+    """What a call of the compiled graph costs the host above coda_run, behind Dynamo's guards."""
+    seen, call = [], Program.__call__
+
+    def spy(program, arguments):
+        seen.append((program, arguments))
+        return call(program, arguments)
+    Program.__call__ = spy
+    try:
+        side.run()
+    finally:
+        Program.__call__ = call
+    program, arguments = seen[-1]
+    _, leaves = program.gather(arguments)
+    made = [torch.empty(s, dtype=d[1], device=program.where) for s, d in zip(program.shapes(None), program.made)]
+    addresses = array.array("Q", leaves + [x.data_ptr() for x in made])
+    pointers = (ctypes.c_void_p * len(addresses)).from_buffer(addresses)
+    room, _hold = program.scratch(program.plan.workspace_bytes)
+    stream = torch.cuda.current_stream().cuda_stream if device == "cuda" else None
+
+    def bare():
+        c.coda_run(program.plan.handle, pointers, None, room, stream)
+
+    def us(f):
+        wait(device)
+        start = time.perf_counter_ns()
+        f()
+        return (time.perf_counter_ns() - start) / 1e3
+    both = [(us(lambda: program(arguments)), us(bare)) for _ in range(20 if side.case.__class__ is Decode else 60)]
+    return statistics.median(a for a, _ in both) - statistics.median(b for _, b in both)
+
+
+def rounds_of(sides, opt, device):
+    """Milliseconds of each side, in turns."""
+    n = {s: max(1, min(30, int(60 / timed(s.run, 2, device)))) for s in sides}
+    out = []
+    for r in range(3 if opt.quick or opt.cpu else 9):
+        turn = sides[::-1] if r % 2 else sides
+        out.append({s.name: timed(s.run, n[s], device) for s in turn})
+    return out
+
+
+def ratios(rounds):
+    r = {n: round(statistics.median(x[n] / x["coda"] for x in rounds), 4) for n in rounds[0] if n != "coda"}
+    r["best"] = min(r.values())
+    return r
+
+
+def say(row):
+    print("%-18s coda %8.3f ms  %s" % (row["case"], row["sides"]["coda"]["median"],
+          "  ".join("%s %s" % p for p in row.items() if p[0] not in ("case", "sides", "rounds"))), flush=True)
+
+
+def one(name, model, opt, device):
+    case = CASES[name](model, opt, device)
+    want, eager = reference(model, case, device)
+    sides = []
+    for side in ("coda", "compile") + (("autotune",) if opt.max_autotune else ()):
+        if sides and time.monotonic() - START > opt.seconds:
+            print("%s: %s left out: %g seconds are over" % (name, side, opt.seconds), flush=True)
+            continue
+        sides.append(Side(side, model, case, device))
+        print("    %-18s %-9s first run after %.1f s, memory %.3f GB, error %.2e (eager %.2e)  [%.0f s]" % (
+              name, side, sides[-1].first, sides[-1].memory / 1e9, error_of(sides[-1].result, want), eager,
+              time.monotonic() - START), flush=True)
+        row = row_of(name, sides, opt, device, want, eager)
+        if len(sides) > 1:
+            say(row)
+    return row
+
+
+def row_of(name, sides, opt, device, want, eager):
+    rounds, plan = rounds_of(sides, opt, device), libcoda.dynamo.last[-1].programs[0].plan
+    peers = [s for s in sides if s.name != "coda"]
+    row = {"case": "dynamo/" + name, "layers": opt.layers or 0, "launches": plan.stats.launches, "rounds": len(rounds),
+           "sides": {n: pytorch.spread([x[n] for x in rounds]) for n in rounds[0]},
+           "error": {s.name: float("%.3g" % error_of(s.result, want)) for s in sides},
+           "cold_s": {s.name: round(s.first, 2) for s in sides}, "host_us": round(host_us(sides[0], device), 1)}
+    row["error_ratio"] = round(row["error"]["coda"] / eager, 4)
+    row["good"] = row["error_ratio"] <= 1
+    if peers:
+        row["ratio"] = ratios(rounds)
+        if device == "cuda":
+            row["memory"] = round(sides[0].memory / min(s.memory for s in peers), 4)
+            row["reserved"] = round(sides[0].reserved / min(s.reserved for s in peers), 4)
+    return row
+
+
+# ---- From the start of a process ----
+
+def child(name, side, opt):
+    """Prints when the first token is there, by the clock that the parent started."""
+    device = "cpu" if opt.cpu else "cuda"
+    with torch.no_grad():
+        model = model_of(name, opt, device)
+        case = Prefill(model, opt, device)
+        y = case(torch.compile(model, dynamic=False, **MODES[side]))
+        print("first %d %.3f" % (int(y.argmax()), time.time() - float(os.environ["DYNAMO_START"])), flush=True)
+
+
+def first(name, opt):
+    """Seconds to the first token in new processes whose caches are warm, after one that warms them."""
+    out = {}
+    for side in ("coda", "compile"):
+        for _ in range(2):
+            command = [sys.executable, os.path.abspath(__file__), "--layers", str(opt.layers), "--child",
+                       "%s:%s" % (name, side)] + ["--cpu"] * opt.cpu
+            done = subprocess.run(command, env=dict(os.environ, DYNAMO_START=repr(time.time())), capture_output=True,
+                                  text=True, check=False)
+            words = next((x.split() for x in done.stdout.splitlines() if x.startswith("first ")), None)
+            if words is None:
+                sys.exit("dynamo.py: %s: %s" % (side, done.stderr[-500:]))
+            out[side] = float(words[2])
+    row = {"case": "dynamo/%s/first" % name, "layers": opt.layers or 0, "seconds": out, "good": True,
+           "ratio": {"best": round(out["coda"] / out["compile"], 4)}}
+    print("%-18s first token after %s s, ratio %s" % (name, out, row["ratio"]["best"]), flush=True)
+    return row
+
+
+# ---- The program ----
+
+def arguments():
+    layers = side = None
+    given = sys.argv[1:]
+    for flag in ("--layers", "--child"):
+        if flag in given:
+            at = given.index(flag)
+            value = given[at + 1]
+            del given[at:at + 2]
+            layers, side = (value, side) if flag == "--layers" else (layers, value)
+    sys.argv[1:] = given
+    opt = pytorch.parse(__doc__, "--max-autotune --quick --cpu", 600)
+    opt.layers, opt.child = int(layers or 0), side
+    return opt
+
+
+def main():
+    opt = arguments()
+    if not opt.cpu and not torch.cuda.is_available():
+        sys.exit("dynamo.py: torch finds no GPU; nothing is measured")
+    torch._dynamo.config.recompile_limit = 64
+    torch.set_float32_matmul_precision("highest")
+    if opt.child:
+        return child(*opt.child.split(":"), opt)
+    device, rows, models = "cpu" if opt.cpu else "cuda", [], {}
+    path = opt.out or (None if opt.pattern or opt.cpu else pytorch.results("torch_dynamo"))
+    for name in [*CASES, "llama-8b/first"]:
+        if (opt.pattern and not any(p in name for p in opt.pattern)) or time.monotonic() - START > opt.seconds:
+            continue
+        family = name.split("/", maxsplit=1)[0]
+        if name.endswith("/first"):
+            models.clear()
+            gc.collect()
+            if device == "cuda":
+                torch.cuda.empty_cache()
+            rows.append(first(family, opt))
+        else:
+            if family not in models:
+                models.clear()
+                models[family] = model_of(family, opt, device)
+            with torch.no_grad():
+                rows.append(one(name, models[family], opt, device))
+            torch._dynamo.reset()
+            libcoda.dynamo.reset()
+        if path:
+            pytorch.store(path, c, rows, "torch_dynamo")
+    return 0 if all(r["good"] for r in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
