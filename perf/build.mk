@@ -28,6 +28,8 @@ perf-backward: $(PACKAGE)/.made ## backward passes beside PyTorch, and XLA by TO
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/backward.py $(TORCH_ARGS) $(CASES)
 perf-training: $(PACKAGE)/.made ## whole steps of training beside torch.compile's, and losses beside PyTorch's
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/training.py $(TORCH_ARGS) $(CASES)
+perf-dynamo: $(PACKAGE)/.made ## models of transformers by torch.compile, beside Inductor (TORCH_ARGS='--max-autotune --layers 8')
+	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/dynamo.py $(TORCH_ARGS) $(CASES)
 perf-cpu: $(PACKAGE)/.made ## the CPU device beside PyTorch or NumPy, if PYTHON has them; whole models with LLAMA_BENCH=, MINILM=
 	@$(PYTHON) perf/cpu_peers.py --library $(BUILD)/libcoda.so $(CASES)
 	@[ -z "$(LLAMA_BENCH)$(MINILM)" ] || $(MAKE) --no-print-directory -s -C examples/serving
@@ -36,4 +38,4 @@ perf-cpu: $(PACKAGE)/.made ## the CPU device beside PyTorch or NumPy, if PYTHON 
 perf-report: ## perf/results beside their bars, as charts, and as the table of perf/README.md
 	@perf/publish
 
-.PHONY: perf perf-build perf-tuned perf-torch perf-backward perf-training perf-cpu perf-report
+.PHONY: perf perf-build perf-tuned perf-torch perf-backward perf-training perf-dynamo perf-cpu perf-report
