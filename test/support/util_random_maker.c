@@ -100,7 +100,7 @@ coda_value maker_linear_by(struct maker *m, coda_value x, int64_t n, coda_dtype 
     return kn ? coda_matmul_kn(m->g, x, w) : coda_matmul(m->g, x, w);
 }
 
-/* By a packed weight of x's dtype, or a view of it. */
+/* By a packed weight of x's dtype, or a view of it; one without elements cannot be packed. */
 static coda_value linear_by_packed(struct maker *m, coda_value x, int64_t n)
 {
     static const char *const words[] = {"q4_0",        "q4_k", "q6_k", "mxfp4", "int4_g64_bf16_zeros",
@@ -109,7 +109,7 @@ static coda_value linear_by_packed(struct maker *m, coda_value x, int64_t n)
     coda_pack_format f = CODA_PACK_FORMAT_INIT;
     char name[32];
     int64_t k = s.rank < 2 ? 0 : s.dim[s.rank - 1];
-    if (k < 1 || n < 1) return CODA_NONE;
+    if (k < 1 || n < 1) return maker_linear_by(m, x, n, s.dtype);
     coda_pack_format_find(words[random_below(&m->r, ARRAY_SIZE(words))], &f);
     snprintf(name, sizeof name, "w%d", m->leaves++);
     bool kn = random_chance(&m->r, 30), some = random_chance(&m->r, 30);

@@ -8,6 +8,7 @@
 #include "util_random.h"
 #include "util_scale.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "tests.h" /* last: Check has a macro named fail */
@@ -114,6 +115,7 @@ START_TEST(all_is_drawn_or_excused)
     for (uint64_t s = seed; s < seed + GRAPHS; s++) {
         struct random_options o = {.patterns = 8, .most_dim = 8, .states = s % 2, .wide = s % 3 == 0};
         graph *g = random_graph(s, &o);
+        ck_assert_msg(!coda_graph_status(g), "seed %" PRIu64 ": %s", s, coda_error());
         for (int i = 0; i < g->nodes; i++) count_node(&g->node[i]);
         graph_free(g);
     }
