@@ -32,7 +32,7 @@ template <class Config> struct AttentionShort {
     using Element = typename Tiled::T;
     static constexpr i32 bm = Tiled::bm, bn = Tiled::bn;
     static constexpr i32 chunks = (Tiled::head_dim + 63) / 64;       // of 64 columns: a swizzled row
-    static constexpr i32 columns = (Tiled::head_dim + 31) / 32 * 32; // of the result's fragment
+    static constexpr i32 columns = (Tiled::head_dim + 15) / 16 * 16; // of the result's fragment
     static_assert(!Tiled::page && !Tiled::ranges && !Tiled::starts && !Tiled::k_scales && !Tiled::v_scales);
 
     struct alignas(swizzle_atom) Shared { // tiles are chunks of [rows][64]

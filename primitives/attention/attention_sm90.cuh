@@ -18,7 +18,7 @@
 //
 // Blocks that no query of the tile sees are not visited; only blocks at a border are masked. TMA pads columns
 // to a multiple of 64 and rows past the end with zeros; of the columns products take those of the head, by
-// 16 in S and by 32 in O. Every sum has a fixed order.
+// 16. Every sum has a fixed order.
 //
 // Zero times NaN is NaN, so a value past a sequence's length must not even be multiplied: TMA zeroes the
 // rows past tk, clear_values those past the length. A NaN among the values that one query of a tile sees
@@ -61,7 +61,7 @@ template <class Config> struct AttentionSm90 {
     using Element = typename Tiled::T;
     static constexpr i32 bm = Tiled::bm, bn = Tiled::bn, stages = Tiled::stages, groups = Tiled::groups;
     static constexpr i32 chunks = (Tiled::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
-    static constexpr i32 columns = (Tiled::head_dim + 31) / 32 * 32; // of the result's fragment
+    static constexpr i32 columns = (Tiled::head_dim + 15) / 16 * 16; // of the result's fragment
     static constexpr i32 threads = 128 * (1 + groups);
     using Registers =
         AttentionRegisters<groups, Tiled::page != 0 || Tiled::starts || Tiled::ranges || Tiled::window != 0>;

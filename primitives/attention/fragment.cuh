@@ -96,10 +96,10 @@ DEV void write_rows(const float (&out)[n], const OnlineSoftmax &softmax, const V
                                  none ? unseen() : score.log_sum(softmax.max[r], weights));
         if (!Config::stored) continue;
 #pragma unroll
-        for (i32 g = 0; g < n / 16; g++) {
-            u32 v[4];
+        for (i32 g = 0; g < (n + 15) / 16; g++) {
+            u32 v[4] = {};
 #pragma unroll
-            for (i32 i = 0; i < 4; i++) {
+            for (i32 i = 0; i < 4 && 16 * g + 4 * i < n; i++) {
                 const float *pair = out + 16 * g + 4 * i + 2 * r;
                 v[i] = pack2<T>(pair[0] * inverse, pair[1] * inverse);
             }
