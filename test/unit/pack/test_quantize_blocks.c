@@ -87,9 +87,9 @@ static const struct kind {
     int elements, bytes;
     struct number (*at)(const uint8_t *b, int i);
     double gain; /* what a search leaves of the error of a normal weight, at most */
-} kinds[] = {{"q4_0", 32, 18, q4_0, 0.95},   {"q4_1", 32, 20, q4_1, 0.95},   {"q5_0", 32, 22, q5_0, 0.98},
+} kinds[] = {{"q4_0", 32, 18, q4_0, 0.97},   {"q4_1", 32, 20, q4_1, 0.95},   {"q5_0", 32, 22, q5_0, 0.98},
              {"q5_1", 32, 24, q5_1, 0.98},   {"q8_0", 32, 34, q8_0, 1},      {"q4_k", 256, 144, q4_k, 0.95},
-             {"q5_k", 256, 176, q5_k, 0.97}, {"q6_k", 256, 210, q6_k, 0.97}, {"mxfp4", 32, 17, mxfp4, 0.99}};
+             {"q5_k", 256, 176, q5_k, 0.97}, {"q6_k", 256, 210, q6_k, 0.97}, {"mxfp4", 32, 17, mxfp4, 1}};
 
 /* ---- A matrix ---- */
 
