@@ -53,7 +53,7 @@ coda_graph *chat_graph(const struct runner_options *o, struct weights *weights, 
                       .page = PAGE_TOKENS,
                       .pages = o->pages};
     b.rows = coda_symbol(g, "T", 1, o->rows, 1);
-    coda_dim sequences = coda_symbol(g, "B", 1, o->sequences, 1);
+    coda_dim sequences = b.texts = coda_symbol(g, "B", 1, o->sequences, 1);
     coda_value ids = coda_input(g, "ids", CODA_I32, DIMS(b.rows));
     add_inputs(&b, o, sequences);
     coda_value logits = s->family->graph(&b, ids);

@@ -49,15 +49,15 @@ void build_prefix(struct build *b, const char *format, int layer)
 coda_value build_fail(struct build *b) { return b->failed = true, CODA_NONE; }
 
 /* What has more dimensions than a matrix may be one all the same: leading ones count for nothing, and a
- * filter [rows, channels, height, width] is rows of all that is behind. */
-static bool fits(const struct stored_tensor *t, int64_t rows, int64_t columns)
+ * filter [rows, channels, height, width] is rows of all that is behind, of which this is the number. */
+static int64_t behind(const struct stored_tensor *t, int wanted, int64_t *rows)
 {
-    int d = 0, wanted = columns ? 2 : 1;
-    int64_t behind = 1;
+    int64_t count = 1;
+    int d = 0;
     while (t->rank - d > wanted && t->dims[d] == 1) d++;
-    for (int i = d + 1; i < t->rank; i++) behind *= t->dims[i];
-    return t->rank >= wanted && t->dims[d] == rows && behind == (columns ? columns : 1) &&
-           (columns || t->rank == d + 1);
+    *rows = d < t->rank ? t->dims[d] : 1;
+    for (int i = d + 1; i < t->rank; i++) count *= t->dims[i];
+    return count;
 }
 
 static const struct stored_tensor *tensor(struct build *b, const char *name, int64_t rows, int64_t columns)
@@ -67,10 +67,10 @@ static const struct stored_tensor *tensor(struct build *b, const char *name, int
     if (!t->dtype)
         return fault_set(b->fault, "tensor %s: %s is not supported: F32, F16 or BF16 are", name, t->type),
                NULL;
-    if (!fits(t, rows, columns))
+    int64_t there, wide = behind(t, columns ? 2 : 1, &there);
+    if (t->rank < (columns ? 2 : 1) || there != rows || wide != (columns ? columns : 1))
         return fault_set(b->fault, "tensor %s: rank %d and %lld x %lld, where the config wants %lld x %lld",
-                         name, t->rank, t->rank ? (long long)t->dims[0] : 1,
-                         t->rank > 1 ? (long long)t->dims[1] : 1, (long long)rows,
+                         name, t->rank, (long long)there, (long long)wide, (long long)rows,
                          (long long)(columns ? columns : 1)),
                NULL;
     return t;
@@ -136,6 +136,13 @@ coda_value build_gain(struct build *b, const char *name, int64_t rows, bool unit
 {
     struct weight w = {.dtype = unit ? CODA_F32 : b->dtype, .plus = unit};
     return stacked(b, PART({name, rows}), ".weight", 0, &w);
+}
+
+coda_value build_exact(struct build *b, const char *name, const char *suffix, int64_t rows, int64_t columns,
+                       bool rates)
+{
+    struct weight w = {.dtype = CODA_F32, .rates = rates};
+    return stacked(b, PART({name, rows}), suffix, columns, &w);
 }
 
 static coda_value frequencies(struct build *b, const struct rope *r)

@@ -38,12 +38,13 @@ struct build {
     bool updates;       /* what is learned are states, as a run writes to them */
     int adapter;        /* columns between the two matrices of an adapter; 0: there are none */
     /* int32 inputs. Of a decoder: [1, rows] where tokens sit, and the row of the caches that keeps them, and
-     * [1] the keys that are there then. Of an encoder: positions [rows], or with RoPE [sentences, rows], and
-     * lengths [sentences]. */
+     * [1] the keys that are there then; starts [2], the rows that count for states, without which all do. Of
+     * an encoder: positions [rows], or with RoPE [sentences, rows], and lengths [sentences]. */
     coda_value positions, slots, lengths;
     /* Of many texts: positions and slots are [rows], lengths [texts], and there are starts [texts + 1], the
      * first row of each, table [texts, pages of one], and last [texts], the rows whose logits are wanted. */
     coda_value starts, table, last;
+    coda_dim texts; /* of a run, where there are pages */
     /* Of windows: positions are [sentences, rows], and ranges [sentences, rows, 2] are the tokens that each
      * sees, of those up to itself, so that documents in one window do not see each other. */
     coda_value ranges;
@@ -74,6 +75,9 @@ coda_value build_weight(struct build *b, const struct part *parts, int n, const 
  * then; and what a call gives after a fault. */
 coda_value build_leaf(struct build *b, struct weight *w, const char *name, int64_t rows, int64_t columns);
 coda_value build_fail(struct build *b);
+/* One in fp32 whatever the others have; `rates`: -e^x of each element, as scans want A_log. */
+coda_value build_exact(struct build *b, const char *name, const char *suffix, int64_t rows, int64_t columns,
+                       bool rates);
 /* A weight [rows] named `name`.weight, plus 1 if `unit`, then in fp32. */
 coda_value build_gain(struct build *b, const char *name, int64_t rows, bool unit);
 
@@ -100,6 +104,21 @@ struct attention {
 };
 coda_value build_attention(struct build *b, coda_value qkv, int layer, struct attention how);
 
+/* ---- Layers that carry a state (recurrent.c): rows are [tokens, columns], whatever the texts are ---- */
+
+/* x as such rows, and such rows as the other layers have them. */
+coda_value build_rows(struct build *b, coda_value x, int64_t columns);
+coda_value build_texts(struct build *b, coda_value x, int64_t columns);
+coda_value build_columns(struct build *b, coda_value x, int64_t from, int64_t columns);
+/* silu of a causal convolution of each column, by `name`.weight [columns, 1, taps], and its bias if there are
+ * any; the rows before are a state. */
+coda_value build_convolution(struct build *b, coda_value x, const char *name, int layer, int64_t columns);
+/* coda_scan, whose state is one of the layer. */
+coda_value build_scan(struct build *b, coda_value x, coda_value dt, coda_value a, coda_value in,
+                      coda_value out, int layer, const coda_scan_options *o);
+/* Whether a state of this name is one of those, which are zeros where a text begins. */
+bool build_is_recurrent(const char *name);
+
 /* The rows whose logits are wanted, and their logits, fp32. `table` is the name of the table of tokens. */
 coda_value build_last(struct build *b, coda_value x);
 coda_value build_logits(struct build *b, coda_value x, const char *table);
@@ -117,6 +136,7 @@ coda_value family_llama(struct build *b, coda_value ids);         /* Mistral, Qw
 coda_value family_gemma(struct build *b, coda_value ids);         /* 1, 2, 3 */
 coda_value family_gemma_encoder(struct build *b, coda_value ids); /* 3, in both directions */
 coda_value family_gpt2(struct build *b, coda_value ids);
+coda_value family_mamba(struct build *b, coda_value ids); /* 1 and 2 */
 /* Of images: patches [images, patches, numbers of one] in, [images, 1, hidden] out. */
 coda_value family_vit(struct build *b, coda_value patches);
 coda_value family_siglip(struct build *b, coda_value patches);

@@ -68,6 +68,8 @@ static bool is_family(const struct config *c, const char *name)
 static bool read_sizes(struct config *c, struct keys *k, struct fault *f)
 {
     bool gpt2 = is_family(c, "gpt2"), images = c->image > 0;
+    if (is_family(c, "mamba")) return config_mamba(c, k, f);
+    for (int l = 0; l < MOST_LAYERS; l++) c->keeps[l] = true;
     if (!config_int(k, "num_hidden_layers", "n_layer", 1, MOST_LAYERS, 0, &c->layers, f) ||
         !config_int(k, "hidden_size", "n_embd", 1, MOST_WIDTH, 0, &c->hidden, f) ||
         !config_int(k, "num_attention_heads", "n_head", 1, MOST_WIDTH, 0, &c->heads, f) ||

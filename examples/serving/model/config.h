@@ -35,6 +35,17 @@ struct rope {
     float scale;                              /* of cosine and sine */
 };
 
+/* Layers that carry a state in place of keys and values. */
+struct recurrent {
+    int heads, inner; /* inner: columns of all heads */
+    int states;       /* numbers that each column has */
+    int groups;       /* of heads that share what states are written and read by */
+    int taps;         /* of the convolution */
+    int rank;         /* of the products that make Mamba's steps */
+    bool bias;        /* of the products at both ends */
+    bool taps_bias;
+};
+
 struct config {
     char family[32]; /* model_type */
     int layers, hidden, heads, kv_heads, head_dim, inner, vocabulary;
@@ -56,7 +67,10 @@ struct config {
     float attention_cap, logit_cap; /* soft caps; 0: none */
     int ends[MOST_ENDS], end_count; /* tokens that end a text */
     struct quant_config quant;      /* how weights are quantised */
-    int image, patch, channels;     /* pixels of an image's side, and of a patch's; 0: there are no images */
+    struct recurrent recurrent;
+    bool keeps[MOST_LAYERS];    /* layers with keys and values */
+    bool wide_residual;         /* what layers add up is fp32 */
+    int image, patch, channels; /* pixels of an image's side, and of a patch's; 0: there are no images */
 };
 
 /* false, and a line that names the member, if it is missing, of another kind, or out of range, or if nobody
@@ -85,6 +99,8 @@ bool config_done(struct keys *k, bool good, struct fault *f);
 /* The object of an image encoder, or of a tower within `o`, with what transformers leaves out of it; `o`
  * itself of other families. A new reference; NULL, and a fault, if there is none. */
 json_t *config_tower(const json_t *o, struct fault *f);
+/* The sizes of Mamba's layers, where the family has no others. */
+bool config_mamba(struct config *c, struct keys *k, struct fault *f);
 /* The sizes of images, where the family has them. */
 bool config_image(struct config *c, struct keys *k, struct fault *f);
 

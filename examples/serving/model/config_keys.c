@@ -4,10 +4,10 @@
  */
 #include "config_keys.h"
 
-static const char *const families[] = {"llama",  "mistral",  "qwen2",  "qwen3",
-                                       "phi3",   "gemma",    "gemma2", "gemma3_text",
-                                       "gpt2",   "bert",     "vit",    "siglip_vision_model",
-                                       "gemma3", "mistral3", "siglip", NULL};
+static const char *const families[] = {
+    "llama",  "mistral",     "qwen2",  "qwen3", "phi3",   "gemma",
+    "gemma2", "gemma3_text", "gpt2",   "bert",  "vit",    "siglip_vision_model",
+    "gemma3", "mistral3",    "siglip", "mamba", "mamba2", NULL};
 enum {
     LLAMA = 1 << 0,
     MISTRAL = 1 << 1,
@@ -24,12 +24,15 @@ enum {
     GEMMA3_WHOLE = 1 << 12,
     MISTRAL3_WHOLE = 1 << 13,
     SIGLIP_WHOLE = 1 << 14,
+    MAMBA = 1 << 15,
+    MAMBA2 = 1 << 16,
 
     QWEN = QWEN2 | QWEN3,
     LLAMAS = LLAMA | MISTRAL | QWEN | PHI3,
     GEMMAS = GEMMA | GEMMA2 | GEMMA3,
     ROTARY = LLAMAS | GEMMAS,
-    DECODERS = ROTARY | GPT2,
+    MAMBAS = MAMBA | MAMBA2,
+    DECODERS = ROTARY | GPT2 | MAMBAS,
     IMAGES = VIT | SIGLIP,
     WHOLE = GEMMA3_WHOLE | MISTRAL3_WHOLE | SIGLIP_WHOLE,
     ONE = DECODERS | BERT | IMAGES,
@@ -37,12 +40,12 @@ enum {
 
 static const struct key keys[] = {
     {"model_type", KEY_ALL, KEY_READ, NULL, "the family"},
-    {"num_hidden_layers hidden_size num_attention_heads intermediate_size", ONE & ~GPT2, KEY_READ, NULL,
-     "sizes"},
+    {"num_hidden_layers hidden_size", ONE & ~GPT2, KEY_READ, NULL, "sizes"},
+    {"num_attention_heads intermediate_size", ONE & ~GPT2 & ~MAMBAS, KEY_READ, NULL, "sizes"},
     {"n_layer num_hidden_layers n_embd hidden_size n_head num_attention_heads n_inner intermediate_size",
      GPT2, KEY_READ, NULL, "sizes, by either name; n_inner is 4 n_embd where it is null"},
     {"vocab_size", ONE & ~IMAGES, KEY_READ, NULL, "rows of the table of tokens"},
-    {"max_position_embeddings", ONE & ~IMAGES, KEY_READ, NULL, "tokens of a text"},
+    {"max_position_embeddings", ONE & ~IMAGES & ~MAMBAS, KEY_READ, NULL, "tokens of a text"},
     {"n_positions", GPT2, KEY_READ, NULL, "tokens of a text"},
     {"n_ctx", GPT2, KEY_IGNORED, NULL, "an older name of n_positions, which transformers does not read"},
     {"num_key_value_heads", ROTARY, KEY_READ, NULL, "heads of keys and values"},
@@ -51,12 +54,13 @@ static const struct key keys[] = {
     {"head_dim", ROTARY, KEY_READ, NULL, "columns of a head; hidden_size / heads where it is null"},
     {"rms_norm_eps", ROTARY, KEY_READ, NULL, "added to the mean square"},
     {"layer_norm_eps", BERT | IMAGES | GPT2, KEY_READ, NULL, "added to the variance; of gpt2 by GGUF"},
-    {"layer_norm_epsilon", GPT2, KEY_READ, NULL, "added to the variance"},
+    {"layer_norm_epsilon", GPT2 | MAMBAS, KEY_READ, NULL, "added to the variance, or to the mean square"},
     {"hidden_act", ONE & ~GPT2 & ~GEMMA, KEY_READ, NULL, "the activation"},
     {"hidden_activation", GEMMA2 | GEMMA3, KEY_READ, NULL, "the activation, before hidden_act"},
     {"hidden_act hidden_activation", GEMMA, KEY_IGNORED, "[\"gelu\", \"gelu_pytorch_tanh\"]",
      "both mean gelu's tanh form, as the authors have declared"},
-    {"gguf:activation", DECODERS | BERT, KEY_READ, NULL, "by GGUF: the activation of the architecture"},
+    {"gguf:activation", (DECODERS | BERT) & ~MAMBAS, KEY_READ, NULL,
+     "by GGUF: the activation of the architecture"},
     {"activation_function", GPT2, KEY_READ, NULL, "the activation"},
     {"tie_word_embeddings", DECODERS | GEMMA3_WHOLE | MISTRAL3_WHOLE, KEY_READ, NULL,
      "whether the head is the table of tokens; where it is absent, if there is no other. Of a larger model, "
@@ -108,6 +112,26 @@ static const struct key keys[] = {
     {"rope_interleaved", LLAMAS, KEY_IGNORED, "[false]", "SmolLM's, which transformers does not read"},
     {"gguf:rope_interleaved gguf:rotary gguf:rope_scale", ROTARY, KEY_READ, NULL,
      "by GGUF: the order of columns, how many rotate, a factor of cosine and sine"},
+
+    /* ---- Layers that carry a state ---- */
+    {"state_size conv_kernel expand use_bias use_conv_bias", MAMBAS, KEY_READ, NULL,
+     "sizes and biases of the layers; 16 states of mamba, 128 of mamba2, where it is absent"},
+    {"intermediate_size", MAMBAS, KEY_READ, NULL, "must be expand times hidden_size"},
+    {"time_step_rank", MAMBA, KEY_READ, NULL,
+     "columns of what steps are made of; a sixteenth where it is auto"},
+    {"num_heads head_dim n_groups", MAMBA2, KEY_READ, NULL, "heads of the scan, and groups of them"},
+    {"time_step_limit", MAMBA2, KEY_READ, NULL, "refused unless it is 0 to infinity"},
+    {"residual_in_fp32", MAMBAS, KEY_READ, NULL, "whether what layers add up is fp32"},
+    {"time_step_rank", MAMBA2, KEY_IGNORED, NULL, "steps are made without a product of their own"},
+    {"chunk_size use_mambapy use_associative_scan fused_add_norm use_mem_eff_path", MAMBAS, KEY_IGNORED, NULL,
+     "how scans are computed, in real numbers the same"},
+    {"time_step_min time_step_max time_step_floor time_step_scale time_step_init_scheme"
+     " rescale_prenorm_residual",
+     MAMBAS, KEY_IGNORED, NULL, "of weights before their training"},
+    {"d_model d_inner n_layer ssm_cfg pad_vocab_size_multiple", MAMBAS, KEY_IGNORED, NULL,
+     "the authors' own words, which transformers does not read"},
+    {"rms_norm", MAMBAS, KEY_IGNORED, "[true]", "another norm has other states"},
+    {"norm_before_gate", MAMBA2, KEY_IGNORED, NULL, "transformers does not read it: the gate comes first"},
 
     /* ---- BERT ---- */
     {"type_vocab_size", BERT, KEY_READ, NULL, "rows of the table of types"},

@@ -14,6 +14,14 @@ static void add_top(struct build *b, int top, coda_value logits)
     coda_output(b->g, "top.log_sum", coda_log_sum_exp(b->g, logits));
 }
 
+/* Whether no layer of a decoder carries a state. */
+static bool all_keep(const struct config *c)
+{
+    for (int l = 0; l < c->layers; l++)
+        if (!c->keeps[l]) return false;
+    return true;
+}
+
 /* Of a config that may have fewer layers. */
 static coda_graph *graph_of(struct model *m, const struct config *c, struct weights *weights, struct fault *f)
 {
@@ -32,6 +40,7 @@ static coda_graph *graph_of(struct model *m, const struct config *c, struct weig
     b.positions = coda_input(g, "positions", CODA_I32, DIMS(1, b.rows));
     b.slots = coda_input(g, "slots", CODA_I32, DIMS(1, b.rows));
     b.lengths = coda_input(g, "lengths", CODA_I32, DIMS(1));
+    if (!all_keep(c)) b.starts = coda_input(g, "starts", CODA_I32, DIMS(2));
     coda_value logits = m->family->graph(&b, ids);
     coda_output(g, "logits", logits);
     if (m->opt.top) add_top(&b, m->opt.top, logits);
@@ -92,15 +101,17 @@ static bool decode_some(struct model *m, const int32_t *ids, int n, struct fault
     int rows = rounded(m, n), padding = rows - n;
     int32_t *to = model_input(m, "ids"), *slots = model_input(m, "slots");
     int32_t *positions = model_input(m, "positions"), *lengths = model_input(m, "lengths");
+    int32_t *starts = model_input(m, "starts");
     for (int i = 0; i < rows; i++) {
         int token = i - padding;
         to[i] = token < 0 ? 0 : ids[token];
-        slots[i] = token < 0 ? -1 : m->length + token;
+        if (slots) slots[i] = token < 0 ? -1 : m->length + token;
         if (positions) positions[i] = token < 0 ? 0 : m->length + token;
     }
-    *lengths = m->length + n;
+    if (lengths) *lengths = m->length + n;
+    if (starts) starts[0] = padding, starts[1] = rows;
     m->ran = rows;
-    if (!model_run(m, (int64_t[]){rows}, 1, f)) return false;
+    if (!model_begin(m, f) || !model_ran(m, model_run(m, (int64_t[]){rows}, 1, f))) return false;
     m->length += n;
     return true;
 }
@@ -139,7 +150,31 @@ bool model_top(struct model *m, float *values, int32_t *ids, float *log_sum, str
            model_output(m, "top.log_sum", log_sum, row * sizeof *log_sum, sizeof *log_sum, f);
 }
 
-void model_rewind(struct model *m, int length)
+bool model_begin(struct model *m, struct fault *f)
 {
-    if (length >= 0 && length < m->length) m->length = length;
+    coda_arg_info info = CODA_ARG_INFO_INIT;
+    bool good = true;
+    if (!m->recurrent) return true;
+    if (m->length || m->lost)
+        return !m->lost || fault_set(f, "a run failed, and with it the text's states: it has to begin anew");
+    for (int i = 0; good && i < m->arg_count; i++)
+        good = coda_plan_arg(m->plan, i, &info) == CODA_OK &&
+               (info.kind != CODA_ARG_STATE || !build_is_recurrent(info.name) ||
+                device_clear(&m->device, m->args[i], info.bytes));
+    return good || fault_set(f, "the text's states cannot be cleared on %s", device_name(&m->device));
+}
+
+bool model_ran(struct model *m, bool good)
+{
+    if (!good && m->recurrent) m->lost = true;
+    return good;
+}
+
+bool model_rewind(struct model *m, int length)
+{
+    if (length < 0 || (length >= m->length && !m->lost)) return true;
+    if (m->recurrent && length) return false;
+    m->length = length;
+    m->lost = false;
+    return true;
 }

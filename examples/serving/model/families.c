@@ -15,6 +15,8 @@ static const struct family families[] = {
     {.name = "gemma2", .graph = family_gemma},
     {.name = "gemma3_text", .graph = family_gemma},
     {.name = "gemma3_text", .graph = family_gemma_encoder, .encoder = true, .bidirectional = true},
+    {.name = "mamba", .graph = family_mamba},
+    {.name = "mamba2", .graph = family_mamba},
     {.name = "gpt2", .graph = family_gpt2},
     {.name = "bert", .graph = family_bert, .encoder = true},
     {.name = "vit", .graph = family_vit, .encoder = true, .images = true},

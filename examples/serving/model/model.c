@@ -67,6 +67,11 @@ static bool read_modules(struct model *m, const char *path, struct fault *f)
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED; }
 
+static bool is_recurrent(const coda_arg_info *info)
+{
+    return info->kind == CODA_ARG_STATE && build_is_recurrent(info->name);
+}
+
 static bool allocate(struct model *m, struct fault *f)
 {
     coda_arg_info info = CODA_ARG_INFO_INIT;
@@ -75,6 +80,7 @@ static bool allocate(struct model *m, struct fault *f)
         if (info.kind == CODA_ARG_WEIGHT) continue;
         m->args[i] = (void *)(uintptr_t)m->bytes[info.kind]; /* an offset until there is memory */
         m->bytes[info.kind] += aligned(info.bytes);
+        if (is_recurrent(&info)) m->recurrent += info.bytes;
     }
     for (int k = 0; k < MODEL_KINDS; k++)
         if (m->bytes[k] && !m->memory[k] && !(m->memory[k] = device_alloc(&m->device, m->bytes[k])))

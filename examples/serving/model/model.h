@@ -45,7 +45,9 @@ struct model {
     size_t bytes[MODEL_KINDS];
     char *inputs; /* host memory, laid out as memory[CODA_ARG_INPUT]; that itself on the CPU device */
     void *workspace, *prepared;
+    size_t recurrent;            /* bytes of a decoder's states that are no caches */
     int length;                  /* tokens that a decoder's caches hold */
+    bool lost;                   /* a run failed that had begun to write to such states */
     int64_t rows[MODEL_LENGTHS]; /* rising */
     int ran;                     /* rows of the last run */
     struct times times;          /* what opening it took */
@@ -64,8 +66,8 @@ bool model_logits(struct model *m, float *to, int rows, struct fault *f);
 /* opt.top of the last row's, in descending order, of equals the first; `log_sum` is log(sum(exp)) of all the
  * row. */
 bool model_top(struct model *m, float *values, int32_t *ids, float *log_sum, struct fault *f);
-/* Forgets all tokens from `length` on. */
-void model_rewind(struct model *m, int length);
+/* Forgets all tokens from `length` on. false: layers that carry a state can forget all tokens alone. */
+bool model_rewind(struct model *m, int length);
 
 /* A vector of model_width floats for each sentence, of which ids[i] has counts[i] tokens, one at least. The
  * dense layers and the normalisation that modules.json names follow the pooling. */
@@ -80,6 +82,11 @@ bool model_see(struct model *m, const float *pixels, int images, float *to, stru
 int model_width(const struct model *m);
 /* Tokens of a sentence, at most. */
 int model_longest(const struct model *m);
+
+/* Ahead of a decoder's run: states of a text that begins are zeros. */
+bool model_begin(struct model *m, struct fault *f);
+/* Behind it: whether it was `good`. */
+bool model_ran(struct model *m, bool good);
 
 /* ---- For decoder.c, encoder.c and images.c ---- */
 

@@ -9,12 +9,15 @@
 enum { PERIOD = 1 << 20 }; /* elements after which those of a large weight come again */
 
 /* All of its own. */
-static bool draw_small(struct random_weights *r, const coda_arg_info *info, struct device *d, char *to,
-                       struct fault *f)
+static bool draw_small(struct random_weights *r, const struct weight *w, const coda_arg_info *info,
+                       struct device *d, char *to, struct fault *f)
 {
     void *host = host_scratch(info->bytes);
     if (!host) return fault_set(f, "%s: out of memory", info->name);
     tensor_random(info, host, &r->state, 0);
+    if (w->rates)
+        for (int64_t i = 0, n = element_count(info); i < n; i++)
+            element_set(info->dtype, host, i, weight_number(w, element_get(info->dtype, host, i)));
     bool good = device_write(d, to, host, info->bytes);
     free(host);
     return good || fault_set(f, "%s: it cannot be copied to the device", info->name);
@@ -105,7 +108,8 @@ bool random_weight(struct random_weights *r, const struct weight *w, const coda_
     if (w->kind == WEIGHT_PACKED)
         return draw_normals(r) ? random_packed(r, w, PERIOD, d, to, f)
                                : fault_set(f, "%s: out of memory", info->name);
-    return (element_count(info) > PERIOD ? draw_large : draw_small)(r, info, d, to, f);
+    if (w->rates || element_count(info) <= PERIOD) return draw_small(r, w, info, d, to, f);
+    return draw_large(r, info, d, to, f);
 }
 
 void random_free(struct random_weights *r)

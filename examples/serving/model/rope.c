@@ -200,7 +200,9 @@ bool config_rope(struct config *c, struct keys *k, struct fault *f)
     json_t *both = keys_get(k, "rope_parameters"), *old = keys_get(k, "rope_scaling"), *full, *sliding;
     double base, local, partial;
     bool interleaved;
-    if (!strcmp(c->family, "bert") || !strcmp(c->family, "gpt2") || c->image) return true;
+    if (!strcmp(c->family, "bert") || !strcmp(c->family, "gpt2") || c->image ||
+        !strncmp(c->family, "mamba", 5))
+        return true;
     if (both && old && !json_equal(both, old))
         return fault_set(f, "config: rope_scaling and rope_parameters say different things");
     if (!split_rope(both, &full, &sliding, f)) return false;

@@ -23,8 +23,8 @@ double speed_bytes(const struct model *m, int length)
     const struct config *c = &m->config;
     double row = 2.0 * c->kv_heads * c->head_dim * (double)dtype_bytes(m->opt.dtype), rows = 0;
     for (int l = 0; l < c->layers; l++)
-        rows += c->sliding[l] && c->window > 0 && c->window < length ? c->window : length;
-    return weight_bytes(m) + row * rows;
+        if (c->keeps[l]) rows += c->sliding[l] && c->window > 0 && c->window < length ? c->window : length;
+    return weight_bytes(m) + row * rows + 2 * (double)m->recurrent;
 }
 
 /* Larger than any cache on the chip. */

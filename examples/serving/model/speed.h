@@ -7,7 +7,8 @@
 #include "model.h"
 
 /* Bytes that a step behind `length` tokens reads: all weights, but of a table of tokens that is not the head
- * as well, one row, which does not count; and the keys and values that its layers see. */
+ * as well, one row, which does not count; the keys and values that its layers see; and the states of layers
+ * that carry one, which it also writes. */
 double speed_bytes(const struct model *m, int length);
 
 /* Bytes that the GPU moves in a second: reads and writes of a plain copy, the best of some. 0 if there is no

@@ -10,7 +10,7 @@
 static const char *const families[] = {"llama", "mistral", "qwen2",  "qwen3",
                                        "phi3",  "gemma",   "gemma2", "gemma3_text",
                                        "gpt2",  "bert",    "vit",    "siglip_vision_model",
-                                       NULL};
+                                       "mamba", "mamba2",  NULL};
 enum {
     ROTARY = (1 << 8) - 1,
     MISTRAL = 1 << 1,
@@ -18,7 +18,8 @@ enum {
     GPT2 = 1 << 8,
     BERT = 1 << 9,
     VIT = 1 << 10,
-    SIGLIP = 1 << 11
+    SIGLIP = 1 << 11,
+    MAMBAS = 3 << 12
 };
 
 static const struct key keys[] = {
@@ -40,7 +41,7 @@ static const struct key keys[] = {
      "0, 1, 2 and so on"},
     {"*.input_scale *.input_global_scale *.input_zero_point *.output_scale *.k_scale *.v_scale *.q_scale"
      " *.kv_scale *.prob_scale",
-     ROTARY | GPT2 | BERT, KEY_IGNORED, NULL,
+     ROTARY | GPT2 | BERT | MAMBAS, KEY_IGNORED, NULL,
      "how activations and caches may be quantised: here they are not"},
     {"vision_tower.* multi_modal_projector.* model.vision_tower.* model.multi_modal_projector.*",
      GEMMA3 | MISTRAL, KEY_IGNORED, NULL, "the encoder of images: a text has none"},
@@ -54,7 +55,8 @@ static bool is_table(const struct checkpoint *c, const struct stored_tensor *hea
 {
     for (int i = 0; i < c->count; i++) {
         const struct stored_tensor *t = &c->tensor[i];
-        if (t->used && (name_ends(t->name, "embed_tokens.weight") || name_ends(t->name, "wte.weight")))
+        if (t->used && (name_ends(t->name, "embed_tokens.weight") || name_ends(t->name, "wte.weight") ||
+                        name_ends(t->name, "embeddings.weight")))
             return t->bytes == head->bytes && t->dtype == head->dtype &&
                    !memcmp(t->data, head->data, t->bytes);
     }

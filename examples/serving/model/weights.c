@@ -47,6 +47,11 @@ void weights_free(struct weights *w)
 
 /* ---- Loading ---- */
 
+double weight_number(const struct weight *w, double x)
+{
+    return w->rates ? -exp(x) : (double)((float)x + w->plus);
+}
+
 static bool convert(const struct weight *w, const struct stored_tensor *t, struct device *d, char *to,
                     void *scratch, struct fault *f)
 {
@@ -55,7 +60,7 @@ static bool convert(const struct weight *w, const struct stored_tensor *t, struc
         size_t n = count - at < CHUNK ? count - at : CHUNK;
         for (size_t i = 0; i < n; i++)
             element_set(w->dtype, scratch, (int64_t)i,
-                        (double)(stored_number(t, (int64_t)(at + i)) + w->plus));
+                        weight_number(w, (double)stored_number(t, (int64_t)(at + i))));
         if (!device_write(d, to + at * size, scratch, n * size))
             return fault_set(f, "%s: it cannot be copied to the device", t->name);
     }
@@ -65,7 +70,7 @@ static bool convert(const struct weight *w, const struct stored_tensor *t, struc
 static bool load_part(const struct weight *w, const struct stored_tensor *t, struct device *d, char *to,
                       struct fault *f)
 {
-    if (t->dtype == w->dtype && w->plus == 0)
+    if (t->dtype == w->dtype && w->plus == 0 && !w->rates)
         return device_write(d, to, t->data, t->bytes) ||
                fault_set(f, "%s: it cannot be copied to the device", t->name);
     void *scratch = malloc(CHUNK * sizeof(float));

@@ -36,6 +36,7 @@ struct weight {
     int64_t height;       /* rows of all parts, or elements */
     const float *numbers; /* or these, where there are no parts */
     float plus;           /* added to each element: Gemma's gains are kept less 1 */
+    bool rates;           /* -e^x of each element x: scans' are kept as logarithms */
     size_t bytes;
     size_t offset; /* in memory that holds all weights of the graph */
 };
@@ -52,6 +53,9 @@ const struct weight *weights_find(const struct weights *w, const char *name);
 void weights_free(struct weights *w);
 /* What weights_add would have taken. */
 void weight_drop(struct weight *w);
+
+/* What a number of a file becomes. */
+double weight_number(const struct weight *w, double x);
 
 /* Stores a weight in w->bytes of the device's memory, in its dtype: F32, F16 and BF16 become each other, to
  * the nearest. What has the dtype already is copied as it is. Codes and scales that are no finite numbers are

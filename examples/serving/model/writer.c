@@ -212,6 +212,7 @@ const coda_plan *writer_plan(const struct writer *w) { return w->plan; }
 static bool begin(struct writer *w, int32_t token, struct fault *f)
 {
     int32_t at = w->m->length;
+    if (!model_begin(w->m, f)) return false;
     if (w->length == at && w->token == token) return true;
     return (device_write(&w->m->device, w->last, &token, sizeof token) &&
             device_write(&w->m->device, w->at, &at, sizeof at)) ||
@@ -242,7 +243,7 @@ bool writer_write(struct writer *w, int32_t token, int n, int32_t *to, float *lo
         return fault_set(f, "token %d is not in the vocabulary of %d", token, m->config.vocabulary);
     bool good = begin(w, token, f);
     w->length = -1; /* until all is well */
-    if (!good || !steps(w, n, f)) return false;
+    if (!good || !model_ran(m, steps(w, n, f))) return false;
     bool wanted = logprobs && w->logprobs;
     if (!device_read(&m->device, to, w->text + m->length + 1, (size_t)n * sizeof *to) ||
         (wanted &&

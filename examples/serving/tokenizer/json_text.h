@@ -1,6 +1,6 @@
 /*
  * json_text.h -- JSON as Python writes it: whole numbers beyond 64 bits are reals. transformers says 10^30,
- * digit by digit, where a tokenizer has no longest text.
+ * digit by digit, where a tokenizer has no longest text. Infinity is the number that stands for it here.
  */
 #ifndef JSON_TEXT_H
 #define JSON_TEXT_H

@@ -185,11 +185,6 @@ static void test_shards(const char *scratch)
 
 /* ---- Models: the right file with one thing changed ---- */
 
-struct change {
-    const char *what, *old, *new; /* of equal length in tensors */
-    const char *says;
-};
-
 static char *changed(char *data, size_t *bytes, const struct change *c)
 {
     char *at = memmem(data, *bytes, c->old, strlen(c->old));
@@ -211,8 +206,7 @@ static void model_refused(const char *scratch, const struct change *c)
     model_close(m);
 }
 
-static void change_each(const char *from, const char *scratch, const char *file, const struct change *all,
-                        int n)
+void change_each(const char *from, const char *scratch, const char *file, const struct change *all, int n)
 {
     static const char *const files[] = {"config.json", "model.safetensors"};
     size_t bytes;
@@ -291,7 +285,7 @@ static void test_encoders(const char *tiny, const char *scratch)
          "image_size is no whole number"},
         {"a large patch", "\"patch_size\": 8", "\"patch_size\": 25", "patches of 25 in images of 24"},
         {"more patches", "\"image_size\": 24", "\"image_size\": 32",
-         "tensor embeddings.position_embeddings: rank 3 and 1 x 10, where the config wants 17 x 32"},
+         "tensor embeddings.position_embeddings: rank 3 and 10 x 32, where the config wants 17 x 32"},
         {"other channels", "\"num_channels\": 3", "\"num_channels\": 1", "where the config wants 32 x 64"},
         {"no token", "embeddings.cls_token", "embeddings.cls_tiken", "embeddings.cls_token is missing"},
     };

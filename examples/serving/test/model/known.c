@@ -206,7 +206,9 @@ const struct known_base known_bases[] = {{"llama", "llama"},
                                          {"siglip_vision", "siglip_vision_model"},
                                          {"gemma3_whole", "gemma3"},
                                          {"mistral3", "mistral3"},
-                                         {"siglip", "siglip"}};
+                                         {"siglip", "siglip"},
+                                         {"mamba", "mamba"},
+                                         {"mamba2", "mamba2"}};
 
 static void test_rows(const char *tiny)
 {

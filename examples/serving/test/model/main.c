@@ -66,6 +66,7 @@ int main(int argc, char **argv)
                  {"greedy", test_greedy},
                  {"sampling", test_sampling},
                  {"files", test_files},
+                 {"recurrent", test_recurrent},
                  {"fuzz", test_fuzz},
                  {"templates", test_templates},
                  {"template_work", test_template_work},

@@ -3,8 +3,9 @@
 
     python3 test/model/make_goldens.py [FOLDER [NAME]...]    writes test/model/tiny, or FOLDER; all, or these
 
-Made with torch 2.15.0, transformers 5.23.0, numpy 2.4.6, gguf 0.19.0, sentence-transformers 6.2.0. The weights are rounded to
-the dtype of the file; the model then runs in fp64 (where transformers does not insist on fp32, as for angles).
+Made with torch 2.15.0, transformers 5.23.0 (layers that carry a state 5.24.0), numpy 2.4.6, gguf 0.19.0,
+sentence-transformers 6.2.0. The weights are rounded to the dtype of the file; the model then runs in fp64
+(where transformers does not insist on fp32, as for angles).
 golden.safetensors has the tokens and their logits, or of an encoder the mean of each sentence's states, or the
 pixels of images and their vectors; and how far torch is off in 16 bits.
 """
@@ -40,6 +41,7 @@ LLAMA3 = rope(500000.0, rope_type="llama3", factor=8.0, low_freq_factor=1.0, hig
 YARN = rope(1e6, rope_type="yarn", factor=4.0, original_max_position_embeddings=256)
 LONGROPE = rope(rope_type="longrope", partial_rotary_factor=0.5, original_max_position_embeddings=32,
                 short_factor=[1.0, 1.5], long_factor=[2.5, 7.0])
+SCANNED = dict(hidden_size=32, num_hidden_layers=2, vocab_size=80, pad_token_id=0, bos_token_id=1, eos_token_id=2)
 SHORT = 20  # tokens of a text within the original context
 
 # name: configuration, class, dtype, shards, or 0: as save_pretrained names tensors
@@ -91,6 +93,9 @@ MODELS = {
                                    vision_config=dict(**EYE, model_type="pixtral", head_dim=8), image_token_index=79,
                                    tie_word_embeddings=False, attn_implementation="eager"),
                  tf.Mistral3ForConditionalGeneration, torch.bfloat16, 1),
+    "mamba": (tf.MambaConfig(**SCANNED, state_size=5, time_step_rank=3), tf.MambaForCausalLM, torch.float32, 1),
+    "mamba2": (tf.Mamba2Config(**SCANNED, state_size=6, num_heads=8, head_dim=8, n_groups=2, chunk_size=16,
+                               use_bias=True, tie_word_embeddings=False), tf.Mamba2ForCausalLM, torch.bfloat16, 1),
 }
 
 GGUF = {"llama3": "llama", "gemma2": "gemma2", "bert": "bert", "gpt2": "gpt2", "gemma3_encoder": "gemma-embedding"}  # the same models once more, as these architectures

@@ -23,6 +23,14 @@ double relative_error(const float *y, const float *r, int64_t n);
 const void *golden_tensor(const struct checkpoint *c, const char *name, const char *type, int64_t *count);
 bool golden_open(struct checkpoint *c, const char *path);
 
+/* A checkpoint with one thing changed, and what its refusal says. */
+struct change {
+    const char *what, *old, *new; /* of equal length in tensors */
+    const char *says;
+};
+/* Each change by itself of `file` of the checkpoint in the folder `from`. */
+void change_each(const char *from, const char *scratch, const char *file, const struct change *all, int n);
+
 /* `tiny` is the folder of checkpoints, `scratch` one to write to. */
 void test_families(const char *tiny, const char *scratch);
 void test_greedy(const char *tiny, const char *scratch);
@@ -33,6 +41,7 @@ void test_keys(const char *tiny, const char *scratch);
 void test_known(const char *tiny, const char *scratch);
 void test_plain(const char *tiny, const char *scratch);
 void test_files(const char *tiny, const char *scratch);
+void test_recurrent(const char *tiny, const char *scratch);
 void test_fuzz(const char *tiny, const char *scratch);
 void test_turns(const char *tiny, const char *scratch);
 void test_templates(const char *tiny, const char *scratch);

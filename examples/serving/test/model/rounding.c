@@ -13,9 +13,9 @@
 static const double bar = 1.2;
 
 static const char *const families[] = {
-    "llama",  "llama3",        "mistral",        "qwen2",        "qwen3",   "phi3",
-    "gemma",  "gemma2",        "gemma3",         "gpt2",         "bert",    "vit",
-    "siglip", "siglip_vision", "gemma3_encoder", "gemma3_whole", "mistral3"};
+    "llama",          "llama3",       "mistral",  "qwen2", "qwen3", "phi3",   "gemma",
+    "gemma2",         "gemma3",       "gpt2",     "bert",  "vit",   "siglip", "siglip_vision",
+    "gemma3_encoder", "gemma3_whole", "mistral3", "mamba", "mamba2"};
 enum { FAMILIES = sizeof families / sizeof *families };
 
 /* What a golden asks, and what comes of it. */

@@ -1,0 +1,133 @@
+/*
+ * recurrent.c -- families whose layers carry a state: configs and tensors whose sizes do not fit, texts that
+ * begin anew, and what cannot be forgotten.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model_test.h"
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+
+/* ---- Sizes ---- */
+
+static const struct change of_mamba[] = {
+    {"no states", "\"state_size\": 5", "\"state_size\": 0", "state_size is no whole number from 1 to 256"},
+    {"many states", "\"state_size\": 5", "\"state_size\": 257",
+     "state_size is no whole number from 1 to 256"},
+    {"more states", "\"state_size\": 5", "\"state_size\": 6",
+     "tensor backbone.layers.0.mixer.x_proj.weight: rank 2 and 13 x 64, where the config wants 15 x 64"},
+    {"other columns", "\"intermediate_size\": 64", "\"intermediate_size\": 63",
+     "intermediate_size 63, where expand 2 of 32 is 64"},
+    {"no columns", "\"expand\": 2", "\"expand\": 0", "expand is no number"},
+    {"another tap", "\"conv_kernel\": 4", "\"conv_kernel\": 5",
+     "mixer.conv1d.weight: rank 3 and 64 x 4, where the config wants 64 x 5"},
+    {"one tap", "\"conv_kernel\": 4", "\"conv_kernel\": 1", "conv_kernel is no whole number from 2 to 16"},
+    {"another rank", "\"time_step_rank\": 3", "\"time_step_rank\": 2",
+     "13 x 64, where the config wants 12 x 64"},
+    {"a rank in words", "\"time_step_rank\": 3", "\"time_step_rank\": \"three\"",
+     "time_step_rank is no whole"},
+    {"an activation", "\"silu\"", "\"relu\"", "the activation must be silu"},
+    {"a bias", "\"use_bias\": false", "\"use_bias\": true", "mixer.in_proj.bias is missing"},
+    {"no bias", "\"use_conv_bias\": true", "\"use_conv_bias\": false", "mixer.conv1d.bias is not read"},
+    {"experts", "\"expand\"", "\"num_experts\": 8, \"expand\"", "experts are not supported"},
+};
+static const struct change of_mamba2[] = {
+    {"heads", "\"num_heads\": 8", "\"num_heads\": 4", "4 heads of 8, where the scan has 64 columns"},
+    {"groups", "\"n_groups\": 2", "\"n_groups\": 3", "8 heads are no multiple of 3 groups"},
+    {"more groups", "\"n_groups\": 2", "\"n_groups\": 4", "where the config wants 184 x 32"},
+    {"limits", "0.0,", "0.5,", "a time_step_limit but 0 to infinity"},
+    {"one limit", "0.0,", "", "a time_step_limit but 0 to infinity"},
+    {"a norm", "\"n_groups\"", "\"rms_norm\": false, \"n_groups\"", "'rms_norm'"},
+};
+static const struct change tensors[] = {
+    {"no rates", "mixer.A_log", "mixer.A_lag", "tensor backbone.layers.0.mixer.A_log is missing"},
+    {"no skip", "1.mixer.D\"", "1.mixer.E\"", "tensor backbone.layers.1.mixer.D is missing"},
+    {"turned taps", "[64,1,4]", "[4,1,64]", "rank 3 and 4 x 64, where the config wants 64 x 4"},
+};
+
+/* Of equal length, in the file that change_each has left. */
+static bool write_over(const char *path, const char *old, const char *new)
+{
+    char text[2048] = {0};
+    FILE *f = fopen(path, "r+");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    const char *at = n ? strstr(text, old) : NULL;
+    bool good = at && !fseek(f, at - text, SEEK_SET) && fwrite(new, 1, strlen(new), f) == strlen(new);
+    return f && !fclose(f) && good;
+}
+
+/* As older versions of transformers write it. */
+static void test_infinity(const char *tiny, const char *scratch)
+{
+    static const struct change odd[] = {
+        {"infinity and more", "{\n   \"__float__\": \"Infinity\"\n  }", "Infinity, 0", "a time_step_limit"},
+        {"no number", "{\n   \"__float__\": \"Infinity\"\n  }", "Infinite", "line 24: invalid token"}};
+    char path[512];
+    struct fault f = {{0}};
+    struct model_options o = {.device = CODA_DEVICE_CPU};
+    snprintf(path, sizeof path, "%s/mamba2", tiny);
+    change_each(path, scratch, "config.json", odd, COUNT(odd));
+    snprintf(path, sizeof path, "%s/config.json", scratch);
+    struct model *m = write_over(path, "Infinite", "Infinity") ? model_open(scratch, &o, &f) : NULL;
+    CHECK(m != NULL, "a limit of Infinity: %s", f.text);
+    model_close(m);
+}
+
+/* ---- Texts ---- */
+
+static struct model *opened(const char *tiny, const char *name)
+{
+    char path[512];
+    struct fault f = {{0}};
+    struct model_options o = {.device = CODA_DEVICE_CPU, .every_row = true, .rows = 16, .context = 64};
+    snprintf(path, sizeof path, "%s/%s", tiny, name);
+    struct model *m = model_open(path, &o, &f);
+    CHECK(m && m->recurrent > 0, "%s: %s", name, f.text);
+    return m;
+}
+
+enum { FEW = 7 };
+
+static bool logits_of(struct model *m, const int32_t *ids, float *to, struct fault *f)
+{
+    int32_t next;
+    return model_decode(m, ids, FEW, &next, f) && model_logits(m, to, 1, f);
+}
+
+/* One text behind another, that goes on where the first one ended: as if each were alone. */
+static void test_texts(const char *tiny, const char *name)
+{
+    static const int32_t one[FEW] = {1, 17, 4, 33, 9, 70, 2}, other[FEW] = {5, 6, 7, 8, 9, 10, 11};
+    float *first = calloc(3 * 80, sizeof *first), *second = first + 80, *again = second + 80;
+    struct fault f = {{0}};
+    struct model *m = opened(tiny, name);
+    bool ran = m && logits_of(m, one, first, &f);
+    CHECK(ran && model_rewind(m, FEW) && m->length == FEW, "%s: %s", name, f.text);
+    CHECK(m && !model_rewind(m, 3) && m->length == FEW, "%s: a state went back", name);
+    CHECK(m && model_rewind(m, 0) && m->length == 0, "%s: a text cannot begin", name);
+    ran = ran && logits_of(m, other, second, &f) && model_rewind(m, 0) && logits_of(m, one, again, &f);
+    CHECK(ran && !memcmp(first, again, 80 * sizeof *first), "%s: a text depends on the one before: %s", name,
+          f.text);
+    CHECK(memcmp(first, second, 80 * sizeof *first), "%s: texts are alike", name);
+    if (m) m->lost = true;
+    CHECK(m && !logits_of(m, one, again, &f) && strstr(f.text, "begin anew"), "%s: %s", name, f.text);
+    CHECK(m && model_rewind(m, 0) && logits_of(m, one, again, &f), "%s: %s", name, f.text);
+    CHECK(!memcmp(first, again, 80 * sizeof *first), "%s: a text depends on a run that failed", name);
+    model_close(m);
+    free(first);
+}
+
+void test_recurrent(const char *tiny, const char *scratch)
+{
+    char mamba[512], mamba2[512];
+    snprintf(mamba, sizeof mamba, "%s/mamba", tiny);
+    snprintf(mamba2, sizeof mamba2, "%s/mamba2", tiny);
+    change_each(mamba, scratch, "config.json", of_mamba, COUNT(of_mamba));
+    change_each(mamba2, scratch, "config.json", of_mamba2, COUNT(of_mamba2));
+    change_each(mamba, scratch, "model.safetensors", tensors, COUNT(tensors));
+    test_infinity(tiny, scratch);
+    test_texts(tiny, "mamba");
+    test_texts(tiny, "mamba2");
+}
