@@ -13,16 +13,22 @@ static const char *behind(const char *text, const char *at)
     return end + (*end == *at);
 }
 
-/* Comments are a third of the texts. Lines keep their numbers, for messages and profiles beside the file. */
+/* Comments are a third of the texts, and what lines are indented by is a sixth of the rest. Lines keep their numbers,
+ * for messages and profiles beside the file. */
 static void write_without_comments(const char *text)
 {
     int column = 0;
+    bool first = true; /* of its line */
     for (const char *at = text, *end; *at;) {
         bool comment = (end = behind(text, at)) && *at == '/';
         if (!end) end = at + 1;
+        if (first && *at == ' ') at = end;
         for (; at < end; at++)
-            if (!comment || *at == '\n') printf("%d,%s", (unsigned char)*at, ++column % 32 ? "" : "\n");
-        if (comment) printf("%d,", ' ');
+            if (!comment || *at == '\n') {
+                printf("%d,%s", (unsigned char)*at, ++column % 32 ? "" : "\n");
+                first = *at == '\n';
+            }
+        if (comment && !first) printf("%d,", ' ');
     }
     printf("0,};\n");
 }

@@ -12,12 +12,22 @@ $(PACKAGE)/.made: $(PACKAGE_FROM) $(wildcard include/coda*.h) | $(BUILD)/libcoda
 	@$(PYTHON) lib/package/python/generate.py $(PACKAGE) $(BOUND_HEADERS)
 	@ln -sf ../../libcoda.so $(PACKAGE)/libcoda.so.0
 	@touch $@
-wheel: $(PACKAGE)/.made $(BUILD)/libcoda.so ## the same as a wheel for every CPython 3 from 3.10, in build/wheel
-	@OBJCOPY='$(OBJCOPY)' $(PYTHON) lib/package/python/wheel.py $(PACKAGE) $(BUILD)/libcoda.so $(BUILD)/wheel
+# The library of the wheel asks for no newer glibc than 2.28, on whatever system it is built.
+OLD_GLIBC := $(if $(filter x86_64-%linux-gnu,$(shell $(CC) -dumpmachine)),$(BUILD)/wheel/old_glibc.o)
+$(BUILD)/wheel/old_glibc.o: lib/package/python/old_glibc.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -fno-builtin -c $< -o $@
+$(BUILD)/wheel/libcoda.so: $(OBJ) lib/package/libcoda.map $(OLD_GLIBC)
+	@mkdir -p $(@D)
+	$(LINK_SHARED) $(OBJ) $(OLD_GLIBC) -o $@ $(if $(OLD_GLIBC),-Wl$(comma)--no-as-needed -l:libpthread.so.0 -l:libdl.so.2) $(LDLIBS)
+wheel: $(PACKAGE)/.made $(BUILD)/wheel/libcoda.so ## the same as a wheel for every CPython 3 from 3.10, in build/wheel
+	@rm -f $(BUILD)/wheel/*.whl
+	@OBJCOPY='$(OBJCOPY)' $(PYTHON) lib/package/python/wheel.py $(PACKAGE) $(BUILD)/wheel/libcoda.so $(BUILD)/wheel
+comma := ,
 # PYTHON, or Debian's own if that alone has NumPy.
 TEST_PYTHON = $$(for p in $(PYTHON) /usr/bin/python3; do \
 	$$p -c 'import numpy' 2>/dev/null && echo $$p && exit; done; echo $(PYTHON))
-test-python: $(PACKAGE)/.made $(BUILD)/libcoda.so ## the Python package, with NumPy, PyTorch and JAX where PYTHON has these
+test-python: $(PACKAGE)/.made $(BUILD)/libcoda.so wheel ## the Python package, with NumPy, PyTorch and JAX where PYTHON has these
 	@BUILD=$(abspath $(BUILD)) PYTHONPATH=$(abspath $(BUILD))/python $(TEST_PYTHON) test/python/run.py
 
 .PHONY: python wheel test-python

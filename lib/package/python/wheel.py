@@ -2,8 +2,7 @@
 """wheel.py PACKAGE LIBRARY FOLDER -- the package as a wheel, for every CPython 3 from 3.10 of this kind of machine.
 
 A wheel is a zip file (packaging.python.org, "Binary distribution format"), so this writes one; equal sources make
-equal bytes. The tag has the least glibc that the library's symbols ask for: 2.28 if the tree was built on a system of
-that. """
+equal bytes. The tag has the least glibc that the library's symbols ask for; old_glibc.c sees to it that it is old. """
 import base64
 import hashlib
 import os
