@@ -13,8 +13,8 @@ static const char *behind(const char *text, const char *at)
     return end + (*end == *at);
 }
 
-/* Comments are a third of the texts, and what lines are indented by is a sixth of the rest. Lines keep their numbers,
- * for messages and profiles beside the file. */
+/* Comments are a third of the texts, and what lines are indented by is a sixth of the rest. Lines keep their
+ * numbers, for messages and profiles beside the file. */
 static void write_without_comments(const char *text)
 {
     int column = 0;

@@ -152,6 +152,37 @@ static void cut(struct split *s)
     }
 }
 
+/* The row value that v, which is kept, is a map of, beside constants; -1: of several, or v is an output. */
+static int row_below(const struct split *s, int v)
+{
+    const struct node *n = &s->joint->node[v];
+    int below = -1;
+    if (!s->kept[v] || !s->row[v] || n->op != OP_MAP || n->output >= 0) return -1;
+    for (int i = 0; i < n->nin; i++) {
+        if (s->joint->node[n->in[i]].op == OP_CONSTANT) continue;
+        if (below >= 0 || !s->row[n->in[i]]) return -1;
+        below = n->in[i];
+    }
+    return below;
+}
+
+/* Of several row values that are maps of one, as 1/rms and its derivative are of a mean of squares, that one
+ * is kept, and backward computes them where it reads them. */
+static void keep_below(struct split *s)
+{
+    int nodes = s->joint->nodes, *maps = ARENA_NEW(&s->arena, int, nodes + 1);
+    for (int v = 0; v < nodes && maps; v++)
+        if (row_below(s, v) >= 0) maps[row_below(s, v)]++;
+    for (int v = nodes - 1; v >= 0 && maps; v--) {
+        int below = row_below(s, v);
+        if (below < 0 || (maps[below] < 2 && !s->kept[below])) continue;
+        s->kept[v] = false;
+        s->again[v] = s->kept[below] = true;
+        for (int i = 0; i < s->joint->node[v].nin; i++)
+            if (s->joint->node[v].in[i] != below) s->again[s->joint->node[v].in[i]] = true;
+    }
+}
+
 static graph *begin(const struct split *s)
 {
     graph *g = graph_like(s->joint);
@@ -262,6 +293,7 @@ coda_status graph_split(const graph *joint, int outputs, const struct split_poli
         choose(&s);
         for (int i = 0; i < policy->also_count; i++) s.keepable[policy->also[i]] = s.forward[policy->also[i]];
         cut(&s);
+        keep_below(&s);
         *forward = begin(&s);
         *backward = *forward ? begin(&s) : NULL;
         good = *backward && build(&s, *forward, *backward);

@@ -37,7 +37,7 @@ static bool is_weight(const graph *g, int w)
 static bool is_product(const graph *g, int v)
 {
     const struct node *n = v < 0 ? NULL : &g->node[v];
-    return n && n->op == OP_MATMUL && !n->attr.matmul.kn && n->output < 0 && n->type.rank >= 2 &&
+    return n && n->op == OP_MATMUL && !n->attr.matmul.kn && n->type.rank >= 2 &&
            is_weight(g, n->in[MATMUL_W]) &&
            g->node[n->in[MATMUL_W]].type.dtype == g->node[n->in[MATMUL_X]].type.dtype &&
            !dtype_is_storage(g->node[n->in[MATMUL_W]].type.dtype);

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { BLOCK = 64 };
+
 struct merge {
     int *rope;    /* of x: the first rope of its slices, or -1 */
     int *reader;  /* of a value: its only reader, -1: it has none, -2: several */
@@ -241,13 +243,30 @@ static int count_saved(const graph *g, const struct merge *m, int x)
     return saved;
 }
 
-/* Is the rotation in an epilogue, or are no columns moved for it that it leaves as they are, and are no more
- * copies made than kernels saved? */
+/* Is what is rotated stored elsewhere, too, in ranges of whole blocks of columns? An epilogue stores each of
+ * these where it is wanted, turned or not. */
+static bool has_ranges(const graph *g, const struct merge *m, int x)
+{
+    bool stored = false;
+    for (int i = m->uses.at[x]; i < m->uses.at[x + 1]; i++) {
+        const struct node *s = &g->node[m->uses.use[i].node];
+        int r = rope_of(g, m, m->uses.use[i].node);
+        stored = stored || (r >= 0 && count_stores(g, m, r));
+        if (!extent_is_multiple(s->attr.slice.start, BLOCK) ||
+            !extent_is_multiple(type_columns(&s->type), BLOCK))
+            return false;
+    }
+    return stored;
+}
+
+/* Is the rotation in an epilogue, or are no columns moved for it that it leaves as they are, and are more
+ * kernels saved than copies made, or none of both? */
 static bool pays(struct walk *w, const struct merge *m, int x)
 {
     bool in_place = is_rotated_in_place(w, m, x, &w->in->node[m->rope[x]]);
     bool whole = extents_equal(m->end[x], type_columns(&w->in->node[x].type));
-    return (in_place || whole) && !w->out->status && count_saved(w->in, m, x) >= !in_place;
+    bool copies = !in_place || has_ranges(w->in, m, x);
+    return (in_place || whole) && !w->out->status && count_saved(w->in, m, x) >= copies;
 }
 
 static int merge(struct walk *w, int n)

@@ -1,8 +1,10 @@
-/* old_glibc.c -- functions of glibc that have another version since 2.29, each by the version that it had before, so that
- * a library which is built on a newer system starts on one of glibc 2.28. They are the library's own; x86-64's versions.
+/* old_glibc.c -- functions of glibc that have another version since 2.29, each by the version that it had
+ * before, so that a library which is built on a newer system starts on one of glibc 2.28. They are the
+ * library's own; the versions are x86-64's.
  *
- * stat and its like were in each program until 2.33, and called what glibc exports with the number of the struct's
- * layout. libpthread and libdl were libraries of their own until 2.34: the Makefile names them to the linker. */
+ * stat and its like were in each program until 2.33, and called what glibc exports with the number of the
+ * struct's layout. libpthread and libdl were libraries of their own until 2.34: build.mk names them to the
+ * linker. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>

@@ -136,17 +136,18 @@ static const struct {
 } policies[] = {
     {CODA_KEEP_PRODUCTS, 6 * (16 + 48 + 2)}, {CODA_KEEP_MORE, 6 * (16 + 48 + 2 + 24)}, {CODA_KEEP_LEAST, 0}};
 
-START_TEST(halves_are_the_whole)
+/* Both halves of the joint graph beside it; forward keeps so many elements. Frees the graph. */
+static void check_halves(graph *joint, int outputs, coda_keep keep, int64_t elements)
 {
-    struct values v = {.g = joint_graph()};
+    struct values v = {.g = joint};
     coda_split_options o = CODA_SPLIT_OPTIONS_INIT;
     graph *forward, *backward;
-    o.keep = policies[_i].keep;
+    o.keep = keep;
     v.args = differences_args(v.g, 11);
     ck_assert_msg(coda_evaluate(v.g, v.args) == CODA_OK, "%s", coda_error());
-    ck_assert_msg(coda_split(v.g, 2, &o, &forward, &backward) == CODA_OK, "%s", coda_error());
+    ck_assert_msg(coda_split(v.g, outputs, &o, &forward, &backward) == CODA_OK, "%s", coda_error());
     ck_assert(graph_verify(forward) == CODA_OK && graph_verify(backward) == CODA_OK);
-    ck_assert_int_eq(kept_elements(forward), policies[_i].elements);
+    ck_assert_int_eq(kept_elements(forward), elements);
     double **out = run(forward, &v);
     compare(forward, out, &v, 1e-12);
     hand_over(forward, out, &v);
@@ -159,6 +160,29 @@ START_TEST(halves_are_the_whole)
     graph_free(forward);
     graph_free(backward);
     graph_free(v.g);
+}
+
+START_TEST(halves_are_the_whole) { check_halves(joint_graph(), 2, policies[_i].keep, policies[_i].elements); }
+END_TEST
+
+/* Of a norm that is written out backward wants 1/rms and its derivative, of which forward keeps what both are
+ * made of; its product's result; and the same where an output is that value anyway. */
+START_TEST(rows_are_kept_once)
+{
+    static const char norm[] =
+        "%x = input f32 [6,16]\n%w0 = weight f32 [16,16]\n%w1 = weight f32 [8,16]\n"
+        "%p = matmul %x, %w0\n%s = mul %p, %p\n%m = mean %s\n%e = constant {to=f32, value=1e-5}\n"
+        "%a = add %m, %e\n%r = rsqrt %a\n%n = mul %p, %r\n%z = matmul %n, %w1\noutput %z = %z\n";
+    char text[1024];
+    snprintf(text, sizeof text, "%s%s", norm, _i ? "output %a = %a\n" : "");
+    graph *g = graph_parse(text);
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    coda_value x[3], dx[3], y = {(uint32_t)g->output[0].value + 1};
+    for (int i = 0; i < 3; i++) x[i] = (coda_value){(uint32_t)g->leaf[i] + 1};
+    coda_value dy = coda_input(g, "dz", CODA_F32, 2, (int64_t[]){6, 8});
+    coda_grad(g, &y, &dy, 1, x, 3, dx, NULL);
+    for (int i = 0; i < 3; i++) coda_output(g, (const char *[]){"dx", "dw0", "dw1"}[i], dx[i]);
+    check_halves(g, 1 + _i, CODA_KEEP_PRODUCTS, 6 * (16 + !_i));
 }
 END_TEST
 
@@ -344,5 +368,6 @@ START_TEST(split_refuses)
 }
 END_TEST
 
-TESTS(split, EACH(halves_are_the_whole, ARRAY_SIZE(policies)), ONE(attention_runs_once), ONE(also_is_kept),
-      ONE(kept_values_are_consumed), ONE(inputs_of_both_halves), ONE(split_refuses));
+TESTS(split, EACH(halves_are_the_whole, ARRAY_SIZE(policies)), EACH(rows_are_kept_once, 2),
+      ONE(attention_runs_once), ONE(also_is_kept), ONE(kept_values_are_consumed), ONE(inputs_of_both_halves),
+      ONE(split_refuses));

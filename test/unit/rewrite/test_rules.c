@@ -545,6 +545,12 @@ START_TEST(merges_rope)
                  NULL);
     /* what is stored twice would be copied twice */
     rules_expect(ROPED KEY("10000", "4") ENDS "output %u = %q", FOLD(NONE), "-merge_rope", NULL);
+    /* ranges of whole blocks, which an epilogue stores where they are wanted */
+    rules_expect(
+        "%x = input bf16[5,8]\n%w = weight bf16[192,8]\n%c = matmul %x, %w\n"
+        "%a = slice %c {axis=1,start=0,stop=128,step=1}\n%b = slice %c {axis=1,start=128,stop=192,step=1}\n"
+        "%q = rope %a {head_dim=64,half=1}\n%k = rope %b {head_dim=64,half=1}\n" STORED,
+        FOLD(NONE), "-merge_rope", "matmul slice slice rope rope");
     /* frequencies of other axes */
     rules_expect(
         "%x = input bf16[5,8]\n%p = input i32[5,2]\n%w = weight bf16[8,8]\n%c = matmul %x, %w\n"
