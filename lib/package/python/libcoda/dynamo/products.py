@@ -162,13 +162,31 @@ def addmm(l, bias, x, w, beta=1, alpha=1):
     return elementwise(l, "add", multiply(l, x, w), bias)
 
 
+def rows_in_place(l, ids, table):
+    """Of ids that were folded, as positions and types of tokens are: the table's rows where they lie, if all ids are
+    one, or count along the last dimension. A gradient, or sizes that are not known, want ids."""
+    if not isinstance(ids, torch.Tensor) or l.keep or l.shapes is not None or not ids.numel() or not ids.ndim:
+        return None
+    first, n = int(ids.reshape(-1)[0]), ids.shape[-1]
+    one = bool((ids == first).all())
+    counts = torch.arange(first, first + n, device=ids.device)
+    if not one and not bool((ids == counts).all()) or first < 0 or first + (1 if one else n) > table.shape[0]:
+        return None
+    rows = layout.slice_dim(l.g, table, 0, first, first + (1 if one else n), 1)
+    return layout.expand(rows.of(rows.dims[1:]) if one else rows, tuple(ids.shape) + table.shape[1:])
+
+
 @rule("embedding")
 def embedding(l, ids, table, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     if max_norm is not None:
         raise Refuse("an embedding with max_norm")
     if isinstance(table, Tensor) and table.dtype in (torch.int64, torch.int32) and not isinstance(ids, Tensor):
         ids, table = table, ids  # by the order of aten
-    ids, table = l.tensor(ids), l.tensor(table)
+    table = l.tensor(table)
+    rows = rows_in_place(l, ids, table)
+    if rows is not None:
+        return rows
+    ids = l.tensor(ids)
     if table.shape[0] > 2 ** 24:
         raise Refuse("a table of %d rows" % table.shape[0])
     shape = ids.shape + table.shape[1:]
