@@ -156,18 +156,33 @@ static void push_written(struct grouper *gr, const struct group *writer, int val
         if (gr->site[m].partial && group_state(gr, m) == value) push(gr, m, top);
 }
 
-/* A statistic of columns joins a pass that was there before it, so that none of its readers was refused. */
-static struct reason if_nothing_is_noted(const struct grouper *gr, int value)
+/* The node by which the reader has a value that lies in memory: that itself, if it adds to what is there. */
+static int reading(const struct grouper *gr, const struct group *reader, int value)
 {
-    struct reason none = {.kind = REASON_NONE, .node = -1, .other = -1};
-    if (!group_has_column_parts(gr, value) || gr->uses.at[value] == gr->uses.at[value + 1]) return none;
-    const struct type *of = &gr->g->node[gr->g->node[value].in[REDUCE_X]].type;
-    int reader = gr->uses.use[gr->uses.at[value]].node;
-    return (struct reason){REASON_COLUMN_STATISTIC, reader, value, of->dim[of->rank - 2], 0};
+    if (value < 0 || group_holds(gr, reader, value)) return value;
+    for (int i = gr->uses.at[value]; i < gr->uses.at[value + 1]; i++)
+        if (group_holds(gr, reader, gr->uses.use[i].node)) return gr->uses.use[i].node;
+    return -1;
 }
 
+/* A statistic of columns joins a pass that was there before it, so that none of its readers was refused; and
+ * products add to a sum in memory one after the other, of which nobody asks for that of all before it. */
+static struct reason if_nothing_is_noted(const struct grouper *gr, const struct group *writer,
+                                         const struct group *reader, int value, int read)
+{
+    struct reason none = {.kind = REASON_NONE, .node = -1, .other = -1};
+    int by = reading(gr, reader, read);
+    if (by >= 0 && reader->p.kind == PROGRAM_GEMM && writer->p.kind == PROGRAM_GEMM)
+        return (struct reason){.kind = REASON_ONE_PRODUCT, .node = by, .other = reader->p.root};
+    if (!group_has_column_parts(gr, value) || gr->uses.at[value] == gr->uses.at[value + 1]) return none;
+    const struct type *of = &gr->g->node[gr->g->node[value].in[REDUCE_X]].type;
+    int first = gr->uses.use[gr->uses.at[value]].node;
+    return (struct reason){REASON_COLUMN_STATISTIC, first, value, of->dim[of->rank - 2], 0};
+}
+
+/* `read`: the value of the memory as the reader knows it. */
 static struct reason find_reason(const struct teller *a, const struct group *writer,
-                                 const struct group *reader, int value)
+                                 const struct group *reader, int value, int read)
 {
     struct reason best = {.kind = REASON_NONE, .node = -1, .other = -1};
     struct grouper *gr = a->gr;
@@ -186,7 +201,7 @@ static struct reason find_reason(const struct teller *a, const struct group *wri
             if (there || passes(gr, reader, n)) push(gr, n, &top);
         }
     }
-    return best.kind == REASON_NONE ? if_nothing_is_noted(gr, value) : best;
+    return best.kind == REASON_NONE ? if_nothing_is_noted(gr, writer, reader, value, read) : best;
 }
 
 /* ---- Bytes ---- */
@@ -241,7 +256,7 @@ static void add_use(const struct teller *a, struct pair *pair, int i, const stru
     int64_t written = bytes_of(p, writer, w), read = MIN(bytes_of(p, reader, u), written);
     struct reason r = {.kind = REASON_PREPARED, .node = w->value, .other = -1};
     bool prepared = writer->prepare && !reader->prepare;
-    if (!prepared) r = find_reason(a, a->group[pair->writer], a->group[i], w->value);
+    if (!prepared) r = find_reason(a, a->group[pair->writer], a->group[i], w->value, u->value);
     bool better = table[r.kind].rank < table[pair->reason.kind].rank;
     if (pair->value < 0 || better) pair->reason = r, pair->value = w->value;
     if (prepared || reader->prepare) return;
@@ -282,7 +297,7 @@ static void tell_reader(struct teller *a, struct pair *pair, int i)
     int pairs = 0;
     for (int j = 0; (u = program_use(&p->program[i], j)); j++) {
         bool first = is_first(&p->program[i], j, is_read);
-        if (!is_read(u) || use_effect(u) & EFFECT_ADD) continue;
+        if (!is_read(u)) continue;
         for (int k = a->first[u->buffer]; k < a->first[u->buffer + 1]; k++)
             for (int l = 0; a->writer[k] != i && (w = program_use(&p->program[a->writer[k]], l)); l++)
                 if (w->buffer == u->buffer && is_written(w) && w->version == u->version)
