@@ -14,20 +14,23 @@
 
 int gpu_parts(void);
 
-/* Of q, k and v; q has `heads` heads, the others half as many. */
+/* Of q, k and v; q has `heads` heads, the others half as many. `kept`: they are outputs, as a forward pass
+ * has them. */
 struct block {
     const char *dtype;
     int rows, k, heads, head_dim;
     bool biases, norms;
     double tolerance;
+    bool kept;
 };
 
 static const struct block blocks[] = {
-    {"f32", 24, 64, 4, 16, false, false, 1e-5},    {"f32", 130, 36, 2, 64, true, false, 1e-5},
-    {"f32", 70, 64, 4, 64, false, true, 1e-5},     {"bf16", 1, 128, 4, 64, false, false, 2e-2},
-    {"bf16", 1, 128, 4, 64, true, false, 2e-2},    {"bf16", 5, 512, 4, 64, false, false, 2e-2},
-    {"bf16", 14, 512, 8, 64, true, false, 2e-2},   {"bf16", 200, 128, 8, 64, false, false, 2e-2},
-    {"bf16", 300, 128, 4, 128, false, true, 2e-2}, {"f16", 150, 100, 4, 64, true, false, 5e-3},
+    {"f32", 24, 64, 4, 16, false, false, 1e-5},       {"f32", 130, 36, 2, 64, true, false, 1e-5},
+    {"f32", 70, 64, 4, 64, false, true, 1e-5},        {"bf16", 1, 128, 4, 64, false, false, 2e-2},
+    {"bf16", 1, 128, 4, 64, true, false, 2e-2},       {"bf16", 5, 512, 4, 64, false, false, 2e-2},
+    {"bf16", 14, 512, 8, 64, true, false, 2e-2},      {"bf16", 200, 128, 8, 64, false, false, 2e-2},
+    {"bf16", 300, 128, 4, 128, false, true, 2e-2},    {"f16", 150, 100, 4, 64, true, false, 5e-3},
+    {"f32", 70, 64, 4, 64, false, false, 1e-5, true}, {"bf16", 130, 128, 4, 64, false, false, 2e-2, true},
 };
 
 static void print_one(const struct block *b, const char *name, int columns, struct text *t)
@@ -63,6 +66,7 @@ static graph *graph_of_block(const struct block *b)
         print_one(b, name[i], b->head_dim * (i ? b->heads / 2 : b->heads), &t);
     text_printf(&t, "%%o = attention %%tq, %%tk, %%tv {heads=%d,kv_heads=%d,causal=1}\noutput %%o = %%o\n",
                 b->heads, b->heads / 2);
+    if (b->kept) text_append(&t, "output %tq = %tq\noutput %tk = %tk\noutput %tv = %tv\n");
     graph *g = graph_parse(text_str(&t));
     text_free(&t);
     return g;
