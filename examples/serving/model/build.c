@@ -126,6 +126,17 @@ static coda_value stacked(struct build *b, const struct part *parts, int n, cons
     return build_leaf(b, w, first, rows, columns);
 }
 
+coda_value build_one(struct build *b, const char *name, const char *suffix, int64_t rows, int64_t columns,
+                     struct weight *w)
+{
+    return stacked(b, PART({name, rows}), suffix, columns, w);
+}
+
+coda_value build_times(struct build *b, coda_value x, float factor)
+{
+    return factor == 1 ? x : coda_scale(b->g, x, factor);
+}
+
 coda_value build_weight(struct build *b, const struct part *parts, int n, const char *suffix, int64_t columns)
 {
     struct weight w = {.dtype = b->dtype};
@@ -142,7 +153,7 @@ coda_value build_exact(struct build *b, const char *name, const char *suffix, in
                        bool rates)
 {
     struct weight w = {.dtype = CODA_F32, .rates = rates};
-    return stacked(b, PART({name, rows}), suffix, columns, &w);
+    return build_one(b, name, suffix, rows, columns, &w);
 }
 
 static coda_value frequencies(struct build *b, const struct rope *r)
@@ -158,7 +169,7 @@ static coda_value frequencies(struct build *b, const struct rope *r)
 
 coda_value build_rms_norm(struct build *b, coda_value x, const char *name)
 {
-    return coda_rms_norm(b->g, x, build_gain(b, name, b->c->hidden, false), b->c->eps);
+    return coda_rms_norm(b->g, x, build_gain(b, name, b->c->hidden, b->c->unit_gains), b->c->eps);
 }
 
 coda_value build_layer_norm(struct build *b, coda_value x, const char *name)
@@ -175,6 +186,7 @@ coda_value build_activation(struct build *b, coda_value x)
     case ACTIVATION_GELU_TANH: return coda_gelu_tanh(b->g, x);
     case ACTIVATION_GELU_QUICK: return coda_gelu_quick(b->g, x);
     case ACTIVATION_RELU: return coda_relu(b->g, x);
+    case ACTIVATION_RELU2: return coda_relu2(b->g, x);
     }
     return CODA_NONE;
 }
@@ -191,20 +203,32 @@ static coda_value cached(struct build *b, const char *name, int layer, coda_valu
     return coda_append(b->g, cache, rows, b->slots, NULL);
 }
 
-static coda_value columns_of(struct build *b, coda_value x, int64_t from, int64_t to)
+coda_value build_range(struct build *b, coda_value x, int64_t from, int64_t columns)
 {
-    return coda_slice(b->g, x, b->page ? 1 : 2, from, to, 1);
+    return coda_slice(b->g, x, -1, from, from + columns, 1);
+}
+
+coda_value build_apart(struct build *b, coda_value x, int64_t heads, int64_t columns)
+{
+    int64_t texts = b->sentences ? b->sentences : 1;
+    return b->page ? coda_reshape(b->g, x, DIMS(b->rows, heads, columns))
+                   : coda_reshape(b->g, x, DIMS(texts, b->rows, heads, columns));
+}
+
+coda_value build_together(struct build *b, coda_value x, int64_t columns)
+{
+    int64_t texts = b->sentences ? b->sentences : 1;
+    return b->page ? coda_reshape(b->g, x, DIMS(b->rows, columns))
+                   : coda_reshape(b->g, x, DIMS(texts, b->rows, columns));
 }
 
 /* Each head's columns over the root of their mean square. */
 static coda_value head_norm(struct build *b, coda_value x, const char *name, int64_t heads, bool unit)
 {
-    int64_t head = b->c->head_dim, texts = b->sentences ? b->sentences : 1;
-    coda_value apart = b->page ? coda_reshape(b->g, x, DIMS(b->rows, heads, head))
-                               : coda_reshape(b->g, x, DIMS(texts, b->rows, heads, head));
-    coda_value y = coda_rms_norm(b->g, apart, build_gain(b, name, head, unit), b->c->eps);
-    return b->page ? coda_reshape(b->g, y, DIMS(b->rows, heads * head))
-                   : coda_reshape(b->g, y, DIMS(texts, b->rows, heads * head));
+    int64_t head = b->c->head_dim;
+    coda_value gain = build_gain(b, name, head, unit);
+    coda_value y = coda_rms_norm(b->g, build_apart(b, x, heads, head), gain, b->c->eps);
+    return build_together(b, y, heads * head);
 }
 
 static coda_value rotated(struct build *b, coda_value x, const struct rope *r)
@@ -219,10 +243,11 @@ static coda_value rotated(struct build *b, coda_value x, const struct rope *r)
     return coda_rope(b->g, x, b->positions, &o);
 }
 
-coda_value build_attention(struct build *b, coda_value qkv, int layer, struct attention how)
+coda_value build_attend(struct build *b, coda_value q, coda_value k, coda_value v, int layer,
+                        struct attention how)
 {
     const struct config *c = b->c;
-    int64_t wide = (int64_t)c->heads * c->head_dim, keys = (int64_t)c->kv_heads * c->head_dim;
+    int64_t keys = (int64_t)c->kv_heads * c->head_dim;
     const struct rope *r = c->sliding[layer] ? &c->sliding_rope : &c->rope;
     coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
     o.heads = c->heads;
@@ -237,9 +262,6 @@ coda_value build_attention(struct build *b, coda_value qkv, int layer, struct at
     o.softcap = c->attention_cap;
     if (b->page) o.page = b->page, o.table = b->table, o.starts = b->starts;
 
-    coda_value q = columns_of(b, qkv, 0, wide);
-    coda_value k = columns_of(b, qkv, wide, wide + keys);
-    coda_value v = columns_of(b, qkv, wide + keys, wide + 2 * keys);
     if (how.norms) q = head_norm(b, q, "self_attn.q_norm", c->heads, how.unit);
     if (how.norms) k = head_norm(b, k, "self_attn.k_norm", c->kv_heads, how.unit);
     if (how.rope) q = rotated(b, q, r);
@@ -247,6 +269,24 @@ coda_value build_attention(struct build *b, coda_value qkv, int layer, struct at
     if (text) k = cached(b, "keys", layer, k, keys);
     if (text) v = cached(b, "values", layer, v, keys);
     return coda_attention(b->g, q, k, v, b->lengths, &o);
+}
+
+coda_value build_attention(struct build *b, coda_value qkv, int layer, struct attention how)
+{
+    int64_t q = (int64_t)b->c->heads * b->c->head_dim, k = (int64_t)b->c->kv_heads * b->c->head_dim;
+    return build_attend(b, build_range(b, qkv, 0, q), build_range(b, qkv, q, k),
+                        build_range(b, qkv, q + k, k), layer, how);
+}
+
+/* ---- An MLP ---- */
+
+coda_value build_swiglu(struct build *b, coda_value x)
+{
+    const struct config *c = b->c;
+    coda_value both = build_linear(b, x, PART({"mlp.gate_proj", c->inner}, {"mlp.up_proj", c->inner}),
+                                   c->hidden, c->mlp_bias);
+    return build_linear(b, coda_swiglu(b->g, both, CODA_STACKED), PART({"mlp.down_proj", c->hidden}),
+                        c->inner, c->mlp_bias);
 }
 
 /* ---- The head ---- */
@@ -276,7 +316,7 @@ static const char *head_root(const struct build *b)
 static coda_value capped(struct build *b, coda_value logits)
 {
     const struct config *c = b->c;
-    coda_value y = coda_cast(b->g, logits, CODA_F32);
+    coda_value y = build_times(b, coda_cast(b->g, logits, CODA_F32), c->times.logits);
     if (c->logit_cap == 0) return y;
     return coda_scale(b->g, coda_tanh(b->g, coda_scale(b->g, y, 1 / c->logit_cap)), c->logit_cap);
 }

@@ -78,6 +78,11 @@ coda_value build_fail(struct build *b);
 /* One in fp32 whatever the others have; `rates`: -e^x of each element, as scans want A_log. */
 coda_value build_exact(struct build *b, const char *name, const char *suffix, int64_t rows, int64_t columns,
                        bool rates);
+/* One of one tensor, as `w` wants its dtype and numbers. */
+coda_value build_one(struct build *b, const char *name, const char *suffix, int64_t rows, int64_t columns,
+                     struct weight *w);
+/* x times a number. */
+coda_value build_times(struct build *b, coda_value x, float factor);
 /* A weight [rows] named `name`.weight, plus 1 if `unit`, then in fp32. */
 coda_value build_gain(struct build *b, const char *name, int64_t rows, bool unit);
 
@@ -92,6 +97,7 @@ coda_value build_embedding(struct build *b, const char *name, int64_t rows, coda
 coda_value build_product(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns);
 /* Whether a weight of this name is learned: it is a checkpoint's, or of an adapter where there are any. */
 bool build_learns(const struct build *b, const struct weight *w, const char *name);
+/* Its gains are less 1 by the config. */
 coda_value build_rms_norm(struct build *b, coda_value x, const char *name);
 coda_value build_layer_norm(struct build *b, coda_value x, const char *name);
 coda_value build_activation(struct build *b, coda_value x);
@@ -103,6 +109,15 @@ struct attention {
     bool rope, norms, unit;
 };
 coda_value build_attention(struct build *b, coda_value qkv, int layer, struct attention how);
+/* The same of the three apart. */
+coda_value build_attend(struct build *b, coda_value q, coda_value k, coda_value v, int layer,
+                        struct attention how);
+/* Columns of rows; the columns of each head by themselves, and all of a row in one dimension again. */
+coda_value build_range(struct build *b, coda_value x, int64_t from, int64_t columns);
+coda_value build_apart(struct build *b, coda_value x, int64_t heads, int64_t columns);
+coda_value build_together(struct build *b, coda_value x, int64_t columns);
+/* down(silu(gate) up), by mlp.gate_proj, mlp.up_proj and mlp.down_proj. */
+coda_value build_swiglu(struct build *b, coda_value x);
 
 /* ---- Layers that carry a state (recurrent.c): rows are [tokens, columns], whatever the texts are ---- */
 
@@ -116,6 +131,11 @@ coda_value build_convolution(struct build *b, coda_value x, const char *name, in
 /* coda_scan, whose state is one of the layer. */
 coda_value build_scan(struct build *b, coda_value x, coda_value dt, coda_value a, coda_value in,
                       coda_value out, int layer, const coda_scan_options *o);
+/* coda_delta, likewise, of queries and keys that it normalises. */
+coda_value build_delta(struct build *b, coda_value q, coda_value k, coda_value v, coda_value decay,
+                       coda_value beta, int layer);
+/* The layer of Mamba-2, by names as in_proj and conv1d.weight behind the prefix. */
+coda_value build_ssd(struct build *b, coda_value x, int layer);
 /* Whether a state of this name is one of those, which are zeros where a text begins. */
 bool build_is_recurrent(const char *name);
 
@@ -137,6 +157,10 @@ coda_value family_gemma(struct build *b, coda_value ids);         /* 1, 2, 3 */
 coda_value family_gemma_encoder(struct build *b, coda_value ids); /* 3, in both directions */
 coda_value family_gpt2(struct build *b, coda_value ids);
 coda_value family_mamba(struct build *b, coda_value ids); /* 1 and 2 */
+coda_value family_qwen35(struct build *b, coda_value ids);
+coda_value family_nemotron(struct build *b, coda_value ids);
+coda_value family_granite(struct build *b, coda_value ids);
+coda_value family_falcon(struct build *b, coda_value ids);
 /* Of images: patches [images, patches, numbers of one] in, [images, 1, hidden] out. */
 coda_value family_vit(struct build *b, coda_value patches);
 coda_value family_siglip(struct build *b, coda_value patches);

@@ -68,15 +68,13 @@ static bool is_family(const struct config *c, const char *name)
 static bool read_sizes(struct config *c, struct keys *k, struct fault *f)
 {
     bool gpt2 = is_family(c, "gpt2"), images = c->image > 0;
+    const char *inner = is_family(c, "granite") ? "shared_intermediate_size" : "intermediate_size";
     if (is_family(c, "mamba")) return config_mamba(c, k, f);
-    for (int l = 0; l < MOST_LAYERS; l++) c->keeps[l] = true;
-    if (!config_int(k, "num_hidden_layers", "n_layer", 1, MOST_LAYERS, 0, &c->layers, f) ||
-        !config_int(k, "hidden_size", "n_embd", 1, MOST_WIDTH, 0, &c->hidden, f) ||
+    if (!config_layers(c, k, f) || !config_int(k, "hidden_size", "n_embd", 1, MOST_WIDTH, 0, &c->hidden, f) ||
         !config_int(k, "num_attention_heads", "n_head", 1, MOST_WIDTH, 0, &c->heads, f) ||
         !config_int(k, "num_key_value_heads", NULL, 1, MOST_WIDTH, c->heads, &c->kv_heads, f) ||
         !config_int(k, "head_dim", NULL, 1, 2 * MOST_FREQUENCIES, c->hidden / c->heads, &c->head_dim, f) ||
-        !config_int(k, "intermediate_size", "n_inner", 1, MOST_WIDTH, gpt2 ? 4 * c->hidden : 0, &c->inner,
-                    f) ||
+        !config_int(k, inner, "n_inner", 1, MOST_WIDTH, gpt2 ? 4 * c->hidden : 0, &c->inner, f) ||
         !config_int(k, "vocab_size", NULL, 1, MOST_VOCABULARY, images, &c->vocabulary, f) ||
         !config_int(k, "max_position_embeddings", "n_positions", 1, MOST_POSITIONS, 2048, &c->positions, f) ||
         !config_int(k, "type_vocab_size", NULL, 0, 1024, 0, &c->types, f))
@@ -99,9 +97,10 @@ static bool read_activation(struct config *c, struct keys *k, struct fault *f)
                {"gelu_new", ACTIVATION_GELU_TANH},
                {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
                {"quick_gelu", ACTIVATION_GELU_QUICK},
-               {"relu", ACTIVATION_RELU}};
+               {"relu", ACTIVATION_RELU},
+               {"relu2", ACTIVATION_RELU2}};
     json_t *first = member(k, "gguf:activation", "activation_function");
-    json_t *named = member(k, "hidden_activation", NULL), *act = member(k, "hidden_act", NULL);
+    json_t *named = member(k, "hidden_activation", "mlp_hidden_act"), *act = member(k, "hidden_act", NULL);
     const char *name = json_string_value(first ? first : named ? named : act);
     /* Gemma's first files say gelu and mean the tanh form, as their authors have declared. */
     if (!strcmp(c->family, "gemma")) name = "gelu_pytorch_tanh";
@@ -116,6 +115,7 @@ static bool read_windows(struct config *c, struct keys *k, struct fault *f)
     json_t *types = member(k, "layer_types", NULL);
     bool use = true;
     int pattern, other, first = 0;
+    if (config_is_hybrid(c)) return config_hybrid(c, k, f);
     if (!config_int(k, "sliding_window", NULL, 0, MOST_POSITIONS, 0, &c->window, f) ||
         !config_int(k, "_sliding_window_pattern", NULL, 1, MOST_LAYERS, is_family(c, "gemma2") ? 2 : 6,
                     &other, f) ||
@@ -143,17 +143,21 @@ static bool read_windows(struct config *c, struct keys *k, struct fault *f)
 
 static bool read_scores(struct config *c, struct keys *k, struct fault *f)
 {
-    double scalar, cap, logit_cap;
+    double scalar, cap, logit_cap, multiplier;
     bool by_layer, weighted;
     if (!config_number(k, "query_pre_attn_scalar", NULL, 0, 1e9, 0, &scalar, f) ||
         !config_number(k, "attn_logit_softcapping", NULL, 0, 1e9, 0, &cap, f) ||
         !config_number(k, "final_logit_softcapping", NULL, 0, 1e9, 0, &logit_cap, f) ||
+        !config_number(k, "attention_multiplier", NULL, 0, 1e9, is_family(c, "granite"), &multiplier, f) ||
         !config_bool(k, "scale_attn_by_inverse_layer_idx", false, &by_layer, f) ||
         !config_bool(k, "scale_attn_weights", true, &weighted, f))
         return false;
     if (by_layer || !weighted)
         return fault_set(f, "config: scores that layers scale apart are not supported");
-    c->attention_scale = scalar > 0 ? (float)(1 / sqrt(scalar)) : 0;
+    /* A factor of keys is one of scores. */
+    c->attention_scale = scalar > 0           ? (float)(1 / sqrt(scalar))
+                         : c->times.keys != 1 ? c->times.keys / sqrtf((float)c->head_dim)
+                                              : (float)multiplier;
     c->attention_cap = (float)cap;
     c->logit_cap = (float)logit_cap;
     return true;
@@ -231,7 +235,8 @@ static bool read_all(struct config *c, struct keys *k, struct fault *f)
         !config_bool(k, "tie_word_embeddings", true, &tied, f) || !read_eps(c, k, f) ||
         !read_biases(c, k, f) || !config_bool(k, "gguf:turned", false, &c->turned, f) ||
         !config_bool(k, "use_bidirectional_attention", false, &c->bidirectional, f) ||
-        !config_bool(k, "gguf:unit_gains", is_family(c, "gemma"), &c->unit_gains, f))
+        !config_bool(k, "gguf:unit_gains", is_family(c, "gemma") || is_family(c, "qwen3_5"), &c->unit_gains,
+                     f))
         return false;
     c->tied = member(k, "tie_word_embeddings", NULL) ? tied : -1;
     return read_activation(c, k, f) && read_windows(c, k, f) && read_scores(c, k, f) && read_ends(c, k, f) &&
@@ -246,9 +251,12 @@ bool config_read(struct config *c, const json_t *o, struct fault *f)
     struct keys k;
     json_t *tower = config_tower(o, f);
     const char *family = json_string_value(json_object_get(tower, "model_type"));
-    *c = (struct config){0};
+    *c = (struct config){.times = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
+    for (int i = 0; i < SSD_PARTS; i++) c->recurrent.times[i] = 1;
     if (tower && !family) fault_set(f, "config: model_type is missing");
-    else if (tower && !known_family(family)) fault_set(f, "config: family %.40s is not supported", family);
+    else if (tower && !known_family(family))
+        fault_set(f, "config: family %.40s%s is not supported", family,
+                  config_has_experts(family) ? ", which has experts," : "");
     bool good = family && known_family(family);
     if (good) {
         snprintf(c->family, sizeof c->family, "%s", family);

@@ -20,7 +20,8 @@ enum activation {
     ACTIVATION_GELU,
     ACTIVATION_GELU_TANH,
     ACTIVATION_GELU_QUICK,
-    ACTIVATION_RELU
+    ACTIVATION_RELU,
+    ACTIVATION_RELU2
 };
 
 /* Angles of positions, as coda_rope takes them. */
@@ -35,15 +36,25 @@ struct rope {
     float scale;                              /* of cosine and sine */
 };
 
-/* Layers that carry a state in place of keys and values. */
+/* What Mamba-2's first product makes, in its order. */
+enum { SSD_Z, SSD_X, SSD_B, SSD_C, SSD_STEP, SSD_PARTS };
+
+/* Layers that carry a state in place of keys and values, or beside them. */
 struct recurrent {
-    int heads, inner; /* inner: columns of all heads */
-    int states;       /* numbers that each column has */
-    int groups;       /* of heads that share what states are written and read by */
-    int taps;         /* of the convolution */
-    int rank;         /* of the products that make Mamba's steps */
-    bool bias;        /* of the products at both ends */
+    int heads, inner;    /* inner: columns of all heads */
+    int states;          /* numbers that each column has; of the delta rule columns of a key head */
+    int groups;          /* of heads that share what states are written and read by; key heads */
+    int taps;            /* of the convolution */
+    int rank;            /* of the products that make Mamba's steps */
+    bool bias, out_bias; /* of the products at both ends */
     bool taps_bias;
+    enum { GATE_THEN_NORM, NORM_THEN_GATE, NORM_NONE } norm;
+    float times[SSD_PARTS]; /* of the product's columns; 1: as they are */
+};
+
+/* Numbers that values are multiplied by; 1 in most families. */
+struct multipliers {
+    float embedding, residual, logits, keys, attention_in, attention_out, scan_in, scan_out, gate, down;
 };
 
 struct config {
@@ -68,7 +79,10 @@ struct config {
     int ends[MOST_ENDS], end_count; /* tokens that end a text */
     struct quant_config quant;      /* how weights are quantised */
     struct recurrent recurrent;
-    bool keeps[MOST_LAYERS];    /* layers with keys and values */
+    bool keeps[MOST_LAYERS];   /* layers with keys and values */
+    bool carries[MOST_LAYERS]; /* layers that carry a state */
+    bool no_rope;              /* attention does not know where tokens sit */
+    struct multipliers times;
     bool wide_residual;         /* what layers add up is fp32 */
     int image, patch, channels; /* pixels of an image's side, and of a patch's; 0: there are no images */
 };
@@ -101,6 +115,17 @@ bool config_done(struct keys *k, bool good, struct fault *f);
 json_t *config_tower(const json_t *o, struct fault *f);
 /* The sizes of Mamba's layers, where the family has no others. */
 bool config_mamba(struct config *c, struct keys *k, struct fault *f);
+/* How many layers there are, and which of them attend, and which carry a state. */
+bool config_layers(struct config *c, struct keys *k, struct fault *f);
+/* The sizes of those that do, and the numbers that values are multiplied by, of a family that has both. */
+bool config_hybrid(struct config *c, struct keys *k, struct fault *f);
+bool config_is_hybrid(const struct config *c);
+/* Bytes of one text's states in all layers, where the other numbers have `element` bytes each; and columns of
+ * keys, as many as of values, that all layers keep of a token. */
+double config_state_bytes(const struct config *c, double element);
+double config_key_columns(const struct config *c);
+/* Which model_types have experts. */
+bool config_has_experts(const char *family);
 /* The sizes of images, where the family has them. */
 bool config_image(struct config *c, struct keys *k, struct fault *f);
 

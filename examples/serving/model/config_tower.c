@@ -27,6 +27,12 @@ static const struct {
                 " \"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"num_key_value_heads\": 8,"
                 " \"hidden_act\": \"silu\", \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-6,"
                 " \"sliding_window\": 4096}"},
+    {"qwen3_5_text", "{\"vocab_size\": 248320, \"hidden_size\": 4096, \"intermediate_size\": 12288,"
+                     " \"num_hidden_layers\": 32, \"num_attention_heads\": 16, \"num_key_value_heads\": 4,"
+                     " \"hidden_act\": \"silu\", \"max_position_embeddings\": 32768, \"rms_norm_eps\": 1e-6,"
+                     " \"head_dim\": 256, \"linear_conv_kernel_dim\": 4, \"linear_key_head_dim\": 128,"
+                     " \"linear_value_head_dim\": 128, \"linear_num_key_heads\": 16,"
+                     " \"linear_num_value_heads\": 32, \"partial_rotary_factor\": 0.25}"},
 };
 
 /* Of models that are no towers, such of them as neither shapes of tensors nor an error would tell. */
@@ -34,6 +40,10 @@ static const struct {
     const char *family, *members;
 } quiet[] = {
     {"mistral", "{\"sliding_window\": 4096}"},
+    {"nemotron_h", "{\"head_dim\": 128, \"mlp_hidden_act\": \"relu2\"}"},
+    {"qwen3_5_text", "{\"head_dim\": 256, \"linear_conv_kernel_dim\": 4, \"linear_key_head_dim\": 128,"
+                     " \"linear_value_head_dim\": 128, \"linear_num_key_heads\": 16,"
+                     " \"linear_num_value_heads\": 32, \"partial_rotary_factor\": 0.25}"},
     {"gemma2", "{\"sliding_window\": 4096, \"attn_logit_softcapping\": 50, \"final_logit_softcapping\": 30,"
                " \"query_pre_attn_scalar\": 256}"},
     {"gemma3_text", "{\"sliding_window\": 4096, \"query_pre_attn_scalar\": 256}"},
@@ -46,6 +56,7 @@ static const struct {
     {"siglip", "vision_config", "siglip_vision_model"},
     {"gemma3", "text_config", "gemma3_text"},
     {"mistral3", "text_config", "mistral"},
+    {"qwen3_5", "text_config", "qwen3_5_text"},
 };
 
 /* Members over defaults. A new reference. */

@@ -18,7 +18,7 @@ static void add_top(struct build *b, int top, coda_value logits)
 static bool all_keep(const struct config *c)
 {
     for (int l = 0; l < c->layers; l++)
-        if (!c->keeps[l]) return false;
+        if (c->carries[l]) return false;
     return true;
 }
 

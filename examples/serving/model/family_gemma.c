@@ -8,11 +8,6 @@
 
 #include "build.h"
 
-static coda_value norm(struct build *b, coda_value x, const char *name)
-{
-    return coda_rms_norm(b->g, x, build_gain(b, name, b->c->hidden, b->c->unit_gains), b->c->eps);
-}
-
 static coda_value attention(struct build *b, coda_value x, int layer)
 {
     const struct config *c = b->c;
@@ -48,10 +43,11 @@ static coda_value states(struct build *b, coda_value ids)
     x = coda_scale(g, x, sqrtf((float)c->hidden));
     for (int l = 0; l < c->layers; l++) {
         build_prefix(b, "layers.%d.", l);
-        coda_value a = attention(b, norm(b, x, "input_layernorm"), l);
-        x = coda_add(g, first ? a : norm(b, a, "post_attention_layernorm"), x);
-        coda_value m = mlp(b, norm(b, x, first ? "post_attention_layernorm" : "pre_feedforward_layernorm"));
-        x = coda_add(g, first ? m : norm(b, m, "post_feedforward_layernorm"), x);
+        coda_value a = attention(b, build_rms_norm(b, x, "input_layernorm"), l);
+        x = coda_add(g, first ? a : build_rms_norm(b, a, "post_attention_layernorm"), x);
+        coda_value m =
+            mlp(b, build_rms_norm(b, x, first ? "post_attention_layernorm" : "pre_feedforward_layernorm"));
+        x = coda_add(g, first ? m : build_rms_norm(b, m, "post_feedforward_layernorm"), x);
     }
     build_prefix(b, "", 0);
     return x;
@@ -60,11 +56,11 @@ static coda_value states(struct build *b, coda_value ids)
 coda_value family_gemma(struct build *b, coda_value ids)
 {
     coda_value x = build_last(b, states(b, ids));
-    return build_logits(b, norm(b, x, "norm"), "embed_tokens");
+    return build_logits(b, build_rms_norm(b, x, "norm"), "embed_tokens");
 }
 
 coda_value family_gemma_encoder(struct build *b, coda_value ids)
 {
     coda_value x = states(b, ids);
-    return norm(b, x, "norm");
+    return build_rms_norm(b, x, "norm");
 }

@@ -25,14 +25,10 @@ static coda_value attention(struct build *b, coda_value x, int layer)
 static coda_value mlp(struct build *b, coda_value x)
 {
     const struct config *c = b->c;
-    coda_value gate_up = {0};
-    if (!strcmp(c->family, "phi3"))
-        gate_up = build_linear(b, x, PART({"mlp.gate_up_proj", 2 * (int64_t)c->inner}), c->hidden, false);
-    else
-        gate_up = build_linear(b, x, PART({"mlp.gate_proj", c->inner}, {"mlp.up_proj", c->inner}), c->hidden,
-                               c->mlp_bias);
-    return build_linear(b, coda_swiglu(b->g, gate_up, CODA_STACKED), PART({"mlp.down_proj", c->hidden}),
-                        c->inner, c->mlp_bias);
+    if (strcmp(c->family, "phi3")) return build_swiglu(b, x);
+    coda_value both = build_linear(b, x, PART({"mlp.gate_up_proj", 2 * (int64_t)c->inner}), c->hidden, false);
+    return build_linear(b, coda_swiglu(b->g, both, CODA_STACKED), PART({"mlp.down_proj", c->hidden}),
+                        c->inner, false);
 }
 
 coda_value family_llama(struct build *b, coda_value ids)

@@ -6,53 +6,24 @@
 
 #include "build.h"
 
-/* [x | z] -> conv, scan with steps and b, c of [steps | b | c] -> times silu(z). */
+/* [x | z] -> conv of x, scan with steps and b, c of [steps | b | c] -> times silu(z). */
 static coda_value mamba(struct build *b, coda_value x, int layer)
 {
     const struct recurrent *r = &b->c->recurrent;
     int64_t n = r->inner, states = r->states, rank = r->rank;
     coda_scan_options o = CODA_SCAN_OPTIONS_INIT;
-    coda_value xz = build_linear(b, x, PART({"mixer.in_proj", 2 * n}), b->c->hidden, r->bias);
-    coda_value u = build_convolution(b, build_columns(b, xz, 0, n), "mixer.conv1d", layer, n);
-    coda_value all = build_linear(b, u, PART({"mixer.x_proj", rank + 2 * states}), n, false);
-    coda_value dt = build_linear(b, build_columns(b, all, 0, rank), PART({"mixer.dt_proj", n}), rank, false);
+    coda_value xz = build_linear(b, x, PART({"in_proj", 2 * n}), b->c->hidden, r->bias);
+    coda_value u = build_convolution(b, build_columns(b, xz, 0, n), "conv1d", layer, n);
+    coda_value all = build_linear(b, u, PART({"x_proj", rank + 2 * states}), n, false);
+    coda_value dt = build_linear(b, build_columns(b, all, 0, rank), PART({"dt_proj", n}), rank, false);
     o.softplus = 1;
-    o.dt_bias = build_exact(b, "mixer.dt_proj", ".bias", n, 0, false);
-    o.skip = build_exact(b, "mixer.D", "", n, 0, false);
+    o.dt_bias = build_exact(b, "dt_proj", ".bias", n, 0, false);
+    o.skip = build_exact(b, "D", "", n, 0, false);
     o.gate = build_columns(b, xz, n, n);
-    coda_value a = build_exact(b, "mixer.A_log", "", n, states, true);
-    return build_scan(b, u, dt, a, build_columns(b, all, rank, states),
-                      build_columns(b, all, rank + states, states), layer, &o);
-}
-
-/* y over the roots of the mean squares of its groups' columns. */
-static coda_value group_norm(struct build *b, coda_value y)
-{
-    const struct recurrent *r = &b->c->recurrent;
-    int64_t n = r->inner, groups = r->groups;
-    coda_value gain = build_gain(b, "mixer.norm", n, false);
-    if (groups == 1) return coda_rms_norm(b->g, y, gain, b->c->eps);
-    y = coda_rms_norm(b->g, coda_reshape(b->g, y, DIMS(b->rows, groups, n / groups)), CODA_NONE, b->c->eps);
-    return coda_mul(b->g, coda_reshape(b->g, y, DIMS(b->rows, n)), gain);
-}
-
-/* [z | x, b, c | steps] -> conv of x, b, c, scan, times silu(z) -> norm. */
-static coda_value mamba2(struct build *b, coda_value x, int layer)
-{
-    const struct recurrent *r = &b->c->recurrent;
-    int64_t n = r->inner, both = (int64_t)r->groups * r->states, mixed = n + 2 * both;
-    coda_scan_options o = CODA_SCAN_OPTIONS_INIT;
-    coda_value all = build_linear(b, x, PART({"mixer.in_proj", n + mixed + r->heads}), b->c->hidden, r->bias);
-    coda_value u = build_convolution(b, build_columns(b, all, n, mixed), "mixer.conv1d", layer, mixed);
-    o.softplus = 1;
-    o.groups = r->groups;
-    o.dt_bias = build_exact(b, "mixer.dt_bias", "", r->heads, 0, false);
-    o.skip = build_exact(b, "mixer.D", "", r->heads, 0, false);
-    o.gate = build_columns(b, all, 0, n);
-    coda_value a = build_exact(b, "mixer.A_log", "", r->heads, 0, true);
-    coda_value y = build_scan(b, build_columns(b, u, 0, n), build_columns(b, all, n + mixed, r->heads), a,
-                              build_columns(b, u, n, both), build_columns(b, u, n + both, both), layer, &o);
-    return group_norm(b, y);
+    coda_value a = build_exact(b, "A_log", "", n, states, true);
+    coda_value y = build_scan(b, u, dt, a, build_columns(b, all, rank, states),
+                              build_columns(b, all, rank + states, states), layer, &o);
+    return build_linear(b, y, PART({"out_proj", b->c->hidden}), n, r->bias);
 }
 
 static coda_value norm(struct build *b, coda_value x, const char *name)
@@ -73,8 +44,9 @@ coda_value family_mamba(struct build *b, coda_value ids)
     x = coda_cast(g, build_rows(b, x, c->hidden), wide);
     for (int l = 0; l < c->layers; l++) {
         build_prefix(b, "layers.%d.", l);
-        coda_value y = (second ? mamba2 : mamba)(b, norm(b, x, "norm"), l);
-        y = build_linear(b, y, PART({"mixer.out_proj", c->hidden}), c->recurrent.inner, c->recurrent.bias);
+        coda_value y = norm(b, x, "norm");
+        build_prefix(b, "layers.%d.mixer.", l);
+        y = (second ? build_ssd : mamba)(b, y, l);
         x = coda_add(g, x, coda_cast(g, y, wide));
     }
     build_prefix(b, "", 0);

@@ -17,7 +17,7 @@ static bool draw_small(struct random_weights *r, const struct weight *w, const c
     tensor_random(info, host, &r->state, 0);
     if (w->rates)
         for (int64_t i = 0, n = element_count(info); i < n; i++)
-            element_set(info->dtype, host, i, weight_number(w, element_get(info->dtype, host, i)));
+            element_set(info->dtype, host, i, weight_number(w, element_get(info->dtype, host, i), i));
     bool good = device_write(d, to, host, info->bytes);
     free(host);
     return good || fault_set(f, "%s: it cannot be copied to the device", info->name);

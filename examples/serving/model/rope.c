@@ -201,7 +201,7 @@ bool config_rope(struct config *c, struct keys *k, struct fault *f)
     double base, local, partial;
     bool interleaved;
     if (!strcmp(c->family, "bert") || !strcmp(c->family, "gpt2") || c->image ||
-        !strncmp(c->family, "mamba", 5))
+        !strncmp(c->family, "mamba", 5) || c->no_rope)
         return true;
     if (both && old && !json_equal(both, old))
         return fault_set(f, "config: rope_scaling and rope_parameters say different things");

@@ -7,10 +7,25 @@
 #include "build.h"
 #include "config_keys.h"
 
-static const char *const families[] = {"llama", "mistral", "qwen2",  "qwen3",
-                                       "phi3",  "gemma",   "gemma2", "gemma3_text",
-                                       "gpt2",  "bert",    "vit",    "siglip_vision_model",
-                                       "mamba", "mamba2",  NULL};
+static const char *const families[] = {"llama",
+                                       "mistral",
+                                       "qwen2",
+                                       "qwen3",
+                                       "phi3",
+                                       "gemma",
+                                       "gemma2",
+                                       "gemma3_text",
+                                       "gpt2",
+                                       "bert",
+                                       "vit",
+                                       "siglip_vision_model",
+                                       "mamba",
+                                       "mamba2",
+                                       "qwen3_5_text",
+                                       "nemotron_h",
+                                       "granitemoehybrid",
+                                       "falcon_h1",
+                                       NULL};
 enum {
     ROTARY = (1 << 8) - 1,
     MISTRAL = 1 << 1,
@@ -19,7 +34,10 @@ enum {
     BERT = 1 << 9,
     VIT = 1 << 10,
     SIGLIP = 1 << 11,
-    MAMBAS = 3 << 12
+    MAMBAS = 3 << 12,
+    QWEN35 = 1 << 14,
+    NEMOTRON = 1 << 15,
+    HYBRIDS = 7 << 15
 };
 
 static const struct key keys[] = {
@@ -41,10 +59,13 @@ static const struct key keys[] = {
      "0, 1, 2 and so on"},
     {"*.input_scale *.input_global_scale *.input_zero_point *.output_scale *.k_scale *.v_scale *.q_scale"
      " *.kv_scale *.prob_scale",
-     ROTARY | GPT2 | BERT | MAMBAS, KEY_IGNORED, NULL,
+     ROTARY | GPT2 | BERT | MAMBAS | QWEN35 | HYBRIDS, KEY_IGNORED, NULL,
      "how activations and caches may be quantised: here they are not"},
     {"vision_tower.* multi_modal_projector.* model.vision_tower.* model.multi_modal_projector.*",
      GEMMA3 | MISTRAL, KEY_IGNORED, NULL, "the encoder of images: a text has none"},
+    {"visual.* model.visual.*", QWEN35, KEY_IGNORED, NULL, "the encoder of images: a text has none"},
+    {"mtp.*", QWEN35 | NEMOTRON, KEY_IGNORED, NULL,
+     "a layer that drafts further tokens: the others do not read it"},
 };
 const struct key_table tensor_keys = {"tensors that no graph reads", families, keys,
                                       sizeof keys / sizeof *keys};

@@ -47,9 +47,19 @@ void weights_free(struct weights *w)
 
 /* ---- Loading ---- */
 
-double weight_number(const struct weight *w, double x)
+static bool is_ranged(const struct weight *w)
 {
-    return w->rates ? -exp(x) : (double)((float)x + w->plus);
+    const float *t = w->ranges.times;
+    return w->ranges.end[0] && (t[0] != 1 || t[1] != 1 || t[2] != 1);
+}
+
+double weight_number(const struct weight *w, double x, int64_t i)
+{
+    const struct ranges *r = &w->ranges;
+    int64_t row = w->columns ? i / w->columns : i;
+    if (w->rates) return -exp(x);
+    if (is_ranged(w)) return x * (double)r->times[(row >= r->end[0]) + (row >= r->end[1])];
+    return (double)((float)x + w->plus);
 }
 
 static bool convert(const struct weight *w, const struct stored_tensor *t, struct device *d, char *to,
@@ -60,7 +70,7 @@ static bool convert(const struct weight *w, const struct stored_tensor *t, struc
         size_t n = count - at < CHUNK ? count - at : CHUNK;
         for (size_t i = 0; i < n; i++)
             element_set(w->dtype, scratch, (int64_t)i,
-                        weight_number(w, (double)stored_number(t, (int64_t)(at + i))));
+                        weight_number(w, (double)stored_number(t, (int64_t)(at + i)), (int64_t)(at + i)));
         if (!device_write(d, to + at * size, scratch, n * size))
             return fault_set(f, "%s: it cannot be copied to the device", t->name);
     }
@@ -70,7 +80,7 @@ static bool convert(const struct weight *w, const struct stored_tensor *t, struc
 static bool load_part(const struct weight *w, const struct stored_tensor *t, struct device *d, char *to,
                       struct fault *f)
 {
-    if (t->dtype == w->dtype && w->plus == 0 && !w->rates)
+    if (t->dtype == w->dtype && w->plus == 0 && !w->rates && !is_ranged(w))
         return device_write(d, to, t->data, t->bytes) ||
                fault_set(f, "%s: it cannot be copied to the device", t->name);
     void *scratch = malloc(CHUNK * sizeof(float));

@@ -8,7 +8,14 @@
 #include "device.h"
 #include "quant.h"
 
-enum { MOST_PARTS = 3 };
+enum { MOST_PARTS = 4 };
+
+/* Rows of a matrix below end[0], from there below end[1], and the others are multiplied by a number each; all
+ * zeros: none is. */
+struct ranges {
+    int64_t end[2];
+    float times[3];
+};
 
 /* What the elements of a weight are made of. */
 enum weight_kind {
@@ -36,7 +43,8 @@ struct weight {
     int64_t height;       /* rows of all parts, or elements */
     const float *numbers; /* or these, where there are no parts */
     float plus;           /* added to each element: Gemma's gains are kept less 1 */
-    bool rates;           /* -e^x of each element x: scans' are kept as logarithms */
+    struct ranges ranges;
+    bool rates; /* -e^x of each element x: scans' are kept as logarithms */
     size_t bytes;
     size_t offset; /* in memory that holds all weights of the graph */
 };
@@ -54,8 +62,8 @@ void weights_free(struct weights *w);
 /* What weights_add would have taken. */
 void weight_drop(struct weight *w);
 
-/* What a number of a file becomes. */
-double weight_number(const struct weight *w, double x);
+/* What number `i` of a file becomes. */
+double weight_number(const struct weight *w, double x, int64_t i);
 
 /* Stores a weight in w->bytes of the device's memory, in its dtype: F32, F16 and BF16 become each other, to
  * the nearest. What has the dtype already is copied as it is. Codes and scales that are no finite numbers are

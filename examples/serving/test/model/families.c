@@ -8,8 +8,10 @@
 
 #include "model_test.h"
 
-const char *const decoder[] = {"llama",  "llama3", "mistral", "qwen2",        "qwen3",    "phi3",  "gemma",
-                               "gemma2", "gemma3", "gpt2",    "gemma3_whole", "mistral3", "mamba", "mamba2"};
+const char *const decoder[] = {"llama",         "llama3",     "mistral",  "qwen2",     "qwen3",
+                               "phi3",          "gemma",      "gemma2",   "gemma3",    "gpt2",
+                               "gemma3_whole",  "mistral3",   "mamba",    "mamba2",    "qwen3_5",
+                               "qwen3_5_whole", "nemotron_h", "granite4", "falcon_h1", "falcon_h1_norm"};
 const int decoders = sizeof decoder / sizeof *decoder;
 static const double bar = 1e-5; /* of logits in fp32, relative; fp64 is transformers' but for its angles */
 

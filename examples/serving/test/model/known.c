@@ -208,7 +208,12 @@ const struct known_base known_bases[] = {{"llama", "llama"},
                                          {"mistral3", "mistral3"},
                                          {"siglip", "siglip"},
                                          {"mamba", "mamba"},
-                                         {"mamba2", "mamba2"}};
+                                         {"mamba2", "mamba2"},
+                                         {"qwen3_5", "qwen3_5_text"},
+                                         {"qwen3_5_whole", "qwen3_5"},
+                                         {"nemotron_h", "nemotron_h"},
+                                         {"granite4", "granitemoehybrid"},
+                                         {"falcon_h1", "falcon_h1"}};
 
 static void test_rows(const char *tiny)
 {

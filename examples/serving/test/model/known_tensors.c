@@ -83,6 +83,10 @@ static void test_tensors(const char *tiny, const char *scratch)
                {"vit", "classifier.weight", true},
                {"siglip", "logit_bias2", false},
                {"gemma3_whole", "model.vision_tower.odd", true},
+               {"qwen3_5", "mtp.norm.weight", true},
+               {"qwen3_5", "model.layers.1.linear_attn.A_log", false},
+               {"qwen3_5_whole", "model.visual.odd", true},
+               {"mamba", "backbone.layers.0.mixer.odd", false},
                {"mistral3", "odd.weight", false}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct fault f;

@@ -42,6 +42,8 @@ YARN = rope(1e6, rope_type="yarn", factor=4.0, original_max_position_embeddings=
 LONGROPE = rope(rope_type="longrope", partial_rotary_factor=0.5, original_max_position_embeddings=32,
                 short_factor=[1.0, 1.5], long_factor=[2.5, 7.0])
 SCANNED = dict(hidden_size=32, num_hidden_layers=2, vocab_size=80, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+DELTA = dict(**{**SIZES, "num_hidden_layers": 3}, head_dim=16, linear_key_head_dim=8, linear_value_head_dim=12, linear_num_key_heads=2,
+             linear_num_value_heads=4, layer_types=["linear_attention", "full_attention", "linear_attention"])
 SHORT = 20  # tokens of a text within the original context
 
 # name: configuration, class, dtype, shards, or 0: as save_pretrained names tensors
@@ -96,6 +98,31 @@ MODELS = {
     "mamba": (tf.MambaConfig(**SCANNED, state_size=5, time_step_rank=3), tf.MambaForCausalLM, torch.float32, 1),
     "mamba2": (tf.Mamba2Config(**SCANNED, state_size=6, num_heads=8, head_dim=8, n_groups=2, chunk_size=16,
                                use_bias=True, tie_word_embeddings=False), tf.Mamba2ForCausalLM, torch.bfloat16, 1),
+    "qwen3_5": (tf.Qwen3_5TextConfig(**DELTA, rope_parameters=rope(1e6, partial_rotary_factor=0.25)), tf.Qwen3_5ForCausalLM,
+                torch.float32, 1),
+    "qwen3_5_whole": (tf.Qwen3_5Config(text_config=dict(**DELTA, tie_word_embeddings=True, rope_parameters=rope(1e6, partial_rotary_factor=0.25, mrope_section=[1, 1, 0],
+                                                                                     mrope_interleaved=True)),
+                                       vision_config=dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=1, patch_size=4,
+                                                          temporal_patch_size=1, spatial_merge_size=1, out_hidden_size=32,
+                                                          num_position_embeddings=4),
+                                       tie_word_embeddings=True, image_token_id=79, video_token_id=78, vision_start_token_id=77,
+                                       vision_end_token_id=76), tf.Qwen3_5ForConditionalGeneration, torch.bfloat16, 1),
+    # Steps are never below 0: transformers would raise those of prompts alone to time_step_min.
+    "nemotron_h": (tf.NemotronHConfig(**{k: v for k, v in SIZES.items() if k != "num_hidden_layers"}, head_dim=16, ssm_state_size=6,
+                                      layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention"],
+                                      mamba_num_heads=4, mamba_head_dim=12, n_groups=2, chunk_size=16, time_step_min=1e-12),
+                   tf.NemotronHForCausalLM, torch.bfloat16, 1),
+    "granite4": (tf.GraniteMoeHybridConfig(**{**SIZES, "num_hidden_layers": 3}, layer_types=["linear_attention", "full_attention", "linear_attention"],
+                                           num_local_experts=0, shared_intermediate_size=48, position_embedding_type="nope",
+                                           mamba_n_heads=8, mamba_d_state=6, mamba_n_groups=1, mamba_chunk_size=16,
+                                           embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.4,
+                                           logits_scaling=1.5, tie_word_embeddings=True), tf.GraniteMoeHybridForCausalLM, torch.float32, 1),
+    "falcon_h1": (tf.FalconH1Config(**SIZES, mamba_d_ssm=40, mamba_n_heads=4, mamba_d_state=6, mamba_n_groups=2, mamba_chunk_size=16,
+                                    lm_head_multiplier=0.5, embedding_multiplier=2.5, mlp_multipliers=[0.8, 0.7], key_multiplier=0.6,
+                                    attention_out_multiplier=0.9, attention_in_multiplier=1.1, ssm_in_multiplier=1.2, ssm_out_multiplier=0.7,
+                                    ssm_multipliers=[0.7, 0.8, 0.9, 1.1, 1.3]), tf.FalconH1ForCausalLM, torch.bfloat16, 1),
+    "falcon_h1_norm": (tf.FalconH1Config(**SIZES, mamba_d_ssm=40, mamba_n_heads=4, mamba_d_state=6, mamba_n_groups=2, mamba_chunk_size=16,
+                                         mamba_rms_norm=True), tf.FalconH1ForCausalLM, torch.float32, 1),
 }
 
 GGUF = {"llama3": "llama", "gemma2": "gemma2", "bert": "bert", "gpt2": "gpt2", "gemma3_encoder": "gemma-embedding"}  # the same models once more, as these architectures

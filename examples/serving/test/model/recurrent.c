@@ -41,6 +41,61 @@ static const struct change of_mamba2[] = {
     {"one limit", "0.0,", "", "a time_step_limit but 0 to infinity"},
     {"a norm", "\"n_groups\"", "\"rms_norm\": false, \"n_groups\"", "'rms_norm'"},
 };
+static const struct change of_qwen35[] = {
+    {"heads", "\"linear_num_value_heads\": 4", "\"linear_num_value_heads\": 5",
+     "5 heads of values are no multiple of 2 of keys"},
+    {"more heads", "\"linear_num_value_heads\": 4", "\"linear_num_value_heads\": 6",
+     "in_proj_qkv.weight: rank 2 and 80 x 32, where the config wants 104 x 32"},
+    {"key columns", "\"linear_key_head_dim\": 8", "\"linear_key_head_dim\": 257", "from 1 to 256"},
+    {"value columns", "\"linear_value_head_dim\": 12", "\"linear_value_head_dim\": 11", "wants 76 x 32"},
+    {"taps", "\"linear_conv_kernel_dim\": 4", "\"linear_conv_kernel_dim\": 3",
+     "80 x 4, where the config wants 80 x 3"},
+    {"a layer less", "  \"linear_attention\",\n  \"full", "  \"full",
+     "layer_types has 2 entries for 3 layers"},
+    {"a layer of another kind", "\"full_attention\"", "\"odd_attention\"", "layer_types: 'odd_attention'"},
+    {"a layer that attends", "\"linear_attention\",\n  \"full", "\"full_attention\",\n  \"full",
+     "tensor model.layers.0.self_attn.q_proj.weight is missing"},
+    {"no gate", "\"attention_bias\"", "\"attn_output_gate\": false, \"attention_bias\"",
+     "'attn_output_gate'"},
+    {"experts", "\"attention_bias\"", "\"num_experts\": 8, \"attention_bias\"", "experts are not supported"},
+    {"experts by name", "\"qwen3_5_text\"", "\"qwen3_5_moe_text\"",
+     "family qwen3_5_moe_text, which has experts, is not supported"},
+    {"Qwen3-Next", "\"qwen3_5_text\"", "\"qwen3_next\"",
+     "family qwen3_next, which has experts, is not supported"},
+    {"an activation", "\"silu\"", "\"relu\"", "the activation must be silu"},
+};
+static const struct change of_nemotron[] = {
+    {"heads", "\"mamba_num_heads\": 4", "\"mamba_num_heads\": 5", "5 heads are no multiple of 2 groups"},
+    {"columns", "\"mamba_head_dim\": 12", "\"mamba_head_dim\": 13", "where the config wants 132 x 32"},
+    {"no layers", "\"linear_attention\",\n  \"mlp\",\n  \"full_attention\",\n  \"linear_attention\"", "",
+     "num_hidden_layers is missing"},
+    {"another number", "\"layers_block", "\"num_hidden_layers\": 5, \"layers_block",
+     "num_hidden_layers 5, where the layers' types are 4"},
+    {"a layer of experts", "\"mlp\"", "\"moe\"", "layer 1 has experts, which are not supported"},
+    {"an odd layer", "\"mlp\"", "\"odd\"", "layer_types: 'odd'"},
+    {"an odd letter", "\"layers_block_type\": [", "\"hybrid_override_pattern\": \"M-*X\", \"mtp_layers\": [",
+     "layer_types: 'X'"},
+    {"experts by letter", "\"layers_block_type\": [",
+     "\"hybrid_override_pattern\": \"ME*M\", \"mtp_layers\": [", "layer 1 has experts"},
+    {"an activation", "\"mamba_hidden_act\": \"silu\"", "\"mamba_hidden_act\": \"gelu\"",
+     "'mamba_hidden_act'"},
+};
+static const struct change of_granite[] = {
+    {"experts", "\"num_local_experts\": 0", "\"num_local_experts\": 4", "experts are not supported"},
+    {"positions", "\"nope\"", "\"absolute\"", "position_embedding_type is neither nope nor rope"},
+    {"a multiplier", "\"residual_multiplier\": 0.4", "\"residual_multiplier\": 0",
+     "residual_multiplier is no number"},
+    {"a divisor", "\"logits_scaling\": 1.5", "\"logits_scaling\": 0", "logits_scaling is no number"},
+    {"heads", "\"mamba_n_heads\": 8", "\"mamba_n_heads\": 4", "4 heads of 8, where the scan has 64 columns"},
+    {"states", "\"mamba_d_state\": 6", "\"mamba_d_state\": 300",
+     "mamba_d_state is no whole number from 1 to 256"},
+};
+static const struct change of_falcon[] = {
+    {"columns", "\"mamba_d_ssm\": 40", "\"mamba_d_ssm\": 44", "4 heads of 10, where the scan has 44 columns"},
+    {"few multipliers", "  0.8,\n  0.7\n", "  0.8\n", "mlp_multipliers is no list of 2 numbers"},
+    {"odd multipliers", "  0.9,\n  1.1", "  0.9,\n  \"1\"", "ssm_multipliers is no list of 5 numbers"},
+    {"a norm", "\"mamba_rms_norm\": false", "\"mamba_rms_norm\": true", "mamba.norm.weight is missing"},
+};
 static const struct change tensors[] = {
     {"no rates", "mixer.A_log", "mixer.A_lag", "tensor backbone.layers.0.mixer.A_log is missing"},
     {"no skip", "1.mixer.D\"", "1.mixer.E\"", "tensor backbone.layers.1.mixer.D is missing"},
@@ -121,13 +176,24 @@ static void test_texts(const char *tiny, const char *name)
 
 void test_recurrent(const char *tiny, const char *scratch)
 {
-    char mamba[512], mamba2[512];
+    char mamba[512], mamba2[512], qwen35[512], path[512];
     snprintf(mamba, sizeof mamba, "%s/mamba", tiny);
     snprintf(mamba2, sizeof mamba2, "%s/mamba2", tiny);
+    snprintf(qwen35, sizeof qwen35, "%s/qwen3_5", tiny);
     change_each(mamba, scratch, "config.json", of_mamba, COUNT(of_mamba));
     change_each(mamba2, scratch, "config.json", of_mamba2, COUNT(of_mamba2));
+    change_each(qwen35, scratch, "config.json", of_qwen35, COUNT(of_qwen35));
+    snprintf(path, sizeof path, "%s/nemotron_h", tiny);
+    change_each(path, scratch, "config.json", of_nemotron, COUNT(of_nemotron));
+    snprintf(path, sizeof path, "%s/granite4", tiny);
+    change_each(path, scratch, "config.json", of_granite, COUNT(of_granite));
+    snprintf(path, sizeof path, "%s/falcon_h1", tiny);
+    change_each(path, scratch, "config.json", of_falcon, COUNT(of_falcon));
     change_each(mamba, scratch, "model.safetensors", tensors, COUNT(tensors));
     test_infinity(tiny, scratch);
     test_texts(tiny, "mamba");
     test_texts(tiny, "mamba2");
+    test_texts(tiny, "qwen3_5");
+    test_texts(tiny, "nemotron_h");
+    test_texts(tiny, "falcon_h1");
 }

@@ -13,9 +13,10 @@
 static const double bar = 1.2;
 
 static const char *const families[] = {
-    "llama",          "llama3",       "mistral",  "qwen2", "qwen3", "phi3",   "gemma",
-    "gemma2",         "gemma3",       "gpt2",     "bert",  "vit",   "siglip", "siglip_vision",
-    "gemma3_encoder", "gemma3_whole", "mistral3", "mamba", "mamba2"};
+    "llama",          "llama3",       "mistral",   "qwen2",         "qwen3",  "phi3",    "gemma",
+    "gemma2",         "gemma3",       "gpt2",      "bert",          "vit",    "siglip",  "siglip_vision",
+    "gemma3_encoder", "gemma3_whole", "mistral3",  "mamba",         "mamba2", "qwen3_5", "qwen3_5_whole",
+    "nemotron_h",     "granite4",     "falcon_h1", "falcon_h1_norm"};
 enum { FAMILIES = sizeof families / sizeof *families };
 
 /* What a golden asks, and what comes of it. */
