@@ -107,13 +107,28 @@ static bool parse_dtype(coda_dtype *out, const char *text)
            (fprintf(stderr, "chat_server: --dtype is %s, not f32, f16 or bf16\n", text), false);
 }
 
-/* Without --pages: as many as all sequences want, in 4 GB of 16-bit keys and values at most. */
+enum { USUAL_SEQUENCES = 64 };
+static const double usual_bytes =
+    4e9; /* of keys, values and states in 16 bits, but for states that are fp32 */
+
+/* Without --sequences: 64, or fewer where their states would take more than half of these bytes. */
+static long long usual_sequences(const struct settings *s)
+{
+    double state = config_state_bytes(&s->served.config, 2), most = usual_bytes / 2;
+    if (state * USUAL_SEQUENCES <= most) return USUAL_SEQUENCES;
+    return state < most ? (long long)(most / state) : 1;
+}
+
+/* Without --pages: as many as all sequences want, in the bytes that states leave; one text's at least. */
 static long long usual_pages(const struct settings *s, long long context)
 {
     const struct config *c = &s->served.config;
-    double page = 4.0 * PAGE_TOKENS * c->layers * c->kv_heads * c->head_dim;
-    long long all = s->sequences * (context / PAGE_TOKENS), most = (long long)(4e9 / page);
-    return all < most ? all : most > 1 ? most : 1;
+    double page = 4.0 * PAGE_TOKENS * config_key_columns(c);
+    double left = usual_bytes - (double)s->sequences * config_state_bytes(c, 2);
+    long long all = s->sequences * (context / PAGE_TOKENS);
+    if (page * (double)all <= left || page == 0) return all;
+    long long most = left > page ? (long long)(left / page) : 1;
+    return most > context / PAGE_TOKENS || config_state_bytes(c, 2) == 0 ? most : context / PAGE_TOKENS;
 }
 
 /* Without --context: 512 tokens, or of a checkpoint 2048, but no more than it was made for. */
@@ -129,6 +144,7 @@ static long long settle_context(const struct settings *s)
 static bool settle(struct settings *s)
 {
     struct runner_options *m = &s->engine.runner;
+    if (!s->sequences) s->sequences = usual_sequences(s);
     if (s->rows < s->sequences) {
         fprintf(stderr, "chat_server: %lld rows of a step are fewer than %lld sequences\n", s->rows,
                 s->sequences);
@@ -220,7 +236,8 @@ static bool settle_descriptors(const struct settings *s)
 static bool settle_http(struct settings *s)
 {
     struct fault f;
-    long long waiting = 2 * s->queue + s->sequences, usual = waiting + 256 > 1024 ? waiting + 256 : 1024;
+    long long sequences = s->sequences ? s->sequences : USUAL_SEQUENCES;
+    long long waiting = 2 * s->queue + sequences, usual = waiting + 256 > 1024 ? waiting + 256 : 1024;
     if (!s->connections) s->connections = usual < most_connections() ? usual : most_connections();
     if (s->connections <= waiting) {
         fprintf(stderr, "chat_server: --connections %lld are no more than the %lld requests that may wait\n",
@@ -353,7 +370,6 @@ static int serve(struct settings *s)
 static struct settings s = {.port = 8080,
                             .seed = 1,
                             .rows = 512,
-                            .sequences = 64,
                             .queue = 256,
                             .ping_ms = 5000,
                             .graphs = 64,
@@ -379,7 +395,7 @@ static const struct option all[] = {
     {"seed", &s.seed, NULL, 0, INT64_MAX, "of random weights; 1"},
     {"name", NULL, &s.name, 0, 0, "of the model in requests and answers; the last part of its path"},
     {"rows", &s.rows, NULL, 1, 16384, "of a step, at most; 512"},
-    {"sequences", &s.sequences, NULL, 1, 1024, "of a step, at most; 64"},
+    {"sequences", &s.sequences, NULL, 1, 1024, "of a step, at most; 64, or as many as 2 GB of states allow"},
     {"context", &s.context, NULL, 16, 1 << 20,
      "tokens of a prompt and its answer, in steps of 16; 2048, or 512"},
     {"pages", &s.pages, NULL, 1, 1 << 20,

@@ -66,6 +66,8 @@ struct request {
     bool unchosen;   /* no token could be chosen by it */
     int32_t *pages;
     int page_count;
+    int place;    /* of its states, while it runs: no other has it */
+    int sequence; /* of the step at hand */
 
     /* ---- Monotonic seconds; 0: not yet ---- */
     double submitted, admitted, first, last, heard; /* heard: by the client */

@@ -5,7 +5,8 @@
  * A step has T rows (tokens) of B sequences. A sequence's rows are next to each other, those of b from
  * starts[b] below starts[b + 1]. Row i stores its keys and values in row slots[i] of the pools, and attends
  * to the pages that the sequence's row of the table names. Logits are made of a row of each sequence,
- * last[b].
+ * last[b]. Layers that carry a state have one of each sequence, by its number: with them a text is the same
+ * sequence from step to step.
  */
 #ifndef CHAT_RUNNER_H
 #define CHAT_RUNNER_H
@@ -47,7 +48,12 @@ struct runner_inputs {
     int table_pages;                  /* context / PAGE_TOKENS */
     int32_t *seeds, *places, *top_k;  /* [sequences, 2], [sequences] ...: how coda_sample is to draw */
     float *temperature, *top_p;
+    bool
+        *fresh; /* [sequences], for the host alone: the first row is a text's first, so states become zeros */
 };
+
+/* Sequence b has no rows in a step; its states stay. */
+void runner_skip(struct runner_inputs *in, int b);
 
 struct runner;
 
@@ -87,6 +93,7 @@ struct runner_stats {
     int64_t planned, kernels, pending, runs, runs_base, improved, failed; /* as in coda_shape_stats */
     int64_t captures;                                                     /* graphs that were made */
     int64_t replays;                                                      /* steps that were one */
+    int64_t state_bytes; /* of one sequence, of layers that carry a state */
 };
 /* In any thread, beside a step. */
 void runner_stats(const struct runner *m, struct runner_stats *out);

@@ -122,13 +122,12 @@ static void fail_all(struct engine *e)
 static void choose_tokens(struct engine *e)
 {
     const struct schedule *s = &e->schedule;
-    for (int i = 0, b = 0; i < s->running_count; i++) {
+    for (int i = 0; i < s->running_count; i++) {
         struct request *r = s->running[i];
         if (!r->rows) continue;
         bool writes = r->cached + r->rows == r->count;
         struct fault f;
-        r->unchosen = writes && !request_choose(r, e->runner, b, &f);
-        b++;
+        r->unchosen = writes && !request_choose(r, e->runner, r->sequence, &f);
     }
 }
 

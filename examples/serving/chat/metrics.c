@@ -118,6 +118,8 @@ void metrics_print(const struct metrics *m, const struct metrics_now *now, const
     single(&p, "num_requests_waiting", "gauge", "Requests that wait for pages or a place.", now->waiting);
     single(&p, "kv_cache_usage_perc", "gauge", "Used share of the pages; 1 is all.",
            now->pages ? (double)now->pages_used / now->pages : 0);
+    single(&p, "state_bytes", "gauge", "Memory of the running requests' states, of layers that carry one.",
+           (double)now->runner.state_bytes * now->running);
     single(&p, "num_preemptions_total", "counter", "Requests that gave their pages back.",
            (double)now->preemptions);
     library(&p, &now->runner);

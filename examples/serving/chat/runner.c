@@ -45,6 +45,7 @@ struct runner {
     struct random_weights random;
     void *workspace;
     struct shapes shapes;
+    int64_t state_bytes; /* of one sequence */
 };
 
 /* ---- Memory ---- */
@@ -111,7 +112,8 @@ static bool memory_new(struct runner *m, struct fault *f)
     m->ints = host_new(m, m->int_bytes);
     m->results = host_new(m, m->result_bytes);
     m->logits = device_alloc(&m->device, row * (size_t)m->opt.sequences);
-    if (!m->ints || !m->results || !m->logits) return fail(f, "inputs and results");
+    m->in.fresh = calloc((size_t)m->opt.sequences, sizeof *m->in.fresh);
+    if (!m->ints || !m->results || !m->logits || !m->in.fresh) return fail(f, "inputs and results");
     memset(m->ints, 0, m->int_bytes);
     place(m);
     if (!m->opt.gpu) return true;
@@ -153,10 +155,17 @@ static bool load(struct runner *m, const coda_arg_info *info, void *to, struct f
     return random_weight(&m->random, w, info, &m->device, to, f);
 }
 
-/* A weight with its values, or a pool, whose rows are written before they are read. */
+static bool is_recurrent(const coda_arg_info *info)
+{
+    return info->kind == CODA_ARG_STATE && build_is_recurrent(info->name);
+}
+
+/* A weight with its values; a pool, whose rows are written before they are read; or states, which are cleared
+ * where a text begins. */
 static bool own(struct runner *m, int i, const coda_arg_info *info, struct fault *f)
 {
     m->args[i] = m->owned[i] = device_alloc(&m->device, info->bytes);
+    if (is_recurrent(info)) m->state_bytes += (int64_t)info->bytes / m->opt.sequences;
     if (!m->owned[i])
         return fault_set(f, "%s: there is no memory for its %zu bytes on %s", info->name, info->bytes,
                          device_name(&m->device));
@@ -267,6 +276,7 @@ void runner_free(struct runner *m)
     coda_plan_free(m->plan);
     weights_free(&m->weights);
     random_free(&m->random);
+    free(m->in.fresh);
     free(m->args);
     free(m->owned);
     free(m);
@@ -294,6 +304,15 @@ static bool plan_shapes(struct runner *m)
     return coda_warm(m->plan, &opt) == CODA_OK;
 }
 
+void runner_skip(struct runner_inputs *in, int b)
+{
+    in->fresh[b] = false;
+    in->lengths[b] = in->last[b] = 0;
+    in->seeds[2 * b] = in->seeds[2 * b + 1] = in->places[b] = in->top_k[b] = 0;
+    in->temperature[b] = 0;
+    in->top_p[b] = 1;
+}
+
 static void pad(struct runner *m, int rows, int sequences, const int64_t *dims)
 {
     for (int i = rows; i < dims[0]; i++) {
@@ -303,10 +322,7 @@ static void pad(struct runner *m, int rows, int sequences, const int64_t *dims)
     }
     for (int b = sequences; b < dims[1]; b++) {
         m->in.starts[b + 1] = rows;
-        m->in.lengths[b] = m->in.last[b] = 0;
-        m->in.seeds[2 * b] = m->in.seeds[2 * b + 1] = m->in.places[b] = m->in.top_k[b] = 0;
-        m->in.temperature[b] = 0;
-        m->in.top_p[b] = 1;
+        runner_skip(&m->in, b);
     }
 }
 
@@ -361,11 +377,34 @@ static bool run_there(struct runner *m, const int64_t *dims)
            !m->device.gpu.download_later(m->results, (gpu_address)m->gpu_results, m->result_bytes, m->stream);
 }
 
+/* The states of a sequence whose text begins. Nothing runs meanwhile. */
+static bool clear(struct runner *m, int sequence)
+{
+    coda_arg_info info = CODA_ARG_INFO_INIT;
+    for (int i = 0; i < m->arg_count; i++) {
+        if (coda_plan_arg(m->plan, i, &info) != CODA_OK) return false;
+        size_t bytes = info.bytes / (size_t)m->opt.sequences;
+        if (is_recurrent(&info) &&
+            !device_clear(&m->device, (char *)m->args[i] + (size_t)sequence * bytes, bytes))
+            return false;
+    }
+    return true;
+}
+
+static bool clear_fresh(struct runner *m, int sequences)
+{
+    bool any = false, good = true;
+    for (int b = 0; good && m->state_bytes && b < sequences; b++)
+        if (m->in.fresh[b]) any = true, good = clear(m, b);
+    return good && (!any || !m->opt.gpu || !m->device.gpu.stream_wait(NULL)); /* steps have a stream apart */
+}
+
 bool runner_launch(struct runner *m, int rows, int sequences, struct fault *f)
 {
     int64_t dims[2];
     shapes_round(&m->shapes, rows, sequences, dims);
     pad(m, rows, sequences, dims);
+    if (!clear_fresh(m, sequences)) return fail(f, "states");
     return (m->opt.gpu ? run_there(m, dims) : run(m, dims)) || fail(f, "step");
 }
 
@@ -411,5 +450,6 @@ void runner_stats(const struct runner *m, struct runner_stats *out)
                                  .improved = s.improved,
                                  .failed = s.failed,
                                  .captures = m->captures.made,
-                                 .replays = m->replays};
+                                 .replays = m->replays,
+                                 .state_bytes = m->state_bytes};
 }

@@ -10,10 +10,12 @@ bool schedule_new(struct schedule *s, const struct runner_options *opt, int queu
 {
     *s = (struct schedule){
         .rows = opt->rows, .sequences = opt->sequences, .pages = opt->pages, .queue = queue};
+    s->by_place = config_state_bytes(&opt->served->config, 1) > 0;
+    s->placed = calloc((size_t)s->sequences, sizeof *s->placed);
     s->running = calloc((size_t)s->sequences, sizeof *s->running);
     s->waiting = calloc((size_t)(s->queue + s->sequences), sizeof *s->waiting);
     s->free_pages = calloc((size_t)s->pages, sizeof *s->free_pages);
-    if (!s->running || !s->waiting || !s->free_pages) return false;
+    if (!s->running || !s->waiting || !s->free_pages || !s->placed) return false;
     while (s->free_count < s->pages) {
         s->free_pages[s->free_count] = s->pages - 1 - s->free_count;
         s->free_count++;
@@ -26,6 +28,7 @@ void schedule_free(struct schedule *s)
     free(s->running);
     free(s->waiting);
     free(s->free_pages);
+    free(s->placed);
 }
 
 /* ---- Lists by age ---- */
@@ -53,6 +56,14 @@ static void give_back(struct schedule *s, struct request *r)
 {
     while (r->page_count) s->free_pages[s->free_count++] = r->pages[--r->page_count];
     r->cached = r->rows = 0;
+    if (s->placed[r->place] == r) s->placed[r->place] = NULL;
+}
+
+/* There is one: no more run than there are places. */
+static void take_place(struct schedule *s, struct request *r)
+{
+    for (r->place = 0; s->placed[r->place];) r->place++;
+    s->placed[r->place] = r;
 }
 
 bool schedule_add(struct schedule *s, struct request *r)
@@ -106,6 +117,7 @@ static void admit(struct schedule *s, double now)
         if ((spare -= pages_of(r->count + 1)) < 0) return;
         take_out(s->waiting, &s->waiting_count, r);
         insert(s->running, &s->running_count, r);
+        take_place(s, r);
         if (!r->admitted) r->admitted = now;
     }
 }
@@ -147,25 +159,51 @@ static void fill_rows(const struct request *r, struct runner_inputs *in, int row
     }
 }
 
-int schedule_fill(const struct schedule *s, struct runner_inputs *in)
+static void fill_sequence(const struct request *r, struct runner_inputs *in, int b, int row)
+{
+    fill_rows(r, in, row);
+    in->fresh[b] = r->cached == 0;
+    in->last[b] = row + r->rows - 1;
+    in->lengths[b] = r->cached + r->rows;
+    sample_seeds(r->sampling.seed, 0, &in->seeds[2 * b]);
+    in->places[b] = r->count;
+    in->temperature[b] = (float)r->sampling.temperature;
+    in->top_k[b] = r->sampling.top_k;
+    in->top_p[b] = (float)r->sampling.top_p;
+    memcpy(in->table + b * in->table_pages, r->pages, sizeof *r->pages * (size_t)r->page_count);
+}
+
+static int fill_in_order(const struct schedule *s, struct runner_inputs *in)
 {
     int row = 0, b = 0;
-    in->starts[0] = 0;
     for (int i = 0; i < s->running_count; i++) {
-        const struct request *r = s->running[i];
+        struct request *r = s->running[i];
         if (!r->rows) continue;
-        fill_rows(r, in, row);
-        row += r->rows;
-        in->starts[b + 1] = row;
-        in->last[b] = row - 1;
-        in->lengths[b] = r->cached + r->rows;
-        sample_seeds(r->sampling.seed, 0, &in->seeds[2 * b]);
-        in->places[b] = r->count;
-        in->temperature[b] = (float)r->sampling.temperature;
-        in->top_k[b] = r->sampling.top_k;
-        in->top_p[b] = (float)r->sampling.top_p;
-        memcpy(in->table + b * in->table_pages, r->pages, sizeof *r->pages * (size_t)r->page_count);
-        b++;
+        fill_sequence(r, in, r->sequence = b, row);
+        in->starts[++b] = row += r->rows;
     }
     return b;
+}
+
+static int fill_by_place(const struct schedule *s, struct runner_inputs *in)
+{
+    int row = 0, last = s->sequences;
+    while (last && !(s->placed[last - 1] && s->placed[last - 1]->rows)) last--;
+    for (int b = 0; b < last; b++) {
+        struct request *r = s->placed[b];
+        if (r && r->rows) {
+            fill_sequence(r, in, r->sequence = b, row);
+            row += r->rows;
+        } else {
+            runner_skip(in, b);
+        }
+        in->starts[b + 1] = row;
+    }
+    return last;
+}
+
+int schedule_fill(const struct schedule *s, struct runner_inputs *in)
+{
+    in->starts[0] = 0;
+    return s->by_place ? fill_by_place(s, in) : fill_in_order(s, in);
 }

@@ -67,8 +67,8 @@ static int64_t round_up(const int64_t *shapes, int count, int n)
 
 void shapes_round(const struct shapes *s, int rows, int sequences, int64_t dims[2])
 {
-    bool write = rows == sequences && rows <= s->writers[s->writer_count - 1];
+    bool write = rows <= sequences && sequences <= s->writers[s->writer_count - 1];
     dims[0] = round_up(s->rows, s->row_count, rows);
     dims[1] = round_up(s->sequences, s->sequence_count, sequences);
-    if (write) dims[0] = dims[1] = round_up(s->writers, s->writer_count, rows);
+    if (write) dims[0] = dims[1] = round_up(s->writers, s->writer_count, sequences);
 }

@@ -123,6 +123,8 @@ void test_siege(const char *program);
 void test_fuzz(const char *program);
 void test_load(const char *program);
 void test_checkpoints(const char *program);
+void test_states(const char *program);
+void test_states_gpu(const char *program);
 void test_words(const char *program);
 void test_logprobs(const char *program);
 void test_story(const char *program);

@@ -90,10 +90,13 @@ static void compare_quantised(const char *program)
     static const struct {
         const char *from;
         struct shrink how;
-    } all[] = {{"llama", {SHRINK_INT4, 0, true}}, {"qwen2", {SHRINK_FP8, 0, false}}};
+    } all[] = {{"llama", {SHRINK_INT4, 0, true}},
+               {"qwen2", {SHRINK_FP8, 0, false}},
+               {"mamba2", {SHRINK_INT4, 0, false}},
+               {"qwen3_5", {SHRINK_FP8, 0, false}}};
     char base[] = "/tmp/chat_test_XXXXXX", from[256], folder[64], command[96];
     if (!mkdtemp(base)) return CHECK(false, "no folder");
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < (int)(sizeof all / sizeof *all); i++) {
         struct checkpoint c = {0};
         struct fault f = {{0}};
         snprintf(from, sizeof from, "%s/%s", tiny, all[i].from);
@@ -387,10 +390,12 @@ void test_words(const char *program)
 void test_checkpoints(const char *program)
 {
     static const char *const names[] = {
-        "llama",  "llama3", "mistral",          "qwen2", "qwen3", "phi3", "gemma", "gemma2",
-        "gemma3", "gpt2",   "llama3/model.gguf"};
+        "llama",    "llama3", "mistral",           "qwen2", "qwen3",  "phi3",    "gemma",      "gemma2",
+        "gemma3",   "gpt2",   "llama3/model.gguf", "mamba", "mamba2", "qwen3_5", "nemotron_h", "granite4",
+        "falcon_h1"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) compare_family(program, names[i]);
     compare_quantised(program);
     compare_crowd(program, "gemma3");
-    if (getenv("CODA_FULL")) compare_crowd(program, "qwen3");
+    compare_crowd(program, "qwen3_5");
+    if (getenv("CODA_FULL")) compare_crowd(program, "qwen3"), compare_crowd(program, "mamba2");
 }

@@ -30,23 +30,16 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(const char *program);
-    } tests[] = {{"endpoints", test_endpoints},
-                 {"batching", test_batching},
-                 {"leaving", test_leaving},
-                 {"pressure", test_pressure},
-                 {"access", test_access},
-                 {"siege", test_siege},
-                 {"fuzz", test_fuzz},
-                 {"load", test_load},
-                 {"checkpoints", test_checkpoints},
-                 {"words", test_words},
-                 {"logprobs", test_logprobs},
-                 {"story", test_story},
-                 {"gpu", test_gpu},
-                 {"captures", test_captures}};
+    } tests[] = {
+        {"endpoints", test_endpoints}, {"batching", test_batching}, {"leaving", test_leaving},
+        {"pressure", test_pressure},   {"access", test_access},     {"siege", test_siege},
+        {"fuzz", test_fuzz},           {"load", test_load},         {"checkpoints", test_checkpoints},
+        {"states", test_states},       {"words", test_words},       {"logprobs", test_logprobs},
+        {"story", test_story},         {"gpu", test_gpu},           {"states_gpu", test_states_gpu},
+        {"captures", test_captures}};
     if (argc < 2) return fprintf(stderr, "usage: chat_test PROGRAM [TEST]...\n"), 2;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-        bool wanted = argc == 2 && tests[i].run != test_gpu && tests[i].run != test_captures;
+        bool wanted = argc == 2 && !strstr(tests[i].name, "gpu") && tests[i].run != test_captures;
         for (int a = 2; a < argc; a++) wanted |= !strcmp(argv[a], tests[i].name);
         if (wanted) tests[i].run(argv[1]);
     }
