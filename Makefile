@@ -12,6 +12,8 @@ PREFIX    ?= /usr/local
 JOBS      ?= $(shell nproc 2>/dev/null || echo 2)
 include lib/package/flags.mk
 export CUDA_HOME CC CXX
+# What tests and measurements start uses no multicast over NVLink.
+export NCCL_NVLS_ENABLE := 0
 
 ALL_CFLAGS = $(COMMON_CFLAGS) $(if $(HOSTILE),-DCODA_HOSTILE) \
 	-Iinclude -Ilib $(ROOMS:%=-I%) -Ijit -Icache -Iprimitives -I$(BUILD) $(DEPS_INCLUDE)

@@ -24,9 +24,21 @@ extern "C" {
  *     coda_value z = coda_matmul(g, h, w_down);   // w_down [N, K / 2]: a part of the sum
  *     coda_output(g, "y", coda_add(g, x, coda_all_reduce(g, z, tp)));
  *
- * In coda_run the argument of a group is the coda_group of the rank that runs, the pointer itself. So far
- * ranks are threads of a process that run plans of CODA_DEVICE_CPU, or coda_evaluate: coda_compile for a GPU
- * refuses exchanges of more than one rank with CODA_E_UNSUPPORTED. There is no gradient of an exchange yet.
+ * In coda_run the argument of a group is the coda_group of the rank that runs, the pointer itself. Ranks are
+ * threads of this process (coda_group_local), on the CPU device, in coda_evaluate or with a GPU each, whose
+ * context is current in the rank's thread; or processes that have an NCCL communicator (coda_group_nccl), on
+ * GPUs. There is no gradient of an exchange yet.
+ *
+ * Before a plan's first exchange all ranks compare what they are going to run: other graphs, or other shapes
+ * of one, end as CODA_E_INVALID on all of them. So each plan, and each shape of a graph with symbols, begins
+ * with a run at which ranks wait for each other.
+ *
+ * On GPUs exchanges are NCCL's, given to the run's stream: coda_compile wants its library (libnccl.so.2,
+ * 2.14.3 or newer: the copy that the process has loaded, else as NVRTC is found) and fails with CODA_E_DEVICE
+ * without. A captured stream takes them, too, once the plan has run: a first run makes communicators and
+ * compares plans. coda_run returns before they have ended, so a rank that is late, dead or stopped is found
+ * by coda_group_status, which a thread asks while it waits for its stream; coda_group_abort frees a stream
+ * that waits. The context stays as it is, and a new group works.
  * ---------------------------------------------------------------------------------------------- */
 
 /* One rank's view of a group. A rank uses its own from one thread at a time. */
@@ -34,18 +46,25 @@ typedef struct coda_group coda_group;
 
 typedef struct coda_group_options {
     size_t size;
-    int timeout_ms; /* how long a rank waits for the others at an exchange; 0: 30,000; -1: forever */
+    int timeout_ms; /* how long a rank waits for the others at an exchange; 0: 30,000; -1: forever. On a GPU
+                       where it waits on the host, and for coda_group_status */
 } coda_group_options;
 #define CODA_GROUP_OPTIONS_INIT {sizeof(coda_group_options), 0}
 
 /* Groups of threads of this process: out[r] is the handle of rank r, 0 to ranks - 1. ranks 1 to 1024; opt may
  * be NULL. Free each with coda_group_free. CODA_E_INVALID, CODA_E_MEMORY; on failure out is all NULL. */
 CODA_API coda_status coda_group_local(coda_group **out, int ranks, const coda_group_options *opt);
+/* The group of an ncclComm_t of the caller's, which outlives it: its rank, and as many ranks as it has. Each
+ * exchanges in the order of its own coda_runs, so nobody else uses the communicator meanwhile. If the group
+ * fails, or by coda_group_abort, it is aborted (ncclCommAbort), and then not to be destroyed any more. Plans
+ * of the CPU device refuse such a group. opt may be NULL. CODA_E_DEVICE: NCCL is missing or refuses it. */
+CODA_API coda_status coda_group_nccl(coda_group **out, void *comm, const coda_group_options *opt);
 /* The rank of a handle; -1 for NULL. */
 CODA_API int coda_group_rank(const coda_group *g);
 /* CODA_OK, or why no exchange of the group succeeds any more, with coda_error(): a rank that was late, left,
- * failed within coda_run, or had another exchange than the others. A group that failed stays so: make a new
- * one. */
+ * failed within coda_run, or had another exchange than the others; what NCCL has noticed by itself; an
+ * exchange on a GPU that was given to its stream longer than timeout_ms ago and has not ended. A group that
+ * failed stays so: make a new one. */
 CODA_API coda_status coda_group_status(const coda_group *g);
 /* Ends all exchanges of the group, those under way too, with CODA_E_DEVICE on every rank. Any thread may
  * call it. NULL is fine. */
@@ -58,7 +77,8 @@ CODA_API void coda_group_free(coda_group *g);
 CODA_API coda_value coda_group_input(coda_graph *g, const char *name, int ranks);
 
 /* The sum of all ranks' x, on every rank: like x, fp32, bf16 or fp16. Sums are fp32, in the order of ranks,
- * rounded once: all ranks have equal bits. */
+ * rounded once: all ranks have equal bits. NCCL's have equal bits, too, but more than two ranks in an order
+ * of its own, and may round between: CODA_BATCH_INVARIANT refuses these. */
 CODA_API coda_value coda_all_reduce(coda_graph *g, coda_value x, coda_value group);
 /* The same sum, of which rank r keeps the r-th of P equal parts along `axis`, -1 is the last. P must divide
  * x's extent there; of symbols it is a multiple as written, as 2*T of 2 ranks. */

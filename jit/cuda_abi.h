@@ -1,5 +1,5 @@
 /*
- * cuda_abi.h -- the binary interface of NVIDIA's libraries, as far as it is called: 49 functions of the
+ * cuda_abi.h -- the binary interface of NVIDIA's libraries, as far as it is called: 50 functions of the
  * driver, 9 of NVRTC, 15 of cuBLASLt; types, layouts and numbers of their arguments, under the names that
  * NVIDIA documents. So the build needs no CUDA toolkit.
  *
@@ -41,6 +41,7 @@ typedef enum {
     CUDA_ERROR_INVALID_SOURCE = 300,
     CUDA_ERROR_INVALID_HANDLE = 400,
     CUDA_ERROR_NOT_FOUND = 500,
+    CUDA_ERROR_NOT_READY = 600,
     CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701,
     CUDA_ERROR_LAUNCH_FAILED = 719,
     CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
@@ -186,6 +187,7 @@ CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuEventCreate(CUevent *event, unsigned flags);
 CUresult cuEventDestroy_v2(CUevent event);
 CUresult cuEventRecord(CUevent event, CUstream stream);
+CUresult cuEventQuery(CUevent event);
 CUresult cuEventSynchronize(CUevent event);
 CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end);
 

@@ -1,5 +1,5 @@
 /*
- * driver.c -- opens libcuda, NVRTC and cuBLASLt at first need, and says what is missing. Where they are
+ * driver.c -- opens libcuda, NVRTC, cuBLASLt and NCCL at first need, and says what is missing. Where they are
  * looked for is library.c's.
  */
 #include "driver.h"
@@ -37,6 +37,7 @@ coda_status jit_fail(char *err, coda_status status, const char *format, ...)
 static const char *const driver_names[] = {DRIVER_FUNCTIONS(DRIVER_NAME) NULL};
 static const char *const nvrtc_names[] = {NVRTC_FUNCTIONS(DRIVER_NAME) NULL};
 static const char *const cublaslt_names[] = {CUBLASLT_FUNCTIONS(DRIVER_NAME) NULL};
+static const char *const nccl_names[] = {NCCL_FUNCTIONS(DRIVER_NAME) NULL};
 
 static coda_status missing(const struct library *l, const char *hint, char *err)
 {
@@ -210,5 +211,59 @@ bool jit_cublaslt_info(char *line, size_t size)
     size_t v = l->cublasLtGetVersion(); /* 130100 = 13.1.0; 120805 = 12.8.5 */
     snprintf(text, sizeof text, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
     library_print(&libcublaslt, text, line, size);
+    return true;
+}
+
+/* ---- NCCL ---- */
+
+enum { NCCL_OLDEST = 21403 }; /* aborts free what waits in a kernel */
+
+static struct library libnccl = {.title = "NCCL", .names = {"libnccl.so.2"}};
+static struct nccl nccl;
+
+static void print_nccl_version(char *text, size_t size)
+{
+    int v = 0;
+    if (nccl.ncclGetVersion(&v)) v = 0;
+    bool old = v < 10000; /* 2804 = 2.8.4; 22809 = 2.28.9 */
+    snprintf(text, size, "%d.%d.%d", old ? v / 1000 : v / 10000, old ? v / 100 % 10 : v / 100 % 100, v % 100);
+}
+
+static void check_nccl_version(void)
+{
+    char text[32];
+    int v = 0;
+    if (!nccl.ncclGetVersion(&v) && v >= NCCL_OLDEST) return;
+    print_nccl_version(text, sizeof text);
+    snprintf(libnccl.why, sizeof libnccl.why, "%.100s is version %s; must be %d.%d.%d or newer", libnccl.path,
+             text, NCCL_OLDEST / 10000, NCCL_OLDEST / 100 % 100, NCCL_OLDEST % 100);
+    libnccl.handle = NULL; /* but stays open: threads may run in it */
+}
+
+/* A communicator of the caller's belongs to the copy that the process has: that one is taken. */
+static void load_nccl(void)
+{
+    char err[JIT_ERROR_SIZE];
+    if (!driver_open(err) && library_strays(&libnccl)) return; /* it opens libcuda by its plain name */
+    if (!library_open_loaded(&libnccl)) library_open_toolkit(&libnccl);
+    library_fill(&libnccl, nccl_names, &nccl);
+    if (libnccl.handle) check_nccl_version();
+}
+
+const struct nccl *nccl_open(char *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load_nccl);
+    if (libnccl.handle) return &nccl;
+    missing(&libnccl, find_hint, err);
+    return NULL;
+}
+
+bool jit_nccl_info(char *line, size_t size)
+{
+    char err[JIT_ERROR_SIZE], text[32];
+    if (!nccl_open(err)) return snprintf(line, size, "%s", err), false;
+    print_nccl_version(text, sizeof text);
+    library_print(&libnccl, text, line, size);
     return true;
 }

@@ -6,8 +6,8 @@
 #ifndef DRIVER_H
 #define DRIVER_H
 
-#include "cuda_abi.h"
 #include "jit.h"
+#include "nccl_abi.h"
 
 /* clang-format off */
 #define DRIVER_FUNCTIONS(F)                                                                                  \
@@ -22,7 +22,8 @@
     F(cuMemGetInfo_v2) F(cuMemAlloc_v2) F(cuMemFree_v2) F(cuMemcpyHtoD_v2) F(cuMemcpyDtoH_v2)                \
     F(cuMemcpyDtoD_v2) F(cuMemcpyDtoDAsync_v2)                                                               \
     F(cuCtxSynchronize) F(cuStreamCreate) F(cuStreamDestroy_v2) F(cuStreamSynchronize)                       \
-    F(cuEventCreate) F(cuEventDestroy_v2) F(cuEventRecord) F(cuEventSynchronize) F(cuEventElapsedTime_v2)    \
+    F(cuEventCreate) F(cuEventDestroy_v2) F(cuEventRecord) F(cuEventQuery) F(cuEventSynchronize)             \
+    F(cuEventElapsedTime_v2)                                                                                 \
     F(cuStreamIsCapturing) F(cuThreadExchangeStreamCaptureMode)                                              \
     F(cuStreamBeginCapture_v2) F(cuStreamEndCapture)                                                         \
     F(cuGraphInstantiateWithFlags) F(cuGraphDestroy) F(cuGraphLaunch) F(cuGraphExecDestroy)
@@ -44,6 +45,14 @@
     F(cublasLtMatmulPreferenceSetAttribute) F(cublasLtMatmulAlgoGetHeuristic)
 /* clang-format on */
 
+/* clang-format off */
+#define NCCL_FUNCTIONS(F)                                                                                    \
+    F(ncclGetVersion) F(ncclGetErrorString) F(ncclGetLastError) F(ncclGetUniqueId) F(ncclCommInitRank)       \
+    F(ncclCommDestroy) F(ncclCommAbort) F(ncclCommGetAsyncError) F(ncclCommCount) F(ncclCommUserRank)        \
+    F(ncclCommCuDevice) F(ncclGroupStart) F(ncclGroupEnd)                                                    \
+    F(ncclAllReduce) F(ncclReduceScatter) F(ncclAllGather)
+/* clang-format on */
+
 #define DRIVER_FIELD(name) __typeof__(name) *name;
 struct driver {
     DRIVER_FUNCTIONS(DRIVER_FIELD)
@@ -54,12 +63,16 @@ struct nvrtc {
 struct cublaslt {
     CUBLASLT_FUNCTIONS(DRIVER_FIELD)
 };
+struct nccl {
+    NCCL_FUNCTIONS(DRIVER_FIELD)
+};
 
 /* The table, the same for the whole life of the process; or NULL with the reason in err. The driver
  * is initialised (cuInit). */
 const struct driver *driver_open(char *err);
 const struct nvrtc *nvrtc_open(char *err);
 const struct cublaslt *cublaslt_open(char *err);
+const struct nccl *nccl_open(char *err);
 
 /* The build id of the loaded NVRTC in hex, or "" if it has none. */
 const char *nvrtc_build_id(void);

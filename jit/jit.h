@@ -1,9 +1,9 @@
 /*
  * jit.h -- CUDA text in, launchable kernel out. Knows no graphs.
  *
- * libcuda, libnvrtc and libcublasLt are opened with dlopen at first need; every function that needs a
- * missing one fails with CODA_E_DEVICE and says which. `err` receives one line on failure; it may not
- * be NULL.
+ * libcuda, libnvrtc, libcublasLt and libnccl are opened with dlopen at first need; every function that needs
+ * a missing one fails with CODA_E_DEVICE and says which. `err` receives one line on failure; it may not be
+ * NULL.
  */
 #ifndef JIT_H
 #define JIT_H
@@ -49,6 +49,7 @@ uint64_t jit_allocation(const void *p);
 bool jit_driver_info(char *line, size_t size);
 bool jit_nvrtc_info(char *line, size_t size);
 bool jit_cublaslt_info(char *line, size_t size);
+bool jit_nccl_info(char *line, size_t size);
 
 /* ---- caches.c ---- */
 
@@ -178,6 +179,38 @@ coda_status jit_lt_new(struct jit_lt **out, const struct jit_lt_shape *s, char *
 coda_status jit_lt_run(const struct jit_lt *lt, const void *a, const void *b, void *d, void *workspace,
                        coda_stream stream, char *err);
 void jit_lt_free(struct jit_lt *lt);
+
+/* ---- nccl.c: exchanges between ranks, of a device each ---- */
+
+struct jit_comm;
+enum { JIT_COMM_ID = 128 }; /* bytes */
+/* What names a communicator that is to be made: one rank asks, all get it. */
+coda_status jit_comm_id(void *id, char *err);
+/* Returns when all ranks have called it; of the current context's device. */
+coda_status jit_comm_new(struct jit_comm **out, int rank, int ranks, const void *id, char *err);
+/* An ncclComm_t of the caller's, which is not destroyed with it, but is by an abort. */
+coda_status jit_comm_adopt(struct jit_comm **out, void *comm, int *rank, int *ranks, char *err);
+int jit_comm_device(const struct jit_comm *c); /* its ordinal */
+/* Any thread may call it. Whoever waits in an exchange of this rank's goes on. */
+void jit_comm_abort(struct jit_comm *c);
+void jit_comm_free(struct jit_comm *c); /* NULL is fine */
+
+struct jit_exchange {
+    enum { JIT_ALL_REDUCE, JIT_REDUCE_SCATTER, JIT_ALL_GATHER } kind;
+    coda_dtype dtype;        /* f32, bf16 or f16; of a gather any */
+    int64_t runs;            /* each an exchange by itself, one behind the other */
+    int64_t elements, bytes; /* of a run: of the smaller of its two tensors */
+};
+/* Gives it to the stream. */
+coda_status jit_comm_run(struct jit_comm *c, const struct jit_exchange *x, const void *from, void *to,
+                         coda_stream stream, char *err);
+/* What NCCL has noticed since; and, unless timeout_ms is 0, whether the last exchange is under way for
+ * longer. */
+coda_status jit_comm_status(struct jit_comm *c, int timeout_ms, char *err);
+/* What each rank brings, in the order of ranks: returns when it is there. On failure the communicator is
+ * aborted. */
+coda_status jit_comm_gather(struct jit_comm *c, const void *mine, size_t bytes, void *all, int timeout_ms,
+                            char *err);
 
 /* ---- figures.c: what was measured on a device, kept in the cache ---- */
 

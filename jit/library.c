@@ -1,10 +1,13 @@
 /*
  * library.c -- where NVIDIA's libraries are looked for.
  *
- * NVRTC and cuBLASLt: in $CODA_CUDA_LIB alone (folders, separated by colons) if it is set. Otherwise where
- * the loader looks (which finds a copy that the process already has), then in $CUDA_HOME, $CUDA_PATH and
- * /usr/local/cuda, each with lib64 and lib, then in cuda/lib beside the file that this code is in. libcuda
- * belongs to the kernel module, so only the loader knows it; $CODA_LIBCUDA names another file.
+ * NVRTC, cuBLASLt and NCCL: in $CODA_CUDA_LIB alone (folders, separated by colons) if it is set. Otherwise
+ * where the loader looks (which finds a copy that the process already has), then in $CUDA_HOME, $CUDA_PATH
+ * and /usr/local/cuda, each with lib64 and lib, then in cuda/lib beside the file that this code is in.
+ * libcuda belongs to the kernel module, so only the loader knows it; $CODA_LIBCUDA names another file.
+ *
+ * NCCL is taken from the process first, wherever it has it from: a communicator of its own belongs to that
+ * copy.
  *
  * A library is code, so no place counts that depends on the current directory: relative folders are
  * refused, and the file that this code is in is asked of the kernel, for the loader knows the program's
@@ -147,6 +150,14 @@ static const char *relative_entry(const char *list)
     }
 }
 
+/* What the process has. */
+static bool open_loaded(struct library *l)
+{
+    for (int i = 0; !l->handle && l->names[i]; i++)
+        l->handle = dlopen(l->names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    return l->handle;
+}
+
 /* What the loader would find but for entries of $LD_LIBRARY_PATH that are relative. */
 static bool search_for_loader(struct library *l, const char *list)
 {
@@ -160,9 +171,7 @@ static bool search_for_loader(struct library *l, const char *list)
 #define MULTIARCH ""
 #endif
     static const char system[] = MULTIARCH "/usr/lib64:/lib64:/usr/lib:/lib";
-    for (int i = 0; !l->handle && l->names[i]; i++)
-        l->handle = dlopen(l->names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    return l->handle || open_listed(l, "LD_LIBRARY_PATH", list, ":;") || open_listed(l, "", system, ":");
+    return open_loaded(l) || open_listed(l, "LD_LIBRARY_PATH", list, ":;") || open_listed(l, "", system, ":");
 }
 
 /* Plain names, where the loader looks for them. */
@@ -179,7 +188,7 @@ static bool open_by_loader(struct library *l)
 static bool is_spoken_to(struct library *l)
 {
     static const char *const theirs[] = {"CUDA", "CUBLAS", "NVRTC",   "NVIDIA",    "NVTX", "NV_",
-                                         "EDG_", "LLVM_",  "LIBNVVM", "AS_SECURE", NULL};
+                                         "EDG_", "LLVM_",  "LIBNVVM", "AS_SECURE", "NCCL", NULL};
     static const char *const not_theirs[] = {"CUDA_HOME=", "CUDA_PATH=", "CUDA_VERSION=", NULL};
     const char *set = environment_is_foreign() ? environment_begins(theirs, not_theirs) : NULL;
     if (!set) return false;
@@ -189,6 +198,8 @@ static bool is_spoken_to(struct library *l)
 }
 
 /* ---- Open ---- */
+
+bool library_open_loaded(struct library *l) { return !is_spoken_to(l) && open_loaded(l); }
 
 bool library_open_toolkit(struct library *l)
 {

@@ -17,6 +17,8 @@ struct library {
     char refused[JIT_ERROR_SIZE / 4]; /* the first place that was named and not looked at; or "" */
 };
 
+/* Takes the copy that the process has loaded, wherever that came from. */
+bool library_open_loaded(struct library *l);
 /* Opens the newest one of the toolkit's, or the driver's. */
 bool library_open_toolkit(struct library *l);
 bool library_open_driver(struct library *l);

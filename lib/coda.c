@@ -436,6 +436,8 @@ static coda_status compile(struct job *j, const graph *g)
     if (!status && j->context.plan_template) status = make_like(j);
     else if (!status) status = make_in_full(j, g);
     if (status) return status;
+    const char *given = p->text[CODA_TEXT_GRAPH];
+    p->graph_digest = j->context.parent ? j->context.parent->graph_digest : hash_of(given, strlen(given));
     mark_folds(p);
     if (!j->context.variants && !j->context.parent) mark_unread(p);
     if (!j->context.parent) debug_stage(DEBUG_GRAPH, "graph.txt", p->text[CODA_TEXT_GRAPH]);

@@ -1,7 +1,7 @@
 # test/build.mk -- unit tests, fuzzers, torture, emulator, GPU tests, and the laws of the tree. A part of the Makefile.
 
 # A driver, and an NVRTC made of g++, over an SM in software (see test/emulator).
-EMULATOR   = $(BUILD)/emulator/libcuda.so.1 $(BUILD)/emulator/libnvrtc.so.13
+EMULATOR   = $(BUILD)/emulator/libcuda.so.1 $(BUILD)/emulator/libnvrtc.so.13 $(BUILD)/emulator/libnccl.so.2
 TESTS     := $(sort $(wildcard test/unit/*/test_*.c))
 UTIL_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/support/*.c))
 # What several unit tests share and needs Check, which the GPU tests do without.
@@ -149,6 +149,7 @@ EMULATOR_SRC := $(filter-out test/emulator/nvrtc.c,$(wildcard test/emulator/*.c)
 
 $(BUILD)/emulator/libcuda.so.1: $(EMULATOR_SRC) jit/driver.h
 $(BUILD)/emulator/libnvrtc.so.13: test/emulator/nvrtc.c
+$(BUILD)/emulator/libnccl.so.2: test/fake/nccl.c jit/nccl_abi.h
 $(EMULATOR): $(EMULATOR_H) test/emulator/exports.map
 	@mkdir -p $(@D)
 	$(make_fake)

@@ -76,7 +76,8 @@ coda_status cpu_exchange(const struct cpu *c)
     const struct tensor_use *x = &s->use[ALL_REDUCE_X], *y = &s->use[ALL_REDUCE_SUM];
     const char *from = cpu_buffer(c, x->buffer), *name = op_info[s->op].text;
     coda_group *g = cpu_buffer(c, s->use[ALL_REDUCE_GROUP].buffer);
-    struct offer mine = {name, (int)x->dtype, s->outer, s->extent, s->inner, NULL};
+    struct offer mine = {
+        .operation = name, .dtype = (int)x->dtype, .outer = s->outer, .extent = s->extent, .inner = s->inner};
     struct exchange_job j = {.dtype = x->dtype, .y = cpu_buffer(c, y->buffer)};
     coda_status status = ranks_check(g, name, s->ranks);
     if (status) return status;

@@ -60,7 +60,8 @@ static coda_status exchange(const struct eval_call *c, const char *name, int64_t
     memcpy(&g, c->in[EXCHANGE_GROUP], sizeof g);
     e.ranks = c->g->node[c->n->in[EXCHANGE_GROUP]].attr.group.ranks;
     for (int d = 0; d < x->rank; d++) *(d < axis ? &e.outer : d == axis ? &e.extent : &e.inner) *= x->dim[d];
-    struct offer mine = {name, 0, e.outer, e.extent, e.inner, c->in[EXCHANGE_X]};
+    const struct offer mine = {
+        .operation = name, .outer = e.outer, .extent = e.extent, .inner = e.inner, .x = c->in[EXCHANGE_X]};
     coda_status status = ranks_check(g, name, e.ranks);
     if (status || (status = ranks_meet(g, &mine, &all))) return status;
     const double *of[RANKS_MOST];

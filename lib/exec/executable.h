@@ -6,6 +6,7 @@
 #include "jit.h"
 #include "kernel.h"
 #include "plan.h"
+#include "ranks.h"
 
 struct compiled_kernel {
     struct coda_kernel_info info;
@@ -29,6 +30,11 @@ struct compiled_program {
     const char *range; /* what profilers and traces call it; NULL: there are none */
 };
 
+struct plan_group {
+    int arg;
+    int64_t ranks;
+};
+
 struct coda_plan {
     struct arena arena;
     struct plan plan;
@@ -43,7 +49,12 @@ struct coda_plan {
     struct coda_arg_info *arg;
     struct place *place; /* of each argument */
     int args;
-    bool states;                   /* some of them are */
+    bool states;              /* some of them are */
+    uint64_t graph_digest;    /* of the caller's graph, symbols and all, as text */
+    struct agenda agenda;     /* agree.c */
+    struct plan_group *group; /* each once */
+    int groups;
+    bool prepares_exchange;        /* coda_prepare does */
     int *completed, *completed_at; /* completion.c */
     struct coda_plan_stats stats;
     int measured;       /* programs that this compilation tuned */
@@ -83,6 +94,9 @@ struct run_watch {
     coda_status (*behind)(void *context, int index);
     void *context;
 };
+
+/* carrier.c: coda_group_nccl. */
+coda_status carrier_adopt(coda_group **out, void *comm, int timeout_ms);
 
 /* run.c: coda_run, coda_prepare and coda_prepare_adopt of a plan that is there. Of `opt`
  * threads and done count; NULL: none are set. */

@@ -1,7 +1,6 @@
 /* run.c -- the calls of a plan: arguments are checked, then each program is run, in order, by its runner. */
 #include "kept.h"
 #include "launches.h"
-#include "ranks.h"
 #include "runner.h"
 
 static struct arguments arguments(const struct call *c, const char *name, bool prepare)
@@ -101,7 +100,8 @@ coda_status executable_watched(const struct coda_plan *p, void *const *args, voi
     if (status) return status;
     if (opt && opt->done_count && is_gpu(p)) c.done = opt->done;
     int before = parallel_limit(opt ? opt->threads : 0);
-    if (c.done) status = completion_record(&c, -1);
+    if (p->groups) status = agree(&c);
+    if (!status && c.done) status = completion_record(&c, -1);
     if (!status && watch) status = watch->first(watch->context);
     if (!status) status = run_programs(&c, false, &begun);
     if (status) release_others(&c);
@@ -121,7 +121,9 @@ coda_status executable_prepare(const struct coda_plan *p, void *const *args, voi
     if (status || !p->plan.prepared_id) return status;
     status = kept_begin(&keeping, &b, p->plan.prepared_id, is_gpu(p));
     if (status) return status;
-    status = run_programs(&c, true, &begun);
+    if (p->prepares_exchange) status = agree(&c);
+    if (!status) status = run_programs(&c, true, &begun);
+    if (status) release_others(&c);
     kept_end(keeping, status, begun > 0);
     return status;
 }

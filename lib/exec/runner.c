@@ -22,7 +22,8 @@ coda_status runners_choose(struct coda_plan *p)
         p->program[i] = (struct compiled_program){.runner = runner_of(p, i), .kernel = KERNEL_NONE};
         apart = apart || p->program[i].runner->apart;
     }
-    coda_status status = completion_find(p);
+    coda_status status = agenda_find(p);
+    if (!status) status = completion_find(p);
     if (status) return status;
     return apart && !p->plan.waits ? plan_find_waits(&p->plan) : CODA_OK;
 }

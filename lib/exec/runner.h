@@ -43,6 +43,15 @@ RUNNERS(X)
 coda_status completion_find(struct coda_plan *p);
 coda_status completion_record(const struct call *c, int index);
 
+/* agree.c -- finds what the plan exchanges; and before a run compares it with what the other ranks do, once.
+ * */
+coda_status agenda_find(struct coda_plan *p);
+coda_status agree(const struct call *c);
+
+/* carrier.c -- the communicator of this rank, made where there is none; and all ranks' agendas by it. */
+coda_status carrier_of(const struct call *c, coda_group *g, const char *operation, struct jit_comm **out);
+coda_status carrier_agree(const struct call *c, coda_group *g, const struct agenda *mine);
+
 /* runner.c -- makes p->program, which says who runs each program. */
 coda_status runners_choose(struct coda_plan *p);
 

@@ -8,9 +8,11 @@
 
 struct record {
     struct record *next;
-    const struct emulated_kernel *kernel;
+    const struct emulated_kernel *kernel; /* NULL: a call */
     unsigned grid, threads, shared;
     void *parameters;
+    size_t bytes; /* of them */
+    int (*call)(void *parameters);
 };
 struct CUgraph_st {
     struct record *first, **end;
@@ -20,9 +22,11 @@ struct CUgraphExec_st {
 };
 struct CUstream_st {
     struct CUgraph_st *recording;
+    bool stuck; /* what was recorded behind it never happens */
 };
 struct CUevent_st {
     double ms;
+    CUstream stream;
 };
 
 /* ---- Streams and events ---- */
@@ -46,10 +50,14 @@ CUresult cuEventSynchronize(CUevent e) { return (void)e, CUDA_SUCCESS; }
 CUresult cuEventRecord(CUevent e, CUstream s)
 {
     struct timespec t;
-    (void)s;
+    e->stream = s;
     clock_gettime(CLOCK_MONOTONIC, &t);
     e->ms = 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
     return CUDA_SUCCESS;
+}
+CUresult cuEventQuery(CUevent e)
+{
+    return e->stream && e->stream->stuck ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 CUresult cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to)
 {
@@ -73,7 +81,7 @@ static struct CUgraph_st *new_graph(void)
 static bool append(struct CUgraph_st *g, const struct record *from)
 {
     struct record *r = malloc(sizeof *r);
-    size_t bytes = from->kernel->entry->parameters;
+    size_t bytes = from->bytes;
     if (!r) return false;
     *r = *from;
     r->next = NULL;
@@ -98,8 +106,25 @@ bool stream_records(CUstream s) { return s && s->recording; }
 CUresult stream_record(CUstream s, const struct emulated_kernel *k, const void *parameters, unsigned grid,
                        unsigned threads, unsigned shared)
 {
-    struct record r = {NULL, k, grid, threads, shared, (void *)(uintptr_t)parameters};
+    struct record r = {.kernel = k,
+                       .grid = grid,
+                       .threads = threads,
+                       .shared = shared,
+                       .parameters = (void *)(uintptr_t)parameters,
+                       .bytes = k->entry->parameters};
     return append(s->recording, &r) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+int emu_stream_call(void *stream, int (*call)(void *), void *parameters, size_t bytes)
+{
+    struct record r = {.call = call, .parameters = parameters, .bytes = bytes};
+    if (!stream_records(stream)) return call(parameters);
+    return append(((CUstream)stream)->recording, &r) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void emu_stream_stick(void *stream, int stuck)
+{
+    if (stream) ((CUstream)stream)->stuck = stuck;
 }
 
 CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *out)
@@ -144,7 +169,8 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s)
     CUresult status = CUDA_SUCCESS;
     (void)s;
     for (const struct record *r = e->graph.first; r && !status; r = r->next)
-        status = emulator_run(r->kernel, r->parameters, r->grid, r->threads, r->shared);
+        status = r->kernel ? emulator_run(r->kernel, r->parameters, r->grid, r->threads, r->shared)
+                           : (CUresult)r->call(r->parameters);
     return status;
 }
 

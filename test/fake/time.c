@@ -21,6 +21,7 @@ CUresult cuEventCreate(CUevent *out, unsigned flags)
 }
 CUresult cuEventDestroy_v2(CUevent e) { return (void)e, CUDA_SUCCESS; }
 CUresult cuEventRecord(CUevent e, CUstream s) { return (void)e, (void)s, CUDA_SUCCESS; }
+CUresult cuEventQuery(CUevent e) { return (void)e, CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent e) { return (void)e, CUDA_SUCCESS; }
 
 CUresult cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to)

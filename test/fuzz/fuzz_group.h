@@ -13,6 +13,13 @@ static int call_coda_group_local(void)
     ranked = out[0];
     return CODA_OK;
 }
+/* What it would take for one cannot be drawn. */
+static int call_coda_group_nccl(void)
+{
+    coda_group *out;
+    coda_group_options o = {.timeout_ms = (int)number()};
+    return coda_group_nccl(chance(98) ? &out : NULL, NULL, BOXED(o));
+}
 static int call_coda_group_rank(void) { return sign(coda_group_rank(ranked) + !ranked), SILENT; }
 static int call_coda_group_status(void)
 {

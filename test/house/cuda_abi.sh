@@ -1,6 +1,6 @@
 #!/bin/bash
-# cuda_abi.sh -- what jit/cuda_abi.h declares is what NVIDIA's headers declare. A C file includes these and then says
-# all of cuda_abi.h again under names that begin with own_. An assertion compares each size, alignment, offset and
+# cuda_abi.sh -- what jit/cuda_abi.h and, where there is an nccl.h, jit/nccl_abi.h declare is what NVIDIA's headers
+# declare. A C file includes these and then says all of ours again under names that begin with own_. An assertion compares each size, alignment, offset and
 # value, and the type of each function.
 # Run as: test/house/cuda_abi.sh TOOLKIT FOLDER, where TOOLKIT/include has the headers
 set -eu
@@ -16,12 +16,14 @@ lines() {
     sed '/^#/d' "$1" | $CC -E -P -xc - | tr '\n' ' ' | sed 's/  */ /g; s/[{};]/\n&\n/g' |
         awk '{ printf "%s", $0 } /^[{]$/ { deep++ } /^}$/ { deep-- } /^;$/ && !deep { print "" }' | sed 's/^ *//'
 }
-{ lines jit/cuda_abi.h; lines test/fake/beside.h; } > "$out/all.txt"
+nccl=
+[ ! -e "$toolkit/include/nccl.h" ] || nccl=jit/nccl_abi.h
+{ lines jit/cuda_abi.h; lines test/fake/beside.h; [ -z "$nccl" ] || lines "$nccl"; } > "$out/all.txt"
 grep -v '^typedef\|^enum' "$out/all.txt" > "$out/functions.txt"
 grep '^typedef\|^enum' "$out/all.txt" > "$out/types.txt"
 name='[A-Za-z_][A-Za-z_0-9]*'
 types=$(sed -n "s/^typedef .*[ *}]\($name\) *;$/\1/p" "$out/types.txt")
-constants=$(grep -oE '\<CU[A-Z0-9_a-z]* = |\<NVRTC_[A-Z_]* = ' "$out/types.txt" | sed 's/ = //')
+constants=$(grep -oE '\<CU[A-Z0-9_a-z]* = |\<NVRTC_[A-Z_]* = |\<nccl[A-Za-z0-9]* = ' "$out/types.txt" | sed 's/ = //')
 functions=$(sed -n "s/^[^(]*[ *]\($name\)(.*;$/\1/p" "$out/functions.txt")
 # "TYPE, MEMBER"; a member that NVIDIA names otherwise, or not at all, is called reserved.
 members=$(sed -n 's/^typedef \(struct\|union\) *{\(.*\)} *\(.*\);$/\3;\2/p' "$out/types.txt" | awk -F ';' '{
@@ -36,6 +38,9 @@ members=$(sed -n 's/^typedef \(struct\|union\) *{\(.*\)} *\(.*\);$/\3;\2/p' "$ou
 #include <cuda.h>
 #include <nvrtc.h>
 #include <cublasLt.h>
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#endif
 #define KIND(x) __builtin_classify_type(x)
 #define NUMBER(x) __builtin_choose_expr(KIND(x) == KIND(0), x, 0)
 #define SIGNED(x) ((__typeof__(NUMBER(x)))-1 < 0)
@@ -62,12 +67,14 @@ END
 $CC -std=gnu11 -fsyntax-only -Wall -Werror -I"$toolkit/include" "$out/cuda_abi.c"
 
 # The library looks up these functions, and no others.
-printf '#include "driver.h"\n#define NAME(f) FOUND f\nDRIVER_FUNCTIONS(NAME) NVRTC_FUNCTIONS(NAME) CUBLASLT_FUNCTIONS(NAME)\n' |
+printf '#include "driver.h"\n#define NAME(f) FOUND f\nDRIVER_FUNCTIONS(NAME) NVRTC_FUNCTIONS(NAME) CUBLASLT_FUNCTIONS(NAME) NCCL_FUNCTIONS(NAME)\n' |
     $CC -E -P -Iinclude -Ijit - | grep -oE "FOUND $name" | sed 's/FOUND //' | sort > "$out/looked_up.txt"
-lines jit/cuda_abi.h | sed -n "/^typedef\|^enum/d; s/^[^(]*[ *]\($name\)(.*/\1/p" | sort > "$out/declared.txt"
+{ lines jit/cuda_abi.h; lines jit/nccl_abi.h; } | sed -n "/^typedef\|^enum/d; s/^[^(]*[ *]\($name\)(.*/\1/p" | sort > "$out/declared.txt"
 diff "$out/looked_up.txt" "$out/declared.txt"
 
 count() { echo "$1" | wc -l; }
 version=$(sed -n 's/^#define CUDA_VERSION *\([0-9]*\).*/\1/p' "$toolkit/include/cuda.h")
 echo "cuda-abi: $(count "$functions") functions, $(count "$types") types, $(count "$members") members and" \
     "$(count "$constants") constants are those of CUDA $((version / 1000)).$((version % 1000 / 10))"
+[ -n "$nccl" ] && echo "cuda-abi: NCCL's are those of $(sed -n 's/^#define NCCL_VERSION_CODE *\([0-9]*\).*/\1/p' "$toolkit/include/nccl.h")" ||
+    echo "cuda-abi: NCCL's were not compared: no nccl.h in '$toolkit/include'"

@@ -2,6 +2,7 @@
 # lint.sh [FOLDER] -- what a machine can say of the looks of the library's sources, or of FOLDER's:
 #     files over 800 lines (coda.h, the manual of graphs, plans and runs: 1150), lines over 110 columns (but a
 #         primitive's registration, which is one line), tabs in C, blanks at line ends, a README.md of more than 12 kB
+#     multicast over NVLink, in sources and in the texts of goldens
 #     headers of a CUDA toolkit, which the build does without: jit/cuda_abi.h declares what is called
 #     comparisons of extents in rewriting and planning that lib/base/guards.h does not note: guards.awk
 #     folders of more lines than test/house/budgets (of FOLDER: FOLDER/test/budgets) gives them
@@ -17,10 +18,13 @@ awk '
     length > 110 && !/^\/\/ coda: / { complain(length " columns") }
     /\t/ { complain("tab") }
     /[ \t]$/ { complain("blank at the end") }
-    /^ *# *include *<(cuda|nvrtc|cublas)/ { complain("a header of the toolkit: jit/cuda_abi.h declares what is called") }
+    /multimem|cuMulticast/ { complain("multicast over NVLink, which no kernel and no call may use") }
+    /^ *# *include *<(cuda|nvrtc|cublas|nccl)/ { complain("a header of the toolkit: jit/cuda_abi.h declares what is called") }
     END { print bad + 0 " complaints"; exit bad > 0 }' $sources
 result=$?
 [ -n "${1:-}" ] || awk -f test/house/guards.awk lib/rewrite/*.c lib/program/*.c lib/plan/*.c lib/fuse/*.c lib/graph/view.c || result=1
+# shellcheck disable=SC2086
+[ -n "${1:-}" ] || ! grep -rnE 'multimem|cuMulticast' test/golden || { echo 'test/golden: multicast over NVLink'; result=1; }
 budgets=${1:-test/house}${1:+/test}/budgets
 # shellcheck disable=SC2086
 awk -v budgets="$budgets" '

@@ -401,7 +401,13 @@ START_TEST(ranks_that_differ)
         {"%tp = group {ranks=2}\n%x = input bf16 [4]\n%y = all_reduce %x, %tp\noutput %out = %y\n",
          "rank 1 has all_reduce of bf16 [1,4,1]"},
         {"%tp = group {ranks=2}\n%x = input f32 [4]\n%y = all_gather %x, %tp {axis=0}\noutput %out = %y\n",
-         "rank 1 has all_gather of f32 [1,4,1]"}};
+         "rank 1 has all_gather of f32 [1,4,1]"},
+        {"%tp = group {ranks=2}\n%x = input f32 [4]\n%h = relu %x\n%y = all_reduce %h, %tp\n"
+         "output %out = %y\n",
+         "rank 0 and rank 1 run other graphs, whose 1 exchanges are equal"},
+        {"%tp = group {ranks=2}\n%x = input f32 [4]\n%h = all_reduce %x, %tp\n%y = all_reduce %h, %tp, %h\n"
+         "output %out = %y\n",
+         "exchange 2: rank 0 has no more, rank 1 has all_reduce of f32 [1,4,1]"}};
     for (int i = 0; i < ARRAY_SIZE(other); i++) {
         struct rank r[2] = {{0}};
         run_two(sum_of_two, other[i][0], LONG_MS, 0, r);

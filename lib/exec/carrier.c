@@ -1,0 +1,107 @@
+/* carrier.c -- NCCL as what carries the exchanges of a group: a communicator for each rank. That of threads
+ * of this process is made at their first exchange on GPUs, or it is the caller's. */
+#include "runner.h"
+
+#include <string.h>
+
+/* ---- What ranks want of it ---- */
+
+static coda_status carrier_status(void *own, int timeout_ms)
+{
+    char err[JIT_ERROR_SIZE] = "";
+    coda_status status = jit_comm_status(own, timeout_ms, err);
+    return status ? fail(status, "NCCL: %s", err) : CODA_OK;
+}
+
+static void carrier_abort(void *own) { jit_comm_abort(own); }
+static void carrier_free(void *own) { jit_comm_free(own); }
+
+static const struct carrier nccl = {carrier_status, carrier_abort, carrier_free};
+
+coda_status carrier_adopt(coda_group **out, void *comm, int timeout_ms)
+{
+    char err[JIT_ERROR_SIZE] = "";
+    struct jit_comm *own;
+    int rank = -1, ranks = 0;
+    coda_status status = jit_comm_adopt(&own, comm, &rank, &ranks, err);
+    if (status) return fail(status, "group_nccl: %s", err);
+    if (ranks < 1 || ranks > RANKS_MOST)
+        status = fail(CODA_E_INVALID, "group_nccl: the communicator has %d ranks; must be 1..%d", ranks,
+                      RANKS_MOST);
+    if (!status) status = ranks_new_elsewhere(out, rank, ranks, timeout_ms, &nccl, own);
+    if (status) jit_comm_free(own);
+    return status;
+}
+
+/* ---- Made ---- */
+
+/* Rank 0's id goes to all; then each makes its own, at which they wait for each other. */
+static coda_status join(const struct call *c, coda_group *g, const char *operation, struct jit_comm **out)
+{
+    char err[JIT_ERROR_SIZE] = "", mine[JIT_COMM_ID] = "", id[JIT_COMM_ID];
+    const struct offer offer = {.operation = operation, .x = mine, .beside = true};
+    const void *const *all;
+    coda_status status = ranks_rank(g) ? CODA_OK : jit_comm_id(mine, err);
+    if (status) return fail(status, "NCCL: %s", err);
+    if ((status = ranks_meet(g, &offer, &all))) return status;
+    memcpy(id, all[0], sizeof id);
+    if ((status = ranks_part(g))) return status;
+    status = jit_device_enter(&c->p->gpu, err);
+    if (status) return fail(status, "%s", err);
+    status = jit_comm_new(out, ranks_rank(g), ranks_count(g), id, err);
+    jit_device_leave();
+    return status ? fail(status, "NCCL: %s", err) : CODA_OK;
+}
+
+static coda_status not_captured(const struct call *c, const char *what)
+{
+    if (!jit_is_captured(c->stream)) return CODA_OK;
+    return fail(CODA_E_INVALID, "run: the stream is captured, and %s: run the plan once before", what);
+}
+
+static coda_status check_device(const struct call *c, const struct jit_comm *comm)
+{
+    int has = jit_comm_device(comm), wants = c->p->gpu.ordinal;
+    if (has == wants) return CODA_OK;
+    return fail(CODA_E_INVALID, "the group's communicator is of device %d, the plan of device %d", has,
+                wants);
+}
+
+coda_status carrier_of(const struct call *c, coda_group *g, const char *operation, struct jit_comm **out)
+{
+    coda_status status = ranks_begin(g, operation);
+    *out = ranks_carried(g);
+    if (status || *out) return status ? status : check_device(c, *out);
+    status = not_captured(c, "the group has no communicator yet");
+    if (!status) status = join(c, g, operation, out);
+    if (!status) ranks_carry(g, &nccl, *out);
+    return status;
+}
+
+/* ---- What the others are going to do ---- */
+
+coda_status carrier_agree(const struct call *c, coda_group *g, const struct agenda *mine)
+{
+    uint64_t all[RANKS_MOST];
+    char err[JIT_ERROR_SIZE] = "";
+    struct jit_comm *comm;
+    const char *first = mine->exchange[0].operation;
+    if (c->p->device != CODA_DEVICE_GPU)
+        return fail(CODA_E_UNSUPPORTED, "%s: the group's other ranks are reached from GPUs alone", first);
+    coda_status status = carrier_of(c, g, first, &comm);
+    if (!status) status = not_captured(c, "the ranks have not compared their plans yet");
+    if (!status && (status = jit_device_enter(&c->p->gpu, err))) return fail(status, "%s", err);
+    if (status) return status;
+    status = jit_comm_gather(comm, &mine->digest, sizeof mine->digest, all, ranks_timeout(g), err);
+    jit_device_leave();
+    if (status) return fail(status, "%s: NCCL: %s", first, err);
+    for (int r = 1; r < ranks_count(g); r++) {
+        if (all[r] == all[0]) continue;
+        struct failure why;
+        status = fail(CODA_E_INVALID, "rank 0 and rank %d run other graphs, or other shapes of one", r);
+        fail_save(&why);
+        ranks_end(g, status, why.message);
+        break;
+    }
+    return status;
+}

@@ -1,0 +1,353 @@
+/*
+ * nccl.c -- NCCL for threads of one process, over the emulator's memory: whoever calls waits for the others
+ * on the host, as NCCL's kernels do on the device.
+ *
+ * Sums are made in the order of ranks and rounded after each addition, as NCCL may; what all ranks get is
+ * equal. Ranks that bring other operations or other counts all fail, where NCCL would hang or add what is
+ * there. $FAKE_NCCL says what goes wrong:
+ *     old     its version is 2.10
+ *     init    rank 1 cannot make its communicator, and the others learn of it
+ *     device  all say that they are of device 1
+ *     call    rank 1's exchanges fail
+ *     async   something has gone wrong since
+ *     hang    exchanges never end, until their communicator is aborted
+ */
+#include "nccl_abi.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int fake_nccl_live(void); /* communicators that were neither destroyed nor aborted */
+
+enum { MOST_RANKS = 16, MOST_GROUPED = 4096 };
+
+enum operation { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER };
+
+struct call {
+    enum operation operation;
+    const void *from;
+    void *to;
+    size_t count;
+    ncclDataType_t type;
+    ncclComm_t comm;
+    CUstream stream;
+};
+
+/* Ranks that can meet. */
+struct world {
+    struct world *next;
+    uint64_t number;
+    int ranks, here, came, failed;
+    uint64_t meetings;
+    bool differ;
+    struct call call[MOST_RANKS];
+};
+
+struct ncclComm {
+    struct ncclComm *next;
+    struct world *world;
+    int rank;
+    bool aborted, gone;
+    CUstream stuck;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct world *worlds;
+static struct ncclComm *comms; /* all that ever were, so that a late call of one is found out */
+static char message[200];
+
+static bool told_to(const char *what)
+{
+    const char *s = getenv("FAKE_NCCL");
+    return s && !strcmp(s, what);
+}
+
+int fake_nccl_live(void)
+{
+    int n = 0;
+    pthread_mutex_lock(&lock);
+    for (struct ncclComm *c = comms; c; c = c->next) n += !c->gone;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+/* ---- What it says ---- */
+
+ncclResult_t ncclGetVersion(int *version) { return *version = told_to("old") ? 21003 : 22809, ncclSuccess; }
+
+const char *ncclGetErrorString(ncclResult_t r)
+{
+    return r == ncclSuccess              ? "no error"
+           : r == ncclUnhandledCudaError ? "unhandled cuda error"
+           : r == ncclSystemError        ? "unhandled system error"
+           : r == ncclInvalidArgument    ? "invalid argument"
+           : r == ncclInvalidUsage       ? "invalid usage"
+           : r == ncclRemoteError        ? "remote process exited or there was a network error"
+                                         : "internal error";
+}
+
+const char *ncclGetLastError(ncclComm_t comm) { return (void)comm, message; }
+
+static ncclResult_t complain(ncclResult_t r, const char *what)
+{
+    snprintf(message, sizeof message, "%s", what);
+    return r;
+}
+
+/* ---- Communicators ---- */
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    static uint64_t number;
+    struct world *w = calloc(1, sizeof *w);
+    if (!w) return ncclSystemError;
+    pthread_mutex_lock(&lock);
+    w->number = ++number;
+    w->next = worlds;
+    worlds = w;
+    pthread_mutex_unlock(&lock);
+    memset(id, 0, sizeof *id);
+    memcpy(id->internal, &w->number, sizeof w->number);
+    return ncclSuccess;
+}
+
+static struct world *world_of(const ncclUniqueId *id)
+{
+    uint64_t number;
+    memcpy(&number, id->internal, sizeof number);
+    struct world *w = worlds;
+    while (w && w->number != number) w = w->next;
+    return w;
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t *out, int ranks, ncclUniqueId id, int rank)
+{
+    struct ncclComm *c = calloc(1, sizeof *c);
+    *out = NULL;
+    if (!c) return ncclSystemError;
+    pthread_mutex_lock(&lock);
+    struct world *w = world_of(&id);
+    bool good = w && ranks <= MOST_RANKS && rank >= 0 && rank < ranks;
+    if (good) {
+        w->ranks = ranks;
+        w->failed |= told_to("init") && rank == 1;
+        w->came++;
+        pthread_cond_broadcast(&changed);
+        while (w->came < ranks && !w->failed) pthread_cond_wait(&changed, &lock);
+        good = !w->failed;
+    }
+    *c = (struct ncclComm){.next = comms, .world = w, .rank = rank, .gone = !good};
+    comms = c;
+    pthread_mutex_unlock(&lock);
+    if (good) return *out = c, ncclSuccess;
+    return rank == 1 ? complain(ncclSystemError, "told to fail")
+                     : complain(ncclRemoteError, "rank 1 has failed");
+}
+
+/* Is it one of ours, that is still there? The lock is held. */
+static bool is_comm(const struct ncclComm *comm)
+{
+    const struct ncclComm *c = comms;
+    while (c && c != comm) c = c->next;
+    return c && !c->gone;
+}
+
+static ncclResult_t end(ncclComm_t comm, bool aborts)
+{
+    pthread_mutex_lock(&lock);
+    bool good = is_comm(comm);
+    if (good) comm->gone = true, comm->aborted = aborts;
+    pthread_cond_broadcast(&changed);
+    void (*stick)(void *, int) = (void (*)(void *, int))dlsym(RTLD_DEFAULT, "emu_stream_stick");
+    if (good && comm->stuck && stick) stick(comm->stuck, 0);
+    pthread_mutex_unlock(&lock);
+    return good ? ncclSuccess : complain(ncclInvalidArgument, "no communicator");
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) { return end(comm, false); }
+ncclResult_t ncclCommAbort(ncclComm_t comm) { return end(comm, true); }
+
+/* *out of a communicator that is there. */
+static ncclResult_t ask(const ncclComm_t comm, int *out, bool rank)
+{
+    pthread_mutex_lock(&lock);
+    bool good = is_comm(comm);
+    if (good) *out = rank ? comm->rank : comm->world->ranks;
+    pthread_mutex_unlock(&lock);
+    return good ? ncclSuccess : complain(ncclInvalidArgument, "no communicator");
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int *out) { return ask(comm, out, false); }
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *out) { return ask(comm, out, true); }
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *out)
+{
+    ncclResult_t r = ask(comm, out, true);
+    *out = told_to("device");
+    return r;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out)
+{
+    int rank;
+    *out = told_to("async") ? complain(ncclRemoteError, "a peer is gone") : ncclSuccess;
+    return ask(comm, &rank, true);
+}
+
+/* ---- Numbers ---- */
+
+static size_t bytes_of(ncclDataType_t t) { return t == ncclFloat32 ? 4 : t == ncclInt8 ? 1 : 2; }
+
+static float load(ncclDataType_t t, const void *x, size_t i)
+{
+    float f;
+    uint32_t bits;
+    if (t == ncclFloat16) return (float)((const _Float16 *)x)[i];
+    if (t == ncclFloat32) return ((const float *)x)[i];
+    bits = (uint32_t)((const uint16_t *)x)[i] << 16;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* To nearest, ties to even; NaNs are not drawn. */
+static void store(ncclDataType_t t, void *x, size_t i, float f)
+{
+    uint32_t bits;
+    if (t == ncclFloat16) ((_Float16 *)x)[i] = (_Float16)f;
+    if (t == ncclFloat32) ((float *)x)[i] = f;
+    if (t != ncclBfloat16) return;
+    memcpy(&bits, &f, sizeof bits);
+    ((uint16_t *)x)[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static void add(const struct call *all, int ranks, size_t from, const struct call *mine, void *to)
+{
+    for (size_t i = 0; i < mine->count; i++) {
+        store(mine->type, to, i, load(mine->type, all[0].from, from + i));
+        for (int r = 1; r < ranks; r++)
+            store(mine->type, to, i, load(mine->type, to, i) + load(mine->type, all[r].from, from + i));
+    }
+}
+
+/* ---- Exchanges ---- */
+
+static bool equal(const struct call *a, const struct call *b)
+{
+    return a->operation == b->operation && a->count == b->count && a->type == b->type;
+}
+
+/* All wait for all; false: this communicator was aborted. The lock is held. */
+static bool barrier(struct ncclComm *c)
+{
+    struct world *w = c->world;
+    uint64_t before = w->meetings;
+    if (++w->here == w->ranks) {
+        w->here = 0, w->meetings++;
+        for (int r = 1; r < w->ranks; r++) w->differ = w->differ || !equal(&w->call[0], &w->call[r]);
+        pthread_cond_broadcast(&changed);
+    }
+    while (w->meetings == before && !c->aborted) pthread_cond_wait(&changed, &lock);
+    return w->meetings != before;
+}
+
+static void compute(const struct call *mine, const struct world *w, void *to)
+{
+    size_t bytes = mine->count * bytes_of(mine->type);
+    int rank = mine->comm->rank;
+    if (mine->operation != ALL_GATHER) {
+        add(w->call, w->ranks, mine->operation == ALL_REDUCE ? 0 : (size_t)rank * mine->count, mine, to);
+        return;
+    }
+    for (int r = 0; r < w->ranks; r++) memcpy((char *)to + (size_t)r * bytes, w->call[r].from, bytes);
+}
+
+/* The result takes its place when all have read. */
+static int run(void *parameters)
+{
+    const struct call *mine = parameters;
+    struct world *w = mine->comm->world;
+    size_t bytes =
+        mine->count * bytes_of(mine->type) * (mine->operation == ALL_GATHER ? (size_t)w->ranks : 1);
+    void *to = malloc(bytes + 1);
+    pthread_mutex_lock(&lock);
+    w->call[mine->comm->rank] = *mine;
+    bool good = to && !mine->comm->aborted && barrier(mine->comm) && !w->differ;
+    if (good) compute(mine, w, to);
+    good = good && barrier(mine->comm);
+    pthread_mutex_unlock(&lock);
+    if (good) memcpy(mine->to, to, bytes);
+    free(to);
+    return good ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;
+}
+
+static ncclResult_t begin(struct call *c)
+{
+    int (*call)(void *, int (*)(void *), void *, size_t) =
+        (int (*)(void *, int (*)(void *), void *, size_t))dlsym(RTLD_DEFAULT, "emu_stream_call");
+    void (*stick)(void *, int) = (void (*)(void *, int))dlsym(RTLD_DEFAULT, "emu_stream_stick");
+    pthread_mutex_lock(&lock);
+    bool good = is_comm(c->comm);
+    if (good && told_to("hang")) c->comm->stuck = c->stream;
+    pthread_mutex_unlock(&lock);
+    if (!good || !call || !stick) return complain(ncclInvalidArgument, "no communicator");
+    if (told_to("call") && c->comm->rank == 1) return complain(ncclUnhandledCudaError, "told to fail");
+    if (told_to("hang")) return stick(c->stream, 1), ncclSuccess;
+    if (!call(c->stream, run, c, sizeof *c)) return ncclSuccess;
+    return complain(ncclInvalidUsage, c->comm->world->differ ? "ranks differ" : "aborted");
+}
+
+static _Thread_local struct call *grouped;
+static _Thread_local int groups, calls;
+
+ncclResult_t ncclGroupStart(void)
+{
+    if (!groups && !(grouped = malloc(MOST_GROUPED * sizeof *grouped))) return ncclSystemError;
+    return groups++, ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    ncclResult_t r = ncclSuccess;
+    if (!groups) return complain(ncclInvalidUsage, "no group was started");
+    if (--groups) return ncclSuccess;
+    for (int i = 0; i < calls && !r; i++) r = begin(&grouped[i]);
+    free(grouped);
+    return calls = 0, r;
+}
+
+static ncclResult_t take(struct call c)
+{
+    if (!groups) return begin(&c);
+    if (calls == MOST_GROUPED) return complain(ncclInvalidUsage, "too many calls in a group");
+    return grouped[calls++] = c, ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t t, ncclRedOp_t op,
+                           ncclComm_t comm, CUstream stream)
+{
+    if (op != ncclSum) return complain(ncclInvalidArgument, "no sum");
+    return take((struct call){ALL_REDUCE, from, to, n, t, comm, stream});
+}
+
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t n, ncclDataType_t t, ncclRedOp_t op,
+                               ncclComm_t comm, CUstream stream)
+{
+    if (op != ncclSum) return complain(ncclInvalidArgument, "no sum");
+    return take((struct call){REDUCE_SCATTER, from, to, n, t, comm, stream});
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t n, ncclDataType_t t, ncclComm_t comm,
+                           CUstream stream)
+{
+    return take((struct call){ALL_GATHER, from, to, n, t, comm, stream});
+}
+
+/* A function that jit/driver.h names and that is not here ends as an undefined symbol. */
+#include "driver.h"
+#define ADDRESS(name) (void *)name,
+extern void *const fake_nccl_functions[];
+void *const fake_nccl_functions[] = {NCCL_FUNCTIONS(ADDRESS)};
