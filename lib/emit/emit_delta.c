@@ -7,6 +7,16 @@ static const char *const words[DELTA_USES] = {
     [DELTA_DECAY] = "decay",   [DELTA_BETA] = "beta", [DELTA_BEFORE] = "before",
     [DELTA_STARTS] = "starts", [DELTA_O] = "o",       [DELTA_AFTER] = "after"};
 
+struct name {
+    const char *file, *name;
+};
+static const struct name *kernel_of(const struct schedule *s)
+{
+    static const struct name steps = {"delta", "Delta"}, chunks = {"delta_chunks", "DeltaChunks"},
+                             sm90 = {"delta_chunks_sm90", "DeltaChunksSm90"};
+    return !s->chunk ? &steps : s->tile.bn ? &sm90 : &chunks;
+}
+
 static void print_config(const struct delta_spec *s, const struct schedule *of, struct text *t)
 {
     static const struct recurrent_type types[] = {{DELTA_Q, "T"},         {DELTA_DECAY, "Decay"},
@@ -26,6 +36,7 @@ static void print_config(const struct delta_spec *s, const struct schedule *of, 
     if (of->chunk) {
         emit_constant(t, "i32", "slice", of->tile.bm);
         emit_constant(t, "i32", "ring", of->tile.stages);
+        emit_constant(t, "bool", "wgmma", of->tile.bn);
     } else {
         emit_constant(t, "i32", "rows", of->tile.bm);
         emit_constant(t, "i32", "warps", of->tile.groups);
@@ -60,12 +71,13 @@ coda_status emit_delta(struct plan *plan, const struct program *p, const struct 
         print_numbers(of, k, &args, &call);
         text_printf(&t, "// the gated delta rule of %lld heads of %lld x %lld\n", (wide)of->heads,
                     (wide)of->keys, (wide)of->values);
-        emit_recurrent_begin(&t, s->chunk ? "delta_chunks" : "delta", &args);
+        emit_recurrent_begin(&t, kernel_of(s)->file, &args);
         print_config(of, s, &t);
         if (s->chunk)
-            text_printf(&t, "\nstatic_assert(DeltaChunks<Config>::shared_bytes == %d);\n", s->shared_bytes);
+            text_printf(&t, "\nstatic_assert(%s<Config>::shared_bytes == %d);\n", kernel_of(s)->name,
+                        s->shared_bytes);
         else text_append(&t, "\nusing Shared = Delta<Config>::Shared;\n");
-        emit_recurrent_body(k, s, s->chunk ? "DeltaChunks" : "Delta", !s->chunk, &call, &t);
+        emit_recurrent_body(k, s, kernel_of(s)->name, !s->chunk, &call, &t);
     }
     return emit_recurrent_finish(plan, k, "delta", &t, &args, &call);
 }

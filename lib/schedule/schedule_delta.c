@@ -37,9 +37,9 @@ static int chunk_bytes(const struct delta_spec *s, int slice, int ring)
     int stage = 2 * CHUNK * (2 * keys + slice), inverse = 2 * 2 * CHUNK * CHUNK;
     int weights = 2 * CHUNK * CHUNK + 4 * CHUNK;
     int left = keys / MMA * 512 + CHUNK / MMA * 512, diagonal = CHUNK / MMA * 4 * MMA * MMA;
-    int warps = has(s, DELTA_O) ? slice / MMA : 1, numbers = 7 * 4 * CHUNK + 16;
+    int warps = has(s, DELTA_O) ? slice / MMA : 1, numbers = 11 * 4 * CHUNK + 16;
     int bytes = stages * stage + ring * (inverse + weights + warps * left + numbers) + diagonal;
-    return (int)CEIL_DIV(bytes, 128) * 128;
+    return (int)CEIL_DIV(bytes, 1024) * 1024;
 }
 
 /* Chunks of a block at work at a time, 0: there is no room for one. Kernels without features run on GPUs
@@ -67,17 +67,24 @@ static int64_t blocks_of(const struct delta_spec *s, int columns)
     return mul_counts(mul_counts(s->heads, CEIL_DIV(s->values, columns)), MAX(s->sequences, 1));
 }
 
+/* Four warps carry 64 columns by wgmma, where operands have rows of 128 bytes. */
+static bool has_wgmma(const struct delta_spec *s, int slice, const struct target *t)
+{
+    return slice == 2 * SLICE && s->keys >= 64 && target_has(t, TARGET_WGMMA);
+}
+
 /* Columns of a block: wide ones make T for more columns at once, narrow ones keep more SMs busy. */
 static int slice_of(const struct delta_spec *s, const struct target *t)
 {
     bool wide = s->values % (2 * SLICE) == 0 && ring_of(s, 2 * SLICE, t) > 1;
-    return wide && blocks_of(s, SLICE) > t->sms ? 2 * SLICE : SLICE;
+    return wide && (has_wgmma(s, 2 * SLICE, t) || blocks_of(s, SLICE) > t->sms) ? 2 * SLICE : SLICE;
 }
 
 static void schedule_chunks(struct schedule *s, const struct delta_spec *of, const struct target *t)
 {
     int slice = slice_of(of, t), parts = slice / MMA;
     s->tile.bm = slice;
+    s->tile.bn = has_wgmma(of, slice, t);
     s->chunk = CHUNK;
     s->tile.stages = ring_of(of, slice, t);
     s->threads = LANES * (parts + (has(of, DELTA_O) ? parts : 0) + MAKERS);

@@ -66,15 +66,17 @@ template <class Config> struct DeltaCarry {
     {
 #pragma unroll
         for (i32 i = 0; i < keys / 16; i++) {
-            Operand high, low, b;
+            Operand high, low;
+            Operands b;
             split_results<T>(s[2 * i], s[2 * i + 1], high, low);
             if constexpr (Config::o) Chunk::leave(left.state[i], high);
 #pragma unroll
-            for (i32 t = 0; t < blocks; t++) {
-                ptx::ldmatrix(Chunk::Keys::matrices(k, 16 * t, 16 * i, false), b);
-                multiply<T>(seen[2 * t], seen[2 * t + 1], low, b);
-                multiply<T>(seen[2 * t], seen[2 * t + 1], high, b);
-            }
+            for (i32 t = 0; t < blocks; t++)
+                ptx::ldmatrix(Chunk::Keys::matrices(k, 16 * t, 16 * i, false), b[t]);
+#pragma unroll
+            for (i32 t = 0; t < blocks; t++) multiply<T>(seen[2 * t], seen[2 * t + 1], low, b[t]);
+#pragma unroll
+            for (i32 t = 0; t < blocks; t++) multiply<T>(seen[2 * t], seen[2 * t + 1], high, b[t]);
         }
     }
 
@@ -102,16 +104,20 @@ template <class Config> struct DeltaCarry {
     DEV static void solve(const Operands &high, const Operands &low, u32 t_high, u32 t_low, Tokens &n)
     {
 #pragma unroll
-        for (i32 j = 0; j < blocks; j++)
+        for (i32 j = 0; j < blocks; j++) {
+            Operands b, c;
 #pragma unroll
             for (i32 i = j; i < blocks; i++) {
-                Operand b, c;
-                ptx::ldmatrix_transposed(Chunk::Square::matrices(t_high, 16 * j, 16 * i, true), b);
-                ptx::ldmatrix_transposed(Chunk::Square::matrices(t_low, 16 * j, 16 * i, true), c);
-                multiply<T>(n[2 * i], n[2 * i + 1], high[j], c);
-                multiply<T>(n[2 * i], n[2 * i + 1], low[j], b);
-                multiply<T>(n[2 * i], n[2 * i + 1], high[j], b);
+                ptx::ldmatrix_transposed(Chunk::Square::matrices(t_low, 16 * j, 16 * i, true), c[i]);
+                ptx::ldmatrix_transposed(Chunk::Square::matrices(t_high, 16 * j, 16 * i, true), b[i]);
             }
+#pragma unroll
+            for (i32 i = j; i < blocks; i++) multiply<T>(n[2 * i], n[2 * i + 1], high[j], c[i]);
+#pragma unroll
+            for (i32 i = j; i < blocks; i++) multiply<T>(n[2 * i], n[2 * i + 1], low[j], b[i]);
+#pragma unroll
+            for (i32 i = j; i < blocks; i++) multiply<T>(n[2 * i], n[2 * i + 1], high[j], b[i]);
+        }
     }
 
     // N e^(G_64 - G), times k's length.
@@ -130,19 +136,33 @@ template <class Config> struct DeltaCarry {
     DEV static void advance(State &s, const Operands &high, const Operands &low, u32 k, float all)
     {
 #pragma unroll
-        for (i32 n = 0; n < keys / 16; n++) {
-            float d[2][4] = {};
+        for (i32 n = 0; n < keys / 32; n++) {
+            float d[4][4] = {};
 #pragma unroll
             for (i32 t = 0; t < blocks; t++) {
-                Operand b;
-                ptx::ldmatrix_transposed(Chunk::Keys::matrices(k, 16 * t, 16 * n, true), b);
-                multiply<T>(d[0], d[1], low[t], b);
-                multiply<T>(d[0], d[1], high[t], b);
+                Operand b, c;
+                ptx::ldmatrix_transposed(Chunk::Keys::matrices(k, 16 * t, 32 * n, true), b);
+                ptx::ldmatrix_transposed(Chunk::Keys::matrices(k, 16 * t, 32 * n + 16, true), c);
+                multiply<T>(d[0], d[1], low[t], b), multiply<T>(d[2], d[3], low[t], c);
+                multiply<T>(d[0], d[1], high[t], b), multiply<T>(d[2], d[3], high[t], c);
             }
 #pragma unroll
-            for (i32 i = 0; i < 8; i++)
-                s[2 * n + i / 4][i % 4] = fmaf(s[2 * n + i / 4][i % 4], all, d[i / 4][i % 4]);
+            for (i32 i = 0; i < 16; i++)
+                s[4 * n + i / 4][i % 4] = fmaf(s[4 * n + i / 4][i % 4], all, d[i / 4][i % 4]);
         }
+    }
+
+    DEV static void leave_change(const Tokens &n, typename Chunk::Left &left, i32 turn)
+    {
+#pragma unroll
+        for (i32 t = 0; t < blocks; t++) {
+            Operand x;
+#pragma unroll
+            for (i32 i = 0; i < 4; i++)
+                x[i] = pack2<T>(n[2 * t + i / 2][i % 2 * 2], n[2 * t + i / 2][i % 2 * 2 + 1]);
+            Chunk::leave(left.change[t], x);
+        }
+        Chunk::say_left(Chunk::CHANGE, turn);
     }
 
     DEV static void take(State &s, i32 warp, i32 turn, i32 stage, Shared &shared)
@@ -156,27 +176,19 @@ template <class Config> struct DeltaCarry {
         {
             Tokens seen = {};
             see(s, k, left, seen);
+            if constexpr (Config::o) Chunk::say_left(Chunk::STATE, turn);
 #pragma unroll
             for (i32 t = 0; t < blocks; t++) miss(seen, v, of, t, 16 * warp, high[t], low[t]);
         }
         solve(high, low, ptx::shared_address(shared.inverse[turn].high),
               ptx::shared_address(shared.inverse[turn].low), n);
-        if constexpr (Config::o) {
-#pragma unroll
-            for (i32 t = 0; t < blocks; t++) {
-                Operand x;
-#pragma unroll
-                for (i32 i = 0; i < 4; i++)
-                    x[i] = pack2<T>(n[2 * t + i / 2][i % 2 * 2], n[2 * t + i / 2][i % 2 * 2 + 1]);
-                Chunk::leave(left.change[t], x);
-            }
-            ptx::named_arrive(Chunk::left_barrier(turn, warp), 64);
-        }
+        if constexpr (Config::o) leave_change(n, left, turn);
         weigh(n, of, high, low);
         advance(s, high, low, k, of.all);
     }
 
-    template <class Place>
+    // `Take` has a chunk's products.
+    template <class Take, class Place>
     DEV static void run(const DeltaTensors<Config> &in, const Place &at, i32 warp, u32 first, u32 end,
                         Shared &shared)
     {
@@ -190,7 +202,7 @@ template <class Config> struct DeltaCarry {
 #pragma unroll 1
         for (u32 row = first; row < end; row += chunk) {
             Chunk::wait_ready(turn);
-            take(s, warp, turn, stage, shared);
+            Take::take(s, warp, turn, stage, shared);
             Chunk::finish(turn, row, end);
             Chunk::next(turn, stage);
         }
@@ -220,7 +232,7 @@ template <class Config> struct DeltaRead {
                            typename Chunk::Weights &to)
     {
         float sum[2 * blocks][4] = {}, length[2] = {};
-#pragma unroll
+#pragma unroll 2
         for (i32 i = 0; i < keys; i += 16) {
             Operand a, b;
             ptx::ldmatrix(Chunk::Keys::matrices(q, 16 * r, i, true), a);
@@ -242,15 +254,17 @@ template <class Config> struct DeltaRead {
             for (i32 n = 0; n < 2 * blocks; n++)
                 if (n / 2 <= r) {
                     const i32 j = 8 * n + 2 * (Chunk::lane() % 4);
-                    const float a = factor * of.k[j] * of.decay(t, j) * sum[n][2 * h];
-                    const float b = factor * of.k[j + 1] * of.decay(t, j + 1) * sum[n][2 * h + 1];
+                    const Pair weight = of.weight(t, n, j);
+                    const float a = factor * weight.a * sum[n][2 * h],
+                                b = factor * weight.b * sum[n][2 * h + 1];
                     *(u32 *)(p + Chunk::Square::offset(t, j)) = pack2<T>(j <= t ? a : 0.0f, j < t ? b : 0.0f);
                 }
         }
     }
 
-    DEV static void sum(const typename Chunk::Left &left, u32 q, u32 p, const typename Chunk::Weights &w,
-                        Tokens &o)
+    // q S and then P N, each as soon as the other warps have left what it needs.
+    DEV static void add_state(const typename Chunk::Left &left, u32 q, const typename Chunk::Weights &w,
+                              Tokens &o)
     {
 #pragma unroll
         for (i32 i = 0; i < keys / 16; i++) {
@@ -268,6 +282,9 @@ template <class Config> struct DeltaRead {
 #pragma unroll
             for (i32 i = 0; i < 4; i++) o[t][i] *= i % 2 ? of_q.b : of_q.a;
         }
+    }
+    DEV static void add_change(const typename Chunk::Left &left, u32 p, Tokens &o)
+    {
 #pragma unroll
         for (i32 j = 0; j < blocks; j++) {
             Operand a, b;
@@ -316,9 +333,11 @@ template <class Config> struct DeltaRead {
             for (i32 i = 0; i < blocks / parts; i++)
                 relate(block_of(warp, i), q, k, shared.numbers[turn], weights);
             ptx::named_barrier(Chunk::READERS, 32 * parts);
-            ptx::named_barrier(Chunk::left_barrier(turn, warp), 64);
             Tokens o = {};
-            sum(left, q, ptx::shared_address(weights.p), weights, o);
+            Chunk::wait_left(Chunk::STATE, turn);
+            add_state(left, q, weights, o);
+            Chunk::wait_left(Chunk::CHANGE, turn);
+            add_change(left, ptx::shared_address(weights.p), o);
             store(o, (T *)&left, to + row * in.of_o.time, in.of_o.time,
                   end - row < chunk ? end - row : chunk);
             Chunk::finish(turn, row, end);
@@ -327,7 +346,7 @@ template <class Config> struct DeltaRead {
     }
 };
 
-template <class Config> struct DeltaChunks {
+template <class Config, class Carry = DeltaCarry<Config>> struct DeltaChunks {
     typedef DeltaChunk<Config> Chunk;
     typedef DeltaTensors<Config> Tensors;
     typedef typename Chunk::Shared Shared;
@@ -363,8 +382,13 @@ template <class Config> struct DeltaChunks {
             if (sequence + 1 >= in.sequences) clear(in, at, of.end, in.time);
         }
         const i32 warp = ptx::uniform(threadIdx.x / 32);
-        if (warp < parts) DeltaCarry<Config>::run(in, at, warp, of.first, of.end, shared);
-        else if (warp < parts + Chunk::readers) {
+        if (warp < parts) {
+            if constexpr (Chunk::moves_registers) ptx::grow_registers<Chunk::carry_registers>();
+            Carry::template run<Carry>(in, at, warp, of.first, of.end, shared);
+            return;
+        }
+        if constexpr (Chunk::moves_registers) ptx::shrink_registers<Chunk::other_registers>();
+        if (warp < parts + Chunk::readers) {
             if constexpr (Config::o) DeltaRead<Config>::run(in, at, warp - parts, of.first, of.end, shared);
         } else DeltaSolve<Config>::run(in, at, warp - parts - Chunk::readers, of.first, of.end, shared);
     }

@@ -26,20 +26,23 @@ template <class Config> struct DeltaChunk {
     static constexpr i32 chunk = 64, blocks = chunk / 16, stages = ring == 1 ? 1 : ring + 1;
     static constexpr i32 parts = slice / 16, readers = Config::o ? parts : 0, makers = 4;
     static constexpr i32 threads = 32 * (parts + readers + makers), others = threads - 32 * makers;
+    // Three warpgroups have 168 registers a thread each, of which that by wgmma wants more.
+    static constexpr bool moves_registers = Config::wgmma && Config::o;
+    static constexpr i32 carry_registers = 208, other_registers = 144;
     static_assert(sizeof(T) == 2 && !Config::by_row && (ring == 1 || ring == 2) && makers == blocks);
     static_assert(Config::values % slice == 0 && (slice == 32 || slice == 64));
 
-    typedef MatrixTile<T, keys> Keys;
-    typedef MatrixTile<T, slice> Values;
-    typedef MatrixTile<T, chunk> Square;
+    typedef MatrixTile<T, keys, chunk> Keys;
+    typedef MatrixTile<T, slice, chunk> Values;
+    typedef MatrixTile<T, chunk, chunk> Square;
 
     struct alignas(16) Piece {
         u32 x[4];
     };
-    struct alignas(128) Stage {
+    struct alignas(1024) Stage {
         T k[chunk * keys], q[chunk * keys], v[chunk * slice];
     };
-    struct alignas(128) Inverse {
+    struct alignas(1024) Inverse {
         T high[chunk * chunk], low[chunk * chunk];
     };
     struct alignas(128) Weights {
@@ -47,12 +50,21 @@ template <class Config> struct DeltaChunk {
         float q[chunk];
     };
     // Of tokens: `high` and `low` are G, `k` one over its length, `grown` e^G, `seen` what k S is multiplied
-    // by, `later` what N is for S, and `all` what S is.
+    // by, `later` what N is for S, and `all` what S is. e^(G_i - G_j) of i in a block of 16 and j in one
+    // before it is within[i] across[block - 1][j], both by way of the block's first token.
     struct alignas(16) Numbers {
-        float beta[chunk], high[chunk], low[chunk], k[chunk], grown[chunk], seen[chunk], later[chunk], all;
+        float beta[chunk], high[chunk], low[chunk], k[chunk], grown[chunk], seen[chunk], later[chunk];
+        float within[chunk], across[blocks - 1][chunk], all;
 
-        // e^(G_i - G_j).
         DEV float decay(i32 i, i32 j) const { return math::exp((high[i] - high[j]) + (low[i] - low[j])); }
+        // e^(G_i - G_j) k_j of the results n of a product, of rows i and columns j and j + 1.
+        DEV Pair weight(i32 i, i32 n, i32 j) const
+        {
+            const Pair length = port::load_pair(&k[j]);
+            if (n / 2 == i / 16) return {length.a * decay(i, j), length.b * decay(i, j + 1)};
+            const Pair far = port::load_pair(&across[i / 16 - 1][j]);
+            return {length.a * far.a * within[i], length.b * far.b * within[i]};
+        }
     };
     // Operands of a warp that carries for one that reads: S ahead of the chunk, N. Then o.
     struct alignas(128) Left {
@@ -67,11 +79,13 @@ template <class Config> struct DeltaChunk {
         Numbers numbers[ring];
     };
 
-    enum { MAKERS = 1, READERS, READY, FINISHED = READY + 2, LEFT = FINISHED + 2 };
-    static_assert(LEFT + 2 * parts <= 16, "barriers");
+    // Barriers: two each from READY on.
+    enum { MAKERS = 1, READERS, READY, FINISHED = READY + 2, STATE = FINISHED + 2, CHANGE = STATE + 2 };
 
     DEV static i32 lane() { return threadIdx.x % 32; }
-    DEV static i32 left_barrier(i32 turn, i32 warp) { return LEFT + turn * parts + warp; }
+    // Who carries has left a state, or N.
+    DEV static void say_left(i32 what, i32 turn) { ptx::named_arrive(what + turn, 64 * parts); }
+    DEV static void wait_left(i32 what, i32 turn) { ptx::named_barrier(what + turn, 64 * parts); }
     DEV static void wait_ready(i32 turn) { ptx::named_barrier(READY + turn, threads); }
     // The memory of the chunk from `row` on is free, for which the makers wait if there is a chunk to use it.
     DEV static void finish(i32 turn, u32 row, u32 end)
@@ -123,16 +137,19 @@ template <class Config> struct DeltaSolve {
         const typename Config::Decay *decay;
         const typename Config::Beta *beta;
     };
-    // Of two neighbouring tokens.
+    // Of two neighbouring tokens, as they lie in memory; and their sums.
     struct Gates {
         float decay[2], beta[2];
+    };
+    struct Sums {
+        float high[2], low[2], beta[2];
     };
 
     template <class Tile, i32 n>
     DEV static void bring_rows(i32 thread, T *to, const T *from, i64 time, i32 count)
     {
         const u32 at = ptx::shared_address(to);
-#pragma unroll
+#pragma unroll 2
         for (i32 i = 0; i < chunk * n / 8; i += threads) {
             const i32 t = (i + thread) / (n / 8), c = (i + thread) % (n / 8) * 8;
             ptx::copy_async<16>(at + Tile::offset(t, c), t < count ? from + t * time + c : from,
@@ -153,7 +170,6 @@ template <class Config> struct DeltaSolve {
         }
         ptx::copy_async_commit();
     }
-    // Less than -128 is nothing in fp32, too, and has differences.
     DEV static void load_gates(const Tensors &in, const Source &of, u32 row, i32 count, Gates &to)
     {
 #pragma unroll
@@ -161,15 +177,16 @@ template <class Config> struct DeltaSolve {
             const i32 t = 2 * Chunk::lane() + i;
             to.decay[i] = t < count ? to_float(of.decay[(row + t) * in.of_decay.time]) : 0.0f;
             to.beta[i] = t < count ? to_float(of.beta[(row + t) * in.of_beta.time]) : 0.0f;
-            if (to.decay[i] < -128.0f) to.decay[i] = -128.0f;
         }
     }
 
+    // e^-128 is nothing in fp32, as is any less; but -128 has differences.
+    DEV static double bounded(float decay) { return decay < -128.0f ? -128.0 : (double)decay; }
     // A warp: the sums of decays, in fp64.
-    DEV static void sum_decays(const Gates &of, Numbers &to)
+    DEV static Sums sum_decays(const Gates &of)
     {
-        const double first = of.decay[0], both = first + (double)of.decay[1];
-        double all = both;
+        Sums to;
+        double all = bounded(of.decay[0]) + bounded(of.decay[1]);
 #pragma unroll
         for (i32 w = 1; w < 32; w *= 2) {
             const i32 from = max(Chunk::lane() - w, 0);
@@ -179,18 +196,25 @@ template <class Config> struct DeltaSolve {
         }
 #pragma unroll
         for (i32 i = 0; i < 2; i++) {
-            const i32 t = 2 * Chunk::lane() + i;
-            const double sum = i ? all : all - (double)of.decay[1];
-            to.beta[t] = of.beta[i];
-            to.high[t] = (float)sum, to.low[t] = (float)(sum - (double)to.high[t]);
+            const double sum = i ? all : all - bounded(of.decay[1]);
+            to.beta[i] = of.beta[i];
+            to.high[i] = (float)sum, to.low[i] = (float)(sum - (double)to.high[i]);
         }
+        return to;
+    }
+    DEV static void store_sums(const Sums &of, Numbers &to)
+    {
+        const i32 t = 2 * Chunk::lane();
+        port::store_pair(&to.beta[t], {of.beta[0], of.beta[1]});
+        port::store_pair(&to.high[t], {of.high[0], of.high[1]});
+        port::store_pair(&to.low[t], {of.low[0], of.low[1]});
     }
 
     // k k^T of the warp's tokens and those up to them; their lengths.
     DEV static void relate(i32 warp, u32 k, i32 count, float (&sum)[2 * blocks][4], Numbers &to)
     {
         float length[2] = {};
-#pragma unroll
+#pragma unroll 2
         for (i32 i = 0; i < keys; i += 16) {
             Operand a, b;
             ptx::ldmatrix(Chunk::Keys::matrices(k, 16 * warp, i, true), a);
@@ -210,13 +234,25 @@ template <class Config> struct DeltaSolve {
         }
     }
 
-    DEV static void find_factors(i32 t, Numbers &of)
+    // Of a token by each of half of the threads; then, with lengths, what carries and reads.
+    DEV static void find_powers(i32 thread, Numbers &of)
     {
-        const float grown = math::exp(of.high[t] + of.low[t]);
-        of.grown[t] = grown;
-        of.seen[t] = of.beta[t] * of.k[t] * grown;
-        of.later[t] = of.k[t] * of.decay(chunk - 1, t);
-        if (t == chunk - 1) of.all = grown;
+        const i32 t = thread % chunk;
+        if (thread < chunk) {
+            of.grown[t] = math::exp(of.high[t] + of.low[t]);
+            of.within[t] = of.decay(t, t / 16 * 16);
+            if (t == chunk - 1) of.all = of.grown[t];
+        } else {
+            of.later[t] = of.decay(chunk - 1, t);
+#pragma unroll
+            for (i32 i = 1; i < blocks; i++)
+                if (t < 16 * i) of.across[i - 1][t] = of.decay(16 * i, t);
+        }
+    }
+    DEV static void find_factors(i32 thread, Numbers &of)
+    {
+        if (thread < chunk) of.seen[thread] = of.beta[thread] * of.k[thread] * of.grown[thread];
+        else of.later[thread - chunk] *= of.k[thread - chunk];
     }
 
     // L: the block on the diagonal as floats, the others as two halves.
@@ -232,8 +268,8 @@ template <class Config> struct DeltaSolve {
             for (i32 n = 0; n < 2 * blocks; n++) {
                 const i32 j = 8 * n + 2 * (Chunk::lane() % 4);
                 if (n / 2 > warp) continue;
-                float a = factor * of.k[j] * of.decay(t, j) * sum[n][2 * h];
-                float b = factor * of.k[j + 1] * of.decay(t, j + 1) * sum[n][2 * h + 1];
+                const Pair weight = of.weight(t, n, j);
+                const float a = factor * weight.a * sum[n][2 * h], b = factor * weight.b * sum[n][2 * h + 1];
                 if (n / 2 == warp) {
                     port::store_pair(&diagonal[t % 16][j % 16], {j < t ? a : 0.0f, j + 1 < t ? b : 0.0f});
                 } else {
@@ -252,9 +288,11 @@ template <class Config> struct DeltaSolve {
         float x[16];
 #pragma unroll
         for (i32 i = 0; i < 16; i++) {
+            float row[16];
+            port::load_piece(row, l[i]);
             float sum = i == column ? 1.0f : 0.0f;
 #pragma unroll
-            for (i32 j = 0; j < i; j++) sum = fmaf(-l[i][j], x[j], sum);
+            for (i32 j = 0; j < i; j++) sum = fmaf(-row[j], x[j], sum);
             x[i] = sum;
         }
 #pragma unroll
@@ -271,11 +309,21 @@ template <class Config> struct DeltaSolve {
     struct Halves {
         Operand high, low;
     };
-    DEV static void add_product(float (&d)[2][4], const Halves &a, const Operand &high, const Operand &low)
+    // The sums of products of halves, apart, so that none waits for another one.
+    typedef float Products[3][2][4];
+    DEV static void add_product(Products &d, const Halves &a, const Operand &high, const Operand &low)
     {
-        multiply<T>(d[0], d[1], a.high, low);
-        multiply<T>(d[0], d[1], a.low, high);
-        multiply<T>(d[0], d[1], a.high, high);
+        multiply<T>(d[0][0], d[0][1], a.high, high);
+        multiply<T>(d[1][0], d[1][1], a.low, high);
+        multiply<T>(d[2][0], d[2][1], a.high, low);
+    }
+    DEV static void finish_product(const Products &d, float sign, Halves &to)
+    {
+        float sum[2][4];
+#pragma unroll
+        for (i32 e = 0; e < 8; e++)
+            sum[e / 4][e % 4] = sign * (d[0][e / 4][e % 4] + (d[1][e / 4][e % 4] + d[2][e / 4][e % 4]));
+        split_results<T>(sum[0], sum[1], to.high, to.low);
     }
     // Blocks of T^T's rows 16 warp on, right of the diagonal.
     DEV static void substitute(i32 warp, typename Chunk::Inverse &of)
@@ -289,7 +337,7 @@ template <class Config> struct DeltaSolve {
         for (i32 d = 1; d < blocks; d++) {
             const i32 i = warp + d;
             if (i >= blocks) break;
-            float sum[2][4] = {}, block[2][4] = {};
+            Products sum = {}, block = {};
             Operand b, c;
             Halves y;
 #pragma unroll
@@ -298,13 +346,11 @@ template <class Config> struct DeltaSolve {
                 ptx::ldmatrix(Square::matrices(low, 16 * i, 16 * (warp + m), false), c);
                 add_product(sum, x[m], b, c);
             }
-            split_results<T>(sum[0], sum[1], y.high, y.low);
+            finish_product(sum, 1.0f, y);
             ptx::ldmatrix_transposed(Square::matrices(high, 16 * i, 16 * i, true), b);
             ptx::ldmatrix_transposed(Square::matrices(low, 16 * i, 16 * i, true), c);
             add_product(block, y, b, c);
-#pragma unroll
-            for (i32 e = 0; e < 8; e++) block[e / 4][e % 4] = -block[e / 4][e % 4];
-            split_results<T>(block[0], block[1], y.high, y.low);
+            finish_product(block, -1.0f, y);
 #pragma unroll
             for (i32 e = 0; e < 4; e++) {
                 const i32 at = Square::offset(16 * warp + Chunk::lane() / 4 + e % 2 * 8,
@@ -315,16 +361,27 @@ template <class Config> struct DeltaSolve {
         }
     }
 
+    // L, of which nothing is read any more.
+    DEV static void clear(i32 warp, typename Chunk::Inverse &of)
+    {
+        typedef typename Chunk::Piece Piece;
+        for (i32 e = Chunk::lane(); e < 2 * 16 * warp; e += 32) {
+            const i32 at = Chunk::Square::offset(16 * warp + e % 16, e / 16 * 8);
+            *(Piece *)((u8 *)of.high + at) = Piece{}, *(Piece *)((u8 *)of.low + at) = Piece{};
+        }
+    }
+
     DEV static void meet() { ptx::named_barrier(Chunk::MAKERS, threads); }
 
-    DEV static void make(i32 warp, i32 turn, i32 stage, i32 count, const Gates &gates, Shared &shared)
+    DEV static void make(i32 warp, i32 turn, i32 stage, i32 count, Shared &shared)
     {
+        const i32 thread = 32 * warp + Chunk::lane();
         float sum[2 * blocks][4] = {};
         Numbers &of = shared.numbers[turn];
-        if (warp == 0) sum_decays(gates, of);
+        find_powers(thread, of);
         relate(warp, ptx::shared_address(shared.stage[stage].k), count, sum, of);
         meet();
-        if (warp < 2) find_factors(32 * warp + Chunk::lane(), of);
+        find_factors(thread, of);
         weigh(warp, sum, of, shared.diagonal[warp], shared.inverse[turn]);
         __syncwarp();
         invert(warp, shared.diagonal[warp], shared.inverse[turn]);
@@ -341,16 +398,20 @@ template <class Config> struct DeltaSolve {
                            in.v + at.batch * in.of_v.batch + at.head * Config::values + at.column,
                            in.decay + at.batch * in.of_decay.batch + at.head,
                            in.beta + at.batch * in.of_beta.batch + at.head};
-        Gates gates, next;
+        const bool sums = warp == Chunk::makers - 1; // which has none of T's blocks to make
+        Gates next;
+        Sums now = {};
         i32 turn = 0, stage = 0;
         if (Chunk::ring > 1) bring(in, of, thread, first, (i32)(end - first), shared.stage[0]);
-        if (warp == 0) load_gates(in, of, first, (i32)(end - first), next);
+        if (sums && first < end) {
+            load_gates(in, of, first, (i32)(end - first), next);
+            now = sum_decays(next);
+        }
 #pragma unroll 1
         for (u32 row = first; row < end; row += chunk) {
             const i32 count = (i32)(end - row), more = count - chunk;
             if (row - first >= Chunk::ring * chunk)
                 ptx::named_barrier(Chunk::FINISHED + turn, Chunk::threads);
-            gates = next;
             if constexpr (Chunk::ring > 1) {
                 bring(in, of, thread, row + chunk, more,
                       shared.stage[stage + 1 == Chunk::stages ? 0 : stage + 1]);
@@ -359,9 +420,18 @@ template <class Config> struct DeltaSolve {
                 bring(in, of, thread, row, count, shared.stage[stage]);
                 ptx::copy_async_wait<0>();
             }
-            if (warp == 0) load_gates(in, of, row + chunk, more, next);
+            if (sums) {
+                store_sums(now, shared.numbers[turn]);
+                load_gates(in, of, row + chunk, more, next);
+            }
             meet();
-            make(warp, turn, stage, count, gates, shared);
+            make(warp, turn, stage, count, shared);
+            if (sums) now = sum_decays(next);
+            if constexpr (Config::wgmma) {
+                meet();
+                clear(warp, shared.inverse[turn]);
+                ptx::fence_async_shared();
+            }
             ptx::named_arrive(Chunk::READY + turn, Chunk::threads);
             Chunk::next(turn, stage);
         }

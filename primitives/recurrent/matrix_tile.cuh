@@ -1,6 +1,7 @@
 // matrix_tile.cuh -- matrices of 16-bit elements in shared memory whose rows have 32, 64 or 128, and operands
-// of mma.sync. Pieces of 16 bytes lie in another order in neighbouring rows: eight rows of a column of pieces
-// are on different banks, so ldmatrix takes them in one turn.
+// of mma.sync. Of 128 columns each half is a matrix of its own. Pieces of 16 bytes lie in another order in
+// neighbouring rows: eight rows of a column of pieces are on different banks, so ldmatrix takes them in one
+// turn. Rows of 128 bytes lie as TMA swizzles them, and wgmma reads them.
 #pragma once
 #include "port/tile.cuh"
 #include "ptx/control.cuh"
@@ -8,15 +9,16 @@
 
 namespace coda {
 
-template <class T, i32 n> struct MatrixTile {
+template <class T, i32 n, i32 rows> struct MatrixTile {
     static_assert(sizeof(T) == 2 && (n == 32 || n == 64 || n == 128));
-    static constexpr i32 row_bytes = 2 * n;
+    static constexpr i32 width = n < 64 ? n : 64, row_bytes = 2 * width, part_bytes = rows * row_bytes;
 
-    DEV static i32 turn(i32 row) { return n == 32 ? row / 2 % 4 : row % 8; }
+    DEV static i32 turn(i32 row) { return width == 32 ? row / 2 % 4 : row % 8; }
     // Bytes from the tile's first to those of an element.
     DEV static i32 offset(i32 row, i32 column)
     {
-        return row_bytes * row + ((column / 8) ^ turn(row)) * 16 + column % 8 * 2;
+        return column / width * part_bytes + row_bytes * row + ((column % width / 8) ^ turn(row)) * 16 +
+               column % 8 * 2;
     }
     // The place of [16, 16] elements from (row, column) on for ldmatrix: this lane's row of the four
     // matrices, the second of them below the first, or beside it.
@@ -24,7 +26,8 @@ template <class T, i32 n> struct MatrixTile {
     {
         const i32 lane = threadIdx.x % 32, i = lane / 8, r = lane % 8, one = i % 2, two = i / 2;
         const i32 down = below ? one : two, along = below ? two : one;
-        return tile + row_bytes * (row + r + 8 * down) + (((column / 8 + along) ^ turn(r)) * 16);
+        return tile + column / width * part_bytes + row_bytes * (row + r + 8 * down) +
+               ((column % width / 8 + along) ^ turn(r)) * 16;
     }
 };
 

@@ -9,7 +9,8 @@
 #define BF16 CODA_BF16
 #define F16 CODA_F16
 
-static const double EPS = 1e-6;
+/* Without it rows of zeros behind a sequence have no length. */
+static double eps_of(const struct delta_case *c) { return c->kind == DELTA_KEEPS ? 0 : 1e-6; }
 
 /* clang-format off */
 const struct delta_case delta_cases[] = {
@@ -113,7 +114,7 @@ graph *delta_graph(const struct delta_case *c)
     graph *g = coda_graph_new();
     bool one = !c->packed && !c->sequences;
     int64_t state[] = {c->sequences, c->heads, c->keys, c->values}, starts = c->sequences + 1;
-    o.heads = c->heads, o.key_heads = c->key_heads, o.norm = c->norm, o.eps = (float)EPS;
+    o.heads = c->heads, o.key_heads = c->key_heads, o.norm = c->norm, o.eps = (float)eps_of(c);
     if (!c->norm) o.scale = 0.25f;
     coda_value q = leaf(c, g, "q", c->dtype, c->key_heads * c->keys), k = make_keys(c, g);
     coda_value v = leaf(c, g, "v", c->dtype, c->heads * c->values), decay = make_decay(c, g);
@@ -138,7 +139,7 @@ graph *delta_piece(int64_t rows)
     enum { K = DELTA_PIECE_KEYS, V = DELTA_PIECE_VALUES, H = DELTA_PIECE_HEADS };
     coda_delta_options o = CODA_DELTA_OPTIONS_INIT;
     graph *g = coda_graph_new();
-    o.heads = H, o.key_heads = 1, o.norm = 1, o.eps = (float)EPS;
+    o.heads = H, o.key_heads = 1, o.norm = 1, o.eps = 1e-6f;
     coda_value q = coda_input(g, "q", CODA_F32, 2, (int64_t[]){rows, K}), after;
     coda_value k = coda_input(g, "k", CODA_F32, 2, (int64_t[]){rows, K});
     coda_value v = coda_input(g, "v", CODA_F32, 2, (int64_t[]){rows, H * V});
@@ -197,7 +198,7 @@ struct loops {
 
 static double length(const struct loops *l, const double *x)
 {
-    double sum = (double)(float)EPS; /* as options have it */
+    double sum = (double)(float)eps_of(l->c); /* as options have it */
     for (int64_t i = 0; i < l->c->keys; i++) sum += x[i] * x[i];
     return l->c->norm ? sqrt(sum) : 1;
 }
