@@ -60,17 +60,26 @@ static bool has_few_always(const struct attention_spec *a)
     return has_few(a) && !attention_is_packed(a) && a->tq == 1;
 }
 
+/* Bytes of shared memory beside the ring. */
+static int64_t split_states(int64_t rows, int64_t columns, int cluster)
+{
+    int64_t peak = 16, state = 4 * columns + peak, inbox = 4 * columns + cluster * peak; /* of a row */
+    int inboxes = rows > SPLIT_ROWS / 2 ? 1 : 2, levels = cluster < MOST_SPLITS / 2 ? 2 : 1;
+    return rows * ((SPLIT_WARPS + levels) * state + inboxes * inbox) + 8 * (1 + 2 * inboxes);
+}
+
 static struct attention_tile tile(const struct attention_spec *a, const struct attention_terms *on)
 {
     int64_t rows = split_rows(a), columns = 64 * CEIL_DIV(a->head_dim, 64);
     bool narrow = attention_is_narrow(a);
     int keys = columns <= 64 || narrow ? 2 * SPLIT_KEYS : SPLIT_KEYS;
-    int64_t slot = (narrow ? 128 : 2 * columns) * keys, peak = 16, state = 4 * columns + peak; /* of a row */
-    int64_t states = rows * ((SPLIT_WARPS + 3) * state + 2 * peak) + 40;
+    int cluster = splits(a, on);
+    int64_t slot = (narrow ? 128 : 2 * columns) * keys;
+    int64_t states = split_states(rows, columns, cluster);
     struct attention_tile t = {.bm = (int)rows, .bn = keys, .threads = 32 * (SPLIT_WARPS + 2)};
     t.stages = (int)((on->target->shared_bytes - states - 1024) / (slot + 16));
     t.shared_bytes = CEIL_DIV(t.stages * (slot + 16) + states, 1024) * 1024;
-    t.cluster = splits(a, on);
+    t.cluster = cluster;
     int64_t tiles = attention_is_packed(a) ? attention_tiles(a, rows * a->kv_heads / a->heads) : a->batch;
     t.blocks = tiles * a->kv_heads * t.cluster;
     t.persistent = t.blocks > 0;

@@ -9,11 +9,13 @@
 //     producer    a warp: of each block of keys the keys, then the values, into a ring of `stages` slots
 //     consumers   warps: S = Q K^T, online softmax, O += P V, each with a state of its own; at the end of a
 //                 part they merge these in the order of warps, and join them to the parts before
-//     merger      a warp: when all blocks of the cluster have, it joins theirs, for some of the columns
+//     merger      a warp: when all blocks of the cluster have sent theirs, it joins them, for some of the
+//                 columns
 //
-// So consumers weigh the next item's keys while an item's blocks wait for each other. A row's bits depend on
-// its own sequence alone, whatever the others hold and however many there are: parts follow from the range
-// of keys that the item's queries see, and every sum has a fixed order, which no cluster's size changes.
+// So consumers weigh the next item's keys while an item's blocks wait for each other (inboxes.cuh). A row's
+// bits depend on its own sequence alone, whatever the others hold and however many there are: parts follow
+// from the range of keys that the item's queries see, and every sum has a fixed order, which no cluster's
+// size changes.
 //
 // Values that no query of the item sees are zeroed before they are multiplied, since zero times NaN is NaN. A
 // NaN among those that one of its queries sees may reach its other queries.
@@ -28,6 +30,7 @@
 // (maps have the chunks of a row as their fourth dimension), bf16_queries. Of packed queries also i32 bm =
 // rows / group: those of an item.
 #pragma once
+#include "attention/inboxes.cuh"
 #include "attention/merge.cuh"
 #include "attention/narrow.cuh"
 #include "attention/online_softmax.cuh"
@@ -70,7 +73,7 @@ template <class Config> struct AttentionSplit {
     static constexpr i32 kv_heads = Config::heads / Config::group;
     static constexpr float scale = Score<Config>::exponent;
     static_assert(rows == Config::group || !Config::single);
-    static_assert(!Config::ranges && rows <= 16 && columns % (4 * cluster) == 0 && share % 16 == 0);
+    static_assert(!Config::ranges && rows <= 16 && share % 16 == 0);
     static_assert(cluster * (1 << levels) == parts);
     static_assert(narrow || (!Config::k_scales && !Config::v_scales));
 
@@ -81,12 +84,10 @@ template <class Config> struct AttentionSplit {
     struct alignas(swizzle_atom) Shared { // tiles are what copies bring, [boxes] of rows of 128 bytes each
         u8 ring[stages][boxes * bn * swizzle_row];
         State of_warp[warps];
-        State of_block[2];     // of two items, in turns
-        State of_pair;         // a left leaf that waits for its sibling; a left pair waits in of_block
-        Peak of_left[2][rows]; // of what waits, at either level
+        State of_left[levels > 0 ? levels : 1]; // what waits for its sibling, at each level of the tree
+        Inboxes<Config, rows, columns> inboxes;
         u64 full[stages], empty[stages];
-        u64 warps_read;                    // of_warp is free
-        u64 blocks_put[2], blocks_read[2]; // of_block is full in the whole cluster, and free
+        u64 warps_read; // of_warp is free
     };
     static constexpr i32 shared_bytes = sizeof(Shared);
 
@@ -169,10 +170,7 @@ template <class Config> struct AttentionSplit {
             ptx::mbarrier_init(address(&s.empty[i]), warps);
         }
         ptx::mbarrier_init(address(&s.warps_read), warps);
-        for (i32 i = 0; i < 2; i++) {
-            ptx::mbarrier_init(address(&s.blocks_put[i]), cluster * warps);
-            ptx::mbarrier_init(address(&s.blocks_read[i]), cluster);
-        }
+        s.inboxes.init();
         ptx::mbarrier_fence_init();
         ptx::fence_async_shared();
     }
@@ -442,61 +440,51 @@ template <class Config> struct AttentionSplit {
         return all;
     }
     // Up the tree of this block's parts, as far as siblings have been here; one without keys counts as
-    // having. A thread has the same columns of a row in all parts.
-    DEV void join(const Item &item, i32 part, State &block) const
+    // having. The last part comes to the top. A thread has the same columns of a row in all parts.
+    DEV void join(const Item &item, i32 part, u32 turn) const
     {
 #pragma unroll 1
         for (i32 e = threadIdx.x; e < rows * columns / 4; e += 32 * warps) {
             const i32 row = e / (columns / 4), column = e % (columns / 4) * 4;
             Partial<Config> all = merge_warps(row, column);
-            State *to = &block;
-            Peak *peak = &block.peak[row];
+            bool waits = false;
 #pragma unroll
             for (i32 level = 0; level < levels; level++) {
                 const i32 sibling = part >> level ^ 1;
                 if (!item.any(sibling << level, sibling + 1 << level)) continue;
-                State &waits = level + 1 < levels ? s.of_pair : block;
-                if (sibling & 1) {
-                    to = &waits, peak = &s.of_left[level][row];
+                State &left = s.of_left[level];
+                waits = sibling & 1;
+                if (waits) {
+                    ptx::shared_store(address(&left.out[row][column]), all.out);
+                    if (column == 0) left.peak[row].max = all.max, left.peak[row].sum = all.sum;
                     break;
                 }
-                const Peak left = s.of_left[level][row];
                 Partial<Config> pair;
-                pair.max = left.max, pair.sum = left.sum;
-                ptx::shared_load(pair.out, address(&waits.out[row][column]));
+                pair.max = left.peak[row].max, pair.sum = left.peak[row].sum;
+                ptx::shared_load(pair.out, address(&left.out[row][column]));
                 pair.join(all);
                 all = pair;
             }
-            ptx::shared_store(address(&to->out[row][column]), all.out);
-            if (column == 0) peak->max = all.max, peak->sum = all.sum;
+            if (!waits) s.inboxes.send(all, row, column, turn);
         }
     }
-    // A warp tells all mergers of the cluster, by a lane each.
-    DEV void tell(u64 &bar) const
-    {
-        __syncwarp();
-        if (lane < cluster) ptx::cluster_mbarrier_release(ptx::cluster_address(address(&bar), lane));
-    }
-    // Ends a part, the block's number `count`, of item number `turn`. What the item two before has left was
-    // read by then.
+    // Ends a part, the block's number `count`, of item number `turn`.
     DEV void publish(const OnlineSoftmax &softmax, const Out &out, const Item &item, i32 part, u32 count,
                      u32 turn) const
     {
         put(softmax, out, count);
         __syncwarp();
         ptx::named_barrier(barrier_streamers, 32 * warps);
-        ptx::cluster_mbarrier_wait(address(&s.blocks_read[turn % 2]), turn / 2 & 1 ^ 1);
-        join(item, part, s.of_block[turn % 2]);
+        join(item, part, turn);
         __syncwarp();
         if (lane == 0) ptx::mbarrier_arrive(address(&s.warps_read));
     }
     // A block that had no keys of the item.
     DEV void publish_nothing(u32 turn) const
     {
-        ptx::cluster_mbarrier_wait(address(&s.blocks_read[turn % 2]), turn / 2 & 1 ^ 1);
-        if (threadIdx.x >= rows) return;
-        Peak &peak = s.of_block[turn % 2].peak[threadIdx.x];
-        peak.max = unseen(), peak.sum = 0.0f;
+#pragma unroll 1
+        for (i32 e = threadIdx.x; e < rows * columns / 4; e += 32 * warps)
+            s.inboxes.send(Partial<Config>(), e / (columns / 4), e % (columns / 4) * 4, turn);
     }
     // Where registers allow it, the next item's queries come while this one's keys are weighed.
     template <class Block>
@@ -532,26 +520,25 @@ template <class Config> struct AttentionSplit {
                 publish(softmax, out, item, part, count++, turn);
             }
             if (!item.any(0, held)) publish_nothing(turn);
-            tell(s.blocks_put[turn % 2]);
         }
     }
 
     // ---- Merger: a warp ----
 
     // This rank's slice of the columns.
-    DEV void write(const Item &item, const State &state, Element *out, const AttentionStrides &stride,
+    DEV void write(const Item &item, u32 turn, Element *out, const AttentionStrides &stride,
                    const AttentionInputs &in) const
     {
         out += (Config::starts ? 0 : item.batch) * stride.batch + item.head * Config::group * stride.head;
 #pragma unroll 1
         for (i32 e = lane; e < item.live() * (slice / 4); e += 32) {
-            const i32 row = e / (slice / 4), column = (i32)ptx::cluster_rank() * slice + e % (slice / 4) * 4;
+            const i32 row = e / (slice / 4), at = e % (slice / 4) * 4;
+            const i32 column = (i32)ptx::cluster_rank() * slice + at;
             float y[4] = {};
             if (column >= Config::head_dim) continue;
             float lse = unseen();
             if (!item.see.none(item.query_of(row)))
-                lse = merge_blocks<cluster>(Score<Config>(in, item.head_of(row)), address(&state.peak[row]),
-                                            address(&state.out[row][column]), y);
+                lse = s.inboxes.merge(Score<Config>(in, item.head_of(row)), row, at, turn, y);
             if (Config::lse && column == 0)
                 Score<Config>::store(in, item.batch, item.head_of(row), item.query_of(row), lse);
             if (!Config::stored) continue;
@@ -567,9 +554,9 @@ template <class Config> struct AttentionSplit {
     {
         u32 turn = 0;
         for (Walk<> walk{first_item(mine)}; walk.there(in); walk.next(mine), turn++) {
-            ptx::cluster_mbarrier_wait(address(&s.blocks_put[turn % 2]), turn / 2 & 1);
-            write(walk.item(in), s.of_block[turn % 2], out, stride, in);
-            tell(s.blocks_read[turn % 2]);
+            s.inboxes.receive(turn, lane);
+            write(walk.item(in), turn, out, stride, in);
+            s.inboxes.release(turn, lane);
         }
     }
 
@@ -584,7 +571,7 @@ template <class Config> struct AttentionSplit {
         const AttentionSplit self(*reinterpret_cast<Shared *>(mine.shared()));
         if (self.warp == producer && self.lane == 0) self.init(k, v);
         __syncwarp();
-        ptx::cluster_arrive();
+        ptx::cluster_arrive_relaxed();
         ptx::grid_launch_next(); // it waits before it reads what a program of this run writes
         if (self.warp == producer) {
             if (Config::starts || self.lane < Copies::lanes) self.produce(mine, k, v, in);

@@ -48,7 +48,23 @@ template <class Config> struct Partial {
     }
 };
 
-// Of a row whose parts the blocks of a cluster have at these addresses: its mean, and log sum e^score.
+// Of a row of which each block of a cluster has a part: its mean, and log sum e^score.
+template <i32 cluster, class Config>
+DEV float merge_blocks(const Score<Config> &as, Partial<Config> (&part)[cluster], float (&y)[4])
+{
+#pragma unroll
+    for (i32 d = 1; d < cluster; d *= 2)
+#pragma unroll
+        for (i32 r = 0; r < cluster; r += 2 * d) part[r].join(part[r + d]);
+    const Partial<Config> &all = part[0];
+    const float whole = all.sum + as.sink_weight(all.max), inverse = 1.0f / whole;
+    const bool nothing = all.nothing(); // a bias, or a map of scores, hides each key that the query sees
+#pragma unroll
+    for (i32 i = 0; i < 4; i++) y[i] = (nothing ? 0.0f : all.out[i]) * inverse;
+    return Config::lse ? as.log_sum(all.max, all.sum) : 0.0f;
+}
+
+// The same of parts that the blocks have at these addresses.
 template <i32 cluster, class Config>
 DEV float merge_blocks(const Score<Config> &as, u32 peak_at, u32 out_at, float (&y)[4])
 {
@@ -60,16 +76,7 @@ DEV float merge_blocks(const Score<Config> &as, u32 peak_at, u32 out_at, float (
         ptx::cluster_load(part[r].out, ptx::cluster_address(out_at, r));
         part[r].max = peak[0], part[r].sum = peak[1];
     }
-#pragma unroll
-    for (i32 d = 1; d < cluster; d *= 2)
-#pragma unroll
-        for (i32 r = 0; r < cluster; r += 2 * d) part[r].join(part[r + d]);
-    const Partial<Config> &all = part[0];
-    const float whole = all.sum + as.sink_weight(all.max), inverse = 1.0f / whole;
-    const bool nothing = all.nothing(); // a bias, or a map of scores, hides each key that the query sees
-#pragma unroll
-    for (i32 i = 0; i < 4; i++) y[i] = (nothing ? 0.0f : all.out[i]) * inverse;
-    return Config::lse ? as.log_sum(all.max, all.sum) : 0.0f;
+    return merge_blocks(as, part, y);
 }
 
 } // namespace coda
