@@ -74,10 +74,12 @@ struct delta_case delta_draw(uint64_t seed)
     return c;
 }
 
+/* The largest difference, of the rms: results are up to eight times that where nothing is forgotten, so a
+ * rounding to bf16 is up to 8 x 2^-9 of it. */
 double delta_allowed(const struct delta_case *c)
 {
     coda_dtype state = c->state ? c->state : CODA_F32;
-    if (c->dtype == CODA_BF16 || state == CODA_BF16) return 1e-2;
+    if (c->dtype == CODA_BF16 || state == CODA_BF16) return 3e-2;
     return c->dtype == CODA_F16 || state == CODA_F16 ? 2e-3 : 1e-5;
 }
 
