@@ -14,11 +14,11 @@ static coda_value attention(struct build *b, coda_value x, int layer)
         b, x, PART({"self_attn.q_proj", 2 * q}, {"self_attn.k_proj", k}, {"self_attn.v_proj", k}), c->hidden,
         c->qkv_bias);
     coda_value both = build_apart(b, build_range(b, all, 0, 2 * q), c->heads, 2 * head);
-    coda_value gate = build_together(b, build_range(b, both, head, head), q);
     coda_value y = build_attend(b, build_together(b, build_range(b, both, 0, head), q),
                                 build_range(b, all, 2 * q, k), build_range(b, all, 2 * q + k, k), layer, how);
-    return build_linear(b, coda_mul(b->g, y, coda_sigmoid(b->g, gate)), PART({"self_attn.o_proj", c->hidden}),
-                        q, c->out_bias);
+    coda_value gate = coda_sigmoid(b->g, build_range(b, both, head, head));
+    y = build_together(b, coda_mul(b->g, build_apart(b, y, c->heads, head), gate), q);
+    return build_linear(b, y, PART({"self_attn.o_proj", c->hidden}), q, c->out_bias);
 }
 
 /* Norm first, then the gate. */

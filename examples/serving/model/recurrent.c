@@ -54,6 +54,10 @@ coda_value build_convolution(struct build *b, coda_value x, const char *name, in
 {
     const struct recurrent *r = &b->c->recurrent;
     if (b->failed) return CODA_NONE;
+    if (b->sentences)
+        return fault_set(b->fault, "family %s cannot be trained: scans and the delta rule have no gradients",
+                         b->c->family),
+               build_fail(b);
     coda_value after, before = state_of(b, "rows", layer, b->dtype, DIMS(0, r->taps - 1, columns));
     coda_value w = build_taps(b, name, columns), bias = CODA_NONE;
     if (r->taps_bias) bias = build_weight(b, PART({name, columns}), ".bias", 0);

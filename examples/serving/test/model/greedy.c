@@ -258,6 +258,15 @@ static void join(const struct apart *a)
     CHECK(ended && status == 0, "%s, %s: the process ended with %d", a->name, a->place->text, status);
 }
 
+/* Of families whose layers others have, too, a short test leaves these out. */
+static bool is_wanted(const char *name, int most)
+{
+    static const char *const repeated[] = {"gemma3_whole", "qwen3_5_whole", "granite4", "falcon_h1_norm"};
+    for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++)
+        if (most == BRIEF && !strcmp(repeated[i], name)) return false;
+    return true;
+}
+
 /* Each family in each of the first `dtypes` of on_gpu, as many at once as there are processors; as many
  * tokens as a family can, but no more than `most`. */
 static void families_on_gpu(const char *tiny, int dtypes, int most)
@@ -268,11 +277,11 @@ static void families_on_gpu(const char *tiny, int dtypes, int most)
     CHECK(all != NULL, "no memory for %d cases", cases);
     if (!all) return;
     for (int i = 0; i < cases + wide; i++) {
-        if (i >= wide) join(&all[i - wide]);
+        if (i >= wide && is_wanted(all[i - wide].name, most)) join(&all[i - wide]);
         if (i >= cases) continue;
         all[i] = (struct apart){.name = name_of(i / dtypes), .place = &on_gpu[i % dtypes]};
         int longer = longest(all[i].name);
-        start(&all[i], tiny, longer < most ? longer : most);
+        if (is_wanted(all[i].name, most)) start(&all[i], tiny, longer < most ? longer : most);
     }
     free(all);
 }

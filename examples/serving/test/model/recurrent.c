@@ -174,6 +174,30 @@ static void test_texts(const char *tiny, const char *name)
     free(first);
 }
 
+/* What learns reads windows of texts, and wants gradients. */
+static void test_windows(const char *tiny, const char *name)
+{
+    struct weights weights = {0};
+    struct fault f = {{0}};
+    struct model *m = opened(tiny, name);
+    if (!m) return;
+    struct build b = {.g = coda_graph_new(),
+                      .c = &m->config,
+                      .from = &m->files,
+                      .weights = &weights,
+                      .fault = &f,
+                      .dtype = CODA_F32,
+                      .rows = 8,
+                      .sentences = 2,
+                      .packed = true};
+    b.positions = coda_input(b.g, "positions", CODA_I32, DIMS(2, 8));
+    m->family->graph(&b, coda_input(b.g, "ids", CODA_I32, DIMS(2, 8)));
+    CHECK(b.failed && strstr(f.text, "cannot be trained"), "%s: %s", name, f.text);
+    coda_graph_free(b.g);
+    weights_free(&weights);
+    model_close(m);
+}
+
 void test_recurrent(const char *tiny, const char *scratch)
 {
     char mamba[512], mamba2[512], qwen35[512], path[512];
@@ -196,4 +220,7 @@ void test_recurrent(const char *tiny, const char *scratch)
     test_texts(tiny, "qwen3_5");
     test_texts(tiny, "nemotron_h");
     test_texts(tiny, "falcon_h1");
+    test_windows(tiny, "mamba");
+    test_windows(tiny, "qwen3_5");
+    test_windows(tiny, "granite4");
 }
