@@ -231,6 +231,92 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         for (int i = 0; i < n / 2; i++) sum[i] = fmaf(factor[i / 2 % 2], part[i], sum[i]);
     }
 
+    // Sums that are promoted once a slot are made while those of the slot ahead are promoted. Of more groups
+    // in a slot registers have one's.
+    static constexpr int promotions = promotes ? bk / Operand::promotion : 0; // in a slot
+    static constexpr bool ahead = promotions <= 1;
+    static constexpr int partial = promotions == 1 ? 2 : 1;
+    using Partial = Sums[partial];
+
+    // Batch i of a slot whose partial sums are `phase`.
+    template <int phase>
+    DEV void issue_batch(Sums &sum, Partial &part, Fragments (&f)[2], int slot, int i) const
+    {
+        const int k = i * batch;
+        if constexpr (promotes) issue(part[phase], f[i % 2], slot, k, k % Operand::promotion != 0);
+        else issue(sum, f[i % 2], slot, k, true);
+    }
+    // What is multiplied after batch i of a slot: of the next slot, unless that was the last one.
+    template <bool last> DEV void decode_next(Fragments (&f)[2], int slot, Cursor at, int i, int group) const
+    {
+        Fragments &to = f[1 - i % 2];
+        if (i + 1 < batches) operand(slot, group).decode(to, (i + 1) * batch);
+        else if (!last) {
+            ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
+            operand(at.slot, group).decode(to, 0);
+        }
+        pin(to);
+    }
+    // A slot whose first batch has been issued. A batch is decoded and issued before the one ahead of it is
+    // waited for: so the products of a consumer follow each other without a gap.
+    template <int phase, bool last>
+    DEV void multiply_ahead(Sums &sum, Partial &part, Fragments (&f)[2], Cursor &at, int group) const
+    {
+        static_assert(batches % 2 == 0);
+        const Cursor own = at;
+        at.next();
+#pragma unroll
+        for (int i = 0; i < batches; i++) {
+            const bool within = i + 1 < batches;
+            float factor[2];
+            if (promotes && !within) operand(own.slot, group).factors(factor, 0);
+            decode_next<last>(f, own.slot, at, i, group);
+            if (within) issue_batch<phase>(sum, part, f, own.slot, i + 1);
+            else if (!last) issue_batch<(phase + 1) % partial>(sum, part, f, at.slot, 0);
+            if (within || !last) ptx::wgmma_wait<1>();
+            else ptx::wgmma_wait<0>();
+            if (!within) release(own.slot);
+            if (promotes && !within) promote(sum, part[phase], factor);
+        }
+    }
+    DEV void multiply_all_ahead(Sums &sum, Fragments (&f)[2], Cursor &at, int group) const
+    {
+        Partial part;
+        issue_batch<0>(sum, part, f, at.slot, 0);
+        // Two slots at a time: of one, ptxas lets the products of both batches run one by one (C7513).
+        constexpr int more = steps - 1, second = partial - 1;
+#pragma unroll 1
+        for (int i = 0; i < more / 2; i++) {
+            multiply_ahead<0, false>(sum, part, f, at, group);
+            multiply_ahead<second, false>(sum, part, f, at, group);
+        }
+        if constexpr (more % 2 != 0) multiply_ahead<0, false>(sum, part, f, at, group);
+        multiply_ahead<more % 2 ? second : 0, true>(sum, part, f, at, group);
+    }
+    // Of several groups in a slot each is promoted before the next one's products.
+    DEV void multiply_by_groups(Sums &sum, Fragments (&f)[2], Cursor &at, int group) const
+    {
+        Sums part;
+#pragma unroll 1
+        for (int step = 0; step < steps; step++) {
+            const Cursor own = at;
+            at.next();
+#pragma unroll
+            for (int i = 0; i < batches; i++) {
+                const int k = i * batch;
+                const bool ends = (k + batch) % Operand::promotion == 0;
+                float factor[2];
+                issue(part, f[i % 2], own.slot, k, k % Operand::promotion != 0);
+                if (ends) operand(own.slot, group).factors(factor, k);
+                if (step + 1 < steps) decode_next<false>(f, own.slot, at, i, group);
+                else decode_next<true>(f, own.slot, at, i, group);
+                ptx::wgmma_wait<0>();
+                if (i + 1 == batches) release(own.slot);
+                if (ends) promote(sum, part, factor);
+            }
+        }
+    }
+
     // Consumers issue their batches as they come. In turns, as attention's warpgroups do, they were slower:
     // f8e4m3, 22016 x 4096, took 256 rows 93 us instead of 84 on an H200, and 2048 rows 605 instead of 555.
     DEV void multiply(Sums &sum, Cursor &at, int group) const
@@ -240,30 +326,8 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         operand(at.slot, group).decode(f[0], 0);
 #pragma unroll
         for (int i = 0; i < n / 2; i++) sum[i] = 0;
-        Sums part;
-#pragma unroll 1
-        for (int step = 0; step < steps; step++) {
-            const Cursor own = at;
-            at.next();
-#pragma unroll
-            for (int i = 0; i < batches; i++) {
-                const int k = i * batch;
-                const bool ends = promotes && (k + batch) % Operand::promotion == 0;
-                float factor[2];
-                if constexpr (promotes) issue(part, f[i % 2], own.slot, k, k % Operand::promotion != 0);
-                else issue(sum, f[i % 2], own.slot, k, true);
-                if (ends) operand(own.slot, group).factors(factor, k);
-                if (i + 1 < batches) operand(own.slot, group).decode(f[1 - i % 2], k + batch);
-                else if (step + 1 < steps) {
-                    ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
-                    operand(at.slot, group).decode(f[1 - i % 2], 0);
-                }
-                pin(f[1 - i % 2]);
-                ptx::wgmma_wait<0>();
-                if (i + 1 == batches) release(own.slot);
-                if (ends) promote(sum, part, factor);
-            }
-        }
+        if constexpr (ahead) multiply_all_ahead(sum, f, at, group);
+        else multiply_by_groups(sum, f, at, group);
     }
     // Here they are complete: what makes them is mixed with no other batch's products, or ptxas would let
     // these run one by one (C7513).
