@@ -139,4 +139,22 @@ MMA(bf16, "bf16")
 MMA(f16, "f16")
 #undef MMA
 
+// d[16, 8] += a[16, 4] b[4, 8], or the same of 8 k, in tf32: the lower 13 bits of a number count for nothing.
+// A lane has k j of a's row g, then of row g + 8, and both again 4 k on; the same k of b's column g; and d's
+// as above.
+DEV void mma_tf32(float (&d)[4], const u32 (&a)[2], const u32 (&b)[1])
+{
+    asm("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, "
+        "%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+}
+DEV void mma_tf32(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2])
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
 } // namespace coda::ptx

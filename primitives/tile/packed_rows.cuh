@@ -2,9 +2,10 @@
 // of stream_mma.cuh has them: the third kind of rows beside those of fragments.cuh.
 //
 // A lane finds the pairs of its rows by masks. What they are short of a weight is done with the sums of a
-// group of k, which have one scale: codes count from 128 in bf16, `above`, which leaves afterwards as zero
-// points and minima come, with the sums of A over the group. These are products with ones, made once for all
-// tiles.
+// group of k, which have one scale: codes of n bits count from 2^n, `above`, as they are the upper bits of a
+// mantissa; it leaves as zero points and minima come, with the sums of A over the group. These are products
+// with ones, made once for all tiles. Where a run has several groups, what A's sums are multiplied by is a
+// product, too, of the groups of a run: in tf32, both operands as two numbers of 11 bits.
 #pragma once
 
 #include "tile/fragments.cuh"
@@ -38,20 +39,71 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
     static constexpr int together = (W::bits == 8 && W::group >= 128) || (W::two_levels && octets > 1) ? 1
                                                                                                        : 2;
     static constexpr bool few_bits = W::bits < 8 && codes_of != Codes::e2m1;
-    // In f16, where it would be 1024, and of groups of 16, whose sums want registers, it leaves at once.
-    static constexpr bool keeps_above = is_bf16 && W::group >= 32;
-    static constexpr int above = !few_bits ? 0 : keeps_above ? 128 : -W::middle;
+    static constexpr int above = few_bits ? 1 << W::bits : 0;
     // What leaves with the sums of A: `above` and zero points, or minima.
-    static constexpr bool wants_sums = zeros != Zeros::none || (few_bits && above + W::middle != 0);
+    static constexpr bool wants_sums = zeros != Zeros::none || few_bits;
     static constexpr bool always_finite = !W::floats || codes_of == Codes::e2m1; // whatever the bits are
     static_assert(zeros != Zeros::minimum || codes_of != Codes::int8);
 
     template <int run> static constexpr int group = W::group < run ? W::group : run;
 
+    // Sums of A over the groups of a run, from its pairs, a product's operand of each octet of rows.
+    // Of one group: of the two rows that a lane has of a product's result.
+    template <int octets, int run, int groups = run / group<run>> struct SumsOf {
+        u32 part[octets][(groups + 3) / 4][2]; // of row lane / 4, group lane % 4 and the fourth behind it
+        // Rows of A are those of the product here, and groups its columns: even ones, then the odd ones.
+        DEV void add_up(const u32 (&pair)[octets][run / 16][2])
+        {
+            constexpr int each = group<run> / 16, last = octets - 1;
+            const int column = threadIdx.x % 32 / 4;
+            float sum[2][4] = {}; // products that need not wait for each other
+#pragma unroll
+            for (int q = 0; q < run / 16; q++) {
+                const int g = q / each;
+                const u32 ones = column == g % 4 * 2 + g / 4 ? ones_of() : 0;
+                const u32 a[4] = {pair[0][q][0], last ? pair[last][q][0] : 0, pair[0][q][1],
+                                  last ? pair[last][q][1] : 0};
+                ptx::mma<Element>(sum[q % 2], a, ones, ones);
+            }
+#pragma unroll
+            for (int i = 0; i < octets * ((groups + 3) / 4); i++) {
+                const int o = i % octets, n = i / octets;
+                split(part[o][n], sum[0][2 * o + n] + sum[1][2 * o + n]);
+            }
+        }
+    };
+    template <int octets, int run> struct SumsOf<octets, run, 1> {
+        float sum[octets][2];
+        DEV void add_up(const u32 (&pair)[octets][run / 16][2])
+        {
+            constexpr int each = run / 16, chains = each < 4 ? each : 4;
+            const u32 ones[4] = {ones_of(), ones_of(), ones_of(), ones_of()};
+#pragma unroll
+            for (int o = 0; o < octets; o++) {
+                float all[chains][4] = {};
+#pragma unroll
+                for (int q = 0; q < each; q++)
+                    ptx::mma<Element>(all[q % chains], ones, pair[o][q][0], pair[o][q][1]);
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    sum[o][i] = all[0][i];
+#pragma unroll
+                    for (int c = 1; c < chains; c++) sum[o][i] += all[c][i];
+                }
+            }
+        }
+    };
+    DEV static constexpr u32 ones_of() { return is_bf16 ? 0x3f803f80 : 0x3c003c00; }
+    // A number as the sum of two that tf32 has: what follows the second one's bits is lost, 2^-22 of it.
+    DEV static void split(u32 (&to)[2], float x)
+    {
+        to[0] = float_bits(x) & 0xffffe000;
+        to[1] = float_bits(x - bits_float(to[0]));
+    }
+
     template <int octets, int run> struct Right {
-        static constexpr int groups = run / group<run>;
         u32 pair[octets][run / 16][2];
-        float sum[wants_sums ? octets : 1][wants_sums ? groups : 1][2]; // of this lane's two rows of A
+        SumsOf<octets, run> sums;
 
         DEV void load(const u8 *from, int live)
         {
@@ -65,26 +117,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
                 if (16 * q + first < live) w = *(const TwoWords *)(from + 8 * octet * pitch + 32 * q);
                 pair[octet][q][0] = w.at[0], pair[octet][q][1] = w.at[1];
             }
-            if constexpr (wants_sums) add_up();
-        }
-        DEV void add_up()
-        {
-            constexpr u32 one = is_bf16 ? 0x3f803f80 : 0x3c003c00, each = group<run> / 16;
-            const u32 ones[4] = {one, one, one, one};
-#pragma unroll
-            for (int i = 0; i < octets * groups; i++) {
-                constexpr int chains = each < 4 ? each : 4; // products that need not wait for each other
-                float all[chains][4] = {};
-                float(&to)[2] = sum[i / groups][i % groups];
-#pragma unroll
-                for (int q = 0; q < (int)each; q++) {
-                    const u32(&b)[2] = pair[i / groups][i % groups * each + q];
-                    ptx::mma<Element>(all[q % chains], ones, b[0], b[1]);
-                }
-                to[0] = all[0][0], to[1] = all[0][1];
-#pragma unroll
-                for (int c = 1; c < chains; c++) to[0] += all[c][0], to[1] += all[c][1];
-            }
+            if constexpr (wants_sums) sums.add_up(pair);
         }
     };
 
@@ -114,20 +147,17 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
         }
     };
 
-    // Pair p of a word of 4 to 6 bits.
+    // Bits from `from` on, moved to where others from `to` on were.
+    DEV static u32 moved(u32 x, int from, int to) { return from > to ? x >> (from - to) : x << (to - from); }
+    // Pair p of word j, of 4 to 6 bits, as the upper bits of the mantissa of 2^bits: which is added to it.
     DEV static u32 integer_pair(u32 word, int j, int p, const u32 (&upper)[2])
     {
-        constexpr int n = W::bits & 3;
+        constexpr int n = W::bits & 3, mantissa = is_bf16 ? 7 : 10, lowest = mantissa - W::bits;
+        constexpr u32 both = 0x00010001, from = ((is_bf16 ? 127 : 15) + W::bits << mantissa) * both;
+        const u32 x = ptx::bits_and_more<(15 << lowest) * both, from>(moved(word, 4 * p, lowest));
+        if constexpr (n == 0) return x;
         const int at = n * (4 * j + p);
-        u32 x = word >> 4 * p;
-        if constexpr (n > 0) {
-            constexpr u32 mask = ((1 << n) - 1) * 0x00010001;
-            x = (x & 0x000f000f) | (upper[at / 16] >> at % 16 & mask) << 4;
-        }
-        constexpr u32 bits = n ? 0x003f003f : 0x000f000f;
-        constexpr u32 from = is_bf16 ? 0x43004300 : 0x64006400; // 128, 1024, whose ulps are 1
-        const u32 y = ptx::bits_and_more<bits, from>(x);
-        return keeps_above ? y : ptx::subtract_pairs<Element>(y, from + W::middle * 0x00010001);
+        return x | (moved(upper[at / 16], at % 16, lowest + 4) & ((1 << n) - 1 << lowest + 4) * both);
     }
     // The codes of a run that begins at k: a lane's 16 bytes of each tile of a record.
     template <int run> struct Codes16 {
@@ -156,14 +186,16 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
         }
     };
 
-    // What a group's sums are multiplied by; and its minimum, or what is taken off for each unit of A.
+    // What a group's sums are multiplied by; and A's: of several groups, by that alone, of one, its minimum,
+    // or what comes to its sums before they are multiplied.
     struct Scale {
         float s, other;
     };
-    DEV static Scale scale_of(const Row &row, int k)
+    template <bool several> DEV static Scale scale_of(const Row &row, int k)
     {
         const typename W::Scale x = row.scale(k);
-        return {x.s, zeros == Zeros::minimum ? x.m : -(float)(above + x.z)};
+        if constexpr (zeros == Zeros::minimum) return {x.s, several ? fmaf(-(float)above, x.s, x.m) : x.m};
+        else return {x.s, (several ? -x.s : -1) * (float)(above + x.z)};
     }
     // Of the groups of a run: the four lanes that have a row make every fourth one each, for all of them.
     template <int groups> struct RunScales {
@@ -173,21 +205,19 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
         DEV static RunScales of_row(const Row &row, int k, int each)
         {
             RunScales x;
-            if constexpr (groups == 1) x.mine[0] = scale_of(row, k);
+            if constexpr (groups == 1) x.mine[0] = scale_of<false>(row, k);
             else
 #pragma unroll
                 for (int i = 0; i < own; i++)
-                    x.mine[i] =
-                        scale_of(row, k + (4 * i + (int)threadIdx.x % (groups < 4 ? groups : 4)) * each);
+                    x.mine[i] = scale_of<true>(
+                        row, k + (4 * i + (int)threadIdx.x % (groups < 4 ? groups : 4)) * each);
             return x;
         }
         DEV Scale of(int g) const
         {
             if constexpr (groups == 1) return mine[0];
             const int lane = (threadIdx.x % 32 & ~3) + g % 4;
-            Scale x = {__shfl_sync(~0u, mine[g / 4].s, lane), 0};
-            if constexpr (wants_sums) x.other = __shfl_sync(~0u, mine[g / 4].other, lane);
-            return x;
+            return {__shfl_sync(~0u, mine[g / 4].s, lane), 0};
         }
     };
 
@@ -208,6 +238,9 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
             factors[i / 2][i % 2] = RunScales<run / each>::of_row(row[i / 2][i % 2], k, each);
             codes[i / 2][i % 2].load(row[i / 2][i % 2], k);
         }
+        if constexpr (wants_sums && run > each)
+#pragma unroll
+            for (int i = 0; i < tiles; i++) add_others(sum[i], factors[i], x.sums, live);
 #pragma unroll
         for (int g = 0; g < run / each; g++) {
             if (!masks && g * each >= live) break;
@@ -226,21 +259,46 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
             for (int i = 0; i < tiles; i++) {
                 Scale scale[2] = {factors[i][0].of(g), factors[i][1].of(g)};
                 if (masks && g * each >= live) scale[0] = scale[1] = {0, 0};
-                add_scaled(sum[i], part[i], scale, x, g);
+                add_scaled(sum[i], part[i], scale, x);
             }
         }
     }
+    // Of the groups of a run that are live, what A's sums are multiplied by.
+    template <int octets, int run, int groups>
+    DEV static void add_others(float (&sum)[octets][4], const RunScales<groups> (&factors)[2],
+                               const SumsOf<octets, run> &x, int live)
+    {
+        constexpr int own = (groups + 3) / 4, each = run / groups;
+        u32 other[2][2 * own]; // upper and lower part, of both rows
+#pragma unroll
+        for (int i = 0; i < 2 * own; i++) {
+            const int n = i / 2, g = 4 * n + threadIdx.x % 4;
+            u32 part[2];
+            split(part, g * each < live ? factors[i % 2].mine[n].other : 0);
+            other[0][i] = part[0], other[1][i] = part[1];
+        }
+#pragma unroll
+        for (int i = 0; i < 3 * octets; i++) { // the product of both lower parts is too small
+            const int o = i % octets, upper = i / octets;
+            u32 b[own];
+#pragma unroll
+            for (int n = 0; n < own; n++) b[n] = x.part[o][n][upper == 1];
+            ptx::mma_tf32(sum[o], other[upper == 0], b);
+        }
+    }
+    // `one`: a run has one group, whose sums want A's.
     template <int octets, int run>
     DEV static void add_scaled(float (&sum)[octets][4], const float (&part)[octets][4],
-                               const Scale (&scale)[2], const Right<octets, run> &x, int g)
+                               const Scale (&scale)[2], const Right<octets, run> &x)
     {
+        constexpr bool one = wants_sums && group<run> == run;
 #pragma unroll
         for (int i = 0; i < 4 * octets; i++) {
             const int o = i / 4, e = i % 4;
             const Scale &s = scale[e / 2];
             float v = part[o][e];
-            if constexpr (wants_sums) {
-                const float all = x.sum[o][g][e % 2];
+            if constexpr (one) {
+                const float all = x.sums.sum[o][e % 2];
                 if (zeros != Zeros::minimum) v = fmaf(s.other, all, v);
                 else if (above) v = fmaf(-(float)above, all, v);
                 if (zeros == Zeros::minimum) sum[o][e] = fmaf(s.other, all, sum[o][e]);

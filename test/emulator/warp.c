@@ -19,11 +19,13 @@ enum exchange {
     LOAD4,
     LOAD4_TRANSPOSED,
     MULTIPLY,
-    MULTIPLY_HALF
+    MULTIPLY_HALF,
+    MULTIPLY_TF32
 };
 static const char *const names[] = {"nothing",     "syncwarp",          "shfl",        "shfl.xor",
                                     "elect",       "stmatrix.x2",       "stmatrix.x4", "ldmatrix.x2",
-                                    "ldmatrix.x4", "ldmatrix.x4.trans", "mma.bf16",    "mma.f16"};
+                                    "ldmatrix.x4", "ldmatrix.x4.trans", "mma.bf16",    "mma.f16",
+                                    "mma.tf32"};
 
 /* Row r of matrix i is at the address that lane 8 i + r gives; lane l has two elements of row l / 4. */
 static void move_matrices(struct thread *t, struct warp *w, int count, bool store)
@@ -75,6 +77,26 @@ static void multiply(struct warp *w, bool half)
         }
 }
 
+/* Element k of a's row g or of b's column g: lane 4 g + k % 4 has it; its lower 13 bits do not count. */
+static float long_element(const struct warp *w, int first, int g, int k, int apart)
+{
+    uint32_t bits = w->in[4 * g + k % 4][first + k / 4 * apart] & 0xffffe000u;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static void multiply_tf32(struct warp *w)
+{
+    for (int l = 0; l < EMU_WARP; l++)
+        for (int i = 0; i < 4; i++) {
+            float sum = 0;
+            for (int k = 0; k < 8; k++)
+                sum += long_element(w, i / 2, l / 4, k, 2) * long_element(w, 4, l % 4 * 2 + i % 2, k, 1);
+            memcpy(&w->lane[l]->result[i], &sum, 4);
+        }
+}
+
 static void perform(struct thread *t, struct warp *w)
 {
     uint32_t chosen = draw(t->cluster, EMU_WARP);
@@ -89,6 +111,7 @@ static void perform(struct thread *t, struct warp *w)
         return;
     case MULTIPLY:
     case MULTIPLY_HALF: multiply(w, w->what == MULTIPLY_HALF); return;
+    case MULTIPLY_TF32: multiply_tf32(w); return;
     default:
         for (uint32_t l = 0; l < EMU_WARP; l++) {
             uint32_t from = w->what == SHUFFLE ? w->address[l] % EMU_WARP : (l ^ w->address[l]) % EMU_WARP;
@@ -155,11 +178,18 @@ void emu_matrix_load_transposed(uint32_t address, uint32_t *m)
     memcpy(m, t->result, sizeof t->result);
 }
 
-void emu_matrix_multiply(float *d, const uint32_t *operands, bool half)
+static void add_product(float *d, const uint32_t *operands, enum exchange what)
 {
     struct thread *t = self_thread();
     float sum[4];
-    meet(t, half ? MULTIPLY_HALF : MULTIPLY, 0, operands, 6);
+    meet(t, what, 0, operands, 6);
     memcpy(sum, t->result, sizeof sum);
     for (int i = 0; i < 4; i++) d[i] += sum[i];
 }
+
+void emu_matrix_multiply(float *d, const uint32_t *operands, bool half)
+{
+    add_product(d, operands, half ? MULTIPLY_HALF : MULTIPLY);
+}
+
+void emu_matrix_multiply_tf32(float *d, const uint32_t *operands) { add_product(d, operands, MULTIPLY_TF32); }
