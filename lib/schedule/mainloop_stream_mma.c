@@ -20,8 +20,9 @@ enum {
     CHUNK = 512, /* elements of K that all warps multiply at once */
     LEAST_STAGES = 3,
     PLAIN_WINDOW = 72 << 10, /* bytes on their way of rows of 8 bits; of others STREAM_WINDOW */
-    PASS_TILES = 12,         /* whose sums fit the registers of the warps, beside a second block's; ... */
-    PASS_FEW = 8,            /* ... and with the scales of 16 rows */
+    STEP_TILES = 4,          /* that all warps multiply at once, of packed weights */
+    PASS_TILES = 12,         /* whose sums fit the registers of the warps; ... */
+    PASS_FEW = 8,            /* ... and where K ends within a chunk beside zero points */
     MOST_BLOCKS = 1 << 14,
     LOADS = 4, /* instructions for 16 bytes a lane, and what is theirs of a chunk's; conversions: */
     E4M3_TO_F16 = 12,
@@ -97,10 +98,7 @@ static bool has_groups(const struct program *p)
 }
 /* What zero points want of A's sums takes registers, too, and so does K that ends within a chunk. */
 static bool is_crowded(const struct program *p) { return is_packed(p) && format_of(p).zeros && p->k % CHUNK; }
-static int most_pass_tiles(const struct program *p)
-{
-    return (has_groups(p) && octets(p) > 1) || is_crowded(p) ? PASS_FEW : PASS_TILES;
-}
+static int most_pass_tiles(const struct program *p) { return is_crowded(p) ? PASS_FEW : PASS_TILES; }
 static int passes(const struct program *p, const struct tile *t)
 {
     return CEIL_DIV(tiles(p, t), most_pass_tiles(p));
@@ -108,7 +106,7 @@ static int passes(const struct program *p, const struct tile *t)
 static int pass_tiles(const struct program *p, const struct tile *t)
 {
     int all = tiles(p, t), turns = passes(p, t);
-    return is_packed(p) ? CEIL_DIV(all, 2 * turns) * 2 : CEIL_DIV(all, turns);
+    return is_packed(p) ? CEIL_DIV(all, STEP_TILES * turns) * STEP_TILES : CEIL_DIV(all, turns);
 }
 
 /* Chunks of A that are there or on their way: they should come no later than B's, which are short where a

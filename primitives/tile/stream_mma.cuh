@@ -53,9 +53,9 @@ template <class Config, class Epilogue> struct StreamMma {
     static_assert(span % depth == 0 && (parts % depth == 0 || depth % parts == 0));
     static constexpr int most_tiles = (Quads::most_quads + (packed ? 8 - Config::share_quads : 0) + 3) / 4,
                          passes = Config::passes;
-    static constexpr int even_tiles = (most_tiles + 2 * passes - 1) / (2 * passes) * 2,
-                         pass_tiles = packed ? even_tiles : (most_tiles + passes - 1) / passes, // of a block
-        own_tiles = (pass_tiles + span - 1) / span * (span / parts);                            // of a warp
+    static constexpr int whole_tiles = (most_tiles + 4 * passes - 1) / (4 * passes) * 4, // of steps
+        pass_tiles = packed ? whole_tiles : (most_tiles + passes - 1) / passes,          // of a block
+        own_tiles = (pass_tiles + span - 1) / span * (span / parts);                     // of a warp
     // Octets of a patch are the halves of a block of records, or the same half of both.
     static constexpr bool across = Columns::apart && Columns::step == 1,
                           by_turns = packed && Columns::step == 2;

@@ -57,8 +57,8 @@ template <Scales scales> DEV float scale_value(const u8 *at, int i)
 {
     if constexpr (scales == Scales::f32) return ((const float *)at)[i];
     else if constexpr (scales == Scales::bf16) return to_float(((const bf16 *)at)[i]);
-    else if constexpr (scales == Scales::e8m0)
-        return bits_float(at[i] == 255 ? 0x7fc00000 : at[i] ? (u32)at[i] << 23 : 0x00400000);
+    else if constexpr (scales == Scales::e8m0) // 0 is a subnormal number, 255 is none: by the bit below
+        return bits_float((u32)at[i] << 23 | ((u8)(at[i] + 1) < 2 ? 0x00400000 : 0));
     else if constexpr (scales == Scales::e4m3) return to_float(((const f8e4m3 *)at)[i]);
     else return to_float(((const f16 *)at)[i]);
 }
