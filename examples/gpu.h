@@ -52,8 +52,8 @@ struct gpu {
     char name[128];
 };
 
-/* Makes the first GPU's primary context current. 0, or -1 if there is no driver or no GPU. */
-static inline int gpu_open(struct gpu *g)
+/* Makes the primary context of GPU `number` current. 0, or -1 if there is no driver or no such GPU. */
+static inline int gpu_open_at(struct gpu *g, int number)
 {
     int device;
     if (!(g->lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL))) return -1;
@@ -89,9 +89,13 @@ static inline int gpu_open(struct gpu *g)
     GPU_FIND(replay_free, "cuGraphExecDestroy");
     GPU_FIND(copy, "cuMemcpyDtoD_v2");
 #undef GPU_FIND
-    if (g->init(0) || g->device_get(&device, 0) || g->device_name(g->name, sizeof g->name, device)) return -1;
+    if (g->init(0) || g->device_get(&device, number) || g->device_name(g->name, sizeof g->name, device))
+        return -1;
     return g->context_retain(&g->context, device) || g->context_set(g->context) ? -1 : 0;
 }
+
+/* The same of the first one. */
+static inline int gpu_open(struct gpu *g) { return gpu_open_at(g, 0); }
 
 /* Memory that holds `bytes`; 0 when there is not enough. */
 static inline gpu_address gpu_alloc(const struct gpu *g, size_t bytes)

@@ -21,6 +21,7 @@
  *     --random                  MODEL is a config.json, or its folder: weights are random by the seed, tokens
  *                               are numbers, no token ends the text; PROMPT is 1 if it is left out
  *     --adapter FOLDER          an adapter of PEFT's, of low rank, beside MODEL
+ *     --ranks N                 shares the model out over N GPUs, or threads of the CPU device
  *     --weights FORMAT          of random weights: fp8, int8, a word of coda_pack_format_find, q4_k_m, q5_k_m
  *
  * The prompt goes through at once. Then a step makes a token, over caches of keys and values, until one ends
@@ -37,13 +38,15 @@
 #include "options.h"
 #include "page.h"
 #include "progress.h"
+#include "ranks.h"
 #include "speed.h"
 #include "text.h"
 #include "writer.h"
 
 struct answer {
+    bool quiet; /* of another rank than the first, which does the same, and says nothing */
     struct model *m;
-    struct text *t;
+    struct text *t; /* of all ranks */
     const struct options *o;
     int made;      /* tokens, the prompt's next among them */
     double bytes;  /* that the steps had to read */
@@ -56,10 +59,16 @@ struct answer {
 static struct progress working;
 
 /* What takes long until it is said that it has ended: it may wait for kernels. */
-static void works(const char *what, const char *of)
+static void works(bool quiet, const char *what, const char *of)
 {
+    if (quiet) return;
     progress_begin(&working, "%s %s", what, of);
     progress_kernels(&working, NULL, 0);
+}
+
+static void worked(bool quiet)
+{
+    if (!quiet) progress_end(&working);
 }
 
 /* Prints a token; false where the text ends, before it or with it. */
@@ -67,6 +76,7 @@ static bool print(struct answer *a, int32_t id, double logprob)
 {
     bool ends = config_is_end(&a->m->config, id) || text_ends(a->t, id);
     if (ends && !a->o->open.random) return false;
+    if (a->quiet) return ++a->made < a->o->tokens;
     if (a->o->logprobs) printf("%d\t%.6f\t", id, logprob), text_print_quoted(a->t, id), puts("");
     else text_print(a->t, id);
     return ++a->made < a->o->tokens;
@@ -133,9 +143,9 @@ static bool write_on(struct answer *a, struct writer *w, int32_t next, const str
 
 static bool write_bursts(struct answer *a, const struct sampled *first)
 {
-    works("planning", "the steps");
+    works(a->quiet, "planning", "the steps");
     struct writer *w = writer_open(a->m, burst_of(a), &a->o->sampling, a->f);
-    progress_end(&working);
+    worked(a->quiet);
     size_t n = (size_t)burst_of(a);
     struct burst b = {calloc(n, sizeof *b.text), calloc(n, sizeof *b.logprobs)};
     bool good = w && ((b.text && b.logprobs) || fault_set(a->f, "out of memory"));
@@ -180,10 +190,10 @@ static bool generate(struct answer *a, const int32_t *prompt, int n)
 {
     int32_t next;
     double began = times_now();
-    works("reading", "the prompt");
+    works(a->quiet, "reading", "the prompt");
     bool read = model_decode(a->m, prompt, n, &next, a->f);
-    progress_end(&working);
-    if (!read) return false;
+    worked(a->quiet);
+    if (!read || a->quiet) return read && write_answer(a, next);
     double took = times_now() - began;
     times_end(a->times, "prompt");
     if (a->o->times) times_print(stderr, "generate: the first token", a->times);
@@ -211,7 +221,7 @@ static bool write_bundle(struct model *m, const char *path, struct fault *f)
     const coda_plan *plans[1 + WAYS] = {m->plan};
     coda_export_options o = CODA_EXPORT_OPTIONS_INIT;
     coda_bundle_report r = CODA_BUNDLE_REPORT_INIT;
-    works("kernels for", path);
+    works(false, "kernels for", path);
     bool good = open_ways(m, w, f);
     for (int i = 0; good && i < WAYS; i++) plans[1 + i] = writer_plan(w[i]);
     o.plans = plans;
@@ -235,6 +245,18 @@ static bool print_plans(struct model *m, const struct options *o, struct times *
     page_print(stdout, "plan of a step, which shares the weights and caches", writer_plan(w), &m->weights);
     writer_close(w);
     return true;
+}
+
+/* What another rank than the first does: all of it, without a word. */
+static bool follow(const struct options *o, struct ranks *r, struct fault *f)
+{
+    struct prompt p;
+    struct model *m = model_open(o->model, &o->open, f);
+    bool good = m && ranks_hear(r, &p, f);
+    struct answer a = {.quiet = true, .m = m, .o = o, .f = f};
+    if (good) a.t = p.text, good = generate(&a, p.ids, p.count);
+    model_close(m);
+    return good;
 }
 
 int main(int argc, char **argv)
@@ -261,6 +283,7 @@ int main(int argc, char **argv)
             "  --plan                    what the plans need, instead of a text\n"
             "  --bundle FILE             writes all kernels that such a text may want, instead of a text\n"
             "  --adapter FOLDER          an adapter of low rank, as PEFT writes it, beside MODEL\n"
+            "  --ranks N                 shares the model out over N GPUs, or threads of the CPU device\n"
             "  --random                  MODEL is a config.json, or its folder: its weights are random\n"
             "  --weights FORMAT          of the random ones: fp8, int8, q4_k_m, int4_g128_bf16 and so on",
         .tokens = 128};
@@ -275,12 +298,14 @@ int main(int argc, char **argv)
     if (*o.wrong.text) return fprintf(stderr, "generate: %s; see generate --help\n", o.wrong.text), 2;
     if (!o.model) return 0;
     o.open.only_plan = o.plan || o.bundle;
-    works("loading", o.model);
+    works(false, "loading", o.model);
     o.open.progress = &working;
-    struct model *m = model_open(o.model, &o.open, &f);
+    struct ranks *others = o.open.ranks > 1 && !o.open.only_plan ? ranks_begin(&o, follow, &f) : NULL;
+    bool good = others || o.open.ranks <= 1 || o.open.only_plan;
+    struct model *m = good ? model_open(o.model, &o.open, &f) : NULL;
     progress_end(&working);
     if (m) times_add(&times, &m->times);
-    bool good = m && (o.ids || o.open.only_plan || (t = text_open(o.model, m->files.config, &f)) != NULL);
+    good = m && (o.ids || o.open.only_plan || (t = text_open(o.model, m->files.config, &f)) != NULL);
     if (good) fprintf(stderr, "generate: %s on %s\n", m->config.family, device_name(&m->device));
     struct answer a = {.m = m, .t = t, .o = &o, .times = &times, .f = &f};
     times_end(&times, "tokenizer");
@@ -288,10 +313,14 @@ int main(int argc, char **argv)
     if (good && o.bundle) good = write_bundle(m, o.bundle, &f);
     if (good && !o.open.only_plan)
         good = (n = (o.chat ? text_message : text_tokens)(t, o.prompt ? o.prompt : "1", &prompt, &f)) >= 0 &&
-               (o.chat || text_after(t, prompt, n, &f)) && generate(&a, prompt, n);
+               (o.chat || text_after(t, prompt, n, &f));
+    if (good && others) ranks_tell(others, &(struct prompt){t, prompt, n});
+    if (good && !o.open.only_plan) good = generate(&a, prompt, n);
+    good = ranks_end(others, good, &f);
     free(prompt);
     if (!good) fprintf(stderr, "generate: %s\n", f.text);
     text_close(t);
     model_close(m);
+    coda_group_free(o.open.group);
     return !good;
 }

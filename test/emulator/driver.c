@@ -4,6 +4,7 @@
  * A "cubin" is what nvrtc.c made: a shared object, loaded with dlopen. Streams run at once (stream.c).
  *     CODA_EMULATOR_SMS   how many the device says it has, 4 without it: few, so that persistent
  *                         kernels walk over several tiles
+ *     CODA_EMULATOR_DEVICES   how many devices it says there are, 1 without it
  *     CODA_SEED           of all that is drawn, 1 without it
  */
 #include "driver_inside.h"
@@ -54,7 +55,18 @@ CUresult emulator_fail(CUresult r, const char *message)
     return r;
 }
 
-CUresult cuDeviceGet(CUdevice *out, int i) { return *out = 0, i ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS; }
+/* They are all the same one, with one context: for programs whose threads have a device each. */
+static int devices(void)
+{
+    const char *s = getenv("CODA_EMULATOR_DEVICES");
+    int n = s ? atoi(s) : 0;
+    return n > 0 ? n : 1;
+}
+
+CUresult cuDeviceGet(CUdevice *out, int i)
+{
+    return *out = 0, i < 0 || i >= devices() ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
 
 CUresult cuDeviceGetName(char *out, int size, CUdevice d)
 {

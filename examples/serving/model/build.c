@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "build.h"
+#include "cut.h"
 #include "tensor.h"
 
 void build_root(struct build *b, const char *name, const char *const *roots, int count)
@@ -60,7 +60,7 @@ static int64_t behind(const struct stored_tensor *t, int wanted, int64_t *rows)
     return count;
 }
 
-static const struct stored_tensor *tensor(struct build *b, const char *name, int64_t rows, int64_t columns)
+const struct stored_tensor *build_tensor(struct build *b, const char *name, int64_t rows, int64_t columns)
 {
     const struct stored_tensor *t = checkpoint_use(b->from, name);
     if (!t) return fault_set(b->fault, "tensor %s is missing", name), NULL;
@@ -99,14 +99,16 @@ coda_value build_leaf(struct build *b, struct weight *w, const char *name, int64
 }
 
 /* The next part of a weight, and where the checkpoint has it. */
-static bool add_part(struct build *b, struct weight *w, const char *name, int64_t rows, int64_t columns)
+static bool add_part(struct build *b, struct weight *w, enum cut cut, const char *name, int64_t rows,
+                     int64_t columns)
 {
     int i = w->stored_count;
     if (!(w->stored[i] = strdup(name))) return fault_set(b->fault, "%s: out of memory", name);
     w->rows[i] = rows;
     w->stored_count++;
     if (!b->from) return true;
-    return (w->part[w->parts++] = tensor(b, name, rows, columns)) != NULL;
+    if (cut != CUT_NONE) return build_cut_part(b, w, cut, name, rows, columns, false);
+    return (w->part[w->parts++] = build_tensor(b, name, rows, columns)) != NULL;
 }
 
 static coda_value stacked(struct build *b, const struct part *parts, int n, const char *suffix,
@@ -115,13 +117,15 @@ static coda_value stacked(struct build *b, const struct part *parts, int n, cons
     char name[160], first[160];
     int64_t rows = 0;
     if (b->failed) return CODA_NONE;
-    snprintf(first, sizeof first, "%s%s%s", b->prefix, parts[0].name, suffix);
+    snprintf(first, sizeof first, "%s%s%s%s", b->prefix, parts[0].name, suffix,
+             build_cut(b, parts[0].name) ? ".part" : "");
     const struct weight *known = weights_find(b->weights, first);
     if (known) return known->value;
     w->columns = columns;
     for (int i = 0; i < n; rows += parts[i++].rows) {
+        enum cut cut = build_cut(b, parts[i].name);
         snprintf(name, sizeof name, "%s%s%s", b->prefix, parts[i].name, suffix);
-        if (!add_part(b, w, name, parts[i].rows, columns)) return weight_drop(w), build_fail(b);
+        if (!add_part(b, w, cut, name, parts[i].rows, columns)) return weight_drop(w), build_fail(b);
     }
     return build_leaf(b, w, first, rows, columns);
 }
@@ -141,6 +145,19 @@ coda_value build_weight(struct build *b, const struct part *parts, int n, const 
 {
     struct weight w = {.dtype = b->dtype};
     return stacked(b, parts, n, suffix, columns, &w);
+}
+
+coda_value build_turned(struct build *b, const char *name, int64_t inputs, int64_t outputs)
+{
+    char stored[160], leaf[170];
+    struct weight w = {.dtype = b->dtype, .columns = outputs};
+    enum cut cut = build_cut(b, name);
+    if (cut == CUT_NONE) return build_weight(b, PART({name, inputs}), ".weight", outputs);
+    if (b->failed) return CODA_NONE;
+    snprintf(stored, sizeof stored, "%s%s.weight", b->prefix, name);
+    snprintf(leaf, sizeof leaf, "%s.part", stored);
+    if (b->from && !build_cut_part(b, &w, cut, stored, outputs, inputs, true)) return build_fail(b);
+    return build_leaf(b, &w, leaf, inputs, outputs);
 }
 
 coda_value build_gain(struct build *b, const char *name, int64_t rows, bool unit)
@@ -321,6 +338,17 @@ static coda_value capped(struct build *b, coda_value logits)
     return coda_scale(b->g, coda_tanh(b->g, coda_scale(b->g, y, 1 / c->logit_cap)), c->logit_cap);
 }
 
+/* Of several ranks each has a part of the vocabulary, if they divide that. */
+static coda_value logits_of(struct build *b, coda_value x, const char *head)
+{
+    const struct config *c = b->c;
+    b->cuts_head = c->ranks > 1 && c->vocabulary % c->ranks == 0;
+    int64_t rows = b->cuts_head ? c->vocabulary / c->ranks : c->vocabulary;
+    coda_value y = build_product(b, x, PART({head, rows}), c->hidden);
+    if (b->cuts_head) y = build_gathered(b, y);
+    return b->cuts_head = false, y;
+}
+
 coda_value build_logits(struct build *b, coda_value x, const char *table)
 {
     const struct config *c = b->c;
@@ -329,7 +357,7 @@ coda_value build_logits(struct build *b, coda_value x, const char *table)
     if (tied) build_prefix(b, "", 0);
     else snprintf(b->prefix, sizeof b->prefix, "%s", root ? root : "");
     const char *head = tied ? table : "lm_head";
-    if (!b->headless) return capped(b, build_product(b, x, PART({head, c->vocabulary}), c->hidden));
+    if (!b->headless) return capped(b, logits_of(b, x, head));
     b->head = build_weight(b, PART({head, c->vocabulary}), ".weight", c->hidden);
     return x;
 }

@@ -35,6 +35,8 @@ struct build {
     bool packed;        /* a decoder that learns: `sentences` windows of `rows` tokens, no caches */
     bool headless;      /* what a decoder's graph gives are the states that its head reads: see build_head */
     coda_value head;    /* its weight, behind build_logits */
+    bool cuts_head;     /* each rank has logits of a part of the vocabulary: cut.h */
+    coda_value group;   /* of the ranks, once something is exchanged */
     bool updates;       /* what is learned are states, as a run writes to them */
     int adapter;        /* columns between the two matrices of an adapter; 0: there are none */
     /* int32 inputs. Of a decoder: [1, rows] where tokens sit, and the row of the caches that keeps them, and
@@ -83,6 +85,10 @@ coda_value build_one(struct build *b, const char *name, const char *suffix, int6
                      struct weight *w);
 /* x times a number. */
 coda_value build_times(struct build *b, coda_value x, float factor);
+/* W of x W, stored [inputs, outputs]. */
+coda_value build_turned(struct build *b, const char *name, int64_t inputs, int64_t outputs);
+/* A plain tensor of this size; NULL, and the fault, if there is none. */
+const struct stored_tensor *build_tensor(struct build *b, const char *name, int64_t rows, int64_t columns);
 /* A weight [rows] named `name`.weight, plus 1 if `unit`, then in fp32. */
 coda_value build_gain(struct build *b, const char *name, int64_t rows, bool unit);
 
@@ -170,6 +176,7 @@ struct family {
     coda_value (*graph)(struct build *b, coda_value ids);
     bool encoder, images; /* makes vectors, not text; of images, not of sentences */
     bool bidirectional;   /* by the config */
+    bool cuts;            /* may be shared out over ranks: build_cut knows the names of its parts */
 };
 
 /* NULL, and a fault, if there is none. */

@@ -7,12 +7,14 @@
 #include "device.h"
 #include "tensor.h"
 
-bool device_open(struct device *d, coda_device wanted)
+bool device_open_at(struct device *d, coda_device wanted, int number)
 {
     *d = (struct device){0};
-    d->on_gpu = wanted != CODA_DEVICE_CPU && !gpu_open(&d->gpu);
+    d->on_gpu = wanted != CODA_DEVICE_CPU && !gpu_open_at(&d->gpu, number);
     return d->on_gpu || wanted != CODA_DEVICE_GPU;
 }
+
+bool device_open(struct device *d, coda_device wanted) { return device_open_at(d, wanted, 0); }
 
 bool device_plan(struct device *d, coda_device wanted)
 {

@@ -17,6 +17,8 @@ struct device {
 
 /* `wanted` CODA_DEVICE_GPU: false if there is none; CODA_DEVICE_NONE: a GPU if there is one, else the CPU. */
 bool device_open(struct device *d, coda_device wanted);
+/* The same of the GPU of this number. */
+bool device_open_at(struct device *d, coda_device wanted, int number);
 /* The same for those who only make plans: CODA_DEVICE_GPU need not be there. */
 bool device_plan(struct device *d, coda_device wanted);
 /* For a thread that did not open it. */

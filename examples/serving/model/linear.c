@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "adapter.h"
+#include "cut.h"
 #include "packing.h"
 
 /* ---- Which parts may lie in one leaf ---- */
@@ -44,8 +45,13 @@ static bool find(struct build *b, const struct part *parts, int n, int64_t colum
         m[i] = (struct stored_matrix){.rows = parts[i].rows, .columns = columns};
         snprintf(name, sizeof name, "%s%s", b->prefix, parts[i].name);
         if (!b->from && !stored_draw(&b->c->quant, name, b->c->layers, &m[i], b->fault)) return false;
-        if (b->from && !stored_find(&b->c->quant, b->from, name, parts[i].rows, columns, &m[i], b->fault))
-            return false;
+        enum cut cut = build_cut(b, parts[i].name);
+        int64_t rows = parts[i].rows, all = columns;
+        if (cut) build_uncut(b, cut, &rows, &all);
+        if (b->from && !stored_find(&b->c->quant, b->from, name, rows, all, &m[i], b->fault)) return false;
+        if (cut && m[i].layout != STORED_PLAIN)
+            return fault_set(b->fault, "%.120s is quantised, and not shared out over ranks", name);
+        m[i].rows = parts[i].rows, m[i].columns = columns;
         if (b->from && !packing_format(&m[i], b->fault)) return false;
     }
     return true;
@@ -158,6 +164,11 @@ static coda_value adapted(struct build *b, coda_value x, coda_value y, const str
 coda_value build_linear(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns,
                         bool bias)
 {
+    enum cut cut = build_cut(b, parts[0].name);
+    if (cut == CUT_INPUTS) {
+        coda_value y = build_summed(b, products(b, x, parts, n, columns, false), cut);
+        return bias ? coda_bias(b->g, y, build_weight(b, parts, n, ".bias", 0)) : y;
+    }
     if (!b->adapter) {
         coda_value y = products(b, x, parts, n, columns, bias);
         return b->from && b->from->adapted ? adapter_add(b, x, y, parts, n, columns) : y;

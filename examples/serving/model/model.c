@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "adapter.h"
+#include "cut.h"
 #include "loading.h"
 #include "model.h"
 #include "tensor.h"
@@ -29,13 +30,27 @@ static void choose_rows(struct model_options *o, const struct config *c, int lim
     o->sentences = positive(o->sentences, most < 1 ? 1 : most < 16 ? most : 16);
 }
 
+/* The config becomes that of one rank. */
+static bool cut(struct model *m, int rank, struct fault *f)
+{
+    int ranks = m->opt.ranks;
+    if (ranks <= 1) return true;
+    if (!m->family->cuts) return fault_set(f, "family %s is not shared out over ranks", m->config.family);
+    if (m->opt.adapter) return fault_set(f, "an adapter is not shared out over ranks");
+    return config_cut(&m->config, rank, ranks, f);
+}
+
 static bool choose(struct model *m, struct fault *f)
 {
     struct model_options *o = &m->opt;
     const struct config *c = &m->config;
-    bool there = (o->only_plan ? device_plan : device_open)(&m->device, o->device);
+    int rank = o->group ? coda_group_rank(o->group) : 0;
+    bool there =
+        o->only_plan ? device_plan(&m->device, o->device) : device_open_at(&m->device, o->device, rank);
     times_end(&m->times, "device");
+    if (!there && rank) return fault_set(f, "there is no GPU %d", rank);
     if (!there) return fault_set(f, "there is no GPU, or no driver");
+    if (!cut(m, rank, f)) return false;
     coda_dtype stored = o->random ? CODA_BF16 : checkpoint_dtype(&m->files);
     if (!o->dtype) o->dtype = !m->device.on_gpu ? CODA_F32 : stored == CODA_F32 ? CODA_F16 : stored;
     o->context = positive(o->context, c->positions < 2048 ? c->positions : 2048);
@@ -77,7 +92,7 @@ static bool allocate(struct model *m, struct fault *f)
     coda_arg_info info = CODA_ARG_INFO_INIT;
     for (int i = 0; i < m->arg_count; i++) {
         if (coda_plan_arg(m->plan, i, &info) != CODA_OK) return fault_set(f, "%s", coda_error());
-        if (info.kind == CODA_ARG_WEIGHT) continue;
+        if (info.kind == CODA_ARG_WEIGHT || info.kind == CODA_ARG_GROUP) continue;
         m->args[i] = (void *)(uintptr_t)m->bytes[info.kind]; /* an offset until there is memory */
         m->bytes[info.kind] += aligned(info.bytes);
         if (is_recurrent(&info)) m->recurrent += info.bytes;
@@ -88,6 +103,10 @@ static bool allocate(struct model *m, struct fault *f)
                              device_name(&m->device));
     for (int i = 0; i < m->arg_count; i++) {
         coda_plan_arg(m->plan, i, &info);
+        if (info.kind == CODA_ARG_GROUP) {
+            m->args[i] = m->opt.group;
+            continue;
+        }
         size_t offset = (uintptr_t)m->args[i];
         if (info.kind == CODA_ARG_WEIGHT) offset = weights_find(&m->weights, info.name)->offset;
         m->args[i] = (char *)m->memory[info.kind] + offset;

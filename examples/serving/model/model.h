@@ -22,7 +22,9 @@ struct model_options {
     const char *drawn;         /* their format, as stored_draws has it; NULL: the config's */
     struct progress *progress; /* gets the weights that are loaded, in MB; NULL: nobody does */
     const char *adapter;       /* a folder of PEFT's, see adapter.h; NULL: none */
-    bool only_plan; /* no memory, no weights: model_run may not be called. A GPU need not be there. */
+    coda_group *group; /* a decoder's, of several ranks, each with a model of its own; NULL: there is one */
+    int ranks;         /* as many as the group has; 0: 1. On GPUs rank r is on the r-th */
+    bool only_plan;    /* no memory, no weights: model_run may not be called. A GPU need not be there. */
 };
 
 enum { MOST_TOP = 64 /* coda_top_k's */ };

@@ -7,6 +7,8 @@
 #include "model.h"
 #include "sample.h"
 
+enum { MOST_OPTION_RANKS = 64 };
+
 struct options {
     const char *usage; /* what --help prints */
     struct model_options open;

@@ -20,7 +20,8 @@ struct group {
     double bytes;
 };
 
-static const char *const kind_text[] = {"input", "weight", "output", "scalar", "sum", "state", "consumed"};
+static const char *const kind_text[] = {"input", "weight", "output",   "scalar",
+                                        "sum",   "state",  "consumed", "group"};
 
 /* "model.layers.12.mlp.up" is "model.layers.*.mlp.up": a number that is a word of its own. */
 static void general_name(const char *name, char out[NAME])

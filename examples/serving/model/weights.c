@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cut.h"
 #include "packing.h"
 #include "tensor.h"
 
@@ -92,6 +93,7 @@ static bool load_part(const struct weight *w, const struct stored_tensor *t, str
 static bool load_numbers(const struct weight *w, struct device *d, void *to, struct fault *f)
 {
     char *at = to;
+    if (w->parts && w->slab[0].rows) return weight_load_cut(w, d, to, f);
     if (!w->parts)
         return device_write(d, to, w->numbers, w->bytes) ||
                fault_set(f, "%s: it cannot be copied to the device", w->name);

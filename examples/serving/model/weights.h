@@ -27,6 +27,11 @@ enum weight_kind {
     WEIGHT_DIAGONAL /* parts, or NULL where there is none, on the diagonal, `times` a number each; else 0 */
 };
 
+/* Some rows and columns of a stored tensor, of a vector column 0. */
+struct slab {
+    int64_t row, rows, column, columns;
+};
+
 struct weight {
     char *name; /* of the graph's leaf */
     coda_dtype dtype;
@@ -34,6 +39,8 @@ struct weight {
     enum weight_kind kind;
     const struct stored_tensor *part[MOST_PARTS]; /* one behind the other */
     struct stored_matrix matrix[MOST_PARTS];      /* of what is quantised: the same */
+    struct slab slab[MOST_PARTS];                 /* what of each part; of no rows: all of it */
+    bool beside;                                  /* slabs lie side by side */
     int parts;
     char *stored[MOST_PARTS]; /* what a checkpoint calls the tensors, also where none is open, ... */
     int64_t rows[MOST_PARTS]; /* ... and the first dimension of each */

@@ -109,6 +109,7 @@ static void *memory(void *context, const coda_arg_info *info)
     struct writer *w = context;
     coda_arg_info theirs = CODA_ARG_INFO_INIT;
     int i = coda_plan_find(w->m->plan, info->name);
+    if (info->kind == CODA_ARG_GROUP) return w->m->opt.group;
     if (i >= 0 && coda_plan_arg(w->m->plan, i, &theirs) == CODA_OK)
         return theirs.bytes == info->bytes ? w->m->args[i] : NULL;
     if (info->kind == CODA_ARG_WEIGHT || w->owned == OWN) return NULL;
@@ -156,10 +157,14 @@ static bool run(struct writer *w, struct fault *f)
            fault_set(f, "%s", coda_error());
 }
 
+/* As cuda.h has them. Other ranks' threads go on with what a capture of the whole process forbids. */
+enum { CAPTURE_GLOBAL = 0, CAPTURE_THREAD_LOCAL = 1 };
+
 static bool capture(struct writer *w, int steps, gpu_graph *graph, gpu_replay *replay, struct fault *f)
 {
     struct gpu *gpu = &w->m->device.gpu;
-    bool good = !gpu->capture_begin(w->stream, 0) || fault_set(f, "the stream cannot be captured");
+    int mode = w->m->opt.group ? CAPTURE_THREAD_LOCAL : CAPTURE_GLOBAL;
+    bool good = !gpu->capture_begin(w->stream, mode) || fault_set(f, "the stream cannot be captured");
     for (int s = 0; good && s < steps; s++) good = run(w, f);
     if (gpu->capture_end(w->stream, graph)) return good && fault_set(f, "the capture failed");
     return good && (!gpu->replay_new(replay, *graph, 0) ||

@@ -20,7 +20,7 @@ built-plain:
 	@+$(IN) BUILD=$(BUILD) all tests
 # The SM in software, a compiler that waits, and a terminal, all of the library's tests.
 built-library: built-plain
-	@+$(MAKE) --no-print-directory -s -C $(TREE) BUILD=$(CODA_BUILD) all $(addprefix $(CODA_BUILD)/,emulator/libcuda.so.1 emulator/libnvrtc.so.13 terminal_test)
+	@+$(MAKE) --no-print-directory -s -C $(TREE) BUILD=$(CODA_BUILD) all $(addprefix $(CODA_BUILD)/,emulator/libcuda.so.1 emulator/libnvrtc.so.13 emulator/libnccl.so.2 terminal_test)
 built-asan: built-library
 	@+$(IN) $(AS_ASAN) all tests fuzzers
 built-tsan: built-asan
@@ -41,7 +41,7 @@ $(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FUL
 # ---- Checkpoints of each family: logits, texts, broken files; the real MiniLM, if `make embed-data` has brought it ----
 MODEL_TEST = model_test test/model/tiny
 $(eval $(call job,model,plain,sh -c 'mkdir -p $(BUILD)/model && $(BUILD)/$(MODEL_TEST) $(BUILD)/model'))
-$(eval $(call job,model-asan,asan,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files recurrent keys known quantised adapters quantize plain modules words cuts fuzz templates template_depth turns'))
+$(eval $(call job,model-asan,asan,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files recurrent keys known quantised adapters quantize plain modules words cuts fuzz templates template_depth turns ranks'))
 # Templates and tokenizers that are drawn, up to a megabyte, within their limits. SECONDS=600 of each: `make fuzz`.
 FUZZERS := template_fuzz tokenizer_fuzz
 $(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(if $(FULL),60,2) $$$$CODA_SEED)))

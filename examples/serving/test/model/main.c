@@ -80,6 +80,7 @@ int main(int argc, char **argv)
                  {"words", test_words},
                  {"adapters", test_adapters},
                  {"cuts", test_cuts},
+                 {"ranks", test_ranks},
                  {"quantised", test_quantised},
                  {"quantize", test_quantize},
                  {"rounding", test_rounding},

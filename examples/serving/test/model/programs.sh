@@ -145,6 +145,20 @@ same 'generate: a story on the emulator' \
     "$(quiet emulated "$generate" --gpu --dtype f16 --context 32 --bandwidth 1000 --tokens 9 "$stories" 'Once upon a time')" \
     ', there was a little girl named'
 
+# Shared out over ranks: threads of the CPU device, and GPUs of the emulator, whose exchanges are a NCCL that is not there.
+for ranks in 2 4; do
+    same "generate --ranks $ranks" "$(quiet "$generate" --cpu --tokens 60 --ranks $ranks "$stories" 'Once upon a time')" \
+        "$(quiet "$generate" --cpu --tokens 60 "$stories" 'Once upon a time')"
+done
+same 'generate --ranks 2 on the emulator, captured' \
+    "$(quiet emulated env CODA_EMULATOR_DEVICES=2 "$generate" --gpu --ids --tokens 5 --context 8 --dtype f32 --burst 2 --ranks 2 "$tiny/gpt2" 1)" \
+    "$(quiet "$generate" --cpu --ids --tokens 5 --context 8 "$tiny/gpt2" 1)"
+same 'generate --ranks 2 of draws' "$(quiet "$generate" --cpu --ids --tokens 20 --temperature 1 --seed 5 --ranks 2 "$tiny/llama" 1)" \
+    "$(quiet "$generate" --cpu --ids --tokens 20 --temperature 1 --seed 5 "$tiny/llama" 1)"
+refused 1 'there is no GPU 1' emulated "$generate" --gpu --ids --ranks 2 "$tiny/llama" 1
+refused 1 '3 ranks do not divide 4 heads of keys' "$generate" --cpu --ranks 3 "$stories" 'Once'
+refused 2 '--ranks cannot be "0"' "$generate" --ranks 0 "$stories" 'Once'
+
 # Draws: the same by the same seed, others by another; the greedy token is the only one of one, and of no warmth.
 draw() { quiet "$generate" --cpu --ids --tokens 30 --context 64 "$@" "$tiny/llama" 1,17; }
 same 'generate --seed' "$(draw --temperature 1 --seed 5)" "$(draw --temperature 1 --seed 5)"
