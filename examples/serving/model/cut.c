@@ -87,28 +87,50 @@ void build_uncut(const struct build *b, enum cut cut, int64_t *outputs, int64_t 
     if (cut == CUT_INPUTS) *inputs *= b->c->ranks;
 }
 
+/* Of W [outputs, inputs], or a vector; how many there are. */
+static int slabs_of(const struct config *c, enum cut cut, int64_t outputs, int64_t inputs, struct slab *slab)
+{
+    struct section s[MOST_PARTS];
+    int n = sections_of(c, cut, outputs, s);
+    int64_t first = cut == CUT_INPUTS ? c->rank * inputs : 0;
+    for (int i = 0; i < n; i++) {
+        int64_t rows = s[i].all / s[i].pieces;
+        int64_t from = s[i].from + (int64_t)c->rank * s[i].pieces / c->ranks * rows;
+        slab[i] = (struct slab){from, rows, inputs ? first : 0, inputs ? inputs : 1};
+    }
+    return n;
+}
+
 bool build_cut_part(struct build *b, struct weight *w, enum cut cut, const char *name, int64_t outputs,
                     int64_t inputs, bool turned)
 {
-    const struct config *c = b->c;
-    struct section s[MOST_PARTS];
-    int n = sections_of(c, cut, outputs, s);
-    int64_t all = outputs, in = inputs, first = cut == CUT_INPUTS ? c->rank * inputs : 0;
+    struct slab slab[MOST_PARTS];
+    int n = slabs_of(b->c, cut, outputs, inputs, slab);
+    int64_t all = outputs, in = inputs;
     build_uncut(b, cut, &all, &in);
     const struct stored_tensor *t = turned ? build_tensor(b, name, in, all) : build_tensor(b, name, all, in);
     if (!t) return false;
     if (w->parts + n > MOST_PARTS)
         return fault_set(b->fault, "tensor %s: it is cut into too many parts", name);
     for (int i = 0; i < n; i++) {
-        int64_t rows = s[i].all / s[i].pieces,
-                from = s[i].from + (int64_t)c->rank * s[i].pieces / c->ranks * rows;
-        struct slab slab = {from, rows, inputs ? first : 0, inputs ? inputs : 1};
-        if (turned) slab = (struct slab){slab.column, slab.columns, slab.row, slab.rows};
-        w->slab[w->parts] = slab;
+        const struct slab u = slab[i];
+        w->slab[w->parts] = turned ? (struct slab){u.column, u.columns, u.row, u.rows} : u;
         w->part[w->parts++] = t;
     }
     w->beside = turned;
     return true;
+}
+
+bool build_cut_matrix(struct build *b, enum cut cut, const char *name, struct stored_matrix *m)
+{
+    if (m->layout == STORED_PLAIN) return true;
+    if (m->layout != STORED_GGUF)
+        return fault_set(b->fault, "%.120s is quantised, and only GGUF's blocks are shared out over ranks",
+                         name);
+    m->slabs = slabs_of(b->c, cut, m->rows, m->columns, m->slab);
+    return m->columns % m->codes->block == 0 ||
+           fault_set(b->fault, "%.120s: a rank's %lld columns are no whole blocks of %d", name,
+                     (long long)m->columns, m->codes->block);
 }
 
 /* ---- The graph ---- */
@@ -171,6 +193,25 @@ static bool load_some(const struct weight *w, int part, int parts, struct device
     }
     free(chunk);
     return good;
+}
+
+bool matrix_gather(const struct stored_matrix *m, struct stored_tensor *to, struct fault *f)
+{
+    const struct stored_tensor *from = m->codes;
+    size_t block = (size_t)from->block_bytes, pitch = (size_t)(from->dims[1] / from->block) * block;
+    size_t row = (size_t)(m->columns / from->block) * block;
+    unsigned char *data = malloc((size_t)m->rows * row), *at = data;
+    if (!data) return fault_set(f, "%s: out of memory", from->name);
+    for (int i = 0; i < m->slabs; i++)
+        for (int64_t k = 0; k < m->slab[i].rows; k++, at += row)
+            memcpy(at,
+                   from->data + (size_t)(m->slab[i].row + k) * pitch +
+                       (size_t)(m->slab[i].column / from->block) * block,
+                   row);
+    *to = *from;
+    to->data = data, to->bytes = (size_t)m->rows * row;
+    to->dims[0] = m->rows, to->dims[1] = m->columns;
+    return true;
 }
 
 bool weight_load_cut(const struct weight *w, struct device *d, char *to, struct fault *f)

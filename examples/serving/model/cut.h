@@ -28,6 +28,11 @@ enum cut build_cut(const struct build *b, const char *name);
  * vector. `turned`: it is stored [inputs, outputs]. False, and the fault, if the checkpoint has it not. */
 bool build_cut_part(struct build *b, struct weight *w, enum cut cut, const char *name, int64_t outputs,
                     int64_t inputs, bool turned);
+/* The same of a matrix that was found in its whole size, and whose rows and columns are the rank's now. Of
+ * quantised ones GGUF's can be cut, where columns are whole blocks. */
+bool build_cut_matrix(struct build *b, enum cut cut, const char *name, struct stored_matrix *m);
+/* The blocks of its slabs as a tensor by itself, whose data is for free(). */
+bool matrix_gather(const struct stored_matrix *m, struct stored_tensor *to, struct fault *f);
 /* The tensor's whole size. */
 void build_uncut(const struct build *b, enum cut cut, int64_t *outputs, int64_t *inputs);
 

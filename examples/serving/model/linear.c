@@ -49,9 +49,8 @@ static bool find(struct build *b, const struct part *parts, int n, int64_t colum
         int64_t rows = parts[i].rows, all = columns;
         if (cut) build_uncut(b, cut, &rows, &all);
         if (b->from && !stored_find(&b->c->quant, b->from, name, rows, all, &m[i], b->fault)) return false;
-        if (cut && m[i].layout != STORED_PLAIN)
-            return fault_set(b->fault, "%.120s is quantised, and not shared out over ranks", name);
         m[i].rows = parts[i].rows, m[i].columns = columns;
+        if (b->from && cut && !build_cut_matrix(b, cut, name, &m[i])) return false;
         if (b->from && !packing_format(&m[i], b->fault)) return false;
     }
     return true;
@@ -73,7 +72,8 @@ static coda_value quantised(struct build *b, enum weight_kind kind, coda_dtype t
 {
     char name[160];
     struct weight w = {.kind = kind, .dtype = t, .columns = columns};
-    snprintf(name, sizeof name, "%s%s%s", b->prefix, parts[0].name, suffix);
+    snprintf(name, sizeof name, "%s%s%s%s", b->prefix, parts[0].name, suffix,
+             build_cut(b, parts[0].name) ? ".part" : "");
     const struct weight *known = weights_find(b->weights, name);
     if (known) return known->value;
     for (int i = 0; i < n; i++) w.matrix[i] = m[i], w.part[i] = m[i].codes;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cut.h"
 #include "packing.h"
 
 enum { MOST_THREADS = 16, ROWS = 16 /* of a record */ };
@@ -296,8 +297,23 @@ static bool cut(struct packing *p)
                                  p->m->codes->name, ROWS, some, PACKING_BYTES);
 }
 
+static bool load_matrix(const struct stored_matrix *m, struct device *d, char *to, struct fault *f);
+
+/* Some rows and columns, as if the file had no others. */
+static bool load_slabs(const struct stored_matrix *m, struct device *d, char *to, struct fault *f)
+{
+    struct stored_matrix some = *m;
+    struct stored_tensor codes;
+    if (!matrix_gather(m, &codes, f)) return false;
+    some.codes = &codes, some.slabs = 0;
+    bool good = load_matrix(&some, d, to, f);
+    free((void *)(uintptr_t)codes.data);
+    return good;
+}
+
 static bool load_matrix(const struct stored_matrix *m, struct device *d, char *to, struct fault *f)
 {
+    if (m->slabs) return load_slabs(m, d, to, f);
     struct source s;
     struct packing p = {.m = m, .source = &s, .d = d, .to = to, .f = f};
     if (!cut(&p) || !source_open(&s, m, f)) return false;

@@ -53,16 +53,25 @@ enum stored_layout {
     STORED_GGUF        /* blocks of `codes`' type */
 };
 
+/* Some rows and columns of a stored tensor, of a vector column 0. */
+struct slab {
+    int64_t row, rows, column, columns;
+};
+
+enum { MOST_PARTS = 4 };
+
 struct stored_matrix {
     enum stored_layout layout;
     int64_t rows, columns;
-    int bits;                           /* of a code, but for GGUF */
-    int group;                          /* columns of a scale; 0: a row */
-    int block_rows;                     /* rows of a scale of STORED_BLOCKS, whose columns are `group` */
-    bool zeros_as_they_are;             /* of GPTQ */
-    bool divisor;                       /* `factor` divides */
-    coda_dtype dtype;                   /* of STORED_SCALED: CODA_F8E4M3, CODA_F8E5M2, CODA_I8 */
-    coda_pack_format format;            /* of all behind that */
+    struct slab slab[MOST_PARTS]; /* of GGUF's blocks: what of `codes` it has, one behind the other; ... */
+    int slabs;                    /* ... 0: all of them */
+    int bits;                     /* of a code, but for GGUF */
+    int group;                    /* columns of a scale; 0: a row */
+    int block_rows;               /* rows of a scale of STORED_BLOCKS, whose columns are `group` */
+    bool zeros_as_they_are;       /* of GPTQ */
+    bool divisor;                 /* `factor` divides */
+    coda_dtype dtype;             /* of STORED_SCALED: CODA_F8E4M3, CODA_F8E5M2, CODA_I8 */
+    coda_pack_format format;      /* of all behind that */
     const struct stored_tensor *codes;  /* NULL where there is no checkpoint */
     const struct stored_tensor *scales; /* NULL where codes have them */
     const struct stored_tensor *zeros;  /* or NULL */

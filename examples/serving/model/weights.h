@@ -8,8 +8,6 @@
 #include "device.h"
 #include "quant.h"
 
-enum { MOST_PARTS = 4 };
-
 /* Rows of a matrix below end[0], from there below end[1], and the others are multiplied by a number each; all
  * zeros: none is. */
 struct ranges {
@@ -25,11 +23,6 @@ enum weight_kind {
     WEIGHT_PACKED,  /* records of `matrix`, by its format */
     WEIGHT_ORDER,   /* I32: the columns of `matrix` by their groups */
     WEIGHT_DIAGONAL /* parts, or NULL where there is none, on the diagonal, `times` a number each; else 0 */
-};
-
-/* Some rows and columns of a stored tensor, of a vector column 0. */
-struct slab {
-    int64_t row, rows, column, columns;
 };
 
 struct weight {

@@ -10,8 +10,9 @@
 
 #include "quant_file.h"
 
-enum { MOST_RANKS = 4, CONTEXT = 128 };
+enum { MOST_RANKS = 4, CONTEXT = 64 };
 static const double bar = 1e-5; /* as of one rank */
+static int gguf_cut;
 
 struct rank {
     char path[512];
@@ -123,9 +124,6 @@ static void refusals(const char *tiny, const char *scratch)
     refused(path, NULL, 8, "8 ranks do not divide 4 heads");
     snprintf(path, sizeof path, "%s/bert", tiny);
     refused(path, NULL, 2, "family bert is not shared out over ranks");
-    quant_write_gguf(&quant_ggufs[0], scratch, 7);
-    snprintf(path, sizeof path, "%s/quantised.gguf", scratch);
-    refused(path, NULL, 2, "is quantised, and not shared out over ranks");
     quant_write(&quant_kinds[0], scratch, "llama", 7);
     adapter_write(scratch, 16, false, 7);
     snprintf(path, sizeof path, "%s/quantised", scratch);
@@ -136,11 +134,40 @@ static void refusals(const char *tiny, const char *scratch)
     refused(plain, path, 2, "an adapter is not shared out over ranks");
 }
 
+/* What GGUF quantises: as on one rank. */
+static void quantised(const char *scratch, const struct quant_gguf *k)
+{
+    static const int32_t ids[] = {1, 5, 9, 2, 33, 7, 7, 60};
+    enum { TOKENS = sizeof ids / sizeof *ids, WIDE = 64 };
+    static float logits[1 + 2][TOKENS * WIDE];
+    struct rank r[3];
+    coda_group *group[3];
+    quant_write_gguf(k, scratch, 11);
+    bool good = !coda_group_local(group, 2, NULL) && !coda_group_local(group + 2, 1, NULL);
+    CHECK(good, "%s", coda_error());
+    for (int i = 0; i < 3; i++) {
+        r[i] = (struct rank){.group = group[i], .ranks = i < 2 ? 2 : 1, .tokens = TOKENS, .ids = ids};
+        r[i].logits = logits[i];
+        snprintf(r[i].path, sizeof r[i].path, "%s/quantised.gguf", scratch);
+    }
+    run_all(r + 2, 1);
+    run_all(r, 2);
+    bool blocks =
+        strstr(r[0].f.text, "columns are no whole blocks of 256") && strstr(r[1].f.text, "no whole blocks");
+    CHECK(r[2].good && ((r[0].good && r[1].good) || blocks), "%s: %s; %s; %s", k->name, r[0].f.text,
+          r[1].f.text, r[2].f.text);
+    if (r[0].good && r[1].good && r[2].good) check_logits(r, k->name, r[2].logits, TOKENS * WIDE);
+    gguf_cut += r[0].good;
+    for (int i = 0; i < 3; i++) coda_group_free(group[i]);
+}
+
 void test_ranks(const char *tiny, const char *scratch)
 {
     for (int i = 0; i < decoders; i++)
         for (int ranks = 2; ranks <= MOST_RANKS; ranks += 2) logits_of(tiny, decoder[i], "", ranks);
     logits_of(tiny, "llama3", "/model.gguf", 2);
     logits_of(tiny, "gpt2", "/model.gguf", 4);
+    for (int i = 0; i < quant_gguf_count; i++) quantised(scratch, &quant_ggufs[i]);
+    CHECK(gguf_cut == 9, "%d of %d kinds of GGUF's blocks were shared out", gguf_cut, quant_gguf_count);
     refusals(tiny, scratch);
 }
