@@ -1,0 +1,306 @@
+/*
+ * ranks.c -- a model over several GPUs of a host, a thread each: what NCCL's exchanges cost in a captured
+ * graph.
+ *
+ *     exchange/BYTES    a sum of so many bytes of bf16 on every rank, one of a chain, us
+ *     residual/BYTES    the same with the residual and the RMSNorm behind it
+ *     split/SHAPE/M     the dense part of a decoder layer of M tokens, cut over the ranks, us: beside the
+ *                       same parts without exchanges (`share` of it is left), and the whole on one GPU
+ *                       (`gain`)
+ *
+ * Each figure is the slower rank's, of graphs that all begin together and hold some layers. --ranks N takes
+ * so many GPUs, two without it; --small has shapes for the emulator (CODA_EMULATOR_DEVICES=2,
+ * LD_LIBRARY_PATH=$PWD/build/emulator, CODA_CUDA_LIB and CODA_LIBCUDA). NVLink multicast stays off.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "gpu.h"
+#include "options.h"
+#include "usage.h"
+
+enum { MOST_RANKS = 8, MOST_ARGUMENTS = 256, TRIES = 21, CAPTURE_THREAD_LOCAL = 1, STREAM_NON_BLOCKING = 1 };
+
+/* What is measured: a graph of some steps. */
+struct work {
+    coda_value (*step)(coda_graph *g, const struct work *w, coda_value x, coda_value group, int number);
+    int64_t m, d, f;
+    int ranks; /* over which weights are cut */
+    bool exchanges;
+    int steps;
+    bool rows; /* a step of an exchange has a residual and a norm */
+};
+
+struct rank {
+    const struct work *work;
+    int number, replays;
+    coda_group *group;
+    pthread_barrier_t *all;
+    double us[TRIES]; /* of a step */
+};
+
+static void die(const char *what)
+{
+    fprintf(stderr, "perf: %s: %s\n", what, coda_error());
+    exit(1);
+}
+
+/* ---- Graphs ---- */
+
+static coda_value tensor(coda_graph *g, const char *name, int number, int64_t rows, int64_t columns)
+{
+    char full[40];
+    snprintf(full, sizeof full, "%s.%d", name, number);
+    return coda_weight(g, full, CODA_BF16, columns ? 2 : 1, (int64_t[]){rows, columns});
+}
+
+static coda_value sum(coda_graph *g, const struct work *w, coda_value z, coda_value group)
+{
+    return w->exchanges ? coda_all_reduce(g, z, group) : z;
+}
+
+static coda_value exchange(coda_graph *g, const struct work *w, coda_value x, coda_value group, int number)
+{
+    coda_value y = sum(g, w, x, group);
+    if (!w->rows) return y;
+    return coda_rms_norm(g, coda_add(g, y, tensor(g, "residual", number, w->m, w->d)),
+                         tensor(g, "gain", number, w->d, 0), 1e-5f);
+}
+
+/* Without RoPE and attention, in whose place a product of elements reads all that the product leaves. */
+static coda_value layer(coda_graph *g, const struct work *w, coda_value x, coda_value group, int number)
+{
+    int64_t d = w->d, part = d / w->ranks, f = w->f / w->ranks;
+    coda_value n1 = coda_rms_norm(g, x, tensor(g, "gain", number, d, 0), 1e-5f), p[3];
+    coda_value qkv = coda_matmul(g, n1, tensor(g, "qkv", number, 3 * part, d));
+    for (int i = 0; i < 3; i++) p[i] = coda_slice(g, qkv, 1, i * part, (i + 1) * part, 1);
+    coda_value a = coda_add(g, coda_mul(g, p[0], p[1]), p[2]);
+    coda_value h = coda_add(g, sum(g, w, coda_matmul(g, a, tensor(g, "o", number, d, part)), group), x);
+    coda_value n2 = coda_rms_norm(g, h, tensor(g, "gain_mlp", number, d, 0), 1e-5f);
+    coda_value z = coda_swiglu(g, coda_matmul(g, n2, tensor(g, "gate_up", number, 2 * f, d)), CODA_STACKED);
+    return coda_add(g, sum(g, w, coda_matmul(g, z, tensor(g, "down", number, d, f)), group), h);
+}
+
+static coda_plan *compiled(const struct work *w)
+{
+    coda_graph *g = coda_graph_new();
+    coda_plan *p;
+    coda_value group = w->exchanges ? coda_group_input(g, "ranks", w->ranks) : CODA_NONE;
+    coda_value x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){w->m, w->d});
+    for (int i = 0; i < w->steps; i++) x = w->step(g, w, x, group, i);
+    coda_output(g, "y", x);
+    if (coda_compile(&p, g, NULL)) die("compile");
+    coda_graph_free(g);
+    return p;
+}
+
+/* ---- A rank ---- */
+
+enum { PIECE = 1 << 20 };
+static uint16_t piece[PIECE]; /* bf16 between 2^-8 and 2^-6 of both signs, which all tensors repeat */
+
+static void draw_piece(void)
+{
+    uint32_t r = 1;
+    for (int i = 0; i < PIECE; i++) {
+        r = r * 1664525 + 1013904223;
+        piece[i] = (uint16_t)((r >> 16 & 0x80ff) | 0x3b80);
+    }
+}
+
+static void *filled(const struct gpu *gpu, size_t bytes)
+{
+    gpu_address at = gpu_alloc(gpu, bytes);
+    if (!at) die("there is not enough memory");
+    for (size_t i = 0; i < bytes; i += sizeof piece)
+        must(gpu->upload(at + i, piece, bytes - i < sizeof piece ? bytes - i : sizeof piece), "cuMemcpyHtoD");
+    return (void *)at;
+}
+
+static void allocate(const struct rank *r, const struct gpu *gpu, const coda_plan *p, void **args)
+{
+    if (coda_plan_args(p) > MOST_ARGUMENTS) die("too many arguments");
+    for (int i = 0; i < coda_plan_args(p); i++) {
+        coda_arg_info a = CODA_ARG_INFO_INIT;
+        coda_plan_arg(p, i, &a);
+        args[i] = a.kind == CODA_ARG_GROUP ? (void *)r->group : filled(gpu, a.bytes);
+    }
+}
+
+/* One run, captured: what the first runs make is there. */
+static gpu_replay captured(const struct gpu *gpu, const coda_plan *p, void **args, void *work,
+                           coda_stream stream)
+{
+    gpu_graph recorded;
+    gpu_replay made;
+    for (int i = 0; i < 2; i++)
+        if (coda_run(p, args, NULL, work, stream)) die("run");
+    must(gpu->stream_wait(stream), "a run");
+    must(gpu->capture_begin(stream, CAPTURE_THREAD_LOCAL), "cuStreamBeginCapture");
+    if (coda_run(p, args, NULL, work, stream)) die("a captured run");
+    must(gpu->capture_end(stream, &recorded), "cuStreamEndCapture");
+    must(gpu->replay_new(&made, recorded, 0), "cuGraphInstantiate");
+    must(gpu->graph_free(recorded), "cuGraphDestroy");
+    return made;
+}
+
+static void *measure(void *context)
+{
+    struct rank *r = context;
+    struct gpu gpu;
+    coda_stream stream;
+    gpu_event from, to;
+    void *args[MOST_ARGUMENTS];
+    if (gpu_open_at(&gpu, r->number)) die("there is no such GPU");
+    coda_plan *p = compiled(r->work);
+    allocate(r, &gpu, p, args);
+    void *work = filled(&gpu, coda_plan_workspace(p) + 256);
+    must(gpu.stream_new(&stream, STREAM_NON_BLOCKING), "cuStreamCreate");
+    must(gpu.event_new(&from, 0), "cuEventCreate"), must(gpu.event_new(&to, 0), "cuEventCreate");
+    gpu_replay steps = captured(&gpu, p, args, work, stream);
+    for (int t = 0; t < TRIES; t++) {
+        float ms;
+        pthread_barrier_wait(r->all);
+        must(gpu.replay_run(steps, stream), "cuGraphLaunch"); /* the ranks meet in it, ... */
+        must(gpu.event_record(from, stream), "cuEventRecord");
+        for (int i = 0; i < r->replays; i++) must(gpu.replay_run(steps, stream), "cuGraphLaunch");
+        must(gpu.event_record(to, stream), "cuEventRecord");
+        must(gpu.event_wait(to), "a replay");
+        must(gpu.event_ms(&ms, from, to), "cuEventElapsedTime"); /* ... and so begin at once */
+        r->us[t] = 1e3 * (double)ms / r->replays / r->work->steps;
+    }
+    gpu.replay_free(steps), gpu.event_free(from), gpu.event_free(to), gpu.stream_free(stream);
+    for (int i = 0; i < coda_plan_args(p); i++)
+        if (args[i] != (void *)r->group) gpu.free((gpu_address)args[i]);
+    gpu.free((gpu_address)work);
+    coda_plan_free(p);
+    return NULL;
+}
+
+/* Microseconds of a step, of the slower rank in each round, in rising order. */
+static double measured(const struct work *w, int replays, double *us)
+{
+    struct rank r[MOST_RANKS];
+    coda_group *group[MOST_RANKS] = {NULL};
+    pthread_t thread[MOST_RANKS];
+    pthread_barrier_t all;
+    int threads = w->exchanges ? w->ranks : 1;
+    pthread_barrier_init(&all, NULL, (unsigned)threads);
+    if (w->exchanges && coda_group_local(group, threads, NULL)) die("group");
+    for (int i = 0; i < threads; i++) {
+        r[i] = (struct rank){.work = w, .number = i, .replays = replays, .group = group[i], .all = &all};
+        must(pthread_create(&thread[i], NULL, measure, &r[i]), "pthread_create");
+    }
+    for (int i = 0; i < threads; i++) pthread_join(thread[i], NULL);
+    for (int t = 0; t < TRIES; t++) {
+        us[t] = 0;
+        for (int i = 0; i < threads; i++) us[t] = r[i].us[t] > us[t] ? r[i].us[t] : us[t];
+    }
+    for (int i = 0; i < threads; i++) coda_group_free(group[i]);
+    pthread_barrier_destroy(&all);
+    return median(us, TRIES);
+}
+
+/* ---- Figures ---- */
+
+struct figures {
+    struct report report;
+    int ranks, replays;
+    bool small;
+};
+
+static void begin(struct figures *s, const char *name, double us, const double *all)
+{
+    report_case(&s->report, name);
+    fprintf(s->report.json, ", \"ranks\": %d, \"us\": %.6g, \"min\": %.6g, \"max\": %.6g, \"rounds\": %d",
+            s->ranks, us, all[0], all[TRIES - 1], TRIES);
+    printf("%-24s %9.2f us   %.2f .. %.2f", name, us, all[0], all[TRIES - 1]);
+}
+
+static void end(struct figures *s)
+{
+    report_end_case(&s->report);
+    puts("");
+    fflush(stdout);
+}
+
+/* Rows of D 4096, of larger ones 8192. */
+static void sizes(struct figures *s)
+{
+    static const int64_t kib[] = {8, 64, 128, 512, 1024, 2048, 4096, 16384, 32768};
+    int count = s->small ? 1 : (int)(sizeof kib / sizeof *kib);
+    for (int i = 0; i < 2 * count; i++) {
+        int64_t bytes = kib[i % count] << 10, d = s->small ? 256 : kib[i % count] < 1024 ? 4096 : 8192;
+        struct work w = {.step = exchange, .m = bytes / 2 / d, .d = d, .ranks = s->ranks, .exchanges = true};
+        char name[40];
+        double us[TRIES];
+        w.rows = i >= count;
+        w.steps = s->small ? 2 : 20;
+        snprintf(name, sizeof name, "%s/%lldK", w.rows ? "residual" : "exchange", (long long)kib[i % count]);
+        begin(s, name, measured(&w, s->replays, us), us);
+        end(s);
+    }
+}
+
+static void layers(struct figures *s, const char *shape, int64_t d, int64_t f, int64_t m, int steps)
+{
+    struct work w = {
+        .step = layer, .m = m, .d = d, .f = f, .ranks = s->ranks, .exchanges = true, .steps = steps};
+    char name[48];
+    double us[TRIES], other[TRIES];
+    snprintf(name, sizeof name, "split/%s/%lld", shape, (long long)m);
+    double cut = measured(&w, s->replays, us);
+    begin(s, name, cut, us);
+    w.exchanges = false;
+    double apart = measured(&w, s->replays, other);
+    w.ranks = 1;
+    double whole = measured(&w, s->replays, other);
+    fprintf(s->report.json, ", \"apart_us\": %.6g, \"whole_us\": %.6g, \"share\": %.4f, \"gain\": %.4f",
+            apart, whole, apart / cut, whole / cut);
+    printf(", without exchanges %.2f (%.3f), on one GPU %.2f (%.2f x)", apart, apart / cut, whole,
+           whole / cut);
+    end(s);
+}
+
+static void all_layers(struct figures *s)
+{
+    static const int64_t tokens[] = {1, 8, 64, 2048};
+    if (s->small) return layers(s, "small", 64 * s->ranks, 96 * s->ranks, 4, 2);
+    for (int i = 0; i < 4; i++) {
+        layers(s, "7b", 4096, 11008, tokens[i], 8);
+        layers(s, "70b", 8192, 28672, tokens[i], 4);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const about =
+        "usage: ranks [--quick] [--ranks N] [--small] [--out FILE]\n"
+        "measures exchanges between N GPUs of this machine, 2 without it, and layers that are cut over them";
+    int64_t ranks = 2;
+    bool quick = false; /* `make perf` tells all programs; this one always is */
+    const char *out = NULL;
+    struct figures s = {.replays = 10};
+    const struct option o[] = {{.name = "--ranks", .number = &ranks},
+                               {.name = "--small", .given = &s.small},
+                               {.name = "--quick", .given = &quick},
+                               {.name = "--out", .word = &out}};
+    struct gpu gpu;
+    if (usage_asked(argv, about)) return 0;
+    int cases = options_read("ranks", argv + (argc > 0), o, (int)(sizeof o / sizeof *o));
+    if (cases) return cases < 0 ? 2 : 0; /* cases are of other programs */
+    if (ranks > MOST_RANKS)
+        return fprintf(stderr, "ranks: --ranks is %lld; 1 to %d\n", (long long)ranks, MOST_RANKS), 2;
+    setenv("NCCL_NVLS_ENABLE", "0", 1);
+    if (gpu_open_at(&gpu, (int)ranks - 1))
+        return printf("ranks: there are no %lld GPUs, and nothing is measured\n", (long long)ranks), 0;
+    s.ranks = (int)ranks;
+    if (s.small) s.replays = 2;
+    draw_piece();
+    report_begin(&s.report, "ranks", s.small ? "/dev/null" : out);
+    sizes(&s);
+    all_layers(&s);
+    return report_end(&s.report);
+}
