@@ -99,11 +99,12 @@ static coda_status replay(struct rank *r)
     if (!device_capture_begin(r->stream)) return say(r, "no capture");
     r->status = coda_run(r->plan, r->args, NULL, r->work, r->stream);
     void *captured = device_capture_end(r->stream);
-    if (r->status || !captured) return r->status ? r->status : say(r, "no captured");
-    for (int i = 0; i < r->runs; i++)
-        if (!device_replay(captured, r->stream) || !device_stream_wait(r->stream))
-            return say(r, "a replay failed");
-    return CODA_OK;
+    if (r->status || !captured) return r->status ? r->status : say(r, "no graph");
+    bool good = true;
+    for (int i = 0; i < r->runs && good; i++)
+        good = device_replay(captured, r->stream) && device_stream_wait(r->stream);
+    device_captured_free(captured);
+    return good ? CODA_OK : say(r, "a replay failed");
 }
 
 static void *run_rank(void *ctx)
@@ -128,6 +129,7 @@ static void free_rank(struct rank *r)
         free(r->host[i]);
     }
     device_free(r->work);
+    device_stream_free(r->stream);
     coda_plan_free(r->plan);
     coda_group_free(r->group);
     free(r->out);

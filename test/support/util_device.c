@@ -24,6 +24,9 @@ static struct {
     int (*capture_end)(void *, void **);
     int (*instantiate)(void **, void *, unsigned long long flags);
     int (*replay)(void *, void *);
+    int (*graph_free)(void *);
+    int (*captured_free)(void *);
+    int (*stream_free)(void *);
 } driver;
 
 enum { STREAM_NON_BLOCKING = 1, CAPTURE_GLOBAL = 0 }; /* as cuda.h has them */
@@ -56,7 +59,9 @@ static bool find_streams(void)
            find(cuda, "cuStreamBeginCapture_v2", &driver.capture_begin) &&
            find(cuda, "cuStreamEndCapture", &driver.capture_end) &&
            find(cuda, "cuGraphInstantiateWithFlags", &driver.instantiate) &&
-           find(cuda, "cuGraphLaunch", &driver.replay);
+           find(cuda, "cuGraphLaunch", &driver.replay) && find(cuda, "cuGraphDestroy", &driver.graph_free) &&
+           find(cuda, "cuGraphExecDestroy", &driver.captured_free) &&
+           find(cuda, "cuStreamDestroy_v2", &driver.stream_free);
 }
 
 bool device_open_emulated(struct jit_device *out, char *err)
@@ -118,8 +123,20 @@ bool device_capture_begin(void *stream) { return !driver.capture_begin(stream, C
 void *device_capture_end(void *stream)
 {
     void *graph = NULL, *captured = NULL;
-    if (driver.capture_end(stream, &graph) || driver.instantiate(&captured, graph, 0)) return NULL;
+    if (driver.capture_end(stream, &graph)) return NULL;
+    if (driver.instantiate(&captured, graph, 0)) captured = NULL;
+    driver.graph_free(graph);
     return captured;
+}
+
+void device_captured_free(void *captured)
+{
+    if (captured) driver.captured_free(captured);
+}
+
+void device_stream_free(void *stream)
+{
+    if (stream) driver.stream_free(stream);
 }
 
 bool device_replay(void *captured, void *stream) { return !driver.replay(captured, stream); }

@@ -26,12 +26,14 @@ bool device_fill(void *to, unsigned char byte, size_t bytes);
 bool device_wait(void);
 
 /* A stream that does not wait for others, and what is captured on it, which may be launched again and again.
- * NULL or false if the driver refuses; they are never given back. */
+ * NULL or false if the driver refuses. NULL may be given back. */
 void *device_stream_new(void);
 bool device_stream_wait(void *stream);
 bool device_capture_begin(void *stream);
 void *device_capture_end(void *stream); /* ready to be launched */
 bool device_replay(void *captured, void *stream);
+void device_captured_free(void *captured);
+void device_stream_free(void *stream);
 
 /* Wall time in seconds, for use after device_wait(). */
 double device_clock(void);

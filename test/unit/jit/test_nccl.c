@@ -30,7 +30,7 @@ struct rank {
     coda_group *group;
     const coda_plan *plan;
     void *args[MOST_ARGS]; /* of the device; [0] is the group */
-    void *work, *stream;
+    void *work, *stream, *captured;
     int delay_ms;
     coda_status status;
     char error[1024];
@@ -78,6 +78,17 @@ static void make_groups(struct rank *r, int ranks, int timeout_ms)
 static void free_groups(struct rank *r, int ranks)
 {
     for (int i = 0; i < ranks; i++) coda_group_free(r[i].group), r[i].group = NULL;
+}
+
+/* With all that they have. */
+static void free_ranks(struct rank *r, int ranks)
+{
+    free_groups(r, ranks);
+    for (int i = 0; i < ranks; i++) {
+        for (int k = 1; k < MOST_ARGS; k++) device_free(r[i].args[k]);
+        device_free(r[i].work), device_captured_free(r[i].captured), device_stream_free(r[i].stream);
+        r[i] = (struct rank){0};
+    }
 }
 
 static int live(void)
@@ -224,9 +235,8 @@ static void check_exchange(const struct exchange_case *c, int ranks, const char 
             ck_assert_msg(got(dtype, host, i) == expected(c, dim, ranks, k, i),
                           "%s\nrank %d: element %lld is %g, not %g", text, k, (long long)i,
                           got(dtype, host, i), expected(c, dim, ranks, k, i));
-        device_free(r[k].args[1]), device_free(r[k].args[2]), device_free(r[k].work);
     }
-    free_groups(r, ranks);
+    free_ranks(r, ranks);
     coda_plan_free(p);
     free(host);
 }
@@ -298,7 +308,7 @@ static void check_block(const struct block *b, const struct rank *r)
 static void *replay(void *ctx)
 {
     struct rank *r = ctx;
-    r->status = device_replay(r->work, r->stream) ? CODA_OK : CODA_E_DEVICE; /* work: the graph */
+    r->status = device_replay(r->captured, r->stream) ? CODA_OK : CODA_E_DEVICE;
     return NULL;
 }
 
@@ -323,7 +333,7 @@ START_TEST(a_block_in_parts)
         ck_assert_msg(r[k].status &&
                           strstr(r[k].error, "the stream is captured, and the group has no communicator yet"),
                       "%s", r[k].error);
-    device_capture_end(r[0].stream), device_capture_end(r[1].stream);
+    for (int k = 0; k < RANKS; k++) device_captured_free(device_capture_end(r[k].stream));
     free_groups(r, RANKS);
     make_groups(r, RANKS, LONG_MS);
     on_threads(r, RANKS, run_rank);
@@ -332,7 +342,7 @@ START_TEST(a_block_in_parts)
     ck_assert(device_capture_begin(r[0].stream) && device_capture_begin(r[1].stream));
     on_threads(r, RANKS, run_rank);
     expect_good(r, RANKS);
-    for (int k = 0; k < RANKS; k++) r[k].work = device_capture_end(r[k].stream);
+    for (int k = 0; k < RANKS; k++) r[k].captured = device_capture_end(r[k].stream);
     for (int again = 0; again < 3; again++) {
         draw(&b, &seed), expect(&b);
         for (int k = 0; k < RANKS; k++) upload_block(&b, &r[k], k);
@@ -340,7 +350,7 @@ START_TEST(a_block_in_parts)
         expect_good(r, RANKS);
         check_block(&b, r);
     }
-    free_groups(r, RANKS);
+    free_ranks(r, RANKS);
     coda_plan_free(p);
     ck_assert_int_eq(live(), 0);
 }
@@ -371,7 +381,7 @@ static void expect_works(const coda_plan *p)
     on_threads(r, 2, run_rank);
     expect_good(r, 2);
     ck_assert(device_download(y, r[1].args[2], 16) && y[0] == 2 && y[3] == 1);
-    free_groups(r, 2);
+    free_ranks(r, 2);
     ck_assert_int_eq(live(), 0);
 }
 
@@ -401,7 +411,7 @@ START_TEST(nccl_that_fails)
                       faults[_i].error[k]);
         ck_assert_int_ne(coda_group_status(r[k].group), CODA_OK);
     }
-    free_groups(r, 2);
+    free_ranks(r, 2);
     unsetenv("FAKE_NCCL");
     expect_works(p);
     coda_plan_free(p);
@@ -429,7 +439,7 @@ START_TEST(an_exchange_that_hangs)
     ck_assert_int_eq(live(), 0);
     on_threads(r, 2, run_rank);
     ck_assert(r[0].status && r[1].status);
-    free_groups(r, 2);
+    free_ranks(r, 2);
     unsetenv("FAKE_NCCL");
     expect_works(p);
     coda_plan_free(p);
@@ -457,18 +467,18 @@ START_TEST(a_rank_that_does_not_come)
     run_rank(&r[0]);
     pthread_join(other, NULL);
     expect_failure(r, 1, CODA_E_DEVICE, "rank 1 gave up: coda_group_abort");
-    free_groups(r, 2);
+    free_ranks(r, 2);
     bind(r, 2, p, LONG_MS);
     on_threads(r, 2, run_rank);
     expect_good(r, 2);
     coda_group_free(r[1].group), r[1].group = NULL;
     run_rank(&r[0]);
     expect_failure(r, 1, CODA_E_DEVICE, "rank 1 left the group before all_reduce");
-    free_groups(r, 2);
+    free_ranks(r, 2);
     bind(r, 2, p, SHORT_MS); /* at its first exchange it is missed by the host */
     run_rank(&r[0]);
     expect_failure(r, 1, CODA_E_DEVICE, "rank 1 missed exchange 1 (all_reduce) for 100 ms");
-    free_groups(r, 2);
+    free_ranks(r, 2);
     expect_works(p);
     coda_plan_free(p);
 }
@@ -491,7 +501,7 @@ START_TEST(plans_that_differ)
     r[1].plan = q;
     on_threads(r, 2, run_rank);
     expect_failure(r, 2, CODA_E_INVALID, other[_i][1]);
-    free_groups(r, 2);
+    free_ranks(r, 2);
     expect_works(p);
     coda_plan_free(q);
     coda_plan_free(p);
@@ -559,7 +569,7 @@ START_TEST(no_host_reaches_them)
     ck_assert_msg(strstr(coda_error(), "all_reduce: the group's other ranks are reached from GPUs alone"),
                   "%s", coda_error());
     free(work);
-    free_groups(r, 2);
+    free_ranks(r, 2);
     coda_plan_free(p);
 }
 END_TEST
@@ -597,7 +607,7 @@ START_TEST(communicators_of_the_callers)
     on_threads(r, 2, run_rank);
     expect_failure(r, 2, CODA_E_INVALID, "the group's communicator is of device 1, the plan of device 0");
     unsetenv("FAKE_NCCL");
-    free_groups(r, 2);
+    free_ranks(r, 2);
     coda_group *none;
     ck_assert_int_eq(coda_group_nccl(&none, comm[0], NULL), CODA_E_DEVICE);
     ck_assert_msg(strstr(coda_error(), "group_nccl: the communicator: invalid argument"), "%s", coda_error());
