@@ -83,7 +83,7 @@ struct config {
     bool carries[MOST_LAYERS]; /* layers that carry a state */
     bool no_rope;              /* attention does not know where tokens sit */
     struct multipliers times;
-    bool wide_residual;         /* what layers add up is fp32 */
+    bool wide_residual; /* what layers add up is fp32 */
     int rank, ranks; /* heads, kv_heads and inner are those of one of several ranks: cut.h; 0: there is one */
     int all_heads, all_kv_heads, all_inner; /* of all of them */
     int image, patch, channels; /* pixels of an image's side, and of a patch's; 0: there are no images */
