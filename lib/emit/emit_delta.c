@@ -2,6 +2,34 @@
  * wants, or delta_chunks.cuh, and the entry. Tokens, sequences and strides are arguments. */
 #include "emit_recurrent.h"
 
+/* Do n neighbouring elements of a tensor lie at a multiple of their bytes, or of 16? */
+static bool is_aligned(const struct tensor_use *u, int strides, int n)
+{
+    bool good = u->offset % n == 0;
+    for (int i = 0; i < strides; i++) good = good && u->stride[i] % n == 0;
+    return u->buffer < 0 || good;
+}
+
+/* Of the kernel that goes token by token: what of a token and of a state moves by several elements. */
+static void print_steps(const struct delta_spec *s, const struct schedule *of, struct text *t)
+{
+    enum { WIDTH = 4 };
+    const struct tensor_use *u = s->use;
+    int64_t rows = of->tile.bm, groups = of->tile.bk;
+    int of_row = (int)(dtype_bytes(u[DELTA_K].dtype, rows) / 4);
+    int many = (of_row % 4 == 0 ? 4 : of_row % 2 == 0 ? 2 : 1) * 4 / (int)dtype_bytes(u[DELTA_K].dtype, 1);
+    emit_constant(t, "i32", "groups", groups);
+    emit_constant(t, "bool", "key_pieces",
+                  rows * groups == s->keys && is_aligned(&u[DELTA_K], 2, many) &&
+                      is_aligned(&u[DELTA_Q], 2, many));
+    emit_constant(t, "bool", "value_pieces",
+                  s->values % WIDTH == 0 && is_aligned(&u[DELTA_V], 2, WIDTH) &&
+                      is_aligned(&u[DELTA_O], 2, WIDTH));
+    emit_constant(t, "bool", "state_pieces",
+                  s->values % WIDTH == 0 && is_aligned(&u[DELTA_BEFORE], 3, WIDTH) &&
+                      is_aligned(&u[DELTA_AFTER], 3, WIDTH));
+}
+
 static const char *const words[DELTA_USES] = {
     [DELTA_Q] = "q",           [DELTA_K] = "k",       [DELTA_V] = "v",
     [DELTA_DECAY] = "decay",   [DELTA_BETA] = "beta", [DELTA_BEFORE] = "before",
@@ -41,6 +69,7 @@ static void print_config(const struct delta_spec *s, const struct schedule *of, 
         emit_constant(t, "i32", "rows", of->tile.bm);
         emit_constant(t, "i32", "warps", of->tile.groups);
     }
+    if (!of->chunk) print_steps(s, of, t);
     emit_constant(t, "i64", "starts_stride", s->use[DELTA_STARTS].stride[0]);
     text_printf(t, "    static constexpr float scale = %af, eps = %af;\n};\n", (double)s->scale,
                 (double)s->eps);

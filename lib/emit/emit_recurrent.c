@@ -48,7 +48,8 @@ void emit_recurrent_body(struct kernel *k, const struct schedule *s, const char 
     if (s->pdl) text_append(t, "    ptx::grid_wait();\n");
     if (s->grid) text_printf(t, "    %s<Config>::run(block,\n        {%s});\n", name, text_str(call));
     text_append(t, "}\n");
-    emit_entry(k, &(struct entry){.cluster = 1, .residents = "1", .declares = declares}, t);
+    struct word residents = emit_word("%d", MAX(s->residents, 1));
+    emit_entry(k, &(struct entry){.cluster = 1, .residents = residents.s, .declares = declares}, t);
 }
 
 coda_status emit_recurrent_finish(struct plan *plan, struct kernel *k, const char *what, struct text *t,

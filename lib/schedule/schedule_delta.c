@@ -1,11 +1,16 @@
 /* schedule_delta.c -- the kernel of the gated delta rule, which goes by chunks on tensor cores or token by
- * token: of this a block has some columns of a head's state, a warp some of its rows. */
+ * token: of this a warp has some columns of a head's state, whose rows are dealt to its lanes by their number
+ * alone. */
 #include "schedule.h"
 
 enum {
     LANES = 32,
-    ROWS = 16,
-    TOGETHER = 4,
+    WIDTH = 4,      /* columns of a lane that goes token by token */
+    MOST_ROWS = 16, /* of it, in registers */
+    GROUPS = 8,     /* of lanes that have other rows, at least */
+    MOST_WARPS = 4,
+    RESIDENTS = 16, /* warps of an SM, whose loads of states are under way */
+    MOST_RESIDENTS = 8,
     MOST_BLOCKS = 1 << 30,
     CHUNK = 64,       /* tokens that tensor cores take together, ... */
     LEAST_CHUNK = 32, /* ... where there are so many */
@@ -92,20 +97,24 @@ static void schedule_chunks(struct schedule *s, const struct delta_spec *of, con
     s->grid = MIN(blocks_of(of, slice), MOST_BLOCKS);
 }
 
-static void schedule_steps(struct schedule *s, const struct delta_spec *of)
+static void schedule_steps(struct schedule *s, const struct delta_spec *of, const struct target *t)
 {
-    int warps = (int)CEIL_DIV(of->keys, ROWS);
+    int groups = of->keys > GROUPS * MOST_ROWS ? 2 * GROUPS : GROUPS, warps = MOST_WARPS;
+    int64_t slices = CEIL_DIV(of->values, LANES / groups * WIDTH);
+    int64_t heads = mul_counts(add_counts(of->sequences, has(of, DELTA_STARTS)), of->heads);
+    while (warps > 1 && mul_counts(heads, CEIL_DIV(slices, warps)) < t->sms) warps /= 2;
     s->tile.groups = warps;
-    s->tile.bm = (int)CEIL_DIV(CEIL_DIV(of->keys, warps), TOGETHER) * TOGETHER;
-    s->tile.bn = LANES;
+    s->tile.bk = groups;
+    s->tile.bm = (int)CEIL_DIV(CEIL_DIV(of->keys, groups), 2) * 2;
+    s->tile.bn = LANES / groups * WIDTH * warps;
     s->threads = LANES * warps;
-    int64_t columns = mul_counts(of->heads, CEIL_DIV(of->values, LANES));
-    s->grid = MIN(mul_counts(columns, add_counts(of->sequences, has(of, DELTA_STARTS))), MOST_BLOCKS);
+    s->residents = MIN(RESIDENTS / warps, MOST_RESIDENTS);
+    s->grid = MIN(mul_counts(heads, CEIL_DIV(slices, warps)), MOST_BLOCKS);
 }
 
 void schedule_delta(struct schedule *s, const struct program *q, const struct plan_options *opt)
 {
     const struct delta_spec *of = q->spec;
     if (takes_chunks(of, q, &opt->target)) schedule_chunks(s, of, &opt->target);
-    else schedule_steps(s, of);
+    else schedule_steps(s, of, &opt->target);
 }

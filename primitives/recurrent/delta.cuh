@@ -2,16 +2,20 @@
 //
 //     S = e^decay S,    e = beta (v - k S),    S = S + k^T e,    o = scale q S = scale (q S' + (q k^T) e)
 //
-// where S' is S ahead of the token, decayed. Columns of S do not know each other: a block has 32 of a head's,
-// a lane each, and a warp some of its rows, in registers from the first token to the last. So a state is read
-// and written once. Both products with S' are sums over the warps, in their order, so a token costs one
-// meeting of the block. Tokens come into shared memory `many` at a time, and norms are factors of the sums.
+// where S' is S ahead of the token, decayed. Columns of S do not know each other: a warp has some neighbours
+// among a head's, a lane four of them and `rows` rows, in registers from the first token to the last. So a
+// state is read and written once, no warp waits for another, and all that a step reads is asked for before
+// any of it is used; of more tokens the next one is. A lane's sums over its rows are added across `groups`
+// lanes: their order depends on the number of keys alone. Norms are factors of the sums.
 //
 // Config: types T (of q, k, v, o), Decay, Beta, Before, After, Index (of starts); i32 keys, values, heads,
-// group (heads of a key head), rows (of a warp), warps; bool by_row, norm, o, before, after, packed; float
+// group (heads of a key head), rows (of a lane), groups (of lanes, which have other rows), warps; bool
+// by_row, norm, o, before, after, packed, key_pieces, value_pieces, state_pieces (they move by pieces); float
 // scale, eps; i64 starts_stride.
 #pragma once
 #include "math.cuh"
+#include "port/tile.cuh"
+#include "ptx/control.cuh"
 #include "recurrent/delta_tensors.cuh"
 #include "tile/block.cuh"
 
@@ -21,174 +25,218 @@ template <class Config> struct Delta {
     typedef typename Config::T T;
     typedef typename Config::Index Index;
     static constexpr i32 keys = Config::keys, values = Config::values, heads = Config::heads;
-    static constexpr i32 rows = Config::rows, warps = Config::warps, threads = 32 * warps;
-    static constexpr i32 padded = rows * warps, many = 8, slices = (values + 31) / 32;
-    static constexpr i32 decays = Config::by_row ? padded : 1;
-    static_assert(rows % 4 == 0 && padded >= keys);
+    static constexpr i32 rows = Config::rows, groups = Config::groups, warps = Config::warps, width = 4;
+    static constexpr i32 across = 32 / groups, columns = across * width * warps; // lanes of a row; of a block
+    static constexpr i32 slices = (values + columns - 1) / columns;
+    static constexpr i32 words = rows * (i32)sizeof(T) / 4, decays = Config::by_row ? rows : 1;
+    static_assert(rows % 2 == 0 && rows * groups >= keys);
 
     typedef DeltaTensors<Config> Tensors;
-    struct alignas(16) Shared {
-        float k[many][padded], q[many][padded], factor[many][decays], v[many][32];
-        float beta[many], scale_k[many], scale_q[many], kq[many];
-        float part[2][warps][2][32];
+    struct Shared {}; // nothing
+    // What a thread has of a head's state.
+    struct Columns {
+        i32 head, row, first, count; // columns from `first` on of the head's values
+        float s[rows][width];
     };
-    // What a thread has of a head's state: `rows` rows of one column.
-    struct Column {
-        u32 head, index; // of the head's values
-        bool any;
-        float s[rows];
+    // What it has of a token.
+    struct Token {
+        u32 k[words], q[words]; // as in memory, of its rows
+        float v[width], decay[decays], beta;
     };
 
-    DEV static i32 first_row() { return threadIdx.x / 32 * rows; }
+    // ---- Memory ----
 
-    template <class U> DEV static void load_state(Column &c, const U *p, const StateStrides &of, i64 batch)
+    // Are there such columns, and row i of the thread's?
+    DEV static bool has(const Columns &c) { return values % (across * width) == 0 || c.count > 0; }
+    DEV static bool has(const Columns &c, i32 i)
     {
-        p += batch * of.batch + c.head * of.head + c.index;
+        return has(c) && (keys == rows * groups || c.row + i < keys);
+    }
+
+    template <class U> DEV static void load_state(Columns &c, const U *p, const StateStrides &of, i64 batch)
+    {
+        p += batch * of.batch + c.head * of.head + c.row * of.row + c.first;
 #pragma unroll
         for (i32 i = 0; i < rows; i++) {
-            const i32 r = first_row() + i;
-            c.s[i] = Config::before && c.any && r < keys ? load(p + r * of.row) : 0.0f;
+            const bool there = Config::before && has(c, i);
+            if (Config::state_pieces && there) port::load_piece(c.s[i], p + i * of.row);
+            else port::load_tail(c.s[i], p + i * of.row, 1, Config::state_pieces || !there ? 0 : c.count);
         }
     }
-    template <class U> DEV static void store_state(const Column &c, U *p, const StateStrides &of, i64 batch)
+    template <class U>
+    DEV static void store_state(const Columns &c, U *p, const StateStrides &of, i64 batch)
     {
-        p += batch * of.batch + c.head * of.head + c.index;
+        p += batch * of.batch + c.head * of.head + c.row * of.row + c.first;
 #pragma unroll
         for (i32 i = 0; i < rows; i++) {
-            const i32 r = first_row() + i;
-            if (c.any && r < keys) store(p + r * of.row, c.s[i]);
+            if (!has(c, i)) continue;
+            if constexpr (Config::state_pieces) port::store_piece(p + i * of.row, c.s[i]);
+            else port::store_tail(p + i * of.row, c.s[i], 1, c.count);
         }
     }
 
-    // Rows t..t + n - 1, of which k and q are padded with zeros.
-    DEV static void load_tokens(const Tensors &a, const Column &c, i64 batch, u32 t, u32 n, Shared &shared)
+    // Elements of the thread's rows; those behind the last one are zeros.
+    DEV static void load_keys(u32 (&to)[words], const T *p, const Columns &c)
     {
-        const T *const q = a.q + batch * a.of_q.batch + c.head / Config::group * keys;
-        const T *const k = a.k + batch * a.of_k.batch + c.head / Config::group * keys;
-#pragma unroll 2
-        for (u32 i = threadIdx.x; i < n * padded; i += threads) {
-            const u32 row = i / padded, column = i % padded;
-            const bool any = column < keys;
-            shared.q[row][column] = any ? load(q + (t + row) * a.of_q.time + column) : 0.0f;
-            shared.k[row][column] = any ? load(k + (t + row) * a.of_k.time + column) : 0.0f;
-        }
-        const auto *const decay = a.decay + batch * a.of_decay.batch + c.head * (Config::by_row ? keys : 1);
-#pragma unroll 1
-        for (u32 i = threadIdx.x; i < n * decays; i += threads) {
-            const u32 row = i / decays, column = i % decays;
-            const bool any = !Config::by_row || column < keys;
-            shared.factor[row][column] =
-                any ? math::exp(load(decay + (t + row) * a.of_decay.time + column)) : 0.0f;
-        }
-        const T *const v = a.v + batch * a.of_v.batch + c.head * values + c.index;
-#pragma unroll 1
-        for (u32 i = threadIdx.x / 32; i < n; i += warps)
-            shared.v[i][threadIdx.x % 32] = c.any ? load(v + (t + i) * a.of_v.time) : 0.0f;
-        if (threadIdx.x < n)
-            shared.beta[threadIdx.x] =
-                load(a.beta + batch * a.of_beta.batch + (t + threadIdx.x) * a.of_beta.time + c.head);
-    }
-
-    DEV static float sum_lanes(float x)
-    {
+        p += c.head / Config::group * keys + c.row;
+        if constexpr (Config::key_pieces) {
+            constexpr i32 many = words % 4 == 0 ? 4 : words % 2 == 0 ? 2 : 1;
 #pragma unroll
-        for (i32 d = 1; d < 32; d *= 2) x += __shfl_xor_sync(~0u, x, d);
-        return x;
-    }
-    // A warp has a token: what its k and q are multiplied by, and k q.
-    DEV static void measure(u32 n, Shared &shared)
-    {
-#pragma unroll 1
-        for (u32 t = threadIdx.x / 32; t < n; t += warps) {
-            float kk = 0.0f, qq = 0.0f, kq = 0.0f;
-            for (i32 i = threadIdx.x % 32; i < padded; i += 32) {
-                const float k = shared.k[t][i], q = shared.q[t][i];
-                kk = fmaf(k, k, kk), qq = fmaf(q, q, qq), kq = fmaf(k, q, kq);
+            for (i32 i = 0; i < words; i += many) {
+                typedef port::Vector<u32, many> Piece;
+                const Piece v = reinterpret_cast<const Piece *>(p)[i / many];
+#pragma unroll
+                for (i32 k = 0; k < many; k++) to[i + k] = v.at[k];
             }
-            kk = sum_lanes(kk), qq = sum_lanes(qq), kq = sum_lanes(kq);
-            const float of_k = Config::norm ? math::rsqrt(kk + Config::eps) : 1.0f;
-            const float of_q = Config::scale * (Config::norm ? math::rsqrt(qq + Config::eps) : 1.0f);
-            if (threadIdx.x % 32 == 0)
-                shared.scale_k[t] = of_k, shared.scale_q[t] = of_q, shared.kq[t] = kq * of_k * of_q;
+        } else {
+            float x[rows];
+            port::load_tail(x, p, 1, keys - c.row);
+#pragma unroll
+            for (i32 i = 0; i < words; i++) {
+                if constexpr (sizeof(T) == 2) to[i] = pack2<T>(x[2 * i], x[2 * i + 1]);
+                else to[i] = float_bits(x[i]);
+            }
+        }
+    }
+    // Element i.
+    DEV static float element(const u32 (&of)[words], i32 i)
+    {
+        if constexpr (sizeof(T) == 4) return bits_float(of[i]);
+        else {
+            const Pair two = unpack2<T>(of[i / 2]);
+            return i % 2 ? two.b : two.a;
         }
     }
 
-    // Token t of those in shared memory; o of the thread's column.
-    DEV static float step(Column &c, u32 t, Shared &shared)
+    DEV static void load_token(const Tensors &a, const Columns &c, i64 batch, u32 t, Token &to)
     {
-        const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, turn = t % 2;
-        const float *const k = shared.k[t] + first_row(), *const q = shared.q[t] + first_row();
-        const float *const factor = shared.factor[t] + (Config::by_row ? first_row() : 0);
-        float of_k = 0.0f, of_q = 0.0f;
+        load_keys(to.k, a.k + batch * a.of_k.batch + t * a.of_k.time, c);
+        load_keys(to.q, a.q + batch * a.of_q.batch + t * a.of_q.time, c);
+        const T *const v = a.v + batch * a.of_v.batch + t * a.of_v.time + c.head * values + c.first;
+        if (Config::value_pieces && has(c)) port::load_piece(to.v, v);
+        else port::load_tail(to.v, v, 1, Config::value_pieces ? 0 : c.count);
+        const auto *const decay = a.decay + batch * a.of_decay.batch + t * a.of_decay.time;
+        if constexpr (Config::by_row)
+            port::load_tail(to.decay, decay + c.head * keys + c.row, 1, keys - c.row);
+        else to.decay[0] = load(decay + c.head);
+        to.beta = load(a.beta + batch * a.of_beta.batch + t * a.of_beta.time + c.head);
+    }
+
+    // ---- A token ----
+
+    // The sums over all rows, which each lane gets.
+    template <i32 n> DEV static void add_groups(float (&x)[n])
+    {
+#pragma unroll
+        for (i32 d = across; d < 32; d *= 2) {
+#pragma unroll
+            for (i32 i = 0; i < n; i++) x[i] += __shfl_xor_sync(~0u, x[i], d);
+        }
+    }
+    // What k and q are multiplied by, and the product of both then.
+    struct Measures {
+        float of_k, of_q, kq;
+    };
+    DEV static Measures measure(const Token &token)
+    {
+        float sum[3] = {};
 #pragma unroll
         for (i32 i = 0; i < rows; i++) {
-            c.s[i] *= factor[Config::by_row ? i : 0];
-            of_k = fmaf(c.s[i], k[i], of_k), of_q = fmaf(c.s[i], q[i], of_q);
+            const float k = element(token.k, i), q = element(token.q, i);
+            sum[0] = fmaf(k, k, sum[0]), sum[1] = fmaf(q, q, sum[1]), sum[2] = fmaf(k, q, sum[2]);
         }
-        shared.part[turn][warp][0][lane] = of_k, shared.part[turn][warp][1][lane] = of_q;
-        __syncthreads();
-        of_k = of_q = 0.0f;
-#pragma unroll
-        for (i32 w = 0; w < warps; w++)
-            of_k += shared.part[turn][w][0][lane], of_q += shared.part[turn][w][1][lane];
-        const float e = shared.beta[t] * (shared.v[t][lane] - of_k * shared.scale_k[t]);
-        const float along = e * shared.scale_k[t];
-#pragma unroll
-        for (i32 i = 0; i < rows; i++) c.s[i] = fmaf(k[i], along, c.s[i]);
-        return fmaf(e, shared.kq[t], of_q * shared.scale_q[t]);
+        add_groups(sum);
+        const float of_k = Config::norm ? math::rsqrt(sum[0] + Config::eps) : 1.0f;
+        const float of_q = Config::scale * (Config::norm ? math::rsqrt(sum[1] + Config::eps) : 1.0f);
+        return {of_k, of_q, sum[2] * of_k * of_q};
     }
 
-    DEV static PackedSequences<Index> packed(const Tensors &a)
+    DEV static void step(Columns &c, const Token &token, float (&o)[width])
     {
-        return {a.starts, Config::starts_stride, a.sequences, a.time};
+        float sum[2 * width] = {}, along[width];
+        const Measures m = measure(token);
+        float factor = math::exp(token.decay[0]);
+#pragma unroll
+        for (i32 i = 0; i < rows; i++) {
+            if (Config::by_row && i) factor = math::exp(token.decay[Config::by_row ? i : 0]);
+            const float k = element(token.k, i), q = element(token.q, i);
+#pragma unroll
+            for (i32 j = 0; j < width; j++) {
+                c.s[i][j] *= factor;
+                sum[j] = fmaf(c.s[i][j], k, sum[j]);
+                sum[width + j] = fmaf(c.s[i][j], q, sum[width + j]);
+            }
+        }
+        add_groups(sum);
+#pragma unroll
+        for (i32 j = 0; j < width; j++) {
+            const float e = token.beta * (token.v[j] - sum[j] * m.of_k);
+            along[j] = e * m.of_k;
+            o[j] = fmaf(e, m.kq, sum[width + j] * m.of_q);
+        }
+#pragma unroll
+        for (i32 i = 0; i < rows; i++) {
+            const float k = element(token.k, i);
+#pragma unroll
+            for (i32 j = 0; j < width; j++) c.s[i][j] = fmaf(k, along[j], c.s[i][j]);
+        }
     }
 
-    DEV static void run_sequence(const Tensors &a, Column &c, u32 b, Shared &shared)
+    DEV static void store_o(const Tensors &a, const Columns &c, i64 batch, u32 t, const float (&o)[width])
+    {
+        T *const p = a.o + batch * a.of_o.batch + t * a.of_o.time + c.head * values + c.first;
+        if (threadIdx.x % 32 >= across || !has(c)) return;
+        if constexpr (Config::value_pieces) port::store_piece(p, o);
+        else port::store_tail(p, o, 1, c.count);
+    }
+
+    // ---- Sequences ----
+
+    DEV static void run_sequence(const Tensors &a, Columns &c, u32 b)
     {
         SequenceRows of = {(i32)b, 0, a.time};
-        if constexpr (Config::packed) of = packed(a).rows_of(b);
+        if constexpr (Config::packed) of = a.packed().rows_of(b);
         const i64 batch = Config::packed ? 0 : b;
-        T *const o = a.o + batch * a.of_o.batch + c.head * values + c.index;
+        Token token;
+        if (of.first < of.end) load_token(a, c, batch, of.first, token);
         load_state(c, a.before, a.of_before, b);
 #pragma unroll 1
-        for (u32 t = of.first; t < of.end; t += many) {
-            const u32 n = of.end - t < many ? of.end - t : many;
-            __syncthreads(); // the tokens before are done with
-            load_tokens(a, c, batch, t, n, shared);
-            __syncthreads();
-            measure(n, shared);
-            __syncthreads();
-#pragma unroll 1
-            for (u32 i = 0; i < n; i++) {
-                const float y = step(c, i, shared);
-                if (Config::o && c.any && threadIdx.x / 32 == i % warps) store(o + (t + i) * a.of_o.time, y);
-            }
+        for (u32 t = of.first; t < of.end; t++) {
+            Token next = token;
+            float o[width];
+            if (t + 1 < of.end) load_token(a, c, batch, t + 1, next);
+            step(c, token, o);
+            if constexpr (Config::o) store_o(a, c, batch, t, o);
+            token = next;
         }
         if constexpr (Config::after) store_state(c, a.after, a.of_after, b);
     }
 
     // Rows of no sequence.
-    DEV static void clear(const Tensors &a, const Column &c)
+    DEV static void clear(const Tensors &a, const Columns &c)
     {
-        const u32 first = a.sequences ? packed(a).rows_of(0).first : a.time;
-        const u32 end = a.sequences ? packed(a).rows_of(a.sequences - 1).end : a.time;
-        T *const o = a.o + c.head * values + c.index;
+        const u32 first = a.sequences ? a.packed().rows_of(0).first : a.time;
+        const u32 end = a.sequences ? a.packed().rows_of(a.sequences - 1).end : a.time;
+        const float zero[width] = {};
 #pragma unroll 1
-        for (u32 t = threadIdx.x / 32; t < a.time && Config::o && c.any; t += warps)
-            if (t < first || t >= end) store(o + t * a.of_o.time, 0.0f);
+        for (u32 t = 0; t < a.time && Config::o; t++)
+            if (t < first || t >= end) store_o(a, c, 0, t, zero);
     }
 
     template <class Block> DEV static void run(const Block &block, const Tensors &a)
     {
-        Shared &shared = *(Shared *)block.shared();
+        const i32 warp = ptx::uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
         const i64 all = (i64)(a.sequences + Config::packed) * heads * slices;
         for (i64 item = block.index(); item < all; item += block.count()) {
             const u32 b = (u32)(item / (heads * slices));
-            Column c;
-            c.head = (u32)(item / slices % heads);
-            c.index = (u32)(item % slices) * 32 + threadIdx.x % 32;
-            c.any = c.index < values;
-            if (b < a.sequences) run_sequence(a, c, b, shared);
+            const i32 first = ((i32)(item % slices) * warps + warp) * across * width; // of the warp
+            if (first >= values) continue;
+            Columns c;
+            c.head = (i32)(item / slices % heads);
+            c.row = lane / across * rows;
+            c.first = first + lane % across * width;
+            c.count = values - c.first;
+            if (b < a.sequences) run_sequence(a, c, b);
             else clear(a, c);
         }
     }
