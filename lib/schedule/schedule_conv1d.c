@@ -6,10 +6,11 @@ enum {
     PIECE_BYTES = 16,
     MOST_WEIGHTS = 16, /* of a thread, in registers */
     WARP = 32,
-    MOST_THREADS = 256,
-    MOST_ROWS = 64, /* of a block, whose first ones are read twice, ... */
+    MOST_THREADS = 128,
+    MOST_ROWS = 256, /* of a block, whose first ones are read twice */
     LEAST_ROWS = 8,
-    BLOCKS = 1024, /* ... unless there are fewer blocks than so many */
+    RESIDENTS = 5, /* blocks of an SM */
+    MOST_WAVES = 64,
     MOST_BLOCKS = 1 << 30
 };
 
@@ -35,19 +36,29 @@ static int64_t rows_behind(const struct conv1d_spec *s)
     return s->use[CONV1D_STARTS].buffer >= 0 ? s->time : MAX(s->time - (s->taps - 1), 0);
 }
 
+/* Rows of a block: in so few waves as MOST_ROWS allows, which end together. */
+static int rows_of(int64_t rows, int64_t streams, int64_t first, int64_t slots)
+{
+    for (int wave = 1; wave <= MOST_WAVES; wave++) {
+        int64_t parts = (wave * slots - first) / MAX(streams, 1);
+        int64_t each = parts > 0 ? CEIL_DIV(rows, parts) : rows;
+        if (each <= MOST_ROWS) return (int)MAX(each, LEAST_ROWS);
+    }
+    return MOST_ROWS;
+}
+
 void schedule_conv1d(struct schedule *s, const struct program *q, const struct plan_options *opt)
 {
     const struct conv1d_spec *of = q->spec;
     int each = width(of);
     int64_t lanes = CEIL_DIV(of->columns, each), rows = rows_behind(of), chunks;
     int64_t streams = of->use[CONV1D_STARTS].buffer >= 0 ? 1 : of->sequences;
-    (void)opt;
     s->threads = (int)MIN(MAX(CEIL_DIV(lanes, WARP) * WARP, WARP), MOST_THREADS);
     s->tile.bn = s->threads * each;
+    s->residents = RESIDENTS;
     chunks = CEIL_DIV(of->columns, s->tile.bn);
-    s->tile.bm = MOST_ROWS;
-    while (s->tile.bm > LEAST_ROWS && mul_counts(chunks * streams, CEIL_DIV(rows, s->tile.bm)) < BLOCKS)
-        s->tile.bm /= 2;
+    s->tile.bm = rows_of(rows, mul_counts(chunks, streams), mul_counts(chunks, of->sequences),
+                         (int64_t)RESIDENTS * MAX(opt->target.sms, 1));
     s->tile.blocks = (int)MIN(CEIL_DIV(rows, s->tile.bm), MOST_BLOCKS);
     int64_t items = add_counts(of->sequences, mul_counts(streams, s->tile.blocks));
     s->grid = MIN(mul_counts(chunks, items), MOST_BLOCKS);

@@ -57,6 +57,22 @@ template <class T, i32 n> DEV void load_piece(float (&x)[n], const T *p)
         for (i32 k = 0; k < width; k++) x[i + k] = to_float(v.at[k]);
     }
 }
+// The same, where instructions count: two elements of 16 bits are taken apart from one word, not from halves.
+template <class T, i32 n> DEV void load_words(float (&x)[n], const T *p)
+{
+    if constexpr (sizeof(T) == 2 && n % 2 == 0) {
+        constexpr i32 words = n / 2, width = move_width<u32, words>();
+#pragma unroll
+        for (i32 i = 0; i < words; i += width) {
+            const Vector<u32, width> v = *reinterpret_cast<const Vector<u32, width> *>(p + 2 * i);
+#pragma unroll
+            for (i32 k = 0; k < width; k++) {
+                const Pair two = unpack2<T>(v.at[k]);
+                x[2 * (i + k)] = two.a, x[2 * (i + k) + 1] = two.b;
+            }
+        }
+    } else load_piece(x, p);
+}
 template <class T, i32 n> DEV void store_piece(T *p, const float (&x)[n])
 {
     constexpr i32 width = move_width<T, n>();

@@ -90,23 +90,38 @@ template <class Config> struct Conv1d {
         }
     }
 
-    // Rows from..end-1 of x, `many` of which are loaded at a time; `last` are those ahead of them, and become
-    // the last ones, if there are as many as a multiple of `many`.
+    // Rows as they are in memory.
+    template <i32 many> struct Ahead {
+        port::Vector<T, width> row[many];
+    };
+    template <i32 many>
+    DEV static void ask(Ahead<many> &to, const Columns &c, const T *x, i64 stride, u32 from, u32 end)
+    {
+#pragma unroll
+        for (i32 i = 0; i < many; i++)
+            if (c.any && from + i < end)
+                to.row[i] = *reinterpret_cast<const port::Vector<T, width> *>(x + (i64)(from + i) * stride);
+    }
+
+    // Rows from..end-1 of x, `many` of which are loaded at a time, while those ahead of them are computed;
+    // `last` are those ahead of all, and become the last ones, if there are as many as a multiple of `many`.
     template <i32 many>
     DEV static void walk(const Columns &c, const T *x, T *y, const Tensors &a, u32 from, u32 end, Rows &last)
     {
         float row[kept + many][width];
+        Ahead<many> next = {};
 #pragma unroll
         for (i32 j = 0; j < kept; j++)
 #pragma unroll
             for (i32 k = 0; k < width; k++) row[j][k] = last[j][k];
+        ask(next, c, x, a.of_x.time, from, end);
 #pragma unroll 1
         for (u32 t = from; t < end; t += many) {
-#pragma unroll
-            for (i32 i = 0; i < many; i++)
-                load_row(row[kept + i], x + (i64)(t + i) * a.of_x.time, c.any && t + i < end);
+            const Ahead<many> now = next;
+            ask(next, c, x, a.of_x.time, t + many, end);
 #pragma unroll
             for (i32 i = 0; i < many; i++) {
+                port::load_words(row[kept + i], now.row[i].at);
                 float sum[width];
                 convolve(sum, c, row, i);
 #pragma unroll
