@@ -1,5 +1,5 @@
-/* emit_scan.c -- a selective scan becomes a kernel: the struct of constants that recurrent/scan_steps.cuh,
- * or scan_chunks.cuh, wants, what the launch passes, and the entry. */
+/* emit_scan.c -- a selective scan becomes a kernel: the struct of constants that one of recurrent/scan_*.cuh
+ * wants, what the launch passes, and the entry. */
 #include <inttypes.h>
 
 #include "emit.h"
@@ -79,12 +79,26 @@ static void emit_steps(const struct scan_spec *s, const struct schedule *of, str
     text_append(t, "};\ntypedef ScanSteps<Config> Kernel;\nusing Shared = Kernel::Shared;\n\n");
 }
 
-static void emit_chunks(const struct schedule *of, struct text *t)
+/* The kernel, and what it calls the sizes of a block. */
+struct scan_kernel {
+    const char *file, *name, *columns, *tokens;
+};
+static struct scan_kernel kernel_of(const struct scan_spec *s, const struct schedule *of)
 {
-    emit_constant(t, "i32", "slice", of->tile.bm);
-    emit_constant(t, "i32", "chunk", of->tile.bk);
-    text_printf(t, "};\ntypedef ScanChunks<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
-                of->shared_bytes);
+    if (of->tile.groups) return (struct scan_kernel){"scan_steps", "ScanSteps", "columns", "tokens"};
+    if (s->each) return (struct scan_kernel){"scan_tiles", "ScanTiles", "columns", "tile"};
+    if (of->tile.stages > 2)
+        return (struct scan_kernel){"scan_chunks_sm90", "ScanChunksSm90", "slice", "chunk"};
+    return (struct scan_kernel){"scan_chunks", "ScanChunks", "slice", "chunk"};
+}
+
+/* Of a kernel whose memory is dynamic. */
+static void emit_dynamic(const struct scan_kernel *kernel, const struct schedule *of, struct text *t)
+{
+    emit_constant(t, "i32", kernel->columns, of->tile.bm);
+    emit_constant(t, "i32", kernel->tokens, of->tile.bk);
+    text_printf(t, "};\ntypedef %s<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
+                kernel->name, of->shared_bytes);
 }
 
 /* Pointers, then strides; and the call's arguments in the order of Tensors. */
@@ -118,17 +132,18 @@ static void print_kernel(const struct scan_spec *s, const struct schedule *of, s
     struct text call = {0};
     text_printf(t, "// scan: %" PRId64 " heads of %" PRId64 " columns, %" PRId64 " states of each\n",
                 s->heads, s->head_dim, s->states);
+    const struct scan_kernel kernel = kernel_of(s, of);
     bool steps = of->tile.groups;
     text_printf(t, "#include \"recurrent/%s.cuh\"\n#include \"tile/block.cuh\"\n\nusing namespace coda;\n\n",
-                steps ? "scan_steps" : "scan_chunks");
+                kernel.file);
     emit_sizes(s, of, t);
     if (steps) emit_steps(s, of, t);
-    else emit_chunks(of, t);
+    else emit_dynamic(&kernel, of, t);
     emit_args(s, k, t, &call);
     emit_body(t);
     if (of->grid) text_printf(t, "    Kernel::run(block, {%sa.sequences, a.rows});\n", text_str(&call));
     text_append(t, "}\n");
-    emit_entry(k, &(struct entry){.declares = steps}, t);
+    emit_entry(k, &(struct entry){.residents = steps ? NULL : "1", .declares = steps}, t);
     t->failed = t->failed || call.failed;
     text_free(&call);
 }

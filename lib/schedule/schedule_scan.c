@@ -1,7 +1,8 @@
 /*
  * schedule_scan.c -- the kernel of a scan, which goes by chunks on tensor cores or token by token: a block of
  * this has some columns of one group of heads. How the states of a column are dealt to lanes depends on their
- * number alone, so that bits do not depend on how many tokens, sequences or columns there are.
+ * number alone, so that bits do not depend on how many tokens, sequences or columns there are; of many tokens
+ * with a decay for each state a kernel with warps of two kinds has the same bits.
  */
 #include "scan.h"
 #include "schedule.h"
@@ -18,8 +19,17 @@ enum {
     MOST_BLOCKS = 1 << 30,
     CHUNK = 64,       /* tokens that tensor cores take together, ... */
     LEAST_CHUNK = 32, /* ... where there are so many */
-    SLICE = 64,       /* columns of a head, or half of them, if there are few heads */
-    PIECE = 8         /* elements of 16 bytes */
+    SLICE = 64,       /* columns of a head, or half of them */
+    PIECE = 8,        /* elements of 16 bytes */
+    TILE = 48,        /* tokens that warps of two kinds take together, ... */
+    LEAST_TILED = 96, /* ... where there are so many, with ... */
+    TILED_STATES = 16,
+    TILED_COLUMNS = 4, /* of a warp */
+    MOST_WALKERS = 10,
+    SERVERS = 2, /* warps that load and store for the others */
+    RAW = 4,     /* tiles as they are in memory: one that is walked, one that is made ready, two that come */
+    READY = 2,
+    SCHEDULERS = 4 /* of an SM, to which its warps are dealt */
 };
 
 static int power_above(int64_t n)
@@ -75,32 +85,92 @@ static bool has_pairs(const struct scan_spec *s)
     return true;
 }
 
-/* ScanChunks::Shared. */
-static int chunk_bytes(const struct scan_spec *s, int slice)
+/* Shared memory of ScanChunks, or of ScanChunksSm90, if there is room for its stages of rows. */
+static int chunk_bytes(const struct scan_spec *s, int slice, int stages)
 {
-    int pitch = (int)s->states + PIECE;
-    return 2 * (2 * CHUNK * (2 * pitch + slice + PIECE) + slice * pitch) + 4 * 3 * CHUNK;
+    int pitch = (int)s->states + PIECE, many = stages - 1; /* of what warps hand on */
+    int stage = 2 * CHUNK * (2 * pitch + slice + PIECE), state = 2 * slice * pitch;
+    int weights = many > 1 ? 2 * 2 * CHUNK * (CHUNK + PIECE) : 0;
+    int steps = (many > 1 ? stages : 1) * (4 * (5 * CHUNK + 1));
+    return (int)CEIL_DIV(stages * stage + many * state + weights + steps, 16) * 16;
+}
+
+/* Stages of chunks of so many columns; 0: there is no room. A kernel without features runs on GPUs that have
+ * less memory than the target, too. */
+static int stages_of(const struct scan_spec *s, int slice, const struct target *t)
+{
+    if (target_has(t, TARGET_WGMMA) && chunk_bytes(s, slice, 3) <= t->shared_bytes) return 3;
+    return chunk_bytes(s, slice, 2) <= t->portable_bytes ? 2 : 0;
 }
 
 /* The columns of a block that goes by chunks; 0: none can. */
 static int slice_of(const struct scan_spec *s, const struct program *q, const struct target *t)
 {
-    int slice = s->head_dim % SLICE == 0 && mul_counts(s->batch, s->heads) >= t->sms ? SLICE : SLICE / 2;
-    bool good = !s->each && !q->invariant && t->mma && s->head_dim % slice == 0 &&
-                s->states % (slice == SLICE ? 16 : 32) == 0 && mean_tokens(s) >= LEAST_CHUNK && has_pairs(s);
+    bool good = !s->each && !q->invariant && t->mma && s->head_dim % (SLICE / 2) == 0 &&
+                s->states % 32 == 0 && mean_tokens(s) >= LEAST_CHUNK && has_pairs(s);
     good = good && comes_by_pieces(&s->use[SCAN_X]) && comes_by_pieces(&s->use[SCAN_B]) &&
            comes_by_pieces(&s->use[SCAN_C]);
-    return good && chunk_bytes(s, slice) <= t->portable_bytes ? slice : 0;
+    bool wide = s->head_dim % SLICE == 0;
+    if (good && wide && stages_of(s, SLICE, t) > 2) return SLICE;
+    if (good && wide && mul_counts(s->batch, s->heads) >= t->sms && stages_of(s, SLICE, t)) return SLICE;
+    return good && stages_of(s, SLICE / 2, t) ? SLICE / 2 : 0;
 }
 
-static void schedule_chunks(struct schedule *s, const struct scan_spec *of, int slice)
+static void schedule_chunks(struct schedule *s, const struct scan_spec *of, int slice, const struct target *t)
 {
-    s->threads = WARP * CHUNK / 16;
+    s->tile.stages = stages_of(of, slice, t);
+    s->threads = s->tile.stages > 2 ? WARP * (8 + slice / 8) : WARP * CHUNK / 16;
     s->tile.bm = slice;
     s->tile.bk = CHUNK;
-    s->shared_bytes = chunk_bytes(of, slice);
+    s->shared_bytes = chunk_bytes(of, slice, s->tile.stages);
     int64_t blocks = mul_counts(mul_counts(MAX(of->batch, 1), of->heads), of->head_dim / slice);
     s->grid = MIN(blocks, MOST_BLOCKS);
+}
+
+/* ScanTiles::Shared. */
+static int tile_bytes(const struct scan_spec *s, int columns)
+{
+    int dt = (int)dtype_bytes(s->use[SCAN_DT].dtype, 1), x = scan_has(s, SCAN_GATE) ? 2 : 1;
+    int gate = x == 2 ? 0 : 2 * columns; /* one row of what is not there */
+    int raw = TILE * (columns * (2 * x + dt) + 2 * 2 * TILED_STATES) + gate;
+    int ready = 2 * 4 * (columns * (TILE + 4) + TILE * TILED_STATES);
+    return RAW * raw + READY * ready + 2 * 4 * columns;
+}
+
+/* The columns of a block of warps of two kinds; 0: none can. */
+static int tiled_columns(const struct scan_spec *s, const struct target *t)
+{
+    static const int use[] = {SCAN_X, SCAN_DT, SCAN_B, SCAN_C, SCAN_GATE, SCAN_Y};
+    int64_t of_group = s->heads / MAX(s->groups, 1), least = 0;
+    bool good = s->each && s->head_dim == 1 && s->states == TILED_STATES && t->mma && of_group % PIECE == 0 &&
+                dtype_bytes(s->use[SCAN_X].dtype, 1) == 2 && mean_tokens(s) >= LEAST_TILED;
+    for (int i = 0; i < ARRAY_SIZE(use); i++) {
+        const struct tensor_use *u = &s->use[use[i]];
+        good = good &&
+               (u->buffer < 0 || (u->offset % PIECE == 0 && u->batch % PIECE == 0 && u->time % PIECE == 0));
+    }
+    int best = 0, most_bytes = t->features ? t->shared_bytes : t->portable_bytes;
+    for (int walkers = 2; good && walkers <= MOST_WALKERS; walkers += 2) {
+        int columns = walkers * TILED_COLUMNS;
+        int64_t blocks = mul_counts(mul_counts(MAX(s->batch, 1), s->groups), CEIL_DIV(of_group, columns));
+        int64_t warps = mul_counts(CEIL_DIV(blocks, MAX(t->sms, 1)), walkers);
+        int64_t price = CEIL_DIV(warps, SCHEDULERS);
+        if ((least && price > least) || tile_bytes(s, columns) > most_bytes) continue;
+        best = columns, least = price;
+    }
+    return best;
+}
+
+static void schedule_tiles(struct schedule *s, const struct scan_spec *of, int columns)
+{
+    s->threads = WARP * (columns / TILED_COLUMNS + SERVERS);
+    s->tile.bm = columns;
+    s->tile.bk = TILE;
+    s->tile.stages = RAW;
+    s->shared_bytes = tile_bytes(of, columns);
+    int64_t sequences = scan_has(of, SCAN_STARTS) ? MAX(of->batch, 1) : of->batch;
+    s->grid = MIN(mul_counts(mul_counts(sequences, of->groups), CEIL_DIV(of->heads / of->groups, columns)),
+                  MOST_BLOCKS);
 }
 
 static void schedule_steps(struct schedule *s, const struct scan_spec *of, const struct target *t)
@@ -121,8 +191,9 @@ static void schedule_steps(struct schedule *s, const struct scan_spec *of, const
 void schedule_scan(struct schedule *s, const struct program *q, const struct plan_options *opt)
 {
     const struct scan_spec *of = q->spec;
-    int slice = slice_of(of, q, &opt->target);
-    if (slice) schedule_chunks(s, of, slice);
+    int slice = slice_of(of, q, &opt->target), columns = tiled_columns(of, &opt->target);
+    if (slice) schedule_chunks(s, of, slice, &opt->target);
+    else if (columns) schedule_tiles(s, of, columns);
     else schedule_steps(s, of, &opt->target);
     s->early = !q->prepare && s->grid && target_has(&opt->target, TARGET_PDL);
 }

@@ -17,7 +17,6 @@
 // packed, state, after, y (they are there), pieces (a lane's states move as one); i64 starts_stride.
 #pragma once
 #include "map/silu.cuh"
-#include "map/softplus.cuh"
 #include "port/tile.cuh"
 #include "ptx/control.cuh"
 #include "recurrent/scan_tensors.cuh"
@@ -143,9 +142,8 @@ template <class Config> struct ScanSteps {
             const i32 t = i / columns, k = i % columns, column = at.first + k;
             const i32 head = column / Config::head_dim;
             if (k >= at.count) continue;
-            float d = to_float(in.dt[at.dt + (row + t) * in.of_dt.time + head]);
-            if (Config::bias) d += in.bias[head];
-            if (Config::softplus) d = map::softplus::apply(d);
+            const float d = Tensors::make_step(to_float(in.dt[at.dt + (row + t) * in.of_dt.time + head]),
+                                               Config::bias ? in.bias[head] : 0.0f);
             shared.step[t][k] = Config::each ? d : math::exp(d * in.a[head]);
             shared.add[t][k] = d * to_float(in.x[at.x + (row + t) * in.of_x.time + column]);
         }

@@ -37,8 +37,9 @@ struct scan_expected {
 };
 struct scan_expected scan_expect(const struct scan_case *c, const graph *g, void **args);
 void scan_expected_free(struct scan_expected *e);
-/* The largest error, in parts of what is allowed: of y 2e-2 in 16 bits and 2e-5 in fp32, of states 1e-5, in
- * bf16 2e-2, of evaluate 1e-12; each of the rms, and as much of the number. */
+/* The largest error, in parts of what is allowed: of y 2e-2 in 16 bits and 2e-5 in fp32, of states 1e-5, and
+ * as much for every 64 tokens, each of which multiplies by a power that may be off by 2^-22, in bf16 2e-2, of
+ * evaluate 1e-12; each of the rms, and as much of the number. */
 double scan_error(const struct scan_case *c, const graph *g, void **args, const struct scan_expected *e,
                   bool evaluate);
 
