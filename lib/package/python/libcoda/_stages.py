@@ -41,7 +41,9 @@ class Scratch:
 def run(plan, addresses, scratch, dims):
     """A run of a plan, of one shape of it if it has symbols."""
     where = scratch.where
-    pointers = (ctypes.c_void_p * len(addresses)).from_buffer(array.array("Q", addresses))
+    if not isinstance(addresses, array.array):
+        addresses = array.array("Q", addresses)
+    pointers = (ctypes.c_void_p * len(addresses)).from_buffer(addresses)
     stream = torch.cuda.current_stream(where).cuda_stream if where.type == "cuda" else None
     if dims is None:
         room, hold = scratch(plan.workspace_bytes)

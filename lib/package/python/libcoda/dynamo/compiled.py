@@ -1,5 +1,7 @@
 """compiled.py -- what the backend gives Dynamo: plans of a graph, or of those parts of it that a graph can say."""
+import array
 import ctypes
+import operator
 import re
 
 import torch
@@ -23,6 +25,16 @@ def device_of(arguments):
     return "cpu", torch.device("cpu")
 
 
+ADDRESS = torch.Tensor.data_ptr
+
+
+def picker(at):
+    """A call that gives the elements at these places of a sequence, as a tuple."""
+    if len(at) > 1:
+        return operator.itemgetter(*at)
+    return (lambda x: (x[at[0]],)) if at else lambda x: ()
+
+
 class Program:
     """A lifted graph and its plan; it is called with Dynamo's arguments. `at`: among them, of the value of the one
     symbol that the graph has."""
@@ -42,11 +54,17 @@ class Program:
         if self.made or lift.g.written:
             self.plan = self.compiled(lift, device)
         self.kept = [x.tensor.to(where) if x.tensor is not None else None for x in self.leaves]
-        # Leaves that most calls give as the graph wants them: the place, the argument's number.
-        self.given = [(k, x.argument) for k, x in enumerate(self.leaves)
-                      if x.argument is not None and x.node.attributes["stride"] is None]
-        self.others = sorted(set(range(len(self.leaves))) - {k for k, _ in self.given})
-        self.states = [k for k, x in enumerate(self.leaves) if x.node.word == "state"]
+        # Leaves that most calls give as the graph wants them: the place, the argument's number. Weights and states are
+        # in the same memory from call to call, as a rule.
+        given = [(k, x.argument) for k, x in enumerate(self.leaves)
+                 if x.argument is not None and x.node.attributes["stride"] is None]
+        self.given = [p for p in given if self.leaves[p[0]].node.word == "input"]
+        self.steady = [p for p in given if p not in self.given]
+        self.pick, self.found = picker([a for _, a in self.steady]), (None, None)
+        self.others = sorted({k for k, x in enumerate(self.kept) if x is None} - {k for k, _ in given})
+        written = [(k, x.argument) for k, x in enumerate(self.leaves)
+                   if x.node.word == "state" and x.argument is not None]
+        self.written = [picker([p[i] for p in written]) for i in range(2)]
         self.places = {x.node: k for k, x in enumerate(self.leaves)}
 
     def compiled(self, lift, device):
@@ -88,21 +106,43 @@ class Program:
 
     def leave(self, arguments, hold):
         """What was written to is where the caller has it, and has another version."""
-        for k in self.states:
-            x = arguments[self.leaves[k].argument] if self.leaves[k].argument is not None else None
-            if x is not None and x is not hold[k]:
-                x.copy_(hold[k])
-            elif x is not None:
-                torch.autograd.graph.increment_version(x)
+        laid, theirs = (pick(x) for pick, x in zip(self.written, (hold, arguments)))
+        if laid.count(None) < len(laid):
+            for x, y in zip(laid, theirs):
+                if x is not None and x is not y:
+                    y.copy_(x)
+            theirs = [y for x, y in zip(laid, theirs) if x is None or x is y]
+        if theirs:
+            torch.autograd.graph.increment_version(theirs)
 
     def result(self, kind, of, arguments, hold, made):
         if kind == "made":
             return made[of]
-        return arguments[of] if kind == "argument" else hold[self.places[of]] if kind == "leaf" else of
+        if kind == "leaf":
+            k = self.places[of]
+            return hold[k] if hold[k] is not None else arguments[self.leaves[k].argument]
+        return arguments[of] if kind == "argument" else of
+
+    def settle(self, hold, tensors, places):
+        """The leaves' addresses, with those of weights and states. They are known from now on, if all lie as the graph
+        wants them: a tensor that has moved has another address, and Dynamo guards strides."""
+        both = array.array("Q", [0 if x is None else x.data_ptr() for x in self.kept])
+        known = True
+        for (k, _), x in zip(self.steady, tensors):
+            laid = self.placed(x, self.leaves[k])
+            both[k] = laid.data_ptr()
+            if laid is not x:
+                hold[k], known = laid, False
+        if known:
+            self.found = places, both
+        return both
 
     def gather(self, arguments):
-        """The leaves' tensors in this call, and their addresses."""
-        hold, both = list(self.kept), [0] * len(self.kept)
+        """Tensors that the call makes for leaves, or holds, and the leaves' addresses."""
+        hold, (known, both) = list(self.kept), self.found
+        tensors = self.pick(arguments)
+        places = list(map(ADDRESS, tensors))
+        both = both[:] if places == known else self.settle(hold, tensors, places)[:]
         for k, a in self.given:
             x = hold[k] = arguments[a]
             both[k] = at = x.data_ptr()
@@ -110,16 +150,24 @@ class Program:
                 hold[k] = x = self.placed(x, self.leaves[k])
                 both[k] = x.data_ptr()
         for k in self.others:
-            hold[k] = self.memory(arguments, hold[k], self.leaves[k])
+            hold[k] = self.memory(arguments, None, self.leaves[k])
             both[k] = hold[k].data_ptr()
         return hold, both
+
+    def all_held(self, arguments, hold):
+        """What gather() holds, weights and states of the caller's among it."""
+        for k, a in self.steady:
+            if hold[k] is None:
+                hold[k] = arguments[a]
+        return hold
 
     def __call__(self, arguments):
         hold, both = self.gather(arguments)
         dims = self.dims(arguments)
         made = [torch.empty(shape, dtype=of[1], device=self.where) for shape, of in zip(self.shapes(dims), self.made)]
         if self.plan is not None:
-            run(self.plan, both + [x.data_ptr() for x in made], self.scratch, dims)
+            both.extend([x.data_ptr() for x in made])
+            run(self.plan, both, self.scratch, dims)
             self.leave(arguments, hold)
         made = [x if x.dtype == dtype else x.to(dtype) for x, (_, _, dtype) in zip(made, self.made)]
         return tuple(self.result(o[0], o[1], arguments, hold, made) for o in self.outputs)
