@@ -4,11 +4,12 @@
  *
  * stat and its like were in each program until 2.33, and called what glibc exports with the number of the
  * struct's layout. libpthread and libdl were libraries of their own until 2.34: build.mk names them to the
- * linker. */
+ * linker. What is not called is dropped. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define OLD(version, result, name, parameters, ...)                                                          \
     __asm__(".symver old_" #name ", " #name "@GLIBC_" version);                                              \
@@ -36,6 +37,15 @@ OLD("2.2.5", int, pthread_create,
      void *restrict context),
     t, attr, run, context)
 OLD("2.2.5", int, pthread_join, (pthread_t t, void **result), t, result)
+OLD("2.2.5", int, pthread_detach, (pthread_t t), t)
+OLD("2.2.5", int, pthread_kill, (pthread_t t, int signal), t, signal)
+OLD("2.2.5", int, pthread_mutex_trylock, (pthread_mutex_t * mutex), mutex)
+OLD("2.2.5", int, pthread_mutex_timedlock,
+    (pthread_mutex_t *restrict mutex, const struct timespec *restrict until), mutex, until)
+OLD("2.2.5", int, pthread_rwlock_rdlock, (pthread_rwlock_t * lock), lock)
+OLD("2.2.5", int, pthread_rwlock_wrlock, (pthread_rwlock_t * lock), lock)
+OLD("2.2.5", int, pthread_rwlock_unlock, (pthread_rwlock_t * lock), lock)
+OLD("2.2.5", int, pthread_attr_setstacksize, (pthread_attr_t * attr, size_t size), attr, size)
 OLD("2.2.5", int, pthread_once, (pthread_once_t * once, void (*run)(void)), once, run)
 OLD("2.2.5", int, pthread_sigmask, (int how, const sigset_t *restrict set, sigset_t *restrict old), how, set,
     old)
