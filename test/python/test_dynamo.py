@@ -117,6 +117,15 @@ class Models(Base):
         self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
         model.load_state_dict({k: v + 0.01 for k, v in model.state_dict().items()})
         self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
+        for k, weight in enumerate((model.model.layers[0].mlp.up_proj.weight, model.lm_head.weight)):
+            moved = weight.detach() * (1.5 + k)
+            weight.data = moved  # in other memory, and then not at a multiple of 16 bytes
+            self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
+            weight.data = torch.empty(moved.numel() + 1)[1:].view_as(moved).copy_(moved * 1.25)
+            for _ in range(2):
+                self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
+            weight.data.mul_(0.75)
+            self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
         self.assertEqual(len(dynamo.last), 1)
 
     def test_lengths(self):
