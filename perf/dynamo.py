@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """dynamo.py -- models of transformers by torch.compile: backend="coda" beside Inductor, in one process.
 
-    dynamo.py [--layers N] [--max-autotune] [--quick] [--seconds N] [--out FILE] [--cpu] [PATTERN...]
+    dynamo.py [--layers N] [--max-autotune] [--quick] [--seconds N] [--out FILE] [--warm SIDE,..] [--cpu] [PATTERN...]
 
     llama-8b, qwen3-8b   prefill: 2048 tokens and the logits of the last one; decode: a token behind 1024 others, by a
                          static cache; first: from the start of a process to its first token, all caches warm
@@ -12,7 +12,8 @@ mode="reduce-overhead"; by option "autotune", mode="max-autotune". "best" is the
 turns, after two runs of their own each; times are the host's clock around runs that end in a wait. `error` is that of
 logits to fp32's of the same weights, of their norm, and beside it that of PyTorch without a compiler. `memory` is the
 most that PyTorch's allocator held in runs, weights and all; `host_us` what a call of a compiled graph costs the host
-above coda_run. --layers: so many layers of 32 or 36, as compilers take minutes. --quick: fewer runs. Results go to
+above coda_run. --layers: so many layers of 32 or 36, as compilers take minutes. --quick: fewer runs. --warm: these sides are compiled, so that a later process finds them in
+its caches, and nothing is measured. Results go to
 perf/results/CARD/torch_dynamo.json, unless patterns choose some. --cpu tries all with small sizes and no GPU.
 """
 import array
@@ -238,6 +239,13 @@ def say(row):
           "  ".join("%s %s" % p for p in row.items() if p[0] not in ("case", "sides", "rounds"))), flush=True)
 
 
+def warm(name, model, opt, device):
+    case = CASES[name](model, opt, device)
+    for side in opt.warm.split(","):
+        print("    %-18s %-9s first run after %.1f s  [%.0f s]" % (name, side, Side(side, model, case, device).first,
+              time.monotonic() - START), flush=True)
+
+
 def one(name, model, opt, device):
     case = CASES[name](model, opt, device)
     want, eager = reference(model, case, device)
@@ -308,17 +316,15 @@ def first(name, opt):
 # ---- The program ----
 
 def arguments():
-    layers = side = None
-    given = sys.argv[1:]
-    for flag in ("--layers", "--child"):
+    values, given = {}, sys.argv[1:]
+    for flag in ("--layers", "--child", "--warm"):
         if flag in given:
             at = given.index(flag)
-            value = given[at + 1]
+            values[flag] = given[at + 1]
             del given[at:at + 2]
-            layers, side = (value, side) if flag == "--layers" else (layers, value)
     sys.argv[1:] = given
     opt = pytorch.parse(__doc__, "--max-autotune --quick --cpu", 600)
-    opt.layers, opt.child = int(layers or 0), side
+    opt.layers, opt.child, opt.warm = int(values.get("--layers", 0)), values.get("--child"), values.get("--warm")
     return opt
 
 
@@ -331,12 +337,14 @@ def main():
     if opt.child:
         return child(*opt.child.split(":"), opt)
     device, rows, models = "cpu" if opt.cpu else "cuda", [], {}
-    path = opt.out or (None if opt.pattern or opt.cpu else pytorch.results("torch_dynamo"))
+    path = opt.out or (None if opt.pattern or opt.cpu or opt.warm else pytorch.results("torch_dynamo"))
     for name in [*CASES, "llama-8b/first"]:
         if (opt.pattern and not any(p in name for p in opt.pattern)) or time.monotonic() - START > opt.seconds:
             continue
         family = name.split("/", maxsplit=1)[0]
         if name.endswith("/first"):
+            if opt.warm:
+                continue
             models.clear()
             gc.collect()
             if device == "cuda":
@@ -347,7 +355,10 @@ def main():
                 models.clear()
                 models[family] = model_of(family, opt, device)
             with torch.no_grad():
-                rows.append(one(name, models[family], opt, device))
+                if opt.warm:
+                    warm(name, models[family], opt, device)
+                else:
+                    rows.append(one(name, models[family], opt, device))
             torch._dynamo.reset()
             libcoda.dynamo.reset()
         if path:
