@@ -227,39 +227,45 @@ template <class Config> struct DeltaRead {
     // Which 16 rows of P the warp makes, `i` of blocks / parts: of two a short and a long one.
     DEV static i32 block_of(i32 warp, i32 i) { return i ? blocks - 1 - warp : warp; }
 
-    // P of tokens 16 r on, and what q is multiplied by.
-    DEV static void relate(i32 r, u32 q, u32 k, const typename Chunk::Numbers &of,
-                           typename Chunk::Weights &to)
+    // Block j of P's rows 16 r on, times `factor` of a row.
+    template <bool diagonal>
+    DEV static void relate(i32 r, i32 j, const typename Chunk::Rows &rows, u32 k, const float (&factor)[2],
+                           const typename Chunk::Numbers &of, typename Chunk::Weights &to)
     {
-        float sum[2 * blocks][4] = {}, length[2] = {};
-#pragma unroll 2
-        for (i32 i = 0; i < keys; i += 16) {
-            Operand a, b;
-            ptx::ldmatrix(Chunk::Keys::matrices(q, 16 * r, i, true), a);
-            if constexpr (Config::norm) Chunk::add_squares(a, length);
-#pragma unroll
-            for (i32 j = 0; j < blocks; j++)
-                if (j <= r) {
-                    ptx::ldmatrix(Chunk::Keys::matrices(k, 16 * j, i, false), b);
-                    multiply<T>(sum[2 * j], sum[2 * j + 1], a, b);
-                }
-        }
-        u8 *const p = (u8 *)to.p;
+        float sum[2][4] = {};
+        Chunk::relate(rows, k, 16 * j, sum);
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
             const i32 t = 16 * r + Chunk::lane() / 4 + 8 * h;
-            const float factor = Config::scale * Chunk::finish_length(length[h]);
-            if (Chunk::lane() % 4 == 0) to.q[t] = factor * of.grown[t];
 #pragma unroll
-            for (i32 n = 0; n < 2 * blocks; n++)
-                if (n / 2 <= r) {
-                    const i32 j = 8 * n + 2 * (Chunk::lane() % 4);
-                    const Pair weight = of.weight(t, n, j);
-                    const float a = factor * weight.a * sum[n][2 * h],
-                                b = factor * weight.b * sum[n][2 * h + 1];
-                    *(u32 *)(p + Chunk::Square::offset(t, j)) = pack2<T>(j <= t ? a : 0.0f, j < t ? b : 0.0f);
-                }
+            for (i32 n = 0; n < 2; n++) {
+                const i32 column = 16 * j + 8 * n + 2 * (Chunk::lane() % 4);
+                const Pair w = of.template weight<diagonal>(t, column);
+                const float a = factor[h] * w.a * sum[n][2 * h], b = factor[h] * w.b * sum[n][2 * h + 1];
+                *(u32 *)((u8 *)to.p + Chunk::Square::offset(t, column)) =
+                    diagonal ? pack2<T>(column <= t ? a : 0.0f, column < t ? b : 0.0f) : pack2<T>(a, b);
+            }
         }
+    }
+    // P of tokens 16 r on, and what q is multiplied by.
+    DEV static void relate_rows(i32 r, u32 q, u32 k, const typename Chunk::Numbers &of,
+                                typename Chunk::Weights &to)
+    {
+        typename Chunk::Rows rows;
+        float length[2] = {}, factor[2];
+        Chunk::load_rows(q, 16 * r, rows);
+        if constexpr (Config::norm)
+#pragma unroll
+            for (i32 i = 0; i < keys / 16; i++) Chunk::add_squares(rows[i], length);
+#pragma unroll
+        for (i32 h = 0; h < 2; h++) {
+            const i32 t = 16 * r + Chunk::lane() / 4 + 8 * h;
+            factor[h] = Config::scale * Chunk::finish_length(length[h]);
+            if (Chunk::lane() % 4 == 0) to.q[t] = factor[h] * of.grown[t];
+        }
+        relate<true>(r, r, rows, k, factor, of, to);
+#pragma unroll 1
+        for (i32 j = 0; j < r; j++) relate<false>(r, j, rows, k, factor, of, to);
     }
 
     // q S and then P N, each as soon as the other warps have left what it needs.
@@ -331,7 +337,7 @@ template <class Config> struct DeltaRead {
             Chunk::wait_ready(turn);
 #pragma unroll 1
             for (i32 i = 0; i < blocks / parts; i++)
-                relate(block_of(warp, i), q, k, shared.numbers[turn], weights);
+                relate_rows(block_of(warp, i), q, k, shared.numbers[turn], weights);
             ptx::named_barrier(Chunk::READERS, 32 * parts);
             Tokens o = {};
             Chunk::wait_left(Chunk::STATE, turn);

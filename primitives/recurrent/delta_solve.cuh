@@ -57,13 +57,13 @@ template <class Config> struct DeltaChunk {
         float within[chunk], across[blocks - 1][chunk], all;
 
         DEV float decay(i32 i, i32 j) const { return math::exp((high[i] - high[j]) + (low[i] - low[j])); }
-        // e^(G_i - G_j) k_j of the results n of a product, of rows i and columns j and j + 1.
-        DEV Pair weight(i32 i, i32 n, i32 j) const
+        // e^(G_i - G_j) k_j of row i and columns j and j + 1, of i's block of 16 or of one before it.
+        template <bool diagonal> DEV Pair weight(i32 i, i32 j) const
         {
             const Pair length = port::load_pair(&k[j]);
-            if (n / 2 == i / 16) return {length.a * decay(i, j), length.b * decay(i, j + 1)};
+            if constexpr (diagonal) return {length.a * decay(i, j), length.b * decay(i, j + 1)};
             const Pair far = port::load_pair(&across[i / 16 - 1][j]);
-            return {length.a * far.a * within[i], length.b * far.b * within[i]};
+            return {length.a * (far.a * within[i]), length.b * (far.b * within[i])};
         }
     };
     // Operands of a warp that carries for one that reads: S ahead of the chunk, N. Then o.
@@ -103,6 +103,27 @@ template <class Config> struct DeltaChunk {
         const Piece p = from[lane()];
 #pragma unroll
         for (i32 i = 0; i < 4; i++) x[i] = p.x[i];
+    }
+
+    typedef Operand Rows[keys / 16]; // 16 rows of k or q
+    DEV static void load_rows(u32 tile, i32 row, Rows &to)
+    {
+#pragma unroll
+        for (i32 i = 0; i < keys / 16; i++) ptx::ldmatrix(Keys::matrices(tile, row, 16 * i, true), to[i]);
+    }
+    // The products of 16 rows and 16 rows of k, as sums of the even steps and of the odd ones.
+    DEV static void relate(const Rows &a, u32 k, i32 row, float (&sum)[2][4])
+    {
+        float odd[2][4] = {};
+#pragma unroll
+        for (i32 i = 0; i < keys / 16; i++) {
+            Operand b;
+            ptx::ldmatrix(Keys::matrices(k, row, 16 * i, false), b);
+            if (i % 2) multiply<T>(odd[0], odd[1], a[i], b);
+            else multiply<T>(sum[0], sum[1], a[i], b);
+        }
+#pragma unroll
+        for (i32 e = 0; e < 8; e++) sum[e / 4][e % 4] += odd[e / 4][e % 4];
     }
 
     // Of rows lane / 4 and 8 below, whose elements four lanes have.
@@ -181,26 +202,27 @@ template <class Config> struct DeltaSolve {
     }
 
     // e^-128 is nothing in fp32, as is any less; but -128 has differences.
-    DEV static double bounded(float decay) { return decay < -128.0f ? -128.0 : (double)decay; }
-    // A warp: the sums of decays, in fp64.
+    DEV static float bounded(float decay) { return decay < -128.0f ? -128.0f : decay; }
+    // The sum of two sums of two floats, whose first one has all that fits it (Dekker).
+    DEV static Pair add(Pair x, Pair y)
+    {
+        const float sum = x.a + y.a, part = sum - x.a;
+        const float rest = ((x.a - (sum - part)) + (y.a - part)) + (x.b + y.b), high = sum + rest;
+        return {high, rest - (high - sum)};
+    }
+    // A warp: the sums of decays.
     DEV static Sums sum_decays(const Gates &of)
     {
-        Sums to;
-        double all = bounded(of.decay[0]) + bounded(of.decay[1]);
+        const Pair second = {bounded(of.decay[1]), 0.0f};
+        Pair all = add({bounded(of.decay[0]), 0.0f}, second);
 #pragma unroll
         for (i32 w = 1; w < 32; w *= 2) {
             const i32 from = max(Chunk::lane() - w, 0);
-            const float high = (float)all, low = (float)(all - (double)high);
-            const float h = __shfl_sync(~0u, high, from), l = __shfl_sync(~0u, low, from);
-            all += Chunk::lane() < w ? 0.0 : (double)h + (double)l;
+            const Pair before = {__shfl_sync(~0u, all.a, from), __shfl_sync(~0u, all.b, from)};
+            if (Chunk::lane() >= w) all = add(all, before);
         }
-#pragma unroll
-        for (i32 i = 0; i < 2; i++) {
-            const double sum = i ? all : all - bounded(of.decay[1]);
-            to.beta[i] = of.beta[i];
-            to.high[i] = (float)sum, to.low[i] = (float)(sum - (double)to.high[i]);
-        }
-        return to;
+        const Pair first = add(all, {-second.a, 0.0f});
+        return {{first.a, all.a}, {first.b, all.b}, {of.beta[0], of.beta[1]}};
     }
     DEV static void store_sums(const Sums &of, Numbers &to)
     {
@@ -210,22 +232,13 @@ template <class Config> struct DeltaSolve {
         port::store_pair(&to.low[t], {of.low[0], of.low[1]});
     }
 
-    // k k^T of the warp's tokens and those up to them; their lengths.
-    DEV static void relate(i32 warp, u32 k, i32 count, float (&sum)[2 * blocks][4], Numbers &to)
+    // One over the lengths of the warp's tokens.
+    DEV static void measure(i32 warp, const typename Chunk::Rows &rows, i32 count, Numbers &to)
     {
         float length[2] = {};
-#pragma unroll 2
-        for (i32 i = 0; i < keys; i += 16) {
-            Operand a, b;
-            ptx::ldmatrix(Chunk::Keys::matrices(k, 16 * warp, i, true), a);
-            if constexpr (Config::norm) Chunk::add_squares(a, length);
+        if constexpr (Config::norm)
 #pragma unroll
-            for (i32 j = 0; j < blocks; j++)
-                if (j <= warp) {
-                    ptx::ldmatrix(Chunk::Keys::matrices(k, 16 * j, i, false), b);
-                    multiply<T>(sum[2 * j], sum[2 * j + 1], a, b);
-                }
-        }
+            for (i32 i = 0; i < keys / 16; i++) Chunk::add_squares(rows[i], length);
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
             const i32 t = 16 * warp + Chunk::lane() / 4 + 8 * h;
@@ -246,7 +259,7 @@ template <class Config> struct DeltaSolve {
             of.later[t] = of.decay(chunk - 1, t);
 #pragma unroll
             for (i32 i = 1; i < blocks; i++)
-                if (t < 16 * i) of.across[i - 1][t] = of.decay(16 * i, t);
+                of.across[i - 1][t] = of.decay(16 * i, t); // read where t is below 16 i
         }
     }
     DEV static void find_factors(i32 thread, Numbers &of)
@@ -255,26 +268,28 @@ template <class Config> struct DeltaSolve {
         else of.later[thread - chunk] *= of.k[thread - chunk];
     }
 
-    // L: the block on the diagonal as floats, the others as two halves.
-    DEV static void weigh(i32 warp, const float (&sum)[2 * blocks][4], const Numbers &of,
-                          float (&diagonal)[16][16], typename Chunk::Inverse &to)
+    // Blocks of L: that on the diagonal as floats, or block j of the others as two halves.
+    template <bool diagonal>
+    DEV static void weigh(i32 warp, i32 j, const typename Chunk::Rows &rows, u32 k, const Numbers &of,
+                          float (&floats)[16][16], typename Chunk::Inverse &to)
     {
-        u8 *const high = (u8 *)to.high, *const low = (u8 *)to.low;
+        float sum[2][4] = {};
+        Chunk::relate(rows, k, 16 * j, sum);
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
             const i32 t = 16 * warp + Chunk::lane() / 4 + 8 * h;
             const float factor = of.beta[t] * of.k[t];
 #pragma unroll
-            for (i32 n = 0; n < 2 * blocks; n++) {
-                const i32 j = 8 * n + 2 * (Chunk::lane() % 4);
-                if (n / 2 > warp) continue;
-                const Pair weight = of.weight(t, n, j);
-                const float a = factor * weight.a * sum[n][2 * h], b = factor * weight.b * sum[n][2 * h + 1];
-                if (n / 2 == warp) {
-                    port::store_pair(&diagonal[t % 16][j % 16], {j < t ? a : 0.0f, j + 1 < t ? b : 0.0f});
+            for (i32 n = 0; n < 2; n++) {
+                const i32 column = 16 * j + 8 * n + 2 * (Chunk::lane() % 4);
+                const Pair w = of.template weight<diagonal>(t, column);
+                const float a = factor * w.a * sum[n][2 * h], b = factor * w.b * sum[n][2 * h + 1];
+                if constexpr (diagonal) {
+                    port::store_pair(&floats[t % 16][column % 16],
+                                     {column < t ? a : 0.0f, column + 1 < t ? b : 0.0f});
                 } else {
-                    const i32 at = Chunk::Square::offset(t, j);
-                    split_pair<T>(a, b, *(u32 *)(high + at), *(u32 *)(low + at));
+                    const i32 at = Chunk::Square::offset(t, column);
+                    split_pair<T>(a, b, *(u32 *)((u8 *)to.high + at), *(u32 *)((u8 *)to.low + at));
                 }
             }
         }
@@ -376,13 +391,18 @@ template <class Config> struct DeltaSolve {
     DEV static void make(i32 warp, i32 turn, i32 stage, i32 count, Shared &shared)
     {
         const i32 thread = 32 * warp + Chunk::lane();
-        float sum[2 * blocks][4] = {};
+        const u32 k = ptx::shared_address(shared.stage[stage].k);
         Numbers &of = shared.numbers[turn];
+        typename Chunk::Rows rows;
+        Chunk::load_rows(k, 16 * warp, rows);
+        measure(warp, rows, count, of);
         find_powers(thread, of);
-        relate(warp, ptx::shared_address(shared.stage[stage].k), count, sum, of);
         meet();
         find_factors(thread, of);
-        weigh(warp, sum, of, shared.diagonal[warp], shared.inverse[turn]);
+        weigh<true>(warp, warp, rows, k, of, shared.diagonal[warp], shared.inverse[turn]);
+#pragma unroll 1
+        for (i32 j = 0; j < warp; j++)
+            weigh<false>(warp, j, rows, k, of, shared.diagonal[warp], shared.inverse[turn]);
         __syncwarp();
         invert(warp, shared.diagonal[warp], shared.inverse[turn]);
         meet();
