@@ -11,10 +11,11 @@ Models are as transformers makes them, in bf16, of random weights. Sides: "coda"
 mode="reduce-overhead"; by option "autotune", mode="max-autotune". "best" is the faster of Inductor's. Sides run in
 turns, after two runs of their own each; times are the host's clock around runs that end in a wait. `error` is that of
 logits to fp32's of the same weights, of their norm, and beside it that of PyTorch without a compiler. `memory` is the
-most that PyTorch's allocator held in runs, weights and all; `host_us` what a call of a compiled graph costs the host
-above coda_run. --layers: so many layers of 32 or 36, as compilers take minutes. --quick: fewer runs. --warm: these sides are compiled, so that a later process finds them in
-its caches, and nothing is measured. Results go to
-perf/results/CARD/torch_dynamo.json, unless patterns choose some. --cpu tries all with small sizes and no GPU.
+most that PyTorch's allocator held in runs, weights and all, without pools of CUDA graphs; `reserved` is all that it
+has of the card, with them; `host_us` what a call of a compiled graph costs the host above coda_run. --layers: so many
+layers of 32 or 36, as compilers take minutes. --quick: fewer runs. --warm: these sides are compiled, so that a later
+process finds them in its caches, and nothing is measured. Results go to perf/results/CARD/torch_dynamo.json, unless
+patterns choose some. --cpu tries all with small sizes and no GPU.
 """
 import array
 import copy
