@@ -60,12 +60,16 @@ static bool has_few_always(const struct attention_spec *a)
     return has_few(a) && !attention_is_packed(a) && a->tq == 1;
 }
 
-/* Bytes of shared memory beside the ring. */
+/* Bytes of shared memory beside the ring: as many parts' states as are joined at one time, those that wait at
+ * each level of the tree above, and what blocks send each other. */
 static int64_t split_states(int64_t rows, int64_t columns, int cluster)
 {
-    int64_t peak = 16, state = 4 * columns + peak, inbox = 4 * columns + cluster * peak; /* of a row */
-    int inboxes = rows > SPLIT_ROWS / 2 ? 1 : 2, levels = cluster < MOST_SPLITS / 2 ? 2 : 1;
-    return rows * ((SPLIT_WARPS + levels) * state + inboxes * inbox) + 8 * (1 + 2 * inboxes);
+    int64_t peak = 16, state = 4 * (columns + 8) + peak, inbox = 4 * columns + cluster * peak; /* of a row */
+    int held = MOST_SPLITS / cluster, kept = rows <= 4 ? 4 : rows <= SPLIT_ROWS / 2 ? 2 : 1;
+    int together = MIN(kept, held), inboxes = rows > SPLIT_ROWS / 2 ? 1 : 2, lefts = 0;
+    for (int parts = held; parts > together; parts /= 2) lefts++;
+    return rows * ((SPLIT_WARPS * together + MAX(lefts, 1)) * state + inboxes * inbox) +
+           8 * (1 + 2 * inboxes);
 }
 
 static struct attention_tile tile(const struct attention_spec *a, const struct attention_terms *on)

@@ -77,14 +77,18 @@ template <class Config> struct AttentionSplit {
     static_assert(cluster * (1 << levels) == parts);
     static_assert(narrow || (!Config::k_scales && !Config::v_scales));
 
-    struct State { // of the rows, over some of the keys
-        alignas(16) float out[rows][columns];
+    // Parts whose states stay until they are joined at one time: as many as small states leave memory for.
+    static constexpr i32 kept = rows <= 4 ? 4 : rows <= 8 ? 2 : 1, together = kept < held ? kept : held;
+    static constexpr i32 climbed = together == 4 ? 2 : together == 2 ? 1 : 0; // levels of the tree
+
+    struct State { // of the rows, over some of the keys; rows begin in different banks
+        alignas(16) float out[rows][columns + 8];
         Peak peak[rows];
     };
     struct alignas(swizzle_atom) Shared { // tiles are what copies bring, [boxes] of rows of 128 bytes each
         u8 ring[stages][boxes * bn * swizzle_row];
-        State of_warp[warps];
-        State of_left[levels > 0 ? levels : 1]; // what waits for its sibling, at each level of the tree
+        State of_warp[together][warps];
+        State of_left[levels > climbed ? levels - climbed : 1]; // what waits for its sibling, at each level
         Inboxes<Config, rows, columns> inboxes;
         u64 full[stages], empty[stages];
         u64 warps_read; // of_warp is free
@@ -405,10 +409,10 @@ template <class Config> struct AttentionSplit {
         release(at);
     }
 
-    // The state of this warp, when the last part's has been read.
-    DEV void put(const OnlineSoftmax &softmax, const Out &out, u32 count) const
+    // The state of this warp over a part, when those before have been read.
+    DEV void put(const OnlineSoftmax &softmax, const Out &out, i32 part, u32 count) const
     {
-        State &to = s.of_warp[warp];
+        State &to = s.of_warp[part % together][warp];
         ptx::mbarrier_wait(address(&s.warps_read), count & 1 ^ 1);
 #pragma unroll
         for (i32 r = 0; r < halves; r++) {
@@ -426,18 +430,32 @@ template <class Config> struct AttentionSplit {
         }
     }
 
-    DEV Partial<Config> merge_warps(i32 row, i32 column) const
+    DEV Partial<Config> merge_warps(const State *of_warp, i32 row, i32 column) const
     {
         Partial<Config> all;
 #pragma unroll
-        for (i32 w = 0; w < warps; w++) all.max = fmaxf(all.max, s.of_warp[w].peak[row].max);
+        for (i32 w = 0; w < warps; w++) all.max = fmaxf(all.max, of_warp[w].peak[row].max);
 #pragma unroll
         for (i32 w = 0; w < warps; w++) {
             float x[4];
-            ptx::shared_load(x, address(&s.of_warp[w].out[row][column]));
-            all.add(s.of_warp[w].peak[row], x);
+            ptx::shared_load(x, address(&of_warp[w].out[row][column]));
+            all.add(of_warp[w].peak[row], x);
         }
         return all;
+    }
+    // The parts from `first` on that are joined at one time, of which some have keys.
+    DEV Partial<Config> merge_parts(const Item &item, i32 first, i32 row, i32 column) const
+    {
+        Partial<Config> part[together];
+#pragma unroll
+        for (i32 i = 0; i < together; i++)
+            if (together == 1 || item.any(first + i, first + i + 1))
+                part[i] = merge_warps(s.of_warp[i], row, column);
+#pragma unroll
+        for (i32 d = 1; d < together; d *= 2)
+#pragma unroll
+            for (i32 i = 0; i < together; i += 2 * d) part[i].join(part[i + d]);
+        return part[0];
     }
     // Up the tree of this block's parts, as far as siblings have been here; one without keys counts as
     // having. The last part comes to the top. A thread has the same columns of a row in all parts.
@@ -446,13 +464,13 @@ template <class Config> struct AttentionSplit {
 #pragma unroll 1
         for (i32 e = threadIdx.x; e < rows * columns / 4; e += 32 * warps) {
             const i32 row = e / (columns / 4), column = e % (columns / 4) * 4;
-            Partial<Config> all = merge_warps(row, column);
+            Partial<Config> all = merge_parts(item, part / together * together, row, column);
             bool waits = false;
 #pragma unroll
-            for (i32 level = 0; level < levels; level++) {
+            for (i32 level = climbed; level < levels; level++) {
                 const i32 sibling = part >> level ^ 1;
                 if (!item.any(sibling << level, sibling + 1 << level)) continue;
-                State &left = s.of_left[level];
+                State &left = s.of_left[level - climbed];
                 waits = sibling & 1;
                 if (waits) {
                     ptx::shared_store(address(&left.out[row][column]), all.out);
@@ -468,16 +486,18 @@ template <class Config> struct AttentionSplit {
             if (!waits) s.inboxes.send(all, row, column, turn);
         }
     }
-    // Ends a part, the block's number `count`, of item number `turn`.
-    DEV void publish(const OnlineSoftmax &softmax, const Out &out, const Item &item, i32 part, u32 count,
+    // Ends a part of item number `turn`; `count` parts were joined by this block before, some with others.
+    DEV void publish(const OnlineSoftmax &softmax, const Out &out, const Item &item, i32 part, u32 &count,
                      u32 turn) const
     {
-        put(softmax, out, count);
+        put(softmax, out, part, count);
+        if (item.any(part + 1, part / together * together + together)) return;
         __syncwarp();
         ptx::named_barrier(barrier_streamers, 32 * warps);
         join(item, part, turn);
         __syncwarp();
         if (lane == 0) ptx::mbarrier_arrive(address(&s.warps_read));
+        count++;
     }
     // A block that had no keys of the item.
     DEV void publish_nothing(u32 turn) const
@@ -517,7 +537,7 @@ template <class Config> struct AttentionSplit {
                 if (!item.any(part, part + 1)) continue;
                 for (i32 block = item.begin(part); block < item.begin(part + 1); block++)
                     attend(at, x, softmax, as, item, block, out);
-                publish(softmax, out, item, part, count++, turn);
+                publish(softmax, out, item, part, count, turn);
             }
             if (!item.any(0, held)) publish_nothing(turn);
         }
