@@ -43,6 +43,15 @@ static const char *of_mixture(const char *word, const char *name, int layers)
     return begins(word, "q4") ? "q4_k" : "q5_k";
 }
 
+/* As llama.cpp has it: columns that are no blocks of 256 have a format in blocks of 32, or stay as they are:
+ * NULL. */
+static const char *of_blocks(const char *one, int64_t columns)
+{
+    if (columns % 256 == 0) return one;
+    if (columns % 32) return NULL;
+    return !strcmp(one, "q6_k") ? "q8_0" : !strcmp(one, "q5_k") ? "q5_1" : "q5_0";
+}
+
 /* Words of a config's rule. */
 static void of_rule(const struct quant_rule *r, char *word, size_t size)
 {
@@ -62,11 +71,12 @@ bool stored_draw(const struct quant_config *q, const char *name, int layers, str
     snprintf(word, sizeof word, "%s", q->drawn);
     if (!*word && q->rules) of_rule(&q->rule[0], word, sizeof word);
     if (!*word || (outside && !is_gguf(word))) return true;
+    const char *one = is_mixture(word) ? of_blocks(of_mixture(word, name, layers), m->columns) : word;
+    if (!one) return true;
     m->layout = STORED_SCALED;
     m->dtype = strcmp(word, "int8") ? CODA_F8E4M3 : CODA_I8;
     if (is_scaled(word)) return true;
     m->layout = STORED_GGUF;
     m->format = (coda_pack_format)CODA_PACK_FORMAT_INIT;
-    const char *one = is_mixture(word) ? of_mixture(word, name, layers) : word;
     return coda_pack_format_find(one, &m->format) == CODA_OK || fault_set(f, "%s: %s", name, coda_error());
 }

@@ -211,7 +211,7 @@ same 'generate --random' "$(noise --seed 3)" "$(noise --seed 3)"
 [ "$(noise --seed 3)" != "$(noise --seed 4)" ] || fail 'generate --random: seeds do not matter'
 [ "$(noise | wc -w)" = 20 ] || fail "generate --random: '$(noise)' are not 20 tokens"
 
-for weights in fp8 int8 fp8_block int4_g64_bf16_zeros int8_row_f32 q4_1 q5_0 mxfp4 nvfp4; do
+for weights in fp8 int8 fp8_block int4_g64_bf16_zeros int8_row_f32 q4_1 q5_0 q4_k_m q5_k_m mxfp4 nvfp4; do
     [ "$(noise --weights $weights | wc -w)" = 20 ] || fail "generate --weights $weights: no 20 tokens"
 done
 refused 2 '--weights cannot be "q9"' "$generate" --cpu --random --weights q9 perf/models/small.json
