@@ -58,11 +58,19 @@ DEV void shared_load(u32 (&x)[2], u32 address)
     asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(address) : "memory");
 }
 
-// The lower two bytes, e4m3, as two f16, which is exact.
+// The lower two bytes, e4m3, as two f16, which is exact; the upper two.
 DEV u32 widen_e4m3(u32 x)
 {
     u32 y;
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(y) : "h"((u16)x));
+    return y;
+}
+DEV u32 widen_upper_e4m3(u32 x)
+{
+    u32 y;
+    asm("{ .reg .b16 lower, upper; mov.b32 {lower, upper}, %1; cvt.rn.f16x2.e4m3x2 %0, upper; }"
+        : "=r"(y)
+        : "r"(x));
     return y;
 }
 // Bytes 0 and 2, then 1 and 3.
@@ -86,6 +94,18 @@ template <u32 mask, u32 more> DEV u32 bits_and_more(u32 x)
 {
     u32 z;
     asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(z) : "r"(x), "n"(mask), "r"(more));
+    return z;
+}
+
+// Of two pairs of 16-bit integers without a sign the larger ones.
+DEV u32 larger_pairs(u32 x, u32 y)
+{
+    u32 z;
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 900
+    asm("max.u16x2 %0, %1, %2;" : "=r"(z) : "r"(x), "r"(y));
+#else
+    z = max(x & 0xffff, y & 0xffff) | max(x >> 16, y >> 16) << 16;
+#endif
     return z;
 }
 

@@ -59,6 +59,56 @@ template <class Element, int bk> struct HalfRows {
     }
 };
 
+template <class Element> constexpr bool is_bf16_of = false; // NVRTC has no __is_same
+template <> constexpr bool is_bf16_of<bf16> = true;
+
+// Weights of 8 bits are sooner f16 than bf16. So A's rows are, too: a run of bf16 times the power of two that
+// brings its largest number to 2^14 or next to it. What f16 has not of the others is 2^-39 of that. Sums of
+// the run are multiplied by `back`.
+template <class Element, int octets, int products> struct HalfRun {
+    static constexpr bool scaled = is_bf16_of<Element>;
+    float back[octets][2]; // of this lane's two rows of each octet of A
+
+    DEV void convert(u32 (&pair)[octets][products][2])
+    {
+        if constexpr (scaled)
+#pragma unroll
+            for (int o = 0; o < octets; o++) convert_octet(pair[o], back[o]);
+    }
+    DEV static void convert_octet(u32 (&pair)[products][2], float (&back)[2])
+    {
+        const int lane = threadIdx.x % 32;
+        u32 most = 0; // without a sign bits are in the order of the numbers
+#pragma unroll
+        for (int i = 0; i < 2 * products; i++)
+            most = ptx::larger_pairs(most, pair[i / 2][i % 2] & 0x7fff7fff);
+        most = ptx::larger_pairs(most, most >> 16);
+#pragma unroll
+        for (int i = 1; i < 4; i *= 2) most = ptx::larger_pairs(most, __shfl_xor_sync(~0u, most, i));
+        const int needed = 127 + 14 - (int)(most >> 7 & 255), shift = needed < 120 ? needed : 120;
+        const u32 factor = (u32)(127 + shift) << 7;
+#pragma unroll
+        for (int i = 0; i < 2 * products; i++) {
+            u32 &x = pair[i / 2][i % 2];
+            const Pair p = unpack2<bf16>(ptx::multiply_pairs<bf16>(x, factor * 0x00010001));
+            x = pack2<f16>(p.a, p.b);
+        }
+        const float own = bits_float((u32)(127 - shift) << 23);
+#pragma unroll
+        for (int i = 0; i < 2; i++) back[i] = __shfl_sync(~0u, own, lane % 4 * 8 + 4 * i);
+    }
+    // Sums of the run come to those of all.
+    DEV void add(float (&sum)[octets][4], const float (&part)[octets][4]) const
+    {
+#pragma unroll
+        for (int i = 0; i < 4 * octets; i++) {
+            float &to = sum[i / 4][i % 4];
+            if constexpr (scaled) to = fmaf(back[i / 4][i % 2], part[i / 4][i % 4], to);
+            else to += part[i / 4][i % 4];
+        }
+    }
+};
+
 // Four bytes as two pairs of Element, exactly.
 DEV u32 narrow_pair(bf16, u32 x) // of f16
 {
@@ -74,7 +124,7 @@ template <class Element> struct Widen<f8e4m3, Element> {
     DEV static void pairs(u32 word, u32 (&pair)[2])
     {
         pair[0] = narrow_pair(Element{}, ptx::widen_e4m3(word));
-        pair[1] = narrow_pair(Element{}, ptx::widen_e4m3(word >> 16));
+        pair[1] = narrow_pair(Element{}, ptx::widen_upper_e4m3(word));
     }
 };
 // The upper bytes of f16.
@@ -125,6 +175,7 @@ template <class T, class Element, int bk> struct ByteRows {
 
     template <int octets, int run> struct Right {
         u32 pair[octets][run / 16][2];
+        HalfRun<Element, octets, run / 16> half;
 
         DEV void load(const u8 *from, int live)
         {
@@ -138,6 +189,7 @@ template <class T, class Element, int bk> struct ByteRows {
 #pragma unroll
                 for (int j = 0; j < 4; j++) pair[octet][2 * at + j / 2][j % 2] = w.at[j];
             }
+            half.convert(pair);
         }
     };
 
@@ -153,6 +205,7 @@ template <class T, class Element, int bk> struct ByteRows {
                              const Right<octets, run> &x)
     {
         const int at = threadIdx.x % 32 / 4 * pitch + first_k();
+        float part[tiles][octets][4] = {};
 #pragma unroll
         for (int k = 0; k < run; k += unit) {
             Words upper[tiles], lower[tiles];
@@ -165,16 +218,18 @@ template <class T, class Element, int bk> struct ByteRows {
             for (int n = 0; n < tiles * lane_k / 4; n++) {
                 const int i = n / tiles, tile = n % tiles;
                 u32 u[2], l[2];
-                Widen<T, Element>::pairs(upper[tile].at[i], u);
-                Widen<T, Element>::pairs(lower[tile].at[i], l);
+                Widen<T, f16>::pairs(upper[tile].at[i], u);
+                Widen<T, f16>::pairs(lower[tile].at[i], l);
                 const u32 w[4] = {u[0], l[0], u[1], l[1]};
 #pragma unroll
                 for (int o = 0; o < octets; o++) {
                     const u32(&b)[2] = x.pair[o][k / 16 + i];
-                    ptx::mma<Element>(sum[tile][o], w, b[0], b[1]);
+                    ptx::mma<f16>(part[tile][o], w, b[0], b[1]);
                 }
             }
         }
+#pragma unroll
+        for (int tile = 0; tile < tiles; tile++) x.half.add(sum[tile], part[tile]);
     }
 };
 

@@ -17,9 +17,6 @@ struct alignas(8) TwoWords {
     u32 at[2];
 };
 
-template <class Element> constexpr bool is_bf16_of = false; // NVRTC has no __is_same
-template <> constexpr bool is_bf16_of<bf16> = true;
-
 // The values of what e2m1_halves has: a sign, exponent and mantissa where bf16 has them, times 2^-126; or,
 // three bits to the left, f16, times 2^-14. The product is exact, and so are sums that are no subnormals.
 template <class Element> DEV u32 e2m1_value(u32 halves)
@@ -28,11 +25,21 @@ template <class Element> DEV u32 e2m1_value(u32 halves)
     else return ptx::multiply_pairs<f16>((halves & 0x80008000) | (halves & 0x01c001c0) << 3, 0x74007400);
 }
 
+// What weights of so many bits and elements of A are multiplied as.
+template <class Element, bool bytes> struct MultipliedAs {
+    typedef Element Type;
+};
+template <class Element> struct MultipliedAs<Element, true> {
+    typedef f16 Type;
+};
+
 template <class Weights, class Element, int bk> struct PackedRows;
 template <Codes codes_of, Scales scales, Zeros zeros, int along, i64 columns, class Element, int bk>
 struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> {
     using W = Packed<codes_of, scales, zeros, along, columns>;
-    static constexpr bool packed = true, is_bf16 = is_bf16_of<Element>;
+    using Work = typename MultipliedAs<Element, W::bits == 8>::Type;
+    static constexpr bool packed = true, is_bf16 = is_bf16_of<Work>;
+    static constexpr bool scaled = W::bits == 8 && is_bf16_of<Element>; // A's runs, see HalfRun
     static constexpr int pad = 32, tile_bytes = bk / W::step * W::bytes;
     // As many as there are registers for: codes of 8 bits take twice as many, two levels of scales some.
     template <int octets>
@@ -63,7 +70,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
                 const u32 ones = column == g % 4 * 2 + g / 4 ? ones_of() : 0;
                 const u32 a[4] = {pair[0][q][0], last ? pair[last][q][0] : 0, pair[0][q][1],
                                   last ? pair[last][q][1] : 0};
-                ptx::mma<Element>(sum[q % 2], a, ones, ones);
+                ptx::mma<Work>(sum[q % 2], a, ones, ones);
             }
 #pragma unroll
             for (int i = 0; i < octets * ((groups + 3) / 4); i++) {
@@ -83,7 +90,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
                 float all[chains][4] = {};
 #pragma unroll
                 for (int q = 0; q < each; q++)
-                    ptx::mma<Element>(all[q % chains], ones, pair[o][q][0], pair[o][q][1]);
+                    ptx::mma<Work>(all[q % chains], ones, pair[o][q][0], pair[o][q][1]);
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
                     sum[o][i] = all[0][i];
@@ -104,6 +111,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
     template <int octets, int run> struct Right {
         u32 pair[octets][run / 16][2];
         SumsOf<octets, run> sums;
+        HalfRun<Element, octets, run / 16> half;
 
         DEV void load(const u8 *from, int live)
         {
@@ -117,6 +125,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
                 if (16 * q + first < live) w = *(const TwoWords *)(from + 8 * octet * pitch + 32 * q);
                 pair[octet][q][0] = w.at[0], pair[octet][q][1] = w.at[1];
             }
+            if constexpr (scaled) half.convert(pair);
             if constexpr (wants_sums) sums.add_up(pair);
         }
     };
@@ -177,11 +186,11 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
             constexpr int products = W::tile / 16;
             const int i = q / products, j = q % products / (products / 4), p = q % (products / 4) * 2;
             const u32 w = word[i].at[j];
-            if constexpr (W::bits == 8) Widen<typename ElementOf<codes_of>::Type, Element>::pairs(w, to);
+            if constexpr (W::bits == 8) Widen<typename ElementOf<codes_of>::Type, Work>::pairs(w, to);
             else
 #pragma unroll
                 for (int e = 0; e < 2; e++)
-                    to[e] = codes_of == Codes::e2m1 ? e2m1_value<Element>(e2m1_halves(w, p + e))
+                    to[e] = codes_of == Codes::e2m1 ? e2m1_value<Work>(e2m1_halves(w, p + e))
                                                     : integer_pair(w, j, p + e, high[i]);
         }
     };
@@ -229,6 +238,17 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
     DEV static void multiply(float (*sum)[octets][4], const Row (&row)[tiles][2], int k, int live,
                              const Right<octets, run> &x)
     {
+        if constexpr (scaled) {
+            float part[tiles][octets][4] = {};
+            multiply_run(part, row, k, live, x);
+#pragma unroll
+            for (int i = 0; i < tiles; i++) x.half.add(sum[i], part[i]);
+        } else multiply_run(sum, row, k, live, x);
+    }
+    template <int tiles, int octets, int run>
+    DEV static void multiply_run(float (*sum)[octets][4], const Row (&row)[tiles][2], int k, int live,
+                                 const Right<octets, run> &x)
+    {
         constexpr int each = group<run>, products = each / 16;
         constexpr bool masks = always_finite && each == run;
         RunScales<run / each> factors[tiles][2];
@@ -253,7 +273,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
                 const u32 w[4] = {u[0], l[0], u[1], l[1]};
 #pragma unroll
                 for (int o = 0; o < octets; o++)
-                    ptx::mma<Element>(part[tile][o], w, x.pair[o][q][0], x.pair[o][q][1]);
+                    ptx::mma<Work>(part[tile][o], w, x.pair[o][q][0], x.pair[o][q][1]);
             }
 #pragma unroll
             for (int i = 0; i < tiles; i++) {

@@ -72,39 +72,46 @@ static const struct {
     const char *name, *text;
     unsigned flags;
 } pairs[] = {
-    {"experts, gate and up in turns",
-     EXPERTS("mxfp4", 261120, 5, 640, 256) "%g = slice %c {axis=2,start=0,stop=639,step=2}\n"
-                                           "%u = slice %c {axis=2,start=1,stop=640,step=2}\n"
+    {.name = "experts, gate and up in turns",
+     .text = EXPERTS("mxfp4", 261120, 5, 640, 256) "%g = slice %c {axis=2,start=0,stop=639,step=2}\n"
+                                                   "%u = slice %c {axis=2,start=1,stop=640,step=2}\n"
+                                                   "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {.name = "experts, gate and up stacked",
+     .text = EXPERTS("q8_0", 522240, 12, 640, 256) "%g = slice %c {axis=2,start=0,stop=320,step=1}\n"
+                                                   "%u = slice %c {axis=2,start=320,stop=640,step=1}\n"
+                                                   "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {.name = "experts, a residual and a norm",
+     .text = EXPERTS("int4_g128_f16", 253440, 20, 640, 256) "%r = input bf16[3,20,640]\n%y = add %c, %r\n"
+                                                            "output %y = %y\n%z = rms_norm %y {eps=1e-5}\n"
+                                                            "output %z = %z\n",
+     .flags = CODA_BATCH_INVARIANT}, /* or so many rows would be wgmma's, by the price of some GPUs */
+    {.name = "bytes times numbers of any size",
+     .text = "%i = input bf16[5,272]\n%s = scale %i {alpha=15}\n%x = exp %s\n%w = weight f8e4m3[200,272]\n"
+             "%y = matmul %x, %w\noutput %y = %y\n"},
+    {.name = "experts of bytes, with factors of rows",
+     .text = "%x = input bf16[3,5,272]\n%w = weight f8e4m3[3,200,272]\n%r = input f32[3,5,1]\n%a = matmul "
+             "%x, %w\n"
+             "%y = mul %a, %r\noutput %y = %y\n"},
+    {.name = "gate and up stacked",
+     .text = PACKED("int4_g128_f16", 337920, 1280,
+                    512) "%g = slice %a {axis=1,start=0,stop=640,step=1}\n%u = slice "
+                         "%a {axis=1,start=640,stop=1280,step=1}\n"
+                         "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {.name = "gate and up in turns",
+     .text =
+         PACKED("q4_k", 184320, 1280, 256) "%g = slice %a {axis=1,start=0,stop=1279,step=2}\n%u = slice %a "
+                                           "{axis=1,start=1,stop=1280,step=2}\n"
                                            "%y = swiglu %g, %u\noutput %y = %y\n"},
-    {"experts, gate and up stacked",
-     EXPERTS("q8_0", 522240, 12, 640, 256) "%g = slice %c {axis=2,start=0,stop=320,step=1}\n"
-                                           "%u = slice %c {axis=2,start=320,stop=640,step=1}\n"
-                                           "%y = swiglu %g, %u\noutput %y = %y\n"},
-    {"experts, a residual and a norm",
-     EXPERTS("int4_g128_f16", 253440, 20, 640, 256) "%r = input bf16[3,20,640]\n%y = add %c, %r\n"
-                                                    "output %y = %y\n%z = rms_norm %y {eps=1e-5}\n"
-                                                    "output %z = %z\n",
-     CODA_BATCH_INVARIANT}, /* or so many rows would be wgmma's, by the price of some GPUs */
-    {"experts of bytes, with factors of rows",
-     "%x = input bf16[3,5,272]\n%w = weight f8e4m3[3,200,272]\n%r = input f32[3,5,1]\n%a = matmul %x, %w\n"
-     "%y = mul %a, %r\noutput %y = %y\n"},
-    {"gate and up stacked",
-     PACKED("int4_g128_f16", 337920, 1280, 512) "%g = slice %a {axis=1,start=0,stop=640,step=1}\n%u = slice "
-                                                "%a {axis=1,start=640,stop=1280,step=1}\n"
-                                                "%y = swiglu %g, %u\noutput %y = %y\n"},
-    {"gate and up in turns",
-     PACKED("q4_k", 184320, 1280, 256) "%g = slice %a {axis=1,start=0,stop=1279,step=2}\n%u = slice %a "
-                                       "{axis=1,start=1,stop=1280,step=2}\n"
-                                       "%y = swiglu %g, %u\noutput %y = %y\n"},
-    {"halves of heads",
-     PACKED("int4_g128_f16", 168960, 640,
-            512) "%y = rope %a {base=10000,head_dim=128,rotary=128,heads=4,half=1}\noutput %y = %y\n"},
-    {"halves of a part of heads",
-     PACKED("q8_0", 208896, 384,
-            512) "%y = rope %a {base=10000,head_dim=64,rotary=32,heads=4,half=1}\noutput %y = %y\n"},
-    {"neighbours in heads",
-     PACKED("mxfp4", 174080, 640,
-            512) "%y = rope %a {base=10000,head_dim=64,rotary=64,heads=8,half=0}\noutput %y = %y\n"},
+    {.name = "halves of heads",
+     .text =
+         PACKED("int4_g128_f16", 168960, 640,
+                512) "%y = rope %a {base=10000,head_dim=128,rotary=128,heads=4,half=1}\noutput %y = %y\n"},
+    {.name = "halves of a part of heads",
+     .text = PACKED("q8_0", 208896, 384,
+                    512) "%y = rope %a {base=10000,head_dim=64,rotary=32,heads=4,half=1}\noutput %y = %y\n"},
+    {.name = "neighbours in heads",
+     .text = PACKED("mxfp4", 174080, 640,
+                    512) "%y = rope %a {base=10000,head_dim=64,rotary=64,heads=8,half=0}\noutput %y = %y\n"},
 };
 
 static int try_pairs(int i)

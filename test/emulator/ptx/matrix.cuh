@@ -34,6 +34,7 @@ DEV u32 widen_e4m3(u32 x)
     }
     return y;
 }
+DEV u32 widen_upper_e4m3(u32 x) { return widen_e4m3(x >> 16); }
 DEV u32 unzip_bytes(u32 x)
 {
     return (x & 0xff) | (x >> 16 & 0xff) << 8 | (x >> 8 & 0xff) << 16 | (x & 0xff000000u);
@@ -47,6 +48,11 @@ template <u32 numbers> DEV u32 pick_bytes(u32 x, u32 y)
         z |= ((at < 4 ? x : y) >> 8 * (at & 3) & 0xff) << 8 * i;
     }
     return z;
+}
+DEV u32 larger_pairs(u32 x, u32 y)
+{
+    const u32 low = (x & 0xffff) > (y & 0xffff) ? x & 0xffff : y & 0xffff;
+    return low | (x >> 16 > y >> 16 ? x >> 16 : y >> 16) << 16;
 }
 template <u32 mask, u32 more> DEV u32 bits_and_more(u32 x) { return (x & mask) | more; }
 template <class T> DEV u32 multiply_pairs(u32 x, u32 y)
