@@ -19,16 +19,16 @@ enum {
     MOST_ROWS = 16,
     CHUNK = 512, /* elements of K that all warps multiply at once */
     LEAST_STAGES = 3,
-    PLAIN_WINDOW = 72 << 10, /* bytes on their way of rows of 8 bits; of others STREAM_WINDOW */
-    STEP_TILES = 4,          /* that all warps multiply at once, of packed weights */
-    PASS_TILES = 12,         /* whose sums fit the registers of the warps; ... */
-    PASS_FEW = 8,            /* ... and where K ends within a chunk beside zero points */
+    NARROW_WINDOW = 96 << 10, /* bytes on their way of less than 16 bits; of others STREAM_WINDOW */
+    STEP_TILES = 4,           /* that all warps multiply at once, of packed weights */
+    PASS_TILES = 12,          /* whose sums fit the registers of the warps; ... */
+    PASS_FEW = 8,             /* ... and where K ends within a chunk beside zero points */
     MOST_BLOCKS = 1 << 14,
     LOADS = 4, /* instructions for 16 bytes a lane, and what is theirs of a chunk's; conversions: */
     E4M3_TO_F16 = 12,
-    E4M3_TO_BF16 = 36,
+    E4M3_TO_BF16 = 19, /* by f16, as the others below */
     E5M2_TO_F16 = 8,
-    E5M2_TO_BF16 = 32,
+    E5M2_TO_BF16 = 15,
     I8_TO_F16 = 20,
     I8_TO_BF16 = 32,
     INT4_SLOTS = 44,
@@ -215,7 +215,7 @@ static void consider(struct search *s, int room)
     stream_share(s, &t);
     while ((t.stages = tile_stages(p, &t, room)) < LEAST_STAGES && is_narrow(p) && t.blocks < MOST_BLOCKS)
         t.blocks *= 2;
-    int bytes = is_plain_narrow(p) ? PLAIN_WINDOW : STREAM_WINDOW;
+    int bytes = is_narrow(p) ? NARROW_WINDOW : STREAM_WINDOW;
     int slot = depth(p) * tile_bytes(p, &t), window = MAX((bytes + slot / 2) / slot, 2);
     t.window = window < t.stages ? window : 0;
     if (t.stages >= LEAST_STAGES) search_add(s, &t, cost(p, &t, s->target));
