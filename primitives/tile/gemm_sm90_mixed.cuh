@@ -283,14 +283,15 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     {
         Partial part;
         issue_batch<0>(sum, part, f, at.slot, 0);
-        // Two slots at a time: of one, ptxas lets the products of both batches run one by one (C7513).
-        constexpr int more = steps - 1, second = partial - 1;
+        // Two slots at a time, and one or two before the last: or ptxas lets products run one by one (C7513).
+        constexpr int more = steps - 1, second = partial - 1, turns = more > 0 ? (more - 1) / 2 : 0;
 #pragma unroll 1
-        for (int i = 0; i < more / 2; i++) {
+        for (int i = 0; i < turns; i++) {
             multiply_ahead<0, false>(sum, part, f, at, group);
             multiply_ahead<second, false>(sum, part, f, at, group);
         }
-        if constexpr (more % 2 != 0) multiply_ahead<0, false>(sum, part, f, at, group);
+        if constexpr (more > 2 * turns) multiply_ahead<0, false>(sum, part, f, at, group);
+        if constexpr (more > 2 * turns + 1) multiply_ahead<second, false>(sum, part, f, at, group);
         multiply_ahead<more % 2 ? second : 0, true>(sum, part, f, at, group);
     }
     // Of several groups in a slot each is promoted before the next one's products.
