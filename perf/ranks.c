@@ -180,15 +180,13 @@ static void *measure(void *context)
 }
 
 /* Microseconds of a step, of the slower rank in each round, in rising order. */
-static double measured(const struct work *w, int replays, double *us)
+static double measured(const struct work *w, coda_group *const *group, int replays, double *us)
 {
     struct rank r[MOST_RANKS];
-    coda_group *group[MOST_RANKS] = {NULL};
     pthread_t thread[MOST_RANKS];
     pthread_barrier_t all;
     int threads = w->exchanges ? w->ranks : 1;
     pthread_barrier_init(&all, NULL, (unsigned)threads);
-    if (w->exchanges && coda_group_local(group, threads, NULL)) die("group");
     for (int i = 0; i < threads; i++) {
         r[i] = (struct rank){.work = w, .number = i, .replays = replays, .group = group[i], .all = &all};
         must(pthread_create(&thread[i], NULL, measure, &r[i]), "pthread_create");
@@ -198,7 +196,6 @@ static double measured(const struct work *w, int replays, double *us)
         us[t] = 0;
         for (int i = 0; i < threads; i++) us[t] = r[i].us[t] > us[t] ? r[i].us[t] : us[t];
     }
-    for (int i = 0; i < threads; i++) coda_group_free(group[i]);
     pthread_barrier_destroy(&all);
     return median(us, TRIES);
 }
@@ -207,8 +204,9 @@ static double measured(const struct work *w, int replays, double *us)
 
 struct figures {
     struct report report;
+    coda_group *group[MOST_RANKS]; /* of all figures: NCCL's communicators take a second to make */
     int ranks, replays;
-    bool small;
+    bool small, quick;
 };
 
 static void begin(struct figures *s, const char *name, double us, const double *all)
@@ -229,8 +227,10 @@ static void end(struct figures *s)
 /* Rows of D 4096, of larger ones 8192. */
 static void sizes(struct figures *s)
 {
-    static const int64_t kib[] = {8, 64, 128, 512, 1024, 2048, 4096, 16384, 32768};
-    int count = s->small ? 1 : (int)(sizeof kib / sizeof *kib);
+    static const int64_t all[] = {8, 64, 128, 512, 1024, 2048, 4096, 16384, 32768},
+                         some[] = {8, 128, 1024, 32768};
+    const int64_t *kib = s->quick ? some : all;
+    int count = s->small ? 1 : (int)(s->quick ? sizeof some : sizeof all) / (int)sizeof *all;
     for (int i = 0; i < 2 * count; i++) {
         int64_t bytes = kib[i % count] << 10, d = s->small ? 256 : kib[i % count] < 1024 ? 4096 : 8192;
         struct work w = {.step = exchange, .m = bytes / 2 / d, .d = d, .ranks = s->ranks, .exchanges = true};
@@ -239,7 +239,7 @@ static void sizes(struct figures *s)
         w.rows = i >= count;
         w.steps = s->small ? 2 : 20;
         snprintf(name, sizeof name, "%s/%lldK", w.rows ? "residual" : "exchange", (long long)kib[i % count]);
-        begin(s, name, measured(&w, s->replays, us), us);
+        begin(s, name, measured(&w, s->group, s->replays, us), us);
         end(s);
     }
 }
@@ -251,12 +251,12 @@ static void layers(struct figures *s, const char *shape, int64_t d, int64_t f, i
     char name[48];
     double us[TRIES], other[TRIES];
     snprintf(name, sizeof name, "split/%s/%lld", shape, (long long)m);
-    double cut = measured(&w, s->replays, us);
+    double cut = measured(&w, s->group, s->replays, us);
     begin(s, name, cut, us);
     w.exchanges = false;
-    double apart = measured(&w, s->replays, other);
+    double apart = measured(&w, s->group, s->replays, other);
     w.ranks = 1;
-    double whole = measured(&w, s->replays, other);
+    double whole = measured(&w, s->group, s->replays, other);
     fprintf(s->report.json, ", \"apart_us\": %.6g, \"whole_us\": %.6g, \"share\": %.4f, \"gain\": %.4f",
             apart, whole, apart / cut, whole / cut);
     printf(", without exchanges %.2f (%.3f), on one GPU %.2f (%.2f x)", apart, apart / cut, whole,
@@ -266,11 +266,11 @@ static void layers(struct figures *s, const char *shape, int64_t d, int64_t f, i
 
 static void all_layers(struct figures *s)
 {
-    static const int64_t tokens[] = {1, 8, 64, 2048};
+    static const int64_t tokens[] = {1, 2048, 64, 8};
     if (s->small) return layers(s, "small", 64 * s->ranks, 96 * s->ranks, 4, 2);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < (s->quick ? 2 : 4); i++) {
         layers(s, "7b", 4096, 11008, tokens[i], 8);
-        layers(s, "70b", 8192, 28672, tokens[i], 4);
+        if (!i || !s->quick) layers(s, "70b", 8192, 28672, tokens[i], 4);
     }
 }
 
@@ -280,12 +280,11 @@ int main(int argc, char **argv)
         "usage: ranks [--quick] [--ranks N] [--small] [--out FILE]\n"
         "measures exchanges between N GPUs of this machine, 2 without it, and layers that are cut over them";
     int64_t ranks = 2;
-    bool quick = false; /* `make perf` tells all programs; this one always is */
     const char *out = NULL;
     struct figures s = {.replays = 10};
     const struct option o[] = {{.name = "--ranks", .number = &ranks},
                                {.name = "--small", .given = &s.small},
-                               {.name = "--quick", .given = &quick},
+                               {.name = "--quick", .given = &s.quick},
                                {.name = "--out", .word = &out}};
     struct gpu gpu;
     if (usage_asked(argv, about)) return 0;
@@ -299,8 +298,10 @@ int main(int argc, char **argv)
     s.ranks = (int)ranks;
     if (s.small) s.replays = 2;
     draw_piece();
+    if (coda_group_local(s.group, s.ranks, NULL)) die("group");
     report_begin(&s.report, "ranks", s.small ? "/dev/null" : out);
     sizes(&s);
     all_layers(&s);
+    for (int i = 0; i < s.ranks; i++) coda_group_free(s.group[i]);
     return report_end(&s.report);
 }
