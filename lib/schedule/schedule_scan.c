@@ -119,7 +119,7 @@ static int slice_of(const struct scan_spec *s, const struct program *q, const st
 static void schedule_chunks(struct schedule *s, const struct scan_spec *of, int slice, const struct target *t)
 {
     s->tile.stages = stages_of(of, slice, t);
-    s->threads = s->tile.stages > 2 ? WARP * (8 + slice / 8) : WARP * CHUNK / 16;
+    s->threads = s->tile.stages > 2 ? WARP * (8 + slice / 16) : WARP * CHUNK / 16;
     s->tile.bm = slice;
     s->tile.bk = CHUNK;
     s->shared_bytes = chunk_bytes(of, slice, s->tile.stages);

@@ -68,7 +68,7 @@ template <class Config> struct ScanChunks : ScanFragments<Config, 64 / Config::s
             Base::add_before(y, of, 16 * warp, shared.state);
             Base::scale_rows(y, 16 * warp, steps);
             add_within(y, 16 * warp, of, steps);
-            Base::store_rows(in, at, y, of, 16 * warp, row, count);
+            Base::store_rows(in, at, y, of, 16 * warp, 0, row, count, Config::skip ? in.skip[at.head] : 0.0f);
         }
         Base::advance(s, warp, of, steps);
     }

@@ -256,27 +256,38 @@ template <class Config, i32 parts> struct ScanFragments {
             a -= h.a, b -= h.b;
         }
     }
-    // Adds to the states what 16 tokens from `k` on leave, which count weight[0], weight[1], ...
-    DEV static void add_tokens(States &s, i32 warp, const Stage &of, i32 k, const float *weight)
+    // x of 16 columns from `column` on and 16 tokens from `k` on, which count weight[0], weight[1], ...
+    DEV static void weigh_x(u32 (&to)[terms][4], const Stage &of, i32 k, i32 column, const float *weight)
     {
-        u32 x[4], of_x[terms][4];
-        ptx::ldmatrix_transposed(matrices(of.x, k, own_column(warp), false), x);
+        u32 x[4];
+        ptx::ldmatrix_transposed(matrices(of.x, k, column, false), x);
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
             const i32 t = 8 * h + 2 * (lane() % 4);
-            split(x[2 * h], weight[t], weight[t + 1], of_x, 2 * h);
-            split(x[2 * h + 1], weight[t], weight[t + 1], of_x, 2 * h + 1);
+            split(x[2 * h], weight[t], weight[t + 1], to, 2 * h);
+            split(x[2 * h + 1], weight[t], weight[t + 1], to, 2 * h + 1);
         }
+    }
+    // b of 16 tokens from `k` on, of the warp's states.
+    DEV static void load_b(u32 (&b)[own / 16][4], i32 warp, const Stage &of, i32 k)
+    {
 #pragma unroll
-        for (i32 n = 0; n < own; n += 16) {
-            u32 b[4];
-            ptx::ldmatrix_transposed(matrices(of.b, k, own_state(warp) + n, true), b);
+        for (i32 n = 0; n < own / 16; n++)
+            ptx::ldmatrix_transposed(matrices(of.b, k, own_state(warp) + 16 * n, true), b[n]);
+    }
+    // Adds to the states what 16 tokens from `k` on leave, which count weight[0], weight[1], ...
+    DEV static void add_tokens(States &s, i32 warp, const Stage &of, i32 k, const float *weight)
+    {
+        u32 of_x[terms][4], b[own / 16][4];
+        weigh_x(of_x, of, k, own_column(warp), weight);
+        load_b(b, warp, of, k);
 #pragma unroll
-            for (i32 i = terms - 1; i >= 0; i--) {
-                ptx::mma<T>(s[n / 8], of_x[i], b[0], b[1]);
-                ptx::mma<T>(s[n / 8 + 1], of_x[i], b[2], b[3]);
+        for (i32 i = terms - 1; i >= 0; i--) // sums that do not wait for each other are neighbours
+#pragma unroll
+            for (i32 n = 0; n < own / 16; n++) {
+                ptx::mma<T>(s[2 * n], of_x[i], b[n][0], b[n][1]);
+                ptx::mma<T>(s[2 * n + 1], of_x[i], b[n][2], b[n][3]);
             }
-        }
     }
 
     // The states behind the chunk.
@@ -293,26 +304,27 @@ template <class Config, i32 parts> struct ScanFragments {
     // ---- y ----
 
     // Of 16 tokens from `token` on, times e^D.
-    DEV static void scale_rows(Sums &y, i32 token, const Steps &steps)
+    template <i32 n> DEV static void scale_rows(float (&y)[n][4], i32 token, const Steps &steps)
     {
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
             const float e = steps.before[token + lane() / 4 + 8 * h];
 #pragma unroll
-            for (i32 p = 0; p < slice / 8; p++) y[p][2 * h] *= e, y[p][2 * h + 1] *= e;
+            for (i32 p = 0; p < n; p++) y[p][2 * h] *= e, y[p][2 * h + 1] *= e;
         }
     }
 
-    DEV static void store_rows(const Tensors &in, const Place &at, const Sums &y, const Stage &of, i32 token,
-                               i32 row, i32 count)
+    // Columns from `first` on.
+    template <i32 n>
+    DEV static void store_rows(const Tensors &in, const Place &at, const float (&y)[n][4], const Stage &of,
+                               i32 token, i32 first, i32 row, i32 count, float skip)
     {
-        const float skip = Config::skip ? in.skip[at.head] : 0.0f;
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
-            const i32 t = token + lane() / 4 + 8 * h, c = 2 * (lane() % 4);
+            const i32 t = token + lane() / 4 + 8 * h, c = first + 2 * (lane() % 4);
             if (t >= count) continue;
 #pragma unroll
-            for (i32 p = 0; p < slice / 8; p++) {
+            for (i32 p = 0; p < n; p++) {
                 Pair v = {y[p][2 * h], y[p][2 * h + 1]};
                 if constexpr (Config::skip) {
                     const Pair x = port::load_pair(&of.x[t][8 * p + c]);
