@@ -68,7 +68,7 @@ static bool are_same(const struct program *q, const struct step *l, const struct
     const struct tensor_use *from = &q->port[l->port], *to = &q->port[s->port];
     if (from->offset != to->offset || from->dtype != to->dtype || l->half != s->half) return false;
     for (int d = 0; d < q->rank; d++)
-        if (extent_of(q, s, d) > 1 && (from->stride[d] != to->stride[d] || !to->stride[d])) return false;
+        if (extent_of(q, s, d) != 1 && (from->stride[d] != to->stride[d] || !to->stride[d])) return false;
     return true;
 }
 
