@@ -4,9 +4,12 @@
 // tile of tokens what all lanes of a column read: d and d x of each column and token, b and c of each token,
 // in fp32. When a tile has been walked they add skip x, multiply by silu(gate), and store y.
 //
-// So no warp that walks waits for memory. Exponentials are what this is bound by: 16 for a column and token,
-// where a multiprocessor has 16 in a clock. A column's tokens lie in fours, which a lane reads together;
-// where these lie depends on the column, so that neighbours that write use other banks.
+// So no warp that walks waits for memory. Exponentials are a floor: 16 for a column and token, where a
+// multiprocessor has 16 in a clock. They are not what binds: 5120 columns and 8192 tokens take 412 us on an
+// H200, where that floor is 181 us, and 388 us with no exponentials in those that walk.
+//
+// A column's tokens lie in fours, which a lane reads together; where these lie depends on the column, so that
+// neighbours that write use other banks.
 //
 // Config: as scan_steps.cuh has it, of T of 16 bits, head_dim 1, each; i32 columns (of a block), tile (its
 // tokens).
