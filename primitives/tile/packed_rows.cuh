@@ -41,10 +41,13 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
     static constexpr bool packed = true, is_bf16 = is_bf16_of<Work>;
     static constexpr bool scaled = W::bits == 8 && is_bf16_of<Element>; // A's runs, see HalfRun
     static constexpr int pad = 32, tile_bytes = bk / W::step * W::bytes;
-    // As many as there are registers for: codes of 8 bits take twice as many, two levels of scales some.
+    // As many as there are registers for: codes of 8 bits take twice as many, two levels of scales and upper
+    // bits some.
     template <int octets>
-    static constexpr int together = (W::bits == 8 && W::group >= 128) || (W::two_levels && octets > 1) ? 1
-                                                                                                       : 2;
+    static constexpr int together = (W::bits == 8 && W::group >= 128) ||
+                                            ((W::two_levels || W::bits % 4) && octets > 1)
+                                        ? 1
+                                        : 2;
     static constexpr bool few_bits = W::bits < 8 && codes_of != Codes::e2m1;
     static constexpr int above = few_bits ? 1 << W::bits : 0;
     // What leaves with the sums of A: `above` and zero points, or minima.
