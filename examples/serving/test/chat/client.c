@@ -200,16 +200,18 @@ struct reply http(int port, const char *method, const char *path, const char *bo
 bool http_read_until(int fd, const char *word)
 {
     char text[1 << 16];
-    size_t bytes = 0;
-    while (bytes < sizeof text - 1) {
-        ssize_t n = recv(fd, text + bytes, sizeof text - 1 - bytes, 0);
+    size_t bytes = 0, length = strlen(word);
+    for (;;) {
+        if (bytes == sizeof text) { /* a stream may be of any length: its end is kept */
+            memmove(text, text + bytes - length, length);
+            bytes = length;
+        }
+        ssize_t n = recv(fd, text + bytes, sizeof text - bytes, 0);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return false;
         bytes += (size_t)n;
-        text[bytes] = 0;
-        if (memmem(text, bytes, word, strlen(word))) return true;
+        if (memmem(text, bytes, word, length)) return true;
     }
-    return false;
 }
 
 bool http_wait_bytes(int fd, size_t bytes)
