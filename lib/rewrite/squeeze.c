@@ -1,5 +1,5 @@
 /*
- * lead_ones.c -- dimensions of 1 that a reshape takes off the front of what broadcasts are left on.
+ * squeeze.c -- dimensions of 1 that a reshape takes off the front of what broadcasts are left on.
  *
  *     f(x, reshape(u))  ==>  f(x, u)         u [1, .., M, N] reshaped to [.., M, N], f a map of as many dims
  *     f(reshape(u))     ==>  reshape(f(u))   the same of rows, N = 1, f a map or a cast of it and of numbers
@@ -62,7 +62,7 @@ static int replace(struct walk *w, int v)
         in[i] = w->map[u >= 0 ? u : n->in[i]];
     }
     made.in = in;
-    rewrite_note(w->log, "lead_ones", true, "%s: %s reads %s without its reshape", rewrite_name(g, v).s,
+    rewrite_note(w->log, "squeeze", true, "%s: %s reads %s without its reshape", rewrite_name(g, v).s,
                  node_text(n), rewrite_name(g, whole_of(g, n->in[at >= 0 ? at : first])).s);
     int y = graph_append(w->out, &made);
     if (first < 0) return y;
@@ -71,7 +71,7 @@ static int replace(struct walk *w, int v)
     return graph_append(w->out, &reshape);
 }
 
-graph *lead_ones(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
+graph *squeeze(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
 {
     for (int v = 0; v < in->nodes; v++)
         if (broadcast_operand(in, &in->node[v]) >= 0 || reshaped_rows(in, &in->node[v]) >= 0)
