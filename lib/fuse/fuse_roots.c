@@ -220,8 +220,8 @@ static bool is_taken_later(const struct grouper *gr, int value)
 }
 
 /* A map of [.., 1] values, one of which is still in pieces, or ids, as masks are, or of the caller's, if it
- * is read over columns; or of a row vector and a column vector, or of columns' numbers: computed again by
- * each reader. */
+ * is read over columns and coda_prepare does not compute it; or of a row vector and a column vector, or of
+ * columns' numbers: computed again by each reader. */
 static bool is_inline(const struct grouper *gr, const struct node *n, struct site *out)
 {
     if (n->op != OP_MAP || n->type.rank == 0) return false;
@@ -234,7 +234,8 @@ static bool is_inline(const struct grouper *gr, const struct node *n, struct sit
                  is_row_ids(gr, n, i);
         leaves = leaves && (s->role == ROLE_NUMBER || is_row_leaf(gr, n, i));
     }
-    pieces = pieces || (leaves && is_spread(gr, (int)(n - gr->g->node), MOST_CHAIN));
+    int value = (int)(n - gr->g->node);
+    pieces = pieces || (leaves && !gr->site[value].is_const && is_spread(gr, value, MOST_CHAIN));
     if (!count_again(gr, n, out, MOST_INLINE_STEPS, MOST_INLINE_LOADS)) return false;
     return gr->opt->fuse && (is_outer(gr, n) || counts || (pieces && extent_is_one(type_columns(&n->type))));
 }
