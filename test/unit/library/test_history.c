@@ -131,8 +131,8 @@ START_TEST(random_orders)
 END_TEST
 
 /* Rules that compared rows with a number of their own: plans of few rows stored what those of many computed
- * again, in memory that the plan as a whole has not, and shapes of one side got plans of the other; what one row
- * reads of a weight was computed by the run, and prepared for others. */
+ * again, in memory that the plan as a whole has not, and shapes of one side got plans of the other; what one
+ * row reads of a weight was computed by the run, and prepared for others. */
 static const char *const once_apart[] = {
     "dim %T = 1..4200\n%x = input f32[T,48]\n%s = input f32[48]\n%o = constant {to=f32,value=1}\n"
     "%a = add %s, %o\n%y = mul %x, %a\noutput %y = %y\n",
