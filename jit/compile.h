@@ -1,20 +1,31 @@
-/* compile.h -- what compile.c, cubin.c, isolate.c, key.c, process.c and sources.c share. */
+/* compile.h -- what closure.c, compile.c, cubin.c, isolate.c, key.c, process.c and sources.c share. */
 #ifndef COMPILE_H
 #define COMPILE_H
 
 #include "cache.h"
 #include "driver.h"
 
-/* sources.c -- the primitives as NVRTC takes them: names and texts, and a digest over both. Loaded
- * once; NULL with the reason in err if memory ran out. */
+/* sources.c -- the primitives as NVRTC takes them: names, sorted, texts, and the SHA-256 of each and of all.
+ * Loaded once; NULL with the reason in err if memory ran out. */
 struct sources {
     int count;
     const char **names, **texts;
-    char digest[DIGEST_HEX]; /* SHA-256 */
-    char open[256];          /* why kernels may depend on other files, too; or "" */
+    char (*digests)[DIGEST_HEX];
+    char digest[DIGEST_HEX];
+    char open[256]; /* why kernels may depend on other files, too; or "" */
 };
 const struct sources *sources_open(char *err);
 void sources_drop(void);
+
+/* closure.c -- the primitives that a text can read, for NVRTC and for its key. False if memory ran out; what
+ * it points to are the sources'. */
+struct closure {
+    int count;
+    const char **names, **texts;
+    char digest[DIGEST_HEX]; /* of all of them */
+};
+bool closure_of(struct closure *c, const struct sources *s, const char *text);
+void closure_free(struct closure *c);
 
 /* process.c -- to be called before something is kept for the process that a *_drop() gives back. */
 void process_keeps(void);
@@ -29,7 +40,7 @@ void jit_cache_drop(void);
 struct key_parts {
     const char *arch;
     const char *const *options; /* NULL at the end; no paths */
-    const char *primitives;     /* digest */
+    const char *primitives;     /* digest of those that the text can read */
     const char *symbol, *text;
 };
 char *key_print_what(const struct key_parts *k);

@@ -9,7 +9,7 @@
 
 struct build {
     struct compile_job job;
-    const struct sources *sources;
+    struct closure primitives;
     const struct jit_options *opt;
     struct coda_cache *cache; /* or NULL */
     bool unkeyed;             /* may be made of more than its key says: the cache is passed by */
@@ -31,13 +31,16 @@ void jit_cubin_free(struct jit_cubin *c)
 
 static coda_status open_sources(struct build *b, char *err)
 {
-    if (!(b->sources = sources_open(err))) return CODA_E_MEMORY;
-    b->job.count = b->sources->count;
-    b->job.names = b->sources->names;
-    b->job.texts = b->sources->texts;
+    const struct sources *all = sources_open(err);
+    if (!all) return CODA_E_MEMORY;
+    if (!closure_of(&b->primitives, all, b->job.text))
+        return jit_fail(err, CODA_E_MEMORY, "out of memory for the sources of %s", b->job.symbol);
+    b->job.count = b->primitives.count;
+    b->job.names = b->primitives.names;
+    b->job.texts = b->primitives.texts;
     b->what = key_print_what(&(struct key_parts){.arch = b->job.arch,
                                                  .options = compile_options,
-                                                 .primitives = b->sources->digest,
+                                                 .primitives = b->primitives.digest,
                                                  .symbol = b->job.symbol,
                                                  .text = b->job.text});
     if (!b->what) return jit_fail(err, CODA_E_MEMORY, "out of memory for the key of %s", b->job.symbol);
@@ -127,6 +130,7 @@ static coda_status build(struct jit_cubin *out, struct build *b, const struct ca
     if (!status && b->cache && !b->unkeyed && !refused) v = cache_find(b->cache, &b->key);
     if (!status && !v && !(status = open_nvrtc(b, err))) v = obtain(b, refused);
     if (!status) status = take(out, b, v, err);
+    closure_free(&b->primitives);
     out->what = b->what;
     out->by = b->by;
     return status;

@@ -1,7 +1,7 @@
 /*
  * key.c -- everything that can change a cubin, as text. Two kernels of one key are the same bytes.
  *
- * It has two parts. WHAT is asked for: arch, options, primitives, text; NVRTC adds the flags of its own
+ * It has two parts. WHAT is asked for: arch, options, text, the primitives that it can read; NVRTC adds the flags of its own
  * two environment variables, so they are part of it. BY whom it is made: NVRTC's version and build. A
  * bundle is asked for the first alone, so that it serves a machine that has another NVRTC or none.
  *
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_FORMAT 3 /* of this text and of compile.c's payload; raise it when either changes */
+#define KEY_FORMAT 4 /* of this text and of compile.c's payload; raise it when either changes */
 
 static char *finish(FILE *f, char **key)
 {

@@ -1,9 +1,9 @@
 /*
  * sources.c -- the primitives' sources, built in, or read from $CODA_PRIMITIVES while they are edited.
  *
- * A file that the folder lacks comes from the built-in set. The digest is over the contents, so an
+ * A file that the folder lacks comes from the built-in set. Digests are over the contents, so an
  * edit never meets an old cubin; an edit that makes the compiler read other files keeps kernels out of the
- * cache. Keys hold the digest alone, so it is one that nobody can find two texts for.
+ * cache. Keys hold digests alone, so they are such that nobody can find two texts for one.
  */
 #include "closed_text.h"
 #include "compile.h"
@@ -48,7 +48,7 @@ static void judge(struct sources *s, const char *name, const char *text)
 /* Digest of the lines "digest name", one a file, in the table's order. */
 static bool digest_all(struct sources *s)
 {
-    char *list = NULL, hex[SHA256_HEX];
+    char *list = NULL;
     size_t size = 0;
     FILE *f = open_memstream(&list, &size);
     if (!f) return false;
@@ -56,8 +56,9 @@ static bool digest_all(struct sources *s)
         const struct prim_file *own = &prim_files[i];
         bool same = s->texts[i] == own->text || !strcmp(s->texts[i], own->text);
         if (!same) judge(s, own->path, s->texts[i]);
-        if (!same) sha256_hex(hex, s->texts[i], strlen(s->texts[i]));
-        fprintf(f, "%s %s\n", same ? own->digest : hex, own->path);
+        if (same) memcpy(s->digests[i], own->digest, SHA256_HEX);
+        else sha256_hex(s->digests[i], s->texts[i], strlen(s->texts[i]));
+        fprintf(f, "%s %s\n", s->digests[i], own->path);
     }
     bool ok = fclose(f) == 0;
     if (ok) sha256_hex(s->digest, list, size);
@@ -72,7 +73,8 @@ static bool load(struct sources *s)
     s->count = prim_file_count;
     s->names = malloc(bytes);
     s->texts = calloc(1, bytes);
-    if (!s->names || !s->texts) return false;
+    s->digests = malloc(sizeof *s->digests * (size_t)(prim_file_count + 1));
+    if (!s->names || !s->texts || !s->digests) return false;
     for (int i = 0; i < s->count; i++) {
         char *text = folder ? read_file(folder, prim_files[i].path) : NULL;
         s->names[i] = prim_files[i].path;
@@ -88,6 +90,7 @@ static void drop(struct sources *s)
         if (s->texts[i] != prim_files[i].text) free((char *)(uintptr_t)s->texts[i]);
     free(s->names);
     free(s->texts);
+    free(s->digests);
     free(s);
 }
 

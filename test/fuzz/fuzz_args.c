@@ -123,7 +123,7 @@ static void write_text(const char *name, const char *text) { write_file(name, te
 static void random_key(struct random *r, char *out, int most)
 {
     static const char *const line[] = {
-        "coda kernel 3\n", "arch sm_90a\n",   "arch \n",     "symbol k\n", "symbol ",
+        "coda kernel 4\n", "arch sm_90a\n",   "arch \n",     "symbol k\n", "symbol ",
         "text 12 00\n",    "nvrtc 13.0 ab\n", "option -x\n", "\n",         "%s\t\x1b[2J"};
     int n = 0;
     for (int64_t lines = random_below(r, 12); lines >= 0; lines--)

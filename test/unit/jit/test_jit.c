@@ -615,6 +615,54 @@ START_TEST(an_edit_changes_the_digest)
 }
 END_TEST
 
+/* The closure of a text, as it is once all primitives lie in a folder and one of them is edited. */
+static struct closure closure_after(const char *changed, const char *text)
+{
+    struct closure c;
+    write_primitives(changed, "// edited\n");
+    const struct sources *s = sources_open(err);
+    ck_assert_ptr_nonnull(s);
+    ck_assert(closure_of(&c, s, text));
+    return c;
+}
+
+START_TEST(a_text_is_keyed_by_what_it_can_read)
+{
+    struct closure before = closure_after("", with_silu), none;
+    ck_assert(closure_of(&none, sources_open(err), simple));
+    ck_assert_int_eq(none.count, 0);
+    ck_assert_int_eq(before.count, 3);
+    const char *names[] = {"map/silu.cuh", "math.cuh", "types.cuh"};
+    for (int i = 0; i < 3; i++) ck_assert_str_eq(before.names[i], names[i]);
+    sources_drop();
+    struct closure other = closure_after("map/gelu_erf.cuh", with_silu);
+    ck_assert_str_eq(other.digest, before.digest);
+    sources_drop();
+    struct closure edited = closure_after("math.cuh", with_silu); /* which silu.cuh includes */
+    ck_assert_int_eq(edited.count, 3);
+    ck_assert_str_ne(edited.digest, before.digest);
+    struct closure *all[] = {&before, &none, &other, &edited};
+    for (int i = 0; i < 4; i++) closure_free(all[i]);
+}
+END_TEST
+
+/* An edit of a primitive makes the kernels that read it again, and no others. */
+START_TEST(an_edit_leaves_other_kernels)
+{
+    struct jit_cubin c;
+    jit_cubin_free((c = compiled_twice(with_silu), &c));
+    jit_cubin_free((c = compiled_twice(simple), &c));
+    sources_drop();
+    write_primitives("math.cuh", "// edited\n");
+    ck_assert_int_eq(compile(&c, simple), CODA_OK);
+    ck_assert(c.cached);
+    jit_cubin_free(&c);
+    ck_assert_int_eq(compile(&c, with_silu), CODA_OK);
+    ck_assert(!c.cached);
+    jit_cubin_free(&c);
+}
+END_TEST
+
 TESTS(jit, AROUND(set_up, tear_down), ONE(compiles_a_primitive_once), ONE(reports_spills),
       ONE(reports_a_performance_warning), ONE(leaves_the_stack_limit_alone), ONE(compiles_in_many_threads),
       ONE(names_file_and_line_of_an_error), ONE(keeps_an_error_in_memory_alone), ONE(rejects_a_bad_arch),
@@ -624,4 +672,5 @@ TESTS(jit, AROUND(set_up, tear_down), ONE(compiles_a_primitive_once), ONE(report
       ONE(does_without_a_child), ONE(takes_no_helper_of_the_current_directory),
       ONE(keys_differ_in_every_part), ONE(keys_name_their_maker), ONE(keys_know_no_place),
       ONE(takes_primitives_from_a_folder), ONE(names_the_primitive_of_an_error),
-      ONE(an_edit_changes_the_digest));
+      ONE(an_edit_changes_the_digest), ONE(a_text_is_keyed_by_what_it_can_read),
+      ONE(an_edit_leaves_other_kernels));
