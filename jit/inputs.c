@@ -1,9 +1,10 @@
 /*
  * inputs.c -- does a kernel depend on its texts and options alone, as its key says?
  *
- * A key holds the kernel's text, the primitives that it can read and the compiler's options. What the compiler takes from
- * elsewhere would change under an entry that stays. Texts are judged by closed_text.c; here are the flags
- * that the environment gives to NVRTC, of which those that are not known to be harmless are not.
+ * A key holds the kernel's text, the primitives that it can read and the compiler's options. What the
+ * compiler takes from elsewhere would change under an entry that stays. Texts are judged by closed_text.c;
+ * here are the flags that the environment gives to NVRTC, of which those that are not known to be harmless are
+ * not.
  */
 #include "closed_text.h"
 #include "compile.h"

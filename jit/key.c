@@ -1,9 +1,10 @@
 /*
  * key.c -- everything that can change a cubin, as text. Two kernels of one key are the same bytes.
  *
- * It has two parts. WHAT is asked for: arch, options, text, the primitives that it can read; NVRTC adds the flags of its own
- * two environment variables, so they are part of it. BY whom it is made: NVRTC's version and build. A
- * bundle is asked for the first alone, so that it serves a machine that has another NVRTC or none.
+ * It has two parts. WHAT is asked for: arch, options, text, and the primitives that it can read; NVRTC adds
+ * the flags of its own two environment variables, so they are part of it. BY whom it is made: NVRTC's version
+ * and build. A bundle is asked for the first alone, so that it serves a machine that has another NVRTC or
+ * none.
  *
  * No install path, date, device index or pointer: a cache moves between machines. Sources stand in it as
  * their digests: the primitives' is a SHA-256, the text's is not, and the text is compared with the entry's
