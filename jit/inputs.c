@@ -3,8 +3,8 @@
  *
  * A key holds the kernel's text, the primitives that it can read and the compiler's options. What the
  * compiler takes from elsewhere would change under an entry that stays. Texts are judged by closed_text.c;
- * here are the flags that the environment gives to NVRTC, of which those that are not known to be harmless are
- * not.
+ * here are the flags that the environment gives to NVRTC, of which those that are not known to be harmless
+ * are not.
  */
 #include "closed_text.h"
 #include "compile.h"
