@@ -1028,7 +1028,7 @@ typedef enum coda_text {
 /* Prints as coda_graph_print does. */
 CODA_API int64_t coda_plan_print(const coda_plan *p, coda_text what, char *buf, size_t size);
 
-/* One `key: value` line each for library, CPU device, driver, device, NVRTC, cuBLASLt and cache
+/* One `key: value` line each for library, CPU device, driver, device, NVRTC, cuBLASLt, NCCL and cache
  * directory, and for CODA_DUMP's folder if that is set; says what is missing or refused, and why. Works on
  * any machine. */
 CODA_API int64_t coda_info_print(char *buf, size_t size);

@@ -197,6 +197,8 @@ CODA_API int64_t coda_info_print(char *buf, size_t size)
     say(&t, "nvrtc: %s", line);
     jit_cublaslt_info(line, sizeof line);
     say(&t, "cublaslt: %s", line);
+    jit_nccl_info(line, sizeof line);
+    say(&t, "nccl: %s", line);
     jit_cache_info(line, sizeof line);
     say(&t, "cache: %s", line);
     const char *why = NULL, *folder = debug_dump(&why);

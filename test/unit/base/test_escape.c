@@ -179,7 +179,7 @@ START_TEST(info)
         lines += *s == '\n';
         ck_assert_msg(*s == '\n' || (*s >= ' ' && *s < 127), "byte 0x%02x in %s", (unsigned char)*s, text);
     }
-    ck_assert_int_eq(lines, 8);
+    ck_assert_int_eq(lines, 9);
 }
 END_TEST
 
