@@ -4,6 +4,7 @@
  *     embed [--cpu | --gpu] [--dtype f32|f16|bf16] [--ids] [--first] MODEL < lines
  *     embed [--cpu | --gpu] [--dtype f32|f16|bf16] MODEL IMAGES.npy
  *     embed [--cpu | --gpu] [--dtype f32|f16|bf16] --plan MODEL
+ *     embed --ranks N ...
  *
  * Each line of standard input is a sentence, or with --ids its tokens as numbers; each line of the output its
  * vector. Of a sentence as many tokens count as sentence_bert_config.json says (max_seq_length), else
@@ -15,7 +16,8 @@
  * Images are floats [images, channels, side, side] or [channels, side, side], as the model's image processor
  * makes them: its pixel_values, which are scaled, less their mean and over their deviation.
  *
- * --plan prints what a run needs: memory by name, kernels.
+ * --plan prints what a run needs: memory by name, kernels. --ranks shares the model out over N GPUs, or
+ * threads of the CPU device, as generate does.
  */
 #include <math.h>
 #include <stdio.h>
@@ -28,16 +30,67 @@
 #include "options.h"
 #include "page.h"
 #include "progress.h"
+#include "ranks.h"
 #include "text.h"
 
 enum { BATCH = 64 };
 
 static struct progress working;
+static struct ranks *others; /* NULL: there is one rank */
 
 struct batch {
     int32_t *ids[BATCH];
     int counts[BATCH], n;
 };
+
+/* What all ranks compute: vectors of sentences, or of images. */
+struct told {
+    const struct batch *sentences; /* NULL: images */
+    enum pooling how;
+    const float *pixels;
+    int images;
+};
+
+static bool compute(struct model *m, const struct told *t, float *to, struct fault *f)
+{
+    const struct batch *b = t->sentences;
+    if (!b) return model_see(m, t->pixels, t->images, to, f);
+    return model_embed(m, (const int32_t *const *)b->ids, b->counts, b->n, t->how, to, f);
+}
+
+static size_t vectors_bytes(const struct model *m, const struct told *t)
+{
+    size_t n = t->sentences ? BATCH : (size_t)t->images;
+    return n * (size_t)model_width(m) * sizeof(float);
+}
+
+/* What each of the other ranks does. */
+static bool follow(struct rank *one, void *context, struct fault *f)
+{
+    struct model_options o = ((const struct options *)context)->open;
+    const struct told *t = NULL;
+    o.group = one->group;
+    o.progress = NULL;
+    struct model *m = model_open(((const struct options *)context)->model, &o, f);
+    bool good = m != NULL;
+    while (good && (t = ranks_hear(one, f))) {
+        float *to = malloc(vectors_bytes(m, t));
+        good = to ? compute(m, t, to, f) : fault_set(f, "out of memory");
+        free(to);
+    }
+    model_close(m);
+    return good && !*f->text;
+}
+
+/* By all ranks: what they read is there until all have done it, or have ended. */
+static bool compute_all(struct model *m, const struct told *t, float *to, struct fault *f)
+{
+    if (!others) return compute(m, t, to, f);
+    ranks_tell(others, t);
+    if (compute(m, t, to, f) && ranks_wait(others, f)) return true;
+    ranks_end(others, false, f);
+    return others = NULL, false;
+}
 
 /* Of length 1, but where the files of sentence-transformers leave it as it is. */
 static void print_vector(const struct model *m, const float *x)
@@ -53,10 +106,11 @@ static void print_vector(const struct model *m, const float *x)
 static bool flush(struct model *m, struct batch *b, enum pooling how, struct fault *f)
 {
     int width = model_width(m);
-    float *vectors = malloc(sizeof *vectors * BATCH * (size_t)width);
+    const struct told all = {.sentences = b, .how = how};
+    float *vectors = malloc(vectors_bytes(m, &all));
     bool good = vectors || fault_set(f, "out of memory");
     progress_begin(&working, "%d sentences", b->n);
-    good = good && model_embed(m, (const int32_t *const *)b->ids, b->counts, b->n, how, vectors, f);
+    good = good && compute_all(m, &all, vectors, f);
     progress_end(&working);
     for (int i = 0; i < b->n; i++) {
         if (good) print_vector(m, vectors + (size_t)i * (size_t)width);
@@ -109,11 +163,12 @@ static bool see(struct model *m, const struct npy *n, struct fault *f)
     int images = n->rank == 4 ? (int)n->dim[0] : 1;
     size_t wide = (size_t)model_width(m);
     float *pixels = malloc(sizeof *pixels * (size_t)n->elements);
-    float *vectors = malloc(sizeof *vectors * (size_t)images * wide);
+    const struct told all = {.pixels = pixels, .images = images};
+    float *vectors = malloc(vectors_bytes(m, &all));
     bool good = (pixels && vectors) || fault_set(f, "out of memory");
     for (int64_t i = 0; good && i < n->elements; i++) pixels[i] = (float)npy_get(n, i);
     progress_begin(&working, "%d images", images);
-    good = good && model_see(m, pixels, images, vectors, f);
+    good = good && compute_all(m, &all, vectors, f);
     progress_end(&working);
     for (int i = 0; good && i < images; i++) print_vector(m, vectors + (size_t)i * wide);
     free(vectors);
@@ -158,20 +213,31 @@ static bool embed(struct model *m, const struct options *o, struct fault *f)
     return o->prompt ? embed_images(m, o->prompt, f) : embed_text(m, o, f);
 }
 
+static bool begin(struct options *o, struct options *each, struct fault *f)
+{
+    if (o->open.ranks <= 1 || o->open.only_plan) return true;
+    o->open.device = ranks_device(o->open.device);
+    *each = *o;
+    return (others = ranks_begin(o->open.ranks, follow, each, &o->open.group, f)) != NULL;
+}
+
 int main(int argc, char **argv)
 {
-    struct options o = {
-        .usage =
-            "usage: embed [OPTION]... MODEL < LINES\n"
-            "       embed [OPTION]... MODEL IMAGES.npy\n"
-            "Vectors of sentences, one a line, or of images. MODEL is a folder with config.json and\n"
-            "model.safetensors, or a GGUF file; `make -C examples/serving embed-data` fetches one into "
-            "build/minilm.\n"
-            "  --cpu, --gpu              where; a GPU if there is one\n"
-            "  --dtype f32|f16|bf16      of weights and activations; on a GPU the files', or f16 for f32\n"
-            "  --ids                     sentences are tokens as numbers\n"
-            "  --first                   the state of the first token, instead of what the files say\n"
-            "  --plan                    what a run needs, instead of vectors"};
+    struct options each,
+        o = {
+            .usage =
+                "usage: embed [OPTION]... MODEL < LINES\n"
+                "       embed [OPTION]... MODEL IMAGES.npy\n"
+                "Vectors of sentences, one a line, or of images. MODEL is a folder with config.json and\n"
+                "model.safetensors, or a GGUF file; `make -C examples/serving embed-data` fetches one into "
+                "build/minilm.\n"
+                "  --cpu, --gpu              where; a GPU if there is one\n"
+                "  --dtype f32|f16|bf16      of weights and activations; on a GPU the files', or f16 for "
+                "f32\n"
+                "  --ids                     sentences are tokens as numbers\n"
+                "  --first                   the state of the first token, instead of what the files say\n"
+                "  --ranks N                 shares the model out over N GPUs, or threads of the CPU device\n"
+                "  --plan                    what a run needs, instead of vectors"};
     struct fault f = {{0}};
     if (!options_read(&o, argc, argv) && *o.wrong.text)
         return fprintf(stderr, "embed: %s; see embed --help\n", o.wrong.text), 2;
@@ -180,10 +246,11 @@ int main(int argc, char **argv)
     progress_begin(&working, "loading %s", o.model);
     progress_kernels(&working, NULL, 0);
     o.open.progress = &working;
-    struct model *m = model_open(o.model, &o.open, &f);
+    struct model *m = begin(&o, &each, &f) ? model_open(o.model, &o.open, &f) : NULL;
     progress_end(&working);
-    bool good = m && embed(m, &o, &f);
+    bool good = ranks_end(others, m && embed(m, &o, &f), &f);
     if (!good) fprintf(stderr, "embed: %s\n", f.text);
     model_close(m);
+    coda_group_free(o.open.group);
     return !good;
 }

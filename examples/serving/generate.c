@@ -38,7 +38,6 @@
 #include "options.h"
 #include "page.h"
 #include "progress.h"
-#include "ranks.h"
 #include "speed.h"
 #include "text.h"
 #include "writer.h"
@@ -247,16 +246,35 @@ static bool print_plans(struct model *m, const struct options *o, struct times *
     return true;
 }
 
+/* What the first rank tells the others. */
+struct prompt {
+    struct text *text; /* which nobody changes but the first; or NULL */
+    const int32_t *ids;
+    int count;
+};
+
 /* What another rank than the first does: all of it, without a word. */
-static bool follow(const struct options *o, struct ranks *r, struct fault *f)
+static bool follow(struct rank *one, void *context, struct fault *f)
 {
-    struct prompt p;
-    struct model *m = model_open(o->model, &o->open, f);
-    bool good = m && ranks_hear(r, &p, f);
-    struct answer a = {.quiet = true, .m = m, .o = o, .f = f};
-    if (good) a.t = p.text, good = generate(&a, p.ids, p.count);
+    struct options o = *(const struct options *)context;
+    o.open.group = one->group;
+    o.open.progress = NULL;
+    struct model *m = model_open(o.model, &o.open, f);
+    const struct prompt *p = m ? ranks_hear(one, f) : NULL;
+    struct answer a = {.quiet = true, .m = m, .o = &o, .f = f};
+    if (p) a.t = p->text;
+    bool good = p && generate(&a, p->ids, p->count);
     model_close(m);
     return good;
+}
+
+/* The options of each rank; its group of the first one's. NULL, and no fault: there is one rank. */
+static struct ranks *begin(struct options *o, struct options *each, struct fault *f)
+{
+    if (o->open.ranks <= 1 || o->open.only_plan) return NULL;
+    o->open.device = ranks_device(o->open.device);
+    *each = *o;
+    return ranks_begin(o->open.ranks, follow, each, &o->open.group, f);
 }
 
 int main(int argc, char **argv)
@@ -287,6 +305,7 @@ int main(int argc, char **argv)
             "  --random                  MODEL is a config.json, or its folder: its weights are random\n"
             "  --weights FORMAT          of the random ones: fp8, int8, q4_k_m, int4_g128_bf16 and so on",
         .tokens = 128};
+    struct options each;
     struct fault f = {{0}};
     struct times times;
     struct text *t = NULL;
@@ -300,8 +319,8 @@ int main(int argc, char **argv)
     o.open.only_plan = o.plan || o.bundle;
     works(false, "loading", o.model);
     o.open.progress = &working;
-    struct ranks *others = o.open.ranks > 1 && !o.open.only_plan ? ranks_begin(&o, follow, &f) : NULL;
-    bool good = others || o.open.ranks <= 1 || o.open.only_plan;
+    struct ranks *others = begin(&o, &each, &f);
+    bool good = others || !*f.text;
     struct model *m = good ? model_open(o.model, &o.open, &f) : NULL;
     progress_end(&working);
     if (m) times_add(&times, &m->times);
@@ -314,7 +333,8 @@ int main(int argc, char **argv)
     if (good && !o.open.only_plan)
         good = (n = (o.chat ? text_message : text_tokens)(t, o.prompt ? o.prompt : "1", &prompt, &f)) >= 0 &&
                (o.chat || text_after(t, prompt, n, &f));
-    if (good && others) ranks_tell(others, &(struct prompt){t, prompt, n});
+    struct prompt told = {t, prompt, n};
+    if (good && others) ranks_tell(others, &told);
     if (good && !o.open.only_plan) good = generate(&a, prompt, n);
     good = ranks_end(others, good, &f);
     free(prompt);

@@ -40,11 +40,31 @@ enum cut build_cut(const struct build *b, const char *name)
         const char *name;
         enum cut cut;
     } all[] = {
-        {"self_attn.q_proj", CUT_OUTPUTS}, {"self_attn.k_proj", CUT_KEYS},   {"self_attn.v_proj", CUT_KEYS},
-        {"self_attn.qkv_proj", CUT_QKV},   {"self_attn.o_proj", CUT_INPUTS}, {"mlp.gate_proj", CUT_OUTPUTS},
-        {"mlp.up_proj", CUT_OUTPUTS},      {"mlp.gate_up_proj", CUT_PAIR},   {"mlp.down_proj", CUT_INPUTS},
-        {"attn.c_attn", CUT_QKV},          {"attn.c_proj", CUT_INPUTS},      {"mlp.c_fc", CUT_OUTPUTS},
+        {"self_attn.q_proj", CUT_OUTPUTS},
+        {"self_attn.k_proj", CUT_KEYS},
+        {"self_attn.v_proj", CUT_KEYS},
+        {"self_attn.qkv_proj", CUT_QKV},
+        {"self_attn.o_proj", CUT_INPUTS},
+        {"mlp.gate_proj", CUT_OUTPUTS},
+        {"mlp.up_proj", CUT_OUTPUTS},
+        {"mlp.gate_up_proj", CUT_PAIR},
+        {"mlp.down_proj", CUT_INPUTS},
+        {"attn.c_attn", CUT_QKV},
+        {"attn.c_proj", CUT_INPUTS},
+        {"mlp.c_fc", CUT_OUTPUTS},
         {"mlp.c_proj", CUT_INPUTS},
+        {"attention.self.query", CUT_OUTPUTS},
+        {"attention.self.key", CUT_OUTPUTS},
+        {"attention.self.value", CUT_OUTPUTS},
+        {"attention.output.dense", CUT_INPUTS},
+        {"attention.attention.query", CUT_OUTPUTS},
+        {"attention.attention.key", CUT_OUTPUTS},
+        {"attention.attention.value", CUT_OUTPUTS},
+        {"intermediate.dense", CUT_OUTPUTS},
+        {"output.dense", CUT_INPUTS},
+        {"self_attn.out_proj", CUT_INPUTS},
+        {"mlp.fc1", CUT_OUTPUTS},
+        {"mlp.fc2", CUT_INPUTS},
     };
     if (b->c->ranks <= 1) return CUT_NONE;
     if (b->cuts_head) return CUT_OUTPUTS;

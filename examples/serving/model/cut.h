@@ -1,5 +1,5 @@
 /*
- * cut.h -- a decoder over several ranks, a part of each layer on every one: heads and hidden columns are
+ * cut.h -- a model over several ranks, a part of each layer on every one: heads and hidden columns are
  * shared out, so products behind them add up what all ranks have (Shoeybi et al., arXiv 1909.08053). All
  * ranks have one graph, and tensors of their own.
  */

@@ -14,7 +14,11 @@ static const struct family families[] = {
     {.name = "gemma", .graph = family_gemma, .cuts = true},
     {.name = "gemma2", .graph = family_gemma, .cuts = true},
     {.name = "gemma3_text", .graph = family_gemma, .cuts = true},
-    {.name = "gemma3_text", .graph = family_gemma_encoder, .encoder = true, .bidirectional = true},
+    {.name = "gemma3_text",
+     .graph = family_gemma_encoder,
+     .encoder = true,
+     .bidirectional = true,
+     .cuts = true},
     {.name = "mamba", .graph = family_mamba},
     {.name = "mamba2", .graph = family_mamba},
     {.name = "qwen3_5_text", .graph = family_qwen35},
@@ -22,9 +26,9 @@ static const struct family families[] = {
     {.name = "granitemoehybrid", .graph = family_granite},
     {.name = "falcon_h1", .graph = family_falcon},
     {.name = "gpt2", .graph = family_gpt2, .cuts = true},
-    {.name = "bert", .graph = family_bert, .encoder = true},
-    {.name = "vit", .graph = family_vit, .encoder = true, .images = true},
-    {.name = "siglip_vision_model", .graph = family_siglip, .encoder = true, .images = true},
+    {.name = "bert", .graph = family_bert, .encoder = true, .cuts = true},
+    {.name = "vit", .graph = family_vit, .encoder = true, .images = true, .cuts = true},
+    {.name = "siglip_vision_model", .graph = family_siglip, .encoder = true, .images = true, .cuts = true},
 };
 
 const struct family *family_find(const struct config *c, struct fault *f)

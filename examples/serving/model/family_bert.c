@@ -7,17 +7,17 @@
 static coda_value attention(struct build *b, coda_value x)
 {
     const struct config *c = b->c;
-    int64_t wide = c->hidden;
+    int64_t wide = (int64_t)c->heads * c->head_dim; /* hidden, but of one of several ranks */
     coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
     o.heads = c->heads;
     coda_value qkv = build_linear(
         b, x,
         PART({"attention.self.query", wide}, {"attention.self.key", wide}, {"attention.self.value", wide}),
-        wide, true);
+        c->hidden, true);
     coda_value a = coda_attention(b->g, coda_slice(b->g, qkv, 2, 0, wide, 1),
                                   coda_slice(b->g, qkv, 2, wide, 2 * wide, 1),
                                   coda_slice(b->g, qkv, 2, 2 * wide, 3 * wide, 1), b->lengths, &o);
-    return build_linear(b, a, PART({"attention.output.dense", wide}), wide, true);
+    return build_linear(b, a, PART({"attention.output.dense", c->hidden}), wide, true);
 }
 
 static coda_value mlp(struct build *b, coda_value x)

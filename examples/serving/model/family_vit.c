@@ -31,25 +31,22 @@ static const struct names siglip = {.block = "encoder.layers.%d.",
                                     .up = "mlp.fc1",
                                     .down = "mlp.fc2"};
 
-static coda_value columns(struct build *b, coda_value x, int64_t from)
-{
-    return coda_slice(b->g, x, 2, from, from + b->c->hidden, 1);
-}
-
-static coda_value attended(struct build *b, coda_value q, coda_value k, coda_value v)
+static coda_value attended(struct build *b, coda_value q, coda_value k, coda_value v, int heads)
 {
     coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
-    o.heads = b->c->heads;
+    o.heads = heads;
     return coda_attention(b->g, q, k, v, CODA_NONE, &o);
 }
 
 static coda_value attention(struct build *b, coda_value x, const struct names *n)
 {
-    int64_t wide = b->c->hidden;
+    const struct config *c = b->c;
+    int64_t wide = (int64_t)c->heads * c->head_dim; /* hidden, but of one of several ranks */
     coda_value qkv =
-        build_linear(b, x, PART({n->query, wide}, {n->key, wide}, {n->value, wide}), wide, b->c->qkv_bias);
-    coda_value a = attended(b, columns(b, qkv, 0), columns(b, qkv, wide), columns(b, qkv, 2 * wide));
-    return build_linear(b, a, PART({n->out, wide}), wide, true);
+        build_linear(b, x, PART({n->query, wide}, {n->key, wide}, {n->value, wide}), c->hidden, c->qkv_bias);
+    coda_value a = attended(b, build_range(b, qkv, 0, wide), build_range(b, qkv, wide, wide),
+                            build_range(b, qkv, 2 * wide, wide), c->heads);
+    return build_linear(b, a, PART({n->out, c->hidden}), wide, true);
 }
 
 static coda_value mlp(struct build *b, coda_value x, const char *up, const char *down)
@@ -103,7 +100,7 @@ coda_value family_vit(struct build *b, coda_value patches)
 
 /* ---- SigLIP ---- */
 
-/* One query for all images, the probe, over the states of each. */
+/* One query for all images, the probe, over the states of each; of several ranks each has all heads. */
 static coda_value pooled(struct build *b, coda_value x)
 {
     coda_graph *g = b->g;
@@ -115,7 +112,8 @@ static coda_value pooled(struct build *b, coda_value x)
     q = coda_embedding(g, coda_bias(g, q, coda_slice(g, bias, 0, 0, wide, 1)), b->zeros);
     coda_value kv = coda_matmul(g, x, coda_slice(g, w, 0, wide, 3 * wide, 1));
     kv = coda_bias(g, kv, coda_slice(g, bias, 0, wide, 3 * wide, 1));
-    coda_value a = attended(b, q, columns(b, kv, 0), columns(b, kv, wide));
+    coda_value a = attended(b, q, build_range(b, kv, 0, wide), build_range(b, kv, wide, wide),
+                            (int)(wide / b->c->head_dim));
     return build_linear(b, a, PART({"attention.out_proj", wide}), wide, true);
 }
 

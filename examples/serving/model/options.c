@@ -66,7 +66,7 @@ static bool pair(struct options *o, const char *arg, const char *value)
     if (!strcmp(arg, "--dtype")) return options_dtype(value, &o->open.dtype);
     if (!strcmp(arg, "--tokens")) return number(value, &o->tokens);
     if (!strcmp(arg, "--context")) return number(value, &o->open.context);
-    if (!strcmp(arg, "--ranks")) return number(value, &o->open.ranks) && o->open.ranks <= MOST_OPTION_RANKS;
+    if (!strcmp(arg, "--ranks")) return number(value, &o->open.ranks) && o->open.ranks <= MOST_RANKS;
     if (!strcmp(arg, "--burst")) return number(value, &o->burst) && o->burst <= 1024;
     if (!strcmp(arg, "--temperature")) return real(value, 0, true, 100, &o->sampling.temperature);
     if (!strcmp(arg, "--top-k")) return number(value, &o->sampling.top_k);

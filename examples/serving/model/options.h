@@ -5,9 +5,8 @@
 #define OPTIONS_H
 
 #include "model.h"
+#include "ranks.h"
 #include "sample.h"
-
-enum { MOST_OPTION_RANKS = 64 };
 
 struct options {
     const char *usage; /* what --help prints */

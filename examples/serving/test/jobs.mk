@@ -41,7 +41,7 @@ $(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FUL
 # ---- Checkpoints of each family: logits, texts, broken files; the real MiniLM, if `make embed-data` has brought it ----
 MODEL_TEST = model_test test/model/tiny
 $(eval $(call job,model,plain,sh -c 'mkdir -p $(BUILD)/model && $(BUILD)/$(MODEL_TEST) $(BUILD)/model'))
-$(eval $(call job,model-asan,asan,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files recurrent keys known quantised adapters quantize plain modules words cuts fuzz templates template_depth turns ranks'))
+$(eval $(call job,model-asan,asan,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files recurrent keys known quantised adapters quantize plain modules words cuts fuzz templates template_depth turns ranks ranks_encoders'))
 # Templates and tokenizers that are drawn, up to a megabyte, within their limits. SECONDS=600 of each: `make fuzz`.
 FUZZERS := template_fuzz tokenizer_fuzz
 $(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(if $(FULL),60,2) $$$$CODA_SEED)))

@@ -81,6 +81,7 @@ int main(int argc, char **argv)
                  {"adapters", test_adapters},
                  {"cuts", test_cuts},
                  {"ranks", test_ranks},
+                 {"ranks_encoders", test_ranks_encoders},
                  {"quantised", test_quantised},
                  {"quantize", test_quantize},
                  {"rounding", test_rounding},

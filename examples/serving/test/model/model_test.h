@@ -55,6 +55,7 @@ void test_quantised_gpu(const char *tiny, const char *scratch);
 void test_quantize(const char *tiny, const char *scratch);
 void test_rounding(const char *tiny, const char *scratch);
 void test_ranks(const char *tiny, const char *scratch);
+void test_ranks_encoders(const char *tiny, const char *scratch);
 void test_cuts(const char *tiny, const char *scratch);
 void test_minilm(const char *tiny, const char *scratch);
 

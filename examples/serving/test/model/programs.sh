@@ -155,6 +155,11 @@ same 'generate --ranks 2 on the emulator, captured' \
     "$(quiet "$generate" --cpu --ids --tokens 5 --context 8 "$tiny/gpt2" 1)"
 same 'generate --ranks 2 of draws' "$(quiet "$generate" --cpu --ids --tokens 20 --temperature 1 --seed 5 --ranks 2 "$tiny/llama" 1)" \
     "$(quiet "$generate" --cpu --ids --tokens 20 --temperature 1 --seed 5 "$tiny/llama" 1)"
+for ranks in 2 4; do
+    same "embed --ranks $ranks" "$(printf '1,5,7\n3,3,3,3\n' | quiet "$embed" --cpu --ids --ranks $ranks "$tiny/bert" | cut -c1-80)" \
+        "$(printf '1,5,7\n3,3,3,3\n' | quiet "$embed" --cpu --ids "$tiny/bert" | cut -c1-80)"
+done
+refused 1 'is not in the vocabulary' sh -c "echo 1,999999 | '$embed' --cpu --ids --ranks 2 '$tiny/bert'"
 refused 1 'there is no GPU 1' emulated "$generate" --gpu --ids --ranks 2 "$tiny/llama" 1
 refused 1 '3 ranks do not divide 4 heads of keys' "$generate" --cpu --ranks 3 "$stories" 'Once'
 refused 2 '--ranks cannot be "0"' "$generate" --ranks 0 "$stories" 'Once'

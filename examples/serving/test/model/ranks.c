@@ -123,7 +123,7 @@ static void refusals(const char *tiny, const char *scratch)
     refused(path, NULL, 3, "2 heads of keys do not divide 3 ranks");
     refused(path, NULL, 8, "8 ranks do not divide 4 heads");
     snprintf(path, sizeof path, "%s/bert", tiny);
-    refused(path, NULL, 2, "family bert is not shared out over ranks");
+    refused(path, NULL, 3, "3 ranks do not divide 4 heads of keys");
     quant_write(&quant_kinds[0], scratch, "llama", 7);
     adapter_write(scratch, 16, false, 7);
     snprintf(path, sizeof path, "%s/quantised", scratch);
