@@ -35,7 +35,7 @@ struct settings {
     struct served served;
     struct server_options http;
     struct progress working;
-    long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, top, ids;
+    long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, top, ids, ranks;
     long long connections, header_s, body_s, answer_s, idle_s, prompt_ms, body_mib, threads;
     const char *prefix, *policy, *dtype, *random, *weights, *name, *model, *hosts, *origins, *key_file;
 };
@@ -161,7 +161,8 @@ static bool settle(struct settings *s)
                                  .sequences = (int)s->sequences,
                                  .context = (int)s->context,
                                  .pages = (int)s->pages,
-                                 .top = (int)s->top};
+                                 .top = (int)s->top,
+                                 .ranks = (int)s->ranks};
     s->engine.queue = (int)s->queue;
     s->engine.ping = (double)s->ping_ms * 1e-3;
     return parse_policy(&m->policy, s->policy) && parse_dtype(&m->dtype, s->dtype);
@@ -374,6 +375,7 @@ static struct settings s = {.port = 8080,
                             .ping_ms = 5000,
                             .graphs = 64,
                             .top = 20,
+                            .ranks = 1,
                             .header_s = 10,
                             .body_s = 30,
                             .answer_s = 60,
@@ -388,6 +390,8 @@ static const struct option all[] = {
     {"gpu", &s.gpu, NULL, 0, 1, "runs on the first GPU; without it on the CPU device, in fp32"},
     {"dtype", NULL, &s.dtype, 0, 0,
      "of weights and activations: f32, f16, bf16; on a GPU the files', or f16 for f32"},
+    {"ranks", &s.ranks, NULL, 1, MOST_RANKS,
+     "shares the model out over GPUs, or threads of the CPU device; 1"},
     {"random", NULL, &s.random, 0, 0, "a config.json, instead of MODEL: its weights are random numbers"},
     {"weights", NULL, &s.weights, 0, 0,
      "format of random weights: fp8, int8, q4_k_m, int4_g128_bf16 and so on; the config's"},

@@ -38,6 +38,8 @@ struct runner_options {
     int graphs; /* on a GPU, steps in which so many sequences write, or fewer, are CUDA graphs; so are those
                     * that are rounded up to the same shape */
     int top;    /* the likeliest tokens that each step finds for each sequence, at most 64 */
+    int ranks;  /* that share the model out (chat_crew.h); 0: 1. On GPUs rank r is on the r-th */
+    coda_group *group; /* of one of several ranks */
 };
 
 /* What a step reads, in host memory that belongs to the runner. */
@@ -73,6 +75,11 @@ struct runner_inputs *runner_inputs(struct runner *m);
  * rounded up to one of a few shapes, by rows that store nothing and sequences without rows. On the CPU device
  * the step is over then. */
 bool runner_launch(struct runner *m, int rows, int sequences, struct fault *f);
+/* The two halves of it: the shape of the step, for which the inputs are then padded; and its launch. */
+void runner_round(struct runner *m, int rows, int sequences, int64_t dims[2]);
+bool runner_run(struct runner *m, const int64_t dims[2], struct fault *f);
+/* The inputs become those of another rank's runner, which are padded. */
+void runner_copy_inputs(struct runner *m, const struct runner *from);
 /* What a step was like, once it is over. */
 struct runner_step {
     bool graph;              /* it was a CUDA graph; else runs */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "chat_crew.h"
 #include "chat_engine.h"
 #include "chat_schedule.h"
 
@@ -30,7 +31,8 @@ struct engine {
     struct fault why;
     struct schedule schedule;
     struct metrics metrics;
-    struct runner *runner;
+    struct crew *crew;
+    struct runner *runner;   /* the first of them */
     double ended;            /* when the last step did; 0: there was nothing to do after it */
     struct runner_step last; /* that step */
 };
@@ -180,7 +182,7 @@ static bool finish_step(struct engine *e, struct runner_step *step)
     pthread_mutex_lock(&e->lock);
     if (e->opt.runner.gpu) attend(e);
     pthread_mutex_unlock(&e->lock);
-    return runner_wait(e->runner, step, &e->why);
+    return crew_wait(e->crew, step, &e->why);
 }
 
 /* Runs one step, if there is something to do. */
@@ -192,7 +194,7 @@ static bool step(struct engine *e)
     if (!rows) return e->ended = 0, false;
     int sequences = schedule_fill(&e->schedule, runner_inputs(e->runner));
     pthread_mutex_unlock(&e->lock);
-    bool good = runner_launch(e->runner, rows, sequences, &e->why);
+    bool good = crew_launch(e->crew, rows, sequences, &e->why);
     double launched = monotonic();
     good = good && finish_step(e, &step);
     double ended = monotonic();
@@ -210,10 +212,11 @@ static bool step(struct engine *e)
 
 static bool load(struct engine *e)
 {
-    struct runner *m = runner_new(&e->opt.runner, &e->why);
-    bool good = m && runner_warm(m, &e->why);
+    struct crew *c = crew_new(&e->opt.runner, &e->why);
+    bool good = c && crew_warm(c, &e->why);
     pthread_mutex_lock(&e->lock);
-    e->runner = m;
+    e->crew = c;
+    e->runner = c ? crew_runner(c) : NULL;
     if (e->state == ENGINE_LOADING) e->state = good ? ENGINE_READY : ENGINE_FAILED;
     pthread_cond_broadcast(&e->changed);
     return good;
@@ -232,7 +235,7 @@ static void *engine_main(void *arg)
         else if (!e->quit) pthread_cond_wait(&e->work, &e->lock);
     }
     pthread_mutex_unlock(&e->lock);
-    runner_free(e->runner);
+    crew_free(e->crew);
     return NULL;
 }
 

@@ -1,6 +1,8 @@
 /*
  * graph.c -- the graph of chat_graph.h.
  */
+#include <pthread.h>
+
 #include "chat_graph.h"
 
 static void add_inputs(struct build *b, const struct runner_options *o, coda_dim sequences)
@@ -38,13 +40,14 @@ static void add_likeliest(coda_graph *g, coda_value logits, int top)
     coda_output(g, "logits", logits);
 }
 
-coda_graph *chat_graph(const struct runner_options *o, struct weights *weights, struct fault *f)
+static coda_graph *graph_of(const struct runner_options *o, const struct config *c, struct weights *weights,
+                            struct fault *f)
 {
     const struct served *s = o->served;
     coda_graph *g = coda_graph_new();
     if (!g) return fault_set(f, "out of memory"), NULL;
     struct build b = {.g = g,
-                      .c = &s->config,
+                      .c = c,
                       .from = s->random ? NULL : &s->files,
                       .weights = weights,
                       .fault = f,
@@ -63,4 +66,16 @@ coda_graph *chat_graph(const struct runner_options *o, struct weights *weights, 
     if (!b.failed) fault_set(f, "%s", coda_error());
     coda_graph_free(g);
     return NULL;
+}
+
+/* Which tensors a graph has used is noted beside them. */
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+coda_graph *chat_graph(const struct runner_options *o, const struct config *c, struct weights *weights,
+                       struct fault *f)
+{
+    pthread_mutex_lock(&turn);
+    coda_graph *g = graph_of(o, c, weights, f);
+    pthread_mutex_unlock(&turn);
+    return g;
 }

@@ -9,6 +9,7 @@
 #include "chat_runner.h"
 #include "progress.h"
 #include "chat_shapes.h"
+#include "cut.h"
 #include "device.h"
 #include "random.h"
 #include "tensor.h"
@@ -20,6 +21,7 @@ enum {
 
 struct runner {
     struct runner_options opt;
+    struct config config; /* what is served, or a rank's part of it */
     struct device device;
     struct weights weights;
     size_t loaded; /* bytes of these */
@@ -191,7 +193,9 @@ static bool bind(struct runner *m, struct fault *f)
     for (int i = 0; i < m->arg_count; i++) {
         coda_arg_info info = CODA_ARG_INFO_INIT;
         if (coda_plan_arg(m->plan, i, &info) != CODA_OK) return fail(f, "arguments");
-        if (info.kind == CODA_ARG_WEIGHT || info.kind == CODA_ARG_STATE) {
+        if (info.kind == CODA_ARG_GROUP) {
+            m->args[i] = m->opt.group;
+        } else if (info.kind == CODA_ARG_WEIGHT || info.kind == CODA_ARG_STATE) {
             if (!own(m, i, &info, f)) return false;
             if (info.kind == CODA_ARG_WEIGHT) show_loaded(m, info.bytes);
         } else if (!(m->args[i] = strcmp(info.name, "logits") ? placed(m, info.name) : m->logits)) {
@@ -218,7 +222,7 @@ static bool plan_new(struct runner *m, struct fault *f)
     coda_compile_options how = device_target(&m->device);
     how.policy = is_background(m) ? CODA_POLICY_BACKGROUND : CODA_POLICY_WAIT;
     how.shapes = SHAPES_ALL;
-    coda_graph *g = chat_graph(&m->opt, &m->weights, f);
+    coda_graph *g = chat_graph(&m->opt, &m->config, &m->weights, f);
     bool good = g && (coda_compile(&m->plan, g, &how) == CODA_OK || fault_set(f, "%s", coda_error()));
     coda_graph_free(g);
     return good;
@@ -230,15 +234,28 @@ static coda_dtype usual_dtype(const struct runner_options *o)
     return !o->gpu ? CODA_F32 : stored == CODA_F32 ? CODA_F16 : stored;
 }
 
+static bool open_device(struct runner *m, int rank, struct fault *f)
+{
+    struct runner_options *o = &m->opt;
+    bool there = device_open_at(&m->device, o->gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU, rank);
+    if (there && (!o->gpu || (!m->device.gpu.stream_new(&m->stream, STREAM_APART) &&
+                              timer_open(&m->timer, &m->device.gpu))))
+        return true;
+    o->gpu = false;
+    return rank ? fault_set(f, "there is no GPU %d", rank) : fault_set(f, "there is no GPU, or no driver");
+}
+
 static bool choose(struct runner *m, const struct runner_options *opt, struct fault *f)
 {
     struct runner_options *o = &m->opt;
     const struct config *c = &opt->served->config;
+    int rank = opt->group ? coda_group_rank(opt->group) : 0;
     *o = *opt;
-    if (!device_open(&m->device, o->gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU) ||
-        (o->gpu &&
-         (m->device.gpu.stream_new(&m->stream, STREAM_APART) || !timer_open(&m->timer, &m->device.gpu))))
-        return o->gpu = false, fault_set(f, "there is no GPU, or no driver");
+    m->config = *c;
+    if (!open_device(m, rank, f)) return false;
+    if (o->ranks > 1 && !o->served->family->cuts)
+        return fault_set(f, "family %s is not shared out over ranks", c->family);
+    if (o->ranks > 1 && !config_cut(&m->config, rank, o->ranks, f)) return false;
     if (!o->dtype) o->dtype = usual_dtype(o);
     if (o->top > c->vocabulary) o->top = c->vocabulary;
     if (o->context > c->positions)
@@ -399,13 +416,29 @@ static bool clear_fresh(struct runner *m, int sequences)
     return good && (!any || !m->opt.gpu || !m->device.gpu.stream_wait(NULL)); /* steps have a stream apart */
 }
 
+void runner_round(struct runner *m, int rows, int sequences, int64_t dims[2])
+{
+    shapes_round(&m->shapes, rows, sequences, dims);
+    pad(m, rows, sequences, dims);
+}
+
+bool runner_run(struct runner *m, const int64_t dims[2], struct fault *f)
+{
+    if (!clear_fresh(m, (int)dims[1])) return fail(f, "states");
+    return (m->opt.gpu ? run_there(m, dims) : run(m, dims)) || fail(f, "step");
+}
+
 bool runner_launch(struct runner *m, int rows, int sequences, struct fault *f)
 {
     int64_t dims[2];
-    shapes_round(&m->shapes, rows, sequences, dims);
-    pad(m, rows, sequences, dims);
-    if (!clear_fresh(m, sequences)) return fail(f, "states");
-    return (m->opt.gpu ? run_there(m, dims) : run(m, dims)) || fail(f, "step");
+    runner_round(m, rows, sequences, dims);
+    return runner_run(m, dims, f);
+}
+
+void runner_copy_inputs(struct runner *m, const struct runner *from)
+{
+    memcpy(m->ints, from->ints, m->int_bytes);
+    memcpy(m->in.fresh, from->in.fresh, (size_t)m->opt.sequences * sizeof *m->in.fresh);
 }
 
 bool runner_wait(struct runner *m, struct runner_step *out, struct fault *f)

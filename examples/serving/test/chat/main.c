@@ -30,13 +30,23 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(const char *program);
-    } tests[] = {
-        {"endpoints", test_endpoints}, {"batching", test_batching}, {"leaving", test_leaving},
-        {"pressure", test_pressure},   {"access", test_access},     {"siege", test_siege},
-        {"fuzz", test_fuzz},           {"load", test_load},         {"checkpoints", test_checkpoints},
-        {"states", test_states},       {"words", test_words},       {"logprobs", test_logprobs},
-        {"story", test_story},         {"gpu", test_gpu},           {"states_gpu", test_states_gpu},
-        {"captures", test_captures}};
+    } tests[] = {{"endpoints", test_endpoints},
+                 {"batching", test_batching},
+                 {"leaving", test_leaving},
+                 {"pressure", test_pressure},
+                 {"access", test_access},
+                 {"siege", test_siege},
+                 {"fuzz", test_fuzz},
+                 {"load", test_load},
+                 {"checkpoints", test_checkpoints},
+                 {"states", test_states},
+                 {"words", test_words},
+                 {"logprobs", test_logprobs},
+                 {"story", test_story},
+                 {"ranks", test_ranks},
+                 {"gpu", test_gpu},
+                 {"states_gpu", test_states_gpu},
+                 {"captures", test_captures}};
     if (argc < 2) return fprintf(stderr, "usage: chat_test PROGRAM [TEST]...\n"), 2;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
         bool wanted = argc == 2 && !strstr(tests[i].name, "gpu") && tests[i].run != test_captures;
