@@ -5,6 +5,7 @@
 
     llama-8b, qwen3-8b   prefill: 2048 tokens and the logits of the last one; decode: a token behind 1024 others, by a
                          static cache; first: from the start of a process to its first token, all caches warm
+    llama-8b/train       forward and backward of 2048 tokens by the loss, without an optimiser
     minilm               32 sentences of 128 tokens with a mask
 
 Models are as transformers makes them, in bf16, of random weights. Sides: "coda"; "compile", Inductor by
@@ -12,8 +13,8 @@ mode="reduce-overhead"; by option "autotune", mode="max-autotune". "best" is the
 turns, after two runs of their own each; times are the host's clock around runs that end in a wait. `error` is that of
 logits to fp32's of the same weights, of their norm, and beside it that of PyTorch without a compiler. `memory` is the
 most that PyTorch's allocator held in runs, weights and all, without pools of CUDA graphs; `reserved` is all that it
-has of the card, with them; `host_us` what a call of a compiled graph costs the host above coda_run. --layers: so many
-layers of 32 or 36, as compilers take minutes. --quick: fewer runs. --warm: these sides are compiled, so that a later
+has of the card, with them; `call_us` what a call of a compiled graph costs the host, behind Dynamo's guards, `host_us`
+what one that was not there before costs above coda_run. --layers: so many layers of 32 or 36, as compilers take minutes. --quick: fewer runs. --warm: these sides are compiled, so that a later
 process finds them in its caches, and nothing is measured. Results go to perf/results/CARD/torch_dynamo.json, unless
 patterns choose some. --cpu tries all with small sizes and no GPU.
 """
@@ -109,6 +110,19 @@ class Decode:
         return f(input_ids=self.ids[:, -1:], past_key_values=self.caches[f]).logits
 
 
+class Train:
+    """Forward and backward of all layers that there are, by the loss; of its gradients one is looked at."""
+
+    def __init__(self, model, opt, device):
+        self.model, self.ids = model, ids_of(model, device, 1, 64 if opt.cpu else TOKENS)
+
+    def __call__(self, f):
+        self.model.zero_grad(set_to_none=True)
+        with torch.enable_grad():
+            f(input_ids=self.ids, labels=self.ids, use_cache=False).loss.backward()
+        return self.model.model.layers[0].mlp.gate_proj.weight.grad[None]
+
+
 class Sentences:
     def __init__(self, model, opt, device):
         self.ids = ids_of(model, device, 2 if opt.cpu else 32, 24 if opt.cpu else 128)
@@ -120,7 +134,7 @@ class Sentences:
 
 
 CASES = {"llama-8b/prefill": Prefill, "llama-8b/decode": Decode, "minilm/32x128": Sentences, "qwen3-8b/prefill": Prefill,
-         "qwen3-8b/decode": Decode}
+         "qwen3-8b/decode": Decode, "llama-8b/train": Train}
 
 
 # ---- Measurements ----
@@ -187,7 +201,8 @@ class Side:
 
 
 def host_us(side, device):
-    """What a call of the compiled graph costs the host above coda_run, behind Dynamo's guards."""
+    """What a call of the compiled graph costs the host, behind Dynamo's guards: `call_us`, as it is called, of which
+    runs come again; `run_us`, coda_run alone; `host_us`, a call that does not come again above coda_run."""
     seen, call = [], Program.__call__
 
     def spy(program, arguments):
@@ -204,19 +219,27 @@ def host_us(side, device):
     addresses = array.array("Q", leaves)
     addresses.extend([x.data_ptr() for x in made])
     pointers = (ctypes.c_void_p * len(addresses)).from_buffer(addresses)
-    room, _hold = program.scratch(program.plan.workspace_bytes)
+    room, _hold = program.scratch(program.plan)
     stream = torch.cuda.current_stream().cuda_stream if device == "cuda" else None
-
-    def bare():
-        c.coda_run(program.plan.handle, pointers, None, room, stream)
 
     def us(f):
         wait(device)
         start = time.perf_counter_ns()
         f()
         return (time.perf_counter_ns() - start) / 1e3
-    both = [(us(lambda: program(arguments)), us(bare)) for _ in range(20 if side.case.__class__ is Decode else 60)]
-    return statistics.median(a for a, _ in both) - statistics.median(b for _, b in both)
+
+    def plain():
+        replays, program.replays = program.replays, None
+        try:
+            return us(lambda: program(arguments))
+        finally:
+            program.replays = replays
+
+    def bare():
+        return us(lambda: c.coda_run(program.plan.handle, pointers, None, room, stream))
+    calls = [(us(lambda: program(arguments)), plain(), bare()) for _ in range(20 if side.case.__class__ is Decode else 60)]
+    call, whole, run = (statistics.median(x) for x in zip(*calls))
+    return {"call_us": round(call, 1), "run_us": round(run, 1), "host_us": round(whole - run, 1)}
 
 
 def rounds_of(sides, opt, device):
@@ -271,7 +294,9 @@ def row_of(name, sides, opt, device, want, eager):
     row = {"case": "dynamo/" + name, "layers": opt.layers or 0, "launches": plan.stats.launches, "rounds": len(rounds),
            "sides": {n: pytorch.spread([x[n] for x in rounds]) for n in rounds[0]},
            "error": {s.name: float("%.3g" % error_of(s.result, want)) for s in sides},
-           "cold_s": {s.name: round(s.first, 2) for s in sides}, "host_us": round(host_us(sides[0], device), 1)}
+           "cold_s": {s.name: round(s.first, 2) for s in sides}}
+    if not isinstance(sides[0].case, Train):
+        row.update(host_us(sides[0], device))
     row["error_ratio"] = round(row["error"]["coda"] / eager, 4)
     row["good"] = row["error_ratio"] <= 1
     if peers:

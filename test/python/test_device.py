@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """test_device.py -- the package on a GPU that is software, test/emulator. Arrays come and go by
 __cuda_array_interface__; streams, workspace and prepared memory are the caller's."""
+import array
 import ctypes
 import os
 import random
@@ -16,7 +17,7 @@ os.environ.update(CODA_CUDA_LIB=EMULATOR, CODA_LIBCUDA=os.path.join(EMULATOR, "l
                   CODA_CACHE_DIR=os.path.join(EMULATOR, "cache"))
 
 import libcoda as coda
-from libcoda import arrays
+from libcoda import _replay, arrays, c
 
 SEED = int(os.environ.get("CODA_SEED", 1))
 
@@ -136,6 +137,58 @@ class Device(unittest.TestCase):
         want = [e for row in host(*on_host).tolist() for e in row]
         off = max(abs(p - q) for p, q in zip(self.driver.to_host(y), want)) / max(map(abs, want))
         self.assertTrue(off < 1e-5, "off by %g" % off)
+
+    def test_runs_that_come_again(self):
+        """A run is recorded the second time, and its replay reads what memory holds now."""
+        m, n, k = 8, 24, 16
+        x, w, other = ([self.rng.gauss(0, 1) for _ in range(r * k)] for r in (m, n, m))
+        g = coda.Graph()
+        g.output("y", g.input("x", "f32", [m, k]) @ g.weight("w", "f32", [n, k]).T)
+        plan, replays = g.compile("gpu"), _replay.Replays()
+        dx, dw, y = self.driver.to_device(x, (m, k)), self.driver.to_device(w, (n, k)), self.driver.memory((m, n))
+        room, runs = self.driver.memory((plan.workspace_bytes + 256,), "u8"), []
+
+        def go(stream):
+            runs.append(stream)
+            return c.coda_run(plan.handle, pointers, None, room.memory.address, stream)
+
+        def product(x):
+            return [sum(x[i * k + e] * w[j * k + e] for e in range(k)) for i in range(m) for j in range(n)]
+        for call in range(4):
+            both = array.array("Q", [a.memory.address for a in (dx, dw, y)])
+            pointers = (ctypes.c_void_p * 3).from_buffer(both)
+            key, want = both.tobytes(), product(x if call < 3 else other)
+            if call == 3:
+                numbers = (ctypes.c_float * len(other))(*other)
+                self.driver.must(self.driver.cuda.cuMemcpyHtoD_v2(
+                    ctypes.c_uint64(dx.memory.address), numbers, ctypes.c_size_t(ctypes.sizeof(numbers))))
+            self.driver.must(self.driver.cuda.cuMemsetD8_v2(
+                ctypes.c_uint64(y.memory.address), ctypes.c_ubyte(0), ctypes.c_size_t(4 * m * n)))
+            self.assertEqual(replays.again(key, None), call > 1)
+            if call < 2:
+                self.assertEqual(go(None), 0)
+                replays.ran(key, go, None)
+            got = self.driver.to_host(y)
+            self.assertTrue(max(abs(a - b) for a, b in zip(got, want)) < 1e-4)
+        self.assertEqual([s is None for s in runs], [True, True, False])  # the last one is recorded
+        self.assertFalse(replays.again(key[:-1] + b"?", None))
+
+    def test_recordings_in_vain(self):
+        """Runs whose memory changes are recorded a few times, and then no more, until replays have paid for it."""
+        replays, made = _replay.Replays(), []
+        replays.driver = type("Never", (), {"captures": lambda self, stream: False,
+                                            "recorded": lambda self, go: made.append(go) or "graph"})()
+        for k in range(200):
+            for _ in range(2):
+                replays.ran(b"%d" % k, len, None)
+        self.assertEqual(len(made), _replay.PATIENCE)
+        self.assertEqual(len(replays.graphs), _replay.GRAPHS)
+        self.assertTrue(len(replays.once) <= _replay.ONCE)
+        replays.hits = _replay.PAYS
+        for _ in range(2):
+            replays.ran(b"more", len, None)
+        self.assertEqual(len(made), _replay.PATIENCE + 1)
+        self.assertEqual(list(replays.graphs)[-1], b"more")
 
 
 if __name__ == "__main__":

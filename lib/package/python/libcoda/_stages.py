@@ -6,6 +6,7 @@ import threading
 import torch
 
 from . import arrays, c
+from ._replay import Replays
 from .errors import failure
 
 SHAPES = 64  # of which a stage keeps the sizes of its results
@@ -28,9 +29,21 @@ class Scratch:
     """Workspace of runs: on the host each thread has its own, on a GPU PyTorch knows the stream."""
 
     def __init__(self, where):
-        self.where, self.mine = where, threading.local()
+        self.where, self.mine, self.exact = where, threading.local(), None
 
-    def __call__(self, size):
+    def size(self, plan, dims):
+        if dims is None:
+            if self.exact is None:
+                self.exact = plan.workspace_bytes
+            return self.exact
+        size = c.coda_plan_workspace_for(plan.handle, dims)
+        if size == ctypes.c_size_t(-1).value:
+            raise failure(c.CODA_E_UNSUPPORTED)
+        return size
+
+    def __call__(self, plan, dims=None):
+        """The address, and what keeps it."""
+        size = self.size(plan, dims)
         if self.where.type != "cpu":
             return aligned(size, self.where)
         if getattr(self.mine, "size", -1) < size:
@@ -38,25 +51,46 @@ class Scratch:
         return self.mine.room
 
 
-def run(plan, addresses, scratch, dims):
-    """A run of a plan, of one shape of it if it has symbols."""
+def raw_stream(index):
+    """The address of PyTorch's current stream of a GPU."""
+    return torch._C._cuda_getCurrentRawStream(torch.cuda.current_device() if index is None else index)
+
+
+def replays_of(where):
+    """What is recorded of a plan's runs there; None where nothing is, as on the host."""
+    if where.type != "cuda":
+        return None
+    index = where.index if where.index is not None else torch.cuda.current_device()
+    made = Replays(lambda: torch._C._cuda_getDevice() == index)
+    return made if made.driver.there else None
+
+
+def run(plan, addresses, scratch, dims, replays=None):
+    """A run of a plan, of one shape of it if it has symbols. `replays`: what was recorded of its runs."""
     where = scratch.where
     if not isinstance(addresses, array.array):
         addresses = array.array("Q", addresses)
-    pointers = (ctypes.c_void_p * len(addresses)).from_buffer(addresses)
-    stream = torch.cuda.current_stream(where).cuda_stream if where.type == "cuda" else None
-    if dims is None:
-        room, hold = scratch(plan.workspace_bytes)
-        status = c.coda_run(plan.handle, pointers, None, room, stream)
+    stream = raw_stream(where.index) if where.type == "cuda" else None
+    room, hold = scratch(plan, dims)
+    if replays is None:
+        status = coda_run(plan, addresses, room, stream, dims)
     else:
-        size = c.coda_plan_workspace_for(plan.handle, dims)
-        if size == ctypes.c_size_t(-1).value:
-            raise failure(c.CODA_E_UNSUPPORTED)
-        room, hold = scratch(size)
-        opt = c.coda_run_options(dims=dims, dim_count=len(dims))
-        status = c.coda_run_shaped(plan.handle, pointers, None, room, stream, ctypes.byref(opt))
+        key = addresses.tobytes(), room, dims and tuple(dims)
+        if replays.again(key, stream):
+            return
+        status = coda_run(plan, addresses, room, stream, dims)
+        if not status:
+            replays.ran(key, lambda s: coda_run(plan, addresses, room, s, dims), stream)
     if status:
         raise failure(status)
+
+
+def coda_run(plan, addresses, room, stream, dims):
+    pointers = (ctypes.c_void_p * len(addresses)).from_buffer(addresses)
+    if dims is None:
+        return c.coda_run(plan.handle, pointers, None, room, stream)
+    opt = c.coda_run_options(dims=dims, dim_count=len(dims))
+    return c.coda_run_shaped(plan.handle, pointers, None, room, stream, ctypes.byref(opt))
 
 
 class Stage:

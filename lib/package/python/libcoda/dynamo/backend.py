@@ -55,22 +55,23 @@ def left(module, options):
 
 def backend(module, example, *, options=None):
     """options={"fallback": "eager"}: what is not taken is not compiled by Inductor. {"fullgraph": True}: it is an
-    error, also of sizes that come later. {"keep": "least"}: a word of coda_keep, what forward keeps for backward."""
+    error, also of sizes that come later. {"keep": "least"}: a word of coda_keep, what forward keeps for backward.
+    {"replay": False}: no run is recorded as a CUDA graph; so profilers see the range of each launch."""
     options = dict(options or {})
     done = Done(module)
     last.append(done)
-    keep = None
+    keep, replay = None, bool(options.get("replay", True))
     if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example):
         keep = options.get("keep", "products")
     try:
-        done.whole = Whole(module, example, lambda m, why: give_up(m, done, options, why), keep)
+        done.whole = Whole(module, example, lambda m, why: give_up(m, done, options, why), keep, replay)
         return done.whole
     except (Refuse, errors.Error) as e:
         reason = str(e)
     if options.get("fullgraph"):
         return give_up(module, done, options, reason)
     try:
-        done.regions = Regions(module, example, lambda part: left(part, options), keep)
+        done.regions = Regions(module, example, lambda part: left(part, options), keep, replay)
         done.refused = [(scope_of(n), word_of(n), why) for n, why in done.regions.refused]
         warnings.warn("libcoda leaves %d of %d nodes to PyTorch: %s%s; libcoda.dynamo.report() lists them" %
                       (done.counts()[2], done.nodes, "%s: " % done.refused[0][0] if done.refused[0][0] else "",

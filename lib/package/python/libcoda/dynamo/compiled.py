@@ -6,7 +6,7 @@ import re
 
 import torch
 
-from .._stages import Scratch, dense_and_aligned, run
+from .._stages import Scratch, dense_and_aligned, replays_of, run
 from ..errors import Error
 from ..graph import Graph
 from .lift import Lift, known, paths_of
@@ -39,8 +39,9 @@ class Program:
     """A lifted graph and its plan; it is called with Dynamo's arguments. `at`: among them, of the value of the one
     symbol that the graph has."""
 
-    def __init__(self, lift, device, where, at=None):
+    def __init__(self, lift, device, where, at=None, replay=True):
         self.text, self.at = lift.said or str(lift.g), at
+        self.replays = replays_of(where) if replay else None
         used = lift.g.used_leaves()
         self.leaves, self.outputs, self.where = [lift.leaves[n] for n in used], lift.outputs, where
         self.buffers = [(k, x.data_ptr(), x._version) for k, x in lift.buffers]
@@ -167,16 +168,16 @@ class Program:
         made = [torch.empty(shape, dtype=of[1], device=self.where) for shape, of in zip(self.shapes(dims), self.made)]
         if self.plan is not None:
             both.extend([x.data_ptr() for x in made])
-            run(self.plan, both, self.scratch, dims)
+            run(self.plan, both, self.scratch, dims, self.replays)
             self.leave(arguments, hold)
         made = [x if x.dtype == dtype else x.to(dtype) for x, (_, _, dtype) in zip(made, self.made)]
         return tuple(self.result(o[0], o[1], arguments, hold, made) for o in self.outputs)
 
 
-def program_of(lift, device, where, at=None):
+def program_of(lift, device, where, at=None, replay=True):
     """A program with gradients, if a call that records asks for any."""
     from .training import Trained
-    return (Trained if lift.keep and Trained.differentiable(lift) else Program)(lift, device, where, at)
+    return (Trained if lift.keep and Trained.differentiable(lift) else Program)(lift, device, where, at, replay)
 
 
 # ---- Sizes that are not known ----
@@ -191,7 +192,7 @@ def over_symbol(text, prime):
     return re.sub(r"(?<![\w.])\d+(?![\w.])", size, text)
 
 
-def symbolic(module, example, paths, keep):
+def symbolic(module, example, paths, keep, replay):
     """A program over the one symbol among the arguments; None if there is none, or more depends on it than sizes."""
     at = [k for k, x in enumerate(example) if isinstance(x, torch.SymInt)]
     places = [n for n in module.graph.nodes if n.op == "placeholder"]
@@ -218,7 +219,7 @@ def symbolic(module, example, paths, keep):
         return None
     lifts[0].symbol = lambda text: "dim %%T = 1..%d\n" % MOST + over_symbol(text, PRIMES[0])
     lifts[0].said = lifts[0].symbol(str(lifts[0].g))
-    return program_of(lifts[0], *device_of(example), at[0])
+    return program_of(lifts[0], *device_of(example), at[0], replay)
 
 
 class Left:
@@ -236,20 +237,21 @@ class Left:
 
 class Whole:
     """A graph as one program for each set of sizes that it is called with. `keep`: a word of coda_keep, where
-    gradients are wanted."""
+    gradients are wanted. `replay`: are runs that come again recorded?"""
 
-    def __init__(self, module, example, fallback, keep=None):
-        self.keep = keep
+    def __init__(self, module, example, fallback, keep=None, replay=True):
+        self.keep, self.replay = keep, replay
         self.module, self.programs, self.paths, self.fallback = module, {}, paths_of(module), fallback
         self.sizes = [k for k, x in enumerate(example) if isinstance(x, (int, torch.SymInt))]
         try:
-            self.symbolic = symbolic(module, example, self.paths, keep)
+            self.symbolic = symbolic(module, example, self.paths, keep, replay)
         except (Refuse, Error, IndexError, RuntimeError):  # of sizes that the model does not have
             self.symbolic = None
         self.first = self.symbolic or self.made([known(x) for x in example])
 
     def made(self, arguments):
-        made = program_of(Lift(self.module, arguments, self.paths, keep=self.keep).run(), *device_of(arguments))
+        made = program_of(Lift(self.module, arguments, self.paths, keep=self.keep).run(), *device_of(arguments),
+                          replay=self.replay)
         self.programs[tuple(int(arguments[k]) for k in self.sizes)] = made
         return made
 

@@ -76,11 +76,11 @@ class Part(torch.nn.Module):
 class Regions:
     """What a graph of Dynamo's becomes where not all of it is taken."""
 
-    def __init__(self, module, example, fallback, keep=None):
+    def __init__(self, module, example, fallback, keep=None, replay=True):
         if any(isinstance(x, torch.SymInt) for x in example):
             raise Refuse("symbolic sizes, where a part is left to PyTorch")
         paths = paths_of(module)
-        self.keep = keep
+        self.keep, self.replay = keep, replay
         lift = Lift(module, example, paths, tolerant=True, keep=keep).run()
         if keep and lift.silent:
             raise Refuse("torch.no_grad() around a part of it, where another part is left to PyTorch")
@@ -127,7 +127,7 @@ class Regions:
             given = [by_name.get(m.name) or (self.example(m, a), (m.name, "input")) for m, a in zip(places, n.args)]
             result = next(m for m in part.graph.nodes if m.op == "output").args[0]
             lifted = Lift(part, [x for x, _ in given], [path for _, path in given], buffers=lift.buffers, keep=self.keep)
-            program = program_of(lifted.run(), device, where)
+            program = program_of(lifted.run(), device, where, replay=self.replay)
             program.buffers = []
             self.programs.append(program)
             setattr(self.split, n.target, Part(program, not isinstance(result, (tuple, list))))
