@@ -302,17 +302,31 @@ static bool add_config(struct checkpoint *c, const char *folder, struct fault *f
     return !regular_there(path) || (c->generation = checkpoint_object(path, f));
 }
 
+/* The tensors of a folder's `name`.safetensors, or of the shards that its index names. */
+static bool add_tensors(struct checkpoint *c, const char *folder, const char *name, struct fault *f)
+{
+    char path[PATH_MAX], file[128];
+    snprintf(file, sizeof file, "%.80s.safetensors.index.json", name);
+    if (!join(path, folder, file, f)) return false;
+    if (regular_there(path)) return add_index(c, folder, path, f);
+    snprintf(file, sizeof file, "%.80s.safetensors", name);
+    if (!join(path, folder, file, f)) return false;
+    if (!regular_there(path))
+        return fault_set(f, "%s: there is no %s; pytorch_model.bin and others are not read", folder, file);
+    return add_file(c, folder, file, f);
+}
+
 static bool add_folder(struct checkpoint *c, const char *folder, struct fault *f)
 {
-    char path[PATH_MAX];
-    if (!add_config(c, folder, f)) return false;
-    if (!join(path, folder, "model.safetensors.index.json", f)) return false;
-    if (regular_there(path)) return add_index(c, folder, path, f);
-    if (!join(path, folder, "model.safetensors", f)) return false;
-    if (!regular_there(path))
-        return fault_set(f, "%s: there is no model.safetensors; pytorch_model.bin and others are not read",
-                         folder);
-    return add_file(c, folder, "model.safetensors", f);
+    return add_config(c, folder, f) && add_tensors(c, folder, "model", f);
+}
+
+bool checkpoint_open_named(struct checkpoint *c, const char *folder, const char *name, struct fault *f)
+{
+    *c = (struct checkpoint){0};
+    bool good = add_config(c, folder, f) && add_tensors(c, folder, name, f) && checkpoint_sort(c, f);
+    if (!good) checkpoint_close(c);
+    return good;
 }
 
 static bool add_beside(struct checkpoint *c, const char *path, struct fault *f)

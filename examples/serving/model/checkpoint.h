@@ -47,6 +47,8 @@ struct checkpoint {
 /* `path` is a folder with config.json and model.safetensors, or model.safetensors.index.json and its shards,
  * or it is a file whose name ends in .gguf or .safetensors (then config.json lies beside it). */
 bool checkpoint_open(struct checkpoint *c, const char *path, struct fault *f);
+/* The same of a folder with config.json whose tensors are in `name`.safetensors, or its shards. */
+bool checkpoint_open_named(struct checkpoint *c, const char *folder, const char *name, struct fault *f);
 void checkpoint_close(struct checkpoint *c);
 
 bool checkpoint_is_gguf(const char *path); /* by its name */

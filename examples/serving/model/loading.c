@@ -12,7 +12,8 @@ enum { ALIGNED = 256 };
 
 struct loading {
     struct model *m;
-    const coda_graph *g;
+    coda_graph *const *graphs;
+    int count;
     pthread_t thread;
     struct random_weights random;
     struct fault fault;
@@ -32,19 +33,25 @@ static bool load_weight(struct loading *l, const coda_arg_info *info)
     return random_weight(&l->random, w, info, &m->device, to, &l->fault);
 }
 
+static void load_graph(struct loading *l, const coda_graph *g, int64_t *done)
+{
+    coda_arg_info info = CODA_ARG_INFO_INIT;
+    int64_t all = (int64_t)l->m->bytes[CODA_ARG_WEIGHT];
+    for (int i = 0; l->good && i < coda_graph_args(g); i++)
+        if (coda_graph_arg(g, i, &info) == CODA_OK && info.kind == CODA_ARG_WEIGHT) {
+            l->good = load_weight(l, &info);
+            *done += (int64_t)aligned(info.bytes);
+            progress_count(l->m->opt.progress, *done / 1000000, all / 1000000, "MB");
+        }
+}
+
 static void *load(void *context)
 {
     struct loading *l = context;
-    coda_arg_info info = CODA_ARG_INFO_INIT;
     double began = times_now();
-    int64_t done = 0, all = (int64_t)l->m->bytes[CODA_ARG_WEIGHT];
+    int64_t done = 0;
     l->good = device_enter(&l->m->device) || fault_set(&l->fault, "a thread cannot use the GPU");
-    for (int i = 0; l->good && i < coda_graph_args(l->g); i++)
-        if (coda_graph_arg(l->g, i, &info) == CODA_OK && info.kind == CODA_ARG_WEIGHT) {
-            l->good = load_weight(l, &info);
-            done += (int64_t)aligned(info.bytes);
-            progress_count(l->m->opt.progress, done / 1000000, all / 1000000, "MB");
-        }
+    for (int i = 0; i < l->count; i++) load_graph(l, l->graphs[i], &done);
     device_unstage(&l->m->device);
     l->seconds = times_now() - began;
     return NULL;
@@ -63,11 +70,11 @@ static bool allocate(struct model *m, struct fault *f)
            fault_set(f, "there is no memory for %zu bytes of weights on %s", bytes, device_name(&m->device));
 }
 
-struct loading *loading_begin(struct model *m, const coda_graph *g, struct fault *f)
+struct loading *loading_begin(struct model *m, coda_graph *const *graphs, int count, struct fault *f)
 {
     struct loading *l = calloc(1, sizeof *l);
     if (!l) return fault_set(f, "out of memory"), NULL;
-    *l = (struct loading){.m = m, .g = g, .random = {.state = m->opt.seed}};
+    *l = (struct loading){.m = m, .graphs = graphs, .count = count, .random = {.state = m->opt.seed}};
     if (allocate(m, f) && (!pthread_create(&l->thread, NULL, load, l) || fault_set(f, "there is no thread")))
         return l;
     free(l);

@@ -149,7 +149,7 @@ coda_fold model_fold(const struct model *m)
     return m->family->encoder && m->opt.dtype != CODA_F32 ? CODA_FOLD_COPY : CODA_FOLD_NONE;
 }
 
-static bool compile(struct model *m, const coda_graph *g, struct fault *f)
+static bool compile(struct model *m, coda_graph *g, struct fault *f)
 {
     coda_compile_options o = device_target(&m->device);
     o.fold = model_fold(m);
@@ -193,9 +193,9 @@ static bool read_files(struct model *m, const char *path, struct fault *f)
 }
 
 /* The plan is made while the weights come. */
-static bool fill(struct model *m, const coda_graph *g, struct fault *f)
+static bool fill(struct model *m, coda_graph *g, struct fault *f)
 {
-    struct loading *l = loading_begin(m, g, f);
+    struct loading *l = loading_begin(m, &g, 1, f);
     times_end(&m->times, "memory");
     if (!l) return false;
     bool good = compile(m, g, f) && allocate(m, f);

@@ -50,6 +50,11 @@ $(eval $(call job,model-valgrind,plain,sh -c 'mkdir -p $(BUILD)/valgrind && test
 # Kernels of encoders in their real sizes. Those that compiled well are kept.
 $(eval $(call job,nvrtc-encoders,plain,env CODA_CACHE_DIR=$(abspath $(LIBRARY))/kernels test/model/spills.sh $(BUILD)/embed test/model/sizes))
 
+# ---- Pictures: latents, files that are changed; command lines on the CPU device and on the SM in software ----
+PICTURE_TEST = picture_test test/picture/tiny
+$(eval $(call job,picture,plain,sh -c 'mkdir -p $(BUILD)/picture_test.d && $(BUILD)/$(PICTURE_TEST) $(BUILD)/picture_test.d'))
+$(eval $(call job,picture-asan,asan,sh -c 'mkdir -p $(BUILD)/asan/picture_test.d && $(BUILD)/asan/$(PICTURE_TEST) $(BUILD)/asan/picture_test.d'))
+
 # ---- Training: losses, gradients, optimisers, what is written; command lines, kills, losses that fall ----
 TRAIN_TEST = train_test test/model/tiny
 $(eval $(call job,train,plain,sh -c 'mkdir -p $(BUILD)/train_test.d && $(BUILD)/$(TRAIN_TEST) $(BUILD)/train_test.d'))
@@ -62,11 +67,12 @@ on_emulator = env CODA_CACHE_DIR=$(BUILD)/emulated CODA_CUDA_LIB=$(EMULATOR) COD
 $(eval $(call job,emulated-chat,library,$(on_emulator) $(BUILD)/chat_test $(BUILD)/chat_server gpu captures $(if $(FULL),states_gpu)))
 $(eval $(call job,emulated-programs,library,test/model/programs.sh $(BUILD) $(LIBRARY)))
 $(eval $(call job,emulated-checkpoints,library,$(on_emulator) $(BUILD)/$(MODEL_TEST) $(BUILD) brief_gpu quantised_gpu))
+$(eval $(call job,emulated-pictures,library,test/picture/draw.sh $(BUILD) $(LIBRARY)))
 $(eval $(call job,emulated-training,library,test/training/devices.sh $(BUILD) $(LIBRARY)))
-EMULATE := emulated-training emulated-chat emulated-programs emulated-checkpoints
+EMULATE := emulated-training emulated-pictures emulated-chat emulated-programs emulated-checkpoints
 
 # ---- Pages, help, a terminal, the house ----
-$(eval $(call job,help,plain,$(TREE)/test/system/help.sh - $(addprefix $(BUILD)/,chat_server chat_load embed generate quantize train)))
+$(eval $(call job,help,plain,$(TREE)/test/system/help.sh - $(addprefix $(BUILD)/,chat_server chat_load draw embed generate quantize train)))
 $(eval $(call job,pages,library,env MAKEFLAGS= test/pages.sh $(LIBRARY)))
 $(eval $(call job,terminal,library,test/terminal.sh $(BUILD) $(LIBRARY)))
 $(eval $(call job,lint,plain,env MAKEFLAGS= $(IN) lint))
@@ -74,8 +80,8 @@ $(eval $(call job,locale,plain,env MAKEFLAGS= $(IN) BUILD=$(BUILD) locale))
 HOUSE := help lint locale
 
 # ---- Tiers ----
-CHECK := chat chat-curl tokenizer model train $(HOUSE)
-TEST  := nvrtc-encoders $(EMULATE) model-valgrind training train-asan model-asan chat-asan chat-tsan tokenizer-asan $(FUZZERS) pages terminal $(CHECK)
+CHECK := chat chat-curl tokenizer model picture train $(HOUSE)
+TEST  := nvrtc-encoders $(EMULATE) model-valgrind training train-asan model-asan picture-asan chat-asan chat-tsan tokenizer-asan $(FUZZERS) pages terminal $(CHECK)
 
 .PHONY: check test test-full
 check: $(call jobs,$(CHECK))
