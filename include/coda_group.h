@@ -27,7 +27,11 @@ extern "C" {
  * In coda_run the argument of a group is the coda_group of the rank that runs, the pointer itself. Ranks are
  * threads of this process (coda_group_local), on the CPU device, in coda_evaluate or with a GPU each, whose
  * context is current in the rank's thread; or processes that have an NCCL communicator (coda_group_nccl), on
- * GPUs. There is no gradient of an exchange yet.
+ * GPUs.
+ *
+ * coda_grad differentiates the sum of all ranks' y's: where all ranks have one loss, give dy as 1 / P. Then
+ * of a leaf that is shared out each rank gets its share of the gradient, and of one that all ranks have alike
+ * a part, whose sum, by coda_all_reduce, is the gradient: once, at the end, for all layers.
  *
  * Before a plan's first exchange all ranks compare what they are going to run: other graphs, or other shapes
  * of one, end as CODA_E_INVALID on all of them. So each plan, and each shape of a graph with symbols, begins

@@ -59,19 +59,11 @@ CODA_API coda_value coda_group_input(coda_graph *g, const char *name, int ranks)
     return build_value(graph_append(g, &n));
 }
 
-/* The exchange of the group that was called last comes first, so that all ranks keep the order of calls. */
-static coda_value before(const graph *g, coda_value group)
-{
-    for (int v = g->nodes - 1; v >= 0; v--)
-        if (op_is_exchange(g->node[v].op) && g->node[v].in[EXCHANGE_GROUP] == (int)group.id - 1)
-            return build_value(v);
-    return CODA_NONE;
-}
-
 static coda_value exchange(coda_graph *g, struct node n, coda_value x, coda_value group)
 {
     if (!build_ready(g, op_info[n.op].text)) return CODA_NONE;
-    return build_node(g, op_info[n.op].text, n, OPERANDS(x, group, before(g, group)));
+    int before = graph_last_exchange(g, (int)group.id - 1);
+    return build_node(g, op_info[n.op].text, n, OPERANDS(x, group, build_value(before)));
 }
 
 CODA_API coda_value coda_all_reduce(coda_graph *g, coda_value x, coda_value group)

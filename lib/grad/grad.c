@@ -27,10 +27,12 @@ static bool is_of_weight(const struct grad *w, int v)
     return n->op == OP_WEIGHT || n->op == OP_STATE;
 }
 
+/* What an exchange comes behind is no operand of its sum. */
 static bool depends(const struct grad *w, int v)
 {
     const struct node *n = grad_node(w, v);
-    for (int i = 0; i < n->nin; i++)
+    int count = op_is_exchange(n->op) ? EXCHANGE_BEFORE : n->nin;
+    for (int i = 0; i < count; i++)
         if (grad_wants(w, n, i)) return true;
     return false;
 }

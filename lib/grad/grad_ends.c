@@ -37,17 +37,6 @@ void grad_scaled_matmul(struct grad *w, int v, int dy)
     refuse(w, v, SCALED_MATMUL_X, "multiplies fp8 by scales of blocks; it has no derivative");
 }
 
-/* Whether a rank's gradient is a part of the sum or all of it, the graph of one rank does not say. */
-#define EXCHANGES(name)                                                                                      \
-    void grad_##name(struct grad *w, int v, int dy)                                                          \
-    {                                                                                                        \
-        (void)dy;                                                                                            \
-        refuse(w, v, EXCHANGE_X, "is an exchange between ranks; it has no derivative");                      \
-    }
-EXCHANGES(all_reduce)
-EXCHANGES(reduce_scatter)
-EXCHANGES(all_gather)
-
 /* Their transposes are sums over rows behind, which no operation computes yet. */
 void grad_conv1d(struct grad *w, int v, int dy)
 {

@@ -270,6 +270,13 @@ int graph_copy_node(graph *to, const graph *from, int n, const int *map)
     return graph_append(to, &copy);
 }
 
+int graph_last_exchange(const graph *g, int group)
+{
+    int v = g->nodes - 1;
+    while (v >= 0 && (!op_is_exchange(g->node[v].op) || g->node[v].in[EXCHANGE_GROUP] != group)) v--;
+    return v;
+}
+
 graph *graph_like(const graph *from)
 {
     graph *g = graph_new();

@@ -211,6 +211,8 @@ static inline bool op_is_exchange(enum op op)
 {
     return op == OP_ALL_REDUCE || op == OP_REDUCE_SCATTER || op == OP_ALL_GATHER;
 }
+/* The last one of a group, or -1: the next one comes behind it, so that all ranks keep the order of calls. */
+int graph_last_exchange(const graph *g, int group);
 /* May a run write to it? */
 static inline bool node_is_written(const struct node *n)
 {
