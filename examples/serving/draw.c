@@ -18,6 +18,7 @@
  *     --zoom N                  pixels of the file for each, or for each latent
  *     --map FILE.npy            how a preview's colours are made of latents [channels + 1, 3]
  *     --latents FILE.npy        latents [pictures, channels, height, width] at the end
+ *     --adapter FOLDER          an adapter of PEFT's, of low rank, beside the transformer
  *     --times                   from the program's start to the first picture, part by part
  *     --repeat N                draws N times, and says how long each took
  *     --plan                    what the plans need, instead of a picture
@@ -128,7 +129,8 @@ static const char **file(struct line *l, const char *arg)
                {"--pooled", &o->pooled},
                {"--noise", &o->noise},
                {"--negative", &o->negative},
-               {"--negative-pooled", &o->negative_pooled}};
+               {"--negative-pooled", &o->negative_pooled},
+               {"--adapter", &o->open.adapter}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(arg, all[i].name)) return all[i].to;
     return NULL;
@@ -278,6 +280,7 @@ static const char usage[] =
     "  --zoom N                  pixels of the file for each, or for each latent; 1\n"
     "  --map FILE.npy            a preview's colours by latents [channels + 1, 3]\n"
     "  --latents FILE.npy        latents at the end\n"
+    "  --adapter FOLDER          an adapter of low rank, as PEFT writes it, beside the transformer\n"
     "  --times                   from the program's start to the first picture, part by part\n"
     "  --repeat N                draws N times, and says how long each took\n"
     "  --plan                    what the plans need, instead of a picture\n"

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "adapter.h"
 #include "npy.h"
 #include "picture.h"
 #include "regular.h"
@@ -83,6 +84,7 @@ bool picture_read(struct picture *p, const char *path, struct fault *f)
     } else {
         good = read_index(path, f) && join(folder, path, "transformer", f) &&
                checkpoint_open_named(&p->m.files, folder, "diffusion_pytorch_model", f) &&
+               (!p->opt.open.adapter || adapter_read(&p->m.files, p->opt.open.adapter, f)) &&
                picture_config_read(&p->config, p->m.files.config, f) && read_schedule(p, path, f) &&
                read_scale(p, path, f);
     }

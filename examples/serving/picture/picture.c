@@ -1,6 +1,7 @@
 /*
  * picture.c -- two plans with their memory; the steps.
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,12 +57,39 @@ bool picture_write(struct picture *p, const char *name, const void *from, size_t
 
 /* ---- Opening ---- */
 
-static bool compile(struct picture *p, const coda_graph *g, coda_plan **plan, struct fault *f)
+/* A plan while a thread of its own makes it. */
+struct making {
+    struct picture *p;
+    const coda_graph *g;
+    coda_plan *plan;
+    struct fault fault;
+    bool good;
+};
+
+static void *make(void *context)
 {
-    coda_compile_options o = device_target(&p->m.device);
-    bool good = coda_compile(plan, g, &o) == CODA_OK || fault_set(f, "%s", coda_error());
-    times_end(&p->m.times, "plan");
-    return good;
+    struct making *m = context;
+    coda_compile_options o = device_target(&m->p->m.device);
+    m->good = m->p->m.device.absent || device_enter(&m->p->m.device) ||
+              fault_set(&m->fault, "a thread cannot use the GPU");
+    m->good =
+        m->good && (coda_compile(&m->plan, m->g, &o) == CODA_OK || fault_set(&m->fault, "%s", coda_error()));
+    return NULL;
+}
+
+/* Both plans side by side: each has kernels enough for some cores alone. */
+static bool compile(struct picture *p, coda_graph *const graphs[2], struct fault *f)
+{
+    struct making first = {.p = p, .g = graphs[0]}, step = {.p = p, .g = graphs[1]};
+    pthread_t thread;
+    bool beside = !pthread_create(&thread, NULL, make, &first);
+    make(&step);
+    if (beside) pthread_join(thread, NULL);
+    else make(&first);
+    p->first = first.plan, p->step = step.plan;
+    times_end(&p->m.times, "plans");
+    if (!first.good || !step.good) *f = first.good ? step.fault : first.fault;
+    return first.good && step.good;
 }
 
 /* Nothing that a file says is passed over. */
@@ -79,8 +107,7 @@ static bool fill(struct picture *p, coda_graph *const graphs[2], struct fault *f
     struct loading *l = loading_begin(&p->m, graphs, 2, f);
     times_end(&p->m.times, "memory");
     if (!l) return false;
-    bool good = compile(p, graphs[0], &p->first, f) && compile(p, graphs[1], &p->step, f) &&
-                allocate(p, p->first, &p->first_args, &p->first_workspace, f) &&
+    bool good = compile(p, graphs, f) && allocate(p, p->first, &p->first_args, &p->first_workspace, f) &&
                 allocate(p, p->step, &p->step_args, &p->step_workspace, f);
     times_end(&p->m.times, "memory");
     good = loading_end(l, f) && good;
@@ -94,9 +121,7 @@ static bool build(struct picture *p, struct fault *f)
     bool good =
         (graphs[0] = picture_first_graph(p, f)) && (graphs[1] = picture_step_graph(p, f)) && all_used(p, f);
     times_end(&p->m.times, "graph");
-    if (good && p->m.opt.only_plan)
-        good = compile(p, graphs[0], &p->first, f) && compile(p, graphs[1], &p->step, f);
-    else if (good) good = fill(p, graphs, f);
+    if (good) good = (p->m.opt.only_plan ? compile : fill)(p, graphs, f);
     coda_graph_free(graphs[0]);
     coda_graph_free(graphs[1]);
     return good;

@@ -12,7 +12,7 @@
 enum { MOST_PICTURES = 64 };
 
 struct picture_options {
-    struct model_options open; /* device, dtype, random, seed, progress and only_plan */
+    struct model_options open; /* device, dtype, random, seed, progress, adapter and only_plan */
     int width, height;         /* pixels; 0: as the network was trained */
     int steps;                 /* 0: as many as is usual for the kind */
     double guidance;           /* below 0: as is usual for the kind; up to 1: none */

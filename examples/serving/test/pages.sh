@@ -42,6 +42,8 @@ for page in examples/serving/README.md examples/serving/*/README.md examples/ser
     while read -r command <&3; do
         case $command in
         *\ \'\') run_line; cmp "$root/line" $stories/story.txt || wrong "$page: another story than story.txt" ;;
+        *serving/draw*serving/digits*) run_line ;;
+        *serving/draw*) skip "files of the reader's, or gigabytes" ;;
         *embed-data*|*build/minilm*) skip 'the network, or what it has brought' ;;
         make*) skip 'this test needs what it builds' ;;
         *VIT*|*--chat*|*model.gguf*) skip "files of the reader's" ;;

@@ -8,18 +8,22 @@
 
 #include "picture_test.h"
 
-static void golden(const char *tiny, const char *name, coda_device device, coda_dtype t, double most)
+/* `latents`: which file has them. */
+static void golden(const char *tiny, const char *name, const char *latents, coda_device device, coda_dtype t,
+                   double most)
 {
-    char path[4096];
+    char path[4096], adapter[4096];
     struct tiny tiny_one;
     struct fault f = {{0}};
     int64_t n = 0;
     if (!tiny_options(&tiny_one, tiny, name)) return;
     tiny_one.o.open.device = device;
     tiny_one.o.open.dtype = t;
+    snprintf(adapter, sizeof adapter, "%.3800s/adapter", tiny_one.folder);
+    if (!strcmp(latents, "adapted")) tiny_one.o.open.adapter = adapter;
     float *y = tiny_draw(tiny_one.folder, &tiny_one.o, &n);
     if (!y) return;
-    snprintf(path, sizeof path, "%.3800s/latents.npy", tiny_one.folder);
+    snprintf(path, sizeof path, "%.3800s/%s.npy", tiny_one.folder, latents);
     int scale = strcmp(name, "dit_v") ? 8 : 1;
     int64_t high = tiny_one.o.height / scale, wide = tiny_one.o.width / scale;
     const int64_t dims[] = {1, n / high / wide, high, wide};
@@ -34,13 +38,16 @@ static void golden(const char *tiny, const char *name, coda_device device, coda_
 void test_goldens(const char *tiny, const char *scratch)
 {
     (void)scratch;
-    for (int i = 0; i < TINY_KINDS; i++) golden(tiny, tiny_kind[i], CODA_DEVICE_CPU, CODA_F32, 1e-5);
+    for (int i = 0; i < TINY_KINDS; i++)
+        golden(tiny, tiny_kind[i], "latents", CODA_DEVICE_CPU, CODA_F32, 1e-5);
+    golden(tiny, "sd3", "adapted", CODA_DEVICE_CPU, CODA_F32, 1e-5);
 }
 
 void test_goldens_gpu(const char *tiny, const char *scratch)
 {
     (void)scratch;
-    for (int i = 0; i < TINY_KINDS; i++) golden(tiny, tiny_kind[i], CODA_DEVICE_GPU, CODA_F32, 1e-4);
+    for (int i = 0; i < TINY_KINDS; i++)
+        golden(tiny, tiny_kind[i], "latents", CODA_DEVICE_GPU, CODA_F32, 1e-4);
 }
 
 /* ---- Seeds ---- */

@@ -100,8 +100,7 @@ int main(int argc, char **argv)
         if (!known) return fprintf(stderr, "picture_test: there is no test %s\n", argv[i]), 2;
     }
     for (int t = 0; t < n; t++) {
-        size_t length = strlen(tests[t].name);
-        bool wanted = argc == 3 && strcmp(tests[t].name + length - 4, "_gpu") != 0;
+        bool wanted = argc == 3 && !name_ends(tests[t].name, "_gpu");
         for (int i = 3; i < argc; i++) wanted |= !strcmp(argv[i], tests[t].name);
         if (wanted) tests[t].run(argv[1], argv[2]);
     }

@@ -5,8 +5,9 @@
 
 Made with torch 2.15.0, diffusers 0.42.1, numpy 2.4.6. Networks run in fp64, but where diffusers insists on fp32 (angles of
 times); steps are those of its schedulers. Beside the folder's files are text, pooled, negative, negative_pooled and
-noise, where the kind has them, and latents, which `draw` must reach.
+noise, where the kind has them, and latents, which `draw` must reach; of sd3 also those with an adapter.
 """
+import copy
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import sys
 import diffusers as df
 import numpy as np
 import torch
+from safetensors.torch import save_file
 
 BASE = dict(num_attention_heads=2, attention_head_dim=16, num_layers=2)
 PLAIN = dict(**BASE, in_channels=4, sample_size=8, patch_size=2)
@@ -101,6 +103,39 @@ def times(net, scheduler, steps, patches):
     return scheduler.timesteps
 
 
+def loop(net, scheduler, arrays, guidance, steps):
+    get = {k: v.double() for k, v in arrays.items()}.get
+    x = get("noise")
+    guided = guidance > 1 and not isinstance(net, df.FluxTransformer2DModel)
+    for t in times(net, scheduler, steps, x.shape[2] // 2 * (x.shape[3] // 2)):
+        y = predict(net, x, t, 2, get("text"), get("pooled"), guidance)
+        if guided:
+            away = predict(net, x, t, getattr(net.config, "num_embeds_ada_norm", 0), get("negative"), get("negative_pooled"), 0)
+            y = away + guidance * (y - away)
+        x = scheduler.step(y, t, x, return_dict=False)[0]
+    return x
+
+
+# Products that an adapter of rank 3 changes, as PEFT names them.
+ADAPTED = ["transformer_blocks.0.attn.to_k", "transformer_blocks.0.attn.to_v", "transformer_blocks.1.attn.add_q_proj",
+           "transformer_blocks.0.ff.net.0.proj", "transformer_blocks.0.norm1.linear", "context_embedder"]
+
+
+def adapt(net, at):
+    """Writes an adapter, and adds what it is to the network's weights."""
+    pairs = {}
+    for name in ADAPTED:
+        w = net.get_submodule(name).weight
+        a, b = torch.randn(3, w.shape[1]) / w.shape[1] ** 0.5, 0.3 * torch.randn(w.shape[0], 3)
+        pairs["base_model.model.%s.lora_A.weight" % name], pairs["base_model.model.%s.lora_B.weight" % name] = a, b
+        w += 2 * (b @ a).double()  # lora_alpha / r
+    os.makedirs(at)
+    save_file(pairs, os.path.join(at, "adapter_model.safetensors"))
+    with open(os.path.join(at, "adapter_config.json"), "w") as f:
+        json.dump({"peft_type": "LORA", "r": 3, "lora_alpha": 6, "target_modules": ADAPTED}, f)
+        f.write("\n")
+
+
 @torch.no_grad()
 def make(folder, name):
     net, scheduler, (high, wide), guidance, steps, dtype = CASES[name]
@@ -121,24 +156,18 @@ def make(folder, name):
             arrays["pooled"] = torch.randn(1, net.config.pooled_projection_dim)
         if not pixart and not flux:
             arrays["negative_pooled"] = torch.randn(1, net.config.pooled_projection_dim)
-    get = {k: v.double() for k, v in arrays.items()}.get
-    x = get("noise")
-    guided = guidance > 1 and not flux
-    for t in times(net, scheduler, steps, high // 2 * (wide // 2)):
-        y = predict(net, x, t, 2, get("text"), get("pooled"), guidance)
-        if guided:
-            away = predict(net, x, t, getattr(net.config, "num_embeds_ada_norm", 0), get("negative"), get("negative_pooled"), 0)
-            y = away + guidance * (y - away)
-        x = scheduler.step(y, t, x, return_dict=False)[0]
-    arrays["latents"] = x
+    arrays["latents"] = loop(net, scheduler, arrays, guidance, steps)
     os.makedirs(at)
+    write(copy.deepcopy(net).to(dtype), scheduler, at, decoder=name != "dit_v")
+    if name == "sd3":
+        adapt(net, os.path.join(at, "adapter"))
+        arrays["adapted"] = loop(net, scheduler, arrays, guidance, steps)
     for k, v in arrays.items():
         np.save(os.path.join(at, k + ".npy"), v.numpy().astype(np.float32))
-    write(net.to(dtype), scheduler, at, decoder=name != "dit_v")
     with open(os.path.join(at, "arguments.json"), "w") as f:
         json.dump({"guidance": guidance, "steps": steps, "height": high, "width": wide}, f)
         f.write("\n")
-    print(name, "rms", float(x.square().mean().sqrt()))
+    print(name, "rms", float(arrays["latents"].square().mean().sqrt()))
 
 
 def write(net, scheduler, at, decoder):
