@@ -20,6 +20,7 @@
  *     --latents FILE.npy        latents [pictures, channels, height, width] at the end
  *     --adapter FOLDER          an adapter of PEFT's, of low rank, beside the transformer
  *     --times                   from the program's start to the first picture, part by part
+ *     --autotune                measures tiles of products first, for the cache: some seconds, once a shape
  *     --repeat N                draws N times, and says how long each took
  *     --plan                    what the plans need, instead of a picture
  *     --random                  FOLDER is the config.json of a transformer: weights and texts are random
@@ -113,6 +114,7 @@ static bool word(struct line *l, const char *arg)
     if (!strcmp(arg, "--times")) return l->times = true;
     if (!strcmp(arg, "--plan")) return l->plan = o->only_plan = true;
     if (!strcmp(arg, "--random")) return o->random = true;
+    if (!strcmp(arg, "--autotune")) return l->draw.tune = true;
     return false;
 }
 
@@ -282,6 +284,7 @@ static const char usage[] =
     "  --latents FILE.npy        latents at the end\n"
     "  --adapter FOLDER          an adapter of low rank, as PEFT writes it, beside the transformer\n"
     "  --times                   from the program's start to the first picture, part by part\n"
+    "  --autotune                measures tiles of products first, for the cache: once a shape\n"
     "  --repeat N                draws N times, and says how long each took\n"
     "  --plan                    what the plans need, instead of a picture\n"
     "  --random                  FOLDER is the config.json of a transformer: weights and texts are random";

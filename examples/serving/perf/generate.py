@@ -275,7 +275,7 @@ def main():
         base.say(rows[-1])
         torch._dynamo.reset()
     if path:
-        base.store(path, base.load_library(), rows)
+        base.store(path, base.c, rows)
     return 0 if all(row["good"] for row in rows) else 1
 
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """pictures.py -- a picture of SD3-medium's shape beside the same loop in PyTorch.
 
-    pictures.py [--size N] [--steps N] [--rounds N] [--config FILE] [--out FILE] [--cpu]
+    pictures.py [--size N] [--steps N] [--rounds N] [--config FILE] [--autotune] [--tune] [--out FILE] [--cpu]
 
 "coda" is build/serving/draw --random, a program of its own that says how long each picture took; its first one with an
-empty cache of kernels is timed from the program's start. "compile" is the same network as a formula in this process,
-bf16: a block compiled by torch.compile, all of a step, with the modulations of its blocks, captured in one CUDA graph,
-which a picture replays for each step. "ahead" is the same with all modulations made once a picture, as draw does it;
-"eager" captures the formula as it stands. Two samples, guided; random weights. Seconds a picture, medians, sides in turns.
+empty cache of kernels is timed from the program's start (first_s). "compile" is the same network as a formula in this
+process, bf16: each block compiled by torch.compile, all of a step, with the modulations of its blocks, captured in one CUDA
+graph, which a picture replays for each step. "ahead" is the same with all modulations made once a picture, as draw does it;
+"eager" captures the formula as it stands. Two samples, guided; random weights; milliseconds a picture, sides in turns. The
+error is that of draw in bf16 on the tiny network of the tests, against diffusers' latents. Results go to
+perf/results/CARD/pictures.json at the top of the tree, unless --config or --cpu says otherwise.
 """
 import argparse
 import json
@@ -20,30 +22,53 @@ import sys
 import tempfile
 import time
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+PERF = os.path.join(HERE, "..", "..", "..", "perf")  # the library's measurements
+sys.path.insert(0, PERF)
+
+import numpy as np
+import pytorch as base
 import torch
 import torch.nn.functional as F
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.join(HERE, "..", "..", "..")
-BUILD = os.environ.get("BUILD", os.path.join(ROOT, "build"))
+BUILD = os.environ.get("BUILD", os.path.join(base.ROOT, "build"))
+TINY = os.path.join(HERE, "..", "test", "picture", "tiny", "sd3")
 SAID = re.compile(r"steps in ([0-9.]+) s")
 
 
 # ---- libcoda ----
 
-def draw(opt, *more, cache=None):
-    """Seconds of each picture, and of the whole program."""
-    command = [os.path.join(BUILD, "serving", "draw"), "--random", "--cpu" if opt.cpu else "--gpu", "--dtype", "bf16", "--size",
-               str(opt.size), "--steps", str(opt.steps), "--guidance", "7", "--times", *more, opt.config]
+def run(opt, arguments, cache=None):
+    """What draw says, and the seconds of the whole program."""
+    command = [os.path.join(BUILD, "serving", "draw"), "--cpu" if opt.cpu else "--gpu", "--dtype", "bf16", *arguments]
     libs = [os.path.join(BUILD, "carry", "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
     env = dict(os.environ, LD_LIBRARY_PATH=":".join(x for x in libs if x))
     if cache:
         env["CODA_CACHE_DIR"] = cache
     began = time.time()
-    said = subprocess.run(command, env=env, capture_output=True, text=True)
-    if said.returncode:
-        sys.exit(said.stderr)
-    return [float(x) for x in SAID.findall(said.stderr)], time.time() - began, said.stderr
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit("pictures.py: %s: %s" % (" ".join(command), done.stderr))
+    return done.stderr, time.time() - began
+
+
+def draw(opt, *more, cache=None):
+    """Milliseconds of each picture, and the seconds of the program."""
+    said, whole = run(opt, ["--random", "--size", str(opt.size), "--steps", str(opt.steps), "--guidance", "7", "--times", *more,
+                            opt.config], cache)
+    return [1e3 * float(x) for x in SAID.findall(said)], whole
+
+
+def error(opt):
+    with open(os.path.join(TINY, "arguments.json"), encoding="utf-8") as f:
+        a = json.load(f)
+    with tempfile.TemporaryDirectory() as at:
+        files = [x for n in ("text", "pooled", "negative", "negative_pooled", "noise")
+                 for x in ("--" + n.replace("_", "-"), os.path.join(TINY, n + ".npy"))]
+        run(opt, ["--steps", str(a["steps"]), "--guidance", str(a["guidance"]), "--size", "%dx%d" % (8 * a["width"], 8 * a["height"]),
+                  *files, "--latents", os.path.join(at, "latents.npy"), TINY])
+        y, r = np.load(os.path.join(at, "latents.npy")), np.load(os.path.join(TINY, "latents.npy"))
+    return float(np.sqrt(np.square(y - r).mean() / np.square(r).mean()))
 
 
 # ---- PyTorch ----
@@ -132,7 +157,7 @@ class Network:
 
 
 def captured(net, run, ahead):
-    """Draws a picture; its seconds."""
+    """Draws a picture; its milliseconds."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
@@ -153,7 +178,7 @@ def captured(net, run, ahead):
         for _ in range(net.steps):
             graph.replay()
         torch.cuda.synchronize()
-        return time.time() - began
+        return 1e3 * (time.time() - began)
     return once
 
 
@@ -165,38 +190,52 @@ def peers(opt, c):
         return {"compile": captured(net, compiled, False), "ahead": captured(net, compiled, True), "eager": captured(net, block, False)}
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--size", type=int, default=512)
-    p.add_argument("--steps", type=int, default=28)
-    p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--config", default=os.path.join(HERE, "models", "sd3-medium.json"))
-    p.add_argument("--tune", action="store_true", help="of torch.compile: max-autotune")
-    p.add_argument("--out", default=None)
-    p.add_argument("--cpu", action="store_true")
-    opt = p.parse_args()
+def measure(opt):
     with open(opt.config, encoding="utf-8") as f:
         c = json.load(f)
-    cold = tempfile.mkdtemp()
-    first, whole, said = draw(opt, cache=cold)
+    off, cold = error(opt), tempfile.mkdtemp()
+    first = draw(opt, cache=cold)[1]
     shutil.rmtree(cold)
-    print("first picture of an empty cache: %.2f s of the program, %.3f s of its steps" % (whole, first[0]), flush=True)
-    times = {"coda": []}
+    if not opt.cpu and opt.autotune:
+        draw(opt, "--autotune")
+    times, rounds = {"coda": []}, []
     sides = {} if opt.cpu else peers(opt, c)
     for _ in range(opt.rounds):
-        times["coda"] += draw(opt, "--repeat", "4")[0][1:]
+        now = {"coda": draw(opt, "--repeat", "4")[0][1:]}
         for name, once in sides.items():
             with torch.no_grad():
                 once()
-                times.setdefault(name, []).extend(once() for _ in range(3))
-    median = {k: statistics.median(v) for k, v in times.items()}
-    for name, t in median.items():
-        print("%-8s %.4f s a picture, %.3f ms a step, %.3f times" % (name, t, 1e3 * t / opt.steps, t / median["coda"]), flush=True)
-    if opt.out:
-        with open(opt.out, "w", encoding="utf-8") as f:
-            json.dump({"config": os.path.basename(opt.config), "size": opt.size, "steps": opt.steps, "seconds": median,
-                       "first_s": whole, "times": times}, f, indent=1)
-            f.write("\n")
+                now[name] = [once() for _ in range(3)]
+        for name, ms in now.items():
+            times.setdefault(name, []).extend(ms)
+        rounds.append({n: statistics.median(ms) for n, ms in now.items()})
+    ratio = {n: round(statistics.median(r[n] / r["coda"] for r in rounds), 4) for n in sides}
+    name = os.path.splitext(os.path.basename(opt.config))[0]
+    return {"case": "picture/%s/%d" % (name, opt.size), "steps": opt.steps, "first_s": float("%.3g" % first),
+            "error": float("%.3g" % off), "excess": float("%.3g" % (off / 1e-2)), "good": off <= 1e-2, "rounds": opt.rounds,
+            "sides": {n: base.spread(v) for n, v in times.items()}, "ratio": ratio}
 
 
-main()
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--size", type=int, default=512)
+    p.add_argument("--steps", type=int, default=28)
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--config")
+    p.add_argument("--tune", action="store_true", help="of torch.compile: max-autotune")
+    p.add_argument("--autotune", action="store_true", help="of libcoda: tiles are measured before")
+    p.add_argument("--out")
+    p.add_argument("--cpu", action="store_true")
+    opt = p.parse_args()
+    path = opt.out or (None if opt.config or opt.cpu else base.results("pictures"))
+    opt.config = opt.config or os.path.join(HERE, "models", "sd3-medium.json")
+    row = measure(opt)
+    base.say(row)
+    print("the first picture of an empty cache: %.2f s" % row["first_s"])
+    if path:
+        base.store(path, base.c, [row])
+    return 0 if row["good"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -70,6 +70,7 @@ static void *make(void *context)
 {
     struct making *m = context;
     coda_compile_options o = device_target(&m->p->m.device);
+    if (m->p->opt.tune && o.device == CODA_DEVICE_GPU) o.flags |= CODA_AUTOTUNE;
     m->good = m->p->m.device.absent || device_enter(&m->p->m.device) ||
               fault_set(&m->fault, "a thread cannot use the GPU");
     m->good =
@@ -77,12 +78,13 @@ static void *make(void *context)
     return NULL;
 }
 
-/* Both plans side by side: each has kernels enough for some cores alone. */
+/* Both plans side by side, as each has kernels enough for some cores alone; where they are measured, one
+ * after the other. */
 static bool compile(struct picture *p, coda_graph *const graphs[2], struct fault *f)
 {
     struct making first = {.p = p, .g = graphs[0]}, step = {.p = p, .g = graphs[1]};
     pthread_t thread;
-    bool beside = !pthread_create(&thread, NULL, make, &first);
+    bool beside = !p->opt.tune && !pthread_create(&thread, NULL, make, &first);
     make(&step);
     if (beside) pthread_join(thread, NULL);
     else make(&first);

@@ -18,6 +18,7 @@ struct picture_options {
     double guidance;           /* below 0: as is usual for the kind; up to 1: none */
     int classes[MOST_PICTURES];
     int pictures; /* of the classes, or of one text */
+    bool tune;    /* tiles are measured, and what they took is kept in the cache: CODA_AUTOTUNE */
     /* .npy files of a text's embeddings and their pooled ones; of what guidance leads away from; of latents
      * to begin with, in place of those by the seed. NULL: there are none. */
     const char *text, *pooled, *negative, *negative_pooled, *noise;

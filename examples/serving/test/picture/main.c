@@ -90,8 +90,13 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(const char *tiny, const char *scratch);
-    } tests[] = {{"goldens", test_goldens}, {"seeds", test_seeds}, {"parts", test_parts},
-                 {"bad", test_bad},         {"fuzz", test_fuzz},   {"goldens_gpu", test_goldens_gpu}};
+    } tests[] = {{"goldens", test_goldens},
+                 {"seeds", test_seeds},
+                 {"parts", test_parts},
+                 {"bad", test_bad},
+                 {"fuzz", test_fuzz},
+                 {"digits", test_digits},
+                 {"goldens_gpu", test_goldens_gpu}};
     const int n = sizeof tests / sizeof *tests;
     if (argc < 3) return fprintf(stderr, "usage: picture_test TINY SCRATCH [TEST]...\n"), 2;
     for (int i = 3; i < argc; i++) {
