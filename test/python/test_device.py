@@ -144,7 +144,7 @@ class Device(unittest.TestCase):
         x, w, other = ([self.rng.gauss(0, 1) for _ in range(r * k)] for r in (m, n, m))
         g = coda.Graph()
         g.output("y", g.input("x", "f32", [m, k]) @ g.weight("w", "f32", [n, k]).T)
-        plan, replays = g.compile("gpu"), _replay.Replays()
+        plan, replays = g.compile("gpu"), _replay.Replays(lambda: True)
         dx, dw, y = self.driver.to_device(x, (m, k)), self.driver.to_device(w, (n, k)), self.driver.memory((m, n))
         room, runs = self.driver.memory((plan.workspace_bytes + 256,), "u8"), []
 
@@ -167,7 +167,7 @@ class Device(unittest.TestCase):
             self.assertEqual(replays.again(key, None), call > 1)
             if call < 2:
                 self.assertEqual(go(None), 0)
-                replays.ran(key, go, None)
+                replays.ran(key, go)
             got = self.driver.to_host(y)
             self.assertTrue(max(abs(a - b) for a, b in zip(got, want)) < 1e-4)
         self.assertEqual([s is None for s in runs], [True, True, False])  # the last one is recorded
@@ -175,18 +175,17 @@ class Device(unittest.TestCase):
 
     def test_recordings_in_vain(self):
         """Runs whose memory changes are recorded a few times, and then no more, until replays have paid for it."""
-        replays, made = _replay.Replays(), []
-        replays.driver = type("Never", (), {"captures": lambda self, stream: False,
-                                            "recorded": lambda self, go: made.append(go) or "graph"})()
+        replays, made = _replay.Replays(lambda: True), []
+        replays.driver = type("Recorder", (), {"recorded": lambda self, go: made.append(go) or "graph"})()
         for k in range(200):
             for _ in range(2):
-                replays.ran(b"%d" % k, len, None)
+                replays.ran(b"%d" % k, len)
         self.assertEqual(len(made), _replay.PATIENCE)
         self.assertEqual(len(replays.graphs), _replay.GRAPHS)
         self.assertTrue(len(replays.once) <= _replay.ONCE)
         replays.hits = _replay.PAYS
         for _ in range(2):
-            replays.ran(b"more", len, None)
+            replays.ran(b"more", len)
         self.assertEqual(len(made), _replay.PATIENCE + 1)
         self.assertEqual(list(replays.graphs)[-1], b"more")
 

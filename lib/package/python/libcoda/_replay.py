@@ -11,7 +11,7 @@ GRAPHS, ONCE = 8, 64  # that are kept of a plan; runs that were there once
 PATIENCE = 8  # recordings that may be in vain, and one more for each PAYS replays
 PAYS = 16
 RELAXED, APART = 2, 1  # CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_NON_BLOCKING
-CALLS = ("cuStreamCreate", "cuStreamDestroy_v2", "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuStreamIsCapturing",
+CALLS = ("cuStreamCreate", "cuStreamDestroy_v2", "cuStreamBeginCapture_v2", "cuStreamEndCapture",
          "cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuGraphDestroy", "cuGraphExecDestroy")
 
 
@@ -24,7 +24,6 @@ class Driver:
             for name in CALLS:
                 setattr(self, name.replace("_v2", ""), getattr(library, name))
             self.cuGraphLaunch.argtypes = self.cuStreamEndCapture.argtypes = ctypes.c_void_p, ctypes.c_void_p
-            self.cuStreamIsCapturing.argtypes = ctypes.c_void_p, ctypes.c_void_p
             self.cuGraphExecDestroy.argtypes = self.cuGraphDestroy.argtypes = (ctypes.c_void_p,)
             self.cuStreamDestroy.argtypes = (ctypes.c_void_p,)
             self.cuStreamBeginCapture.argtypes = ctypes.c_void_p, ctypes.c_int
@@ -51,11 +50,6 @@ class Driver:
         finally:
             self.cuStreamDestroy(stream)
 
-    def captures(self, stream):
-        """Does the caller record this stream itself?"""
-        state = ctypes.c_int()
-        return self.cuStreamIsCapturing(stream, ctypes.byref(state)) != 0 or state.value != 0
-
 
 class Recorded:
     def __init__(self, driver, graph):
@@ -71,29 +65,28 @@ driver = None
 class Replays:
     """Those of one plan, by the bytes of a run's addresses."""
 
-    def __init__(self, here=None):
-        """`here`: is the device that of the plan?"""
+    def __init__(self, may):
+        """`may()`: is the current device that of the plan, and its stream none that the caller records?"""
         global driver
         driver = driver or Driver()
-        self.driver, self.here, self.graphs, self.once = driver, here, {}, {}
+        self.driver, self.may, self.graphs, self.once = driver, may, {}, {}
         self.hits, self.tries, self.lock = 0, 0, threading.Lock()
 
     def again(self, key, stream):
         """Launches what was recorded of this run, if it was."""
         found = self.graphs.get(key)
-        if found is None or self.here and not self.here() or self.driver.captures(stream):
+        if found is None or not self.may():
             return False
         self.hits += 1
         return found.launch(found.graph, stream) == 0
 
-    def ran(self, key, go, stream):
+    def ran(self, key, go):
         """A run that was not recorded is behind us."""
         if key not in self.once:
             while len(self.once) >= ONCE:
                 self.once.pop(next(iter(self.once)), None)
             self.once[key] = True
-        elif self.tries < PATIENCE + self.hits // PAYS and key not in self.graphs and \
-                (not self.here or self.here()) and not self.driver.captures(stream):
+        elif self.tries < PATIENCE + self.hits // PAYS and key not in self.graphs and self.may():
             if self.lock.acquire(blocking=False):
                 try:
                     self.record(key, go)

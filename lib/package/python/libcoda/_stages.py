@@ -12,9 +12,21 @@ from .errors import failure
 SHAPES = 64  # of which a stage keeps the sizes of its results
 
 
-def aligned(size, device):
+# What Inductor's programs allocate by, in a fourth of the time of torch.empty.
+SHORT = {kind: getattr(torch._C._dynamo.guards, "_empty_strided_" + kind, None) for kind in ("cpu", "cuda")}
+
+
+def empty(shape, strides, dtype, where):
+    """A new tensor: dense, whose strides are these."""
+    short = SHORT.get(where.type)
+    if short is None or where.type == "cuda" and where.index != torch._C._cuda_getDevice():
+        return torch.empty(shape, dtype=dtype, device=where)
+    return short(shape, strides, dtype)
+
+
+def aligned(size, where):
     """Memory at a multiple of 256 bytes: its address, and what keeps it."""
-    room = torch.empty(size + 256, dtype=torch.uint8, device=device)
+    room = empty((size + 256,), (1,), torch.uint8, where)
     return (room.data_ptr() + 255) // 256 * 256, room
 
 
@@ -61,7 +73,7 @@ def replays_of(where):
     if where.type != "cuda":
         return None
     index = where.index if where.index is not None else torch.cuda.current_device()
-    made = Replays(lambda: torch._C._cuda_getDevice() == index)
+    made = Replays(lambda: torch._C._cuda_getDevice() == index and not torch.cuda.is_current_stream_capturing())
     return made if made.driver.there else None
 
 
@@ -80,7 +92,7 @@ def run(plan, addresses, scratch, dims, replays=None):
             return
         status = coda_run(plan, addresses, room, stream, dims)
         if not status:
-            replays.ran(key, lambda s: coda_run(plan, addresses, room, s, dims), stream)
+            replays.ran(key, lambda s: coda_run(plan, addresses, room, s, dims))
     if status:
         raise failure(status)
 
@@ -104,15 +116,16 @@ class Stage:
         self.dtypes = [getattr(torch, arrays.NUMPY[args[i].dtype]) for i in self.plan.results]
 
     def shapes(self, dims):
+        """Of each result (shape, strides)."""
         key = None if dims is None else tuple(dims)
         if key not in self.sizes:
             if len(self.sizes) >= SHAPES:
                 self.sizes.clear()
-            self.sizes[key] = [self.plan.arg_for(i, dims).dims for i in self.plan.results]
+            shapes = [self.plan.arg_for(i, dims).dims for i in self.plan.results]
+            self.sizes[key] = [(shape, arrays.dense_strides(shape)) for shape in shapes]
         return self.sizes[key]
 
     def __call__(self, addresses, dims):
-        made = [torch.empty(shape, dtype=dtype, device=self.scratch.where)
-                for shape, dtype in zip(self.shapes(dims), self.dtypes)]
+        made = [empty(*shape, dtype, self.scratch.where) for shape, dtype in zip(self.shapes(dims), self.dtypes)]
         run(self.plan, addresses + [x.data_ptr() for x in made], self.scratch, dims)
         return made

@@ -6,7 +6,8 @@ import re
 
 import torch
 
-from .._stages import Scratch, dense_and_aligned, replays_of, run
+from .. import arrays
+from .._stages import Scratch, dense_and_aligned, empty, replays_of, run
 from ..errors import Error
 from ..graph import Graph
 from .lift import Lift, known, paths_of
@@ -50,7 +51,8 @@ class Program:
         for kind, *more in self.outputs:
             if kind == "made":
                 stored = torch.float32 if more[2] == torch.bool else more[2]
-                self.made.append((more[1], stored, more[2]))
+                self.made.append((tuple(more[1]), stored, more[2]))
+        self.rooms = [(shape, arrays.dense_strides(shape), stored) for shape, stored, _ in self.made]
         self.plan, self.scratch = None, Scratch(where)
         if self.made or lift.g.written:
             self.plan = self.compiled(lift, device)
@@ -91,11 +93,13 @@ class Program:
     def dims(self, arguments):
         return None if self.at is None else (ctypes.c_int64 * 1)(int(arguments[self.at]))
 
-    def shapes(self, dims):
+    def fresh(self, dims):
+        """New memory for what is made."""
         if dims is None:
-            return [shape for shape, _, _ in self.made]
+            return [empty(shape, strides, stored, self.where) for shape, strides, stored in self.rooms]
         n, prime = dims[0], PRIMES[0]
-        return [[d // prime * n if d and d % prime == 0 else d for d in shape] for shape, _, _ in self.made]
+        shapes = [tuple(d // prime * n if d and d % prime == 0 else d for d in shape) for shape, _, _ in self.made]
+        return [empty(shape, arrays.dense_strides(shape), of[1], self.where) for shape, of in zip(shapes, self.made)]
 
     def memory(self, arguments, kept, leaf):
         """A leaf's, in this call."""
@@ -165,7 +169,7 @@ class Program:
     def __call__(self, arguments):
         hold, both = self.gather(arguments)
         dims = self.dims(arguments)
-        made = [torch.empty(shape, dtype=of[1], device=self.where) for shape, of in zip(self.shapes(dims), self.made)]
+        made = self.fresh(dims)
         if self.plan is not None:
             both.extend([x.data_ptr() for x in made])
             run(self.plan, both, self.scratch, dims, self.replays)
