@@ -1,5 +1,6 @@
 """_stages.py -- runs of plans over tensors of PyTorch, by their addresses."""
 import array
+import contextlib
 import ctypes
 import threading
 
@@ -10,10 +11,16 @@ from ._replay import Replays
 from .errors import failure
 
 SHAPES = 64  # of which a stage keeps the sizes of its results
-
-
+HERE = contextlib.nullcontext()
 # What Inductor's programs allocate by, in a fourth of the time of torch.empty.
 SHORT = {kind: getattr(torch._C._dynamo.guards, "_empty_strided_" + kind, None) for kind in ("cpu", "cuda")}
+
+
+def on(where):
+    """A context in which this device is the current one."""
+    if where.type != "cuda" or where.index == torch._C._cuda_getDevice():
+        return HERE
+    return torch.cuda.device(where)
 
 
 def empty(shape, strides, dtype, where):
@@ -79,6 +86,11 @@ def replays_of(where):
 
 def run(plan, addresses, scratch, dims, replays=None):
     """A run of a plan, of one shape of it if it has symbols. `replays`: what was recorded of its runs."""
+    with on(scratch.where):
+        run_here(plan, addresses, scratch, dims, replays)
+
+
+def run_here(plan, addresses, scratch, dims, replays):
     where = scratch.where
     if not isinstance(addresses, array.array):
         addresses = array.array("Q", addresses)
@@ -109,7 +121,8 @@ class Stage:
     """A plan that is called with addresses and gives its results."""
 
     def __init__(self, graph, device, where):
-        self.plan, self.scratch, self.sizes = graph.compile(device), Scratch(where), {}
+        with on(where):
+            self.plan, self.scratch, self.sizes = graph.compile(device), Scratch(where), {}
         args = self.plan.args
         self.inputs = [args[i].name for i in self.plan.leaves]
         self.names = [args[i].name for i in self.plan.results]

@@ -7,7 +7,7 @@ import re
 import torch
 
 from .. import arrays
-from .._stages import Scratch, dense_and_aligned, empty, replays_of, run
+from .._stages import Scratch, dense_and_aligned, empty, on, replays_of, run
 from ..errors import Error
 from ..graph import Graph
 from .lift import Lift, known, paths_of
@@ -55,7 +55,8 @@ class Program:
         self.rooms = [(shape, arrays.dense_strides(shape), stored) for shape, stored, _ in self.made]
         self.plan, self.scratch = None, Scratch(where)
         if self.made or lift.g.written:
-            self.plan = self.compiled(lift, device)
+            with on(where):
+                self.plan = self.compiled(lift, device)
         self.kept = [x.tensor.to(where) if x.tensor is not None else None for x in self.leaves]
         # Leaves that most calls give as the graph wants them: the place, the argument's number. Weights and states are
         # in the same memory from call to call, as a rule.
