@@ -13,10 +13,11 @@ mode="reduce-overhead"; by option "autotune", mode="max-autotune". "best" is the
 turns, after two runs of their own each; times are the host's clock around runs that end in a wait. `error` is that of
 logits to fp32's of the same weights, of their norm, and beside it that of PyTorch without a compiler. `memory` is the
 most that PyTorch's allocator held in runs, weights and all, without pools of CUDA graphs; `reserved` is all that it
-has of the card, with them; `call_us` what a call of a compiled graph costs the host, behind Dynamo's guards, `host_us`
-what one that was not there before costs above coda_run. --layers: so many layers of 32 or 36, as compilers take minutes. --quick: fewer runs. --warm: these sides are compiled, so that a later
-process finds them in its caches, and nothing is measured. Results go to perf/results/CARD/torch_dynamo.json, unless
-patterns choose some. --cpu tries all with small sizes and no GPU.
+has of the card, with them; `over_us` what a call of a compiled graph costs the host above coda_run, behind Dynamo's
+guards, `host_us` the same of one that is no replay. --layers: so many layers of 32 or 36, as compilers take minutes.
+--quick: fewer runs. --warm: these sides are compiled, so that a later process finds them in its caches, and nothing is
+measured. Results go to perf/results/CARD/torch_dynamo.json, unless patterns choose some. --cpu tries all with small
+sizes and no GPU.
 """
 import array
 import copy
@@ -201,8 +202,8 @@ class Side:
 
 
 def host_us(side, device):
-    """What a call of the compiled graph costs the host, behind Dynamo's guards: `call_us`, as it is called, of which
-    runs come again; `run_us`, coda_run alone; `host_us`, a call that does not come again above coda_run."""
+    """What a call of the compiled graph costs the host, behind Dynamo's guards: `call_us`, as it is called; `run_us`,
+    coda_run alone; `over_us`, their difference; `host_us`, the same of a call that is not replayed."""
     seen, call = [], Program.__call__
 
     def spy(program, arguments):
@@ -239,7 +240,8 @@ def host_us(side, device):
         return us(lambda: c.coda_run(program.plan.handle, pointers, None, room, stream))
     calls = [(us(lambda: program(arguments)), plain(), bare()) for _ in range(20 if side.case.__class__ is Decode else 60)]
     call, whole, run = (statistics.median(x) for x in zip(*calls))
-    return {"call_us": round(call, 1), "run_us": round(run, 1), "host_us": round(whole - run, 1)}
+    return {"call_us": round(call, 1), "run_us": round(run, 1), "over_us": round(call - run, 1),
+            "host_us": round(whole - run, 1)}
 
 
 def rounds_of(sides, opt, device):
