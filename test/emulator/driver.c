@@ -4,7 +4,7 @@
  * A "cubin" is what nvrtc.c made: a shared object, loaded with dlopen. Streams run at once (stream.c).
  *     CODA_EMULATOR_SMS   how many the device says it has, 4 without it: few, so that persistent
  *                         kernels walk over several tiles
- *     CODA_EMULATOR_DEVICES   how many devices it says there are, 1 without it
+ *     CODA_EMULATOR_DEVICES   how many devices there are, 1 without it; 64 at most
  *     CODA_SEED           of all that is drawn, 1 without it
  */
 #include "driver_inside.h"
@@ -16,7 +16,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static char context; /* its address is the one there is */
+enum { MOST_DEVICES = 64 };
+static char context[MOST_DEVICES]; /* their addresses are the contexts */
 static _Thread_local CUcontext stack[8];
 static _Thread_local int depth;
 static char last_message[MESSAGE + 64] = "none";
@@ -55,17 +56,16 @@ CUresult emulator_fail(CUresult r, const char *message)
     return r;
 }
 
-/* They are all the same one, with one context: for programs whose threads have a device each. */
 static int devices(void)
 {
     const char *s = getenv("CODA_EMULATOR_DEVICES");
     int n = s ? atoi(s) : 0;
-    return n > 0 ? n : 1;
+    return n < 1 ? 1 : n < MOST_DEVICES ? n : MOST_DEVICES;
 }
 
 CUresult cuDeviceGet(CUdevice *out, int i)
 {
-    return *out = 0, i < 0 || i >= devices() ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    return *out = i, i < 0 || i >= devices() ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char *out, int size, CUdevice d)
@@ -100,21 +100,24 @@ CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute a, CUdevice d)
     return CUDA_SUCCESS;
 }
 
-static CUcontext the_context(void) { return (CUcontext)(void *)&context; }
+static int device_of_context(CUcontext c) { return c ? (int)((char *)c - context) : 0; }
+static int current_device(void) { return device_of_context(stack[depth]); }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice d)
 {
-    return (void)d, *out = the_context(), CUDA_SUCCESS;
+    if (d < 0 || d >= devices()) return CUDA_ERROR_INVALID_DEVICE;
+    return *out = (CUcontext)(void *)&context[d], CUDA_SUCCESS;
 }
 CUresult cuCtxGetCurrent(CUcontext *out) { return *out = stack[depth], CUDA_SUCCESS; }
 CUresult cuCtxSetCurrent(CUcontext c) { return stack[depth] = c, CUDA_SUCCESS; }
 CUresult cuCtxGetDevice(CUdevice *out)
 {
-    return *out = 0, stack[depth] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    return *out = current_device(), stack[depth] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 CUresult cuCtxGetId(CUcontext c, unsigned long long *out)
 {
-    return *out = 1, c || stack[depth] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    *out = 1 + (unsigned long long)device_of_context(c ? c : stack[depth]);
+    return c || stack[depth] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 CUresult cuCtxPushCurrent_v2(CUcontext c)
 {
@@ -127,6 +130,19 @@ CUresult cuCtxPopCurrent_v2(CUcontext *out)
     return *out = stack[depth--], CUDA_SUCCESS;
 }
 CUresult cuCtxSynchronize(void) { return CUDA_SUCCESS; }
+
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice other)
+{
+    return *can = d != other && !getenv("CODA_EMULATOR_NO_PEERS"), CUDA_SUCCESS;
+}
+CUresult cuCtxEnablePeerAccess(CUcontext other, unsigned flags)
+{
+    int to = device_of_context(other);
+    if (flags || !stack[depth] || to == current_device()) return CUDA_ERROR_INVALID_VALUE;
+    if (getenv("CODA_EMULATOR_NO_PEERS")) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    if (peers_allowed(current_device(), to)) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    return peers_allow(current_device(), to), CUDA_SUCCESS;
+}
 
 /* ---- Libraries and kernels ---- */
 
@@ -223,6 +239,7 @@ CUresult emulator_run(const struct emulated_kernel *k, const void *parameters, u
                        .grid = grid,
                        .threads = threads,
                        .shared = shared,
+                       .device = current_device(),
                        .number = __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED),
                        .seed = seed(),
                        .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -313,7 +330,7 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap *out, void *address)
 
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 {
-    void *p = device_new(size);
+    void *p = device_new(size, current_device());
     return *out = (CUdeviceptr)(uintptr_t)p, p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuMemFree_v2(CUdeviceptr p)

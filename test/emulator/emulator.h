@@ -84,6 +84,12 @@ void emu_copy_arrive(uint32_t bar);
 void emu_copy_commit(void);
 void emu_copy_wait(int pending);
 
+/* Words that several devices share: `words` of 4 bytes, 1 or 4. */
+void emu_system_store(void *to, const uint32_t *word, int words);
+void emu_system_load(uint32_t *word, const void *from, int words);
+void emu_system_fence(void);
+uint64_t emu_nanoseconds(void);
+
 /* Bulk copies. */
 void emu_prefetch_map(const void *map);
 void emu_tensor_load(uint32_t to, const void *map, uint32_t bar, int rank, const int *at);

@@ -1,8 +1,10 @@
 /*
- * launch.c -- a grid: its clusters, one after another, in as many OS threads as there are cores.
+ * launch.c -- a grid: its clusters, one after another, in as many OS threads as there are cores. Launches of
+ * several threads of the host run side by side, as those of several devices do.
  *
- * Clusters do not depend on each other, and each draws its own numbers, so a run repeats itself whichever
- * thread takes which. A plain access that strays meets a guard page; the signal handler ends the launch.
+ * Clusters of a launch do not depend on each other, and each draws its own numbers, so a run repeats itself
+ * whichever thread takes which, unless it waits for another device's. A plain access that strays meets a
+ * guard page; the signal handler ends the launch.
  */
 #include "machine.h"
 
@@ -14,17 +16,32 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-enum { REGISTERS = 65536, SIGNAL_STACK = 65536, MAX_CLUSTER = 16 };
+enum { REGISTERS = 65536, SIGNAL_STACK = 65536, MAX_CLUSTER = 16, MOST_OF_LAUNCH = 64, MOST_STACKS = 1024 };
 
 /* ---- Signals ---- */
 
-static unsigned char *volatile stacks_first[64], *volatile stacks_end[64]; /* of the OS threads */
+/* Of the OS threads of all launches; free where the first is NULL. */
+static unsigned char *volatile stacks_first[MOST_STACKS], *volatile stacks_end[MOST_STACKS];
 static struct sigaction before[2];
+
+static int take_stacks(unsigned char *first, size_t bytes)
+{
+    for (int i = 0;; i = (i + 1) % MOST_STACKS) {
+        unsigned char *none = NULL;
+        if (!__atomic_compare_exchange_n(&stacks_first[i], &none, first, false, __ATOMIC_SEQ_CST,
+                                         __ATOMIC_SEQ_CST))
+            continue;
+        stacks_end[i] = first + bytes;
+        return i;
+    }
+}
+
+static void give_stacks_back(int i) { stacks_end[i] = NULL, stacks_first[i] = NULL; }
 
 static struct thread *interrupted(const ucontext_t *u)
 {
     uintptr_t sp = (uintptr_t)u->uc_mcontext.gregs[REG_RSP];
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < MOST_STACKS; i++)
         if (sp >= (uintptr_t)stacks_first[i] && sp < (uintptr_t)stacks_end[i])
             return (struct thread *)(sp & ~(uintptr_t)(EMU_STACK - 1));
     return NULL;
@@ -46,16 +63,22 @@ static void on_fault(int number, siginfo_t *info, void *context)
     fail_thread(t, "a stray access to %p, %s", info->si_addr, where);
 }
 
+/* Launches that are under way. */
+static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
+static int under_way;
+
 static void catch_faults(void)
 {
     struct sigaction a = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
-    sigaction(SIGSEGV, &a, &before[0]);
-    sigaction(SIGBUS, &a, &before[1]);
+    pthread_mutex_lock(&counting);
+    if (!under_way++) sigaction(SIGSEGV, &a, &before[0]), sigaction(SIGBUS, &a, &before[1]);
+    pthread_mutex_unlock(&counting);
 }
 static void let_faults_go(void)
 {
-    sigaction(SIGSEGV, &before[0], NULL);
-    sigaction(SIGBUS, &before[1], NULL);
+    pthread_mutex_lock(&counting);
+    if (!--under_way) sigaction(SIGSEGV, &before[0], NULL), sigaction(SIGBUS, &before[1], NULL);
+    pthread_mutex_unlock(&counting);
 }
 
 /* ---- A cluster's memory, used by one after another ---- */
@@ -180,7 +203,6 @@ static void run_one(struct cluster *c, int index)
 
 struct worker {
     struct launch *launch;
-    int number;
     pthread_t thread;
 };
 
@@ -193,14 +215,13 @@ static void *work(void *context)
             none = {.ss_flags = SS_DISABLE};
     open_cluster(&c, l);
     sigaltstack(&signals, NULL);
-    stacks_first[w->number] = c.stacks;
-    stacks_end[w->number] = c.stacks + stack_bytes(&c);
+    int stacks = take_stacks(c.stacks, stack_bytes(&c));
     for (;;) {
         unsigned i = __atomic_fetch_add(&l->next, 1, __ATOMIC_RELAXED);
         if (i >= l->grid / (unsigned)c.blocks || l->failed) break;
         run_one(&c, (int)i);
     }
-    stacks_first[w->number] = stacks_end[w->number] = NULL;
+    give_stacks_back(stacks);
     sigaltstack(&none, NULL);
     free(signals.ss_sp);
     close_cluster(&c);
@@ -220,23 +241,21 @@ static bool check(struct launch *l)
 
 bool run_launch(struct launch *l)
 {
-    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-    struct worker w[64];
+    struct worker w[MOST_OF_LAUNCH];
     long cores = sysconf(_SC_NPROCESSORS_ONLN), n = l->grid / (unsigned)l->kernel->cluster;
     char stray[120];
     if (!check(l)) return false;
     l->shared = (l->shared + 1023) / 1024 * 1024;
     if (n > cores) n = cores;
-    if (n > 64) n = 64;
-    pthread_mutex_lock(&one_at_a_time);
+    if (n > MOST_OF_LAUNCH) n = MOST_OF_LAUNCH;
     catch_faults();
     for (int i = 0; i < n; i++) {
-        w[i] = (struct worker){.launch = l, .number = i};
+        w[i] = (struct worker){.launch = l};
         if (pthread_create(&w[i].thread, NULL, work, &w[i])) abort();
     }
     for (int i = 0; i < n; i++) pthread_join(w[i].thread, NULL);
     let_faults_go();
-    pthread_mutex_unlock(&one_at_a_time);
+    finish_words(l, NULL);
     if (!l->failed && !device_margins_good(stray, sizeof stray)) fail_launch(l, "%s", stray);
     return !l->failed;
 }

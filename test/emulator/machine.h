@@ -203,6 +203,7 @@ struct launch {
     const char *name;
     const void *parameters;
     unsigned grid, threads, shared, number;
+    int device;
     unsigned next; /* cluster that nobody runs yet */
     uint64_t seed;
     pthread_mutex_t lock;
@@ -263,9 +264,13 @@ void note_plain_store(struct thread *t, uint32_t offset, uint32_t bytes);
 const struct granule *unfenced(const struct block *b, uint32_t offset, uint32_t bytes, uint32_t *where);
 bool in_device_memory(const void *p, size_t bytes);
 void describe_address(const void *p, char *out, size_t size);
-void *device_new(size_t bytes);
+void *device_new(size_t bytes, int device);
 bool device_delete(void *p);
 uint64_t device_allocation(const void *p); /* its number, 0: none */
+int device_of(const void *p);              /* that it was allocated on; -1: it was not */
+/* Lets one device read and write what another one allocates; may it? */
+void peers_allow(int device, int other);
+bool peers_allowed(int device, int other);
 /* False if a byte between the end of an allocation and its guard page was written; says which. */
 bool device_margins_good(char *out, size_t size);
 size_t device_total(void);
@@ -273,9 +278,14 @@ size_t device_total(void);
 unsigned char *guarded_new(size_t bytes);
 void guarded_delete(unsigned char *p, size_t bytes);
 
+/* ---- system.c: words that other devices see late ---- */
+
+/* Those of a launch, or of one of its blocks, are there from now on. */
+void finish_words(const struct launch *l, const struct block *b);
+
 /* ---- launch.c ---- */
 
-/* Runs the grid; false with the message of what went wrong. One at a time. */
+/* Runs the grid; false with the message of what went wrong. Several may run at once. */
 bool run_launch(struct launch *l);
 
 #endif

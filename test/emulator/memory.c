@@ -145,13 +145,14 @@ struct allocation {
     unsigned char *p;
     size_t bytes;
     uint64_t number; /* no other has it */
+    int device;
 };
 static struct allocation *list; /* in no order */
 static int count, room;
 static uint64_t numbers;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-void *device_new(size_t bytes)
+void *device_new(size_t bytes, int device)
 {
     unsigned char *p = guarded_new(round_up(bytes, ALIGNMENT));
     if (!p) return NULL;
@@ -162,14 +163,14 @@ void *device_new(size_t bytes)
         list = realloc(list, (size_t)room * sizeof *list);
         if (!list) abort();
     }
-    list[count++] = (struct allocation){p, bytes, ++numbers};
+    list[count++] = (struct allocation){p, bytes, ++numbers, device};
     pthread_mutex_unlock(&lock);
     return p;
 }
 
 bool device_delete(void *p)
 {
-    struct allocation a = {NULL, 0, 0};
+    struct allocation a = {NULL, 0, 0, 0};
     pthread_mutex_lock(&lock);
     for (int i = 0; i < count; i++)
         if (list[i].p == p) {
@@ -181,16 +182,26 @@ bool device_delete(void *p)
     return a.p;
 }
 
-uint64_t device_allocation(const void *p)
+static struct allocation allocation_of(const void *p)
 {
     const unsigned char *at = p;
-    uint64_t number = 0;
+    struct allocation a = {NULL, 0, 0, -1};
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < count && !number; i++)
-        if (at >= list[i].p && at < list[i].p + list[i].bytes) number = list[i].number;
+    for (int i = 0; i < count && !a.number; i++)
+        if (at >= list[i].p && at < list[i].p + list[i].bytes) a = list[i];
     pthread_mutex_unlock(&lock);
-    return number;
+    return a;
 }
+
+uint64_t device_allocation(const void *p) { return allocation_of(p).number; }
+int device_of(const void *p) { return allocation_of(p).device; }
+
+static uint64_t allowed[64]; /* of a device: the others, a bit each */
+void peers_allow(int device, int other)
+{
+    __atomic_or_fetch(&allowed[device % 64], (uint64_t)1 << other % 64, __ATOMIC_SEQ_CST);
+}
+bool peers_allowed(int device, int other) { return allowed[device % 64] >> other % 64 & 1; }
 
 bool in_device_memory(const void *p, size_t bytes)
 {

@@ -36,6 +36,7 @@ CARRY(carried_cluster, "test/emulator/ptx/cluster.cuh")
 CARRY(carried_control, "test/emulator/ptx/control.cuh")
 CARRY(carried_copy, "test/emulator/ptx/copy.cuh")
 CARRY(carried_matrix, "test/emulator/ptx/matrix.cuh")
+CARRY(carried_system, "test/emulator/ptx/system.cuh")
 CARRY(carried_tma, "test/emulator/ptx/tma.cuh")
 CARRY(carried_wgmma, "test/emulator/ptx/wgmma.cuh")
 CARRY(carried_wgmma_f8, "test/emulator/ptx/wgmma_f8.cuh")
@@ -43,17 +44,12 @@ CARRY(carried_wgmma_f8, "test/emulator/ptx/wgmma_f8.cuh")
 static const struct {
     const char *name, *text;
 } carried[] = {
-    {"emulator.h", carried_emulator},
-    {"words.h", carried_words},
-    {"twins.h", carried_twins},
-    {"ptx/barrier.cuh", carried_barrier},
-    {"ptx/cluster.cuh", carried_cluster},
-    {"ptx/control.cuh", carried_control},
-    {"ptx/matrix.cuh", carried_matrix},
-    {"ptx/tma.cuh", carried_tma},
-    {"ptx/wgmma.cuh", carried_wgmma},
-    {"ptx/copy.cuh", carried_copy},
-    {"ptx/wgmma_f8.cuh", carried_wgmma_f8},
+    {"emulator.h", carried_emulator},     {"words.h", carried_words},
+    {"twins.h", carried_twins},           {"ptx/barrier.cuh", carried_barrier},
+    {"ptx/cluster.cuh", carried_cluster}, {"ptx/control.cuh", carried_control},
+    {"ptx/matrix.cuh", carried_matrix},   {"ptx/system.cuh", carried_system},
+    {"ptx/tma.cuh", carried_tma},         {"ptx/wgmma.cuh", carried_wgmma},
+    {"ptx/copy.cuh", carried_copy},       {"ptx/wgmma_f8.cuh", carried_wgmma_f8},
 };
 enum { CARRIED = sizeof carried / sizeof *carried };
 

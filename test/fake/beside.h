@@ -7,8 +7,6 @@
 
 #include "cuda_abi.h"
 
-CUresult cuMemAllocHost_v2(void **memory, size_t bytes);
-CUresult cuMemFreeHost(void *memory);
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char byte, size_t bytes);

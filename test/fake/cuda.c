@@ -134,6 +134,14 @@ CUresult cuCtxPopCurrent_v2(CUcontext *out)
 }
 
 CUresult cuCtxSynchronize(void) { return CUDA_SUCCESS; }
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice other)
+{
+    return *can = d != other, CUDA_SUCCESS;
+}
+CUresult cuCtxEnablePeerAccess(CUcontext other, unsigned flags)
+{
+    return !other || flags || !current() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
 
 /* ---- Images ---- */
 
@@ -309,6 +317,13 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute a, CUdeviceptr p)
 }
 
 CUresult cuMemFree_v2(CUdeviceptr p) { return free((void *)(uintptr_t)p), CUDA_SUCCESS; }
+
+CUresult cuMemAllocHost_v2(void **out, size_t size)
+{
+    return *out = malloc(size + !size), *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemFreeHost(void *p) { return free(p), CUDA_SUCCESS; }
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size)
 {

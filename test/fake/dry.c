@@ -64,6 +64,14 @@ CUresult cuCtxGetId(CUcontext c, unsigned long long *out) { return (void)c, *out
 CUresult cuCtxPushCurrent_v2(CUcontext c) { return (void)c, CUDA_SUCCESS; }
 CUresult cuCtxPopCurrent_v2(CUcontext *out) { return *out = THING(CUcontext), CUDA_SUCCESS; }
 CUresult cuCtxSynchronize(void) { return CUDA_SUCCESS; }
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice other)
+{
+    return *can = d != other, CUDA_SUCCESS;
+}
+CUresult cuCtxEnablePeerAccess(CUcontext other, unsigned flags)
+{
+    return other && !flags ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 
 /* ---- Kernels: a library, which is its kernel too, knows how large its parameter is ---- */
 
@@ -181,6 +189,11 @@ CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n)
 {
     return (void)to, (void)from, (void)n, CUDA_SUCCESS;
 }
+CUresult cuMemAllocHost_v2(void **out, size_t n)
+{
+    return *out = malloc(n + !n), *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult cuMemFreeHost(void *p) { return free(p), CUDA_SUCCESS; }
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char c, size_t n)
 {
     return (void)to, (void)c, (void)n, CUDA_SUCCESS;

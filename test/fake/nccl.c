@@ -7,7 +7,7 @@
  * there. $FAKE_NCCL says what goes wrong:
  *     old     its version is 2.10
  *     init    rank 1 cannot make its communicator, and the others learn of it
- *     device  all say that they are of device 1
+ *     device  all say that they are of the device behind their own
  *     call    rank 1's exchanges fail
  *     async   something has gone wrong since
  *     hang    exchanges never end, until their communicator is aborted
@@ -50,7 +50,7 @@ struct world {
 struct ncclComm {
     struct ncclComm *next;
     struct world *world;
-    int rank;
+    int rank, device;
     bool aborted, gone;
     CUstream stuck;
 };
@@ -125,6 +125,14 @@ static struct world *world_of(const ncclUniqueId *id)
     return w;
 }
 
+/* The emulator's; 0 without one. */
+static int current_device(void)
+{
+    CUresult (*get)(CUdevice *) = (CUresult(*)(CUdevice *))dlsym(RTLD_DEFAULT, "cuCtxGetDevice");
+    CUdevice d = 0;
+    return get && !get(&d) ? d : 0;
+}
+
 ncclResult_t ncclCommInitRank(ncclComm_t *out, int ranks, ncclUniqueId id, int rank)
 {
     struct ncclComm *c = calloc(1, sizeof *c);
@@ -141,7 +149,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t *out, int ranks, ncclUniqueId id, int r
         while (w->came < ranks && !w->failed) pthread_cond_wait(&changed, &lock);
         good = !w->failed;
     }
-    *c = (struct ncclComm){.next = comms, .world = w, .rank = rank, .gone = !good};
+    *c =
+        (struct ncclComm){.next = comms, .world = w, .rank = rank, .device = current_device(), .gone = !good};
     comms = c;
     pthread_mutex_unlock(&lock);
     if (good) return *out = c, ncclSuccess;
@@ -187,7 +196,7 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *out) { return ask(comm
 ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *out)
 {
     ncclResult_t r = ask(comm, out, true);
-    *out = told_to("device");
+    *out = (r ? 0 : comm->device) + told_to("device");
     return r;
 }
 

@@ -1,0 +1,29 @@
+// system.cuh -- emulated: see primitives/ptx/system.cuh.
+#pragma once
+
+#include "types.cuh"
+
+namespace coda::ptx {
+
+struct alignas(16) Words {
+    u32 at[4];
+};
+
+DEV void store_system(void *to, const Words &w) { emu_system_store(to, w.at, 4); }
+DEV Words load_system(const void *from)
+{
+    Words w;
+    emu_system_load(w.at, from, 4);
+    return w;
+}
+DEV void store_word_system(void *to, u32 w) { emu_system_store(to, &w, 1); }
+DEV u32 load_word_system(const void *from)
+{
+    u32 w;
+    emu_system_load(&w, from, 1);
+    return w;
+}
+DEV void fence_system() { emu_system_fence(); }
+DEV u64 nanoseconds() { return emu_nanoseconds(); }
+
+} // namespace coda::ptx
