@@ -180,6 +180,15 @@ coda_status jit_lt_run(const struct jit_lt *lt, const void *a, const void *b, vo
                        coda_stream stream, char *err);
 void jit_lt_free(struct jit_lt *lt);
 
+/* ---- peers.c: what kernels of several devices share ---- */
+
+/* Lets kernels of this device, whose context is current, reach memory of another one's context; *can: they
+ * do. Two contexts of one device do not. */
+coda_status jit_reach(const struct jit_device *own, const struct jit_device *other, bool *can, char *err);
+/* Memory of the host, zeros, at one address for all: kernels read and write it beside the host. */
+coda_status jit_host_alloc(void **out, size_t bytes, char *err);
+void jit_host_free(void *p);
+
 /* ---- nccl.c: exchanges between ranks, of a device each ---- */
 
 struct jit_comm;

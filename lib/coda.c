@@ -9,6 +9,7 @@
  */
 #include "pipeline.h"
 
+#include "exchange.h"
 #include "fuse.h"
 #include "kernel_table.h"
 #include "launches.h"
@@ -27,6 +28,7 @@ struct job { /* one call of coda_compile */
     struct coda_compile_options opt;
     struct target target;
     const char *arch;
+    enum exchange_wish exchange;
     coda_status status;
 };
 
@@ -67,6 +69,20 @@ static coda_status choose_target(struct job *j)
                                      .l2_size = gpu->l2_size,
                                      .memory_rate = gpu->memory_rate};
     j->target = target_of(j->arch, has_gpu(j) ? &card : NULL);
+    return CODA_OK;
+}
+
+/* $CODA_EXCHANGE, of which the last two are for tests and measurements. */
+static coda_status choose_exchange(struct job *j)
+{
+    static const char *const words[] = {"nccl", "own", "push", "two_shot"};
+    const char *said = j->context.parent ? NULL : jit_environment("CODA_EXCHANGE");
+    int i = 0;
+    if (j->context.parent) j->exchange = j->context.parent->options.exchange;
+    while (said && i < ARRAY_SIZE(words) && strcmp(said, words[i])) i++;
+    if (i == ARRAY_SIZE(words))
+        return fail(CODA_E_INVALID, "CODA_EXCHANGE is \"%.40s\"; must be nccl or own", said);
+    if (said) j->exchange = (enum exchange_wish)i;
     return CODA_OK;
 }
 
@@ -205,6 +221,7 @@ static struct plan_options plan_options(const struct job *j, bool fuse)
                                  .cublaslt = j->opt.flags & CODA_CUBLASLT && j->opt.device == CODA_DEVICE_GPU,
                                  .fold = ro.fold,
                                  .target = j->target,
+                                 .exchange = j->exchange,
                                  .invariant = j->opt.flags & CODA_BATCH_INVARIANT,
                                  .variants = j->context.variants,
                                  .one_of_many = j->context.variants || j->context.parent,
@@ -433,6 +450,7 @@ static coda_status compile(struct job *j, const graph *g)
 {
     struct coda_plan *p = j->p;
     coda_status status = choose_target(j);
+    if (!status) status = choose_exchange(j);
     if (!status && j->context.plan_template) status = make_like(j);
     else if (!status) status = make_in_full(j, g);
     if (status) return status;

@@ -78,6 +78,15 @@ static coda_status compare(const struct call *c, coda_group *g)
     return carrier_agree(c, g, mine);
 }
 
+/* What our kernels want before the first of them begins. */
+static coda_status reserve(const struct call *c, coda_group *g)
+{
+    int64_t area = c->p->device == CODA_DEVICE_GPU && !ranks_are_elsewhere(g) ? peers_area(c->p) : 0;
+    struct peers *p;
+    coda_status status = area ? carrier_peers(g, &p) : CODA_OK;
+    return status || !area ? status : peers_reserve(c, g, p, area, c->p->agenda.exchange[0].operation);
+}
+
 coda_status agree(const struct call *c)
 {
     const struct coda_plan *p = c->p;
@@ -87,6 +96,7 @@ coda_status agree(const struct call *c)
         status = ranks_check(g, p->place[p->group[i].arg].name, p->group[i].ranks);
         if (status || ranks_agreed(g, p->agenda.digest)) continue;
         status = compare(c, g);
+        if (!status) status = reserve(c, g);
         if (!status && !ranks_note_agreed(g, p->agenda.digest))
             status = fail(CODA_E_MEMORY, "out of memory for a plan of a group of %d ranks", ranks_count(g));
     }

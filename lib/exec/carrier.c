@@ -1,35 +1,82 @@
-/* carrier.c -- NCCL as what carries the exchanges of a group: a communicator for each rank. That of threads
- * of this process is made at their first exchange on GPUs, or it is the caller's. */
+/* carrier.c -- what carries the exchanges of a group: NCCL, with a communicator for each rank, and inboxes of
+ * our kernels. The communicator of threads of this process is made at their first exchange on GPUs that wants
+ * it, or it is the caller's. */
 #include "runner.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- What ranks want of it ---- */
 
+struct carried {
+    _Atomic(struct jit_comm *) comm; /* NULL: there is none */
+    struct peers peers;
+};
+
 static coda_status carrier_status(void *own, int timeout_ms)
 {
+    struct carried *c = own;
     char err[JIT_ERROR_SIZE] = "";
-    coda_status status = jit_comm_status(own, timeout_ms, err);
+    coda_status status = peers_status(&c->peers, timeout_ms);
+    if (status || !c->comm) return status;
+    status = jit_comm_status(c->comm, timeout_ms, err);
     return status ? fail(status, "NCCL: %s", err) : CODA_OK;
 }
 
-static void carrier_abort(void *own) { jit_comm_abort(own); }
-static void carrier_free(void *own) { jit_comm_free(own); }
+static void carrier_abort(void *own)
+{
+    struct carried *c = own;
+    peers_abort(&c->peers);
+    if (c->comm) jit_comm_abort(c->comm);
+}
 
-static const struct carrier nccl = {carrier_status, carrier_abort, carrier_free};
+static void carrier_free(void *own)
+{
+    struct carried *c = own;
+    jit_comm_free(c->comm);
+    free(c);
+}
+
+static const struct carrier carrier = {carrier_status, carrier_abort, carrier_free};
+
+static struct carried *carried_new(struct jit_comm *comm)
+{
+    struct carried *c = calloc(1, sizeof *c);
+    if (c) c->comm = comm;
+    else fail(CODA_E_MEMORY, "out of memory for what carries exchanges");
+    return c;
+}
+
+static coda_status carried_of(coda_group *g, struct carried **out)
+{
+    if ((*out = ranks_carried(g))) return CODA_OK;
+    if (!(*out = carried_new(NULL))) return CODA_E_MEMORY;
+    ranks_carry(g, &carrier, *out);
+    return CODA_OK;
+}
+
+coda_status carrier_peers(coda_group *g, struct peers **out)
+{
+    struct carried *own = NULL;
+    coda_status status = carried_of(g, &own);
+    if (!status) *out = &own->peers;
+    return status;
+}
 
 coda_status carrier_adopt(coda_group **out, void *comm, int timeout_ms)
 {
     char err[JIT_ERROR_SIZE] = "";
-    struct jit_comm *own;
+    struct carried *own;
+    struct jit_comm *of;
     int rank = -1, ranks = 0;
-    coda_status status = jit_comm_adopt(&own, comm, &rank, &ranks, err);
+    coda_status status = jit_comm_adopt(&of, comm, &rank, &ranks, err);
     if (status) return fail(status, "group_nccl: %s", err);
     if (ranks < 1 || ranks > RANKS_MOST)
         status = fail(CODA_E_INVALID, "group_nccl: the communicator has %d ranks; must be 1..%d", ranks,
                       RANKS_MOST);
-    if (!status) status = ranks_new_elsewhere(out, rank, ranks, timeout_ms, &nccl, own);
-    if (status) jit_comm_free(own);
+    if (status || !(own = carried_new(of))) return jit_comm_free(of), fail_status();
+    status = ranks_new_elsewhere(out, rank, ranks, timeout_ms, &carrier, own);
+    if (status) carrier_free(own);
     return status;
 }
 
@@ -69,13 +116,17 @@ static coda_status check_device(const struct call *c, const struct jit_comm *com
 
 coda_status carrier_of(const struct call *c, coda_group *g, const char *operation, struct jit_comm **out)
 {
+    struct carried *own;
     coda_status status = ranks_begin(g, operation);
-    *out = ranks_carried(g);
-    if (status || *out) return status ? status : check_device(c, *out);
+    if (!status) status = carried_of(g, &own);
+    if (status) return status;
+    if ((*out = own->comm)) return check_device(c, *out);
     status = not_captured(c, "the group has no communicator yet");
     if (!status) status = join(c, g, operation, out);
-    if (!status) ranks_carry(g, &nccl, *out);
-    return status;
+    if (status) return status;
+    own->comm = *out;
+    ranks_carry(g, &carrier, own); /* which ends it, if the group has ended meanwhile */
+    return CODA_OK;
 }
 
 /* ---- What the others are going to do ---- */

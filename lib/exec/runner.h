@@ -6,6 +6,7 @@
 #define RUNNER_H
 
 #include "executable.h"
+#include "peers.h"
 
 /* One call of coda_run or coda_prepare. */
 struct call {
@@ -33,7 +34,7 @@ struct runner {
 };
 
 /* The first that takes a program runs it. */
-#define RUNNERS(X) X(cpu) X(exchange) X(cublaslt) X(kernel)
+#define RUNNERS(X) X(cpu) X(peers) X(exchange) X(cublaslt) X(kernel)
 #define X(name) extern const struct runner runner_##name;
 RUNNERS(X)
 #undef X
@@ -48,6 +49,21 @@ coda_status completion_record(const struct call *c, int index);
 coda_status agenda_find(struct coda_plan *p);
 coda_status agree(const struct call *c);
 
+/* runner_kernel.c -- makes a kernel's launch ready; and the parameters that its text names, of so many bytes,
+ * with room behind them. */
+struct kernel_params {
+    _Alignas(128) struct jit_map map[KERNEL_MAX_MAPS];
+    void *pointer[KERNEL_MAX_POINTERS];
+};
+coda_status kernel_load(struct coda_plan *p, int index);
+coda_status kernel_params(const struct call *c, int index, struct kernel_params *out, size_t *bytes,
+                          char *err);
+
+/* runner_peers.c -- bytes of an area that the plan's kernels want of its groups. */
+int64_t peers_area(const struct coda_plan *p);
+
+/* carrier.c -- what this rank has of inboxes. */
+coda_status carrier_peers(coda_group *g, struct peers **out);
 /* carrier.c -- the communicator of this rank, made where there is none; and all ranks' agendas by it. */
 coda_status carrier_of(const struct call *c, coda_group *g, const char *operation, struct jit_comm **out);
 coda_status carrier_agree(const struct call *c, coda_group *g, const struct agenda *mine);

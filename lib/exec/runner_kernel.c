@@ -31,7 +31,7 @@ static coda_status load_maps(struct coda_plan *p, struct compiled_program *c)
     return CODA_OK;
 }
 
-static coda_status load(struct coda_plan *p, int index)
+coda_status kernel_load(struct coda_plan *p, int index)
 {
     struct compiled_program *c = &p->program[index];
     const struct launch_spec *l = &c->emitted.launch;
@@ -48,24 +48,19 @@ static coda_status load(struct coda_plan *p, int index)
 
 /* ---- Run ---- */
 
-struct params {
-    _Alignas(128) struct jit_map map[KERNEL_MAX_MAPS];
-    void *pointer[KERNEL_MAX_POINTERS];
-};
-
-static coda_status launch(const struct call *c, int index, char *err)
+coda_status kernel_params(const struct call *c, int index, struct kernel_params *out, size_t *bytes,
+                          char *err)
 {
     const struct compiled_program *cp = &c->p->program[index];
     const struct kernel *spec = &cp->emitted;
-    struct params params;
     for (int i = 0; i < spec->maps; i++) {
-        params.map[i] = cp->map[i];
+        out->map[i] = cp->map[i];
         const struct map_spec *m = &spec->map[i];
         int64_t from = m->offset ? dtype_bytes(m->dtype, m->offset) : 0;
-        coda_status status = jit_map_rebase(&params.map[i], call_address(c, m->buffer, from), err);
+        coda_status status = jit_map_rebase(&out->map[i], call_address(c, m->buffer, from), err);
         if (status) return status;
     }
-    void **pointer = (void **)&params.map[spec->maps];
+    void **pointer = (void **)&out->map[spec->maps];
     for (int i = 0; i < spec->pointers; i++)
         pointer[i] = call_address(c, spec->pointer[i].buffer, spec->pointer[i].bytes);
     uint32_t *scalar = (uint32_t *)(pointer + spec->pointers);
@@ -74,8 +69,18 @@ static coda_status launch(const struct call *c, int index, char *err)
         memcpy(&scalar[i],
                s->buffer == SCALAR_NUMBER ? (const void *)&s->number : call_address(c, s->buffer, 0), 4);
     }
-    size_t bytes = sizeof(struct jit_map) * (size_t)spec->maps + sizeof(void *) * (size_t)spec->pointers +
-                   sizeof *scalar * (size_t)spec->scalars;
+    *bytes = sizeof(struct jit_map) * (size_t)spec->maps + sizeof(void *) * (size_t)spec->pointers +
+             sizeof *scalar * (size_t)spec->scalars;
+    return CODA_OK;
+}
+
+static coda_status launch(const struct call *c, int index, char *err)
+{
+    const struct compiled_program *cp = &c->p->program[index];
+    struct kernel_params params;
+    size_t bytes;
+    coda_status status = kernel_params(c, index, &params, &bytes, err);
+    if (status) return status;
     return jit_launch(c->p->kernel[cp->kernel].kernel, &cp->launch, &params, bytes, c->stream, err);
 }
 
@@ -87,4 +92,4 @@ static coda_status run(const struct call *c, int index)
     return fail(status, "@%d %s: %s", index, c->p->kernel[c->p->program[index].kernel].info.name, err);
 }
 
-const struct runner runner_kernel = {.kernel = true, .takes = takes, .load = load, .run = run};
+const struct runner runner_kernel = {.kernel = true, .takes = takes, .load = kernel_load, .run = run};

@@ -2,6 +2,7 @@
 #ifndef PLAN_H
 #define PLAN_H
 
+#include "exchange.h"
 #include "guards.h"
 #include "graph.h"
 #include "program.h"
@@ -53,6 +54,7 @@ struct plan_options {
     bool one_of_many; /* the graph has symbols: plans of its shapes differ in numbers alone */
     bool plain;       /* programs in the graph's order, each result in memory of its own */
     coda_fold fold;
+    enum exchange_wish exchange; /* exchange.h */
     struct target target;
     const struct decision *decision; /* by root */
     int decisions;

@@ -1,4 +1,5 @@
 /* exchange.c -- what ranks add up or put together, as a program: its work, its text. */
+#include "exchange.h"
 #include "own.h"
 
 _Static_assert((int)REDUCE_SCATTER_USES == ALL_REDUCE_USES && (int)ALL_GATHER_USES == ALL_REDUCE_USES,
@@ -18,6 +19,37 @@ static int64_t bytes(const void *spec)
                     : s->op == OP_REDUCE_SCATTER ? add_counts(x, x / s->ranks)
                                                  : mul_counts(2, all);
     return dtype_bytes(s->use[ALL_REDUCE_X].dtype, moved);
+}
+
+/* ---- Our kernels ---- */
+
+enum { PIECE = 16, PUSH_MOST = 2 << 20 }; /* bytes; that a rank sends in one trip, where two send fewer */
+
+static int64_t own_bytes(const struct exchange_spec *s)
+{
+    int64_t n = s->op == OP_REDUCE_SCATTER ? elements(s) / s->ranks : elements(s);
+    return dtype_bytes(s->use[ALL_REDUCE_X].dtype, n);
+}
+
+int exchange_trips(const struct exchange_spec *s, enum exchange_wish wish)
+{
+    if (wish == EXCHANGE_NCCL || s->op == OP_ALL_GATHER || s->ranks < 2 || s->ranks > EXCHANGE_MOST_RANKS)
+        return 0;
+    if (s->op == OP_REDUCE_SCATTER || wish == EXCHANGE_PUSH) return 1;
+    bool few = s->ranks == 2 || mul_counts(s->ranks - 1, own_bytes(s)) <= PUSH_MOST;
+    return wish == EXCHANGE_TWO_SHOT || !few ? 2 : 1;
+}
+
+int64_t exchange_pieces(const struct exchange_spec *s, int trips)
+{
+    int64_t all = CEIL_DIV(own_bytes(s), PIECE);
+    return trips == 2 ? CEIL_DIV(all, s->ranks) : all;
+}
+
+int64_t exchange_area(const struct exchange_spec *s, int trips)
+{
+    int64_t sent = mul_counts(mul_counts(s->ranks - 1, trips), mul_counts(exchange_pieces(s, trips), PIECE));
+    return CEIL_DIV(sent, 256) * 256;
 }
 
 static void print(const void *spec, struct text *t)

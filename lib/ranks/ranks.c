@@ -16,6 +16,13 @@ struct seat {
     void *own; /* the carrier's; NULL: there is none */
 };
 
+/* What goes with the group. */
+struct left {
+    struct left *next;
+    void (*release)(void *);
+    void *what;
+};
+
 struct company {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -28,6 +35,7 @@ struct company {
     coda_status status; /* of all exchanges from now on */
     char why[256];
     const void **x; /* what each rank brought */
+    struct left *left;
     struct seat seat[];
 };
 
@@ -44,6 +52,11 @@ struct coda_group {
 static void company_free(struct company *c)
 {
     if (!c) return;
+    for (struct left *l = c->left, *next; l; l = next) {
+        next = l->next;
+        l->release(l->what);
+        free(l);
+    }
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
     free(c->x);
@@ -134,6 +147,18 @@ void ranks_carry(coda_group *g, const struct carrier *carrier, void *own)
     c->seat[g->rank].own = own;
     if (c->aborted) carrier->abort(own);
     pthread_mutex_unlock(&c->lock);
+}
+
+bool ranks_leave_behind(coda_group *g, void (*release)(void *), void *what)
+{
+    struct company *c = g->company;
+    struct left *l = malloc(sizeof *l);
+    if (!l) return false;
+    pthread_mutex_lock(&c->lock);
+    *l = (struct left){c->left, release, what};
+    c->left = l;
+    pthread_mutex_unlock(&c->lock);
+    return true;
 }
 
 /* Its own rank alone sets it. */

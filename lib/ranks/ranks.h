@@ -51,6 +51,9 @@ bool ranks_are_elsewhere(const coda_group *g);
 void ranks_carry(coda_group *g, const struct carrier *carrier, void *own);
 void *ranks_carried(const coda_group *g); /* NULL: it has none */
 
+/* Is called with `what` once the last rank's handle is freed; false: memory ran out. */
+bool ranks_leave_behind(coda_group *g, void (*release)(void *), void *what);
+
 /* Begins an exchange: returns when all ranks have made their offer, with what each of them brought, in the
  * order of ranks; it may be read until ranks_part. A failure is everybody's, and the group's from then on:
  * ranks that differ, a rank that is late, has left or gave up. */

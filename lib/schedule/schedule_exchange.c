@@ -1,7 +1,23 @@
-/* schedule_exchange.c -- exchanges between ranks are no kernels: exec has a runner for them. */
+/* schedule_exchange.c -- exchanges between ranks: the launch of our kernel, where there is to be one. All
+ * ranks have the same, whatever their devices are: block b waits for the others' block b. */
+#include "exchange.h"
 #include "schedule.h"
+
+enum {
+    FEW_THREADS = 64,
+    MANY_THREADS = 256,
+    FEW_PIECES = 1 << 13,
+    MOST_BLOCKS = 512 /* all of a card's SMs have room for them at once */
+};
 
 void schedule_exchange(struct schedule *s, const struct program *q, const struct plan_options *opt)
 {
-    (void)s, (void)q, (void)opt;
+    const struct exchange_spec *of = q->spec;
+    int trips = exchange_trips(of, opt->exchange);
+    if (!trips) return;
+    int64_t pieces = exchange_pieces(of, trips);
+    s->tile.stages = trips;
+    s->threads = pieces <= FEW_PIECES ? FEW_THREADS : MANY_THREADS;
+    s->grid = MIN(CEIL_DIV(pieces, s->threads), MOST_BLOCKS);
+    s->early = !q->prepare && s->grid && target_has(&opt->target, TARGET_PDL);
 }

@@ -1,9 +1,8 @@
 /*
  * gpu_ranks.c -- one graph over two GPUs of a process, a thread each, by NCCL: the exchanges with any bits, a
  * LLaMA layer whose weights are cut against the whole on one GPU, captured too; and a rank that does not
- * come. On the emulator both ranks share its device.
+ * come. On the emulator both ranks share its device, unless it has two.
  */
-#include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cuda_abi.h"
 #include "gpu_case.h"
 #include "util_device.h"
 #include "util_random.h"
@@ -22,26 +20,13 @@ enum { RANKS = 2, MOST_ARGS = 12, MOST_TEXT = 4096, LONG_MS = 60000, SHORT_MS = 
 
 /* ---- A device each ---- */
 
-static struct {
-    __typeof__(&cuDeviceGet) get;
-    __typeof__(&cuDevicePrimaryCtxRetain) retain;
-    __typeof__(&cuCtxSetCurrent) use;
-} driver;
+static void *context[RANKS];
 
-static CUcontext context[RANKS];
-
-/* How many ranks have a context; both share one on the emulator. */
+/* How many ranks have a context; both share one where the emulator has one. */
 static int find_contexts(const struct jit_device *gpu)
 {
-    void *lib = dlopen("libcuda.so.1", RTLD_NOW);
-    CUdevice d;
-    int n = 0;
-    if (!lib) return 0;
-    driver.get = (__typeof__(driver.get))dlsym(lib, "cuDeviceGet");
-    driver.retain = (__typeof__(driver.retain))dlsym(lib, "cuDevicePrimaryCtxRetain");
-    driver.use = (__typeof__(driver.use))dlsym(lib, "cuCtxSetCurrent");
-    bool shared = device_emulated(gpu);
-    while (n < RANKS && !driver.get(&d, shared ? 0 : n) && !driver.retain(&context[n], d)) n++;
+    int n = device_contexts(context, RANKS);
+    if (n == 1 && device_emulated(gpu)) context[1] = context[0], n = RANKS;
     return n;
 }
 
@@ -69,7 +54,7 @@ static coda_status say(struct rank *r, const char *what)
 static coda_status load_rank(struct rank *r)
 {
     coda_graph *g = NULL;
-    if (driver.use(context[r->number])) return say(r, "no context");
+    if (!device_use(context[r->number])) return say(r, "no context");
     if ((r->status = coda_graph_parse(&g, r->text))) return r->status;
     r->status = coda_compile(&r->plan, g, NULL);
     coda_graph_free(g);
@@ -96,7 +81,7 @@ static coda_status run_once(struct rank *r)
 
 static coda_status replay(struct rank *r)
 {
-    if (!device_capture_begin(r->stream)) return say(r, "no capture");
+    if (!device_capture_begin_beside(r->stream)) return say(r, "no capture");
     r->status = coda_run(r->plan, r->args, NULL, r->work, r->stream);
     void *captured = device_capture_end(r->stream);
     if (r->status || !captured) return r->status ? r->status : say(r, "no graph");
@@ -123,7 +108,7 @@ static void *run_rank(void *ctx)
 
 static void free_rank(struct rank *r)
 {
-    driver.use(context[r->number]);
+    device_use(context[r->number]);
     for (int i = 0; i < MOST_ARGS; i++) {
         if (r->bytes[i]) device_free(r->args[i]);
         free(r->host[i]);
@@ -241,7 +226,7 @@ static int check_exchange(int e, const struct jit_device *gpu)
     int failed =
         gpu_case(good && !wrong, exchanges[e].name, "%lld wrong elements %s", (long long)wrong, what);
     for (int k = 0; k < RANKS && r; k++) free_rank(&r[k]), free(x[k]);
-    driver.use(gpu->context);
+    device_use(gpu->context);
     return free(r), failed;
 }
 
@@ -345,7 +330,7 @@ static int check_layer(const struct layer *l, const struct jit_device *gpu)
     for (int k = 0; k < RANKS && r; k++) free_rank(&r[k]);
     if (one) free_rank(one);
     for (int i = 0; i < MOST_ARGS; i++) free(w[i]);
-    driver.use(gpu->context);
+    device_use(gpu->context);
     free(one), free(r);
     return failed;
 }
@@ -355,7 +340,7 @@ static int check_layer(const struct layer *l, const struct jit_device *gpu)
 static void *run_alone(void *ctx)
 {
     struct rank *r = ctx;
-    driver.use(context[r->number]);
+    device_use(context[r->number]);
     r->status = coda_run(r->plan, r->args, NULL, r->work, r->stream);
     for (int i = 0; i < 100 && !coda_group_status(r->group); i++) usleep(SHORT_MS * 100);
     snprintf(r->error, sizeof r->error, "%s", coda_error());
@@ -381,7 +366,7 @@ static int check_missing(const struct jit_device *gpu)
     good = good && r[0].runs && strstr(r[0].error, "its last exchange has not ended for");
     int failed = gpu_case(good, "a rank that does not come", "%s%s", what, good ? r[0].error : "");
     for (int k = 0; k < RANKS && r; k++) free_rank(&r[k]);
-    driver.use(gpu->context);
+    device_use(gpu->context);
     free(r);
     return failed + check_exchange(0, gpu); /* in the same contexts */
 }
@@ -393,7 +378,7 @@ int gpu_ranks(void)
     int failed = 0;
     if (device_open(&gpu, err)) {
         if (find_contexts(&gpu) < RANKS) return gpu_skip("ranks", "there is one GPU, and ranks want two");
-        driver.use(gpu.context);
+        device_use(gpu.context);
         if (!jit_nccl_info(line, sizeof line)) return gpu_skip("ranks", line);
         bool emulated = device_emulated(&gpu);
         printf("NCCL %s\n", line);

@@ -18,6 +18,7 @@ static struct {
     int (*download)(void *, uint64_t, size_t);
     int (*fill)(uint64_t, unsigned char, size_t);
     int (*wait)(void);
+    int (*use)(void *);
     int (*stream_new)(void **, unsigned flags);
     int (*stream_wait)(void *);
     int (*capture_begin)(void *, int mode);
@@ -29,7 +30,7 @@ static struct {
     int (*stream_free)(void *);
 } driver;
 
-enum { STREAM_NON_BLOCKING = 1, CAPTURE_GLOBAL = 0 }; /* as cuda.h has them */
+enum { STREAM_NON_BLOCKING = 1, CAPTURE_GLOBAL = 0, CAPTURE_THREAD_LOCAL = 1 }; /* as cuda.h has them */
 
 static bool dry;
 
@@ -78,6 +79,19 @@ bool device_open_emulated(struct jit_device *out, char *err)
     return device_open(out, err);
 }
 
+int device_contexts(void **context, int most)
+{
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
+    int (*get)(int *, int), (*retain)(void **, int), d, n = 0;
+    if (!cuda || !find(cuda, "cuDeviceGet", &get) || !find(cuda, "cuDevicePrimaryCtxRetain", &retain) ||
+        !find(cuda, "cuCtxSetCurrent", &driver.use))
+        return 0;
+    while (n < most && !get(&d, n) && !retain(&context[n], d)) n++;
+    return n;
+}
+
+bool device_use(void *context) { return !driver.use(context); }
+
 bool device_emulated(const struct jit_device *d) { return !strncmp(d->name, "emulated", 8); }
 
 bool device_dry(void) { return dry; }
@@ -119,6 +133,7 @@ void *device_stream_new(void)
 bool device_stream_wait(void *stream) { return !driver.stream_wait(stream); }
 
 bool device_capture_begin(void *stream) { return !driver.capture_begin(stream, CAPTURE_GLOBAL); }
+bool device_capture_begin_beside(void *stream) { return !driver.capture_begin(stream, CAPTURE_THREAD_LOCAL); }
 
 void *device_capture_end(void *stream)
 {

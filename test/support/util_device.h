@@ -12,6 +12,9 @@ bool device_open(struct jit_device *out, char *err);
 /* The same with the SM in software that lies beside this program. */
 bool device_open_emulated(struct jit_device *out, char *err);
 /* Is it test/emulator's? It takes its time, and has no cuBLASLt. */
+/* The contexts of the first GPUs, so many at most; makes one the thread's. */
+int device_contexts(void **context, int most);
+bool device_use(void *context);
 bool device_emulated(const struct jit_device *d);
 /* Is the driver that of test/fake/dry.c, on which plans are made and compiled, and nothing runs? Then what
  * a run leaves says nothing, and who would compare it does not. */
@@ -30,7 +33,8 @@ bool device_wait(void);
 void *device_stream_new(void);
 bool device_stream_wait(void *stream);
 bool device_capture_begin(void *stream);
-void *device_capture_end(void *stream); /* ready to be launched */
+bool device_capture_begin_beside(void *stream); /* whatever other threads do meanwhile */
+void *device_capture_end(void *stream);         /* ready to be launched */
 bool device_replay(void *captured, void *stream);
 void device_captured_free(void *captured);
 void device_stream_free(void *stream);

@@ -1,0 +1,64 @@
+/* runner_peers.c -- sums over ranks by kernels of ours, which write into each other's memory. Ranks that do
+ * not reach each other's take NCCL. */
+#include "own.h"
+#include "peers.h"
+#include "runner.h"
+
+#include <string.h>
+
+static int trips(const struct coda_plan *p, int index)
+{
+    const struct program *q = &p->plan.program[index];
+    return q->own == &own_exchange ? exchange_trips(q->spec, p->options.exchange) : 0;
+}
+
+static bool takes(const struct coda_plan *p, int index) { return trips(p, index); }
+
+int64_t peers_area(const struct coda_plan *p)
+{
+    int64_t most = 0;
+    for (int i = 0; i < p->plan.programs; i++) {
+        int n = trips(p, i);
+        if (n) most = MAX(most, exchange_area(p->plan.program[i].spec, n));
+    }
+    return most;
+}
+
+/* The arguments of any kernel, then the group's. */
+static coda_status launch(const struct call *c, int index, coda_group *g, const struct peers *p, char *err)
+{
+    const struct compiled_program *cp = &c->p->program[index];
+    struct kernel_params params;
+    size_t bytes, ranks = (size_t)ranks_count(g);
+    coda_status status = kernel_params(c, index, &params, &bytes, err);
+    if (status) return status;
+    const struct peer_company company = {.notes = (void *)(uintptr_t)p->notes,
+                                         .area = (uint64_t)p->area,
+                                         .patience_ns = (uint64_t)ranks_timeout(g) * 1000000u,
+                                         .rank = (uint32_t)ranks_rank(g),
+                                         .program = (uint32_t)index};
+    char *at = (char *)&params + bytes;
+    memcpy(at, p->inbox, ranks * sizeof *p->inbox);
+    memcpy(at + ranks * sizeof *p->inbox, &company, sizeof company);
+    bytes += ranks * sizeof *p->inbox + sizeof company;
+    return jit_launch(c->p->kernel[cp->kernel].kernel, &cp->launch, &params, bytes, c->stream, err);
+}
+
+static coda_status run(const struct call *c, int index)
+{
+    const struct exchange_spec *s = c->p->plan.program[index].spec;
+    const char *name = op_info[s->op].text;
+    coda_group *g = (coda_group *)(void *)call_address(c, s->use[ALL_REDUCE_GROUP].buffer, 0);
+    char err[JIT_ERROR_SIZE] = "";
+    struct peers *p;
+    coda_status status = ranks_check(g, name, s->ranks);
+    if (!status) status = carrier_peers(g, &p);
+    if (!status && (!p->area || p->apart)) return runner_exchange.run(c, index);
+    if (!status) status = ranks_begin(g, name);
+    if (!status && peers_status(p, 0)) return ranks_status(g); /* which tells the others */
+    if (!status && (status = launch(c, index, g, p, err)))
+        return fail(status, "@%d %s: %s", index, name, err);
+    return status;
+}
+
+const struct runner runner_peers = {.kernel = true, .takes = takes, .load = kernel_load, .run = run};

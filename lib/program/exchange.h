@@ -1,0 +1,23 @@
+/* exchange.h -- a program in which ranks exchange something, where they have kernels for it. */
+#ifndef EXCHANGE_H
+#define EXCHANGE_H
+
+#include "program.h"
+
+/* Who exchanges, where ranks are on GPUs. Which kernel it is follows from shapes and ranks alone, so that all
+ * of them agree, but for tests and measurements. */
+enum exchange_wish { EXCHANGE_NCCL, EXCHANGE_OWN, EXCHANGE_PUSH, EXCHANGE_TWO_SHOT };
+
+/* The limits of our kernels. */
+enum { EXCHANGE_MOST_RANKS = 8, EXCHANGE_AREAS = 3, EXCHANGE_HEAD = 8192 };
+
+/* How often a word travels: 1, all send all that they have to all that want it; 2, first to a rank that adds
+ * up, whose sum goes to all; 0: there is no kernel. */
+int exchange_trips(const struct exchange_spec *s, enum exchange_wish wish);
+/* What each thread of such a kernel does at once: 16 bytes; of a rank's result, or of the part that it adds
+ * up. */
+int64_t exchange_pieces(const struct exchange_spec *s, int trips);
+/* Bytes of each of three areas in a rank's memory, into which the others write. */
+int64_t exchange_area(const struct exchange_spec *s, int trips);
+
+#endif

@@ -1,0 +1,125 @@
+// inbox.cuh -- memory in which ranks leave words for each other, and how a wait for them ends.
+//
+// Each rank has an inbox on its own device, into which the others write. It begins with a head; then come
+// three areas, of which an exchange takes one, and the next exchange the next one. Data is its own flag: a
+// word that is not there yet reads `none`, and who has read a word writes `none` over it. A rank begins an
+// exchange when its last one has ended; its words of that one came to all others, so these had ended the one
+// before. So who writes into an area finds it clear, and nobody asks.
+#pragma once
+#include "ptx/system.cuh"
+#include "types.cuh"
+
+namespace coda::exchange {
+
+constexpr u32 none = 0xffffffffu; // no number: a NaN that arithmetic does not make
+constexpr i32 counters = 1024;    // blocks of an exchange, at most
+constexpr i32 areas = 3;
+constexpr i64 head_bytes = 8192;
+constexpr u32 last_epoch = 3u << 30; // a multiple of areas: the one behind it is 0
+constexpr u32 patience_tries = 128;  // loads between two looks at the clock
+
+struct Head {
+    u32 epoch[counters]; // exchanges so far: all are equal between launches
+    u32 dead;            // the rank waits for nobody, and sends nothing
+};
+
+// What the host and the kernels of a rank tell each other, in the host's memory.
+struct Notes {
+    u32 over;                   // written by either: waits end
+    u32 late;                   // what follows is so
+    u32 missed, epoch, program; // a rank that did not come
+};
+
+// What a launch knows of its group, whose rank it is, and where: the last part of a kernel's arguments.
+template <i32 ranks> struct Company {
+    u8 *inbox[ranks];
+    Notes *notes;
+    u64 area;     // bytes of each
+    u64 patience; // nanoseconds that a wait may last; 0: any number
+    u32 rank, program;
+};
+
+// Data, where `none` may not be.
+template <u32 nan> DEV ptx::Words sendable(ptx::Words w)
+{
+#pragma unroll
+    for (i32 i = 0; i < 4; i++) w.at[i] = w.at[i] == none ? nan : w.at[i];
+    return w;
+}
+DEV bool is_there(const ptx::Words &w)
+{
+    return w.at[0] != none && w.at[1] != none && w.at[2] != none && w.at[3] != none;
+}
+
+// An exchange, as a thread of a rank sees it: made behind the wait for the kernel ahead.
+template <i32 ranks> struct Exchange {
+    const Company<ranks> &company;
+    u32 epoch;
+    bool ended; // nothing is sent or waited for any more
+    u32 tries = 0;
+    u64 began = 0;
+
+    DEV Exchange(const Company<ranks> &company, u32 block) : company(company)
+    {
+        epoch = ptx::load_word_system(&head()->epoch[block]);
+        ended = ptx::load_word_system(&head()->dead);
+    }
+    DEV Head *head() const { return (Head *)company.inbox[company.rank]; }
+
+    // Of a rank's inbox, where the words of another one lie, which are `bytes`.
+    DEV u8 *slot(u32 of, u32 from, i64 bytes) const
+    {
+        return company.inbox[of] + head_bytes + epoch % areas * company.area +
+               (i64)(from - (from > of)) * bytes;
+    }
+    DEV void send(u32 to, i64 bytes, i64 at, const ptx::Words &w) const
+    {
+        if (!ended) ptx::store_system(slot(to, company.rank, bytes) + at, w);
+    }
+    DEV ptx::Words look(u32 from, i64 bytes, i64 at) const
+    {
+        return ptx::load_system(slot(company.rank, from, bytes) + at);
+    }
+    // What a look has found, and if that was not all, what comes.
+    DEV ptx::Words received(ptx::Words w, u32 from, i64 bytes, i64 at)
+    {
+        while (!is_there(w) && !ended) {
+            w = look(from, bytes, at);
+            if (++tries % patience_tries == 0 && !is_there(w)) lose_patience(from);
+        }
+        if (!ended) ptx::store_system(slot(company.rank, from, bytes) + at, {{none, none, none, none}});
+        return w;
+    }
+
+    DEV void lose_patience(u32 from)
+    {
+        const u64 now = ptx::nanoseconds();
+        if (!began) began = now;
+        const bool late = company.patience && now - began > company.patience;
+        if (late) tell(from);
+        if (!late && !ptx::load_word_system(&company.notes->over)) return;
+        ptx::store_word_system(&head()->dead, 1);
+        ended = true;
+    }
+    DEV void tell(u32 from) const
+    {
+        Notes *n = company.notes;
+        ptx::store_word_system(&n->missed, from);
+        ptx::store_word_system(&n->epoch, epoch);
+        ptx::store_word_system(&n->program, company.program);
+        ptx::fence_system();
+        ptx::store_word_system(&n->late, 1);
+        ptx::store_word_system(&n->over, 1);
+    }
+
+    // By all threads of all blocks, at the end: each block counts for some, all of them for all.
+    DEV void end(u32 block, u32 blocks, i32 threads) const
+    {
+        __syncthreads();
+        const u32 next = epoch + 1 == last_epoch ? 0 : epoch + 1;
+        for (u32 i = block + threadIdx.x * blocks; i < counters; i += threads * blocks)
+            head()->epoch[i] = next;
+    }
+};
+
+} // namespace coda::exchange

@@ -1,0 +1,188 @@
+// reduce.cuh -- sums over ranks, made in fp32 in the order of ranks and rounded once, so that all ranks and
+// all runs have equal bits.
+//
+// Config: T, the dtype; ranks; threads of a block; `vectors`, whether 16 bytes of x and of y, counted from
+// where a run of elements begins, are aligned and whole.
+#pragma once
+#include "exchange/inbox.cuh"
+#include "types.cuh"
+
+namespace coda::exchange {
+
+// 16 bytes of elements.
+template <class T> struct Piece {
+    static constexpr i32 each = 16 / sizeof(T);
+    static constexpr u32 nan = sizeof(T) == 2 ? 0x7fff7fffu : 0x7fffffffu;
+
+    // Of elements that are not there: 0.
+    DEV static ptx::Words load(const T *p, i64 count, bool whole)
+    {
+        if (whole && count >= each) return *(const ptx::Words *)p;
+        ptx::Words w = {};
+#pragma unroll
+        for (i32 i = 0; i < each; i++) {
+            if (i >= count) continue;
+            if constexpr (sizeof(T) == 2) w.at[i / 2] |= (u32)p[i].bits << i % 2 * 16;
+            else w.at[i] = float_bits(p[i]);
+        }
+        return w;
+    }
+    DEV static void store(T *p, const ptx::Words &w, i64 count, bool whole)
+    {
+        if (whole && count >= each) {
+            *(ptx::Words *)p = w;
+            return;
+        }
+#pragma unroll
+        for (i32 i = 0; i < each; i++) {
+            if (i >= count) continue;
+            if constexpr (sizeof(T) == 2) p[i].bits = (u16)(w.at[i / 2] >> i % 2 * 16);
+            else p[i] = bits_float(w.at[i]);
+        }
+    }
+    DEV static void add(float (&sum)[each], const ptx::Words &w)
+    {
+#pragma unroll
+        for (i32 i = 0; i < each; i++) {
+            if constexpr (sizeof(T) == 4) sum[i] += bits_float(w.at[i]);
+            else if (i % 2 == 0) {
+                const Pair two = unpack2<T>(w.at[i / 2]);
+                sum[i] += two.a, sum[i + 1] += two.b;
+            }
+        }
+    }
+    // The first of a sum: -0 stays what it is.
+    DEV static void begin(float (&sum)[each], const ptx::Words &w)
+    {
+#pragma unroll
+        for (i32 i = 0; i < each; i++) sum[i] = -0.0f;
+        add(sum, w);
+    }
+    DEV static ptx::Words rounded(const float (&sum)[each])
+    {
+        ptx::Words w;
+#pragma unroll
+        for (i32 i = 0; i < 4; i++) {
+            if constexpr (sizeof(T) == 4) w.at[i] = float_bits(sum[i]);
+            else w.at[i] = pack2<T>(sum[2 * i], sum[2 * i + 1]);
+        }
+        return sendable<nan>(w);
+    }
+};
+
+template <class C> struct Reduce {
+    typedef typename C::T T;
+    typedef Piece<T> P;
+    typedef Exchange<C::ranks> X;
+    static constexpr i32 ranks = C::ranks;
+
+    // The sum of a piece, of which this rank has `own`, and the others have sent theirs.
+    DEV static ptx::Words sum(X &e, const ptx::Words &own, i64 bytes, i64 at)
+    {
+        ptx::Words w[ranks];
+        float sum[P::each];
+#pragma unroll
+        for (i32 r = 0; r < ranks; r++) w[r] = r == (i32)e.company.rank ? own : e.look(r, bytes, at);
+#pragma unroll
+        for (i32 r = 0; r < ranks; r++) {
+            if (r != (i32)e.company.rank) w[r] = e.received(w[r], r, bytes, at);
+            if (r) P::add(sum, w[r]);
+            else P::begin(sum, w[r]);
+        }
+        return P::rounded(sum);
+    }
+    template <class F> DEV static void for_others(const X &e, F f)
+    {
+#pragma unroll
+        for (i32 i = 1; i < ranks; i++) f((e.company.rank + i) % ranks);
+    }
+    DEV static i64 pieces(i64 n) { return (n + P::each - 1) / P::each; }
+
+    // y = the sum of x over ranks, n elements: each rank sends all of its own to all others.
+    template <class Block>
+    DEV static void push(const Block &block, const T *x, T *y, i64 n, const Company<ranks> &c)
+    {
+        X e(c, block.index());
+        const i64 first = block.index() * (i64)C::threads + threadIdx.x,
+                  step = block.count() * (i64)C::threads;
+        const i64 bytes = 16 * pieces(n);
+#pragma unroll 4
+        for (i64 v = first; v < pieces(n); v += step) {
+            const ptx::Words own = sendable<P::nan>(P::load(x + v * P::each, n - v * P::each, C::vectors));
+            for_others(e, [&](u32 r) { e.send(r, bytes, 16 * v, own); });
+        }
+        for (i64 v = first; v < pieces(n); v += step) {
+            const ptx::Words own = sendable<P::nan>(P::load(x + v * P::each, n - v * P::each, C::vectors));
+            P::store(y + v * P::each, sum(e, own, bytes, 16 * v), n - v * P::each, C::vectors);
+        }
+        e.end(block.index(), block.count(), C::threads);
+    }
+
+    // The same: each rank has a part, adds up what the others send of it, and sends them the sum.
+    template <class Block>
+    DEV static void two_shot(const Block &block, const T *x, T *y, i64 n, const Company<ranks> &c)
+    {
+        X e(c, block.index());
+        const i64 first = block.index() * (i64)C::threads + threadIdx.x,
+                  step = block.count() * (i64)C::threads;
+        const i64 part = (pieces(n) + ranks - 1) / ranks, bytes = 16 * part, back = (ranks - 1) * bytes;
+        const auto at = [&](u32 r, i64 v) { return (r * part + v) * P::each; };
+#pragma unroll 4
+        for (i64 v = first; v < part; v += step)
+            for_others(e, [&](u32 r) {
+                const i64 i = at(r, v);
+                if (i < n) e.send(r, bytes, 16 * v, sendable<P::nan>(P::load(x + i, n - i, C::vectors)));
+            });
+        for (i64 v = first; v < part; v += step) {
+            const i64 i = at(c.rank, v);
+            if (i >= n) break;
+            const ptx::Words own = sendable<P::nan>(P::load(x + i, n - i, C::vectors));
+            const ptx::Words all = sum(e, own, bytes, 16 * v);
+            for_others(e, [&](u32 r) { e.send(r, bytes, back + 16 * v, all); });
+            P::store(y + i, all, n - i, C::vectors);
+        }
+        for (i64 v = first; v < part; v += step)
+            for_others(e, [&](u32 r) {
+                const i64 i = at(r, v), from = back + 16 * v;
+                if (i < n)
+                    P::store(y + i, e.received(e.look(r, bytes, from), r, bytes, from), n - i, C::vectors);
+            });
+        e.end(block.index(), block.count(), C::threads);
+    }
+
+    // y = this rank's part of the sum of x, n elements: of each run of x a rank has `part`.
+    template <class Block>
+    DEV static void scatter(const Block &block, const T *x, T *y, i64 n, i64 part, const Company<ranks> &c)
+    {
+        X e(c, block.index());
+        const i64 first = block.index() * (i64)C::threads + threadIdx.x,
+                  step = block.count() * (i64)C::threads;
+        const i64 bytes = 16 * pieces(n);
+        const auto brought = [&](u32 r, i64 v) {
+            const i64 i = v * P::each;
+            if (C::vectors || n == part) return P::load(x + start(i, r, n, part), n - i, C::vectors);
+            T piece[P::each] = {};
+#pragma unroll
+            for (i32 k = 0; k < P::each; k++)
+                if (i + k < n) piece[k] = x[start(i + k, r, n, part)];
+            return P::load(piece, P::each, false);
+        };
+#pragma unroll 4
+        for (i64 v = first; v < pieces(n); v += step)
+            for_others(e, [&](u32 r) { e.send(r, bytes, 16 * v, sendable<P::nan>(brought(r, v))); });
+        for (i64 v = first; v < pieces(n); v += step) {
+            const ptx::Words own = sendable<P::nan>(brought(c.rank, v));
+            P::store(y + v * P::each, sum(e, own, bytes, 16 * v), n - v * P::each, C::vectors);
+        }
+        e.end(block.index(), block.count(), C::threads);
+    }
+    // Where in x element i of rank r's result comes from.
+    DEV static i64 start(i64 i, u32 r, i64 n, i64 part)
+    {
+        if (n == part) return r * part + i; // there is one run
+        const i64 run = i / part;
+        return (run * ranks + r) * part + (i - run * part);
+    }
+};
+
+} // namespace coda::exchange

@@ -1,0 +1,53 @@
+// system.cuh -- memory that several devices write and poll: stores and loads of the system's scope, a fence,
+// and the time by which a wait ends.
+//
+// Each 4 bytes are seen by themselves: of 16 that a store writes a load may see some, and nothing else is
+// ordered by having seen them.
+#pragma once
+
+#include "types.cuh"
+
+namespace coda::ptx {
+
+struct alignas(16) Words {
+    u32 at[4];
+};
+
+DEV void store_system(void *to, const Words &w)
+{
+    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w.at[0]), "r"(w.at[1]),
+                 "r"(w.at[2]), "r"(w.at[3])
+                 : "memory");
+}
+DEV Words load_system(const void *from)
+{
+    Words w;
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3])
+                 : "l"(from)
+                 : "memory");
+    return w;
+}
+DEV void store_word_system(void *to, u32 w)
+{
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(w) : "memory");
+}
+DEV u32 load_word_system(const void *from)
+{
+    u32 w;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(w) : "l"(from) : "memory");
+    return w;
+}
+
+// What this thread, and those that it met at a barrier, stored before is there before what it stores behind.
+DEV void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
+// Of a clock that runs on while others of the device do not.
+DEV u64 nanoseconds()
+{
+    u64 t;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    return t;
+}
+
+} // namespace coda::ptx
