@@ -1,12 +1,15 @@
 /*
- * ranks.c -- a model over several GPUs of a host, a thread each: what NCCL's exchanges cost in a captured
- * graph.
+ * ranks.c -- a model over several GPUs of a host, a thread each: what exchanges cost in a captured graph, by
+ * NCCL and by the library's own kernels.
  *
  *     exchange/BYTES    a sum of so many bytes of bf16 on every rank, one of a chain, us
  *     residual/BYTES    the same with the residual and the RMSNorm behind it
  *     split/SHAPE/M     the dense part of a decoder layer of M tokens, cut over the ranks, us: beside the
  *                       same parts without exchanges (`share` of it is left), and the whole on one GPU
  *                       (`gain`)
+ *
+ * `own` is the figure with $CODA_EXCHANGE=own (--own WORD: another one), `times` how many of them the other
+ * takes. --only exchange, residual or split takes those alone.
  *
  * Each figure is the slower rank's, of graphs that all begin together and hold some layers. --ranks N takes
  * so many GPUs, two without it; --small has shapes for the emulator (CODA_EMULATOR_DEVICES=2,
@@ -207,6 +210,7 @@ struct figures {
     coda_group *group[MOST_RANKS]; /* of all figures: NCCL's communicators take a second to make */
     int ranks, replays;
     bool small, quick;
+    const char *own, *only; /* a value of $CODA_EXCHANGE; what is measured, NULL: all */
 };
 
 static void begin(struct figures *s, const char *name, double us, const double *all)
@@ -216,6 +220,20 @@ static void begin(struct figures *s, const char *name, double us, const double *
             s->ranks, us, all[0], all[TRIES - 1], TRIES);
     printf("%-24s %9.2f us   %.2f .. %.2f", name, us, all[0], all[TRIES - 1]);
 }
+
+/* The same by our kernels. */
+static void beside(struct figures *s, const struct work *w, double us)
+{
+    double all[TRIES];
+    setenv("CODA_EXCHANGE", s->own, 1);
+    double own = measured(w, s->group, s->replays, all);
+    setenv("CODA_EXCHANGE", "nccl", 1);
+    fprintf(s->report.json, ", \"own_us\": %.6g, \"own_min\": %.6g, \"own_max\": %.6g, \"times\": %.4f", own,
+            all[0], all[TRIES - 1], us / own);
+    printf(", %s %.2f us   %.2f .. %.2f (%.2f x)", s->own, own, all[0], all[TRIES - 1], us / own);
+}
+
+static bool wanted(const struct figures *s, const char *what) { return !s->only || !strcmp(s->only, what); }
 
 static void end(struct figures *s)
 {
@@ -238,8 +256,11 @@ static void sizes(struct figures *s)
         double us[TRIES];
         w.rows = i >= count;
         w.steps = s->small ? 2 : 20;
+        if (!wanted(s, w.rows ? "residual" : "exchange")) continue;
         snprintf(name, sizeof name, "%s/%lldK", w.rows ? "residual" : "exchange", (long long)kib[i % count]);
-        begin(s, name, measured(&w, s->group, s->replays, us), us);
+        double nccl = measured(&w, s->group, s->replays, us);
+        begin(s, name, nccl, us);
+        beside(s, &w, nccl);
         end(s);
     }
 }
@@ -253,6 +274,7 @@ static void layers(struct figures *s, const char *shape, int64_t d, int64_t f, i
     snprintf(name, sizeof name, "split/%s/%lld", shape, (long long)m);
     double cut = measured(&w, s->group, s->replays, us);
     begin(s, name, cut, us);
+    beside(s, &w, cut);
     w.exchanges = false;
     double apart = measured(&w, s->group, s->replays, other);
     w.ranks = 1;
@@ -277,15 +299,14 @@ static void all_layers(struct figures *s)
 int main(int argc, char **argv)
 {
     static const char *const about =
-        "usage: ranks [--quick] [--ranks N] [--small] [--out FILE]\n"
+        "usage: ranks [--quick] [--ranks N] [--small] [--own WORD] [--only WHAT] [--out FILE]\n"
         "measures exchanges between N GPUs of this machine, 2 without it, and layers that are cut over them";
     int64_t ranks = 2;
     const char *out = NULL;
-    struct figures s = {.replays = 10};
-    const struct option o[] = {{.name = "--ranks", .number = &ranks},
-                               {.name = "--small", .given = &s.small},
-                               {.name = "--quick", .given = &s.quick},
-                               {.name = "--out", .word = &out}};
+    struct figures s = {.replays = 10, .own = "own"};
+    const struct option o[] = {{.name = "--ranks", .number = &ranks},  {.name = "--small", .given = &s.small},
+                               {.name = "--quick", .given = &s.quick}, {.name = "--own", .word = &s.own},
+                               {.name = "--only", .word = &s.only},    {.name = "--out", .word = &out}};
     struct gpu gpu;
     if (usage_asked(argv, about)) return 0;
     int cases = options_read("ranks", argv + (argc > 0), o, (int)(sizeof o / sizeof *o));
@@ -297,11 +318,12 @@ int main(int argc, char **argv)
         return printf("ranks: there are no %lld GPUs, and nothing is measured\n", (long long)ranks), 0;
     s.ranks = (int)ranks;
     if (s.small) s.replays = 2;
+    setenv("CODA_EXCHANGE", "nccl", 1);
     draw_piece();
     if (coda_group_local(s.group, s.ranks, NULL)) die("group");
     report_begin(&s.report, "ranks", s.small ? "/dev/null" : out);
     sizes(&s);
-    all_layers(&s);
+    if (wanted(&s, "split")) all_layers(&s);
     for (int i = 0; i < s.ranks; i++) coda_group_free(s.group[i]);
     return report_end(&s.report);
 }

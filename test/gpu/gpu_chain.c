@@ -1,7 +1,7 @@
 /*
  * gpu_chain.c -- many sums over ranks by our own kernels, one behind the other with nobody waiting between:
  * replays of captured runs, of which each begins with what the last one left, by ranks that are late at
- * random. A word that came twice, or from another exchange, would stay in the numbers; a host computes them,
+ * random, up to 64 of them under way. A word that came twice, or from another exchange, would stay in the numbers; a host computes them,
  * too.
  */
 #include <pthread.h>
@@ -17,7 +17,7 @@
 
 int gpu_chain(void);
 
-enum { RANKS = 2, ROWS = 2, COLUMNS = 520, N = ROWS * COLUMNS, STEPS = 10, LONG_MS = 60000 };
+enum { RANKS = 2, ROWS = 2, COLUMNS = 520, N = ROWS * COLUMNS, STEPS = 10, LONG_MS = 20000, QUEUED = 64 };
 
 static void *context[RANKS];
 
@@ -49,10 +49,11 @@ static size_t print_graph(char *text, size_t size)
     for (int i = 0; i < STEPS; i++) {
         char before[24] = "";
         if (i) snprintf(before, sizeof before, ", %%y%d", i - 1);
-        n += (size_t)snprintf(text + n, size - n,
-                              "%%y%d = all_reduce %%x%d, %%tp%s\n%%q%d = scale %%y%d {alpha=0.25}\n%%x%d = add "
-                              "%%q%d, %%own\n",
-                              i, i, before, i, i, i + 1, i);
+        n += (size_t)snprintf(
+            text + n, size - n,
+            "%%y%d = all_reduce %%x%d, %%tp%s\n%%q%d = scale %%y%d {alpha=0.25}\n%%x%d = add "
+            "%%q%d, %%own\n",
+            i, i, before, i, i, i + 1, i);
     }
     return n + (size_t)snprintf(text + n, size - n, "%%z = assign %%x, %%x%d\n", STEPS);
 }
@@ -96,6 +97,7 @@ static bool replay(struct rank *r, const coda_plan *p, void *const *args, void *
     for (int i = 0; i < r->replays && good; i++) {
         if (random_next(&draw) % 64 == 0) usleep((useconds_t)(random_next(&draw) % 2000));
         good = device_replay(captured, stream);
+        if (i % QUEUED == QUEUED - 1) good = device_stream_wait(stream) && good;
     }
     good = device_stream_wait(stream) && good;
     device_captured_free(captured);
