@@ -22,7 +22,11 @@ static void print_step(struct emitter *e, int i)
                     : effect & EFFECT_APPEND ? "append"
                                              : "store");
     switch (s->kind) {
-    case STEP_LOAD: text_append(e->t, port->role == USE_GATHER ? " gather " : " load "); break;
+    case STEP_LOAD:
+        text_append(e->t, port->role == USE_GATHER ? " gather "
+                          : s->port == e->summed   ? " sum over ranks of "
+                                                   : " load ");
+        break;
     case STEP_SCALAR: text_append(e->t, " scalar "); break;
     case STEP_PARTIAL: text_printf(e->t, " finish %s of ", port->reduce->name); break;
     case STEP_COLUMN: text_append(e->t, " column"); break;
@@ -90,6 +94,8 @@ static void take_arguments(struct emitter *e)
         const struct tensor_use *port = &e->p->port[q];
         e->argument[q] = -1;
         if (!port_live(e, q)) continue;
+        if (e->exchange && port->buffer == e->exchange->use[ALL_REDUCE_SUM].buffer)
+            port = &e->exchange->use[ALL_REDUCE_X], e->summed = q;
         e->argument[q] = port->role == USE_SCALAR ? emit_scalar(e->k, port->buffer) : emit_use(e->k, port);
     }
 }
@@ -115,6 +121,7 @@ static void print_arguments(struct emitter *e)
         if (e->p->port[q].role == USE_SCALAR && e->argument[q] >= 0)
             text_printf(e->t, "    %s c%d;\n", emit_dtype(e->p->port[q].dtype), e->argument[q]);
     rows_pass_numbers(e);
+    if (e->exchange) text_printf(e->t, "    exchange::Company<%lld> company;\n", (wide)e->exchange->ranks);
     text_append(e->t, "};\n");
 }
 
@@ -150,6 +157,7 @@ static void print_flat(struct emitter *e)
               w->threads, suffix, rows_pieces(e, suffix).s, w->threads, suffix);
     print_place(e);
     rows_starts(e);
+    if (e->exchange) rows_line(e, "summed.send(p%d + c);", e->summed);
     rows_partials(e);
     rows_row_values(e, 0);
     if (rows_needs(w, e->p, 0, e->needed)) rows_piece(e, 0);
@@ -178,6 +186,15 @@ static void print_team(struct emitter *e)
 
 /* ---- The kernel ---- */
 
+static void begin_exchange(struct emitter *e)
+{
+    const struct exchange_spec *s = e->exchange;
+    struct word n = e->w->team ? rows_count(e) : rows_pieces(e, "");
+    rows_line(e, "exchange::RowSum<%s, %lld, %d> summed(a.company, block.index(), a.a%d, (i64)%s * %lld);",
+              emit_dtype(s->use[ALL_REDUCE_X].dtype), (wide)s->ranks, e->w->width, e->argument[e->summed],
+              n.s, (wide)(e->w->team ? e->w->columns : e->w->width));
+}
+
 static void print_kernel(struct emitter *e, const struct schedule *s)
 {
     print_comment(e);
@@ -188,6 +205,7 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
     text_append(e->t,
                 "#include \"port/tile.cuh\"\n#include \"port/vector.cuh\"\n#include \"tile/rows.cuh\"\n");
     if (e->w->folds || e->w->finishes) text_append(e->t, "#include \"tile/column_states.cuh\"\n");
+    if (e->exchange) text_append(e->t, "#include \"exchange/rows.cuh\"\n");
     text_append(e->t, "\nusing namespace coda;\n");
     rows_pair_tables(e);
     print_arguments(e);
@@ -195,11 +213,14 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
     if (floats) text_printf(e->t, "\nstruct Shared { float states[%d]; };\n", floats);
     emit_body(e->t);
     e->depth = 1;
+    if (e->exchange && s->early) rows_line(e, "ptx::grid_launch_next();");
     if (s->pdl) rows_line(e, "ptx::grid_wait();");
+    if (e->exchange) begin_exchange(e);
     if (s->grid && e->w->folds) rows_fold_columns(e);
     else if (s->grid && e->w->finishes) rows_finish_columns(e);
     else if (s->grid && e->w->team) print_team(e);
     else if (s->grid) print_flat(e);
+    if (e->exchange) rows_line(e, "summed.exchange.end(block.index(), block.count(), %d);", e->w->threads);
     text_append(e->t, "}\n");
     emit_entry(e->k, &(struct entry){.declares = floats > 0}, e->t);
 }
@@ -244,7 +265,8 @@ static coda_status prepare(struct emitter *e)
 coda_status emit_rows(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)
 {
     struct text t = {0};
-    struct emitter e = {.plan = plan, .p = p, .w = &s->walk, .k = k, .t = &t};
+    struct emitter e = {
+        .plan = plan, .p = p, .w = &s->walk, .k = k, .t = &t, .exchange = s->exchange, .summed = -1};
     k->symbol = emit_symbol(plan, p, "coda_rows");
     coda_status status = prepare(&e);
     if (status) return status;

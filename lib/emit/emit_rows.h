@@ -12,10 +12,12 @@ struct emitter {
     const struct rows_walk *w;
     struct kernel *k;
     struct text *t;
-    bool *needed, *scratch; /* steps: the column values of a walk */
-    int *argument;          /* of each port: index in k->pointer, -1 if no live step uses it */
-    bool passes;            /* numbers of rows, and what follows from them, are arguments */
-    int depth;              /* of indentation */
+    bool *needed, *scratch;               /* steps: the column values of a walk */
+    int *argument;                        /* of each port: index in k->pointer, -1 if no live step uses it */
+    const struct exchange_spec *exchange; /* schedule.h */
+    int summed;                           /* the port that it is loaded by; -1 */
+    bool passes;                          /* numbers of rows, and what follows from them, are arguments */
+    int depth;                            /* of indentation */
 };
 
 /* emit_rows_printer.c */

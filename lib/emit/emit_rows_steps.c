@@ -308,14 +308,16 @@ static void read_piece(struct emitter *e, int i)
     if (use_is_packed(port_of(e, s)) && e->w->packed[s->port])
         rows_line(e, "%sW%d::%s(%s, %s);", guard.s, s->port, e->w->width == 8 ? "eight" : "four",
                   packed_place(e, s->port, "c").s, x.s);
+    else if (s->port == e->summed) rows_line(e, "summed.load(%s, p%d + c);", x.s, s->port);
     else if (e->w->packed[s->port]) rows_line(e, "%sport::load_piece(%s, p%d + c);", guard.s, x.s, s->port);
     else rows_line(e, "%s%s[0] = %s;", guard.s, x.s, element(e, s->port).s);
 }
 
 void rows_read_ahead(struct emitter *e)
 {
-    for (int i = 0; i < e->p->steps; i++)
-        if (e->w->ahead[i]) read_piece(e, i);
+    for (int last = 0; last < 2; last++) /* a sum over ranks waits for them, so it comes behind the others */
+        for (int i = 0; i < e->p->steps; i++)
+            if (e->w->ahead[i] && (e->p->step[i].port == e->summed) == last) read_piece(e, i);
 }
 
 static void read_pieces(struct emitter *e, int phase)
@@ -323,10 +325,15 @@ static void read_pieces(struct emitter *e, int phase)
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
         if (!e->needed[i]) continue;
-        if (s->kind == STEP_LOAD && has_piece(e, i) && !was_read(e, i, phase)) read_piece(e, i);
+        if (s->kind == STEP_LOAD && s->port != e->summed && has_piece(e, i) && !was_read(e, i, phase))
+            read_piece(e, i);
         if (s->kind == STEP_PAIR) rows_pair_partners(e, i);
         if (s->kind == STEP_STORE && e->w->packed[s->port]) rows_line(e, "float y%d[%d];", i, e->w->width);
     }
+    for (int i = 0; i < e->p->steps; i++) /* behind the others: it waits */
+        if (e->needed[i] && e->p->step[i].kind == STEP_LOAD && e->p->step[i].port == e->summed &&
+            !was_read(e, i, phase))
+            read_piece(e, i);
 }
 
 static void print_column_step(struct emitter *e, int i)

@@ -49,8 +49,17 @@ static void print_ahead(struct emitter *e)
     rows_close(e);
 }
 
+/* Ahead of the first load, so that ranks' words cross on their way. */
+static void print_sends(struct emitter *e)
+{
+    open_walk(e);
+    rows_line(e, "summed.send(p%d + c);", e->summed);
+    rows_close(e);
+}
+
 void rows_walk_team(struct emitter *e)
 {
+    if (e->exchange) print_sends(e);
     rows_kept(e);
     print_ahead(e);
     rows_partials(e);

@@ -108,7 +108,7 @@ static coda_status emit_one(struct coda_plan *p, int index, struct emission *e)
     struct compiled_program *c = &p->program[index];
     struct identity id;
     const int *theirs;
-    if (e->ids) return emit_new(p, index, e);
+    if (e->ids || p->plan.schedule[index].exchange) return emit_new(p, index, e);
     bool good = identify(&id, &e->scratch, &p->plan, index);
     struct program *first = good ? memo_first(&e->memo, &e->scratch, &id, q, &theirs) : NULL;
     if (!first) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
@@ -125,9 +125,10 @@ coda_status kernels_emit(struct coda_plan *p, struct kernel_table *table, const 
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
     struct emission e = {.table = table, .ids = ids};
     coda_status status = runners_choose(p);
+    if (!status) status = exchanges_fold(p);
     for (int i = 0; i < p->plan.programs && !status; i++) {
         struct compiled_program *c = &p->program[i];
-        if (!c->runner->kernel) continue;
+        if (!c->runner || !c->runner->kernel) continue;
         status = emit_one(p, i, &e);
         if (c->kernel == KERNEL_NONE) c->runner = NULL;
     }

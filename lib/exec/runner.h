@@ -59,6 +59,9 @@ coda_status kernel_load(struct coda_plan *p, int index);
 coda_status kernel_params(const struct call *c, int index, struct kernel_params *out, size_t *bytes,
                           char *err);
 
+/* exchange_rows.c -- sums over ranks become part of the rows programs behind them. */
+coda_status exchanges_fold(struct coda_plan *p);
+
 /* runner_peers.c -- bytes of an area that the plan's kernels want of its groups. */
 int64_t peers_area(const struct coda_plan *p);
 

@@ -3,6 +3,7 @@
 #include "own.h"
 #include "peers.h"
 #include "runner.h"
+#include "schedule.h"
 
 #include <string.h>
 
@@ -37,6 +38,7 @@ static coda_status launch(const struct call *c, int index, coda_group *g, const 
                                          .patience_ns = (uint64_t)ranks_timeout(g) * 1000000u,
                                          .rank = (uint32_t)ranks_rank(g),
                                          .program = (uint32_t)index};
+    bytes = (bytes + 7) / 8 * 8;
     char *at = (char *)&params + bytes;
     memcpy(at, p->inbox, ranks * sizeof *p->inbox);
     memcpy(at + ranks * sizeof *p->inbox, &company, sizeof company);
@@ -44,16 +46,27 @@ static coda_status launch(const struct call *c, int index, coda_group *g, const 
     return jit_launch(c->p->kernel[cp->kernel].kernel, &cp->launch, &params, bytes, c->stream, err);
 }
 
+/* Where there are no inboxes: NCCL, but for sums that became a part of what follows them. */
+static coda_status without(const struct call *c, int index, bool folded, const char *name)
+{
+    if (!folded) return runner_exchange.run(c, index);
+    return fail(
+        CODA_E_UNSUPPORTED,
+        "@%d %s: the ranks' GPUs do not reach each other's memory; without CODA_EXCHANGE=own NCCL adds up",
+        index, name);
+}
+
 static coda_status run(const struct call *c, int index)
 {
-    const struct exchange_spec *s = c->p->plan.program[index].spec;
+    const struct exchange_spec *folded = c->p->plan.schedule[index].exchange;
+    const struct exchange_spec *s = folded ? folded : c->p->plan.program[index].spec;
     const char *name = op_info[s->op].text;
     coda_group *g = (coda_group *)(void *)call_address(c, s->use[ALL_REDUCE_GROUP].buffer, 0);
     char err[JIT_ERROR_SIZE] = "";
     struct peers *p;
     coda_status status = ranks_check(g, name, s->ranks);
     if (!status) status = carrier_peers(g, &p);
-    if (!status && (!p->area || p->apart)) return runner_exchange.run(c, index);
+    if (!status && (!p->area || p->apart)) return without(c, index, folded, name);
     if (!status) status = ranks_begin(g, name);
     if (!status && peers_status(p, 0)) return ranks_status(g); /* which tells the others */
     if (!status && (status = launch(c, index, g, p, err)))

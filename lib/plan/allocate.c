@@ -6,6 +6,7 @@
  * only coda_prepare reads lies in the workspace, too; what it leaves for runs is placed by folds.c. A plan of
  * one more shape is placed as a larger one was, in whose workspace it fits.
  */
+#include "own.h"
 #include "plan.h"
 
 #include <stdlib.h>
@@ -20,11 +21,22 @@ static void touch(struct plan *p, int buffer, int program)
     b->last = program;
 }
 
-static void find_lifetimes(struct plan *p)
+/* What ranks add up is read by the program behind, where that makes the sum. */
+static void keep_for_next(struct plan *p, int i, const struct plan_options *opt)
+{
+    const struct program *q = &p->program[i];
+    const struct exchange_spec *s = q->spec;
+    if (q->own == &own_exchange && i + 1 < p->programs && exchange_trips(s, opt->exchange) == 1)
+        touch(p, s->use[ALL_REDUCE_X].buffer, i + 1);
+}
+
+static void find_lifetimes(struct plan *p, const struct plan_options *opt)
 {
     const struct tensor_use *u;
-    for (int i = 0; i < p->programs; i++)
+    for (int i = 0; i < p->programs; i++) {
         for (int j = 0; (u = program_use(&p->program[i], j)); j++) touch(p, u->buffer, i);
+        keep_for_next(p, i, opt);
+    }
 }
 
 /* ---- Buffers that are placed, by when they live ---- */
@@ -262,7 +274,7 @@ coda_status plan_place(struct plan *p, const struct plan_options *opt)
     if (!lives_new(&lives, p) || !placed)
         return fail(CODA_E_MEMORY, "out of memory for %d buffers", p->buffers);
     while (first_run < p->programs && p->program[first_run].prepare) first_run++;
-    find_lifetimes(p);
+    find_lifetimes(p, opt);
     for (int i = 0; i < p->buffers; i++) {
         struct buffer *b = &p->buffer[i];
         if (b->first >= 0 && b->space == SPACE_PREPARED && b->last < first_run) b->space = SPACE_WORK;

@@ -427,6 +427,23 @@ coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct pro
     return CODA_OK;
 }
 
+void rows_spread(struct rows_walk *w, const struct program *p)
+{
+    enum { WARP = 32, MOST_THREADS = 1024 };
+    int64_t each, floats = 0;
+    if (w->team <= WARP || w->folds || w->finishes) return;
+    w->team = w->threads = (int)MIN(CEIL_DIV(w->pieces, WARP) * WARP, MOST_THREADS);
+    w->items = CEIL_DIV(w->pieces, w->team);
+    each = w->items * w->width;
+    for (int i = 0; i < p->steps; i++) {
+        const struct step *s = &p->step[i];
+        if (!w->live[i] || !is_column_load(s) || !w->packed[s->port] || p->port[s->port].role != USE_LOAD)
+            continue;
+        w->kept[i] = w->ahead[i] = floats + each <= KEPT_FLOATS;
+        if (w->kept[i]) floats += each;
+    }
+}
+
 static bool is_empty(const struct rows_walk *w, const struct program *p)
 {
     for (int i = 0; i < p->steps; i++)

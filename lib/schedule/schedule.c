@@ -138,6 +138,7 @@ static coda_status complete_gemm(struct schedule *s, struct arena *a, const stru
 static coda_status complete_rows(struct schedule *s, struct arena *a, const struct program *q)
 {
     coda_status status = rows_walk(&s->walk, a, q);
+    if (!status && s->exchange) rows_spread(&s->walk, q);
     s->threads = s->walk.threads;
     s->early = s->pdl && !q->prepare; /* it waits at once */
     if (!status) s->grid = rows_blocks(&s->walk, q);

@@ -21,8 +21,10 @@ struct schedule {
     const struct figures *figures; /* GEMM: times that tuning measured; NULL: it measured none */
     const struct attention_kernel *attention;           /* of an attention: attention_kernel.h; else NULL */
     const struct attention_grad_kernel *attention_grad; /* of gradients: attention_grad_kernel.h; else NULL */
-    int residents; /* OWN: blocks on an SM for which registers are kept; 0: 1 */
-    int chunk;     /* OWN: tokens that tensor cores take together; 0: it has none, or takes one by one */
+    int residents;                        /* OWN: blocks on an SM for which registers are kept; 0: 1 */
+    const struct exchange_spec *exchange; /* ROWS: the sum over ranks that it makes of what it loads of its
+                                             result's buffer, which nobody writes; or NULL */
+    int chunk; /* OWN: tokens that tensor cores take together; 0: it has none, or takes one by one */
 
     /* From here on by schedule_complete. */
     struct epilogue_layout layout; /* GEMM: what the epilogue's steps need of the tile */

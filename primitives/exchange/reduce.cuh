@@ -70,27 +70,29 @@ template <class T> struct Piece {
     }
 };
 
+// The sum of a piece, of which this rank has `own`, and the others have sent theirs.
+template <class P, i32 ranks>
+DEV ptx::Words add_up(Exchange<ranks> &e, const ptx::Words &own, i64 bytes, i64 at)
+{
+    ptx::Words w[ranks];
+    float sum[P::each];
+#pragma unroll
+    for (i32 r = 0; r < ranks; r++) w[r] = r == (i32)e.company.rank ? own : e.look(r, bytes, at);
+#pragma unroll
+    for (i32 r = 0; r < ranks; r++) {
+        if (r != (i32)e.company.rank) w[r] = e.received(w[r], r, bytes, at);
+        if (r) P::add(sum, w[r]);
+        else P::begin(sum, w[r]);
+    }
+    return P::rounded(sum);
+}
+
 template <class C> struct Reduce {
     typedef typename C::T T;
     typedef Piece<T> P;
     typedef Exchange<C::ranks> X;
     static constexpr i32 ranks = C::ranks;
 
-    // The sum of a piece, of which this rank has `own`, and the others have sent theirs.
-    DEV static ptx::Words sum(X &e, const ptx::Words &own, i64 bytes, i64 at)
-    {
-        ptx::Words w[ranks];
-        float sum[P::each];
-#pragma unroll
-        for (i32 r = 0; r < ranks; r++) w[r] = r == (i32)e.company.rank ? own : e.look(r, bytes, at);
-#pragma unroll
-        for (i32 r = 0; r < ranks; r++) {
-            if (r != (i32)e.company.rank) w[r] = e.received(w[r], r, bytes, at);
-            if (r) P::add(sum, w[r]);
-            else P::begin(sum, w[r]);
-        }
-        return P::rounded(sum);
-    }
     template <class F> DEV static void for_others(const X &e, F f)
     {
 #pragma unroll
@@ -113,7 +115,7 @@ template <class C> struct Reduce {
         }
         for (i64 v = first; v < pieces(n); v += step) {
             const ptx::Words own = sendable<P::nan>(P::load(x + v * P::each, n - v * P::each, C::vectors));
-            P::store(y + v * P::each, sum(e, own, bytes, 16 * v), n - v * P::each, C::vectors);
+            P::store(y + v * P::each, add_up<P>(e, own, bytes, 16 * v), n - v * P::each, C::vectors);
         }
         e.end(block.index(), block.count(), C::threads);
     }
@@ -137,7 +139,7 @@ template <class C> struct Reduce {
             const i64 i = at(c.rank, v);
             if (i >= n) break;
             const ptx::Words own = sendable<P::nan>(P::load(x + i, n - i, C::vectors));
-            const ptx::Words all = sum(e, own, bytes, 16 * v);
+            const ptx::Words all = add_up<P>(e, own, bytes, 16 * v);
             for_others(e, [&](u32 r) { e.send(r, bytes, back + 16 * v, all); });
             P::store(y + i, all, n - i, C::vectors);
         }
@@ -172,7 +174,7 @@ template <class C> struct Reduce {
             for_others(e, [&](u32 r) { e.send(r, bytes, 16 * v, sendable<P::nan>(brought(r, v))); });
         for (i64 v = first; v < pieces(n); v += step) {
             const ptx::Words own = sendable<P::nan>(brought(c.rank, v));
-            P::store(y + v * P::each, sum(e, own, bytes, 16 * v), n - v * P::each, C::vectors);
+            P::store(y + v * P::each, add_up<P>(e, own, bytes, 16 * v), n - v * P::each, C::vectors);
         }
         e.end(block.index(), block.count(), C::threads);
     }

@@ -1,8 +1,8 @@
 /*
  * gpu_chain.c -- many sums over ranks by our own kernels, one behind the other with nobody waiting between:
  * replays of captured runs, of which each begins with what the last one left, by ranks that are late at
- * random, up to 64 of them under way. A word that came twice, or from another exchange, would stay in the numbers; a host computes them,
- * too.
+ * random, up to 64 of them under way. A word that came twice, or from another exchange, would stay in the
+ * numbers; a host computes them, too.
  */
 #include <pthread.h>
 #include <stdio.h>

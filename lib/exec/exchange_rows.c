@@ -1,0 +1,118 @@
+/*
+ * exchange_rows.c -- a sum over ranks that the rows program behind it alone reads is made there: each piece,
+ * where it is loaded. So what follows it, a residual and a row's statistic, costs no launch, and the sum no
+ * memory. The program of the exchange stays in the plan, and nobody runs it.
+ */
+#include "own.h"
+#include "peers.h"
+#include "runner.h"
+#include "schedule.h"
+
+/* ---- Who else has to do with it ---- */
+
+/* That an exchange comes behind another one is no reason to write what that one makes. */
+static bool is_order(const struct program *q, const struct tensor_use *u)
+{
+    const struct exchange_spec *s = q->spec;
+    return q->own == &own_exchange && u == &s->use[ALL_REDUCE_BEFORE];
+}
+
+static bool has_one_reader(const struct plan *p, int exchange)
+{
+    const struct exchange_spec *s = p->program[exchange].spec;
+    int sum = s->use[ALL_REDUCE_SUM].buffer;
+    const struct tensor_use *u;
+    if (p->buffer[sum].space != SPACE_WORK) return false;
+    for (int i = 0; i < p->programs; i++)
+        for (int j = 0; i != exchange && i != exchange + 1 && (u = program_use(&p->program[i], j)); j++)
+            if (u->buffer == sum && !is_order(&p->program[i], u)) return false;
+    return true;
+}
+
+/* Rows that are written while others are not sent yet lie apart from these. */
+static bool writes_apart(const struct plan *p, const struct program *q, int x)
+{
+    const struct buffer *from = &p->buffer[x];
+    const struct tensor_use *u;
+    if (from->space != SPACE_WORK) return false;
+    for (int j = 0; (u = program_use(q, j)); j++) {
+        const struct buffer *b = &p->buffer[u->buffer];
+        if (use_effect(u) == EFFECT_READ || b->space != SPACE_WORK) continue;
+        if (b->offset < from->offset + from->bytes && from->offset < b->offset + b->bytes) return false;
+    }
+    return true;
+}
+
+/* ---- How it is loaded ---- */
+
+/* The port, if just one has to do with the buffer, and loads it; -1. */
+static int port_of(const struct program *q, int buffer)
+{
+    int found = -1;
+    for (int i = 0; i < q->ports; i++) {
+        if (q->port[i].buffer != buffer) continue;
+        if (found >= 0) return -1;
+        found = i;
+    }
+    return found >= 0 && q->port[found].role == USE_LOAD ? found : -1;
+}
+
+/* Each row behind the other, in pieces of 16 bytes. */
+static bool is_dense(const struct rows_walk *w, const struct tensor_use *u, int port,
+                     const struct exchange_spec *s)
+{
+    const int64_t *stride = w->stride[port];
+    bool one = w->rank == 1 || (w->rank == 2 && stride[0] == w->columns);
+    return one && stride[w->rank - 1] == 1 && !u->offset && w->packed[port] &&
+           dtype_bytes(u->dtype, w->width) % 16 == 0 && u->dtype == s->use[ALL_REDUCE_X].dtype &&
+           use_start(&s->use[ALL_REDUCE_X]) % 16 == 0 && w->rows * w->columns == s->extent;
+}
+
+/* Once for each piece, by one step. */
+static bool is_loaded_once(const struct rows_walk *w, struct arena *a, const struct program *q, int port)
+{
+    bool *needed = ARENA_NEW(a, bool, q->steps + 1);
+    int loads = 0, walks = 0, step = 0;
+    for (int i = 0; i < q->steps; i++) {
+        const struct step *s = &q->step[i];
+        if (!w->live[i]) continue;
+        if (s->kind == STEP_PAIR) return false; /* which looks elsewhere in the row */
+        if (s->kind == STEP_LOAD && s->port == port) loads++, step = i;
+    }
+    for (int phase = 0; needed && phase < w->phases; phase++)
+        walks += rows_needs(w, q, phase, needed) && needed[step];
+    return needed && loads == 1 && walks && (walks == 1 || w->kept[step]) && !w->folds && !w->finishes &&
+           w->pieces;
+}
+
+/* ---- Both as one ---- */
+
+static coda_status fold(struct coda_plan *p, int index)
+{
+    struct plan *plan = &p->plan;
+    const struct program *q = &plan->program[index + 1];
+    const struct exchange_spec *s = plan->program[index].spec;
+    struct schedule *to = &plan->schedule[index + 1];
+    int port = port_of(q, s->use[ALL_REDUCE_SUM].buffer);
+    if (q->kind != PROGRAM_ROWS || q->prepare != plan->program[index].prepare || port < 0) return CODA_OK;
+    if (!has_one_reader(plan, index) || !writes_apart(plan, q, s->use[ALL_REDUCE_X].buffer)) return CODA_OK;
+    coda_status status = schedule_complete(to, &plan->arena, q, &plan->target);
+    if (status || !is_dense(&to->walk, &q->port[port], port, s)) return status;
+    rows_spread(&to->walk, q); /* as it will be */
+    if (!is_loaded_once(&to->walk, &plan->arena, q, port)) return CODA_OK;
+    to->exchange = s;
+    p->program[index].runner = NULL;
+    p->program[index + 1].runner = &runner_peers;
+    return CODA_OK;
+}
+
+coda_status exchanges_fold(struct coda_plan *p)
+{
+    coda_status status = CODA_OK;
+    for (int i = 0; i + 1 < p->plan.programs && !status; i++) {
+        const struct program *q = &p->plan.program[i];
+        if (q->own != &own_exchange || p->program[i].runner != &runner_peers) continue;
+        if (p->plan.schedule[i].tile.stages == 1) status = fold(p, i);
+    }
+    return status;
+}
