@@ -1,7 +1,7 @@
 /*
- * gpu_ranks.c -- one graph over two GPUs of a process, a thread each, by NCCL: the exchanges with any bits, a
- * LLaMA layer whose weights are cut against the whole on one GPU, captured too; and a rank that does not
- * come. On the emulator both ranks share its device, unless it has two.
+ * gpu_ranks.c -- one graph over two GPUs of a process, a thread each, by NCCL and by our own kernels: the
+ * exchanges with any bits, a LLaMA layer whose weights are cut against the whole on one GPU, captured too;
+ * and a rank that does not come. On the emulator both ranks share its device, unless it has two.
  */
 #include <math.h>
 #include <pthread.h>
@@ -241,7 +241,9 @@ static const struct layer layers[] = {{"layer of 1 token", 1, 1024, 2816, 8, 4, 
                                       {"layer of 8 tokens", 8, 1024, 2816, 8, 4, 128},
                                       {"layer of 64 tokens", 64, 1024, 2816, 8, 4, 128},
                                       {"layer of 512 tokens", 512, 2048, 5632, 16, 16, 128}};
-static const struct layer small = {"layer", 4, 64, 128, 4, 2, 16}; /* for the emulator */
+/* For the emulator: rows of a warp, and of a block. */
+static const struct layer small = {"layer", 4, 64, 128, 4, 2, 16},
+                          wide = {"wide layer", 3, 768, 128, 4, 2, 16};
 
 enum { X = 1, GAIN, WQ, WK, WV, WO, GAIN2, WG, WU, WD }; /* arguments */
 
@@ -382,11 +384,19 @@ int gpu_ranks(void)
         if (!jit_nccl_info(line, sizeof line)) return gpu_skip("ranks", line);
         bool emulated = device_emulated(&gpu);
         printf("NCCL %s\n", line);
-        for (int e = 0; e < (int)(sizeof exchanges / sizeof *exchanges); e++)
-            failed += check_exchange(e, &gpu);
-        for (int i = 0; i < (int)(sizeof layers / sizeof *layers) && !emulated; i++)
-            failed += check_layer(&layers[i], &gpu);
-        return emulated ? failed + check_layer(&small, &gpu) : failed + check_missing(&gpu);
+        for (int own = 0; own < 2; own++) {
+            setenv("CODA_EXCHANGE", own ? "own" : "nccl", 1);
+            puts(own ? "by our own kernels" : "by NCCL");
+            for (int e = 0; e < (int)(sizeof exchanges / sizeof *exchanges); e++)
+                failed += check_exchange(e, &gpu);
+            for (int i = 0; i < (int)(sizeof layers / sizeof *layers) && !emulated; i++)
+                failed += check_layer(&layers[i], &gpu);
+            if (emulated) failed += check_layer(&small, &gpu) + check_layer(&wide, &gpu);
+        }
+        setenv("CODA_EXCHANGE", "nccl", 1);
+        if (!emulated) failed += check_missing(&gpu);
+        unsetenv("CODA_EXCHANGE");
+        return failed;
     }
     return gpu_case(false, "ranks", "%s", err);
 }
