@@ -1,6 +1,6 @@
-/* emit_exchange.c -- sums over ranks become a kernel: the struct of constants that exchange/reduce.cuh wants,
- * and the entry. Who the rank is, and where the others' memory lies, are arguments, which the launch adds
- * behind the others. */
+/* emit_exchange.c -- exchanges between ranks become a kernel: the struct of constants that
+ * exchange/reduce.cuh wants, or what exchange/gather.cuh does, and the entry. Who the rank is, and where the
+ * others' memory lies, are arguments, which the launch adds behind the others. */
 #include "emit.h"
 #include "emit_text.h"
 #include "exchange.h"
@@ -44,14 +44,37 @@ static void print_kernel(const struct exchange_spec *s, const struct schedule *o
     emit_entry(k, &(struct entry){0}, t);
 }
 
+static void print_gather(const struct exchange_spec *s, const struct schedule *of, struct kernel *k,
+                         struct text *t)
+{
+    int from = emit_use(k, &s->use[ALL_REDUCE_X]), to = emit_use(k, &s->use[ALL_REDUCE_SUM]);
+    int64_t run = dtype_bytes(s->use[ALL_REDUCE_X].dtype, s->extent * s->inner) / 4;
+    text_printf(t, "// all_gather of %lld ranks\n#include \"exchange/gather.cuh\"\n", (wide)s->ranks);
+    text_append(t, "#include \"ptx/control.cuh\"\n#include \"tile/block.cuh\"\n\nusing namespace coda;\n");
+    text_printf(t, "\nstruct Args {\n    const u32 *a%d;\n    u32 *a%d;\n    i64 n, run;\n", from, to);
+    emit_long(k, s->outer * run);
+    emit_long(k, run);
+    text_printf(t, "    exchange::Company<%lld> company;\n};\n", (wide)s->ranks);
+    emit_body(t);
+    if (of->early) text_append(t, "    ptx::grid_launch_next();\n");
+    if (of->pdl) text_append(t, "    ptx::grid_wait();\n");
+    text_printf(t, "    exchange::Gather<%lld, %d>::run(block, a.a%d, a.a%d, a.n, a.run, a.company);\n}\n",
+                (wide)s->ranks, of->threads, from, to);
+    emit_entry(k, &(struct entry){0}, t);
+}
+
 coda_status emit_exchange(struct plan *plan, const struct program *p, const struct schedule *s,
                           struct kernel *k)
 {
     const struct exchange_spec *of = p->spec;
     struct text t = {0};
     if (!s->tile.stages) return fail(CODA_E_UNSUPPORTED, "%s: it is no kernel", op_info[of->op].text);
-    k->symbol = emit_symbol(plan, p, of->op == OP_REDUCE_SCATTER ? "coda_reduce_scatter" : "coda_all_reduce");
-    if (k->symbol) print_kernel(of, s, k, &t);
+    k->symbol = emit_symbol(plan, p,
+                            of->op == OP_REDUCE_SCATTER ? "coda_reduce_scatter"
+                            : of->op == OP_ALL_GATHER   ? "coda_all_gather"
+                                                        : "coda_all_reduce");
+    if (k->symbol && of->op == OP_ALL_GATHER) print_gather(of, s, k, &t);
+    else if (k->symbol) print_kernel(of, s, k, &t);
     k->text = arena_string(&plan->arena, text_str(&t));
     bool failed = t.failed || plan->arena.failed;
     text_free(&t);

@@ -23,7 +23,12 @@ static int64_t bytes(const void *spec)
 
 /* ---- Our kernels ---- */
 
-enum { PIECE = 16, PUSH_MOST = 2 << 20 }; /* bytes; that a rank sends in one trip, where two send fewer */
+enum {
+    PIECE = 16,
+    CARRIED = 12,          /* bytes of a piece, where a piece says more */
+    PUSH_MOST = 2 << 20,   /* bytes that a rank sends in one trip, where two send fewer */
+    GATHER_MOST = 4 << 20, /* of a rank; more than a piece carries has its price */
+};
 
 static int64_t own_bytes(const struct exchange_spec *s)
 {
@@ -31,10 +36,18 @@ static int64_t own_bytes(const struct exchange_spec *s)
     return dtype_bytes(s->use[ALL_REDUCE_X].dtype, n);
 }
 
+/* Of words of 4 bytes; x and the result may be of another dtype. */
+static bool gathers(const struct exchange_spec *s)
+{
+    const struct tensor_use *x = &s->use[ALL_REDUCE_X], *y = &s->use[ALL_REDUCE_SUM];
+    int64_t run = dtype_bytes(x->dtype, mul_counts(s->extent, s->inner));
+    return own_bytes(s) <= GATHER_MOST && !((run | use_start(x) | use_start(y)) % 4);
+}
+
 int exchange_trips(const struct exchange_spec *s, enum exchange_wish wish)
 {
-    if (wish == EXCHANGE_NCCL || s->op == OP_ALL_GATHER || s->ranks < 2 || s->ranks > EXCHANGE_MOST_RANKS)
-        return 0;
+    if (wish == EXCHANGE_NCCL || s->ranks < 2 || s->ranks > EXCHANGE_MOST_RANKS) return 0;
+    if (s->op == OP_ALL_GATHER) return gathers(s);
     if (s->op == OP_REDUCE_SCATTER || wish == EXCHANGE_PUSH) return 1;
     bool few = s->ranks == 2 || mul_counts(s->ranks - 1, own_bytes(s)) <= PUSH_MOST;
     return wish == EXCHANGE_TWO_SHOT || !few ? 2 : 1;
@@ -42,7 +55,7 @@ int exchange_trips(const struct exchange_spec *s, enum exchange_wish wish)
 
 int64_t exchange_pieces(const struct exchange_spec *s, int trips)
 {
-    int64_t all = CEIL_DIV(own_bytes(s), PIECE);
+    int64_t all = CEIL_DIV(own_bytes(s), s->op == OP_ALL_GATHER ? CARRIED : PIECE);
     return trips == 2 ? CEIL_DIV(all, s->ranks) : all;
 }
 

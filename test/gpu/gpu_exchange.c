@@ -1,5 +1,5 @@
 /*
- * gpu_exchange.c -- sums over ranks by our own kernels ($CODA_EXCHANGE): threads of this process with a GPU
+ * gpu_exchange.c -- exchanges by our own kernels ($CODA_EXCHANGE): threads of this process with a GPU
  * each, or several on one where there are fewer. Every element is compared with a sum in fp32, in the order
  * of ranks, rounded once; ranks come late, at random, some not at all.
  */
@@ -18,7 +18,7 @@
 
 int gpu_exchange(void);
 
-enum { MOST_RANKS = 4, SUMS = 6, LONG_MS = 20000, SHORT_MS = 400, MOST_DELAY_US = 3000 };
+enum { MOST_RANKS = 4, SUMS = 8, LONG_MS = 20000, SHORT_MS = 400, MOST_DELAY_US = 3000 };
 
 /* ---- A device each ---- */
 
@@ -39,15 +39,19 @@ static const struct {
     const char *operation;
     coda_dtype dtype;
     int64_t rows, columns;
-    int axis; /* of a scatter; -1: every rank has all */
+    int axis; /* -1: every rank has the sum of all */
 } sums[SUMS] = {
     {"all_reduce", CODA_BF16, 1, 8, -1},         {"all_reduce", CODA_F32, 3, 101, -1},
     {"all_reduce", CODA_BF16, 24, 264, -1},      {"reduce_scatter", CODA_F16, 12, 40, 0},
     {"reduce_scatter", CODA_BF16, 5, 12 * 7, 1}, {"reduce_scatter", CODA_F32, 7, 12 * 16, 1},
+    {"all_gather", CODA_I32, 5, 26, 1},          {"all_gather", CODA_BF16, 3, 10, 0},
 };
 
-static int64_t elements(int s) { return sums[s].rows * sums[s].columns; }
-static size_t width(int s) { return sums[s].dtype == CODA_F32 ? 4 : 2; }
+static int64_t times = 1; /* as many columns */
+static int64_t columns_of(int s) { return times * sums[s].columns; }
+static int64_t elements(int s) { return sums[s].rows * columns_of(s); }
+static size_t width(int s) { return sums[s].dtype == CODA_F32 || sums[s].dtype == CODA_I32 ? 4 : 2; }
+static bool gathers(int s) { return sums[s].operation[0] == 'a' && sums[s].axis >= 0; }
 
 /* A graph of all of them, one behind the other. */
 static void print_graph(char *text, size_t size, int ranks)
@@ -56,9 +60,10 @@ static void print_graph(char *text, size_t size, int ranks)
     for (int s = 0; s < SUMS; s++)
         n += (size_t)snprintf(text + n, size - n, "%%x%d = input %s [%lld,%lld]\n", s,
                               sums[s].dtype == CODA_F32   ? "f32"
+                              : sums[s].dtype == CODA_I32 ? "i32"
                               : sums[s].dtype == CODA_F16 ? "f16"
                                                           : "bf16",
-                              (long long)sums[s].rows, (long long)sums[s].columns);
+                              (long long)sums[s].rows, (long long)columns_of(s));
     for (int s = 0; s < SUMS; s++) {
         char before[24] = "", axis[24] = "";
         if (s) snprintf(before, sizeof before, ", %%y%d", s - 1);
@@ -109,6 +114,7 @@ static uint32_t drawn(int s, uint64_t run, int rank, int64_t i)
 {
     struct random r = {run * 1000003u + (uint64_t)s * 8191u + (uint64_t)rank * 131u + (uint64_t)i * 65537u};
     float f = (float)random_normal(&r);
+    if (sums[s].dtype == CODA_I32) return (uint32_t)random_next(&r) | (uint32_t) - (random_next(&r) % 4 == 0);
     uint64_t odd = random_next(&r) % 64;
     if (odd == 0) return sums[s].dtype == CODA_F32 ? 0xffffffffu : 0xffffu;
     if (odd == 1) return round_to(sums[s].dtype, -0.0f);
@@ -123,15 +129,32 @@ static uint32_t element(const void *p, size_t size, int64_t i)
 /* Where in x element i of a rank's result is summed. */
 static int64_t place(int s, int ranks, int rank, int64_t i)
 {
-    int64_t columns = sums[s].columns, part = columns / ranks;
+    int64_t columns = columns_of(s), part = columns / ranks;
     if (sums[s].axis < 0) return i;
     if (!sums[s].axis) return rank * (sums[s].rows / ranks) * columns + i;
     return i / part * columns + rank * part + i % part;
 }
 
+/* Of which rank, and where in its x, element i of what is gathered comes from. */
+static uint32_t gathered(int s, int ranks, uint64_t run, int64_t i)
+{
+    int64_t n = elements(s), columns = columns_of(s), wide = ranks * columns;
+    if (!sums[s].axis) return drawn(s, run, (int)(i / n), i % n);
+    return drawn(s, run, (int)(i % wide / columns), i / wide * columns + i % columns);
+}
+
+static int64_t wrong_words(int s, int ranks, uint64_t run, const void *y)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; i < elements(s) * ranks; i++)
+        bad += element(y, width(s), i) != gathered(s, ranks, run, i);
+    return bad;
+}
+
 static int64_t wrong(int s, int ranks, int rank, uint64_t run, const void *y)
 {
     int64_t n = sums[s].axis < 0 ? elements(s) : elements(s) / ranks, bad = 0;
+    if (gathers(s)) return wrong_words(s, ranks, run, y);
     for (int64_t i = 0; i < n; i++) {
         coda_dtype t = sums[s].dtype;
         int64_t at = place(s, ranks, rank, i);
@@ -260,13 +283,18 @@ static void *run_rank(void *ctx)
     return NULL;
 }
 
-static void free_rank(struct rank *r)
+static void free_plan(struct rank *r)
 {
     device_use(context[r->number]);
     for (int i = 1; i <= 2 * SUMS; i++) device_free(r->args[i]);
     device_free(r->work);
     if (r->stream) device_stream_free(r->stream);
     coda_plan_free(r->plan);
+}
+
+static void free_rank(struct rank *r)
+{
+    free_plan(r);
     coda_group_free(r->group);
 }
 
@@ -312,6 +340,28 @@ static int check_sums(const char *how, int ranks, int runs, bool captures)
     for (int k = 0; k < ranks && good; k++) free_rank(&r[k]);
     snprintf(name, sizeof name, "%s, %d ranks, %d runs%s", how, ranks, runs, captures ? ", replayed" : "");
     return gpu_case(good && !bad && !what[0], name, "%lld wrong elements %s", (long long)bad, what);
+}
+
+/* A plan that wants larger inboxes than the group has. */
+static int check_growth(void)
+{
+    struct rank r[MOST_RANKS];
+    char what[1100] = "";
+    int64_t bad = 0;
+    bool good = make_group(r, 2, LONG_MS);
+    for (times = 1; times <= 3 && good; times++) {
+        r[0].runs = r[1].runs = 3;
+        run_together(r, 2);
+        for (int k = 0; k < 2; k++) {
+            bad += r[k].bad;
+            if (r[k].error[0]) snprintf(what, sizeof what, "%s", r[k].error);
+            free_plan(&r[k]);
+        }
+    }
+    times = 1;
+    for (int k = 0; k < 2 && good; k++) coda_group_free(r[k].group);
+    return gpu_case(good && !bad && !what[0], "inboxes that grow", "%lld wrong elements %s", (long long)bad,
+                    what);
 }
 
 /* Two runs of all ranks, then one of rank 0 alone, whose kernel gives up; what the next call says. */
@@ -376,9 +426,10 @@ int gpu_exchange(void)
     bool emulated = device_emulated(&gpu);
     printf("%d device%s\n", devices, devices == 1 ? "" : "s");
     if (emulated && devices > 1) failed += check_apart(); /* while no device reaches another one yet */
-    int runs = device_dry() ? 2 : !emulated ? 1000 : scale_is_full() ? 2500 : 24;
+    int runs = device_dry() ? 2 : !emulated ? 1000 : scale_is_full() ? 2500 : 16;
     failed += check_sums("own", 2, runs, false) + check_sums("two_shot", 2, runs, false);
     failed += check_sums("own", 3, runs / 2, true) + check_sums("two_shot", 4, runs / 2, true);
+    failed += check_growth();
     if (!device_dry()) failed += check_missing(false) + check_missing(true);
     unsetenv("CODA_EXCHANGE");
     device_use(gpu.context);

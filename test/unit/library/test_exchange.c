@@ -501,6 +501,68 @@ START_TEST(wrong_handles)
 END_TEST
 
 /* A plan for a GPU shows its exchanges, though none can run there yet; one rank has none. */
+/* ---- By kernels of ours: which, and what they take in ---- */
+
+/* Compiles a graph for no device; its kernels, and whether one of them has these words. */
+static int kernels_of(const char *text, const char *words, bool *has)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_kernel_info info = CODA_KERNEL_INFO_INIT;
+    coda_graph *g;
+    coda_plan *p;
+    int n = 0;
+    opt.device = CODA_DEVICE_NONE, opt.flags = CODA_PLAN_ONLY;
+    ck_assert_msg(coda_graph_parse(&g, text) == CODA_OK, "%s", coda_error());
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    for (*has = false; coda_plan_kernel(p, n, &info) == CODA_OK; n++)
+        *has = *has || strstr(info.source, words);
+    coda_plan_free(p), coda_graph_free(g);
+    return n;
+}
+
+START_TEST(kernels_of_ours)
+{
+    static const char head[] = "%tp = group {ranks=2}\n%a = input bf16 [8,256]\n%w = weight bf16 [4096,256]\n"
+                               "%x = input bf16 [8,4096]\n%z = matmul %a, %w\n%s = all_reduce %z, %tp\n";
+    static const struct {
+        const char *tail, *words;
+        int kernels; /* with the product's */
+    } cases[] = {
+        {"%h = add %s, %x\n%n = rms_norm %h {eps=1e-5}\noutput %y = %n\noutput %r = %h\n",
+         "RowSum<bf16, 2, 8>", 2}, /* where its pieces arrive, */
+        {"%h = add %s, %x\noutput %y = %h\n", "RowSum<bf16, 2, 8>", 2},
+        {"%h = add %s, %x\noutput %y = %h\noutput %o = %s\n", "::push(", 3}, /* but not if it is wanted */
+        {"%t = all_gather %s, %tp, %s {axis=1}\noutput %y = %t\n", "exchange::Gather<2", 3},
+        {"%t = reduce_scatter %x, %tp, %s {axis=0}\noutput %y = %t\noutput %o = %s\n", "::scatter(", 3},
+    };
+    char text[2048];
+    bool has;
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        snprintf(text, sizeof text, "%s%s", head, cases[i].tail);
+        setenv("CODA_EXCHANGE", "own", 1);
+        ck_assert_int_eq(kernels_of(text, cases[i].words, &has), cases[i].kernels);
+        ck_assert_msg(has, "case %d has no %s", i, cases[i].words);
+        setenv("CODA_EXCHANGE", "nccl", 1);
+        kernels_of(text, "exchange::", &has);
+        ck_assert(!has);
+    }
+    setenv("CODA_EXCHANGE", "two_shot", 1);
+    ck_assert_int_eq(kernels_of(text, "::two_shot(", &has), 3);
+    ck_assert(has);
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_graph *g;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_NONE;
+    setenv("CODA_EXCHANGE", "pigeon", 1);
+    ck_assert_int_eq(coda_graph_parse(&g, text), CODA_OK);
+    ck_assert_int_eq(coda_compile(&p, g, &opt), CODA_E_INVALID);
+    ck_assert_msg(strstr(coda_error(), "CODA_EXCHANGE is \"pigeon\"; must be nccl or own"), "%s",
+                  coda_error());
+    unsetenv("CODA_EXCHANGE");
+    coda_graph_free(g);
+}
+END_TEST
+
 START_TEST(plans_show_exchanges)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
@@ -525,4 +587,5 @@ END_TEST
 
 TESTS(exchange, EACH(moves_and_adds, ARRAY_SIZE(exchanges)), EACH(a_block_in_parts, 2),
       ONE(calls_keep_their_order), EACH(says_what_is_wrong, ARRAY_SIZE(refused)), ONE(ranks_that_differ),
-      ONE(a_rank_that_is_late), EACH(a_rank_that_ends, 2), ONE(wrong_handles), ONE(plans_show_exchanges));
+      ONE(a_rank_that_is_late), EACH(a_rank_that_ends, 2), ONE(wrong_handles), ONE(kernels_of_ours),
+      ONE(plans_show_exchanges));
