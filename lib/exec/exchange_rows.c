@@ -94,7 +94,9 @@ static coda_status fold(struct coda_plan *p, int index)
     const struct exchange_spec *s = plan->program[index].spec;
     struct schedule *to = &plan->schedule[index + 1];
     int port = port_of(q, s->use[ALL_REDUCE_SUM].buffer);
-    if (s->op != OP_ALL_REDUCE || q->kind != PROGRAM_ROWS || q->prepare != plan->program[index].prepare || port < 0) return CODA_OK;
+    if (s->op != OP_ALL_REDUCE || q->kind != PROGRAM_ROWS || q->prepare != plan->program[index].prepare ||
+        port < 0)
+        return CODA_OK;
     if (!has_one_reader(plan, index) || !writes_apart(plan, q, s->use[ALL_REDUCE_X].buffer)) return CODA_OK;
     coda_status status = schedule_complete(to, &plan->arena, q, &plan->target);
     if (status || !is_dense(&to->walk, &q->port[port], port, s)) return status;
