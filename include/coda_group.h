@@ -39,7 +39,7 @@ extern "C" {
  *
  * On GPUs exchanges are NCCL's, given to the run's stream: coda_compile wants its library (libnccl.so.2,
  * 2.14.3 or newer: the copy that the process has loaded, else as NVRTC is found) and fails with CODA_E_DEVICE
- * without. With $CODA_EXCHANGE=own sums over ranks that are threads of this process are kernels of the
+ * without. With $CODA_EXCHANGE=own exchanges of ranks that are threads of this process are kernels of the
  * library's, which write into memory of the others' GPUs, if each of up to 8 reaches all others': a group's
  * runs are then on one stream of each rank, or ordered by events. A captured stream takes exchanges, too,
  * once the plan has run: a first run makes communicators and compares plans. coda_run returns before they
