@@ -342,24 +342,30 @@ static int check_sums(const char *how, int ranks, int runs, bool captures)
     return gpu_case(good && !bad && !what[0], name, "%lld wrong elements %s", (long long)bad, what);
 }
 
-/* A plan that wants larger inboxes than the group has. */
-static int check_growth(void)
+/* A group that has run the graph by NCCL, which sums three in another way; then larger ones. */
+static int check_growth(int ranks)
 {
+    static const struct {
+        const char *how;
+        int times;
+    } plans[] = {{"nccl", 1}, {"own", 1}, {"own", 2}, {"own", 3}};
     struct rank r[MOST_RANKS];
     char what[1100] = "";
     int64_t bad = 0;
-    bool good = make_group(r, 2, LONG_MS);
-    for (times = 1; times <= 3 && good; times++) {
-        r[0].runs = r[1].runs = 3;
-        run_together(r, 2);
-        for (int k = 0; k < 2; k++) {
-            bad += r[k].bad;
+    bool good = make_group(r, ranks, LONG_MS);
+    for (int i = 0; i < 4 && good; i++) {
+        setenv("CODA_EXCHANGE", plans[i].how, 1);
+        times = plans[i].times;
+        for (int k = 0; k < ranks; k++) r[k].runs = 3, r[k].bad = 0;
+        run_together(r, ranks);
+        for (int k = 0; k < ranks; k++) {
+            bad += i ? r[k].bad : 0;
             if (r[k].error[0]) snprintf(what, sizeof what, "%s", r[k].error);
             free_plan(&r[k]);
         }
     }
     times = 1;
-    for (int k = 0; k < 2 && good; k++) coda_group_free(r[k].group);
+    for (int k = 0; k < ranks && good; k++) coda_group_free(r[k].group);
     return gpu_case(good && !bad && !what[0], "inboxes that grow", "%lld wrong elements %s", (long long)bad,
                     what);
 }
@@ -429,7 +435,7 @@ int gpu_exchange(void)
     int runs = device_dry() ? 2 : !emulated ? 1000 : scale_is_full() ? 2500 : 16;
     failed += check_sums("own", 2, runs, false) + check_sums("two_shot", 2, runs, false);
     failed += check_sums("own", 3, runs / 2, true) + check_sums("two_shot", 4, runs / 2, true);
-    failed += check_growth();
+    if (devices > 1) failed += check_growth(emulated ? 3 : 2);
     if (!device_dry()) failed += check_missing(false) + check_missing(true);
     unsetenv("CODA_EXCHANGE");
     device_use(gpu.context);
