@@ -7,6 +7,7 @@
 
 #include "config_keys.h"
 #include "known.h"
+#include "picture_config.h"
 #include "words_keys.h"
 
 static const char *const verdicts[] = {"read", "ignored", "refused"};
@@ -41,8 +42,9 @@ static void print_table(FILE *to, const struct key_table *t)
 static void print_page(FILE *to)
 {
     static const struct key_table *const all[] = {
-        &config_keys,  &rope_keys, &quant_keys, &quant_group_keys, &quant_weights_keys, &generation_keys,
-        &modules_keys, &gguf_keys, &words_keys, &settings_keys,    &map_keys,           &tensor_keys};
+        &config_keys,     &rope_keys,    &quant_keys,   &quant_group_keys, &quant_weights_keys,
+        &generation_keys, &modules_keys, &gguf_keys,    &words_keys,       &settings_keys,
+        &map_keys,        &tensor_keys,  &picture_keys, &schedule_keys};
     fputs(
         "# What of a checkpoint's files is read\n\n"
         "Each key that a file has is read, or it is ignored because logits, vectors and tokens are the same "
