@@ -8,7 +8,6 @@
  */
 #include "machine.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -20,7 +19,15 @@ struct late {
     const struct block *block;
 };
 
-enum { WORDS = 4, MOST_LATE = 4096, LATE = 24000, HELD = 40, HELD_MOST_US = 300 }; /* chances of 2^16 */
+enum {
+    WORDS = 4,
+    MOST_LATE = 4096,
+    LATE = 24000,
+    HELD = 40,
+    HELD_MOST_US = 300, /* chances of 2^16 */
+    RESTS = 64,
+    REST_US = 20
+};
 
 static struct late list[MOST_LATE]; /* in no order; of a word one at most */
 static int count;
@@ -72,6 +79,13 @@ static void check(const struct thread *t, const void *p, int bytes, const char *
         fail_thread(t, "%s of memory of device %d, to which device %d has no access", what, other, own);
 }
 
+/* Who polls much has nothing to do, and others may want the processor. */
+static void rest(void)
+{
+    static _Thread_local unsigned polls;
+    if (++polls % RESTS == 0) usleep(REST_US);
+}
+
 /* Now and then a block is held back. */
 static void hold(struct cluster *c)
 {
@@ -96,7 +110,7 @@ void emu_system_load(uint32_t *word, const void *from, int words)
     struct thread *t = self_thread();
     check(t, from, 4 * words, "a load of the system's scope");
     some_arrive(t->cluster);
-    if (!t->cluster->readies) sched_yield(); /* the other devices' */
+    rest(); /* for the other devices' */
     yield(t);
     for (int i = 0; i < words; i++) word[i] = __atomic_load_n((const uint32_t *)from + i, __ATOMIC_SEQ_CST);
 }
