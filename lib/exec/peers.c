@@ -113,6 +113,7 @@ coda_status peers_reserve(const struct call *c, coda_group *g, struct peers *p, 
                     "run: the stream is captured, and the group has no inbox of %lld bytes "
                     "yet: run the plan once before",
                     (long long)area);
+    area = MAX(area, 2 * p->area); /* so that all that are left behind are less than the last one */
     p->gpu = c->p->gpu;
     coda_status status = jit_device_enter(&p->gpu, err);
     if (status) return fail(status, "%s", err);
