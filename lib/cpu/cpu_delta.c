@@ -1,5 +1,6 @@
 /* cpu_delta.c -- the gated delta rule on the CPU device: each head by itself, token by token, in fp32. */
 #include "cpu_recurrent.h"
+#include "delta.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -40,6 +41,21 @@ static float scale_of(const struct delta_spec *s, const float *x)
     return 1 / sqrtf(sum);
 }
 
+/* Where the other program leaves decay and beta of a token, if there is one. */
+static float *prepared(const struct delta_job *j, int use, int64_t batch, int64_t t, int64_t head)
+{
+    int64_t row = batch * j->s->time + t;
+    return (float *)cpu_buffer(j->cpu, j->s->use[use].buffer) + 2 * (row * j->s->heads + head);
+}
+
+static float beta_of(const struct delta_job *j, int64_t batch, int64_t t, int64_t head)
+{
+    float beta;
+    if (j->s->prepared) return prepared(j, DELTA_DECAY, batch, t, head)[1];
+    read_row(j, DELTA_BETA, batch, t, head, 1, &beta);
+    return beta;
+}
+
 static void read_token(const struct delta_job *j, int64_t batch, int64_t t, struct head *h)
 {
     const struct delta_spec *s = j->s;
@@ -47,7 +63,8 @@ static void read_token(const struct delta_job *j, int64_t batch, int64_t t, stru
     read_row(j, DELTA_Q, batch, t, key_head * s->keys, s->keys, h->q);
     read_row(j, DELTA_K, batch, t, key_head * s->keys, s->keys, h->k);
     read_row(j, DELTA_V, batch, t, h->index * s->values, s->values, h->v);
-    read_row(j, DELTA_DECAY, batch, t, h->index * decays, decays, h->factor);
+    if (s->prepared) h->factor[0] = *prepared(j, DELTA_DECAY, batch, t, h->index);
+    else read_row(j, DELTA_DECAY, batch, t, h->index * decays, decays, h->factor);
     float of_q = s->scale * scale_of(s, h->q), of_k = scale_of(s, h->k);
     for (int64_t i = s->keys - 1; i >= 0; i--) {
         h->factor[i] = i && !s->by_row ? h->factor[0] : h->factor[i];
@@ -59,9 +76,8 @@ static void read_token(const struct delta_job *j, int64_t batch, int64_t t, stru
 static void step(const struct delta_job *j, int64_t batch, int64_t t, struct head *h)
 {
     const struct delta_spec *s = j->s;
-    float beta;
+    float beta = beta_of(j, batch, t, h->index);
     read_token(j, batch, t, h);
-    read_row(j, DELTA_BETA, batch, t, h->index, 1, &beta);
     memset(h->e, 0, sizeof *h->e * (size_t)s->values);
     memset(h->o, 0, sizeof *h->o * (size_t)s->values);
     for (int64_t i = 0; i < s->keys; i++) {
@@ -131,5 +147,19 @@ coda_status cpu_delta(const struct cpu *c)
     struct delta_job j = {.cpu = c, .s = c->p->spec};
     parallel_work(j.s->heads, own_delta.flops(j.s), run_head, &j);
     if (j.failed) return fail(CODA_E_MEMORY, "delta: out of memory for a state");
+    return CODA_OK;
+}
+
+coda_status cpu_delta_prepare(const struct cpu *c)
+{
+    const struct delta_spec of = delta_of_prepare(c->p->spec);
+    const struct delta_job j = {.cpu = c, .s = &of};
+    bool packed = is_there(&j, DELTA_STARTS);
+    for (int64_t i = 0; i < (packed ? 1 : of.sequences) * of.time * of.heads; i++) {
+        int64_t head = i % of.heads, t = i / of.heads % of.time, batch = i / of.heads / of.time;
+        float *to = prepared(&j, DELTA_O, batch, t, head);
+        read_row(&j, DELTA_DECAY, batch, t, head, 1, &to[0]);
+        read_row(&j, DELTA_BETA, batch, t, head, 1, &to[1]);
+    }
     return CODA_OK;
 }

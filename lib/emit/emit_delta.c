@@ -1,5 +1,7 @@
-/* emit_delta.c -- the gated delta rule becomes a kernel: the struct of constants that recurrent/delta.cuh
- * wants, or delta_chunks.cuh, and the entry. Tokens, sequences and strides are arguments. */
+/* emit_delta.c -- the gated delta rule becomes a kernel, or two: the struct of constants that
+ * recurrent/delta.cuh wants, or delta_chunks.cuh, and the entry. Tokens, sequences and strides are
+ * arguments. */
+#include "delta.h"
 #include "emit_recurrent.h"
 
 /* Do n neighbouring elements of a tensor lie at a multiple of their bytes, or of 16? */
@@ -36,14 +38,12 @@ static const char *const words[DELTA_USES] = {
     [DELTA_STARTS] = "starts", [DELTA_O] = "o",       [DELTA_AFTER] = "after"};
 
 struct name {
-    const char *file, *name;
+    const char *file, *name, *symbol;
 };
-static const struct name *kernel_of(const struct schedule *s)
-{
-    static const struct name steps = {"delta", "Delta"}, chunks = {"delta_chunks", "DeltaChunks"},
-                             sm90 = {"delta_chunks_sm90", "DeltaChunksSm90"};
-    return !s->chunk ? &steps : s->tile.bn ? &sm90 : &chunks;
-}
+static const struct name steps = {"delta", "Delta", "coda_delta"},
+                         chunks = {"delta_chunks", "DeltaChunks", "coda_delta"},
+                         sm90 = {"delta_chunks_sm90", "DeltaChunksSm90", "coda_delta"},
+                         prepare = {"delta_prepare", "DeltaPrepare", "coda_delta_prepare"};
 
 static void print_config(const struct delta_spec *s, const struct schedule *of, struct text *t)
 {
@@ -64,7 +64,6 @@ static void print_config(const struct delta_spec *s, const struct schedule *of, 
     if (of->chunk) {
         emit_constant(t, "i32", "slice", of->tile.bm);
         emit_constant(t, "i32", "ring", of->tile.stages);
-        emit_constant(t, "bool", "wgmma", of->tile.bn);
     } else {
         emit_constant(t, "i32", "rows", of->tile.bm);
         emit_constant(t, "i32", "warps", of->tile.groups);
@@ -89,24 +88,38 @@ static void print_numbers(const struct delta_spec *s, struct kernel *k, struct t
     text_append(call, "a.sequences, a.time");
 }
 
-coda_status emit_delta(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)
+static coda_status emit_kernel(struct plan *plan, const struct program *p, const struct schedule *s,
+                               const struct delta_spec *of, const struct name *name, struct kernel *k)
 {
-    const struct delta_spec *of = p->spec;
     struct text t = {0}, args = {0}, call = {0};
-    k->symbol = emit_symbol(plan, p, "coda_delta");
+    k->symbol = emit_symbol(plan, p, name->symbol);
     k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, RECURRENT_MOST_NUMBERS);
     if (k->symbol && k->scalar) {
         emit_recurrent_tensors(k, of->use, DELTA_USES, DELTA_O, &args, &call);
         print_numbers(of, k, &args, &call);
         text_printf(&t, "// the gated delta rule of %lld heads of %lld x %lld\n", (wide)of->heads,
                     (wide)of->keys, (wide)of->values);
-        emit_recurrent_begin(&t, kernel_of(s)->file, &args);
+        emit_recurrent_begin(&t, name->file, &args);
         print_config(of, s, &t);
         if (s->chunk)
-            text_printf(&t, "\nstatic_assert(%s<Config>::shared_bytes == %d);\n", kernel_of(s)->name,
-                        s->shared_bytes);
+            text_printf(&t, "\nstatic_assert((%s<Config>::shared_bytes + 1023) / 1024 * 1024 == %d);\n",
+                        name->name, s->shared_bytes);
         else text_append(&t, "\nusing Shared = Delta<Config>::Shared;\n");
-        emit_recurrent_body(k, s, kernel_of(s)->name, !s->chunk, &call, &t);
+        emit_recurrent_body(k, s, name->name, !s->chunk, &call, &t);
     }
     return emit_recurrent_finish(plan, k, "delta", &t, &args, &call);
+}
+
+coda_status emit_delta(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)
+{
+    const struct delta_spec *of = p->spec;
+    return emit_kernel(plan, p, s, of, of->prepared ? &sm90 : s->chunk ? &chunks : &steps, k);
+}
+
+coda_status emit_delta_prepare(struct plan *plan, const struct program *p, const struct schedule *s,
+                               struct kernel *k)
+{
+    struct delta_spec of = delta_of_prepare(p->spec);
+    of.use[DELTA_O].dtype = CODA_BF16; /* as the rule's o */
+    return emit_kernel(plan, p, s, &of, &prepare, k);
 }

@@ -1,10 +1,59 @@
-/* delta.c -- the gated delta rule as a program: its work, its text. */
+/* delta.c -- the gated delta rule as a program, or as two: their work, their text. */
+#include "delta.h"
+
+#include <string.h>
+
+#include "guards.h"
 #include "own.h"
+#include "target.h"
+
+static bool is_packed(const struct delta_spec *s) { return s->use[DELTA_STARTS].buffer >= 0; }
 
 static int64_t rows_of(const struct delta_spec *s)
 {
-    return mul_counts(s->use[DELTA_STARTS].buffer >= 0 ? 1 : s->sequences, s->time);
+    return mul_counts(is_packed(s) ? 1 : s->sequences, s->time);
 }
+
+/* ---- Two programs ---- */
+
+/* Do rows come by 16 bytes? */
+static bool comes_by_pieces(const struct tensor_use *u)
+{
+    enum { PIECE = 8 };
+    return u->dtype == CODA_BF16 && extent_is_multiple(u->offset, PIECE) &&
+           extent_is_multiple(u->stride[0], PIECE) && extent_is_multiple(u->stride[1], PIECE);
+}
+
+bool delta_prepares(const struct delta_spec *s, bool invariant, const struct target *t)
+{
+    bool good = target_has(t, TARGET_WGMMA) && !invariant && !s->by_row && s->values % DELTA_SLICE == 0;
+    good = good && (s->keys == 64 || s->keys == 128);
+    for (int i = DELTA_Q; i <= DELTA_V; i++) good = good && comes_by_pieces(&s->use[i]);
+    return good && extent_reaches(s->sequences, 1) &&
+           extent_reaches(s->time, mul_counts(DELTA_LEAST_CHUNK, is_packed(s) ? s->sequences : 1));
+}
+
+/* As if all sequences had their last chunk in part, but without a division: a polynomial. */
+int64_t delta_prepared_bytes(const struct delta_spec *s)
+{
+    int64_t rows = is_packed(s) ? add_counts(s->time, mul_counts(DELTA_CHUNK, s->sequences))
+                                : mul_counts(s->sequences, add_counts(s->time, DELTA_CHUNK));
+    return mul_counts(mul_counts(rows, s->heads), DELTA_PREPARED / DELTA_CHUNK);
+}
+
+struct delta_spec delta_of_prepare(const struct delta_prepare_spec *s)
+{
+    struct delta_spec of = s->of;
+    memcpy(of.use, s->use, sizeof of.use);
+    return of;
+}
+
+static int64_t chunk_bytes(const struct delta_spec *s)
+{
+    return mul_counts(mul_counts(rows_of(s), s->heads), DELTA_PREPARED / DELTA_CHUNK);
+}
+
+/* ---- Their work ---- */
 
 static int64_t bytes(const void *spec)
 {
@@ -13,10 +62,10 @@ static int64_t bytes(const void *spec)
     const int64_t row[DELTA_USES] = {[DELTA_Q] = s->key_heads * s->keys,
                                      [DELTA_K] = s->key_heads * s->keys,
                                      [DELTA_V] = s->heads * s->values,
-                                     [DELTA_DECAY] = s->heads * (s->by_row ? s->keys : 1),
+                                     [DELTA_DECAY] = s->prepared ? 0 : s->heads * (s->by_row ? s->keys : 1),
                                      [DELTA_BETA] = s->heads,
                                      [DELTA_O] = s->heads * s->values};
-    int64_t all = 0;
+    int64_t all = s->prepared ? chunk_bytes(s) : 0;
     for (int i = 0; i < DELTA_USES; i++) {
         bool is_state = i == DELTA_BEFORE || i == DELTA_AFTER;
         int64_t n = is_state ? mul_counts(s->sequences, state) : mul_counts(tokens, row[i]);
@@ -36,12 +85,13 @@ static double flops(const void *spec)
 static void print(const void *spec, struct text *t)
 {
     const struct delta_spec *s = spec;
-    bool packed = s->use[DELTA_STARTS].buffer >= 0;
+    bool packed = is_packed(s);
     text_printf(t, "delta heads=%lld key_heads=%lld keys=%lld values=%lld sequences=%lld %s=%lld",
                 (long long)s->heads, (long long)s->key_heads, (long long)s->keys, (long long)s->values,
                 (long long)s->sequences, packed ? "packed" : "time", (long long)s->time);
     text_printf(t, " scale=%a%s", (double)s->scale, s->by_row ? " by_row" : "");
     if (s->norm) text_printf(t, " norm eps=%a", (double)s->eps);
+    if (s->prepared) text_append(t, " prepared");
 }
 
 static const char *const shown[DELTA_USES] = {
@@ -58,3 +108,37 @@ const struct own_kind own_delta = {.index = OWN_DELTA,
                                    .bytes = bytes,
                                    .flops = flops,
                                    .print = print};
+
+static int64_t prepare_bytes(const void *spec)
+{
+    const struct delta_spec s = delta_of_prepare(spec);
+    int64_t keys = mul_counts(rows_of(&s), mul_counts(s.key_heads, s.keys)),
+            gates = mul_counts(rows_of(&s), s.heads);
+    int64_t all = add_counts(chunk_bytes(&s), mul_counts(2, dtype_bytes(s.use[DELTA_K].dtype, keys)));
+    all = add_counts(all, dtype_bytes(s.use[DELTA_DECAY].dtype, gates));
+    return add_counts(all, dtype_bytes(s.use[DELTA_BETA].dtype, gates));
+}
+
+/* k k^T and q k^T of a chunk. */
+static double prepare_flops(const void *spec)
+{
+    const struct delta_spec s = delta_of_prepare(spec);
+    return 4.0 * DELTA_CHUNK * (double)rows_of(&s) * (double)s.heads * (double)s.keys;
+}
+
+static void print_prepare(const void *spec, struct text *t)
+{
+    const struct delta_spec s = delta_of_prepare(spec);
+    text_append(t, "prepare ");
+    print(&s, t);
+}
+
+const struct own_kind own_delta_prepare = {.index = OWN_DELTA_PREPARE,
+                                           .op = OP_DELTA,
+                                           .name = "delta_prepare",
+                                           .size = sizeof(struct delta_prepare_spec),
+                                           .shown = DELTA_USES,
+                                           .use_name = shown,
+                                           .bytes = prepare_bytes,
+                                           .flops = prepare_flops,
+                                           .print = print_prepare};

@@ -21,7 +21,8 @@
     X(CONV1D, conv1d)                                                                                        \
     X(SCAN, scan)                                                                                            \
     X(EXCHANGE, exchange)                                                                                    \
-    X(DELTA, delta)
+    X(DELTA, delta)                                                                                          \
+    X(DELTA_PREPARE, delta_prepare)
 
 enum own {
 #define X(NAME, name) OWN_##NAME,

@@ -1,6 +1,7 @@
 /* schedule_delta.c -- the kernel of the gated delta rule, which goes by chunks on tensor cores or token by
  * token: of this a warp has some columns of a head's state, whose rows are dealt to its lanes by their number
- * alone. */
+ * alone. By wgmma it has another one ahead of it, which prepares all chunks. */
+#include "delta.h"
 #include "schedule.h"
 
 enum {
@@ -12,13 +13,15 @@ enum {
     RESIDENTS = 16, /* warps of an SM, whose loads of states are under way */
     MOST_RESIDENTS = 8,
     MOST_BLOCKS = 1 << 30,
-    CHUNK = 64,       /* tokens that tensor cores take together, ... */
-    LEAST_CHUNK = 32, /* ... where there are so many */
-    MOST_KEYS = 128,  /* whose states fit into registers */
-    SLICE = 32,       /* columns of a block, or twice as many */
-    MMA = 16,         /* columns of a warp */
-    MAKERS = 4,       /* warps besides */
-    PIECE = 8         /* elements of 16 bytes */
+    CHUNK = DELTA_CHUNK,
+    MOST_KEYS = 128, /* whose states fit into registers */
+    SLICE = 32,      /* columns of a block, or twice as many */
+    MMA = 16,        /* columns of a warp */
+    MAKERS = 4,      /* warps besides */
+    PIECE = 8,       /* elements of 16 bytes */
+    GROUP = 128,     /* threads that wgmma takes */
+    RING = 3,        /* chunks whose operands are there, or come, by wgmma */
+    PREPARERS = 3    /* blocks of an SM */
 };
 
 static bool has(const struct delta_spec *s, int use) { return s->use[use].buffer >= 0; }
@@ -59,7 +62,7 @@ static int ring_of(const struct delta_spec *s, int slice, const struct target *t
 
 static bool takes_chunks(const struct delta_spec *s, const struct program *q, const struct target *t)
 {
-    bool good = t->mma && !q->invariant && !s->by_row && mean_tokens(s) >= LEAST_CHUNK;
+    bool good = t->mma && !q->invariant && !s->by_row && mean_tokens(s) >= DELTA_LEAST_CHUNK;
     good = good && s->keys <= MOST_KEYS && s->keys % 32 == 0 && (s->keys & (s->keys - 1)) == 0;
     good = good && s->values % SLICE == 0;
     static const int use[] = {DELTA_Q, DELTA_K, DELTA_V, DELTA_O};
@@ -72,30 +75,76 @@ static int64_t blocks_of(const struct delta_spec *s, int columns)
     return mul_counts(mul_counts(s->heads, CEIL_DIV(s->values, columns)), MAX(s->sequences, 1));
 }
 
-/* Four warps carry 64 columns by wgmma, where operands have rows of 128 bytes. */
-static bool has_wgmma(const struct delta_spec *s, int slice, const struct target *t)
-{
-    return slice == 2 * SLICE && s->keys >= 64 && target_has(t, TARGET_WGMMA);
-}
-
 /* Columns of a block: wide ones make T for more columns at once, narrow ones keep more SMs busy. */
 static int slice_of(const struct delta_spec *s, const struct target *t)
 {
     bool wide = s->values % (2 * SLICE) == 0 && ring_of(s, 2 * SLICE, t) > 1;
-    return wide && (has_wgmma(s, 2 * SLICE, t) || blocks_of(s, SLICE) > t->sms) ? 2 * SLICE : SLICE;
+    return wide && blocks_of(s, SLICE) > t->sms ? 2 * SLICE : SLICE;
 }
 
 static void schedule_chunks(struct schedule *s, const struct delta_spec *of, const struct target *t)
 {
     int slice = slice_of(of, t), parts = slice / MMA;
     s->tile.bm = slice;
-    s->tile.bn = has_wgmma(of, slice, t);
     s->chunk = CHUNK;
     s->tile.stages = ring_of(of, slice, t);
     s->threads = LANES * (parts + (has(of, DELTA_O) ? parts : 0) + MAKERS);
     s->shared_bytes = chunk_bytes(of, slice, s->tile.stages);
     s->grid = MIN(blocks_of(of, slice), MOST_BLOCKS);
 }
+
+/* ---- By wgmma ---- */
+
+/* DeltaChunksSm90::Shared. */
+static int prepared_bytes(const struct delta_spec *s, int slice)
+{
+    int keys = 2 * CHUNK * (int)s->keys, stage = keys + (has(s, DELTA_O) ? keys : 1024);
+    stage += 2 * CHUNK * slice + 3 * 2 * CHUNK * CHUNK + 4 * 4 * CHUNK + 16;
+    int bytes = RING * (int)CEIL_DIV(stage, 1024) * 1024 + 2 * RING * 8;
+    return (int)CEIL_DIV(bytes, 1024) * 1024;
+}
+
+/* Two warpgroups of a block share what is brought, and wait for each other's products: worth while where
+ * there is a block for each SM. */
+static void schedule_prepared(struct schedule *s, const struct delta_spec *of, const struct target *t)
+{
+    bool wide = of->values % (2 * DELTA_SLICE) == 0 && blocks_of(of, 2 * DELTA_SLICE) >= t->sms &&
+                prepared_bytes(of, 2 * DELTA_SLICE) <= t->shared_bytes;
+    int slice = wide ? 2 * DELTA_SLICE : DELTA_SLICE;
+    s->tile.bm = slice;
+    s->chunk = CHUNK;
+    s->tile.stages = RING;
+    s->threads = GROUP * (slice / DELTA_SLICE + 1);
+    s->shared_bytes = prepared_bytes(of, slice);
+    s->grid = MIN(blocks_of(of, slice), MOST_BLOCKS);
+}
+
+/* DeltaPrepare::Shared. */
+static int preparing_bytes(const struct delta_spec *s)
+{
+    int keys = 2 * 2 * CHUNK * (int)s->keys, inverse = 2 * 2 * CHUNK * CHUNK,
+        weights = 2 * CHUNK * CHUNK + 4 * CHUNK;
+    int diagonal = CHUNK / MMA * 4 * MMA * MMA, numbers = 11 * 4 * CHUNK + 16;
+    return (int)CEIL_DIV(keys + inverse + weights + diagonal + numbers, 1024) * 1024;
+}
+
+void schedule_delta_prepare(struct schedule *s, const struct program *q, const struct plan_options *opt)
+{
+    const struct delta_spec of = delta_of_prepare(q->spec);
+    bool packed = has(&of, DELTA_STARTS);
+    int64_t parts = packed ? add_counts(of.time / CHUNK, of.sequences)
+                           : mul_counts(of.sequences, CEIL_DIV(of.time, CHUNK));
+    (void)opt;
+    s->tile.bm = DELTA_SLICE;
+    s->chunk = CHUNK;
+    s->tile.stages = 1;
+    s->threads = 2 * GROUP;
+    s->residents = PREPARERS;
+    s->shared_bytes = preparing_bytes(&of);
+    s->grid = MIN(mul_counts(parts, of.heads), MOST_BLOCKS);
+}
+
+/* ---- Token by token ---- */
 
 static void schedule_steps(struct schedule *s, const struct delta_spec *of, const struct target *t)
 {
@@ -115,6 +164,7 @@ static void schedule_steps(struct schedule *s, const struct delta_spec *of, cons
 void schedule_delta(struct schedule *s, const struct program *q, const struct plan_options *opt)
 {
     const struct delta_spec *of = q->spec;
-    if (takes_chunks(of, q, &opt->target)) schedule_chunks(s, of, &opt->target);
+    if (of->prepared) schedule_prepared(s, of, &opt->target);
+    else if (takes_chunks(of, q, &opt->target)) schedule_chunks(s, of, &opt->target);
     else schedule_steps(s, of, &opt->target);
 }

@@ -25,6 +25,14 @@ DEV void stmatrix(u32 address, u32 m0, u32 m1, u32 m2, u32 m3)
                  : "memory");
 }
 
+DEV void stmatrix_transposed(u32 address, u32 m0, u32 m1, u32 m2, u32 m3)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(m0), "r"(m1), "r"(m2), "r"(m3)
+                 : "memory");
+}
+
 DEV void ldmatrix(u32 address, u32 (&m)[2])
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"

@@ -28,6 +28,14 @@ DEV u64 wgmma_descriptor(u32 address, u32 leading, u32 stride)
     return start | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | swizzle_128;
 }
 
+// The same of an address / 16 and a number of bytes behind it, strides of 1024: where many are of one
+// address, each costs an addition.
+DEV u64 wgmma_descriptor_behind(u32 sixteenth, u32 bytes, u32 leading)
+{
+    const u64 upper = (u64)1 << 62 | (u64)(1024 >> 4) << 32;
+    return upper | (sixteenth + (bytes >> 4) + (leading >> 4 << 16));
+}
+
 // The registers of n columns, and their operands in an asm statement: each adds 16 columns.
 #define CODA_D16 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define CODA_D32 CODA_D16 ", %8, %9, %10, %11, %12, %13, %14, %15"

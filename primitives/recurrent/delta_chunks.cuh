@@ -81,8 +81,9 @@ template <class Config> struct DeltaCarry {
     }
 
     // beta (v - e^G k S) of 16 tokens.
-    DEV static void miss(const Tokens &seen, u32 v, const typename Chunk::Numbers &of, i32 t, i32 column,
-                         Operand &high, Operand &low)
+    template <class Numbers>
+    DEV static void miss(const Tokens &seen, u32 v, const Numbers &of, i32 t, i32 column, Operand &high,
+                         Operand &low)
     {
         Operand x;
         ptx::ldmatrix_transposed(Chunk::Values::matrices(v, 16 * t, column, false), x);
@@ -121,7 +122,8 @@ template <class Config> struct DeltaCarry {
     }
 
     // N e^(G_64 - G), times k's length.
-    DEV static void weigh(const Tokens &n, const typename Chunk::Numbers &of, Operands &high, Operands &low)
+    template <class Numbers>
+    DEV static void weigh(const Tokens &n, const Numbers &of, Operands &high, Operands &low)
     {
 #pragma unroll
         for (i32 t = 0; t < chunk / 8; t++) {
@@ -187,8 +189,7 @@ template <class Config> struct DeltaCarry {
         advance(s, high, low, k, of.all);
     }
 
-    // `Take` has a chunk's products.
-    template <class Take, class Place>
+    template <class Place>
     DEV static void run(const DeltaTensors<Config> &in, const Place &at, i32 warp, u32 first, u32 end,
                         Shared &shared)
     {
@@ -202,7 +203,7 @@ template <class Config> struct DeltaCarry {
 #pragma unroll 1
         for (u32 row = first; row < end; row += chunk) {
             Chunk::wait_ready(turn);
-            Take::take(s, warp, turn, stage, shared);
+            take(s, warp, turn, stage, shared);
             Chunk::finish(turn, row, end);
             Chunk::next(turn, stage);
         }
@@ -227,13 +228,11 @@ template <class Config> struct DeltaRead {
     // Which 16 rows of P the warp makes, `i` of blocks / parts: of two a short and a long one.
     DEV static i32 block_of(i32 warp, i32 i) { return i ? blocks - 1 - warp : warp; }
 
-    // Block j of P's rows 16 r on, times `factor` of a row.
+    // Block j of P's rows 16 r on, of products q k^T, times `factor` of a row.
     template <bool diagonal>
-    DEV static void relate(i32 r, i32 j, const typename Chunk::Rows &rows, u32 k, const float (&factor)[2],
-                           const typename Chunk::Numbers &of, typename Chunk::Weights &to)
+    DEV static void weigh(i32 r, i32 j, const float (&sum)[2][4], const float (&factor)[2],
+                          const typename Chunk::Numbers &of, typename Chunk::Weights &to)
     {
-        float sum[2][4] = {};
-        Chunk::relate(rows, k, 16 * j, sum);
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
             const i32 t = 16 * r + Chunk::lane() / 4 + 8 * h;
@@ -246,6 +245,14 @@ template <class Config> struct DeltaRead {
                     diagonal ? pack2<T>(column <= t ? a : 0.0f, column < t ? b : 0.0f) : pack2<T>(a, b);
             }
         }
+    }
+    template <bool diagonal>
+    DEV static void relate(i32 r, i32 j, const typename Chunk::Rows &rows, u32 k, const float (&factor)[2],
+                           const typename Chunk::Numbers &of, typename Chunk::Weights &to)
+    {
+        float sum[2][4] = {};
+        Chunk::relate(rows, k, 16 * j, sum);
+        weigh<diagonal>(r, j, sum, factor, of, to);
     }
     // P of tokens 16 r on, and what q is multiplied by.
     DEV static void relate_rows(i32 r, u32 q, u32 k, const typename Chunk::Numbers &of,
@@ -352,7 +359,7 @@ template <class Config> struct DeltaRead {
     }
 };
 
-template <class Config, class Carry = DeltaCarry<Config>> struct DeltaChunks {
+template <class Config> struct DeltaChunks {
     typedef DeltaChunk<Config> Chunk;
     typedef DeltaTensors<Config> Tensors;
     typedef typename Chunk::Shared Shared;
@@ -389,12 +396,8 @@ template <class Config, class Carry = DeltaCarry<Config>> struct DeltaChunks {
         }
         const i32 warp = ptx::uniform(threadIdx.x / 32);
         if (warp < parts) {
-            if constexpr (Chunk::moves_registers) ptx::grow_registers<Chunk::carry_registers>();
-            Carry::template run<Carry>(in, at, warp, of.first, of.end, shared);
-            return;
-        }
-        if constexpr (Chunk::moves_registers) ptx::shrink_registers<Chunk::other_registers>();
-        if (warp < parts + Chunk::readers) {
+            DeltaCarry<Config>::run(in, at, warp, of.first, of.end, shared);
+        } else if (warp < parts + Chunk::readers) {
             if constexpr (Config::o) DeltaRead<Config>::run(in, at, warp - parts, of.first, of.end, shared);
         } else DeltaSolve<Config>::run(in, at, warp - parts - Chunk::readers, of.first, of.end, shared);
     }

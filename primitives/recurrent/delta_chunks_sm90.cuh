@@ -1,122 +1,406 @@
-// delta_chunks_sm90.cuh -- the gated delta rule by chunks on Hopper: four warps carry 64 columns of a state
-// by wgmma, which has its operand of 64 columns in registers, as delta_chunks.cuh says, and the other one in
-// shared memory.
+// delta_chunks_sm90.cuh -- the gated delta rule by chunks on Hopper, where delta_prepare.cuh has left T and P
+// of all chunks: what is left depends on states. A warpgroup has 64 columns of a head's, in registers, in
+// fp32, from the first chunk to the last, and makes all products by wgmma, transposed as delta_chunks.cuh has
+// them: the results of one are the operand of the next, and no warp hands anything on to another one. While
+// q S is multiplied the warpgroup is at N, and while P N is, at the state behind the chunk. Four more warps
+// bring what comes next, and store o.
+//
+// What is prepared lies in the place of `decay`.
+//
+// Whoever writes an element of `after` has read it of `before`: both may be one memory.
+//
+// Config: as delta.cuh has it, of T bf16, by_row false; i32 slice (columns of a block, 64 or 128), ring
+// (chunks whose operands are there, or come).
 #pragma once
 #include "attention/fragment.cuh"
+#include "ptx/barrier.cuh"
 #include "ptx/wgmma.cuh"
-#include "recurrent/delta_chunks.cuh"
+#include "recurrent/delta_prepare.cuh"
 
 namespace coda {
 
-template <class Config> struct DeltaCarrySm90 : DeltaCarry<Config> {
-    typedef DeltaCarry<Config> Base;
-    typedef typename Base::Chunk Chunk;
-    typedef typename Base::T T;
-    typedef typename Base::Shared Shared;
-    typedef typename Base::State State;
-    typedef typename Base::Tokens Tokens;
-    typedef typename Base::Operands Operands;
-    static constexpr i32 keys = Base::keys, chunk = Base::chunk, blocks = Base::blocks;
+template <class Config> struct DeltaChunksSm90 {
+    typedef DeltaChunk<Config> Chunk;
+    typedef DeltaCarry<Config> Carry;
+    typedef DeltaSolve<Config> Solve;
+    typedef DeltaTensors<Config> Tensors;
+    typedef DeltaPrepared<typename Config::T> Prepared;
+    typedef typename Chunk::T T;
+    typedef typename Chunk::Piece Piece;
+    typedef typename Carry::State State;
+    typedef typename Carry::Tokens Tokens;
+    typedef typename Carry::Operands Operands;
+    typedef float Sum[Chunk::chunk / 2]; // of 64 values and a chunk's tokens
+    static constexpr i32 keys = Chunk::keys, chunk = Chunk::chunk, blocks = Chunk::blocks;
+    static constexpr i32 slice = Config::slice, groups = slice / 64, stages = Config::ring;
+    static constexpr i32 threads = 128 * (groups + 1);
+    static constexpr i32 carry_registers = 216, other_registers = 72; // where there are three warpgroups
     static constexpr i32 eight_rows = 1024, part_bytes = Chunk::Keys::part_bytes;
-    static_assert(Config::slice == 64 && Chunk::Keys::row_bytes == 128);
+    static_assert(slice % 64 == 0 && stages >= 2 && Chunk::Keys::row_bytes == 128);
 
-    // Tokens of a sum as results of mma.sync.
-    typedef float Sum[chunk / 2];
+    static constexpr i32 asked = Config::o ? chunk * keys : 512; // elements of q
+    struct alignas(1024) Stage {
+        T k[chunk * keys], q[asked], v[chunk * slice];               // then o
+        T high[chunk * chunk], low[chunk * chunk], p[chunk * chunk]; // with zeros
+        DeltaFactors factors;
+    };
+    struct Shared {
+        Stage stage[stages];
+        u64 full[stages], empty[stages];
+    };
+    static constexpr i32 shared_bytes = sizeof(Shared);
+
+    struct Place {
+        u32 sequence;
+        i32 head, column; // the first of the slice
+        i64 batch;
+    };
+
+    // ---- Warps that bring operands ----
+
+    // Where the thread's pieces of T^T and P go.
+    static constexpr i32 own = (Prepared::pieces + 127) / 128, factor_pieces = sizeof(DeltaFactors) / 16;
+    struct Pieces {
+        i32 t[own], p[own];
+    };
+    DEV static Pieces find_pieces(i32 thread)
+    {
+        Pieces of;
+#pragma unroll
+        for (i32 i = 0; i < own; i++) {
+            const i32 at = min(thread + 128 * i, Prepared::pieces - 1);
+            of.t[i] = Prepared::template place<typename Chunk::Square, true>(at);
+            of.p[i] = Prepared::template place<typename Chunk::Square, false>(at);
+        }
+        return of;
+    }
+    static constexpr i32 matrix_bytes = sizeof(T) * chunk * chunk;
+    DEV static void bring_made(const Prepared *made, const Pieces &of, i32 thread, Stage &to)
+    {
+        const u32 at = ptx::shared_address(to.high);
+        const Piece *const from = reinterpret_cast<const Piece *>(made) + thread;
+#pragma unroll
+        for (i32 i = 0; i < own; i++) {
+            if (thread + 128 * i >= Prepared::pieces) continue;
+            ptx::copy_async<16>(at + of.t[i], from + 128 * i, 16);
+            ptx::copy_async<16>(at + matrix_bytes + of.t[i], from + Prepared::pieces + 128 * i, 16);
+            if constexpr (Config::o)
+                ptx::copy_async<16>(at + 2 * matrix_bytes + of.p[i], from + 2 * Prepared::pieces + 128 * i,
+                                    16);
+        }
+        if (thread < factor_pieces)
+            ptx::copy_async<16>(ptx::shared_address(&to.factors) + 16 * thread, from + 3 * Prepared::pieces,
+                                16);
+    }
+    DEV static void bring(const Tensors &in, const Place &at, const Prepared *made, const Pieces &of,
+                          i32 thread, u32 row, i32 count, Stage &to)
+    {
+        const i32 key = at.head / Config::group * keys;
+        Solve::template bring_rows<typename Chunk::Keys, keys>(
+            thread, to.k, in.k + at.batch * in.of_k.batch + row * in.of_k.time + key, in.of_k.time, count);
+        bring_made(made, of, thread, to);
+        Solve::template bring_rows<typename Chunk::Values, slice>(
+            thread, to.v,
+            in.v + at.batch * in.of_v.batch + row * in.of_v.time + at.head * Config::values + at.column,
+            in.of_v.time, count);
+        if constexpr (Config::o)
+            Solve::template bring_rows<typename Chunk::Keys, keys>(
+                thread, to.q, in.q + at.batch * in.of_q.batch + row * in.of_q.time + key, in.of_q.time,
+                count);
+    }
+    // The columns of o that lie where v was.
+    DEV static void store(const Tensors &in, const Place &at, i32 thread, u32 row, i32 count, const Stage &of)
+    {
+        if constexpr (Config::o)
+            store_rows<typename Chunk::Values, slice, chunk, 128>(
+                thread, of.v,
+                in.o + at.batch * in.of_o.batch + row * in.of_o.time + at.head * Config::values + at.column,
+                in.of_o.time, count);
+    }
+    // Chunk i is handed on while chunk i - 1, of which o is left, makes room for one behind it.
+    DEV static void load(const Tensors &in, const Place &at, const Prepared *made, u32 first, u32 end,
+                         Shared &shared)
+    {
+        const i32 thread = threadIdx.x - 128 * groups, rows = (i32)(end - first);
+        const i32 all = (rows + chunk - 1) / chunk;
+        const Pieces of = find_pieces(thread);
+        i32 stage = 0, next = stages - 1;
+        u32 parity = 1; // of what is left empty
+#pragma unroll 1
+        for (i32 i = 0; i < stages - 1; i++) {
+            if (i < all)
+                bring(in, at, made + (i64)i * Config::heads, of, thread, first + i * chunk, rows - i * chunk,
+                      shared.stage[i]);
+            ptx::copy_async_commit();
+        }
+#pragma unroll 1
+        for (i32 i = 0; i <= all; i++) {
+            const i32 more = i + stages - 1;
+            if (i < all) {
+                ptx::copy_async_wait<stages - 2>();
+                ptx::fence_async_shared();
+                __syncwarp();
+                if (Chunk::lane() == 0) ptx::mbarrier_arrive(ptx::shared_address(&shared.full[stage]));
+            }
+            if (i > 0) {
+                ptx::mbarrier_wait(ptx::shared_address(&shared.empty[next]), parity);
+                store(in, at, thread, first + (i - 1) * chunk, rows - (i - 1) * chunk, shared.stage[next]);
+            }
+            if (more < all)
+                bring(in, at, made + (i64)more * Config::heads, of, thread, first + more * chunk,
+                      rows - more * chunk, shared.stage[next]);
+            ptx::copy_async_commit();
+            stage = stage + 1 == stages ? 0 : stage + 1;
+            next = next + 1 == stages ? 0 : next + 1;
+            if (next == 0) parity ^= 1;
+        }
+    }
+
+    // ---- A warpgroup that carries 64 columns ----
+
+    // Bytes of a stage's operands from its first on.
+    static constexpr u32 of_q = sizeof(T) * chunk * keys, of_v = of_q + sizeof(T) * asked;
+    static constexpr u32 of_high = of_v + sizeof(T) * chunk * slice, of_low = of_high + matrix_bytes;
+    static constexpr u32 of_p = of_low + matrix_bytes;
+
+    // The operand `bytes` behind a stage's first sixteenth; the other way round, with keys in rows.
+    DEV static u64 operand(u32 stage, u32 bytes) { return ptx::wgmma_descriptor_behind(stage, bytes, 16); }
+    DEV static u64 operand_of_rows(u32 stage, u32 bytes)
+    {
+        return ptx::wgmma_descriptor_behind(stage, bytes, part_bytes);
+    }
     DEV static void unpack(const Sum &sum, Tokens &to)
     {
 #pragma unroll
         for (i32 i = 0; i < chunk / 2; i++) to[i / 4][i % 4] = sum[i];
     }
 
-    DEV static u64 of_columns(u32 tile) { return ptx::wgmma_descriptor(tile, 16, eight_rows); }
-
-    // S^T k^T, half of the keys at a time: the second half is split while tensor cores have the first.
-    DEV static void see(const State &s, u32 k, typename Chunk::Left &left, i32 turn, Sum &seen)
+    typedef Operand Keys[keys / 16];
+    DEV static constexpr u32 of_keys(i32 i) { return i / 4 * part_bytes + i % 4 * 32; }
+    // S^T k^T, 32 keys at a time: some are split while tensor cores have those before them. S^T q^T is under
+    // way when it returns, and has `high`.
+    DEV static void see(const State &s, u32 stage, Keys &high, Sum &seen, Sum &o)
     {
-        constexpr i32 half = keys / 32;
-        Operand high[2][half], low[2][half];
+        Keys low;
 #pragma unroll
-        for (i32 part = 0; part < 2; part++) {
-#pragma unroll
-            for (i32 i = 0; i < half; i++) {
-                const i32 at = part * half + i;
-                split_results<T>(s[2 * at], s[2 * at + 1], high[part][i], low[part][i]);
-                if constexpr (Config::o) Chunk::leave(left.state[at], high[part][i]);
-            }
-            pin(high[part]), pin(low[part]);
+        for (i32 i = 0; i < keys / 16; i++) {
+            split_results<T>(s[2 * i], s[2 * i + 1], high[i], low[i]);
+            if (i % 2 == 0) continue;
+            pin_operand(high[i - 1]), pin_operand(high[i]), pin_operand(low[i - 1]), pin_operand(low[i]);
             ptx::wgmma_fence();
 #pragma unroll
-            for (i32 i = 0; i < half; i++) {
-                const i32 at = part * half + i;
-                const u64 b = of_columns(k + at / 4 * part_bytes + at % 4 * 32);
-                ptx::Wgmma<T, chunk>::template mma<0>(seen, low[part][i], b, at > 0);
-                ptx::Wgmma<T, chunk>::template mma<0>(seen, high[part][i], b, 1);
+            for (i32 j = i - 1; j <= i; j++) {
+                ptx::Wgmma<T, chunk>::template mma<0>(seen, low[j], operand(stage, of_keys(j)), j > 0);
+                ptx::Wgmma<T, chunk>::template mma<0>(seen, high[j], operand(stage, of_keys(j)), 1);
             }
             ptx::wgmma_commit();
         }
-        if constexpr (Config::o) Chunk::say_left(Chunk::STATE, turn);
-        ptx::wgmma_wait<0>();
-        pin(seen);
+        if constexpr (Config::o) {
+#pragma unroll
+            for (i32 i = 0; i < keys / 16; i++)
+                ptx::Wgmma<T, chunk>::template mma<0>(o, high[i], operand(stage, of_q + of_keys(i)), i > 0);
+            ptx::wgmma_commit();
+        }
+        ptx::wgmma_wait<Config::o>();
+        pin(seen), pin(low);
+    }
+    DEV static void pin_operand(Operand &x)
+    {
+        asm volatile("" : "+r"(x[0]), "+r"(x[1]), "+r"(x[2]), "+r"(x[3])::"memory");
     }
 
-    // N^T. Of T^T what is below the diagonal is 0.
-    DEV static void solve(Operands &high, Operands &low, u32 t_high, u32 t_low, Sum &n)
+    // N^T, under way.
+    DEV static void solve(Operands &high, Operands &low, u32 stage, Sum &n)
     {
         pin(high), pin(low);
         ptx::wgmma_fence();
 #pragma unroll
         for (i32 j = 0; j < blocks; j++) {
-            const u64 b = of_columns(t_high + 2 * j * eight_rows), c = of_columns(t_low + 2 * j * eight_rows);
+            const u64 b = operand(stage, of_high + 2 * j * eight_rows);
+            const u64 c = operand(stage, of_low + 2 * j * eight_rows);
             ptx::Wgmma<T, chunk>::template mma<1>(n, high[j], c, j > 0);
             ptx::Wgmma<T, chunk>::template mma<1>(n, low[j], b, 1);
             ptx::Wgmma<T, chunk>::template mma<1>(n, high[j], b, 1);
         }
         ptx::wgmma_commit();
-        ptx::wgmma_wait<0>();
-        pin(n);
     }
 
-    DEV static void advance(State &s, Operands &high, Operands &low, u32 k, float all)
+    // What is added to S of 64 keys, under way.
+    typedef float Change[32];
+    DEV static void advance(Operands &high, Operands &low, u32 stage, i32 part, Change &d)
     {
-        float d[keys / 2];
         pin(high), pin(low);
         ptx::wgmma_fence();
 #pragma unroll
         for (i32 t = 0; t < blocks; t++) {
-            const u64 b = ptx::wgmma_descriptor(k + 2 * t * eight_rows, part_bytes, eight_rows);
-            ptx::Wgmma<T, keys>::template mma<1>(d, low[t], b, t > 0);
-            ptx::Wgmma<T, keys>::template mma<1>(d, high[t], b, 1);
+            const u64 b = operand_of_rows(stage, part * part_bytes + 2 * t * eight_rows);
+            ptx::Wgmma<T, 64>::template mma<1>(d, low[t], b, t > 0);
+            ptx::Wgmma<T, 64>::template mma<1>(d, high[t], b, 1);
         }
         ptx::wgmma_commit();
-        ptx::wgmma_wait<0>();
+    }
+    // The sum is of its own, and then added: tensor cores round what they add to towards 0.
+    DEV static void add(State &s, i32 part, Change &d, float all)
+    {
         pin(d);
 #pragma unroll
-        for (i32 i = 0; i < keys / 2; i++) s[i / 4][i % 4] = fmaf(s[i / 4][i % 4], all, d[i]);
+        for (i32 i = 0; i < 32; i++) {
+            float &to = s[8 * part + i / 4][i % 4];
+            to = fmaf(to, all, d[i]);
+        }
     }
 
-    DEV static void take(State &s, i32 warp, i32 turn, i32 stage, Shared &shared)
+    // o += N^T P^T, under way.
+    DEV static void add_within(Operands &n, u32 stage, Sum &o)
     {
-        const typename Chunk::Numbers &of = shared.numbers[turn];
-        typename Chunk::Left &left = shared.left[turn][warp];
-        const u32 k = ptx::shared_address(shared.stage[stage].k);
-        Operands high, low;
-        Sum sum;
-        Tokens tokens;
-        see(s, k, left, turn, sum);
-        unpack(sum, tokens);
+        pin(n), pin(o);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (i32 j = 0; j < blocks; j++)
+            ptx::Wgmma<T, chunk>::template mma<0>(o, n[j], operand(stage, of_p + 32 * j), 1);
+        ptx::wgmma_commit();
+    }
+
+    DEV static void scale(Sum &o, const float *of)
+    {
+#pragma unroll
+        for (i32 t = 0; t < chunk / 8; t++) {
+            const Pair w = port::load_pair(&of[8 * t + 2 * (Chunk::lane() % 4)]);
+#pragma unroll
+            for (i32 i = 0; i < 4; i++) o[4 * t + i] *= i % 2 ? w.b : w.a;
+        }
+    }
+    DEV static void pack(const Tokens &n, Operands &to)
+    {
 #pragma unroll
         for (i32 t = 0; t < blocks; t++)
-            Base::miss(tokens, ptx::shared_address(shared.stage[stage].v), of, t, 16 * warp, high[t], low[t]);
-        solve(high, low, ptx::shared_address(shared.inverse[turn].high),
-              ptx::shared_address(shared.inverse[turn].low), sum);
-        unpack(sum, tokens);
-        if constexpr (Config::o) Base::leave_change(tokens, left, turn);
-        Base::weigh(tokens, of, high, low);
-        advance(s, high, low, k, of.all);
+#pragma unroll
+            for (i32 i = 0; i < 4; i++)
+                to[t][i] = pack2<T>(n[2 * t + i / 2][i % 2 * 2], n[2 * t + i / 2][i % 2 * 2 + 1]);
     }
-};
 
-template <class Config> struct DeltaChunksSm90 : DeltaChunks<Config, DeltaCarrySm90<Config>> {
+    DEV static void take(State &s, i32 column, Stage &of)
+    {
+        const u32 v = ptx::shared_address(of.v), stage = ptx::shared_address(&of) >> 4;
+        const DeltaFactors &made = of.factors;
+        Keys of_state;
+        Operands high, low, change;
+        Sum sum, n, o;
+        Tokens tokens;
+        see(s, stage, of_state, sum, o);
+        unpack(sum, tokens);
+#pragma unroll
+        for (i32 t = 0; t < blocks; t++) Carry::miss(tokens, v, made, t, column, high[t], low[t]);
+        solve(high, low, stage, n);
+        if constexpr (Config::o) {
+            ptx::wgmma_wait<1>();
+            pin(o), pin(of_state);
+            scale(o, made.q);
+        }
+        ptx::wgmma_wait<0>();
+        pin(n), pin(high), pin(low);
+        unpack(n, tokens);
+        Carry::weigh(tokens, made, high, low);
+        const float all = made.all;
+        Change d;
+        advance(high, low, stage, 0, d);
+        if constexpr (Config::o) {
+            pack(tokens, change);
+            add_within(change, stage, o);
+        }
+        ptx::wgmma_wait<Config::o>();
+        add(s, 0, d, all);
+        if constexpr (keys > 64) advance(high, low, stage, 1, d);
+        if constexpr (Config::o) {
+            ptx::wgmma_wait<(keys > 64)>();
+            pin(o), pin(change);
+            leave_turned<typename Chunk::Values, T>(o, column, v);
+        }
+        ptx::wgmma_wait<0>();
+        pin(high), pin(low);
+        if constexpr (keys > 64) add(s, 1, d, all);
+    }
+
+    DEV static void carry(const Tensors &in, const Place &at, u32 first, u32 end, Shared &shared)
+    {
+        const i32 column = ptx::uniform(threadIdx.x / 32) * 16;
+        const bool any = at.sequence < in.sequences;
+        State s = {};
+        if (Config::before && any)
+            Carry::load(in.before + at.sequence * in.of_before.batch + at.head * in.of_before.head +
+                            at.column + column,
+                        in.of_before, s);
+        i32 stage = 0;
+        u32 parity = 0;
+#pragma unroll 1
+        for (u32 row = first; row < end; row += chunk) {
+            ptx::mbarrier_wait(ptx::shared_address(&shared.full[stage]), parity);
+            take(s, column, shared.stage[stage]);
+            __syncwarp();
+            if (Chunk::lane() == 0) ptx::mbarrier_arrive(ptx::shared_address(&shared.empty[stage]));
+            stage = stage + 1 == stages ? 0 : stage + 1;
+            if (stage == 0) parity ^= 1;
+        }
+        if (Config::after && any)
+            Carry::store(in.after + at.sequence * in.of_after.batch + at.head * in.of_after.head + at.column +
+                             column,
+                         in.of_after, s);
+    }
+
+    // Rows of no sequence.
+    DEV static void clear(const Tensors &in, const Place &at, u32 row, u32 end)
+    {
+        if constexpr (Config::o && Config::packed)
+            for (u32 i = threadIdx.x; i < (end - row) * slice; i += threads)
+                in.o[(i64)(row + i / slice) * in.of_o.time + at.head * Config::values + at.column +
+                     i % slice] = from_float<T>(0.0f);
+    }
+
+    DEV static void begin(Shared &shared)
+    {
+#pragma unroll
+        for (i32 i = 0; i < stages; i++)
+#pragma unroll 4
+            for (i32 e = threadIdx.x; e < 3 * matrix_bytes / 16; e += threads)
+                reinterpret_cast<Piece *>(shared.stage[i].high)[e] = Piece{};
+        ptx::fence_async_shared();
+        if (threadIdx.x == 0) {
+#pragma unroll
+            for (i32 i = 0; i < stages; i++) {
+                ptx::mbarrier_init(ptx::shared_address(&shared.full[i]), 4);
+                ptx::mbarrier_init(ptx::shared_address(&shared.empty[i]), 4 * groups);
+            }
+            ptx::mbarrier_fence_init();
+        }
+        __syncthreads();
+    }
+
+    template <class Block> DEV static void run(const Block &block, const Tensors &in)
+    {
+        Shared &shared = *reinterpret_cast<Shared *>(block.shared());
+        constexpr u32 slices = Config::values / slice;
+        const u32 item = block.index(), sequence = item / (Config::heads * slices);
+        const Place at = {sequence, (i32)(item / slices % Config::heads), (i32)(item % slices) * slice,
+                          Config::packed ? 0 : (i64)sequence};
+        SequenceRows of = {(i32)sequence, 0, in.time};
+        if constexpr (Config::packed) {
+            of.end = 0;
+            if (sequence < in.sequences) of = in.packed().rows_of(sequence);
+            if (sequence == 0) clear(in, at, 0, of.first);
+            if (sequence + 1 >= in.sequences) clear(in, at, of.end, in.time);
+        }
+        begin(shared);
+        if (threadIdx.x < 128 * groups) {
+            if constexpr (groups > 1) ptx::grow_registers<carry_registers>();
+            carry(in, at, of.first, of.end, shared);
+        } else {
+            if constexpr (groups > 1) ptx::shrink_registers<other_registers>();
+            load(in, at,
+                 reinterpret_cast<const Prepared *>(in.decay) +
+                     (i64)DeltaParts<Config>::first(in, of) * Config::heads + at.head,
+                 of.first, of.end, shared);
+        }
+    }
 };
 
 } // namespace coda

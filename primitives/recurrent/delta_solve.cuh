@@ -26,11 +26,7 @@ template <class Config> struct DeltaChunk {
     static constexpr i32 chunk = 64, blocks = chunk / 16, stages = ring == 1 ? 1 : ring + 1;
     static constexpr i32 parts = slice / 16, readers = Config::o ? parts : 0, makers = 4;
     static constexpr i32 threads = 32 * (parts + readers + makers), others = threads - 32 * makers;
-    // Three warpgroups have 168 registers a thread each, of which that by wgmma wants more.
-    static constexpr bool moves_registers = Config::wgmma && Config::o;
-    static constexpr i32 carry_registers = 208, other_registers = 144;
-    static_assert(sizeof(T) == 2 && !Config::by_row && (ring == 1 || ring == 2) && makers == blocks);
-    static_assert(Config::values % slice == 0 && (slice == 32 || slice == 64));
+    static_assert(sizeof(T) == 2 && !Config::by_row && makers == blocks && Config::values % slice == 0);
 
     typedef MatrixTile<T, keys, chunk> Keys;
     typedef MatrixTile<T, slice, chunk> Values;
@@ -70,12 +66,13 @@ template <class Config> struct DeltaChunk {
     struct alignas(128) Left {
         Piece state[keys / 16][32], change[blocks][32];
     };
+    typedef float Diagonal[blocks][16][16];
     struct Shared {
         Stage stage[stages];
         Inverse inverse[ring];
         Weights weights[ring];
         Left left[ring][readers ? readers : 1];
-        float diagonal[blocks][16][16];
+        Diagonal diagonal;
         Numbers numbers[ring];
     };
 
@@ -166,12 +163,12 @@ template <class Config> struct DeltaSolve {
         float high[2], low[2], beta[2];
     };
 
-    template <class Tile, i32 n>
+    template <class Tile, i32 n, i32 many = threads>
     DEV static void bring_rows(i32 thread, T *to, const T *from, i64 time, i32 count)
     {
         const u32 at = ptx::shared_address(to);
 #pragma unroll 2
-        for (i32 i = 0; i < chunk * n / 8; i += threads) {
+        for (i32 i = 0; i < chunk * n / 8; i += many) {
             const i32 t = (i + thread) / (n / 8), c = (i + thread) % (n / 8) * 8;
             ptx::copy_async<16>(at + Tile::offset(t, c), t < count ? from + t * time + c : from,
                                 t < count ? 16 : 0);
@@ -268,13 +265,11 @@ template <class Config> struct DeltaSolve {
         else of.later[thread - chunk] *= of.k[thread - chunk];
     }
 
-    // Blocks of L: that on the diagonal as floats, or block j of the others as two halves.
+    // Blocks of L, of products k k^T: that on the diagonal as floats, or block j of the others as two halves.
     template <bool diagonal>
-    DEV static void weigh(i32 warp, i32 j, const typename Chunk::Rows &rows, u32 k, const Numbers &of,
+    DEV static void weigh(i32 warp, i32 j, const float (&sum)[2][4], const Numbers &of,
                           float (&floats)[16][16], typename Chunk::Inverse &to)
     {
-        float sum[2][4] = {};
-        Chunk::relate(rows, k, 16 * j, sum);
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
             const i32 t = 16 * warp + Chunk::lane() / 4 + 8 * h;
@@ -376,37 +371,47 @@ template <class Config> struct DeltaSolve {
         }
     }
 
-    // L, of which nothing is read any more.
-    DEV static void clear(i32 warp, typename Chunk::Inverse &of)
-    {
-        typedef typename Chunk::Piece Piece;
-        for (i32 e = Chunk::lane(); e < 2 * 16 * warp; e += 32) {
-            const i32 at = Chunk::Square::offset(16 * warp + e % 16, e / 16 * 8);
-            *(Piece *)((u8 *)of.high + at) = Piece{}, *(Piece *)((u8 *)of.low + at) = Piece{};
-        }
-    }
-
     DEV static void meet() { ptx::named_barrier(Chunk::MAKERS, threads); }
 
-    DEV static void make(i32 warp, i32 turn, i32 stage, i32 count, Shared &shared)
+    // T of a chunk whose tokens and sums have come. The makers meet between the two halves.
+    DEV static void begin(i32 warp, u32 k, i32 count, Numbers &of, typename Chunk::Rows &rows)
     {
-        const i32 thread = 32 * warp + Chunk::lane();
-        const u32 k = ptx::shared_address(shared.stage[stage].k);
-        Numbers &of = shared.numbers[turn];
-        typename Chunk::Rows rows;
         Chunk::load_rows(k, 16 * warp, rows);
         measure(warp, rows, count, of);
-        find_powers(thread, of);
-        meet();
-        find_factors(thread, of);
-        weigh<true>(warp, warp, rows, k, of, shared.diagonal[warp], shared.inverse[turn]);
+        find_powers(32 * warp + Chunk::lane(), of);
+    }
+    template <bool diagonal>
+    DEV static void relate(i32 warp, i32 j, u32 k, const typename Chunk::Rows &rows, const Numbers &of,
+                           typename Chunk::Diagonal &floats, typename Chunk::Inverse &to)
+    {
+        float sum[2][4] = {};
+        Chunk::relate(rows, k, 16 * j, sum);
+        weigh<diagonal>(warp, j, sum, of, floats[warp], to);
+    }
+    DEV static void finish(i32 warp, u32 k, const typename Chunk::Rows &rows, Numbers &of,
+                           typename Chunk::Diagonal &floats, typename Chunk::Inverse &to)
+    {
+        find_factors(32 * warp + Chunk::lane(), of);
+        relate<true>(warp, warp, k, rows, of, floats, to);
 #pragma unroll 1
-        for (i32 j = 0; j < warp; j++)
-            weigh<false>(warp, j, rows, k, of, shared.diagonal[warp], shared.inverse[turn]);
+        for (i32 j = 0; j < warp; j++) relate<false>(warp, j, k, rows, of, floats, to);
+        solve(warp, floats, to);
+    }
+    // T^T, where L is.
+    DEV static void solve(i32 warp, const typename Chunk::Diagonal &floats, typename Chunk::Inverse &to)
+    {
         __syncwarp();
-        invert(warp, shared.diagonal[warp], shared.inverse[turn]);
+        invert(warp, floats[warp], to);
         meet();
-        substitute(warp, shared.inverse[turn]);
+        substitute(warp, to);
+    }
+    DEV static void make(i32 warp, i32 turn, i32 stage, i32 count, Shared &shared)
+    {
+        const u32 k = ptx::shared_address(shared.stage[stage].k);
+        typename Chunk::Rows rows;
+        begin(warp, k, count, shared.numbers[turn], rows);
+        meet();
+        finish(warp, k, rows, shared.numbers[turn], shared.diagonal, shared.inverse[turn]);
     }
 
     template <class Place>
@@ -447,11 +452,6 @@ template <class Config> struct DeltaSolve {
             meet();
             make(warp, turn, stage, count, shared);
             if (sums) now = sum_decays(next);
-            if constexpr (Config::wgmma) {
-                meet();
-                clear(warp, shared.inverse[turn]);
-                ptx::fence_async_shared();
-            }
             ptx::named_arrive(Chunk::READY + turn, Chunk::threads);
             Chunk::next(turn, stage);
         }

@@ -57,4 +57,33 @@ template <class T> DEV void multiply(float (&left)[4], float (&right)[4], const 
     ptx::mma<T>(right, a, b[2], b[3]);
 }
 
+// A warp's results of 16 columns, from `column` on, and 64 rows, transposed: [16, 64] as neighbouring results
+// of mma.sync. They become the columns' rows in a tile.
+template <class Tile, class T> DEV void leave_turned(const float (&x)[32], i32 column, u32 tile)
+{
+#pragma unroll
+    for (i32 t = 0; t < 4; t++) {
+        u32 m[4];
+#pragma unroll
+        for (i32 i = 0; i < 4; i++) m[i] = pack2<T>(x[8 * t + 2 * i], x[8 * t + 2 * i + 1]);
+        ptx::stmatrix_transposed(Tile::matrices(tile, 16 * t, column, false), m[0], m[1], m[2], m[3]);
+    }
+}
+// The first `count` of a tile's rows of n columns, by `many` threads.
+template <class Tile, i32 n, i32 rows, i32 many, class T>
+DEV void store_rows(i32 thread, const T *tile, T *to, i64 row, i32 count)
+{
+    struct alignas(16) Piece {
+        u32 x[4];
+    };
+    const u8 *const from = reinterpret_cast<const u8 *>(tile);
+#pragma unroll
+    for (i32 i = 0; i < rows * n / 8; i += many) {
+        const i32 t = (i + thread) / (n / 8), c = (i + thread) % (n / 8) * 8;
+        if (t < count)
+            *reinterpret_cast<Piece *>(to + t * row + c) =
+                *reinterpret_cast<const Piece *>(from + Tile::offset(t, c));
+    }
+}
+
 } // namespace coda

@@ -51,6 +51,33 @@ template <class Index> struct PackedSequences {
         return {(i32)b, first, end > first ? end : first};
     }
 
+    // The last sequence b whose first row / length + b is `part` at most; index -1: there is none.
+    DEV SequenceRows find_part(u32 part, u32 length) const
+    {
+        SequenceRows found = {-1, 0, 0};
+        u32 first = 0;
+#pragma unroll 1
+        for (u32 i = 0; i < sequences; i += 32) {
+            const u32 lane = threadIdx.x % 32, own = i + lane;
+            u32 at = own < sequences ? start(own) : 0;
+            at = at > first ? at : first;
+#pragma unroll
+            for (u32 d = 1; d < 32; d *= 2) {
+                const u32 before = __shfl_sync(~0u, at, lane < d ? lane : lane - d);
+                at = at > before ? at : before;
+            }
+            const u32 past = __ballot_sync(~0u, own >= sequences || at / length + own > part);
+            const i32 many = past ? __ffs(past) - 1 : 32;
+            if (many) found = {(i32)i + many - 1, __shfl_sync(~0u, at, many - 1), 0};
+            if (many < 32) break;
+            first = __shfl_sync(~0u, at, 31);
+        }
+        if (found.index < 0) return found;
+        const u32 end = start(found.index + 1);
+        found.end = end > found.first ? end : found.first;
+        return found;
+    }
+
     // Which has the row, which is below `time`.
     DEV SequenceRows find(u32 row) const
     {

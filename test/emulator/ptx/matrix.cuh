@@ -15,6 +15,17 @@ DEV void stmatrix(u32 address, u32 m0, u32 m1, u32 m2, u32 m3)
     const u32 m[4] = {m0, m1, m2, m3};
     emu_matrix_store(address, m, 4);
 }
+/* A lane has rows 2 (l % 4) and the next of column l / 4, and gets such columns of row l / 4. */
+DEV void stmatrix_transposed(u32 address, u32 m0, u32 m1, u32 m2, u32 m3)
+{
+    u32 m[4] = {m0, m1, m2, m3};
+    const u32 lane = threadIdx.x % 32, from = lane % 4 * 8 + lane / 8, shift = lane / 4 % 2 * 16;
+    for (int i = 0; i < 4; i++) {
+        const u32 low = __shfl_sync(~0u, m[i], from), high = __shfl_sync(~0u, m[i], from + 4);
+        m[i] = (low >> shift & 0xffff) | (high >> shift & 0xffff) << 16;
+    }
+    emu_matrix_store(address, m, 4);
+}
 DEV void ldmatrix(u32 address, u32 (&m)[2]) { emu_matrix_load(address, m, 2); }
 DEV void ldmatrix(u32 address, u32 (&m)[4]) { emu_matrix_load(address, m, 4); }
 DEV void ldmatrix_transposed(u32 address, u32 (&m)[4]) { emu_matrix_load_transposed(address, m); }

@@ -15,6 +15,11 @@ DEV u64 wgmma_descriptor(u32 address, u32 leading, u32 stride)
     return start | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | swizzle_128;
 }
 
+DEV u64 wgmma_descriptor_behind(u32 sixteenth, u32 bytes, u32 leading)
+{
+    return wgmma_descriptor(16 * sixteenth + bytes, leading, 1024);
+}
+
 template <class T> constexpr bool is_half = false;
 template <> constexpr bool is_half<f16> = true;
 
