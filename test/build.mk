@@ -199,7 +199,7 @@ $(BUILD)/test/vocabulary.h: $(HOST_PRIMS)
 	@{ for f in $(HOST_PRIMS:primitives/%=%); do echo "#include \"$$f\""; done; \
 	    echo "#define MAPS(X)$(call host_names,map)"; echo "#define REDUCES(X)$(call host_names,reduce)"; } > $@
 $(BUILD)/test/shim.o: test/shim/shim.cpp test/shim/host.h $(BUILD)/test/vocabulary.h
-	$(CXX) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -fno-exceptions -fno-rtti -ffp-contract=off $(CFLAGS) \
+	$(CXX) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -fno-exceptions -fno-rtti -ffp-contract=off $(CFLAGS) $(if $(SAN),,-O0) \
 	    $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) -MMD -MP -pthread -Iprimitives -Itest/shim \
 	    -I$(BUILD)/test -include test/shim/host.h -c $< -o $@
 $(BUILD)/unit: $(BUILD)/test/shim.o

@@ -3,6 +3,7 @@
  *
  *     ONE(test)            a test
  *     EACH(test, count)    a test for each _i in 0..count-1; RANGE(test, from, to) has from..to-1
+ *     SOME(test, count)    EACH, of which a short run under a sanitizer takes a third, by the seed
  *     CASE("nvrtc")        the rest is in a case of that name; tests before it in one named like the suite
  *
  * What holds for a case: AROUND(set_up, tear_down) runs beside each test, in its process, AROUND_ALL beside
@@ -12,6 +13,7 @@
 #define TESTS_H
 
 #include "base.h" /* before check.h, which has a macro named fail */
+#include "util_scale.h"
 
 #include <check.h>
 
@@ -20,6 +22,12 @@ static inline TCase *tests_case(Suite *s, const char *name)
     TCase *t = tcase_create(name);
     suite_add_tcase(s, t);
     return t;
+}
+
+static inline void tests_some(TCase *t, const TTest *test, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (!SANITIZED || scale_takes_one_in(3, i)) tcase_add_loop_test(t, test, i, i + 1);
 }
 
 #define TESTS(name, ...)                                                                                     \
@@ -35,6 +43,7 @@ static inline TCase *tests_case(Suite *s, const char *name)
 
 #define ONE(test) tcase_add_test(tests_now, test)
 #define EACH(test, count) tcase_add_loop_test(tests_now, test, 0, (int)(count))
+#define SOME(test, count) tests_some(tests_now, test, (int)(count))
 #define RANGE(test, from, to) tcase_add_loop_test(tests_now, test, from, to)
 #define CASE(name) (tests_now = tests_case(tests_suite, name))
 #define AROUND(before, after) tcase_add_checked_fixture(tests_now, before, after)

@@ -2,8 +2,8 @@
  * util_scale.h -- how much of a large set of cases a run takes.
  *
  * `make test` takes a part of a share that covers what matters, and a few more, both drawn by its seed, so
- * that many runs see everything; `make test-full` ($CODA_FULL=1) takes all. $CODA_SHARE=2, which `make test`
- * sets, halves the parts that a test asks for, but one in 2 or 3; a GPU takes them as the tests say.
+ * that many runs see everything; `make test-full` ($CODA_FULL=1) takes all. $CODA_SHARE=4, which `make test`
+ * sets, quarters the parts that a test asks for, but one in 2 or 3; a GPU takes them as the tests say.
  * Sanitizers, under which a case takes five to twenty times as long, take a smaller share: they look at
  * code, not at numbers.
  */

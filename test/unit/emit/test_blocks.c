@@ -43,7 +43,7 @@ static void expect_registers(const coda_plan *p, const char *what)
 START_TEST(kernels_keep_to_their_registers)
 {
     const struct block *b = &blocks[_i];
-    if (!scale_takes_one_in(3, _i)) return;
+    if (!scale_takes_one_in(4, _i)) return;
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_plan *p;
     graph *g = run_load(b->path);
