@@ -36,7 +36,7 @@ $(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/chat_serv
 # ---- Tokenizers of all kinds: ids, texts, damaged files; a real one's, where `make embed-data` has brought it ----
 TOKENIZER_TEST = tokenizer_test test/model/tokenizers $(TREE)/build/minilm $$$$CODA_SEED
 $(eval $(call job,tokenizer,plain,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,100)))
-$(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),20000,200)))
+$(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),20000,25)))
 
 # ---- Checkpoints of each family: logits, texts, broken files; the real MiniLM, if `make embed-data` has brought it ----
 MODEL_TEST = model_test test/model/tiny

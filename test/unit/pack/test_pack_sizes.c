@@ -465,7 +465,7 @@ START_TEST(nulls_are_refused)
 END_TEST
 
 TESTS(pack_sizes, EACH(values_are_numpys, ARRAY_SIZE(cases)), EACH(ranges_are_the_whole, ARRAY_SIZE(cases)),
-      EACH(rows_are_reordered, ARRAY_SIZE(cases)), EACH(what_fills_up_is_0, ARRAY_SIZE(cases)),
+      EACH(rows_are_reordered, ARRAY_SIZE(cases)), SOME(what_fills_up_is_0, ARRAY_SIZE(cases)),
       ONE(numbers_that_are_none), ONE(tensors_of_another_size), ONE(rows_out_of_range),
       ONE(orders_that_are_none), ONE(zero_points_that_are_dropped), ONE(codes_of_4_bits),
       ONE(nulls_are_refused));

@@ -308,5 +308,5 @@ START_TEST(too_small_for_the_scale)
 END_TEST
 
 TESTS(quantize, EACH(tensors_are_numpys, ARRAY_SIZE(cases)), EACH(ranges_are_the_whole, ARRAY_SIZE(cases)),
-      EACH(packs_and_is_near, ARRAY_SIZE(cases)), EACH(search_loses_less, ARRAY_SIZE(cases)),
+      SOME(packs_and_is_near, ARRAY_SIZE(cases)), EACH(search_loses_less, ARRAY_SIZE(cases)),
       ONE(what_is_refused), ONE(too_small_for_the_scale));
