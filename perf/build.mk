@@ -25,6 +25,7 @@ perf-torch: $(PACKAGE)/.made ## the same beside PyTorch, if python3 has it (TORC
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
 	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/serving.py
 	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/families.py
+	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/quant_peers.py
 perf-backward: $(PACKAGE)/.made ## backward passes beside PyTorch, and XLA by TORCH_ARGS=--jax
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/backward.py $(TORCH_ARGS) $(CASES)
 perf-training: $(PACKAGE)/.made ## whole steps of training beside torch.compile's, and losses beside PyTorch's
