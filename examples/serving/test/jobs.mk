@@ -64,7 +64,7 @@ $(eval $(call job,training,plain,test/training/train.sh $(BUILD) $(if $(FULL),fu
 # ---- On an SM in software ----
 EMULATOR    := $(abspath $(LIBRARY))/emulator
 on_emulator = env CODA_CACHE_DIR=$(BUILD)/emulated CODA_CUDA_LIB=$(EMULATOR) CODA_LIBCUDA=$(EMULATOR)/libcuda.so.1 LD_LIBRARY_PATH=$(EMULATOR)
-$(eval $(call job,emulated-chat,library,$(on_emulator) $(BUILD)/chat_test $(BUILD)/chat_server gpu captures $(if $(FULL),states_gpu)))
+$(eval $(call job,emulated-chat,library,$(on_emulator) $(BUILD)/chat_test $(BUILD)/chat_server gpu captures ranks_gpu $(if $(FULL),states_gpu)))
 $(eval $(call job,emulated-programs,library,test/model/programs.sh $(BUILD) $(LIBRARY)))
 $(eval $(call job,emulated-checkpoints,library,$(on_emulator) $(BUILD)/$(MODEL_TEST) $(BUILD) brief_gpu quantised_gpu))
 $(eval $(call job,emulated-pictures,library,test/picture/draw.sh $(BUILD) $(LIBRARY)))

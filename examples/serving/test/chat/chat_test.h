@@ -129,6 +129,7 @@ void test_words(const char *program);
 void test_logprobs(const char *program);
 void test_story(const char *program);
 void test_ranks(const char *program);
+void test_ranks_gpu(const char *program);
 void test_gpu(const char *program);
 void test_captures(const char *program);
 

@@ -44,6 +44,7 @@ int main(int argc, char **argv)
                  {"logprobs", test_logprobs},
                  {"story", test_story},
                  {"ranks", test_ranks},
+                 {"ranks_gpu", test_ranks_gpu},
                  {"gpu", test_gpu},
                  {"states_gpu", test_states_gpu},
                  {"captures", test_captures}};

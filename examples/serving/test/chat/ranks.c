@@ -70,6 +70,31 @@ static void refused(const char *program, const char *name, const char *ranks, co
           name, ranks, status, last);
 }
 
+/* Steps of two GPUs, captured and not, beside the CPU device's. */
+void test_ranks_gpu(const char *program)
+{
+    static const char body[] = "{\"prompt\": [1, 5], \"max_tokens\": 3, \"ignore_eos\": true, "
+                               "\"return_token_ids\": true, \"temperature\": 0}";
+    const char *path = "test/model/tiny/gpt2";
+    const char *const one[] = {"--ids", "--context", "32", path, NULL};
+    const char *const two[] = {"--gpu",     "--dtype", "f32",    "--ids", "--ranks",     "2",
+                               "--graphs",  "2",       "--rows", "4",     "--sequences", "2",
+                               "--context", "32",      path,     NULL};
+    struct running s = server_start(program, one);
+    struct answer *want = ask(s.port, TEXT, body, false);
+    CHECK(server_stop(&s) == 0, "the server did not end well");
+    setenv("CODA_EMULATOR_DEVICES", "2", 1);
+    s = server_start(program, two);
+    unsetenv("CODA_EMULATOR_DEVICES");
+    struct answer *a = ask(s.port, TEXT, body, false);
+    CHECK(a->status == 200 && a->count == 3 && answers_equal(want, a), "status %d, %d tokens, others",
+          a->status, a->count);
+    CHECK(metric(s.port, "coda_graph_launches_total") > 0, "no step was a CUDA graph");
+    answer_free(want);
+    answer_free(a);
+    CHECK(server_stop(&s) == 0, "the server on two GPUs did not end well");
+}
+
 void test_ranks(const char *program)
 {
     static const char *const both[] = {"2", "4", NULL};
