@@ -223,22 +223,6 @@ static int kept_input(const struct split *s, graph *g, int v, int *k)
     return graph_append(g, &leaf);
 }
 
-/* An exchange comes behind the last one before it that is in the same graph. */
-static int copy_exchange(graph *to, const graph *g, int v, const int *map)
-{
-    struct node n = g->node[v];
-    int in[EXCHANGE_OPERANDS] = {map[n.in[EXCHANGE_X]], map[n.in[EXCHANGE_GROUP]], -1};
-    for (const struct node *b = &n; in[EXCHANGE_BEFORE] < 0 && b->nin > EXCHANGE_BEFORE;) {
-        int before = b->in[EXCHANGE_BEFORE];
-        if (before < 0) break;
-        b = &g->node[before];
-        if (map[before] >= 0 && op_is_exchange(to->node[map[before]].op)) in[EXCHANGE_BEFORE] = map[before];
-    }
-    n.in = in;
-    n.nin = EXCHANGE_OPERANDS;
-    return graph_append(to, &n);
-}
-
 /* The nodes that are wanted, and inputs for those that forward keeps; outputs from `first` to `last` - 1. */
 static bool copy(const struct split *s, graph *to, const bool *wanted, const bool *kept, int first, int last,
                  int *map)
@@ -247,8 +231,7 @@ static bool copy(const struct split *s, graph *to, const bool *wanted, const boo
     for (int v = 0, k = 0; v < g->nodes && to->status == CODA_OK; v++) {
         map[v] = -1;
         if (kept && kept[v]) map[v] = kept_input(s, to, v, &k);
-        else if (wanted[v])
-            map[v] = (op_is_exchange(g->node[v].op) ? copy_exchange : graph_copy_node)(to, g, v, map);
+        else if (wanted[v]) map[v] = graph_copy_node(to, g, v, map);
     }
     for (int i = first; i < last && to->status == CODA_OK; i++) {
         const struct output *o = &g->output[i];

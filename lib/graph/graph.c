@@ -263,18 +263,25 @@ int *graph_map_operands(graph *to, const struct node *n, const int *map)
     return in;
 }
 
-int graph_copy_node(graph *to, const graph *from, int n, const int *map)
-{
-    struct node copy = from->node[n];
-    copy.in = graph_map_operands(to, &from->node[n], map);
-    return graph_append(to, &copy);
-}
-
 int graph_last_exchange(const graph *g, int group)
 {
     int v = g->nodes - 1;
     while (v >= 0 && (!op_is_exchange(g->node[v].op) || g->node[v].in[EXCHANGE_GROUP] != group)) v--;
     return v;
+}
+
+/* An exchange whose predecessor is none any more comes behind the last one that is there. */
+int graph_copy_node(graph *to, const graph *from, int n, const int *map)
+{
+    struct node copy = from->node[n];
+    int *in = graph_map_operands(to, &copy, map);
+    copy.in = in;
+    if (in && op_is_exchange(copy.op) && copy.nin > EXCHANGE_BEFORE) {
+        int before = in[EXCHANGE_BEFORE];
+        if (before < 0 || !op_is_exchange(to->node[before].op))
+            in[EXCHANGE_BEFORE] = graph_last_exchange(to, in[EXCHANGE_GROUP]);
+    }
+    return graph_append(to, &copy);
 }
 
 graph *graph_like(const graph *from)

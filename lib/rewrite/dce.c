@@ -1,16 +1,38 @@
 /*
  * dce.c -- drops what neither an output nor a state depends on. Leaves stay, because coda_run's arguments are
- * counted by them. Exact.
+ * counted by them. Exchanges between ranks that are left come one behind the other. Exact.
  */
 #include "walk.h"
 
 #include <stdlib.h>
 
-static int drop(struct walk *w, int n)
+/* Whether an exchange comes behind another one than the last of its group that is needed. */
+static bool is_out_of_order(const graph *g, int v, const bool *needed)
+{
+    const struct node *n = &g->node[v];
+    int before = n->nin > EXCHANGE_BEFORE ? n->in[EXCHANGE_BEFORE] : -1, last = v - 1;
+    if (!op_is_exchange(n->op)) return false;
+    while (last >= 0 && (!needed[last] || !op_is_exchange(g->node[last].op) ||
+                         g->node[last].in[EXCHANGE_GROUP] != n->in[EXCHANGE_GROUP]))
+        last--;
+    return before != last;
+}
+
+static int drop(struct walk *w, int v)
 {
     const bool *needed = w->ctx;
-    return needed[n] ? RULE_COPY : RULE_DROP;
+    if (!needed[v]) return RULE_DROP;
+    if (!is_out_of_order(w->in, v, needed)) return RULE_COPY;
+    struct node n = w->in->node[v];
+    int group = w->map[n.in[EXCHANGE_GROUP]]; /* behind the last one that is there */
+    int in[] = {w->map[n.in[EXCHANGE_X]], group, graph_last_exchange(w->out, group)};
+    n.in = in;
+    n.nin = EXCHANGE_OPERANDS;
+    return graph_append(w->out, &n);
 }
+
+/* What an exchange comes behind is not needed for that. */
+static int operands(const struct node *n) { return op_is_exchange(n->op) ? EXCHANGE_BEFORE : n->nin; }
 
 static int mark_needed(const graph *g, bool *needed)
 {
@@ -20,10 +42,17 @@ static int mark_needed(const graph *g, bool *needed)
         const struct node *n = &g->node[v];
         if (op_is_version(n->op)) needed[v] = true;
         dropped += !needed[v] && !op_is_leaf(n->op);
-        for (int i = 0; i < n->nin && needed[v]; i++)
+        for (int i = 0; i < operands(n) && needed[v]; i++)
             if (n->in[i] >= 0) needed[n->in[i]] = true;
     }
     return dropped;
+}
+
+static bool keeps_order(const graph *g, const bool *needed)
+{
+    for (int v = 0; v < g->nodes; v++)
+        if (needed[v] && is_out_of_order(g, v, needed)) return false;
+    return true;
 }
 
 graph *dead(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
@@ -34,11 +63,12 @@ graph *dead(const graph *in, const struct rewrite_options *opt, struct rewrite_l
         return NULL;
     }
     int dropped = mark_needed(in, needed);
-    if (!dropped) {
+    if (!dropped && keeps_order(in, needed)) {
         free(needed);
         return rewrite_nothing(in);
     }
-    rewrite_note(log, "dead", true, "dropped %d unread values", dropped);
+    if (dropped) rewrite_note(log, "dead", true, "dropped %d unread values", dropped);
+    else rewrite_note(log, "dead", true, "exchanges come one behind the other");
     graph *out = rewrite_walk(in, drop, opt, log, needed);
     free(needed);
     return out;

@@ -215,9 +215,11 @@ static bool find_live(const graph *g, struct live *live)
     live->is = ARENA_NEW(&live->arena, bool, g->nodes + 1);
     if (!live->is || !uses_find(&live->uses, &live->arena, g, OP_COUNT)) return false;
     for (int n = 0; n < g->nodes; n++) live->is[n] = g->node[n].output >= 0 || op_is_version(g->node[n].op);
-    for (int n = g->nodes - 1; n >= 0; n--)
-        for (int i = 0; i < g->node[n].nin && live->is[n]; i++)
+    for (int n = g->nodes - 1; n >= 0; n--) {
+        int count = op_is_exchange(g->node[n].op) ? EXCHANGE_BEFORE : g->node[n].nin;
+        for (int i = 0; i < count && live->is[n]; i++)
             if (g->node[n].in[i] >= 0) live->is[g->node[n].in[i]] = true;
+    }
     return true;
 }
 

@@ -216,6 +216,61 @@ static void gathered_statistic(struct maker *m, const struct value *x)
     two(m, "mul", &from, row, SPMD_COLUMNS);
 }
 
+/* The loss of classes that ranks share: a number for each row. */
+static void gathered_loss(struct maker *m, const struct value *x)
+{
+    struct value from = *x;
+    int64_t classes = 1024 * m->s->ranks;
+    char with[32];
+    snprintf(with, sizeof with, ", %%%s", leaf(m, "w", SPMD_ROWS, classes, from.columns, 0, 1));
+    struct value *y = same_line(m, "matmul", x, with, SPMD_COLUMNS, classes);
+    y = exchange(m, y, "all_gather", 1, SPMD_SAME);
+    snprintf(with, sizeof with, ", %%%s", leaf(m, "i", SPMD_SAME, m->rows, 1, classes, 1));
+    y = same_line(m, "nll", y, with, SPMD_SAME, 1);
+    y = same_line(m, "tanh", y, "", SPMD_SAME, 1);
+    two(m, "mul", &from, y, SPMD_SAME);
+}
+
+/* Two that come one behind the other, of sums that are small. */
+static void together(struct maker *m)
+{
+    int first = m->values;
+    input(m, SPMD_SUM, 64 * m->s->ranks);
+    input(m, SPMD_SUM, 64 * m->s->ranks);
+    exchange(m, &m->value[first], "all_reduce", -1, SPMD_SAME);
+    exchange(m, &m->value[first + 1], "all_reduce", -1, SPMD_SAME);
+    two(m, "mul", &m->value[first + 2], &m->value[first + 3], SPMD_SAME);
+}
+
+/* What passes look for: sums over ranks side by side, one behind a residual, parts that are gathered at once,
+ * a gathered residual, a number behind. */
+static void beside(struct maker *m, const struct value *x)
+{
+    const struct value *other = like(m, x, SPMD_SUM), *same = like(m, x, SPMD_SAME),
+                       *rows = like(m, x, SPMD_ROWS);
+    struct value a = *x, b = *(other ? other : x), *y, *z;
+    switch (random_below(&m->r, 5)) {
+    case 4: together(m); break;
+    case 0:
+        y = exchange(m, &a, "all_reduce", -1, SPMD_SAME);
+        if (same) two(m, "add", same, y, SPMD_SAME), y = &m->value[m->values - 1];
+        z = exchange(m, &b, "all_reduce", -1, SPMD_SAME);
+        two(m, same || random_chance(&m->r, 50) ? "add" : "sub", y, z, SPMD_SAME);
+        break;
+    case 1:
+        y = exchange(m, &a, "reduce_scatter", 0, SPMD_ROWS);
+        exchange(m, y, "all_gather", 0, SPMD_SAME);
+        break;
+    case 2:
+        y = exchange(m, &a, "all_reduce", -1, SPMD_SAME);
+        z = exchange(m, rows ? rows : exchange(m, &b, "reduce_scatter", 0, SPMD_ROWS), "all_gather", 0,
+                     SPMD_SAME);
+        two(m, random_chance(&m->r, 50) ? "add" : "sub", z, y, SPMD_SAME);
+        break;
+    default: scale(m, exchange(m, &a, "all_reduce", -1, SPMD_SAME)); break;
+    }
+}
+
 /* Rows of a table of which each rank has some: a row that is another's is 0. */
 static void embedding(struct maker *m)
 {
@@ -237,6 +292,10 @@ static void embedding(struct maker *m)
 
 static void step_same(struct maker *m, const struct value *x)
 {
+    if (m->s->ranks <= 3 && random_chance(&m->r, 2)) {
+        gathered_loss(m, x);
+        return;
+    }
     switch (random_below(&m->r, 8)) {
     case 0: map(m, x); break;
     case 1: norm(m, x); break;
@@ -271,6 +330,8 @@ static void step_sum(struct maker *m, const struct value *x)
     case 4:
     case 5: exchange(m, x, "reduce_scatter", 0, SPMD_ROWS); break;
     case 6: exchange(m, x, "reduce_scatter", 1, SPMD_COLUMNS); break;
+    case 7:
+    case 8: beside(m, x); break;
     default: all_reduce(m, x); break;
     }
 }

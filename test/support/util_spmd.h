@@ -56,7 +56,7 @@ double spmd_distance(const struct spmd *s, int i, const double *whole, void *out
 /* Have all ranks equal bits of the outputs that all of them have? */
 bool spmd_agree(const struct spmd *s, void *out[][SPMD_OUTPUTS], bool floats);
 /* The sum over all ranks of output i times its part of `by`, in the order of the whole's elements: of those
- * that add up each rank's times all of it. */
+ * that add up each rank's times all of it, and of what all have the first one's alone. */
 double spmd_product(const struct spmd *s, int i, const double *by, void *out[][SPMD_OUTPUTS]);
 
 #endif

@@ -164,7 +164,7 @@ double spmd_product(const struct spmd *s, int i, const double *by, void *out[][S
 {
     const struct spmd_tensor *t = &s->output[i];
     double sum = 0;
-    for (int r = 0; r < s->ranks; r++)
+    for (int r = 0; r < (t->lies == SPMD_SAME ? 1 : s->ranks); r++)
         for (int64_t k = 0; k < count_of(t, s->ranks); k++)
             sum += ((const double *)out[r][i])[k] * by[place_of(t, s->ranks, r, k)];
     return sum;

@@ -405,8 +405,8 @@ START_TEST(ranks_that_differ)
         {"%tp = group {ranks=2}\n%x = input f32 [4]\n%h = relu %x\n%y = all_reduce %h, %tp\n"
          "output %out = %y\n",
          "rank 0 and rank 1 run other graphs, whose 1 exchanges are equal"},
-        {"%tp = group {ranks=2}\n%x = input f32 [4]\n%h = all_reduce %x, %tp\n%y = all_reduce %h, %tp, %h\n"
-         "output %out = %y\n",
+        {"%tp = group {ranks=2}\n%x = input f32 [4]\n%h = all_reduce %x, %tp\n%s = add %h, %x\n"
+         "%y = all_reduce %s, %tp, %h\noutput %out = %y\n",
          "exchange 2: rank 0 has no more, rank 1 has all_reduce of f32 [1,4,1]"}};
     for (int i = 0; i < ARRAY_SIZE(other); i++) {
         struct rank r[2] = {{0}};

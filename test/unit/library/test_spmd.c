@@ -7,16 +7,17 @@
 
 #include "rewrite.h"
 #include "util_differences.h"
+#include "util_scale.h"
 #include "util_spmd.h"
 
 #include "tests.h" /* last: Check has a macro named fail */
 
-enum { STEPS = 14, SOME = 80, ALL = 2000, PARTS = 8 };
+enum { STEPS = 14, PARTS = 8 };
 static const int counts[] = {1, 2, 3, 4, 8};
 static const double exact = 1e-11, single = 2e-4;
 
-/* So many graphs, each of another number of ranks, of which test part `part` has every PARTS-th. */
-static int graphs(void) { return getenv("CODA_FULL") ? ALL : SOME; }
+/* 2,000 in a full run, by turns of each number of ranks; a test has every PARTS-th of them. */
+static int graphs(void) { return scaled(200); }
 
 static void draw(struct spmd *s, int i)
 {
@@ -64,9 +65,20 @@ static void compare(const struct spmd *s, const coda_graph *g, const coda_plan *
     spmd_out_free(s, out);
 }
 
+/* Passes that are for exchanges alone. */
+static const char *const own[] = {"pair_exchanges", "sum_exchanges", "map_gathers", "gathered_rows",
+                                  "bucket_exchanges"};
+
+static void count(const struct rewrite_log *log, int *fired)
+{
+    for (int i = 0; i < log->events; i++)
+        for (int k = 0; k < ARRAY_SIZE(own); k++) fired[k] += !strcmp(log->event[i].rule, own[k]);
+}
+
 /* As it is, and as passes leave it. */
 START_TEST(split_graphs_are_the_whole)
 {
+    int fired[ARRAY_SIZE(own)] = {0}, all = graphs();
     for (int i = _i; i < graphs(); i += PARTS) {
         struct spmd s;
         struct rewrite_log log = {0};
@@ -78,12 +90,16 @@ START_TEST(split_graphs_are_the_whole)
         graph *r = rewrite(g, &opt, &log);
         ck_assert_msg(r, "%s\n%s", s.split, coda_error());
         compare(&s, r, NULL, outputs_of(&s, whole), "rewritten");
+        count(&log, fired);
         rewrite_log_free(&log);
         graph_free(r);
         coda_graph_free(g);
         spmd_args_free(&s, whole);
         spmd_free(&s);
     }
+    for (int k = 0; k < ARRAY_SIZE(own) && scale_is_full(); k++)
+        ck_assert_msg(fired[k] >= all / PARTS / 125, "%s fired %d times in %d graphs", own[k], fired[k],
+                      all / PARTS);
 }
 END_TEST
 
@@ -132,7 +148,8 @@ static coda_graph *gradients(const struct spmd *s, struct spmd *of)
         coda_output(g, name, dx[i]);
         struct spmd_tensor *t = &of->output[of->outputs++];
         *t = s->leaf[leaf[i]];
-        if (t->lies == SPMD_SAME) t->lies = SPMD_SUM;
+        if (t->lies == SPMD_SAME || t->lies == SPMD_SUM)
+            t->lies = t->lies == SPMD_SAME ? SPMD_SUM : SPMD_SAME; /* an addend's is that of the sum */
     }
     return g;
 }
@@ -171,6 +188,48 @@ START_TEST(gradients_add_up_to_the_whole_one)
         differences_direction_free(loss, direction);
         spmd_args_free(&s, args);
         coda_graph_free(loss);
+        coda_graph_free(g);
+        spmd_free(&s);
+    }
+}
+END_TEST
+
+/* Rank by rank, whatever is a part of a sum. */
+static void compare_each(const struct spmd *of, void *exact_out[][SPMD_OUTPUTS], void *out[][SPMD_OUTPUTS])
+{
+    for (int i = 0; i < of->outputs; i++) {
+        const struct spmd_tensor *t = &of->output[i];
+        bool part = t->lies == SPMD_ROWS || t->lies == SPMD_COLUMNS;
+        int64_t n = (t->dim[0] ? t->dim[0] : 1) * t->dim[1] / (part ? of->ranks : 1);
+        for (int r = 0; r < of->ranks; r++) {
+            double size = 1;
+            for (int64_t k = 0; k < n; k++) size = fmax(size, fabs(((double *)exact_out[r][i])[k]));
+            for (int64_t k = 0; k < n; k++) {
+                double a = ((double *)exact_out[r][i])[k], b = (double)((float *)out[r][i])[k];
+                ck_assert_msg(fabs(a - b) <= single * size, "rank %d of %d: %s is %.9g, not %.9g\n%s", r,
+                              of->ranks, t->name, b, a, of->split);
+            }
+        }
+    }
+}
+
+START_TEST(plans_of_gradients)
+{
+    for (int i = _i; i < graphs() / 4; i += PARTS) {
+        struct spmd s, of;
+        void *exact_out[SPMD_RANKS][SPMD_OUTPUTS], *out[SPMD_RANKS][SPMD_OUTPUTS];
+        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+        coda_plan *p;
+        draw(&s, i);
+        coda_graph *g = gradients(&s, &of);
+        opt.device = CODA_DEVICE_CPU;
+        ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s\n%s", s.split, coda_error());
+        bool good = spmd_run(&of, g, NULL, exact_out) && spmd_run(&of, NULL, p, out);
+        ck_assert_msg(good, "%s\n%s", s.split, good ? "" : coda_error());
+        compare_each(&of, exact_out, out);
+        spmd_out_free(&of, exact_out);
+        spmd_out_free(&of, out);
+        coda_plan_free(p);
         coda_graph_free(g);
         spmd_free(&s);
     }
@@ -261,4 +320,5 @@ START_TEST(backward_by_itself)
 END_TEST
 
 TESTS(spmd, SECONDS(300), EACH(split_graphs_are_the_whole, PARTS), EACH(plans_are_the_whole, PARTS),
-      EACH(gradients_add_up_to_the_whole_one, PARTS), EACH(backward_by_itself, PARTS));
+      EACH(gradients_add_up_to_the_whole_one, PARTS), EACH(plans_of_gradients, PARTS),
+      EACH(backward_by_itself, PARTS));
