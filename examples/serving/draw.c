@@ -35,6 +35,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "npy.h"
 #include "options.h"
@@ -255,6 +256,17 @@ static bool draw(struct picture *p, const struct line *l, struct times *times, s
     return good && write_all(p, l, f);
 }
 
+/* What cannot be written is known before all that takes long: the file if it is there, else its folder. */
+static bool may_write(const char *path, struct fault *f)
+{
+    char folder[4096] = ".";
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    if (!path || !access(path, W_OK)) return true;
+    if (errno != ENOENT) return fault_set(f, "%.200s: %s", path, strerror(errno));
+    if (slash) snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    return !access(folder, W_OK) || fault_set(f, "%.200s: %s", path, strerror(errno));
+}
+
 static void print_plans(const struct picture *p)
 {
     page_print(stdout, "plan of what comes before the steps", p->first, &p->m.weights);
@@ -302,6 +314,7 @@ int main(int argc, char **argv)
     times_start(&times);
     if (usage_asked(argv, usage)) return 0;
     if (!read_line(&l, argv)) return fprintf(stderr, "draw: %s; see draw --help\n", l.wrong.text), 2;
+    if (!may_write(l.png, &f) || !may_write(l.latents, &f)) return fprintf(stderr, "draw: %s\n", f.text), 1;
     progress_begin(&working, "loading %s", l.folder);
     progress_kernels(&working, NULL, 0);
     struct picture *p = picture_open(l.folder, &l.draw, &f);

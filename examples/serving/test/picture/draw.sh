@@ -36,8 +36,9 @@ refused 2 '"b" is one argument too many' "$draw" a b
 refused 2 '80 pictures; 64 are the most' "$draw" --class 1,2 --count 40 -o "$out/p.png" "$tiny/dit"
 refused 1 'class 10 is none of 0 to 9' "$draw" --cpu --class 10 -o "$out/p.png" "$tiny/dit"
 refused 1 '/nowhere/p.png: No such file or directory' "$draw" --cpu --steps 1 -o /nowhere/p.png "$tiny/dit"
-refused 1 'nowhere/l.npy cannot be made' "$draw" --cpu --steps 1 --latents /nowhere/l.npy "$tiny/dit"
+refused 1 '/nowhere/l.npy: No such file or directory' "$draw" --cpu --steps 1 --latents /nowhere/l.npy "$tiny/dit"
 refused 1 'No such file or directory; examples/serving/digits' "$draw" --cpu -o "$out/p.png" "$tiny/none"
+refused 1 'No such file or directory' "$draw" --cpu -o "$out/none/p.png" "$tiny/none" # before the folder is read
 [ ! -w /dev/full ] || refused 1 'it cannot be written' "$draw" --cpu --steps 1 --zoom 20 -o /dev/full "$tiny/dit"
 refused 1 'is [1, 4, 8, 8], and [5, 3] is wanted' "$draw" --cpu --steps 1 -o "$out/p.png" --map "$tiny/dit/noise.npy" "$tiny/dit"
 
