@@ -31,7 +31,7 @@ built-tsan: built-asan
 $(eval $(call job,chat,plain,$(BUILD)/chat_test $(BUILD)/chat_server))
 $(eval $(call job,chat-curl,plain,test/chat/curl.sh $(BUILD)/chat_server))
 $(eval $(call job,chat-asan,asan,env CHAT_FUZZ_SECONDS=$(if $(FULL),60,2) $(BUILD)/asan/chat_test $(BUILD)/asan/chat_server endpoints batching leaving load words states story ranks pressure access fuzz))
-$(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/chat_server leaving ranks $(if $(FULL),pressure)))
+$(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/chat_server leaving $(if $(FULL),ranks pressure)))
 
 # ---- Tokenizers of all kinds: ids, texts, damaged files; a real one's, where `make embed-data` has brought it ----
 TOKENIZER_TEST = tokenizer_test test/model/tokenizers $(TREE)/build/minilm $$$$CODA_SEED
