@@ -274,7 +274,7 @@ void test_fuzz(const char *tiny, const char *scratch)
 {
     const char *given = getenv("CODA_SEED");
     uint64_t seed = given ? strtoull(given, NULL, 10) : 1;
-    int rounds = getenv("CODA_FULL") ? 200000 : 1000;
+    int rounds = getenv("CODA_FULL") ? 200000 : 500;
     char folder[512];
     snprintf(folder, sizeof folder, "%s/qwen2", tiny);
     fuzz_reader(safetensors_read, folder, "model.safetensors", seed, rounds);

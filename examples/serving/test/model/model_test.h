@@ -12,6 +12,16 @@ void check_that(bool holds, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 #define CHECK(holds, ...) check_that(holds, __FILE__, __LINE__, __VA_ARGS__)
 
+/* Sanitizers look at code, not at numbers: of what costs much they take a part. */
+#ifdef __SANITIZE_ADDRESS__
+enum { SANITIZED = true };
+#else
+enum { SANITIZED = false };
+#endif
+
+/* Every other one of a set that costs much, by $CODA_SEED; without a seed, and with $CODA_FULL, each. */
+bool is_drawn(int i);
+
 /* The tiny checkpoints of decoders, by name. */
 extern const char *const decoder[];
 extern const int decoders;

@@ -176,7 +176,7 @@ void test_ranks(const char *tiny, const char *scratch)
     char path[600];
     for (int i = 0; i < decoders; i++) {
         for (int ranks = 2; ranks <= MOST_RANKS && is_shared(decoder[i]); ranks += 2)
-            logits_of(tiny, decoder[i], "", ranks);
+            if (!SANITIZED || is_drawn(i + ranks / 2)) logits_of(tiny, decoder[i], "", ranks);
         snprintf(path, sizeof path, "%s/%s", tiny, decoder[i]);
         if (!is_shared(decoder[i])) refused(path, NULL, 2, "is not shared out over ranks");
     }
