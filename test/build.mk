@@ -127,16 +127,18 @@ link_fake = $(CC) $(FAKE_CFLAGS) -shared -Wl,-soname,$(@F) -Wl,--build-id -Wl,--
 fakes: $(FAKES)
 $(BUILD)/fuzz_api: | $(FAKES)
 $(BUILD)/test/torture/%.o: ALL_CFLAGS += -Itest/fake -Itest/torture
+# Half of the linker's time is what a program does not call.
+ONLY_CALLED := $(if $(SAN),,-Wl$(comma)--gc-sections)
 $(BUILD)/torture/%: $(BUILD)/test/torture/%.o $(BUILD)/test/torture/torture.o $(BUILD)/test/fake/image.o \
 		$(BUILD)/libcoda_internal.a $(FAKES)
 	@mkdir -p $(@D)
-	$(CC) $(filter %.o,$^) -o $@ $(BUILD)/fake/shim.so $(BUILD)/libcoda_internal.a -Wl,-rpath,'$$ORIGIN/../fake' $(LDLIBS)
+	$(CC) $(filter %.o,$^) -o $@ $(ONLY_CALLED) $(BUILD)/fake/shim.so $(BUILD)/libcoda_internal.a -Wl,-rpath,'$$ORIGIN/../fake' $(LDLIBS)
 $(BUILD)/torture/hot: LDLIBS += $(WRAP_ALLOCATORS) -Wl,--wrap=pthread_mutex_lock
 $(BUILD)/weak/torture/%: $(BUILD)/test/torture/%.o $(BUILD)/test/torture/torture.o $(BUILD)/test/fake/image.o \
 		$(BUILD)/test/weak/name.o $(BUILD)/libcoda_internal.a $(FAKES)
 	@mkdir -p $(@D)
 	@ln -sfn ../fake $(@D)/../fake && ln -sfn ../coda $(@D)/../coda
-	$(CC) $(filter %.o,$^) -o $@ $(BUILD)/fake/shim.so $(BUILD)/libcoda_internal.a -Wl,-rpath,'$$ORIGIN/../../fake' $(LDLIBS)
+	$(CC) $(filter %.o,$^) -o $@ $(ONLY_CALLED) $(BUILD)/fake/shim.so $(BUILD)/libcoda_internal.a -Wl,-rpath,'$$ORIGIN/../../fake' $(LDLIBS)
 .SECONDARY: $(TORTURES:$(BUILD)/%=$(BUILD)/test/%.o)
 torture-build: $(TORTURES)
 torture: ## the kernel cache under kills, faults, damage, races and hostile folders, at full scale
