@@ -42,10 +42,11 @@ extern "C" {
  * without. With $CODA_EXCHANGE=own exchanges of ranks that are threads of this process are kernels of the
  * library's, which write into memory of the others' GPUs, if each of up to 8 reaches all others': a group's
  * runs are then on one stream of each rank, or ordered by events. A captured stream takes exchanges, too,
- * once the plan has run: a first run makes communicators and compares plans. coda_run returns before they
- * have ended, so a rank that is late, dead or stopped is found by coda_group_status, which a thread asks
- * while it waits for its stream, and behind it; coda_group_abort frees a stream that waits. The context stays
- * as it is, and a new group works.
+ * once the plan has run: a first run makes communicators and compares plans. Ranks that are threads capture
+ * as CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: what a rank's thread does would end another's capture in the global
+ * mode. coda_run returns before exchanges have ended, so a rank that is late, dead or stopped is found by
+ * coda_group_status, which a thread asks while it waits for its stream, and behind it; coda_group_abort frees
+ * a stream that waits. The context stays as it is, and a new group works.
  * ---------------------------------------------------------------------------------------------- */
 
 /* One rank's view of a group. A rank uses its own from one thread at a time. */

@@ -103,6 +103,7 @@ static void *run_rank(void *ctx)
     r->out = s ? NULL : malloc(r->bytes[last]);
     if (!s && (!r->out || !device_download(r->out, r->args[last], r->bytes[last]))) s = say(r, "no result");
     if (s && !r->error[0]) snprintf(r->error, sizeof r->error, "rank %d: %.900s", r->number, coda_error());
+    if (s) coda_group_abort(r->group); /* the others would wait for it on their GPUs */
     return NULL;
 }
 
