@@ -489,8 +489,8 @@ START_TEST(plans_that_differ)
     static const char *const other[][2] = {
         {"%tp = group {ranks=2}\n%x = input f32 [5]\n%y = all_reduce %x, %tp\noutput %out = %y\n",
          "exchange 1: rank 0 has all_reduce of f32 [1,4,1], rank 1 has all_reduce of f32 [1,5,1]"},
-        {"%tp = group {ranks=2}\n%x = input f32 [4]\n%y = all_reduce %x, %tp\n%z = all_reduce %y, %tp, %y\n"
-         "output %out = %z\n",
+        {"%tp = group {ranks=2}\n%x = input f32 [4]\n%y = all_reduce %x, %tp\n%v = mul %x, %y\n"
+         "%t = tanh %v\n%z = all_reduce %t, %tp, %y\noutput %out = %z\n",
          "exchange 2: rank 0 has no more, rank 1 has all_reduce of f32 [1,4,1]"},
         {"%tp = group {ranks=2}\n%x = input f32 [4]\n%y = all_reduce %x, %tp\noutput %z = %y\n",
          "rank 0 and rank 1 run other graphs, whose 1 exchanges are equal"}};
