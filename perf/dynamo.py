@@ -203,7 +203,7 @@ class Side:
 
 def host_us(side, device):
     """What a call of the compiled graph costs the host, behind Dynamo's guards: `call_us`, as it is called; `run_us`,
-    coda_run alone; `over_us`, their difference; `host_us`, the same of a call that is not replayed."""
+    coda_run alone; `over_us`, what the one is above the other; `host_us`, the same of a call that is not replayed."""
     seen, call = [], Program.__call__
 
     def spy(program, arguments):
@@ -240,7 +240,7 @@ def host_us(side, device):
         return us(lambda: c.coda_run(program.plan.handle, pointers, None, room, stream))
     calls = [(us(lambda: program(arguments)), plain(), bare()) for _ in range(20 if side.case.__class__ is Decode else 60)]
     call, whole, run = (statistics.median(x) for x in zip(*calls))
-    return {"call_us": round(call, 1), "run_us": round(run, 1), "over_us": round(call - run, 1),
+    return {"call_us": round(call, 1), "run_us": round(run, 1), "over_us": round(max(call - run, 0), 1),
             "host_us": round(whole - run, 1)}
 
 
