@@ -20,8 +20,7 @@ enum {
     LEAST_STAGES = 2,
     MOST_SUMS = 128, /* of a thread, of two consumers; of three */
     MOST_CROWDED_SUMS = 64,
-    ALIKE = 32,     /* k of a scale from which on sums are promoted; of fewer weights are split */
-    SPLITTING = 45, /* instructions of a warp for 16 k, which become two of bf16 */
+    SPLITTING = 45, /* instructions of a warp for 16 k, which become two of bf16: weights with minima */
     BATCH = 64,     /* k */
     LATENCY = 80    /* clocks of a batch, and of its promotion */
 };
@@ -43,7 +42,7 @@ static enum scaling scaling_of(const struct program *p)
     bool narrow = (f.scales == CODA_SCALES_E8M0 || f.scales == CODA_SCALES_E4M3) && !pack_is_integer(&f);
     bool small = f.codes == CODA_CODES_E2M1 && f.scales == CODA_SCALES_E4M3;
     if (narrow && (p->a.dtype == CODA_BF16 || small)) return FOLDED;
-    return f.zeros == CODA_ZEROS_MINIMUM || pack_record(&f).group < ALIKE ? SPLIT : PROMOTED;
+    return f.zeros == CODA_ZEROS_MINIMUM ? SPLIT : PROMOTED;
 }
 
 /* ---- Shared memory and registers ---- */

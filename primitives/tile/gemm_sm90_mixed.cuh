@@ -20,6 +20,7 @@
 #include "ptx/wgmma.cuh"
 #include "tile/block.cuh"
 #include "tile/epilogue.cuh"
+#include "tile/mixed_groups.cuh"
 #include "tile/mixed_operand.cuh"
 #include "tile/operands.cuh"
 #include "tile/resources.cuh"
@@ -33,6 +34,7 @@ template <class Config> struct SideBySide : Config {
 };
 
 template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
+    using Element = typename Config::A;
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
     using Drain = coda::Drain<Config, Epilogue>;
@@ -209,12 +211,18 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     {
         return {s.b[slot][group] + threadIdx.x / 32 % 4 * Operand::tile_bytes};
     }
+    DEV void await(const Cursor &at) const { ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity); }
+    // What product p of a slot multiplies weights by.
+    DEV u64 rows_of_a(int slot, int p) const
+    {
+        return ptx::wgmma_descriptor(address(s.a[slot][p / 4]), box_bytes, swizzle_atom) +
+               p % 4 * 32 / descriptor_unit;
+    }
     // The batch that begins at k of the slot, as one group of products.
     DEV void issue(Sums &sum, Fragments &b, int slot, int k, bool accumulate) const
     {
         pin(b);
-        const u64 a = ptx::wgmma_descriptor(address(s.a[slot][k / 64]), box_bytes, swizzle_atom) +
-                      k % 64 * 2 / descriptor_unit;
+        const u64 a = rows_of_a(slot, k / 16);
         ptx::wgmma_fence();
 #pragma unroll
         for (int i = 0; i < products * Operand::parts; i++) {
@@ -233,9 +241,8 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
 
     // Sums that are promoted once a slot are made while those of the slot ahead are promoted. Of more groups
     // in a slot registers have one's.
-    static constexpr int promotions = promotes ? bk / Operand::promotion : 0; // in a slot
-    static constexpr bool ahead = promotions <= 1;
-    static constexpr int partial = promotions == 1 ? 2 : 1;
+    static constexpr bool ahead = !promotes || bk == Operand::promotion;
+    static constexpr int partial = promotes && ahead ? 2 : 1;
     using Partial = Sums[partial];
 
     // Batch i of a slot whose partial sums are `phase`.
@@ -252,7 +259,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         Fragments &to = f[1 - i % 2];
         if (i + 1 < batches) operand(slot, group).decode(to, (i + 1) * batch);
         else if (!last) {
-            ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
+            await(at);
             operand(at.slot, group).decode(to, 0);
         }
         pin(to);
@@ -294,7 +301,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         if constexpr (more > 2 * turns + 1) multiply_ahead<second, false>(sum, part, f, at, group);
         multiply_ahead<more % 2 ? second : 0, true>(sum, part, f, at, group);
     }
-    // Of several groups in a slot each is promoted before the next one's products.
+    // Of several groups in a slot each is promoted before the next one's products: of 8 bits and many rows.
     DEV void multiply_by_groups(Sums &sum, Fragments (&f)[2], Cursor &at, int group) const
     {
         Sums part;
@@ -322,16 +329,24 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     // f8e4m3, 22016 x 4096, took 256 rows 93 us instead of 84 on an H200, and 2048 rows 605 instead of 555.
     DEV void multiply(Sums &sum, Cursor &at, int group) const
     {
-        Fragments f[2];
-        ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
-        operand(at.slot, group).decode(f[0], 0);
+        await(at);
 #pragma unroll
         for (int i = 0; i < n / 2; i++) sum[i] = 0;
-        if constexpr (ahead) multiply_all_ahead(sum, f, at, group);
-        else multiply_by_groups(sum, f, at, group);
+        if constexpr (Operand::by_products) MixedGroups<GemmSm90Mixed, steps>{*this, group}.multiply(sum, at);
+        else {
+            Fragments f[2];
+            operand(at.slot, group).decode(f[0], 0);
+            if constexpr (ahead) multiply_all_ahead(sum, f, at, group);
+            else multiply_by_groups(sum, f, at, group);
+        }
     }
     // Here they are complete: what makes them is mixed with no other batch's products, or ptxas would let
     // these run one by one (C7513).
+    DEV static void pin(u32 (&b)[4])
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++) b[i] = (u32)ptx::opaque((int)b[i]);
+    }
     DEV static void pin(Fragments &b)
     {
 #pragma unroll

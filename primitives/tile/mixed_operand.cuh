@@ -9,8 +9,9 @@
 // A batch is what is decoded at one time: up to 64 k. Codes are exact in 16 bits. What their scales do is one
 // of three things:
 //     folds     the scale has few bits, too: the product with it is exact in 16 bits
-//     promotes  the sums of a group are multiplied by its scale and added to those of all groups
-//     splits    a weight becomes two of bf16, its upper 16 bits and what these leave
+//     promotes  the sums of a group are multiplied by its scale and added to those of all groups; of less
+//               than 128 k product by product (mixed_groups.cuh)
+//     splits    a weight with a minimum becomes two of bf16, its upper 16 bits and what these leave
 #pragma once
 
 #include "tile/packed_rows.cuh"
@@ -23,14 +24,16 @@ DEV int pair_lane() { return threadIdx.x % 4 / 2; } // of the first 8 k; the oth
 DEV int pair_half() { return threadIdx.x % 2; }
 DEV int lane_row() { return threadIdx.x % 32 / 4; }
 
-template <class Weights, class Element> struct PackedOperand;
-template <Codes codes_of, Scales scales, Zeros zeros, int along, i64 columns, class Element>
-struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element> {
+template <class Weights, class Element, int rows> struct PackedOperand;
+template <Codes codes_of, Scales scales, Zeros zeros, int along, i64 columns, class Element, int rows>
+struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, rows> {
     using W = Packed<codes_of, scales, zeros, along, columns>;
     static constexpr bool is_bf16 = is_bf16_of<Element>;
     static constexpr bool folds = W::narrow && (is_bf16 || W::small);
-    static constexpr bool splits = !folds && (zeros == Zeros::minimum || W::group < 32);
-    static constexpr bool promotes = !folds && !splits;
+    static constexpr bool splits = !folds && zeros == Zeros::minimum;
+    static constexpr bool promotes = !folds && !splits,
+                          by_products =
+                              promotes && W::group < 128 && !(W::bits == 8 && W::group > 16 && rows > 64);
     static_assert(!splits || is_bf16);
 
     static constexpr int bk = W::step < 128 ? 128 : W::step; // k of a slot
@@ -163,13 +166,56 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element> {
     {
         return zeros == Zeros::minimum ? fmaf(code, s.s, s.m) : code * s.s;
     }
+    // ---- Product by product ----
+
+    // What a lane loads of each row at one time: 16 bytes, since of shorter pieces those of every second row
+    // would be in the same banks; fewer, where sums leave few registers.
+    static constexpr bool crowded = rows > 64 || W::bits == 8;
+    static constexpr int piece = crowded ? 2 : 4, ahead = W::tile / 4 * piece; // words; k of them
+    static constexpr int more = W::bits & 3;                                   // upper bits
+    struct Raw {
+        Piece<piece> word[2][2]; // of a half's row, for the first and the last 8 of each 16 k
+        u32 high[2][2][more ? more : 1];
+    };
+    using Fragment = u32[4]; // of a product
+
+    DEV void load(Raw &to, int k) const
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int half = i / 2, last = i % 2, lane = lane_row() * 4 + pair_lane() + 2 * last;
+            const int tile = k % W::step / W::tile, part = k % W::tile / ahead * 4 * piece;
+            to.word[half][last] =
+                *(const Piece<piece> *)(record(k) + tile * 1024 + half * 512 + lane * 16 + part);
+            const u32 *upper =
+                (const u32 *)(record(k) + W::high + ((tile * 32 + lane) * 2 + half) * 4 * more);
+#pragma unroll
+            for (int n = 0; n < more; n++) to.high[half][last][n] = upper[n] >> more * pair_half();
+        }
+    }
+    // Product q of those that were loaded from k on.
+    DEV void decode(Fragment &to, const Raw &from, int k, int q) const
+    {
+        const int pair = k % W::tile / 8 + 2 * q; // of four a word
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int half = i % 2, last = i / 2;
+            const u32 off = below(scale(k + q * 16, half)), *word = from.word[half][last].at;
+            if constexpr (W::bits == 8) to[i] = byte_pair(word[q] >> 16 * pair_half(), off);
+            else if constexpr (codes_of == Codes::e2m1)
+                to[i] = e2m1_pair(pair_half() ? word[q / 2] << 4 | word[q / 2] >> 28 : word[q / 2], q);
+            else
+                to[i] = integer_pair(word[q / 2] >> 4 * pair_half(), k, q,
+                                     from.high[half][last][more * pair / 16], off);
+        }
+    }
     // Of the group that k is in.
     DEV void factors(float (&to)[2], int k) const { to[0] = scale(k, 0).s, to[1] = scale(k, 1).s; }
 };
 
 // Elements of 8 bits in rows of 128 bytes, swizzled, 64 of a warpgroup.
 template <class T, class Element> struct ByteOperand {
-    static constexpr bool folds = false, splits = false, promotes = false;
+    static constexpr bool folds = false, splits = false, promotes = false, by_products = false;
     static constexpr int bk = swizzle_row, batch = 64, promotion = 0, products = batch / 16, parts = 1;
     static constexpr int tile_bytes = 16 * swizzle_row, align = swizzle_atom;
     static_assert(sizeof(T) == 1);
@@ -194,7 +240,7 @@ template <class T, class Element> struct ByteOperand {
 };
 
 template <class Config, class Weights> struct MixedOperandOf {
-    using Type = PackedOperand<Weights, typename Config::A>;
+    using Type = PackedOperand<Weights, typename Config::A, Config::a_rows>;
 };
 template <class Config> struct MixedOperandOf<Config, void> {
     using Type = ByteOperand<typename Config::B, typename Config::A>;

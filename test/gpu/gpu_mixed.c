@@ -61,7 +61,7 @@ static const struct packed_sizes sizes[] = {{70, 304, 768, 0, CODA_BF16},   {300
                                             {140, 205, 520, 0, CODA_BF16},  {257, 256, 256, 0, CODA_BF16},
                                             {150, 205, 328, 3, CODA_BF16}};
 
-/* Weights that become two of 16 bits do so in bf16 alone, which has the range. */
+/* Weights with minima become two of 16 bits in bf16 alone, which has the range. */
 static int try_packed(const char *word, const struct packed_sizes *s)
 {
     char what[128];
@@ -69,7 +69,7 @@ static int try_packed(const char *word, const struct packed_sizes *s)
     coda_pack_format_find(word, &f);
     snprintf(what, sizeof what, "%s times %s, %d x %d x %d of %d", word, dtype_name(s->dtype), (int)s->m,
              (int)s->n, (int)s->k, (int)s->batch);
-    bool split = f.zeros == CODA_ZEROS_MINIMUM || f.scales == CODA_SCALES_F16_I8;
+    bool split = f.zeros == CODA_ZEROS_MINIMUM;
     return try_graph(packed_graph(&f, 0, s, false), what, 3e-5, !split || s->dtype == CODA_BF16);
 }
 
