@@ -21,7 +21,7 @@ enum {
     PIECE = 8,       /* elements of 16 bytes */
     GROUP = 128,     /* threads that wgmma takes */
     RING = 3,        /* chunks whose operands are there, or come, by wgmma */
-    PREPARERS = 3    /* blocks of an SM */
+    PREPARERS = 5    /* blocks of an SM */
 };
 
 static bool has(const struct delta_spec *s, int use) { return s->use[use].buffer >= 0; }
@@ -122,10 +122,9 @@ static void schedule_prepared(struct schedule *s, const struct delta_spec *of, c
 /* DeltaPrepare::Shared. */
 static int preparing_bytes(const struct delta_spec *s)
 {
-    int keys = 2 * 2 * CHUNK * (int)s->keys, inverse = 2 * 2 * CHUNK * CHUNK,
-        weights = 2 * CHUNK * CHUNK + 4 * CHUNK;
-    int diagonal = CHUNK / MMA * 4 * MMA * MMA, numbers = 11 * 4 * CHUNK + 16;
-    return (int)CEIL_DIV(keys + inverse + weights + diagonal + numbers, 1024) * 1024;
+    int keys = 2 * 2 * CHUNK * (int)s->keys, made = 3 * 2 * CHUNK * CHUNK;
+    int diagonal = CHUNK / MMA * 4 * MMA * MMA, numbers = 11 * 4 * CHUNK + 16, factors = 4 * CHUNK;
+    return (int)CEIL_DIV(MAX(keys, made) + diagonal + numbers + factors, 1024) * 1024;
 }
 
 void schedule_delta_prepare(struct schedule *s, const struct program *q, const struct plan_options *opt)
@@ -138,7 +137,7 @@ void schedule_delta_prepare(struct schedule *s, const struct program *q, const s
     s->tile.bm = DELTA_SLICE;
     s->chunk = CHUNK;
     s->tile.stages = 1;
-    s->threads = 2 * GROUP;
+    s->threads = GROUP;
     s->residents = PREPARERS;
     s->shared_bytes = preparing_bytes(&of);
     s->grid = MIN(mul_counts(parts, of.heads), MOST_BLOCKS);

@@ -80,13 +80,11 @@ template <class Config> struct DeltaCarry {
         }
     }
 
-    // beta (v - e^G k S) of 16 tokens.
+    // beta (v - e^G k S) of 16 tokens, `x` of v.
     template <class Numbers>
-    DEV static void miss(const Tokens &seen, u32 v, const Numbers &of, i32 t, i32 column, Operand &high,
+    DEV static void miss(const Tokens &seen, const Operand &x, const Numbers &of, i32 t, Operand &high,
                          Operand &low)
     {
-        Operand x;
-        ptx::ldmatrix_transposed(Chunk::Values::matrices(v, 16 * t, column, false), x);
 #pragma unroll
         for (i32 n = 0; n < 2; n++) {
             const i32 at = 16 * t + 8 * n + 2 * (Chunk::lane() % 4);
@@ -180,7 +178,11 @@ template <class Config> struct DeltaCarry {
             see(s, k, left, seen);
             if constexpr (Config::o) Chunk::say_left(Chunk::STATE, turn);
 #pragma unroll
-            for (i32 t = 0; t < blocks; t++) miss(seen, v, of, t, 16 * warp, high[t], low[t]);
+            for (i32 t = 0; t < blocks; t++) {
+                Operand x;
+                ptx::ldmatrix_transposed(Chunk::Values::matrices(v, 16 * t, 16 * warp, false), x);
+                miss(seen, x, of, t, high[t], low[t]);
+            }
         }
         solve(high, low, ptx::shared_address(shared.inverse[turn].high),
               ptx::shared_address(shared.inverse[turn].low), n);

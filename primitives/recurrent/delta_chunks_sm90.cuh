@@ -31,6 +31,7 @@ template <class Config> struct DeltaChunksSm90 {
     typedef typename Carry::Tokens Tokens;
     typedef typename Carry::Operands Operands;
     typedef float Sum[Chunk::chunk / 2]; // of 64 values and a chunk's tokens
+    static constexpr i32 halves = Chunk::keys / 64;
     static constexpr i32 keys = Chunk::keys, chunk = Chunk::chunk, blocks = Chunk::blocks;
     static constexpr i32 slice = Config::slice, groups = slice / 64, stages = Config::ring;
     static constexpr i32 threads = 128 * (groups + 1);
@@ -175,38 +176,37 @@ template <class Config> struct DeltaChunksSm90 {
         for (i32 i = 0; i < chunk / 2; i++) to[i / 4][i % 4] = sum[i];
     }
 
-    typedef Operand Keys[keys / 16];
-    DEV static constexpr u32 of_keys(i32 i) { return i / 4 * part_bytes + i % 4 * 32; }
-    // S^T k^T, 32 keys at a time: some are split while tensor cores have those before them. S^T q^T is under
-    // way when it returns, and has `high`.
-    DEV static void see(const State &s, u32 stage, Keys &high, Sum &seen, Sum &o)
+    // 64 keys of S, as operands.
+    struct Split {
+        Operand high[4], low[4];
+    };
+    DEV static void split(const State &s, i32 part, Split &to)
     {
-        Keys low;
 #pragma unroll
-        for (i32 i = 0; i < keys / 16; i++) {
-            split_results<T>(s[2 * i], s[2 * i + 1], high[i], low[i]);
-            if (i % 2 == 0) continue;
-            pin_operand(high[i - 1]), pin_operand(high[i]), pin_operand(low[i - 1]), pin_operand(low[i]);
-            ptx::wgmma_fence();
-#pragma unroll
-            for (i32 j = i - 1; j <= i; j++) {
-                ptx::Wgmma<T, chunk>::template mma<0>(seen, low[j], operand(stage, of_keys(j)), j > 0);
-                ptx::Wgmma<T, chunk>::template mma<0>(seen, high[j], operand(stage, of_keys(j)), 1);
-            }
-            ptx::wgmma_commit();
-        }
-        if constexpr (Config::o) {
-#pragma unroll
-            for (i32 i = 0; i < keys / 16; i++)
-                ptx::Wgmma<T, chunk>::template mma<0>(o, high[i], operand(stage, of_q + of_keys(i)), i > 0);
-            ptx::wgmma_commit();
-        }
-        ptx::wgmma_wait<Config::o>();
-        pin(seen), pin(low);
+        for (i32 i = 0; i < 4; i++)
+            split_results<T>(s[8 * part + 2 * i], s[8 * part + 2 * i + 1], to.high[i], to.low[i]);
     }
-    DEV static void pin_operand(Operand &x)
+    // S^T k^T of them, under way.
+    DEV static void see(Split &of, u32 stage, i32 part, Sum &seen)
     {
-        asm volatile("" : "+r"(x[0]), "+r"(x[1]), "+r"(x[2]), "+r"(x[3])::"memory");
+        pin(of.high), pin(of.low);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (i32 i = 0; i < 4; i++) {
+            const u64 b = operand(stage, part * part_bytes + 32 * i);
+            ptx::Wgmma<T, chunk>::template mma<0>(seen, of.low[i], b, part > 0 || i > 0);
+            ptx::Wgmma<T, chunk>::template mma<0>(seen, of.high[i], b, 1);
+        }
+        ptx::wgmma_commit();
+    }
+    // S^T q^T.
+    DEV static void ask(const Split (&of)[halves], u32 stage, Sum &o)
+    {
+#pragma unroll
+        for (i32 i = 0; i < keys / 16; i++)
+            ptx::Wgmma<T, chunk>::template mma<0>(
+                o, of[i / 4].high[i % 4], operand(stage, of_q + i / 4 * part_bytes + i % 4 * 32), i > 0);
+        ptx::wgmma_commit();
     }
 
     // N^T, under way.
@@ -279,29 +279,53 @@ template <class Config> struct DeltaChunksSm90 {
                 to[t][i] = pack2<T>(n[2 * t + i / 2][i % 2 * 2], n[2 * t + i / 2][i % 2 * 2 + 1]);
     }
 
-    DEV static void take(State &s, i32 column, Stage &of)
+    DEV static void find_values(u32 v, i32 column, Operands &x)
+    {
+#pragma unroll
+        for (i32 t = 0; t < blocks; t++)
+            ptx::ldmatrix_transposed(Chunk::Values::matrices(v, 16 * t, column, false), x[t]);
+    }
+
+    // `first` are the first 64 keys of S, ahead of the chunk, and then behind it: they are split while tensor
+    // cores have the other keys.
+    template <class Wait>
+    DEV static void take(State &s, Split &first, i32 column, Stage &of, const Wait &wait_next)
     {
         const u32 v = ptx::shared_address(of.v), stage = ptx::shared_address(&of) >> 4;
         const DeltaFactors &made = of.factors;
-        Keys of_state;
-        Operands high, low, change;
+        Split state[halves];
+        Operands x, high, low, change;
         Sum sum, n, o;
         Tokens tokens;
-        see(s, stage, of_state, sum, o);
+        state[0] = first;
+        see(state[0], stage, 0, sum);
+        if constexpr (halves > 1) {
+            split(s, 1, state[1]);
+            see(state[1], stage, 1, sum);
+        }
+        if constexpr (Config::o) ask(state, stage, o);
+        if constexpr (groups == 1) find_values(v, column, x); // another one has no registers for it
+        ptx::wgmma_wait<Config::o>();
+        pin(sum);
+#pragma unroll
+        for (i32 i = 0; i < halves; i++) pin(state[i].low);
+        if constexpr (groups > 1) find_values(v, column, x);
         unpack(sum, tokens);
 #pragma unroll
-        for (i32 t = 0; t < blocks; t++) Carry::miss(tokens, v, made, t, column, high[t], low[t]);
+        for (i32 t = 0; t < blocks; t++) Carry::miss(tokens, x[t], made, t, high[t], low[t]);
         solve(high, low, stage, n);
         if constexpr (Config::o) {
             ptx::wgmma_wait<1>();
-            pin(o), pin(of_state);
+            pin(o);
+#pragma unroll
+            for (i32 i = 0; i < halves; i++) pin(state[i].high);
             scale(o, made.q);
         }
+        const float all = made.all;
         ptx::wgmma_wait<0>();
         pin(n), pin(high), pin(low);
         unpack(n, tokens);
         Carry::weigh(tokens, made, high, low);
-        const float all = made.all;
         Change d;
         advance(high, low, stage, 0, d);
         if constexpr (Config::o) {
@@ -310,15 +334,17 @@ template <class Config> struct DeltaChunksSm90 {
         }
         ptx::wgmma_wait<Config::o>();
         add(s, 0, d, all);
-        if constexpr (keys > 64) advance(high, low, stage, 1, d);
+        if constexpr (halves > 1) advance(high, low, stage, 1, d);
         if constexpr (Config::o) {
-            ptx::wgmma_wait<(keys > 64)>();
+            ptx::wgmma_wait<(halves > 1)>();
             pin(o), pin(change);
             leave_turned<typename Chunk::Values, T>(o, column, v);
         }
+        wait_next();
+        split(s, 0, first);
         ptx::wgmma_wait<0>();
         pin(high), pin(low);
-        if constexpr (keys > 64) add(s, 1, d, all);
+        if constexpr (halves > 1) add(s, 1, d, all);
     }
 
     DEV static void carry(const Tensors &in, const Place &at, u32 first, u32 end, Shared &shared)
@@ -326,20 +352,26 @@ template <class Config> struct DeltaChunksSm90 {
         const i32 column = ptx::uniform(threadIdx.x / 32) * 16;
         const bool any = at.sequence < in.sequences;
         State s = {};
+        Split keys_ahead;
         if (Config::before && any)
             Carry::load(in.before + at.sequence * in.of_before.batch + at.head * in.of_before.head +
                             at.column + column,
                         in.of_before, s);
         i32 stage = 0;
         u32 parity = 0;
+        split(s, 0, keys_ahead);
+        if (first < end) ptx::mbarrier_wait(ptx::shared_address(&shared.full[0]), 0);
 #pragma unroll 1
         for (u32 row = first; row < end; row += chunk) {
-            ptx::mbarrier_wait(ptx::shared_address(&shared.full[stage]), parity);
-            take(s, column, shared.stage[stage]);
-            __syncwarp();
-            if (Chunk::lane() == 0) ptx::mbarrier_arrive(ptx::shared_address(&shared.empty[stage]));
+            const i32 now = stage;
             stage = stage + 1 == stages ? 0 : stage + 1;
             if (stage == 0) parity ^= 1;
+            const bool more = end - row > chunk;
+            take(s, keys_ahead, column, shared.stage[now], [&] {
+                if (more) ptx::mbarrier_wait(ptx::shared_address(&shared.full[stage]), parity);
+            });
+            __syncwarp();
+            if (Chunk::lane() == 0) ptx::mbarrier_arrive(ptx::shared_address(&shared.empty[now]));
         }
         if (Config::after && any)
             Carry::store(in.after + at.sequence * in.of_after.batch + at.head * in.of_after.head + at.column +

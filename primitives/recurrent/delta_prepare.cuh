@@ -1,6 +1,6 @@
 // delta_prepare.cuh -- what of the gated delta rule by chunks does not depend on states, of all chunks at
 // once: T and P, as delta_chunks.cuh has them, and the factors of its tokens, in the place of o. A block has
-// a chunk of a head: four warps make T, and four P.
+// a chunk of a head.
 //
 // Config: as delta_chunks_sm90.cuh has it, with o.
 #pragma once
@@ -65,15 +65,24 @@ template <class Config> struct DeltaPrepare {
     typedef typename Chunk::T T;
     typedef typename Chunk::Piece Piece;
     static constexpr i32 keys = Chunk::keys, chunk = Chunk::chunk, blocks = Chunk::blocks;
-    static constexpr i32 threads = 256;
+    static constexpr i32 threads = 128;
     static_assert(Config::o);
 
-    struct alignas(1024) Shared {
-        T k[chunk * keys], q[chunk * keys];
+    // Tokens, and then, when their products are in registers, what is made of these.
+    struct Made {
         typename Chunk::Inverse inverse;
-        typename Chunk::Weights weights;
+        T p[chunk * chunk];
+    };
+    struct alignas(1024) Shared {
+        union {
+            struct {
+                T k[chunk * keys], q[chunk * keys];
+            };
+            Made made;
+        };
         typename Chunk::Diagonal diagonal;
         typename Chunk::Numbers numbers;
+        float q_factor[chunk];
     };
     static constexpr i32 shared_bytes = sizeof(Shared);
 
@@ -132,59 +141,71 @@ template <class Config> struct DeltaPrepare {
         for (i32 e = 0; e < 8; e++) to[e / 4][e % 4] = d[8 * j + e];
     }
 
-    // T: the warps meet the others once, when lengths are there.
-    DEV static void make(i32 warp, i32 count, Shared &shared)
+    // Block j of rows 16 warp on, of L and of P, whose weights are alike; `factor` is of a row of q.
+    template <bool diagonal>
+    DEV static void weigh(i32 warp, i32 j, const Products &of_k, const Products &of_q,
+                          const float (&factor)[2], const typename Chunk::Numbers &of,
+                          float (&floats)[16][16], Made &to)
     {
-        const u32 k = ptx::shared_address(shared.k);
-        typename Chunk::Numbers &of = shared.numbers;
-        Products d;
-        float square[2], sum[2][4];
-        Solve::find_powers(threadIdx.x, of);
-        multiply_rows(d, k, k);
-        find_diagonal(d, warp, square);
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
             const i32 t = 16 * warp + Chunk::lane() / 4 + 8 * h;
+            const float of_row = of.beta[t] * of.k[t];
+#pragma unroll
+            for (i32 n = 0; n < 2; n++) {
+                const i32 column = 16 * j + 8 * n + 2 * (Chunk::lane() % 4), e = 8 * j + 4 * n + 2 * h;
+                const i32 at = Chunk::Square::offset(t, column);
+                const Pair w = of.template weight<diagonal>(t, column);
+                const float a = of_row * w.a * of_k[e], b = of_row * w.b * of_k[e + 1];
+                const float c = factor[h] * w.a * of_q[e], d = factor[h] * w.b * of_q[e + 1];
+                u32 &p = *reinterpret_cast<u32 *>(reinterpret_cast<u8 *>(to.p) + at);
+                if constexpr (diagonal) {
+                    port::store_pair(&floats[t % 16][column % 16],
+                                     {column < t ? a : 0.0f, column + 1 < t ? b : 0.0f});
+                    p = pack2<T>(column <= t ? c : 0.0f, column < t ? d : 0.0f);
+                } else {
+                    split_pair<T>(a, b, *(u32 *)((u8 *)to.inverse.high + at),
+                                  *(u32 *)((u8 *)to.inverse.low + at));
+                    p = pack2<T>(c, d);
+                }
+            }
+        }
+    }
+
+    DEV static void make(i32 warp, i32 count, Shared &shared)
+    {
+        const u32 k = ptx::shared_address(shared.k), q = ptx::shared_address(shared.q);
+        typename Chunk::Numbers &of = shared.numbers;
+        Products of_k, of_q;
+        float square[2], factor[2] = {};
+        if constexpr (Config::norm) {
+            multiply_rows(of_q, q, q);
+            find_diagonal(of_q, warp, factor);
+        }
+        multiply_rows(of_k, k, k);
+        multiply_rows(of_q, q, k);
+        find_diagonal(of_k, warp, square);
+        Solve::find_powers(threadIdx.x, of);
+#pragma unroll
+        for (i32 h = 0; h < 2; h++) {
+            const i32 t = 16 * warp + Chunk::lane() / 4 + 8 * h;
+            const float of_t = __shfl_sync(~0u, factor[h], Chunk::lane() / 4 * 4 + owner());
+            factor[h] = Config::scale * length(of_t);
             if (Chunk::lane() % 4 == owner()) of.k[t] = t < count ? length(square[h]) : 0.0f;
         }
         __syncthreads();
         Solve::find_factors(threadIdx.x, of);
 #pragma unroll
-        for (i32 j = 0; j < blocks; j++) {
-            block_of(d, j, sum);
-            if (j < warp)
-                Solve::template weigh<false>(warp, j, sum, of, shared.diagonal[warp], shared.inverse);
-            if (j == warp)
-                Solve::template weigh<true>(warp, j, sum, of, shared.diagonal[warp], shared.inverse);
-        }
-        Solve::solve(warp, shared.diagonal, shared.inverse);
-    }
-    // P, and what rows of q S are multiplied by.
-    DEV static void relate(i32 warp, Shared &shared)
-    {
-        const u32 k = ptx::shared_address(shared.k), q = ptx::shared_address(shared.q);
-        const typename Chunk::Numbers &of = shared.numbers;
-        Products d;
-        float factor[2] = {}, sum[2][4];
-        if constexpr (Config::norm) {
-            multiply_rows(d, q, q);
-            find_diagonal(d, warp, factor);
-        }
-        multiply_rows(d, q, k);
-        __syncthreads();
-#pragma unroll
         for (i32 h = 0; h < 2; h++) {
             const i32 t = 16 * warp + Chunk::lane() / 4 + 8 * h;
-            const float square = __shfl_sync(~0u, factor[h], Chunk::lane() / 4 * 4 + owner());
-            factor[h] = Config::scale * length(square);
-            if (Chunk::lane() % 4 == 0) shared.weights.q[t] = factor[h] * of.grown[t];
+            if (Chunk::lane() % 4 == 0) shared.q_factor[t] = factor[h] * of.grown[t];
         }
 #pragma unroll
         for (i32 j = 0; j < blocks; j++) {
-            block_of(d, j, sum);
-            if (j < warp) Read::template weigh<false>(warp, j, sum, factor, of, shared.weights);
-            if (j == warp) Read::template weigh<true>(warp, j, sum, factor, of, shared.weights);
+            if (j < warp) weigh<false>(warp, j, of_k, of_q, factor, of, shared.diagonal[warp], shared.made);
+            if (j == warp) weigh<true>(warp, j, of_k, of_q, factor, of, shared.diagonal[warp], shared.made);
         }
+        Solve::solve(warp, shared.diagonal, shared.made.inverse);
     }
 
     template <bool upper> DEV static void leave(const T *from, T *to)
@@ -197,15 +218,14 @@ template <class Config> struct DeltaPrepare {
     }
     DEV static void leave_all(const Shared &from, Prepared &to)
     {
-        leave<true>(from.inverse.high, to.high);
-        leave<true>(from.inverse.low, to.low);
-        leave<false>(from.weights.p, to.p);
-        const i32 t = threadIdx.x;
+        leave<true>(from.made.inverse.high, to.high);
+        leave<true>(from.made.inverse.low, to.low);
+        leave<false>(from.made.p, to.p);
+        const i32 t = threadIdx.x % chunk;
         DeltaFactors &of = to.factors;
-        if (t < chunk) of.beta[t] = from.numbers.beta[t], of.seen[t] = from.numbers.seen[t];
-        else if (t < 2 * chunk) of.later[t - chunk] = from.numbers.later[t - chunk];
-        else if (t < 3 * chunk) of.q[t - 2 * chunk] = from.weights.q[t - 2 * chunk];
-        if (t == 0) of.all = from.numbers.all;
+        if (threadIdx.x < chunk) of.beta[t] = from.numbers.beta[t], of.seen[t] = from.numbers.seen[t];
+        else of.later[t] = from.numbers.later[t], of.q[t] = from.q_factor[t];
+        if (threadIdx.x == 0) of.all = from.numbers.all;
     }
 
     template <class Block> DEV static void run(const Block &block, const Tensors &in)
@@ -222,8 +242,7 @@ template <class Config> struct DeltaPrepare {
         ptx::copy_async_wait<0>();
         ptx::fence_async_shared();
         __syncthreads();
-        if (warp < Chunk::makers) make(warp, count, shared);
-        else relate(warp - Chunk::makers, shared);
+        make(warp, count, shared);
         __syncthreads();
         leave_all(shared, reinterpret_cast<Prepared *>(in.o)[(i64)part * Config::heads + head]);
     }
