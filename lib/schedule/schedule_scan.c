@@ -20,6 +20,8 @@ enum {
     CHUNK = 64,       /* tokens that tensor cores take together, ... */
     LEAST_CHUNK = 32, /* ... where there are so many */
     SLICE = 64,       /* columns of a head, or half of them */
+    STAGES = 3,       /* chunks that are there, or come, by wgmma, ... */
+    GROUP = 128,      /* ... by three warpgroups */
     PIECE = 8,        /* elements of 16 bytes */
     TILE = 48,        /* tokens that warps of two kinds take together, ... */
     LEAST_TILED = 96, /* ... where there are so many, with ... */
@@ -85,22 +87,26 @@ static bool has_pairs(const struct scan_spec *s)
     return true;
 }
 
-/* Shared memory of ScanChunks, or of ScanChunksSm90, if there is room for its stages of rows. */
-static int chunk_bytes(const struct scan_spec *s, int slice, int stages)
+/* Shared memory of ScanChunks. */
+static int chunk_bytes(const struct scan_spec *s, int slice)
 {
-    int pitch = (int)s->states + PIECE, many = stages - 1; /* of what warps hand on */
-    int stage = 2 * CHUNK * (2 * pitch + slice + PIECE), state = 2 * slice * pitch;
-    int weights = many > 1 ? 2 * 2 * CHUNK * (CHUNK + PIECE) : 0;
-    int steps = (many > 1 ? stages : 1) * (4 * (5 * CHUNK + 1));
-    return (int)CEIL_DIV(stages * stage + many * state + weights + steps, 16) * 16;
+    int pitch = (int)s->states + PIECE, stage = 2 * CHUNK * (2 * pitch + slice + PIECE);
+    return (int)CEIL_DIV(2 * stage + 2 * slice * pitch + 4 * (5 * CHUNK + 1), 16) * 16;
 }
 
-/* Stages of chunks of so many columns; 0: there is no room. A kernel without features runs on GPUs that have
- * less memory than the target, too. */
-static int stages_of(const struct scan_spec *s, int slice, const struct target *t)
+/* Of ScanChunksSm90. */
+static int wgmma_bytes(const struct scan_spec *s)
 {
-    if (target_has(t, TARGET_WGMMA) && chunk_bytes(s, slice, 3) <= t->shared_bytes) return 3;
-    return chunk_bytes(s, slice, 2) <= t->portable_bytes ? 2 : 0;
+    int gate = scan_has(s, SCAN_GATE) ? 2 * CHUNK * SLICE : 1024;
+    int stage = 2 * CHUNK * (2 * (int)s->states + SLICE) + gate, weights = 2 * 2 * CHUNK * CHUNK;
+    int bytes = STAGES * stage + weights + STAGES * 16 * (int)CEIL_DIV(4 * (5 * CHUNK + 1), 16) + 8 * 10;
+    return (int)CEIL_DIV(bytes, 1024) * 1024;
+}
+/* Do warpgroups take 64 columns of a head, whose states are one or two operands wide? */
+static bool has_wgmma(const struct scan_spec *s, const struct target *t)
+{
+    return target_has(t, TARGET_WGMMA) && s->head_dim % SLICE == 0 && (s->states == 64 || s->states == 128) &&
+           wgmma_bytes(s) <= t->shared_bytes;
 }
 
 /* The columns of a block that goes by chunks; 0: none can. */
@@ -111,18 +117,20 @@ static int slice_of(const struct scan_spec *s, const struct program *q, const st
     good = good && comes_by_pieces(&s->use[SCAN_X]) && comes_by_pieces(&s->use[SCAN_B]) &&
            comes_by_pieces(&s->use[SCAN_C]);
     bool wide = s->head_dim % SLICE == 0;
-    if (good && wide && stages_of(s, SLICE, t) > 2) return SLICE;
-    if (good && wide && mul_counts(s->batch, s->heads) >= t->sms && stages_of(s, SLICE, t)) return SLICE;
-    return good && stages_of(s, SLICE / 2, t) ? SLICE / 2 : 0;
+    bool fits = chunk_bytes(s, SLICE) <= t->portable_bytes;
+    if (good && has_wgmma(s, t)) return SLICE;
+    if (good && wide && mul_counts(s->batch, s->heads) >= t->sms && fits) return SLICE;
+    return good && chunk_bytes(s, SLICE / 2) <= t->portable_bytes ? SLICE / 2 : 0;
 }
 
 static void schedule_chunks(struct schedule *s, const struct scan_spec *of, int slice, const struct target *t)
 {
-    s->tile.stages = stages_of(of, slice, t);
-    s->threads = s->tile.stages > 2 ? WARP * (8 + slice / 16) : WARP * CHUNK / 16;
+    bool wgmma = has_wgmma(of, t);
+    s->tile.stages = wgmma ? STAGES : 2;
+    s->threads = wgmma ? 3 * GROUP : WARP * CHUNK / 16;
     s->tile.bm = slice;
     s->tile.bk = CHUNK;
-    s->shared_bytes = chunk_bytes(of, slice, s->tile.stages);
+    s->shared_bytes = wgmma ? wgmma_bytes(of) : chunk_bytes(of, slice);
     int64_t blocks = mul_counts(mul_counts(MAX(of->batch, 1), of->heads), of->head_dim / slice);
     s->grid = MIN(blocks, MOST_BLOCKS);
 }

@@ -1,252 +1,381 @@
-// scan_chunks_sm90.cuh -- scan_chunks.cuh where a block may have more shared memory: warps of three kinds
-// work on neighbouring chunks at the same time, and meet once a chunk. Two for each 32 columns hold states,
-// in fp32, and make those behind chunk i. Four have 32 tokens of it and half of the columns each, and find y
-// from the states ahead of it, which the others have left in bf16, and from the weights of its tokens. Four
-// find these weights of chunk i + 1, c . b e^(D_i - D_j) d_j, and the sums D of chunk i + 2.
+// scan_chunks_sm90.cuh -- scan_chunks.cuh on Hopper, by warpgroups of three kinds and wgmma. One carries 64
+// columns' states, transposed, in registers, in fp32, and makes y: what it multiplies lies in its registers,
+// so that no warp hands anything on to another one. One finds the weights of a chunk's tokens ahead of it,
+// c . b e^(D_i - D_j) d_j. Four warps bring rows, find the sums D, and store y.
 //
 // Config: as scan_steps.cuh has it, of T bf16; i32 slice, chunk; bool each is false.
 #pragma once
+#include "attention/fragment.cuh"
+#include "ptx/barrier.cuh"
+#include "recurrent/matrix_tile.cuh"
 #include "recurrent/scan_fragments.cuh"
 
 namespace coda {
 
-template <class Config> struct ScanChunksSm90 : ScanFragments<Config, 2> {
-    typedef ScanFragments<Config, 2> Base;
+template <class Config> struct ScanChunksSm90 : ScanFragments<Config, 1> {
+    typedef ScanFragments<Config, 1> Base;
     typedef typename Base::T T;
     typedef typename Base::Tensors Tensors;
     typedef typename Base::Place Place;
-    typedef typename Base::Stage Stage;
-    typedef typename Base::States States;
-    typedef typename Base::Sums Sums;
-    typedef typename Base::Step Step;
     typedef typename Base::Steps Steps;
-    using Base::chunk, Base::slice, Base::lane, Base::pitch;
-    static constexpr i32 makers = 4, weighers = 4, keepers = slice / 16, stages = 3;
-    static_assert(32 * (makers + weighers + keepers) == Config::threads);
+    typedef typename Base::Step Step;
+    using Base::chunk, Base::slice, Base::states, Base::lane;
+    static constexpr i32 group = 128, blocks = chunk / 16, stages = 3, terms = Base::terms;
+    static constexpr i32 eight_rows = 1024, halves = states / 64;
+    // Of 168 that three warpgroups have a thread each.
+    static constexpr i32 carry_registers = 240, weigh_registers = 136, bring_registers = 128;
+    static_assert(slice == 64 && states % 64 == 0 && states <= 128 && Config::threads == 3 * group);
 
-    struct alignas(16) Shared {
+    typedef MatrixTile<T, states, chunk> Groups;
+    typedef MatrixTile<T, slice, chunk> Columns;
+    typedef MatrixTile<T, chunk, chunk> Square;
+    struct alignas(16) Piece {
+        u32 x[4];
+    };
+    struct alignas(1024) Stage {
+        T c[chunk * states], b[chunk * states], x[chunk * slice]; // then y
+        T gate[Config::gate ? chunk * slice : 512];
+    };
+    struct alignas(1024) Shared {
         Stage stage[stages];
-        T state[2][slice][pitch], weight[2][chunk][chunk + 8];
-        Steps steps[stages];
+        T weight[2][chunk * chunk];
+        struct alignas(16) Aligned {
+            Steps of;
+        } steps[stages];
+        u64 full[stages], empty[stages], weighed[2], used[2];
     };
     static constexpr i32 shared_bytes = sizeof(Shared);
 
-    // Chunk i, from row `row` on; the one behind the next comes meanwhile.
-    struct Turn {
-        i32 i, row, end;
-        DEV bool has(i32 ahead) const { return i + ahead >= 0 && row + ahead * chunk < end; }
-        DEV i32 count(i32 ahead) const { return min(chunk, end - row - ahead * chunk); }
+    typedef float Sum[32]; // of 64 columns and a chunk's tokens; or 64 states
+    typedef Operand Operands[blocks];
+
+    // A chunk's place in a ring of `n`.
+    template <i32 n> struct Turn {
+        i32 at = 0;
+        u32 parity = 0;
+        DEV void next()
+        {
+            at = at + 1 == n ? 0 : at + 1;
+            if (at == 0) parity ^= 1;
+        }
     };
-
-    // ---- Weights ----
-
-    // Of 16 tokens and `n` times 16 others.
-    template <i32 n>
-    DEV static void weigh(const Stage &of, const Steps &steps, i32 bi, i32 bj, T (&to)[chunk][chunk + 8])
+    DEV static void wait(const u64 &bar, u32 parity)
     {
-        float g[n][2][4] = {};
-#pragma unroll
-        for (i32 k = 0; k < Base::states; k += 16) {
-            u32 a[4], b[n][4];
-            ptx::ldmatrix(Base::matrices(of.c, 16 * bi, k, true), a);
-#pragma unroll
-            for (i32 j = 0; j < n; j++) ptx::ldmatrix(Base::matrices(of.b, 16 * (bj + j), k, false), b[j]);
-#pragma unroll
-            for (i32 j = 0; j < n; j++) {
-                ptx::mma<T>(g[j][0], a, b[j][0], b[j][1]);
-                ptx::mma<T>(g[j][1], a, b[j][2], b[j][3]);
-            }
-        }
-#pragma unroll
-        for (i32 p = 0; p < 4 * n; p++) {
-            const i32 i = 16 * bi + lane() / 4 + 8 * (p % 2), m = p / 2 % 2;
-            const i32 j = 16 * (bj + p / 4) + 8 * m + 2 * (lane() % 4);
-            const float (&of_g)[4] = g[p / 4][m];
-            port::store_pair(&to[i][j],
-                             Base::weights(of_g[2 * (p % 2)], of_g[2 * (p % 2) + 1], steps, i, j));
-        }
+        ptx::mbarrier_wait(ptx::shared_address(&bar), parity);
     }
-    // A warp's share of the lower triangle.
-    DEV static void weigh_all(i32 warp, const Stage &of, const Steps &steps, T (&to)[chunk][chunk + 8])
+    // A warp has done.
+    DEV static void arrive(const u64 &bar)
     {
-        if (warp == 0) weigh<2>(of, steps, 3, 0, to);
-        if (warp == 1) weigh<2>(of, steps, 3, 2, to);
-        if (warp == 2) weigh<2>(of, steps, 2, 0, to), weigh<1>(of, steps, 2, 2, to);
-        if (warp == 3) weigh<2>(of, steps, 1, 0, to), weigh<1>(of, steps, 0, 0, to);
+        __syncwarp();
+        if (lane() == 0) ptx::mbarrier_arrive(ptx::shared_address(&bar));
     }
-    // What those who make read of the upper triangle.
-    DEV static void clear_weights(i32 warp, Shared &shared)
+    // The operand `bytes` behind a sixteenth of an address; the other way round.
+    DEV static u64 operand(u32 at, u32 bytes) { return ptx::wgmma_descriptor_behind(at, bytes, 16); }
+    DEV static u64 operand_of_rows(u32 at, u32 bytes)
     {
-        T(&to)[chunk][chunk + 8] = shared.weight[warp % 2];
-        for (i32 i = lane(); i < 256; i += 32)
-            to[warp / 2 * 32 + i / 16][warp / 2 * 32 + 16 + i % 16] = from_float<T>(0.0f);
+        return ptx::wgmma_descriptor_behind(at, bytes, Groups::part_bytes);
     }
+    static constexpr u32 of_b = sizeof(T) * chunk * states;
 
-    // ---- y of 32 tokens and half of the columns ----
+    // ---- Warps that bring rows ----
 
-    static constexpr i32 half = slice / 2;
-    typedef float Half[half / 8][4];
-
-    // The product of a's rows, of 32 tokens from `token` on, and b.
-    template <bool turned, i32 rows, i32 n, i32 p>
-    DEV static void add(Half (&y)[2], const T (&a)[chunk][n], i32 token, i32 k, const T (&b)[rows][p],
-                        i32 column)
+    template <class Tile, i32 n>
+    DEV static void bring_tile(T *to, const T *from, i64 time, i32 row, i32 count)
     {
-        u32 of_a[2][4];
-#pragma unroll
-        for (i32 r = 0; r < 2; r++) ptx::ldmatrix(Base::matrices(a, token + 16 * r, k, true), of_a[r]);
-#pragma unroll
-        for (i32 c = 0; c < half; c += 16) {
-            u32 of_b[4];
-            if constexpr (turned) ptx::ldmatrix_transposed(Base::matrices(b, k, column + c, true), of_b);
-            else ptx::ldmatrix(Base::matrices(b, column + c, k, false), of_b);
-#pragma unroll
-            for (i32 r = 0; r < 2; r++) {
-                ptx::mma<T>(y[r][c / 8], of_a[r], of_b[0], of_b[1]);
-                ptx::mma<T>(y[r][c / 8 + 1], of_a[r], of_b[2], of_b[3]);
-            }
+        const i32 thread = threadIdx.x % group;
+        const u32 at = ptx::shared_address(to);
+#pragma unroll 4
+        for (i32 i = thread; i < chunk * n / 8; i += group) {
+            const i32 t = i / (n / 8), c = i % (n / 8) * 8;
+            ptx::copy_async<16>(at + Tile::offset(t, c), t < count ? from + (row + t) * time + c : from,
+                                t < count ? 16 : 0);
         }
     }
-    DEV static void make(const Tensors &in, const Place &at, i32 warp, const Turn &t, float skip,
-                         const Shared &shared)
+    DEV static void bring(const Tensors &in, const Place &at, i32 row, i32 count, Stage &to)
     {
-        const Stage &of = shared.stage[t.i % stages];
-        const i32 token = warp % 2 * 32, column = warp / 2 * half;
-        Half y[2] = {};
-#pragma unroll
-        for (i32 k = 0; k < Base::states; k += 16)
-            add<false>(y, of.c, token, k, shared.state[t.i % 2], column);
-#pragma unroll
-        for (i32 r = 0; r < 2; r++) Base::scale_rows(y[r], token + 16 * r, shared.steps[t.i % stages]);
-#pragma unroll 2
-        for (i32 j = 0; j < token + 32; j += 16) add<true>(y, shared.weight[t.i % 2], token, j, of.x, column);
-#pragma unroll
-        for (i32 r = 0; r < 2; r++)
-            Base::store_rows(in, at, y[r], of, token + 16 * r, column, t.row, t.count(0), skip);
+        bring_tile<Groups, states>(to.c, at.c, in.of_c.time, row, count);
+        bring_tile<Groups, states>(to.b, at.b, in.of_b.time, row, count);
+        bring_tile<Columns, slice>(to.x, at.x, in.of_x.time, row, count);
+        if constexpr (Config::gate && Config::y)
+            bring_tile<Columns, slice>(to.gate, at.gate, in.of_gate.time, row, count);
     }
-
-    // ---- States of 32 columns ----
-
-    // Which of 16 columns' the first ones are, as ScanFragments counts them.
-    DEV static i32 first_states(i32 warp)
+    // Chunk i is handed on while chunk i - 1, of which y is left, makes room for one behind it.
+    DEV static void bring_all(const Tensors &in, const Place &at, i32 first, i32 end, Shared &shared)
     {
-        return warp / (slice / 32) * (slice / 16) + warp % (slice / 32) * 2;
-    }
-    DEV static void advance(States (&s)[2], i32 first, const Stage &of, const Steps &steps)
-    {
-#pragma unroll
-        for (i32 n = 0; n < Base::own / 4; n++)
-#pragma unroll
-            for (i32 i = 0; i < 4; i++) s[n % 2][n / 2][i] *= steps.all;
-#pragma unroll 1
-        for (i32 k = 0; k < chunk; k += 16) {
-            u32 x[2][Base::terms][4], b[Base::own / 16][4];
-            Base::load_b(b, first, of, k);
-#pragma unroll
-            for (i32 c = 0; c < 2; c++)
-                Base::weigh_x(x[c], of, k, Base::own_column(first + c), &steps.behind[k]);
-#pragma unroll
-            for (i32 i = Base::terms - 1; i >= 0; i--)
-#pragma unroll
-                for (i32 n = 0; n < Base::own / 8; n++)
-#pragma unroll
-                    for (i32 c = 0; c < 2; c++)
-                        ptx::mma<T>(s[c][n], x[c][i], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
-        }
-    }
-
-    // ---- The three kinds; all of them meet once a chunk ----
-
-    DEV static void begin_turn(const Tensors &in, const Place &at, const Turn &t, Shared &shared)
-    {
-        Stage &to = shared.stage[(t.i + 2) % stages];
-        if (t.has(2)) Base::bring_chunk(in, at, t.row + 2 * chunk, t.count(2), to);
-    }
-    DEV static void end_turn()
-    {
-        ptx::copy_async_wait<0>();
-        __syncthreads();
-    }
-
-    DEV static void keep(const Tensors &in, const Place &at, i32 warp, Turn t, Shared &shared)
-    {
-        const i32 first = first_states(warp);
-        States s[2];
-#pragma unroll
-        for (i32 c = 0; c < 2; c++) {
-            Base::load_states(in, at, first + c, s[c]);
-            Base::share_states(first + c, s[c], shared.state[0]);
-        }
-        end_turn();
-#pragma unroll 1
-        for (; t.row < t.end; t.i++, t.row += chunk) {
-            begin_turn(in, at, t, shared);
-            if (t.i >= 0) {
-                advance(s, first, shared.stage[t.i % stages], shared.steps[t.i % stages]);
-#pragma unroll
-                for (i32 c = 0; Config::y && c < 2; c++)
-                    Base::share_states(first + c, s[c], shared.state[(t.i + 1) % 2]);
-            }
-            end_turn();
-        }
-#pragma unroll
-        for (i32 c = 0; c < 2; c++) Base::store_states(in, at, first + c, s[c]);
-    }
-
-    DEV static void make_rows(const Tensors &in, const Place &at, i32 warp, Turn t, Shared &shared)
-    {
-        const float skip = Config::skip ? in.skip[at.head] : 0.0f;
-        end_turn();
-#pragma unroll 1
-        for (; t.row < t.end; t.i++, t.row += chunk) {
-            begin_turn(in, at, t, shared);
-            if (Config::y && t.i >= 0) make(in, at, warp, t, skip, shared);
-            end_turn();
-        }
-    }
-
-    DEV static void weigh_rows(const Tensors &in, const Place &at, i32 warp, Turn t, Shared &shared)
-    {
-        const bool finds = warp == weighers - 1;
+        const bool finds = ptx::uniform(threadIdx.x / 32) % 4 == 0;
         const float a = in.a[at.head], bias = Config::bias ? in.bias[at.head] : 0.0f;
-        Step next = {};
-        clear_weights(warp, shared);
-        if (finds) {
-            next = Base::load_step(in, at, t.row + chunk, t.end);
-            Base::find_steps(next, a, bias, t.count(1), shared.steps[0]);
-            next = Base::load_step(in, at, t.row + 2 * chunk, t.end);
-        }
-        end_turn();
+        Turn<stages> now, room = {stages - 1, 1};
+        Step step = {};
+        if (finds) step = Base::load_step(in, at, first, end);
 #pragma unroll 1
-        for (; t.row < t.end; t.i++, t.row += chunk) {
-            begin_turn(in, at, t, shared);
-            if (finds && t.has(2)) {
-                const Step now = next;
-                next = Base::load_step(in, at, t.row + 3 * chunk, t.end);
-                Base::find_steps(now, a, bias, t.count(2), shared.steps[(t.i + 2) % stages]);
-            }
-            if (Config::y && t.has(1))
-                weigh_all(warp, shared.stage[(t.i + 1) % stages], shared.steps[(t.i + 1) % stages],
-                          shared.weight[(t.i + 1) % 2]);
-            end_turn();
+        for (i32 i = 0; i < stages - 1; i++) {
+            const i32 row = first + i * chunk;
+            if (row < end) bring(in, at, row, min(chunk, end - row), shared.stage[i]);
+            ptx::copy_async_commit();
         }
+#pragma unroll 1
+        for (i32 row = first; row < end + chunk; row += chunk, now.next(), room.next()) {
+            const i32 before = row - chunk, more = row + (stages - 1) * chunk;
+            Stage &free = shared.stage[room.at];
+            if (row < end) {
+                if (finds) {
+                    const Step next = Base::load_step(in, at, row + chunk, end);
+                    Base::find_steps(step, a, bias, min(chunk, end - row), shared.steps[now.at].of);
+                    step = next;
+                }
+                ptx::copy_async_wait<stages - 2>();
+                ptx::fence_async_shared();
+                arrive(shared.full[now.at]);
+            }
+            if (before >= first) {
+                wait(shared.empty[room.at], room.parity);
+                if constexpr (Config::y)
+                    store_rows<Columns, slice, chunk, group>(threadIdx.x % group, free.x,
+                                                             at.y + before * in.of_y.time, in.of_y.time,
+                                                             min(chunk, end - before));
+            }
+            if (more < end) bring(in, at, more, min(chunk, end - more), free);
+            ptx::copy_async_commit();
+        }
+    }
+
+    // ---- A warpgroup that finds weights ----
+
+    DEV static void weigh(const Stage &of, const Steps &steps, T *to)
+    {
+        const u32 at = ptx::shared_address(&of) >> 4;
+        const i32 warp = ptx::uniform(threadIdx.x / 32) % 4;
+        Sum g;
+        pin(g);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (i32 k = 0; k < halves; k++)
+            ptx::Wgmma<T, chunk>::template mma<0, 0>(g, operand(at, k * Groups::part_bytes),
+                                                     operand(at, of_b + k * Groups::part_bytes), k);
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<0>();
+        pin(g);
+#pragma unroll
+        for (i32 n = 0; n < chunk / 8; n++)
+#pragma unroll
+            for (i32 h = 0; h < 2; h++) {
+                const i32 i = 16 * warp + lane() / 4 + 8 * h, j = 8 * n + 2 * (lane() % 4);
+                Pair w = {0.0f, 0.0f};
+                if (n / 2 <= warp) w = Base::weights(g[4 * n + 2 * h], g[4 * n + 2 * h + 1], steps, i, j);
+                *reinterpret_cast<u32 *>(reinterpret_cast<u8 *>(to) + Square::offset(i, j)) =
+                    pack2<T>(w.a, w.b);
+            }
+        ptx::fence_async_shared();
+    }
+    DEV static void weigh_all(i32 first, i32 end, Shared &shared)
+    {
+        Turn<stages> now;
+        Turn<2> turn;
+#pragma unroll 1
+        for (i32 row = first; row < end; row += chunk, now.next(), turn.next()) {
+            wait(shared.full[now.at], now.parity);
+            wait(shared.used[turn.at], turn.parity ^ 1);
+            weigh(shared.stage[now.at], shared.steps[now.at].of, shared.weight[turn.at]);
+            arrive(shared.weighed[turn.at]);
+            arrive(shared.empty[now.at]);
+        }
+    }
+
+    // ---- A warpgroup that carries states ----
+
+    typedef float States[states / 8][4]; // [16 columns of the warp, states]
+
+    // S, rounded, times c of all tokens, under way.
+    DEV static void ask(const States &s, u32 at, Operand (&high)[states / 16], Sum &y)
+    {
+#pragma unroll
+        for (i32 i = 0; i < states / 16; i++)
+#pragma unroll
+            for (i32 k = 0; k < 4; k++)
+                high[i][k] = pack2<T>(s[2 * i + k / 2][k % 2 * 2], s[2 * i + k / 2][k % 2 * 2 + 1]);
+        pin(high);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (i32 i = 0; i < states / 16; i++)
+            ptx::Wgmma<T, chunk>::template mma<0>(
+                y, high[i], operand(at, i / 4 * Groups::part_bytes + i % 4 * 32), i > 0);
+        ptx::wgmma_commit();
+    }
+    // x, times what a token counts behind the chunk, as sums of `terms` bf16.
+    DEV static void weigh_x(const Operands &x, const Steps &steps, Operand (&to)[terms][blocks])
+    {
+#pragma unroll
+        for (i32 t = 0; t < blocks; t++)
+#pragma unroll
+            for (i32 k = 0; k < 4; k++) {
+                const Pair w = port::load_pair(&steps.behind[16 * t + k / 2 * 8 + 2 * (lane() % 4)]);
+                u32 v[terms][4];
+                Base::split(x[t][k], w.a, w.b, v, k);
+#pragma unroll
+                for (i32 i = 0; i < terms; i++) to[i][t][k] = v[i][k];
+            }
+    }
+    // What 64 states become, under way.
+    DEV static void advance(Operand (&x)[terms][blocks], u32 at, i32 half, Sum &d)
+    {
+#pragma unroll
+        for (i32 i = 0; i < terms; i++) pin(x[i]);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (i32 t = 0; t < blocks; t++) {
+            const u64 b = operand_of_rows(at, of_b + half * Groups::part_bytes + 2 * t * eight_rows);
+#pragma unroll
+            for (i32 i = terms - 1; i >= 0; i--)
+                ptx::Wgmma<T, 64>::template mma<1>(d, x[i][t], b, t > 0 || i < terms - 1);
+        }
+        ptx::wgmma_commit();
+    }
+    DEV static void add(States &s, i32 half, Sum &d, float all)
+    {
+        pin(d);
+#pragma unroll
+        for (i32 i = 0; i < 32; i++) {
+            float &to = s[8 * half + i / 4][i % 4];
+            to = fmaf(to, all, d[i]);
+        }
+    }
+    DEV static void add_within(Operands &x, u32 weights, Sum &y)
+    {
+        pin(x), pin(y);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (i32 j = 0; j < blocks; j++)
+            ptx::Wgmma<T, chunk>::template mma<0>(y, x[j], operand(weights, 32 * j), 1);
+        ptx::wgmma_commit();
+    }
+    DEV static void scale(Sum &y, const float *of)
+    {
+#pragma unroll
+        for (i32 t = 0; t < chunk / 8; t++) {
+            const Pair w = port::load_pair(&of[8 * t + 2 * (lane() % 4)]);
+#pragma unroll
+            for (i32 i = 0; i < 4; i++) y[4 * t + i] *= i % 2 ? w.b : w.a;
+        }
+    }
+    // skip x, and times silu(gate).
+    DEV static void finish(Sum &y, const Operands &x, u32 gate, i32 column, float skip)
+    {
+#pragma unroll
+        for (i32 t = 0; t < blocks; t++) {
+            Operand z;
+            if constexpr (Config::gate)
+                ptx::ldmatrix_transposed(Columns::matrices(gate, 16 * t, column, false), z);
+#pragma unroll
+            for (i32 k = 0; k < 4; k++) {
+                float &a = y[8 * t + k / 2 * 4 + k % 2 * 2], &b = y[8 * t + k / 2 * 4 + k % 2 * 2 + 1];
+                if constexpr (Config::skip) {
+                    const Pair v = unpack2<T>(x[t][k]);
+                    a = fmaf(skip, v.a, a), b = fmaf(skip, v.b, b);
+                }
+                if constexpr (Config::gate) {
+                    const Pair v = unpack2<T>(z[k]);
+                    a *= map::silu::apply(v.a), b *= map::silu::apply(v.b);
+                }
+            }
+        }
+    }
+
+    DEV static void take(States &s, i32 column, float skip, Stage &of, const Steps &steps, const u64 &weighed,
+                         u32 parity, const T *weight)
+    {
+        const u32 at = ptx::shared_address(&of) >> 4;
+        const float all = steps.all;
+        Operand high[states / 16], weighted[terms][blocks];
+        Operands x;
+        Sum y, d;
+        if constexpr (Config::y) ask(s, at, high, y);
+#pragma unroll
+        for (i32 t = 0; t < blocks; t++)
+            ptx::ldmatrix_transposed(Columns::matrices(ptx::shared_address(of.x), 16 * t, column, false),
+                                     x[t]);
+        weigh_x(x, steps, weighted);
+        if constexpr (Config::y) {
+            ptx::wgmma_wait<0>();
+            pin(y), pin(high);
+        }
+        advance(weighted, at, 0, d);
+        if constexpr (Config::y) {
+            scale(y, steps.before);
+            wait(weighed, parity);
+            add_within(x, ptx::shared_address(weight) >> 4, y);
+        }
+        ptx::wgmma_wait<Config::y>();
+        add(s, 0, d, all);
+        if constexpr (halves > 1) advance(weighted, at, 1, d);
+        if constexpr (Config::y) {
+            ptx::wgmma_wait<(halves > 1)>();
+            pin(y), pin(x);
+            finish(y, x, ptx::shared_address(of.gate), column, skip);
+            leave_turned<Columns, T>(y, column, ptx::shared_address(of.x));
+        }
+        ptx::wgmma_wait<0>();
+#pragma unroll
+        for (i32 i = 0; i < terms; i++) pin(weighted[i]);
+        if constexpr (halves > 1) add(s, 1, d, all);
+    }
+
+    DEV static void carry(const Tensors &in, const Place &at, i32 first, i32 end, Shared &shared)
+    {
+        const i32 warp = ptx::uniform(threadIdx.x / 32), column = 16 * warp;
+        const float skip = Config::skip ? in.skip[at.head] : 0.0f;
+        Turn<stages> now;
+        Turn<2> turn;
+        States s;
+        Base::load_states(in, at, warp, s);
+#pragma unroll 1
+        for (i32 row = first; row < end; row += chunk, now.next(), turn.next()) {
+            wait(shared.full[now.at], now.parity);
+            take(s, column, skip, shared.stage[now.at], shared.steps[now.at].of, shared.weighed[turn.at],
+                 turn.parity, shared.weight[turn.at]);
+            if constexpr (Config::y) arrive(shared.used[turn.at]);
+            arrive(shared.empty[now.at]);
+        }
+        Base::store_states(in, at, warp, s);
+    }
+
+    DEV static void begin(Shared &shared)
+    {
+        if (threadIdx.x == 0) {
+#pragma unroll
+            for (i32 i = 0; i < stages; i++) {
+                ptx::mbarrier_init(ptx::shared_address(&shared.full[i]), 4);
+                ptx::mbarrier_init(ptx::shared_address(&shared.empty[i]), Config::y ? 8 : 4);
+            }
+#pragma unroll
+            for (i32 i = 0; i < 2; i++) {
+                ptx::mbarrier_init(ptx::shared_address(&shared.weighed[i]), 4);
+                ptx::mbarrier_init(ptx::shared_address(&shared.used[i]), 4);
+            }
+            ptx::mbarrier_fence_init();
+        }
+        __syncthreads();
     }
 
     template <class Block> DEV static void run(const Block &block, const Tensors &in)
     {
         Shared &shared = *reinterpret_cast<Shared *>(block.shared());
         const Place at = Base::place(in, block.index());
-        const i32 warp = ptx::uniform(threadIdx.x / 32);
+        begin(shared);
         ptx::grid_wait();
         const SequenceRows of = in.find_rows(at.batch);
-        const i32 first = of.first, end = of.end;
-        const Turn t = {-1, first - chunk, first < end ? end : first - chunk}; // ahead of the first chunk
+        const i32 first = of.first, end = of.end, role = ptx::uniform(threadIdx.x / group);
         if (at.batch == 0) Base::clear(in, at, 0, first);
         if (at.batch + 1 >= in.sequences) Base::clear(in, at, end, in.rows);
-        if (first < end) Base::bring_chunk(in, at, first, min(chunk, end - first), shared.stage[0]);
-        if (warp < makers) make_rows(in, at, warp, t, shared);
-        else if (warp < makers + weighers) weigh_rows(in, at, warp - makers, t, shared);
-        else keep(in, at, warp - makers - weighers, t, shared);
+        if (role == 0) {
+            ptx::grow_registers<carry_registers>();
+            carry(in, at, first, end, shared);
+        } else if (role == 1) {
+            ptx::shrink_registers<weigh_registers>();
+            if constexpr (Config::y) weigh_all(first, end, shared);
+        } else {
+            ptx::shrink_registers<bring_registers>();
+            bring_all(in, at, first, end, shared);
+        }
         ptx::grid_launch_next();
     }
 };

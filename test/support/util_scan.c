@@ -49,6 +49,7 @@ const struct scan_case scan_cases[] = {
     {"packed tiles",         BF16, BF16, F32,  0, 300,  24,  1, 1,  16, 2, MAMBA | STATES},
     {"wide heads",           BF16, BF16, F32,  2, 200,   3, 64, 3, 128, 0, MAMBA2 | GATED | STATES},
     {"packed wide heads",    BF16, F32,  F32,  0, 300,   2, 128, 1, 32, 3, MAMBA2 | STATES},
+    {"packed heads of two",  BF16, F32,  F32,  0, 300,   2, 128, 1, 64, 3, MAMBA2 | STATES},
 };
 const int scan_case_count = ARRAY_SIZE(scan_cases);
 
