@@ -18,11 +18,20 @@ static void print_states(struct emitter *e, int phase)
     }
 }
 
+/* How many elements of a row a thread may have under way. Of packed ones that are decoded one by one each has
+ * an address and a scale of its own. */
+static int most_unrolled(const struct emitter *e)
+{
+    for (int q = 0; q < e->p->ports; q++)
+        if (use_is_packed(&e->p->port[q]) && !e->w->packed[q]) return 16;
+    return 64;
+}
+
 static void open_walk(struct emitter *e)
 {
     const struct rows_walk *w = e->w;
     const char *type = w->columns + (int64_t)w->team * w->width < INT32_MAX ? "int" : "i64";
-    bool whole = w->items * w->team == w->pieces, unroll = w->items * w->width <= 64;
+    bool whole = w->items * w->team == w->pieces, unroll = w->items * w->width <= most_unrolled(e);
     rows_line(e, unroll ? "#pragma unroll" : "#pragma unroll 2");
     rows_open(e, "for (%s i = 0; i < %lld; i++)", type, (wide)w->items);
     struct word at = w->team > 1 ? emit_word("(i * %d + lane)", w->team) : emit_word("i");
