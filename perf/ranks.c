@@ -89,12 +89,14 @@ static coda_value layer(coda_graph *g, const struct work *w, coda_value x, coda_
 static coda_plan *compiled(const struct work *w)
 {
     coda_graph *g = coda_graph_new();
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_plan *p;
+    if (w->step == exchange && !w->rows) opt.flags = CODA_NO_FUSION; /* or sums of sums become one */
     coda_value group = w->exchanges ? coda_group_input(g, "ranks", w->ranks) : CODA_NONE;
     coda_value x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){w->m, w->d});
     for (int i = 0; i < w->steps; i++) x = w->step(g, w, x, group, i);
     coda_output(g, "y", x);
-    if (coda_compile(&p, g, NULL)) die("compile");
+    if (coda_compile(&p, g, &opt)) die("compile");
     coda_graph_free(g);
     return p;
 }

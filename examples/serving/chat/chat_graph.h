@@ -7,7 +7,8 @@
 #include "chat_runner.h"
 
 /* Symbols T and B, in this order. `c` is the config of what is served, or of a rank's part. The weights are
- * added to the list. NULL, and the fault, if it cannot be made. Threads that share what is served take turns. */
+ * added to the list. NULL, and the fault, if it cannot be made. Threads that share what is served take
+ * turns. */
 coda_graph *chat_graph(const struct runner_options *opt, const struct config *c, struct weights *weights,
                        struct fault *f);
 

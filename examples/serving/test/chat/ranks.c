@@ -1,6 +1,7 @@
 /*
  * ranks.c -- the server over several ranks, threads of the CPU device: greedy tokens, and draws of equal
- * seeds, are those of one rank, whatever runs beside them; what cannot be shared out is a line, and no server.
+ * seeds, are those of one rank, whatever runs beside them; what cannot be shared out is a line, and no
+ * server.
  */
 #include <stdio.h>
 #include <stdlib.h>

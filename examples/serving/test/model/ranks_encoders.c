@@ -1,6 +1,6 @@
 /*
- * ranks_encoders.c -- encoders that are shared out over ranks, threads of the CPU device: vectors are those of
- * transformers' fp64, and equal bit for bit on all ranks. And what ranks.h does where one of them fails.
+ * ranks_encoders.c -- encoders that are shared out over ranks, threads of the CPU device: vectors are those
+ * of transformers' fp64, and equal bit for bit on all ranks. And what ranks.h does where one of them fails.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
