@@ -38,6 +38,7 @@ $(REFS:%.c=$(BUILD)/%.o) $(BUILD)/lib/cpu/cpu_memory.o $(BUILD)/lib/cpu/cpu_step
 # What checks, reads and prints is small rather than fast; the rooms that plan and what a run goes through are not among it.
 COLD := $(filter-out lib/api/api_plan.c lib/api/api_bind.c jit/launch.c cache/digest.c, $(wildcard lib/api/*.c lib/grad/*.c \
 	lib/profile/*.c lib/tune/*.c lib/emit/*.c jit/*.c cache/*.c lib/graph/infer*.c lib/graph/parse*.c lib/graph/graph_p*.c \
+	lib/ranks/*.c lib/exec/agree.c lib/exec/carrier.c lib/exec/peers.c lib/exec/exchange_rows.c lib/rewrite/*.c \
 	lib/graph/graph_words.c lib/graph/mistake.c lib/graph/suggest.c lib/graph/foreign.c lib/fuse/reasons*.c \
 	lib/schedule/*_print.c lib/plan/plan_dot.c lib/rewrite/explain.c lib/base/debug.c lib/base/near.c lib/base/escape.c))
 $(COLD:%.c=$(BUILD)/%.o): ALL_CFLAGS += $(if $(filter -O2,$(CFLAGS)),-Os)
