@@ -34,9 +34,8 @@ static const struct key keys[] = {
      "how noise grows: linear, scaled_linear, squaredcos_cap_v2"},
     {"prediction_type timestep_spacing steps_offset", NOISE, KEY_READ, NULL, "what is predicted, and when"},
     {"clip_sample clip_sample_range set_alpha_to_one", NOISE, KEY_READ, NULL,
-     "whether the picture that is predicted is clipped; what the last step leaves. Of DDPM and DDIM clipped "
-     "where"
-     " nothing is said"},
+     "whether the picture that is predicted is clipped; what the last step leaves. Of DDPM and DDIM "
+     "clipped where nothing is said"},
     {"trained_betas", NOISE, KEY_IGNORED, "[null]", "betas of one's own"},
     {"rescale_betas_zero_snr thresholding", NOISE, KEY_IGNORED, "[false]",
      "other betas; another way to clip"},
