@@ -35,6 +35,8 @@ struct random_options {
 graph *random_graph(uint64_t seed, const struct random_options *opt);
 /* Fewer than 1e5 elements in all, and no argument over 1 MB: a fuzzer may run it. */
 bool random_is_small(const graph *g);
+/* Is it a graph of one rank? The ranks of others run side by side: util_spmd.h. */
+bool random_is_alone(const graph *g);
 
 /* ---- Arguments ---- */
 

@@ -240,6 +240,13 @@ void random_args_free(const graph *g, void **args)
     free(args);
 }
 
+bool random_is_alone(const graph *g)
+{
+    for (int i = 0; i < g->nodes; i++)
+        if (g->node[i].op == OP_GROUP && g->node[i].attr.group.ranks > 1) return false;
+    return true;
+}
+
 bool random_is_small(const graph *g)
 {
     double total = 0;

@@ -28,13 +28,14 @@ struct ranks {
     struct other other[];
 };
 
+/* The group has ended by the time that anybody sees who failed. */
 static void fail_rank(struct ranks *r, int number, coda_group *g)
 {
     pthread_mutex_lock(&r->lock);
     if (r->failed < 0) r->failed = number;
+    coda_group_abort(g);
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
-    coda_group_abort(g);
 }
 
 static void *run(void *context)
