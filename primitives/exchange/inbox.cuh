@@ -21,6 +21,7 @@ constexpr u32 patience_tries = 128;  // loads between two looks at the clock
 struct Head {
     u32 epoch[counters]; // exchanges so far: all are equal between launches
     u32 dead;            // the rank waits for nobody, and sends nothing
+    u32 asked;           // in which of 2^20 nanoseconds a thread of the rank last asked the host
 };
 
 // What the host and the kernels of a rank tell each other, in the host's memory.
@@ -97,9 +98,18 @@ template <i32 ranks> struct Exchange {
         if (!began) began = now;
         const bool late = company.patience && now - began > company.patience;
         if (late) tell(from);
-        if (!late && !ptx::load_word_system(&company.notes->over)) return;
-        ptx::store_word_system(&head()->dead, 1);
-        ended = true;
+        ended = late || is_told_by_host(now) || ptx::load_word_system(&head()->dead);
+        if (ended) ptx::store_word_system(&head()->dead, 1);
+    }
+    // One thread of the rank asks in each millisecond. Loads from the host's memory pass its bus one by one,
+    // some 17 ns each: those of all threads would take longer than the exchange, so that the other ranks wait
+    // and ask, too.
+    DEV bool is_told_by_host(u64 now) const
+    {
+        const u32 at = (u32)(now >> 20);
+        if (ptx::load_word_system(&head()->asked) == at) return false;
+        if (ptx::exchange_word(&head()->asked, at) == at) return false;
+        return ptx::load_word_system(&company.notes->over);
     }
     DEV void tell(u32 from) const
     {

@@ -39,6 +39,14 @@ DEV u32 load_word_system(const void *from)
     return w;
 }
 
+// Stores a word of this device's memory, and returns the one that was there.
+DEV u32 exchange_word(void *at, u32 w)
+{
+    u32 was;
+    asm volatile("atom.exch.relaxed.gpu.global.b32 %0, [%1], %2;" : "=r"(was) : "l"(at), "r"(w) : "memory");
+    return was;
+}
+
 // What this thread, and those that it met at a barrier, stored before is there before what it stores behind.
 DEV void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
