@@ -17,14 +17,18 @@ constexpr i32 areas = 3;
 constexpr i64 head_bytes = 8192;
 constexpr u32 last_epoch = 3u << 30; // a multiple of areas: the one behind it is 0
 constexpr u32 patience_tries = 128;  // loads between two looks at the clock
+constexpr u32 look_after = 1000;     // units of 1,024 ns between two looks at the host's memory
+constexpr u32 pause_ns = 100;        // between two loads of who has lost patience
 
 struct Head {
     u32 epoch[counters]; // exchanges so far: all are equal between launches
     u32 dead;            // the rank waits for nobody, and sends nothing
-    u32 asked;           // in which of 2^20 nanoseconds a thread of the rank last asked the host
+    u32 looked;          // when one of its threads last read the host's notes, in units of 1,024 ns
 };
 
-// What the host and the kernels of a rank tell each other, in the host's memory.
+// What the host and the kernels of a rank tell each other, in the host's memory. Loads of it pass the bus one
+// by one, some 17 ns each: those of all threads that wait would take longer than the exchange, so that the
+// other ranks wait and read, too. So one thread reads for all, in each millisecond.
 struct Notes {
     u32 over;                   // written by either: waits end
     u32 late;                   // what follows is so
@@ -57,8 +61,6 @@ template <i32 ranks> struct Exchange {
     const Company<ranks> &company;
     u32 epoch;
     bool ended; // nothing is sent or waited for any more
-    u32 tries = 0;
-    u64 began = 0;
 
     DEV Exchange(const Company<ranks> &company, u32 block) : company(company)
     {
@@ -84,31 +86,43 @@ template <i32 ranks> struct Exchange {
     // What a look has found, and if that was not all, what comes.
     DEV ptx::Words received(ptx::Words w, u32 from, i64 bytes, i64 at)
     {
-        while (!is_there(w) && !ended) {
-            w = look(from, bytes, at);
-            if (++tries % patience_tries == 0 && !is_there(w)) lose_patience(from);
-        }
+        if (!is_there(w) && !ended) w = awaited(from, bytes, at);
         if (!ended) ptx::store_system(slot(company.rank, from, bytes) + at, {{none, none, none, none}});
         return w;
     }
+    DEV ptx::Words awaited(u32 from, i64 bytes, i64 at)
+    {
+        ptx::Words w;
+        u64 began = 0;
+        do {
+#pragma unroll 1
+            for (u32 i = 0; i < patience_tries; i++) {
+                if (is_there(w = look(from, bytes, at))) return w;
+                if (began) ptx::pause(pause_ns);
+            }
+            lose_patience(from, began);
+        } while (!ended);
+        return w;
+    }
 
-    DEV void lose_patience(u32 from)
+    DEV void lose_patience(u32 from, u64 &began)
     {
         const u64 now = ptx::nanoseconds();
         if (!began) began = now;
-        const bool late = company.patience && now - began > company.patience;
-        if (late) tell(from);
-        ended = late || is_told_by_host(now) || ptx::load_word_system(&head()->dead);
-        if (ended) ptx::store_word_system(&head()->dead, 1);
+        ended = ptx::load_word_system(&head()->dead);
+        if (ended) return;
+        if (company.patience && now - began > company.patience) tell(from);
+        else if (!is_over(now)) return;
+        ptx::store_word_system(&head()->dead, 1);
+        ended = true;
     }
-    // One thread of the rank asks in each millisecond. Loads from the host's memory pass its bus one by one,
-    // some 17 ns each: those of all threads would take longer than the exchange, so that the other ranks wait
-    // and ask, too.
-    DEV bool is_told_by_host(u64 now) const
+    // As far as this thread is the one that looks.
+    DEV bool is_over(u64 now) const
     {
-        const u32 at = (u32)(now >> 20);
-        if (ptx::load_word_system(&head()->asked) == at) return false;
-        if (ptx::exchange_word(&head()->asked, at) == at) return false;
+        constexpr u32 behind = 1 << 20; // that the clock may be, as another thread has looked meanwhile
+        const u32 time = (u32)(now >> 10), before = ptx::load_word_system(&head()->looked);
+        if (time - before + behind < look_after + behind) return false;
+        if (!ptx::claim_word(&head()->looked, before, time)) return false;
         return ptx::load_word_system(&company.notes->over);
     }
     DEV void tell(u32 from) const

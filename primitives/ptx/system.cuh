@@ -1,5 +1,5 @@
 // system.cuh -- memory that several devices write and poll: stores and loads of the system's scope, a fence,
-// and the time by which a wait ends.
+// the time by which a wait ends, and pauses in it.
 //
 // Each 4 bytes are seen by themselves: of 16 that a store writes a load may see some, and nothing else is
 // ordered by having seen them.
@@ -39,12 +39,15 @@ DEV u32 load_word_system(const void *from)
     return w;
 }
 
-// Stores a word of this device's memory, and returns the one that was there.
-DEV u32 exchange_word(void *at, u32 w)
+// Of a word of the own device's, which `old` becomes `w` by one thread alone: was it this one?
+DEV bool claim_word(u32 *at, u32 old, u32 w)
 {
-    u32 was;
-    asm volatile("atom.exch.relaxed.gpu.global.b32 %0, [%1], %2;" : "=r"(was) : "l"(at), "r"(w) : "memory");
-    return was;
+    u32 before;
+    asm volatile("atom.relaxed.gpu.global.cas.b32 %0, [%1], %2, %3;"
+                 : "=r"(before)
+                 : "l"(at), "r"(old), "r"(w)
+                 : "memory");
+    return before == old;
 }
 
 // What this thread, and those that it met at a barrier, stored before is there before what it stores behind.
@@ -57,5 +60,7 @@ DEV u64 nanoseconds()
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
     return t;
 }
+// For so long, more or less.
+DEV void pause(u32 ns) { asm volatile("nanosleep.u32 %0;" ::"r"(ns)); }
 
 } // namespace coda::ptx

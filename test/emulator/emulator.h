@@ -87,6 +87,7 @@ void emu_copy_wait(int pending);
 /* Words that several devices share: `words` of 4 bytes, 1 or 4. */
 void emu_system_store(void *to, const uint32_t *word, int words);
 void emu_system_load(uint32_t *word, const void *from, int words);
+bool emu_system_claim(uint32_t *at, uint32_t old, uint32_t word);
 void emu_system_fence(void);
 uint64_t emu_nanoseconds(void);
 

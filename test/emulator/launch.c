@@ -154,6 +154,7 @@ static void reset_block(struct block *b, int index, int rank)
     b->rank = rank;
     b->alive = b->threads;
     b->bars = 0;
+    b->look = 0;
     b->free_registers = 0;
     b->wants_registers = NULL;
     memset(b->named, 0, sizeof b->named);

@@ -81,6 +81,7 @@ struct thread {
     unsigned store_group; /* the open one */
     unsigned open_stores; /* in it */
     unsigned copy_group;  /* of cp.async, the open one */
+    unsigned looked;      /* at the block's clock, last */
 };
 
 struct warp {
@@ -131,6 +132,8 @@ struct block {
     struct named named[16];
     struct mbarrier bar[MAX_BARS];
     int bars;
+    unsigned look; /* of its threads at the clock, which showed: */
+    uint64_t look_ns;
     int free_registers;
     struct thread *wants_registers;
     struct granule *granule;
@@ -204,7 +207,8 @@ struct launch {
     const void *parameters;
     unsigned grid, threads, shared, number;
     int device;
-    unsigned next; /* cluster that nobody runs yet */
+    unsigned next;              /* cluster that nobody runs yet */
+    unsigned host_loads, looks; /* by its threads: of the host's memory; at the clock, at different times */
     uint64_t seed;
     pthread_mutex_t lock;
     char message[MESSAGE];

@@ -4,7 +4,11 @@
  *
  * Each 4 bytes of a store become visible by themselves, in any order and late: some lie in a list until
  * another thread polls, the block executes a fence, or the launch ends. Two stores to one word keep their
- * order. Who polls lets the other fibers and the other devices' launches go on.
+ * order. Who polls lets the other fibers and the other devices' launches go on. Who polls the host's memory
+ * is in error: a load from there crosses the bus, which lets few by at a time.
+ *
+ * Threads of a block poll one after the other here, at once on a GPU: so the clock shows all of them the same
+ * time, until one that has seen it looks again.
  */
 #include "machine.h"
 
@@ -105,14 +109,39 @@ void emu_system_store(void *to, const uint32_t *word, int words)
     for (int i = 0; i < words; i++) store_word(t, (uint32_t *)to + order[i], word[order[i]]);
 }
 
+/* A block may load once each time that it looks at the clock. */
+static void check_host_load(const struct thread *t, const void *p)
+{
+    struct launch *l = t->cluster->launch;
+    if (in_device_memory(p, 4)) return;
+    unsigned loads = __atomic_add_fetch(&l->host_loads, 1, __ATOMIC_RELAXED);
+    unsigned looks = __atomic_load_n(&l->looks, __ATOMIC_RELAXED);
+    if (loads > looks) fail_thread(t, "load %u of the host's memory by %u looks at the clock", loads, looks);
+}
+
 void emu_system_load(uint32_t *word, const void *from, int words)
 {
     struct thread *t = self_thread();
     check(t, from, 4 * words, "a load of the system's scope");
+    check_host_load(t, from);
     some_arrive(t->cluster);
     rest(); /* for the other devices' */
     yield(t);
     for (int i = 0; i < words; i++) word[i] = __atomic_load_n((const uint32_t *)from + i, __ATOMIC_SEQ_CST);
+}
+
+bool emu_system_claim(uint32_t *at, uint32_t old, uint32_t word)
+{
+    struct thread *t = self_thread();
+    check(t, at, 4, "a compare and swap");
+    yield(t);
+    pthread_mutex_lock(&lock);
+    for (int i = count - 1; i >= 0; i--)
+        if (list[i].at == at) arrive(i);
+    bool was = __atomic_load_n(at, __ATOMIC_SEQ_CST) == old;
+    if (was) put(at, word);
+    pthread_mutex_unlock(&lock);
+    return was;
 }
 
 void emu_system_fence(void)
@@ -121,9 +150,21 @@ void emu_system_fence(void)
     finish_words(t->cluster->launch, t->block);
 }
 
-uint64_t emu_nanoseconds(void)
+static uint64_t nanoseconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t emu_nanoseconds(void)
+{
+    struct thread *t = self_thread();
+    struct block *b = t->block;
+    if (t->looked == b->look) {
+        b->look++, b->look_ns = nanoseconds();
+        __atomic_add_fetch(&t->cluster->launch->looks, 1, __ATOMIC_RELAXED);
+    }
+    t->looked = b->look;
+    return b->look_ns;
 }

@@ -23,8 +23,9 @@ DEV u32 load_word_system(const void *from)
     emu_system_load(&w, from, 1);
     return w;
 }
-DEV u32 exchange_word(void *at, u32 w) { return __atomic_exchange_n((u32 *)at, w, __ATOMIC_RELAXED); }
+DEV bool claim_word(u32 *at, u32 old, u32 w) { return emu_system_claim(at, old, w); }
 DEV void fence_system() { emu_system_fence(); }
 DEV u64 nanoseconds() { return emu_nanoseconds(); }
+DEV void pause(u32) {} // who polls rests
 
 } // namespace coda::ptx

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit.h"
 #include "util_random.h"
 
 #include "tests.h" /* last: Check has a macro named fail */
@@ -500,7 +501,6 @@ START_TEST(wrong_handles)
 }
 END_TEST
 
-/* A plan for a GPU shows its exchanges, though none can run there yet; one rank has none. */
 /* ---- By kernels of ours: which, and what they take in ---- */
 
 /* Compiles a graph for no device; its kernels, and whether one of them has these words. */
@@ -563,6 +563,34 @@ START_TEST(kernels_of_ours)
 }
 END_TEST
 
+/* Nothing spills. */
+START_TEST(kernels_fit_registers)
+{
+    static const char text[] = "%tp = group {ranks=3}\n%x = input bf16 [64,8193]\n%y = all_reduce %x, %tp\n"
+                               "%w = input bf16 [64,4096]\n%z = mul %w, %w\n%s = all_reduce %z, %tp, %y\n"
+                               "%h = add %s, %w\n%n = rms_norm %h {eps=1e-5}\n%i = input bf16 [66,100]\n"
+                               "%c = reduce_scatter %i, %tp, %s {axis=0}\n"
+                               "%d = all_gather %i, %tp, %c {axis=1}\n"
+                               "output %o = %y\noutput %p = %n\noutput %q = %c\noutput %r = %d\n";
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_kernel_info info = CODA_KERNEL_INFO_INIT;
+    coda_graph *g = parsed(text);
+    coda_plan *p;
+    char why[256];
+    int n = 0;
+    if (!jit_nvrtc_info(why, sizeof why)) return;
+    opt.device = CODA_DEVICE_NONE, opt.arch = "sm_90a";
+    setenv("CODA_EXCHANGE", _i ? "two_shot" : "own", 1);
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    for (; coda_plan_kernel(p, n, &info) == CODA_OK; n++)
+        ck_assert_msg(!info.spill_bytes, "%s spills %d bytes", info.name, info.spill_bytes);
+    ck_assert_int_eq(n, 5); /* one more of an exchange, one less of what it has in it */
+    unsetenv("CODA_EXCHANGE");
+    coda_plan_free(p), coda_graph_free(g);
+}
+END_TEST
+
+/* A plan for a GPU shows its exchanges; one rank has none. */
 START_TEST(plans_show_exchanges)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
@@ -588,4 +616,4 @@ END_TEST
 TESTS(exchange, EACH(moves_and_adds, ARRAY_SIZE(exchanges)), EACH(a_block_in_parts, 2),
       ONE(calls_keep_their_order), EACH(says_what_is_wrong, ARRAY_SIZE(refused)), ONE(ranks_that_differ),
       ONE(a_rank_that_is_late), EACH(a_rank_that_ends, 2), ONE(wrong_handles), ONE(kernels_of_ours),
-      ONE(plans_show_exchanges));
+      ONE(plans_show_exchanges), CASE("nvrtc"), TAG("nvrtc"), EACH(kernels_fit_registers, 2));
