@@ -182,14 +182,23 @@ void rows_pair_tables(struct emitter *e)
     text_append(e->t, "};\n");
 }
 
+/* Which o the piece of load k of the other elements of pair i is. */
+static int other_number(const struct emitter *e, int i, int k)
+{
+    return e->p->step[i].in[READS_X] == k ? i : k;
+}
+
 void rows_pair_partners(struct emitter *e, int i)
 {
     const struct pairing *r = &e->p->pairing;
     rows_line(e, "const rows::PairSpot at%d = rows::pair_spot<%lld, %lld, %lld, %s>(c);", i,
               (wide)r->head_dim, (wide)r->rotary, (wide)r->heads, r->half ? "true" : "false");
-    if (e->w->width == 1 || !r->half) return;
-    rows_line(e, "float o%d[%d];", i, e->w->width);
-    rows_line(e, "port::load_piece(o%d, p%d + at%d.partner);", i, e->p->step[e->p->step[i].in[0]].port, i);
+    for (int k = 0; k < i && e->w->width > 1 && r->half; k++) {
+        if (!e->w->partner[k] || e->p->step[k].kind != STEP_LOAD) continue;
+        rows_line(e, "float o%d[%d];", other_number(e, i, k), e->w->width);
+        rows_line(e, "port::load_piece(o%d, p%d + at%d.partner);", other_number(e, i, k), e->p->step[k].port,
+                  i);
+    }
 }
 
 static struct word pair_position(const struct emitter *e, const struct step *s)
@@ -199,33 +208,44 @@ static struct word pair_position(const struct emitter *e, const struct step *s)
     return rows_position(e);
 }
 
-/* What the text calls an element's partner, their pair's index, and whether the element is its second. */
-struct partner {
-    struct word other, pair, second;
-};
-
 bool rows_has_partner(const struct emitter *e, int step)
 {
-    int load = e->p->step[step].in[0];
-    if (e->p->step[load].kind != STEP_LOAD || step_is_of_row(&e->p->step[load])) return false;
-    return e->w->width == 1 || e->w->packed[e->p->step[load].port];
+    const struct program *p = e->p;
+    bool has = step_is_of_loads(p, p->step[step].in[READS_X]);
+    for (int i = 0; i < step && e->w->width > 1; i++)
+        has = has && (!e->w->partner[i] || p->step[i].kind != STEP_LOAD || e->w->packed[p->step[i].port]);
+    return has;
 }
 
-static struct partner partner_of(const struct emitter *e, int i)
+/* What the text calls load k of the other element of pair i. */
+static struct word other_load(const struct emitter *e, int i, int k)
 {
-    int load = e->p->step[i].in[0], port = e->p->step[load].port;
-    struct partner r = {.pair = emit_word("at%d.pair", i), .second = emit_word("at%d.second", i)};
-    if (e->w->width == 1) {
-        r.other = emit_word("load(p%d + (i64)at%d.partner * %lld)", port, i, (wide)rows_stride(e, port));
-    } else if (e->p->pairing.half) {
-        r.other = emit_word("o%d[j]", i);
-        r.pair = emit_word("at%d.pair + j", i);
-    } else {
-        r.other = emit_word("%s[j ^ 1]", rows_load(e, load).s);
-        r.pair = emit_word("at%d.pair + j / 2", i);
-        r.second = emit_word("j %% 2");
+    int port = e->p->step[k].port;
+    if (e->w->width > 1 && e->p->pairing.half) return emit_word("o%d[j]", other_number(e, i, k));
+    if (e->w->width > 1) return emit_word("%s[j ^ 1]", rows_load(e, k).s);
+    return emit_word("load(p%d + (i64)at%d.partner * %lld)", port, i, (wide)rows_stride(e, port));
+}
+
+/* The other element of pair i, which is made as this one is: step k of it is called w<k>. */
+static struct word other_element(struct emitter *e, int i)
+{
+    int x = e->p->step[i].in[READS_X];
+    if (e->p->step[x].kind == STEP_LOAD) return other_load(e, i, x);
+    for (int k = 0; k <= x; k++) {
+        const struct step *s = &e->p->step[k];
+        struct word value[PRIM_MAX_INPUTS];
+        struct text call = {0};
+        if (!e->w->partner[k]) continue;
+        for (int in = 0; in < s->nin; in++)
+            if (s->in[in] != IMMEDIATE)
+                value[in] = emit_word("%c%d", e->w->partner[s->in[in]] ? 'w' : 'v', s->in[in]);
+        if (s->kind == STEP_LOAD) text_append(&call, other_load(e, i, k).s);
+        else emit_call(e->p, k, value, &call);
+        rows_line(e, "const float w%d = %s;", k, text_str(&call));
+        e->t->failed = e->t->failed || call.failed;
+        text_free(&call);
     }
-    return r;
+    return emit_word("w%d", x);
 }
 
 static struct word frequency(const struct emitter *e, const char *pair)
@@ -238,16 +258,21 @@ static struct word frequency(const struct emitter *e, const char *pair)
 void rows_pair(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    struct partner r = partner_of(e, i);
+    bool alone = e->w->width == 1, half = e->p->pairing.half;
+    struct word pair = emit_word("at%d.pair%s", i,
+                                 alone  ? ""
+                                 : half ? " + j"
+                                        : " + j / 2"),
+                second = alone || half ? emit_word("at%d.second", i) : emit_word("j %% 2");
     rows_line(e, "float v%d = v%d;", i, s->in[0]);
     rows_open(e, "if (at%d.turns)", i);
-    rows_line(e, "const Pair f = %s;", frequency(e, r.pair.s).s);
-    if (has_axes(e->p)) rows_line(e, "const int on = axis(%s);", r.pair.s);
+    rows_line(e, "const Pair f = %s;", frequency(e, pair.s).s);
+    if (has_axes(e->p)) rows_line(e, "const int on = axis(%s);", pair.s);
     struct word turn = emit_word("port::turn(%s, f.a, f.b)", pair_position(e, s).s);
     rows_line(e, "const Pair turn = %s;", scaled(e->p, turn.s).s);
-    rows_line(e, "const float other = %s;", r.other.s);
+    rows_line(e, "const float other = %s;", other_element(e, i).s);
     const char *op = e->p->pairing.op->name;
     rows_line(e, "v%d = %s ? pair::%s::apply(other, v%d, turn).b : pair::%s::apply(v%d, other, turn).a;", i,
-              r.second.s, op, s->in[0], op, s->in[0]);
+              second.s, op, s->in[0], op, s->in[0]);
     rows_close(e);
 }

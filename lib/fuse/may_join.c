@@ -6,7 +6,7 @@
 
 /* Of one program, which has room for all that they bring: its parameters are 4 kB. A pass over rows has the
  * registers that a product's tile would take. */
-enum { MOST_MEMBERS = 32, MOST_LOADS = 16 };
+enum { MOST_MEMBERS = 32, MOST_LOADS = 16, MOST_PARTNER = 8 };
 
 /* ---- Where operands come from ---- */
 
@@ -65,15 +65,32 @@ struct source group_source(const struct grouper *gr, const struct group *q, int 
 
 /* ---- What may join ---- */
 
-/* May n combine pairs in q, a program of rows: does q load them, as an element finds the other one of its
- * pair in memory, and combine no others? */
+/* Is x what q loads, or maps of this and of values of the row, *maps at most? Then an element that needs
+ * another one of its row computes that, too. */
+static bool is_had_elsewhere(const struct grouper *gr, const struct group *q, int x, int *maps)
+{
+    int base = x;
+    while (op_is_view(gr->g->node[base].op)) base = gr->g->node[base].in[VIEW_OF];
+    enum role role = gr->site[base].role;
+    struct source s = group_source(gr, q, x);
+    bool loads = s.kind == SOURCE_OUTSIDE && role != ROLE_INLINE && role != ROLE_NUMBER;
+    if (loads || s.kind == SOURCE_NONE || s.kind == SOURCE_LANE) return loads;
+    const struct node *n = &gr->g->node[s.kind == SOURCE_OUTSIDE ? base : s.value];
+    bool map = (n->op == OP_MAP || n->op == OP_CAST) && (*maps)-- > 0;
+    for (int i = 0; map && i < n->nin; i++) {
+        float ignored;
+        bool row = extent_is_one(type_columns(&gr->g->node[n->in[i]].type));
+        map = row || group_number(gr, n->in[i], &ignored) || is_had_elsewhere(gr, q, n->in[i], maps);
+    }
+    return map;
+}
+
+/* May n combine pairs in q, a program of rows, and does it combine no others? */
 static bool rows_may_pair(const struct grouper *gr, const struct group *q, const struct node *n)
 {
-    int x = n->in[ROPE_X], base = x;
-    while (op_is_view(gr->g->node[base].op)) base = gr->g->node[base].in[VIEW_OF];
-    bool made = gr->site[base].role == ROLE_INLINE || gr->site[base].role == ROLE_NUMBER;
-    bool loads = gr->opt->fuse && !made && group_source(gr, q, x).kind == SOURCE_OUTSIDE;
-    return (loads && !q->p.pairing.op) || refuse_join(gr, REASON_PAIRS_IN_ROWS, -1, 0, 0);
+    int maps = MOST_PARTNER;
+    bool had = gr->opt->fuse && !q->p.pairing.op && is_had_elsewhere(gr, q, n->in[ROPE_X], &maps);
+    return had || refuse_join(gr, REASON_PAIRS_IN_ROWS, -1, 0, 0);
 }
 
 bool group_may_join(struct grouper *gr, struct group *q, int value)

@@ -33,7 +33,7 @@ static bool scatters_evenly(const struct program *q, const struct step *s, const
     return to->page > 0 && to->head_dim > 0 && to->table_rows % to->page == 0 && columns % to->head_dim == 0;
 }
 
-/* Ids and keys are row values; alone, a pair's element loads the other one from where its own is. */
+/* Ids and keys are row values; alone, a pair's element finds the other one where its own is from. */
 static bool reads_rightly(const struct program *q, const struct step *s, int index)
 {
     const struct tensor_use *port = s->port >= 0 ? &q->port[s->port] : NULL;
@@ -42,7 +42,7 @@ static bool reads_rightly(const struct program *q, const struct step *s, int ind
         if (s->in[i] >= 0 && !step_is_of_row(&q->step[s->in[i]])) return false;
     if (s->kind == STEP_PAIR && pair_axes(&q->pairing) > 1 && s->nin != 1 + pair_axes(&q->pairing))
         return false;
-    if (s->kind == STEP_PAIR && q->kind == PROGRAM_ROWS && q->step[s->in[0]].kind != STEP_LOAD) return false;
+    if (s->kind == STEP_PAIR && q->kind == PROGRAM_ROWS && !step_is_of_loads(q, s->in[0])) return false;
     if (s->kind == STEP_LOAD && port->role == USE_GATHER)
         return port->index >= 0 && port->index < index && step_is_of_row(&q->step[port->index]) &&
                step_has_value(q, &q->step[port->index]);

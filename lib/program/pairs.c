@@ -125,6 +125,28 @@ bool pair_steps_evenly(const struct program *p)
 
 /* ---- Columns ---- */
 
+static bool has_columns(const struct step *s) { return s->kind != STEP_SCALAR && !step_is_of_row(s); }
+
+bool step_is_of_loads(const struct program *p, int step)
+{
+    const struct step *s = &p->step[step];
+    bool of = s->kind == STEP_LOAD || s->kind == STEP_MAP;
+    for (int i = 0; of && s->kind == STEP_MAP && i < s->nin; i++)
+        of = s->in[i] < 0 || !has_columns(&p->step[s->in[i]]) || step_is_of_loads(p, s->in[i]);
+    return of && has_columns(s);
+}
+
+void pair_mark_made(const struct program *p, bool *made)
+{
+    for (int i = 0; i < p->steps; i++) made[i] = false;
+    for (int i = pair_step(p); i >= 0; i--) {
+        const struct step *s = &p->step[i];
+        if (s->kind == STEP_PAIR) made[s->in[READS_X]] = true;
+        for (int k = 0; made[i] && k < s->nin; k++)
+            if (s->in[k] >= 0 && has_columns(&p->step[s->in[k]])) made[s->in[k]] = true;
+    }
+}
+
 bool pair_fills_spans(const struct program *p)
 {
     return p->pairing.rotary == p->pairing.head_dim && p->dim[2] % p->pairing.head_dim == 0;

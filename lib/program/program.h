@@ -289,6 +289,10 @@ bool pair_scales(const struct program *p);
 /* The numbers of a row's position, 1 without sections, and which of them turns pair i of a head. */
 int pair_axes(const struct pairing *r);
 int pair_axis(const struct pairing *r, int64_t i);
+/* Has the step a value for each column, which maps alone make of what is loaded? */
+bool step_is_of_loads(const struct program *p, int step);
+/* Marks the steps of which an element's partner is made in a program of rows. made: of each step. */
+void pair_mark_made(const struct program *p, bool *made);
 /* Is every column of a span in a pair, and N a multiple of spans? */
 bool pair_fills_spans(const struct program *p);
 /* Can a thread of a GEMM have both columns of each pair? */

@@ -248,9 +248,11 @@ static bool is_aligned(const struct rows_walk *w, const struct program *p, int p
 
 static bool suits_pairs(const struct rows_walk *w, const struct program *p, int width)
 {
-    int i = pair_step(p);
-    if (i < 0 || !w->live[i]) return true;
-    return pair_suits_pieces(p, width) && is_unit(w, p, p->step[p->step[i].in[0]].port);
+    int pair = pair_step(p);
+    bool suits = pair < 0 || !w->live[pair] || pair_suits_pieces(p, width);
+    for (int i = 0; i < pair && w->live[pair]; i++)
+        suits = suits && (!w->partner[i] || p->step[i].kind != STEP_LOAD || is_unit(w, p, p->step[i].port));
+    return suits;
 }
 
 static bool suits_ports(const struct rows_walk *w, const struct program *p, int width)
@@ -411,11 +413,13 @@ coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct pro
     w->kept = ARENA_NEW(arena, bool, p->steps);
     w->ahead = ARENA_NEW(arena, bool, p->steps);
     w->phase = ARENA_NEW(arena, int, p->steps);
+    w->partner = ARENA_NEW(arena, bool, p->steps);
     w->packed = ARENA_NEW(arena, bool, p->ports);
     bool *needed = ARENA_NEW(arena, bool, p->steps);
     int *uses = ARENA_NEW(arena, int, p->steps);
     if (arena->failed) return fail(CODA_E_MEMORY, "out of memory for a kernel of %d steps", p->steps);
     mark_live(w, p);
+    pair_mark_made(p, w->partner);
     number_phases(w, p);
     delay_stores(w, p, needed);
     columns_find(w, p);

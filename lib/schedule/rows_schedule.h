@@ -39,11 +39,12 @@ struct rows_walk {
     int64_t part_rows;                /* of such a part, but for a matrix's last one */
     int64_t blocks;                   /* folds, finishes: of threads, if each has one */
     int phases;
-    bool *live;   /* steps: some store needs it */
-    int *phase;   /* steps: of the value; of a store, of what it stores */
-    bool *kept;   /* steps: a load that a thread keeps for later phases */
-    bool *ahead;  /* steps: ... and that it makes before its row's values */
-    bool *packed; /* ports: pieces move as a whole */
+    bool *live;    /* steps: some store needs it */
+    int *phase;    /* steps: of the value; of a store, of what it stores */
+    bool *kept;    /* steps: a load that a thread keeps for later phases */
+    bool *ahead;   /* steps: ... and that it makes before its row's values */
+    bool *partner; /* steps: an element's partner is made of it */
+    bool *packed;  /* ports: pieces move as a whole */
 };
 
 coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct program *p);

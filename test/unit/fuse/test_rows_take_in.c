@@ -117,7 +117,32 @@ static const struct {
           "%v = add %ab, %t\n%y = mul %v, %u\noutput %y = %y\n",
      2},
     {"a turn of what is computed",
-     FOUR "%t = rope %ab {base=100,head_dim=32,heads=3}\n%y = add %t, %a\noutput %y = %y\n", 2},
+     FOUR "%t = rope %ab {base=100,head_dim=32,heads=3}\n%y = add %t, %a\noutput %y = %y\n", 1},
+    {"... by a norm, of halves of a head, that is wanted, too",
+     FOUR
+     "%g = weight f32[96]\n%n = rms_norm %ab, %g\n%i = input i32[40]\n"
+     "%t = rope %n, %i {base=100,head_dim=24,rotary=16,heads=3,half=1}\noutput %n = %n\noutput %t = %t\n",
+     1},
+    {"... of three columns of a position, and of heads without pieces",
+     FOUR "%n = layer_norm %ab\n%i = input i32[40,3]\n%f = input f32[3]\n"
+          "%t = rope %n, %i, %f {head_dim=6,heads=15,section0=1,section1=1,section2=1}\noutput %t = %t\n",
+     1},
+    {"... by many maps",
+     FOUR "%e = exp %ab\n%s = sigmoid %e\n%m = mul %s, %c\n%r = relu %m\n%n = add %r, %d\n%q = tanh %n\n"
+          "%u = mul %q, %c\n%v = tanh %u\n%t = rope %v {base=100,head_dim=32,heads=3}\noutput %t = %t\n",
+     2},
+    {"... of a column's number",
+     FOUR "%i = iota {n=96}\n%j = cast %i {to=f32}\n%k = scale %j {alpha=0.01}\n%x = mul %ab, %k\n"
+          "%t = rope %x {base=100,head_dim=32,heads=3}\noutput %t = %t\n",
+     2},
+    {"... beside a fold of its columns",
+     FOUR "%s = sum %ab {columns=1}\n%t = rope %ab {base=100,head_dim=32,heads=3,half=1}\noutput %s = %s\n"
+          "output %t = %t\n",
+     -1},
+    {"... over a state that it reads",
+     STATES "%n = rms_norm %m\n%t = rope %n {base=100,head_dim=32,heads=3,half=1}\n%m1 = assign %m, %t\n"
+            "output %t = %t\n",
+     2},
     {"a turn beside a fold of columns",
      FOUR "%s = sum %ab {columns=1}\n%t = rope %b {base=100,head_dim=32,heads=3}\noutput %s = %s\noutput %t "
           "= %t\n",

@@ -233,7 +233,7 @@ static bool damage(struct program *q, struct step *s)
     if (port && use_is_indexed(port)) q->step[port->index].cls = CLASS_TILE;
     else if (s->kind == STEP_PAIR && s->nin > 2) s->nin--;
     else if (s->kind == STEP_PAIR && s->in[1] >= 0) q->step[s->in[1]].cls = CLASS_TILE;
-    else if (s->kind == STEP_PAIR && q->kind == PROGRAM_ROWS) q->step[first].kind = STEP_MAP;
+    else if (s->kind == STEP_PAIR && q->kind == PROGRAM_ROWS) q->step[first].kind = STEP_COLUMN;
     else if (by_class) q->step[first].cls = CLASS_TILE;
     else if (s->kind == STEP_LOAD) port->buffer = -1;
     else return false;
