@@ -70,9 +70,10 @@ CODA_API coda_status coda_group_nccl(coda_group **out, void *comm, const coda_gr
 /* The rank of a handle; -1 for NULL. */
 CODA_API int coda_group_rank(const coda_group *g);
 /* CODA_OK, or why no exchange of the group succeeds any more, with coda_error(): a rank that was late, left,
- * failed within coda_run, or had another exchange than the others; what NCCL has noticed by itself; an
- * exchange on a GPU that was given to its stream longer than timeout_ms ago and has not ended. A group that
- * failed stays so: make a new one. */
+ * failed in a run that it had begun (one whose arguments were refused may try again, and is late until then),
+ * or had another exchange than the others; what NCCL has noticed by itself; an exchange on a GPU that was
+ * given to its stream longer than timeout_ms ago and has not ended. A group that failed stays so: make a new
+ * one. */
 CODA_API coda_status coda_group_status(const coda_group *g);
 /* Ends all exchanges of the group, those under way too, with CODA_E_DEVICE on every rank. Any thread may
  * call it. NULL is fine. */

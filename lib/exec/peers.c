@@ -72,6 +72,17 @@ static coda_status reach_others(coda_group *g, const struct peers *p, const void
     return CODA_OK;
 }
 
+/* The others, who wait for this rank, learn of its failure, which stays this thread's. */
+static coda_status part_failed(coda_group *g)
+{
+    struct failure why;
+    fail_save(&why);
+    ranks_give_up(g, why.message);
+    ranks_part(g);
+    fail_restore(&why);
+    return why.status;
+}
+
 static coda_status introduce(coda_group *g, struct peers *p, struct introduction *mine, const char *operation)
 {
     const struct offer offer = {.operation = operation, .x = mine, .beside = true};
@@ -80,8 +91,10 @@ static coda_status introduce(coda_group *g, struct peers *p, struct introduction
     coda_status status = ranks_meet(g, &offer, &all);
     for (int r = 0; r < ranks_count(g) && !status; r++)
         inbox[r] = ((const struct introduction *)all[r])->inbox;
-    if (!status) status = reach_others(g, p, all, &mine->reaches);
-    if (!status) status = ranks_part(g);
+    if (status) return status;
+    status = reach_others(g, p, all, &mine->reaches);
+    if (status) return part_failed(g);
+    status = ranks_part(g);
     if (!status) status = ranks_meet(g, &offer, &all);
     for (int r = 0; r < ranks_count(g) && !status; r++) {
         p->apart = p->apart || !((const struct introduction *)all[r])->reaches;

@@ -11,6 +11,7 @@
 struct seat {
     struct offer offer;
     uint64_t meetings; /* barriers that it has come to */
+    bool reads;        /* what the others have brought */
     bool left;
     const struct carrier *carrier;
     void *own; /* the carrier's; NULL: there is none */
@@ -331,6 +332,35 @@ static void barrier(coda_group *g, bool compares)
     pthread_cond_broadcast(&c->changed);
 }
 
+/* A rank whose handle another thread has brought here already would stand for two. */
+static void come(coda_group *g, const struct offer *mine)
+{
+    struct company *c = g->company;
+    struct seat *s = &c->seat[g->rank];
+    if (s->meetings > c->barriers || s->reads)
+        end(c, CODA_E_INVALID, "rank %d is at exchange %llu (%s) twice; each rank has a handle of its own",
+            g->rank, exchange(c), mine->operation);
+    if (c->status) return;
+    s->offer = *mine;
+    c->x[g->rank] = mine->x;
+    barrier(g, true);
+    s->reads = !c->status;
+}
+
+static bool somebody_reads(const struct company *c)
+{
+    bool reads = false;
+    for (int r = 0; r < c->ranks; r++) reads = reads || c->seat[r].reads;
+    return reads;
+}
+
+/* Of a group that has ended: what this rank brought is its caller's again once nobody reads it any more. */
+static coda_status told_behind_readers(struct company *c)
+{
+    while (c->status && somebody_reads(c)) pthread_cond_wait(&c->changed, &c->lock);
+    return told(c);
+}
+
 coda_status ranks_meet(coda_group *g, const struct offer *mine, const void *const **x)
 {
     struct company *c = g->company;
@@ -338,10 +368,8 @@ coda_status ranks_meet(coda_group *g, const struct offer *mine, const void *cons
         return fail(CODA_E_UNSUPPORTED, "%s: the group's other ranks are reached from GPUs alone",
                     mine->operation);
     pthread_mutex_lock(&c->lock);
-    c->seat[g->rank].offer = *mine;
-    c->x[g->rank] = mine->x;
-    if (!c->status) barrier(g, true);
-    coda_status status = told(c);
+    come(g, mine);
+    coda_status status = told_behind_readers(c);
     *x = c->x;
     pthread_mutex_unlock(&c->lock);
     return status;
@@ -351,8 +379,10 @@ coda_status ranks_part(coda_group *g)
 {
     struct company *c = g->company;
     pthread_mutex_lock(&c->lock);
-    if (!c->status) barrier(g, false);
-    coda_status status = told(c);
+    c->seat[g->rank].reads = false;
+    if (c->status) pthread_cond_broadcast(&c->changed);
+    else barrier(g, false);
+    coda_status status = told_behind_readers(c);
     pthread_mutex_unlock(&c->lock);
     return status;
 }

@@ -55,8 +55,9 @@ void *ranks_carried(const coda_group *g); /* NULL: it has none */
 bool ranks_leave_behind(coda_group *g, void (*release)(void *), void *what);
 
 /* Begins an exchange: returns when all ranks have made their offer, with what each of them brought, in the
- * order of ranks; it may be read until ranks_part. A failure is everybody's, and the group's from then on:
- * ranks that differ, a rank that is late, has left or gave up. */
+ * order of ranks; it may be read until ranks_part, which is called then, whatever happens. A failure is
+ * everybody's, and the group's from then on: ranks that differ, a rank that is late, has left or gave up, or
+ * whose handle two threads bring. Behind a failure, of this call or of ranks_part, nobody reads mine->x. */
 coda_status ranks_meet(coda_group *g, const struct offer *mine, const void *const **x);
 /* Ends it: returns when all ranks have read what they wanted. */
 coda_status ranks_part(coda_group *g);
