@@ -157,30 +157,9 @@ struct source {
 /* fuse_roots.c: cuts p->graph into groups and fills in *gr. Each node gets its role. */
 coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_options *opt);
 
-/* fuse.c */
+/* group.c */
 /* Adds a group without members to gr; NULL if memory runs out. */
 struct group *group_new(struct grouper *gr, enum program_kind kind, int root);
-/* Makes `value` a member of q and keeps all horizons right. The caller has checked that it may join. */
-void group_join(struct grouper *gr, struct group *q, int value);
-/* Says that q finishes `value` beside its members: what reads these needs it. */
-void group_waits_for(struct grouper *gr, const struct group *q, int value);
-/* Makes the members of `other`, whose root comes after that of q, members of q. */
-void group_absorb(struct grouper *gr, struct group *q, struct group *other);
-/* The member is none any more. Horizons stay as they were until they are found anew. */
-void group_leave(struct grouper *gr, struct group *q, int value);
-void group_find_horizons(struct grouper *gr);
-/* The members of q, a program of rows, are free again. */
-void group_dissolve(struct grouper *gr, struct group *q);
-/* Joins to q, a program of rows, a value that need have nothing to do with what q has. */
-bool group_takes(struct grouper *gr, struct group *q, int value);
-/* The group, the last one that was added, is taken back: its members have the roles that they had. */
-void group_take_back(struct grouper *gr, struct group *q);
-/* Joins to q whatever its epilogue, or its pass over rows, can compute too; nodes are tried in order. */
-void group_grow(struct grouper *gr, struct group *q);
-/* Places besides its own buffer that `value` has to be stored to: outputs, and parts of concats. */
-int group_stores(const struct grouper *gr, int value);
-/* May another reduction's state of so many floats be in registers beside those of the product's rows? */
-bool group_has_room(const struct grouper *gr, const struct group *q, int state);
 /* Is `value` a member of q? */
 bool group_holds(const struct grouper *gr, const struct group *q, int value);
 /* Is `value` one of q.again? */
@@ -189,11 +168,6 @@ bool group_has_again(const struct group *q, int value);
  * product, or where rows are one dimension. */
 int group_tile(const struct grouper *gr, const struct group *q, int value);
 int regrouped(const struct grouper *gr, int value); /* what it is, seen through such reshapes */
-/* Can q read operand i of node n from memory: do strides express it, and does it not need q? Notes in q the
- * size of samples that the strides count. */
-bool group_can_load(struct grouper *gr, struct group *q, const struct node *n, int i);
-/* Is every place that the value must be stored to a matrix over the domain of q? */
-bool group_can_store(const struct grouper *gr, const struct group *q, int value);
 /* The first member of a partial statistic's group that folds the same states, perhaps itself: only that one
  * stores them. */
 int group_state(const struct grouper *gr, int value);
@@ -203,6 +177,8 @@ bool group_has_column_parts(const struct grouper *gr, int value);
 bool group_number(const struct grouper *gr, int value, float *number);
 /* The scalar that the value is, perhaps seen through views; -1: none. */
 int group_scalar(const struct grouper *gr, int value);
+/* Is the value the next version of a state, which the program writes rather than holds? */
+bool group_writes_state(const struct grouper *gr, int value);
 /* Questions of numbers of rows. Where bits must not tell how many there are (plan_options.invariant), what
  * has rows has several, and is never a single element. */
 bool group_has_rows(const struct grouper *gr, int value); /* more than one */
@@ -213,15 +189,46 @@ bool group_repeats(const struct grouper *gr, int value, int reader);
 /* Are the rows of the value those of q, not as many by chance, or one of each? Where bits must not tell how
  * many rows there are, what has other ones is no part of q. */
 bool group_shares_rows(const struct grouper *gr, const struct group *q, int value);
+/* join.c */
+/* Makes `value` a member of q and keeps all horizons right. The caller has checked that it may join. */
+void group_join(struct grouper *gr, struct group *q, int value);
+/* Makes the members of `other`, whose root comes after that of q, members of q. */
+void group_absorb(struct grouper *gr, struct group *q, struct group *other);
+/* The member is none any more. Horizons stay as they were until they are found anew. */
+void group_leave(struct grouper *gr, struct group *q, int value);
+/* The members of q, a program of rows, are free again. */
+void group_dissolve(struct grouper *gr, struct group *q);
+/* The group, the last one that was added, is taken back: its members have the roles that they had. */
+void group_take_back(struct grouper *gr, struct group *q);
+/* Places besides its own buffer that `value` has to be stored to: outputs, and parts of concats. */
+int group_stores(const struct grouper *gr, int value);
+/* May another reduction's state of so many floats be in registers beside those of the product's rows? */
+bool group_has_room(const struct grouper *gr, const struct group *q, int state);
+/* Can q read operand i of node n from memory: do strides express it, and does it not need q? Notes in q the
+ * size of samples that the strides count. */
+bool group_can_load(struct grouper *gr, struct group *q, const struct node *n, int i);
+/* Is every place that the value must be stored to a matrix over the domain of q? */
+bool group_can_store(const struct grouper *gr, const struct group *q, int value);
+/* Why q, which holds what `value` is a view of, or depends on, cannot give it to a member: false. */
+bool refuse_source(const struct grouper *gr, const struct group *q, int value);
+/* fuse.c */
+/* Joins to q whatever its epilogue, or its pass over rows, can compute too; nodes are tried in order. */
+void group_grow(struct grouper *gr, struct group *q);
+/* Joins to q, a program of rows, a value that need have nothing to do with what q has. */
+bool group_takes(struct grouper *gr, struct group *q, int value);
+/* depends.c */
 /* Does computing `value` need the program of group q? */
 bool group_depends(struct grouper *gr, int value, const struct group *q);
 /* Does q read what needs the program of `other`? */
 bool group_waits(struct grouper *gr, const struct group *q, const struct group *other);
-/* Why q, which holds what `value` is a view of, or depends on, cannot give it to a member: false. */
-bool refuse_source(const struct grouper *gr, const struct group *q, int value);
 /* Does what q reads from memory depend on x, which no program computes yet, or what it will read for `value`,
  * which is to join it? -1: nothing is. */
 bool group_needs(struct grouper *gr, const struct group *q, int x, int value);
+/* Says that q finishes `value` beside its members: what reads these needs it. */
+void group_waits_for(struct grouper *gr, const struct group *q, int value);
+/* Raises the horizon of a value to at least that, and those of all that need it. */
+void horizon_raise(struct grouper *gr, int value, int horizon);
+void group_find_horizons(struct grouper *gr); /* anew, for all nodes */
 /* may_join.c */
 /* How a member of q would get `value` as an operand. */
 struct source group_source(const struct grouper *gr, const struct group *q, int value);
@@ -342,8 +349,6 @@ int64_t line_elements(const struct type *t);
 /* The value whose elements these are, one for one: reshapes of a line are the line. */
 int line_value(const graph *g, int value);
 
-/* Is the value the next version of a state, which the program writes rather than holds? */
-bool group_writes_state(const struct grouper *gr, int value);
 /* Does no program of a run write what lies at this base of a view? */
 bool base_is_steady(const struct grouper *gr, int base);
 
