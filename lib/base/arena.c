@@ -62,6 +62,17 @@ void *arena_copy(struct arena *a, const void *data, size_t bytes)
     return p && bytes ? memcpy(p, data, bytes) : p; /* data may be NULL for no bytes */
 }
 
+void *arena_grow(struct arena *a, void *array, int count, int *capacity, size_t size)
+{
+    if (count < *capacity) return array;
+    int wider = MAX(16, 2 * *capacity);
+    void *copy = arena_alloc(a, size * (size_t)wider);
+    if (!copy) return NULL;
+    if (count) memcpy(copy, array, size * (size_t)count);
+    *capacity = wider;
+    return copy;
+}
+
 char *arena_string(struct arena *a, const char *s) { return arena_copy(a, s, strlen(s) + 1); }
 
 char *arena_format(struct arena *a, const char *format, ...)

@@ -52,6 +52,9 @@ struct arena {
 };
 void *arena_alloc(struct arena *a, size_t bytes);
 void *arena_copy(struct arena *a, const void *data, size_t bytes);
+/* An array of `count` elements of `size` bytes with place for one more: itself, or a copy of twice the
+ * capacity. The old one stays where it is, so that pointers into it stay valid. */
+void *arena_grow(struct arena *a, void *array, int count, int *capacity, size_t size);
 char *arena_string(struct arena *a, const char *s);
 char *arena_format(struct arena *a, const char *format, ...) PRINTF(2, 3);
 void arena_free(struct arena *a);

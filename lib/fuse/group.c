@@ -6,14 +6,9 @@
 struct group *group_new(struct grouper *gr, enum program_kind kind, int root)
 {
     struct arena *arena = &gr->plan->arena;
-    if (gr->groups == gr->group_capacity) {
-        int wider = MAX(64, 2 * gr->group_capacity);
-        struct group **group = ARENA_NEW(arena, struct group *, wider);
-        if (!group) return NULL;
-        if (gr->groups) memcpy(group, gr->group, sizeof *group * (size_t)gr->groups);
-        gr->group = group;
-        gr->group_capacity = wider;
-    }
+    struct group **group = arena_grow(arena, gr->group, gr->groups, &gr->group_capacity, sizeof *group);
+    if (!group) return NULL;
+    gr->group = group;
     struct group *q = gr->group[gr->groups] = ARENA_NEW(arena, struct group, 1);
     if (!q) return NULL;
     *q = (struct group){.index = gr->groups++,

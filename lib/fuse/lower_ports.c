@@ -6,19 +6,12 @@
 
 #include <string.h>
 
-/* Room for one more element: the array, or a copy of twice the size; NULL with the status set. */
+/* The array with place for one more element; NULL with the status set. */
 static void *room(struct writer *w, void *array, int count, int *capacity, size_t size)
 {
-    if (count < *capacity) return array;
-    int wider = MAX(8, 2 * *capacity);
-    void *copy = arena_alloc(&w->gr->plan->arena, size * (size_t)wider);
-    if (!copy) {
-        w->status = fail(CODA_E_MEMORY, "out of memory for a program of %d steps", w->p->steps);
-        return NULL;
-    }
-    if (count) memcpy(copy, array, size * (size_t)count);
-    *capacity = wider;
-    return copy;
+    void *wider = arena_grow(&w->gr->plan->arena, array, count, capacity, size);
+    if (!wider) w->status = fail(CODA_E_MEMORY, "out of memory for a program of %d steps", w->p->steps);
+    return wider;
 }
 
 /* Numbers may be equal by chance: all else is compared first. */

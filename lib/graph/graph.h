@@ -281,7 +281,10 @@ bool scope_valid(const char *s);
 /* They poison the graph. */
 coda_status graph_scope_push(graph *g, const char *word);
 coda_status graph_scope_pop(graph *g);
-const char *graph_scope_now(const graph *g); /* the innermost that is open, or NULL */
+static inline const char *graph_scope_now(const graph *g) /* the innermost that is open, or NULL */
+{
+    return g->depth ? g->open[g->depth - 1] : NULL;
+}
 
 /* bind.c -- the graph with numbers in place of its symbols, as it would have been built with them; NULL with
  * the message set. `values` has one for each symbol, in order. */

@@ -127,14 +127,12 @@ static coda_status read_op(struct parser *p, struct node *n)
     return CODA_OK;
 }
 
-/* Room for twice as many as there are. */
+/* The node's operands have place for one more. */
 static bool more_operands(struct parser *p, struct node *n)
 {
-    int wider = MAX(16, 2 * p->operands), *operand = ARENA_NEW(&p->arena, int, wider);
+    int *operand = arena_grow(&p->arena, p->operand, n->nin, &p->operands, sizeof *operand);
     if (!operand) return false;
-    if (n->nin) memcpy(operand, p->operand, sizeof *operand * (size_t)n->nin);
     p->operand = n->in = operand;
-    p->operands = wider;
     return true;
 }
 
@@ -156,7 +154,7 @@ static coda_status read_operands(struct parser *p, struct node *n)
 {
     if (parse_peek(p) != '%' && *p->at != '_') return refuse_operands(p, n);
     do {
-        if (n->nin == p->operands && !more_operands(p, n)) return fail(CODA_E_MEMORY, "out of memory");
+        if (!more_operands(p, n)) return fail(CODA_E_MEMORY, "out of memory");
         int *value = &p->operand[n->nin++];
         *value = -1;
         if (parse_accept(p, '_')) continue;

@@ -117,6 +117,14 @@ static coda_status verify_node(const graph *g, int value)
     return s;
 }
 
+/* Sums are of fp32, so that they do not stand still where they are large. */
+coda_status output_check(const char *name, const struct type *t, bool add)
+{
+    if (!add || t->dtype == CODA_F32) return CODA_OK;
+    return fail(CODA_E_INVALID, "output %.40s: %s cannot be added to, only f32", name ? name : "(NULL)",
+                type_text(t).s);
+}
+
 static coda_status verify_output(const graph *g, const struct output *o)
 {
     if (o->value < 0 || o->value >= g->nodes)

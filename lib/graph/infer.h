@@ -8,17 +8,19 @@
 #define OP(NAME, name, ...) coda_status infer_##name(const graph *g, struct node *n);
 #include "ops.def"
 
-/* infer.c */
+/* infer_needs.c */
 /* What messages call it: a primitive's name, the call of coda.h, else the text form's word. */
 const char *node_word(const struct node *n);
 const struct type *operand_type(const graph *g, const struct node *n, int i); /* NULL: absent */
 bool dims_equal(const struct type *a, const struct type *b, int rank);        /* the first `rank` of them */
 /* Failures that name the operand or the attribute, and what it must be. */
+coda_status need_any_float(const struct node *n, int operand, const struct type *t, int rank);
+/* The same, and columns that are known to the kernels that add along them. */
 coda_status need_float(const struct node *n, int operand, const struct type *t, int rank);
+coda_status need_fixed_columns(const struct node *n, const char *name, const struct type *t);
+/* An optional vector over x's columns. */
 coda_status need_columns(const graph *g, const struct node *n, int operand, const struct type *x);
 coda_status need_range(const struct node *n, const char *name, int64_t value, int64_t least, int64_t most);
-/* Columns are known to the kernels that add along them. */
-coda_status need_fixed_columns(const struct node *n, const char *name, const struct type *t);
 coda_status need_eps(const struct node *n, float eps);
 coda_status need_dtype(const struct node *n, int64_t t);
 

@@ -35,14 +35,9 @@ static int find(const graph *g, const char *scope)
 static bool add(graph *g, const char *scope)
 {
     const char *copy = arena_string(&g->arena, scope);
-    if (g->scopes == g->scope_capacity) {
-        int wider = MAX(8, 2 * g->scope_capacity);
-        const char **more = ARENA_NEW(&g->arena, const char *, wider);
-        if (!more) return false;
-        if (g->scopes) memcpy(more, g->scope, sizeof *more * (size_t)g->scopes);
-        g->scope = more;
-        g->scope_capacity = wider;
-    }
+    const char **more = arena_grow(&g->arena, g->scope, g->scopes, &g->scope_capacity, sizeof *more);
+    if (!more) return false;
+    g->scope = more;
     if (!copy || !names_add(&g->scope_names, &g->arena, copy, g->scopes)) return false;
     g->scope[g->scopes++] = copy;
     return true;
@@ -95,5 +90,3 @@ coda_status graph_scope_pop(graph *g)
     g->depth--;
     return CODA_OK;
 }
-
-const char *graph_scope_now(const graph *g) { return g->depth ? g->open[g->depth - 1] : NULL; }

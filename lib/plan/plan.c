@@ -12,14 +12,9 @@ void plan_free(struct plan *p)
 
 int plan_add_buffer(struct plan *p, struct buffer b)
 {
-    if (p->buffers == p->buffer_capacity) {
-        int wider = MAX(64, 2 * p->buffer_capacity);
-        struct buffer *buffer = ARENA_NEW(&p->arena, struct buffer, wider);
-        if (!buffer) return 0; /* the arena remembers */
-        if (p->buffers) memcpy(buffer, p->buffer, sizeof *buffer * (size_t)p->buffers);
-        p->buffer = buffer;
-        p->buffer_capacity = wider;
-    }
+    struct buffer *more = arena_grow(&p->arena, p->buffer, p->buffers, &p->buffer_capacity, sizeof b);
+    if (!more) return 0; /* the arena remembers */
+    p->buffer = more;
     p->buffer[p->buffers] = b;
     return p->buffers++;
 }

@@ -19,7 +19,7 @@ struct walk {
     struct every shapes;
     coda_plan *all;
     struct names texts;
-    int room;
+    int capacity; /* of all->kernel */
     coda_status status;
     struct failure failure;
 };
@@ -29,14 +29,9 @@ struct walk {
 static bool grow(struct walk *w)
 {
     coda_plan *p = w->all;
-    if (p->kernels < w->room) return true;
-    int room = MAX(64, 2 * w->room);
-    struct compiled_kernel *wider = ARENA_NEW(&p->arena, struct compiled_kernel, room);
-    if (!wider) return false;
-    if (p->kernels) memcpy(wider, p->kernel, sizeof *wider * (size_t)p->kernels);
-    p->kernel = wider;
-    w->room = room;
-    return true;
+    struct compiled_kernel *more = arena_grow(&p->arena, p->kernel, p->kernels, &w->capacity, sizeof *more);
+    if (more) p->kernel = more;
+    return more;
 }
 
 static bool add(struct walk *w, const struct compiled_kernel *k)
