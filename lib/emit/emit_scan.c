@@ -67,10 +67,17 @@ static void emit_sizes(const struct scan_spec *s, const struct schedule *of, str
     emit_constant(t, "i64", "starts_stride", s->use[SCAN_STARTS].stride[0]);
 }
 
+/* States of a column that a lane of steps has. */
+static int own_of(const struct scan_spec *s, const struct schedule *of)
+{
+    int own = 1;
+    while ((int64_t)own * of->tile.groups < s->states) own *= 2;
+    return own;
+}
+
 static void emit_steps(const struct scan_spec *s, const struct schedule *of, struct text *t)
 {
-    int lanes = of->tile.groups, own = 1;
-    while ((int64_t)own * lanes < s->states) own *= 2;
+    int lanes = of->tile.groups, own = own_of(s, of);
     emit_constant(t, "i32", "lanes", lanes);
     emit_constant(t, "i32", "own", own);
     emit_constant(t, "i32", "rows", of->tile.bn);
@@ -143,7 +150,9 @@ static void print_kernel(const struct scan_spec *s, const struct schedule *of, s
     emit_body(t);
     if (of->grid) text_printf(t, "    Kernel::run(block, {%sa.sequences, a.rows});\n", text_str(&call));
     text_append(t, "}\n");
-    emit_entry(k, &(struct entry){.residents = steps ? NULL : "1", .declares = steps}, t);
+    /* ptxas keeps the steps' registers few, and of states that come one by one it then spills some. */
+    bool few = steps && moves_by_pieces(s, own_of(s, of), of->tile.groups);
+    emit_entry(k, &(struct entry){.residents = few ? NULL : "1", .declares = steps}, t);
     t->failed = t->failed || call.failed;
     text_free(&call);
 }
