@@ -33,6 +33,7 @@ static bool is_due(const struct landings *l, const struct landing *x)
 static void land(struct block *b, struct landings *l, int i)
 {
     const struct landing *x = &l->landing[i];
+    b->cluster->landings--;
     if (x->bar) {
         struct mbarrier *bar = x->bar;
         l->landing[i] = l->landing[--l->count];
@@ -60,7 +61,7 @@ static bool land_any(struct cluster *c, struct block *b, struct landings *l)
 
 bool advance_landings(struct cluster *c, bool must)
 {
-    if (!must && !chance(c, c->policy.load)) return false;
+    if (!c->landings || (!must && !chance(c, c->policy.load))) return false;
     uint32_t block = draw(c, (uint32_t)c->blocks), thread = 0;
     for (uint32_t i = 0; i < (uint32_t)c->blocks; i++) {
         struct block *b = &c->block[(block + i) % (uint32_t)c->blocks];
@@ -101,6 +102,7 @@ static void note(struct thread *t, struct landing x)
     struct landings *l = &t->block->landings[t->index];
     x.group = t->copy_group, x.number = l->made++;
     *add(l) = x;
+    t->cluster->landings++;
 }
 
 static void copy(struct thread *t, uint32_t to, const void *from, int bytes, int exist)

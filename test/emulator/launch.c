@@ -195,6 +195,7 @@ static void run_one(struct cluster *c, int index)
     c->index = index;
     c->random = c->launch->seed ^ ((uint64_t)c->launch->number << 40) ^ ((uint64_t)(unsigned)index << 8);
     c->readies = c->alive = c->cluster_arrived = 0;
+    c->products = c->landings = 0;
     c->cluster_phase = 0;
     c->cluster_waiting = NULL;
     c->reads.count = 0;

@@ -65,6 +65,7 @@ struct thread {
     struct warp *warp;
     struct group *group;
     int index, lane;     /* in the block, in the warp */
+    uint32_t rank;       /* of several that a policy looks at, the highest runs */
     struct thread *next; /* in the list of those who wait for the same */
     enum wait wait;
     uint32_t wait_at, wait_for; /* for the report: address or number; parity or threads */
@@ -181,14 +182,20 @@ struct policy {
     } starve; /* these have ranks, and the last ones seldom run */
 };
 
+struct ready {
+    struct thread *thread;
+    uint32_t rank; /* the thread's */
+};
+
 struct cluster {
     struct launch *launch;
     int index, blocks;
     struct block *block;
-    struct thread **ready;
+    struct ready *ready;
     int readies, alive;
-    void *sp; /* the scheduler's */
-    struct thread *current;
+    void *sp;                           /* of who started the fibers */
+    bool fibers;                        /* they run */
+    int products, landings;             /* of all blocks, that have not taken effect */
     struct copies loads, stores, reads; /* reads: of stores, that nobody has waited for */
     struct policy policy;
     uint64_t random;

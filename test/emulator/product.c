@@ -222,6 +222,7 @@ static void execute(const struct thread *t, struct group *g)
     if (w->a_f8) multiply_f8(p->sums->value, a, b, w->n);
     else multiply(p->sums->value, a, b, w->n);
     g->executed++;
+    t->cluster->products--;
 }
 
 static bool can_execute(const struct group *g)
@@ -231,7 +232,7 @@ static bool can_execute(const struct group *g)
 
 bool advance_products(struct cluster *c, bool must)
 {
-    if (!must && !chance(c, c->policy.product)) return false;
+    if (!c->products || (!must && !chance(c, c->policy.product))) return false;
     for (int r = 0; r < c->blocks; r++)
         for (int i = 0; i < c->block[r].groups; i++) {
             struct group *g = &c->block[r].group[i];
@@ -324,6 +325,7 @@ static struct product *open_product(const struct thread *t, struct group *g, con
         check_view(t, what->b, what->b_mn, (uint32_t)what->n, 'B');
         check_operands(t, p);
         g->issued++;
+        t->cluster->products++;
     }
     const struct emu_product *w = &p->what;
     if (w->a != what->a || w->b != what->b || w->n != what->n || w->accumulate != what->accumulate ||

@@ -3,7 +3,8 @@
  *
  * Each step lets some pending copies and products take effect, then resumes a ready fiber, both drawn at
  * random. When no fiber is ready, something pending must happen; when nothing is pending either, the
- * cluster is dead-locked, which is reported with who waits where.
+ * cluster is dead-locked, which is reported with who waits where. A fiber that leaves takes the step itself
+ * and switches to the next one: the way by a stack of the scheduler's own costs twice as much.
  */
 #include "machine.h"
 
@@ -84,17 +85,17 @@ void fail_thread(const struct thread *t, const char *format, ...)
     fail_with(c->launch, where, format, args);
     va_end(args);
     c->failed = true;
-    if (c->current) switch_stack(&gone, c->sp);
+    if (c->fibers) switch_stack(&gone, c->sp);
     longjmp(c->unwind, 1);
 }
 
-/* ---- Sleep and wake ---- */
+/* ---- Who is ready ---- */
 
 void wake(struct thread *t)
 {
     struct cluster *c = t->cluster;
     t->wait = RUNNING;
-    c->ready[c->readies++] = t;
+    c->ready[c->readies++] = (struct ready){t, t->rank};
 }
 
 void wake_all(struct thread **list)
@@ -105,110 +106,6 @@ void wake_all(struct thread **list)
         next = t->next;
         wake(t);
     }
-}
-
-static void leave(struct thread *t) { switch_stack(&t->sp, t->cluster->sp); }
-
-void sleep_on(struct thread *t, struct thread **list, enum wait wait, uint32_t at, uint32_t what)
-{
-    if (list) {
-        t->next = *list;
-        *list = t;
-    }
-    t->wait = wait;
-    t->wait_at = at;
-    t->wait_for = what;
-    leave(t);
-}
-
-void yield(struct thread *t)
-{
-    wake(t);
-    leave(t);
-}
-void let_others_run(struct thread *t)
-{
-    if (chance(t->cluster, t->cluster->policy.pause)) yield(t);
-}
-
-/* ---- Fibers ---- */
-
-static void end_thread(struct thread *t)
-{
-    struct block *b = t->block;
-    bool last = --b->alive == 0;
-    check_products_of_ended(t);
-    check_copies_of_ended(t, last);
-    check_landings_of_ended(t);
-    t->wait = ENDED;
-    t->cluster->alive--;
-    leave(t);
-}
-
-static void thread_main(void)
-{
-    struct thread *t = self_thread();
-    const struct launch *l = t->cluster->launch;
-    l->kernel->start(l->parameters);
-    end_thread(t);
-}
-
-static struct thread *make_thread(struct cluster *c, struct block *b, int i)
-{
-    unsigned char *stack = c->stacks + (size_t)(b->rank * b->threads + i) * EMU_STACK;
-    struct thread *t = (struct thread *)(void *)stack;
-    const struct launch *l = c->launch;
-    *t = (struct thread){.magic = MAGIC,
-                         .cluster = c,
-                         .block = b,
-                         .warp = &b->warp[i / EMU_WARP],
-                         .group = &b->group[i / EMU_GROUP],
-                         .index = i,
-                         .lane = i % EMU_WARP,
-                         .registers = c->registers};
-    t->view.thread = (struct emu_index){(unsigned)i, 0, 0};
-    t->view.block = (struct emu_index){(unsigned)b->index, 0, 0};
-    t->view.block_size = (struct emu_index){l->threads, 1, 1};
-    t->view.grid_size = (struct emu_index){l->grid, 1, 1};
-    t->warp->lane[t->lane] = t;
-    void **top = (void **)(void *)(stack + EMU_STACK - 72); /* as a call leaves it */
-    top[0] = NULL;                                          /* thread_main's return address */
-    top[-1] = (void *)(uintptr_t)thread_main;
-    t->sp = top - 7; /* and six registers */
-    for (int r = 0; r < 6; r++) top[-2 - r] = NULL;
-    return t;
-}
-
-static void make_threads(struct cluster *c)
-{
-    for (int r = 0; r < c->blocks; r++)
-        for (int i = 0; i < c->block[r].threads; i++) {
-            struct thread *t = make_thread(c, &c->block[r], i);
-            c->block[r].thread[i] = t;
-            wake(t);
-        }
-    c->alive = c->readies;
-}
-
-/* ---- Who runs next ---- */
-
-static uint32_t rank_of(const struct thread *t)
-{
-    int warp = t->cluster->policy.starve == STARVE_WARPS ? t->index / EMU_WARP : 0;
-    uint32_t number = (uint32_t)(t->block->index * 64 + warp) + t->cluster->launch->number;
-    return number * 0x9e3779b9u ^ (uint32_t)t->cluster->launch->seed;
-}
-
-static struct thread *pick(struct cluster *c)
-{
-    uint32_t best = draw(c, (uint32_t)c->readies);
-    for (int i = 0; c->policy.starve && i < 4; i++) {
-        uint32_t other = draw(c, (uint32_t)c->readies);
-        if (rank_of(c->ready[other]) > rank_of(c->ready[best])) best = other;
-    }
-    struct thread *t = c->ready[best];
-    c->ready[best] = c->ready[--c->readies];
-    return t;
 }
 
 /* ---- Deadlock ---- */
@@ -256,36 +153,151 @@ static void report_deadlock(struct cluster *c)
     fail_launch(c->launch, "deadlock%s", text);
 }
 
-/* ---- The loop ---- */
+/* ---- Who runs next ---- */
 
-static void resume(struct cluster *c, struct thread *t)
+/* Any; or, where a policy starves some, the first by rank of five. */
+static struct thread *pick(struct cluster *c)
 {
-    c->current = t;
-    switch_stack(&c->sp, t->sp);
-    c->current = NULL;
-    if (t->magic != MAGIC) fail_launch(c->launch, "block %d: a stack overflow", t->block->index);
-}
-
-/* One step; false when there is nothing left to do. */
-static bool step(struct cluster *c)
-{
-    if (c->readies) {
-        advance_copies(c, false);
-        advance_products(c, false);
-        advance_landings(c, false);
-    } else if (!advance_copies(c, true) && !advance_products(c, true) && !advance_landings(c, true)) {
-        report_deadlock(c);
-        return false;
+    uint32_t best = draw(c, (uint32_t)c->readies);
+    if (c->policy.starve) {
+        uint64_t bits = next_random(&c->random);
+        for (int i = 0; i < 4; i++, bits >>= 16) {
+            uint32_t other = (uint32_t)((bits & 0xffff) * (uint32_t)c->readies >> 16);
+            if (c->ready[other].rank > c->ready[best].rank) best = other;
+        }
     }
-    if (c->readies) resume(c, pick(c));
-    return c->alive;
+    struct thread *t = c->ready[best].thread;
+    c->ready[best] = c->ready[--c->readies];
+    return t;
 }
+
+/* Takes steps until somebody may go on; NULL when the cluster has ended, well or not. */
+static struct thread *next_thread(struct cluster *c)
+{
+    while (c->alive && !c->failed && !c->launch->failed) {
+        if (c->readies) {
+            advance_copies(c, false);
+            advance_products(c, false);
+            advance_landings(c, false);
+        } else if (!advance_copies(c, true) && !advance_products(c, true) && !advance_landings(c, true)) {
+            report_deadlock(c);
+            return NULL;
+        }
+        if (c->readies) return pick(c);
+    }
+    return NULL;
+}
+
+/* ---- Sleep ---- */
+
+static void leave(struct thread *t)
+{
+    struct cluster *c = t->cluster;
+    if (t->magic != MAGIC) fail_launch(c->launch, "block %d: a stack overflow", t->block->index);
+    struct thread *to = next_thread(c);
+    if (to != t) switch_stack(&t->sp, to ? to->sp : c->sp);
+}
+
+void sleep_on(struct thread *t, struct thread **list, enum wait wait, uint32_t at, uint32_t what)
+{
+    if (list) {
+        t->next = *list;
+        *list = t;
+    }
+    t->wait = wait;
+    t->wait_at = at;
+    t->wait_for = what;
+    leave(t);
+}
+
+void yield(struct thread *t)
+{
+    wake(t);
+    leave(t);
+}
+void let_others_run(struct thread *t)
+{
+    if (chance(t->cluster, t->cluster->policy.pause)) yield(t);
+}
+
+/* ---- Fibers ---- */
+
+static void end_thread(struct thread *t)
+{
+    struct block *b = t->block;
+    bool last = --b->alive == 0;
+    check_products_of_ended(t);
+    check_copies_of_ended(t, last);
+    check_landings_of_ended(t);
+    t->wait = ENDED;
+    t->cluster->alive--;
+    leave(t);
+}
+
+static void thread_main(void)
+{
+    struct thread *t = self_thread();
+    const struct launch *l = t->cluster->launch;
+    l->kernel->start(l->parameters);
+    end_thread(t);
+}
+
+/* Where a policy starves warps or blocks. */
+static uint32_t rank_of(const struct cluster *c, const struct block *b, int i)
+{
+    int warp = c->policy.starve == STARVE_WARPS ? i / EMU_WARP : 0;
+    uint32_t number = (uint32_t)(b->index * 64 + warp) + c->launch->number;
+    return number * 0x9e3779b9u ^ (uint32_t)c->launch->seed;
+}
+
+static struct thread *make_thread(struct cluster *c, struct block *b, int i)
+{
+    unsigned char *stack = c->stacks + (size_t)(b->rank * b->threads + i) * EMU_STACK;
+    struct thread *t = (struct thread *)(void *)stack;
+    const struct launch *l = c->launch;
+    *t = (struct thread){.magic = MAGIC,
+                         .cluster = c,
+                         .block = b,
+                         .warp = &b->warp[i / EMU_WARP],
+                         .group = &b->group[i / EMU_GROUP],
+                         .index = i,
+                         .lane = i % EMU_WARP,
+                         .rank = rank_of(c, b, i),
+                         .registers = c->registers};
+    t->view.thread = (struct emu_index){(unsigned)i, 0, 0};
+    t->view.block = (struct emu_index){(unsigned)b->index, 0, 0};
+    t->view.block_size = (struct emu_index){l->threads, 1, 1};
+    t->view.grid_size = (struct emu_index){l->grid, 1, 1};
+    t->warp->lane[t->lane] = t;
+    void **top = (void **)(void *)(stack + EMU_STACK - 72); /* as a call leaves it */
+    top[0] = NULL;                                          /* thread_main's return address */
+    top[-1] = (void *)(uintptr_t)thread_main;
+    t->sp = top - 7; /* and six registers */
+    for (int r = 0; r < 6; r++) top[-2 - r] = NULL;
+    return t;
+}
+
+static void make_threads(struct cluster *c)
+{
+    for (int r = 0; r < c->blocks; r++)
+        for (int i = 0; i < c->block[r].threads; i++) {
+            struct thread *t = make_thread(c, &c->block[r], i);
+            c->block[r].thread[i] = t;
+            wake(t);
+        }
+    c->alive = c->readies;
+}
+
+/* ---- A cluster ---- */
 
 void run_cluster(struct cluster *c)
 {
     choose_policy(c);
     make_threads(c);
     if (setjmp(c->unwind)) return;
-    while (!c->failed && !c->launch->failed && step(c)) {}
+    struct thread *first = next_thread(c);
+    c->fibers = true;
+    if (first) switch_stack(&c->sp, first->sp);
+    c->fibers = false;
     if (!c->failed && !c->launch->failed) finish_stores(c);
 }
