@@ -118,6 +118,9 @@ struct jit_kernel;
  * freed afterwards. *refused, which may be NULL, says that the driver does not take the image. */
 coda_status jit_load(struct jit_kernel **out, const struct jit_cubin *c, const char *symbol, int shared_bytes,
                      const struct jit_device *dev, bool *refused, char *err);
+/* All memory that an SM has for either goes to shared memory, not L1, so that another kernel's block fits
+ * beside one that takes half. A hint. */
+void jit_prefer_shared(const struct jit_kernel *k);
 /* One more that holds it, and gives it back. */
 void jit_share(struct jit_kernel *k);
 /* Gives it back. It stays loaded for whoever wants it next, until others have taken its place. */

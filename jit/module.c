@@ -82,6 +82,17 @@ coda_status module_load(struct jit_kernel *k, const struct jit_cubin *c, int sha
     return status;
 }
 
+void jit_prefer_shared(const struct jit_kernel *k)
+{
+    CUdevice device;
+    CUcontext popped;
+    if (k->driver->cuCtxPushCurrent_v2(k->context)) return;
+    if (!k->driver->cuCtxGetDevice(&device))
+        k->driver->cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100,
+                                        (CUkernel)(void *)k->function, device);
+    k->driver->cuCtxPopCurrent_v2(&popped);
+}
+
 void module_unload(struct jit_kernel *k)
 {
     if (k->library) k->driver->cuLibraryUnload(k->library);

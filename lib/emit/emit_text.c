@@ -5,6 +5,7 @@
  * struct with its constants and straight-line functions, the body, and an extern "C" entry that runs it.
  */
 #include "emit_text.h"
+#include "mainloop.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,8 +19,9 @@ enum { NUMBERS_OF_PORT = CODA_MAX_RANK + 1, MOST_NUMBERS = 3 * (CODA_MAX_RANK + 
 
 bool emit_begin(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)
 {
+    bool streams = s->tile.mainloop && s->tile.mainloop->streams;
     *k = (struct kernel){
-        .launch = {s->grid, s->cluster, s->threads, s->shared_bytes, s->persistent, s->early}};
+        .launch = {s->grid, s->cluster, s->threads, s->shared_bytes, s->persistent, s->early, streams}};
     k->map = ARENA_NEW(&plan->arena, struct map_spec, p->kind == PROGRAM_ROWS ? 1 : KERNEL_MAX_MAPS);
     k->pointer = ARENA_NEW(&plan->arena, struct pointer_spec, program_uses(p) + 8);
     k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, p->ports * (1 + NUMBERS_OF_PORT) + MOST_NUMBERS);

@@ -31,7 +31,7 @@ enum { SCALAR_NUMBER = -1 };
 struct launch_spec {
     int64_t grid; /* blocks, 1-D, as in struct schedule */
     int cluster, threads, shared_bytes;
-    bool persistent, early;
+    bool persistent, early, streams; /* streams: as struct mainloop has it */
 };
 
 /* The parameter of the kernel is one struct: `maps` tensor maps of 128 bytes, then `pointers` device

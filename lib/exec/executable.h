@@ -80,6 +80,16 @@ coda_status kernels_emit(struct coda_plan *p, struct kernel_table *table, const 
 coda_status kernels_compile(struct coda_plan *p, int first, const struct jit_options *opt, int threads);
 coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt);
 void kernels_free(struct coda_plan *p);
+
+/* early.c: which launches start before the kernel ahead has ended; those that stream weights keep their
+ * blocks apart. */
+void early_starts(struct coda_plan *p);
+/* Shared memory of a launch that streams weights and starts early, so that no SM gets two of its blocks while
+ * another gets none. `ahead`: the launch before it, if that streams, too; or NULL. */
+unsigned early_shared(const struct jit_launch *l, const struct jit_launch *ahead,
+                      const struct jit_device *gpu);
+/* The most that launches of a kernel ask for. */
+int early_most_shared(const struct launch_spec *l, const struct jit_device *gpu);
 /* Compiles and loads the kernels of several emitted plans that the table lacks, and adds them to it. */
 coda_status kernels_load_into(struct kernel_table *t, struct coda_plan *const *plan, int plans,
                               const struct jit_options *opt);

@@ -221,45 +221,16 @@ static coda_status load_kernel(struct coda_plan *p, struct compiled_kernel *k, c
 {
     char err[JIT_ERROR_SIZE] = "";
     bool refused;
-    coda_status status =
-        jit_load(&k->kernel, &k->cubin, k->info.name, k->info.shared_bytes, &p->gpu, &refused, err);
+    int shared = early_most_shared(&k->spec->launch, &p->gpu);
+    coda_status status = jit_load(&k->kernel, &k->cubin, k->info.name, shared, &p->gpu, &refused, err);
     if (refused && !k->cubin.fresh) {
         status = jit_recompile(&k->cubin, k->info.name, k->info.source, opt, err);
         read_cubin(k);
         if (!status) explain_miss(p, k);
-        if (!status)
-            status = jit_load(&k->kernel, &k->cubin, k->info.name, k->info.shared_bytes, &p->gpu, NULL, err);
+        if (!status) status = jit_load(&k->kernel, &k->cubin, k->info.name, shared, &p->gpu, NULL, err);
     }
+    if (!status && shared > k->info.shared_bytes) jit_prefer_shared(k->kernel);
     return status ? fail(status, "%s", err) : CODA_OK;
-}
-
-/*
- * A launch with the `pdl` attribute starts when all blocks of the kernel ahead have started and said so,
- * not when they have ended. That is right for an early program that follows a kernel of its own run:
- * - Until its wait it reads only an operand that no program of the run writes. A run's first launch is
- *   an ordinary one: once it has started, all that the stream held before the run has ended.
- * - Its wait ends when the kernel ahead has ended, with all its blocks. These wait for the one ahead of
- *   them before they end, and so on: after the wait all earlier programs of the run have ended. So what
- *   they wrote is complete, and memory that programs use one after the other is free.
- * - What follows the run in the stream waits for the last kernel, thus for all. A captured run has the
- *   same order, as edges of its graph; runs on other streams were never ordered with this one.
- *
- * A long program starts when the kernel ahead has ended all the same. An early start gives each block to
- * whichever SM is free first, a plain one deals neighbouring blocks to neighbouring SMs; and these read the
- * same tiles at the same time, which L2 then answers once. Measured on an H100 under sustained load: a layer
- * of D 8192 and 16384 tokens takes 44.4 ms with early starts and 39.7 without, one of D 4096 10.5 and 10.0.
- */
-static void allow_early_starts(struct coda_plan *p)
-{
-    bool follows = false; /* a kernel of this run */
-    for (int i = 0; i < p->plan.programs; i++) {
-        const struct program *q = &p->plan.program[i];
-        struct compiled_program *c = &p->program[i];
-        if (q->prepare || !c->runner) continue;
-        bool early = c->runner->kernel && c->emitted.launch.early && !program_is_long(q, &p->plan.target);
-        c->launch.pdl = follows && early;
-        follows = c->runner->kernel;
-    }
 }
 
 static coda_status load_all(struct coda_plan *p, const struct jit_options *opt)
@@ -271,7 +242,7 @@ static coda_status load_all(struct coda_plan *p, const struct jit_options *opt)
         const struct runner *r = p->program[i].runner;
         if (r && r->load) status = r->load(p, i);
     }
-    if (!status) allow_early_starts(p);
+    if (!status) early_starts(p);
     return status;
 }
 

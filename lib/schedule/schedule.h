@@ -60,7 +60,7 @@ bool schedule_complete_like(struct schedule *s, const struct schedule *other, co
 double plan_price(const struct plan *p);
 double plan_work(const struct plan *p);
 /* Do the products of q take so long that the order in which SMs get its blocks counts for more than the few
- * microseconds of a launch? See allow_early_starts in exec/kernels.c. */
+ * microseconds of a launch? See early_starts in exec/early.c. */
 bool program_is_long(const struct program *q, const struct target *t);
 
 /* slow.c: why kernels are not the fast ones, a line each (CODA_TEXT_REASONS); false if memory runs out. */

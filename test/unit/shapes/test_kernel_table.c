@@ -73,7 +73,8 @@ static void expect_same(const struct kernel *a, const struct kernel *b)
         ck_assert(a->scalar[i].buffer == b->scalar[i].buffer && a->scalar[i].number == b->scalar[i].number);
     const struct launch_spec *x = &a->launch, *y = &b->launch;
     ck_assert(x->grid == y->grid && x->cluster == y->cluster && x->threads == y->threads);
-    ck_assert(x->shared_bytes == y->shared_bytes && x->persistent == y->persistent && x->early == y->early);
+    ck_assert(x->shared_bytes == y->shared_bytes && x->persistent == y->persistent);
+    ck_assert(x->early == y->early && x->streams == y->streams);
 }
 
 static void count_found(struct shared *s, const char *text)

@@ -95,7 +95,8 @@ static void expect_same_kernel(const struct tried *t, const struct kernel *a, co
         EXPECT(t, a->scalar[i].buffer == b->scalar[i].buffer && a->scalar[i].number == b->scalar[i].number);
     const struct launch_spec *x = &a->launch, *y = &b->launch;
     EXPECT(t, x->grid == y->grid && x->cluster == y->cluster && x->threads == y->threads);
-    EXPECT(t, x->shared_bytes == y->shared_bytes && x->persistent == y->persistent && x->early == y->early);
+    EXPECT(t, x->shared_bytes == y->shared_bytes && x->persistent == y->persistent);
+    EXPECT(t, x->early == y->early && x->streams == y->streams);
 }
 
 /* ---- A shape ---- */
