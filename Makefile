@@ -52,9 +52,9 @@ $(BUILD)/%.o: %.c
 
 # The table of primitives and their sources, generated from the .cuh files. It depends on their folders, too,
 # which tell that a file has gone.
-$(BUILD)/embed: primitives/embed.c primitives/embed_write.h primitives/sha256.h
+$(BUILD)/embed: $(sort $(wildcard primitives/embed/*.[ch])) primitives/prim.h primitives/sha256.h
 	@mkdir -p $(@D)
-	$(CC) -std=c11 -D_GNU_SOURCE -O1 $(WARN) $< -o $@
+	$(CC) -std=c11 -D_GNU_SOURCE -O1 $(WARN) -Iprimitives $(filter %.c,$^) -o $@
 $(BUILD)/prim.c: $(BUILD)/embed $(PRIMS) $(REFS) $(sort $(dir $(PRIMS)))
 	$(BUILD)/embed primitives $(PRIMS:primitives/%=%) > $@.tmp && mv $@.tmp $@
 $(BUILD)/prim.o: $(BUILD)/prim.c

@@ -98,7 +98,7 @@ function keeps_to(pattern, home, what) {
     if (FILENAME != home && FILENAME ~ /^(lib|jit|cache|primitives)\// && $0 ~ "(^|[^a-zA-Z0-9_])" pattern)
         complain(FILENAME ":" FNR, what " is for " home)
 }
-FILENAME !~ /primitives\/embed.c/ {
+FILENAME !~ /primitives\/embed\// {
     keeps_to("(getenv|secure_getenv|getauxval) *\\(", "cache/environment.c", "the environment")
     keeps_to("environ *[;,)]", "cache/environment.c", "the environment")
     keeps_to("dlm?open *\\(", "jit/library.c", "dlopen")

@@ -1,6 +1,10 @@
-/* embed_write.h -- the second half of embed.c: what was read, as the C file that has the table. */
-#ifndef EMBED_WRITE_H
-#define EMBED_WRITE_H
+/* write.c -- what was read, as the C file that has the table of primitives and their texts. */
+#include "embed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sha256.h"
 
 /* Behind a comment or a literal, NULL where neither begins. An apostrophe within a number is none. */
 static const char *behind(const char *text, const char *at)
@@ -33,7 +37,7 @@ static void write_without_comments(const char *text)
     printf("0,};\n");
 }
 
-static void write_files(const struct file *file, int files)
+void write_files(const struct file *file, int files)
 {
     for (int i = 0; i < files; i++) {
         printf("static const unsigned char file_%d[] = { /* %s */\n", i, file[i].path);
@@ -129,7 +133,7 @@ static void write_words(const struct row *r)
     printf(",");
 }
 
-static void write_functions(void)
+void write_functions(void)
 {
     printf("\nconst struct prim_function prim_functions[] = {\n");
     for (int i = 0; i < functions; i++) {
@@ -161,7 +165,7 @@ static void write_row(const struct row *r, const struct row *row, int rows)
     printf(map ? " .reference = coda_ref_%s},\n" : " .reduce = &coda_ref_%s},\n", r->name);
 }
 
-static void write_table(const struct row *row, int rows)
+void write_table(const struct row *row, int rows)
 {
     int count = 0;
     for (int i = 0; i < rows; i++) {
@@ -184,5 +188,3 @@ static void write_table(const struct row *row, int rows)
             printf("    {\"%s\", \"%s\", coda_ref_%s},\n", row[i].name, row[i].path, row[i].name);
     printf("    {NULL, NULL, NULL}};\n");
 }
-
-#endif
