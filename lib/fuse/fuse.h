@@ -1,6 +1,6 @@
-/* fuse.h -- fusion state: of fuse_roots.c and fuse.c, which decide which node belongs to which program, and
- * of lower.c and lower_steps.c, which write the programs. A group is a program to be: the nodes that one
- * kernel computes. Indices of nodes are a topological order. */
+/* fuse.h -- fusion state: which node belongs to which program, as fuse_roots.c and fuse.c decide it. A group
+ * is a program to be: the nodes that one kernel computes. Indices of nodes are a topological order. lower.c
+ * then writes the programs: writer.h. */
 #ifndef FUSE_H
 #define FUSE_H
 
@@ -361,43 +361,6 @@ int own_output(const graph *g, int value); /* the output whose buffer is the val
 /* Elements from a concat's start to the first one of its operand number `operand`. */
 int64_t part_offset(const struct grouper *gr, int concat, int operand);
 
-/* lower_steps.c */
-struct level_view {
-    const struct level_view *outer; /* the view is an operand of what that one is of; NULL */
-    int view;                       /* reshapes of a map that is computed again */
-};
-struct writer {                     /* writes the ports and steps of one program */
-    int range;                      /* of the steps at hand */
-    int short_row;                  /* 1 + the row of a short column that is written; 0 */
-    const struct level_view *level; /* what is written is read through these views; NULL: none */
-    struct grouper *gr;
-    struct group *q;
-    struct program *p;
-    coda_status status;
-};
-/* A port with zero strides; add_port and add_step return the new one's index, add_port that of an equal port
- * if there is one, and 0 if memory runs out, which the plan's arena remembers. */
-struct tensor_use port_new(enum use_role role, int buffer, int64_t offset, coda_dtype dtype, int value);
-int add_port(struct writer *w, struct tensor_use port);
-int add_step(struct writer *w, struct step step);
-/* The step that holds a value; -1 if the program has not computed it. */
-int step_of(const struct writer *w, int value);
-/* The first step of the kind with the port, for both halves of a gated tile or for one; -1. */
-int find_step(const struct writer *w, enum step_kind kind, int port, bool half);
-/* Writes the steps of a member; returns the step that holds its value. */
-int write_member(struct writer *w, int value);
-/* Writes the step that leaves the best of each tile's rows. */
-void write_best(struct writer *w, const struct best *best);
-/* The same for a value that other programs compute too: an INLINE map, a NUMBER, a partial statistic, whose
- * states it merges and finishes. Its reader walks elements of type `as`. */
-int write_again(struct writer *w, int value, const struct type *as);
-/* lower_again.c: may the program do so for such a reader, instead of reading the value? */
-bool is_computed_again(struct writer *w, int value, const struct type *as);
-
-/* The step that loads elements of a value, as if its type were t, from `first` on. */
-int load_from(struct writer *w, int value, int64_t first, const struct type *t, const struct type *as);
-/* The step that holds a row of a value of short columns. */
-int short_value(struct writer *w, int value, int row);
 /* short_columns.c: roots programs that fold columns of a few rows in registers. */
 void fuse_short_columns(struct grouper *gr);
 /* short_lies.c */
@@ -418,10 +381,6 @@ const char *short_map(const struct prim *fold);
 bool level_find(const struct grouper *gr, int value, struct site *out);
 /* The map that is computed again by who reads `value`, one or more reshapes of it; -1. */
 int level_of(const struct grouper *gr, int value);
-/* Can the program compute again what `view` is of, for a reader that walks elements of type `as`? */
-bool level_fits(struct writer *w, int view, const struct type *as);
-/* Type and strides of a tensor, as they are seen through the views at hand; false: no strides say it. */
-bool level_strides(const struct writer *w, struct type *t, int64_t *stride);
 
 /* lower.c: turns groups into the plan's programs: their ports and steps, without tiles, order or memory. */
 coda_status fuse_lower(struct grouper *gr);

@@ -2,8 +2,8 @@
 #ifndef FUSE_OWN_H
 #define FUSE_OWN_H
 
-#include "fuse.h"
 #include "own.h"
+#include "writer.h"
 
 struct own_fusion {
     const struct own_kind *kind;

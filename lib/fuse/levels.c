@@ -9,7 +9,7 @@
  * What it is computed of then lies by strides over the dimensions that it has itself; those are seen as the
  * reshapes say, one after another, and then over the program's domain.
  */
-#include "fuse.h"
+#include "writer.h"
 
 enum { MOST_STEPS = 12, MOST_LOADS = 4, MOST_CHAIN = 12 };
 

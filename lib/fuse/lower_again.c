@@ -2,7 +2,7 @@
  * lower_again.c -- which values a program computes again instead of reading them: cheap maps of vectors, and
  * statistics that it finishes from their parts.
  */
-#include "fuse.h"
+#include "writer.h"
 
 /* Do elements of type `as` lie over the program's domain so that their columns are its columns? */
 static bool counts_columns(const struct writer *w, const struct type *t, const struct type *as)

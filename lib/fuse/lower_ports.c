@@ -1,7 +1,7 @@
 /*
  * lower_ports.c -- the ports and steps of a program in the making: what is equal is there once. And loads.
  */
-#include "fuse.h"
+#include "writer.h"
 #include "plan_sizes.h"
 
 #include <string.h>
