@@ -1,5 +1,5 @@
 /*
- * coda.c -- coda_compile: the stages in order, nothing else.
+ * coda.c -- coda_compile: the stages in order, and for which target and with which options they go.
  *
  *     graph --rewrite--> graph --plan--> programs --schedule--> tiles --emit--> CUDA text --compile--> cubin
  *     --load--> kernel
@@ -117,21 +117,6 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
 
 /* ---- Rewrite and plan ---- */
 
-static char *keep(struct job *j, struct text *t)
-{
-    char *s = t->failed ? NULL : arena_string(&j->p->arena, text_str(t));
-    text_free(t);
-    if (!s) j->status = fail(CODA_E_MEMORY, "out of memory for the plan's text");
-    return s;
-}
-
-static void keep_graph(struct job *j, const graph *g, coda_text what)
-{
-    struct text t = {0};
-    graph_print(g, &t);
-    j->p->text[what] = keep(j, &t);
-}
-
 static struct jit_options jit_options(const struct job *j)
 {
     return (struct jit_options){
@@ -246,7 +231,7 @@ static coda_status plan_graph(struct job *j, struct plan *plan, const graph *g, 
     const struct rewrite_options ro = rewrite_options(j, fuse);
     graph *r = rewrite(g, &ro, log);
     if (!r) return j->status = fail_status();
-    if (fuse && !j->context.parent) keep_graph(j, r, CODA_TEXT_REWRITTEN);
+    if (fuse && !j->context.parent) j->status = keep_graph(j->p, r, CODA_TEXT_REWRITTEN);
     if (!j->status) plan_rewritten(j, plan, r, fuse);
     graph_free(r);
     return j->status;
@@ -263,28 +248,6 @@ static void count(const struct plan *plan, int *launches, int64_t *bytes, double
     }
 }
 
-static void keep_derivation(struct job *j, const struct rewrite_log *log)
-{
-    const struct coda_plan_stats *s = &j->p->stats;
-    struct text t = {0};
-    for (int i = 0; i < log->events; i++) {
-        const struct rewrite_event *e = &log->event[i];
-        text_printf(&t, "%-18s %-8s %s\n", e->rule, e->exact ? "exact" : "rounding", e->text);
-    }
-    text_printf(&t, "%-18s %-8s %d launches become %d; %.3f MB of traffic become %.3f MB\n", "total", "",
-                s->launches_unfused, s->launches, (double)s->bytes_unfused * 1e-6, (double)s->bytes * 1e-6);
-    j->p->text[CODA_TEXT_DERIVATION] = keep(j, &t);
-}
-
-static void keep_plan(struct job *j)
-{
-    struct text plan = {0}, dot = {0};
-    plan_print(&j->p->plan, &plan);
-    plan_dot(&j->p->plan, &dot);
-    j->p->text[CODA_TEXT_PLAN] = keep(j, &plan);
-    j->p->text[CODA_TEXT_DOT] = keep(j, &dot);
-}
-
 /* The unfused plan is made too, to say what fusion saved. */
 static coda_status make_plan_and_texts(struct job *j, const graph *g)
 {
@@ -292,14 +255,14 @@ static coda_status make_plan_and_texts(struct job *j, const graph *g)
     struct rewrite_log log = {0}, ignored = {0};
     struct plan unfused = {0};
     double flops = 0;
-    keep_graph(j, g, CODA_TEXT_GRAPH);
+    j->status = keep_graph(j->p, g, CODA_TEXT_GRAPH);
     if (!j->status && !plan_graph(j, &unfused, g, false, &ignored)) {
         count(&unfused, &s->launches_unfused, &s->bytes_unfused, &flops);
         if (!plan_graph(j, &j->p->plan, g, true, &log)) {
             count(&j->p->plan, &s->launches, &s->bytes, &s->flops);
             fuse_explain(&j->p->plan, &log);
-            keep_derivation(j, &log);
-            keep_plan(j);
+            j->status = keep_derivation(j->p, &log);
+            if (!j->status) j->status = keep_plan(j->p);
         }
     }
     plan_free(&unfused);
@@ -333,38 +296,6 @@ static coda_status make_like(struct job *j)
     for (int i = 0; i < p->args; i++) p->place[i].name = parent->place[i].name;
     coda_status status = schedule(&p->plan, &po);
     return status ? status : plan_place(&p->plan, &po);
-}
-
-/* ---- Why it is so ---- */
-
-/* The programs once more, as they were made, up to their order. */
-static coda_status fuse_again(struct grouper *groups, struct plan *again, const struct plan_options *opt)
-{
-    coda_status status = fuse_graph(groups, again, opt);
-    if (!status) status = fuse_lower(groups);
-    return status ? status : plan_arrange(again);
-}
-
-coda_status plan_reasons(const coda_plan *p, struct text *t)
-{
-    struct plan again = {.graph = p->plan.graph,
-                         .values = p->plan.values,
-                         .target = p->plan.target,
-                         .accumulates = p->plan.accumulates,
-                         .by_size = p->plan.by_size};
-    struct plan_options opt = p->options;
-    struct reasons reasons = {.arena = &again.arena};
-    struct grouper groups;
-    reasons.of = ARENA_NEW(&again.arena, const struct refusal *, p->plan.values + 1);
-    opt.reasons = &reasons;
-    coda_status status = reasons.of ? fuse_again(&groups, &again, &opt) : CODA_E_MEMORY;
-    if (!status) status = reasons_print(&groups, &again, &p->plan, t);
-    if (!status && (!schedule_reasons(&p->plan, t) || again.arena.failed)) status = CODA_E_MEMORY;
-    if (status == CODA_E_MEMORY)
-        fail(status, "out of memory for the reasons of a plan of %d values", p->plan.values);
-    again.graph = NULL; /* the plan's */
-    plan_free(&again);
-    return status;
 }
 
 /* ---- The pipeline ---- */

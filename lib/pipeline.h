@@ -1,4 +1,4 @@
-/* pipeline.h -- coda.c: the stages in order. */
+/* pipeline.h -- coda.c: the stages in order; plan_texts.c: what a plan says of itself. */
 #ifndef PIPELINE_H
 #define PIPELINE_H
 
@@ -42,13 +42,18 @@ coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_op
  * gives the first plan its own. */
 coda_status compile_load(coda_plan *const *plan, int plans, const coda_compile_options *opt,
                          struct kernel_table *table);
-/* CODA_TEXT_REASONS: why its programs are as many as they are, and their kernels those that they are. */
-coda_status plan_reasons(const coda_plan *p, struct text *t);
-/* CODA_TEXT_STAGES, in stages.c. */
-coda_status plan_stages(const coda_plan *p, struct text *t);
 /* The graph that a plan with these options is of; symbols stay. NULL with the message set. */
 graph *compile_rewritten(const graph *g, const coda_compile_options *opt);
 /* A joint graph as coda_split cuts it; see rewrite_joint(). */
 graph *split_ready(const graph *joint, int *value, int n);
+
+/* plan_texts.c */
+struct rewrite_log;
+coda_status keep_graph(struct coda_plan *p, const graph *g, coda_text what);
+coda_status keep_derivation(struct coda_plan *p, const struct rewrite_log *log);
+coda_status keep_plan(struct coda_plan *p); /* as text, and for dot */
+/* CODA_TEXT_REASONS: why its programs are as many as they are, and their kernels those that they are. */
+coda_status plan_reasons(const coda_plan *p, struct text *t);
+coda_status plan_stages(const coda_plan *p, struct text *t); /* CODA_TEXT_STAGES */
 
 #endif

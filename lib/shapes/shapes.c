@@ -446,15 +446,6 @@ static coda_status shrink_places(coda_plan *p, const graph *g)
     return CODA_OK;
 }
 
-static coda_status keep_text(coda_plan *p, const graph *g)
-{
-    struct text t = {0};
-    graph_print(g, &t);
-    p->text[CODA_TEXT_GRAPH] = t.failed ? NULL : arena_string(&p->arena, text_str(&t));
-    text_free(&t);
-    return p->text[CODA_TEXT_GRAPH] ? CODA_OK : fail(CODA_E_MEMORY, "out of memory for the plan's text");
-}
-
 /* Half of the threads that may compile, so that runs have the others. */
 static coda_status count_threads(struct shapes *s)
 {
@@ -482,7 +473,7 @@ coda_status shapes_compile(coda_plan **out, const graph *g, const coda_compile_o
         s->forks = (struct forks){
             .before = before_fork, .in_parent = after_fork, .in_child = after_fork_in_child, .owner = s};
         forks_watch(&s->forks);
-        status = keep_text(p, g);
+        status = keep_graph(p, g, CODA_TEXT_GRAPH);
     }
     if (!status) status = shrink_places(p, g);
     if (!status) return *out = p, CODA_OK;

@@ -1,12 +1,56 @@
 /*
- * stages.c -- CODA_TEXT_STAGES: a plan's graph once more as it was given and behind each pass that changed
- * it, and which program computes which of its values. A plan keeps nothing of it: it is made when it is
- * asked for.
+ * plan_texts.c -- what a plan says of itself. Some texts it keeps: the graph as it was given and rewritten,
+ * the derivation, programs and launches. Others are made when they are asked for: CODA_TEXT_STAGES, the graph
+ * once more behind each pass that changed it, and which program computes which of its values;
+ * CODA_TEXT_REASONS, why programs are apart.
  */
 #include "pipeline.h"
 
+#include "fuse.h"
 #include "own.h"
 #include "rewrite.h"
+#include "schedule.h"
+
+/* ---- Kept ---- */
+
+/* Frees t. */
+static coda_status keep(struct coda_plan *p, struct text *t, coda_text what)
+{
+    p->text[what] = t->failed ? NULL : arena_string(&p->arena, text_str(t));
+    text_free(t);
+    return p->text[what] ? CODA_OK : fail(CODA_E_MEMORY, "out of memory for the plan's text");
+}
+
+coda_status keep_graph(struct coda_plan *p, const graph *g, coda_text what)
+{
+    struct text t = {0};
+    graph_print(g, &t);
+    return keep(p, &t, what);
+}
+
+coda_status keep_derivation(struct coda_plan *p, const struct rewrite_log *log)
+{
+    const struct coda_plan_stats *s = &p->stats;
+    struct text t = {0};
+    for (int i = 0; i < log->events; i++) {
+        const struct rewrite_event *e = &log->event[i];
+        text_printf(&t, "%-18s %-8s %s\n", e->rule, e->exact ? "exact" : "rounding", e->text);
+    }
+    text_printf(&t, "%-18s %-8s %d launches become %d; %.3f MB of traffic become %.3f MB\n", "total", "",
+                s->launches_unfused, s->launches, (double)s->bytes_unfused * 1e-6, (double)s->bytes * 1e-6);
+    return keep(p, &t, CODA_TEXT_DERIVATION);
+}
+
+coda_status keep_plan(struct coda_plan *p)
+{
+    struct text plan = {0}, dot = {0};
+    plan_print(&p->plan, &plan);
+    plan_dot(&p->plan, &dot);
+    coda_status status = keep(p, &plan, CODA_TEXT_PLAN), other = keep(p, &dot, CODA_TEXT_DOT);
+    return status ? status : other;
+}
+
+/* ---- CODA_TEXT_STAGES ---- */
 
 struct stages {
     struct text *t;
@@ -28,8 +72,6 @@ static void tell(void *context, const char *pass, const graph *g, const struct r
                     log->event[s->told].text);
     graph_print(g, s->t);
 }
-
-/* ---- Programs ---- */
 
 /* The value that a step computes or, of a store, leaves in memory; -1: none. */
 static int value_of(const struct program *q, const struct step *s)
@@ -102,4 +144,36 @@ coda_status plan_stages(const coda_plan *p, struct text *t)
     return t->failed
                ? fail(CODA_E_MEMORY, "out of memory for the stages of a plan of %d values", p->plan.values)
                : CODA_OK;
+}
+
+/* ---- CODA_TEXT_REASONS ---- */
+
+/* The programs once more, as they were made, up to their order. */
+static coda_status fuse_again(struct grouper *groups, struct plan *again, const struct plan_options *opt)
+{
+    coda_status status = fuse_graph(groups, again, opt);
+    if (!status) status = fuse_lower(groups);
+    return status ? status : plan_arrange(again);
+}
+
+coda_status plan_reasons(const coda_plan *p, struct text *t)
+{
+    struct plan again = {.graph = p->plan.graph,
+                         .values = p->plan.values,
+                         .target = p->plan.target,
+                         .accumulates = p->plan.accumulates,
+                         .by_size = p->plan.by_size};
+    struct plan_options opt = p->options;
+    struct reasons reasons = {.arena = &again.arena};
+    struct grouper groups;
+    reasons.of = ARENA_NEW(&again.arena, const struct refusal *, p->plan.values + 1);
+    opt.reasons = &reasons;
+    coda_status status = reasons.of ? fuse_again(&groups, &again, &opt) : CODA_E_MEMORY;
+    if (!status) status = reasons_print(&groups, &again, &p->plan, t);
+    if (!status && (!schedule_reasons(&p->plan, t) || again.arena.failed)) status = CODA_E_MEMORY;
+    if (status == CODA_E_MEMORY)
+        fail(status, "out of memory for the reasons of a plan of %d values", p->plan.values);
+    again.graph = NULL; /* the plan's */
+    plan_free(&again);
+    return status;
 }
