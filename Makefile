@@ -31,10 +31,11 @@ all: $(BUILD)/libcoda.so $(BUILD)/libcoda.a $(BUILD)/coda
 -include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)
 
 # Loops over rows of the CPU device and of packers become vectors; no reference reads errno or the floating-point exceptions.
+CPU_ROWS := cpu_memory cpu_frame cpu_ports cpu_reduce cpu_steps
 # Of a row's tail, n mod 16, references make no smaller vectors: a tenth of their code. GCC's option.
 NO_EPILOGUES := $(if $(findstring Free Software,$(shell $(CC) --version)),--param vect-epilogues-nomask=0)
 $(REFS:%.c=$(BUILD)/%.o): ALL_CFLAGS += $(NO_EPILOGUES)
-$(REFS:%.c=$(BUILD)/%.o) $(BUILD)/lib/cpu/cpu_memory.o $(BUILD)/lib/cpu/cpu_steps.o $(PACKERS): ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
+$(REFS:%.c=$(BUILD)/%.o) $(CPU_ROWS:%=$(BUILD)/lib/cpu/%.o) $(PACKERS): ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
 # What checks, reads and prints is small rather than fast; the rooms that plan and what a run goes through are not among it.
 COLD := $(filter-out lib/api/api_plan.c lib/api/api_bind.c jit/launch.c cache/digest.c, $(wildcard lib/api/*.c lib/grad/*.c \
 	lib/profile/*.c lib/tune/*.c lib/emit/*.c jit/*.c cache/*.c lib/graph/infer*.c lib/graph/parse*.c lib/graph/graph_p*.c \
