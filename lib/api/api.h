@@ -1,4 +1,4 @@
-/* api.h -- what the builder calls of api_graph.c and api_ops.c share. */
+/* api.h -- what the builder calls share. */
 #ifndef API_H
 #define API_H
 
@@ -12,6 +12,10 @@
 bool build_ready(graph *g, const char *what);
 /* The node of a value: -1 for CODA_NONE, -2 with the graph poisoned for a value of another graph. */
 int build_index(graph *g, const char *what, coda_value v);
+/* The type of a value; NULL: it is CODA_NONE, or another graph's, or the graph has made a mistake. */
+const struct type *value_type(const graph *g, coda_value v);
+/* The same, with the graph poisoned for a value of another graph. */
+const struct type *build_type(graph *g, const char *what, coda_value v);
 /* Reads a caller's options; false with the graph poisoned if they are not what this version knows. */
 bool build_options(graph *g, const char *what, const struct sized *s, void *own, const void *given);
 #define BUILD_OPTIONS(g, what, type, own, given) build_options(g, what, &sized[SIZED_##type], own, given)

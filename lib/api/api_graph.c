@@ -51,6 +51,25 @@ coda_value build_node(graph *g, const char *what, struct node n, const coda_valu
     return build_value(graph_append(g, &n));
 }
 
+const struct type *value_type(const graph *g, coda_value v)
+{
+    return g && !g->status && v.id > 0 && v.id <= (uint32_t)g->nodes ? &g->node[v.id - 1].type : NULL;
+}
+
+const struct type *build_type(graph *g, const char *what, coda_value v)
+{
+    int i = build_index(g, what, v);
+    return i >= 0 ? &g->node[i].type : NULL;
+}
+
+bool build_options(graph *g, const char *what, const struct sized *s, void *own, const void *given)
+{
+    if (!build_ready(g, what)) return false;
+    coda_status status = sized_read(what, s, own, given);
+    if (status != CODA_OK) graph_poison(g, status, "%s", fail_message());
+    return status == CODA_OK;
+}
+
 coda_value build_refuse(graph *g, const char *const *names, const coda_value *in, int nin)
 {
     int index[PRIM_MAX_INPUTS];

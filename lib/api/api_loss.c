@@ -1,6 +1,6 @@
 /*
- * api_loss.c -- the loss of logits that are never all there: the cross-entropy of a product, a chunk of rows
- * after the other, out of nothing but calls of coda.h.
+ * api_loss.c -- the calls of losses: the cross-entropy of logits, and that of a product whose logits are
+ * never all there, a chunk of rows after the other, out of nothing but calls of coda.h:
  *
  *     losses of rows r .. r + n = cross_entropy(cap(x[r .. r + n] w^T), targets[r .. r + n])
  *
@@ -12,6 +12,29 @@
 
 #include <math.h>
 #include <stdlib.h>
+
+static const enum loss loss[] = {
+    [CODA_REDUCE_MEAN] = LOSS_MEAN, [CODA_REDUCE_NONE] = LOSS_ROWS, [CODA_REDUCE_SUM] = LOSS_SUM};
+
+CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_value targets,
+                                       const coda_cross_entropy_options *opt)
+{
+    coda_cross_entropy_options o;
+    if (!BUILD_OPTIONS(g, "cross_entropy", coda_cross_entropy_options, &o, opt)) return CODA_NONE;
+    coda_status s = CODA_OK;
+    if ((int)o.reduction < 0 || o.reduction > CODA_REDUCE_SUM)
+        s = fail(CODA_E_INVALID, "cross_entropy: reduction is %d; must be 0..%d", (int)o.reduction,
+                 CODA_REDUCE_SUM);
+    else if (o.ignore_zero && o.ignore_index)
+        s = fail(CODA_E_INVALID, "cross_entropy: ignore_zero is set, but ignore_index is %d",
+                 (int)o.ignore_index);
+    if (s != CODA_OK) return build_refuse(g, NAMES("logits", "targets"), OPERANDS(logits, targets));
+    int ignored = o.ignore_zero || o.ignore_index ? o.ignore_index : DEFAULT_IGNORED;
+    struct node n = {.op = OP_CROSS_ENTROPY, .attr.cross_entropy = {ignored, loss[o.reduction]}};
+    return build_node(g, "cross_entropy", n, OPERANDS(logits, targets));
+}
+
+/* ---- Of a product, by chunks ---- */
 
 enum { MOST_ROWS = 4096, MOST_CHUNKS = 1024 };
 
@@ -48,8 +71,7 @@ static bool read_options(struct chunked *l, const coda_linear_cross_entropy_opti
 
 static const struct type *type_of(const struct chunked *l, coda_value v)
 {
-    int i = build_index(l->g, "linear_cross_entropy", v);
-    return i >= 0 ? &l->g->node[i].type : NULL;
+    return build_type(l->g, "linear_cross_entropy", v);
 }
 
 /* Is it more than one chunk of so many rows as there are numbers for? What is wrong, or symbolic, is one, of

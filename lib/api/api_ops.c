@@ -1,5 +1,6 @@
 /*
- * api_ops.c -- the public operations: each builder call checks what is its own, then appends.
+ * api_ops.c -- the public operations on elements, rows and matrices: each builder call checks what is its
+ * own, then appends. Those of sequences are in api_sequence.c, moves in api_move.c, losses in api_loss.c.
  *
  * Shapes are infer.c's business. A call that is several nodes gives them one origin:
  *     swiglu(x)   = swiglu(gate, up) of two slices of x
@@ -123,15 +124,9 @@ CODA_API coda_value coda_scale(coda_graph *g, coda_value x, float alpha)
     return map(g, "scale", OPERANDS(x), &alpha);
 }
 
-/* The type of a value, or NULL where the call that follows will complain about it. */
-static const struct type *type_of(const graph *g, coda_value v)
-{
-    return g && v.id > 0 && v.id <= (uint32_t)g->nodes ? &g->node[v.id - 1].type : NULL;
-}
-
 CODA_API coda_value coda_bias(coda_graph *g, coda_value x, coda_value bias)
 {
-    const struct type *t = type_of(g, x), *b = type_of(g, bias);
+    const struct type *t = value_type(g, x), *b = value_type(g, bias);
     if (!build_ready(g, "bias")) return CODA_NONE;
     if (!t || !b || (t->rank > 0 && b->rank == 1 && b->dim[0] == type_columns(t)))
         return map(g, "add", OPERANDS(x, bias), NULL);
@@ -295,7 +290,7 @@ static coda_value then(graph *g, const char *prim, coda_value x, float alpha)
  * 16-bit 2^-k x could become 0. */
 CODA_API coda_value coda_row_mean(coda_graph *g, coda_value x)
 {
-    const struct type *t = type_of(g, x);
+    const struct type *t = value_type(g, x);
     int k = 0;
     if (!t || t->rank < 1 || !dtype_is_float(t->dtype)) return coda_row_sum(g, x); /* says why not */
     int64_t columns = type_columns(t);
@@ -322,184 +317,4 @@ CODA_API void coda_top_k(coda_graph *g, coda_value x, int64_t k, coda_value *val
         *out[i] = build_value(graph_append(g, &n));
         if (out[i]->id) origin = g->node[out[i]->id - 1].origin;
     }
-}
-
-/* ---- Rotary embedding, attention, loss ---- */
-
-bool build_options(graph *g, const char *what, const struct sized *s, void *own, const void *given)
-{
-    if (!build_ready(g, what)) return false;
-    coda_status status = sized_read(what, s, own, given);
-    if (status != CODA_OK) graph_poison(g, status, "%s", fail_message());
-    return status == CODA_OK;
-}
-
-CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions, const coda_rope_options *opt)
-{
-    coda_rope_options o;
-    if (!BUILD_OPTIONS(g, "rope", coda_rope_options, &o, opt)) return CODA_NONE;
-    if (o.style != CODA_ROPE_HALF && o.style != CODA_ROPE_INTERLEAVED) {
-        fail(CODA_E_INVALID, "rope: style is %d; must be 0..1", (int)o.style);
-        return build_refuse(g, NAMES("x", "positions"), OPERANDS(x, positions));
-    }
-    bool half = o.style == CODA_ROPE_HALF;
-    struct node n = {.op = OP_ROPE,
-                     .attr.rope = {o.base, o.head_dim, o.rotary, o.heads, half, o.inverse != 0, o.scale}};
-    memcpy(n.attr.rope.section, o.sections, sizeof o.sections);
-    n.attr.rope.interleave_sections = o.interleave_sections != 0;
-    return build_node(g, "rope", n, OPERANDS(x, positions, o.frequencies));
-}
-
-/* The map of the scores, if options name one, and what they set of its parameters; false with the graph
- * poisoned. */
-static bool read_score(graph *g, const coda_attention_options *o, struct node *n)
-{
-    if (o->score && !(n->prim = graph_find_prim(g, o->score)))
-        return graph_poison(g, CODA_E_INVALID, "attention: no map is called `%.64s`%s", o->score,
-                            suggest_operation(g, o->score, SUGGEST_MAPS).text),
-               false;
-    int params = n->prim ? n->prim->params : 0;
-    for (int i = params; i < PRIM_MAX_PARAMS; i++) {
-        if (o->score_params[i] == 0) continue;
-        graph_poison(g, CODA_E_INVALID, "attention: score_params[%d] is %g; score is %.64s, of %d params", i,
-                     (double)o->score_params[i], o->score ? o->score : "NULL", params);
-        return false;
-    }
-    memcpy(n->attr.attention.score, o->score_params, sizeof o->score_params);
-    return true;
-}
-
-CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
-                                   coda_value lengths, const coda_attention_options *opt)
-{
-    coda_attention_options o;
-    if (!BUILD_OPTIONS(g, "attention", coda_attention_options, &o, opt)) return CODA_NONE;
-    struct node n = {.op = OP_ATTENTION,
-                     .attr.attention = {o.scale, o.heads, o.kv_heads, o.window, o.causal != 0, o.align,
-                                        o.ahead, o.page, 0, o.layout, o.softcap}};
-    if (!read_score(g, &o, &n)) return CODA_NONE;
-    return build_node(g, "attention", n,
-                      OPERANDS(q, k, v, lengths, o.ranges, o.slopes, o.sinks, o.table, o.k_scale, o.v_scale,
-                               o.starts, o.bias));
-}
-
-/* The sums are another node of the same origin. */
-CODA_API coda_value coda_attention_lse(coda_graph *g, coda_value q, coda_value k, coda_value v,
-                                       coda_value lengths, const coda_attention_options *opt, coda_value *lse)
-{
-    if (lse) *lse = CODA_NONE;
-    coda_value o = coda_attention(g, q, k, v, lengths, opt);
-    if (!o.id) return o;
-    if (!lse) return graph_poison(g, CODA_E_INVALID, "attention_lse: lse is NULL"), CODA_NONE;
-    struct node n = g->node[o.id - 1];
-    n.attr.attention.lse = 1;
-    *lse = build_value(graph_append(g, &n));
-    return lse->id ? o : CODA_NONE;
-}
-
-static const enum loss loss[] = {
-    [CODA_REDUCE_MEAN] = LOSS_MEAN, [CODA_REDUCE_NONE] = LOSS_ROWS, [CODA_REDUCE_SUM] = LOSS_SUM};
-
-CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_value targets,
-                                       const coda_cross_entropy_options *opt)
-{
-    coda_cross_entropy_options o;
-    if (!BUILD_OPTIONS(g, "cross_entropy", coda_cross_entropy_options, &o, opt)) return CODA_NONE;
-    coda_status s = CODA_OK;
-    if ((int)o.reduction < 0 || o.reduction > CODA_REDUCE_SUM)
-        s = fail(CODA_E_INVALID, "cross_entropy: reduction is %d; must be 0..%d", (int)o.reduction,
-                 CODA_REDUCE_SUM);
-    else if (o.ignore_zero && o.ignore_index)
-        s = fail(CODA_E_INVALID, "cross_entropy: ignore_zero is set, but ignore_index is %d",
-                 (int)o.ignore_index);
-    if (s != CODA_OK) return build_refuse(g, NAMES("logits", "targets"), OPERANDS(logits, targets));
-    int ignored = o.ignore_zero || o.ignore_index ? o.ignore_index : DEFAULT_IGNORED;
-    struct node n = {.op = OP_CROSS_ENTROPY, .attr.cross_entropy = {ignored, loss[o.reduction]}};
-    return build_node(g, "cross_entropy", n, OPERANDS(logits, targets));
-}
-
-/* ---- State ---- */
-
-CODA_API coda_value coda_append(coda_graph *g, coda_value state, coda_value rows, coda_value slots,
-                                const coda_append_options *opt)
-{
-    coda_append_options o;
-    if (!BUILD_OPTIONS(g, "append", coda_append_options, &o, opt)) return CODA_NONE;
-    struct node n = {.op = OP_APPEND, .attr.append = {o.layout}};
-    return build_node(g, "append", n, OPERANDS(state, rows, slots, o.scale));
-}
-
-CODA_API coda_value coda_assign(coda_graph *g, coda_value state, coda_value value)
-{
-    return build_node(g, "assign", (struct node){.op = OP_ASSIGN}, OPERANDS(state, value));
-}
-
-/* ---- Data movement ---- */
-
-CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value ids)
-{
-    return build_node(g, "embedding", (struct node){.op = OP_EMBEDDING}, OPERANDS(table, ids));
-}
-
-CODA_API coda_value coda_row_sums(coda_graph *g, coda_value x, coda_value ids, int64_t rows)
-{
-    return build_node(g, "row_sums", (struct node){.op = OP_ROW_SUMS, .attr.row_sums = {rows}},
-                      OPERANDS(x, ids));
-}
-
-CODA_API coda_value coda_cast(coda_graph *g, coda_value x, coda_dtype t)
-{
-    return build_node(g, "cast", (struct node){.op = OP_CAST, .attr.cast.to = t}, OPERANDS(x));
-}
-
-CODA_API coda_value coda_slice(coda_graph *g, coda_value x, int axis, int64_t start, int64_t stop,
-                               int64_t step)
-{
-    struct node n = {.op = OP_SLICE, .attr.slice = {axis, start, stop, step}};
-    return build_node(g, "slice", n, OPERANDS(x));
-}
-
-static coda_value join(coda_graph *g, const char *call, struct attr_concat a, const coda_value *in, int n)
-{
-    if (!build_ready(g, call)) return CODA_NONE;
-    if (!in || n < 1) {
-        graph_poison(g, CODA_E_INVALID, "%s: in is NULL, or n = %d is not positive", call, n);
-        return CODA_NONE;
-    }
-    return build_node(g, call, (struct node){.op = OP_CONCAT, .attr.concat = a}, in, n);
-}
-
-CODA_API coda_value coda_concat(coda_graph *g, int axis, const coda_value *in, int n)
-{
-    return join(g, "concat", (struct attr_concat){.axis = axis}, in, n);
-}
-
-CODA_API coda_value coda_interleave(coda_graph *g, int axis, const coda_value *in, int n)
-{
-    return join(g, "interleave", (struct attr_concat){.axis = axis, .interleave = 1}, in, n);
-}
-
-CODA_API coda_value coda_reshape(coda_graph *g, coda_value x, int rank, const int64_t *dims)
-{
-    struct node n = {.op = OP_RESHAPE, .attr.reshape.rank = rank};
-    if (!build_ready(g, "reshape")) return CODA_NONE;
-    if (rank > 0 && !dims) {
-        fail(CODA_E_INVALID, "reshape: rank is %d but dims are NULL", rank);
-        return build_refuse(g, NAMES("x"), OPERANDS(x));
-    }
-    for (int i = 0; i < rank && i < CODA_MAX_RANK; i++) n.attr.reshape.dim[i] = dims[i];
-    return build_node(g, "reshape", n, OPERANDS(x));
-}
-
-CODA_API coda_value coda_transpose(coda_graph *g, coda_value x, const int *perm)
-{
-    struct node n = {.op = OP_TRANSPOSE};
-    const struct type *t = type_of(g, x);
-    if (!build_ready(g, "transpose")) return CODA_NONE;
-    if (t && t->rank && !perm) {
-        fail(CODA_E_INVALID, "transpose: x is %s but perm is NULL", dims_text(t).s);
-        return build_refuse(g, NAMES("x"), OPERANDS(x));
-    }
-    for (int i = 0; t && i < t->rank; i++) n.attr.transpose.perm[i] = perm[i];
-    return build_node(g, "transpose", n, OPERANDS(x));
 }

@@ -33,11 +33,7 @@ static bool refuse(struct step *s, const char *name, coda_value v)
     return false;
 }
 
-static const struct type *type_of(const struct step *s, coda_value v)
-{
-    int i = build_index(s->g, s->call, v);
-    return i >= 0 ? &s->g->node[i].type : NULL;
-}
+static const struct type *type_of(const struct step *s, coda_value v) { return build_type(s->g, s->call, v); }
 
 static bool read_gradient(struct step *s, coda_value grad)
 {

@@ -27,16 +27,11 @@ CODA_API coda_value coda_nucleus(coda_graph *g, coda_value x, coda_value tempera
 
 /* ---- Rows ---- */
 
-static const struct type *type_of(const graph *g, coda_value v)
-{
-    return v.id && !g->status ? &g->node[v.id - 1].type : NULL;
-}
-
 /* The leading dimensions of x, then `columns`; 0: no more. */
 static coda_value shaped(graph *g, coda_value v, const struct type *x, int64_t columns)
 {
     int64_t dims[CODA_MAX_RANK];
-    const struct type *t = type_of(g, v);
+    const struct type *t = value_type(g, v);
     int rank = x->rank - (columns == 0);
     if (!t || t->rank == rank) return v;
     memcpy(dims, t->dim, sizeof dims);
@@ -47,7 +42,7 @@ static coda_value shaped(graph *g, coda_value v, const struct type *x, int64_t c
 /* Numbers of rows, [..] or [.., 1], as [.., 1]; one for all stays as it is. */
 static coda_value of_rows(graph *g, const char *name, coda_value v, coda_dtype dtype, const struct type *x)
 {
-    const struct type *t = type_of(g, v);
+    const struct type *t = value_type(g, v);
     if (!t) return v;
     bool one = type_elements(t) == 1 && t->rank <= 1, leading = true;
     bool rows = t->rank == x->rank - 1 || (t->rank == x->rank && type_columns(t) == 1);
@@ -91,7 +86,7 @@ static coda_value find_logprob(const struct draw *d, coda_value column, coda_val
 
 static bool read_seeds(struct draw *d, coda_value seeds)
 {
-    const struct type *t = type_of(d->g, seeds), *x = &d->x;
+    const struct type *t = value_type(d->g, seeds), *x = &d->x;
     bool good = t && dtype_is_index(t->dtype) && t->rank == x->rank && type_columns(t) == 2;
     for (int i = 0; good && i + 1 < x->rank; i++) good = t->dim[i] == x->dim[i] || t->dim[i] == 1;
     if (!good) {
@@ -108,7 +103,7 @@ static bool read_seeds(struct draw *d, coda_value seeds)
 static bool read_draw(struct draw *d, coda_value logits, coda_value seeds, coda_value places,
                       const coda_sample_options *o)
 {
-    const struct type *x = type_of(d->g, logits);
+    const struct type *x = value_type(d->g, logits);
     if (!x || x->rank < 1 || !dtype_is_float(x->dtype) || !dim_is_number(type_columns(x)) ||
         type_columns(x) < 1 || type_columns(x) > IOTA_MOST) {
         fail(CODA_E_INVALID, "sample: logits are %s; they must be floats of 1..%d columns",
