@@ -50,7 +50,7 @@ void cpu_partial(struct cpu_frame *f, const struct step *s, float *out);
 void cpu_store(struct cpu_frame *f, const struct step *s);
 /* A load's value where it is, if it is read there. */
 float *row_in_place(const struct cpu_frame *f, const struct step *s);
-/* The states that this row's tiles left; those of the columns of part `part`, counted through all matrices. */
+/* The states that this row's tiles left; those of the columns of a part, counted through all matrices. */
 float *partial_states(const struct cpu_frame *f, const struct tensor_use *port);
 float *column_states(const struct cpu_frame *f, const struct tensor_use *port, int64_t part, int64_t columns);
 
