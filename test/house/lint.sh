@@ -2,6 +2,7 @@
 # lint.sh [FOLDER] -- what a machine can say of the looks of the library's sources, or of FOLDER's:
 #     files over 800 lines (coda.h, the manual of graphs, plans and runs: 1150), lines over 110 columns (but a
 #         primitive's registration, which is one line), tabs in C, blanks at line ends, a README.md of more than 12 kB
+#     files of a room of lib, or of jit, that its README.md does not name
 #     multicast over NVLink, in sources and in the texts of goldens
 #     headers of a CUDA toolkit, which the build does without: jit/cuda_abi.h declares what is called
 #     comparisons of extents in rewriting and planning that lib/base/guards.h does not note: guards.awk
@@ -25,6 +26,32 @@ result=$?
 [ -n "${1:-}" ] || awk -f test/house/guards.awk lib/rewrite/*.c lib/program/*.c lib/plan/*.c lib/fuse/*.c lib/graph/view.c || result=1
 # shellcheck disable=SC2086
 [ -n "${1:-}" ] || ! grep -rnE 'multimem|cuMulticast' test/golden || { echo 'test/golden: multicast over NVLink'; result=1; }
+# `name.c`, `name.[ch]` and `name_*.c` in a page are patterns, in which NAME is any word.
+[ -n "${1:-}" ] || find lib jit -name README.md -o -name '*.c' ! -path 'lib/*.c' -o -path 'lib/*/*.c' ! -path 'lib/package/*' | awk '
+    { folder = $0; sub(/\/[^\/]*$/, "", folder) }
+    /README.md$/ {
+        page[folder] = 1
+        while ((getline line < $0) > 0)
+            while (match(line, /`[^` ]+`/)) {
+                pattern = substr(line, RSTART + 1, RLENGTH - 2)
+                line = substr(line, RSTART + RLENGTH)
+                gsub(/\./, "\\.", pattern)
+                gsub(/\*|NAME/, "[a-z0-9_]*", pattern)
+                named[folder] = named[folder] "|" pattern
+            }
+        next
+    }
+    { file[$0] = folder }
+    END {
+        for (path in file) {
+            name = substr(path, length(file[path]) + 2)
+            if (file[path] in page && name !~ "^(" substr(named[file[path]], 2) ")$") {
+                print path ": " file[path] "/README.md does not name it"
+                bad = 1
+            }
+        }
+        exit bad
+    }' || result=1
 budgets=${1:-test/house}${1:+/test}/budgets
 # shellcheck disable=SC2086
 awk -v budgets="$budgets" '
