@@ -44,6 +44,7 @@ struct gpu {
     int (*capture_begin)(coda_stream, int mode);
     int (*capture_end)(coda_stream, gpu_graph *);
     int (*replay_new)(gpu_replay *, gpu_graph, unsigned long long flags);
+    int (*replay_upload)(gpu_replay, coda_stream); /* ahead of the first run, which would do it itself */
     int (*replay_run)(gpu_replay, coda_stream);
     int (*graph_free)(gpu_graph);
     int (*replay_free)(gpu_replay);
@@ -84,6 +85,7 @@ static inline int gpu_open_at(struct gpu *g, int number)
     GPU_FIND(capture_begin, "cuStreamBeginCapture_v2");
     GPU_FIND(capture_end, "cuStreamEndCapture");
     GPU_FIND(replay_new, "cuGraphInstantiateWithFlags");
+    GPU_FIND(replay_upload, "cuGraphUpload");
     GPU_FIND(replay_run, "cuGraphLaunch");
     GPU_FIND(graph_free, "cuGraphDestroy");
     GPU_FIND(replay_free, "cuGraphExecDestroy");

@@ -14,7 +14,7 @@
  *     --logprobs                a line for each token: id, log of its probability, text
  *     --burst N                 steps of a CUDA graph, 16 without it; the CPU device takes one at a time
  *     --bandwidth X             of the device's memory in GB/s, which otherwise a copy tells
- *     --times                   from the program's start to the first token, part by part
+ *     --times                   from the program's start to the first token, part by part; steps
  *     --plan                    what the plans need, instead of a text; PROMPT may be left out
  *     --bundle FILE             writes all kernels that a text with these options may want, instead of a
  *                               text: no NVRTC is needed then where CODA_BUNDLES names the file
@@ -51,6 +51,8 @@ struct answer {
     double bytes;  /* that the steps had to read */
     double writes; /* seconds of the steps */
     int steps;
+    double first; /* seconds of the first burst, of so many steps */
+    int first_steps;
     struct times *times; /* until the first token */
     struct fault *f;
 };
@@ -84,7 +86,9 @@ static bool print(struct answer *a, int32_t id, double logprob)
 static void count(struct answer *a, int steps, double began)
 {
     int first = a->m->length - steps;
-    a->writes += times_now() - began;
+    double took = times_now() - began;
+    if (!a->steps) a->first = took, a->first_steps = steps;
+    a->writes += took;
     a->steps += steps;
     for (int i = 1; i <= steps; i++) a->bytes += speed_bytes(a->m, first + i);
 }
@@ -170,6 +174,9 @@ static void report(const struct answer *a, int prompt, double took)
         fprintf(stderr, ", %.1f %% of the %.4g GB/s %s", 100 * rate / bandwidth, bandwidth / 1e9,
                 a->o->bandwidth > 0 ? "given" : "of a copy");
     fputs("\n", stderr);
+    if (a->o->times && a->steps > a->first_steps)
+        fprintf(stderr, "generate: the first %d steps took %.2f ms each, the others %.2f\n", a->first_steps,
+                1e3 * a->first / a->first_steps, 1e3 * (a->writes - a->first) / (a->steps - a->first_steps));
 }
 
 /* Of tokens that are not drawn the host has the logprobs. */
@@ -297,7 +304,7 @@ int main(int argc, char **argv)
             "  --logprobs                a line for each token: id, log of its probability, text\n"
             "  --burst N                 steps of a CUDA graph; 16\n"
             "  --bandwidth X             of the device's memory in GB/s; what a copy tells\n"
-            "  --times                   from the program's start to the first token, part by part\n"
+            "  --times                   from the program's start to the first token, part by part; steps\n"
             "  --plan                    what the plans need, instead of a text\n"
             "  --bundle FILE             writes all kernels that such a text may want, instead of a text\n"
             "  --adapter FOLDER          an adapter of low rank, as PEFT writes it, beside MODEL\n"

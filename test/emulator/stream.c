@@ -164,6 +164,8 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long 
 CUresult cuGraphDestroy(CUgraph g) { return free_records(g), free(g), CUDA_SUCCESS; }
 CUresult cuGraphExecDestroy(CUgraphExec e) { return free_records(&e->graph), free(e), CUDA_SUCCESS; }
 
+CUresult cuGraphUpload(CUgraphExec e, CUstream s) { return (void)e, (void)s, CUDA_SUCCESS; }
+
 CUresult cuGraphLaunch(CUgraphExec e, CUstream s)
 {
     CUresult status = CUDA_SUCCESS;

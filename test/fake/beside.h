@@ -10,6 +10,7 @@
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char byte, size_t bytes);
+CUresult cuGraphUpload(CUgraphExec graph, CUstream stream);
 /* The older one of two. */
 CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end);
 

@@ -2,6 +2,7 @@
  * time.c -- the fake driver's streams, events and graphs: they exist, take no time, and do nothing. And
  * the linker's check that nothing is missing.
  */
+#include "beside.h"
 #include "driver.h"
 
 static char thing; /* its address stands for every stream, event and graph */
@@ -56,6 +57,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long 
     return *out = (CUgraphExec)(void *)&thing, CUDA_SUCCESS;
 }
 CUresult cuGraphDestroy(CUgraph g) { return (void)g, CUDA_SUCCESS; }
+CUresult cuGraphUpload(CUgraphExec g, CUstream s) { return (void)g, (void)s, CUDA_SUCCESS; }
 CUresult cuGraphLaunch(CUgraphExec g, CUstream s) { return (void)g, (void)s, CUDA_SUCCESS; }
 CUresult cuGraphExecDestroy(CUgraphExec g) { return (void)g, CUDA_SUCCESS; }
 

@@ -22,8 +22,9 @@ static bool capture(struct captures *c, struct capture *one)
     if (c->gpu->capture_begin(c->stream, OF_THIS_THREAD)) return false;
     bool good = run(c, one->dims);
     good = !c->gpu->capture_end(c->stream, &graph) && good; /* whatever became of the run */
-    good = good && !c->gpu->replay_new(&replay, graph, 0);
+    good = good && !c->gpu->replay_new(&replay, graph, 0) && !c->gpu->replay_upload(replay, c->stream);
     if (graph) c->gpu->graph_free(graph);
+    if (!good && replay) c->gpu->replay_free(replay);
     if (!good) return false;
     if (one->replay) c->gpu->replay_free(one->replay);
     one->replay = replay;

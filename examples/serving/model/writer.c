@@ -167,7 +167,7 @@ static bool capture(struct writer *w, int steps, gpu_graph *graph, gpu_replay *r
     bool good = !gpu->capture_begin(w->stream, mode) || fault_set(f, "the stream cannot be captured");
     for (int s = 0; good && s < steps; s++) good = run(w, f);
     if (gpu->capture_end(w->stream, graph)) return good && fault_set(f, "the capture failed");
-    return good && (!gpu->replay_new(replay, *graph, 0) ||
+    return good && ((!gpu->replay_new(replay, *graph, 0) && !gpu->replay_upload(*replay, w->stream)) ||
                     fault_set(f, "%d steps cannot be made into a CUDA graph", steps));
 }
 

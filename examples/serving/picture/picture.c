@@ -182,7 +182,9 @@ static bool capture(struct picture *p, struct fault *f)
     bool good = !gpu->capture_begin(p->stream, 0) || fault_set(f, "the stream cannot be captured");
     good = good && run(p, p->step, p->step_args, p->step_workspace, f);
     if (gpu->capture_end(p->stream, &p->graph)) return good && fault_set(f, "the capture failed");
-    return good && (!gpu->replay_new(&p->replay, p->graph, 0) || fault_set(f, "a step is no CUDA graph"));
+    return good &&
+           ((!gpu->replay_new(&p->replay, p->graph, 0) && !gpu->replay_upload(p->replay, p->stream)) ||
+            fault_set(f, "a step is no CUDA graph"));
 }
 
 bool picture_prepare(struct picture *p, struct fault *f)
