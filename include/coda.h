@@ -912,8 +912,8 @@ CODA_API void coda_prepare_forget(const void *first, size_t bytes);
 CODA_API coda_status coda_prepare_adopt(const coda_plan *p, void *const *args, void *prepared);
 
 /* Runs the plan: asynchronous on the stream, capturable in a CUDA graph, no allocation, no lock. args
- * holds one pointer for each leaf and output in order (see coda_plan_arg), device pointers aligned
- * to 16 bytes, or host pointers for CODA_DEVICE_CPU, where the call returns when the work is done.
+ * holds one pointer for each leaf and output in order (see coda_plan_arg): device pointers aligned to 16
+ * bytes; for CODA_DEVICE_CPU, whose work is done when the call returns, host pointers aligned to elements.
  * `prepared` may be NULL if coda_plan_prepared() is 0, `workspace` likewise, a tensor without elements, and
  * one that is unread (coda_arg_info). Pointers must stay valid until the stream's work is done.
  *

@@ -300,7 +300,7 @@ static coda_status make_like(struct job *j)
 
 /* ---- The pipeline ---- */
 
-static coda_status copy_args(struct coda_plan *p, const graph *g)
+static coda_status copy_args(struct coda_plan *p, const graph *g, bool host)
 {
     p->args = graph_args(g);
     p->arg = ARENA_NEW(&p->arena, struct coda_arg_info, p->args);
@@ -309,7 +309,7 @@ static coda_status copy_args(struct coda_plan *p, const graph *g)
         struct coda_arg_info *a = &p->arg[i];
         graph_arg(g, i, a);
         a->name = arena_string(&p->arena, a->name);
-        p->place[i] = place_of(a->name, a->kind, a->dtype, a->rank, a->dims, a->strides);
+        p->place[i] = place_of(a->name, a->kind, a->dtype, a->rank, a->dims, a->strides, host);
         p->states = p->states || a->kind == CODA_ARG_STATE || a->kind == CODA_ARG_CONSUMED;
     }
     return p->arena.failed ? fail(CODA_E_MEMORY, "out of memory for %d arguments", p->args) : CODA_OK;
@@ -344,7 +344,7 @@ static void mark_unread(struct coda_plan *p)
 static coda_status make_in_full(struct job *j, const graph *g)
 {
     struct guards *before = guards_note(j->context.guards);
-    coda_status status = copy_args(j->p, g);
+    coda_status status = copy_args(j->p, g, j->opt.device == CODA_DEVICE_CPU);
     if (!status) status = make_plan(j, g);
     guards_note(before);
     return status;

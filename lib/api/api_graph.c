@@ -332,8 +332,8 @@ static void places_of(const graph *g, struct place *place)
     for (int i = 0; i < g->nodes; i++) {
         const struct node *l = &g->node[i];
         if (!op_is_leaf(l->op)) continue;
-        place[n] = place_of(l->name, leaf_kind(l), l->type.dtype, l->type.rank, l->type.dim, l->stride);
-        place[n++].align = (int)dtype_bytes(l->type.dtype, 1);
+        place[n++] =
+            place_of(l->name, leaf_kind(l), l->type.dtype, l->type.rank, l->type.dim, l->stride, true);
     }
     for (int i = 0; i < g->outputs; i++) {
         int64_t elements = type_elements(&g->node[g->output[i].value].type);

@@ -13,18 +13,18 @@
 enum {
     MOST_BOXES = 256,    /* sorted at a time, on the stack */
     MOST_WORK = 1 << 16, /* steps that one call may spend on tensors whose boxes meet: some ms */
-    ARG_ALIGN = 16,
+    ARG_ALIGN = 16,      /* of device memory: kernels load vectors */
     MEMORY_ALIGN = 256
 };
 
 struct place place_of(const char *name, coda_arg_kind kind, coda_dtype t, int rank, const int64_t *dim,
-                      const int64_t *stride)
+                      const int64_t *stride, bool host)
 {
     bool handle = kind == CODA_ARG_GROUP; /* no memory that a call could write to */
     return (struct place){.name = name,
                           .kind = kind,
                           .at = handle ? lattice_bytes(0) : lattice_strided(t, rank, dim, stride),
-                          .align = kind == CODA_ARG_SCALAR ? (uint16_t)dtype_bytes(t, 1) : ARG_ALIGN};
+                          .align = host || kind == CODA_ARG_SCALAR ? (uint16_t)dtype_bytes(t, 1) : ARG_ALIGN};
 }
 
 /* ---- All that is bound: the arguments, then workspace and prepared memory ---- */

@@ -43,7 +43,8 @@ static inline bool place_is_idle(const struct arguments *b, const struct place *
  * locks. */
 coda_status arguments_check(const struct arguments *b);
 
+/* In host memory an element is read by itself, or as one that may lie anywhere. */
 struct place place_of(const char *name, coda_arg_kind kind, coda_dtype t, int rank, const int64_t *dim,
-                      const int64_t *stride);
+                      const int64_t *stride, bool host);
 
 #endif

@@ -440,7 +440,7 @@ static coda_status shrink_places(coda_plan *p, const graph *g)
     for (int i = 0; i < p->args; i++) {
         coda_arg_info a = CODA_ARG_INFO_INIT;
         graph_arg(small, i, &a);
-        p->place[i].at = place_of(NULL, a.kind, a.dtype, a.rank, a.dims, a.strides).at;
+        p->place[i].at = place_of(NULL, a.kind, a.dtype, a.rank, a.dims, a.strides, false).at;
     }
     graph_free(small);
     return CODA_OK;

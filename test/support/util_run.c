@@ -212,24 +212,47 @@ static const struct run_device host = {host_alloc, free, host_copy, host_copy, h
                                gpu = {device_alloc,    device_free, device_upload,
                                       device_download, device_fill, device_wait};
 
+/* ---- Arguments ---- */
+
+static coda_arg_info arg(const graph *g, int i)
+{
+    coda_arg_info info = CODA_ARG_INFO_INIT;
+    coda_graph_arg(g, i, &info);
+    return info;
+}
+
+/* Numbers and handles stay where they are. */
+static bool is_of_host(coda_arg_kind kind) { return kind == CODA_ARG_SCALAR || kind == CODA_ARG_GROUP; }
+
+/* ---- Their memory ---- */
+
 enum { MARGIN = 256, RUNS = 2 };
 
 /* Memory with a margin that nobody may touch. All of it begins as one byte, each time another: NaN, large,
- * zero, and tiny numbers, and integers that are no index. */
-static struct run_memory fresh(const struct run_device *d, size_t bytes)
+ * zero, and tiny numbers, and integers that are no index. It lies so many bytes past an aligned place. */
+static struct run_memory fresh(const struct run_device *d, size_t bytes, size_t skipped)
 {
     static const unsigned char poison[] = {0xff, 0x5f, 0x00, 0x81, 0x7b};
     static atomic_uint next;
-    struct run_memory m = {d->alloc(bytes + MARGIN), bytes, poison[next++ % sizeof poison]};
-    if (m.at && d->fill(m.at, m.poison, bytes + MARGIN)) return m;
+    char *at = d->alloc(skipped + bytes + MARGIN);
+    struct run_memory m = {at + skipped, bytes, skipped, poison[next++ % sizeof poison]};
+    if (at && d->fill(at, m.poison, skipped + bytes + MARGIN)) return m;
     fail(CODA_E_MEMORY, "no memory for %zu bytes", bytes);
     return (struct run_memory){0};
+}
+
+/* That of argument i: on the CPU device it begins at an odd element. */
+static struct run_memory fresh_argument(const struct run_device *d, const graph *g, int i)
+{
+    coda_arg_info a = arg(g, i);
+    bool host_tensor = d == &host && !is_of_host(a.kind);
+    return fresh(d, a.bytes, host_tensor ? (size_t)dtype_bytes(a.dtype, 1) : 0);
 }
 
 static void release(const struct run_device *d, struct run_memory *m)
 {
     coda_prepare_forget(m->at, m->bytes);
-    d->release(m->at);
+    d->release((char *)m->at - m->skipped);
     *m = (struct run_memory){0};
 }
 
@@ -243,18 +266,6 @@ static bool margin_good(const struct run_device *d, const struct run_memory *m, 
     return good;
 }
 
-/* ---- Arguments ---- */
-
-static coda_arg_info arg(const graph *g, int i)
-{
-    coda_arg_info info = CODA_ARG_INFO_INIT;
-    coda_graph_arg(g, i, &info);
-    return info;
-}
-
-/* Numbers and handles stay where they are. */
-static bool is_of_host(coda_arg_kind kind) { return kind == CODA_ARG_SCALAR || kind == CODA_ARG_GROUP; }
-
 bool run_upload(struct run_buffers *b, const graph *g, const coda_plan *p, void **args, bool on_gpu)
 {
     const struct run_device *d = on_gpu ? &gpu : &host;
@@ -263,11 +274,9 @@ bool run_upload(struct run_buffers *b, const graph *g, const coda_plan *p, void 
     b->args = calloc((size_t)b->n + 1, sizeof *b->args);
     bool ok = b->memory && b->args;
     for (int i = 0; ok && i < b->n + 2; i++) {
-        size_t bytes = i < b->n    ? arg(g, i).bytes
-                       : i == b->n ? coda_plan_prepared(p)
-                                   : coda_plan_workspace(p);
-        b->memory[i] = fresh(d, bytes);
-        ok = b->memory[i].at && (i >= b->n || d->upload(b->memory[i].at, args[i], bytes));
+        b->memory[i] = i < b->n ? fresh_argument(d, g, i)
+                                : fresh(d, i == b->n ? coda_plan_prepared(p) : coda_plan_workspace(p), 0);
+        ok = b->memory[i].at && (i >= b->n || d->upload(b->memory[i].at, args[i], b->memory[i].bytes));
         if (i < b->n) b->args[i] = is_of_host(arg(g, i).kind) ? args[i] : b->memory[i].at;
     }
     b->prepared = ok ? b->memory[b->n].at : NULL;
@@ -314,7 +323,7 @@ void run_release(struct run_buffers *b)
 
 bool run_prepare(const struct run_buffers *b, const coda_plan *p)
 {
-    struct run_memory work = fresh(b->device, coda_plan_workspace(p));
+    struct run_memory work = fresh(b->device, coda_plan_workspace(p), 0);
     bool ok = work.at && coda_prepare(p, b->args, b->prepared, work.at, NULL) == CODA_OK;
     ok = ok && waited(b);
     ok = ok && margin_good(b->device, &work, "prepare: workspace") &&
@@ -393,7 +402,7 @@ static bool begin(const struct run_buffers *b, const coda_plan *p, int i, struct
 {
     int output = i - (b->n - b->g->outputs);
     if (output < 0 && !is_state(b->g, i) && !is_consumed(b->g, i)) return true;
-    *m = fresh(b->device, i == b->n ? coda_plan_workspace(p) : arg(b->g, i).bytes);
+    *m = i == b->n ? fresh(b->device, coda_plan_workspace(p), 0) : fresh_argument(b->device, b->g, i);
     if (!m->at || i == b->n) return m->at;
     if (output < 0) return begin_state(b, i, m);
     return !b->g->output[output].add || begin_sum(b, output, m);

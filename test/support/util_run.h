@@ -43,8 +43,8 @@ graph *run_load(const char *path);
 
 struct run_memory {
     void *at;
-    size_t bytes;
-    unsigned char poison; /* what it begins as, and its margin stays */
+    size_t bytes, skipped; /* as many lie in front: arguments of the CPU device begin at an odd element */
+    unsigned char poison;  /* what it begins as, and its margin stays */
 };
 struct run_device; /* the host, or the GPU */
 struct run_buffers {
