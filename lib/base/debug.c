@@ -25,14 +25,42 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static unsigned topics;
 static char dump_dir[3072];
 
+/* Where the host's standard error leads may be full, or gone. */
+static void write_out(struct text *t)
+{
+    jit_write(STDERR_FILENO, text_str(t));
+    text_free(t);
+}
+
+/* Who misspells one would wait for lines that never come. */
+static void say_unknown(const char *word)
+{
+    struct text t = {0};
+    char shown[128];
+    escape(shown, sizeof shown, word);
+    text_printf(&t, "coda: CODA_DEBUG has no word \"%s\"; its words are", shown);
+    for (int i = 0; i < ARRAY_SIZE(topic_name); i++) text_printf(&t, "%s%s", i ? "," : " ", topic_name[i]);
+    text_printf(&t, "\n");
+    write_out(&t);
+}
+
+static void read_topics(const char *words)
+{
+    for (size_t n; *words; words += n + !!words[n]) {
+        char word[32];
+        int i = 0;
+        n = strcspn(words, ",");
+        snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word), words);
+        while (i < ARRAY_SIZE(topic_name) && strcmp(topic_name[i], word)) i++;
+        if (i < ARRAY_SIZE(topic_name)) topics |= 1u << i;
+        else if (n) say_unknown(word);
+    }
+}
+
 static void read_environment(void)
 {
     const char *words = jit_environment("CODA_DEBUG"), *dir = jit_environment("CODA_DUMP");
-    for (int i = 0; words && i < ARRAY_SIZE(topic_name); i++) {
-        size_t n = strlen(topic_name[i]);
-        for (const char *w = words; (w = strstr(w, topic_name[i])); w += n)
-            if ((w == words || w[-1] == ',') && (w[n] == 0 || w[n] == ',')) topics |= 1u << i;
-    }
+    if (words) read_topics(words);
     if (dir && strlen(dir) < sizeof dump_dir) strcpy(dump_dir, dir);
 }
 
@@ -127,25 +155,23 @@ const char *debug_dump(const char **why)
 
 /* ---- Print ---- */
 
-/* Where the host's standard error leads may be full, or gone. */
-static void say(const char *format, const char *a, const char *b)
-{
-    struct text t = {0};
-    text_printf(&t, format, a, b);
-    jit_write(STDERR_FILENO, text_str(&t));
-    text_free(&t);
-}
-
 bool debug_shows(enum debug_topic topic) { return debug_on(topic) || dump_dir[0]; }
 
 void debug_line(enum debug_topic topic, const char *line)
 {
-    if (debug_on(topic)) say("coda %s: %s\n", topic_name[topic], line);
+    struct text t = {0};
+    if (!debug_on(topic)) return;
+    text_printf(&t, "coda %s: %s\n", topic_name[topic], line);
+    write_out(&t);
 }
 
 void debug_stage(enum debug_topic topic, const char *name, const char *text)
 {
-    if (debug_on(topic)) say("---- %s\n%s", name, text);
+    struct text t = {0};
+    if (debug_on(topic)) {
+        text_printf(&t, "---- %s\n%s", name, text);
+        write_out(&t);
+    }
     if (dump_dir[0]) dump(name, text);
 }
 

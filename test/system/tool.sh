@@ -183,6 +183,8 @@ CODA_DEBUG=launch status 0 $coda run $graphs/llama_small.coda
 says '^coda launch: @1 gemm batch=1 m=64 n=512 k=256 rope: rope; 360448 bytes, [0-9.]* ms$'
 says '^coda launch: @2 attention batch=1 tq=64 tk=64 heads=4 kv_heads=2 head_dim=64 causal; 98304 bytes, [0-9.]* ms$'
 CODA_DEBUG=launch status 0 $coda run $graphs/llama_small.coda --fold copy; says ' ms, by coda_prepare$'
+CODA_DEBUG=,plans,1 status 0 $coda run $graphs/llama_small.coda
+says '^coda: CODA_DEBUG has no word "plans"; its words are graph,rewrite,plan,source,cache,launch$'; says 'no word "1"'
 # A profiler that listens (test/fake/nvtx.c) gets a range for each program, with its scope; without one, or if it does not
 # want to, there is none, and nothing fails.
 ${CC:-gcc} -O1 -Wall -Wno-cast-function-type -Werror -shared -fPIC test/fake/nvtx.c -o "$out/nvtx.so"
