@@ -168,6 +168,8 @@ class Numpy(unittest.TestCase):
         self.close(plan(x[:1][::-1]), x[:1] * 2, 0)
         with self.assertRaisesRegex(coda.InvalidError, "input x: f64 was given for f32, and float64 is not computed"):
             plan(x[:1].astype("d"))
+        with self.assertRaisesRegex(coda.InvalidError, r'input x: i64 was given for f32: astype\("float32"\) converts it'):
+            plan(x[:1].astype("i8"))
         with self.assertRaisesRegex(coda.InvalidError, "input x: an array of >f4 is big-endian"):
             plan(x[:1].astype(">f4"))
         with self.assertRaisesRegex(coda.InvalidError, "input b: f64 was given, and float64 is not computed"):

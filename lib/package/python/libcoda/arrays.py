@@ -25,6 +25,11 @@ NUMPY = {"f32": "float32", "f16": "float16", "f64": "float64", "i32": "int32", "
 HINT = ", and float64 is not computed: astype(\"f4\") makes float32 of it"  # NumPy's default, so a common mistake
 
 
+def hint(given, wanted):
+    """How to give what was asked for, to one who gave another dtype."""
+    return HINT if given == "f64" else ": astype(\"%s\") converts it" % NUMPY[wanted]
+
+
 def dense_strides(shape):
     out, n = [], 1
     for d in reversed(shape):

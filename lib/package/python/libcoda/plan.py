@@ -240,7 +240,7 @@ class Binding:
         if m is None:
             return self.fresh(i, a)
         if m.dtype != a.dtype:
-            self.fail(i, "%s was given for %s%s" % (m.dtype, a.dtype, arrays.HINT if m.dtype == "f64" else ""))
+            self.fail(i, "%s was given for %s%s" % (m.dtype, a.dtype, arrays.hint(m.dtype, a.dtype)))
         if m.shape != a.dims:
             self.fail(i, "shape %s was given for %s" % (list(m.shape), list(a.dims)))
         on_gpu = self.plan.device == "gpu"
