@@ -35,7 +35,7 @@ struct settings {
     struct served served;
     struct server_options http;
     struct progress working;
-    long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, top, ids, ranks;
+    long long port, seed, rows, sequences, context, pages, queue, ping_ms, cpu, gpu, graphs, top, ids, ranks;
     long long connections, header_s, body_s, answer_s, idle_s, prompt_ms, body_mib, threads;
     const char *prefix, *policy, *dtype, *random, *weights, *name, *model, *hosts, *origins, *key_file;
 };
@@ -209,6 +209,13 @@ static bool settle_names(const struct settings *s)
                 sizeof s->served.name - 1);
     if (!prefixed) fprintf(stderr, "chat_server: --metrics-prefix wants letters, digits, _ and :\n");
     return named && prefixed;
+}
+
+static bool settle_device(const struct settings *s)
+{
+    if (!s->cpu || !s->gpu) return true;
+    fprintf(stderr, "chat_server: --cpu or --gpu, not both\n");
+    return false;
 }
 
 enum { OTHER_FILES = 256 }; /* descriptors that are no connections */
@@ -388,6 +395,7 @@ static struct settings s = {.port = 8080,
 static const struct option all[] = {
     {"port", &s.port, NULL, 0, 65535, "of 127.0.0.1; 0: one that is free; 8080"},
     {"gpu", &s.gpu, NULL, 0, 1, "runs on the first GPU; without it on the CPU device, in fp32"},
+    {"cpu", &s.cpu, NULL, 0, 1, "the CPU device, as without --gpu"},
     {"dtype", NULL, &s.dtype, 0, 0,
      "of weights and activations: f32, f16, bf16; on a GPU the files', or f16 for f32"},
     {"ranks", &s.ranks, NULL, 1, MOST_RANKS,
@@ -437,7 +445,7 @@ int main(int argc, char **argv)
     for (char **word = argv + 1; *word; word++)
         if (usage_word(*word)) return usage(all, count);
     if (!parse(&s, all, count, argv + 1)) return 2;
-    if (!settle_names(&s) || !settle_http(&s)) return 2;
+    if (!settle_device(&s) || !settle_names(&s) || !settle_http(&s)) return 2;
     if (!open_served(&s)) return 1;
     if (!settle(&s)) return served_close(&s.served), 2;
     int status = start_signals() ? serve(&s) : 1;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "chat_exchange.h"
+#include "plain.h"
 
 /* ---- Answers ---- */
 
@@ -193,6 +194,31 @@ static void look_at_host(struct exchange *x, const char *version)
     snprintf(x->problem.message, sizeof x->problem.message, "a request of %.10s must have a Host", version);
 }
 
+static enum MHD_Result count_length(void *context, enum MHD_ValueKind kind, const char *name,
+                                    const char *value)
+{
+    int *said = context;
+    (void)kind, (void)value;
+    *said += plain_alike(name, MHD_HTTP_HEADER_CONTENT_LENGTH, SIZE_MAX) ||
+             plain_alike(name, MHD_HTTP_HEADER_TRANSFER_ENCODING, SIZE_MAX);
+    return MHD_YES;
+}
+
+/* Where a body's end is said twice, a proxy may have taken the other one, and what follows for a request of
+ * somebody else (RFC 9112, 6.3): nothing more is read of that connection. */
+static void look_at_length(struct exchange *x)
+{
+    int said = 0;
+    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, count_length, &said);
+    if (said < 2) return;
+    x->refused = true;
+    x->length = SIZE_MAX;
+    x->header = MHD_HTTP_HEADER_CONNECTION, x->value = "close";
+    x->problem = (struct problem){.status = 400, .type = "invalid_request_error"};
+    snprintf(x->problem.message, sizeof x->problem.message,
+             "of Content-Length and Transfer-Encoding a request has one, not %d", said);
+}
+
 /* The body of what is refused is read, if it is not too long: who still writes may not read the answer. One
  * who asks first whether to send it gets the answer instead. */
 static bool wants_answer_now(const struct exchange *x)
@@ -217,6 +243,7 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *c, const c
     peer_enter(s->gate, peer, PEER_BODY);
     look_at_header(x, path, method);
     look_at_host(x, version);
+    look_at_length(x);
     return wants_answer_now(x) ? answer(x) : MHD_YES;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/socket.h>
 
 #include "chat_test.h"
@@ -219,6 +220,28 @@ static void test_bodies(int port)
     expect(http_receive(fd), 413, "a body of 1 TB");
 }
 
+/* What lies between two ends of a body is no request: there is one reply, and no more of the connection. */
+static void test_two_ends(int port)
+{
+    static const char *const ends[] = {"Content-Length: 2\r\nContent-Length: 45\r\n\r\n{}",
+                                       "Transfer-Encoding: chunked\r\nContent-Length: 50\r\n\r\n0\r\n\r\n"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        char text[1 << 12];
+        size_t bytes = 0;
+        ssize_t n = snprintf(text, sizeof text,
+                             "POST " TEXT " HTTP/1.1\r\nHost: localhost\r\n%s"
+                             "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                             ends[i]);
+        int fd = http_connect(port);
+        http_write(fd, text, (size_t)n);
+        while ((n = recv(fd, text + bytes, sizeof text - 1 - bytes, 0)) > 0) bytes += (size_t)n;
+        text[bytes] = 0;
+        CHECK(!strncmp(text, "HTTP/1.1 400", 12) && !strstr(text + 1, "HTTP/1.1 "), "two ends of a body: %s",
+              text);
+        close(fd);
+    }
+}
+
 /* Three requests in one piece, three replies in order. */
 static void test_pipeline(int port)
 {
@@ -280,6 +303,7 @@ void test_endpoints(const char *program)
     for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) ask_question(s.port, &questions[i]);
     test_chat_stream(s.port);
     test_bodies(s.port);
+    test_two_ends(s.port);
     test_pipeline(s.port);
     test_metrics_text(s.port);
     CHECK(server_stop(&s) == 0, "the server did not end well");

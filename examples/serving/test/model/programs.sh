@@ -37,10 +37,11 @@ for word in f32 f16 bf16; do
 done
 refused 2 '--dtype cannot be "F32": f32, f16 or bf16' "$build/train" --dtype F32
 refused 2 '--dtype is f8, not f32, f16 or bf16' "$build/chat_server" --dtype f8
+refused 2 '--cpu or --gpu, not both' "$build/chat_server" --cpu --gpu "$tiny/none"
 refused 2 '--seed needs a value' "$generate" --ids "$tiny/llama" 1 --seed
 refused 2 '"4" is one argument too many' "$generate" --ids "$tiny/llama" 1 4
 # A model that is not there: what is, and where others are.
-for program in "$generate --cpu --ids $tiny/none 1" "$embed $tiny/none" "$build/chat_server $tiny/none"; do
+for program in "$generate --cpu --ids $tiny/none 1" "$embed $tiny/none" "$build/chat_server --cpu $tiny/none"; do
     [ -x "${program%% *}" ] || continue
     refused 1 'tiny/none: No such file or directory. examples/serving/stories260K/stories260K.gguf writes' $program
     refused 1 '`make -C examples/serving embed-data` fetches' $program
