@@ -23,6 +23,7 @@
 
 #include "load.h"
 #include "progress.h"
+#include "standard.h"
 #include "tensor.h"
 #include "usage.h"
 
@@ -332,9 +333,11 @@ static bool verify(struct run *r)
 static int finish(struct run *r)
 {
     enum { SHOWN = 5 };
+    struct fault f;
     int shown = 0, failures = report_failures(r);
     report_print(r, stdout);
     if (opt.verify) printf("verified: %d answers are as they are alone\n", r->count - failures);
+    if (!standard_written(&f)) fprintf(stderr, "chat_load: %s\n", f.text), failures++;
     for (int i = 0; i < r->count && shown < SHOWN; i++)
         if (r->of[i].failed) fprintf(stderr, "chat_load: request %d: %s\n", i, r->of[i].why), shown++;
     if (opt.csv && !report_csv(r, opt.csv)) {
@@ -433,6 +436,7 @@ int main(int argc, char **argv)
     struct run r = {0};
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     (void)argc;
+    standard_open();
     if (usage_asked(argv, usage)) return 0;
     if (!parse(argv)) return 2;
     int status = getaddrinfo(opt.host, opt.port, &hints, &server);

@@ -26,6 +26,7 @@
 #include "chat_http.h"
 #include "options.h"
 #include "progress.h"
+#include "standard.h"
 #include "usage.h"
 
 enum { DRAIN_SECONDS = 30, LAST_SECONDS = 5 };
@@ -442,6 +443,7 @@ int main(int argc, char **argv)
 {
     const int count = sizeof all / sizeof *all;
     (void)argc;
+    standard_open();
     for (char **word = argv + 1; *word; word++)
         if (usage_word(*word)) return usage(all, count);
     if (!parse(&s, all, count, argv + 1)) return 2;

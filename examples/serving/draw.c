@@ -44,6 +44,7 @@
 #include "plain.h"
 #include "preview.h"
 #include "progress.h"
+#include "standard.h"
 #include "usage.h"
 
 struct line {
@@ -311,6 +312,7 @@ int main(int argc, char **argv)
     struct fault f = {{0}};
     struct times times;
     (void)argc;
+    standard_open();
     times_start(&times);
     if (usage_asked(argv, usage)) return 0;
     if (!read_line(&l, argv)) return fprintf(stderr, "draw: %s; see draw --help\n", l.wrong.text), 2;
@@ -324,7 +326,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "draw: %s on %s\n", p->config.name, device_name(&p->m.device));
         times_add(&times, &p->m.times);
         if (l.plan) print_plans(p);
-        else good = draw(p, &l, &times, &f);
+        good = l.plan ? standard_written(&f) : draw(p, &l, &times, &f);
     }
     if (!good) fprintf(stderr, "draw: %s\n", f.text);
     picture_close(p);

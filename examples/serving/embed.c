@@ -31,6 +31,7 @@
 #include "page.h"
 #include "progress.h"
 #include "ranks.h"
+#include "standard.h"
 #include "text.h"
 
 enum { BATCH = 64 };
@@ -239,6 +240,7 @@ int main(int argc, char **argv)
                 "  --ranks N                 shares the model out over N GPUs, or threads of the CPU device\n"
                 "  --plan                    what a run needs, instead of vectors"};
     struct fault f = {{0}};
+    standard_open();
     if (!options_read(&o, argc, argv) && *o.wrong.text)
         return fprintf(stderr, "embed: %s; see embed --help\n", o.wrong.text), 2;
     if (!o.model) return 0;
@@ -248,7 +250,7 @@ int main(int argc, char **argv)
     o.open.progress = &working;
     struct model *m = begin(&o, &each, &f) ? model_open(o.model, &o.open, &f) : NULL;
     progress_end(&working);
-    bool good = ranks_end(others, m && embed(m, &o, &f), &f);
+    bool good = ranks_end(others, m && embed(m, &o, &f) && standard_written(&f), &f);
     if (!good) fprintf(stderr, "embed: %s\n", f.text);
     model_close(m);
     coda_group_free(o.open.group);

@@ -39,6 +39,7 @@
 #include "page.h"
 #include "progress.h"
 #include "speed.h"
+#include "standard.h"
 #include "text.h"
 #include "writer.h"
 
@@ -80,7 +81,7 @@ static bool print(struct answer *a, int32_t id, double logprob)
     if (a->quiet) return ++a->made < a->o->tokens;
     if (a->o->logprobs) printf("%d\t%.6f\t", id, logprob), text_print_quoted(a->t, id), puts("");
     else text_print(a->t, id);
-    return ++a->made < a->o->tokens;
+    return ++a->made < a->o->tokens && !ferror(stdout);
 }
 
 static void count(struct answer *a, int steps, double began)
@@ -318,6 +319,7 @@ int main(int argc, char **argv)
     struct text *t = NULL;
     int32_t *prompt = NULL;
     int n = 0;
+    standard_open();
     times_start(&times);
     if (options_read(&o, argc, argv) && !(o.prompt || o.plan || o.bundle || o.open.random))
         fault_set(&o.wrong, "there is no PROMPT");
@@ -343,7 +345,7 @@ int main(int argc, char **argv)
     struct prompt told = {t, prompt, n};
     if (good && others) ranks_tell(others, &told);
     if (good && !o.open.only_plan) good = generate(&a, prompt, n);
-    good = ranks_end(others, good, &f);
+    good = ranks_end(others, good && standard_written(&f), &f);
     free(prompt);
     if (!good) fprintf(stderr, "generate: %s\n", f.text);
     text_close(t);

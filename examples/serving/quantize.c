@@ -23,6 +23,7 @@
 #include "options.h"
 #include "plain.h"
 #include "quantize_parts.h"
+#include "standard.h"
 #include "usage.h"
 
 static const char usage[] =
@@ -163,9 +164,10 @@ int main(int argc, char **argv)
     struct settings s;
     struct fault f = {{0}};
     (void)argc;
+    standard_open();
     if (usage_asked(argv, usage)) return 0;
     if (!read_settings(&s, argv, &f))
         return fprintf(stderr, "quantize: %s; see quantize --help\n", f.text), 2;
-    if (run(&s, &f)) return fflush(stdout) ? perror("standard output"), 1 : 0;
+    if (run(&s, &f) && standard_written(&f)) return 0;
     return fprintf(stderr, "quantize: %s\n", f.text), 1;
 }

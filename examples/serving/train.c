@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "standard.h"
 #include "train_run.h"
 
 static void print_end(const struct run *r)
@@ -27,6 +28,7 @@ int main(int argc, char **argv)
     struct settings s;
     struct fault f = {{0}};
     (void)argc;
+    standard_open();
     switch (settings_read(&s, argv, &f)) {
     case SETTINGS_HELP: return fflush(stdout) ? 1 : 0;
     case SETTINGS_WRONG: return fprintf(stderr, "train: %s; see train --help\n", f.text), 2;

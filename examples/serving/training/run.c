@@ -8,6 +8,7 @@
 
 #include "page.h"
 #include "regular.h"
+#include "standard.h"
 #include "train_run.h"
 #include "train_speak.h"
 
@@ -181,7 +182,7 @@ bool run_plans(struct run *r, const struct settings *s, struct fault *f)
     if (r->engine.whole) names[PLAN_LEARN] = "plan of a step: loss, gradients, and AdamW";
     for (int i = 0; i < PLANS; i++)
         if (r->engine.program[i].plan) page_print(stdout, names[i], r->engine.program[i].plan, NULL);
-    return !fflush(stdout) || fault_set(f, "standard output: %s", strerror(errno));
+    return standard_written(f);
 }
 
 void run_close(struct run *r)

@@ -57,6 +57,24 @@ refused 1 'token 80 is not in the vocabulary' "$generate" --cpu --ids "$tiny/lla
 refused 1 'makes no text' "$generate" --cpu --ids "$tiny/bert" 1
 refused 1 'the model was made for 1024' "$generate" --cpu --ids --context 2000 "$tiny/llama" 1
 
+# What is printed is somewhere, or that is said.
+lost() {
+    text=$1; shift
+    case $said in "$text: standard output: "*|*"
+$text: standard output: "*) ;; *) fail "$*: '$said' does not say '$text: standard output'" ;; esac
+}
+rm -rf "$build/model/lost"
+for line in "generate --cpu --ids $tiny/llama 1" "generate --cpu --plan $tiny/llama" "embed --cpu --ids $tiny/bert" \
+    "embed --cpu --plan $tiny/bert" "quantize $tiny/llama $build/model/lost"; do
+    [ -x "$build/${line%% *}" ] && [ -w /dev/full ] || continue
+    said=$(echo 1 | "$build/"$line 2>&1 >/dev/full) && fail "$line: the disk is full, and the status 0"
+    lost "${line%% *}" "$line"
+    rm -rf "$build/model/lost"
+    said=$(echo 1 | "$build/"$line 2>&1 >&-) && fail "$line: there is no standard output, and the status is 0"
+    lost "${line%% *}" "$line"
+    rm -rf "$build/model/lost"
+done
+
 # README's program is that, and writes what generate writes.
 sed -n '/^```c$/,/^```$/p' model/README.md | sed '/^```/d' >"$build/model/first.c"
 ${CC:-gcc} -std=c11 -D_GNU_SOURCE -Wall -Werror -I"$library/stage/include" -I. -I.. -Imodel "$build/model/first.c" \
