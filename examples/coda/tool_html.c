@@ -222,10 +222,11 @@ static bool put_page(FILE *f, const struct options *opt, const coda_plan *p, str
 
 static int write_page(const struct options *opt, const coda_plan *p, struct stages *s, const struct texts *t)
 {
-    FILE *f = fopen(opt->html, "wbe");
+    bool standard = !strcmp(opt->html, "-");
+    FILE *f = standard ? output : fopen(opt->html, "wbe");
     if (!f) return complain("%s: %s", opt->html, strerror(errno));
     bool good = put_page(f, opt, p, s, t), bad = ferror(f);
-    if (fclose(f) || bad) return complain("%s: cannot be written", opt->html);
+    if (!standard && (fclose(f) || bad)) return complain("%s: cannot be written", opt->html);
     return good ? 0 : complain("out of memory");
 }
 

@@ -67,6 +67,7 @@ status 0 $coda explain "$odd"; cp "$out/out" "$out/told"
 status 0 $coda explain "$odd" --html "$out/page.html"
 python3 test/system/page.py "$out/page.html" "$out/told" > "$out/page" || die "odd names as a page: $(cat "$out/page")"
 grep -q "<h1>$(echo "$out" | sed 's/[&<>]/X/g')/&lt;i&gt;&amp;&quot;&#39;.coda</h1>" "$out/page.html" || die 'a name is not escaped'
+status 0 $coda explain "$odd" --html -; cmp "$out/page.html" "$out/out" || die "--html - is not what --html FILE writes"
 status 1 $coda explain $graphs/llama.coda --html /nonexistent/page.html; says 'No such file'
 status 2 $coda explain $graphs/llama.coda --html; says 'needs a value'
 status 0 $coda explain $graphs/llama.coda --dot; prints '^digraph'
