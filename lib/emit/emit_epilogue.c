@@ -134,12 +134,11 @@ static void print_load(const struct printer *e, int i)
 static void print_guard(const struct printer *e, const struct step *s)
 {
     const struct tensor_use *port = &e->p->port[s->port];
-    struct word range = {""}, slot = {""};
-    if (s->range) range = emit_word("range((int)p.full.first + p.full.distance[0]) == %d", s->range - 1);
+    bool ranges = s->range && printer_ranges(e->p) > 1;
+    if (ranges) text_printf(e->t, "        if constexpr (range == %d)\n    ", s->range - 1);
     if (use_is_indexed(port))
-        slot = emit_word("%sin_table(%s, %s)", s->range ? " && " : "", printer_value(e, port->index, 0).s,
-                         printer_table(e->p, port).s);
-    if (*range.s || *slot.s) text_printf(e->t, "        if (%s%s)\n    ", range.s, slot.s);
+        text_printf(e->t, "        if (in_table(%s, %s))\n    %s", printer_value(e, port->index, 0).s,
+                    printer_table(e->p, port).s, ranges ? "    " : "");
 }
 
 /* Values over what their head has for a scale. */
@@ -188,14 +187,16 @@ static void print_moves(const struct printer *e, const char *name, const struct 
     text_append(e->t, ">;\n");
 }
 
-/* A function of those that go between registers and memory, if there are any. */
+/* A function of those that go between registers and memory, if there are any; of stores one for each range of
+ * columns. */
 static void print_direct(const struct printer *e, enum step_kind kind, const char *head,
                          void (*print)(const struct printer *e, int step))
 {
+    const char *of = kind == STEP_STORE && printer_ranges(e->p) > 1 ? "template <int range> " : "";
     bool begun = false;
     for (int i = 0; i < e->p->steps; i++) {
         if (!is_direct(e, i, kind)) continue;
-        if (!begun) text_printf(e->t, "    DEV static void %s\n    {\n", head);
+        if (!begun) text_printf(e->t, "    %sDEV static void %s\n    {\n", of, head);
         begun = true;
         print(e, i);
     }

@@ -417,7 +417,7 @@ template <class Config, class Epilogue> struct Drain {
                              out[h],
                       state[h], cells, columns, !Layout::folds_columns || is_inside(t, block, h),
                              segment[h][Layout::segment_of(p + i)]);
-                if (is_inside(t, block, h)) store_lines<Epilogue>(args, at, row[h], out[h]);
+                if (is_inside(t, block, h)) store_lines<Epilogue, range>(args, at, row[h], out[h]);
                 if constexpr (Layout::stages) staging().template put_row<range>(slot, p + i, from, h, out[h]);
             }
             if constexpr (Layout::folds_columns) Folds::fold(values, columns, first + i, warp, lane);

@@ -57,6 +57,7 @@ struct EpilogueDefaults {
     {
     }
     template <class Args> DEV static void store(const Args &, const Place &, const Line *) {}
+    template <int range, class Args> DEV static void store(const Args &, const Place &, const Line *) {}
     DEV static void init(State &) {}
     DEV static void merge(State &, const State &) {}
     template <class Args> DEV static void save(const Args &, i64, int, const State &) {}
@@ -68,11 +69,14 @@ struct EpilogueDefaults {
     }
 };
 
-// What leaves for memory by itself.
-template <class Epilogue, class Args>
+// What leaves for memory by itself, of a range of columns.
+template <class Epilogue, int range, class Args>
 DEV void store_lines(const Args &args, const Place &p, const typename Epilogue::Row &row, const Line *y)
 {
-    if constexpr (Epilogue::stores_by_row) Epilogue::store(args, p, row, y);
+    if constexpr (Epilogue::ranges > 1 && Epilogue::stores_by_row)
+        Epilogue::template store<range>(args, p, row, y);
+    else if constexpr (Epilogue::ranges > 1) Epilogue::template store<range>(args, p, y);
+    else if constexpr (Epilogue::stores_by_row) Epilogue::store(args, p, row, y);
     else Epilogue::store(args, p, y);
 }
 

@@ -164,6 +164,9 @@ template <class Config, class Epilogue, class Block> struct GemmMma {
 
     // ---- Copies ----
 
+    // Of an operand, whose places are in registers at one time. Tiles that wide have large epilogues, too.
+    static constexpr int together = Config::bn > 128 ? 1 : 4;
+
     // Of the elements from (row, k) on that a piece has, how many exist.
     template <bool k_major> DEV static int left(int row, int rows, int k)
     {
@@ -172,7 +175,7 @@ template <class Config, class Epilogue, class Block> struct GemmMma {
     }
     DEV void copy_a(u32 to, const Tile &t, int k0) const
     {
-#pragma unroll(PanelsA::each < 4 ? PanelsA::each : 4)
+#pragma unroll(together < PanelsA::each ? together : PanelsA::each)
         for (int i = 0; i < PanelsA::each; i++) {
             const auto at = PanelsA::piece(i);
             if (PanelsA::pieces % threads && i * threads + (int)threadIdx.x >= PanelsA::pieces) break;
@@ -185,7 +188,7 @@ template <class Config, class Epilogue, class Block> struct GemmMma {
     }
     DEV void copy_b(u32 to, const Tile &t, int k0) const
     {
-#pragma unroll(PanelsB::each < 4 ? PanelsB::each : 4)
+#pragma unroll(together < PanelsB::each ? together : PanelsB::each)
         for (int i = 0; i < PanelsB::each; i++) {
             const auto at = PanelsB::piece(i);
             if (PanelsB::pieces % threads && i * threads + (int)threadIdx.x >= PanelsB::pieces) break;

@@ -243,7 +243,7 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
         Slots::template apply<range>(
             args, sums, p, of_row, [&](int side, int n) { return values.col[quad][2 * side + n]; },
             [&](int n) { return values.half[quad][n]; }, in, out, state, cells);
-        store_lines<Epilogue>(args, p, of_row, out);
+        store_lines<Epilogue, range>(args, p, of_row, out);
     }
 
     // Every `step`th of this block's quads of a row, from `begin` on. So many lanes end with the state of all
