@@ -148,6 +148,23 @@ static void list_kernel(void *listing, const coda_kernel_info *k)
     l->kernels++;
 }
 
+/* The command is there to fill the cache. Nobody fails where that could not be, but it is told. */
+static void tell_unkept(const struct options *opt)
+{
+    coda_cache *c = opt->compile.cache;
+    coda_cache_stats s = CODA_CACHE_STATS_INIT;
+    if (opt->compile.flags & CODA_NO_CACHE || coda_cache_stats_get(c, &s)) return;
+    unsigned long long kernels = s.store_failed + s.too_large;
+    if (s.compiles && !*coda_cache_dir(c)) complain("no kernel is kept: %s", coda_cache_problem(c));
+    else if (kernels)
+        complain("%llu kernel%s kept in %s: %s", kernels, kernels == 1 ? " is not" : "s are not",
+                 coda_cache_dir(c),
+                 s.too_large             ? "there is no room below the limit"
+                 : s.store_failed_space  ? "the disk or the quota is full"
+                 : s.store_failed_denied ? "it is read-only, or writing is not permitted"
+                                         : "they could not be written; see coda cache stat");
+}
+
 int compile(const struct options *opt)
 {
     coda_plan *p = plan_open(opt, 0);
@@ -167,5 +184,6 @@ int compile(const struct options *opt)
         print_kernel(&k);
     }
     coda_plan_free(p);
+    tell_unkept(opt);
     return bad;
 }

@@ -265,6 +265,8 @@ n=$(entries)
 [ "$(sort -u "$out/used.keys" | grep -c '^kernel [0-9a-f]\{64\} sm_90a coda_')" = "$n" ] ||
     die "the record is not of $n kernels: $(cat "$out/used.keys")"
 status 0 $coda compile $first; prints cached
+CODA_CACHE_LIMIT=1K status 0 $coda compile $first --cache-dir "$out/small"; says 'kernels* .*not kept in .*/small: there is no room below the limit$'
+status 0 $coda compile $first --cache-dir /dev/null; says '^coda: no kernel is kept: /dev/null cannot be opened'
 status 0 $coda cache list; prints 'kernel  sm_90a'; prints "^$n entries"
 status 0 $coda cache list --json; json
 [ "$(grep -c '"name"' "$out/out")" = "$n" ] || die "the list is not of $n entries"
