@@ -36,7 +36,7 @@ typedef struct coda_profile_options {
     int dim_count;       /* the number of symbols: 0 (INIT) for a plan without */
     int threads;         /* as in coda_run_options */
     int rounds;          /* timed runs of each kind, 1 to 10000; 0 (INIT): as many as half a second has, but
-                          * from 5 to 100 */
+                          * from 5 to 100; of a plan of several ranks 10: all ranks profile it, alike */
     double copy_rate;    /* bytes read and written in a second by a copy; 0 (INIT): it is measured */
     double product_rate; /* FLOPs in a second, of products of every dtype; 0 (INIT): measured for each */
 } coda_profile_options;

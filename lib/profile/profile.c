@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARM = 2, LEAST_ROUNDS = 5, MOST_ROUNDS = 100 };
+enum { WARM = 2, LEAST_ROUNDS = 5, MOST_ROUNDS = 100, RANKS_ROUNDS = 10 };
 static const double BUDGET_US = 5e5;
 
 struct session {
@@ -204,6 +204,14 @@ static coda_status warm_up(struct session *s, double *us)
     return status;
 }
 
+/* Ranks meet in each of them: those that went by their own clocks would wait for one that is done. */
+static int rounds_of(const struct session *s, double us)
+{
+    if (s->opt->rounds) return s->opt->rounds;
+    if (s->run->plan->groups) return RANKS_ROUNDS;
+    return (int)MAX(LEAST_ROUNDS, MIN(MOST_ROUNDS, BUDGET_US / MAX(us, 1)));
+}
+
 static coda_status choose_rounds(struct session *s)
 {
     double us = 0;
@@ -211,8 +219,7 @@ static coda_status choose_rounds(struct session *s)
     if (!s->once) return fail(CODA_E_MEMORY, "out of memory for %d times", s->out->total.launches);
     coda_status status = warm_up(s, &us);
     if (status) return status;
-    s->rounds =
-        s->opt->rounds ? s->opt->rounds : (int)MAX(LEAST_ROUNDS, MIN(MOST_ROUNDS, BUDGET_US / MAX(us, 1)));
+    s->rounds = rounds_of(s, us);
     s->each = calloc((size_t)s->rounds, (size_t)(s->out->total.launches + 1) * sizeof *s->each);
     s->whole = calloc((size_t)s->rounds, sizeof *s->whole);
     return s->each && s->whole ? CODA_OK

@@ -5,6 +5,7 @@
 
 #include "tests.h" /* last: Check has a macro named fail */
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -255,6 +256,58 @@ START_TEST(a_shape_of_a_plan_with_symbols)
 }
 END_TEST
 
+/* ---- Ranks ---- */
+
+struct rank {
+    const coda_plan *plan;
+    coda_group *group;
+    int threads, rounds;
+    coda_status status;
+};
+
+static void *profile_rank(void *ctx)
+{
+    struct rank *r = ctx;
+    _Alignas(16) float x[8] = {0}, y[8];
+    void *work = aligned_alloc(256, coda_plan_workspace(r->plan) / 256 * 256 + 256), *of[] = {x, r->group, y};
+    coda_profile_options o = given();
+    coda_profile_total all = CODA_PROFILE_TOTAL_INIT;
+    coda_profile *f;
+    o.rounds = 0, o.threads = r->threads;
+    r->status = coda_plan_profile(&f, r->plan, of, NULL, work, NULL, &o);
+    if (!r->status) coda_profile_total_get(f, &all);
+    coda_profile_free(f);
+    r->rounds = all.rounds;
+    free(work);
+    return NULL;
+}
+
+/* However long a rank's rounds take, all have as many. */
+START_TEST(ranks_have_equal_rounds)
+{
+    enum { RANKS = 2 };
+    graph *sum = graph_parse("%x = input f32 [8]\n%tp = group {ranks=2}\n%z = all_reduce %x, %tp\n"
+                             "output %y = %z\n");
+    coda_plan *p = compiled(sum, CODA_DEVICE_CPU, 0);
+    coda_group *group[RANKS];
+    pthread_t thread[RANKS];
+    struct rank r[RANKS];
+    ck_assert_int_eq(coda_group_local(group, RANKS, NULL), CODA_OK);
+    for (int i = 0; i < RANKS; i++) {
+        r[i] = (struct rank){.plan = p, .group = group[i], .threads = i};
+        ck_assert_int_eq(pthread_create(&thread[i], NULL, profile_rank, &r[i]), 0);
+    }
+    for (int i = 0; i < RANKS; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < RANKS; i++) {
+        ck_assert_int_eq(r[i].status, CODA_OK);
+        ck_assert_int_eq(r[i].rounds, 10);
+        coda_group_free(group[i]);
+    }
+    coda_plan_free(p);
+    graph_free(sum);
+}
+END_TEST
+
 /* ---- What is refused ---- */
 
 static void refused(const coda_plan *p, void *const *with, const coda_profile_options *o, const char *word)
@@ -317,4 +370,5 @@ END_TEST
 TESTS(profile, AROUND(set_up, tear_down), ONE(says_what_the_plan_says), ONE(names_and_counts_a_product),
       EACH(a_floor_is_the_larger_of_two_times, 2), EACH(times_hang_together, 2),
       ONE(measures_what_it_is_not_given), ONE(leaves_what_runs_leave), ONE(adds_up_what_runs_add_up),
-      ONE(a_shape_of_a_plan_with_symbols), ONE(refuses_in_one_line), ONE(refuses_questions));
+      ONE(a_shape_of_a_plan_with_symbols), ONE(ranks_have_equal_rounds), ONE(refuses_in_one_line),
+      ONE(refuses_questions));
