@@ -175,6 +175,16 @@ class Numpy(unittest.TestCase):
         with self.assertRaisesRegex(coda.InvalidError, "input b: f64 was given, and float64 is not computed"):
             coda.jit(lambda a, b: a + b, device="cpu")(x, x.astype("d"))
 
+    def test_dtypes_of_numpy(self):
+        g = coda.Graph()
+        x = g.input("x", np.float32, [3])
+        for dtype, word in ((np.float16, "f16"), (np.dtype("i8"), "i64"), ("bfloat16", "bf16"), (coda.c.CODA_I32, "i32")):
+            self.assertEqual(x.astype(dtype).dtype, word)
+        with self.assertRaisesRegex(coda.InvalidError, "weight w: f64 was given, and float64 is not computed"):
+            g.weight("w", np.float64, [3])
+        with self.assertRaisesRegex(coda.InvalidError, "<class 'bool'> is no coda_dtype: f32, "):
+            x.astype(bool)
+
     def test_operators_beside_numpy(self):
         g = coda.Graph()
         x = g.input("x", "f32", [3])

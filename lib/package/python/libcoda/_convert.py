@@ -1,7 +1,7 @@
 """_convert.py -- arguments of Python as those of the calls in operations.py."""
 import ctypes
 
-from . import c
+from . import arrays, c
 from .errors import InvalidError, failure
 
 NONE = c.coda_value(0)
@@ -68,13 +68,13 @@ def bytes_of(text):
 
 
 def enum(name, word):
-    """A number of an enum, by itself or by its word: "f32", "stacked"."""
-    if not isinstance(word, str):
+    """A number of an enum, by itself or by its word: "f32", "stacked"; a dtype also as NumPy or PyTorch has it."""
+    if isinstance(word, int):
         return word
-    words = c.ENUMS[name]
-    if word not in words:
+    words, said = c.ENUMS[name], arrays.short(word) if name == "coda_dtype" else word
+    if not isinstance(said, str) or said not in words:
         raise InvalidError("%r is no %s: %s" % (word, name, ", ".join(words)))
-    return words[word]
+    return words[said]
 
 
 def word(name, number):

@@ -25,6 +25,16 @@ NUMPY = {"f32": "float32", "f16": "float16", "f64": "float64", "i32": "int32", "
 HINT = ", and float64 is not computed: astype(\"f4\") makes float32 of it"  # NumPy's default, so a common mistake
 
 
+SHORT = {long: word for word, long in NUMPY.items()}
+
+
+def short(dtype):
+    """The word of a dtype: of "float32", numpy.float32, numpy.dtype("f4"), torch.float32."""
+    if not isinstance(dtype, str):
+        dtype = getattr(dtype, "__name__", None) or getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
+    return SHORT.get(dtype, dtype)
+
+
 def hint(given, wanted):
     """How to give what was asked for, to one who gave another dtype."""
     return HINT if given == "f64" else ": astype(\"%s\") converts it" % NUMPY[wanted]

@@ -216,7 +216,7 @@ class Graph(ops.Calls):
             except InvalidError as e:
                 raise InvalidError("%s %s: %s" % (call, name, e)) from None
             dtype, dims, strides = m.dtype, m.shape, m.strides
-        if dtype == "f64":
+        if arrays.short(dtype) == "f64":
             raise InvalidError("%s %s: f64 was given%s" % (call, name, arrays.HINT))
         make = getattr(super(), call + ("_strided" if strides is not None else ""))
         return make(name, dtype, dims, *([strides] if strides is not None else []))
