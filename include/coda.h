@@ -788,7 +788,8 @@ enum {
     CODA_MAX_AUTOTUNE = 1 << 5, /* the same with every tile that might win, and for longer */
     CODA_FAST_FP16 = 1 << 6,   /* fp16 may overflow before a norm's factor is applied; see Range */
     CODA_BATCH_INVARIANT = 1 << 7, /* a row has the same bits in every company; see below */
-    CODA_NO_DEFERRAL = 1 << 8  /* products multiply what norms have made, rounded: nothing moves past them */
+    CODA_NO_DEFERRAL = 1 << 8, /* products multiply what norms have made, rounded: nothing moves past them */
+    CODA_OVERLAP = 1 << 9      /* exchanges run beside what does not wait for them: see coda_group.h */
 };
 
 typedef enum coda_policy {
@@ -1029,8 +1030,7 @@ typedef enum coda_text {
 CODA_API int64_t coda_plan_print(const coda_plan *p, coda_text what, char *buf, size_t size);
 
 /* One `key: value` line each for library, CPU device, driver, device, NVRTC, cuBLASLt, NCCL and cache
- * directory, and for CODA_DUMP's folder if that is set; says what is missing or refused, and why. Works on
- * any machine. */
+ * directory, and for CODA_DUMP's folder if set: also what is missing or refused, and why. On any machine. */
 CODA_API int64_t coda_info_print(char *buf, size_t size);
 
 /* ------------------------------------------------------------------------------------------------

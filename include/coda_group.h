@@ -47,6 +47,13 @@ extern "C" {
  * mode. coda_run returns before exchanges have ended, so a rank that is late, dead or stopped is found by
  * coda_group_status, which a thread asks while it waits for its stream, and behind it; coda_group_abort frees
  * a stream that waits. The context stays as it is, and a new group works.
+ *
+ * With CODA_OVERLAP a plan of one group has its programs in another order, the same on all ranks: an
+ * exchange as soon as what it exchanges is there, behind the exchanges that are ahead of it in the graph; and
+ * what waits for it behind what does not. On GPUs one beside which others can run has a stream of the group's
+ * own, by events that coda_run records: a run still begins and ends on its stream. So gradients of a layer
+ * travel while those of the layer before are computed, and rows of a prompt while products multiply others,
+ * if the graph has them in pieces. CODA_TEXT_PLAN shows it: "beside @5..@9". Bits are those without it.
  * ---------------------------------------------------------------------------------------------- */
 
 /* One rank's view of a group. A rank uses its own from one thread at a time. */

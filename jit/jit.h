@@ -183,6 +183,20 @@ coda_status jit_lt_run(const struct jit_lt *lt, const void *a, const void *b, vo
                        coda_stream stream, char *err);
 void jit_lt_free(struct jit_lt *lt);
 
+/* ---- side.c: a second stream, for what runs beside others ---- */
+
+struct jit_side;
+/* Of the current context's device. */
+coda_status jit_side_new(struct jit_side **out, char *err);
+void jit_side_free(struct jit_side *s); /* NULL is fine */
+coda_stream jit_side_stream(const struct jit_side *s);
+/* So many marks at least, from 0 on, which a run sets anew; and how many there are, none of NULL. */
+coda_status jit_side_reserve(struct jit_side *s, int marks, char *err);
+int jit_side_marks(const struct jit_side *s);
+/* Sets a mark behind what a stream has; lets a stream wait for it, as it has been set last. */
+coda_status jit_side_mark(const struct jit_side *s, int mark, coda_stream stream, char *err);
+coda_status jit_side_wait(const struct jit_side *s, int mark, coda_stream stream, char *err);
+
 /* ---- peers.c: what kernels of several devices share ---- */
 
 /* Lets kernels of this device, whose context is current, reach memory of another one's context; *can: they

@@ -96,6 +96,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     p->target = opt->target;
     p->accumulates = opt->fuse && !opt->one_of_many;
     p->by_size = p->accumulates && !opt->plain;
+    p->overlaps = opt->overlap;
     coda_status status = graph_check_packed(g);
     if (status) return status;
     p->graph = insert_copies(g, opt->fold, opt->fuse); /* rewrite: layouts that kernels can take */
@@ -106,6 +107,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     if (!status) status = plan_arrange(p);     /* plan: programs in launch order */
     struct guards *notes = guards_note(NULL);  /* what follows is done anew for each shape */
     if (!status) status = schedule(p, opt);    /* schedule: how each runs on the target */
+    if (!status) status = plan_find_beside(p); /* plan: exchanges that others run beside */
     if (!status) status = plan_place(p, opt);  /* plan: memory of a run */
     if (!status) status = plan_place_folds(p); /* plan: what coda_prepare leaves */
     if (!status) status = plan_find_waits(p);  /* plan: which launch waits for which */
@@ -208,6 +210,7 @@ static struct plan_options plan_options(const struct job *j, bool fuse)
                                  .target = j->target,
                                  .exchange = j->exchange,
                                  .invariant = j->opt.flags & CODA_BATCH_INVARIANT,
+                                 .overlap = j->opt.flags & CODA_OVERLAP,
                                  .variants = j->context.variants,
                                  .one_of_many = j->context.variants || j->context.parent,
                                  .base = j->context.base,
@@ -294,7 +297,9 @@ static coda_status make_like(struct job *j)
     if (!p->place || !skeleton_plan(j->context.plan_template->skeleton, j->context.at, &p->plan, p->place))
         return fail(CODA_E_MEMORY, "out of memory for a plan of %d arguments", p->args);
     for (int i = 0; i < p->args; i++) p->place[i].name = parent->place[i].name;
+    p->plan.overlaps = po.overlap;
     coda_status status = schedule(&p->plan, &po);
+    if (!status) status = plan_find_beside(&p->plan);
     return status ? status : plan_place(&p->plan, &po);
 }
 

@@ -162,7 +162,8 @@ coda_status plan_reasons(const coda_plan *p, struct text *t)
                          .values = p->plan.values,
                          .target = p->plan.target,
                          .accumulates = p->plan.accumulates,
-                         .by_size = p->plan.by_size};
+                         .by_size = p->plan.by_size,
+                         .overlaps = p->plan.overlaps};
     struct plan_options opt = p->options;
     struct reasons reasons = {.arena = &again.arena};
     struct grouper groups;

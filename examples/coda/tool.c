@@ -108,6 +108,7 @@ static bool set_no_cache(struct options *o, char *v) { return o->compile.flags |
 static bool set_no_fusion(struct options *o, char *v) { return o->compile.flags |= CODA_NO_FUSION, !v; }
 static bool set_fast_fp16(struct options *o, char *v) { return o->compile.flags |= CODA_FAST_FP16, !v; }
 static bool set_no_deferral(struct options *o, char *v) { return o->compile.flags |= CODA_NO_DEFERRAL, !v; }
+static bool set_overlap(struct options *o, char *v) { return o->compile.flags |= CODA_OVERLAP, !v; }
 static bool set_invariant(struct options *o, char *v) { return o->compile.flags |= CODA_BATCH_INVARIANT, !v; }
 static bool set_autotune(struct options *o, char *v)
 {
@@ -149,6 +150,7 @@ static const struct option {
     {"--fast-fp16", NULL, ALL, set_fast_fp16, "values of fp16 may overflow on the way"},
     {"--no-deferral", NULL, ALL, set_no_deferral, "products multiply what norms have made, rounded"},
     {"--invariant", NULL, ALL, set_invariant, "a row's bits depend on no other row, nor on their number"},
+    {"--overlap", NULL, ALL, set_overlap, "exchanges between ranks run beside what does not wait for them"},
     {"--arch", "sm_90a", EXPLAIN | COMPILE, set_arch, "kernels for this architecture"},
     {"--dot", NULL, EXPLAIN, set_dot, "the plan as a Graphviz picture, nothing else"},
     {"--html", "FILE.html", EXPLAIN, set_html,

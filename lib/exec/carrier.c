@@ -11,6 +11,8 @@
 struct carried {
     _Atomic(struct jit_comm *) comm; /* NULL: there is none */
     struct peers peers;
+    struct jit_side *side; /* NULL: no run has wanted one */
+    struct jit_device gpu; /* of that */
 };
 
 static coda_status carrier_status(void *own, int timeout_ms)
@@ -33,6 +35,10 @@ static void carrier_abort(void *own)
 static void carrier_free(void *own)
 {
     struct carried *c = own;
+    char err[JIT_ERROR_SIZE];
+    bool inside = c->side && !jit_device_enter(&c->gpu, err);
+    jit_side_free(c->side);
+    if (inside) jit_device_leave();
     jit_comm_free(c->comm);
     free(c);
 }
@@ -127,6 +133,34 @@ coda_status carrier_of(const struct call *c, coda_group *g, const char *operatio
     own->comm = *out;
     ranks_carry(g, &carrier, own); /* which ends it, if the group has ended meanwhile */
     return CODA_OK;
+}
+
+/* ---- A second stream ---- */
+
+static coda_status make_side(const struct call *c, struct carried *own, int marks)
+{
+    char err[JIT_ERROR_SIZE] = "";
+    coda_status status = not_captured(c, "the group has no second stream for it yet");
+    if (status) return status;
+    own->gpu = c->p->gpu;
+    if ((status = jit_device_enter(&own->gpu, err))) return fail(status, "%s", err);
+    if (!own->side) status = jit_side_new(&own->side, err);
+    if (!status) status = jit_side_reserve(own->side, marks, err);
+    jit_device_leave();
+    return status ? fail(status, "run: %s", err) : CODA_OK;
+}
+
+coda_status carrier_side(const struct call *c, coda_group *g, int marks, struct jit_side **out)
+{
+    struct carried *own;
+    coda_status status = carried_of(g, &own);
+    if (!status && own->side && own->gpu.context != c->p->gpu.context)
+        return fail(CODA_E_INVALID,
+                    "the group's rank %d has a second stream on device %d, the plan is of device %d",
+                    ranks_rank(g), own->gpu.ordinal, c->p->gpu.ordinal);
+    if (!status && jit_side_marks(own->side) < marks) status = make_side(c, own, marks);
+    if (!status) *out = own->side;
+    return status;
 }
 
 /* ---- What the others are going to do ---- */

@@ -56,6 +56,8 @@ unsigned early_shared(const struct jit_launch *l, const struct jit_launch *ahead
  * - What follows the run in the stream waits for the last kernel, thus for all. A captured run has the
  *   same order, as edges of its graph; runs on other streams were never ordered with this one.
  *
+ * A program of a second stream, and one that waits for such, is an ordinary launch.
+ *
  * A long program starts when the kernel ahead has ended all the same. An early start gives each block to
  * whichever SM is free first, a plain one deals neighbouring blocks to neighbouring SMs; and these read the
  * same tiles at the same time, which L2 then answers once. Measured on an H100 under sustained load: a layer
@@ -67,9 +69,9 @@ void early_starts(struct coda_plan *p)
     for (int i = 0; i < p->plan.programs; i++) {
         const struct program *q = &p->plan.program[i];
         struct compiled_program *c = &p->program[i];
-        if (q->prepare || !c->runner) continue;
+        if (q->prepare || !c->runner || c->aside) continue;
         bool early = c->runner->kernel && c->emitted.launch.early && !program_is_long(q, &p->plan.target);
-        c->launch.pdl = ahead && early;
+        c->launch.pdl = ahead && early && c->after < 0;
         if (c->launch.pdl && c->emitted.launch.streams) {
             bool streams = ahead->emitted.launch.streams;
             c->launch.shared_bytes = early_shared(&c->launch, streams ? &ahead->launch : NULL, &p->gpu);

@@ -27,6 +27,8 @@ struct compiled_program {
     int kernel;                  /* ... its index, else KERNEL_NONE */
     struct jit_map *map;         /* encoded with a placeholder address */
     struct jit_launch launch;
+    bool aside;        /* it has the second stream: aside.c */
+    int after, mark;   /* the mark that it waits for, that is set behind it; -1: none */
     const char *range; /* what profilers and traces call it; NULL: there are none */
 };
 
@@ -54,7 +56,9 @@ struct coda_plan {
     struct agenda agenda;     /* agree.c */
     struct plan_group *group; /* each once */
     int groups;
-    bool prepares_exchange;        /* coda_prepare does */
+    bool prepares_exchange; /* coda_prepare does */
+    int marks,
+        joins; /* of a run with a second stream: how many, the one that it ends behind; 0: it has none */
     int *completed, *completed_at; /* completion.c */
     struct coda_plan_stats stats;
     int measured;       /* programs that this compilation tuned */

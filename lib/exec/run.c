@@ -48,6 +48,17 @@ static coda_status run_one(const struct call *c, int index)
     return status;
 }
 
+/* On its stream, with what others wait for. */
+static coda_status run_in_place(const struct call *whole, int index)
+{
+    struct call c = *whole;
+    c.stream = aside_stream(whole, index);
+    coda_status status = aside_before(whole, index);
+    if (!status) status = run_one(&c, index);
+    if (!status && c.done) status = completion_record(&c, index);
+    return status ? status : aside_behind(whole, index);
+}
+
 /* *begun: programs that were begun. */
 static coda_status run_programs(const struct call *c, bool prepare, int *begun)
 {
@@ -55,8 +66,7 @@ static coda_status run_programs(const struct call *c, bool prepare, int *begun)
     for (int i = 0; i < c->p->plan.programs && !status; i++) {
         if (c->p->plan.program[i].prepare != prepare) continue;
         ++*begun;
-        status = run_one(c, i);
-        if (!status && c->done) status = completion_record(c, i);
+        status = run_in_place(c, i);
         if (!status && c->watch) status = c->watch->behind(c->watch->context, i);
     }
     return status;
@@ -91,7 +101,7 @@ coda_status executable_run(const struct coda_plan *p, void *const *args, void *p
 coda_status executable_watched(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
                                coda_stream stream, const coda_run_options *opt, const struct run_watch *watch)
 {
-    struct call c = {p, args, prepared, workspace, stream, NULL, watch};
+    struct call c = {p, args, prepared, workspace, stream, NULL, watch, NULL};
     int begun = 0;
     struct arguments b = arguments(&c, "run", false);
     coda_status status = check(&c, &b);
@@ -103,7 +113,9 @@ coda_status executable_watched(const struct coda_plan *p, void *const *args, voi
     if (p->groups) status = agree(&c);
     if (!status && c.done) status = completion_record(&c, -1);
     if (!status && watch) status = watch->first(watch->context);
+    if (!status) status = aside_open(&c);
     if (!status) status = run_programs(&c, false, &begun);
+    status = aside_close(&c, begun, status);
     if (status) release_others(&c);
     parallel_limit(before);
     return status;
@@ -112,7 +124,7 @@ coda_status executable_watched(const struct coda_plan *p, void *const *args, voi
 coda_status executable_prepare(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
                                coda_stream stream)
 {
-    struct call c = {p, args, prepared, workspace, stream, NULL, NULL};
+    struct call c = {p, args, prepared, workspace, stream, NULL, NULL, NULL};
     struct keeping *keeping;
     int begun = 0;
     struct arguments b = arguments(&c, "prepare", true);
@@ -130,7 +142,7 @@ coda_status executable_prepare(const struct coda_plan *p, void *const *args, voi
 
 coda_status executable_adopt(const struct coda_plan *p, void *const *args, void *prepared)
 {
-    struct call c = {p, args, prepared, NULL, NULL, NULL, NULL};
+    struct call c = {p, args, prepared, NULL, NULL, NULL, NULL, NULL};
     struct arguments b = arguments(&c, "prepare_adopt", true);
     b.workspace_bytes = 0;
     coda_status status = check(&c, &b);

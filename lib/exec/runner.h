@@ -16,6 +16,7 @@ struct call {
     coda_stream stream;
     void *const *done;             /* a CUevent for each argument, or NULL; NULL: none is wanted */
     const struct run_watch *watch; /* or NULL */
+    struct jit_side *side;         /* aside.c: a second stream; NULL: there is none */
 };
 
 struct runner {
@@ -44,6 +45,15 @@ RUNNERS(X)
 coda_status completion_find(struct coda_plan *p);
 coda_status completion_record(const struct call *c, int index);
 
+/* aside.c -- finds which programs go to a second stream, once it is known who runs them; opens that for a
+ * run, which then calls two of the next ones around each program, and the last one in any case. */
+coda_status aside_find(struct coda_plan *p);
+coda_status aside_open(struct call *c);
+coda_stream aside_stream(const struct call *c, int index);
+coda_status aside_before(const struct call *c, int index);
+coda_status aside_behind(const struct call *c, int index);
+coda_status aside_close(const struct call *c, int begun, coda_status run); /* programs; what came of them */
+
 /* agree.c -- finds what the plan exchanges; and before a run compares it with what the other ranks do, once.
  * */
 coda_status agenda_find(struct coda_plan *p);
@@ -67,6 +77,8 @@ int64_t peers_area(const struct coda_plan *p);
 
 /* carrier.c -- what this rank has of inboxes. */
 coda_status carrier_peers(coda_group *g, struct peers **out);
+/* carrier.c -- the second stream of this rank's runs, with so many marks; made where there is none. */
+coda_status carrier_side(const struct call *c, coda_group *g, int marks, struct jit_side **out);
 /* carrier.c -- the communicator of this rank, made where there is none; and all ranks' agendas by it. */
 coda_status carrier_of(const struct call *c, coda_group *g, const char *operation, struct jit_comm **out);
 coda_status carrier_agree(const struct call *c, coda_group *g, const struct agenda *mine);

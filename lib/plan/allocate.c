@@ -18,7 +18,7 @@ static void touch(struct plan *p, int buffer, int program)
 {
     struct buffer *b = &p->buffer[buffer];
     if (b->first < 0) b->first = program;
-    b->last = program;
+    b->last = MAX(b->last, program);
 }
 
 /* What ranks add up is read by the program behind, where that makes the sum. */
@@ -30,12 +30,21 @@ static void keep_for_next(struct plan *p, int i, const struct plan_options *opt)
         touch(p, s->use[ALL_REDUCE_X].buffer, i + 1);
 }
 
+/* What an exchange uses stays while others run beside it. */
+static void keep_beside(struct plan *p, int i)
+{
+    const struct tensor_use *u;
+    for (int j = 0; p->beside && p->beside[i] && (u = program_use(&p->program[i], j)); j++)
+        touch(p, u->buffer, p->beside[i] - 1);
+}
+
 static void find_lifetimes(struct plan *p, const struct plan_options *opt)
 {
     const struct tensor_use *u;
     for (int i = 0; i < p->programs; i++) {
         for (int j = 0; (u = program_use(&p->program[i], j)); j++) touch(p, u->buffer, i);
         keep_for_next(p, i, opt);
+        keep_beside(p, i);
     }
 }
 

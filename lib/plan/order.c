@@ -10,9 +10,15 @@
  * Where that keeps much in memory, as the logits of all chunks of a loss before the first one's gradient, the
  * one goes first after which the least is kept, and the order is taken if its peak is lower by one part in
  * 128: list scheduling, as XLA's memory scheduler has it, which also takes the better one of several orders.
+ *
+ * Where exchanges are to have others beside them, one that is ready goes before all, and what waits for one
+ * behind all that waits for earlier ones alone; then an order by bytes is taken if it halves the peak.
  */
 #include "order.h"
 
+#include "own.h"
+
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +31,9 @@ struct order {
     int *missing;             /* of a program: epochs that it waits for */
     int *seen;                /* of an epoch: the last program that was counted, and one more */
     int *heap, ready;
+    int *reach;    /* of an epoch: how many exchanges there were, with the last one that it waits for */
+    int *key;      /* of a program that is ready: that number, or less than 0; equal ones are in order */
+    int exchanges; /* that are done */
     struct ledger *ledger; /* order_memory.c: of the bytes that are kept; NULL: the first root goes first */
 };
 
@@ -63,6 +72,7 @@ static bool number_epochs(struct order *o)
     o->after = ARENA_NEW(a, int, o->epochs + 1);
     o->pending = ARENA_NEW(a, int, o->epochs + 1);
     o->seen = ARENA_NEW(a, int, o->epochs + 1);
+    o->reach = ARENA_NEW(a, int, o->epochs + 1);
     return !a->failed;
 }
 
@@ -118,10 +128,38 @@ static bool is_member(const struct order *o, int epoch, int program)
 
 /* ---- Who is ready ---- */
 
+static bool is_exchange(const struct order *o, int program)
+{
+    return o->p->overlaps && o->p->program[program].own == &own_exchange;
+}
+
+static int reach_of(const struct order *o, int program)
+{
+    const struct tensor_use *u;
+    int reach = 0;
+    for (int j = 0; (u = program_use(&o->p->program[program], j)); j++)
+        reach = MAX(reach, o->reach[epoch_of(o, u)]);
+    return reach;
+}
+
+/* What coda_prepare runs comes first in any case. */
+static int key_of(const struct order *o, int program)
+{
+    if (!o->p->overlaps) return 0;
+    return o->p->program[program].prepare ? -2 : is_exchange(o, program) ? -1 : reach_of(o, program);
+}
+
+static bool comes_first(const struct order *o, int a, int b)
+{
+    return o->key[a] != o->key[b] ? o->key[a] < o->key[b] : a < b;
+}
+
 static void make_ready(struct order *o, int program)
 {
     int i = o->ready++;
-    for (; i > 0 && o->heap[(i - 1) / 2] > program; i = (i - 1) / 2) o->heap[i] = o->heap[(i - 1) / 2];
+    o->key[program] = key_of(o, program);
+    for (; i > 0 && comes_first(o, program, o->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        o->heap[i] = o->heap[(i - 1) / 2];
     o->heap[i] = program;
 }
 
@@ -129,8 +167,8 @@ static int take_first(struct order *o)
 {
     int first = o->heap[0], last = o->heap[--o->ready], i = 0;
     for (int child; (child = 2 * i + 1) < o->ready; i = child) {
-        if (child + 1 < o->ready && o->heap[child + 1] < o->heap[child]) child++;
-        if (o->heap[child] >= last) break;
+        if (child + 1 < o->ready && comes_first(o, o->heap[child + 1], o->heap[child])) child++;
+        if (!comes_first(o, o->heap[child], last)) break;
         o->heap[i] = o->heap[child];
     }
     o->heap[i] = last;
@@ -150,9 +188,10 @@ static void find_missing(struct order *o)
 }
 
 /* One member of an epoch is done: whom does only that keep waiting? */
-static void leave_epoch(struct order *o, int epoch, const bool *done)
+static void leave_epoch(struct order *o, int epoch, int reach, const bool *done)
 {
     int left = --o->pending[epoch], next = o->after[epoch];
+    if (next >= 0) o->reach[next] = MAX(o->reach[next], reach);
     for (int i = next < 0 ? 0 : o->at[next]; next >= 0 && left <= 1 && i < o->at[next + 1]; i++) {
         int program = o->member[i];
         if (!done[program] && left == is_member(o, epoch, program) && --o->missing[program] == 0)
@@ -166,7 +205,7 @@ static int take_least(struct order *o)
     int best = 0;
     double least = 0;
     for (int i = 0; i < o->ready; i++) {
-        double more = ledger_growth(o->ledger, o->heap[i]);
+        double more = is_exchange(o, o->heap[i]) ? -INFINITY : ledger_growth(o->ledger, o->heap[i]);
         if (i && (more > least || (more == least && o->heap[i] > o->heap[best]))) continue;
         best = i, least = more;
     }
@@ -178,11 +217,12 @@ static int take_least(struct order *o)
 static void finish(struct order *o, int program, const bool *done)
 {
     const struct tensor_use *u;
+    int reach = is_exchange(o, program) ? ++o->exchanges : o->p->overlaps ? reach_of(o, program) : 0;
     for (int j = 0; (u = program_use(&o->p->program[program], j)); j++) {
         int epoch = epoch_of(o, u);
         if (o->seen[epoch] == program + 1) continue;
         o->seen[epoch] = program + 1;
-        leave_epoch(o, epoch, done);
+        leave_epoch(o, epoch, reach, done);
     }
 }
 
@@ -195,6 +235,8 @@ static int run(struct order *o, int *sorted)
     for (int g = 0; g < o->epochs; g++) o->pending[g] = o->at[g + 1] - o->at[g];
     memset(o->missing, 0, sizeof *o->missing * (size_t)n);
     memset(o->seen, 0, sizeof *o->seen * (size_t)o->epochs);
+    memset(o->reach, 0, sizeof *o->reach * (size_t)o->epochs);
+    o->exchanges = 0;
     find_missing(o);
     while (o->ready) {
         int i = o->ledger ? take_least(o) : take_first(o);
@@ -212,7 +254,7 @@ static bool keep_less(struct order *o, int *sorted)
     int n = o->p->programs, *other = ARENA_NEW(&o->p->arena, int, n + 1);
     o->ledger = other ? ledger_new(o->p) : NULL;
     if (!o->ledger) return false;
-    double peak = ledger_peak(o->ledger, sorted), better = 127.0 / 128 * peak;
+    double peak = ledger_peak(o->ledger, sorted), better = (o->p->overlaps ? 0.5 : 127.0 / 128) * peak;
     if (n > MOST_BY_MEMORY || ledger_least(o->ledger) > better || run(o, other) < n) return true;
     if (ledger_peak(o->ledger, other) > better) return true;
     memcpy(sorted, other, sizeof *sorted * (size_t)n);
@@ -227,6 +269,7 @@ coda_status plan_order(struct plan *p)
     int *sorted = ARENA_NEW(&p->arena, int, n + 1);
     o.missing = ARENA_NEW(&p->arena, int, n + 1);
     o.heap = ARENA_NEW(&p->arena, int, n + 1);
+    o.key = ARENA_NEW(&p->arena, int, n + 1);
     qsort(p->program, (size_t)n, sizeof *p->program, by_root);
     if (p->arena.failed || !number_epochs(&o) || !fill_epochs(&o))
         return fail(CODA_E_MEMORY, "out of memory for %d programs", n);

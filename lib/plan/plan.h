@@ -30,9 +30,12 @@ struct plan {
     bool accumulates;            /* do sums of products add to where they end? */
     bool by_size;                /* do bytes decide what comes first, and what is written over? ... */
     bool rearranged;             /* ... did they? */
+    bool overlaps;               /* do exchanges come first, and what waits for them last? */
     struct target target;        /* that it is for */
     struct schedule *schedule;   /* one for each program, once they are in order */
     struct waits *waits;         /* of each program, once all has its place; NULL: not found */
+    int *beside; /* of an exchange that others run beside: the first of these programs that does not; else 0.
+                    NULL: there is none */
 };
 
 /* ---- Decisions: tuning results that override the cost model, by the GEMM's root node ---- */
@@ -52,6 +55,7 @@ struct plan_options {
     bool cublaslt;
     bool invariant;   /* program.invariant, of all programs */
     bool one_of_many; /* the graph has symbols: plans of its shapes differ in numbers alone */
+    bool overlap;     /* plan.overlaps */
     bool plain;       /* programs in the graph's order, each result in memory of its own */
     coda_fold fold;
     enum exchange_wish exchange; /* exchange.h */
@@ -75,15 +79,17 @@ const struct decision *plan_decision(const struct plan_options *opt, int root); 
 
 /* ---- The stages; graph -> programs is fuse ---- */
 
-coda_status plan_arrange(struct plan *p);    /* plan.c: what follows, up to plan_reuse */
-coda_status plan_accumulate(struct plan *p); /* accumulate.c: sums of products, where they end */
-coda_status plan_order(struct plan *p);      /* order.c: which program after which */
-coda_status plan_begin_sums(struct plan *p); /* accumulate.c: which of these comes first */
-coda_status plan_reuse(struct plan *p);      /* reuse.c: results in the memory of what they are made of */
+coda_status plan_arrange(struct plan *p);     /* plan.c: what follows, up to plan_reuse */
+coda_status plan_accumulate(struct plan *p);  /* accumulate.c: sums of products, where they end */
+coda_status plan_order(struct plan *p);       /* order.c: which program after which */
+coda_status plan_begin_sums(struct plan *p);  /* accumulate.c: which of these comes first */
+coda_status plan_reuse(struct plan *p);       /* reuse.c: results in the memory of what they are made of */
+coda_status plan_find_beside(struct plan *p); /* beside.c: exchanges that others run beside */
 /* allocate.c: offsets in the workspace */
 coda_status plan_place(struct plan *p, const struct plan_options *opt);
 coda_status plan_place_folds(struct plan *p);  /* folds.c: and of what coda_prepare leaves */
 coda_status plan_find_waits(struct plan *p);   /* waits.c: and that no place is taken too early */
+coda_status plan_find_order(struct plan *p);   /* waits.c: the same without places */
 coda_status plan_verify(const struct plan *p); /* plan_verify.c */
 
 void plan_dot(const struct plan *p, struct text *t); /* plan_dot.c: as a Graphviz picture */

@@ -35,6 +35,7 @@ struct segment {
 
 struct search {
     struct plan *p;
+    bool placed; /* buffers have their places */
     struct arena arena;
     struct life *life;
     struct segment *segment; /* by address, disjoint */
@@ -83,7 +84,7 @@ static struct link *take_place(struct search *s, int buffer)
     struct segment piece[3];
     struct link *users = NULL;
     int at = segment_at(s, own.first), end = at, n = 0;
-    if (b->space != SPACE_WORK || !b->bytes) return NULL;
+    if (!s->placed || b->space != SPACE_WORK || !b->bytes) return NULL;
     for (; end < s->segments && s->segment[end].first < own.end; end++)
         for (struct link *l = s->life[s->segment[end].buffer].members; l; l = l->next)
             users = push(s, users, l->program);
@@ -101,7 +102,7 @@ static struct link *take_place(struct search *s, int buffer)
 static bool has_place(const struct search *s, int buffer)
 {
     const struct buffer *b = &s->p->buffer[buffer];
-    if (b->space != SPACE_WORK || !b->bytes) return true;
+    if (!s->placed || b->space != SPACE_WORK || !b->bytes) return true;
     int at = segment_at(s, b->offset);
     const struct segment *g = &s->segment[at];
     return at < s->segments && g->buffer == buffer && g->first == b->offset && g->end == b->offset + b->bytes;
@@ -172,9 +173,9 @@ static coda_status visit(struct search *s, int program)
     return status;
 }
 
-coda_status plan_find_waits(struct plan *p)
+static coda_status find_waits(struct plan *p, bool placed)
 {
-    struct search s = {.p = p, .words = (uint64_t)MIN(CEIL_DIV(p->programs, BITS), ROW)};
+    struct search s = {.p = p, .placed = placed, .words = (uint64_t)MIN(CEIL_DIV(p->programs, BITS), ROW)};
     coda_status status = CODA_OK;
     p->waits = ARENA_NEW(&p->arena, struct waits, p->programs + 1);
     s.life = ARENA_NEW(&s.arena, struct life, p->buffers + 1);
@@ -190,3 +191,6 @@ coda_status plan_find_waits(struct plan *p)
     arena_free(&s.arena);
     return failed ? fail(CODA_E_MEMORY, "out of memory for what %d programs wait for", p->programs) : status;
 }
+
+coda_status plan_find_waits(struct plan *p) { return find_waits(p, true); }
+coda_status plan_find_order(struct plan *p) { return find_waits(p, false); }

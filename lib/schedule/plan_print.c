@@ -56,6 +56,7 @@ void plan_print(const struct plan *p, struct text *t)
         const struct program *q = &p->program[i];
         text_printf(t, "@%d %s", i, q->prepare ? "prepare " : "");
         program_print(p, q, t);
+        if (p->beside && p->beside[i]) text_printf(t, "   beside @%d..@%d\n", i + 1, p->beside[i] - 1);
         if (q->prepare) continue;
         launches++;
         flops += program_flops(q);

@@ -1,4 +1,8 @@
-/* stream.c -- streams, which run at once; events; graphs, which are lists of launches. */
+/*
+ * stream.c -- streams, which run at once; events; graphs, whose launches wait for those ahead of them in
+ * their stream, and for those ahead of the events that it has waited for. A graph runs in any order that
+ * heeds this, another one each time: what nobody waits for comes early, or late.
+ */
 #include "driver_inside.h"
 #include "driver.h"
 
@@ -6,8 +10,17 @@
 #include <string.h>
 #include <time.h>
 
+enum { MOST_AHEAD = 16, MOST_STREAMS = 8 };
+
+/* Launches, by their numbers: a few, behind which all others of interest are. */
+struct front {
+    int number[MOST_AHEAD], count;
+};
 struct record {
     struct record *next;
+    int number; /* in the graph */
+    struct front ahead;
+    bool done;
     const struct emulated_kernel *kernel; /* NULL: a call */
     unsigned grid, threads, shared;
     void *parameters;
@@ -16,17 +29,23 @@ struct record {
 };
 struct CUgraph_st {
     struct record *first, **end;
+    int records;
+    CUstream stream[MOST_STREAMS]; /* that record into it, the first of which began */
+    int streams;
 };
 struct CUgraphExec_st {
     struct CUgraph_st graph;
 };
 struct CUstream_st {
     struct CUgraph_st *recording;
+    struct front front;
     bool stuck; /* what was recorded behind it never happens */
 };
 struct CUevent_st {
     double ms;
     CUstream stream;
+    struct CUgraph_st *recorded; /* in which capture; NULL: in none */
+    struct front front;
 };
 
 /* ---- Streams and events ---- */
@@ -35,6 +54,10 @@ CUresult cuStreamCreate(CUstream *out, unsigned flags)
 {
     (void)flags;
     return *out = calloc(1, sizeof **out), *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
+{
+    return (void)priority, cuStreamCreate(out, flags);
 }
 CUresult cuStreamDestroy_v2(CUstream s) { return free(s), CUDA_SUCCESS; }
 CUresult cuStreamSynchronize(CUstream s) { return (void)s, CUDA_SUCCESS; }
@@ -51,8 +74,25 @@ CUresult cuEventRecord(CUevent e, CUstream s)
 {
     struct timespec t;
     e->stream = s;
+    e->recorded = s ? s->recording : NULL;
+    if (e->recorded) e->front = s->front;
     clock_gettime(CLOCK_MONOTONIC, &t);
     e->ms = 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+    return CUDA_SUCCESS;
+}
+/* A stream that waits for one that records begins to record, too. */
+CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
+{
+    struct CUgraph_st *g = e->recorded;
+    if (flags) return CUDA_ERROR_INVALID_VALUE;
+    if (!g) return stream_records(s) ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION : CUDA_SUCCESS;
+    if (s->recording && s->recording != g) return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+    if (!s->recording && g->streams == MOST_STREAMS) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!s->recording) s->recording = g, s->front.count = 0, g->stream[g->streams++] = s;
+    for (int i = 0; i < e->front.count; i++) {
+        if (s->front.count == MOST_AHEAD) return CUDA_ERROR_OUT_OF_MEMORY;
+        s->front.number[s->front.count++] = e->front.number[i];
+    }
     return CUDA_SUCCESS;
 }
 CUresult cuEventQuery(CUevent e)
@@ -85,6 +125,7 @@ static bool append(struct CUgraph_st *g, const struct record *from)
     if (!r) return false;
     *r = *from;
     r->next = NULL;
+    r->number = g->records++;
     if (!(r->parameters = aligned_alloc(128, (bytes + 127) / 128 * 128))) return free(r), false;
     memcpy(r->parameters, from->parameters, bytes);
     *g->end = r;
@@ -103,6 +144,15 @@ static void free_records(struct CUgraph_st *g)
 
 bool stream_records(CUstream s) { return s && s->recording; }
 
+/* Behind what the stream has. */
+static CUresult record(CUstream s, struct record *r)
+{
+    r->ahead = s->front;
+    if (!append(s->recording, r)) return CUDA_ERROR_OUT_OF_MEMORY;
+    s->front = (struct front){.number = {s->recording->records - 1}, .count = 1};
+    return CUDA_SUCCESS;
+}
+
 CUresult stream_record(CUstream s, const struct emulated_kernel *k, const void *parameters, unsigned grid,
                        unsigned threads, unsigned shared)
 {
@@ -112,14 +162,14 @@ CUresult stream_record(CUstream s, const struct emulated_kernel *k, const void *
                        .shared = shared,
                        .parameters = (void *)(uintptr_t)parameters,
                        .bytes = k->entry->parameters};
-    return append(s->recording, &r) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return record(s, &r);
 }
 
 int emu_stream_call(void *stream, int (*call)(void *), void *parameters, size_t bytes)
 {
     struct record r = {.call = call, .parameters = parameters, .bytes = bytes};
     if (!stream_records(stream)) return call(parameters);
-    return append(((CUstream)stream)->recording, &r) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return record(stream, &r);
 }
 
 void emu_stream_stick(void *stream, int stuck)
@@ -139,15 +189,38 @@ CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode)
 {
     (void)mode;
     if (!s || s->recording) return CUDA_ERROR_INVALID_VALUE;
-    return s->recording = new_graph(), s->recording ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!(s->recording = new_graph())) return CUDA_ERROR_OUT_OF_MEMORY;
+    s->recording->stream[s->recording->streams++] = s;
+    s->front.count = 0;
+    return CUDA_SUCCESS;
+}
+
+/* Does the stream that began come behind all that the others have recorded? */
+static bool is_joined(const struct CUgraph_st *g)
+{
+    bool *behind = calloc((size_t)g->records + 1, sizeof *behind), all = behind;
+    const struct front *end = &g->stream[0]->front;
+    for (int i = 0; behind && i < end->count; i++) behind[end->number[i]] = true;
+    for (int n = g->records - 1; all && n >= 0; n--) {
+        const struct record *r = g->first;
+        while (r->number != n) r = r->next;
+        all = behind[n];
+        for (int i = 0; i < r->ahead.count; i++) behind[r->ahead.number[i]] = true;
+    }
+    free(behind);
+    return all;
 }
 
 CUresult cuStreamEndCapture(CUstream s, CUgraph *out)
 {
     if (!stream_records(s)) return CUDA_ERROR_INVALID_VALUE;
-    *out = s->recording;
-    s->recording = NULL;
-    return CUDA_SUCCESS;
+    struct CUgraph_st *g = s->recording;
+    if (g->stream[0] != s) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+    bool joined = is_joined(g);
+    for (int i = 0; i < g->streams; i++) g->stream[i]->recording = NULL;
+    *out = joined ? g : NULL;
+    if (!joined) cuGraphDestroy(g);
+    return joined ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long long flags)
@@ -166,13 +239,46 @@ CUresult cuGraphExecDestroy(CUgraphExec e) { return free_records(&e->graph), fre
 
 CUresult cuGraphUpload(CUgraphExec e, CUstream s) { return (void)e, (void)s, CUDA_SUCCESS; }
 
+/* All before `first` are done. */
+static bool is_ready(const struct record *first, const struct record *r)
+{
+    for (const struct record *o = first; o != r; o = o->next)
+        for (int i = 0; !o->done && i < r->ahead.count; i++)
+            if (r->ahead.number[i] == o->number) return false;
+    return true;
+}
+
+/* Of the first few that are not done, one that waits for nobody. */
+static struct record *next_of(const struct CUgraph_st *g, uint64_t *random)
+{
+    enum { FEW = 16 };
+    struct record *ready[FEW], *first = g->first;
+    int n = 0, seen = 0;
+    while (first->done) first = first->next;
+    for (struct record *r = first; r && seen < FEW; r = r->next) {
+        if (r->done) continue;
+        seen++;
+        if (is_ready(first, r)) ready[n++] = r;
+    }
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return ready[(*random >> 33) % (uint64_t)n];
+}
+
 CUresult cuGraphLaunch(CUgraphExec e, CUstream s)
 {
+    static uint64_t launches;
+    const char *seed = getenv("CODA_SEED");
+    uint64_t random =
+        (seed ? strtoull(seed, NULL, 0) : 1) + 77 * __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
     CUresult status = CUDA_SUCCESS;
     (void)s;
-    for (const struct record *r = e->graph.first; r && !status; r = r->next)
+    for (struct record *r = e->graph.first; r; r = r->next) r->done = false;
+    for (int i = 0; i < e->graph.records && !status; i++) {
+        struct record *r = next_of(&e->graph, &random);
         status = r->kernel ? emulator_run(r->kernel, r->parameters, r->grid, r->threads, r->shared)
                            : (CUresult)r->call(r->parameters);
+        r->done = true;
+    }
     return status;
 }
 

@@ -12,6 +12,10 @@ CUresult cuStreamCreate(CUstream *out, unsigned flags)
     (void)flags;
     return *out = (CUstream)(void *)&thing, CUDA_SUCCESS;
 }
+CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
+{
+    return (void)priority, cuStreamCreate(out, flags);
+}
 CUresult cuStreamDestroy_v2(CUstream s) { return (void)s, CUDA_SUCCESS; }
 CUresult cuStreamSynchronize(CUstream s) { return (void)s, CUDA_SUCCESS; }
 
@@ -22,6 +26,10 @@ CUresult cuEventCreate(CUevent *out, unsigned flags)
 }
 CUresult cuEventDestroy_v2(CUevent e) { return (void)e, CUDA_SUCCESS; }
 CUresult cuEventRecord(CUevent e, CUstream s) { return (void)e, (void)s, CUDA_SUCCESS; }
+CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
+{
+    return (void)s, (void)e, (void)flags, CUDA_SUCCESS;
+}
 CUresult cuEventQuery(CUevent e) { return (void)e, CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent e) { return (void)e, CUDA_SUCCESS; }
 

@@ -35,6 +35,7 @@ static const char *const words[] = {
     "--no-fusion",
     "--fast-fp16",
     "--no-deferral",
+    "--overlap",
     "--invariant",
     "--arch",
     "sm_90a",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "jit.h"
+#include "util_overlap.h"
 #include "util_random.h"
 
 #include "tests.h" /* last: Check has a macro named fail */
@@ -501,6 +502,74 @@ START_TEST(wrong_handles)
 }
 END_TEST
 
+/* ---- Exchanges beside others ---- */
+
+/* Of rank k's arguments one that is no output has small numbers of its own. */
+static void make_args(struct rank *r, const coda_plan *p, int k, bool *output, size_t *bytes)
+{
+    for (int i = 0; i < MOST_ARGS; i++) {
+        coda_arg_info info = CODA_ARG_INFO_INIT;
+        struct random draw = {(uint64_t)(i * 8 + k + 1)};
+        output[i] = false;
+        if (coda_plan_arg(p, i, &info) != CODA_OK) break;
+        output[i] = info.kind == CODA_ARG_OUTPUT, bytes[i] = info.bytes;
+        if (info.kind == CODA_ARG_GROUP) r->args[i] = r->group;
+        else r->args[i] = poisoned(info.bytes, k);
+        for (size_t e = 0; info.kind != CODA_ARG_GROUP && !output[i] && e < info.bytes / 2; e++)
+            ((uint16_t *)r->args[i])[e] = (uint16_t)(0x3e00 + random_next(&draw) % 64);
+    }
+}
+
+/* What ranks have of one graph, with a flag and without; out[rank][argument] of outputs. */
+static void run_flagged(const char *text, unsigned flags, void *out[2][MOST_ARGS], size_t *bytes)
+{
+    struct rank r[2] = {{0}};
+    bool output[MOST_ARGS];
+    coda_graph *g = parsed(text);
+    coda_plan *p = compiled(g, flags);
+    make_groups(r, 2, LONG_MS);
+    for (int k = 0; k < 2; k++) {
+        r[k].plan = p, r[k].work = poisoned(coda_plan_workspace(p), k);
+        make_args(&r[k], p, k, output, bytes);
+    }
+    run_ranks(r, 2);
+    for (int k = 0; k < 2; k++) {
+        ck_assert_msg(r[k].status == CODA_OK, "%s", r[k].error);
+        for (int i = 0; i < MOST_ARGS; i++) {
+            out[k][i] = output[i] ? r[k].args[i] : NULL;
+            if (!output[i] && r[k].args[i] != r[k].group) free(r[k].args[i]);
+        }
+        free(r[k].work);
+    }
+    free_groups(r, 2);
+    coda_plan_free(p), coda_graph_free(g);
+}
+
+START_TEST(others_run_beside_with_equal_bits)
+{
+    static const char *const shown[] = {"   beside @5..@10\n@5 gemm", "   beside @2..@3\n@2 gemm"};
+    char text[OVERLAP_TEXT], plan[1 << 14];
+    void *without[2][MOST_ARGS], *with[2][MOST_ARGS];
+    size_t bytes[MOST_ARGS];
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    overlap_graph(text, sizeof text, _i);
+    coda_graph *g = parsed(text);
+    opt.device = CODA_DEVICE_NONE, opt.arch = "sm_90a", opt.flags = CODA_PLAN_ONLY | CODA_OVERLAP;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    ck_assert(coda_plan_print(p, CODA_TEXT_PLAN, plan, sizeof plan) < (int64_t)sizeof plan);
+    ck_assert_msg(strstr(plan, shown[_i]), "%s", plan);
+    coda_plan_free(p), coda_graph_free(g);
+    run_flagged(text, 0, without, bytes);
+    run_flagged(text, CODA_OVERLAP, with, bytes);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < MOST_ARGS; i++) {
+            if (without[k][i]) ck_assert(!memcmp(without[k][i], with[k][i], bytes[i]));
+            free(without[k][i]), free(with[k][i]);
+        }
+}
+END_TEST
+
 /* ---- By kernels of ours: which, and what they take in ---- */
 
 /* Compiles a graph for no device; its kernels, and whether one of them has these words. */
@@ -616,4 +685,5 @@ END_TEST
 TESTS(exchange, EACH(moves_and_adds, ARRAY_SIZE(exchanges)), EACH(a_block_in_parts, 2),
       ONE(calls_keep_their_order), EACH(says_what_is_wrong, ARRAY_SIZE(refused)), ONE(ranks_that_differ),
       ONE(a_rank_that_is_late), EACH(a_rank_that_ends, 2), ONE(wrong_handles), ONE(kernels_of_ours),
-      ONE(plans_show_exchanges), CASE("nvrtc"), TAG("nvrtc"), EACH(kernels_fit_registers, 2));
+      EACH(others_run_beside_with_equal_bits, OVERLAP_GRAPHS), ONE(plans_show_exchanges), CASE("nvrtc"),
+      TAG("nvrtc"), EACH(kernels_fit_registers, 2));

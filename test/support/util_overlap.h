@@ -1,0 +1,13 @@
+/* util_overlap.h -- graphs of two ranks in which exchanges can run beside products. */
+#ifndef UTIL_OVERLAP_H
+#define UTIL_OVERLAP_H
+
+#include <stddef.h>
+
+enum { OVERLAP_GRAPHS = 2, OVERLAP_TEXT = 8192 };
+
+/* 0: a step of data parallel training by layers, whose gradients are added up at the end; 1: a half of a
+ * decoder layer whose weights are cut, its rows in pieces. The group is the first leaf. */
+void overlap_graph(char *text, size_t size, int which);
+
+#endif
