@@ -44,6 +44,8 @@ NVRTC_ROOMS := $(notdir $(patsubst %/,%,$(sort $(dir $(shell grep -l '"nvrtc' te
 in_locale    = CODA_TEST_LOCALE=$(1) LOCPATH=$(CURDIR)/$(BUILD)/locale
 GERMAN      := $(call in_locale,de_DE.UTF-8)
 TURKISH     := $(call in_locale,tr_TR.UTF-8)
+# The cache is tried on both: its unit tests and some of its torture on a disk, what else writes in memory (test/run).
+on_disk      = TMPDIR=$$$${ON_DISK:-/tmp}
 # Kernels that compiled well are kept: one that an edit leaves as it was is not proved again.
 KERNELS     := $(CURDIR)/$(BUILD)/kernels
 # The suites that start threads. A race ends a test's process with a status that Check sees.
@@ -52,7 +54,7 @@ THREADED    := $(patsubst test_%,%,$(basename $(notdir $(THREADED_FILES))))
 
 $(eval $(call job,nvrtc-hopper,unit,env $(GERMAN) CODA_CACHE_DIR=$(KERNELS) CK_INCLUDE_TAGS=hopper $(BUILD)/unit))
 $(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,$(if $(filter emit,$(r)),env CODA_CACHE_DIR=$(KERNELS),env) $(GERMAN) CK_INCLUDE_TAGS=nvrtc CK_EXCLUDE_TAGS=hopper $(BUILD)/unit $(r))))
-$(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env $(GERMAN) CK_EXCLUDE_TAGS=nvrtc $(BUILD)/unit $(r))))
+$(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env $(GERMAN) $(if $(filter cache,$(r)),$(on_disk)) CK_EXCLUDE_TAGS=nvrtc $(BUILD)/unit $(r))))
 # Under AddressSanitizer a fork costs more than most tests; what it finds ends the process anyhow. Some rooms' tests
 # want a process of their own: they raise signals, change the environment, or leave memory with NVRTC.
 IN_ONE_PROCESS := $(filter-out base cache jit profile tune,$(ROOMS))
@@ -105,7 +107,7 @@ $(eval $(call job,oom-shapes-asan,asan,$(with_fakes) $(BUILD)/asan/oom $(if $(FU
 $(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(FUZZ_SECONDS) $$$$CODA_SEED)))
 
 # ---- The kernel cache under torture; again where a sanitizer has something to see, and under names of four bits ----
-$(foreach t,$(TORTURES),$(eval $(call job,torture-$(t),rest,$(BUILD)/torture/$(t) $(if $(FULL),--full))))
+$(foreach t,$(TORTURES),$(eval $(call job,torture-$(t),rest,$(if $(filter kill save tiers,$(t)),env $(on_disk)) $(BUILD)/torture/$(t) $(if $(FULL),--full))))
 $(foreach t,$(ASAN_TORTURES),$(eval $(call job,torture-$(t)-asan,asan,$(BUILD)/asan/torture/$(t) $(PARTS_ASAN_$(t)))))
 $(eval $(call job,torture-cold-tsan,tsan,$(BUILD)/tsan/torture/cold threads))
 $(eval $(call job,torture-store-tsan,tsan,$(BUILD)/tsan/torture/store))
