@@ -1,5 +1,6 @@
 /*
- * draw.c -- a picture by a diffusion transformer's files: DiT, PixArt, Stable Diffusion 3 and 3.5, FLUX.1.
+ * draw.c -- a picture by a diffusion transformer's files: DiT, PixArt, Stable Diffusion 3 and 3.5, FLUX.1; or
+ * a video, by Wan's.
  *
  *     draw [OPTION]... FOLDER
  *
@@ -14,6 +15,7 @@
  *     --noise FILE.npy          latents to begin with [channels, height, width], in place of the seed's
  *     --steps N, --guidance X   as is usual for the kind without them
  *     --size N, --size WxH      pixels; as the network was trained without it
+ *     --frames N                of a video; 81 without it
  *     -o FILE.png               the picture, or where there is a decoder, a preview
  *     --zoom N                  pixels of the file for each, or for each latent
  *     --map FILE.npy            how a preview's colours are made of latents [channels + 1, 3]
@@ -156,6 +158,7 @@ static enum found pair(struct line *l, const char *arg, const char *value)
     else if (!strcmp(arg, "--steps")) good = whole(value, MOST_STEPS, &o->steps);
     else if (!strcmp(arg, "--guidance")) good = guidance(value, &o->guidance);
     else if (!strcmp(arg, "--size")) good = size(l, value);
+    else if (!strcmp(arg, "--frames")) good = whole(value, 1 << 12, &o->frames);
     else if (!strcmp(arg, "--zoom")) good = whole(value, 256, &l->zoom);
     else if (!strcmp(arg, "--repeat")) good = whole(value, 1000, &l->repeat);
     else return FOUND_NONE;
@@ -207,10 +210,10 @@ static bool write_latents(const struct picture *p, const float *latents, const c
 {
     coda_arg_info info = CODA_ARG_INFO_INIT;
     info.dtype = CODA_F32;
-    info.rank = 4;
+    info.rank = picture_rank(p);
     picture_dims(p, info.dims);
-    info.strides[3] = 1;
-    for (int i = 2; i >= 0; i--) info.strides[i] = info.strides[i + 1] * info.dims[i + 1];
+    info.strides[info.rank - 1] = 1;
+    for (int i = info.rank - 2; i >= 0; i--) info.strides[i] = info.strides[i + 1] * info.dims[i + 1];
     const char *error = npy_write(path, &info, latents);
     return !error || fault_set(f, "%.200s %s", path, error);
 }
@@ -276,7 +279,7 @@ static void print_plans(const struct picture *p)
 
 static const char usage[] =
     "usage: draw [OPTION]... FOLDER\n"
-    "A picture. FOLDER is as diffusers writes it: DiT, PixArt, Stable Diffusion 3 and 3.5, FLUX.1.\n"
+    "A picture. FOLDER is as diffusers writes it: DiT, PixArt, Stable Diffusion 3 and 3.5, FLUX.1, Wan 2.1.\n"
     "examples/serving/digits is one of 1 MB.\n"
     "  --cpu, --gpu              where; a GPU if there is one\n"
     "  --dtype f32|f16|bf16      of weights and activations; on a GPU the files', or f16 for f32\n"
@@ -288,9 +291,10 @@ static const char usage[] =
     "                            what guidance leads away from\n"
     "  --seed N                  equal seeds draw equal pictures; 0\n"
     "  --noise FILE.npy          latents to begin with, in place of those by the seed\n"
-    "  --steps N                 50 of DiT, 20 of PixArt, 28 of others\n"
-    "  --guidance X              4 of DiT, 4.5 of PixArt, 7 of SD3, 3.5 of FLUX; up to 1: none\n"
+    "  --steps N                 50 of DiT and Wan, 20 of PixArt, 28 of others\n"
+    "  --guidance X              4 of DiT, 4.5 of PixArt, 7 of SD3, 3.5 of FLUX, 5 of Wan; up to 1: none\n"
     "  --size N, --size WxH      pixels; as the network was trained\n"
+    "  --frames N                of a video; 81\n"
     "  -o FILE.png               the picture, or where there is a decoder, a preview\n"
     "  --zoom N                  pixels of the file for each, or for each latent; 1\n"
     "  --map FILE.npy            a preview's colours by latents [channels + 1, 3]\n"

@@ -8,7 +8,7 @@
 
 #include "picture_build.h"
 
-int64_t picture_patches(const struct picture_shape *s) { return (int64_t)s->rows * s->columns; }
+int64_t picture_patches(const struct picture_shape *s) { return (int64_t)s->frames * s->rows * s->columns; }
 
 int64_t picture_patch_columns(const struct picture_config *c)
 {
@@ -40,11 +40,11 @@ coda_value picture_activation(struct drawing *d, coda_value x)
 coda_value picture_mlp(struct drawing *d, coda_value x, const char *name)
 {
     char part[96];
-    int64_t wide = d->c->hidden;
+    int64_t wide = d->c->hidden, inner = d->c->inner;
     snprintf(part, sizeof part, "%s.net.0.proj", name);
-    coda_value y = picture_activation(d, picture_linear(d, x, PART({part, 4 * wide}), wide));
+    coda_value y = picture_activation(d, picture_linear(d, x, PART({part, inner}), wide));
     snprintf(part, sizeof part, "%s.net.2", name);
-    return picture_linear(d, y, PART({part, wide}), 4 * wide);
+    return picture_linear(d, y, PART({part, wide}), inner);
 }
 
 /* ---- The table ---- */
@@ -68,6 +68,12 @@ void picture_modulate(struct drawing *d, coda_value condition, const char *name,
 {
     int64_t wide = (int64_t)chunks * d->c->hidden;
     picture_keep(d, picture_linear(d, coda_silu(d->b.g, condition), PART({name, wide}), d->c->hidden), wide);
+}
+
+coda_value picture_table(struct drawing *d, int64_t rows)
+{
+    coda_value t = build_weight(&d->b, PART({"scale_shift_table", rows}), "", d->c->hidden);
+    return coda_reshape(d->b.g, t, DIMS(1, rows * d->c->hidden));
 }
 
 void picture_take(struct drawing *d, coda_value *to, int count)
@@ -110,6 +116,17 @@ struct picture_qkv picture_qkv(struct drawing *d, coda_value x, const char *cons
     if (norms)
         p.q = picture_head_norm(d, p.q, norms[0], tokens), p.k = picture_head_norm(d, p.k, norms[1], tokens);
     return p;
+}
+
+coda_value picture_turned(struct drawing *d, coda_value x, int64_t from, int64_t tokens)
+{
+    coda_rope_options o = CODA_ROPE_OPTIONS_INIT;
+    o.head_dim = d->c->head_dim;
+    o.style = CODA_ROPE_INTERLEAVED;
+    o.frequencies = d->frequencies;
+    for (int i = 0; i < 3; i++) o.sections[i] = d->c->axes[i] / 2;
+    coda_value at = from ? coda_slice(d->b.g, d->positions, 0, from, from + tokens, 1) : d->positions;
+    return coda_rope(d->b.g, x, at, &o);
 }
 
 coda_value picture_attention(struct drawing *d, coda_value q, coda_value k, coda_value v, coda_value lengths)
@@ -221,27 +238,35 @@ static coda_value positions(struct drawing *d)
 /* ---- Patches ---- */
 
 /* The filter [hidden, channels, patch, patch], by whose columns a patch is [row, column, channel]. */
-static coda_value filter(struct drawing *d)
+static coda_value filter(struct drawing *d, const char *name)
 {
+    char whole[96];
     const struct picture_config *c = d->c;
     int64_t wide = picture_patch_columns(c), square = (int64_t)c->patch * c->patch;
     struct made *m = NULL;
+    snprintf(whole, sizeof whole, "%s.weight", name);
     if (d->b.from) {
-        const struct stored_tensor *t = find(d, "pos_embed.proj.weight", c->hidden, wide);
-        if (!t || !(m = made_new(d, "pos_embed.proj.weight", c->hidden, wide))) return build_fail(&d->b);
+        const struct stored_tensor *t = find(d, whole, c->hidden, wide);
+        if (!t || !(m = made_new(d, whole, c->hidden, wide))) return build_fail(&d->b);
         for (int64_t i = 0; i < c->hidden * wide; i++) {
             int64_t at = i % wide, channel = at % c->channels, place = at / c->channels;
             m->number[i] = stored_number(t, i / wide * wide + channel * square + place);
         }
     }
-    return made_leaf(d, "pos_embed.proj.weight", d->b.dtype, m, c->hidden, wide);
+    return made_leaf(d, whole, d->b.dtype, m, c->hidden, wide);
+}
+
+coda_value picture_filtered(struct drawing *d, coda_value x, const char *name)
+{
+    build_prefix(&d->b, "", 0);
+    coda_value w = filter(d, name), bias = build_weight(&d->b, PART({name, d->c->hidden}), ".bias", 0);
+    return coda_bias(d->b.g, coda_matmul(d->b.g, x, w), bias);
 }
 
 coda_value picture_patches_in(struct drawing *d, coda_value x)
 {
-    build_prefix(&d->b, "", 0);
-    coda_value w = filter(d), bias = build_weight(&d->b, PART({"pos_embed.proj", d->c->hidden}), ".bias", 0);
-    return coda_add(d->b.g, coda_bias(d->b.g, coda_matmul(d->b.g, x, w), bias), positions(d));
+    x = picture_filtered(d, x, "pos_embed.proj");
+    return coda_add(d->b.g, x, positions(d));
 }
 
 /* Of rows [row, column, channel] those of the channels that count. */

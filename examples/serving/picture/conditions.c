@@ -21,14 +21,29 @@ static bool side(int given, int standard, int scale, int patch, const char *what
     return true;
 }
 
+/* Of a decoder that makes several frames of one of latents, the first stands alone. */
+static bool choose_frames(struct picture *p, struct fault *f)
+{
+    int n = p->opt.frames, each = p->time_scale;
+    p->shape.frames = 1;
+    if (p->config.kind != PICTURE_WAN)
+        return n <= 1 || fault_set(f, "%d frames: %s draws pictures", n, p->config.name);
+    p->shape.frames = n ? (n - 1) / each + 1 : p->config.frames;
+    return (!n || (n - 1) % each == 0) ||
+           fault_set(f, "%d frames: 1 and a multiple of %d are wanted", n, each);
+}
+
 static bool choose_sides(struct picture *p, struct fault *f)
 {
     const struct picture_config *c = &p->config;
     struct picture_shape *s = &p->shape;
-    int standard = c->sample * p->scale;
-    if (!side(p->opt.height, standard, p->scale, c->patch, "height", &s->rows, f) ||
-        !side(p->opt.width, standard, p->scale, c->patch, "width", &s->columns, f))
+    if (!side(p->opt.height, c->sample * p->scale, p->scale, c->patch, "height", &s->rows, f) ||
+        !side(p->opt.width, c->sample_wide * p->scale, p->scale, c->patch, "width", &s->columns, f) ||
+        !choose_frames(p, f))
         return false;
+    if (c->most_side && (s->rows > c->most_side || s->columns > c->most_side || s->frames > c->most_side))
+        return fault_set(f, "%d x %d x %d patches; the network knows %d on an axis", s->frames, s->rows,
+                         s->columns, c->most_side);
     if (c->positions && (s->rows > c->positions || s->columns > c->positions))
         return fault_set(f, "%d x %d patches, and the network has positions of %d x %d", s->columns, s->rows,
                          c->positions, c->positions);
@@ -51,7 +66,7 @@ static bool choose_classes(struct picture *p, struct fault *f)
 /* The tokens of a text; of random weights as many as are usual. */
 static bool choose_text(struct picture *p, struct fault *f)
 {
-    static const int usual[] = {0, 120, 333, 512};
+    static const int usual[] = {0, 120, 333, 512, 512};
     const struct picture_config *c = &p->config;
     const char *const files[] = {p->opt.text, p->opt.negative}, *const names[] = {"--text", "--negative"};
     const int64_t dims[] = {1, 0, c->text_columns};
@@ -82,9 +97,9 @@ static void choose_samples(struct picture *p)
     s->pictures = p->opt.pictures;
     s->guided = p->config.kind != PICTURE_FLUX && p->opt.guidance > 1;
     s->samples = s->guided ? 2 * s->pictures : s->pictures;
-    s->conditions = p->config.kind == PICTURE_DIT      ? s->samples
-                    : p->config.kind == PICTURE_PIXART ? 1
-                                                       : 1 + s->guided;
+    s->conditions = p->config.kind == PICTURE_DIT  ? s->samples
+                    : p->config.pooled_columns > 0 ? 1 + s->guided
+                                                   : 1;
 }
 
 static bool choose_device(struct picture *p, struct fault *f)
@@ -100,8 +115,8 @@ static bool choose_device(struct picture *p, struct fault *f)
 
 bool picture_choose(struct picture *p, struct fault *f)
 {
-    static const int steps[] = {50, 20, 28, 28};
-    static const double guidance[] = {4, 4.5, 7, 3.5};
+    static const int steps[] = {50, 20, 28, 28, 50};
+    static const double guidance[] = {4, 4.5, 7, 3.5, 5};
     if (!p->opt.steps) p->opt.steps = steps[p->config.kind];
     if (p->opt.guidance < 0) p->opt.guidance = guidance[p->config.kind];
     p->shape.steps = p->opt.steps;
@@ -132,20 +147,25 @@ static void put_time(float *to, float at, int divisor)
 
 static bool write_steps(struct picture *p, struct fault *f)
 {
+    size_t wide = p->schedule.corrects ? STEP_NUMBERS : PLAIN_NUMBERS;
     int n = p->shape.steps, divisor = TIME_COLUMNS / 2 - (p->config.kind == PICTURE_DIT);
     struct picture_step *step = calloc((size_t)n, sizeof *step);
     float *times = calloc((size_t)n, sizeof *times * TIME_COLUMNS),
-          *numbers = calloc((size_t)n, sizeof *numbers * 6);
+          *numbers = calloc((size_t)n, sizeof *numbers * wide);
     bool good = (step && times && numbers) || fault_set(f, "out of memory");
     good = good &&
            picture_schedule_steps(&p->schedule, p->config.kind, n, (int)picture_patches(&p->shape), step, f);
     for (int i = 0; good && i < n; i++) {
-        const float row[] = {(float)p->opt.guidance, step[i].p, step[i].q, step[i].r, step[i].s, step[i].t};
-        memcpy(numbers + 6 * i, row, sizeof row);
+        const float row[PLAIN_NUMBERS] = {
+            (float)p->opt.guidance, step[i].p, step[i].q, step[i].r, step[i].s, step[i].t};
+        memcpy(numbers + wide * (size_t)i, row, sizeof row);
+        if (p->schedule.corrects)
+            memcpy(numbers + wide * (size_t)i + PLAIN_NUMBERS, step[i].corrected, sizeof step->corrected),
+                memcpy(numbers + wide * (size_t)(i + 1) - 3, step[i].next, sizeof step->next);
         put_time(times + TIME_COLUMNS * i, step[i].time, divisor);
     }
     good = good && picture_write(p, "times", times, sizeof *times * TIME_COLUMNS * (size_t)n, f) &&
-           picture_write(p, "numbers", numbers, sizeof *numbers * 6 * (size_t)n, f);
+           picture_write(p, "numbers", numbers, sizeof *numbers * wide * (size_t)n, f);
     free(step);
     free(times);
     free(numbers);
@@ -244,12 +264,13 @@ static bool write_positions(struct picture *p, struct fault *f)
 {
     const struct picture_shape *s = &p->shape;
     const struct picture_config *c = &p->config;
-    size_t n = (size_t)picture_patches(s), text = (size_t)s->text, k = 0;
+    size_t n = (size_t)picture_patches(s), text = c->kind == PICTURE_FLUX ? (size_t)s->text : 0, k = 0;
     int32_t *at = calloc((text + n) * 3, sizeof *at);
     float *frequency = calloc((size_t)c->head_dim, sizeof *frequency);
     bool good = (at && frequency) || fault_set(f, "out of memory");
     for (size_t i = 0; good && i < n; i++) {
-        at[3 * (text + i) + 1] = (int32_t)(i / (size_t)s->columns);
+        at[3 * (text + i)] = (int32_t)(i / (size_t)s->columns / (size_t)s->rows);
+        at[3 * (text + i) + 1] = (int32_t)(i / (size_t)s->columns % (size_t)s->rows);
         at[3 * (text + i) + 2] = (int32_t)(i % (size_t)s->columns);
     }
     for (int a = 0; good && a < 3; a++)
@@ -265,35 +286,36 @@ bool picture_inputs(struct picture *p, struct fault *f)
 {
     return write_steps(p, f) && write_samples(p, f) && write_sides(p, f) &&
            (p->config.classes || write_text(p, f)) && (!p->config.pooled_columns || write_pooled(p, f)) &&
-           (p->config.kind != PICTURE_FLUX || write_positions(p, f));
+           (!p->config.axes[1] || write_positions(p, f));
 }
 
 /* ---- Latents ---- */
 
 bool picture_noise(struct picture *p, float *to, struct fault *f)
 {
-    int64_t dims[4], n = picture_numbers(p);
+    int64_t dims[5], n = picture_numbers(p);
     if (!p->opt.noise) {
         for (int i = 0; i < p->shape.pictures; i++) noise_fill(p->opt.open.seed, (uint32_t)i, n, to + i * n);
         return true;
     }
     picture_dims(p, dims);
-    float *given = picture_array(p->opt.noise, dims, 4, NULL, f);
+    float *given = picture_array(p->opt.noise, dims, picture_rank(p), NULL, f);
     if (given) memcpy(to, given, sizeof *to * (size_t)(n * p->shape.pictures));
     free(given);
     return given != NULL;
 }
 
-/* Where number i of [channels, height, width] is in [patches, numbers]: FLUX's have a channel's pixels
- * together. */
+/* Where number i of [channels, frames, height, width] is in [patches, numbers]: FLUX's have a channel's
+ * pixels together. */
 static int64_t place(const struct picture *p, int64_t i)
 {
     int64_t patch = p->config.patch, channels = p->config.channels, columns = p->shape.columns,
             wide = columns * patch;
-    int64_t x = i % wide, y = i / wide % (p->shape.rows * patch), c = i / wide / (p->shape.rows * patch);
+    int64_t high = p->shape.rows * patch, frames = p->shape.frames;
+    int64_t x = i % wide, y = i / wide % high, t = i / wide / high % frames, c = i / wide / high / frames;
     int64_t inside = y % patch * patch + x % patch;
     int64_t number = p->config.kind == PICTURE_FLUX ? c * patch * patch + inside : inside * channels + c;
-    return (y / patch * columns + x / patch) * patch * patch * channels + number;
+    return ((t * p->shape.rows + y / patch) * columns + x / patch) * patch * patch * channels + number;
 }
 
 void picture_to_patches(const struct picture *p, const float *from, float *to)

@@ -21,21 +21,24 @@ static bool join(char path[PATH_MAX], const char *folder, const char *name, stru
 
 /* ---- The folder ---- */
 
-/* Each block of the decoder but one doubles the side. Without a decoder latents are pixels. */
+/* Each block of the decoder but one doubles the side, and of a video some double the frames. Without a
+ * decoder latents are pixels. */
 static bool read_scale(struct picture *p, const char *folder, struct fault *f)
 {
     char path[PATH_MAX];
-    p->scale = 1;
+    p->scale = p->time_scale = 1;
     if (!join(path, folder, "vae/config.json", f)) return false;
     if (!regular_there(path)) {
         if (!join(path, folder, "vae", f)) return false;
         return !regular_there(path) || fault_set(f, "%.200s: there is no config.json in it", path);
     }
-    json_t *vae = checkpoint_object(path, f), *blocks = json_object_get(vae, "block_out_channels");
-    size_t n = json_array_size(blocks);
-    bool good =
-        vae && ((n > 0 && n < 8) || fault_set(f, "%.200s: block_out_channels is no list of 1 to 7", path));
+    json_t *vae = checkpoint_object(path, f), *times = json_object_get(vae, "temperal_downsample");
+    const char *name = p->config.kind == PICTURE_WAN ? "dim_mult" : "block_out_channels";
+    size_t n = json_array_size(json_object_get(vae, name)), each = json_array_size(times);
+    bool good = vae && ((n > 0 && n < 8) || fault_set(f, "%.200s: %s is no list of 1 to 7", path, name));
     if (good) p->scale = 1 << (n - 1);
+    for (size_t i = 0; good && i < each && i < 7; i++)
+        p->time_scale <<= json_is_true(json_array_get(times, i));
     json_decref(vae);
     return good;
 }
@@ -56,6 +59,10 @@ static bool read_index(const char *folder, struct fault *f)
     bool named = json_is_array(vae) && json_is_string(json_array_get(vae, 1)), good = index != NULL;
     if (good && !json_object_get(index, "transformer"))
         good = fault_set(f, "%.200s: there is no transformer in it: others are not supported", path);
+    if (good && json_is_string(json_array_get(json_object_get(index, "transformer_2"), 1)))
+        good = fault_set(f, "%.200s: networks that take turns are not supported", path);
+    if (good && json_is_true(json_object_get(index, "expand_timesteps")))
+        good = fault_set(f, "%.200s: expand_timesteps is not supported", path);
     if (good && named && (good = join(path, folder, "vae/config.json", f)) && !regular_there(path))
         good = fault_set(f, "%.200s: the index names a vae, of which there is no config.json", folder);
     json_decref(index);
@@ -81,6 +88,7 @@ bool picture_read(struct picture *p, const char *path, struct fault *f)
                picture_config_read(&p->config, p->m.files.config, f) &&
                picture_schedule_read(&p->schedule, &p->config, NULL, f);
         p->scale = p->config.channels <= 3 ? 1 : 8;
+        p->time_scale = 4;
     } else {
         good = read_index(path, f) && join(folder, path, "transformer", f) &&
                checkpoint_open_named(&p->m.files, folder, "diffusion_pytorch_model", f) &&

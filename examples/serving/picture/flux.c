@@ -51,18 +51,6 @@ static void first(struct drawing *d, coda_value times)
 static const char *const names[] = {"attn.to_q", "attn.to_k", "attn.to_v"};
 static const char *const norms[] = {"attn.norm_q", "attn.norm_k"};
 
-/* Turns each head's columns; rows from `from` on of the positions. */
-static coda_value turned(struct drawing *d, coda_value x, int64_t from, int64_t tokens)
-{
-    coda_rope_options o = CODA_ROPE_OPTIONS_INIT;
-    o.head_dim = d->c->head_dim;
-    o.style = CODA_ROPE_INTERLEAVED;
-    o.frequencies = d->frequencies;
-    for (int i = 0; i < 3; i++) o.sections[i] = d->c->axes[i] / 2;
-    coda_value at = from ? coda_slice(d->b.g, d->positions, 0, from, from + tokens, 1) : d->positions;
-    return coda_rope(d->b.g, x, at, &o);
-}
-
 static coda_value joined(struct drawing *d, coda_value y, coda_value x)
 {
     return coda_concat(d->b.g, 1, (coda_value[]){y, x}, 2);
@@ -75,7 +63,7 @@ static coda_value attend(struct drawing *d, coda_value x, coda_value y)
     int64_t n = picture_patches(d->shape), tokens = d->shape->text;
     struct picture_qkv a = picture_qkv(d, x, names, norms, n),
                        b = picture_qkv(d, y, text_names, text_norms, tokens);
-    a.q = turned(d, a.q, tokens, n), a.k = turned(d, a.k, tokens, n);
+    a.q = picture_turned(d, a.q, tokens, n), a.k = picture_turned(d, a.k, tokens, n);
     return picture_attention(d, joined(d, b.q, a.q), joined(d, b.k, a.k), joined(d, b.v, a.v), CODA_NONE);
 }
 
@@ -106,7 +94,7 @@ static coda_value single(struct drawing *d, coda_value x)
         d, h, PART({names[0], wide}, {names[1], wide}, {names[2], wide}, {"proj_mlp", 4 * wide}), wide);
     coda_value q = picture_head_norm(d, build_range(&d->b, y, 0, wide), norms[0], all);
     coda_value k = picture_head_norm(d, build_range(&d->b, y, wide, wide), norms[1], all);
-    coda_value a = picture_attention(d, turned(d, q, 0, all), turned(d, k, 0, all),
+    coda_value a = picture_attention(d, picture_turned(d, q, 0, all), picture_turned(d, k, 0, all),
                                      build_range(&d->b, y, 2 * wide, wide), CODA_NONE);
     coda_value both[] = {a, picture_activation(d, build_range(&d->b, y, 3 * wide, 4 * wide))};
     coda_value out = picture_linear(d, coda_concat(d->b.g, -1, both, 2), PART({"proj_out", wide}), 5 * wide);

@@ -72,6 +72,32 @@ static coda_value next(struct drawing *d, coda_value x, coda_value m, coda_value
     return coda_add(g, y, coda_mul(g, coda_clip(g, clean, -clip, clip), number(g, row, 3)));
 }
 
+/* The same where a step is corrected by what comes of it: the clean latents that were predicted in the two
+ * steps before, and what the last one began with, are states. */
+static void corrected(struct drawing *d, coda_value x, coda_value m, coda_value row)
+{
+    coda_graph *g = d->b.g;
+    int64_t n = d->shape->pictures, patches = picture_patches(d->shape), wide = picture_patch_columns(d->c);
+    coda_value last = coda_state(g, "last", CODA_F32, DIMS(n, patches, wide)),
+               before = coda_state(g, "before", CODA_F32, DIMS(n, patches, wide)),
+               older = coda_state(g, "older", CODA_F32, DIMS(n, patches, wide));
+    coda_value clean = coda_add(g, coda_mul(g, x, number(g, row, 1)),
+                                coda_mul(g, guided(d, m, number(g, row, 0)), number(g, row, 2)));
+    const coda_value of[] = {last, x, clean, before, older};
+    coda_value y = CODA_NONE, z;
+    for (int i = 0; i < 5; i++) {
+        coda_value part = coda_mul(g, of[i], number(g, row, PLAIN_NUMBERS + i));
+        y = i ? coda_add(g, y, part) : part;
+    }
+    z = coda_add(g, coda_mul(g, y, number(g, row, PLAIN_NUMBERS + 5)),
+                 coda_mul(g, clean, number(g, row, PLAIN_NUMBERS + 6)));
+    z = coda_add(g, z, coda_mul(g, before, number(g, row, PLAIN_NUMBERS + 7)));
+    coda_assign(g, x, z);
+    coda_assign(g, last, y);
+    coda_assign(g, older, before);
+    coda_assign(g, before, clean);
+}
+
 /* The rows of the table that the step reads, one for each sample, or one for all. */
 static void read_table(struct drawing *d, coda_value at, int64_t wide)
 {
@@ -87,11 +113,12 @@ static void read_table(struct drawing *d, coda_value at, int64_t wide)
 static void read_text(struct picture *p, struct drawing *d)
 {
     coda_graph *g = d->b.g;
-    int64_t n = p->shape.samples, tokens = p->shape.text, all = tokens + picture_patches(&p->shape);
+    int64_t n = p->shape.samples, tokens = p->shape.text, all = picture_patches(&p->shape);
     if (p->config.kind == PICTURE_PIXART) d->lengths = coda_input(g, "lengths", CODA_I32, DIMS(n));
     if (p->config.kind == PICTURE_SD3 || p->config.kind == PICTURE_FLUX)
         d->context = coda_input(g, "context", d->b.dtype, DIMS(n, tokens, p->config.hidden));
-    if (p->config.kind != PICTURE_FLUX) return;
+    if (p->config.kind == PICTURE_FLUX) all += tokens;
+    if (!p->config.axes[1]) return;
     d->positions = coda_input(g, "positions", CODA_I32, DIMS(all, 3));
     d->frequencies = coda_input(g, "frequencies", CODA_F32, DIMS(p->config.head_dim / 2));
 }
@@ -105,12 +132,15 @@ coda_graph *picture_step_graph(struct picture *p, struct fault *f)
     int64_t patch = picture_patch_columns(&p->config);
     coda_value x = coda_state(g, "latents", CODA_F32, DIMS(s->pictures, picture_patches(s), patch));
     coda_value at = coda_state(g, "number", CODA_I32, DIMS(1));
-    coda_value numbers = coda_input(g, "numbers", CODA_F32, DIMS(s->steps, 6));
+    bool corrects = p->schedule.corrects;
+    coda_value numbers =
+        coda_input(g, "numbers", CODA_F32, DIMS(s->steps, corrects ? STEP_NUMBERS : PLAIN_NUMBERS));
     read_table(&d, at, p->table_columns);
     read_text(p, &d);
     coda_value row = coda_embedding(g, numbers, at), h = coda_cast(g, x, d.b.dtype);
     if (s->guided) h = coda_concat(g, 0, (coda_value[]){h, h}, 2);
-    coda_assign(g, x, next(&d, x, p->graphs->step(&d, h), row, p->schedule.clip));
+    if (corrects) corrected(&d, x, p->graphs->step(&d, h), row);
+    else coda_assign(g, x, next(&d, x, p->graphs->step(&d, h), row, p->schedule.clip));
     coda_assign(g, at, coda_cast(g, coda_add(g, at, coda_constant(g, CODA_I32, 1)), CODA_I32));
     return end(&d);
 }

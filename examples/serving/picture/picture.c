@@ -132,7 +132,7 @@ static bool build(struct picture *p, struct fault *f)
 struct picture *picture_open(const char *path, const struct picture_options *opt, struct fault *f)
 {
     static const struct picture_graphs *const graphs[] = {&picture_dit, &picture_pixart, &picture_sd3,
-                                                          &picture_flux};
+                                                          &picture_flux, &picture_wan};
     struct picture *p = calloc(1, sizeof *p);
     if (!p) return fault_set(f, "out of memory"), NULL;
     times_begin(&p->m.times);
@@ -200,6 +200,7 @@ bool picture_prepare(struct picture *p, struct fault *f)
 
 static bool begin(struct picture *p, struct fault *f)
 {
+    static const char *const history[] = {"last", "before", "older"}; /* of steps that are corrected */
     int64_t n = picture_numbers(p), all = n * p->shape.pictures;
     float *noise = malloc(sizeof *noise * (size_t)all), *patches = malloc(sizeof *patches * (size_t)all);
     bool good = (noise && patches) || fault_set(f, "out of memory");
@@ -207,6 +208,9 @@ static bool begin(struct picture *p, struct fault *f)
     for (int i = 0; good && i < p->shape.pictures; i++) picture_to_patches(p, noise + i * n, patches + i * n);
     good = good && picture_write(p, "latents", patches, sizeof *patches * (size_t)all, f) &&
            picture_write(p, "number", &(int32_t){0}, sizeof(int32_t), f);
+    if (good) memset(patches, 0, sizeof *patches * (size_t)all);
+    for (int i = 0; good && i < 3; i++)
+        good = picture_write(p, history[i], patches, sizeof *patches * (size_t)all, f);
     free(noise);
     free(patches);
     return good;
@@ -227,12 +231,16 @@ bool picture_draw(struct picture *p, struct fault *f)
 
 /* ---- Latents ---- */
 
-void picture_dims(const struct picture *p, int64_t dims[4])
+int picture_rank(const struct picture *p) { return p->config.kind == PICTURE_WAN ? 5 : 4; }
+
+void picture_dims(const struct picture *p, int64_t dims[5])
 {
+    int last = picture_rank(p) - 1;
     dims[0] = p->shape.pictures;
     dims[1] = p->config.channels;
-    dims[2] = (int64_t)p->shape.rows * p->config.patch;
-    dims[3] = (int64_t)p->shape.columns * p->config.patch;
+    dims[2] = p->shape.frames;
+    dims[last - 1] = (int64_t)p->shape.rows * p->config.patch;
+    dims[last] = (int64_t)p->shape.columns * p->config.patch;
 }
 
 int64_t picture_numbers(const struct picture *p)

@@ -14,6 +14,7 @@ enum { MOST_PICTURES = 64 };
 struct picture_options {
     struct model_options open; /* device, dtype, random, seed, progress, adapter and only_plan */
     int width, height;         /* pixels; 0: as the network was trained */
+    int frames;                /* of a video; 0: as is usual */
     int steps;                 /* 0: as many as is usual for the kind */
     double guidance;           /* below 0: as is usual for the kind; up to 1: none */
     int classes[MOST_PICTURES];
@@ -30,7 +31,7 @@ struct shared {
     size_t bytes;
     void *data;
 };
-enum { MOST_SHARED = MOST_LAYERS + 24 };
+enum { MOST_SHARED = 2 * MOST_LAYERS + 24 };
 
 struct picture {
     struct model m;             /* its files, options, device, times, and the weights with their memory */
@@ -39,7 +40,7 @@ struct picture {
     struct picture_schedule schedule;
     struct picture_shape shape;
     const struct picture_graphs *graphs;
-    int scale;             /* pixels of a latent's side */
+    int scale, time_scale; /* pixels of a latent's side; frames for each of latents but the first */
     int64_t table_columns; /* known once the first graph is there */
     int text_length[2];    /* tokens of the text, and of what guidance leads away from */
     struct made *made;
@@ -61,9 +62,10 @@ bool picture_prepare(struct picture *p, struct fault *f);
 /* All steps, from noise on. */
 bool picture_draw(struct picture *p, struct fault *f);
 
-/* [pictures, channels, height, width]. */
+/* [pictures, channels, height, width]; of a video [pictures, channels, frames, height, width]. */
 int64_t picture_numbers(const struct picture *p); /* of one picture */
-void picture_dims(const struct picture *p, int64_t dims[4]);
+int picture_rank(const struct picture *p);
+void picture_dims(const struct picture *p, int64_t dims[5]);
 bool picture_latents(struct picture *p, float *to, struct fault *f);
 
 /* ---- Between the files ---- */
@@ -78,7 +80,7 @@ coda_graph *picture_step_graph(struct picture *p, struct fault *f);
 bool picture_inputs(struct picture *p, struct fault *f);
 /* Latents of all pictures at the beginning. */
 bool picture_noise(struct picture *p, float *to, struct fault *f);
-/* Between [channels, height, width] and [patches, numbers]. */
+/* Between [channels, frames, height, width] and [patches, numbers]. */
 void picture_to_patches(const struct picture *p, const float *from, float *to);
 void picture_of_patches(const struct picture *p, const float *from, float *to);
 /* Copies to the memory of this name; true if no plan has it. */

@@ -17,8 +17,8 @@ struct picture_shape {
         samples;    /* samples: pictures, with guidance each also without its condition, behind all others */
     int conditions; /* that differ in a step */
     int steps;
-    int rows, columns; /* patches */
-    int text;          /* tokens */
+    int frames, rows, columns; /* of patches; frames: 1 of a picture */
+    int text;                  /* tokens */
     bool guided;
     bool clips;
 };
@@ -45,7 +45,7 @@ struct drawing {
     coda_value vector;
     int64_t at;
     coda_value context, lengths;       /* the text; tokens of each sample that count, or none */
-    coda_value positions, frequencies; /* of FLUX */
+    coda_value positions, frequencies; /* of FLUX and Wan */
 };
 
 int64_t picture_patches(const struct picture_shape *s);
@@ -69,6 +69,8 @@ void picture_take(struct drawing *d, coda_value *to, int count);
 coda_value picture_modulated(struct drawing *d, coda_value x, coda_value shift, coda_value scale, float eps);
 /* x + gate y */
 coda_value picture_gated(struct drawing *d, coda_value x, coda_value gate, coda_value y);
+/* The columns of a table of this block, or of the model, in a row. */
+coda_value picture_table(struct drawing *d, int64_t rows);
 /* `name`.net.0.proj, gelu, `name`.net.2 */
 coda_value picture_mlp(struct drawing *d, coda_value x, const char *name);
 coda_value picture_activation(struct drawing *d, coda_value x);
@@ -83,7 +85,12 @@ struct picture_qkv {
 struct picture_qkv picture_qkv(struct drawing *d, coda_value x, const char *const names[3],
                                const char *const norms[2], int64_t tokens);
 
-/* Patches as rows of the first block, with their positions; the last product, of the channels that count. */
+/* Each head's columns turned by a patch's place on three axes; rows from `from` on of the positions. */
+coda_value picture_turned(struct drawing *d, coda_value x, int64_t from, int64_t tokens);
+
+/* Patches as rows of the first block: the filter `name`, and with their positions; the last product, of the
+ * channels that count. */
+coda_value picture_filtered(struct drawing *d, coda_value x, const char *name);
 coda_value picture_patches_in(struct drawing *d, coda_value x);
 coda_value picture_patches_out(struct drawing *d, coda_value x, const char *name);
 
@@ -94,6 +101,6 @@ struct picture_graphs {
     void (*first)(struct drawing *d, coda_value times);
     coda_value (*step)(struct drawing *d, coda_value patches);
 };
-extern const struct picture_graphs picture_dit, picture_pixart, picture_sd3, picture_flux;
+extern const struct picture_graphs picture_dit, picture_pixart, picture_sd3, picture_flux, picture_wan;
 
 #endif

@@ -7,12 +7,14 @@
 #include "picture_config.h"
 
 static const char *const classes[] = {"DiTTransformer2DModel", "PixArtTransformer2DModel",
-                                      "SD3Transformer2DModel", "FluxTransformer2DModel", NULL};
+                                      "SD3Transformer2DModel", "FluxTransformer2DModel",
+                                      "WanTransformer3DModel", NULL};
 enum {
     DIT = 1 << PICTURE_DIT,
     PIXART = 1 << PICTURE_PIXART,
     SD3 = 1 << PICTURE_SD3,
     FLUX = 1 << PICTURE_FLUX,
+    WAN = 1 << PICTURE_WAN,
     PLAIN = DIT | PIXART,
 };
 
@@ -25,6 +27,12 @@ static const struct key keys[] = {
      "channels of the result; the first in_channels of them are used. in_channels where it is null"},
     {"patch_size", PLAIN | SD3, KEY_READ, NULL, "latents of a patch's side"},
     {"patch_size", FLUX, KEY_IGNORED, "[1]", "patches are 2 x 2, packed in columns"},
+    {"patch_size", WAN, KEY_READ, NULL, "frames, which must be 1, rows and columns of a patch"},
+    {"text_dim ffn_dim eps cross_attn_norm rope_max_seq_len", WAN, KEY_READ, NULL,
+     "columns of texts and within MLPs; of norms; patches on an axis, at most"},
+    {"freq_dim", WAN, KEY_IGNORED, "[256]", "columns of times"},
+    {"qk_norm", WAN, KEY_IGNORED, "[\"rms_norm_across_heads\"]", "queries and keys have a norm of all heads"},
+    {"image_dim added_kv_proj_dim pos_embed_seq_len", WAN, KEY_IGNORED, "[null]", "pictures as conditions"},
     {"sample_size", PLAIN | SD3, KEY_READ, NULL, "side of the latents it was trained on"},
     {"num_single_layers guidance_embeds axes_dims_rope", FLUX, KEY_READ, NULL,
      "blocks of one stream; whether guidance is a condition; columns of each axis"},
@@ -75,24 +83,27 @@ static bool find_class(struct picture_config *c, const json_t *o, struct fault *
             strcpy(c->name, name);
             return true;
         }
-    return fault_set(f, "config: _class_name '%.60s' is not supported: %s, %s, %s and %s are", name,
-                     classes[0], classes[1], classes[2], classes[3]);
+    return fault_set(f, "config: _class_name '%.60s' is not supported: %s, %s, %s, %s and %s are", name,
+                     classes[0], classes[1], classes[2], classes[3], classes[4]);
 }
 
 /* ---- The members ---- */
 
 static bool read_sizes(struct picture_config *c, struct keys *k, struct fault *f)
 {
-    static const int heads[] = {16, 16, 18, 24}, columns[] = {72, 72, 64, 128}, layers[] = {28, 28, 18, 19},
-                     channels[] = {4, 4, 16, 64}, samples[] = {32, 128, 128, 128};
+    static const int heads[] = {16, 16, 18, 24, 40}, columns[] = {72, 72, 64, 128, 128},
+                     layers[] = {28, 28, 18, 19, 40}, channels[] = {4, 4, 16, 64, 16},
+                     samples[] = {32, 128, 128, 128};
+    bool wan = c->kind == PICTURE_WAN;
     if (!config_int(k, "num_attention_heads", NULL, 1, MOST_SIZE, heads[c->kind], &c->heads, f) ||
         !config_int(k, "attention_head_dim", NULL, 1, MOST_SIZE, columns[c->kind], &c->head_dim, f) ||
         !config_int(k, "num_layers", NULL, 1, MOST_LAYERS, layers[c->kind], &c->layers, f) ||
         !config_int(k, "in_channels", NULL, 1, MOST_SIZE, channels[c->kind], &c->channels, f) ||
         !config_int(k, "out_channels", NULL, 1, MOST_SIZE, c->kind == PICTURE_PIXART ? 8 : c->channels,
                     &c->out_channels, f) ||
-        !config_int(k, "patch_size", NULL, 1, 64, 2, &c->patch, f) ||
-        !config_int(k, "sample_size", NULL, 1, MOST_PICTURE_SIDE, samples[c->kind], &c->sample, f))
+        (!wan &&
+         (!config_int(k, "patch_size", NULL, 1, 64, 2, &c->patch, f) ||
+          !config_int(k, "sample_size", NULL, 1, MOST_PICTURE_SIDE, samples[c->kind], &c->sample, f))))
         return false;
     int64_t hidden = (int64_t)c->heads * c->head_dim;
     if (hidden > MOST_SIZE || hidden % 4)
@@ -101,9 +112,10 @@ static bool read_sizes(struct picture_config *c, struct keys *k, struct fault *f
     if (c->out_channels < c->channels)
         return fault_set(f, "config: out_channels %d are fewer than in_channels %d", c->out_channels,
                          c->channels);
-    if (c->sample % c->patch)
+    if (!wan && c->sample % c->patch)
         return fault_set(f, "config: patches of %d do not divide sample_size %d", c->patch, c->sample);
-    c->hidden = (int)hidden;
+    c->hidden = (int)hidden, c->inner = 4 * c->hidden;
+    c->sample_wide = c->sample;
     return true;
 }
 
@@ -204,6 +216,33 @@ static bool read_flux(struct picture_config *c, struct keys *k, struct fault *f)
     return true;
 }
 
+/* [1, 2, 2]: frames, rows and columns. */
+static bool read_patch(struct picture_config *c, struct keys *k, struct fault *f)
+{
+    json_t *list = keys_get(k, "patch_size");
+    long long side[3] = {1, 2, 2};
+    for (size_t i = 0; list && i < 3; i++) side[i] = json_integer_value(json_array_get(list, i));
+    c->patch = (int)side[1];
+    return (side[0] == 1 && side[1] == side[2] && side[1] > 0 && side[1] <= 64 &&
+            (!list || json_array_size(list) == 3)) ||
+           fault_set(f, "config: patch_size is not [1, N, N] for an N from 1 to 64");
+}
+
+/* Of 480 x 832 pixels and 81 frames, as they are trained on; the axes of frames has what the others leave. */
+static bool read_wan(struct picture_config *c, struct keys *k, struct fault *f)
+{
+    int side = c->head_dim / 6 * 2;
+    c->sample = 60, c->sample_wide = 104, c->frames = 21;
+    c->axes[0] = c->head_dim - 2 * side, c->axes[1] = c->axes[2] = side;
+    if (side < 2 || c->head_dim % 2)
+        return fault_set(f, "config: heads of %d columns are no even number of 6 or more", c->head_dim);
+    return read_patch(c, k, f) && config_int(k, "text_dim", NULL, 1, MOST_SIZE, 4096, &c->text_columns, f) &&
+           config_int(k, "ffn_dim", NULL, 1, MOST_SIZE, 13824, &c->inner, f) &&
+           config_int(k, "rope_max_seq_len", NULL, 1, MOST_SIZE, 1024, &c->most_side, f) &&
+           config_number(k, "eps", NULL, 0, 1, 1e-6, &c->eps, f) &&
+           config_bool(k, "cross_attn_norm", true, &c->cross_norm, f);
+}
+
 bool picture_config_read(struct picture_config *c, const json_t *o, struct fault *f)
 {
     struct keys k;
@@ -218,5 +257,6 @@ bool picture_config_read(struct picture_config *c, const json_t *o, struct fault
     if (good && c->kind == PICTURE_PIXART) good = read_pixart(c, &k, f);
     if (good && c->kind == PICTURE_SD3) good = read_sd3(c, &k, f);
     if (good && c->kind == PICTURE_FLUX) good = read_flux(c, &k, f);
+    if (good && c->kind == PICTURE_WAN) good = read_wan(c, &k, f);
     return config_done(&k, good, f);
 }

@@ -21,12 +21,6 @@ static coda_value sides(struct drawing *d, coda_value c)
     return coda_add(g, c, coda_concat(g, -1, all, 2));
 }
 
-static coda_value table(struct drawing *d, int64_t rows)
-{
-    coda_value t = build_weight(&d->b, PART({"scale_shift_table", rows}), "", d->c->hidden);
-    return coda_reshape(d->b.g, t, DIMS(1, rows * d->c->hidden));
-}
-
 /* Each block's keys and values of the text, [samples, tokens, 2 hidden]. */
 static void keys(struct drawing *d, coda_value text, int layer)
 {
@@ -54,11 +48,11 @@ static void first(struct drawing *d, coda_value times)
     if (d->b.from) checkpoint_use(d->b.from, "caption_projection.y_embedding"); /* of training */
     for (int l = 0; l < d->c->layers; l++) {
         build_prefix(&d->b, "transformer_blocks.%d.", l);
-        picture_keep(d, coda_add(g, six, table(d, 6)), 6 * wide);
+        picture_keep(d, coda_add(g, six, picture_table(d, 6)), 6 * wide);
         keys(d, text, l);
     }
     build_prefix(&d->b, "", 0);
-    picture_keep(d, coda_add(g, coda_concat(g, -1, two, 2), table(d, 2)), 2 * wide);
+    picture_keep(d, coda_add(g, coda_concat(g, -1, two, 2), picture_table(d, 2)), 2 * wide);
 }
 
 static coda_value cross(struct drawing *d, coda_value x, int layer)

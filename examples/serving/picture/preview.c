@@ -90,14 +90,17 @@ struct sheet {
     struct image *to;
 };
 
-/* One latent's square of pixels. */
-static void put(const struct sheet *s, int picture, int y, int x, const double *colour)
+/* One latent's square of pixels. Pictures stand side by side, and so do the frames of a video, of which each
+ * has a line. */
+static void put(const struct sheet *s, int picture, int64_t k, const double *colour)
 {
+    bool lines = s->p->shape.frames > 1;
+    int y = (int)(k / s->wide % s->high) + (lines ? picture * s->high : 0), x = (int)(k % s->wide);
+    int place = lines ? (int)(k / s->wide / s->high) : picture;
     int channels = s->to->channels;
     for (int dy = 0; dy < s->zoom; dy++)
         for (int dx = 0; dx < s->zoom; dx++) {
-            size_t row = (size_t)(y * s->zoom + dy),
-                   column = (size_t)((picture * s->wide + x) * s->zoom + dx);
+            size_t row = (size_t)(y * s->zoom + dy), column = (size_t)((place * s->wide + x) * s->zoom + dx);
             uint8_t *to = s->to->pixel + (row * (size_t)s->to->width + column) * (size_t)channels;
             for (int i = 0; i < channels; i++) to[i] = level(colour[i]);
         }
@@ -107,7 +110,7 @@ static void put(const struct sheet *s, int picture, int y, int x, const double *
 static void put_picture(const struct sheet *s, int picture, const float *x, const float *map)
 {
     int n = s->p->config.channels;
-    int64_t pixels = (int64_t)s->high * s->wide;
+    int64_t pixels = (int64_t)s->p->shape.frames * s->high * s->wide;
     for (int64_t k = 0; k < pixels; k++) {
         double colour[3] = {0};
         for (int rgb = 0; rgb < s->to->channels; rgb++) {
@@ -115,13 +118,16 @@ static void put_picture(const struct sheet *s, int picture, const float *x, cons
             for (int i = 0; map && i < n; i++)
                 colour[rgb] += (double)map[3 * i + rgb] * (double)x[i * pixels + k];
         }
-        put(s, picture, (int)(k / s->wide), (int)(k % s->wide), colour);
+        put(s, picture, k, colour);
     }
 }
 
 static bool allocate(struct sheet *s, int channels, struct fault *f)
 {
-    int64_t high = (int64_t)s->high * s->zoom, wide = (int64_t)s->wide * s->zoom * s->p->shape.pictures;
+    const struct picture_shape *shape = &s->p->shape;
+    bool lines = shape->frames > 1;
+    int64_t high = (int64_t)s->high * s->zoom * (lines ? shape->pictures : 1),
+            wide = (int64_t)s->wide * s->zoom * (lines ? shape->frames : shape->pictures);
     if (high > 65535 || wide > 65535)
         return fault_set(f, "%lld x %lld pixels are too many: --zoom is %d", (long long)wide, (long long)high,
                          s->zoom);
@@ -143,7 +149,7 @@ bool preview_make(const struct picture *p, const float *latents, const char *map
     good = allocate(&s, pixels ? n : 3, f);
     for (int i = 0; good && i < p->shape.pictures; i++) {
         const float *x = latents + i * count;
-        if (!pixels && !map) good = false_colours(x, n, (int64_t)high * wide, m, f);
+        if (!pixels && !map) good = false_colours(x, n, (int64_t)p->shape.frames * high * wide, m, f);
         if (good) put_picture(&s, i, x, pixels ? NULL : m);
     }
     free(m);

@@ -14,6 +14,7 @@ static const char *const classes[] = {"DDIMScheduler",
                                       "PNDMScheduler",
                                       "DPMSolverMultistepScheduler",
                                       "FlowMatchEulerDiscreteScheduler",
+                                      "UniPCMultistepScheduler",
                                       NULL};
 enum {
     DDIM = 1 << 0,
@@ -21,13 +22,12 @@ enum {
     PNDM = 1 << 2,
     SOLVER = 1 << 3,
     FLOW = 1 << 4,
+    UNIPC = 1 << 5,
     NOISE = DDIM | DDPM | PNDM | SOLVER,
 };
 
 static const struct key keys[] = {
-    {"_class_name", KEY_ALL, KEY_READ, NULL,
-     "the class: of all but FlowMatchEulerDiscreteScheduler, which have a noise of their own, steps are "
-     "DDIM's"},
+    {"_class_name", KEY_ALL, KEY_READ, NULL, "the class: of DDPM, PNDM and DPMSolver steps are DDIM's"},
     {"_diffusers_version", KEY_ALL, KEY_IGNORED, NULL, "who wrote it"},
     {"num_train_timesteps", KEY_ALL, KEY_READ, NULL, "steps of training"},
     {"beta_start beta_end beta_schedule", NOISE, KEY_READ, NULL,
@@ -51,6 +51,18 @@ static const struct key keys[] = {
     {"shift use_dynamic_shifting base_shift max_shift base_image_seq_len max_image_seq_len shift_terminal"
      " time_shift_type",
      FLOW, KEY_READ, NULL, "how times are shifted, by a number or by how many patches a picture has"},
+    {"flow_shift solver_order", UNIPC, KEY_READ, NULL, "how times are shifted; 1 or 2"},
+    {"prediction_type use_flow_sigmas", UNIPC, KEY_READ, NULL, "must be flow_prediction, and true"},
+    {"predict_x0 lower_order_final", UNIPC, KEY_IGNORED, "[true]", "other steps"},
+    {"solver_type final_sigmas_type", UNIPC, KEY_IGNORED, "[\"bh2\", \"zero\"]", "other steps; other ends"},
+    {"disable_corrector solver_p shift_terminal sigma_min sigma_max trained_betas", UNIPC, KEY_IGNORED,
+     "[null, []]", "other steps and times"},
+    {"use_karras_sigmas use_exponential_sigmas use_beta_sigmas use_dynamic_shifting thresholding"
+     " rescale_betas_zero_snr",
+     UNIPC, KEY_IGNORED, "[false]", "other times; another way to clip"},
+    {"beta_start beta_end beta_schedule timestep_spacing steps_offset time_shift_type"
+     " dynamic_thresholding_ratio sample_max_value",
+     UNIPC, KEY_IGNORED, NULL, "of other times than those of flow"},
     {"invert_sigmas use_karras_sigmas use_exponential_sigmas use_beta_sigmas stochastic_sampling", FLOW,
      KEY_IGNORED, "[false]", "other times, or noise between them"},
 };
@@ -135,23 +147,37 @@ static bool read_flow(struct picture_schedule *s, struct keys *k, double shift, 
                       s->base_patches));
 }
 
+/* Where nothing is said, noise is predicted; `flow`: without a file, of flow. */
+static bool read_unipc(struct picture_schedule *s, struct keys *k, bool flow, struct fault *f)
+{
+    static const char *const predictions[] = {"flow_prediction", NULL};
+    bool times;
+    s->flow = s->corrects = true;
+    int predicts = one_of(k, "prediction_type", predictions, flow ? 0 : 1, f);
+    if (predicts < 0 || !config_bool(k, "use_flow_sigmas", flow, &times, f)) return false;
+    if (predicts || !times) return fault_set(f, "scheduler: %s is supported of flow alone", s->name);
+    return config_number(k, "flow_shift", NULL, 1e-3, 1e3, 1, &s->shift, f) &&
+           config_int(k, "solver_order", NULL, 1, 2, 2, &s->order, f);
+}
+
 bool picture_schedule_read(struct picture_schedule *s, const struct picture_config *c, const json_t *o,
                            struct fault *f)
 {
     struct keys k;
-    bool streams = c->kind == PICTURE_SD3 || c->kind == PICTURE_FLUX;
+    static const int usual[] = {0, 0, 4, 4, 5};
     json_t *named = json_object_get(o, "_class_name");
-    const char *name = o ? json_string_value(named) : streams ? classes[4] : classes[0];
+    const char *name = o ? json_string_value(named) : classes[usual[c->kind]];
     *s = (struct picture_schedule){.shift = 1};
     if (!name || !key_family(&schedule_keys, name))
         return fault_set(
-            f, "scheduler: _class_name '%.60s' is not supported: %s, and those whose noise %s has, are",
-            name ? name : "?", classes[4], classes[0]);
+            f, "scheduler: _class_name '%.60s' is not supported: %s, %s, and those whose noise %s has, are",
+            name ? name : "?", classes[4], classes[5], classes[0]);
     strcpy(s->name, name);
     keys_begin(&k, &schedule_keys, name, o, "scheduler");
     keys_get(&k, "_class_name");
     bool good = config_int(&k, "num_train_timesteps", NULL, 1, 100000, 1000, &s->trained, f);
     if (good && !strcmp(name, classes[4])) good = read_flow(s, &k, !o && c->kind == PICTURE_SD3 ? 3 : 1, f);
+    else if (good && !strcmp(name, classes[5])) good = read_unipc(s, &k, !o, f);
     else if (good) good = read_noise(s, &k, f);
     return config_done(&k, good, f);
 }
@@ -185,8 +211,12 @@ static struct picture_step ddim_step(const struct picture_schedule *s, int time,
     else if (s->predicts == PREDICTS_V) p = root, q = -b, e = b, g = root;
     else p = 0, q = 1, e = 1 / b, g = -root / b;
     if (s->clip > 0)
-        return (struct picture_step){(float)time, (float)p,       (float)q,
-                                     (float)r,    (float)(d * e), (float)(d * g)};
+        return (struct picture_step){.time = (float)time,
+                                     .p = (float)p,
+                                     .q = (float)q,
+                                     .r = (float)r,
+                                     .s = (float)(d * e),
+                                     .t = (float)(d * g)};
     return (struct picture_step){
         .time = (float)time, .s = (float)(r * p + d * e), .t = (float)(r * q + d * g)};
 }
@@ -246,12 +276,82 @@ static void flow_steps(const struct picture_schedule *s, enum picture_kind kind,
     }
 }
 
+/* ---- UniPC, of clean latents, by B(h) = e^-h - 1 ---- */
+
+/* Half the logarithm of how much there is of the picture and of noise. */
+static double half_odds(const float *sigma, int i)
+{
+    return log(1 - (double)sigma[i]) - log((double)sigma[i]);
+}
+
+/* Between two times: what is left of the latents, and what there comes of a clean picture. */
+struct stride {
+    double left, picture, h;
+};
+
+static struct stride stride(const float *sigma, int from)
+{
+    double a = 1 - (double)sigma[from + 1], h = half_odds(sigma, from + 1) - half_odds(sigma, from);
+    return (struct stride){(double)sigma[from + 1] / (double)sigma[from], -a * expm1(-h), h};
+}
+
+static int order_at(const struct picture_schedule *s, int steps, int i)
+{
+    int most = i + 1 < steps - i ? i + 1 : steps - i; /* one step back at the beginning, and at the end */
+    return most < s->order ? most : s->order;
+}
+
+/* What there is at step i, corrected by what the network makes of it. */
+static void correct(const float *sigma, int order, int i, float *to)
+{
+    struct stride r = stride(sigma, i - 1);
+    double hh = -r.h, phi = expm1(hh) / hh - 1, b[2] = {phi / expm1(hh)}, older = 0, now = 0.5, ratio = 1;
+    if (order == 2) {
+        b[1] = (phi / hh - 0.5) * 2 / expm1(hh);
+        ratio = (half_odds(sigma, i - 2) - half_odds(sigma, i - 1)) / r.h;
+        older = (b[0] - b[1]) / (1 - ratio), now = b[0] - older;
+    }
+    to[0] = (float)r.left, to[1] = 0;
+    to[2] = (float)(r.picture * now);
+    to[3] = (float)(r.picture * (1 - now - older / ratio));
+    to[4] = (float)(r.picture * older / ratio);
+}
+
+static void predict(const float *sigma, int order, int i, float *to)
+{
+    struct stride r = stride(sigma, i);
+    double older = order < 2 ? 0 : 0.5 * r.h / (half_odds(sigma, i - 1) - half_odds(sigma, i));
+    to[0] = (float)r.left, to[1] = (float)(r.picture * (1 - older)), to[2] = (float)(r.picture * older);
+}
+
+static bool unipc_steps(const struct picture_schedule *s, int steps, struct picture_step *out,
+                        struct fault *f)
+{
+    float *sigma = calloc((size_t)steps + 1, sizeof *sigma); /* the last one is 0 */
+    if (!sigma) return fault_set(f, "out of memory");
+    for (int i = 0; i < steps; i++) {
+        double at = 1 + (1.0 / s->trained - 1) * i / steps,
+               shifted = s->shift * at / (1 + (s->shift - 1) * at);
+        if (i == 0 && fabs(shifted - 1) < 1e-6) shifted -= 1e-6; /* where the odds would not be finite */
+        sigma[i] = (float)shifted;
+        out[i] = (struct picture_step){
+            .time = (float)floor(shifted * s->trained), .p = 1, .q = -sigma[i], .corrected = {0, 1}};
+    }
+    for (int i = 0; i < steps; i++) {
+        if (i > 0) correct(sigma, order_at(s, steps, i - 1), i, out[i].corrected);
+        predict(sigma, order_at(s, steps, i), i, out[i].next);
+    }
+    free(sigma);
+    return true;
+}
+
 bool picture_schedule_steps(const struct picture_schedule *s, enum picture_kind kind, int steps, int patches,
                             struct picture_step *out, struct fault *f)
 {
     if (steps < 1 || steps > MOST_STEPS)
         return fault_set(f, "%d steps; 1 to %d are possible", steps, MOST_STEPS);
     if (!s->flow) return ddim_steps(s, steps, out, f);
+    if (s->corrects) return unipc_steps(s, steps, out, f);
     flow_steps(s, kind, steps, patches, out);
     return true;
 }

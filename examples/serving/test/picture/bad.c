@@ -170,6 +170,21 @@ static const struct change changes[] = {
     {"sd3", "pooled.npy", "<f4", "<i4", "has integers, and floats are wanted"},
     {"pixart", "transformer/config.json", "\"caption_channels\": 24", "\"caption_channels\": 25",
      "and [1, N, 25] is wanted"},
+    {"wan", "transformer/config.json", "    1,\n", "    2,\n", "patch_size is not [1, N, N]"},
+    {"wan", "transformer/config.json", "\"image_dim\": null", "\"image_dim\": 1280", "image_dim"},
+    {"wan", "transformer/config.json", "\"attention_head_dim\": 16", "\"attention_head_dim\": 4",
+     "heads of 4 columns"},
+    {"wan", "transformer/config.json", "\"rope_max_seq_len\": 32", "\"rope_max_seq_len\": 2",
+     "3 x 30 x 52 patches; the network knows 2 on an axis"},
+    {"wan", "model_index.json", "\"transformer\": [",
+     "\"transformer_2\": [\"diffusers\", \"Two\"], \"transformer\": [", "networks that take turns"},
+    {"wan", "vae/config.json", "dim_mult", "dim_more", "dim_mult is no list"},
+    {"wan", "scheduler/scheduler_config.json", "\"solver_order\": 2", "\"solver_order\": 3",
+     "solver_order is no whole number from 1 to 2"},
+    {"wan", "scheduler/scheduler_config.json", "flow_prediction", "epsilon",
+     "prediction_type 'epsilon' is not"},
+    {"wan", "scheduler/scheduler_config.json", "\"use_flow_sigmas\": true", "\"use_flow_sigmas\": false",
+     "UniPCMultistepScheduler is supported of flow alone"},
     {"pixart_sides", "transformer/config.json", "\"cross_attention_dim\": 48", "\"cross_attention_dim\": 49",
      "where texts become 48"},
 };
@@ -192,6 +207,11 @@ static void test_options(const char *tiny)
     refused(t.folder, &o, "a text of a class", "draws pictures of a class, not of a text");
     o = t.o, o.height = 32;
     refused(t.folder, &o, "noise of other sides", "is [1, 4, 8, 8], and [1, 4, 4, 8] is wanted");
+    o = t.o, o.frames = 5;
+    refused(t.folder, &o, "a picture's frames", "5 frames: DiTTransformer2DModel draws pictures");
+    if (!tiny_options(&t, tiny, "wan")) return;
+    o = t.o, o.frames = 8;
+    refused(t.folder, &o, "8 frames", "8 frames: 1 and a multiple of 4 are wanted");
     if (!tiny_options(&t, tiny, "sd3")) return;
     o = t.o, o.width = 208, o.noise = NULL;
     refused(t.folder, &o, "13 patches", "13 x 4 patches, and the network has positions of 12 x 12");
@@ -240,7 +260,8 @@ void test_fuzz(const char *tiny, const char *scratch)
         if (p) write_file(path, p, bytes);
         free(p);
         if (!tiny_options(&t, scratch, "fuzz")) return;
-        t.o.steps = 1, t.o.width = t.o.height = 0;
+        t.o.steps = 1;
+        if (!t.o.frames) t.o.width = t.o.height = 0; /* a video as usual takes long */
         struct picture *picture = picture_open(to, &t.o, &f);
         bool good = picture && picture_prepare(picture, &f) && picture_draw(picture, &f);
         CHECK(good || (*f.text && !strchr(f.text, '\n')), "%s: no line says why", path);

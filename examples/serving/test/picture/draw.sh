@@ -90,11 +90,12 @@ kinds='dit sd3'
 for kind in $kinds; do
     size=$(sed 's/.*"height": \([0-9]*\), "width": \([0-9]*\).*/\2 \1/' "$tiny/$kind/arguments.json")
     scale=$([ -d "$tiny/$kind/vae" ] && echo 8 || echo 1)
+    frames=$(sed -n 's/.*"frames": \([0-9]*\).*/--frames \1/p' "$tiny/$kind/arguments.json")
     size=$(echo "$size" | awk -v s="$scale" '{ print $1 * s "x" $2 * s }')
     for device in cpu gpu; do
         on=$([ $device = cpu ] || echo emulated)
         # shellcheck disable=SC2046
-        quiet $on "$draw" --$device --dtype f32 --steps 2 --guidance 3 --size "$size" --class 2 $(of "$kind") --latents "$out/$device.npy" "$tiny/$kind"
+        quiet $on "$draw" --$device --dtype f32 --steps 2 --guidance 3 --size "$size" $frames --class 2 $(of "$kind") --latents "$out/$device.npy" "$tiny/$kind"
     done
     near "draw: $kind on the emulator" "$out/gpu.npy" "$out/cpu.npy" 1e-4
 done

@@ -26,8 +26,10 @@ static void golden(const char *tiny, const char *name, const char *latents, coda
     snprintf(path, sizeof path, "%.3800s/%s.npy", tiny_one.folder, latents);
     int scale = strcmp(name, "dit_v") ? 8 : 1;
     int64_t high = tiny_one.o.height / scale, wide = tiny_one.o.width / scale;
-    const int64_t dims[] = {1, n / high / wide, high, wide};
-    float *r = picture_array(path, dims, 4, NULL, &f);
+    int64_t frames = tiny_one.o.frames ? (tiny_one.o.frames - 1) / 4 + 1 : 1;
+    const int64_t dims[] = {1, n / frames / high / wide, frames, high, wide};
+    const int64_t flat[] = {1, n / high / wide, high, wide};
+    float *r = picture_array(path, tiny_one.o.frames ? dims : flat, tiny_one.o.frames ? 5 : 4, NULL, &f);
     CHECK(r, "%s", f.text);
     double error = r ? relative_error(y, r, n) : 0;
     CHECK(error <= most, "%s: off by %.3g of its size, and %.3g is the most", name, error, most);

@@ -13,8 +13,8 @@
 
 int failures, checks;
 
-const char *const tiny_kind[TINY_KINDS] = {"dit", "dit_v", "pixart", "pixart_sides",
-                                           "sd3", "sd35",  "flux",   "flux_dev"};
+const char *const tiny_kind[TINY_KINDS] = {"dit",  "dit_v", "pixart",   "pixart_sides", "sd3",
+                                           "sd35", "flux",  "flux_dev", "wan",          "wan_euler"};
 
 void check_that(bool holds, const char *file, int line, const char *format, ...)
 {
@@ -60,6 +60,7 @@ bool tiny_options(struct tiny *t, const char *folder, const char *name)
     t->o = (struct picture_options){.open.device = CODA_DEVICE_CPU, .pictures = 1, .classes = {2}};
     t->o.guidance = json_number_value(json_object_get(a, "guidance"));
     t->o.steps = (int)json_integer_value(json_object_get(a, "steps"));
+    t->o.frames = (int)json_integer_value(json_object_get(a, "frames"));
     t->o.height = scale * (int)json_integer_value(json_object_get(a, "height"));
     t->o.width = scale * (int)json_integer_value(json_object_get(a, "width"));
     t->o.text = file(t, 0, "text");

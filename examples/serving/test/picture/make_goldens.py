@@ -24,6 +24,8 @@ STREAMS = dict(num_attention_heads=2, attention_head_dim=16, joint_attention_dim
 SD3 = dict(**STREAMS, num_layers=2, sample_size=8, patch_size=2, in_channels=4, out_channels=4, caption_projection_dim=32,
            pos_embed_max_size=12)
 FLUX = dict(**STREAMS, num_layers=1, num_single_layers=2, in_channels=16, axes_dims_rope=(4, 6, 6))
+WAN = dict(num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4, text_dim=24, ffn_dim=48, num_layers=2,
+           rope_max_seq_len=32)
 DDIM = dict(beta_schedule="scaled_linear", beta_start=0.00085, beta_end=0.012)
 HALF = torch.float16
 
@@ -47,7 +49,13 @@ CASES = {
     "flux": (df.FluxTransformer2DModel(**FLUX), df.FlowMatchEulerDiscreteScheduler(shift=1.0), (8, 12), 0.0, 4, torch.float32),
     "flux_dev": (df.FluxTransformer2DModel(**FLUX, guidance_embeds=True),
                  df.FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True), (8, 8), 3.5, 5, torch.bfloat16),
+    "wan": (df.WanTransformer3DModel(**WAN),
+            df.UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=3.0), (8, 12), 5.0, 6,
+            torch.bfloat16),
+    "wan_euler": (df.WanTransformer3DModel(**{**WAN, "attention_head_dim": 14}, cross_attn_norm=False, eps=1e-5),
+                  df.FlowMatchEulerDiscreteScheduler(shift=5.0), (4, 8), 3.0, 4, HALF),
 }
+FRAMES = {"wan": 9, "wan_euler": 5}  # of which the first is one of latents, and each 4 of the others
 TOKENS, NEGATIVE = 7, 5
 
 
@@ -83,6 +91,8 @@ def predict(net, x, t, label, text, pooled, guidance):
         return net(x, encoder_hidden_states=text, timestep=t, added_cond_kwargs=sides).sample[:, :x.shape[1]]
     if isinstance(net, df.SD3Transformer2DModel):
         return net(x, encoder_hidden_states=text, pooled_projections=pooled, timestep=t).sample
+    if isinstance(net, df.WanTransformer3DModel):
+        return net(x, encoder_hidden_states=text, timestep=t).sample
     b, c, h, w = x.shape
     at = torch.zeros(h // 2, w // 2, 3)
     at[..., 1], at[..., 2] = torch.arange(h // 2)[:, None], torch.arange(w // 2)[None]
@@ -146,15 +156,18 @@ def make(folder, name):
     pixart, c = isinstance(net, df.PixArtTransformer2DModel), net.config.in_channels // (4 if flux else 1)
     at = os.path.join(folder, name)
     shutil.rmtree(at, ignore_errors=True)
-    arrays = {"noise": torch.randn(1, c, high, wide)}
+    wan = isinstance(net, df.WanTransformer3DModel)
+    frames = ((FRAMES[name] - 1) // 4 + 1,) if wan else ()
+    arrays = {"noise": torch.randn(1, c, *frames, high, wide)}
     if not dit:
-        columns = net.config.caption_channels if pixart else net.config.joint_attention_dim
+        config = net.config
+        columns = config.caption_channels if pixart else config.text_dim if wan else config.joint_attention_dim
         arrays["text"] = torch.randn(1, TOKENS, columns)
         if not flux:
             arrays["negative"] = torch.randn(1, NEGATIVE if pixart else TOKENS, columns)
-        if not pixart:
+        if not pixart and not wan:
             arrays["pooled"] = torch.randn(1, net.config.pooled_projection_dim)
-        if not pixart and not flux:
+        if not pixart and not flux and not wan:
             arrays["negative_pooled"] = torch.randn(1, net.config.pooled_projection_dim)
     arrays["latents"] = loop(net, scheduler, arrays, guidance, steps)
     os.makedirs(at)
@@ -165,7 +178,8 @@ def make(folder, name):
     for k, v in arrays.items():
         np.save(os.path.join(at, k + ".npy"), v.numpy().astype(np.float32))
     with open(os.path.join(at, "arguments.json"), "w") as f:
-        json.dump({"guidance": guidance, "steps": steps, "height": high, "width": wide}, f)
+        video = {"frames": FRAMES[name]} if wan else {}
+        json.dump({"guidance": guidance, "steps": steps, "height": high, "width": wide, **video}, f)
         f.write("\n")
     print(name, "rms", float(arrays["latents"].square().mean().sqrt()))
 
@@ -181,7 +195,10 @@ def write(net, scheduler, at, decoder):
     if decoder:  # of which nothing but the sides of pixels is read: 8 for a latent
         os.makedirs(os.path.join(at, "vae"))
         with open(os.path.join(at, "vae", "config.json"), "w") as f:
-            f.write('{"_class_name": "AutoencoderKL", "block_out_channels": [1, 1, 1, 1]}\n')
+            if isinstance(net, df.WanTransformer3DModel):
+                f.write('{"_class_name": "AutoencoderKLWan", "dim_mult": [1, 2, 4, 4], "temperal_downsample": [false, true, true]}\n')
+            else:
+                f.write('{"_class_name": "AutoencoderKL", "block_out_channels": [1, 1, 1, 1]}\n')
 
 
 def main():

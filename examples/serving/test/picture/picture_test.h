@@ -11,7 +11,7 @@ void check_that(bool holds, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 #define CHECK(holds, ...) check_that(holds, __FILE__, __LINE__, __VA_ARGS__)
 
-enum { TINY_KINDS = 8 };
+enum { TINY_KINDS = 10 };
 extern const char *const tiny_kind[TINY_KINDS];
 
 /* The options by which the network of this name was run, with files in its folder. `paths` keeps their
