@@ -5,21 +5,31 @@
 
 enum choice { LARGE, SMALL, ZERO, CHOICES };
 
-/* Bit 0 of k: one step below; then two bits for each symbol. */
+/* Bit 0 of k: one step below; then two bits for each symbol, and for all behind MOST_SMALL. */
 static enum choice choice_of(int k, int symbol)
 {
-    return symbol < MOST_SMALL ? k >> (1 + CHOICE_BITS * symbol) & 3 : LARGE;
+    return k >> (1 + CHOICE_BITS * MIN(symbol, MOST_SMALL)) & 3;
+}
+
+static bool may_be_zero(const struct dims *t, int symbol)
+{
+    int end = symbol < MOST_SMALL ? symbol + 1 : t->symbols;
+    bool may = false;
+    for (int i = symbol; i < MIN(end, t->symbols); i++) may = may || !t->symbol[i].least;
+    return may;
 }
 
 /* Is it one for these symbols? 0 counts where the least value but 0 is another one. */
 static bool is_choice(const struct dims *t, int k)
 {
-    for (int i = 0; i < MOST_SMALL; i++) {
+    bool alike = true;
+    for (int i = 0; i <= MOST_SMALL; i++) {
         enum choice c = choice_of(k, i);
         if (c == CHOICES || (i >= t->symbols && c != LARGE)) return false;
-        if (c == ZERO && t->symbol[i].least > 0) return false;
+        if (c == ZERO && !may_be_zero(t, i)) return false;
+        alike = alike && (i == MOST_SMALL || c == choice_of(k, 0));
     }
-    return true;
+    return alike || choice_of(k, MOST_SMALL) == LARGE;
 }
 
 bool corner_shape(const struct dims *t, int k, int64_t *dims)

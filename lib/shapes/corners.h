@@ -7,9 +7,10 @@
 #include "graph.h"
 
 /* Of the first MOST_SMALL symbols all combinations of their largest value, the least but 0, and 0; the others
- * are as large as may be. Of each also the shape where those that are large are one step less. */
-enum { MOST_SMALL = 3, CHOICE_BITS = 2, MOST_CORNERS = 2 << CHOICE_BITS * MOST_SMALL };
-enum { CORNER_LARGE = 0, CORNER_SMALL = 2 * (1 + 4 + 16) }; /* all symbols */
+ * are as large as may be, and where the first are alike all three in turn. Of each also the shape where those
+ * that are large are one step less. */
+enum { MOST_SMALL = 3, CHOICE_BITS = 2, MOST_CORNERS = 2 << CHOICE_BITS * (MOST_SMALL + 1) };
+enum { CORNER_LARGE = 0, CORNER_SMALL = 2 * (1 + 4 + 16 + 64) }; /* all symbols */
 
 /* Shape k of them; false: there is none, or another one is the same. */
 bool corner_shape(const struct dims *t, int k, int64_t *dims);

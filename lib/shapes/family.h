@@ -8,7 +8,7 @@
 #include "executable.h"
 #include "templates.h"
 
-enum { MOST_EXTREMES = 256, MOST_PROBES = 8 };
+enum { MOST_EXTREMES = 1024, MOST_PROBES = 8 };
 
 struct family {
     graph *graph;     /* as it was given */

@@ -1,0 +1,86 @@
+/* test_corners.c -- the shapes that stand for all others: with any number of symbols those where all are
+ * largest, all least, and all 0. */
+#include "corners.h"
+
+#include "tests.h" /* last: Check has a macro named fail */
+
+#include <string.h>
+
+enum { MOST = 24, MULTIPLE = 8, MOST_TRIED = 6 };
+
+static graph *with_symbols(int n)
+{
+    graph *g = graph_new();
+    for (int i = 0; i < n; i++) {
+        char name[] = {'A' + (char)i, 0};
+        ck_assert(coda_symbol(g, name, 0, MOST, MULTIPLE) < -1);
+    }
+    return g;
+}
+
+static bool has_corner(const struct dims *t, int64_t value)
+{
+    bool found = false;
+    for (int k = 0; k < MOST_CORNERS && !found; k++) {
+        int64_t dims[MOST_SYMBOLS];
+        found = corner_shape(t, k, dims);
+        for (int i = 0; i < t->symbols; i++) found = found && dims[i] == value;
+    }
+    return found;
+}
+
+START_TEST(all_symbols_alike)
+{
+    static const int64_t values[] = {MOST, MOST - MULTIPLE, MULTIPLE, 0};
+    int64_t small[MOST_SYMBOLS], large[MOST_SYMBOLS];
+    graph *g = with_symbols(_i);
+    for (int v = 0; v < ARRAY_SIZE(values); v++)
+        ck_assert_msg(has_corner(g->dims, values[v]), "%d symbols of %d", _i, (int)values[v]);
+    ck_assert(corner_shape(g->dims, CORNER_LARGE, large));
+    corner_shape(g->dims, CORNER_SMALL, small);
+    for (int i = 0; i < _i; i++) ck_assert(small[i] == MULTIPLE && large[i] == MOST);
+    graph_free(g);
+}
+END_TEST
+
+/* Each plan of a corner takes time: those behind the third symbol are no further factor. */
+START_TEST(they_are_few)
+{
+    static const int most[] = {0, 2 * 3, 2 * 9, 2 * 27, 2 * 27 + 12, 2 * 27 + 12, 2 * 27 + 12};
+    int64_t dims[MOST_SYMBOLS];
+    int found = 0;
+    graph *g = with_symbols(_i);
+    for (int k = 0; k < MOST_CORNERS; k++) found += corner_shape(g->dims, k, dims);
+    ck_assert_int_eq(found, most[_i]);
+    graph_free(g);
+}
+END_TEST
+
+/* Rows that are one by four symbols have a pass more, and memory between the two. */
+START_TEST(all_have_room)
+{
+    enum { SYMBOLS = 4, VALUES = 3, SHAPES = VALUES * VALUES * VALUES * VALUES };
+    static const int64_t values[VALUES] = {1, 2, 7};
+    coda_graph *g = coda_graph_new();
+    coda_dim d[SYMBOLS + 1] = {[SYMBOLS] = 64}, rows = 1;
+    for (int i = 0; i < SYMBOLS; i++) {
+        d[i] = coda_symbol(g, (const char[]){'A' + (char)i, 0}, 1, 1000, 1);
+        rows = coda_dim_mul(g, rows, d[i]);
+    }
+    coda_value x = coda_input(g, "x", CODA_F32, 2, (int64_t[]){rows, 64});
+    coda_output(g, "y", coda_softmax(g, coda_reshape(g, coda_silu(g, x), SYMBOLS + 1, d)));
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_CPU;
+    ck_assert_msg(!coda_compile(&p, g, &opt), "%s", coda_error());
+    for (int k = 0; k < SHAPES; k++) {
+        const int64_t dims[] = {values[k % 3], values[k / 3 % 3], values[k / 9 % 3], values[k / 27]};
+        ck_assert_msg(coda_plan_workspace_for(p, dims) <= coda_plan_workspace(p), "%s", coda_error());
+    }
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
+TESTS(corners, RANGE(all_symbols_alike, 1, MOST_TRIED + 1), RANGE(they_are_few, 1, MOST_TRIED + 1),
+      ONE(all_have_room));
