@@ -17,7 +17,7 @@
 
 int gpu_chain(void);
 
-enum { RANKS = 2, ROWS = 2, COLUMNS = 520, N = ROWS * COLUMNS, STEPS = 10, LONG_MS = 20000, QUEUED = 64 };
+enum { RANKS = 2, ROWS = 2, COLUMNS = 520, N = ROWS * COLUMNS, STEPS = 10, LONG_MS = 300000, QUEUED = 64 };
 
 static void *context[RANKS];
 

@@ -16,7 +16,7 @@
 
 int gpu_ranks(void);
 
-enum { RANKS = 2, MOST_ARGS = 12, MOST_TEXT = 4096, LONG_MS = 60000, SHORT_MS = 500 };
+enum { RANKS = 2, MOST_ARGS = 12, MOST_TEXT = 4096, LONG_MS = 300000, SHORT_MS = 500 };
 
 /* ---- A device each ---- */
 

@@ -6,7 +6,7 @@
 
 #include "util_spmd.h"
 
-enum { TIMEOUT_MS = 20000 };
+enum { TIMEOUT_MS = 300000 };
 
 static int64_t rows_of(const struct spmd_tensor *t) { return t->dim[0] ? t->dim[0] : 1; }
 

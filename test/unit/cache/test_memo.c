@@ -23,6 +23,7 @@ struct maker {
     size_t size;
     char fill;
     int nap_ms;
+    atomic_bool hold;        /* it stays until it is held no longer */
     atomic_int inside, most; /* how many are in it at once */
 };
 
@@ -33,6 +34,7 @@ static int make(void *ctx, void **data, size_t *size, char *err, bool *passing)
     int now = atomic_fetch_add(&m->inside, 1) + 1, most = atomic_load(&m->most);
     while (now > most && !atomic_compare_exchange_weak(&m->most, &most, now)) {}
     usleep((useconds_t)m->nap_ms * 1000);
+    while (atomic_load(&m->hold)) usleep(1000);
     atomic_fetch_sub(&m->inside, 1);
     *passing = m->passing;
     if (m->status) return snprintf(err, CACHE_ERROR, "no %c", m->fill), m->status;
@@ -374,19 +376,20 @@ static int child_obtains(void)
 START_TEST(a_forked_child_goes_on_alone)
 {
     static struct one o;
-    m->nap_ms = 1500;
+    m->hold = true;
     o.k = key_of("key 0\n");
     ck_assert_int_eq(pthread_create(&o.thread, NULL, obtain, &o), 0);
     while (!atomic_load(&m->inside)) usleep(1000);
     pid_t child = fork();
     if (!child) {
-        m->nap_ms = 0;
+        m->hold = false;
         _exit(child_obtains());
     }
     int status;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_int_eq(status, 0);
     ck_assert_int_eq(atomic_load(&m->inside), 1); /* the parent still makes */
+    m->hold = false;
     pthread_join(o.thread, NULL);
     ck_assert_int_eq(o.v->status, 0);
     cache_value_free(o.v);

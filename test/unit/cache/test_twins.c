@@ -105,7 +105,7 @@ static uint64_t counted(struct coda_cache *c, enum cache_counter which)
 
 static struct coda_cache *open_with(const char *dir, const char *overlays)
 {
-    return cache_open(&(struct cache_options){.dir = dir, .overlays = overlays, .wait_ms = 2000});
+    return cache_open(&(struct cache_options){.dir = dir, .overlays = overlays, .wait_ms = 100000});
 }
 
 static const char nowhere[] = "/dev/null/none";
