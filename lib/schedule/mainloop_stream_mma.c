@@ -19,12 +19,15 @@
 
 enum {
     MOST_ROWS = 16,
-    CHUNK = 512, /* elements of K that all warps multiply at once */
+    RUN = 128,            /* elements of K that a warp multiplies at once; ... */
+    CHUNK = 4 * RUN,      /* ... all warps, half of them the same ones of other tiles, ... */
+    LONG_CHUNK = 8 * RUN, /* ... or each others */
+    LONG_K = 2048,        /* from which on that is worth it */
     LEAST_STAGES = 3,
     NARROW_WINDOW = 96 << 10, /* bytes on their way of less than 16 bits; of others STREAM_WINDOW */
-    STEP_TILES = 4,           /* that all warps multiply at once, of packed weights */
-    PASS_TILES = 12,          /* whose sums fit the registers of the warps; ... */
-    PASS_FEW = 8,             /* ... and where K ends within a chunk beside zero points */
+    STEP_TILES = 4,  /* that all warps multiply at once, of packed weights; half as many of long chunks */
+    PASS_TILES = 12, /* whose sums fit the registers of the warps; ... */
+    PASS_FEW = 8,    /* ... and where K ends within a chunk beside zero points */
     MOST_BLOCKS = 1 << 14,
     LOADS = 4, /* instructions for 16 bytes a lane, and what is theirs of a chunk's; conversions: */
     E4M3_TO_F16 = 12,
@@ -73,9 +76,10 @@ static int right_pitch(const struct program *p, const struct tile *t)
 }
 
 /* Tiles of a slot: what has few bytes shares one, where a warp multiplies two at a time (packed_rows.cuh). */
-static int depth(const struct program *p)
+static int depth(const struct program *p, const struct tile *t)
 {
     if (!is_packed(p)) return is_narrow(p) ? 2 : 1;
+    if (t->bk == LONG_CHUNK) return 2;
     struct pack_format f = format_of(p);
     return pack_record(&f).bits == 4 && !(pack_two_levels(&f) && octets(p) > 1) ? 4 : 2;
 }
@@ -88,17 +92,13 @@ static int columns(const struct program *p, const struct tile *t)
     return (int)CEIL_DIV(CEIL_DIV(stream_quads(p), share_quads(p)), t->blocks) * share_quads(p) * 4;
 }
 
-/* Tiles of packed weights are whole patches, from an even one on. */
-static int tiles(const struct program *p, const struct tile *t)
-{
-    return CEIL_DIV(columns(p, t) / 4 + (is_packed(p) ? 8 - share_quads(p) : 0), 4);
-}
+static int tiles(const struct program *p, const struct tile *t) { return CEIL_DIV(columns(p, t), 16); }
 
 /* Has a run of K, a quarter of a chunk, several scales? They take registers. */
 static bool has_groups(const struct program *p)
 {
     struct pack_format f = format_of(p);
-    return is_packed(p) && pack_record(&f).group < CHUNK / 4;
+    return is_packed(p) && pack_record(&f).group < RUN;
 }
 /* What zero points want of A's sums takes registers, too, and so does K that ends within a chunk. */
 static bool is_crowded(const struct program *p) { return is_packed(p) && format_of(p).zeros && p->k % CHUNK; }
@@ -110,7 +110,16 @@ static int passes(const struct program *p, const struct tile *t)
 static int pass_tiles(const struct program *p, const struct tile *t)
 {
     int all = tiles(p, t), turns = passes(p, t);
-    return is_packed(p) ? CEIL_DIV(all, STEP_TILES * turns) * STEP_TILES : CEIL_DIV(all, turns);
+    int step = STEP_TILES * CHUNK / t->bk;
+    return is_packed(p) ? CEIL_DIV(all, step * turns) * step : CEIL_DIV(all, turns);
+}
+
+/* Chunks of eight runs, one a warp, rather than of four, of which two warps have one each, of every second
+ * tile? A block of one or two tiles has half as much to do so: else tiles are multiplied that are not there.
+ * Bits depend on it, and it on neither the rows nor the dtype of A. */
+static bool wants_long_chunks(const struct program *p, const struct tile *t)
+{
+    return is_packed(p) && p->k >= LONG_K && tiles(p, t) <= STEP_TILES / 2;
 }
 
 /* Chunks of A that are there or on their way: they should come no later than B's, which are short where a
@@ -118,16 +127,17 @@ static int pass_tiles(const struct program *p, const struct tile *t)
 static int right_stages(const struct program *p, const struct tile *t)
 {
     int chunk = MIN(tiles(p, t), most_pass_tiles(p)) * tile_bytes(p, t);
-    return chunk >= STREAM_WINDOW ? 2 : chunk >= STREAM_WINDOW / 2 ? 3 : 4;
+    if (chunk >= STREAM_WINDOW) return 2;
+    return chunk >= STREAM_WINDOW / 2 || t->bk == LONG_CHUNK ? 3 : 4;
 }
 
 static struct footprint footprint(const struct program *p, const struct tile *t)
 {
     int rows = stream_rows(p, t), each = pass_tiles(p, t), turns = passes(p, t);
     int right = right_stages(p, t) * (rows * right_pitch(p, t) + 16);
-    int parts = 4 * rows * each * 64, sums = turns > 1 ? rows * turns * each * 64 : 16;
+    int parts = t->bk / RUN * rows * each * 64, sums = turns > 1 ? rows * turns * each * 64 : 16;
     int fixed = right + parts + sums + values_bytes(p, rows, columns(p, t)) + 16 + 256;
-    return (struct footprint){.fixed = fixed, .stage = depth(p) * tile_bytes(p, t) + 16, .granule = 1024};
+    return (struct footprint){.fixed = fixed, .stage = depth(p, t) * tile_bytes(p, t) + 16, .granule = 1024};
 }
 
 /* Up to 8 rows leave registers for a second block, unless scales take them. Rows of 8 bits lie in a slot with
@@ -146,7 +156,7 @@ static int packed_slots(const struct program *p)
         [CODA_CODES_E2M1] = E2M1_SLOTS,  [CODA_CODES_INT8] = I8_TO_BF16, [CODA_CODES_E4M3] = E4M3_TO_BF16,
         [CODA_CODES_E5M2] = E5M2_TO_BF16};
     struct pack_format f = format_of(p);
-    int groups = CHUNK / 4 / MIN(pack_record(&f).group, CHUNK / 4);
+    int groups = RUN / MIN(pack_record(&f).group, RUN);
     return slots[f.codes] + GROUP_SLOTS * (groups - 1) + (pack_two_levels(&f) ? LEVEL_SLOTS : 0);
 }
 
@@ -217,10 +227,11 @@ static void consider(struct search *s, int room)
     const struct program *p = s->p;
     struct tile t = {.mainloop = &mainloop_stream_mma, .bk = CHUNK};
     stream_share(s, &t);
+    if (wants_long_chunks(p, &t)) t.bk = LONG_CHUNK;
     while ((t.stages = tile_stages(p, &t, room)) < LEAST_STAGES && is_narrow(p) && t.blocks < MOST_BLOCKS)
         t.blocks *= 2;
     int bytes = is_narrow(p) ? NARROW_WINDOW : STREAM_WINDOW;
-    int slot = depth(p) * tile_bytes(p, &t), window = MAX((bytes + slot / 2) / slot, 2);
+    int slot = depth(p, &t) * tile_bytes(p, &t), window = MAX((bytes + slot / 2) / slot, 2);
     t.window = window < t.stages ? window : 0;
     if (t.stages >= LEAST_STAGES) search_add(s, &t, cost(p, &t, s->target));
 }
@@ -257,7 +268,7 @@ static void print_config(const struct program *p, const struct schedule *s, stru
                                : "HalfRows<A",
                 tile->bk);
     text_printf(t, "    static constexpr int share_quads = %d, depth = %d, passes = %d, right_stages = %d;\n",
-                share_quads(p), depth(p), passes(p, tile), right_stages(p, tile));
+                share_quads(p), depth(p, tile), passes(p, tile), right_stages(p, tile));
 }
 
 const struct mainloop mainloop_stream_mma = {.name = "stream_mma",

@@ -4,13 +4,14 @@
 //     producer    a warp: copies tiles, 16 rows of B, into a ring, a chunk, `bk` elements, of K at a time
 //     supplier    a warp: copies the same chunk of A into a ring of its own
 //     preparer    a warp: the epilogue's values of rows and columns, while the others multiply
-//     consumers   warps: of each chunk warp w multiplies the quarter w % 4, of every second or fourth tile
+//     consumers   warps: of each chunk warp w multiplies the run w % runs, of every tile or every second one
 //
 // K is outside, rows are inside: all tiles of a pass advance along K together. So a warp has the sums of its
-// tiles in registers over all of K, and of A no more than its quarter of a chunk, which serves all its tiles.
-// At the end of a pass the sums of the four quarters meet in shared memory, where they are added in their
-// order: what a row of A gets depends neither on how many there are, nor on how columns are dealt to blocks.
-// A block with more tiles than a pass has walks K again for the others.
+// tiles in registers over all of K, and of A no more than its run of a chunk, which serves all its tiles.
+// At the end of a pass the sums of the four or eight runs meet in shared memory, where they are added in
+// their order: what a row of A gets depends neither on how many there are, nor on which block has its column.
+// A block with more tiles than a pass has walks K again for the others. One of a tile or two has eight runs:
+// of four, every second warp would multiply nothing.
 //
 // Each block has a share of a batch's columns (see stream.cuh), for so many rows of A. Where A has more,
 // neighbour blocks have the same share, so that L2 has B for all but the first of them. A tile is four of a
@@ -37,29 +38,30 @@ template <class Config, class Epilogue> struct StreamMma {
     using Spot = typename Quads::Spot;
     using Fragments = typename Config::Fragments; // HalfRows, ByteRows, or PackedRows
 
-    static constexpr int warps = 4 * Config::groups, threads = 32 * warps; // of consumers
-    static constexpr int quarters = 4, parts = warps / quarters;           // of K, of tiles
-    static constexpr int bk = Config::bk, run = bk / quarters;
-    static constexpr int most_rows = Quads::most_rows, octets = most_rows / 8; // of A
+    static constexpr int warps = 4 * Config::groups, threads = 32 * warps;                  // of consumers
+    static constexpr int bk = Config::bk, run = 128, runs = bk / run, parts = warps / runs; // of K, of tiles
+    static constexpr int most_rows = Quads::most_rows, octets = most_rows / 8;              // of A
     static constexpr int chunks = (int)((Config::k + bk - 1) / bk);
     static constexpr bool ragged = Config::k % bk != 0;
-    // Tiles of packed weights are the patches, from an even one on: two of them have two blocks of records.
-    // No block has a part of a record: so none is read twice.
+    // Tiles of packed weights are the patches: one is a block of records, or two of them, from an even one
+    // on, have two. No block has a part of a record: so none is read twice.
     static constexpr bool packed = Fragments::packed;
     static constexpr int depth = Config::depth; // tiles of a slot
-    // Tiles of a step: those that a warp multiplies at a time.
-    static constexpr int step_tiles = Fragments::template together<octets>, span = step_tiles * parts,
+    // Tiles of a step are whole slots, of which a warp multiplies so many at a time.
+    static constexpr int at_once = Fragments::template together<octets>,
+                         span = at_once * parts > depth ? at_once *parts : depth, step_tiles = span / parts,
                          step_slots = span / depth;
-    static_assert(span % depth == 0 && (parts % depth == 0 || depth % parts == 0));
-    static constexpr int most_tiles = (Quads::most_quads + (packed ? 8 - Config::share_quads : 0) + 3) / 4,
-                         passes = Config::passes;
-    static constexpr int whole_tiles = (most_tiles + 4 * passes - 1) / (4 * passes) * 4, // of steps
-        pass_tiles = packed ? whole_tiles : (most_tiles + passes - 1) / passes,          // of a block
-        own_tiles = (pass_tiles + span - 1) / span * (span / parts);                     // of a warp
+    static_assert(span % depth == 0 && (parts % depth == 0 || depth % parts == 0) &&
+                  step_tiles % at_once == 0);
+    static constexpr int most_tiles = (Quads::most_quads + 3) / 4, passes = Config::passes;
+    static constexpr int whole = 16 / runs * passes, // tiles that pass_tiles is a multiple of, in all passes
+        pass_tiles = packed ? (most_tiles + whole - 1) / whole * (16 / runs)
+                            : (most_tiles + passes - 1) / passes, // of a block
+        own_tiles = (pass_tiles + span - 1) / span * step_tiles;  // of a warp
     // Octets of a patch are the halves of a block of records, or the same half of both.
     static constexpr bool across = Columns::apart && Columns::step == 1,
                           by_turns = packed && Columns::step == 2;
-    static_assert(most_rows == 8 || most_rows == 16);
+    static_assert((most_rows == 8 || most_rows == 16) && (runs == 4 || runs == 8));
 
     using Right = typename Fragments::template Right<octets, run>;
     static constexpr int right_pitch = 2 * bk + Fragments::pad;
@@ -68,7 +70,7 @@ template <class Config, class Epilogue> struct StreamMma {
     struct Shared {
         Ring ring;
         RightRing right;
-        alignas(16) float quarter[quarters][most_rows][4 * pass_tiles][4];
+        alignas(16) float partial[runs][most_rows][4 * pass_tiles][4];
         alignas(16) float sums[passes > 1 ? most_rows : 1][passes > 1 ? 4 * passes *pass_tiles : 1][4];
         typename Quads::Values values;
     };
@@ -95,13 +97,8 @@ template <class Config, class Epilogue> struct StreamMma {
     }
     DEV int count() const { return quads().count(); }
 
-    // Quads of the first tile that are not of this block.
-    DEV int shift() const { return packed ? Quads::first(block.index()) % 8 : 0; }
-    // Tiles that a pass has of this block, the last of which may lack quads, too.
-    DEV int tiles_of(int pass) const
-    {
-        return clamp((shift() + count() + 3) / 4 - pass * pass_tiles, 0, pass_tiles);
-    }
+    // Tiles that a pass has of this block, the last of which may lack quads.
+    DEV int tiles_of(int pass) const { return clamp((count() + 3) / 4 - pass * pass_tiles, 0, pass_tiles); }
     DEV static int length(int chunk) { return chunk + 1 < chunks ? bk : (int)Config::k - chunk * bk; }
 
     // Consumers, in whole warps.
@@ -143,25 +140,20 @@ template <class Config, class Epilogue> struct StreamMma {
         ptx::copy_async_arrive(s.ring.full_of(at));
     }
 
-    // The same of blocks of records, for tiles from `tile` on, before `end`. Of one that has none of this
-    // block's quads nothing is copied, unless its neighbour is across both.
-    DEV bool wants(int tile, int end) const
-    {
-        return tile < end && tile >= 0 && (across || 4 * tile + 4 > shift());
-    }
+    // The same of blocks of records, for tiles from `tile` on, before `end`.
     DEV void produce_records(typename Ring::Cursor at, int tile, int end, int chunk) const
     {
         using Weights = typename Fragments::W;
-        const int patch = Quads::first(block.index()) / 8 * 2 + tile;
+        const int patch = Quads::first(block.index()) / 4 + tile;
         const u32 bytes = (length(chunk) + Weights::step - 1) / Weights::step * Weights::bytes;
         int blocks = 0;
-        for (int i = 0; i < depth; i++) blocks += wants(across ? tile + i / 2 * 2 : tile + i, end);
+        for (int i = 0; i < depth; i++) blocks += (across ? tile + i / 2 * 2 : tile + i) < end;
         const u32 bar = s.ring.expect_in_warp(at, blocks * bytes);
         const u32 to = ptx::shared_address(s.ring.data[at.slot]);
         const bool once = Config::rows(args) <= most_rows;
         const u8 *const from = b() + (i64)chunk * (bk / Weights::step) * Weights::bytes;
         const int i = threadIdx.x % 32, first = across ? i / 2 * 2 : i;
-        if (i < depth && wants(tile + first, end)) {
+        if (i < depth && tile + first < end) {
             const int column = Spot::of(4 * (patch + first)).at(across ? i % 2 : 0, 0);
             const u8 *const records = from + column / 16 * Weights::block;
             if (once) ptx::bulk_load_once(to + i * Fragments::tile_bytes, records, bytes, bar);
@@ -224,17 +216,42 @@ template <class Config, class Epilogue> struct StreamMma {
 
     using Sums = float[own_tiles][octets][4];
 
-    DEV static int quarter() { return threadIdx.x / 32 % quarters; }
-    DEV static int part() { return threadIdx.x / 32 / quarters; }
+    DEV static int first_k() { return threadIdx.x / 32 % runs * run; } // of a chunk: of this warp's run
+    DEV static int part() { return threadIdx.x / 32 / runs; }
 
-    // Elements of this warp's quarter of a chunk, where K ends within one.
-    DEV static int live_of(int chunk) { return ragged ? length(chunk) - quarter() * run : run; }
+    // Elements of this warp's run of a chunk, where K ends within one.
+    DEV static int live_of(int chunk) { return ragged ? length(chunk) - first_k() : run; }
 
     DEV void load_right(Right &x, typename RightRing::Cursor at, int chunk) const
     {
         s.right.wait(at);
-        x.load(s.right.data[at.slot] + 2 * quarter() * run, live_of(chunk));
+        x.load(s.right.data[at.slot] + 2 * first_k(), live_of(chunk));
         s.right.release(at);
+    }
+
+    // Of a step those of this warp's tiles from `first` on that it multiplies at a time, which lie at own[0]
+    // and behind it.
+    DEV void multiply_tiles(float (*sum)[octets][4], const Right &x, const u8 *const *own, int first,
+                            int chunk) const
+    {
+        constexpr int bytes = Fragments::tile_bytes;
+        if constexpr (packed) {
+            using Row = typename Fragments::Row;
+            Row rows[at_once][2];
+#pragma unroll
+            for (int j = 0; j < at_once; j++) {
+                const int d = ((first + j) * parts + part()) % depth % 2;
+                const u8 *const both = own[j] - d * bytes;
+                rows[j][0] = across ? Row{both, d} : Row{own[j], 0};
+                rows[j][1] = across ? Row{both + bytes, d} : Row{own[j], 1};
+            }
+            Fragments::multiply(sum, rows, first_k(), live_of(chunk), x);
+        } else {
+            const u8 *from[at_once];
+#pragma unroll
+            for (int j = 0; j < at_once; j++) from[j] = own[j] + first_k() * Fragments::size;
+            Fragments::multiply(sum, from, live_of(chunk), x);
+        }
     }
 
     // The tiles of a step, from `first` on: those of one or more slots, of which each part of the warps has
@@ -264,22 +281,9 @@ template <class Config, class Epilogue> struct StreamMma {
             for (int i = 1; i < step_slots; i++)
                 if (tile >= i * depth) own[j] = slot[i] + tile % depth * bytes;
         }
-        if constexpr (packed) {
-            using Row = typename Fragments::Row;
-            Row rows[step_tiles][2];
 #pragma unroll
-            for (int j = 0; j < step_tiles; j++) {
-                const int d = (j * parts + part()) % depth % 2;
-                const u8 *const both = own[j] - d * bytes;
-                rows[j][0] = across ? Row{both, d} : Row{own[j], 0};
-                rows[j][1] = across ? Row{both + bytes, d} : Row{own[j], 1};
-            }
-            Fragments::multiply(sum, rows, quarter() * run, live_of(chunk), x);
-        } else {
-#pragma unroll
-            for (int j = 0; j < step_tiles; j++) own[j] += quarter() * run * Fragments::size;
-            Fragments::multiply(sum, own, live_of(chunk), x);
-        }
+        for (int first = 0; first < step_tiles; first += at_once)
+            multiply_tiles(sum + first, x, own + first, first, chunk);
 #pragma unroll
         for (int i = 0; i < step_slots; i++)
             if (!i || first + i * depth < tiles) s.ring.release(each[i]);
@@ -298,26 +302,27 @@ template <class Config, class Epilogue> struct StreamMma {
             for (int e = 0; e < 4 * octets; e++) {
                 const int side = e % 4 / 2, quad = by_turns ? 2 * side + line / 4 : line / 2,
                           place = by_turns ? line % 2 * 2 + line / 2 % 2 : 2 * side + line % 2;
-                s.quarter[quarter()][e / 4 * 8 + row + e % 2][4 * tile + quad][place] = sum[i][e / 4][e % 4];
+                s.partial[first_k() / run][e / 4 * 8 + row + e % 2][4 * tile + quad][place] =
+                    sum[i][e / 4][e % 4];
             }
         }
     }
 
-    // Of a quad of the pass: all quarters together.
-    DEV void add_quarters(int row, int quad, float (&x)[4]) const
+    // Of a quad of the pass: all runs together.
+    DEV void add_runs(int row, int quad, float (&x)[4]) const
     {
 #pragma unroll
-        for (int i = 0; i < 4; i++) x[i] = s.quarter[0][row][quad][i];
+        for (int i = 0; i < 4; i++) x[i] = s.partial[0][row][quad][i];
 #pragma unroll
-        for (int q = 1; q < quarters; q++)
+        for (int r = 1; r < runs; r++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) x[i] += s.quarter[q][row][quad][i];
+            for (int i = 0; i < 4; i++) x[i] += s.partial[r][row][quad][i];
     }
     DEV void keep(int pass, int tiles) const
     {
         for (int i = threadIdx.x; i < rows() * 4 * tiles; i += threads) {
             const int row = i / (4 * tiles), quad = i % (4 * tiles);
-            add_quarters(row, quad, s.sums[row][4 * pass_tiles * pass + quad]);
+            add_runs(row, quad, s.sums[row][4 * pass_tiles * pass + quad]);
         }
     }
 
@@ -359,8 +364,8 @@ template <class Config, class Epilogue> struct StreamMma {
         const auto sum = [&](int row, int quad, float(&x)[2][2]) {
             float all[4];
             if constexpr (passes > 1)
-                for (int i = 0; i < 4; i++) all[i] = s.sums[row][shift() + quad][i];
-            else add_quarters(row, shift() + quad, all);
+                for (int i = 0; i < 4; i++) all[i] = s.sums[row][quad][i];
+            else add_runs(row, quad, all);
 #pragma unroll
             for (int i = 0; i < 4; i++) x[i / 2][i % 2] = all[i];
         };

@@ -26,11 +26,11 @@ static int try_codes(coda_dtype t, coda_dtype of)
 /* ---- Packed ---- */
 
 /* Shares that begin within blocks of records, K that ends within a chunk, a run or a record, more rows than a
- * block has; batches, as a layer's experts are. */
-static const struct packed_sizes sizes[] = {{8, 304, 768, 0, CODA_BF16},   {3, 48, 328, 0, CODA_F16},
-                                            {16, 512, 1280, 0, CODA_F16},  {1, 16, 256, 0, CODA_BF16},
-                                            {12, 1040, 520, 0, CODA_BF16}, {2, 13, 104, 0, CODA_F16},
-                                            {5, 205, 328, 3, CODA_BF16}};
+ * block has; batches, as a layer's experts are; chunks of eight runs, as a block has one or two tiles. */
+static const struct packed_sizes sizes[] = {
+    {8, 304, 768, 0, CODA_BF16}, {3, 48, 328, 0, CODA_F16},     {16, 512, 1280, 0, CODA_F16},
+    {1, 16, 256, 0, CODA_BF16},  {12, 1040, 520, 0, CODA_BF16}, {2, 13, 104, 0, CODA_F16},
+    {5, 205, 328, 3, CODA_BF16}, {3, 90, 2664, 0, CODA_BF16},   {10, 117, 2048, 0, CODA_F16}};
 
 static bool streams(const graph *g, unsigned flags)
 {
@@ -102,6 +102,14 @@ static const struct {
          PACKED("q4_k", 184320, 1280, 256) "%g = slice %a {axis=1,start=0,stop=1279,step=2}\n%u = slice %a "
                                            "{axis=1,start=1,stop=1280,step=2}\n"
                                            "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {.name = "experts, gate and up stacked, eight runs",
+     .text = EXPERTS("q4_k", 110592, 12, 32, 2048) "%g = slice %c {axis=2,start=0,stop=16,step=1}\n"
+                                                   "%u = slice %c {axis=2,start=16,stop=32,step=1}\n"
+                                                   "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {.name = "halves of heads, eight runs",
+     .text =
+         PACKED("int4_g128_f16", 135168, 128,
+                2048) "%y = rope %a {base=10000,head_dim=128,rotary=128,heads=1,half=1}\noutput %y = %y\n"},
     {.name = "halves of heads",
      .text =
          PACKED("int4_g128_f16", 168960, 640,

@@ -117,15 +117,21 @@ START_TEST(keeps_bits_of_8_bits)
 }
 END_TEST
 
-static const struct mainloop *chosen_packed(const char *word, int64_t m, int64_t k, int64_t columns,
-                                            int64_t first)
+static struct program packed(const char *word, int64_t m, int64_t n, int64_t k)
 {
-    struct program p = product(m, 4096, k);
+    struct program p = product(m, n, k);
     coda_pack_format f = CODA_PACK_FORMAT_INIT;
     ck_assert_int_eq(coda_pack_format_find(word, &f), CODA_OK);
     struct pack_format inside = {f.codes, f.scales, f.zeros, (int32_t)f.group};
-    p.b.data.packing = (struct packing){graph_format(&inside), columns};
-    p.b.data.row = columns, p.b.data.offset = first;
+    p.b.data.packing = (struct packing){graph_format(&inside), k};
+    return p;
+}
+
+static const struct mainloop *chosen_packed(const char *word, int64_t m, int64_t k, int64_t columns,
+                                            int64_t first)
+{
+    struct program p = packed(word, m, 4096, columns);
+    p.k = p.a.data.row = k, p.a.data.batch = m * k, p.b.data.offset = first;
     return chosen(&p);
 }
 
@@ -142,6 +148,28 @@ START_TEST(takes_packed_weights)
         ck_assert_ptr_ne(chosen_packed(words[i], 8, 2048, 4096, 256), &mainloop_stream_mma);
         ck_assert_ptr_ne(chosen_packed(words[i], 8, 2000, 4096, 0), &mainloop_stream_mma);
     }
+}
+END_TEST
+
+/* Chunks of K, on which bits depend, are those of the columns that a block has, whatever the rows. */
+START_TEST(chunks_whatever_the_rows)
+{
+    static const struct {
+        int64_t n, k;
+        int chunk;
+    } want[] = {{4096, 11008, 1024}, {4096, 2048, 1024}, {1024, 4096, 1024}, {4224, 4096, 1024},
+                {4240, 4096, 512},   {22016, 4096, 512}, {4096, 1920, 512}};
+    static const char *const words[] = {"int4_g128_bf16", "q4_k", "q6_k", "q8_0", "mxfp4"};
+    for (int i = 0; i < ARRAY_SIZE(want) * ARRAY_SIZE(words); i++)
+        for (int m = 1; m <= 16; m++) {
+            int64_t n = want[i / ARRAY_SIZE(words)].n, k = want[i / ARRAY_SIZE(words)].k;
+            struct program p = packed(words[i % ARRAY_SIZE(words)], m, n, k);
+            p.invariant = m % 5 == 0;
+            struct tile t = tile_choose(&p, &gemm_target);
+            ck_assert_ptr_eq(t.mainloop, &mainloop_stream_mma);
+            ck_assert_msg(t.bk == want[i / ARRAY_SIZE(words)].chunk && t.blocks == 132,
+                          "%s, %d x %d x %d: %d", words[i % ARRAY_SIZE(words)], m, (int)n, (int)k, t.bk);
+        }
 }
 END_TEST
 
@@ -176,5 +204,5 @@ START_TEST(wide_products_have_more_blocks)
 END_TEST
 
 TESTS(stream_mma, ONE(takes_8_bits), ONE(takes_packed_weights), ONE(keeps_bits_of_8_bits),
-      ONE(batches_share_the_sms), ONE(wide_products_have_more_blocks), ONE(leaves_16_bits_to_others),
-      ONE(leaves_others_what_it_cannot_copy), ONE(tuning_tries_it));
+      ONE(chunks_whatever_the_rows), ONE(batches_share_the_sms), ONE(wide_products_have_more_blocks),
+      ONE(leaves_16_bits_to_others), ONE(leaves_others_what_it_cannot_copy), ONE(tuning_tries_it));
