@@ -149,6 +149,17 @@ class Models(Base):
             self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
         self.assertIsNone(dynamo.last[-1].whole.symbolic)
 
+    def test_dynamic(self):
+        """With dynamic=True numbers of modules are arguments, too."""
+        model = families.model_of("llama")
+        fast = self.compiled(model, dynamic=True)
+        for sequences, tokens in ((2, 24), (3, 7)):
+            inputs = families.inputs_of("llama", tokens=tokens, sequences=sequences)
+            self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
+        model.model.norm.variance_epsilon = 0.5
+        self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
+        self.assertEqual(len(dynamo.last), 1)
+
     def test_threads(self):
         """Four threads call one compiled model."""
         import threading
@@ -195,6 +206,19 @@ class Modules(Base):
             z = v[:, :, 1:, ::2].flatten(2).unsqueeze(1).expand(b, 3, 4, 4 * (t - 1)).repeat_interleave(2, 2)
             return y, z.contiguous(), torch.cat((a[..., 4:], k[..., :4]), -1).transpose(-1, -2), a.sum((0, 2)), v[0, -1]
         self.check(f, torch.randn(2, 6, 32), torch.randn(96, 32) / 6)
+
+    def test_numbers(self):
+        """A number of Python's is another one in each call; at last PyTorch computes it."""
+        def f(x, w, a):
+            return F.linear(x, w) * a
+        x, w = torch.randn(3, 8), torch.randn(5, 8)
+        fast = torch.compile(f, backend="coda", options={"fallback": "eager"})
+        with warnings.catch_warnings(record=True) as list_:
+            warnings.simplefilter("always")
+            for k in range(40):
+                self.assertLessEqual(off(fast(x, w, 0.5 + k), f(x, w, 0.5 + k)), 1e-5)
+        self.assertEqual(["a number that is another one in each of 32 calls" in str(w.message) for w in list_], [True])
+        self.assertLessEqual(len(dynamo.last), 2)
 
     def test_elementwise(self):
         def f(x, y):

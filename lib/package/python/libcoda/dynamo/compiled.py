@@ -10,12 +10,13 @@ from .. import arrays
 from .._stages import Scratch, dense_and_aligned, empty, on, replays_of, run
 from ..errors import Error
 from ..graph import Graph
-from .lift import Lift, known, paths_of
+from .lift import Lift, is_number, known, paths_of
 from .text import Refuse
 
 # A graph over a symbol is lifted for each of these sizes; then every size that it has is a multiple of its prime.
 PRIMES = (4093, 3067, 2039)
 MOST = 1 << 15  # of a symbolic size
+NUMBERS = 32  # sets of numbers, with which a graph has plans
 
 
 def device_of(arguments):
@@ -241,13 +242,16 @@ class Left:
 
 
 class Whole:
-    """A graph as one program for each set of sizes that it is called with. `keep`: a word of coda_keep, where
+    """A graph as one program for each set of sizes and numbers that it is called with. `keep`: a word of coda_keep, where
     gradients are wanted. `replay`: are runs that come again recorded?"""
 
     def __init__(self, module, example, fallback, keep=None, replay=True):
         self.keep, self.replay = keep, replay
         self.module, self.programs, self.paths, self.fallback = module, {}, paths_of(module), fallback
         self.sizes = [k for k, x in enumerate(example) if isinstance(x, (int, torch.SymInt))]
+        places = [n for n in module.graph.nodes if n.op == "placeholder"]
+        self.floats = [k for k, x in enumerate(example) if is_number(places[k], x)]
+        self.numbers, self.many = self.numbers_of(example), None
         try:
             self.symbolic = symbolic(module, example, self.paths, keep, replay)
         except (Refuse, Error, IndexError, RuntimeError):  # of sizes that the model does not have
@@ -257,18 +261,38 @@ class Whole:
     def made(self, arguments):
         made = program_of(Lift(self.module, arguments, self.paths, keep=self.keep).run(), *device_of(arguments),
                           replay=self.replay)
-        self.programs[tuple(int(arguments[k]) for k in self.sizes)] = made
+        self.programs[self.key(arguments)] = made
         return made
 
-    def __call__(self, *arguments):
+    def numbers_of(self, arguments):
+        return tuple([float(arguments[k]) for k in self.floats])
+
+    def key(self, arguments):
+        return (*[int(arguments[k]) for k in self.sizes], *self.numbers_of(arguments))
+
+    def needed(self, key, arguments):
+        """A program of these sizes and numbers."""
+        numbers = {k[len(self.sizes):] for k in self.programs}
+        if key[len(self.sizes):] in numbers or len(numbers) < NUMBERS:
+            return self.made(arguments)
+        if self.many is None:
+            self.many = Left(self.fallback(self.module, "a number that is another one in each of %d calls" % NUMBERS))
+        return self.many
+
+    def program(self, arguments):
+        """What runs this call: a Program, or Left."""
         program = self.symbolic
-        if program is not None and int(arguments[program.at]) <= MOST and program.fits(arguments):
-            return program(arguments)
-        key = tuple(int(arguments[k]) for k in self.sizes)
+        if program is not None and int(arguments[program.at]) <= MOST and program.fits(arguments) and \
+                (not self.floats or self.numbers_of(arguments) == self.numbers):
+            return program
+        key = self.key(arguments)
         program = self.programs.get(key)
         if program is None or not program.fits(arguments):
             try:
-                program = self.made(arguments)
+                program = self.needed(key, arguments)
             except (Refuse, Error) as e:  # of these sizes, or of what a buffer holds now
                 program = self.programs[key] = Left(self.fallback(self.module, str(e)))
-        return program(arguments)
+        return program
+
+    def __call__(self, *arguments):
+        return self.program(arguments)(arguments)

@@ -51,6 +51,12 @@ def known(x):
     return x.node.hint if isinstance(x, torch.SymInt) else x
 
 
+def is_number(node, x):
+    """A number of Python's that may be another one in the next call: Dynamo gives it as a tensor and takes it out."""
+    return isinstance(x, torch.Tensor) and x.ndim == 0 and x.dtype == torch.float64 and x.device.type == "cpu" and \
+        all(word_of(u) == "item" for u in node.users)
+
+
 def storage(x):
     return x.untyped_storage().data_ptr()
 
@@ -143,6 +149,8 @@ class Lift:
     def placeholder(self, node, k, x):
         if not isinstance(x, torch.Tensor):
             return known(x)
+        if is_number(node, x):
+            return x
         path, kind = self.places[k]
         if kind == "buffers" and not self.wants(x):
             self.buffers.append((k, x))

@@ -9,7 +9,7 @@ import torch
 from torch.fx.passes.split_module import split_module
 
 from .compiled import device_of, program_of
-from .lift import FORBIDDEN, Lift, paths_of, word_of
+from .lift import FORBIDDEN, Lift, is_number, paths_of, word_of
 from .rules import IN_PLACE
 from .text import Refuse
 
@@ -79,6 +79,9 @@ class Regions:
     def __init__(self, module, example, fallback, keep=None, replay=True):
         if any(isinstance(x, torch.SymInt) for x in example):
             raise Refuse("symbolic sizes, where a part is left to PyTorch")
+        places = [n for n in module.graph.nodes if n.op == "placeholder"]
+        if any(map(is_number, places, example)):
+            raise Refuse("a number that may change, where a part is left to PyTorch")
         paths = paths_of(module)
         self.keep, self.replay = keep, replay
         lift = Lift(module, example, paths, tolerant=True, keep=keep).run()
@@ -97,7 +100,6 @@ class Regions:
         self.split = split_module(whole, whole, lambda n: level[n])
         self.programs, self.left = [], 0
         device, where = device_of(example)
-        places = [n for n in module.graph.nodes if n.op == "placeholder"]
         self.build(lift, dict(zip(places, zip(example, paths))), device, where, fallback)
         self.taken, self.folded = lift.taken, lift.folded
 
