@@ -4,7 +4,8 @@
     dynamo.py [--layers N] [--max-autotune] [--quick] [--seconds N] [--out FILE] [--warm SIDE,..] [--cpu] [PATTERN...]
 
     llama-8b, qwen3-8b   prefill: 2048 tokens and the logits of the last one; decode: a token behind 1024 others, by a
-                         static cache; first: from the start of a process to its first token, all caches warm
+                         static cache; first: from the start of a process to its first token, all caches warm;
+                         "saved": by a file of libcoda.dynamo.save
     llama-8b/train       forward and backward of 2048 tokens by the loss, without an optimiser
     minilm               32 sentences of 128 tokens with a mask
 
@@ -27,6 +28,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytorch
@@ -311,32 +313,44 @@ def row_of(name, sides, opt, device, want, eager):
 
 # ---- From the start of a process ----
 
+def loaded(model):
+    """By the file that an earlier process has left, or leaves now."""
+    path = os.environ["DYNAMO_SAVED"]
+
+    def saving(**call):
+        libcoda.dynamo.save(model, path, call)
+        return libcoda.dynamo.load(model, path)(**call)
+    return libcoda.dynamo.load(model, path) if os.path.exists(path) else saving
+
+
 def child(name, side, opt):
     """Prints when the first token is there, by the clock that the parent started."""
     device = "cpu" if opt.cpu else "cuda"
     with torch.no_grad():
         model = model_of(name, opt, device)
         case = Prefill(model, opt, device)
-        y = case(torch.compile(model, dynamic=False, **MODES[side]))
+        fast = loaded(model) if side == "saved" else torch.compile(model, dynamic=False, **MODES[side])
+        y = case(fast)
         print("first %d %.3f" % (int(y.argmax()), time.time() - float(os.environ["DYNAMO_START"])), flush=True)
 
 
 def first(name, opt):
     """Seconds to the first token in new processes whose caches are warm, after one that warms them; --quick: after the
     measurement, which has."""
-    out = {}
-    for side in ("coda", "compile"):
-        for _ in range(1 if opt.quick else 2):
+    out, folder = {}, tempfile.TemporaryDirectory()
+    for side in ("coda", "compile", "saved"):
+        for _ in range(1 if opt.quick and side != "saved" else 2):
             command = [sys.executable, os.path.abspath(__file__), "--layers", str(opt.layers), "--child",
                        "%s:%s" % (name, side)] + ["--cpu"] * opt.cpu
-            done = subprocess.run(command, env=dict(os.environ, DYNAMO_START=repr(time.time())), capture_output=True,
-                                  text=True, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(
+                os.environ, DYNAMO_START=repr(time.time()), DYNAMO_SAVED=os.path.join(folder.name, "saved")))
             words = next((x.split() for x in done.stdout.splitlines() if x.startswith("first ")), None)
             if words is None:
                 sys.exit("dynamo.py: %s: %s" % (side, done.stderr[-500:]))
             out[side] = float(words[2])
     row = {"case": "dynamo/%s/first" % name, "layers": opt.layers or 0, "seconds": out, "good": True,
-           "ratio": {"best": round(out["coda"] / out["compile"], 4)}}
+           "ratio": {"best": round(min(out["coda"], out["saved"]) / out["compile"], 4),
+                     "traced": round(out["coda"] / out["compile"], 4)}}
     print("%-18s first token after %s s, ratio %s" % (name, out, row["ratio"]["best"]), flush=True)
     return row
 
