@@ -31,14 +31,14 @@ int early_most_shared(const struct launch_spec *l, const struct jit_device *gpu)
  * the SMs. That is nearly enough for bf16, whose pace is memory's, and half of the pace of 4 bits, which
  * is that of instructions: a token of 7B in int4 took 2.92 ms, its launches one by one 1.85.
  *
- * So such a launch asks for more than half of an SM, unless the kernel ahead has a block on each SM that
- * leaves room for just one. The block behind, which takes less than half, fits beside it still.
+ * So a launch of as many blocks asks for more than half of an SM, unless the kernel ahead has a block on each
+ * SM that leaves room for just one. The block behind, which takes less than half, fits beside it still.
  */
 unsigned early_shared(const struct jit_launch *l, const struct jit_launch *ahead,
                       const struct jit_device *gpu)
 {
     int each = taken((int)l->shared_bytes), sm = of_sm(gpu);
-    if (l->grid > (unsigned)gpu->sms || 2 * each > sm) return l->shared_bytes;
+    if (l->grid != (unsigned)gpu->sms || 2 * each > sm) return l->shared_bytes;
     int left = ahead && ahead->grid == (unsigned)gpu->sms ? sm - taken((int)ahead->shared_bytes) : sm;
     return each <= left && 2 * each > left ? l->shared_bytes : (unsigned)alone(gpu);
 }

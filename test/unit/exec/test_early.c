@@ -120,6 +120,8 @@ START_TEST(early_room_for_the_next)
     ck_assert_int_le((int)(out.shared_bytes + up.shared_bytes) + 2048, OF_SM);
     few.grid = SMS + 1; /* some SM has two, whatever it asks for */
     ck_assert_int_eq((int)early_shared(&few, NULL, &gpu), 110592);
+    few.grid = SMS / 2; /* so few columns that a block has next to nothing to do */
+    ck_assert_int_eq((int)early_shared(&few, NULL, &gpu), 110592);
     of.streams = false;
     ck_assert_int_eq(early_most_shared(&of, &gpu), 110592);
 }
