@@ -3,6 +3,7 @@
 #     files over 800 lines (coda.h, the manual of graphs, plans and runs: 1150), lines over 110 columns (but a
 #         primitive's registration, which is one line), tabs in C, blanks at line ends, a README.md of more than 12 kB
 #     files of a room of lib, or of jit, that its README.md does not name
+#     variables of the environment that ENVIRONMENT.md does not name or, of tests, test/README.md
 #     multicast over NVLink, in sources and in the texts of goldens
 #     headers of a CUDA toolkit, which the build does without: jit/cuda_abi.h declares what is called
 #     comparisons of extents in rewriting and planning that lib/base/guards.h does not note: guards.awk
@@ -26,6 +27,16 @@ result=$?
 [ -n "${1:-}" ] || awk -f test/house/guards.awk lib/rewrite/*.c lib/program/*.c lib/plan/*.c lib/fuse/*.c lib/graph/view.c || result=1
 # shellcheck disable=SC2086
 [ -n "${1:-}" ] || ! grep -rnE 'multimem|cuMulticast' test/golden || { echo 'test/golden: multicast over NVLink'; result=1; }
+# What every program has is none of ours: HOME, PATH, LD_LIBRARY_PATH.
+[ -n "${1:-}" ] || {
+    grep -rhoE '\benvironment\("[A-Z_0-9]+"' lib jit cache | cut -d'"' -f2 | sort -u | while read -r name; do
+        case $name in HOME|PATH|LD_LIBRARY_PATH) continue ;; esac
+        grep -q "$name" ENVIRONMENT.md || echo "ENVIRONMENT.md does not name $name"
+    done
+    grep -rhoE 'getenv\("(CODA|GPU)_[A-Z_0-9]+"' test | cut -d'"' -f2 | sort -u | while read -r name; do
+        grep -q "$name" ENVIRONMENT.md test/README.md || echo "test/README.md does not name $name"
+    done
+} | { ! grep .; } || result=1
 # `name.c`, `name.[ch]` and `name_*.c` in a page are patterns, in which NAME is any word.
 [ -n "${1:-}" ] || find lib jit -name README.md -o -name '*.c' ! -path 'lib/*.c' -o -path 'lib/*/*.c' ! -path 'lib/package/*' | awk '
     { folder = $0; sub(/\/[^\/]*$/, "", folder) }

@@ -436,7 +436,7 @@ START_TEST(is_answered)
     ck_assert_msg(!strchr(line, '\n') && strlen(line) < 600, "%s: %s", guesses[_i].title, line);
     ck_assert_msg(lseek(fileno(file), 0, SEEK_END) == 0, "%s: the library printed", guesses[_i].title);
     fclose(file);
-    if (getenv("CODA_TEST_LINES")) printf("%-40s %s\n", guesses[_i].title, line);
+    if (getenv("CODA_TEST_VERBOSE")) printf("%-40s %s\n", guesses[_i].title, line);
 }
 END_TEST
 

@@ -11,7 +11,7 @@ START_TEST(blocks_have_their_gradients)
 {
     char why[512];
     bool good = grad_block_good(&grad_blocks[_i], 7, false, why, sizeof why);
-    if (getenv("GRAD_FIGURES")) fprintf(stderr, "%s: %s\n", grad_blocks[_i].name, why);
+    if (getenv("CODA_TEST_VERBOSE")) fprintf(stderr, "%s: %s\n", grad_blocks[_i].name, why);
     ck_assert_msg(good, "%s: %s", grad_blocks[_i].name, why);
 }
 END_TEST

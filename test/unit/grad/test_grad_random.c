@@ -20,7 +20,7 @@ START_TEST(random_losses_have_their_gradients)
         bool good = grad_compare(g, s, &c);
         ck_assert_msg(good || strstr(coda_error(), "grad"), "seed %llu: %s", (unsigned long long)s,
                       coda_error());
-        if (!good && getenv("GRAD_REFUSALS")) fprintf(stderr, "%s\n", coda_error());
+        if (!good && getenv("CODA_TEST_VERBOSE")) fprintf(stderr, "%s\n", coda_error());
         refused += !good;
         bool says = good && c.smooth && c.error < 1e-5 * (1 + c.scale);
         rough += good && !says;

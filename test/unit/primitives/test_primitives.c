@@ -38,10 +38,10 @@ static const struct prim_file *find_file(const char *path)
     return NULL;
 }
 
-/* Prints the worst relative error if $CODA_ERRORS is set, for the accuracy table in README.md. */
+/* Prints the worst relative error if $CODA_TEST_VERBOSE is set, for the accuracy table in README.md. */
 static void tell_error(const char *name, double error)
 {
-    if (getenv("CODA_ERRORS")) printf("%-12s %.1e\n", name, error);
+    if (getenv("CODA_TEST_VERBOSE")) printf("%-12s %.1e\n", name, error);
 }
 
 /* ---- The table ---- */
