@@ -42,7 +42,7 @@ enum { E2M1_MASK = (int)0x81c081c0u };
 static const int turn[4] = {0, 4, 10, 14};
 
 /* A word of nibbles as e2m1 has it, and back: a pair's sign at 15, and three bits at 8, 7, 6. */
-static uint32_t spread(uint32_t w)
+static uint32_t to_e2m1_word(uint32_t w)
 {
     uint32_t out = 0;
     for (int p = 0; p < 4; p++) {
@@ -53,7 +53,7 @@ static uint32_t spread(uint32_t w)
     return out;
 }
 
-static uint32_t gather(uint32_t w)
+static uint32_t from_e2m1_word(uint32_t w)
 {
     uint32_t out = 0;
     for (int p = 0; p < 4; p++) {
@@ -71,7 +71,7 @@ static void put4(uint8_t *out, const uint8_t *q, bool e2m1)
         for (int j = 0; j < 4; j++) {
             const uint8_t *from = q + 32 * j + 4 * t;
             uint32_t w = nibbles_of(load32(from)) | nibbles_of(load32(from + 16)) << 8;
-            store32(out + 16 * t + 4 * j, e2m1 ? spread(w) : w);
+            store32(out + 16 * t + 4 * j, e2m1 ? to_e2m1_word(w) : w);
         }
 }
 
@@ -80,7 +80,7 @@ static void get4(const uint8_t *in, uint8_t *q, bool e2m1)
     for (int t = 0; t < 4; t++)
         for (int j = 0; j < 4; j++) {
             uint32_t w = load32(in + 16 * t + 4 * j);
-            if (e2m1) w = gather(w);
+            if (e2m1) w = from_e2m1_word(w);
             store32(q + 32 * j + 4 * t, bytes_of(w));
             store32(q + 32 * j + 4 * t + 16, bytes_of(w >> 8));
         }

@@ -48,6 +48,17 @@ const char *pack_scales_name(const struct pack_format *f) { return scales_of[f->
 int pack_scale_bytes(const struct pack_format *f) { return scales_of[f->scales].bytes; }
 bool pack_two_levels(const struct pack_format *f) { return scales_of[f->scales].levels == 2; }
 
+static bool has_short_scales(const struct pack_format *f)
+{
+    return f->scales == CODA_SCALES_E8M0 || f->scales == CODA_SCALES_E4M3;
+}
+
+bool pack_fits(const struct pack_format *f, coda_dtype half)
+{
+    if (pack_is_integer(f) || !has_short_scales(f)) return false;
+    return half == CODA_BF16 || (f->codes == CODA_CODES_E2M1 && f->scales == CODA_SCALES_E4M3);
+}
+
 int pack_middle(const struct pack_format *f)
 {
     bool counts = pack_is_integer(f) && f->codes != CODA_CODES_INT8 && f->zeros == CODA_ZEROS_NONE;
@@ -102,8 +113,7 @@ coda_status pack_check(const struct pack_format *f)
     coda_status s = check_fields(f);
     if (s == CODA_OK) s = check_two_levels(f);
     if (s == CODA_OK) s = check_zeros(f);
-    bool eight = f->scales == CODA_SCALES_E8M0 || f->scales == CODA_SCALES_E4M3;
-    if (s == CODA_OK && eight && pack_is_integer(f))
+    if (s == CODA_OK && has_short_scales(f) && pack_is_integer(f))
         s = fail(CODA_E_INVALID, "packed format: %s codes with scales of %s; must be f32, bf16 or f16",
                  codes_of[f->codes].name, scales_of[f->scales].name);
     return s;

@@ -25,21 +25,19 @@ enum {
     EPILOGUE = 1000 /* clocks, and one for 16 elements of the tile */
 };
 
-/* Values of a packed B that have more than 8 bits are sums of two. */
-static int parts_of(const struct program *p)
+static bool b_fits(const struct program *p, coda_dtype half)
 {
     const struct pack_format f = graph_format_of(p->b.data.packing.format);
-    bool narrow = f.scales == CODA_SCALES_E8M0 || f.scales == CODA_SCALES_E4M3;
-    return use_is_packed(&p->b.data) && !narrow ? 2 : 1;
+    return !use_is_packed(&p->b.data) || pack_fits(&f, half);
 }
 
-/* Products of an element of A and one of B: bf16 has fp32's range, f16 that of e2m1 with scales of e4m3; else
- * it is two of bf16. */
+/* Values of B that bf16 cannot hold exactly are taken as sums of two. */
+static int parts_of(const struct program *p) { return b_fits(p, CODA_BF16) ? 1 : 2; }
+
+/* Products of an element of A and one of B: an A of f16 is two of bf16 beside values that f16 cannot hold. */
 static int products_of(const struct program *p)
 {
-    const struct pack_format f = graph_format_of(p->b.data.packing.format);
-    bool fits = f.codes == CODA_CODES_E2M1 && f.scales == CODA_SCALES_E4M3;
-    return parts_of(p) + (use_is_packed(&p->b.data) && p->a.dtype == CODA_F16 && !fits);
+    return parts_of(p) + (p->a.dtype == CODA_F16 && !b_fits(p, CODA_F16));
 }
 
 static bool decodes(const struct program *p) { return use_is_packed(&p->b.data) || p->a.dtype != p->b.dtype; }

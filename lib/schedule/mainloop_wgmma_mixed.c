@@ -39,9 +39,7 @@ static enum scaling scaling_of(const struct program *p)
 {
     if (!is_packed(p)) return NO_SCALES;
     const struct pack_format f = format_of(p);
-    bool narrow = (f.scales == CODA_SCALES_E8M0 || f.scales == CODA_SCALES_E4M3) && !pack_is_integer(&f);
-    bool small = f.codes == CODA_CODES_E2M1 && f.scales == CODA_SCALES_E4M3;
-    if (narrow && (p->a.dtype == CODA_BF16 || small)) return FOLDED;
+    if (pack_fits(&f, p->a.dtype)) return FOLDED;
     return f.zeros == CODA_ZEROS_MINIMUM ? SPLIT : PROMOTED;
 }
 

@@ -140,7 +140,7 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
         if constexpr (bits == 8) return own[in_tile / 16 * 4 + k % 4];
         const int j = in_tile / 32, p = in_tile / 16 % 2 * 2 + k % 4 / 2, odd = k % 2;
         const u32 w = word(own + 4 * j);
-        if constexpr (codes == Codes::e2m1) return spread(w, p) >> 16 * odd & 15;
+        if constexpr (codes == Codes::e2m1) return e2m1_codes(w, p) >> 16 * odd & 15;
         u32 q = w >> (4 * p + 16 * odd) & 15;
         if constexpr ((bits & 3) != 0) {
             constexpr int n = bits & 3;
@@ -151,7 +151,7 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
         return q;
     }
     // Both codes of pair p of a word of e2m1, at 0 and 16.
-    DEV static u32 spread(u32 w, int p)
+    DEV static u32 e2m1_codes(u32 w, int p)
     {
         const u32 x = e2m1_halves(w, p);
         return (x >> 12 & 0x00080008) | (x >> 6 & 0x00070007);
@@ -210,7 +210,7 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
 #pragma unroll
         for (int i = 0; i < 4; i++)
             if constexpr (bits == 8) q[i] = w >> 8 * i & 255;
-            else if constexpr (codes == Codes::e2m1) q[i] = spread(w, p + i / 2) >> 16 * (i % 2) & 15;
+            else if constexpr (codes == Codes::e2m1) q[i] = e2m1_codes(w, p + i / 2) >> 16 * (i % 2) & 15;
             else q[i] = w >> (4 * (p + i / 2) + 16 * (i % 2)) & 15;
         if constexpr ((bits & 3) != 0) {
             constexpr int n = bits & 3;
