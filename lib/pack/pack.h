@@ -75,8 +75,8 @@ const char *pack_codes_name(const struct pack_format *f); /* "int4" */
 const char *pack_scales_name(const struct pack_format *f);
 int pack_scale_bytes(const struct pack_format *f);
 bool pack_two_levels(const struct pack_format *f);
-/* Has bf16, or f16, each value of the format, a code times a scale, exactly? Else products take a value as the
- * sum of two of bf16. weights.cuh calls it `narrow`, and of f16 `small`. */
+/* Can bf16, or f16, hold each value of the format, a code times a scale, exactly? Else products take a value
+ * as the sum of two of bf16. weights.cuh calls it `narrow`, and of f16 `small`. */
 bool pack_fits(const struct pack_format *f, coda_dtype half);
 /* What q counts from: 8, 16, 32 without a zero point or a minimum; else, and for int8 and floats, 0. */
 int pack_middle(const struct pack_format *f);
