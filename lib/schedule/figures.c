@@ -8,7 +8,7 @@
 
 static const double TILE_MARGIN = 1.01, APART_MARGIN = 1.02; /* less is noise */
 
-bool figure_is_tile(const struct figure *f) { return !strncmp(f->way, TILE, strlen(TILE)); }
+bool figure_is_tile(const struct figure *f) { return !strncmp(f->candidate, TILE, strlen(TILE)); }
 
 int figures_tiles(const struct figures *f)
 {
@@ -17,10 +17,10 @@ int figures_tiles(const struct figures *f)
     return n;
 }
 
-double figures_us(const struct figures *f, const char *way)
+double figures_us(const struct figures *f, const char *candidate)
 {
     for (int i = 0; i < f->n; i++)
-        if (!strcmp(f->figure[i].way, way)) return f->figure[i].us;
+        if (!strcmp(f->figure[i].candidate, candidate)) return f->figure[i].us;
     return 0;
 }
 
@@ -46,7 +46,7 @@ static double kept_us(const struct figures *f)
 bool figures_decide(const struct figures *f, const char **tile)
 {
     double apart = figures_us(f, "apart");
-    *tile = fastest_tile(f)->way + strlen(TILE);
+    *tile = fastest_tile(f)->candidate + strlen(TILE);
     return apart && apart * APART_MARGIN < kept_us(f);
 }
 

@@ -4,10 +4,10 @@
 
 #include "plan.h"
 
-enum { MOST_FIGURES = 56, WAY_SIZE = 96 };
+enum { MOST_FIGURES = 56, CANDIDATE_SIZE = 96 };
 
 struct figure {
-    char way[WAY_SIZE]; /* "tile sm90 128x192x64 ...", "whole", "apart", "bare" */
+    char candidate[CANDIDATE_SIZE]; /* "tile sm90 128x192x64 ...", "whole", "apart", "bare" */
     double us;
 };
 
@@ -19,8 +19,8 @@ struct figures {
 
 bool figure_is_tile(const struct figure *f);
 int figures_tiles(const struct figures *f); /* that were measured */
-/* The figure of a way; 0 if there is none. */
-double figures_us(const struct figures *f, const char *way);
+/* The figure of a candidate; 0 if there is none. */
+double figures_us(const struct figures *f, const char *candidate);
 /* Writes the words of the fastest tile; returns true where cuBLASLt and the epilogue apart are faster. */
 bool figures_decide(const struct figures *f, const char **tile);
 /* For people: a line or two of the plan's text. */

@@ -1,7 +1,7 @@
 /*
  * tune.c -- what is known of each GEMM of a plan, and what follows from it.
  *
- * Figures come from the cache, or from a contest on the device if the caller asked for one; equal
+ * Figures come from the cache, or from a benchmark on the device if the caller asked for one; equal
  * programs share them. Without any the price of the tile stands: it chose the tile, and it may say that
  * the plain mainloop loses to cuBLASLt.
  */
@@ -55,10 +55,10 @@ static coda_status find(struct tuner *t, const struct plan *plan, int index, con
     *out = NULL;
     if (!f) return fail(CODA_E_MEMORY, "out of memory for figures");
     bool known = recall(t, key, f);
-    if (known && t->thorough && figures_tiles(f) < contest_tiles(t, &plan->program[index])) known = false;
+    if (known && t->thorough && figures_tiles(f) < benchmark_tiles(t, &plan->program[index])) known = false;
     if (!known && t->measure) {
         double began = jit_milliseconds();
-        status = contest(f, t, plan, index);
+        status = benchmark(f, t, plan, index);
         if (!status) keep(t, key, f);
         tell(&plan->program[index], jit_milliseconds() - began);
         t->measured++;
@@ -106,7 +106,7 @@ static bool has_cublaslt(void)
     return jit_cublaslt_info(line, sizeof line);
 }
 
-/* Takes the way that was measured to be fastest. A tile that this library does not have is left to the
+/* Takes the candidate that was measured to be fastest. A tile that this library does not have is left to the
  * cost. */
 static coda_status follow(const struct tuner *t, const struct figures *f, struct decision *d)
 {

@@ -1,15 +1,15 @@
 /*
- * tune_bench.c -- one GEMM program of a plan in several ways, on the device.
+ * tune_bench.c -- benchmarks the ways to compute one GEMM program of a plan, on the device. Candidates are
  *
  *     tile ...   the program alone, with each of its cheapest tiles of each class; the plan's own first
  *     bare       the program of the product when it is taken apart: cuBLASLt, without an epilogue
  *     apart      all programs of the plan with the product taken apart that the plan does not have
  *     whole      all programs of the plan that are no longer there then, if they are several
  *
- * Each way is a plan of its own, cut down to these programs, over tensors that all ways share. Every way
+ * Each candidate is a plan of its own, cut down to these programs, over tensors that all of them share. It
  * runs once before it is timed: if what it stores is not what the plan's own programs store, it is out.
  * Then they run in turns, as recordings of several runs on one set of tensors after the other, and the
- * medians count. Turns are short, so all see one clock; a thorough contest lets each large product have
+ * medians count. Turns are short, so all see one clock; a thorough benchmark lets each large product have
  * long ones, of which the second half counts: then each has the clock that its own power leaves it.
  */
 #include "tune_bench.h"
@@ -24,36 +24,36 @@
 
 enum {
     MOST_TILES = 50,
-    MOST_WAYS = MOST_TILES + 3,
+    MOST_MEASURED = MOST_TILES + 3,
     ROUNDS = 15,
     LONG_ROUNDS = 3,
     WARM = 2,
     MOST_RUNS = 128,
     MOST_TENSORS = 256
 };
-/* Tiles of each class, each a compilation; and of a thorough contest, which alone tries the kinds that were
+/* Tiles of each class, each a compilation; and of a thorough benchmark, which alone tries the kinds that were
  * seldom the fastest. ORDER tile_class */
 static const int FEW_TILES[TILE_CLASSES] = {5, 1, 0, 0, 0, 0}, MANY_TILES[TILE_CLASSES] = {22, 6, 6, 6, 6, 4};
 static const double LONG_US = 60e3; /* of a long turn */
 static const double LARGE_US = 100; /* of products whose power counts */
 
-struct way {
-    char name[WAY_SIZE];
+struct candidate {
+    char name[CANDIDATE_SIZE];
     struct coda_plan *plan;
-    int judge;              /* the way whose results it must repeat; -1: none */
-    coda_status status;     /* a way that cannot be had is out */
+    int reference;          /* the candidate whose results it must repeat; -1: none */
+    coda_status status;     /* a candidate that cannot be had is out */
     struct failure failure; /* of another thread */
     struct jit_replay *replay;
     double us[ROUNDS];
 };
 
-struct contest {
+struct benchmark {
     const struct tuner *tuner;
     const struct plan *usual;
     const struct program *program;
-    struct plan apart; /* no programs if there is no such way */
-    struct way way[MOST_WAYS];
-    int ways, runs, rounds, repeats; /* in a recording; turns; recordings in a turn */
+    struct plan apart; /* no programs if there is no such candidate */
+    struct candidate candidate[MOST_MEASURED];
+    int candidates, runs, rounds, repeats; /* in a recording; turns; recordings in a turn */
     struct tensors tensors;
     struct jit_clock *clock;
 };
@@ -101,9 +101,9 @@ static void cut(struct plan *p, int root, const struct plan *other)
     p->prepared_id = 0;
 }
 
-/* ---- Ways ---- */
+/* ---- Candidates ---- */
 
-static coda_status build(const struct contest *c, struct plan *p, const struct decision *d)
+static coda_status build(const struct benchmark *c, struct plan *p, const struct decision *d)
 {
     struct plan_options opt = c->tuner->options;
     opt.decision = d;
@@ -111,14 +111,14 @@ static coda_status build(const struct contest *c, struct plan *p, const struct d
     return c->tuner->build(p, c->tuner->graph, &opt);
 }
 
-static coda_status add_way(struct contest *c, const char *name, const struct decision *d,
-                           const struct plan *other, int judge)
+static coda_status add_candidate(struct benchmark *c, const char *name, const struct decision *d,
+                                 const struct plan *other, int reference)
 {
-    struct way *w = &c->way[c->ways];
+    struct candidate *w = &c->candidate[c->candidates];
     w->plan = calloc(1, sizeof *w->plan);
     if (!w->plan) return fail(CODA_E_MEMORY, "out of memory for a plan");
-    c->ways++;
-    w->judge = judge;
+    c->candidates++;
+    w->reference = reference;
     snprintf(w->name, sizeof w->name, "%s", name);
     w->plan->gpu = *c->tuner->gpu;
     w->plan->runnable = true;
@@ -151,13 +151,13 @@ static int candidates(const struct tuner *t, const struct program *p, struct til
     return n;
 }
 
-int contest_tiles(const struct tuner *t, const struct program *p)
+int benchmark_tiles(const struct tuner *t, const struct program *p)
 {
     struct tile tile[MOST_TILES];
     return candidates(t, p, tile);
 }
 
-static coda_status add_tiles(struct contest *c)
+static coda_status add_tiles(struct benchmark *c)
 {
     struct tile tile[MOST_TILES];
     int n = candidates(c->tuner, c->program, tile);
@@ -165,16 +165,16 @@ static coda_status add_tiles(struct contest *c)
     for (int i = 0; i < n && !status; i++) {
         struct decision d = {.root = c->program->root, .tile = &tile[i]};
         struct text t = {0};
-        char name[WAY_SIZE];
+        char name[CANDIDATE_SIZE];
         tile_print(&tile[i], &t);
         snprintf(name, sizeof name, "tile %s", text_str(&t));
         text_free(&t);
-        status = add_way(c, name, &d, NULL, i ? 0 : -1);
+        status = add_candidate(c, name, &d, NULL, i ? 0 : -1);
     }
     return status;
 }
 
-static bool goes_to_cublaslt(const struct contest *c)
+static bool goes_to_cublaslt(const struct benchmark *c)
 {
     for (int i = 0; i < c->apart.programs; i++)
         if (c->apart.program[i].root == c->program->root && program_is_cublaslt(&c->apart, i)) return true;
@@ -188,33 +188,33 @@ static int count_missing(const struct plan *p, const struct plan *other)
     return n;
 }
 
-static coda_status add_cublaslt(struct contest *c)
+static coda_status add_cublaslt(struct benchmark *c)
 {
     char line[JIT_ERROR_SIZE];
     struct decision usual = {.root = c->program->root}, apart = {.root = c->program->root, .apart = true};
     if (c->tuner->options.invariant || !jit_cublaslt_info(line, sizeof line)) return CODA_OK;
     if (build(c, &c->apart, &apart) || !goes_to_cublaslt(c)) return CODA_OK;
     coda_status status = CODA_OK;
-    int judge = 0;
+    int reference = 0;
     if (count_missing(c->usual, &c->apart) > 1) {
-        judge = c->ways;
-        status = add_way(c, "whole", &usual, &c->apart, -1);
+        reference = c->candidates;
+        status = add_candidate(c, "whole", &usual, &c->apart, -1);
     }
-    if (!status) status = add_way(c, "bare", &apart, NULL, -1);
-    if (!status) status = add_way(c, "apart", &apart, c->usual, judge);
+    if (!status) status = add_candidate(c, "bare", &apart, NULL, -1);
+    if (!status) status = add_candidate(c, "apart", &apart, c->usual, reference);
     return status;
 }
 
-static void compile_way(void *ctx, int64_t i)
+static void compile_candidate(void *ctx, int64_t i)
 {
-    struct contest *c = ctx;
-    struct way *w = &c->way[i];
+    struct benchmark *c = ctx;
+    struct candidate *w = &c->candidate[i];
     if (w->status) return;
     w->status = kernels_compile(w->plan, 0, &c->tuner->jit, 0);
     if (w->status) fail_save(&w->failure);
 }
 
-static void drop(struct way *w)
+static void drop(struct candidate *w)
 {
     jit_replay_free(w->replay);
     executable_free(w->plan);
@@ -222,11 +222,11 @@ static void drop(struct way *w)
     w->plan = NULL;
 }
 
-/* The first way is the plan itself. */
-static coda_status load_ways(struct contest *c)
+/* The first candidate is the plan itself. */
+static coda_status load_candidates(struct benchmark *c)
 {
-    for (int i = 0; i < c->ways; i++) {
-        struct way *w = &c->way[i];
+    for (int i = 0; i < c->candidates; i++) {
+        struct candidate *w = &c->candidate[i];
         if (w->failure.status) fail_restore(&w->failure);
         if (!w->status) w->status = kernels_load(w->plan, &c->tuner->jit);
         if (w->status && (i == 0 || w->status == CODA_E_MEMORY)) return w->status;
@@ -237,7 +237,7 @@ static coda_status load_ways(struct contest *c)
 
 /* ---- Runs ---- */
 
-static coda_status run(const struct contest *c, const struct way *w, int set)
+static coda_status run(const struct benchmark *c, const struct candidate *w, int set)
 {
     void *args[MOST_TENSORS];
     for (int i = 0; i < c->tensors.n; i++) args[i] = tensor_address(&c->tensors, i, set);
@@ -245,7 +245,7 @@ static coda_status run(const struct contest *c, const struct way *w, int set)
 }
 
 /* How it stores the tensor: EFFECT_WRITE or EFFECT_ADD; 0: it does not. */
-static unsigned stores(const struct way *w, int tensor)
+static unsigned stores(const struct candidate *w, int tensor)
 {
     const struct plan *p = &w->plan->plan;
     for (int i = 0; i < p->programs; i++)
@@ -256,8 +256,8 @@ static unsigned stores(const struct way *w, int tensor)
     return 0;
 }
 
-/* What is written begins as NaN, what is added to as the same numbers for every way. */
-static coda_status begin_result(const struct contest *c, const struct way *w, int tensor)
+/* What is written begins as NaN, what is added to as the same numbers for every candidate. */
+static coda_status begin_result(const struct benchmark *c, const struct candidate *w, int tensor)
 {
     switch (stores(w, tensor)) {
     case 0: return CODA_OK;
@@ -266,7 +266,7 @@ static coda_status begin_result(const struct contest *c, const struct way *w, in
     }
 }
 
-static coda_status run_alone(const struct contest *c, const struct way *w)
+static coda_status run_alone(const struct benchmark *c, const struct candidate *w)
 {
     char err[JIT_ERROR_SIZE];
     coda_status status = CODA_OK;
@@ -277,13 +277,13 @@ static coda_status run_alone(const struct contest *c, const struct way *w)
     return status ? fail(status, "tuning: %s: %s", w->name, err) : CODA_OK;
 }
 
-/* Compares one tensor as both leave it. A way that the device cannot run, a cluster it has no room for, is
+/* Compares one tensor as both leave it. What the device cannot run, a cluster that it has no room for, is
  * not the same; if it is the device that has failed, so will what follows. */
-static coda_status compare(const struct contest *c, const struct way *w, int tensor, bool *same)
+static coda_status compare(const struct benchmark *c, const struct candidate *w, int tensor, bool *same)
 {
     void *got = NULL, *want = NULL;
-    const struct way *judge = &c->way[w->judge];
-    coda_status status = run_alone(c, judge);
+    const struct candidate *reference = &c->candidate[w->reference];
+    coda_status status = run_alone(c, reference);
     if (!status) status = tensor_download(&want, &c->tensors, tensor);
     bool ran = !status && !run_alone(c, w), wide = dtype_bits(c->program->a.dtype) == 32;
     if (ran) status = tensor_download(&got, &c->tensors, tensor);
@@ -293,17 +293,17 @@ static coda_status compare(const struct contest *c, const struct way *w, int ten
     return status;
 }
 
-static coda_status check(struct contest *c)
+static coda_status check(struct benchmark *c)
 {
     coda_status status = CODA_OK;
-    for (int i = 0; i < c->ways && !status; i++) {
-        struct way *w = &c->way[i];
+    for (int i = 0; i < c->candidates && !status; i++) {
+        struct candidate *w = &c->candidate[i];
         bool same = true;
-        for (int t = 0; w->plan && w->judge >= 0 && t < c->tensors.n && same && !status; t++) {
-            const struct way *judge = &c->way[w->judge];
-            if (judge->plan && stores(w, t) && stores(judge, t)) status = compare(c, w, t, &same);
+        for (int t = 0; w->plan && w->reference >= 0 && t < c->tensors.n && same && !status; t++) {
+            const struct candidate *reference = &c->candidate[w->reference];
+            if (reference->plan && stores(w, t) && stores(reference, t)) status = compare(c, w, t, &same);
         }
-        if (!same || (w->judge >= 0 && !c->way[w->judge].plan)) drop(w);
+        if (!same || (w->reference >= 0 && !c->candidate[w->reference].plan)) drop(w);
     }
     return status;
 }
@@ -311,7 +311,7 @@ static coda_status check(struct contest *c)
 /* ---- Time ---- */
 
 /* Enough runs for a recording to last, by what such a GPU does at best; and how often it is replayed. */
-static void choose_runs(struct contest *c)
+static void choose_runs(struct benchmark *c)
 {
     double floor_us = program_flops(c->program) / 800e6 + (double)program_bytes(c->program) / 4.5e6 + 2;
     int sets = c->tensors.sets, times = (int)(400 / floor_us) / sets;
@@ -321,7 +321,7 @@ static void choose_runs(struct contest *c)
     c->repeats = large ? 2 + (int)(LONG_US / (floor_us * c->runs)) : 1;
 }
 
-static coda_status record(const struct contest *c, struct way *w)
+static coda_status record(const struct benchmark *c, struct candidate *w)
 {
     char err[JIT_ERROR_SIZE], ignored[JIT_ERROR_SIZE];
     coda_status status = jit_record_begin(c->clock, err);
@@ -338,7 +338,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* The mean of the turn's second half. */
-static coda_status take_turn(const struct contest *c, const struct way *w, double *us)
+static coda_status take_turn(const struct benchmark *c, const struct candidate *w, double *us)
 {
     char err[JIT_ERROR_SIZE];
     double sum = 0;
@@ -352,31 +352,32 @@ static coda_status take_turn(const struct contest *c, const struct way *w, doubl
     return CODA_OK;
 }
 
-static coda_status time_ways(struct contest *c)
+static coda_status time_candidates(struct benchmark *c)
 {
     coda_status status = CODA_OK;
     choose_runs(c);
-    for (int i = 0; i < c->ways && !status; i++)
-        if (c->way[i].plan) status = record(c, &c->way[i]);
+    for (int i = 0; i < c->candidates && !status; i++)
+        if (c->candidate[i].plan) status = record(c, &c->candidate[i]);
     for (int round = -WARM; round < c->rounds && !status; round++)
-        for (int i = 0; i < c->ways && !status; i++)
-            if (c->way[i].plan) status = take_turn(c, &c->way[i], &c->way[i].us[MAX(round, 0)]);
+        for (int i = 0; i < c->candidates && !status; i++)
+            if (c->candidate[i].plan)
+                status = take_turn(c, &c->candidate[i], &c->candidate[i].us[MAX(round, 0)]);
     return status;
 }
 
-static void report(struct contest *c, struct figures *out)
+static void report(struct benchmark *c, struct figures *out)
 {
-    for (int i = 0; i < c->ways; i++) {
-        struct way *w = &c->way[i];
+    for (int i = 0; i < c->candidates; i++) {
+        struct candidate *w = &c->candidate[i];
         if (!w->plan) continue;
         qsort(w->us, (size_t)c->rounds, sizeof *w->us, by_value);
         figures_add(out, w->us[c->rounds / 2] / c->runs, "%s", w->name);
     }
 }
 
-/* ---- The contest ---- */
+/* ---- The benchmark ---- */
 
-static coda_status assemble(struct contest *c, struct figures *out)
+static coda_status assemble(struct benchmark *c, struct figures *out)
 {
     int threads = 1;
     coda_status status = kernels_threads(&threads);
@@ -384,41 +385,41 @@ static coda_status assemble(struct contest *c, struct figures *out)
     if (!status) status = add_cublaslt(c);
     if (c->tensors.n > MOST_TENSORS)
         snprintf(out->why, sizeof out->why, "%d tensors, more than %d", c->tensors.n, MOST_TENSORS);
-    else if (!status) parallel_for_most(c->ways, threads, compile_way, c);
+    else if (!status) parallel_for_most(c->candidates, threads, compile_candidate, c);
     return status;
 }
 
-static coda_status measure(struct contest *c, struct figures *out)
+static coda_status measure(struct benchmark *c, struct figures *out)
 {
     char err[JIT_ERROR_SIZE];
     coda_status status =
         tensors_load(&c->tensors, c->tuner->options.target.l2_size, out->why, sizeof out->why);
     if (status || out->why[0]) return status;
-    status = load_ways(c);
+    status = load_candidates(c);
     if (status) return status;
     status = jit_clock_new(&c->clock, err);
     if (status) return fail(status, "tuning: %s", err);
     status = check(c);
-    if (!status) status = time_ways(c);
+    if (!status) status = time_candidates(c);
     if (!status) report(c, out);
     return status;
 }
 
-static void release(struct contest *c)
+static void release(struct benchmark *c)
 {
-    for (int i = 0; i < c->ways; i++) drop(&c->way[i]);
+    for (int i = 0; i < c->candidates; i++) drop(&c->candidate[i]);
     jit_clock_free(c->clock);
     tensors_free(&c->tensors);
 }
 
 /* One at a time: what runs beside another is not measured. */
-coda_status contest(struct figures *out, const struct tuner *t, const struct plan *plan, int index)
+coda_status benchmark(struct figures *out, const struct tuner *t, const struct plan *plan, int index)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    struct contest *c = calloc(1, sizeof *c);
+    struct benchmark *c = calloc(1, sizeof *c);
     struct failure before;
     *out = (struct figures){0};
-    if (!c) return fail(CODA_E_MEMORY, "out of memory for a contest");
+    if (!c) return fail(CODA_E_MEMORY, "out of memory for a benchmark");
     c->tuner = t;
     c->usual = plan;
     c->program = &plan->program[index];

@@ -1,4 +1,4 @@
-/* tune_bench.h -- one GEMM program of a plan, measured in several ways; between tune.c, tune_bench.c and
+/* tune_bench.h -- the ways to compute one GEMM program of a plan, measured; between tune.c, tune_bench.c and
  * tune_tensors.c. */
 #ifndef TUNE_BENCH_H
 #define TUNE_BENCH_H
@@ -6,16 +6,16 @@
 #include "tune.h"
 
 /* tune_bench.c: figures of program `index`, without any but with the reason if it cannot be measured. */
-coda_status contest(struct figures *out, const struct tuner *t, const struct plan *plan, int index);
+coda_status benchmark(struct figures *out, const struct tuner *t, const struct plan *plan, int index);
 
 /* How many tiles it would measure. */
-int contest_tiles(const struct tuner *t, const struct program *p);
+int benchmark_tiles(const struct tuner *t, const struct program *p);
 
 /* ---- tune_tensors.c ---- */
 
 enum content { CONTENT_NORMAL, CONTENT_POSITIVE, CONTENT_INTEGER };
 
-/* What programs read and write, each value once, whatever the way. */
+/* What programs read and write, each value once, whichever candidate they are of. */
 struct tensor {
     int arg, value;      /* an argument of the caller's graph, or -1 and the node */
     bool state, scratch; /* of a partial reduction; of cuBLASLt */

@@ -1,8 +1,8 @@
 /*
  * tune_record.c -- figures of a GEMM program as text, and the key they are kept under.
  *
- *     figures ::= (us " " way "\n")+     us: microseconds of one run, a median
- *     way     ::= "tile " words          the program with this tile, the cheapest by price first
+ *     figures ::= (us " " candidate "\n")+     us: microseconds of one run, a median
+ *     candidate ::= "tile " words        the program with this tile, the cheapest by price first
  *               | "bare"                 cuBLASLt's product, without the epilogue
  *               | "apart"                cuBLASLt's product, and the epilogue in programs of its own
  *               | "whole"                all that "apart" replaces, if that is more than one program
@@ -90,7 +90,7 @@ void figures_add(struct figures *f, double us, const char *format, ...)
     struct figure *to = &f->figure[f->n++];
     va_list args;
     va_start(args, format);
-    format_print(to->way, sizeof to->way, format, args);
+    format_print(to->candidate, sizeof to->candidate, format, args);
     va_end(args);
     to->us = us;
 }
@@ -99,12 +99,13 @@ void figures_add(struct figures *f, double us, const char *format, ...)
 
 void figures_write(const struct figures *f, struct text *t)
 {
-    for (int i = 0; i < f->n; i++) text_printf(t, "%.3f %s\n", f->figure[i].us, f->figure[i].way);
+    for (int i = 0; i < f->n; i++) text_printf(t, "%.3f %s\n", f->figure[i].us, f->figure[i].candidate);
 }
 
 static bool is_known(const struct figure *f)
 {
-    bool other = !strcmp(f->way, "bare") || !strcmp(f->way, "apart") || !strcmp(f->way, "whole");
+    bool other =
+        !strcmp(f->candidate, "bare") || !strcmp(f->candidate, "apart") || !strcmp(f->candidate, "whole");
     return f->us > 0 && isfinite(f->us) && (figure_is_tile(f) || other);
 }
 
@@ -112,14 +113,15 @@ static bool read_lines(struct figures *f, const char *s)
 {
     while (*s && f->n < MOST_FIGURES) {
         struct figure *to = &f->figure[f->n++];
-        char *way;
-        to->us = format_read_double(s, &way);
-        size_t length = strcspn(way, "\n");
-        if (way == s || *way != ' ' || length > sizeof to->way || way[length] != '\n') return false;
-        memcpy(to->way, way + 1, length - 1);
-        to->way[length - 1] = 0;
+        char *candidate;
+        to->us = format_read_double(s, &candidate);
+        size_t length = strcspn(candidate, "\n");
+        if (candidate == s || *candidate != ' ' || length > sizeof to->candidate || candidate[length] != '\n')
+            return false;
+        memcpy(to->candidate, candidate + 1, length - 1);
+        to->candidate[length - 1] = 0;
         if (!is_known(to)) return false;
-        s = way + length + 1;
+        s = candidate + length + 1;
     }
     return !*s && f->n && figure_is_tile(&f->figure[0]);
 }

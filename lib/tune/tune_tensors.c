@@ -1,7 +1,7 @@
 /*
- * tune_tensors.c -- the tensors of a contest: which there are, their memory, their numbers.
+ * tune_tensors.c -- the tensors of a benchmark: which there are, their memory, their numbers.
  *
- * Every way of a contest works on the same tensors. A set holds each of them once, and there are so many
+ * All candidates work on the same tensors. A set holds each of them once, and there are so many
  * sets that three times the L2 passes between two uses of one. Operands are normal, weights over the
  * root of K; fp32 vectors and statistics are about 1 and positive; integers are 0 to 255. The pattern's
  * length is eight times a prime, so that no two rows of a matrix are the same. Packed weights are whole

@@ -400,7 +400,7 @@ static void put_tiles(const struct tuner *t, const struct plan *p, int n)
     for (int i = 0; i < p->programs; i++) {
         struct text text = {0};
         if (p->program[i].kind != PROGRAM_GEMM) continue;
-        int tiles = n ? n : contest_tiles(t, &p->program[i]);
+        int tiles = n ? n : benchmark_tiles(t, &p->program[i]);
         for (int j = 0; j < tiles; j++) text_printf(&text, "%d tile %d\n", 9 + j, j);
         put(p, i, text_str(&text));
         text_free(&text);
