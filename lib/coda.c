@@ -373,7 +373,7 @@ static coda_status load(struct job *j)
     return status;
 }
 
-/* Of the CPU device, which has no kernels. */
+/* The CPU device has no kernels, but needs to know who runs each program. */
 static coda_status choose_runners(struct coda_plan *p)
 {
     coda_status status = runners_choose(p);

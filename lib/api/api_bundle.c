@@ -110,7 +110,7 @@ CODA_API coda_status coda_cache_export(coda_cache *c, const char *path, const co
     return status;
 }
 
-/* Of what the cache could not do. */
+/* The status of what the cache could not do: its errno. */
 static coda_status status_of(int error) { return error == ENOMEM ? CODA_E_MEMORY : CODA_E_IO; }
 
 static struct bundle *open_bundle(const char *path)

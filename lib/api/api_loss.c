@@ -108,7 +108,7 @@ static coda_value counts(const struct chunked *l, coda_value targets)
     return coda_apply(l->g, "valid", &targets, 1, (float[]){(float)ignored});
 }
 
-/* Those of ignored rows are 0 first: their gradient is 0 times that of the cap, which may be NaN. */
+/* Logits of ignored rows become 0 first: their gradient is 0 times that of the cap, which may be NaN. */
 static coda_value capped(const struct chunked *l, coda_value logits, coda_value targets)
 {
     const struct type *t = type_of(l, logits), *of_rows = type_of(l, targets);

@@ -324,7 +324,7 @@ CODA_API void coda_muon(coda_graph *g, coda_value grad, coda_value p, coda_value
 
 enum { ROW = 1024 };
 
-/* Of [n, 1], as [1]: along rows of a power of two of elements, which many blocks read, and then along one. */
+/* The sum of [n, 1], as [1]: along rows of a power of two elements, which many blocks read, then one row. */
 static coda_value sum_of_rows(graph *g, coda_value rows)
 {
     int64_t n = g->status ? 1 : g->node[rows.id - 1].type.dim[0], columns = n & -n;
@@ -334,7 +334,7 @@ static coda_value sum_of_rows(graph *g, coda_value rows)
     return coda_row_sum(g, coda_reshape(g, rows, 1, (int64_t[]){-1}));
 }
 
-/* Of [.., 1], whose number is symbolic, as [1]. */
+/* The sum of [.., 1], whose number is symbolic, as [1]. */
 static coda_value sum_of_column(graph *g, coda_value rows)
 {
     coda_value sum = coda_reduce_columns(g, "sum", coda_reshape(g, rows, 2, (int64_t[]){-1, 1}));

@@ -69,7 +69,7 @@ static coda_value apply(const struct draw *d, const char *map, const coda_value 
     return coda_apply(d->g, map, in, n, NULL);
 }
 
-/* Of these columns. */
+/* Exponential noise of these columns. */
 static coda_value noise(const struct draw *d, coda_value columns)
 {
     return apply(d, "exponential", OPERANDS(columns, d->place, d->first, d->second));

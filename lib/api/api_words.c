@@ -16,7 +16,7 @@ static const struct {
 #undef BUILDER
 };
 
-/* Those of any name, and one of this name if there is one. */
+/* The calls that take any name, and one of this name if there is one. */
 static const char *calls_of(const struct word *w)
 {
     if (w->kind != CODA_WORD_MAP && w->kind != CODA_WORD_REDUCTION) return w->calls;

@@ -109,7 +109,7 @@ static int next_number(int folder)
     return next;
 }
 
-/* Of two that take one number the second tries the next. */
+/* Where two processes take one number the second tries the next. */
 static void dump_into(int folder, const char *name, const char *text)
 {
     char file[256];

@@ -169,7 +169,7 @@ static int64_t i64_of(double x)
     return x >= 0x1p63 ? INT64_MAX : x <= -0x1p63 ? INT64_MIN : (int64_t)x; /* INT64_MAX is no double */
 }
 
-/* Of a type whose elements are `type`s, with the two conversions. */
+/* Loads and stores elements that are `type`s, by the two conversions. */
 #define ELEMENTS(name, type, to_double, from_double)                                                         \
     double load_##name(const void *base, int64_t i) { return (double)to_double(((const type *)base)[i]); }   \
     void store_##name(void *base, int64_t i, double x) { ((type *)base)[i] = from_double(x); }

@@ -58,7 +58,7 @@ enum {
 /* ORDER targets.def */
 extern const struct target target_rows[TARGETS];
 
-/* Of an architecture such as "sm_90a", and of a card; NULL: there is none. */
+/* The target of an architecture such as "sm_90a", with what a card says of itself; NULL: there is none. */
 struct target target_of(const char *arch, const struct target_card *card);
 
 static inline bool target_has(const struct target *t, unsigned features)

@@ -92,7 +92,7 @@ static void read_block(const struct grad_job *j, struct key_head *h, struct bloc
 
 /* ---- Pairs of a query and its keys ---- */
 
-/* Of keys first .. first + n - 1, all that the block has: c[i][key] = a[i] . b[key]. */
+/* Multiplies with all keys that the block has: to[i][key] = x[i] . y[key]. */
 static void multiply_rows(const struct grad_job *j, const struct key_head *h, const struct block *b,
                           const float *x, const float *y, float *to)
 {
@@ -126,7 +126,7 @@ static float map_score(const struct attention_spec *a, float x, int64_t position
     return (float)a->score->reference(in, param);
 }
 
-/* Of q k and do v of a query they make its weights and the derivatives by its scores, and then by scale q k;
+/* Makes the weights of a query out of q k and do v, and the derivatives by its scores, then by scale q k;
  * those by scores are added to what wants them. */
 static void weigh_row(const struct grad_job *j, struct key_head *h, const struct block *b, int64_t i)
 {

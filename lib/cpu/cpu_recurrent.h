@@ -8,7 +8,7 @@ struct cpu_rows {
     int64_t first, end;
 };
 
-/* Those of sequence b, behind those of b - 1. With starts, -1 has the rows ahead of all sequences, and the
+/* The rows of sequence b, behind those of b - 1. With starts, -1 has the rows ahead of all sequences, and the
  * one behind the last those behind them; without, each has `time` rows, and these have none. */
 static inline struct cpu_rows cpu_sequence(const struct cpu *c, const struct tensor_use *starts,
                                            struct cpu_rows before, int64_t b, int64_t sequences, int64_t time)

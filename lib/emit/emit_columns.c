@@ -211,7 +211,7 @@ static void print_partial(struct emitter *e, int i)
     rows_line(e, "const float v%d = reduce::%s::finish(f%d);", i, port->reduce->name, first);
 }
 
-/* Of the live steps: columns' values at c. */
+/* Prints the live steps: columns' values at c. */
 static void finish_here(struct emitter *e)
 {
     for (int i = 0; i < e->p->steps; i++)

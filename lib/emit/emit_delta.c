@@ -12,7 +12,7 @@ static bool is_aligned(const struct tensor_use *u, int strides, int n)
     return u->buffer < 0 || good;
 }
 
-/* Of the kernel that goes token by token: what of a token and of a state moves by several elements. */
+/* Constants of the kernel that goes token by token: what of a token and a state moves by several elements. */
 static void print_steps(const struct delta_spec *s, const struct schedule *of, struct text *t)
 {
     enum { WIDTH = 4 };

@@ -82,7 +82,7 @@ static void split_heads(const struct program *p, const struct tile *t, int64_t c
     box_halves(m, 32, 64 / tile_cluster_m(t));
 }
 
-/* Of one part of B. */
+/* The tensor map of one part of B. */
 static struct map_spec b_map(const struct program *p, const struct schedule *s, int bn, int part)
 {
     struct column_range columns;

@@ -99,7 +99,7 @@ static struct scan_kernel kernel_of(const struct scan_spec *s, const struct sche
     return (struct scan_kernel){"scan_chunks", "ScanChunks", "slice", "chunk"};
 }
 
-/* Of a kernel whose memory is dynamic. */
+/* Constants and entry of a kernel whose shared memory is dynamic. */
 static void emit_dynamic(const struct scan_kernel *kernel, const struct schedule *of, struct text *t)
 {
     emit_constant(t, "i32", kernel->columns, of->tile.bm);

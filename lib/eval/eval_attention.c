@@ -194,7 +194,7 @@ static void gather(const struct attention *a, const double *pool, int64_t b, int
     }
 }
 
-/* Of the head and of the piece's sequence, whose queries are packed or begin a batch's. */
+/* The bias of the head and the piece's sequence, whose queries are packed or begin a batch's. */
 static const double *bias_of(const struct attention *a, const struct piece *p, int64_t head)
 {
     if (!a->bias) return NULL;
@@ -202,7 +202,7 @@ static const double *bias_of(const struct attention *a, const struct piece *p, i
     return a->bias + row + head * a->bias_stride[1];
 }
 
-/* Of a dense tensor that broadcasts to [batch][heads][tq][tk]. */
+/* Strides of the bias, a dense tensor that broadcasts to [batch][heads][tq][tk]. */
 static void lie_bias(struct attention *a, const struct type *t)
 {
     int64_t dense[CODA_MAX_RANK];

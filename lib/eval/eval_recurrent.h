@@ -10,7 +10,7 @@ struct eval_rows {
     int64_t first, end;
 };
 
-/* Those of sequence b, behind those of b - 1. With starts, -1 has the rows ahead of all sequences, and the
+/* The rows of sequence b, behind those of b - 1. With starts, -1 has the rows ahead of all sequences, and the
  * one behind the last those behind them; without, each has `time` rows, and these have none. */
 static inline struct eval_rows eval_sequence(struct eval_rows before, int64_t b, int64_t sequences,
                                              const double *starts, int64_t time)

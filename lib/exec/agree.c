@@ -21,8 +21,8 @@ static int group_of(const struct plan *p, const struct exchange_spec *s)
     return p->buffer[s->use[ALL_REDUCE_GROUP].buffer].arg;
 }
 
-/* Of the caller's graph, the library, the shapes at hand, the exchanges and what our kernels want of inboxes;
- * not of what only says how fast it is: ranks may have tuned differently. */
+/* The digest of the caller's graph, the library, the shapes at hand, the exchanges and what our kernels
+ * want of inboxes; not of what only says how fast it is: ranks may have tuned differently. */
 static uint64_t digest_of(const struct coda_plan *p)
 {
     uint64_t d[4] = {p->graph_digest, hash_of(CODA_VERSION_STRING, strlen(CODA_VERSION_STRING)), 0,

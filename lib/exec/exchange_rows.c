@@ -10,7 +10,7 @@
 
 /* ---- Who else has to do with it ---- */
 
-/* That an exchange comes behind another one is no reason to write what that one makes. */
+/* Does the program read it for the order of exchanges alone? Then nobody needs to write it. */
 static bool is_order(const struct program *q, const struct tensor_use *u)
 {
     const struct exchange_spec *s = q->spec;

@@ -10,7 +10,7 @@
 
 struct call;
 
-/* Of a rank. The kernel and the host both write to it, in the host's memory. */
+/* What the kernels of a rank and the host tell each other, in the host's memory: both write to it. */
 struct peer_notes {
     uint32_t over, late, missed, epoch, program;
 };

@@ -47,8 +47,8 @@ void group_waits_for(struct grouper *gr, const struct group *q, int value)
     if (q->first >= 0) horizon_raise(gr, q->first, gr->site[value].horizon + 1);
 }
 
-/* Of a node whose operands have theirs: the operations on the longest way to it. Unlike its place in the
- * graph it says nothing of how far along a value is read first, as by a backward pass. */
+/* The operations on the longest way to a node whose operands have their horizons. Unlike the node's place in
+ * the graph that says nothing of how far along a value is read first, as by a backward pass. */
 static int level(const struct grouper *gr, int value)
 {
     const struct node *n = &gr->g->node[value];

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Of the readers of what a program of rows loads, so many are asked whether they are maps that join it. */
+/* So many readers of what a program of rows loads are asked whether they are maps that join it. */
 enum { MOST_BESIDE = 16 };
 
 /* Floats of a column's states beside a walk over rows: of one, and of all. A thread has them of eight
@@ -80,7 +80,7 @@ static void enqueue_regrouped(struct grouper *gr, const struct group *q, int val
     }
 }
 
-/* Of the first readers of what a program of rows loads, maps behind its root. */
+/* Enqueues maps behind the program's root among the first readers of what it loads. */
 static void enqueue_beside(struct grouper *gr, const struct group *q, int value)
 {
     const struct uses *u = &gr->uses;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Of f32 [B, heads, Tq], as if it had all three dimensions. */
+/* Strides of f32 [B, heads, Tq], as if it had all three dimensions. */
 static void by_sums(struct tensor_use *u, const struct type *t)
 {
     int64_t batch = t && t->rank == 3 ? u->stride[0] : 0;

@@ -160,7 +160,7 @@ static bool is_outer(const struct grouper *gr, const struct node *n)
     return outer && !joins_reader(gr, n);
 }
 
-/* Of what is computed again. */
+/* Bounds of what readers compute again: steps, and loads. */
 enum {
     MOST_INLINE_STEPS = 32,
     MOST_INLINE_LOADS = 8,

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Of what has a row of adjacent columns for each token. */
+/* Strides of what has a row of adjacent columns for each token. */
 static void by_rows(struct tensor_use *u, const struct type *t)
 {
     int64_t batch = t->rank == 3 ? u->stride[0] : 0, time = u->stride[t->rank - 2];

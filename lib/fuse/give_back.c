@@ -10,7 +10,7 @@
 #include "fuse.h"
 #include "plan_sizes.h"
 
-/* Of a chain of maps, readers are searched so far. */
+/* How far readers are searched along a chain of maps. */
 enum { MOST_CHAIN = 8 };
 
 /* Are these elements, which node `walker` walks, the value's, not as many by chance? */

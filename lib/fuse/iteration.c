@@ -130,7 +130,7 @@ int line_value(const graph *g, int value)
     return value;
 }
 
-/* Of a line: the one dimension that is not 1 has all the elements. */
+/* Strides of a line: its one dimension that is not 1 has all the elements. */
 static void line_strides(const struct group *q, const struct type *t, const int64_t *s, int64_t *out)
 {
     for (int d = 0; d < t->rank; d++)

@@ -11,7 +11,7 @@ static int load(struct writer *w, int value, const struct type *t, const struct 
     return load_from(w, value, 0, t, as);
 }
 
-/* Of numbers alone: one value for all rows. */
+/* The class of what is made of numbers alone: one value for all rows. */
 static enum step_class class_of_numbers(const struct writer *w)
 {
     return domain_is_column(w->q) ? CLASS_TILE : CLASS_ROW;

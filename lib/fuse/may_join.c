@@ -4,8 +4,8 @@
  */
 #include "fuse.h"
 
-/* Of one program, which has room for all that they bring: its parameters are 4 kB. A pass over rows has the
- * registers that a product's tile would take. */
+/* Bounds of one program, which has room for all that its members bring: parameters of a kernel are 4 kB. A
+ * pass over rows has the registers that a product's tile would take. */
 enum { MOST_MEMBERS = 32, MOST_LOADS = 16, MOST_PARTNER = 8 };
 
 /* ---- Where operands come from ---- */

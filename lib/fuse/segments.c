@@ -132,7 +132,7 @@ static bool outside_fits(struct grouper *gr, struct group *q, const struct node 
     return !(rows && columns) && !samples && !group_depends(gr, n->in[i], q);
 }
 
-/* Of an operand beside part of the columns. */
+/* Refuses an operand beside part of the columns. */
 static bool refuse_part(struct grouper *gr, const struct group *q, int value)
 {
     if (group_depends(gr, value, q)) return refuse_source(gr, q, value);
@@ -345,7 +345,7 @@ enum joining segment_join(struct grouper *gr, struct group *q, int value)
 
 /* ---- States ---- */
 
-/* Those of a range, whose statistics it may need, or some columns of a member that has all. */
+/* Appends rows of a range, whose statistics they may need, or some columns of a member that has all. */
 enum joining segment_append(struct grouper *gr, struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];

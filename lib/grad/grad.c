@@ -75,7 +75,7 @@ static bool prepare(struct grad *w, const int *x, int nx, coda_dtype weights)
     return find_siblings(w);
 }
 
-/* Those of the y's: what the caller gave, or the number 1. */
+/* The gradients of the y's: what the caller gave, or the number 1. */
 static void begin(struct grad *w, const int *y, const int *dy, int ny)
 {
     for (int i = 0; i < ny; i++) {

@@ -34,7 +34,7 @@ int make_one_hot(struct grad *w, int x, int key)
 
 /* ---- Reductions: n, the node; v, its value; dy, one cotangent for each row or column ---- */
 
-/* Those whose derivative is no map of an element, its row's statistic and its key; the others say theirs. */
+/* The rule of a reduction whose derivative is no map of an element, its row's statistic and its key. */
 typedef int reduction(struct grad *w, const struct node *n, int v, int dy);
 
 /* So many as a symbol says, as [1, 1]: the sum of a 1 for each. */

@@ -134,7 +134,7 @@ static void count_readers(struct split *s)
 
 /* ---- The two graphs ---- */
 
-/* Those that make a node's value: what an exchange comes behind does not. */
+/* Operands that make the node's value: what an exchange comes behind does not. */
 static int operands(const struct node *n) { return op_is_exchange(n->op) ? EXCHANGE_BEFORE : n->nin; }
 
 /* From backward's outputs to what is kept, and to leaves. */
@@ -169,8 +169,8 @@ static int row_below(const struct split *s, int v)
     return below;
 }
 
-/* Of several row values that are maps of one, as 1/rms and its derivative are of a mean of squares, that one
- * is kept, and backward computes them where it reads them. */
+/* Where several row values are maps of one, as 1/rms and its derivative are of a mean of squares, keeps that
+ * one; backward computes them where it reads them. */
 static void keep_below(struct split *s)
 {
     int nodes = s->joint->nodes, *maps = ARENA_NEW(&s->arena, int, nodes + 1);

@@ -10,12 +10,12 @@ struct foreign {
     const char *absent; /* a sentence: why there is nothing of the kind */
 };
 
-/* Of an operation: "swish", "torch.nn.functional.silu", "ggml_mul_mat", "IShuffleLayer",
+/* Our name of an operation: "swish", "torch.nn.functional.silu", "ggml_mul_mat", "IShuffleLayer",
  * "CUDNN_POINTWISE_SWISH_FWD". */
 struct foreign foreign_operation(const char *word);
 /* The name of our dtype, or NULL: "float16", "torch.bfloat16". */
 const char *foreign_dtype(const char *word);
-/* Of an attribute of some operation, or NULL: "num_heads" is "heads". */
+/* The name of our attribute of some operation, or NULL: "num_heads" is "heads". */
 const char *foreign_attribute(const char *word);
 
 enum { FOREIGN_SIZE = 64 };

@@ -118,10 +118,10 @@ struct type {
  * key's number, its query head's. */
 enum score_operand { SCORE_ITSELF, SCORE_POSITION, SCORE_KEY, SCORE_HEAD };
 
-/* Of an IOTA: a float counts them exactly. */
+/* Elements of an IOTA: a float counts them exactly. */
 enum { IOTA_MOST = 1 << 24 };
 
-/* Of a TOP_K: a warp has two candidates in each lane, tile/top_k.cuh. */
+/* The largest k of a TOP_K: a warp has two candidates in each lane, tile/top_k.cuh. */
 enum { TOP_K_MOST = 64 };
 
 enum loss { LOSS_ROWS, LOSS_MEAN, LOSS_SUM }; /* a cross-entropy's reduction, as the text form counts */
@@ -434,7 +434,7 @@ struct value_text {                                          /* the same, of 79 
 
 /* graph_verify.c -- every invariant of a graph; the message names the node. */
 coda_status graph_verify(const graph *g);
-/* Of a node to stand at `index`: operation, arity, operands and primitive. */
+/* Checks operation, arity, operands and primitive of a node that is to stand at `index`. */
 coda_status node_check(const graph *g, const struct node *n, int index);
 
 #endif

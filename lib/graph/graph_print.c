@@ -104,8 +104,8 @@ static void print_value(const graph *g, const struct node *n, int k, struct text
     }
 }
 
-/* Those from `first` below `end`, in the order of ops.def; behind them "score=MAP {...}" where `score` is
- * its map. */
+/* Prints attributes `first` to `end` - 1, in the order of ops.def; behind them "score=MAP {...}" where
+ * `score` is its map. */
 static void print_some(const graph *g, const struct node *n, int first, int end, const struct prim *score,
                        struct text *t)
 {

@@ -16,7 +16,7 @@ static bool is_row_key(const struct type *x, const struct type *key)
     return true;
 }
 
-/* Of each of the matrices that the last two dimensions are. */
+/* Statistics of the columns of each matrix that the last two dimensions are. */
 static coda_status infer_reduced_columns(const graph *g, struct node *n)
 {
     const struct type *x = operand_type(g, n, REDUCE_X);

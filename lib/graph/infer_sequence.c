@@ -129,7 +129,7 @@ coda_status infer_rope(const graph *g, struct node *n)
 
 /* ---- Attention ---- */
 
-/* Of which q has queries: one, a batch, or, by starts, some that have rows of q each. */
+/* The sequences that q has queries of: one, a batch or, by starts, some that have rows of q each. */
 struct sequences {
     int64_t count;
     bool batched;     /* have k and v a dimension for them? */

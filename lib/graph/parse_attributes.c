@@ -54,7 +54,7 @@ static coda_status read_attribute_value(struct parser *p, struct node *n, int k)
     return s;
 }
 
-/* Of attributes from `first` below `end`; `given` has a bit for each that the text has named so far. */
+/* What stands between braces: attributes `first` to `end` - 1; `given` has a bit for each named so far. */
 struct braces {
     int first, end;
     unsigned given;

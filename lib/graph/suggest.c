@@ -84,7 +84,7 @@ struct suggestion suggest_symbol(const struct names *symbols, const char *word)
     return s;
 }
 
-/* Of the words that begin a line. */
+/* A near word among those that begin a line. */
 struct suggestion suggest_line(const char *word)
 {
     struct suggestion s = {""};

@@ -14,9 +14,9 @@ struct suggestion suggest_operation(const graph *g, const char *word, unsigned w
 struct suggestion suggest_dtype(const char *word);
 struct suggestion suggest_symbol(const struct names *symbols, const char *word);
 struct suggestion suggest_line(const char *word);
-/* Of the values that have names. */
+/* A near one among values that have names. */
 struct suggestion suggest_value(const struct names *names, const char *word);
-/* Of the attributes [first, end) of a node's operation. */
+/* A near one among attributes first to end - 1 of a node's operation. */
 struct suggestion suggest_attribute(const struct node *n, const char *word, int first, int end);
 
 #endif

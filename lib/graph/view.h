@@ -40,8 +40,8 @@ struct packed_view {
     int64_t format; /* graph_format(); 0: not packed */
     int64_t columns;
 };
-/* Of strides over the UNPACK's own dimensions those of that matrix, n of them over so many elements, and the
- * offset likewise. False: one of them leads from a row into the next, or from a matrix. */
+/* Turns n strides over the UNPACK's own dimensions, of so many elements each, into those of that matrix,
+ * and the offset likewise. False: one of them leads from a row into the next, or from a matrix. */
 bool view_packed(const struct node *unpack, int64_t *offset, int64_t *stride, const int64_t *extent, int n,
                  struct packed_view *out);
 

@@ -38,7 +38,7 @@ bool view_packed(const struct node *unpack, int64_t *offset, int64_t *stride, co
     return at.row < rows && at.column < columns;
 }
 
-/* Of the matrices of a product: each begins with a row block. */
+/* Where the packed matrices of a product lie: each begins with a row block. */
 bool view_packed_matrices(const struct node *unpack, const struct matmul_view *v, struct matrix_view *w)
 {
     int64_t stride[] = {w->batch, w->row, w->k}, extent[] = {v->batch, v->n, v->k};

@@ -201,7 +201,7 @@ static coda_status begin(struct pack_source *s, const struct pack_format *f, con
     return status == CODA_OK ? layouts[file->kind]->check(s) : status;
 }
 
-/* Of the record that begins with column k. */
+/* The columns that the record beginning with column k has. */
 static int columns_of(const struct pack_source *s, int64_t k)
 {
     int64_t n = s->p.step, left = s->file->columns - k;

@@ -23,7 +23,7 @@
 
 enum { BLOCK = 256, GROUP_MOST = 32, GROUPS_MOST = 16, STARTS = 10, TURNS = 4 };
 
-/* Of a group. */
+/* What codes a group may have, and whether a minimum is added. */
 enum minimum { NO_MINIMUM, ANY_MINIMUM, MINIMUM_BELOW_0 };
 struct grid {
     int n, least, most; /* weights; codes */

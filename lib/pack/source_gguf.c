@@ -110,7 +110,7 @@ static void q5_k(const uint8_t *b, uint8_t *q, struct pack_scales *s, int g)
         for (int i = 0; i < 32; i++) q[32 * j + i] |= (uint8_t)((b[16 + i] >> j & 1) << 4);
 }
 
-/* Of each 128: 64 bytes have the lower, then the upper half of bytes; 32 bytes two bits for each 32. */
+/* Each 128 codes: 64 bytes have lower nibbles of 64, then upper ones; 32 bytes two bits for each 32. */
 static void q6_k(const uint8_t *b, uint8_t *q, struct pack_scales *s, int g)
 {
     (void)g;

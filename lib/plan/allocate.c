@@ -102,7 +102,7 @@ static void find_among(struct lives *l, int program, int since)
         if (l->p->buffer[i].last >= since) l->found[l->n++] = i;
 }
 
-/* Those that begin before `since` and are still needed then: all of the tree but what ended before. */
+/* Finds buffers that begin before `since` and are still needed then: the tree without what ended before. */
 static void find_older(struct lives *l, int node, int first, int size, int since)
 {
     if (first >= since || l->latest[node] < since) return;
@@ -127,7 +127,7 @@ static int by_offset(const void *x, const void *y)
     return (a->offset > b->offset) - (a->offset < b->offset);
 }
 
-/* Of many the library's sort is faster, but it asks for memory. */
+/* The C library's sort is faster for many, but it asks for memory. */
 static void sort(struct placed *placed, int n)
 {
     enum { MANY = 64 };
@@ -140,7 +140,7 @@ static void sort(struct placed *placed, int n)
     }
 }
 
-/* Those that are placed and live at the same time as b, in l->found. */
+/* Finds what is placed and lives at the same time as b: l->found. */
 static void find_contemporaries(struct lives *l, const struct buffer *b)
 {
     l->n = 0;

@@ -61,7 +61,7 @@ static uint64_t mix_node(const struct node *n)
     return mix_string(h, n->name);
 }
 
-/* Of every value that depends on weights alone, and of others something. */
+/* Digests of all values that depend on weights alone; those of others mean nothing. */
 static uint64_t *digests(struct plan *p)
 {
     const graph *g = p->graph;

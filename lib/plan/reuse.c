@@ -57,7 +57,7 @@ static void find_lives(struct reuse *r)
         }
 }
 
-/* Of the workspace alone: what takes an argument's memory is no part of it. */
+/* Counts the workspace alone: what takes an argument's memory is no part of it. */
 static void find_kept(struct reuse *r)
 {
     for (int b = 0; b < r->p->buffers; b++) {

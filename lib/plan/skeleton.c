@@ -44,7 +44,7 @@ int skeleton_points(int variables, int degree)
     return points;
 }
 
-/* Of one degree, the coordinates of the first variable fall. */
+/* Points of one degree come in the order in which the first variable's coordinate falls. */
 void skeleton_point(int variables, int index, int64_t *at)
 {
     int degree = 0;

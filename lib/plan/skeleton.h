@@ -36,8 +36,8 @@ struct skeleton_number skeleton_number(int variables, int points, const int64_t 
 void skeleton_terms(int variables, int points, const int64_t *at, uint64_t *term);
 int64_t skeleton_value(const struct skeleton_number *n, const uint64_t *term);
 
-/* Of plans at the points of a lattice, in their order. Takes the first one, which is empty then. NULL, and
- * all as it was: they differ in more than numbers, or memory ran out. */
+/* The skeleton of plans at the points of a lattice, in their order. Takes the first one, which is empty
+ * then. NULL, and all as it was: they differ in more than numbers, or memory ran out. */
 struct skeleton *skeleton_new(const struct sample *sample, int variables, int degree);
 void skeleton_free(struct skeleton *s); /* after the plans that were made of it; NULL is fine */
 /* Is the plan at this point what the skeleton says? */

@@ -12,7 +12,7 @@
 
 enum { MOST_WORK = 10000 };
 
-/* Of each step of the program. */
+/* In which walk over a row each step of the program is. */
 struct walks {
     const struct program *q;
     int *number; /* the walk that it is part of: behind how many statistics of the row its value is known */

@@ -110,7 +110,7 @@ static bool has_place(const struct search *s, int buffer)
 
 /* ---- Programs ---- */
 
-/* Those that add to one memory do so one after the other, so that the sum has the same bits in each run. */
+/* Programs that add to one memory do so one after the other, so that sums have the same bits in each run. */
 static bool adds_behind(const struct life *l, const struct tensor_use *u, int program)
 {
     return use_effect(u) == EFFECT_ADD && l->members && l->members->program != program;
@@ -137,7 +137,7 @@ static coda_status use(struct search *s, const struct tensor_use *u, int program
 
 static int descending(const void *x, const void *y) { return *(const int *)y - *(const int *)x; }
 
-/* Of those that were found, later ones first, the ones that no other implies. */
+/* Keeps those that no other one found implies; later ones come first. */
 static void keep(struct search *s, int program)
 {
     uint64_t *own = &s->row[(uint64_t)(program % BLOCK) * s->words];

@@ -53,7 +53,7 @@ static double flops(const void *spec)
     return 4.0 * attention_pairs(a) * (double)a->batch * (double)a->heads * (double)a->head_dim;
 }
 
-/* Of caches, as many keys as lengths say. */
+/* Does data say how much there is to do? Caches have as many keys as lengths say. */
 static bool by_data(const void *spec)
 {
     const struct attention_spec *a = spec;

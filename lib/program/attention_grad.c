@@ -40,7 +40,7 @@ static int64_t bytes(const void *spec)
     return sum;
 }
 
-/* Of each pair: q k, but for sinks alone; do v, but for dv alone; and what dq, dk and dv add up. */
+/* Products of each pair: q k, but for sinks alone; do v, but for dv alone; what dq, dk and dv add up. */
 static double flops(const void *spec)
 {
     const struct attention_grad_spec *s = spec;
@@ -51,7 +51,7 @@ static double flops(const void *spec)
     return 2.0 * products * attention_pairs(&a) * (double)a.batch * (double)a.heads * (double)a.head_dim;
 }
 
-/* Of sequences of other lengths, as many keys as these say. */
+/* Does data say how much there is to do? Sequences have as many keys as lengths say. */
 static bool by_data(const void *spec)
 {
     const struct attention_spec a = attention_grad_of(spec);

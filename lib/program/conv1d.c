@@ -6,7 +6,7 @@ static int64_t all_of(const struct tensor_use *u, int64_t elements)
     return u->buffer >= 0 ? dtype_bytes(u->dtype, elements) : 0;
 }
 
-/* Of rows that nobody wants y of, the last ones alone are read. */
+/* Where nobody wants y the last rows alone are read. */
 static int64_t bytes(const void *spec)
 {
     const struct conv1d_spec *s = spec;

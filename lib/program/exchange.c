@@ -36,7 +36,7 @@ static int64_t own_bytes(const struct exchange_spec *s)
     return dtype_bytes(s->use[ALL_REDUCE_X].dtype, n);
 }
 
-/* Of words of 4 bytes; x and the result may be of another dtype. */
+/* Does it gather words of 4 bytes? x and the result may be of another dtype. */
 static bool gathers(const struct exchange_spec *s)
 {
     const struct tensor_use *x = &s->use[ALL_REDUCE_X], *y = &s->use[ALL_REDUCE_SUM];

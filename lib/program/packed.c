@@ -25,7 +25,7 @@ int64_t packed_elements_bytes(const struct tensor_use *u, int64_t elements)
     return CEIL_DIV(mul_counts(elements, p.bytes), PACK_ROWS * p.step);
 }
 
-/* Of pieces of so many units, those that n units meet, `step` apart from `first` on. */
+/* How many pieces of so many units are met by n units, `step` apart from `first` on. */
 static int64_t pieces_met(int64_t first, int64_t step, int64_t n, int64_t piece)
 {
     return step > piece ? n : (first % piece + (n - 1) * step) / piece + 1;

@@ -313,7 +313,7 @@ static int64_t scales_bytes(const struct program *q, const struct operand *o, in
     return dtype_bytes(s->dtype, mul_counts(blocks, s->batch ? q->dim[0] : 1));
 }
 
-/* Of part i of B. */
+/* Bytes of part i of B. */
 static int64_t part_bytes(const struct program *q, int i)
 {
     struct column_range columns;

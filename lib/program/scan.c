@@ -25,7 +25,7 @@ static int64_t bytes(const void *spec)
     return sum;
 }
 
-/* Of each state and token: d x b and its sum with what decays, and y's; an exponential counts as one. */
+/* For each state and token: d x b and its sum with what decays, and y's; an exponential counts as one. */
 static double flops(const void *spec)
 {
     const struct scan_spec *s = spec;

@@ -7,8 +7,8 @@
 
 /* ---- Operands ---- */
 
-/* Of one row no pitch matters, nor of one batch how far it is from others. But where a row's bits depend on
- * no other row, one has the kernel that several have. */
+/* The pitch of a single row does not matter, nor how far a single batch is from others. But where a row's
+ * bits depend on no other row, one has the kernel that several have. */
 static enum obstacle obstacle(const struct tensor_use *o, bool invariant, int64_t batch, int64_t rows,
                               int64_t k)
 {

@@ -354,7 +354,7 @@ static bool somebody_reads(const struct company *c)
     return reads;
 }
 
-/* Of a group that has ended: what this rank brought is its caller's again once nobody reads it any more. */
+/* How a group has ended. What this rank brought is its caller's again once nobody reads it any more. */
 static coda_status told_behind_readers(struct company *c)
 {
     while (c->status && somebody_reads(c)) pthread_cond_wait(&c->changed, &c->lock);

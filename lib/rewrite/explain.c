@@ -49,7 +49,7 @@ struct words rewrite_name(const graph *g, int v)
     return w;
 }
 
-/* Of a row, if it is a reduction. */
+/* Is it this primitive and, if that is a reduction, one of rows? */
 static bool is_prim(const struct node *n, const char *name)
 {
     bool of_columns = node_folds_columns(n);

@@ -34,7 +34,7 @@ bool factors_of(const graph *g, int v, struct factors *fs);
 /* Without the one at `index`; its place among the others; the first full one that multiplies, or -1. */
 void factors_drop(struct factors *fs, int index);
 int factors_first_full(const struct factors *fs);
-/* Those of the kind, or of all others. */
+/* The factors of the kind, or of all others. */
 struct factors factors_select(const struct factors *fs, enum factor_kind kind, bool others);
 /* The same factors, in whatever order? */
 bool factors_equal(const struct factors *a, const struct factors *b);

@@ -220,7 +220,7 @@ static bool write_over(struct copier *c, struct node *n)
     return true;
 }
 
-/* Of what is packed there is no copy. */
+/* Refuses to copy what is packed. */
 static bool refuse_packed(struct copier *c, const struct node *n, int operand)
 {
     const graph *g = c->out;

@@ -87,7 +87,7 @@ static void find_gates(const graph *g, struct join *j)
 
 /* ---- What an attention reads ---- */
 
-/* Of what `value` is made of, up to products. `mapped`: by more than moves and turns. */
+/* Walks what `value` is made of, up to products. `mapped`: it is made by more than moves and turns. */
 static void reach(const graph *g, struct join *j, int value, int attention, bool mapped, int depth)
 {
     if (value < 0 || j->seen[value] == 1 + attention || !depth) return;

@@ -18,7 +18,7 @@ struct piece {
     int64_t start, stop, step;
 };
 
-/* Of operands one after the other; extents may have symbols. */
+/* The piece of a slice of operands one after the other; extents may have symbols. */
 static struct piece of_run(struct walk *w, const struct node *c, const struct attr_slice *a, int64_t stop)
 {
     struct dims *t = w->out->dims;
@@ -36,7 +36,7 @@ static struct piece of_run(struct walk *w, const struct node *c, const struct at
     return (struct piece){.part = NOWHERE};
 }
 
-/* Of n operands that take turns. */
+/* The piece of a slice of n operands that take turns. */
 static struct piece of_turns(const struct node *c, const struct attr_slice *a, int64_t stop)
 {
     int64_t n = c->nin, turn = 0;

@@ -172,7 +172,7 @@ static int conversion_slots(const struct program *p)
     }
 }
 
-/* Of batches: all blocks that an SM has one after another. */
+/* Blocks that an SM has one after another, of all batches. */
 static double waves(const struct program *p, const struct tile *t, const struct target *target)
 {
     return p->dim[0] == 1 ? 1 : (double)CEIL_DIV(p->dim[0] * t->blocks, target->sms);

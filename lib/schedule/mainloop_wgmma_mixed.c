@@ -137,8 +137,8 @@ static int64_t blocks_of(const struct program *p, const struct tile *t)
     return p->dim[0] * CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], WIDTH * t->groups);
 }
 
-/* Of what a consumer does for a batch only decoding is hidden behind its own products; other consumers' are
- * behind all of it. */
+/* A consumer hides of a batch's work only decoding behind its own products; other consumers' products hide
+ * all of it. */
 static double cost(const struct program *p, const struct tile *t, const struct target *target)
 {
     int n = rows_of(p, t), products = scaling_of(p) == SPLIT ? 2 : 1;

@@ -353,7 +353,7 @@ static bool folds_rows(const struct rows_walk *w, const struct program *p)
     return false;
 }
 
-/* Of each of a piece's columns, where rows are walked. */
+/* Floats of the states that a thread keeps for each of a piece's columns, where it walks rows. */
 static int state_floats(const struct rows_walk *w, const struct program *p)
 {
     int floats = 0;

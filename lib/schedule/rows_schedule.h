@@ -48,8 +48,8 @@ struct rows_walk {
 };
 
 coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct program *p);
-/* Of a program that makes a sum over ranks of what it loads: a thread of a row's team has one piece, where a
- * block has threads for that, and asks for all that it needs before it waits. */
+/* The walk of a program that makes a sum over ranks of what it loads: a thread of a row's team has one piece,
+ * where a block has threads for that, and asks for all that it needs before it waits. */
 void rows_spread(struct rows_walk *w, const struct program *p);
 /* Blocks of a grid that walks all of it; 0 if nothing is stored. */
 int64_t rows_blocks(const struct rows_walk *w, const struct program *p);

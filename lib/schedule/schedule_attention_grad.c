@@ -7,7 +7,7 @@ static const struct attention_grad_kernel *const kernels[] = {
 #undef X
 };
 
-/* Of a gradient that is summed over what the bias was broadcast over. */
+/* Blocks of the gradient of a bias, which is summed over what the bias was broadcast over. */
 static int64_t blocks_of_pairs(const struct attention_grad_spec *s, const struct attention_grad_blocks *b,
                                const struct attention_spec *a, const struct tile *tile)
 {

@@ -94,7 +94,7 @@ static int chunk_bytes(const struct scan_spec *s, int slice)
     return (int)CEIL_DIV(2 * stage + 2 * slice * pitch + 4 * (5 * CHUNK + 1), 16) * 16;
 }
 
-/* Of ScanChunksSm90. */
+/* Shared memory of ScanChunksSm90, in bytes. */
 static int wgmma_bytes(const struct scan_spec *s)
 {
     int gate = scan_has(s, SCAN_GATE) ? 2 * CHUNK * SLICE : 1024;

@@ -18,7 +18,7 @@ bool wgmma_fits(const struct program *p, const struct tile *t);
 struct footprint wgmma_footprint(const struct program *p, const struct tile *t);
 /* Does the epilogue load a tile from memory into registers, not by TMA? Accumulators then have fewer. */
 bool program_loads_directly(const struct program *p, const struct tile *t);
-/* Of both main loops: do two blocks share an SM; the launch; the constants of Config. */
+/* What both main loops share: do two blocks fit an SM; the launch; the constants of Config. */
 bool wgmma_shares_sm(const struct program *p, const struct tile *t);
 void wgmma_complete(struct schedule *s, const struct program *p, const struct target *target);
 void wgmma_print_config(const struct program *p, const struct schedule *s, struct text *t);

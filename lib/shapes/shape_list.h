@@ -37,8 +37,8 @@ void shape_replace(struct shape_list *l, struct shape *old, struct shape *by);
 void shape_drop(struct shape_list *l, struct shape *e);
 /* It is in no list any more, and is to be freed. */
 void shape_bury(struct shape_list *l, struct shape *e);
-/* Those that are to be freed, which the list forgets; and, without the lock, frees them: to unload a kernel
- * may take long. */
+/* Shapes that are to be freed, which the list forgets; and, without the lock, frees them: to unload a
+ * kernel may take long. */
 struct shape *shape_list_gone(struct shape_list *l);
 void shape_list_free(struct shape *gone);
 

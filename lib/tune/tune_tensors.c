@@ -115,7 +115,7 @@ static double number(const struct tensor *t, uint64_t *seed)
     return t->scale * normal(seed);
 }
 
-/* Of whole records. */
+/* A pattern of whole records. */
 static void *packed_pattern(const struct tensor *t, uint64_t seed, size_t *size)
 {
     const struct pack_format f = graph_format_of(t->format);

@@ -334,7 +334,7 @@ static coda_status never_prepared(coda_graph *g)
 static coda_status misaligned(coda_graph *g)
 {
     coda_plan *p = product(g, CODA_FOLD_NONE);
-    void *args[] = {memory[0], memory[1] + 4, memory[2], memory[3]};
+    void *args[] = {memory[0], memory[1] + 2, memory[2], memory[3]};
     return coda_run(p, args, NULL, workspace_of(p), NULL);
 }
 static coda_status one_for_two(coda_graph *g)
