@@ -173,7 +173,7 @@ bool entry_same(const struct entry *a, const struct entry *b);
     F(unkeyed, "made past the cache: their inputs are not all known")                                        \
     CACHE_PROCESS_COUNTERS(F)
 
-/* Of the whole process, whatever cache they came from. */
+/* Counters of the whole process, whatever cache they came from. */
 #define CACHE_PROCESS_COUNTERS(F)                                                                            \
     F(loads, "kernels loaded into a context")                                                                \
     F(load_hits, "kernels that were loaded already")                                                         \

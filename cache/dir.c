@@ -292,7 +292,7 @@ int dir_folder(struct dir *d, const char *name, bool make)
     return open_folder(d, folder);
 }
 
-/* Of a file of the cache's own: plain, and nobody else's. */
+/* Judges a file of the cache's own: it must be plain, and nobody else's. */
 static int judge_file(const struct dir *d, int fd)
 {
     struct stat st;

@@ -46,7 +46,7 @@ static inline int64_t progress_brought(coda_cache *cache)
     return (int64_t)(s.memory_hits + s.bundle_hits + s.disk_hits + s.overlay_hits + s.wait_hits + s.compiles);
 }
 
-/* Of so many columns, the last of which stays free: there the terminal would begin a new line. */
+/* Columns of the terminal, but for the last one: a character there would begin a new line. */
 static inline int progress_columns(void)
 {
     struct winsize size;

@@ -9,7 +9,7 @@
 
 _Static_assert((int)CACHE_ERROR <= JIT_ERROR_SIZE, "the cache's reasons fit into ours");
 
-/* Of what the cache could not do. */
+/* The status of what the cache could not do: its errno. */
 static coda_status status_of(int error) { return error == ENOMEM ? CODA_E_MEMORY : CODA_E_IO; }
 
 /* What came from a bundle was made by whoever made the bundle: nobody asked NVRTC here. */

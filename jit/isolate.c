@@ -330,7 +330,7 @@ static bool has_begun(int reply)
     return begun;
 }
 
-/* Of a child that gave no answer. False if it never came to the compiler. */
+/* Judges a child that gave no answer. False if it never came to the compiler. */
 static bool judge(const struct compile_job *j, struct coda_cache *c, int ended, bool late, bool begun,
                   coda_status *status, char *err, bool *passing)
 {

@@ -250,7 +250,7 @@ void jit_figures_put(const char *what, const struct jit_device *dev, const struc
 /* As coda_on_event(), whose arguments are checked. */
 void jit_listen(void (*fn)(void *context, const coda_event *event), void *context, unsigned kinds);
 void jit_tell(coda_event_kind kind, const char *name, const char *text, double ms);
-/* That files which this variable asks for are not written: once to each process's listeners. */
+/* Tells the process's listeners, once, that files which this variable asks for are not written. */
 enum jit_file { JIT_FILE_TRACE, JIT_FILE_DUMP };
 void jit_tell_unwritten(enum jit_file file, const char *why);
 double jit_milliseconds(void);

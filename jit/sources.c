@@ -98,7 +98,7 @@ static _Atomic(struct sources *) loaded; /* stays: programs of other threads poi
 
 void sources_drop(void) { drop(atomic_exchange(&loaded, NULL)); }
 
-/* Of two threads that load them the first wins; no lock, so that a child of fork() never meets one. */
+/* Where two threads load them the first wins; no lock, so that a child of fork() never meets one. */
 const struct sources *sources_open(char *err)
 {
     struct sources *s = atomic_load(&loaded), *none = NULL;

@@ -18,14 +18,14 @@ static inline bool is(const struct figure *f, const char *kind)
     return !strncmp(own, kind, strlen(kind)) && own[strlen(kind)] == '/';
 }
 
-/* Of attention: columns of a head, and query heads that read a key head. */
+/* Shapes of attention: columns of a head, and query heads that read a key head. */
 static inline int64_t head_columns(const struct figure *f) { return is(f, "attention-64") ? 64 : 128; }
 static inline int64_t heads_grouped(const struct figure *f)
 {
     return is(f, "attention-groups") ? f->small ? 2 : 4 : 1;
 }
 
-/* Of backward/wgrad/w2/SIZE: 2. */
+/* Which weight backward/wgrad/w2/SIZE is of: 2. */
 static inline int weight_of(const struct figure *f) { return f->name[strlen("backward/wgrad/w")] - '0'; }
 
 /* Rows and columns of w0 to w3; n is D and k is F. */

@@ -50,7 +50,7 @@ static void rows_to_check(const struct figure *f, int64_t *row)
 
 /* ---- Derivatives, of rows ---- */
 
-/* Of y = x / rms(x) gain by x, from that by y. Frees g. */
+/* The derivative of y = x / rms(x) gain by x, from that by y. Frees g. */
 static double *norm_backward(struct figure *f, const char *gain, int64_t n, const double *x, double *g)
 {
     const struct tensor *t = figure_tensor(f, gain);
@@ -312,7 +312,7 @@ struct query { /* one head of one query: its probabilities and their gradients *
     int64_t keys;
 };
 
-/* Of columns of a head: those from a_at on, and from b_at on. */
+/* The dot product of columns of a head, from a_at on and from b_at on. */
 static double dot(struct figure *f, const char *x, int64_t row, int64_t a_at, const char *y, int64_t other,
                   int64_t b_at)
 {

@@ -163,7 +163,7 @@ static double floor_time(const struct figure *f, double bytes)
     return fmax(stats.flops / 800e12, bytes / 4.5e12) + 2e-6;
 }
 
-/* Of the side that touches least. */
+/* Bytes of a run of the side that touches least. */
 static double bytes_of_run(const struct figure *f)
 {
     double least = INFINITY;

@@ -19,7 +19,7 @@ double *times_kn(struct figure *f, const char *name, int rows, double *x);
 void add(double *x, const double *y, int64_t n); /* x += y */
 /* RMSNorm of rows of n numbers, eps 1e-5. */
 double *normed(struct figure *f, const char *gain, int rows, int64_t n, const double *x);
-/* Of rows of q, k and v, d columns each, q and k by rope, base 10000, or back: direction 1 or -1. */
+/* Turns rows of q, k and v, d columns each, by rope, base 10000: q and k, forward (1) or back (-1). */
 void rotate(int64_t d, int rows, const int64_t *position, int direction, double *qkv);
 /* SwiGLU: rows of 2 columns numbers become rows of half as many, in place. */
 void gate(int rows, int64_t columns, double *x);

@@ -11,7 +11,7 @@
 #define PRIM_MAX_PARAMS 4
 #define PRIM_MAX_STATE 32
 
-/* Of a wider state there is one for each row of a tile in registers, but none for each column. */
+/* A wider state is there for each row of a tile, in registers, but not for each column. */
 #define PRIM_MAX_COLUMN_STATE 4
 
 enum prim_kind {

@@ -41,7 +41,7 @@ struct items {
     bool notes;       /* keep them, too */
     const char *verb; /* for the line that shows progress; NULL: "reading" */
 };
-/* Of the directory, or of a bundle file; the last used first. 1 after a complaint, else 0. */
+/* Lists entries of the directory, or of a bundle file; the last used first. 1 after a complaint, else 0. */
 int items_gather(struct items *all, const struct request *r, const char *bundle);
 void items_free(struct items *all);
 

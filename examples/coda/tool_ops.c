@@ -116,7 +116,7 @@ static void print_word(const coda_word_info *w, const char *example)
 
 /* ---- The command ---- */
 
-/* Of word `index` alone, or of all of them if that is -1. */
+/* Prints word `index` alone, or all of them if that is -1. */
 static int print_words(int index, bool json)
 {
     coda_word_kind last = CODA_WORD_FUNCTION;

@@ -142,7 +142,7 @@ template <class Config, class Unit> struct AttentionGrad {
         });
         ptx::copy_async_commit();
     }
-    // Of each query log sum e^s, -inf if it sees nothing, and delta, which attention_delta.cuh has left.
+    // For each query log sum e^s, -inf if it sees nothing, and delta, which attention_delta.cuh has left.
     template <i32 count>
     DEV static void load_statistics(float *to_lse, float *to_delta, const Tensors &x, const Queries &t,
                                     i32 first)
@@ -428,7 +428,7 @@ template <class Config, class Unit> struct AttentionGrad {
 
     // ---- Sums of heads ----
 
-    // Of what each thread has; for all of them. `memory` has room for a number of each warp.
+    // The sum of what each thread has, for all of them. `memory` has room for a number of each warp.
     DEV static float block_sum(float x, float *memory)
     {
         x = warp_sum(x);

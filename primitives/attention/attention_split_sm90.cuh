@@ -265,7 +265,7 @@ template <class Config> struct AttentionSplit {
             }
     }
 
-    // Of a tile in the ring: 16 bytes, eight columns or sixteen, of a row.
+    // The address in a tile of the ring of 16 bytes, eight columns or sixteen, of a row.
     DEV static u32 piece(u32 tile, i32 row, i32 octet)
     {
         return tile + place(row, octet / 8) + (octet % 8 ^ row % 8) * 16;

@@ -41,7 +41,7 @@ template <class Config> struct BiasRow<Config, typename Said<Config::biased>::Ty
     // Keys count from this one.
     DEV BiasRow from(i32 key) const { return BiasRow(row + place(key), stride); }
     DEV float of(i32 key) const { return load(row + place(key)); }
-    // Of an even key and the next one, of those below `end`.
+    // The bias of an even key and the next one, of those below `end`.
     DEV Pair pair(i32 key, i32 end) const
     {
         if (Config::bias_pairs) return key < end ? port::load_pair(row + key) : Pair{0.0f, 0.0f};

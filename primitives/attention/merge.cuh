@@ -48,7 +48,7 @@ template <class Config> struct Partial {
     }
 };
 
-// Of a row of which each block of a cluster has a part: its mean, and log sum e^score.
+// Merges a row of which each block of a cluster has a part: its mean, and log sum e^score.
 template <i32 cluster, class Config>
 DEV float merge_blocks(const Score<Config> &as, Partial<Config> (&part)[cluster], float (&y)[4])
 {

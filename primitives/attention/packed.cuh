@@ -12,7 +12,7 @@
 
 namespace coda {
 
-// Of the lanes up to this one. All lanes of a warp together.
+// The largest of the lanes up to this one. All lanes of a warp together.
 DEV i32 warp_running_max(i32 x)
 {
     const i32 lane = threadIdx.x % 32;

@@ -49,7 +49,7 @@ struct AttentionInputs {
     const AttentionBias *bias_strides = nullptr;
 };
 
-// Of each sequence; packed, of all.
+// Queries of each sequence; packed, of all.
 template <class Config> DEV i32 queries(const AttentionExtents &extents)
 {
     return Config::single ? 1 : extents.tq;
@@ -64,7 +64,7 @@ template <class Config> DEV float value_scale(const AttentionInputs &in, i32 kv_
     return Config::v_scales ? in.v_scale[kv_head * Config::v_scale_stride] : 1.0f;
 }
 
-// Of packed queries: the row whose place among the keys is known, and where the sequence's rows end.
+// For packed queries the row whose place among the keys is known, and where the sequence's rows end.
 template <bool packed> struct Packed {};
 template <> struct Packed<true> {
     i32 origin, end;

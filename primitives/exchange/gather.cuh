@@ -8,7 +8,7 @@ namespace coda::exchange {
 template <i32 ranks, i32 threads> struct Gather {
     static constexpr i32 carried = 3; // words of 16 bytes
 
-    // Of x, which ends after n words.
+    // Words `at` to `at` + 2 of x, which has n, and a word that says which of them look like none.
     DEV static ptx::Words pack(const u32 *x, i64 at, i64 n)
     {
         ptx::Words w = {};

@@ -69,7 +69,7 @@ template <i32 ranks> struct Exchange {
     }
     DEV Head *head() const { return (Head *)company.inbox[company.rank]; }
 
-    // Of a rank's inbox, where the words of another one lie, which are `bytes`.
+    // Where in a rank's inbox the words of another one lie, which are `bytes`.
     DEV u8 *slot(u32 of, u32 from, i64 bytes) const
     {
         return company.inbox[of] + head_bytes + epoch % areas * company.area +

@@ -14,7 +14,7 @@ template <class T> struct Piece {
     static constexpr i32 each = 16 / sizeof(T);
     static constexpr u32 nan = sizeof(T) == 2 ? 0x7fff7fffu : 0x7fffffffu;
 
-    // Of elements that are not there: 0.
+    // Loads a piece; elements that are not there are 0.
     DEV static ptx::Words load(const T *p, i64 count, bool whole)
     {
         if (whole && count >= each) return *(const ptx::Words *)p;

@@ -15,7 +15,7 @@ DEV u32 cluster_rank()
 
 // What a thread wrote before it arrives, all see after they waited. Converged warps only.
 DEV void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-// Of what a thread wrote nothing is promised.
+// Arrives without a promise about what the thread wrote.
 DEV void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 DEV void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 

@@ -105,7 +105,7 @@ template <u32 mask, u32 more> DEV u32 bits_and_more(u32 x)
     return z;
 }
 
-// Of two pairs of 16-bit integers without a sign the larger ones.
+// The larger ones of two pairs of 16-bit integers without a sign.
 DEV u32 larger_pairs(u32 x, u32 y)
 {
     u32 z;

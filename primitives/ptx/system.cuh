@@ -39,7 +39,7 @@ DEV u32 load_word_system(const void *from)
     return w;
 }
 
-// Of a word of the own device's, which `old` becomes `w` by one thread alone: was it this one?
+// A word of the own device's becomes `w` instead of `old` by one thread alone: was it this one?
 DEV bool claim_word(u32 *at, u32 old, u32 w)
 {
     u32 before;
@@ -53,7 +53,7 @@ DEV bool claim_word(u32 *at, u32 old, u32 w)
 // What this thread, and those that it met at a barrier, stored before is there before what it stores behind.
 DEV void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
-// Of a clock that runs on while others of the device do not.
+// Nanoseconds of a clock that runs on while others of the device do not.
 DEV u64 nanoseconds()
 {
     u64 t;

@@ -35,7 +35,7 @@ template <class Config> struct DeltaCarry {
     typedef float Tokens[chunk / 8][4]; // [16 values, tokens]
     typedef Operand Operands[blocks];
 
-    // Of result 8 n: the row and column of S of the pair's first element.
+    // Where the first element of the pair of result 8 n is in S, by its row and column.
     DEV static i64 element(const StateStrides &of, i32 n, i32 half)
     {
         return (8 * n + 2 * (Chunk::lane() % 4)) * of.row + Chunk::lane() / 4 + 8 * half;

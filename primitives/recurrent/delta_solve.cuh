@@ -45,9 +45,9 @@ template <class Config> struct DeltaChunk {
         T p[chunk * chunk];
         float q[chunk];
     };
-    // Of tokens: `high` and `low` are G, `k` one over its length, `grown` e^G, `seen` what k S is multiplied
-    // by, `later` what N is for S, and `all` what S is. e^(G_i - G_j) of i in a block of 16 and j in one
-    // before it is within[i] across[block - 1][j], both by way of the block's first token.
+    // Numbers of tokens: `high` and `low` are G, `k` one over its length, `grown` e^G, `seen` what k S is
+    // multiplied by, `later` what N is for S, and `all` what S is. e^(G_i - G_j) of i in a block of 16 and j
+    // in one before it is within[i] across[block - 1][j], both by way of the block's first token.
     struct alignas(16) Numbers {
         float beta[chunk], high[chunk], low[chunk], k[chunk], grown[chunk], seen[chunk], later[chunk];
         float within[chunk], across[blocks - 1][chunk], all;
@@ -123,7 +123,7 @@ template <class Config> struct DeltaChunk {
         for (i32 e = 0; e < 8; e++) sum[e / 4][e % 4] += odd[e / 4][e % 4];
     }
 
-    // Of rows lane / 4 and 8 below, whose elements four lanes have.
+    // Adds squares of rows lane / 4 and 8 below, whose elements four lanes have.
     DEV static void add_squares(const Operand &a, float (&sum)[2])
     {
 #pragma unroll
@@ -155,7 +155,7 @@ template <class Config> struct DeltaSolve {
         const typename Config::Decay *decay;
         const typename Config::Beta *beta;
     };
-    // Of two neighbouring tokens, as they lie in memory; and their sums.
+    // Gates of two neighbouring tokens, as they lie in memory, and their sums.
     struct Gates {
         float decay[2], beta[2];
     };
@@ -244,7 +244,7 @@ template <class Config> struct DeltaSolve {
         }
     }
 
-    // Of a token by each of half of the threads; then, with lengths, what carries and reads.
+    // Half of the threads find a token's powers each; then, with lengths, what carries and reads.
     DEV static void find_powers(i32 thread, Numbers &of)
     {
         const i32 t = thread % chunk;

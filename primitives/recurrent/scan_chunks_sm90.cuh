@@ -22,7 +22,7 @@ template <class Config> struct ScanChunksSm90 : ScanFragments<Config, 1> {
     using Base::chunk, Base::slice, Base::states, Base::lane;
     static constexpr i32 group = 128, blocks = chunk / 16, stages = 3, terms = Base::terms;
     static constexpr i32 eight_rows = 1024, halves = states / 64;
-    // Of 168 that three warpgroups have a thread each.
+    // Registers of a thread by kind of warpgroup: 3 x 168 in all.
     static constexpr i32 carry_registers = 240, weigh_registers = 136, bring_registers = 128;
     static_assert(slice == 64 && states % 64 == 0 && states <= 128 && Config::threads == 3 * group);
 

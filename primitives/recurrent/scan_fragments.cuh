@@ -303,7 +303,7 @@ template <class Config, i32 parts> struct ScanFragments {
 
     // ---- y ----
 
-    // Of 16 tokens from `token` on, times e^D.
+    // Multiplies rows of 16 tokens from `token` on by e^D.
     template <i32 n> DEV static void scale_rows(float (&y)[n][4], i32 token, const Steps &steps)
     {
 #pragma unroll

@@ -37,7 +37,7 @@ template <class Index> struct PackedSequences {
         return x;
     }
 
-    // Of sequence b.
+    // The rows of sequence b.
     DEV SequenceRows rows_of(u32 b) const
     {
         u32 first = 0;

@@ -10,7 +10,7 @@ struct arg_max {
     static constexpr int state = 2;
     struct State { float v[state]; }; // the largest so far, its column
 
-    // Of two candidates: NaN is above all, then the larger one, then the one further left. No column: none.
+    // Orders candidates: NaN is above all, then the larger one, then the one further left. No column: none.
     DEV static bool beats(float x, float col, const State &s)
     {
         bool nan = x != x, other = s.v[0] != s.v[0];

@@ -27,7 +27,7 @@ static ALWAYS_INLINE double ref_halves(ref_half low, ref_half high)
     return (s[0] + s[2]) + (s[1] + s[3]);
 }
 
-/* Of x - from, or of its square. */
+/* The sum of x - from, or of its square. */
 static ALWAYS_INLINE double ref_sum(const float *x, int64_t n, double from, bool square)
 {
     ref_half low = {0}, high = {0};
@@ -55,7 +55,7 @@ static ALWAYS_INLINE double ref_sum_of(const double *x, int64_t n)
     return all;
 }
 
-/* Of those that are numbers; -inf if none is. */
+/* The largest of those that are numbers; -inf if none is. */
 static ALWAYS_INLINE double ref_largest_number(const float *x, int64_t n)
 {
     float most[REF_LANES];

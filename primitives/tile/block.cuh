@@ -7,7 +7,7 @@
 
 namespace coda {
 
-// Of a launch, with its dynamic shared memory. Neighbours are in one cluster.
+// A block of a launch, with its dynamic shared memory. Neighbours are in one cluster.
 struct LaunchedBlock {
     DEV static u32 index() { return blockIdx.x; }
     DEV static u32 count() { return gridDim.x; }
@@ -18,7 +18,7 @@ struct LaunchedBlock {
     }
 };
 
-// Of a launch, with memory that the kernel has declared.
+// A block of a launch, with memory that the kernel has declared.
 template <class Shared> struct DeclaredBlock : LaunchedBlock {
     Shared &memory;
 

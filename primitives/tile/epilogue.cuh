@@ -284,7 +284,7 @@ template <class Config, class Epilogue> struct Drain {
 
     // ---- The walk ----
 
-    // Of a warp whose rows do not exist there is nothing to drain. Large tiles have few such warps.
+    // A warp whose rows do not exist has nothing to drain. Large tiles have few such warps.
     DEV bool has_rows(const Tile &t, int block) const
     {
         return Config::groups > 1 || Config::even ||

@@ -45,7 +45,7 @@ template <class Config, class Epilogue> struct EpilogueColumns {
         for (int i = thread; i < warps * entries; i += 128) to.state[i / entries][i % entries] = empty;
     }
 
-    // Of two lanes `distance` apart, which have rows of the same n slots, each gets half of these.
+    // Two lanes `distance` apart, which have rows of the same n slots, each get half of these.
     template <int n, int distance> DEV static State share_out(const State (&s)[n], int lane)
     {
         constexpr int left = n > 1 ? n / 2 : 1;

@@ -152,13 +152,13 @@ template <class Config, class Epilogue> struct EpilogueLayout {
         if (!ends_on_patch || (no_partial_tile && !short_of_registers)) return true;
         return out_first(t) + (patch + 1) * patch_columns <= output_columns;
     }
-    // Of two neighbouring columns, how many exist; the first is even.
+    // How many of two neighbouring columns exist; the first is even.
     DEV static int live(int n)
     {
         if (ends_on_patch || no_partial_tile) return 2;
         return output_columns % 2 && n + 1 == output_columns ? 1 : n < output_columns ? 2 : 0;
     }
-    // Of a chunk that a tile of the tail does not have there is nothing to drain.
+    // A chunk that a tile of the tail does not have is not drained.
     DEV static bool has_chunk(const Tile &t, int chunk)
     {
         const int first = chunk * chunk_width * (Columns::gated ? 2 : 1);

@@ -35,7 +35,7 @@ template <class Config, class Epilogue> struct EpilogueStaging {
         return offset < Layout::in_place_bytes ? from
                                                : stage.piece(slot, offset - Layout::in_place_bytes).buffer;
     }
-    // Of a tile that has so many bytes of a column before it, and `bytes` in its own elements: buffer i.
+    // Buffer i of a tile behind so many bytes of a column, of elements of `bytes`.
     DEV static constexpr int offset(int before, int bytes, int i)
     {
         return before * Layout::chunk_byte + i * bytes * Layout::buffer_byte;

@@ -41,7 +41,7 @@ template <i64 row_stride, i64 k_stride, i64 multiples> struct CopyWidth {
     static constexpr bool along_k = k_stride <= row_stride; // neighbouring threads take neighbours in memory
 };
 
-// Of so many groups of columns that are loaded in turn, how many have registers: a divisor.
+// How many of so many groups of columns that are loaded in turn have registers: a divisor.
 constexpr int vector_ring(int n)
 {
     int ring = 4;

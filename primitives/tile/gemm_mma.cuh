@@ -164,10 +164,10 @@ template <class Config, class Epilogue, class Block> struct GemmMma {
 
     // ---- Copies ----
 
-    // Of an operand, whose places are in registers at one time. Tiles that wide have large epilogues, too.
+    // Places of an operand that are in registers at one time. Tiles that wide have large epilogues, too.
     static constexpr int together = Config::bn > 128 ? 1 : 4;
 
-    // Of the elements from (row, k) on that a piece has, how many exist.
+    // How many of a piece's elements from (row, k) on exist.
     template <bool k_major> DEV static int left(int row, int rows, int k)
     {
         if (k_major) return row < rows ? (int)Config::k - k : 0;

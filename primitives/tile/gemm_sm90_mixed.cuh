@@ -55,7 +55,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     static_assert(Config::bn == 64 && Config::pingpong && bk == Operand::bk);
     static_assert(!Config::a_mn_major && !Config::b_mn_major && !Config::tail && Config::splits == 1);
 
-    // Of the transposed sums so many columns lie in memory at one time: lanes that write are in other banks.
+    // So many columns of the transposed sums lie in memory at one time; lanes that write are in other banks.
     static constexpr int turn_columns = 32, turn_pitch = turn_columns + 4;
     struct Shared {
         alignas(swizzle_atom) u8 a[Config::stages][boxes][a_bytes];
@@ -301,7 +301,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         if constexpr (more > 2 * turns + 1) multiply_ahead<second, false>(sum, part, f, at, group);
         multiply_ahead<more % 2 ? second : 0, true>(sum, part, f, at, group);
     }
-    // Of several groups in a slot each is promoted before the next one's products: of 8 bits and many rows.
+    // Where a slot has several groups each is promoted before the next one's products: of 8 bits, many rows.
     DEV void multiply_by_groups(Sums &sum, Fragments (&f)[2], Cursor &at, int group) const
     {
         Sums part;

@@ -209,7 +209,7 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
                                      from.high[half][last][more * pair / 16], off);
         }
     }
-    // Of the group that k is in.
+    // The factors of the group that k is in.
     DEV void factors(float (&to)[2], int k) const { to[0] = scale(k, 0).s, to[1] = scale(k, 1).s; }
 };
 

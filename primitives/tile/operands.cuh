@@ -26,7 +26,7 @@ template <class Config, class Cluster> struct Operands {
         const int rows = (Config::rows(args) + 7) / 8 * 8;
         return rows < Config::a_rows ? rows : Config::a_rows;
     }
-    // Of a tile of so many columns.
+    // Bytes of a slot of a tile of so many columns.
     DEV u32 slot_bytes(int columns) const { return (a_rows() + columns) * swizzle_row; }
 
     // A box for this block, or for all that share it; L2 may forget it first if nobody reads it again soon.
@@ -46,7 +46,7 @@ template <class Config, class Cluster> struct Operands {
     {
         load<Cluster::high, Config::b_once>(to, &args.b, bar, at...);
     }
-    // Of one part of it, which has a map of its own.
+    // Loads one part of it, which has a map of its own.
     template <class... At> DEV void part_box(int part, u32 to, u32 bar, At... at) const
     {
         const TensorMap *map = part ? &args.more[part - 1] : &args.b;

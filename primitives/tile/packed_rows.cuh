@@ -133,7 +133,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
         }
     };
 
-    // Of a lane's row of weights: where its first record in the slot is, and in which half of that it lies.
+    // A lane's row of weights: where its first record in the slot is, and in which half of that it lies.
     struct Row {
         const u8 *first;
         int half;
@@ -209,7 +209,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
         if constexpr (zeros == Zeros::minimum) return {x.s, several ? fmaf(-(float)above, x.s, x.m) : x.m};
         else return {x.s, (several ? -x.s : -1) * (float)(above + x.z)};
     }
-    // Of the groups of a run: the four lanes that have a row make every fourth one each, for all of them.
+    // Scales of the groups of a run: the four lanes that have a row make every fourth one each, for all.
     template <int groups> struct RunScales {
         static constexpr int own = (groups + 3) / 4;
         Scale mine[own];
@@ -286,7 +286,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
             }
         }
     }
-    // Of the groups of a run that are live, what A's sums are multiplied by.
+    // What A's sums are multiplied by for the groups of a run that are live.
     template <int octets, int run, int groups>
     DEV static void add_others(float (&sum)[octets][4], const RunScales<groups> (&factors)[2],
                                const SumsOf<octets, run> &x, int live)

@@ -107,7 +107,7 @@ template <class Config, class Cluster = ClusterShape<1, 1>> struct Raster {
     }
     DEV int length() const { return across() ? high() : wide; }
 
-    // Of the cluster's block `rank`.
+    // The tile of the cluster's block `rank`.
     DEV Tile tile(u32 index, int rank = 0) const
     {
         if constexpr (Config::tail) return tile_or_tail(index);

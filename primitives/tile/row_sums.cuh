@@ -25,7 +25,7 @@ template <class Config> struct RowSums {
     static constexpr i32 wide = width * sizeof(T) > 8 ? 2 : 1, ahead = 8 / wide, at_once = 4 / wide, few = 2;
     static_assert(slice <= threads && columns % width == 0);
 
-    // Of threads that each have a row, or none.
+    // Rows of threads that have one each, or none.
     struct Rows {
         u32 row[threads], from[threads], to[threads]; // its tokens
         u32 pieces[threads];                          // up to the end of this row

@@ -13,7 +13,7 @@ constexpr int scale_block = 128;
 template <class Config> struct BlockScales {
     using Args = typename Config::Args;
 
-    // Of the first k of row m of A; of row n of B.
+    // Scales from the first k of row m of A on; of row n of B.
     DEV static const float *of_a(const Args &args, int batch, i64 m)
     {
         return args.a_scale + batch * Config::a_scale_batch + m * Config::a_scale_row;
@@ -81,7 +81,7 @@ template <class Config, int blocks> struct ThreadScales<Config, blocks, true> {
             sum = fmaf(x, row[block][i % 4 / 2] * column[i / 4 * 8 / Config::scale_columns], sum);
         }
     };
-    // Of block number k of K.
+    // The factors of block number k of K.
     DEV Factors load(int k) const
     {
         Factors f;

@@ -62,7 +62,7 @@ template <class Config, class Epilogue, class Block> struct SkinnySm90 {
 
     DEV int rows() const { return Config::rows(args); } // that there are
 
-    // Of the cluster, with its quads from begin() on; without one it is a block.
+    // The block's rank in its cluster, with quads from begin() on; without a cluster it is a block.
     DEV int rank() const { return block.index() % Config::splits; }
     DEV int begin() const { return Quads::first(block.index() - rank()); }
     DEV int count() const { return Quads::first(block.index() - rank() + Config::splits) - begin(); }
@@ -121,7 +121,7 @@ template <class Config, class Epilogue, class Block> struct SkinnySm90 {
     using Left = u32[pieces][steps][octets][4]; // A's, of this lane
     using Sums = float[2][4];
 
-    // Of a row and a piece of K, this lane's elements in a step.
+    // The place of this lane's elements of a row in a step along K.
     DEV static int place(int i) { return i * step + (int)threadIdx.x / 32 * 32 + (int)threadIdx.x % 4 * 8; }
 
     DEV Run load_run(int row, int piece, int i) const
@@ -210,7 +210,7 @@ template <class Config, class Epilogue, class Block> struct SkinnySm90 {
         ptx::cluster_arrive();
         ptx::cluster_wait();
     }
-    // Of this block's columns, in the place of its own sums.
+    // Adds the cluster's sums of this block's columns, in the place of its own.
     DEV void add_cluster() const
     {
         const int first = Quads::first(block.index()) - begin(), quads = Quads{args, s.values, block}.count();

@@ -27,7 +27,7 @@ template <class Config, class Share, int blocks> struct SplitSums {
     u32 memory; // shared address, of this warpgroup
     int rank;
 
-    // Of a gated tile a share has columns of both halves.
+    // A share of a gated tile has columns of both halves.
     DEV static constexpr int octet_in_tile(int share, int octet)
     {
         constexpr int half = octets / 2;

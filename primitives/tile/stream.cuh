@@ -143,7 +143,7 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
             return Columns::column(tile, column) + Columns::distance(tile, Columns::octet(patch, side)) +
                    neighbour * Columns::step;
         }
-        // Of two columns from this one on, those that are there.
+        // How many of two columns from this one on are there.
         DEV static int live(int column)
         {
             const int left = (int)Config::n - column;
