@@ -40,12 +40,17 @@ $(REFS:%.c=$(BUILD)/%.o) $(CPU_ROWS:%=$(BUILD)/lib/cpu/%.o) $(PACKERS): ALL_CFLA
 COLD := $(filter-out lib/api/api_plan.c lib/api/api_bind.c jit/launch.c cache/digest.c, $(wildcard lib/api/*.c lib/grad/*.c \
 	lib/profile/*.c lib/tune/*.c lib/emit/*.c jit/*.c cache/*.c lib/graph/infer*.c lib/graph/parse*.c lib/graph/graph_p*.c \
 	lib/ranks/*.c lib/exec/agree.c lib/exec/carrier.c lib/exec/peers.c lib/exec/exchange_rows.c lib/rewrite/*.c \
-	lib/graph/graph_words.c lib/graph/mistake.c lib/graph/suggest.c lib/graph/foreign.c lib/fuse/reasons*.c \
+	lib/graph/graph_words.c lib/graph/mistake.c lib/graph/foreign.c lib/fuse/reasons*.c \
+	lib/graph/graph_verify.c lib/graph/graph_args.c lib/graph/dims.c lib/graph/polynomial.c lib/graph/packed.c lib/graph/s*.c \
+	lib/plan/*verify*.c \
+	lib/shapes/background.c lib/shapes/buckets.c lib/shapes/corners.c lib/shapes/every.c lib/shapes/family.c \
+	lib/exec/kernels.c lib/exec/kernel_table.c lib/program/program_print.c lib/fuse/explain_fusion.c lib/cpu/cpu_exchange.c \
 	lib/schedule/*_print.c lib/plan/plan_dot.c lib/rewrite/explain.c lib/base/debug.c lib/base/near.c lib/base/escape.c))
 $(COLD:%.c=$(BUILD)/%.o): ALL_CFLAGS += $(if $(filter -O2,$(CFLAGS)),-Os)
 # Nobody's functions are called from these rooms but by a map of the user's, so no exception passes through them; a debugger
 # has the tables of -g.
-FRAMES := $(wildcard $(patsubst %,lib/%/*.c,graph pack eval grad rewrite program plan fuse schedule emit cpu)) $(REFS)
+FRAMES := $(wildcard $(patsubst %,lib/%/*.c,graph pack eval grad rewrite program plan fuse schedule emit cpu \
+	base exec profile shapes tune ranks)) $(REFS)
 $(FRAMES:%.c=$(BUILD)/%.o): ALL_CFLAGS += -fno-asynchronous-unwind-tables
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
