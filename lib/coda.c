@@ -366,7 +366,7 @@ static coda_status load(struct job *j)
         p->runnable = false;
         return CODA_OK;
     }
-    coda_status status = missing ? kernels_compile(p, 0, &jit, context->threads) : CODA_OK;
+    coda_status status = missing ? kernels_compile(p, 0, &jit, context->threads, context->stops) : CODA_OK;
     if (j->opt.device != CODA_DEVICE_GPU) return status;
     if (!status) status = kernels_load(p, &jit);
     if (!status && missing && context->table) status = kernel_table_add(context->table, p);

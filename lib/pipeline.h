@@ -25,10 +25,11 @@ struct compile_context {
     int largers;
     struct kernel_table *table; /* kernels that the plan takes, and adds to */
     bool unloaded;              /* its kernels are left to compile_load */
-    bool loaded_only;      /* if they are not all that it needs, it is not runnable, and that is no failure */
-    int threads;           /* that compile; 0: kernels_threads() */
-    bool dry_run;          /* what it would be: without kernels' texts, and not to be run */
-    struct guards *guards; /* guards.h: of questions that are asked of its extents, the notes; or NULL */
+    bool loaded_only; /* if they are not all that it needs, it is not runnable, and that is no failure */
+    int threads;      /* that compile; 0: kernels_threads() */
+    const atomic_bool *stops; /* as kernels_compile() has it */
+    bool dry_run;             /* what it would be: without kernels' texts, and not to be run */
+    struct guards *guards;    /* guards.h: of questions that are asked of its extents, the notes; or NULL */
     /* The plan is written down from this template, at this point, and the graph is not needed; or NULL. */
     const struct plan_template *plan_template;
     const int64_t *at;

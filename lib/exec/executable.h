@@ -8,6 +8,8 @@
 #include "plan.h"
 #include "ranks.h"
 
+#include <stdatomic.h>
+
 struct compiled_kernel {
     struct coda_kernel_info info;
     struct jit_cubin cubin;
@@ -80,8 +82,10 @@ struct template_ids {
  * which the plan was written down, or NULL. */
 struct kernel_table;
 coda_status kernels_emit(struct coda_plan *p, struct kernel_table *table, const struct template_ids *ids);
-/* Compiles the kernels from `first` on, in so many threads; 0: in kernels_threads(). */
-coda_status kernels_compile(struct coda_plan *p, int first, const struct jit_options *opt, int threads);
+/* Compiles the kernels from `first` on, in so many threads; 0: in kernels_threads(). Once *stops, if it is
+ * not NULL, no further one is begun, which is a failure. */
+coda_status kernels_compile(struct coda_plan *p, int first, const struct jit_options *opt, int threads,
+                            const atomic_bool *stops);
 coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt);
 void kernels_free(struct coda_plan *p);
 

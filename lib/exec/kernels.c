@@ -7,6 +7,7 @@
 #include "kernel_table.h"
 #include "runner.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,6 +143,7 @@ coda_status kernels_emit(struct coda_plan *p, struct kernel_table *table, const 
 struct compilation {
     struct coda_plan *p;
     const struct jit_options *opt;
+    const atomic_bool *stops;
     int *order;
 };
 
@@ -185,6 +187,11 @@ static void compile_one(void *ctx, int64_t i)
     struct compilation *c = ctx;
     struct compiled_kernel *k = &c->p->kernel[c->order[i]];
     if (k->kernel) return;
+    if (c->stops && atomic_load(c->stops)) {
+        k->status = CODA_E_UNSUPPORTED;
+        snprintf(k->error, JIT_ERROR_SIZE, "%s: the plan is freed while it is compiled", k->info.name);
+        return;
+    }
     k->status = jit_compile(&k->cubin, k->info.name, k->info.source, c->opt, k->error);
     read_cubin(k);
 }
@@ -199,9 +206,10 @@ static void explain_miss(struct coda_plan *p, const struct compiled_kernel *k)
     if (line) debug_line(DEBUG_CACHE, line);
 }
 
-coda_status kernels_compile(struct coda_plan *p, int first, const struct jit_options *opt, int threads)
+coda_status kernels_compile(struct coda_plan *p, int first, const struct jit_options *opt, int threads,
+                            const atomic_bool *stops)
 {
-    struct compilation c = {.p = p, .opt = opt};
+    struct compilation c = {.p = p, .opt = opt, .stops = stops};
     coda_status status = threads ? CODA_OK : kernels_threads(&threads);
     if (status) return status;
     if (!order_kernels(p, first, &c)) return fail(CODA_E_MEMORY, "out of memory for %d kernels", p->kernels);
@@ -296,7 +304,7 @@ coda_status kernels_load_into(struct kernel_table *t, struct coda_plan *const *p
 {
     struct coda_plan all = {.gpu = plan[0]->gpu};
     coda_status status = gather(&all, t, plan, plans)
-                             ? kernels_compile(&all, 0, opt, 0)
+                             ? kernels_compile(&all, 0, opt, 0, NULL)
                              : fail(CODA_E_MEMORY, "out of memory for kernels of %d plans", plans);
     if (!status) status = kernels_load(&all, opt);
     if (!status) status = kernel_table_add(t, &all);

@@ -9,13 +9,15 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 struct background {
     pthread_mutex_t *lock; /* its owner's */
     pthread_cond_t wanted;
     pthread_t thread;
-    bool started, stops;
-    int dims; /* of a shape */
+    bool started;
+    atomic_bool stops; /* whoever is at work may read it without the lock */
+    int dims;          /* of a shape */
     struct errand *first, *last;
     int waiting;                                   /* and at work */
     void (*run)(void *owner, const int64_t *dims); /* without the lock */
@@ -29,7 +31,7 @@ bool background_add(struct background *b, const int64_t *dims);
 void background_drop(struct background *b); /* what waits */
 /* In a child of fork(), which does not have the thread: what there is to do is gone. */
 void background_orphan(struct background *b);
-/* Waits for what is at work; without the lock. */
+/* Waits for what is at work, which may see that it stops; without the lock. */
 void background_close(struct background *b);
 
 #endif

@@ -87,6 +87,7 @@ static struct compile_context context_of(const struct family *f, const coda_plan
                                     .loaded_only = w->loaded,
                                     .unloaded = w->unloaded,
                                     .threads = w->threads,
+                                    .stops = w->stops,
                                     .dry_run = w->dry_run,
                                     .guards = w->guards};
 }

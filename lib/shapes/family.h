@@ -39,15 +39,16 @@ coda_status family_whole(struct family *f, coda_plan **out, bool base);
 struct plan_request {
     const char *call; /* for messages */
     const int64_t *dims;
-    bool base;             /* of kernels that serve any shape, though slower; else of the best ones */
-    bool loaded;           /* only if all its kernels are loaded: else *out is NULL, which is no failure */
-    bool dry_run;          /* only to be looked at: it has no kernels */
-    bool text_only;        /* only to be looked at: it has its kernels' texts alone */
-    bool unloaded;         /* compile_load goes on with it */
-    bool approximate;      /* dry_run: as shapes around it are, though it may do with less */
-    struct guards *guards; /* dry_run: takes notes of what was asked of extents; or NULL */
-    bool fully;            /* by all stages, though its template is known */
-    int threads;           /* that compile; 0: kernels_threads() */
+    bool base;                /* of kernels that serve any shape, though slower; else of the best ones */
+    bool loaded;              /* only if all its kernels are loaded: else *out is NULL, which is no failure */
+    bool dry_run;             /* only to be looked at: it has no kernels */
+    bool text_only;           /* only to be looked at: it has its kernels' texts alone */
+    bool unloaded;            /* compile_load goes on with it */
+    bool approximate;         /* dry_run: as shapes around it are, though it may do with less */
+    struct guards *guards;    /* dry_run: takes notes of what was asked of extents; or NULL */
+    bool fully;               /* by all stages, though its template is known */
+    int threads;              /* that compile; 0: kernels_threads() */
+    const atomic_bool *stops; /* as kernels_compile() has it */
 };
 coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole,
                         const struct plan_request *w);

@@ -124,7 +124,7 @@ static coda_status compile_some(struct family *f, coda_plan *p, int first, int t
 {
     const struct jit_options jit = {
         .arch = f->opt.arch, .cache = f->opt.cache, .no_cache = f->opt.flags & CODA_NO_CACHE};
-    coda_status status = kernels_compile(p, first, &jit, threads);
+    coda_status status = kernels_compile(p, first, &jit, threads, NULL);
     if (!status && load) status = kernels_load(p, &jit);
     if (!status && load) status = kernel_table_add(f->table, p);
     return status;

@@ -162,7 +162,9 @@ static coda_status improve(const coda_plan *whole, const struct plan_request *w)
 static void improve_aside(void *owner, const int64_t *dims)
 {
     const coda_plan *whole = owner;
-    const struct plan_request w = {.call = "background", .dims = dims, .threads = whole->shapes->threads};
+    const struct shapes *s = whole->shapes;
+    const struct plan_request w = {
+        .call = "background", .dims = dims, .threads = s->threads, .stops = &s->background.stops};
     jit_spare_captures();
     improve(whole, &w);
 }

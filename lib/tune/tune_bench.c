@@ -210,7 +210,7 @@ static void compile_candidate(void *ctx, int64_t i)
     struct benchmark *c = ctx;
     struct candidate *w = &c->candidate[i];
     if (w->status) return;
-    w->status = kernels_compile(w->plan, 0, &c->tuner->jit, 0);
+    w->status = kernels_compile(w->plan, 0, &c->tuner->jit, 0, NULL);
     if (w->status) fail_save(&w->failure);
 }
 

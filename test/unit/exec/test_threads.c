@@ -2,7 +2,7 @@
  * test_threads.c -- one plan run by many threads at once, and many threads that compile at once. The
  * thread sanitizer runs this too.
  */
-#include "base.h" /* before check.h, which has a macro `fail` */
+#include "executable.h" /* before check.h, which has a macro `fail` */
 
 #include "tests.h" /* last: Check has a macro named fail */
 #include <pthread.h>
@@ -198,5 +198,22 @@ START_TEST(threads_have_their_own_message)
 }
 END_TEST
 
+/* A plan that is freed waits for the kernel that the background is at, and for no more of that shape. */
+START_TEST(no_kernel_is_begun_once_it_stops)
+{
+    const struct jit_options jit = {.arch = "sm_90a", .no_cache = true};
+    atomic_bool stops = true;
+    coda_graph *g = mlp();
+    coda_plan *p = compile(g, CODA_DEVICE_NONE, CODA_PLAN_ONLY, NULL);
+    ck_assert_msg(p && p->kernels > 1, "%s", coda_error());
+    ck_assert_int_eq(kernels_compile(p, 0, &jit, 2, &stops), CODA_E_UNSUPPORTED);
+    ck_assert_msg(strstr(coda_error(), ": the plan is freed while it is compiled"), "%s", coda_error());
+    for (int i = 0; i < p->kernels; i++) ck_assert_ptr_null(p->kernel[i].cubin.image);
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
 TESTS(threads, ONE(threads_share_a_plan), ONE(threads_do_not_show), EACH(odd_numbers_of_threads, 2),
-      ONE(threads_compile_at_once), ONE(threads_have_their_own_message));
+      ONE(threads_compile_at_once), ONE(threads_have_their_own_message),
+      ONE(no_kernel_is_begun_once_it_stops));

@@ -21,7 +21,7 @@ enum {
     SOME = 1,
     CONTEXT = 64,
     PAGES_EACH = CONTEXT / PAGE_TOKENS,
-    PATIENCE = 6000
+    PATIENCE = 60000
 };
 
 /* Rows of each of the first `sequences` ones. */

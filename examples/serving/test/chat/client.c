@@ -99,7 +99,7 @@ int server_stop(struct running *s)
 
 int http_connect(int port)
 {
-    const struct timeval patience = {.tv_sec = 60}; /* so that an answer that never comes is a failure */
+    const struct timeval patience = {.tv_sec = 600}; /* so that an answer that never comes is a failure */
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
