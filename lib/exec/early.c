@@ -12,35 +12,33 @@ enum { BLOCK_OWN = 1024 }; /* bytes of an SM's shared memory that each block tak
 static int taken(int shared_bytes) { return shared_bytes + BLOCK_OWN; }
 static int of_sm(const struct jit_device *gpu) { return taken(gpu->shared_bytes); }
 
-/* The least with which an SM has one block alone. */
-static int alone(const struct jit_device *gpu)
-{
-    return (of_sm(gpu) / 2 - BLOCK_OWN) / BLOCK_OWN * BLOCK_OWN + BLOCK_OWN;
-}
+/* The least with which so much of an SM has room for one block alone. */
+static int alone(int room) { return (room / 2 - BLOCK_OWN) / BLOCK_OWN * BLOCK_OWN + BLOCK_OWN; }
 
 int early_most_shared(const struct launch_spec *l, const struct jit_device *gpu)
 {
-    return l->streams && l->early && 2 * taken(l->shared_bytes) <= of_sm(gpu) ? alone(gpu) : l->shared_bytes;
+    return l->streams && l->early ? MAX(l->shared_bytes, alone(of_sm(gpu))) : l->shared_bytes;
 }
 
 /*
  * A kernel that streams weights has a block for each SM, and the next one's stand beside them, as two
- * fit. But an early launch's blocks go wherever there is room. Behind attention, which has 64 blocks of a
- * whole SM each, that is two on each of the other 68 SMs of an H200; then attention ends, and the next
- * kernel's blocks go by twos to its 64 SMs; and so on to the next attention, each kernel on one half of
- * the SMs. That is nearly enough for bf16, whose pace is memory's, and half of the pace of 4 bits, which
- * is that of instructions: a token of 7B in int4 took 2.92 ms, its launches one by one 1.85.
+ * fit. But an early launch's blocks go wherever there is room. Behind attention, which has 64 blocks of
+ * a whole SM each, that is two on each of the other 68 SMs of an H200; then attention ends, and the
+ * next kernel's blocks go by twos to its 64 SMs; and so on to the next attention, each kernel on one
+ * half of the SMs. That is nearly enough for bf16, whose pace is memory's, and half of the pace of 4
+ * bits, which is that of instructions: a token of 7B in int4 took 2.92 ms, its launches one by one
+ * 1.85.
  *
- * So a launch of as many blocks asks for more than half of an SM, unless the kernel ahead has a block on each
- * SM that leaves room for just one. The block behind, which takes less than half, fits beside it still.
+ * So a launch of as many blocks asks for more than half of an SM; or of what the kernel ahead leaves,
+ * if that has a block on each SM. The block behind fits beside it still.
  */
 unsigned early_shared(const struct jit_launch *l, const struct jit_launch *ahead,
                       const struct jit_device *gpu)
 {
-    int each = taken((int)l->shared_bytes), sm = of_sm(gpu);
-    if (l->grid != (unsigned)gpu->sms || 2 * each > sm) return l->shared_bytes;
+    int own = (int)l->shared_bytes, sm = of_sm(gpu);
+    if (l->grid != (unsigned)gpu->sms) return l->shared_bytes;
     int left = ahead && ahead->grid == (unsigned)gpu->sms ? sm - taken((int)ahead->shared_bytes) : sm;
-    return each <= left && 2 * each > left ? l->shared_bytes : (unsigned)alone(gpu);
+    return (unsigned)MAX(own, alone(taken(own) <= left ? left : sm));
 }
 
 /* ---- Starts ---- */

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base.h"
+#include "executable.h"
 #include "gpu_case.h"
 #include "util_device.h"
 #include "util_random.h"
@@ -452,6 +452,25 @@ static int check(struct writer *w, const char *name)
                     text_ends(w) ? "" : ", AND MORE TEXT BEHIND");
 }
 
+/* Behind attention, whose blocks leave SMs free, a product with a block for each SM has more memory
+ * than its kernel needs, so that no SM gets two (early.c); and what streams behind it fits beside it.
+ * The emulator has as few SMs as these products have blocks. */
+static int check_apart(const struct writer *w, const struct jit_device *dev)
+{
+    int apart = 0, fit = 0, streams = 0;
+    for (int i = 1; i < w->plan->plan.programs; i++) {
+        const struct compiled_program *c = &w->plan->program[i], *ahead = c - 1;
+        bool own = c->launch.shared_bytes > (unsigned)c->emitted.launch.shared_bytes;
+        bool both = c->emitted.launch.streams && ahead->emitted.launch.streams;
+        apart += own && !both;
+        streams += both;
+        fit += both && (int)(c->launch.shared_bytes + ahead->launch.shared_bytes) + 1024 <= dev->shared_bytes;
+    }
+    return gpu_case(apart >= w->m.layers && fit == streams, "decode",
+                    "%d launches keep their blocks apart; of %d behind others that stream %d fit beside them",
+                    apart, streams, fit);
+}
+
 static int decode(const struct jit_device *dev, bool paged, uint64_t seed)
 {
     const char *name = paged ? "decode, cache in pages" : "decode, cache in rows";
@@ -462,6 +481,7 @@ static int decode(const struct jit_device *dev, bool paged, uint64_t seed)
     bool ran = open_writer(w, seed) && write_text(w);
     int failed =
         ran && !device_dry() ? check(w, name) : gpu_case(false, name, "it does not run: %s", coda_error());
+    if (ran && slow) failed += check_apart(w, dev);
     close_writer(w);
     free(w);
     return failed;

@@ -74,7 +74,7 @@ static struct jit_launch draw(struct random *r, bool *streams)
 {
     *streams = random_below(r, 3);
     if (*streams)
-        return (struct jit_launch){.grid = SMS, .shared_bytes = (unsigned)(90 + random_below(r, 24)) << 10};
+        return (struct jit_launch){.grid = SMS, .shared_bytes = (unsigned)(8 + random_below(r, 220)) << 10};
     static const struct jit_launch other[] = {{.grid = 64, .shared_bytes = 217088},
                                               {.grid = 1},
                                               {.grid = 128, .shared_bytes = 100 << 10},
@@ -104,7 +104,7 @@ START_TEST(early_blocks_apart)
 {
     uint64_t seed = random_seed();
     ck_assert_int_eq(most_together(true, seed), 1);
-    ck_assert_int_eq(most_together(false, seed), 2); /* the machine does deal them by twos */
+    ck_assert_int_gt(most_together(false, seed), 1); /* the machine does deal several to an SM */
 }
 END_TEST
 
