@@ -8,6 +8,7 @@ PERF_ARGS ?=
 $(BUILD)/perf/%.o: ALL_CFLAGS += -Iexamples -Iperf
 $(BUILD)/perf/%: $(BUILD)/perf/%.o $(PERF_OBJ) $(BUILD)/libcoda.so
 	$(CC) $(filter %.o,$^) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(LDLIBS)
+$(BUILD)/perf/ranks: $(BUILD)/perf/ranks_graphs.o
 $(BUILD)/perf/backward: $(addprefix $(BUILD)/perf/backward_,check.o floor.o graphs.o)
 .SECONDARY: $(PERF_OBJ) $(PERF:%=$(BUILD)/perf/%.o)
 perf-build: $(PERF:%=$(BUILD)/perf/%)

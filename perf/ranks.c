@@ -7,9 +7,14 @@
  *     split/SHAPE/M     the dense part of a decoder layer of M tokens, cut over the ranks, us: beside the
  *                       same parts without exchanges (`share` of it is left), and the whole on one GPU
  *                       (`gain`)
+ *     pieces/SHAPE/M    the same layer, its rows in two pieces, an exchange beside the products of the other
+ *                       piece (CODA_OVERLAP), us: `behind` has them one behind the other
+ *     step/SHAPE/M      forward and backward of a layer of M tokens a rank, whose gradients are added up
+ *                       beside the rest of the backward, us: `behind` without CODA_OVERLAP, `apart` without
+ *                       exchanges (`share` of it is left)
  *
  * `own` is the figure with $CODA_EXCHANGE=own (--own WORD: another one), `times` how many of them the other
- * takes. --only exchange, residual or split takes those alone.
+ * takes. --only exchange, residual, split, pieces or step takes those alone.
  *
  * Each figure is the slower rank's, of graphs that all begin together and hold some layers. --ranks N takes
  * so many GPUs, two without it; --small has shapes for the emulator (CODA_EMULATOR_DEVICES=2,
@@ -22,19 +27,10 @@
 #include "bench.h"
 #include "gpu.h"
 #include "options.h"
+#include "ranks_graphs.h"
 #include "usage.h"
 
 enum { MOST_RANKS = 8, MOST_ARGUMENTS = 256, TRIES = 21, CAPTURE_THREAD_LOCAL = 1, STREAM_NON_BLOCKING = 1 };
-
-/* What is measured: a graph of some steps. */
-struct work {
-    coda_value (*step)(coda_graph *g, const struct work *w, coda_value x, coda_value group, int number);
-    int64_t m, d, f;
-    int ranks; /* over which weights are cut */
-    bool exchanges;
-    int steps;
-    bool rows; /* a step of an exchange has a residual and a norm */
-};
 
 struct rank {
     const struct work *work;
@@ -48,57 +44,6 @@ static void die(const char *what)
 {
     fprintf(stderr, "perf: %s: %s\n", what, coda_error());
     exit(1);
-}
-
-/* ---- Graphs ---- */
-
-static coda_value tensor(coda_graph *g, const char *name, int number, int64_t rows, int64_t columns)
-{
-    char full[40];
-    snprintf(full, sizeof full, "%s.%d", name, number);
-    return coda_weight(g, full, CODA_BF16, columns ? 2 : 1, (int64_t[]){rows, columns});
-}
-
-static coda_value sum(coda_graph *g, const struct work *w, coda_value z, coda_value group)
-{
-    return w->exchanges ? coda_all_reduce(g, z, group) : z;
-}
-
-static coda_value exchange(coda_graph *g, const struct work *w, coda_value x, coda_value group, int number)
-{
-    coda_value y = sum(g, w, x, group);
-    if (!w->rows) return y;
-    return coda_rms_norm(g, coda_add(g, y, tensor(g, "residual", number, w->m, w->d)),
-                         tensor(g, "gain", number, w->d, 0), 1e-5f);
-}
-
-/* Without RoPE and attention, in whose place a product of elements reads all that the product leaves. */
-static coda_value layer(coda_graph *g, const struct work *w, coda_value x, coda_value group, int number)
-{
-    int64_t d = w->d, part = d / w->ranks, f = w->f / w->ranks;
-    coda_value n1 = coda_rms_norm(g, x, tensor(g, "gain", number, d, 0), 1e-5f), p[3];
-    coda_value qkv = coda_matmul(g, n1, tensor(g, "qkv", number, 3 * part, d));
-    for (int i = 0; i < 3; i++) p[i] = coda_slice(g, qkv, 1, i * part, (i + 1) * part, 1);
-    coda_value a = coda_add(g, coda_mul(g, p[0], p[1]), p[2]);
-    coda_value h = coda_add(g, sum(g, w, coda_matmul(g, a, tensor(g, "o", number, d, part)), group), x);
-    coda_value n2 = coda_rms_norm(g, h, tensor(g, "gain_mlp", number, d, 0), 1e-5f);
-    coda_value z = coda_swiglu(g, coda_matmul(g, n2, tensor(g, "gate_up", number, 2 * f, d)), CODA_STACKED);
-    return coda_add(g, sum(g, w, coda_matmul(g, z, tensor(g, "down", number, d, f)), group), h);
-}
-
-static coda_plan *compiled(const struct work *w)
-{
-    coda_graph *g = coda_graph_new();
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan *p;
-    if (w->step == exchange && !w->rows) opt.flags = CODA_NO_FUSION; /* or sums of sums become one */
-    coda_value group = w->exchanges ? coda_group_input(g, "ranks", w->ranks) : CODA_NONE;
-    coda_value x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){w->m, w->d});
-    for (int i = 0; i < w->steps; i++) x = w->step(g, w, x, group, i);
-    coda_output(g, "y", x);
-    if (coda_compile(&p, g, &opt)) die("compile");
-    coda_graph_free(g);
-    return p;
 }
 
 /* ---- A rank ---- */
@@ -159,7 +104,8 @@ static void *measure(void *context)
     gpu_event from, to;
     void *args[MOST_ARGUMENTS];
     if (gpu_open_at(&gpu, r->number)) die("there is no such GPU");
-    coda_plan *p = compiled(r->work);
+    coda_plan *p = work_compile(r->work);
+    if (!p) die("compile");
     allocate(r, &gpu, p, args);
     void *work = filled(&gpu, coda_plan_workspace(p) + 256);
     must(gpu.stream_new(&stream, STREAM_NON_BLOCKING), "cuStreamCreate");
@@ -253,7 +199,8 @@ static void sizes(struct figures *s)
     int count = s->small ? 1 : (int)(s->quick ? sizeof some : sizeof all) / (int)sizeof *all;
     for (int i = 0; i < 2 * count; i++) {
         int64_t bytes = kib[i % count] << 10, d = s->small ? 256 : kib[i % count] < 1024 ? 4096 : 8192;
-        struct work w = {.step = exchange, .m = bytes / 2 / d, .d = d, .ranks = s->ranks, .exchanges = true};
+        struct work w = {
+            .build = build_exchanges, .m = bytes / 2 / d, .d = d, .ranks = s->ranks, .exchanges = true};
         char name[40];
         double us[TRIES];
         w.rows = i >= count;
@@ -270,7 +217,7 @@ static void sizes(struct figures *s)
 static void layers(struct figures *s, const char *shape, int64_t d, int64_t f, int64_t m, int steps)
 {
     struct work w = {
-        .step = layer, .m = m, .d = d, .f = f, .ranks = s->ranks, .exchanges = true, .steps = steps};
+        .build = build_layers, .m = m, .d = d, .f = f, .ranks = s->ranks, .exchanges = true, .steps = steps};
     char name[48];
     double us[TRIES], other[TRIES];
     snprintf(name, sizeof name, "split/%s/%lld", shape, (long long)m);
@@ -286,6 +233,38 @@ static void layers(struct figures *s, const char *shape, int64_t d, int64_t f, i
     printf(", without exchanges %.2f (%.3f), on one GPU %.2f (%.2f x)", apart, apart / cut, whole,
            whole / cut);
     end(s);
+}
+
+/* With exchanges beside others, behind them, and without. */
+static void overlapped(struct figures *s, const char *name, struct work *w)
+{
+    double us[TRIES], other[TRIES];
+    w->ranks = s->ranks, w->exchanges = w->overlaps = true;
+    double over = measured(w, s->group, s->replays, us);
+    begin(s, name, over, us);
+    beside(s, w, over);
+    w->overlaps = false;
+    double behind = measured(w, s->group, s->replays, other);
+    fprintf(s->report.json, ", \"behind_us\": %.6g, \"over_behind\": %.4f", behind, behind / over);
+    printf(", one behind the other %.2f (%.3f)", behind, behind / over);
+    w->exchanges = false;
+    double apart = measured(w, s->group, s->replays, other);
+    fprintf(s->report.json, ", \"apart_us\": %.6g, \"share\": %.4f", apart, apart / over);
+    printf(", without exchanges %.2f (%.3f)", apart, apart / over);
+    end(s);
+}
+
+static void all_overlapped(struct figures *s)
+{
+    int64_t m = s->small ? 16 : 2048, d = s->small ? 64 * s->ranks : 4096,
+            f = s->small ? 96 * s->ranks : 11008;
+    struct work pieces = {.build = build_pieces, .m = m, .d = d, .f = f, .steps = s->small ? 2 : 8},
+                step = {.build = build_step, .m = 2 * m, .d = d, .f = f, .steps = s->small ? 1 : 4};
+    char name[48];
+    snprintf(name, sizeof name, "pieces/%s/%lld", s->small ? "small" : "7b", (long long)m);
+    if (wanted(s, "pieces")) overlapped(s, name, &pieces);
+    snprintf(name, sizeof name, "step/%s/%lld", s->small ? "small" : "7b", (long long)(2 * m));
+    if (wanted(s, "step")) overlapped(s, name, &step);
 }
 
 static void all_layers(struct figures *s)
@@ -326,6 +305,7 @@ int main(int argc, char **argv)
     report_begin(&s.report, "ranks", s.small ? "/dev/null" : out);
     sizes(&s);
     if (wanted(&s, "split")) all_layers(&s);
+    all_overlapped(&s);
     for (int i = 0; i < s.ranks; i++) coda_group_free(s.group[i]);
     return report_end(&s.report);
 }

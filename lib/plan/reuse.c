@@ -10,6 +10,7 @@
  * consumed it always does.
  */
 #include "guards.h"
+#include "own.h"
 #include "overlap.h"
 #include "plan.h"
 
@@ -55,6 +56,16 @@ static void find_lives(struct reuse *r)
             l->version = MAX(l->version, u->version);
             l->writes += use_effect(u) != EFFECT_READ;
         }
+}
+
+/* Keeps what exchanges use where others are to run beside them: who writes over it would wait for them, over
+ * the sum that one comes behind, too. */
+static void keep_exchanged(struct reuse *r)
+{
+    const struct tensor_use *u;
+    for (int i = 0; i < r->p->programs; i++)
+        for (int j = 0; r->p->program[i].own == &own_exchange && (u = program_use(&r->p->program[i], j)); j++)
+            r->taken[u->buffer] = true;
 }
 
 /* Counts the workspace alone: what takes an argument's memory is no part of it. */
@@ -292,6 +303,7 @@ coda_status plan_reuse(struct plan *p)
     r.saved = ARENA_NEW(&p->arena, double, p->programs + 1);
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for %d buffers", p->buffers);
     find_lives(&r);
+    if (p->overlaps) keep_exchanged(&r);
     find_candidates(&r);
     find_kept(&r);
     choose(&r);

@@ -4,7 +4,7 @@
 #include "base.h"
 
 /* What is exchanged is just large enough not to be joined (bucket_exchanges). */
-enum { LAYERS = 3, M = 512, D = 264, F = 64, TOKENS = 64, PIECES = 2 };
+enum { LAYERS = 3, M = 512, D = 264, F = 64, TOKENS = 64, PIECES = 2, HALVES = 3 };
 
 /* y = gelu(x w^T) by layers; then backward by hand, the last layer first. */
 static void print_steps(struct text *t)
@@ -31,11 +31,24 @@ static void print_steps(struct text *t)
     text_append(t, "output %o1 = %s1\n"); /* for which nothing of the graph waits */
 }
 
-static void print_sum(struct text *t, const char *name, const char *of, int piece, const char *before)
+/* The sum of a piece of z, which comes behind the one before. */
+static void print_sum(struct text *t, int number, int piece)
 {
-    text_printf(t, "%%%s%d = all_reduce %%%s%d, %%tp", name, piece, of, piece);
-    if (before) text_printf(t, ", %%%s", before);
+    text_printf(t, "%%s%d = all_reduce %%z%d_%d, %%tp", number, number / PIECES, piece);
+    if (number) text_printf(t, ", %%s%d", number - 1);
     text_append(t, "\n");
+}
+
+/* h += s, of which piece i of half k is sum k PIECES + i. */
+static void print_half(struct text *t, int k, int i)
+{
+    text_printf(t, "%%h%d_%d = add %%s%d, %%h%d_%d\n", k, i, (k - 1) * PIECES + i, k - 1, i);
+    text_printf(t, "%%n%d_%d = rms_norm %%h%d_%d {eps=1e-5}\n", k, i, k, i);
+    text_printf(t, "%%g%d_%d = matmul %%n%d_%d, %%wg\n%%u%d_%d = matmul %%n%d_%d, %%wu\n", k, i, k, i, k, i,
+                k, i);
+    text_printf(t, "%%m%d_%d = swiglu %%g%d_%d, %%u%d_%d\n", k, i, k, i, k, i);
+    text_printf(t, "%%z%d_%d = matmul %%m%d_%d, %%wd\n", k, i, k, i);
+    print_sum(t, k * PIECES + i, i);
 }
 
 static void print_pieces(struct text *t)
@@ -46,18 +59,16 @@ static void print_pieces(struct text *t)
     text_printf(t, "%%wo = weight bf16 [%d,%d]\n%%wg = weight bf16 [%d,%d]\n", D, D / 2, F, D);
     text_printf(t, "%%wu = weight bf16 [%d,%d]\n%%wd = weight bf16 [%d,%d]\n", F, D, D, F);
     for (int i = 0; i < PIECES; i++) {
-        text_printf(t, "%%x%d = slice %%x {axis=0,start=%d,stop=%d,step=1}\n", i, i * rows, i * rows + rows);
+        text_printf(t, "%%h0_%d = slice %%x {axis=0,start=%d,stop=%d,step=1}\n", i, i * rows,
+                    i * rows + rows);
         text_printf(t, "%%a%d = slice %%a {axis=0,start=%d,stop=%d,step=1}\n", i, i * rows, i * rows + rows);
-        text_printf(t, "%%z%d = matmul %%a%d, %%wo\n", i, i);
-        print_sum(t, "s", "z", i, i ? "s0" : NULL);
+        text_printf(t, "%%z0_%d = matmul %%a%d, %%wo\n", i, i);
+        print_sum(t, i, i);
     }
-    for (int i = 0; i < PIECES; i++) {
-        text_printf(t, "%%h%d = add %%s%d, %%x%d\n%%n%d = rms_norm %%h%d {eps=1e-5}\n", i, i, i, i, i);
-        text_printf(t, "%%g%d = matmul %%n%d, %%wg\n%%u%d = matmul %%n%d, %%wu\n", i, i, i, i);
-        text_printf(t, "%%m%d = swiglu %%g%d, %%u%d\n%%v%d = matmul %%m%d, %%wd\n", i, i, i, i, i);
-        print_sum(t, "t", "v", i, i ? "t0" : "s1");
-    }
-    for (int i = 0; i < PIECES; i++) text_printf(t, "%%y%d = add %%t%d, %%h%d\n", i, i, i);
+    for (int k = 1; k < HALVES; k++)
+        for (int i = 0; i < PIECES; i++) print_half(t, k, i);
+    for (int i = 0; i < PIECES; i++)
+        text_printf(t, "%%y%d = add %%s%d, %%h%d_%d\n", i, (HALVES - 1) * PIECES + i, HALVES - 1, i);
     text_append(t, "%y = concat %y0, %y1 {axis=0}\noutput %out = %y\n");
 }
 

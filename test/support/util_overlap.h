@@ -6,8 +6,8 @@
 
 enum { OVERLAP_GRAPHS = 2, OVERLAP_TEXT = 8192 };
 
-/* 0: a step of data parallel training by layers, whose gradients are added up at the end; 1: a half of a
- * decoder layer whose weights are cut, its rows in pieces. The group is the first leaf. */
+/* 0: a step of data parallel training by layers, whose gradients are added up at the end; 1: halves of
+ * decoder layers whose weights are cut, their rows in pieces. The group is the first leaf. */
 void overlap_graph(char *text, size_t size, int which);
 
 #endif

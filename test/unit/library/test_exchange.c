@@ -547,6 +547,13 @@ static void run_flagged(const char *text, unsigned flags, void *out[2][MOST_ARGS
     coda_plan_free(p), coda_graph_free(g);
 }
 
+static int count_of(const char *text, const char *words)
+{
+    int n = 0;
+    while ((text = strstr(text, words))) n++, text++;
+    return n;
+}
+
 START_TEST(others_run_beside_with_equal_bits)
 {
     static const char *const shown[] = {"   beside @5..@10\n@5 gemm", "   beside @2..@3\n@2 gemm"};
@@ -561,6 +568,7 @@ START_TEST(others_run_beside_with_equal_bits)
     ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
     ck_assert(coda_plan_print(p, CODA_TEXT_PLAN, plan, sizeof plan) < (int64_t)sizeof plan);
     ck_assert_msg(strstr(plan, shown[_i]), "%s", plan);
+    ck_assert_msg(count_of(plan, "   beside @") == count_of(plan, " all_reduce ranks="), "%s", plan);
     coda_plan_free(p), coda_graph_free(g);
     run_flagged(text, 0, without, bytes);
     run_flagged(text, CODA_OVERLAP, with, bytes);
