@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """quantised.py -- how fast `generate` writes with weights of few bits, what memory it takes, how fast it loads them.
 
-    quantised.py [--rounds N] [--prompt N] [--tokens N] [--files FOLDER] [--out FILE] [CASE...]
+    quantised.py [--rounds N] [--prompt N] [--tokens N] [--files FOLDER] [--out FILE] [--seconds N] [CASE...]
 
     8b/bf16, 8b/fp8, 8b/q4_k_m     a LLaMA-3-8B, random weights, one text: tokens a second, in turns
     7b/bf16, 7b/int4               a LLaMA-2-7B, groups of 128
@@ -12,7 +12,8 @@
 Device memory is what nvidia-smi says at most, less what it says of a model of 100 KB: beside it what --plan adds
 up, weights, caches and the largest workspace. Host memory is the largest RssAnon, what no file backs, of the run that
 needed least: others compile kernels. Beside it that of the model of 100 KB, which is CUDA's. Times of loading are
-those of --times.
+those of --times. Each run is printed as it ends, FILE is written anew after each case; a run that fails, or takes
+two minutes, costs its own figures alone, and none begins after --seconds (540).
 """
 import argparse
 import json
@@ -30,6 +31,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.join(HERE, "..", "..", "..")
 BUILD = os.environ.get("BUILD", os.path.join(TOP, "build"))
 GENERATE = os.environ.get("GENERATE", os.path.join(BUILD, "serving", "generate"))
+BEGAN = time.monotonic()
+LONGEST = 120  # seconds of a run
 SAID = re.compile(r"then (\d+) steps in ([0-9.]+) s, ([0-9.]+) tokens/s: ([0-9.e+]+) MB each")
 
 
@@ -193,6 +196,10 @@ def write_gguf(path, c):
 
 # ---- Runs ----
 
+class Failed(Exception):
+    """A run that has no figures, and why."""
+
+
 class Watch:
     """The largest memory of a process while it runs."""
 
@@ -232,13 +239,19 @@ def run(opt, model, words, prompt, tokens):
     command = [GENERATE, opt.where, "--dtype", "bf16" if opt.where == "--gpu" else "f32", "--times", "--ids", "--tokens",
                str(tokens), "--context", str(prompt + tokens)] + words
     command += [model, ",".join(str(1 + i % 300) for i in range(prompt))]
+    if time.monotonic() - BEGAN > opt.seconds:
+        raise Failed("not begun after %.0f s" % opt.seconds)
     p = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     watch = Watch(p.pid)
-    said = p.communicate()[1]
+    try:
+        said = p.communicate(timeout=LONGEST)[1]
+    except subprocess.TimeoutExpired:
+        p.kill()
+        said = p.communicate()[1] + "; more than %d s" % LONGEST
     memory = watch.end()
     found = SAID.search(said)
     if p.returncode or not found:
-        sys.exit("quantised.py: %s: %s" % (" ".join(command)[:300], said))
+        raise Failed("%s: %s" % (" ".join(command)[:300], said[-500:].strip()))
     parts = re.search(r"the first token: ([0-9.]+) ms, .*?: (.*)", said)
     times = {w.rsplit(" ", 1)[0]: float(w.rsplit(" ", 1)[1]) for w in parts.group(2).split(", ")}
     return dict(memory, tokens=float(found.group(3)), megabytes=float(found.group(4)), first_ms=float(parts.group(1)),
@@ -286,6 +299,7 @@ def main():
     p.add_argument("--tokens", type=int, default=256)
     p.add_argument("--files", default="/tmp/quantised")
     p.add_argument("--out")
+    p.add_argument("--seconds", type=float, default=540)
     p.add_argument("--cpu", action="store_const", dest="where", const="--cpu", default="--gpu")
     p.add_argument("case", nargs="*")
     opt = p.parse_args()
@@ -293,35 +307,52 @@ def main():
     random = ["8b/bf16", "8b/fp8", "8b/q4_k_m", "7b/bf16", "7b/int4", "70b/int4"]
     loads = ["load/7b/int4", "load/8b/fp8", "load/8b/q4_k_m"]
     chosen = [x for x in random + loads if not opt.case or x in opt.case]
-    empty = run(opt, config_file(opt, "none"), ["--random"], 16, 16)
-    rows = []
+    empty, rows, failed = run(opt, config_file(opt, "none"), ["--random"], 16, 16), [], []
+
+    def tried(name, runs, *what):
+        """Another run, if it has figures."""
+        try:
+            runs.append(run(opt, *what))
+            print("  %-16s %7.1f tokens/s" % (name, runs[-1]["tokens"]), flush=True)
+        except Failed as e:
+            failed.append(name)
+            print("  %-16s %s" % (name, e), flush=True)
+
+    def ended(name, runs, *what):
+        if runs:
+            rows.append(say(name, runs, planned(opt, *what), empty))
+        if opt.out:
+            with open(opt.out, "w", encoding="utf-8") as f:
+                json.dump({"name": "quantised", "cases": rows, "failed": failed}, f, indent=1)
+
     drawn = {x: [] for x in chosen if x in random}
+    shape_of = lambda name: (config_file(opt, name.split("/")[0]), ["--random"] + WORDS[name.split("/")[1]])
     for i in range(opt.rounds):
         for name in list(drawn)[::-1 if i % 2 else 1]:
-            if i and name.startswith("70b"):
-                continue
-            size, word = name.split("/")
-            drawn[name].append(run(opt, config_file(opt, size), ["--random"] + WORDS[word], opt.prompt, opt.tokens))
-    for name, all_of in drawn.items():
-        size, word = name.split("/")
-        plan = planned(opt, config_file(opt, size), ["--random"] + WORDS[word], opt.prompt + opt.tokens)
-        rows.append(say(name, all_of, plan, empty))
+            if not i or not name.startswith("70b"):
+                tried(name, drawn[name], *shape_of(name), opt.prompt, opt.tokens)
+    for name, runs in drawn.items():
+        ended(name, runs, *shape_of(name), opt.prompt + opt.tokens)
     for name in (x for x in chosen if x in loads):
+        if time.monotonic() - BEGAN > opt.seconds:
+            failed.append(name)
+            continue
         _, size, word = name.split("/")
-        began = time.monotonic()
+        began, runs = time.monotonic(), []
         folder = os.path.join(opt.files, size + "-" + word)
         os.makedirs(folder, exist_ok=True)
         model = write_gguf(os.path.join(folder, "model.gguf"), SHAPES[size]) if word == "q4_k_m" else \
             write_safetensors(folder, SHAPES[size], word)
         print("%s written in %.0f s" % (name, time.monotonic() - began), flush=True)
-        all_of = [run(opt, model, [], 16, 16) for _ in range(max(2, opt.rounds))]
-        rows.append(say(name, all_of, planned(opt, model, [], 32), empty))
+        for _ in range(max(2, opt.rounds)):
+            tried(name, runs, model, [], 16, 16)
+        ended(name, runs, model, [], 32)
         shutil.rmtree(folder)
-    if opt.out:
-        with open(opt.out, "w", encoding="utf-8") as f:
-            json.dump({"name": "quantised", "cases": rows}, f, indent=1)
-    return 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except Failed as e:
+        sys.exit("quantised.py: the model of 100 KB: %s" % e)
