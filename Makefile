@@ -39,7 +39,7 @@ $(REFS:%.c=$(BUILD)/%.o) $(CPU_ROWS:%=$(BUILD)/lib/cpu/%.o) $(PACKERS): ALL_CFLA
 # What checks, reads and prints is small rather than fast; the rooms that plan and what a run goes through are not among it.
 COLD := $(filter-out lib/api/api_plan.c lib/api/api_bind.c jit/launch.c cache/digest.c, $(wildcard lib/api/*.c lib/grad/*.c \
 	lib/profile/*.c lib/tune/*.c lib/emit/*.c jit/*.c cache/*.c lib/graph/infer*.c lib/graph/parse*.c lib/graph/graph_p*.c \
-	lib/ranks/*.c lib/exec/agree.c lib/exec/carrier.c lib/exec/peers.c lib/exec/exchange_rows.c lib/rewrite/*.c \
+	lib/ranks/*.c lib/exec/agree.c lib/exec/carrier.c lib/exec/peers.c lib/schedule/exchange_rows.c lib/rewrite/*.c \
 	lib/graph/graph_words.c lib/graph/mistake.c lib/graph/foreign.c lib/fuse/reasons*.c \
 	lib/graph/graph_verify.c lib/graph/graph_args.c lib/graph/dims.c lib/graph/polynomial.c lib/graph/packed.c lib/graph/s*.c \
 	lib/plan/*verify*.c \

@@ -126,7 +126,7 @@ coda_status kernels_emit(struct coda_plan *p, struct kernel_table *table, const 
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
     struct emission e = {.table = table, .ids = ids};
     coda_status status = runners_choose(p);
-    if (!status) status = exchanges_fold(p);
+    if (!status) status = peers_join_rows(p);
     if (!status) status = aside_find(p);
     for (int i = 0; i < p->plan.programs && !status; i++) {
         struct compiled_program *c = &p->program[i];

@@ -20,10 +20,9 @@ struct call {
 };
 
 struct runner {
-    const char
-        *name;   /* of its programs in messages; NULL: they are called as their kernels, if they have some */
-    bool kernel; /* it launches a kernel, whose text is emitted */
-    bool apart;  /* it leaves the stream's order, and heeds plan.waits */
+    const char *name; /* of its programs in messages; NULL: that of their kernels, if they have some */
+    bool kernel;      /* it launches a kernel, whose text is emitted */
+    bool apart;       /* it leaves the stream's order, and heeds plan.waits */
     bool synchronous; /* run() returns when the program has ended, not when the stream has it */
     bool (*takes)(const struct coda_plan *p, int index); /* is program `index` its to run? */
     /* Makes ready what a run needs, where the plan's device is current; NULL: nothing. */
@@ -54,8 +53,7 @@ coda_status aside_before(const struct call *c, int index);
 coda_status aside_behind(const struct call *c, int index);
 coda_status aside_close(const struct call *c, int begun, coda_status run); /* programs; what came of them */
 
-/* agree.c -- finds what the plan exchanges; and before a run compares it with what the other ranks do, once.
- * */
+/* agree.c -- finds what the plan exchanges; compares it, before a first run, with what the other ranks do. */
 coda_status agenda_find(struct coda_plan *p);
 coda_status agree(const struct call *c);
 
@@ -69,10 +67,9 @@ coda_status kernel_load(struct coda_plan *p, int index);
 coda_status kernel_params(const struct call *c, int index, struct kernel_params *out, size_t *bytes,
                           char *err);
 
-/* exchange_rows.c -- sums over ranks become part of the rows programs behind them. */
-coda_status exchanges_fold(struct coda_plan *p);
-
-/* runner_peers.c -- bytes of an area that the plan's kernels want of its groups. */
+/* runner_peers.c -- sums over ranks by our own kernels become part of the rows programs behind them. */
+coda_status peers_join_rows(struct coda_plan *p);
+/* Bytes of an area that the plan's kernels want of its groups. */
 int64_t peers_area(const struct coda_plan *p);
 
 /* carrier.c -- what this rank has of inboxes. */

@@ -15,6 +15,21 @@ static int trips(const struct coda_plan *p, int index)
 
 static bool takes(const struct coda_plan *p, int index) { return trips(p, index); }
 
+/* A sum by several trips is there only once the last one ends. */
+coda_status peers_join_rows(struct coda_plan *p)
+{
+    coda_status status = CODA_OK;
+    for (int i = 0; i + 1 < p->plan.programs && !status; i++) {
+        bool joined = false;
+        if (p->program[i].runner != &runner_peers || p->plan.schedule[i].tile.stages != 1) continue;
+        status = schedule_join_exchange(&p->plan, i, &joined);
+        if (!joined) continue;
+        p->program[i].runner = NULL;
+        p->program[i + 1].runner = &runner_peers;
+    }
+    return status;
+}
+
 int64_t peers_area(const struct coda_plan *p)
 {
     int64_t most = 0;

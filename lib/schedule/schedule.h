@@ -42,6 +42,10 @@ struct schedule {
     bool pdl;                      /* the target has it: every kernel waits for those ahead */
 };
 
+/* exchange_rows.c: may the rows program behind this exchange make its sum over ranks, of what it loads? Then
+ * its schedule says so. The buffers have their places. */
+coda_status schedule_join_exchange(struct plan *p, int exchange, bool *joined);
+
 /* ---- schedule.c ---- */
 
 /* Fills plan.schedule, one for each program in its order: tiles, main loops, and the sizes of what depends on

@@ -4,8 +4,6 @@
  * memory. The program of the exchange stays in the plan, and nobody runs it.
  */
 #include "own.h"
-#include "peers.h"
-#include "runner.h"
 #include "schedule.h"
 
 /* ---- Who else has to do with it ---- */
@@ -87,34 +85,21 @@ static bool is_loaded_once(const struct rows_walk *w, struct arena *a, const str
 
 /* ---- Both as one ---- */
 
-static coda_status fold(struct coda_plan *p, int index)
+coda_status schedule_join_exchange(struct plan *p, int exchange, bool *joined)
 {
-    struct plan *plan = &p->plan;
-    const struct program *q = &plan->program[index + 1];
-    const struct exchange_spec *s = plan->program[index].spec;
-    struct schedule *to = &plan->schedule[index + 1];
+    const struct program *q = &p->program[exchange + 1];
+    const struct exchange_spec *s = p->program[exchange].spec;
+    struct schedule *to = &p->schedule[exchange + 1];
     int port = port_of(q, s->use[ALL_REDUCE_SUM].buffer);
-    if (s->op != OP_ALL_REDUCE || q->kind != PROGRAM_ROWS || q->prepare != plan->program[index].prepare ||
+    *joined = false;
+    if (s->op != OP_ALL_REDUCE || q->kind != PROGRAM_ROWS || q->prepare != p->program[exchange].prepare ||
         port < 0)
         return CODA_OK;
-    if (!has_one_reader(plan, index) || !writes_apart(plan, q, s->use[ALL_REDUCE_X].buffer)) return CODA_OK;
-    coda_status status = schedule_complete(to, &plan->arena, q, &plan->target);
+    if (!has_one_reader(p, exchange) || !writes_apart(p, q, s->use[ALL_REDUCE_X].buffer)) return CODA_OK;
+    coda_status status = schedule_complete(to, &p->arena, q, &p->target);
     if (status || !is_dense(&to->walk, &q->port[port], port, s)) return status;
     rows_spread(&to->walk, q); /* as it will be */
-    if (!is_loaded_once(&to->walk, &plan->arena, q, port)) return CODA_OK;
-    to->exchange = s;
-    p->program[index].runner = NULL;
-    p->program[index + 1].runner = &runner_peers;
+    *joined = is_loaded_once(&to->walk, &p->arena, q, port);
+    if (*joined) to->exchange = s;
     return CODA_OK;
-}
-
-coda_status exchanges_fold(struct coda_plan *p)
-{
-    coda_status status = CODA_OK;
-    for (int i = 0; i + 1 < p->plan.programs && !status; i++) {
-        const struct program *q = &p->plan.program[i];
-        if (q->own != &own_exchange || p->program[i].runner != &runner_peers) continue;
-        if (p->plan.schedule[i].tile.stages == 1) status = fold(p, i);
-    }
-    return status;
 }
