@@ -157,6 +157,13 @@ struct source {
 /* fuse_roots.c: cuts p->graph into groups and fills in *gr. Each node gets its role. */
 coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_options *opt);
 
+/* sites.c: fills in what gr knows of the nodes of gr->g, before there are groups. */
+coda_status sites_find(struct grouper *gr);
+/* inline.c */
+/* Makes the value INLINE if each reader is to compute it again, instead of a program that stores it. */
+void inline_find(struct grouper *gr, int value);
+/* Is it a number for each row, of maps, which a program further on that walks these rows may take in? */
+bool is_taken_later(const struct grouper *gr, int value);
 /* group.c */
 /* Adds a group without members to gr; NULL if memory runs out. */
 struct group *group_new(struct grouper *gr, enum program_kind kind, int root);
