@@ -317,6 +317,12 @@ enum joining { JOINS_OTHERWISE, JOINED, REFUSED };
 enum joining segment_join(struct grouper *gr, struct group *q, int value);
 /* A version of a state that takes some of a product's columns, and may come when that does. */
 enum joining segment_append(struct grouper *gr, struct group *q, int value);
+/* The range of these columns, opened if it is new: 1 + its index; 0 if it is all columns, -1 if it meets
+ * another one, or there are too many. Does it consist of whole spans? */
+int segment_range(struct program *p, int64_t first, int64_t columns);
+bool segment_is_whole(const struct program *p, int64_t first, int64_t columns);
+bool is_column_slice(const struct node *n);
+/* segment_rest.c */
 /* The first columns of a member, up to the last that is read outside the program; end 0: all. */
 struct column_range segment_read(const struct grouper *gr, const struct group *q, int member);
 /* What else is read of a product, in ranges that nobody has computed with, becomes members too: then the
