@@ -1,6 +1,7 @@
 /* cpu_memory.c -- where a program's buffers are in one call, and how they are read. */
 #include "cpu.h"
 
+#include <pthread.h>
 #include <string.h>
 
 void *cpu_buffer(const struct cpu *c, int buffer)
@@ -22,10 +23,40 @@ static void read_bf16(float *out, const uint16_t *from, int64_t stride, int64_t 
     }
 }
 
+/* What dtype_load makes of every code of 8 bits. */
+#define DTYPE(NAME, name, ...) NUMBER_##NAME,
+enum {
+#include "dtypes.def"
+    NUMBERS
+};
+#undef DTYPE
+static float value_of[NUMBERS + 1][256]; /* by dtype */
+
+static void make_values(void)
+{
+    for (int t = 1; t <= NUMBERS; t++)
+        for (int code = 0; code < 256 && dtype_bits((coda_dtype)t) == 8; code++)
+            value_of[t][code] = (float)dtype_load((coda_dtype)t, &(uint8_t){(uint8_t)code}, 0);
+}
+
+static const float *values_of(coda_dtype t)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_values);
+    return value_of[t];
+}
+
+static void read_bytes(float *out, coda_dtype t, const uint8_t *from, int64_t stride, int64_t n)
+{
+    const float *value = values_of(t);
+    for (int64_t i = 0; i < n; i++) out[i] = value[from[i * stride]];
+}
+
 void cpu_read(float *out, coda_dtype t, const void *base, int64_t at, int64_t stride, int64_t n)
 {
     if (t == CODA_F32 && stride == 1) memcpy(out, (const float *)base + at, sizeof *out * (size_t)n);
     else if (t == CODA_BF16) read_bf16(out, (const uint16_t *)base + at, stride, n);
+    else if (dtype_bits(t) == 8) read_bytes(out, t, (const uint8_t *)base + at, stride, n);
     else
         for (int64_t i = 0; i < n; i++) out[i] = (float)dtype_load(t, base, at + i * stride);
 }

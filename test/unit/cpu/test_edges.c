@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base.h"
+#include "cpu.h"
 #include "util_run.h"
 
 #include "tests.h" /* last: Check has a macro named fail */
@@ -202,5 +202,25 @@ START_TEST(ten_thousand_runs)
 }
 END_TEST
 
-TESTS(edges, SECONDS(1000), EACH(around_a_vector, 3 * VECTORS_LEVELS), ONE(a_fork_between_runs),
-      EACH(ten_thousand_runs, 2));
+/* Every code of 8 bits, as neighbours and far apart, is what it is one by one, NaN's sign and all. */
+START_TEST(codes_of_a_byte)
+{
+    static const coda_dtype types[] = {CODA_F8E4M3, CODA_F8E5M2, CODA_I8, CODA_U8};
+    for (int i = 0; i < 2 * ARRAY_SIZE(types); i++) {
+        coda_dtype t = types[i / 2];
+        int stride = i % 2 ? 3 : 1;
+        uint8_t codes[3 * 256];
+        float got[256];
+        for (int k = 0; k < ARRAY_SIZE(codes); k++) codes[k] = (uint8_t)(k / stride);
+        cpu_read(got, t, codes, 0, stride, ARRAY_SIZE(got));
+        for (int k = 0; k < ARRAY_SIZE(got); k++) {
+            float want = (float)dtype_load(t, codes, k * stride);
+            ck_assert_msg(!memcmp(&got[k], &want, sizeof want), "%s, code %d, stride %d: %g, not %g",
+                          dtype_name(t), k, stride, (double)got[k], (double)want);
+        }
+    }
+}
+END_TEST
+
+TESTS(edges, ONE(codes_of_a_byte), SECONDS(1000), EACH(around_a_vector, 3 * VECTORS_LEVELS),
+      ONE(a_fork_between_runs), EACH(ten_thousand_runs, 2));
