@@ -82,12 +82,25 @@ void columns_walk(struct rows_walk *w, const struct program *p)
     w->blocks = mul_counts(w->matrices, w->slabs * (w->folds ? w->parts : 1));
 }
 
+/* That keep the device busy. */
+static int64_t blocks_wanted(const struct rows_walk *w, int sms)
+{
+    return (w->team ? MAX(TEAMS_PER_SM / w->threads, 1) : BLOCKS_PER_SM) * (int64_t)sms;
+}
+
 int64_t columns_states(const struct rows_walk *w, const struct program *p, int sms)
 {
     int64_t rows = p->dim[p->rank - 2];
     if (!w->folds) return 0;
-    int64_t blocks = (w->team ? MAX(TEAMS_PER_SM / w->threads, 1) : BLOCKS_PER_SM) * (int64_t)sms;
-    int64_t parts = blocks / MAX(mul_counts(w->slabs, w->rows / rows), 1);
+    int64_t parts = blocks_wanted(w, sms) / MAX(mul_counts(w->slabs, w->rows / rows), 1);
     int64_t part_rows = CEIL_DIV(rows, MAX(MIN(parts, CEIL_DIV(rows, FEWEST_ROWS * w->down)), 1));
     return CEIL_DIV(rows, part_rows);
+}
+
+int64_t columns_most_states(const struct rows_walk *w, const struct program *p, int sms)
+{
+    int64_t rows = p->dim[p->rank - 2], matrices = rows ? w->rows / rows : 0;
+    if (!w->folds || !matrices) return 0;
+    int64_t all = mul_counts(matrices, CEIL_DIV(rows, FEWEST_ROWS * w->down));
+    return MAX(matrices, MIN(blocks_wanted(w, sms) / MAX(w->slabs, 1), all));
 }

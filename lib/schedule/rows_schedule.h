@@ -62,6 +62,8 @@ void columns_walk(struct rows_walk *w, const struct program *p);
 int64_t columns_slabs(const struct rows_walk *w, int64_t columns);
 /* Parts of a matrix's rows, each of which leaves a state of a column, on so many SMs; 0: there is no row. */
 int64_t columns_states(const struct rows_walk *w, const struct program *p, int sms);
+/* The most that all matrices together could have if there were as many matrices and rows, or fewer. */
+int64_t columns_most_states(const struct rows_walk *w, const struct program *p, int sms);
 
 /* How many lanes of a team merge the states that tiles have left of a row: one, a few, or a warp. */
 int rows_lanes(const struct rows_walk *w, const struct tensor_use *port);

@@ -65,7 +65,25 @@ static int64_t count_states(struct plan *p, const struct program *q, enum reduce
     return axis == REDUCE_COLUMNS ? program_column_states(q, t) : program_states(q, t);
 }
 
-static coda_status size_state(struct plan *p, int index, struct tensor_use *port, int *blocks)
+/* Of so many states. Fewer matrices may have more: 100 have 5 parts each, and 88 have 6. So that the workspace
+ * of the largest of many shapes is enough for all, each has room for the most that a smaller one has. */
+static coda_status size_buffer(struct plan *p, const struct program *q, struct tensor_use *port,
+                               bool one_of_many)
+{
+    struct rows_walk w;
+    int64_t *bytes = &p->buffer[port->buffer].bytes;
+    *bytes = port_bytes(q, (int)(port - q->port));
+    if (!one_of_many || q->kind != PROGRAM_ROWS || !*bytes) return CODA_OK;
+    coda_status status = rows_walk(&w, &p->arena, q);
+    if (status) return status;
+    int64_t matrices = w.rows / MAX(q->dim[q->rank - 2], 1), states = mul_counts(matrices, port->blocks);
+    int64_t most = columns_most_states(&w, q, p->target.sms);
+    if (most > states) *bytes = mul_counts(CEIL_DIV(*bytes, MAX(states, 1)), most);
+    return CODA_OK;
+}
+
+static coda_status size_state(struct plan *p, int index, struct tensor_use *port, int *blocks,
+                              bool one_of_many)
 {
     const struct program *q = &p->program[index];
     int64_t states = count_states(p, q, port->axis);
@@ -75,12 +93,11 @@ static coda_status size_state(struct plan *p, int index, struct tensor_use *port
                     (long long)q->dim[q->rank - 1 - port->axis],
                     port->axis == REDUCE_COLUMNS ? "rows" : "columns", (long long)states, INT32_MAX);
     port->blocks = blocks[port->value] = (int)states;
-    p->buffer[port->buffer].bytes = port_bytes(q, (int)(port - q->port));
-    return CODA_OK;
+    return size_buffer(p, q, port, one_of_many);
 }
 
 /* How many states a row or a column has: by node, for those who leave them and those who finish them. */
-static coda_status size_states(struct plan *p)
+static coda_status size_states(struct plan *p, bool one_of_many)
 {
     int *blocks = ARENA_NEW(&p->arena, int, p->values + 1);
     coda_status status = CODA_OK;
@@ -89,7 +106,7 @@ static coda_status size_states(struct plan *p)
     for (int i = 0; i < p->programs; i++)
         for (int j = 0; j < p->program[i].ports && !status; j++)
             if (p->program[i].port[j].role == USE_PARTIAL_STORE)
-                status = size_state(p, i, &p->program[i].port[j], blocks);
+                status = size_state(p, i, &p->program[i].port[j], blocks, one_of_many);
     for (int i = 0; i < p->programs; i++)
         for (int j = 0; (use = program_use(&p->program[i], j)); j++)
             if (use->role == USE_PARTIAL_LOAD) use->blocks = blocks[use->value];
@@ -118,7 +135,7 @@ coda_status schedule(struct plan *p, const struct plan_options *opt)
     p->schedule = ARENA_NEW(&p->arena, struct schedule, p->programs + 1);
     if (!p->schedule) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->programs);
     coda_status status = set_tiles(p, opt);
-    if (!status) status = size_states(p);
+    if (!status) status = size_states(p, opt->one_of_many);
     if (!status) schedule_owns(p, opt);
     return status ? status : schedule_cublaslt(p, opt);
 }

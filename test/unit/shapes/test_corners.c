@@ -82,5 +82,25 @@ START_TEST(all_have_room)
 }
 END_TEST
 
+/* Of fewer matrices columns are folded in more parts, so that the device is busy: 33 have 16 each, 100 have
+ * 5. So too of fewer rows. */
+START_TEST(parts_have_room)
+{
+    enum { BATCHES = 100, ROWS = 4096 };
+    coda_graph *g = coda_graph_new();
+    coda_dim n = coda_symbol(g, "N", 1, _i ? ROWS : BATCHES, 1);
+    coda_value x = coda_input(g, "x", CODA_BF16, 3, _i ? (int64_t[]){2, n, 64} : (int64_t[]){n, 4096, 64});
+    coda_output(g, "y", coda_sub(g, x, coda_reduce_columns(g, "mean", x)));
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_CPU;
+    ck_assert_msg(!coda_compile(&p, g, &opt), "%s", coda_error());
+    for (int64_t at = 1; at <= (_i ? ROWS : BATCHES); at += _i ? 1 + at / 16 : 1)
+        ck_assert_msg(coda_plan_workspace_for(p, &at) <= coda_plan_workspace(p), "%s", coda_error());
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
 TESTS(corners, RANGE(all_symbols_alike, 1, MOST_TRIED + 1), RANGE(they_are_few, 1, MOST_TRIED + 1),
-      ONE(all_have_room));
+      ONE(all_have_room), EACH(parts_have_room, 2));
