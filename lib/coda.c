@@ -214,6 +214,7 @@ static struct plan_options plan_options(const struct job *j, bool fuse)
                                  .variants = j->context.variants,
                                  .one_of_many = j->context.variants || j->context.parent,
                                  .base = j->context.base,
+                                 .frugal = j->context.frugal,
                                  .larger = j->context.larger,
                                  .largers = j->context.largers,
                                  .noted = guards_noted()};

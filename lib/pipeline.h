@@ -21,6 +21,7 @@ struct compile_context {
     const coda_plan *parent;
     struct variants *variants; /* plan.h */
     bool base;
+    bool frugal; /* plan_options.frugal */
     const struct plan *const *larger;
     int largers;
     struct kernel_table *table; /* kernels that the plan takes, and adds to */

@@ -63,7 +63,8 @@ struct plan_options {
     const struct decision *decision; /* by root */
     int decisions;
     struct variants *variants; /* variants.h: products have few tiles for all numbers of rows; or NULL ... */
-    bool base;                 /* ... one for all of them */
+    bool base;                 /* ... one for all of them; */
+    bool frugal;               /* that of more rows which leaves the fewest states */
     struct product *const *product;   /* variants.h: of each program, NULL of those not known; or NULL */
     const struct plan *const *larger; /* plans of larger shapes, in whose workspace this one shall fit */
     int largers;

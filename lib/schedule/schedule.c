@@ -11,9 +11,45 @@
 
 /* ---- Tiles ---- */
 
+/* That the epilogue leaves. */
+static int64_t states_left(const struct program *q, const struct tile *t)
+{
+    int64_t states = 0;
+    for (int i = 0; i < q->ports; i++)
+        if (q->port[i].role == USE_PARTIAL_STORE)
+            states += q->port[i].axis == REDUCE_COLUMNS ? mul_counts(program_column_states(q, t), q->dim[2])
+                                                        : mul_counts(program_states(q, t), q->dim[1]);
+    return states;
+}
+
+/* Tiles of more rows are wider, and leave fewer states. So of these, which fewer rows may have, too, the best
+ * leaves no more than a larger shape's does, whatever its tile. */
+static bool choose_frugal(struct plan *p, const struct program *q, const struct plan_options *opt,
+                          struct tile *out)
+{
+    enum { MANY_ROWS = 1 << 17 };
+    int64_t least = INT64_MAX;
+    for (int64_t rows = q->dim[1]; rows <= MAX(MANY_ROWS, q->dim[1]); rows = variants_last(rows) + 1) {
+        const struct program at = variants_at(q, rows);
+        struct tile t;
+        if (!variants_tile(opt->variants, p, &at, &opt->target, &t)) return false;
+        if (states_left(q, &t) < least) least = states_left(q, &t), *out = t;
+    }
+    return true;
+}
+
+static bool leaves_states(const struct program *q)
+{
+    bool leaves = false;
+    for (int i = 0; i < q->ports; i++) leaves = leaves || q->port[i].role == USE_PARTIAL_STORE;
+    return leaves;
+}
+
 /* By price. */
 static bool choose_tile(struct plan *p, struct program *q, const struct plan_options *opt, struct tile *out)
 {
+    bool frugal = opt->frugal && opt->variants && variants_take(q) && leaves_states(q);
+    if (frugal) return choose_frugal(p, q, opt, out);
     struct product *known = opt->product ? opt->product[q - p->program] : NULL;
     if (known && variants_take(q)) return variants_tile_of(opt->variants, known, q, opt->base, out);
     if (!opt->variants || !variants_take(q)) return *out = tile_choose(q, &opt->target), true;
@@ -65,8 +101,8 @@ static int64_t count_states(struct plan *p, const struct program *q, enum reduce
     return axis == REDUCE_COLUMNS ? program_column_states(q, t) : program_states(q, t);
 }
 
-/* Of so many states. Fewer matrices may have more: 100 have 5 parts each, and 88 have 6. So that the workspace
- * of the largest of many shapes is enough for all, each has room for the most that a smaller one has. */
+/* Of so many states. Fewer matrices may have more: 100 have 5 parts each, and 33 have 16. So that the
+ * workspace of the largest of many shapes is enough for all, each has room for the most of a smaller one. */
 static coda_status size_buffer(struct plan *p, const struct program *q, struct tensor_use *port,
                                bool one_of_many)
 {

@@ -81,6 +81,7 @@ static struct compile_context context_of(const struct family *f, const coda_plan
     return (struct compile_context){.parent = whole,
                                     .variants = f->variants,
                                     .base = w->base,
+                                    .frugal = w->frugal,
                                     .larger = f->larger,
                                     .largers = f->largers,
                                     .table = f->table,
@@ -192,6 +193,10 @@ static coda_status plan_in_full(struct family *f, coda_plan **out, const coda_pl
      * on the schedule. */
     if (w->guards) w->guards->failed = true;
     if (!apart && f->rewritten) status = plan_from(f, out, whole, w, f->rewritten);
+    if (status != CODA_E_UNSUPPORTED) return status;
+    struct plan_request frugal = *w;
+    frugal.frugal = true;
+    status = plan_from(f, out, whole, &frugal, apart || f->rewritten ? f->rewritten : f->graph);
     if (status != CODA_E_UNSUPPORTED) return status;
     return plan_as_neighbor(f, out, whole, w, f->rewritten ? f->rewritten : f->graph);
 }

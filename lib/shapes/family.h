@@ -40,6 +40,7 @@ struct plan_request {
     const char *call; /* for messages */
     const int64_t *dims;
     bool base;                /* of kernels that serve any shape, though slower; else of the best ones */
+    bool frugal;              /* products' tiles leave few states, though others are faster */
     bool loaded;              /* only if all its kernels are loaded: else *out is NULL, which is no failure */
     bool dry_run;             /* only to be looked at: it has no kernels */
     bool text_only;           /* only to be looked at: it has its kernels' texts alone */

@@ -102,5 +102,26 @@ START_TEST(parts_have_room)
 }
 END_TEST
 
+/* Tiles of fewer rows are narrower, and a row has more states: 2,343 rows had more than 4,096. */
+START_TEST(tiles_have_room)
+{
+    enum { ROWS = 4096, FIRST = 1000 };
+    coda_graph *g = coda_graph_new();
+    coda_dim t = coda_symbol(g, "T", 1, ROWS, 1);
+    coda_value x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){t, 256});
+    coda_value w = coda_weight(g, "w", CODA_BF16, 2, (int64_t[]){1000, 256});
+    coda_value targets = coda_input(g, "targets", CODA_I32, 1, (int64_t[]){t});
+    coda_output(g, "loss", coda_cross_entropy(g, coda_matmul(g, x, w), targets, NULL));
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    opt.flags = CODA_PLAN_ONLY;
+    ck_assert_msg(!coda_compile(&p, g, &opt), "%s", coda_error());
+    for (int64_t at = FIRST; at <= ROWS; at += 13)
+        ck_assert_msg(coda_plan_workspace_for(p, &at) <= coda_plan_workspace(p), "%s", coda_error());
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
 TESTS(corners, RANGE(all_symbols_alike, 1, MOST_TRIED + 1), RANGE(they_are_few, 1, MOST_TRIED + 1),
-      ONE(all_have_room), EACH(parts_have_room, 2));
+      ONE(all_have_room), EACH(parts_have_room, 2), ONE(tiles_have_room));
