@@ -194,12 +194,18 @@ static bool folds_columns(const struct grouper *gr, const struct group *q)
     return false;
 }
 
+/* May so many columns be a segment? */
+static bool is_segment(int64_t columns)
+{
+    return extent_reaches(columns, 1) && extent_is_multiple(columns, 16) &&
+           !extent_reaches(columns, MOST_SEGMENT + 1) &&
+           (extent_is_multiple(SEGMENT_SPAN, columns) || extent_is_multiple(columns, SEGMENT_SPAN));
+}
+
 static bool reduce_fits(struct grouper *gr, struct group *q, const struct node *n, const struct spot *p)
 {
     int64_t segment = type_columns(&gr->g->node[n->in[REDUCE_X]].type);
-    bool spans = extent_reaches(segment, 1) && extent_is_multiple(segment, 16) &&
-                 !extent_reaches(segment, MOST_SEGMENT + 1) &&
-                 (extent_is_multiple(SEGMENT_SPAN, segment) || extent_is_multiple(segment, SEGMENT_SPAN));
+    bool spans = is_segment(segment);
     int64_t span = pair_span(&q->p);
     bool pairs = q->p.pair == PAIR_NONE || extents_equal(span, 0) || extents_equal(span, segment);
     bool folds = (p->segmented || extents_equal(segment, p->columns)) && !p->narrow && n->nin == 1;
@@ -270,8 +276,11 @@ static int64_t segment_wanted(const struct grouper *gr, int value, int steps)
     for (int i = u->at[value]; i < u->at[value + 1]; i++) {
         int reader = u->use[i].node;
         const struct node *n = &gr->g->node[reader];
-        if (op_combines_pairs(n->op)) return n->attr.rope.head_dim;
-        if (n->op == OP_REDUCE && !n->attr.reduce.columns) return type_columns(&gr->g->node[value].type);
+        bool folds = n->op == OP_REDUCE && !n->attr.reduce.columns;
+        int64_t columns = op_combines_pairs(n->op) ? n->attr.rope.head_dim
+                          : folds                  ? type_columns(&gr->g->node[value].type)
+                                                   : 0;
+        if (is_segment(columns)) return columns;
         bool passes = n->op == OP_MAP || n->op == OP_CAST || op_is_view(n->op);
         int64_t wanted = passes && steps ? segment_wanted(gr, reader, steps - 1) : 0;
         if (wanted) return wanted;
