@@ -12,6 +12,7 @@ from .errors import failure
 
 SHAPES = 64  # of which a stage keeps the sizes of its results
 HERE = contextlib.nullcontext()
+POINTERS = {}  # by their number: the type of so many
 # What Inductor's programs allocate by, in a fourth of the time of torch.empty.
 SHORT = {kind: getattr(torch._C._dynamo.guards, "_empty_strided_" + kind, None) for kind in ("cpu", "cuda")}
 
@@ -86,8 +87,11 @@ def replays_of(where):
 
 def run(plan, addresses, scratch, dims, replays=None):
     """A run of a plan, of one shape of it if it has symbols. `replays`: what was recorded of its runs."""
-    with on(scratch.where):
-        run_here(plan, addresses, scratch, dims, replays)
+    there = on(scratch.where)
+    if there is HERE:
+        return run_here(plan, addresses, scratch, dims, replays)
+    with there:
+        return run_here(plan, addresses, scratch, dims, replays)
 
 
 def run_here(plan, addresses, scratch, dims, replays):
@@ -110,7 +114,10 @@ def run_here(plan, addresses, scratch, dims, replays):
 
 
 def coda_run(plan, addresses, room, stream, dims):
-    pointers = (ctypes.c_void_p * len(addresses)).from_buffer(addresses)
+    kind = POINTERS.get(len(addresses))
+    if kind is None:
+        kind = POINTERS[len(addresses)] = ctypes.c_void_p * len(addresses)
+    pointers = kind.from_buffer(addresses)
     if dims is None:
         return c.coda_run(plan.handle, pointers, None, room, stream)
     opt = c.coda_run_options(dims=dims, dim_count=len(dims))
