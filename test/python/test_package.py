@@ -3,11 +3,13 @@
 plans, runs, symbols, states, gradients, and arrays by every protocol, of which some are fakes. References are formulas
 in fp64."""
 import array
+import copy
 import ctypes
 import functools
 import gc
 import math
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -379,6 +381,42 @@ class Runs(Case):
                 (lambda: coda.jit(3), TypeError, "jit wants a function, and not int")):
             with self.assertRaisesRegex(error, text):
                 call()
+
+    def test_copies(self):
+        """A copy of what owns an object of the library owns one of its own, or is that object, or there is none."""
+        def numbers(x):
+            return flat(x.view().tolist())
+        g = coda.Graph()
+        x = g.input("x", "f32", (2, 3))
+        g.output("y", x * 2 + 1)
+        plan, a = g.compile("cpu"), floats(2, 3)
+        want = numbers(plan(a))
+        for make in (copy.copy, copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))):
+            again, b = make(g), make(a)
+            self.assertEqual((str(again), numbers(b)), (str(g), numbers(a)))
+            self.assertNotEqual(b.memory.address, a.memory.address)
+            self.assertEqual(numbers(again.compile("cpu")(b)), want)
+            del again, b
+        for o in (plan, x):
+            self.assertIs(copy.copy(o), o)
+            self.assertIs(copy.deepcopy([o])[0], o)
+        gc.collect()
+        self.assertEqual((numbers(plan(a)), numbers(g.compile("cpu")(a))), (want, want))
+        for o in (plan, x, plan.bind(a), g.handle, coda.Cache(dir="")):
+            with self.assertRaisesRegex(TypeError, "^[^\n]*(process|bound to arrays)[^\n]*$"):
+                pickle.dumps(o)
+        for o in (plan.bind(a), g.handle):
+            with self.assertRaises(TypeError):
+                copy.deepcopy(o)
+        own = coda.Graph()
+        own.define_map("cube", "x * x * x", reference=lambda v: v ** 3)
+        with self.assertRaisesRegex(TypeError, "maps of its own"):
+            copy.copy(own)
+        bad = coda.Graph()
+        with self.assertRaises(coda.InvalidError):
+            bad.input("q", "f32", (2, 3)) @ bad.input("w", "f32", (4, 3))
+        with self.assertRaisesRegex(coda.InvalidError, "inner sizes"):
+            pickle.dumps(bad)
 
     def test_nothing_is_left(self):
         def size():

@@ -154,6 +154,18 @@ class Saved(Base):
         [t.join() for t in threads]
         self.assertEqual(wrong, [])
 
+    def test_copies(self):
+        import copy
+        import pickle
+        model, inputs = families.model_of("llama"), families.inputs_of("llama")
+        fast = self.saved(model, inputs)
+        other = copy.deepcopy(fast)
+        other.model.lm_head.weight.mul_(2)
+        self.assertFalse(torch.equal(fast(**inputs)[0], other(**inputs)[0]))
+        self.same(other, other.model, **inputs)
+        with self.assertRaisesRegex(TypeError, "pickle the model"):
+            pickle.dumps(fast)
+
     # ---- What changes behind load ----
 
     def test_weights(self):

@@ -29,8 +29,11 @@ def function(name, result, *arguments):
 
 
 class Handle(ctypes.c_void_p):
-    """A pointer to an object of the library, of a type of its own: a plan is no graph."""
+    """A pointer to an object of the library, of a type of its own: a plan is no graph. It has one owner, who frees it."""
     __slots__ = ()
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("a %s is of this process and of one owner: neither copied nor pickled" % type(self).__name__)
 
 
 class Struct(ctypes.Structure):

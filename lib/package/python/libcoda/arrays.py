@@ -146,6 +146,12 @@ def memory(x, stream=None):
     return from_buffer(x)
 
 
+def filled(shape, dtype, content):
+    made = Array(shape, dtype)
+    ctypes.memmove(made.memory.address, content, len(content))
+    return made
+
+
 class Array:
     """Memory with a type. Without an address it is memory of the host that the array owns, aligned to 256 bytes."""
     __slots__ = ("memory", "__weakref__")
@@ -161,6 +167,13 @@ class Array:
                     "memory of a device is the caller's: give an address, or a tensor of torch or cupy")
             address, owner = host(count(shape) * BYTES[dtype])
         self.memory = Memory(address, dtype, shape, strides, device, readonly, stream, owner)
+
+    def __reduce_ex__(self, protocol):
+        """A copy has memory of its own."""
+        m = self.memory
+        if m.device[0] != "cpu" or m.strides not in (None, dense_strides(m.shape)):
+            raise TypeError("an array that is strided or on a device is neither copied nor pickled")
+        return filled, (m.shape, m.dtype, ctypes.string_at(m.address, self.nbytes))
 
     shape = property(lambda self: self.memory.shape)
     dtype = property(lambda self: self.memory.dtype)

@@ -28,6 +28,15 @@ class Value(Node):
     def __init__(self, graph, value):
         self.graph, self.c = graph, value
 
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("a value is of a graph in this process: pickle the graph, and find() what has a name")
+
     # ---- What it is ----
 
     def _type(self):
@@ -172,6 +181,13 @@ class Graph(ops.Calls):
         g = cls.__new__(cls)
         g.handle = handle
         return g
+
+    def __reduce_ex__(self, protocol):
+        """A copy is of the text."""
+        if self.__dict__.get("kept"):
+            raise TypeError("a graph with maps of its own is neither copied nor pickled")
+        self.check()
+        return Graph, (str(self),)
 
     def __del__(self, free=c.coda_graph_free):
         if getattr(self, "handle", None):

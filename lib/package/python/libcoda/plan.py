@@ -74,6 +74,15 @@ class Plan:
         if getattr(self, "handle", None):
             free(self.handle)
 
+    def __copy__(self):
+        return self  # nothing changes a plan
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("a plan is of this process: pickle its graph, and compile that")
+
     def _plain_symbols(self, graph):
         """(argument, axis, symbol) where a dimension is a symbol by itself."""
         out = []
@@ -166,6 +175,9 @@ class Binding:
         results = [self.keep[i] for i in plan.results]
         self.result = results[0] if len(results) == 1 else tuple(results)
         self.call = self.caller(**options)
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("what is bound to arrays is neither copied nor pickled: bind the plan again")
 
     def fail(self, i, text):
         a = self.plan.args[i]

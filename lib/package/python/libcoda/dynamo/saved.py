@@ -6,6 +6,7 @@ of the call's arguments, and a digest of each module. A call of another form is 
 
 PyTorch has a file of its own for compiled functions, which holds Dynamo's guards: 10 MB for a model of 32 layers, of
 which it does not take models of transformers, and it belongs to one version. This one is 0.2 MB of text. """
+import copy
 import dataclasses
 import functools
 import io
@@ -309,7 +310,15 @@ class Loaded:
         self.known = {x.key: x for x in self.calls if x.between is None}
 
     def __getattr__(self, name):
+        if name.startswith("__") or name == "model":
+            raise AttributeError(name)
         return getattr(self.model, name)
+
+    def __deepcopy__(self, memo):
+        return Loaded(copy.deepcopy(self.model, memo), self.saved, self.path, self.options)
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("what is loaded is of this process: pickle the model, and load the file for it")
 
     def found(self, key):
         for call in self.calls:
