@@ -421,6 +421,54 @@ static int check_missing(bool aborts)
     return failed + check_sums("own", 2, 2, false); /* in the same contexts */
 }
 
+/* ---- Ends at any moment ---- */
+
+struct end {
+    coda_group *group;
+    useconds_t after;
+};
+
+static void *end_at(void *ctx)
+{
+    const struct end *e = ctx;
+    usleep(e->after);
+    coda_group_abort(e->group);
+    return NULL;
+}
+
+/* One rank of three ends the group at some moment: the others end, too, and say who it was, or have come
+ * through; and nobody has seen a wrong word. Each time in a new group. */
+static int check_instants(int instants)
+{
+    struct random draw = {seed * 17 + 5};
+    char what[1100] = "";
+    int64_t bad = 0;
+    int ended = 0;
+    setenv("CODA_EXCHANGE", "own", 1);
+    for (int i = 0; i < instants && !what[0]; i++) {
+        struct rank r[MOST_RANKS];
+        pthread_t other;
+        char who[40];
+        int victim = (int)(random_next(&draw) % 3), through = 0;
+        if (!make_group(r, 3, LONG_MS)) break;
+        struct end e = {r[victim].group, (useconds_t)(random_next(&draw) % 100000)};
+        snprintf(who, sizeof who, "rank %d gave up: coda_group_abort", victim);
+        for (int k = 0; k < 3; k++) r[k].runs = 3, r[k].captures = i % 2, r[k].seed = seed + (uint64_t)i;
+        bool begun = !pthread_create(&other, NULL, end_at, &e);
+        run_together(r, 3);
+        if (begun) pthread_join(other, NULL);
+        for (int k = 0; k < 3; k++) {
+            bad += r[k].bad, through += !r[k].error[0];
+            if (r[k].error[0] && !strstr(r[k].error, who)) /* or another rank, which that one has ended */
+                if (!strstr(r[k].error, "gave up: ")) snprintf(what, sizeof what, "%s", r[k].error);
+        }
+        ended += through < 3;
+        for (int k = 0; k < 3; k++) free_rank(&r[k]);
+    }
+    return gpu_case(!bad && !what[0], "groups that end at any moment",
+                    "%d of %d ended, %lld wrong elements %s", ended, instants, (long long)bad, what);
+}
+
 /* NCCL does it where GPUs do not reach each other. */
 static int check_apart(void)
 {
@@ -447,6 +495,7 @@ int gpu_exchange(void)
     failed += check_sums("own", 3, runs / 2, true) + check_sums("two_shot", 4, runs / 2, true);
     if (devices > 1) failed += check_growth(emulated ? 3 : 2);
     if (!device_dry()) failed += check_missing(false) + check_missing(true);
+    if (!device_dry()) failed += check_instants(!emulated ? 20 : scale_is_full() ? 1000 : 8);
     unsetenv("CODA_EXCHANGE");
     device_use(gpu.context);
     return failed;

@@ -10,6 +10,7 @@
 #include "jit.h"
 #include "util_overlap.h"
 #include "util_random.h"
+#include "util_scale.h"
 
 #include "tests.h" /* last: Check has a macro named fail */
 
@@ -478,6 +479,91 @@ START_TEST(a_rank_that_ends)
 }
 END_TEST
 
+/* ---- Ends at any moment ---- */
+
+enum { INSTANTS = 32, ALL_INSTANTS = 1000, RUNS = 6 };
+
+static const char three_sums[] =
+    "%tp = group {ranks=3}\n%x = input f32 [66]\n%a = all_reduce %x, %tp\n%b = tanh %a\n"
+    "%c = reduce_scatter %x, %tp, %a {axis=0}\n%d = all_gather %b, %tp, %c {axis=0}\n"
+    "output %y = %d\noutput %z = %c\n";
+
+struct mortal {
+    struct rank rank;
+    float x[66], y[198], z[22];
+    int runs;     /* that it comes to */
+    int wrong;    /* elements */
+    int after_us; /* when it is ended by another thread */
+    bool leaves;  /* its handle is freed behind its runs */
+};
+
+static void *live(void *ctx)
+{
+    struct mortal *m = ctx;
+    void *args[] = {m->rank.group, m->x, m->y, m->z};
+    for (int i = 0; i < m->runs && !m->rank.status; i++) {
+        m->rank.status = coda_run(m->rank.plan, args, NULL, m->rank.work, NULL);
+        snprintf(m->rank.error, sizeof m->rank.error, "%s", m->rank.status ? coda_error() : "");
+        for (int k = 0; k < 66 && !m->rank.status; k++)
+            m->wrong += fabsf(m->y[k] - tanhf(3.0f * (float)k / 64)) > 1e-6f;
+    }
+    if (m->leaves) coda_group_free(m->rank.group), m->rank.group = NULL;
+    return NULL;
+}
+
+static void *end_after(void *ctx)
+{
+    struct mortal *m = ctx;
+    struct timespec t = {0, m->after_us * 1000L};
+    nanosleep(&t, NULL);
+    coda_group_abort(m->rank.group);
+    return NULL;
+}
+
+/* Three ranks, of which one leaves, is late or is ended: the others say so, by its number, or have come
+ * through; what they had had is right, and a new group works. */
+static void end_one(const coda_plan *p, struct random *draw, int how)
+{
+    static const char *const words[] = {"rank %d left the group before exchange ", "",
+                                        "rank %d gave up: coda_group_abort"};
+    struct mortal m[3] = {{.runs = 0}};
+    struct rank r[3] = {{0}};
+    pthread_t thread[3], other;
+    char who[64];
+    int victim = (int)(random_next(draw) % 3);
+    make_groups(r, 3, how == 1 ? SHORT_MS / 6 : LONG_MS);
+    for (int k = 0; k < 3; k++) {
+        m[k].rank = r[k], m[k].rank.plan = p, m[k].runs = RUNS,
+        m[k].rank.work = poisoned(coda_plan_workspace(p), k);
+        for (int i = 0; i < 66; i++) m[k].x[i] = (float)i / 64;
+    }
+    if (how < 2) m[victim].runs = (int)(random_next(draw) % RUNS);
+    m[victim].leaves = !how, m[victim].after_us = (int)(random_next(draw) % 1500);
+    for (int k = 0; k < 3; k++) ck_assert(!pthread_create(&thread[k], NULL, live, &m[k]));
+    if (how == 2) ck_assert(!pthread_create(&other, NULL, end_after, &m[victim]));
+    for (int k = 0; k < 3; k++) pthread_join(thread[k], NULL);
+    if (how == 2) pthread_join(other, NULL);
+    if (how == 1) snprintf(who, sizeof who, " missed exchange "); /* another one may have been late as well */
+    else snprintf(who, sizeof who, words[how], victim);
+    for (int k = 0; k < 3; k++) {
+        ck_assert_msg(how == 2 || k == victim || m[k].rank.status, "rank %d came through", k);
+        ck_assert_msg(!m[k].rank.status || strstr(m[k].rank.error, who), "%s: %s", who, m[k].rank.error);
+        ck_assert_int_eq(m[k].wrong, 0);
+        free(m[k].rank.work);
+        coda_group_free(m[k].rank.group);
+    }
+}
+
+START_TEST(ends_at_any_moment)
+{
+    struct random draw = {random_seed() + (uint64_t)_i};
+    coda_graph *g = parsed(three_sums);
+    coda_plan *p = compiled(g, CODA_NO_FUSION);
+    for (int i = 0; i < (scale_is_full() ? ALL_INSTANTS : INSTANTS); i++) end_one(p, &draw, _i);
+    coda_plan_free(p), coda_graph_free(g);
+}
+END_TEST
+
 /* Handles of other groups, and pointers that are none. */
 START_TEST(wrong_handles)
 {
@@ -694,6 +780,6 @@ END_TEST
 
 TESTS(exchange, EACH(moves_and_adds, ARRAY_SIZE(exchanges)), EACH(a_block_in_parts, 2),
       ONE(calls_keep_their_order), EACH(says_what_is_wrong, ARRAY_SIZE(refused)), ONE(ranks_that_differ),
-      ONE(a_rank_that_is_late), EACH(a_rank_that_ends, 2), ONE(wrong_handles), ONE(kernels_of_ours),
-      EACH(others_run_beside_with_equal_bits, OVERLAP_GRAPHS), ONE(plans_show_exchanges), CASE("nvrtc"),
-      TAG("nvrtc"), EACH(kernels_fit_registers, 2));
+      ONE(a_rank_that_is_late), EACH(a_rank_that_ends, 2), EACH(ends_at_any_moment, 3), ONE(wrong_handles),
+      ONE(kernels_of_ours), EACH(others_run_beside_with_equal_bits, OVERLAP_GRAPHS),
+      ONE(plans_show_exchanges), CASE("nvrtc"), TAG("nvrtc"), EACH(kernels_fit_registers, 2));
