@@ -17,7 +17,7 @@ enum {
     LEAST_STAGES = 2,
     MOST_ACCUMULATORS = 128, /* of a thread, which has 255 registers */
     MOST_BESIDE_CODES = 64,  /* the same, where B is packed, or pairs turn behind statistics of segments: */
-    MOST_SEGMENT = 128,      /* ... these want registers, too, but a tile has whole segments */
+    MOST_SPAN = 128,         /* ... these want registers, too, but a tile has whole segments, and heads */
     BAND_ROWS = 1024,        /* rows of A in a raster group, which thus stay in L2 */
     FRAGMENT_BYTES = 128,
     DECODE = 10,    /* instructions of an element of B that is not as products have it; ... */
@@ -101,8 +101,9 @@ static void consider(struct search *s, int bm, int bn)
     struct tile t = {.mainloop = &mainloop_mma, .bm = bm, .bn = bn, .bk = STEP, .groups = 1};
     t.band = BAND_ROWS / bm;
     t.stages = stages_of(s->p, &t, s->target);
-    bool turns = s->p->segment && s->p->segment <= MOST_SEGMENT && s->p->pair == PAIR_HEADS;
-    int most = use_is_packed(&s->p->b.data) || turns ? MOST_BESIDE_CODES : MOST_ACCUMULATORS;
+    bool turns = s->p->segment && s->p->pair == PAIR_HEADS, wide = program_span(s->p) > MOST_SPAN;
+    bool beside = use_is_packed(&s->p->b.data) || turns;
+    int most = beside && !wide ? MOST_BESIDE_CODES : MOST_ACCUMULATORS;
     if (bm * bn / 128 > most || t.stages < LEAST_STAGES) return;
     search_add(s, &t, cost(s->p, &t, s->target));
 }
