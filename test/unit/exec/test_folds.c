@@ -169,6 +169,8 @@ static void expect_one_id(const char *text, coda_fold fold, int *with)
     *with += id != 0;
 }
 
+enum { MANY = 50 }; /* graphs, of which a share has constants; of fewer it may be none */
+
 START_TEST(rows_do_not_change_what_is_folded)
 {
     uint64_t seed = random_seed();
@@ -176,12 +178,13 @@ START_TEST(rows_do_not_change_what_is_folded)
     for (int f = 0; f < 3; f++)
         for (int i = 0; i < model_count; i++) expect_one_id(models[i].text, folds[f], &with);
     ck_assert_int_ge(with, 10);
-    for (int i = 0; i < scaled(250); i++) {
+    int known = with, graphs = scaled(250);
+    for (int i = 0; i < graphs; i++) {
         char *text = model_random(seed + (uint64_t)i);
         expect_one_id(text, folds[1 + i % 2], &with);
         free(text);
     }
-    ck_assert_int_ge(with, 10 + scaled(250) / 8);
+    ck_assert_int_ge(with - known, graphs < MANY ? 0 : graphs / 8);
 }
 END_TEST
 
