@@ -490,7 +490,7 @@ int gpu_exchange(void)
     bool emulated = device_emulated(&gpu);
     printf("%d device%s\n", devices, devices == 1 ? "" : "s");
     if (emulated && devices > 1) failed += check_apart(); /* while no device reaches another one yet */
-    int runs = device_dry() ? 2 : !emulated ? 1000 : scale_is_full() ? 2500 : 50;
+    int runs = device_dry() ? 2 : emulated ? (scale_is_full() ? 2500 : 50) : scale_is_full() ? 42000 : 1000;
     failed += check_sums("own", 2, runs, false) + check_sums("two_shot", 2, runs, false);
     failed += check_sums("own", 3, runs / 2, true) + check_sums("two_shot", 4, runs / 2, true);
     if (devices > 1) failed += check_growth(emulated ? 3 : 2);

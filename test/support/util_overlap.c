@@ -39,15 +39,32 @@ static void print_sum(struct text *t, int number, int piece)
     text_append(t, "\n");
 }
 
-/* h += s, of which piece i of half k is sum k PIECES + i. */
-static void print_half(struct text *t, int k, int i)
+/* Of q, k and v, in place of attention, q k + v. */
+static void print_attention(struct text *t, int k, int i)
 {
-    text_printf(t, "%%h%d_%d = add %%s%d, %%h%d_%d\n", k, i, (k - 1) * PIECES + i, k - 1, i);
-    text_printf(t, "%%n%d_%d = rms_norm %%h%d_%d {eps=1e-5}\n", k, i, k, i);
+    text_printf(t, "%%g%d_%d = matmul %%n%d_%d, %%wq\n", k, i, k, i);
+    for (int p = 0; p < 3; p++)
+        text_printf(t, "%%p%d_%d_%d = slice %%g%d_%d {axis=1,start=%d,stop=%d,step=1}\n", p, k, i, k, i,
+                    p * D / 2, (p + 1) * D / 2);
+    text_printf(t, "%%u%d_%d = mul %%p0_%d_%d, %%p1_%d_%d\n", k, i, k, i, k, i);
+    text_printf(t, "%%m%d_%d = add %%u%d_%d, %%p2_%d_%d\n", k, i, k, i, k, i);
+}
+
+static void print_mlp(struct text *t, int k, int i)
+{
     text_printf(t, "%%g%d_%d = matmul %%n%d_%d, %%wg\n%%u%d_%d = matmul %%n%d_%d, %%wu\n", k, i, k, i, k, i,
                 k, i);
     text_printf(t, "%%m%d_%d = swiglu %%g%d_%d, %%u%d_%d\n", k, i, k, i, k, i);
-    text_printf(t, "%%z%d_%d = matmul %%m%d_%d, %%wd\n", k, i, k, i);
+}
+
+/* h += s, of which piece i of half k is sum k PIECES + i; then halves by turns. */
+static void print_half(struct text *t, int k, int i)
+{
+    text_printf(t, "%%h%d_%d = add %%s%d, %%h%d_%d\n", k, i, (k - 1) * PIECES + i, k - 1, i);
+    text_printf(t, "%%n%d_%d = rms_norm %%h%d_%d, %%gain {eps=1e-5}\n", k, i, k, i);
+    if (k % 2) print_mlp(t, k, i);
+    else print_attention(t, k, i);
+    text_printf(t, "%%z%d_%d = matmul %%m%d_%d, %%w%s\n", k, i, k, i, k % 2 ? "d" : "o");
     print_sum(t, k * PIECES + i, i);
 }
 
@@ -57,6 +74,7 @@ static void print_pieces(struct text *t)
     text_printf(t, "%%tp = group {ranks=2}\n%%x = input bf16 [%d,%d]\n%%a = input bf16 [%d,%d]\n", M, D, M,
                 D / 2);
     text_printf(t, "%%wo = weight bf16 [%d,%d]\n%%wg = weight bf16 [%d,%d]\n", D, D / 2, F, D);
+    text_printf(t, "%%wq = weight bf16 [%d,%d]\n%%gain = weight bf16 [%d]\n", D / 2 * 3, D, D);
     text_printf(t, "%%wu = weight bf16 [%d,%d]\n%%wd = weight bf16 [%d,%d]\n", F, D, D, F);
     for (int i = 0; i < PIECES; i++) {
         text_printf(t, "%%h0_%d = slice %%x {axis=0,start=%d,stop=%d,step=1}\n", i, i * rows,
