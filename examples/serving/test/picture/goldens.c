@@ -43,6 +43,9 @@ void test_goldens(const char *tiny, const char *scratch)
     for (int i = 0; i < TINY_KINDS; i++)
         golden(tiny, tiny_kind[i], "latents", CODA_DEVICE_CPU, CODA_F32, 1e-5);
     golden(tiny, "sd3", "adapted", CODA_DEVICE_CPU, CODA_F32, 1e-5);
+    /* Guidance enlarges what 16 bits round: by diffusers in bf16 these are off by 1.80e-2 and 1.53e-2. */
+    golden(tiny, "pixart", "latents", CODA_DEVICE_CPU, CODA_BF16, 1.8e-2);
+    golden(tiny, "pixart_sides", "latents", CODA_DEVICE_CPU, CODA_BF16, 1.5e-2);
 }
 
 void test_goldens_gpu(const char *tiny, const char *scratch)
