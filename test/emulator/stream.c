@@ -19,6 +19,7 @@ struct front {
 struct record {
     struct record *next;
     int number; /* in the graph */
+    int stream; /* of those that record into it */
     struct front ahead;
     bool done;
     const struct emulated_kernel *kernel; /* NULL: a call */
@@ -148,6 +149,7 @@ bool stream_records(CUstream s) { return s && s->recording; }
 static CUresult record(CUstream s, struct record *r)
 {
     r->ahead = s->front;
+    while (s->recording->stream[r->stream] != s) r->stream++;
     if (!append(s->recording, r)) return CUDA_ERROR_OUT_OF_MEMORY;
     s->front = (struct front){.number = {s->recording->records - 1}, .count = 1};
     return CUDA_SUCCESS;
@@ -228,7 +230,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long 
     (void)flags;
     struct CUgraphExec_st *e = calloc(1, sizeof *e);
     if (!e) return CUDA_ERROR_OUT_OF_MEMORY;
-    e->graph.end = &e->graph.first;
+    e->graph.end = &e->graph.first, e->graph.streams = g->streams;
     for (const struct record *r = g->first; r; r = r->next)
         if (!append(&e->graph, r)) return cuGraphExecDestroy(e), CUDA_ERROR_OUT_OF_MEMORY;
     return *out = e, CUDA_SUCCESS;
@@ -248,8 +250,8 @@ static bool is_ready(const struct record *first, const struct record *r)
     return true;
 }
 
-/* Of the first few that are not done, one that waits for nobody. */
-static struct record *next_of(const struct CUgraph_st *g, uint64_t *random)
+/* Of the first few that are not done, one that waits for nobody; of this stream, if it has one. */
+static struct record *next_of(const struct CUgraph_st *g, int stream, uint64_t *random)
 {
     enum { FEW = 16 };
     struct record *ready[FEW], *first = g->first;
@@ -258,7 +260,9 @@ static struct record *next_of(const struct CUgraph_st *g, uint64_t *random)
     for (struct record *r = first; r && seen < FEW; r = r->next) {
         if (r->done) continue;
         seen++;
-        if (is_ready(first, r)) ready[n++] = r;
+        if (!is_ready(first, r)) continue;
+        if (r->stream == stream) return r;
+        ready[n++] = r;
     }
     *random = *random * 6364136223846793005u + 1442695040888963407u;
     return ready[(*random >> 33) % (uint64_t)n];
@@ -271,10 +275,12 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s)
     uint64_t random =
         (seed ? strtoull(seed, NULL, 0) : 1) + 77 * __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
     CUresult status = CUDA_SUCCESS;
+    /* Mostly one stream goes ahead as far as it can; one that no launch is of goes by chance. */
+    int ahead = (int)((random * 0x9e3779b97f4a7c15u) >> 33) % (e->graph.streams + 1);
     (void)s;
     for (struct record *r = e->graph.first; r; r = r->next) r->done = false;
     for (int i = 0; i < e->graph.records && !status; i++) {
-        struct record *r = next_of(&e->graph, &random);
+        struct record *r = next_of(&e->graph, ahead, &random);
         status = r->kernel ? emulator_run(r->kernel, r->parameters, r->grid, r->threads, r->shared)
                            : (CUresult)r->call(r->parameters);
         r->done = true;

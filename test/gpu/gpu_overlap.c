@@ -183,7 +183,7 @@ static int check(int which, const char *how, const struct jit_device *gpu)
     setenv("CODA_EXCHANGE", how, 1);
     bool good = !coda_group_local(group, RANKS, &opt);
     for (int k = 0; k < RANKS && good; k++) {
-        r[k] = (struct rank){.number = k, .group = group[k], .runs = 2, .replays = scaled(40)};
+        r[k] = (struct rank){.number = k, .group = group[k], .runs = 1, .replays = scaled(16)};
         overlap_graph(r[k].text, sizeof r[k].text, which);
     }
     while (good && begun < RANKS && !pthread_create(&thread[begun], NULL, run_rank, &r[begun])) begun++;
