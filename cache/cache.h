@@ -195,7 +195,6 @@ static inline uint64_t stats_get(const struct stats *s, enum cache_counter which
     if (which >= COUNT_loads) s = &stats_of_process;
     return atomic_load_explicit(&s->count[which], memory_order_relaxed);
 }
-const char *stats_name(enum cache_counter which); /* "memory_hits" */
 void stats_reject(struct stats *s, enum entry_fault f);
 void stats_store_failure(struct stats *s, int error); /* an errno */
 

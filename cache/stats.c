@@ -12,8 +12,6 @@ struct stats stats_of_process;
 #define NAME(name, comment) #name,
 static const char *const names[] = {CACHE_COUNTERS(NAME)};
 
-const char *stats_name(enum cache_counter which) { return names[which]; }
-
 void stats_reject(struct stats *s, enum entry_fault f)
 {
     static const enum cache_counter which[ENTRY_FAULTS] = {

@@ -297,21 +297,6 @@ int graph_copy_outputs(graph *to, const graph *from, const int *map)
 
 /* ---- Questions ---- */
 
-bool graph_is_const(const graph *g, int value)
-{
-    bool *needed = calloc((size_t)value + 1, sizeof *needed), constant = needed != NULL;
-    if (needed) needed[value] = true;
-    for (int i = value; constant && i >= 0; i--) {
-        const struct node *n = &g->node[i];
-        if (!needed[i]) continue;
-        constant = !op_is_input(n->op) && !node_is_small(n);
-        for (int j = 0; j < n->nin; j++)
-            if (n->in[j] >= 0) needed[n->in[j]] = true;
-    }
-    free(needed);
-    return constant;
-}
-
 int graph_uses(const graph *g, int value)
 {
     int uses = 0;

@@ -262,8 +262,7 @@ int *graph_map_operands(graph *to, const struct node *n, const int *map);
  * `from`'s outputs, renamed through map[]: 0, or -1 with `to` poisoned. */
 graph *graph_like(const graph *from);
 int graph_copy_outputs(graph *to, const graph *from, const int *map);
-bool graph_is_const(const graph *g, int value); /* depends on weights alone; walks the graph */
-int graph_uses(const graph *g, int value);      /* operands and outputs that name it; likewise */
+int graph_uses(const graph *g, int value); /* operands and outputs that name it; walks the graph */
 const struct prim *graph_find_prim(const graph *g, const char *name); /* user maps, then the table */
 coda_status graph_define_map(graph *g, const coda_map_def *def);      /* poisons, too */
 /* mistake.c -- keeps the graph's first mistake, and says where it is: behind the message's first word, if a

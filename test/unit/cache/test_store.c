@@ -274,8 +274,9 @@ START_TEST(prints_all_counters)
     ck_assert_int_eq(coda_cache_stats_print(c, text, sizeof text), n);
     ck_assert_int_eq((int64_t)strlen(text), n);
     ck_assert_ptr_nonnull(strstr(text, "\"compiles\": 1,"));
-    for (int i = 0; i < CACHE_COUNTER_COUNT; i++)
-        ck_assert_ptr_nonnull(strstr(text, stats_name((enum cache_counter)i)));
+#define PRINTED(name, comment) ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": "));
+    CACHE_COUNTERS(PRINTED)
+#undef PRINTED
     ck_assert_uint_eq(sizeof(coda_cache_stats), sizeof(size_t) + CACHE_COUNTER_COUNT * sizeof(uint64_t));
 }
 END_TEST

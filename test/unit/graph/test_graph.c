@@ -209,31 +209,6 @@ START_TEST(foreign_map)
 }
 END_TEST
 
-START_TEST(constness)
-{
-    graph *g = graph_new();
-    int x = leaf(g, OP_INPUT, "x", 3, 4), w = leaf(g, OP_WEIGHT, "w", 3, 4),
-        v = leaf(g, OP_WEIGHT, "v", 3, 4);
-    int c = graph_map(g, "mul", w, v, NULL), d = graph_map(g, "add", c, x, NULL);
-    ck_assert(!graph_is_const(g, x));
-    ck_assert(graph_is_const(g, w));
-    ck_assert(graph_is_const(g, c));
-    ck_assert(!graph_is_const(g, d));
-    graph_free(g);
-}
-END_TEST
-
-/* 2^64 paths from the last node to the leaf must not take 2^64 steps. */
-START_TEST(constness_of_a_lattice)
-{
-    graph *g = graph_new();
-    int x = leaf(g, OP_WEIGHT, "w", 1, 1);
-    for (int i = 0; i < 64; i++) x = graph_map(g, "add", x, x, NULL);
-    ck_assert(graph_is_const(g, x));
-    graph_free(g);
-}
-END_TEST
-
 /* Attributes are what ops.def names: bytes between them, and those of other operations, say nothing. */
 START_TEST(attributes_are_compared_by_name)
 {
@@ -315,5 +290,5 @@ END_TEST
 
 TESTS(graph, ONE(grows), ONE(owns_operands), ONE(poison_keeps_the_first_mistake),
       EACH(name, ARRAY_SIZE(names)), ONE(name_length), ONE(outputs), ONE(origins), ONE(copies_stand_alone),
-      ONE(foreign_map), ONE(constness), ONE(constness_of_a_lattice), ONE(attributes_are_compared_by_name),
-      ONE(attributes_of_maps), ONE(shorthands), ONE(name_table));
+      ONE(foreign_map), ONE(attributes_are_compared_by_name), ONE(attributes_of_maps), ONE(shorthands),
+      ONE(name_table));
