@@ -325,6 +325,10 @@ class Refused(Base):
         self.refused(lambda x: torch.sort(x)[0], [x], "no rule for sort")
         self.refused(lambda x: F.linear(x.double(), w.double()), [x], "torch.float64")
 
+        self.assertEqual(self.refused(lambda x: x @ x.T, [x.to("meta")], "tensors on meta").shape, (4, 4))
+        got = self.refused(torch.func.grad(lambda x: F.linear(x, w.detach()).square().sum()), [x], "torch.func")
+        self.assertLessEqual(off(got, 2 * F.linear(x, w) @ w), 1e-5)
+
         def cast(x):
             with torch.autocast("cpu", torch.bfloat16):
                 return F.linear(x, w)

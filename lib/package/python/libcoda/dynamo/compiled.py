@@ -23,6 +23,8 @@ def device_of(arguments):
     """("cpu" or "gpu", the torch.device) of the tensors among them."""
     for x in arguments:
         if isinstance(x, torch.Tensor):
+            if x.device.type not in ("cpu", "cuda"):
+                raise Refuse("tensors on %s: libcoda takes those of the host and of CUDA" % x.device)
             return ("gpu" if x.device.type == "cuda" else "cpu"), x.device
     return "cpu", torch.device("cpu")
 

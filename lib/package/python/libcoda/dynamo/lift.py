@@ -16,6 +16,7 @@ RANDOM = {"rand", "randn", "rand_like", "randn_like", "randint",
     "bernoulli", "normal", "multinomial", "randperm", "rrelu"}
 SKIPPED = {"_log_api_usage_once", "_set_grad_enabled", "_warn_once"}
 FORBIDDEN = {"_enter_autocast": "autocast", "_exit_autocast": "autocast"}
+NESTING = re.compile(r"_(increment|decrement)_nesting$|^_(enter|exit)_")  # calls that change what the process is in
 
 
 def word_of(node):
@@ -215,8 +216,8 @@ class Lift:
                 self.recording = bool(node.args[0])
             self.folded += 1
             return None
-        if word in FORBIDDEN:
-            raise Refuse(FORBIDDEN[word])
+        if word in FORBIDDEN or NESTING.search(word):
+            raise Refuse(FORBIDDEN.get(word, "torch.func, or another mode: %s" % word))
         if word in RANDOM:
             raise Refuse("random numbers: %s" % word)
         args, kwargs = self.value(node.args), self.value(node.kwargs)

@@ -9,7 +9,7 @@ import torch
 from torch.fx.passes.split_module import split_module
 
 from .compiled import device_of, program_of
-from .lift import FORBIDDEN, Lift, is_number, paths_of, word_of
+from .lift import FORBIDDEN, Lift, NESTING, is_number, paths_of, word_of
 from .rules import IN_PLACE
 from .text import Refuse
 
@@ -88,7 +88,7 @@ class Regions:
         if keep and lift.silent:
             raise Refuse("torch.no_grad() around a part of it, where another part is left to PyTorch")
         for n, why in lift.refused:
-            if writes(n) or word_of(n) in FORBIDDEN:  # which says something of nodes around it
+            if writes(n) or word_of(n) in FORBIDDEN or NESTING.search(word_of(n)):  # which says something of nodes around it
                 raise Refuse(why)
         self.refused = [(n, why) for n, why in lift.refused]
         self.buffers = [(k, x.data_ptr(), x._version) for k, x in lift.buffers]
