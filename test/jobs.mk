@@ -132,7 +132,7 @@ EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) co
 
 # ---- Tiers ----
 CHECK := $(UNIT) $(HOUSE) lint install conformance $(if $(wildcard $(CUDA_HOME)/include/cublasLt.h),cuda-abi)
-TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(ASAN) $(TSAN) oom oom-asan oom-shapes oom-shapes-asan $(FUZZERS) $(TORTURE) $(WEAK) $(HOUSE) lint cuda-abi $(SYSTEM)
+TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(ASAN) $(TSAN) oom oom-asan oom-shapes oom-shapes-asan $(FUZZERS) $(SYSTEM) $(TORTURE) $(WEAK) $(HOUSE) lint cuda-abi
 
 .PHONY: check test test-full
 check: $(call jobs,$(CHECK))
