@@ -11,7 +11,6 @@
  */
 #include "workers.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 
@@ -78,15 +77,25 @@ static void begin_anew(void)
 
 static void watch_forks(void) { pthread_atfork(NULL, NULL, begin_anew); }
 
+enum { STACK = 8 << 20 };
+
+bool workers_start(pthread_t *thread, void *(*fn)(void *), void *ctx)
+{
+    pthread_attr_t attr;
+    sigset_t all, before;
+    if (pthread_attr_init(&attr)) return false;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool good = !pthread_attr_setstacksize(&attr, STACK) && !pthread_create(thread, &attr, fn, ctx);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return good;
+}
+
 /* With the lock: until there are so many, or the system has no more. */
 static void hire(int wanted)
 {
-    sigset_t all, before;
-    if (workers >= wanted || ending) return;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (workers < wanted && pthread_create(&worker[workers], NULL, serve, NULL) == 0) workers++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    while (!ending && workers < wanted && workers_start(&worker[workers], serve, NULL)) workers++;
 }
 
 /* One that calls exit() itself does not wait for itself. */

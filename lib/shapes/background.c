@@ -1,5 +1,6 @@
 /* background.c -- one thread, started when there is something to do, and a queue. */
 #include "background.h"
+#include "workers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,23 +51,12 @@ static void *work(void *ctx)
     return NULL;
 }
 
-/* The thread takes no signals of its process. */
-static bool start(struct background *b)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    b->started = pthread_create(&b->thread, NULL, work, b) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return b->started;
-}
-
 bool background_add(struct background *b, const int64_t *dims)
 {
     size_t bytes = sizeof *dims * (size_t)b->dims;
     if (b->waiting >= MOST_WAITING) return false;
     struct errand *e = malloc(sizeof *e + bytes);
-    if (!e || (!b->started && !start(b))) return free(e), false;
+    if (!e || (!b->started && !(b->started = workers_start(&b->thread, work, b)))) return free(e), false;
     e->next = NULL;
     memcpy(e->dims, dims, bytes);
     *(b->last ? &b->last->next : &b->first) = e;
