@@ -1,7 +1,7 @@
 # flags.mk -- what all C of this tree is compiled with: the library, its tests and examples, and examples/serving.
 CC     ?= gcc
 CXX    ?= g++
-WARN   := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla -Wno-psabi
+WARN   := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla -Wno-psabi -Werror=implicit-function-declaration
 CFLAGS ?= -O2 -g
 COMMON_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -pthread $(WARN) $(CFLAGS) \
 	$(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) -MMD -MP
