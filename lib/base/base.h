@@ -94,8 +94,7 @@ uint64_t hash_of(const void *data, size_t size);
 void parallel_for(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx);
 /* The same of a loop of so many operations in all, as a product's multiply-adds: few of them run alone. */
 void parallel_work(int64_t n, double operations, void (*fn)(void *ctx, int64_t i), void *ctx);
-/* The same by new threads, all at once: of items that take long, wait for each other or recurse deeply. The
- * caller takes a share only where the system has fewer threads. */
+/* The same by new threads, all at once: of items that take long or wait for each other. */
 void parallel_for_most(int64_t n, int threads, void (*fn)(void *ctx, int64_t i), void *ctx);
 enum { PARALLEL_MOST = 64 };
 int parallel_threads(void);            /* 1..PARALLEL_MOST: the cores that this process may use, ... */

@@ -136,8 +136,8 @@ void parallel_for_most(int64_t n, int most, void (*fn)(void *ctx, int64_t i), vo
 {
     struct job j = {.n = n, .fn = fn, .ctx = ctx};
     pthread_t thread[PARALLEL_MOST];
-    int threads = (int)MIN(n, MIN(most, PARALLEL_MOST)), started = 0;
+    int threads = (int)MIN(n, MIN(most, PARALLEL_MOST)) - 1, started = 0;
     while (started < threads && workers_start(&thread[started], work, &j)) started++;
-    if (started < threads) work(&j);
+    work(&j);
     for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
 }

@@ -259,11 +259,7 @@ status 1 $coda cache list; says "$out/cache"
 status 1 $coda cache list --cache-dir /dev/null/none; says 'none'
 status 1 $coda cache verify /nonexistent; says 'cannot be opened'
 
-# The compiler has a stack of its own, however small those of the process are.
-stack=$(ulimit -Ss)
-ulimit -Ss 128
 CODA_RECORD=$out/used.keys status 0 $coda compile $first; prints coda_gemm
-ulimit -Ss "$stack"
 n=$(entries)
 [ "$n" -gt 2 ] || die "$n entries after a compilation"
 [ "$(sort -u "$out/used.keys" | grep -c '^kernel [0-9a-f]\{64\} sm_90a coda_')" = "$n" ] ||
