@@ -35,7 +35,8 @@ extern "C" {
  *
  * Before a plan's first exchange all ranks compare what they are going to run: other graphs, or other shapes
  * of one, end as CODA_E_INVALID on all of them. So each plan, and each shape of a graph with symbols, begins
- * with a run at which ranks wait for each other.
+ * with a run at which ranks wait for each other. Threads that later run plans in another order end so, too,
+ * at the first run that differs; where runs were captured own exchanges end by their deadlines.
  *
  * On GPUs exchanges are NCCL's, given to the run's stream: coda_compile wants its library (libnccl.so.2,
  * 2.14.3 or newer: the copy that the process has loaded, else as NVRTC is found) and fails with CODA_E_DEVICE

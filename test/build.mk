@@ -162,7 +162,7 @@ emulator: $(EMULATOR) $(BUILD)/gpu_tests ## the GPU tests' machine without a GPU
 # GPU tests: no Check, so that they run where only a driver and a toolkit are. Each test/gpu/gpu_NAME.c
 # defines int gpu_NAME(void), the number of its failures.
 GPU_TESTS := $(filter-out test/gpu/gpu_main.c,$(sort $(wildcard test/gpu/gpu_*.c)))
-GPU_OBJ    = $(GPU_TESTS:%.c=$(BUILD)/%.o) $(BUILD)/test/gpu/gpu_main.o $(BUILD)/test/gpu/codes.o $(BUILD)/test/util.a
+GPU_OBJ    = $(GPU_TESTS:%.c=$(BUILD)/%.o) $(BUILD)/test/gpu/gpu_main.o $(BUILD)/test/gpu/codes.o $(BUILD)/test/gpu/sums.o $(BUILD)/test/util.a
 GPU_STAMP ?= test/gpu.stamp
 DIGEST     = find include lib jit primitives cache test/gpu -type f | LC_ALL=C sort | \
 	xargs sha256sum | sha256sum | cut -c-64
@@ -171,6 +171,7 @@ $(BUILD)/test/gpu_list.h: $(GPU_TESTS)
 	@mkdir -p $(@D)
 	@for f in $(GPU_TESTS:test/gpu/gpu_%.c=%); do echo "GPU_TEST($$f)"; done > $@
 $(BUILD)/test/gpu/gpu_main.o: $(BUILD)/test/gpu_list.h
+$(BUILD)/gpu_tests: LDLIBS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc # gpu_ends.c
 $(BUILD)/gpu_tests: $(GPU_OBJ) $(BUILD)/libcoda_internal.a
 	$(CC) $^ -o $@ $(LDLIBS)
 # Kernels are kept in a directory of their own, and come there from files that were made before, with the seed that

@@ -88,6 +88,11 @@ static coda_status reserve(const struct call *c, coda_group *g)
     return status || !area ? status : peers_reserve(c, g, p, area, c->p->agenda.exchange[0].operation);
 }
 
+static bool is_captured(const struct call *c)
+{
+    return c->p->device == CODA_DEVICE_GPU && jit_is_captured(c->stream);
+}
+
 coda_status agree(const struct call *c)
 {
     const struct coda_plan *p = c->p;
@@ -95,6 +100,7 @@ coda_status agree(const struct call *c)
     for (int i = 0; i < p->groups && !status; i++) {
         coda_group *g = c->args[p->group[i].arg];
         status = ranks_check(g, p->place[p->group[i].arg].name, p->group[i].ranks);
+        if (!status) status = ranks_follow(g, &p->agenda, is_captured(c));
         if (status || ranks_agreed(g, p->agenda.digest)) continue;
         status = compare(c, g);
         if (!status) status = reserve(c, g);

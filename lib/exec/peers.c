@@ -140,6 +140,8 @@ coda_status peers_reserve(const struct call *c, coda_group *g, struct peers *p, 
 coda_status peers_status(const struct peers *p, int timeout_ms)
 {
     if (!p->notes || !p->notes->late) return CODA_OK;
+    if (p->notes->late == PEER_GAVE_UP)
+        return fail(CODA_E_DEVICE, "rank %u gave up at exchange %u", p->notes->missed, p->notes->epoch + 1);
     return fail(CODA_E_DEVICE, "rank %u missed exchange %u (@%u) for %d ms", p->notes->missed,
                 p->notes->epoch + 1, p->notes->program, timeout_ms);
 }

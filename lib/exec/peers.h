@@ -15,6 +15,8 @@ struct peer_notes {
     uint32_t over, late, missed, epoch, program;
 };
 
+enum { PEER_LATE = 1, PEER_GAVE_UP }; /* what `late` may be */
+
 struct peers {
     struct jit_device gpu; /* of this rank */
     bool apart;            /* some ranks do not reach others: there are no inboxes */
@@ -26,7 +28,7 @@ struct peers {
 /* The last part of a kernel's parameters: Company<ranks>, of which the unused inboxes are left out. */
 struct peer_company {
     void *notes;
-    uint64_t area, patience_ns;
+    uint64_t start, area, patience_ns;
     uint32_t rank, program;
 };
 

@@ -37,7 +37,13 @@ int64_t peers_area(const struct coda_plan *p)
         int n = trips(p, i);
         if (n) most = MAX(most, exchange_area(p->plan.program[i].spec, n));
     }
-    return most;
+    return most ? most + EXCHANGE_STARTS * EXCHANGE_START : 0;
+}
+
+/* Words of two plans are seldom in one place, so that ranks which run another one each do not add them up. */
+static uint64_t start_of(const struct coda_plan *p)
+{
+    return EXCHANGE_HEAD + p->agenda.digest % EXCHANGE_STARTS * EXCHANGE_START;
 }
 
 /* The arguments of any kernel, then the group's. */
@@ -49,6 +55,7 @@ static coda_status launch(const struct call *c, int index, coda_group *g, const 
     coda_status status = kernel_params(c, index, &params, &bytes, err);
     if (status) return status;
     const struct peer_company company = {.notes = (void *)(uintptr_t)p->notes,
+                                         .start = start_of(c->p),
                                          .area = (uint64_t)p->area,
                                          .patience_ns = (uint64_t)ranks_timeout(g) * 1000000u,
                                          .rank = (uint32_t)ranks_rank(g),

@@ -10,6 +10,8 @@ enum exchange_wish { EXCHANGE_NCCL, EXCHANGE_OWN, EXCHANGE_PUSH, EXCHANGE_TWO_SH
 
 /* The limits of our kernels. */
 enum { EXCHANGE_MOST_RANKS = 8, EXCHANGE_AREAS = 3, EXCHANGE_HEAD = 8192 };
+/* Words of a plan begin at one of so many places in an area, so many bytes apart. */
+enum { EXCHANGE_STARTS = 512, EXCHANGE_START = 128 };
 
 /* How often a word travels: 1, all send all that they have to all that want it; 2, first to a rank that adds
  * up, whose sum goes to all; 0: there is no kernel. */

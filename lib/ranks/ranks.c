@@ -11,11 +11,22 @@
 struct seat {
     struct offer offer;
     uint64_t meetings; /* barriers that it has come to */
+    uint64_t runs;     /* that it has begun */
     bool reads;        /* what the others have brought */
     bool left;
     const struct carrier *carrier;
     void *own; /* the carrier's; NULL: there is none */
 };
+
+/* A run, as the rank that was the first to begin it said. */
+struct begun {
+    uint64_t number; /* from 1 on */
+    uint64_t digest;
+    const char *operation; /* its first exchange */
+    int rank;
+    bool agreed;
+};
+enum { RUNS_KEPT = 64 }; /* by which the first rank may be ahead of the last one and be compared */
 
 /* What goes with the group. */
 struct left {
@@ -36,6 +47,8 @@ struct company {
     coda_status status; /* of all exchanges from now on */
     char why[256];
     const void **x; /* what each rank brought */
+    bool captured;  /* some run was: runs are in an order that is not known here */
+    struct begun begun[RUNS_KEPT];
     struct left *left;
     struct seat seat[];
 };
@@ -445,4 +458,33 @@ coda_status ranks_agree(coda_group *g, const struct agenda *mine)
     }
     pthread_mutex_unlock(&c->lock);
     return ranks_part(g);
+}
+
+/* The lock is held. */
+static void compare_run(coda_group *g, const struct begun *mine)
+{
+    struct company *c = g->company;
+    struct begun *first = &c->begun[mine->number % RUNS_KEPT];
+    if (first->number < mine->number) *first = *mine;
+    if (first->number != mine->number || first->digest == mine->digest) return;
+    if (first->agreed || mine->agreed)
+        end(c, CODA_E_INVALID,
+            "run %llu of the group: rank %d has a plan whose first exchange is %s, rank %d another one, "
+            "whose "
+            "first is %s",
+            (unsigned long long)mine->number, first->rank, first->operation, mine->rank, mine->operation);
+}
+
+coda_status ranks_follow(coda_group *g, const struct agenda *mine, bool captured)
+{
+    struct company *c = g->company;
+    struct begun run = {.digest = mine->digest, .operation = mine->exchange[0].operation, .rank = g->rank};
+    run.agreed = ranks_agreed(g, mine->digest);
+    pthread_mutex_lock(&c->lock);
+    c->captured = c->captured || captured;
+    run.number = ++c->seat[g->rank].runs;
+    if (!c->captured) compare_run(g, &run);
+    coda_status status = told(c);
+    pthread_mutex_unlock(&c->lock);
+    return status;
 }

@@ -77,6 +77,9 @@ bool ranks_agreed(const coda_group *g, uint64_t digest);
 coda_status ranks_agree(coda_group *g, const struct agenda *mine);
 /* Notes that they do not differ; false: memory ran out. */
 bool ranks_note_agreed(coda_group *g, uint64_t digest);
+/* A rank begins a run, and waits for nobody: fails if another one began a run of another plan there, and one
+ * of them will not meet the others to compare it. Where runs are captured nobody knows their order. */
+coda_status ranks_follow(coda_group *g, const struct agenda *mine, bool captured);
 
 /* No exchange of the group succeeds any more: who waits is told, and so is who comes. */
 void ranks_give_up(coda_group *g, const char *why);

@@ -5,6 +5,10 @@
 // word that is not there yet reads `none`, and who has read a word writes `none` over it. A rank begins an
 // exchange when its last one has ended; its words of that one came to all others, so these had ended the one
 // before. So who writes into an area finds it clear, and nobody asks.
+//
+// Where in an area words begin says what plan they are of: words of another plan's are not those that a rank
+// waits for, so that ranks which run plans in another order end by their deadlines, not with a sum of both.
+// A rank that has waited too long tells the others why, and they end, too.
 #pragma once
 #include "ptx/system.cuh"
 #include "types.cuh"
@@ -14,7 +18,6 @@ namespace coda::exchange {
 constexpr u32 none = 0xffffffffu; // no number: a NaN that arithmetic does not make
 constexpr i32 counters = 1024;    // blocks of an exchange, at most
 constexpr i32 areas = 3;
-constexpr i64 head_bytes = 8192;
 constexpr u32 last_epoch = 3u << 30; // a multiple of areas: the one behind it is 0
 constexpr u32 patience_tries = 128;  // loads between two looks at the clock
 constexpr u32 look_after = 1000;     // units of 1,024 ns between two looks at the host's memory
@@ -24,6 +27,9 @@ struct Head {
     u32 epoch[counters]; // exchanges so far: all are equal between launches
     u32 dead;            // the rank waits for nobody, and sends nothing
     u32 looked;          // when one of its threads last read the host's notes, in units of 1,024 ns
+    u32 told;            // the host's notes have a reason
+    u32 late;            // another rank has left its reason, which follows
+    u32 missed, at, program;
 };
 
 // What the host and the kernels of a rank tell each other, in the host's memory. Loads of it pass the bus one
@@ -31,7 +37,7 @@ struct Head {
 // other ranks wait and read, too. So one thread reads for all, in each millisecond.
 struct Notes {
     u32 over;                   // written by either: waits end
-    u32 late;                   // what follows is so
+    u32 late;                   // what follows is so: 1; 2: the rank gave up
     u32 missed, epoch, program; // a rank that did not come
 };
 
@@ -39,6 +45,7 @@ struct Notes {
 template <i32 ranks> struct Company {
     u8 *inbox[ranks];
     Notes *notes;
+    u64 start;    // bytes of an inbox ahead of where the plan's words begin in the first area
     u64 area;     // bytes of each
     u64 patience; // nanoseconds that a wait may last; 0: any number
     u32 rank, program;
@@ -67,12 +74,13 @@ template <i32 ranks> struct Exchange {
         epoch = ptx::load_word_system(&head()->epoch[block]);
         ended = ptx::load_word_system(&head()->dead);
     }
-    DEV Head *head() const { return (Head *)company.inbox[company.rank]; }
+    DEV Head *head_of(u32 rank) const { return (Head *)company.inbox[rank]; }
+    DEV Head *head() const { return head_of(company.rank); }
 
     // Where in a rank's inbox the words of another one lie, which are `bytes`.
     DEV u8 *slot(u32 of, u32 from, i64 bytes) const
     {
-        return company.inbox[of] + head_bytes + epoch % areas * company.area +
+        return company.inbox[of] + company.start + epoch % areas * company.area +
                (i64)(from - (from > of)) * bytes;
     }
     DEV void send(u32 to, i64 bytes, i64 at, const ptx::Words &w) const
@@ -111,7 +119,7 @@ template <i32 ranks> struct Exchange {
         if (!began) began = now;
         ended = ptx::load_word_system(&head()->dead);
         if (ended) return;
-        if (company.patience && now - began > company.patience) tell(from);
+        if (company.patience && now - began > company.patience) tell_all(from);
         else if (!is_over(now)) return;
         ptx::store_word_system(&head()->dead, 1);
         ended = true;
@@ -125,20 +133,48 @@ template <i32 ranks> struct Exchange {
         if (!ptx::claim_word(&head()->looked, before, time)) return false;
         return ptx::load_word_system(&company.notes->over);
     }
-    DEV void tell(u32 from) const
+    // A rank that did not come: to this rank's host, and to all ranks, that one too.
+    DEV void tell_all(u32 from) const
     {
+        tell(1, from, epoch, company.program);
+#pragma unroll
+        for (i32 i = 1; i < ranks; i++) {
+            Head *h = head_of((company.rank + i) % ranks);
+            ptx::store_word_system(&h->missed, from);
+            ptx::store_word_system(&h->at, epoch);
+            ptx::store_word_system(&h->program, company.program);
+            ptx::fence_system();
+            ptx::store_word_system(&h->late, 1);
+            ptx::fence_system();
+            ptx::store_word_system(&h->dead, 1);
+        }
+    }
+    DEV void tell(u32 late, u32 missed, u32 at, u32 program) const
+    {
+        if (!ptx::claim_word(&head()->told, 0, 1)) return;
         Notes *n = company.notes;
-        ptx::store_word_system(&n->missed, from);
-        ptx::store_word_system(&n->epoch, epoch);
-        ptx::store_word_system(&n->program, company.program);
+        ptx::store_word_system(&n->missed, missed);
+        ptx::store_word_system(&n->epoch, at);
+        ptx::store_word_system(&n->program, program);
         ptx::fence_system();
-        ptx::store_word_system(&n->late, 1);
+        ptx::store_word_system(&n->late, late);
         ptx::store_word_system(&n->over, 1);
+    }
+    // The host learns what another rank has said.
+    DEV void pass_on() const
+    {
+        const Head *h = head();
+        const u32 late = ptx::load_word_system(&h->late);
+        if (!late) return;
+        ptx::fence_system();
+        tell(late, ptx::load_word_system(&h->missed), ptx::load_word_system(&h->at),
+             ptx::load_word_system(&h->program));
     }
 
     // By all threads of all blocks, at the end: each block counts for some, all of them for all.
     DEV void end(u32 block, u32 blocks, i32 threads) const
     {
+        if (ended) pass_on();
         __syncthreads();
         const u32 next = epoch + 1 == last_epoch ? 0 : epoch + 1;
         for (u32 i = block + threadIdx.x * blocks; i < counters; i += threads * blocks)

@@ -328,9 +328,13 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap *out, void *address)
 
 /* ---- Memory ---- */
 
+static _Thread_local int until_none; /* allocations of this thread up to the one that fails; 0: none does */
+void emu_fail_allocation(int number) { until_none = number; }
+static bool is_out(void) { return until_none > 0 && !--until_none; }
+
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 {
-    void *p = device_new(size, current_device());
+    void *p = is_out() ? NULL : device_new(size, current_device());
     return *out = (CUdeviceptr)(uintptr_t)p, p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuMemFree_v2(CUdeviceptr p)
@@ -346,7 +350,7 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute a, CUdeviceptr p)
 /* Memory of the host is what it is. */
 CUresult cuMemAllocHost_v2(void **out, size_t size)
 {
-    return *out = malloc(size + !size), *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return *out = is_out() ? NULL : malloc(size + !size), *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuMemFreeHost(void *p) { return free(p), CUDA_SUCCESS; }
 CUresult cuMemGetInfo_v2(size_t *left, size_t *all)

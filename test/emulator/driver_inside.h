@@ -30,6 +30,9 @@ bool stream_records(CUstream s);
 CUresult stream_record(CUstream s, const struct emulated_kernel *k, const void *parameters, unsigned grid,
                        unsigned threads, unsigned shared);
 
+/* For tests, which find it by dlsym: an allocation of the calling thread's that fails, 1: the next one. */
+void emu_fail_allocation(int number);
+
 /* For other libraries of the emulator's, which find them by dlsym: a call on a stream, at once or whenever
  * the graph that records is launched; and a stream whose work does not end. */
 int emu_stream_call(void *stream, int (*call)(void *), void *parameters, size_t bytes);

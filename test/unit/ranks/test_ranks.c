@@ -105,4 +105,67 @@ START_TEST(a_handle_that_comes_twice)
 }
 END_TEST
 
-TESTS(ranks, ONE(readers_are_waited_for), ONE(a_handle_that_comes_twice));
+/* ---- Runs of plans ---- */
+
+static const struct offer sum = {.operation = "sum"}, copy = {.operation = "copy"};
+static const struct agenda plan[] = {{1, &sum, 1}, {2, &copy, 1}, {3, &copy, 1}};
+
+static coda_status follow(const struct rank *r, int which)
+{
+    return ranks_follow(r->group, &plan[which], false);
+}
+
+static void make_agreed(struct rank *r)
+{
+    make(r);
+    for (int i = 0; i < RANKS; i++)
+        ck_assert(ranks_note_agreed(r[i].group, 1) && ranks_note_agreed(r[i].group, 2));
+}
+
+static void free_both(const struct rank *r)
+{
+    for (int i = 0; i < RANKS; i++) ranks_free(r[i].group);
+}
+
+/* However far one is ahead, as long as it is noted; the first run that differs ends the group. */
+START_TEST(plans_in_another_order)
+{
+    struct rank r[RANKS];
+    make_agreed(r);
+    for (int i = 0; i < 63; i++) ck_assert(!follow(&r[0], i % 2));
+    for (int i = 0; i < 62; i++) ck_assert(!follow(&r[1], i % 2));
+    ck_assert_int_eq(follow(&r[1], 1), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(),
+                     "run 63 of the group: rank 0 has a plan whose first exchange is sum, rank 1 "
+                     "another one, whose first is copy");
+    ck_assert_int_eq(follow(&r[0], 0), CODA_E_INVALID);
+    free_both(r);
+}
+END_TEST
+
+/* Plans that nobody has agreed on are compared where ranks meet; captured runs are in no order, nor are those
+ * of which too many lie between. */
+START_TEST(orders_that_nobody_compares)
+{
+    struct rank r[RANKS];
+    make(r);
+    ck_assert(!follow(&r[0], 0) && !follow(&r[1], 1));
+    free_both(r);
+    make_agreed(r);
+    ck_assert(!ranks_follow(r[0].group, &plan[0], true));
+    ck_assert(!follow(&r[1], 1) && !follow(&r[0], 0));
+    free_both(r);
+    make_agreed(r);
+    for (int i = 0; i < 65; i++) ck_assert(!follow(&r[0], 0));
+    ck_assert(!follow(&r[1], 1));
+    ck_assert_int_eq(follow(&r[1], 1), CODA_E_INVALID);
+    free_both(r);
+    make_agreed(r);
+    ck_assert(!follow(&r[0], 0)); /* one that has agreed does not meet one that has not */
+    ck_assert_int_eq(follow(&r[1], 2), CODA_E_INVALID);
+    free_both(r);
+}
+END_TEST
+
+TESTS(ranks, ONE(readers_are_waited_for), ONE(a_handle_that_comes_twice), ONE(plans_in_another_order),
+      ONE(orders_that_nobody_compares));
