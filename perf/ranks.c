@@ -23,6 +23,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench.h"
 #include "gpu.h"
@@ -40,10 +41,12 @@ struct rank {
     double us[TRIES]; /* of a step */
 };
 
+/* At once: other threads use what an orderly end takes away. */
 static void die(const char *what)
 {
     fprintf(stderr, "perf: %s: %s\n", what, coda_error());
-    exit(1);
+    fflush(stdout);
+    _exit(1);
 }
 
 /* ---- A rank ---- */
@@ -119,6 +122,7 @@ static void *measure(void *context)
         for (int i = 0; i < r->replays; i++) must(gpu.replay_run(steps, stream), "cuGraphLaunch");
         must(gpu.event_record(to, stream), "cuEventRecord");
         must(gpu.event_wait(to), "a replay");
+        if (coda_group_status(r->group)) die("a replay");
         must(gpu.event_ms(&ms, from, to), "cuEventElapsedTime"); /* ... and so begin at once */
         r->us[t] = 1e3 * (double)ms / r->replays / r->work->steps;
     }

@@ -16,7 +16,7 @@
 namespace coda::exchange {
 
 constexpr u32 none = 0xffffffffu; // no number: a NaN that arithmetic does not make
-constexpr i32 counters = 1024;    // blocks of an exchange, at most
+constexpr i32 counters = 1024;    // blocks of an exchange that each have one of their own
 constexpr i32 areas = 3;
 constexpr u32 last_epoch = 3u << 30; // a multiple of areas: the one behind it is 0
 constexpr u32 patience_tries = 128;  // loads between two looks at the clock
@@ -27,6 +27,7 @@ struct Head {
     u32 epoch[counters]; // exchanges so far: all are equal between launches
     u32 dead;            // the rank waits for nobody, and sends nothing
     u32 looked;          // when one of its threads last read the host's notes, in units of 1,024 ns
+    u32 done;            // blocks that have ended, of an exchange that has more than there are counters
     u32 told;            // the host's notes have a reason
     u32 late;            // another rank has left its reason, which follows
     u32 missed, at, program;
@@ -71,7 +72,7 @@ template <i32 ranks> struct Exchange {
 
     DEV Exchange(const Company<ranks> &company, u32 block) : company(company)
     {
-        epoch = ptx::load_word_system(&head()->epoch[block]);
+        epoch = ptx::load_word_system(&head()->epoch[block % counters]);
         ended = ptx::load_word_system(&head()->dead);
     }
     DEV Head *head_of(u32 rank) const { return (Head *)company.inbox[rank]; }
@@ -171,14 +172,28 @@ template <i32 ranks> struct Exchange {
              ptx::load_word_system(&h->program));
     }
 
-    // By all threads of all blocks, at the end: each block counts for some, all of them for all.
+    // By all threads of all blocks, at the end. Each block counts for some, and reads no counter but its own, as
+    // others may not have begun. Where there are more blocks than counters, the last one counts for all.
     DEV void end(u32 block, u32 blocks, i32 threads) const
     {
         if (ended) pass_on();
         __syncthreads();
+        if (blocks > counters && !is_last(blocks)) return;
+        if (blocks > counters) block = 0, blocks = 1;
         const u32 next = epoch + 1 == last_epoch ? 0 : epoch + 1;
         for (u32 i = block + threadIdx.x * blocks; i < counters; i += threads * blocks)
             head()->epoch[i] = next;
+    }
+    // Have all the others of this launch ended?
+    DEV bool is_last(u32 blocks) const
+    {
+        __shared__ bool last;
+        if (!threadIdx.x) {
+            last = ptx::add_word(&head()->done, 1) == blocks - 1;
+            if (last) head()->done = 0;
+        }
+        __syncthreads();
+        return last;
     }
 };
 

@@ -50,6 +50,17 @@ DEV bool claim_word(u32 *at, u32 old, u32 w)
     return before == old;
 }
 
+// Adds to a word of the own device's: what it was before.
+DEV u32 add_word(u32 *at, u32 w)
+{
+    u32 before;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(at), "r"(w)
+                 : "memory");
+    return before;
+}
+
 // What this thread, and those that it met at a barrier, stored before is there before what it stores behind.
 DEV void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 

@@ -88,6 +88,7 @@ void emu_copy_wait(int pending);
 void emu_system_store(void *to, const uint32_t *word, int words);
 void emu_system_load(uint32_t *word, const void *from, int words);
 bool emu_system_claim(uint32_t *at, uint32_t old, uint32_t word);
+uint32_t emu_system_add(uint32_t *at, uint32_t word); /* what was there before */
 void emu_system_fence(void);
 uint64_t emu_nanoseconds(void);
 

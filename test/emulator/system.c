@@ -144,6 +144,13 @@ bool emu_system_claim(uint32_t *at, uint32_t old, uint32_t word)
     return was;
 }
 
+uint32_t emu_system_add(uint32_t *at, uint32_t word)
+{
+    uint32_t was = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+    while (!emu_system_claim(at, was, was + word)) was = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+    return was;
+}
+
 void emu_system_fence(void)
 {
     const struct thread *t = self_thread();
