@@ -129,7 +129,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *out)
     if (!depth) return CUDA_ERROR_INVALID_CONTEXT;
     return *out = stack[depth--], CUDA_SUCCESS;
 }
-CUresult cuCtxSynchronize(void) { return CUDA_SUCCESS; }
+CUresult cuCtxSynchronize(void) { return transfers_finish(), CUDA_SUCCESS; }
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice other)
 {
@@ -259,6 +259,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, 
         return CUDA_ERROR_INVALID_VALUE;
     if (stream_records(c->hStream))
         return stream_record(c->hStream, k, params[0], c->gridDimX, c->blockDimX, c->sharedMemBytes);
+    stream_wait_default(c->hStream);
     return emulator_run(k, params[0], c->gridDimX, c->blockDimX, c->sharedMemBytes);
 }
 
@@ -339,6 +340,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 }
 CUresult cuMemFree_v2(CUdeviceptr p)
 {
+    transfers_finish();
     return !p || device_delete((void *)(uintptr_t)p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuPointerGetAttribute(void *out, CUpointer_attribute a, CUdeviceptr p)
@@ -358,41 +360,4 @@ CUresult cuMemGetInfo_v2(size_t *left, size_t *all)
     *all = (size_t)1 << 34;
     *left = *all - device_total();
     return CUDA_SUCCESS;
-}
-
-static CUresult copy(void *to, const void *from, size_t size, const void *device)
-{
-    if (!in_device_memory(device, size)) return CUDA_ERROR_INVALID_VALUE;
-    return memmove(to, from, size), CUDA_SUCCESS;
-}
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size)
-{
-    return copy((void *)(uintptr_t)to, from, size, (void *)(uintptr_t)to);
-}
-CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size)
-{
-    return copy(to, (void *)(uintptr_t)from, size, (void *)(uintptr_t)from);
-}
-/* Streams run at once; a graph records launches alone. */
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, CUstream s)
-{
-    return stream_records(s) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : cuMemcpyHtoD_v2(to, from, size);
-}
-CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, CUstream s)
-{
-    return stream_records(s) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : cuMemcpyDtoH_v2(to, from, size);
-}
-CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size)
-{
-    if (!in_device_memory((void *)(uintptr_t)from, size)) return CUDA_ERROR_INVALID_VALUE;
-    return copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, size, (void *)(uintptr_t)to);
-}
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s)
-{
-    return stream_records(s) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : cuMemcpyDtoD_v2(to, from, size);
-}
-CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char byte, size_t size)
-{
-    if (!in_device_memory((void *)(uintptr_t)to, size)) return CUDA_ERROR_INVALID_VALUE;
-    return memset((void *)(uintptr_t)to, byte, size), CUDA_SUCCESS;
 }

@@ -1,4 +1,4 @@
-/* driver_inside.h -- what driver.c, stream.c and nvrtc.c share. */
+/* driver_inside.h -- what driver.c, stream.c, transfers.c and nvrtc.c share. */
 #ifndef DRIVER_INSIDE_H
 #define DRIVER_INSIDE_H
 
@@ -24,9 +24,16 @@ CUresult emulator_fail(CUresult r, const char *message);
 CUresult emulator_run(const struct emulated_kernel *k, const void *parameters, unsigned grid,
                       unsigned threads, unsigned shared);
 
+/* ---- transfers.c ---- */
+
+/* What the default stream copies and sets is there now. */
+void transfers_finish(void);
+
 /* ---- stream.c ---- */
 
 bool stream_records(CUstream s);
+/* What is given to the stream comes behind the default one's, unless it is CU_STREAM_NON_BLOCKING. */
+void stream_wait_default(CUstream s);
 CUresult stream_record(CUstream s, const struct emulated_kernel *k, const void *parameters, unsigned grid,
                        unsigned threads, unsigned shared);
 

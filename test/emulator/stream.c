@@ -41,6 +41,7 @@ struct CUstream_st {
     struct CUgraph_st *recording;
     struct front front;
     bool stuck; /* what was recorded behind it never happens */
+    bool apart; /* CU_STREAM_NON_BLOCKING */
 };
 struct CUevent_st {
     double ms;
@@ -53,15 +54,20 @@ struct CUevent_st {
 
 CUresult cuStreamCreate(CUstream *out, unsigned flags)
 {
-    (void)flags;
-    return *out = calloc(1, sizeof **out), *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    *out = calloc(1, sizeof **out);
+    if (*out) (*out)->apart = flags & CU_STREAM_NON_BLOCKING;
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
 {
     return (void)priority, cuStreamCreate(out, flags);
 }
 CUresult cuStreamDestroy_v2(CUstream s) { return free(s), CUDA_SUCCESS; }
-CUresult cuStreamSynchronize(CUstream s) { return (void)s, CUDA_SUCCESS; }
+CUresult cuStreamSynchronize(CUstream s) { return stream_wait_default(s), CUDA_SUCCESS; }
+void stream_wait_default(CUstream s)
+{
+    if (!s || !s->apart) transfers_finish();
+}
 
 CUresult cuEventCreate(CUevent *out, unsigned flags)
 {
@@ -69,7 +75,7 @@ CUresult cuEventCreate(CUevent *out, unsigned flags)
     return *out = calloc(1, sizeof **out), *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuEventDestroy_v2(CUevent e) { return free(e), CUDA_SUCCESS; }
-CUresult cuEventSynchronize(CUevent e) { return (void)e, CUDA_SUCCESS; }
+CUresult cuEventSynchronize(CUevent e) { return stream_wait_default(e->stream), CUDA_SUCCESS; }
 
 CUresult cuEventRecord(CUevent e, CUstream s)
 {
@@ -86,7 +92,8 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
 {
     struct CUgraph_st *g = e->recorded;
     if (flags) return CUDA_ERROR_INVALID_VALUE;
-    if (!g) return stream_records(s) ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION : CUDA_SUCCESS;
+    if (!g && stream_records(s)) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    if (!g) return stream_wait_default(e->stream), CUDA_SUCCESS;
     if (s->recording && s->recording != g) return CUDA_ERROR_STREAM_CAPTURE_MERGE;
     if (!s->recording && g->streams == MOST_STREAMS) return CUDA_ERROR_OUT_OF_MEMORY;
     if (!s->recording) s->recording = g, s->front.count = 0, g->stream[g->streams++] = s;
@@ -277,7 +284,7 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s)
     CUresult status = CUDA_SUCCESS;
     /* Mostly one stream goes ahead as far as it can; one that no launch is of goes by chance. */
     int ahead = (int)((random * 0x9e3779b97f4a7c15u) >> 33) % (e->graph.streams + 1);
-    (void)s;
+    stream_wait_default(s);
     for (struct record *r = e->graph.first; r; r = r->next) r->done = false;
     for (int i = 0; i < e->graph.records && !status; i++) {
         struct record *r = next_of(&e->graph, ahead, &random);
