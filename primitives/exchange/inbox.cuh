@@ -172,8 +172,8 @@ template <i32 ranks> struct Exchange {
              ptx::load_word_system(&h->program));
     }
 
-    // By all threads of all blocks, at the end. Each block counts for some, and reads no counter but its own, as
-    // others may not have begun. Where there are more blocks than counters, the last one counts for all.
+    // By all threads of all blocks, at the end. Each block counts for some, and reads no counter but its own,
+    // as others may not have begun. Where there are more blocks than counters, the last one counts for all.
     DEV void end(u32 block, u32 blocks, i32 threads) const
     {
         if (ended) pass_on();

@@ -53,7 +53,10 @@ static CUresult now(void *to, const void *from, size_t size, const void *device)
 }
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) { return later(to, from, 0, size); }
-CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char byte, size_t size) { return later(to, NULL, byte, size); }
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char byte, size_t size)
+{
+    return later(to, NULL, byte, size);
+}
 
 CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size)
 {

@@ -224,8 +224,9 @@ static uint16_t wanted_centred(int e, uint16_t *const x[RANKS], int64_t i)
 
 static int check_exchange(int e, const struct jit_device *gpu)
 {
-    static const char text[] = "%%tp = group {ranks=2}\n%%x = input bf16 [%lld,%lld]\n%s%%y = %s %%%s, %%tp%s\n"
-                               "%soutput %%out = %%%s\n";
+    static const char text[] =
+        "%%tp = group {ranks=2}\n%%x = input bf16 [%lld,%lld]\n%s%%y = %s %%%s, %%tp%s\n"
+        "%soutput %%out = %%%s\n";
     static const char *const axis[] = {"", " {axis=0}", " {axis=1}"};
     struct rank *r = calloc(RANKS, sizeof *r);
     char what[1100] = "";
@@ -242,8 +243,7 @@ static int check_exchange(int e, const struct jit_device *gpu)
     good = good && run_all(r, RANKS, what, sizeof what);
     for (int k = 0; k < RANKS && good; k++)
         for (int64_t i = 0; i < (int64_t)(r[k].bytes[2] / 2); i++)
-            wrong += ((uint16_t *)r[k].out)[i] !=
-                     (centred ? wanted_centred(e, x, i) : wanted(e, x, k, i));
+            wrong += ((uint16_t *)r[k].out)[i] != (centred ? wanted_centred(e, x, i) : wanted(e, x, k, i));
     int failed =
         gpu_case(good && !wrong, exchanges[e].name, "%lld wrong elements %s", (long long)wrong, what);
     for (int k = 0; k < RANKS && r; k++) free_rank(&r[k]), free(x[k]);
