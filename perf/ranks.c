@@ -173,8 +173,8 @@ static void begin(struct figures *s, const char *name, double us, const double *
     printf("%-24s %9.2f us   %.2f .. %.2f", name, us, all[0], all[TRIES - 1]);
 }
 
-/* The same by our kernels. */
-static void beside(struct figures *s, const struct work *w, double us)
+/* The same by our kernels: microseconds. */
+static double beside(struct figures *s, const struct work *w, double us)
 {
     double all[TRIES];
     setenv("CODA_EXCHANGE", s->own, 1);
@@ -183,6 +183,7 @@ static void beside(struct figures *s, const struct work *w, double us)
     fprintf(s->report.json, ", \"own_us\": %.6g, \"own_min\": %.6g, \"own_max\": %.6g, \"times\": %.4f", own,
             all[0], all[TRIES - 1], us / own);
     printf(", %s %.2f us   %.2f .. %.2f (%.2f x)", s->own, own, all[0], all[TRIES - 1], us / own);
+    return own;
 }
 
 static bool wanted(const struct figures *s, const char *what) { return !s->only || !strcmp(s->only, what); }
@@ -227,13 +228,14 @@ static void layers(struct figures *s, const char *shape, int64_t d, int64_t f, i
     snprintf(name, sizeof name, "split/%s/%lld", shape, (long long)m);
     double cut = measured(&w, s->group, s->replays, us);
     begin(s, name, cut, us);
-    beside(s, &w, cut);
+    double own = beside(s, &w, cut);
     w.exchanges = false;
     double apart = measured(&w, s->group, s->replays, other);
     w.ranks = 1;
     double whole = measured(&w, s->group, s->replays, other);
     fprintf(s->report.json, ", \"apart_us\": %.6g, \"whole_us\": %.6g, \"share\": %.4f, \"gain\": %.4f",
             apart, whole, apart / cut, whole / cut);
+    fprintf(s->report.json, ", \"own_share\": %.4f, \"own_gain\": %.4f", apart / own, whole / own);
     printf(", without exchanges %.2f (%.3f), on one GPU %.2f (%.2f x)", apart, apart / cut, whole,
            whole / cut);
     end(s);

@@ -12,8 +12,9 @@
 Device memory is what nvidia-smi says at most, less what it says of a model of 100 KB: beside it what --plan adds
 up, weights, caches and the largest workspace. Host memory is the largest RssAnon, what no file backs, of the run that
 needed least: others compile kernels. Beside it that of the model of 100 KB, which is CUDA's. Times of loading are
-those of --times. Each run is printed as it ends, FILE is written anew after each case; a run that fails, or takes
-two minutes, costs its own figures alone, and none begins after --seconds (540).
+those of --times. `ratio` is that of tokens a second to bf16's of the same shape. Each run is printed as it ends, FILE
+is written anew after each case; a run that fails, or takes two minutes, costs its own figures alone, and none begins
+after --seconds (540).
 """
 import argparse
 import json
@@ -320,10 +321,15 @@ def main():
 
     def ended(name, runs, *what):
         if runs:
-            rows.append(say(name, runs, planned(opt, *what), empty))
+            row = say(name, runs, planned(opt, *what), empty)
+            base = [r for r in rows if r["case"] == "quantised/%s/bf16" % name.split("/")[0]]
+            if base:
+                row["ratio"] = {"bf16": round(row["tokens"] / base[0]["tokens"], 4)}
+            rows.append(row)
         if opt.out:
             with open(opt.out, "w", encoding="utf-8") as f:
-                json.dump({"name": "quantised", "cases": rows, "failed": failed}, f, indent=1)
+                lines = ",\n".join(json.dumps(r) for r in rows) # perf/summary reads a case from each line
+                f.write('{"name": "quantised", "failed": %s, "cases": [\n%s\n]}\n' % (json.dumps(failed), lines))
 
     drawn = {x: [] for x in chosen if x in random}
     shape_of = lambda name: (config_file(opt, name.split("/")[0]), ["--random"] + WORDS[name.split("/")[1]])
