@@ -18,21 +18,21 @@ static void reduce_columns(struct cpu_frame *f, const struct step *s, int64_t fi
     for (int64_t c = first; c < end; c++) s->prim->reduce->push(state, at(v, c), c, key);
 }
 
-/* A GEMM sees one tile at a time: a state for each, left in memory. */
+/* A GEMM sees one tile at a time: a state for each, left in memory, of the columns that the step has there. */
 static void reduce_tiles(struct cpu_frame *f, const struct step *s)
 {
     const struct tensor_use *port = &f->cpu->p->port[s->port];
     const struct program *p = f->cpu->p;
     int64_t columns = step_columns_of(f->cpu, s), each = CEIL_DIV(columns, port->blocks),
-            half = s->half ? 2 : 1;
+            half = s->half ? 2 : 1, from = s->range ? step_columns(p, s).first : 0;
     const struct tile *tile = &f->cpu->plan->schedule[p - f->cpu->plan->program].tile;
     bool streams = tile->mainloop->streams;
     float *to = partial_states(f, port);
     double state[PRIM_MAX_STATE] = {0};
     for (int64_t b = 0; b < port->blocks; b++) {
-        int64_t first = streams ? b * each : program_tile_column(p, tile, b) / half;
-        int64_t end = streams ? first + each : program_tile_column(p, tile, b + 1) / half;
-        reduce_columns(f, s, MIN(first, columns), MIN(end, columns), state);
+        int64_t first = streams ? b * each : program_tile_column(p, tile, b) / half - from;
+        int64_t end = streams ? first + each : program_tile_column(p, tile, b + 1) / half - from;
+        reduce_columns(f, s, MIN(MAX(first, 0), columns), MIN(MAX(end, 0), columns), state);
         for (int k = 0; k < s->prim->state; k++) *to++ = (float)state[k];
     }
 }

@@ -30,8 +30,9 @@ static void print_reduce(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
     bool keyed = s->nin > 1 && s->in[READS_KEY] >= 0;
-    const char *first = s->half ? "s.half_first" : "s.first";
+    struct word first = emit_word(s->half ? "s.half_first" : "s.first");
     int lanes = s->half ? 1 : program_lanes(e->p);
+    if (s->range) first = emit_word("s.first - %lld", (wide)step_columns(e->p, s).first);
     for (int lane = 0; lane < lanes && s->axis == REDUCE_COLUMNS; lane++)
         text_printf(e->t, "        if (s.inside) reduce::%s::push(columns.v%d[%d], %s, s.m, 0.0f);\n",
                     s->prim->name, i, lane, printer_value(e, s->in[0], lane).s);
@@ -41,8 +42,8 @@ static void print_reduce(const struct printer *e, int i)
                     printer_value(e, s->in[0], lane).s);
         if (keyed)
             text_printf(e->t, "%s, %s - (float)%s);\n", column.s, printer_value(e, s->in[READS_KEY], 0).s,
-                        first);
-        else text_printf(e->t, "%s + %s, 0.0f);\n", first, column.s);
+                        first.s);
+        else text_printf(e->t, "%s + %s, 0.0f);\n", first.s, column.s);
     }
 }
 

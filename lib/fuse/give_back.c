@@ -222,6 +222,16 @@ static void close_ranges(const struct grouper *gr, struct group *q)
     q->p.segment = 0;
 }
 
+/* Segments that nobody folds or turns, as states of whole ranges were there for, need not be wide: so tiles
+ * have more widths. Ranges stay whole, as wider segments are so many of these. */
+static void narrow_segments(const struct grouper *gr, struct group *q)
+{
+    bool wide = extent_reaches(q->p.segment, SEGMENT_SPAN + 1);
+    for (int m = q->first; m >= 0 && wide; m = gr->site[m].next)
+        wide = !gr->site[m].segmented && (gr->g->node[m].op != OP_REDUCE || gr->site[m].partial);
+    if (wide && q->p.pair == PAIR_NONE) q->p.segment = SEGMENT_SPAN;
+}
+
 /* And without lanes no pairs of columns of which each is one. */
 static void part_lanes(const struct grouper *gr, struct group *q)
 {
@@ -237,6 +247,7 @@ static void part_lanes(const struct grouper *gr, struct group *q)
 void group_close(const struct grouper *gr, struct group *q)
 {
     close_ranges(gr, q);
+    narrow_segments(gr, q);
     part_lanes(gr, q);
 }
 

@@ -46,7 +46,8 @@ int add_step(struct writer *w, struct step step)
         return 0;
     }
     w->p->step = array;
-    step.range = step.cls == CLASS_ROW ? 0 : w->range;
+    bool folds = step.kind == STEP_REDUCE && w->p->kind == PROGRAM_GEMM; /* the range's columns */
+    step.range = step.cls == CLASS_ROW && !folds ? 0 : w->range;
     w->p->step[w->p->steps] = step;
     return w->p->steps++;
 }

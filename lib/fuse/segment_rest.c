@@ -39,10 +39,7 @@ static bool rest_fits(const struct grouper *gr, const struct group *q, int value
         if (gr->site[n].role != ROLE_VIEW ? group_holds(gr, q, n) : !is_read(gr, q, n)) continue;
         if (gr->site[n].role != ROLE_VIEW || !is_column_slice(s) || is_multiplied(gr, n)) return false;
         int64_t first = s->attr.slice.start, columns = type_columns(&s->type);
-        int ranges = p.ranges;
-        if (!segment_is_whole(&p, first, columns) || segment_range(&p, first, columns) <= 0 ||
-            p.ranges == ranges)
-            return false;
+        if (!segment_is_whole(&p, first, columns) || segment_range(&p, first, columns) <= 0) return false;
     }
     return true;
 }

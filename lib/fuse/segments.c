@@ -5,8 +5,9 @@
  *
  * A REDUCE of segments opens a range of columns in its product's program, and so does a map of a slice, as a
  * bias is. What computes with it joins in that range: maps, casts, pairs. Ranges are disjoint and consist of
- * whole spans, so that a tile's chunk is in one of them. What is left of the product and read by others is
- * stored by itself, as values of ranges, too: then nobody needs the product.
+ * whole spans, so that a tile's chunk is in one of them. Of a range wider than a segment tiles leave states of
+ * their rows, as of all columns. What is left of the product and read by others is stored by itself, as values
+ * of ranges, too: then nobody needs the product.
  */
 #include "fuse.h"
 
@@ -288,15 +289,14 @@ static int64_t segment_wanted(const struct grouper *gr, int value, int steps)
     return 0;
 }
 
-/* Does the map, or turn of pairs, of a slice of a member open a range? Others that are cut of the member are
- * values of ranges, too, and their segments are all alike. */
-static bool opens_range(const struct grouper *gr, const struct group *q, const struct node *n,
-                        const struct spot *p)
+/* May a slice of a member open a range? Others that are cut of the member are values of ranges, too, and
+ * their segments are all alike. */
+static bool opens_range(const struct grouper *gr, const struct group *q, const struct spot *p)
 {
-    bool kind = n->op == OP_MAP || n->op == OP_CAST || op_combines_pairs(n->op);
     bool part = !p->narrow && !p->segmented && !extent_reaches(p->columns, q->p.dim[2]);
-    bool plain = q->p.pair == PAIR_NONE && !folds_columns(gr, q) && gr->g->node[p->member].output < 0;
-    if (!kind || !part || !plain || !gr->opt->fuse || is_halved(gr, q, p->member)) return false;
+    bool pairs = q->p.pair != PAIR_NONE && q->turn < 0; /* of all columns */
+    bool plain = !pairs && !folds_columns(gr, q) && gr->g->node[p->member].output < 0;
+    if (!part || !plain || !gr->opt->fuse || is_halved(gr, q, p->member)) return false;
     const struct uses *u = &gr->uses;
     for (int i = u->at[p->member]; i < u->at[p->member + 1]; i++) {
         const struct node *s = &gr->g->node[u->use[i].node];
@@ -307,11 +307,44 @@ static bool opens_range(const struct grouper *gr, const struct group *q, const s
     return true;
 }
 
+/* Does the map, or turn of pairs, do so? */
+static bool map_opens_range(const struct grouper *gr, const struct group *q, const struct node *n,
+                            const struct spot *p)
+{
+    bool kind = n->op == OP_MAP || n->op == OP_CAST || op_combines_pairs(n->op);
+    return kind && opens_range(gr, q, p);
+}
+
 static int64_t segment_to_open(const struct grouper *gr, const struct spot *p)
 {
     enum { AHEAD = 4 };
     int64_t wanted = segment_wanted(gr, p->member, AHEAD);
     return wanted ? wanted : SEGMENT_SPAN;
+}
+
+/* ---- Statistics of whole ranges ---- */
+
+/* Does n fold each row of a range? A tile leaves a state of the columns that it has of these, an empty one if
+ * it has none. Of segments the tile has all columns: reduce_fits(). */
+static bool leaves_states(const struct grouper *gr, const struct group *q, const struct node *n,
+                          const struct spot *p)
+{
+    bool folds = n->op == OP_REDUCE && !n->attr.reduce.columns && n->nin == 1;
+    bool part = !p->segmented && !extent_reaches(p->columns, q->p.dim[2]);
+    bool all = folds && extents_equal(type_columns(&gr->g->node[n->in[REDUCE_X]].type), p->columns);
+    bool wide = extent_reaches(p->columns, MOST_SEGMENT + 1);
+    return all && part && wide && n->prim->state <= PRIM_MAX_COLUMN_STATE &&
+           (p->narrow || opens_range(gr, q, p));
+}
+
+/* The range is there, or may be opened, and the statistic has the product's rows. */
+static bool states_fit(const struct grouper *gr, const struct group *q, int value, const struct spot *p)
+{
+    const struct node *n = &gr->g->node[value];
+    if (!can_be_dense(q, &n->type)) return refuse_join(gr, REASON_SHAPE, q->p.root, 0, 0);
+    if (!segment_is_whole(&q->p, p->first, p->columns))
+        return refuse_join(gr, REASON_PART_BOUNDS, -1, p->first, p->columns);
+    return group_has_room(gr, q, n->prim->state);
 }
 
 enum joining segment_join(struct grouper *gr, struct group *q, int value)
@@ -326,8 +359,9 @@ enum joining segment_join(struct grouper *gr, struct group *q, int value)
                !extents_equal(2 * p.columns, q->p.dim[2]);
     bool folds = n->op == OP_REDUCE && !n->attr.reduce.columns;
     bool opens = folds && (p.segmented || (one && reduce_fits(gr, q, n, &p)));
-    bool begins = !opens && opens_range(gr, q, n, &p);
-    if (!opens && !begins && (!p.narrow || n->op == OP_REDUCE)) return JOINS_OTHERWISE;
+    bool states = !opens && leaves_states(gr, q, n, &p);
+    bool begins = !opens && (states ? !p.narrow : map_opens_range(gr, q, n, &p));
+    if (!opens && !begins && !states && (!p.narrow || n->op == OP_REDUCE)) return JOINS_OTHERWISE;
     int64_t wanted = opens ? type_columns(&gr->g->node[n->in[REDUCE_X]].type) : segment;
     if (begins && !segment) wanted = segment_to_open(gr, &p);
     if (segment && !extents_equal(wanted, segment)) {
@@ -336,7 +370,7 @@ enum joining segment_join(struct grouper *gr, struct group *q, int value)
     }
     q->p.segment = wanted;
     if (!wanted) refuse_join(gr, REASON_PART_BOUNDS, -1, p.first, p.columns);
-    bool good = wanted && fits(gr, q, value, &p);
+    bool good = wanted && (states ? states_fit(gr, q, value, &p) : fits(gr, q, value, &p));
     int range = good ? segment_range(&q->p, p.first, p.columns) : -1;
     if (range < 0) {
         if (good) refuse_join(gr, REASON_PART_OVERLAP, -1, p.first, p.columns);
@@ -346,7 +380,7 @@ enum joining segment_join(struct grouper *gr, struct group *q, int value)
     group_join(gr, q, value);
     gr->site[value].range = range;
     gr->site[value].segmented = p.segmented;
-    gr->site[value].partial = false;
+    gr->site[value].partial = states;
     q->loads += n->nin - 1;
     return JOINED;
 }
