@@ -22,6 +22,7 @@
 #include "commute.h"
 
 #include "guards.h"
+#include "ranges.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,8 @@ struct fact {
     bool constant;
     int uses;
     enum readers readers;
-    bool f16; /* a matmul reads it as f16, perhaps through layers */
+    bool f16;   /* a matmul reads it as f16, perhaps through layers */
+    bool range; /* a slice, as ranges.h has them */
     enum writer writer;
     bool folds;          /* see carry_folds */
     struct rest rest[2]; /* of the stack from here on, with a gain left behind above it or not */
@@ -165,8 +167,9 @@ static enum writer map_writer(const graph *g, struct fact *f, const struct node 
     return writer;
 }
 
-/* A product's epilogue computes with all columns, or with one half of them where the other is beside it in
- * the tile. With a slice of others, or of rows, it computes nothing: who wants that reads it from memory. */
+/* A product's epilogue computes with all columns, with one half of them where the other is beside it in the
+ * tile, or with ranges. With a slice of others, or of rows, it computes nothing: who wants that reads it from
+ * memory. */
 static bool is_half(const graph *g, const struct node *n)
 {
     const struct type *t = &g->node[n->in[SLICE_X]].type;
@@ -184,8 +187,10 @@ static enum writer writer_of(const graph *g, struct fact *f, const struct node *
     case KIND_ELEMENTS:
     case KIND_PAIRS: return map_writer(g, f, n);
     case KIND_ROWS: return BY_ROWS;
-    default: return n->op == OP_SLICE && is_half(g, n) ? f[n->in[SLICE_X]].writer : IN_MEMORY;
+    default: break;
     }
+    bool part = n->op == OP_SLICE && (is_half(g, n) || f[n - g->node].range);
+    return part ? f[n->in[SLICE_X]].writer : IN_MEMORY;
 }
 
 /* Is node n the sum, or difference, of its operand j and of what only it reads of a product? That one's
@@ -266,13 +271,14 @@ static struct rest find_rest(const graph *g, const struct fact *f, int v, bool g
     return r;
 }
 
-static void find_facts(const graph *g, struct fact *f, coda_fold fold)
+static void find_facts(const graph *g, struct fact *f, const bool *range, coda_fold fold)
 {
     for (int v = 0; v < g->nodes; v++) {
         const struct node *n = &g->node[v];
         f[v].constant = !op_is_input(n->op) && !node_is_small(n);
         for (int i = 0; i < n->nin; i++)
             if (n->in[i] >= 0 && !f[n->in[i]].constant) f[v].constant = false;
+        f[v].range = range[v];
         f[v].writer = writer_of(g, f, n);
     }
     find_readers(g, f);
@@ -285,8 +291,10 @@ static void find_facts(const graph *g, struct fact *f, coda_fold fold)
 struct fact *carry_facts(const graph *in, coda_fold fold)
 {
     struct fact *facts = calloc((size_t)in->nodes + 1, sizeof *facts);
-    if (facts) find_facts(in, facts, fold);
-    else fail(CODA_E_MEMORY, "rewrite: out of memory");
+    bool *range = ranges_find(in);
+    if (facts && range) find_facts(in, facts, range, fold);
+    else fail(CODA_E_MEMORY, "rewrite: out of memory"), free(facts), facts = NULL;
+    free(range);
     return facts;
 }
 
