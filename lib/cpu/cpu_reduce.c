@@ -18,7 +18,7 @@ static void reduce_columns(struct cpu_frame *f, const struct step *s, int64_t fi
     for (int64_t c = first; c < end; c++) s->prim->reduce->push(state, at(v, c), c, key);
 }
 
-/* A GEMM sees one tile at a time: a state for each, left in memory, of the columns that the step has there. */
+/* A GEMM sees one tile at a time: a state for each, left in memory, of what the step has there. */
 static void reduce_tiles(struct cpu_frame *f, const struct step *s)
 {
     const struct tensor_use *port = &f->cpu->p->port[s->port];

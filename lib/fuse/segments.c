@@ -5,9 +5,9 @@
  *
  * A REDUCE of segments opens a range of columns in its product's program, and so does a map of a slice, as a
  * bias is. What computes with it joins in that range: maps, casts, pairs. Ranges are disjoint and consist of
- * whole spans, so that a tile's chunk is in one of them. Of a range wider than a segment tiles leave states of
- * their rows, as of all columns. What is left of the product and read by others is stored by itself, as values
- * of ranges, too: then nobody needs the product.
+ * whole spans, so that a tile's chunk is in one of them. Of a range wider than a segment tiles leave states
+ * of their rows, as of all columns. What is left of the product and read by others is stored by itself, as
+ * values of ranges, too: then nobody needs the product.
  */
 #include "fuse.h"
 

@@ -172,5 +172,7 @@ void normed_heads_on_axes(struct gemm_rig *r, int acc);
 void centred_heads(struct gemm_rig *r, int acc);
 /* The largest of each head, of all columns; nothing else. */
 void largest_of_heads(struct gemm_rig *r, int acc);
+/* Norms of two latent vectors that one product makes: statistics of some of its columns. */
+void latent_vectors(struct gemm_rig *r, int acc);
 
 #endif

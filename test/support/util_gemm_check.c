@@ -199,9 +199,10 @@ static double reduce_error(const struct row *w, int step)
     const struct step *s = &w->r->step[step];
     double state[PRIM_MAX_STATE], key = s->nin > 1 ? w->value[s->in[1]][0] : 0;
     double size = 0;
+    struct column_range columns = columns_of(w, step);
     s->prim->reduce->init(state);
-    for (int64_t n = 0; n < width_of(w, step); n++) {
-        s->prim->reduce->push(state, w->value[s->in[0]][n], n, key);
+    for (int64_t n = columns.first; n < columns.end; n++) {
+        s->prim->reduce->push(state, w->value[s->in[0]][n], n - columns.first, key);
         size += fabs(w->value[s->in[0]][n]);
     }
     double want = s->prim->reduce->finish(state), got = merged(w, &w->r->port[s->port]);

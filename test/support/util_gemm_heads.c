@@ -106,3 +106,22 @@ void largest_of_heads(struct gemm_rig *r, int acc)
     r->port[port].stride[2] = 0, r->port[port].stride[3] = 1;
     add_step(r, (struct step){.kind = STEP_STORE, .cls = CLASS_SEGMENT, .nin = 1, .in = {x}, .port = port});
 }
+
+/* Latent vectors: two ranges of columns, of whose rows states are left, and behind them one head that is
+ * turned. Ranges end within tiles. */
+void latent_vectors(struct gemm_rig *r, int acc)
+{
+    struct program *p = &r->p;
+    int64_t head = p->pairing.head_dim, end = p->dim[2] - head, half = end / head / 2 * head;
+    p->segment = head, p->pairing.heads = p->dim[2] / head, p->ranges = 3;
+    p->range[0] = (struct column_range){half, end};
+    p->range[1] = (struct column_range){0, half};
+    p->range[2] = (struct column_range){end, p->dim[2]};
+    for (int range = 1; range < 3; range++) {
+        reduce(r, range == 1 ? "m2" : "sum_sq", acc, -1), in_range(r, p->steps - 1, range);
+        int y = map_in(r, "mul", acc, load_gain(r, range, true), NULL, range);
+        if (range == 1) reduce(r, "arg_max", y, -1), in_range(r, p->steps - 1, range);
+        store_in(r, y, p->a.dtype, CLASS_TILE, range);
+    }
+    store_in(r, p->pair == PAIR_HEADS ? in_range(r, rotate(r, acc, -1), 3) : acc, p->a.dtype, CLASS_TILE, 3);
+}

@@ -45,4 +45,6 @@ KEPT(turned_sums)
         {"kept heads of 96", 1,           200, 480, 64, BF, 0, 0, 0, kept_turned_sums, PAIR_HEADS,           \
          HALF(96, 96, 4),    PP(128, 192)},
 
+#include "util_gemm_latent.h" /* one of which is KEPT */
+
 #endif
