@@ -89,6 +89,24 @@ def bias_of(l, mask, q):
     return layout.plain(l.g, mask.of(dims))  # what is the same for all of a dimension is there once
 
 
+def shown(l, mask, q, keys):
+    """(lengths, bias) of a mask that is an argument, or made of one: how many keys of each sequence there are up to the
+    last one that any query sees, so that no others are read; and what is added to scores. Layers share them."""
+    mask = layout.shrunk(mask)
+    known = l.masks.get((mask.node, mask.shape)) if layout.is_plain(mask) else None
+    if known is None:
+        seen = mask if mask.dtype == torch.bool else rules.RULES["gt"](l, mask, HIDDEN / 2)
+        count = rules.where(l, seen, torch.arange(1.0, keys + 1), torch.zeros(()))
+        over = [d for d in (1, 2) if mask.shape[d] > 1] + [3]  # others are left, that rows are those of the bias
+        most = layout.reshape(l.g, rules.RULES["amax"](l, count, over), mask.shape[:1])
+        most = layout.expand(most, q.shape[:1])
+        known = layout.plain(l.g, rules.cast(l, most, torch.int32)), bias_of(l, mask, q)
+        l.g.ahead(*known)
+        if layout.is_plain(mask):
+            l.masks[mask.node, mask.shape] = known
+    return known
+
+
 def attend(l, q, k, v, mask, scale, softcap=0.0, causal=False):
     """[B, heads, Tq, D] of tensors of that shape."""
     if [len(x.dims) for x in (q, k, v)] != [4, 4, 4]:
@@ -122,7 +140,8 @@ def sdpa(l, q, k, v, mask, causal, scale, gqa):
     if scale is None:
         scale = q.shape[-1] ** -0.5
     if state.is_cache(k) and state.is_cache(v) and not causal:
-        return state.attend(l, q, k, v, mask, scale, 0)
+        argument = isinstance(mask, Tensor) and len(mask.dims) == 4 and mask.shape[3] == k.shape[2]
+        return state.attend(l, q, k, v, mask, scale, 0, shown(l, mask, q, k.shape[2]) if argument else None)
     if isinstance(mask, state.Counted):
         mask = l.counters.tensor(mask)
     lead = len(q.dims) == 3

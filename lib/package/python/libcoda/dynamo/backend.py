@@ -53,8 +53,8 @@ def left(module, options):
     return torch.compile(module, backend=options.get("fallback", "inductor"))
 
 
-def backend(module, example, *, options=None):
-    """options={"fallback": "eager"}: what is not taken is not compiled by Inductor. {"fullgraph": True}: it is an
+def backend(module, example, *, options=None, mode=None):
+    """`mode`: a word of Inductor's, as transformers gives it; it says nothing here. options={"fallback": "eager"}: what is not taken is not compiled by Inductor. {"fullgraph": True}: it is an
     error, also of sizes that come later. {"keep": "least"}: a word of coda_keep, what forward keeps for backward.
     {"replay": False}: no run is recorded as a CUDA graph; so profilers see the range of each launch."""
     options = dict(options or {})

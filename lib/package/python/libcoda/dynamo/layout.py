@@ -24,12 +24,13 @@ def product(sizes):
 
 
 class Tensor:
-    """`axes`: those of the node, outermost first, none of size 1. `dims`: a list of axes for each dimension."""
-    __slots__ = ("node", "axes", "dims", "dtype", "made")
+    """`axes`: those of the node, outermost first, none of size 1. `dims`: a list of axes for each dimension. `made`: the
+    operation's name and operands. `origin`: Dynamo's node, if it is made of one argument of integers (integers.py)."""
+    __slots__ = ("node", "axes", "dims", "dtype", "made", "origin")
 
     def __init__(self, node, axes, dims, dtype, made=None):
-        self.node, self.axes, self.dims, self.dtype, self.made = node, list(
-            axes), [list(d) for d in dims], dtype, made
+        self.node, self.axes, self.dims, self.dtype = node, list(axes), [list(d) for d in dims], dtype
+        self.made, self.origin = made, None
 
     @property
     def shape(self):

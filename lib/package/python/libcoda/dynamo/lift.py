@@ -9,6 +9,7 @@ import re
 import torch
 
 from . import layout, products, rules, state
+from .integers import Integers
 from .layout import Tensor, dense, plain
 from .text import Refuse, Text, name
 
@@ -92,9 +93,10 @@ class Lift:
         self.keep, self.recording, self.silent = keep, True, False
         self.env, self.leaves, self.folded, self.taken, self.refused = {}, {}, 0, 0, []
         self.buffers, self.outputs, self.arguments, self.spelled = list(buffers), [], arguments, {}
+        self.masks = {}  # lengths and biases of those that are arguments
         self.said, self.symbol = None, None  # the text, if it is another one than the graph's, and how it is made
         self.places, self.paths, self.labels, self.shapes = paths, {}, {}, shapes
-        self.counters = state.Counters(self)
+        self.counters, self.integers = state.Counters(self), Integers(self)
 
     # ---- The walk ----
 
@@ -106,6 +108,7 @@ class Lift:
                 if node.op == "placeholder":
                     k = next(places)
                     self.env[node] = self.placeholder(node, k, self.arguments[k])
+                    self.integers.placeholder(node, self.env[node])
                 elif node.op == "get_attr":
                     self.env[node] = operator.attrgetter(node.target)(self.module)
                 elif node.op == "output":
@@ -116,8 +119,11 @@ class Lift:
                 else:
                     raise Refuse("%s %s" % (node.op, node.target))
             self.counters.finish()
-        if any(n in self.counters.unknown for n in self.g.used_leaves()):
-            raise Refuse("a value that depends on a number which is known when it runs")
+        for n in self.g.used_leaves():
+            if n in self.counters.unknown:
+                raise Refuse("a value that depends on a number which is known when it runs")
+            if n in self.integers.unknown:
+                raise Refuse(self.integers.unknown[n])
         return self
 
     def tried(self, node):
@@ -186,16 +192,16 @@ class Lift:
             run = s * n
         return True
 
-    def value(self, x):
-        """An argument of a node, with what is known of the nodes in it."""
+    def value(self, x, of=None):
+        """An argument of a node, with what is known of the nodes in it, or what `of` says of them."""
         if isinstance(x, torch.fx.Node):
-            return self.env[x]
+            return of(x) if of else self.env[x]
         if isinstance(x, (tuple, list)):
-            return type(x)(map(self.value, x)) if type(x) in (tuple, list) else tuple(map(self.value, x))
+            return (list if type(x) is list else tuple)([self.value(y, of) for y in x])
         if isinstance(x, slice):
-            return slice(self.value(x.start), self.value(x.stop), self.value(x.step))
+            return slice(*[self.value(y, of) for y in (x.start, x.stop, x.step)])
         if isinstance(x, dict):
-            return {k: self.value(v) for k, v in x.items()}
+            return {k: self.value(v, of) for k, v in x.items()}
         return known(x)
 
     @staticmethod
@@ -244,6 +250,8 @@ class Lift:
         if isinstance(made, Tensor) and made.made is None and made.node.word not in ("input", "weight"):
             made.made = (rules.SAME.get(word, word), args, kwargs)
         self.taken += 1
+        if word not in rules.IN_PLACE and word not in state.WRITES:
+            self.integers.follow(node, made)
         if self.keep and (not self.recording or word == "detach"):
             made = self.ended(made)
         if word in state.WRITES:

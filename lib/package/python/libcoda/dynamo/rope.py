@@ -20,12 +20,14 @@ def made(x, word):
     return x.made[1] if isinstance(x, Tensor) and x.made and x.made[0] == word else None
 
 
-def by_table(x):
-    """(tensor, table) of a product with a folded tensor."""
+def by_table(l, x):
+    """(tensor, table) of a product with a folded tensor, or with what is made of one argument of integers."""
+    def is_table(t):
+        return isinstance(t, (torch.Tensor, Counted)) and t.ndim or l.integers.knows(t)
     for a, b in [made(x, "mul") or (None, None)]:
-        if isinstance(a, Tensor) and isinstance(b, (torch.Tensor, Counted)) and b.ndim:
+        if isinstance(a, Tensor) and is_table(b):
             return a, b
-        if isinstance(b, Tensor) and isinstance(a, (torch.Tensor, Counted)) and a.ndim:
+        if isinstance(b, Tensor) and is_table(a):
             return b, a
     return None, None
 
@@ -50,12 +52,12 @@ def is_turned(r, x):
     return high is not None and is_half(high[0], x, True) and is_half(low, x, False)
 
 
-def frequencies(l, cos, sin, first=0):
-    """(frequencies, factor) of tables [T, D], for positions from the first one on, or None."""
-    steps, d = cos.shape
+def frequencies(l, cos, sin, places):
+    """(frequencies, factor) of tables [T, D], for these T positions, or None."""
+    d = cos.shape[1]
     scale = float(torch.hypot(cos.double(), sin.double()).mean())
-    place = torch.arange(first, first + steps, dtype=torch.float64)[:, None]
-    bar = (1e-4 + (first + steps) * 2.5e-7) if cos.dtype == torch.float32 else 1e-2
+    place = places.double().cpu()[:, None]
+    bar = (1e-4 + (float(place.max()) + 1) * 2.5e-7) if cos.dtype == torch.float32 else 1e-2
     for _, f in l.buffers:
         if f.ndim != 1 or 2 * f.numel() != d or not f.is_floating_point():
             continue
@@ -66,16 +68,21 @@ def frequencies(l, cos, sin, first=0):
     return None
 
 
+def single(x):
+    """Of a single row of tables: the last dimension of x of which it can be, or None."""
+    return next((k for k in reversed(range(len(x.dims) - 1)) if x.shape[k] == 1), None)
+
+
 def table(t, x, one=False):
     """A table's rows [T, D], and which dimension of x they are of; None if they differ otherwise. `one`: it may have
-    one row, for the last dimension but one."""
+    one row."""
     shape = (1,) * (len(x.dims) - t.ndim) + tuple(t.shape)
     where = [k for k in range(len(shape) - 1) if shape[k] > 1]
     if len(shape) != len(x.dims) or shape[-1] != x.shape[-1]:
         return None, None
     t = t.reshape(shape)
     if not where and one:
-        return t.reshape(1, shape[-1]), len(shape) - 2
+        return t.reshape(1, shape[-1]), single(x)
     for k in where:  # equal for all sequences
         if len(where) > 1 and k == 0 and bool((t == t[:1]).all()):
             t, where = t[:1], where[1:]
@@ -91,22 +98,63 @@ def counted(l, cos, sin, x):
     made = []
     for c, s, first in zip(cos.values, sin.values, SAMPLES):
         (c, steps), (s, other) = table(c, x, True), table(s, x, True)
-        if c is None or s is None or steps != other or c.shape != s.shape:
+        if c is None or s is None or steps is None or steps != other or c.shape != s.shape:
             return None
-        made.append((steps, frequencies(l, c, s, first)))
+        made.append((steps, frequencies(l, c, s, torch.arange(first, first + len(c)))))
+    return agreed(made, cos.counter)
+
+
+def agreed(made, places):
+    """(dimension of the steps, frequencies, factor, positions), if all samples say so."""
     if any(f is None or k != made[0][0] or f[0] is not made[0][1][0] for k, f in made):
         return None
-    return made[0][0], *made[0][1], cos.counter
+    return made[0][0], *made[0][1], places
 
 
-def positions(l, counter, shape):
-    """i32: the last dimension's places, from the counter on."""
+def steps_of(x, t, places):
+    """The dimension of x along which the positions [.., T] count, of which t is a table; None if there is none."""
+    n, (b, count) = len(x.dims), ((1,) * 2 + tuple(places))[-2:]
+    shape = (1,) * (n - t.ndim) + tuple(t.shape)
+    along = [k for k in range(n - 1) if shape[k] > 1 and not (k == 0 and b > 1 and n > 3)]
+    if len(shape) != n or shape[-1] != x.shape[-1] or len(along) > 1:
+        return None
+    if b > 1 and (n < 4 or not shape[0] == b == x.shape[0]):
+        return None
+    k = along[0] if along else single(x)
+    return k if k is not None and shape[k] == count else None
+
+
+def given(l, cos, sin, x):
+    """The same of tables that are made of an argument alone: its numbers are the positions."""
+    both = [l.integers.samples(t) for t in (cos, sin)]
+    if None in both or both[0][0] is not both[1][0] or not 0 < len(both[0][0].dims) < 3:
+        return None
+    source, made = both[0][0], []
+    for places, c, s in zip(both[0][1], both[0][2], both[1][2]):
+        steps = steps_of(x, c, source.shape)
+        if steps is None or c.shape != s.shape:
+            return None
+        rows = [t.reshape(-1, t.shape[-1]) for t in (c, s)]
+        if len(rows[0]) != places.numel():
+            return None
+        made.append((steps, frequencies(l, *rows, places.flatten())))
+    return agreed(made, source)
+
+
+def positions(l, places, shape):
+    """A position for each row: from a counter on, along the last dimension, or what an argument says."""
+    if isinstance(places, Tensor):
+        of = places.shape
+        node = l.g.reshape(places.node, of[-1:] if layout.product(of[:-1]) == 1 else of)
+        l.g.ahead(node)
+        return node
     base = torch.arange(shape[-1]).expand(shape)
-    return l.counters.node(Counted(counter, [base + s for s in SAMPLES]), "i32")
+    return l.counters.node(Counted(places, [base + s for s in SAMPLES]), "i32")
 
 
 def turn(l, x, steps, f, scale, rotary, counter=None):
-    """The operation, with the dimension `steps` of x and the last one where it wants them."""
+    """The operation, with the dimension `steps` of x and the last one where it wants them. `counter`: its number, or the
+    tensor of positions."""
     n = len(x.dims)
     order = [k for k in range(n - 1) if k < steps and k == 0 and n > 3] + [steps]
     order += [k for k in range(n - 1) if k not in order] + [n - 1]
@@ -125,12 +173,12 @@ def turn(l, x, steps, f, scale, rotary, counter=None):
 def matched(l, a, b):
     """The sum of a and b, if that is a rotation."""
     for p, q in ((a, b), (b, a)):
-        (x, cos), (r, sin) = by_table(p), by_table(q)
+        (x, cos), (r, sin) = by_table(l, p), by_table(l, q)
         if x is None or r is None or not is_turned(r, x):
             continue
-        if isinstance(cos, Counted) or isinstance(sin, Counted):
-            both = isinstance(cos, Counted) and isinstance(sin, Counted)
-            found = counted(l, cos, sin, x) if both else None
+        kinds = [next((f for of, f in ((Counted, counted), (Tensor, given)) if isinstance(t, of)), None) for t in (cos, sin)]
+        if any(kinds):
+            found = kinds[0](l, cos, sin, x) if kinds[0] is kinds[1] else None
             if found is not None:
                 steps, f, scale, counter = found
                 y = turn(l, x, steps, f, scale, x.shape[-1], counter)
@@ -140,7 +188,7 @@ def matched(l, a, b):
         (cos, steps), (sin, other) = table(cos, x), table(sin, x)
         if cos is None or sin is None or steps != other or cos.shape != sin.shape:
             continue
-        found = frequencies(l, cos, sin)
+        found = frequencies(l, cos, sin, torch.arange(len(cos)))
         if found is not None:
             y = turn(l, x, steps, *found, x.shape[-1])
             y.made = ("rope", (x, steps, *found, None), {})

@@ -179,6 +179,15 @@ def gelu(l, x, approximate="none"):
     return unary(l, "gelu_tanh" if approximate == "tanh" else "gelu_erf", x)
 
 
+@rule("cos", "sin")
+def turning(l, x):
+    """No map is one of these: a rotation by tables of positions is an operation, which wants none of them."""
+    made = l.integers.later(x, "no rule for cos, but in rotations by positions")
+    if made is None:
+        raise Refuse("no rule for cos")
+    return made
+
+
 @rule("neg")
 def neg(l, x):
     return unary(l, "scale", x, alpha=-1.0)

@@ -33,7 +33,7 @@ def number(x):
 class Text:
     def __init__(self):
         self.nodes, self.leaves, self.outputs, self.names, self.scope = [], [], [], set(), ""
-        self.early = []  # nodes ahead of all others, which are made of leaves alone: positions
+        self.early, self.count = [], 0  # nodes ahead of all others, which are made of leaves alone: positions
         self.numbers, self.written = {}, []
         self.ends = []  # where gradients end: the value before it under another name
 
@@ -44,12 +44,25 @@ class Text:
         return n
 
     def node(self, word, operands, shape, dtype, **attributes):
-        self.nodes.append(self.made("v%d" % len(self.nodes), word, operands, attributes, shape, dtype))
+        self.nodes.append(self.made("v%d" % self.count, word, operands, attributes, shape, dtype))
+        self.count += 1
         return self.nodes[-1]
 
     def early_node(self, word, operands, shape, dtype, **attributes):
         self.early.append(self.made("e%d" % len(self.early), word, operands, attributes, shape, dtype))
         return self.early[-1]
+
+    def ahead(self, *of):
+        """Puts these nodes, and those of which they are made, among the early ones, if leaves of theirs are inputs."""
+        seen, stack = set(), list(of)
+        while stack:
+            n = stack.pop()
+            if n is not None and n not in seen:
+                seen.add(n)
+                stack += n.operands
+        if all(n.operands or n.word in ("input", "constant") for n in seen):
+            self.early += [n for n in self.nodes if n in seen]
+            self.nodes = [n for n in self.nodes if n not in seen]
 
     def leaf(self, kind, path, shape, dtype, strides=None):
         """An input or a weight, named after where it comes from."""
