@@ -5,6 +5,7 @@
 
     picture    a block of SD3 (arXiv 2403.03206) of 512 x 512 and 1024 x 1024, batch 2; FLUX.1's single block of
                1024 x 1024; a block of DiT-XL/2, batch 8. Modulations are inputs of both sides
+    latent     what is ahead of DeepSeek-V3's attention (2412.19437): three products, two norms of latent vectors
     head       attention of 4,096 tokens to all, heads of 64 to 96 columns; SD3's at its own two lengths
     delta      the gated delta rule (2412.06464) of Qwen3.5-35B-A3B's shape: prompts, and a step of some sequences
     scan       Mamba's scan of the 2.8B shape (2312.00752), and SSD of Mamba-2 2.7B (2405.21060)
@@ -212,6 +213,48 @@ class DiT(Block):
         return h + g2 * self.mlp(t, modulated(h, s2, a2), "x"),
 
 
+# ---- Latent vectors ----
+
+class Latent(Case):
+    """The products ahead of DeepSeek-V3's attention: latent vectors of queries, of keys and values, with a norm of each."""
+
+    def __init__(self, device, rows, hidden=7168, q=1536, c=512, turned=64, heads=128):
+        super().__init__("latent/%d" % rows, device)
+        self.rows, self.hidden, self.q, self.c, self.turned, self.heads = rows, hidden, q, c, turned, heads
+        self.shapes = (rows, heads * 192), (rows, heads * 256), (rows, turned)
+
+    weights = "w_down", "w_q", "w_kv", "g_q", "g_c"
+
+    def tensors(self):
+        d, q, c = self.hidden, self.q, self.c
+        sizes = {"w_down": (q + c + self.turned, d), "w_q": (self.heads * 192, q), "w_kv": (self.heads * 256, c)}
+        made = {"x": self.random(self.rows, d), **{n: self.random(*z, by=z[1] ** -0.5) for n, z in sizes.items()}}
+        return {**made, "g_q": 1 + self.random(q, by=0.1), "g_c": 1 + self.random(c, by=0.1)}
+
+    def parts(self, p):
+        return p[..., :self.q], p[..., self.q:self.q + self.c], p[..., self.q + self.c:]
+
+    def graph(self, g, t):
+        q, c, k = self.parts(coda.matmul(t["x"], t["w_down"]))
+        yield coda.matmul(coda.rms_norm(q, t["g_q"], EPS), t["w_q"])
+        yield coda.matmul(coda.rms_norm(c, t["g_c"], EPS), t["w_kv"])
+        yield coda.silu(k)
+
+    def all(self, t):
+        q, c, k = self.parts(F.linear(t["x"], t["w_down"]))
+        q, c = F.rms_norm(q, (self.q,), t["g_q"], EPS), F.rms_norm(c, (self.c,), t["g_c"], EPS)
+        return F.linear(q, t["w_q"]), F.linear(c, t["w_kv"]), F.silu(k)
+
+    def products(self, t):
+        """Nothing but these, of what lies ready."""
+        p = F.linear(t["x"], t["w_down"])
+        return F.linear(p[:, :self.q], t["w_q"]), F.linear(p[:, self.q:self.q + self.c], t["w_kv"])
+
+    def peers(self):
+        yield from super().peers()
+        yield "products", self.products
+
+
 # ---- States ----
 
 class Recurrent(Case):
@@ -343,13 +386,15 @@ class Scan(Recurrent):
 def all_cases(opt):
     if opt.cpu:
         return [SD3("cpu", 16, text=7, hidden=128, count=2), Flux("cpu", 16, hidden=256, count=2),
-                DiT("cpu", 2, tokens=16, hidden=144, count=2), Delta("cpu", 2, 9, 2, 4, 16),
+                DiT("cpu", 2, tokens=16, hidden=144, count=2),
+                Latent("cpu", 9, hidden=128, q=384, c=320, heads=2), Delta("cpu", 2, 9, 2, 4, 16),
                 Scan("cpu", 2, 9, 8, 1, 4), Scan("cpu", 2, 9, 4, 8, 4)]
     heads = [serving.Attention("head", "cuda", 2, t, t, 24, 24, 64, False) for t in (1357, 4429)]
     heads += [serving.Attention("head", "cuda", 2, 4096, 4096, 16, 16, n, False) for n in (64, 72, 80, 96, 128)]
     for case in heads:
         case.name = case.name.replace("serving/", "")
     return [SD3("cuda", 1024), SD3("cuda", 4096), Flux("cuda", 4608), DiT("cuda", 8)] + heads + [
+        Latent("cuda", 16), Latent("cuda", 4096),
         Delta("cuda", 1, 8192), Delta("cuda", 8, 2048), Delta("cuda", 64, 1), Delta("cuda", 1, 1),
         Scan("cuda", 1, 8192, 5120, 1, 16), Scan("cuda", 1, 8192, 80, 64, 128), Scan("cuda", 64, 1, 80, 64, 128)]
 
