@@ -28,14 +28,16 @@ static struct tensor_use prepared(struct writer *w, enum use_role role, int64_t 
 static void add_prepare(struct writer *w)
 {
     struct delta_spec *s = w->p->spec;
-    int root = w->p->root, k = w->gr->g->node[root].in[DELTA_K];
+    const int root = w->p->root, *in = w->gr->g->node[root].in;
+    static const int reads[] = {DELTA_Q, DELTA_K, DELTA_DECAY, DELTA_BETA};
     s->prepared = true;
     s->use[DELTA_DECAY] = prepared(w, USE_OPERAND, delta_prepared_bytes(s));
     s->use[DELTA_BETA] = absent;
     struct group *prepare = group_new(w->gr, PROGRAM_OWN, root);
     if (!prepare) return;
     prepare->p.own = &own_delta_prepare;
-    refuse_note(w->gr, prepare, k, REASON_OWN_READS, root, 0, 0);
+    for (int i = 0; i < ARRAY_SIZE(reads); i++)
+        refuse_note(w->gr, prepare, in[reads[i]], REASON_OWN_READS, root, 0, 0);
 }
 
 /* Numbers of the rule, its operands and the program's domain. */
