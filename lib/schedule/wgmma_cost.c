@@ -37,13 +37,20 @@ static double sums_clocks(const struct tile *t, const struct target *target)
     return splits > 1 ? 500 * splits * splits : 0;
 }
 
+static bool folds_segments(const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (step_folds_segments(&p->step[i])) return true;
+    return false;
+}
+
 /* Cycles of a tile's epilogue, if nothing hides them. */
 static double epilogue_clocks(const struct program *p, const struct tile *t, const struct target *target)
 {
     bool staged = (program_is_gated(p) ? t->bn / 2 : t->bn) % 32 == 0 || t->bn <= 64;
     int elements = tile_a_box(p, t) * tile_share(t) / (t->pingpong ? 1 : t->groups);
     double work = 1 + 0.5 * (p->pair == PAIR_HEADS) + 4 * program_loads_directly(p, t) +
-                  4 * program_is_heavy(p) + 0.5 * (p->segment > 0);
+                  4 * program_is_heavy(p) + 0.5 * folds_segments(p);
     return 1000 + elements / 16.0 * work * (staged ? 1 : 1.5) + sums_clocks(t, target);
 }
 
