@@ -128,6 +128,41 @@ class Models(Base):
             self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
         self.assertEqual(len(dynamo.last), 1)
 
+    def test_weights_are_others(self):
+        """Parameters that are other tensors than in the last call, with and without what is in C."""
+        from libcoda import _addresses
+        kept = _addresses.unmoved
+        for quick in (kept, None):
+            torch._dynamo.reset()
+            _addresses.unmoved = quick
+            model, inputs = families.model_of("llama"), families.inputs_of("llama")
+            fast = self.compiled(model)
+            for k in range(3):
+                state = {n: v * (1 + 0.1 * k) for n, v in model.state_dict().items()}
+                model.load_state_dict(state, assign=k != 1)
+                del state
+                for _ in range(2):
+                    self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
+        _addresses.unmoved = kept
+
+    def test_places(self):
+        """A tensor that moves, is another one, or is gone, is seen; nothing else of a call is looked at."""
+        from libcoda import _addresses
+        if _addresses.unmoved is None:
+            self.skipTest("there is no table of DLPack's")
+        given = [torch.zeros(4), torch.nn.Parameter(torch.zeros(6)[2:]), None, torch.zeros(())]
+        places = _addresses.Places(tuple(given), (0, 1, 3))
+        self.assertTrue(places.hold(tuple(given)))
+        self.assertTrue(places.hold((*given[:2], 7, given[3])))
+        self.assertFalse(places.hold((given[0].clone(), *given[1:])))
+        self.assertFalse(places.hold(tuple(given[:3])))
+        given[1].data, moved = torch.zeros(4), given[1].data
+        self.assertFalse(places.hold(tuple(given)))
+        given[1].data = moved
+        self.assertTrue(places.hold(tuple(given)))
+        given[3] = torch.zeros(())
+        self.assertFalse(places.hold(tuple(given)))
+
     def test_lengths(self):
         """Any number of tokens, after the second one without another trace."""
         model = families.model_of("qwen3")

@@ -1,15 +1,17 @@
-# build.mk -- the Python package, a part of the Makefile. It wants Python's standard library, and no compiler of its own.
+# build.mk -- the Python package, a part of the Makefile. It wants Python's standard library, and the compiler of the library.
 PYTHON       ?= python3
 PACKAGE       = $(BUILD)/python/libcoda
 # All headers that there are: a new one is in the binding at the next build.
 BOUND_HEADERS = $(sort $(wildcard include/coda*.h))
-PACKAGE_FROM  = $(wildcard lib/package/python/*.py lib/package/python/libcoda/*.py lib/package/python/libcoda/*/*.py)
+PACKAGE_FROM  = lib/package/python/addresses.c $(wildcard lib/package/python/*.py lib/package/python/libcoda/*.py lib/package/python/libcoda/*/*.py)
 
 python: $(PACKAGE)/.made ## the Python package libcoda, in build/python; the binding in it is made from the headers
 $(PACKAGE)/.made: $(PACKAGE_FROM) $(wildcard include/coda*.h) | $(BUILD)/libcoda.so
 	@rm -rf $(PACKAGE) && mkdir -p $(PACKAGE)
 	@cp -R lib/package/python/libcoda/* $(PACKAGE)
 	@$(PYTHON) lib/package/python/generate.py $(PACKAGE) $(BOUND_HEADERS)
+	@$(CC) -std=c11 -O2 -Wall -Wextra -Werror -fPIC -fvisibility=hidden -shared -nostdlib -s -Wl,--build-id=none,-z,noseparate-code \
+		lib/package/python/addresses.c -o $(PACKAGE)/addresses.so
 	@ln -sf ../../libcoda.so $(PACKAGE)/libcoda.so.0
 	@touch $@
 # The library of the wheel asks for no newer glibc than 2.28, on whatever system it is built.

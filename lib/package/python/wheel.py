@@ -57,10 +57,10 @@ def files(package, library, folder, version, tag):
     for root, folders, names in os.walk(package):
         folders[:] = sorted(f for f in folders if f != "__pycache__")
         for name in sorted(names):
-            if name.endswith(".py"):
+            if name.endswith((".py", ".so")):
                 path = os.path.join(root, name)
                 with open(path, "rb") as f:
-                    yield os.path.join(NAME, os.path.relpath(path, package)), f.read(), 0o644
+                    yield os.path.join(NAME, os.path.relpath(path, package)), f.read(), 0o755 if name.endswith(".so") else 0o644
     yield NAME + "/libcoda.so.0", stripped(library, folder), 0o755
     info = "%s-%s.dist-info/" % (NAME, version)
     wheel = "Wheel-Version: 1.0\nGenerator: coda\nRoot-Is-Purelib: false\nTag: %s\n" % tag

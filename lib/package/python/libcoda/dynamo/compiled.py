@@ -6,7 +6,7 @@ import re
 
 import torch
 
-from .. import arrays
+from .. import _addresses, arrays
 from .._stages import Scratch, dense_and_aligned, empty, on, replays_of, run
 from ..errors import Error
 from ..graph import Graph
@@ -39,6 +39,15 @@ def picker(at):
     return (lambda x: (x[at[0]],)) if at else lambda x: ()
 
 
+class Found:
+    """Addresses of all leaves, and where weights and states lay then: `lie`, or `places` where no C can say."""
+
+    def __init__(self, both=None, arguments=None, steady=(), places=None):
+        self.both, self.places = both, places
+        quick = both is not None and _addresses.unmoved is not None
+        self.lie = _addresses.Places(arguments, [a for _, a in steady]) if quick else None
+
+
 class Program:
     """A lifted graph and its plan; it is called with Dynamo's arguments. `at`: among them, of the value of the one
     symbol that the graph has."""
@@ -60,20 +69,19 @@ class Program:
         if self.made or lift.g.written:
             with on(where):
                 self.plan = self.compiled(lift, device)
-        self.kept = [x.tensor.to(where) if x.tensor is not None else None for x in self.leaves]
+        self.kept = {k: x.tensor.to(where) for k, x in enumerate(self.leaves) if x.tensor is not None}
         # Leaves that most calls give as the graph wants them: the place, the argument's number. Weights and states are
         # in the same memory from call to call, as a rule.
         given = [(k, x.argument) for k, x in enumerate(self.leaves)
                  if x.argument is not None and x.node.attributes["stride"] is None]
         self.given = [p for p in given if self.leaves[p[0]].node.word == "input"]
         self.steady = [p for p in given if p not in self.given]
-        self.pick, self.found = picker([a for _, a in self.steady]), (None, None)
-        self.others = sorted({k for k, x in enumerate(self.kept) if x is None} - {k for k, _ in given})
-        written = [(k, x.argument) for k, x in enumerate(self.leaves)
-                   if x.node.word == "state" and x.argument is not None]
-        self.written = [picker([p[i] for p in written]) for i in range(2)]
+        self.pick, self.found = picker([a for _, a in self.steady]), Found()
+        self.others = sorted(set(range(len(self.leaves))) - set(self.kept) - {k for k, _ in given})
+        self.states = {k: x.argument for k, x in enumerate(self.leaves)
+                       if x.node.word == "state" and x.argument is not None}
+        self.written = picker(list(self.states.values()))
         self.places = {x.node: k for k, x in enumerate(self.leaves)}
-        self.writes = bool(written)
         # Are the results what is made, as it is made?
         self.straight = all(stored == dtype for _, stored, dtype in self.made) and \
             [o[:2] for o in self.outputs] == [("made", k) for k in range(len(self.made))]
@@ -87,7 +95,11 @@ class Program:
 
     def fits(self, arguments):
         """Are the buffers that were folded as they were?"""
-        return all(arguments[k].data_ptr() == p and arguments[k]._version == v for k, p, v in self.buffers)
+        for k, p, v in self.buffers:
+            x = arguments[k]
+            if x.data_ptr() != p or x._version != v:
+                return False
+        return True
 
     def placed(self, x, leaf):
         """x as the graph wants it: dense, or with these strides, at a multiple of 16 bytes."""
@@ -109,22 +121,21 @@ class Program:
         shapes = [tuple(d // prime * n if d and d % prime == 0 else d for d in shape) for shape, _, _ in self.made]
         return [empty(shape, arrays.dense_strides(shape), of[1], self.where) for shape, of in zip(shapes, self.made)]
 
-    def memory(self, arguments, kept, leaf):
+    def memory(self, arguments, leaf):
         """A leaf's, in this call."""
-        if kept is not None:
-            return kept
         if leaf.fresh is not None:
             return torch.zeros(leaf.fresh.shape, dtype=leaf.fresh.dtype, device=self.where)
         return self.placed(arguments[leaf.argument], leaf)
 
     def leave(self, arguments, hold):
         """What was written to is where the caller has it, and has another version."""
-        laid, theirs = (pick(x) for pick, x in zip(self.written, (hold, arguments)))
-        if laid.count(None) < len(laid):
+        theirs = self.written(arguments)
+        if not self.states.keys().isdisjoint(hold):
+            laid = [hold.get(k, arguments[a]) for k, a in self.states.items()]
             for x, y in zip(laid, theirs):
-                if x is not None and x is not y:
+                if x is not y:
                     y.copy_(x)
-            theirs = [y for x, y in zip(laid, theirs) if x is None or x is y]
+            theirs = [y for x, y in zip(laid, theirs) if x is y]
         if theirs:
             torch.autograd.graph.increment_version(theirs)
 
@@ -133,29 +144,41 @@ class Program:
             return made[of]
         if kind == "leaf":
             k = self.places[of]
-            return hold[k] if hold[k] is not None else arguments[self.leaves[k].argument]
+            return hold[k] if k in hold else arguments[self.leaves[k].argument]
         return arguments[of] if kind == "argument" else of
 
-    def settle(self, hold, tensors, places):
+    def settle(self, hold, arguments):
         """The leaves' addresses, with those of weights and states. They are known from now on, if all lie as the graph
         wants them: a tensor that has moved has another address, and Dynamo guards strides."""
-        both = array.array("Q", [0 if x is None else x.data_ptr() for x in self.kept])
+        both = array.array("Q", bytes(8 * len(self.leaves)))
+        for k, x in self.kept.items():
+            both[k] = x.data_ptr()
         known = True
-        for (k, _), x in zip(self.steady, tensors):
+        for k, a in self.steady:
+            x = arguments[a]
             laid = self.placed(x, self.leaves[k])
             both[k] = laid.data_ptr()
             if laid is not x:
                 hold[k], known = laid, False
         if known:
-            self.found = places, both
+            self.found = Found(both, arguments, self.steady, list(map(ADDRESS, self.pick(arguments))))
         return both
+
+    def located(self, hold, arguments):
+        """The same, which is what is known if nothing has moved."""
+        found = self.found
+        if found.lie is not None:
+            good = found.lie.hold(arguments)
+        else:
+            good = found.places == list(map(ADDRESS, self.pick(arguments)))
+        return found.both if good else self.settle(hold, arguments)
 
     def gather(self, arguments):
         """Tensors that the call makes for leaves, or holds, and the leaves' addresses."""
-        hold, (known, both) = list(self.kept), self.found
-        tensors = self.pick(arguments)
-        places = list(map(ADDRESS, tensors))
-        both = both[:] if places == known else self.settle(hold, tensors, places)[:]
+        if type(arguments) is not tuple:
+            arguments = tuple(arguments)
+        hold = self.kept.copy()
+        both = self.located(hold, arguments)[:]
         for k, a in self.given:
             x = hold[k] = arguments[a]
             both[k] = at = x.data_ptr()
@@ -163,16 +186,13 @@ class Program:
                 hold[k] = x = self.placed(x, self.leaves[k])
                 both[k] = x.data_ptr()
         for k in self.others:
-            hold[k] = self.memory(arguments, None, self.leaves[k])
+            hold[k] = self.memory(arguments, self.leaves[k])
             both[k] = hold[k].data_ptr()
         return hold, both
 
     def all_held(self, arguments, hold):
-        """What gather() holds, weights and states of the caller's among it."""
-        for k, a in self.steady:
-            if hold[k] is None:
-                hold[k] = arguments[a]
-        return hold
+        """What gather() holds, weights and states of the caller's among it: a tensor for each leaf."""
+        return [hold[k] if k in hold else arguments[x.argument] for k, x in enumerate(self.leaves)]
 
     def __call__(self, arguments):
         hold, both = self.gather(arguments)
@@ -181,7 +201,7 @@ class Program:
         if self.plan is not None:
             both.extend(map(ADDRESS, made))
             run(self.plan, both, self.scratch, dims, self.replays)
-            if self.writes:
+            if self.states:
                 self.leave(arguments, hold)
         if self.straight:
             return tuple(made)
@@ -277,6 +297,8 @@ class Whole:
         return tuple([float(arguments[k]) for k in self.floats])
 
     def key(self, arguments):
+        if not self.sizes and not self.floats:
+            return ()
         return (*[int(arguments[k]) for k in self.sizes], *self.numbers_of(arguments))
 
     def needed(self, key, arguments):

@@ -255,11 +255,12 @@ class Again(Program):
 
     types = {}
 
-    def settle(self, hold, tensors, places):
-        for (k, a), x in zip(self.steady, tensors):
+    def settle(self, hold, arguments):
+        for k, a in self.steady:
+            x = arguments[a]
             if a in self.types and self.types[a] != (x.dtype, x.shape, x.device):
                 raise Moved("%s is %s %s on %s now" % (self.leaves[k].node.id, x.dtype, list(x.shape), x.device))
-        return super().settle(hold, tensors, places)
+        return super().settle(hold, arguments)
 
 
 class Call:

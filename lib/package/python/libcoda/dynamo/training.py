@@ -199,6 +199,6 @@ class Trained(Program):
     def __call__(self, arguments):
         with torch.no_grad():
             hold, both = self.gather(arguments)
-            hold = self.all_held(arguments, hold)
-        made = Call.apply(self, arguments, hold, both, *[arguments[a] for a in self.tensors])
+            held = self.all_held(arguments, hold)
+        made = Call.apply(self, arguments, held, both, *[arguments[a] for a in self.tensors])
         return tuple(self.result(o[0], o[1], arguments, hold, made) for o in self.outputs)
