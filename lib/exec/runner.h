@@ -47,6 +47,7 @@ coda_status completion_record(const struct call *c, int index);
 /* aside.c -- finds which programs go to a second stream, once it is known who runs them; opens that for a
  * run, which then calls two of the next ones around each program, and the last one in any case. */
 coda_status aside_find(struct coda_plan *p);
+int aside_sms(const struct coda_plan *p, int index); /* SMs that it leaves to what runs beside it */
 coda_status aside_open(struct call *c);
 coda_stream aside_stream(const struct call *c, int index);
 coda_status aside_before(const struct call *c, int index);

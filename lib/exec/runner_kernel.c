@@ -35,7 +35,7 @@ coda_status kernel_load(struct coda_plan *p, int index)
 {
     struct compiled_program *c = &p->program[index];
     const struct launch_spec *l = &c->emitted.launch;
-    int64_t grid = kernel_blocks(l, p->gpu.sms);
+    int64_t grid = kernel_blocks(l, p->gpu.sms - aside_sms(p, index));
     coda_status status = load_maps(p, c);
     if (!status && grid > INT32_MAX)
         status = fail(CODA_E_UNSUPPORTED, "%s: %lld blocks", c->emitted.symbol, (long long)grid);

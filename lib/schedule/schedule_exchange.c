@@ -7,7 +7,8 @@ enum {
     FEW_THREADS = 64,
     MANY_THREADS = 256,
     FEW_PIECES = 1 << 13,
-    MOST_BLOCKS = 512 /* all of a card's SMs have room for them at once */
+    MOST_BLOCKS = 512, /* all of a card's SMs have room for them at once */
+    BESIDE_THREADS = 1024
 };
 
 void schedule_exchange(struct schedule *s, const struct program *q, const struct plan_options *opt)
@@ -20,4 +21,15 @@ void schedule_exchange(struct schedule *s, const struct program *q, const struct
     s->threads = pieces <= FEW_PIECES ? FEW_THREADS : MANY_THREADS;
     s->grid = MIN(CEIL_DIV(pieces, s->threads), MOST_BLOCKS);
     s->early = !q->prepare && s->grid && target_has(&opt->target, TARGET_PDL);
+}
+
+void schedule_exchanges_beside(struct plan *p)
+{
+    for (int i = 0; i < p->programs && p->beside; i++) {
+        struct schedule *s = &p->schedule[i];
+        int64_t threads = s->grid * s->threads;
+        if (!p->beside[i] || threads <= BESIDE_THREADS) continue;
+        s->threads = BESIDE_THREADS;
+        s->grid = MIN(CEIL_DIV(threads, BESIDE_THREADS), EXCHANGE_BESIDE_BLOCKS);
+    }
 }
