@@ -80,6 +80,8 @@ $(eval $(call job,deb,unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) deb))
 # As root with debootstrap and a network: the same on a system that has nothing else.
 $(eval $(call job,fresh,unit,test/system/fresh.sh $(BUILD)/fresh))
 $(eval $(call job,tool,rest,test/system/tool.sh $(BUILD)/tool))
+# Pages of explain --html in a headless Chromium, where there is one.
+$(eval $(call job,explained,rest,python3 test/system/explained.py $(BUILD)/coda $(wildcard examples/graphs/*.coda)))
 $(eval $(call job,terminal,rest,sh -c 'mkdir -p $(BUILD)/terminal && $(BUILD)/terminal_test $(BUILD) $(BUILD)/terminal'))
 $(eval $(call job,help,rest,test/system/help.sh $(BUILD)))
 $(eval $(call job,readme,rest,env MAKEFLAGS= test/system/readme.sh $(BUILD) $(BUILD)/readme))
@@ -93,7 +95,7 @@ $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
 # The Python package, also on the emulator; beside NumPy, PyTorch and JAX, where python3 has them.
 $(eval $(call job,python,rest,env MAKEFLAGS= $(IN) BUILD=$(BUILD) test-python))
-SYSTEM := python install abi-policy manual tool terminal help guesses linear readme hijack demo $(EXAMPLES:%=example-%) conformance
+SYSTEM := python install abi-policy manual tool explained terminal help guesses linear readme hijack demo $(EXAMPLES:%=example-%) conformance
 
 # ---- Memory that runs out, random bytes ----
 FUZZ_SECONDS ?= $(if $(FULL),60,2)

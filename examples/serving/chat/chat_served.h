@@ -32,6 +32,8 @@ struct served {
  * of two small layers. `wordless`: no tokenizer is read. */
 bool served_open(struct served *s, const char *model, const char *random, bool wordless, struct fault *f);
 void served_close(struct served *s);
+/* Can served_chat have tokens: is there a template? */
+bool served_chats(const struct served *s);
 
 /* Tokens of a text, for free(), with those that begin one unless it is `bare`; an enum refused, which is
  * negative, and a fault with it: there are none. The limits may be NULL. */

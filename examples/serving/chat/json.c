@@ -40,8 +40,8 @@ char *json_error(const struct problem *p)
 
 static json_t *model_of(const struct served *s, time_t created)
 {
-    return json_pack("{s:s, s:s, s:I, s:s}", "id", s->name, "object", "model", "created", (json_int_t)created,
-                     "owned_by", "coda");
+    return json_pack("{s:s, s:s, s:I, s:s, s:b}", "id", s->name, "object", "model", "created",
+                     (json_int_t)created, "owned_by", "coda", "chat", served_chats(s));
 }
 
 char *json_model(const struct served *s, time_t created) { return text_of(model_of(s, created)); }

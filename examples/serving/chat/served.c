@@ -145,6 +145,8 @@ static int plain_prompt(const struct served *s, const json_t *messages, const st
     return bytes;
 }
 
+bool served_chats(const struct served *s) { return !s->wordless && (s->turns || s->plain); }
+
 int served_chat(const struct served *s, const json_t *messages, const json_t *more,
                 const struct encode_limits *limits, int32_t **ids, struct fault *f)
 {
@@ -152,7 +154,7 @@ int served_chat(const struct served *s, const json_t *messages, const json_t *mo
     char *text = NULL;
     *ids = NULL;
     *f = s->no_turns;
-    if (s->wordless || (!s->turns && !s->plain)) return REFUSED_INPUT;
+    if (!served_chats(s)) return REFUSED_INPUT;
     int n = s->turns ? turns_prompt(s->turns, messages, more, deadline, &text, f)
                      : plain_prompt(s, messages, deadline, &text, f);
     if (n >= 0) n = served_encode(s, text, (size_t)n, s->turns && turns_own(s->turns), limits, ids, f);

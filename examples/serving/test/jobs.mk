@@ -30,6 +30,8 @@ built-tsan: built-asan
 # A client that asks it everything over HTTP; again where a sanitizer sees the threads and the clean end.
 $(eval $(call job,chat,plain,$(BUILD)/chat_test $(BUILD)/chat_server))
 $(eval $(call job,chat-curl,plain,test/chat/curl.sh $(BUILD)/chat_server))
+# Its page in a headless Chromium, where there is one.
+$(eval $(call job,chat-page,plain,python3 test/chat/page.py $(BUILD)/chat_server stories260K/stories260K.gguf))
 $(eval $(call job,chat-asan,asan,env CHAT_FUZZ_SECONDS=$(if $(FULL),60,2) $(BUILD)/asan/chat_test $(BUILD)/asan/chat_server endpoints batching leaving load words states story ranks pressure access fuzz))
 $(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/chat_server leaving $(if $(FULL),ranks pressure)))
 
@@ -80,7 +82,7 @@ $(eval $(call job,locale,plain,env MAKEFLAGS= $(IN) BUILD=$(BUILD) locale))
 HOUSE := help lint locale
 
 # ---- Tiers ----
-CHECK := chat chat-curl tokenizer model picture train $(HOUSE)
+CHECK := chat chat-curl chat-page tokenizer model picture train $(HOUSE)
 TEST  := nvrtc-encoders $(EMULATE) model-valgrind training train-asan model-asan picture-asan chat-asan chat-tsan tokenizer-asan $(FUZZERS) pages terminal $(CHECK)
 
 .PHONY: check test test-full

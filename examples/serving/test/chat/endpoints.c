@@ -26,6 +26,7 @@ static const struct question questions[] = {
     {"GET", "/health", NULL, 200, "{\"status\":\"ok\"}"},
     {"GET", "/v1/models", NULL, 200, "\"id\":\"tiny\",\"object\":\"model\""},
     {"GET", "/v1/models/tiny", NULL, 200, "{\"id\":\"tiny\",\"object\":\"model\""},
+    {"GET", "/v1/models/tiny", NULL, 200, "\"chat\":true"},
     {"GET", "/v1/models/other", NULL, 404, "there is no /v1/models/other"},
     {"GET", "/metrics", NULL, 200, "Content-Type: text/plain; version=0.0.4"},
     {"HEAD", "/health", NULL, 200, "Content-Type: application/json"},
