@@ -60,10 +60,21 @@ static int of_m2(struct grad *w, const struct node *n, int v, int dy)
     return make_mul(w, make_sub(w, x, mean), make_scale(w, dy, 2));
 }
 
-/* Elements that are equally large share it evenly, as they would if all of them moved together. */
+/* As memory of this dtype holds it, which a cast in the midst of a kernel does not say. */
+static int rounded(struct grad *w, int x, coda_dtype dtype)
+{
+    if (dtype != CODA_BF16 && dtype != CODA_F16) return x;
+    return make_map(w, dtype == CODA_BF16 ? "to_bf16" : "to_f16", VALUES(x));
+}
+
+/* Elements that are equally large share it evenly, as they would if all of them moved together. x of 16 bits
+ * may have been reduced before it was rounded, and may be compared before or behind it; rounding keeps the
+ * order, so that the largest rounded one is the largest one, rounded. */
 static int of_largest(struct grad *w, const struct node *n, int v, int dy)
 {
-    int hit = make_map(w, "equal", VALUES(n->in[REDUCE_X], v));
+    int x = n->in[REDUCE_X];
+    coda_dtype dtype = grad_type(w, x)->dtype;
+    int hit = make_map(w, "equal", VALUES(rounded(w, x, dtype), rounded(w, v, dtype)));
     int hits = make_reduce(w, "sum", hit, -1, n->attr.reduce.columns);
     return make_mul(w, hit, make_map(w, "div", VALUES(dy, hits)));
 }

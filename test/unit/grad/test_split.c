@@ -334,6 +334,71 @@ START_TEST(inputs_of_both_halves)
 }
 END_TEST
 
+/* ---- The largest of a row that is kept in 16 bits ---- */
+
+enum { ROWS = 6, WIDTH = 64 };
+static const char largest[] =
+    "%x = input bf16 [6,64]\n%w = weight bf16 [64,64]\n%z = matmul %x, %w\n%y = max %z\n"
+    "output %y = %y\n";
+
+static float of_bf16(uint16_t b)
+{
+    uint32_t bits = (uint32_t)b << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static void draw_bf16(uint16_t *to, int n, uint32_t seed)
+{
+    for (int i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        float x = (float)(seed >> 8) / 0x1p23f - 1;
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        to[i] = (uint16_t)(bits >> 16);
+    }
+}
+
+static int largest_of(const uint16_t *x, const uint16_t *w)
+{
+    int best = 0;
+    double most = -INFINITY;
+    for (int n = 0; n < WIDTH; n++) {
+        double sum = 0;
+        for (int k = 0; k < WIDTH; k++) sum += (double)of_bf16(x[k]) * of_bf16(w[n * WIDTH + k]);
+        if (sum > most) most = sum, best = n;
+    }
+    return best;
+}
+
+/* Forward finds it among sums in fp32, and backward has these sums in 16 bits. A row's gradient is that row of
+ * w which made the largest. */
+START_TEST(largest_of_rounded_sums)
+{
+    uint16_t x[ROWS * WIDTH], w[WIDTH * WIDTH];
+    float dy[ROWS];
+    graph *g = graph_parse(largest), *forward, *backward;
+    coda_value in = {(uint32_t)g->leaf[0] + 1}, y = {(uint32_t)g->output[0].value + 1}, dx;
+    coda_value given = coda_input(g, "dy", CODA_F32, 2, (int64_t[]){ROWS, 1});
+    coda_grad(g, &y, &given, 1, &in, 1, &dx, NULL);
+    coda_output(g, "dx", dx);
+    ck_assert_msg(coda_split(g, 1, NULL, &forward, &backward) == CODA_OK, "%s", coda_error());
+    draw_bf16(x, ROWS * WIDTH, 1), draw_bf16(w, WIDTH * WIDTH, 2);
+    for (int r = 0; r < ROWS; r++) dy[r] = 1;
+    struct values v = {.g = g, .args = (void *[]){x, w, dy}};
+    void **kept = plan_args(forward, NULL, NULL, &v, 0xff);
+    run_on_device(forward, kept, 0xff);
+    void **args = plan_args(backward, forward, kept, &v, 0xff);
+    run_on_device(backward, args, 0xff);
+    const uint16_t *got = args[backward->leaves];
+    for (int r = 0; r < ROWS; r++)
+        ck_assert_mem_eq(got + r * WIDTH, w + largest_of(x + r * WIDTH, w) * WIDTH, WIDTH * sizeof *w);
+    free_args(forward, kept), free_args(backward, args);
+    graph_free(forward), graph_free(backward), graph_free(g);
+}
+END_TEST
+
 START_TEST(split_refuses)
 {
     graph *g = joint_graph(), *forward = g, *backward = g;
@@ -370,4 +435,4 @@ END_TEST
 
 TESTS(split, EACH(halves_are_the_whole, ARRAY_SIZE(policies)), EACH(rows_are_kept_once, 2),
       ONE(attention_runs_once), ONE(also_is_kept), ONE(kept_values_are_consumed), ONE(inputs_of_both_halves),
-      ONE(split_refuses));
+      ONE(largest_of_rounded_sums), ONE(split_refuses));
