@@ -372,8 +372,8 @@ static int largest_of(const uint16_t *x, const uint16_t *w)
     return best;
 }
 
-/* Forward finds it among sums in fp32, and backward has these sums in 16 bits. A row's gradient is that row of
- * w which made the largest. */
+/* Forward finds it among sums in fp32, and backward has these sums in 16 bits. A row's gradient is that row
+ * of w which made the largest. */
 START_TEST(largest_of_rounded_sums)
 {
     uint16_t x[ROWS * WIDTH], w[WIDTH * WIDTH];

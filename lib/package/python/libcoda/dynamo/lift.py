@@ -8,7 +8,7 @@ import re
 
 import torch
 
-from . import layout, products, rules, state
+from . import layout, products, rules, spellings, state
 from .integers import Integers
 from .layout import Tensor, dense, plain
 from .text import Refuse, Text, name
@@ -235,7 +235,7 @@ class Lift:
             return self.fold(node, word, args, kwargs)
         self.silent = self.silent or not self.recording
         self.spelled[word] = self.spelled.get(word, 0) + 1
-        rule = products.RULES.get(word)
+        rule = spellings.RULES.get(word)
         if rule is None:
             raise Refuse("no rule for %s" % word)
         if word in rules.IN_PLACE:

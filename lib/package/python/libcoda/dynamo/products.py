@@ -1,4 +1,6 @@
 """products.py -- rules of what reduces: statistics of rows, norms, products, tables, losses, attention."""
+import functools
+
 import torch
 
 from . import attention, layout, state
@@ -65,9 +67,11 @@ def var(l, x, dim=None, unbiased=True, keepdim=False, correction=None):
 
 
 @rule("norm", "vector_norm")
-def norm(l, x, p=2, dim=None, keepdim=False, **_):
-    if p not in (2, 2.0, "fro"):
-        raise Refuse("the norm %s" % p)
+def norm(l, x, p=2, dim=None, keepdim=False, dtype=None):
+    if p not in (1, 2, "fro") or dtype is not None:
+        raise Refuse("the norm %s" % p if dtype is None else "a norm in %s" % dtype)
+    if p == 1:
+        return rows(l, "sum", unary(l, "abs", x), dim, keepdim)
     return unary(l, "sqrt", rows(l, "sum_sq", x, dim, keepdim))
 
 
@@ -99,9 +103,18 @@ def layer_norm(l, x, shape, weight=None, bias=None, eps=1e-5, *_):
     return normalised(l, "layer_norm", x, shape, [weight, bias], eps=float(eps))
 
 
+@functools.lru_cache(maxsize=None)
+def least_eps(dtype):
+    """What this PyTorch adds where no eps is given: of 16 bits some versions have fp32's, as they compute in fp32."""
+    x = torch.full((16,), 2.0 ** -8, dtype=dtype)
+    made = float(torch.nn.functional.rms_norm(x, (16,)).double()[0])
+    return min((torch.finfo(t).eps for t in (dtype, torch.float32)),
+               key=lambda eps: abs(made - 2.0 ** -8 / (2.0 ** -16 + eps) ** 0.5))
+
+
 @rule("rms_norm")
 def rms_norm(l, x, shape, weight=None, eps=None):
-    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    eps = least_eps(x.dtype) if eps is None else eps
     return normalised(l, "rms_norm", x, shape, [weight], eps=float(eps))
 
 

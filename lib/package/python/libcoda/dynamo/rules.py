@@ -64,12 +64,20 @@ def cast(l, x, dtype):
     return layout.unary(l.g, "cast", x, dtype, to=layout.text.name(dtype))
 
 
-def operand(l, x, dtype):
-    """A tensor of this dtype, or a constant."""
+def rounded(n, dtype):
+    return float(torch.tensor(n, dtype=torch.float64).to(dtype))
+
+
+def operand(l, x, dtype, wide=False):
+    """A tensor of this dtype, or a constant; `wide`: a number of Python's is not rounded to 16 bits."""
     n = uniform(x)
     if n is not None:
-        return l.g.constant(n, layout.text.name(dtype))
+        wide = wide and not isinstance(x, torch.Tensor) and not math.isnan(n) and rounded(n, dtype) != n
+        return l.g.constant(n, layout.text.name(torch.float32 if wide else dtype))
     return cast(l, l.tensor(x), dtype)
+
+
+COMMUTE = {"add", "mul", "maximum", "minimum"}
 
 
 def elementwise(l, word, *operands, dtype=None, **attributes):
@@ -77,7 +85,10 @@ def elementwise(l, word, *operands, dtype=None, **attributes):
     if not dtype.is_floating_point:
         raise Refuse("arithmetic of %s" % dtype)
     shape = layout.broadcast(*[tuple(x.shape) for x in operands if isinstance(x, (Tensor, torch.Tensor))])
-    made = layout.elementwise(l.g, word, [operand(l, x, dtype) for x in operands], dtype, **attributes)
+    if word in COMMUTE and uniform(operands[0]) is not None:
+        operands = operands[::-1]
+    wide = uniform(operands[0]) is None  # the result has the first one's dtype
+    made = layout.elementwise(l.g, word, [operand(l, x, dtype, wide) for x in operands], dtype, **attributes)
     return layout.expand(made, shape) if made.shape != shape else made
 
 
@@ -155,8 +166,13 @@ def clamp(l, x, min=None, max=None):
     return unary(l, "clip", x, low=float(low), high=float(high))
 
 
+INTEGERS = {"abs", "sign", "floor", "ceil", "round", "relu", "clip", "scale"}  # of which PyTorch makes integers
+
+
 def unary(l, word, x, **attributes):
     if not x.dtype.is_floating_point:
+        if word in INTEGERS:
+            raise Refuse("%s of %s" % (word, x.dtype))
         x = cast(l, x, torch.float32)
     return layout.unary(l.g, word, x, **attributes)
 
@@ -198,6 +214,8 @@ def comparison(word, name):
     def f(l, x, y):
         if isinstance(x, Tensor) and x.dtype == torch.int64 and isinstance(y, (int, float)) and abs(y) >= 2 ** 24:
             raise Refuse("a comparison with %s" % y)
+        if isinstance(x, Tensor) and x.dtype.is_floating_point and isinstance(y, (int, float)):
+            y = rounded(y, x.dtype)  # as PyTorch compares
         x, y = [cast(l, v, torch.float32) if isinstance(v, Tensor) else v for v in (x, y)]
         y = y.float() if isinstance(y, torch.Tensor) else y
         x = x.float() if isinstance(x, torch.Tensor) else x
@@ -483,7 +501,7 @@ def narrow(l, x, dim, start, length):
     return layout.slice_dim(l.g, x, k, start, start + length, 1)
 
 
-@rule("split", "tensor_split")
+@rule("split")
 def split(l, x, size, dim=0, **kwargs):
     k = axis(x, kwargs.get("axis", dim))
     n = x.shape[k]

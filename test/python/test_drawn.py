@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""test_drawn.py -- random modules of drawn.py by torch.compile(backend="coda") on the CPU device, beside eager and the same
+in fp64: results, gradients, sizes that change. What a plan does not take is PyTorch's, so that all must be right. 500
+modules with CODA_FULL, else a share that the seed draws; CODA_TEST_CASE is one of them, or several by commas."""
+import collections
+import copy
+import math
+import os
+import re
+import sys
+import unittest
+import warnings
+
+try:
+    import torch
+except ImportError as e:
+    print("test_drawn.py: skipped: %s" % e)
+    sys.exit(0)
+
+import drawn
+import libcoda.dynamo as dynamo
+
+warnings.filterwarnings("ignore")
+torch.set_num_threads(1)
+ALL, SHARE = 500, 16
+SEED = int(os.environ.get("CODA_SEED") or 1)
+
+
+def cases():
+    given = os.environ.get("CODA_TEST_CASE")
+    if given:
+        return [int(k) for k in given.split(",")]
+    return range(ALL) if os.environ.get("CODA_FULL") else [(SEED * 131 + 31 * k) % ALL for k in range(SHARE)]
+
+
+def distance(got, want):
+    """Relative to all of it; and the largest error relative to the largest value."""
+    got, want = got.double(), want.double()
+    size, top = float(want.norm()), float(want.abs().max())
+    d = (got - want).abs()
+    return float(d.norm()) / (size or 1), float(d.max()) / (top or 1)
+
+
+def all_of(x):
+    return x if isinstance(x, tuple) else (x,)
+
+
+class Modules(unittest.TestCase):
+    def near(self, got, eager, want, dtype, what):
+        """As near to fp64 as PyTorch is, but for luck in rounding a tensor; of all tensors the mean has to be."""
+        self.assertEqual((got.shape, got.dtype, got.device), (eager.shape, eager.dtype, eager.device), what)
+        self.assertTrue(bool(torch.isfinite(got).all()), "%s is not finite" % what)
+        unit, (ours, most), (theirs, their_most) = torch.finfo(dtype).eps, distance(got, want), distance(eager, want)
+        least = 8 * unit if dtype == torch.float32 else 2 * unit
+        self.assertLessEqual(ours, max(2.5 * theirs, least), "%s: PyTorch is off by %.2g" % (what, theirs))
+        self.assertLessEqual(most, max(4 * their_most, 2 * least), "%s: PyTorch is off by %.2g at most" % (what, their_most))
+        if theirs > unit / 8:
+            self.ratios[dtype].append(math.log(max(ours, unit / 64) / theirs))
+
+    def one(self, seed):
+        module, d = drawn.module(seed)
+        dtype = drawn.DTYPES[seed % len(drawn.DTYPES)]
+        exact = copy.deepcopy(module.to(dtype)).double()
+        fast = torch.compile(module, backend="coda", options={"fallback": "eager"})
+        grads = seed % 4 == 3
+        torch.set_grad_enabled(grads)
+        for b, t in drawn.sizes(seed):
+            x = drawn.given(seed, d, b, t, dtype)
+            before = x.clone()
+            self.compare(module, fast, exact, x, dtype, grads, "B %d, T %d" % (b, t))
+            self.assertTrue(torch.equal(x, before), "the input is another one")
+
+    def compare(self, module, fast, exact, x, dtype, grads, what):
+        runs = []
+        for f, m, cast in ((fast, module, dtype), (module, module, dtype), (exact, exact, torch.float64)):
+            leaf = x.detach().to(cast) if cast != dtype else x.detach()
+            leaf.requires_grad_(grads)
+            m.zero_grad()
+            y = all_of(f(leaf))
+            if grads:
+                torch.manual_seed(5)
+                loss = sum((r.to(torch.float64) * torch.randn(r.shape, dtype=torch.float64)).sum() for r in y)
+                loss.backward()
+                y = y + (leaf.grad, *(p.grad for p in m.parameters()))
+            runs.append([r if r is None else r.detach().clone() for r in y])
+        names = ["result"] * (len(runs[0]) - grads * (1 + len(list(module.parameters()))))
+        if grads:
+            names += ["gradient of x"] + ["gradient of " + n for n, _ in module.named_parameters()]
+        for name, got, eager, want in zip(names, *runs):
+            if eager is None or want is None:
+                self.assertTrue(got is None or not got.any(), "%s, where PyTorch has none" % name)
+            else:
+                self.near(got, eager, want, dtype, "%s of %s" % (name, what))
+
+    def test_modules(self):
+        self.ratios = collections.defaultdict(list)
+        whole, parts, left, why = 0, 0, 0, collections.Counter()
+        for seed in cases():
+            torch._dynamo.reset()
+            dynamo.reset()
+            with self.subTest(seed, module=str(drawn.module(seed)[0]), dtype=drawn.DTYPES[seed % len(drawn.DTYPES)]):
+                self.one(seed)
+            for done in dynamo.last:
+                whole += done.whole is not None
+                parts += done.regions is not None
+                left += done.whole is None and done.regions is None
+                why.update(re.sub(r"\d+", "N", reason) for _, _, reason in done.refused)
+                why.update([re.sub(r"\d+", "N", done.reason)] if done.reason and done.regions is None else [])
+        print("  %d modules: %d graphs are plans, %d in part, %d are left" % (len(list(cases())), whole, parts, left))
+        for dtype, logs in self.ratios.items():
+            mean = math.exp(sum(logs) / len(logs))
+            print("  %s: %.2f of PyTorch's distance from fp64, the mean of %d tensors" % (str(dtype)[6:], mean, len(logs)))
+            self.assertLessEqual(mean, 1 + 2 / math.sqrt(len(logs)))
+        if os.environ.get("CODA_TEST_VERBOSE"):
+            print("\n".join("  %4d %s" % (n, w) for w, n in why.most_common()))
+        torch.set_grad_enabled(True)
+        if len(list(cases())) >= 8:
+            self.assertGreater(whole, left + parts)  # or this says nothing
+
+
+if __name__ == "__main__":
+    print("test_drawn.py: torch %s, CODA_SEED %d" % (torch.__version__, SEED))
+    unittest.main()
