@@ -36,6 +36,8 @@ CPU_ROWS := cpu_memory cpu_frame cpu_ports cpu_reduce cpu_steps
 NO_EPILOGUES := $(if $(findstring Free Software,$(shell $(CC) --version)),--param vect-epilogues-nomask=0)
 $(REFS:%.c=$(BUILD)/%.o): ALL_CFLAGS += $(NO_EPILOGUES)
 $(REFS:%.c=$(BUILD)/%.o) $(CPU_ROWS:%=$(BUILD)/lib/cpu/%.o) $(PACKERS): ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
+# GCC follows the variables of dot.c's loops, of which each is there thirty times over, for as long as it compiles them.
+$(BUILD)/lib/cpu/dot.o: ALL_CFLAGS += $(if $(NO_EPILOGUES),-fno-var-tracking-assignments)
 # What checks, reads and prints is small rather than fast; the rooms that plan and what a run goes through are not among it.
 COLD := $(filter-out lib/api/api_plan.c lib/api/api_bind.c jit/launch.c cache/digest.c, $(wildcard lib/api/*.c lib/grad/*.c \
 	lib/profile/*.c lib/tune/*.c lib/emit/*.c jit/*.c cache/*.c lib/graph/infer*.c lib/graph/parse*.c lib/graph/graph_p*.c \
