@@ -3,6 +3,9 @@
 # A driver, and an NVRTC made of g++, over an SM in software (see test/emulator).
 EMULATOR   = $(BUILD)/emulator/libcuda.so.1 $(BUILD)/emulator/libnvrtc.so.13 $(BUILD)/emulator/libnccl.so.2
 TESTS     := $(sort $(wildcard test/unit/*/test_*.c))
+# Test programs are linked by gold, if it is there: in half of ld's time. The library and the tool are not.
+TEST_LDLIBS = $(LDLIBS) $(GOLD)
+GOLD       := $(if $(shell command -v ld.gold 2>/dev/null),-fuse-ld=gold)
 UTIL_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/support/*.c))
 # What several unit tests share and needs Check, which the GPU tests do without.
 CHECKS    := $(wildcard test/unit/*/check_*.c)
@@ -17,11 +20,11 @@ $(BUILD)/test/%.o: ALL_CFLAGS += $(TEST_CFLAGS) -I$(BUILD)/test -Itest/support -
 # What unit tests do takes less time than to optimise it. References and random numbers lie in test/support.
 $(BUILD)/test/unit/%.o: ALL_CFLAGS += -O0
 $(BUILD)/unit: $(TEST_OBJ) $(BUILD)/libcoda_internal.a | $(EMULATOR)
-	$(CC) $^ -o $@ $(CHECK_LIBS) $(LDLIBS)
+	$(CC) $^ -o $@ $(CHECK_LIBS) $(TEST_LDLIBS)
 # The same, and the cache's torture, under names of four bits: see test/weak.
 $(BUILD)/weak/unit: $(TEST_OBJ) $(BUILD)/test/shim.o $(BUILD)/test/weak/name.o $(BUILD)/libcoda_internal.a | $(EMULATOR)
 	@mkdir -p $(@D)
-	$(CXX) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CHECK_LIBS) $(LDLIBS)
+	$(CXX) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CHECK_LIBS) $(TEST_LDLIBS)
 unit: $(BUILD)/unit $(BUILD)/coda ## the unit tests alone (SUITES='cache plan': of these rooms or suites)
 	$(BUILD)/unit $(SUITES)
 # Locales with a decimal comma and with a dotless i, for LOCPATH: they are compiled from glibc's sources, without root.
@@ -52,7 +55,7 @@ $(BUILD)/test/util.a: $(UTIL_OBJ)
 	@rm -f $@
 	ar rcs $@ $^
 $(BUILD)/fuzz_%: $(BUILD)/test/fuzz/fuzz_%.o $(BUILD)/test/util.a $(BUILD)/libcoda_internal.a
-	$(CC) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
+	$(CC) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(TEST_LDLIBS)
 # Each call that coda.h declares.
 $(BUILD)/test/calls.h: include/coda.h include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h include/coda_group.h test/house/exports.sh
 	@mkdir -p $(@D)
@@ -66,7 +69,7 @@ $(BUILD)/fuzz_args: $(BUILD)/test/tool_main.o $(filter-out %/tool.o,$(TOOL_OBJ))
 fuzzers: $(FUZZERS)
 # Every text that the library makes of the tests' graphs and programs, as digests.
 $(BUILD)/texts: $(BUILD)/test/house/texts.o $(BUILD)/test/house/texts_made.o $(BUILD)/test/util.a $(BUILD)/libcoda_internal.a
-	$(CC) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
+	$(CC) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(TEST_LDLIBS)
 texts: $(BUILD)/texts perf-build examples ## plans and kernels have the texts that they had: test/golden/texts.sha256
 	@BUILD=$(BUILD) test/house/texts.sh
 bless-texts: $(BUILD)/texts perf-build examples ## writes it anew, where texts are meant to change
@@ -80,7 +83,7 @@ CONFORMANCE_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/conformance/*.c))
 $(BUILD)/test/conformance/%.o: ALL_CFLAGS += -Itest/conformance
 $(BUILD)/conformance/run: $(CONFORMANCE_OBJ) $(BUILD)/libcoda.a
 	@mkdir -p $(@D)
-	$(CC) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
+	$(CC) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(TEST_LDLIBS)
 $(BUILD)/conformance/onnx.report: $(wildcard test/conformance/*.py) test/conformance/requirements.txt
 	@mkdir -p $(@D)
 	@build/conformance/venv/bin/python test/conformance/generate.py $(@:.report=) $(GENERATE_ARGS)
@@ -96,16 +99,16 @@ conformance-subset: # writes the part that is committed anew
 # Programs on a terminal, which a pseudo-terminal is.
 $(BUILD)/test/system/terminal.o: ALL_CFLAGS += -Itest/fake
 $(BUILD)/terminal_test: $(BUILD)/test/system/terminal.o $(BUILD)/test/fake/image.o | $(BUILD)/fake/libnvrtc.so.13
-	$(CC) $^ -o $@ $(LDLIBS) -lutil
+	$(CC) $^ -o $@ $(TEST_LDLIBS) -lutil
 
 # Run by hand.
 $(BUILD)/bench_%: $(BUILD)/test/unit/cache/bench_%.o $(BUILD)/libcoda_internal.a
-	$(CC) $^ -o $@ $(LDLIBS)
+	$(CC) $^ -o $@ $(TEST_LDLIBS)
 
 # Every N-th allocation fails.
 WRAP_ALLOCATORS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup,--wrap=aligned_alloc
 $(BUILD)/oom: $(BUILD)/test/fuzz/oom.o $(BUILD)/test/fuzz/oom_shapes.o $(BUILD)/libcoda_internal.a
-	$(CC) $^ -o $@ $(LDLIBS) $(WRAP_ALLOCATORS)
+	$(CC) $^ -o $@ $(TEST_LDLIBS) $(WRAP_ALLOCATORS)
 
 # The kernel cache under torture, with a compiler, a driver and a libc that misbehave as told.
 FAKE_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -pthread $(WARN) -Ijit -Iinclude -Itest/fake
@@ -132,13 +135,13 @@ ONLY_CALLED := $(if $(SAN),,-Wl$(comma)--gc-sections)
 $(BUILD)/torture/%: $(BUILD)/test/torture/%.o $(BUILD)/test/torture/torture.o $(BUILD)/test/fake/image.o \
 		$(BUILD)/libcoda_internal.a $(FAKES)
 	@mkdir -p $(@D)
-	$(CC) $(filter %.o,$^) -o $@ $(ONLY_CALLED) $(BUILD)/fake/shim.so $(BUILD)/libcoda_internal.a -Wl,-rpath,'$$ORIGIN/../fake' $(LDLIBS)
+	$(CC) $(filter %.o,$^) -o $@ $(ONLY_CALLED) $(BUILD)/fake/shim.so $(BUILD)/libcoda_internal.a -Wl,-rpath,'$$ORIGIN/../fake' $(TEST_LDLIBS)
 $(BUILD)/torture/hot: LDLIBS += $(WRAP_ALLOCATORS) -Wl,--wrap=pthread_mutex_lock
 $(BUILD)/weak/torture/%: $(BUILD)/test/torture/%.o $(BUILD)/test/torture/torture.o $(BUILD)/test/fake/image.o \
 		$(BUILD)/test/weak/name.o $(BUILD)/libcoda_internal.a $(FAKES)
 	@mkdir -p $(@D)
 	@ln -sfn ../fake $(@D)/../fake && ln -sfn ../coda $(@D)/../coda
-	$(CC) $(filter %.o,$^) -o $@ $(ONLY_CALLED) $(BUILD)/fake/shim.so $(BUILD)/libcoda_internal.a -Wl,-rpath,'$$ORIGIN/../../fake' $(LDLIBS)
+	$(CC) $(filter %.o,$^) -o $@ $(ONLY_CALLED) $(BUILD)/fake/shim.so $(BUILD)/libcoda_internal.a -Wl,-rpath,'$$ORIGIN/../../fake' $(TEST_LDLIBS)
 .SECONDARY: $(TORTURES:$(BUILD)/%=$(BUILD)/test/%.o)
 torture-build: $(TORTURES)
 torture: ## the kernel cache under kills, faults, damage, races and hostile folders, at full scale
@@ -173,7 +176,7 @@ $(BUILD)/test/gpu_list.h: $(GPU_TESTS)
 $(BUILD)/test/gpu/gpu_main.o: $(BUILD)/test/gpu_list.h
 $(BUILD)/gpu_tests: LDLIBS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc # gpu_ends.c
 $(BUILD)/gpu_tests: $(GPU_OBJ) $(BUILD)/libcoda_internal.a
-	$(CC) $^ -o $@ $(LDLIBS)
+	$(CC) $^ -o $@ $(TEST_LDLIBS)
 # Kernels are kept in a directory of their own, and come there from files that were made before, with the seed that
 # random tests had then. Caches that tests open find them by $CODA_BUNDLES.
 GPU_KERNELS ?= $(BUILD)/gpu-kernels
@@ -202,7 +205,7 @@ $(BUILD)/test/vocabulary.h: $(HOST_PRIMS)
 	@{ for f in $(HOST_PRIMS:primitives/%=%); do echo "#include \"$$f\""; done; \
 	    echo "#define MAPS(X)$(call host_names,map)"; echo "#define REDUCES(X)$(call host_names,reduce)"; } > $@
 $(BUILD)/test/shim.o: test/shim/shim.cpp test/shim/host.h $(BUILD)/test/vocabulary.h
-	$(CXX) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -fno-exceptions -fno-rtti -ffp-contract=off $(CFLAGS) $(if $(SAN),,-O0) \
+	$(CXX) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -fno-exceptions -fno-rtti -ffp-contract=off $(CFLAGS) -O0 \
 	    $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) -MMD -MP -pthread -Iprimitives -Itest/shim \
 	    -I$(BUILD)/test -include test/shim/host.h -c $< -o $@
 $(BUILD)/unit: $(BUILD)/test/shim.o
