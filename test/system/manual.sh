@@ -11,7 +11,11 @@ wrong() { echo "WRONG: $*"; exit 1; }
 rm -rf "${out:?}"/*
 make --no-print-directory -s doc
 make --no-print-directory -s -q doc || wrong 'make doc is never done'
-for source in include/coda.h include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h include/coda_group.h lib/graph/ops.def primitives/map/silu.cuh ENVIRONMENT.md; do
+make -pq doc | sed -n "s|^$doc/coda.html: ||p" | tr ' ' '\n' > "$out/sources" || true
+for source in include/coda.h include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h include/coda_group.h ENVIRONMENT.md lib/graph/graph_parse.c "$build/coda"; do
+    grep -qx "$source" "$out/sources" || wrong "$source may change, and the manual stays"
+done
+for source in lib/graph/ops.def primitives/map/silu.cuh; do # by way of the tool
     make -n -W $source doc | grep -q manual.sh || wrong "$source may change, and the manual stays"
 done
 
