@@ -14,6 +14,7 @@ enum {
     /* And of one that leaves the best elements of its rows. */
     LEAST_BEST_FEW = 32,
     LEAST_BEST = 64,
+    MOST_NARROW = 64,            /* columns of passes over rows that lie beside each other and become one */
     MOST_IN_LINE = 4096,         /* elements of a line: a launch takes longer */
     MOST_TOP_K_COLUMNS = 1 << 24 /* of top_k's operand, which a state's floats count exactly */
 };

@@ -6,8 +6,11 @@
  * them apart. Here the later one becomes part of the earlier one: its values join that
  * one after another, by the rules by which programs grow, or all of them stay where they are. So nothing is
  * stored or loaded that was not before, and what both load is loaded once. Who shares most is tried first.
+ * Last come those that load as few columns beside those of the program: gates and decays, which one product
+ * makes of all heads. Passes over so little are as long as a launch takes.
  */
 #include "fuse.h"
+#include "plan_sizes.h"
 
 enum {
     MOST_PARTNERS = 4, /* programs that one is tried with, and ... */
@@ -40,15 +43,29 @@ static void add_partner(struct partner *all, int *n, struct group *q, int bits)
     all[i].bits += bits;
 }
 
-/* Programs ahead of q that load the tensor x, too. */
-static void find_readers(const struct grouper *gr, const struct group *q, int x, struct partner *all, int *n)
+/* Programs ahead of q that load the tensor x, of which q has so many bits an element. */
+static void find_readers(const struct grouper *gr, const struct group *q, int x, int bits,
+                         struct partner *all, int *n)
 {
     const struct uses *u = &gr->uses;
     for (int i = u->at[x]; i < MIN(u->at[x + 1], u->at[x] + MOST_READERS); i++) {
         const struct site *s = &gr->site[u->use[i].node];
         struct group *other = s->role == ROLE_MEMBER ? gr->group[s->group] : NULL;
         if (other && other->index < q->index && is_pass(other) && have_one_domain(other, q))
-            add_partner(all, n, other, dtype_bits(gr->g->node[x].type.dtype));
+            add_partner(all, n, other, bits);
+    }
+}
+
+/* Programs ahead of q that load as many columns beside the few of x. */
+static void find_beside(const struct grouper *gr, const struct group *q, int x, struct partner *all, int *n)
+{
+    const struct node *node = gr->g->node;
+    const struct uses *u = &gr->uses;
+    if (!is_column_slice(&node[x]) || extent_reaches(type_columns(&node[x].type), MOST_NARROW + 1)) return;
+    int of = node[x].in[SLICE_X];
+    for (int i = u->at[of]; i < MIN(u->at[of + 1], u->at[of] + MOST_READERS); i++) {
+        int other = u->use[i].node;
+        if (other != x && is_column_slice(&node[other])) find_readers(gr, q, other, 0, all, n);
     }
 }
 
@@ -58,8 +75,10 @@ static int find_partners(const struct grouper *gr, const struct group *q, struct
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         for (int i = 0; i < state_operands(&gr->g->node[m]); i++) {
             int x = gr->g->node[m].in[i];
-            if (x >= 0 && !group_holds(gr, q, x) && domain_shape(q, &gr->g->node[x].type) == SHAPE_TILE)
-                find_readers(gr, q, x, all, &n);
+            if (x < 0 || group_holds(gr, q, x) || domain_shape(q, &gr->g->node[x].type) != SHAPE_TILE)
+                continue;
+            find_readers(gr, q, x, dtype_bits(gr->g->node[x].type.dtype), all, &n);
+            find_beside(gr, q, x, all, &n);
         }
     return n;
 }
