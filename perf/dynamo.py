@@ -15,7 +15,8 @@ turns, after two runs of their own each; times are the host's clock around runs 
 logits to fp32's of the same weights, of their norm, and beside it that of PyTorch without a compiler. `memory` is the
 most that PyTorch's allocator held in runs, weights and all, without pools of CUDA graphs; `reserved` is all that it
 has of the card, with them; `over_us` what a call of a compiled graph costs the host above coda_run, behind Dynamo's
-guards, `host_us` the same of one that is no replay. --layers: so many layers of 32 or 36, as compilers take minutes.
+guards, `host_us` the same of one that is no replay, `switch_us` what the first run behind a replay costs besides.
+--layers: so many layers of 32 or 36, as compilers take minutes.
 --quick: fewer runs. --warm: these sides are compiled, so that a later process finds them in its caches, and nothing is
 measured. Results go to perf/results/CARD/torch_dynamo.json, unless patterns choose some. --cpu tries all with small
 sizes and no GPU.
@@ -205,7 +206,9 @@ class Side:
 
 def host_us(side, device):
     """What a call of the compiled graph costs the host, behind Dynamo's guards: `call_us`, as it is called; `run_us`,
-    coda_run alone; `over_us`, what the one is above the other; `host_us`, the same of a call that is not replayed."""
+    coda_run alone; `over_us`, what the one is above the other; `host_us`, the same of a call that is not replayed, and so
+    of those that follow one another without a replay; of it `gather_us`, where leaves lie, and `memory_us`, for results and
+    workspace. `switch_us`: what the first run behind a replay, be it coda_run alone, takes longer than the next ones."""
     seen, call = [], Program.__call__
 
     def spy(program, arguments):
@@ -240,10 +243,24 @@ def host_us(side, device):
 
     def bare():
         return us(lambda: c.coda_run(program.plan.handle, pointers, None, room, stream))
-    calls = [(us(lambda: program(arguments)), plain(), bare()) for _ in range(20 if side.case.__class__ is Decode else 60)]
-    call, whole, run = (statistics.median(x) for x in zip(*calls))
+
+    def replayed():
+        return us(lambda: program(arguments))
+    took, n = {f: [] for f in (replayed, plain, bare)}, 7 if side.case.__class__ is Decode else 20
+    switch = []
+    for order in ((replayed, plain, bare), (bare, replayed, plain), (replayed, bare, plain)):
+        for before, f in zip((None, *order), order):
+            first, *rest = [f() for _ in range(n)]  # the first one finds the caches of another way to run
+            took[f] += rest
+            if before is replayed and f is not replayed:
+                switch.append((f, first))
+    call, whole, run = (statistics.median(took[f]) for f in (replayed, plain, bare))
+    begins = [t - {plain: whole, bare: run}[f] for f, t in switch]
+    parts = {"gather_us": lambda: program.gather(arguments), "memory_us": lambda: (program.fresh(None), program.scratch(
+        program.plan))}
+    parts = {k: round(statistics.median(us(f) for _ in range(20)), 1) for k, f in parts.items()}
     return {"call_us": round(call, 1), "run_us": round(run, 1), "over_us": round(max(call - run, 0), 1),
-            "host_us": round(whole - run, 1)}
+            "host_us": round(whole - run, 1), "switch_us": round(statistics.median(begins), 1), **parts}
 
 
 def rounds_of(sides, opt, device):
