@@ -242,6 +242,43 @@ class Modules(Base):
             return y, z.contiguous(), torch.cat((a[..., 4:], k[..., :4]), -1).transpose(-1, -2), a.sum((0, 2)), v[0, -1]
         self.check(f, torch.randn(2, 6, 32), torch.randn(96, 32) / 6)
 
+    def test_views_of_results(self):
+        """Results that PyTorch gives as views are views, of an argument or another result, and lie as PyTorch's; what is
+        done to one in place is seen in those others in which PyTorch shows it."""
+        def f(x, w):
+            y = F.linear(x, w).view(2, 6, 4, 8)
+            z = (y * 2).transpose(1, 2)
+            return y, y.transpose(1, 2), z, z[:, :, -1], x.transpose(0, 1), x[:, 1:, ::2], z.contiguous(), y.sum(-1), \
+                y.mean(-1, keepdim=True).expand(2, 6, 4, 3), x.clone()
+        both, x = [], torch.randn(2, 6, 32)
+        for g, at in ((self.compiled(f), x.clone()), (f, x.clone())):
+            both.append((*g(at, torch.linspace(-1, 1, 1024).view(32, 32)), at))
+        self.whole()
+        text = dynamo.last[-1].whole.first.text
+        self.assertEqual(text.count("= transpose "), 1)  # of what is contiguous
+        for a, b in zip(*both):
+            self.assertEqual((a.shape, a.stride(), a.dtype), (b.shape, b.stride(), b.dtype))
+        for k in range(len(both[0])):
+            for list_ in both:
+                list_[k].add_(1.0) if 0 not in list_[k].stride() else None
+            for a, b in zip(*both):
+                self.assertLessEqual(off(a, b), 1e-5, k)
+
+    def test_views_of_symbols(self):
+        """The same over a number of tokens that changes."""
+        w = torch.randn(32, 32) / 6
+
+        def f(x):
+            y = F.linear(x, w).view(2, x.shape[1], 4, 8).transpose(1, 2)
+            return y, y.exp(), y.transpose(1, 2).flatten(2)
+        fast = self.compiled(f)
+        for n in (6, 9, 4, 11):
+            x = torch.randn(2, n, 32)
+            for a, b in zip(fast(x), f(x)):
+                self.assertEqual((a.shape, a.stride()), (b.shape, b.stride()))
+                self.assertLessEqual(off(a, b), 1e-5)
+        self.assertIn("dim %T", dynamo.last[-1].whole.symbolic.text)
+
     def test_numbers(self):
         """A number of Python's is another one in each call; at last PyTorch computes it."""
         def f(x, w, a):

@@ -54,9 +54,10 @@ def left(module, options):
 
 
 def backend(module, example, *, options=None, mode=None):
-    """`mode`: a word of Inductor's, as transformers gives it; it says nothing here. options={"fallback": "eager"}: what is not taken is not compiled by Inductor. {"fullgraph": True}: it is an
+    """options={"fallback": "eager"}: what is not taken is not compiled by Inductor. {"fullgraph": True}: it is an
     error, also of sizes that come later. {"keep": "least"}: a word of coda_keep, what forward keeps for backward.
-    {"replay": False}: no run is recorded as a CUDA graph; so profilers see the range of each launch."""
+    {"replay": False}: no run is recorded as a CUDA graph; so profilers see the range of each launch. `mode`, a word of
+    Inductor's that transformers gives, says nothing here."""
     options = dict(options or {})
     done = Done(module)
     last.append(done)

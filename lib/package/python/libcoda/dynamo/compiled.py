@@ -39,6 +39,12 @@ def picker(at):
     return (lambda x: (x[at[0]],)) if at else lambda x: ()
 
 
+def at_size(sizes, n):
+    """Sizes, multiples of the first prime as multiples of n."""
+    prime = PRIMES[0]
+    return tuple([d // prime * n if d and d % prime == 0 else d for d in sizes])
+
+
 class Found:
     """Addresses of all leaves, and where weights and states lay then: `lie`, or `places` where no C can say."""
 
@@ -84,7 +90,7 @@ class Program:
         self.places = {x.node: k for k, x in enumerate(self.leaves)}
         # Are the results what is made, as it is made?
         self.straight = all(stored == dtype for _, stored, dtype in self.made) and \
-            [o[:2] for o in self.outputs] == [("made", k) for k in range(len(self.made))]
+            [(o[0], o[1], len(o)) for o in self.outputs] == [("made", k, 4) for k in range(len(self.made))]
 
     def compiled(self, lift, device):
         return Graph(self.text).compile(device)
@@ -117,9 +123,12 @@ class Program:
         """New memory for what is made."""
         if dims is None:
             return [empty(shape, strides, stored, self.where) for shape, strides, stored in self.rooms]
-        n, prime = dims[0], PRIMES[0]
-        shapes = [tuple(d // prime * n if d and d % prime == 0 else d for d in shape) for shape, _, _ in self.made]
+        shapes = [at_size(shape, dims[0]) for shape, _, _ in self.made]
         return [empty(shape, arrays.dense_strides(shape), of[1], self.where) for shape, of in zip(shapes, self.made)]
+
+    def scaled(self, sizes, arguments):
+        """Those of a result, in this call."""
+        return sizes if self.at is None else at_size(sizes, int(arguments[self.at]))
 
     def memory(self, arguments, leaf):
         """A leaf's, in this call."""
@@ -139,13 +148,24 @@ class Program:
         if theirs:
             torch.autograd.graph.increment_version(theirs)
 
-    def result(self, kind, of, arguments, hold, made):
+    def result(self, out, arguments, hold, made, before):
+        """`before`: results ahead of it."""
+        kind, of = out[:2]
         if kind == "made":
-            return made[of]
+            return made[of] if len(out) == 4 else made[of].as_strided(*[self.scaled(x, arguments) for x in out[4:]])
+        if kind == "view":
+            x = (arguments if of[0] == "argument" else before)[of[1]]
+            return x.as_strided(*out[2:4], x.storage_offset() + out[4])
         if kind == "leaf":
             k = self.places[of]
             return hold[k] if k in hold else arguments[self.leaves[k].argument]
         return arguments[of] if kind == "argument" else of
+
+    def returned(self, arguments, hold, made):
+        out = []
+        for o in self.outputs:
+            out.append(self.result(o, arguments, hold, made, out))
+        return tuple(out)
 
     def settle(self, hold, arguments):
         """The leaves' addresses, with those of weights and states. They are known from now on, if all lie as the graph
@@ -206,7 +226,7 @@ class Program:
         if self.straight:
             return tuple(made)
         made = [x if x.dtype == dtype else x.to(dtype) for x, (_, _, dtype) in zip(made, self.made)]
-        return tuple(self.result(o[0], o[1], arguments, hold, made) for o in self.outputs)
+        return self.returned(arguments, hold, made)
 
 
 def program_of(lift, device, where, at=None, replay=True):
@@ -243,7 +263,7 @@ def symbolic(module, example, paths, keep, replay):
             shapes.append(tuple(int(d.node.expr.subs(symbol, prime))
                           if isinstance(d, torch.SymInt) else d for d in of))
         given = [prime if k in at else known(x) for k, x in enumerate(example)]
-        lift = Lift(module, given, paths, shapes=shapes, keep=keep).run()
+        lift = Lift(module, given, paths, shapes=shapes, keep=keep, at=(symbol, prime)).run()
         used = [lift.leaves[n] for n in lift.g.used_leaves()]
         if any(x.tensor is not None and any(d and d % prime == 0 for d in x.tensor.shape) for x in used) or \
                 any(o[0] == "value" and o[1] is not None for o in lift.outputs):

@@ -127,6 +127,17 @@ def from_aligned(node, order, dtype):
     return Tensor(node, [a for a in axes if a], dims, dtype)
 
 
+def strides(x):
+    """Of each dimension, in its node's memory: 0 of one that is stretched; None if x is no view of it."""
+    out = []
+    for d in x.dims:
+        where = [-1 if a.stretched else x.axes.index(a) for a in d]
+        if any(b != a + 1 for a, b in zip(where, where[1:])):
+            return None
+        out.append(product(x.sizes[where[-1] + 1:]) if where and where[-1] >= 0 else 0)
+    return out
+
+
 def shrunk(x):
     """x with size 1 where a dimension is stretched throughout."""
     return x.of([[] if d and all(a.stretched for a in d) else d for d in x.dims])

@@ -11,6 +11,7 @@ import torch
 from . import layout, products, rules, spellings, state
 from .integers import Integers
 from .layout import Tensor, dense, plain
+from .results import Results
 from .text import Refuse, Text, name
 
 RANDOM = {"rand", "randn", "rand_like", "randn_like", "randint",
@@ -86,14 +87,14 @@ class Leaf:
 
 class Lift:
     """`arguments`: values of the placeholders in order, of which those of buffers and numbers are taken as they
-    are. `keep`: a word of coda_keep, if gradients are wanted."""
+    are. `keep`: a word of coda_keep, if gradients are wanted. `at`: (symbol, prime) of a symbolic lift."""
 
-    def __init__(self, module, arguments, paths, buffers=(), tolerant=False, shapes=None, keep=None):
+    def __init__(self, module, arguments, paths, buffers=(), tolerant=False, shapes=None, keep=None, at=None):
         self.module, self.g, self.tolerant = module, Text(), tolerant
         self.keep, self.recording, self.silent = keep, True, False
         self.env, self.leaves, self.folded, self.taken, self.refused = {}, {}, 0, 0, []
         self.buffers, self.outputs, self.arguments, self.spelled = list(buffers), [], arguments, {}
-        self.masks = {}  # lengths and biases of those that are arguments
+        self.results, self.masks = Results(self, at), {}  # lengths and biases of those that are arguments
         self.said, self.symbol = None, None  # the text, if it is another one than the graph's, and how it is made
         self.places, self.paths, self.labels, self.shapes = paths, {}, {}, shapes
         self.counters, self.integers = state.Counters(self), Integers(self)
@@ -109,6 +110,7 @@ class Lift:
                     k = next(places)
                     self.env[node] = self.placeholder(node, k, self.arguments[k])
                     self.integers.placeholder(node, self.env[node])
+                    self.results.base(node, "argument", k)
                 elif node.op == "get_attr":
                     self.env[node] = operator.attrgetter(node.target)(self.module)
                 elif node.op == "output":
@@ -310,8 +312,7 @@ class Lift:
             if isinstance(v, Tensor) and v.node.word in ("append", "state") and layout.is_plain(v):
                 self.outputs.append(("leaf", self.root(v.node)))
             elif isinstance(v, Tensor):
-                self.outputs.append(("made", len(self.g.outputs), v.shape, v.dtype))
-                self.g.output(plain(self.g, v))
+                self.outputs.append(self.results.view(x, v) or self.results.made(x, v))
             elif isinstance(v, (tuple, list, dict)):
                 raise Refuse("a result that is a %s" % type(v).__name__)
             else:

@@ -201,4 +201,4 @@ class Trained(Program):
             hold, both = self.gather(arguments)
             held = self.all_held(arguments, hold)
         made = Call.apply(self, arguments, held, both, *[arguments[a] for a in self.tensors])
-        return tuple(self.result(o[0], o[1], arguments, hold, made) for o in self.outputs)
+        return self.returned(arguments, hold, made)
