@@ -19,7 +19,7 @@ import families
 import libcoda as coda
 import libcoda.dynamo as dynamo
 from libcoda.dynamo.training import Trained
-from test_dynamo import Base, double, drawn, off
+from test_dynamo import Base, double, off
 
 F = torch.nn.functional
 
@@ -286,7 +286,9 @@ class Calls(Grad):
 
     def test_keep(self):
         """What forward keeps is the caller's choice, and changes nothing but memory."""
-        model, x = drawn(7), torch.randn(2, 7, 32)
+        n = torch.nn
+        model = n.Sequential(n.Linear(32, 96), n.GELU(approximate="tanh"), n.Linear(96, 32), n.LayerNorm(32), n.Linear(32, 8))
+        x = torch.randn(2, 7, 32)
         results = []
         for keep in ("products", "more", "least"):
             torch._dynamo.reset()
@@ -297,17 +299,6 @@ class Calls(Grad):
             self.assertEqual(kept == [], keep == "least")
         self.same(results[0], results[1])
         self.same(results[0], results[2])
-
-    def test_random_modules(self):
-        for k in range(500 if os.environ.get("CODA_FULL") else 10):
-            torch._dynamo.reset()
-            module, x = drawn(k), torch.randn(2, 7, 32, requires_grad=True)
-            exact = copy.deepcopy(module).double()
-            with self.subTest(k, module=str(module)):
-                self.compiled(module)(x).sin().sum().backward()
-                got, x64 = dict(gradients(module), x=x.grad), x.detach().double().requires_grad_()
-                exact(x64).sin().sum().backward()
-                self.same(got, dict(gradients(exact), x=x64.grad), 2e-5)
 
     def test_threads(self):
         """Four threads train copies of one set of weights by one compiled function."""
