@@ -88,7 +88,7 @@ CODA_API coda_status coda_profile_total_get(const coda_profile *f, coda_profile_
 /* Strings are never NULL; those that say nothing are "". */
 typedef struct coda_profile_launch {
     size_t size;
-    int program;         /* its number in CODA_TEXT_PLAN, behind the @ */
+    int program;         /* its number in CODA_TEXT_PLAN, behind the @; of several, the first one's */
     const char *kernel;  /* the symbol that a profiler shows; "cublaslt"; of the CPU device "gemm", ... */
     const char *work;    /* sizes and steps: "gemm batch=1 m=64 n=256 k=256: add, sum_sq" */
     const char *makes;   /* values that it stores: "%q, %k" */

@@ -247,7 +247,7 @@ static void count(const struct plan *plan, int *launches, int64_t *bytes, double
     for (int i = 0; i < plan->programs; i++) {
         const struct program *q = &plan->program[i];
         if (q->prepare) continue;
-        *launches += 1;
+        *launches += plan_leader(plan, i) == i;
         *bytes = add_counts(*bytes, program_bytes(q));
         *flops += program_flops(q);
     }

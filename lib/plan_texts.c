@@ -148,12 +148,26 @@ coda_status plan_stages(const coda_plan *p, struct text *t)
 
 /* ---- CODA_TEXT_REASONS ---- */
 
-/* The programs once more, as they were made, up to their order. */
-static coda_status fuse_again(struct grouper *groups, struct plan *again, const struct plan_options *opt)
+/* Programs that the schedule has put side by side have other places. */
+static coda_status reorder(struct plan *again, const int *origin, int n)
 {
+    struct program *program = ARENA_NEW(&again->arena, struct program, n + 1);
+    if (!program) return CODA_E_MEMORY;
+    for (int i = 0; i < n; i++) program[i] = again->program[origin[i]];
+    again->program = program;
+    return CODA_OK;
+}
+
+/* The programs once more, as they were made, up to their order. */
+static coda_status fuse_again(struct grouper *groups, struct plan *again, const struct coda_plan *p,
+                              const struct plan_options *opt)
+{
+    bool moved = p->plan.origin;
     coda_status status = fuse_graph(groups, again, opt);
     if (!status) status = fuse_lower(groups);
-    return status ? status : plan_arrange(again);
+    if (!status) status = plan_arrange(again);
+    if (status || !moved || again->programs != p->plan.programs) return status;
+    return reorder(again, p->plan.origin, again->programs);
 }
 
 coda_status plan_reasons(const coda_plan *p, struct text *t)
@@ -169,7 +183,7 @@ coda_status plan_reasons(const coda_plan *p, struct text *t)
     struct grouper groups;
     reasons.of = ARENA_NEW(&again.arena, const struct refusal *, p->plan.values + 1);
     opt.reasons = &reasons;
-    coda_status status = reasons.of ? fuse_again(&groups, &again, &opt) : CODA_E_MEMORY;
+    coda_status status = reasons.of ? fuse_again(&groups, &again, p, &opt) : CODA_E_MEMORY;
     if (!status) status = reasons_print(&groups, &again, &p->plan, t);
     if (!status && (!schedule_reasons(&p->plan, t) || again.arena.failed)) status = CODA_E_MEMORY;
     if (status == CODA_E_MEMORY)

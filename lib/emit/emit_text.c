@@ -21,7 +21,8 @@ bool emit_begin(struct plan *plan, const struct program *p, const struct schedul
 {
     bool streams = s->tile.mainloop && s->tile.mainloop->streams;
     *k = (struct kernel){
-        .launch = {s->grid, s->cluster, s->threads, s->shared_bytes, s->persistent, s->early, streams}};
+        .launch = {s->grid, s->cluster, s->threads, s->shared_bytes, s->persistent, s->early, streams},
+        .members = plan->together ? plan_together(plan, (int)(p - plan->program)) : 1};
     k->map = ARENA_NEW(&plan->arena, struct map_spec, p->kind == PROGRAM_ROWS ? 1 : KERNEL_MAX_MAPS);
     k->pointer = ARENA_NEW(&plan->arena, struct pointer_spec, program_uses(p) + 8);
     k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, p->ports * (1 + NUMBERS_OF_PORT) + MOST_NUMBERS);
@@ -30,6 +31,9 @@ bool emit_begin(struct plan *plan, const struct program *p, const struct schedul
 
 coda_status emit_fits(const struct kernel *k)
 {
+    if (k->members > 1 && kernel_members_bytes(k) > KERNEL_MAX_BYTES)
+        return fail(CODA_E_UNSUPPORTED, "kernel %s takes %lld bytes of %d programs; at most %d", k->symbol,
+                    (wide)kernel_members_bytes(k), k->members, KERNEL_MAX_BYTES);
     if (k->pointers + CEIL_DIV(k->scalars, 2) <= KERNEL_MAX_POINTERS) return CODA_OK;
     return fail(CODA_E_UNSUPPORTED, "kernel %s takes %d pointers and %d scalars; at most %d pointers",
                 k->symbol, k->pointers, k->scalars, KERNEL_MAX_POINTERS);
@@ -125,9 +129,12 @@ void emit_entry(const struct kernel *k, const struct entry *e, struct text *t)
     if (e->cluster > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", e->cluster);
     text_printf(t, "__launch_bounds__(%d%s%s)\n", k->launch.threads, e->residents ? ", " : "",
                 e->residents ? e->residents : "");
-    text_printf(t, "%s(const __grid_constant__ Args a)\n{\n", k->symbol);
+    struct word args = emit_word(k->members > 1 ? "Members<Args, %d>" : "Args", k->members);
+    text_printf(t, "%s(const __grid_constant__ %s a)\n{\n", k->symbol, args.s);
     if (e->declares) text_append(t, "    __shared__ Shared shared;\n");
-    text_printf(t, "    body(a, %s);\n}\n", e->declares ? "DeclaredBlock(shared)" : "LaunchedBlock()");
+    const char *block = e->declares ? "DeclaredBlock(shared)" : "LaunchedBlock()";
+    if (k->members <= 1) text_printf(t, "    body(a, %s);\n}\n", block);
+    else text_printf(t, "    body(a.args[a.member()], MemberBlock(a, %s));\n}\n", block);
 }
 
 const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix)

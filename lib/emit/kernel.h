@@ -35,11 +35,12 @@ struct launch_spec {
 };
 
 /* The parameter of the kernel is one struct: `maps` tensor maps of 128 bytes, then `pointers` device
- * pointers, then `scalars` numbers of 4 bytes. */
+ * pointers, then `scalars` numbers of 4 bytes; or such a struct for each of some programs. */
 struct kernel {
     const char *symbol; /* coda_gemm_mul_relu */
     const char *text;
     int maps, pointers, scalars;
+    int members; /* programs of its launch: over 1, each has such a struct, all in one Members (block.cuh) */
     struct map_spec *map;
     struct pointer_spec *pointer;
     struct scalar_spec *scalar;
@@ -53,5 +54,20 @@ struct wording {
 
 /* Blocks to launch where there are so many SMs. */
 int64_t kernel_blocks(const struct launch_spec *l, int sms);
+/* Bytes of the struct; and from one member's to the next's, in a struct of all. */
+static inline int64_t kernel_bytes(const struct kernel *k)
+{
+    return (int64_t)k->maps * 128 + (int64_t)k->pointers * 8 + (int64_t)k->scalars * 4;
+}
+static inline int64_t kernel_stride(const struct kernel *k)
+{
+    int64_t align = k->maps ? 64 : k->pointers ? 8 : 4;
+    return CEIL_DIV(kernel_bytes(k), align) * align;
+}
+static inline int64_t kernel_members_bytes(const struct kernel *k)
+{
+    enum { PLACE = 8 }; /* of each, its first block and how many it has */
+    return k->members * (kernel_stride(k) + PLACE);
+}
 
 #endif

@@ -29,6 +29,7 @@ struct compiled_program {
     int kernel;                  /* ... its index, else KERNEL_NONE */
     struct jit_map *map;         /* encoded with a placeholder address */
     struct jit_launch launch;
+    uint32_t blocks;   /* of the launch, that it has */
     bool aside;        /* it has the second stream: aside.c */
     int after, mark;   /* the mark that it waits for, that is set behind it; -1: none */
     const char *range; /* what profilers and traces call it; NULL: there are none */

@@ -52,11 +52,12 @@ static int find_kernel(struct coda_plan *p, struct emission *e, struct kernel *s
     return found;
 }
 
-/* The identity of a program and of its schedule. */
+/* The identity of a program, of its schedule, and of how many its launch has. */
 static bool identify(struct identity *id, struct arena *a, const struct plan *p, int index)
 {
+    int members = plan_together(p, index);
     return identity_decided(id, a, p->buffer, &p->program[index]) &&
-           tile_identify(id, a, &p->schedule[index].tile);
+           tile_identify(id, a, &p->schedule[index].tile) && identity_add(id, a, &members, sizeof members);
 }
 
 /* The key by which a product's text is found before its schedule is complete: for a plan that was written
@@ -120,6 +121,19 @@ static coda_status emit_one(struct coda_plan *p, int index, struct emission *e)
     return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
 }
 
+/* Of programs of one launch the first one runs all. */
+static coda_status join_members(struct coda_plan *p)
+{
+    for (int i = 0; i < p->plan.programs; i++) {
+        int first = plan_leader(&p->plan, i);
+        if (first == i) continue;
+        if (p->program[i].kernel != p->program[first].kernel)
+            return fail(CODA_E_INVALID, "plan: @%d and @%d are one launch of two kernels", first, i);
+        p->program[i].runner = NULL;
+    }
+    return CODA_OK;
+}
+
 coda_status kernels_emit(struct coda_plan *p, struct kernel_table *table, const struct template_ids *ids)
 {
     p->kernel = ARENA_NEW(&p->arena, struct compiled_kernel, p->plan.programs);
@@ -135,7 +149,7 @@ coda_status kernels_emit(struct coda_plan *p, struct kernel_table *table, const 
         if (c->kernel == KERNEL_NONE) c->runner = NULL;
     }
     arena_free(&e.scratch);
-    return status;
+    return status ? status : join_members(p);
 }
 
 /* ---- Compile ---- */

@@ -1,5 +1,6 @@
 /* runner_kernel.c -- programs that are kernels: their parameters are built on the stack, and launched. */
 #include "runner.h"
+#include "schedule.h"
 
 #include <string.h>
 
@@ -31,12 +32,32 @@ static coda_status load_maps(struct coda_plan *p, struct compiled_program *c)
     return CODA_OK;
 }
 
+/* Tensor maps of all members; and the blocks that each has of the launch. */
+static coda_status load_members(struct coda_plan *p, int index, int64_t *blocks)
+{
+    struct compiled_program *c = &p->program[index];
+    const struct launch_spec *l = &c->emitted.launch;
+    int members = plan_together(&p->plan, index);
+    int64_t tiles[MOST_TOGETHER];
+    coda_status status = CODA_OK;
+    for (int i = 0; i < members && !status; i++) {
+        tiles[i] = c[i].emitted.launch.grid;
+        status = load_maps(p, &c[i]);
+    }
+    int sms = p->gpu.sms - aside_sms(p, index);
+    blocks[0] = kernel_blocks(l, sms);
+    if (members > 1) launch_shares(tiles, members, l->persistent ? sms : 0, blocks);
+    for (int i = 0; i < members; i++) c[i].blocks = (uint32_t)blocks[i];
+    return status;
+}
+
 coda_status kernel_load(struct coda_plan *p, int index)
 {
     struct compiled_program *c = &p->program[index];
     const struct launch_spec *l = &c->emitted.launch;
-    int64_t grid = kernel_blocks(l, p->gpu.sms - aside_sms(p, index));
-    coda_status status = load_maps(p, c);
+    int64_t blocks[MOST_TOGETHER], grid = 0;
+    coda_status status = load_members(p, index, blocks);
+    for (int i = 0; i < plan_together(&p->plan, index); i++) grid = add_counts(grid, blocks[i]);
     if (!status && grid > INT32_MAX)
         status = fail(CODA_E_UNSUPPORTED, "%s: %lld blocks", c->emitted.symbol, (long long)grid);
     if (!status)
@@ -48,19 +69,21 @@ coda_status kernel_load(struct coda_plan *p, int index)
 
 /* ---- Run ---- */
 
-coda_status kernel_params(const struct call *c, int index, struct kernel_params *out, size_t *bytes,
-                          char *err)
+/* Writes the struct of one program. */
+static coda_status write_params(const struct call *c, int index, char *out, char *err)
 {
     const struct compiled_program *cp = &c->p->program[index];
     const struct kernel *spec = &cp->emitted;
+    struct jit_map *map = (struct jit_map *)(void *)out;
     for (int i = 0; i < spec->maps; i++) {
-        out->map[i] = cp->map[i];
+        struct jit_map own = cp->map[i];
         const struct map_spec *m = &spec->map[i];
         int64_t from = m->offset ? dtype_bytes(m->dtype, m->offset) : 0;
-        coda_status status = jit_map_rebase(&out->map[i], call_address(c, m->buffer, from), err);
+        coda_status status = jit_map_rebase(&own, call_address(c, m->buffer, from), err);
         if (status) return status;
+        memcpy(&map[i], &own, sizeof own);
     }
-    void **pointer = (void **)&out->map[spec->maps];
+    void **pointer = (void **)(void *)(out + sizeof *map * (size_t)spec->maps);
     for (int i = 0; i < spec->pointers; i++)
         pointer[i] = call_address(c, spec->pointer[i].buffer, spec->pointer[i].bytes);
     uint32_t *scalar = (uint32_t *)(pointer + spec->pointers);
@@ -69,8 +92,33 @@ coda_status kernel_params(const struct call *c, int index, struct kernel_params 
         memcpy(&scalar[i],
                s->buffer == SCALAR_NUMBER ? (const void *)&s->number : call_address(c, s->buffer, 0), 4);
     }
-    *bytes = sizeof(struct jit_map) * (size_t)spec->maps + sizeof(void *) * (size_t)spec->pointers +
-             sizeof *scalar * (size_t)spec->scalars;
+    return CODA_OK;
+}
+
+/* Behind the members' structs: the first block of each, and how many it has. */
+static void write_blocks(const struct compiled_program *cp, int members, char *out)
+{
+    uint32_t at = 0, *number = (uint32_t *)(void *)out;
+    for (int i = 0; i < members; i++) {
+        number[i] = at;
+        number[members + i] = cp[i].blocks;
+        at += cp[i].blocks;
+    }
+}
+
+coda_status kernel_params(const struct call *c, int index, struct kernel_params *out, size_t *bytes,
+                          char *err)
+{
+    const struct compiled_program *cp = &c->p->program[index];
+    int members = cp->emitted.members;
+    size_t stride = (size_t)kernel_stride(&cp->emitted);
+    coda_status status = CODA_OK;
+    *bytes = (size_t)kernel_bytes(&cp->emitted);
+    for (int i = 0; i < members && !status; i++)
+        status = write_params(c, index + i, (char *)out + (size_t)i * stride, err);
+    if (members == 1 || status) return status;
+    write_blocks(cp, members, (char *)out + (size_t)members * stride);
+    *bytes = (size_t)kernel_members_bytes(&cp->emitted);
     return CODA_OK;
 }
 

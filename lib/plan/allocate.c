@@ -17,7 +17,7 @@ enum { ALIGN = 256 };
 static void touch(struct plan *p, int buffer, int program)
 {
     struct buffer *b = &p->buffer[buffer];
-    if (b->first < 0) b->first = program;
+    b->first = b->first < 0 ? program : MIN(b->first, program);
     b->last = MAX(b->last, program);
 }
 
@@ -38,11 +38,21 @@ static void keep_beside(struct plan *p, int i)
         touch(p, u->buffer, p->beside[i] - 1);
 }
 
-static void find_lifetimes(struct plan *p, const struct plan_options *opt)
+/* What programs of one launch use lives as long as the others run. */
+static void keep_together(struct plan *p, int i)
 {
     const struct tensor_use *u;
+    int first = plan_leader(p, i);
+    for (int j = 0; (u = program_use(&p->program[i], j)); j++) {
+        touch(p, u->buffer, first);
+        touch(p, u->buffer, first + plan_together(p, i) - 1);
+    }
+}
+
+static void find_lifetimes(struct plan *p, const struct plan_options *opt)
+{
     for (int i = 0; i < p->programs; i++) {
-        for (int j = 0; (u = program_use(&p->program[i], j)); j++) touch(p, u->buffer, i);
+        keep_together(p, i);
         keep_for_next(p, i, opt);
         keep_beside(p, i);
     }

@@ -36,7 +36,23 @@ struct plan {
     struct waits *waits;         /* of each program, once all has its place; NULL: not found */
     int *beside; /* of an exchange that others run beside: the first of these programs that does not; else 0.
                     NULL: there is none */
+    int *together; /* of a program: how many, from it on, are one launch; 0: one ahead has it. NULL: each
+                      program is a launch ... */
+    int *origin;   /* ... and the place of each before some were put side by side */
 };
+
+enum { MOST_TOGETHER = 4 };
+
+/* The first program of the launch that has this one, and how many that has. */
+static inline int plan_leader(const struct plan *p, int index)
+{
+    while (p->together && !p->together[index]) index--;
+    return index;
+}
+static inline int plan_together(const struct plan *p, int index)
+{
+    return p->together ? p->together[plan_leader(p, index)] : 1;
+}
 
 /* ---- Decisions: tuning results that override the cost model, by the GEMM's root node ---- */
 

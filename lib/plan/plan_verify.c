@@ -268,9 +268,42 @@ static coda_status verify_memory(const struct plan *p)
     return status;
 }
 
+/* ---- Programs of one launch, which run at one time ---- */
+
+/* Do they touch the same bytes? Parts of one version, which none adds to, are apart. */
+static bool uses_meet(const struct plan *p, const struct tensor_use *u, const struct tensor_use *w)
+{
+    const struct buffer *a = &p->buffer[u->buffer], *b = &p->buffer[w->buffer];
+    bool work = a->space == b->space && a->space != SPACE_ARG;
+    if (u->buffer == w->buffer)
+        return u->version != w->version || use_effect(u) != EFFECT_WRITE || use_effect(w) != EFFECT_WRITE;
+    return work && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+static coda_status verify_apart(const struct plan *p, int i, int j)
+{
+    const struct tensor_use *u, *w;
+    for (int k = 0; (u = program_use(&p->program[i], k)); k++)
+        for (int l = 0; (w = program_use(&p->program[j], l)); l++)
+            if ((use_effect(u) | use_effect(w)) != EFFECT_READ && uses_meet(p, u, w))
+                return fail(CODA_E_INVALID, "plan: @%d and @%d are one launch, and meet in buffers %d and %d",
+                            i, j, u->buffer, w->buffer);
+    return CODA_OK;
+}
+
+static coda_status verify_launches(const struct plan *p)
+{
+    coda_status status = CODA_OK;
+    for (int i = 0; i < p->programs && p->together; i++)
+        for (int j = i + 1; j < p->programs && !p->together[j] && !status; j++)
+            if (plan_leader(p, j) <= i) status = verify_apart(p, i, j);
+    return status;
+}
+
 coda_status plan_verify(const struct plan *p)
 {
     coda_status status = verify_steps(p);
+    if (!status) status = verify_launches(p);
     if (!status) status = verify_places(p);
     return status ? status : verify_memory(p);
 }

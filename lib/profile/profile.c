@@ -112,6 +112,13 @@ static coda_profile_launch describe(struct arena *a, const struct coda_plan *p, 
                                  .flops = program_flops(q)};
 }
 
+/* A launch of several programs is called by the first. */
+static void add_member(coda_profile_launch *l, const struct program *q)
+{
+    l->bytes = add_counts(l->bytes, program_bytes(q));
+    l->flops += program_flops(q);
+}
+
 static const char *device_of(struct arena *a, const struct coda_plan *p)
 {
     const char *s = p->device == CODA_DEVICE_GPU ? arena_string(a, p->gpu.name)
@@ -125,11 +132,12 @@ static coda_status describe_all(coda_profile *f, const struct coda_plan *p)
     f->total = (coda_profile_total){.size = sizeof f->total, .device = device_of(a, p)};
     f->launch = ARENA_NEW(a, coda_profile_launch, p->plan.programs + 1);
     for (int i = 0; i < p->plan.programs && !a->failed; i++) {
-        if (p->plan.program[i].prepare) continue;
-        coda_profile_launch *l = &f->launch[f->total.launches++];
-        *l = describe(a, p, i);
-        f->total.bytes = add_counts(f->total.bytes, l->bytes);
-        f->total.flops += l->flops;
+        const struct program *q = &p->plan.program[i];
+        if (q->prepare) continue;
+        if (plan_leader(&p->plan, i) == i) f->launch[f->total.launches++] = describe(a, p, i);
+        else add_member(&f->launch[f->total.launches - 1], q);
+        f->total.bytes = add_counts(f->total.bytes, program_bytes(q));
+        f->total.flops += program_flops(q);
     }
     return a->failed ? fail(CODA_E_MEMORY, "out of memory for a profile of %d programs", p->plan.programs)
                      : CODA_OK;

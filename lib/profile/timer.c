@@ -52,8 +52,9 @@ static coda_status note_first(void *timer) { return note(timer); }
 
 static coda_status note_launch(void *timer, int index)
 {
-    (void)index;
-    return note(timer);
+    const struct plan *p = &((struct timer *)timer)->run->plan->plan;
+    bool last = index + 1 == p->programs || plan_leader(p, index + 1) == index + 1;
+    return last ? note(timer) : CODA_OK; /* of the launch */
 }
 
 static coda_status between(const struct timer *t, int at, double *us)
@@ -173,7 +174,8 @@ coda_status timer_open(struct timer *t, const struct profiled *r, int threads)
 {
     const struct plan *plan = &r->plan->plan;
     *t = (struct timer){.run = r, .options = {.size = sizeof t->options, .threads = threads}};
-    for (int i = 0; i < plan->programs; i++) t->launches += !plan->program[i].prepare;
+    for (int i = 0; i < plan->programs; i++)
+        t->launches += !plan->program[i].prepare && plan_leader(plan, i) == i;
     if (is_gpu(t)) return open_gpu(t);
     t->ended = calloc((size_t)t->launches + 1, sizeof *t->ended);
     if (!t->ended) return fail(CODA_E_MEMORY, "out of memory for %d times", t->launches);

@@ -110,8 +110,9 @@ enum { MOST_MORE_PARTS = MOST_WEIGHT_PARTS - 1 };
 enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_OWN };
 
 /* CUDA allows a kernel 4 kB of parameters. fuse.c ends groups early enough for their programs to fit. */
+#define KERNEL_MAX_BYTES 4096
 #define KERNEL_MAX_MAPS 12
-#define KERNEL_MAX_POINTERS ((4096 - KERNEL_MAX_MAPS * 128) / 8)
+#define KERNEL_MAX_POINTERS ((KERNEL_MAX_BYTES - KERNEL_MAX_MAPS * 128) / 8)
 
 /* ---- The structs, from their table ---- */
 

@@ -57,8 +57,9 @@ void plan_print(const struct plan *p, struct text *t)
         text_printf(t, "@%d %s", i, q->prepare ? "prepare " : "");
         program_print(p, q, t);
         if (p->beside && p->beside[i]) text_printf(t, "   beside @%d..@%d\n", i + 1, p->beside[i] - 1);
+        if (plan_leader(p, i) != i) text_printf(t, "   in the launch of @%d\n", plan_leader(p, i));
         if (q->prepare) continue;
-        launches++;
+        launches += plan_leader(p, i) == i;
         flops += program_flops(q);
         bytes = add_counts(bytes, program_bytes(q));
     }

@@ -7,7 +7,6 @@
 #include "mainloop.h"
 
 enum {
-    LAUNCH = 1500,  /* clocks from a launch's end to the next one's first load */
     HOST_BYTES = 8, /* that a host moves in the time of an operation */
     LONG = 350000   /* clocks of products, 0.2 ms: see program_is_long */
 };

@@ -63,6 +63,7 @@ static bool set_tile(struct plan *p, int index, struct memo *tiles, const struct
     struct schedule *s = &p->schedule[index];
     const struct decision *d = plan_decision(opt, q->root);
     s->figures = d ? d->figures : NULL;
+    if (s->tile.mainloop) return true; /* that of its launch */
     if (d && d->tile) {
         s->tile = tile_offered(q, &opt->target, d->tile);
         return true;
@@ -170,7 +171,8 @@ coda_status schedule(struct plan *p, const struct plan_options *opt)
 {
     p->schedule = ARENA_NEW(&p->arena, struct schedule, p->programs + 1);
     if (!p->schedule) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->programs);
-    coda_status status = set_tiles(p, opt);
+    coda_status status = schedule_together(p, opt);
+    if (!status) status = set_tiles(p, opt);
     if (!status) status = size_states(p, opt->one_of_many);
     if (!status) schedule_owns(p, opt);
     return status ? status : schedule_cublaslt(p, opt);

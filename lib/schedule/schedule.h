@@ -64,6 +64,14 @@ coda_status schedule_complete(struct schedule *s, struct arena *a, const struct 
 bool schedule_complete_like(struct schedule *s, const struct schedule *other, const struct program *q,
                             const struct target *target);
 
+/* together.c: which products are one launch, before any has its tile; that is theirs, then. Programs may
+ * change places. */
+coda_status schedule_together(struct plan *p, const struct plan_options *opt);
+/* Blocks of each of a launch's programs, which have so many tiles each: one for each tile; or, if blocks walk
+ * over tiles, which then there are so many SMs for, so that all end after the same number of tiles. Returns
+ * that number. sms 0: one for each. */
+int64_t launch_shares(const int64_t *tiles, int members, int sms, int64_t *blocks);
+
 /* price.c: clock cycles of a run on the plan's target, by price; and what a host does in a run, as bytes. */
 double plan_price(const struct plan *p);
 double plan_work(const struct plan *p);

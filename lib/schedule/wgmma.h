@@ -22,7 +22,9 @@ bool program_loads_directly(const struct program *p, const struct tile *t);
 bool wgmma_shares_sm(const struct program *p, const struct tile *t);
 void wgmma_complete(struct schedule *s, const struct program *p, const struct target *target);
 void wgmma_print_config(const struct program *p, const struct schedule *s, struct text *t);
-/* Clock cycles of p in the tile. */
+/* Clock cycles of p in the tile; if it had so many tiles. */
+double wgmma_cost_of(const struct program *p, const struct tile *t, const struct target *target,
+                     int64_t tiles);
 double wgmma_cost(const struct program *p, const struct tile *t, const struct target *target);
 
 #endif

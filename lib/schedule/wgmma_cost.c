@@ -113,10 +113,11 @@ static void deal_tails(const struct program *p, const struct tile *t, int64_t lo
 }
 
 /* Cycles of the main loops of the SM that has most to multiply. */
-static double busiest_clocks(const struct program *p, const struct tile *t, const struct target *target)
+static double busiest_clocks(const struct program *p, const struct tile *t, const struct target *target,
+                             int64_t tiles)
 {
     int tails[TILE_MOST_BLOCKS];
-    int64_t tiles = program_blocks(p, t), turns = CEIL_DIV(tiles, target->sms),
+    int64_t turns = CEIL_DIV(tiles, target->sms),
             longer = tiles % target->sms ? tiles % target->sms : target->sms;
     double whole = main_clocks(p, t, target, t->bn), most = 0;
     if (!t->tail) return (double)turns * whole;
@@ -127,15 +128,21 @@ static double busiest_clocks(const struct program *p, const struct tile *t, cons
     return most;
 }
 
-double wgmma_cost(const struct program *p, const struct tile *t, const struct target *target)
+double wgmma_cost_of(const struct program *p, const struct tile *t, const struct target *target,
+                     int64_t tiles)
 {
     int sms = target->sms;
-    double blocks = (double)program_blocks(p, t), waves = (double)(int64_t)((blocks + sms - 1) / sms);
+    double blocks = (double)tiles, waves = (double)(int64_t)((blocks + sms - 1) / sms);
     double epilogue = epilogue_clocks(p, t, target);
     double weights = weight_clocks(p, target, blocks / (waves * sms)) + BEGINNING * waves;
-    double stream = MAX(busiest_clocks(p, t, target), weights);
+    double stream = MAX(busiest_clocks(p, t, target, tiles), weights);
     bool overlaps = t->pingpong || shares_sm(t);
     double all = overlaps ? MAX(stream, waves * epilogue / 2) + epilogue
                           : stream + waves * epilogue + (waves - 1) * COOPERATION;
     return all * (in_vain(p, t) ? VAIN_COST : 1);
+}
+
+double wgmma_cost(const struct program *p, const struct tile *t, const struct target *target)
+{
+    return wgmma_cost_of(p, t, target, program_blocks(p, t));
 }

@@ -96,7 +96,7 @@ static void cut(struct plan *p, int root, const struct plan *other)
     }
     p->programs = n;
     p->waits = NULL;
-    p->beside = NULL;
+    p->beside = p->together = NULL;
     p->workspace = p->prepared = 0;
     p->prepared_id = 0;
 }
