@@ -20,7 +20,7 @@ DATE = (2020, 1, 1, 0, 0, 0)
 
 def metadata(version):
     with open(os.path.join(HERE, "README.md"), encoding="utf-8") as f:
-        text = f.read()
+        text = f.read().split("\n## How it is made")[0]  # which is for who has the tree
     return """Metadata-Version: 2.1
 Name: %s
 Version: %s
