@@ -237,6 +237,8 @@ class Lift:
             return self.fold(node, word, args, kwargs)
         self.silent = self.silent or not self.recording
         self.spelled[word] = self.spelled.get(word, 0) + 1
+        if word not in spellings.RULES and word[:2] == word[-2:] == "__":  # PyTorch 2.11 says __eq__ for eq
+            word = next((w for w in (word[2:-2], word[2:-2] + "_") if w in spellings.RULES), word)
         rule = spellings.RULES.get(word)
         if rule is None:
             raise Refuse("no rule for %s" % word)
