@@ -207,7 +207,7 @@ def gate(rng, d, first):
 
     def in_place(s, x):
         y = s.a(x)
-        y = f(y)
+        y = f(y) * 0.5  # of which autograd keeps nothing
         y *= s.b(x)
         return s.down(y)
     g = rng.choice((apart, apart, chunked, halves, woven, glu, rows, of_pairs, in_place))
@@ -596,6 +596,7 @@ class Residual(nn.Module):
         if self.kind == "scaled":
             return torch.add(x * 0.7, y, alpha=0.3)
         if self.kind == "in place":
+            y = y * 0.5  # of which autograd keeps nothing
             y += x
             return y
         if self.kind == "gated":
