@@ -99,12 +99,12 @@ SYSTEM := python install abi-policy manual tool explained terminal help guesses 
 
 # ---- Memory that runs out, random bytes ----
 FUZZ_SECONDS ?= $(if $(FULL),60,2)
-$(eval $(call job,oom,rest,$(BUILD)/oom $(if $(FULL),1,4)))
-$(eval $(call job,oom-asan,asan,$(BUILD)/asan/oom $(if $(FULL),1,18)))
+$(eval $(call job,oom,rest,$(BUILD)/oom $(if $(FULL),1,7)))
+$(eval $(call job,oom-asan,asan,$(BUILD)/asan/oom $(if $(FULL),1,36)))
 # Plans with symbols take ten times as many allocations, on the fake compiler and driver.
 with_fakes = env CODA_CUDA_LIB=$(CURDIR)/$(BUILD)/fake CODA_LIBCUDA=$(CURDIR)/$(BUILD)/fake/libcuda.so.1 CODA_COMPILE_THREADS=2
 $(eval $(call job,oom-shapes,rest,$(with_fakes) $(BUILD)/oom $(if $(FULL),7,199) shapes))
-$(eval $(call job,oom-shapes-asan,asan,$(with_fakes) $(BUILD)/asan/oom $(if $(FULL),29,499) shapes))
+$(eval $(call job,oom-shapes-asan,asan,$(with_fakes) $(BUILD)/asan/oom $(if $(FULL),29,997) shapes))
 # Fuzzers start from the seed of the run, so that the same sources meet the same calls first.
 $(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(FUZZ_SECONDS) $$$$CODA_SEED)))
 

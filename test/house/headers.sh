@@ -62,7 +62,9 @@ for how in '-std=c++17' "-std=c++17 $silent" "-std=c++2b $silent"; do
 done
 for compiler in g++ clang++; do
     command -v $compiler >/dev/null || continue
-    for std in c++17 c++20 c++2b; do $compiler -std=$std -fsyntax-only $modern; done
+    for std in c++17 c++20 c++2b; do
+        [ $std.$compiler = c++17.$CXX ] || $compiler -std=$std -fsyntax-only $modern # that one has compiled it
+    done
 done
 [ "$count" -ge 5 ] && [ "$count" = "$structs" ] ||
     { echo "headers: $count INIT macros, $structs sized structs"; exit 1; }
