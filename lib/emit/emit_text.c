@@ -125,6 +125,7 @@ void emit_body(struct text *t)
 
 void emit_entry(const struct kernel *k, const struct entry *e, struct text *t)
 {
+    if (k->members > 1) text_append(t, "\n#include \"tile/members.cuh\"\n");
     text_append(t, "\nextern \"C\" __global__ void ");
     if (e->cluster > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", e->cluster);
     text_printf(t, "__launch_bounds__(%d%s%s)\n", k->launch.threads, e->residents ? ", " : "",
