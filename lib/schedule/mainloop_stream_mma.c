@@ -131,13 +131,25 @@ static int right_stages(const struct program *p, const struct tile *t)
     return chunk >= STREAM_WINDOW / 2 || t->bk == LONG_CHUNK ? 3 : 4;
 }
 
+/* Sums of all runs, which come where the ring was when the last slot is empty; behind a first pass of several
+ * the ring goes on. */
+static int sums_bytes(const struct program *p, const struct tile *t)
+{
+    return t->bk / RUN * stream_rows(p, t) * pass_tiles(p, t) * 64;
+}
+static int least_stages(const struct program *p, const struct tile *t)
+{
+    int slot = depth(p, t) * tile_bytes(p, t);
+    return passes(p, t) > 1 ? LEAST_STAGES : MAX(CEIL_DIV(sums_bytes(p, t), slot), LEAST_STAGES);
+}
+
 static struct footprint footprint(const struct program *p, const struct tile *t)
 {
     int rows = stream_rows(p, t), each = pass_tiles(p, t), turns = passes(p, t);
     int right = right_stages(p, t) * (rows * right_pitch(p, t) + 16);
-    int parts = t->bk / RUN * rows * each * 64, sums = turns > 1 ? rows * turns * each * 64 : 16;
-    int fixed = right + parts + sums + values_bytes(p, rows, columns(p, t)) + 16 + 256;
-    return (struct footprint){.fixed = fixed, .stage = depth(p, t) * tile_bytes(p, t) + 16, .granule = 1024};
+    int parts = turns > 1 ? sums_bytes(p, t) : 16, sums = turns > 1 ? rows * turns * each * 64 : 16;
+    int fixed = right + parts + sums + values_bytes(p, rows, columns(p, t)) + 400;
+    return (struct footprint){.fixed = fixed, .stage = depth(p, t) * tile_bytes(p, t) + 16, .granule = 128};
 }
 
 /* Up to 8 rows leave registers for a second block, unless scales take them. Rows of 8 bits lie in a slot with
@@ -228,12 +240,13 @@ static void consider(struct search *s, int room)
     struct tile t = {.mainloop = &mainloop_stream_mma, .bk = CHUNK};
     stream_share(s, &t);
     if (wants_long_chunks(p, &t)) t.bk = LONG_CHUNK;
-    while ((t.stages = tile_stages(p, &t, room)) < LEAST_STAGES && is_narrow(p) && t.blocks < MOST_BLOCKS)
+    while ((t.stages = tile_stages(p, &t, room)) < least_stages(p, &t) && is_narrow(p) &&
+           t.blocks < MOST_BLOCKS)
         t.blocks *= 2;
     int bytes = is_narrow(p) ? NARROW_WINDOW : STREAM_WINDOW;
     int slot = depth(p, &t) * tile_bytes(p, &t), window = MAX((bytes + slot / 2) / slot, 2);
     t.window = window < t.stages ? window : 0;
-    if (t.stages >= LEAST_STAGES) search_add(s, &t, cost(p, &t, s->target));
+    if (t.stages >= least_stages(p, &t)) search_add(s, &t, cost(p, &t, s->target));
 }
 
 static void candidates(struct search *s, enum tile_class class)
@@ -248,11 +261,12 @@ static void candidates(struct search *s, enum tile_class class)
 
 /* ---- The kernel ---- */
 
-/* Besides the consumers, a warp that produces, one that supplies, one that prepares. */
+/* Besides the consumers, a warp that produces and one that supplies: of ten warps two blocks fit an SM with
+ * 96 registers a thread. */
 static void complete(struct schedule *s, const struct program *p, const struct target *target)
 {
     (void)target;
-    s->threads = 128 * s->tile.groups + 96;
+    s->threads = 128 * s->tile.groups + 64;
     s->early = stream_is_early(p);
     s->grid = p->dim[0] * s->tile.blocks * groups(p);
     s->cluster = 1;

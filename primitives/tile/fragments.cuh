@@ -4,8 +4,9 @@
 // A product has 16 k, of which a lane has four: two pairs. The order of k does not matter as long as both
 // operands have the same. Each kind of weights says how its rows lie in a slot, `pitch` bytes apart, and
 // those of A, whose pitch is `pad` more than their bytes: lanes that read at a time are in different banks.
-// `together`: tiles that a warp multiplies at a time, whose sums need not wait for each other. A run is what
-// a warp multiplies of a chunk; of its k so many are live, from the first on, in eights.
+// `together`: tiles that a warp multiplies at a time, whose sums need not wait for each other. `singly`: are
+// there registers for code for one of two, too? `crowded`: not even for the warp's number. A run is what a
+// warp multiplies of a chunk; of its k so many are live, from the first on, in eights.
 #pragma once
 
 #include "ptx/control.cuh"
@@ -18,6 +19,8 @@ template <class Element, int bk> struct HalfRows {
     static constexpr bool packed = false;
     static constexpr int size = 2, pitch = 2 * bk + 16, tile_bytes = 16 * pitch, pad = 16;
     template <int octets> static constexpr int together = 1;
+    template <int octets> static constexpr bool singly = true;
+    template <int octets> static constexpr bool crowded = false;
     static_assert(2 * bk % 128 == 0);
 
     template <int octets, int run> struct Right {
@@ -167,7 +170,9 @@ struct alignas(16) Words {
 template <class T, class Element, int bk> struct ByteRows {
     static constexpr bool packed = false;
     static constexpr int size = 1, lane_k = 16, unit = 4 * lane_k, pad = 16;
-    template <int octets> static constexpr int together = 1;
+    template <int octets> static constexpr int together = 2;
+    template <int octets> static constexpr bool singly = true;
+    template <int octets> static constexpr bool crowded = false;
     static constexpr int pitch = bk + 64, tile_bytes = 16 * pitch;
     static_assert(sizeof(T) == size && bk % 128 == 0); // eight lanes that read have 64 bytes of two rows
 

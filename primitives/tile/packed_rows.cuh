@@ -48,6 +48,9 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
                                             ((W::two_levels || W::bits % 4) && octets > 1)
                                         ? 1
                                         : 2;
+    template <int octets>
+    static constexpr bool singly = octets == 1 || (codes_of != Codes::e2m1 && W::group >= 128);
+    template <int octets> static constexpr bool crowded = octets > 1 && W::group < 32;
     static constexpr bool few_bits = W::bits < 8 && codes_of != Codes::e2m1;
     static constexpr int above = few_bits ? 1 << W::bits : 0;
     // What leaves with the sums of A: `above` and zero points, or minima.

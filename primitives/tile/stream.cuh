@@ -102,7 +102,8 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
     static constexpr int most_rows = Config::bm, quads = (int)(Config::n + 15) / 16 * 4;
     static constexpr bool ragged = Config::n % 16 != 0;
     static constexpr int units = (quads + unit - 1) / unit,
-                         most_quads = (units + Config::blocks - 1) / Config::blocks * unit; // of a block
+                         most_quads = (units + Config::blocks - 1) / Config::blocks * unit, // of a block
+                         least_quads = units / Config::blocks * unit;
     static constexpr bool has_row = !__is_empty(typename Epilogue::Row),
                           has_col = !__is_empty(typename Epilogue::Col);
     static constexpr bool has_half = !__is_empty(typename Epilogue::Half), has_state = !__is_empty(State);

@@ -2,8 +2,8 @@
 // pace and is the 16 rows of mma.sync, whose 8 columns are rows of A.
 //
 //     producer    a warp: copies tiles, 16 rows of B, into a ring, a chunk, `bk` elements, of K at a time
-//     supplier    a warp: copies the same chunk of A into a ring of its own
-//     preparer    a warp: the epilogue's values of rows and columns, while the others multiply
+//     supplier    a warp: copies the same chunk of A into a ring of its own; when it has asked for the last
+//                 one, the epilogue's values of rows and columns, while the others multiply
 //     consumers   warps: of each chunk warp w multiplies the run w % runs, of every tile or every second one
 //
 // K is outside, rows are inside: all tiles of a pass advance along K together. So a warp has the sums of its
@@ -58,6 +58,11 @@ template <class Config, class Epilogue> struct StreamMma {
         pass_tiles = packed ? (most_tiles + whole - 1) / whole * (16 / runs)
                             : (most_tiles + passes - 1) / passes, // of a block
         own_tiles = (pass_tiles + span - 1) / span * step_tiles;  // of a warp
+    // What all blocks have; of more passes the last one may have fewer.
+    static constexpr int least_tiles = passes > 1 ? 0 : Quads::least_quads / 4;
+    // Is a tile that is not there left out, though one beside it is there? It takes code for one by itself.
+    static constexpr bool skips = at_once == 1 || Fragments::template singly<octets>;
+    static_assert(at_once <= 2);
     // Octets of a patch are the halves of a block of records, or the same half of both.
     static constexpr bool across = Columns::apart && Columns::step == 1,
                           by_turns = packed && Columns::step == 2;
@@ -67,14 +72,17 @@ template <class Config, class Epilogue> struct StreamMma {
     static constexpr int right_pitch = 2 * bk + Fragments::pad;
     using Ring = StreamRing<Config::stages, depth * Fragments::tile_bytes, Config::window>;
     using RightRing = StreamRing<Config::right_stages, most_rows * right_pitch, Config::right_stages>;
+    using Partial = float[runs][most_rows][4 * pass_tiles][4];
+    static constexpr bool over_ring = passes == 1; // sums lie there, when all that it had is multiplied
     struct Shared {
         Ring ring;
         RightRing right;
-        alignas(16) float partial[runs][most_rows][4 * pass_tiles][4];
+        alignas(16) u8 apart[over_ring ? 16 : sizeof(Partial)];
         alignas(16) float sums[passes > 1 ? most_rows : 1][passes > 1 ? 4 * passes *pass_tiles : 1][4];
         typename Quads::Values values;
     };
     static_assert(shared_fits<Shared>(Config::shared_bytes));
+    static_assert(!over_ring || sizeof(Partial) <= sizeof(Ring::data));
 
     const Args &args;
     Shared &s;
@@ -96,6 +104,7 @@ template <class Config, class Epilogue> struct StreamMma {
         else return args.b;
     }
     DEV int count() const { return quads().count(); }
+    DEV Partial &partial() const { return *(Partial *)(over_ring ? (u8 *)s.ring.data : s.apart); }
 
     // Tiles that a pass has of this block, the last of which may lack quads.
     DEV int tiles_of(int pass) const { return clamp((count() + 3) / 4 - pass * pass_tiles, 0, pass_tiles); }
@@ -203,6 +212,8 @@ template <class Config, class Epilogue> struct StreamMma {
                                                 16);
                 ptx::copy_async_arrive(s.right.full_of(at));
             }
+        quads().prepare();
+        s.ring.tell_prepared();
         finish_copies();
     }
     // No thread ends before what it has asked for.
@@ -217,7 +228,6 @@ template <class Config, class Epilogue> struct StreamMma {
     using Sums = float[own_tiles][octets][4];
 
     DEV static int first_k() { return threadIdx.x / 32 % runs * run; } // of a chunk: of this warp's run
-    DEV static int part() { return threadIdx.x / 32 / runs; }
 
     // Elements of this warp's run of a chunk, where K ends within one.
     DEV static int live_of(int chunk) { return ragged ? length(chunk) - first_k() : run; }
@@ -229,36 +239,36 @@ template <class Config, class Epilogue> struct StreamMma {
         s.right.release(at);
     }
 
-    // Of a step those of this warp's tiles from `first` on that it multiplies at a time, which lie at own[0]
-    // and behind it.
+    // Of a step `n` of this warp's tiles, from `first` on, which lie at own[0] and behind it.
+    template <int n>
     DEV void multiply_tiles(float (*sum)[octets][4], const Right &x, const u8 *const *own, int first,
-                            int chunk) const
+                            int part, int chunk) const
     {
         constexpr int bytes = Fragments::tile_bytes;
         if constexpr (packed) {
             using Row = typename Fragments::Row;
-            Row rows[at_once][2];
+            Row rows[n][2];
 #pragma unroll
-            for (int j = 0; j < at_once; j++) {
-                const int d = ((first + j) * parts + part()) % depth % 2;
+            for (int j = 0; j < n; j++) {
+                const int d = ((first + j) * parts + part) % depth % 2;
                 const u8 *const both = own[j] - d * bytes;
                 rows[j][0] = across ? Row{both, d} : Row{own[j], 0};
                 rows[j][1] = across ? Row{both + bytes, d} : Row{own[j], 1};
             }
             Fragments::multiply(sum, rows, first_k(), live_of(chunk), x);
         } else {
-            const u8 *from[at_once];
+            const u8 *from[n];
 #pragma unroll
-            for (int j = 0; j < at_once; j++) from[j] = own[j] + first_k() * Fragments::size;
+            for (int j = 0; j < n; j++) from[j] = own[j] + first_k() * Fragments::size;
             Fragments::multiply(sum, from, live_of(chunk), x);
         }
     }
 
     // The tiles of a step, from `first` on: those of one or more slots, of which each part of the warps has
-    // some. All warps wait for all slots: so none is ahead of the others by a round of the ring. Nobody asks
-    // for the sums of tiles that do not exist, behind the last one.
+    // some. All warps wait for all slots: so none is ahead of the others by a round of the ring. What lies
+    // behind the last tile is not multiplied: of eleven tiles a twelfth would take each warp its time.
     DEV void multiply_step(float (*sum)[octets][4], const Right &x, typename Ring::Cursor &at, int first,
-                           int tiles, int chunk) const
+                           int tiles, int part, int chunk) const
     {
         constexpr int bytes = Fragments::tile_bytes;
         const u8 *slot[step_slots];
@@ -275,15 +285,21 @@ template <class Config, class Epilogue> struct StreamMma {
         const u8 *own[step_tiles];
 #pragma unroll
         for (int j = 0; j < step_tiles; j++) {
-            const int tile = j * parts + part();
+            const int tile = j * parts + part;
             own[j] = slot[0] + tile % depth * bytes;
 #pragma unroll
             for (int i = 1; i < step_slots; i++)
                 if (tile >= i * depth) own[j] = slot[i] + tile % depth * bytes;
         }
+        const bool all = !skips || first + span <= least_tiles;
 #pragma unroll
-        for (int first = 0; first < step_tiles; first += at_once)
-            multiply_tiles(sum + first, x, own + first, first, chunk);
+        for (int j = 0; j < step_tiles; j += at_once) {
+            const int last = first + (j + at_once - 1) * parts + part;
+            const bool any = first + (j + at_once - 1) * parts < most_tiles;
+            if (all || any && last < tiles) multiply_tiles<at_once>(sum + j, x, own + j, j, part, chunk);
+            else if (at_once > 1 && last - parts < tiles)
+                multiply_tiles<1>(sum + j, x, own + j, j, part, chunk);
+        }
 #pragma unroll
         for (int i = 0; i < step_slots; i++)
             if (!i || first + i * depth < tiles) s.ring.release(each[i]);
@@ -296,13 +312,13 @@ template <class Config, class Epilogue> struct StreamMma {
         const int lane = threadIdx.x % 32, row = lane % 4 * 2, line = lane / 4;
 #pragma unroll
         for (int i = 0; i < own_tiles; i++) {
-            const int tile = i * parts + part();
+            const int tile = i * parts + threadIdx.x / 32 / runs;
             if (tile >= tiles) break;
 #pragma unroll
             for (int e = 0; e < 4 * octets; e++) {
                 const int side = e % 4 / 2, quad = by_turns ? 2 * side + line / 4 : line / 2,
                           place = by_turns ? line % 2 * 2 + line / 2 % 2 : 2 * side + line % 2;
-                s.partial[first_k() / run][e / 4 * 8 + row + e % 2][4 * tile + quad][place] =
+                partial()[first_k() / run][e / 4 * 8 + row + e % 2][4 * tile + quad][place] =
                     sum[i][e / 4][e % 4];
             }
         }
@@ -312,11 +328,11 @@ template <class Config, class Epilogue> struct StreamMma {
     DEV void add_runs(int row, int quad, float (&x)[4]) const
     {
 #pragma unroll
-        for (int i = 0; i < 4; i++) x[i] = s.partial[0][row][quad][i];
+        for (int i = 0; i < 4; i++) x[i] = partial()[0][row][quad][i];
 #pragma unroll
         for (int r = 1; r < runs; r++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) x[i] += s.partial[r][row][quad][i];
+            for (int i = 0; i < 4; i++) x[i] += partial()[r][row][quad][i];
     }
     DEV void keep(int pass, int tiles) const
     {
@@ -326,10 +342,11 @@ template <class Config, class Epilogue> struct StreamMma {
         }
     }
 
-    DEV void multiply_all() const
+    DEV void multiply_all(int own_part) const
     {
         auto at = Ring::consumer();
         auto right = RightRing::consumer();
+        const int part = Fragments::template crowded<octets> ? threadIdx.x / 32 / runs : own_part;
 #pragma unroll 1
         for (int pass = 0; pass < passes; pass++) {
             const int tiles = tiles_of(pass);
@@ -340,8 +357,9 @@ template <class Config, class Epilogue> struct StreamMma {
                 load_right(x, right, chunk);
 #pragma unroll
                 for (int i = 0; i < own_tiles; i += step_tiles)
-                    if (parts * i < tiles) multiply_step(sum + i, x, at, parts * i, tiles, chunk);
+                    if (parts * i < tiles) multiply_step(sum + i, x, at, parts * i, tiles, part, chunk);
             }
+            if constexpr (over_ring) meet();
             put(sum, tiles);
             meet();
             if constexpr (passes > 1) {
@@ -390,14 +408,9 @@ template <class Config, class Epilogue> struct StreamMma {
             supply();
         } else {
             ptx::grid_wait();
-            if (warp > warps) {
-                quads().prepare();
-                s.ring.tell_prepared();
-            } else {
-                multiply_all();
-                s.ring.wait_prepared();
-                drain();
-            }
+            multiply_all(warp / runs);
+            s.ring.wait_prepared();
+            drain();
         }
     }
 };

@@ -129,6 +129,11 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
                                                          : 0;
 
     DEV static u32 word(const u8 *at) { return *(const u32 *)at; }
+    // Both scales of a row and its groups' in 6 bits each, of two levels: 16 bytes.
+    struct alignas(16) Levels {
+        f16 s, m;
+        u32 lower[2], top;
+    };
     // Rows r and r + 8 side by side.
     DEV static int beside(int r) { return r % 8 * 2 + r / 8; }
 
@@ -167,12 +172,11 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
         const int g = k % step / group, i = beside(r), at = 16 * g + i;
         const u8 *first = record + first_scale;
         if constexpr (scales == Scales::f16u6) {
-            const u8 *own = first + 16 * i;
-            const u32 top = word(own + 12) >> (16 * (g >> 2) + 2 * (g & 3));
-            const u32 a = (word(own + 4) >> 4 * g & 15) | (top & 3) << 4;
-            const u32 b = (word(own + 8) >> 4 * g & 15) | (top >> 8 & 3) << 4;
-            return {to_float(((const f16 *)own)[0]) * (float)a, to_float(((const f16 *)own)[1]) * (float)b,
-                    0};
+            const Levels own = ((const Levels *)first)[i];
+            const u32 top = own.top >> (16 * (g >> 2) + 2 * (g & 3));
+            const u32 a = (own.lower[0] >> 4 * g & 15) | (top & 3) << 4;
+            const u32 b = (own.lower[1] >> 4 * g & 15) | (top >> 8 & 3) << 4;
+            return {to_float(own.s) * (float)a, to_float(own.m) * (float)b, 0};
         } else if constexpr (scales == Scales::f16i8)
             return {to_float(((const f16 *)(first + 256))[i]) * (float)((const i8 *)first)[16 * i + g], 0,
                     middle};
