@@ -40,14 +40,14 @@ extern "C" {
  *
  * On GPUs exchanges are NCCL's, given to the run's stream: coda_compile wants its library (libnccl.so.2,
  * 2.14.3 or newer: the copy that the process has loaded, else as NVRTC is found) and fails with CODA_E_DEVICE
- * without. With $CODA_EXCHANGE=own exchanges of ranks that are threads of this process are kernels of the
- * library's, which write into memory of the others' GPUs, if each of up to 8 reaches all others': a group's
- * runs are then on one stream of each rank, or ordered by events. A captured stream takes exchanges, too,
- * once the plan has run: a first run makes communicators and compares plans. Ranks that are threads capture
- * as CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: what a rank's thread does would end another's capture in the global
- * mode. coda_run returns before exchanges have ended, so a rank that is late, dead or stopped is found by
- * coda_group_status, which a thread asks while it waits for its stream, and behind it; coda_group_abort frees
- * a stream that waits. The context stays as it is, and a new group works.
+ * without. With $CODA_EXCHANGE=own exchanges are kernels of the library's, which write into memory of the
+ * others' GPUs, if each of up to 8 reaches all others' on one host, where processes open it by CUDA's IPC: a
+ * group's runs are then on one stream of each rank, or ordered by events. A captured stream takes exchanges,
+ * too, once the plan has run: a first run makes communicators and compares plans. Ranks that are threads
+ * capture as CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: what a rank's thread does would end another's capture in
+ * the global mode. coda_run returns before exchanges have ended, so a rank that is late, dead or stopped is
+ * found by coda_group_status, which a thread asks while it waits for its stream, and behind it;
+ * coda_group_abort frees a stream that waits. The context stays as it is, and a new group works.
  *
  * With CODA_OVERLAP a plan of one group has its programs in another order, the same on all ranks: an
  * exchange as soon as what it exchanges is there, behind the exchanges that are ahead of it in the graph; and

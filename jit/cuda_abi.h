@@ -72,6 +72,10 @@ typedef enum {
     CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT = 9,
 } CUfunction_attribute;
 typedef enum { CU_POINTER_ATTRIBUTE_BUFFER_ID = 7 } CUpointer_attribute;
+typedef struct {
+    char reserved[64];
+} CUipcMemHandle;
+typedef enum { CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1 } CUipcMem_flags;
 typedef enum { CU_JIT_MAX_REGISTERS = 0 } CUjit_option;
 typedef enum { CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE = 0 } CUlibraryOption;
 
@@ -165,6 +169,9 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
 CUresult cuCtxSynchronize(void);
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice other);
 CUresult cuCtxEnablePeerAccess(CUcontext other, unsigned flags);
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr p);
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle handle, unsigned flags);
+CUresult cuIpcCloseMemHandle(CUdeviceptr p);
 
 CUresult cuLibraryLoadData(CUlibrary *library, const void *image, CUjit_option *options, void **values,
                            unsigned count, CUlibraryOption *library_options, void **library_values,

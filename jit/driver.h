@@ -22,6 +22,7 @@
     F(cuMemGetInfo_v2) F(cuMemAlloc_v2) F(cuMemFree_v2) F(cuMemcpyHtoD_v2) F(cuMemcpyDtoH_v2)                \
     F(cuMemcpyDtoD_v2) F(cuMemcpyDtoDAsync_v2) F(cuMemAllocHost_v2) F(cuMemFreeHost)                         \
     F(cuDeviceCanAccessPeer) F(cuCtxEnablePeerAccess)                                                        \
+    F(cuIpcGetMemHandle) F(cuIpcOpenMemHandle_v2) F(cuIpcCloseMemHandle)                                     \
     F(cuCtxSynchronize) F(cuStreamCreate) F(cuStreamCreateWithPriority) F(cuStreamDestroy_v2)                \
     F(cuStreamSynchronize) F(cuStreamWaitEvent)                                                              \
     F(cuEventCreate) F(cuEventDestroy_v2) F(cuEventRecord) F(cuEventQuery) F(cuEventSynchronize)             \

@@ -202,6 +202,19 @@ coda_status jit_side_wait(const struct jit_side *s, int mark, coda_stream stream
 /* Lets kernels of this device, whose context is current, reach memory of another one's context; *can: they
  * do. Two contexts of one device do not. */
 coda_status jit_reach(const struct jit_device *own, const struct jit_device *other, bool *can, char *err);
+/* What another process of this host opens memory of jit_alloc by, whose size is a multiple of JIT_SHARED_UNIT
+ * so that nothing else lies in it; and where that lies then for the current context. Who has opened it closes
+ * it before it is freed. */
+enum { JIT_SHARED = 64, JIT_SHARED_UNIT = 2 << 20 };
+coda_status jit_ipc_handle(const void *p, void *handle, char *err);
+coda_status jit_ipc_open(void **out, const void *handle, char *err);
+void jit_ipc_close(void *p);
+/* Writes a word to memory that this device reaches; behind what its blocking streams have, if that ends. */
+coda_status jit_poke(void *to, uint32_t word);
+/* Numbers of this process, and of what it has in common with those that may open its memory: the host as it
+ * was started, and its numbers of processes. */
+uint64_t jit_process(void);
+uint64_t jit_host(void);
 /* Memory of the host, zeros, at one address for all: kernels read and write it beside the host. */
 coda_status jit_host_alloc(void **out, size_t bytes, char *err);
 void jit_host_free(void *p);

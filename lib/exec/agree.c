@@ -82,10 +82,11 @@ static coda_status compare(const struct call *c, coda_group *g)
 /* What our kernels want before the first of them begins. */
 static coda_status reserve(const struct call *c, coda_group *g)
 {
-    int64_t area = c->p->device == CODA_DEVICE_GPU && !ranks_are_elsewhere(g) ? peers_area(c->p) : 0;
+    int64_t area = c->p->device == CODA_DEVICE_GPU ? peers_area(c->p) : 0;
     struct peers *p;
     coda_status status = area ? carrier_peers(g, &p) : CODA_OK;
-    return status || !area ? status : peers_reserve(c, g, p, area, c->p->agenda.exchange[0].operation);
+    return status || !area ? status
+                           : peers_reserve(c, g, p, area, c->p->agenda.exchange[0].operation, carrier_tell);
 }
 
 static bool is_captured(const struct call *c)

@@ -30,6 +30,7 @@ static void carrier_abort(void *own)
     struct carried *c = own;
     peers_abort(&c->peers);
     if (c->comm) jit_comm_abort(c->comm);
+    peers_tell(&c->peers);
 }
 
 static void carrier_free(void *own)
@@ -88,20 +89,31 @@ coda_status carrier_adopt(coda_group **out, void *comm, int timeout_ms)
 
 /* ---- Made ---- */
 
+static coda_status tell_here(coda_group *g, const char *operation, const void *mine, size_t bytes, char *all)
+{
+    const struct offer offer = {.operation = operation, .x = mine, .beside = true};
+    const void *const *x;
+    coda_status status = ranks_meet(g, &offer, &x);
+    if (status) return status;
+    for (int r = 0; r < ranks_count(g); r++) memcpy(all + (size_t)r * bytes, x[r], bytes);
+    return ranks_part(g);
+}
+
 /* Rank 0's id goes to all; then each makes its own, at which they wait for each other. */
 static coda_status join(const struct call *c, coda_group *g, const char *operation, struct jit_comm **out)
 {
-    char err[JIT_ERROR_SIZE] = "", mine[JIT_COMM_ID] = "", id[JIT_COMM_ID];
-    const struct offer offer = {.operation = operation, .x = mine, .beside = true};
-    const void *const *all;
+    char err[JIT_ERROR_SIZE] = "", mine[JIT_COMM_ID] = "", *all = NULL;
     coda_status status = ranks_rank(g) ? CODA_OK : jit_comm_id(mine, err);
     if (status) return fail(status, "NCCL: %s", err);
-    if ((status = ranks_meet(g, &offer, &all))) return status;
-    memcpy(id, all[0], sizeof id);
-    if ((status = ranks_part(g))) return status;
+    if (!(all = malloc((size_t)ranks_count(g) * JIT_COMM_ID)))
+        return fail(CODA_E_MEMORY, "out of memory for %d ids of a communicator", ranks_count(g));
+    status = tell_here(g, operation, mine, JIT_COMM_ID, all);
+    memcpy(mine, all, sizeof mine);
+    free(all);
+    if (status) return status;
     status = jit_device_enter(&c->p->gpu, err);
     if (status) return fail(status, "%s", err);
-    status = jit_comm_new(out, ranks_rank(g), ranks_count(g), id, err);
+    status = jit_comm_new(out, ranks_rank(g), ranks_count(g), mine, err);
     jit_device_leave();
     return status ? fail(status, "NCCL: %s", err) : CODA_OK;
 }
@@ -165,21 +177,35 @@ coda_status carrier_side(const struct call *c, coda_group *g, int marks, struct 
 
 /* ---- What the others are going to do ---- */
 
-coda_status carrier_agree(const struct call *c, coda_group *g, const struct agenda *mine)
+static coda_status tell_elsewhere(const struct call *c, coda_group *g, const char *operation,
+                                  const void *mine, size_t bytes, void *all)
 {
-    uint64_t all[RANKS_MOST];
     char err[JIT_ERROR_SIZE] = "";
     struct jit_comm *comm;
-    const char *first = mine->exchange[0].operation;
     if (c->p->device != CODA_DEVICE_GPU)
-        return fail(CODA_E_UNSUPPORTED, "%s: the group's other ranks are reached from GPUs alone", first);
-    coda_status status = carrier_of(c, g, first, &comm);
+        return fail(CODA_E_UNSUPPORTED, "%s: the group's other ranks are reached from GPUs alone", operation);
+    coda_status status = carrier_of(c, g, operation, &comm);
     if (!status) status = not_captured(c, "the ranks have not compared their plans yet");
     if (!status && (status = jit_device_enter(&c->p->gpu, err))) return fail(status, "%s", err);
     if (status) return status;
-    status = jit_comm_gather(comm, &mine->digest, sizeof mine->digest, all, ranks_timeout(g), err);
+    status = jit_comm_gather(comm, mine, bytes, all, ranks_timeout(g), err);
     jit_device_leave();
-    if (status) return fail(status, "%s: NCCL: %s", first, err);
+    return status ? fail(status, "%s: NCCL: %s", operation, err) : CODA_OK;
+}
+
+coda_status carrier_tell(const struct call *c, coda_group *g, const char *operation, const void *mine,
+                         size_t bytes, void *all)
+{
+    return ranks_are_elsewhere(g) ? tell_elsewhere(c, g, operation, mine, bytes, all)
+                                  : tell_here(g, operation, mine, bytes, all);
+}
+
+coda_status carrier_agree(const struct call *c, coda_group *g, const struct agenda *mine)
+{
+    uint64_t all[RANKS_MOST];
+    coda_status status =
+        carrier_tell(c, g, mine->exchange[0].operation, &mine->digest, sizeof mine->digest, all);
+    if (status) return status;
     for (int r = 1; r < ranks_count(g); r++) {
         if (all[r] == all[0]) continue;
         struct failure why;

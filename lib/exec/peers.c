@@ -1,121 +1,110 @@
 /* peers.c -- see peers.h. */
 #include "peers.h"
+#include "inboxes.h"
 #include "runner.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
-/* What a rank says of itself when inboxes are made. */
-struct introduction {
-    struct jit_device gpu;
-    char *inbox;
-    bool reaches; /* all the others, which it says the second time */
-};
-
-/* ---- Memory that lives as long as the group ---- */
-
-struct left_behind {
-    struct jit_device gpu;
-    void *inbox, *notes;
-};
-
-static void release(void *what)
-{
-    struct left_behind *l = what;
-    char err[JIT_ERROR_SIZE];
-    if (!jit_device_enter(&l->gpu, err)) {
-        jit_free(l->inbox);
-        jit_host_free(l->notes);
-        jit_device_leave();
-    }
-    free(l);
-}
-
-/* Words that say "nothing yet" behind a head of zeros. */
-static coda_status allocate(struct left_behind *l, int64_t area, bool notes, char *err)
-{
-    static const uint32_t zero = 0, none = 0xffffffff;
-    coda_status status = jit_alloc(&l->inbox, (size_t)(EXCHANGE_HEAD + EXCHANGE_AREAS * area), err);
-    if (!status) status = jit_fill(l->inbox, EXCHANGE_HEAD, &zero, sizeof zero, err);
-    if (!status)
-        status = jit_fill((char *)l->inbox + EXCHANGE_HEAD, (size_t)(EXCHANGE_AREAS * area), &none,
-                          sizeof none, err);
-    if (!status && notes) status = jit_host_alloc(&l->notes, sizeof(struct peer_notes), err);
-    return status;
-}
-
-static coda_status make_inbox(coda_group *g, struct peers *p, int64_t area, char **inbox)
+static coda_status make_inbox(coda_group *g, struct peers *p, int64_t area, struct inbox **out)
 {
     char err[JIT_ERROR_SIZE] = "";
-    struct left_behind *l = calloc(1, sizeof *l);
-    if (!l || !ranks_leave_behind(g, release, l)) {
-        free(l);
+    bool elsewhere = ranks_are_elsewhere(g);
+    struct inbox *i = inbox_new(&p->gpu, ranks_rank(g), ranks_count(g), elsewhere);
+    if (!i || !ranks_leave_behind(g, inbox_release, i)) {
+        free(i);
         return fail(CODA_E_MEMORY, "out of memory for a group of %d ranks", ranks_count(g));
     }
-    l->gpu = p->gpu;
-    coda_status status = allocate(l, area, !p->notes, err);
-    if (!p->notes) p->notes = l->notes;
-    *inbox = l->inbox;
+    coda_status status = inbox_allocate(i, area, !p->notes, err);
+    if (!p->notes) p->notes = i->notes;
+    *out = i;
     return status ? fail(status, "inboxes of 3 x %lld bytes: %s", (long long)area, err) : CODA_OK;
 }
 
 /* ---- Introductions ---- */
 
-static coda_status reach_others(coda_group *g, const struct peers *p, const void *const *all, bool *reaches)
+/* What a rank says of itself when inboxes are made. */
+struct introduction {
+    struct introduced of;
+    bool reaches;       /* all the others, which it says the second time */
+    coda_status status; /* of what it made for that */
+};
+
+/* A rank that has failed has told the others, and its own failure stays this thread's. */
+static coda_status all_have(coda_group *g, const struct introduction *all, coda_status own)
 {
-    char err[JIT_ERROR_SIZE] = "";
-    *reaches = true;
-    for (int r = 0; r < ranks_count(g) && *reaches; r++) {
-        const struct introduction *other = all[r];
-        coda_status status = jit_reach(&p->gpu, &other->gpu, reaches, err);
-        if (status) return fail(status, "rank %d's GPU: %s", r, err);
-    }
+    if (own) return own;
+    for (int r = 0; r < ranks_count(g); r++)
+        if (all[r].status) return fail(all[r].status, "rank %d gave up: it has no inbox", r);
     return CODA_OK;
 }
 
-/* The others, who wait for this rank, learn of its failure, which stays this thread's. */
-static coda_status part_failed(coda_group *g)
+struct introductions {
+    const struct call *call;
+    coda_group *group;
+    const char *operation;
+    peers_meeting *meet;
+};
+
+/* Threads that wait for this rank learn of its failure, which stays this thread's. */
+static coda_status tell_all(const struct introductions *m, struct introduction *mine,
+                            struct introduction *all)
 {
     struct failure why;
+    coda_status own = mine->status, status;
+    if (own && !ranks_are_elsewhere(m->group)) return own;
     fail_save(&why);
-    ranks_give_up(g, why.message);
-    ranks_part(g);
-    fail_restore(&why);
-    return why.status;
+    status = m->meet(m->call, m->group, m->operation, mine, sizeof *mine, all);
+    if (own) fail_restore(&why);
+    return status && !own ? status : all_have(m->group, all, own);
 }
 
-static coda_status introduce(coda_group *g, struct peers *p, struct introduction *mine, const char *operation)
+static coda_status reach_others(coda_group *g, struct inbox *i, const struct introduction *all,
+                                struct introduction *mine)
 {
-    const struct offer offer = {.operation = operation, .x = mine, .beside = true};
-    const void *const *all;
-    char *inbox[EXCHANGE_MOST_RANKS];
-    coda_status status = ranks_meet(g, &offer, &all);
-    for (int r = 0; r < ranks_count(g) && !status; r++)
-        inbox[r] = ((const struct introduction *)all[r])->inbox;
-    if (status) return status;
-    status = reach_others(g, p, all, &mine->reaches);
-    if (status) return part_failed(g);
-    status = ranks_part(g);
-    if (!status) status = ranks_meet(g, &offer, &all);
-    for (int r = 0; r < ranks_count(g) && !status; r++) {
-        p->apart = p->apart || !((const struct introduction *)all[r])->reaches;
-        p->inbox[r] = inbox[r];
+    mine->reaches = true;
+    for (int r = 0; r < ranks_count(g) && mine->reaches && !mine->status; r++) {
+        char err[JIT_ERROR_SIZE] = "";
+        mine->status = inbox_reach(i, r, &mine->of, &all[r].of, &mine->reaches, err);
+        if (mine->status) fail(mine->status, "rank %d's GPU: %s", r, err);
     }
-    return status ? status : ranks_part(g);
+    return mine->status;
+}
+
+static coda_status introduce(const struct introductions *m, struct peers *p, struct inbox *i,
+                             struct introduction *mine)
+{
+    struct introduction all[EXCHANGE_MOST_RANKS];
+    int ranks = ranks_count(m->group);
+    coda_status status = tell_all(m, mine, all);
+    if (!status) {
+        reach_others(m->group, i, all, mine);
+        status = tell_all(m, mine, all);
+    }
+    for (int r = 0; r < ranks && !status; r++) {
+        p->apart = p->apart || !all[r].reaches;
+        p->inbox[r] = i->of[r].memory;
+    }
+    if (!status) i->apart = p->apart;
+    return status;
 }
 
 /* Behind all that the device has under way, which uses the inboxes that there are. */
-static coda_status open_inboxes(coda_group *g, struct peers *p, int64_t area, const char *operation)
+static coda_status open_inboxes(const struct introductions *m, struct peers *p, int64_t area)
 {
-    struct introduction mine = {.gpu = p->gpu};
-    coda_status status = make_inbox(g, p, area, &mine.inbox);
-    if (!status) status = introduce(g, p, &mine, operation);
+    struct introduction mine = {.reaches = false};
+    struct inbox *i = NULL;
+    mine.status = make_inbox(m->group, p, area, &i);
+    if (!mine.status) inbox_introduce(i, &mine.of);
+    coda_status status = introduce(m, p, i, &mine);
     if (!status) p->area = area;
     return status;
 }
 
 coda_status peers_reserve(const struct call *c, coda_group *g, struct peers *p, int64_t area,
-                          const char *operation)
+                          const char *operation, peers_meeting *meet)
 {
+    const struct introductions m = {c, g, operation, meet};
     char err[JIT_ERROR_SIZE] = "";
     if (p->area && p->gpu.context != c->p->gpu.context)
         return fail(CODA_E_INVALID, "the group's rank %d has an inbox on device %d, the plan is of device %d",
@@ -127,10 +116,11 @@ coda_status peers_reserve(const struct call *c, coda_group *g, struct peers *p, 
                     "yet: run the plan once before",
                     (long long)area);
     area = MAX(area, 2 * p->area); /* so that all that are left behind are less than the last one */
-    p->gpu = c->p->gpu;
+    p->gpu = c->p->gpu, p->rank = ranks_rank(g);
+    p->others = ranks_are_elsewhere(g) ? ranks_count(g) : 0;
     coda_status status = jit_device_enter(&p->gpu, err);
     if (status) return fail(status, "%s", err);
-    status = open_inboxes(g, p, area, operation);
+    status = open_inboxes(&m, p, area);
     jit_device_leave();
     return status;
 }
@@ -149,4 +139,15 @@ coda_status peers_status(const struct peers *p, int timeout_ms)
 void peers_abort(struct peers *p)
 {
     if (p->notes) p->notes->over = 1;
+}
+
+/* Whose waits have ended by themselves has a reason that all ranks were told. */
+void peers_tell(const struct peers *p)
+{
+    char err[JIT_ERROR_SIZE] = "";
+    bool told = p->notes && p->notes->late;
+    if (told || !p->others || !p->area || p->apart || jit_device_enter(&p->gpu, err)) return;
+    for (int r = 0; r < p->others; r++)
+        if (r != p->rank) inbox_end(p->inbox[r], (uint32_t)p->rank);
+    jit_device_leave();
 }

@@ -1,6 +1,7 @@
 /*
- * peers.h -- the memory in which ranks of a process that have a GPU each leave words for each other: each has
- * an inbox on its own, into which the others' kernels write. It is as primitives/exchange/inbox.cuh has it.
+ * peers.h -- the memory in which ranks that have a GPU each leave words for each other: each has an inbox on
+ * its own, into which the others' kernels write. It is as primitives/exchange/inbox.cuh has it. Ranks are
+ * threads of a process, or processes of a host, which open each other's memory.
  */
 #ifndef PEERS_H
 #define PEERS_H
@@ -14,14 +15,22 @@ struct call;
 struct peer_notes {
     uint32_t over, late, missed, epoch, program;
 };
-
 enum { PEER_LATE = 1, PEER_GAVE_UP }; /* what `late` may be */
+
+/* The head of an inbox, as inbox.cuh has it. */
+struct peer_head {
+    uint32_t epoch[1024], dead, looked, done, told;
+    uint32_t late, missed, at, program;
+    uint32_t left[EXCHANGE_MOST_RANKS];
+};
+_Static_assert(sizeof(struct peer_head) == 4 * (1024 + 16), "as large as inbox.cuh says");
 
 struct peers {
     struct jit_device gpu; /* of this rank */
     bool apart;            /* some ranks do not reach others: there are no inboxes */
     int64_t area;          /* bytes of an area; 0: there are no inboxes yet */
     char *inbox[EXCHANGE_MOST_RANKS];
+    int rank, others; /* ranks of other handles than this process's group has; 0: there are none */
     volatile struct peer_notes *notes;
 };
 
@@ -32,12 +41,16 @@ struct peer_company {
     uint32_t rank, program;
 };
 
+/* What each rank says, `bytes` of it, in the order of ranks, on all of them: carrier_tell. */
+typedef coda_status peers_meeting(const struct call *c, coda_group *g, const char *operation,
+                                  const void *mine, size_t bytes, void *all);
 /* Inboxes with areas of so many bytes at least, made where there are none: then all ranks meet. The old ones
  * stay until the group's last rank is freed, as graphs that were captured may use them. */
 coda_status peers_reserve(const struct call *c, coda_group *g, struct peers *p, int64_t area,
-                          const char *operation);
+                          const char *operation, peers_meeting *meet);
 /* Did a rank not come to an exchange of this one's? */
 coda_status peers_status(const struct peers *p, int timeout_ms);
-void peers_abort(struct peers *p); /* ends all waits of its kernels, from any thread */
+void peers_abort(struct peers *p);      /* ends all waits of its kernels, from any thread; */
+void peers_tell(const struct peers *p); /* those of ranks in other processes, then */
 
 #endif

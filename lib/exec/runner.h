@@ -73,6 +73,9 @@ coda_status peers_join_rows(struct coda_plan *p);
 /* Bytes of an area that the plan's kernels want of its groups. */
 int64_t peers_area(const struct coda_plan *p);
 
+/* carrier.c -- what each rank says, `bytes` of it, in the order of ranks, on all of them. */
+coda_status carrier_tell(const struct call *c, coda_group *g, const char *operation, const void *mine,
+                         size_t bytes, void *all);
 /* carrier.c -- what this rank has of inboxes. */
 coda_status carrier_peers(coda_group *g, struct peers **out);
 /* carrier.c -- the second stream of this rank's runs, with so many marks; made where there is none. */

@@ -29,17 +29,19 @@ struct Head {
     u32 looked;          // when one of its threads last read the host's notes, in units of 1,024 ns
     u32 done;            // blocks that have ended, of an exchange that has more than there are counters
     u32 told;            // the host's notes have a reason
-    u32 late;            // another rank has left its reason, which follows
+    u32 late;            // another rank has left its reason, as in Notes, which follows
     u32 missed, at, program;
+    u32 left[8]; // ranks of other processes that use this inbox no more
 };
+static_assert(sizeof(Head) == 4 * (counters + 16), "as large as lib/exec/peers.h says");
 
 // What the host and the kernels of a rank tell each other, in the host's memory. Loads of it pass the bus one
 // by one, some 17 ns each: those of all threads that wait would take longer than the exchange, so that the
 // other ranks wait and read, too. So one thread reads for all, in each millisecond.
 struct Notes {
-    u32 over;                   // written by either: waits end
-    u32 late;                   // what follows is so: 1; 2: the rank gave up
-    u32 missed, epoch, program; // a rank that did not come
+    u32 over; // written by either: waits end
+    u32 late; // 1: what follows is a rank that did not come; 2: one that gave up
+    u32 missed, epoch, program;
 };
 
 // What a launch knows of its group, whose rank it is, and where: the last part of a kernel's arguments.
@@ -168,7 +170,7 @@ template <i32 ranks> struct Exchange {
         const u32 late = ptx::load_word_system(&h->late);
         if (!late) return;
         ptx::fence_system();
-        tell(late, ptx::load_word_system(&h->missed), ptx::load_word_system(&h->at),
+        tell(late, ptx::load_word_system(&h->missed), late == 1 ? ptx::load_word_system(&h->at) : epoch,
              ptx::load_word_system(&h->program));
     }
 

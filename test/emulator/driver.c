@@ -144,6 +144,22 @@ CUresult cuCtxEnablePeerAccess(CUcontext other, unsigned flags)
     return peers_allow(current_device(), to), CUDA_SUCCESS;
 }
 
+/* As the driver, not in the process that has it. */
+CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
+{
+    return device_share((void *)(uintptr_t)p, out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned flags)
+{
+    int device = 0;
+    if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !stack[depth]) return CUDA_ERROR_INVALID_VALUE;
+    if (getenv("CODA_EMULATOR_NO_PEERS")) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    void *p = device_adopt(&handle, &device);
+    if (p && device != current_device()) peers_allow(current_device(), device);
+    return *out = (CUdeviceptr)(uintptr_t)p, p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuIpcCloseMemHandle(CUdeviceptr p) { return cuMemFree_v2(p); }
+
 /* ---- Libraries and kernels ---- */
 
 struct CUlib_st {

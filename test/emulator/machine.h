@@ -279,6 +279,10 @@ void *device_new(size_t bytes, int device);
 bool device_delete(void *p);
 uint64_t device_allocation(const void *p); /* its number, 0: none */
 int device_of(const void *p);              /* that it was allocated on; -1: it was not */
+/* Writes a handle of 64 bytes by which another process has the same memory; where it lies then, of a device
+ * of which number, NULL: not at all. */
+bool device_share(const void *p, void *handle);
+void *device_adopt(const void *handle, int *device);
 /* Lets one device read and write what another one allocates; may it? */
 void peers_allow(int device, int other);
 bool peers_allowed(int device, int other);

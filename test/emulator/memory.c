@@ -5,10 +5,12 @@
  */
 #include "machine.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { PAGE = 4096, ALIGNMENT = 256, MARGIN = 0xfe };
 
@@ -146,31 +148,38 @@ struct allocation {
     size_t bytes;
     uint64_t number; /* no other has it */
     int device;
+    int file; /* that other processes open it by; 0: it is this one's alone */
 };
 static struct allocation *list; /* in no order */
 static int count, room;
 static uint64_t numbers;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-void *device_new(size_t bytes, int device)
+static void add(struct allocation a)
 {
-    unsigned char *p = guarded_new(round_up(bytes, ALIGNMENT));
-    if (!p) return NULL;
-    memset(p + bytes, MARGIN, round_up(bytes, ALIGNMENT) - bytes);
     pthread_mutex_lock(&lock);
     if (count == room) {
         room = room ? 2 * room : 64;
         list = realloc(list, (size_t)room * sizeof *list);
         if (!list) abort();
     }
-    list[count++] = (struct allocation){p, bytes, ++numbers, device};
+    list[count] = a;
+    list[count++].number = ++numbers;
     pthread_mutex_unlock(&lock);
+}
+
+void *device_new(size_t bytes, int device)
+{
+    unsigned char *p = guarded_new(round_up(bytes, ALIGNMENT));
+    if (!p) return NULL;
+    memset(p + bytes, MARGIN, round_up(bytes, ALIGNMENT) - bytes);
+    add((struct allocation){.p = p, .bytes = bytes, .device = device});
     return p;
 }
 
 bool device_delete(void *p)
 {
-    struct allocation a = {NULL, 0, 0, 0};
+    struct allocation a = {.p = NULL};
     pthread_mutex_lock(&lock);
     for (int i = 0; i < count; i++)
         if (list[i].p == p) {
@@ -179,13 +188,14 @@ bool device_delete(void *p)
         }
     pthread_mutex_unlock(&lock);
     if (a.p) guarded_delete(a.p, round_up(a.bytes, ALIGNMENT));
+    if (a.file > 0) close(a.file);
     return a.p;
 }
 
 static struct allocation allocation_of(const void *p)
 {
     const unsigned char *at = p;
-    struct allocation a = {NULL, 0, 0, -1};
+    struct allocation a = {.device = -1};
     pthread_mutex_lock(&lock);
     for (int i = 0; i < count && !a.number; i++)
         if (at >= list[i].p && at < list[i].p + list[i].bytes) a = list[i];
@@ -195,6 +205,60 @@ static struct allocation allocation_of(const void *p)
 
 uint64_t device_allocation(const void *p) { return allocation_of(p).number; }
 int device_of(const void *p) { return allocation_of(p).device; }
+
+/* ---- Memory that other processes open ---- */
+
+struct shared_memory {
+    char magic[8];
+    int process, file, device;
+    uint64_t bytes;
+};
+_Static_assert(sizeof(struct shared_memory) <= 64, "as large as the driver's");
+static const char shared_magic[8] = "emu-ipc";
+
+/* Lays the pages of a file where those of an allocation lie, with what these hold if it is new. */
+static bool map_file(unsigned char *p, size_t bytes, int file, bool is_new)
+{
+    size_t inside = round_up(round_up(bytes, ALIGNMENT), PAGE);
+    unsigned char *first = p + round_up(bytes, ALIGNMENT) - inside;
+    if (is_new && write(file, first, inside) != (ssize_t)inside) return false;
+    return mmap(first, inside, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
+}
+
+bool device_share(const void *p, void *handle)
+{
+    struct shared_memory m = {.process = (int)getpid(), .file = -1};
+    memcpy(m.magic, shared_magic, sizeof m.magic);
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < count; i++)
+        if (list[i].p == p) {
+            if (list[i].file <= 0) list[i].file = memfd_create("device", MFD_CLOEXEC);
+            if (list[i].file > 0 && map_file(list[i].p, list[i].bytes, list[i].file, true))
+                m.file = list[i].file, m.bytes = list[i].bytes, m.device = list[i].device;
+        }
+    pthread_mutex_unlock(&lock);
+    memset(handle, 0, 64);
+    memcpy(handle, &m, sizeof m);
+    return m.file > 0;
+}
+
+void *device_adopt(const void *handle, int *device)
+{
+    struct shared_memory m;
+    char path[64];
+    memcpy(&m, handle, sizeof m);
+    if (memcmp(m.magic, shared_magic, sizeof m.magic) || m.process == (int)getpid()) return NULL;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", m.process, m.file);
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    unsigned char *p = file < 0 ? NULL : guarded_new(round_up(m.bytes, ALIGNMENT));
+    bool good = p && map_file(p, m.bytes, file, false);
+    if (file >= 0) close(file);
+    if (p && !good) guarded_delete(p, round_up(m.bytes, ALIGNMENT));
+    if (!good) return NULL;
+    *device = m.device;
+    add((struct allocation){.p = p, .bytes = m.bytes, .device = m.device});
+    return p;
+}
 
 static uint64_t allowed[64]; /* of a device: the others, a bit each */
 void peers_allow(int device, int other)

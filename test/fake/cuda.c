@@ -142,6 +142,15 @@ CUresult cuCtxEnablePeerAccess(CUcontext other, unsigned flags)
 {
     return !other || flags || !current() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
+CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
+{
+    return (void)out, (void)p, CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned flags)
+{
+    return (void)out, (void)handle, (void)flags, CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuIpcCloseMemHandle(CUdeviceptr p) { return (void)p, CUDA_ERROR_INVALID_VALUE; }
 
 /* ---- Images ---- */
 

@@ -72,6 +72,15 @@ CUresult cuCtxEnablePeerAccess(CUcontext other, unsigned flags)
 {
     return other && !flags ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
+CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
+{
+    return (void)out, (void)p, CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned flags)
+{
+    return (void)out, (void)handle, (void)flags, CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuIpcCloseMemHandle(CUdeviceptr p) { return (void)p, CUDA_ERROR_INVALID_VALUE; }
 
 /* ---- Kernels: a library, which is its kernel too, knows how large its parameter is ---- */
 

@@ -1,6 +1,7 @@
 /*
- * nccl.c -- NCCL for threads of one process, over the emulator's memory: whoever calls waits for the others
- * on the host, as NCCL's kernels do on the device.
+ * nccl.c -- NCCL for threads of a process or processes of a host, over the emulator's memory: whoever calls
+ * waits for the others on the host, as NCCL's kernels do on the device. What ranks bring goes through a file
+ * in memory, whose name their id has, and which is large enough for tests.
  *
  * Sums are made in the order of ranks and rounded after each addition, as NCCL may; what all ranks get is
  * equal. Ranks that bring other operations or other counts all fail, where NCCL would hang or add what is
@@ -15,15 +16,19 @@
 #include "nccl_abi.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 int fake_nccl_live(void); /* communicators that were neither destroyed nor aborted */
 
-enum { MOST_RANKS = 16, MOST_GROUPED = 4096 };
+enum { MOST_RANKS = 16, MOST_GROUPED = 4096, MOST_BYTES = 16 << 20, POLL_US = 100 };
 
 enum operation { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER };
 
@@ -37,14 +42,14 @@ struct call {
     CUstream stream;
 };
 
-/* Ranks that can meet. */
+/* Ranks that can meet: what their processes share. Its lock outlives those that are killed. */
 struct world {
-    struct world *next;
-    uint64_t number;
+    pthread_mutex_t lock;
     int ranks, here, came, failed;
     uint64_t meetings;
     bool differ;
     struct call call[MOST_RANKS];
+    char brought[MOST_RANKS][MOST_BYTES]; /* pages that nobody writes take no memory */
 };
 
 struct ncclComm {
@@ -55,9 +60,7 @@ struct ncclComm {
     CUstream stuck;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct world *worlds;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows; a world's is taken behind it */
 static struct ncclComm *comms; /* all that ever were, so that a late call of one is found out */
 static char message[200];
 
@@ -101,28 +104,49 @@ static ncclResult_t complain(ncclResult_t r, const char *what)
 
 /* ---- Communicators ---- */
 
+static void file_of(char *path, size_t size, const ncclUniqueId *id)
+{
+    snprintf(path, size, "/dev/shm/coda-fake-nccl-%.40s", id->internal);
+}
+
+static struct world *map_world(const ncclUniqueId *id, int flags)
+{
+    char path[100];
+    file_of(path, sizeof path, id);
+    int file = open(path, O_RDWR | O_CLOEXEC | flags, 0600);
+    bool good = file >= 0 && (!flags || !ftruncate(file, sizeof(struct world)));
+    struct world *w = good ? mmap(NULL, sizeof *w, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    if (file >= 0) close(file);
+    return w == MAP_FAILED ? NULL : w;
+}
+
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
-    static uint64_t number;
-    struct world *w = calloc(1, sizeof *w);
-    if (!w) return ncclSystemError;
-    pthread_mutex_lock(&lock);
-    w->number = ++number;
-    w->next = worlds;
-    worlds = w;
-    pthread_mutex_unlock(&lock);
+    static int made;
+    pthread_mutexattr_t shared;
     memset(id, 0, sizeof *id);
-    memcpy(id->internal, &w->number, sizeof w->number);
+    snprintf(id->internal, sizeof id->internal, "%d-%d", (int)getpid(),
+             __atomic_add_fetch(&made, 1, __ATOMIC_RELAXED));
+    struct world *w = map_world(id, O_CREAT | O_TRUNC);
+    if (!w) return complain(ncclSystemError, "no memory that processes share");
+    pthread_mutexattr_init(&shared);
+    pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&w->lock, &shared);
+    munmap(w, sizeof *w);
     return ncclSuccess;
 }
 
-static struct world *world_of(const ncclUniqueId *id)
+static void lock_world(struct world *w)
 {
-    uint64_t number;
-    memcpy(&number, id->internal, sizeof number);
-    struct world *w = worlds;
-    while (w && w->number != number) w = w->next;
-    return w;
+    if (pthread_mutex_lock(&w->lock) == EOWNERDEAD) pthread_mutex_consistent(&w->lock);
+}
+/* Others may go on. */
+static void wait_in_world(struct world *w)
+{
+    pthread_mutex_unlock(&w->lock);
+    usleep(POLL_US);
+    lock_world(w);
 }
 
 /* The emulator's; 0 without one. */
@@ -133,22 +157,30 @@ static int current_device(void)
     return get && !get(&d) ? d : 0;
 }
 
+/* Returns when all ranks have come, or one has failed. */
+static bool enter(struct world *w, const ncclUniqueId *id, int ranks, int rank)
+{
+    char path[100];
+    if (!w || ranks > MOST_RANKS || rank < 0 || rank >= ranks) return false;
+    lock_world(w);
+    w->ranks = ranks;
+    w->failed |= told_to("init") && rank == 1;
+    file_of(path, sizeof path, id);
+    if (++w->came == ranks) unlink(path);
+    while (w->came < ranks && !w->failed) wait_in_world(w);
+    bool good = !w->failed;
+    pthread_mutex_unlock(&w->lock);
+    return good;
+}
+
 ncclResult_t ncclCommInitRank(ncclComm_t *out, int ranks, ncclUniqueId id, int rank)
 {
     struct ncclComm *c = calloc(1, sizeof *c);
     *out = NULL;
     if (!c) return ncclSystemError;
+    struct world *w = map_world(&id, 0);
+    bool good = enter(w, &id, ranks, rank);
     pthread_mutex_lock(&lock);
-    struct world *w = world_of(&id);
-    bool good = w && ranks <= MOST_RANKS && rank >= 0 && rank < ranks;
-    if (good) {
-        w->ranks = ranks;
-        w->failed |= told_to("init") && rank == 1;
-        w->came++;
-        pthread_cond_broadcast(&changed);
-        while (w->came < ranks && !w->failed) pthread_cond_wait(&changed, &lock);
-        good = !w->failed;
-    }
     *c =
         (struct ncclComm){.next = comms, .world = w, .rank = rank, .device = current_device(), .gone = !good};
     comms = c;
@@ -170,8 +202,8 @@ static ncclResult_t end(ncclComm_t comm, bool aborts)
 {
     pthread_mutex_lock(&lock);
     bool good = is_comm(comm);
-    if (good) comm->gone = true, comm->aborted = aborts;
-    pthread_cond_broadcast(&changed);
+    if (good) comm->gone = true;
+    if (good) __atomic_store_n(&comm->aborted, aborts, __ATOMIC_SEQ_CST);
     void (*stick)(void *, int) = (void (*)(void *, int))dlsym(RTLD_DEFAULT, "emu_stream_stick");
     if (good && comm->stuck && stick) stick(comm->stuck, 0);
     pthread_mutex_unlock(&lock);
@@ -233,12 +265,12 @@ static void store(ncclDataType_t t, void *x, size_t i, float f)
     ((uint16_t *)x)[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-static void add(const struct call *all, int ranks, size_t from, const struct call *mine, void *to)
+static void add(const struct world *w, size_t from, const struct call *mine, void *to)
 {
     for (size_t i = 0; i < mine->count; i++) {
-        store(mine->type, to, i, load(mine->type, all[0].from, from + i));
-        for (int r = 1; r < ranks; r++)
-            store(mine->type, to, i, load(mine->type, to, i) + load(mine->type, all[r].from, from + i));
+        store(mine->type, to, i, load(mine->type, w->brought[0], from + i));
+        for (int r = 1; r < w->ranks; r++)
+            store(mine->type, to, i, load(mine->type, to, i) + load(mine->type, w->brought[r], from + i));
     }
 }
 
@@ -249,17 +281,16 @@ static bool equal(const struct call *a, const struct call *b)
     return a->operation == b->operation && a->count == b->count && a->type == b->type;
 }
 
-/* All wait for all; false: this communicator was aborted. The lock is held. */
-static bool barrier(struct ncclComm *c)
+/* All wait for all; false: this communicator was aborted. The world's lock is held. */
+static bool barrier(const struct ncclComm *c)
 {
     struct world *w = c->world;
     uint64_t before = w->meetings;
     if (++w->here == w->ranks) {
         w->here = 0, w->meetings++;
         for (int r = 1; r < w->ranks; r++) w->differ = w->differ || !equal(&w->call[0], &w->call[r]);
-        pthread_cond_broadcast(&changed);
     }
-    while (w->meetings == before && !c->aborted) pthread_cond_wait(&changed, &lock);
+    while (w->meetings == before && !__atomic_load_n(&c->aborted, __ATOMIC_SEQ_CST)) wait_in_world(w);
     return w->meetings != before;
 }
 
@@ -268,10 +299,10 @@ static void compute(const struct call *mine, const struct world *w, void *to)
     size_t bytes = mine->count * bytes_of(mine->type);
     int rank = mine->comm->rank;
     if (mine->operation != ALL_GATHER) {
-        add(w->call, w->ranks, mine->operation == ALL_REDUCE ? 0 : (size_t)rank * mine->count, mine, to);
+        add(w, mine->operation == ALL_REDUCE ? 0 : (size_t)rank * mine->count, mine, to);
         return;
     }
-    for (int r = 0; r < w->ranks; r++) memcpy((char *)to + (size_t)r * bytes, w->call[r].from, bytes);
+    for (int r = 0; r < w->ranks; r++) memcpy((char *)to + (size_t)r * bytes, w->brought[r], bytes);
 }
 
 /* The result takes its place when all have read. */
@@ -279,16 +310,19 @@ static int run(void *parameters)
 {
     const struct call *mine = parameters;
     struct world *w = mine->comm->world;
-    size_t bytes =
-        mine->count * bytes_of(mine->type) * (mine->operation == ALL_GATHER ? (size_t)w->ranks : 1);
-    void *to = malloc(bytes + 1);
-    pthread_mutex_lock(&lock);
+    size_t bytes = mine->count * bytes_of(mine->type), ranks = (size_t)w->ranks;
+    size_t in = mine->operation == REDUCE_SCATTER ? bytes * ranks : bytes;
+    size_t out = mine->operation == ALL_GATHER ? bytes * ranks : bytes;
+    void *to = malloc(out + 1);
+    bool good = to && in <= MOST_BYTES && !__atomic_load_n(&mine->comm->aborted, __ATOMIC_SEQ_CST);
+    lock_world(w);
     w->call[mine->comm->rank] = *mine;
-    bool good = to && !mine->comm->aborted && barrier(mine->comm) && !w->differ;
+    if (good) memcpy(w->brought[mine->comm->rank], mine->from, in);
+    good = good && barrier(mine->comm) && !w->differ;
     if (good) compute(mine, w, to);
     good = good && barrier(mine->comm);
-    pthread_mutex_unlock(&lock);
-    if (good) memcpy(mine->to, to, bytes);
+    pthread_mutex_unlock(&w->lock);
+    if (good) memcpy(mine->to, to, out);
     free(to);
     return good ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;
 }

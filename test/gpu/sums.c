@@ -280,11 +280,11 @@ static bool run_all_runs(struct rank *r)
     return good;
 }
 
-static void *run_rank(void *ctx)
+void *rank_live(void *rank)
 {
-    struct rank *r = ctx;
+    struct rank *r = rank;
     bool good = load_rank(r);
-    pthread_barrier_wait(r->all); /* what allocates may wait for kernels, which may wait for it */
+    if (r->all) pthread_barrier_wait(r->all); /* what allocates may wait for kernels, which may wait for it */
     if (good) good = run_all_runs(r);
     if (!good) coda_group_abort(r->group);
     return NULL;
@@ -323,7 +323,7 @@ void ranks_run(struct rank *r, int ranks)
     pthread_barrier_init(&all, NULL, (unsigned)ranks);
     for (int k = 0; k < ranks; k++) r[k].all = &all;
     for (int k = 0; k < ranks; k++)
-        if (pthread_create(&thread[k], NULL, run_rank, &r[k])) abort();
+        if (pthread_create(&thread[k], NULL, rank_live, &r[k])) abort();
     for (int k = 0; k < ranks; k++) pthread_join(thread[k], NULL);
     pthread_barrier_destroy(&all);
 }

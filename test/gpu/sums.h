@@ -30,7 +30,7 @@ struct rank {
     bool (*before)(struct rank *r, int run); /* or NULL; false: it comes to no further run */
     void (*behind)(struct rank *r, int run); /* or NULL */
     void *context;
-    pthread_barrier_t *all;
+    pthread_barrier_t *all; /* or NULL */
     coda_group *group;
     coda_plan *plan[2];
     void *captured[2];
@@ -47,6 +47,7 @@ struct rank {
 /* Ranks of a new group, in threads; one at a time may ask what `say` notes. */
 bool ranks_make(struct rank *r, int ranks, int timeout_ms);
 void ranks_run(struct rank *r, int ranks);
+void *rank_live(void *rank); /* one of them, in the thread that calls; the group is there */
 bool rank_say(struct rank *r, const char *what); /* false */
 void rank_free_plans(struct rank *r);
 void rank_free(struct rank *r);
