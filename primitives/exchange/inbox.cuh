@@ -130,7 +130,7 @@ template <i32 ranks> struct Exchange {
     // As far as this thread is the one that looks.
     DEV bool is_over(u64 now) const
     {
-        constexpr u32 behind = 1 << 20; // that the clock may be, as another thread has looked meanwhile
+        constexpr u32 behind = 1 << 24; // 17 s that a thread may have slept since, while another one looked
         const u32 time = (u32)(now >> 10), before = ptx::load_word_system(&head()->looked);
         if (time - before + behind < look_after + behind) return false;
         if (!ptx::claim_word(&head()->looked, before, time)) return false;

@@ -249,7 +249,7 @@ static bool begin(struct rank *r, int run)
     int plan = which(r, run);
     bool first = run < (r->two ? 2 : 1);
     if (r->captures && !first && !r->captured[plan] && !capture(r, plan)) return false;
-    if (r->captured[plan]) return device_replay(r->captured[plan], r->stream) || rank_say(r, "no replay");
+    if (r->captured[plan]) return device_replay(r->captured[plan], r->stream) || rank_say(r, device_reason());
     r->status = coda_run(r->plan[plan], r->args, NULL, r->work, r->stream);
     return !r->status || rank_say(r, coda_error());
 }

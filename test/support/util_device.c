@@ -28,6 +28,7 @@ static struct {
     int (*graph_free)(void *);
     int (*captured_free)(void *);
     int (*stream_free)(void *);
+    int (*explain)(int result, const char **);
 } driver;
 
 enum { STREAM_NON_BLOCKING = 1, CAPTURE_GLOBAL = 0, CAPTURE_THREAD_LOCAL = 1 }; /* as cuda.h has them */
@@ -57,6 +58,7 @@ static bool find_streams(void)
 {
     void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
     return cuda && find(cuda, "cuStreamCreate", &driver.stream_new) &&
+           find(cuda, "cuGetErrorString", &driver.explain) &&
            find(cuda, "cuStreamBeginCapture_v2", &driver.capture_begin) &&
            find(cuda, "cuStreamEndCapture", &driver.capture_end) &&
            find(cuda, "cuGraphInstantiateWithFlags", &driver.instantiate) &&
@@ -155,7 +157,22 @@ void device_stream_free(void *stream)
     if (stream) driver.stream_free(stream);
 }
 
-bool device_replay(void *captured, void *stream) { return !driver.replay(captured, stream); }
+static _Thread_local char reason[300];
+
+static void keep_reason(int result)
+{
+    const char *text = NULL;
+    bool known = driver.explain && !driver.explain(result, &text) && text;
+    snprintf(reason, sizeof reason, "%s", known ? text : "no reason is known");
+}
+const char *device_reason(void) { return reason; }
+
+bool device_replay(void *captured, void *stream)
+{
+    int r = driver.replay(captured, stream);
+    if (r) keep_reason(r);
+    return !r;
+}
 
 double device_clock(void)
 {

@@ -36,6 +36,7 @@ bool device_capture_begin(void *stream);
 bool device_capture_begin_beside(void *stream); /* whatever other threads do meanwhile */
 void *device_capture_end(void *stream);         /* ready to be launched */
 bool device_replay(void *captured, void *stream);
+const char *device_reason(void); /* why this thread's last replay was refused */
 void device_captured_free(void *captured);
 void device_stream_free(void *stream);
 
