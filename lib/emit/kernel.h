@@ -40,7 +40,7 @@ struct kernel {
     const char *symbol; /* coda_gemm_mul_relu */
     const char *text;
     int maps, pointers, scalars;
-    int members; /* programs of its launch: over 1, each has such a struct, all in one Members (members.cuh) */
+    int members; /* programs of its launch: over 1, each has such a struct, all in one of members.cuh */
     struct map_spec *map;
     struct pointer_spec *pointer;
     struct scalar_spec *scalar;
