@@ -119,9 +119,9 @@ static const struct cause {
      "%m = swiglu %g, %u\n%y = rope %m {base=10000,head_dim=64,rotary=64,heads=4,half=1}\noutput %o = %y\n",
      PRODUCT "%y = rope %p {base=10000,head_dim=64,rotary=64,heads=4,half=1}\noutput %o = %y\n", 0},
     {"separate_weights", "2 products",
-     PRODUCT "%v = weight bf16[256,512]\n%q = matmul %x, %v\noutput %o = %p\noutput %u = %q\n",
-     "%x = input bf16[64,512]\n%w = weight bf16[512,512]\n%p = matmul %x, %w\n"
-     "%a = slice %p {axis=1,start=0,stop=256,step=1}\n%b = slice %p {axis=1,start=256,stop=512,step=1}\n"
+     PRODUCT "%v = weight bf16[128,512]\n%q = matmul %x, %v\noutput %o = %p\noutput %u = %q\n",
+     "%x = input bf16[64,512]\n%w = weight bf16[384,512]\n%p = matmul %x, %w\n"
+     "%a = slice %p {axis=1,start=0,stop=256,step=1}\n%b = slice %p {axis=1,start=256,stop=384,step=1}\n"
      "output %o = %a\noutput %u = %b\n",
      0},
     {"one_product", "one main loop",
