@@ -47,16 +47,17 @@ COLD := $(filter-out lib/api/api_plan.c lib/api/api_bind.c jit/launch.c cache/di
 	lib/plan/*verify*.c lib/pack/source*.c lib/pack/pack_format.c lib/graph/bind.c \
 	lib/plan_texts.c lib/graph/graph_maps.c \
 	lib/shapes/background.c lib/shapes/buckets.c lib/shapes/corners.c lib/shapes/every.c lib/shapes/family.c \
-	lib/exec/kernels.c lib/exec/kernel_table.c lib/program/program_print.c lib/fuse/explain_fusion.c lib/cpu/cpu_exchange.c \
+	lib/exec/kernels.c lib/exec/kernel_table.c lib/exec/a*.c lib/exec/e*.c lib/exec/kept.c lib/exec/runner_exchange.c \
+	lib/schedule/together.c lib/schedule/schedule_*.c lib/plan/beside.c lib/program/program_print.c lib/fuse/explain_fusion.c lib/cpu/cpu_exchange.c \
 	lib/schedule/*_print.c lib/plan/plan_dot.c lib/rewrite/explain.c lib/base/debug.c lib/base/near.c lib/base/escape.c))
 $(COLD:%.c=$(BUILD)/%.o): ALL_CFLAGS += $(if $(filter -O2,$(CFLAGS)),-Os)
 # Nobody's functions are called from these rooms but by a map of the user's, so no exception passes through them; a debugger
 # has the tables of -g.
 FRAMES := $(wildcard $(patsubst %,lib/%/*.c,graph pack eval grad rewrite program plan fuse schedule emit cpu \
-	base exec profile shapes tune ranks)) $(REFS)
+	base exec profile shapes tune ranks)) $(wildcard jit/*.c) $(REFS)
 $(FRAMES:%.c=$(BUILD)/%.o): ALL_CFLAGS += -fno-asynchronous-unwind-tables
 # Nor is code of the rooms that plan aligned to the 16 bytes of a fetch: 20 kB of padding, and no instruction more.
-TIGHT := $(wildcard $(patsubst %,lib/%/*.c,graph eval fuse schedule program plan shapes tune)) lib/coda.c
+TIGHT := $(wildcard $(patsubst %,lib/%/*.c,graph eval fuse schedule program plan shapes tune exec pack base)) lib/coda.c
 $(TIGHT:%.c=$(BUILD)/%.o): ALL_CFLAGS += -falign-functions=1 -falign-jumps=1 -falign-loops=1
 # These call their small functions: 5 kB less of a wheel, and a hundredth more instructions of a plan. Schedules would cost more.
 $(patsubst %.c,$(BUILD)/%.o,$(filter-out lib/schedule/%,$(TIGHT))): ALL_CFLAGS += -fno-inline-functions

@@ -62,7 +62,7 @@ struct ncclComm {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows; a world's is taken behind it */
 static struct ncclComm *comms; /* all that ever were, so that a late call of one is found out */
-static char message[200];
+static _Thread_local char message[200];
 
 static bool told_to(const char *what)
 {

@@ -45,15 +45,18 @@ class Driver:
         nan = coda.Array((max(size, 1),), "u8")
         ctypes.memset(nan.memory.address, 0xff, size)
         self.must(self.cuda.cuMemcpyHtoD_v2(address, ctypes.c_void_p(nan.memory.address), ctypes.c_size_t(size)))
+        self.arrive()
         return coda.Array(shape, dtype, address.value, ("cuda", 0), owner=self)
+
+    def arrive(self):
+        """A copy to the device may be under way when the call returns; streams of one's own do not wait for it."""
+        self.must(self.cuda.cuCtxSynchronize())
 
     def to_device(self, numbers, shape):
         host, made = (ctypes.c_float * len(numbers))(*numbers), self.memory(shape)
-        self.must(
-    self.cuda.cuMemcpyHtoD_v2(
-        ctypes.c_uint64(
-            made.memory.address), host, ctypes.c_size_t(
-                ctypes.sizeof(host))))
+        to, size = ctypes.c_uint64(made.memory.address), ctypes.c_size_t(ctypes.sizeof(host))
+        self.must(self.cuda.cuMemcpyHtoD_v2(to, host, size))
+        self.arrive()
         return made
 
     def to_host(self, x):
