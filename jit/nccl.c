@@ -272,9 +272,7 @@ static coda_status gather(struct jit_comm *c, const void *mine, size_t bytes, vo
     CUresult r = d->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
     if (r) return driver_fail(d, err, r, "cuStreamCreate");
     r = d->cuMemcpyHtoD_v2((CUdeviceptr)memory, mine, bytes);
-    if (!r)
-        r = d->cuStreamSynchronize(
-            NULL); /* the copy may be under way, and other streams do not wait for it */
+    if (!r) r = d->cuStreamSynchronize(NULL); /* for the copy, which other streams do not wait for */
     coda_status status = r ? driver_fail(d, err, r, "cuMemcpyHtoD") : CODA_OK;
     if (!status) status = jit_comm_run(c, &x, memory, memory + bytes, stream, err);
     if (!status) status = wait_for(c, timeout_ms, err);

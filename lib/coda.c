@@ -108,7 +108,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     struct guards *notes = guards_note(NULL);  /* what follows is done anew for each shape */
     if (!status) status = schedule(p, opt);    /* schedule: how each runs on the target */
     if (!status) status = plan_find_beside(p); /* plan: exchanges that others run beside */
-    if (!status) schedule_exchanges_beside(p);
+    if (!status) schedule_exchanges_beside(p); /* schedule: blocks of these, for few SMs */
     if (!status) status = plan_place(p, opt);  /* plan: memory of a run */
     if (!status) status = plan_place_folds(p); /* plan: what coda_prepare leaves */
     if (!status) status = plan_find_waits(p);  /* plan: which launch waits for which */

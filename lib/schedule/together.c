@@ -1,6 +1,6 @@
 /*
  * together.c -- products whose programs are equal, but for rows and addresses, and of which none waits for
- * another one, become one launch: its blocks are shared out among them (kernel.h, primitives/tile/block.cuh).
+ * another one, become one launch: its blocks are shared out among them (kernel.h, tile/members.cuh).
  *
  * The two streams of a diffusion transformer have weights of their own, of equal N and K. Apart, each ends
  * with a wave of tiles that leaves SMs idle: of 128 x 256, 1024 and 333 rows twice take 4, 2, 5 and 2 waves
