@@ -1,6 +1,6 @@
 /*
- * rows_schedule.c -- decides how a rows kernel walks its domain: which steps matter, what may be joined,
- * how many columns a thread takes at once, how many threads share a row.
+ * rows_schedule.c -- decides how a rows kernel walks its domain: what may be joined, how many columns a
+ * thread takes at once, how many threads share a row, which loads it keeps in registers.
  */
 #include "rows_schedule.h"
 
@@ -18,12 +18,6 @@ enum {
     PIECE_FLOATS = 128 /* registers for pieces that a walk loads, and stores */
 };
 
-int rows_index(const struct program *p, const struct step *s)
-{
-    bool moves = s->kind == STEP_LOAD || s->kind == STEP_STORE;
-    return moves && use_is_indexed(&p->port[s->port]) ? p->port[s->port].index : -1;
-}
-
 static int64_t domain_columns(const struct program *p) { return p->rank ? p->dim[p->rank - 1] : 1; }
 
 static int64_t domain_rows(const struct program *p)
@@ -31,91 +25,6 @@ static int64_t domain_rows(const struct program *p)
     int64_t rows = 1;
     for (int d = 0; d + 1 < p->rank; d++) rows *= p->dim[d];
     return rows;
-}
-
-/* ---- Steps: life and phases ---- */
-
-static void mark_operands(struct rows_walk *w, const struct program *p, const struct step *s)
-{
-    for (int k = 0; k < s->nin; k++)
-        if (s->in[k] >= 0) w->live[s->in[k]] = true;
-    if (rows_index(p, s) >= 0) w->live[rows_index(p, s)] = true;
-}
-
-/* Without columns only row values are left to store. */
-static void mark_live(struct rows_walk *w, const struct program *p)
-{
-    bool any_row = domain_rows(p) > 0, any_column = any_row && domain_columns(p) > 0;
-    for (int i = p->steps - 1; i >= 0; i--) {
-        const struct step *s = &p->step[i];
-        if (s->kind == STEP_STORE) w->live[i] = s->cls == CLASS_ROW ? any_row : any_column;
-        if (step_folds_columns(s)) w->live[i] = any_column;
-        if (w->live[i]) mark_operands(w, p, s);
-    }
-}
-
-static void number_phases(struct rows_walk *w, const struct program *p)
-{
-    w->phases = 1;
-    for (int i = 0; i < p->steps; i++) {
-        const struct step *s = &p->step[i];
-        int phase = 0;
-        for (int k = 0; k < s->nin; k++)
-            if (s->in[k] >= 0) phase = MAX(phase, w->phase[s->in[k]]);
-        if (rows_index(p, s) >= 0) phase = MAX(phase, w->phase[rows_index(p, s)]);
-        w->phase[i] = phase + (s->kind == STEP_REDUCE && s->axis == REDUCE_ROWS);
-        if (w->live[i]) w->phases = MAX(w->phases, w->phase[i] + 1);
-    }
-}
-
-/* The last walk that loads of the buffer are made in; each walk computes again what it needs. */
-static int last_load(const struct rows_walk *w, const struct program *p, int buffer, bool *needed)
-{
-    int last = 0;
-    for (int phase = 0; phase < w->phases; phase++) {
-        rows_needs(w, p, phase, needed);
-        for (int i = 0; i < p->steps; i++)
-            if (needed[i] && p->step[i].kind == STEP_LOAD && p->port[p->step[i].port].buffer == buffer)
-                last = phase;
-    }
-    return last;
-}
-
-/* What is written over what the program loads, as states are, is so by the last walk that loads it; that walk
- * loads what the store's value is made of, too. */
-static void delay_stores(struct rows_walk *w, const struct program *p, bool *needed)
-{
-    for (bool again = w->phases > 1; again;) {
-        again = false;
-        for (int i = 0; i < p->steps; i++) {
-            const struct step *s = &p->step[i];
-            if (s->kind != STEP_STORE || s->cls == CLASS_ROW || !w->live[i]) continue;
-            int last = last_load(w, p, p->port[s->port].buffer, needed);
-            again = again || last > w->phase[i];
-            w->phase[i] = MAX(w->phase[i], last);
-        }
-    }
-}
-
-bool rows_sink(const struct rows_walk *w, const struct program *p, int step, int phase)
-{
-    const struct step *s = &p->step[step];
-    if (!w->live[step]) return false;
-    if (s->kind == STEP_REDUCE) return w->phase[step] == phase + (s->axis == REDUCE_ROWS);
-    return s->kind == STEP_STORE && s->cls != CLASS_ROW && w->phase[step] == phase;
-}
-
-bool rows_needs(const struct rows_walk *w, const struct program *p, int phase, bool *needed)
-{
-    bool any = false;
-    memset(needed, 0, sizeof *needed * (size_t)p->steps);
-    for (int i = p->steps - 1; i >= 0; i--) {
-        const struct step *s = &p->step[i];
-        if (rows_sink(w, p, i, phase)) needed[i] = any = true;
-        for (int k = 0; needed[i] && k < s->nin; k++)
-            if (s->in[k] >= 0 && !step_is_of_row(&p->step[s->in[k]])) needed[s->in[k]] = true;
-    }
-    return any;
 }
 
 static bool is_live(const struct rows_walk *w, const struct program *p, enum step_kind kind)
@@ -418,10 +327,8 @@ coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct pro
     bool *needed = ARENA_NEW(arena, bool, p->steps);
     int *uses = ARENA_NEW(arena, int, p->steps);
     if (arena->failed) return fail(CODA_E_MEMORY, "out of memory for a kernel of %d steps", p->steps);
-    mark_live(w, p);
     pair_mark_made(p, w->partner);
-    number_phases(w, p);
-    delay_stores(w, p, needed);
+    rows_number(w, p, needed);
     columns_find(w, p);
     join_dimensions(w, p, !has_column_store(w, p) && !is_live(w, p, STEP_REDUCE));
     choose_width(w, p);

@@ -54,6 +54,9 @@ void rows_spread(struct rows_walk *w, const struct program *p);
 /* Blocks of a grid that walks all of it; 0 if nothing is stored. */
 int64_t rows_blocks(const struct rows_walk *w, const struct program *p);
 
+/* rows_phases.c: fills in w->live, w->phase and w->phases; `needed` is room for a flag of each step. */
+void rows_number(struct rows_walk *w, const struct program *p, bool *needed);
+
 /* columns_schedule.c */
 /* Fills in w->folds and w->finishes; then, once the width is known, how they are done. */
 void columns_find(struct rows_walk *w, const struct program *p);
