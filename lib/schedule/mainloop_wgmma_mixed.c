@@ -9,7 +9,7 @@
  *     products = n bn K / wgmma, n the rows of A in a product; twice, where a weight is two of bf16
  *     decoding = instructions of a warp for its 16 rows, of which each scheduler issues one in a clock:
  *                counted in the kernel's machine code
- * Of what an H200 took, 22016 x 4096 at 64, 256 and 2048 rows, it is off by up to a third (perf/README.md).
+ * Of what an H200 took, 22016 x 4096 at 64, 256 and 2048 rows, it is off by up to a third (perf/findings.md).
  */
 #include "wgmma.h"
 
