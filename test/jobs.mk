@@ -48,7 +48,8 @@ TURKISH     := $(call in_locale,tr_TR.UTF-8)
 on_disk      = TMPDIR=$$$${ON_DISK:-/tmp}
 # Kernels that compiled well are kept: one that an edit leaves as it was is not proved again.
 KERNELS     := $(CURDIR)/$(BUILD)/kernels
-# The suites that start threads. A race ends a test's process with a status that Check sees.
+# The suites that start threads. A race ends a test's process with a status that Check sees. Rates of a machine take
+# long under ThreadSanitizer, and start no threads of their own.
 THREADED_FILES := $(sort $(shell grep -l pthread_create test/unit/*/test_*.c) test/unit/cpu/test_cpu.c)
 THREADED    := $(patsubst test_%,%,$(basename $(notdir $(THREADED_FILES))))
 
@@ -59,7 +60,7 @@ $(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env $(GERMAN) $(if $(filte
 # want a process of their own: they raise signals, change the environment, or leave memory with NVRTC.
 IN_ONE_PROCESS := $(filter-out base cache jit profile tune,$(ROOMS))
 $(foreach r,$(ROOMS),$(eval $(call job,asan-$(r),asan,env $(TURKISH) $(if $(filter $(r),$(IN_ONE_PROCESS)),CK_FORK=no) CK_EXCLUDE_TAGS="nvrtc broken" $(BUILD)/asan/unit $(r))))
-$(foreach s,$(THREADED),$(eval $(call job,tsan-$(s),tsan,env CK_EXCLUDE_TAGS=nvrtc CK_RUN_SUITE=$(s) $(BUILD)/tsan/unit)))
+$(foreach s,$(THREADED),$(eval $(call job,tsan-$(s),tsan,env CK_EXCLUDE_TAGS="nvrtc rates" CK_RUN_SUITE=$(s) $(BUILD)/tsan/unit)))
 
 UNIT  := $(ROOMS:%=unit-%)
 NVRTC := nvrtc-hopper $(NVRTC_ROOMS:%=nvrtc-%)
