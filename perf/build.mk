@@ -22,11 +22,11 @@ perf-tuned: ## tunes every product, forty tiles each: is the price right? (minut
 	@for p in gemm fused; do \
 	    $(BUILD)/perf/$$p --max-autotune --out tuned_$$p $(PERF_ARGS) $(CASES) || bad=1; \
 	done; exit $${bad:-0}
-perf-torch: $(PACKAGE)/.made ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax')
+perf-torch: $(PACKAGE)/.made ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax', MARLIN=, LLAMA=)
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
 	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/serving.py
 	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/families.py
-	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/quant_peers.py
+	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/quant_peers.py $(if $(MARLIN),--marlin $(MARLIN)) $(if $(LLAMA),--llama $(LLAMA))
 perf-backward: $(PACKAGE)/.made ## backward passes beside PyTorch, and XLA by TORCH_ARGS=--jax
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/backward.py $(TORCH_ARGS) $(CASES)
 perf-training: $(PACKAGE)/.made ## whole steps of training beside torch.compile's, and losses beside PyTorch's

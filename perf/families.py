@@ -11,14 +11,16 @@
     scan       Mamba's scan of the 2.8B shape (2312.00752), and SSD of Mamba-2 2.7B (2405.21060)
 
 Sides: "coda"; "compile" (torch.compile) and "eager"; "cudnn" and "flash" for attention; "fla" (the Triton kernels
-of the package flash-linear-attention, where it is installed), "stream" (a copy of as many bytes as a step's states
-are read and written). All is measured and checked as serving.py does; results go to perf/results/CARD/families.json.
+of the package flash-linear-attention, where it is installed), "mamba" (serving_peers.py), "stream" (a copy of as
+many bytes as a step's states are read and written). All is measured and checked as serving.py does; results go to
+perf/results/CARD/families.json.
 """
 import importlib.util
 import math
 import sys
 
 import serving
+import serving_peers
 import torch
 import torch.nn.functional as F
 
@@ -368,7 +370,9 @@ class Scan(Recurrent):
         return y * F.silu(t["gate"].float()) if "gate" in t else y
 
     def peers(self):
-        return super().peers() if self.dim > 1 else iter(())
+        if self.dim > 1:
+            yield from super().peers()
+            yield from serving_peers.states(self)
 
     def fla(self, t):
         """SSD is a gated linear attention: c asks, b is the key, d x the value, d a the logarithm of the gate."""

@@ -252,17 +252,15 @@ def marlin(x, matrix, sets, path):
 
 def llama(x, matrix, sets, path):
     lib, m = ctypes.CDLL(path), x.shape[0]
-    size, width, word = BLOCK[matrix.word]
+    word = BLOCK[matrix.word][2]
     rows = torch.from_numpy(matrix.codes).cuda().view(PACKED_ROWS, -1)
     w = copies(lambda: rows.repeat(-(-N // PACKED_ROWS), 1)[:N].contiguous(), sets)
     wide, y = x.float(), torch.empty(m, N, device="cuda")
-    q = torch.empty(m * K // 32 * 36, dtype=torch.uint8, device="cuda")
     at = lambda t: ctypes.c_void_p(t.data_ptr())
 
     def run(i):
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        lib.llama_quantize(at(wide), at(q), K, m, stream)
-        if lib.llama_product(word, at(w[i % sets]), at(q), at(y), N, m, K, stream):
+        if lib.llama_product(word, at(w[i % sets]), at(wide), at(y), N, m, K, stream):
             raise RuntimeError("llama_product refused")
     return Side(run, y, sets)
 
@@ -308,7 +306,7 @@ def weights_case(word, m, opt):
         attempt(sides, "torch_int4", lambda: torch_int4(x, matrix, sets), opt)
         if opt.marlin:
             attempt(sides, "marlin", lambda: marlin(x, matrix, sets, opt.marlin), opt)
-    elif opt.llama and m <= 8:
+    elif opt.llama:
         attempt(sides, "llama", lambda: llama(x, matrix, sets, opt.llama), opt)
     want = x.double() @ matrix.values(256).t()
     return sides, want, plan

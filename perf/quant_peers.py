@@ -4,7 +4,7 @@
     quant_peers.py [--quick] [--marlin LIBRARY] [--llama LIBRARY] [--out FILE] [--seconds N] [PATTERN...]
 
     int4/M      y = x w', w 22016 x 4096 in groups of 128: torch's _weight_int4pack_mm, Marlin, both products in bf16
-    q4_k/M, ..  the same in llama.cpp's formats: its mmvq kernels, x rounded to 8 bits on the way
+    q4_k/M, ..  the same in llama.cpp's formats: its kernels for so many rows, x rounded to 8 bits on the way
     rows/M      fp8 by fp8, a scale for each row of both, w 12288 x 4096: torch._scaled_mm
     blocks/M    scales of 1 x 128 and 128 x 128: likewise
     chain/..    32 layers of a LLaMA but for attention, one row: a plain read of all their weights
@@ -12,9 +12,13 @@
 A case is quant_cases.py, which takes turns with its sides. A peer that breaks the GPU's context, ends its process, or
 says nothing for a minute costs no more than that: the case runs again without it, which the row says. So does nothing
 else wait for long: no case begins after --seconds (540). Rows are printed as they come, and stored after each, in --out
-or in perf/results/CARD/quant_peers.json, unless patterns choose some. LIBRARY of --marlin exports marlin_product
-(IST-DASLab/marlin's kernel, fp16), that of --llama llama_quantize and llama_product (ggml-cuda's quantize.cu and
-mmvq.cu).
+or in perf/results/CARD/quant_peers.json, unless patterns choose some. LIBRARY is a peer's kernels behind a C entry,
+which enqueues y = x w' on addresses of the GPU and returns 0:
+
+    int marlin_product(f16 *x, words *w, f16 *y, f16 *scales, int m, int n, int k, int *locks, int group, cudaStream_t)
+    int llama_product(int format, blocks *w, float *x, float *y, int n, int m, int k, cudaStream_t)
+
+where format is 4, 6 or 8 for Q4_K, Q6_K, Q8_0.
 """
 import argparse
 import json
@@ -30,7 +34,7 @@ OURS = ("", "coda", "bf16", "rounds")  # what a case cannot do without
 SILENCE = 60  # seconds without a word; 120 before the first, as kernels may be compiled
 
 CASES = ["int4/%d" % m for m in (1, 8, 16, 64, 256)]
-CASES += ["%s/%d" % (word, m) for word in ("q4_k", "q6_k", "q8_0") for m in (1, 8)]
+CASES += ["%s/%d" % (word, m) for word in ("q4_k", "q6_k", "q8_0") for m in (1, 8, 64)]
 CASES += ["%s/%d" % (kind, m) for kind in ("rows", "blocks") for m in (16, 2048)]
 CASES += ["chain/f8/4096", "chain/int4/8192", "chain/int4/4096"]
 

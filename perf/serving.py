@@ -10,11 +10,13 @@
     prompt     layers of LLaMA-7B's shape on the 2,048 tokens of one prompt
     token      the same layers and a head: one more token, to 1,024 keys before it in a cache of 2,048
 
-Sides: "coda"; "cudnn" and "flash" (torch's scaled_dot_product_attention by that backend); "products" (torch's
-products and cuDNN's attention, nothing else); "compile" (torch.compile). Each is a replay of a CUDA graph. It
+Sides: "coda"; "cudnn" and "flash" (torch's scaled_dot_product_attention by that backend); those of
+serving_peers.py, where its packages are installed; "products" (torch's products and cuDNN's attention, nothing
+else); "compile" (torch.compile). Each is a replay of a CUDA graph. It
 holds a run on each of several copies of the data, which are more than L2 together, as the layers of a model
 are; a time is that of one run. Results are compared with the same formula in fp32, whose difference from coda's
-must not be above 1.2 times the eager formula's in 16 bits; a peer that cannot run is left out with a word.
+must not be above 1.2 times the eager formula's in 16 bits; a row has the errors of all sides, and a peer that
+cannot run, or computes something else, is left out with a word.
 --variants adds libcoda's other ways to plan: "unfolded", or "folded" where that is the other, and "tuned" (CODA_AUTOTUNE); --search adds "searched"
 (CODA_MAX_AUTOTUNE: up to half a minute for a product). Their figures stay in the cache: CODA_CACHE_DIR gives
 one of its own. --profile prints the kernels of each side and their times, one by one.
@@ -30,6 +32,7 @@ import sys
 import time
 
 import pytorch as base
+import serving_peers
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -87,6 +90,7 @@ class Case:
     """tensors() makes a copy of the leaves, in their order; weights and states are told by name. formula() is
     the output in torch, of any dtype; peers() yields further sides."""
     weights, states, out, fold = (), (), torch.bfloat16, base.FOLD_NONE
+    bounds = "products", "stream"  # peers that compute less, to say what time cannot be saved
     allowed = None  # the error that is good, if not eager's decides
 
     def __init__(self, name, device):
@@ -162,6 +166,8 @@ class Attention(Case):
     def peers(self):
         for name in BACKEND:
             yield name, by(name, self.formula)
+        if self.queries == 1:
+            yield from serving_peers.attention(self)
 
 
 # ---- MiniLM ----
@@ -406,10 +412,13 @@ class Token(Prompt):
 
 # ---- Right, and how fast ----
 
-def check(case, t, eager):
+def wanted(case, t):
+    """The formula's output in fp32."""
+    return case.formula({n: x.float() if x.dtype.is_floating_point else x for n, x in t.items()})
+
+
+def check(case, t, want, eager):
     """libcoda's error, and that over its limit."""
-    wide = {n: x.float() if x.dtype.is_floating_point else x for n, x in t.items()}
-    want = case.formula(wide)
     limit = case.allowed or min(3e-2, max(2.0 ** -9, 1.2 * base.distance(eager, want)))
     error = base.distance(t["y"], want)
     return error, error / limit if error == error else math.inf
@@ -434,17 +443,36 @@ def plans_of(case, lib, opt):
     return {name: Plan(lib, case, *way) for name, way in ways.items()}
 
 
-def sides_of(case, plans, copies):
-    """Replays of all copies."""
-    wrap = base.captured if case.device == "cuda" else base.uncaptured
+def agree(case, name, y, want, errors):
+    """Keeps a peer's error; raises if it is none that rounding makes."""
+    if name not in case.bounds:
+        errors[name] = float("%.3g" % base.distance(y[0] if isinstance(y, (tuple, list)) else y, want))
+        if not errors[name] < 0.1:
+            raise ValueError("computes something else, error %.2g" % errors[name])
+
+
+def sides_of(case, plans, copies, first, want):
+    """Replays of all copies, and the peers' errors on the first as it was."""
+    wrap, errors = base.captured if case.device == "cuda" else base.uncaptured, {}
     sides = {n: wrap(lambda plan=plan: [plan.run(t) for t in copies])[0] for n, plan in plans.items()}
     for name, formula in case.peers():
         try:
-            sides[name] = wrap(lambda: [formula(t) for t in copies])[0]
+            agree(case, name, formula({**first, **clones(first, case.states)}), want, errors)
+            sides[name] = replayed(wrap, lambda formula=formula: [formula(t) for t in copies])
         except Exception as e:  # whatever a peer raises, the others are measured
             why = str(e).splitlines()[:1]
             print("serving.py: %s: %s cannot run: %s" % (case.name, name, why), flush=True)
-    return sides
+    return sides, errors
+
+
+def replayed(wrap, run):
+    """A replay that keeps the run: its graph may read memory that the run holds."""
+    replay = wrap(run)[0]
+    return lambda kept=run: replay()
+
+
+def clones(t, names):
+    return {n: t[n].clone() for n in names}
 
 
 class Clock(base.Clock):
@@ -512,21 +540,23 @@ def all_cases(opt):
 def one(case, lib, clock, opt):
     torch.manual_seed(7)
     plans, copies, errors = plans_of(case, lib, opt), copies_of(case), []
+    first = {**copies[0], **clones(copies[0], case.states)}
     with torch.no_grad():
         for plan in plans.values():
             copies[0]["y"].fill_(math.nan)
             plan.run(copies[0])
             if clock.cuda:
                 torch.cuda.synchronize()
-            errors.append(check(case, copies[0], case.formula(copies[0])))
+            want = wanted(case, copies[0])
+            errors.append(check(case, copies[0], want, case.formula(copies[0])))
         error, excess = max(errors, key=lambda e: e[1])
-        sides = sides_of(case, plans, copies)
+        sides, others = sides_of(case, plans, copies, first, want)
         rounds = measure(clock, sides, len(copies), opt.quick)
         if opt.profile and clock.cuda:
             profile(sides, len(copies))
     row = {"case": case.name, "bytes": getattr(case, "bytes", 0), "flops": getattr(case, "flops", 0),
            "launches": plans["coda"].launches, "copies": len(copies), "error": float("%.3g" % error), "excess": float("%.3g" % excess),
-           "good": excess <= 1, "rounds": len(rounds),
+           "errors": others, "good": excess <= 1, "rounds": len(rounds),
            "sides": {n: base.spread([x[n] for x in rounds]) for n in rounds[0]}, "ratio": ratios(rounds)}
     base.say(row)
     for plan in plans.values():
