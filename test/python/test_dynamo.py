@@ -149,7 +149,7 @@ class Models(Base):
         """A tensor that moves, is another one, or is gone, is seen; nothing else of a call is looked at."""
         from libcoda import _addresses
         if _addresses.unmoved is None:
-            self.skipTest("there is no table of DLPack's")
+            self.skipTest("PyTorch does not say where a tensor lies")
         given = [torch.zeros(4), torch.nn.Parameter(torch.zeros(6)[2:]), None, torch.zeros(())]
         places = _addresses.Places(tuple(given), (0, 1, 3))
         self.assertTrue(places.hold(tuple(given)))

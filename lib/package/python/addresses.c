@@ -2,33 +2,26 @@
  * weights, which is most of what a call of a compiled graph costs the host. libcoda/_addresses.py calls it,
  * with the interpreter's lock.
  *
- * It reads tensors by the table of functions that DLPack's exchange protocol gives for their type
- * (`__dlpack_c_exchange_api__`, dlpack.h 1.3), and knows none of Python's headers. */
+ * It reads a tensor by the function of PyTorch's C interface for compiled models, aoti_torch_get_data_ptr
+ * (torch/csrc/inductor/aoti_torch/c/shim.h), and knows none of Python's headers. */
 #include <stdint.h>
 
-/* As dlpack.h has it. */
-struct dl_tensor {
-    void *data;
-    int32_t device[2], ndim, dtype;
-    int64_t *shape, *strides;
-    uint64_t byte_offset;
-};
-
-typedef int read_tensor(void *object, struct dl_tensor *out);
+/* A handle is the address of an at::Tensor; not 0 where it has no memory. */
+typedef int32_t get_data_ptr(const void *handle, void **out);
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* 1 if each object is the known one, and its elements lie at `at`; 0 if one is or does not; -1 if one cannot
- * be read, with Python's exception set. An object that is not asked about is known as NULL. */
-EXPORTED int coda_python_unmoved(read_tensor *read, void *const *object, void *const *known,
-                                 const uint64_t *at, int64_t n)
+/* 1 if each object is the known one, and its elements lie at `at`; 0 if one is or does not, or cannot be
+ * read. An object has its at::Tensor `inside` bytes behind its beginning. One that is not asked about is
+ * known as NULL. */
+EXPORTED int coda_python_unmoved(get_data_ptr *get, const char *const *object, const char *const *known,
+                                 const uint64_t *at, int64_t n, int64_t inside)
 {
     for (int64_t i = 0; i < n; i++) {
-        struct dl_tensor t;
+        void *data;
         if (!known[i]) continue;
-        if (object[i] != known[i]) return 0;
-        if (read(object[i], &t)) return -1;
-        if ((uintptr_t)t.data + t.byte_offset != at[i]) return 0;
+        if (object[i] != known[i] || get(object[i] + inside, &data)) return 0;
+        if ((uintptr_t)data != at[i]) return 0;
     }
     return 1;
 }
