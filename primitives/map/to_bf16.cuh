@@ -1,6 +1,6 @@
 // to_bf16.cuh -- x as bf16 holds it: what a reader of the stored tensor will see.
 //
-// coda: map to_bf16(x)
+// coda: map to_bf16(x) grad(x = 1)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // to_f16.cuh -- x as fp16 holds it: what a reader of the stored tensor will see.
 //
-// coda: map to_f16(x)
+// coda: map to_f16(x) grad(x = 1)
 #pragma once
 #include "math.cuh"
 

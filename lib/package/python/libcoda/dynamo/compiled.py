@@ -11,7 +11,7 @@ from .._stages import Scratch, dense_and_aligned, empty, on, replays_of, run
 from ..errors import Error
 from ..graph import Graph
 from .lift import Lift, is_number, known, paths_of
-from .text import Refuse
+from .text import Refuse, name
 
 # A graph over a symbol is lifted for each of these sizes; then every size that it has is a multiple of its prime.
 PRIMES = (4093, 3067, 2039)
@@ -45,6 +45,14 @@ def at_size(sizes, n):
     return tuple([d // prime * n if d and d % prime == 0 else d for d in sizes])
 
 
+def agree(plan, made, symbolic):
+    """Refuses a plan that would write other results than those for which there is memory."""
+    for k, (i, (shape, stored, _)) in enumerate(zip(plan.results, made)):
+        a = plan.args[i]
+        if a.dtype != name(stored) or not symbolic and tuple(a.dims) != tuple(shape):
+            raise Refuse("the result %d is %s%s, where PyTorch has %s%s" % (k, a.dtype, list(a.dims), name(stored), list(shape)))
+
+
 class Found:
     """Addresses of all leaves, and where weights and states lay then: `lie`, or `places` where no C can say."""
 
@@ -75,6 +83,7 @@ class Program:
         if self.made or lift.g.written:
             with on(where):
                 self.plan = self.compiled(lift, device)
+            agree(self.plan, self.made, at is not None)
         self.kept = {k: x.tensor.to(where) for k, x in enumerate(self.leaves) if x.tensor is not None}
         # Leaves that most calls give as the graph wants them: the place, the argument's number. Weights and states are
         # in the same memory from call to call, as a rule.

@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from . import layout, rope
+from . import layout, rope, rounding
 from .layout import Tensor
 from .text import Refuse
 
@@ -55,6 +55,9 @@ def promoted(*operands):
 
 
 def cast(l, x, dtype):
+    if x.dtype == dtype:
+        return x
+    x = rounding.widened(l, x) if dtype.is_floating_point else rounding.exact(l, x)
     if x.dtype == dtype:
         return x
     if dtype == torch.bool:
@@ -185,9 +188,19 @@ def simple(word, *names):
         return unary(l, word, x)
 
 
-for _name in "tanh sigmoid relu exp log sqrt rsqrt abs sign floor ceil round softplus silu".split():
+for _name in "tanh sigmoid relu exp log sqrt rsqrt abs softplus silu".split():
     simple(_name, _name)
 simple("rcp", "reciprocal")
+
+
+def discrete(word):
+    @rule(word)
+    def f(l, x):
+        return cast(l, unary(l, word, rounding.exact(l, x)), x.dtype) if x.dtype.is_floating_point else unary(l, word, x)
+
+
+for _name in "sign floor ceil round".split():
+    discrete(_name)
 
 
 @rule("gelu")
@@ -216,7 +229,7 @@ def comparison(word, name):
             raise Refuse("a comparison with %s" % y)
         if isinstance(x, Tensor) and x.dtype.is_floating_point and isinstance(y, (int, float)):
             y = rounded(y, x.dtype)  # as PyTorch compares
-        x, y = [cast(l, v, torch.float32) if isinstance(v, Tensor) else v for v in (x, y)]
+        x, y = [cast(l, rounding.exact(l, v), torch.float32) if isinstance(v, Tensor) else v for v in (x, y)]
         y = y.float() if isinstance(y, torch.Tensor) else y
         x = x.float() if isinstance(x, torch.Tensor) else x
         made = elementwise(l, word, x, y, dtype=torch.float32)
