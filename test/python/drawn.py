@@ -539,7 +539,7 @@ def table(rng, d, first):
     return Of("table: " + f.__name__, f, d, e=nn.Embedding(40, d), rate=20.0 ** -(torch.arange(0, d // 2) / d))
 
 
-@part(2, first=True)
+@part(3, first=True)
 def integers(rng, d, first):
     """Comparisons and arithmetic of integers and of bools that come of the input."""
     def count(s, x):
@@ -564,8 +564,21 @@ def integers(rng, d, first):
 
     def remainder(s, x):
         return x + (torch.arange(d) % 3).to(x.dtype) * 0.1 + (torch.arange(d) // 5).to(x.dtype) * 0.01
-    f = rng.choice((count, both, product_of_mask, whole, sign, negated, remainder))
-    return Of("integers: " + f.__name__, f, d, a=linear(rng, d, d))
+
+    def lost(s, x):
+        return s.a(x) + 20 * (x - x.to(torch.bfloat16).to(x.dtype))
+
+    def straight(s, x):
+        return x + (x.half().to(x.dtype) * (x.bfloat16() > 0.3) - x).detach()
+
+    def places(s, x):
+        seen = (x[..., 0] > 0).int()
+        return x + F.embedding(torch.cumsum(seen, 1) * seen, s.e)
+
+    def largest(s, x):
+        return x * 0.5 + F.embedding(x.argmax(-1), s.e) + x[torch.arange(x.shape[0]), (x[..., 1] > 0).int().argmax(1)][:, None]
+    f = rng.choice((count, both, product_of_mask, whole, sign, negated, remainder, lost, straight, places, largest))
+    return Of("integers: " + f.__name__, f, d, a=linear(rng, d, d), e=weight(64, d))
 
 
 @part()

@@ -9,6 +9,12 @@ LLAMA = dict(vocab_size=128, hidden_size=64, intermediate_size=96, num_hidden_la
              num_key_value_heads=2, max_position_embeddings=64)
 BERT = {k: v for k, v in LLAMA.items() if k != "num_key_value_heads"}
 VIT = {k: v for k, v in BERT.items() if k not in ("vocab_size", "max_position_embeddings")}
+T5 = dict(vocab_size=128, d_model=64, d_ff=96, d_kv=16, num_layers=2, num_heads=4)
+WHISPER = dict(vocab_size=128, d_model=64, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=96, decoder_layers=2,
+               decoder_attention_heads=4, decoder_ffn_dim=96, num_mel_bins=16, max_source_positions=24, pad_token_id=0,
+               bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)
+LONG = dict(BERT, max_position_embeddings=80)  # positions begin behind that of padding
+PIXELS = dict(image_size=32, patch_size=8)
 GPT2 = dict(vocab_size=128, n_embd=64, n_layer=2, n_head=4, n_positions=64)
 B, T = 2, 24
 
@@ -41,9 +47,28 @@ FAMILIES = {
     "opt": of("OPTForCausalLM", "OPTConfig", vocab_size=128, hidden_size=64, ffn_dim=96, num_hidden_layers=2,
               num_attention_heads=4, word_embed_proj_dim=64),
     "distilbert": of("DistilBertModel", "DistilBertConfig", vocab_size=128, dim=64, hidden_dim=96, n_layers=2, n_heads=4),
+    "smollm": of("LlamaForCausalLM", "LlamaConfig", **LLAMA, tie_word_embeddings=True),
+    "smollm3": of("SmolLM3ForCausalLM", "SmolLM3Config", **LLAMA, pad_token_id=0),
+    "olmo3": of("Olmo3ForCausalLM", "Olmo3Config", **LLAMA, pad_token_id=0, sliding_window=9),
+    "exaone4": of("Exaone4ForCausalLM", "Exaone4Config", **LLAMA, pad_token_id=0, sliding_window=9, sliding_window_pattern=2),
+    "phi": of("PhiForCausalLM", "PhiConfig", **LLAMA),
+    "gptj": of("GPTJForCausalLM", "GPTJConfig", **GPT2, rotary_dim=8),
+    "bloom": of("BloomForCausalLM", "BloomConfig", vocab_size=128, hidden_size=64, n_layer=2, n_head=4),
+    "roberta": of("RobertaModel", "RobertaConfig", **LONG),
+    "mpnet": of("MPNetModel", "MPNetConfig", **LONG),
+    "modernbert": of("ModernBertModel", "ModernBertConfig", **BERT, pad_token_id=0, global_attn_every_n_layers=2,
+                     local_attention=8),
+    "t5_encoder": of("T5EncoderModel", "T5Config", **T5),
+    "t5": of("T5ForConditionalGeneration", "T5Config", **T5),
+    "whisper": of("WhisperModel", "WhisperConfig", **WHISPER),
+    "clip_text": of("CLIPTextModel", "CLIPTextConfig", **BERT, eos_token_id=2),
+    "clip_vision": of("CLIPVisionModel", "CLIPVisionConfig", **VIT, **PIXELS),
+    "dinov2": of("Dinov2Model", "Dinov2Config", hidden_size=64, num_hidden_layers=2, num_attention_heads=4, **PIXELS),
 }
 RECORDED = "llama llama31 mistral qwen2 qwen3 gemma gemma2 gemma3 phi3 gpt2 bert vit".split()
 PADDED = ("bert", "llama")  # with an attention_mask, too
+SEEING = {"vit": (3, 32, 32), "clip_vision": (3, 32, 32), "dinov2": (3, 32, 32), "whisper": (16, 48)}  # or hearing
+UNCACHED = {"bert", "distilbert", "roberta", "mpnet", "modernbert", "t5_encoder", "clip_text"}
 DECODED = ("llama", "qwen3")  # a token behind a static cache of KEYS, which has PAST
 KEYS, PAST, TOKEN = 16, 7, 77
 
@@ -73,11 +98,14 @@ def model_of(family, dtype=torch.float32):
 
 
 def inputs_of(family, dtype=torch.float32, padded=False, tokens=T, sequences=B):
-    if family == "vit":
-        shape = (sequences, 3, 32, 32)
-        return {"pixel_values": torch.tensor(fill("pixel_values", shape)).reshape(shape).to(dtype)}
+    if family in SEEING:
+        shape, word = (sequences, *SEEING[family]), "input_features" if family == "whisper" else "pixel_values"
+        seen = {word: torch.tensor(fill(word, shape)).reshape(shape).to(dtype)}
+        return dict(seen, use_cache=False, decoder_input_ids=torch.ones(2, 5, dtype=torch.int64)) if family == "whisper" else seen
     ids = torch.tensor(fill("input_ids", (sequences, tokens), 128)).reshape(sequences, tokens)
-    more = {} if family in ("bert", "distilbert") else {"use_cache": False}
+    more = {} if family in UNCACHED else {"use_cache": False}
+    if family == "t5":
+        more["decoder_input_ids"] = ids[:, :7]
     if padded:
         more["attention_mask"] = torch.ones(sequences, tokens, dtype=torch.int64)
         more["attention_mask"][0, -5:] = 0

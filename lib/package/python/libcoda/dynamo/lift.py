@@ -98,6 +98,7 @@ class Lift:
         self.said, self.symbol = None, None  # the text, if it is another one than the graph's, and how it is made
         self.places, self.paths, self.labels, self.shapes = paths, {}, {}, shapes
         self.counters, self.integers = state.Counters(self), Integers(self)
+        self.bounds = {}  # what integers do not exceed (counting.py)
 
     # ---- The walk ----
 

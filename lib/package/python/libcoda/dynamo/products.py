@@ -3,7 +3,7 @@ import functools
 
 import torch
 
-from . import attention, layout, state
+from . import attention, counting, layout, rounding, state
 from .layout import Tensor, plain
 from .rules import RULES, SAME, axis, cast, elementwise, promoted, rule, transpose, unary
 from .text import Refuse
@@ -49,14 +49,26 @@ def mean(l, x, dim=None, keepdim=False, dtype=None):
 
 @rule("sum")
 def sum_(l, x, dim=None, keepdim=False, dtype=None):
-    if not x.dtype.is_floating_point:
+    if x.dtype.is_floating_point:
+        return rows(l, "sum", x, dim, keepdim, dtype)
+    top = counting.bound(l, x)
+    if top is None or top * layout.product(x.shape) >= counting.EXACT or dtype not in (None, torch.int64):
         raise Refuse("the sum of integers")
-    return rows(l, "sum", x, dim, keepdim, dtype)
+    made = rows(l, "sum", cast(l, x, torch.float32), dim, keepdim)
+    return counting.bounded(l, cast(l, made, torch.int64), top * layout.product(x.shape))
 
 
 @rule("amax")
 def amax(l, x, dim=None, keepdim=False):
     return rows(l, "max", x, dim, keepdim)
+
+
+@rule("argmax")
+def argmax(l, x, dim=None, keepdim=False):
+    if dim is None or not x.dtype.is_floating_point and counting.bound(l, x) is None:
+        raise Refuse("argmax of %s" % ("all elements" if dim is None else x.dtype))
+    made = rows(l, "arg_max", cast(l, rounding.exact(l, x), torch.float32), dim, keepdim)
+    return counting.bounded(l, cast(l, made, torch.int64), x.shape[axis(x, dim)] - 1)
 
 
 @rule("var")
@@ -202,6 +214,7 @@ def embedding(l, ids, table, padding_idx=None, max_norm=None, norm_type=2.0, sca
     ids = l.tensor(ids)
     if table.shape[0] > 2 ** 24:
         raise Refuse("a table of %d rows" % table.shape[0])
+    l.bounds.setdefault(ids.node, table.shape[0] - 1)  # others are an error
     shape = ids.shape + table.shape[1:]
     node = l.g.node("embedding", [plain(l.g, table), plain(l.g, ids)], shape, layout.text.name(table.dtype))
     return layout.dense(node, shape, table.dtype)
@@ -212,6 +225,7 @@ def conv2d(l, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Patches that do not overlap are a product."""
     weight = l.tensor(weight)
     n, c, p, q = weight.shape
+    padding = 0 if padding == "valid" else padding
     pair = [v if isinstance(v, (tuple, list)) else (v, v) for v in (stride, padding, dilation)]
     if tuple(pair[0]) != (p, q) or tuple(pair[1]) != (0, 0) or tuple(pair[2]) != (1, 1) or groups != 1:
         raise Refuse("a convolution whose windows overlap, or are padded")

@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from . import layout, rope, rounding
+from . import counting, layout, rope, rounding
 from .layout import Tensor
 from .text import Refuse
 
@@ -64,7 +64,9 @@ def cast(l, x, dtype):
         return layout.elementwise(l.g, "not_equal", [cast(l, x, torch.float32), l.g.constant(0, "f32")], torch.bool)
     if x.dtype == torch.bool and dtype == torch.float32:
         return Tensor(x.node, x.axes, x.dims, dtype)
-    return layout.unary(l.g, "cast", x, dtype, to=layout.text.name(dtype))
+    made = layout.unary(l.g, "cast", x, dtype, to=layout.text.name(dtype))
+    top = None if dtype.is_floating_point else counting.bound(l, x)
+    return made if top is None else counting.bounded(l, made, top)
 
 
 def rounded(n, dtype):
@@ -86,7 +88,10 @@ COMMUTE = {"add", "mul", "maximum", "minimum"}
 def elementwise(l, word, *operands, dtype=None, **attributes):
     dtype = dtype or promoted(*operands)
     if not dtype.is_floating_point:
-        raise Refuse("arithmetic of %s" % dtype)
+        made = counting.arithmetic(l, word, operands, dtype)
+        if made is None:
+            raise Refuse("arithmetic of %s" % dtype)
+        return made
     shape = layout.broadcast(*[tuple(x.shape) for x in operands if isinstance(x, (Tensor, torch.Tensor))])
     if word in COMMUTE and uniform(operands[0]) is not None:
         operands = operands[::-1]
@@ -188,7 +193,7 @@ def simple(word, *names):
         return unary(l, word, x)
 
 
-for _name in "tanh sigmoid relu exp log sqrt rsqrt abs softplus silu".split():
+for _name in "tanh sigmoid relu exp log sqrt rsqrt abs silu".split():
     simple(_name, _name)
 simple("rcp", "reciprocal")
 
@@ -438,6 +443,9 @@ def getitem(l, x, index):
     if isinstance(index, torch.Tensor) or (isinstance(index, tuple) and index and
                                            all(isinstance(i, torch.Tensor) for i in index)):
         return picked(l, x, index if isinstance(index, tuple) else (index,))
+    each = index if isinstance(index, tuple) else (index,)
+    if each and all(isinstance(i, (Tensor, torch.Tensor)) for i in each):
+        return counting.rows(l, x, each)
     index = list(index) if isinstance(index, tuple) else [index]
     given = sum(i is not None and i is not Ellipsis for i in index)
     if not any(i is Ellipsis for i in index):

@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from . import layout, products, rules
+from . import counting, layout, products, rules
 from .layout import Tensor
 from .rules import RULES, SAME, axis, elementwise, ints, rule, unary
 from .text import Refuse
@@ -47,6 +47,15 @@ def hardsigmoid(l, x, inplace=False):
 @rule("hardswish")
 def hardswish(l, x, inplace=False):
     return elementwise(l, "mul", x, hardsigmoid(l, x, inplace))
+
+
+@rule("softplus")
+def softplus(l, x, beta=1.0, threshold=20.0):
+    if threshold < 20 or beta <= 0:
+        raise Refuse("softplus that is x from %g on" % threshold)
+    if beta == 1:
+        return unary(l, "softplus", x)
+    return elementwise(l, "div", unary(l, "softplus", elementwise(l, "mul", x, float(beta))), float(beta))
 
 
 @rule("mish")
@@ -108,7 +117,20 @@ filled("full_like")
 filled("new_zeros", value=0)
 filled("new_ones", value=1)
 
+
+@rule("gather")
+def gather(l, x, dim, index, sparse_grad=False):
+    """Of a folded tensor whose elements are all the same one, as types of tokens are that a model has in a buffer."""
+    value = rules.uniform(x) if isinstance(x, torch.Tensor) else None
+    if value is None:
+        raise Refuse("no rule for gather, but of equal elements")
+    return torch.full(index.shape, value, dtype=x.dtype, device=x.device)
+
+
 # ---- Rows ----
+
+
+rule("cumsum")(counting.cumsum)
 
 
 @rule("amin")
@@ -178,6 +200,11 @@ def movedim(l, x, source, destination):
     return layout.permute(x, [placed[k] if k in placed else rest.pop(0) for k in range(len(x.dims))])
 
 
+@rule("setitem")
+def setitem(l, x, *_):
+    raise Refuse("elements of a tensor that are written in place, as in a cache that rolls")
+
+
 @rule("roll")
 def roll(l, x, shifts, dims=None):
     if dims is None:
@@ -188,6 +215,16 @@ def roll(l, x, shifts, dims=None):
         at = -by % n if n else 0
         if at:
             x = rules.cat(l, [layout.slice_dim(l.g, x, k, at, n, 1), layout.slice_dim(l.g, x, k, 0, at, 1)], k)
+    return x
+
+
+@rule("flip")
+def flip(l, x, *dims):
+    for k in ints(dims):
+        k, n = axis(x, k), x.shape[axis(x, k)]
+        order = [k] + [j for j in range(len(x.dims)) if j != k]
+        turned = rules.picked(l, layout.permute(x, order), (torch.arange(n - 1, -1, -1),)) if n > 1 else layout.permute(x, order)
+        x = layout.permute(turned, [order.index(j) for j in range(len(order))])
     return x
 
 
@@ -217,12 +254,54 @@ def tensor_split(l, x, indices_or_sections, dim=0):
     return tuple(layout.slice_dim(l.g, x, k, a, max(a, b), 1) for a, b in zip(places, places[1:]))
 
 
+# ---- Products ----
+
+@rule("einsum")
+def einsum(l, equation, *operands):
+    """Of two operands: a product of what both have and the result has not, for each of what all three have."""
+    operands = operands[0] if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
+    given, _, out = equation.replace(" ", "").partition("->")
+    names = given.split(",")
+    if len(names) != 2 or len(operands) != 2 or "." in equation or any(len(set(s)) < len(s) for s in (*names, out)):
+        raise Refuse("einsum of %s" % equation)
+    a, b = names
+    each, over = [c for c in a if c in b and c in out], [c for c in a if c in b and c not in out]
+    left, right = ([c for c in s if c in out and c not in each] for s in (a, b))
+    if not over or sorted(each + left + right) != sorted(out) or set(a + b) != set(out) | set(over):
+        raise Refuse("einsum of %s" % equation)
+    sizes = {c: n for s, x in zip(names, operands) for c, n in zip(s, x.shape)}
+
+    def matrix(x, s, rows, columns):
+        x = layout.permute(l.tensor(x), [s.index(c) for c in each + rows + columns])
+        return layout.reshape(l.g, x, [sizes[c] for c in each] + [layout.product(sizes[c] for c in p) for p in (rows, columns)])
+    made = products.matmul(l, matrix(operands[0], a, left, over), matrix(operands[1], b, over, right))
+    lie = each + left + right
+    return layout.permute(layout.reshape(l.g, made, [sizes[c] for c in lie]), [lie.index(c) for c in out])
+
+
+@rule("baddbmm")
+def baddbmm(l, x, batch1, batch2, beta=1, alpha=1):
+    made = products.matmul(l, batch1, batch2)
+    made = made if alpha == 1 else elementwise(l, "mul", made, float(alpha))
+    return made if beta == 0 else elementwise(l, "add", made, x if beta == 1 else elementwise(l, "mul", x, float(beta)))
+
+
+WIDEST = 16  # columns that a convolution reads
+
+
 @rule("conv1d")
 def conv1d(l, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    """Of one column at a time: a product."""
+    """A product of the columns that it reads, side by side."""
     weight = l.tensor(weight)
-    numbers = [v[0] if isinstance(v, (tuple, list)) else v for v in (stride, padding)]
-    if weight.shape[2] != 1 or numbers != [1, 0] or groups != 1 or len(x.dims) != 3:
-        raise Refuse("a convolution over %d columns, of %d groups" % (weight.shape[2], groups))
-    made = products.linear(l, layout.permute(x, [0, 2, 1]), layout.reshape(l.g, weight, weight.shape[:2]), bias)
-    return layout.permute(made, [0, 2, 1])
+    (n, c, width), padding = weight.shape, 0 if padding == "valid" else padding
+    s, p, d = [v[0] if isinstance(v, (tuple, list)) else v for v in (stride, padding, dilation)]
+    if width > WIDEST or groups != 1 or len(x.dims) != 3 or isinstance(p, str):
+        raise Refuse("a convolution over %d columns, of %d groups" % (width, groups))
+    x = layout.permute(rules.pad(l, x, [p, p]) if p else x, [0, 2, 1])
+    count = (x.shape[1] - d * (width - 1) - 1) // s + 1
+    if count < 1:
+        raise Refuse("a convolution of fewer columns than it reads")
+    read = [layout.slice_dim(l.g, x, 1, j * d, j * d + s * (count - 1) + 1, s) for j in range(width)]
+    rows = read[0] if width == 1 else rules.cat(l, read, 2)
+    flat = layout.reshape(l.g, layout.permute(weight, [0, 2, 1]), [n, width * c])
+    return layout.permute(products.linear(l, rows, flat, bias), [0, 2, 1])
