@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
 """wheel.py PACKAGE LIBRARY FOLDER -- the package as a wheel, for every CPython 3 from 3.10 of this kind of machine.
 
-A wheel is a zip file (packaging.python.org, "Binary distribution format"), so this writes one; equal sources make
-equal bytes. The tag has the least glibc that the library's symbols ask for; old_glibc.c sees to it that it is old. """
+A wheel is a zip file (packaging.python.org, "Binary distribution format"), so this writes one (PKWARE's APPNOTE.TXT), of
+deflate's streams that are shorter than zipfile's; equal sources make equal bytes. The tag has the least glibc that the library's symbols ask for; old_glibc.c sees to it that it is old. """
 import base64
 import hashlib
 import os
 import platform
 import re
+import struct
 import subprocess
 import sys
-import zipfile
+import zlib
 
 NAME, OLDEST = "libcoda", "3.10"
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-DATE = (2020, 1, 1, 0, 0, 0)
+DATE = (2020 - 1980) << 9 | 1 << 5 | 1  # the first of January 2020
+PIECE, WINDOW = 1 << 16, 1 << 15
 
 
 def metadata(version):
@@ -71,11 +73,37 @@ def files(package, library, folder, version, tag):
         yield info + "LICENSE", f.read(), 0o644
 
 
-def add(z, name, data, mode):
-    entry = zipfile.ZipInfo(name, DATE)
-    entry.external_attr = (0o100000 | mode) << 16
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    z.writestr(entry, data, compresslevel=9)
+def deflated(data):
+    """A stream of pieces, each the shortest that zlib makes with any memory level: these say how long its blocks are. What
+    is ahead of a piece is its dictionary, as in one stream."""
+    out = []
+    for start in range(0, max(len(data), 1), PIECE):
+        ends = zlib.Z_FINISH if start + PIECE >= len(data) else zlib.Z_SYNC_FLUSH
+        made = []
+        for memory in range(4, 10):
+            z = zlib.compressobj(9, zlib.DEFLATED, -15, memory, zdict=data[max(0, start - WINDOW):start])
+            made.append(z.compress(data[start:start + PIECE]) + z.flush(ends))
+        out.append(min(made, key=len))
+    return b"".join(out)
+
+
+class Zip:
+    """A zip file in memory: local headers and data, and the directory behind them."""
+
+    def __init__(self):
+        self.data, self.directory, self.count = bytearray(), bytearray(), 0
+
+    def add(self, name, data, mode):
+        name, packed = name.encode(), deflated(data)
+        sizes = struct.pack("<5H3L2H", 20, 0, 8, 0, DATE, zlib.crc32(data), len(packed), len(data), len(name), 0)
+        self.directory += struct.pack("<4sH", b"PK\1\2", 3 << 8 | 20) + sizes  # made by Unix, whose modes follow
+        self.directory += struct.pack("<3H2L", 0, 0, 0, (0o100000 | mode) << 16, len(self.data)) + name
+        self.data += b"PK\3\4" + sizes + name + packed
+        self.count += 1
+
+    def whole(self):
+        return self.data + self.directory + struct.pack(
+            "<4s4H2LH", b"PK\5\6", 0, 0, self.count, self.count, len(self.directory), len(self.data), 0)
 
 
 def main(package, library, folder):
@@ -85,12 +113,14 @@ def main(package, library, folder):
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "%s-%s-%s.whl" % (NAME, version, tag))
     record, info = [], "%s-%s.dist-info/" % (NAME, version)
-    with zipfile.ZipFile(path + ".part", "w") as z:
-        for name, data, mode in files(package, library, folder, version, tag):
-            add(z, name, data, mode)
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            record.append("%s,sha256=%s,%d\n" % (name, digest, len(data)))
-        add(z, info + "RECORD", "".join([*record, info + "RECORD,,\n"]).encode(), 0o644)
+    z = Zip()
+    for name, data, mode in files(package, library, folder, version, tag):
+        z.add(name, data, mode)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        record.append("%s,sha256=%s,%d\n" % (name, digest, len(data)))
+    z.add(info + "RECORD", "".join([*record, info + "RECORD,,\n"]).encode(), 0o644)
+    with open(path + ".part", "wb") as f:
+        f.write(z.whole())
     os.replace(path + ".part", path)
     print("%s: %d kB" % (path, os.path.getsize(path) // 1000))
 
