@@ -1,22 +1,25 @@
 /*
- * together.c -- products whose programs are equal, but for rows and addresses, and of which none waits for
- * another one, become one launch: its blocks are shared out among them (kernel.h, tile/members.cuh).
+ * together.c -- products, and norms of rows, whose programs are equal, but for rows and addresses, and of
+ * which none waits for another one, become one launch: its blocks are shared out among them (kernel.h,
+ * tile/members.cuh). members.c says which may.
  *
  * The two streams of a diffusion transformer have weights of their own, of equal N and K. Apart, each ends
  * with a wave of tiles that leaves SMs idle: of 128 x 256, 1024 and 333 rows twice take 4, 2, 5 and 2 waves
  * for the four products of a block, together 3, 1, 4 and 1.
  *
- * A product looks for others among the programs behind it. What waits for none of those that it has found
- * goes ahead of them, what waits for one behind. They are joined if one tile for all costs less, by price,
- * than a launch for each in a tile of its own. That tile is one for several numbers of rows, so that the
- * programs have one text: all that follows from their rows is among their arguments.
+ * A program looks for others among those behind it. What waits for none of those that it has found goes ahead
+ * of them, what waits for one behind. Products are joined if one tile for all costs less, by price, than a
+ * launch for each in a tile of its own. That tile is one for several numbers of rows, so that the programs
+ * have one text: all that follows from their rows is among their arguments. Norms save a launch.
  */
+#include "members.h"
+#include "own.h"
 #include "wgmma.h"
 
 #include <string.h>
 
 enum {
-    WINDOW = 24,           /* programs among which a product looks for others */
+    WINDOW = 24,           /* programs among which one looks for others */
     MOST_MOVED = 256 << 20 /* bytes of results that are kept longer, as they come earlier */
 };
 
@@ -27,12 +30,15 @@ struct joining {
     const struct plan_options *opt;
     int *place;   /* of the program that was at this place when waits were found */
     bool *behind; /* of a place: what is there waits for one of those that are to be joined */
+    bool norms; /* may they be joined? The rows behind a sum over ranks may make it, and are a launch then */
     struct arena scratch;
 };
 
-/* Some that may be one launch, by their places, which ascend; and what they cost then, in which tile. */
+/* Some that may be one launch, by their places, which ascend; what they are then; and what they cost, in
+ * which tile. */
 struct company {
     int at[MOST_TOGETHER], n;
+    const struct program *member[MOST_TOGETHER];
     double clocks;
     struct tile tile;
 };
@@ -48,65 +54,15 @@ int64_t launch_shares(const int64_t *tiles, int members, int sms, int64_t *block
     }
 }
 
-/* ---- Whose texts are equal ---- */
-
-/* Streams are for few rows, samples and sums of columns in the text. */
 static bool may_join(const struct joining *s, int at)
 {
     const struct program *q = &s->p->program[at];
-    bool product = q->kind == PROGRAM_GEMM && !q->prepare && program_has_work(q);
-    if (!product || s->p->together[at] != 1) return false;
-    if (q->dim[1] <= STREAM_ROWS || q->dim[1] > INT32_MAX) return false;
-    bool counts = pair_step(q) >= 0 && pair_counts_rows(q);
-    const struct decision *d = plan_decision(s->opt, q->root);
-    return !q->sample && !counts && !program_folds_columns(q) && !(d && d->apart) &&
-           mainloop_wgmma.supports(&s->opt->target, q);
-}
-
-static bool are_alike(const struct program *a, const struct program *b)
-{
-    return a->k == b->k && a->dim[0] == b->dim[0] && a->dim[2] == b->dim[2] && a->steps == b->steps &&
-           a->ports == b->ports && a->a.dtype == b->a.dtype;
-}
-
-/* What of a distance shows in the text: how it is aligned. */
-static int64_t residue(const struct tensor_use *u, int64_t elements)
-{
-    enum { ALIGNED = 16 }; /* bytes, as TMA wants them */
-    int64_t bytes = use_is_packed(u) ? elements : dtype_bytes(u->dtype, elements);
-    return (bytes % ALIGNED + ALIGNED) % ALIGNED;
-}
-
-/* An argument of the launch, whatever tensor it is, but for that. */
-static void blank_use(struct tensor_use *u, const struct program *q, int number)
-{
-    u->buffer = number, u->version = 0;
-    bool strided = u->role == USE_LOAD || u->role == USE_STORE || u->role == USE_OPERAND;
-    bool passed = strided && u->stride[0] > -INT32_MAX && u->stride[0] < INT32_MAX;
-    u->offset = residue(u, u->offset);
-    if (q->dim[0] == 1 || !strided) u->stride[0] = 0;
-    else if (passed && u->stride[0]) u->stride[0] = 1 + residue(u, u->stride[0]);
-}
-
-/* A product without its rows and addresses. */
-static bool identify(struct joining *s, int at, struct identity *id)
-{
-    struct program blank = s->p->program[at];
-    struct tensor_use *port = ARENA_NEW(&s->scratch, struct tensor_use, blank.ports + 1);
-    if (!port) return false;
-    if (blank.ports) memcpy(port, blank.port, sizeof *port * (size_t)blank.ports);
-    for (int i = 0; i < blank.ports; i++) blank_use(&port[i], &blank, i);
-    blank_use(&blank.a.data, &blank, blank.ports), blank_use(&blank.b.data, &blank, blank.ports + 1);
-    blank.port = port;
-    blank.dim[1] = blank.pairing.period = 1;
-    return identity_of(id, &s->scratch, NULL, &blank);
+    return s->p->together[at] == 1 && (s->norms || q->kind != PROGRAM_ROWS) && member_may_be(q, s->opt);
 }
 
 static bool have_one_text(struct joining *s, int a, int b)
 {
-    struct identity x, y;
-    return are_alike(&s->p->program[a], &s->p->program[b]) && identify(s, a, &x) && identify(s, b, &y) &&
-           identity_equal(&x, &y);
+    return members_have_one_text(&s->p->program[a], &s->p->program[b], &s->scratch);
 }
 
 /* ---- Price ---- */
@@ -131,12 +87,11 @@ static bool is_wanted(const struct joining *s, const struct company *c, const st
     return !measured;
 }
 
-/* Bytes of arguments, at most. */
+/* Bytes of arguments, at most; of a product in a tile, which has maps. */
 static bool arguments_fit(const struct program *q, const struct tile *t, int members)
 {
-    enum { MAP = 128, PORT = 8 + 3 * 4, OTHERS = 128 };
-    const struct moves stores = staged_stores(q, t), loads = fetched_loads(q, t);
-    int maps = 2 + q->parts + stores.count + loads.count;
+    enum { MAP = 128, PORT = 8 + 4 * CODA_MAX_RANK, OTHERS = 128 };
+    int maps = t ? 2 + q->parts + staged_stores(q, t).count + fetched_loads(q, t).count : 0;
     return members * (maps * MAP + q->ports * PORT + OTHERS) <= KERNEL_MAX_BYTES;
 }
 
@@ -144,14 +99,14 @@ static bool arguments_fit(const struct program *q, const struct tile *t, int mem
 static double clocks_in(const struct joining *s, const struct company *c, const struct tile *t)
 {
     const struct target *target = &s->opt->target;
-    const struct program *most = &s->p->program[c->at[0]];
+    const struct program *most = c->member[0];
     bool plain = t->mainloop == &mainloop_wgmma && t->groups > 1 && !t->tail && tile_splits(t) == 1 &&
                  tile_cluster(t) == 1;
     if (!plain || !is_wanted(s, c, t) || !arguments_fit(most, t, c->n)) return -1;
     int64_t tiles[MOST_TOGETHER], blocks[MOST_TOGETHER], sum = 0;
     double weights = 0;
     for (int i = 0; i < c->n; i++) {
-        const struct program *q = &s->p->program[c->at[i]];
+        const struct program *q = c->member[i];
         if (q->dim[1] > most->dim[1]) most = q;
         sum += tiles[i] = program_blocks(q, t);
         weights += weight_clocks(q, target, 1);
@@ -165,7 +120,7 @@ static double clocks_in(const struct joining *s, const struct company *c, const 
 /* The cheapest of the tiles that these rows would have; all are for any of the members. */
 static bool search_tiles(const struct joining *s, struct company *c, int64_t rows, int most_rows, bool found)
 {
-    struct program all = s->p->program[c->at[0]];
+    struct program all = *c->member[0];
     struct search t = {.p = &all, .most = MOST_CANDIDATES, .most_rows = most_rows};
     all.dim[1] = rows;
     search_run(&t, &s->opt->target, TILES_KNOWN);
@@ -181,7 +136,7 @@ static bool price_together(const struct joining *s, struct company *c)
 {
     int64_t most = 0, all = 0;
     for (int i = 0; i < c->n; i++) {
-        int64_t rows = s->p->program[c->at[i]].dim[1];
+        int64_t rows = c->member[i]->dim[1];
         all = add_counts(all, rows), most = MAX(most, rows);
     }
     bool found = search_tiles(s, c, most, (int)most, false);
@@ -270,18 +225,26 @@ static void put_side_by_side(struct joining *s, const struct company *c)
     for (int i = 0; i < c->n; i++) {
         s->p->together[leader + i] = i ? 0 : c->n;
         s->p->schedule[leader + i].tile = c->tile;
+        s->p->program[leader + i] = *c->member[i];
     }
 }
 
 /* ---- Company ---- */
 
+static bool is_cheaper(const struct joining *s, const struct company *c, struct company *more, int at)
+{
+    if (s->p->program[at].kind == PROGRAM_ROWS) return arguments_fit(c->member[0], NULL, more->n);
+    return price_together(s, more) && more->clocks < WORTH_IT * (c->clocks + LAUNCH + clocks_alone(s, at));
+}
+
 /* Joins a program, if that pays. */
 static bool take(struct joining *s, struct company *c, int at)
 {
     struct company more = *c;
+    more.member[more.n] = member_of(&s->p->arena, &s->p->program[at]);
     more.at[more.n++] = at;
-    if (moved_bytes(s, &more) > MOST_MOVED || !price_together(s, &more)) return false;
-    if (more.clocks >= WORTH_IT * (c->clocks + LAUNCH + clocks_alone(s, at))) return false;
+    if (!more.member[more.n - 1] || moved_bytes(s, &more) > MOST_MOVED) return false;
+    if (!is_cheaper(s, c, &more, at)) return false;
     *c = more;
     return true;
 }
@@ -289,8 +252,9 @@ static bool take(struct joining *s, struct company *c, int at)
 static bool look_around(struct joining *s, int first)
 {
     int end = MIN(first + WINDOW, s->p->programs);
-    struct company c = {.at = {first}, .n = 1};
-    bool priced = false;
+    struct company c = {.at = {first}, .n = 1, .member = {member_of(&s->p->arena, &s->p->program[first])}};
+    bool priced = s->p->program[first].kind == PROGRAM_ROWS;
+    if (!c.member[0]) return false;
     find_behind(s, &c, first + 1, end);
     for (int i = first + 1; i < end && c.n < MOST_TOGETHER; i++) {
         if (s->behind[i] || !may_join(s, i) || !have_one_text(s, first, i)) continue;
@@ -308,7 +272,7 @@ static bool has_some(const struct joining *s)
     for (int i = 0; i < s->p->programs; i++) {
         if (!may_join(s, i)) continue;
         for (int j = i + 1; j < MIN(i + WINDOW, s->p->programs); j++)
-            if (may_join(s, j) && are_alike(&s->p->program[i], &s->p->program[j])) return true;
+            if (may_join(s, j) && members_are_alike(&s->p->program[i], &s->p->program[j])) return true;
     }
     return false;
 }
@@ -327,9 +291,16 @@ static coda_status join_all(struct joining *s)
     return fail(CODA_E_MEMORY, "out of memory for %d programs", p->programs);
 }
 
+static bool has_exchanges(const struct plan *p)
+{
+    for (int i = 0; i < p->programs; i++)
+        if (p->program[i].own == &own_exchange) return true;
+    return false;
+}
+
 coda_status schedule_together(struct plan *p, const struct plan_options *opt)
 {
-    struct joining s = {.p = p, .opt = opt};
+    struct joining s = {.p = p, .opt = opt, .norms = !has_exchanges(p)};
     bool wanted = opt->fuse && !opt->one_of_many && !opt->plain && !opt->cublaslt && !opt->overlap;
     if (!wanted || !target_has(&opt->target, TARGET_HOPPER)) return CODA_OK;
     p->together = ARENA_NEW(&p->arena, int, p->programs + 1);

@@ -88,6 +88,20 @@ static void gated_rows(const struct streams_case *c, int i, struct text *t)
     gate(c, i, t);
 }
 
+/* A norm that each sample scales and shifts in its own way, in a kernel of rows ahead of the product. */
+static void modulated(const struct streams_case *c, int i, struct text *t)
+{
+    input(c, i, "x", c->rows[i], c->k, t);
+    input(c, i, "s", 1, c->k, t);
+    input(c, i, "m", 1, c->k, t);
+    text_printf(t,
+                "%%n%d = layer_norm %%x%d {eps=1e-6}\n%%a%d = mul %%n%d, %%m%d\n%%h%d = add %%a%d, %%s%d\n",
+                i, i, i, i, i, i, i, i);
+    product(c, i, "p", "h", "w", c->n, c->k, t);
+    vector(c, i, "b", c->n, t);
+    text_printf(t, "%%y%d = add %%p%d, %%b%d\n", i, i, i);
+}
+
 const struct streams_case streams_cases[] = {
     {"bias", "bf16", 1, {384, 100}, 128, 256, with_bias, false, 1},
     {"gates", "bf16", 1, {300, 100}, 128, 256, gated, false, 1},
@@ -96,6 +110,9 @@ const struct streams_case streams_cases[] = {
     {"norms of heads", "bf16", 1, {300, 100}, 128, 128, of_heads, false, 1},
     {"swiglu", "bf16", 1, {300, 100}, 128, 128, swiglu, false, 1},
     {"gates of two samples", "bf16", 2, {100, 77}, 128, 128, gated_rows, false, 1},
+    {"samples", "bf16", 2, {300, 77}, 128, 256, gated, false, 1},
+    {"samples, one part", "bf16", 3, {100, 64}, 128, 128, gated, true, 1},
+    {"modulations", "bf16", 2, {100, 77}, 128, 192, modulated, false, 2},
     {"three", "f16", 1, {100, 384, 17}, 128, 200, with_bias, false, 1},
     {"five", "bf16", 1, {128, 100, 128, 90, 50}, 96, 128, with_bias, true, 1},
     {"equal", "bf16", 1, {128, 128}, 256, 64, gated, false, 1},
