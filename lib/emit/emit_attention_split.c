@@ -34,6 +34,7 @@ static void emit_config(struct attention_text *e)
     emit_constant(t, "i32", "bn", tile->bn);
     emit_constant(t, "i32", "stages", tile->stages);
     emit_constant(t, "i32", "cluster", e->s->cluster);
+    emit_constant(t, "bool", "walks", e->s->persistent);
     emit_constant(t, "bool", "early", e->s->reads_early);
     emit_constant(t, "bool", "narrow", attention_is_narrow(a));
     emit_constant(t, "bool", "whole_rows", has_whole_chunks(a));

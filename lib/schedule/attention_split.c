@@ -7,7 +7,9 @@ enum {
     SPLIT_WARPS = 8,
     SPLIT_KEYS = 128,    /* of a block of keys: 16 for each warp; twice as many short ones */
     SPLIT_COLUMNS = 128, /* of a head: a warp has all of Q and of O in registers */
-    MOST_SPLITS = 8      /* blocks of a portable cluster */
+    MOST_SPLITS = 8,     /* blocks of a portable cluster */
+    LEAST_STAGES = 2,    /* of the ring: keys and values of one block */
+    LONG_SHARE = 2048    /* keys of a block: of more, a deep ring's pace weighs more than what runs beside */
 };
 
 /* Blocks that share an item's keys: as many as leave all items' clusters on the SMs at one time, since few
@@ -60,15 +62,32 @@ static bool has_few_always(const struct attention_spec *a)
     return has_few(a) && !attention_is_packed(a) && a->tq == 1;
 }
 
-/* Bytes of shared memory beside the ring: as many parts' states as are joined at one time, those that wait at
- * each level of the tree above, and what blocks send each other. */
-static int64_t split_states(int64_t rows, int64_t columns, int cluster)
+/* May a cluster have several items, or an item so many keys that it wants all of its SMs? */
+static bool walks(const struct attention_spec *a, const struct attention_terms *on, int cluster)
+{
+    int64_t keys = a->window ? MIN(a->tk, a->window + a->tq) : a->tk;
+    return attention_is_packed(a) || cluster * a->batch * a->kv_heads > attention_clustered_sms(on->target) ||
+           keys > (int64_t)cluster * LONG_SHARE;
+}
+
+/* What a block may take of an SM's shared memory. A kernel of few blocks leaves more than half to one of a
+ * product that streams weights (early.c), and 1 KB to each. */
+static int64_t split_room(const struct target *target, bool walks)
+{
+    return walks ? target->shared_bytes : (target->shared_bytes + 1024) / 2 - 2 * 1024;
+}
+
+/* Bytes of shared memory beside a ring of slots so large: as many parts' states as are joined at one time,
+ * unless the ring is lent to them, those that wait at each level of the tree above, and what blocks send each
+ * other. */
+static int64_t split_states(int64_t rows, int64_t columns, int cluster, bool walks, int64_t slot)
 {
     int64_t peak = 16, state = 4 * (columns + 8) + peak, inbox = 4 * columns + cluster * peak; /* of a row */
-    int held = MOST_SPLITS / cluster, kept = rows <= 4 ? 4 : rows <= SPLIT_ROWS / 2 ? 2 : 1;
+    int held = MOST_SPLITS / cluster, kept = rows <= 4 && walks ? 4 : rows <= SPLIT_ROWS / 2 ? 2 : 1;
     int together = MIN(kept, held), inboxes = rows > SPLIT_ROWS / 2 ? 1 : 2, lefts = 0;
     for (int parts = held; parts > together; parts /= 2) lefts++;
-    return rows * ((SPLIT_WARPS * together + MAX(lefts, 1)) * state + inboxes * inbox) +
+    bool lends = !walks && held == 1 && SPLIT_WARPS * rows * state <= LEAST_STAGES * slot;
+    return rows * (((lends ? 1 : SPLIT_WARPS) * together + MAX(lefts, 1)) * state + inboxes * inbox) +
            8 * (1 + 2 * inboxes);
 }
 
@@ -79,14 +98,18 @@ static struct attention_tile tile(const struct attention_spec *a, const struct a
     int keys = columns <= 64 || narrow ? 2 * SPLIT_KEYS : SPLIT_KEYS;
     int cluster = splits(a, on);
     int64_t slot = (narrow ? 128 : 2 * columns) * keys;
-    int64_t states = split_states(rows, columns, cluster);
-    struct attention_tile t = {.bm = (int)rows, .bn = keys, .threads = 32 * (SPLIT_WARPS + 2)};
-    t.stages = (int)((on->target->shared_bytes - states - 1024) / (slot + 16));
+    bool several = walks(a, on, cluster);
+    int64_t states = split_states(rows, columns, cluster, several, slot),
+            room = split_room(on->target, several);
+    if ((room - states - 1024) / (slot + 16) < LEAST_STAGES) room = on->target->shared_bytes;
+    struct attention_tile t = {
+        .bm = (int)rows, .bn = keys, .threads = 32 * (SPLIT_WARPS + (several ? 2 : 0))};
+    t.stages = (int)((room - states - 1024) / (slot + 16));
     t.shared_bytes = CEIL_DIV(t.stages * (slot + 16) + states, 1024) * 1024;
     t.cluster = cluster;
     int64_t tiles = attention_is_packed(a) ? attention_tiles(a, rows * a->kv_heads / a->heads) : a->batch;
     t.blocks = tiles * a->kv_heads * t.cluster;
-    t.persistent = t.blocks > 0;
+    t.persistent = t.blocks > 0 && several;
     return t;
 }
 
@@ -111,7 +134,7 @@ static bool fits(const struct attention_spec *a, const struct attention_terms *o
         return attention_no(why, REASON_ATTENTION_DTYPE, a->use[ATTENTION_K].value, a->use[ATTENTION_K].dtype,
                             0);
     struct attention_tile t = tile(a, on);
-    if (t.stages < 2)
+    if (t.stages < LEAST_STAGES)
         return attention_no(why, REASON_ATTENTION_SHARED, -1, t.shared_bytes, on->target->shared_bytes);
     return t.blocks <= ATTENTION_MOST_BLOCKS ||
            attention_no(why, REASON_ATTENTION_BLOCKS, -1, t.blocks, ATTENTION_MOST_BLOCKS);

@@ -12,7 +12,9 @@
 //     merger      a warp: when all blocks of the cluster have sent theirs, it joins them, for some of the
 //                 columns
 //
-// So consumers weigh the next item's keys while an item's blocks wait for each other (inboxes.cuh). A row's
+// So consumers weigh the next item's keys while an item's blocks wait for each other (inboxes.cuh). Where
+// each item has a cluster, warp 0 does what producer and merger do. A block's registers and shared memory
+// then leave room on its SM for one of a product ahead or behind, whose weights stream meanwhile. A row's
 // bits depend on its own sequence alone, whatever the others hold and however many there are: parts follow
 // from the range of keys that the item's queries see, and every sum has a fixed order, which no cluster's
 // size changes.
@@ -26,9 +28,9 @@
 // Keys and values of 8 bits are multiplied as f16, by queries and weights of f16: narrow.cuh.
 //
 // Config: as attention_sm90.cuh has it, but for groups; i32 rows (group if there is a single query, else 8 or
-// 16, for as many queries as they take), cluster; bool early, narrow (keys and values are f8e4m3), whole_rows
-// (maps have the chunks of a row as their fourth dimension), bf16_queries. Of packed queries also i32 bm =
-// rows / group: those of an item.
+// 16, for as many queries as they take), cluster; bool walks (a cluster may have several items), early,
+// narrow (keys and values are f8e4m3), whole_rows (maps have the chunks of a row as their fourth dimension),
+// bf16_queries. Of packed queries also i32 bm = rows / group: those of an item.
 #pragma once
 #include "attention/inboxes.cuh"
 #include "attention/merge.cuh"
@@ -58,7 +60,9 @@ template <> struct FirstQuery<true> {
 template <class Config> struct AttentionSplit {
     using Element = typename Config::T;
     static constexpr i32 bn = Config::bn, stages = Config::stages, cluster = Config::cluster;
-    static constexpr i32 warps = 8, producer = warps, merger = warps + 1, threads = 32 * (warps + 2);
+    static constexpr bool walks = Config::walks;
+    static constexpr i32 warps = 8, producer = walks ? warps : 0, merger = walks ? warps + 1 : 0;
+    static constexpr i32 threads = 32 * (walks ? warps + 2 : warps);
     static constexpr i32 share = bn / warps, tiles = share / 8; // of a warp: keys in a block; their products
     static constexpr i32 rows = Config::rows, halves = rows > 8 ? 2 : 1; // of 8 rows
     static constexpr i32 chunks = (Config::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
@@ -78,16 +82,20 @@ template <class Config> struct AttentionSplit {
     static_assert(narrow || (!Config::k_scales && !Config::v_scales));
 
     // Parts whose states stay until they are joined at one time: as many as small states leave memory for.
-    static constexpr i32 kept = rows <= 4 ? 4 : rows <= 8 ? 2 : 1, together = kept < held ? kept : held;
+    static constexpr i32 kept = rows <= 4 && walks ? 4 : rows <= 8 ? 2 : 1;
+    static constexpr i32 together = kept < held ? kept : held;
     static constexpr i32 climbed = together == 4 ? 2 : together == 2 ? 1 : 0; // levels of the tree
 
     struct State { // of the rows, over some of the keys; rows begin in different banks
         alignas(16) float out[rows][columns + 8];
         Peak peak[rows];
     };
+    // The ring is lent to the states of a block's only part, as nobody fills it again.
+    static constexpr bool lends =
+        !walks && held == 1 && warps * sizeof(State) <= 2 * boxes * bn * swizzle_row;
     struct alignas(swizzle_atom) Shared { // tiles are what copies bring, [boxes] of rows of 128 bytes each
         u8 ring[stages][boxes * bn * swizzle_row];
-        State of_warp[together][warps];
+        State of_warp[together][lends ? 1 : warps];
         State of_left[levels > climbed ? levels - climbed : 1]; // what waits for its sibling, at each level
         Inboxes<Config, rows, columns> inboxes;
         u64 full[stages], empty[stages];
@@ -162,6 +170,8 @@ template <class Config> struct AttentionSplit {
     {
     }
     DEV static u32 address(const void *p) { return ptx::shared_address(p); }
+    // The states of all warps over a part.
+    DEV State *states(i32 i) const { return lends ? reinterpret_cast<State *>(s.ring) : s.of_warp[i]; }
 
     // ---- Producer: a warp ----
 
@@ -391,8 +401,9 @@ template <class Config> struct AttentionSplit {
 #pragma unroll
             for (i32 j = 0; j < 2 * halves; j++) out[i][j] *= factor[j / 2];
     }
+    template <class Ask>
     DEV void attend(Cursor &at, const Queries &q, OnlineSoftmax &softmax, const Rows &as, const Item &item,
-                    i32 block, Out &out) const
+                    i32 block, Out &out, Ask ask) const
     {
         const i32 key = block * bn + share * warp;
         const bool seen = key < item.end_seen() && key + share > item.first_seen();
@@ -400,6 +411,7 @@ template <class Config> struct AttentionSplit {
         ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
         if (seen) multiply_keys(score, q, address(s.ring[at.slot]));
         release(at);
+        ask();
         if (seen) weigh(score, softmax, as, item, key, out);
         ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
         if (seen) {
@@ -407,13 +419,21 @@ template <class Config> struct AttentionSplit {
             multiply_values(out, score, address(s.ring[at.slot]));
         }
         release(at);
+        ask();
     }
 
-    // The state of this warp over a part, when those before have been read.
+    // Waits until the states of the parts before have been read, or all warps the ring.
+    DEV void wait_to_put(u32 count) const
+    {
+        if (!lends) return ptx::mbarrier_wait(address(&s.warps_read), count & 1 ^ 1);
+        __syncwarp();
+        ptx::named_barrier(barrier_streamers, 32 * warps);
+    }
+    // The state of this warp over a part.
     DEV void put(const OnlineSoftmax &softmax, const Out &out, i32 part, u32 count) const
     {
-        State &to = s.of_warp[part % together][warp];
-        ptx::mbarrier_wait(address(&s.warps_read), count & 1 ^ 1);
+        State &to = states(part % together)[warp];
+        wait_to_put(count);
 #pragma unroll
         for (i32 r = 0; r < halves; r++) {
             const i32 row = lane / 4 + 8 * r;
@@ -450,7 +470,7 @@ template <class Config> struct AttentionSplit {
 #pragma unroll
         for (i32 i = 0; i < together; i++)
             if (together == 1 || item.any(first + i, first + i + 1))
-                part[i] = merge_warps(s.of_warp[i], row, column);
+                part[i] = merge_warps(states(i), row, column);
 #pragma unroll
         for (i32 d = 1; d < together; d *= 2)
 #pragma unroll
@@ -506,6 +526,30 @@ template <class Config> struct AttentionSplit {
         for (i32 e = threadIdx.x; e < rows * columns / 4; e += 32 * warps)
             s.inboxes.send(Partial<Config>(), e / (columns / 4), e % (columns / 4) * 4, turn);
     }
+    // This block's parts of an item's keys; ask() follows each tile that has been read.
+    template <class Ask>
+    DEV void attend_parts(Cursor &at, const Queries &x, const Rows &as, const Item &item, u32 &count,
+                          u32 turn, Ask ask) const
+    {
+#pragma unroll 1
+        for (i32 part = 0; part < held; part++) {
+            OnlineSoftmax softmax;
+            Out out = {};
+            if (!item.any(part, part + 1)) continue;
+            for (i32 block = item.begin(part); block < item.begin(part + 1); block++)
+                attend(at, x, softmax, as, item, block, out, ask);
+            publish(softmax, out, item, part, count, turn);
+        }
+        if (!item.any(0, held)) publish_nothing(turn);
+    }
+    // Queries of keys in 8 bits.
+    DEV void narrow_item(Queries &x, Rows &as, const Item &item, const AttentionInputs &in) const
+    {
+        if constexpr (narrow) {
+            for (i32 r = 0; r < halves; r++) as.times[r] = key_scale<Config>(in, item.head);
+            if constexpr (Config::bf16_queries) narrow_queries(x, as.times);
+        }
+    }
     // Where registers allow it, the next item's queries come while this one's keys are weighed.
     template <class Block>
     DEV void consume(const Block &mine, const Element *q, const AttentionStrides &stride,
@@ -523,23 +567,11 @@ template <class Config> struct AttentionSplit {
             if (!ahead) load_queries(next, q, stride, item);
 #pragma unroll
             for (i32 j = 0; j < 4 * fragments; j++) x[j / 4][j % 4] = next[j / 4][j % 4];
-            if constexpr (narrow) {
-                for (i32 r = 0; r < halves; r++) as.times[r] = key_scale<Config>(in, item.head);
-                if constexpr (Config::bf16_queries) narrow_queries(x, as.times);
-            }
+            narrow_item(x, as, item, in);
             if constexpr (ahead)
                 if (walk.i + clusters(mine) < items(in))
                     load_queries(next, q, stride, Item(walk.i + clusters(mine), in));
-#pragma unroll 1
-            for (i32 part = 0; part < held; part++) {
-                OnlineSoftmax softmax;
-                Out out = {};
-                if (!item.any(part, part + 1)) continue;
-                for (i32 block = item.begin(part); block < item.begin(part + 1); block++)
-                    attend(at, x, softmax, as, item, block, out);
-                publish(softmax, out, item, part, count, turn);
-            }
-            if (!item.any(0, held)) publish_nothing(turn);
+            attend_parts(at, x, as, item, count, turn, [] {});
         }
     }
 
@@ -580,6 +612,50 @@ template <class Config> struct AttentionSplit {
         }
     }
 
+    // ---- A block that has one item ----
+
+    // What warp 0 asks for next: the keys of a block, then its values.
+    struct Feed {
+        Cursor at;
+        KeyWalk<Config, bn> pages;
+        i32 block, end;
+        bool values;
+        DEV Feed(const AttentionInputs &in, const Item &item)
+            : at(Cursor::producer()), pages(in, item.batch, item.begin(0)), block(item.begin(0)),
+              end(item.begin(held)), values(false)
+        {
+        }
+    };
+    DEV void ask(Feed &feed, const TensorMap &k, const TensorMap &v, const Item &item,
+                 const AttentionInputs &in) const
+    {
+        if (warp != 0 || feed.block == feed.end) return;
+        const Copies copies = feed.pages.of(in, item.batch, feed.block);
+        if (lane < Copies::lanes) load(feed.at, feed.values ? v : k, item, copies);
+        __syncwarp();
+        feed.block += feed.values;
+        feed.values = !feed.values;
+    }
+    DEV void run_item(const Item &item, const TensorMap &k, const TensorMap &v, const Element *q,
+                      const AttentionStrides &of_q, Element *out, const AttentionStrides &of_o,
+                      const AttentionInputs &in) const
+    {
+        Feed feed(in, item);
+        for (i32 i = 0; i < stages; i++) ask(feed, k, v, item, in);
+        ptx::grid_wait();
+        ptx::cluster_wait();
+        Cursor at;
+        u32 count = 0;
+        Queries x;
+        Rows as(in, item, lane / 4);
+        load_queries(x, q, of_q, item);
+        narrow_item(x, as, item, in);
+        attend_parts(at, x, as, item, count, 0, [&] { ask(feed, k, v, item, in); });
+        if (warp != merger) return;
+        s.inboxes.receive(0, lane);
+        write(item, 0, out, of_o, in);
+    }
+
     // ---- Kernel ----
 
     // Mbarriers of the cluster are there before anybody arrives on them, and memory until all have read it.
@@ -593,7 +669,10 @@ template <class Config> struct AttentionSplit {
         __syncwarp();
         ptx::cluster_arrive_relaxed();
         ptx::grid_launch_next(); // it waits before it reads what a program of this run writes
-        if (self.warp == producer) {
+        if constexpr (!walks) {
+            Config::early ? ptx::grid_wait_not() : ptx::grid_wait();
+            self.run_item(Item(first_item(mine), in), k, v, q, of_q, out, of_o, in);
+        } else if (self.warp == producer) {
             if (Config::starts || self.lane < Copies::lanes) self.produce(mine, k, v, in);
             __syncwarp();
             ptx::cluster_wait();

@@ -151,6 +151,35 @@ START_TEST(few_queries_start_early)
 }
 END_TEST
 
+/* A sequence's blocks leave more than half of an SM to a product's, and have two warps on each of its four
+ * schedulers, whose registers hold three of a product's beside them. Many sequences have all of it, and so
+ * has a long one that no window cuts short. */
+START_TEST(few_blocks_leave_room)
+{
+    static const struct {
+        int batch, tk, window;
+        bool room;
+    } c[] = {{1, 2100, 0, true},
+             {64, 2100, 0, false},
+             {1, 16384, 0, true},
+             {1, 16385, 0, false},
+             {1, 16385, 1024, true}};
+    const int all = attention_target.shared_bytes + 1024;
+    for (int i = 0; i < ARRAY_SIZE(c); i++) {
+        struct attention_case split = *named("split");
+        struct attention_rig r;
+        split.batch = c[i].batch, split.tk = c[i].tk, split.window = c[i].window;
+        ck_assert_int_eq(attention_emit(&r, &split, true), CODA_OK);
+        const struct launch_spec *l = &r.k.launch;
+        ck_assert_int_eq(l->persistent, !c[i].room);
+        ck_assert_int_eq(l->threads, c[i].room ? 256 : 320);
+        ck_assert_int_eq(2 * (l->shared_bytes + 1024) < all, c[i].room);
+        ck_assert(strstr(r.k.text, c[i].room ? "walks = 0;" : "walks = 1;"));
+        arena_free(&r.plan.arena);
+    }
+}
+END_TEST
+
 /* Of up to two queries a sequence on average, and of keys of 8 bits, items have as many as 8 rows, or 16,
  * take. Here 4 heads share a key head, then 2. A cluster has an item. */
 START_TEST(few_packed_geometry)
@@ -295,6 +324,6 @@ START_TEST(refuses_what_no_tile_holds)
 END_TEST
 
 TESTS(emit_attention, ONE(hopper_takes_what_tensor_maps_can_say), ONE(geometry), ONE(packed_geometry),
-      ONE(few_packed_geometry), ONE(few_queries_start_early), ONE(simt_arguments),
+      ONE(few_blocks_leave_room), ONE(few_packed_geometry), ONE(few_queries_start_early), ONE(simt_arguments),
       ONE(empty_domains_launch_nothing), ONE(queries_of_two_tiles), ONE(bands_are_dealt_evenly),
       ONE(refuses_what_no_tile_holds), CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, attention_case_count));
