@@ -2,8 +2,9 @@
  * emit_rows_steps.c -- prints the steps of a rows kernel: its row values, and the values and stores of one
  * piece of columns.
  *
- * Names: vI is the value of step I, sI its state, xI its piece of a load, yI its piece of a store; pQ is
- * where the row of port Q starts, rQ the row of a table; c is the first column of the piece.
+ * Names: vI is the value of step I, qI what divides by it, sI its state, xI its piece of a load, yI its piece
+ * of a store; pQ is where the row of port Q starts, rQ the row of a table; c is the first column of the
+ * piece.
  */
 #include "emit_rows.h"
 
@@ -104,9 +105,31 @@ static bool has_piece(const struct emitter *e, int i)
 
 /* ---- Values ---- */
 
+/* Does step i, of columns, divide by the row's value v? */
+static bool divides_by(const struct emitter *e, int i, int v)
+{
+    const struct step *s = &e->p->step[i];
+    bool divides = s->kind == STEP_MAP && s->prim->header && !strcmp(s->prim->name, "div");
+    return divides && e->w->live[i] && !step_is_of_row(s) && s->in[0] >= 0 && s->in[1] == v;
+}
+
+static void print_divisor(struct emitter *e, int v)
+{
+    for (int i = v + 1; i < e->p->steps; i++)
+        if (divides_by(e, i, v)) {
+            rows_line(e, "const rows::Quotient q%d(v%d);", v, v);
+            return;
+        }
+}
+
 static void print_map(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
+    int by = s->nin > 1 ? s->in[1] : IMMEDIATE;
+    if (by >= 0 && step_is_of_row(&e->p->step[by]) && divides_by(e, i, by)) {
+        rows_line(e, "const float v%d = q%d.of(v%d);", i, by, s->in[0]);
+        return;
+    }
     struct word value[PRIM_MAX_INPUTS];
     struct text call = {0};
     for (int k = 0; k < s->nin; k++)
@@ -254,6 +277,7 @@ static void print_row_step(struct emitter *e, int i)
     case STEP_REDUCE: finish(e, i, s->prim->name, e->w->team, emit_word("s%d", i).s); break;
     default: break;
     }
+    print_divisor(e, i);
     print_gather_starts(e, i);
 }
 

@@ -83,6 +83,11 @@ template <class T, i32 n> DEV void store_piece(T *p, const float (&x)[n])
 #pragma unroll
             for (i32 k = 0; k < width; k += 2) v.at[k / 2] = pack2<T>(x[i + k], x[i + k + 1]);
             *reinterpret_cast<Vector<u32, width / 2> *>(p + i) = v;
+        } else if constexpr (sizeof(T) == 1 && width > 1) {
+            Vector<u16, width / 2> v;
+#pragma unroll
+            for (i32 k = 0; k < width; k += 2) v.at[k / 2] = pack_bytes<T>(x[i + k], x[i + k + 1]);
+            *reinterpret_cast<Vector<u16, width / 2> *>(p + i) = v;
         } else {
             Vector<T, width> v;
 #pragma unroll

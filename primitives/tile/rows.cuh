@@ -1,7 +1,8 @@
-// rows.cuh -- what kernels over rows stand on: reductions of a row by a team of threads, tables, and where
-// a column stands in its pair.
+// rows.cuh -- what kernels over rows stand on: reductions of a row by a team of threads, quotients by a
+// row's value, tables, and where a column stands in its pair.
 #pragma once
 #include "block/fold.cuh"
+#include "math.cuh"
 #include "tile/block.cuh"
 
 namespace coda::rows {
@@ -20,6 +21,26 @@ template <class R, int team> DEV typename R::State fold(typename R::State s)
 
 // A row's statistic.
 template <class R, int team> DEV float finish(typename R::State s) { return R::finish(fold<R, team>(s)); }
+
+// Quotients of many x by a row's y, as `/` rounds them, with one reciprocal: where nothing on the way leaves
+// fp32's range. `/` makes a reciprocal for each, behind a branch.
+struct Quotient {
+    float y, reciprocal;
+    bool usual;
+
+    DEV explicit Quotient(float of) : y(of), reciprocal(math::rcp(of))
+    {
+        reciprocal = fmaf(fmaf(-y, reciprocal, 1.0f), reciprocal, reciprocal);
+        usual = fabsf(y) >= 0x1p-60f && fabsf(y) <= 0x1p60f;
+    }
+    DEV float of(float x) const
+    {
+        const float q = x * reciprocal;
+        if (usual && fabsf(q) >= 0x1p-40f && fabsf(q) <= 0x1p60f)
+            return fmaf(fmaf(-y, q, x), reciprocal, q);
+        return x / y;
+    }
+};
 
 // The row of a table that an id names, -1 if there is none; NaN names none.
 DEV i64 table_row(float id, i64 rows) { return id >= 0.0f && id < (float)rows ? (i64)id : -1; }
