@@ -245,6 +245,34 @@ static int try_narrow(void)
     return gpu_case(!bad, "conversions of 8 bits", "%d differ", bad);
 }
 
+/* A row's quotients are those of `/`, bit for bit: numbers of all sizes, divisors whose mantissa is all ones
+ * or nearly, numerators of 16 bits. */
+static int try_quotients(void)
+{
+    enum { COUNT = 1 << 18 };
+    static float in[COUNT];
+    static uint32_t out[COUNT];
+    struct random r = {random_seed()};
+    int bad = 0;
+    for (int c = 0; c < COUNT; c++) {
+        uint32_t u = (uint32_t)random_next(&r), ones = 0x7fffff - (uint32_t)random_below(&r, 4);
+        if (c % 8 == 1) u = (u & 0xff800000) | ones;
+        if (c % 8 == 2) u &= 0xffff0000;
+        memcpy(&in[c], &u, 4);
+        if (c % 8 > 2) in[c] = (float)ldexp(random_normal(&r), (int)random_below(&r, 60) - 30);
+    }
+    bool ran = run("#include \"tile/rows.cuh\"\nusing namespace coda;\n" PARAMS
+                   "    const rows::Quotient by(p.in[i ^ 1]);\n"
+                   "    ((u32 *)p.out)[i] = float_bits(by.of(p.in[i]));\n}\n",
+                   COUNT, 256, in, COUNT, (float *)out, COUNT);
+    for (int c = 0; ran && c < COUNT; c++) {
+        float want = in[c] / in[c ^ 1];
+        bad += isnan(want) ? (out[c] & 0x7fffffff) <= 0x7f800000 : memcmp(&want, &out[c], 4) != 0;
+    }
+    if (!ran) return gpu_case(false, "quotients", "%s", err);
+    return gpu_case(!bad, "quotients", "%d of %d differ", bad, COUNT);
+}
+
 int gpu_primitives(void);
 int gpu_primitives(void)
 {
@@ -256,5 +284,5 @@ int gpu_primitives(void)
         failed += p->kind == PRIM_MAP ? try_map(p, false) : try_reduce(p);
         if (p->narrow) failed += try_map(p, true);
     }
-    return failed + try_rope() + try_conversions() + try_narrow() + try_wide();
+    return failed + try_rope() + try_conversions() + try_narrow() + try_wide() + try_quotients();
 }
