@@ -59,53 +59,39 @@ template <class Config> struct DeltaChunksSm90 {
 
     // ---- Warps that bring operands ----
 
-    // Where the thread's pieces of T^T and P go.
-    static constexpr i32 own = (Prepared::pieces + 127) / 128, factor_pieces = sizeof(DeltaFactors) / 16;
-    struct Pieces {
-        i32 t[own], p[own];
-    };
-    DEV static Pieces find_pieces(i32 thread)
-    {
-        Pieces of;
-#pragma unroll
-        for (i32 i = 0; i < own; i++) {
-            const i32 at = min(thread + 128 * i, Prepared::pieces - 1);
-            of.t[i] = Prepared::template place<typename Chunk::Square, true>(at);
-            of.p[i] = Prepared::template place<typename Chunk::Square, false>(at);
-        }
-        return of;
-    }
+    typedef DeltaPieces<Chunk> Pieces;
+    static constexpr i32 factor_pieces = sizeof(DeltaFactors) / 16;
     static constexpr i32 matrix_bytes = sizeof(T) * chunk * chunk;
-    DEV static void bring_made(const Prepared *made, const Pieces &of, i32 thread, Stage &to)
+    DEV static void bring_made(const Prepared *made, const Pieces &of, Stage &to)
     {
         const u32 at = ptx::shared_address(to.high);
-        const Piece *const from = reinterpret_cast<const Piece *>(made) + thread;
+        const Piece *const from = reinterpret_cast<const Piece *>(made) + of.thread;
 #pragma unroll
-        for (i32 i = 0; i < own; i++) {
-            if (thread + 128 * i >= Prepared::pieces) continue;
-            ptx::copy_async<16>(at + of.t[i], from + 128 * i, 16);
-            ptx::copy_async<16>(at + matrix_bytes + of.t[i], from + Prepared::pieces + 128 * i, 16);
+        for (i32 i = 0; i < of.own; i++) {
+            if (!of.has(i)) continue;
+            ptx::copy_async<16>(at + of.t[i], from + of.threads * i, 16);
+            ptx::copy_async<16>(at + matrix_bytes + of.t[i], from + Prepared::pieces + of.threads * i, 16);
             if constexpr (Config::o)
-                ptx::copy_async<16>(at + 2 * matrix_bytes + of.p[i], from + 2 * Prepared::pieces + 128 * i,
-                                    16);
+                ptx::copy_async<16>(at + 2 * matrix_bytes + of.p[i],
+                                    from + 2 * Prepared::pieces + of.threads * i, 16);
         }
-        if (thread < factor_pieces)
-            ptx::copy_async<16>(ptx::shared_address(&to.factors) + 16 * thread, from + 3 * Prepared::pieces,
-                                16);
+        if (of.thread < factor_pieces)
+            ptx::copy_async<16>(ptx::shared_address(&to.factors) + 16 * of.thread,
+                                from + 3 * Prepared::pieces, 16);
     }
     DEV static void bring(const Tensors &in, const Place &at, const Prepared *made, const Pieces &of,
                           i32 thread, u32 row, i32 count, Stage &to)
     {
         const i32 key = at.head / Config::group * keys;
-        Solve::template bring_rows<typename Chunk::Keys, keys>(
+        bring_rows<typename Chunk::Keys, keys, chunk, 128>(
             thread, to.k, in.k + at.batch * in.of_k.batch + row * in.of_k.time + key, in.of_k.time, count);
-        bring_made(made, of, thread, to);
-        Solve::template bring_rows<typename Chunk::Values, slice>(
+        bring_made(made, of, to);
+        bring_rows<typename Chunk::Values, slice, chunk, 128>(
             thread, to.v,
             in.v + at.batch * in.of_v.batch + row * in.of_v.time + at.head * Config::values + at.column,
             in.of_v.time, count);
         if constexpr (Config::o)
-            Solve::template bring_rows<typename Chunk::Keys, keys>(
+            bring_rows<typename Chunk::Keys, keys, chunk, 128>(
                 thread, to.q, in.q + at.batch * in.of_q.batch + row * in.of_q.time + key, in.of_q.time,
                 count);
     }
@@ -124,7 +110,7 @@ template <class Config> struct DeltaChunksSm90 {
     {
         const i32 thread = threadIdx.x - 128 * groups, rows = (i32)(end - first);
         const i32 all = (rows + chunk - 1) / chunk;
-        const Pieces of = find_pieces(thread);
+        const Pieces of(thread);
         i32 stage = 0, next = stages - 1;
         u32 parity = 1; // of what is left empty
 #pragma unroll 1

@@ -34,6 +34,25 @@ template <class T> struct alignas(128) DeltaPrepared {
     }
 };
 
+// What one of 128 threads moves of them, and where that lies in T^T and in P, in bytes.
+template <class Chunk> struct DeltaPieces {
+    typedef DeltaPrepared<typename Chunk::T> Prepared;
+    static constexpr i32 threads = 128, own = (Prepared::pieces + threads - 1) / threads;
+    i32 thread, t[own], p[own];
+
+    DEV i32 piece(i32 i) const { return thread + threads * i; }
+    DEV bool has(i32 i) const { return Prepared::pieces % threads == 0 || piece(i) < Prepared::pieces; }
+    DEV explicit DeltaPieces(i32 of) : thread(of % threads)
+    {
+#pragma unroll
+        for (i32 i = 0; i < own; i++) {
+            const i32 at = min(piece(i), Prepared::pieces - 1);
+            t[i] = Prepared::template place<typename Chunk::Square, true>(at);
+            p[i] = Prepared::template place<typename Chunk::Square, false>(at);
+        }
+    }
+};
+
 // Chunks of all sequences in a row: packed, those of sequence b from its first row / 64 + b on, as many as
 // fit there at most.
 template <class Config> struct DeltaParts {
@@ -89,10 +108,10 @@ template <class Config> struct DeltaPrepare {
     DEV static void bring(const Tensors &in, i64 batch, i32 head, u32 row, i32 count, Shared &to)
     {
         const i32 column = head / Config::group * keys;
-        Solve::template bring_rows<typename Chunk::Keys, keys, threads>(
+        bring_rows<typename Chunk::Keys, keys, chunk, threads>(
             threadIdx.x, to.k, in.k + batch * in.of_k.batch + row * in.of_k.time + column, in.of_k.time,
             count);
-        Solve::template bring_rows<typename Chunk::Keys, keys, threads>(
+        bring_rows<typename Chunk::Keys, keys, chunk, threads>(
             threadIdx.x, to.q, in.q + batch * in.of_q.batch + row * in.of_q.time + column, in.of_q.time,
             count);
         ptx::copy_async_commit();
@@ -208,19 +227,22 @@ template <class Config> struct DeltaPrepare {
         Solve::solve(warp, shared.diagonal, shared.made.inverse);
     }
 
-    template <bool upper> DEV static void leave(const T *from, T *to)
+    DEV static void move(const T *from, i32 bytes, T *to, i32 piece)
     {
-#pragma unroll
-        for (i32 i = threadIdx.x; i < Prepared::pieces; i += threads)
-            reinterpret_cast<Piece *>(to)[i] =
-                *reinterpret_cast<const Piece *>(reinterpret_cast<const u8 *>(from) +
-                                                 Prepared::template place<typename Chunk::Square, upper>(i));
+        reinterpret_cast<Piece *>(to)[piece] =
+            *reinterpret_cast<const Piece *>(reinterpret_cast<const u8 *>(from) + bytes);
     }
     DEV static void leave_all(const Shared &from, Prepared &to)
     {
-        leave<true>(from.made.inverse.high, to.high);
-        leave<true>(from.made.inverse.low, to.low);
-        leave<false>(from.made.p, to.p);
+        const DeltaPieces<Chunk> of_thread(threadIdx.x);
+#pragma unroll
+        for (i32 i = 0; i < of_thread.own; i++) {
+            if (!of_thread.has(i)) continue;
+            const i32 piece = of_thread.piece(i);
+            move(from.made.inverse.high, of_thread.t[i], to.high, piece);
+            move(from.made.inverse.low, of_thread.t[i], to.low, piece);
+            move(from.made.p, of_thread.p[i], to.p, piece);
+        }
         const i32 t = threadIdx.x % chunk;
         DeltaFactors &of = to.factors;
         if (threadIdx.x < chunk) of.beta[t] = from.numbers.beta[t], of.seen[t] = from.numbers.seen[t];

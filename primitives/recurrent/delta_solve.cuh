@@ -163,28 +163,17 @@ template <class Config> struct DeltaSolve {
         float high[2], low[2], beta[2];
     };
 
-    template <class Tile, i32 n, i32 many = threads>
-    DEV static void bring_rows(i32 thread, T *to, const T *from, i64 time, i32 count)
-    {
-        const u32 at = ptx::shared_address(to);
-#pragma unroll 2
-        for (i32 i = 0; i < chunk * n / 8; i += many) {
-            const i32 t = (i + thread) / (n / 8), c = (i + thread) % (n / 8) * 8;
-            ptx::copy_async<16>(at + Tile::offset(t, c), t < count ? from + t * time + c : from,
-                                t < count ? 16 : 0);
-        }
-    }
     DEV static void bring(const Tensors &in, const Source &of, i32 thread, u32 row, i32 count,
                           typename Chunk::Stage &to)
     {
         if (count > 0) {
-            bring_rows<typename Chunk::Keys, keys>(thread, to.k, of.k + row * in.of_k.time, in.of_k.time,
-                                                   count);
+            bring_rows<typename Chunk::Keys, keys, chunk, threads>(thread, to.k, of.k + row * in.of_k.time,
+                                                                   in.of_k.time, count);
             if constexpr (Config::o)
-                bring_rows<typename Chunk::Keys, keys>(thread, to.q, of.q + row * in.of_q.time, in.of_q.time,
-                                                       count);
-            bring_rows<typename Chunk::Values, Config::slice>(thread, to.v, of.v + row * in.of_v.time,
-                                                              in.of_v.time, count);
+                bring_rows<typename Chunk::Keys, keys, chunk, threads>(
+                    thread, to.q, of.q + row * in.of_q.time, in.of_q.time, count);
+            bring_rows<typename Chunk::Values, Config::slice, chunk, threads>(
+                thread, to.v, of.v + row * in.of_v.time, in.of_v.time, count);
         }
         ptx::copy_async_commit();
     }

@@ -5,6 +5,7 @@
 #pragma once
 #include "port/tile.cuh"
 #include "ptx/control.cuh"
+#include "ptx/copy.cuh"
 #include "ptx/matrix.cuh"
 
 namespace coda {
@@ -69,21 +70,54 @@ template <class Tile, class T> DEV void leave_turned(const float (&x)[32], i32 c
         ptx::stmatrix_transposed(Tile::matrices(tile, 16 * t, column, false), m[0], m[1], m[2], m[3]);
     }
 }
-// The first `count` of a tile's rows of n columns, by `many` threads.
-template <class Tile, i32 n, i32 rows, i32 many, class T>
-DEV void store_rows(i32 thread, const T *tile, T *to, i64 row, i32 count)
-{
+// A tile's rows of n columns, of which the first `count` are there, by `many` threads, which move `once` rows
+// at a time: a thread's pieces of 16 bytes lie at one place of each of its rows.
+template <class Tile, i32 n, i32 rows, i32 many> struct TileRows {
+    static constexpr i32 pieces = n / 8, once = many / pieces, turns = rows / once;
+    static_assert(many % pieces == 0 && rows % once == 0 && once % 8 == 0);
     struct alignas(16) Piece {
         u32 x[4];
     };
-    const u8 *const from = reinterpret_cast<const u8 *>(tile);
+    i32 row, column;
+
+    DEV explicit TileRows(i32 thread) : row((u32)thread / pieces), column((u32)thread % pieces * 8) {}
+    DEV u32 offset() const { return Tile::offset(row, column); }
+
+    template <bool whole, class T> DEV void bring(T *tile, const T *from, i64 time, i32 count) const
+    {
+        const u32 at = ptx::shared_address(tile) + offset();
+        const T *piece = from + row * time + column;
 #pragma unroll
-    for (i32 i = 0; i < rows * n / 8; i += many) {
-        const i32 t = (i + thread) / (n / 8), c = (i + thread) % (n / 8) * 8;
-        if (t < count)
-            *reinterpret_cast<Piece *>(to + t * row + c) =
-                *reinterpret_cast<const Piece *>(from + Tile::offset(t, c));
+        for (i32 i = 0; i < turns; i++, piece += once * time) {
+            const bool there = whole || row + i * once < count;
+            ptx::copy_async<16>(at + i * once * Tile::row_bytes, there ? piece : from, there ? 16 : 0);
+        }
     }
+    template <bool whole, class T> DEV void store(const T *tile, T *to, i64 time, i32 count) const
+    {
+        const u8 *const at = reinterpret_cast<const u8 *>(tile) + offset();
+        T *piece = to + row * time + column;
+#pragma unroll
+        for (i32 i = 0; i < turns; i++, piece += once * time)
+            if (whole || row + i * once < count)
+                *reinterpret_cast<Piece *>(piece) =
+                    *reinterpret_cast<const Piece *>(at + i * once * Tile::row_bytes);
+    }
+};
+// Zeros are behind the last row that is there.
+template <class Tile, i32 n, i32 rows, i32 many, class T>
+DEV void bring_rows(i32 thread, T *tile, const T *from, i64 time, i32 count)
+{
+    const TileRows<Tile, n, rows, many> of(thread);
+    if (count >= rows) of.template bring<true>(tile, from, time, count);
+    else of.template bring<false>(tile, from, time, count);
+}
+template <class Tile, i32 n, i32 rows, i32 many, class T>
+DEV void store_rows(i32 thread, const T *tile, T *to, i64 time, i32 count)
+{
+    const TileRows<Tile, n, rows, many> of(thread);
+    if (count >= rows) of.template store<true>(tile, to, time, count);
+    else of.template store<false>(tile, to, time, count);
 }
 
 } // namespace coda

@@ -82,14 +82,7 @@ template <class Config> struct ScanChunksSm90 : ScanFragments<Config, 1> {
     template <class Tile, i32 n>
     DEV static void bring_tile(T *to, const T *from, i64 time, i32 row, i32 count)
     {
-        const i32 thread = threadIdx.x % group;
-        const u32 at = ptx::shared_address(to);
-#pragma unroll 4
-        for (i32 i = thread; i < chunk * n / 8; i += group) {
-            const i32 t = i / (n / 8), c = i % (n / 8) * 8;
-            ptx::copy_async<16>(at + Tile::offset(t, c), t < count ? from + (row + t) * time + c : from,
-                                t < count ? 16 : 0);
-        }
+        bring_rows<Tile, n, chunk, group>(threadIdx.x % group, to, from + row * time, time, count);
     }
     DEV static void bring(const Tensors &in, const Place &at, i32 row, i32 count, Stage &to)
     {
