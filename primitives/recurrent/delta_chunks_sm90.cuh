@@ -2,8 +2,8 @@
 // of all chunks: what is left depends on states. A warpgroup has 64 columns of a head's, in registers, in
 // fp32, from the first chunk to the last, and makes all products by wgmma, transposed as delta_chunks.cuh has
 // them: the results of one are the operand of the next, and no warp hands anything on to another one. While
-// q S is multiplied the warpgroup is at N, and while P N is, at the state behind the chunk. Four more warps
-// bring what comes next, and store o.
+// q S is multiplied the warpgroup is at N, and while P N is, at the state behind the chunk, of which the next
+// chunk's keys see each half as soon as it is there. Four more warps bring what comes next, and store o.
 //
 // What is prepared lies in the place of `decay`.
 //
@@ -186,8 +186,9 @@ template <class Config> struct DeltaChunksSm90 {
         ptx::wgmma_commit();
     }
     // S^T q^T.
-    DEV static void ask(const Split (&of)[halves], u32 stage, Sum &o)
+    DEV static void ask(Split (&of)[halves], u32 stage, Sum &o)
     {
+        ptx::wgmma_fence();
 #pragma unroll
         for (i32 i = 0; i < keys / 16; i++)
             ptx::Wgmma<T, chunk>::template mma<0>(
@@ -209,6 +210,17 @@ template <class Config> struct DeltaChunksSm90 {
             ptx::Wgmma<T, chunk>::template mma<1>(n, high[j], b, 1);
         }
         ptx::wgmma_commit();
+    }
+    // N, packed, and times e^(G_64 - G) and k's length.
+    DEV static void weigh(const Sum &n, const float *later, Operands &high, Operands &low, Operands &packed)
+    {
+#pragma unroll
+        for (i32 i = 0; i < 4 * blocks; i++) {
+            const i32 t = i / 4;
+            const Pair w = port::load_pair(&later[16 * t + i % 4 / 2 * 8 + 2 * (Chunk::lane() % 4)]);
+            split_pair<T>(n[2 * i] * w.a, n[2 * i + 1] * w.b, high[t][i % 4], low[t][i % 4]);
+            if constexpr (Config::o) packed[t][i % 4] = pack2<T>(n[2 * i], n[2 * i + 1]);
+        }
     }
 
     // What is added to S of 64 keys, under way.
@@ -256,14 +268,6 @@ template <class Config> struct DeltaChunksSm90 {
             for (i32 i = 0; i < 4; i++) o[4 * t + i] *= i % 2 ? w.b : w.a;
         }
     }
-    DEV static void pack(const Tokens &n, Operands &to)
-    {
-#pragma unroll
-        for (i32 t = 0; t < blocks; t++)
-#pragma unroll
-            for (i32 i = 0; i < 4; i++)
-                to[t][i] = pack2<T>(n[2 * t + i / 2][i % 2 * 2], n[2 * t + i / 2][i % 2 * 2 + 1]);
-    }
 
     DEV static void find_values(u32 v, i32 column, Operands &x)
     {
@@ -272,65 +276,78 @@ template <class Config> struct DeltaChunksSm90 {
             ptx::ldmatrix_transposed(Chunk::Values::matrices(v, 16 * t, column, false), x[t]);
     }
 
-    // `first` are the first 64 keys of S, ahead of the chunk, and then behind it: they are split while tensor
-    // cores have the other keys.
-    template <class Wait>
-    DEV static void take(State &s, Split &first, i32 column, Stage &of, const Wait &wait_next)
+    // beta (v - e^G k S) of what the keys see.
+    DEV static void miss(Sum &seen, const Operands &x, const DeltaFactors &of, Operands &high, Operands &low)
+    {
+        Tokens tokens;
+        unpack(seen, tokens);
+#pragma unroll
+        for (i32 t = 0; t < blocks; t++) Carry::miss(tokens, x[t], of, t, high[t], low[t]);
+    }
+
+    // S as operands, and what a chunk's keys see in it.
+    struct Seen {
+        Split of[halves];
+        Sum sum;
+    };
+    // finish() makes the rest of S, while its first 64 keys are multiplied.
+    template <class Finish> DEV static void see_all(State &s, u32 stage, Seen &to, const Finish &finish)
+    {
+        split(s, 0, to.of[0]);
+        see(to.of[0], stage, 0, to.sum);
+        finish();
+        if constexpr (halves > 1) {
+            split(s, 1, to.of[1]);
+            see(to.of[1], stage, 1, to.sum);
+        }
+        ptx::wgmma_wait<0>();
+        pin(to.sum);
+#pragma unroll
+        for (i32 i = 0; i < halves; i++) pin(to.of[i].low);
+    }
+
+    // `seen` is of the chunk, and then of the next one: wait_next() waits for its operands, and says where
+    // they are. release() lets the chunk go.
+    template <class Wait, class Release>
+    DEV static void take(State &s, Seen &seen, i32 column, Stage &of, const Wait &wait_next,
+                         const Release &release)
     {
         const u32 v = ptx::shared_address(of.v), stage = ptx::shared_address(&of) >> 4;
         const DeltaFactors &made = of.factors;
-        Split state[halves];
-        Operands x, high, low, change;
-        Sum sum, n, o;
-        Tokens tokens;
-        state[0] = first;
-        see(state[0], stage, 0, sum);
-        if constexpr (halves > 1) {
-            split(s, 1, state[1]);
-            see(state[1], stage, 1, sum);
-        }
-        if constexpr (Config::o) ask(state, stage, o);
-        if constexpr (groups == 1) find_values(v, column, x); // another one has no registers for it
-        ptx::wgmma_wait<Config::o>();
-        pin(sum);
-#pragma unroll
-        for (i32 i = 0; i < halves; i++) pin(state[i].low);
-        if constexpr (groups > 1) find_values(v, column, x);
-        unpack(sum, tokens);
-#pragma unroll
-        for (i32 t = 0; t < blocks; t++) Carry::miss(tokens, x[t], made, t, high[t], low[t]);
+        Operands x, high, low, weighed_high, weighed_low, packed;
+        Sum n, o;
+        Change d;
+        if constexpr (Config::o) ask(seen.of, stage, o);
+        find_values(v, column, x);
+        miss(seen.sum, x, made, high, low);
         solve(high, low, stage, n);
         if constexpr (Config::o) {
             ptx::wgmma_wait<1>();
             pin(o);
 #pragma unroll
-            for (i32 i = 0; i < halves; i++) pin(state[i].high);
+            for (i32 i = 0; i < halves; i++) pin(seen.of[i].high);
             scale(o, made.q);
         }
         const float all = made.all;
         ptx::wgmma_wait<0>();
         pin(n), pin(high), pin(low);
-        unpack(n, tokens);
-        Carry::weigh(tokens, made, high, low);
-        Change d;
-        advance(high, low, stage, 0, d);
-        if constexpr (Config::o) {
-            pack(tokens, change);
-            add_within(change, stage, o);
-        }
+        weigh(n, made.later, weighed_high, weighed_low, packed);
+        advance(weighed_high, weighed_low, stage, 0, d);
+        if constexpr (Config::o) add_within(packed, stage, o);
         ptx::wgmma_wait<Config::o>();
         add(s, 0, d, all);
-        if constexpr (halves > 1) advance(high, low, stage, 1, d);
+        if constexpr (halves > 1) advance(weighed_high, weighed_low, stage, 1, d);
         if constexpr (Config::o) {
             ptx::wgmma_wait<(halves > 1)>();
-            pin(o), pin(change);
+            pin(o), pin(packed);
             leave_turned<typename Chunk::Values, T>(o, column, v);
         }
-        wait_next();
-        split(s, 0, first);
-        ptx::wgmma_wait<0>();
-        pin(high), pin(low);
-        if constexpr (halves > 1) add(s, 1, d, all);
+        see_all(s, wait_next(), seen, [&] {
+            ptx::wgmma_wait<1>();
+            pin(weighed_high), pin(weighed_low);
+            release();
+            if constexpr (halves > 1) add(s, 1, d, all);
+        });
     }
 
     DEV static void carry(const Tensors &in, const Place &at, u32 first, u32 end, Shared &shared)
@@ -338,26 +355,31 @@ template <class Config> struct DeltaChunksSm90 {
         const i32 column = ptx::uniform(threadIdx.x / 32) * 16;
         const bool any = at.sequence < in.sequences;
         State s = {};
-        Split keys_ahead;
+        Seen seen;
         if (Config::before && any)
             Carry::load(in.before + at.sequence * in.of_before.batch + at.head * in.of_before.head +
                             at.column + column,
                         in.of_before, s);
         i32 stage = 0;
         u32 parity = 0;
-        split(s, 0, keys_ahead);
-        if (first < end) ptx::mbarrier_wait(ptx::shared_address(&shared.full[0]), 0);
+        if (first < end) {
+            ptx::mbarrier_wait(ptx::shared_address(&shared.full[0]), 0);
+            see_all(s, ptx::shared_address(&shared.stage[0]) >> 4, seen, [] {});
+        }
 #pragma unroll 1
         for (u32 row = first; row < end; row += chunk) {
             const i32 now = stage;
             stage = stage + 1 == stages ? 0 : stage + 1;
             if (stage == 0) parity ^= 1;
-            const bool more = end - row > chunk;
-            take(s, keys_ahead, column, shared.stage[now], [&] {
+            const bool more = end - row > chunk; // else the last one's keys are seen again, for nobody
+            const auto wait_next = [&] {
                 if (more) ptx::mbarrier_wait(ptx::shared_address(&shared.full[stage]), parity);
+                return ptx::shared_address(&shared.stage[more ? stage : now]) >> 4;
+            };
+            take(s, seen, column, shared.stage[now], wait_next, [&] {
+                __syncwarp();
+                if (Chunk::lane() == 0) ptx::mbarrier_arrive(ptx::shared_address(&shared.empty[now]));
             });
-            __syncwarp();
-            if (Chunk::lane() == 0) ptx::mbarrier_arrive(ptx::shared_address(&shared.empty[now]));
         }
         if (Config::after && any)
             Carry::store(in.after + at.sequence * in.of_after.batch + at.head * in.of_after.head + at.column +
