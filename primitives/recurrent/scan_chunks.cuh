@@ -51,7 +51,8 @@ template <class Config> struct ScanChunks : ScanFragments<Config, 64 / Config::s
 #pragma unroll
                 for (i32 h = 0; h < 2; h++) {
                     const i32 i = token + lane() / 4 + 8 * h, t = j + 8 * n + 2 * (lane() % 4);
-                    const Pair w = Base::weights(g[n][2 * h], g[n][2 * h + 1], steps, i, t);
+                    const Pair w = Base::weights(g[n][2 * h], g[n][2 * h + 1], Base::decay_of(steps, i),
+                                                 Base::decays_of(steps, t), i, t);
                     m[2 * n + h] = pack2<T>(w.a, w.b);
                 }
             Base::add_within(y, m, of, j);
@@ -94,8 +95,7 @@ template <class Config> struct ScanChunks : ScanFragments<Config, 64 / Config::s
             if constexpr (Config::y) Base::share_states(warp, s, shared.state);
             ptx::copy_async_wait<0>();
             __syncthreads();
-            if (next < end)
-                Base::bring_chunk(in, at, next, min(chunk, end - next), shared.stage[stage ^ 1]);
+            if (next < end) Base::bring_chunk(in, at, next, min(chunk, end - next), shared.stage[stage ^ 1]);
             walk(in, at, warp, row, count, shared.stage[stage], shared, s);
             __syncthreads();
         }

@@ -1,7 +1,8 @@
 // scan_chunks_sm90.cuh -- scan_chunks.cuh on Hopper, by warpgroups of three kinds and wgmma. One carries 64
 // columns' states, transposed, in registers, in fp32, and makes y: what it multiplies lies in its registers,
-// so that no warp hands anything on to another one. One finds the weights of a chunk's tokens ahead of it,
-// c . b e^(D_i - D_j) d_j. Four warps bring rows, find the sums D, and store y.
+// so that no warp hands anything on to another one. What the next chunk's c ask of the states is multiplied
+// as soon as each half of them is there. One finds the weights of a chunk's tokens ahead of it,
+// c . b e^(D_i - D_j) d_j. Four warps bring rows, find the sums D by turns, and store y.
 //
 // Config: as scan_steps.cuh has it, of T bf16; i32 slice, chunk; bool each is false.
 #pragma once
@@ -20,7 +21,7 @@ template <class Config> struct ScanChunksSm90 : ScanFragments<Config, 1> {
     typedef typename Base::Steps Steps;
     typedef typename Base::Step Step;
     using Base::chunk, Base::slice, Base::states, Base::lane;
-    static constexpr i32 group = 128, blocks = chunk / 16, stages = 3, terms = Base::terms;
+    static constexpr i32 group = 128, warps = 4, blocks = chunk / 16, stages = 3, terms = Base::terms;
     static constexpr i32 eight_rows = 1024, halves = states / 64;
     // Registers of a thread by kind of warpgroup: 3 x 168 in all.
     static constexpr i32 carry_registers = 240, weigh_registers = 136, bring_registers = 128;
@@ -39,9 +40,7 @@ template <class Config> struct ScanChunksSm90 : ScanFragments<Config, 1> {
     struct alignas(1024) Shared {
         Stage stage[stages];
         T weight[2][chunk * chunk];
-        struct alignas(16) Aligned {
-            Steps of;
-        } steps[stages];
+        Steps steps[stages];
         u64 full[stages], empty[stages], weighed[2], used[2];
     };
     static constexpr i32 shared_bytes = sizeof(Shared);
@@ -95,30 +94,35 @@ template <class Config> struct ScanChunksSm90 : ScanFragments<Config, 1> {
     // Chunk i is handed on while chunk i - 1, of which y is left, makes room for one behind it.
     DEV static void bring_all(const Tensors &in, const Place &at, i32 first, i32 end, Shared &shared)
     {
-        const bool finds = ptx::uniform(threadIdx.x / 32) % 4 == 0;
+        const i32 warp = ptx::uniform(threadIdx.x / 32) % warps;
         const float a = in.a[at.head], bias = Config::bias ? in.bias[at.head] : 0.0f;
         Turn<stages> now, room = {stages - 1, 1};
-        Step step = {};
-        if (finds) step = Base::load_step(in, at, first, end);
+        Step step = Base::load_step(in, at, first + warp * chunk, end);
+        i32 finds = 0; // whose turn it is to find sums
+        const auto find = [&](i32 row, i32 stage) {
+            if (finds == warp && row < end) {
+                const Step next = Base::load_step(in, at, row + warps * chunk, end);
+                Base::find_steps(step, a, bias, min(chunk, end - row), shared.steps[stage]);
+                step = next;
+            }
+            finds = (finds + 1) % warps;
+        };
 #pragma unroll 1
         for (i32 i = 0; i < stages - 1; i++) {
             const i32 row = first + i * chunk;
             if (row < end) bring(in, at, row, min(chunk, end - row), shared.stage[i]);
             ptx::copy_async_commit();
         }
+        find(first, 0);
 #pragma unroll 1
         for (i32 row = first; row < end + chunk; row += chunk, now.next(), room.next()) {
             const i32 before = row - chunk, more = row + (stages - 1) * chunk;
             Stage &free = shared.stage[room.at];
             if (row < end) {
-                if (finds) {
-                    const Step next = Base::load_step(in, at, row + chunk, end);
-                    Base::find_steps(step, a, bias, min(chunk, end - row), shared.steps[now.at].of);
-                    step = next;
-                }
                 ptx::copy_async_wait<stages - 2>();
                 ptx::fence_async_shared();
                 arrive(shared.full[now.at]);
+                find(row + chunk, now.at + 1 == stages ? 0 : now.at + 1);
             }
             if (before >= first) {
                 wait(shared.empty[room.at], room.parity);
@@ -148,16 +152,23 @@ template <class Config> struct ScanChunksSm90 : ScanFragments<Config, 1> {
         ptx::wgmma_commit();
         ptx::wgmma_wait<0>();
         pin(g);
+        const i32 i = 16 * warp + lane() / 4;
+        const typename Base::Decay row[2] = {Base::decay_of(steps, i), Base::decay_of(steps, i + 8)};
 #pragma unroll
-        for (i32 n = 0; n < chunk / 8; n++)
+        for (i32 n = 0; n < chunk / 8; n++) {
+            const i32 j = 8 * n + 2 * (lane() % 4);
+            Pair w[2] = {};
+            if (n / 2 <= warp) {
+                const typename Base::DecayPair of_j = Base::decays_of(steps, j);
 #pragma unroll
-            for (i32 h = 0; h < 2; h++) {
-                const i32 i = 16 * warp + lane() / 4 + 8 * h, j = 8 * n + 2 * (lane() % 4);
-                Pair w = {0.0f, 0.0f};
-                if (n / 2 <= warp) w = Base::weights(g[4 * n + 2 * h], g[4 * n + 2 * h + 1], steps, i, j);
-                *reinterpret_cast<u32 *>(reinterpret_cast<u8 *>(to) + Square::offset(i, j)) =
-                    pack2<T>(w.a, w.b);
+                for (i32 h = 0; h < 2; h++)
+                    w[h] = Base::weights(g[4 * n + 2 * h], g[4 * n + 2 * h + 1], row[h], of_j, i + 8 * h, j);
             }
+#pragma unroll
+            for (i32 h = 0; h < 2; h++)
+                *reinterpret_cast<u32 *>(reinterpret_cast<u8 *>(to) + Square::offset(i + 8 * h, j)) =
+                    pack2<T>(w[h].a, w[h].b);
+        }
         ptx::fence_async_shared();
     }
     DEV static void weigh_all(i32 first, i32 end, Shared &shared)
@@ -168,7 +179,7 @@ template <class Config> struct ScanChunksSm90 : ScanFragments<Config, 1> {
         for (i32 row = first; row < end; row += chunk, now.next(), turn.next()) {
             wait(shared.full[now.at], now.parity);
             wait(shared.used[turn.at], turn.parity ^ 1);
-            weigh(shared.stage[now.at], shared.steps[now.at].of, shared.weight[turn.at]);
+            weigh(shared.stage[now.at], shared.steps[now.at], shared.weight[turn.at]);
             arrive(shared.weighed[turn.at]);
             arrive(shared.empty[now.at]);
         }
@@ -178,20 +189,22 @@ template <class Config> struct ScanChunksSm90 : ScanFragments<Config, 1> {
 
     typedef float States[states / 8][4]; // [16 columns of the warp, states]
 
-    // S, rounded, times c of all tokens, under way.
-    DEV static void ask(const States &s, u32 at, Operand (&high)[states / 16], Sum &y)
+    // 64 states of S, rounded, times c of all tokens, under way.
+    DEV static void ask(const States &s, u32 at, i32 half, Operand (&high)[4], Sum &y)
     {
 #pragma unroll
-        for (i32 i = 0; i < states / 16; i++)
+        for (i32 i = 0; i < 4; i++)
 #pragma unroll
-            for (i32 k = 0; k < 4; k++)
-                high[i][k] = pack2<T>(s[2 * i + k / 2][k % 2 * 2], s[2 * i + k / 2][k % 2 * 2 + 1]);
+            for (i32 k = 0; k < 4; k++) {
+                const float(&two)[4] = s[8 * half + 2 * i + k / 2];
+                high[i][k] = pack2<T>(two[k % 2 * 2], two[k % 2 * 2 + 1]);
+            }
         pin(high);
         ptx::wgmma_fence();
 #pragma unroll
-        for (i32 i = 0; i < states / 16; i++)
-            ptx::Wgmma<T, chunk>::template mma<0>(
-                y, high[i], operand(at, i / 4 * Groups::part_bytes + i % 4 * 32), i > 0);
+        for (i32 i = 0; i < 4; i++)
+            ptx::Wgmma<T, chunk>::template mma<0>(y, high[i], operand(at, half * Groups::part_bytes + i * 32),
+                                                  half > 0 || i > 0);
         ptx::wgmma_commit();
     }
     // x, times what a token counts behind the chunk, as sums of `terms` bf16.
@@ -273,43 +286,66 @@ template <class Config> struct ScanChunksSm90 : ScanFragments<Config, 1> {
         }
     }
 
-    DEV static void take(States &s, i32 column, float skip, Stage &of, const Steps &steps, const u64 &weighed,
-                         u32 parity, const T *weight)
+    // What of a chunk is there before it is taken: x, weighted too, and S c.
+    struct Ahead {
+        Operands x;
+        Operand weighted[terms][blocks];
+        Sum y;
+    };
+    // finish() makes the rest of S, while its first 64 states are multiplied.
+    template <class Finish>
+    DEV static void look(const States &s, i32 column, const Stage &of, const Steps &steps, Ahead &to,
+                         const Finish &finish)
+    {
+        const u32 at = ptx::shared_address(&of) >> 4, x = ptx::shared_address(of.x);
+        Operand high[halves][4];
+        if constexpr (Config::y) ask(s, at, 0, high[0], to.y);
+#pragma unroll
+        for (i32 t = 0; t < blocks; t++)
+            ptx::ldmatrix_transposed(Columns::matrices(x, 16 * t, column, false), to.x[t]);
+        finish();
+        if constexpr (Config::y) {
+            if constexpr (halves > 1) ask(s, at, 1, high[1], to.y);
+        }
+        weigh_x(to.x, steps, to.weighted);
+        if constexpr (Config::y) {
+            ptx::wgmma_wait<0>();
+            pin(to.y);
+#pragma unroll
+            for (i32 i = 0; i < halves; i++) pin(high[i]);
+        }
+    }
+
+    // `now` is of the chunk, and then of the next one, at which look_on() looks: it is given what makes the
+    // rest of S, and lets the chunk go then.
+    template <class Look>
+    DEV static void take(States &s, Ahead &now, i32 column, float skip, Stage &of, const Steps &steps,
+                         const u64 &weighed, u32 parity, const T *weight, const Look &look_on)
     {
         const u32 at = ptx::shared_address(&of) >> 4;
         const float all = steps.all;
-        Operand high[states / 16], weighted[terms][blocks];
-        Operands x;
-        Sum y, d;
-        if constexpr (Config::y) ask(s, at, high, y);
-#pragma unroll
-        for (i32 t = 0; t < blocks; t++)
-            ptx::ldmatrix_transposed(Columns::matrices(ptx::shared_address(of.x), 16 * t, column, false),
-                                     x[t]);
-        weigh_x(x, steps, weighted);
+        Sum d;
+        advance(now.weighted, at, 0, d);
         if constexpr (Config::y) {
-            ptx::wgmma_wait<0>();
-            pin(y), pin(high);
-        }
-        advance(weighted, at, 0, d);
-        if constexpr (Config::y) {
-            scale(y, steps.before);
+            scale(now.y, steps.before);
             wait(weighed, parity);
-            add_within(x, ptx::shared_address(weight) >> 4, y);
+            add_within(now.x, ptx::shared_address(weight) >> 4, now.y);
         }
         ptx::wgmma_wait<Config::y>();
         add(s, 0, d, all);
-        if constexpr (halves > 1) advance(weighted, at, 1, d);
+        if constexpr (halves > 1) advance(now.weighted, at, 1, d);
         if constexpr (Config::y) {
             ptx::wgmma_wait<(halves > 1)>();
-            pin(y), pin(x);
-            finish(y, x, ptx::shared_address(of.gate), column, skip);
-            leave_turned<Columns, T>(y, column, ptx::shared_address(of.x));
+            pin(now.y), pin(now.x);
+            finish(now.y, now.x, ptx::shared_address(of.gate), column, skip);
+            leave_turned<Columns, T>(now.y, column, ptx::shared_address(of.x));
         }
-        ptx::wgmma_wait<0>();
+        look_on([&] {
+            ptx::wgmma_wait<Config::y>();
 #pragma unroll
-        for (i32 i = 0; i < terms; i++) pin(weighted[i]);
-        if constexpr (halves > 1) add(s, 1, d, all);
+            for (i32 i = 0; i < terms; i++) pin(now.weighted[i]);
+            if constexpr (halves > 1) add(s, 1, d, all);
+        });
     }
 
     DEV static void carry(const Tensors &in, const Place &at, i32 first, i32 end, Shared &shared)
@@ -319,14 +355,27 @@ template <class Config> struct ScanChunksSm90 : ScanFragments<Config, 1> {
         Turn<stages> now;
         Turn<2> turn;
         States s;
+        Ahead ahead;
         Base::load_states(in, at, warp, s);
+        if (first < end) {
+            wait(shared.full[0], 0);
+            look(s, column, shared.stage[0], shared.steps[0], ahead, [] {});
+        }
 #pragma unroll 1
-        for (i32 row = first; row < end; row += chunk, now.next(), turn.next()) {
-            wait(shared.full[now.at], now.parity);
-            take(s, column, skip, shared.stage[now.at], shared.steps[now.at].of, shared.weighed[turn.at],
-                 turn.parity, shared.weight[turn.at]);
-            if constexpr (Config::y) arrive(shared.used[turn.at]);
-            arrive(shared.empty[now.at]);
+        for (i32 row = first; row < end; row += chunk, turn.next()) {
+            const i32 stage = now.at;
+            const bool more = end - row > chunk; // else the last one is looked at again, for nobody
+            now.next();
+            take(s, ahead, column, skip, shared.stage[stage], shared.steps[stage], shared.weighed[turn.at],
+                 turn.parity, shared.weight[turn.at], [&](const auto &finish) {
+                     if (more) wait(shared.full[now.at], now.parity);
+                     const i32 next = more ? now.at : stage;
+                     look(s, column, shared.stage[next], shared.steps[next], ahead, [&] {
+                         finish();
+                         if constexpr (Config::y) arrive(shared.used[turn.at]);
+                         arrive(shared.empty[stage]);
+                     });
+                 });
         }
         Base::store_states(in, at, warp, s);
     }

@@ -28,7 +28,7 @@ template <class Config, i32 parts> struct ScanFragments {
 
     // Of a chunk's tokens: D, in units of log 2, as two floats; d; e^D, and what d x counts in the states
     // behind the chunk.
-    struct Steps {
+    struct alignas(16) Steps {
         float high[chunk], low[chunk], d[chunk], before[chunk], behind[chunk], all; // e^D of the last one
     };
     struct Place {
@@ -139,13 +139,24 @@ template <class Config, i32 parts> struct ScanFragments {
         if (lane() == 0) to.all = math::exp2(last_high + last_low);
     }
 
-    // What x of tokens j and j + 1 counts in y of token i, whose products with c are g and h.
-    DEV static Pair weights(float g, float h, const Steps &of, i32 i, i32 j)
+    // D of a token, or of two neighbours and their d.
+    struct Decay {
+        float high, low;
+    };
+    struct DecayPair {
+        Pair high, low, d;
+    };
+    DEV static Decay decay_of(const Steps &of, i32 i) { return {of.high[i], of.low[i]}; }
+    DEV static DecayPair decays_of(const Steps &of, i32 j)
     {
-        const float high = of.high[i], low = of.low[i];
-        const float e = math::exp2((high - of.high[j]) + (low - of.low[j]));
-        const float f = math::exp2((high - of.high[j + 1]) + (low - of.low[j + 1]));
-        return {j <= i ? g * e * of.d[j] : 0.0f, j < i ? h * f * of.d[j + 1] : 0.0f};
+        return {port::load_pair(&of.high[j]), port::load_pair(&of.low[j]), port::load_pair(&of.d[j])};
+    }
+    // What x of tokens j and j + 1 counts in y of token i, whose products with c are g and h.
+    DEV static Pair weights(float g, float h, const Decay &row, const DecayPair &of, i32 i, i32 j)
+    {
+        const float e = math::exp2((row.high - of.high.a) + (row.low - of.low.a));
+        const float f = math::exp2((row.high - of.high.b) + (row.low - of.low.b));
+        return {j <= i ? g * e * of.d.a : 0.0f, j < i ? h * f * of.d.b : 0.0f};
     }
 
     // ---- Fragments ----
@@ -198,9 +209,9 @@ template <class Config, i32 parts> struct ScanFragments {
         for (i32 n = 0; n < own / 8; n++)
 #pragma unroll
             for (i32 h = 0; h < 2; h++)
-                port::store_pair(&to[own_column(warp) + lane() / 4 + 8 * h]
-                                    [own_state(warp) + 8 * n + 2 * (lane() % 4)],
-                                 {s[n][2 * h], s[n][2 * h + 1]});
+                port::store_pair(
+                    &to[own_column(warp) + lane() / 4 + 8 * h][own_state(warp) + 8 * n + 2 * (lane() % 4)],
+                    {s[n][2 * h], s[n][2 * h + 1]});
     }
 
     // S c of 16 tokens from `token` on.
