@@ -157,7 +157,7 @@ static void print_flat(struct emitter *e)
               w->threads, suffix, rows_pieces(e, suffix).s, w->threads, suffix);
     print_place(e);
     rows_starts(e);
-    if (e->exchange) rows_line(e, "summed.send(p%d + c);", e->summed);
+    if (e->exchange) rows_line(e, "summed.send(p%d + c, 0);", e->summed);
     rows_partials(e);
     rows_row_values(e, 0);
     if (rows_needs(w, e->p, 0, e->needed)) rows_piece(e, 0);
@@ -186,13 +186,21 @@ static void print_team(struct emitter *e)
 
 /* ---- The kernel ---- */
 
+/* How many columns there are, and in a piece; of a team's thread, how many pieces, and how far apart. */
+static struct word exchanged_pieces(const struct rows_walk *w)
+{
+    if (!w->team) return emit_word("%d, %d", w->width, w->width);
+    return emit_word("%lld, %d, %lld, %lld", (wide)w->columns, w->width, (wide)w->items,
+                     (wide)w->team * w->width);
+}
+
 static void begin_exchange(struct emitter *e)
 {
     const struct exchange_spec *s = e->exchange;
     struct word n = e->w->team ? rows_count(e) : rows_pieces(e, "");
-    rows_line(e, "exchange::RowSum<%s, %lld, %d> summed(a.company, block.index(), a.a%d, (i64)%s * %lld);",
-              emit_dtype(s->use[ALL_REDUCE_X].dtype), (wide)s->ranks, e->w->width, e->argument[e->summed],
-              n.s, (wide)(e->w->team ? e->w->columns : e->w->width));
+    rows_line(e, "exchange::RowSum<%s, %lld, %s> summed(a.company, block.index(), a.a%d, (i64)%s * %lld);",
+              emit_dtype(s->use[ALL_REDUCE_X].dtype), (wide)s->ranks, exchanged_pieces(e->w).s,
+              e->argument[e->summed], n.s, (wide)(e->w->team ? e->w->columns : e->w->width));
 }
 
 static void print_kernel(struct emitter *e, const struct schedule *s)
@@ -220,7 +228,7 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
     else if (s->grid && e->w->finishes) rows_finish_columns(e);
     else if (s->grid && e->w->team) print_team(e);
     else if (s->grid) print_flat(e);
-    if (e->exchange) rows_line(e, "summed.exchange.end(block.index(), block.count(), %d);", e->w->threads);
+    if (e->exchange) rows_line(e, "summed.exchange.end(block.count(), %d);", e->w->threads);
     text_append(e->t, "}\n");
     emit_entry(e->k, &(struct entry){.declares = floats > 0}, e->t);
 }

@@ -72,7 +72,8 @@ void rows_pointers(struct emitter *e);                       /* where the row of
 void rows_partials(struct emitter *e);              /* states of the row, to be finished */
 void rows_row_values(struct emitter *e, int phase); /* and the stores of such */
 void rows_kept(struct emitter *e);                  /* room for kept loads */
-void rows_read_ahead(struct emitter *e);            /* into it, what the first walk needs at c */
-void rows_piece(struct emitter *e, int phase);      /* the walk's column values at c */
+/* Into it, what the first walk needs at c: sums over ranks, or all else. */
+void rows_read_ahead(struct emitter *e, bool summed);
+void rows_piece(struct emitter *e, int phase); /* the walk's column values at c */
 
 #endif

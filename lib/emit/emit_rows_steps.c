@@ -332,16 +332,17 @@ static void read_piece(struct emitter *e, int i)
     if (use_is_packed(port_of(e, s)) && e->w->packed[s->port])
         rows_line(e, "%sW%d::%s(%s, %s);", guard.s, s->port, e->w->width == 8 ? "eight" : "four",
                   packed_place(e, s->port, "c").s, x.s);
-    else if (s->port == e->summed) rows_line(e, "summed.load(%s, p%d + c);", x.s, s->port);
+    else if (s->port == e->summed && e->w->team) rows_line(e, "summed.load(%s, i);", x.s);
+    else if (s->port == e->summed)
+        rows_line(e, "summed.receive(0);"), rows_line(e, "summed.load(%s, 0);", x.s);
     else if (e->w->packed[s->port]) rows_line(e, "%sport::load_piece(%s, p%d + c);", guard.s, x.s, s->port);
     else rows_line(e, "%s%s[0] = %s;", guard.s, x.s, element(e, s->port).s);
 }
 
-void rows_read_ahead(struct emitter *e)
+void rows_read_ahead(struct emitter *e, bool summed)
 {
-    for (int last = 0; last < 2; last++) /* a sum over ranks waits for them, so it comes behind the others */
-        for (int i = 0; i < e->p->steps; i++)
-            if (e->w->ahead[i] && (e->p->step[i].port == e->summed) == last) read_piece(e, i);
+    for (int i = 0; i < e->p->steps; i++)
+        if (e->w->ahead[i] && (e->p->step[i].port == e->summed) == summed) read_piece(e, i);
 }
 
 static void read_pieces(struct emitter *e, int phase)

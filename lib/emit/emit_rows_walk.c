@@ -48,29 +48,26 @@ static void print_walk(struct emitter *e, int phase)
     rows_close(e);
 }
 
-static void print_ahead(struct emitter *e)
+static void print_ahead(struct emitter *e, bool summed)
 {
     bool any = false;
-    for (int i = 0; i < e->p->steps; i++) any = any || e->w->ahead[i];
+    for (int i = 0; i < e->p->steps; i++)
+        any = any || (e->w->ahead[i] && (e->p->step[i].port == e->summed) == summed);
     if (!any || !e->w->pieces) return;
     open_walk(e);
-    rows_read_ahead(e);
+    rows_read_ahead(e, summed);
     rows_close(e);
 }
 
-/* Ahead of the first load, so that ranks' words cross on their way. */
-static void print_sends(struct emitter *e)
-{
-    open_walk(e);
-    rows_line(e, "summed.send(p%d + c);", e->summed);
-    rows_close(e);
-}
-
+/* Ranks' words are on their way while a row's other pieces are loaded. */
 void rows_walk_team(struct emitter *e)
 {
-    if (e->exchange) print_sends(e);
+    struct word c = e->w->team > 1 ? emit_word("lane%s", times(e->w->width).s) : emit_word("%s", "0");
+    if (e->exchange) rows_line(e, "summed.send(p%d + %s, %s);", e->summed, c.s, c.s);
     rows_kept(e);
-    print_ahead(e);
+    print_ahead(e, false);
+    if (e->exchange) rows_line(e, "summed.receive(%s);", c.s);
+    if (e->exchange) print_ahead(e, true);
     rows_partials(e);
     for (int phase = 0; phase < e->w->phases; phase++) {
         rows_row_values(e, phase);

@@ -83,6 +83,13 @@ static bool is_loaded_once(const struct rows_walk *w, struct arena *a, const str
            w->pieces;
 }
 
+/* A thread asks for all of its pieces at once. */
+static bool has_registers(const struct rows_walk *w)
+{
+    enum { LARGE = 512, MOST = 64, MOST_OF_LARGE = 16 }; /* threads of a block; elements of a thread */
+    return w->items * w->width <= (w->threads > LARGE ? MOST_OF_LARGE : MOST);
+}
+
 /* ---- Both as one ---- */
 
 coda_status schedule_join_exchange(struct plan *p, int exchange, bool *joined)
@@ -99,7 +106,7 @@ coda_status schedule_join_exchange(struct plan *p, int exchange, bool *joined)
     coda_status status = schedule_complete(to, &p->arena, q, &p->target);
     if (status || !is_dense(&to->walk, &q->port[port], port, s)) return status;
     rows_spread(&to->walk, q); /* as it will be */
-    *joined = is_loaded_once(&to->walk, &p->arena, q, port);
+    *joined = has_registers(&to->walk) && is_loaded_once(&to->walk, &p->arena, q, port);
     if (*joined) to->exchange = s;
     return CODA_OK;
 }

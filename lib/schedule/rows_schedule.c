@@ -343,7 +343,7 @@ void rows_spread(struct rows_walk *w, const struct program *p)
     enum { WARP = 32, MOST_THREADS = 1024 };
     int64_t each, floats = 0;
     if (w->team <= WARP || w->folds || w->finishes) return;
-    w->team = w->threads = (int)MIN(CEIL_DIV(w->pieces, WARP) * WARP, MOST_THREADS);
+    w->team = w->threads = (int)MIN(CEIL_DIV(w->pieces, ROWS_SPREAD * WARP) * WARP, MOST_THREADS);
     w->items = CEIL_DIV(w->pieces, w->team);
     each = w->items * w->width;
     for (int i = 0; i < p->steps; i++) {

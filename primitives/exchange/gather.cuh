@@ -36,6 +36,7 @@ template <i32 ranks, i32 threads> struct Gather {
     DEV static void run(const Block &block, const u32 *x, u32 *y, i64 n, i64 run, const Company<ranks> &c)
     {
         Exchange<ranks> e(c, block.index());
+        e.begin();
         const i64 first = block.index() * (i64)threads + threadIdx.x, step = block.count() * (i64)threads;
         const i64 pieces = (n + carried - 1) / carried, bytes = 16 * pieces;
         for (i64 v = first; v < pieces; v += step) {
@@ -48,9 +49,9 @@ template <i32 ranks, i32 threads> struct Gather {
 #pragma unroll
             for (i32 i = 1; i < ranks; i++) {
                 const u32 r = (c.rank + i) % ranks;
-                unpack(y, e.received(e.look(r, bytes, 16 * v), r, bytes, 16 * v), carried * v, n, run, r);
+                unpack(y, e.received(e.place(r, bytes, 16 * v)), carried * v, n, run, r);
             }
-        e.end(block.index(), block.count(), threads);
+        e.end(block.count(), threads);
     }
 };
 

@@ -66,54 +66,83 @@ DEV bool is_there(const ptx::Words &w)
     return w.at[0] != none && w.at[1] != none && w.at[2] != none && w.at[3] != none;
 }
 
-// An exchange, as a thread of a rank sees it: made behind the wait for the kernel ahead.
+// Where words of another rank come to lie, if there are any.
+struct Place {
+    u32 from;
+    u8 *at;
+    bool here = true;
+};
+
+// An exchange, as a thread of a rank sees it, behind the wait for the kernel ahead.
 template <i32 ranks> struct Exchange {
     const Company<ranks> &company;
-    u32 epoch;
-    bool ended; // nothing is sent or waited for any more
+    u32 block, epoch;
+    bool begun = false, ended; // nothing is sent or waited for any more
 
-    DEV Exchange(const Company<ranks> &company, u32 block) : company(company)
+    DEV Exchange(const Company<ranks> &company, u32 block) : company(company), block(block) {}
+    // The exchange's number, all along it. What is sent should be on its way from memory then, too.
+    DEV void begin()
     {
         epoch = ptx::load_word_system(&head()->epoch[block % counters]);
         ended = ptx::load_word_system(&head()->dead);
+        begun = true;
     }
     DEV Head *head_of(u32 rank) const { return (Head *)company.inbox[rank]; }
     DEV Head *head() const { return head_of(company.rank); }
 
-    // Where in a rank's inbox the words of another one lie, which are `bytes`.
+    // Where in the first area of a rank's inbox the words of another one lie, which are `bytes`; and how far
+    // behind that they do in this exchange's.
     DEV u8 *slot(u32 of, u32 from, i64 bytes) const
     {
-        return company.inbox[of] + company.start + epoch % areas * company.area +
-               (i64)(from - (from > of)) * bytes;
+        return company.inbox[of] + company.start + (i64)(from - (from > of)) * bytes;
     }
+    DEV i64 area() const { return epoch % areas * (i64)company.area; }
+
     DEV void send(u32 to, i64 bytes, i64 at, const ptx::Words &w) const
     {
-        if (!ended) ptx::store_system(slot(to, company.rank, bytes) + at, w);
+        if (!ended) ptx::store_system(slot(to, company.rank, bytes) + area() + at, w);
     }
-    DEV ptx::Words look(u32 from, i64 bytes, i64 at) const
+    // Where the words of another rank come to lie.
+    DEV Place place(u32 from, i64 bytes, i64 at) const
     {
-        return ptx::load_system(slot(company.rank, from, bytes) + at);
+        return {from, slot(company.rank, from, bytes) + area() + at};
     }
-    // What a look has found, and if that was not all, what comes.
-    DEV ptx::Words received(ptx::Words w, u32 from, i64 bytes, i64 at)
+    DEV ptx::Words received(Place p)
     {
-        if (!is_there(w) && !ended) w = awaited(from, bytes, at);
-        if (!ended) ptx::store_system(slot(company.rank, from, bytes) + at, {{none, none, none, none}});
-        return w;
+        ptx::Words w[1];
+        receive(w, [=](i32) { return p; });
+        return w[0];
     }
-    DEV ptx::Words awaited(u32 from, i64 bytes, i64 at)
+    // Words of all places, looked for at once, then again until they are there; and taken away.
+    template <i32 n, class F> DEV void receive(ptx::Words (&w)[n], const F &place)
     {
-        ptx::Words w;
+#pragma unroll
+        for (i32 i = 0; i < n; i++) w[i] = place(i).here ? ptx::load_system(place(i).at) : ptx::Words{};
+        if (!ended) await(w, place);
+#pragma unroll
+        for (i32 i = 0; i < n; i++)
+            if (place(i).here && !ended) ptx::store_system(place(i).at, {{none, none, none, none}});
+    }
+    template <i32 n, class F> DEV void await(ptx::Words (&w)[n], const F &place)
+    {
         u64 began = 0;
+        u32 missing;
         do {
 #pragma unroll 1
-            for (u32 i = 0; i < patience_tries; i++) {
-                if (is_there(w = look(from, bytes, at))) return w;
+            for (u32 tries = 0; tries < patience_tries; tries++) {
+                bool all = true;
+#pragma unroll
+                for (i32 i = 0; i < n; i++)
+                    if (!is_there(w[i])) w[i] = ptx::load_system(place(i).at), all = false;
+                if (all) return;
                 if (began) ptx::pause(pause_ns);
             }
-            lose_patience(from, began);
+            missing = place(n - 1).from;
+#pragma unroll
+            for (i32 i = n - 2; i >= 0; i--)
+                if (!is_there(w[i])) missing = place(i).from;
+            lose_patience(missing, began);
         } while (!ended);
-        return w;
     }
 
     DEV void lose_patience(u32 from, u64 &began)
@@ -176,14 +205,16 @@ template <i32 ranks> struct Exchange {
 
     // By all threads of all blocks, at the end. Each block counts for some, and reads no counter but its own,
     // as others may not have begun. Where there are more blocks than counters, the last one counts for all.
-    DEV void end(u32 block, u32 blocks, i32 threads) const
+    DEV void end(u32 blocks, i32 threads)
     {
+        if (!begun) begin();
         if (ended) pass_on();
         __syncthreads();
         if (blocks > counters && !is_last(blocks)) return;
-        if (blocks > counters) block = 0, blocks = 1;
+        const u32 first = blocks > counters ? 0 : block;
+        if (blocks > counters) blocks = 1;
         const u32 next = epoch + 1 == last_epoch ? 0 : epoch + 1;
-        for (u32 i = block + threadIdx.x * blocks; i < counters; i += threads * blocks)
+        for (u32 i = first + threadIdx.x * blocks; i < counters; i += threads * blocks)
             head()->epoch[i] = next;
     }
     // Have all the others of this launch ended?

@@ -70,20 +70,37 @@ template <class T> struct Piece {
     }
 };
 
-// The sum of a piece, of which this rank has `own`, and the others have sent theirs.
+// Which of the other ranks is the i-th.
+template <i32 ranks> DEV u32 other_rank(const Company<ranks> &c, i32 i) { return i + (i >= (i32)c.rank); }
+
+// The sum of a piece, of which this rank has `own`, and w is of the others.
+template <class P, i32 ranks>
+DEV void add_all(float (&sum)[P::each], const ptx::Words &own, const ptx::Words (&w)[ranks - 1], i32 rank)
+{
+    if constexpr (ranks == 2) { // in any order
+        P::begin(sum, own);
+        P::add(sum, w[0]);
+        return;
+    }
+#pragma unroll
+    for (i32 r = 0; r < ranks; r++) {
+        ptx::Words next = own;
+#pragma unroll
+        for (i32 i = 0; i < 4; i++) {
+            if (r > rank) next.at[i] = w[r ? r - 1 : 0].at[i];
+            if (r < rank) next.at[i] = w[r < ranks - 1 ? r : 0].at[i];
+        }
+        if (r) P::add(sum, next);
+        else P::begin(sum, next);
+    }
+}
 template <class P, i32 ranks>
 DEV ptx::Words add_up(Exchange<ranks> &e, const ptx::Words &own, i64 bytes, i64 at)
 {
-    ptx::Words w[ranks];
+    ptx::Words w[ranks - 1];
     float sum[P::each];
-#pragma unroll
-    for (i32 r = 0; r < ranks; r++) w[r] = r == (i32)e.company.rank ? own : e.look(r, bytes, at);
-#pragma unroll
-    for (i32 r = 0; r < ranks; r++) {
-        if (r != (i32)e.company.rank) w[r] = e.received(w[r], r, bytes, at);
-        if (r) P::add(sum, w[r]);
-        else P::begin(sum, w[r]);
-    }
+    e.receive(w, [&](i32 i) { return e.place(other_rank(e.company, i), bytes, at); });
+    add_all<P, ranks>(sum, own, w, (i32)e.company.rank);
     return P::rounded(sum);
 }
 
@@ -105,6 +122,7 @@ template <class C> struct Reduce {
     DEV static void push(const Block &block, const T *x, T *y, i64 n, const Company<ranks> &c)
     {
         X e(c, block.index());
+        e.begin();
         const i64 first = block.index() * (i64)C::threads + threadIdx.x,
                   step = block.count() * (i64)C::threads;
         const i64 bytes = 16 * pieces(n);
@@ -117,7 +135,7 @@ template <class C> struct Reduce {
             const ptx::Words own = sendable<P::nan>(P::load(x + v * P::each, n - v * P::each, C::vectors));
             P::store(y + v * P::each, add_up<P>(e, own, bytes, 16 * v), n - v * P::each, C::vectors);
         }
-        e.end(block.index(), block.count(), C::threads);
+        e.end(block.count(), C::threads);
     }
 
     // The same: each rank has a part, adds up what the others send of it, and sends them the sum.
@@ -125,6 +143,7 @@ template <class C> struct Reduce {
     DEV static void two_shot(const Block &block, const T *x, T *y, i64 n, const Company<ranks> &c)
     {
         X e(c, block.index());
+        e.begin();
         const i64 first = block.index() * (i64)C::threads + threadIdx.x,
                   step = block.count() * (i64)C::threads;
         const i64 part = (pieces(n) + ranks - 1) / ranks, bytes = 16 * part, back = (ranks - 1) * bytes;
@@ -143,13 +162,15 @@ template <class C> struct Reduce {
             for_others(e, [&](u32 r) { e.send(r, bytes, back + 16 * v, all); });
             P::store(y + i, all, n - i, C::vectors);
         }
-        for (i64 v = first; v < part; v += step)
-            for_others(e, [&](u32 r) {
-                const i64 i = at(r, v), from = back + 16 * v;
-                if (i < n)
-                    P::store(y + i, e.received(e.look(r, bytes, from), r, bytes, from), n - i, C::vectors);
-            });
-        e.end(block.index(), block.count(), C::threads);
+#pragma unroll 1
+        for (i32 k = 0; k < ranks - 1; k++) {
+            const u32 r = other_rank(c, k);
+            for (i64 v = first; v < part && at(r, v) < n; v += step) {
+                const ptx::Words w = e.received(e.place(r, bytes, back + 16 * v));
+                P::store(y + at(r, v), w, n - at(r, v), C::vectors);
+            }
+        }
+        e.end(block.count(), C::threads);
     }
 
     // y = this rank's part of the sum of x, n elements: of each run of x a rank has `part`.
@@ -157,6 +178,7 @@ template <class C> struct Reduce {
     DEV static void scatter(const Block &block, const T *x, T *y, i64 n, i64 part, const Company<ranks> &c)
     {
         X e(c, block.index());
+        e.begin();
         const i64 first = block.index() * (i64)C::threads + threadIdx.x,
                   step = block.count() * (i64)C::threads;
         const i64 bytes = 16 * pieces(n);
@@ -176,7 +198,7 @@ template <class C> struct Reduce {
             const ptx::Words own = sendable<P::nan>(brought(c.rank, v));
             P::store(y + v * P::each, add_up<P>(e, own, bytes, 16 * v), n - v * P::each, C::vectors);
         }
-        e.end(block.index(), block.count(), C::threads);
+        e.end(block.count(), C::threads);
     }
     // Where in x element i of rank r's result comes from.
     DEV static i64 start(i64 i, u32 r, i64 n, i64 part)

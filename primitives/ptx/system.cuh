@@ -54,15 +54,19 @@ DEV bool claim_word(u32 *at, u32 old, u32 w)
 DEV u32 add_word(u32 *at, u32 w)
 {
     u32 before;
-    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(at), "r"(w)
-                 : "memory");
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(w) : "memory");
     return before;
 }
 
 // What this thread, and those that it met at a barrier, stored before is there before what it stores behind.
 DEV void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
+// p, of which the compiler does not know that it may compute it later.
+DEV u8 *computed(u8 *p)
+{
+    asm volatile("" : "+l"(p));
+    return p;
+}
 
 // Nanoseconds of a clock that runs on while others of the device do not.
 DEV u64 nanoseconds()

@@ -694,8 +694,8 @@ START_TEST(kernels_of_ours)
         int kernels; /* with the product's */
     } cases[] = {
         {"%h = add %s, %x\n%n = rms_norm %h {eps=1e-5}\noutput %y = %n\noutput %r = %h\n",
-         "RowSum<bf16, 2, 8>", 2}, /* where its pieces arrive, */
-        {"%h = add %s, %x\noutput %y = %h\n", "RowSum<bf16, 2, 8>", 2},
+         "RowSum<bf16, 2, 4096, 8, 2, 2048>", 2}, /* where its pieces arrive, */
+        {"%h = add %s, %x\noutput %y = %h\n", "RowSum<bf16, 2, 8, 8>", 2},
         {"%h = add %s, %x\noutput %y = %h\noutput %o = %s\n", "::push(", 3}, /* but not if it is wanted */
         {"%t = all_gather %s, %tp, %s {axis=1}\noutput %y = %t\n", "exchange::Gather<2", 3},
         {"%t = reduce_scatter %x, %tp, %s {axis=0}\noutput %y = %t\noutput %o = %s\n", "::scatter(", 3},
