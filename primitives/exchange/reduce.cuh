@@ -117,6 +117,45 @@ template <class C> struct Reduce {
     }
     DEV static i64 pieces(i64 n) { return (n + P::each - 1) / P::each; }
 
+    // Several pieces of a thread's, which are there as a whole: their loads are under way at once, so that
+    // few SMs fill the link.
+    static constexpr i32 batch = ranks == 2 ? 4 : ranks == 3 ? 2 : 1;
+    struct Batch {
+        ptx::Words own[batch];
+
+        DEV Batch(const T *x, i64 v, i64 step)
+        {
+#pragma unroll
+            for (i32 i = 0; i < batch; i++) own[i] = *(const ptx::Words *)(x + (v + i * step) * P::each);
+#pragma unroll
+            for (i32 i = 0; i < batch; i++) own[i] = sendable<P::nan>(own[i]);
+        }
+        DEV void send(const X &e, i64 bytes, i64 v, i64 step) const
+        {
+            for_others(e, [&](u32 r) {
+#pragma unroll
+                for (i32 i = 0; i < batch; i++) e.send(r, bytes, 16 * (v + i * step), own[i]);
+            });
+        }
+        DEV void add(X &e, T *y, i64 bytes, i64 v, i64 step) const
+        {
+            ptx::Words w[batch * (ranks - 1)];
+            e.receive(w, [&](i32 i) {
+                const i64 at = 16 * (v + i / (ranks - 1) * step);
+                return e.place(other_rank(e.company, i % (ranks - 1)), bytes, at);
+            });
+#pragma unroll
+            for (i32 i = 0; i < batch; i++) {
+                ptx::Words others[ranks - 1];
+                float sum[P::each];
+#pragma unroll
+                for (i32 r = 0; r < ranks - 1; r++) others[r] = w[i * (ranks - 1) + r];
+                add_all<P, ranks>(sum, own[i], others, (i32)e.company.rank);
+                *(ptx::Words *)(y + (v + i * step) * P::each) = P::rounded(sum);
+            }
+        }
+    };
+
     // y = the sum of x over ranks, n elements: each rank sends all of its own to all others.
     template <class Block>
     DEV static void push(const Block &block, const T *x, T *y, i64 n, const Company<ranks> &c)
@@ -125,16 +164,24 @@ template <class C> struct Reduce {
         e.begin();
         const i64 first = block.index() * (i64)C::threads + threadIdx.x,
                   step = block.count() * (i64)C::threads;
-        const i64 bytes = 16 * pieces(n);
-#pragma unroll 4
-        for (i64 v = first; v < pieces(n); v += step) {
-            const ptx::Words own = sendable<P::nan>(P::load(x + v * P::each, n - v * P::each, C::vectors));
-            for_others(e, [&](u32 r) { e.send(r, bytes, 16 * v, own); });
+        const i64 bytes = 16 * pieces(n), whole = C::vectors ? n / P::each : 0;
+        const auto own = [&](i64 v) {
+            return sendable<P::nan>(P::load(x + v * P::each, n - v * P::each, C::vectors));
+        };
+        i64 v = first;
+        if constexpr (batch > 1)
+            for (; v + (batch - 1) * step < whole; v += batch * step)
+                Batch(x, v, step).send(e, bytes, v, step);
+        for (; v < pieces(n); v += step) {
+            const ptx::Words w = own(v);
+            for_others(e, [&](u32 r) { e.send(r, bytes, 16 * v, w); });
         }
-        for (i64 v = first; v < pieces(n); v += step) {
-            const ptx::Words own = sendable<P::nan>(P::load(x + v * P::each, n - v * P::each, C::vectors));
-            P::store(y + v * P::each, add_up<P>(e, own, bytes, 16 * v), n - v * P::each, C::vectors);
-        }
+        v = first;
+        if constexpr (batch > 1)
+            for (; v + (batch - 1) * step < whole; v += batch * step)
+                Batch(x, v, step).add(e, y, bytes, v, step);
+        for (; v < pieces(n); v += step)
+            P::store(y + v * P::each, add_up<P>(e, own(v), bytes, 16 * v), n - v * P::each, C::vectors);
         e.end(block.count(), C::threads);
     }
 

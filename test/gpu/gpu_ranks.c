@@ -190,6 +190,7 @@ static const struct {
 } exchanges[] = {
     {"sum 8 KiB", "all_reduce", 1, 4096, -1, false},
     {"sum 1 MiB", "all_reduce", 64, 8192, -1, false},
+    {"sum 8 MiB", "all_reduce", 1031, 4104, -1, false}, /* of which a thread has several pieces at once */
     {"scatter rows", "reduce_scatter", 64, 1024, 0, false},
     {"scatter columns", "reduce_scatter", 300, 256, 1, false},
     {"gather rows", "all_gather", 32, 1024, 0, false},
