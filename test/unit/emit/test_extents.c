@@ -94,7 +94,7 @@ static const struct {
     int few, many;     /* texts of prompts of up to 16 tokens, of more */
     int token;         /* of a token of each sequence */
     int steps, chunks; /* of packed ones, up to two a sequence, and more */
-} target[] = {{"sm_90a", 2, 1, 3, 3, 1}, {"sm_80", 1, 4, 1, 4, 4}}; /* tiles of 16 to 128 queries */
+} target[] = {{"sm_90a", 2, 1, 4, 3, 1}, {"sm_80", 1, 4, 1, 4, 4}}; /* tiles of 16 to 128 queries */
 
 START_TEST(prompts_of_any_length_share_texts)
 {
@@ -125,7 +125,7 @@ START_TEST(biases_of_any_size_share_texts)
 }
 END_TEST
 
-/* A cluster of 8, 4 or 2 blocks has the keys of a sequence. */
+/* A cluster of 8, 4 or 2 blocks has the keys of a sequence; of several, where there are many. */
 START_TEST(batches_of_any_size_share_texts)
 {
     struct texts all = {.n = 0};
