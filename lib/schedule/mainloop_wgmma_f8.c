@@ -2,10 +2,10 @@
  * mainloop_wgmma_f8.c -- products of fp8 by fp8: the tiles of primitives/tile/gemm_sm90_f8.cuh.
  *
  * They are those of mainloop_wgmma without turns, tails and lent slots, at most 192 columns wide: consumers
- * share a tile, so that one multiplies while the other adds up the sums of its last slot. Clusters of two
- * load what they share once: at twice the rate of 16 bits a product wants as many bytes of L2 in a clock.
- * Where N or K are few, or the operands are no rows of K at multiples of 16 bytes, other main loops have it.
- * No card has timed these tiles yet; their order is the formula's (wgmma_cost.c).
+ * share a tile, so that one multiplies while the other adds up the sums of its last slot. Up to 128 columns
+ * each also issues half of its next slot first (promotion.cuh). Clusters of two load what they share once: at
+ * twice the rate of 16 bits a product wants as many bytes of L2 in a clock. Where N or K are few, or the
+ * operands are no rows of K at multiples of 16 bytes, other main loops have it.
  */
 #include "wgmma.h"
 

@@ -13,28 +13,32 @@ namespace coda::ptx {
 
 template <class A, class B, int n> struct WgmmaF8;
 
-#define CODA_PRODUCT_F8(ta, tb, n, accumulate)                                                 \
-    "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32." #ta "." #tb " {" CODA_D##n "}, a, b, "   \
-    accumulate ", 1, 1;\n"
+#define CODA_PRODUCT_F8(ta, tb, n, accumulate)                                                               \
+    "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32." #ta "." #tb " {" CODA_D##n "}, a, b, " accumulate      \
+                                                                                 ", 1, 1;\n"
 #define CODA_NEXT_F8(ta, tb, n) "add.s64 a, a, 2; add.s64 b, b, 2;\n" CODA_PRODUCT_F8(ta, tb, n, "q")
 
-// Four products, 128 k. accumulate 0: d is overwritten.
-#define CODA_WGMMA_F8_SHAPE(A, ta, B, tb, n, r0, r1, r2)                                               \
-    template <> struct WgmmaF8<A, B, n> {                                                              \
-        DEV static void mma(float (&d)[n / 2], u64 a, u64 b, int accumulate)                           \
-        {                                                                                              \
-            asm volatile("{ .reg .pred p, q; .reg .b64 a, b; mov.b64 a, " r0 "; mov.b64 b, " r1 ";\n"  \
-                         "setp.ne.b32 p, " r2 ", 0; setp.eq.b32 q, " r2 ", " r2 ";\n"                  \
-                         CODA_PRODUCT_F8(ta, tb, n, "p") CODA_NEXT_F8(ta, tb, n)                       \
-                         CODA_NEXT_F8(ta, tb, n) CODA_NEXT_F8(ta, tb, n) "}"                           \
-                         : CODA_O##n                                                                   \
-                         : "l"(a), "l"(b), "r"(accumulate));                                           \
-        }                                                                                              \
+#define CODA_PRODUCTS_F8(name, n, products, r0, r1, r2)                                                      \
+    DEV static void name(float(&d)[n / 2], u64 a, u64 b, int accumulate)                                     \
+    {                                                                                                        \
+        asm volatile("{ .reg .pred p, q; .reg .b64 a, b; mov.b64 a, " r0 "; mov.b64 b, " r1 ";\n"            \
+                     "setp.ne.b32 p, " r2 ", 0; setp.eq.b32 q, " r2 ", " r2 ";\n" products "}"               \
+                     : CODA_O##n                                                                             \
+                     : "l"(a), "l"(b), "r"(accumulate));                                                     \
+    }
+#define CODA_TWO_F8(ta, tb, n) CODA_PRODUCT_F8(ta, tb, n, "p") CODA_NEXT_F8(ta, tb, n)
+#define CODA_FOUR_F8(ta, tb, n) CODA_TWO_F8(ta, tb, n) CODA_NEXT_F8(ta, tb, n) CODA_NEXT_F8(ta, tb, n)
+
+// Four products, 128 k, or two. accumulate 0: d is overwritten.
+#define CODA_WGMMA_F8_SHAPE(A, ta, B, tb, n, r0, r1, r2)                                                     \
+    template <> struct WgmmaF8<A, B, n> {                                                                    \
+        CODA_PRODUCTS_F8(mma, n, CODA_FOUR_F8(ta, tb, n), r0, r1, r2)                                        \
+        CODA_PRODUCTS_F8(mma_half, n, CODA_TWO_F8(ta, tb, n), r0, r1, r2)                                    \
     };
-#define CODA_WGMMA_F8(n, r0, r1, r2)                                  \
-    CODA_WGMMA_F8_SHAPE(f8e4m3, e4m3, f8e4m3, e4m3, n, r0, r1, r2)    \
-    CODA_WGMMA_F8_SHAPE(f8e4m3, e4m3, f8e5m2, e5m2, n, r0, r1, r2)    \
-    CODA_WGMMA_F8_SHAPE(f8e5m2, e5m2, f8e4m3, e4m3, n, r0, r1, r2)    \
+#define CODA_WGMMA_F8(n, r0, r1, r2)                                                                         \
+    CODA_WGMMA_F8_SHAPE(f8e4m3, e4m3, f8e4m3, e4m3, n, r0, r1, r2)                                           \
+    CODA_WGMMA_F8_SHAPE(f8e4m3, e4m3, f8e5m2, e5m2, n, r0, r1, r2)                                           \
+    CODA_WGMMA_F8_SHAPE(f8e5m2, e5m2, f8e4m3, e4m3, n, r0, r1, r2)                                           \
     CODA_WGMMA_F8_SHAPE(f8e5m2, e5m2, f8e5m2, e5m2, n, r0, r1, r2)
 
 CODA_WGMMA_F8(16, "%8", "%9", "%10")

@@ -33,9 +33,9 @@
 #include "tile/block.cuh"
 #include "tile/epilogue.cuh"
 #include "tile/operands.cuh"
+#include "tile/promotion.cuh"
 #include "tile/resources.cuh"
 #include "tile/ring.cuh"
-#include "tile/scales.cuh"
 #include "tile/split.cuh"
 
 namespace coda {
@@ -48,7 +48,7 @@ template <class Config> struct Products16 {
     template <int n> DEV static void issue(float (&d)[n / 2], u64 a, u64 b, bool accumulate)
     {
         ptx::Wgmma<typename Config::T, n>::template mma<Config::a_mn_major, Config::b_mn_major>(d, a, b,
-                                                                                              accumulate);
+                                                                                                accumulate);
     }
 };
 
@@ -267,12 +267,18 @@ struct GemmSm90 {
         } else if (thread < Cluster::size) ptx::cluster_mbarrier_arrive(ptx::cluster_address(bar, thread));
     }
 
+    DEV u64 a_descriptor(int slot, int first_row) const
+    {
+        return ptx::wgmma_descriptor(address(s.a[slot]) + first_row * swizzle_row, box_bytes, swizzle_atom);
+    }
+    DEV u64 b_descriptor(int slot) const
+    {
+        return ptx::wgmma_descriptor(address(s.b[slot]), box_bytes, swizzle_atom);
+    }
     // Issues the products of one slot, of a tile of n columns.
     template <int n> DEV void multiply(Accumulators &acc, int slot, int first_row, bool accumulate) const
     {
-        const u64 a = ptx::wgmma_descriptor(address(s.a[slot]) + first_row * swizzle_row, box_bytes,
-                                            swizzle_atom);
-        const u64 b = ptx::wgmma_descriptor(address(s.b[slot]), box_bytes, swizzle_atom);
+        const u64 a = a_descriptor(slot, first_row), b = b_descriptor(slot);
         ptx::wgmma_fence();
 #pragma unroll
         for (int m = 0; m < blocks; m++)
@@ -308,36 +314,16 @@ struct GemmSm90 {
         }
         return last;
     }
-    // Each slot's products have sums of their own, which are added up when they are complete. Their scales
-    // come meanwhile.
-    DEV int multiply_and_promote(Accumulators &acc, Cursor &at, int first_row, const Tile &t) const
-    {
-        const Part part = this->part();
-        const ThreadScales<Config, blocks> scales(args, t.batch, t.m * Config::bm + first_row, t.first);
-        int last = at.slot;
-        clear(acc);
-#pragma unroll 1
-        for (int k = part.first; k < part.last; k++, at.next()) {
-            Accumulators own;
-            const auto factors = scales.load(k);
-            ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
-            multiply<Config::bn>(own, at.slot, first_row, false);
-            ptx::wgmma_wait<0>();
-            if (k + 1 < part.last) release(at.slot);
-            last = at.slot;
-#pragma unroll
-            for (int i = 0; i < blocks * Config::bn / 2; i++) {
-                const int m = i / (Config::bn / 2), sum = i % (Config::bn / 2);
-                factors.add(acc[m][sum], own[m][sum], m, sum);
-            }
-        }
-        return last;
-    }
     template <class Meanwhile>
     DEV int multiply_tile(Accumulators &acc, Cursor &at, int first_row, const Tile &t,
                           Meanwhile meanwhile) const
     {
-        if constexpr (Products::promotes) return multiply_and_promote(acc, at, first_row, t);
+        if constexpr (Products::promotes) {
+            using Scales = ThreadScales<Config, blocks>;
+            return Promotion<GemmSm90, Config, Products>{
+                *this, Scales(args, t.batch, t.m * Config::bm + first_row, t.first), first_row}
+                .multiply(acc, at);
+        }
         if constexpr (Config::tail) {
             if (t.width < Config::bn) return multiply_slots<Config::tail_bn>(acc, at, first_row, meanwhile);
         }
@@ -465,7 +451,8 @@ struct GemmSm90 {
     // Asks for the values of a tile's rows and columns; of the first one before the consumer has all of its
     // registers, for which it waits until the producer's first loads are issued. Not beside large
     // accumulators: those that a tile of the tail does not write count as if they were in use from the start.
-    static constexpr bool asks_early = blocks * Config::bn * (Products::promotes ? 2 : 1) <= 192;
+    static constexpr int copies = !Products::promotes ? 1 : promotes_ahead<Config, blocks> ? 3 : 2;
+    static constexpr bool asks_early = blocks * Config::bn * copies <= 192;
     DEV void ask(int group, const Tile &t, typename Drain::Ahead &ahead) const
     {
         if (Split::owns(t, rank())) drain_of(group).ask(Split::share_of(t, rank()), ahead);

@@ -10,12 +10,17 @@ template <> constexpr int f8_kind<f8e5m2> = 2;
 
 template <class A, class B, int n> struct WgmmaF8 {
     static_assert(n % 8 == 0 && n >= 8 && n <= 256);
-    DEV static void mma(float (&d)[n / 2], u64 a, u64 b, int accumulate)
+    template <int products> DEV static void multiply(float (&d)[n / 2], u64 a, u64 b, int accumulate)
     {
-        for (int i = 0; i < 4; i++, a += 2, b += 2) {
+        for (int i = 0; i < products; i++, a += 2, b += 2) {
             const emu_product p = {a, b, n, false, false, accumulate || i, false, f8_kind<A>, f8_kind<B>};
             emu_wgmma(d, &p, nullptr);
         }
+    }
+    DEV static void mma(float (&d)[n / 2], u64 a, u64 b, int accumulate) { multiply<4>(d, a, b, accumulate); }
+    DEV static void mma_half(float (&d)[n / 2], u64 a, u64 b, int accumulate)
+    {
+        multiply<2>(d, a, b, accumulate);
     }
 };
 
