@@ -1,9 +1,11 @@
-/* test_price.c -- which programs are long: their blocks start together, not as SMs become free. */
+/* test_price.c -- which programs are long: their blocks start together, not as SMs become free; what a
+ * cluster costs fp8. */
 #include "executable.h"
 #include "pipeline.h"
 #include "schedule.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "tests.h" /* last: Check has a macro named fail */
 
@@ -68,4 +70,23 @@ START_TEST(attention_over_a_cache_is_not)
 }
 END_TEST
 
-TESTS(price, EACH(products_are_long_by_their_work, ARRAY_SIZE(shape)), ONE(attention_over_a_cache_is_not));
+/* Four waves of fp8 are blocks on their own; of more, two load what they share once. */
+START_TEST(few_waves_of_fp8_have_no_clusters)
+{
+    int rows = _i ? 16384 : 2048;
+    char text[256], plan[4096];
+    snprintf(text, sizeof text,
+             "%%x = input f8e4m3[%d,4096]\n%%w = weight f8e4m3[4096,4096]\n%%y = matmul %%x, %%w\n"
+             "output %%y = %%y\n",
+             rows);
+    coda_plan *p = plan_of(text);
+    coda_plan_print(p, CODA_TEXT_PLAN, plan, sizeof plan);
+    ck_assert_msg(strstr(plan, rows == 2048 ? "sm90_f8 128x128x128" : "sm90_f8 128x192x128") != NULL, "%s",
+                  plan);
+    ck_assert_msg(!strstr(plan, "cluster=") == (rows == 2048), "%s", plan);
+    coda_plan_free(p);
+}
+END_TEST
+
+TESTS(price, EACH(products_are_long_by_their_work, ARRAY_SIZE(shape)), ONE(attention_over_a_cache_is_not),
+      EACH(few_waves_of_fp8_have_no_clusters, 2));
