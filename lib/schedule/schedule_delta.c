@@ -1,16 +1,19 @@
 /* schedule_delta.c -- the kernel of the gated delta rule, which goes by chunks on tensor cores or token by
- * token: of this a warp has some columns of a head's state, whose rows are dealt to its lanes by their number
- * alone. By wgmma it has another one ahead of it, which prepares all chunks. */
+ * token: of this a warp has some columns of a head's state, whose rows are dealt to its lanes so that the
+ * order of sums depends on their number alone. By wgmma it has another one ahead of it, which prepares all
+ * chunks. */
 #include "delta.h"
 #include "schedule.h"
 
 enum {
     LANES = 32,
-    WIDTH = 4,      /* columns of a lane that goes token by token */
-    MOST_ROWS = 16, /* of it, in registers */
-    GROUPS = 8,     /* of lanes that have other rows, at least */
+    WIDTH = 4,       /* columns of a lane that goes token by token */
+    MOST_ROWS = 16,  /* of it, in registers */
+    GROUPS = 8,      /* of lanes that have other rows */
+    WIDE_GROUPS = 4, /* ... where lanes have twice the rows, and a warp 128 bytes of each */
+    WIDE_SLICE = LANES / WIDE_GROUPS * WIDTH,
     MOST_WARPS = 4,
-    RESIDENTS = 16, /* warps of an SM, whose loads of states are under way */
+    RESIDENTS = 16, /* warps of an SM, whose loads of states are under way; half as many wide ones */
     MOST_RESIDENTS = 8,
     MOST_BLOCKS = 1 << 30,
     CHUNK = DELTA_CHUNK,
@@ -145,18 +148,28 @@ void schedule_delta_prepare(struct schedule *s, const struct program *q, const s
 
 /* ---- Token by token ---- */
 
+/* Lines of memory are read whole, but by half as many warps: worth while where these fill all SMs. Beside
+ * twice the rows registers have room for keys of 16 bits, and for one decay. Sums have the same bits. */
+static bool is_wide(const struct delta_spec *s, int64_t heads, const struct target *t)
+{
+    bool good = s->keys == GROUPS * MOST_ROWS && s->values % (MOST_WARPS * WIDE_SLICE) == 0;
+    good = good && !s->by_row && dtype_bytes(s->use[DELTA_K].dtype, 1) == 2;
+    return good && mul_counts(heads, s->values / WIDE_SLICE) >= RESIDENTS / 2 * t->sms;
+}
+
 static void schedule_steps(struct schedule *s, const struct delta_spec *of, const struct target *t)
 {
-    int groups = of->keys > GROUPS * MOST_ROWS ? 2 * GROUPS : GROUPS, warps = MOST_WARPS;
-    int64_t slices = CEIL_DIV(of->values, LANES / groups * WIDTH);
     int64_t heads = mul_counts(add_counts(of->sequences, has(of, DELTA_STARTS)), of->heads);
+    bool wide = is_wide(of, heads, t);
+    int groups = wide ? WIDE_GROUPS : of->keys > GROUPS * MOST_ROWS ? 2 * GROUPS : GROUPS, warps = MOST_WARPS;
+    int64_t slices = CEIL_DIV(of->values, LANES / groups * WIDTH);
     while (warps > 1 && mul_counts(heads, CEIL_DIV(slices, warps)) < t->sms) warps /= 2;
     s->tile.groups = warps;
     s->tile.bk = groups;
     s->tile.bm = (int)CEIL_DIV(CEIL_DIV(of->keys, groups), 2) * 2;
     s->tile.bn = LANES / groups * WIDTH * warps;
     s->threads = LANES * warps;
-    s->residents = MIN(RESIDENTS / warps, MOST_RESIDENTS);
+    s->residents = MIN((wide ? RESIDENTS / 2 : RESIDENTS) / warps, MOST_RESIDENTS);
     s->grid = MIN(mul_counts(heads, CEIL_DIV(slices, warps)), MOST_BLOCKS);
 }
 

@@ -6,7 +6,8 @@
 // among a head's, a lane four of them and `rows` rows, in registers from the first token to the last. So a
 // state is read and written once, no warp waits for another, and all that a step reads is asked for before
 // any of it is used; of more tokens the next one is. A lane's sums over its rows are added across `groups`
-// lanes: their order depends on the number of keys alone. Norms are factors of the sums.
+// lanes. Where there are four groups a lane has the rows of two lanes of eight, and adds up two sums as these
+// do: the order depends on the number of keys alone. Norms are factors of the sums.
 //
 // Config: types T (of q, k, v, o), Decay, Beta, Before, After, Index (of starts); i32 keys, values, heads,
 // group (heads of a key head), rows (of a lane), groups (of lanes, which have other rows), warps; bool
@@ -29,7 +30,8 @@ template <class Config> struct Delta {
     static constexpr i32 across = 32 / groups, columns = across * width * warps; // lanes of a row; of a block
     static constexpr i32 slices = (values + columns - 1) / columns;
     static constexpr i32 words = rows * (i32)sizeof(T) / 4, decays = Config::by_row ? rows : 1;
-    static_assert(rows % 2 == 0 && rows * groups >= keys);
+    static constexpr i32 parts = groups < 8 ? 8 / groups : 1; // sums of a lane
+    static_assert(rows % (2 * parts) == 0 && rows * groups >= keys);
 
     typedef DeltaTensors<Config> Tensors;
     struct Shared {}; // nothing
@@ -124,7 +126,7 @@ template <class Config> struct Delta {
 
     // ---- A token ----
 
-    // The sums over all rows, which each lane gets.
+    // x of all lanes of a column.
     template <i32 n> DEV static void add_groups(float (&x)[n])
     {
 #pragma unroll
@@ -133,19 +135,30 @@ template <class Config> struct Delta {
             for (i32 i = 0; i < n; i++) x[i] += __shfl_xor_sync(~0u, x[i], d);
         }
     }
+    // The sums over all rows, which each lane gets. add(i, to) adds what row i counts.
+    template <i32 n, class Add> DEV static void add_rows(float (&sum)[n], const Add &add)
+    {
+#pragma unroll
+        for (i32 first = 0; first < rows; first += rows / parts) {
+            float part[n] = {};
+#pragma unroll
+            for (i32 i = first; i < first + rows / parts; i++) add(i, part);
+#pragma unroll
+            for (i32 i = 0; i < n; i++) sum[i] = first ? sum[i] + part[i] : part[i];
+        }
+        add_groups(sum);
+    }
     // What k and q are multiplied by, and the product of both then.
     struct Measures {
         float of_k, of_q, kq;
     };
     DEV static Measures measure(const Token &token)
     {
-        float sum[3] = {};
-#pragma unroll
-        for (i32 i = 0; i < rows; i++) {
+        float sum[3];
+        add_rows(sum, [&](i32 i, float(&to)[3]) {
             const float k = element(token.k, i), q = element(token.q, i);
-            sum[0] = fmaf(k, k, sum[0]), sum[1] = fmaf(q, q, sum[1]), sum[2] = fmaf(k, q, sum[2]);
-        }
-        add_groups(sum);
+            to[0] = fmaf(k, k, to[0]), to[1] = fmaf(q, q, to[1]), to[2] = fmaf(k, q, to[2]);
+        });
         const float of_k = Config::norm ? math::rsqrt(sum[0] + Config::eps) : 1.0f;
         const float of_q = Config::scale * (Config::norm ? math::rsqrt(sum[1] + Config::eps) : 1.0f);
         return {of_k, of_q, sum[2] * of_k * of_q};
@@ -153,21 +166,19 @@ template <class Config> struct Delta {
 
     DEV static void step(Columns &c, const Token &token, float (&o)[width])
     {
-        float sum[2 * width] = {}, along[width];
+        float sum[2 * width], along[width];
         const Measures m = measure(token);
         float factor = math::exp(token.decay[0]);
-#pragma unroll
-        for (i32 i = 0; i < rows; i++) {
+        add_rows(sum, [&](i32 i, float(&to)[2 * width]) {
             if (Config::by_row && i) factor = math::exp(token.decay[Config::by_row ? i : 0]);
             const float k = element(token.k, i), q = element(token.q, i);
 #pragma unroll
             for (i32 j = 0; j < width; j++) {
                 c.s[i][j] *= factor;
-                sum[j] = fmaf(c.s[i][j], k, sum[j]);
-                sum[width + j] = fmaf(c.s[i][j], q, sum[width + j]);
+                to[j] = fmaf(c.s[i][j], k, to[j]);
+                to[width + j] = fmaf(c.s[i][j], q, to[width + j]);
             }
-        }
-        add_groups(sum);
+        });
 #pragma unroll
         for (i32 j = 0; j < width; j++) {
             const float e = token.beta * (token.v[j] - sum[j] * m.of_k);

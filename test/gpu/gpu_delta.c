@@ -57,6 +57,17 @@ static int check_cut(uint64_t seed)
                     (unsigned long long)seed, parts, parts < 0 ? coda_error() : "");
 }
 
+/* Lanes of many sequences have other rows than lanes of one, and add up what they have in the same order. */
+static int check_company(uint64_t seed, bool emulated)
+{
+    struct delta_case c = {"company", CODA_BF16, CODA_F32, 24, 3, 16, 8, 128, 128, true, .in_place = true};
+    if (emulated) c.sequences = 3, c.heads = 4, c.key_heads = 2;
+    if (!is_wanted(c.name)) return 0;
+    int64_t wrong = delta_company(&c, seed, run);
+    return gpu_case(wrong == 0 || (wrong > 0 && device_dry()), "delta", "%s, seed %llu: %lld bytes differ %s",
+                    c.name, (unsigned long long)seed, (long long)wrong, wrong < 0 ? coda_error() : "");
+}
+
 /* Each number of tokens up to two chunks and two more. */
 static int check_lengths(uint64_t seed, bool few)
 {
@@ -82,6 +93,7 @@ int gpu_delta(void)
         const struct delta_case c = delta_draw(s);
         failed += check(&c, s);
     }
+    failed += check_company(seed, device_emulated(&device));
     failed += check_lengths(seed, few);
     for (int i = 0; i < (few ? 1 : 10); i++) failed += check_cut(seed + (uint64_t)i);
     return failed;

@@ -34,6 +34,8 @@ const struct delta_case delta_cases[] = {
     {"one of each",   F32,  F32,   1,   3, 1, 1, 1,   1,  true,  false, false, DELTA_ANY,     true},
     {"packed",        BF16, F32,   5, 150, 4, 2, 64,  64, true,  false, true,  DELTA_ANY,     true},
     {"packed steps",  BF16, BF16, 12,  12, 2, 1, 128, 64, true,  false, true,  DELTA_ANY,     true},
+    {"many steps",    BF16, F32,  40,   1, 8, 4, 128, 128, true, false, false, DELTA_ANY,     true},
+    {"many, packed",  F16,  BF16, 40,  60, 8, 4, 128, 128, true, false, true,  DELTA_ANY,     true},
     {"packed, few",   F32,  F32,   7,   4, 2, 1, 32,  32, true,  true,  true,  DELTA_ANY,     true},
     {"packed, none",  F32,  0,     0,   9, 2, 1, 16,  16, false, false, true,  DELTA_KEEPS,   false},
     {"apart",         BF16, F32,   2,  20, 2, 1, 32,  32, true,  false, false, DELTA_ANY,     false},
@@ -352,4 +354,31 @@ double delta_cut(const struct delta_case *c, const int64_t *tokens, int runs, ui
     random_args_free(g, all);
     graph_free(g);
     return error;
+}
+
+/* ---- A sequence among others ---- */
+
+/* Bytes of leaf i, or of the output behind all leaves; 0: a run leaves nothing there. */
+static int64_t bytes_of(const graph *g, int i, bool left)
+{
+    bool is_leaf = i < g->leaves;
+    const struct node *n = &g->node[is_leaf ? g->leaf[i] : g->output[i - g->leaves].value];
+    return is_leaf && left && n->op != OP_STATE ? 0 : dtype_bytes(n->type.dtype, type_elements(&n->type));
+}
+
+int64_t delta_company(const struct delta_case *c, uint64_t seed, bool (*run)(const graph *g, void **args))
+{
+    struct delta_case alone = *c;
+    alone.sequences = 1;
+    graph *g = delta_graph(c), *of = delta_graph(&alone);
+    void **all = random_args(g, seed, false), **one = random_args(of, seed + 1, false);
+    int64_t differ = 0;
+    for (int i = 0; i < of->leaves; i++) memcpy(one[i], all[i], (size_t)bytes_of(of, i, false));
+    bool good = run(g, all) && run(of, one);
+    for (int i = 0; i < of->leaves + of->outputs; i++)
+        for (int64_t k = 0; k < bytes_of(of, i, true); k++)
+            differ += ((const char *)all[i])[k] != ((const char *)one[i])[k];
+    random_args_free(g, all), random_args_free(of, one);
+    graph_free(g), graph_free(of);
+    return good ? differ : -1;
 }

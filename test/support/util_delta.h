@@ -41,6 +41,9 @@ double delta_parts(const struct delta_case *c, const graph *g, void **args, cons
  * runs a graph where its arguments lie. -1: it failed. */
 double delta_cut(const struct delta_case *c, const int64_t *tokens, int runs, uint64_t seed,
                  bool (*run)(const graph *g, void **args));
+/* Bytes in which what the first of several sequences leaves differs from what it leaves alone. -1: a run
+ * failed. */
+int64_t delta_company(const struct delta_case *c, uint64_t seed, bool (*run)(const graph *g, void **args));
 /* What is allowed of run_worst_error. */
 double delta_allowed(const struct delta_case *c);
 

@@ -3,6 +3,8 @@
 #include "executable.h" /* before check.h, which has a macro called fail */
 #include "check_plan.h"
 #include "jit.h"
+#include "pipeline.h"
+#include "schedule.h"
 #include "util_delta.h"
 #include "util_scale.h"
 
@@ -163,6 +165,42 @@ END_TEST
 
 /* ---- Kernels ---- */
 
+/* A warp has lines of memory where warps fill all SMs and registers have room. */
+START_TEST(lanes_of_steps)
+{
+    static const struct {
+        struct delta_case c;
+        int groups, warps, residents;
+    } known[] = {
+        {{"many", CODA_BF16, CODA_F32, 9, 1, 32, 16, 128, 128, true, .in_place = true}, 4, 4, 2},
+        {{"many, packed", CODA_F16, CODA_BF16, 64, 64, 32, 16, 128, 128, true, .packed = true}, 4, 4, 2},
+        {{"drafts", CODA_BF16, CODA_F32, 9, 8, 32, 16, 128, 128, true, .in_place = true}, 4, 4, 2},
+        {{"fewer", CODA_BF16, CODA_F32, 8, 1, 32, 16, 128, 128, true, .in_place = true}, 8, 4, 4},
+        {{"one", CODA_BF16, CODA_F32, 1, 1, 32, 16, 128, 128, true, .in_place = true}, 8, 1, 8},
+        {{"fp32", CODA_F32, CODA_F32, 64, 1, 32, 16, 128, 128, true, .in_place = true}, 8, 4, 4},
+        {{"of rows", CODA_BF16, CODA_F32, 64, 1, 32, 32, 128, 128, true, .by_row = true}, 8, 4, 4},
+        {{"few keys", CODA_BF16, CODA_F32, 64, 1, 32, 16, 64, 128, true, .in_place = true}, 8, 4, 4},
+        {{"few values", CODA_BF16, CODA_F32, 64, 1, 32, 16, 128, 64, true, .in_place = true}, 8, 4, 4},
+        {{"wide keys", CODA_BF16, CODA_F32, 64, 1, 32, 16, 256, 128, true, .in_place = true}, 16, 4, 4},
+    };
+    const struct plan_options o = {.fuse = true, .target = target_rows[TARGET_H200]};
+    for (int i = 0; i < ARRAY_SIZE(known); i++) {
+        struct plan p;
+        graph *g = delta_graph(&known[i].c);
+        ck_assert_msg(plan_build(&p, g, &o) == CODA_OK, "%s: %s", known[i].c.name, coda_error());
+        int at = 0;
+        while (at < p.programs - 1 && p.program[at].kind != PROGRAM_OWN) at++;
+        const struct schedule *s = &p.schedule[at];
+        ck_assert_msg(s->tile.bk == known[i].groups && s->tile.groups == known[i].warps &&
+                          s->residents == known[i].residents,
+                      "%s: %d groups, %d warps, %d residents", known[i].c.name, s->tile.bk, s->tile.groups,
+                      s->residents);
+        plan_free(&p);
+        graph_free(g);
+    }
+}
+END_TEST
+
 /* Nothing spills, and ptxas has nothing to say. */
 START_TEST(compiles)
 {
@@ -177,5 +215,5 @@ START_TEST(compiles)
 END_TEST
 
 TESTS(delta, SOME(evaluates, delta_case_count), SOME(runs_on_the_host, 2 * delta_case_count), ONE(drawn_ones),
-      EACH(refuses, ARRAY_SIZE(refused)), ONE(has_no_gradient), ONE(pieces_leave_equal_bits), CASE("nvrtc"),
-      TAG("nvrtc"), EACH(compiles, 2 * delta_case_count));
+      EACH(refuses, ARRAY_SIZE(refused)), ONE(has_no_gradient), ONE(pieces_leave_equal_bits),
+      ONE(lanes_of_steps), CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, 2 * delta_case_count));
