@@ -193,12 +193,14 @@ int64_t program_blocks(const struct program *p, const struct tile *t)
     return clusters * tile_cluster(t) * tile_splits(t);
 }
 
-/* Whole octets, which the swizzle repeats in. */
+/* Whole octets, which the swizzle repeats in; or, where they are columns of products, what these have. */
 int tile_a_rows(const struct program *p, const struct tile *t)
 {
     int64_t rows = tile_rows(p, t);
-    bool few = t->bm == 64 && p->a.data.k == 1 && rows < t->bm;
-    return few ? (int)CEIL_DIV(rows, 8) * 8 : t->bm;
+    bool columns = t->bm > 64 && t->mainloop->turned;
+    bool few = (t->bm == 64 || columns) && p->a.data.k == 1 && rows < t->bm;
+    int step = columns ? 16 : 8;
+    return few ? (int)CEIL_DIV(rows, step) * step : t->bm;
 }
 
 /* May a kernel for any number of rows load those of a launch alone? Shared tiles come in fixed parts. */

@@ -19,6 +19,7 @@ struct mainloop {
     bool tma;           /* operands and staged stores are tensor maps, and the epilogue may stage
                            and fetch tiles in shared memory; else pointers and strides */
     bool weights;       /* B may be packed: the kernel reads it by a policy of tile/weights.cuh */
+    bool turned;        /* A's rows are columns of its products, by 16 */
     bool parts;         /* B may lie in several tensors */
     bool mixed;         /* Config has a type for each operand, A and B, else T for both */
     bool streams;       /* B streams past a few rows of A; each block has an equal share of N */

@@ -2,9 +2,9 @@
  * mainloop_wgmma_mixed.c -- products of 16 bits by fewer, packed or not: the tiles of
  * primitives/tile/gemm_sm90_mixed.cuh.
  *
- * B's rows are the 64 rows of wgmma, which has them from registers, and A's its columns, 64 or 128. Each
- * consumer has a tile 64 columns wide; those of a block, of which there are one to three, read the same rows
- * of A. Its price is what other main loops' is made of:
+ * B's rows are the 64 rows of wgmma, which has them from registers, and A's its columns, 64 or 128, or as
+ * many as there are, by 16. Each consumer has a tile 64 columns wide; those of a block, of which there are
+ * one to three, read the same rows of A. Its price is what other main loops' is made of:
  *     waves * (max(products, decoding, traffic) + epilogue), or what memory takes for all of B
  *     products = n bn K / wgmma, n the rows of A in a product; twice, where a weight is two of bf16
  *     decoding = instructions of a warp for its 16 rows, of which each scheduler issues one in a clock:
@@ -20,6 +20,7 @@ enum {
     LEAST_STAGES = 2,
     MOST_SUMS = 128, /* of a thread, of two consumers; of three */
     MOST_CROWDED_SUMS = 64,
+    MOST_ALTERNATING_SUMS = 96, /* of three, if a slot's are promoted before the next one's are made */
     SPLITTING = 45, /* instructions of a warp for 16 k, which become two of bf16: weights with minima */
     BATCH = 64,     /* k */
     LATENCY = 80    /* clocks of a batch, and of its promotion */
@@ -74,10 +75,19 @@ static struct footprint footprint(const struct program *p, const struct tile *t)
     return (struct footprint){.fixed = fixed, .stage = a + b + 16, .granule = 1024};
 }
 
+/* Has a slot one scale of a row, which its sums are multiplied by? */
+static bool promotes_slots(const struct program *p)
+{
+    if (scaling_of(p) != PROMOTED) return false;
+    struct pack_format f = format_of(p);
+    return pack_record(&f).group == slot_k(p);
+}
+
 static bool registers_fit(const struct program *p, const struct tile *t)
 {
     int sums = rows_of(p, t) / 2 * (scaling_of(p) == NO_SCALES || scaling_of(p) == FOLDED ? 1 : 2);
-    return sums <= (t->groups > 2 ? MOST_CROWDED_SUMS : MOST_SUMS);
+    int crowded = promotes_slots(p) ? MOST_ALTERNATING_SUMS : MOST_CROWDED_SUMS;
+    return sums <= (t->groups > 2 ? crowded : MOST_SUMS);
 }
 
 /* ---- Candidates ---- */
@@ -137,11 +147,19 @@ static int64_t blocks_of(const struct program *p, const struct tile *t)
     return p->dim[0] * CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], WIDTH * t->groups);
 }
 
+/* Rows of A that a product counts. Products of 65 to 127 rows have been timed of int4 with a scale for each
+ * slot; where a slot has more, or a weight is two, they count as 128, so that tiles stay as they were. */
+static int priced_rows(const struct program *p, const struct tile *t)
+{
+    bool timed = scaling_of(p) == NO_SCALES || scaling_of(p) == FOLDED || promotes_slots(p);
+    return timed || t->bm == 64 ? rows_of(p, t) : t->bm;
+}
+
 /* A consumer hides of a batch's work only decoding behind its own products; other consumers' products hide
  * all of it. */
 static double cost(const struct program *p, const struct tile *t, const struct target *target)
 {
-    int n = rows_of(p, t), products = scaling_of(p) == SPLIT ? 2 : 1;
+    int n = priced_rows(p, t), products = scaling_of(p) == SPLIT ? 2 : 1;
     double k = (double)CEIL_DIV(p->k, t->bk) * t->bk;
     int64_t tiles = blocks_of(p, t);
     double multiply = products * n * WIDTH * k / target->wgmma, issue = instructions(p, n) * k / 16;
@@ -197,6 +215,7 @@ const struct mainloop mainloop_wgmma_mixed = {.name = "sm90_mixed",
                                               .tma = true,
                                               .mixed = true,
                                               .weights = true,
+                                              .turned = true,
                                               .supports = supports,
                                               .candidates = candidates,
                                               .cost = cost,

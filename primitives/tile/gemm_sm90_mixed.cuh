@@ -240,8 +240,8 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     }
 
     // Sums that are promoted once a slot are made while those of the slot ahead are promoted. Of more groups
-    // in a slot registers have one's.
-    static constexpr bool ahead = !promotes || bk == Operand::promotion;
+    // in a slot registers have one's, and of more than 64 rows those of three consumers.
+    static constexpr bool ahead = !promotes || (bk == Operand::promotion && (groups < 3 || n <= 64));
     static constexpr int partial = promotes && ahead ? 2 : 1;
     using Partial = Sums[partial];
 
@@ -301,7 +301,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         if constexpr (more > 2 * turns + 1) multiply_ahead<second, false>(sum, part, f, at, group);
         multiply_ahead<more % 2 ? second : 0, true>(sum, part, f, at, group);
     }
-    // Where a slot has several groups each is promoted before the next one's products: of 8 bits, many rows.
+    // Each group of a slot is promoted before the next one's products: of 8 bits, or of many rows.
     DEV void multiply_by_groups(Sums &sum, Fragments (&f)[2], Cursor &at, int group) const
     {
         Sums part;

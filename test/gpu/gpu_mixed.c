@@ -144,6 +144,44 @@ static int try_epilogue(int i)
     return try_graph(graph_parse(epilogues[i].text), epilogues[i].name, 0.02, true);
 }
 
+/* ---- 65 to 112 rows ---- */
+
+/* A tile of 128 rows, of which a product has those that there are, by 16, and up to 96 three consumers: ends
+ * and beginnings of such sixteens, where an SM has columns for three; with scales that promote, with those
+ * that fold, and without. */
+static int try_some_rows(const char *word, int rows)
+{
+    const struct packed_sizes s = {rows, 1040, 640, 0, CODA_BF16};
+    return word ? try_packed(word, &s) : try_bytes(CODA_F8E4M3, &s);
+}
+
+/* The same with an epilogue, whose tensors have fewer rows than its tile. */
+static int try_some_rows_epilogue(int i, const char *rows)
+{
+    char text[1024] = "", what[128];
+    const char *from = epilogues[i].text, *at;
+    for (; (at = strstr(from, "150,")) && strlen(text) < 512; from = at + 3) {
+        strncat(text, from, (size_t)(at - from));
+        strcat(text, rows);
+    }
+    strcat(text, from);
+    snprintf(what, sizeof what, "%s, %s rows", epilogues[i].name, rows);
+    return try_graph(graph_parse(text), what, 0.02, true);
+}
+
+static int try_all_some_rows(bool all)
+{
+    static const char *const words[] = {"int4_g128_bf16", NULL, "mxfp4", "q4_0", "int4_g256_f32"};
+    static const int rows[] = {96, 65, 80, 95, 112};
+    int failed = 0;
+    for (int i = 0; i < ARRAY_SIZE(words); i++)
+        for (int k = 0; k < ARRAY_SIZE(rows); k++)
+            if (all || i == 0 || i == k) failed += try_some_rows(words[i], rows[k]);
+    for (int i = 0; i < ARRAY_SIZE(epilogues); i++)
+        if (all || i % 4 == 0) failed += try_some_rows_epilogue(i, i % 8 ? "96" : "75");
+    return failed;
+}
+
 /* The emulator compiles slowly: of each format a size or two. */
 int gpu_mixed(void)
 {
@@ -163,5 +201,5 @@ int gpu_mixed(void)
         for (int k = 0; k < ARRAY_SIZE(sizes); k++)
             if (all || i % ARRAY_SIZE(sizes) == k) failed += try_packed(packed_formats[i], &sizes[k]);
     for (int i = 0; i < ARRAY_SIZE(epilogues); i++) failed += try_epilogue(i);
-    return failed;
+    return failed + try_all_some_rows(all);
 }

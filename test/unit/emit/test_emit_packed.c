@@ -53,7 +53,8 @@ START_TEST(kernels_of_models_do)
     static const struct packed_sizes sizes[] = {
         {8, 4096, 4096, 0, CODA_BF16},     {16, 4096, 14336, 0, CODA_F16},  {1, 22016, 4096, 0, CODA_F16},
         {16, 22016, 4096, 0, CODA_BF16},   {64, 22016, 4096, 0, CODA_BF16}, {300, 11008, 4096, 0, CODA_F16},
-        {2048, 4096, 11008, 0, CODA_BF16}, {8, 2880, 2880, 32, CODA_BF16},  {200, 5760, 2880, 32, CODA_BF16}};
+        {2048, 4096, 11008, 0, CODA_BF16}, {8, 2880, 2880, 32, CODA_BF16},  {200, 5760, 2880, 32, CODA_BF16},
+        {96, 22016, 4096, 0, CODA_BF16}};
     static const int spilled[ARRAY_SIZE(sizes)] = {[5] = 16, [8] = 320};
     int taken = (int)((random_seed() + (uint64_t)_i) % ARRAY_SIZE(sizes));
     for (int i = 0; i < ARRAY_SIZE(sizes); i++) {
