@@ -20,6 +20,9 @@ static void emit_chunks_map(struct attention_text *e, int use)
     m->dim[0] = m->box[0];
 }
 
+/* Does it ask which rows the run appends? */
+static bool reads_slots(const struct attention_text *e) { return e->s->reads_early && e->a->appends; }
+
 static void emit_config(struct attention_text *e)
 {
     const struct attention_spec *a = e->a;
@@ -36,6 +39,7 @@ static void emit_config(struct attention_text *e)
     emit_constant(t, "i32", "cluster", e->s->cluster);
     emit_constant(t, "bool", "walks", e->s->persistent);
     emit_constant(t, "bool", "early", e->s->reads_early);
+    emit_constant(t, "bool", "appends", reads_slots(e));
     emit_constant(t, "bool", "narrow", attention_is_narrow(a));
     emit_constant(t, "bool", "whole_rows", has_whole_chunks(a));
     emit_constant(t, "bool", "bf16_queries", a->use[ATTENTION_Q].dtype == CODA_BF16);
@@ -50,12 +54,15 @@ void emit_attention_split(struct attention_text *e)
     emit_chunks_map(e, ATTENTION_V);
     emit_attention_pointer(e, ATTENTION_Q);
     emit_attention_pointers(e);
+    int slots = reads_slots(e) ? emit_use(e->k, &e->a->written) : -1;
     emit_config(e);
     text_printf(t, "typedef AttentionSplit<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
                 launch->shared_bytes);
     text_printf(t, "struct Args {\n    TensorMap k, v;\n    void *pointer[%d];\n", e->k->pointers);
     emit_attention_strides(e, "of_q", &e->a->use[ATTENTION_Q]);
     emit_attention_strides(e, "of_o", &e->a->use[ATTENTION_O]);
+    if (slots >= 0) emit_long(e->k, e->a->written.table_rows);
+    if (slots >= 0) text_append(t, "    i64 appended;\n");
     emit_attention_extents(e, false);
     text_append(t, "};\n");
     emit_body(t);
@@ -65,6 +72,9 @@ void emit_attention_split(struct attention_text *e)
     emit_attention_result(e);
     text_append(t, ", a.of_o,\n                ");
     emit_attention_beside(e);
+    if (slots >= 0)
+        text_printf(t, ",\n                {static_cast<const %s *>(a.pointer[%d]), (i32)a.appended}",
+                    emit_dtype(e->a->written.dtype), slots);
     text_append(t, ");\n}\n");
     emit_entry(e->k, &(struct entry){.cluster = launch->cluster, .residents = "1"}, t);
 }

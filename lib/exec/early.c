@@ -46,8 +46,9 @@ unsigned early_shared(const struct jit_launch *l, const struct jit_launch *ahead
 /*
  * A launch with the `pdl` attribute starts when all blocks of the kernel ahead have started and said so,
  * not when they have ended. That is right for an early program that follows a kernel of its own run:
- * - Until its wait it reads only an operand that no program of the run writes. A run's first launch is
- *   an ordinary one: once it has started, all that the stream held before the run has ended.
+ * - Until its wait it reads only an operand that no program of the run writes; of a cache whose last rows
+ *   one does append, only what has none of these (appended.cuh). A run's first launch is an ordinary one:
+ *   once it has started, all that the stream held before the run has ended.
  * - Its wait ends when the kernel ahead has ended, with all its blocks. These wait for the one ahead of
  *   them before they end, and so on: after the wait all earlier programs of the run have ended. So what
  *   they wrote is complete, and memory that programs use one after the other is free.

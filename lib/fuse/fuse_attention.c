@@ -81,10 +81,47 @@ void attention_read(const graph *g, const struct node *n, struct attention_spec 
     lay_out(of, type, a);
 }
 
+/* ---- Rows that this run appends ---- */
+
+/* The append that has made the value of a state that nothing wrote before it in this run, if slots count the
+ * keys of all sequences, or of the pool. */
+static const struct node *append_of(const graph *g, int value, const struct attr_attention *of)
+{
+    const struct node *n = &g->node[value];
+    bool by_heads = of->layout == CODA_LAYOUT_HND;
+    int64_t columns = type_columns(&n->type);
+    while (n->op == OP_RESHAPE && !by_heads) n = &g->node[n->in[VIEW_OF]];
+    if (n->op != OP_APPEND || n->attr.append.layout != of->layout) return NULL;
+    bool counts = by_heads || extents_equal(type_columns(&n->type), columns);
+    return counts && g->node[n->in[APPEND_STATE]].op == OP_STATE ? n : NULL;
+}
+
+/* All that this run writes of keys and values, if no run writes the slots: then a kernel may read other rows
+ * while the programs ahead of it still run. */
+static void find_written(const struct writer *w, const struct node *n, struct attention_spec *a)
+{
+    struct grouper *gr = w->gr;
+    const struct attr_attention *of = &n->attr.attention;
+    const struct node *k = append_of(gr->g, n->in[ATTENTION_K], of);
+    const struct node *v = append_of(gr->g, n->in[ATTENTION_V], of);
+    if (!k || !v || k->in[APPEND_SLOTS] != v->in[APPEND_SLOTS]) return;
+    int slots = k->in[APPEND_SLOTS];
+    const struct type *t = &gr->g->node[slots].type;
+    const struct view *at = &gr->view[slots];
+    int64_t stride, count = type_elements(t);
+    if (gr->site[at->base].role != ROLE_LEAF || !base_is_steady(gr, at->base)) return;
+    if (count < 1 || !view_collapse(t, at->stride, 0, t->rank, &stride) || (count > 1 && stride != 1)) return;
+    a->appends = true;
+    a->written = port_new(USE_BESIDE, buffer_of(gr, at->base), at->offset, t->dtype, slots);
+    a->written.steady = true, a->written.table_rows = count;
+}
+
 static void read_node(struct writer *w)
 {
     const graph *g = w->gr->g;
-    attention_read(g, &g->node[w->q->p.root], w->p->spec);
+    const struct node *n = &g->node[w->q->p.root];
+    attention_read(g, n, w->p->spec);
+    find_written(w, n, w->p->spec);
 }
 
 /* The sums lie as the kernels write them, which have no strides for them. */

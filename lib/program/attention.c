@@ -108,6 +108,13 @@ static void print(const void *spec, struct text *t)
     attention_print(spec, t);
 }
 
+/* The slots of what this run writes of k and v. */
+static struct tensor_use *hint(void *spec)
+{
+    struct attention_spec *a = spec;
+    return a->appends ? &a->written : NULL;
+}
+
 static const char *const shown[ATTENTION_USES] = {[ATTENTION_Q] = "q",
                                                   [ATTENTION_K] = "k",
                                                   [ATTENTION_V] = "v",
@@ -125,4 +132,5 @@ const struct own_kind own_attention = {.index = OWN_ATTENTION,
                                        .flops = flops,
                                        .by_data = by_data,
                                        .map = score,
+                                       .hint = hint,
                                        .print = print};

@@ -15,6 +15,8 @@
  *     bias             [batch][heads][tq][tk] by strides, 0 where one is for all; added to scores
  *     starts           queries are packed: where those of each sequence begin among the rows of q, o and
  *                      ranges, which have no batch then
+ *     written          no operand of the node: slots of an append, which count the keys of all sequences, or
+ *                      of the pool
  */
 
 /* Is the operand there, or the result wanted? */

@@ -52,7 +52,7 @@ struct attention_kernel {
     bool (*fits)(const struct attention_spec *a, const struct attention_terms *on, struct reason *why);
     struct attention_tile (*tile)(const struct attention_spec *a, const struct attention_terms *on);
     /* Does it read keys and values before it waits for the programs ahead? NULL: it waits before it reads. */
-    bool (*reads_early)(const struct attention_spec *a);
+    bool (*reads_early)(const struct attention_spec *a, const struct attention_tile *t);
 };
 
 #define X(NAME, name) extern const struct attention_kernel attention_##name;

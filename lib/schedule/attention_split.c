@@ -140,14 +140,14 @@ static bool fits(const struct attention_spec *a, const struct attention_terms *o
            attention_no(why, REASON_ATTENTION_BLOCKS, -1, t.blocks, ATTENTION_MOST_BLOCKS);
 }
 
-/* It reads these before it waits for the programs ahead of it, which write the queries alone. */
-static bool reads_early(const struct attention_spec *a)
+/* Does nothing of the run write what the producer reads? Or, of keys and values, so few rows that a warp has
+ * their slots, where a block has one item. */
+static bool reads_early(const struct attention_spec *a, const struct attention_tile *t)
 {
-    static const int read[] = {ATTENTION_K, ATTENTION_V, ATTENTION_LENGTHS, ATTENTION_TABLE,
-                               ATTENTION_STARTS};
-    bool steady = true;
+    static const int read[] = {ATTENTION_LENGTHS, ATTENTION_TABLE, ATTENTION_STARTS};
+    bool steady = true, knows = a->appends && a->written.table_rows <= 32 && !t->persistent;
     for (int i = 0; i < ARRAY_SIZE(read); i++) steady = steady && a->use[read[i]].steady;
-    return steady;
+    return steady && (knows || (a->use[ATTENTION_K].steady && a->use[ATTENTION_V].steady));
 }
 
 const struct attention_kernel attention_split = {.index = ATTENTION_BY_SPLIT,

@@ -16,11 +16,12 @@ static void print_tile(const struct program *q, const struct schedule *s, const 
     if (s->figures) figures_print(s->figures, t);
 }
 
-static void print_attention(const struct schedule *s, struct text *t)
+static void print_attention(const struct attention_spec *a, const struct schedule *s, struct text *t)
 {
     const struct attention_kernel *k = s->attention;
     text_printf(t, " %s", k->units);
-    if (s->cluster > 1) text_printf(t, " %s=%d%s", k->cluster, s->cluster, s->reads_early ? " early" : "");
+    if (s->cluster > 1) text_printf(t, " %s=%d", k->cluster, s->cluster);
+    if (s->reads_early) text_append(t, a->appends ? " early but for appended rows" : " early");
 }
 
 void schedule_print(const struct program *q, const struct schedule *s, struct text *t)
@@ -36,7 +37,7 @@ void program_print(const struct plan *p, const struct program *q, struct text *t
     const struct schedule *s = p ? &p->schedule[q - p->program] : NULL;
     const struct tensor_names named = {p ? p->graph : NULL, p ? p->buffer : NULL}, *names = p ? &named : NULL;
     program_print_head(q, t);
-    if (s && s->attention) print_attention(s, t);
+    if (s && s->attention) print_attention(q->spec, s, t);
     if (s && s->attention_grad) text_printf(t, " %s", s->attention_grad->suffix);
     if (s && s->chunk) text_printf(t, " chunks=%d", s->chunk);
     if (names) program_print_scopes(names, q, t);

@@ -22,16 +22,19 @@
 // Values that no query of the item sees are zeroed before they are multiplied, since zero times NaN is NaN. A
 // NaN among those that one of its queries sees may reach its other queries.
 //
-// Early: no kernel of the run writes keys, values, lengths and starts. So they are asked for before the
-// kernel ahead has ended; only queries wait for it.
+// Early: no kernel of the run writes lengths, pages and starts, and of keys and values none but the rows that
+// it appends, if any. So the others are asked for before the kernel ahead has ended; only queries wait for
+// it, and blocks of keys with such rows (appended.cuh).
 //
 // Keys and values of 8 bits are multiplied as f16, by queries and weights of f16: narrow.cuh.
 //
 // Config: as attention_sm90.cuh has it, but for groups; i32 rows (group if there is a single query, else 8 or
 // 16, for as many queries as they take), cluster; bool walks (a cluster may have several items), early,
-// narrow (keys and values are f8e4m3), whole_rows (maps have the chunks of a row as their fourth dimension),
-// bf16_queries. Of packed queries also i32 bm = rows / group: those of an item.
+// appends (the run does, and nothing walks), narrow (keys and values are f8e4m3), whole_rows (maps have the
+// chunks of a row as their fourth dimension), bf16_queries. Of packed queries also i32 bm = rows / group:
+// those of an item.
 #pragma once
+#include "attention/appended.cuh"
 #include "attention/inboxes.cuh"
 #include "attention/merge.cuh"
 #include "attention/narrow.cuh"
@@ -79,6 +82,7 @@ template <class Config> struct AttentionSplit {
     static_assert(rows == Config::group || !Config::single);
     static_assert(!Config::ranges && rows <= 16 && share % 16 == 0);
     static_assert(cluster * (1 << levels) == parts);
+    static_assert(!Config::appends || (Config::early && !walks));
     static_assert(narrow || (!Config::k_scales && !Config::v_scales));
 
     // Parts whose states stay until they are joined at one time: as many as small states leave memory for.
@@ -636,12 +640,24 @@ template <class Config> struct AttentionSplit {
         feed.block += feed.values;
         feed.values = !feed.values;
     }
+    // Fills the ring. From the first block of keys on that has a row of the run's it waits for who writes it.
+    DEV void ask_early(Feed &feed, const TensorMap &k, const TensorMap &v, const Item &item,
+                       const AttentionInputs &in, const AppendedSlots &slots) const
+    {
+        for (i32 i = 0; i < stages; i++) {
+            if (Config::appends && warp == 0 && feed.block != feed.end) {
+                const Copies copies = feed.pages.of(in, item.batch, feed.block);
+                if (slots.among(copies.slot(in, item.batch), Copies::box)) ptx::grid_wait();
+            }
+            ask(feed, k, v, item, in);
+        }
+    }
     DEV void run_item(const Item &item, const TensorMap &k, const TensorMap &v, const Element *q,
                       const AttentionStrides &of_q, Element *out, const AttentionStrides &of_o,
-                      const AttentionInputs &in) const
+                      const AttentionInputs &in, const AppendedSlots &slots) const
     {
         Feed feed(in, item);
-        for (i32 i = 0; i < stages; i++) ask(feed, k, v, item, in);
+        ask_early(feed, k, v, item, in, slots);
         ptx::grid_wait();
         ptx::cluster_wait();
         Cursor at;
@@ -662,7 +678,7 @@ template <class Config> struct AttentionSplit {
     template <class Block>
     DEV static void run(const Block &mine, const TensorMap &k, const TensorMap &v, const Element *q,
                         const AttentionStrides &of_q, Element *out, const AttentionStrides &of_o,
-                        const AttentionInputs &in)
+                        const AttentionInputs &in, const AppendedRows &appended = {})
     {
         const AttentionSplit self(*reinterpret_cast<Shared *>(mine.shared()));
         if (self.warp == producer && self.lane == 0) self.init(k, v);
@@ -671,7 +687,8 @@ template <class Config> struct AttentionSplit {
         ptx::grid_launch_next(); // it waits before it reads what a program of this run writes
         if constexpr (!walks) {
             Config::early ? ptx::grid_wait_not() : ptx::grid_wait();
-            self.run_item(Item(first_item(mine), in), k, v, q, of_q, out, of_o, in);
+            const AppendedSlots slots(appended); // on their way while the item's length is
+            self.run_item(Item(first_item(mine), in), k, v, q, of_q, out, of_o, in, slots);
         } else if (self.warp == producer) {
             if (Config::starts || self.lane < Copies::lanes) self.produce(mine, k, v, in);
             __syncwarp();

@@ -34,6 +34,11 @@ template <class Config, i32 rows> struct KeyCopies {
             at = pool_row<Config>(in, sequence, tile * rows + min(lane(), count - 1) * box);
     }
     DEV static i32 lane() { return lanes > 1 ? threadIdx.x % 32 : 0; }
+    // The first of the `box` rows that a lane's copy brings, of all sequences' or of the pool's.
+    DEV i32 slot(const AttentionInputs &in, i32 sequence) const
+    {
+        return Config::page ? at : sequence * in.extents.tk + at * rows;
+    }
     // Calls load(row of the tile, time, batch).
     template <class Load> DEV void run(i32 sequence, Load load) const
     {

@@ -109,7 +109,7 @@ static void load_box(const struct copy *c)
         const struct row r = find_row(c, i);
         check_row(c, &r, "load");
         memset(row, 0, bytes);
-        if (r.inside) memcpy(row + r.before, r.global, r.inside);
+        if (r.inside) memcpy(row + r.before, c->early ? device_before(r.global) : r.global, r.inside);
         for (uint32_t at = 0; at < bytes; at += 16)
             memcpy(c->block->shared + swizzled(c->shared + i * bytes + at, c->map.swizzle), row + at, 16);
     }
@@ -154,7 +154,8 @@ static void do_load(struct cluster *c, int i)
     if (bar->maker) fail_thread(l->thread, "a load completes on an mbarrier that no fence followed");
     if (l->map.rank) load_box(l);
     else if (l->taken) memcpy(l->block->shared + l->shared, l->taken, bytes);
-    else if (in_device_memory(l->global, bytes)) memcpy(l->block->shared + l->shared, l->global, bytes);
+    else if (in_device_memory(l->global, bytes))
+        memcpy(l->block->shared + l->shared, l->early ? device_before(l->global) : l->global, bytes);
     else fail_thread(l->thread, "a bulk load of %u bytes at %p, outside of any allocation", bytes, l->global);
     drop(&c->loads, i);
     complete_bytes(bar, bytes);
@@ -262,12 +263,13 @@ static void issue_load(struct thread *t, struct copy c, uint32_t bar)
     let_others_run(t);
 }
 
-void emu_grid_wait(void) { self_thread()->waited_for_grid = true; }
+void emu_grid_wait(void) { self_thread()->waited_for_grid = self_thread()->grid_ended = true; }
+void emu_grid_wait_not(void) { self_thread()->waited_for_grid = true; }
 
 static struct copy tensor_load(const struct thread *t, uint32_t to, const void *map, int rank, const int *at)
 {
     if (!t->waited_for_grid) fail_thread(t, "loads a tensor without griddepcontrol.wait");
-    struct copy c = {.map = read_map(t, map, rank)};
+    struct copy c = {.map = read_map(t, map, rank), .early = !t->grid_ended};
     memcpy(c.at, at, sizeof *at * (size_t)rank);
     c.bytes = rows_of(&c.map) * row_bytes(&c.map);
     c.shared = own_offset(t, to, c.bytes, 128, "bulk tensor load");
@@ -295,7 +297,7 @@ void emu_tensor_multicast(uint32_t to, const void *map, uint32_t bar, uint32_t r
 void emu_bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar)
 {
     struct thread *t = self_thread();
-    struct copy c = {.bytes = bytes, .global = from};
+    struct copy c = {.bytes = bytes, .global = from, .early = !t->grid_ended};
     if (bytes % 16 || (uintptr_t)from % 16) fail_thread(t, "a bulk load of %u bytes from %p", bytes, from);
     c.shared = own_offset(t, to, bytes, 16, "bulk load");
     issue_load(t, c, bar);

@@ -6,6 +6,8 @@
  *                         kernels walk over several tiles
  *     CODA_EMULATOR_DEVICES   how many devices there are, 1 without it; 64 at most
  *     CODA_SEED           of all that is drawn, 1 without it
+ *     CODA_STALE          loads that do not wait see nothing of what kernels since the last ordinary
+ *                         launch write
  */
 #include "driver_inside.h"
 
@@ -244,23 +246,25 @@ static uint64_t seed(void)
     return s ? strtoull(s, NULL, 0) : 1;
 }
 
-CUresult emulator_run(const struct emulated_kernel *k, const void *parameters, unsigned grid,
-                      unsigned threads, unsigned shared)
+static bool is_stale(void) { return getenv("CODA_STALE"); }
+
+CUresult emulator_run(const struct emulated_kernel *k, const void *parameters, struct emulated_launch what)
 {
     static unsigned launches;
     char message[MESSAGE + 64];
     struct launch l = {.kernel = k->entry,
                        .name = k->name,
                        .parameters = parameters,
-                       .grid = grid,
-                       .threads = threads,
-                       .shared = shared,
+                       .grid = what.grid,
+                       .threads = what.threads,
+                       .shared = what.shared,
                        .device = current_device(),
                        .number = __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED),
                        .seed = seed(),
                        .lock = PTHREAD_MUTEX_INITIALIZER};
-    if (shared > 48 << 10 && shared > k->shared_limit)
+    if (what.shared > 48 << 10 && what.shared > k->shared_limit)
         return emulator_fail(CUDA_ERROR_LAUNCH_FAILED, "more shared memory than the kernel's limit");
+    if (!what.early && is_stale()) device_remember(l.device);
     if (run_launch(&l)) return CUDA_SUCCESS;
     snprintf(message, sizeof message, "%s (seed %llu, launch %u)", l.message, (unsigned long long)l.seed,
              l.number);
@@ -273,10 +277,10 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, 
     if (!stack[depth] && !c->hStream) return CUDA_ERROR_INVALID_CONTEXT;
     if (extra || c->gridDimY != 1 || c->gridDimZ != 1 || c->blockDimY != 1 || c->blockDimZ != 1)
         return CUDA_ERROR_INVALID_VALUE;
-    if (stream_records(c->hStream))
-        return stream_record(c->hStream, k, params[0], c->gridDimX, c->blockDimX, c->sharedMemBytes);
+    struct emulated_launch l = {c->gridDimX, c->blockDimX, c->sharedMemBytes, c->numAttrs};
+    if (stream_records(c->hStream)) return stream_record(c->hStream, k, params[0], l);
     stream_wait_default(c->hStream);
-    return emulator_run(k, params[0], c->gridDimX, c->blockDimX, c->sharedMemBytes);
+    return emulator_run(k, params[0], l);
 }
 
 /* ---- Tensor maps ---- */

@@ -19,10 +19,15 @@ struct emulated_kernel {
     unsigned shared_limit;
 };
 
+/* What a launch asks for. `early`: it may begin before the kernel ahead has ended. */
+struct emulated_launch {
+    unsigned grid, threads, shared;
+    bool early;
+};
+
 /* Keeps the message for cuGetErrorString. */
 CUresult emulator_fail(CUresult r, const char *message);
-CUresult emulator_run(const struct emulated_kernel *k, const void *parameters, unsigned grid,
-                      unsigned threads, unsigned shared);
+CUresult emulator_run(const struct emulated_kernel *k, const void *parameters, struct emulated_launch l);
 
 /* ---- transfers.c ---- */
 
@@ -34,8 +39,8 @@ void transfers_finish(void);
 bool stream_records(CUstream s);
 /* What is given to the stream comes behind the default one's, unless it is CU_STREAM_NON_BLOCKING. */
 void stream_wait_default(CUstream s);
-CUresult stream_record(CUstream s, const struct emulated_kernel *k, const void *parameters, unsigned grid,
-                       unsigned threads, unsigned shared);
+CUresult stream_record(CUstream s, const struct emulated_kernel *k, const void *parameters,
+                       struct emulated_launch l);
 
 /* For tests, which find it by dlsym: an allocation of the calling thread's that fails, 1: the next one. */
 void emu_fail_allocation(int number);

@@ -65,6 +65,7 @@ void emu_cluster_arrive(void);
 void emu_cluster_wait(void);
 void emu_fence_async(void);
 void emu_grid_wait(void);
+void emu_grid_wait_not(void);
 void emu_set_registers(int n, bool grow);
 
 /* Warps. */

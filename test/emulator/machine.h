@@ -74,7 +74,8 @@ struct thread {
     int registers;
     bool fenced; /* wgmma.fence since its last wait */
     bool in_cluster_barrier;
-    bool waited_for_grid; /* what the kernel ahead has written is there */
+    bool waited_for_grid; /* what the kernel ahead has written is there, or not read */
+    bool grid_ended;      /* it is there */
     uint64_t cluster_phase;
     uint64_t issued; /* products */
     uint64_t group_end[GROUPS];
@@ -165,6 +166,7 @@ struct copy {
     unsigned group;       /* of a store */
     unsigned char *taken; /* of a store: what it has read; or what was sent */
     bool adds;            /* a store that adds */
+    bool early;           /* a load that did not wait for the kernel ahead */
 };
 struct copies {
     struct copy *copy;
@@ -286,6 +288,10 @@ void *device_adopt(const void *handle, int *device);
 /* Lets one device read and write what another one allocates; may it? */
 void peers_allow(int device, int other);
 bool peers_allowed(int device, int other);
+/* From now on loads that do not wait for the kernel ahead bring what the device's memory holds now, if it is
+ * not too much to copy; where that is of a byte. */
+void device_remember(int device);
+const void *device_before(const void *p);
 /* False if a byte between the end of an allocation and its guard page was written; says which. */
 bool device_margins_good(char *out, size_t size);
 size_t device_total(void);

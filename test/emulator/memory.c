@@ -148,7 +148,8 @@ struct allocation {
     size_t bytes;
     uint64_t number; /* no other has it */
     int device;
-    int file; /* that other processes open it by; 0: it is this one's alone */
+    int file;              /* that other processes open it by; 0: it is this one's alone */
+    unsigned char *before; /* what it held; NULL: what it holds */
 };
 static struct allocation *list; /* in no order */
 static int count, room;
@@ -188,6 +189,7 @@ bool device_delete(void *p)
         }
     pthread_mutex_unlock(&lock);
     if (a.p) guarded_delete(a.p, round_up(a.bytes, ALIGNMENT));
+    free(a.before);
     if (a.file > 0) close(a.file);
     return a.p;
 }
@@ -205,6 +207,32 @@ static struct allocation allocation_of(const void *p)
 
 uint64_t device_allocation(const void *p) { return allocation_of(p).number; }
 int device_of(const void *p) { return allocation_of(p).device; }
+
+/* ---- What it held ---- */
+
+/*
+ * An early launch may begin while all kernels since the last ordinary one still run: what these write may be
+ * there or not. Here it is not, for all that is loaded by TMA before griddepcontrol.wait.
+ */
+void device_remember(int device)
+{
+    size_t most = (size_t)64 << 20, sum = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < count; i++) sum += list[i].device == device ? list[i].bytes : 0;
+    for (int i = 0; i < count; i++) {
+        struct allocation *a = &list[i];
+        if (a->device != device) continue;
+        if (sum > most) free(a->before), a->before = NULL;
+        else if (a->before || (a->before = malloc(a->bytes))) memcpy(a->before, a->p, a->bytes);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+const void *device_before(const void *p)
+{
+    struct allocation a = allocation_of(p);
+    return a.before ? a.before + ((const unsigned char *)p - a.p) : p;
+}
 
 /* ---- Memory that other processes open ---- */
 

@@ -20,6 +20,7 @@ enum {
     NO_EMPTY_WAIT,    // a slot is filled before it was released
     NO_FULL_WAIT,     // ... is read before it was filled
     NO_GRID_WAIT,     // what is loaded may not have been written yet
+    EARLY_LOAD,       // ... is said to be written by nobody
     OTHER_PARITY,     // the wait for it returns at once
     EARLY_RELEASE,    // it is released before its products were waited for
     TOO_FEW_ARRIVALS, // ... is never released
@@ -92,7 +93,8 @@ DEV void init(Shared &s)
 
 DEV void produce(Shared &s, const Args &g)
 {
-    if (broken != NO_GRID_WAIT) ptx::grid_wait();
+    if (broken == EARLY_LOAD) ptx::grid_wait_not();
+    else if (broken != NO_GRID_WAIT) ptx::grid_wait();
     for (int n = 0; n < tiles * steps; n++) {
         const int slot = n % slots, k = n % steps * 64;
         const u32 parity = n / slots & 1, full = at(&s.full[slot]);

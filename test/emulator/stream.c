@@ -23,7 +23,7 @@ struct record {
     struct front ahead;
     bool done;
     const struct emulated_kernel *kernel; /* NULL: a call */
-    unsigned grid, threads, shared;
+    struct emulated_launch launch;
     void *parameters;
     size_t bytes; /* of them */
     int (*call)(void *parameters);
@@ -162,15 +162,11 @@ static CUresult record(CUstream s, struct record *r)
     return CUDA_SUCCESS;
 }
 
-CUresult stream_record(CUstream s, const struct emulated_kernel *k, const void *parameters, unsigned grid,
-                       unsigned threads, unsigned shared)
+CUresult stream_record(CUstream s, const struct emulated_kernel *k, const void *parameters,
+                       struct emulated_launch l)
 {
-    struct record r = {.kernel = k,
-                       .grid = grid,
-                       .threads = threads,
-                       .shared = shared,
-                       .parameters = (void *)(uintptr_t)parameters,
-                       .bytes = k->entry->parameters};
+    struct record r = {
+        .kernel = k, .launch = l, .parameters = (void *)(uintptr_t)parameters, .bytes = k->entry->parameters};
     return record(s, &r);
 }
 
@@ -288,8 +284,8 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s)
     for (struct record *r = e->graph.first; r; r = r->next) r->done = false;
     for (int i = 0; i < e->graph.records && !status; i++) {
         struct record *r = next_of(&e->graph, ahead, &random);
-        status = r->kernel ? emulator_run(r->kernel, r->parameters, r->grid, r->threads, r->shared)
-                           : (CUresult)r->call(r->parameters);
+        status =
+            r->kernel ? emulator_run(r->kernel, r->parameters, r->launch) : (CUresult)r->call(r->parameters);
         r->done = true;
     }
     return status;

@@ -1,5 +1,5 @@
 // control.cuh -- emulated: see primitives/ptx/control.cuh. Kernels follow each other whole, but who loads a
-// tensor must have waited.
+// tensor must have waited, or gets what memory held before the last launch that was not early.
 #pragma once
 
 #include "types.cuh"
@@ -20,6 +20,6 @@ DEV void grid_wait_knowing(int x)
     if (x >= 0) emu_grid_wait();
 }
 DEV void grid_launch_next() {}
-DEV void grid_wait_not() { emu_grid_wait(); }
+DEV void grid_wait_not() { emu_grid_wait_not(); }
 
 } // namespace coda::ptx

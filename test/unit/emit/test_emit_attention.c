@@ -151,6 +151,29 @@ START_TEST(few_queries_start_early)
 }
 END_TEST
 
+/* What a run appends is known to blocks that have one item, of as many rows as a warp has lanes. */
+START_TEST(appended_rows_are_read_late)
+{
+    for (int batch = 1; batch <= 16; batch += 15)
+        for (int rows = 32; rows <= 33; rows++) {
+            struct attention_spec a;
+            struct schedule s = {0};
+            struct program p = {.kind = PROGRAM_OWN, .own = &own_attention, .spec = &a};
+            struct attention_case c = *named("split");
+            c.batch = batch;
+            attention_case_spec(&c, &a);
+            a.use[ATTENTION_K].steady = a.use[ATTENTION_V].steady = false;
+            a.appends = true, a.written = a.use[ATTENTION_LENGTHS], a.written.table_rows = rows;
+            schedule_attention(&s, &p, &(struct plan_options){.target = attention_target});
+            ck_assert_int_eq(s.persistent, batch > 1);
+            ck_assert_int_eq(s.reads_early, batch == 1 && rows == 32);
+            a.use[ATTENTION_LENGTHS].steady = false;
+            schedule_attention(&s, &p, &(struct plan_options){.target = attention_target});
+            ck_assert(!s.reads_early);
+        }
+}
+END_TEST
+
 /* A sequence's blocks leave more than half of an SM to a product's, and have two warps on each of its four
  * schedulers, whose registers hold three of a product's beside them. Many sequences have all of it, and so
  * has a long one that no window cuts short. */
@@ -324,6 +347,7 @@ START_TEST(refuses_what_no_tile_holds)
 END_TEST
 
 TESTS(emit_attention, ONE(hopper_takes_what_tensor_maps_can_say), ONE(geometry), ONE(packed_geometry),
-      ONE(few_blocks_leave_room), ONE(few_packed_geometry), ONE(few_queries_start_early), ONE(simt_arguments),
-      ONE(empty_domains_launch_nothing), ONE(queries_of_two_tiles), ONE(bands_are_dealt_evenly),
-      ONE(refuses_what_no_tile_holds), CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, attention_case_count));
+      ONE(few_blocks_leave_room), ONE(few_packed_geometry), ONE(few_queries_start_early),
+      ONE(appended_rows_are_read_late), ONE(simt_arguments), ONE(empty_domains_launch_nothing),
+      ONE(queries_of_two_tiles), ONE(bands_are_dealt_evenly), ONE(refuses_what_no_tile_holds), CASE("nvrtc"),
+      TAG("nvrtc"), EACH(compiles, attention_case_count));

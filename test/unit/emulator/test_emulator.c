@@ -47,12 +47,16 @@ static uint16_t bf16_of(int small)
 }
 static int value_of(int row, int k, int salt) { return (row * 3 + k * k % 7 + salt) % 3 - 1; }
 
-static uint16_t *upload(int salt)
+static void fill(uint16_t *p, int salt)
 {
     static uint16_t host[N * K];
     for (int i = 0; i < N * K; i++) host[i] = bf16_of(value_of(i / K, i % K, salt));
-    uint16_t *p = device_alloc(sizeof host);
     ck_assert(p && device_upload(p, host, sizeof host));
+}
+static uint16_t *upload(int salt)
+{
+    uint16_t *p = device_alloc(N * K * sizeof *p);
+    fill(p, salt);
     return p;
 }
 
@@ -140,16 +144,17 @@ static bool share_is_right(void)
 }
 
 /* What is wrong, in err; NULL if all is right. */
-static const char *run(enum which which)
+static const char *run_as(enum which which, bool early)
 {
     static bool (*const is_right[KERNELS])(void) = {product_is_right, exchange_is_right, share_is_right,
                                                     exchange_is_right, product_is_right};
-    struct jit_launch l = {kernels[which].blocks, kernels[which].threads, kernels[which].shared, false};
+    struct jit_launch l = {kernels[which].blocks, kernels[which].threads, kernels[which].shared, early};
     device_fill(gpu_out, 0xff, TILES * N * N * 2);
     device_fill(args.extra, 0xff, EXTRA * sizeof(float));
     if (jit_launch(kernel, &l, &args, offsetof(struct args, to) + sizeof args.to, NULL, err)) return err;
     return is_right[which]() ? NULL : WRONG;
 }
+static const char *run(enum which which) { return run_as(which, false); }
 
 static const struct mistake {
     const char *name, *report; /* one of several words, separated by | */
@@ -263,5 +268,25 @@ START_TEST(each_mistake_is_reported)
 }
 END_TEST
 
-TESTS(emulator, TAG("nvrtc"), ONE(right_kernels_are_right_under_every_schedule),
+/* What is written to a behind an ordinary launch is there for an early one that waits, and for no other. */
+START_TEST(early_loads_bring_what_was_there)
+{
+    ck_assert_msg(device_open_emulated(&device, err), "%s", err);
+    setenv("CODA_STALE", "1", 1);
+    make_args("NOTHING");
+    for (int waits = 0; waits < 2; waits++) {
+        build(PIPELINE, waits ? "NOTHING" : "EARLY_LOAD");
+        device_fill(gpu_a, 0xff, N * K * sizeof *gpu_a);
+        ck_assert_str_eq(run_as(PIPELINE, false), WRONG);
+        fill(gpu_a, 0);
+        const char *what = run_as(PIPELINE, true);
+        if (waits) ck_assert_msg(!what, "%s", what);
+        else ck_assert_str_eq(what ? what : "nothing", WRONG);
+        ck_assert(!run_as(PIPELINE, false));
+    }
+}
+END_TEST
+
+TESTS(emulator, TAG("nvrtc"), ONE(early_loads_bring_what_was_there),
+      ONE(right_kernels_are_right_under_every_schedule),
       EACH(each_mistake_is_reported, ARRAY_SIZE(mistakes)));
