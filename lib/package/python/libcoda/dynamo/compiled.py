@@ -96,6 +96,9 @@ class Program:
         self.states = {k: x.argument for k, x in enumerate(self.leaves)
                        if x.node.word == "state" and x.argument is not None}
         self.written = picker(list(self.states.values()))
+        # What gather() holds if weights and states lie as the graph wants them; states among it have to be copied back.
+        self.usual = len(self.kept) + len(self.given) + len(self.others)
+        self.copied = not self.states.keys().isdisjoint(self.others)
         self.places = {x.node: k for k, x in enumerate(self.leaves)}
         # Are the results what is made, as it is made?
         self.straight = all(stored == dtype for _, stored, dtype in self.made) and \
@@ -148,7 +151,7 @@ class Program:
     def leave(self, arguments, hold):
         """What was written to is where the caller has it, and has another version."""
         theirs = self.written(arguments)
-        if not self.states.keys().isdisjoint(hold):
+        if self.copied or len(hold) > self.usual:
             laid = [hold.get(k, arguments[a]) for k, a in self.states.items()]
             for x, y in zip(laid, theirs):
                 if x is not y:
