@@ -76,6 +76,23 @@ class Generate(Base):
     def test_learned_positions(self):
         self.generate("gpt2", 2)
 
+    def test_other_ways(self):
+        """Samples, beams, a draft of another model, a cache that grows: the tokens are PyTorch's by the same random numbers."""
+        ids, mask = self.prompts(2)
+        one = dict(inputs=ids[:1], attention_mask=mask[:1])
+        draft = families.model_of("llama")
+        [p.add_(0.02 * torch.randn_like(p)) for p in draft.parameters()]
+        for more in (dict(do_sample=True, top_k=20, top_p=0.9, temperature=0.8), dict(num_beams=3), dict(repetition_penalty=1.3),
+                     dict(one, assistant_model=draft, cache_implementation=None), dict(cache_implementation=None)):
+            with self.subTest(list(more)):
+                torch._dynamo.reset()
+                model, eager, made = families.model_of("llama"), families.model_of("llama"), []
+                model.forward = torch.compile(model.forward, backend="coda", fullgraph=True, options={"fullgraph": True})
+                for m in (model, eager):
+                    torch.manual_seed(9)
+                    made.append(m.generate(disable_compile=True, **dict(self.settings(ids, mask), **more)))
+                self.assertEqual(*[x.tolist() for x in made])
+
     def test_config(self):
         """As transformers itself compiles the step."""
         model, eager = families.model_of("llama"), families.model_of("llama")
