@@ -27,7 +27,7 @@ F = torch.nn.functional
 def inputs_of(name, **how):
     """With labels, some of which do not count, for a model that has a loss."""
     inputs = families.inputs_of(name, **how)
-    if name not in ("bert", "distilbert", "vit"):
+    if "use_cache" in inputs and "decoder_input_ids" not in inputs:
         inputs["labels"] = inputs["input_ids"].clone()
         inputs["labels"][0, 2:5] = -100
     return inputs
@@ -84,7 +84,8 @@ class Models(Grad):
               flush=True)
 
     def test_families(self):
-        for name in families.FAMILIES if os.environ.get("CODA_FULL") else ("llama", "gpt2", "bert"):
+        """BLOOM's activation has a backward of its own, which is PyTorch's."""
+        for name in [n for n in families.FAMILIES if n != "bloom"] if os.environ.get("CODA_FULL") else ("llama", "gpt2", "bert"):
             with self.subTest(name):
                 torch._dynamo.reset()
                 self.family(name)
@@ -209,6 +210,21 @@ class Calls(Grad):
         """A gradient has its leaf's dtype."""
         self.check(lambda x, w: F.linear(x.to(w.dtype), w).float().sum(-1), self.leaf(4, 16),
                    self.leaf(8, 16, dtype=torch.bfloat16), bar=3e-2, near=0.1)
+
+    def test_kinks(self):
+        """Where there are two derivatives it is PyTorch's that is taken: at bounds, and at 0."""
+        x = torch.tensor([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0, 6.0]) * torch.ones(2, 1)
+        for k, f in enumerate((lambda x: x.clamp(-0.5, 1), lambda x: x.clamp(min=-0.5), lambda x: x.clamp(max=1), F.hardtanh, F.relu6, F.relu,
+                  F.hardsigmoid, F.hardswish, F.elu, lambda x: F.leaky_relu(x, 0.1), lambda x: F.leaky_relu(x, 1.5), torch.abs)):
+            for dtype in (torch.float32, torch.bfloat16):
+                grads = []
+                for call in (self.compiled(f), f):
+                    leaf = x.to(dtype, copy=True).requires_grad_()
+                    y = call(leaf)
+                    (y * torch.arange(1.0, 9).to(dtype)).sum().backward()
+                    grads.append(torch.stack((leaf.grad.float(), y.detach().float())))
+                self.assertLessEqual(off(*grads), 2e-2 if dtype == torch.bfloat16 else 1e-6, (k, grads))
+                torch._dynamo.reset()
 
     def test_buffers(self):
         """A buffer of which a gradient is wanted is no constant."""

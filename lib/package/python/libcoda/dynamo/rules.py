@@ -3,6 +3,7 @@
 A rule gets the Lift and the arguments of the call, in which tensors of the graph are layout.Tensor and what was
 folded is a torch.Tensor. Elementwise operations give what PyTorch's promotion of dtypes says; sums inside are fp32,
 as libcoda's are. """
+import functools
 import math
 
 import torch
@@ -170,8 +171,26 @@ def minimum(l, x, y):
 def clamp(l, x, min=None, max=None):
     if isinstance(min, (Tensor, torch.Tensor)) or isinstance(max, (Tensor, torch.Tensor)):
         raise Refuse("clamp by tensors")
-    low, high = -math.inf if min is None else min, math.inf if max is None else max
-    return unary(l, "clip", x, low=float(low), high=float(high))
+    low, high = -math.inf if min is None else float(min), math.inf if max is None else float(max)
+    made = unary(l, "clip", x, low=low, high=high)
+    return within(l, x, low, high, made) if l.keep and not bounds_pass() else made
+
+
+@functools.lru_cache(maxsize=None)
+def bounds_pass():
+    """Does this PyTorch's clamp pass a gradient to what is equal to a bound? That of some versions does, as coda_clip."""
+    x = torch.ones((), requires_grad=True)
+    with torch.enable_grad():
+        x.clamp(max=1.0).backward()
+    return bool(x.grad)
+
+
+def within(l, x, low, high, made):
+    """What was made of x, with a gradient of 1 between the bounds and of 0 at them."""
+    sides = [RULES[word](l, x, n) for word, n in (("gt", low), ("lt", high)) if math.isfinite(n)]
+    if not sides:
+        return made
+    return where(l, sides[0] if len(sides) == 1 else RULES["and_"](l, *sides), x, l.ended(made))
 
 
 INTEGERS = {"abs", "sign", "floor", "ceil", "round", "relu", "clip", "scale"}  # of which PyTorch makes integers

@@ -23,15 +23,19 @@ def not_in_place(word, inplace):
 @rule("leaky_relu")
 def leaky_relu(l, x, negative_slope=0.01, inplace=False):
     not_in_place("leaky_relu", inplace)
-    if not 0 <= negative_slope <= 1:
-        raise Refuse("leaky_relu with the slope %g" % negative_slope)
-    return elementwise(l, "maximum", x, elementwise(l, "mul", x, negative_slope))
+    return rules.where(l, RULES["gt"](l, x, 0.0), x, elementwise(l, "mul", x, float(negative_slope)))
+
+
+def clipped(l, x, low, high):
+    return unary(l, "clip", x, low=float(low), high=float(high))
 
 
 @rule("hardtanh")
 def hardtanh(l, x, min_val=-1.0, max_val=1.0, inplace=False):
+    """At a bound it has no gradient, in all versions of PyTorch."""
     not_in_place("hardtanh", inplace)
-    return rules.clamp(l, x, min_val, max_val)
+    made = clipped(l, x, min_val, max_val)
+    return rules.within(l, x, min_val, max_val, made) if l.keep else made
 
 
 @rule("relu6")
@@ -68,7 +72,7 @@ def mish(l, x, inplace=False):
 def elu(l, x, alpha=1.0, inplace=False):
     """exp sees no positive x: where nothing is chosen of it its gradient must be 0, not 0 times infinity."""
     not_in_place("elu", inplace)
-    below = elementwise(l, "sub", unary(l, "exp", rules.clamp(l, x, max=0.0)), 1.0)
+    below = elementwise(l, "sub", unary(l, "exp", clipped(l, x, -math.inf, 0)), 1.0)
     return elementwise(l, "add", unary(l, "relu", x), below if alpha == 1 else elementwise(l, "mul", below, float(alpha)))
 
 
