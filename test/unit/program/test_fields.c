@@ -383,13 +383,14 @@ static void try_fields(struct pair *t, struct shown *shown, const struct fields 
 }
 
 /* Rows of which no text says anything: how a program runs, what another row says, too; no kernel decodes an
- * operand; pairs have one operation; and exchanges are no kernels. */
+ * operand; pairs have one operation; exchanges are no kernels; and of rows that a run appends only those
+ * schedules ask that no random graph has: append_heads.coda. */
 static bool is_silent(const struct field *f)
 {
-    static const char *const silent[][2] = {{"tensor_use", "version"}, {"tensor_use", "axis"},
-                                            {"operand", "scale"},      {"operand", "zero"},
-                                            {"program", "prepare"},    {"pairing", "op"},
-                                            {"exchange_spec", "op"},   {"exchange_spec", "ranks"}};
+    static const char *const silent[][2] = {
+        {"tensor_use", "version"}, {"tensor_use", "axis"},     {"operand", "scale"},
+        {"operand", "zero"},       {"program", "prepare"},     {"pairing", "op"},
+        {"exchange_spec", "op"},   {"exchange_spec", "ranks"}, {"attention_spec", "appends"}};
     for (int i = 0; i < ARRAY_SIZE(silent); i++)
         if (!strcmp(f->of, silent[i][0]) && !strcmp(f->name, silent[i][1])) return true;
     return !may_change(f) || f->kind != FIELD_KIND;
