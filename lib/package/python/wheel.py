@@ -3,6 +3,7 @@
 
 A wheel is a zip file (packaging.python.org, "Binary distribution format"), so this writes one (PKWARE's APPNOTE.TXT), of
 deflate's streams that are shorter than zipfile's; equal sources make equal bytes. The tag has the least glibc that the library's symbols ask for; old_glibc.c sees to it that it is old. """
+import ast
 import base64
 import hashlib
 import os
@@ -17,6 +18,7 @@ NAME, OLDEST = "libcoda", "3.10"
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 DATE = (2020 - 1980) << 9 | 1 << 5 | 1  # the first of January 2020
+PUBLIC = ("__init__.py", "backend.py", "saved.py")  # of libcoda/dynamo
 PIECE, WINDOW = 1 << 16, 1 << 15
 
 
@@ -54,6 +56,25 @@ def stripped(library, folder):
     return data
 
 
+def undocumented(data):
+    """A module without its docstrings, each line where it was: so tracebacks are those of the tree."""
+    lines = data.decode().split("\n")
+    for node in ast.walk(ast.parse(data)):
+        body = getattr(node, "body", None)
+        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) or len(body) < 2 or ast.get_docstring(node) is None:
+            continue
+        for k in range(body[0].lineno - 1, body[0].end_lineno):
+            lines[k] = ""
+    return "\n".join(lines).encode()
+
+
+def shipped(name, data):
+    """Docstrings of what nobody calls are for who has the tree: of the backend's parts, and names with an underscore."""
+    folder, base = os.path.split(name)
+    inner = base.startswith("_") and base != "__init__.py" or folder == "dynamo" and base not in PUBLIC
+    return undocumented(data) if inner and base.endswith(".py") else data
+
+
 def files(package, library, folder, version, tag):
     """(name, bytes, mode) of all but RECORD."""
     for root, folders, names in os.walk(package):
@@ -61,8 +82,9 @@ def files(package, library, folder, version, tag):
         for name in sorted(names):
             if name.endswith((".py", ".so")):
                 path = os.path.join(root, name)
+                inside = os.path.relpath(path, package)
                 with open(path, "rb") as f:
-                    yield os.path.join(NAME, os.path.relpath(path, package)), f.read(), 0o755 if name.endswith(".so") else 0o644
+                    yield os.path.join(NAME, inside), shipped(inside, f.read()), 0o755 if name.endswith(".so") else 0o644
     yield NAME + "/libcoda.so.0", stripped(library, folder), 0o755
     info = "%s-%s.dist-info/" % (NAME, version)
     wheel = "Wheel-Version: 1.0\nGenerator: coda\nRoot-Is-Purelib: false\nTag: %s\n" % tag
