@@ -416,6 +416,7 @@ class Refused(Base):
         self.refused(lambda x: torch.sort(x)[0], [x], "no rule for sort")
         self.refused(lambda x: F.linear(x.double(), w.double()), [x], "torch.float64")
         k = torch.tensor([-3, 2])
+        self.refused(lambda x, k: (F.linear(x, w), k[:1] == k[1:]), [x, k + 2 ** 24], "which may be 2^24 or more")
         self.refused(lambda x, k: F.linear(x, w)[k], [x, k], "none from the end")
         self.refused(lambda x, k: (F.linear(x, w), k.argmax(-1), k.cumsum(0)), [x, k], "argmax of torch.int64")
         got = self.refused(lambda x, k: (F.linear(x, w), -k, k.abs(), k.clamp(min=0)), [x, k], "of torch.int64")

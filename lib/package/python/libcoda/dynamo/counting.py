@@ -38,6 +38,15 @@ def arithmetic(l, word, operands, dtype):
     return bounded(l, rules.cast(l, rules.elementwise(l, word, *wide, dtype=torch.float32), dtype), TOP[word](*tops))
 
 
+def comparable(l, *operands):
+    """Refuses a comparison of integers by fp32, unless those of one side are known to be small: what the others are rounded
+    to is on the same side of these."""
+    whole = [x for x in operands if isinstance(x, (Tensor, torch.Tensor)) and x.dtype in (torch.int64, torch.int32)]
+    small = [bound(l, x) if isinstance(x, Tensor) else int(x.abs().max()) if x.numel() else 0 for x in whole]
+    if len(whole) == 2 and all(top is None or top >= EXACT for top in small):
+        raise Refuse("a comparison of two tensors of %s, which may be 2^24 or more" % whole[0].dtype)
+
+
 def cumsum(l, x, dim, dtype=None):
     top, k = bound(l, x), rules.axis(x, dim)
     n = x.shape[k] if x.dims else 0

@@ -251,6 +251,7 @@ def comparison(word, name):
     def f(l, x, y):
         if isinstance(x, Tensor) and x.dtype == torch.int64 and isinstance(y, (int, float)) and abs(y) >= 2 ** 24:
             raise Refuse("a comparison with %s" % y)
+        counting.comparable(l, x, y)
         if isinstance(x, Tensor) and x.dtype.is_floating_point and isinstance(y, (int, float)):
             y = rounded(y, x.dtype)  # as PyTorch compares
         x, y = [cast(l, rounding.exact(l, v), torch.float32) if isinstance(v, Tensor) else v for v in (x, y)]
