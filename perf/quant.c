@@ -187,11 +187,12 @@ static double floor_of(const struct figure *f, double tflops, double tbytes)
 
 int main(int argc, char **argv)
 {
-    static const int64_t m[] = {1, 8, 16, 64, 256, 2048}, many[] = {2048, 16384}, n[] = {4096, 12288};
-    static struct figure figure[FORMATS * 6 + 4];
+    static const int64_t m[] = {1, 8, 16, 64, 96, 256, 2048}, many[] = {2048, 16384}, n[] = {4096, 12288};
+    enum { HEIGHTS = sizeof m / sizeof *m };
+    static struct figure figure[FORMATS * HEIGHTS + 4];
     int count = 0;
     for (int v = 0; v < FORMATS; v++)
-        for (int i = 0; i < 6; i++, count++) {
+        for (int i = 0; i < HEIGHTS; i++, count++) {
             figure[count] = (struct figure){.m = m[i], .n = N, .k = K, .variant = v};
             figure[count].small = m[i] == 1;
             snprintf(figure[count].name, sizeof figure->name, "quant/%s/%d/22016x4096", format[v].name,
