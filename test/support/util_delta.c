@@ -193,11 +193,21 @@ static double *made(const graph *g, void **args, const char *name, bool evaluate
     return x ? memcpy(x, args[i], bytes) : NULL;
 }
 
+/* Is it of a shape that a GPU takes by chunks, and does it have so many tokens? */
+static bool goes_by_chunks(const struct delta_case *c)
+{
+    return c->dtype == BF16 && !c->by_row && (c->keys == 32 || c->keys == 64 || c->keys == 128) &&
+           c->values % 32 == 0 && c->time >= 32;
+}
+
 struct loops {
     const struct delta_case *c;
     double *q, *v, *k, *decay, *beta;
     const double *before;
-    double *s, *o, *after; /* o and after: as they should be */
+    double *s, *o, *after;     /* o and after: as they should be */
+    double *terms;             /* for each element of s, the sum of squares of what was added to it */
+    double *change;            /* e of each row, of one head */
+    double all_terms, o_terms; /* sums of squares of the terms of all states, and of o by chunks */
 };
 
 static double length(const struct loops *l, const double *x)
@@ -220,15 +230,35 @@ static void token(struct loops *l, int64_t row, int64_t h)
         double seen = 0, out = 0, want = l->v[(row * c->heads + h) * c->values + j];
         for (int64_t i = 0; i < c->keys; i++) {
             double *s = &l->s[i * c->values + j];
-            *s *= exp(l->decay[c->by_row ? (row * c->heads + h) * c->keys + i : row * c->heads + h]);
+            double kept = exp(l->decay[c->by_row ? (row * c->heads + h) * c->keys + i : row * c->heads + h]);
+            *s *= kept, l->terms[i * c->values + j] *= kept * kept;
             seen += *s * k[i] / of_k;
         }
         for (int64_t i = 0; i < c->keys; i++) {
             double *s = &l->s[i * c->values + j];
-            *s += k[i] / of_k * l->beta[row * c->heads + h] * (want - seen);
+            double term = k[i] / of_k * l->beta[row * c->heads + h] * (want - seen);
+            *s += term, l->terms[i * c->values + j] += term * term;
             out += *s * q[i] / of_q * scale;
         }
+        l->change[row * c->values + j] = l->beta[row * c->heads + h] * (want - seen);
         l->o[(row * c->heads + h) * c->values + j] = out;
+    }
+}
+
+/* What of o is summed by chunks: of each token of the chunk up to this one q k^T e, decayed. */
+static void add_terms(struct loops *l, int64_t row, int64_t chunk, int64_t h)
+{
+    const struct delta_case *c = l->c;
+    int64_t kh = h / (c->heads / c->key_heads);
+    const double *q = l->q + (row * c->key_heads + kh) * c->keys;
+    double kept = (c->norm ? 1 / sqrt((double)c->keys) : 0.25) / length(l, q);
+    for (int64_t t = row; t >= chunk; kept *= exp(l->decay[t-- * c->heads + h])) {
+        const double *k = l->k + (t * c->key_heads + kh) * c->keys;
+        double dot = 0, squares = 0;
+        for (int64_t i = 0; i < c->keys; i++) dot += q[i] * k[i];
+        for (int64_t j = 0; j < c->values; j++)
+            squares += l->change[t * c->values + j] * l->change[t * c->values + j];
+        l->o_terms += squares * pow(kept * dot / length(l, k), 2);
     }
 }
 
@@ -239,17 +269,28 @@ static void sequence(struct loops *l, int64_t b, int64_t first, int64_t end)
         double *after = l->after + (b * l->c->heads + h) * state;
         if (l->before) memcpy(l->s, l->before + (after - l->after), sizeof *l->s * (size_t)state);
         else memset(l->s, 0, sizeof *l->s * (size_t)state);
-        for (int64_t row = first; row < end; row++) token(l, row, h);
+        memset(l->terms, 0, sizeof *l->terms * (size_t)state);
+        for (int64_t row = first; row < end; row++) {
+            token(l, row, h);
+            if (goes_by_chunks(l->c)) add_terms(l, row, row - (row - first) % 64, h);
+        }
+        for (int64_t i = 0; i < state; i++) l->all_terms += l->terms[i];
         memcpy(after, l->s, sizeof *l->s * (size_t)state);
     }
 }
 
+static double length_of(const double *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+    return sqrt(sum);
+}
+
 static double apart(const double *got, const double *want, int64_t n, double round)
 {
-    double diff = 0, norm = 0;
-    for (int64_t i = 0; i < n; i++)
-        diff += (got[i] - want[i]) * (got[i] - want[i]), norm += want[i] * want[i];
-    double error = sqrt(diff) / (sqrt(norm) + 1e-3);
+    double diff = 0;
+    for (int64_t i = 0; i < n; i++) diff += (got[i] - want[i]) * (got[i] - want[i]);
+    double error = sqrt(diff) / (length_of(want, n) + 1e-3);
     return isfinite(error) ? fmax(error - round, 0) : INFINITY;
 }
 
@@ -284,14 +325,17 @@ struct delta_errors delta_errors(const struct delta_case *c, const graph *g, voi
     l.q = doubles(g, args, "q"), l.v = doubles(g, args, "v");
     l.k = made(g, args, "k", evaluated);
     l.decay = made(g, args, "decay", evaluated), l.beta = made(g, args, "beta", evaluated);
-    l.s = calloc((size_t)state, sizeof *l.s);
+    l.s = calloc((size_t)state, sizeof *l.s), l.terms = calloc((size_t)state, sizeof *l.terms);
+    l.change = calloc((size_t)(rows * c->values) + 1, sizeof *l.change);
     l.o = calloc((size_t)n + 1, sizeof *l.o), l.after = calloc((size_t)states + 1, sizeof *l.after);
     run_loops(&l, g, args);
     double *o = made(g, args, "o", evaluated);
     double *left = c->in_place ? doubles(g, args, "s") : made(g, args, "after", evaluated);
     double round = !c->in_place || !evaluated ? 0 : c->state == F32 ? 1e-7 : c->state == F16 ? 1e-3 : 8e-3;
-    struct delta_errors e = {apart(o, l.o, n, 0), apart(left, l.after, states, round)};
-    double *own[] = {l.q, l.v, l.k, l.decay, l.beta, l.s, l.o, l.after, o, left};
+    struct delta_errors e = {.o = apart(o, l.o, n, 0), .after = apart(left, l.after, states, round)};
+    e.terms = sqrt(l.all_terms) / (length_of(l.after, states) + 1e-3);
+    e.o_terms = sqrt(l.o_terms) / (length_of(l.o, n) + 1e-3);
+    double *own[] = {l.q, l.v, l.k, l.decay, l.beta, l.s, l.terms, l.change, l.o, l.after, o, left};
     for (int i = 0; i < ARRAY_SIZE(own); i++) free(own[i]);
     return e;
 }
@@ -308,6 +352,9 @@ double delta_parts(const struct delta_case *c, const graph *g, void **args, cons
     struct delta_errors e = delta_errors(c, g, args, before, false);
     double of_state = state == BF16 ? 1e-2 : state == F16 ? 2e-3 : 1e-5;
     double of_o = c->dtype == BF16 ? 1e-2 : c->dtype == F16 ? 2e-3 : 1e-5;
+    /* By chunks a term is a product of two factors, each rounded to two bf16, by up to 2^-18, or to one. */
+    if (state == F32 && goes_by_chunks(c)) of_state = fmax(of_state, 0x1p-17 * e.terms);
+    if (goes_by_chunks(c)) of_o = fmax(of_o, 0x1p-8 * e.o_terms);
     return fmax(e.o / of_o, e.after / of_state);
 }
 
