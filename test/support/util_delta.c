@@ -352,8 +352,9 @@ double delta_parts(const struct delta_case *c, const graph *g, void **args, cons
     struct delta_errors e = delta_errors(c, g, args, before, false);
     double of_state = state == BF16 ? 1e-2 : state == F16 ? 2e-3 : 1e-5;
     double of_o = c->dtype == BF16 ? 1e-2 : c->dtype == F16 ? 2e-3 : 1e-5;
-    /* By chunks a term is a product of two factors, each rounded to two bf16, by up to 2^-18, or to one. */
-    if (state == F32 && goes_by_chunks(c)) of_state = fmax(of_state, 0x1p-17 * e.terms);
+    /* By chunks a term is a product of two factors, each rounded to two bf16, by up to 2^-18, or to one. The
+     * header promises twice that, as roundings may all go one way. */
+    if (state == F32 && goes_by_chunks(c)) of_state = fmax(of_state, 0x1p-18 * e.terms);
     if (goes_by_chunks(c)) of_o = fmax(of_o, 0x1p-8 * e.o_terms);
     return fmax(e.o / of_o, e.after / of_state);
 }

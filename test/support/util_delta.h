@@ -37,7 +37,7 @@ struct delta_errors delta_errors(const struct delta_case *c, const graph *g, voi
 /* The larger one, of coda_evaluate's. */
 double delta_difference(const struct delta_case *c, const graph *g, void **args, const double *before);
 /* The larger one of a plan's, in parts of what is allowed: of states 1e-5 in fp32, 1e-2 in bf16; by
- * chunks, 2^-17 of `terms` in fp32 and 2^-8 of `o_terms` in bf16 if that is more, as where keys repeat. */
+ * chunks, 2^-18 of `terms` in fp32 and 2^-8 of `o_terms` in bf16 if that is more, as where keys repeat. */
 double delta_parts(const struct delta_case *c, const graph *g, void **args, const double *before);
 /* The same of one sequence without a dimension for it, in place, that goes by runs of so many tokens. `run`
  * runs a graph where its arguments lie. -1: it failed. */
