@@ -20,6 +20,7 @@ import math
 import sys
 
 import serving
+import serving_cases
 import serving_peers
 import torch
 import torch.nn.functional as F
@@ -29,7 +30,7 @@ import libcoda as coda
 EPS = 1e-6
 
 
-class Case(serving.Case):
+class Case(serving_cases.Case):
     """graph() makes the outputs of the leaves, which are attributes of one object; outputs are named y, y1, ..."""
 
     def __init__(self, name, device):
@@ -39,7 +40,7 @@ class Case(serving.Case):
     def text(self):
         g, t = coda.Graph(), self.tensors()
         kinds = {**dict.fromkeys(self.weights, "weight"), **dict.fromkeys(self.states, "state")}
-        leaves = {n: getattr(g, kinds.get(n, "input"))(n, serving.CTYPE[x.dtype], tuple(x.shape)) for n, x in t.items()}
+        leaves = {n: getattr(g, kinds.get(n, "input"))(n, serving_cases.CTYPE[x.dtype], tuple(x.shape)) for n, x in t.items()}
         for i, y in enumerate(self.graph(g, leaves)):
             g.output("y%s" % (i or ""), y)
         return str(g)
@@ -56,7 +57,7 @@ class Case(serving.Case):
 
     def peers(self):
         yield "eager", self.all
-        yield "compile", serving.compiled(self.all)
+        yield "compile", serving_cases.compiled(self.all)
 
 
 def modulated(x, shift, scale):
@@ -128,7 +129,7 @@ class SD3(Block):
         m, qkv, out = {s: t["mod_" + s].chunk(6, -1) for s in "xc"}, {}, []
         for s in "xc":
             qkv[s] = self.linear(t, modulated(t[s], m[s][0], m[s][1]), "qkv_" + s).chunk(3, -1)
-        a = serving.attend(*(serving.heads(torch.cat(z, 1), self.count) for z in zip(qkv["x"], qkv["c"])))
+        a = serving_cases.attend(*(serving_cases.heads(torch.cat(z, 1), self.count) for z in zip(qkv["x"], qkv["c"])))
         for s, of in ("x", a[:, :self.tokens]), ("c", a[:, self.tokens:]):
             h = t[s] + m[s][2] * self.linear(t, of, "o_" + s)
             out.append(h + m[s][5] * self.mlp(t, modulated(h, m[s][3], m[s][4]), s))
@@ -170,7 +171,7 @@ class Flux(Block):
         yield t["x"] + gate * self.linear_graph(t, both, "out")
 
     def turned(self, t, x, gain):
-        x = serving.heads(x, self.count)
+        x = serving_cases.heads(x, self.count)
         x = F.rms_norm(x, x.shape[-1:], t[gain], EPS)
         axis = torch.tensor([i for i, n in enumerate(self.sections) for _ in range(n)], device=self.device)
         angle = t["positions"].float()[:, axis] * t["frequencies"].float()
@@ -182,7 +183,7 @@ class Flux(Block):
         d = self.hidden
         shift, scale, gate = t["mod"].chunk(3, -1)
         q, k, v, m = self.linear(t, modulated(t["x"], shift, scale), "in").split([d, d, d, 4 * d], -1)
-        a = serving.attend(self.turned(t, q, "g_q"), self.turned(t, k, "g_k"), serving.heads(v, self.count))
+        a = serving_cases.attend(self.turned(t, q, "g_q"), self.turned(t, k, "g_k"), serving_cases.heads(v, self.count))
         both = torch.cat((a, F.gelu(m, approximate="tanh")), -1)
         return t["x"] + gate * self.linear(t, both, "out"),
 
@@ -211,7 +212,7 @@ class DiT(Block):
     def all(self, t):
         s1, a1, g1, s2, a2, g2 = t["mod"].chunk(6, -1)
         q, k, v = self.linear(t, modulated(t["x"], s1, a1), "qkv").chunk(3, -1)
-        h = t["x"] + g1 * self.linear(t, serving.attend(*(serving.heads(z, self.count) for z in (q, k, v))), "o")
+        h = t["x"] + g1 * self.linear(t, serving_cases.attend(*(serving_cases.heads(z, self.count) for z in (q, k, v))), "o")
         return h + g2 * self.mlp(t, modulated(h, s2, a2), "x"),
 
 
@@ -393,8 +394,8 @@ def all_cases(opt):
                 DiT("cpu", 2, tokens=16, hidden=144, count=2),
                 Latent("cpu", 9, hidden=128, q=384, c=320, heads=2), Delta("cpu", 2, 9, 2, 4, 16),
                 Scan("cpu", 2, 9, 8, 1, 4), Scan("cpu", 2, 9, 4, 8, 4)]
-    heads = [serving.Attention("head", "cuda", 2, t, t, 24, 24, 64, False) for t in (1357, 4429)]
-    heads += [serving.Attention("head", "cuda", 2, 4096, 4096, 16, 16, n, False) for n in (64, 72, 80, 96, 128)]
+    heads = [serving_cases.Attention("head", "cuda", 2, t, t, 24, 24, 64, False) for t in (1357, 4429)]
+    heads += [serving_cases.Attention("head", "cuda", 2, 4096, 4096, 16, 16, n, False) for n in (64, 72, 80, 96, 128)]
     for case in heads:
         case.name = case.name.replace("serving/", "")
     return [SD3("cuda", 1024), SD3("cuda", 4096), Flux("cuda", 4608), DiT("cuda", 8)] + heads + [

@@ -49,7 +49,7 @@ class FlashInfer:
 
 
 def attention(case):
-    """Formulas of a serving.Attention of one query."""
+    """Formulas of a serving_cases.Attention of one query."""
     if has("flashinfer"):
         yield "flashinfer", FlashInfer(case, False)
         yield "flashinfer_tensor", FlashInfer(case, True)
