@@ -1,6 +1,6 @@
 # perf/build.mk -- measurements: users of coda.h alone; all but latency and start need a GPU, ranks two. A part of the Makefile.
 
-PERF      := gemm fused quant epilogue layer backward invariant attention row_sums encoder shapes host latency start cpu ranks
+PERF      := gemm fused quant epilogue layer token backward invariant attention row_sums encoder shapes host latency start cpu ranks
 PERF_OBJ  := $(patsubst %,$(BUILD)/perf/%.o,bench replay sustained power data report report_figure reference machine block options)
 CASES     ?=
 PERF_ARGS ?=
