@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """dynamo.py -- models of transformers by torch.compile: backend="coda" beside Inductor, in one process.
 
-    dynamo.py [--layers N] [--max-autotune] [--quick] [--seconds N] [--out FILE] [--warm SIDE,..] [--cpu] [PATTERN...]
+    dynamo.py [--layers N] [--max-autotune] [--quick] [--seconds N] [--out FILE] [--warm SIDE,..] [--saved FOLDER] [--cpu]
+              [PATTERN...]
 
     llama-8b, qwen3-8b   prefill: 2048 tokens and the logits of the last one; decode: a token behind 1024 others, by a
-                         static cache; first: from the start of a process to its first token, all caches warm;
-                         "saved": by a file of libcoda.dynamo.save
+                         static cache; first: from the start of a process to its first token, all caches warm
+                         (first_token.py); "saved": by a file of libcoda.dynamo.save
     llama-8b/train       forward and backward of 2048 tokens by the loss, without an optimiser
     minilm               32 sentences of 128 tokens with a mask
 
@@ -18,10 +19,12 @@ has of the card, with them; `over_us` what a call of a compiled graph costs the 
 guards, `host_us` the same of one that is no replay, `switch_us` what the first run behind a replay costs besides.
 --layers: so many layers of 32 or 36, as compilers take minutes.
 --quick: fewer runs. --warm: these sides are compiled, so that a later process finds them in its caches, and nothing is
-measured. Results go to perf/results/CARD/torch_dynamo.json, unless patterns choose some. --cpu tries all with small
+measured; files of libcoda.dynamo.save are left in --saved, build/saved, by whose being there caches are known to be warm.
+Results go to perf/results/CARD/torch_dynamo.json, unless patterns choose some. --cpu tries all with small
 sizes and no GPU.
 """
 import array
+import contextlib
 import copy
 import ctypes
 import gc
@@ -29,7 +32,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 import pytorch
@@ -37,63 +39,18 @@ import torch
 
 try:
     import transformers
+    from dynamo_models import MODES, TOKENS, Prefill, ids_of, model_of
 except ImportError:
     sys.exit("dynamo.py: python3 finds no transformers; nothing is measured")
 import libcoda.dynamo
 from libcoda import c
 from libcoda.dynamo.compiled import Program
 
-MODES = {"coda": {"backend": "coda", "options": {"fullgraph": True}}, "compile": {"mode": "reduce-overhead"},
-         "autotune": {"mode": "max-autotune"}}
-TOKENS, CONTEXT = 2048, 1024
+CONTEXT = 1024
 START = time.monotonic()
 
 
-# ---- Models ----
-
-def decoder_sizes(opt, layers):
-    if opt.cpu:
-        return dict(hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
-                    num_key_value_heads=2, vocab_size=512, max_position_embeddings=4096)
-    return dict(num_hidden_layers=opt.layers or layers, num_attention_heads=32, num_key_value_heads=8,
-                hidden_size=4096, max_position_embeddings=8192)
-
-
-def config_of(name, opt):
-    if name == "minilm":
-        return transformers.BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
-    if name == "llama-8b":
-        return transformers.LlamaConfig(**{"intermediate_size": 14336, "vocab_size": 128256, "rope_theta": 500000.0,
-                                           **decoder_sizes(opt, 32)})
-    return transformers.Qwen3Config(**{"intermediate_size": 12288, "vocab_size": 151936, "head_dim": 128,
-                                       **decoder_sizes(opt, 36)})
-
-
-def model_of(name, opt, device):
-    config = config_of(name, opt)
-    kind = {"llama-8b": "LlamaForCausalLM", "qwen3-8b": "Qwen3ForCausalLM", "minilm": "BertModel"}[name]
-    torch.manual_seed(7)
-    torch.set_default_dtype(torch.bfloat16)
-    with torch.device(device):
-        model = getattr(transformers, kind)(config).eval()
-    torch.set_default_dtype(torch.float32)
-    return model
-
-
-def ids_of(model, device, sequences, tokens):
-    made = torch.Generator(device).manual_seed(11)
-    return torch.randint(model.config.vocab_size, (sequences, tokens), device=device, generator=made)
-
-
-class Prefill:
-    """The logits of the last token."""
-
-    def __init__(self, model, opt, device):
-        self.ids = ids_of(model, device, 1, 64 if opt.cpu else TOKENS)
-
-    def __call__(self, f):
-        return f(input_ids=self.ids, use_cache=False, logits_to_keep=1).logits
-
+# ---- What a model does ----
 
 class Decode:
     """A token; each side has a cache of its own, in which a run goes on."""
@@ -330,45 +287,54 @@ def row_of(name, sides, opt, device, want, eager):
 
 # ---- From the start of a process ----
 
-def loaded(model):
-    """By the file that an earlier process has left, or leaves now."""
-    path = os.environ["DYNAMO_SAVED"]
-
-    def saving(**call):
-        libcoda.dynamo.save(model, path, call)
-        return libcoda.dynamo.load(model, path)(**call)
-    return libcoda.dynamo.load(model, path) if os.path.exists(path) else saving
+FIRST = ("coda", "compile", "saved")
+STEPS = ("imported", "model", "ready", "token")
 
 
-def child(name, side, opt):
-    """Prints when the first token is there, by the clock that the parent started."""
-    device = "cpu" if opt.cpu else "cuda"
-    with torch.no_grad():
-        model = model_of(name, opt, device)
-        case = Prefill(model, opt, device)
-        fast = loaded(model) if side == "saved" else torch.compile(model, dynamic=False, **MODES[side])
-        y = case(fast)
-        print("first %d %.3f" % (int(y.argmax()), time.time() - float(os.environ["DYNAMO_START"])), flush=True)
+def saved(name, opt):
+    return os.path.join(opt.saved, "%s-%d.coda" % (name, opt.layers))
+
+
+def started(name, side, opt):
+    """A process on its way to the first token."""
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "first_token.py")
+    command = [sys.executable, script, name, side, str(opt.layers), saved(name, opt), repr(time.time())]
+    return subprocess.Popen(command + ["--cpu"] * opt.cpu, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def arrived(name, process, side):
+    """The seconds of each of its steps, from the process's start."""
+    out, wrong = process.communicate()
+    steps = {words[0]: float(words[1]) for words in map(str.split, out.splitlines()) if words and words[0] in STEPS}
+    if "token" not in steps:
+        sys.exit("dynamo.py: %s got as far as %s: %s" % (side, steps, wrong[-500:]))
+    print("    %-18s %-9s first token: %s" % (name, side, steps), flush=True)
+    return steps
+
+
+def warm_first(name, opt):
+    """Processes side by side fill the caches, and one of them leaves a file."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(saved(name, opt))
+    print("    %-18s caches as they were, side by side" % name, flush=True)
+    for side, process in [(side, started(name, side, opt)) for side in FIRST]:
+        arrived(name, process, side)
 
 
 def first(name, opt):
-    """Seconds to the first token in new processes whose caches are warm, after one that warms them; --quick: after the
-    measurement, which has."""
-    out, folder = {}, tempfile.TemporaryDirectory()
-    for side in ("coda", "compile", "saved"):
-        for _ in range(1 if opt.quick and side != "saved" else 2):
-            command = [sys.executable, os.path.abspath(__file__), "--layers", str(opt.layers), "--child",
-                       "%s:%s" % (name, side)] + ["--cpu"] * opt.cpu
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(
-                os.environ, DYNAMO_START=repr(time.time()), DYNAMO_SAVED=os.path.join(folder.name, "saved")))
-            words = next((x.split() for x in done.stdout.splitlines() if x.startswith("first ")), None)
-            if words is None:
-                sys.exit("dynamo.py: %s: %s" % (side, done.stderr[-500:]))
-            out[side] = float(words[2])
-    row = {"case": "dynamo/%s/first" % name, "layers": opt.layers or 0, "seconds": out, "good": True,
-           "ratio": {"best": round(min(out["coda"], out["saved"]) / out["compile"], 4),
-                     "traced": round(out["coda"] / out["compile"], 4)}}
-    print("%-18s first token after %s s, ratio %s" % (name, out, row["ratio"]["best"]), flush=True)
+    """Seconds to the first token in new processes whose caches are warm, one after the other."""
+    if not os.path.exists(saved(name, opt)):
+        warm_first(name, opt)
+    rounds = []
+    for _ in range(1 if opt.quick else 3):
+        rounds.append({side: arrived(name, started(name, side, opt), side) for side in FIRST})
+    out = {side: {k: statistics.median(r[side][k] for r in rounds) for k in STEPS} for side in FIRST}
+    took = {side: x["token"] for side, x in out.items()}
+    row = {"case": "dynamo/%s/first" % name, "layers": opt.layers or 0, "seconds": took, "steps": out, "good": True,
+           "rounds": len(rounds),
+           "ratio": {"best": round(min(took["coda"], took["saved"]) / took["compile"], 4),
+                     "traced": round(took["coda"] / took["compile"], 4)}}
+    print("%-18s first token after %s s, ratio %s" % (name, took, row["ratio"]), flush=True)
     return row
 
 
@@ -376,14 +342,16 @@ def first(name, opt):
 
 def arguments():
     values, given = {}, sys.argv[1:]
-    for flag in ("--layers", "--child", "--warm"):
+    for flag in ("--layers", "--warm", "--saved"):
         if flag in given:
             at = given.index(flag)
             values[flag] = given[at + 1]
             del given[at:at + 2]
     sys.argv[1:] = given
     opt = pytorch.parse(__doc__, "--max-autotune --quick --cpu", 600)
-    opt.layers, opt.child, opt.warm = int(values.get("--layers", 0)), values.get("--child"), values.get("--warm")
+    opt.layers, opt.warm = int(values.get("--layers", 0)), values.get("--warm")
+    opt.saved = values.get("--saved") or os.path.join(pytorch.ROOT, "build", "saved")
+    os.makedirs(opt.saved, exist_ok=True)
     return opt
 
 
@@ -393,22 +361,21 @@ def main():
         sys.exit("dynamo.py: torch finds no GPU; nothing is measured")
     torch._dynamo.config.recompile_limit = 64
     torch.set_float32_matmul_precision("highest")
-    if opt.child:
-        return child(*opt.child.split(":"), opt)
     device, rows, models = "cpu" if opt.cpu else "cuda", [], {}
     path = opt.out or (None if opt.pattern or opt.cpu or opt.warm else pytorch.results("torch_dynamo"))
-    for name in [*CASES, "llama-8b/first"]:
+    for name in [*CASES, "llama-8b/first", "qwen3-8b/first"]:
         if (opt.pattern and not any(p in name for p in opt.pattern)) or time.monotonic() - START > opt.seconds:
             continue
         family = name.split("/", maxsplit=1)[0]
         if name.endswith("/first"):
-            if opt.warm:
-                continue
             models.clear()
             gc.collect()
             if device == "cuda":
                 torch.cuda.empty_cache()
-            rows.append(first(family, opt))
+            if opt.warm:
+                warm_first(family, opt)
+            else:
+                rows.append(first(family, opt))
         else:
             if family not in models:
                 models.clear()

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""first_token.py -- a process from its start to the first token of a model behind a prompt; dynamo.py starts it.
+
+    first_token.py MODEL SIDE LAYERS SAVED START [--cpu]
+
+SIDE: "coda", "compile", "autotune", or "saved", by the file SAVED, which is made where it is not there. START: the clock
+when the process was started. Prints the seconds since then, each at once: when PyTorch and transformers were imported,
+when the model was there, when the call could be made, and when the token was there.
+"""
+import argparse
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "python"))
+import torch
+import dynamo_models
+
+
+def loaded(model, path):
+    import libcoda.dynamo
+
+    def saving(**call):
+        libcoda.dynamo.save(model, path, call)
+        return libcoda.dynamo.load(model, path)(**call)
+    return libcoda.dynamo.load(model, path) if os.path.exists(path) else saving
+
+
+def compiled(model, side):
+    if side == "coda":
+        import libcoda.dynamo
+    return torch.compile(model, dynamic=False, **dynamo_models.MODES[side])
+
+
+def main():
+    name, side, layers, saved, start, *cpu = sys.argv[1:]
+    opt, device = argparse.Namespace(layers=int(layers), cpu=bool(cpu)), "cpu" if cpu else "cuda"
+
+    def reached(step):
+        print(step, "%.3f" % (time.time() - float(start)), flush=True)
+    reached("imported")
+    torch.set_float32_matmul_precision("highest")
+    with torch.no_grad():
+        model = dynamo_models.model_of(name, opt, device)
+        case = dynamo_models.Prefill(model, opt, device)
+        if not cpu:
+            torch.cuda.synchronize()
+        reached("model")
+        fast = loaded(model, saved) if side == "saved" else compiled(model, side)
+        reached("ready")
+        case(fast).argmax().item()
+        reached("token")
+
+
+if __name__ == "__main__":
+    main()
