@@ -15,6 +15,7 @@ enum {
     STREAM_PIECES = 5,           /* GEMV: pieces of a row of A that fit a thread's registers */
     SKINNY_ROWS = 8,             /* up to these rows SKINNY is faster than wgmma; up to 16 as fast */
     SKINNY_PIECE = 1024,         /* SKINNY: elements of each of 8 rows of B that a slot holds */
+    WARP = 32,                   /* threads */
     SKINNY_STEP = 256,           /* SKINNY: elements of K that 8 warps multiply at once, 32 each */
     SKINNY_SPLITS = 2,           /* SKINNY: most blocks that share K */
     SKINNY_ELEMENTS = 8 * 11264, /* SKINNY: elements of A that fit the registers of a block */
@@ -58,11 +59,19 @@ static struct footprint stream_footprint(const struct program *p, const struct t
     return (struct footprint){.fixed = fixed, .stage = slot + 16, .granule = 1024};
 }
 
-/* Quads of columns are shared out; each warp has sums of its own. */
+/* Warps of GEMV that share a row of B: all, or so few that each has something to multiply. */
+static int gemv_team(const struct program *p, const struct tile *t)
+{
+    int team = 4 * t->groups, runs = (int)p->k / 8;
+    while (t->bk >= p->k && team % 2 == 0 && team / 2 * WARP >= runs) team /= 2;
+    return team;
+}
+
+/* Quads of columns are shared out; each warp of a team has sums of its own. */
 static struct footprint gemv_footprint(const struct program *p, const struct tile *t)
 {
-    int columns = stream_columns(p, t);
-    int sums = 4 * t->groups * ((int)p->dim[1] * columns + 1 + state_floats(p));
+    int columns = stream_columns(p, t), warps = 4 * t->groups;
+    int sums = gemv_team(p, t) * (int)p->dim[1] * columns + warps * (1 + state_floats(p));
     return stream_footprint(p, t, 4 * t->bk, sums);
 }
 
@@ -262,6 +271,12 @@ void stream_print_config(const struct program *p, const struct schedule *s, stru
     text_printf(t, "    static constexpr bool early = %s;\n", truth(s->early));
 }
 
+static void gemv_print_config(const struct program *p, const struct schedule *s, struct text *t)
+{
+    stream_print_config(p, s, t);
+    text_printf(t, "    static constexpr int team = %d;\n", gemv_team(p, &s->tile));
+}
+
 static void skinny_print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
     stream_print_config(p, s, t);
@@ -279,7 +294,7 @@ const struct mainloop mainloop_gemv = {.name = "sm90_gemv",
                                        .footprint = gemv_footprint,
                                        .shares_sm = gemv_shares_sm,
                                        .complete = complete,
-                                       .print_config = stream_print_config};
+                                       .print_config = gemv_print_config};
 
 const struct mainloop mainloop_skinny = {.name = "sm90_skinny",
                                          .kernel = "skinny_sm90",

@@ -2,8 +2,9 @@
 //
 //     producer    one thread: copies pairs of B's rows into a ring, in pieces of K
 //     preparer    a warp: the epilogue's values of rows and columns, while the others multiply
-//     consumers   warps that share each row of B: lane l of warp w multiplies every 256th run of 8 k, from
-//                 run 32 w + l on, with A in registers, and the warp adds up
+//     consumers   teams of warps that share each row of B: lane l of a team's warp w multiplies runs of 8 k,
+//                 from run 32 w + l on, with A in registers, and the warp adds up. There is one team, or
+//                 several where K is so short that some warps had nothing to multiply: each has other rows
 //
 // Each block has a share of the columns (see stream.cuh). At its end a thread adds the warps' sums of a quad,
 // in their order, and does the quad's epilogue.
@@ -26,14 +27,16 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
     static constexpr int warps = 4 * Config::groups, threads = 32 * warps;          // of consumers
     static constexpr int rows = Quads::most_rows;                                   // as many as there are
     static constexpr int pieces = (int)((Config::k + Config::bk - 1) / Config::bk); // of a row of B
-    static constexpr int runs = (Config::bk / 8 + threads - 1) / threads;           // of a lane in a piece
+    static constexpr int team = Config::team, teams = warps / team;
+    static constexpr int runs = (Config::bk / 8 + 32 * team - 1) / (32 * team); // of a lane in a piece
     static constexpr int row_bytes = 2 * Config::bk, slot_bytes = 2 * row_bytes;
     static_assert(Config::k % 8 == 0 && Config::bk % 8 == 0);
+    static_assert(warps % team == 0 && (teams == 1 || (pieces == 1 && runs == 1)));
 
     using Ring = StreamRing<Config::stages, slot_bytes, Config::window>;
     struct Shared {
         Ring ring;
-        float sums[warps][rows][Quads::most_quads][4];
+        float sums[team][rows][Quads::most_quads][4];
         typename Quads::Values values;
         State state[warps];
     };
@@ -85,7 +88,10 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
     };                                    // 8 elements
     using Left = Run[rows][pieces][runs]; // A's, of this lane
 
-    DEV static int run_of(int i) { return i * threads + (int)threadIdx.x; }
+    DEV static int run_of(int i)
+    {
+        return (i * team + (int)threadIdx.x / 32 % team) * 32 + (int)threadIdx.x % 32;
+    }
 
     DEV void load_left(Left &x) const
     {
@@ -136,7 +142,8 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         const int pairs = 2 * Quads{args, s.values, block}.count(), warp = threadIdx.x / 32;
         auto at = Ring::consumer();
 #pragma unroll 1
-        for (int i = 0; i < pairs; i++) {
+        for (int i = warp / team; i < pairs; i += teams) {
+            if constexpr (teams > 1) at = Ring::Cursor::after((u32)i);
             Sums sum = {};
 #pragma unroll
             for (int piece = 0; piece < pieces; piece++, at.next()) {
@@ -147,7 +154,8 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
 #pragma unroll
             for (int r = 0; r < rows; r++) {
                 const float all = add_up(sum[r]);
-                if (threadIdx.x % 16 == 0) s.sums[warp][r][i / 2][i % 2 * 2 + threadIdx.x / 16 % 2] = all;
+                if (threadIdx.x % 16 == 0)
+                    s.sums[warp % team][r][i / 2][i % 2 * 2 + threadIdx.x / 16 % 2] = all;
             }
         }
     }
@@ -160,7 +168,7 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         for (int i = 0; i < 4; i++) {
             float &all = sum[i / 2][i % 2] = 0;
 #pragma unroll
-            for (int w = 0; w < warps; w++) all += s.sums[w][row][quad][i];
+            for (int w = 0; w < team; w++) all += s.sums[w][row][quad][i];
         }
     }
 
@@ -189,7 +197,7 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
     DEV void run() const
     {
         const int warp = ptx::uniform(threadIdx.x / 32);
-        s.ring.init(warps);
+        s.ring.init(team);
         if (Config::early) ptx::grid_launch_next();
         if (warp == warps) {
             if (ptx::elect_one()) produce();
