@@ -207,7 +207,7 @@ coda_status schedule_complete(struct schedule *s, struct arena *a, const struct 
     switch (q->kind) {
     case PROGRAM_GEMM: return complete_gemm(s, a, q, target);
     case PROGRAM_ROWS: return complete_rows(s, a, q);
-    case PROGRAM_OWN: break; /* complete from the start */
+    case PROGRAM_OWN: s->early = s->pdl && !q->prepare && s->grid; break; /* else complete from the start */
     }
     return CODA_OK;
 }

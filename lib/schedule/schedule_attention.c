@@ -27,8 +27,8 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
     struct attention_tile t = (*k)->tile(q->spec, &on);
     s->attention = *k;
     s->tile.bm = t.bm, s->tile.bn = t.bn, s->tile.stages = t.stages;
-    s->early = !q->prepare && t.blocks && target_has(on.target, TARGET_PDL);
-    s->reads_early = s->early && (*k)->reads_early && (*k)->reads_early(q->spec, &t);
+    bool early = !q->prepare && t.blocks && target_has(on.target, TARGET_PDL);
+    s->reads_early = early && (*k)->reads_early && (*k)->reads_early(q->spec, &t);
     s->persistent = t.persistent;
     s->cluster = t.cluster;
     s->residents = t.residents;

@@ -21,6 +21,7 @@ void schedule_attention_delta(struct schedule *s, const struct program *q, const
 {
     const struct attention_delta_spec *of = q->spec;
     int each = width(of), lanes = 1;
+    (void)opt;
     while (lanes < WARP && (int64_t)lanes * each < of->head_dim) lanes *= 2;
     s->threads = THREADS;
     s->tile.bm = MAX(ROWS, THREADS / lanes);
@@ -28,5 +29,4 @@ void schedule_attention_delta(struct schedule *s, const struct program *q, const
     s->tile.groups = lanes;
     int64_t heads = mul_counts(of->batch, of->heads);
     s->grid = of->tq > 0 ? mul_counts(heads, CEIL_DIV(attention_delta_pitch(of->tq), s->tile.bm)) : 0;
-    s->early = !q->prepare && s->grid && target_has(&opt->target, TARGET_PDL);
 }

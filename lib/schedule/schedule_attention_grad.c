@@ -53,5 +53,4 @@ void schedule_attention_grad(struct schedule *s, const struct program *q, const 
     const struct attention_grad_blocks b = attention_grad_blocks(spec, &s->tile);
     s->grid = add_counts(add_counts(b.keys, b.queries), add_counts(b.pairs, b.heads));
     s->persistent = t.persistent;
-    s->early = !q->prepare && s->grid && target_has(&opt->target, TARGET_PDL);
 }

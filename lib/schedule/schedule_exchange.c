@@ -20,7 +20,6 @@ void schedule_exchange(struct schedule *s, const struct program *q, const struct
     s->tile.stages = trips;
     s->threads = pieces <= FEW_PIECES ? FEW_THREADS : MANY_THREADS;
     s->grid = MIN(CEIL_DIV(pieces, s->threads), MOST_BLOCKS);
-    s->early = !q->prepare && s->grid && target_has(&opt->target, TARGET_PDL);
 }
 
 void schedule_exchanges_beside(struct plan *p)

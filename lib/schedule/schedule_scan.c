@@ -203,5 +203,4 @@ void schedule_scan(struct schedule *s, const struct program *q, const struct pla
     if (slice) schedule_chunks(s, of, slice, &opt->target);
     else if (columns) schedule_tiles(s, of, columns);
     else schedule_steps(s, of, &opt->target);
-    s->early = !q->prepare && s->grid && target_has(&opt->target, TARGET_PDL);
 }
