@@ -42,10 +42,14 @@ enum {
     E2M1_SLOTS = 80,
     GROUP_SLOTS = 4,  /* for each scale of a run but the first, ... */
     LEVEL_SLOTS = 30, /* ... and where these have a scale themselves */
-    END = 700         /* clocks, of sums and epilogue */
+    END = 700,        /* clocks, of sums and epilogue */
+    RUN_BYTES = 1072, /* of a run of A as digits */
+    DIGITS = 1200     /* clocks until the first of them are there */
 };
 
-#define ISSUED 0.55 /* of a scheduler's clocks */
+#define ISSUED 0.55       /* of a scheduler's clocks */
+#define DIGIT_CLOCKS 0.85 /* to make digits of an element of A */
+#define DIGIT_GAIN 0.25   /* clocks, of a tile's products with one */
 
 static int octets(const struct program *p) { return stream_rows(p, &(struct tile){0}) / 8; }
 static int64_t groups(const struct program *p) { return CEIL_DIV(p->dim[1], 8 * octets(p)); }
@@ -70,10 +74,6 @@ static int tile_bytes(const struct program *p, const struct tile *t)
     struct pack_record r = pack_record(&f);
     return t->bk / r.step * r.bytes;
 }
-static int right_pitch(const struct program *p, const struct tile *t)
-{
-    return 2 * t->bk + (is_packed(p) ? 32 : 16);
-}
 
 /* Tiles of a slot: what has few bytes shares one, where a warp multiplies two at a time (packed_rows.cuh). */
 static int depth(const struct program *p, const struct tile *t)
@@ -93,6 +93,26 @@ static int columns(const struct program *p, const struct tile *t)
 }
 
 static int tiles(const struct program *p, const struct tile *t) { return CEIL_DIV(columns(p, t), 16); }
+
+/* Is the row of A four columns of products with codes of 4 bits (digit_rows.cuh), of eight that are there? A
+ * block of more tiles gains more of digits that cost it the same: int4 with scales of 128 took an H200, us,
+ *     columns x K    tiles of a block   as they are   by digits
+ *     4096 x 4096         2                 5.7          7.2
+ *     4096 x 11008        2                10.4         13.2
+ *     12288 x 4096        6                10.9         10.0
+ *     22016 x 4096       11                15.4         14.2 */
+static bool has_digits(const struct program *p, const struct tile *t)
+{
+    if (!is_packed(p) || format_of(p).codes != CODA_CODES_INT4 || octets(p) > 1 || p->dim[1] > 1)
+        return false;
+    return tiles(p, t) * DIGIT_GAIN * (double)p->k > DIGIT_CLOCKS * (double)p->k + DIGITS;
+}
+/* Bytes of all rows of A in a chunk. */
+static int right_bytes(const struct program *p, const struct tile *t)
+{
+    return has_digits(p, t) ? t->bk / RUN * RUN_BYTES
+                            : stream_rows(p, t) * (2 * t->bk + (is_packed(p) ? 32 : 16));
+}
 
 /* Has a run of K, a quarter of a chunk, several scales? They take registers. */
 static bool has_groups(const struct program *p)
@@ -146,7 +166,7 @@ static int least_stages(const struct program *p, const struct tile *t)
 static struct footprint footprint(const struct program *p, const struct tile *t)
 {
     int rows = stream_rows(p, t), each = pass_tiles(p, t), turns = passes(p, t);
-    int right = right_stages(p, t) * (rows * right_pitch(p, t) + 16);
+    int right = right_stages(p, t) * (right_bytes(p, t) + 16);
     int parts = turns > 1 ? sums_bytes(p, t) : 16, sums = turns > 1 ? rows * turns * each * 64 : 16;
     int fixed = right + parts + sums + values_bytes(p, rows, columns(p, t)) + 400;
     return (struct footprint){.fixed = fixed, .stage = depth(p, t) * tile_bytes(p, t) + 16, .granule = 128};
@@ -276,11 +296,14 @@ static void print_config(const struct program *p, const struct schedule *s, stru
 {
     const struct tile *tile = &s->tile;
     stream_print_config(p, s, t);
-    text_printf(t, "    using Fragments = %s, %d>;\n",
-                is_packed(p)   ? "PackedRows<Weights, A"
-                : is_narrow(p) ? "ByteRows<B, A"
-                               : "HalfRows<A",
+    text_printf(t, "    using Fragments = %s, %d",
+                has_digits(p, tile) ? "DigitRows<Weights, A"
+                : is_packed(p)      ? "PackedRows<Weights, A"
+                : is_narrow(p)      ? "ByteRows<B, A"
+                                    : "HalfRows<A",
                 tile->bk);
+    if (has_digits(p, tile)) text_printf(t, ", %d", (int)p->dim[1]);
+    text_printf(t, ">;\n");
     text_printf(t, "    static constexpr int share_quads = %d, depth = %d, passes = %d, right_stages = %d;\n",
                 share_quads(p), depth(p, tile), passes(p, tile), right_stages(p, tile));
 }

@@ -185,4 +185,14 @@ DEV void mma_tf32(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// d[16, 8] += a[16, 32] b[32, 8], of bytes: a's without a sign, b's with one. A lane has k 4 j to 4 j + 3 of
+// a's row g, then of row g + 8, and both again 16 k on; the same k of b's column g; and d's as above.
+DEV void mma_bytes(int (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9},\n"
+        "    {%0, %1, %2, %3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 } // namespace coda::ptx

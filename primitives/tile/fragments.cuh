@@ -6,7 +6,8 @@
 // those of A, whose pitch is `pad` more than their bytes: lanes that read at a time are in different banks.
 // `together`: tiles that a warp multiplies at a time, whose sums need not wait for each other. `singly`: are
 // there registers for code for one of two, too? `crowded`: not even for the warp's number. A run is what a
-// warp multiplies of a chunk; of its k so many are live, from the first on, in eights.
+// warp multiplies of a chunk, that of A at right_place(its first k); of its k so many are live, from the
+// first on, in eights. `digits`: see digit_rows.cuh.
 #pragma once
 
 #include "ptx/control.cuh"
@@ -16,8 +17,9 @@ namespace coda {
 
 // Rows of 16-bit elements: ldmatrix brings a product's operand as it is.
 template <class Element, int bk> struct HalfRows {
-    static constexpr bool packed = false;
+    static constexpr bool packed = false, digits = false;
     static constexpr int size = 2, pitch = 2 * bk + 16, tile_bytes = 16 * pitch, pad = 16;
+    DEV static constexpr int right_place(int k) { return 2 * k; }
     template <int octets> static constexpr int together = 1;
     template <int octets> static constexpr bool singly = true;
     template <int octets> static constexpr bool crowded = false;
@@ -168,8 +170,9 @@ struct alignas(16) Words {
 // Rows of bytes: a lane takes 16 adjacent k of each 64, lane l those from 16 (l % 4) on. Product i of these
 // has pairs 2 i and 2 i + 1.
 template <class T, class Element, int bk> struct ByteRows {
-    static constexpr bool packed = false;
+    static constexpr bool packed = false, digits = false;
     static constexpr int size = 1, lane_k = 16, unit = 4 * lane_k, pad = 16;
+    DEV static constexpr int right_place(int k) { return 2 * k; }
     template <int octets> static constexpr int together = 2;
     template <int octets> static constexpr bool singly = true;
     template <int octets> static constexpr bool crowded = false;

@@ -38,7 +38,8 @@ template <Codes codes_of, Scales scales, Zeros zeros, int along, i64 columns, cl
 struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> {
     using W = Packed<codes_of, scales, zeros, along, columns>;
     using Work = typename MultipliedAs<Element, W::bits == 8>::Type;
-    static constexpr bool packed = true, is_bf16 = is_bf16_of<Work>;
+    static constexpr bool packed = true, digits = false, is_bf16 = is_bf16_of<Work>;
+    DEV static constexpr int right_place(int k) { return 2 * k; }
     static constexpr bool scaled = W::bits == 8 && is_bf16_of<Element>; // A's runs, see HalfRun
     static constexpr int pad = 32, tile_bytes = bk / W::step * W::bytes;
     // As many as there are registers for: codes of 8 bits take twice as many, two levels of scales and upper

@@ -9,7 +9,8 @@
 // K is outside, rows are inside: all tiles of a pass advance along K together. So a warp has the sums of its
 // tiles in registers over all of K, and of A no more than its run of a chunk, which serves all its tiles.
 // At the end of a pass the sums of the four or eight runs meet in shared memory, where they are added in
-// their order: what a row of A gets depends neither on how many there are, nor on which block has its column.
+// their order: what a row of A gets depends neither on which block has its column, nor, but for one that is
+// digits (digit_rows.cuh), on how many there are.
 // A block with more tiles than a pass has walks K again for the others. One of a tile or two has eight runs:
 // of four, every second warp would multiply nothing.
 //
@@ -19,7 +20,7 @@
 #pragma once
 
 #include "ptx/copy.cuh"
-#include "tile/packed_rows.cuh"
+#include "tile/digit_rows.cuh"
 #include "tile/resources.cuh"
 #include "tile/stream.cuh"
 
@@ -36,7 +37,7 @@ template <class Config, class Epilogue> struct StreamMma {
     using Args = typename Config::Args;
     using Quads = coda::Quads<Config, Epilogue, SharedOut, Config::share_quads>;
     using Spot = typename Quads::Spot;
-    using Fragments = typename Config::Fragments; // HalfRows, ByteRows, or PackedRows
+    using Fragments = typename Config::Fragments; // HalfRows, ByteRows, PackedRows, or DigitRows
 
     static constexpr int warps = 4 * Config::groups, threads = 32 * warps;                  // of consumers
     static constexpr int bk = Config::bk, run = 128, runs = bk / run, parts = warps / runs; // of K, of tiles
@@ -70,8 +71,10 @@ template <class Config, class Epilogue> struct StreamMma {
 
     using Right = typename Fragments::template Right<octets, run>;
     static constexpr int right_pitch = 2 * bk + Fragments::pad;
+    static constexpr int right_bytes =
+        Fragments::digits ? Fragments::right_place(bk) : most_rows * right_pitch;
     using Ring = StreamRing<Config::stages, depth * Fragments::tile_bytes, Config::window>;
-    using RightRing = StreamRing<Config::right_stages, most_rows * right_pitch, Config::right_stages>;
+    using RightRing = StreamRing<Config::right_stages, right_bytes, Config::right_stages>;
     using Partial = float[runs][most_rows][4 * pass_tiles][4];
     static constexpr bool over_ring = passes == 1; // sums lie there, when all that it had is multiplied
     struct Shared {
@@ -188,12 +191,11 @@ template <class Config, class Epilogue> struct StreamMma {
     }
 
     // Rows of A, too, are so short that bulk copies of them would keep TMA from those of B.
-    DEV void supply() const
+    DEV void supply_rows() const
     {
         constexpr int pieces = 2 * bk / 512;
         const int lane = threadIdx.x % 32;
         auto at = RightRing::producer();
-        ptx::grid_wait();
 #pragma unroll 1
         for (int pass = 0; pass < passes; pass++)
 #pragma unroll 1
@@ -212,6 +214,46 @@ template <class Config, class Epilogue> struct StreamMma {
                                                 16);
                 ptx::copy_async_arrive(s.right.full_of(at));
             }
+    }
+
+    // Rows of A become digits, a chunk at a time; more are on their way meanwhile.
+    DEV void supply_digits() const
+    {
+        auto at = RightRing::producer();
+        constexpr int most = Fragments::chunks_ahead;
+        typename Fragments::Supply ahead[most];
+        const auto load = [&](typename Fragments::Supply &x, int chunk) {
+#pragma unroll
+            for (int row = 0; row < Fragments::left_rows; row++)
+                if (row < rows())
+                    x.load(row,
+                           (const u8 *)(a() + (first_row + row) * Config::a_stride_row + (i64)chunk * bk),
+                           length(chunk));
+        };
+        int all = 0;
+        for (int pass = 0; pass < passes; pass++) all += tiles_of(pass) ? chunks : 0;
+#pragma unroll
+        for (int i = 0; i < most; i++) load(ahead[i], i % chunks);
+#pragma unroll 1
+        for (int n = 0; n < all; n += most)
+#pragma unroll
+            for (int i = 0; i < most; i++) {
+                if (n + i >= all) break;
+                s.right.wait_free(at);
+#pragma unroll
+                for (int row = 0; row < Fragments::left_rows; row++)
+                    if (row < rows()) ahead[i].store(row, s.right.data[at.slot]);
+                ptx::mbarrier_arrive(s.right.full_of(at));
+                at.next();
+                load(ahead[i], (n + i + most) % chunks);
+            }
+    }
+
+    DEV void supply() const
+    {
+        ptx::grid_wait();
+        if constexpr (Fragments::digits) supply_digits();
+        else supply_rows();
         quads().prepare();
         s.ring.tell_prepared();
         finish_copies();
@@ -235,7 +277,7 @@ template <class Config, class Epilogue> struct StreamMma {
     DEV void load_right(Right &x, typename RightRing::Cursor at, int chunk) const
     {
         s.right.wait(at);
-        x.load(s.right.data[at.slot] + 2 * first_k(), live_of(chunk));
+        x.load(s.right.data[at.slot] + Fragments::right_place(first_k()), live_of(chunk));
         s.right.release(at);
     }
 
@@ -359,6 +401,9 @@ template <class Config, class Epilogue> struct StreamMma {
                 for (int i = 0; i < own_tiles; i += step_tiles)
                     if (parts * i < tiles) multiply_step(sum + i, x, at, parts * i, tiles, part, chunk);
             }
+            if constexpr (Fragments::digits)
+#pragma unroll
+                for (int i = 0; i < own_tiles; i++) Fragments::finish(sum[i][0]);
             if constexpr (over_ring) meet();
             put(sum, tiles);
             meet();

@@ -77,6 +77,7 @@ void emu_matrix_load(uint32_t address, uint32_t *m, int count);
 void emu_matrix_load_transposed(uint32_t address, uint32_t *m);          /* four */
 void emu_matrix_multiply(float *d, const uint32_t *operands, bool half); /* a's four, b's two */
 void emu_matrix_multiply_tf32(float *d, const uint32_t *operands);
+void emu_matrix_multiply_bytes(int32_t *d, const uint32_t *operands);
 
 /* A thread's copies. */
 void emu_copy_async(uint32_t to, const void *from, int bytes, int exist);

@@ -20,12 +20,13 @@ enum exchange {
     LOAD4_TRANSPOSED,
     MULTIPLY,
     MULTIPLY_HALF,
-    MULTIPLY_TF32
+    MULTIPLY_TF32,
+    MULTIPLY_BYTES
 };
 static const char *const names[] = {"nothing",     "syncwarp",          "shfl",        "shfl.xor",
                                     "elect",       "stmatrix.x2",       "stmatrix.x4", "ldmatrix.x2",
                                     "ldmatrix.x4", "ldmatrix.x4.trans", "mma.bf16",    "mma.f16",
-                                    "mma.tf32"};
+                                    "mma.tf32",    "mma.u8.s8"};
 
 /* Row r of matrix i is at the address that lane 8 i + r gives; lane l has two elements of row l / 4. */
 static void move_matrices(struct thread *t, struct warp *w, int count, bool store)
@@ -97,6 +98,24 @@ static void multiply_tf32(struct warp *w)
         }
 }
 
+/* Element k of a's row g or of b's column g: byte k % 4 of lane 4 g + k / 4 % 4. */
+static uint8_t byte_element(const struct warp *w, int first, int g, int k, int apart)
+{
+    return (uint8_t)(w->in[4 * g + k / 4 % 4][first + k / 16 * apart] >> 8 * (k % 4));
+}
+
+static void multiply_bytes(struct warp *w)
+{
+    for (int l = 0; l < EMU_WARP; l++)
+        for (int i = 0; i < 4; i++) {
+            int32_t sum = 0;
+            for (int k = 0; k < 32; k++)
+                sum +=
+                    byte_element(w, i / 2, l / 4, k, 2) * (int8_t)byte_element(w, 4, l % 4 * 2 + i % 2, k, 1);
+            w->lane[l]->result[i] = (uint32_t)sum;
+        }
+}
+
 static void perform(struct thread *t, struct warp *w)
 {
     uint32_t chosen = draw(t->cluster, EMU_WARP);
@@ -112,6 +131,7 @@ static void perform(struct thread *t, struct warp *w)
     case MULTIPLY:
     case MULTIPLY_HALF: multiply(w, w->what == MULTIPLY_HALF); return;
     case MULTIPLY_TF32: multiply_tf32(w); return;
+    case MULTIPLY_BYTES: multiply_bytes(w); return;
     default:
         for (uint32_t l = 0; l < EMU_WARP; l++) {
             uint32_t from = w->what == SHUFFLE ? w->address[l] % EMU_WARP : (l ^ w->address[l]) % EMU_WARP;
@@ -190,6 +210,13 @@ static void add_product(float *d, const uint32_t *operands, enum exchange what)
 void emu_matrix_multiply(float *d, const uint32_t *operands, bool half)
 {
     add_product(d, operands, half ? MULTIPLY_HALF : MULTIPLY);
+}
+
+void emu_matrix_multiply_bytes(int32_t *d, const uint32_t *operands)
+{
+    struct thread *t = self_thread();
+    meet(t, MULTIPLY_BYTES, 0, operands, 6);
+    for (int i = 0; i < 4; i++) d[i] = (int32_t)((uint32_t)d[i] + t->result[i]);
 }
 
 void emu_matrix_multiply_tf32(float *d, const uint32_t *operands) { add_product(d, operands, MULTIPLY_TF32); }

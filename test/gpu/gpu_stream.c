@@ -66,9 +66,10 @@ static int try_packed(const char *word, const struct packed_sizes *s)
 
 /* Columns that meet in a thread: halves of a block of records each, or rows of one in turns; shares that end
  * within what they have in common. */
-#define PACKED(format, bytes, n, k)                                                                          \
-    "%x = input bf16[5," #k "]\n%p = weight u8[" #bytes "]\n%w = unpack %p {format=" format ",d0=" #n        \
-    ",d1=" #k ",rank=2,to=bf16}\n%a = matmul %x, %w\n"
+#define PACKED_ROWS(rows, format, bytes, n, k)                                                               \
+    "%x = input bf16[" #rows "," #k "]\n%p = weight u8[" #bytes "]\n%w = unpack %p {format=" format          \
+    ",d0=" #n ",d1=" #k ",rank=2,to=bf16}\n%a = matmul %x, %w\n"
+#define PACKED(format, bytes, n, k) PACKED_ROWS(5, format, bytes, n, k)
 #define EXPERTS(format, bytes, m, n, k)                                                                      \
     "%x = input bf16[3," #m "," #k "]\n%p = weight u8[" #bytes "]\n%w = unpack %p {format=" format           \
     ",d0=3,d1=" #n ",d2=" #k ",rank=3,to=bf16}\n%a = matmul %x, %w\n%b = weight bf16[3,1," #n                \
@@ -102,6 +103,11 @@ static const struct {
                     512) "%g = slice %a {axis=1,start=0,stop=640,step=1}\n%u = slice "
                          "%a {axis=1,start=640,stop=1280,step=1}\n"
                          "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {.name = "gate and up stacked, a row by digits",
+     .text = PACKED_ROWS(1, "int4_g128_f16", 337920, 1280,
+                         512) "%g = slice %a {axis=1,start=0,stop=640,step=1}\n%u = slice "
+                              "%a {axis=1,start=640,stop=1280,step=1}\n"
+                              "%y = swiglu %g, %u\noutput %y = %y\n"},
     {.name = "gate and up in turns",
      .text =
          PACKED("q4_k", 184320, 1280, 256) "%g = slice %a {axis=1,start=0,stop=1279,step=2}\n%u = slice %a "
@@ -154,6 +160,26 @@ static int try_all_packed(const struct jit_device *device)
     return failed;
 }
 
+/* A row times codes of 4 bits, by digits: K that ends within a group or a run, several passes. Blocks have as
+ * many tiles as that takes, of a card's many SMs no less. */
+static int try_digits(void)
+{
+    static const char *const words[] = {
+        "q4_0", "q4_1", "q4_k", "int4_g128_f16_zeros", "int4_g64_bf16", "int4_g256_f32", "int4_g128_bf16"};
+    static const struct packed_sizes few[] = {{1, 517, 1320, 0, CODA_BF16},
+                                              {1, 1040, 2664, 0, CODA_F16},
+                                              {1, 800, 3176, 3, CODA_BF16},
+                                              {1, 2000, 264, 0, CODA_F16}},
+                                     many = {1, 16400, 2664, 0, CODA_BF16};
+    int failed = 0;
+    for (int i = 0; i < ARRAY_SIZE(words); i++) {
+        for (int k = 0; k < ARRAY_SIZE(few); k++)
+            if (emulated && (k == i % 4 || scale_is_full())) failed += try_packed(words[i], &few[k]);
+        if (!emulated) failed += try_packed(words[i], &many);
+    }
+    return failed;
+}
+
 int gpu_stream(void)
 {
     static const coda_dtype types[] = {CODA_F8E4M3, CODA_F8E5M2, CODA_I8};
@@ -165,5 +191,5 @@ int gpu_stream(void)
     for (int i = 0; i < ARRAY_SIZE(types); i++)
         failed += try_codes(CODA_BF16, types[i]) + try_codes(CODA_F16, types[i]);
     for (int i = 0; i < ARRAY_SIZE(pairs); i++) failed += try_pairs(i);
-    return failed + try_all_packed(&device);
+    return failed + try_digits() + try_all_packed(&device);
 }

@@ -98,5 +98,10 @@ DEV void mma_tf32(float (&d)[4], const u32 (&a)[2], const u32 (&b)[1])
     const u32 operands[6] = {a[0], a[1], 0, 0, b[0], 0};
     emu_matrix_multiply_tf32(d, operands);
 }
+DEV void mma_bytes(int (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
+{
+    const u32 operands[6] = {a[0], a[1], a[2], a[3], b0, b1};
+    emu_matrix_multiply_bytes(d, operands);
+}
 
 } // namespace coda::ptx

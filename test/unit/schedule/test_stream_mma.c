@@ -173,6 +173,36 @@ START_TEST(chunks_whatever_the_rows)
 }
 END_TEST
 
+/* A row is digits where a block has tiles enough for what they cost. */
+START_TEST(digits_by_tiles)
+{
+    static const struct {
+        const char *word;
+        int64_t m, n, k;
+        bool want;
+    } want[] = {{"int4_g128_bf16", 1, 22016, 4096, true},
+                {"q4_k", 1, 22016, 4096, true},
+                {"q4_0", 1, 12288, 4096, true},
+                {"int4_g128_bf16", 1, 4096, 4096, false},
+                {"int4_g128_bf16", 1, 4096, 11008, false},
+                {"int4_g128_bf16", 1, 12288, 512, false},
+                {"int4_g128_bf16", 2, 22016, 4096, false},
+                {"q6_k", 1, 22016, 4096, false},
+                {"mxfp4", 1, 22016, 4096, false}};
+    for (int i = 0; i < 2 * ARRAY_SIZE(want); i++) {
+        struct program p = packed(want[i / 2].word, want[i / 2].m, want[i / 2].n, want[i / 2].k);
+        p.invariant = i % 2 != 0; /* then a row has the bits that it has among others */
+        struct schedule s = {.tile = tile_choose(&p, &gemm_target)};
+        struct text t = {0};
+        s.tile.mainloop->print_config(&p, &s, &t);
+        ck_assert_msg((strstr(text_str(&t), "DigitRows") != NULL) == (want[i / 2].want && !p.invariant),
+                      "%s, %d x %d x %d: %s", want[i / 2].word, (int)want[i / 2].m, (int)want[i / 2].n,
+                      (int)want[i / 2].k, text_str(&t));
+        text_free(&t);
+    }
+}
+END_TEST
+
 /* Batches have as many blocks each as SMs allow, but one at least, or what their sums want. */
 START_TEST(batches_share_the_sms)
 {
@@ -204,5 +234,6 @@ START_TEST(wide_products_have_more_blocks)
 END_TEST
 
 TESTS(stream_mma, ONE(takes_8_bits), ONE(takes_packed_weights), ONE(keeps_bits_of_8_bits),
-      ONE(chunks_whatever_the_rows), ONE(batches_share_the_sms), ONE(wide_products_have_more_blocks),
-      ONE(leaves_16_bits_to_others), ONE(leaves_others_what_it_cannot_copy), ONE(tuning_tries_it));
+      ONE(chunks_whatever_the_rows), ONE(digits_by_tiles), ONE(batches_share_the_sms),
+      ONE(wide_products_have_more_blocks), ONE(leaves_16_bits_to_others),
+      ONE(leaves_others_what_it_cannot_copy), ONE(tuning_tries_it));
