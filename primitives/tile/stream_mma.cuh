@@ -348,10 +348,11 @@ template <class Config, class Epilogue> struct StreamMma {
     }
 
     // A warp's sums of a pass: a lane has two rows of A and, of each tile, two columns. These are one in each
-    // octet; of records whose rows are of either octet in turns, rows of the record.
+    // octet; of records whose rows are of either octet in turns, rows of the record. Rows that are not there
+    // would take the others their time: four lanes' stores go to one bank.
     DEV void put(const Sums &sum, int tiles) const
     {
-        const int lane = threadIdx.x % 32, row = lane % 4 * 2, line = lane / 4;
+        const int lane = threadIdx.x % 32, row = lane % 4 * 2, line = lane / 4, live = rows();
 #pragma unroll
         for (int i = 0; i < own_tiles; i++) {
             const int tile = i * parts + threadIdx.x / 32 / runs;
@@ -360,8 +361,8 @@ template <class Config, class Epilogue> struct StreamMma {
             for (int e = 0; e < 4 * octets; e++) {
                 const int side = e % 4 / 2, quad = by_turns ? 2 * side + line / 4 : line / 2,
                           place = by_turns ? line % 2 * 2 + line / 2 % 2 : 2 * side + line % 2;
-                partial()[first_k() / run][e / 4 * 8 + row + e % 2][4 * tile + quad][place] =
-                    sum[i][e / 4][e % 4];
+                const int to = e / 4 * 8 + row + e % 2;
+                if (to < live) partial()[first_k() / run][to][4 * tile + quad][place] = sum[i][e / 4][e % 4];
             }
         }
     }
