@@ -209,6 +209,8 @@ enum { JIT_SHARED = 64, JIT_SHARED_UNIT = 2 << 20 };
 coda_status jit_ipc_handle(const void *p, void *handle, char *err);
 coda_status jit_ipc_open(void **out, const void *handle, char *err);
 void jit_ipc_close(void *p);
+/* Copies between memory that this device reaches, by its copy engines: given to the stream. */
+coda_status jit_copy(void *to, const void *from, size_t bytes, coda_stream stream, char *err);
 /* Writes a word to memory that this device reaches; behind what its blocking streams have, if that ends. */
 coda_status jit_poke(void *to, uint32_t word);
 /* Numbers of this process, and of what it has in common with those that may open its memory: the host as it

@@ -61,6 +61,14 @@ void jit_ipc_close(void *p)
     if (d) d->cuIpcCloseMemHandle((CUdeviceptr)p);
 }
 
+coda_status jit_copy(void *to, const void *from, size_t bytes, coda_stream stream, char *err)
+{
+    const struct driver *d = driver_open(err);
+    if (!d) return CODA_E_DEVICE;
+    CUresult r = d->cuMemcpyDtoDAsync_v2((CUdeviceptr)to, (CUdeviceptr)from, bytes, stream);
+    return r ? driver_fail(d, err, r, "cuMemcpyDtoDAsync") : CODA_OK;
+}
+
 coda_status jit_poke(void *to, uint32_t word)
 {
     char err[JIT_ERROR_SIZE];

@@ -72,10 +72,10 @@ static coda_status choose_target(struct job *j)
     return CODA_OK;
 }
 
-/* $CODA_EXCHANGE, of which the last two are for tests and measurements. */
+/* $CODA_EXCHANGE, of which all but the first two are for tests and measurements. */
 static coda_status choose_exchange(struct job *j)
 {
-    static const char *const words[] = {"nccl", "own", "push", "two_shot"};
+    static const char *const words[] = {"nccl", "own", "push", "two_shot", "copies"};
     const char *said = j->context.parent ? NULL : jit_environment("CODA_EXCHANGE");
     int i = 0;
     if (j->context.parent) j->exchange = j->context.parent->options.exchange;
@@ -102,16 +102,16 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     p->graph = insert_copies(g, opt->fold, opt->fuse); /* rewrite: layouts that kernels can take */
     if (!p->graph) return fail_status();
     p->values = p->graph->nodes;
-    status = fuse_graph(&groups, p, opt);      /* fuse: nodes -> groups */
-    if (!status) status = fuse_lower(&groups); /* fuse: groups -> programs, their steps */
-    if (!status) status = plan_arrange(p);     /* plan: programs in launch order */
-    struct guards *notes = guards_note(NULL);  /* what follows is done anew for each shape */
-    if (!status) status = schedule(p, opt);    /* schedule: how each runs on the target */
-    if (!status) status = plan_find_beside(p); /* plan: exchanges that others run beside */
-    if (!status) schedule_exchanges_beside(p); /* schedule: blocks of these, for few SMs */
-    if (!status) status = plan_place(p, opt);  /* plan: memory of a run */
-    if (!status) status = plan_place_folds(p); /* plan: what coda_prepare leaves */
-    if (!status) status = plan_find_waits(p);  /* plan: which launch waits for which */
+    status = fuse_graph(&groups, p, opt);           /* fuse: nodes -> groups */
+    if (!status) status = fuse_lower(&groups);      /* fuse: groups -> programs, their steps */
+    if (!status) status = plan_arrange(p);          /* plan: programs in launch order */
+    struct guards *notes = guards_note(NULL);       /* what follows is done anew for each shape */
+    if (!status) status = schedule(p, opt);         /* schedule: how each runs on the target */
+    if (!status) status = plan_find_beside(p);      /* plan: exchanges that others run beside */
+    if (!status) schedule_exchanges_beside(p, opt); /* schedule: forms of these, for few SMs */
+    if (!status) status = plan_place(p, opt);       /* plan: memory of a run */
+    if (!status) status = plan_place_folds(p);      /* plan: what coda_prepare leaves */
+    if (!status) status = plan_find_waits(p);       /* plan: which launch waits for which */
     if (!status) status = plan_verify(p);
     guards_note(notes);
     if (status) plan_free(p);
@@ -302,7 +302,7 @@ static coda_status make_like(struct job *j)
     p->plan.overlaps = po.overlap;
     coda_status status = schedule(&p->plan, &po);
     if (!status) status = plan_find_beside(&p->plan);
-    if (!status) schedule_exchanges_beside(&p->plan);
+    if (!status) schedule_exchanges_beside(&p->plan, &po);
     return status ? status : plan_place(&p->plan, &po);
 }
 

@@ -44,6 +44,32 @@ static void print_kernel(const struct exchange_spec *s, const struct schedule *o
     emit_entry(k, &(struct entry){0}, t);
 }
 
+/* One text for all launches of a sum whose terms are copied. */
+static void print_copies(const struct exchange_spec *s, const struct schedule *of, struct kernel *k,
+                         struct text *t)
+{
+    const char *type = emit_dtype(s->use[ALL_REDUCE_X].dtype);
+    int from = emit_use(k, &s->use[ALL_REDUCE_X]), to = emit_use(k, &s->use[ALL_REDUCE_SUM]);
+    text_printf(t, "// %s of %lld ranks, by copies\n#include \"exchange/copies.cuh\"\n", op_info[s->op].text,
+                (wide)s->ranks);
+    text_append(t, "#include \"ptx/control.cuh\"\n#include \"tile/block.cuh\"\n\nusing namespace coda;\n");
+    text_printf(t, "\nstruct Args {\n    const %s *a%d;\n    %s *a%d;\n    i64 n;\n", type, from, type, to);
+    emit_long(k, exchange_part(s));
+    text_printf(t, "    exchange::Company<%lld> company;\n    exchange::Copies copies;\n};\n",
+                (wide)s->ranks);
+    text_printf(t, "\nstruct Config {\n    typedef %s T;\n", type);
+    emit_constant(t, "i32", "ranks", s->ranks);
+    emit_constant(t, "i32", "threads", of->threads);
+    emit_constant(t, "bool", "vectors", is_whole(s));
+    emit_constant(t, "bool", "scatters", s->op == OP_REDUCE_SCATTER);
+    text_append(t, "};\n");
+    emit_body(t);
+    if (of->pdl) text_append(t, "    ptx::grid_wait();\n");
+    text_printf(t, "    exchange::Copied<Config>::run(block, a.a%d, a.a%d, a.n, a.company, a.copies);\n}\n",
+                from, to);
+    emit_entry(k, &(struct entry){0}, t);
+}
+
 static void print_gather(const struct exchange_spec *s, const struct schedule *of, struct kernel *k,
                          struct text *t)
 {
@@ -73,7 +99,8 @@ coda_status emit_exchange(struct plan *plan, const struct program *p, const stru
                             of->op == OP_REDUCE_SCATTER ? "coda_reduce_scatter"
                             : of->op == OP_ALL_GATHER   ? "coda_all_gather"
                                                         : "coda_all_reduce");
-    if (k->symbol && of->op == OP_ALL_GATHER) print_gather(of, s, k, &t);
+    if (k->symbol && s->tile.stages == EXCHANGE_BY_COPIES) print_copies(of, s, k, &t);
+    else if (k->symbol && of->op == OP_ALL_GATHER) print_gather(of, s, k, &t);
     else if (k->symbol) print_kernel(of, s, k, &t);
     k->text = arena_string(&plan->arena, text_str(&t));
     bool failed = t.failed || plan->arena.failed;

@@ -25,8 +25,9 @@ static int group_of(const struct plan *p, const struct exchange_spec *s)
  * want of inboxes; not of what only says how fast it is: ranks may have tuned differently. */
 static uint64_t digest_of(const struct coda_plan *p)
 {
-    uint64_t d[4] = {p->graph_digest, hash_of(CODA_VERSION_STRING, strlen(CODA_VERSION_STRING)), 0,
-                     (uint64_t)peers_area(p)};
+    const struct peers_room room = peers_room(p);
+    uint64_t d[5] = {p->graph_digest, hash_of(CODA_VERSION_STRING, strlen(CODA_VERSION_STRING)), 0,
+                     (uint64_t)room.area, (uint64_t)room.copied};
     for (int i = 0; i < p->args; i++) {
         d[2] = (uint64_t)p->place[i].at.bytes;
         d[0] = hash_of(d, sizeof d);
@@ -82,11 +83,12 @@ static coda_status compare(const struct call *c, coda_group *g)
 /* What our kernels want before the first of them begins. */
 static coda_status reserve(const struct call *c, coda_group *g)
 {
-    int64_t area = c->p->device == CODA_DEVICE_GPU ? peers_area(c->p) : 0;
+    struct peers_room room = {0, 0};
     struct peers *p;
-    coda_status status = area ? carrier_peers(g, &p) : CODA_OK;
-    return status || !area ? status
-                           : peers_reserve(c, g, p, area, c->p->agenda.exchange[0].operation, carrier_tell);
+    if (c->p->device == CODA_DEVICE_GPU) room = peers_room(c->p);
+    if (!room.area) return CODA_OK;
+    coda_status status = carrier_peers(g, &p);
+    return status ? status : peers_reserve(c, g, p, room, c->p->agenda.exchange[0].operation, carrier_tell);
 }
 
 static bool is_captured(const struct call *c)

@@ -6,6 +6,7 @@
  * The second stream begins behind a mark at which the run does, and the first one ends behind all that the
  * second has.
  */
+#include "exchange.h"
 #include "own.h"
 #include "runner.h"
 #include "schedule.h"
@@ -82,13 +83,20 @@ coda_status aside_find(struct coda_plan *p)
  * others of its own have ended: twice its time. NCCL's exchanges have 24 blocks on a pair of H200s: rows of a
  * layer of 7B in two pieces took 832 us with 16 SMs left to them, 758 with 24.
  */
+static int wanted_sms(const struct coda_plan *p, int exchange)
+{
+    enum { NCCL_BLOCKS = 24 };
+    if (!p->program[exchange].runner->kernel) return NCCL_BLOCKS;
+    bool copied = p->plan.schedule[exchange].tile.stages == EXCHANGE_BY_COPIES;
+    return copied ? exchange_copies_sms(p->plan.program[exchange].spec) : EXCHANGE_BESIDE_BLOCKS;
+}
+
 int aside_sms(const struct coda_plan *p, int i)
 {
-    enum { NCCL_BLOCKS = 24, MOST_SHARE = 4 };
+    enum { MOST_SHARE = 4 };
     int most = 0;
     for (int k = 0; k < i && !p->program[i].aside; k++)
-        if (p->program[k].aside && i < p->plan.beside[k])
-            most = MAX(most, p->program[k].runner->kernel ? EXCHANGE_BESIDE_BLOCKS : NCCL_BLOCKS);
+        if (p->program[k].aside && i < p->plan.beside[k]) most = MAX(most, wanted_sms(p, k));
     return MIN(most, p->gpu.sms / MOST_SHARE);
 }
 

@@ -18,21 +18,24 @@ struct inbox *inbox_new(const struct jit_device *gpu, int rank, int ranks, bool 
 }
 
 /* What other processes open has whole units for itself. */
-static size_t bytes_of(const struct inbox *i, int64_t area)
+static size_t bytes_of(const struct inbox *i, const struct peers_room *room)
 {
-    size_t bytes = (size_t)(EXCHANGE_HEAD + EXCHANGE_AREAS * area);
+    size_t bytes = peers_flags(room) + EXCHANGE_STARTS * EXCHANGE_FLAGS + (size_t)room->copied;
     return i->elsewhere ? CEIL_DIV(bytes, JIT_SHARED_UNIT) * JIT_SHARED_UNIT : bytes;
 }
 
-/* Words that say "nothing yet" behind a head of zeros. */
-coda_status inbox_allocate(struct inbox *i, int64_t area, bool notes, char *err)
+/* Words that say "nothing yet" between zeros. */
+coda_status inbox_allocate(struct inbox *i, const struct peers_room *room, bool notes, char *err)
 {
     static const uint32_t zero = 0, none = 0xffffffff;
-    coda_status status = jit_alloc(&i->memory, bytes_of(i, area), err);
+    coda_status status = jit_alloc(&i->memory, bytes_of(i, room), err);
     if (!status) status = jit_fill(i->memory, EXCHANGE_HEAD, &zero, sizeof zero, err);
     if (!status)
-        status = jit_fill((char *)i->memory + EXCHANGE_HEAD, (size_t)(EXCHANGE_AREAS * area), &none,
+        status = jit_fill((char *)i->memory + EXCHANGE_HEAD, (size_t)(EXCHANGE_AREAS * room->area), &none,
                           sizeof none, err);
+    if (!status)
+        status = jit_fill((char *)i->memory + peers_flags(room), EXCHANGE_STARTS * EXCHANGE_FLAGS, &zero,
+                          sizeof zero, err);
     if (!status && notes) status = jit_host_alloc(&i->notes, sizeof(struct peer_notes), err);
     return status;
 }

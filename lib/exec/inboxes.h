@@ -33,7 +33,7 @@ struct inbox {
 
 struct inbox *inbox_new(const struct jit_device *gpu, int rank, int ranks, bool elsewhere);
 /* All calls from here on where its device is current. */
-coda_status inbox_allocate(struct inbox *i, int64_t area, bool notes, char *err);
+coda_status inbox_allocate(struct inbox *i, const struct peers_room *room, bool notes, char *err);
 void inbox_introduce(const struct inbox *i, struct introduced *out);
 /* Finds where rank r's lies; *can: kernels of this rank reach it. */
 coda_status inbox_reach(struct inbox *i, int r, const struct introduced *own, const struct introduced *other,

@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-static coda_status make_inbox(coda_group *g, struct peers *p, int64_t area, struct inbox **out)
+static coda_status make_inbox(coda_group *g, struct peers *p, const struct peers_room *room,
+                              struct inbox **out)
 {
     char err[JIT_ERROR_SIZE] = "";
     bool elsewhere = ranks_are_elsewhere(g);
@@ -15,10 +16,12 @@ static coda_status make_inbox(coda_group *g, struct peers *p, int64_t area, stru
         free(i);
         return fail(CODA_E_MEMORY, "out of memory for a group of %d ranks", ranks_count(g));
     }
-    coda_status status = inbox_allocate(i, area, !p->notes, err);
+    coda_status status = inbox_allocate(i, room, !p->notes, err);
     if (!p->notes) p->notes = i->notes;
     *out = i;
-    return status ? fail(status, "inboxes of 3 x %lld bytes: %s", (long long)area, err) : CODA_OK;
+    if (!status) return CODA_OK;
+    return fail(status, "inboxes of 3 x %lld + %lld bytes: %s", (long long)room->area,
+                (long long)room->copied, err);
 }
 
 /* ---- Introductions ---- */
@@ -90,37 +93,40 @@ static coda_status introduce(const struct introductions *m, struct peers *p, str
 }
 
 /* Behind all that the device has under way, which uses the inboxes that there are. */
-static coda_status open_inboxes(const struct introductions *m, struct peers *p, int64_t area)
+static coda_status open_inboxes(const struct introductions *m, struct peers *p, const struct peers_room *room)
 {
     struct introduction mine = {.reaches = false};
     struct inbox *i = NULL;
-    mine.status = make_inbox(m->group, p, area, &i);
+    mine.status = make_inbox(m->group, p, room, &i);
     if (!mine.status) inbox_introduce(i, &mine.of);
     coda_status status = introduce(m, p, i, &mine);
-    if (!status) p->area = area;
+    if (!status) p->room = *room;
     return status;
 }
 
-coda_status peers_reserve(const struct call *c, coda_group *g, struct peers *p, int64_t area,
+/* What grows doubles, so that all that are left behind are less than the last one. */
+static int64_t grown(int64_t from, int64_t wanted) { return wanted > from ? MAX(wanted, 2 * from) : from; }
+
+coda_status peers_reserve(const struct call *c, coda_group *g, struct peers *p, struct peers_room room,
                           const char *operation, peers_meeting *meet)
 {
     const struct introductions m = {c, g, operation, meet};
     char err[JIT_ERROR_SIZE] = "";
-    if (p->area && p->gpu.context != c->p->gpu.context)
+    if (p->room.area && p->gpu.context != c->p->gpu.context)
         return fail(CODA_E_INVALID, "the group's rank %d has an inbox on device %d, the plan is of device %d",
                     ranks_rank(g), p->gpu.ordinal, c->p->gpu.ordinal);
-    if (p->apart || p->area >= area) return CODA_OK;
+    if (p->apart || (p->room.area >= room.area && p->room.copied >= room.copied)) return CODA_OK;
     if (jit_is_captured(c->stream))
         return fail(CODA_E_INVALID,
                     "run: the stream is captured, and the group has no inbox of %lld bytes "
                     "yet: run the plan once before",
-                    (long long)area);
-    area = MAX(area, 2 * p->area); /* so that all that are left behind are less than the last one */
+                    (long long)(EXCHANGE_AREAS * room.area + room.copied));
+    room.area = grown(p->room.area, room.area), room.copied = grown(p->room.copied, room.copied);
     p->gpu = c->p->gpu, p->rank = ranks_rank(g);
     p->others = ranks_are_elsewhere(g) ? ranks_count(g) : 0;
     coda_status status = jit_device_enter(&p->gpu, err);
     if (status) return fail(status, "%s", err);
-    status = open_inboxes(&m, p, area);
+    status = open_inboxes(&m, p, &room);
     jit_device_leave();
     return status;
 }
@@ -146,7 +152,7 @@ void peers_tell(const struct peers *p)
 {
     char err[JIT_ERROR_SIZE] = "";
     bool told = p->notes && p->notes->late;
-    if (told || !p->others || !p->area || p->apart || jit_device_enter(&p->gpu, err)) return;
+    if (told || !p->others || !p->room.area || p->apart || jit_device_enter(&p->gpu, err)) return;
     for (int r = 0; r < p->others; r++)
         if (r != p->rank) inbox_end(p->inbox[r], (uint32_t)p->rank);
     jit_device_leave();

@@ -25,10 +25,20 @@ struct peer_head {
 };
 _Static_assert(sizeof(struct peer_head) == 4 * (1024 + 16), "as large as inbox.cuh says");
 
+/* Bytes of an area, and for what others copy: behind three areas, and the flags of plans. */
+struct peers_room {
+    int64_t area, copied;
+};
+enum { EXCHANGE_FLAGS = 4 * EXCHANGE_MOST_RANKS }; /* bytes of a plan's */
+static inline uint64_t peers_flags(const struct peers_room *r)
+{
+    return (uint64_t)(EXCHANGE_HEAD + EXCHANGE_AREAS * r->area);
+}
+
 struct peers {
-    struct jit_device gpu; /* of this rank */
-    bool apart;            /* some ranks do not reach others: there are no inboxes */
-    int64_t area;          /* bytes of an area; 0: there are no inboxes yet */
+    struct jit_device gpu;  /* of this rank */
+    bool apart;             /* some ranks do not reach others: there are no inboxes */
+    struct peers_room room; /* area: 0: there are no inboxes yet */
     char *inbox[EXCHANGE_MOST_RANKS];
     int rank, others; /* ranks of other handles than this process's group has; 0: there are none */
     volatile struct peer_notes *notes;
@@ -41,12 +51,21 @@ struct peer_company {
     uint32_t rank, program;
 };
 
+/* Launches of an exchange by copies: all have read what the one before brought, and all have copied. */
+enum copying_launch { COPYING_FREE, COPYING_COPIED, COPYING_SUM };
+
+/* Behind that: Copies of copies.cuh. */
+struct peer_copies {
+    uint64_t flags, terms, stride;
+    uint32_t launch;
+};
+
 /* What each rank says, `bytes` of it, in the order of ranks, on all of them: carrier_tell. */
 typedef coda_status peers_meeting(const struct call *c, coda_group *g, const char *operation,
                                   const void *mine, size_t bytes, void *all);
-/* Inboxes with areas of so many bytes at least, made where there are none: then all ranks meet. The old ones
+/* Inboxes with so much room at least, made where there are none: then all ranks meet. The old ones
  * stay until the group's last rank is freed, as graphs that were captured may use them. */
-coda_status peers_reserve(const struct call *c, coda_group *g, struct peers *p, int64_t area,
+coda_status peers_reserve(const struct call *c, coda_group *g, struct peers *p, struct peers_room room,
                           const char *operation, peers_meeting *meet);
 /* Did a rank not come to an exchange of this one's? */
 coda_status peers_status(const struct peers *p, int timeout_ms);

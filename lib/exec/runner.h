@@ -70,8 +70,8 @@ coda_status kernel_params(const struct call *c, int index, struct kernel_params 
 
 /* runner_peers.c -- sums over ranks by our own kernels become part of the rows programs behind them. */
 coda_status peers_join_rows(struct coda_plan *p);
-/* Bytes of an area that the plan's kernels want of its groups. */
-int64_t peers_area(const struct coda_plan *p);
+/* What the plan's kernels want of its groups. */
+struct peers_room peers_room(const struct coda_plan *p);
 
 /* carrier.c -- what each rank says, `bytes` of it, in the order of ranks, on all of them. */
 coda_status carrier_tell(const struct call *c, coda_group *g, const char *operation, const void *mine,

@@ -7,13 +7,14 @@
 
 #include <string.h>
 
-static int trips(const struct coda_plan *p, int index)
+static enum exchange_form form_of(const struct coda_plan *p, int index)
 {
     const struct program *q = &p->plan.program[index];
-    return q->own == &own_exchange ? exchange_trips(q->spec, p->options.exchange) : 0;
+    return q->own == &own_exchange ? (enum exchange_form)p->plan.schedule[index].tile.stages
+                                   : EXCHANGE_BY_NCCL;
 }
 
-static bool takes(const struct coda_plan *p, int index) { return trips(p, index); }
+static bool takes(const struct coda_plan *p, int index) { return form_of(p, index); }
 
 /* A sum by several trips is there only once the last one ends. */
 coda_status peers_join_rows(struct coda_plan *p)
@@ -30,42 +31,119 @@ coda_status peers_join_rows(struct coda_plan *p)
     return status;
 }
 
-int64_t peers_area(const struct coda_plan *p)
+struct peers_room peers_room(const struct coda_plan *p)
 {
-    int64_t most = 0;
+    struct peers_room most = {0, 0};
+    bool any = false;
     for (int i = 0; i < p->plan.programs; i++) {
-        int n = trips(p, i);
-        if (n) most = MAX(most, exchange_area(p->plan.program[i].spec, n));
+        const struct exchange_spec *s = p->plan.program[i].spec;
+        enum exchange_form form = form_of(p, i);
+        any = any || form;
+        if (form == EXCHANGE_BY_COPIES)
+            most.copied = MAX(most.copied, mul_counts(s->ranks - 1, exchange_stride(s)));
+        else if (form) most.area = MAX(most.area, exchange_area(s, (int)form));
     }
-    return most ? most + EXCHANGE_STARTS * EXCHANGE_START : 0;
+    most.area += any ? EXCHANGE_STARTS * EXCHANGE_START : 0;
+    return most;
 }
 
 /* Words of two plans are seldom in one place, so that ranks which run another one each do not add them up. */
-static uint64_t start_of(const struct coda_plan *p)
-{
-    return EXCHANGE_HEAD + p->agenda.digest % EXCHANGE_STARTS * EXCHANGE_START;
-}
+static uint64_t place_number(const struct coda_plan *p) { return p->agenda.digest % EXCHANGE_STARTS; }
 
 /* The arguments of any kernel, then the group's. */
+static coda_status add_company(const struct call *c, int index, struct kernel_params *params, size_t *bytes,
+                               coda_group *g, const struct peers *p, char *err)
+{
+    size_t ranks = (size_t)ranks_count(g);
+    coda_status status = kernel_params(c, index, params, bytes, err);
+    if (status) return status;
+    const struct peer_company company = {.notes = (void *)(uintptr_t)p->notes,
+                                         .start = EXCHANGE_HEAD + place_number(c->p) * EXCHANGE_START,
+                                         .area = (uint64_t)p->room.area,
+                                         .patience_ns = (uint64_t)ranks_timeout(g) * 1000000u,
+                                         .rank = (uint32_t)ranks_rank(g),
+                                         .program = (uint32_t)index};
+    *bytes = (*bytes + 7) / 8 * 8;
+    char *at = (char *)params + *bytes;
+    memcpy(at, p->inbox, ranks * sizeof *p->inbox);
+    memcpy(at + ranks * sizeof *p->inbox, &company, sizeof company);
+    *bytes += ranks * sizeof *p->inbox + sizeof company;
+    return CODA_OK;
+}
+
 static coda_status launch(const struct call *c, int index, coda_group *g, const struct peers *p, char *err)
 {
     const struct compiled_program *cp = &c->p->program[index];
     struct kernel_params params;
-    size_t bytes, ranks = (size_t)ranks_count(g);
-    coda_status status = kernel_params(c, index, &params, &bytes, err);
+    size_t bytes;
+    coda_status status = add_company(c, index, &params, &bytes, g, p, err);
     if (status) return status;
-    const struct peer_company company = {.notes = (void *)(uintptr_t)p->notes,
-                                         .start = start_of(c->p),
-                                         .area = (uint64_t)p->area,
-                                         .patience_ns = (uint64_t)ranks_timeout(g) * 1000000u,
-                                         .rank = (uint32_t)ranks_rank(g),
-                                         .program = (uint32_t)index};
-    bytes = (bytes + 7) / 8 * 8;
-    char *at = (char *)&params + bytes;
-    memcpy(at, p->inbox, ranks * sizeof *p->inbox);
-    memcpy(at + ranks * sizeof *p->inbox, &company, sizeof company);
-    bytes += ranks * sizeof *p->inbox + sizeof company;
     return jit_launch(c->p->kernel[cp->kernel].kernel, &cp->launch, &params, bytes, c->stream, err);
+}
+
+/* ---- Copies ---- */
+
+/* An exchange by copies, as this rank has it. */
+struct copying {
+    const struct call *call;
+    int index, rank, ranks;
+    const struct exchange_spec *spec;
+    const struct peers *peers;
+    struct peer_copies last;     /* what follows the parameters of each launch, */
+    struct kernel_params params; /* ... */
+    size_t size;                 /* of so many bytes */
+};
+
+static coda_status begin_copying(struct copying *o, coda_group *g, char *err)
+{
+    uint64_t flags = peers_flags(&o->peers->room);
+    o->rank = ranks_rank(g), o->ranks = ranks_count(g);
+    o->spec = o->call->p->plan.program[o->index].spec;
+    o->last = (struct peer_copies){.flags = flags + place_number(o->call->p) * EXCHANGE_FLAGS,
+                                   .terms = flags + EXCHANGE_STARTS * EXCHANGE_FLAGS,
+                                   .stride = (uint64_t)exchange_stride(o->spec)};
+    return add_company(o->call, o->index, &o->params, &o->size, g, o->peers, err);
+}
+
+/* A meeting is one warp, the sum as many blocks as were planned. */
+static coda_status launch_copying(struct copying *o, enum copying_launch which, char *err)
+{
+    const struct coda_plan *p = o->call->p;
+    const struct compiled_program *cp = &p->program[o->index];
+    struct jit_launch launch = cp->launch;
+    launch.pdl = false; /* behind a copy, or a meeting's end */
+    o->last.launch = which;
+    if (which != COPYING_SUM) launch.grid = 1, launch.threads = 32;
+    memcpy((char *)&o->params + o->size, &o->last, sizeof o->last);
+    return jit_launch(p->kernel[cp->kernel].kernel, &launch, &o->params, o->size + sizeof o->last,
+                      o->call->stream, err);
+}
+
+/* Of this rank's terms, to each of the others: all of them, or those of its part. */
+static coda_status copy_terms(const struct copying *o, char *err)
+{
+    const struct tensor_use *x = &o->spec->use[ALL_REDUCE_X];
+    int64_t bytes = dtype_bytes(x->dtype, exchange_part(o->spec));
+    coda_status status = CODA_OK;
+    for (int i = 1; i < o->ranks && !status; i++) {
+        int to = (o->rank + i) % o->ranks, number = o->rank - (o->rank > to);
+        const char *from =
+            (char *)call_tensor(o->call, x) + (o->spec->op == OP_REDUCE_SCATTER ? to * bytes : 0);
+        char *at = o->peers->inbox[to] + o->last.terms + (uint64_t)number * o->last.stride;
+        status = jit_copy(at, from, (size_t)bytes, o->call->stream, err);
+    }
+    return status;
+}
+
+static coda_status copy_and_add(const struct call *c, int index, coda_group *g, const struct peers *p,
+                                char *err)
+{
+    struct copying o = {.call = c, .index = index, .peers = p};
+    coda_status status = begin_copying(&o, g, err);
+    if (!status) status = launch_copying(&o, COPYING_FREE, err);
+    if (!status) status = copy_terms(&o, err);
+    if (!status) status = launch_copying(&o, COPYING_COPIED, err);
+    return status ? status : launch_copying(&o, COPYING_SUM, err);
 }
 
 /* Where there are no inboxes: NCCL, but for sums that became a part of what follows them. */
@@ -88,12 +166,13 @@ static coda_status run(const struct call *c, int index)
     struct peers *p;
     coda_status status = ranks_check(g, name, s->ranks);
     if (!status) status = carrier_peers(g, &p);
-    if (!status && (!p->area || p->apart)) return without(c, index, folded, name);
+    if (!status && (!p->room.area || p->apart)) return without(c, index, folded, name);
     if (!status) status = ranks_begin(g, name);
     if (!status && peers_status(p, 0)) return ranks_status(g); /* which tells the others */
-    if (!status && (status = launch(c, index, g, p, err)))
-        return fail(status, "@%d %s: %s", index, name, err);
-    return status;
+    if (status) return status;
+    bool copied = form_of(c->p, index) == EXCHANGE_BY_COPIES;
+    status = copied ? copy_and_add(c, index, g, p, err) : launch(c, index, g, p, err);
+    return status ? fail(status, "@%d %s: %s", index, name, err) : CODA_OK;
 }
 
 const struct runner runner_peers = {.kernel = true, .takes = takes, .load = kernel_load, .run = run};

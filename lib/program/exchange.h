@@ -6,7 +6,10 @@
 
 /* Who exchanges, where ranks are on GPUs. Which kernel it is follows from shapes and ranks alone, so that all
  * of them agree, but for tests and measurements. */
-enum exchange_wish { EXCHANGE_NCCL, EXCHANGE_OWN, EXCHANGE_PUSH, EXCHANGE_TWO_SHOT };
+enum exchange_wish { EXCHANGE_NCCL, EXCHANGE_OWN, EXCHANGE_PUSH, EXCHANGE_TWO_SHOT, EXCHANGE_COPIES };
+/* By what: words that kernels write, in so many trips; or copies of whole tensors by copy engines, and a
+ * kernel that adds up. */
+enum exchange_form { EXCHANGE_BY_NCCL, EXCHANGE_BY_WORDS, EXCHANGE_BY_WORDS_TWICE, EXCHANGE_BY_COPIES };
 
 /* The limits of our kernels. */
 enum { EXCHANGE_MOST_RANKS = 8, EXCHANGE_AREAS = 3, EXCHANGE_HEAD = 8192 };
@@ -21,5 +24,13 @@ int exchange_trips(const struct exchange_spec *s, enum exchange_wish wish);
 int64_t exchange_pieces(const struct exchange_spec *s, int trips);
 /* Bytes of each of three areas in a rank's memory, into which the others write. */
 int64_t exchange_area(const struct exchange_spec *s, int trips);
+
+/* Is it one for copies? As what others run beside is, if it is large. */
+bool exchange_copies(const struct exchange_spec *s, enum exchange_wish wish, bool beside);
+/* Of one by copies: elements that a rank adds up, and bytes between what two ranks copy to a third. */
+int64_t exchange_part(const struct exchange_spec *s);
+int64_t exchange_stride(const struct exchange_spec *s);
+/* SMs that products beside it leave to it. */
+int exchange_copies_sms(const struct exchange_spec *s);
 
 #endif

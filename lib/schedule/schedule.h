@@ -48,7 +48,7 @@ coda_status schedule_join_exchange(struct plan *p, int exchange, bool *joined);
 /* Exchanges that others run beside (plan.beside): few blocks, each of as many threads as a block may have,
  * for the SMs that those leave. A product's blocks take all registers of an SM, so none is beside another. */
 enum { EXCHANGE_BESIDE_BLOCKS = 16 };
-void schedule_exchanges_beside(struct plan *p);
+void schedule_exchanges_beside(struct plan *p, const struct plan_options *opt);
 
 /* ---- schedule.c ---- */
 

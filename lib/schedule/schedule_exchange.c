@@ -8,8 +8,19 @@ enum {
     MANY_THREADS = 256,
     FEW_PIECES = 1 << 13,
     MOST_BLOCKS = 512, /* all of a card's SMs have room for them at once */
-    BESIDE_THREADS = 1024
+    BESIDE_THREADS = 1024,
+    SUM_THREADS = 512,
+    SUM_PIECES = 4 /* of a thread */
 };
+
+/* A sum of what was copied waits for nobody, so that its blocks may be as many as they like. */
+static void schedule_copies(struct schedule *s, const struct exchange_spec *of)
+{
+    int64_t bytes = dtype_bytes(of->use[ALL_REDUCE_X].dtype, exchange_part(of));
+    s->tile.stages = EXCHANGE_BY_COPIES;
+    s->threads = SUM_THREADS;
+    s->grid = CEIL_DIV(bytes, SUM_THREADS * SUM_PIECES * 16);
+}
 
 void schedule_exchange(struct schedule *s, const struct program *q, const struct plan_options *opt)
 {
@@ -20,15 +31,23 @@ void schedule_exchange(struct schedule *s, const struct program *q, const struct
     s->tile.stages = trips;
     s->threads = pieces <= FEW_PIECES ? FEW_THREADS : MANY_THREADS;
     s->grid = MIN(CEIL_DIV(pieces, s->threads), MOST_BLOCKS);
+    if (s->grid && exchange_copies(of, opt->exchange, false)) schedule_copies(s, of);
 }
 
-void schedule_exchanges_beside(struct plan *p)
+static void schedule_few(struct schedule *s, int64_t threads)
+{
+    s->threads = BESIDE_THREADS;
+    s->grid = MIN(CEIL_DIV(threads, BESIDE_THREADS), EXCHANGE_BESIDE_BLOCKS);
+}
+
+void schedule_exchanges_beside(struct plan *p, const struct plan_options *opt)
 {
     for (int i = 0; i < p->programs && p->beside; i++) {
         struct schedule *s = &p->schedule[i];
         int64_t threads = s->grid * s->threads;
-        if (!p->beside[i] || threads <= BESIDE_THREADS) continue;
-        s->threads = BESIDE_THREADS;
-        s->grid = MIN(CEIL_DIV(threads, BESIDE_THREADS), EXCHANGE_BESIDE_BLOCKS);
+        if (!p->beside[i] || s->tile.stages == EXCHANGE_BY_COPIES) continue;
+        if (s->grid && exchange_copies(p->program[i].spec, opt->exchange, true))
+            schedule_copies(s, p->program[i].spec);
+        else if (threads > BESIDE_THREADS) schedule_few(s, threads);
     }
 }

@@ -152,7 +152,8 @@ template <i32 ranks> struct Exchange {
         ended = ptx::load_word_system(&head()->dead);
         if (ended) return;
         if (company.patience && now - began > company.patience) tell_all(from);
-        else if (!is_over(now)) return;
+        else if (is_over(now)) give_up();
+        else return;
         ptx::store_word_system(&head()->dead, 1);
         ended = true;
     }
@@ -169,14 +170,23 @@ template <i32 ranks> struct Exchange {
     DEV void tell_all(u32 from) const
     {
         tell(1, from, epoch, company.program);
+        tell_others(1, from);
+    }
+    // The host has ended the group: the others know before they see what this rank does from now on.
+    DEV void give_up() const
+    {
+        if (ptx::claim_word(&head()->told, 0, 1)) tell_others(2, company.rank);
+    }
+    DEV void tell_others(u32 late, u32 missed) const
+    {
 #pragma unroll
         for (i32 i = 1; i < ranks; i++) {
             Head *h = head_of((company.rank + i) % ranks);
-            ptx::store_word_system(&h->missed, from);
+            ptx::store_word_system(&h->missed, missed);
             ptx::store_word_system(&h->at, epoch);
             ptx::store_word_system(&h->program, company.program);
             ptx::fence_system();
-            ptx::store_word_system(&h->late, 1);
+            ptx::store_word_system(&h->late, late);
             ptx::fence_system();
             ptx::store_word_system(&h->dead, 1);
         }

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct transfer {
     struct transfer *next;
@@ -76,7 +77,7 @@ CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size)
     return between(to, from, size);
 }
 
-/* Other streams run at once; a graph records launches alone. */
+/* Other streams run at once; a graph records launches, and copies between devices. */
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, CUstream s)
 {
     if (stream_records(s)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -89,9 +90,35 @@ CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, CUstream 
     stream_wait_default(s);
     return now(to, (void *)(uintptr_t)from, size, (void *)(uintptr_t)from);
 }
+
+/* ---- Copy engines ---- */
+
+struct engine_copy {
+    unsigned char *to;
+    const unsigned char *from;
+    size_t size;
+};
+
+/* Pieces take effect in any order, now and then one is late: who does not wait for the end sees some. */
+static int copy_pieces(void *parameters)
+{
+    enum { PIECES = 8, LATE_US = 200 };
+    static uint64_t random = 1;
+    const struct engine_copy *c = parameters;
+    size_t each = (c->size + PIECES - 1) / PIECES;
+    unsigned drawn = (unsigned)(__atomic_add_fetch(&random, 0x9e3779b97f4a7c15u, __ATOMIC_RELAXED) >> 33);
+    for (unsigned i = 0; i < PIECES; i++) {
+        size_t at = (drawn + 3 * i) % PIECES * each;
+        if ((drawn >> 3) % PIECES == i) usleep((drawn >> 6) % LATE_US);
+        if (at < c->size) memcpy(c->to + at, c->from + at, c->size - at < each ? c->size - at : each);
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s)
 {
-    if (stream_records(s)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    struct engine_copy c = {(unsigned char *)(uintptr_t)to, (const unsigned char *)(uintptr_t)from, size};
+    if (!in_device_memory(c.to, size) || !in_device_memory(c.from, size)) return CUDA_ERROR_INVALID_VALUE;
     stream_wait_default(s);
-    return between(to, from, size);
+    return (CUresult)emu_stream_call(s, copy_pieces, &c, sizeof c);
 }

@@ -143,7 +143,8 @@ static void end_one(struct end *e, struct tally *t)
 {
     struct rank r[MOST_RANKS];
     bool late;
-    setenv("CODA_EXCHANGE", e->seed % 4 ? "own" : "two_shot", 1);
+    static const char *const exchange[] = {"two_shot", "own", "copies", "own"};
+    setenv("CODA_EXCHANGE", exchange[e->seed % 4], 1);
     if (!ranks_make(r, RANKS, e->timeout_ms)) return (void)snprintf(t->what, sizeof t->what, "no group");
     for (int k = 0; k < RANKS; k++) set(&r[k], e, k);
     ranks_run(r, RANKS);

@@ -291,6 +291,10 @@ static int check_all(bool emulated, int devices, uint64_t seed)
     setenv("CODA_EXCHANGE", "two_shot", 1);
     want = wanted(NOTHING, 3, many, seed + 2);
     failed += check_sums("three, by two trips", want);
+    setenv("CODA_EXCHANGE", "copies", 1);
+    want = wanted(NOTHING, 3, many, seed + 5);
+    failed += check_sums("three, by copies", want);
+    failed += check_ends("killed, by copies", KILLED, 3, few, seed + 6);
     setenv("CODA_EXCHANGE", "own", 1);
     setenv("CODA_EMULATOR_NO_PEERS", "1", 1);
     failed += check_sums("two that do not reach each other", wanted(NOTHING, 2, 2, seed + 3));

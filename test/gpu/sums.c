@@ -34,8 +34,8 @@ static const struct {
     int axis; /* -1: every rank has the sum of all */
 } sums[SUMS] = {
     {"all_reduce", CODA_BF16, 1, 8, -1},         {"all_reduce", CODA_F32, 3, 101, -1},
-    {"all_reduce", CODA_BF16, 24, 264, -1},      {"reduce_scatter", CODA_F16, 12, 40, 0},
-    {"reduce_scatter", CODA_BF16, 5, 12 * 7, 1}, {"reduce_scatter", CODA_F32, 7, 12 * 16, 1},
+    {"all_reduce", CODA_BF16, 24, 264, -1},      {"reduce_scatter", CODA_F16, 24, 40, 0},
+    {"reduce_scatter", CODA_BF16, 5, 24 * 7, 1}, {"reduce_scatter", CODA_F32, 7, 24 * 16, 1},
     {"all_gather", CODA_I32, 5, 26, 1},          {"all_gather", CODA_BF16, 3, 10, 0},
 };
 

@@ -13,7 +13,7 @@
 
 #include "coda.h"
 
-enum { MOST_RANKS = 4, SUMS = 8, SUM_ARGS = 1 + 2 * SUMS, LONG_MS = 300000, SHORT_MS = 400 };
+enum { MOST_RANKS = 8, SUMS = 8, SUM_ARGS = 1 + 2 * SUMS, LONG_MS = 300000, SHORT_MS = 400 };
 
 extern int64_t sums_times; /* so many times as many columns; 1 */
 
