@@ -39,6 +39,15 @@ static void print_scale(const struct gemm *g, const struct operand *o, const cha
     text_printf(g->t, "    const float *%s_scale;\n", name);
 }
 
+static void print_scratch(const struct gemm *g)
+{
+    for (int i = 0; i < g->p->ports; i++) {
+        if (g->p->port[i].role != USE_SCRATCH) continue;
+        add_pointer(g->k, &g->p->port[i]);
+        text_append(g->t, "    u8 *scratch;\n");
+    }
+}
+
 /* From one batch to the next, in elements of that type. */
 static int64_t batch_of(const struct tensor_use *o)
 {
@@ -159,6 +168,7 @@ static void print_args(const struct gemm *g)
             print_operand(g, &g->p->port[g->p->part[i].port], emit_word("b%d", g->p->part[i].port).s);
     }
     print_scale(g, &g->p->a, "a"), print_scale(g, &g->p->b, "b");
+    print_scratch(g);
     for (int i = 0; i < g->p->ports; i++)
         if (has_pointer(g, i)) print_port(g, i);
     for (int i = 0; i < g->p->ports; i++) {

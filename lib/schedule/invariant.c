@@ -19,5 +19,5 @@ static bool states_keep(const struct program *p, const struct tile *t)
 
 bool tile_keeps_bits(const struct program *p, const struct tile *t)
 {
-    return !p->invariant || (tile_splits(t) == 1 && !t->serpentine && states_keep(p, t));
+    return !p->invariant || (tile_splits(t) == 1 && !t->dealt && !t->serpentine && states_keep(p, t));
 }

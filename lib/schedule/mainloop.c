@@ -12,7 +12,7 @@ static bool same(const struct tile *a, const struct tile *b)
            a->pingpong == b->pingpong && a->splits == b->splits && a->scattered == b->scattered &&
            a->cluster_m == b->cluster_m && a->cluster_n == b->cluster_n && a->across == b->across &&
            a->serpentine == b->serpentine && a->stages == b->stages && a->lends == b->lends &&
-           a->tail == b->tail && a->tail_bn == b->tail_bn;
+           a->tail == b->tail && a->tail_bn == b->tail_bn && a->dealt == b->dealt;
 }
 
 void search_add(struct search *s, const struct tile *t, double cost)
@@ -42,6 +42,11 @@ void search_widths(struct search *s, const int *width, void (*consider)(struct s
         listed = listed || *width == span;
     }
     if (!listed) consider(s, span);
+}
+
+int64_t tile_scratch(const struct program *p, const struct tile *t)
+{
+    return t->mainloop->scratch ? t->mainloop->scratch(p, t) : 0;
 }
 
 int tile_shared_bytes(const struct program *p, const struct tile *t)

@@ -35,6 +35,8 @@ struct mainloop {
     double (*cost)(const struct program *p, const struct tile *t, const struct target *target);
     /* Shared memory of one block as a function of the stage count; an upper bound of `sizeof(Shared)`. */
     struct footprint (*footprint)(const struct program *p, const struct tile *t);
+    /* Bytes of device memory that it has for itself during a run; NULL: none. */
+    int64_t (*scratch)(const struct program *p, const struct tile *t);
     /* Can two blocks run on an SM, by their threads and registers? */
     bool (*shares_sm)(const struct program *p, const struct tile *t);
     /* Threads, grid and launch, from the tile and the layout. */
@@ -118,10 +120,12 @@ void mainloop_print_pointers(const struct program *p, const struct schedule *s, 
  * contested main loops; true only where it wins by 5 %, or, of a SIMT tile, a quarter, as that
  * estimate is rough. mainloop_cublaslt.c */
 bool tile_loses(const struct program *p, const struct tile *t, const struct target *target);
+/* Bytes of device memory that the main loop of p has for itself during a run. */
+int64_t tile_scratch(const struct program *p, const struct tile *t);
 /* Can cuBLASLt compute all of p, a product that is stored as it is? */
 bool program_suits_cublaslt_alone(const struct program *p);
-/* Gives it those, where opt or a decision wants it, with a workspace behind the ports of their steps. */
-coda_status schedule_cublaslt(struct plan *p, const struct plan_options *opt);
+/* Gives it those, where opt or a decision wants it. */
+void schedule_cublaslt(struct plan *p, const struct plan_options *opt);
 bool program_is_cublaslt(const struct plan *p, int index); /* does it compute this one? */
 
 #endif

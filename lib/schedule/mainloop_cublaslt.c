@@ -52,25 +52,18 @@ bool tile_loses(const struct program *p, const struct tile *t, const struct targ
            t->mainloop->cost(p, t, target) > margin * cost(p, t, target);
 }
 
-const struct mainloop mainloop_cublaslt = {.name = "cublaslt", .cost = cost};
+/* A workspace for the library. */
+static int64_t scratch(const struct program *p, const struct tile *t)
+{
+    (void)p, (void)t;
+    return 64 << 20;
+}
+
+const struct mainloop mainloop_cublaslt = {.name = "cublaslt", .cost = cost, .scratch = scratch};
 
 /* ---- Where it is wanted ---- */
 
-enum { WORKSPACE = 64 << 20 }; /* bytes */
-
-/* A workspace for the library, behind all that the steps use. */
-static void add_scratch(struct plan *p, struct program *q)
-{
-    struct buffer workspace = {.space = SPACE_WORK, .bytes = WORKSPACE, .first = -1, .last = -1, .value = -1};
-    struct tensor_use *port = ARENA_NEW(&p->arena, struct tensor_use, q->ports + 1);
-    if (!port) return; /* the arena remembers */
-    if (q->ports) memcpy(port, q->port, sizeof *port * (size_t)q->ports);
-    port[q->ports++] = (struct tensor_use){
-        .role = USE_SCRATCH, .buffer = plan_add_buffer(p, workspace), .dtype = CODA_F32, .value = q->root};
-    q->port = port;
-}
-
-coda_status schedule_cublaslt(struct plan *p, const struct plan_options *opt)
+void schedule_cublaslt(struct plan *p, const struct plan_options *opt)
 {
     for (int i = 0; i < p->programs; i++) {
         struct program *q = &p->program[i];
@@ -78,9 +71,7 @@ coda_status schedule_cublaslt(struct plan *p, const struct plan_options *opt)
         if (opt->invariant || !(opt->cublaslt || (d && d->apart)) || !program_suits_cublaslt_alone(q))
             continue;
         p->schedule[i].tile.mainloop = &mainloop_cublaslt;
-        add_scratch(p, q);
     }
-    return p->arena.failed ? fail(CODA_E_MEMORY, "out of memory for %d programs", p->programs) : CODA_OK;
 }
 
 bool program_is_cublaslt(const struct plan *p, int index)

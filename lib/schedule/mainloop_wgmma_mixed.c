@@ -4,27 +4,44 @@
  *
  * B's rows are the 64 rows of wgmma, which has them from registers, and A's its columns, 64 or 128, or as
  * many as there are, by 16. Each consumer has a tile 64 columns wide; those of a block, of which there are
- * one to three, read the same rows of A. Its price is what other main loops' is made of:
- *     waves * (max(products, decoding, traffic) + epilogue), or what memory takes for all of B
- *     products = n bn K / wgmma, n the rows of A in a product; twice, where a weight is two of bf16
- *     decoding = instructions of a warp for its 16 rows, of which each scheduler issues one in a clock:
- *                counted in the kernel's machine code
- * Of what an H200 took, 22016 x 4096 at 64, 256 and 2048 rows, it is off by up to a third (perf/findings.md).
+ * one to three, read the same rows of A. Its price is what tiles take of an SM, or what memory takes for all
+ * of B. Products, decoding, and what a consumer does alone overlap in part, as if their squares added up:
+ *     products = consumers * n bn K / PEAK, n the rows of A in a product; twice, if a weight is two of bf16
+ *     decoding = consumers * STALLED * instructions of a warp for its 16 rows, counted in the machine code,
+ *                of which each scheduler issues one in a clock
+ *     alone    = one consumer's products and instructions, of which the ones wait for the others
+ * Tiles are whole, or slots of K are dealt to all SMs (tile/pieces.cuh): then all end together, and sums that
+ * several have parts of are added up. The constants are fitted to what an H200 took for 36 products of int4,
+ * Q4_0, Q4_K and f8e4m3 in two to five tiles each (perf/findings.md): prices are within 11 %, of f8e4m3 up to
+ * a fifth below, and the cheapest of those tiles is the fastest within 1 %.
  */
 #include "wgmma.h"
+
+#include <math.h>
 
 enum {
     WIDTH = 64,           /* columns of a consumer's tile */
     TURNED = 64 * 36 * 4, /* bytes in which its sums are transposed */
     FETCH_BARRIERS = 64,  /* bytes, as in fetch.cuh */
     LEAST_STAGES = 2,
+    LEAST_K = 384,   /* of the slots of a ring: a slot is held while the next one is multiplied */
     MOST_SUMS = 128, /* of a thread, of two consumers; of three */
     MOST_CROWDED_SUMS = 64,
     MOST_ALTERNATING_SUMS = 96, /* of three, if a slot's are promoted before the next one's are made */
-    SPLITTING = 45, /* instructions of a warp for 16 k, which become two of bf16: weights with minima */
-    BATCH = 64,     /* k */
-    LATENCY = 80    /* clocks of a batch, and of its promotion */
+    SPLITTING = 35, /* instructions of a warp for 16 k, which become two of bf16: weights with minima */
+    PEAK =
+        2048, /* products of an SM in a clock; target->wgmma is what a GEMM has of them, which waits, too */
+    DRAIN = 250, /* clocks of an epilogue that other consumers' products do not hide */
+    PAIR = 2,    /* slots that are dealt together */
+    SUMS = 5500, /* clocks, of what a block leaves to others, and of waiting for theirs; ... */
+    PART = 700,  /* ... of each part of a tile that its owner adds */
+    FEW_WAVES = 2
 };
+static const double STALLED = 2.2;   /* clocks of a scheduler for an instruction, beside products */
+static const double PROMOTING = 0.6; /* of promotions, if the next products run meanwhile */
+static const double DOUBT = 1.025; /* dealt tiles are to win by so much, and where there are many waves ... */
+static const double MORE_DOUBT =
+    1.1; /* ... by this, as whole tiles of 128 rows are faster than their price */
 
 static bool is_packed(const struct program *p) { return use_is_packed(&p->b.data); }
 static struct pack_format format_of(const struct program *p)
@@ -135,7 +152,9 @@ static double instructions(const struct program *p, int n)
     if (!is_packed(p)) return p->a.dtype == CODA_F16 ? 13 : 25;
     const struct pack_format f = format_of(p);
     switch (scaling_of(p)) {
-    case PROMOTED: return packed[f.codes] + 16.0 / pack_record(&f).group * (n / 2 + 8);
+    case PROMOTED:
+        return packed[f.codes] +
+               (promotes_slots(p) ? 1 : PROMOTING) * 16.0 / pack_record(&f).group * (n / 2 + 8);
     case SPLIT: return packed[f.codes] + SPLITTING;
     default: return packed[f.codes];
     }
@@ -147,6 +166,19 @@ static int64_t blocks_of(const struct program *p, const struct tile *t)
     return p->dim[0] * CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], WIDTH * t->groups);
 }
 
+/* Pairs of slots of K, of all tiles. */
+static int64_t units_of(const struct program *p, const struct tile *t)
+{
+    return mul_counts(blocks_of(p, t), CEIL_DIV(p->k, t->bk) / PAIR);
+}
+
+/* Sums of a piece of each block's, and flags. */
+static int64_t scratch(const struct program *p, const struct tile *t)
+{
+    enum { FLAG_BYTES = 16 };
+    return t->dealt ? (int64_t)t->blocks * t->groups * (rows_of(p, t) * WIDTH * 4 + FLAG_BYTES) : 0;
+}
+
 /* Rows of A that a product counts. Products of 65 to 127 rows have been timed of int4 with a scale for each
  * slot; where a slot has more, or a weight is two, they count as 128, so that tiles stay as they were. */
 static int priced_rows(const struct program *p, const struct tile *t)
@@ -155,39 +187,74 @@ static int priced_rows(const struct program *p, const struct tile *t)
     return timed || t->bm == 64 ? rows_of(p, t) : t->bm;
 }
 
-/* A consumer hides of a batch's work only decoding behind its own products; other consumers' products hide
- * all of it. */
-static double cost(const struct program *p, const struct tile *t, const struct target *target)
+/* Blocks beside each other on an SM. */
+static int beside(const struct tile *t, int64_t tiles, const struct target *target)
+{
+    return t->groups == 1 && (t->dealt || tiles > target->sms) ? 2 : 1;
+}
+
+/* Clocks of `consumers` of an SM for a tile of each. */
+static double multiply_clocks(const struct program *p, const struct tile *t, int consumers)
 {
     int n = priced_rows(p, t), products = scaling_of(p) == SPLIT ? 2 : 1;
     double k = (double)CEIL_DIV(p->k, t->bk) * t->bk;
-    int64_t tiles = blocks_of(p, t);
-    double multiply = products * n * WIDTH * k / target->wgmma, issue = instructions(p, n) * k / 16;
-    double alone = MAX(multiply, issue) + k / BATCH * LATENCY, together = t->groups * MAX(multiply, issue);
-    double b = t->groups * WIDTH * (double)use_bytes(p, &p->b.data) / (double)(p->dim[0] * p->dim[2]);
-    double traffic = (2 * n * k + b) / target->l2_bytes;
-    double waves = (double)CEIL_DIV(tiles, target->sms), used = (double)tiles / (waves * target->sms);
-    double tile = BEGINNING + MAX(MAX(alone, together), traffic), epilogue = 1000 + n * WIDTH / 8.0;
-    return MAX(waves * tile, weight_clocks(p, target, used)) + (t->groups > 1 ? waves : 1) * epilogue;
+    double multiply = products * n * WIDTH * k / PEAK, issue = instructions(p, n) * k / 16;
+    double all = consumers * multiply, decode = consumers * STALLED * issue, alone = multiply + issue;
+    return sqrt(all * all + decode * decode + alone * alone);
 }
 
-static void consider(struct search *s, int bm, int groups)
+/* Of a block: its parts of tiles, what it drains, and the sums of a tile that it owns. */
+static double dealt_clocks(const struct program *p, const struct tile *t, const struct target *target)
 {
-    struct tile t = {.mainloop = &mainloop_wgmma_mixed, .bm = bm, .bn = WIDTH, .groups = groups};
+    int each = beside(t, 0, target), consumers = each * t->groups, n = priced_rows(p, t);
+    int64_t tiles = blocks_of(p, t);
+    double share = (double)tiles / t->blocks, drains = ceil(share);
+    double part = PART + consumers * n * WIDTH * 4 / target->l2_bytes;
+    double clocks = share * multiply_clocks(p, t, consumers) + (drains + 1) * BEGINNING +
+                    drains * each * DRAIN + (double)SUMS / each + (double)CEIL_DIV(t->blocks, tiles) * part;
+    return clocks * (tiles > (int64_t)FEW_WAVES * target->sms ? MORE_DOUBT : DOUBT);
+}
+
+static double cost(const struct program *p, const struct tile *t, const struct target *target)
+{
+    if (t->dealt) return MAX(dealt_clocks(p, t, target), weight_clocks(p, target, 1));
+    int64_t tiles = blocks_of(p, t);
+    int each = beside(t, tiles, target);
+    double waves = (double)CEIL_DIV(tiles, each * target->sms), used = (double)tiles / (waves * target->sms);
+    double tile = BEGINNING + multiply_clocks(p, t, each * t->groups) + each * DRAIN;
+    return MAX(waves * tile, weight_clocks(p, target, MIN(used, 1)));
+}
+
+/* One consumer's tiles have been timed where half of the SMs would have none, and bytes were slower else. */
+static bool may_deal(const struct search *s, const struct tile *t)
+{
+    int64_t units = units_of(s->p, t);
+    bool few = t->bm == 64 && blocks_of(s->p, t) <= s->target->sms / 2;
+    bool even = CEIL_DIV(s->p->k, t->bk) % PAIR == 0 && units >= t->blocks && units <= INT32_MAX;
+    return !s->most_rows && even && (t->groups == 1 ? few : is_packed(s->p));
+}
+
+static void consider(struct search *s, int bm, int groups, bool dealt)
+{
+    struct tile t = {
+        .mainloop = &mainloop_wgmma_mixed, .bm = bm, .bn = WIDTH, .groups = groups, .dealt = dealt};
     t.most_rows = s->most_rows;
     t.bk = slot_k(s->p), t.pingpong = true;
     t.band = MAX(BAND_ROWS / bm, 1);
     int all = s->target->shared_bytes, room = groups == 1 ? (all - 1024) / 2 : all;
-    if (!registers_fit(s->p, &t)) return;
+    if (dealt) t.blocks = beside(&t, 0, s->target) * s->target->sms;
+    if (!registers_fit(s->p, &t) || (dealt && !may_deal(s, &t))) return;
     t.stages = tile_stages(s->p, &t, room);
-    if (t.stages >= LEAST_STAGES) search_add(s, &t, cost(s->p, &t, s->target));
+    bool deep = t.stages >= LEAST_STAGES && t.stages * t.bk >= LEAST_K;
+    if (deep) search_add(s, &t, cost(s->p, &t, s->target));
 }
 
 static void candidates(struct search *s, enum tile_class class)
 {
     if (class != TILES_KNOWN || s->p->dim[1] <= STREAM_ROWS) return;
     for (int bm = 64; bm <= 128; bm *= 2)
-        for (int groups = 1; groups <= 3; groups++) consider(s, bm, groups);
+        for (int groups = 1; groups <= 3; groups++)
+            consider(s, bm, groups, false), consider(s, bm, groups, true);
 }
 
 /* ---- The kernel ---- */
@@ -199,8 +266,9 @@ static void complete(struct schedule *s, const struct program *p, const struct t
     s->grid = blocks_of(p, t);
     s->cluster = 1;
     s->early = s->pdl && !p->prepare;
-    s->persistent = t->groups > 1;
-    if (!s->persistent) s->grid = MIN(s->grid, 2 * target->sms);
+    s->persistent = t->groups > 1 && !t->dealt;
+    if (t->groups == 1) s->grid = MIN(s->grid, 2 * target->sms);
+    if (t->dealt) s->grid = t->blocks;
 }
 
 static void print_config(const struct program *p, const struct schedule *s, struct text *t)
@@ -208,6 +276,9 @@ static void print_config(const struct program *p, const struct schedule *s, stru
     wgmma_print_config(p, s, t);
     bool early = p->b.data.steady && !p->prepare;
     text_printf(t, "    static constexpr bool early = %s;\n", truth(early));
+    if (s->tile.dealt)
+        text_printf(t, "    static constexpr bool dealt = true;\n    static constexpr int blocks = %d;\n",
+                    s->tile.blocks);
 }
 
 const struct mainloop mainloop_wgmma_mixed = {.name = "sm90_mixed",
@@ -220,6 +291,7 @@ const struct mainloop mainloop_wgmma_mixed = {.name = "sm90_mixed",
                                               .candidates = candidates,
                                               .cost = cost,
                                               .footprint = footprint,
+                                              .scratch = scratch,
                                               .shares_sm = wgmma_shares_sm,
                                               .complete = complete,
                                               .print_config = print_config};

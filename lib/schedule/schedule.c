@@ -167,6 +167,30 @@ static void schedule_owns(struct plan *p, const struct plan_options *opt)
     }
 }
 
+/* ---- Memory of main loops ---- */
+
+/* Behind all that the steps use. */
+static void add_scratch(struct plan *p, struct program *q, int64_t bytes)
+{
+    struct buffer scratch = {.space = SPACE_WORK, .bytes = bytes, .first = -1, .last = -1, .value = -1};
+    struct tensor_use *port = ARENA_NEW(&p->arena, struct tensor_use, q->ports + 1);
+    if (!port) return;
+    if (q->ports) memcpy(port, q->port, sizeof *port * (size_t)q->ports);
+    port[q->ports++] = (struct tensor_use){
+        .role = USE_SCRATCH, .buffer = plan_add_buffer(p, scratch), .dtype = CODA_F32, .value = q->root};
+    q->port = port;
+}
+
+static coda_status add_scratches(struct plan *p)
+{
+    for (int i = 0; i < p->programs; i++) {
+        const struct tile *t = &p->schedule[i].tile;
+        int64_t bytes = p->program[i].kind == PROGRAM_GEMM ? tile_scratch(&p->program[i], t) : 0;
+        if (bytes) add_scratch(p, &p->program[i], bytes);
+    }
+    return p->arena.failed ? fail(CODA_E_MEMORY, "out of memory for %d programs", p->programs) : CODA_OK;
+}
+
 coda_status schedule(struct plan *p, const struct plan_options *opt)
 {
     p->schedule = ARENA_NEW(&p->arena, struct schedule, p->programs + 1);
@@ -174,8 +198,10 @@ coda_status schedule(struct plan *p, const struct plan_options *opt)
     coda_status status = schedule_together(p, opt);
     if (!status) status = set_tiles(p, opt);
     if (!status) status = size_states(p, opt->one_of_many);
-    if (!status) schedule_owns(p, opt);
-    return status ? status : schedule_cublaslt(p, opt);
+    if (status) return status;
+    schedule_owns(p, opt);
+    schedule_cublaslt(p, opt);
+    return add_scratches(p);
 }
 
 /* ---- What the kernel needs besides ---- */

@@ -23,6 +23,7 @@
 #include "tile/mixed_groups.cuh"
 #include "tile/mixed_operand.cuh"
 #include "tile/operands.cuh"
+#include "tile/pieces.cuh"
 #include "tile/resources.cuh"
 #include "tile/ring.cuh"
 
@@ -50,6 +51,8 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     static constexpr int bk = Config::bk, boxes = bk / 64, steps = (int)((Config::k + bk - 1) / bk);
     static constexpr int batch = Operand::batch, batches = bk / batch, products = batch / 16;
     static constexpr int n = (Config::a_rows + 15) / 16 * 16; // rows of A in a product
+    using Deal = Pieces<Config, steps>;
+    using Left = LeftSums<Config, steps, n / 2>;
     static constexpr int a_bytes = n * swizzle_row, b_bytes = 4 * Operand::tile_bytes;
     static constexpr bool packed = Operand::align < swizzle_atom, promotes = Operand::promotes;
     static_assert(Config::bn == 64 && Config::pingpong && bk == Operand::bk);
@@ -74,7 +77,9 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
 
     DEV static u32 address(const void *p) { return ptx::shared_address(p); }
     DEV Walk walk() const { return {args}; }
-    DEV u32 index(u32 turn) const { return block.index() + turn * block.count(); }
+    DEV Deal pieces() const { return Deal::of(block, walk().count()); }
+    // Whose epilogue it is.
+    DEV static bool owns(const Piece &p) { return p.first == 0; }
     // The tile of a consumer. It may lie past the end.
     DEV Tile tile_of(const Tile &t, int group) const
     {
@@ -155,23 +160,25 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     // The first slots' part of B does not wait for the kernel ahead, if that does not write it.
     DEV void produce() const
     {
-        constexpr int primed = steps < Config::stages ? steps : Config::stages;
+        Deal pieces = this->pieces();
         int done = 0;
-        if (Config::early && index(0) < walk().count()) {
-            const Tile t = walk().tile(index(0));
+        if (Config::early && pieces.more()) {
+            const Piece p = Deal(pieces).next();
+            const Tile t = walk().tile(p.tile);
             ptx::grid_wait_not();
-            for (; done < primed; done++) {
+            for (; done < Config::stages && p.first + done < p.last; done++) {
                 expect(done);
-                load_b(done, done, t);
+                load_b(done, p.first + done, t);
             }
         }
         ptx::grid_wait();
         Cursor at = Cursor::producer();
-        for (u32 turn = 0; index(turn) < walk().count(); turn++) {
-            const Tile t = walk().tile(index(turn));
+        for (; pieces.more(); done = 0) {
+            const Piece p = pieces.next();
+            const Tile t = walk().tile(p.tile);
 #pragma unroll 1
-            for (int step = 0; step < steps; step++, at.next()) {
-                if (turn > 0 || step >= done) {
+            for (int step = p.first; step < p.last; step++, at.next()) {
+                if (step - p.first >= done) {
                     ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
                     expect(at.slot);
                     load_b(at.slot, step, t);
@@ -181,13 +188,36 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         }
     }
 
+    // A warp beside each consumer says that its sums are there, if it leaves some, and fetches.
+    DEV void assist(int group) const
+    {
+        if constexpr (Config::dealt) {
+            Deal pieces = this->pieces();
+            if (pieces.more()) {
+                const Piece p = pieces.next();
+                if (!owns(p) && exists(tile_of(walk().tile(p.tile), group)))
+                    left(group).raise_flag(Deal::place(block));
+            }
+        }
+        if constexpr (Layout::fetches)
+            if (ptx::elect_one()) fetch(group);
+    }
+    DEV Left left(int group) const
+    {
+        if constexpr (Config::dealt) return {args.scratch, group};
+        else return {};
+    }
+
     // What a consumer's epilogue reads, in the order in which it walks it.
     DEV void fetch(int group) const
     {
         const auto ring = stage_of(group).fetched();
+        u32 turn = 0;
 #pragma unroll 1
-        for (u32 turn = 0; index(turn) < walk().count(); turn++) {
-            const Tile t = tile_of(walk().tile(index(turn)), group);
+        for (Deal pieces = this->pieces(); pieces.more();) {
+            const Piece p = pieces.next();
+            if (!owns(p)) continue;
+            const Tile t = tile_of(walk().tile(p.tile), group);
 #pragma unroll 1
             for (int u = 0; u < Layout::units; u++) {
                 const auto to = ring.unit(turn, u);
@@ -199,6 +229,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
                                   row, t.batch);
                 });
             }
+            turn++;
         }
     }
 
@@ -286,27 +317,30 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
             if (promotes && !within) promote(sum, part[phase], factor);
         }
     }
-    DEV void multiply_all_ahead(Sums &sum, Fragments (&f)[2], Cursor &at, int group) const
+    DEV void multiply_all_ahead(Sums &sum, Fragments (&f)[2], Cursor &at, int group, int slots) const
     {
         Partial part;
         issue_batch<0>(sum, part, f, at.slot, 0);
         // Two slots at a time, and one or two before the last: or ptxas lets products run one by one (C7513).
-        constexpr int more = steps - 1, second = partial - 1, turns = more > 0 ? (more - 1) / 2 : 0;
+        constexpr int second = partial - 1, rest = Config::dealt ? 1
+                                                   : steps > 2   ? 2 - (steps - 1) % 2
+                                                                 : steps - 1;
+        const int turns = (slots - 1 - rest) / 2;
 #pragma unroll 1
         for (int i = 0; i < turns; i++) {
             multiply_ahead<0, false>(sum, part, f, at, group);
             multiply_ahead<second, false>(sum, part, f, at, group);
         }
-        if constexpr (more > 2 * turns) multiply_ahead<0, false>(sum, part, f, at, group);
-        if constexpr (more > 2 * turns + 1) multiply_ahead<second, false>(sum, part, f, at, group);
-        multiply_ahead<more % 2 ? second : 0, true>(sum, part, f, at, group);
+        if constexpr (rest > 0) multiply_ahead<0, false>(sum, part, f, at, group);
+        if constexpr (rest > 1) multiply_ahead<second, false>(sum, part, f, at, group);
+        multiply_ahead<rest % 2 ? second : 0, true>(sum, part, f, at, group);
     }
     // Each group of a slot is promoted before the next one's products: of 8 bits, or of many rows.
-    DEV void multiply_by_groups(Sums &sum, Fragments (&f)[2], Cursor &at, int group) const
+    DEV void multiply_by_groups(Sums &sum, Fragments (&f)[2], Cursor &at, int group, int slots) const
     {
         Sums part;
 #pragma unroll 1
-        for (int step = 0; step < steps; step++) {
+        for (int step = 0; step < slots; step++) {
             const Cursor own = at;
             at.next();
 #pragma unroll
@@ -316,7 +350,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
                 float factor[2];
                 issue(part, f[i % 2], own.slot, k, k % Operand::promotion != 0);
                 if (ends) operand(own.slot, group).factors(factor, k);
-                if (step + 1 < steps) decode_next<false>(f, own.slot, at, i, group);
+                if (step + 1 < slots) decode_next<false>(f, own.slot, at, i, group);
                 else decode_next<true>(f, own.slot, at, i, group);
                 ptx::wgmma_wait<0>();
                 if (i + 1 == batches) release(own.slot);
@@ -327,17 +361,17 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
 
     // Consumers issue their batches as they come. In turns, as attention's warpgroups do, they were slower:
     // f8e4m3, 22016 x 4096, took 256 rows 93 us instead of 84 on an H200, and 2048 rows 605 instead of 555.
-    DEV void multiply(Sums &sum, Cursor &at, int group) const
+    DEV void multiply(Sums &sum, Cursor &at, int group, int slots) const
     {
         await(at);
 #pragma unroll
         for (int i = 0; i < n / 2; i++) sum[i] = 0;
-        if constexpr (Operand::by_products) MixedGroups<GemmSm90Mixed, steps>{*this, group}.multiply(sum, at);
+        if constexpr (Operand::by_products) MixedGroups<GemmSm90Mixed>{*this, group}.multiply(sum, at, slots);
         else {
             Fragments f[2];
             operand(at.slot, group).decode(f[0], 0);
-            if constexpr (ahead) multiply_all_ahead(sum, f, at, group);
-            else multiply_by_groups(sum, f, at, group);
+            if constexpr (ahead) multiply_all_ahead(sum, f, at, group, slots);
+            else multiply_by_groups(sum, f, at, group, slots);
         }
     }
     // Here they are complete: what makes them is mixed with no other batch's products, or ptxas would let
@@ -395,18 +429,32 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     {
         Cursor at = Cursor::consumer();
         ptx::grid_wait();
-        for (u32 turn = 0; index(turn) < walk().count(); turn = ptx::opaque(turn + 1)) {
-            const Tile t = tile_of(walk().tile(index(turn)), group);
+        u32 turn = 0;
+        for (Deal pieces = this->pieces(); pieces.more();) {
+            const Piece p = pieces.next();
+            const Tile t = tile_of(walk().tile(p.tile), group);
             Sums sum;
             Fragment out;
-            if (exists(t)) drain_of(group).prepare(t);
-            multiply(sum, at, group);
+            if (owns(p) && exists(t)) drain_of(group).prepare(t);
+            multiply(sum, at, group, p.last - p.first);
+            if constexpr (Config::dealt) {
+                if (exists(t)) meet(sum, p, group);
+                if (!owns(p)) continue;
+            }
             if (exists(t)) {
                 turn_around(sum, out, group);
                 drain_of(group).drain(out, t, turn);
             } else drain_of(group).skip(turn);
+            turn = ptx::opaque(turn + 1);
         }
         if (Layout::stages && threadIdx.x % 32 == 0) ptx::tma_store_wait<0>();
+    }
+    // Leaves the sums of a piece, or makes them those of the tile.
+    DEV void meet(Sums &sum, const Piece &p, int group) const
+    {
+        const u32 place = Deal::place(block);
+        if (!owns(p)) left(group).leave(sum, place);
+        else if (p.last < steps) left(group).add(sum, place, (p.tile + 1) * Deal::pairs, walk().count());
     }
 
     DEV void run() const
@@ -417,11 +465,10 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         if (group == 0) {
             ptx::shrink_registers<Registers::producer>();
             if (warp == 0) produce();
-            if constexpr (Layout::fetches)
-                if (warp > 0 && warp <= groups && ptx::elect_one()) {
-                    ptx::grid_wait();
-                    fetch(warp - 1);
-                }
+            if (warp > 0 && warp <= groups) {
+                ptx::grid_wait();
+                assist(warp - 1);
+            }
         } else {
             ptx::grow_registers<Registers::consumer>();
             consume(group - 1);

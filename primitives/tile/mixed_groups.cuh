@@ -11,7 +11,7 @@
 
 namespace coda {
 
-template <class Gemm, int steps> struct MixedGroups {
+template <class Gemm> struct MixedGroups {
     using Operand = typename Gemm::Operand;
     using Cursor = typename Gemm::Cursor;
     using Sums = typename Gemm::Sums;
@@ -97,8 +97,8 @@ template <class Gemm, int steps> struct MixedGroups {
         }
     }
 
-    // All of a tile, whose first slot is there.
-    DEV void multiply(Sums &sum, Cursor &at) const
+    // So many slots, of which the first one is there.
+    DEV void multiply(Sums &sum, Cursor &at, int slots) const
     {
         Partial part;
         Ring f;
@@ -107,13 +107,13 @@ template <class Gemm, int steps> struct MixedGroups {
         gemm.operand(at.slot, group).decode(f[0], raw, 0, 0);
         if constexpr (singly) {
 #pragma unroll 1
-            for (int i = 1; i < steps; i++) multiply_singly<false>(sum, part[0], f, raw, at);
+            for (int i = 1; i < slots; i++) multiply_singly<false>(sum, part[0], f, raw, at);
             multiply_singly<true>(sum, part[0], f, raw, at);
         } else {
             issue(part[0], f, at.slot, 0);
             decode_next<false>(f, raw, at.slot, at, 0);
 #pragma unroll 1
-            for (int i = 1; i < steps; i++) multiply_slot<false>(sum, part, f, raw, at);
+            for (int i = 1; i < slots; i++) multiply_slot<false>(sum, part, f, raw, at);
             multiply_slot<true>(sum, part, f, raw, at);
         }
     }

@@ -44,8 +44,10 @@ template <int m, int n> struct ClusterShape {
 struct ConfigDefaults {
     using Weights = void; // of B: elements by strides; else a policy of tile/weights.cuh
     static constexpr int cluster_m = 1, cluster_n = 1, tail = 0, tail_bn = 0, state_columns = 0, states = 0;
+    static constexpr int blocks = 0;
     static constexpr int b_parts = 0; // tensors besides the first in which B lies
     static constexpr bool across = false, serpentine = false, walks = false, lends = false, once = false;
+    static constexpr bool dealt = false;                   // slots of K: tile/pieces.cuh
     static constexpr bool clips_a = false, scaled = false; // by blocks: tile/scales.cuh
     static constexpr bool roomy = false; // the epilogue has registers that the products have left
 };
