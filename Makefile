@@ -51,10 +51,9 @@ COLD := $(filter-out lib/api/api_plan.c lib/api/api_bind.c jit/launch.c cache/di
 	lib/schedule/together.c lib/schedule/schedule_*.c lib/plan/beside.c lib/program/program_print.c lib/fuse/explain_fusion.c lib/cpu/cpu_exchange.c \
 	lib/schedule/*_print.c lib/plan/plan_dot.c lib/rewrite/explain.c lib/base/debug.c lib/base/near.c lib/base/escape.c))
 $(COLD:%.c=$(BUILD)/%.o): ALL_CFLAGS += $(if $(filter -O2,$(CFLAGS)),-Os)
-# Nobody's functions are called from these rooms but by a map of the user's, so no exception passes through them; a debugger
-# has the tables of -g.
-FRAMES := $(wildcard $(patsubst %,lib/%/*.c,graph pack eval grad rewrite program plan fuse schedule emit cpu \
-	base exec profile shapes tune ranks)) $(wildcard jit/*.c) $(REFS)
+# Nobody's functions are called from these rooms but by a map of the user's, so no exception passes through them, as it does
+# through calls that visit a cache; a debugger has the tables of -g.
+FRAMES := $(filter-out lib/api/api_cache.c lib/api/api_bundle.c, $(wildcard lib/*.c lib/*/*.c)) $(wildcard jit/*.c) $(REFS)
 $(FRAMES:%.c=$(BUILD)/%.o): ALL_CFLAGS += -fno-asynchronous-unwind-tables
 # Nor is code of the rooms that plan aligned to the 16 bytes of a fetch: 20 kB of padding, and no instruction more.
 TIGHT := $(wildcard $(patsubst %,lib/%/*.c,graph eval fuse schedule program plan shapes tune exec pack base)) lib/coda.c
