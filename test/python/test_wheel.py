@@ -14,6 +14,7 @@ import unittest
 import zipfile
 
 BUILD = os.environ.get("BUILD", "build")
+MAKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../lib/package/python/wheel.py")
 MOST = 1_000_000
 OLDEST = (2, 28)
 SYSTEM = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
@@ -50,6 +51,14 @@ class Wheel(unittest.TestCase):
         if b"__asan" in self.library or b"__tsan" in self.library or b"__gcov" in self.library:
             self.skipTest("a library with instruments is large")
         self.assertLessEqual(os.path.getsize(self.path), MOST)
+
+    def test_same(self):
+        """Made anew of the same files, at another time and in another folder, it has the same bytes."""
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, MAKER, os.path.join(BUILD, "python/libcoda"), os.path.join(BUILD, "wheel/libcoda.so"), folder],
+                           capture_output=True, check=True)
+            with open(glob.glob(os.path.join(folder, "*.whl"))[0], "rb") as again, open(self.path, "rb") as f:
+                self.assertEqual(hashlib.sha256(again.read()).digest(), hashlib.sha256(f.read()).digest())
 
     def test_glibc(self):
         """No symbol is younger than the system that the tag says."""

@@ -1,25 +1,23 @@
 #!/usr/bin/env python3
 """wheel.py PACKAGE LIBRARY FOLDER -- the package as a wheel, for every CPython 3 from 3.10 of this kind of machine.
 
-A wheel is a zip file (packaging.python.org, "Binary distribution format"), so this writes one (PKWARE's APPNOTE.TXT), of
-deflate's streams that are shorter than zipfile's; equal sources make equal bytes. The tag has the least glibc that the library's symbols ask for; old_glibc.c sees to it that it is old. """
+A wheel is a zip file (packaging.python.org, "Binary distribution format"); equal sources make equal bytes. The tag has the
+least glibc that the library's symbols ask for; old_glibc.c sees to it that it is old. """
 import ast
 import base64
 import hashlib
 import os
 import platform
 import re
-import struct
 import subprocess
 import sys
-import zlib
+import zipfile
 
 NAME, OLDEST = "libcoda", "3.10"
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-DATE = (2020 - 1980) << 9 | 1 << 5 | 1  # the first of January 2020
+DATE = 2020, 1, 1, 0, 0, 0
 PUBLIC = ("__init__.py", "backend.py", "saved.py")  # of libcoda/dynamo
-PIECE, WINDOW = 1 << 16, 1 << 15
 
 
 def metadata(version):
@@ -95,37 +93,10 @@ def files(package, library, folder, version, tag):
         yield info + "LICENSE", f.read(), 0o644
 
 
-def deflated(data):
-    """A stream of pieces, each the shortest that zlib makes with any memory level: these say how long its blocks are. What
-    is ahead of a piece is its dictionary, as in one stream."""
-    out = []
-    for start in range(0, max(len(data), 1), PIECE):
-        ends = zlib.Z_FINISH if start + PIECE >= len(data) else zlib.Z_SYNC_FLUSH
-        made = []
-        for memory in range(4, 10):
-            z = zlib.compressobj(9, zlib.DEFLATED, -15, memory, zdict=data[max(0, start - WINDOW):start])
-            made.append(z.compress(data[start:start + PIECE]) + z.flush(ends))
-        out.append(min(made, key=len))
-    return b"".join(out)
-
-
-class Zip:
-    """A zip file in memory: local headers and data, and the directory behind them."""
-
-    def __init__(self):
-        self.data, self.directory, self.count = bytearray(), bytearray(), 0
-
-    def add(self, name, data, mode):
-        name, packed = name.encode(), deflated(data)
-        sizes = struct.pack("<5H3L2H", 20, 0, 8, 0, DATE, zlib.crc32(data), len(packed), len(data), len(name), 0)
-        self.directory += struct.pack("<4sH", b"PK\1\2", 3 << 8 | 20) + sizes  # made by Unix, whose modes follow
-        self.directory += struct.pack("<3H2L", 0, 0, 0, (0o100000 | mode) << 16, len(self.data)) + name
-        self.data += b"PK\3\4" + sizes + name + packed
-        self.count += 1
-
-    def whole(self):
-        return self.data + self.directory + struct.pack(
-            "<4s4H2LH", b"PK\5\6", 0, 0, self.count, self.count, len(self.directory), len(self.data), 0)
+def add(z, name, data, mode):
+    info = zipfile.ZipInfo(name, DATE)
+    info.create_system, info.external_attr = 3, (0o100000 | mode) << 16  # a plain file of Unix
+    z.writestr(info, data, zipfile.ZIP_DEFLATED, 9)
 
 
 def main(package, library, folder):
@@ -135,14 +106,12 @@ def main(package, library, folder):
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "%s-%s-%s.whl" % (NAME, version, tag))
     record, info = [], "%s-%s.dist-info/" % (NAME, version)
-    z = Zip()
-    for name, data, mode in files(package, library, folder, version, tag):
-        z.add(name, data, mode)
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        record.append("%s,sha256=%s,%d\n" % (name, digest, len(data)))
-    z.add(info + "RECORD", "".join([*record, info + "RECORD,,\n"]).encode(), 0o644)
-    with open(path + ".part", "wb") as f:
-        f.write(z.whole())
+    with zipfile.ZipFile(path + ".part", "w") as z:
+        for name, data, mode in files(package, library, folder, version, tag):
+            add(z, name, data, mode)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            record.append("%s,sha256=%s,%d\n" % (name, digest, len(data)))
+        add(z, info + "RECORD", "".join([*record, info + "RECORD,,\n"]).encode(), 0o644)
     os.replace(path + ".part", path)
     print("%s: %d kB" % (path, os.path.getsize(path) // 1000))
 
