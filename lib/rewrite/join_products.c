@@ -105,25 +105,29 @@ static void reach(const graph *g, struct join *j, int value, int attention, bool
     for (int i = 0; i < n->nin && map; i++) reach(g, j, n->in[i], attention, true, depth - 1);
 }
 
-/* Columns of a range begin and end with blocks of a tile. */
-static bool is_whole(const graph *g, const struct join *j, int v)
+/* Columns of a range begin and end with blocks of a tile, and so does a product that has ranges. */
+static bool is_whole(const graph *g, int v) { return extent_is_multiple(columns_of(g, v), BLOCK); }
+
+/* Products of matrix units come in blocks; others must if a map or a statistic is made of one of them. */
+static bool may_join(const graph *g, int v, bool mapped, bool whole)
 {
-    const struct node *n = &g->node[v];
-    bool half = dtype_is_half(g->node[n->in[MATMUL_W]].type.dtype);
-    return (!half && !j->mapped[v]) || extent_is_multiple(columns_of(g, v), BLOCK);
+    return whole || (!mapped && !dtype_is_half(g->node[g->node[v].in[MATMUL_W]].type.dtype));
 }
 
 static void join_with(const graph *g, struct join *j, int first)
 {
     int parts = 1;
-    if (j->sink[first] < 0 || j->with[first] >= 0 || !is_whole(g, j, first)) return;
+    if (j->sink[first] < 0 || j->with[first] >= 0) return;
+    bool mapped = j->mapped[first], whole = is_whole(g, first);
     for (int v = first + 1; v < j->sink[first] && parts < MOST_WEIGHT_PARTS; v++) {
-        bool joins = j->sink[v] == j->sink[first] && j->with[v] < 0 && is_product(g, v) &&
-                     are_alike(g, first, v) && is_whole(g, j, v);
+        bool candidate = j->sink[v] == j->sink[first] && j->with[v] < 0 && is_product(g, v);
+        if (!candidate || !are_alike(g, first, v)) continue;
+        bool joins = may_join(g, v, mapped || j->mapped[v], whole && is_whole(g, v));
         for (int k = first + 1; k < v && joins; k++) /* a weight stands once */
             joins = j->with[k] != first || g->node[k].in[MATMUL_W] != g->node[v].in[MATMUL_W];
         if (!joins) continue;
         j->with[first] = j->with[v] = first;
+        mapped = mapped || j->mapped[v], whole = whole && is_whole(g, v);
         parts++;
     }
 }

@@ -731,6 +731,10 @@ START_TEST(joins_products)
                  "concat matmul slice slice silu mul");
     rules_expect(QKV("f32", "32") "%o = attention %q, %k, %v {heads=2,kv_heads=1}\noutput %o = %o\n",
                  FOLD(NONE), "join_products", "concat matmul slice slice slice attention");
+    /* a map of q is computed in its product's epilogue, of which all columns are whole blocks */
+    rules_expect(
+        QKV("f32", "32") "%r = silu %q\n%o = attention %r, %k, %v {heads=2,kv_heads=1}\noutput %o = %o\n",
+        FOLD(NONE), "join_products", "matmul concat matmul slice slice silu attention");
     /* what it is folded into in place is a weight by itself; and one weight is read once */
     rules_expect(GATE("%w", "%v", "mul %s, %q"), FOLD(IN_PLACE), "-join_products", "matmul matmul silu mul");
     rules_expect(GATE("%w", "%w", "mul %s, %q"), FOLD(NONE), "-join_products", "matmul silu mul");
