@@ -226,6 +226,28 @@ class Calls(Grad):
                 self.assertLessEqual(off(*grads), 2e-2 if dtype == torch.bfloat16 else 1e-6, (k, grads))
                 torch._dynamo.reset()
 
+    def test_ties(self):
+        """Of several that are the largest, or the least, each has the share of the gradient that PyTorch gives it."""
+        a = torch.tensor([[-2.0, 0.0, 0.5, 0.5, -0.0, 3.0, 3.0, 1e-3], [1.0, 1.0, 1.0, -4.0, 2.0, -4.0, 2.0, 2.0]])
+        b = torch.tensor([[-2.0, -0.0, 0.25, 0.5, 0.0, 4.0, 3.0, 2e-3], [1.0, 1.0, 2.0, -4.0, 2.0, -4.0, 0.0, 2.0]])
+        near = torch.tensor([1.0 + 2 ** -10, 1.0])  # equal in 16 bits
+        zeros, fixed = torch.zeros(2, 8), b.clone()
+        for k, f in enumerate((torch.maximum, torch.minimum, torch.max, torch.min, lambda x, y: torch.maximum(x, zeros.to(x.dtype)) * y,
+                               lambda x, y: torch.minimum(fixed.to(x.dtype), x) + y, lambda x, y: torch.maximum(x, y[:1]),
+                               lambda x, y: x.amax(-1, keepdim=True) * y, lambda x, y: x.amin(0) + y.amax((0, 1)),
+                               lambda x, y: torch.maximum((x.float() * near[0]).to(x.dtype), y * near[1].to(x.dtype)))):
+            for dtype in (torch.float32, torch.bfloat16):
+                grads = []
+                for call in (self.compiled(f), f):
+                    x, y = (v.to(dtype, copy=True).requires_grad_() for v in (a, b))
+                    made = call(x, y)
+                    (made * torch.arange(1.0, 1 + made.numel()).reshape(made.shape).to(dtype)).sum().backward()
+                    grads.append([z.detach().float() for z in (made, x.grad, y.grad) if z is not None])
+                self.assertEqual(len(grads[0]), len(grads[1]), k)
+                for got, want in zip(*grads):
+                    self.assertTrue(torch.allclose(got, want, rtol=1e-2 if dtype == torch.bfloat16 else 1e-6), (k, dtype, got, want))
+                torch._dynamo.reset()
+
     def test_buffers(self):
         """A buffer of which a gradient is wanted is no constant."""
         class Model(torch.nn.Module):

@@ -157,14 +157,23 @@ def square(l, x):
     return pow_(l, x, 2)
 
 
+def one_of(l, word, x, y):
+    """Where both are equal each has half of the gradient: the mean of both has that, and is as large."""
+    made = elementwise(l, word, x, y)
+    if not l.keep or not made.dtype.is_floating_point:
+        return made
+    mean = elementwise(l, "add", *[elementwise(l, "mul", z, 0.5) if isinstance(z, Tensor) else z * 0.5 for z in (x, y)])
+    return where(l, RULES["eq"](l, x, y), mean, made)
+
+
 @rule("maximum")
 def maximum(l, x, y):
-    return elementwise(l, "maximum", x, y)
+    return one_of(l, "maximum", x, y)
 
 
 @rule("minimum")
 def minimum(l, x, y):
-    return elementwise(l, "minimum", x, y)
+    return one_of(l, "minimum", x, y)
 
 
 @rule("clamp", "clip")

@@ -97,7 +97,7 @@ def of_two(word, name):
     def f(l, x, *other, **more):
         if len(other) != 1 or more or not isinstance(other[0], (Tensor, torch.Tensor)):
             raise Refuse("%s along a dimension, with its places" % name)
-        return elementwise(l, word, x, other[0])
+        return rules.one_of(l, word, x, other[0])
 
 
 of_two("minimum", "min")
