@@ -6,6 +6,7 @@ The CPU device gives what NumPy gives in fp64 of the papers' formulas; what is f
 than what is not; and plans for a GPU have the launches and bytes that are written here."""
 import ctypes
 import os
+import re
 import sys
 import unittest
 
@@ -311,13 +312,33 @@ def error(got, want):
     return max(np.sqrt(((got[k] - want[k]) ** 2).mean() / (want[k] ** 2).mean()) for k in want)
 
 
+def launches(plan):
+    """What each launch of a run computes: samples x rows x columns x K of a product, with + what it computes besides;
+    samples x queries x keys of attention."""
+    made = {}
+    for line in str(plan).split("\n"):
+        program = re.match(r"@(\d+) (?!prepare)(.*)", line)
+        other = re.match(r"   in the launch of @(\d+)", line)
+        if program:
+            at = int(program[1])
+            made[at] = re.sub(r"gemm batch=(\d+) m=(\d+) n=(\d+) k=(\d+)( sample=\d+)?", r"\1x\2x\3x\4", program[2])
+            made[at] = re.sub(r"attention batch=(\d+) tq=(\d+) tk=(\d+).*", r"attention \1x\2x\3", made[at])
+        elif other:
+            made[int(other[1])] += " + " + made.pop(at)
+    return list(made.values())
+
+
 class Pictures(unittest.TestCase):
-    def block(self, name, graph, formula, launches, megabytes, runs=False, rounds=False):
+    maxDiff = None
+
+    def block(self, name, graph, formula, programs, megabytes, runs=False, rounds=False):
         o = Block("bf16")
         graph(o)
         plan = o.g.compile("none", fold="copy", flags=coda.c.CODA_PLAN_ONLY, arch="sm_90a")
-        got = "%d launches, %.2f MB" % (plan.stats.launches, plan.stats.bytes / 1e6)
-        self.assertEqual(got, "%d launches, %s MB" % (launches, megabytes), "%s: %s" % (name, plan))
+        self.assertEqual(launches(plan), programs.split(", "), name)
+        self.assertEqual(len(programs.split(", ")), plan.stats.launches, name)
+        self.assertEqual("%.2f MB" % (plan.stats.bytes / 1e6), megabytes + " MB", "%s: %s" % (name, plan))
+        got = "%d launches, %s MB" % (plan.stats.launches, megabytes)
         if runs or FULL:
             got += ", " + self.close(name, graph, formula, rounds or bool(FULL))
         print("  %-12s %s" % (name, got))
@@ -338,31 +359,48 @@ class Pictures(unittest.TestCase):
     def test_sd3(self):
         """Two products embed; then a product of each stream four times, three of which are a launch with the other
         stream's, and attention."""
-        self.block("sd3", lambda o: sd3_graph(o, False), lambda n: sd3_numbers(n, False), 8, "39.83")
+        self.block("sd3", lambda o: sd3_graph(o, False), lambda n: sd3_numbers(n, False),
+                   "2x64x1152x16, 1x220x1152x16, 2x64x3456x1152 + 2x110x3456x1152, attention 2x174x174, "
+                   "2x64x1152x1152 + 2x110x1152x1152, 1x128x384x1152, 1x220x384x1152, 2x64x1152x384 + 2x110x1152x384",
+                   "39.83")
 
     def test_sd35(self):
         """The picture's own attention besides, between its two products."""
-        self.block("sd3.5", lambda o: sd3_graph(o, True), lambda n: sd3_numbers(n, True), 12, "54.17", runs=True)
+        self.block("sd3.5", lambda o: sd3_graph(o, True), lambda n: sd3_numbers(n, True),
+                   "2x64x1152x16, 1x220x1152x16, 2x64x3456x1152 + 2x110x3456x1152, attention 2x174x174, 1x128x3456x1152, "
+                   "attention 2x64x64, 2x64x1152x1152, 1x128x1152x1152, 1x128x384x1152, 2x110x1152x1152, 1x220x384x1152, "
+                   "2x64x1152x384 + 2x110x1152x384",
+                   "54.17", runs=True)
 
     def test_flux_single(self):
-        self.block("flux single", flux_single_graph, flux_single_numbers, 4, "16.77", runs=True, rounds=True)
+        self.block("flux single", flux_single_graph, flux_single_numbers,
+                   "1x128x1152x16, 2x64x3840x1152 rope, attention 2x64x64, 1x128x1152x1536",
+                   "16.77", runs=True, rounds=True)
 
     def test_flux_dual(self):
         """Text first; users turn it together with the picture."""
-        self.block("flux dual", flux_dual_graph, flux_dual_numbers, 9, "39.80")
+        self.block("flux dual", flux_dual_graph, flux_dual_numbers,
+                   "1x220x1152x16, 1x128x1152x16, 2x110x3456x1152 rope, 2x64x3456x1152 rope, attention 2x174x174, "
+                   "2x110x1152x1152 + 2x64x1152x1152, 1x220x384x1152, 1x128x384x1152, 2x110x1152x384 + 2x64x1152x384",
+                   "39.80")
 
     def test_dit(self):
-        self.block("dit", dit_graph, dit_numbers, 6, "18.11")
+        self.block("dit", dit_graph, dit_numbers,
+                   "2x64x1152x16, 1x128x3456x1152, attention 2x64x64, 1x128x1152x1152, 1x128x384x1152, 1x128x1152x384",
+                   "18.11")
 
     def test_no_deferral(self):
         """Norms are made, and rounded, ahead of their products: a pass over rows for each."""
         o = Block("bf16")
         dit_graph(o)
         plan = o.g.compile("none", fold="copy", flags=coda.c.CODA_PLAN_ONLY | coda.c.CODA_NO_DEFERRAL, arch="sm_90a")
-        self.assertEqual(plan.stats.launches, 8, str(plan))
+        self.assertEqual(plan.stats.launches, 8, launches(plan))
 
     def test_pixart(self):
-        self.block("pixart", pixart_graph, pixart_numbers, 10, "33.33", runs=True)
+        self.block("pixart", pixart_graph, pixart_numbers,
+                   "2x64x1152x16, 1x128x3456x1152, attention 2x64x64, 1x128x1152x1152, 1x220x2304x1152, 1x128x1152x1152, "
+                   "attention 2x64x110, 1x128x1152x1152, 1x128x384x1152, 1x128x1152x384",
+                   "33.33", runs=True)
 
 
 if __name__ == "__main__":
