@@ -17,14 +17,15 @@ enum {
     MOST_RESIDENTS = 8,
     MOST_BLOCKS = 1 << 30,
     CHUNK = DELTA_CHUNK,
-    MOST_KEYS = 128, /* whose states fit into registers */
-    SLICE = 32,      /* columns of a block, or twice as many */
-    MMA = 16,        /* columns of a warp */
-    MAKERS = 4,      /* warps besides */
-    PIECE = 8,       /* elements of 16 bytes */
-    GROUP = 128,     /* threads that wgmma takes */
-    RING = 3,        /* chunks whose operands are there, or come, by wgmma */
-    PREPARERS = 5    /* blocks of an SM */
+    MOST_KEYS = 128,   /* whose states fit into registers */
+    SLICE = 32,        /* columns of a block, or twice as many */
+    MMA = 16,          /* columns of a warp */
+    MAKERS = 4,        /* warps besides */
+    PIECE = 8,         /* elements of 16 bytes */
+    GROUP = 128,       /* threads that wgmma takes */
+    RING = 3,          /* chunks whose operands are there, or come, by wgmma */
+    PREPARERS = 5,     /* blocks of an SM that prepare a head each */
+    PAIR_PREPARERS = 3 /* and two */
 };
 
 static bool has(const struct delta_spec *s, int use) { return s->use[use].buffer >= 0; }
@@ -122,17 +123,22 @@ static void schedule_prepared(struct schedule *s, const struct delta_spec *of, c
     s->grid = MIN(blocks_of(of, slice), MOST_BLOCKS);
 }
 
+/* Heads of a block: DeltaPrepare::together. */
+static int prepared_together(const struct delta_spec *s) { return s->heads / s->key_heads % 2 ? 1 : 2; }
+
 /* DeltaPrepare::Shared. */
 static int preparing_bytes(const struct delta_spec *s)
 {
-    int keys = 2 * 2 * CHUNK * (int)s->keys, made = 3 * 2 * CHUNK * CHUNK;
+    int keys = 2 * 2 * CHUNK * (int)s->keys, made = 3 * 2 * CHUNK * CHUNK, together = prepared_together(s);
     int diagonal = CHUNK / MMA * 4 * MMA * MMA, numbers = 11 * 4 * CHUNK + 16, factors = 4 * CHUNK;
-    return (int)CEIL_DIV(MAX(keys, made) + diagonal + numbers + factors, 1024) * 1024;
+    int bytes = MAX(keys, together * made) + together * (diagonal + numbers + factors);
+    return (int)CEIL_DIV(bytes, 1024) * 1024;
 }
 
 void schedule_delta_prepare(struct schedule *s, const struct program *q, const struct plan_options *opt)
 {
     const struct delta_spec of = delta_of_prepare(q->spec);
+    int together = prepared_together(&of);
     bool packed = has(&of, DELTA_STARTS);
     int64_t parts = packed ? add_counts(of.time / CHUNK, of.sequences)
                            : mul_counts(of.sequences, CEIL_DIV(of.time, CHUNK));
@@ -140,10 +146,10 @@ void schedule_delta_prepare(struct schedule *s, const struct program *q, const s
     s->tile.bm = DELTA_SLICE;
     s->chunk = CHUNK;
     s->tile.stages = 1;
-    s->threads = GROUP;
-    s->residents = PREPARERS;
+    s->threads = GROUP * together;
+    s->residents = together == 1 ? PREPARERS : PAIR_PREPARERS;
     s->shared_bytes = preparing_bytes(&of);
-    s->grid = MIN(mul_counts(parts, of.heads), MOST_BLOCKS);
+    s->grid = MIN(mul_counts(parts, of.heads / together), MOST_BLOCKS);
 }
 
 /* ---- Token by token ---- */

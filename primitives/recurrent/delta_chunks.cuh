@@ -233,7 +233,7 @@ template <class Config> struct DeltaRead {
     // Block j of P's rows 16 r on, of products q k^T, times `factor` of a row.
     template <bool diagonal>
     DEV static void weigh(i32 r, i32 j, const float (&sum)[2][4], const float (&factor)[2],
-                          const typename Chunk::Numbers &of, typename Chunk::Weights &to)
+                          const typename Chunk::Numbers &of, T *p)
     {
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
@@ -243,7 +243,7 @@ template <class Config> struct DeltaRead {
                 const i32 column = 16 * j + 8 * n + 2 * (Chunk::lane() % 4);
                 const Pair w = of.template weight<diagonal>(t, column);
                 const float a = factor[h] * w.a * sum[n][2 * h], b = factor[h] * w.b * sum[n][2 * h + 1];
-                *(u32 *)((u8 *)to.p + Chunk::Square::offset(t, column)) =
+                *(u32 *)((u8 *)p + Chunk::Square::offset(t, column)) =
                     diagonal ? pack2<T>(column <= t ? a : 0.0f, column < t ? b : 0.0f) : pack2<T>(a, b);
             }
         }
@@ -254,7 +254,7 @@ template <class Config> struct DeltaRead {
     {
         float sum[2][4] = {};
         Chunk::relate(rows, k, 16 * j, sum);
-        weigh<diagonal>(r, j, sum, factor, of, to);
+        weigh<diagonal>(r, j, sum, factor, of, to.p);
     }
     // P of tokens 16 r on, and what q is multiplied by.
     DEV static void relate_rows(i32 r, u32 q, u32 k, const typename Chunk::Numbers &of,

@@ -1,6 +1,7 @@
 // delta_prepare.cuh -- what of the gated delta rule by chunks does not depend on states, of all chunks at
 // once: T and P, as delta_chunks.cuh has them, and the factors of its tokens, in the place of o. A block has
-// a chunk of a head.
+// a chunk of a head, or of two that share keys: there a warpgroup multiplies k k^T and makes L of both,
+// another one q k^T and P, and then each has a head whose T it makes.
 //
 // Config: as delta_chunks_sm90.cuh has it, with o.
 #pragma once
@@ -84,24 +85,28 @@ template <class Config> struct DeltaPrepare {
     typedef typename Chunk::T T;
     typedef typename Chunk::Piece Piece;
     static constexpr i32 keys = Chunk::keys, chunk = Chunk::chunk, blocks = Chunk::blocks;
-    static constexpr i32 threads = 128;
+    static constexpr i32 together = Config::group % 2 ? 1 : 2, threads = 128 * together; // heads of a block
+    static constexpr i32 own = 2 / together; // products of a warpgroup, of keys and then of queries
     static_assert(Config::o);
 
-    // Tokens, and then, when their products are in registers, what is made of these.
+    // Tokens, and then, when their products are in registers, what is made of these for each head.
     struct Made {
         typename Chunk::Inverse inverse;
         T p[chunk * chunk];
+    };
+    struct Head {
+        typename Chunk::Diagonal diagonal;
+        typename Chunk::Numbers numbers;
+        float q_factor[chunk];
     };
     struct alignas(1024) Shared {
         union {
             struct {
                 T k[chunk * keys], q[chunk * keys];
             };
-            Made made;
+            Made made[together];
         };
-        typename Chunk::Diagonal diagonal;
-        typename Chunk::Numbers numbers;
-        float q_factor[chunk];
+        Head head[together];
     };
     static constexpr i32 shared_bytes = sizeof(Shared);
 
@@ -116,14 +121,15 @@ template <class Config> struct DeltaPrepare {
             count);
         ptx::copy_async_commit();
     }
-    DEV static void find_sums(const Tensors &in, i64 batch, i32 head, u32 row, i32 count, Shared &to)
+    DEV static void find_sums(const Tensors &in, i64 batch, i32 head, u32 row, i32 count,
+                             typename Chunk::Numbers &to)
     {
         const typename Solve::Source of = {nullptr, nullptr, nullptr,
                                            in.decay + batch * in.of_decay.batch + head,
                                            in.beta + batch * in.of_beta.batch + head};
         typename Solve::Gates gates;
         Solve::load_gates(in, of, row, count, gates);
-        Solve::store_sums(Solve::sum_decays(gates), to.numbers);
+        Solve::store_sums(Solve::sum_decays(gates), to);
     }
 
     // The products of 64 rows and 64 others, of which a warp has 16 rows.
@@ -159,72 +165,109 @@ template <class Config> struct DeltaPrepare {
 #pragma unroll
         for (i32 e = 0; e < 8; e++) to[e / 4][e % 4] = d[8 * j + e];
     }
-
-    // Block j of rows 16 warp on, of L and of P, whose weights are alike; `factor` is of a row of q.
-    template <bool diagonal>
-    DEV static void weigh(i32 warp, i32 j, const Products &of_k, const Products &of_q,
-                          const float (&factor)[2], const typename Chunk::Numbers &of,
-                          float (&floats)[16][16], Made &to)
+    // The blocks of a warp's rows: those before the diagonal, and then the one on it.
+    template <class Before, class On>
+    DEV static void each_block(i32 warp, const Products &d, const Before &before, const On &on)
     {
+        float sum[2][4];
+#pragma unroll
+        for (i32 j = 0; j < blocks - 1; j++) {
+            block_of(d, j, sum);
+            if (j < warp) before(sum, j);
+        }
+        block_of(d, 0, sum);
+#pragma unroll
+        for (i32 j = 1; j < blocks; j++)
+            if (j == warp) block_of(d, j, sum);
+        on(sum);
+    }
+    // Row lane / 4 of a warp, or the one 8 below.
+    DEV static i32 row(i32 warp, i32 half) { return 16 * warp + Chunk::lane() / 4 + 8 * half; }
+
+    // k k^T, and one over the lengths of keys.
+    DEV static void multiply_keys(i32 warp, i32 count, Products &d, Shared &shared)
+    {
+        const u32 k = ptx::shared_address(shared.k);
+        float square[2];
+        multiply_rows(d, k, k);
+        find_diagonal(d, warp, square);
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
-            const i32 t = 16 * warp + Chunk::lane() / 4 + 8 * h;
-            const float of_row = of.beta[t] * of.k[t];
+            const i32 t = row(warp, h);
+            const float of_t = t < count ? length(square[h]) : 0.0f;
 #pragma unroll
-            for (i32 n = 0; n < 2; n++) {
-                const i32 column = 16 * j + 8 * n + 2 * (Chunk::lane() % 4), e = 8 * j + 4 * n + 2 * h;
-                const i32 at = Chunk::Square::offset(t, column);
-                const Pair w = of.template weight<diagonal>(t, column);
-                const float a = of_row * w.a * of_k[e], b = of_row * w.b * of_k[e + 1];
-                const float c = factor[h] * w.a * of_q[e], d = factor[h] * w.b * of_q[e + 1];
-                u32 &p = *reinterpret_cast<u32 *>(reinterpret_cast<u8 *>(to.p) + at);
-                if constexpr (diagonal) {
-                    port::store_pair(&floats[t % 16][column % 16],
-                                     {column < t ? a : 0.0f, column + 1 < t ? b : 0.0f});
-                    p = pack2<T>(column <= t ? c : 0.0f, column < t ? d : 0.0f);
-                } else {
-                    split_pair<T>(a, b, *(u32 *)((u8 *)to.inverse.high + at),
-                                  *(u32 *)((u8 *)to.inverse.low + at));
-                    p = pack2<T>(c, d);
-                }
-            }
+            for (i32 i = 0; i < together; i++)
+                if (Chunk::lane() % 4 == owner()) shared.head[i].numbers.k[t] = of_t;
         }
     }
-
-    DEV static void make(i32 warp, i32 count, Shared &shared)
+    // q k^T, and the factors of its rows.
+    DEV static void multiply_queries(i32 warp, Products &d, float (&factor)[2], Shared &shared)
     {
         const u32 k = ptx::shared_address(shared.k), q = ptx::shared_address(shared.q);
-        typename Chunk::Numbers &of = shared.numbers;
-        Products of_k, of_q;
-        float square[2], factor[2] = {};
+        float square[2] = {};
         if constexpr (Config::norm) {
-            multiply_rows(of_q, q, q);
-            find_diagonal(of_q, warp, factor);
+            multiply_rows(d, q, q);
+            find_diagonal(d, warp, square);
         }
-        multiply_rows(of_k, k, k);
-        multiply_rows(of_q, q, k);
-        find_diagonal(of_k, warp, square);
-        Solve::find_powers(threadIdx.x, of);
+        multiply_rows(d, q, k);
 #pragma unroll
-        for (i32 h = 0; h < 2; h++) {
-            const i32 t = 16 * warp + Chunk::lane() / 4 + 8 * h;
-            const float of_t = __shfl_sync(~0u, factor[h], Chunk::lane() / 4 * 4 + owner());
-            factor[h] = Config::scale * length(of_t);
-            if (Chunk::lane() % 4 == owner()) of.k[t] = t < count ? length(square[h]) : 0.0f;
-        }
+        for (i32 h = 0; h < 2; h++)
+            factor[h] = Config::scale *
+                        length(__shfl_sync(~0u, square[h], Chunk::lane() / 4 * 4 + owner()));
+    }
+
+    // A warp's rows of L, and of P.
+    DEV static void weigh_keys(i32 warp, const Products &d, Head &of, Made &to)
+    {
+        float(&floats)[16][16] = of.diagonal[warp];
+        each_block(
+            warp, d,
+            [&](const float(&sum)[2][4], i32 j) {
+                Solve::template weigh<false>(warp, j, sum, of.numbers, floats, to.inverse);
+            },
+            [&](const float(&sum)[2][4]) {
+                Solve::template weigh<true>(warp, warp, sum, of.numbers, floats, to.inverse);
+            });
+    }
+    DEV static void weigh_queries(i32 warp, const Products &d, const float (&factor)[2], Head &of, Made &to)
+    {
+#pragma unroll
+        for (i32 h = 0; h < 2; h++)
+            if (Chunk::lane() % 4 == 0)
+                of.q_factor[row(warp, h)] = factor[h] * of.numbers.grown[row(warp, h)];
+        each_block(
+            warp, d,
+            [&](const float(&sum)[2][4], i32 j) {
+                Read::template weigh<false>(warp, j, sum, factor, of.numbers, to.p);
+            },
+            [&](const float(&sum)[2][4]) {
+                Read::template weigh<true>(warp, warp, sum, factor, of.numbers, to.p);
+            });
+    }
+
+    DEV static void meet(i32 group) { ptx::named_barrier(1 + group, 128); }
+    DEV static void make(i32 group, i32 warp, i32 count, Shared &shared)
+    {
+        const bool of_keys = together == 1 || group == 0, of_queries = together == 1 || group == 1;
+        Products d[own];
+        float factor[2];
+        if (of_keys) multiply_keys(warp, count, d[0], shared);
+        if (of_queries) multiply_queries(warp, d[own - 1], factor, shared);
         __syncthreads();
-        Solve::find_factors(threadIdx.x, of);
-#pragma unroll
-        for (i32 h = 0; h < 2; h++) {
-            const i32 t = 16 * warp + Chunk::lane() / 4 + 8 * h;
-            if (Chunk::lane() % 4 == 0) shared.q_factor[t] = factor[h] * of.grown[t];
+        Solve::find_powers(threadIdx.x % 128, shared.head[group].numbers);
+        Solve::find_factors(threadIdx.x % 128, shared.head[group].numbers);
+        __syncthreads();
+#pragma unroll 1
+        for (i32 i = 0; i < together; i++) {
+            if (of_keys) weigh_keys(warp, d[0], shared.head[i], shared.made[i]);
+            if (of_queries) weigh_queries(warp, d[own - 1], factor, shared.head[i], shared.made[i]);
         }
-#pragma unroll
-        for (i32 j = 0; j < blocks; j++) {
-            if (j < warp) weigh<false>(warp, j, of_k, of_q, factor, of, shared.diagonal[warp], shared.made);
-            if (j == warp) weigh<true>(warp, j, of_k, of_q, factor, of, shared.diagonal[warp], shared.made);
-        }
-        Solve::solve(warp, shared.diagonal, shared.made.inverse);
+        together == 1 ? __syncwarp() : __syncthreads();
+        Made &made = shared.made[group];
+        Solve::invert(warp, shared.head[group].diagonal[warp], made.inverse);
+        meet(group);
+        Solve::substitute(warp, made.inverse);
+        meet(group);
     }
 
     DEV static void move(const T *from, i32 bytes, T *to, i32 piece)
@@ -232,41 +275,43 @@ template <class Config> struct DeltaPrepare {
         reinterpret_cast<Piece *>(to)[piece] =
             *reinterpret_cast<const Piece *>(reinterpret_cast<const u8 *>(from) + bytes);
     }
-    DEV static void leave_all(const Shared &from, Prepared &to)
+    DEV static void leave_all(const Made &from, const Head &head, Prepared &to)
     {
         const DeltaPieces<Chunk> of_thread(threadIdx.x);
 #pragma unroll
         for (i32 i = 0; i < of_thread.own; i++) {
             if (!of_thread.has(i)) continue;
             const i32 piece = of_thread.piece(i);
-            move(from.made.inverse.high, of_thread.t[i], to.high, piece);
-            move(from.made.inverse.low, of_thread.t[i], to.low, piece);
-            move(from.made.p, of_thread.p[i], to.p, piece);
+            move(from.inverse.high, of_thread.t[i], to.high, piece);
+            move(from.inverse.low, of_thread.t[i], to.low, piece);
+            move(from.p, of_thread.p[i], to.p, piece);
         }
-        const i32 t = threadIdx.x % chunk;
+        const i32 thread = threadIdx.x % 128, t = thread % chunk;
         DeltaFactors &of = to.factors;
-        if (threadIdx.x < chunk) of.beta[t] = from.numbers.beta[t], of.seen[t] = from.numbers.seen[t];
-        else of.later[t] = from.numbers.later[t], of.q[t] = from.q_factor[t];
-        if (threadIdx.x == 0) of.all = from.numbers.all;
+        if (thread < chunk) of.beta[t] = head.numbers.beta[t], of.seen[t] = head.numbers.seen[t];
+        else of.later[t] = head.numbers.later[t], of.q[t] = head.q_factor[t];
+        if (thread == 0) of.all = head.numbers.all;
     }
 
     template <class Block> DEV static void run(const Block &block, const Tensors &in)
     {
         Shared &shared = *reinterpret_cast<Shared *>(block.shared());
-        const u32 part = block.index() / Config::heads;
-        const i32 head = block.index() % Config::heads, warp = ptx::uniform(threadIdx.x / 32);
+        constexpr u32 of_chunk = Config::heads / together;
+        const u32 part = block.index() / of_chunk;
+        const i32 all = ptx::uniform(threadIdx.x / 32), group = all / 4, warp = all % 4;
+        const i32 head = block.index() % of_chunk * together + group;
         const SequenceRows of = DeltaParts<Config>::rows_of(in, part);
         if (of.index < 0 || of.first >= of.end) return;
         const i64 batch = Config::packed ? 0 : of.index;
         const i32 count = (i32)min(of.end - of.first, (u32)chunk);
         bring(in, batch, head, of.first, count, shared);
-        if (warp == 0) find_sums(in, batch, head, of.first, count, shared);
+        if (warp == 0) find_sums(in, batch, head, of.first, count, shared.head[group].numbers);
         ptx::copy_async_wait<0>();
         ptx::fence_async_shared();
         __syncthreads();
-        make(warp, count, shared);
-        __syncthreads();
-        leave_all(shared, reinterpret_cast<Prepared *>(in.o)[(i64)part * Config::heads + head]);
+        make(group, warp, count, shared);
+        leave_all(shared.made[group], shared.head[group],
+                  reinterpret_cast<Prepared *>(in.o)[(i64)part * Config::heads + head]);
     }
 };
 

@@ -46,8 +46,8 @@ template <class Config> struct DeltaChunk {
         float q[chunk];
     };
     // Numbers of tokens: `high` and `low` are G, `k` one over its length, `grown` e^G, `seen` what k S is
-    // multiplied by, `later` what N is for S, and `all` what S is. e^(G_i - G_j) of i in a block of 16 and j
-    // in one before it is within[i] across[block - 1][j], both by way of the block's first token.
+    // multiplied by, `later` what N is for S, and `all` what S is. e^(G_i - G_j) k_j of i in a block of 16
+    // and j in one before it is within[i] across[block - 1][j], both by way of the block's first token.
     struct alignas(16) Numbers {
         float beta[chunk], high[chunk], low[chunk], k[chunk], grown[chunk], seen[chunk], later[chunk];
         float within[chunk], across[blocks - 1][chunk], all;
@@ -56,10 +56,9 @@ template <class Config> struct DeltaChunk {
         // e^(G_i - G_j) k_j of row i and columns j and j + 1, of i's block of 16 or of one before it.
         template <bool diagonal> DEV Pair weight(i32 i, i32 j) const
         {
-            const Pair length = port::load_pair(&k[j]);
-            if constexpr (diagonal) return {length.a * decay(i, j), length.b * decay(i, j + 1)};
-            const Pair far = port::load_pair(&across[i / 16 - 1][j]);
-            return {length.a * (far.a * within[i]), length.b * (far.b * within[i])};
+            const Pair of = port::load_pair(diagonal ? &k[j] : &across[i / 16 - 1][j]);
+            if constexpr (diagonal) return {of.a * decay(i, j), of.b * decay(i, j + 1)};
+            return {of.a * within[i], of.b * within[i]};
         }
     };
     // Operands of a warp that carries for one that reads: S ahead of the chunk, N. Then o.
@@ -250,8 +249,15 @@ template <class Config> struct DeltaSolve {
     }
     DEV static void find_factors(i32 thread, Numbers &of)
     {
-        if (thread < chunk) of.seen[thread] = of.beta[thread] * of.k[thread] * of.grown[thread];
-        else of.later[thread - chunk] *= of.k[thread - chunk];
+        const i32 t = thread % chunk;
+        const float length = of.k[t];
+        if (thread < chunk) {
+            of.seen[t] = of.beta[t] * length * of.grown[t];
+        } else {
+            of.later[t] *= length;
+#pragma unroll
+            for (i32 i = 0; i < blocks - 1; i++) of.across[i][t] *= length;
+        }
     }
 
     // Blocks of L, of products k k^T: that on the diagonal as floats, or block j of the others as two halves.
@@ -381,14 +387,10 @@ template <class Config> struct DeltaSolve {
                            typename Chunk::Diagonal &floats, typename Chunk::Inverse &to)
     {
         find_factors(32 * warp + Chunk::lane(), of);
+        meet();
         relate<true>(warp, warp, k, rows, of, floats, to);
 #pragma unroll 1
         for (i32 j = 0; j < warp; j++) relate<false>(warp, j, k, rows, of, floats, to);
-        solve(warp, floats, to);
-    }
-    // T^T, where L is.
-    DEV static void solve(i32 warp, const typename Chunk::Diagonal &floats, typename Chunk::Inverse &to)
-    {
         __syncwarp();
         invert(warp, floats[warp], to);
         meet();
