@@ -28,10 +28,15 @@ DEV void mbarrier_arrive_expect(u32 bar, u32 bytes)
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
 
+// Has the phase of that parity completed? From Hopper on the thread may sleep for a while before it says no.
 DEV bool mbarrier_test(u32 bar, u32 parity)
 {
     u32 done;
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 900
     asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+#else
+    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+#endif
                  "selp.u32 %0, 1, 0, p; }"
                  : "=r"(done)
                  : "r"(bar), "r"(parity)
