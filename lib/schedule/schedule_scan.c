@@ -2,7 +2,7 @@
  * schedule_scan.c -- the kernel of a scan, which goes by chunks on tensor cores or token by token: a block of
  * this has some columns of one group of heads. How the states of a column are dealt to lanes depends on their
  * number alone, so that bits do not depend on how many tokens, sequences or columns there are; of many tokens
- * with a decay for each state a kernel with warps of two kinds has the same bits.
+ * with a decay for each state a kernel with warps of three roles has the same bits.
  */
 #include "scan.h"
 #include "schedule.h"
@@ -23,15 +23,15 @@ enum {
     STAGES = 3,       /* chunks that are there, or come, by wgmma, ... */
     GROUP = 128,      /* ... by three warpgroups */
     PIECE = 8,        /* elements of 16 bytes */
-    TILE = 48,        /* tokens that warps of two kinds take together, ... */
+    TILE = 48,        /* tokens that warps of three roles take together, ... */
     LEAST_TILED = 96, /* ... where there are so many, with ... */
     TILED_STATES = 16,
     TILED_COLUMNS = 4, /* of a warp */
     MOST_WALKERS = 10,
-    SERVERS = 2, /* warps that load and store for the others */
-    RAW = 4,     /* tiles as they are in memory: one that is walked, one that is made ready, two that come */
-    READY = 2,
-    SCHEDULERS = 4 /* of an SM, to which its warps are dealt */
+    SERVERS = 8,     /* warps that load and store for the others */
+    READY = 3,       /* tiles that are ready or have been walked, ... */
+    RAW = READY + 2, /* ... as they are in memory; two more come */
+    SCHEDULERS = 4   /* of an SM, to which its warps are dealt */
 };
 
 static int power_above(int64_t n)
@@ -141,11 +141,11 @@ static int tile_bytes(const struct scan_spec *s, int columns)
     int dt = (int)dtype_bytes(s->use[SCAN_DT].dtype, 1), x = scan_has(s, SCAN_GATE) ? 2 : 1;
     int gate = x == 2 ? 0 : 2 * columns; /* one row of what is not there */
     int raw = TILE * (columns * (2 * x + dt) + 2 * 2 * TILED_STATES) + gate;
-    int ready = 2 * 4 * (columns * (TILE + 4) + TILE * TILED_STATES);
-    return RAW * raw + READY * ready + 2 * 4 * columns;
+    int ready = 2 * 4 * columns * (TILE + 1);
+    return (int)CEIL_DIV(RAW * raw + READY * ready + 3 * 8 * READY, 16) * 16;
 }
 
-/* The columns of a block of warps of two kinds; 0: none can. */
+/* The columns of a block of warps of three roles; 0: none can. */
 static int tiled_columns(const struct scan_spec *s, const struct target *t)
 {
     static const int use[] = {SCAN_X, SCAN_DT, SCAN_B, SCAN_C, SCAN_GATE, SCAN_Y};
@@ -171,7 +171,7 @@ static int tiled_columns(const struct scan_spec *s, const struct target *t)
 
 static void schedule_tiles(struct schedule *s, const struct scan_spec *of, int columns)
 {
-    s->threads = WARP * (columns / TILED_COLUMNS + SERVERS);
+    s->threads = WARP * (columns / TILED_COLUMNS + SERVERS + columns / TILED_COLUMNS % SCHEDULERS);
     s->tile.bm = columns;
     s->tile.bk = TILE;
     s->tile.stages = RAW;

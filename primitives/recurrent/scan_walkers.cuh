@@ -1,0 +1,220 @@
+// scan_walkers.cuh -- the warps of scan_tiles.cuh that walk, and the shared memory through which others serve
+// them. A warp has four columns, a lane two states of one of these, which stay in registers.
+//
+// Config: that of scan_tiles.cuh.
+#pragma once
+#include "port/tile.cuh"
+#include "ptx/barrier.cuh"
+#include "recurrent/scan_tensors.cuh"
+
+namespace coda {
+
+template <class Config> struct ScanWalkers {
+    typedef typename Config::T T;
+    typedef typename Config::D D;
+    typedef ScanTensors<Config> Tensors;
+    static constexpr i32 states = 16, lanes = 8, own = 2, four = 4; // lanes of a column, states of a lane
+    static constexpr i32 columns = Config::columns, fours = columns / four;
+    static constexpr i32 tile = Config::tile, quads = tile / four;
+    // Tiles that are ready or have been walked; two more come. Warps of each role that serves.
+    static constexpr i32 depth = 3, stages = depth + 2, servers = 4, serving = 32 * servers;
+    static constexpr i32 walkers = fours, uneven = walkers % 4;
+    static constexpr i32 threads = 32 * (walkers + 2 * servers + uneven);
+    static_assert(Config::each && Config::head_dim == 1 && Config::states == states && sizeof(T) == 2);
+    static_assert(threads == Config::threads && columns % 8 == 0 && tile % lanes == 0);
+
+    // Warps are dealt to four schedulers in turn. Where two of these get one more that walks, the others get
+    // those that make tiles; each gets one of those that finish them.
+    enum Role { WALK, MAKE, FINISH, NONE };
+    struct Warp {
+        Role role;
+        i32 at; // among those of its role
+    };
+    DEV static constexpr Warp warp(i32 i)
+    {
+        const i32 behind = i - walkers;
+        if (behind < 0) return {WALK, i};
+        if (!uneven) return {behind < servers ? MAKE : FINISH, behind % servers};
+        if (behind < 6) return {behind / 2 % 2 ? FINISH : MAKE, behind % 2 + behind / 4 * 2};
+        return {behind < 8 ? NONE : FINISH, behind - 6};
+    }
+
+    // Rows as they are in memory; of x, gate and dt first each fourth one from the first on, and so on.
+    struct Raw {
+        T x[tile][columns], gate[Config::gate ? tile : 1][columns];
+        D dt[tile][columns];
+        u32 b[quads][lanes][four], c[quads][lanes][four]; // two states of four tokens
+    };
+    // Of four columns, four tokens of each together; fours of columns begin on different banks.
+    typedef float Columns[quads * four * four + four];
+    struct Ready {
+        Columns step[fours], add[fours]; // d; d x, then y
+    };
+    struct alignas(16) Shared {
+        Ready ready[depth];
+        Raw raw[stages];
+        u64 made[depth], walked[depth], finished[depth];
+    };
+
+    // A tile's place among `depth`.
+    struct Slot {
+        i32 at = 0;
+        u32 parity = 0;
+        DEV void next()
+        {
+            at = at + 1 == depth ? 0 : at + 1;
+            if (at == 0) parity ^= 1;
+        }
+    };
+    DEV static void wait(const u64 &bar, u32 parity)
+    {
+        ptx::mbarrier_wait(ptx::shared_address(&bar), parity);
+    }
+    // A warp has done.
+    DEV static void arrive(const u64 &bar)
+    {
+        __syncwarp();
+        if (lane() == 0) ptx::mbarrier_arrive(ptx::shared_address(&bar));
+    }
+
+    // Which states the lane has, of which of four columns.
+    DEV static i32 lane() { return threadIdx.x % 32; }
+    DEV static i32 of_states() { return lane() / 2 % 2 + lane() / 8 * 2; }
+    DEV static i32 of_column() { return lane() % 2 + lane() / 4 % 2 * 2; }
+    // Lanes whose numbers of states differ by 4, 2, 1.
+    DEV static constexpr i32 apart(i32 level) { return level == 0 ? 16 : level == 1 ? 8 : 2; }
+
+    struct States {
+        float s[own], a[own];
+    };
+    // What a warp walks of a tile.
+    struct Part {
+        const Columns &step;
+        Columns &add;
+        const Raw &raw;
+    };
+    // What four tokens need.
+    struct Quad {
+        float d[four], add[four];
+        u32 b[four], c[four];
+    };
+
+    DEV static void load_pairs(u32 (&to)[four], const u32 (&from)[four])
+    {
+        const port::Vector<u32, four> v = *reinterpret_cast<const port::Vector<u32, four> *>(from);
+#pragma unroll
+        for (i32 k = 0; k < four; k++) to[k] = v.at[k];
+    }
+    DEV static void load_quad(Quad &to, i32 quad, const Part &part)
+    {
+        const i32 at = four * (four * quad + of_column());
+        port::load_piece(to.d, &part.step[at]);
+        port::load_piece(to.add, &part.add[at]);
+        load_pairs(to.b, part.raw.b[quad][of_states()]);
+        load_pairs(to.c, part.raw.c[quad][of_states()]);
+    }
+
+    // A token: the lane's part of s . c.
+    DEV static float walk_token(States &of, float d, float add, Pair b, Pair c)
+    {
+        of.s[0] = fmaf(math::exp2(d * of.a[0]), of.s[0], add * b.a);
+        of.s[1] = fmaf(math::exp2(d * of.a[1]), of.s[1], add * b.b);
+        return fmaf(of.s[1], c.b, of.s[0] * c.a);
+    }
+    // Eight tokens are walked while those of turn `next` come.
+    DEV static void walk_turn(States &of, Quad (&now)[2], float (&v)[lanes], i32 next, const Part &part)
+    {
+#pragma unroll
+        for (i32 h = 0; h < 2; h++) {
+#pragma unroll
+            for (i32 t = 0; t < four; t++)
+                v[four * h + t] = walk_token(of, now[h].d[t], now[h].add[t], unpack2<T>(now[h].b[t]),
+                                             unpack2<T>(now[h].c[t]));
+            load_quad(now[h], 2 * next + h, part);
+        }
+    }
+
+    // Sums over lanes that have not been added up to `level`: a lane keeps every half.
+    template <i32 level> DEV static void add_up(float (&v)[lanes])
+    {
+        if constexpr (level < 3) {
+            constexpr i32 w = lanes >> (level + 1);
+            const bool upper = lane() & apart(level);
+#pragma unroll
+            for (i32 i = 0; i < w; i++) {
+                const float keep = upper ? v[i + w] : v[i], give = upper ? v[i] : v[i + w];
+                v[i] = keep + __shfl_xor_sync(~0u, give, apart(level));
+            }
+            add_up<level + 1>(v);
+        }
+    }
+    // Of a turn's eight tokens the lane gets the sum of one, which lies over what all lanes have read.
+    DEV static void leave_turn(float (&v)[lanes], i32 turn, Columns &add)
+    {
+        const i32 q = of_states();
+        add_up<0>(v);
+        add[(2 * turn + q / 4) * four * four + of_column() * four + q % 4] = v[0];
+    }
+    // While the sums of a turn are added, the next one is walked.
+    template <bool whole> DEV static void walk_turns(States &of, i32 turns, const Part &part)
+    {
+        if (whole) turns = tile / lanes;
+        Quad now[2];
+        float v[lanes];
+#pragma unroll
+        for (i32 h = 0; h < 2; h++) load_quad(now[h], h, part);
+        walk_turn(of, now, v, min(1, turns - 1), part);
+#pragma unroll whole ? tile / lanes : 1
+        for (i32 turn = 1; turn < turns; turn++) {
+            float sum[lanes];
+            walk_turn(of, now, sum, min(turn + 1, turns - 1), part);
+            __syncwarp();
+            leave_turn(v, turn - 1, part.add);
+#pragma unroll
+            for (i32 i = 0; i < lanes; i++) v[i] = sum[i];
+        }
+        __syncwarp();
+        leave_turn(v, turns - 1, part.add);
+    }
+    DEV static void walk_one(States &of, i32 t, const Part &part)
+    {
+        const i32 q = of_states(), quad = t / four, at = four * (four * quad + of_column()) + t % four;
+        const Pair b = unpack2<T>(part.raw.b[quad][q][t % four]),
+                   c = unpack2<T>(part.raw.c[quad][q][t % four]);
+        float y = walk_token(of, part.step[at], part.add[at], b, c);
+#pragma unroll
+        for (i32 i = 0; i < 3; i++) y += __shfl_xor_sync(~0u, y, apart(i));
+        __syncwarp();
+        if (q == 0) part.add[at] = y;
+    }
+
+    template <class Place>
+    DEV static void walk(const Tensors &in, const Place &at, i32 first, i32 end, Shared &shared)
+    {
+        const i32 w = threadIdx.x / 32, k = four * w + of_column(), q = of_states();
+        const bool there = k < at.count && at.batch < in.sequences;
+        const i64 element = ((i64)at.batch * Config::heads + at.first + k) * states + own * q;
+        States of;
+        if (Config::state && there) port::load_tail(of.s, in.state + element, 1, own);
+        else port::load_tail(of.s, in.state, 1, 0);
+        port::load_tail(of.a, in.a + (i64)(at.first + min(k, at.count - 1)) * states + own * q, 1, own);
+#pragma unroll
+        for (i32 i = 0; i < own; i++) of.a[i] *= math::LOG2_E;
+        Slot now;
+#pragma unroll 1
+        for (i32 i = 0, row = first; row < end; i++, row += tile, now.next()) {
+            const i32 count = min(tile, end - row);
+            Ready &ready = shared.ready[now.at];
+            const Part part = {ready.step[w], ready.add[w], shared.raw[i % stages]};
+            wait(shared.made[now.at], now.parity);
+            if (count == tile) walk_turns<true>(of, 0, part);
+            else if (count >= lanes) walk_turns<false>(of, count / lanes, part);
+#pragma unroll 1
+            for (i32 t = count / lanes * lanes; t < count; t++) walk_one(of, t, part);
+            arrive(shared.walked[now.at]);
+        }
+        if (Config::after && there) port::store_tail(in.after + element, of.s, 1, own);
+    }
+};
+
+} // namespace coda
