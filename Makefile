@@ -51,6 +51,8 @@ COLD := $(filter-out lib/api/api_plan.c lib/api/api_bind.c jit/launch.c cache/di
 	lib/schedule/together.c lib/schedule/schedule_*.c lib/plan/beside.c lib/program/program_print.c lib/fuse/explain_fusion.c lib/cpu/cpu_exchange.c \
 	lib/schedule/*_print.c lib/plan/plan_dot.c lib/rewrite/explain.c lib/base/debug.c lib/base/near.c lib/base/escape.c))
 $(COLD:%.c=$(BUILD)/%.o): ALL_CFLAGS += $(if $(filter -O2,$(CFLAGS)),-Os)
+# For sanitizers what of it takes no part in plans is not optimised: half of its compiler's time, and more than its tests lose.
+$(patsubst %.c,$(BUILD)/%.o,$(filter-out $(addprefix lib/,rewrite/% fuse/% schedule/% emit/% plan/% shapes/%),$(COLD))): ALL_CFLAGS += $(if $(SAN),-O0)
 # Nobody's functions are called from these rooms but by a map of the user's, so no exception passes through them, as it does
 # through calls that visit a cache; a debugger has the tables of -g.
 FRAMES := $(filter-out lib/api/api_cache.c lib/api/api_bundle.c, $(wildcard lib/*.c lib/*/*.c)) $(wildcard jit/*.c) $(REFS)
@@ -60,6 +62,8 @@ TIGHT := $(wildcard $(patsubst %,lib/%/*.c,graph eval fuse schedule program plan
 $(TIGHT:%.c=$(BUILD)/%.o): ALL_CFLAGS += -falign-functions=1 -falign-jumps=1 -falign-loops=1
 # These call their small functions: 5 kB less of a wheel, and a hundredth more instructions of a plan. Schedules would cost more.
 $(patsubst %.c,$(BUILD)/%.o,$(filter-out lib/schedule/%,$(TIGHT))): ALL_CFLAGS += -fno-inline-functions
+# The types of calls, which `make abi` reads, are here; -g1, by which tests are built, has lines alone.
+$(BUILD)/lib/api/%.o: ALL_CFLAGS += $(if $(SAN),,$(if $(filter -g1,$(CFLAGS)),-g2))
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c $< -o $@

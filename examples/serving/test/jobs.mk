@@ -14,6 +14,8 @@ IN      = $(MAKE) --no-print-directory -s -f Makefile
 AS_ASAN = BUILD=$(BUILD)/asan CODA_BUILD=$(CODA_BUILD)/asan SAN=address,undefined CFLAGS='-O1 -g1' TEST_CFLAGS=-O0
 AS_TSAN = BUILD=$(BUILD)/tsan CODA_BUILD=$(CODA_BUILD)/tsan SAN=thread CFLAGS='-O1 -g1' TEST_CFLAGS=-O0
 LIBRARY = $(TREE)/$(CODA_BUILD)
+# What tests start; of the other programs all but main() is in the tests.
+ASAN_PROGRAMS = $(addprefix $(BUILD)/asan/,chat_server chat_load generate)
 
 .PHONY: built-plain built-library built-asan built-tsan
 built-plain:
@@ -22,7 +24,7 @@ built-plain:
 built-library: built-plain
 	@+$(MAKE) --no-print-directory -s -C $(TREE) BUILD=$(CODA_BUILD) all $(addprefix $(CODA_BUILD)/,emulator/libcuda.so.1 emulator/libnvrtc.so.13 emulator/libnccl.so.2 terminal_test)
 built-asan: built-library
-	@+$(IN) $(AS_ASAN) all tests fuzzers
+	@+$(IN) $(AS_ASAN) $(ASAN_PROGRAMS) tests fuzzers
 built-tsan: built-asan
 	@+$(IN) $(AS_TSAN) $(BUILD)/tsan/chat_server $(BUILD)/tsan/chat_load $(BUILD)/tsan/chat_test
 
@@ -32,7 +34,7 @@ $(eval $(call job,chat,plain,$(BUILD)/chat_test $(BUILD)/chat_server))
 $(eval $(call job,chat-curl,plain,test/chat/curl.sh $(BUILD)/chat_server))
 # Its page in a headless Chromium, where there is one.
 $(eval $(call job,chat-page,plain,python3 test/chat/page.py $(BUILD)/chat_server stories260K/stories260K.gguf))
-$(eval $(call job,chat-asan,asan,env CHAT_FUZZ_SECONDS=$(if $(FULL),60,2) $(BUILD)/asan/chat_test $(BUILD)/asan/chat_server endpoints batching leaving load words states story ranks pressure access fuzz))
+$(eval $(call job,chat-asan,asan,env CHAT_FUZZ_SECONDS=$(if $(FULL),60,1) $(BUILD)/asan/chat_test $(BUILD)/asan/chat_server endpoints batching leaving load words states story ranks pressure access fuzz))
 $(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/chat_server leaving $(if $(FULL),ranks pressure)))
 
 # ---- Tokenizers of all kinds: ids, texts, damaged files; a real one's, where `make embed-data` has brought it ----
@@ -46,7 +48,7 @@ $(eval $(call job,model,plain,sh -c 'mkdir -p $(BUILD)/model && $(BUILD)/$(MODEL
 $(eval $(call job,model-asan,asan,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files recurrent keys known quantised adapters quantize plain modules words cuts fuzz templates template_depth turns ranks ranks_encoders'))
 # Templates and tokenizers that are drawn, up to a megabyte, within their limits. SECONDS=600 of each: `make fuzz`.
 FUZZERS := template_fuzz tokenizer_fuzz
-$(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(if $(FULL),60,2) $$$$CODA_SEED)))
+$(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(if $(FULL),60,1) $$$$CODA_SEED)))
 # Files that are not what they should be, where uninitialised bytes are seen, too.
 $(eval $(call job,model-valgrind,plain,sh -c 'mkdir -p $(BUILD)/valgrind && test/model/valgrind.sh $(BUILD)/$(MODEL_TEST) $(BUILD)/valgrind'))
 # Kernels of encoders in their real sizes. Those that compiled well are kept.
