@@ -172,7 +172,7 @@ int gpu_chain(void)
     if (!device_open(&gpu, err)) return gpu_case(false, "chain", "%s", err);
     int n = device_contexts(context, RANKS);
     if (n == 1) context[1] = context[0]; /* both ranks share the one that there is */
-    int replays = device_dry() ? 1 : !device_emulated(&gpu) ? 10000 : scale_is_full() ? 1000 : 50;
+    int replays = device_dry() ? 1 : !device_emulated(&gpu) ? 10000 : scale_is_full() ? 1000 : 20;
     int failed = check_chain("push", replays, seed) + check_chain("two_shot", replays, seed);
     unsetenv("CODA_EXCHANGE");
     device_use(gpu.context);

@@ -15,7 +15,7 @@
 
 int gpu_delays(void);
 
-enum { RUNS = 100, SEEDS = 4, EMULATED = 20 /* one in so many runs; of the first case half */ };
+enum { RUNS = 100, SEEDS = 4, EMULATED = 20 /* one in so many runs; of the first case a quarter */ };
 
 /* Few queries, by attention_split_sm90.cuh; tiles of them, by attention_sm90.cuh. */
 static const struct attention_case cases[] = {
@@ -71,7 +71,7 @@ int gpu_delays(void)
     if (!device_open(&device, err)) return gpu_case(false, "delays", "%s", err);
     int failed = 0;
     for (int i = 0; i < ARRAY_SIZE(cases); i++) {
-        int runs = scale_is_full() ? RUNS : i ? RUNS / EMULATED : RUNS / 2;
+        int runs = scale_is_full() ? RUNS : i ? RUNS / EMULATED : RUNS / 4;
         if (device_emulated(&device)) failed += attention_repeats(&device, &cases[i], NULL, runs);
         else failed += run_delayed(&device, &cases[i]);
     }

@@ -212,7 +212,7 @@ int gpu_ends(void)
     setenv("CODA_EMULATOR_DEVICES", "4", 0);
     if (!device_open(&gpu, err)) return gpu_case(false, "ends", "%s", err);
     if (device_dry()) return gpu_skip("ends", "nothing runs here");
-    int devices = sums_find_contexts(), instants = scale_is_full() ? 1000 / HOWS + 1 : 4;
+    int devices = sums_find_contexts(), instants = scale_is_full() ? 1000 / HOWS + 1 : 2;
     printf("%d device%s\n", devices, devices == 1 ? "" : "s");
     for (int how = 0; how < HOWS; how++) failed += check_ends(how, instants, seed);
     failed += check_pause(scale_is_full() ? 5000000 : 300000);

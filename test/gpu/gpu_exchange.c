@@ -225,7 +225,7 @@ int gpu_exchange(void)
     const char *seeds = getenv("CODA_TEST_CASES"); /* nothing else */
     if (emulated && seeds) return check_seeds(atoi(seeds));
     if (emulated && devices > 1) failed += check_apart(); /* while no device reaches another one yet */
-    int runs = device_dry() ? 2 : emulated ? (scale_is_full() ? 2500 : 50) : scale_is_full() ? 42000 : 1000;
+    int runs = device_dry() ? 2 : emulated ? (scale_is_full() ? 2500 : 20) : scale_is_full() ? 42000 : 1000;
     failed += check_sums("own", 2, runs, false) + check_sums("two_shot", 2, runs, false);
     failed += check_sums("own", 3, runs / 2, true) + check_sums("two_shot", 4, runs / 2, true);
     failed += check_sums("copies", 2, runs, false) + check_sums("copies", 3, runs / 2, true);
@@ -233,7 +233,7 @@ int gpu_exchange(void)
     failed += check_sums("copies", 8, runs / 16 + 1, true);
     if (devices > 1) failed += check_growth(emulated ? 3 : 2);
     if (!device_dry()) failed += check_missing(false) + check_missing(true);
-    if (!device_dry()) failed += check_instants(!emulated ? 20 : scale_is_full() ? 1000 : 8);
+    if (!device_dry()) failed += check_instants(!emulated ? 20 : scale_is_full() ? 1000 : 4);
     unsetenv("CODA_EXCHANGE");
     device_use(gpu.context);
     return failed;

@@ -118,7 +118,7 @@ static int one_case(const struct company_case *of, uint64_t seed, bool flag, boo
 /* ---- Random graphs: maps of vectors, of rows and of samples, statistics, products ---- */
 
 static const int64_t drawn_rows[] = {64, 1, 2, 15, 16, 63, 4096, 4097};
-enum { SLOW_COUNTS = 6, SLOW_POOL = 70, RANDOM_GRAPHS = 16, SLOW_GRAPHS = 1, FULL_GRAPHS = 100 };
+enum { SLOW_COUNTS = 4, SLOW_POOL = 70, RANDOM_GRAPHS = 16, SLOW_GRAPHS = 1, FULL_GRAPHS = 100 };
 
 /* By a plan of all numbers of rows; false: it does not run. */
 static bool one_graph(uint64_t seed, bool slow, int *compared, int *different)

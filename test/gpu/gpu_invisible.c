@@ -43,7 +43,7 @@ int gpu_invisible(void)
     int failed = 0, most = few ? 2 : 6;
     for (int i = 0; i < invisible_case_count; i++)
         for (int way = 0; way < most; way++) {
-            if (few && !scale_takes_half(i + way)) continue;
+            if (few && !scale_takes_one_in(3, i + way)) continue;
             const struct invisible_case *c = &invisible_cases[i];
             graph *g = invisible_graph(c, dtypes[way % 3]);
             int64_t wrong = g ? difference(c, g, way < 3 ? 0 : CODA_NO_FUSION) : -1;

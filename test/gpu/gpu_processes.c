@@ -279,7 +279,7 @@ static int check_ends(const char *name, enum how how, int ranks, int instants, u
 
 static int check_all(bool emulated, int devices, uint64_t seed)
 {
-    int many = scale_is_full() ? 1000 : emulated ? 12 : 100, failed = 0, few = scale_is_full() ? 30 : 2;
+    int many = scale_is_full() ? 1000 : emulated ? 6 : 100, failed = 0, few = scale_is_full() ? 30 : 2;
     struct board want = wanted(NOTHING, 2, many, seed);
     setenv("CODA_EXCHANGE", "own", 1);
     failed += check_sums("two", want);

@@ -66,7 +66,7 @@ int gpu_scan(void)
     bool few = device_emulated(&device) && !scale_is_full();
     uint64_t seed = random_seed();
     for (int i = 0; i < scan_case_count; i++)
-        if (!few || scale_takes_one_in(2, i)) failed += check(&scan_cases[i], 35);
+        if (!few || scale_takes_one_in(3, i)) failed += check(&scan_cases[i], 35);
     for (int i = 0; i < scan_cut_case_count; i++)
         if (!few || scale_takes_one_in(2, i)) failed += check_cut(&scan_cut_cases[i], seed);
     for (int i = 0; i < (few ? 3 : scaled(20)); i++) {

@@ -31,7 +31,7 @@ static int limits(bool emulated)
     for (int i = 0; i < unusuals; i++) {
         const struct unusual *u = &unusual[i];
         if (!gpu_mine(i)) continue;
-        if (emulated && (!u->light || !scale_takes_half(i))) continue;
+        if (emulated && (!u->light || !scale_takes_one_in(3, i))) continue;
         for (int k = emulated; k < (emulated ? 2 : 6) && u->most[k] && u->most[k] < 10000; k++) {
             graph *g = u->make(u->most[k]);
             failed += run(g, u->name, u->most[k], 0, CODA_FOLD_NONE);

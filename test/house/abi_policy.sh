@@ -7,7 +7,7 @@ out=$(mkdir -p "$1" && cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
 rm -rf "${out:?}"/*
 wrong() { echo "WRONG: $*"; exit 1; }
-tried=0
+tried=0 judged=0
 
 # describe HEADER FOLDER: of a library that has each call of the header, all doing nothing.
 describe() {
@@ -23,11 +23,14 @@ describe() {
     HEADER=$1 "$here/abi.sh" "$2/libcoda.so" "$2" dump
 }
 
-# try VERDICT WHAT SED...: the changed coda.h is refused with a line that says VERDICT, or `taken`.
+# try VERDICT WHAT SED...: the changed coda.h is refused with a line that says VERDICT, or `taken`. Of what is refused a
+# short run takes half, by its seed.
 try() {
     verdict=$1 what=$2
     shift 2
     tried=$((tried + 1))
+    [ "$verdict" = taken ] || [ -n "${CODA_FULL:-}" ] || [ $(((tried + ${CODA_SEED:-0}) % 2)) = 0 ] || return 0
+    judged=$((judged + 1))
     folder=$out/$tried
     mkdir -p "$folder"
     for header in coda.h coda_cache.h coda_grad.h coda_quant.h coda_profile.h coda_recurrent.h coda_group.h; do sed "$@" include/$header > "$folder/$header"; done
@@ -85,4 +88,4 @@ may 'a macro more' 's/^#define CODA_MAX_RANK 6/&\n#define CODA_MAX_NAMES 3/'
 may 'another patch version' 's/^#define CODA_VERSION_PATCH .*/#define CODA_VERSION_PATCH 77/'
 try taken 'all of these' "${all[@]}"
 try taken 'what would be refused, with another minor version' '/^CODA_API coda_value coda_relu(/d; s/^#define CODA_VERSION_MINOR .*/#define CODA_VERSION_MINOR 77/; s/CODA_REDUCE_NONE = 1/CODA_REDUCE_NONE = 7/'
-echo "abi-policy: $tried changes of coda.h are judged as CHANGELOG.md has it"
+echo "abi-policy: $judged changes of coda.h are judged as CHANGELOG.md has it"

@@ -2,8 +2,9 @@
  * tests.h -- Check, and a suite in a line: TESTS(NAME, ...) defines NAME_suite() of what it lists.
  *
  *     ONE(test)            a test
- *     EACH(test, count)    a test for each _i in 0..count-1; RANGE(test, from, to) has from..to-1
- *     SOME(test, count)    EACH, of which a short run under a sanitizer takes one in six, by the seed
+ *     EACH(test, count)    a test for each _i in 0..count-1; under a sanitizer for half of many, by the seed
+ *     RANGE(test, a, b)    a test for each _i in a..b-1
+ *     SOME(test, count)    EACH, of which `make test` takes one in three by the seed, sanitizers one in six
  *     CASE("nvrtc")        the rest is in a case of that name; tests before it in one named like the suite
  *
  * What holds for a case: AROUND(set_up, tear_down) runs beside each test, in its process, AROUND_ALL beside
@@ -35,10 +36,18 @@ static inline TCase *tests_case(Suite *s, const char *name)
     return t;
 }
 
+static inline void tests_each(TCase *t, const TTest *test, int count)
+{
+    enum { MANY = 24 };
+    for (int i = 0; i < count; i++)
+        if (!SANITIZED || count < MANY || scale_takes_half(i)) tcase_add_loop_test(t, test, i, i + 1);
+}
+
 static inline void tests_some(TCase *t, const TTest *test, int count)
 {
     for (int i = 0; i < count; i++)
-        if (!SANITIZED || (scale_takes_one_in(3, i) && scale_takes_one_in(2, i / 3)))
+        if (SANITIZED ? scale_takes_one_in(3, i) && scale_takes_one_in(2, i / 3)
+                      : !scale_is_thinned() || scale_takes_one_in(3, i))
             tcase_add_loop_test(t, test, i, i + 1);
 }
 
@@ -54,7 +63,7 @@ static inline void tests_some(TCase *t, const TTest *test, int count)
     Suite *name##_suite(void) /* and a semicolon */
 
 #define ONE(test) tcase_add_test(tests_now, test)
-#define EACH(test, count) tcase_add_loop_test(tests_now, test, 0, (int)(count))
+#define EACH(test, count) tests_each(tests_now, test, (int)(count))
 #define SOME(test, count) tests_some(tests_now, test, (int)(count))
 #define RANGE(test, from, to) tcase_add_loop_test(tests_now, test, from, to)
 #define CASE(name) (tests_now = tests_case(tests_suite, name))

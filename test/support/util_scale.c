@@ -5,7 +5,8 @@
 #include "util_random.h"
 #include "util_scale.h"
 
-/* A full run takes one case in SLOWER, and ten times as many; a short one takes one in SHORT of these. */
+/* A full run takes one case in SLOWER, and ten times as many; a short one takes one in SHORT of these, and
+ * `make test` half of that. */
 #if defined(__SANITIZE_THREAD__)
 enum { SLOWER = 12, SHORT = 2 };
 #elif defined(__SANITIZE_ADDRESS__)
@@ -29,9 +30,12 @@ static uint64_t thinned(void)
     return n > 1 ? (uint64_t)n : 1;
 }
 
+bool scale_is_thinned(void) { return !scale_is_full() && thinned() > 1; }
+
 int scaled(int n)
 {
-    int share = (scale_is_full() ? n * FULL : (n + SHORT - 1) / SHORT) / SLOWER;
+    int of = scale_is_thinned() ? 2 * SHORT : SHORT;
+    int share = (scale_is_full() ? n * FULL : (n + of - 1) / of) / SLOWER;
     return share > 0 ? share : 1;
 }
 

@@ -22,8 +22,11 @@ enum { SANITIZED = false };
 
 bool scale_is_full(void);
 
-/* How many random cases to draw of n: ten times as many in a full run, a quarter in `make test`, a smaller
- * share under sanitizers; at least one. */
+/* Does this run take smaller shares of costly sets than the tests say? `make test` does, by $CODA_SHARE. */
+bool scale_is_thinned(void);
+
+/* How many random cases to draw of n: ten times as many in a full run, an eighth in `make test`, else a
+ * quarter, and a smaller share under sanitizers; at least one. */
 int scaled(int n);
 
 /* Does this run take case i of a set that costs much? All in a full run; else one in n, by the seed. */

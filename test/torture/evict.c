@@ -121,7 +121,7 @@ static void crowd(void)
     int64_t most = 0;
     long looks = 0, over = 0;
     memset(tally, 0, sizeof *tally);
-    tally->puts_each = scaled(4000, 100000) / WRITERS;
+    tally->puts_each = scaled(2000, 100000) / WRITERS;
     remove_tree(folder);
     for (int i = 0; i < WRITERS; i++) child[i] = spawn(writer, (void *)(uintptr_t)(1 + i));
     for (int i = WRITERS; i < WRITERS + READERS; i++) child[i] = spawn(reader, (void *)(uintptr_t)(1000 + i));
@@ -312,7 +312,7 @@ static void vandals(void)
     enum { USERS = 8 };
     pid_t child[USERS + 1];
     memset(tally, 0, sizeof *tally);
-    tally->puts_each = scaled(40000, 1000000) / USERS;
+    tally->puts_each = scaled(20000, 1000000) / USERS;
     remove_tree(folder);
     child[USERS] = spawn(vandal, (void *)7);
     for (int i = 0; i < USERS; i++) child[i] = spawn(reader_or_writer, (void *)(uintptr_t)(i + 1));

@@ -127,7 +127,7 @@ int main(int argc, char **argv)
     uint64_t seed = 1;
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         long kills = 0, left = 0, bad = 0;
-        int sizes = scaled(w ? 2 : 20, w ? 20 : 1000);
+        int sizes = scaled(w ? 1 : 15, w ? 20 : 1000);
         a.way = &ways[w];
         for (int i = 0; i < sizes; i++) {
             a.size = (size_t)(noise(&seed) % (1u << (4 + i % 15)));

@@ -204,7 +204,7 @@ static void runs(void)
 
 static void sealed(void)
 {
-    int shapes = scaled(10000, 100000), bad = 0;
+    int shapes = scaled(4000, 100000), bad = 0;
     struct runner r[THREADS];
     struct coda_cache *c = fresh_cache();
     coda_plan *p = compiled(c, CODA_POLICY_BACKGROUND, 0);
@@ -395,7 +395,7 @@ static void moments(void)
 
 static void ends(void)
 {
-    int rounds = scaled(10, 1000), bad = 0;
+    int rounds = scaled(5, 1000), bad = 0;
     uint64_t seed = 7;
     for (int i = 0; i < rounds; i++) {
         struct coda_cache *c = fresh_cache();
@@ -492,7 +492,7 @@ static int live_as_child(void *ctx)
 
 static void forks(void)
 {
-    int rounds = scaled(20, 1000), bad = 0;
+    int rounds = scaled(10, 1000), bad = 0;
     uint64_t seed = 11;
     for (int i = 0; i < rounds; i += 10) {
         struct coda_cache *c = fresh_cache();
@@ -566,7 +566,7 @@ static int leave(void *ctx)
 
 static void exits(void)
 {
-    int rounds = scaled(12, 1000), bad = 0;
+    int rounds = scaled(8, 1000), bad = 0;
     uint64_t seed = 17;
     for (int i = 0; i < rounds; i++) {
         bool frees = i % 4 == 3;
@@ -643,7 +643,7 @@ static int expect_once(int twice_allowed)
 
 static void servers(void)
 {
-    int rounds = scaled(1, 20), kills = scaled(20, 100), bad = 0, kernels = 0;
+    int rounds = scaled(1, 20), kills = scaled(8, 100), bad = 0, kernels = 0;
     struct server u = {.turn = 0};
     uint64_t seed = 5;
     snprintf(u.folder, sizeof u.folder, "%s", under("cache"));

@@ -296,4 +296,4 @@ START_TEST(maps_are_taken_in)
 }
 END_TEST
 
-TESTS(rows_take_in, EACH(maps_are_taken_in, ARRAY_SIZE(graphs)));
+TESTS(rows_take_in, SOME(maps_are_taken_in, ARRAY_SIZE(graphs)));

@@ -134,7 +134,7 @@ START_TEST(test_random_expressions)
     static struct known pool[POOL];
     struct random r = {random_seed()};
     struct sample s;
-    int all = scale_is_full() ? 1000000 : 100000;
+    int all = scaled(100000);
     for (int i = 0; i < all; i++) {
         if (i % 2000 == 0) {
             if (i) end();

@@ -209,7 +209,7 @@ START_TEST(plans)
     void **want = run_reference(g, 3);
     double unfused = 0;
     for (int m = 0; m < RUN_MODES; m++) {
-        if (m && !scale_takes_one_in(SANITIZED ? 4 : 2, m + _i)) continue;
+        if (m && !scale_takes_one_in(SANITIZED ? 4 : 3, m + _i)) continue;
         coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
         opt.device = CODA_DEVICE_CPU;
         opt.flags = run_modes[m].flags;

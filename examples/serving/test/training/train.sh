@@ -140,7 +140,7 @@ inside() {
     for _ in $(seq $((RANDOM % 8))); do until [ -e "$root/killed/losses.tsv.part" ] || ! kill -0 "$1" 2>/dev/null; do :; done; done
     until [ -s "$root/killed/training.safetensors.part" ] || ! kill -0 "$1" 2>/dev/null; do :; done
 }
-kills=3 writes=1 count=0 cut=0
+kills=2 writes=1 count=0 cut=0
 [ -z "$full" ] || kills=20 writes=5
 while [ $count -lt $kills ] || [ $cut -lt $writes ]; do
     [ $count -lt 200 ] || fail "$cut of $count kills were inside of a write"
