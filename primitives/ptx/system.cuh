@@ -1,5 +1,5 @@
-// system.cuh -- memory that several devices write and poll: stores and loads of the system's scope, a fence,
-// the time by which a wait ends, and pauses in it.
+// system.cuh -- memory that several devices, or blocks of one, write and poll: stores, loads and a fence of
+// the system's scope or the device's, which takes less time; the time by which a wait ends, and pauses in it.
 //
 // Each 4 bytes are seen by themselves: of 16 that a store writes a load may see some, and nothing else is
 // ordered by having seen them.
@@ -23,6 +23,21 @@ DEV Words load_system(const void *from)
 {
     Words w;
     asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3])
+                 : "l"(from)
+                 : "memory");
+    return w;
+}
+DEV void store_device(void *to, const Words &w)
+{
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w.at[0]), "r"(w.at[1]),
+                 "r"(w.at[2]), "r"(w.at[3])
+                 : "memory");
+}
+DEV Words load_device(const void *from)
+{
+    Words w;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3])
                  : "l"(from)
                  : "memory");
@@ -60,6 +75,7 @@ DEV u32 add_word(u32 *at, u32 w)
 
 // What this thread, and those that it met at a barrier, stored before is there before what it stores behind.
 DEV void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+DEV void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 // p, of which the compiler does not know that it may compute it later.
 DEV u8 *computed(u8 *p)

@@ -96,8 +96,8 @@ template <class Config, int steps, int n> struct LeftSums {
     {
         ptx::named_barrier(barrier_turn + group, 128 + 32);
         if (threadIdx.x % 32) return;
-        ptx::fence_system();
-        ptx::store_system(flag(place), raised());
+        ptx::fence_device();
+        ptx::store_device(flag(place), raised());
     }
 
     // Adds what the blocks at the places behind left of a tile, which ends with pair `end`.
@@ -106,7 +106,7 @@ template <class Config, int steps, int n> struct LeftSums {
         if (threadIdx.x / 32 % 4 == 0) {
             for (u32 q = place + 1 + threadIdx.x % 32; Deal::begin(q, tiles) < end; q += 32) await(q, tiles);
             __syncwarp();
-            ptx::fence_system();
+            ptx::fence_device();
         }
         ptx::named_barrier(barrier_group + group, 128);
 #pragma unroll 1
@@ -120,14 +120,14 @@ template <class Config, int steps, int n> struct LeftSums {
     DEV void await(u32 place, u32 tiles) const
     {
         if (!has_some(place, tiles)) return;
-        while (!is_raised(ptx::load_system(flag(place)))) {}
-        ptx::store_system(flag(place), {{0, 0, 0, 0}});
+        while (!is_raised(ptx::load_device(flag(place)))) {}
+        ptx::store_device(flag(place), {{0, 0, 0, 0}});
     }
     DEV void add_one(float (&sum)[n], u32 place) const
     {
 #pragma unroll
         for (u32 i = 0; i < vectors; i++) {
-            const ptx::Words w = ptx::load_system(sums(place) + i * 128 * 16);
+            const ptx::Words w = ptx::load_device(sums(place) + i * 128 * 16);
 #pragma unroll
             for (int j = 0; j < 4; j++) sum[4 * i + j] += bits_float(w.at[j]);
         }

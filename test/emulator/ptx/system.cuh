@@ -16,6 +16,8 @@ DEV Words load_system(const void *from)
     emu_system_load(w.at, from, 4);
     return w;
 }
+DEV void store_device(void *to, const Words &w) { store_system(to, w); } // as all devices see it
+DEV Words load_device(const void *from) { return load_system(from); }
 DEV void store_word_system(void *to, u32 w) { emu_system_store(to, &w, 1); }
 DEV u32 load_word_system(const void *from)
 {
@@ -26,6 +28,7 @@ DEV u32 load_word_system(const void *from)
 DEV bool claim_word(u32 *at, u32 old, u32 w) { return emu_system_claim(at, old, w); }
 DEV u32 add_word(u32 *at, u32 w) { return emu_system_add(at, w); }
 DEV void fence_system() { emu_system_fence(); }
+DEV void fence_device() { emu_system_fence(); }
 DEV u8 *computed(u8 *p) { return p; }
 DEV u64 nanoseconds() { return emu_nanoseconds(); }
 DEV void pause(u32) {} // who polls rests
