@@ -141,13 +141,17 @@ static void print_kernel(const struct scan_spec *s, const struct schedule *of, s
                 s->heads, s->head_dim, s->states);
     const struct scan_kernel kernel = kernel_of(s, of);
     bool steps = of->tile.groups;
-    text_printf(t, "#include \"recurrent/%s.cuh\"\n#include \"tile/block.cuh\"\n\nusing namespace coda;\n\n",
+    text_printf(t,
+                "#include \"ptx/control.cuh\"\n#include \"recurrent/%s.cuh\"\n#include \"tile/block.cuh\"\n",
                 kernel.file);
+    text_append(t, "\nusing namespace coda;\n\n");
     emit_sizes(s, of, t);
     if (steps) emit_steps(s, of, t);
     else emit_dynamic(&kernel, of, t);
     emit_args(s, k, t, &call);
     emit_body(t);
+    if (of->early) text_append(t, "    ptx::grid_launch_next();\n");
+    if (of->pdl) text_append(t, "    ptx::grid_wait();\n");
     if (of->grid) text_printf(t, "    Kernel::run(block, {%sa.sequences, a.rows});\n", text_str(&call));
     text_append(t, "}\n");
     /* ptxas keeps the steps' registers few, and of states that come one by one it then spills some. */

@@ -80,7 +80,6 @@ template <class Config> struct ScanChunks : ScanFragments<Config, 64 / Config::s
         const Place at = Base::place(in, block.index());
         const i32 warp = ptx::uniform(threadIdx.x / 32);
         States s;
-        ptx::grid_wait();
         const SequenceRows of = in.find_rows(at.batch);
         const i32 first = of.first, end = of.end;
         const float a = in.a[at.head], bias = Config::bias ? in.bias[at.head] : 0.0f;
@@ -100,7 +99,6 @@ template <class Config> struct ScanChunks : ScanFragments<Config, 64 / Config::s
             __syncthreads();
         }
         Base::store_states(in, at, warp, s);
-        ptx::grid_launch_next();
     }
 };
 

@@ -403,7 +403,6 @@ template <class Config> struct ScanChunksSm90 : ScanFragments<Config, 1> {
         Shared &shared = *reinterpret_cast<Shared *>(block.shared());
         const Place at = Base::place(in, block.index());
         begin(shared);
-        ptx::grid_wait();
         const SequenceRows of = in.find_rows(at.batch);
         const i32 first = of.first, end = of.end, role = ptx::uniform(threadIdx.x / group);
         if (at.batch == 0) Base::clear(in, at, 0, first);
@@ -418,7 +417,6 @@ template <class Config> struct ScanChunksSm90 : ScanFragments<Config, 1> {
             ptx::shrink_registers<bring_registers>();
             bring_all(in, at, first, end, shared);
         }
-        ptx::grid_launch_next();
     }
 };
 

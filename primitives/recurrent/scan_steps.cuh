@@ -18,7 +18,6 @@
 #pragma once
 #include "map/silu.cuh"
 #include "port/tile.cuh"
-#include "ptx/control.cuh"
 #include "recurrent/scan_tensors.cuh"
 
 namespace coda {
@@ -265,7 +264,6 @@ template <class Config> struct ScanSteps {
         Shared &shared = *reinterpret_cast<Shared *>(block.shared());
         const Place at = place(in, block.index());
         float s[rows][own], a[rows][own] = {};
-        ptx::grid_wait();
         begin(in, at, s);
         if constexpr (Config::each) load_rates(in, at, a);
         const SequenceRows of = in.find_rows(at.batch);
@@ -283,7 +281,6 @@ template <class Config> struct ScanSteps {
             leave_columns(in, at, row, count, shared);
         }
         end(in, at, s);
-        ptx::grid_launch_next();
     }
 };
 

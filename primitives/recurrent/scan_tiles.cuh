@@ -256,7 +256,6 @@ template <class Config> struct ScanTiles : ScanWalkers<Config> {
     {
         Shared &shared = *reinterpret_cast<Shared *>(block.shared());
         const Place at = place(in, block.index());
-        ptx::grid_wait();
         const SequenceRows of = in.find_rows(at.batch);
         const i32 first = of.first, end = of.end;
         if (at.batch == 0) clear(in, at, 0, first);
@@ -271,7 +270,6 @@ template <class Config> struct ScanTiles : ScanWalkers<Config> {
         if (role == Base::WALK) Base::walk(in, at, first, end, shared);
         else if (role == Base::MAKE) make(in, at, first, end, shared);
         else if (role == Base::FINISH) finish(in, at, first, end, shared);
-        ptx::grid_launch_next();
     }
 };
 
