@@ -95,8 +95,8 @@ CODA_API coda_value coda_scan(coda_graph *g, coda_value x, coda_value dt, coda_v
  * has equal bits however tokens are spread over them, if states are fp32. With one decay for each head a GPU
  * takes 32 tokens of bf16 and more, or so many in the mean of packed sequences, by chunks of 64 on tensor
  * cores, if K is 32, 64 or 128, V is a multiple of 32, and rows begin at multiples of 16 bytes: not with
- * CODA_BATCH_INVARIANT. *after is then, in fp32, within 1e-5 of its rms, or 2^-17 of the terms k[t]^T e that
- * cancel where keys are nearly equal (3e-5 was seen; token by token 1e-6). One launch at any length. */
+ * CODA_BATCH_INVARIANT. *after is then, in fp32, within 1e-5 of its rms, or 2^-19 of the terms k[t]^T e that
+ * cancel where keys are nearly equal (1e-5 was seen; token by token 1e-6). One launch at any length. */
 typedef struct coda_delta_options {
     size_t size;
     int64_t heads;     /* of v, decay, beta and the states; INIT: 1 */

@@ -119,18 +119,25 @@ template <class Config> struct DeltaCarry {
         }
     }
 
-    // N e^(G_64 - G), times k's length.
-    template <class Numbers>
-    DEV static void weigh(const Tokens &n, const Numbers &of, Operands &high, Operands &low)
+    // N e^(G_64 - G), times k's length, of eight tokens from 8 t on. Where keys repeat, what is added to S is
+    // the sum of all.
+    template <bool last>
+    DEV static void weigh(const float (&n)[4], i32 t, const float *later, Pair (&left)[2], Operands &high,
+                          Operands &low)
     {
+        const Pair w = port::load_pair(&later[8 * t + 2 * (Chunk::lane() % 4)]);
 #pragma unroll
-        for (i32 t = 0; t < chunk / 8; t++) {
-            const Pair w = port::load_pair(&of.later[8 * t + 2 * (Chunk::lane() % 4)]);
+        for (i32 h = 0; h < 2; h++)
+            split_of_sum<last, T>(n[2 * h] * w.a, n[2 * h + 1] * w.b, left[h], high[t / 2][t % 2 * 2 + h],
+                                  low[t / 2][t % 2 * 2 + h]);
+    }
+    DEV static void weigh_all(const Tokens &n, const float *later, Operands &high, Operands &low)
+    {
+        constexpr i32 last = chunk / 8 - 1;
+        Pair left[2] = {};
 #pragma unroll
-            for (i32 h = 0; h < 2; h++)
-                split_pair<T>(n[t][2 * h] * w.a, n[t][2 * h + 1] * w.b, high[t / 2][t % 2 * 2 + h],
-                              low[t / 2][t % 2 * 2 + h]);
-        }
+        for (i32 t = 0; t < last; t++) weigh<false>(n[t], t, later, left, high, low);
+        weigh<true>(n[last], last, later, left, high, low);
     }
     // The sum is of its own, and then added: tensor cores round what they add to towards 0.
     DEV static void advance(State &s, const Operands &high, const Operands &low, u32 k, float all)
@@ -187,7 +194,7 @@ template <class Config> struct DeltaCarry {
         solve(high, low, ptx::shared_address(shared.inverse[turn].high),
               ptx::shared_address(shared.inverse[turn].low), n);
         if constexpr (Config::o) leave_change(n, left, turn);
-        weigh(n, of, high, low);
+        weigh_all(n, of.later, high, low);
         advance(s, high, low, k, of.all);
     }
 

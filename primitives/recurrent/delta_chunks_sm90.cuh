@@ -3,7 +3,8 @@
 // fp32, from the first chunk to the last, and makes all products by wgmma, transposed as delta_chunks.cuh has
 // them: the results of one are the operand of the next, and no warp hands anything on to another one. While
 // q S is multiplied the warpgroup is at N, and while P N is, at the state behind the chunk, of which the next
-// chunk's keys see each half as soon as it is there. Four more warps bring what comes next, and store o.
+// chunk's keys see each half as soon as it is there. T and P are 0 above their diagonals, so that products of
+// 32 columns are six of eight. Four more warps bring what comes next, and store o.
 //
 // What is prepared lies in the place of `decay`.
 //
@@ -35,7 +36,7 @@ template <class Config> struct DeltaChunksSm90 {
     static constexpr i32 keys = Chunk::keys, chunk = Chunk::chunk, blocks = Chunk::blocks;
     static constexpr i32 slice = Config::slice, groups = slice / 64, stages = Config::ring;
     static constexpr i32 threads = 128 * (groups + 1);
-    static constexpr i32 carry_registers = 216, other_registers = 72; // where there are three warpgroups
+    static constexpr i32 carry_registers = 224, other_registers = 56; // where there are three warpgroups
     static constexpr i32 eight_rows = 1024, part_bytes = Chunk::Keys::part_bytes;
     static_assert(slice % 64 == 0 && stages >= 2 && Chunk::Keys::row_bytes == 128);
 
@@ -196,31 +197,32 @@ template <class Config> struct DeltaChunksSm90 {
         ptx::wgmma_commit();
     }
 
+    // Tokens whose sums are together; those before them, by sixteens, are all that they need.
+    static constexpr i32 together = 32;
+    typedef float Part[together / 2];
+    DEV static Part &part_of(Sum &sum, i32 first) { return reinterpret_cast<Part &>(sum[first / 2]); }
     // N^T, under way.
     DEV static void solve(Operands &high, Operands &low, u32 stage, Sum &n)
     {
         pin(high), pin(low);
         ptx::wgmma_fence();
 #pragma unroll
-        for (i32 j = 0; j < blocks; j++) {
-            const u64 b = operand(stage, of_high + 2 * j * eight_rows);
-            const u64 c = operand(stage, of_low + 2 * j * eight_rows);
-            ptx::Wgmma<T, chunk>::template mma<1>(n, high[j], c, j > 0);
-            ptx::Wgmma<T, chunk>::template mma<1>(n, low[j], b, 1);
-            ptx::Wgmma<T, chunk>::template mma<1>(n, high[j], b, 1);
-        }
+        for (i32 first = 0; first < chunk; first += together)
+#pragma unroll
+            for (i32 j = 0; j < (first + together) / 16; j++) {
+                const u64 b = operand(stage, of_high + 2 * j * eight_rows + 2 * first);
+                const u64 c = operand(stage, of_low + 2 * j * eight_rows + 2 * first);
+                Part &to = part_of(n, first);
+                ptx::Wgmma<T, together>::template mma<1>(to, high[j], c, j > 0);
+                ptx::Wgmma<T, together>::template mma<1>(to, low[j], b, 1);
+                ptx::Wgmma<T, together>::template mma<1>(to, high[j], b, 1);
+            }
         ptx::wgmma_commit();
     }
-    // N, packed, and times e^(G_64 - G) and k's length.
-    DEV static void weigh(const Sum &n, const float *later, Operands &high, Operands &low, Operands &packed)
+    DEV static void pack(const Sum &n, Operands &to)
     {
 #pragma unroll
-        for (i32 i = 0; i < 4 * blocks; i++) {
-            const i32 t = i / 4;
-            const Pair w = port::load_pair(&later[16 * t + i % 4 / 2 * 8 + 2 * (Chunk::lane() % 4)]);
-            split_pair<T>(n[2 * i] * w.a, n[2 * i + 1] * w.b, high[t][i % 4], low[t][i % 4]);
-            if constexpr (Config::o) packed[t][i % 4] = pack2<T>(n[2 * i], n[2 * i + 1]);
-        }
+        for (i32 i = 0; i < 4 * blocks; i++) to[i / 4][i % 4] = pack2<T>(n[2 * i], n[2 * i + 1]);
     }
 
     // What is added to S of 64 keys, under way.
@@ -254,8 +256,11 @@ template <class Config> struct DeltaChunksSm90 {
         pin(n), pin(o);
         ptx::wgmma_fence();
 #pragma unroll
-        for (i32 j = 0; j < blocks; j++)
-            ptx::Wgmma<T, chunk>::template mma<0>(o, n[j], operand(stage, of_p + 32 * j), 1);
+        for (i32 first = 0; first < chunk; first += together)
+#pragma unroll
+            for (i32 j = 0; j < (first + together) / 16; j++)
+                ptx::Wgmma<T, together>::template mma<0>(
+                    part_of(o, first), n[j], operand(stage, of_p + first / 8 * eight_rows + 32 * j), 1);
         ptx::wgmma_commit();
     }
 
@@ -315,6 +320,7 @@ template <class Config> struct DeltaChunksSm90 {
         const u32 v = ptx::shared_address(of.v), stage = ptx::shared_address(&of) >> 4;
         const DeltaFactors &made = of.factors;
         Operands x, high, low, weighed_high, weighed_low, packed;
+        Tokens tokens;
         Sum n, o;
         Change d;
         if constexpr (Config::o) ask(seen.of, stage, o);
@@ -331,9 +337,13 @@ template <class Config> struct DeltaChunksSm90 {
         const float all = made.all;
         ptx::wgmma_wait<0>();
         pin(n), pin(high), pin(low);
-        weigh(n, made.later, weighed_high, weighed_low, packed);
+        unpack(n, tokens);
+        Carry::weigh_all(tokens, made.later, weighed_high, weighed_low);
         advance(weighed_high, weighed_low, stage, 0, d);
-        if constexpr (Config::o) add_within(packed, stage, o);
+        if constexpr (Config::o) {
+            pack(n, packed);
+            add_within(packed, stage, o);
+        }
         ptx::wgmma_wait<Config::o>();
         add(s, 0, d, all);
         if constexpr (halves > 1) advance(weighed_high, weighed_low, stage, 1, d);

@@ -223,10 +223,10 @@ template <class Config> struct DeltaPrepare {
         each_block(
             warp, d,
             [&](const float(&sum)[2][4], i32 j) {
-                Solve::template weigh<false>(warp, j, sum, of.numbers, floats, to.inverse);
+                Solve::template weigh<false>(warp, j, sum, of.numbers, floats, to.inverse, to.p);
             },
             [&](const float(&sum)[2][4]) {
-                Solve::template weigh<true>(warp, warp, sum, of.numbers, floats, to.inverse);
+                Solve::template weigh<true>(warp, warp, sum, of.numbers, floats, to.inverse, to.p);
             });
     }
     DEV static void weigh_queries(i32 warp, const Products &d, const float (&factor)[2], Head &of, Made &to)
@@ -266,7 +266,7 @@ template <class Config> struct DeltaPrepare {
         Made &made = shared.made[group];
         Solve::invert(warp, shared.head[group].diagonal[warp], made.inverse);
         meet(group);
-        Solve::substitute(warp, made.inverse);
+        Solve::substitute(warp, made.inverse, made.p);
         meet(group);
     }
 

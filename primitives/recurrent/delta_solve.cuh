@@ -7,8 +7,10 @@
 //     T_ij = - T_ii (the sum of L_im T_mj over j <= m < i)
 //
 // Powers of L, by whose squares its inverse could be made, grow before they vanish where keys repeat. What is
-// multiplied is the sum of two bf16. T^T lies in shared memory, which has its blocks on and above the
-// diagonal; in the others lies L.
+// multiplied is the sum of two bf16. Where keys repeat T's columns nearly cancel, and what counts is what
+// they err by in sum: the smaller halves of its blocks on the diagonal have sums of nearly 0, and L,
+// multiplied by these, is the sum of three bf16. T^T lies in shared memory, which has its blocks on and above
+// the diagonal; in the others lies L, whose third parts lie where those of P are 0.
 #pragma once
 #include "math.cuh"
 #include "ptx/barrier.cuh"
@@ -91,6 +93,12 @@ template <class Config> struct DeltaChunk {
     DEV static void next(i32 &turn, i32 &stage)
     {
         turn = turn + 1 == ring ? 0 : turn + 1, stage = stage + 1 == stages ? 0 : stage + 1;
+    }
+
+    // Of an element of a block below the diagonal the place in the block above it.
+    DEV static i32 across_diagonal(i32 row, i32 column)
+    {
+        return Square::offset(column / 16 * 16 + row % 16, row / 16 * 16 + column % 16);
     }
 
     DEV static void leave(Piece *to, const Operand &x) { to[lane()] = {x[0], x[1], x[2], x[3]}; }
@@ -260,10 +268,11 @@ template <class Config> struct DeltaSolve {
         }
     }
 
-    // Blocks of L, of products k k^T: that on the diagonal as floats, or block j of the others as two halves.
+    // Blocks of L, of products k k^T: that on the diagonal as floats, or block j of the others as three
+    // parts.
     template <bool diagonal>
     DEV static void weigh(i32 warp, i32 j, const float (&sum)[2][4], const Numbers &of,
-                          float (&floats)[16][16], typename Chunk::Inverse &to)
+                          float (&floats)[16][16], typename Chunk::Inverse &to, T *rest)
     {
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
@@ -279,7 +288,8 @@ template <class Config> struct DeltaSolve {
                                      {column < t ? a : 0.0f, column + 1 < t ? b : 0.0f});
                 } else {
                     const i32 at = Chunk::Square::offset(t, column);
-                    split_pair<T>(a, b, *(u32 *)((u8 *)to.high + at), *(u32 *)((u8 *)to.low + at));
+                    split_pair<T>(a, b, *(u32 *)((u8 *)to.high + at), *(u32 *)((u8 *)to.low + at),
+                                  *(u32 *)((u8 *)rest + Chunk::across_diagonal(t, column)));
                 }
             }
         }
@@ -300,14 +310,17 @@ template <class Config> struct DeltaSolve {
             for (i32 j = 0; j < i; j++) sum = fmaf(-row[j], x[j], sum);
             x[i] = sum;
         }
+        typename Chunk::Piece high[2], low[2];
+        Pair left = {};
 #pragma unroll
-        for (i32 i = 0; i < 16; i += 8) {
-            typename Chunk::Piece high, low;
-            const i32 at = Chunk::Square::offset(16 * warp + column, 16 * warp + i);
+        for (i32 i = 0; i < 7; i++)
+            split_evenly<false, T>(x[2 * i], x[2 * i + 1], left, high[i / 4].x[i % 4], low[i / 4].x[i % 4]);
+        split_evenly<true, T>(x[14], x[15], left, high[1].x[3], low[1].x[3]);
 #pragma unroll
-            for (i32 j = 0; j < 4; j++) split_pair<T>(x[i + 2 * j], x[i + 2 * j + 1], high.x[j], low.x[j]);
-            *(typename Chunk::Piece *)((u8 *)to.high + at) = high;
-            *(typename Chunk::Piece *)((u8 *)to.low + at) = low;
+        for (i32 i = 0; i < 2; i++) {
+            const i32 at = Chunk::Square::offset(16 * warp + column, 16 * warp + 8 * i);
+            *(typename Chunk::Piece *)((u8 *)to.high + at) = high[i];
+            *(typename Chunk::Piece *)((u8 *)to.low + at) = low[i];
         }
     }
 
@@ -331,10 +344,11 @@ template <class Config> struct DeltaSolve {
         split_results<T>(sum[0], sum[1], to.high, to.low);
     }
     // Blocks of T^T's rows 16 warp on, right of the diagonal.
-    DEV static void substitute(i32 warp, typename Chunk::Inverse &of)
+    DEV static void substitute(i32 warp, typename Chunk::Inverse &of, const T *rest)
     {
         typedef typename Chunk::Square Square;
         const u32 high = ptx::shared_address(of.high), low = ptx::shared_address(of.low);
+        const u32 third = ptx::shared_address(rest);
         Halves x[blocks - 1];
         ptx::ldmatrix(Square::matrices(high, 16 * warp, 16 * warp, true), x[0].high);
         ptx::ldmatrix(Square::matrices(low, 16 * warp, 16 * warp, true), x[0].low);
@@ -350,6 +364,10 @@ template <class Config> struct DeltaSolve {
                 ptx::ldmatrix(Square::matrices(high, 16 * i, 16 * (warp + m), false), b);
                 ptx::ldmatrix(Square::matrices(low, 16 * i, 16 * (warp + m), false), c);
                 add_product(sum, x[m], b, c);
+                if (m > 0) continue;
+                multiply<T>(sum[1][0], sum[1][1], x[0].low, c);
+                ptx::ldmatrix(Square::matrices(third, 16 * warp, 16 * i, false), b);
+                multiply<T>(sum[2][0], sum[2][1], x[0].high, b);
             }
             finish_product(sum, 1.0f, y);
             ptx::ldmatrix_transposed(Square::matrices(high, 16 * i, 16 * i, true), b);
@@ -377,24 +395,24 @@ template <class Config> struct DeltaSolve {
     }
     template <bool diagonal>
     DEV static void relate(i32 warp, i32 j, u32 k, const typename Chunk::Rows &rows, const Numbers &of,
-                           typename Chunk::Diagonal &floats, typename Chunk::Inverse &to)
+                           typename Chunk::Diagonal &floats, typename Chunk::Inverse &to, T *rest)
     {
         float sum[2][4] = {};
         Chunk::relate(rows, k, 16 * j, sum);
-        weigh<diagonal>(warp, j, sum, of, floats[warp], to);
+        weigh<diagonal>(warp, j, sum, of, floats[warp], to, rest);
     }
     DEV static void finish(i32 warp, u32 k, const typename Chunk::Rows &rows, Numbers &of,
-                           typename Chunk::Diagonal &floats, typename Chunk::Inverse &to)
+                           typename Chunk::Diagonal &floats, typename Chunk::Inverse &to, T *rest)
     {
         find_factors(32 * warp + Chunk::lane(), of);
         meet();
-        relate<true>(warp, warp, k, rows, of, floats, to);
+        relate<true>(warp, warp, k, rows, of, floats, to, rest);
 #pragma unroll 1
-        for (i32 j = 0; j < warp; j++) relate<false>(warp, j, k, rows, of, floats, to);
+        for (i32 j = 0; j < warp; j++) relate<false>(warp, j, k, rows, of, floats, to, rest);
         __syncwarp();
         invert(warp, floats[warp], to);
         meet();
-        substitute(warp, to);
+        substitute(warp, to, rest);
     }
     DEV static void make(i32 warp, i32 turn, i32 stage, i32 count, Shared &shared)
     {
@@ -402,7 +420,8 @@ template <class Config> struct DeltaSolve {
         typename Chunk::Rows rows;
         begin(warp, k, count, shared.numbers[turn], rows);
         meet();
-        finish(warp, k, rows, shared.numbers[turn], shared.diagonal, shared.inverse[turn]);
+        finish(warp, k, rows, shared.numbers[turn], shared.diagonal, shared.inverse[turn],
+               shared.weights[turn].p);
     }
 
     template <class Place>

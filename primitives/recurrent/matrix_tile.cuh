@@ -42,6 +42,36 @@ template <class T> DEV void split_pair(float a, float b, u32 &high, u32 &low)
     const Pair h = unpack2<T>(high);
     low = pack2<T>(a - h.a, b - h.b);
 }
+// The same, and what is left, which is below 2^-17 of x.
+template <class T> DEV void split_pair(float a, float b, u32 &high, u32 &low, u32 &rest)
+{
+    high = pack2<T>(a, b);
+    const Pair h = unpack2<T>(high);
+    split_pair<T>(a - h.a, b - h.b, low, rest);
+}
+// The same of a pair behind others, to which is added what the larger halves of those before it left, so that
+// the sums of all smaller halves are nearly 0. The last one's b has what a's left, too.
+template <bool last, class T> DEV void split_evenly(float a, float b, Pair &left, u32 &high, u32 &low)
+{
+    const float x = a + left.a;
+    const float y = b + (last ? left.b + (x - to_float(from_float<T>(x))) : left.b);
+    high = pack2<T>(x, y);
+    const Pair h = unpack2<T>(high);
+    low = pack2<T>(a - h.a, b - h.b);
+    left = {x - h.a, y - h.b};
+}
+// The same of the last of some pairs, or of one before it, so that the sum of all is exact up to what is left
+// of the last float: `left` is what is left of the pairs before.
+template <bool last, class T> DEV void split_of_sum(float a, float b, Pair &left, u32 &high, u32 &low)
+{
+    high = pack2<T>(a, b);
+    const Pair h = unpack2<T>(high);
+    float x = a - h.a, y = b - h.b;
+    if constexpr (last) x += left.a, y += left.b + (x - to_float(from_float<T>(x)));
+    low = pack2<T>(x, y);
+    const Pair l = unpack2<T>(low);
+    left.a += x - l.a, left.b += y - l.b;
+}
 template <class T>
 DEV void split_results(const float (&left)[4], const float (&right)[4], Operand &high, Operand &low)
 {

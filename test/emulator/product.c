@@ -78,7 +78,7 @@ static void check_view(const struct thread *t, uint64_t d, bool mn, uint32_t row
     if (d >> 62 != 1 || d >> 49 & 7)
         fail_thread(t, "the descriptor of %c is 0x%llx", name, (unsigned long long)d);
     if (v.stride != 1024) fail_thread(t, "%c has groups of 8 rows %u bytes apart", name, v.stride);
-    if (v.start % (mn ? 1024 : 32) || v.start % 1024 >= 128)
+    if (v.start % 32 || v.start % 1024 >= 128 || (mn && v.start % 128 && v.start % 128 / 2 + rows > 64))
         fail_thread(t, "%c starts at 0x%x, not at a k of the first of 8 rows", name, v.start);
     extent(&v, rows, &first, &bytes);
     own_offset(t, first, bytes, 16, "product");
