@@ -75,7 +75,8 @@ template <class Config, class Epilogue> struct StreamMma {
         Fragments::digits ? Fragments::right_place(bk) : most_rows * right_pitch;
     using Ring = StreamRing<Config::stages, depth * Fragments::tile_bytes, Config::window>;
     using RightRing = StreamRing<Config::right_stages, right_bytes, Config::right_stages>;
-    using Partial = float[runs][most_rows][4 * pass_tiles][4];
+    // A row's sums begin four banks after those of the row before: stores of four rows meet two by two.
+    using Partial = float[runs][most_rows][4 * pass_tiles + 1][4];
     static constexpr bool over_ring = passes == 1; // sums lie there, when all that it had is multiplied
     struct Shared {
         Ring ring;
@@ -349,7 +350,7 @@ template <class Config, class Epilogue> struct StreamMma {
 
     // A warp's sums of a pass: a lane has two rows of A and, of each tile, two columns. These are one in each
     // octet; of records whose rows are of either octet in turns, rows of the record. Rows that are not there
-    // would take the others their time: four lanes' stores go to one bank.
+    // would take the others their time: two lanes' stores go to one bank.
     DEV void put(const Sums &sum, int tiles) const
     {
         const int lane = threadIdx.x % 32, row = lane % 4 * 2, line = lane / 4, live = rows();
