@@ -48,7 +48,7 @@ enum {
 };
 
 #define ISSUED 0.55       /* of a scheduler's clocks */
-#define DIGIT_CLOCKS 0.85 /* to make digits of an element of A */
+#define DIGIT_CLOCKS 0.85 /* to make digits of an element of a row of A */
 #define DIGIT_GAIN 0.25   /* clocks, of a tile's products with one */
 
 static int octets(const struct program *p) { return stream_rows(p, &(struct tile){0}) / 8; }
@@ -94,18 +94,22 @@ static int columns(const struct program *p, const struct tile *t)
 
 static int tiles(const struct program *p, const struct tile *t) { return CEIL_DIV(columns(p, t), 16); }
 
-/* Is the row of A four columns of products with codes of 4 bits (digit_rows.cuh), of eight that are there? A
- * block of more tiles gains more of digits that cost it the same: int4 with scales of 128 took an H200, us,
+/* Is each row of A, one or two, four columns of products with codes of 4 bits (digit_rows.cuh), of eight that
+ * are there? A block of more tiles gains more of digits that cost it the same: a row times int4 with scales of
+ * 128 took an H200, us,
  *     columns x K    tiles of a block   as they are   by digits
  *     4096 x 4096         2                 5.7          7.2
  *     4096 x 11008        2                10.4         13.2
  *     12288 x 4096        6                10.9         10.0
- *     22016 x 4096       11                15.4         14.2 */
+ *     22016 x 4096       11                15.4         14.2
+ * and two rows, whose digits cost twice as much,
+ *     22016 x 4096       11                15.6         14.0 */
 static bool has_digits(const struct program *p, const struct tile *t)
 {
-    if (!is_packed(p) || format_of(p).codes != CODA_CODES_INT4 || octets(p) > 1 || p->dim[1] > 1)
+    if (!is_packed(p) || format_of(p).codes != CODA_CODES_INT4 || octets(p) > 1 || p->dim[1] > 2)
         return false;
-    return tiles(p, t) * DIGIT_GAIN * (double)p->k > DIGIT_CLOCKS * (double)p->k + DIGITS;
+    double clocks = DIGIT_CLOCKS * (double)(p->dim[1] * p->k) + DIGITS;
+    return tiles(p, t) * DIGIT_GAIN * (double)p->k > clocks;
 }
 /* Bytes of all rows of A in a chunk. */
 static int right_bytes(const struct program *p, const struct tile *t)

@@ -9,8 +9,8 @@
 // K is outside, rows are inside: all tiles of a pass advance along K together. So a warp has the sums of its
 // tiles in registers over all of K, and of A no more than its run of a chunk, which serves all its tiles.
 // At the end of a pass the sums of the four or eight runs meet in shared memory, where they are added in
-// their order: what a row of A gets depends neither on which block has its column, nor, but for one that is
-// digits (digit_rows.cuh), on how many there are.
+// their order: what a row of A gets depends neither on which block has its column, nor, but for one or two
+// that are digits (digit_rows.cuh), on how many there are.
 // A block with more tiles than a pass has walks K again for the others. One of a tile or two has eight runs:
 // of four, every second warp would multiply nothing.
 //

@@ -108,6 +108,11 @@ static const struct {
                          512) "%g = slice %a {axis=1,start=0,stop=640,step=1}\n%u = slice "
                               "%a {axis=1,start=640,stop=1280,step=1}\n"
                               "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {.name = "gate and up stacked, two rows by digits",
+     .text = PACKED_ROWS(2, "q4_k", 368640, 2560,
+                         256) "%g = slice %a {axis=1,start=0,stop=1280,step=1}\n%u = slice "
+                              "%a {axis=1,start=1280,stop=2560,step=1}\n"
+                              "%y = swiglu %g, %u\noutput %y = %y\n"},
     {.name = "gate and up in turns",
      .text =
          PACKED("q4_k", 184320, 1280, 256) "%g = slice %a {axis=1,start=0,stop=1279,step=2}\n%u = slice %a "
@@ -160,22 +165,22 @@ static int try_all_packed(const struct jit_device *device)
     return failed;
 }
 
-/* A row times codes of 4 bits, by digits: K that ends within a group or a run, several passes. Blocks have as
+/* A row or two times codes of 4 bits, by digits: K that ends within a group or a run, several passes. Blocks have as
  * many tiles as that takes, of a card's many SMs no less. */
 static int try_digits(void)
 {
     static const char *const words[] = {
         "q4_0", "q4_1", "q4_k", "int4_g128_f16_zeros", "int4_g64_bf16", "int4_g256_f32", "int4_g128_bf16"};
-    static const struct packed_sizes few[] = {{1, 517, 1320, 0, CODA_BF16},
-                                              {1, 1040, 2664, 0, CODA_F16},
-                                              {1, 800, 3176, 3, CODA_BF16},
-                                              {1, 2000, 264, 0, CODA_F16}},
-                                     many = {1, 16400, 2664, 0, CODA_BF16};
+    static const struct packed_sizes few[] = {{1, 517, 1320, 0, CODA_BF16}, {1, 1040, 2664, 0, CODA_F16},
+                                              {1, 800, 3176, 3, CODA_BF16}, {1, 2000, 264, 0, CODA_F16},
+                                              {2, 1013, 1320, 0, CODA_F16}, {2, 900, 2120, 3, CODA_BF16}},
+                                     many[] = {{1, 16400, 2664, 0, CODA_BF16}, {2, 23000, 2664, 0, CODA_F16}};
     int failed = 0;
     for (int i = 0; i < ARRAY_SIZE(words); i++) {
         for (int k = 0; k < ARRAY_SIZE(few); k++)
-            if (emulated && (k == i % 4 || scale_is_full())) failed += try_packed(words[i], &few[k]);
-        if (!emulated) failed += try_packed(words[i], &many);
+            if (emulated && (k == i % 4 || k == 4 + i % 2 || scale_is_full()))
+                failed += try_packed(words[i], &few[k]);
+        for (int k = 0; k < ARRAY_SIZE(many) && !emulated; k++) failed += try_packed(words[i], &many[k]);
     }
     return failed;
 }

@@ -173,7 +173,7 @@ START_TEST(chunks_whatever_the_rows)
 }
 END_TEST
 
-/* A row is digits where a block has tiles enough for what they cost. */
+/* A row or two are digits where a block has tiles enough for what they cost. */
 START_TEST(digits_by_tiles)
 {
     static const struct {
@@ -186,7 +186,10 @@ START_TEST(digits_by_tiles)
                 {"int4_g128_bf16", 1, 4096, 4096, false},
                 {"int4_g128_bf16", 1, 4096, 11008, false},
                 {"int4_g128_bf16", 1, 12288, 512, false},
-                {"int4_g128_bf16", 2, 22016, 4096, false},
+                {"int4_g128_bf16", 2, 22016, 4096, true},
+                {"q4_k", 2, 22016, 4096, true},
+                {"int4_g128_bf16", 2, 8192, 4096, false},
+                {"int4_g128_bf16", 3, 22016, 4096, false},
                 {"q6_k", 1, 22016, 4096, false},
                 {"mxfp4", 1, 22016, 4096, false}};
     for (int i = 0; i < 2 * ARRAY_SIZE(want); i++) {
