@@ -191,30 +191,48 @@ template <class Config, class Epilogue> struct StreamMma {
         if constexpr (!packed) finish_copies();
     }
 
-    // Rows of A, too, are so short that bulk copies of them would keep TMA from those of B.
-    DEV void supply_rows() const
+    DEV auto chunk_of(int row, int chunk) const
+    {
+        return a() + (first_row + row) * Config::a_stride_row + (i64)chunk * bk;
+    }
+
+    // A chunk of the rows of A, which are so short that bulk copies of them would keep TMA from records of B.
+    DEV void supply_by_lanes(typename RightRing::Cursor at, int chunk) const
     {
         constexpr int pieces = 2 * bk / 512;
-        const int lane = threadIdx.x % 32;
+        const int lane = threadIdx.x % 32, bytes = 2 * length(chunk);
+        const u32 to = ptx::shared_address(s.right.data[at.slot]) + 16 * lane;
+        s.right.wait_free(at);
+#pragma unroll 1
+        for (int row = 0; row < rows(); row++)
+#pragma unroll
+            for (int i = 0; i < pieces; i++)
+                if (512 * i + 16 * lane < bytes)
+                    ptx::copy_async<16>(to + row * right_pitch + 512 * i,
+                                        (const u8 *)chunk_of(row, chunk) + 16 * lane + 512 * i, 16);
+        ptx::copy_async_arrive(s.right.full_of(at));
+    }
+
+    // The same where lanes copy B, so that TMA has nothing else to do: 16 rows times f8e4m3 of 22016 x 4096
+    // took an H200 27.9 us, not 28.4.
+    DEV void supply_by_bulk(typename RightRing::Cursor at, int chunk) const
+    {
+        const int row = threadIdx.x % 32;
+        const u32 bytes = 2 * length(chunk), bar = s.right.expect_in_warp(at, rows() * bytes);
+        if (row < rows())
+            ptx::bulk_load(ptx::shared_address(s.right.data[at.slot]) + row * right_pitch,
+                           chunk_of(row, chunk), bytes, bar);
+    }
+
+    DEV void supply_rows() const
+    {
         auto at = RightRing::producer();
 #pragma unroll 1
         for (int pass = 0; pass < passes; pass++)
 #pragma unroll 1
-            for (int chunk = 0; chunk < chunks && tiles_of(pass); chunk++, at.next()) {
-                const int bytes = 2 * length(chunk);
-                const u8 *const from = (const u8 *)(a() + (i64)chunk * bk) + 16 * lane;
-                const u32 to = ptx::shared_address(s.right.data[at.slot]) + 16 * lane;
-                s.right.wait_free(at);
-#pragma unroll 1
-                for (int row = 0; row < rows(); row++)
-#pragma unroll
-                    for (int i = 0; i < pieces; i++)
-                        if (512 * i + 16 * lane < bytes)
-                            ptx::copy_async<16>(to + row * right_pitch + 512 * i,
-                                                from + (first_row + row) * Config::a_stride_row * 2 + 512 * i,
-                                                16);
-                ptx::copy_async_arrive(s.right.full_of(at));
-            }
+            for (int chunk = 0; chunk < chunks && tiles_of(pass); chunk++, at.next())
+                if constexpr (packed) supply_by_lanes(at, chunk);
+                else supply_by_bulk(at, chunk);
     }
 
     // Rows of A become digits, a chunk at a time; more are on their way meanwhile.
@@ -226,10 +244,7 @@ template <class Config, class Epilogue> struct StreamMma {
         const auto load = [&](typename Fragments::Supply &x, int chunk) {
 #pragma unroll
             for (int row = 0; row < Fragments::left_rows; row++)
-                if (row < rows())
-                    x.load(row,
-                           (const u8 *)(a() + (first_row + row) * Config::a_stride_row + (i64)chunk * bk),
-                           length(chunk));
+                if (row < rows()) x.load(row, (const u8 *)chunk_of(row, chunk), length(chunk));
         };
         int all = 0;
         for (int pass = 0; pass < passes; pass++) all += tiles_of(pass) ? chunks : 0;
@@ -447,7 +462,7 @@ template <class Config, class Epilogue> struct StreamMma {
     {
         const int warp = ptx::uniform(threadIdx.x / 32);
         s.ring.init(warps, packed ? 1 : 32);
-        s.right.init(warps, 32);
+        s.right.init(warps, packed ? 32 : 1);
         if (Config::early) ptx::grid_launch_next();
         if (warp == warps) {
             produce();
