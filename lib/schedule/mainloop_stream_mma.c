@@ -94,9 +94,9 @@ static int columns(const struct program *p, const struct tile *t)
 
 static int tiles(const struct program *p, const struct tile *t) { return CEIL_DIV(columns(p, t), 16); }
 
-/* Is each row of A, one or two, four columns of products with codes of 4 bits (digit_rows.cuh), of eight that
- * are there? A block of more tiles gains more of digits that cost it the same: a row times int4 with scales of
- * 128 took an H200, us,
+/* Is each row of A, one or two, four columns of products with codes of 4 bits (digit_rows.cuh), of eight
+ * that are there? A block of more tiles gains more of digits that cost it the same: a row times int4 with
+ * scales of 128 took an H200, us,
  *     columns x K    tiles of a block   as they are   by digits
  *     4096 x 4096         2                 5.7          7.2
  *     4096 x 11008        2                10.4         13.2

@@ -75,8 +75,7 @@ template <class Config, class Epilogue> struct StreamMma {
         Fragments::digits ? Fragments::right_place(bk) : most_rows * right_pitch;
     using Ring = StreamRing<Config::stages, depth * Fragments::tile_bytes, Config::window>;
     using RightRing = StreamRing<Config::right_stages, right_bytes, Config::right_stages>;
-    // A row's sums begin four banks after those of the row before: stores of four rows meet two by two.
-    using Partial = float[runs][most_rows][4 * pass_tiles + 1][4];
+    using Partial = float[runs][most_rows][4 * pass_tiles + 1][4]; // rows begin in different banks
     static constexpr bool over_ring = passes == 1; // sums lie there, when all that it had is multiplied
     struct Shared {
         Ring ring;

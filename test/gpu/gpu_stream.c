@@ -165,8 +165,8 @@ static int try_all_packed(const struct jit_device *device)
     return failed;
 }
 
-/* A row or two times codes of 4 bits, by digits: K that ends within a group or a run, several passes. Blocks have as
- * many tiles as that takes, of a card's many SMs no less. */
+/* A row or two times codes of 4 bits, by digits: K that ends within a group or a run, several passes.
+ * Blocks have as many tiles as that takes, of a card's many SMs no less. */
 static int try_digits(void)
 {
     static const char *const words[] = {
