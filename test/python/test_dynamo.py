@@ -169,6 +169,22 @@ class Models(Base):
         given[3] = torch.zeros(())
         self.assertFalse(places.hold(tuple(given)))
 
+    def test_frequencies(self):
+        """Where they have become bf16 with the model all rotations read one table in fp32, too, and so are one step."""
+        for name in ("llama", "qwen3"):
+            launches = []
+            for rounded in (True, False):
+                torch._dynamo.reset()
+                model = families.model_of(name, torch.bfloat16)
+                if not rounded:
+                    model.model.rotary_emb = type(model.model.rotary_emb)(model.config)
+                inputs = families.inputs_of(name, torch.bfloat16)
+                self.assertLessEqual(off(self.compiled(model)(**inputs)[0], model(**inputs)[0]), 5e-2)
+                plan = dynamo.last[-1].whole.first.plan
+                launches.append(plan.stats.launches)
+                self.assertEqual(len([a.name for a in plan.args if "inv_freq" in a.name]), 1)
+            self.assertEqual(*launches)
+
     def test_lengths(self):
         """Any number of tokens, after the second one without another trace."""
         model = families.model_of("qwen3")

@@ -333,19 +333,19 @@ class Lift:
     def leaf_of(self, node, **source):
         self.leaves[node] = Leaf(node, **source)
 
-    def tensor(self, x):
-        """A tensor of the graph: also of one that was folded."""
+    def tensor(self, x, dtype=None):
+        """A tensor of the graph: also of one that was folded, in this dtype."""
         if isinstance(x, Tensor):
             return x
         if not isinstance(x, torch.Tensor):
             raise Refuse("%s where a tensor is wanted" % type(x).__name__)
+        stored = torch.float32 if x.dtype in (torch.bool, torch.float64) else dtype or x.dtype
         for leaf in self.leaves.values():
-            if leaf.source is x:
-                return dense(leaf.node, x.shape, x.dtype)
-        stored = x.float() if x.dtype in (torch.bool, torch.float64) else x
-        leaf = self.g.leaf("input", self.paths.get(id(x), "folded"), x.shape, name(stored.dtype))
-        self.leaves[leaf] = Leaf(leaf, tensor=stored.contiguous().clone(), source=x)
-        return dense(leaf, x.shape, x.dtype)
+            if leaf.source is x and leaf.node.dtype == name(stored):
+                return dense(leaf.node, x.shape, dtype or x.dtype)
+        leaf = self.g.leaf("input", self.paths.get(id(x), "folded"), x.shape, name(stored))
+        self.leaves[leaf] = Leaf(leaf, tensor=x.to(stored).contiguous().clone(), source=x)
+        return dense(leaf, x.shape, dtype or x.dtype)
 
     def counts(self):
         return self.taken, self.folded

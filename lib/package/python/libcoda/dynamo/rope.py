@@ -161,7 +161,7 @@ def turn(l, x, steps, f, scale, rotary, counter=None):
     node = layout.aligned(l.g, x, order)
     at = order.index(steps) + 1
     shape = node.shape[:at] + (layout.product(node.shape[at:]),)
-    table = l.tensor(f if f.dtype == torch.float32 else f.float())
+    table = l.tensor(f, torch.float32)
     more = {"rotary": rotary} if rotary != x.shape[-1] else {}
     more.update({"scale": scale} if abs(scale - 1) > 1e-6 else {})
     places = positions(l, counter, shape[:-1]) if counter is not None else None
