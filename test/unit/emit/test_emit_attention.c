@@ -141,11 +141,13 @@ START_TEST(few_queries_start_early)
         attention_case_spec(c, &a);
         a.use[ATTENTION_V].steady = steady;
         schedule_attention(&s, &p, &(struct plan_options){.target = attention_target, .base = c->base});
+        ck_assert_int_eq(schedule_complete(&s, NULL, &p, &attention_target), CODA_OK);
         ck_assert(s.attention == &attention_split && s.early);
         waits[steady] = !s.reads_early;
         struct target old = attention_target;
         old.features &= ~(unsigned)TARGET_PDL;
         schedule_attention(&s, &p, &(struct plan_options){.target = old, .base = c->base});
+        ck_assert_int_eq(schedule_complete(&s, NULL, &p, &old), CODA_OK);
         ck_assert(!s.early && !s.reads_early);
     }
     ck_assert(waits[false] && !waits[true]);
