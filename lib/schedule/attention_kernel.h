@@ -13,7 +13,7 @@
 /* In the order in which they are asked: the first one that fits takes a program. */
 #define ATTENTION_KERNELS(X)                                                                                 \
     X(SPLIT, split) /* few queries: TMA and mma.sync, the keys split over a cluster */                       \
-    X(SHORT, short) /* short sequences: TMA and wgmma, all keys at once */                                   \
+    X(SHORT, short) /* few keys for each query: TMA and wgmma, many blocks on an SM */                       \
     X(WGMMA, wgmma) /* many queries: TMA and wgmma */                                                        \
     X(SIMT, simt)   /* what no other takes, on any GPU */
 
