@@ -225,10 +225,12 @@ static double cost(const struct program *p, const struct tile *t, const struct t
     return MAX(waves * tile, weight_clocks(p, target, MIN(used, 1)));
 }
 
-/* One consumer's tiles have been timed where half of the SMs would have none, and bytes were slower else. */
+/* One consumer's tiles have been timed where half of the SMs would have none, and bytes were slower else. Of
+ * more than two waves those of two products have been timed to gain, others to lose. */
 static bool may_deal(const struct search *s, const struct tile *t)
 {
-    int64_t units = units_of(s->p, t);
+    int64_t units = units_of(s->p, t), most = (int64_t)FEW_WAVES * s->target->sms;
+    if (blocks_of(s->p, t) > most && scaling_of(s->p) != SPLIT) return false;
     bool few = t->bm == 64 && blocks_of(s->p, t) <= s->target->sms / 2;
     bool even = CEIL_DIV(s->p->k, t->bk) % PAIR == 0 && units >= t->blocks && units <= INT32_MAX;
     return !s->most_rows && even && (t->groups == 1 ? few : is_packed(s->p));
