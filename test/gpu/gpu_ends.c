@@ -92,7 +92,7 @@ static struct end drawn(struct random *draw, int how, uint64_t seed)
     e.at = how == NEVER ? 0 : 1 + (int)(random_next(draw) % (RUNS - 1));
     if (how == NO_MEMORY) e.at = random_next(draw) % 4 == 0; /* the first run, or that of the second plan */
     e.allocation = 1 + (int)(random_next(draw) % 5);
-    e.device = random_next(draw) % 2;
+    e.device = random_next(draw) % 2 && dlsym(RTLD_DEFAULT, "emu_fail_allocation");
     e.replayed = random_next(draw) % 2;
     if (e.device) e.allocation = 1 + e.allocation % 2;
     if (how == OTHER_ORDER && e.at < 2) e.at = 2; /* all have run both */
