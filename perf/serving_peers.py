@@ -6,6 +6,7 @@ whose package is missing yields nothing.
     flashinfer, flashinfer_tensor   a plan of flashinfer's decode attention without and with its option
                                     use_tensor_cores, for keys and values that lie in pages of 16 one behind another
     mamba                           Triton kernels of mamba_ssm: chunks of a prompt, or a step of states
+    triton                          triton_scan.py: Mamba's scan of a prompt
 """
 import functools
 import importlib.util
@@ -76,7 +77,15 @@ def ssd_step(case, t):
     return y.flatten(1)[:, None]
 
 
+def scan(t):
+    from triton_scan import selective_scan
+    return selective_scan(t["x"], t["dt"], t["a"], t["b"], t["c"], t["bias"], t["skip"], t["gate"], t["s"])
+
+
 def states(case):
-    """Formulas of a families.Scan with heads of several columns."""
-    if has("mamba_ssm"):
+    """Formulas of a families_states.Scan."""
+    if case.dim == 1:
+        if case.tokens > 1 and case.device == "cuda":
+            yield "triton", scan
+    elif has("mamba_ssm"):
         yield "mamba", lambda t: (ssd_step if case.tokens == 1 else ssd_prompt)(case, t)
