@@ -368,6 +368,7 @@ bool carry_pays(struct walk *w, int v)
 }
 
 bool carry_is_constant(const struct fact *f, int v) { return f[v].constant; }
+int carry_uses(const struct fact *f, int v) { return f[v].uses; }
 
 bool carry_depends(const graph *g, struct fact *f, int v, int on) { return depends(g, f, v, on); }
 
@@ -388,14 +389,14 @@ int carry_product(struct walk *w, int v, int x, int weight, bool kn)
     return graph_append(w->out, &n);
 }
 
-static int cast(struct walk *w, int v, coda_dtype t)
+int carry_as(struct walk *w, int v, coda_dtype t)
 {
     struct node n = {.op = OP_CAST, .nin = 1, .in = &v, .attr.cast.to = t, .origin = -1};
     if (v < 0 || w->out->node[v].type.dtype == t) return v;
     return graph_append(w->out, &n);
 }
 
-int carry_result(struct walk *w, int v, int y) { return cast(w, y, w->in->node[v].type.dtype); }
+int carry_result(struct walk *w, int v, int y) { return carry_as(w, y, w->in->node[v].type.dtype); }
 
 /* ---- Constants ---- */
 
@@ -440,10 +441,10 @@ int carry_level(struct walk *w, int weight, int vector, int *factor)
     if (weight < 0) return *factor = RULE_FAILED;
     coda_dtype t = w->out->node[weight].type.dtype;
     float part = rewrite_part(w, type_columns(&w->out->node[weight].type));
-    int gained = graph_map(w->out, "mul", cast(w, weight, CODA_F32), vector, NULL);
+    int gained = graph_map(w->out, "mul", carry_as(w, weight, CODA_F32), vector, NULL);
     int squares = graph_reduce(w->out, "sum_sq", gained, -1);
     int inverse = graph_map(w->out, "rsqrt_mean", squares, -1, (float[]){part, 1e-37f});
     int root = graph_map(w->out, "mul", graph_map(w->out, "scale", squares, -1, &part), inverse, NULL);
     *factor = for_columns(w, root);
-    return cast(w, graph_map(w->out, "mul", gained, inverse, NULL), t);
+    return carry_as(w, graph_map(w->out, "mul", gained, inverse, NULL), t);
 }

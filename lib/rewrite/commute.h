@@ -30,6 +30,7 @@ int layer_apply(struct walk *w, int v, int base);
 struct fact;
 struct fact *carry_facts(const graph *in, coda_fold fold);
 bool carry_is_constant(const struct fact *f, int v);
+int carry_uses(const struct fact *f, int v); /* operands and outputs that are v */
 bool carry_depends(const graph *g, struct fact *f, int v, int on);
 /* Does a product's epilogue write `base`, so that it may write that times a gain beside it? And is it less to
  * move `rows` values of each row past the readers of v, a stack of layers over it? */
@@ -45,6 +46,7 @@ bool carry_pays(struct walk *w, int v);
  * it, in f32 where v is f16; and what became of it in v's own dtype. */
 int carry_product(struct walk *w, int v, int x, int weight, bool kn);
 int carry_result(struct walk *w, int v, int y);
+int carry_as(struct walk *w, int v, coda_dtype t); /* in w->out; v itself if it has that dtype */
 /* Layer v can disappear into weights: folding is on, and all that it meets is constant. */
 bool carry_folds(const struct walk *w, int v);
 /* In w->out: a vector over K (old value v) as it broadcasts against a weight: [K], or [K,1] for kn. */
