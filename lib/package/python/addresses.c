@@ -11,17 +11,24 @@ typedef int32_t get_data_ptr(const void *handle, void **out);
 
 #define EXPORTED __attribute__((visibility("default")))
 
+/* As libcoda/_addresses.py writes it, a word each. An object has its at::Tensor `inside` bytes behind its
+ * beginning. One that is not asked about is known as NULL. */
+struct question {
+    get_data_ptr *get;
+    const char *const *known;
+    const uint64_t *at;
+    int64_t n, inside;
+};
+
 /* 1 if each object is the known one, and its elements lie at `at`; 0 if one is or does not, or cannot be
- * read. An object has its at::Tensor `inside` bytes behind its beginning. One that is not asked about is
- * known as NULL. */
-EXPORTED int coda_python_unmoved(get_data_ptr *get, const char *const *object, const char *const *known,
-                                 const uint64_t *at, int64_t n, int64_t inside)
+ * read. */
+EXPORTED int coda_python_unmoved(const char *const *object, const struct question *q)
 {
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < q->n; i++) {
         void *data;
-        if (!known[i]) continue;
-        if (object[i] != known[i] || get(object[i] + inside, &data)) return 0;
-        if ((uintptr_t)data != at[i]) return 0;
+        if (!q->known[i]) continue;
+        if (object[i] != q->known[i] || q->get(object[i] + q->inside, &data)) return 0;
+        if ((uintptr_t)data != q->at[i]) return 0;
     }
     return 1;
 }

@@ -7,7 +7,7 @@ import re
 import torch
 
 from .. import _addresses, arrays
-from .._stages import Scratch, dense_and_aligned, empty, on, replays_of, run
+from .._stages import Scratch, dense_and_aligned, on, replays_of, run
 from ..errors import Error
 from ..graph import Graph
 from .lift import Lift, is_number, known, paths_of
@@ -133,10 +133,11 @@ class Program:
 
     def fresh(self, dims):
         """New memory for what is made."""
+        empty = self.scratch.empty
         if dims is None:
-            return [empty(shape, strides, stored, self.where) for shape, strides, stored in self.rooms]
+            return [empty(*room) for room in self.rooms]
         shapes = [at_size(shape, dims[0]) for shape, _, _ in self.made]
-        return [empty(shape, arrays.dense_strides(shape), of[1], self.where) for shape, of in zip(shapes, self.made)]
+        return [empty(shape, arrays.dense_strides(shape), of[1]) for shape, of in zip(shapes, self.made)]
 
     def scaled(self, sizes, arguments):
         """Those of a result, in this call."""
