@@ -5,7 +5,7 @@
 
 SIDE: "coda", "compile", "autotune", or "saved", by the file SAVED, which is made where it is not there. START: the clock
 when the process was started. Prints the seconds since then, each at once: when PyTorch and transformers were imported,
-when the model was there, when the call could be made, and when the token was there.
+when the device could be used, when the model was there, when the call could be made, and when the token was there.
 """
 import argparse
 import os
@@ -40,6 +40,8 @@ def main():
         print(step, "%.3f" % (time.time() - float(start)), flush=True)
     reached("imported")
     torch.set_float32_matmul_precision("highest")
+    torch.zeros(1, device=device).item()
+    reached("device")
     with torch.no_grad():
         model = dynamo_models.model_of(name, opt, device)
         case = dynamo_models.Prefill(model, opt, device)
