@@ -20,10 +20,11 @@ def main(names):
         out = done.stdout
         ran = re.search(r"^Ran (\d+) tests", out, re.M)
         counts = [int(n) for n in re.findall(r"(?:failures|errors)=(\d+)", out)]
+        left = sum(map(int, re.findall(r"skipped=(\d+)", out)))
         lacks = re.findall(r"^.*skipped.*$", out, re.M)
         skipped += bool(lacks)
         wrong = sum(counts) or int(done.returncode != 0)
-        passed += int(ran.group(1)) - wrong if ran else int(not wrong and not lacks)
+        passed += int(ran.group(1)) - wrong - left if ran else int(not wrong and not lacks)
         failed += wrong
         print("%-10s %s" % (name, "WRONG" if wrong else "skipped: " + lacks[0].split("skipped")[-1].strip(" :'\"")
                             if lacks and not ran else "good"), flush=True)
