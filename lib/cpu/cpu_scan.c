@@ -57,6 +57,24 @@ static void read_dense(const struct scan_job *j, int use, int64_t at, int64_t n,
     if (u->buffer >= 0) cpu_read(to, u->dtype, cpu_buffer(j->cpu, u->buffer), u->offset + at, 1, n);
 }
 
+/* Steps of heads from `head` on: read, or each a product. */
+static void read_steps(const struct scan_job *j, int64_t batch, int64_t row, int64_t rows, int64_t head,
+                       int64_t n, float (*to)[COLUMNS])
+{
+    float r[SCAN_MOST_RANK], w[SCAN_MOST_RANK];
+    const struct tensor_use *u = &j->s->weights;
+    if (!j->s->rank) read_rows(j, SCAN_DT, batch, row, rows, head, n, to[0], COLUMNS);
+    for (int64_t i = 0; i < rows && j->s->rank; i++) {
+        read_rows(j, SCAN_DT, batch, row + i, 1, 0, j->s->rank, r, 0);
+        for (int64_t h = 0; h < n; h++) {
+            cpu_read(w, u->dtype, cpu_buffer(j->cpu, u->buffer), u->offset + (head + h) * u->stride[0], 1,
+                     j->s->rank);
+            to[i][h] = 0;
+            for (int64_t k = 0; k < j->s->rank; k++) to[i][h] += r[k] * w[k];
+        }
+    }
+}
+
 static void clear_rows(const struct scan_job *j, const struct columns *k, int64_t row, int64_t end)
 {
     const struct tensor_use *u = &j->s->use[SCAN_Y];
@@ -114,7 +132,7 @@ static void walk(const struct scan_job *j, struct columns *k, const float *a)
         rows = MIN(PIECE, end - row);
         read_rows(j, SCAN_X, batch, row, rows, k->first, k->count, k->x[0], COLUMNS);
         read_rows(j, SCAN_GATE, batch, row, rows, k->first, k->count, k->gate[0], COLUMNS);
-        read_rows(j, SCAN_DT, batch, row, rows, k->head, heads, k->dt[0], COLUMNS);
+        read_steps(j, batch, row, rows, k->head, heads, k->dt);
         read_rows(j, SCAN_B, batch, row, rows, k->group * s->states, s->states, k->b[0], SCAN_MOST_STATES);
         read_rows(j, SCAN_C, batch, row, rows, k->group * s->states, s->states, k->c[0], SCAN_MOST_STATES);
         for (int64_t t = 0; t < rows; t++) {

@@ -75,6 +75,21 @@ static int own_of(const struct scan_spec *s, const struct schedule *of)
     return own;
 }
 
+/* The kernel, and what it calls the sizes of a block. */
+struct scan_kernel {
+    const char *file, *name, *columns, *tokens;
+};
+static struct scan_kernel kernel_of(const struct scan_spec *s, const struct schedule *of)
+{
+    if (of->tile.groups && of->tile.stages)
+        return (struct scan_kernel){"scan_token", "ScanToken", "columns", "tokens"};
+    if (of->tile.groups) return (struct scan_kernel){"scan_steps", "ScanSteps", "columns", "tokens"};
+    if (s->each) return (struct scan_kernel){"scan_tiles", "ScanTiles", "columns", "tile"};
+    if (of->tile.stages > 2)
+        return (struct scan_kernel){"scan_chunks_sm90", "ScanChunksSm90", "slice", "chunk"};
+    return (struct scan_kernel){"scan_chunks", "ScanChunks", "slice", "chunk"};
+}
+
 static void emit_steps(const struct scan_spec *s, const struct schedule *of, struct text *t)
 {
     int lanes = of->tile.groups, own = own_of(s, of);
@@ -83,20 +98,14 @@ static void emit_steps(const struct scan_spec *s, const struct schedule *of, str
     emit_constant(t, "i32", "rows", of->tile.bn);
     emit_constant(t, "i32", "tokens", of->tile.bk);
     emit_constant(t, "bool", "pieces", moves_by_pieces(s, own, lanes));
-    text_append(t, "};\ntypedef ScanSteps<Config> Kernel;\nusing Shared = Kernel::Shared;\n\n");
-}
-
-/* The kernel, and what it calls the sizes of a block. */
-struct scan_kernel {
-    const char *file, *name, *columns, *tokens;
-};
-static struct scan_kernel kernel_of(const struct scan_spec *s, const struct schedule *of)
-{
-    if (of->tile.groups) return (struct scan_kernel){"scan_steps", "ScanSteps", "columns", "tokens"};
-    if (s->each) return (struct scan_kernel){"scan_tiles", "ScanTiles", "columns", "tile"};
-    if (of->tile.stages > 2)
-        return (struct scan_kernel){"scan_chunks_sm90", "ScanChunksSm90", "slice", "chunk"};
-    return (struct scan_kernel){"scan_chunks", "ScanChunks", "slice", "chunk"};
+    if (of->tile.stages) {
+        emit_constant(t, "bool", "early", s->early);
+        emit_constant(t, "bool", "waits", of->pdl);
+        emit_constant(t, "i32", "rank", s->rank);
+        emit_constant(t, "i64", "weights_row", s->rank ? s->weights.stride[0] : 0);
+    }
+    text_printf(t, "};\ntypedef %s<Config> Kernel;\nusing Shared = Kernel::Shared;\n\n",
+                kernel_of(s, of).name);
 }
 
 /* Constants and entry of a kernel whose shared memory is dynamic. */
@@ -111,9 +120,10 @@ static void emit_dynamic(const struct scan_kernel *kernel, const struct schedule
 /* Pointers, then strides; and the call's arguments in the order of Tensors. */
 static void emit_args(const struct scan_spec *s, struct kernel *k, struct text *t, struct text *call)
 {
-    int pointer[ARRAY_SIZE(tensors)];
+    int pointer[ARRAY_SIZE(tensors)], weights;
     for (int i = 0; i < ARRAY_SIZE(tensors); i++)
         pointer[i] = scan_has(s, tensors[i].use) ? emit_use(k, &s->use[tensors[i].use]) : -1;
+    weights = s->rank ? emit_use(k, &s->weights) : -1;
     text_printf(t, "struct Args {\n    void *pointer[%d];\n", k->pointers);
     for (int i = 0; i < ARRAY_SIZE(tensors); i++) {
         struct word type = emit_word(tensors[i].type ? "Config::%s" : "float", tensors[i].type);
@@ -128,6 +138,8 @@ static void emit_args(const struct scan_spec *s, struct kernel *k, struct text *
         text_printf(t, "    ScanStrides %s;\n", tensors[i].strides);
         text_printf(call, "a.%s, ", tensors[i].strides);
     }
+    text_append(call, "a.sequences, a.rows");
+    if (weights >= 0) text_printf(call, ", static_cast<const Config::T *>(a.pointer[%d])", weights);
     emit_number(k, s->batch);
     emit_number(k, s->tokens);
     text_append(t, "    i32 sequences, rows;\n};\n");
@@ -151,8 +163,8 @@ static void print_kernel(const struct scan_spec *s, const struct schedule *of, s
     emit_args(s, k, t, &call);
     emit_body(t);
     if (of->early) text_append(t, "    ptx::grid_launch_next();\n");
-    if (of->pdl) text_append(t, "    ptx::grid_wait();\n");
-    if (of->grid) text_printf(t, "    Kernel::run(block, {%sa.sequences, a.rows});\n", text_str(&call));
+    if (of->pdl && !(steps && of->tile.stages && of->grid)) text_append(t, "    ptx::grid_wait();\n");
+    if (of->grid) text_printf(t, "    Kernel::run(block, {%s});\n", text_str(&call));
     text_append(t, "}\n");
     /* ptxas keeps the steps' registers few, and of states that come one by one it then spills some. */
     bool few = steps && moves_by_pieces(s, own_of(s, of), of->tile.groups);

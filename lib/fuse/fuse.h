@@ -16,7 +16,7 @@ enum role {
     ROLE_CONCAT, /* a buffer that the programs of its operands fill */
     ROLE_NUMBER, /* a constant, or a map of such: an immediate in the programs that read it */
     ROLE_MEMBER, /* the program of its group */
-    ROLE_WITHIN, /* a program that folds short columns, in registers alone: short_columns.c */
+    ROLE_WITHIN, /* the one program that reads it, in registers alone: short_columns.c, fuse_scan_steps.c */
     ROLE_INLINE  /* a cheap map of vectors: rematerialized by each program that reads it */
 };
 
@@ -84,6 +84,13 @@ struct short_columns {
     int known;
 };
 
+/* A convolution of the one row of a product, which computes it: conv1d_step.c. */
+enum { MOST_TAPS = 4 };
+struct conv1d_step {
+    int y, after, version; /* its nodes, and that of the state */
+    int row[MOST_TAPS];    /* the step that has each row of the state as it is then */
+};
+
 struct group {
     int index;                  /* in grouper.group */
     int first, last;            /* first and last member, nodes linked by site.next; -1: there are none */
@@ -115,6 +122,7 @@ struct group {
     int paired;    /* GEMM: the node, of full width N, whose columns are paired; -1: none */
     unsigned seen; /* grouper.mark of the last search that reached it */
     struct short_columns *short_columns; /* ROWS: its root folds them; NULL */
+    struct conv1d_step *conv1d;          /* GEMM: NULL: none */
     struct group *into;                  /* the group that absorbed it; NULL: none */
 };
 
@@ -322,6 +330,8 @@ enum joining segment_append(struct grouper *gr, struct group *q, int value);
 int segment_range(struct program *p, int64_t first, int64_t columns);
 bool segment_is_whole(const struct program *p, int64_t first, int64_t columns);
 bool is_column_slice(const struct node *n);
+/* conv1d_step.c: may it join q, and has it? */
+bool conv1d_joins(struct grouper *gr, struct group *q, int value);
 /* segment_rest.c */
 /* The first columns of a member, up to the last that is read outside the program; end 0: all. */
 struct column_range segment_read(const struct grouper *gr, const struct group *q, int member);

@@ -157,24 +157,13 @@ void own_join(struct grouper *gr, struct group *q)
     join_map(gr, q);
 }
 
-/* Operand i of the root, from memory; absent if it has none, or a product leaves it in parts. */
+/* Operand i of the root; absent if it has none, a product leaves it in parts, or the kernel makes it. */
 static struct tensor_use read_operand(struct writer *w, int i)
 {
-    struct grouper *gr = w->gr;
-    const struct node *root = &gr->g->node[w->p->root];
+    const struct node *root = &w->gr->g->node[w->p->root];
+    bool made = root->in[i] >= 0 && w->gr->site[root->in[i]].role == ROLE_WITHIN;
     enum use_role role = i < op_info[root->op].least ? USE_OPERAND : USE_BESIDE;
-    int value = w->q->finishes_best ? -1 : root->in[i];
-    struct tensor_use u = port_new(role, -1, 0, CODA_I32, -1);
-    u.steady = true;
-    if (value < 0) return u;
-    const struct type *t = &gr->g->node[value].type;
-    const struct view v = gr->view[value];
-    gr->site[v.base].need = true;
-    u = port_new(role, buffer_of(gr, v.base), v.offset, t->dtype, value);
-    u.version = gr->site[v.base].version;
-    u.steady = base_is_steady(gr, v.base);
-    memcpy(u.stride, v.stride, sizeof *u.stride * (size_t)t->rank);
-    return u;
+    return port_of(w, role, w->q->finishes_best || made ? -1 : root->in[i]);
 }
 
 void own_read(struct writer *w)

@@ -27,6 +27,11 @@ OWN_KERNELS(X)
 /* The kind of an operation's programs, the first one of own.h: it may make others of the same nodes. NULL:
  * the operation has no kernel of its own. */
 const struct own_kind *own_kind_of(enum op op);
+/* fuse_scan_steps.c: steps of one token which are a product of few terms are multiplied where they are
+ * read. */
+void fuse_scan_steps(struct grouper *gr);
+/* The product that is computed so for the operand dt; -1: none is. */
+int scan_step_product(const struct grouper *gr, int dt);
 /* Joins to q the other results of its root's call. */
 void own_join(struct grouper *gr, struct group *q);
 /* Makes the spec with its operands; and with its results, once all programs have said what they need. */

@@ -137,8 +137,9 @@ coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_opt
     *gr = (struct grouper){.g = g, .opt = opt, .plan = p};
     coda_status status = sites_find(gr);
     if (status) return status;
+    fuse_scan_steps(gr);
     for (int i = g->nodes - 1; i >= 0; i--) /* the last product takes a value that two could take */
-        if (op_is_product(g->node[i].op)) root_gemm(gr, i);
+        if (op_is_product(g->node[i].op) && gr->site[i].role == ROLE_FREE) root_gemm(gr, i);
     fuse_take_in(gr);
     for (int i = 0; i < g->nodes; i++) {
         root_own(gr, i);

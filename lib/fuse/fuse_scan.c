@@ -15,9 +15,35 @@ static void by_rows(struct tensor_use *u, const struct type *t)
 /* What is dense has no strides in the program. */
 static void dense(struct tensor_use *u) { memset(u->stride, 0, sizeof u->stride); }
 
+/* Steps that the kernel multiplies itself: dt is a row of the product, and weights are beside it. */
+static void read_product(struct writer *w, struct scan_spec *s)
+{
+    const graph *g = w->gr->g;
+    int product = scan_step_product(w->gr, g->node[w->p->root].in[SCAN_DT]);
+    if (product < 0) return;
+    const int *in = g->node[product].in;
+    s->rank = type_columns(&g->node[in[MATMUL_X]].type);
+    s->use[SCAN_DT] = port_of(w, USE_OPERAND, in[MATMUL_X]);
+    s->weights = port_of(w, USE_OPERAND, in[MATMUL_W]);
+    by_rows(&s->use[SCAN_DT], &g->node[in[MATMUL_X]].type);
+}
+
+/* Is what the kernel has besides a token there before the run, and the state, too, but for what this program
+ * makes of it? */
+static bool is_early(const struct grouper *gr, const struct scan_spec *s, int state)
+{
+    static const int beside[] = {SCAN_A, SCAN_DT_BIAS, SCAN_SKIP};
+    bool early = !s->rank || s->weights.steady;
+    for (int i = 0; i < ARRAY_SIZE(beside); i++)
+        early = early && (s->use[beside[i]].buffer < 0 || s->use[beside[i]].steady);
+    const struct tensor_use *u = &s->use[SCAN_STATE];
+    bool leaf = state < 0 || (gr->site[gr->view[state].base].role == ROLE_LEAF && u->version == 0);
+    return early && leaf;
+}
+
 static void read_node(struct writer *w)
 {
-    static const int of_rows[] = {SCAN_X, SCAN_DT, SCAN_B, SCAN_C, SCAN_GATE};
+    static const int of_rows[] = {SCAN_X, SCAN_DT, SCAN_B, SCAN_C, SCAN_GATE}; /* dt, if it is in memory */
     static const int whole[] = {SCAN_A, SCAN_STATE, SCAN_DT_BIAS, SCAN_SKIP};
     const graph *g = w->gr->g;
     const struct node *n = &g->node[w->p->root];
@@ -36,6 +62,8 @@ static void read_node(struct writer *w)
     for (int i = 0; i < ARRAY_SIZE(of_rows); i++)
         if (type[of_rows[i]]) by_rows(&s->use[of_rows[i]], type[of_rows[i]]);
     for (int i = 0; i < ARRAY_SIZE(whole); i++) dense(&s->use[whole[i]]);
+    read_product(w, s);
+    s->early = is_early(w->gr, s, n->in[SCAN_STATE]);
 }
 
 static void place(const void *spec, const struct type *t, int result, struct tensor_use *to)

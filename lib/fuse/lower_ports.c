@@ -111,12 +111,35 @@ struct tensor_use port_new(enum use_role role, int buffer, int64_t offset, coda_
     return port;
 }
 
+struct tensor_use port_of(struct writer *w, enum use_role role, int value)
+{
+    struct grouper *gr = w->gr;
+    struct tensor_use u = port_new(role, -1, 0, CODA_I32, -1);
+    u.steady = true;
+    if (value < 0) return u;
+    const struct type *t = &gr->g->node[value].type;
+    const struct view v = gr->view[value];
+    gr->site[v.base].need = true;
+    u = port_new(role, buffer_of(gr, v.base), v.offset, t->dtype, value);
+    u.version = gr->site[v.base].version;
+    u.steady = base_is_steady(gr, v.base);
+    memcpy(u.stride, v.stride, sizeof *u.stride * (size_t)t->rank);
+    return u;
+}
+
 /* The elements from `first` on of a value, as if its type were t. */
 int load_from(struct writer *w, int value, int64_t first, const struct type *t, const struct type *as)
+{
+    return load_by(w, value, first, t, w->gr->view[value].stride, as);
+}
+
+int load_by(struct writer *w, int value, int64_t first, const struct type *t, const int64_t *by,
+            const struct type *as)
 {
     struct view v = w->gr->view[value];
     struct type seen = *t;
     int64_t stride[CODA_MAX_RANK];
+    memcpy(v.stride, by, sizeof v.stride);
     bool lies = v.base >= 0 && level_strides(w, &seen, v.stride);
     if (!lies || !domain_strides(w->q, &seen, v.stride, as, stride)) {
         w->status =

@@ -24,12 +24,16 @@ struct writer {
  * if there is one, and 0 if memory runs out, which the plan's arena remembers. */
 struct tensor_use port_new(enum use_role role, int buffer, int64_t offset, coda_dtype dtype, int value);
 int add_port(struct writer *w, struct tensor_use port);
+/* A port to all of a value, by the strides of its view; absent of -1. */
+struct tensor_use port_of(struct writer *w, enum use_role role, int value);
 int add_step(struct writer *w, struct step step);
 /* The step that holds a value; -1 if the program has not computed it. */
 int step_of(const struct writer *w, int value);
 /* The first step of the kind with the port, for both halves of a gated tile or for one; -1. */
 int find_step(const struct writer *w, enum step_kind kind, int port, bool half);
-/* The step that loads elements of a value, as if its type were t, from `first` on. */
+/* The step that loads elements of a value, as if its type were t, from `first` on; by other strides. */
+int load_by(struct writer *w, int value, int64_t first, const struct type *t, const int64_t *by,
+            const struct type *as);
 int load_from(struct writer *w, int value, int64_t first, const struct type *t, const struct type *as);
 
 /* levels.c */
@@ -54,6 +58,10 @@ int short_value(struct writer *w, int value, int row);
 int write_short_fold(struct writer *w, int value);
 /* The map that makes of a value what a tensor of dtype t would hold; NULL if there is none. */
 const struct prim *map_to(coda_dtype t);
+
+/* conv1d_step.c: the steps of a convolution, or the one that has its last row; the stores of its state. */
+int write_conv1d_step(struct writer *w, int value);
+void store_conv1d_state(struct writer *w, int version, int buffer);
 
 /* lower_steps.c */
 /* Writes the steps of a member; returns the step that holds its value. */

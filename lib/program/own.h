@@ -42,11 +42,13 @@ struct own_kind {
     size_t size;                            /* of the struct */
     int shown;                              /* uses that a plan's text shows, the first that there are, ... */
     const char *const *use_name;            /* ... by these names, one for each use; NULL: it does not; ... */
+    const char *hint_name;                  /* the same of the hint */
     const char *stride_name[3];             /* ... and their strides by these; without, as steps do */
     int64_t (*bytes)(const void *spec);     /* as program_bytes */
     double (*flops)(const void *spec);      /* as program_flops; NULL: none */
     bool (*by_data)(const void *spec);      /* is it data how much of that there is to do? NULL: no */
-    struct tensor_use *(*hint)(void *spec); /* what kernels may read besides, to be early; NULL: none */
+    struct tensor_use *(*hint)(void *spec); /* what kernels read besides: to be early, or weights of what is
+                                               multiplied on the way; NULL: nothing */
     const struct prim *(*map)(const void *spec);     /* the map that it points to; NULL: it never does */
     void (*print)(const void *spec, struct text *t); /* the head of its text */
 };

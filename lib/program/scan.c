@@ -16,7 +16,8 @@ static int64_t bytes(const void *spec)
     for (int i = 0; i < ARRAY_SIZE(of_groups); i++)
         sum = add_counts(
             sum, dtype_bytes(s->use[of_groups[i]].dtype, mul_counts(rows, mul_counts(s->groups, s->states))));
-    sum = add_counts(sum, dtype_bytes(s->use[SCAN_DT].dtype, mul_counts(rows, s->heads)));
+    sum = add_counts(sum, dtype_bytes(s->use[SCAN_DT].dtype, mul_counts(rows, s->rank ? s->rank : s->heads)));
+    if (s->rank) sum = add_counts(sum, dtype_bytes(s->weights.dtype, mul_counts(s->heads, s->rank)));
     sum = add_counts(sum, mul_counts(4 * s->heads, s->each ? s->states : 1));
     for (int i = 0; i < 2; i++) {
         const struct tensor_use *u = &s->use[i ? SCAN_AFTER : SCAN_STATE];
@@ -31,7 +32,7 @@ static double flops(const void *spec)
     const struct scan_spec *s = spec;
     double rows = (double)scan_rows(s), columns = (double)scan_columns(s);
     double decays = rows * (double)s->heads * (s->each ? (double)s->states : 1);
-    return 5 * rows * columns * (double)s->states + 2 * decays;
+    return 5 * rows * columns * (double)s->states + 2 * decays + 2 * rows * columns * (double)s->rank;
 }
 
 static void print(const void *spec, struct text *t)
@@ -41,6 +42,13 @@ static void print(const void *spec, struct text *t)
                 (long long)s->batch, (long long)s->tokens, (long long)s->heads, (long long)s->head_dim,
                 (long long)s->groups, (long long)s->states, s->each ? " each" : "",
                 s->softplus ? " softplus" : "", scan_has(s, SCAN_STARTS) ? " packed" : "");
+    if (s->rank) text_printf(t, " rank=%lld", (long long)s->rank);
+}
+
+static struct tensor_use *hint(void *spec)
+{
+    struct scan_spec *s = spec;
+    return s->rank ? &s->weights : NULL;
 }
 
 static const char *const shown[SCAN_USES] = {
@@ -52,9 +60,11 @@ const struct own_kind own_scan = {.index = OWN_SCAN,
                                   .op = OP_SCAN,
                                   .name = "scan",
                                   .size = sizeof(struct scan_spec),
-                                  .shown = SCAN_USES,
+                                  .shown = SCAN_USES + 1,
+                                  .hint_name = "weights",
                                   .use_name = shown,
                                   .stride_name = {"batch", "time", "column"},
                                   .bytes = bytes,
                                   .flops = flops,
+                                  .hint = hint,
                                   .print = print};

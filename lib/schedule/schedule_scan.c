@@ -181,6 +181,9 @@ static void schedule_tiles(struct schedule *s, const struct scan_spec *of, int c
                   MOST_BLOCKS);
 }
 
+/* Has each sequence one token, and each column decays of its own? Its kernel makes one trip to memory. */
+static bool is_token(const struct scan_spec *s) { return s->tokens == 1 && s->each && s->head_dim == 1; }
+
 static void schedule_steps(struct schedule *s, const struct scan_spec *of, const struct target *t)
 {
     int lanes = MIN(WARP, power_above(CEIL_DIV(of->states, of->each ? EACH_OWN : HEAD_OWN)));
@@ -190,6 +193,7 @@ static void schedule_steps(struct schedule *s, const struct scan_spec *of, const
     s->tile.bn = rows;
     s->tile.bk = tokens_of(of, own * lanes, s->tile.bm, lanes / rows);
     s->tile.groups = lanes;
+    s->tile.stages = is_token(of);
     int64_t sequences = scan_has(of, SCAN_STARTS) ? MAX(of->batch, 1) : of->batch;
     int64_t tiles = mul_counts(of->groups, CEIL_DIV(scan_columns(of) / of->groups, s->tile.bm));
     bool some = scan_has(of, SCAN_AFTER) || of->tokens;

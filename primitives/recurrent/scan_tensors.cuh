@@ -25,7 +25,8 @@ template <class Config> struct ScanTensors {
     T *y;
     typename Config::A *after;
     const ScanStrides &of_x, &of_dt, &of_b, &of_c, &of_gate, &of_y;
-    i32 sequences, rows; // of each; packed, of all
+    i32 sequences, rows;        // of each; packed, of all
+    const T *weights = nullptr; // ScanToken's w
 
     // log(1 + e^x); error 2e-7 + 4e-8 |x|. map::softplus would take a second reciprocal's time for less.
     DEV static float softplus(float x)
