@@ -41,7 +41,8 @@ extern "C" {
  * row the nearest one; of CODA_NONE zeros. y is like x. *after, the last k - 1 rows of `before` and x
  * together, has before's dtype, or x's; NULL: it is not wanted. w, bias and before may have any float dtype.
  * Sums are fp32, in the order of j, whatever T is and however a sequence is cut into runs. One launch, which
- * also computes a map of one operand, as coda_silu, that alone reads y. */
+ * also computes a map of one operand, as coda_silu, that alone reads y; where x is the one row of a product
+ * and *after goes to the state that is `before`, it is part of the product, and x is not rounded for it. */
 CODA_API coda_value coda_conv1d(coda_graph *g, coda_value x, coda_value w, coda_value bias, coda_value before,
                                 coda_value starts, coda_value *after);
 

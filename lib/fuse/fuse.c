@@ -236,6 +236,7 @@ static bool joins(struct grouper *gr, struct group *q, int value)
     int full = -1;
     bool version = op_is_version(n->op);
     if (!group_may_join(gr, q, value) || (version && !group_may_write(gr, q, n))) return false;
+    if (n->op == OP_CONV1D) return conv1d_joins(gr, q, value);
     rows_take_in(gr, q, value);
     enum joining joining = version ? segment_append(gr, q, value) : segment_join(gr, q, value);
     if (joining != JOINS_OTHERWISE) return joining == JOINED;

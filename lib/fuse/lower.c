@@ -90,6 +90,10 @@ static void store_version(struct writer *w, int value)
         store_short(w, value, buffer);
         return;
     }
+    if (w->q->conv1d && w->q->conv1d->version == value) {
+        store_conv1d_state(w, value, buffer);
+        return;
+    }
     if (n->op == OP_ASSIGN) {
         store(w, value, buffer, 0, n->stride, 0);
         return;

@@ -183,6 +183,7 @@ static int compute(struct writer *w, int value)
         return add_step(w, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1, .value = value});
     case OP_REDUCE: return reduce(w, n, value);
     case OP_EMBEDDING: return gather(w, n, value);
+    case OP_CONV1D: return write_conv1d_step(w, value);
     case OP_APPEND:
     case OP_ASSIGN: return next_version(w, n, value);
     case OP_SLICE: return write_operand(w, n, 0, domain_walked(w->gr->g, n));

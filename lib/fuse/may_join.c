@@ -98,7 +98,8 @@ bool group_may_join(struct grouper *gr, struct group *q, int value)
     const graph *g = gr->g;
     const struct node *n = &g->node[value];
     const struct node *root = &g->node[q->p.root];
-    bool step = n->op == OP_MAP || n->op == OP_CAST || n->op == OP_REDUCE || op_is_version(n->op);
+    bool token = n->op == OP_CONV1D && q->p.kind == PROGRAM_GEMM;
+    bool step = token || n->op == OP_MAP || n->op == OP_CAST || n->op == OP_REDUCE || op_is_version(n->op);
     if (gr->site[value].role != ROLE_FREE || gr->site[value].is_const != gr->site[q->p.root].is_const)
         return refuse_join(gr, REASON_PREPARED, -1, 0, 0);
     if (!gr->opt->fuse && n->origin != root->origin) return refuse_join(gr, REASON_NO_FUSION, -1, 0, 0);
