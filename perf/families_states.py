@@ -73,7 +73,7 @@ class Delta(Recurrent):
         q, k, v = self.by_head(t)
         y, after = rule(q, k, v, t["d"], beta=t["b"], initial_state=t["s"], output_final_state=True,
                         use_qk_l2norm_in_kernel=True)
-        return y, after
+        return y.flatten(2), after
 
 
 class Scan(Recurrent):
@@ -132,4 +132,4 @@ class Scan(Recurrent):
         c, b = (t[n][:, :, None].expand(-1, -1, self.count, -1).contiguous() for n in "cb")
         y, after = rule(c, b, (x * d[..., None]).to(x.dtype), d * t["a"], scale=1.0, output_final_state=True,
                         initial_state=t["s"].view(self.batch, self.count, self.dim, self.n).mT.contiguous())
-        return y + x * t["skip"].to(x.dtype)[:, None], after
+        return (y + x * t["skip"].to(x.dtype)[:, None]).flatten(2), after

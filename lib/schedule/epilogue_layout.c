@@ -6,8 +6,9 @@
 enum {
     TWO_STAGES = 8 << 10, /* bytes that a consumer stores of a unit; of less it stages two */
     FEW_ROWS = 16,
-    WIDE_STATE = 4,          /* floats: a kernel has several of no more in flight */
-    TAIL_MOST_ROWS = 1 << 20 /* dealing a tail takes time for each band */
+    WIDE_STATE = 4,           /* floats: a kernel has several of no more in flight */
+    TAIL_MOST_ROWS = 1 << 20, /* dealing a tail takes time for each band */
+    TAIL_MOST_FLOATS = 16     /* of 20, two lists of the largest, NVRTC makes a kernel in minutes */
 };
 
 /* Maps of half-width columns are rare and cheap: they run in the slot. */
@@ -167,7 +168,18 @@ int64_t program_tile_column(const struct program *p, const struct tile *t, int64
     return whole * tile_share(t) + (tile - whole) * t->tail_bn;
 }
 
-/* Consumers take turns, no tile reaches past the end, and the epilogue has whole chunks. */
+/* Floats of the states that a tile leaves of a row. */
+static int row_floats(const struct program *p)
+{
+    int floats = 0;
+    for (int i = 0; i < p->steps; i++) {
+        const struct step *s = &p->step[i];
+        if (s->kind == STEP_REDUCE && !step_folds_columns(s)) floats += s->prim->state;
+    }
+    return floats;
+}
+
+/* Consumers take turns, no tile ends past the last column, chunks are whole, and NVRTC takes seconds. */
 bool tail_fits(const struct program *p, const struct tile *t)
 {
     int chunk = chunk_columns(p, t) * (program_is_gated(p) ? 2 : 1);
@@ -177,6 +189,7 @@ bool tail_fits(const struct program *p, const struct tile *t)
     bool sizes = p->dim[1] <= TAIL_MOST_ROWS && p->dim[2] <= INT32_MAX;
     bool widths = t->bn % 64 == 0 && t->tail_bn % 64 == 0 && t->tail_bn % chunk == 0 && t->tail_bn < t->bn;
     bool halves = !program_is_gated(p) || p->b.data.k == 1;
+    if (row_floats(p) > TAIL_MOST_FLOATS) return false;
     return alone && plain && sizes && widths && halves && rest > 0 && rest % t->bn == 0;
 }
 

@@ -287,7 +287,6 @@ static void best(struct gemm_rig *r, int acc)
 {
     int x = map(r, "add", acc, load_column(r, r->p.a.dtype, false), NULL);
     reduce(r, "top_8", x, -1);
-    reduce(r, "top_2", x, -1);
 }
 
 static void best_sixteen(struct gemm_rig *r, int acc) { reduce(r, "top_16", rms_scale(r, acc), -1); }

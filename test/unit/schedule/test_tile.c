@@ -386,6 +386,13 @@ START_TEST(some_tiles_have_no_tail)
     ck_assert(!tail_fits(&p, &t));
     t.tail_bn = 128; /* 64 columns past the end */
     ck_assert(!tail_fits(&p, &t));
+    t = choose(&p);
+    struct step step[2];
+    p.step = step;
+    for (int i = 0; i < 2; i++) { /* lists of the 8 largest: one, two */
+        step[p.steps++] = (struct step){.kind = STEP_REDUCE, .prim = prim_find("top_8")};
+        ck_assert(tail_fits(&p, &t) == !i);
+    }
     p = product(16384, 4092, 4096);
     ck_assert(!choose(&p).tail);
 }
