@@ -16,6 +16,7 @@ struct maker {
     coda_dtype dtype;
     int leaves;
     bool smooth; /* all patterns have a gradient */
+    bool many;   /* rows of a sequence: their square times S would be a million */
 };
 
 static struct symbol range_of(uint64_t seed, int symbol)
@@ -299,7 +300,7 @@ static int64_t drawn(struct maker *m)
     case 1: return m->s;
     case 2: return plus(m, m->t, random_below(&m->r, 4));
     case 3: return plus(m, times(m, m->s, m->b), m->t);
-    case 4: return times(m, times(m, m->t, m->t), m->s);
+    case 4: return times(m, times(m, m->many ? m->b : m->t, m->t), m->s);
     case 5: return times(m, 2 + random_below(&m->r, 2), m->rows);
     default: return m->t;
     }
@@ -437,6 +438,7 @@ graph *symbolic_graph(uint64_t seed, const int64_t *values)
     m.t = extent(&m, seed, 1, values);
     m.s = extent(&m, seed, 2, values);
     m.rows = times(&m, m.b, m.t);
+    m.many = !(seed & SYMBOLIC_WIDE) && range_of(seed, 1).most > 24;
     coda_value first = stream(&m, m.rows, m.columns), x = first;
     for (int n = 1 + (int)random_below(&m.r, 5); n; n--)
         x = patterns[random_below(&m.r, ARRAY_SIZE(patterns))](&m, x);

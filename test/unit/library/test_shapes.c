@@ -59,7 +59,7 @@ static bool is_large(const coda_graph *g)
         for (int d = 0; d < a.rank; d++) n *= a.dims[d];
         elements += n;
     }
-    return elements > 4 << 20;
+    return elements > (SANITIZED ? 1 << 18 : 1 << 20);
 }
 
 /* What the random graphs of a run were compiled as, and how their shapes compared. */
