@@ -31,11 +31,18 @@ static const struct {
 
 enum { SUITES = sizeof suites / sizeof *suites };
 
-/* Does a word name suite i, or its room? Without words, each is meant. */
+static bool is_room(const char *word)
+{
+    bool found = false;
+    for (int i = 0; i < SUITES; i++) found = found || !strcmp(word, suites[i].room);
+    return found;
+}
+
+/* Does a word name suite i, or its room? A name of both is the room's. Without words, each is meant. */
 static bool is_chosen(int i, char **word)
 {
     bool chosen = !*word;
-    for (; *word; word++) chosen = chosen || !strcmp(*word, suites[i].room) || !strcmp(*word, suites[i].name);
+    for (; *word; word++) chosen = chosen || !strcmp(*word, is_room(*word) ? suites[i].room : suites[i].name);
     return chosen;
 }
 
