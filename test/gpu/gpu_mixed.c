@@ -176,9 +176,10 @@ static int try_all_some_rows(bool all)
     int failed = 0;
     for (int i = 0; i < ARRAY_SIZE(words); i++)
         for (int k = 0; k < ARRAY_SIZE(rows); k++)
-            if (all || i == k) failed += try_some_rows(words[i], rows[k]);
+            if (all || (i == k && scale_takes_half(i))) failed += try_some_rows(words[i], rows[k]);
     for (int i = 0; i < ARRAY_SIZE(epilogues); i++)
-        if (all || i % 4 == 0) failed += try_some_rows_epilogue(i, i % 8 ? "96" : "75");
+        if (all || (i % 4 == 0 && scale_takes_half(i / 4)))
+            failed += try_some_rows_epilogue(i, i % 8 ? "96" : "75");
     return failed;
 }
 

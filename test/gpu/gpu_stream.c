@@ -178,7 +178,7 @@ static int try_digits(void)
     int failed = 0;
     for (int i = 0; i < ARRAY_SIZE(words); i++) {
         for (int k = 0; k < ARRAY_SIZE(few); k++)
-            if (emulated && (k == i % 4 || k == 4 + i % 2 || scale_is_full()))
+            if (emulated && (scale_is_full() || k == (scale_takes_half(i) ? i % 4 : 4 + i / 2 % 2)))
                 failed += try_packed(words[i], &few[k]);
         for (int k = 0; k < ARRAY_SIZE(many) && !emulated; k++) failed += try_packed(words[i], &many[k]);
     }

@@ -8,6 +8,7 @@
 #include "gpu_case.h"
 #include "util_device.h"
 #include "util_run.h"
+#include "util_scale.h"
 #include "util_streams.h"
 
 int gpu_together(void);
@@ -76,7 +77,7 @@ int gpu_together(void)
     int failed = 0;
     if (!device_open(&dev, err)) return gpu_case(false, "together", "%s", err);
     for (int i = 0; i < streams_case_count; i++) {
-        if (!gpu_mine(i)) continue;
+        if (!gpu_mine(i) || (device_emulated(&dev) && !scale_takes_half(i))) continue;
         graph *g = streams_graph(&streams_cases[i]);
         if (!g) return failed + gpu_case(false, "together", "%s", coda_error());
         failed += check_numbers(&streams_cases[i], g, 1 + (uint64_t)i);
