@@ -92,7 +92,7 @@ START_TEST(random_graphs_compile)
     uint64_t seed = random_seed() + 1000 * (uint64_t)_i;
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     opt.device = CODA_DEVICE_NONE;
-    for (uint64_t s = seed; s < seed + (scale_is_full() ? 12 : 2); s++) {
+    for (uint64_t s = seed; s < seed + (scale_is_full() ? 12 : scale_is_thinned() ? 1 : 2); s++) {
         coda_plan *p;
         graph *g = random_graph(s, &ro);
         ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "seed %llu: %s", (unsigned long long)s,

@@ -31,7 +31,7 @@ static void compile(const char *word, const struct packed_sizes *s, int reader, 
 }
 
 /* Of each format, one way to read it by each dtype, now for one architecture, now for another. */
-enum { SHARE = 4, PRODUCT = 0 /* of packed_readers */ };
+enum { SHARE = 6, PRODUCT = 0 /* of packed_readers */ };
 START_TEST(kernels_keep_to_their_registers)
 {
     static const coda_dtype dtypes[] = {CODA_BF16, CODA_F16, CODA_F32};

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHAPES = 40, PLANS = 2, FULL_GRAPHS = 1000, GRAPHS = 30 };
+enum { SHAPES = SANITIZED ? 16 : 40, PLANS = 2, FULL_GRAPHS = 1000, GRAPHS = 30 };
 
 struct history {
     graph *graph;
