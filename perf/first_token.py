@@ -12,9 +12,14 @@ import os
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "python"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+# No package that looks for a module of its own finds one of this folder, as `pytorch`, which imports much.
+sys.path[0] = os.path.join(os.path.dirname(HERE), "build", "python")
 import torch
+import transformers
+sys.path.append(HERE)
 import dynamo_models
+sys.path.remove(HERE)
 
 
 def loaded(model, path):
