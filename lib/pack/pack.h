@@ -16,11 +16,12 @@
  *     scales    [group][8][2]: rows r and r + 8 side by side. f16u6 and f16i8: see below
  *     second    zero points (bytes) or minima (as scales), [group][8][2]
  *
- * f16u6 (step 256, 8 groups): for each row, [8][2], 16 bytes: d and -dmin as f16, then three words: word 0
- * has the lower 4 bits of the groups' scales, group g at bit 4 g; word 1 those of the minima; word 2 the
- * upper 2 bits, of scale g at bit 16 (g >> 2) + 2 (g & 3), of minimum g 8 bits above. So a mask gives groups
- * g and g + 4 as a pair. w = d a q + (-dmin) b.
- * f16i8 (step 256, 16 groups): for each row, [8][2], 16 signed bytes, then d as f16, [8][2]. w = d a q.
+ * f16u6 (step 256, 8 groups, four in each RUN of 128 k): words whose lower halves are row r's, r < 8, and
+ * the upper ones row r + 8's. [8][2]: d and -dmin as f16. [run][8]: the upper 4 bits of minima, of group t
+ * of the run at bit 4 t. [run][8][2]: a byte for each group, of its scale 6 bits above the lower 2 of its
+ * minimum. So one shift and a mask give what both rows have of a group. w = d a q + (-dmin) b.
+ * f16i8 (step 256, 16 groups, eight in each run): [run][8][4] words of signed bytes, of group t for rows r and
+ * r + 8, then of group t + 4; then d as f16, [8][2]. w = d a q.
  *
  * e2m1: a rotation to the left of 0, 4, 10 for pair p = 0, 1, 2 takes the sign and the three bits of its two
  * codes to bits 15, 8, 7, 6 and 31, 24, 23, 22, where they are bf16 times 2^-126; one of 14 does so for pair

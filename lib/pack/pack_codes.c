@@ -174,29 +174,66 @@ void pack_get_codes(const struct pack_record *p, coda_pack_codes codes, const ui
 
 static int beside(int r) { return (r & 7) * 2 + (r >> 3); }
 
-static void put_u6(uint8_t *out, const struct pack_scales *s)
+/* Half of a word that rows r and r + 8 share. */
+static void put_half(uint8_t *word, int half, int x) { memcpy(word + 2 * half, &(uint16_t){(uint16_t)x}, 2); }
+
+static int get_half(const uint8_t *word, int half)
 {
-    uint32_t w[3] = {0, 0, 0};
-    uint16_t d[2] = {s->d, s->second_d};
-    for (int g = 0; g < 8; g++) {
-        uint32_t a = s->scale[g], b = s->second[g];
-        w[0] |= (a & 15) << 4 * g;
-        w[1] |= (b & 15) << 4 * g;
-        w[2] |= ((a >> 4 & 3) | (b >> 4 & 3) << 8) << (16 * (g >> 2) + 2 * (g & 3));
-    }
-    memcpy(out, d, 4);
-    memcpy(out + 4, w, 12);
+    uint16_t x;
+    memcpy(&x, word + 2 * half, 2);
+    return x;
 }
 
-static void get_u6(const uint8_t *in, struct pack_scales *s)
+/* Where the words of row r are that have d, the upper bits of minima of four groups, and two groups. */
+static int place_d(int r) { return 8 * (r & 7); }
+static int place_upper(int r, int g) { return 64 + 32 * (g >> 2) + 4 * (r & 7); }
+static int place_lower(int r, int g) { return 128 + 64 * (g >> 2) + 8 * (r & 7) + 4 * (g >> 1 & 1); }
+
+static void put_u6(uint8_t *out, int r, const struct pack_scales *s)
 {
-    memcpy(&s->d, in, 2);
-    memcpy(&s->second_d, in + 2, 2);
-    for (int g = 0; g < 8; g++) {
-        uint32_t top = load32(in + 12) >> (16 * (g >> 2) + 2 * (g & 3));
-        s->scale[g] = (uint8_t)((load32(in + 4) >> 4 * g & 15) | (top & 3) << 4);
-        s->second[g] = (uint8_t)((load32(in + 8) >> 4 * g & 15) | (top >> 8 & 3) << 4);
+    const uint8_t *a = s->scale, *b = s->second;
+    const int half = r >> 3;
+    put_half(out + place_d(r), half, s->d);
+    put_half(out + place_d(r) + 4, half, s->second_d);
+    for (int g = 0; g < 8; g += 2)
+        put_half(out + place_lower(r, g), half,
+                 (a[g] << 2 & 255) | (b[g] & 3) | (a[g + 1] << 2 & 255) << 8 | (b[g + 1] & 3) << 8);
+    for (int run = 0; run < 8; run += 4) {
+        int upper = 0;
+        for (int t = 0; t < 4; t++) upper |= (b[run + t] >> 2 & 15) << 4 * t;
+        put_half(out + place_upper(r, run), half, upper);
     }
+}
+
+static void get_u6(const uint8_t *in, int r, struct pack_scales *s)
+{
+    const int half = r >> 3;
+    s->d = (uint16_t)get_half(in + place_d(r), half);
+    s->second_d = (uint16_t)get_half(in + place_d(r) + 4, half);
+    for (int g = 0; g < 8; g++) {
+        int lower = get_half(in + place_lower(r, g), half) >> 8 * (g & 1);
+        int upper = get_half(in + place_upper(r, g), half) >> 4 * (g & 3);
+        s->scale[g] = (uint8_t)(lower >> 2 & 63);
+        s->second[g] = (uint8_t)((upper & 15) << 2 | (lower & 3));
+    }
+}
+
+/* Where group g of row r is: byte 2 i + half of word t of the row and a run of 128 k has group t + 4 i. */
+static int place_i8(int r, int g)
+{
+    return (g >> 3) * 128 + 16 * (r & 7) + 4 * (g & 3) + 2 * (g >> 2 & 1) + (r >> 3);
+}
+
+static void put_i8(uint8_t *out, int r, const struct pack_scales *s)
+{
+    for (int g = 0; g < 16; g++) out[place_i8(r, g)] = s->scale[g];
+    memcpy(out + 256 + 2 * beside(r), &s->d, 2);
+}
+
+static void get_i8(const uint8_t *in, int r, struct pack_scales *s)
+{
+    for (int g = 0; g < 16; g++) s->scale[g] = in[place_i8(r, g)];
+    memcpy(&s->d, in + 256 + 2 * beside(r), 2);
 }
 
 /* Element i of `from` goes to element 16 i of `to`, or back; 1, 2 or 4 bytes each. */
@@ -218,12 +255,8 @@ void pack_put_scales(const struct pack_format *f, const struct pack_record *p, u
                      const struct pack_scales *s)
 {
     int i = beside(r), size = pack_scale_bytes(f), second = f->zeros == CODA_ZEROS_POINTS ? 1 : size;
-    if (f->scales == CODA_SCALES_F16_U6) return put_u6(record + p->scales + 16 * i, s);
-    if (f->scales == CODA_SCALES_F16_I8) {
-        memcpy(record + p->scales + 16 * i, s->scale, 16);
-        memcpy(record + p->scales + 256 + 2 * i, &s->d, 2);
-        return;
-    }
+    if (f->scales == CODA_SCALES_F16_U6) return put_u6(record + p->scales, r, s);
+    if (f->scales == CODA_SCALES_F16_I8) return put_i8(record + p->scales, r, s);
     scatter(record + p->scales + i * size, s->scale, p->groups, size);
     if (f->zeros) scatter(record + p->second + i * second, s->second, p->groups, second);
 }
@@ -232,12 +265,8 @@ void pack_get_scales(const struct pack_format *f, const struct pack_record *p, c
                      struct pack_scales *s)
 {
     int i = beside(r), size = pack_scale_bytes(f), second = f->zeros == CODA_ZEROS_POINTS ? 1 : size;
-    if (f->scales == CODA_SCALES_F16_U6) return get_u6(record + p->scales + 16 * i, s);
-    if (f->scales == CODA_SCALES_F16_I8) {
-        memcpy(s->scale, record + p->scales + 16 * i, 16);
-        memcpy(&s->d, record + p->scales + 256 + 2 * i, 2);
-        return;
-    }
+    if (f->scales == CODA_SCALES_F16_U6) return get_u6(record + p->scales, r, s);
+    if (f->scales == CODA_SCALES_F16_I8) return get_i8(record + p->scales, r, s);
     collect(s->scale, record + p->scales + i * size, p->groups, size);
     if (f->zeros) collect(s->second, record + p->second + i * second, p->groups, second);
 }

@@ -89,6 +89,7 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
                                 : codes == Codes::int6                         ? 6
                                 : codes == Codes::int4 || codes == Codes::e2m1 ? 4
                                                                                : 8;
+    static constexpr bool minima = zeros == Zeros::minimum;
     static constexpr bool two_levels = scales == Scales::f16u6 || scales == Scales::f16i8;
     static constexpr int places = places_of(along);
     static constexpr bool has_gaps = places != along, wide = places == 0 || places >= 128;
@@ -129,10 +130,34 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
                                                          : 0;
 
     DEV static u32 word(const u8 *at) { return *(const u32 *)at; }
-    // Both scales of a row and its groups' in 6 bits each, of two levels: 16 bytes.
-    struct alignas(16) Levels {
-        f16 s, m;
-        u32 lower[2], top;
+    // Of two levels what rows r and r + 8 of a record, r < 8, have side by side: d, and of minima -dmin, in
+    // f16; and a word that lane t of four reads for group t of a run of 128 k, and t + 4 if there are eight.
+    // In 6 bits a group has 8 bits of each half of it, and 4 of another one; in 8 bits two of its bytes.
+    struct LevelWords {
+        u32 d, m, lower, upper;
+    };
+    // Where these are, and how a group's come to the same bits.
+    struct LevelPlace {
+        static constexpr bool bytes = scales == Scales::f16i8;
+        static constexpr float unit = bytes ? 1 : 0.25f; // of a scale as it lies
+        u32 levels, lower, upper, shift, turn;
+        DEV static LevelPlace of(int r, int run, int t)
+        {
+            if constexpr (bytes)
+                return {first_scale + 256u + 4 * r, first_scale + 128u * run + 16 * r + 4 * t, 0, 0, 0};
+            return {first_scale + 8u * r, first_scale + 128u + run * 64 + r * 8 + t / 2 * 4,
+                    first_scale + 64u + run * 32 + r * 4, t % 2 * 8u, (t * 4 + 30u) % 32};
+        }
+        DEV LevelWords words(const u8 *record) const
+        {
+            if constexpr (bytes) return {word(record + levels), 0, word(record + lower), 0};
+            return {word(record + levels), word(record + levels + 4), word(record + lower),
+                    word(record + upper)};
+        }
+        // The scale at bits 2 to 7 of each half, bits 0 and 1 of the minimum there, its bits 2 to 5 likewise.
+        static constexpr u32 scale_bits = 0x00fc00fc, low_bits = 0x00030003, high_bits = 0x003c003c;
+        DEV u32 low(const LevelWords &w) const { return w.lower >> shift; }
+        DEV u32 high(const LevelWords &w) const { return w.upper >> turn | w.upper << (32 - turn); }
     };
     // Rows r and r + 8 side by side.
     DEV static int beside(int r) { return r % 8 * 2 + r / 8; }
@@ -171,16 +196,19 @@ template <Codes codes, Scales scales, Zeros zeros, int along, i64 columns> struc
     {
         const int g = k % step / group, i = beside(r), at = 16 * g + i;
         const u8 *first = record + first_scale;
-        if constexpr (scales == Scales::f16u6) {
-            const Levels own = ((const Levels *)first)[i];
-            const u32 top = own.top >> (16 * (g >> 2) + 2 * (g & 3));
-            const u32 a = (own.lower[0] >> 4 * g & 15) | (top & 3) << 4;
-            const u32 b = (own.lower[1] >> 4 * g & 15) | (top >> 8 & 3) << 4;
-            return {to_float(own.s) * (float)a, to_float(own.m) * (float)b, 0};
-        } else if constexpr (scales == Scales::f16i8)
-            return {to_float(((const f16 *)(first + 256))[i]) * (float)((const i8 *)first)[16 * i + g], 0,
-                    middle};
-        else if constexpr (zeros == Zeros::minimum)
+        if constexpr (two_levels) {
+            constexpr int of_run = 128 / group;
+            const int up = r / 8 * 16;
+            const LevelPlace place = LevelPlace::of(r % 8, g / of_run, g % 4);
+            const LevelWords w = place.words(record);
+            const Pair ds = unpack2<f16>(w.d);
+            const float d = up ? ds.b : ds.a;
+            if constexpr (scales == Scales::f16i8)
+                return {d * (float)(i8)(w.lower >> (g % 8 / 4 * 16 + up / 2)), 0, middle};
+            const u32 low = place.low(w) >> up, high = place.high(w) >> up, b = (low & 3) | (high & 60);
+            const Pair m = unpack2<f16>(w.m);
+            return {d * (float)(low >> 2 & 63), (up ? m.b : m.a) * (float)b, 0};
+        } else if constexpr (zeros == Zeros::minimum)
             return {scale_value<scales>(first, at), scale_value<scales>(record + second, at), 0};
         else if constexpr (zeros == Zeros::points) {
             const u8 z = record[second + at];
