@@ -20,6 +20,9 @@ DEV bool elect_one()
 // The same value in every lane, and the compiler knows it.
 DEV int uniform(int x) { return __shfl_sync(~0u, x, 0); }
 
+// x of each lane, which the compiler computes no second time.
+DEV u32 kept(u32 x) { return __shfl_sync(~0u, x, threadIdx.x % 32); }
+
 // x, though the compiler does not know: what follows from it is not computed ahead and kept in registers.
 DEV int opaque(int x)
 {

@@ -167,6 +167,21 @@ MMA(bf16, "bf16")
 MMA(f16, "f16")
 #undef MMA
 
+// d = c + a b, likewise.
+template <class T> DEV void mma(float (&d)[4], const float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1);
+#define MMA(T, type)                                                                                         \
+    template <> DEV void mma<T>(float(&d)[4], const float(&c)[4], const u32(&a)[4], u32 b0, u32 b1)          \
+    {                                                                                                        \
+        asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                                           \
+            ".f32 {%0, %1, %2, %3}, {%8, %9, %10, %11}, {%12, %13}, {%4, %5, %6, %7};"                       \
+            : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                                                 \
+            : "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]), "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),        \
+              "r"(b0), "r"(b1));                                                                             \
+    }
+MMA(bf16, "bf16")
+MMA(f16, "f16")
+#undef MMA
+
 // d[16, 8] += a[16, 4] b[4, 8], or the same of 8 k, in tf32: the lower 13 bits of a number count for nothing.
 // A lane has k j of a's row g, then of row g + 8, and both again 4 k on; the same k of b's column g; and d's
 // as above.

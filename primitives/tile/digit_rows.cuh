@@ -20,10 +20,10 @@ template <class Weights, class Element, int bk, int rows> struct DigitRows;
 template <Scales scales, Zeros zeros, int along, i64 columns, class Element, int bk, int rows>
 struct DigitRows<Packed<Codes::int4, scales, zeros, along, columns>, Element, bk, rows> {
     using W = Packed<Codes::int4, scales, zeros, along, columns>;
-    using Codes4 = PackedRows<W, Element, bk>; // the same records
-    using Row = typename Codes4::Row;
+    using Rows = PackedRows<W, Element, bk>; // the same records
+    using Row = typename Rows::Row;
     static constexpr bool packed = true, digits = true;
-    static constexpr int pad = Codes4::pad, tile_bytes = Codes4::tile_bytes, left_rows = rows;
+    static constexpr int pad = Rows::pad, tile_bytes = Rows::tile_bytes, left_rows = rows;
     template <int octets> static constexpr int together = 2;
     template <int octets> static constexpr bool singly = true;
     template <int octets> static constexpr bool crowded = false;
@@ -167,6 +167,8 @@ struct DigitRows<Packed<Codes::int4, scales, zeros, along, columns>, Element, bk
         }
     };
 
+    template <int run_> using Lane = typename Rows::template Lane<run_>;
+
     // Of the groups of a run, of which the four lanes that have a row of weights make one each.
     struct RunScales {
         typename W::Scale mine;
@@ -190,16 +192,17 @@ struct DigitRows<Packed<Codes::int4, scales, zeros, along, columns>, Element, bk
     // Adds the products of a run that begins at k of the slot to the sums of tiles: [0] and [2] have those of
     // this lane's columns with its two rows, [1] and [3] minima times sums of the other row of A; of one
     // row these are all minima.
-    template <int tiles, int octets, int run_>
+    template <bool across, int tiles, int octets, int run_>
     DEV static void multiply(float (*sum)[octets][4], const Row (&row)[tiles][2], int k, int live,
-                             const Right<octets, run_> &x)
+                             const Right<octets, run_> &x, const Lane<run_> &lane)
     {
+        if constexpr (W::two_levels) return multiply_levels<across>(sum, row, live, x, lane);
         RunScales scale[tiles][2];
         Words codes[tiles][2];
 #pragma unroll
         for (int i = 0; i < 2 * tiles; i++) {
             scale[i / 2][i % 2] = RunScales::of_row(row[i / 2][i % 2], k, live);
-            codes[i / 2][i % 2] = row[i / 2][i % 2].codes(k);
+            codes[i / 2][i % 2] = row[i / 2][i % 2].codes(lane);
         }
         float part[tiles][2] = {};
 #pragma unroll
@@ -210,31 +213,71 @@ struct DigitRows<Packed<Codes::int4, scales, zeros, along, columns>, Element, bk
                 all[i / 4][i % 4] = minima                 ? 0
                                     : zeros == Zeros::none ? x.sum[g][i % 2]
                                                            : scale[i / 4][i % 4 / 2].z(g) * x.sum[g][i % 2];
+            multiply_group(all, codes, g, x);
 #pragma unroll
-            for (int i = 0; i < each * tiles; i++) {
-                const int j = g * each + i / tiles, tile = i % tiles;
-                const u32 u = codes[tile][0].at[j], l = codes[tile][1].at[j];
-                const u32 w[4] = {u & 0x0f0f0f0f, l & 0x0f0f0f0f, u >> 4 & 0x0f0f0f0f, l >> 4 & 0x0f0f0f0f};
-                ptx::mma_bytes(all[tile], w, x.word[j][0], x.word[j][1]);
-            }
-#pragma unroll
-            for (int i = 0; i < 2 * tiles; i++) {
-                const int tile = i / 2, side = i % 2;
-                const float both = (float)(all[tile][2 * side] * 256 + all[tile][2 * side + 1]);
-                part[tile][side] = fmaf(scale[tile][side].s(g), both, part[tile][side]);
-            }
+            for (int i = 0; i < 2 * tiles; i++)
+                add_group(part[i / 2][i % 2], all[i / 2], i % 2, scale[i / 2][i % 2].s(g));
         }
 #pragma unroll
-        for (int i = 0; i < 2 * tiles; i++) {
-            float(&to)[4] = sum[i / 2][0];
-            const int side = i % 2;
-            to[2 * side] = fmaf(x.back, part[i / 2][side], to[2 * side]);
-            if constexpr (minima) {
-                const float m = scale[i / 2][side].mine.m;
-                if (rows == 2) to[2 * side] = fmaf(m, x.own[0], to[2 * side]);
-                to[2 * side + 1] = fmaf(m, x.own[rows - 1], to[2 * side + 1]);
-            }
+        for (int i = 0; i < 2 * tiles; i++)
+            add_run(sum[i / 2][0], i % 2, x.back, part[i / 2][i % 2], scale[i / 2][i % 2].mine.m, x);
+    }
+    template <int tiles, class Right>
+    DEV static void multiply_group(int (&all)[tiles][4], const Words (&codes)[tiles][2], int g,
+                                   const Right &x)
+    {
+#pragma unroll
+        for (int i = 0; i < each * tiles; i++) {
+            const int j = g * each + i / tiles, tile = i % tiles;
+            const u32 u = codes[tile][0].at[j], l = codes[tile][1].at[j];
+            const u32 w[4] = {u & 0x0f0f0f0f, l & 0x0f0f0f0f, u >> 4 & 0x0f0f0f0f, l >> 4 & 0x0f0f0f0f};
+            ptx::mma_bytes(all[tile], w, x.word[j][0], x.word[j][1]);
         }
+    }
+    DEV static void add_group(float &part, const int (&all)[4], int side, float scale)
+    {
+        part = fmaf(scale, (float)(all[2 * side] * 256 + all[2 * side + 1]), part);
+    }
+    template <class Right>
+    DEV static void add_run(float (&to)[4], int side, float back, float part, float m, const Right &x)
+    {
+        to[2 * side] = fmaf(back, part, to[2 * side]);
+        if constexpr (minima) {
+            if (rows == 2) to[2 * side] = fmaf(m, x.own[0], to[2 * side]);
+            to[2 * side + 1] = fmaf(m, x.own[rows - 1], to[2 * side + 1]);
+        }
+    }
+    // The same of two levels: a run's sums of whole numbers are multiplied by d.
+    template <bool across, int tiles, int octets, int run_>
+    DEV static void multiply_levels(float (*sum)[octets][4], const Row (&row)[tiles][2], int live,
+                                    const Right<octets, run_> &x, const Lane<run_> &lane)
+    {
+        static_assert(groups == 4);
+        if (live <= 0) return;
+        Words codes[tiles][2];
+        float scale[tiles][2][4] = {}, part[tiles][2] = {}, d[tiles][2], m[tiles][2];
+#pragma unroll
+        for (int i = 0; i < tiles; i++) {
+            const typename W::LevelWords w = lane.levels.template words<across>(row[i]);
+            const auto level = Level<W>::of(lane.levels.place, w);
+            const Pair own = unpack2<f16>(w.d), least = unpack2<f16>(w.m);
+            const u32 both[2] = {float_bits(level.scale[0].a), float_bits(level.scale[0].b)};
+            d[i][0] = x.back * own.a, d[i][1] = x.back * own.b;
+            m[i][0] = least.a * level.minimum.a, m[i][1] = least.b * level.minimum.b;
+            codes[i][0] = row[i][0].codes(lane), codes[i][1] = row[i][1].codes(lane);
+            spread(scale[i], both, lane.levels.selection);
+        }
+#pragma unroll
+        for (int g = 0; g < groups; g++) {
+            int all[tiles][4] = {};
+            multiply_group(all, codes, g, x);
+#pragma unroll
+            for (int i = 0; i < 2 * tiles; i++)
+                add_group(part[i / 2][i % 2], all[i / 2], i % 2, scale[i / 2][g / 2][i % 2 * 2 + g % 2]);
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * tiles; i++)
+            add_run(sum[i / 2][0], i % 2, d[i / 2][i % 2], part[i / 2][i % 2], m[i / 2][i % 2], x);
     }
 
     // A lane's sums of all runs become those of row 0 and 1, in the lanes whose columns these are.

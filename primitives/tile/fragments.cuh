@@ -15,6 +15,11 @@
 
 namespace coda {
 
+// What a lane needs of each tile and keeps, of rows that need nothing.
+struct NoLane {
+    DEV static NoLane of(int) { return {}; }
+};
+
 // Rows of 16-bit elements: ldmatrix brings a product's operand as it is.
 template <class Element, int bk> struct HalfRows {
     static constexpr bool packed = false, digits = false;
@@ -25,6 +30,7 @@ template <class Element, int bk> struct HalfRows {
     template <int octets> static constexpr bool crowded = false;
     static_assert(2 * bk % 128 == 0);
 
+    template <int> using Lane = NoLane;
     template <int octets, int run> struct Right {
         u32 pair[octets][run / 16][2];
 
@@ -181,6 +187,7 @@ template <class T, class Element, int bk> struct ByteRows {
 
     DEV static int first_k() { return threadIdx.x % 4 * lane_k; }
 
+    template <int> using Lane = NoLane;
     template <int octets, int run> struct Right {
         u32 pair[octets][run / 16][2];
         HalfRun<Element, octets, run / 16> half;

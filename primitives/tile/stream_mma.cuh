@@ -9,8 +9,9 @@
 // K is outside, rows are inside: all tiles of a pass advance along K together. So a warp has the sums of its
 // tiles in registers over all of K, and of A no more than its run of a chunk, which serves all its tiles.
 // At the end of a pass the sums of the four or eight runs meet in shared memory, where they are added in
-// their order: what a row of A gets depends neither on which block has its column, nor, but for one or two
-// that are digits (digit_rows.cuh), on how many there are.
+// their order: what a row of A gets does not depend on which block has its column; nor on how many rows there
+// are, but for one or two that are digits (digit_rows.cuh), and for up to eight of weights whose scales have
+// two levels (two_levels.cuh).
 // A block with more tiles than a pass has walks K again for the others. One of a tile or two has eight runs:
 // of four, every second warp would multiply nothing.
 //
@@ -70,6 +71,7 @@ template <class Config, class Epilogue> struct StreamMma {
     static_assert((most_rows == 8 || most_rows == 16) && (runs == 4 || runs == 8));
 
     using Right = typename Fragments::template Right<octets, run>;
+    using Lane = typename Fragments::template Lane<run>;
     static constexpr int right_pitch = 2 * bk + Fragments::pad;
     static constexpr int right_bytes =
         Fragments::digits ? Fragments::right_place(bk) : most_rows * right_pitch;
@@ -298,8 +300,8 @@ template <class Config, class Epilogue> struct StreamMma {
 
     // Of a step `n` of this warp's tiles, from `first` on, which lie at own[0] and behind it.
     template <int n>
-    DEV void multiply_tiles(float (*sum)[octets][4], const Right &x, const u8 *const *own, int first,
-                            int part, int chunk) const
+    DEV void multiply_tiles(float (*sum)[octets][4], const Right &x, const Lane &lane, const u8 *const *own,
+                            int first, int part, int chunk) const
     {
         constexpr int bytes = Fragments::tile_bytes;
         if constexpr (packed) {
@@ -312,7 +314,7 @@ template <class Config, class Epilogue> struct StreamMma {
                 rows[j][0] = across ? Row{both, d} : Row{own[j], 0};
                 rows[j][1] = across ? Row{both + bytes, d} : Row{own[j], 1};
             }
-            Fragments::multiply(sum, rows, first_k(), live_of(chunk), x);
+            Fragments::template multiply<across>(sum, rows, first_k(), live_of(chunk), x, lane);
         } else {
             const u8 *from[n];
 #pragma unroll
@@ -324,8 +326,8 @@ template <class Config, class Epilogue> struct StreamMma {
     // The tiles of a step, from `first` on: those of one or more slots, of which each part of the warps has
     // some. All warps wait for all slots: so none is ahead of the others by a round of the ring. What lies
     // behind the last tile is not multiplied: of eleven tiles a twelfth would take each warp its time.
-    DEV void multiply_step(float (*sum)[octets][4], const Right &x, typename Ring::Cursor &at, int first,
-                           int tiles, int part, int chunk) const
+    DEV void multiply_step(float (*sum)[octets][4], const Right &x, const Lane &lane,
+                           typename Ring::Cursor &at, int first, int tiles, int part, int chunk) const
     {
         constexpr int bytes = Fragments::tile_bytes;
         const u8 *slot[step_slots];
@@ -343,7 +345,7 @@ template <class Config, class Epilogue> struct StreamMma {
 #pragma unroll
         for (int j = 0; j < step_tiles; j++) {
             const int tile = j * parts + part;
-            own[j] = slot[0] + tile % depth * bytes;
+            own[j] = slot[0] + (step_slots > 1 ? tile % depth * bytes : part * bytes + j * parts * bytes);
 #pragma unroll
             for (int i = 1; i < step_slots; i++)
                 if (tile >= i * depth) own[j] = slot[i] + tile % depth * bytes;
@@ -353,9 +355,10 @@ template <class Config, class Epilogue> struct StreamMma {
         for (int j = 0; j < step_tiles; j += at_once) {
             const int last = first + (j + at_once - 1) * parts + part;
             const bool any = first + (j + at_once - 1) * parts < most_tiles;
-            if (all || any && last < tiles) multiply_tiles<at_once>(sum + j, x, own + j, j, part, chunk);
+            if (all || any && last < tiles)
+                multiply_tiles<at_once>(sum + j, x, lane, own + j, j, part, chunk);
             else if (at_once > 1 && last - parts < tiles)
-                multiply_tiles<1>(sum + j, x, own + j, j, part, chunk);
+                multiply_tiles<1>(sum + j, x, lane, own + j, j, part, chunk);
         }
 #pragma unroll
         for (int i = 0; i < step_slots; i++)
@@ -404,6 +407,7 @@ template <class Config, class Epilogue> struct StreamMma {
     {
         auto at = Ring::consumer();
         auto right = RightRing::consumer();
+        const Lane lane = Lane::of(first_k());
         const int part = Fragments::template crowded<octets> ? threadIdx.x / 32 / runs : own_part;
 #pragma unroll 1
         for (int pass = 0; pass < passes; pass++) {
@@ -415,7 +419,7 @@ template <class Config, class Epilogue> struct StreamMma {
                 load_right(x, right, chunk);
 #pragma unroll
                 for (int i = 0; i < own_tiles; i += step_tiles)
-                    if (parts * i < tiles) multiply_step(sum + i, x, at, parts * i, tiles, part, chunk);
+                    if (parts * i < tiles) multiply_step(sum + i, x, lane, at, parts * i, tiles, part, chunk);
             }
             if constexpr (Fragments::digits)
 #pragma unroll

@@ -113,6 +113,15 @@ static const struct {
                          256) "%g = slice %a {axis=1,start=0,stop=1280,step=1}\n%u = slice "
                               "%a {axis=1,start=1280,stop=2560,step=1}\n"
                               "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {.name = "gate and up stacked, 6 bits of scales",
+     .text = PACKED("q4_k", 368640, 2560, 256) "%g = slice %a {axis=1,start=0,stop=1280,step=1}\n%u = slice "
+                                               "%a {axis=1,start=1280,stop=2560,step=1}\n"
+                                               "%y = swiglu %g, %u\noutput %y = %y\n"},
+    {.name = "gate and up stacked, 8 bits of scales",
+     .text = PACKED_ROWS(12, "q6_k", 537600, 2560,
+                         256) "%g = slice %a {axis=1,start=0,stop=1280,step=1}\n%u = slice "
+                              "%a {axis=1,start=1280,stop=2560,step=1}\n"
+                              "%y = swiglu %g, %u\noutput %y = %y\n"},
     {.name = "gate and up in turns",
      .text =
          PACKED("q4_k", 184320, 1280, 256) "%g = slice %a {axis=1,start=0,stop=1279,step=2}\n%u = slice %a "

@@ -9,6 +9,7 @@ namespace coda::ptx {
 DEV u32 shared_address(const void *p) { return emu_shared_address(p); }
 DEV bool elect_one() { return emu_elect(); }
 DEV int uniform(int x) { return __shfl_sync(~0u, x, 0); }
+DEV u32 kept(u32 x) { return x; }
 DEV int opaque(int x) { return x; }
 
 template <int n> DEV void grow_registers() { emu_set_registers(n, true); }

@@ -88,6 +88,11 @@ template <> DEV void mma<f16>(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
     const u32 operands[6] = {a[0], a[1], a[2], a[3], b0, b1};
     emu_matrix_multiply(d, operands, true);
 }
+template <class T> DEV void mma(float (&d)[4], const float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1)
+{
+    for (int i = 0; i < 4; i++) d[i] = c[i];
+    mma<T>(d, a, b0, b1);
+}
 DEV void mma_tf32(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2])
 {
     const u32 operands[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
