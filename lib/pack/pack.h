@@ -20,8 +20,8 @@
  * the upper ones row r + 8's. [8][2]: d and -dmin as f16. [run][8]: the upper 4 bits of minima, of group t
  * of the run at bit 4 t. [run][8][2]: a byte for each group, of its scale 6 bits above the lower 2 of its
  * minimum. So one shift and a mask give what both rows have of a group. w = d a q + (-dmin) b.
- * f16i8 (step 256, 16 groups, eight in each run): [run][8][4] words of signed bytes, of group t for rows r and
- * r + 8, then of group t + 4; then d as f16, [8][2]. w = d a q.
+ * f16i8 (step 256, 16 groups, eight in each run): [run][8][4] words of signed bytes, of group t for rows r
+ * and r + 8, then of group t + 4; then d as f16, [8][2]. w = d a q.
  *
  * e2m1: a rotation to the left of 0, 4, 10 for pair p = 0, 1, 2 takes the sign and the three bits of its two
  * codes to bits 15, 8, 7, 6 and 31, 24, 23, 22, where they are bf16 times 2^-126; one of 14 does so for pair
