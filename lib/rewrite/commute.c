@@ -190,6 +190,8 @@ static enum writer writer_of(const graph *g, struct fact *f, const struct node *
     default: break;
     }
     bool part = n->op == OP_SLICE && (is_half(g, n) || f[n - g->node].range);
+    if (n->op == OP_RESHAPE)
+        part = extents_equal(type_columns(&n->type), type_columns(&g->node[n->in[RESHAPE_X]].type));
     return part ? f[n->in[SLICE_X]].writer : IN_MEMORY;
 }
 

@@ -38,7 +38,7 @@ static coda_value delta(struct build *b, coda_value x, int layer)
     const struct recurrent *r = &c->recurrent;
     coda_graph *g = b->g;
     int64_t v = r->inner, k = (int64_t)r->groups * r->states, mixed = 2 * k + v, heads = r->heads;
-    coda_value all = build_linear(b, build_rows(b, x, c->hidden),
+    coda_value all = build_linear(b, x,
                                   PART({"linear_attn.in_proj_qkv", mixed}, {"linear_attn.in_proj_z", v},
                                        {"linear_attn.in_proj_b", heads}, {"linear_attn.in_proj_a", heads}),
                                   c->hidden, false);
@@ -63,7 +63,9 @@ coda_value family_qwen35(struct build *b, coda_value ids)
     coda_value x = build_embedding(b, "embed_tokens", c->vocabulary, ids);
     for (int l = 0; l < c->layers; l++) {
         build_prefix(b, "layers.%d.", l);
-        x = coda_add(g, (c->keeps[l] ? attention : delta)(b, build_rms_norm(b, x, "input_layernorm"), l), x);
+        coda_value rows = c->keeps[l] ? x : build_rows(b, x, c->hidden);
+        rows = build_rms_norm(b, rows, "input_layernorm");
+        x = coda_add(g, (c->keeps[l] ? attention : delta)(b, rows, l), x);
         x = coda_add(g, build_swiglu(b, build_rms_norm(b, x, "post_attention_layernorm")), x);
     }
     build_prefix(b, "", 0);
