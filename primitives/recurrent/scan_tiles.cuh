@@ -5,9 +5,9 @@
 // skip x, multiply by silu(gate), and store y. Three tiles are made, walked or finished at a time, so that no
 // warp waits for the latencies of another one.
 //
-// Exponentials are a floor: 16 for a column and token, where a multiprocessor has 16 in a clock. They are not
-// what binds: 5120 columns and 8192 tokens take 357 us on an H200, where that floor is 166 us; 321 us without
-// exponentials in the warps that walk, 338 us without sums over lanes, 178 us without those warps.
+// Exponentials are a floor: 16 for a column and token, where a multiprocessor has 16 in a clock. They are
+// not what binds: 5120 columns and 8192 tokens take 320 us on an H200, where that floor is 166 us; issue
+// slots and shared memory bind together.
 //
 // Config: as scan_steps.cuh has it, of T of 16 bits, head_dim 1, each; i32 columns (of a block), tile (its
 // tokens).
@@ -74,8 +74,7 @@ template <class Config> struct ScanTiles : ScanWalkers<Config> {
     };
     typedef Pieces<T, columns> Elements;
     typedef Pieces<D, columns> Steps;
-    // Two states of a token are a word, and a thread has one of every `pairs`th row.
-    static constexpr i32 pairs = serving / lanes;
+    typedef Pieces<T, states> Groups;
 
     // Where the thread's own elements of the next tile are.
     struct Cursor {
@@ -84,8 +83,8 @@ template <class Config> struct ScanTiles : ScanWalkers<Config> {
     };
     DEV static Cursor begin(const Tensors &in, const Place &at, i32 row)
     {
-        const i64 of_x = row + Elements::row(), of_dt = row + Steps::row(), of_b = row + server() / lanes;
-        const i32 k = Elements::column(), q = own * (server() % lanes);
+        const i64 of_x = row + Elements::row(), of_dt = row + Steps::row(), of_b = row + Groups::row();
+        const i32 k = Elements::column(), q = Groups::column();
         return {at.x + of_x * in.of_x.time + k, at.gate + (Config::gate ? of_x * in.of_gate.time + k : 0),
                 at.b + of_b * in.of_b.time + q, at.c + of_b * in.of_c.time + q,
                 at.dt + of_dt * in.of_dt.time + Steps::column()};
@@ -109,26 +108,14 @@ template <class Config> struct ScanTiles : ScanWalkers<Config> {
                 ptx::copy_async<16>(at + i * step, row, 16);
     }
     template <bool whole>
-    DEV static void bring_pairs(u32 (&to)[quads][lanes][four], const T *&from, i64 time, i32 count)
-    {
-        const i32 first = server() / lanes, q = server() % lanes;
-        const u32 at = ptx::shared_address(&to[first / four][q][first % four]);
-        const T *row = from;
-        from += tile * time;
-#pragma unroll
-        for (i32 i = 0; i < (tile + pairs - 1) / pairs; i++, row += pairs * time)
-            if ((tile % pairs == 0 || i * pairs + first < tile) && (whole || i * pairs + first < count))
-                ptx::copy_async<4>(at + i * (i32)(pairs / four * sizeof(to[0])), row, 4);
-    }
-    template <bool whole>
     DEV static void bring_rows(const Tensors &in, const Place &at, i32 count, Cursor &from, Raw &to)
     {
         bring<whole>(to.x, from.x, in.of_x.time, count, at.count);
         bring<whole>(to.dt, from.dt, in.of_dt.time, count, at.count);
         if constexpr (Config::gate && Config::y)
             bring<whole>(to.gate, from.gate, in.of_gate.time, count, at.count);
-        bring_pairs<whole>(to.b, from.b, in.of_b.time, count);
-        bring_pairs<whole>(to.c, from.c, in.of_c.time, count);
+        bring<whole>(to.b, from.b, in.of_b.time, count, states);
+        bring<whole>(to.c, from.c, in.of_c.time, count, states);
     }
     // What is behind the last row stays as it was, and is not read.
     DEV static void bring_tile(const Tensors &in, const Place &at, i32 count, Cursor &from, Raw &to)
@@ -166,6 +153,21 @@ template <class Config> struct ScanTiles : ScanWalkers<Config> {
         }
     }
 
+    // Those of a group: walkers, which all read the same, need not take them apart.
+    DEV static void make_states(const T (&from)[tile][states], typename Base::States &to)
+    {
+        const i32 quad = server() / lanes, q = server() % lanes;
+        static_assert(quads * lanes <= serving);
+        if (quad >= quads) return;
+#pragma unroll
+        for (i32 h = 0; h < 2; h++) {
+            const Pair first = port::load_pair(&from[2 * h * quads + quad][own * q]),
+                       second = port::load_pair(&from[(2 * h + 1) * quads + quad][own * q]);
+            const float two[four] = {first.a, first.b, second.a, second.b};
+            port::store_piece(to[quad][h][q], two);
+        }
+    }
+
     DEV static void finish_row(const Raw &raw, i32 row, i32 column, const float (&skip)[four],
                                float (&y)[four], T *to)
     {
@@ -188,8 +190,13 @@ template <class Config> struct ScanTiles : ScanWalkers<Config> {
         const i32 column = own_columns(), quad = own_quad();
         float y[four][four];
 #pragma unroll
-        for (i32 k = 0; k < four; k++)
+        for (i32 k = 0; k < four; k++) {
+            float other[four];
             port::load_piece(y[k], &of.add[column / four][four * (four * quad + k)]);
+            port::load_piece(other, &of.step[column / four][four * (four * quad + k)]);
+#pragma unroll
+            for (i32 t = 0; t < four; t++) y[k][t] += other[t];
+        }
 #pragma unroll
         for (i32 t = 0; t < four; t++, to += in.of_y.time) {
             float v[four] = {y[0][t], y[1][t], y[2][t], y[3][t]};
@@ -220,7 +227,11 @@ template <class Config> struct ScanTiles : ScanWalkers<Config> {
             ptx::copy_async_wait<1>();
             ptx::named_barrier(1, serving);
             bring_tile(in, at, end - row - 2 * tile, from, shared.raw[(i + 2) % stages]);
-            make_columns(shared.raw[i % stages], bias, shared.ready[now.at]);
+            const Raw &raw = shared.raw[i % stages];
+            Ready &ready = shared.ready[now.at];
+            make_columns(raw, bias, ready);
+            make_states(raw.b, ready.b);
+            make_states(raw.c, ready.c);
             Base::arrive(shared.made[now.at]);
         }
     }

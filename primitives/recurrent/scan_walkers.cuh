@@ -39,16 +39,19 @@ template <class Config> struct ScanWalkers {
         return {behind < 8 ? NONE : FINISH, behind - 6};
     }
 
-    // Rows as they are in memory; of x, gate and dt first each fourth one from the first on, and so on.
+    // Rows as they are in memory, but first each fourth one from the first on, and so on.
     struct Raw {
         T x[tile][columns], gate[Config::gate ? tile : 1][columns];
         D dt[tile][columns];
-        u32 b[quads][lanes][four], c[quads][lanes][four]; // two states of four tokens
+        T b[tile][states], c[tile][states];
     };
     // Of four columns, four tokens of each together; fours of columns begin on different banks.
     typedef float Columns[quads * four * four + four];
+    // Of two states two tokens: a quad's first ones, then the others.
+    typedef float States[quads][2][lanes][four];
     struct Ready {
-        Columns step[fours], add[fours]; // d; d x, then y
+        Columns step[fours], add[fours]; // d and d x, then parts of y
+        alignas(16) States b, c;
     };
     struct alignas(16) Shared {
         Ready ready[depth];
@@ -84,60 +87,57 @@ template <class Config> struct ScanWalkers {
     // Lanes whose numbers of states differ by 4, 2, 1.
     DEV static constexpr i32 apart(i32 level) { return level == 0 ? 16 : level == 1 ? 8 : 2; }
 
-    struct States {
+    struct Column {
         float s[own], a[own];
     };
     // What a warp walks of a tile.
     struct Part {
-        const Columns &step;
-        Columns &add;
-        const Raw &raw;
+        Columns &step, &add;
+        const States &b, &c;
     };
-    // What four tokens need.
+    // What four tokens need; of b and c two of them together.
     struct Quad {
-        float d[four], add[four];
-        u32 b[four], c[four];
+        float d[four], add[four], b[2][four], c[2][four];
     };
 
-    DEV static void load_pairs(u32 (&to)[four], const u32 (&from)[four])
-    {
-        const port::Vector<u32, four> v = *reinterpret_cast<const port::Vector<u32, four> *>(from);
-#pragma unroll
-        for (i32 k = 0; k < four; k++) to[k] = v.at[k];
-    }
     DEV static void load_quad(Quad &to, i32 quad, const Part &part)
     {
         const i32 at = four * (four * quad + of_column());
         port::load_piece(to.d, &part.step[at]);
         port::load_piece(to.add, &part.add[at]);
-        load_pairs(to.b, part.raw.b[quad][of_states()]);
-        load_pairs(to.c, part.raw.c[quad][of_states()]);
+#pragma unroll
+        for (i32 h = 0; h < 2; h++) {
+            port::load_piece(to.b[h], part.b[quad][h][of_states()]);
+            port::load_piece(to.c[h], part.c[quad][h][of_states()]);
+        }
     }
 
+    DEV static Pair of_token(const float (&two)[four], i32 t) { return {two[own * t], two[own * t + 1]}; }
     // A token: the lane's part of s . c.
-    DEV static float walk_token(States &of, float d, float add, Pair b, Pair c)
+    DEV static float walk_token(Column &of, float d, float add, Pair b, Pair c)
     {
         of.s[0] = fmaf(math::exp2(d * of.a[0]), of.s[0], add * b.a);
         of.s[1] = fmaf(math::exp2(d * of.a[1]), of.s[1], add * b.b);
         return fmaf(of.s[1], c.b, of.s[0] * c.a);
     }
     // Eight tokens are walked while those of turn `next` come.
-    DEV static void walk_turn(States &of, Quad (&now)[2], float (&v)[lanes], i32 next, const Part &part)
+    DEV static void walk_turn(Column &of, Quad (&now)[2], float (&v)[lanes], i32 next, const Part &part)
     {
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
 #pragma unroll
             for (i32 t = 0; t < four; t++)
-                v[four * h + t] = walk_token(of, now[h].d[t], now[h].add[t], unpack2<T>(now[h].b[t]),
-                                             unpack2<T>(now[h].c[t]));
+                v[four * h + t] = walk_token(of, now[h].d[t], now[h].add[t], of_token(now[h].b[t / 2], t % 2),
+                                             of_token(now[h].c[t / 2], t % 2));
             load_quad(now[h], 2 * next + h, part);
         }
     }
 
-    // Sums over lanes that have not been added up to `level`: a lane keeps every half.
+    // Sums over lanes that have not been added up to `level`: a lane keeps every half. Two lanes are left
+    // with parts of two sums.
     template <i32 level> DEV static void add_up(float (&v)[lanes])
     {
-        if constexpr (level < 3) {
+        if constexpr (level < 2) {
             constexpr i32 w = lanes >> (level + 1);
             const bool upper = lane() & apart(level);
 #pragma unroll
@@ -148,15 +148,18 @@ template <class Config> struct ScanWalkers {
             add_up<level + 1>(v);
         }
     }
-    // Of a turn's eight tokens the lane gets the sum of one, which lies over what all lanes have read.
-    DEV static void leave_turn(float (&v)[lanes], i32 turn, Columns &add)
+    // Of a turn's eight tokens the lane gets parts of two, which lie over what all lanes have read: those of
+    // odd numbers of states over d, the others over d x.
+    DEV static void leave_turn(float (&v)[lanes], i32 turn, const Part &part)
     {
         const i32 q = of_states();
+        Columns &to = q % 2 ? part.step : part.add;
         add_up<0>(v);
-        add[(2 * turn + q / 4) * four * four + of_column() * four + q % 4] = v[0];
+        const float two[2] = {v[0], v[1]};
+        port::store_piece(&to[(2 * turn + q / 4) * four * four + of_column() * four + q / 2 % 2 * 2], two);
     }
     // While the sums of a turn are added, the next one is walked.
-    template <bool whole> DEV static void walk_turns(States &of, i32 turns, const Part &part)
+    template <bool whole> DEV static void walk_turns(Column &of, i32 turns, const Part &part)
     {
         if (whole) turns = tile / lanes;
         Quad now[2];
@@ -169,23 +172,23 @@ template <class Config> struct ScanWalkers {
             float sum[lanes];
             walk_turn(of, now, sum, min(turn + 1, turns - 1), part);
             __syncwarp();
-            leave_turn(v, turn - 1, part.add);
+            leave_turn(v, turn - 1, part);
 #pragma unroll
             for (i32 i = 0; i < lanes; i++) v[i] = sum[i];
         }
         __syncwarp();
-        leave_turn(v, turns - 1, part.add);
+        leave_turn(v, turns - 1, part);
     }
-    DEV static void walk_one(States &of, i32 t, const Part &part)
+    DEV static void walk_one(Column &of, i32 t, const Part &part)
     {
         const i32 q = of_states(), quad = t / four, at = four * (four * quad + of_column()) + t % four;
-        const Pair b = unpack2<T>(part.raw.b[quad][q][t % four]),
-                   c = unpack2<T>(part.raw.c[quad][q][t % four]);
+        const Pair b = of_token(part.b[quad][t / 2 % 2][q], t % 2),
+                   c = of_token(part.c[quad][t / 2 % 2][q], t % 2);
         float y = walk_token(of, part.step[at], part.add[at], b, c);
 #pragma unroll
         for (i32 i = 0; i < 3; i++) y += __shfl_xor_sync(~0u, y, apart(i));
         __syncwarp();
-        if (q == 0) part.add[at] = y;
+        if (q == 0) part.add[at] = y, part.step[at] = -0.0f;
     }
 
     template <class Place>
@@ -194,7 +197,7 @@ template <class Config> struct ScanWalkers {
         const i32 w = threadIdx.x / 32, k = four * w + of_column(), q = of_states();
         const bool there = k < at.count && at.batch < in.sequences;
         const i64 element = ((i64)at.batch * Config::heads + at.first + k) * states + own * q;
-        States of;
+        Column of;
         if (Config::state && there) port::load_tail(of.s, in.state + element, 1, own);
         else port::load_tail(of.s, in.state, 1, 0);
         port::load_tail(of.a, in.a + (i64)(at.first + min(k, at.count - 1)) * states + own * q, 1, own);
@@ -205,7 +208,7 @@ template <class Config> struct ScanWalkers {
         for (i32 i = 0, row = first; row < end; i++, row += tile, now.next()) {
             const i32 count = min(tile, end - row);
             Ready &ready = shared.ready[now.at];
-            const Part part = {ready.step[w], ready.add[w], shared.raw[i % stages]};
+            const Part part = {ready.step[w], ready.add[w], ready.b, ready.c};
             wait(shared.made[now.at], now.parity);
             if (count == tile) walk_turns<true>(of, 0, part);
             else if (count >= lanes) walk_turns<false>(of, count / lanes, part);
