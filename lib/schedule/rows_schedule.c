@@ -340,10 +340,11 @@ coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct pro
 
 void rows_spread(struct rows_walk *w, const struct program *p)
 {
-    enum { WARP = 32, MOST_THREADS = 1024 };
-    int64_t each, floats = 0;
+    enum { WARP = 32, MOST_THREADS = 1024, LEAST_ROWS = 16, WAVE = 128 };
+    bool wave = w->rows >= LEAST_ROWS && w->rows <= WAVE;
+    int64_t each, floats = 0, spread = wave ? 1 : ROWS_SPREAD;
     if (w->team <= WARP || w->folds || w->finishes) return;
-    w->team = w->threads = (int)MIN(CEIL_DIV(w->pieces, ROWS_SPREAD * WARP) * WARP, MOST_THREADS);
+    w->team = w->threads = (int)MIN(CEIL_DIV(w->pieces, spread * WARP) * WARP, MOST_THREADS);
     w->items = CEIL_DIV(w->pieces, w->team);
     each = w->items * w->width;
     for (int i = 0; i < p->steps; i++) {

@@ -50,7 +50,8 @@ struct rows_walk {
 coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct program *p);
 /* The walk of a program that makes a sum over ranks of what it loads: a thread of a row's team asks for all
  * that it needs before it waits. The exchange costs it as many instructions as a piece does, so each has two
- * pieces, or more where a block has no threads for that. */
+ * pieces, or more where a block has no threads for that. Of a wave of rows each has one: with a block an SM
+ * more threads ask sooner. */
 enum { ROWS_SPREAD = 2 };
 void rows_spread(struct rows_walk *w, const struct program *p);
 /* Blocks of a grid that walks all of it; 0 if nothing is stored. */
