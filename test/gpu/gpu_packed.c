@@ -63,7 +63,7 @@ static int smalls(bool emulated)
 }
 
 /* All sizes and dtypes of each format and way are ten minutes of NVRTC: a seeded sixth, unless the run is
- * full. The emulator compiles slowly: of half of the formats one way to read it, which differs. */
+ * full. The emulator compiles slowly: of a third of the formats one way to read it, which differs. */
 int gpu_packed(void)
 {
     static const coda_dtype dtypes[] = {CODA_BF16, CODA_F16, CODA_F32};
@@ -77,7 +77,7 @@ int gpu_packed(void)
                 struct packed_sizes s = packed_sizes[k / 3];
                 s.dtype = dtypes[k % 3];
                 bool some = (i + reader) % packed_reader_count == k % 3 && k / 3 == i % packed_size_count &&
-                            scale_takes_half(i);
+                            scale_takes_one_in(3, i);
                 if (packed_readers[reader].rounds && s.dtype != CODA_F32) continue;
                 if (device_emulated(&dev) ? !some : !scale_takes_one_in(6, i + reader + k)) continue;
                 if (gpu_mine(n++)) failed += run(packed_formats[i], reader, &s);

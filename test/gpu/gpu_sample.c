@@ -35,7 +35,7 @@ int gpu_sample(void)
     for (int i = 0; i < 2 * sample_case_count; i++) {
         const struct sample_case *c = &sample_cases[i / 2];
         bool plain = i % 2;
-        if (few && !scale_takes_one_in(3, i)) continue;
+        if (few && !(scale_takes_one_in(3, i) && scale_takes_half(i / 3))) continue;
         graph *g = sample_graph(c);
         int64_t wrong = run(c, g, plain ? CODA_NO_FUSION : 0);
         failed += gpu_case(wrong == 0, "sample", "%s%s: %lld results differ %s", c->name,

@@ -4,7 +4,8 @@
  *     ONE(test)            a test
  *     EACH(test, count)    a test for each _i in 0..count-1; under a sanitizer for half of many, by the seed
  *     RANGE(test, a, b)    a test for each _i in a..b-1
- *     SOME(test, count)    EACH, of which `make test` takes one in three by the seed, sanitizers one in six
+ *     SOME(test, count)    EACH, of which `make test` takes one in three by the seed; of many, and under a
+ *                          sanitizer, one in six
  *     CASE("nvrtc")        the rest is in a case of that name; tests before it in one named like the suite
  *
  * What holds for a case: AROUND(set_up, tear_down) runs beside each test, in its process, AROUND_ALL beside
@@ -45,9 +46,11 @@ static inline void tests_each(TCase *t, const TTest *test, int count)
 
 static inline void tests_some(TCase *t, const TTest *test, int count)
 {
+    enum { MANY = 24 };
     for (int i = 0; i < count; i++)
-        if (SANITIZED ? scale_takes_one_in(3, i) && scale_takes_one_in(2, i / 3)
-                      : !scale_is_thinned() || scale_takes_one_in(3, i))
+        if (SANITIZED || scale_is_thinned()
+                ? scale_takes_one_in(3, i) && ((!SANITIZED && count < MANY) || scale_takes_half(i / 3))
+                : true)
             tcase_add_loop_test(t, test, i, i + 1);
 }
 

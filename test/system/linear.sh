@@ -79,7 +79,7 @@ count() {
     sed -n 's/^==.*Collected : \([0-9]*\)$/\1/p' "$out/$1.log"
 }
 
-few=$(count 12)
-many=$(count 48)
-echo "linear: 12 layers take $few instructions, 48 layers $many"
+few=$(count 8)
+many=$(count 32)
+echo "linear: 8 layers take $few instructions, 32 layers $many"
 [ "$many" -le $((5 * few)) ] || { echo 'linear: those are more than five times as many'; exit 1; }
