@@ -4,8 +4,7 @@
 #include "mainloop.h"
 
 enum {
-    TWO_STAGES = 8 << 10, /* bytes that a consumer stores of a unit; of less it stages two */
-    FEW_ROWS = 16,
+    TWO_STAGES = 8 << 10,     /* bytes that a consumer stores of a unit; of less it stages two */
     WIDE_STATE = 4,           /* floats: a kernel has several of no more in flight */
     TAIL_MOST_ROWS = 1 << 20, /* dealing a tail takes time for each band */
     TAIL_MOST_FLOATS = 16     /* of 20, two lists of the largest, NVRTC makes a kernel in minutes */
@@ -52,7 +51,7 @@ static int program_row_team(const struct program *p, const struct tile *t)
         wide = wide || p->port[p->step[i].port].reduce->state > WIDE_STATE;
     }
     if (!merges || p->invariant) return 1; /* a warp merges in another order */
-    if (tile_rows(p, t) <= FEW_ROWS) return 32;
+    if (tile_rows(p, t) <= ROWS_OF_WARPS) return 32;
     return group_rows(t) == 64 && !wide && !t->mainloop->streams ? 2 : 1;
 }
 

@@ -15,6 +15,8 @@
  * values before its slots have theirs. */
 enum level { LEVEL_ROW, LEVEL_COL, LEVEL_HALF, LEVEL_SLOT, LEVEL_SCALAR, LEVEL_SEGMENT };
 
+enum { ROWS_OF_WARPS = 16 }; /* up to so many rows a warp has each, and merges its states */
+
 struct epilogue_layout {
     enum level *level; /* of each step */
     bool *crosses;     /* of each step: it runs on a level other than the slot's and a slot reads it;

@@ -29,11 +29,12 @@ static const struct {
 } shape[] = {{1, 4096, false},    {64, 8192, false},  {2048, 4096, false}, {16384, 2048, true},
              {16384, 4096, true}, {4096, 8192, true}, {65536, 64, false}};
 
-static coda_plan *plan_of(const char *text)
+static coda_plan *plan_folded(const char *text, coda_fold fold)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_graph *g;
     coda_plan *p;
+    opt.fold = fold;
     opt.device = CODA_DEVICE_NONE;
     opt.flags = CODA_PLAN_ONLY;
     opt.arch = "sm_90a";
@@ -42,6 +43,8 @@ static coda_plan *plan_of(const char *text)
     coda_graph_free(g);
     return p;
 }
+
+static coda_plan *plan_of(const char *text) { return plan_folded(text, CODA_FOLD_NONE); }
 
 static int count_long(const coda_plan *p)
 {
@@ -88,5 +91,35 @@ START_TEST(few_waves_of_fp8_have_no_clusters)
 }
 END_TEST
 
-TESTS(price, EACH(products_are_long_by_their_work, ARRAY_SIZE(shape)), ONE(attention_over_a_cache_is_not),
+/* Of a norm whose states products finish, 12 states of a row would be two lots: a tile has fewer. A pass over
+ * rows, and a warp for each of few rows, have them all at once. */
+START_TEST(products_finish_one_lot_of_states)
+{
+    static const struct {
+        int rows;
+        coda_fold fold;
+        bool few;
+    } cases[] = {{345, CODA_FOLD_COPY, true}, {345, CODA_FOLD_NONE, false}, {9, CODA_FOLD_COPY, false}};
+    char text[512];
+    snprintf(text, sizeof text,
+             "%%x = input f16[%d,384]\n%%o = weight f16[384,384]\n%%g = weight f16[384]\n%%u = weight "
+             "f16[1536,384]\n%%p = matmul %%x, %%o\n%%r = add %%p, %%x\n%%n = layer_norm %%r, %%g, %%g "
+             "{eps=1e-5}\n%%y = matmul %%n, %%u\noutput %%y = %%y\n",
+             cases[_i].rows);
+    coda_plan *p = plan_folded(text, cases[_i].fold);
+    int found = 0;
+    for (int i = 0; i < p->plan.programs; i++) {
+        const struct program *q = &p->plan.program[i];
+        if (q->kind != PROGRAM_GEMM || q->dim[2] != 384) continue;
+        int64_t states = program_states(q, &p->plan.schedule[i].tile);
+        ck_assert_msg((states <= 8) == cases[_i].few, "%d states", (int)states);
+        found++;
+    }
+    ck_assert_int_eq(found, 1);
+    coda_plan_free(p);
+}
+END_TEST
+
+TESTS(price, EACH(products_finish_one_lot_of_states, 3),
+      EACH(products_are_long_by_their_work, ARRAY_SIZE(shape)), ONE(attention_over_a_cache_is_not),
       EACH(few_waves_of_fp8_have_no_clusters, 2));
