@@ -14,7 +14,7 @@
  *
  * "Recently used" is the file's mtime, which disk.c moves; "now" is the mtime that the account has just
  * got from the same file system, so that no clock is compared with another's. A date in the future
- * counts as now.
+ * counts as now, and becomes it: an entry that was as new each time would outlive all that are used.
  */
 #include "inside.h"
 
@@ -159,6 +159,15 @@ static bool unwanted(const struct census *c, const struct cache_prune *p, const 
     return p->older_than_s >= 0 && c->now - i->used >= p->older_than_s;
 }
 
+static void age_from_now(struct dir *d, const struct item *i)
+{
+    const struct timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+    int folder = dir_folder(d, i->name, false);
+    if (folder < 0) return;
+    utimensat(folder, i->name + FOLDER_DIGITS, times, AT_SYMLINK_NOFOLLOW);
+    close(folder);
+}
+
 static void prune(struct census *c, struct cache_prune *p)
 {
     if (c->n) qsort(c->item, c->n, sizeof *c->item, older_first);
@@ -167,6 +176,7 @@ static void prune(struct census *c, struct cache_prune *p)
         int64_t cost = cost_of(&i->st);
         if (!unwanted(c, p, i) || (!p->dry && !evict_one(c->d, i))) {
             p->kept++, p->kept_bytes += cost;
+            if (!p->dry && i->st.st_mtim.tv_sec > i->used) age_from_now(c->d, i);
             continue;
         }
         p->removed++, p->removed_bytes += cost;

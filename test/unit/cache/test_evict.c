@@ -61,6 +61,14 @@ static bool hits(int i)
     return true;
 }
 
+/* 0 if it is not there. */
+static time_t dated(int i)
+{
+    struct stat st;
+    struct cache_key k = key_of(i);
+    return stat(folder_entry("", &k), &st) ? 0 : st.st_mtim.tv_sec;
+}
+
 static void date(int i, time_t when)
 {
     struct cache_key k = key_of(i);
@@ -277,7 +285,7 @@ START_TEST(keeps_what_is_used)
 }
 END_TEST
 
-/* Dates of a clock that is wrong neither protect for ever nor throw all away. */
+/* Dates of a clock that is wrong do not protect for ever, as those ahead grow old, nor throw all away. */
 START_TEST(survives_clocks)
 {
     time_t now = time(NULL);
@@ -288,6 +296,7 @@ START_TEST(survives_clocks)
     for (int i = 40; i < 60; i++) put(i);
     for (int i = 10; i < 20; i++) ck_assert(!there(i));
     ck_assert_int_gt(folder_entries(folder), 35);
+    for (int i = 0; i < 10; i++) ck_assert(dated(i) < now + 1000000000);
     for (int i = 60; i < 160; i++) put(i);
     for (int i = 0; i < 10; i++) ck_assert(!there(i));
     ck_assert_int_le(on_disk(), LIMIT);
