@@ -101,8 +101,8 @@ START_TEST(is_empty)
     int i = 0;
     for (; (g = unusual_empty(i, &name)); i++) {
         coda_status s = coda_graph_status(g);
-        if (s == CODA_OK) check(g, name, i);
-        else ck_assert_msg(s == CODA_E_INVALID && coda_error()[0], "%s of %d", name, i);
+        if (s != CODA_OK) ck_assert_msg(s == CODA_E_INVALID && coda_error()[0], "%s of %d", name, i);
+        else if (!SANITIZED || scale_takes_one_in(3, i)) check(g, name, i);
         graph_free(g);
     }
     ck_assert_int_gt(i, 150);
