@@ -40,7 +40,8 @@ static double run_mode(const graph *g, uint64_t seed, const struct run_mode *m, 
     return run_on_gpu(g, seed, &opt, want);
 }
 
-/* What rounding alone may do to a graph: its operations one by one, on the CPU, which may be lucky, or other last bits of leaves. */
+/* What rounding alone may do to a graph: to its operations one by one, on the CPU, which may be lucky, or to
+ * the reference by other last bits of leaves. */
 static double error_of_rounding(const graph *g, uint64_t seed, void **want)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
