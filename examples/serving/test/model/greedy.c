@@ -262,7 +262,7 @@ static void join(const struct apart *a)
 static bool is_wanted(const char *name, int most)
 {
     for (int i = 0; i <= decoders && most == BRIEF; i++)
-        if (!strcmp(name_of(i), name) && !is_drawn(i)) return false;
+        if (!strcmp(name_of(i), name) && !is_drawn(2, i)) return false;
     static const char *const repeated[] = {"gemma3_whole", "qwen3_5_whole", "granite4", "falcon_h1_norm"};
     for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++)
         if (most == BRIEF && !strcmp(repeated[i], name)) return false;

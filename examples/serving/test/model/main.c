@@ -57,10 +57,10 @@ const void *golden_tensor(const struct checkpoint *c, const char *name, const ch
     return good ? t->data : NULL;
 }
 
-bool is_drawn(int i)
+bool is_drawn(int n, int i)
 {
     const char *seed = getenv("CODA_SEED");
-    return getenv("CODA_FULL") || !seed || ((uint64_t)i + strtoull(seed, NULL, 10)) % 2 == 0;
+    return getenv("CODA_FULL") || !seed || ((uint64_t)i + strtoull(seed, NULL, 10)) % (uint64_t)n == 0;
 }
 
 int main(int argc, char **argv)

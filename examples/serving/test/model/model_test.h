@@ -19,8 +19,8 @@ enum { SANITIZED = true };
 enum { SANITIZED = false };
 #endif
 
-/* Every other one of a set that costs much, by $CODA_SEED; without a seed, and with $CODA_FULL, each. */
-bool is_drawn(int i);
+/* One in n of a set that costs much, by $CODA_SEED; without a seed, and with $CODA_FULL, each. */
+bool is_drawn(int n, int i);
 
 /* The tiny checkpoints of decoders, by name. */
 extern const char *const decoder[];
