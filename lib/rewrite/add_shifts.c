@@ -3,6 +3,9 @@
  *
  *     cast(x + a, t) + b  ==>  cast(x + (a + b), t)    a [N], f32, and b [N] constant; also without a cast
  *
+ * A cast of a sum in f32 alone: the sum with b, too, would have the range and the bits of a narrower one, and
+ * a product that reads it would take it without the cast (narrow.c).
+ *
  * Only where the caller lets constants fold: coda_prepare computes a + b, so that an epilogue loads one
  * vector and adds once.
  * In: verified graph. Out: no such sum. Inexact: rounding moves.
@@ -40,7 +43,8 @@ static int carry(struct walk *w, int v)
     if (!adds(g, v, &outer) || !is_folded(w, outer.factor)) return RULE_COPY;
     int sum = outer.base;
     struct layer inner = layer_of(g, sum);
-    if (inner.kind == LAYER_CAST && carry_uses(w->ctx, sum) == 1) sum = inner.base, inner = layer_of(g, sum);
+    bool wide = inner.kind == LAYER_CAST && g->node[inner.base].type.dtype == CODA_F32;
+    if (wide && carry_uses(w->ctx, sum) == 1) sum = inner.base, inner = layer_of(g, sum);
     if (!adds(g, sum, &inner) || !is_folded(w, inner.factor) || carry_uses(w->ctx, sum) > 1) return RULE_COPY;
     if (g->node[inner.factor].type.dtype != CODA_F32) return RULE_COPY;
     int shift = sum_of(w, inner.factor, outer.factor);

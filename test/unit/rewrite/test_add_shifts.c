@@ -48,4 +48,14 @@ START_TEST(leaves_others)
 }
 END_TEST
 
-TESTS(add_shifts, ONE(adds_constants), ONE(adds_what_is_no_sum_of_rows), ONE(leaves_others));
+/* 1e5 behind a sum of f16, in f32: added before its cast, it would be infinite in f16. */
+START_TEST(keeps_f32)
+{
+    rules_expect("%x = input f16[6,64]\n%w = weight f16[4,64]\n%a = weight f32[4]\n%b = weight f32[4]\n"
+                 "%c = matmul %x, %w\n%d = add %c, %a\n%e = cast %d {to=f32}\n%y = add %e, %b\n"
+                 "output %y = %y",
+                 FOLD(COPY), "-add_shifts", "matmul add cast add");
+}
+END_TEST
+
+TESTS(add_shifts, ONE(adds_constants), ONE(adds_what_is_no_sum_of_rows), ONE(leaves_others), ONE(keeps_f32));
