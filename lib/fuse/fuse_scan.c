@@ -25,6 +25,8 @@ static void read_product(struct writer *w, struct scan_spec *s)
     s->rank = type_columns(&g->node[in[MATMUL_X]].type);
     s->use[SCAN_DT] = port_of(w, USE_OPERAND, in[MATMUL_X]);
     s->weights = port_of(w, USE_OPERAND, in[MATMUL_W]);
+    if (g->node[product].attr.matmul.kn) /* w is [rank][heads] */
+        s->weights.stride[0] = s->weights.stride[1], s->weights.stride[1] = 1;
     by_rows(&s->use[SCAN_DT], &g->node[in[MATMUL_X]].type);
 }
 

@@ -43,10 +43,13 @@ static bool is_short(const struct grouper *gr, int product, const struct node *s
     const struct node *n = &g->node[product];
     coda_dtype t = g->node[scan->in[SCAN_X]].type.dtype;
     struct matmul_view v;
-    bool alike = n->op == OP_MATMUL && gr->site[product].role == ROLE_FREE && dtype_is_half(t);
+    bool alike = n->op == OP_MATMUL && gr->site[product].role == ROLE_FREE && dtype_is_half(t) &&
+                 !state_is_read(g, n); /* what writes it waits for the product, which no program is */
     for (int i = 0; i < n->nin && alike; i++) alike = g->node[n->in[i]].type.dtype == t;
     if (!alike || !view_matmul(g, n, gr->view, &v)) return false;
-    bool row = extent_is_one(v.m) && extent_is_one(v.batch) && g->node[n->in[MATMUL_W]].type.rank == 2;
+    int w = n->in[MATMUL_W];
+    bool row = extent_is_one(v.m) && extent_is_one(v.batch) && g->node[w].type.rank == 2 &&
+               !gr->site[gr->view[w].base].apart; /* it is in one piece */
     bool few =
         extent_reaches(v.k, 1) && !extent_reaches(v.k, SCAN_MOST_RANK + 1) && extent_is_multiple(v.k, PIECE);
     return row && few && comes_by_pieces(&v.a) && comes_by_pieces(&v.b);
