@@ -23,7 +23,8 @@ extern "C" {
  *     w = (q - z) s     or     w = q s + m
  *
  * in fp32, rounded once. Rows lie in records of 16, so that a GPU reads its operands with wide loads. The
- * bytes are those of the files' formats but for what fills N up to 16 rows and K up to a step.
+ * bytes are those of the files' formats but for what fills N up to 16 rows and K up to a step. Their order
+ * is that of one version of the library: what another one packed has to be packed anew.
  * Matrices of a batch follow one another.
  * ---------------------------------------------------------------------------------------------- */
 
