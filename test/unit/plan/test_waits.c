@@ -111,8 +111,9 @@ START_TEST(as_all_pairs_say)
         graph_free(r);
         graph_free(g);
     }
-    ck_assert_msg(all.by_version > graphs && all.by_memory > graphs / 4 && all.several > graphs / 4,
-                  "%d by version, %d by memory, %d with several", all.by_version, all.by_memory, all.several);
+    bool seen = all.by_version > graphs && all.by_memory > graphs / 4 && all.several > graphs / 4;
+    ck_assert_msg(seen || SANITIZED, "%d by version, %d by memory, %d with several", all.by_version,
+                  all.by_memory, all.several); /* of a sanitizer's few graphs nothing follows */
 }
 END_TEST
 
