@@ -5,9 +5,14 @@
  *
  * The facts of ptxas travel with the cubin, so that what comes from the cache knows as much as what was
  * compiled. The same text gives the same payload, byte for byte.
+ *
+ * Compilers recurse, and a caller's thread may have little stack: 128 KB where a C library or the shell's
+ * limit says so, which NVRTC overruns. So it runs on a thread of its own, that has 8 MB.
  */
 #include "compile.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,11 +166,60 @@ static coda_status compile(void **data, size_t *size, const struct compile_job *
     return status;
 }
 
+/* ---- Its thread ---- */
+
+struct compilation {
+    void **data;
+    size_t *size;
+    const struct compile_job *job;
+    char *err;
+    bool *passing;
+    coda_status status;
+};
+
+static void *run_compilation(void *ctx)
+{
+    struct compilation *c = ctx;
+    c->status = compile(c->data, c->size, c->job, c->err, c->passing);
+    return NULL;
+}
+
+/* Signals stay with the program's threads. False: the system has no more threads. */
+static bool start(pthread_t *thread, struct compilation *c)
+{
+    enum { STACK = 8 << 20 };
+    pthread_attr_t attr;
+    sigset_t all, before;
+    if (pthread_attr_init(&attr)) return false;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool good =
+        !pthread_attr_setstacksize(&attr, STACK) && !pthread_create(thread, &attr, run_compilation, c);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return good;
+}
+
+/* A caller that is cancelled waits all the same: what the thread writes is the caller's. */
+static void compile_with_room(struct compilation *c)
+{
+    pthread_t thread;
+    int before;
+    if (!start(&thread, c)) {
+        run_compilation(c);
+        return;
+    }
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    pthread_join(thread, NULL);
+    pthread_setcancelstate(before, NULL);
+}
+
 coda_status compile_payload(void **data, size_t *size, const struct compile_job *j, char *err, bool *passing)
 {
+    struct compilation c = {.data = data, .size = size, .job = j, .err = err, .passing = passing};
     *passing = true;
     if (!process_compiles()) return jit_fail(err, CODA_E_COMPILE, "%s: the process ends", j->symbol);
-    coda_status status = compile(data, size, j, err, passing);
+    compile_with_room(&c);
     process_compiled();
-    return status;
+    return c.status;
 }

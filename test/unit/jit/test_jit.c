@@ -186,6 +186,29 @@ static void expect_error(const char *text, coda_status status, const char *start
     ck_assert_ptr_null(c.image);
 }
 
+static void *compile_here(void *symbol)
+{
+    struct jit_cubin c;
+    coda_status status = compile(&c, with_silu);
+    if (!status) jit_cubin_free(&c);
+    return status ? symbol : NULL;
+}
+
+/* As much as the threads of some C libraries have; NVRTC alone wants more. */
+START_TEST(compiles_on_little_stack)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    void *failed;
+    ck_assert_int_eq(pthread_attr_init(&attr), 0);
+    ck_assert_int_eq(pthread_attr_setstacksize(&attr, 112 << 10), 0);
+    ck_assert_int_eq(pthread_create(&thread, &attr, compile_here, (void *)simple), 0);
+    ck_assert_int_eq(pthread_join(thread, &failed), 0);
+    ck_assert_msg(!failed, "%s", err);
+    pthread_attr_destroy(&attr);
+}
+END_TEST
+
 START_TEST(names_file_and_line_of_an_error)
 {
     expect_error(KERNEL("    x[0] = y;"), CODA_E_COMPILE, "k.cu(2): error: identifier \"y\" is undefined");
@@ -665,9 +688,10 @@ END_TEST
 
 TESTS(jit, AROUND(set_up, tear_down), ONE(compiles_a_primitive_once), ONE(reports_spills),
       ONE(reports_a_performance_warning), ONE(leaves_the_stack_limit_alone), ONE(compiles_in_many_threads),
-      ONE(names_file_and_line_of_an_error), ONE(keeps_an_error_in_memory_alone), ONE(rejects_a_bad_arch),
-      ONE(compiles_again_what_was_damaged), ONE(works_without_a_directory), ONE(verifies_what_it_finds),
-      ONE(compiles_in_a_child), ONE(survives_its_compiler), ONE(needs_no_word_of_its_childs_end),
+      ONE(compiles_on_little_stack), ONE(names_file_and_line_of_an_error),
+      ONE(keeps_an_error_in_memory_alone), ONE(rejects_a_bad_arch), ONE(compiles_again_what_was_damaged),
+      ONE(works_without_a_directory), ONE(verifies_what_it_finds), ONE(compiles_in_a_child),
+      ONE(survives_its_compiler), ONE(needs_no_word_of_its_childs_end),
       ONE(a_killed_compiler_says_nothing_of_its_text), ONE(gets_no_signals_of_the_terminal),
       ONE(does_without_a_child), ONE(takes_no_helper_of_the_current_directory),
       ONE(keys_differ_in_every_part), ONE(keys_name_their_maker), ONE(keys_know_no_place),
