@@ -82,10 +82,16 @@ static void write_account(const struct account *a, int64_t total)
 }
 
 /* The file system's own idea of now: the date it gives to a file. Ours if it says nothing. */
-static int64_t probe(const struct account *a)
+static struct timespec probe(const struct account *a)
 {
     struct stat st;
-    return a->fd < 0 || futimens(a->fd, NULL) || fstat(a->fd, &st) ? time(NULL) : (int64_t)st.st_mtim.tv_sec;
+    struct timespec ours = {.tv_sec = time(NULL)};
+    return a->fd < 0 || futimens(a->fd, NULL) || fstat(a->fd, &st) ? ours : st.st_mtim;
+}
+
+static bool is_earlier(struct timespec a, struct timespec b)
+{
+    return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec : a.tv_nsec < b.tv_nsec;
 }
 
 /* ---- The directory's files ---- */
@@ -93,7 +99,7 @@ static int64_t probe(const struct account *a)
 struct item {
     char name[DIGEST_HEX];
     struct stat st;
-    int64_t used; /* seconds, not later than now; the fraction is st's */
+    struct timespec used; /* not later than now */
     bool faulty;
 };
 
@@ -101,7 +107,8 @@ struct census {
     struct dir *d;
     struct item *item;
     size_t n, room;
-    int64_t now, total;
+    struct timespec now;
+    int64_t total;
     bool failed, check;
 };
 
@@ -128,7 +135,7 @@ static bool take(void *ctx, const struct scanned *s)
     struct item *i = &c->item[c->n++];
     memcpy(i->name, s->name, sizeof i->name);
     i->st = s->st;
-    i->used = s->st.st_mtim.tv_sec > c->now ? c->now : s->st.st_mtim.tv_sec;
+    i->used = is_earlier(c->now, s->st.st_mtim) ? c->now : s->st.st_mtim;
     i->faulty = c->check && is_faulty(c->d, s);
     c->total += cost_of(&s->st);
     return true;
@@ -137,9 +144,7 @@ static bool take(void *ctx, const struct scanned *s)
 static int older_first(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
-    if (x->used != y->used) return x->used < y->used ? -1 : 1;
-    long p = x->st.st_mtim.tv_nsec, q = y->st.st_mtim.tv_nsec;
-    return p < q ? -1 : p > q;
+    return is_earlier(y->used, x->used) - is_earlier(x->used, y->used);
 }
 
 /* Removes an entry that is still the file that was counted. */
@@ -156,7 +161,7 @@ static bool unwanted(const struct census *c, const struct cache_prune *p, const 
 {
     if (p->faulty && i->faulty) return true;
     if (p->max_bytes >= 0 && c->total > p->max_bytes) return true;
-    return p->older_than_s >= 0 && c->now - i->used >= p->older_than_s;
+    return p->older_than_s >= 0 && c->now.tv_sec - i->used.tv_sec >= p->older_than_s;
 }
 
 static void age_from_now(struct dir *d, const struct item *i)
@@ -176,7 +181,7 @@ static void prune(struct census *c, struct cache_prune *p)
         int64_t cost = cost_of(&i->st);
         if (!unwanted(c, p, i) || (!p->dry && !evict_one(c->d, i))) {
             p->kept++, p->kept_bytes += cost;
-            if (!p->dry && i->st.st_mtim.tv_sec > i->used) age_from_now(c->d, i);
+            if (!p->dry && is_earlier(i->used, i->st.st_mtim)) age_from_now(c->d, i);
             continue;
         }
         p->removed++, p->removed_bytes += cost;
@@ -224,7 +229,7 @@ static bool balance(struct dir *d, const struct account *a, struct cache_prune *
 {
     struct census c = {.d = d, .check = p->faulty};
     c.now = probe(a);
-    if (!p->dry) sweep(d, c.now);
+    if (!p->dry) sweep(d, c.now.tv_sec);
     if (!dir_scan(d, take, &c)) c.failed = true;
     prune(&c, p);
     free(c.item);
@@ -282,7 +287,7 @@ void evict_sweep(struct dir *d)
     struct account a;
     if (!atomic_load(&d->no_tmpfile) || atomic_exchange(&d->swept, true)) return;
     open_account(&a, d);
-    sweep(d, probe(&a));
+    sweep(d, probe(&a).tv_sec);
     close_account(&a);
 }
 

@@ -303,6 +303,18 @@ START_TEST(survives_clocks)
 }
 END_TEST
 
+/* What is dated ahead is as new as what is put at this moment, whatever fraction of a second its date has. */
+START_TEST(a_date_ahead_is_now)
+{
+    for (int i = 0; i < 40; i++) put(i);
+    date(0, time(NULL) + 1000000000);
+    struct cache_prune p = {.max_bytes = on_disk() / 2, .older_than_s = -1};
+    ck_assert(cache_prune(c, &p));
+    ck_assert_int_lt(p.kept, 30);
+    ck_assert(there(0));
+}
+END_TEST
+
 START_TEST(does_not_date_what_is_only_looked_at)
 {
     struct stat a, b;
@@ -424,5 +436,6 @@ TESTS(evict, AROUND(set_up, tear_down), ONE(holds_its_bound), ONE(stores_nothing
       ONE(has_no_bound_if_told_so), ONE(reads_its_bound), ONE(counts_again_without_an_account),
       ONE(counts_all_or_nothing_without_descriptors), ONE(knows_of_those_without_a_bound),
       ONE(knows_nothing_of_a_killed_count), ONE(writes_no_account_without_its_lock), ONE(keeps_what_is_used),
-      ONE(survives_clocks), ONE(does_not_date_what_is_only_looked_at), ONE(prunes_as_asked),
-      ONE(prunes_what_is_damaged), ONE(prunes_nothing_for_readers), ONE(sweeps_what_is_abandoned));
+      ONE(survives_clocks), ONE(a_date_ahead_is_now), ONE(does_not_date_what_is_only_looked_at),
+      ONE(prunes_as_asked), ONE(prunes_what_is_damaged), ONE(prunes_nothing_for_readers),
+      ONE(sweeps_what_is_abandoned));
