@@ -58,12 +58,11 @@ static void compare_run(coda_group *g, const struct begun *mine)
     if (first->number < mine->number) *first = *mine;
     if (first->number != mine->number || first->digest == mine->digest) return;
     if (first->agreed || mine->agreed)
-        company_end(
-            c, CODA_E_INVALID,
-            "run %llu of the group: rank %d has a plan whose first exchange is %s, rank %d another one, "
-            "whose "
-            "first is %s",
-            (unsigned long long)mine->number, first->rank, first->operation, mine->rank, mine->operation);
+        company_end(c, CODA_E_INVALID,
+                    "run %llu of the group: rank %d has a plan whose first exchange is %s, "
+                    "rank %d another one, whose first is %s",
+                    (unsigned long long)mine->number, first->rank, first->operation, mine->rank,
+                    mine->operation);
 }
 
 coda_status ranks_follow(coda_group *g, const struct agenda *mine, bool captured)
