@@ -109,7 +109,7 @@ static void print(const void *spec, struct text *t)
 }
 
 /* The slots of what this run writes of k and v. */
-static struct tensor_use *hint(void *spec)
+static struct tensor_use *extra(void *spec)
 {
     struct attention_spec *a = spec;
     return a->appends ? &a->written : NULL;
@@ -132,5 +132,5 @@ const struct own_kind own_attention = {.index = OWN_ATTENTION,
                                        .flops = flops,
                                        .by_data = by_data,
                                        .map = score,
-                                       .hint = hint,
+                                       .extra = extra,
                                        .print = print};

@@ -38,18 +38,18 @@ struct own_kind {
     enum op op;      /* whose nodes become such programs, ... */
     enum op like[2]; /* ... and those of operations with the same operands and results */
     int likes;
-    const char *name;                       /* in a plan's picture */
-    size_t size;                            /* of the struct */
-    int shown;                              /* uses that a plan's text shows, the first that there are, ... */
-    const char *const *use_name;            /* ... by these names, one for each use; NULL: it does not; ... */
-    const char *hint_name;                  /* the same of the hint */
-    const char *stride_name[3];             /* ... and their strides by these; without, as steps do */
-    int64_t (*bytes)(const void *spec);     /* as program_bytes */
-    double (*flops)(const void *spec);      /* as program_flops; NULL: none */
-    bool (*by_data)(const void *spec);      /* is it data how much of that there is to do? NULL: no */
-    struct tensor_use *(*hint)(void *spec); /* what kernels read besides: to be early, or weights of what is
-                                               multiplied on the way; NULL: nothing */
-    const struct prim *(*map)(const void *spec);     /* the map that it points to; NULL: it never does */
+    const char *name;                   /* in a plan's picture */
+    size_t size;                        /* of the struct */
+    int shown;                          /* uses that a plan's text shows, the first that there are, ... */
+    const char *const *use_name;        /* ... by these names, one for each use; NULL: it does not; ... */
+    const char *extra_name;             /* the same of the extra use */
+    const char *stride_name[3];         /* ... and their strides by these; without, as steps do */
+    int64_t (*bytes)(const void *spec); /* as program_bytes */
+    double (*flops)(const void *spec);  /* as program_flops; NULL: none */
+    bool (*by_data)(const void *spec);  /* is it data how much of that there is to do? NULL: no */
+    struct tensor_use *(*extra)(void *spec);     /* what kernels read or write beyond the operands, such as
+                                                weights of what is multiplied on the way; NULL: nothing */
+    const struct prim *(*map)(const void *spec); /* the map that it points to; NULL: it never does */
     void (*print)(const void *spec, struct text *t); /* the head of its text */
 };
 
@@ -57,7 +57,7 @@ struct own_kind {
 OWN_KERNELS(X)
 #undef X
 
-/* Use i of those that there are: operands that a node must have, results, the others, the hint; NULL: no
+/* Use i of those that there are: operands that a node must have, results, the others, the extra one; NULL: no
  * more. */
 struct tensor_use *own_use(const struct own_kind *own, void *spec, int i);
 

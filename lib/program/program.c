@@ -147,7 +147,7 @@ struct tensor_use *own_use(const struct own_kind *own, void *spec, int i)
         int at = k < op->least ? k : result ? op->named + k - op->least : k - op->results;
         if (use[at].buffer >= 0 && i-- == 0) return &use[at];
     }
-    return i == 0 && own->hint ? own->hint(spec) : NULL;
+    return i == 0 && own->extra ? own->extra(spec) : NULL;
 }
 
 struct tensor_use *program_use(const struct program *q, int i)

@@ -175,8 +175,8 @@ static void print_own_use(const struct tensor_names *names, const struct program
                           const struct tensor_use *u, struct text *t)
 {
     const struct own_kind *own = q->own;
-    bool hint = own->hint && u == own->hint(q->spec);
-    const char *name = hint ? own->hint_name : own->use_name[u - (const struct tensor_use *)q->spec];
+    bool extra = own->extra && u == own->extra(q->spec);
+    const char *name = extra ? own->extra_name : own->use_name[u - (const struct tensor_use *)q->spec];
     if (!name) return;
     if (own->stride_name[0]) {
         print_operand(names, name, u, own->stride_name, t);

@@ -45,7 +45,7 @@ static void print(const void *spec, struct text *t)
     if (s->rank) text_printf(t, " rank=%lld", (long long)s->rank);
 }
 
-static struct tensor_use *hint(void *spec)
+static struct tensor_use *extra(void *spec)
 {
     struct scan_spec *s = spec;
     return s->rank ? &s->weights : NULL;
@@ -61,10 +61,10 @@ const struct own_kind own_scan = {.index = OWN_SCAN,
                                   .name = "scan",
                                   .size = sizeof(struct scan_spec),
                                   .shown = SCAN_USES + 1,
-                                  .hint_name = "weights",
+                                  .extra_name = "weights",
                                   .use_name = shown,
                                   .stride_name = {"batch", "time", "column"},
                                   .bytes = bytes,
                                   .flops = flops,
-                                  .hint = hint,
+                                  .extra = extra,
                                   .print = print};
