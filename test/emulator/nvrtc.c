@@ -223,6 +223,7 @@ static void become_compiler(const char *folder, const char *const *what)
                               "-w",
                               "-fPIC",
                               "-fno-exceptions",
+                              "-fno-asynchronous-unwind-tables",
                               "-fno-rtti",
                               "-fno-strict-aliasing",
                               "-fvisibility=hidden",
@@ -240,7 +241,7 @@ static void become_compiler(const char *folder, const char *const *what)
 static bool run_compiler(const char *folder, const char *const *what)
 {
     int status = -1;
-    pid_t child = fork();
+    pid_t child = vfork(); /* no copy of this process's tables of pages */
     if (!child) become_compiler(folder, what);
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
@@ -252,22 +253,76 @@ static bool new_folder(char *folder, size_t size)
     return mkdtemp(folder);
 }
 
+/* What most folders hold is taken away here: a shell and its rm take as long as the linker. */
 static bool remove_folder(const char *folder)
 {
-    char command[600];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return getenv("CODA_EMULATOR_KEEP") || !system(command);
+    static const char *const most[] = {"kernel.cpp", "kernel.so", "log"};
+    char path[600];
+    if (getenv("CODA_EMULATOR_KEEP")) return true;
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, most[i]);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "rm -rf '%s'", folder);
+    return !rmdir(folder) || !system(path);
 }
 
-/* ---- The emulator's headers, compiled once: a third of a kernel's time ---- */
+/* ---- What many kernels include first, compiled once: half of a kernel's time ---- */
 
-static char prelude[600] = "words.h"; /* what every kernel includes first */
+/* Templates of which most kernels are made, each in a file with the emulator's own headers; these alone serve
+ * the others. */
+static const char *const templates[] = {
+    "tile/rows.cuh",
+    "tile/gemm_sm90.cuh",
+    "tile/gemm_sm90_mixed.cuh",
+    "tile/gemm_fma.cuh",
+    "tile/gemm_mma.cuh",
+    "tile/gemv_sm90.cuh",
+    "tile/gemm_simt.cuh",
+    "exchange/reduce.cuh",
+    "exchange/copies.cuh",
+    "recurrent/conv1d.cuh",
+    "attention/attention_split_sm90.cuh",
+};
+enum { TEMPLATES = sizeof templates / sizeof *templates };
+
+/* The template of a program; NULL if it is made of none of these. */
+static const char *template_of(nvrtcProgram p)
+{
+    char line[80];
+    for (int i = 0; i < TEMPLATES; i++) {
+        snprintf(line, sizeof line, "\n#include \"%s\"", templates[i]);
+        if (strstr(p->text, line)) return templates[i];
+    }
+    return NULL;
+}
+
+/* A bit for each of a program's headers that `text` reaches. */
+static void mark_reached(nvrtcProgram p, const char *text, bool *reached)
+{
+    static const char begin[] = "#include \"";
+    while (text && (text = strstr(text, begin))) {
+        text += sizeof begin - 1;
+        size_t n = strcspn(text, "\"");
+        for (int i = 0; i < p->headers; i++) {
+            if (reached[i] || strlen(p->name[i]) != n || strncmp(p->name[i], text, n)) continue;
+            reached[i] = true;
+            mark_reached(p, p->header[i], reached);
+        }
+    }
+}
 
 /* Under a name that changes with the headers; g++ takes prelude.h.gch for prelude.h if it was made with the
- * same options, and reads prelude.h if not. */
-static bool name_prelude(char *path, size_t size)
+ * same options, and reads prelude.h if not. Of a header that it has met there it knows the text. */
+static bool name_prelude(nvrtcProgram p, const char *first, char *path, size_t size)
 {
-    uint64_t hash = hash_text(HASH_BEGIN, OPTIMISE);
+    uint64_t hash = hash_text(hash_text(HASH_BEGIN, OPTIMISE), first);
+    bool *reached = calloc((size_t)p->headers + 1, sizeof *reached);
+    if (!reached) return false;
+    mark_reached(p, first, reached);
+    for (int i = 0; i < p->headers; i++)
+        if (reached[i]) hash = hash_text(hash_text(hash, p->name[i]), p->header[i]);
+    free(reached);
     for (int i = 0; i < CARRIED; i++) hash = hash_text(hash, carried[i].text);
     return beside(path, size, "prelude", hash, ".h");
 }
@@ -286,26 +341,31 @@ static bool put_file(const char *from, const char *to)
     return ok;
 }
 
-static bool make_prelude(const char *path, const char *compiled)
+static bool make_prelude(const char *path, const char *compiled, const char *first, const char *headers)
 {
-    static const char *const what[] = {"-x", "c++-header", "words.h", "-o", "words.h.gch", NULL};
-    char folder[256], made[300];
-    FILE *f = fopen(path, "we");
-    if (!f || fputs("#include \"words.h\"\n", f) < 0 || fclose(f)) return false;
+    const char *const what[] = {headers, "-x", "c++-header", "first.h", "-o", "first.h.gch", NULL};
+    char folder[256], fresh[300], made[320];
     if (!new_folder(folder, sizeof folder)) return false;
-    bool ok = write_headers(folder, &(struct _nvrtcProgram){0});
-    snprintf(made, sizeof made, "%s/words.h.gch", folder);
-    ok = ok && run_compiler(folder, what) && put_file(made, compiled);
+    snprintf(fresh, sizeof fresh, "%s/first.h", folder);
+    snprintf(made, sizeof made, "%s.gch", fresh);
+    bool ok = write_text(folder, "first.h", first, false) && put_file(fresh, path) &&
+              run_compiler(folder, what) && put_file(made, compiled);
     return remove_folder(folder) && ok;
 }
 
-static void find_prelude(void)
+/* A file that a program's text may begin with, of which there is a compiled form. */
+static void find_prelude(nvrtcProgram p, const char *headers, char *path, size_t size)
 {
-    char path[500], compiled[520];
-    if (!name_prelude(path, sizeof path)) return;
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    char first[200] = "#include \"words.h\"\n", compiled[520];
+    const char *template = template_of(p);
+    if (template) snprintf(first + strlen(first), 150, "#include \"types.cuh\"\n#include \"%s\"\n", template);
+    pthread_mutex_lock(&one_at_a_time);
+    bool named = name_prelude(p, first, path, size);
     snprintf(compiled, sizeof compiled, "%s.gch", path);
-    if (access(compiled, R_OK) && !make_prelude(path, compiled)) return;
-    snprintf(prelude, sizeof prelude, "%s", path);
+    if (!named || (access(compiled, R_OK) && !make_prelude(path, compiled, first, headers)))
+        snprintf(path, size, "words.h");
+    pthread_mutex_unlock(&one_at_a_time);
 }
 
 /* ---- A program's headers, written once: a hundred files, most of which all programs share ---- */
@@ -332,12 +392,11 @@ static bool find_headers(nvrtcProgram p, const char *own, char *option, size_t s
 static nvrtcResult compile(nvrtcProgram p, const char *folder)
 {
     struct emulated_image head = {.magic = EMULATED_IMAGE};
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    char path[300], headers[520];
+    char path[300], headers[520], prelude[500];
     size_t size = 0;
     if (!write_text(folder, "kernel.cpp", p->text, true)) return NVRTC_ERROR_PROGRAM_CREATION_FAILURE;
     if (!find_headers(p, folder, headers, sizeof headers)) return NVRTC_ERROR_PROGRAM_CREATION_FAILURE;
-    pthread_once(&once, find_prelude);
+    find_prelude(p, headers, prelude, sizeof prelude);
     const char *const what[] = {"-shared",   headers,     "-include", prelude, "kernel.cpp", "-o",
                                 "kernel.so", "-nostdlib", "-lm",      "-lgcc", NULL};
     bool compiled = run_compiler(folder, what);

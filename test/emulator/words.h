@@ -2,6 +2,7 @@
 #ifndef WORDS_H
 #define WORDS_H
 
+#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS /* that of C++ is a fifth of a kernel */
 #include "twins.h"
 #include "emulator.h"
 
