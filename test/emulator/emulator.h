@@ -18,6 +18,8 @@ extern "C" {
 #endif
 
 enum { EMU_STACK = 1 << 16, EMU_WARP = 32, EMU_GROUP = 128 }; /* bytes; threads */
+/* Each stack begins some lines of a cache further on: at one place in all, threads would evict each other. */
+enum { EMU_SHIFT = 9 * 64, EMU_SHIFTS = 32 };
 
 struct emu_index {
     unsigned x, y, z;
@@ -25,11 +27,15 @@ struct emu_index {
 struct emu_view {
     struct emu_index thread, block, block_size, grid_size;
 };
+static inline uintptr_t emu_foot(uintptr_t sp)
+{
+    return (sp & ~(uintptr_t)(EMU_STACK - 1)) + sp / EMU_STACK % EMU_SHIFTS * EMU_SHIFT;
+}
 static inline struct emu_view *emu_self(void)
 {
     uintptr_t sp;
     __asm__("mov %%rsp, %0" : "=r"(sp));
-    return (struct emu_view *)(sp & ~(uintptr_t)(EMU_STACK - 1));
+    return (struct emu_view *)emu_foot(sp);
 }
 
 /* What the compiler leaves in a library for each kernel, as emu_kernel_SYMBOL. */

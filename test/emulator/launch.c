@@ -1,6 +1,6 @@
 /*
- * launch.c -- a grid: its clusters, one after another, in as many OS threads as there are cores. Launches of
- * several threads of the host run side by side, as those of several devices do.
+ * launch.c -- a grid: its clusters, one after another, in as many OS threads as there are cores, of which one
+ * is the caller's. Launches of several threads of the host run side by side, as those of several devices do.
  *
  * Clusters of a launch do not depend on each other, and each draws its own numbers, so a run repeats itself
  * whichever thread takes which, unless it waits for another device's. A plain access that strays meets a
@@ -43,7 +43,7 @@ static struct thread *interrupted(const ucontext_t *u)
     uintptr_t sp = (uintptr_t)u->uc_mcontext.gregs[REG_RSP];
     for (int i = 0; i < MOST_STACKS; i++)
         if (sp >= (uintptr_t)stacks_first[i] && sp < (uintptr_t)stacks_end[i])
-            return (struct thread *)(sp & ~(uintptr_t)(EMU_STACK - 1));
+            return (struct thread *)emu_foot(sp);
     return NULL;
 }
 
@@ -88,10 +88,48 @@ static size_t stack_bytes(const struct cluster *c)
     return (size_t)c->blocks * c->launch->threads * EMU_STACK;
 }
 
+/* What a launch leaves for the next ones: pages that the system clears are much of a small one's time. */
+static struct kept {
+    unsigned char *p;
+    size_t bytes;
+    bool stacks; /* else a block's shared memory */
+} kept[16];
+static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
+
+/* The place of one of so many bytes; without any, a free place. NULL if there is none. */
+static struct kept *kept_of(size_t bytes, bool stacks)
+{
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (bytes ? kept[i].p && kept[i].bytes == bytes && kept[i].stacks == stacks : !kept[i].p)
+            return &kept[i];
+    return NULL;
+}
+
+static unsigned char *take_kept(size_t bytes, bool stacks)
+{
+    pthread_mutex_lock(&keeping);
+    struct kept *k = kept_of(bytes ? bytes : 1, stacks);
+    unsigned char *p = k ? k->p : NULL;
+    if (k) k->p = NULL;
+    pthread_mutex_unlock(&keeping);
+    return p;
+}
+
+static bool keep(unsigned char *p, size_t bytes, bool stacks)
+{
+    pthread_mutex_lock(&keeping);
+    struct kept *k = bytes ? kept_of(0, stacks) : NULL;
+    if (k) *k = (struct kept){p, bytes, stacks};
+    pthread_mutex_unlock(&keeping);
+    return k;
+}
+
 static unsigned char *aligned_map(size_t bytes)
 {
-    unsigned char *p = mmap(NULL, bytes + EMU_STACK, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *p = take_kept(bytes, true);
+    if (p) return p;
+    p = mmap(NULL, bytes + EMU_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+             0);
     if (p == MAP_FAILED) abort();
     size_t skip = (size_t) - (uintptr_t)p % EMU_STACK;
     if (skip) munmap(p, skip);
@@ -119,7 +157,8 @@ static void open_block(struct block *b, struct cluster *c)
     b->granule = zeroed(l->shared / 16 + 1, sizeof *b->granule);
     b->landings = zeroed((size_t)b->threads, sizeof *b->landings);
     b->coming = zeroed(l->shared / 4 + 1, 1);
-    if (!(b->shared = guarded_new(l->shared))) abort();
+    b->shared = take_kept(l->shared, false);
+    if (!b->shared && !(b->shared = guarded_new(l->shared))) abort();
 }
 
 static void close_block(struct block *b)
@@ -131,7 +170,8 @@ static void close_block(struct block *b)
     free(b->thread);
     free(b->warp);
     free(b->group);
-    guarded_delete(b->shared, b->cluster->launch->shared);
+    uint32_t shared = b->cluster->launch->shared;
+    if (!keep(b->shared, shared, false)) guarded_delete(b->shared, shared);
     free(b->granule);
     for (int i = 0; i < b->threads; i++) free(b->landings[i].landing);
     free(b->landings);
@@ -187,7 +227,7 @@ static void close_cluster(struct cluster *c)
     free(c->loads.copy);
     free(c->reads.copy);
     free(c->stores.copy);
-    munmap(c->stacks, stack_bytes(c));
+    if (!keep(c->stacks, stack_bytes(c), true)) munmap(c->stacks, stack_bytes(c));
 }
 
 static void run_one(struct cluster *c, int index)
@@ -213,10 +253,9 @@ static void *work(void *context)
     const struct worker *w = context;
     struct launch *l = w->launch;
     struct cluster c;
-    stack_t signals = {.ss_sp = malloc(SIGNAL_STACK), .ss_size = SIGNAL_STACK},
-            none = {.ss_flags = SS_DISABLE};
+    stack_t signals = {.ss_sp = malloc(SIGNAL_STACK), .ss_size = SIGNAL_STACK}, others;
     open_cluster(&c, l);
-    sigaltstack(&signals, NULL);
+    sigaltstack(&signals, &others);
     int stacks = take_stacks(c.stacks, stack_bytes(&c));
     for (;;) {
         unsigned i = __atomic_fetch_add(&l->next, 1, __ATOMIC_RELAXED);
@@ -224,7 +263,7 @@ static void *work(void *context)
         run_one(&c, (int)i);
     }
     give_stacks_back(stacks);
-    sigaltstack(&none, NULL);
+    sigaltstack(&others, NULL);
     free(signals.ss_sp);
     close_cluster(&c);
     return NULL;
@@ -253,9 +292,10 @@ bool run_launch(struct launch *l)
     catch_faults();
     for (int i = 0; i < n; i++) {
         w[i] = (struct worker){.launch = l};
-        if (pthread_create(&w[i].thread, NULL, work, &w[i])) abort();
+        if (i && pthread_create(&w[i].thread, NULL, work, &w[i])) abort();
     }
-    for (int i = 0; i < n; i++) pthread_join(w[i].thread, NULL);
+    work(&w[0]);
+    for (int i = 1; i < n; i++) pthread_join(w[i].thread, NULL);
     let_faults_go();
     finish_words(l, NULL);
     if (!l->failed && !device_margins_good(stray, sizeof stray)) fail_launch(l, "%s", stray);

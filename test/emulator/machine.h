@@ -69,7 +69,6 @@ struct thread {
     struct thread *next; /* in the list of those who wait for the same */
     enum wait wait;
     uint32_t wait_at, wait_for; /* for the report: address or number; parity or threads */
-    uint32_t result[4];         /* of a warp's exchange */
     uint32_t fences;            /* of the async proxy */
     int registers;
     bool fenced; /* wgmma.fence since its last wait */
@@ -90,7 +89,7 @@ struct warp {
     int what; /* enum exchange, 0: none */
     uint32_t arrived;
     struct thread *lane[EMU_WARP];
-    uint32_t address[EMU_WARP], in[EMU_WARP][6];
+    uint32_t address[EMU_WARP], in[EMU_WARP][6], out[EMU_WARP][4];
 };
 
 struct mbarrier {

@@ -162,16 +162,25 @@ static void read_registers(const struct thread *t, const struct product *p, floa
     }
 }
 
+/* Columns, of which a product has eight or a multiple. */
+typedef float eight __attribute__((vector_size(32), aligned(4)));
+
 #ifndef __clang__
 __attribute__((target_clones("arch=x86-64-v3", "default"), optimize("O3")))
 #endif
 static void
 multiply(float d[64][256], float a[64][DEPTH], float b[DEPTH][256], int n)
 {
-    for (int r = 0; r < 64; r++)
-        for (int k = 0; k < 16; k++) {
-            const float x = a[r][k];
-            for (int j = 0; j < n; j++) d[r][j] += x * b[k][j];
+    enum { ROWS = 4 }; /* whose sums are in registers */
+    for (int r = 0; r < 64; r += ROWS)
+        for (int j = 0; j < n; j += 8) {
+            eight sum[ROWS];
+            for (int i = 0; i < ROWS; i++) sum[i] = *(const eight *)&d[r + i][j];
+            for (int k = 0; k < 16; k++) {
+                const eight y = *(const eight *)&b[k][j];
+                for (int i = 0; i < ROWS; i++) sum[i] += a[r + i][k] * y;
+            }
+            for (int i = 0; i < ROWS; i++) *(eight *)&d[r + i][j] = sum[i];
         }
 }
 

@@ -253,7 +253,7 @@ static uint32_t rank_of(const struct cluster *c, const struct block *b, int i)
 static struct thread *make_thread(struct cluster *c, struct block *b, int i)
 {
     unsigned char *stack = c->stacks + (size_t)(b->rank * b->threads + i) * EMU_STACK;
-    struct thread *t = (struct thread *)(void *)stack;
+    struct thread *t = (struct thread *)emu_foot((uintptr_t)stack);
     const struct launch *l = c->launch;
     *t = (struct thread){.magic = MAGIC,
                          .cluster = c,
@@ -269,8 +269,10 @@ static struct thread *make_thread(struct cluster *c, struct block *b, int i)
     t->view.block_size = (struct emu_index){l->threads, 1, 1};
     t->view.grid_size = (struct emu_index){l->grid, 1, 1};
     t->warp->lane[t->lane] = t;
-    void **top = (void **)(void *)(stack + EMU_STACK - 72); /* as a call leaves it */
-    top[0] = NULL;                                          /* thread_main's return address */
+    size_t further = (uintptr_t)t - (uintptr_t)stack;
+    void **top = (void **)(void *)(stack + EMU_STACK - EMU_SHIFT * EMU_SHIFTS + further -
+                                   72); /* as a call leaves it */
+    top[0] = NULL;                      /* thread_main's return address */
     top[-1] = (void *)(uintptr_t)thread_main;
     t->sp = top - 7; /* and six registers */
     for (int r = 0; r < 6; r++) top[-2 - r] = NULL;

@@ -41,7 +41,7 @@ static void move_matrices(struct thread *t, struct warp *w, int count, bool stor
                 fail_thread(giver, "ldmatrix at 0x%x, where a copy is on its way", w->address[giver->lane]);
             for (int l = 0; l < 4; l++) {
                 if (store) row[l] = w->in[4 * r + l][i];
-                else w->lane[4 * r + l]->result[i] = row[l];
+                else w->out[4 * r + l][i] = row[l];
             }
         }
 }
@@ -50,31 +50,38 @@ static void move_matrices(struct thread *t, struct warp *w, int count, bool stor
 static void transpose(struct warp *w)
 {
     uint32_t m[EMU_WARP][4];
-    for (int l = 0; l < EMU_WARP; l++) memcpy(m[l], w->lane[l]->result, sizeof m[l]);
+    memcpy(m, w->out, sizeof m);
     for (int l = 0; l < EMU_WARP; l++)
         for (int i = 0; i < 4; i++) {
             int from = l % 4 * 8 + l / 8, shift = l / 4 % 2 * 16; /* of row 2 (l % 4), column l / 4 */
             uint32_t low = m[from][i] >> shift & 0xffff, high = m[from + 4][i] >> shift & 0xffff;
-            w->lane[l]->result[i] = low | high << 16;
+            w->out[l][i] = low | high << 16;
         }
 }
 
-/* Element k of a's row g or of b's column g: pair k / 2 % 4 of the registers of lane 4 g + pair. */
-static float element(const struct warp *w, int first, int g, int k, int apart, bool half)
+/* Elements of a's row g or of b's column g: pair k / 2 % 4 of the registers of lane 4 g + pair. */
+static void read_elements(const struct warp *w, int first, int g, int apart, bool half, float *out)
 {
-    uint32_t pair = w->in[4 * g + k / 2 % 4][first + k / 8 * apart];
-    return element_value((uint16_t)(k % 2 ? pair >> 16 : pair), half);
+    for (int k = 0; k < 16; k++) {
+        uint32_t pair = w->in[4 * g + k / 2 % 4][first + k / 8 * apart];
+        out[k] = element_value((uint16_t)(k % 2 ? pair >> 16 : pair), half);
+    }
 }
 
 static void multiply(struct warp *w, bool half)
 {
+    float a[16][16], b[8][16];
+    for (int g = 0; g < 8; g++) {
+        read_elements(w, 0, g, 2, half, a[g]);
+        read_elements(w, 1, g, 2, half, a[g + 8]);
+        read_elements(w, 4, g, 1, half, b[g]);
+    }
     for (int l = 0; l < EMU_WARP; l++)
         for (int i = 0; i < 4; i++) {
-            int row = l / 4, column = l % 4 * 2 + i % 2;
+            const float *row = a[l / 4 + i / 2 * 8], *column = b[l % 4 * 2 + i % 2];
             float sum = 0;
-            for (int k = 0; k < 16; k++)
-                sum += element(w, i / 2, row, k, 2, half) * element(w, 4, column, k, 1, half);
-            memcpy(&w->lane[l]->result[i], &sum, 4);
+            for (int k = 0; k < 16; k++) sum += row[k] * column[k];
+            memcpy(&w->out[l][i], &sum, 4);
         }
 }
 
@@ -94,25 +101,31 @@ static void multiply_tf32(struct warp *w)
             float sum = 0;
             for (int k = 0; k < 8; k++)
                 sum += long_element(w, i / 2, l / 4, k, 2) * long_element(w, 4, l % 4 * 2 + i % 2, k, 1);
-            memcpy(&w->lane[l]->result[i], &sum, 4);
+            memcpy(&w->out[l][i], &sum, 4);
         }
 }
 
-/* Element k of a's row g or of b's column g: byte k % 4 of lane 4 g + k / 4 % 4. */
-static uint8_t byte_element(const struct warp *w, int first, int g, int k, int apart)
+/* Bytes of a's row g or of b's column g: byte k % 4 of lane 4 g + k / 4 % 4. */
+static void read_bytes(const struct warp *w, int first, int g, int apart, uint8_t *out)
 {
-    return (uint8_t)(w->in[4 * g + k / 4 % 4][first + k / 16 * apart] >> 8 * (k % 4));
+    for (int k = 0; k < 32; k++)
+        out[k] = (uint8_t)(w->in[4 * g + k / 4 % 4][first + k / 16 * apart] >> 8 * (k % 4));
 }
 
 static void multiply_bytes(struct warp *w)
 {
+    uint8_t a[16][32], b[8][32];
+    for (int g = 0; g < 8; g++) {
+        read_bytes(w, 0, g, 2, a[g]);
+        read_bytes(w, 1, g, 2, a[g + 8]);
+        read_bytes(w, 4, g, 1, b[g]);
+    }
     for (int l = 0; l < EMU_WARP; l++)
         for (int i = 0; i < 4; i++) {
+            const uint8_t *row = a[l / 4 + i / 2 * 8], *column = b[l % 4 * 2 + i % 2];
             int32_t sum = 0;
-            for (int k = 0; k < 32; k++)
-                sum +=
-                    byte_element(w, i / 2, l / 4, k, 2) * (int8_t)byte_element(w, 4, l % 4 * 2 + i % 2, k, 1);
-            w->lane[l]->result[i] = (uint32_t)sum;
+            for (int k = 0; k < 32; k++) sum += row[k] * (int8_t)column[k];
+            w->out[l][i] = (uint32_t)sum;
         }
 }
 
@@ -135,7 +148,7 @@ static void perform(struct thread *t, struct warp *w)
     default:
         for (uint32_t l = 0; l < EMU_WARP; l++) {
             uint32_t from = w->what == SHUFFLE ? w->address[l] % EMU_WARP : (l ^ w->address[l]) % EMU_WARP;
-            w->lane[l]->result[0] = w->what == ELECT ? l == chosen : w->in[from][0];
+            w->out[l][0] = w->what == ELECT ? l == chosen : w->in[from][0];
         }
     }
 }
@@ -166,7 +179,7 @@ uint32_t emu_shuffle(uint32_t mask, uint32_t x, int lane, bool exclusive_or)
     struct thread *t = self_thread();
     if (mask != ~0u) fail_thread(t, "a shuffle of lanes %08x", mask);
     meet(t, exclusive_or ? SHUFFLE_XOR : SHUFFLE, (uint32_t)lane, &x, 1);
-    return t->result[0];
+    return t->warp->out[t->lane][0];
 }
 
 void emu_warp_sync(void) { meet(self_thread(), SYNC, 0, NULL, 0); }
@@ -176,7 +189,7 @@ bool emu_elect(void)
 {
     struct thread *t = self_thread();
     meet(t, ELECT, 0, NULL, 0);
-    return t->result[0];
+    return t->warp->out[t->lane][0];
 }
 
 void emu_matrix_store(uint32_t address, const uint32_t *m, int count)
@@ -188,14 +201,14 @@ void emu_matrix_load(uint32_t address, uint32_t *m, int count)
 {
     struct thread *t = self_thread();
     meet(t, count == 2 ? LOAD2 : LOAD4, address, NULL, 0);
-    memcpy(m, t->result, 4 * (size_t)count);
+    memcpy(m, t->warp->out[t->lane], 4 * (size_t)count);
 }
 
 void emu_matrix_load_transposed(uint32_t address, uint32_t *m)
 {
     struct thread *t = self_thread();
     meet(t, LOAD4_TRANSPOSED, address, NULL, 0);
-    memcpy(m, t->result, sizeof t->result);
+    memcpy(m, t->warp->out[t->lane], sizeof t->warp->out[t->lane]);
 }
 
 static void add_product(float *d, const uint32_t *operands, enum exchange what)
@@ -203,7 +216,7 @@ static void add_product(float *d, const uint32_t *operands, enum exchange what)
     struct thread *t = self_thread();
     float sum[4];
     meet(t, what, 0, operands, 6);
-    memcpy(sum, t->result, sizeof sum);
+    memcpy(sum, t->warp->out[t->lane], sizeof sum);
     for (int i = 0; i < 4; i++) d[i] += sum[i];
 }
 
@@ -216,7 +229,7 @@ void emu_matrix_multiply_bytes(int32_t *d, const uint32_t *operands)
 {
     struct thread *t = self_thread();
     meet(t, MULTIPLY_BYTES, 0, operands, 6);
-    for (int i = 0; i < 4; i++) d[i] = (int32_t)((uint32_t)d[i] + t->result[i]);
+    for (int i = 0; i < 4; i++) d[i] = (int32_t)((uint32_t)d[i] + t->warp->out[t->lane][i]);
 }
 
 void emu_matrix_multiply_tf32(float *d, const uint32_t *operands) { add_product(d, operands, MULTIPLY_TF32); }
