@@ -5,13 +5,16 @@
 #include <stdlib.h>
 #include <time.h>
 
-uint64_t random_next(struct random *r)
+#define STEP 0x9e3779b97f4a7c15u
+
+static uint64_t mixed(uint64_t z)
 {
-    uint64_t z = (r->state += 0x9e3779b97f4a7c15u);
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
 }
+
+uint64_t random_next(struct random *r) { return mixed(r->state += STEP); }
 
 int64_t random_below(struct random *r, int64_t n)
 {
@@ -22,9 +25,14 @@ bool random_chance(struct random *r, int percent) { return random_below(r, 100) 
 
 double random_normal(struct random *r)
 {
-    double sum = -6;
-    for (int i = 0; i < 12; i++) sum += (double)(random_next(r) >> 11) * 0x1p-53;
-    return sum;
+    enum { BITS = 21, PART = (1 << BITS) - 1 };
+    int64_t sum = 6; /* twelve halves of what a part is a multiple of */
+    for (unsigned i = 0; i < 4; i++) {
+        uint64_t z = mixed(r->state + (i + 1) * STEP);
+        sum += (int64_t)((z & PART) + (z >> BITS & PART) + (z >> 2 * BITS & PART));
+    }
+    r->state += 12 * STEP;
+    return (double)sum / (1 << BITS) - 6;
 }
 
 uint64_t random_seed(void)

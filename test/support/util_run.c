@@ -335,13 +335,15 @@ bool run_prepare(const struct run_buffers *b, const coda_plan *p)
 /* Marks the bytes of a strided tensor's elements. */
 static void mark_elements(unsigned char *map, const coda_arg_info *a)
 {
-    int size = dtype_bytes(a->dtype, 1);
+    const int size = dtype_bytes(a->dtype, 1), last = a->rank - 1;
+    const bool rows = a->rank && (a->strides[last] == 1 || a->dims[last] == 1);
+    const int64_t row = rows ? a->dims[last] : 1;
     int64_t n = 1;
     for (int d = 0; d < a->rank; d++) n *= a->dims[d];
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i += row) {
         int64_t at = 0, rest = i;
-        for (int d = a->rank - 1; d >= 0; rest /= a->dims[d--]) at += rest % a->dims[d] * a->strides[d];
-        memset(map + at * size, 1, (size_t)size);
+        for (int d = last; d >= 0; rest /= a->dims[d--]) at += rest % a->dims[d] * a->strides[d];
+        memset(map + at * size, 1, (size_t)(row * size));
     }
 }
 
