@@ -5,7 +5,8 @@
 
 SIDE: "coda", "compile", "autotune", or "saved", by the file SAVED, which is made where it is not there. START: the clock
 when the process was started. Prints the seconds since then, each at once: when PyTorch and transformers were imported,
-when the device could be used, when the model was there, when the call could be made, and when the token was there.
+when the device could be used, when the model was there, when the call could be made, and when the token was there; then,
+of Inductor's, how many graphs its caches had: "hits" of compiled graphs and of what autograd makes, and "misses".
 """
 import argparse
 import os
@@ -37,6 +38,14 @@ def compiled(model, side):
     return torch.compile(model, dynamic=False, **dynamo_models.MODES[side])
 
 
+def cached():
+    """Prints what Inductor's caches had, so that a warm process is seen to be one."""
+    counters = torch._dynamo.utils.counters
+    for word in ("hit", "miss"):
+        kinds = [(of, key, n) for of in ("inductor", "aot_autograd") for key, n in counters[of].items() if "cache_" + word in key]
+        print(word, *["%s.%s=%d" % k for k in kinds], flush=True)
+
+
 def main():
     name, side, layers, saved, start, *cpu = sys.argv[1:]
     opt, device = argparse.Namespace(layers=int(layers), cpu=bool(cpu)), "cpu" if cpu else "cuda"
@@ -57,6 +66,8 @@ def main():
         reached("ready")
         case(fast).argmax().item()
         reached("token")
+    if side in ("compile", "autotune"):
+        cached()
 
 
 if __name__ == "__main__":
