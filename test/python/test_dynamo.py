@@ -151,12 +151,84 @@ class Models(Base):
                     self.assertLessEqual(off(fast(**inputs)[0], model(**inputs)[0]), 1e-5)
         _addresses.unmoved = kept
 
+    def test_weights_lie_otherwise(self):
+        """A weight whose strides, shape or dtype are others, at the same address, or which became another tensor, with and
+        without what is in C. PyTorch 2.11 guards nothing of it."""
+        from libcoda import _addresses
+        kept, x = _addresses.unmoved, torch.randn(4, 16)
+
+        def transposed(w):
+            w.data = w.data.t()
+
+        def few(w):
+            w.data = w.data[:, :1].expand(16, 16)
+
+        def negative(w):
+            w.data = torch.randn(16, 16, dtype=torch.complex64).conj().imag
+
+        def other(w):
+            torch.utils.swap_tensors(w, torch.nn.Parameter(torch.randn(16, 16)))
+        for quick in (kept, None):
+            _addresses.unmoved = quick
+            for change in (transposed, few, negative, other):
+                with self.subTest(change.__name__, quick=bool(quick)):
+                    torch._dynamo.reset()
+                    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.SiLU())
+                    fast = self.compiled(model)
+                    self.assertTrue(torch.equal(fast(x), fast(x)))
+                    change(model[0].weight)
+                    for _ in range(2):
+                        self.assertLessEqual(off(fast(x), model(x)), 1e-5)
+        _addresses.unmoved = kept
+
+    def test_weights_of_other_types(self):
+        """A weight that got fewer rows: the call is right, be it by another graph or PyTorch's; or it is an error."""
+        for options in ({"fallback": "eager"}, WHOLE):
+            torch._dynamo.reset()
+            model, x = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.SiLU()), torch.randn(4, 16)
+            fast = torch.compile(model, backend="coda", options=options)
+            fast(x)
+            model[0].weight.data, model[0].bias.data = torch.randn(8, 16), torch.randn(8)
+            try:
+                self.assertLessEqual(off(fast(x), model(x)), 1e-5)
+            except coda.UnsupportedError as e:
+                self.assertIn("weight is torch.float32 [8, 16] on cpu now, and was torch.float32 [16, 16]", str(e))
+                self.assertIs(options, WHOLE)
+
+    def test_other_signs(self):
+        """A view of numbers with the other sign is refused by name, and right."""
+        w = torch.nn.Parameter(torch.randn(8, 32))
+        x = torch.randn(4, 32, dtype=torch.complex64).conj().imag
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            got = torch.compile(lambda x: F.linear(x, w), backend="coda", options={"fallback": "eager"})(x)
+        self.assertTrue(any("x is a view of numbers with the other sign" in str(c.message) for c in caught))
+        self.assertTrue(torch.equal(got, F.linear(x, w)))
+
+    def test_inference_mode(self):
+        """A model, with a buffer that is folded, and arguments that were made in it; and other modes after it."""
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = torch.nn.Linear(8, 8)
+                self.register_buffer("shift", torch.arange(8.0))
+
+            def forward(self, x):
+                return self.w(x) + self.shift.cos()
+        with torch.inference_mode():
+            model, x = Model().eval(), torch.randn(2, 8)
+            fast = self.compiled(model)
+            self.assertTrue(fast(x).is_inference())
+            self.assertLessEqual(off(fast(x), model(x)), 1e-5)
+        self.assertLessEqual(off(fast(x), model(x)), 1e-5)
+
     def test_places(self):
-        """A tensor that moves, is another one, or is gone, is seen; nothing else of a call is looked at."""
+        """A tensor that moves, lies otherwise, or is another one, is seen; nothing else of a call is looked at."""
         from libcoda import _addresses
         if _addresses.unmoved is None:
             self.skipTest("PyTorch does not say where a tensor lies")
         given = [torch.zeros(4), torch.nn.Parameter(torch.zeros(6)[2:]), None, torch.zeros(())]
+        kept = given[3]
         places = _addresses.Places(tuple(given), (0, 1, 3))
         self.assertTrue(places.hold(tuple(given)))
         self.assertTrue(places.hold((*given[:2], 7, given[3])))
@@ -164,9 +236,13 @@ class Models(Base):
         self.assertFalse(places.hold(tuple(given[:3])))
         given[1].data, moved = torch.zeros(4), given[1].data
         self.assertFalse(places.hold(tuple(given)))
+        for other in (moved[:3], moved[None], moved.view(2, 2), torch.as_strided(moved, (4,), (0,))):
+            given[1].data = other
+            self.assertFalse(places.hold(tuple(given)))
         given[1].data = moved
         self.assertTrue(places.hold(tuple(given)))
         given[3] = torch.zeros(())
+        self.assertIsNot(given[3], kept)
         self.assertFalse(places.hold(tuple(given)))
 
     def test_frequencies(self):

@@ -178,6 +178,9 @@ class Saved(Base):
         weight = model.model.layers[1].mlp.down_proj.weight
         weight.data = weight * 2
         self.same(fast, model, **inputs)
+        weight = model.model.layers[0].self_attn.q_proj.weight
+        weight.data = weight.data.t()  # square, and at the same address
+        self.same(fast, model, **inputs)
         model.model.layers[0].mlp.up_proj.weight = torch.nn.Parameter(torch.randn(96, 64))
         self.same(fast, model, **inputs)
 

@@ -265,6 +265,27 @@ class Calls(Grad):
         model(x).sum().backward()
         self.same({"shift": got}, {"shift": model.shift.grad})
 
+    def test_others_ask(self):
+        """Weights that are frozen, or no longer, behind the first call: which ones ask is another set in each call. PyTorch
+        2.11 does not guard it."""
+        model, x = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.SiLU(), torch.nn.Linear(16, 8)), torch.randn(4, 16)
+        fast, weights = self.compiled(model), dict(model.named_parameters())
+        for asked in (["0.weight"], ["0.weight", "2.bias"], [], list(weights), ["2.weight"], ["0.weight"]):
+            for name, w in weights.items():
+                w.requires_grad_(name in asked)
+            for call in (fast, model):
+                model.zero_grad()
+                y = call(x)
+                self.assertEqual(y.requires_grad, bool(asked))
+                if asked:
+                    y.square().sum().backward()
+                made = {n: w.grad for n, w in weights.items() if w.grad is not None}
+                self.assertEqual(sorted(made), sorted(asked))
+                if call is fast:
+                    got = made
+            if asked:
+                self.same(got, made)
+
     def test_ends(self):
         """detach, and what is computed under no_grad, count as constants; so does what has steps."""
         def f(x, w):

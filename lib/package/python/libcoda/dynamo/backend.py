@@ -61,9 +61,7 @@ def backend(module, example, *, options=None, mode=None):
     options = dict(options or {})
     done = Done(module)
     last.append(done)
-    keep, replay = None, bool(options.get("replay", True))
-    if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example):
-        keep = options.get("keep", "products")
+    keep, replay = options.get("keep", "products"), bool(options.get("replay", True))
     try:
         done.whole = Whole(module, example, lambda m, why: give_up(m, done, options, why), keep, replay)
         return done.whole
@@ -71,6 +69,8 @@ def backend(module, example, *, options=None, mode=None):
         reason = str(e)
     if options.get("fullgraph"):
         return give_up(module, done, options, reason)
+    if not torch.is_grad_enabled() or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in example):
+        keep = None
     try:
         done.regions = Regions(module, example, lambda part: left(part, options), keep, replay)
         done.refused = [(scope_of(n), word_of(n), why) for n, why in done.regions.refused]

@@ -8,7 +8,7 @@ import torch
 
 from .. import _addresses, arrays
 from .._stages import Scratch, dense_and_aligned, on, replays_of, run
-from ..errors import Error
+from ..errors import Error, UnsupportedError
 from ..graph import Graph
 from .lift import Lift, is_number, known, paths_of
 from .text import Refuse, name
@@ -32,6 +32,10 @@ def device_of(arguments):
 ADDRESS = torch.Tensor.data_ptr
 
 
+def is_symbol(size):
+    return isinstance(size, torch.SymInt)
+
+
 def picker(at):
     """A call that gives the elements at these places of a sequence, as a tuple."""
     if len(at) > 1:
@@ -53,11 +57,26 @@ def agree(plan, made, symbolic):
             raise Refuse("the result %d is %s%s, where PyTorch has %s%s" % (k, a.dtype, list(a.dims), name(stored), list(shape)))
 
 
-class Found:
-    """Addresses of all leaves, and where weights and states lay then: `lie`, or `places` where no C can say."""
+def form(x):
+    """Where a tensor lies, and how."""
+    return x.data_ptr(), x.dtype, x.shape, x.stride()
 
-    def __init__(self, both=None, arguments=None, steady=(), places=None):
-        self.both, self.places = both, places
+
+def as_it_is(x):
+    """What says of a buffer that it is what it was when it was folded. Of one that was made in inference mode PyTorch
+    counts no changes."""
+    return (0 if x.is_inference() else x._version, *form(x))
+
+
+class Moved(UnsupportedError):
+    """A tensor of the model has another type or shape than its graph."""
+
+
+class Found:
+    """Addresses of all leaves, and where and how weights and states lay then: `lie`, or `forms` where no C can say."""
+
+    def __init__(self, both=None, arguments=None, steady=(), forms=None):
+        self.both, self.forms = both, forms
         quick = both is not None and _addresses.unmoved is not None
         self.lie = _addresses.Places(arguments, [a for _, a in steady]) if quick else None
 
@@ -71,7 +90,8 @@ class Program:
         self.replays = replays_of(where) if replay else None
         used = lift.g.used_leaves()
         self.leaves, self.outputs, self.where = [lift.leaves[n] for n in used], lift.outputs, where
-        self.buffers = [(k, x.data_ptr(), x._version) for k, x in lift.buffers]
+        self.buffers = [(k, as_it_is(x)) for k, x in lift.buffers]
+        self.types = self.types_of(lift.arguments)
         self.taken, self.folded, self.spelled = lift.taken, lift.folded, lift.spelled
         self.made = []
         for kind, *more in self.outputs:
@@ -113,15 +133,24 @@ class Program:
 
     def fits(self, arguments):
         """Are the buffers that were folded as they were?"""
-        for k, p, v in self.buffers:
-            x = arguments[k]
-            if x.data_ptr() != p or x._version != v:
+        for k, known in self.buffers:
+            if as_it_is(arguments[k]) != known:
                 return False
         return True
 
+    def types_of(self, arguments):
+        """Of each weight, by the argument's number, what its graph depends on. PyTorch 2.11 guards none of that."""
+        given = {x.argument: arguments[x.argument] for x in self.leaves if x.node.word == "weight" and x.argument is not None}
+        return {a: (x.dtype, x.shape, x.device) for a, x in given.items() if not any(map(is_symbol, x.shape))}
+
     def placed(self, x, leaf):
         """x as the graph wants it: dense, or with these strides, at a multiple of 16 bytes."""
-        strides = leaf.node.attributes["stride"]
+        strides, type_ = leaf.node.attributes["stride"], self.types.get(leaf.argument)
+        if type_ is not None and type_ != (x.dtype, x.shape, x.device):
+            raise Moved("%s is %s %s on %s now, and was %s %s on %s when its graph was made" % (
+                        leaf.node.id, x.dtype, list(x.shape), x.device, type_[0], list(type_[1]), type_[2]))
+        if x.is_neg():
+            x = x.resolve_neg()
         if strides is not None:
             if x.stride() == strides and x.data_ptr() % 16 == 0:
                 return x
@@ -182,7 +211,7 @@ class Program:
 
     def settle(self, hold, arguments):
         """The leaves' addresses, with those of weights and states. They are known from now on, if all lie as the graph
-        wants them: a tensor that has moved has another address, and Dynamo guards strides."""
+        wants them, until one lies elsewhere or otherwise: Dynamo guards the strides of none of them in each version."""
         both = array.array("Q", bytes(8 * len(self.leaves)))
         for k, x in self.kept.items():
             both[k] = x.data_ptr()
@@ -194,7 +223,7 @@ class Program:
             if laid is not x:
                 hold[k], known = laid, False
         if known:
-            self.found = Found(both, arguments, self.steady, list(map(ADDRESS, self.pick(arguments))))
+            self.found = Found(both, arguments, self.steady, list(map(form, self.pick(arguments))))
         return both
 
     def located(self, hold, arguments):
@@ -203,7 +232,7 @@ class Program:
         if found.lie is not None:
             good = found.lie.hold(arguments)
         else:
-            good = found.places == list(map(ADDRESS, self.pick(arguments)))
+            good = found.forms == list(map(form, self.pick(arguments)))
         return found.both if good else self.settle(hold, arguments)
 
     def gather(self, arguments):
@@ -299,23 +328,29 @@ class Left:
     def fits(self, arguments):
         return True
 
+    def program(self, arguments):
+        return self
+
     def __call__(self, arguments):
         return self.call(*arguments)
 
 
 class Whole:
-    """A graph as one program for each set of sizes and numbers that it is called with. `keep`: a word of coda_keep, where
-    gradients are wanted. `replay`: are runs that come again recorded?"""
+    """A graph as one program for each set of sizes and numbers that it is called with. `keep`: a word of coda_keep, for
+    gradients, if any are wanted. `replay`: are runs that come again recorded?"""
 
-    def __init__(self, module, example, fallback, keep=None, replay=True):
-        self.keep, self.replay = keep, replay
-        self.module, self.programs, self.paths, self.fallback = module, {}, paths_of(module), fallback
+    def __init__(self, module, example, fallback, keep="products", replay=True, paths=None):
+        self.module, self.programs, self.paths, self.fallback = module, {}, paths or paths_of(module), fallback
+        self.tensors = [k for k, x in enumerate(example) if isinstance(x, torch.Tensor) and x.is_floating_point()]
+        self.recording, self.asked, self.others = torch.is_grad_enabled(), self.asking(example), {}
+        self.wish, self.replay = keep, replay
+        self.keep = keep if self.recording and self.asked else None
         self.sizes = [k for k, x in enumerate(example) if isinstance(x, (int, torch.SymInt))]
         places = [n for n in module.graph.nodes if n.op == "placeholder"]
         self.floats = [k for k, x in enumerate(example) if is_number(places[k], x)]
-        self.numbers, self.many = self.numbers_of(example), None
+        self.numbers, self.many, self.moved = self.numbers_of(example), None, None
         try:
-            self.symbolic = symbolic(module, example, self.paths, keep, replay)
+            self.symbolic = symbolic(module, example, self.paths, self.keep, replay)
         except (Refuse, Error, IndexError, RuntimeError):  # of sizes that the model does not have
             self.symbolic = None
         self.first = self.symbolic or self.made([known(x) for x in example])
@@ -343,8 +378,25 @@ class Whole:
             self.many = Left(self.fallback(self.module, "a number that is another one in each of %d calls" % NUMBERS))
         return self.many
 
+    def asking(self, arguments):
+        """Which of them ask for a gradient."""
+        return tuple([k for k in self.tensors if arguments[k].requires_grad])
+
+    def of_others(self, asked, arguments):
+        """The same for another set of weights that ask: PyTorch 2.11 does not guard that."""
+        if asked not in self.others:
+            try:
+                self.others[asked] = Whole(self.module, arguments, self.fallback, self.wish, self.replay, self.paths)
+            except (Refuse, Error) as e:
+                self.others[asked] = Left(self.fallback(self.module, str(e)))
+        return self.others[asked].program(arguments)
+
     def program(self, arguments):
         """What runs this call: a Program, or Left."""
+        if self.recording and torch.is_grad_enabled():
+            asked = self.asking(arguments)
+            if asked != self.asked:
+                return self.of_others(asked, arguments)
         program = self.symbolic
         if program is not None and int(arguments[program.at]) <= MOST and program.fits(arguments) and \
                 (not self.floats or self.numbers_of(arguments) == self.numbers):
@@ -359,4 +411,9 @@ class Whole:
         return program
 
     def __call__(self, *arguments):
-        return self.program(arguments)(arguments)
+        try:
+            return self.program(arguments)(arguments)
+        except Moved as e:
+            if self.moved is None:
+                self.moved = Left(self.fallback(self.module, str(e)))
+            return self.moved(arguments)

@@ -35,6 +35,8 @@ class Form:
         if isinstance(x, torch.Tensor):
             self.numbers[id(x)] = len(self.numbers)
             self.tensors.append(x)
+            if x.is_neg():
+                raise UnsupportedError("%s of a call is a view of numbers with the other sign" % ".".join(self.path))
             place = "here" if x.device == self.where else str(x.device)
             return type(x).__name__, x.dtype, place, tuple(x.shape), str(x.layout)
         if type(x) in (list, tuple):

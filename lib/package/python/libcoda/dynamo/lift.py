@@ -168,6 +168,8 @@ class Lift:
             return x
         if type(x) not in (torch.Tensor, torch.nn.Parameter, torch._subclasses.FakeTensor):
             raise Refuse("%s is a %s, a subclass of torch.Tensor" % (path, type(x).__name__))
+        if x.is_neg() and not isinstance(x, torch.nn.Parameter):
+            raise Refuse("%s is a view of numbers with the other sign" % path)
         if x.ndim == 0 and x.dtype == torch.int64 and not self.tolerant:
             return self.counters.placeholder(k, path, x.device)
         shape = self.shapes[k] if self.shapes else sizes(x)

@@ -8,7 +8,7 @@ import copy
 import torch
 from torch.fx.passes.split_module import split_module
 
-from .compiled import device_of, program_of
+from .compiled import as_it_is, device_of, program_of
 from .lift import FORBIDDEN, Lift, NESTING, is_number, paths_of, word_of
 from .rules import IN_PLACE
 from .text import Refuse
@@ -91,7 +91,7 @@ class Regions:
             if writes(n) or word_of(n) in FORBIDDEN or NESTING.search(word_of(n)):  # which says something of nodes around it
                 raise Refuse(why)
         self.refused = [(n, why) for n, why in lift.refused]
-        self.buffers = [(k, x.data_ptr(), x._version) for k, x in lift.buffers]
+        self.buffers = [(k, as_it_is(x)) for k, x in lift.buffers]
         whole, labels = with_constants(module, lift)
         self.drop_small(whole.graph, labels)
         level = levels(whole.graph, labels)
@@ -144,8 +144,8 @@ class Regions:
         return x
 
     def __call__(self, *arguments):
-        for k, p, v in self.buffers:
-            if arguments[k].data_ptr() != p or arguments[k]._version != v:
+        for k, known in self.buffers:
+            if as_it_is(arguments[k]) != known:
                 raise RuntimeError("the buffer %d has new values, and they were folded: compile the model again" % k)
         return self.split(*arguments)
 

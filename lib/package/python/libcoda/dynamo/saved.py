@@ -17,7 +17,7 @@ import torch
 
 from .. import c
 from ..errors import InvalidError, UnsupportedError, must
-from .compiled import MOST, Program
+from .compiled import MOST, Moved, Program
 from .form import (Form, PLAIN, class_of, device_of, difference, digest, digests, holder_of, hooks_of, sized,
                    tensors_of, versions)
 from .lift import Leaf
@@ -109,7 +109,7 @@ class Said:
     """A lifted graph as a file has it, to a Program: what Lift is otherwise."""
 
     def __init__(self, of, arguments):
-        self.g, self.said, self.written = self, of["text"], of["written"]
+        self.g, self.said, self.written, self.arguments = self, of["text"], of["written"], arguments
         self.leaves = {}
         for x in of["leaves"]:
             node = Text().made(x["name"], x["word"], [], {"stride": x["stride"]}, (), x["dtype"])
@@ -136,7 +136,7 @@ def program_as_data(program, arguments):
         outputs.append([o[0], nodes.index(o[1])] if o[0] == "leaf" else list(o))
     return dict(text=program.text, at=program.at, leaves=leaves, outputs=outputs, taken=program.taken,
                 folded=program.folded, written=any(x.node.word == "state" for x in program.leaves),
-                buffers=[(k, digest(arguments[k])) for k, _, _ in program.buffers])
+                buffers=[(k, digest(arguments[k])) for k, _ in program.buffers])
 
 
 def sources(run, form, names):
@@ -246,23 +246,6 @@ def save(model, path, *calls, options=None):
 
 # ---- Load ----
 
-class Moved(Exception):
-    """A tensor of the model has another type or shape now."""
-
-
-class Again(Program):
-    """A program of a file's. `types`: of the model's tensors, by the argument's number."""
-
-    types = {}
-
-    def settle(self, hold, arguments):
-        for k, a in self.steady:
-            x = arguments[a]
-            if a in self.types and self.types[a] != (x.dtype, x.shape, x.device):
-                raise Moved("%s is %s %s on %s now" % (self.leaves[k].node.id, x.dtype, list(x.shape), x.device))
-        return super().settle(hold, arguments)
-
-
 class Call:
     """A call of a file's, of this model."""
 
@@ -278,8 +261,7 @@ class Call:
             if arguments[k] is None or digest(arguments[k]) != known:
                 raise InvalidError("%s is not what it was when the file was made" % of["sources"][k][1])
         device = "gpu" if where.type == "cuda" else "cpu"
-        self.program = Again(Said(of["program"], arguments), device, where, of["program"]["at"], replay)
-        self.program.types = {k: (d[n].dtype, d[n].shape, d[n].device) for k, d, n in self.own}
+        self.program = Program(Said(of["program"], arguments), device, where, of["program"]["at"], replay)
         self.result = unpacking(of["result"])
 
     def arguments(self, tensors, sized=True):
@@ -354,7 +336,7 @@ class Loaded:
             if self.gradients(call, form):
                 raise Moved("gradients are wanted")
             return call(form)
-        except (Moved, UnsupportedError) as e:
+        except UnsupportedError as e:
             return self.other(str(e))(*args, **kwargs)
 
     def other(self, why):
