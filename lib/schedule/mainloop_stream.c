@@ -44,11 +44,24 @@ int stream_rows(const struct program *p, const struct tile *t)
     return p->dim[1] <= 8 && !p->invariant ? 8 : 16;
 }
 
+static bool folds_segments(const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (step_folds_segments(&p->step[i])) return true;
+    return false;
+}
+
+/* Quads that are dealt together: GEMV's are whole segments, of which there are statistics. */
+static int share_quads(const struct program *p) { return folds_segments(p) ? (int)p->segment / 4 : 1; }
+
 int64_t stream_quads(const struct program *p) { return CEIL_DIV(p->dim[2], 16) * 4; }
 
+/* A cluster has whole segments, of which each of its blocks has an equal part. */
 int stream_columns(const struct program *p, const struct tile *t)
 {
-    return (int)CEIL_DIV(stream_quads(p), t->blocks) * 4;
+    int cluster = tile_cluster(t);
+    int64_t unit = share_quads(p), units = CEIL_DIV(stream_quads(p), unit);
+    return (int)CEIL_DIV(CEIL_DIV(units, t->blocks / cluster) * unit, cluster) * 4;
 }
 
 /* A ring of `slot` bytes each; the sums of the warps; the values of all rows and of a block's columns. */
@@ -67,12 +80,41 @@ static int gemv_team(const struct program *p, const struct tile *t)
     return team;
 }
 
+/* Has an earlier step of its range the state that step i folds? */
+static bool reads_state(const struct program *p, int i)
+{
+    for (int j = 0; j < i; j++)
+        if (p->step[j].range == p->step[i].range && step_folds_segments(&p->step[j]) &&
+            step_shares_state(p, &p->step[j], &p->step[i]))
+            return true;
+    return false;
+}
+
+/* What segments.cuh has of each of a block's quads, and of each segment that has some of them: the states, or
+ * the values, of one range, by fours. */
+static int segment_floats(const struct program *p, int columns)
+{
+    int most = 0, quads = columns / 4, unit = share_quads(p);
+    for (int range = 0; range <= p->ranges; range++) {
+        int states = 0, values = 0;
+        for (int i = 0; i < p->steps; i++) {
+            const struct step *s = &p->step[i];
+            if (s->range != range || step_level(s) != LEVEL_SEGMENT) continue;
+            values++;
+            if (step_folds_segments(s) && !reads_state(p, i)) states += s->prim->state;
+        }
+        most = MAX(most, MAX(states, values));
+    }
+    int each = (int)p->dim[1] * 4 * CEIL_DIV(most, 4);
+    return folds_segments(p) ? (quads + (quads + unit - 2) / unit + 1) * each + 4 : 0;
+}
+
 /* Quads of columns are shared out; each warp of a team has sums of its own. */
 static struct footprint gemv_footprint(const struct program *p, const struct tile *t)
 {
     int columns = stream_columns(p, t), warps = 4 * t->groups;
     int sums = gemv_team(p, t) * (int)p->dim[1] * columns + warps * (1 + state_floats(p));
-    return stream_footprint(p, t, 4 * t->bk, sums);
+    return stream_footprint(p, t, 4 * t->bk, sums + segment_floats(p, columns));
 }
 
 /* The sums of each warp for a unit, and then those of all. */
@@ -157,12 +199,31 @@ static int window(const struct program *p, const struct tile *t)
     return slots < t->stages ? slots : 0;
 }
 
+/* Blocks of a portable cluster that share whole segments: with which the largest share is smallest. */
+static void share_segments(const struct search *s, struct tile *t)
+{
+    enum { MOST_CLUSTER = 8 };
+    const struct program *p = s->p;
+    int64_t segments = p->dim[2] / p->segment, least = INT64_MAX;
+    int sms = s->target->sms, clustered = (int)(sms * s->target->clustered);
+    for (int cluster = 1; cluster <= MIN(MOST_CLUSTER, sms); cluster *= 2) {
+        int64_t most = MAX((cluster > 2 ? clustered : sms) / cluster, 1);
+        int64_t each = CEIL_DIV(segments, MIN(segments, most)),
+                columns = CEIL_DIV(each * p->segment, cluster);
+        if (columns >= least) continue;
+        least = columns;
+        t->blocks = (int)CEIL_DIV(segments, each) * cluster;
+        t->cluster_n = cluster > 1 ? cluster : 0;
+    }
+}
+
 void stream_share(const struct search *s, struct tile *t)
 {
     t->bm = (int)s->p->dim[1], t->bn = 16, t->groups = 2, t->band = 1;
     if (pair_span(s->p)) t->bn = pair_span(s->p);
     int64_t sms = MAX(s->target->sms / s->p->dim[0], 1); /* for each batch */
     t->blocks = (int)MIN(stream_quads(s->p), sms) / tile_splits(t) * tile_splits(t);
+    if (folds_segments(s->p)) t->bn = (int)s->p->segment, share_segments(s, t);
 }
 
 static void consider_stream(struct search *s, struct tile t, int room)
@@ -176,25 +237,20 @@ static void consider_stream(struct search *s, struct tile t, int room)
 
 int stream_half_room(const struct search *s) { return (s->target->shared_bytes - 1024) / 2; }
 
-/* Statistics of segments are of chunks of a tile. */
-static bool folds_segments(const struct program *p)
-{
-    for (int i = 0; i < p->steps; i++)
-        if (step_folds_segments(&p->step[i])) return true;
-    return false;
-}
-
-bool stream_takes(const struct program *p)
+static bool columns_fit(const struct program *p)
 {
     bool columns = (p->dim[2] % 16 == 0 || p->pair == PAIR_NONE) && p->dim[2] < INT32_MAX - 16;
-    return !folds_segments(p) && columns && !operand_is_mn_major(&p->a.data) &&
-           !operand_is_mn_major(&p->b.data);
+    return columns && !operand_is_mn_major(&p->a.data) && !operand_is_mn_major(&p->b.data);
 }
+
+bool stream_takes(const struct program *p) { return !folds_segments(p) && columns_fit(p); }
 
 static void consider_gemv(struct search *s)
 {
-    struct tile t = {.mainloop = &mainloop_gemv, .bk = piece(s->p->k, STREAM_PIECE, 8)};
-    if (stream_takes(s->p) && suits_gemv(s->p)) consider_stream(s, t, stream_half_room(s));
+    const struct program *p = s->p;
+    struct tile t = {.mainloop = &mainloop_gemv, .bk = piece(p->k, STREAM_PIECE, 8)};
+    bool whole = !folds_segments(p) || p->dim[2] % p->segment == 0;
+    if (columns_fit(p) && whole && suits_gemv(p)) consider_stream(s, t, stream_half_room(s));
 }
 
 static struct tile skinny_tile(const struct program *p, int splits)
@@ -274,7 +330,8 @@ void stream_print_config(const struct program *p, const struct schedule *s, stru
 static void gemv_print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
     stream_print_config(p, s, t);
-    text_printf(t, "    static constexpr int team = %d;\n", gemv_team(p, &s->tile));
+    text_printf(t, "    static constexpr int team = %d, share_quads = %d, cluster = %d;\n",
+                gemv_team(p, &s->tile), share_quads(p), tile_cluster(&s->tile));
 }
 
 static void skinny_print_config(const struct program *p, const struct schedule *s, struct text *t)

@@ -7,11 +7,12 @@
 //                 several where K is so short that some warps had nothing to multiply: each has other rows
 //
 // Each block has a share of the columns (see stream.cuh). At its end a thread adds the warps' sums of a quad,
-// in their order, and does the quad's epilogue.
+// in their order, and does the quad's epilogue; of segments the cluster makes the statistics ahead of that.
 #pragma once
 
 #include "tile/parts.cuh"
 #include "tile/resources.cuh"
+#include "tile/segments.cuh"
 #include "tile/stream.cuh"
 
 namespace coda {
@@ -20,7 +21,8 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
     using Element = typename Config::T;
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
-    using Quads = coda::Quads<Config, Epilogue, Block>;
+    using Quads = coda::Quads<Config, Epilogue, Block, Config::share_quads, Config::cluster>;
+    using Segments = coda::Segments<Quads, Epilogue, Block, Config::cluster>;
     using Spot = typename Quads::Spot;
     using State = typename Epilogue::State;
 
@@ -39,6 +41,7 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         float sums[team][rows][Quads::most_quads][4];
         typename Quads::Values values;
         State state[warps];
+        typename Segments::Shared segments;
     };
     static_assert(shared_fits<Shared>(Config::shared_bytes));
 
@@ -186,12 +189,31 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
 
     DEV void drain() const
     {
+        const Quads quads = {args, s.values, block};
+        const Segments segments = {quads, s.segments};
         const auto sums = [&](int row, int quad, float(&x)[2][2]) { add_warps(row, quad, x); };
+        if constexpr (Segments::any) {
+            segments.fold(threadIdx.x, threads, sums);
+            Segments::meet_cluster();
+            segments.finish(threadIdx.x / 32, warps);
+            __syncwarp();
+            ptx::cluster_arrive();
+            meet();
+        }
 #pragma unroll 1
         for (int row = 0; row < rows; row++) {
-            State state = Quads{args, s.values, block}.template drain<32>(row, threadIdx.x, threads, sums);
+            State state = quads.template drain<32>(row, threadIdx.x, threads, sums, segments);
             if constexpr (Quads::has_state) finish(row, state);
         }
+        __syncwarp();
+        if constexpr (Segments::any) ptx::cluster_wait(); // others read what this block has folded
+    }
+
+    DEV void prepare() const
+    {
+        ptx::grid_wait();
+        Quads{args, s.values, block}.prepare();
+        s.ring.tell_prepared();
     }
 
     DEV void run() const
@@ -199,16 +221,14 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         const int warp = ptx::uniform(threadIdx.x / 32);
         s.ring.init(team);
         if (Config::early) ptx::grid_launch_next();
-        if (warp == warps) {
-            if (ptx::elect_one()) produce();
+        if (warp >= warps) {
+            if (warp == warps && ptx::elect_one()) produce();
+            if (warp == warps + 1) prepare();
+            if constexpr (Segments::any)
+                for (int i = 0; i < 2; i++) Segments::meet_cluster();
             return;
         }
         ptx::grid_wait();
-        if (warp > warps) {
-            Quads{args, s.values, block}.prepare();
-            s.ring.tell_prepared();
-            return;
-        }
         Left x;
         load_left(x);
         multiply_all(x);

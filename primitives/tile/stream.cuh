@@ -6,6 +6,8 @@
 // columns do not fill the last patch, its quads have two, one or none in an octet; the ring then has the last
 // row of B once more, and nothing becomes of it.
 //
+// Where columns have statistics of segments, a cluster's blocks share whole segments (segments.cuh).
+//
 // Early: no kernel of the run writes B. So the ring is filled with B before the kernel ahead has ended, and
 // the next kernel may begin with the same beside this one; half of an SM's memory is enough for that.
 #pragma once
@@ -92,8 +94,14 @@ template <int slots, int slot_bytes, int in_flight> struct StreamRing {
     DEV void wait_prepared() { ptx::mbarrier_wait(ptx::shared_address(&prepared), 0); }
 };
 
-// Shares are dealt in units of so many quads.
-template <class Config, class Epilogue, class Block, int unit = 1> struct Quads {
+// What slots see of segments, where there are none.
+struct NoSegments {
+    template <class Segment> DEV Segment of(int, int) const { return {}; }
+};
+
+// Shares are dealt in units of so many quads; a cluster's is one of units that are whole segments, of which
+// each of its blocks has an equal part.
+template <class Config, class Epilogue, class Block, int unit_quads = 1, int cluster = 1> struct Quads {
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
     using Slots = PatchRow<Config, Epilogue>;
@@ -101,9 +109,11 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
 
     static constexpr int most_rows = Config::bm, quads = (int)(Config::n + 15) / 16 * 4;
     static constexpr bool ragged = Config::n % 16 != 0;
-    static constexpr int units = (quads + unit - 1) / unit,
-                         most_quads = (units + Config::blocks - 1) / Config::blocks * unit, // of a block
-                         least_quads = units / Config::blocks * unit;
+    static constexpr int unit = unit_quads, units = (quads + unit - 1) / unit,
+                         clusters = Config::blocks / cluster,
+                         most_quads = ((units + clusters - 1) / clusters * unit + cluster - 1) / cluster,
+                         least_quads = units / clusters * unit / cluster; // of a block
+    static_assert(Config::blocks % cluster == 0 && (cluster == 1 || Config::n % (4 * unit) == 0));
     static constexpr bool has_row = !__is_empty(typename Epilogue::Row),
                           has_col = !__is_empty(typename Epilogue::Col);
     static constexpr bool has_half = !__is_empty(typename Epilogue::Half), has_state = !__is_empty(State);
@@ -124,8 +134,14 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
     DEV int rows() const { return min(Config::rows(args) - first_row, most_rows); } // that there are
     DEV int batch() const { return Config::batched ? batch_index : 0; }
 
-    // Block b has the quads [first(b), first(b + 1)).
-    DEV static int first(u32 block) { return min((int)((u64)units * block / Config::blocks) * unit, quads); }
+    // Cluster c has the quads [first_of(c), first_of(c + 1)), block b [first(b), first(b + 1)).
+    DEV static int first_of(u32 c) { return min((int)((u64)units * c / clusters) * unit, quads); }
+    DEV static int first(u32 block)
+    {
+        const int begin = first_of(block / cluster);
+        if (cluster == 1) return begin;
+        return begin + (first_of(block / cluster + 1) - begin) * (int)(block % cluster) / cluster;
+    }
     DEV int count() const { return first(block.index() + 1) - first(block.index()); }
 
     // The row of B for a column: the last one for those that are not there.
@@ -216,26 +232,33 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
         }
     }
 
-    DEV void drain_quad(int quad, int row, const float (&sums)[2][2], State (&state)[Slots::chains]) const
+    // A quad's columns are all in one range; each has code of its own: f(In<range>{}).
+    template <int of> struct In {
+        static constexpr int range = of;
+    };
+    template <class F> DEV static void in_range(const Spot &spot, F f)
+    {
+        if constexpr (Epilogue::ranges == 1) f(In<0>{});
+        else choose_range<0>(Epilogue::range(spot.at(0, 0)), f);
+    }
+    template <int range, class F> DEV static void choose_range(int chosen, F f)
+    {
+        if (range == Epilogue::ranges - 1 || range == chosen) f(In<range>{});
+        else if constexpr (range < Epilogue::ranges - 1) choose_range<range + 1>(chosen, f);
+    }
+
+    template <class Segments>
+    DEV void drain_quad(int quad, int row, const float (&sums)[2][2], State (&state)[Slots::chains],
+                        const Segments &segments) const
     {
         const Spot spot = Spot::of(first(block.index()) + quad);
-        if constexpr (Epilogue::ranges == 1) drain_range<0>(spot, quad, row, sums, state);
-        else choose_range<0>(Epilogue::range(spot.at(0, 0)), spot, quad, row, sums, state);
+        in_range(spot, [&](auto in) { drain_range<in.range>(spot, quad, row, sums, state, segments); });
     }
-    // A quad's columns are all in one range; each has code of its own.
-    template <int range>
-    DEV void choose_range(int chosen, const Spot &spot, int quad, int row, const float (&sums)[2][2],
-                          State (&state)[Slots::chains]) const
-    {
-        if (range == Epilogue::ranges - 1 || range == chosen)
-            drain_range<range>(spot, quad, row, sums, state);
-        else if constexpr (range < Epilogue::ranges - 1)
-            choose_range<range + 1>(chosen, spot, quad, row, sums, state);
-    }
-    template <int range>
+    template <int range, class Segments>
     DEV void drain_range(const Spot &spot, int quad, int row, const float (&sums)[2][2],
-                         State (&state)[Slots::chains]) const
+                         State (&state)[Slots::chains], const Segments &segments) const
     {
+        using Segment = typename Epilogue::template Segment<range>;
         const Place p = spot.place(batch(), first_row + row);
         const typename Epilogue::Row of_row = values.row[row];
         Line in[Epilogue::loads + 1], out[Epilogue::stores + 1];
@@ -243,13 +266,15 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
         Epilogue::load(args, p, of_row, in);
         Slots::template apply<range>(
             args, sums, p, of_row, [&](int side, int n) { return values.col[quad][2 * side + n]; },
-            [&](int n) { return values.half[quad][n]; }, in, out, state, cells);
+            [&](int n) { return values.half[quad][n]; }, in, out, state, cells, false,
+            segments.template of<Segment>(row, quad));
         store_lines<Epilogue, range>(args, p, of_row, out);
     }
 
     // Every `step`th of this block's quads of a row, from `begin` on. So many lanes end with the state of all
     // that they have done. sum(row, quad, x) makes x the product in a quad.
-    template <int lanes, class Sum> DEV State drain(int row, int begin, int step, Sum sum) const
+    template <int lanes, class Sum, class Segments = NoSegments>
+    DEV State drain(int row, int begin, int step, Sum sum, const Segments &segments = {}) const
     {
         State state[Slots::chains];
         for (int i = 0; i < Slots::chains; i++) Epilogue::init(state[i]);
@@ -258,7 +283,7 @@ template <class Config, class Epilogue, class Block, int unit = 1> struct Quads 
             for (int quad = begin; quad < count(); quad += step) {
                 float sums[2][2];
                 sum(row, quad, sums);
-                drain_quad(quad, row, sums, state);
+                drain_quad(quad, row, sums, state, segments);
             }
         if (Slots::chains == 2) Epilogue::merge(state[0], state[Slots::chains - 1]);
         if constexpr (has_state)

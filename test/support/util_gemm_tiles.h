@@ -52,6 +52,12 @@
         .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = consumers, .pingpong = turns,     \
         .band = 8, .lends = true                                                                             \
     }
+/* GEMV, whose blocks share segments of `n` columns in clusters. */
+#define SHARE_HEADS(n, piece, parts, cluster)                                                                \
+    {                                                                                                        \
+        .mainloop = &mainloop_gemv, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts,  \
+        .cluster_n = cluster                                                                                 \
+    }
 #define STREAM(n, piece, parts)                                                                              \
     {                                                                                                        \
         .mainloop = &mainloop_gemv, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts   \
