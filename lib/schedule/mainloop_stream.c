@@ -44,30 +44,27 @@ int stream_rows(const struct program *p, const struct tile *t)
     return p->dim[1] <= 8 && !p->invariant ? 8 : 16;
 }
 
-static bool folds_segments(const struct program *p)
+bool stream_folds_segments(const struct program *p)
 {
     for (int i = 0; i < p->steps; i++)
         if (step_folds_segments(&p->step[i])) return true;
     return false;
 }
 
-/* Quads that are dealt together: GEMV's are whole segments, of which there are statistics. */
-static int share_quads(const struct program *p) { return folds_segments(p) ? (int)p->segment / 4 : 1; }
-
 int64_t stream_quads(const struct program *p) { return CEIL_DIV(p->dim[2], 16) * 4; }
 
-/* A cluster has whole segments, of which each of its blocks has an equal part. */
-int stream_columns(const struct program *p, const struct tile *t)
+int stream_columns(const struct program *p, const struct tile *t, int share_quads)
 {
     int cluster = tile_cluster(t);
-    int64_t unit = share_quads(p), units = CEIL_DIV(stream_quads(p), unit);
-    return (int)CEIL_DIV(CEIL_DIV(units, t->blocks / cluster) * unit, cluster) * 4;
+    int64_t unit = stream_folds_segments(p) ? p->segment / 4 : share_quads;
+    int64_t most = CEIL_DIV(CEIL_DIV(stream_quads(p), unit), t->blocks / cluster) * unit; /* of a cluster */
+    return (int)CEIL_DIV(most / share_quads, cluster) * share_quads * 4;
 }
 
 /* A ring of `slot` bytes each; the sums of the warps; the values of all rows and of a block's columns. */
 static struct footprint stream_footprint(const struct program *p, const struct tile *t, int slot, int sums)
 {
-    int rows = stream_rows(p, t), columns = stream_columns(p, t);
+    int rows = stream_rows(p, t), columns = stream_columns(p, t, 1);
     int fixed = 4 * sums + values_bytes(p, rows, columns) + 168;
     return (struct footprint){.fixed = fixed, .stage = slot + 16, .granule = 1024};
 }
@@ -92,9 +89,9 @@ static bool reads_state(const struct program *p, int i)
 
 /* What segments.cuh has of each of a block's quads, and of each segment that has some of them: the states, or
  * the values, of one range, by fours. */
-static int segment_floats(const struct program *p, int columns)
+int stream_segment_floats(const struct program *p, const struct tile *t, int columns)
 {
-    int most = 0, quads = columns / 4, unit = share_quads(p);
+    int most = 0, quads = columns / 4, unit = (int)MAX(p->segment / 4, 1);
     for (int range = 0; range <= p->ranges; range++) {
         int states = 0, values = 0;
         for (int i = 0; i < p->steps; i++) {
@@ -105,22 +102,22 @@ static int segment_floats(const struct program *p, int columns)
         }
         most = MAX(most, MAX(states, values));
     }
-    int each = (int)p->dim[1] * 4 * CEIL_DIV(most, 4);
-    return folds_segments(p) ? (quads + (quads + unit - 2) / unit + 1) * each + 4 : 0;
+    int each = stream_rows(p, t) * 4 * CEIL_DIV(most, 4);
+    return stream_folds_segments(p) ? (quads + (quads + unit - 2) / unit + 1) * each + 4 : 0;
 }
 
 /* Quads of columns are shared out; each warp of a team has sums of its own. */
 static struct footprint gemv_footprint(const struct program *p, const struct tile *t)
 {
-    int columns = stream_columns(p, t), warps = 4 * t->groups;
+    int columns = stream_columns(p, t, 1), warps = 4 * t->groups;
     int sums = gemv_team(p, t) * (int)p->dim[1] * columns + warps * (1 + state_floats(p));
-    return stream_footprint(p, t, 4 * t->bk, sums + segment_floats(p, columns));
+    return stream_footprint(p, t, 4 * t->bk, sums + stream_segment_floats(p, t, columns));
 }
 
 /* The sums of each warp for a unit, and then those of all. */
 static struct footprint skinny_footprint(const struct program *p, const struct tile *t)
 {
-    int rows = stream_rows(p, t), columns = stream_columns(p, t);
+    int rows = stream_rows(p, t), columns = stream_columns(p, t, 1);
     int sums = 2 * 4 * t->groups * CEIL_DIV(rows, 8) * 64 + rows * columns * tile_splits(t);
     return stream_footprint(p, t, 8 * (2 * t->bk + 64), sums);
 }
@@ -152,7 +149,8 @@ static double skinny_clocks(const struct program *p, const struct tile *t, const
 
 double stream_clocks(const struct program *p, const struct tile *t, const struct target *target)
 {
-    double share = (double)program_b_bytes(p) / (double)p->dim[0] * stream_columns(p, t) / (double)p->dim[2];
+    double share =
+        (double)program_b_bytes(p) / (double)p->dim[0] * stream_columns(p, t, 1) / (double)p->dim[2];
     double used = (double)(p->dim[0] * t->blocks) / target->sms;
     return MAX(share / STREAM_BYTES, weight_clocks(p, target, p->dim[0] > 1 ? MIN(used, 1) : used));
 }
@@ -200,7 +198,7 @@ static int window(const struct program *p, const struct tile *t)
 }
 
 /* Blocks of a portable cluster that share whole segments: with which the largest share is smallest. */
-static void share_segments(const struct search *s, struct tile *t)
+static void share_segments(const struct search *s, struct tile *t, int share_quads)
 {
     enum { MOST_CLUSTER = 8 };
     const struct program *p = s->p;
@@ -208,28 +206,28 @@ static void share_segments(const struct search *s, struct tile *t)
     int sms = s->target->sms, clustered = (int)(sms * s->target->clustered);
     for (int cluster = 1; cluster <= MIN(MOST_CLUSTER, sms); cluster *= 2) {
         int64_t most = MAX((cluster > 2 ? clustered : sms) / cluster, 1);
-        int64_t each = CEIL_DIV(segments, MIN(segments, most)),
-                columns = CEIL_DIV(each * p->segment, cluster);
-        if (columns >= least) continue;
-        least = columns;
+        int64_t each = CEIL_DIV(segments, MIN(segments, most)), shares = each * p->segment / 4 / share_quads;
+        int64_t own = CEIL_DIV(shares, cluster);
+        if (own >= least) continue;
+        least = own;
         t->blocks = (int)CEIL_DIV(segments, each) * cluster;
         t->cluster_n = cluster > 1 ? cluster : 0;
     }
 }
 
-void stream_share(const struct search *s, struct tile *t)
+void stream_share(const struct search *s, struct tile *t, int share_quads)
 {
     t->bm = (int)s->p->dim[1], t->bn = 16, t->groups = 2, t->band = 1;
     if (pair_span(s->p)) t->bn = pair_span(s->p);
     int64_t sms = MAX(s->target->sms / s->p->dim[0], 1); /* for each batch */
     t->blocks = (int)MIN(stream_quads(s->p), sms) / tile_splits(t) * tile_splits(t);
-    if (folds_segments(s->p)) t->bn = (int)s->p->segment, share_segments(s, t);
+    if (stream_folds_segments(s->p)) t->bn = (int)s->p->segment, share_segments(s, t, share_quads);
 }
 
 static void consider_stream(struct search *s, struct tile t, int room)
 {
     const struct program *p = s->p;
-    stream_share(s, &t);
+    stream_share(s, &t, 1);
     t.stages = tile_stages(p, &t, room);
     t.window = window(p, &t);
     if (t.blocks && t.stages >= LEAST_STAGES) search_add(s, &t, stream_cost(p, &t, s->target));
@@ -243,14 +241,17 @@ static bool columns_fit(const struct program *p)
     return columns && !operand_is_mn_major(&p->a.data) && !operand_is_mn_major(&p->b.data);
 }
 
-bool stream_takes(const struct program *p) { return !folds_segments(p) && columns_fit(p); }
+bool stream_takes(const struct program *p) { return !stream_folds_segments(p) && columns_fit(p); }
+bool stream_takes_segments(const struct program *p)
+{
+    return columns_fit(p) && (!stream_folds_segments(p) || (p->dim[0] == 1 && p->dim[2] % p->segment == 0));
+}
 
 static void consider_gemv(struct search *s)
 {
     const struct program *p = s->p;
     struct tile t = {.mainloop = &mainloop_gemv, .bk = piece(p->k, STREAM_PIECE, 8)};
-    bool whole = !folds_segments(p) || p->dim[2] % p->segment == 0;
-    if (columns_fit(p) && whole && suits_gemv(p)) consider_stream(s, t, stream_half_room(s));
+    if (stream_takes_segments(p) && suits_gemv(p)) consider_stream(s, t, stream_half_room(s));
 }
 
 static struct tile skinny_tile(const struct program *p, int splits)
@@ -327,11 +328,17 @@ void stream_print_config(const struct program *p, const struct schedule *s, stru
     text_printf(t, "    static constexpr bool early = %s;\n", truth(s->early));
 }
 
+void stream_print_segments(const struct program *p, const struct schedule *s, struct text *t)
+{
+    text_printf(t, "    static constexpr int cluster = %d;\n    static constexpr bool folds_segments = %s;\n",
+                tile_cluster(&s->tile), truth(stream_folds_segments(p)));
+}
+
 static void gemv_print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
     stream_print_config(p, s, t);
-    text_printf(t, "    static constexpr int team = %d, share_quads = %d, cluster = %d;\n",
-                gemv_team(p, &s->tile), share_quads(p), tile_cluster(&s->tile));
+    text_printf(t, "    static constexpr int team = %d;\n", gemv_team(p, &s->tile));
+    stream_print_segments(p, s, t);
 }
 
 static void skinny_print_config(const struct program *p, const struct schedule *s, struct text *t)

@@ -91,7 +91,7 @@ static int depth(const struct program *p, const struct tile *t)
 static int share_quads(const struct program *p) { return !is_packed(p) ? 1 : p->pair == PAIR_NONE ? 4 : 8; }
 static int columns(const struct program *p, const struct tile *t)
 {
-    return (int)CEIL_DIV(CEIL_DIV(stream_quads(p), share_quads(p)), t->blocks) * share_quads(p) * 4;
+    return stream_columns(p, t, share_quads(p));
 }
 
 static int tiles(const struct program *p, const struct tile *t) { return CEIL_DIV(columns(p, t), 16); }
@@ -184,7 +184,8 @@ static struct footprint footprint(const struct program *p, const struct tile *t)
     int rows = stream_rows(p, t), each = pass_tiles(p, t), turns = passes(p, t);
     int right = right_stages(p, t) * (right_bytes(p, t) + 16);
     int parts = turns > 1 ? sums_bytes(p, t) : 16, sums = turns > 1 ? rows * turns * each * 64 : 16;
-    int fixed = right + parts + sums + values_bytes(p, rows, columns(p, t)) + 400;
+    int segments = 4 * stream_segment_floats(p, t, columns(p, t));
+    int fixed = right + parts + sums + segments + values_bytes(p, rows, columns(p, t)) + 400;
     return (struct footprint){.fixed = fixed, .stage = depth(p, t) * tile_bytes(p, t) + 16, .granule = 128};
 }
 
@@ -264,10 +265,18 @@ static bool narrow_fits(const struct program *p)
            b->k == 1 && b->row % 16 == 0 && b->batch % 16 == 0 && b->offset % 16 == 0 && p->k % 16 == 0;
 }
 
+/* Blocks of a cluster share the columns of the same rows of A: of one group, which would have other bits than more
+ * rows that another main loop multiplies. */
+static bool segments_fit(const struct program *p)
+{
+    bool shared = groups(p) == 1 && !p->invariant && p->segment / 4 % share_quads(p) == 0;
+    return stream_takes_segments(p) && (shared || !stream_folds_segments(p));
+}
+
 static bool supports(const struct target *target, const struct program *p)
 {
     if (!target_has(target, TARGET_PDL | TARGET_TMA | TARGET_WGMMA) || !program_has_work(p)) return false;
-    if (!program_pairs_meet(p, target) || program_folds_columns(p) || !stream_takes(p)) return false;
+    if (!program_pairs_meet(p, target) || program_folds_columns(p) || !segments_fit(p)) return false;
     if (is_narrow(p)) return is_packed(p) ? packed_fits(p) : narrow_fits(p);
     return p->dim[0] == 1 && p->dim[1] <= MOST_ROWS && program_fits_units(p, target) && p->k % 8 == 0 &&
            !p->invariant;
@@ -278,11 +287,12 @@ static void consider(struct search *s, int room)
 {
     const struct program *p = s->p;
     struct tile t = {.mainloop = &mainloop_stream_mma, .bk = CHUNK};
-    stream_share(s, &t);
+    stream_share(s, &t, share_quads(p));
     if (wants_long_chunks(p, &t)) t.bk = LONG_CHUNK;
     if (wants_more_warps(p, &t)) t.groups = MORE_GROUPS;
+    int64_t most = stream_folds_segments(p) ? p->dim[2] / p->segment * tile_cluster(&t) : 2 * MOST_BLOCKS;
     while ((t.stages = tile_stages(p, &t, room)) < least_stages(p, &t) && is_narrow(p) &&
-           t.blocks < MOST_BLOCKS)
+           2 * t.blocks <= most)
         t.blocks *= 2;
     int bytes = is_narrow(p) ? NARROW_WINDOW : STREAM_WINDOW;
     int slot = depth(p, &t) * tile_bytes(p, &t), window = MAX((bytes + slot / 2) / slot, 2);
@@ -317,6 +327,7 @@ static void print_config(const struct program *p, const struct schedule *s, stru
 {
     const struct tile *tile = &s->tile;
     stream_print_config(p, s, t);
+    stream_print_segments(p, s, t);
     text_printf(t, "    using Fragments = %s, %d",
                 has_digits(p, tile) ? "DigitRows<Weights, A"
                 : is_packed(p)      ? "PackedRows<Weights, A"

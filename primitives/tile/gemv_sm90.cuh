@@ -21,7 +21,7 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
     using Element = typename Config::T;
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
-    using Quads = coda::Quads<Config, Epilogue, Block, Config::share_quads, Config::cluster>;
+    using Quads = coda::Quads<Config, Epilogue, Block, 1, Config::cluster, Config::folds_segments>;
     using Segments = coda::Segments<Quads, Epilogue, Block, Config::cluster>;
     using Spot = typename Quads::Spot;
     using State = typename Epilogue::State;
@@ -192,21 +192,13 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         const Quads quads = {args, s.values, block};
         const Segments segments = {quads, s.segments};
         const auto sums = [&](int row, int quad, float(&x)[2][2]) { add_warps(row, quad, x); };
-        if constexpr (Segments::any) {
-            segments.fold(threadIdx.x, threads, sums);
-            Segments::meet_cluster();
-            segments.finish(threadIdx.x / 32, warps);
-            __syncwarp();
-            ptx::cluster_arrive();
-            meet();
-        }
+        segments.finish_all(threadIdx.x, threads, sums, meet);
 #pragma unroll 1
         for (int row = 0; row < rows; row++) {
             State state = quads.template drain<32>(row, threadIdx.x, threads, sums, segments);
             if constexpr (Quads::has_state) finish(row, state);
         }
-        __syncwarp();
-        if constexpr (Segments::any) ptx::cluster_wait(); // others read what this block has folded
+        Segments::leave();
     }
 
     DEV void prepare() const
@@ -224,8 +216,7 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         if (warp >= warps) {
             if (warp == warps && ptx::elect_one()) produce();
             if (warp == warps + 1) prepare();
-            if constexpr (Segments::any)
-                for (int i = 0; i < 2; i++) Segments::meet_cluster();
+            Segments::attend();
             return;
         }
         ptx::grid_wait();

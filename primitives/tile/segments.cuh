@@ -12,7 +12,7 @@
 namespace coda {
 
 template <class Quads, class Epilogue, class Block, int cluster> struct Segments {
-    static constexpr bool any = Epilogue::segment == 4 * Quads::unit; // some are folded
+    static constexpr bool any = Quads::segments;
     static constexpr int rows = Quads::most_rows, unit = Quads::unit;
     // Segments of which a block has columns.
     static constexpr int most = (Quads::most_quads + unit - 2) / unit + 1;
@@ -41,6 +41,8 @@ template <class Quads, class Epilogue, class Block, int cluster> struct Segments
     const Quads &quads;
     Shared &s;
 
+    // ---- Meetings ----
+
     // All threads of a cluster's blocks, in whole warps.
     DEV static void meet_cluster()
     {
@@ -48,14 +50,38 @@ template <class Quads, class Epilogue, class Block, int cluster> struct Segments
         ptx::cluster_arrive();
         ptx::cluster_wait();
     }
+    // What warps that drain nothing do instead.
+    DEV static void attend()
+    {
+        if constexpr (any)
+            for (int i = 0; i < 2; i++) meet_cluster();
+    }
+    // All threads that drain, ahead of it: sum(row, quad, x) as Quads::drain has it, meet() is their barrier.
+    template <class Sum, class Meet> DEV void finish_all(int thread, int threads, Sum sum, Meet meet) const
+    {
+        if constexpr (any) {
+            fold(thread, threads, sum);
+            meet_cluster();
+            finish(thread / 32, threads / 32);
+            __syncwarp();
+            ptx::cluster_arrive();
+            meet();
+        }
+    }
+    // The same behind it: others may still read what this block has folded.
+    DEV static void leave()
+    {
+        __syncwarp();
+        if constexpr (any) ptx::cluster_wait();
+    }
 
     // ---- Folds ----
 
-    // Every `step`th of this block's quads, from `begin` on. sum(row, quad, x): see Quads::drain.
+    // Every `step`th of this block's quads, from `begin` on.
     template <class Sum> DEV void fold(int begin, int step, Sum sum) const
     {
 #pragma unroll 1
-        for (int i = begin; i < rows * quads.count(); i += step) {
+        for (int i = begin; i < quads.rows() * quads.count(); i += step) {
             const int row = i / quads.count(), quad = i % quads.count();
             float sums[2][2];
             sum(row, quad, sums);
@@ -87,7 +113,7 @@ template <class Quads, class Epilogue, class Block, int cluster> struct Segments
         const int begin = Quads::first(quads.block.index()) / unit;
         const int end = (Quads::first(quads.block.index() + 1) + unit - 1) / unit;
 #pragma unroll 1
-        for (int i = warp; i < rows * (end - begin); i += warps) {
+        for (int i = warp; i < quads.rows() * (end - begin); i += warps) {
             const int row = i / (end - begin), segment = begin + i % (end - begin);
             Quads::in_range(Quads::Spot::of(segment * unit), [&](auto in) {
                 using Fold = typename Epilogue::template Fold<in.range>;

@@ -99,9 +99,11 @@ struct NoSegments {
     template <class Segment> DEV Segment of(int, int) const { return {}; }
 };
 
-// Shares are dealt in units of so many quads; a cluster's is one of units that are whole segments, of which
-// each of its blocks has an equal part.
-template <class Config, class Epilogue, class Block, int unit_quads = 1, int cluster = 1> struct Quads {
+// Shares are dealt in units of so many quads. Where statistics of segments are folded a cluster's share is one of
+// whole segments, which are dealt to its blocks in such units.
+template <class Config, class Epilogue, class Block, int share_quads = 1, int cluster = 1,
+          bool folds_segments = false>
+struct Quads {
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
     using Slots = PatchRow<Config, Epilogue>;
@@ -109,11 +111,13 @@ template <class Config, class Epilogue, class Block, int unit_quads = 1, int clu
 
     static constexpr int most_rows = Config::bm, quads = (int)(Config::n + 15) / 16 * 4;
     static constexpr bool ragged = Config::n % 16 != 0;
-    static constexpr int unit = unit_quads, units = (quads + unit - 1) / unit,
-                         clusters = Config::blocks / cluster,
-                         most_quads = ((units + clusters - 1) / clusters * unit + cluster - 1) / cluster,
-                         least_quads = units / clusters * unit / cluster; // of a block
-    static_assert(Config::blocks % cluster == 0 && (cluster == 1 || Config::n % (4 * unit) == 0));
+    static constexpr int unit = folds_segments ? Epilogue::segment / 4 : share_quads,
+                         units = (quads + unit - 1) / unit, clusters = Config::blocks / cluster,
+                         most_shares = (units + clusters - 1) / clusters * unit / share_quads, // of a cluster
+        most_quads = (most_shares + cluster - 1) / cluster * share_quads,                      // of a block
+        least_quads = units / clusters * unit / share_quads / cluster * share_quads;
+    static constexpr bool segments = folds_segments;
+    static_assert(Config::blocks % cluster == 0 && (cluster == 1 || segments) && unit % share_quads == 0);
     static constexpr bool has_row = !__is_empty(typename Epilogue::Row),
                           has_col = !__is_empty(typename Epilogue::Col);
     static constexpr bool has_half = !__is_empty(typename Epilogue::Half), has_state = !__is_empty(State);
@@ -140,7 +144,8 @@ template <class Config, class Epilogue, class Block, int unit_quads = 1, int clu
     {
         const int begin = first_of(block / cluster);
         if (cluster == 1) return begin;
-        return begin + (first_of(block / cluster + 1) - begin) * (int)(block % cluster) / cluster;
+        const int shares = (first_of(block / cluster + 1) - begin) / share_quads;
+        return begin + shares * (int)(block % cluster) / cluster * share_quads;
     }
     DEV int count() const { return first(block.index() + 1) - first(block.index()); }
 

@@ -23,6 +23,7 @@
 #include "ptx/copy.cuh"
 #include "tile/digit_rows.cuh"
 #include "tile/resources.cuh"
+#include "tile/segments.cuh"
 #include "tile/stream.cuh"
 
 namespace coda {
@@ -36,7 +37,9 @@ struct SharedOut {
 template <class Config, class Epilogue> struct StreamMma {
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
-    using Quads = coda::Quads<Config, Epilogue, SharedOut, Config::share_quads>;
+    using Quads = coda::Quads<Config, Epilogue, SharedOut, Config::share_quads, Config::cluster,
+                              Config::folds_segments>;
+    using Segments = coda::Segments<Quads, Epilogue, SharedOut, Config::cluster>;
     using Spot = typename Quads::Spot;
     using Fragments = typename Config::Fragments; // HalfRows, ByteRows, PackedRows, or DigitRows
 
@@ -85,6 +88,7 @@ template <class Config, class Epilogue> struct StreamMma {
         alignas(16) u8 apart[over_ring ? 16 : sizeof(Partial)];
         alignas(16) float sums[passes > 1 ? most_rows : 1][passes > 1 ? 4 * passes *pass_tiles : 1][4];
         typename Quads::Values values;
+        typename Segments::Shared segments;
     };
     static_assert(shared_fits<Shared>(Config::shared_bytes));
     static_assert(!over_ring || sizeof(Partial) <= sizeof(Ring::data));
@@ -452,13 +456,17 @@ template <class Config, class Epilogue> struct StreamMma {
 #pragma unroll
             for (int i = 0; i < 4; i++) x[i / 2][i % 2] = all[i];
         };
+        const Quads all = quads();
+        const Segments segments = {all, s.segments};
+        segments.finish_all(threadIdx.x, threads, sum, meet);
 #pragma unroll 1
         for (int row = threadIdx.x / 32; row < rows(); row += warps) {
             const int lane = threadIdx.x % 32;
-            const auto state = quads().template drain<32>(row, lane, 32, sum);
+            const auto state = all.template drain<32>(row, lane, 32, sum, segments);
             if constexpr (Quads::has_state)
                 if (lane == 0) Epilogue::save(args, row_in_tensor(row), block.index(), state);
         }
+        Segments::leave();
     }
 
     DEV void run_block() const
@@ -469,8 +477,10 @@ template <class Config, class Epilogue> struct StreamMma {
         if (Config::early) ptx::grid_launch_next();
         if (warp == warps) {
             produce();
+            Segments::attend();
         } else if (warp == warps + 1) {
             supply();
+            Segments::attend();
         } else {
             ptx::grid_wait();
             multiply_all(warp / runs);

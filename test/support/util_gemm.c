@@ -314,7 +314,7 @@ static void turned_columns(struct gemm_rig *r, int acc)
     reduce_columns(r, "sum_sq", x);
 }
 /* clang-format off */
-#include "util_gemm_heads_row.h"
+#include "util_gemm_few_heads.h"
 #include "util_gemm_kept.h" /* of the epilogues above */
 #include "util_gemm_maps.h"
 
@@ -794,7 +794,7 @@ const struct gemm_case gemm_cases[] = {
      HALF(128, 128, 4), SHARED(128, 128, true, 2, 1)},
     {"heads, few rows", 1, 3, 640, 512, BF, 0, 0, 0, normed_heads, PAIR_HEADS, HALF(128, 128, 4), {0}},
     {"heads, f32", 1, 70, 512, 64, FF, 0, 0, 0, normed_heads, PAIR_HEADS, HALF(64, 64, 6), {0}},
-    KEPT_CASES LATENT_CASES HEADS_OF_A_ROW MAP_CASES STREAM_MMA_CASES F8_CASES
+    KEPT_CASES LATENT_CASES HEADS_OF_FEW_ROWS MAP_CASES STREAM_MMA_CASES F8_CASES
 };
 /* clang-format on */
 const int gemm_case_count = ARRAY_SIZE(gemm_cases);

@@ -76,6 +76,12 @@
         .mainloop = &mainloop_skinny, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1,                 \
         .blocks = parts, .splits = cluster                                                                   \
     }
+/* The same of stream_mma. */
+#define MMA_HEADS(n, parts, cluster)                                                                         \
+    {                                                                                                        \
+        .mainloop = &mainloop_stream_mma, .bm = 1, .bn = n, .bk = 512, .groups = 2, .band = 1,               \
+        .blocks = parts, .cluster_n = cluster                                                                \
+    }
 #define STREAM_MMA(n, parts)                                                                                 \
     {                                                                                                        \
         .mainloop = &mainloop_stream_mma, .bm = 1, .bn = n, .bk = 512, .groups = 2, .band = 1,               \
