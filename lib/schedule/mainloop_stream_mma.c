@@ -265,8 +265,8 @@ static bool narrow_fits(const struct program *p)
            b->k == 1 && b->row % 16 == 0 && b->batch % 16 == 0 && b->offset % 16 == 0 && p->k % 16 == 0;
 }
 
-/* Blocks of a cluster share the columns of the same rows of A: of one group, which would have other bits than more
- * rows that another main loop multiplies. */
+/* Blocks of a cluster share the columns of the same rows of A: of one group, which would have other bits than
+ * more rows, that another main loop multiplies. */
 static bool segments_fit(const struct program *p)
 {
     bool shared = groups(p) == 1 && !p->invariant && p->segment / 4 % share_quads(p) == 0;

@@ -99,8 +99,8 @@ struct NoSegments {
     template <class Segment> DEV Segment of(int, int) const { return {}; }
 };
 
-// Shares are dealt in units of so many quads. Where statistics of segments are folded a cluster's share is one of
-// whole segments, which are dealt to its blocks in such units.
+// Shares are dealt in units of so many quads. Where statistics of segments are folded a cluster's share is
+// one of whole segments, which are dealt to its blocks in such units.
 template <class Config, class Epilogue, class Block, int share_quads = 1, int cluster = 1,
           bool folds_segments = false>
 struct Quads {
