@@ -106,6 +106,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     if (!status) status = fuse_lower(&groups);      /* fuse: groups -> programs, their steps */
     if (!status) status = plan_arrange(p);          /* plan: programs in launch order */
     struct guards *notes = guards_note(NULL);       /* what follows is done anew for each shape */
+    if (!status) status = schedule_parts(p, opt);   /* schedule: what two ranks share */
     if (!status) status = schedule(p, opt);         /* schedule: how each runs on the target */
     if (!status) status = plan_find_beside(p);      /* plan: exchanges that others run beside */
     if (!status) schedule_exchanges_beside(p, opt); /* schedule: forms of these, for few SMs */
@@ -209,7 +210,7 @@ static struct plan_options plan_options(const struct job *j, bool fuse)
                                  .cublaslt = j->opt.flags & CODA_CUBLASLT && j->opt.device == CODA_DEVICE_GPU,
                                  .fold = ro.fold,
                                  .target = j->target,
-                                 .exchange = j->exchange,
+                                 .exchange = j->opt.device == CODA_DEVICE_CPU ? EXCHANGE_NCCL : j->exchange,
                                  .invariant = j->opt.flags & CODA_BATCH_INVARIANT,
                                  .overlap = j->opt.flags & CODA_OVERLAP,
                                  .variants = j->context.variants,

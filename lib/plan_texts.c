@@ -148,13 +148,14 @@ coda_status plan_stages(const coda_plan *p, struct text *t)
 
 /* ---- CODA_TEXT_REASONS ---- */
 
-/* Programs that the schedule has put side by side have other places. */
+/* Programs that the schedule has put side by side have other places, and parts that of what they are of. */
 static coda_status reorder(struct plan *again, const int *origin, int n)
 {
     struct program *program = ARENA_NEW(&again->arena, struct program, n + 1);
     if (!program) return CODA_E_MEMORY;
     for (int i = 0; i < n; i++) program[i] = again->program[origin[i]];
     again->program = program;
+    again->programs = n;
     return CODA_OK;
 }
 
@@ -162,11 +163,11 @@ static coda_status reorder(struct plan *again, const int *origin, int n)
 static coda_status fuse_again(struct grouper *groups, struct plan *again, const struct coda_plan *p,
                               const struct plan_options *opt)
 {
-    bool moved = p->plan.origin;
     coda_status status = fuse_graph(groups, again, opt);
     if (!status) status = fuse_lower(groups);
     if (!status) status = plan_arrange(again);
-    if (status || !moved || again->programs != p->plan.programs) return status;
+    if (!status && p->plan.whole) status = reorder(again, p->plan.whole, p->plan.programs);
+    if (status || !p->plan.origin || again->programs != p->plan.programs) return status;
     return reorder(again, p->plan.origin, again->programs);
 }
 

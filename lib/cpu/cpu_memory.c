@@ -11,6 +11,7 @@ void *cpu_buffer(const struct cpu *c, int buffer)
     case SPACE_ARG: return c->args[b->arg];
     case SPACE_WORK: return c->workspace + b->offset;
     case SPACE_PREPARED: return c->prepared + b->offset;
+    case SPACE_INBOX: break; /* of GPUs alone */
     }
     return NULL;
 }

@@ -23,7 +23,7 @@ struct gemm {
 
 static void add_pointer(struct kernel *k, const struct tensor_use *u)
 {
-    k->pointer[k->pointers++] = (struct pointer_spec){u->buffer, use_start(u)};
+    k->pointer[k->pointers++] = pointer_of(u);
 }
 
 static void print_operand(const struct gemm *g, const struct tensor_use *o, const char *name)

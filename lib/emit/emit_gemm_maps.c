@@ -11,6 +11,8 @@ static struct map_spec operand_map(const struct tensor_use *o, int64_t batch, in
     int64_t unit = dtype_elements(o->dtype, 16);
     struct map_spec m = {.buffer = o->buffer,
                          .offset = o->offset,
+                         .by_rank = dtype_bytes(o->dtype, o->by_rank),
+                         .ahead = o->ahead,
                          .dtype = o->dtype,
                          .rank = 3,
                          .swizzle = 128,
@@ -136,6 +138,7 @@ static struct map_spec unit_map(const struct program *p, const struct move *v, i
     const struct tensor_use *port = &p->port[p->step[v->step[0]].port];
     int values = (int)dtype_elements(port->dtype, v->bytes);
     struct map_spec m = {.buffer = port->buffer, .offset = port->offset, .rank = 3};
+    m.by_rank = dtype_bytes(port->dtype, port->by_rank), m.ahead = port->ahead;
     m.dtype = values > 1 ? CODA_I32 : port->dtype;
     if (v->form == MOVE_UPPER) m.offset += p->dim[2] / 2;
     m.offset /= values;

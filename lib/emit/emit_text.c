@@ -77,19 +77,24 @@ struct word emit_packed(const struct tensor_use *u)
                      pack_scales_name(&f), zeros[f.zeros], f.group, (long long)u->packing.columns);
 }
 
-int emit_pointer(struct kernel *k, int buffer, int64_t bytes)
+static int pointer_to(struct kernel *k, struct pointer_spec to)
 {
-    for (int i = 0; i < k->pointers; i++)
-        if (k->pointer[i].buffer == buffer && k->pointer[i].bytes == bytes) return i;
-    k->pointer[k->pointers].buffer = buffer;
-    k->pointer[k->pointers].bytes = bytes;
+    for (int i = 0; i < k->pointers; i++) {
+        const struct pointer_spec *p = &k->pointer[i];
+        if (p->buffer == to.buffer && p->bytes == to.bytes && p->by_rank == to.by_rank &&
+            p->ahead == to.ahead)
+            return i;
+    }
+    k->pointer[k->pointers] = to;
     return k->pointers++;
 }
 
-int emit_use(struct kernel *k, const struct tensor_use *u)
+int emit_pointer(struct kernel *k, int buffer, int64_t bytes)
 {
-    return emit_pointer(k, u->buffer, use_start(u));
+    return pointer_to(k, (struct pointer_spec){.buffer = buffer, .bytes = bytes});
 }
+
+int emit_use(struct kernel *k, const struct tensor_use *u) { return pointer_to(k, pointer_of(u)); }
 
 int emit_scalar(struct kernel *k, int buffer)
 {

@@ -8,7 +8,9 @@
  * bytes: 0, 32, 64 or 128. */
 struct map_spec {
     int buffer;
-    int64_t offset; /* elements */
+    int64_t offset;  /* elements */
+    int64_t by_rank; /* bytes, as a tensor_use has it */
+    int ahead;
     coda_dtype dtype;
     int rank;
     int64_t dim[5], stride[5]; /* elements; stride[0] is 1 */
@@ -19,8 +21,13 @@ struct map_spec {
 
 struct pointer_spec { /* a buffer's start + bytes */
     int buffer;
-    int64_t bytes;
+    int64_t bytes, by_rank; /* by_rank: bytes, as a tensor_use has it */
+    int ahead;
 };
+static inline struct pointer_spec pointer_of(const struct tensor_use *u)
+{
+    return (struct pointer_spec){u->buffer, use_start(u), dtype_bytes(u->dtype, u->by_rank), u->ahead};
+}
 
 struct scalar_spec { /* an argument of 4 bytes: in host memory, or a number that the plan knows */
     int buffer;      /* SCALAR_NUMBER: the latter, such as a product's rows */

@@ -22,7 +22,7 @@ static int group_of(const struct plan *p, const struct exchange_spec *s)
 }
 
 /* The digest of the caller's graph, the library, the shapes at hand, the exchanges and what our kernels
- * want of inboxes; not of what only says how fast it is: ranks may have tuned differently. */
+ * want of inboxes, and where; not of what only says how fast it is: ranks may have tuned differently. */
 static uint64_t digest_of(const struct coda_plan *p)
 {
     const struct peers_room room = peers_room(p);
@@ -38,6 +38,12 @@ static uint64_t digest_of(const struct coda_plan *p)
                              (int64_t)o->dtype, o->outer,
                              o->extent,         o->inner};
         d[0] = hash_of(e, sizeof e);
+    }
+    for (int i = 0; i < p->plan.programs && p->plan.inbox; i++) {
+        const struct exchange_spec *s = p->plan.program[i].spec;
+        if (p->plan.program[i].own != &own_exchange || !s->moves || s->op == OP_ALL_GATHER) continue;
+        d[2] = (uint64_t)p->plan.buffer[s->use[ALL_REDUCE_SUM].buffer].offset;
+        d[0] = hash_of(d, sizeof d);
     }
     return d[0];
 }

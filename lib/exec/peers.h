@@ -51,8 +51,9 @@ struct peer_company {
     uint32_t rank, program;
 };
 
-/* Launches of an exchange by copies: all have read what the one before brought, and all have copied. */
-enum copying_launch { COPYING_FREE, COPYING_COPIED, COPYING_SUM };
+/* Launches of an exchange by copies: all have read what the one before brought, and all have copied. Then the
+ * sum; where nothing is added up, the second meeting is the end, or what follows a copy from the inbox. */
+enum copying_launch { COPYING_FREE, COPYING_COPIED, COPYING_SUM, COPYING_END, COPYING_LEFT };
 
 /* Behind that: Copies of copies.cuh. */
 struct peer_copies {

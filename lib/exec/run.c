@@ -101,7 +101,7 @@ coda_status executable_run(const struct coda_plan *p, void *const *args, void *p
 coda_status executable_watched(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
                                coda_stream stream, const coda_run_options *opt, const struct run_watch *watch)
 {
-    struct call c = {p, args, prepared, workspace, stream, NULL, watch, NULL};
+    struct call c = {p, args, prepared, workspace, stream, NULL, watch, NULL, NULL, 0};
     int begun = 0;
     struct arguments b = arguments(&c, "run", false);
     coda_status status = check(&c, &b);
@@ -113,6 +113,7 @@ coda_status executable_watched(const struct coda_plan *p, void *const *args, voi
     if (p->groups) status = agree(&c);
     if (!status && c.done) status = completion_record(&c, -1);
     if (!status && watch) status = watch->first(watch->context);
+    if (!status) status = peers_find_inbox(&c);
     if (!status) status = aside_open(&c);
     if (!status) status = run_programs(&c, false, &begun);
     status = aside_close(&c, begun, status);
@@ -124,7 +125,7 @@ coda_status executable_watched(const struct coda_plan *p, void *const *args, voi
 coda_status executable_prepare(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
                                coda_stream stream)
 {
-    struct call c = {p, args, prepared, workspace, stream, NULL, NULL, NULL};
+    struct call c = {p, args, prepared, workspace, stream, NULL, NULL, NULL, NULL, 0};
     struct keeping *keeping;
     int begun = 0;
     struct arguments b = arguments(&c, "prepare", true);
@@ -142,7 +143,7 @@ coda_status executable_prepare(const struct coda_plan *p, void *const *args, voi
 
 coda_status executable_adopt(const struct coda_plan *p, void *const *args, void *prepared)
 {
-    struct call c = {p, args, prepared, NULL, NULL, NULL, NULL, NULL};
+    struct call c = {p, args, prepared, NULL, NULL, NULL, NULL, NULL, NULL, 0};
     struct arguments b = arguments(&c, "prepare_adopt", true);
     b.workspace_bytes = 0;
     coda_status status = check(&c, &b);

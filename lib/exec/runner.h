@@ -17,6 +17,8 @@ struct call {
     void *const *done;             /* a CUevent for each argument, or NULL; NULL: none is wanted */
     const struct run_watch *watch; /* or NULL */
     struct jit_side *side;         /* aside.c: a second stream; NULL: there is none */
+    char *inbox;                   /* SPACE_INBOX; NULL: there is none */
+    int rank;                      /* of two, where programs have parts of tensors (tensor_use.by_rank) */
 };
 
 struct runner {
@@ -72,6 +74,8 @@ coda_status kernel_params(const struct call *c, int index, struct kernel_params 
 coda_status peers_join_rows(struct coda_plan *p);
 /* What the plan's kernels want of its groups. */
 struct peers_room peers_room(const struct coda_plan *p);
+/* Where programs have what ranks copy (SPACE_INBOX), and whose run it is. */
+coda_status peers_find_inbox(struct call *c);
 
 /* carrier.c -- what each rank says, `bytes` of it, in the order of ranks, on all of them. */
 coda_status carrier_tell(const struct call *c, coda_group *g, const char *operation, const void *mine,
@@ -91,14 +95,21 @@ coda_status runners_choose(struct coda_plan *p);
 static inline char *call_address(const struct call *c, int buffer, int64_t bytes)
 {
     const struct buffer *b = &c->p->plan.buffer[buffer];
-    char *base = b->space == SPACE_ARG    ? c->args[b->arg]
-                 : b->space == SPACE_WORK ? c->workspace + b->offset
-                                          : c->prepared + b->offset;
+    char *base = b->space == SPACE_ARG     ? c->args[b->arg]
+                 : b->space == SPACE_WORK  ? c->workspace + b->offset
+                 : b->space == SPACE_INBOX ? c->inbox + b->offset
+                                           : c->prepared + b->offset;
     return base + bytes;
+}
+/* Bytes ahead of the part that a use is of. */
+static inline int64_t call_part(const struct call *c, int64_t by_rank, int ahead)
+{
+    return (c->rank + ahead) % 2 * by_rank;
 }
 static inline char *call_tensor(const struct call *c, const struct tensor_use *u)
 {
-    return call_address(c, u->buffer, use_start(u));
+    int64_t part = call_part(c, dtype_bytes(u->dtype, u->by_rank), u->ahead);
+    return call_address(c, u->buffer, use_start(u) + part);
 }
 
 #endif

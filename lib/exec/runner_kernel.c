@@ -69,6 +69,11 @@ coda_status kernel_load(struct coda_plan *p, int index)
 
 /* ---- Run ---- */
 
+static void *pointer_in(const struct call *c, const struct pointer_spec *p)
+{
+    return call_address(c, p->buffer, p->bytes + call_part(c, p->by_rank, p->ahead));
+}
+
 /* Writes the struct of one program. */
 static coda_status write_params(const struct call *c, int index, char *out, char *err)
 {
@@ -79,13 +84,13 @@ static coda_status write_params(const struct call *c, int index, char *out, char
         struct jit_map own = cp->map[i];
         const struct map_spec *m = &spec->map[i];
         int64_t from = m->offset ? dtype_bytes(m->dtype, m->offset) : 0;
+        from += call_part(c, m->by_rank, m->ahead);
         coda_status status = jit_map_rebase(&own, call_address(c, m->buffer, from), err);
         if (status) return status;
         memcpy(&map[i], &own, sizeof own);
     }
     void **pointer = (void **)(void *)(out + sizeof *map * (size_t)spec->maps);
-    for (int i = 0; i < spec->pointers; i++)
-        pointer[i] = call_address(c, spec->pointer[i].buffer, spec->pointer[i].bytes);
+    for (int i = 0; i < spec->pointers; i++) pointer[i] = pointer_in(c, &spec->pointer[i]);
     uint32_t *scalar = (uint32_t *)(pointer + spec->pointers);
     for (int i = 0; i < spec->scalars; i++) {
         const struct scalar_spec *s = &spec->scalar[i];

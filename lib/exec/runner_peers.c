@@ -31,17 +31,27 @@ coda_status peers_join_rows(struct coda_plan *p)
     return status;
 }
 
+/* Bytes of the terms that exchanges add up. */
+static int64_t added_bytes(const struct coda_plan *p)
+{
+    int64_t most = 0;
+    for (int i = 0; i < p->plan.programs; i++) {
+        const struct exchange_spec *s = p->plan.program[i].spec;
+        if (form_of(p, i) == EXCHANGE_BY_COPIES && (!s->moves || s->op == OP_ALL_GATHER))
+            most = MAX(most, mul_counts(s->ranks - 1, exchange_stride(s)));
+    }
+    return most;
+}
+
 struct peers_room peers_room(const struct coda_plan *p)
 {
-    struct peers_room most = {0, 0};
+    struct peers_room most = {.copied = add_counts(added_bytes(p), p->plan.inbox)};
     bool any = false;
     for (int i = 0; i < p->plan.programs; i++) {
         const struct exchange_spec *s = p->plan.program[i].spec;
         enum exchange_form form = form_of(p, i);
         any = any || form;
-        if (form == EXCHANGE_BY_COPIES)
-            most.copied = MAX(most.copied, mul_counts(s->ranks - 1, exchange_stride(s)));
-        else if (form) most.area = MAX(most.area, exchange_area(s, (int)form));
+        if (form && form != EXCHANGE_BY_COPIES) most.area = MAX(most.area, exchange_area(s, (int)form));
     }
     most.area += any ? EXCHANGE_STARTS * EXCHANGE_START : 0;
     return most;
@@ -135,12 +145,50 @@ static coda_status copy_terms(const struct copying *o, char *err)
     return status;
 }
 
+static char *plan_inbox(const struct coda_plan *p, const struct peers *of, int rank)
+{
+    return of->inbox[rank] + peers_flags(&of->room) + EXCHANGE_STARTS * EXCHANGE_FLAGS + added_bytes(p);
+}
+
+coda_status peers_find_inbox(struct call *c)
+{
+    struct peers *of;
+    if (!c->p->plan.inbox) return CODA_OK;
+    coda_group *g = c->args[c->p->group[0].arg];
+    coda_status status = carrier_peers(g, &of);
+    if (status) return status;
+    c->rank = ranks_rank(g);
+    if (of->room.area && !of->apart) c->inbox = plan_inbox(c->p, of, c->rank);
+    return CODA_OK;
+}
+
+/* Of two ranks: x to its place in the other's inbox; what is gathered comes where terms do, and from there to
+ * its own place. The next exchange begins behind that. */
+static coda_status bring(struct copying *o, char *err)
+{
+    const struct tensor_use *y = &o->spec->use[ALL_REDUCE_SUM];
+    bool gathers = o->spec->op == OP_ALL_GATHER;
+    int64_t bytes = dtype_bytes(y->dtype, exchange_part(o->spec));
+    int other = 1 - o->rank;
+    const char *x = call_tensor(o->call, &o->spec->use[ALL_REDUCE_X]);
+    char *to = gathers ? o->peers->inbox[other] + o->last.terms
+                       : plan_inbox(o->call->p, o->peers, other) + o->call->p->plan.buffer[y->buffer].offset;
+    coda_status status = launch_copying(o, COPYING_FREE, err);
+    if (!status) status = jit_copy(to, x, (size_t)bytes, o->call->stream, err);
+    if (!status) status = launch_copying(o, gathers ? COPYING_COPIED : COPYING_END, err);
+    if (status || !gathers) return status;
+    status = jit_copy(call_tensor(o->call, y) + other * bytes, o->peers->inbox[o->rank] + o->last.terms,
+                      (size_t)bytes, o->call->stream, err);
+    return status ? status : launch_copying(o, COPYING_LEFT, err);
+}
+
 static coda_status copy_and_add(const struct call *c, int index, coda_group *g, const struct peers *p,
                                 char *err)
 {
     struct copying o = {.call = c, .index = index, .peers = p};
     coda_status status = begin_copying(&o, g, err);
-    if (!status) status = launch_copying(&o, COPYING_FREE, err);
+    if (status || o.spec->moves) return status ? status : bring(&o, err);
+    status = launch_copying(&o, COPYING_FREE, err);
     if (!status) status = copy_terms(&o, err);
     if (!status) status = launch_copying(&o, COPYING_COPIED, err);
     return status ? status : launch_copying(&o, COPYING_SUM, err);
@@ -149,7 +197,7 @@ static coda_status copy_and_add(const struct call *c, int index, coda_group *g, 
 /* Where there are no inboxes: NCCL, but for sums that became a part of what follows them. */
 static coda_status without(const struct call *c, int index, bool folded, const char *name)
 {
-    if (!folded) return runner_exchange.run(c, index);
+    if (!folded && !c->p->plan.inbox) return runner_exchange.run(c, index);
     return fail(
         CODA_E_UNSUPPORTED,
         "@%d %s: the ranks' GPUs do not reach each other's memory; without CODA_EXCHANGE=own NCCL adds up",

@@ -297,7 +297,7 @@ static void tell_reader(struct teller *a, struct pair *pair, int i)
     int pairs = 0;
     for (int j = 0; (u = program_use(&p->program[i], j)); j++) {
         bool first = is_first(&p->program[i], j, is_read);
-        if (!is_read(u)) continue;
+        if (!is_read(u) || p->buffer[u->buffer].space == SPACE_INBOX) continue; /* of one sum */
         for (int k = a->first[u->buffer]; k < a->first[u->buffer + 1]; k++)
             for (int l = 0; a->writer[k] != i && (w = program_use(&p->program[a->writer[k]], l)); l++)
                 if (w->buffer == u->buffer && is_written(w) && w->version == u->version)
@@ -314,7 +314,8 @@ static bool shares_rows(const struct program *a, const struct program *b)
     const struct tensor_use *x = &a->a.data, *y = &b->a.data;
     bool products = a->kind == PROGRAM_GEMM && b->kind == PROGRAM_GEMM && !a->prepare && !b->prepare;
     bool rows = products && x->buffer == y->buffer && x->version == y->version && x->offset == y->offset &&
-                x->batch == y->batch && x->row == y->row && x->k == y->k && x->dtype == y->dtype;
+                x->ahead == y->ahead && x->batch == y->batch && x->row == y->row && x->k == y->k &&
+                x->dtype == y->dtype;
     return rows && a->dim[0] == b->dim[0] && a->dim[1] == b->dim[1] && a->k == b->k &&
            a->b.dtype == b->b.dtype && a->b.data.k == b->b.data.k && a->b.data.steady && b->b.data.steady;
 }

@@ -21,7 +21,7 @@ static int group_of(const struct program *q)
     return s->use[ALL_REDUCE_GROUP].buffer;
 }
 
-static bool have_one_group(const struct plan *p)
+bool plan_has_one_group(const struct plan *p)
 {
     int group = -1;
     for (int i = 0; i < p->programs; i++) {
@@ -50,7 +50,7 @@ static int first_behind(const struct plan *p, int exchange, bool *behind)
 
 coda_status plan_find_beside(struct plan *p)
 {
-    if (!p->overlaps || !have_one_group(p)) return CODA_OK;
+    if (!p->overlaps || !plan_has_one_group(p)) return CODA_OK;
     coda_status status = plan_find_order(p);
     bool *behind = ARENA_NEW(&p->arena, bool, p->programs + 1);
     int *beside = ARENA_NEW(&p->arena, int, p->programs + 1);

@@ -24,6 +24,7 @@ struct plan {
     struct program *program; /* prepare programs first, then run programs, in launch order */
     int buffers, buffer_capacity, programs;
     int64_t workspace, prepared; /* bytes */
+    int64_t inbox;               /* bytes of SPACE_INBOX */
     uint64_t prepared_id;        /* of all that coda_prepare leaves; 0: nothing */
     const graph *graph;          /* the rewritten graph, for printing; NULL: skeleton.h */
     int values;                  /* its nodes: what programs name a value by is below */
@@ -39,6 +40,8 @@ struct plan {
     int *together; /* of a program: how many, from it on, are one launch; 0: one ahead has it. NULL: each
                       program is a launch ... */
     int *origin;   /* ... and the place of each before some were put side by side */
+    int *whole;    /* before that: the place of the program of which each is a part, as two ranks share it;
+                      NULL: each is whole */
 };
 
 enum { MOST_TOGETHER = 4 };
@@ -96,12 +99,13 @@ const struct decision *plan_decision(const struct plan_options *opt, int root); 
 
 /* ---- The stages; graph -> programs is fuse ---- */
 
-coda_status plan_arrange(struct plan *p);     /* plan.c: what follows, up to plan_reuse */
-coda_status plan_accumulate(struct plan *p);  /* accumulate.c: sums of products, where they end */
-coda_status plan_order(struct plan *p);       /* order.c: which program after which */
-coda_status plan_begin_sums(struct plan *p);  /* accumulate.c: which of these comes first */
-coda_status plan_reuse(struct plan *p);       /* reuse.c: results in the memory of what they are made of */
-coda_status plan_find_beside(struct plan *p); /* beside.c: exchanges that others run beside */
+coda_status plan_arrange(struct plan *p);      /* plan.c: what follows, up to plan_reuse */
+coda_status plan_accumulate(struct plan *p);   /* accumulate.c: sums of products, where they end */
+coda_status plan_order(struct plan *p);        /* order.c: which program after which */
+coda_status plan_begin_sums(struct plan *p);   /* accumulate.c: which of these comes first */
+coda_status plan_reuse(struct plan *p);        /* reuse.c: results in the memory of what they are made of */
+bool plan_has_one_group(const struct plan *p); /* beside.c: one group has all exchanges of a run */
+coda_status plan_find_beside(struct plan *p);  /* beside.c: exchanges that others run beside */
 /* allocate.c: offsets in the workspace */
 coda_status plan_place(struct plan *p, const struct plan_options *opt);
 coda_status plan_place_folds(struct plan *p);  /* folds.c: and of what coda_prepare leaves */

@@ -159,7 +159,9 @@ static coda_status verify_places(const struct plan *p)
 {
     for (int i = 0; i < p->buffers; i++) {
         const struct buffer *b = &p->buffer[i];
-        int64_t end = b->space == SPACE_PREPARED ? p->prepared : p->workspace;
+        int64_t end = b->space == SPACE_PREPARED ? p->prepared
+                      : b->space == SPACE_INBOX  ? p->inbox
+                                                 : p->workspace;
         if (b->first < 0 || b->space == SPACE_ARG) continue;
         if (b->offset < 0 || b->offset % 256 || b->offset + b->bytes > end)
             return fail(CODA_E_INVALID, "plan: buffer %d of %lld bytes lies at %lld of %lld", i,

@@ -76,15 +76,24 @@ static int segment_at(const struct search *s, int64_t at)
     return low;
 }
 
+/* Where it lies among all that is written over; what is not begins at 0. */
+static struct segment segment_of(const struct search *s, int buffer)
+{
+    enum { INBOX_BIT = 62 }; /* of addresses behind those of the workspace */
+    const struct buffer *b = &s->p->buffer[buffer];
+    int64_t first = b->offset + (b->space == SPACE_INBOX ? (int64_t)1 << INBOX_BIT : 0);
+    bool shared = s->placed && (b->space == SPACE_WORK || b->space == SPACE_INBOX);
+    return shared ? (struct segment){first, first + b->bytes, buffer} : (struct segment){.buffer = buffer};
+}
+
 /* A buffer takes its place; returns those who used what was there. */
 static struct link *take_place(struct search *s, int buffer)
 {
-    const struct buffer *b = &s->p->buffer[buffer];
-    const struct segment own = {b->offset, b->offset + b->bytes, buffer};
+    const struct segment own = segment_of(s, buffer);
     struct segment piece[3];
     struct link *users = NULL;
     int at = segment_at(s, own.first), end = at, n = 0;
-    if (!s->placed || b->space != SPACE_WORK || !b->bytes) return NULL;
+    if (own.first == own.end) return NULL;
     for (; end < s->segments && s->segment[end].first < own.end; end++)
         for (struct link *l = s->life[s->segment[end].buffer].members; l; l = l->next)
             users = push(s, users, l->program);
@@ -101,11 +110,11 @@ static struct link *take_place(struct search *s, int buffer)
 
 static bool has_place(const struct search *s, int buffer)
 {
-    const struct buffer *b = &s->p->buffer[buffer];
-    if (!s->placed || b->space != SPACE_WORK || !b->bytes) return true;
-    int at = segment_at(s, b->offset);
+    const struct segment own = segment_of(s, buffer);
+    if (own.first == own.end) return true;
+    int at = segment_at(s, own.first);
     const struct segment *g = &s->segment[at];
-    return at < s->segments && g->buffer == buffer && g->first == b->offset && g->end == b->offset + b->bytes;
+    return at < s->segments && g->buffer == buffer && g->first == own.first && g->end == own.end;
 }
 
 /* ---- Programs ---- */

@@ -5,6 +5,12 @@
 _Static_assert((int)REDUCE_SCATTER_USES == ALL_REDUCE_USES && (int)ALL_GATHER_USES == ALL_REDUCE_USES,
                "one struct");
 
+bool exchange_is_order(const struct program *q, const struct tensor_use *u)
+{
+    const struct exchange_spec *s = q->spec;
+    return q->own == &own_exchange && u == &s->use[ALL_REDUCE_BEFORE];
+}
+
 static int64_t elements(const struct exchange_spec *s)
 {
     return mul_counts(mul_counts(s->outer, s->extent), s->inner);
@@ -75,8 +81,15 @@ int64_t exchange_area(const struct exchange_spec *s, int trips)
  * for those that wait is worth its part of the products: 0.84 of a step's pace, without it 0.81. */
 enum { COPIES_LEAST = 2 << 20, COPIES_LARGE = 32 << 20 };
 
+bool exchange_shares(const struct exchange_spec *s, enum exchange_wish wish)
+{
+    bool large = wish == EXCHANGE_OWN && own_bytes(s) >= 2 * COPIES_LARGE;
+    return s->ranks == 2 && s->use[ALL_REDUCE_X].dtype == CODA_F32 && (large || wish == EXCHANGE_COPIES);
+}
+
 bool exchange_copies(const struct exchange_spec *s, enum exchange_wish wish, bool beside)
 {
+    if (s->moves) return true;
     bool whole = s->op == OP_ALL_REDUCE || (s->op == OP_REDUCE_SCATTER && s->outer == 1);
     bool wanted = wish == EXCHANGE_OWN && beside && s->ranks == 2 && own_bytes(s) >= COPIES_LEAST;
     return whole && (wanted || wish == EXCHANGE_COPIES) && s->ranks > 1 && s->ranks <= EXCHANGE_MOST_RANKS;
@@ -94,8 +107,9 @@ int exchange_copies_sms(const struct exchange_spec *s) { return own_bytes(s) >= 
 static void print(const void *spec, struct text *t)
 {
     const struct exchange_spec *s = spec;
-    text_printf(t, "%s ranks=%lld outer=%lld extent=%lld inner=%lld", op_info[s->op].text,
-                (long long)s->ranks, (long long)s->outer, (long long)s->extent, (long long)s->inner);
+    text_printf(t, "%s%s ranks=%lld outer=%lld extent=%lld inner=%lld", s->moves ? "moved " : "",
+                op_info[s->op].text, (long long)s->ranks, (long long)s->outer, (long long)s->extent,
+                (long long)s->inner);
 }
 
 static const char *const shown[ALL_REDUCE_USES] = {[ALL_REDUCE_X] = "of",

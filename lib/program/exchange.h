@@ -16,6 +16,9 @@ enum { EXCHANGE_MOST_RANKS = 8, EXCHANGE_AREAS = 3, EXCHANGE_HEAD = 8192 };
 /* Words of a plan begin at one of so many places in an area, so many bytes apart. */
 enum { EXCHANGE_STARTS = 512, EXCHANGE_START = 128 };
 
+/* Does the program read it for the order of exchanges alone? Then nobody needs to write it. */
+bool exchange_is_order(const struct program *q, const struct tensor_use *u);
+
 /* How often a word travels: 1, all send all that they have to all that want it; 2, first to a rank that adds
  * up, whose sum goes to all; 0: there is no kernel. */
 int exchange_trips(const struct exchange_spec *s, enum exchange_wish wish);
@@ -27,6 +30,8 @@ int64_t exchange_area(const struct exchange_spec *s, int trips);
 
 /* Is it one for copies? As what others run beside is, if it is large. */
 bool exchange_copies(const struct exchange_spec *s, enum exchange_wish wish, bool beside);
+/* Is it a sum over two ranks of which each should make a half? So are those of large gradients in fp32. */
+bool exchange_shares(const struct exchange_spec *s, enum exchange_wish wish);
 /* Of one by copies: elements that a rank adds up, and bytes between what two ranks copy to a third. */
 int64_t exchange_part(const struct exchange_spec *s);
 int64_t exchange_stride(const struct exchange_spec *s);

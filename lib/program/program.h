@@ -17,13 +17,14 @@ enum reduce_axis { REDUCE_ROWS, REDUCE_COLUMNS };
 
 /* ---- Buffers: the tensors of a plan, which uses name by their index ---- */
 
-enum space { SPACE_ARG, SPACE_WORK, SPACE_PREPARED };
+enum space { SPACE_ARG, SPACE_WORK, SPACE_PREPARED, SPACE_INBOX };
 
 struct buffer {
     enum space space;
     int arg; /* SPACE_ARG: index into coda_run's args */
     int64_t bytes;
-    int64_t offset;  /* SPACE_WORK, SPACE_PREPARED: bytes, a multiple of 256; set by allocate.c */
+    int64_t offset;  /* SPACE_WORK, SPACE_PREPARED: bytes, a multiple of 256; set by allocate.c. SPACE_INBOX,
+                        memory of the group, where other ranks write or read: by exchange_parts.c */
     int first, last; /* programs that touch it, for allocate.c */
     int value;       /* node it holds */
     int folded;      /* SPACE_ARG: node that coda_prepare leaves in this weight, 0: none ... */

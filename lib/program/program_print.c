@@ -15,7 +15,12 @@ static void print_place(const struct tensor_names *names, int buffer, struct tex
     const struct buffer *b = names ? &names->buffer[buffer] : NULL;
     if (!b) text_append(t, "-");
     else if (b->space == SPACE_ARG) text_printf(t, "arg%d", b->arg);
-    else text_printf(t, "%s+%lld", b->space == SPACE_WORK ? "ws" : "prep", (long long)b->offset);
+    else
+        text_printf(t, "%s+%lld",
+                    b->space == SPACE_WORK    ? "ws"
+                    : b->space == SPACE_INBOX ? "inbox"
+                                              : "prep",
+                    (long long)b->offset);
 }
 
 static void print_dims(const char *open, const int64_t *dim, int rank, struct text *t)
@@ -32,12 +37,18 @@ static void print_packing(const struct packing *p, struct text *t)
     if (p->format) text_printf(t, " of %s[%lld]", pack_word(&f).s, (long long)p->columns);
 }
 
+static void print_offset(const struct tensor_use *u, struct text *t)
+{
+    if (u->offset) text_printf(t, "[%lld]", (long long)u->offset);
+    if (u->by_rank) text_printf(t, "[%s %lld]", u->ahead ? "other" : "own", (long long)u->by_rank);
+}
+
 static void print_port(const struct tensor_names *names, const struct program *q,
                        const struct tensor_use *port, struct text *t)
 {
     text_printf(t, "%s ", name_of(names, port->value).s);
     print_place(names, port->buffer, t);
-    if (port->offset) text_printf(t, "[%lld]", (long long)port->offset);
+    print_offset(port, t);
     if (port->role == USE_PARTIAL_LOAD || port->role == USE_PARTIAL_STORE) {
         text_printf(t, " %s%s", port->reduce->name, port->axis == REDUCE_COLUMNS ? " of columns" : "");
         if (names) text_printf(t, " x %d", port->blocks);
@@ -148,7 +159,7 @@ static void print_operand(const struct tensor_names *names, const char *label, c
 {
     text_printf(t, "   %s = %s ", label, name_of(names, o->value).s);
     print_place(names, o->buffer, t);
-    if (o->offset) text_printf(t, "[%lld]", (long long)o->offset);
+    print_offset(o, t);
     text_printf(t, " %s", dtype_name(o->dtype));
     print_packing(&o->packing, t);
     for (int d = 0; d < 3; d++) text_printf(t, " %s=%lld", stride_name[d], (long long)o->stride[d]);

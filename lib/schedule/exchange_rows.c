@@ -3,17 +3,11 @@
  * where it is loaded. So what follows it, a residual and a row's statistic, costs no launch, and the sum no
  * memory. The program of the exchange stays in the plan, and nobody runs it.
  */
+#include "exchange.h"
 #include "own.h"
 #include "schedule.h"
 
 /* ---- Who else has to do with it ---- */
-
-/* Does the program read it for the order of exchanges alone? Then nobody needs to write it. */
-static bool is_order(const struct program *q, const struct tensor_use *u)
-{
-    const struct exchange_spec *s = q->spec;
-    return q->own == &own_exchange && u == &s->use[ALL_REDUCE_BEFORE];
-}
 
 static bool has_one_reader(const struct plan *p, int exchange)
 {
@@ -23,7 +17,7 @@ static bool has_one_reader(const struct plan *p, int exchange)
     if (p->buffer[sum].space != SPACE_WORK) return false;
     for (int i = 0; i < p->programs; i++)
         for (int j = 0; i != exchange && i != exchange + 1 && (u = program_use(&p->program[i], j)); j++)
-            if (u->buffer == sum && !is_order(&p->program[i], u)) return false;
+            if (u->buffer == sum && !exchange_is_order(&p->program[i], u)) return false;
     return true;
 }
 

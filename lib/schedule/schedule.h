@@ -49,6 +49,9 @@ coda_status schedule_join_exchange(struct plan *p, int exchange, bool *joined);
  * for the SMs that those leave. A product's blocks take all registers of an SM, so none is beside another. */
 enum { EXCHANGE_BESIDE_BLOCKS = 16 };
 void schedule_exchanges_beside(struct plan *p, const struct plan_options *opt);
+/* exchange_parts.c: products that two ranks add up beside others become two parts, before any is scheduled;
+ * what the ranks copy has its places. */
+coda_status schedule_parts(struct plan *p, const struct plan_options *opt);
 
 /* ---- schedule.c ---- */
 

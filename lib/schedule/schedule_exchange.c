@@ -26,7 +26,8 @@ void schedule_exchange(struct schedule *s, const struct program *q, const struct
 {
     const struct exchange_spec *of = q->spec;
     int trips = exchange_trips(of, opt->exchange);
-    if (!trips) return;
+    if (of->moves) schedule_copies(s, of);
+    if (!trips || of->moves) return;
     int64_t pieces = exchange_pieces(of, trips);
     s->tile.stages = trips;
     s->threads = pieces <= FEW_PIECES ? FEW_THREADS : MANY_THREADS;

@@ -17,14 +17,16 @@ struct Copies {
     u64 flags; // of this plan, one for each rank that has come
     u64 terms; // where those of the other ranks lie, `stride` bytes apart
     u64 stride;
-    u32 launch; // of the exchange: the two meetings, then the sum
+    u32 launch; // of the exchange: the two meetings, then the sum; or no sum: the second meeting
+                // ends it, or what comes behind a copy from the inbox
 };
 
 // Config: as Reduce has it; and `scatters`, whether a rank makes a part of the sum alone.
 template <class C> struct Copied {
     typedef typename C::T T;
     typedef Piece<T> P;
-    static constexpr i32 ranks = C::ranks, others = ranks - 1, meetings = 2;
+    static constexpr i32 ranks = C::ranks, others = ranks - 1, warp = 32;
+    enum { MEETINGS = 2, ADD = MEETINGS, MEET_LAST, LEAVE }; // launches, as lib/exec/peers.h has them
     static constexpr u32 numbers = 4; // of an exchange; as many times last_epoch is 0
 
     Exchange<ranks> exchange;
@@ -120,12 +122,14 @@ template <class C> struct Copied {
     {
         Copied c = {Exchange<ranks>(company, block.index()), copies};
         c.exchange.begin();
-        if (copies.launch < meetings) return c.meet();
+        if (copies.launch < MEETINGS) return c.meet();
         const T *own = C::scatters ? x + company.rank * n : x;
-        c.add({own, company.inbox[company.rank] + copies.terms, copies.stride}, y, n,
-              block.index() * (i64)C::threads + threadIdx.x, block.count() * (i64)C::threads);
+        if (copies.launch == MEET_LAST) c.meet();
+        if (copies.launch == ADD)
+            c.add({own, company.inbox[company.rank] + copies.terms, copies.stride}, y, n,
+                  block.index() * (i64)C::threads + threadIdx.x, block.count() * (i64)C::threads);
         c.look_again();
-        c.exchange.end(block.count(), C::threads);
+        c.exchange.end(block.count(), copies.launch == ADD ? C::threads : warp);
     }
 };
 

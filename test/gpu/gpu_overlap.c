@@ -36,7 +36,7 @@ struct rank {
     coda_plan *plan;
     void *args[MOST_ARGS], *work, *stream;
     size_t bytes[MOST_ARGS];
-    bool output[MOST_ARGS];
+    bool output[MOST_ARGS], shares;
     void *want[MOST_ARGS]; /* what outputs had the first time */
     int64_t wrong;
     char error[1024];
@@ -62,7 +62,8 @@ static bool compile(struct rank *r)
     if (s) return say(r, coda_error());
     size_t n = (size_t)coda_plan_print(r->plan, CODA_TEXT_PLAN, NULL, 0) + 1;
     bool told = (shown = malloc(n)) && coda_plan_print(r->plan, CODA_TEXT_PLAN, shown, n) >= 0 &&
-                !strstr(shown, "   beside @") == !(r->flags & CODA_OVERLAP);
+                !strstr(shown, "   beside @") == !(r->flags & CODA_OVERLAP) &&
+                !strstr(shown, " inbox+") == !(r->shares && r->flags & CODA_OVERLAP);
     free(shown);
     return told || say(r, "the plan says otherwise");
 }
@@ -172,7 +173,7 @@ static void free_rank(struct rank *r)
 
 static int check(int which, const char *how, const struct jit_device *gpu)
 {
-    static const char *const names[OVERLAP_GRAPHS] = {"gradients", "pieces"};
+    static const char *const names[OVERLAP_GRAPHS] = {"gradients", "pieces", "gradients in fp32"};
     struct rank r[RANKS] = {{0}};
     coda_group *group[RANKS];
     coda_group_options opt = CODA_GROUP_OPTIONS_INIT;
@@ -184,6 +185,7 @@ static int check(int which, const char *how, const struct jit_device *gpu)
     bool good = !coda_group_local(group, RANKS, &opt);
     for (int k = 0; k < RANKS && good; k++) {
         r[k] = (struct rank){.number = k, .group = group[k], .runs = 1, .replays = scaled(16)};
+        r[k].shares = which == 2 && !strcmp(how, "copies");
         overlap_graph(r[k].text, sizeof r[k].text, which);
     }
     while (good && begun < RANKS && !pthread_create(&thread[begun], NULL, run_rank, &r[begun])) begun++;

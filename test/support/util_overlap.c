@@ -4,21 +4,22 @@
 #include "base.h"
 
 /* What is exchanged is just large enough not to be joined (bucket_exchanges). */
-enum { LAYERS = 3, M = 512, D = 264, F = 64, TOKENS = 64, PIECES = 2, HALVES = 3 };
+enum { LAYERS = 3, M = 512, D = 264, F = 64, TOKENS = 64, PIECES = 2, HALVES = 3, WIDE_D = 256 };
 
-/* y = gelu(x w^T) by layers; then backward by hand, the last layer first. */
-static void print_steps(struct text *t)
+/* y = gelu(x w^T) by layers; then backward by hand, the last layer first. Gradients are in fp32, or not. */
+static void print_steps(struct text *t, int d, bool f32)
 {
+    const char *wide = f32 ? " {f32=1}" : "";
     text_printf(t, "%%tp = group {ranks=2}\n%%a0 = input bf16 [%d,%d]\n%%dy%d = input bf16 [%d,%d]\n", TOKENS,
-                D, LAYERS, TOKENS, D);
-    for (int i = 1; i <= LAYERS; i++) text_printf(t, "%%w%d = weight bf16 [%d,%d]\n", i, D, D);
+                d, LAYERS, TOKENS, d);
+    for (int i = 1; i <= LAYERS; i++) text_printf(t, "%%w%d = weight bf16 [%d,%d]\n", i, d, d);
     for (int i = 1; i <= LAYERS; i++)
         text_printf(t, "%%h%d = matmul %%a%d, %%w%d\n%%a%d = gelu_tanh %%h%d\n", i, i - 1, i, i, i);
     for (int i = LAYERS; i >= 1; i--) {
         text_printf(t, "%%g%d = gelu_tanh_grad %%h%d\n%%dh%d = mul %%dy%d, %%g%d\n", i, i, i, i, i);
         text_printf(t, "%%dht%d = transpose %%dh%d {p0=1,p1=0}\n", i, i);
         text_printf(t, "%%at%d = transpose %%a%d {p0=1,p1=0}\n", i, i - 1);
-        text_printf(t, "%%dw%d = matmul %%dht%d, %%at%d\n", i, i, i);
+        text_printf(t, "%%dw%d = matmul %%dht%d, %%at%d%s\n", i, i, i, wide);
         if (i > 1) text_printf(t, "%%dy%d = matmul %%dh%d, %%w%d {kn=1}\n", i - 1, i, i);
     }
     for (int i = LAYERS; i >= 1; i--) {
@@ -93,8 +94,9 @@ static void print_pieces(struct text *t)
 void overlap_graph(char *text, size_t size, int which)
 {
     struct text t = {0};
-    if (which) print_pieces(&t);
-    else print_steps(&t);
+    if (which == 1) print_pieces(&t);
+    else if (which) print_steps(&t, WIDE_D, true);
+    else print_steps(&t, D, false);
     text_emit(&t, text, size);
     text_free(&t);
 }
