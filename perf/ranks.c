@@ -12,9 +12,10 @@
  *     step/SHAPE/M      forward and backward of a layer of M tokens a rank, whose gradients are added up
  *                       beside the rest of the backward, us: `behind` without CODA_OVERLAP, `apart` without
  *                       exchanges (`share` of it is left)
+ *     step_bf16/...     the same, whose gradients are rounded to bf16 before they are exchanged
  *
  * `own` is the figure with $CODA_EXCHANGE=own (--own WORD: another one), `times` how many of them the other
- * takes. --only exchange, residual, split, pieces or step takes those alone.
+ * takes. --only exchange, residual, split, pieces, step or step_bf16 takes those alone.
  *
  * Each figure is the slower rank's, of graphs that all begin together and hold some layers. --ranks N takes
  * so many GPUs, two without it; --small has shapes for the emulator (CODA_EMULATOR_DEVICES=2,
@@ -265,12 +266,15 @@ static void all_overlapped(struct figures *s)
     int64_t m = s->small ? 16 : 2048, d = s->small ? 64 * s->ranks : 4096,
             f = s->small ? 96 * s->ranks : 11008;
     struct work pieces = {.build = build_pieces, .m = m, .d = d, .f = f, .steps = s->small ? 2 : 8},
-                step = {.build = build_step, .m = 2 * m, .d = d, .f = f, .steps = s->small ? 1 : 4};
+                step = {.build = build_step, .m = 2 * m, .d = d, .f = f, .steps = s->small ? 1 : 4}, rounded = step;
     char name[48];
     snprintf(name, sizeof name, "pieces/%s/%lld", s->small ? "small" : "7b", (long long)m);
     if (wanted(s, "pieces")) overlapped(s, name, &pieces);
     snprintf(name, sizeof name, "step/%s/%lld", s->small ? "small" : "7b", (long long)(2 * m));
     if (wanted(s, "step")) overlapped(s, name, &step);
+    snprintf(name, sizeof name, "step_bf16/%s/%lld", s->small ? "small" : "7b", (long long)(2 * m));
+    rounded.rounds = true;
+    if (wanted(s, "step_bf16")) overlapped(s, name, &rounded);
 }
 
 static void all_layers(struct figures *s)

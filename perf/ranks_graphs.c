@@ -103,7 +103,8 @@ void build_step(coda_graph *g, const struct work *w, coda_value group)
     for (int i = 0; i < n; i++) {
         char name[24];
         snprintf(name, sizeof name, "d.%d", i);
-        coda_output(g, name, sum(g, w, gradient[i], group));
+        coda_value rounded = w->rounds ? coda_cast(g, gradient[i], CODA_BF16) : gradient[i];
+        coda_output(g, name, sum(g, w, rounded, group));
     }
 }
 

@@ -16,6 +16,7 @@ struct work {
     int steps;
     bool rows;     /* a step of an exchange has a residual and a norm */
     bool overlaps; /* CODA_OVERLAP */
+    bool rounds;   /* gradients are exchanged in bf16, as their weights are, else in fp32 */
 };
 
 void build_exchanges(coda_graph *g, const struct work *w, coda_value group);

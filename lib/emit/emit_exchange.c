@@ -70,6 +70,19 @@ static void print_copies(const struct exchange_spec *s, const struct schedule *o
     emit_entry(k, &(struct entry){0}, t);
 }
 
+/* What moves is no kernel's affair: the ranks meet. Beside products' blocks there are 32 registers a thread. */
+static void print_meetings(const struct exchange_spec *s, struct kernel *k, struct text *t)
+{
+    enum { REGISTERS = 32 };
+    text_printf(t, "// meetings of %lld ranks\n#include \"exchange/copies.cuh\"\n", (wide)s->ranks);
+    text_append(t, "#include \"ptx/control.cuh\"\n#include \"tile/block.cuh\"\n\nusing namespace coda;\n");
+    text_printf(t, "\nstruct Args {\n    exchange::Company<%lld> company;\n    exchange::Copies copies;\n};\n",
+                (wide)s->ranks);
+    emit_body(t);
+    text_printf(t, "    exchange::Meetings<%lld>::run(a.company, a.copies);\n}\n", (wide)s->ranks);
+    emit_entry(k, &(struct entry){.registers = REGISTERS}, t);
+}
+
 static void print_gather(const struct exchange_spec *s, const struct schedule *of, struct kernel *k,
                          struct text *t)
 {
@@ -96,10 +109,12 @@ coda_status emit_exchange(struct plan *plan, const struct program *p, const stru
     struct text t = {0};
     if (!s->tile.stages) return fail(CODA_E_UNSUPPORTED, "%s: it is no kernel", op_info[of->op].text);
     k->symbol = emit_symbol(plan, p,
-                            of->op == OP_REDUCE_SCATTER ? "coda_reduce_scatter"
+                            of->moves                    ? "coda_meet"
+                            : of->op == OP_REDUCE_SCATTER ? "coda_reduce_scatter"
                             : of->op == OP_ALL_GATHER   ? "coda_all_gather"
                                                         : "coda_all_reduce");
-    if (k->symbol && s->tile.stages == EXCHANGE_BY_COPIES) print_copies(of, s, k, &t);
+    if (k->symbol && of->moves) print_meetings(of, k, &t);
+    else if (k->symbol && s->tile.stages == EXCHANGE_BY_COPIES) print_copies(of, s, k, &t);
     else if (k->symbol && of->op == OP_ALL_GATHER) print_gather(of, s, k, &t);
     else if (k->symbol) print_kernel(of, s, k, &t);
     k->text = arena_string(&plan->arena, text_str(&t));

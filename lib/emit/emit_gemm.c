@@ -320,6 +320,7 @@ static void print_config(const struct gemm *g)
     print_rows(g);
     text_printf(t, "    static constexpr int shared_bytes = %d;\n", g->s->shared_bytes);
     text_printf(t, "    static constexpr bool pingpong = %s;\n", truth(c->pingpong));
+    if (g->s->leaves_warp) text_append(t, "    static constexpr bool leaves_warp = true;\n");
     print_walk(g);
     if (g->s->layout.state_columns)
         text_printf(t, "    static constexpr int state_columns = %d, states = %lld;\n",
@@ -363,7 +364,9 @@ static void print_head(const struct gemm *g)
 static void print_body_and_entry(const struct gemm *g)
 {
     const struct tile *c = &g->s->tile;
-    const struct entry entry = {.cluster = tile_splits(c) * tile_cluster(c),
+    enum { BESIDE_A_WARP = 160 }; /* 3 x 4 warps of it and a warp of 32 registers are an SM's */
+    const struct entry entry = {.registers = g->s->leaves_warp ? BESIDE_A_WARP : 0,
+                                .cluster = tile_splits(c) * tile_cluster(c),
                                 .residents = c->mainloop->shares_sm(g->p, c) ? "2" : "1"};
     emit_body(g->t);
     text_printf(g->t, "    %s<Config, Epilogue%s>(a, block);\n}\n", c->mainloop->kernel,

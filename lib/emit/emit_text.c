@@ -133,8 +133,10 @@ void emit_entry(const struct kernel *k, const struct entry *e, struct text *t)
     if (k->members > 1) text_append(t, "\n#include \"tile/members.cuh\"\n");
     text_append(t, "\nextern \"C\" __global__ void ");
     if (e->cluster > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", e->cluster);
-    text_printf(t, "__launch_bounds__(%d%s%s)\n", k->launch.threads, e->residents ? ", " : "",
-                e->residents ? e->residents : "");
+    if (e->registers) text_printf(t, "__maxnreg__(%d)\n", e->registers);
+    else
+        text_printf(t, "__launch_bounds__(%d%s%s)\n", k->launch.threads, e->residents ? ", " : "",
+                    e->residents ? e->residents : "");
     struct word args = emit_word(k->members > 1 ? "Members<Args, %d>" : "Args", k->members);
     text_printf(t, "%s(const __grid_constant__ %s a)\n{\n", k->symbol, args.s);
     if (e->declares) text_append(t, "    __shared__ Shared shared;\n");

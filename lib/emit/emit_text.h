@@ -23,6 +23,7 @@ struct word emit_packed(const struct tensor_use *u);
 struct entry {
     int cluster;           /* blocks of a cluster; 0 is 1 */
     const char *residents; /* blocks of an SM that registers are to leave room for; NULL: not said */
+    int registers;         /* of a thread at launch, and no bound on threads; 0: as the bound has it */
     bool declares;         /* the block's memory is of the text's type Shared; else it is dynamic */
 };
 /* A kernel is a body, a device function that asks nothing of the launch but by its arguments, and an entry:

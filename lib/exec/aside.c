@@ -86,9 +86,11 @@ coda_status aside_find(struct coda_plan *p)
 static int wanted_sms(const struct coda_plan *p, int exchange)
 {
     enum { NCCL_BLOCKS = 24 };
+    const struct exchange_spec *s = p->plan.program[exchange].spec;
+    if (s->moves) return 0;
     if (!p->program[exchange].runner->kernel) return NCCL_BLOCKS;
     bool copied = p->plan.schedule[exchange].tile.stages == EXCHANGE_BY_COPIES;
-    return copied ? exchange_copies_sms(p->plan.program[exchange].spec) : EXCHANGE_BESIDE_BLOCKS;
+    return copied ? exchange_copies_sms(s) : EXCHANGE_BESIDE_BLOCKS;
 }
 
 int aside_sms(const struct coda_plan *p, int i)

@@ -83,8 +83,9 @@ enum { COPIES_LEAST = 2 << 20, COPIES_LARGE = 32 << 20 };
 
 bool exchange_shares(const struct exchange_spec *s, enum exchange_wish wish)
 {
-    bool large = wish == EXCHANGE_OWN && own_bytes(s) >= 2 * COPIES_LARGE;
-    return s->ranks == 2 && s->use[ALL_REDUCE_X].dtype == CODA_F32 && (large || wish == EXCHANGE_COPIES);
+    enum { MANY = 1 << 24 }; /* elements */
+    bool large = wish == EXCHANGE_OWN && elements(s) >= MANY;
+    return s->ranks == 2 && (large || wish == EXCHANGE_COPIES);
 }
 
 bool exchange_copies(const struct exchange_spec *s, enum exchange_wish wish, bool beside)

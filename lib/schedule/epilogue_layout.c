@@ -80,22 +80,38 @@ static int column_floats(const struct program *p)
 
 enum { WARPS = 4 }; /* of a consumer: each has states of all slots of a row */
 
-int values_bytes(const struct program *p, int rows, int columns)
+struct crossing {
+    int row, col, half; /* numbers of each */
+};
+
+static struct crossing crossing_of(const struct program *p)
 {
-    int row = pair_counts_rows(p), col = 0, half = 0;
+    struct crossing c = {.row = pair_counts_rows(p)};
     for (int i = 0; i < p->steps; i++) {
         enum level level = step_level(&p->step[i]);
-        if (i == pair_step(p)) col += (pair_steps_evenly(p) ? 4 : 2) + (pair_axes(&p->pairing) > 1);
+        if (i == pair_step(p)) c.col += (pair_steps_evenly(p) ? 4 : 2) + (pair_axes(&p->pairing) > 1);
         if (!step_crosses(p, i)) continue;
-        row += level == LEVEL_ROW;
-        col += level == LEVEL_COL;
-        half += level == LEVEL_HALF;
+        c.row += level == LEVEL_ROW;
+        c.col += level == LEVEL_COL;
+        c.half += level == LEVEL_HALF;
     }
-    int states = WARPS * 4 * column_floats(p) * columns / program_lanes(p);
+    return c;
+}
+
+int values_empty(const struct program *p, int rows, int columns)
+{
+    const struct crossing c = crossing_of(p);
     columns *= samples(p, rows);
-    int bytes = 4 * (row * rows + col * columns + half * columns / 2);
-    int empty = !row * rows + !col * columns + !half * columns / 2;
-    return bytes + empty + 16 + states;
+    return !c.row * rows + !c.col * columns + !c.half * columns / 2;
+}
+
+int values_bytes(const struct program *p, int rows, int columns)
+{
+    const struct crossing c = crossing_of(p);
+    int states = WARPS * 4 * column_floats(p) * columns / program_lanes(p),
+        empty = values_empty(p, rows, columns);
+    columns *= samples(p, rows);
+    return 4 * (c.row * rows + c.col * columns + c.half * columns / 2) + empty + 16 + states;
 }
 
 /* Epilogue subtiles, 64 rows of a chunk of columns, that one consumer warpgroup drains of a tile. */

@@ -52,6 +52,7 @@ enum level step_level(const struct step *s);
 
 /* Bytes of shared memory: for the rows' and columns' values of one consumer, for what all consumers stage. */
 int values_bytes(const struct program *p, int rows, int columns);
+int values_empty(const struct program *p, int rows, int columns); /* of these, a byte each that holds none */
 int stage_bytes(const struct program *p, const struct tile *t);
 /* Rows of a tile that one consumer drains. */
 int group_rows(const struct tile *t);

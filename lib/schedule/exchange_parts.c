@@ -79,7 +79,7 @@ static bool is_taken(const struct program *q)
     const struct step *store = &q->step[q->steps - 1];
     const struct tensor_use *to = &q->port[store->port];
     return !store->range && !store->store_columns.end && to->role == USE_STORE &&
-           use_effect(to) == EFFECT_WRITE && to->dtype == CODA_F32 && !to->offset &&
+           use_effect(to) == EFFECT_WRITE && dtype_is_float(to->dtype) && !to->offset &&
            to->stride[1] == q->dim[2] && to->stride[2] == 1 && q->dim[1] % ROWS == 0 && q->dim[2] % ROWS == 0;
 }
 
@@ -124,28 +124,35 @@ static int add_port(struct program *q, enum use_role role, int store, int buffer
     return q->ports++;
 }
 
-/* The product + t, to y. */
+static int add_map(struct program *q, const char *prim, int x, int y, int value)
+{
+    struct step map = {.kind = STEP_MAP, .prim = prim_find(prim), .nin = y < 0 ? 1 : 2, .port = -1};
+    map.in[0] = x, map.in[1] = MAX(y, 0);
+    add_step(q, map, value);
+    return q->steps - 1;
+}
+
+/* The product + t, to y: the product is rounded as t is. */
 static bool make_own(struct plan *p, const struct program *of, const struct tensor_use *y, int t,
                      struct program *out)
 {
     const struct step store = of->step[of->steps - 1];
     *out = *of;
     out->port = ARENA_NEW(&p->arena, struct tensor_use, of->ports + 1);
-    out->step = ARENA_NEW(&p->arena, struct step, of->steps + 2);
+    out->step = ARENA_NEW(&p->arena, struct step, of->steps + 3);
     if (!out->port || !out->step) return false;
     memcpy(out->port, of->port, sizeof *out->port * (size_t)of->ports);
     memcpy(out->step, of->step, sizeof *out->step * (size_t)--out->steps);
     take_part(out, 0);
     int product = store.in[0], terms = add_port(out, USE_LOAD, store.port, t, y->value);
+    if (y->dtype != CODA_F32)
+        product = add_map(out, y->dtype == CODA_BF16 ? "to_bf16" : "to_f16", product, -1, y->value);
     add_step(out, (struct step){.kind = STEP_LOAD, .port = terms}, y->value);
-    struct step sum = {.kind = STEP_MAP, .prim = prim_find("add"), .nin = 2, .port = -1};
-    sum.in[0] = product, sum.in[1] = out->steps - 1;
-    add_step(out, sum, y->value);
-    int last = out->steps - 1;
-    add_step(out, store, y->value)->in[0] = last;
+    int sum = add_map(out, "add", product, out->steps - 1, y->value);
+    add_step(out, store, y->value)->in[0] = sum;
     struct tensor_use *to = &out->port[store.port];
     to->buffer = y->buffer, to->value = y->value, to->by_rank = out->dim[1] * out->dim[2];
-    return sum.prim;
+    return true;
 }
 
 /* From the rank's own part of y to the other one's. */
@@ -189,7 +196,7 @@ static struct parts *share(struct plan *p, int exchange, int product)
     struct program *e = &p->program[exchange], *q = &p->program[product];
     struct exchange_spec *s = e->spec;
     struct tensor_use *y = &s->use[ALL_REDUCE_SUM];
-    int64_t bytes = dtype_bytes(CODA_F32, s->extent / RANKS);
+    int64_t bytes = dtype_bytes(y->dtype, s->extent / RANKS);
     int t = add_inbox(p, bytes, y->value);
     bool made = two && make_own(p, q, y, t, &two->own) && make_gather(p, e, &two->gather);
     if (!made || p->arena.failed) return NULL;

@@ -317,6 +317,7 @@ static int residents(const struct schedule *s, const struct target *target)
 void wgmma_complete(struct schedule *s, const struct program *p, const struct target *target)
 {
     const struct tile *t = &s->tile;
+    if (s->leaves_warp) s->shared_bytes = wgmma_bytes_beside_warp(p, t);
     int each = residents(s, target);
     int64_t blocks = program_blocks(p, t);
     /* Consumers that take turns would wait for each other's epilogues. */

@@ -40,6 +40,8 @@ struct schedule {
                                       alone, and writes nothing */
     bool reads_early;              /* attention: it does read then */
     bool pdl;                      /* the target has it: every kernel waits for those ahead */
+    bool leaves_warp;              /* GEMM: an SM that runs a block has room for a warp of another kernel,
+                                      with which ranks meet */
 };
 
 /* exchange_rows.c: may the rows program behind this exchange make its sum over ranks, of what it loads? Then

@@ -2,6 +2,7 @@
  * ranks have the same, whatever their devices are: block b waits for the others' block b. */
 #include "exchange.h"
 #include "schedule.h"
+#include "wgmma.h"
 
 enum {
     FEW_THREADS = 64,
@@ -41,11 +42,23 @@ static void schedule_few(struct schedule *s, int64_t threads)
     s->grid = MIN(CEIL_DIV(threads, BESIDE_THREADS), EXCHANGE_BESIDE_BLOCKS);
 }
 
+/* Products of two consumers leave registers for a warp of 32 each, if what they do leaves memory for it. */
+static void leave_warp(struct schedule *s, const struct program *q, const struct target *target)
+{
+    enum { OF_WARP = 1024 }; /* bytes that a block has besides its own */
+    if (q->kind != PROGRAM_GEMM || s->tile.mainloop != &mainloop_wgmma) return;
+    int bytes = wgmma_bytes_beside_warp(q, &s->tile);
+    s->leaves_warp = bytes && bytes + OF_WARP <= target->shared_bytes;
+}
+
 void schedule_exchanges_beside(struct plan *p, const struct plan_options *opt)
 {
     for (int i = 0; i < p->programs && p->beside; i++) {
         struct schedule *s = &p->schedule[i];
+        const struct exchange_spec *of = p->program[i].spec;
         int64_t threads = s->grid * s->threads;
+        for (int k = i + 1; p->beside[i] && of->moves && k < p->beside[i]; k++)
+            leave_warp(&p->schedule[k], &p->program[k], &opt->target);
         if (!p->beside[i] || s->tile.stages == EXCHANGE_BY_COPIES) continue;
         if (s->grid && exchange_copies(p->program[i].spec, opt->exchange, true))
             schedule_copies(s, p->program[i].spec);

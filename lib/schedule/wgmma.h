@@ -16,6 +16,8 @@ enum {
  * Shared memory is asked for apart (tile_stages). */
 bool wgmma_fits(const struct program *p, const struct tile *t);
 struct footprint wgmma_footprint(const struct program *p, const struct tile *t);
+/* Shared memory of a block beside which a warp of another kernel is to have room; 0: registers do not do. */
+int wgmma_bytes_beside_warp(const struct program *p, const struct tile *t);
 /* Does the epilogue load a tile from memory into registers, not by TMA? Accumulators then have fewer. */
 bool program_loads_directly(const struct program *p, const struct tile *t);
 /* What both main loops share: do two blocks fit an SM; the launch; the constants of Config. */

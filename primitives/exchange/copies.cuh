@@ -21,11 +21,9 @@ struct Copies {
                 // ends it, or what comes behind a copy from the inbox
 };
 
-// Config: as Reduce has it; and `scatters`, whether a rank makes a part of the sum alone.
-template <class C> struct Copied {
-    typedef typename C::T T;
-    typedef Piece<T> P;
-    static constexpr i32 ranks = C::ranks, others = ranks - 1, warp = 32;
+// Meetings alone: one warp is a launch.
+template <i32 group> struct Meetings {
+    static constexpr i32 ranks = group, others = ranks - 1, warp = 32;
     enum { MEETINGS = 2, ADD = MEETINGS, MEET_LAST, LEAVE }; // launches, as lib/exec/peers.h has them
     static constexpr u32 numbers = 4; // of an exchange; as many times last_epoch is 0
 
@@ -37,7 +35,7 @@ template <class C> struct Copied {
         return (u32 *)(exchange.company.inbox[of] + copies.flags) + from;
     }
 
-    // By one warp, a lane for each of the others.
+    // A lane for each of the others.
     DEV void meet()
     {
         Exchange<ranks> &e = exchange;
@@ -58,6 +56,37 @@ template <class C> struct Copied {
     {
         return (i32)(ptx::load_word_system(flag(exchange.company.rank, other)) - number) >= 0;
     }
+
+    // Has the group ended meanwhile? Then somebody may have copied without having met this rank.
+    DEV void look_again()
+    {
+        __syncthreads();
+        if (threadIdx.x) return;
+        ptx::fence_system();
+        exchange.ended = exchange.ended || ptx::load_word_system(&exchange.head()->dead);
+        if (exchange.ended) exchange.pass_on();
+    }
+
+    // A launch of an exchange of which nothing is added up.
+    DEV static void run(const Company<ranks> &company, const Copies &copies)
+    {
+        Meetings m = {Exchange<ranks>(company, 0), copies};
+        m.exchange.begin();
+        if (copies.launch != LEAVE) m.meet();
+        if (copies.launch < MEETINGS) return;
+        m.look_again();
+        m.exchange.end(1, warp);
+    }
+};
+
+// Config: as Reduce has it; and `scatters`, whether a rank makes a part of the sum alone.
+template <class C> struct Copied {
+    typedef typename C::T T;
+    typedef Piece<T> P;
+    typedef Meetings<C::ranks> M;
+    static constexpr i32 ranks = C::ranks, others = ranks - 1;
+
+    M meetings;
 
     // Elements `v` pieces of y behind: of the own terms, and of others'.
     struct Terms {
@@ -87,7 +116,7 @@ template <class C> struct Copied {
         }
 #pragma unroll
         for (i32 k = 0; k < batch; k++)
-            *(ptx::Words *)(y + (v + k * step) * P::each) = sum(own[k], w[k], exchange.company.rank);
+            *(ptx::Words *)(y + (v + k * step) * P::each) = sum(own[k], w[k], meetings.exchange.company.rank);
     }
     // y = the sum of n elements.
     DEV void add(const Terms &t, T *y, i64 n, i64 first, i64 step) const
@@ -101,18 +130,8 @@ template <class C> struct Copied {
 #pragma unroll
             for (i32 i = 0; i < others; i++) w[i] = t.of(v, i);
             const ptx::Words own = P::load(t.own + v * P::each, left, C::vectors);
-            P::store(y + v * P::each, sum(own, w, exchange.company.rank), left, C::vectors);
+            P::store(y + v * P::each, sum(own, w, meetings.exchange.company.rank), left, C::vectors);
         }
-    }
-
-    // Has the group ended meanwhile? Then somebody may have copied without having met this rank.
-    DEV void look_again()
-    {
-        __syncthreads();
-        if (threadIdx.x) return;
-        ptx::fence_system();
-        exchange.ended = exchange.ended || ptx::load_word_system(&exchange.head()->dead);
-        if (exchange.ended) exchange.pass_on();
     }
 
     // A launch of an exchange that makes y, a sum of n elements: of x, or of this rank's part of it.
@@ -120,16 +139,15 @@ template <class C> struct Copied {
     DEV static void run(const Block &block, const T *x, T *y, i64 n, const Company<ranks> &company,
                         const Copies &copies)
     {
-        Copied c = {Exchange<ranks>(company, block.index()), copies};
-        c.exchange.begin();
-        if (copies.launch < MEETINGS) return c.meet();
+        Copied c = {{Exchange<ranks>(company, block.index()), copies}};
+        M &m = c.meetings;
+        m.exchange.begin();
+        if (copies.launch < M::MEETINGS) return m.meet();
         const T *own = C::scatters ? x + company.rank * n : x;
-        if (copies.launch == MEET_LAST) c.meet();
-        if (copies.launch == ADD)
-            c.add({own, company.inbox[company.rank] + copies.terms, copies.stride}, y, n,
-                  block.index() * (i64)C::threads + threadIdx.x, block.count() * (i64)C::threads);
-        c.look_again();
-        c.exchange.end(block.count(), copies.launch == ADD ? C::threads : warp);
+        c.add({own, company.inbox[company.rank] + copies.terms, copies.stride}, y, n,
+              block.index() * (i64)C::threads + threadIdx.x, block.count() * (i64)C::threads);
+        m.look_again();
+        m.exchange.end(block.count(), C::threads);
     }
 };
 

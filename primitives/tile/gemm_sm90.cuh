@@ -66,7 +66,7 @@ struct GemmSm90 {
     static constexpr int blocks = Layout::blocks; // of 64 rows, for each warpgroup
     static constexpr int cluster = Config::splits * Cluster::size;
     static constexpr bool fetches = Layout::fetches && !Config::lends; // by warps of their own
-    using Registers = GemmRegisters<Config::groups>;
+    using Registers = GemmRegisters<Config::groups, Config::leaves_warp>;
     using Walk = Raster<Config, Cluster>;
     using Split = SplitSums<Config, Share, blocks>;
     static_assert(!Config::pingpong || (Config::groups == 2 && Config::splits == 1));

@@ -28,9 +28,11 @@ template <int of_producer, int of_consumer, int consumers, int blocks = 1> struc
 
 // A thread that only issues TMA loads lives with 24, the fewest. Two consumers take nearly all of the rest,
 // as a thread may hold 128 sums; three share it, and with one consumer two blocks share the SM.
-template <int consumers> constexpr int gemm_consumer = consumers == 3 ? 160 : consumers == 2 ? 240 : 224;
-template <int consumers>
-using GemmRegisters = RegisterBudget<24, gemm_consumer<consumers>, consumers, consumers == 1 ? 2 : 1>;
+// Where a warp of another kernel is to stand beside, threads have 160 at launch, and it the 32 that are left.
+template <int consumers, bool leaves_warp>
+constexpr int gemm_consumer = consumers == 3 ? 160 : consumers == 2 && !leaves_warp ? 240 : 224;
+template <int consumers, bool leaves_warp = false>
+using GemmRegisters = RegisterBudget<24, gemm_consumer<consumers, leaves_warp>, consumers, consumers == 1 ? 2 : 1>;
 // Attention's consumers are the same; beside three there is room for a producer of 32, and one that looks up
 // pages, sequences, or ranges, or finds both ends of a window, has 40.
 template <int consumers, bool looks_up>

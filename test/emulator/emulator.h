@@ -42,6 +42,7 @@ static inline struct emu_view *emu_self(void)
 struct emu_kernel {
     size_t parameters;            /* bytes of its one parameter */
     int threads, blocks, cluster; /* its bounds; blocks of a cluster */
+    int registers;                /* of a thread at launch; 0: what the bounds leave */
     void (*start)(const void *parameter);
 };
 

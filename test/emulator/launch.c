@@ -189,7 +189,7 @@ static void reset_block(struct block *b, int index, int rank)
 {
     const struct launch *l = b->cluster->launch;
     const struct emu_kernel *k = l->kernel;
-    int most = REGISTERS / (k->threads * k->blocks) / 8 * 8;
+    int most = k->registers ? k->registers : REGISTERS / (k->threads * k->blocks) / 8 * 8;
     b->index = index;
     b->rank = rank;
     b->alive = b->threads;

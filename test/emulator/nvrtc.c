@@ -137,14 +137,16 @@ static void put_entries(FILE *f, const char *s)
     static const char begin[] = "extern \"C\" __global__ void";
     while ((s = strstr(s, begin))) {
         const char *body = strchr(s, '{'), *bracket = body;
-        int threads = MAX_THREADS, blocks = 1, cluster = 1, one = 1;
+        int threads = MAX_THREADS, blocks = 1, cluster = 1, registers = 0, one = 1;
         if (!body) return;
         while (bracket > s && *bracket != '(') bracket--; /* of the one parameter */
         const char *name = bracket;
         while (isalnum((unsigned char)name[-1]) || name[-1] == '_') name--;
         read_bounds(s, body, "__launch_bounds__", &threads, &blocks);
+        read_bounds(s, body, "__maxnreg__", &registers, &one);
         read_bounds(s, body, "__cluster_dims__", &cluster, &one);
-        fprintf(f, "\nEMU_KERNEL(%.*s, %d, %d, %d)\n", (int)(bracket - name), name, threads, blocks, cluster);
+        fprintf(f, "\nEMU_KERNEL(%.*s, %d, %d, %d, %d)\n", (int)(bracket - name), name, threads, blocks,
+                cluster, registers);
         s = body;
     }
 }

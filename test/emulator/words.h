@@ -13,6 +13,7 @@
 #define __grid_constant__
 #define __shared__ static thread_local /* the blocks of an OS thread run one after another */
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
 #define __cluster_dims__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
@@ -78,9 +79,10 @@ template <class P, void (*kernel)(P)> struct EmuEntry<void (*)(P), kernel> {
     static void start(const void *p) { kernel(*(const P *)p); }
 };
 
-#define EMU_KERNEL(name, threads, blocks, cluster)                                                           \
+#define EMU_KERNEL(name, threads, blocks, cluster, registers)                                                \
     extern "C" __attribute__((visibility("default")))                                                        \
-    const emu_kernel emu_kernel_##name = {EmuEntry<decltype(&name), &name>::bytes, threads, blocks, cluster, \
-                                          EmuEntry<decltype(&name), &name>::start};
+    const emu_kernel emu_kernel_##name = {                                                                   \
+        EmuEntry<decltype(&name), &name>::bytes, threads, blocks, cluster, registers,                        \
+        EmuEntry<decltype(&name), &name>::start};
 
 #endif

@@ -173,7 +173,8 @@ static void free_rank(struct rank *r)
 
 static int check(int which, const char *how, const struct jit_device *gpu)
 {
-    static const char *const names[OVERLAP_GRAPHS] = {"gradients", "pieces", "gradients in fp32"};
+    static const char *const names[OVERLAP_GRAPHS] = {"gradients", "pieces", "gradients in fp32",
+                                                      "gradients in bf16"};
     struct rank r[RANKS] = {{0}};
     coda_group *group[RANKS];
     coda_group_options opt = CODA_GROUP_OPTIONS_INIT;
@@ -185,7 +186,7 @@ static int check(int which, const char *how, const struct jit_device *gpu)
     bool good = !coda_group_local(group, RANKS, &opt);
     for (int k = 0; k < RANKS && good; k++) {
         r[k] = (struct rank){.number = k, .group = group[k], .runs = 1, .replays = scaled(16)};
-        r[k].shares = which == 2 && !strcmp(how, "copies");
+        r[k].shares = which >= 2 && !strcmp(how, "copies");
         overlap_graph(r[k].text, sizeof r[k].text, which);
     }
     while (good && begun < RANKS && !pthread_create(&thread[begun], NULL, run_rank, &r[begun])) begun++;

@@ -4,7 +4,7 @@
 #include "base.h"
 
 /* What is exchanged is just large enough not to be joined (bucket_exchanges). */
-enum { LAYERS = 3, M = 512, D = 264, F = 64, TOKENS = 64, PIECES = 2, HALVES = 3, WIDE_D = 256 };
+enum { LAYERS = 3, M = 512, D = 264, F = 64, TOKENS = 64, PIECES = 2, HALVES = 3, WIDE_D = 288 };
 
 /* y = gelu(x w^T) by layers; then backward by hand, the last layer first. Gradients are in fp32, or not. */
 static void print_steps(struct text *t, int d, bool f32)
@@ -95,7 +95,7 @@ void overlap_graph(char *text, size_t size, int which)
 {
     struct text t = {0};
     if (which == 1) print_pieces(&t);
-    else if (which) print_steps(&t, WIDE_D, true);
+    else if (which) print_steps(&t, WIDE_D, which == 2);
     else print_steps(&t, D, false);
     text_emit(&t, text, size);
     text_free(&t);

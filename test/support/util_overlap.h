@@ -4,11 +4,11 @@
 
 #include <stddef.h>
 
-enum { OVERLAP_GRAPHS = 3, OVERLAP_TEXT = 8192 };
+enum { OVERLAP_GRAPHS = 4, OVERLAP_TEXT = 8192 };
 
 /* 0: a step of data parallel training by layers, whose gradients are added up at the end; 1: halves of
- * decoder layers whose weights are cut, their rows in pieces; 2: as 0, gradients in fp32. The group is the
- * first leaf. */
+ * decoder layers whose weights are cut, their rows in pieces; 2, 3: as 0, gradients in fp32 or bf16 that
+ * two ranks may share. The group is the first leaf. */
 void overlap_graph(char *text, size_t size, int which);
 
 #endif

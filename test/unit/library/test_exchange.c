@@ -643,7 +643,7 @@ static int count_of(const char *text, const char *words)
 START_TEST(others_run_beside_with_equal_bits)
 {
     static const char *const shown[] = {"   beside @5..@10\n@5 gemm", "   beside @2..@3\n@2 gemm",
-                                        "   beside @5..@10\n@5 gemm"};
+                                        "   beside @5..@10\n@5 gemm", "   beside @5..@10\n@5 gemm"};
     char text[OVERLAP_TEXT], plan[1 << 14];
     void *without[2][MOST_ARGS], *with[2][MOST_ARGS];
     size_t bytes[MOST_ARGS];
