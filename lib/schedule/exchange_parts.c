@@ -306,6 +306,39 @@ static void place_all(struct sharing *w, struct parts *const *of)
     place_due(w);
 }
 
+/* ---- Earlier ---- */
+
+/* Does one write what the other uses? */
+static bool conflict(const struct program *a, const struct program *b)
+{
+    const struct tensor_use *u, *v;
+    for (int j = 0; (u = program_use(a, j)); j++)
+        for (int k = 0; (v = program_use(b, k)); k++)
+            if (u->buffer == v->buffer && (use_effect(u) != EFFECT_READ || use_effect(v) != EFFECT_READ))
+                return true;
+    return false;
+}
+
+static bool is_part(const struct program *q) { return q->kind == PROGRAM_GEMM && q->a.data.by_rank; }
+
+/* A part and the exchange behind it, at k, go ahead of what neither needs: so the link has work early, and
+ * programs that exchange nothing run beside. No exchange and no part changes places with another one. */
+static void hoist(struct sharing *w, int k)
+{
+    const struct program part = w->out[k], exchange = w->out[k + 1];
+    const int whole[] = {w->whole[k], w->whole[k + 1]};
+    int to = k;
+    for (; to > 0; to--) {
+        const struct program *q = &w->out[to - 1];
+        if (q->prepare || q->own == &own_exchange || is_part(q)) break;
+        if (conflict(q, &part) || conflict(q, &exchange)) break;
+    }
+    memmove(&w->out[to + 2], &w->out[to], sizeof *w->out * (size_t)(k - to));
+    memmove(&w->whole[to + 2], &w->whole[to], sizeof *w->whole * (size_t)(k - to));
+    w->out[to] = part, w->out[to + 1] = exchange;
+    w->whole[to] = whole[0], w->whole[to + 1] = whole[1];
+}
+
 static coda_status put_in_order(struct plan *p, struct parts *const *of, int count)
 {
     int most = p->programs + 2 * count + 1;
@@ -313,6 +346,8 @@ static coda_status put_in_order(struct plan *p, struct parts *const *of, int cou
         .p = p, .out = ARENA_NEW(&p->arena, struct program, most), .whole = ARENA_NEW(&p->arena, int, most)};
     if (!w.out || !w.whole) return fail(CODA_E_MEMORY, "out of memory for %d programs", most);
     place_all(&w, of);
+    for (int k = 0; k + 1 < w.placed; k++)
+        if (is_part(&w.out[k]) && w.out[k + 1].own == &own_exchange) hoist(&w, k);
     size_places(&w);
     p->program = w.out, p->whole = w.whole;
     p->programs = w.placed;
