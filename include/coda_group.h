@@ -55,9 +55,9 @@ extern "C" {
  * own, by events that coda_run records: a run still begins and ends on its stream. So gradients of a layer
  * travel while those of the layer before are computed, and rows of a prompt while products multiply others,
  * if the graph has them in pieces. CODA_TEXT_PLAN shows it: "beside @5..@9". Bits are those without it.
- * Exchanges of the library's own between two ranks share a product in fp32 of 64 MiB or more that is added
+ * Exchanges of the library's own between two ranks share a product of 2^24 elements or more that is added
  * up beside others: of half of its rows each rank adds the other one's part to its own, and gets the rest.
- * Where its columns have a factor, both may then be rounded at once.
+ * Where its columns have a factor, both may in fp32 be rounded at once.
  * ---------------------------------------------------------------------------------------------- */
 
 /* One rank's view of a group. A rank uses its own from one thread at a time. */

@@ -266,7 +266,8 @@ static void all_overlapped(struct figures *s)
     int64_t m = s->small ? 16 : 2048, d = s->small ? 64 * s->ranks : 4096,
             f = s->small ? 96 * s->ranks : 11008;
     struct work pieces = {.build = build_pieces, .m = m, .d = d, .f = f, .steps = s->small ? 2 : 8},
-                step = {.build = build_step, .m = 2 * m, .d = d, .f = f, .steps = s->small ? 1 : 4}, rounded = step;
+                step = {.build = build_step, .m = 2 * m, .d = d, .f = f, .steps = s->small ? 1 : 4},
+                rounded = step;
     char name[48];
     snprintf(name, sizeof name, "pieces/%s/%lld", s->small ? "small" : "7b", (long long)m);
     if (wanted(s, "pieces")) overlapped(s, name, &pieces);

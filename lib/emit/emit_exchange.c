@@ -76,10 +76,11 @@ static void print_meetings(const struct exchange_spec *s, struct kernel *k, stru
     enum { REGISTERS = 32 };
     text_printf(t, "// meetings of %lld ranks\n#include \"exchange/copies.cuh\"\n", (wide)s->ranks);
     text_append(t, "#include \"ptx/control.cuh\"\n#include \"tile/block.cuh\"\n\nusing namespace coda;\n");
-    text_printf(t, "\nstruct Args {\n    exchange::Company<%lld> company;\n    exchange::Copies copies;\n};\n",
-                (wide)s->ranks);
+    text_printf(t, "\nstruct Args {\n    exchange::Company<%lld> company;\n", (wide)s->ranks);
+    text_append(t, "    exchange::Copies copies;\n};\n");
     emit_body(t);
     text_printf(t, "    exchange::Meetings<%lld>::run(a.company, a.copies);\n}\n", (wide)s->ranks);
+    k->launch.guest = true;
     emit_entry(k, &(struct entry){.registers = REGISTERS}, t);
 }
 
@@ -109,10 +110,10 @@ coda_status emit_exchange(struct plan *plan, const struct program *p, const stru
     struct text t = {0};
     if (!s->tile.stages) return fail(CODA_E_UNSUPPORTED, "%s: it is no kernel", op_info[of->op].text);
     k->symbol = emit_symbol(plan, p,
-                            of->moves                    ? "coda_meet"
+                            of->moves                     ? "coda_meet"
                             : of->op == OP_REDUCE_SCATTER ? "coda_reduce_scatter"
-                            : of->op == OP_ALL_GATHER   ? "coda_all_gather"
-                                                        : "coda_all_reduce");
+                            : of->op == OP_ALL_GATHER     ? "coda_all_gather"
+                                                          : "coda_all_reduce");
     if (k->symbol && of->moves) print_meetings(of, k, &t);
     else if (k->symbol && s->tile.stages == EXCHANGE_BY_COPIES) print_copies(of, s, k, &t);
     else if (k->symbol && of->op == OP_ALL_GATHER) print_gather(of, s, k, &t);

@@ -40,9 +40,9 @@ static bool add_schedule(struct identity *id, struct arena *a, const struct prog
                          const struct schedule *s)
 {
     const struct epilogue_layout *l = &s->layout;
-    const int64_t numbers[] = {s->shared_bytes, s->threads,   s->cluster,      s->persistent, s->early,
-                               s->leaves_warp, s->pdl,          l->unit,      l->row_team,     l->a_rows,     l->states,
-                               l->splits_heads, l->maps_tail, l->state_columns};
+    const int64_t numbers[] = {s->shared_bytes, s->threads,      s->cluster,   s->persistent,   s->early,
+                               s->leaves_warp,  s->pdl,          l->unit,      l->row_team,     l->a_rows,
+                               l->states,       l->splits_heads, l->maps_tail, l->state_columns};
     size_t steps = (size_t)p->steps;
     return tile_identify(id, a, &s->tile) && identity_add(id, a, numbers, sizeof numbers) &&
            identity_add(id, a, l->level, steps * sizeof *l->level) &&

@@ -39,6 +39,7 @@ struct launch_spec {
     int64_t grid; /* blocks, 1-D, as in struct schedule */
     int cluster, threads, shared_bytes;
     bool persistent, early, streams; /* streams: as struct mainloop has it */
+    bool guest;                      /* stands on an SM beside a block that has nearly all of its memory */
 };
 
 /* The parameter of the kernel is one struct: `maps` tensor maps of 128 bytes, then `pointers` device

@@ -252,8 +252,8 @@ static coda_status load_kernel(struct coda_plan *p, struct compiled_kernel *k, c
         if (!status) explain_miss(p, k);
         if (!status) status = jit_load(&k->kernel, &k->cubin, k->info.name, shared, &p->gpu, NULL, err);
     }
-    bool meets = strstr(k->info.name, "coda_meet") == k->info.name; /* beside a product's block */
-    bool beside = meets || shared > k->info.shared_bytes || (k->spec->launch.early && shared); /* another's blocks */
+    const struct launch_spec *l = &k->spec->launch;
+    bool beside = l->guest || shared > k->info.shared_bytes || (l->early && shared); /* another's blocks */
     if (!status && beside) jit_prefer_shared(k->kernel);
     return status ? fail(status, "%s", err) : CODA_OK;
 }

@@ -46,7 +46,10 @@ template <class Config, class Epilogue> struct Drain {
         Epilogue::sampled_columns ? Samples<Epilogue::sample>::most(Layout::rows) : 1;
 
     // Where a warp of another kernel is to have room, nothing is kept of what is empty.
-    template <class T> static constexpr int held(int n) { return Config::leaves_warp && __is_empty(T) ? 1 : n; }
+    template <class T> static constexpr int held(int n)
+    {
+        return Config::leaves_warp && __is_empty(T) ? 1 : n;
+    }
     struct Values : Folds::Shared { // of the tile at hand
         typename Epilogue::Row row[held<typename Epilogue::Row>(Layout::rows)];
         typename Epilogue::Col col[samples][held<typename Epilogue::Col>(Config::bn)];

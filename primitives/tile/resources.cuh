@@ -32,7 +32,8 @@ template <int of_producer, int of_consumer, int consumers, int blocks = 1> struc
 template <int consumers, bool leaves_warp>
 constexpr int gemm_consumer = consumers == 3 ? 160 : consumers == 2 && !leaves_warp ? 240 : 224;
 template <int consumers, bool leaves_warp = false>
-using GemmRegisters = RegisterBudget<24, gemm_consumer<consumers, leaves_warp>, consumers, consumers == 1 ? 2 : 1>;
+using GemmRegisters =
+    RegisterBudget<24, gemm_consumer<consumers, leaves_warp>, consumers, consumers == 1 ? 2 : 1>;
 // Attention's consumers are the same; beside three there is room for a producer of 32, and one that looks up
 // pages, sequences, or ranges, or finds both ends of a window, has 40.
 template <int consumers, bool looks_up>

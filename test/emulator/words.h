@@ -80,8 +80,7 @@ template <class P, void (*kernel)(P)> struct EmuEntry<void (*)(P), kernel> {
 };
 
 #define EMU_KERNEL(name, threads, blocks, cluster, registers)                                                \
-    extern "C" __attribute__((visibility("default")))                                                        \
-    const emu_kernel emu_kernel_##name = {                                                                   \
+    extern "C" __attribute__((visibility("default"))) const emu_kernel emu_kernel_##name = {                 \
         EmuEntry<decltype(&name), &name>::bytes, threads, blocks, cluster, registers,                        \
         EmuEntry<decltype(&name), &name>::start};
 

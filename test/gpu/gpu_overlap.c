@@ -1,7 +1,8 @@
 /*
  * gpu_overlap.c -- exchanges beside products: with CODA_OVERLAP two ranks, threads with a GPU each, have the
  * bits that they have without, by NCCL and by our own kernels, run by run and captured. The emulator runs
- * what was captured in any order that it allows, another one each time.
+ * what was captured in any order that it allows, another one each time. A rank that comes no more, or gives
+ * up, ends the other one, which is told so.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 
 int gpu_overlap(void);
 
-enum { RANKS = 2, MOST_ARGS = 12, LONG_MS = 60000 };
+enum { RANKS = 2, MOST_ARGS = 12, LONG_MS = 60000, SHORT_MS = 500 };
 
 static void *context[RANKS];
 
@@ -28,8 +29,12 @@ static int find_contexts(const struct jit_device *gpu)
     return n;
 }
 
+enum leaving { STAYS, VANISHES, GIVES_UP };
+
 struct rank {
     int number, runs, replays;
+    enum leaving leaving; /* before its replay `leaves` */
+    int leaves;
     char text[OVERLAP_TEXT];
     unsigned flags;
     coda_group *group;
@@ -126,7 +131,8 @@ static bool run_once(struct rank *r, void *captured)
     bool good =
         captured ? device_replay(captured, r->stream) : !coda_run(r->plan, r->args, NULL, r->work, r->stream);
     if (!good) return say(r, captured ? "no replay" : coda_error());
-    return device_stream_wait(r->stream) ? compare(r) : say(r, "the stream failed");
+    if (!device_stream_wait(r->stream)) return say(r, "the stream failed");
+    return coda_group_status(r->group) ? say(r, coda_error()) : compare(r);
 }
 
 static void *capture(struct rank *r)
@@ -137,6 +143,19 @@ static void *capture(struct rank *r)
     void *captured = device_capture_end(r->stream);
     if (!captured) say(r, "what was captured does not end");
     return captured;
+}
+
+static bool replay_all(struct rank *r, void *captured)
+{
+    bool good = true;
+    for (int i = 0; i < r->replays && good; i++) {
+        if (r->leaving && i == r->leaves) {
+            if (r->leaving == GIVES_UP) coda_group_abort(r->group);
+            return true;
+        }
+        good = run_once(r, captured);
+    }
+    return good;
 }
 
 /* Without; then with it, again and again. */
@@ -150,7 +169,7 @@ static void *run_rank(void *ctx)
         good = (!with || compile(r)) && (r->work = device_alloc(coda_plan_workspace(r->plan)));
         for (int i = 0; i < (with ? r->runs : 1) && good; i++) good = run_once(r, NULL);
         if (good && with) good = (captured = capture(r)) != NULL;
-        for (int i = 0; i < (with ? r->replays : 0) && good; i++) good = run_once(r, captured);
+        if (good && with) good = replay_all(r, captured);
         device_captured_free(captured);
         device_free(r->work);
         captured = NULL;
@@ -171,33 +190,69 @@ static void free_rank(struct rank *r)
     coda_group_free(r->group);
 }
 
-static int check(int which, const char *how, const struct jit_device *gpu)
+static const char *const names[OVERLAP_GRAPHS] = {"gradients", "pieces", "gradients in fp32",
+                                                  "gradients in bf16"};
+
+/* Ranks in threads, of a new group; false: there is none. */
+static bool run_ranks(struct rank *r, int which, const char *how, int timeout_ms)
 {
-    static const char *const names[OVERLAP_GRAPHS] = {"gradients", "pieces", "gradients in fp32",
-                                                      "gradients in bf16"};
-    struct rank r[RANKS] = {{0}};
     coda_group *group[RANKS];
     coda_group_options opt = CODA_GROUP_OPTIONS_INIT;
     pthread_t thread[RANKS];
-    char name[64];
     int begun = 0;
-    opt.timeout_ms = LONG_MS;
+    opt.timeout_ms = timeout_ms;
     setenv("CODA_EXCHANGE", how, 1);
     bool good = !coda_group_local(group, RANKS, &opt);
     for (int k = 0; k < RANKS && good; k++) {
-        r[k] = (struct rank){.number = k, .group = group[k], .runs = 1, .replays = scaled(16)};
+        r[k].number = k, r[k].group = group[k], r[k].runs = 1;
         r[k].shares = which >= 2 && !strcmp(how, "copies");
         overlap_graph(r[k].text, sizeof r[k].text, which);
     }
     while (good && begun < RANKS && !pthread_create(&thread[begun], NULL, run_rank, &r[begun])) begun++;
     for (int k = 0; k < begun; k++) pthread_join(thread[k], NULL);
+    for (int k = begun; k < RANKS; k++) say(&r[k], "no thread");
+    return good;
+}
+
+static int check(int which, const char *how, const struct jit_device *gpu)
+{
+    struct rank r[RANKS] = {{0}};
+    char name[64];
+    for (int k = 0; k < RANKS; k++) r[k].replays = scaled(16);
+    bool good = run_ranks(r, which, how, LONG_MS);
     snprintf(name, sizeof name, "%s by %s", names[which], how);
     int64_t wrong = r[0].wrong + r[1].wrong;
-    int failed = gpu_case(begun == RANKS && !wrong && !r[0].error[0] && !r[1].error[0], name,
-                          "%lld wrong bytes %s %s", (long long)wrong, r[0].error, r[1].error);
-    for (int k = 0; k < begun; k++) free_rank(&r[k]);
+    int failed = gpu_case(good && !wrong && !r[0].error[0] && !r[1].error[0], name, "%lld wrong bytes %s %s",
+                          (long long)wrong, r[0].error, r[1].error);
+    for (int k = 0; k < RANKS && good; k++) free_rank(&r[k]);
     device_use(gpu->context);
     return failed;
+}
+
+/* A rank leaves ahead of one of its replays. Once more with a later deadline, where a busy machine kept the
+ * one that stays from coming in time. */
+static int check_leaving(int which, enum leaving leaving, int timeout_ms, struct random *draw,
+                         const struct jit_device *gpu)
+{
+    enum { REPLAYS = 4 };
+    struct rank r[RANKS] = {{0}};
+    char who[40], name[80];
+    int victim = (int)(random_next(draw) % RANKS), stays = 1 - victim;
+    for (int k = 0; k < RANKS; k++) r[k].replays = REPLAYS;
+    r[victim].leaving = leaving, r[victim].leaves = (int)(random_next(draw) % REPLAYS);
+    bool good = run_ranks(r, which, "copies", timeout_ms), late = r[victim].error[0];
+    snprintf(who, sizeof who, leaving == GIVES_UP ? "rank %d gave up" : "rank %d missed exchange ", victim);
+    snprintf(name, sizeof name, "%s, a rank that %s", names[which],
+             leaving == GIVES_UP ? "gives up" : "comes no more");
+    int64_t wrong = r[0].wrong + r[1].wrong;
+    int failed = 0;
+    if (!late || timeout_ms >= LONG_MS)
+        failed = gpu_case(good && !late && !wrong && strstr(r[stays].error, who), name,
+                          "of %d, ahead of replay %d: %lld wrong bytes, \"%s\" %s", victim, r[victim].leaves,
+                          (long long)wrong, r[stays].error, r[victim].error);
+    for (int k = 0; k < RANKS && good; k++) free_rank(&r[k]);
+    device_use(gpu->context);
+    return late && timeout_ms < LONG_MS ? check_leaving(which, leaving, 5 * timeout_ms, draw, gpu) : failed;
 }
 
 int gpu_overlap(void)
@@ -212,6 +267,9 @@ int gpu_overlap(void)
     static const char *const how[] = {"nccl", "own", "copies"};
     for (int i = 0; i < 3 * OVERLAP_GRAPHS; i++)
         if (!device_emulated(&gpu) || scale_takes_half(i)) failed += check(i / 3, how[i % 3], &gpu);
+    struct random draw = {random_seed()};
+    for (int i = 0; i < 4 && !device_dry(); i++)
+        failed += check_leaving(2 + i / 2, i % 2 ? GIVES_UP : VANISHES, SHORT_MS, &draw, &gpu);
     unsetenv("CODA_EXCHANGE");
     return failed;
 }
