@@ -789,7 +789,7 @@ enum {
     CODA_FAST_FP16 = 1 << 6,   /* fp16 may overflow before a norm's factor is applied; see Range */
     CODA_BATCH_INVARIANT = 1 << 7, /* a row has the same bits in every company; see below */
     CODA_NO_DEFERRAL = 1 << 8, /* products multiply what norms have made, rounded: nothing moves past them */
-    CODA_OVERLAP = 1 << 9      /* exchanges run beside what does not wait for them: see coda_group.h */
+    CODA_OVERLAP = 1 << 9, CODA_STEADY = 1 << 10 /* exchanges run beside what does not wait: coda_group.h */
 };
 
 typedef enum coda_policy {

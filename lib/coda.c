@@ -96,7 +96,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     p->target = opt->target;
     p->accumulates = opt->fuse && !opt->one_of_many;
     p->by_size = p->accumulates && !opt->plain;
-    p->overlaps = opt->overlap;
+    p->overlaps = opt->overlap, p->steady = opt->steady;
     coda_status status = graph_check_packed(g);
     if (status) return status;
     p->graph = insert_copies(g, opt->fold, opt->fuse); /* rewrite: layouts that kernels can take */
@@ -213,6 +213,7 @@ static struct plan_options plan_options(const struct job *j, bool fuse)
                                  .exchange = j->opt.device == CODA_DEVICE_CPU ? EXCHANGE_NCCL : j->exchange,
                                  .invariant = j->opt.flags & CODA_BATCH_INVARIANT,
                                  .overlap = j->opt.flags & CODA_OVERLAP,
+                                 .steady = j->opt.flags & CODA_STEADY,
                                  .variants = j->context.variants,
                                  .one_of_many = j->context.variants || j->context.parent,
                                  .base = j->context.base,

@@ -114,7 +114,7 @@ coda_plan *work_compile(const struct work *w)
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_plan *p = NULL;
     if (w->build == build_exchanges && !w->rows) opt.flags = CODA_NO_FUSION; /* or sums of sums become one */
-    if (w->overlaps) opt.flags |= CODA_OVERLAP;
+    if (w->overlaps) opt.flags |= CODA_OVERLAP | (w->steady ? CODA_STEADY : 0);
     w->build(g, w, w->exchanges ? coda_group_input(g, "ranks", w->ranks) : CODA_NONE);
     if (coda_compile(&p, g, &opt)) p = NULL;
     coda_graph_free(g);

@@ -16,6 +16,7 @@ struct work {
     int steps;
     bool rows;     /* a step of an exchange has a residual and a norm */
     bool overlaps; /* CODA_OVERLAP */
+    bool steady;   /* CODA_STEADY */
     bool rounds;   /* gradients are exchanged in bf16, as their weights are, else in fp32 */
 };
 

@@ -20,7 +20,7 @@ static coda_status read_options(struct coda_compile_options *out, const coda_com
                     CODA_DEVICE_NONE);
     if ((int)out->fold < 0 || out->fold > CODA_FOLD_IN_PLACE)
         return fail(CODA_E_INVALID, "compile: fold %d is none of 0..%d", (int)out->fold, CODA_FOLD_IN_PLACE);
-    if (out->flags >= 2 * CODA_OVERLAP)
+    if (out->flags >= 2 * CODA_STEADY)
         return fail(CODA_E_INVALID, "compile: flags 0x%x has unknown bits", out->flags);
     if (out->flags & CODA_CUBLASLT && out->flags & CODA_BATCH_INVARIANT)
         return fail(CODA_E_INVALID,

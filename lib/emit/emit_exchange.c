@@ -70,7 +70,7 @@ static void print_copies(const struct exchange_spec *s, const struct schedule *o
     emit_entry(k, &(struct entry){0}, t);
 }
 
-/* What moves is no kernel's affair: the ranks meet. Beside products' blocks there are 32 registers a thread. */
+/* What moves is no kernel's affair: the ranks meet. Products' blocks leave 32 registers a thread. */
 static void print_meetings(const struct exchange_spec *s, struct kernel *k, struct text *t)
 {
     enum { REGISTERS = 32 };

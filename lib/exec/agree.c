@@ -39,6 +39,7 @@ static uint64_t digest_of(const struct coda_plan *p)
                              o->extent,         o->inner};
         d[0] = hash_of(e, sizeof e);
     }
+    if (p->plan.inbox && p->plan.steady) d[1] ^= p->plan.steady, d[0] = hash_of(d, sizeof d);
     for (int i = 0; i < p->plan.programs && p->plan.inbox; i++) {
         const struct exchange_spec *s = p->plan.program[i].spec;
         if (p->plan.program[i].own != &own_exchange || !s->moves || s->op == OP_ALL_GATHER) continue;
@@ -94,7 +95,8 @@ static coda_status reserve(const struct call *c, coda_group *g)
     if (c->p->device == CODA_DEVICE_GPU) room = peers_room(c->p);
     if (!room.area) return CODA_OK;
     coda_status status = carrier_peers(g, &p);
-    return status ? status : peers_reserve(c, g, p, room, c->p->agenda.exchange[0].operation, carrier_tell);
+    if (!status) status = peers_reserve(c, g, p, room, c->p->agenda.exchange[0].operation, carrier_tell);
+    return status ? status : steady_tell(c, g, p);
 }
 
 static bool is_captured(const struct call *c)

@@ -41,6 +41,7 @@ static void carrier_free(void *own)
     jit_side_free(c->side);
     if (inside) jit_device_leave();
     jit_comm_free(c->comm);
+    peers_forget(&c->peers);
     free(c);
 }
 

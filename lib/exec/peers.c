@@ -142,6 +142,14 @@ coda_status peers_status(const struct peers *p, int timeout_ms)
                 p->notes->epoch + 1, p->notes->program, timeout_ms);
 }
 
+void peers_forget(struct peers *p)
+{
+    for (struct steady *s = p->steady, *next; s; s = next) {
+        next = s->next;
+        free(s);
+    }
+}
+
 void peers_abort(struct peers *p)
 {
     if (p->notes) p->notes->over = 1;

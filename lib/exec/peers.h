@@ -35,6 +35,15 @@ static inline uint64_t peers_flags(const struct peers_room *r)
     return (uint64_t)(EXCHANGE_HEAD + EXCHANGE_AREAS * r->area);
 }
 
+/* Of a plan whose runs have the memory of the first one: rank r has what its i-th gather makes at
+ * [r * gathers + i]. */
+struct steady {
+    struct steady *next;
+    uint64_t digest;
+    int gathers;
+    char *at[];
+};
+
 struct peers {
     struct jit_device gpu;  /* of this rank */
     bool apart;             /* some ranks do not reach others: there are no inboxes */
@@ -42,6 +51,7 @@ struct peers {
     char *inbox[EXCHANGE_MOST_RANKS];
     int rank, others; /* ranks of other handles than this process's group has; 0: there are none */
     volatile struct peer_notes *notes;
+    struct steady *steady;
 };
 
 /* The last part of a kernel's parameters: Company<ranks>, of which the unused inboxes are left out. */
@@ -68,8 +78,15 @@ typedef coda_status peers_meeting(const struct call *c, coda_group *g, const cha
  * stay until the group's last rank is freed, as graphs that were captured may use them. */
 coda_status peers_reserve(const struct call *c, coda_group *g, struct peers *p, struct peers_room room,
                           const char *operation, peers_meeting *meet);
+/* steady.c: the ranks, which agree on the plan, tell each other where they have what they gather; ahead of
+ * each run, has this one still? And where it is, NULL: the other one copies it from memory of the group's. */
+coda_status steady_tell(const struct call *c, coda_group *g, struct peers *p);
+coda_status steady_check(const struct call *c);
+void steady_find(struct call *c, const struct peers *p);
+char *steady_at(const struct call *c, int index, int rank);
 /* Did a rank not come to an exchange of this one's? */
 coda_status peers_status(const struct peers *p, int timeout_ms);
+void peers_forget(struct peers *p);     /* frees `steady` */
 void peers_abort(struct peers *p);      /* ends all waits of its kernels, from any thread; */
 void peers_tell(const struct peers *p); /* those of ranks in other processes, then */
 

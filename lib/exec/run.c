@@ -101,12 +101,13 @@ coda_status executable_run(const struct coda_plan *p, void *const *args, void *p
 coda_status executable_watched(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
                                coda_stream stream, const coda_run_options *opt, const struct run_watch *watch)
 {
-    struct call c = {p, args, prepared, workspace, stream, NULL, watch, NULL, NULL, 0};
+    struct call c = {p, args, prepared, workspace, stream, NULL, watch, NULL, NULL, NULL, 0};
     int begun = 0;
     struct arguments b = arguments(&c, "run", false);
     coda_status status = check(&c, &b);
     if (!status) status = check_done(p, opt);
     if (!status) status = kept_check(&b, p->plan.prepared_id);
+    if (!status) status = steady_check(&c);
     if (status) return status;
     if (opt && opt->done_count && is_gpu(p)) c.done = opt->done;
     int before = parallel_limit(opt ? opt->threads : 0);
@@ -125,7 +126,7 @@ coda_status executable_watched(const struct coda_plan *p, void *const *args, voi
 coda_status executable_prepare(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
                                coda_stream stream)
 {
-    struct call c = {p, args, prepared, workspace, stream, NULL, NULL, NULL, NULL, 0};
+    struct call c = {p, args, prepared, workspace, stream, NULL, NULL, NULL, NULL, NULL, 0};
     struct keeping *keeping;
     int begun = 0;
     struct arguments b = arguments(&c, "prepare", true);
@@ -143,7 +144,7 @@ coda_status executable_prepare(const struct coda_plan *p, void *const *args, voi
 
 coda_status executable_adopt(const struct coda_plan *p, void *const *args, void *prepared)
 {
-    struct call c = {p, args, prepared, NULL, NULL, NULL, NULL, NULL, NULL, 0};
+    struct call c = {p, args, prepared, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0};
     struct arguments b = arguments(&c, "prepare_adopt", true);
     b.workspace_bytes = 0;
     coda_status status = check(&c, &b);

@@ -18,6 +18,7 @@ struct call {
     const struct run_watch *watch; /* or NULL */
     struct jit_side *side;         /* aside.c: a second stream; NULL: there is none */
     char *inbox;                   /* SPACE_INBOX; NULL: there is none */
+    const struct steady *steady;   /* where ranks gather: steady.c; NULL: in the group's memory */
     int rank;                      /* of two, where programs have parts of tensors (tensor_use.by_rank) */
 };
 

@@ -158,25 +158,28 @@ coda_status peers_find_inbox(struct call *c)
     coda_status status = carrier_peers(g, &of);
     if (status) return status;
     c->rank = ranks_rank(g);
-    if (of->room.area && !of->apart) c->inbox = plan_inbox(c->p, of, c->rank);
+    if (!of->room.area || of->apart) return CODA_OK;
+    c->inbox = plan_inbox(c->p, of, c->rank);
+    steady_find(c, of);
     return CODA_OK;
 }
 
-/* Of two ranks: x to its place in the other's inbox; what is gathered comes where terms do, and from there to
- * its own place. The next exchange begins behind that. */
+/* Of two ranks: x to its place in the other's inbox; what is gathered to its own place, if that is known, or
+ * where terms come, and from there to it. The next exchange begins behind that. */
 static coda_status bring(struct copying *o, char *err)
 {
     const struct tensor_use *y = &o->spec->use[ALL_REDUCE_SUM];
-    bool gathers = o->spec->op == OP_ALL_GATHER;
     int64_t bytes = dtype_bytes(y->dtype, exchange_part(o->spec));
     int other = 1 - o->rank;
     const char *x = call_tensor(o->call, &o->spec->use[ALL_REDUCE_X]);
-    char *to = gathers ? o->peers->inbox[other] + o->last.terms
-                       : plan_inbox(o->call->p, o->peers, other) + o->call->p->plan.buffer[y->buffer].offset;
+    char *landing = o->peers->inbox[other] + o->last.terms, *to = landing;
+    if (o->spec->op != OP_ALL_GATHER)
+        to = plan_inbox(o->call->p, o->peers, other) + o->call->p->plan.buffer[y->buffer].offset;
+    else if (steady_at(o->call, o->index, other)) to = steady_at(o->call, o->index, other) + o->rank * bytes;
     coda_status status = launch_copying(o, COPYING_FREE, err);
     if (!status) status = jit_copy(to, x, (size_t)bytes, o->call->stream, err);
-    if (!status) status = launch_copying(o, gathers ? COPYING_COPIED : COPYING_END, err);
-    if (status || !gathers) return status;
+    if (!status) status = launch_copying(o, to == landing ? COPYING_COPIED : COPYING_END, err);
+    if (status || to != landing) return status;
     status = jit_copy(call_tensor(o->call, y) + other * bytes, o->peers->inbox[o->rank] + o->last.terms,
                       (size_t)bytes, o->call->stream, err);
     return status ? status : launch_copying(o, COPYING_LEFT, err);

@@ -31,6 +31,7 @@ struct plan {
     bool accumulates;            /* do sums of products add to where they end? */
     bool by_size;                /* do bytes decide what comes first, and what is written over? ... */
     bool rearranged;             /* ... did they? */
+    bool steady;                 /* have all runs the memory of the first one? */
     bool overlaps;               /* do exchanges come first, and what waits for them last? */
     struct target target;        /* that it is for */
     struct schedule *schedule;   /* one for each program, once they are in order */
@@ -75,6 +76,7 @@ struct plan_options {
     bool invariant;   /* program.invariant, of all programs */
     bool one_of_many; /* the graph has symbols: plans of its shapes differ in numbers alone */
     bool overlap;     /* plan.overlaps */
+    bool steady;      /* plan.steady */
     bool plain;       /* programs in the graph's order, each result in memory of its own */
     coda_fold fold;
     enum exchange_wish exchange; /* exchange.h */

@@ -36,7 +36,7 @@ struct rank {
     enum leaving leaving; /* before its replay `leaves` */
     int leaves;
     char text[OVERLAP_TEXT];
-    unsigned flags;
+    unsigned flags, also; /* of all plans that overlap */
     coda_group *group;
     coda_plan *plan;
     void *args[MOST_ARGS], *work, *stream;
@@ -145,6 +145,16 @@ static void *capture(struct rank *r)
     return captured;
 }
 
+/* Of a plan whose runs have the memory of the first one, another one's is refused. */
+static bool runs_elsewhere(struct rank *r)
+{
+    void *other = device_alloc(coda_plan_workspace(r->plan));
+    coda_status s = other ? coda_run(r->plan, r->args, NULL, other, r->stream) : CODA_E_MEMORY;
+    bool refused = s == CODA_E_INVALID && strstr(coda_error(), "lies elsewhere");
+    device_free(other);
+    return refused || say(r, "it runs with another workspace");
+}
+
 static bool replay_all(struct rank *r, void *captured)
 {
     bool good = true;
@@ -165,13 +175,14 @@ static void *run_rank(void *ctx)
     void *captured = NULL;
     bool good = device_use(context[r->number]) && compile(r) && allocate(r);
     for (int with = 0; with < 2 && good; with++) {
-        r->flags = with ? CODA_OVERLAP : 0;
+        r->flags = with ? CODA_OVERLAP | r->also : 0;
         good = (!with || compile(r)) && (r->work = device_alloc(coda_plan_workspace(r->plan)));
         for (int i = 0; i < (with ? r->runs : 1) && good; i++) good = run_once(r, NULL);
         if (good && with) good = (captured = capture(r)) != NULL;
         if (good && with) good = replay_all(r, captured);
+        if (good && with && r->also && !r->leaving) good = runs_elsewhere(r);
         device_captured_free(captured);
-        device_free(r->work);
+        if (!with) device_free(r->work), r->work = NULL;
         captured = NULL;
     }
     if (!good) say(r, "no memory"), coda_group_abort(r->group);
@@ -185,6 +196,7 @@ static void free_rank(struct rank *r)
         if (r->bytes[i]) device_free(r->args[i]);
         free(r->want[i]);
     }
+    device_free(r->work); /* into which the other one may have copied until now */
     if (r->stream) device_stream_free(r->stream);
     coda_plan_free(r->plan);
     coda_group_free(r->group);
@@ -196,16 +208,18 @@ static const char *const names[OVERLAP_GRAPHS] = {"gradients", "pieces", "gradie
 /* Ranks in threads, of a new group; false: there is none. */
 static bool run_ranks(struct rank *r, int which, const char *how, int timeout_ms)
 {
+    bool steady = !strcmp(how, "straight copies");
     coda_group *group[RANKS];
     coda_group_options opt = CODA_GROUP_OPTIONS_INIT;
     pthread_t thread[RANKS];
     int begun = 0;
     opt.timeout_ms = timeout_ms;
-    setenv("CODA_EXCHANGE", how, 1);
+    setenv("CODA_EXCHANGE", steady ? "copies" : how, 1);
     bool good = !coda_group_local(group, RANKS, &opt);
     for (int k = 0; k < RANKS && good; k++) {
         r[k].number = k, r[k].group = group[k], r[k].runs = 1;
-        r[k].shares = which >= 2 && !strcmp(how, "copies");
+        r[k].shares = which >= 2 && strstr(how, "copies");
+        r[k].also = steady ? CODA_STEADY : 0;
         overlap_graph(r[k].text, sizeof r[k].text, which);
     }
     while (good && begun < RANKS && !pthread_create(&thread[begun], NULL, run_rank, &r[begun])) begun++;
@@ -240,7 +254,8 @@ static int check_leaving(int which, enum leaving leaving, int timeout_ms, struct
     int victim = (int)(random_next(draw) % RANKS), stays = 1 - victim;
     for (int k = 0; k < RANKS; k++) r[k].replays = REPLAYS;
     r[victim].leaving = leaving, r[victim].leaves = (int)(random_next(draw) % REPLAYS);
-    bool good = run_ranks(r, which, "copies", timeout_ms), late = r[victim].error[0];
+    bool good = run_ranks(r, which, random_next(draw) % 2 ? "copies" : "straight copies", timeout_ms),
+         late = r[victim].error[0];
     snprintf(who, sizeof who, leaving == GIVES_UP ? "rank %d gave up" : "rank %d missed exchange ", victim);
     snprintf(name, sizeof name, "%s, a rank that %s", names[which],
              leaving == GIVES_UP ? "gives up" : "comes no more");
@@ -264,9 +279,11 @@ int gpu_overlap(void)
     if (find_contexts(&gpu) < RANKS) return gpu_skip("overlap", "there is one GPU, and ranks want two");
     device_use(gpu.context);
     if (!jit_nccl_info(line, sizeof line)) return gpu_skip("overlap", line);
-    static const char *const how[] = {"nccl", "own", "copies"};
-    for (int i = 0; i < 3 * OVERLAP_GRAPHS; i++)
-        if (!device_emulated(&gpu) || scale_takes_half(i)) failed += check(i / 3, how[i % 3], &gpu);
+    static const char *const how[] = {"nccl", "own", "copies", "straight copies"};
+    for (int i = 0; i < 4 * OVERLAP_GRAPHS; i++) {
+        bool has = i % 4 < 3 || i / 4 >= 2; /* what is shared */
+        if (has && (!device_emulated(&gpu) || scale_takes_half(i))) failed += check(i / 4, how[i % 4], &gpu);
+    }
     struct random draw = {random_seed()};
     for (int i = 0; i < 4 && !device_dry(); i++)
         failed += check_leaving(2 + i / 2, i % 2 ? GIVES_UP : VANISHES, SHORT_MS, &draw, &gpu);
