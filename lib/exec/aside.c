@@ -83,11 +83,11 @@ coda_status aside_find(struct coda_plan *p)
  * others of its own have ended: twice its time. NCCL's exchanges have 24 blocks on a pair of H200s: rows of a
  * layer of 7B in two pieces took 832 us with 16 SMs left to them, 758 with 24.
  */
-static int wanted_sms(const struct coda_plan *p, int exchange)
+static int wanted_sms(const struct coda_plan *p, int exchange, int beside)
 {
     enum { NCCL_BLOCKS = 24 };
     const struct exchange_spec *s = p->plan.program[exchange].spec;
-    if (s->moves) return 0;
+    if (s->moves) return !p->plan.schedule[beside].leaves_warp;
     if (!p->program[exchange].runner->kernel) return NCCL_BLOCKS;
     bool copied = p->plan.schedule[exchange].tile.stages == EXCHANGE_BY_COPIES;
     return copied ? exchange_copies_sms(s) : EXCHANGE_BESIDE_BLOCKS;
@@ -98,7 +98,7 @@ int aside_sms(const struct coda_plan *p, int i)
     enum { MOST_SHARE = 4 };
     int most = 0;
     for (int k = 0; k < i && !p->program[i].aside; k++)
-        if (p->program[k].aside && i < p->plan.beside[k]) most = MAX(most, wanted_sms(p, k));
+        if (p->program[k].aside && i < p->plan.beside[k]) most = MAX(most, wanted_sms(p, k, i));
     return MIN(most, p->gpu.sms / MOST_SHARE);
 }
 
