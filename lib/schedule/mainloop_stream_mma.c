@@ -171,7 +171,7 @@ static int right_stages(const struct program *p, const struct tile *t)
  * the ring goes on. */
 static int sums_bytes(const struct program *p, const struct tile *t)
 {
-    return t->bk / RUN * stream_rows(p, t) * (pass_tiles(p, t) * 64 + 16);
+    return t->bk / RUN * stream_rows(p, t) * (pass_tiles(p, t) * 64 + 32);
 }
 static int least_stages(const struct program *p, const struct tile *t)
 {

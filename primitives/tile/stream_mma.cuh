@@ -80,7 +80,7 @@ template <class Config, class Epilogue> struct StreamMma {
         Fragments::digits ? Fragments::right_place(bk) : most_rows * right_pitch;
     using Ring = StreamRing<Config::stages, depth * Fragments::tile_bytes, Config::window>;
     using RightRing = StreamRing<Config::right_stages, right_bytes, Config::right_stages>;
-    using Partial = float[runs][most_rows][4 * pass_tiles + 1][4]; // rows begin in different banks
+    using Partial = float[runs][most_rows][4 * pass_tiles + 2][4]; // see put()
     static constexpr bool over_ring = passes == 1; // sums lie there, when all that it had is multiplied
     struct Shared {
         Ring ring;
@@ -370,21 +370,24 @@ template <class Config, class Epilogue> struct StreamMma {
     }
 
     // A warp's sums of a pass: a lane has two rows of A and, of each tile, two columns. These are one in each
-    // octet; of records whose rows are of either octet in turns, rows of the record. Rows that are not there
-    // would take the others their time: two lanes' stores go to one bank.
+    // octet; of records whose rows are of either octet in turns, rows of the record. Rows lie 8 banks further
+    // apart than whole rounds of banks, and every second pair of rows puts its columns in the other order: so
+    // all lanes' stores go to banks of their own. Rows that are not there are left out.
     DEV void put(const Sums &sum, int tiles) const
     {
         const int lane = threadIdx.x % 32, row = lane % 4 * 2, line = lane / 4, live = rows();
+        const int other = lane % 4 / 2;
 #pragma unroll
         for (int i = 0; i < own_tiles; i++) {
             const int tile = i * parts + threadIdx.x / 32 / runs;
             if (tile >= tiles) break;
 #pragma unroll
             for (int e = 0; e < 4 * octets; e++) {
-                const int side = e % 4 / 2, quad = by_turns ? 2 * side + line / 4 : line / 2,
+                const int side = e % 4 / 2 ^ other, quad = by_turns ? 2 * side + line / 4 : line / 2,
                           place = by_turns ? line % 2 * 2 + line / 2 % 2 : 2 * side + line % 2;
                 const int to = e / 4 * 8 + row + e % 2;
-                if (to < live) partial()[first_k() / run][to][4 * tile + quad][place] = sum[i][e / 4][e % 4];
+                const float x = other ? sum[i][e / 4][e % 4 ^ 2] : sum[i][e / 4][e % 4];
+                if (to < live) partial()[first_k() / run][to][4 * tile + quad][place] = x;
             }
         }
     }
