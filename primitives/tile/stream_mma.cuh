@@ -9,9 +9,10 @@
 // K is outside, rows are inside: all tiles of a pass advance along K together. So a warp has the sums of its
 // tiles in registers over all of K, and of A no more than its run of a chunk, which serves all its tiles.
 // At the end of a pass the sums of the four or eight runs meet in shared memory, where they are added in
-// their order: what a row of A gets does not depend on which block has its column; nor on how many rows there
-// are, but for one or two that are digits (digit_rows.cuh), and for up to eight of weights whose scales have
-// two levels (two_levels.cuh).
+// their order. Each block walks K from a chunk of its own on, and those ahead of it in the end: or all would
+// ask for the same lines of A at one time, behind which L2 has weights wait. What a row of A gets depends on
+// which block has its column, by that order; not on how many rows there are, but for one or two that are
+// digits (digit_rows.cuh), and for up to eight of weights whose scales have two levels (two_levels.cuh).
 // A block with more tiles than a pass has walks K again for the others. One of a tile or two has eight runs:
 // of four, every second warp would multiply nothing.
 //
@@ -118,6 +119,13 @@ template <class Config, class Epilogue> struct StreamMma {
     // Tiles that a pass has of this block, the last of which may lack quads.
     DEV int tiles_of(int pass) const { return clamp((count() + 3) / 4 - pass * pass_tiles, 0, pass_tiles); }
     DEV static int length(int chunk) { return chunk + 1 < chunks ? bk : (int)Config::k - chunk * bk; }
+    // The n-th chunk of this block. A row or two that become digits are short enough.
+    DEV int chunk_at(int n) const
+    {
+        if constexpr (Fragments::digits) return n;
+        const int chunk = n + (int)(block.index() % chunks);
+        return chunk < chunks ? chunk : chunk - chunks;
+    }
 
     // Consumers, in whole warps.
     DEV static void meet()
@@ -190,8 +198,8 @@ template <class Config, class Epilogue> struct StreamMma {
             for (int chunk = 0; chunk < chunks; chunk++)
 #pragma unroll 1
                 for (int tile = first; tile < end; tile += depth, at.next())
-                    if constexpr (packed) produce_records(at, tile, end, chunk);
-                    else produce_slot(at, 4 * tile, min(4 * end, count()), chunk);
+                    if constexpr (packed) produce_records(at, tile, end, chunk_at(chunk));
+                    else produce_slot(at, 4 * tile, min(4 * end, count()), chunk_at(chunk));
         }
         if constexpr (!packed) finish_copies();
     }
@@ -236,8 +244,8 @@ template <class Config, class Epilogue> struct StreamMma {
         for (int pass = 0; pass < passes; pass++)
 #pragma unroll 1
             for (int chunk = 0; chunk < chunks && tiles_of(pass); chunk++, at.next())
-                if constexpr (packed) supply_by_lanes(at, chunk);
-                else supply_by_bulk(at, chunk);
+                if constexpr (packed) supply_by_lanes(at, chunk_at(chunk));
+                else supply_by_bulk(at, chunk_at(chunk));
     }
 
     // Rows of A become digits, a chunk at a time; more are on their way meanwhile.
@@ -421,7 +429,8 @@ template <class Config, class Epilogue> struct StreamMma {
             const int tiles = tiles_of(pass);
             Sums sum = {};
 #pragma unroll 1
-            for (int chunk = 0; chunk < chunks && tiles; chunk++, right.next()) {
+            for (int n = 0; n < chunks && tiles; n++, right.next()) {
+                const int chunk = chunk_at(n);
                 Right x;
                 load_right(x, right, chunk);
 #pragma unroll
