@@ -11,10 +11,10 @@ include test/tiers.mk
 # ---- Builds: each is one make, whose compilers share this one's slots ----
 IN      = $(MAKE) --no-print-directory -s -f Makefile
 # The code that is shipped; a fifth of its compiler's time is debug information that no test reads.
-AS_IT_IS = BUILD=$(BUILD) CFLAGS='-O2 -g1'
+AS_IT_IS = BUILD=$(BUILD) PRECOMPILED=1 CFLAGS='-O2 -g1'
 # Sanitizers look at the library: what is undefined in a test proves nothing. Fakes and the emulator are no part of it.
-AS_ASAN = BUILD=$(BUILD)/asan FAKED=$(BUILD) SAN=address,undefined CFLAGS='-Og -g1' TEST_CFLAGS='-O0 -fno-sanitize=undefined'
-AS_TSAN = BUILD=$(BUILD)/tsan FAKED=$(BUILD) SAN=thread CFLAGS='-Og -g1' TEST_CFLAGS=-O0
+AS_ASAN = BUILD=$(BUILD)/asan PRECOMPILED=1 FAKED=$(BUILD) SAN=address,undefined CFLAGS='-Og -g1' TEST_CFLAGS='-O0 -fno-sanitize=undefined'
+AS_TSAN = BUILD=$(BUILD)/tsan PRECOMPILED=1 FAKED=$(BUILD) SAN=thread CFLAGS='-Og -g1' TEST_CFLAGS=-O0
 
 TORTURES := $(filter-out torture shim,$(basename $(notdir $(wildcard test/torture/*.c))))
 FUZZERS  := $(basename $(notdir $(wildcard test/fuzz/fuzz_*.c)))
