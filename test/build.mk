@@ -228,8 +228,9 @@ $(BUILD)/test/shim.o: test/shim/shim.cpp test/shim/host.h $(BUILD)/test/vocabula
 $(BUILD)/unit: $(BUILD)/test/shim.o
 
 # ---- The house ----
-layers: $(OBJ) ## which folder may include which, and call which
+layers: $(OBJ) ## which folder may include which, and call which; rooms that plan have no variables
 	@nm -A $(OBJ) | awk -v build=$(BUILD)/ -f test/house/layers.awk $$(find lib jit cache primitives examples perf -path examples/serving -prune -o -name '*.[ch]' -print -o -name '*.cuh' -print) -
+	@! nm -A -f sysv $(PLANNING:%.c=$(BUILD)/%.o) | grep -E '\| *(\.t?(bss|data)|\*COM)' | grep -vF '|.data.rel.ro'
 locale: $(OBJ) $(TOOL_OBJ) ## what is printed and read is alike in every locale
 	@nm -A $(filter %.o,$^) | awk -v build=$(BUILD)/ -f test/house/locale.awk $$(find lib jit cache examples -path examples/serving -prune -o -name '*.[ch]' -print) -
 exports: $(BUILD)/libcoda.so $(BUILD)/libcoda.a ## libcoda.so and libcoda.a export the calls of coda.h, and nothing else
