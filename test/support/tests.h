@@ -14,10 +14,10 @@
 #ifndef TESTS_H
 #define TESTS_H
 
-#include "base.h" /* before check.h, which has a macro named fail */
+#include "base.h"
 #include "util_scale.h"
-
 #include <check.h>
+#undef fail /* which is base.h's */
 
 /* For each assertion that holds Check writes where it is, for its line about a test that dies. Of one in a
  * loop the first says as much; a sanitizer says it itself, and sees each of those calls. */

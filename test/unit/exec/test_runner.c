@@ -9,12 +9,12 @@
 
 #include "cpu.h"
 
-#include "tests.h" /* last: Check has a macro named fail */
-
 static coda_status refuse(coda_status status, int index)
 {
-    return (fail)(status, "@%d callback: not today", index);
+    return fail(status, "@%d callback: not today", index);
 }
+
+#include "tests.h" /* last: Check has a macro named fail */
 
 enum { ROWS = 24, COLUMNS = 40, MOST = 16 };
 
