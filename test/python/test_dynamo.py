@@ -522,6 +522,8 @@ class Refused(Base):
             with torch.autocast("cpu", torch.bfloat16):
                 return F.linear(x, w)
         self.refused(cast, [x], "autocast")
+        with torch.autocast("cpu", torch.bfloat16):
+            self.assertEqual(self.refused(lambda x: F.linear(x, w), [x], "autocast around the call").dtype, torch.bfloat16)
 
         def written(x):
             y = F.linear(x, w)

@@ -334,6 +334,19 @@ class Calls(Grad):
         with self.assertRaisesRegex(RuntimeError, "a gradient of a gradient"):
             second[0].sum().backward()
 
+    def test_forward_mode(self):
+        """Its gradients are an error, and none are lost; numbers without any are as ever."""
+        from torch.autograd import forward_ad
+        x = torch.randn(4, 16)
+        for asks in (True, False):
+            model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Tanh()).requires_grad_(asks)
+            fast = self.compiled(model)
+            fast(x)
+            with forward_ad.dual_level():
+                self.assertTrue(torch.allclose(fast(x), model(x), atol=1e-5))
+                with self.assertRaisesRegex(coda.UnsupportedError, "gradients in forward mode"):
+                    fast(forward_ad.make_dual(x, torch.ones_like(x)))
+
     def test_changed_in_place(self):
         """A weight that was changed between forward and backward is an error, as in PyTorch."""
         x, w = self.leaf(4, 16), self.leaf(8, 16)

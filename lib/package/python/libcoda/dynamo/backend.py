@@ -62,6 +62,9 @@ def backend(module, example, *, options=None, mode=None):
     done = Done(module)
     last.append(done)
     keep, replay = options.get("keep", "products"), bool(options.get("replay", True))
+    kinds = {x.device.type for x in example if isinstance(x, torch.Tensor)} & {"cpu", "cuda"}
+    if any(map(torch.is_autocast_enabled, kinds)):
+        return give_up(module, done, options, "autocast around the call")
     try:
         done.whole = Whole(module, example, lambda m, why: give_up(m, done, options, why), keep, replay)
         return done.whole

@@ -5,6 +5,7 @@ import operator
 import re
 
 import torch
+from torch.autograd import forward_ad
 
 from .. import _addresses, arrays
 from .._stages import Scratch, dense_and_aligned, on, replays_of, run
@@ -70,6 +71,11 @@ def as_it_is(x):
 
 class Moved(UnsupportedError):
     """A tensor of the model has another type or shape than its graph."""
+
+
+def refuse_tangents(arguments):
+    if any(isinstance(x, torch.Tensor) and forward_ad.unpack_dual(x).tangent is not None for x in arguments):
+        raise UnsupportedError("gradients in forward mode, which no plan has: compile without backend=\"coda\"")
 
 
 class Found:
@@ -239,6 +245,8 @@ class Program:
         """Tensors that the call makes for leaves, or holds, and the leaves' addresses."""
         if type(arguments) is not tuple:
             arguments = tuple(arguments)
+        if forward_ad._current_level >= 0:
+            refuse_tangents(arguments)
         hold = self.kept.copy()
         both = self.located(hold, arguments)[:]
         for k, a in self.given:
