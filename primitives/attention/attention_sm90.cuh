@@ -7,7 +7,7 @@
 //     S = Q K_j^T                       while O += P V_(j+1) still runs
 //     P = 2^(c (S - max))               rounded to T and packed, the accumulator fragment of S is the
 //                                       A fragment of the next product: P never leaves registers
-//     O = O * 2^(c (old max - max))     once that product is done
+//     O = O * 2^(c (old max - max))     once that product is done, where a row's max has grown by much
 //
 // so that the tensor cores have work while a softmax runs; the other warpgroups fill what gaps remain.
 //
@@ -281,7 +281,8 @@ template <class Config> struct AttentionSm90 {
             if (Tiled::lengths && see.keys < block * bn + bn) clear_values(see.keys - block * bn);
         }
 
-        DEV void weigh(OnlineSoftmax &softmax, const View &of, i32 block, float (&factor)[2])
+        // Is any factor of the warp's not 1?
+        DEV bool weigh(OnlineSoftmax &softmax, const View &of, i32 block, float (&factor)[2])
         {
             if constexpr (Score<Tiled>::biased)
                 coda::score(score, of.score, of.bias, of.query + of.see.shift(), block * bn,
@@ -291,8 +292,11 @@ template <class Config> struct AttentionSm90 {
             KeyRange common = of.common();
             if (block * bn + bn > common.end || block * bn < common.first)
                 mask(score, of.see, of.query, block * bn);
+            if constexpr (groups < 3 || Score<Tiled>::plain)
+                return softmax.step_lazily(score, Score<Tiled>::exponent, factor);
             constexpr bool ends = Tiled::window || Tiled::ranges; // blocks come last one first
-            softmax.template step<2, ends>(score, Score<Tiled>::exponent, factor);
+            softmax.template step<2, ends>(score, Score<Tiled>::exponent, factor); // in fewer registers
+            return true;
         }
         // A tile's first block: S, with nothing beside it.
         DEV void attend_first(OnlineSoftmax &softmax, const View &of, i32 block)
@@ -309,7 +313,7 @@ template <class Config> struct AttentionSm90 {
         static constexpr bool in_turns = query_slots > 1; // all warpgroups have as many
         // S of one block beside O += P V of the one before it, which may be another tile's; then the former
         // become weights, which are not yet packed.
-        DEV void attend_next(OnlineSoftmax &softmax, const View &of, i32 block, const View &before,
+        DEV bool attend_next(OnlineSoftmax &softmax, const View &of, i32 block, const View &before,
                              i32 block_before, float (&factor)[2])
         {
             wait(s.full_keys[key.slot], key.parity);
@@ -320,18 +324,20 @@ template <class Config> struct AttentionSm90 {
             if (in_turns) ptx::named_arrive(barrier_turn + (group + 1) % groups, 256);
             finish<1>();
             release_keys();
-            weigh(softmax, of, block, factor);
+            const bool shrinks = weigh(softmax, of, block, factor);
             finish<0>();
             release_values();
+            return shrinks;
         }
         // All that follows the first S but for the last O += P V.
         DEV void attend_others(OnlineSoftmax &softmax, const View &of, KeyBlocks b)
         {
             float factor[2];
             for (i32 j = b.end - 2; j >= b.first; j--) {
-                attend_next(softmax, of, j, of, j + 1, factor);
+                if (attend_next(softmax, of, j, of, j + 1, factor)) {
 #pragma unroll
-                for (i32 i = 0; i < columns / 2; i++) out[i] *= factor[i >> 1 & 1];
+                    for (i32 i = 0; i < columns / 2; i++) out[i] *= factor[i >> 1 & 1];
+                }
                 pack_weights<Element>(score, weight);
             }
             release(s.empty_queries[tile_queries.slot]);

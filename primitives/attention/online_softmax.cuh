@@ -109,6 +109,58 @@ struct OnlineSoftmax {
         }
     }
 
+    // A row's m stays as it is while no weight of a block goes beyond 2^8: an m below the largest score serves as
+    // well, and what was summed before needs no factor then, as in FlashAttention-4. Each row decides for itself,
+    // so that its bits are its own.
+    static constexpr float most_growth = 8.0f;
+
+    // Likewise of both rows at once, whose instructions fill each other's waits. Is any factor of the warp's
+    // not 1?
+    template <i32 N> DEV bool step_lazily(float (&s)[N], float c, float (&factor)[2])
+    {
+        float top[2], base[2], old[2];
+        bool grows[2];
+#pragma unroll
+        for (i32 r = 0; r < 2; r++) {
+            float even = s[2 * r], odd = s[2 * r + 1];
+#pragma unroll
+            for (i32 i = 2 * r + 4; i < N; i += 4) even = fmaxf(even, s[i]), odd = fmaxf(odd, s[i + 1]);
+            top[r] = fmaxf(even, odd);
+        }
+#pragma unroll
+        for (i32 r = 0; r < 2; r++) top[r] = quad_max(top[r]);
+#pragma unroll
+        for (i32 r = 0; r < 2; r++) {
+            old[r] = max[r];
+            grows[r] = (top[r] - old[r]) * c > most_growth; // of two -inf: no
+            if (grows[r]) max[r] = top[r];
+            base[r] = max[r] == unseen() ? 0.0f : max[r] * c;
+        }
+        if (fmaxf(fabsf(base[0]), fabsf(base[1])) > exact_below) {
+#pragma unroll
+            for (i32 r = 0; r < 2; r++) {
+                if (!(fabsf(base[r]) > exact_below)) continue;
+                old[r] -= max[r], base[r] = 0.0f;
+#pragma unroll
+                for (i32 i = 2 * r; i < N; i += 4) s[i] -= max[r], s[i + 1] -= max[r];
+            }
+        }
+        float part[2] = {};
+#pragma unroll
+        for (i32 i = 0; i < N; i += 2) {
+            const i32 r = i >> 1 & 1;
+            s[i] = math::exp2(fmaf(s[i], c, -base[r]));
+            s[i + 1] = math::exp2(fmaf(s[i + 1], c, -base[r]));
+            part[r] += s[i] + s[i + 1];
+        }
+#pragma unroll
+        for (i32 r = 0; r < 2; r++) {
+            factor[r] = grows[r] ? math::exp2(fmaf(old[r], c, -base[r])) : 1.0f;
+            sum[r] = sum[r] * factor[r] + part[r];
+        }
+        return __ballot_sync(~0u, grows[0] || grows[1]) != 0;
+    }
+
     // l
     DEV float weights(i32 r) const { return quad_sum(sum[r]); }
     // 1 / l, the sink's weight included, or 0 for a row that sees no key. (Where all that it sees scores
