@@ -72,8 +72,10 @@ int attention_clustered_sms(const struct target *target);
 bool attention_fits_units(const struct attention_spec *a, const struct attention_terms *on,
                           struct reason *why);
 bool attention_is_scaled(const struct attention_spec *a);
-/* attention_wgmma.c: tiles whose queries a block holds at a time; `cluster` blocks share a tile's keys. */
+/* attention_wgmma.c: tiles whose queries shared memory has at a time; may registers have those of one?
+ * `cluster` blocks share a tile's keys. */
 int attention_query_slots(const struct attention_spec *a, int cluster);
+bool attention_holds_queries(const struct attention_spec *a, int cluster);
 /* Says no, and why: false. */
 bool attention_no(struct reason *why, enum reason_kind kind, int node, int64_t a, int64_t b);
 

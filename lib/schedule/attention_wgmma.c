@@ -2,8 +2,9 @@
  * attention_sm90.cuh. */
 #include "attention_kernel.h"
 
-/* Stages of narrow heads, whose blocks of keys are small and soon done; memory is as far as for others. */
-enum { NARROW_STAGES = 4 };
+/* Stages of narrow heads, whose blocks of keys are small and soon done; memory is as far as for others. With
+ * queries in registers shared memory has room for one more of wider heads. */
+enum { NARROW_STAGES = 4, HELD_STAGES = 3, NARROW = 64, MOST_HELD = 128 /* columns */ };
 
 /* What tiles of bm queries of narrow heads take, one with another: for a block of 128 keys 192 queries take
  * 4 / 3 of the time of 128, and a tile costs about as much as a block beside them. A limit leaves part of a
@@ -24,8 +25,8 @@ static bool has_three_groups(const struct attention_spec *a)
     return attention_has(a, ATTENTION_RANGES) || time_of_tiles(a, 192) < time_of_tiles(a, 128);
 }
 
-/* The tile of a kernel that has one block for each tile of queries, and holds those of so many. */
-static struct attention_tile tile_alone(const struct attention_spec *a, int query_slots)
+/* The tile of a kernel that has one block for each tile of queries, and room for those of so many. */
+static struct attention_tile tile_alone(const struct attention_spec *a, int query_slots, bool held)
 {
     struct attention_tile t = {.bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};
     int64_t row = 128 * CEIL_DIV(MIN(a->head_dim, FAR_TOO_WIDE), 64), bytes;
@@ -37,7 +38,8 @@ static struct attention_tile tile_alone(const struct attention_spec *a, int quer
     else if (a->head_dim > 128) t.bn = a->head_dim <= 192 ? 112 : 80;
     if (attention_has(a, ATTENTION_BIAS))
         t.bn -= 16 * ((a->head_dim > 64) + (a->score || attention_has(a, ATTENTION_RANGES)));
-    if (a->head_dim <= 64) t.stages = NARROW_STAGES;
+    if (a->head_dim <= NARROW) t.stages = NARROW_STAGES;
+    else if (held) t.stages = HELD_STAGES;
     bytes = row * (query_slots * t.bm + 2 * t.stages * t.bn) + 8 * (2 * query_slots + 4 * t.stages);
     t.shared_bytes = CEIL_DIV(bytes, 1024) * 1024;
     t.blocks = attention_blocks(a, t.bm);
@@ -67,7 +69,7 @@ static bool fits(const struct attention_spec *a, const struct attention_terms *o
 {
     const struct tensor_use *odd =
         a->use[ATTENTION_K].dtype != a->use[ATTENTION_Q].dtype ? &a->use[ATTENTION_K] : &a->use[ATTENTION_V];
-    struct attention_tile t = tile_alone(a, 1);
+    struct attention_tile t = tile_alone(a, 1, false);
     if (!attention_fits_units(a, on, why)) return false;
     if (odd->dtype != a->use[ATTENTION_Q].dtype)
         return attention_no(why, REASON_ATTENTION_DTYPE, odd->value, odd->dtype, 0);
@@ -78,20 +80,33 @@ static bool fits(const struct attention_spec *a, const struct attention_terms *o
            attention_no(why, REASON_ATTENTION_SHARED, -1, t.shared_bytes, on->target->shared_bytes);
 }
 
-/* A second tile wants shared memory, and registers for what its queries see, which ranges, sequences to look
- * up, a bias and a map of scores do not leave. The blocks of a cluster have one tile each. */
-int attention_query_slots(const struct attention_spec *a, int cluster)
+/* Does a block go from tile to tile without a pause? That wants room for the next one's queries, and registers
+ * for what they see, which ranges, sequences to look up, a bias and a map of scores do not leave. The blocks
+ * of a cluster have one tile each. */
+static bool is_carried(const struct attention_spec *a, int cluster)
 {
     bool more = attention_has(a, ATTENTION_RANGES) || attention_is_packed(a) || a->score ||
                 attention_has(a, ATTENTION_BIAS);
-    return a->head_dim <= 128 && !more && !cluster ? 2 : 1;
+    return a->head_dim <= MOST_HELD && !more && !cluster;
+}
+
+/* Three warpgroups have no registers for queries, nor have two where scores are more than scaled. */
+bool attention_holds_queries(const struct attention_spec *a, int cluster)
+{
+    return is_carried(a, cluster) && a->head_dim > NARROW && attention_is_plain(a);
+}
+
+int attention_query_slots(const struct attention_spec *a, int cluster)
+{
+    return is_carried(a, cluster) && !attention_holds_queries(a, cluster) ? 2 : 1;
 }
 
 static struct attention_tile tile(const struct attention_spec *a, const struct attention_terms *on)
 {
-    int64_t tiles = tile_alone(a, 1).blocks;
+    int64_t tiles = tile_alone(a, 1, false).blocks;
     int cluster = on->invariant ? 0 : tile_parts(a, tiles, on);
-    struct attention_tile t = tile_alone(a, attention_query_slots(a, cluster));
+    bool held = attention_holds_queries(a, cluster);
+    struct attention_tile t = tile_alone(a, attention_query_slots(a, cluster), held);
     t.cluster = cluster;
     t.blocks *= MAX(t.cluster, 1);
     t.persistent = t.blocks && !t.cluster;

@@ -11,10 +11,12 @@
 //
 // so that the tensor cores have work while a softmax runs; the other warpgroups fill what gaps remain.
 //
-// Where shared memory holds the queries of two tiles, a tile's last O += P V runs beside the next one's first
-// S, and its result is stored while the other warpgroups multiply: short sequences have few blocks of keys,
-// so what a tile costs beside them counts. There warpgroups also take turns: one issues both its products
-// before the next one does, which keeps one's softmax beside another's products.
+// Where the next tile's queries can be loaded meanwhile, a tile's last O += P V runs beside the next one's
+// first S, and its result is stored while the other warpgroups multiply: short sequences have few blocks of
+// keys, so what a tile costs beside them counts. There warpgroups also take turns: one issues both its products
+// before the next one does, which keeps one's softmax beside another's products. Either shared memory has the
+// queries of two tiles, or registers hold those of one (held), which leaves shared memory a slot more of keys
+// and values, and products less to read there.
 //
 // Blocks that no query of the tile sees are not visited; only blocks at a border are masked. TMA pads columns
 // to a multiple of 64 and rows past the end with zeros; of the columns products take those of the head, by
@@ -29,8 +31,8 @@
 // shared for the merge, through distributed shared memory.
 //
 // Config: type T (bf16 or f16); i32 heads, group (query heads for a key head), head_dim, window, ahead,
-// page, box (keys of a copy), bn, stages, groups, query_slots (tiles whose queries are held), cluster; bool
-// stored (the result is), lse (so are sums), limited, blind (there are queries before the first key, which
+// page, box (keys of a copy), bn, stages, groups, query_slots (tiles whose queries shared memory has), cluster; bool
+// held, stored (the result is), lse (so are sums), limited, blind (there are queries before the first key, which
 // see none), single (each sequence has one query), lengths, from_length, ranges, slopes, sinks, k_scales,
 // v_scales, starts (are there); float scale, scale_log2 (scale * log2 e), softcap; i64 lengths_stride,
 // ranges_time, ranges_end, slopes_stride, sinks_stride, table_page, k_scale_stride, v_scale_stride. Of packed
@@ -47,6 +49,7 @@
 #include "attention/tile_walk.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/control.cuh"
+#include "ptx/matrix.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/resources.cuh"
@@ -67,6 +70,7 @@ template <class Config> struct AttentionSm90 {
         AttentionRegisters<groups, Tiled::page != 0 || Tiled::starts || Tiled::ranges || Tiled::window != 0>;
 
     static constexpr i32 query_slots = Tiled::query_slots;
+    static constexpr bool held = Tiled::held, carried = query_slots > 1 || held;
 
     struct alignas(swizzle_atom) Shared { // tiles are chunks of [rows][64]
         u8 queries[query_slots][chunks][bm * swizzle_row];
@@ -207,7 +211,7 @@ template <class Config> struct AttentionSm90 {
         Cursor key, value;
         QueryCursor tile_queries;
         float score[bn / 2], out[columns / 2];
-        u32 weight[bn / 16][4];
+        u32 weight[bn / 16][4], own[held ? columns / 16 : 1][4]; // own: queries
 
         DEV Consumer(Shared &shared) : s(shared), group(threadIdx.x / 128 - 1), thread(threadIdx.x % 128) {}
 
@@ -218,14 +222,41 @@ template <class Config> struct AttentionSm90 {
             return ptx::wgmma_descriptor(ptx::shared_address(tile), leading, swizzle_atom);
         }
 
+        // The warp's 16 queries become the A fragments of all products of the tile.
+        DEV void hold_queries()
+        {
+            const u32 from = ptx::shared_address(s.queries[tile_queries.slot][0]) + group * box_bytes;
+            const u32 row = thread / 32 * 16 + thread % 16, odd = thread % 32 / 16;
+#pragma unroll
+            for (i32 i = 0; i < columns / 16; i++) {
+                const u32 piece = (2 * i % 8 + odd) ^ row % 8; // of the 16 bytes of a swizzled row
+                ptx::ldmatrix(from + i / 4 * (bm * swizzle_row) + row * swizzle_row + piece * 16, own[i]);
+            }
+            ptx::named_barrier(barrier_group + group, 128);
+            release_queries();
+        }
+        DEV void take_queries()
+        {
+            wait(s.full_queries[tile_queries.slot], tile_queries.parity);
+            if constexpr (held) hold_queries();
+        }
+        DEV void release_queries()
+        {
+            release(s.empty_queries[tile_queries.slot]);
+            tile_queries.next();
+        }
+
         // S = Q K^T.
         DEV void issue_scores()
         {
-            u64 a = descriptor(s.queries[tile_queries.slot][0] + group * box_bytes, 16);
             u64 b = descriptor(s.keys[key.slot][0], 16);
             pin(score);
+            if constexpr (held) pin(own);
             ptx::wgmma_fence();
-            multiply_keys<Element, Tiled::head_dim, swizzle_row * bm, bn>(score, a, b);
+            if constexpr (held) multiply_keys<Element, bn>(score, own, b);
+            else
+                multiply_keys<Element, Tiled::head_dim, swizzle_row * bm, bn>(
+                    score, descriptor(s.queries[tile_queries.slot][0] + group * box_bytes, 16), b);
             ptx::wgmma_commit();
         }
 
@@ -302,7 +333,7 @@ template <class Config> struct AttentionSm90 {
         DEV void attend_first(OnlineSoftmax &softmax, const View &of, i32 block)
         {
             float factor[2];
-            wait(s.full_queries[tile_queries.slot], tile_queries.parity);
+            take_queries();
             wait(s.full_keys[key.slot], key.parity);
             issue_scores();
             finish<0>();
@@ -310,7 +341,7 @@ template <class Config> struct AttentionSm90 {
             weigh(softmax, of, block, factor);
             pack_weights<Element>(score, weight);
         }
-        static constexpr bool in_turns = query_slots > 1; // all warpgroups have as many
+        static constexpr bool in_turns = carried; // all warpgroups have as many tiles
         // S of one block beside O += P V of the one before it, which may be another tile's; then the former
         // become weights, which are not yet packed.
         DEV bool attend_next(OnlineSoftmax &softmax, const View &of, i32 block, const View &before,
@@ -340,8 +371,7 @@ template <class Config> struct AttentionSm90 {
                 }
                 pack_weights<Element>(score, weight);
             }
-            release(s.empty_queries[tile_queries.slot]);
-            tile_queries.next();
+            if (!held) release_queries();
         }
         DEV void attend_last(const View &of, i32 block)
         {
@@ -475,7 +505,7 @@ template <class Config> struct AttentionSm90 {
                 const View of_next(in, tile, first_row());
                 OnlineSoftmax softmax_next;
                 float factor[2]; // there is no sum yet that it could shrink
-                wait(s.full_queries[tile_queries.slot], tile_queries.parity);
+                take_queries();
                 attend_next(softmax_next, of_next, blocks_of(of_next.see, tile).end - 1, of, b.first, factor);
                 write(softmax, of, now, to, stride, in);
                 clear_out();
@@ -530,7 +560,7 @@ template <class Config> struct AttentionSm90 {
             if (cluster > 1) meet(), meet(); // the exchange begins, and has been read
         } else {
             ptx::grow_registers<Registers::consumer>();
-            if constexpr (query_slots > 1) Consumer(s).consume_carried(mine, out, stride, in);
+            if constexpr (carried) Consumer(s).consume_carried(mine, out, stride, in);
             else Consumer(s).consume(mine, out, stride, in);
         }
     }

@@ -56,6 +56,16 @@ DEV void multiply_keys(float (&score)[n / 2], u64 a, u64 b)
                                                   whole + i);
 }
 
+// The same of queries that are held: fragments of 16 columns.
+template <class T, i32 n, i32 depth>
+DEV void multiply_keys(float (&score)[n / 2], const u32 (&query)[depth][4], u64 b)
+{
+#pragma unroll
+    for (i32 i = 0; i < depth; i++)
+        ptx::Wgmma<T, n>::template mma<0>(
+            score, query[i], b + (i / 4 * n * swizzle_row + i % 4 * 32) / descriptor_unit, i);
+}
+
 // The weights of keys, rounded to T: the fragment of S is, packed, operand A of the next product.
 template <class T, i32 n> DEV void pack_weights(const float (&score)[n], u32 (&weight)[n / 8][4])
 {
