@@ -7,7 +7,7 @@
  * What was seldom faster has a cost that only says which of it tuning should measure first: many waves of
  * tiles walked in squares, but for the largest tile in products that last; clusters that share K and scatter
  * its sums, where more rows leave SMs idle; clusters that share operands; three consumers, whose tiles are
- * the squarest, but for a single wave of 192 x 192.
+ * the squarest, but for few waves of 192 x 192.
  */
 #include "wgmma.h"
 
@@ -16,6 +16,7 @@
 
 #define WORTH_A_TAIL 0.995     /* of the cost without: the kernel takes 0.1 s more to compile */
 #define WORTH_THE_LARGEST 0.99 /* of the cost of the best of the others, to make up for errors of both */
+#define WORTH_A_SQUARE 0.95    /* likewise */
 
 enum {
     FEW_ROWS = 16, /* up to these rows half of an SM's memory keeps a block's weights coming */
@@ -28,6 +29,7 @@ enum {
     MOST_ODD_COLUMNS = 2048, /* ... of so many columns: where there are more, few rows are more waves */
     FEW_WAVES = 6,           /* up to this many waves, square rasterization with alternating direction
                                of K is faster (measured, with many rows) */
+    SQUARE_WAVES = 4,        /* of tiles of 192 x 192 */
     LASTING_WAVES = 16,      /* of the largest tiles: products that take milliseconds */
     TAIL_FROM = 192,         /* only tiles this wide may have a tail: with others L2 would not keep up */
     MOST_TAIL = 16,          /* narrow tiles of each row */
@@ -251,14 +253,27 @@ static void consider_scattered(struct search *s)
         }
 }
 
+/* The tile, walked in squares, if it costs less than `worth` times the cheapest. */
+static void consider_if_worth(struct search *s, struct tile t, double worth)
+{
+    s->square = true;
+    bool fits = complete_tile(s, &t);
+    s->square = false;
+    double cost = fits ? wgmma_cost(s->p, &t, s->target) : 0;
+    if (fits && s->n > 0 && cost < worth * s->cost[0]) search_add(s, &t, cost);
+}
+
 /* With many rows a square tile of three warpgroups loads fewer bytes for a product than the narrower ones of
- * two; where all of them run at once, there is no last wave that its size could leave half empty. */
-static void consider_single_wave(struct search *s)
+ * two. Where all of them run at once, there is no last wave that its size could leave half empty; few waves of
+ * it were measured where the cost says that they gain much: 14 % of 4608 x 3072 with K 15360, three waves. */
+static void consider_square(struct search *s)
 {
     struct tile t = {.bm = 192, .bn = 192, .groups = 3};
     int span = program_span(s->p);
-    bool once = !s->common && program_blocks(s->p, &t) <= s->target->sms;
-    if (once && s->p->dim[1] > MOST_ODD_ROWS && (!span || t.bn % span == 0)) consider(s, t);
+    int64_t blocks = program_blocks(s->p, &t), sms = s->target->sms;
+    if (s->common || s->p->dim[1] <= MOST_ODD_ROWS || (span && t.bn % span)) return;
+    if (blocks <= sms) consider(s, t);
+    else if (blocks <= SQUARE_WAVES * sms) consider_if_worth(s, t, WORTH_A_SQUARE);
 }
 
 /* The largest tile asks L2 for the fewest bytes, which is time and power in products that last. On an H100,
@@ -269,17 +284,13 @@ static void consider_largest(struct search *s)
     struct tile t = {.bm = 256, .bn = 192, .groups = 2};
     int span = program_span(s->p);
     if (program_blocks(s->p, &t) < LASTING_WAVES * (int64_t)s->target->sms || (span && t.bn % span)) return;
-    s->square = true;
-    bool fits = complete_tile(s, &t);
-    s->square = false;
-    double cost = fits ? wgmma_cost(s->p, &t, s->target) : 0;
-    if (fits && s->n > 0 && cost < WORTH_THE_LARGEST * s->cost[0]) search_add(s, &t, cost);
+    consider_if_worth(s, t, WORTH_THE_LARGEST);
 }
 
 static void consider_known(struct search *s)
 {
     consider_two(s, alone);
-    consider_single_wave(s);
+    consider_square(s);
     consider_largest(s);
 }
 
