@@ -80,9 +80,9 @@ static bool fits(const struct attention_spec *a, const struct attention_terms *o
            attention_no(why, REASON_ATTENTION_SHARED, -1, t.shared_bytes, on->target->shared_bytes);
 }
 
-/* Does a block go from tile to tile without a pause? That wants room for the next one's queries, and registers
- * for what they see, which ranges, sequences to look up, a bias and a map of scores do not leave. The blocks
- * of a cluster have one tile each. */
+/* Does a block go from tile to tile without a pause? That wants room for the next one's queries, and
+ * registers for what they see, which ranges, sequences to look up, a bias and a map of scores do not leave.
+ * The blocks of a cluster have one tile each. */
 static bool is_carried(const struct attention_spec *a, int cluster)
 {
     bool more = attention_has(a, ATTENTION_RANGES) || attention_is_packed(a) || a->score ||

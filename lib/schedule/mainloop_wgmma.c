@@ -264,8 +264,8 @@ static void consider_if_worth(struct search *s, struct tile t, double worth)
 }
 
 /* With many rows a square tile of three warpgroups loads fewer bytes for a product than the narrower ones of
- * two. Where all of them run at once, there is no last wave that its size could leave half empty; few waves of
- * it were measured where the cost says that they gain much: 14 % of 4608 x 3072 with K 15360, three waves. */
+ * two. Where all of them run at once, there is no last wave that its size could leave half empty. Few waves
+ * were measured where the cost says that they gain much: 4608 x 3072 with K 15360, which is three. */
 static void consider_square(struct search *s)
 {
     struct tile t = {.bm = 192, .bn = 192, .groups = 3};

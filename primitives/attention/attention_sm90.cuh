@@ -13,10 +13,10 @@
 //
 // Where the next tile's queries can be loaded meanwhile, a tile's last O += P V runs beside the next one's
 // first S, and its result is stored while the other warpgroups multiply: short sequences have few blocks of
-// keys, so what a tile costs beside them counts. There warpgroups also take turns: one issues both its products
-// before the next one does, which keeps one's softmax beside another's products. Either shared memory has the
-// queries of two tiles, or registers hold those of one (held), which leaves shared memory a slot more of keys
-// and values, and products less to read there.
+// keys, so what a tile costs beside them counts. There warpgroups also take turns: one issues both its
+// products before the next one does, which keeps one's softmax beside another's products. Either shared
+// memory has the queries of two tiles, or registers hold those of one (held), which leaves shared memory a
+// slot more of keys and values, and products less to read there.
 //
 // Blocks that no query of the tile sees are not visited; only blocks at a border are masked. TMA pads columns
 // to a multiple of 64 and rows past the end with zeros; of the columns products take those of the head, by
@@ -31,12 +31,13 @@
 // shared for the merge, through distributed shared memory.
 //
 // Config: type T (bf16 or f16); i32 heads, group (query heads for a key head), head_dim, window, ahead,
-// page, box (keys of a copy), bn, stages, groups, query_slots (tiles whose queries shared memory has), cluster; bool
-// held, stored (the result is), lse (so are sums), limited, blind (there are queries before the first key, which
-// see none), single (each sequence has one query), lengths, from_length, ranges, slopes, sinks, k_scales,
-// v_scales, starts (are there); float scale, scale_log2 (scale * log2 e), softcap; i64 lengths_stride,
-// ranges_time, ranges_end, slopes_stride, sinks_stride, table_page, k_scale_stride, v_scale_stride. Of packed
-// queries also bool from_start (positions count from the sequence's first query; else from behind its last)
+// page, box (keys of a copy), bn, stages, groups, query_slots (tiles whose queries shared memory has),
+// cluster; bool held, stored (the result is), lse (so are sums), limited, blind (there are queries before the
+// first key, which see none), single (each sequence has one query), lengths, from_length, ranges, slopes,
+// sinks, k_scales, v_scales, starts (are there); float scale, scale_log2 (scale * log2 e), softcap; i64
+// lengths_stride, ranges_time, ranges_end, slopes_stride, sinks_stride, table_page, k_scale_stride,
+// v_scale_stride. Of packed queries also bool from_start (positions count from the sequence's first query;
+// else from behind its last)
 // and i64 starts_stride; the extents' tq are then the rows of q, and their shift lacks what these positions
 // add. With a map of scores also bool mapped and float score(float s, float position, float key, float head):
 // score.cuh. With a bias what bias.cuh asks for.

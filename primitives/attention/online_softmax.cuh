@@ -109,9 +109,9 @@ struct OnlineSoftmax {
         }
     }
 
-    // A row's m stays as it is while no weight of a block goes beyond 2^8: an m below the largest score serves as
-    // well, and what was summed before needs no factor then, as in FlashAttention-4. Each row decides for itself,
-    // so that its bits are its own.
+    // A row's m stays as it is while no weight of a block goes beyond 2^8: one below the largest score serves
+    // as well, and needs no factor for what was summed before, as in FlashAttention-4. Each row decides for
+    // itself, so its bits are its own.
     static constexpr float most_growth = 8.0f;
 
     // Likewise of both rows at once, whose instructions fill each other's waits. Is any factor of the warp's
