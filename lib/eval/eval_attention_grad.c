@@ -37,9 +37,9 @@ struct pair {
 
 static double dot(const double *x, const double *y, int64_t n)
 {
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += x[i] * y[i];
-    return sum;
+    double even = n % 2 ? *x * *y : 0, odd = 0; /* one sum would wait for itself */
+    for (int64_t i = n % 2; i < n; i += 2) even += x[i] * y[i], odd += x[i + 1] * y[i + 1];
+    return even + odd;
 }
 
 static void add(double *to, double factor, const double *x, int64_t n)

@@ -384,9 +384,10 @@ static double output_error(const struct type *t, struct allowance of, const void
                            double smallest)
 {
     int64_t n = type_elements(t), columns = MAX(type_columns(t), 1);
-    double worst = 0, all = rms_of(want, n);
+    double worst = 0, all = rms_of(want, n), row = 0;
     for (int64_t i = 0; i < n; i++) {
-        double x = dtype_load(t->dtype, got, i), row = rms_of(want + i / columns * columns, columns);
+        double x = dtype_load(t->dtype, got, i);
+        if (i % columns == 0) row = rms_of(want + i, columns);
         if (x == want[i]) continue;
         double allow = of.rms * fmax(all, row) + of.element * fabs(want[i]) + smallest;
         worst = fmax(worst, isfinite(x) && isfinite(want[i]) ? fabs(x - want[i]) / allow : INFINITY);
