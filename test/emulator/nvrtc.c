@@ -281,9 +281,12 @@ static const char *const templates[] = {
     "tile/gemm_mma.cuh",
     "tile/gemv_sm90.cuh",
     "tile/gemm_simt.cuh",
+    "tile/stream_mma.cuh",
+    "tile/top_k.cuh",
     "exchange/reduce.cuh",
     "exchange/copies.cuh",
     "recurrent/conv1d.cuh",
+    "recurrent/scan_steps.cuh",
     "attention/attention_split_sm90.cuh",
 };
 enum { TEMPLATES = sizeof templates / sizeof *templates };
