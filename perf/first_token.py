@@ -3,12 +3,14 @@
 
     first_token.py MODEL SIDE LAYERS SAVED START [--cpu]
 
-SIDE: "coda", "compile", "autotune", or "saved", by the file SAVED, which is made where it is not there. START: the clock
+SIDE: "coda", "compile", "autotune", or "saved", by the file SAVED, which is made where it is not there, or "weights", by that
+file and weights of the shapes in SAVED.json, which is made beside it, without transformers. START: the clock
 when the process was started. Prints the seconds since then, each at once: when PyTorch and transformers were imported,
 when the device could be used, when the model was there, when the call could be made, and when the token was there; then,
 of Inductor's, how many graphs its caches had: "hits" of compiled graphs and of what autograd makes, and "misses".
 """
 import argparse
+import json
 import os
 import sys
 import time
@@ -17,10 +19,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # No package that looks for a module of its own finds one of this folder, as `pytorch`, which imports much.
 sys.path[0] = os.path.join(os.path.dirname(HERE), "build", "python")
 import torch
-import transformers
-sys.path.append(HERE)
-import dynamo_models
-sys.path.remove(HERE)
+BARE = sys.argv[2:3] == ["weights"]
+if not BARE:
+    import transformers
+    sys.path.append(HERE)
+    import dynamo_models
+    sys.path.remove(HERE)
+TOKENS = 2048
 
 
 def loaded(model, path):
@@ -28,8 +33,27 @@ def loaded(model, path):
 
     def saving(**call):
         libcoda.dynamo.save(model, path, call)
+        with open(path + ".json", "w") as f:
+            json.dump({"vocabulary": model.config.vocab_size, "shapes": {n: x.shape for n, x in model.state_dict().items()}}, f)
         return libcoda.dynamo.load(model, path)(**call)
     return libcoda.dynamo.load(model, path) if os.path.exists(path) else saving
+
+
+def weights_alone(path, device, tokens, reached):
+    """The token by weights in bf16, and the package's file."""
+    with open(path + ".json") as f:
+        of = json.load(f)
+    torch.manual_seed(7)
+    weights = {n: torch.empty(shape, dtype=torch.bfloat16, device=device).normal_(0, 0.02) for n, shape in of["shapes"].items()}
+    ids = torch.randint(of["vocabulary"], (1, tokens), device=device)
+    if device == "cuda":
+        torch.cuda.synchronize()
+    reached("model")
+    import libcoda.dynamo
+    fast = libcoda.dynamo.load(weights, path)
+    reached("ready")
+    fast(input_ids=ids, use_cache=False, logits_to_keep=1).logits.argmax().item()
+    reached("token")
 
 
 def compiled(model, side):
@@ -57,6 +81,8 @@ def main():
     torch.zeros(1, device=device).item()
     reached("device")
     with torch.no_grad():
+        if BARE:
+            return weights_alone(saved, device, 64 if cpu else TOKENS, reached)
         model = dynamo_models.model_of(name, opt, device)
         case = dynamo_models.Prefill(model, opt, device)
         if not cpu:

@@ -166,6 +166,37 @@ class Saved(Base):
         with self.assertRaisesRegex(TypeError, "pickle the model"):
             pickle.dumps(fast)
 
+    def test_weights_alone(self):
+        """A process with neither the model nor its package: by the weights' names."""
+        import subprocess
+        for name in ("llama", "bert"):
+            model, inputs = families.model_of(name), families.inputs_of(name)
+            self.saved(model, inputs)
+            given, made = (os.path.join(self.folder.name, n) for n in ("given", "made"))
+            torch.save((dict(model.state_dict()), inputs), given)
+            code = """if True:
+                import sys, torch, libcoda.dynamo
+                weights, inputs = torch.load(sys.argv[2])
+                with torch.no_grad():
+                    y = libcoda.dynamo.load(weights, sys.argv[1])(**inputs)
+                assert "transformers" not in sys.modules
+                torch.save((dict(y), y.%s), sys.argv[3])
+                """ % ("logits" if name == "llama" else "last_hidden_state")
+            subprocess.run([sys.executable, "-c", code, self.path, given, made], check=True)
+            got, want = torch.load(made), model(**inputs)
+            self.assertEqual(list(got[0])[:1], list(want)[:1])
+            self.assertLessEqual(off(got[1], want[0]), 1e-5)
+        weights = dict(model.state_dict())
+        fast = dynamo.load(weights, self.path)
+        with self.assertRaisesRegex(coda.UnsupportedError, "there is no model to compile: input_ids"):
+            fast(input_ids=inputs["input_ids"][:, :5])
+        w = weights.pop("encoder.layer.0.output.dense.weight")
+        with self.assertRaisesRegex(coda.InvalidError, "no encoder.layer.0.output.dense.weight among the weights"):
+            dynamo.load(weights, self.path)
+        for other in (w.bfloat16(), w[:, :8]):
+            with self.assertRaisesRegex(coda.InvalidError, "output.dense.weight is .*, and the file's is f32"):
+                dynamo.load({**weights, "encoder.layer.0.output.dense.weight": other}, self.path)
+
     # ---- What changes behind load ----
 
     def test_weights(self):

@@ -155,7 +155,8 @@ def holder_of(model, name):
 
 
 def device_of(model, form=None):
-    for x in (*model.parameters(), *model.buffers(), *(form.tensors if form else ())):
+    own = model.values() if isinstance(model, dict) else (*model.parameters(), *model.buffers())
+    for x in (*own, *(form.tensors if form else ())):
         return x.device
     return torch.device("cpu")
 

@@ -21,7 +21,7 @@ from .compiled import MOST, Moved, Program
 from .form import (Form, PLAIN, class_of, device_of, difference, digest, digests, holder_of, hooks_of, sized,
                    tensors_of, versions)
 from .lift import Leaf
-from .text import Text
+from .text import Text, name as word
 
 FORMAT = 1
 bundles = []  # of kernels, which the library reads as long as there is a process
@@ -45,8 +45,18 @@ def packed(x, made, form):
     raise UnsupportedError("the call returns a %s, which no file can hold" % type(x).__name__)
 
 
-def unpacking(form):
-    """A call of (results, tensors, objects) that gives what was packed."""
+class Fields(dict):
+    """What stands for an object whose class is not there: its fields, also by their names."""
+
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError("the result has no %s" % name) from None
+
+
+def unpacking(form, whole=None):
+    """A call of (results, tensors, objects) that gives what was packed. `whole`: what is made instead of classes."""
     kind, of = form
     if kind in ("made", "tensor", "object"):
         at = ("made", "tensor", "object").index(kind)
@@ -54,15 +64,16 @@ def unpacking(form):
     if kind == "plain":
         return lambda *lists: of
     if kind in ("list", "tuple"):
-        parts, whole = [unpacking(x) for x in of], list if kind == "list" else tuple
-        return lambda *lists: whole([p(*lists) for p in parts])
-    parts = {k: unpacking(x) for k, x in of.items()}
+        parts, made = [unpacking(x, whole) for x in of], list if kind == "list" else tuple
+        return lambda *lists: made([p(*lists) for p in parts])
+    parts = {k: unpacking(x, whole) for k, x in of.items()}
     if kind == "dict":
         return lambda *lists: {k: p(*lists) for k, p in parts.items()}
-    module, name = kind.split(":")
-    whole = functools.reduce(getattr, name.split("."), sys.modules.get(module))
-    if not dataclasses.is_dataclass(whole):
-        raise InvalidError("the file's calls return a %s, which is not there" % kind)
+    if whole is None:
+        module, name = kind.split(":")
+        whole = functools.reduce(getattr, name.split("."), sys.modules.get(module))
+        if not dataclasses.is_dataclass(whole):
+            raise InvalidError("the file's calls return a %s, which is not there" % kind)
     return lambda *lists: whole(**{k: p(*lists) for k, p in parts.items()})
 
 
@@ -117,7 +128,7 @@ class Said:
             self.leaves[node] = Leaf(node, x["argument"], x["tensor"], fresh=fresh)
         nodes = list(self.leaves)
         self.outputs = [(o[0], nodes[o[1]]) if o[0] == "leaf" else tuple(o) for o in of["outputs"]]
-        self.buffers = [(k, arguments[k]) for k, _ in of["buffers"]]
+        self.buffers = [(k, arguments[k]) for k, _ in of["buffers"] if arguments[k] is not None]
         self.taken, self.folded, self.spelled = of["taken"], of["folded"], {}
 
     def used_leaves(self):
@@ -247,26 +258,41 @@ def save(model, path, *calls, options=None):
 # ---- Load ----
 
 class Call:
-    """A call of a file's, of this model."""
+    """A call of a file's, of this model, or of weights by name."""
 
     def __init__(self, of, model, where, replay):
         self.key, self.between = of["key"], of["between"]
         places = list(enumerate(of["sources"]))
         self.given = [(k, s[1]) for k, s in places if s[0] == "call"]
-        self.own = [(k, *holder_of(model, s[1])) for k, s in places if s[0] == "model"]
+        bare, folded = isinstance(model, dict), {k for k, _ in of["program"]["buffers"]}
+        self.own = [(k, *((model, s[1]) if bare else holder_of(model, s[1]))) for k, s in places
+                    if s[0] == "model" and not (bare and k in folded and s[1] not in model)]
         self.sizes = [(k, *s[1:]) for k, s in places if s[0] == "size"]
         self.start = [s[1] if s[0] == "value" else None for _, s in places]
         arguments = self.arguments([None] * (1 + max((s[1] for _, s in places if s[0] == "call"), default=-1)), False)
         for k, known in of["program"]["buffers"]:
-            if arguments[k] is None or digest(arguments[k]) != known:
+            if (arguments[k] is None and not bare) or (arguments[k] is not None and digest(arguments[k]) != known):
                 raise InvalidError("%s is not what it was when the file was made" % of["sources"][k][1])
         device = "gpu" if where.type == "cuda" else "cpu"
         self.program = Program(Said(of["program"], arguments), device, where, of["program"]["at"], replay)
-        self.result = unpacking(of["result"])
+        self.result = unpacking(of["result"], Fields if bare else None)
+        if bare:
+            self.agree()
+
+    def agree(self):
+        """Are weights by name those of the file?"""
+        own, plan = {k: (d[n], n) for k, d, n in self.own}, self.program.plan
+        for x, i in zip(self.program.leaves, plan.leaves if plan else ()):
+            w, name = own.get(x.argument, (None, ""))
+            a = plan.args[i]
+            if w is not None and (word(w.dtype), list(w.shape)) != (a.dtype, list(a.dims)):
+                raise InvalidError("%s is %s %s, and the file's is %s %s" % (name, word(w.dtype), list(w.shape), a.dtype, list(a.dims)))
 
     def arguments(self, tensors, sized=True):
         made = self.start[:]
         for k, holder, name in self.own:
+            if name not in holder:
+                raise InvalidError("there is no %s among the weights" % name)
             made[k] = holder[name]
         for k, n in self.given:
             made[k] = tensors[n]
@@ -283,11 +309,12 @@ class Call:
 
 class Loaded:
     """A model that makes calls as a file has them. Others are compiled, with a warning at the first one; what is no call
-    is the model's: loaded.generate, loaded.config."""
+    is the model's: loaded.generate, loaded.config. `model` may be weights by name: then others are errors."""
 
     def __init__(self, model, saved, path, options):
         self.model, self.path, self.options, self.compiled = model, path, dict(options or {}), None
-        self.where, self.saved, self.hooks = device_of(model), saved, hooks_of(model)
+        self.bare = isinstance(model, dict)
+        self.where, self.saved, self.hooks = device_of(model), saved, [] if self.bare else hooks_of(model)
         replay = bool(self.options.get("replay", True))
         self.calls = [Call(of, model, self.where, replay) for of in saved["calls"]]
         self.known = {x.key: x for x in self.calls if x.between is None}
@@ -314,7 +341,7 @@ class Loaded:
 
     def check(self):
         """Is the process as it was when the file was made, as far as a graph depends on it?"""
-        if self.model.training is not self.saved["training"]:
+        if not self.bare and self.model.training is not self.saved["training"]:
             raise Moved("the model is %s training" % ("in" if self.model.training else "not in"))
         if any(self.hooks):
             raise Moved("a module has hooks")
@@ -340,6 +367,8 @@ class Loaded:
             return self.other(str(e))(*args, **kwargs)
 
     def other(self, why):
+        if self.bare:
+            raise UnsupportedError("%s does not have this call, and there is no model to compile: %s" % (self.path, why))
         if self.compiled is None:
             warnings.warn("libcoda compiles a call that %s does not have: %s" % (self.path, why), stacklevel=3)
             self.compiled = torch.compile(self.model, backend="coda", options=self.options)
@@ -361,17 +390,19 @@ def read(path):
 
 def load(model, path, options=None):
     """The model, whose calls that save() has put into this file run without being compiled: as of the same class, of
-    the same sizes, with whatever weights."""
-    saved, now, where = read(path), versions(model), device_of(model)
+    the same sizes, with whatever weights. Or weights alone, tensors by their names in the model, as state_dict() has
+    them: then neither the model nor its package is wanted, and a result that is an object of it is a dict of its fields."""
+    bare = isinstance(model, dict)
+    saved, now, where = read(path), versions(torch.nn.Module() if bare else model), device_of(model)
     for name, version in saved["versions"].items():
-        if now.get(name) != version:
+        if now.get(name) != version and not (bare and name not in ("torch", "libcoda")):
             raise InvalidError("%s was made with %s %s, and here is %s: save it again" %
                                (path, name, version, now.get(name, "none")))
     if saved["device"] != where.type:
         raise InvalidError("%s is for a model on %s, and this one is on %s" % (path, saved["device"], where.type))
-    if any(hooks_of(model)):
+    if not bare and any(hooks_of(model)):
         raise UnsupportedError("a module of the model has hooks, which no file holds")
-    made = digests(model)
+    made = saved["modules"] if bare else digests(model)
     for name in {**saved["modules"], **made}:
         if made.get(name) != saved["modules"].get(name):
             raise InvalidError("%s is of another model: they differ in %s" % (path, name or type(model).__name__))
