@@ -19,7 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 DATE = 2020, 1, 1, 0, 0, 0
 RELA, RELATIVE = 4, (8, 1027)  # a kind of section; of relocation, on x86-64 and aarch64
-PUBLIC = ("__init__.py", "backend.py", "saved.py")  # of libcoda/dynamo
+PUBLIC = ("backend", "load", "report", "reset", "save")  # of libcoda/dynamo
 
 
 def metadata(version):
@@ -71,12 +71,12 @@ def unapplied(data):
     return bytes(data)
 
 
-def undocumented(data):
-    """A module without its docstrings, each line where it was: so tracebacks are those of the tree."""
+def undocumented(data, public):
+    """A module without docstrings but those of public functions, each line where it was: so tracebacks are those of the tree."""
     lines = data.decode().split("\n")
     for node in ast.walk(ast.parse(data)):
         body = getattr(node, "body", None)
-        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) or len(body) < 2 or ast.get_docstring(node) is None:
+        if getattr(node, "name", "") in public or not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) or len(body) < 2 or ast.get_docstring(node) is None:
             continue
         for k in range(body[0].lineno - 1, body[0].end_lineno):
             lines[k] = ""
@@ -86,8 +86,8 @@ def undocumented(data):
 def shipped(name, data):
     """Docstrings of what nobody calls are for who has the tree: of the backend's parts, and names with an underscore."""
     folder, base = os.path.split(name)
-    inner = base.startswith("_") and base != "__init__.py" or folder == "dynamo" and base not in PUBLIC
-    return undocumented(data) if inner and base.endswith(".py") else data
+    inner = base != "__init__.py" and (base.startswith("_") or folder == "dynamo")
+    return undocumented(data, PUBLIC if folder else ()) if inner and base.endswith(".py") else data
 
 
 def files(package, library, folder, version, tag):
