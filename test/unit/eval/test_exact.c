@@ -3,7 +3,7 @@
  * the caller's graph and in the one that was rewritten.
  *
  * Expected are the operations' textbook formulas in long double (64 bits of mantissa), with loops of this
- * file. Sizes whose reciprocals and roots no float has.
+ * file. Sizes whose reciprocals and roots no float has. A sum of 4,096 in fp64 may be off by 4.5e-13.
  */
 #include "graph.h"
 #include "rewrite.h"
@@ -45,7 +45,7 @@ static void expect_rewritten(const char *text, void **args, int64_t n, bool agai
     r = again ? rewritten(g) : g;
     ck_assert_msg(coda_evaluate(r, args) == CODA_OK, "%s", coda_error());
     for (int64_t i = 0; i < n; i++)
-        ck_assert_msg(fabsl((long double)got[i] - want[i]) <= 2e-14L * fmaxl(fabsl(want[i]), 1),
+        ck_assert_msg(fabsl((long double)got[i] - want[i]) <= 2e-13L * fmaxl(fabsl(want[i]), 1),
                       "%s[%d] is %.17g, must be %.17Lg, off by %.2Lg; rewritten %d", text, (int)i, got[i],
                       want[i], (long double)got[i] / want[i] - 1, again);
     if (again) graph_free(r);
