@@ -113,7 +113,7 @@ $(BUILD)/libcoda.so: $(OBJ) lib/package/libcoda.map
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 TOOL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/coda/*.c))
 
-$(BUILD)/examples/%.o: ALL_CFLAGS += -Iexamples
+$(BUILD)/examples/%.o: ALL_CFLAGS += -Iexamples $(if $(SAN),-O0)
 $(BUILD)/coda: $(TOOL_OBJ) $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(LDLIBS)
 $(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libcoda.so
