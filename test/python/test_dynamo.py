@@ -560,6 +560,20 @@ class Refused(Base):
             self.assertIn("no rule for cumsum", dynamo.report())
         model.up.weight.mul_(2)
         self.assertLessEqual(off(fast(x)[0], model(x)[0]), 1e-5)
+        model.up.weight.data, model.up.bias.data = model.up.weight[:32], model.up.bias[:32]
+        model.down.weight.data = model.down.weight[:, :32]
+        self.assertLessEqual(off(fast(x)[0], model(x)[0]), 1e-5)
+        torch._dynamo.reset()
+        model.requires_grad_(False)
+        with torch.enable_grad():
+            fast = self.compiled(model, {"fallback": "eager"})
+            self.assertFalse(fast(x)[0].requires_grad)
+            model.last.weight.requires_grad_()
+            for call in (fast, model):
+                model.zero_grad()
+                call(x)[0].square().sum().backward()
+                call.kept = model.last.weight.grad.clone()
+        self.assertLessEqual(off(fast.kept, model.kept), 1e-5)
 
     def test_buffers_that_were_folded(self):
         """A buffer that is written to is folded anew."""

@@ -4,11 +4,12 @@ Nodes that are taken and nodes that are left get levels, so that a part is all o
 plans. What was folded is a constant of the parts that read it. A part without a product is left, too: it would save
 no launch. """
 import copy
+import warnings
 
 import torch
 from torch.fx.passes.split_module import split_module
 
-from .compiled import as_it_is, device_of, program_of
+from .compiled import Moved, as_it_is, device_of, program_of
 from .lift import FORBIDDEN, Lift, NESTING, is_number, paths_of, word_of
 from .rules import IN_PLACE
 from .text import Refuse
@@ -83,7 +84,9 @@ class Regions:
         if any(map(is_number, places, example)):
             raise Refuse("a number that may change, where a part is left to PyTorch")
         paths = paths_of(module)
-        self.keep, self.replay = keep, replay
+        self.module, self.keep, self.replay = module, keep, replay
+        self.tensors = [k for k, x in enumerate(example) if isinstance(x, torch.Tensor) and x.is_floating_point()]
+        self.recording, self.asked = torch.is_grad_enabled(), self.asking(example)
         lift = Lift(module, example, paths, tolerant=True, keep=keep).run()
         if keep and lift.silent:
             raise Refuse("torch.no_grad() around a part of it, where another part is left to PyTorch")
@@ -143,9 +146,21 @@ class Regions:
             raise Refuse("a %s between two parts: %s" % (type(x).__name__, place.name))
         return x
 
+    def asking(self, arguments):
+        return [k for k in self.tensors if arguments[k].requires_grad]
+
+    def by_torch(self, arguments, why):
+        """The whole graph, where it is not what was compiled: PyTorch 2.11 guards nothing of parameters."""
+        warnings.warn("libcoda leaves a call to PyTorch: %s" % why)
+        return self.module(*arguments)
+
     def __call__(self, *arguments):
         for k, known in self.buffers:
             if as_it_is(arguments[k]) != known:
-                raise RuntimeError("the buffer %d has new values, and they were folded: compile the model again" % k)
-        return self.split(*arguments)
-
+                return self.by_torch(arguments, "a buffer has new values, and others were computed with")
+        if self.recording and torch.is_grad_enabled() and self.asking(arguments) != self.asked:
+            return self.by_torch(arguments, "other weights ask for gradients than when its graph was made")
+        try:
+            return self.split(*arguments)
+        except Moved as e:
+            return self.by_torch(arguments, str(e))
