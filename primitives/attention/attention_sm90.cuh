@@ -20,7 +20,7 @@
 //
 // Blocks that no query of the tile sees are not visited; only blocks at a border are masked. TMA pads columns
 // to a multiple of 64 and rows past the end with zeros; of the columns products take those of the head, by
-// 16. Every sum has a fixed order.
+// 16, and 72 or 88 sums as they are. Every sum has a fixed order.
 //
 // Zero times NaN is NaN, so a value past a sequence's length must not even be multiplied: TMA zeroes the
 // rows past tk, clear_values those past the length. A NaN among the values that one query of a tile sees
@@ -65,7 +65,9 @@ template <class Config> struct AttentionSm90 {
     using Element = typename Tiled::T;
     static constexpr i32 bm = Tiled::bm, bn = Tiled::bn, stages = Tiled::stages, groups = Tiled::groups;
     static constexpr i32 chunks = (Tiled::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
-    static constexpr i32 columns = (Tiled::head_dim + 15) / 16 * 16; // of the result's fragment
+    static constexpr i32 depth = (Tiled::head_dim + 15) / 16; // products of 16 columns, which are a score
+    static constexpr i32 by = Tiled::head_dim > 64 && Tiled::head_dim < 96 ? 8 : 16;
+    static constexpr i32 columns = (Tiled::head_dim + by - 1) / by * by; // of the result's fragment
     static constexpr i32 threads = 128 * (1 + groups);
     using Registers =
         AttentionRegisters<groups, Tiled::page != 0 || Tiled::starts || Tiled::ranges || Tiled::window != 0>;
@@ -212,7 +214,7 @@ template <class Config> struct AttentionSm90 {
         Cursor key, value;
         QueryCursor tile_queries;
         float score[bn / 2], out[columns / 2];
-        u32 weight[bn / 16][4], own[held ? columns / 16 : 1][4]; // own: queries
+        u32 weight[bn / 16][4], own[held ? depth : 1][4]; // own: queries
 
         DEV Consumer(Shared &shared) : s(shared), group(threadIdx.x / 128 - 1), thread(threadIdx.x % 128) {}
 
@@ -229,7 +231,7 @@ template <class Config> struct AttentionSm90 {
             const u32 from = ptx::shared_address(s.queries[tile_queries.slot][0]) + group * box_bytes;
             const u32 row = thread / 32 * 16 + thread % 16, odd = thread % 32 / 16;
 #pragma unroll
-            for (i32 i = 0; i < columns / 16; i++) {
+            for (i32 i = 0; i < depth; i++) {
                 const u32 piece = (2 * i % 8 + odd) ^ row % 8; // of the 16 bytes of a swizzled row
                 ptx::ldmatrix(from + i / 4 * (bm * swizzle_row) + row * swizzle_row + piece * 16, own[i]);
             }

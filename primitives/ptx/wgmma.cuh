@@ -41,7 +41,9 @@ DEV u64 wgmma_descriptor_behind(u32 sixteenth, u32 bytes, u32 leading)
 #define CODA_D32 CODA_D16 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define CODA_D48 CODA_D32 ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define CODA_D64 CODA_D48 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define CODA_D72 CODA_D64 ", %32, %33, %34, %35"
 #define CODA_D80 CODA_D64 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define CODA_D88 CODA_D80 ", %40, %41, %42, %43"
 #define CODA_D96 CODA_D80 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define CODA_D112 CODA_D96 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define CODA_D128 CODA_D112 ", %56, %57, %58, %59, %60, %61, %62, %63"
@@ -59,7 +61,9 @@ DEV u64 wgmma_descriptor_behind(u32 sixteenth, u32 bytes, u32 leading)
 #define CODA_O32 CODA_O16, CODA_8(8)
 #define CODA_O48 CODA_O32, CODA_8(16)
 #define CODA_O64 CODA_O48, CODA_8(24)
+#define CODA_O72 CODA_O64, CODA_4(32)
 #define CODA_O80 CODA_O64, CODA_8(32)
+#define CODA_O88 CODA_O80, CODA_4(40)
 #define CODA_O96 CODA_O80, CODA_8(40)
 #define CODA_O112 CODA_O96, CODA_8(48)
 #define CODA_O128 CODA_O112, CODA_8(56)
@@ -120,7 +124,9 @@ CODA_WGMMA_BOTH(16, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
 CODA_WGMMA_BOTH(32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
 CODA_WGMMA_BOTH(48, "%24", "%25", "%26", "%27", "%28", "%29", "%30")
 CODA_WGMMA_BOTH(64, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+CODA_WGMMA_BOTH(72, "%36", "%37", "%38", "%39", "%40", "%41", "%42")
 CODA_WGMMA_BOTH(80, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
+CODA_WGMMA_BOTH(88, "%44", "%45", "%46", "%47", "%48", "%49", "%50")
 CODA_WGMMA_BOTH(96, "%48", "%49", "%50", "%51", "%52", "%53", "%54")
 CODA_WGMMA_BOTH(112, "%56", "%57", "%58", "%59", "%60", "%61", "%62")
 CODA_WGMMA_BOTH(128, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
