@@ -4,7 +4,7 @@
 
 /* Stages of narrow heads, whose blocks of keys are small and soon done; memory is as far as for others. With
  * queries in registers shared memory has room for one more of wider heads. */
-enum { NARROW_STAGES = 4, HELD_STAGES = 3, NARROW = 64, MOST_HELD = 128 /* columns */ };
+enum { NARROW_STAGES = 4, HELD_STAGES = 3, NARROW = 64, MOST_OF_THREE = 72, MOST_HELD = 128 /* columns */ };
 
 /* What tiles of bm queries of narrow heads take, one with another: for a block of 128 keys 192 queries take
  * 4 / 3 of the time of 128, and a tile costs about as much as a block beside them. A limit leaves part of a
@@ -16,12 +16,14 @@ static double time_of_tiles(const struct attention_spec *a, int bm)
 }
 
 /* Do three warpgroups share an SM? They have no registers for a map of scores or a bias, or for a window and
- * more than scaled scores. */
+ * more than scaled scores, nor with 72 columns for what is seen in part. */
 static bool has_three_groups(const struct attention_spec *a)
 {
+    bool limited = attention_is_limited(a) || a->window > 0 || !attention_is_plain(a) ||
+                   attention_has(a, ATTENTION_RANGES);
     bool more = a->score || attention_has(a, ATTENTION_BIAS) || attention_is_packed(a) ||
                 (a->window > 0 && !attention_is_plain(a));
-    if (a->head_dim > 64 || a->tq <= 128 || more) return false;
+    if (a->head_dim > (limited ? NARROW : MOST_OF_THREE) || a->tq <= 128 || more) return false;
     return attention_has(a, ATTENTION_RANGES) || time_of_tiles(a, 192) < time_of_tiles(a, 128);
 }
 
@@ -93,7 +95,7 @@ static bool is_carried(const struct attention_spec *a, int cluster)
 /* Three warpgroups have no registers for queries, nor have two where scores are more than scaled. */
 bool attention_holds_queries(const struct attention_spec *a, int cluster)
 {
-    return is_carried(a, cluster) && a->head_dim > NARROW && attention_is_plain(a);
+    return is_carried(a, cluster) && a->head_dim > NARROW && attention_is_plain(a) && !has_three_groups(a);
 }
 
 int attention_query_slots(const struct attention_spec *a, int cluster)
