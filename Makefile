@@ -32,6 +32,8 @@ PACKERS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard lib/pack/*.c))
 
 all: $(BUILD)/libcoda.so $(BUILD)/libcoda.a $(BUILD)/coda
 
+# No rule that is built into make is wanted; that none of them makes the next line's files would be most of its time.
+MAKEFLAGS += --no-builtin-rules
 # Not those of builds that lie in this one: reading them all would be two thirds of a make that has nothing to do.
 -include $(shell find $(BUILD) -mindepth 1 \( -name asan -o -name tsan -o -name serving \) -prune -o -name '*.d' -type f -print 2>/dev/null)
 
