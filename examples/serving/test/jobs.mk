@@ -20,7 +20,7 @@ ASAN_PROGRAMS = $(addprefix $(BUILD)/asan/,chat_server chat_load generate)
 
 .PHONY: built-plain built-library built-asan built-tsan
 built-plain:
-	@+$(IN) BUILD=$(BUILD) all tests
+	@+$(IN) BUILD=$(BUILD) CFLAGS='-O2 -g1' all tests
 # The SM in software, a compiler that waits, and a terminal, all of the library's tests.
 built-library: built-plain
 	@+$(MAKE) --no-print-directory -s -C $(TREE) BUILD=$(CODA_BUILD) all $(addprefix $(CODA_BUILD)/,emulator/libcuda.so.1 emulator/libnvrtc.so.13 emulator/libnccl.so.2 terminal_test)
