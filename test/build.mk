@@ -21,8 +21,8 @@ $(BUILD)/test/suites.h: $(TESTS)
 	@for f in $(TESTS:test/unit/%.c=%); do echo "SUITE($${f%%/*}, $${f#*/test_})"; done > $@
 $(BUILD)/test/unit/main.o: $(BUILD)/test/suites.h
 $(BUILD)/test/%.o: ALL_CFLAGS += $(TEST_CFLAGS) -I$(BUILD)/test -Itest/support -Itest
-# What unit tests do takes less time than to optimise it. References and random numbers lie in test/support.
-$(BUILD)/test/unit/%.o: ALL_CFLAGS += -O0
+# What these do themselves takes less time than to optimise it. References and random numbers lie in test/support.
+$(foreach t,unit torture fuzz conformance,$(BUILD)/test/$(t)/%.o): ALL_CFLAGS += -O0
 # A quarter of their compiler's time is Check's header: test/jobs.mk has GCC read it once, by the options of those that want it.
 # ccache could not keep what comes of it.
 ifneq ($(and $(PRECOMPILED),$(NO_EPILOGUES)),)
