@@ -184,14 +184,14 @@ static void *run_compilation(void *ctx)
     return NULL;
 }
 
-/* Signals stay with the program's threads. False: the system has no more threads. */
+/* Signals but for its own faults stay with the program's threads. False: the system has no more threads. */
 static bool start(pthread_t *thread, struct compilation *c)
 {
     enum { STACK = 8 << 20 };
     pthread_attr_t attr;
     sigset_t all, before;
     if (pthread_attr_init(&attr)) return false;
-    sigfillset(&all);
+    sigfillset(&all), sigdelset(&all, SIGSEGV), sigdelset(&all, SIGBUS), sigdelset(&all, SIGFPE);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     bool good =
         !pthread_attr_setstacksize(&attr, STACK) && !pthread_create(thread, &attr, run_compilation, c);
