@@ -9,7 +9,7 @@
     head       attention of 4,096 tokens to all, heads of 64 to 96 columns; SD3's at its own two lengths
     delta      the gated delta rule (2412.06464) of Qwen3.5-35B-A3B's shape: prompts, and a step of some sequences
     scan       Mamba's scan of the 2.8B shape (2312.00752), and SSD of Mamba-2 2.7B (2405.21060)
-    recurrent  a layer of each of these models, from its norm to the residual
+    recurrent  a layer of each of these models, from its norm to the residual; of the delta rule's one token, too
 
 Sides: "coda"; "compile" (torch.compile) and "eager"; "cudnn" and "flash" for attention; "fla" (the Triton kernels
 of the package flash-linear-attention, where it is installed), "mamba" and "triton" (serving_peers.py), "stream" (a copy
@@ -40,7 +40,8 @@ def all_cases(opt):
         Latent("cuda", 16), Latent("cuda", 4096),
         Delta("cuda", 1, 8192), Delta("cuda", 8, 2048), Delta("cuda", 64, 1), Delta("cuda", 1, 1),
         Scan("cuda", 1, 8192, 5120, 1, 16), Scan("cuda", 1, 8192, 80, 64, 128), Scan("cuda", 64, 1, 80, 64, 128),
-        DeltaLayer("cuda", 1, 8192), MambaLayer("cuda", 1, 8192), Mamba2Layer("cuda", 1, 8192)]
+        DeltaLayer("cuda", 1, 8192), DeltaLayer("cuda", 1, 1), DeltaLayer("cuda", 64, 1), MambaLayer("cuda", 1, 8192),
+        Mamba2Layer("cuda", 1, 8192)]
 
 
 if __name__ == "__main__":
