@@ -57,8 +57,12 @@ THREADED_FILES := $(sort $(shell grep -l pthread_create test/unit/*/test_*.c) te
 THREADED    := $(patsubst test_%,%,$(basename $(notdir $(THREADED_FILES))))
 
 $(eval $(call job,nvrtc-hopper,unit,env $(GERMAN) CODA_CACHE_DIR=$(KERNELS) CK_INCLUDE_TAGS=hopper $(BUILD)/unit))
-$(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,$(if $(filter emit,$(r)),env CODA_CACHE_DIR=$(KERNELS),env) $(GERMAN) CK_INCLUDE_TAGS=nvrtc CK_EXCLUDE_TAGS=hopper $(BUILD)/unit $(r))))
-$(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env $(GERMAN) $(if $(filter cache,$(r)),$(on_disk)) CK_EXCLUDE_TAGS=nvrtc $(BUILD)/unit $(r))))
+# A fork costs as much as most of these rooms' tests: of a process that NVRTC is in, a third of them. A full run, and
+# `make unit`, have a process for each test.
+UNFORKED := $(if $(FULL),,cpu emit fuse grad plan primitives schedule shapes)
+unforked  = $(if $(filter $(1),$(UNFORKED)),CK_FORK=no)
+$(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,$(if $(filter emit,$(r)),env CODA_CACHE_DIR=$(KERNELS),env) $(GERMAN) $(call unforked,$(r)) CK_INCLUDE_TAGS=nvrtc CK_EXCLUDE_TAGS=hopper $(BUILD)/unit $(r))))
+$(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env $(GERMAN) $(call unforked,$(r)) $(if $(filter cache,$(r)),$(on_disk)) CK_EXCLUDE_TAGS=nvrtc $(BUILD)/unit $(r))))
 # Under AddressSanitizer a fork costs more than most tests; what it finds ends the process anyhow. Some rooms' tests
 # want a process of their own: they raise signals, change the environment, or leave memory with NVRTC.
 IN_ONE_PROCESS := $(filter-out base cache jit profile tune,$(ROOMS))
