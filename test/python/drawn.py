@@ -565,8 +565,8 @@ def integers(rng, d, first):
     def remainder(s, x):
         return x + (torch.arange(d) % 3).to(x.dtype) * 0.1 + (torch.arange(d) // 5).to(x.dtype) * 0.01
 
-    def lost(s, x):
-        return s.a(x) + 20 * (x - x.to(torch.bfloat16).to(x.dtype))
+    def lost(s, x):  # of which PyTorch's gradient is what its own rounding leaves
+        return s.a(x) + 20 * (x - x.to(torch.bfloat16).to(x.dtype)).detach()
 
     def straight(s, x):
         return x + (x.half().to(x.dtype) * (x.bfloat16() > 0.3) - x).detach()

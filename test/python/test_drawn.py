@@ -69,8 +69,20 @@ class Modules(unittest.TestCase):
         for b, t in drawn.sizes(seed):
             x = drawn.given(seed, d, b, t, dtype)
             before = x.clone()
-            self.compare(module, fast, exact, x, dtype, grads, "B %d, T %d" % (b, t))
+            try:
+                self.compare(module, fast, exact, x, dtype, grads, "B %d, T %d" % (b, t))
+            except AssertionError:
+                if not grads or dtype == torch.float32:
+                    raise
+                self.turned.append(seed)
+                self.in_single(seed, b, t)
             self.assertTrue(torch.equal(x, before), "the input is another one")
+
+    def in_single(self, seed, b, t):
+        """The gradients in fp32: in 16 bits a value beside a kink, as relu's or a maximum's, is on its other side by luck."""
+        module, d = drawn.module(seed)
+        fast, exact = torch.compile(module, backend="coda", options={"fallback": "eager"}), copy.deepcopy(module).double()
+        self.compare(module, fast, exact, drawn.given(seed, d, b, t, torch.float32), torch.float32, True, "B %d, T %d" % (b, t))
 
     def compare(self, module, fast, exact, x, dtype, grads, what):
         runs = []
@@ -95,7 +107,7 @@ class Modules(unittest.TestCase):
                 self.near(got, eager, want, dtype, "%s of %s" % (name, what))
 
     def test_modules(self):
-        self.ratios = collections.defaultdict(list)
+        self.ratios, self.turned = collections.defaultdict(list), []
         whole, parts, left, why = 0, 0, 0, collections.Counter()
         for seed in cases():
             torch._dynamo.reset()
@@ -118,6 +130,7 @@ class Modules(unittest.TestCase):
         torch.set_grad_enabled(True)
         if len(list(cases())) >= 8:
             self.assertGreater(whole, left + parts)  # or this says nothing
+            self.assertLessEqual(len(self.turned), 2 + len(list(cases())) // 50, self.turned)
 
 
 if __name__ == "__main__":

@@ -444,6 +444,7 @@ class Modules(Base):
         self.equal(lambda x: x.tensor_split(4, -1) + x.tensor_split((3, -2, 20), 1) + x.split(4, 1) + x.chunk(4, 1), x)
         self.equal(lambda x, w: (x.T * 1, w.mT * 1, x.roll(3, 1), w.roll((1, -1), (0, 2)), x.repeat(2, 1, 3),
                                  w.movedim(0, -1) * 1, w.movedim((0, 2), (1, 0)) * 1, F.normalize(x * 0)), x, w)
+        self.equal(lambda x, w: (F.pad(x, (0, 0, 1, -1)), F.pad(w, (-1, 2, 0, 1)), F.pad(x, (3, -4), value=2.0)), x, w)
 
     def test_spellings(self):
         def f(x):

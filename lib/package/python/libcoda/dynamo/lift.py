@@ -252,8 +252,8 @@ class Lift:
             given = state.replaced(args, self.counters.tensor), state.replaced(kwargs, self.counters.tensor)
         try:
             made = rule(self, *given[0], **given[1])
-        except TypeError as e:
-            raise Refuse("%s of these arguments: %s" % (word, e)) from e
+        except (TypeError, ValueError, IndexError, RuntimeError) as e:
+            raise Refuse("%s of these arguments: %s" % (word, str(e).split("\n")[0])) from e
         if isinstance(made, Tensor) and made.made is None and made.node.word not in ("input", "weight"):
             made.made = (rules.SAME.get(word, word), args, kwargs)
         self.taken += 1

@@ -599,11 +599,13 @@ def pad(l, x, pad, mode="constant", value=None):
         raise Refuse("a pad that is no constant")
     for i, (before, after) in enumerate(zip(pad[::2], pad[1::2])):
         k = len(x.dims) - 1 - i
+        if x.shape[k] + min(before, 0) + min(after, 0) <= 0:
+            raise Refuse("a pad that leaves nothing of %s" % list(x.shape))
         x = layout.slice_dim(l.g, x, k, max(-before, 0), x.shape[k] - max(-after, 0), 1)
         shape = x.shape
 
         def part(n):
-            return torch.full((*shape[:k], n, *shape[k + 1:]), value or 0, dtype=x.dtype)
-        parts = [part(before)] * (before > 0) + [x] + [part(after)] * (after > 0)
+            return torch.full((*shape[:k], max(n, 0), *shape[k + 1:]), value or 0, dtype=x.dtype)
+        parts = [part(before)][:before > 0] + [x] + [part(after)][:after > 0]
         x = cat(l, parts, k)
     return x
