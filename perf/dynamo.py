@@ -6,7 +6,7 @@
 
     llama-8b, qwen3-8b   prefill: 2048 tokens and the logits of the last one; decode: a token behind 1024 others, by a
                          static cache; first: from the start of a process to its first token, all caches warm
-                         (first_token.py); "saved": by a file of libcoda.dynamo.save
+                         (first_token.py); "saved": by a file of libcoda.dynamo.save; "weights": by it and weights, without transformers
     llama-8b/train       forward and backward of 2048 tokens by the loss, without an optimiser
     minilm               32 sentences of 128 tokens with a mask
 
@@ -288,7 +288,7 @@ def row_of(name, sides, opt, device, want, eager):
 # ---- From the start of a process ----
 
 FIRST = ("coda", "compile", "saved")
-PAIR = ("saved", "compile")  # which are compared, in turns; traced by Dynamo is looked at once, if time is left
+PAIR = ("weights", "saved", "compile")  # which are compared, in turns; traced by Dynamo is looked at once, if time is left
 STEPS = ("imported", "device", "model", "ready", "token")
 
 
@@ -336,12 +336,12 @@ def first(name, opt):
         took = time.monotonic() - began
     if time.monotonic() - START + took / 2 < opt.seconds:
         rounds[-1]["coda"] = arrived(name, started(name, "coda", opt), "coda")
-    sides = [s for s in FIRST if s in rounds[-1]]
+    sides = [s for s in (*FIRST, "weights") if s in rounds[-1]]
     out = {s: {k: statistics.median(r[s][k] for r in rounds if s in r) for k in STEPS} for s in sides}
     took = {side: x["token"] for side, x in out.items()}
     row = {"case": "dynamo/%s/first" % name, "layers": opt.layers or 0, "seconds": took, "steps": out, "good": True,
            "rounds": len(rounds), "each": rounds,
-           "ratio": {"best": round(took["saved"] / took["compile"], 4),
+           "ratio": {"best": round(took["saved"] / took["compile"], 4), "weights": round(took["weights"] / took["compile"], 4),
                      **({"traced": round(took["coda"] / took["compile"], 4)} if "coda" in took else {})}}
     print("%-18s first token after %s s, ratio %s" % (name, took, row["ratio"]), flush=True)
     return row
