@@ -68,12 +68,12 @@ static bool write_text(struct speaker *s, const char *prompt, uint64_t text, uin
     if (n == 0) s->ids[n++] = 0;
     model_rewind(s->m, 0);
     s->m->length = 0;
-    for (int at = 0; s->n = n, true;) {
+    for (int at = 0;; n++) {
+        s->n = n;
         if (n >= s->most) return true;
         if (!model_decode(s->m, s->ids + at, n - at, &next, f) || !draw(s, text, seed, f)) return false;
         at = n;
         if (config_is_end(&s->m->config, s->ids[n])) return true; /* which is no part of the text */
-        n++;
     }
 }
 
