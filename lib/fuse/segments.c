@@ -322,6 +322,18 @@ static int64_t segment_to_open(const struct grouper *gr, const struct spot *p)
     return wanted ? wanted : SEGMENT_SPAN;
 }
 
+/* Does wgmma multiply tiles of SEGMENT_SPAN columns, as it does weights of 8 bits and packed ones? Streams take
+ * fewer rows. mma.sync, which has wider tiles, takes ten times as long for 2,048 rows. */
+static bool has_narrow_tiles(const struct grouper *gr, const struct group *q)
+{
+    enum { STREAM_ROWS = 16 };
+    const struct tensor_use *b = &q->p.b.data;
+    bool narrow = use_is_packed(b) || dtype_bytes(b->dtype, 1) == 1;
+    return narrow && dtype_is_half(q->p.a.dtype) && !q->p.invariant &&
+           target_has(&gr->opt->target, TARGET_PDL | TARGET_TMA | TARGET_WGMMA) &&
+           extent_reaches(q->p.dim[1], STREAM_ROWS + 1);
+}
+
 /* ---- Statistics of whole ranges ---- */
 
 /* Does n fold each row of a range? A tile leaves a state of the columns that it has of these, an empty one if
@@ -367,6 +379,11 @@ enum joining segment_join(struct grouper *gr, struct group *q, int value)
     if (segment && !extents_equal(wanted, segment)) {
         refuse_join(gr, REASON_SEGMENT_SIZE, -1, wanted, segment);
         return REFUSED;
+    }
+    if (!segment && extent_reaches(wanted, SEGMENT_SPAN + 1) && has_narrow_tiles(gr, q)) {
+        if (opens) refuse_join(gr, REASON_SEGMENT_TILE, -1, wanted, SEGMENT_SPAN);
+        if (opens) return REFUSED;
+        wanted = SEGMENT_SPAN;
     }
     q->p.segment = wanted;
     if (!wanted) refuse_join(gr, REASON_PART_BOUNDS, -1, p.first, p.columns);
