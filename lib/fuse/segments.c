@@ -322,8 +322,8 @@ static int64_t segment_to_open(const struct grouper *gr, const struct spot *p)
     return wanted ? wanted : SEGMENT_SPAN;
 }
 
-/* Does wgmma multiply tiles of SEGMENT_SPAN columns, as it does weights of 8 bits and packed ones? Streams take
- * fewer rows. mma.sync, which has wider tiles, takes ten times as long for 2,048 rows. */
+/* Does wgmma multiply tiles of SEGMENT_SPAN columns, as it does weights of 8 bits and packed ones? Streams
+ * take fewer rows. mma.sync, which has wider tiles, takes ten times as long for 2,048 rows. */
 static bool has_narrow_tiles(const struct grouper *gr, const struct group *q)
 {
     enum { STREAM_ROWS = 16 };
