@@ -335,7 +335,7 @@ static void print_config(const struct program *p, const struct schedule *s, stru
                                     : "HalfRows<A",
                 tile->bk);
     if (has_digits(p, tile)) text_printf(t, ", %d", (int)p->dim[1]);
-    text_printf(t, ">;\n");
+    text_printf(t, ">;\n    static constexpr bool turns = %s;\n", truth(p->dim[1] > 1 || p->invariant));
     text_printf(t, "    static constexpr int share_quads = %d, depth = %d, passes = %d, right_stages = %d;\n",
                 share_quads(p), depth(p, tile), passes(p, tile), right_stages(p, tile));
 }

@@ -11,8 +11,9 @@
 // At the end of a pass the sums of the four or eight runs meet in shared memory, where they are added in
 // their order. Each block walks K from a chunk of its own on, and those ahead of it in the end: or all would
 // ask for the same lines of A at one time, behind which L2 has weights wait. What a row of A gets depends on
-// which block has its column, by that order; not on how many rows there are, but for one or two that are
-// digits (digit_rows.cuh), and for up to eight of weights whose scales have two levels (two_levels.cuh).
+// which block has its column, by that order; not on how many rows there are, but for a single one, for two
+// that are digits (digit_rows.cuh), and for up to eight of weights whose scales have two levels
+// (two_levels.cuh). With CODA_BATCH_INVARIANT a block has sixteen, and none of these exceptions.
 // A block with more tiles than a pass has walks K again for the others. One of a tile or two has eight runs:
 // of four, every second warp would multiply nothing.
 //
@@ -119,10 +120,10 @@ template <class Config, class Epilogue> struct StreamMma {
     // Tiles that a pass has of this block, the last of which may lack quads.
     DEV int tiles_of(int pass) const { return clamp((count() + 3) / 4 - pass * pass_tiles, 0, pass_tiles); }
     DEV static int length(int chunk) { return chunk + 1 < chunks ? bk : (int)Config::k - chunk * bk; }
-    // The n-th chunk of this block. A row or two that become digits are short enough.
+    // The n-th chunk of this block. One row is short enough to begin with the first, and so are two digits'.
     DEV int chunk_at(int n) const
     {
-        if constexpr (Fragments::digits) return n;
+        if constexpr (Fragments::digits || !Config::turns) return n;
         const int chunk = n + (int)(block.index() % chunks);
         return chunk < chunks ? chunk : chunk - chunks;
     }
