@@ -120,20 +120,10 @@ struct footprint wgmma_footprint(const struct program *p, const struct tile *t)
         .fixed = bytes, .stage = (tile_a_rows(p, t) + t->bn) * 128 + 16, .granule = 1024};
 }
 
-/* The epilogue of so many sums of a thread has no register left to load 32 bits for each of a slot's. */
-static bool is_crowded(const struct program *p, const struct tile *t)
-{
-    bool wide = false;
-    for (int i = 0; i < p->steps; i++)
-        wide = wide || (p->step[i].kind == STEP_LOAD && step_level(&p->step[i]) == LEVEL_SLOT &&
-                        dtype_bytes(p->port[p->step[i].port].dtype, 1) > 2);
-    return wide && accumulators(t) > MOST_BUSY_ACCUMULATORS;
-}
-
 int wgmma_bytes_beside_warp(const struct program *p, const struct tile *t)
 {
     struct footprint f = wgmma_footprint(p, t);
-    if (t->groups != 2 || is_crowded(p, t)) return 0;
+    if (t->groups != 2) return 0;
     f.fixed -= t->groups * values_empty(p, group_rows(t), tile_share(t));
     return CEIL_DIV(f.fixed + t->stages * f.stage, f.granule) * f.granule;
 }

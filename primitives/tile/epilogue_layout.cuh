@@ -87,10 +87,11 @@ template <class Config, class Epilogue> struct EpilogueLayout {
     DEV static constexpr int segment_of(int patch) { return patch * segments / chunk_patches; }
 
     // How often a chunk's code is unrolled: once where it is large (it rotates, has wide states or several
-    // fetched values, or folds columns, in a large tile; a gated one has states), and where the sums of all
-    // chunks have the same order; else for each chunk.
+    // fetched values, or any beside a warp of another kernel, or folds columns, in a large tile; a gated one
+    // has states), and where the sums of all chunks have the same order; else for each chunk.
+    static constexpr bool is_tight = Config::leaves_warp && Fetched::lines > 0; // in registers
     static constexpr bool slot_code_is_long =
-        Columns::lanes == 2 || sizeof(State) > sizeof(float) || Fetched::lines > 1 || folds_columns ||
+        is_tight || Columns::lanes == 2 || sizeof(State) > sizeof(float) || Fetched::lines > 1 || folds_columns ||
         Epilogue::segment;
     static constexpr bool code_is_large = slot_code_is_long && blocks * Config::bn > 192;
     static constexpr bool chunks_are_alike =
@@ -105,7 +106,7 @@ template <class Config, class Epilogue> struct EpilogueLayout {
     {
         return n % 2 == 0 && n * direct_loads > loads_in_flight ? patches_in_flight(n / 2) : n;
     }
-    static constexpr bool one_by_one = Fetched::lines > 1 && blocks * Config::bn > 256;
+    static constexpr bool one_by_one = (Fetched::lines > 1 || is_tight) && blocks * Config::bn > 256;
     static constexpr int batch = one_by_one ? 1 : patches_in_flight(chunk_patches);
 
     // ---- Staging ----
