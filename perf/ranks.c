@@ -11,7 +11,7 @@
  *                       piece (CODA_OVERLAP), us: `behind` has them one behind the other
  *     step/SHAPE/M      forward and backward of a layer of M tokens a rank, whose gradients are added up
  *                       beside the rest of the backward, us: `behind` without CODA_OVERLAP, `apart` without
- *                       exchanges (`share` of it is left)
+ *                       exchanges (`share` of it is left); in memory that stays (CODA_STEADY)
  *     step_bf16/...     the same, whose gradients are rounded to bf16 before they are exchanged
  *
  * `own` is the figure with $CODA_EXCHANGE=own (--own WORD: another one), `times` how many of them the other
@@ -272,9 +272,10 @@ static void all_overlapped(struct figures *s)
     snprintf(name, sizeof name, "pieces/%s/%lld", s->small ? "small" : "7b", (long long)m);
     if (wanted(s, "pieces")) overlapped(s, name, &pieces);
     snprintf(name, sizeof name, "step/%s/%lld", s->small ? "small" : "7b", (long long)(2 * m));
+    step.steady = true;
     if (wanted(s, "step")) overlapped(s, name, &step);
     snprintf(name, sizeof name, "step_bf16/%s/%lld", s->small ? "small" : "7b", (long long)(2 * m));
-    rounded.rounds = true;
+    rounded.rounds = rounded.steady = true;
     if (wanted(s, "step_bf16")) overlapped(s, name, &rounded);
 }
 

@@ -91,8 +91,8 @@ template <class Config, class Epilogue> struct EpilogueLayout {
     // has states), and where the sums of all chunks have the same order; else for each chunk.
     static constexpr bool is_tight = Config::leaves_warp && Fetched::lines > 0; // in registers
     static constexpr bool slot_code_is_long =
-        is_tight || Columns::lanes == 2 || sizeof(State) > sizeof(float) || Fetched::lines > 1 || folds_columns ||
-        Epilogue::segment;
+        Columns::lanes == 2 || sizeof(State) > sizeof(float) || Fetched::lines > 1 || is_tight ||
+        folds_columns || Epilogue::segment;
     static constexpr bool code_is_large = slot_code_is_long && blocks * Config::bn > 192;
     static constexpr bool chunks_are_alike =
         Columns::gated ? has_state : buffered || !Columns::apart || Epilogue::segment;
