@@ -59,8 +59,9 @@ extern "C" {
  * up beside others: of half of its rows each rank adds the other one's part to its own, and gets the rest.
  * Where its columns have a factor, both may in fp32 be rounded at once. With CODA_STEADY, too, ranks that are
  * threads write what they have added up to where the other one wants it, and not into memory of the group's
- * from which it is copied: arguments and workspace of a plan's runs are then those of its first one with the
- * group, which coda_run looks at (CODA_E_INVALID), and stay until both ranks' streams have ended.
+ * from which it is copied: arguments and workspace of all runs of the graph with the group, by whichever plan
+ * of it, are then those of the first one, which coda_run looks at (CODA_E_INVALID), and stay until both
+ * ranks' streams have ended.
  * ---------------------------------------------------------------------------------------------- */
 
 /* One rank's view of a group. A rank uses its own from one thread at a time. */

@@ -73,7 +73,7 @@ coda_status steady_check(const struct call *c)
         if (s->at[ranks_rank(g) * s->gathers + k++] != call_tensor(c, &of->use[ALL_REDUCE_SUM]))
             return fail(CODA_E_INVALID,
                         "run: @%d all_gather: its result lies elsewhere than in the group's first run of the "
-                        "plan, which has CODA_STEADY",
+                        "graph, whose plan has CODA_STEADY",
                         i);
     }
     return status;
