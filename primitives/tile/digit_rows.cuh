@@ -27,6 +27,7 @@ struct DigitRows<Packed<Codes::int4, scales, zeros, along, columns>, Element, bk
     template <int octets> static constexpr int together = 2;
     template <int octets> static constexpr bool singly = true;
     template <int octets> static constexpr bool crowded = false;
+    template <int octets> static constexpr bool ahead = false;
 
     static constexpr int run = 128, products = run / 32, group = W::group < run ? W::group : run,
                          groups = run / group, each = group / 32; // products of a group

@@ -5,9 +5,9 @@
 // operands have the same. Each kind of weights says how its rows lie in a slot, `pitch` bytes apart, and
 // those of A, whose pitch is `pad` more than their bytes: lanes that read at a time are in different banks.
 // `together`: tiles that a warp multiplies at a time, whose sums need not wait for each other. `singly`: are
-// there registers for code for one of two, too? `crowded`: not even for the warp's number. A run is what a
-// warp multiplies of a chunk, that of A at right_place(its first k); of its k so many are live, from the
-// first on, in eights. `digits`: see digit_rows.cuh.
+// there registers for code for one of two, too? `crowded`: not even for the warp's number. `ahead`: for A's
+// next run, and is that worth it? A run is what a warp multiplies of a chunk, that of A at right_place(its
+// first k); of its k so many are live, from the first on, in eights. `digits`: see digit_rows.cuh.
 #pragma once
 
 #include "ptx/control.cuh"
@@ -28,6 +28,7 @@ template <class Element, int bk> struct HalfRows {
     template <int octets> static constexpr int together = 1;
     template <int octets> static constexpr bool singly = true;
     template <int octets> static constexpr bool crowded = false;
+    template <int octets> static constexpr bool ahead = false;
     static_assert(2 * bk % 128 == 0);
 
     template <int> using Lane = NoLane;
@@ -182,6 +183,7 @@ template <class T, class Element, int bk> struct ByteRows {
     template <int octets> static constexpr int together = 2;
     template <int octets> static constexpr bool singly = true;
     template <int octets> static constexpr bool crowded = false;
+    template <int octets> static constexpr bool ahead = false;
     static constexpr int pitch = bk + 64, tile_bytes = 16 * pitch;
     static_assert(sizeof(T) == size && bk % 128 == 0); // eight lanes that read have 64 bytes of two rows
 

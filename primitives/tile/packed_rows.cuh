@@ -34,6 +34,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
     template <int octets>
     static constexpr bool singly = octets == 1 || (codes_of != coda::Codes::e2m1 && W::group >= 128);
     template <int octets> static constexpr bool crowded = octets > 1 && W::group < 32;
+    template <int octets> static constexpr bool ahead = octets == 1 && W::two_levels && W::bits == 4;
     static constexpr int above = Codes::above;
     // What leaves with the sums of A: `above` and zero points, or minima.
     static constexpr bool wants_sums = W::minima || zeros == Zeros::points || Codes::few_bits;
@@ -146,6 +147,11 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
 
         DEV void load(const u8 *from, int live)
         {
+            fetch(from, live);
+            finish();
+        }
+        DEV void fetch(const u8 *from, int live)
+        {
             constexpr int pitch = 2 * bk + pad;
             const int first = threadIdx.x % 4 * 4;
             from += threadIdx.x % 32 / 4 * pitch + 2 * first;
@@ -156,6 +162,9 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
                 if (16 * q + first < live) w = *(const TwoWords *)(from + 8 * octet * pitch + 32 * q);
                 pair[octet][q][0] = w.at[0], pair[octet][q][1] = w.at[1];
             }
+        }
+        DEV void finish()
+        {
             if constexpr (scaled) half.convert(pair);
             if constexpr (from_below) below.template make<0, group<run> / 16>(pair);
             if constexpr (from_below ? W::minima && groups > 1 : wants_sums) sums.add_up(pair);

@@ -310,6 +310,17 @@ template <class Config, class Epilogue> struct StreamMma {
         x.load(s.right.data[at.slot] + Fragments::right_place(first_k()), live_of(chunk));
         s.right.release(at);
     }
+    // Is the next chunk's run loaded while tiles of the second step are multiplied, which all blocks have?
+    static constexpr bool ahead =
+        Fragments::template ahead<octets> &&passes == 1 && least_tiles > span && own_tiles >= 2 * step_tiles;
+    // Where there is no further chunk, what is loaded is never used.
+    DEV void fetch_right(Right &x, typename RightRing::Cursor at, int n) const
+    {
+        at.next();
+        if (n < chunks) s.right.wait(at);
+        x.fetch(s.right.data[at.slot] + Fragments::right_place(first_k()), live_of(chunk_at(n)));
+        if (n < chunks) s.right.release(at);
+    }
 
     // Of a step `n` of this warp's tiles, from `first` on, which lie at own[0] and behind it.
     template <int n>
@@ -339,8 +350,11 @@ template <class Config, class Epilogue> struct StreamMma {
     // The tiles of a step, from `first` on: those of one or more slots, of which each part of the warps has
     // some. All warps wait for all slots: so none is ahead of the others by a round of the ring. What lies
     // behind the last tile is not multiplied: of eleven tiles a twelfth would take each warp its time.
+    // `meanwhile` is done when the slots are there.
+    template <class Meanwhile>
     DEV void multiply_step(float (*sum)[octets][4], const Right &x, const Lane &lane,
-                           typename Ring::Cursor &at, int first, int tiles, int part, int chunk) const
+                           typename Ring::Cursor &at, int first, int tiles, int part, int chunk,
+                           Meanwhile meanwhile) const
     {
         constexpr int bytes = Fragments::tile_bytes;
         const u8 *slot[step_slots];
@@ -363,6 +377,7 @@ template <class Config, class Epilogue> struct StreamMma {
             for (int i = 1; i < step_slots; i++)
                 if (tile >= i * depth) own[j] = slot[i] + tile % depth * bytes;
         }
+        meanwhile();
         const bool all = !skips || first + span <= least_tiles;
 #pragma unroll
         for (int j = 0; j < step_tiles; j += at_once) {
@@ -419,6 +434,27 @@ template <class Config, class Epilogue> struct StreamMma {
         }
     }
 
+    // All chunks, whose runs of A are loaded one ahead.
+    DEV void multiply_ahead(Sums &sum, const Lane &lane, typename Ring::Cursor &at,
+                            typename RightRing::Cursor &right, int tiles, int part) const
+    {
+        Right x;
+        load_right(x, right, chunk_at(0));
+#pragma unroll 1
+        for (int n = 0; n < chunks; n++, right.next()) {
+            Right next;
+#pragma unroll
+            for (int i = 0; i < own_tiles; i += step_tiles) {
+                if (parts * i >= tiles) break;
+                if (i == step_tiles) fetch_right(next, right, n + 1);
+                multiply_step(sum + i, x, lane, at, parts * i, tiles, part, chunk_at(n), [&] {
+                    if (i == step_tiles) next.finish();
+                });
+            }
+            x = next;
+        }
+    }
+
     DEV void multiply_all(int own_part) const
     {
         auto at = Ring::consumer();
@@ -429,15 +465,18 @@ template <class Config, class Epilogue> struct StreamMma {
         for (int pass = 0; pass < passes; pass++) {
             const int tiles = tiles_of(pass);
             Sums sum = {};
+            if constexpr (ahead) multiply_ahead(sum, lane, at, right, tiles, part);
+            else
 #pragma unroll 1
-            for (int n = 0; n < chunks && tiles; n++, right.next()) {
-                const int chunk = chunk_at(n);
-                Right x;
-                load_right(x, right, chunk);
+                for (int n = 0; n < chunks && tiles; n++, right.next()) {
+                    const int chunk = chunk_at(n);
+                    Right x;
+                    load_right(x, right, chunk);
 #pragma unroll
-                for (int i = 0; i < own_tiles; i += step_tiles)
-                    if (parts * i < tiles) multiply_step(sum + i, x, lane, at, parts * i, tiles, part, chunk);
-            }
+                    for (int i = 0; i < own_tiles; i += step_tiles)
+                        if (parts * i < tiles)
+                            multiply_step(sum + i, x, lane, at, parts * i, tiles, part, chunk, [] {});
+                }
             if constexpr (Fragments::digits)
 #pragma unroll
                 for (int i = 0; i < own_tiles; i++) Fragments::finish(sum[i][0]);
