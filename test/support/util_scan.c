@@ -292,9 +292,10 @@ void scan_expected_free(struct scan_expected *e)
     free(e->after);
 }
 
+/* The worst of all, or four times the root of their mean square, which one unlucky element does not move. */
 static double error_of(coda_dtype t, const void *got, const double *want, int64_t n)
 {
-    double sum = 0, worst = 0;
+    double sum = 0, worst = 0, squares = 0;
     for (int64_t i = 0; i < n; i++) sum += want[i] * want[i];
     double rms = sqrt(sum / (double)MAX(n, 1)) + 1e-30;
     for (int64_t i = 0; i < n; i++) {
@@ -302,10 +303,13 @@ static double error_of(coda_dtype t, const void *got, const double *want, int64_
         if (t == CODA_F16 && fabs(want[i]) > 65000) continue; /* it may be an infinity */
         double off = fabs(x - want[i]) / (rms + fabs(want[i]));
         worst = off <= worst ? worst : isfinite(off) ? off : INFINITY;
+        squares += off * off;
     }
-    return worst;
+    return fmax(worst, 4 * sqrt(squares / (double)MAX(n, 1)));
 }
 
+/* Of bf16: what products of chunks round, gates multiply by up to five here. Of 16 draws of wide heads one
+ * element of 76,800 was off by 3.5e-2 at worst. */
 double scan_error(const struct scan_case *c, const graph *g, void **args, const struct scan_expected *e,
                   bool evaluate)
 {
@@ -318,7 +322,7 @@ double scan_error(const struct scan_case *c, const graph *g, void **args, const 
                         MAX(c->batch, 1) * c->tokens * columns);
     double s =
         error_of(evaluate && !keeps ? (coda_dtype)0 : left, after, e->after, sequences * columns * c->states);
-    y /= evaluate ? 1e-12 : c->dtype == CODA_F32 ? 2e-5 : 2e-2;
+    y /= evaluate ? 1e-12 : c->dtype == CODA_F32 ? 2e-5 : c->dtype == CODA_F16 ? 2e-2 : 6e-2;
     s /= evaluate && !keeps ? 1e-12 : left == CODA_F32 ? 1e-5 * fmax(1, (double)c->tokens / 64) : 2e-2;
     return fmax(y, s);
 }
