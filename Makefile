@@ -22,9 +22,9 @@ DEPS_INCLUDE = $(patsubst %,-I%,$(wildcard build/deps/include))
 ROOMS  := $(sort $(patsubst %/,%,$(dir $(wildcard lib/*/*.c))))
 SRC    := $(wildcard lib/*.c lib/*/*.c jit/*.c cache/*.c primitives/closed_text.c primitives/ref/*.c)
 # Rooms that plan keep nothing between calls (`make layers`). ThreadSanitizer, which looks at what threads share, takes theirs as
-# they are in $FAKED, where a build gives it.
+# they are in $FAKED, where a build gives it, but for programs, which runs read beside each other.
 PLANNING := $(filter-out lib/schedule/variants.c,$(wildcard $(patsubst %,lib/%/*.c,rewrite program plan fuse schedule emit)))
-UNSEEN := $(if $(and $(FAKED),$(filter thread,$(SAN))),$(PLANNING))
+UNSEEN := $(if $(and $(FAKED),$(filter thread,$(SAN))),$(filter-out lib/program/%,$(PLANNING)))
 OBJ    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(UNSEEN),$(SRC))) $(UNSEEN:%.c=$(FAKED)/%.o) $(BUILD)/prim.o
 PRIMS  := $(sort $(wildcard primitives/*.cuh primitives/*/*.cuh))
 REFS   := $(sort $(wildcard primitives/ref/*.c))

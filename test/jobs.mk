@@ -59,7 +59,7 @@ THREADED    := $(patsubst test_%,%,$(basename $(notdir $(THREADED_FILES))))
 $(eval $(call job,nvrtc-hopper,unit,env $(GERMAN) CODA_CACHE_DIR=$(KERNELS) CK_INCLUDE_TAGS=hopper $(BUILD)/unit))
 # A fork costs as much as most of these rooms' tests: of a process that NVRTC is in, a third of them. A full run, and
 # `make unit`, have a process for each test.
-UNFORKED := $(if $(FULL),,cpu emit fuse grad plan primitives schedule shapes)
+UNFORKED := $(if $(FULL),,emit fuse grad plan primitives schedule shapes)
 unforked  = $(if $(filter $(1),$(UNFORKED)),CK_FORK=no)
 $(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,$(if $(filter emit,$(r)),env CODA_CACHE_DIR=$(KERNELS),env) $(GERMAN) $(call unforked,$(r)) CK_INCLUDE_TAGS=nvrtc CK_EXCLUDE_TAGS=hopper $(BUILD)/unit $(r))))
 $(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env $(GERMAN) $(call unforked,$(r)) $(if $(filter cache,$(r)),$(on_disk)) CK_EXCLUDE_TAGS=nvrtc $(BUILD)/unit $(r))))

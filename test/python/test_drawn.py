@@ -45,6 +45,10 @@ def all_of(x):
     return x if isinstance(x, tuple) else (x,)
 
 
+class FarGradient(AssertionError):
+    """A gradient that is no NaN, has its shape and dtype, and is too far from fp64's."""
+
+
 class Modules(unittest.TestCase):
     def near(self, got, eager, want, dtype, what):
         """As near to fp64 as PyTorch is, but for luck in rounding a tensor, which one of few elements has more of; of all
@@ -54,8 +58,10 @@ class Modules(unittest.TestCase):
         unit, (ours, most), (theirs, their_most) = torch.finfo(dtype).eps, distance(got, want), distance(eager, want)
         luck = 2.5 + 6 / want.numel() ** 0.5
         least = 8 * unit if dtype == torch.float32 else 2 * unit
-        self.assertLessEqual(ours, max(luck * theirs, least), "%s: PyTorch is off by %.2g" % (what, theirs))
-        self.assertLessEqual(most, max(1.6 * luck * their_most, 2 * least), "%s: PyTorch is off by %.2g at most" % (what, their_most))
+        far = ours > max(luck * theirs, least) or most > max(1.6 * luck * their_most, 2 * least)
+        if far:
+            raise (FarGradient if what.startswith("gradient") else AssertionError)(
+                "%s: off by %.2g, %.2g at most, and PyTorch by %.2g, %.2g" % (what, ours, most, theirs, their_most))
         if theirs > unit / 8:
             self.ratios[dtype].append(math.log(max(ours, unit / 64) / theirs))
 
@@ -71,8 +77,8 @@ class Modules(unittest.TestCase):
             before = x.clone()
             try:
                 self.compare(module, fast, exact, x, dtype, grads, "B %d, T %d" % (b, t))
-            except AssertionError:
-                if not grads or dtype == torch.float32:
+            except FarGradient:
+                if dtype == torch.float32:
                     raise
                 self.turned.append(seed)
                 self.in_single(seed, b, t)
@@ -130,7 +136,7 @@ class Modules(unittest.TestCase):
         torch.set_grad_enabled(True)
         if len(list(cases())) >= 8:
             self.assertGreater(whole, left + parts)  # or this says nothing
-            self.assertLessEqual(len(self.turned), 2 + len(list(cases())) // 50, self.turned)
+            self.assertLessEqual(len(set(self.turned)), 1 + len(list(cases())) // 50, self.turned)
 
 
 if __name__ == "__main__":
