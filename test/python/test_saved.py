@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """test_saved.py -- libcoda.dynamo.save and load: calls of a model from a file, on the CPU device, without a graph of
 Dynamo's; calls that the file does not have; files and models that do not fit, by name."""
+import dataclasses
 import os
 import sys
 import tempfile
@@ -21,6 +22,13 @@ import libcoda.dynamo as dynamo
 from test_dynamo import Base, off
 
 EAGER = {"fallback": "eager"}
+
+
+@dataclasses.dataclass
+class Result:
+    values: torch.Tensor
+    items: torch.Tensor
+    y: torch.Tensor
 
 
 class Saved(Base):
@@ -196,6 +204,69 @@ class Saved(Base):
         for other in (w.bfloat16(), w[:, :8]):
             with self.assertRaisesRegex(coda.InvalidError, "output.dense.weight is .*, and the file's is f32"):
                 dynamo.load({**weights, "encoder.layer.0.output.dense.weight": other}, self.path)
+
+    def test_ties(self):
+        """A tensor of several names is taken by any of them, and they agree."""
+        class Model(torch.nn.Module):
+            def __init__(self, head_first):
+                super().__init__()
+                if head_first:
+                    self.head, self.embed = torch.nn.Linear(8, 16, bias=False), torch.nn.Embedding(16, 8)
+                else:
+                    self.embed, self.head = torch.nn.Embedding(16, 8), torch.nn.Linear(8, 16, bias=False)
+                self.head.weight = self.embed.weight
+
+            def forward(self, ids):
+                return self.head(self.embed(ids))
+        for head_first in (False, True):
+            model, ids = Model(head_first).eval(), torch.randint(0, 16, (2, 5))
+            self.saved(model, (ids,))
+            w, want = model.embed.weight.detach(), model(ids)
+            for weights in ({"embed.weight": w}, {"head.weight": w}, {"embed.weight": w, "head.weight": w.clone()}):
+                self.assertLessEqual(off(dynamo.load(weights, self.path)(ids), want), 1e-5)
+            for other in (w + 1, w.bfloat16(), w[:, :4]):
+                for weights in ({"embed.weight": w, "head.weight": other}, {"embed.weight": other, "head.weight": w}):
+                    with self.assertRaisesRegex(coda.InvalidError, "^(embed.weight and head|head.weight and embed)"
+                                                ".weight are one tensor in the file, and here they differ$"):
+                        dynamo.load(weights, self.path)
+            with self.assertRaisesRegex(coda.InvalidError, "there is no (embed|head).weight among the weights"):
+                dynamo.load({}, self.path)
+
+    def test_fields(self):
+        """Of a result whose class is not there, be they named as a dict's methods are."""
+        model, x = torch.nn.Linear(8, 8).eval(), torch.randn(3, 8)
+
+        class Named(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = model
+
+            def forward(self, x):
+                y = self.w(x)
+                return Result(y, y * 2, y + 1)
+        named = Named().eval()
+        self.saved(named, (x,))
+        got, y = dynamo.load(dict(named.state_dict()), self.path)(x), model(x)
+        for a, b in ((got.values, y), (got.items, y * 2), (got.y, y + 1), (got["values"], y), (dict(got)["y"], y + 1)):
+            self.assertLessEqual(off(a, b), 1e-5)
+        with self.assertRaisesRegex(AttributeError, "none"):
+            got.none
+
+    def test_given(self):
+        """Weights by name, of whatever kind, beside what the file does not read."""
+        import collections
+        model, x = torch.nn.Linear(8, 8).eval(), torch.randn(4, 8)
+        self.saved(model, (x,))
+        weights = dict(model.state_dict())
+        for given in ({"epoch": 3, "none": None, **weights}, collections.UserDict(weights),
+                      {"q": torch.empty(2, device="meta"), **weights}):
+            self.assertLessEqual(off(dynamo.load(given, self.path)(x), model(x)), 1e-5)
+        w = weights["weight"]
+        for other in (w.numpy(), None, 3, w.to_sparse(), w.to("meta"), w.double(), w.to(torch.complex64)):
+            with self.assertRaisesRegex(coda.InvalidError, "^weight is [^\n]*$"):
+                dynamo.load({**weights, "weight": other}, self.path)
+        with self.assertRaisesRegex(coda.UnsupportedError, "argument 0 on axis 0 is 5, and 4 was saved"):
+            dynamo.load(weights, self.path)(x.new_zeros(5, 8))
 
     # ---- What changes behind load ----
 

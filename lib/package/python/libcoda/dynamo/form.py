@@ -18,7 +18,8 @@ class Form:
 
     def __init__(self, where, args, kwargs):
         self.where, self.numbers, self.tensors, self.objects, self.path = where, {}, [], [], []
-        self.key = self.of(args), tuple((k, self.at(k, kwargs[k])) for k in sorted(kwargs))
+        given = [("argument %d" % k, x) for k, x in enumerate(args)], sorted(kwargs.items())
+        self.key = tuple([tuple([(k, self.at(k, x)) for k, x in list_]) for list_ in given])
 
     def at(self, name, x):
         self.path.append(str(name))
@@ -40,7 +41,7 @@ class Form:
             place = "here" if x.device == self.where else str(x.device)
             return type(x).__name__, x.dtype, place, tuple(x.shape), str(x.layout)
         if type(x) in (list, tuple):
-            return type(x).__name__, tuple([self.at(k, y) for k, y in enumerate(x)])
+            return type(x).__name__, tuple([(str(k), self.at(k, y)) for k, y in enumerate(x)])
         if type(x) is dict:
             return "dict", tuple([(k, self.at(k, y)) for k, y in x.items()])
         if isinstance(x, torch.device):
@@ -69,18 +70,19 @@ def sized(key, saved):
     return max(values, default=0)
 
 
-def difference(key, saved, path=()):
+def difference(key, saved, path=""):
     """The first thing in which they differ, in words."""
     if isinstance(key, tuple) and isinstance(saved, tuple) and len(key) == len(saved):
         for k, (a, b) in enumerate(zip(key, saved)):
             named = isinstance(a, tuple) and len(a) == 2 and isinstance(a[0], str) and isinstance(a[1], tuple)
-            found = difference(a, b, (*path, a[0]) if named else path)
+            found = difference(a, b, (path and path + ".") + a[0] if named else
+                               "%s on axis %d" % (path, k) if isinstance(key[0], int) else path)
             if found:
                 return found
         return ""
-    if type(key) is type(saved) and key == saved:
+    if saved == "T" and isinstance(key, int) or type(key) is type(saved) and key == saved:
         return ""
-    return "%s is %s, and %s was saved" % (".".join(path) or "the call", key, saved)
+    return "%s is %s, and %s was saved" % (path or "the call", key, saved)
 
 
 # ---- Models ----
@@ -139,11 +141,11 @@ def hooks_of(model):
 
 
 def tensors_of(model):
-    """The name of each parameter and buffer, by its id; the first one where it has several."""
+    """The names of each parameter and buffer, by its id."""
     made = {}
     for list_ in (model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)):
         for name, x in list_:
-            made.setdefault(id(x), name)
+            made.setdefault(id(x), []).append(name)
     return made
 
 

@@ -12,6 +12,7 @@ import functools
 import io
 import sys
 import warnings
+from collections.abc import Mapping
 
 import torch
 
@@ -21,9 +22,9 @@ from .compiled import MOST, Moved, Program
 from .form import (Form, PLAIN, class_of, device_of, difference, digest, digests, holder_of, hooks_of, sized,
                    tensors_of, versions)
 from .lift import Leaf
-from .text import Text, name as word
+from .text import DTYPES, Text
 
-FORMAT = 1
+FORMAT = 2
 bundles = []  # of kernels, which the library reads as long as there is a process
 
 
@@ -46,13 +47,10 @@ def packed(x, made, form):
 
 
 class Fields(dict):
-    """What stands for an object whose class is not there: its fields, also by their names."""
+    """What stands for an object whose class is not there: its fields, also by their names, be they a dict's methods."""
 
-    def __getattr__(self, name):
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError("the result has no %s" % name) from None
+    def __getattribute__(self, name):
+        return self[name] if name in self else dict.__getattribute__(self, name)
 
 
 def unpacking(form, whole=None):
@@ -172,7 +170,7 @@ def sources(run, form, names):
         elif id(x) in at:
             made.append(("call", at[id(x)]))
         elif id(x) in names:
-            made.append(("model", names[id(x)]))
+            made.append(("model", names[id(x)][0]))
         elif x.ndim == 0 and x.dtype == torch.float64:  # a number, which the key or a module's digest has
             made.append(("value", None))
         else:
@@ -252,7 +250,7 @@ def save(model, path, *calls, options=None):
     kernels = torch.frombuffer(bytearray(bundle_of(plans)), dtype=torch.uint8) if where.type == "cuda" and plans else None
     torch.save(dict(libcoda=FORMAT, versions=versions(model), modules=modules, device=where.type,
                     dtype=torch.get_default_dtype(), training=model.training, kernels=kernels,
-                    calls=[of for of, _ in made]), path)
+                    ties=[n for n in tensors_of(model).values() if len(n) > 1], calls=[of for of, _ in made]), path)
 
 
 # ---- Load ----
@@ -285,8 +283,11 @@ class Call:
         for x, i in zip(self.program.leaves, plan.leaves if plan else ()):
             w, name = own.get(x.argument, (None, ""))
             a = plan.args[i]
-            if w is not None and (word(w.dtype), list(w.shape)) != (a.dtype, list(a.dims)):
-                raise InvalidError("%s is %s %s, and the file's is %s %s" % (name, word(w.dtype), list(w.shape), a.dtype, list(a.dims)))
+            if w is None:
+                continue
+            kind = DTYPES.get(str(w.dtype)[6:], str(w.dtype))
+            if (kind, list(w.shape)) != (a.dtype, list(a.dims)):
+                raise InvalidError("%s is %s %s, and the file's is %s %s" % (name, kind, list(w.shape), a.dtype, list(a.dims)))
 
     def arguments(self, tensors, sized=True):
         made = self.start[:]
@@ -388,16 +389,42 @@ def read(path):
     return saved
 
 
+def weights_of(given, saved):
+    """Of weights by name those that the file's calls read, by one of their names that is there, as the calls have it then.
+    Where a tensor has several, they are of one value."""
+    ties, made = {n[0]: n for n in saved["ties"]}, {}
+    for of in saved["calls"]:
+        for k, s in enumerate(of["sources"]):
+            here = [n for n in ties.get(s[1], s[1:]) if n in given] if s[0] == "model" else []
+            for n in here:
+                if n in made:
+                    continue
+                x = made[n] = given[n]
+                whole = isinstance(x, torch.Tensor)
+                if not whole or x.is_meta or x.layout is not torch.strided:
+                    raise InvalidError("%s is a %s, and no dense tensor with elements" %
+                                       (n, "%s tensor on %s" % (x.layout, x.device) if whole else type(x).__name__))
+                y = made[here[0]]
+                if x is not y and ((x.dtype, x.device) != (y.dtype, y.device) or not torch.equal(x, y)):
+                    raise InvalidError("%s and %s are one tensor in the file, and here they differ" % (here[0], n))
+            if here:
+                of["sources"][k] = "model", here[0]
+    return made
+
+
 def load(model, path, options=None):
     """The model, whose calls that save() has put into this file run without being compiled: as of the same class, of
     the same sizes, with whatever weights. Or weights alone, tensors by their names in the model, as state_dict() has
     them: then neither the model nor its package is wanted, and a result that is an object of it is a dict of its fields."""
-    bare = isinstance(model, dict)
-    saved, now, where = read(path), versions(torch.nn.Module() if bare else model), device_of(model)
+    bare = isinstance(model, Mapping)
+    saved, now = read(path), versions(torch.nn.Module() if bare else model)
     for name, version in saved["versions"].items():
         if now.get(name) != version and not (bare and name not in ("torch", "libcoda")):
             raise InvalidError("%s was made with %s %s, and here is %s: save it again" %
                                (path, name, version, now.get(name, "none")))
+    if bare:
+        model = weights_of(model, saved)
+    where = device_of(model)
     if saved["device"] != where.type:
         raise InvalidError("%s is for a model on %s, and this one is on %s" % (path, saved["device"], where.type))
     if not bare and any(hooks_of(model)):
