@@ -326,7 +326,7 @@ template <class Config> struct AttentionSm90 {
             KeyRange common = of.common();
             if (block * bn + bn > common.end || block * bn < common.first)
                 mask(score, of.see, of.query, block * bn);
-            if constexpr (groups < 3 || Score<Tiled>::plain)
+            if constexpr (Score<Tiled>::plain) // whatever groups there are, which the queries' number decides
                 return softmax.step_lazily(score, Score<Tiled>::exponent, factor);
             constexpr bool ends = Tiled::window || Tiled::ranges; // blocks come last one first
             softmax.template step<2, ends>(score, Score<Tiled>::exponent, factor); // in fewer registers
