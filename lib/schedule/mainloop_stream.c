@@ -219,7 +219,8 @@ void stream_share(const struct search *s, struct tile *t, int share_quads)
 {
     t->bm = (int)s->p->dim[1], t->bn = 16, t->groups = 2, t->band = 1;
     if (pair_span(s->p)) t->bn = pair_span(s->p);
-    int64_t sms = MAX(s->target->sms / s->p->dim[0], 1); /* for each batch */
+    bool alike = s->p->invariant; /* whichever block has a column decides how its sums are ordered */
+    int64_t sms = alike ? s->target->sms : MAX(s->target->sms / s->p->dim[0], 1); /* for each batch */
     t->blocks = (int)MIN(stream_quads(s->p), sms) / tile_splits(t) * tile_splits(t);
     if (stream_folds_segments(s->p)) t->bn = (int)s->p->segment, share_segments(s, t, share_quads);
 }

@@ -48,11 +48,18 @@ const struct company_case company_cases[] = {
           "%r = rope %a {base=10000,head_dim=64,rotary=64,heads=4,half=1}\n"
           "%q = slice %r {axis=1,start=0,stop=128,step=1}\n%k = slice %r {axis=1,start=128,stop=256,step=1}\n"
           "%e = slice %r {axis=1,start=256,stop=384,step=1}\n"
-          "%t = attention %q, %k, %e {heads=2,kv_heads=2,causal=1}\n%b = matmul %t, %o\n%h = add %b, %x\n"
+          "%t = attention %q, %k, %e {heads=2,kv_heads=2,causal=1}\n"
+          "%z = attention %q, %k, %e {heads=2,kv_heads=2,causal=1,softcap=30}\n%b = matmul %t, %o\n%h = add "
+          "%b, %x\n"
           "%m = rms_norm %h {eps=1e-5}\n%g = matmul %m, %v\n%i = slice %g {axis=1,start=0,stop=256,step=1}\n"
           "%j = slice %g {axis=1,start=256,stop=512,step=1}\n%s = swiglu %i, %j\n%f = matmul %s, %d\n"
-          "%y = add %f, %h\noutput %y = %y\noutput %a = %t\n",
+          "%y = add %f, %h\noutput %y = %y\noutput %a = %t\noutput %z = %z\n",
      true, false},
+    {"batches of weights of 8 bits", /* in fp32, which rounds nothing away */
+     ROWS "%x = input bf16[T,5,1536]\n%w = weight f8e4m3[640,1536]\n%s = slice %x {axis=1,stop=4,step=1}\n"
+          "%y = matmul %s, %w {f32=1}\n%v = weight bf16[320,1536]\n%z = matmul %x, %v\noutput %y = %y\n"
+          "output %z = %z\n",
+     false, false},
     {"positions that are counted in each sequence",
      ROWS "%x = input bf16[T,12,128]\n%w = weight bf16[256,128]\n%a = matmul %x, %w\n"
           "%r = rope %a {base=10000,head_dim=64,rotary=64,heads=4,half=1}\n%s = sum %r\noutput %y = %r\n"
