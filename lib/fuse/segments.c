@@ -323,7 +323,7 @@ static int64_t segment_to_open(const struct grouper *gr, const struct spot *p)
 }
 
 /* Does wgmma multiply tiles of SEGMENT_SPAN columns, as it does weights of 8 bits and packed ones? Streams
- * take fewer rows. mma.sync, which has wider tiles, takes ten times as long for 2,048 rows. */
+ * take fewer rows, of one batch. mma.sync, which has wider tiles, takes ten times as long for 2,048 rows. */
 static bool has_narrow_tiles(const struct grouper *gr, const struct group *q)
 {
     enum { STREAM_ROWS = 16 };
@@ -331,7 +331,7 @@ static bool has_narrow_tiles(const struct grouper *gr, const struct group *q)
     bool narrow = use_is_packed(b) || dtype_bytes(b->dtype, 1) == 1;
     return narrow && dtype_is_half(q->p.a.dtype) && !q->p.invariant &&
            target_has(&gr->opt->target, TARGET_PDL | TARGET_TMA | TARGET_WGMMA) &&
-           extent_reaches(q->p.dim[1], STREAM_ROWS + 1);
+           (extent_reaches(q->p.dim[1], STREAM_ROWS + 1) || !extent_is_one(q->p.dim[0]));
 }
 
 /* ---- Statistics of whole ranges ---- */
