@@ -7,12 +7,11 @@
  * compiled. The same text gives the same payload, byte for byte.
  *
  * Compilers recurse, and a caller's thread may have little stack: 128 KB where a C library or the shell's
- * limit says so, which NVRTC overruns. So it runs on a thread of its own, that has 8 MB.
+ * limit says so, which NVRTC overruns. So it runs on a thread of its own.
  */
 #include "compile.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,28 +183,12 @@ static void *run_compilation(void *ctx)
     return NULL;
 }
 
-/* Signals but for its own faults stay with the program's threads. False: the system has no more threads. */
-static bool start(pthread_t *thread, struct compilation *c)
-{
-    enum { STACK = 8 << 20 };
-    pthread_attr_t attr;
-    sigset_t all, before;
-    if (pthread_attr_init(&attr)) return false;
-    sigfillset(&all), sigdelset(&all, SIGSEGV), sigdelset(&all, SIGBUS), sigdelset(&all, SIGFPE);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool good =
-        !pthread_attr_setstacksize(&attr, STACK) && !pthread_create(thread, &attr, run_compilation, c);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return good;
-}
-
 /* A caller that is cancelled waits all the same: what the thread writes is the caller's. */
 static void compile_with_room(struct compilation *c)
 {
     pthread_t thread;
     int before;
-    if (!start(&thread, c)) {
+    if (!jit_start_thread(&thread, run_compilation, c)) {
         run_compilation(c);
         return;
     }

@@ -8,6 +8,7 @@
 #ifndef JIT_H
 #define JIT_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +24,12 @@ const char *jit_environment(const char *name);
 
 /* All of a text to a descriptor. Nothing happens if it cannot be: no signal is raised. */
 void jit_write(int fd, const char *text);
+
+/* ---- thread.c ---- */
+
+/* A thread that takes no signals of its process but its own faults, with 8 MB of stack, whatever others get:
+ * compilers recurse. False: the system has no more. */
+bool jit_start_thread(pthread_t *thread, void *(*fn)(void *), void *ctx);
 
 /* ---- driver.c, device.c ---- */
 

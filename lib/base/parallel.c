@@ -6,6 +6,7 @@
  * pays for: a container that is given two of 64 cores starts two threads.
  */
 #include "base.h"
+#include "jit.h"
 #include "workers.h"
 
 #include <pthread.h>
@@ -137,7 +138,7 @@ void parallel_for_most(int64_t n, int most, void (*fn)(void *ctx, int64_t i), vo
     struct job j = {.n = n, .fn = fn, .ctx = ctx};
     pthread_t thread[PARALLEL_MOST];
     int threads = (int)MIN(n, MIN(most, PARALLEL_MOST)) - 1, started = 0;
-    while (started < threads && workers_start(&thread[started], work, &j)) started++;
+    while (started < threads && jit_start_thread(&thread[started], work, &j)) started++;
     work(&j);
     for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
 }

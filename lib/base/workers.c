@@ -3,15 +3,15 @@
  *
  * A loop lies on its caller's stack, in a list while workers may still join it; the caller works, too, and
  * leaves when the last item is done, so a loop ends even where no worker has time for it. There are as many
- * workers as the largest loop wanted, and they wait on a condition. Signals are the program's: workers block
- * them all.
+ * workers as the largest loop wanted, and they wait on a condition. Signals are the program's (jit/thread.c).
  *
  * At exit() and dlclose() they are ended and waited for, since the code that they run goes. A child of fork()
  * has none of them and starts its own; the lock may have been another thread's, and begins anew.
  */
 #include "workers.h"
 
-#include <signal.h>
+#include "jit.h"
+
 #include <stdatomic.h>
 
 struct loop {
@@ -77,25 +77,10 @@ static void begin_anew(void)
 
 static void watch_forks(void) { pthread_atfork(NULL, NULL, begin_anew); }
 
-enum { STACK = 8 << 20 };
-
-bool workers_start(pthread_t *thread, void *(*fn)(void *), void *ctx)
-{
-    pthread_attr_t attr;
-    sigset_t all, before;
-    if (pthread_attr_init(&attr)) return false;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool good = !pthread_attr_setstacksize(&attr, STACK) && !pthread_create(thread, &attr, fn, ctx);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return good;
-}
-
 /* With the lock: until there are so many, or the system has no more. */
 static void hire(int wanted)
 {
-    while (!ending && workers < wanted && workers_start(&worker[workers], serve, NULL)) workers++;
+    while (!ending && workers < wanted && jit_start_thread(&worker[workers], serve, NULL)) workers++;
 }
 
 /* One that calls exit() itself does not wait for itself. */

@@ -1,6 +1,6 @@
 /* background.c -- one thread, started when there is something to do, and a queue. */
 #include "background.h"
-#include "workers.h"
+#include "jit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ bool background_add(struct background *b, const int64_t *dims)
     size_t bytes = sizeof *dims * (size_t)b->dims;
     if (b->waiting >= MOST_WAITING) return false;
     struct errand *e = malloc(sizeof *e + bytes);
-    if (!e || (!b->started && !(b->started = workers_start(&b->thread, work, b)))) return free(e), false;
+    if (!e || (!b->started && !(b->started = jit_start_thread(&b->thread, work, b)))) return free(e), false;
     e->next = NULL;
     memcpy(e->dims, dims, bytes);
     *(b->last ? &b->last->next : &b->first) = e;
