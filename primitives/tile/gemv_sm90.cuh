@@ -22,7 +22,7 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
     using Quads = coda::Quads<Config, Epilogue, Block, 1, Config::cluster, Config::folds_segments>;
-    using Segments = coda::Segments<Quads, Epilogue, Block, Config::cluster>;
+    using Segments = coda::Segments<Quads, Epilogue, Config::cluster>;
     using Spot = typename Quads::Spot;
     using State = typename Epilogue::State;
 

@@ -11,7 +11,7 @@
 
 namespace coda {
 
-template <class Quads, class Epilogue, class Block, int cluster> struct Segments {
+template <class Quads, class Epilogue, int cluster> struct Segments {
     static constexpr bool any = Quads::segments;
     static constexpr int rows = Quads::most_rows, unit = Quads::unit;
     // Segments of which a block has columns.

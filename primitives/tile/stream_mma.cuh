@@ -41,7 +41,7 @@ template <class Config, class Epilogue> struct StreamMma {
     using Args = typename Config::Args;
     using Quads = coda::Quads<Config, Epilogue, SharedOut, Config::share_quads, Config::cluster,
                               Config::folds_segments>;
-    using Segments = coda::Segments<Quads, Epilogue, SharedOut, Config::cluster>;
+    using Segments = coda::Segments<Quads, Epilogue, Config::cluster>;
     using Spot = typename Quads::Spot;
     using Fragments = typename Config::Fragments; // HalfRows, ByteRows, PackedRows, or DigitRows
 
@@ -312,7 +312,7 @@ template <class Config, class Epilogue> struct StreamMma {
     }
     // Is the next chunk's run loaded while tiles of the second step are multiplied, which all blocks have?
     static constexpr bool ahead =
-        Fragments::template ahead<octets> &&passes == 1 && least_tiles > span && own_tiles >= 2 * step_tiles;
+        Fragments::template ahead<octets> && passes == 1 && least_tiles > span &&own_tiles >= 2 * step_tiles;
     // Where there is no further chunk, what is loaded is never used.
     DEV void fetch_right(Right &x, typename RightRing::Cursor at, int n) const
     {
