@@ -326,10 +326,7 @@ static int64_t segment_to_open(const struct grouper *gr, const struct spot *p)
  * take fewer rows, of one batch. mma.sync, which has wider tiles, takes ten times as long for 2,048 rows. */
 static bool has_narrow_tiles(const struct grouper *gr, const struct group *q)
 {
-    enum { STREAM_ROWS = 16 };
-    const struct tensor_use *b = &q->p.b.data;
-    bool narrow = use_is_packed(b) || dtype_bytes(b->dtype, 1) == 1;
-    return narrow && dtype_is_half(q->p.a.dtype) && !q->p.invariant &&
+    return program_has_narrow_b(&q->p) && dtype_is_half(q->p.a.dtype) && !q->p.invariant &&
            target_has(&gr->opt->target, TARGET_PDL | TARGET_TMA | TARGET_WGMMA) &&
            (extent_reaches(q->p.dim[1], STREAM_ROWS + 1) || !extent_is_one(q->p.dim[0]));
 }

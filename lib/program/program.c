@@ -97,6 +97,11 @@ int64_t step_value_columns(const struct program *p, const struct step *s)
     return both ? p->dim[2] : columns.end - columns.first;
 }
 
+bool program_has_narrow_b(const struct program *p)
+{
+    return use_is_packed(&p->b.data) || dtype_bytes(p->b.data.dtype, 1) == 1;
+}
+
 int program_span(const struct program *p)
 {
     return p->segment ? (int)extent_max(p->segment, SEGMENT_SPAN) : pair_span(p);

@@ -257,6 +257,10 @@ int program_state_columns(const struct program *p);
 bool program_suits_cublaslt(const struct program *p); /* can cuBLASLt compute the product? It needs a unit
                                                       stride in a and b, one dtype, and no empty dimension */
 
+enum { STREAM_ROWS = 16 }; /* of A: what has no more is a stream of B, past a block's rows */
+/* Has B few bits a weight: packed, or elements of 8? */
+bool program_has_narrow_b(const struct program *p);
+
 /* ---- Ranges and segments of a product's columns ---- */
 
 enum { SEGMENT_SPAN = 64 }; /* segments come in so many columns at least */

@@ -101,8 +101,7 @@ void search_widths(struct search *s, const int *width, void (*consider)(struct s
 
 enum {
     BEGINNING = 300, /* clocks, of a tile */
-    LAUNCH = 1500,   /* ... from a launch's end to the next one's first load */
-    STREAM_ROWS = 16 /* of A: what has no more is a stream of B, past a block's rows */
+    LAUNCH = 1500    /* ... from a launch's end to the next one's first load */
 };
 /* Cycles in which memory gives so many bytes, to all SMs. */
 double memory_clocks(const struct target *target, double bytes);

@@ -64,13 +64,12 @@ static struct pack_format format_of(const struct program *p)
 }
 static int size_of(const struct program *p) { return (int)dtype_bytes(p->b.data.dtype, 1); }
 static bool is_plain_narrow(const struct program *p) { return !is_packed(p) && size_of(p) == 1; }
-static bool is_narrow(const struct program *p) { return is_packed(p) || is_plain_narrow(p); }
 
 /* Bytes of 16 rows in a chunk: rows as they lie, each a copy, as far apart as fragments.cuh has them; or
  * records. */
 static int tile_bytes(const struct program *p, const struct tile *t)
 {
-    if (!is_packed(p)) return 16 * (t->bk * size_of(p) + (is_narrow(p) ? 64 : 16));
+    if (!is_packed(p)) return 16 * (t->bk * size_of(p) + (program_has_narrow_b(p) ? 64 : 16));
     struct pack_format f = format_of(p);
     struct pack_record r = pack_record(&f);
     return t->bk / r.step * r.bytes;
@@ -79,7 +78,7 @@ static int tile_bytes(const struct program *p, const struct tile *t)
 /* Tiles of a slot: what has few bytes shares one, where a warp multiplies two at a time (packed_rows.cuh). */
 static int depth(const struct program *p, const struct tile *t)
 {
-    if (!is_packed(p)) return is_narrow(p) ? 2 : 1;
+    if (!is_packed(p)) return program_has_narrow_b(p) ? 2 : 1;
     if (t->groups == MORE_GROUPS) return 2 * MORE_GROUPS;
     if (t->bk == LONG_CHUNK) return 2;
     struct pack_format f = format_of(p);
@@ -234,7 +233,7 @@ static const double AGAIN = 0.3; /* of a group's clocks, for each one ahead of i
 static double cost(const struct program *p, const struct tile *t, const struct target *target)
 {
     double share = (double)use_bytes(p, &p->b.data) / (double)p->dim[0] * columns(p, t) / (double)p->dim[2];
-    int products = is_packed(p) ? 4 : is_narrow(p) ? 2 : 1;
+    int products = is_packed(p) ? 4 : program_has_narrow_b(p) ? 2 : 1;
     double issue = share / 512 * (LOADS + conversion_slots(p) + products * octets(p)) / 4 / ISSUED;
     double weights = stream_clocks(p, t, target), ends = 2 * BEGINNING + END, turns = waves(p, t, target);
     if (groups(p) == 1) return MAX(weights, turns * issue) + turns * ends;
@@ -277,7 +276,7 @@ static bool supports(const struct target *target, const struct program *p)
 {
     if (!target_has(target, TARGET_PDL | TARGET_TMA | TARGET_WGMMA) || !program_has_work(p)) return false;
     if (!program_pairs_meet(p, target) || program_folds_columns(p) || !segments_fit(p)) return false;
-    if (is_narrow(p)) return is_packed(p) ? packed_fits(p) : narrow_fits(p);
+    if (program_has_narrow_b(p)) return is_packed(p) ? packed_fits(p) : narrow_fits(p);
     return p->dim[0] == 1 && p->dim[1] <= MOST_ROWS && program_fits_units(p, target) && p->k % 8 == 0 &&
            !p->invariant;
 }
@@ -291,10 +290,10 @@ static void consider(struct search *s, int room)
     if (wants_long_chunks(p, &t)) t.bk = LONG_CHUNK;
     if (wants_more_warps(p, &t)) t.groups = MORE_GROUPS;
     int64_t most = stream_folds_segments(p) ? p->dim[2] / p->segment * tile_cluster(&t) : 2 * MOST_BLOCKS;
-    while ((t.stages = tile_stages(p, &t, room)) < least_stages(p, &t) && is_narrow(p) &&
+    while ((t.stages = tile_stages(p, &t, room)) < least_stages(p, &t) && program_has_narrow_b(p) &&
            2 * t.blocks <= most)
         t.blocks *= 2;
-    int bytes = is_narrow(p) ? NARROW_WINDOW : STREAM_WINDOW;
+    int bytes = program_has_narrow_b(p) ? NARROW_WINDOW : STREAM_WINDOW;
     int slot = depth(p, &t) * tile_bytes(p, &t), window = MAX((bytes + slot / 2) / slot, 2);
     t.window = window < t.stages ? window : 0;
     if (t.stages >= least_stages(p, &t)) search_add(s, &t, cost(p, &t, s->target));
@@ -305,7 +304,7 @@ static void candidates(struct search *s, enum tile_class class)
     int all = s->target->shared_bytes, half = stream_half_room(s);
     bool shares = shares_sm(s->p, NULL);
     if (s->common) return;
-    if (class == TILES_KNOWN && is_narrow(s->p)) consider(s, shares ? half : all);
+    if (class == TILES_KNOWN && program_has_narrow_b(s->p)) consider(s, shares ? half : all);
     if (class == TILES_SKINNY && shares) consider(s, half);
     if (class == TILES_SKINNY) consider(s, all);
 }
@@ -329,10 +328,10 @@ static void print_config(const struct program *p, const struct schedule *s, stru
     stream_print_config(p, s, t);
     stream_print_segments(p, s, t);
     text_printf(t, "    using Fragments = %s, %d",
-                has_digits(p, tile) ? "DigitRows<Weights, A"
-                : is_packed(p)      ? "PackedRows<Weights, A"
-                : is_narrow(p)      ? "ByteRows<B, A"
-                                    : "HalfRows<A",
+                has_digits(p, tile)       ? "DigitRows<Weights, A"
+                : is_packed(p)            ? "PackedRows<Weights, A"
+                : program_has_narrow_b(p) ? "ByteRows<B, A"
+                                          : "HalfRows<A",
                 tile->bk);
     if (has_digits(p, tile)) text_printf(t, ", %d", (int)p->dim[1]);
     text_printf(t, ">;\n    static constexpr bool turns = %s;\n", truth(p->dim[1] > 1 || p->invariant));
