@@ -789,7 +789,8 @@ enum {
     CODA_FAST_FP16 = 1 << 6,   /* fp16 may overflow before a norm's factor is applied; see Range */
     CODA_BATCH_INVARIANT = 1 << 7, /* a row has the same bits in every company; see below */
     CODA_NO_DEFERRAL = 1 << 8, /* products multiply what norms have made, rounded: nothing moves past them */
-    CODA_OVERLAP = 1 << 9, CODA_STEADY = 1 << 10 /* exchanges run beside what does not wait: coda_group.h */
+    CODA_OVERLAP = 1 << 9,     /* exchanges run beside what does not wait for them: see coda_group.h */
+    CODA_STEADY = 1 << 10      /* all runs have the first one's memory, where ranks write: see coda_group.h */
 };
 
 typedef enum coda_policy {
@@ -904,8 +905,7 @@ CODA_API coda_status coda_prepare(const coda_plan *p, void *const *args, void *p
  * prepared memory, with a byte in these `bytes` from `first` on, is forgotten; first NULL: all of it. Call it
  * before coda_prepare when you have stored new values into weights that are folded in place. Not needed
  * where the library sees by itself that the memory is another: the outputs and the workspace of a run, what
- * the CUDA driver has freed and allocated again, and host memory whose values have changed (by some samples
- * of it). */
+ * the CUDA driver has freed and allocated again, and host memory whose values have changed (by samples). */
 CODA_API void coda_prepare_forget(const void *first, size_t bytes);
 
 /* Says that `prepared`, and with CODA_FOLD_IN_PLACE the weights in args, hold what coda_prepare of a plan of

@@ -11,7 +11,7 @@
  * and so does what they bring of y on its way. A sum is made by one rank, and copied, so that both have its
  * bits; it is one of two numbers, which has no order. Which rows are a rank's its launches alone know. What
  * copies bring is waited for behind the next product that is shared. In: programs in order. Out: no such sum
- * of a large product in fp32. Exact, but that compilers may round a factor of columns and the sum at once.
+ * of a large product. Exact, but that compilers may round a factor of columns and the sum at once.
  */
 #include "exchange.h"
 #include "own.h"
