@@ -37,6 +37,18 @@ def distance(got, want):
     return float((got.double() - want).norm() / want.norm())
 
 
+class Shifted(torch.nn.Module):
+    """A product, and a buffer that is folded."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Linear(8, 8)
+        self.register_buffer("shift", torch.arange(8.0))
+
+    def forward(self, x):
+        return self.w(x) + self.shift.cos()
+
+
 class Base(unittest.TestCase):
     def setUp(self):
         torch._dynamo.reset()
@@ -207,16 +219,8 @@ class Models(Base):
 
     def test_inference_mode(self):
         """A model, with a buffer that is folded, and arguments that were made in it; and other modes after it."""
-        class Model(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.w = torch.nn.Linear(8, 8)
-                self.register_buffer("shift", torch.arange(8.0))
-
-            def forward(self, x):
-                return self.w(x) + self.shift.cos()
         with torch.inference_mode():
-            model, x = Model().eval(), torch.randn(2, 8)
+            model, x = Shifted().eval(), torch.randn(2, 8)
             fast = self.compiled(model)
             self.assertTrue(fast(x).is_inference())
             self.assertLessEqual(off(fast(x), model(x)), 1e-5)
@@ -578,15 +582,7 @@ class Refused(Base):
 
     def test_buffers_that_were_folded(self):
         """A buffer that is written to is folded anew."""
-        class Model(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.w = torch.nn.Linear(8, 8)
-                self.register_buffer("shift", torch.arange(8.0))
-
-            def forward(self, x):
-                return self.w(x) + self.shift.cos()
-        model, x = Model().eval(), torch.randn(2, 8)
+        model, x = Shifted().eval(), torch.randn(2, 8)
         fast = self.compiled(model)
         for _ in range(2):
             self.assertLessEqual(off(fast(x), model(x)), 1e-5)
