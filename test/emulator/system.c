@@ -30,7 +30,7 @@ enum {
     HELD = 40,
     HELD_MOST_US = 300, /* chances of 2^16 */
     RESTS = 64,
-    REST_US = 20
+    REST_US = 20 /* by 100 ranks miss their deadlines */
 };
 
 static struct late list[MOST_LATE]; /* in no order; of a word one at most */
