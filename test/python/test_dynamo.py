@@ -4,7 +4,10 @@ one plan each; what is refused, by name; what is left to PyTorch, by region. Ref
 fp64."""
 import os
 import random
+import shutil
+import subprocess
 import sys
+import tempfile
 import unittest
 import warnings
 
@@ -483,6 +486,23 @@ class Modules(Base):
             return (F.embedding(places.long() + 1, e), places, seen.sum(-1), (x > 0).sum(), (x > 0).cumsum(0), first,
                     x[torch.arange(3), first], x.argmax(1), x.bfloat16().argmax(-1, keepdim=True), x.flip((0, -1)))
         self.equal(f, torch.randn(3, 7, 16))
+
+    def test_found(self):
+        """PyTorch finds the backend of an installed package, for which torch._dynamo is not imported; one that merely lies
+        in a folder has told it."""
+        code = """if True:
+            import sys, torch, libcoda.dynamo
+            print(libcoda.__file__, "torch._dynamo" in sys.modules)
+            assert torch.compile(lambda x: x * 2, backend="coda", fullgraph=True)(torch.ones(2)).tolist() == [2, 2]
+            assert libcoda.dynamo.last
+            """
+        package = os.path.dirname(coda.__file__)
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(package, os.path.join(folder, "libcoda"), ignore=shutil.ignore_patterns("__pycache__"))
+            for path, installed in ((os.path.dirname(package), True), (folder, False)):
+                env = dict(os.environ, PYTHONPATH=path)
+                out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
+                self.assertEqual(out.split(), [os.path.join(path, "libcoda/__init__.py"), str(not installed)])
 
     def test_last_token(self):
         """Rows of each sequence at the place of its largest id, of which a table says the bound."""

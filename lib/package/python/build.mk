@@ -13,6 +13,7 @@ $(PACKAGE)/.made: $(PACKAGE_FROM) $(wildcard include/coda*.h) | $(BUILD)/libcoda
 	@$(CC) -std=c11 -O2 -Wall -Wextra -Werror -fPIC -fvisibility=hidden -shared -nostdlib -s -Wl,--build-id=none,-z,noseparate-code \
 		lib/package/python/addresses.c -o $(PACKAGE)/addresses.so
 	@ln -sf ../../libcoda.so $(PACKAGE)/libcoda.so.0
+	@rm -rf $(PACKAGE)-*.dist-info && $(PYTHON) lib/package/python/wheel.py $(PACKAGE)
 	@touch $@
 # The library of the wheel asks for no newer glibc than 2.28, on whatever system it is built.
 OLD_GLIBC := $(if $(filter x86_64-%linux-gnu,$(shell $(CC) -dumpmachine)),$(BUILD)/wheel/old_glibc.o)

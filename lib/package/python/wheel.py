@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """wheel.py PACKAGE LIBRARY DEFLATE FOLDER -- the package as a wheel, for every CPython 3 from 3.10 of this kind of machine.
+wheel.py PACKAGE -- beside the package, what an installation says of it: by that PyTorch finds the backend there, too.
 
 A wheel is a zip file (packaging.python.org, "Binary distribution format"), so this writes one (PKWARE's APPNOTE.TXT), of the
 streams of deflate.c, which are 4 % shorter than zipfile's; equal sources make equal bytes. The tag has the least glibc that
@@ -91,6 +92,12 @@ def shipped(name, data):
     return undocumented(data, PUBLIC if folder else ()) if inner and base.endswith(".py") else data
 
 
+def described(version):
+    """What PyTorch and other programs read of an installation."""
+    return [("METADATA", metadata(version).encode()),
+            ("entry_points.txt", b"[torch_dynamo_backends]\ncoda = libcoda.dynamo:backend\n")]
+
+
 def files(package, library, folder, version, tag):
     """(name, bytes, mode) of all but RECORD."""
     for root, folders, names in os.walk(package):
@@ -104,9 +111,8 @@ def files(package, library, folder, version, tag):
     yield NAME + "/libcoda.so.0", stripped(library, folder), 0o755
     info = "%s-%s.dist-info/" % (NAME, version)
     wheel = "Wheel-Version: 1.0\nGenerator: coda\nRoot-Is-Purelib: false\nTag: %s\n" % tag
-    yield info + "METADATA", metadata(version).encode(), 0o644
-    yield info + "WHEEL", wheel.encode(), 0o644
-    yield info + "entry_points.txt", b"[torch_dynamo_backends]\ncoda = libcoda.dynamo:backend\n", 0o644
+    for name, data in (*described(version), ("WHEEL", wheel.encode())):
+        yield info + name, data, 0o644
     with open(os.path.join(ROOT, "LICENSE"), "rb") as f:
         yield info + "LICENSE", f.read(), 0o644
 
@@ -132,9 +138,22 @@ class Zip:
             "<4s4H2LH", b"PK\5\6", 0, 0, self.count, self.count, len(self.directory), len(self.data), 0)
 
 
-def main(package, library, deflate, folder):
+def version_of():
     with open(os.path.join(ROOT, "include", "coda.h"), encoding="utf-8") as f:
-        version = re.search(r'CODA_VERSION_STRING "(.*)"', f.read()).group(1)
+        return re.search(r'CODA_VERSION_STRING "(.*)"', f.read()).group(1)
+
+
+def describe(package):
+    version = version_of()
+    folder = "%s-%s.dist-info" % (package, version)
+    os.makedirs(folder, exist_ok=True)
+    for name, data in described(version):
+        with open(os.path.join(folder, name), "wb") as f:
+            f.write(data)
+
+
+def main(package, library, deflate, folder):
+    version = version_of()
     tag = "py3-none-manylinux_%d_%d_%s" % (*max(glibc(library), (2, 17)), platform.machine())
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "%s-%s-%s.whl" % (NAME, version, tag))
@@ -152,6 +171,6 @@ def main(package, library, deflate, folder):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 5:
+    if len(sys.argv) not in (2, 5):
         sys.exit(__doc__)
-    main(*sys.argv[1:])
+    (main if len(sys.argv) == 5 else describe)(*sys.argv[1:])

@@ -1,4 +1,5 @@
 """backend.py -- the backend for torch.compile, and its report."""
+import sys
 import warnings
 
 import torch
@@ -106,4 +107,16 @@ def reset():
     last.clear()
 
 
-torch._dynamo.register_backend(name="coda", compiler_fn=backend)
+def register():
+    """PyTorch finds the backend by an entry point of the installed package. Without one it is told, for which it has to be
+    there: importing torch._dynamo takes 1 to 4 s, and a run by a file needs none of it."""
+    from importlib import metadata
+    try:
+        found = any(e.group == "torch_dynamo_backends" for e in metadata.distribution("libcoda").entry_points)
+    except metadata.PackageNotFoundError:
+        found = False
+    if not found or "torch._dynamo" in sys.modules:
+        torch._dynamo.register_backend(name="coda", compiler_fn=backend)
+
+
+register()
