@@ -41,7 +41,7 @@ MAKEFLAGS += --no-builtin-rules
 CPU_ROWS := cpu_memory cpu_frame cpu_ports cpu_reduce cpu_steps
 # Of a row's tail, n mod 16, references make no smaller vectors: a tenth of their code. GCC's option.
 NO_EPILOGUES := $(if $(findstring Free Software,$(shell $(CC) --version)),--param vect-epilogues-nomask=0)
-$(REFS:%.c=$(BUILD)/%.o): ALL_CFLAGS += $(NO_EPILOGUES)
+$(REFS:%.c=$(BUILD)/%.o) $(CPU_ROWS:%=$(BUILD)/lib/cpu/%.o): ALL_CFLAGS += $(NO_EPILOGUES)
 $(REFS:%.c=$(BUILD)/%.o) $(CPU_ROWS:%=$(BUILD)/lib/cpu/%.o) $(PACKERS): ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
 # GCC follows the variables of dot.c's loops, of which each is there thirty times over, for as long as it compiles them.
 $(BUILD)/lib/cpu/dot.o: ALL_CFLAGS += $(if $(NO_EPILOGUES),-fno-var-tracking-assignments)

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { RUN = 64 }; /* neighbours that are stored at one time */
+
 /* ---- Loads ---- */
 
 static void gather(struct cpu_frame *f, const struct tensor_use *port, float *out, int64_t n)
@@ -134,6 +136,20 @@ static float scale_of(const struct cpu_frame *f, const struct tensor_use *port, 
     return x;
 }
 
+/* What column c of n is stored as, but for its rounding. */
+static float stored(const struct cpu_frame *f, const struct tensor_use *port, struct operand_view v,
+                    int64_t c, int64_t n)
+{
+    return port->scale ? (float)(at(v, c) / (double)scale_of(f, port, c, n)) : at(v, c);
+}
+
+static void add_what_is_there(coda_dtype t, const void *base, int64_t place, float *x, int64_t n)
+{
+    float old[RUN];
+    cpu_read(old, t, base, place, 1, n);
+    for (int64_t k = 0; k < n; k++) x[k] += old[k];
+}
+
 void cpu_store(struct cpu_frame *f, const struct step *s)
 {
     const struct tensor_use *port = &f->cpu->p->port[s->port];
@@ -144,15 +160,18 @@ void cpu_store(struct cpu_frame *f, const struct step *s)
             stride = column_stride(f, port), n = step_width(f->cpu, s);
     if (s->cls == CLASS_SEGMENT) stride = port->stride[3];
     if (stride == 0) n = MIN(n, 1);
-    bool add = use_effect(port) & EFFECT_ADD;
-    if (stride == 1 && v.stride == 1 && v.repeat == 1 && !add && !port->scale && !port->head_dim) {
+    if (stride == 1 && v.stride == 1 && v.repeat == 1 && !(use_effect(port) & EFFECT_ADD) && !port->scale &&
+        !port->head_dim) {
         cpu_write(port->dtype, base, to, v.x, n);
         return;
     }
-    for (int64_t c = 0; c < n; c++) {
+    for (int64_t c = 0, some; c < n; c += some) {
+        float x[RUN];
         int64_t place = to + column_offset(port, c, stride);
-        double x =
-            port->scale ? (double)(float)(at(v, c) / (double)scale_of(f, port, c, n)) : (double)at(v, c);
-        dtype_store(port->dtype, base, place, add ? dtype_load(port->dtype, base, place) + x : x);
+        some =
+            stride == 1 ? MIN(RUN, MIN(n - c, port->head_dim ? port->head_dim - c % port->head_dim : n)) : 1;
+        for (int64_t k = 0; k < some; k++) x[k] = stored(f, port, v, c + k, n);
+        if (use_effect(port) & EFFECT_ADD) add_what_is_there(port->dtype, base, place, x, some);
+        cpu_write(port->dtype, base, place, x, some);
     }
 }

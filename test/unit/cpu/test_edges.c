@@ -3,6 +3,7 @@
  * and strides, against fp64; a fork between runs; ten thousand runs that leave nothing behind.
  */
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,5 +223,55 @@ START_TEST(codes_of_a_byte)
 }
 END_TEST
 
-TESTS(edges, ONE(codes_of_a_byte), SECONDS(1000), EACH(around_a_vector, 3 * VECTORS_LEVELS),
-      ONE(a_fork_between_runs), EACH(ten_thousand_runs, 2));
+/* Every code of 16 bits, likewise; of NaN only that it is one. */
+START_TEST(codes_of_two_bytes)
+{
+    enum { CODES = 1 << 16, STRIDE = 3 };
+    coda_dtype t = _i % 2 ? CODA_BF16 : CODA_F16;
+    int64_t stride = _i / 2 ? STRIDE : 1;
+    uint16_t *codes = malloc(sizeof *codes * CODES * STRIDE);
+    float *got = malloc(sizeof *got * CODES);
+    ck_assert(codes && got);
+    for (int64_t k = 0; k < CODES * stride; k++) codes[k] = (uint16_t)(k / stride);
+    cpu_read(got, t, codes, 0, stride, CODES);
+    for (int64_t k = 0; k < CODES; k++) {
+        float want = (float)dtype_load(t, codes, k * stride);
+        ck_assert_msg(!memcmp(&got[k], &want, sizeof want) || (isnan(got[k]) && isnan(want)),
+                      "%s, code %04x, stride %d: %g, not %g", dtype_name(t), (unsigned)k, (int)stride,
+                      (double)got[k], (double)want);
+    }
+    free(codes), free(got);
+}
+END_TEST
+
+/* Each number of 16 bits, what lies half way to the next one, which is even or odd, and the floats beside both;
+ * from 65520 on fp16 is infinite. */
+START_TEST(rounded_to_two_bytes)
+{
+    coda_dtype t = _i ? CODA_BF16 : CODA_F16;
+    enum { AROUND = 7 };
+    for (int code = 0; code < 1 << 16; code++) {
+        float x = (float)dtype_load(t, &(uint16_t){(uint16_t)code}, 0);
+        float next = (float)dtype_load(t, &(uint16_t){(uint16_t)(code + 1)}, 0), half = x + (next - x) / 2;
+        float from[AROUND] = {x,
+                              half,
+                              nextafterf(x, 0),
+                              nextafterf(x, next),
+                              nextafterf(half, 0),
+                              nextafterf(half, next),
+                              65520 - (float)(code % 2) / 256};
+        uint16_t got[AROUND], want;
+        cpu_write(t, got, 0, from, AROUND);
+        for (int k = 0; k < AROUND; k++) {
+            dtype_store(t, &want, 0, (double)from[k]);
+            ck_assert_msg(got[k] == want, "%s of %a: %04x, not %04x", dtype_name(t), (double)from[k],
+                          (unsigned)got[k], (unsigned)want);
+        }
+    }
+}
+END_TEST
+
+/* Loops have the instructions that a process began with. */
+TESTS(edges, ONE(codes_of_a_byte), EACH(codes_of_two_bytes, 4), EACH(rounded_to_two_bytes, 2), SECONDS(1000),
+      ONE(a_fork_between_runs), EACH(ten_thousand_runs, 2), CASE("instructions"), TAG("processes"),
+      SECONDS(1000), EACH(around_a_vector, 3 * VECTORS_LEVELS));
