@@ -64,14 +64,16 @@ unforked  = $(if $(filter $(1),$(UNFORKED)),CK_FORK=no)
 $(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,$(if $(filter emit,$(r)),env CODA_CACHE_DIR=$(KERNELS),env) $(GERMAN) $(call unforked,$(r)) CK_INCLUDE_TAGS=nvrtc CK_EXCLUDE_TAGS=hopper $(BUILD)/unit $(r))))
 $(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env $(GERMAN) $(call unforked,$(r)) $(if $(filter cache,$(r)),$(on_disk)) CK_EXCLUDE_TAGS=nvrtc $(BUILD)/unit $(r))))
 # Under AddressSanitizer a fork costs more than most tests; what it finds ends the process anyhow. Some rooms' tests
-# want a process of their own: they raise signals, change the environment, or leave memory with NVRTC.
+# want a process of their own: they raise signals, change the environment, or leave memory with NVRTC; of others
+# the cases with the tag `processes`.
 IN_ONE_PROCESS := $(filter-out base cache jit profile tune,$(ROOMS))
-$(foreach r,$(ROOMS),$(eval $(call job,asan-$(r),asan,env $(TURKISH) $(if $(filter $(r),$(IN_ONE_PROCESS)),CK_FORK=no) CK_EXCLUDE_TAGS="nvrtc broken $(if $(FULL),,rates)" $(BUILD)/asan/unit $(r))))
+$(foreach r,$(ROOMS),$(eval $(call job,asan-$(r),asan,env $(TURKISH) $(if $(filter $(r),$(IN_ONE_PROCESS)),CK_FORK=no) CK_EXCLUDE_TAGS="nvrtc broken processes $(if $(FULL),,rates)" $(BUILD)/asan/unit $(r))))
+$(eval $(call job,asan-processes,asan,env CK_INCLUDE_TAGS=processes $(BUILD)/asan/unit))
 $(foreach s,$(THREADED),$(eval $(call job,tsan-$(s),tsan,env CK_EXCLUDE_TAGS="nvrtc rates" CK_RUN_SUITE=$(s) $(BUILD)/tsan/unit)))
 
 UNIT  := $(ROOMS:%=unit-%)
 NVRTC := nvrtc-hopper $(NVRTC_ROOMS:%=nvrtc-%)
-ASAN  := $(ROOMS:%=asan-%)
+ASAN  := $(ROOMS:%=asan-%) asan-processes
 TSAN  := $(THREADED:%=tsan-%)
 
 # ---- The tree, and the library from outside ----
