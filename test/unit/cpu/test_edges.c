@@ -244,8 +244,8 @@ START_TEST(codes_of_two_bytes)
 }
 END_TEST
 
-/* Each number of 16 bits, what lies half way to the next one, which is even or odd, and the floats beside; from
- * 65520 on fp16 is infinite. */
+/* Each number of 16 bits, what lies half way to the next one, which is even or odd, and the floats beside;
+ * from 65520 on fp16 is infinite. */
 START_TEST(rounded_to_two_bytes)
 {
     coda_dtype t = _i ? CODA_BF16 : CODA_F16;
