@@ -15,6 +15,14 @@ static double time_of_tiles(const struct attention_spec *a, int bm)
     return (double)CEIL_DIV(a->tq, bm) * (1 + blocks) * (bm > 128 ? 4 : 3);
 }
 
+/* Have three warpgroups registers for softcap? Beside a limit, or slopes and sinks, of few columns. */
+static bool three_cap(const struct attention_spec *a)
+{
+    bool beside =
+        attention_is_limited(a) || attention_has(a, ATTENTION_SLOPES) || attention_has(a, ATTENTION_SINKS);
+    return a->softcap == 0 || a->head_dim <= NARROW / 2 || !beside;
+}
+
 /* Do three warpgroups share an SM? They have no registers for a map of scores or a bias, or for a window and
  * more than scaled scores, nor with 72 columns for what is seen in part. */
 static bool has_three_groups(const struct attention_spec *a)
@@ -22,7 +30,7 @@ static bool has_three_groups(const struct attention_spec *a)
     bool limited = attention_is_limited(a) || a->window > 0 || !attention_is_plain(a) ||
                    attention_has(a, ATTENTION_RANGES);
     bool more = a->score || attention_has(a, ATTENTION_BIAS) || attention_is_packed(a) ||
-                (a->window > 0 && !attention_is_plain(a));
+                (a->window > 0 && !attention_is_plain(a)) || !three_cap(a);
     if (a->head_dim > (limited ? NARROW : MOST_OF_THREE) || a->tq <= 128 || more) return false;
     return attention_has(a, ATTENTION_RANGES) || time_of_tiles(a, 192) < time_of_tiles(a, 128);
 }

@@ -53,6 +53,20 @@ START_TEST(compiles)
 }
 END_TEST
 
+/* Three warpgroups have no registers for softcap beside a limit: two take such tiles. */
+START_TEST(softcap_has_registers)
+{
+    char why[256];
+    struct attention_case c = *named("lengths causal");
+    struct attention_rig r;
+    c.softcap = 5;
+    ck_assert_int_eq(attention_emit(&r, &c, true), CODA_OK);
+    ck_assert_int_eq(r.k.launch.threads, 128 * 3);
+    arena_free(&r.plan.arena);
+    if (jit_nvrtc_info(why, sizeof why)) compile(&c, true);
+}
+END_TEST
+
 START_TEST(hopper_takes_what_tensor_maps_can_say)
 {
     ck_assert(fits(named("causal")));
@@ -358,4 +372,4 @@ TESTS(emit_attention, ONE(hopper_takes_what_tensor_maps_can_say), ONE(geometry),
       ONE(few_blocks_leave_room), ONE(few_packed_geometry), ONE(few_queries_start_early),
       ONE(appended_rows_are_read_late), ONE(simt_arguments), ONE(empty_domains_launch_nothing),
       ONE(queries_of_two_tiles), ONE(bands_are_dealt_evenly), ONE(refuses_what_no_tile_holds), CASE("nvrtc"),
-      TAG("nvrtc"), EACH(compiles, attention_case_count));
+      TAG("nvrtc"), ONE(softcap_has_registers), EACH(compiles, attention_case_count));
