@@ -22,7 +22,9 @@ enum {
     SHARED_REGISTERS = 64,       /* of a thread for A, where two skinny blocks share an SM */
     STREAM_BYTES = 40,           /* an SM may get from memory in a clock, where others get less */
     DEEP_RING = 128 << 10,       /* bytes of B */
-    SHORT_WINDOW = 32 << 10,     /* bytes on their way in a GEMV whose share of B is short, ... */
+    LONG_WINDOW = 64 << 10,      /* bytes on their way in a GEMV, ... */
+    SHORT_WINDOW = 43 << 10,     /* ... in one whose share of B is short, ... */
+    TEAM_WINDOW = 32 << 10,      /* ... and in one whose rows are so short that there are several teams */
     SHORT_SHARE = 400 << 10,     /* ... which is up to so many bytes */
     SKINNY_END = 1000,           /* clocks, and as many for each block more that shares K */
     SKINNY_HIDDEN = 1500         /* clocks of loads */
@@ -184,15 +186,26 @@ static bool suits_skinny(const struct program *p, int splits)
  * be: the length of all but the last. */
 static int piece(int64_t k, int most, int step) { return (int)CEIL_DIV(k, step * CEIL_DIV(k, most)) * step; }
 
-/* Slots of the ring that may be on their way at one time: as many bytes as memory brings in the time of a
- * trip; fewer where a block's share is short, so that what the next kernel reads first waits less behind
- * them. */
+/* Teams of GEMV, which take pairs of B's rows in turns. */
+static int gemv_teams(const struct program *p, const struct tile *t)
+{
+    return 4 * t->groups / gemv_team(p, t);
+}
+
+/* Bytes that may be on their way at one time: as many as memory brings in the time of a trip; fewer where a
+ * block's share is short, so that what the next kernel reads first waits less behind them. */
+static int window_bytes(const struct program *p, const struct tile *t)
+{
+    int64_t share = CEIL_DIV(p->dim[2], t->blocks) * p->k * 2;
+    if (t->mainloop == &mainloop_skinny) return STREAM_WINDOW;
+    if (share > SHORT_SHARE) return LONG_WINDOW;
+    return gemv_teams(p, t) > 1 ? TEAM_WINDOW : SHORT_WINDOW;
+}
+
+/* The same in slots of the ring. */
 static int window(const struct program *p, const struct tile *t)
 {
-    bool skinny = t->mainloop == &mainloop_skinny;
-    int64_t share = CEIL_DIV(p->dim[2], t->blocks) * p->k * 2;
-    int bytes = skinny || share > SHORT_SHARE ? STREAM_WINDOW : SHORT_WINDOW,
-        slot = (skinny ? 16 : 4) * t->bk;
+    int bytes = window_bytes(p, t), slot = (t->mainloop == &mainloop_skinny ? 16 : 4) * t->bk;
     int slots = MAX((bytes + slot / 2) / slot, 2);
     return slots < t->stages ? slots : 0;
 }
@@ -230,6 +243,7 @@ static void consider_stream(struct search *s, struct tile t, int room)
     const struct program *p = s->p;
     stream_share(s, &t, 1);
     t.stages = tile_stages(p, &t, room);
+    if (t.mainloop == &mainloop_gemv) t.stages -= t.stages % gemv_teams(p, &t); /* a slot has one team */
     t.window = window(p, &t);
     if (t.blocks && t.stages >= LEAST_STAGES) search_add(s, &t, stream_cost(p, &t, s->target));
 }

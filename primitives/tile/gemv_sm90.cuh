@@ -4,7 +4,9 @@
 //     preparer    a warp: the epilogue's values of rows and columns, while the others multiply
 //     consumers   teams of warps that share each row of B: lane l of a team's warp w multiplies runs of 8 k,
 //                 from run 32 w + l on, with A in registers, and the warp adds up. There is one team, or
-//                 several where K is so short that some warps had nothing to multiply: each has other rows
+//                 several where K is so short that some warps had nothing to multiply: each has other rows.
+//                 Of rows that are one piece the only team takes the two pairs of a quad at one time: there
+//                 what it waits for between slots, and for sums of lanes, takes as long as memory does
 //
 // Each block has a share of the columns (see stream.cuh). At its end a thread adds the warps' sums of a quad,
 // in their order, and does the quad's epilogue; of segments the cluster makes the statistics ahead of that.
@@ -140,6 +142,44 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         return x;
     }
 
+    // The same of four, each with the same bits: lanes 0, 16, 8 and 24 end with them.
+    DEV static float add_up(const float (&first)[2], const float (&second)[2])
+    {
+        const bool upper = threadIdx.x & 16, right = threadIdx.x & 8;
+        const float x = (upper ? first[1] : first[0]) + __shfl_xor_sync(~0u, upper ? first[0] : first[1], 16);
+        const float y =
+            (upper ? second[1] : second[0]) + __shfl_xor_sync(~0u, upper ? second[0] : second[1], 16);
+        float all = (right ? y : x) + __shfl_xor_sync(~0u, right ? x : y, 8);
+#pragma unroll
+        for (int i = 4; i; i /= 2) all += __shfl_xor_sync(~0u, all, i);
+        return all;
+    }
+
+    DEV void multiply_quads(const Left &x) const
+    {
+        const int quads = Quads{args, s.values, block}.count();
+        const u32 lane = threadIdx.x % 32, column = lane / 8 % 2 * 2 + lane / 16;
+        auto at = Ring::consumer();
+#pragma unroll 1
+        for (int i = 0; i < quads; i++) {
+            auto next = at;
+            next.next();
+            Sums sum[2] = {};
+            s.ring.wait(at);
+            s.ring.wait(next);
+            multiply(sum[0], x, 0, at.slot);
+            multiply(sum[1], x, 0, next.slot);
+            s.ring.release(at);
+            s.ring.release(next);
+#pragma unroll
+            for (int r = 0; r < rows; r++) {
+                const float all = add_up(sum[0][r], sum[1][r]);
+                if (lane % 8 == 0) s.sums[threadIdx.x / 32][r][i][column] = all;
+            }
+            at = next;
+            at.next();
+        }
+    }
     DEV void multiply_all(const Left &x) const
     {
         const int pairs = 2 * Quads{args, s.values, block}.count(), warp = threadIdx.x / 32;
@@ -222,7 +262,8 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         ptx::grid_wait();
         Left x;
         load_left(x);
-        multiply_all(x);
+        if constexpr (teams == 1 && pieces == 1) multiply_quads(x);
+        else multiply_all(x);
         meet();
         s.ring.wait_prepared();
         drain();
