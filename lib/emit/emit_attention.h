@@ -47,6 +47,8 @@ void emit_attention_strides(struct attention_text *e, const char *name, const st
 void emit_attention_bias(struct attention_text *e, const char *name, const struct tensor_use *v);
 /* Query heads of a band of the walk. */
 int64_t emit_attention_band(const struct attention_text *e);
+/* Tiles of a head that are whole; tiles of 64 queries have the rest. */
+int64_t emit_attention_whole(const struct attention_text *e);
 void emit_attention_extents(struct attention_text *e, bool walks);
 /* Arguments of Kernel::run: the pointer to the result; AttentionInputs. */
 void emit_attention_result(struct attention_text *e);

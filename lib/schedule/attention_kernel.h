@@ -76,6 +76,8 @@ bool attention_is_scaled(const struct attention_spec *a);
  * `cluster` blocks share a tile's keys. */
 int attention_query_slots(const struct attention_spec *a, int cluster);
 bool attention_holds_queries(const struct attention_spec *a, int cluster);
+/* May tiles of 64 queries follow the others? Then all see all keys, and blocks go from tile to tile. */
+bool attention_may_end_small(const struct attention_spec *a, int cluster);
 /* Says no, and why: false. */
 bool attention_no(struct reason *why, enum reason_kind kind, int node, int64_t a, int64_t b);
 

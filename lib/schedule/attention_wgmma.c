@@ -106,6 +106,12 @@ bool attention_holds_queries(const struct attention_spec *a, int cluster)
     return is_carried(a, cluster) && a->head_dim > NARROW && attention_is_plain(a) && !has_three_groups(a);
 }
 
+bool attention_may_end_small(const struct attention_spec *a, int cluster)
+{
+    bool all = !attention_is_limited(a) && !a->window && !attention_has(a, ATTENTION_LENGTHS);
+    return is_carried(a, cluster) && all;
+}
+
 int attention_query_slots(const struct attention_spec *a, int cluster)
 {
     return is_carried(a, cluster) && !attention_holds_queries(a, cluster) ? 2 : 1;

@@ -18,6 +18,9 @@
 // memory has the queries of two tiles, or registers hold those of one (held), which leaves shared memory a
 // slot more of keys and values, and products less to read there.
 //
+// Where each query sees all keys, a head's last queries may be in tiles of 64, for which blocks in their last
+// round find time that no whole tile fits in. The first warpgroup has them; the others keep pace.
+//
 // Blocks that no query of the tile sees are not visited; only blocks at a border are masked. TMA pads columns
 // to a multiple of 64 and rows past the end with zeros; of the columns products take those of the head, by
 // 16, and 72 or 88 sums as they are. Every sum has a fixed order.
@@ -61,6 +64,9 @@ namespace coda {
 template <class Config> struct AttentionSm90 {
     struct Tiled : Config {
         static constexpr i32 bm = 64 * Config::groups;
+        static constexpr bool carried = Config::query_slots > 1 || Config::held;
+        static constexpr bool smalls = carried && !Config::starts && !Config::limited && !Config::lengths &&
+                                       !Visible<Config>::mixed; // tiles of 64 may come last
     };
     using Element = typename Tiled::T;
     static constexpr i32 bm = Tiled::bm, bn = Tiled::bn, stages = Tiled::stages, groups = Tiled::groups;
@@ -73,7 +79,7 @@ template <class Config> struct AttentionSm90 {
         AttentionRegisters<groups, Tiled::page != 0 || Tiled::starts || Tiled::ranges || Tiled::window != 0>;
 
     static constexpr i32 query_slots = Tiled::query_slots;
-    static constexpr bool held = Tiled::held, carried = query_slots > 1 || held;
+    static constexpr bool held = Tiled::held, carried = Tiled::carried;
 
     struct alignas(swizzle_atom) Shared { // tiles are chunks of [rows][64]
         u8 queries[query_slots][chunks][bm * swizzle_row];
@@ -345,6 +351,7 @@ template <class Config> struct AttentionSm90 {
             pack_weights<Element>(score, weight);
         }
         static constexpr bool in_turns = carried; // all warpgroups have as many tiles
+        DEV void pass_turn() const { ptx::named_arrive(barrier_turn + (group + 1) % groups, 256); }
         // S of one block beside O += P V of the one before it, which may be another tile's; then the former
         // become weights, which are not yet packed.
         DEV bool attend_next(OnlineSoftmax &softmax, const View &of, i32 block, const View &before,
@@ -355,7 +362,7 @@ template <class Config> struct AttentionSm90 {
             issue_scores();
             await_values(before.see, block_before);
             issue_values();
-            if (in_turns) ptx::named_arrive(barrier_turn + (group + 1) % groups, 256);
+            if (in_turns) pass_turn();
             finish<1>();
             release_keys();
             const bool shrinks = weigh(softmax, of, block, factor);
@@ -375,6 +382,36 @@ template <class Config> struct AttentionSm90 {
                 pack_weights<Element>(score, weight);
             }
             if (!held) release_queries();
+        }
+        DEV bool takes(const TileWalk<Tiled> &tile) const
+        {
+            if constexpr (Tiled::smalls) return group == 0 || !tile.is_small();
+            return true;
+        }
+        // Small tiles are the first warpgroup's: the others release what is loaded for it, and pass on their
+        // turns, of which a block's first tile has one less.
+        DEV void pass(u64 &full, u32 parity, u64 &empty)
+        {
+            if (thread == 0) wait(full, parity), release(empty);
+        }
+        template <class Block>
+        DEV void pass_tiles(TileWalk<Tiled> &tile, const Block &mine, const AttentionInputs &in, bool turn)
+        {
+            do {
+                const KeyBlocks b = blocks_of(visible(in, tile), tile);
+                const i32 slot = tile_queries.slot;
+                pass(s.full_queries[slot], tile_queries.parity, s.empty_queries[slot]);
+                tile_queries.next();
+#pragma unroll 1
+                for (i32 j = b.end; j > b.first; j--) {
+                    if (turn) ptx::named_barrier(barrier_turn + group, 256), pass_turn();
+                    turn = true;
+                    pass(s.full_keys[key.slot], key.parity, s.empty_keys[key.slot]);
+                    pass(s.full_values[value.slot], value.parity, s.empty_values[value.slot]);
+                    key.next();
+                    value.next();
+                }
+            } while (tile.next(mine));
         }
         DEV void attend_last(const View &of, i32 block)
         {
@@ -487,8 +524,9 @@ template <class Config> struct AttentionSm90 {
             TileWalk<Tiled> tile(in);
             OnlineSoftmax softmax;
             if (in_turns && group == groups - 1) ptx::named_arrive(barrier_turn, 256);
-            bool more = next(tile, mine, to, stride, in);
-            if (!more) return;
+            bool some = next(tile, mine, to, stride, in), more = some && takes(tile);
+            if (!some) return;
+            if (Tiled::smalls && !more) return pass_tiles(tile, mine, in, false);
             clear_out();
             {
                 const View of(in, tile, first_row());
@@ -499,7 +537,7 @@ template <class Config> struct AttentionSm90 {
                 const View of(in, now, first_row());
                 const KeyBlocks b = blocks_of(of.see, now);
                 attend_others(softmax, of, b);
-                more = next(tile, mine, to, stride, in);
+                some = next(tile, mine, to, stride, in), more = some && takes(tile);
                 if (!more) {
                     attend_last(of, b.first);
                     write(softmax, of, now, to, stride, in);
@@ -515,6 +553,7 @@ template <class Config> struct AttentionSm90 {
                 pack_weights<Element>(score, weight);
                 softmax = softmax_next;
             }
+            if (Tiled::smalls && some) pass_tiles(tile, mine, in, true);
         }
     };
 

@@ -14,6 +14,7 @@ struct AttentionExtents {
     i32 slots;                     // rows of the pool of pages
     i32 blocks, streams, bands;    // tiles of a head; heads of all sequences; their bands, see tile_walk.cuh
     i32 band;                      // heads in a band
+    i32 small;                     // tiles of 64 queries behind a head's others
     Divisor whole;                 // tiles of a band
 };
 

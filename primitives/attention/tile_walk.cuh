@@ -6,6 +6,9 @@
 // them, and the last one goes down. Round r gives block b the tile r * grid + b, and in odd rounds the one
 // from the other end: whoever had the longest tile of a round gets the shortest of the next. The blocks of a
 // cluster have the same tile. Packed queries have other tiles, and a walk of their own: packed.cuh.
+//
+// Behind all these may come tiles of a head's last queries, 64 each, which take part of a whole tile's time:
+// where a last round of whole ones would leave most blocks idle, each has one of them.
 #pragma once
 #include "attention/visible.cuh"
 
@@ -23,14 +26,28 @@ template <class Config, bool packed = Config::starts> struct TileWalk {
         i32 walkers = mine.count() / Config::cluster, walker = mine.index() / Config::cluster;
         i32 place = round % 2 ? walkers - 1 - walker : walker;
         i32 tile = round++ * walkers + place;
-        if (tile >= extents.blocks * extents.streams) return false;
+        if (tile >= extents.blocks * extents.streams)
+            return next_small(tile - extents.blocks * extents.streams);
         i32 band = extents.whole.quotient(tile), in = tile - band * (i32)extents.whole.number;
         u32 width = min(extents.band, extents.streams - band * extents.band);
         u32 stream = band * extents.band + in % width;
-        batch = stream / Config::heads;
-        head = stream % Config::heads;
+        find_head(stream);
         bool up = (extents.bands - band) % 2 == 0;
         query = (up ? in / width : extents.blocks - 1 - in / width) * Config::bm;
+        return true;
+    }
+    DEV bool is_small() const { return query >= extents.blocks * Config::bm; }
+
+    DEV void find_head(u32 stream)
+    {
+        batch = stream / Config::heads;
+        head = stream % Config::heads;
+    }
+    DEV bool next_small(u32 tile)
+    {
+        if (!Config::smalls || tile >= (u32)(extents.small * extents.streams)) return false;
+        find_head(tile / extents.small);
+        query = extents.blocks * Config::bm + tile % extents.small * 64;
         return true;
     }
 };

@@ -347,6 +347,32 @@ START_TEST(bands_are_dealt_evenly)
 }
 END_TEST
 
+/* A round of few tiles becomes one of more that are small, where these take less time than a whole tile. */
+START_TEST(last_rounds_have_small_tiles)
+{
+    static const struct {
+        int64_t batch, heads, time, head_dim, tiles, whole;
+    } want[] = {{2, 16, 4096, 72, 22, 20}, /* of 5.33 rounds, where 6 are 5 and a small one */
+                {2, 16, 4096, 64, 22, 20},  {2, 16, 8192, 72, 43, 43}, /* 10.4: small ones would be two */
+                {2, 24, 4429, 64, 24, 24},                             /* 8.7 */
+                {4, 11, 630, 64, 4, 3}, /* 132, and as many small ones as heads */
+                {2, 16, 4096, 128, 32, 32}, {1, 24, 512, 72, 3, 3}};
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        struct attention_spec a;
+        attention_case_spec(named("full"), &a);
+        a.batch = want[i].batch, a.heads = a.kv_heads = want[i].heads, a.head_dim = want[i].head_dim;
+        a.tq = a.tk = want[i].time;
+        struct schedule s = {.tile = {.bm = a.head_dim > 72 ? 128 : 192, .bn = 128}};
+        struct attention_text e = {.a = &a, .s = &s, .sms = 132};
+        ck_assert_int_eq(CEIL_DIV(a.tq, s.tile.bm), want[i].tiles);
+        ck_assert_msg(emit_attention_whole(&e) == want[i].whole, "%d: %d of %d tiles are whole", i,
+                      (int)emit_attention_whole(&e), (int)want[i].tiles);
+        a.causal = true;
+        ck_assert_int_eq(emit_attention_whole(&e), want[i].tiles);
+    }
+}
+END_TEST
+
 START_TEST(refuses_what_no_tile_holds)
 {
     struct attention_rig r;
@@ -371,5 +397,6 @@ END_TEST
 TESTS(emit_attention, ONE(hopper_takes_what_tensor_maps_can_say), ONE(geometry), ONE(packed_geometry),
       ONE(few_blocks_leave_room), ONE(few_packed_geometry), ONE(few_queries_start_early),
       ONE(appended_rows_are_read_late), ONE(simt_arguments), ONE(empty_domains_launch_nothing),
-      ONE(queries_of_two_tiles), ONE(bands_are_dealt_evenly), ONE(refuses_what_no_tile_holds), CASE("nvrtc"),
-      TAG("nvrtc"), ONE(softcap_has_registers), EACH(compiles, attention_case_count));
+      ONE(queries_of_two_tiles), ONE(bands_are_dealt_evenly), ONE(last_rounds_have_small_tiles),
+      ONE(refuses_what_no_tile_holds), CASE("nvrtc"), TAG("nvrtc"), ONE(softcap_has_registers),
+      EACH(compiles, attention_case_count));
