@@ -45,7 +45,7 @@ void emit_recurrent_body(struct kernel *k, const struct schedule *s, const char 
                          const struct text *call, struct text *t)
 {
     emit_body(t);
-    if (s->early) text_append(t, "    ptx::grid_launch_next();\n");
+    if (s->early) emit_launch_next(t);
     if (s->pdl) text_append(t, "    ptx::grid_wait();\n");
     if (s->grid) text_printf(t, "    %s<Config>::run(block,\n        {%s});\n", name, text_str(call));
     text_append(t, "}\n");

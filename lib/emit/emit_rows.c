@@ -221,7 +221,7 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
     if (floats) text_printf(e->t, "\nstruct Shared { float states[%d]; };\n", floats);
     emit_body(e->t);
     e->depth = 1;
-    if (s->early) rows_line(e, "ptx::grid_launch_next();");
+    if (s->early) emit_launch_next(e->t);
     if (s->pdl) rows_line(e, "ptx::grid_wait();");
     if (e->exchange) begin_exchange(e);
     if (s->grid && e->w->folds) rows_fold_columns(e);

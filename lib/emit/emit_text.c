@@ -128,6 +128,14 @@ void emit_body(struct text *t)
     text_append(t, "\ntemplate <class Block> DEV void body(const Args &a, const Block &block)\n{\n");
 }
 
+/* The next kernel may start when all blocks have said so, or ended. A GPU hears some 800 of them in a
+ * microsecond: of many short blocks most have ended before the last ones begin, and say nothing. */
+void emit_launch_next(struct text *t)
+{
+    enum { FEW_BLOCKS = 1024 };
+    text_printf(t, "    if (block.count() <= %d) ptx::grid_launch_next();\n", FEW_BLOCKS);
+}
+
 void emit_entry(const struct kernel *k, const struct entry *e, struct text *t)
 {
     if (k->members > 1) text_append(t, "\n#include \"tile/members.cuh\"\n");

@@ -32,6 +32,8 @@ struct entry {
  *
  * emit_body begins the one; emit_entry prints the other. The text has a struct Args, and tile/block.cuh. */
 void emit_body(struct text *t);
+/* Lets the next kernel start early, of a grid whose blocks are few. */
+void emit_launch_next(struct text *t);
 void emit_entry(const struct kernel *k, const struct entry *e, struct text *t);
 const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix);
 int emit_pointer(struct kernel *k, int buffer, int64_t bytes); /* its index in k->pointer */
