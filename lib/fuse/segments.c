@@ -323,12 +323,13 @@ static int64_t segment_to_open(const struct grouper *gr, const struct spot *p)
 }
 
 /* Does wgmma multiply tiles of SEGMENT_SPAN columns, as it does weights of 8 bits and packed ones? Streams
- * take fewer rows, of one batch. mma.sync, which has wider tiles, takes ten times as long for 2,048 rows. */
+ * take fewer rows, of one batch. mma.sync, which has wider tiles, takes ten times as long for 2,048 rows.
+ * With equal bits a stream takes all rows, and no statistics: else mma.sync would take few, wgmma others. */
 static bool has_narrow_tiles(const struct grouper *gr, const struct group *q)
 {
-    return program_has_narrow_b(&q->p) && dtype_is_half(q->p.a.dtype) && !q->p.invariant &&
+    return program_has_narrow_b(&q->p) && dtype_is_half(q->p.a.dtype) &&
            target_has(&gr->opt->target, TARGET_PDL | TARGET_TMA | TARGET_WGMMA) &&
-           (extent_reaches(q->p.dim[1], STREAM_ROWS + 1) || !extent_is_one(q->p.dim[0]));
+           (q->p.invariant || extent_reaches(q->p.dim[1], STREAM_ROWS + 1) || !extent_is_one(q->p.dim[0]));
 }
 
 /* ---- Statistics of whole ranges ---- */
@@ -377,8 +378,10 @@ enum joining segment_join(struct grouper *gr, struct group *q, int value)
         refuse_join(gr, REASON_SEGMENT_SIZE, -1, wanted, segment);
         return REFUSED;
     }
-    if (!segment && extent_reaches(wanted, SEGMENT_SPAN + 1) && has_narrow_tiles(gr, q)) {
-        if (opens) refuse_join(gr, REASON_SEGMENT_TILE, -1, wanted, SEGMENT_SPAN);
+    bool wide = extent_reaches(wanted, SEGMENT_SPAN + 1);
+    if ((opens ? wide || q->p.invariant : wide && !segment) && has_narrow_tiles(gr, q)) {
+        enum reason_kind why = q->p.invariant ? REASON_SEGMENT_ALONE : REASON_SEGMENT_TILE;
+        if (opens) refuse_join(gr, why, -1, wanted, SEGMENT_SPAN);
         if (opens) return REFUSED;
         wanted = SEGMENT_SPAN;
     }

@@ -64,6 +64,11 @@ static bool says(const struct said *s, const char *kind, const char *words)
 #define ATTEND "%y = attention %q, %k, %v {scale=0.125,heads=1,kv_heads=1}\noutput %o = %y\n"
 #define HEAD "%k = input bf16[64,64]\n%v = input bf16[64,64]\n%q = input bf16[64,64]\n"
 
+#define PACKED_HEADS(heads, columns)                                                                         \
+    "%x = input bf16[64,512]\n%b = weight u8[73728]\n"                                                       \
+    "%w = unpack %b {format=q4_k,d0=256,d1=512,rank=2,to=bf16}\n%p = matmul %x, %w\n"                        \
+    "%s = reshape %p {d0=64,d1=" #heads ",d2=" #columns ",rank=3}\n%n = rms_norm %s\noutput %o = %n\n"
+
 static const struct cause {
     const char *kind, *words; /* the numbers that must be in the line, or part of it */
     const char *with, *without;
@@ -96,6 +101,8 @@ static const struct cause {
      "%x = input bf16[64,512]\n%w = weight bf16[384,512]\n%p = matmul %x, %w\n"
      "%s = reshape %p {d0=64,d1=6,d2=64,rank=3}\n%n = rms_norm %s\noutput %o = %n\n",
      0},
+    {"segment_tile", "segments of 128 columns", PACKED_HEADS(2, 128), PACKED_HEADS(4, 64), 0},
+    {"segment_alone", "any number of rows", PACKED_HEADS(4, 64), PACKED_HEADS(4, 64), CODA_BATCH_INVARIANT},
     {"part_bounds", "64 columns from 32 on",
      "%x = input bf16[64,512]\n%w = weight bf16[384,512]\n%p = matmul %x, %w\n"
      "%q = slice %p {axis=1,start=32,stop=96,step=1}\n%n = rms_norm %q\noutput %o = %n\n",

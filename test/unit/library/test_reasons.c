@@ -87,6 +87,8 @@ static const struct rule {
              {"part_bounds", GEMM, ANY, 0},
              {"part_operand", GEMM, ANY, 0},
              {"segment_width", GEMM, ANY, 0},
+             {"segment_tile", GEMM, ANY, 0},
+             {"segment_alone", GEMM, ANY, CODA_BATCH_INVARIANT},
              {"paired_already", GEMM, ANY, 0},
              {"pairs_apart", GEMM, ANY, 0},
              {"no_fusion", ANY, ANY, CODA_NO_FUSION},

@@ -109,5 +109,34 @@ START_TEST(is_whole_where_it_must_be)
 }
 END_TEST
 
-TESTS(mixed, EACH(has_the_fastest_tile, ARRAY_SIZE(fastest)), ONE(sums_lie_in_the_workspace),
-      EACH(is_whole_where_it_must_be, 5));
+/* Norms of heads: with equal bits one main loop takes any number of rows. */
+START_TEST(heads_have_one_main_loop)
+{
+    enum { FEW = 8, MANY = 64 };
+    const struct mainloop *loop[2];
+    for (int i = 0; i < 2; i++) {
+        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+        coda_graph *g;
+        coda_plan *p;
+        char text[512];
+        int rows = i ? MANY : FEW, head = _i ? 128 : 64;
+        snprintf(text, sizeof text,
+                 "%%x = input bf16[%d,512]\n%%b = weight u8[73728]\n"
+                 "%%w = unpack %%b {format=q4_k,d0=256,d1=512,rank=2,to=bf16}\n%%y = matmul %%x, %%w\n"
+                 "%%h = reshape %%y {d0=%d,d1=%d,d2=%d,rank=3}\n%%n = rms_norm %%h\noutput %%o = %%n\n",
+                 rows, rows, 256 / head, head);
+        ck_assert_msg(coda_graph_parse(&g, text) == CODA_OK, "%s", coda_error());
+        opt.device = CODA_DEVICE_NONE;
+        opt.flags = CODA_PLAN_ONLY | CODA_BATCH_INVARIANT;
+        opt.arch = "sm_90a";
+        ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+        loop[i] = p->plan.schedule[0].tile.mainloop;
+        coda_plan_free(p), coda_graph_free(g);
+    }
+    ck_assert_msg(loop[0] == loop[1], "%s and %s", loop[0]->name, loop[1]->name);
+    ck_assert_ptr_eq(loop[0], &mainloop_stream_mma);
+}
+END_TEST
+
+TESTS(mixed, EACH(heads_have_one_main_loop, 2), EACH(has_the_fastest_tile, ARRAY_SIZE(fastest)),
+      ONE(sums_lie_in_the_workspace), EACH(is_whole_where_it_must_be, 5));
