@@ -47,7 +47,7 @@ static const struct {
 
 enum { MOST_SHARES = 4, MOST_PROCESSES = TESTS * MOST_SHARES };
 
-/* Tests of deadlines, which run when all others have ended: ranks that share a busy GPU are late themselves. */
+/* Tests of deadlines run when all others have ended: ranks that share a busy GPU are late themselves. */
 static const char *const quiet[] = {"ends"};
 
 static int share, shares = 1; /* which of how many this process is */
@@ -201,7 +201,7 @@ static bool wants_quiet(int test)
     return false;
 }
 
-/* Runs at once all tests that are wanted and do, or do not, want a quiet GPU; *n processes were there before. */
+/* Runs, at one time, all tests that want a quiet GPU, or all that do not; *n processes were there before. */
 static void run_side_by_side(const bool *wanted, bool in_quiet, int *n)
 {
     struct process process[MOST_PROCESSES];
