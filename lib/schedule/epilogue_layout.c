@@ -120,13 +120,18 @@ static int units(const struct program *p, const struct tile *t)
     return out_columns(p, t) / chunk_columns(p, t) * (group_rows(t) / 64);
 }
 
+int stage_store_bytes(const struct program *p, const struct tile *t)
+{
+    const struct moves stores = staged_stores(p, t);
+    int unit = 64 * chunk_columns(p, t) * stores.bytes;
+    return unit <= TWO_STAGES && units(p, t) > 1 ? 2 * unit : unit;
+}
+
 int stage_bytes(const struct program *p, const struct tile *t)
 {
-    const struct moves stores = staged_stores(p, t), loads = fetched_loads(p, t);
-    int byte = 64 * chunk_columns(p, t); /* of each element of a unit */
-    bool two = byte * stores.bytes <= TWO_STAGES && units(p, t) > 1;
-    int each = (two ? 2 : 1) * stores.bytes + fetch_slots(p, t, &loads) * loads.bytes;
-    return t->lends ? 0 : t->groups * byte * each;
+    const struct moves loads = fetched_loads(p, t);
+    int fetched = 64 * chunk_columns(p, t) * fetch_slots(p, t, &loads) * loads.bytes;
+    return t->lends ? 0 : t->groups * (stage_store_bytes(p, t) + fetched);
 }
 
 /* Slots lent are cut in pieces of one size. */

@@ -54,6 +54,8 @@ enum level step_level(const struct step *s);
 int values_bytes(const struct program *p, int rows, int columns);
 int values_empty(const struct program *p, int rows, int columns); /* of these, a byte each that holds none */
 int stage_bytes(const struct program *p, const struct tile *t);
+/* ... of which a consumer has so many for what it stores. */
+int stage_store_bytes(const struct program *p, const struct tile *t);
 /* Rows of a tile that one consumer drains. */
 int group_rows(const struct tile *t);
 /* Are there enough stages for the epilogue to stage in them (tile.lends)? */

@@ -2,8 +2,8 @@
  * mainloop_wgmma_mixed.c -- products of 16 bits by fewer, packed or not: the tiles of
  * primitives/tile/gemm_sm90_mixed.cuh.
  *
- * B's rows are the 64 rows of wgmma, which has them from registers, and A's its columns, 64 or 128, or as
- * many as there are, by 16. Each consumer has a tile 64 columns wide; those of a block, of which there are
+ * B's rows are the 64 rows of wgmma, which has them from registers, and A's its columns, 64, 128 or 256, or
+ * as many as there are, by 16. Each consumer has a tile 64 columns wide; those of a block, of which there are
  * one to three, read the same rows of A. Its price is what tiles take of an SM, or what memory takes for all
  * of B. Products, decoding, and what a consumer does alone overlap in part, as if their squares added up:
  *     products = consumers * n bn K / PEAK, n the rows of A in a product; twice, if a weight is two of bf16
@@ -20,9 +20,12 @@
 #include <math.h>
 
 enum {
-    WIDTH = 64,           /* columns of a consumer's tile */
-    TURNED = 64 * 36 * 4, /* bytes in which its sums are transposed */
-    FETCH_BARRIERS = 64,  /* bytes, as in fetch.cuh */
+    WIDTH = 64,                   /* columns of a consumer's tile */
+    TURNED = 64 * 36 * 4,         /* bytes in which its sums are transposed, ... */
+    TURNED_AT_ONCE = 64 * 64 * 4, /* ... unless what it stores has so many */
+    BOX = 64,                     /* k of a slot of A alone */
+    LEAST_BOXES = 4,
+    FETCH_BARRIERS = 64, /* bytes, as in fetch.cuh */
     LEAST_STAGES = 2,
     LEAST_K = 384,   /* of the slots of a ring: a slot is held while the next one is multiplied */
     MOST_SUMS = 128, /* of a thread, of two consumers; of three */
@@ -31,14 +34,16 @@ enum {
     SPLITTING = 35, /* instructions of a warp for 16 k, which become two of bf16: weights with minima */
     PEAK =
         2048, /* products of an SM in a clock; target->wgmma is what a GEMM has of them, which waits, too */
-    DRAIN = 250, /* clocks of an epilogue that other consumers' products do not hide */
-    PAIR = 2,    /* slots that are dealt together */
-    SUMS = 5500, /* clocks, of what a block leaves to others, and of waiting for theirs; ... */
-    PART = 700,  /* ... of each part of a tile that its owner adds */
+    DRAIN = 250,          /* clocks of an epilogue that other consumers' products do not hide */
+    PAIR = 2,             /* slots that are dealt together */
+    SUMS = 5500,          /* clocks, of what a block leaves to others, and of waiting for theirs; ... */
+    PART = 700,           /* ... of each part of a tile that its owner adds */
+    SUMS_IN_PLACE = 2500, /* more, of 256 rows */
     FEW_WAVES = 2
 };
 static const double STALLED = 2.2;   /* clocks of a scheduler for an instruction, beside products */
 static const double PROMOTING = 0.6; /* of promotions, if the next products run meanwhile */
+static const double IN_PLACE = 1.1;  /* as long as that say, of one product */
 static const double DOUBT = 1.025; /* dealt tiles are to win by so much, and where there are many waves ... */
 static const double MORE_DOUBT =
     1.1; /* ... by this, as whole tiles of 128 rows are faster than their price */
@@ -83,13 +88,22 @@ static int rows_of(const struct program *p, const struct tile *t)
     return CEIL_DIV(tile_a_rows(p, t), 16) * 16;
 }
 
+/* Are sums scaled where they are (tile/mixed_in_place.cuh)? Then there are no partial ones, and A has slots
+ * of its own, of which each is a part of one of B. */
+static bool in_place(const struct tile *t) { return t->bm > 128; }
+
 static struct footprint footprint(const struct program *p, const struct tile *t)
 {
     int stage = stage_bytes(p, t), none = is_packed(p) ? 128 : 1024;
     int values = t->groups * values_bytes(p, group_rows(t), t->bn);
-    int fixed = values + MAX(stage, none) + t->groups * (TURNED + FETCH_BARRIERS) + 32;
+    int turned = stage_store_bytes(p, t) < TURNED_AT_ONCE ? TURNED : 0;
+    int fixed = values + MAX(stage, none) + MAX(t->groups * turned, 256) + t->groups * FETCH_BARRIERS + 48;
     int a = rows_of(p, t) * 2 * t->bk, b = t->groups * CEIL_DIV(WIDTH / PACK_ROWS * slot_bytes(p), 128) * 128;
-    return (struct footprint){.fixed = fixed, .stage = a + b + 16, .granule = 1024};
+    if (!in_place(t)) return (struct footprint){.fixed = fixed, .stage = a + b + 16, .granule = 1024};
+    int parts = t->bk / BOX, part = CEIL_DIV(b + 16, parts);
+    return (struct footprint){.fixed = fixed + parts * part - t->stages % parts * part,
+                              .stage = a / parts + part + 16,
+                              .granule = 1024};
 }
 
 /* Has a slot one scale of a row, which its sums are multiplied by? */
@@ -100,8 +114,16 @@ static bool promotes_slots(const struct program *p)
     return pack_record(&f).group == slot_k(p);
 }
 
+/* Codes times powers of two are numbers of bf16; with equal bits sums have one order whatever the tile is. */
+static bool scales_in_place(const struct program *p)
+{
+    bool slots = promotes_slots(p) && p->a.dtype == CODA_BF16 && !p->invariant;
+    return scaling_of(p) != PROMOTED || slots;
+}
+
 static bool registers_fit(const struct program *p, const struct tile *t)
 {
+    if (in_place(t)) return t->groups == 2 && scales_in_place(p) && rows_of(p, t) > t->bm / 2;
     int sums = rows_of(p, t) / 2 * (scaling_of(p) == NO_SCALES || scaling_of(p) == FOLDED ? 1 : 2);
     int crowded = promotes_slots(p) ? MOST_ALTERNATING_SUMS : MOST_CROWDED_SUMS;
     return sums <= (t->groups > 2 ? crowded : MOST_SUMS);
@@ -200,7 +222,8 @@ static double multiply_clocks(const struct program *p, const struct tile *t, int
     double k = (double)CEIL_DIV(p->k, t->bk) * t->bk;
     double multiply = products * n * WIDTH * k / PEAK, issue = instructions(p, n) * k / 16;
     double all = consumers * multiply, decode = consumers * STALLED * issue, alone = multiply + issue;
-    return sqrt(all * all + decode * decode + alone * alone);
+    double clocks = sqrt(all * all + decode * decode + alone * alone);
+    return in_place(t) && scaling_of(p) != SPLIT ? IN_PLACE * clocks : clocks;
 }
 
 /* Of a block: its parts of tiles, what it drains, and the sums of a tile that it owns. */
@@ -209,9 +232,11 @@ static double dealt_clocks(const struct program *p, const struct tile *t, const 
     int each = beside(t, 0, target), consumers = each * t->groups, n = priced_rows(p, t);
     int64_t tiles = blocks_of(p, t);
     double share = (double)tiles / t->blocks, drains = ceil(share);
+    int sums = in_place(t) ? SUMS + SUMS_IN_PLACE : SUMS;
     double part = PART + consumers * n * WIDTH * 4 / target->l2_bytes;
     double clocks = share * multiply_clocks(p, t, consumers) + (drains + 1) * BEGINNING +
-                    drains * each * DRAIN + (double)SUMS / each + (double)CEIL_DIV(t->blocks, tiles) * part;
+                    drains * each * DRAIN + (double)sums / each + (double)CEIL_DIV(t->blocks, tiles) * part;
+    if (in_place(t)) return clocks;
     return clocks * (tiles > (int64_t)FEW_WAVES * target->sms ? MORE_DOUBT : DOUBT);
 }
 
@@ -226,14 +251,16 @@ static double cost(const struct program *p, const struct tile *t, const struct t
 }
 
 /* One consumer's tiles have been timed where half of the SMs would have none, and bytes were slower else. Of
- * more than two waves those of two products have been timed to gain, others to lose. */
+ * more than two waves those of two products have been timed to gain, others to lose. Tiles of 256 rows gain,
+ * if L2 has A for blocks that are not at the same k. */
 static bool may_deal(const struct search *s, const struct tile *t)
 {
     int64_t units = units_of(s->p, t), most = (int64_t)FEW_WAVES * s->target->sms;
-    if (blocks_of(s->p, t) > most && scaling_of(s->p) != SPLIT) return false;
+    if (blocks_of(s->p, t) > most && scaling_of(s->p) != SPLIT && !in_place(t)) return false;
+    if (in_place(t) && 2 * use_bytes(s->p, &s->p->a.data) > s->target->l2_size) return false;
     bool few = t->bm == 64 && blocks_of(s->p, t) <= s->target->sms / 2;
     bool even = CEIL_DIV(s->p->k, t->bk) % PAIR == 0 && units >= t->blocks && units <= INT32_MAX;
-    return !s->most_rows && even && (t->groups == 1 ? few : is_packed(s->p));
+    return !s->most_rows && even && (t->groups == 1 ? few : in_place(t) || is_packed(s->p));
 }
 
 static void consider(struct search *s, int bm, int groups, bool dealt)
@@ -247,14 +274,15 @@ static void consider(struct search *s, int bm, int groups, bool dealt)
     if (dealt) t.blocks = beside(&t, 0, s->target) * s->target->sms;
     if (!registers_fit(s->p, &t) || (dealt && !may_deal(s, &t))) return;
     t.stages = tile_stages(s->p, &t, room);
-    bool deep = t.stages >= LEAST_STAGES && t.stages * t.bk >= LEAST_K;
+    bool slots = t.stages >= LEAST_STAGES && t.stages * t.bk >= LEAST_K;
+    bool deep = in_place(&t) ? t.stages >= LEAST_BOXES : slots;
     if (deep) search_add(s, &t, cost(s->p, &t, s->target));
 }
 
 static void candidates(struct search *s, enum tile_class class)
 {
     if (class != TILES_KNOWN || s->p->dim[1] <= STREAM_ROWS) return;
-    for (int bm = 64; bm <= 128; bm *= 2)
+    for (int bm = 64; bm <= 256; bm *= 2)
         for (int groups = 1; groups <= 3; groups++)
             consider(s, bm, groups, false), consider(s, bm, groups, true);
 }
@@ -278,6 +306,7 @@ static void print_config(const struct program *p, const struct schedule *s, stru
     wgmma_print_config(p, s, t);
     bool early = p->b.data.steady && !p->prepare;
     text_printf(t, "    static constexpr bool early = %s;\n", truth(early));
+    if (in_place(&s->tile)) text_append(t, "    static constexpr bool in_place = true;\n");
     if (s->tile.dealt)
         text_printf(t, "    static constexpr bool dealt = true;\n    static constexpr int blocks = %d;\n",
                     s->tile.blocks);

@@ -151,6 +151,16 @@ template <> DEV u32 multiply_pairs<bf16>(u32 x, u32 y)
 }
 #endif
 
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 900
+// Pairs of bf16: x y + z, rounded once.
+DEV u32 multiply_add_pairs(u32 x, u32 y, u32 z)
+{
+    u32 sum;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(x), "r"(y), "r"(z));
+    return sum;
+}
+#endif
+
 // d[16, 8] += a[16, 16] b[16, 8]. With g = lane / 4 and j = lane % 4, a lane has k 2 j and 2 j + 1 of a's row
 // g, then of row g + 8, and both again 8 k on; the same four k of b's column g; and columns 2 j and 2 j + 1
 // of d's row g, then of row g + 8.

@@ -73,6 +73,13 @@ DEV u32 add_word(u32 *at, u32 w)
     return before;
 }
 
+DEV float load_float_device(const void *from)
+{
+    float x;
+    asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
+    return x;
+}
+
 // What this thread, and those that it met at a barrier, stored before is there before what it stores behind.
 DEV void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 DEV void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }

@@ -19,6 +19,10 @@ template <int pending> DEV void wgmma_wait()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
+// A sum, multiplied where products find it again: of `d *= by` ptxas may make copies, for which registers are
+// short (C7512).
+DEV void wgmma_scale(float &d, float by) { asm volatile("mul.f32 %0, %0, %1;" : "+f"(d) : "f"(by)); }
+
 // A swizzled operand at a shared address. K-major, rows of 64 k: 8-row groups `stride` = 1024 bytes
 // apart, and `leading` is ignored. MN-major, blocks of [k][64]: `leading` bytes from one block of 64
 // to the next, `stride` = 1024 from one group of 8 k to the next.

@@ -63,7 +63,7 @@ template <class Config, class Epilogue> struct EpilogueLayout {
         buffered || Epilogue::segment ? chunk_columns / patch_columns : default_chunk_patches;
     static constexpr int chunk_width = chunk_patches * patch_columns;
     static constexpr int chunks = patches / chunk_patches, units = chunks * blocks;
-    static_assert(patches % chunk_patches == 0 && rows % 64 == 0 && rows <= 128);
+    static_assert(patches % chunk_patches == 0 && rows % 64 == 0 && rows <= 256);
 
     // A row has a state of each tile, or, so that it is the same in tiles of any width, of so many columns,
     // which are so many patches. Then: is the patch behind so many others of its chunk, and so many of its

@@ -8,7 +8,8 @@
 //
 // Nothing of B is written to shared memory again, which has A to give at wgmma's pace. Where the sums of a
 // group have a scale (mixed_operand.cuh), they are added up apart, and promoted when they are complete: as
-// with fp8, consumers take turns by themselves, one promotes while the other multiplies.
+// with fp8, consumers take turns by themselves, one promotes while the other multiplies. Of more
+// than 128 rows of A they are scaled in place (mixed_in_place.cuh).
 //
 // A consumer's sums lie transposed: a thread has two columns of the output and many rows. They go through
 // shared memory, 64 rows at a time, and are then the fragment that the common epilogue drains.
@@ -21,6 +22,7 @@
 #include "tile/block.cuh"
 #include "tile/epilogue.cuh"
 #include "tile/mixed_groups.cuh"
+#include "tile/mixed_in_place.cuh"
 #include "tile/mixed_operand.cuh"
 #include "tile/operands.cuh"
 #include "tile/pieces.cuh"
@@ -55,17 +57,25 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     using Left = LeftSums<Config, steps, n / 2>;
     static constexpr int a_bytes = n * swizzle_row, b_bytes = 4 * Operand::tile_bytes;
     static constexpr bool packed = Operand::align < swizzle_atom, promotes = Operand::promotes;
+    // A and B have slots of their own then: A's of 64 k.
+    static constexpr bool in_place = Config::in_place;
+    static constexpr int b_slots = in_place ? Config::stages / boxes + 1 : Config::stages;
+    using InPlace = MixedInPlace<GemmSm90Mixed>;
     static_assert(Config::bn == 64 && Config::pingpong && bk == Operand::bk);
     static_assert(!Config::a_mn_major && !Config::b_mn_major && !Config::tail && Config::splits == 1);
 
-    // So many columns of the transposed sums lie in memory at one time; lanes that write are in other banks.
-    static constexpr int turn_columns = 32, turn_pitch = turn_columns + 4;
+    // So many columns of the transposed sums lie in memory at one time: all, where what is stored has room
+    // for them, swizzled; else half of them, padded.
+    static constexpr bool turns_in_stage = Layout::stages && Layout::Own::store_bytes >= 64 * 64 * 4;
+    static constexpr int turn_columns = turns_in_stage ? 64 : 32,
+                         turn_pitch = turns_in_stage ? 64 : turn_columns + 4;
     struct Shared {
-        alignas(swizzle_atom) u8 a[Config::stages][boxes][a_bytes];
+        alignas(swizzle_atom) u8 a[Config::stages][in_place ? 1 : boxes][a_bytes];
         alignas(swizzle_atom) u8 stage[groups][Layout::stage_bytes ? Layout::stage_bytes : 16];
-        alignas(Operand::align) u8 b[Config::stages][groups][(b_bytes + 127) / 128 * 128];
-        alignas(16) float turned[groups][64][turn_pitch];
+        alignas(Operand::align) u8 b[b_slots][groups][(b_bytes + 127) / 128 * 128];
+        alignas(16) float turned[turns_in_stage ? 1 : groups][turns_in_stage ? 1 : 64][turn_pitch];
         u64 full[Config::stages], empty[Config::stages];
+        u64 full_b[in_place ? b_slots : 1], empty_b[in_place ? b_slots : 1];
         FetchBarriers fetch[groups];
         typename Drain::Values values[groups];
     };
@@ -102,6 +112,11 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
                 ptx::mbarrier_init(address(&s.full[i]), 1);
                 ptx::mbarrier_init(address(&s.empty[i]), warps);
             }
+            if constexpr (in_place)
+                for (int i = 0; i < b_slots; i++) {
+                    ptx::mbarrier_init(address(&s.full_b[i]), 1);
+                    ptx::mbarrier_init(address(&s.empty_b[i]), warps);
+                }
             if constexpr (Layout::fetches)
                 for (int i = 0; i < groups; i++) stage_of(i).fetched().init();
             ptx::mbarrier_fence_init();
@@ -118,7 +133,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     // A lane has a consumer's part.
     DEV void load_b(int slot, int step, const Tile &t) const
     {
-        const u32 bar = address(&s.full[slot]);
+        const u32 bar = address(in_place ? &s.full_b[slot] : &s.full[slot]);
         const int lane = threadIdx.x % 32;
         if (lane >= groups) return;
         if constexpr (packed) load_records(address(s.b[slot][lane]), bar, step, tile_of(t, lane));
@@ -399,35 +414,53 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     // The column of the tile that row `i` of the consumer's 64 is.
     DEV static int column_of(int i) { return by_turns ? i % 2 * 32 + i / 2 : i; }
 
-    // From rows of B by rows of A to the fragment of the latter by the former: 64 rows of A and half of the
-    // columns at a time.
+    // From rows of B by rows of A to the fragment of the latter by the former: 64 rows of A and turn_columns
+    // at a time. Lanes that write, or read, at one time are in other banks.
     using Fragment = float[Layout::blocks][Config::bn / 2];
+    DEV float *turned(int group) const
+    {
+        return turns_in_stage ? (float *)s.stage[group] : &s.turned[turns_in_stage ? 0 : group][0][0];
+    }
+    // By how much the columns of a row are exchanged; rows that are 8 apart have the same.
+    DEV static int exchanged(int row) { return turns_in_stage ? (row / 2 % 4 ^ row % 2 * 2) * 8 : 0; }
     DEV void turn_around(const Sums &sum, Fragment &out, int group) const
     {
+        constexpr int turns = Config::bn / turn_columns, octet = 8 * turn_pitch;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-        float(&all)[64][turn_pitch] = s.turned[group];
+        float *all = turned(group);
+        if (turns_in_stage && lane == 0) ptx::tma_store_wait_read<0>();
 #pragma unroll
-        for (int pass = 0; pass < 2 * Layout::blocks; pass++) {
-            const int b = pass / 2, first = pass % 2 * turn_columns;
+        for (int pass = 0; pass < turns * Layout::blocks; pass++) {
+            const int b = pass / turns, first = pass % turns * turn_columns;
             ptx::named_barrier(barrier_group + group, 128); // what was there has been read
 #pragma unroll
-            for (int i = 0; i < 32; i++) {
-                const int column = column_of(16 * warp + lane / 4 + i / 2 % 2 * 8) - first;
-                if (32 * b + i < n / 2 && column >= 0 && column < turn_columns)
-                    all[i / 4 * 8 + lane % 4 * 2 + i % 2][column] = sum[32 * b + i];
+            for (int h = 0; h < 2; h++) {
+                const int column = column_of(16 * warp + lane / 4 + 8 * h) - first;
+                if (turns > 1 && (column < 0 || column >= turn_columns)) continue;
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    const int row = lane % 4 * 2 + e;
+                    float *to = all + row * turn_pitch + (column ^ exchanged(row));
+#pragma unroll
+                    for (int i = 0; i < 8; i++)
+                        if (32 * b + 4 * i < n / 2) to[i * octet] = sum[32 * b + 4 * i + 2 * h + e];
+                }
             }
             ptx::named_barrier(barrier_group + group, 128);
+            const float *from = all + (16 * warp + lane / 4) * turn_pitch + lane % 4 * 2;
 #pragma unroll
             for (int i = 0; i < turn_columns / 2; i += 2) {
-                const float *at = &all[16 * warp + lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2];
+                const float *at = from + i / 2 % 2 * octet + (i / 4 * 8 ^ exchanged(lane / 4));
                 out[b][first / 2 + i] = at[0], out[b][first / 2 + i + 1] = at[1];
             }
         }
+        if (turns_in_stage) ptx::named_barrier(barrier_group + group, 128);
     }
 
     DEV void consume(int group) const
     {
         Cursor at = Cursor::consumer();
+        auto at_b = RingCursor<b_slots>::consumer();
         ptx::grid_wait();
         u32 turn = 0;
         for (Deal pieces = this->pieces(); pieces.more();) {
@@ -436,7 +469,8 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
             Sums sum;
             Fragment out;
             if (owns(p) && exists(t)) drain_of(group).prepare(t);
-            multiply(sum, at, group, p.last - p.first);
+            if constexpr (in_place) InPlace{*this, group}.multiply(sum, at, at_b, p.last - p.first);
+            else multiply(sum, at, group, p.last - p.first);
             if constexpr (Config::dealt) {
                 if (exists(t)) meet(sum, p, group);
                 if (!owns(p)) continue;
@@ -464,7 +498,10 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         ptx::grid_launch_next();
         if (group == 0) {
             ptx::shrink_registers<Registers::producer>();
-            if (warp == 0) produce();
+            if (warp == 0) {
+                if constexpr (in_place) InPlace{*this, 0}.template produce<Config::early>();
+                else produce();
+            }
             if (warp > 0 && warp <= groups) {
                 ptx::grid_wait();
                 assist(warp - 1);

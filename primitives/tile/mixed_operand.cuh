@@ -10,7 +10,7 @@
 // of three things:
 //     folds     the scale has few bits, too: the product with it is exact in 16 bits
 //     promotes  the sums of a group are multiplied by its scale and added to those of all groups; of less
-//               than 128 k product by product (mixed_groups.cuh)
+//               than 128 k product by product (mixed_groups.cuh), of many rows in place (mixed_in_place.cuh)
 //     splits    a weight with a minimum becomes two of bf16, its upper 16 bits and what these leave
 #pragma once
 
@@ -87,8 +87,10 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
         return *(const u32 *)at >> n * pair_half();
     }
 
-    // Pair of product q, 16 k, of a batch that begins at k.
-    DEV static u32 integer_pair(u32 word, int k, int q, u32 upper, u32 below)
+    // Pair of product q, 16 k, of a batch that begins at k; with `powers` times `by`, of which `below` is a
+    // multiple already, and is added.
+    template <bool powers = false>
+    DEV static u32 integer_pair(u32 word, int k, int q, u32 upper, u32 below, u32 by = 0)
     {
         constexpr int n = W::bits & 3;
         u32 x = word >> 8 * (q % 2);
@@ -99,18 +101,22 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
         }
         constexpr u32 bits = n ? 0x003f003f : 0x000f000f;
         constexpr u32 from = is_bf16 ? 0x43004300 : 0x64006400; // 128, 1024, whose ulps are 1
-        return ptx::subtract_pairs<Element>(ptx::bits_and_more<bits, from>(x), below);
+        x = ptx::bits_and_more<bits, from>(x);
+        if constexpr (powers) return ptx::multiply_add_pairs(x, by, below);
+        else return ptx::subtract_pairs<Element>(x, below);
     }
     // `word` is turned to the left by 4 already where the pair is the second or the fourth one; which one of
     // four it is, 2 (q % 2) + pair_half(), only the lane knows.
-    DEV static u32 e2m1_pair(u32 word, int q)
+    template <bool powers = false> DEV static u32 e2m1_pair(u32 word, int q, u32 by = 0)
     {
-        return e2m1_value<Element>(q % 2 ? e2m1_last_halves(word, pair_half()) : e2m1_halves(word, 0));
+        const u32 x = e2m1_value<Element>(q % 2 ? e2m1_last_halves(word, pair_half()) : e2m1_halves(word, 0));
+        return powers ? ptx::multiply_pairs<Element>(x, by) : x;
     }
-    DEV static u32 byte_pair(u32 word, u32 below)
+    template <bool powers = false> DEV static u32 byte_pair(u32 word, u32 below, u32 by = 0)
     {
         u32 two[2];
         Widen<typename ElementOf<codes_of>::Type, Element>::pairs(word, two);
+        if constexpr (powers) return ptx::multiply_add_pairs(two[0], by, below);
         if constexpr (zeros == Zeros::points) two[0] = ptx::subtract_pairs<Element>(two[0], below);
         return two[0];
     }
@@ -123,8 +129,18 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
         else return from + (u32)s.z * 0x00010001;
     }
 
-    // The batch that begins at k of the slot.
-    DEV void decode(Fragments &to, int k) const
+    // A scale's sign and exponent, a power of two, twice; and the mantissas, in [1, 2), of the group k is in.
+    // A subnormal scale counts as 0.
+    DEV static u32 power(const typename W::Scale &s) { return (float_bits(s.s) >> 16 & 0xff80) * 0x00010001; }
+    DEV void mantissas(float (&to)[2], int k) const
+    {
+        factors(to, k);
+#pragma unroll
+        for (int i = 0; i < 2; i++) to[i] = bits_float((float_bits(to[i]) & 0x007fffff) | 0x3f800000);
+    }
+
+    // The batch that begins at k of the slot; times the scales' powers of two, if these are asked for.
+    template <bool powers = false> DEV void decode(Fragments &to, int k) const
     {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -137,14 +153,16 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
 #pragma unroll
             for (int g = 0; g < groups; g++) {
                 const typename W::Scale s = scale(k + g * W::group, half);
-                const u32 off = below(s);
+                const u32 by = powers ? power(s) : 0;
+                const u32 off = powers ? ptx::multiply_pairs<Element>(below(s), by ^ 0x80008000) : below(s);
 #pragma unroll
                 for (int i = 0; i < 2 * each; i++) {
                     const int q = g * each + i / 2, last = i % 2;
                     u32 x;
-                    if constexpr (W::bits == 8) x = byte_pair(word[last][q], off);
-                    else if constexpr (codes_of == Codes::e2m1) x = e2m1_pair(word[last][q / 2], q);
-                    else x = integer_pair(word[last][q / 2], k, q, high[last], off);
+                    if constexpr (W::bits == 8) x = byte_pair<powers>(word[last][q], off, by);
+                    else if constexpr (codes_of == Codes::e2m1)
+                        x = e2m1_pair<powers>(word[last][q / 2], q, by);
+                    else x = integer_pair<powers>(word[last][q / 2], k, q, high[last], off, by);
                     finish(to, q, half + 2 * last, x, s);
                 }
             }
@@ -172,11 +190,20 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
     // would be in the same banks; fewer, where sums leave few registers.
     static constexpr bool crowded = rows > 64 || W::bits == 8;
     static constexpr int piece = crowded ? 2 : 4, ahead = W::tile / 4 * piece; // words; k of them
-    static constexpr int more = W::bits & 3;                                   // upper bits
+    static constexpr int more = W::bits & 3;                                   // upper bits, ...
+    static constexpr bool late =
+        crowded && more > 0 && W::group > 16; // ... which are loaded when they are decoded
     struct Raw {
         Piece<piece> word[2][2]; // of a half's row, for the first and the last 8 of each 16 k
-        u32 high[2][2][more ? more : 1];
+        u32 high[2][2][more && !late ? more : 1];
     };
+    // Word n of the upper bits of the tile that k is in.
+    DEV u32 upper_word(int k, int half, int last, int n) const
+    {
+        const int lane = lane_row() * 4 + pair_lane() + 2 * last;
+        const u8 *at = record(k) + W::high + ((k % W::step / W::tile * 32 + lane) * 2 + half) * 4 * more;
+        return ((const u32 *)at)[n] >> more * pair_half();
+    }
     using Fragment = u32[4]; // of a product
 
     DEV void load(Raw &to, int k) const
@@ -187,10 +214,8 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
             const int tile = k % W::step / W::tile, part = k % W::tile / ahead * 4 * piece;
             to.word[half][last] =
                 *(const Piece<piece> *)(record(k) + tile * 1024 + half * 512 + lane * 16 + part);
-            const u32 *upper =
-                (const u32 *)(record(k) + W::high + ((tile * 32 + lane) * 2 + half) * 4 * more);
 #pragma unroll
-            for (int n = 0; n < more; n++) to.high[half][last][n] = upper[n] >> more * pair_half();
+            for (int n = 0; n < more && !late; n++) to.high[half][last][n] = upper_word(k, half, last, n);
         }
     }
     // Product q of those that were loaded from k on.
@@ -206,7 +231,9 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
                 to[i] = e2m1_pair(pair_half() ? word[q / 2] << 4 | word[q / 2] >> 28 : word[q / 2], q);
             else
                 to[i] = integer_pair(word[q / 2] >> 4 * pair_half(), k, q,
-                                     from.high[half][last][more * pair / 16], off);
+                                     late ? upper_word(k, half, last, more * pair / 16)
+                                          : from.high[half][last][late ? 0 : more * pair / 16],
+                                     off);
         }
     }
     // The factors of the group that k is in.
@@ -224,7 +251,7 @@ template <class T, class Element> struct ByteOperand {
 
     const u8 *first;
 
-    DEV void decode(Fragments &to, int k) const
+    template <bool = false> DEV void decode(Fragments &to, int k) const
     {
 #pragma unroll
         for (int i = 0; i < 4 * products; i++) {
@@ -237,6 +264,7 @@ template <class T, class Element> struct ByteOperand {
         }
     }
     DEV void factors(float (&)[2], int) const {}
+    DEV void mantissas(float (&)[2], int) const {}
 };
 
 template <class Config, class Weights> struct MixedOperandOf {

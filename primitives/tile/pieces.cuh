@@ -82,14 +82,22 @@ template <class Config, int steps, int n> struct LeftSums {
         return w.at[0] == r.at[0] && w.at[1] == r.at[1] && w.at[2] == r.at[2] && w.at[3] == r.at[3];
     }
 
+    // Vectors of many sums would be moved to neighbouring registers first, for which there are none left.
+    static constexpr bool single = n > 64;
+    DEV u8 *singles(u32 place) const { return sums(place) - threadIdx.x % 128 * 12; }
+
     // By the consumer, which goes on. A warp besides raises the flag, since the fence takes its time.
     DEV void leave(const float (&sum)[n], u32 place) const
     {
+        if constexpr (single)
 #pragma unroll
-        for (u32 i = 0; i < vectors; i++)
-            *(ptx::Words *)(sums(place) +
-                            i * 128 * 16) = {{float_bits(sum[4 * i]), float_bits(sum[4 * i + 1]),
-                                              float_bits(sum[4 * i + 2]), float_bits(sum[4 * i + 3])}};
+            for (u32 i = 0; i < n; i++) *(float *)(singles(place) + i * 128 * 4) = sum[i];
+        else
+#pragma unroll
+            for (u32 i = 0; i < vectors; i++)
+                *(ptx::Words *)(sums(place) +
+                                i * 128 * 16) = {{float_bits(sum[4 * i]), float_bits(sum[4 * i + 1]),
+                                                  float_bits(sum[4 * i + 2]), float_bits(sum[4 * i + 3])}};
         ptx::named_arrive(barrier_turn + group, 128 + 32);
     }
     DEV void raise_flag(u32 place) const
@@ -125,12 +133,19 @@ template <class Config, int steps, int n> struct LeftSums {
     }
     DEV void add_one(float (&sum)[n], u32 place) const
     {
+        if constexpr (single)
 #pragma unroll
-        for (u32 i = 0; i < vectors; i++) {
-            const ptx::Words w = ptx::load_device(sums(place) + i * 128 * 16);
+            for (u32 i = 0; i < n; i++) {
+                if (i % 64 == 0) __syncwarp(); // so many loads at one time
+                sum[i] += ptx::load_float_device(singles(place) + i * 128 * 4);
+            }
+        else
 #pragma unroll
-            for (int j = 0; j < 4; j++) sum[4 * i + j] += bits_float(w.at[j]);
-        }
+            for (u32 i = 0; i < vectors; i++) {
+                const ptx::Words w = ptx::load_device(sums(place) + i * 128 * 16);
+#pragma unroll
+                for (int j = 0; j < 4; j++) sum[4 * i + j] += bits_float(w.at[j]);
+            }
     }
 };
 

@@ -30,6 +30,8 @@ static const struct product {
     {"q6_k", 1, 64, 3, 192, 4096},            /* ... and of each 16 k */
     {"q4_k", 2, 64, 3, 192, 4096},            /* two of bf16 for each weight */
     {"mxfp4", 1, 128, 6, 192, 2048},          /* scales that fold */
+    {"int4_g128_bf16", 2, 250, 5, 128, 2048}, /* 256 rows, whose sums are scaled in place */
+    {"q4_k", 1, 144, 5, 128, 4096},           /* ... and some of them */
 };
 
 static graph *graph_of(const struct product *c, int sms)

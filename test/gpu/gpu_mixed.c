@@ -8,8 +8,11 @@
 
 #include "base.h"
 #include "codes.h"
+#include "executable.h"
 #include "gpu_case.h"
 #include "graph.h"
+#include "pack.h"
+#include "schedule.h"
 #include "util_device.h"
 #include "util_packed.h"
 #include "util_random.h"
@@ -183,6 +186,57 @@ static int try_all_some_rows(bool all)
     return failed;
 }
 
+/* ---- Scales of sums that are scaled in place ---- */
+
+/* Scales of a row that are 0, negative, subnormal, far from those beside them. */
+static void set_scales(const struct pack_format *f, int64_t records, uint8_t *packed)
+{
+    static const float factor[] = {1, 0, -1, 0x1p-30f, 3, -0x1p-140f, 1, 0, -0x1.8p20f};
+    const struct pack_record p = pack_record(f);
+    for (int64_t i = 0; i < records; i++)
+        for (int row = 0; row < PACK_ROWS; row++) {
+            const float x = 0.01f * factor[(i + row) % ARRAY_SIZE(factor)];
+            struct pack_scales s;
+            pack_get_scales(f, &p, packed + i * p.bytes, row, &s);
+            memcpy(s.scale, &x, sizeof x);
+            pack_put_scales(f, &p, packed + i * p.bytes, row, &s);
+        }
+}
+
+static struct pack_format format_of(const graph *g)
+{
+    int i = 0;
+    while (g->node[i].op != OP_UNPACK) i++;
+    return node_format(&g->node[i]);
+}
+
+static int try_scales(int sms)
+{
+    enum { WEIGHTS = 0 }; /* the argument */
+    const struct packed_sizes s = {250, 160 * sms, 2048, 0, CODA_BF16};
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_pack_format word = CODA_PACK_FORMAT_INIT;
+    struct run_buffers b = {0};
+    coda_plan *p = NULL;
+    coda_pack_format_find("int4_g128_f32", &word);
+    graph *g = packed_graph(&word, 0, &s, false);
+    const struct pack_format f = format_of(g);
+    void **arg[] = {random_args(g, 7, true), random_args(g, 7, false)};
+    for (int i = 0; i < 2; i++) set_scales(&f, pack_records(&f, s.k) * (s.n / PACK_ROWS), arg[i][WEIGHTS]);
+    opt.device = CODA_DEVICE_GPU;
+    bool good = coda_evaluate(g, arg[0]) == CODA_OK && coda_compile(&p, g, &opt) == CODA_OK &&
+                run_upload(&b, g, p, arg[1], true) && run_prepare(&b, p) && run_plan(&b, p);
+    double error = good ? run_worst_error(g, arg[1], arg[0]) : -1;
+    int rows = p ? p->plan.schedule[0].tile.bm : 0;
+    int failed = gpu_case(good && rows == 256 && error <= 3e-5, "mixed", "scales, %d rows: error %.2e %s",
+                          rows, error, good ? "" : coda_error());
+    run_release(&b);
+    coda_plan_free(p);
+    for (int i = 0; i < 2; i++) random_args_free(g, arg[i]);
+    graph_free(g);
+    return failed;
+}
+
 /* The emulator compiles slowly: of half of the formats, by the seed, a size. */
 int gpu_mixed(void)
 {
@@ -204,5 +258,5 @@ int gpu_mixed(void)
                 failed += try_packed(packed_formats[i], &sizes[k]);
     for (int i = 0; i < ARRAY_SIZE(epilogues); i++)
         if (all || scale_takes_half(i)) failed += try_epilogue(i);
-    return failed + try_all_some_rows(all);
+    return failed + try_all_some_rows(all) + try_scales(device.sms);
 }

@@ -18,6 +18,12 @@ DEV Words load_system(const void *from)
 }
 DEV void store_device(void *to, const Words &w) { store_system(to, w); } // as all devices see it
 DEV Words load_device(const void *from) { return load_system(from); }
+DEV float load_float_device(const void *from)
+{
+    u32 w;
+    emu_system_load(&w, from, 1);
+    return bits_float(w);
+}
 DEV void store_word_system(void *to, u32 w) { emu_system_store(to, &w, 1); }
 DEV u32 load_word_system(const void *from)
 {

@@ -7,6 +7,7 @@ namespace coda::ptx {
 
 DEV void wgmma_fence() { emu_wgmma_fence(); }
 DEV void wgmma_commit() { emu_wgmma_commit(); }
+DEV void wgmma_scale(float &d, float by) { d *= by; }
 template <int pending> DEV void wgmma_wait() { emu_wgmma_wait(pending); }
 
 DEV u64 wgmma_descriptor(u32 address, u32 leading, u32 stride)
