@@ -75,6 +75,15 @@ static int tile_bytes(const struct program *p, const struct tile *t)
     return t->bk / r.step * r.bytes;
 }
 
+/* Do the warps that copy lend registers to those that multiply? Two tiles of 16 rows of A and weights whose
+ * scales have two levels take more than all threads could have. */
+static bool lends(const struct program *p)
+{
+    if (!is_packed(p) || octets(p) == 1) return false;
+    struct pack_format f = format_of(p);
+    return pack_two_levels(&f) && pack_record(&f).bits == 4;
+}
+
 /* Tiles of a slot: what has few bytes shares one, where a warp multiplies two at a time (packed_rows.cuh). */
 static int depth(const struct program *p, const struct tile *t)
 {
@@ -82,7 +91,7 @@ static int depth(const struct program *p, const struct tile *t)
     if (t->groups == MORE_GROUPS) return 2 * MORE_GROUPS;
     if (t->bk == LONG_CHUNK) return 2;
     struct pack_format f = format_of(p);
-    return pack_record(&f).bits == 4 && !(pack_two_levels(&f) && octets(p) > 1) ? 4 : 2;
+    return pack_record(&f).bits == 4 ? 4 : 2;
 }
 
 /* Quads that shares are dealt in: of packed weights those of a block of records, or of the two that a pair of
@@ -316,7 +325,7 @@ static void candidates(struct search *s, enum tile_class class)
 static void complete(struct schedule *s, const struct program *p, const struct target *target)
 {
     (void)target;
-    s->threads = 128 * s->tile.groups + 64;
+    s->threads = 128 * s->tile.groups + (lends(p) ? 128 : 64);
     s->early = stream_is_early(p);
     s->grid = p->dim[0] * s->tile.blocks * groups(p);
     s->cluster = 1;
@@ -334,7 +343,8 @@ static void print_config(const struct program *p, const struct schedule *s, stru
                                           : "HalfRows<A",
                 tile->bk);
     if (has_digits(p, tile)) text_printf(t, ", %d", (int)p->dim[1]);
-    text_printf(t, ">;\n    static constexpr bool turns = %s;\n", truth(p->dim[1] > 1 || p->invariant));
+    text_printf(t, ">;\n    static constexpr bool turns = %s, lends = %s;\n",
+                truth(p->dim[1] > 1 || p->invariant), truth(lends(p)));
     text_printf(t, "    static constexpr int share_quads = %d, depth = %d, passes = %d, right_stages = %d;\n",
                 share_quads(p), depth(p, tile), passes(p, tile), right_stages(p, tile));
 }

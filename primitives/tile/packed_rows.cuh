@@ -24,15 +24,17 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
     DEV static constexpr int right_place(int k) { return 2 * k; }
     static constexpr bool scaled = W::bits == 8 && is_bf16_of<Element>; // A's runs, see HalfRun
     static constexpr int pad = 32, tile_bytes = bk / W::step * W::bytes;
-    // As many as there are registers for: codes of 8 bits take twice as many, two levels of scales and upper
-    // bits some.
+    // As many as there are registers for: codes of 8 bits take twice as many, scales of 16 k and upper bits
+    // some.
     template <int octets>
-    static constexpr int together = (W::bits == 8 && W::group >= 128) ||
-                                            ((W::two_levels || W::bits % 4) && (octets > 1 || W::group < 32))
-                                        ? 1
-                                        : 2;
+    static constexpr int together =
+        (W::bits == 8 && W::group >= 128) ||
+                ((W::two_levels || W::bits % 4) && (W::group < 32 || (octets > 1 && W::bits != 4)))
+            ? 1
+            : 2;
     template <int octets>
-    static constexpr bool singly = octets == 1 || (codes_of != coda::Codes::e2m1 && W::group >= 128);
+    static constexpr bool singly = octets == 1 || W::two_levels ||
+                                   (codes_of != coda::Codes::e2m1 && W::group >= 128);
     template <int octets> static constexpr bool crowded = octets > 1 && W::group < 32;
     template <int octets> static constexpr bool ahead = octets == 1 && W::two_levels && W::bits == 4;
     static constexpr int above = Codes::above;

@@ -46,6 +46,7 @@ using AttentionRegisters = RegisterBudget<consumers == 3 ? 32
                                           consumers>;
 // The producer's warpgroup prepares an epilogue, too; consumers hold their part of A.
 template <int consumers> using SkinnyRegisters = RegisterBudget<72, 216, consumers>;
+using StreamRegisters = SkinnyRegisters<2>; // of stream_mma, where its consumers lack some
 
 // Operands of wgmma lie in rows of 128 bytes, 64 elements of 16 bits, whose 16-byte pieces TMA permutes by
 // the row's number among 8 (its 128-byte swizzle). So a tile begins at a multiple of 8 rows.

@@ -4,7 +4,9 @@
 //     producer    a warp: copies tiles, 16 rows of B, into a ring, a chunk, `bk` elements, of K at a time
 //     supplier    a warp: copies the same chunk of A into a ring of its own; when it has asked for the last
 //                 one, the epilogue's values of rows and columns, while the others multiply
-//     consumers   warps: of each chunk warp w multiplies the run w % runs, of every tile or every second one
+//     consumers   warps: of each chunk warp w multiplies the run w % runs, of every tile or every second one;
+//                 where tiles take more registers than all threads can have, the others, a warpgroup then, lend
+//                 them theirs
 //
 // K is outside, rows are inside: all tiles of a pass advance along K together. So a warp has the sums of its
 // tiles in registers over all of K, and of A no more than its run of a chunk, which serves all its tiles.
@@ -527,13 +529,13 @@ template <class Config, class Epilogue> struct StreamMma {
         s.ring.init(warps, packed ? 1 : 32);
         s.right.init(warps, packed ? 32 : 1);
         if (Config::early) ptx::grid_launch_next();
-        if (warp == warps) {
-            produce();
-            Segments::attend();
-        } else if (warp == warps + 1) {
-            supply();
+        if (warp >= warps) {
+            if constexpr (Config::lends) ptx::shrink_registers<StreamRegisters::producer>();
+            if (warp == warps) produce();
+            if (warp == warps + 1) supply();
             Segments::attend();
         } else {
+            if constexpr (Config::lends) ptx::grow_registers<StreamRegisters::consumer>();
             ptx::grid_wait();
             multiply_all(warp / runs);
             s.ring.wait_prepared();

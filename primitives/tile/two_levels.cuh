@@ -90,6 +90,16 @@ DEV void spread(float (*to)[4], const u32 (&own)[2], const u32 (&selection)[2])
         ptx::mma_tf32(to[j], own, b);
     }
 }
+// The same of numbers of two parts.
+DEV void spread(float (*to)[4], const u32 (&upper)[2], const u32 (&lower)[2], const u32 (&selection)[2])
+{
+    const u32 a[4] = {lower[0], lower[1], upper[0], upper[1]};
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const u32 b[2] = {selection[j], selection[j]};
+        ptx::mma_tf32(to[j], a, b);
+    }
+}
 
 // `Rows`: see packed_rows.cuh.
 template <class Rows> struct LevelProducts {
@@ -130,12 +140,12 @@ template <class Rows> struct LevelProducts {
             split_tf32(part, fmaf(-unit * (Codes::above + W::middle), s[j], least));
             upper[j] = part[0], lower[j] = part[1];
         }
+        const u32 both[4] = {lower[0], lower[1], upper[0], upper[1]};
 #pragma unroll
         for (int o = 0; o < octets; o++) { // the product of both lower parts is too small
-            const u32 b[1] = {x.part[o][n][0]}, rest[1] = {x.part[o][n][1]};
+            const u32 b[2] = {x.part[o][n][0], x.part[o][n][0]}, rest[1] = {x.part[o][n][1]};
             ptx::mma_tf32(sum[o], upper, rest);
-            ptx::mma_tf32(sum[o], lower, b);
-            ptx::mma_tf32(sum[o], upper, b);
+            ptx::mma_tf32(sum[o], both, b);
         }
     }
 
@@ -160,17 +170,17 @@ template <class Rows> struct LevelProducts {
 #pragma unroll
             for (int n = 0; n < own; n++) {
                 const Pair a = level.scale[n];
-                u32 upper[2] = {float_bits(a.a), float_bits(a.b)};
-                if constexpr (!begins) {
+                if constexpr (begins) {
+                    const u32 whole[2] = {float_bits(a.a), float_bits(a.b)};
+                    spread(&scale[i][2 * n], whole, lane.levels.selection);
+                } else {
                     const float s[2] = {both.a * a.a, both.b * a.b};
-                    u32 lower[2], part[2];
-#pragma unroll
-                    for (int j = 0; j < 2; j++)
-                        split_tf32(part, s[j]), upper[j] = part[0], lower[j] = part[1];
+                    u32 first[2], second[2];
+                    split_tf32(first, s[0]), split_tf32(second, s[1]);
                     add_others(sum[i], n, s, m, level.minimum, x.sums);
-                    spread(&scale[i][2 * n], lower, lane.levels.selection);
+                    const u32 upper[2] = {first[0], second[0]}, lower[2] = {first[1], second[1]};
+                    spread(&scale[i][2 * n], upper, lower, lane.levels.selection);
                 }
-                spread(&scale[i][2 * n], upper, lane.levels.selection);
             }
         }
         float all[tiles][octets][4] = {};
