@@ -175,12 +175,13 @@ struct alignas(16) Words {
 };
 
 // Rows of bytes: a lane takes 16 adjacent k of each 64, lane l those from 16 (l % 4) on. Product i of these
-// has pairs 2 i and 2 i + 1.
+// has pairs 2 i and 2 i + 1. A run of 256 k leaves no registers for a second tile; so its products are two
+// chains.
 template <class T, class Element, int bk> struct ByteRows {
     static constexpr bool packed = false, digits = false;
     static constexpr int size = 1, lane_k = 16, unit = 4 * lane_k, pad = 16;
     DEV static constexpr int right_place(int k) { return 2 * k; }
-    template <int octets> static constexpr int together = 2;
+    template <int octets> static constexpr int together = bk <= 1024 ? 2 : 1;
     template <int octets> static constexpr bool singly = true;
     template <int octets> static constexpr bool crowded = false;
     template <int octets> static constexpr bool ahead = false;
@@ -222,7 +223,8 @@ template <class T, class Element, int bk> struct ByteRows {
                              const Right<octets, run> &x)
     {
         const int at = threadIdx.x % 32 / 4 * pitch + first_k();
-        float part[tiles][octets][4] = {};
+        constexpr int chains = run > 128 ? 2 : 1;
+        float part[chains][tiles][octets][4] = {};
 #pragma unroll
         for (int k = 0; k < run; k += unit) {
             Words upper[tiles], lower[tiles];
@@ -241,12 +243,18 @@ template <class T, class Element, int bk> struct ByteRows {
 #pragma unroll
                 for (int o = 0; o < octets; o++) {
                     const u32(&b)[2] = x.pair[o][k / 16 + i];
-                    ptx::mma<f16>(part[tile][o], w, b[0], b[1]);
+                    ptx::mma<f16>(part[i % chains][tile][o], w, b[0], b[1]);
                 }
             }
         }
 #pragma unroll
-        for (int tile = 0; tile < tiles; tile++) x.half.add(sum[tile], part[tile]);
+        for (int tile = 0; tile < tiles; tile++) {
+            if constexpr (chains > 1)
+#pragma unroll
+                for (int e = 0; e < 4 * octets; e++)
+                    part[0][tile][e / 4][e % 4] += part[1][tile][e / 4][e % 4];
+            x.half.add(sum[tile], part[0][tile]);
+        }
     }
 };
 

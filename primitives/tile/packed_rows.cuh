@@ -27,11 +27,11 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
     // As many as there are registers for: codes of 8 bits take twice as many, scales of 16 k and upper bits
     // some.
     template <int octets>
-    static constexpr int together =
-        (W::bits == 8 && W::group >= 128) ||
-                ((W::two_levels || W::bits % 4) && (W::group < 32 || (octets > 1 && W::bits != 4)))
-            ? 1
-            : 2;
+    static constexpr int together = (W::bits == 8 && W::group >= 128) ||
+                                            ((W::two_levels || W::bits % 4) &&
+                                             (W::group < 32 || (octets > 1 && W::bits != 4)))
+                                        ? 1
+                                        : 2;
     template <int octets>
     static constexpr bool singly = octets == 1 || W::two_levels ||
                                    (codes_of != coda::Codes::e2m1 && W::group >= 128);

@@ -5,8 +5,8 @@
 //     supplier    a warp: copies the same chunk of A into a ring of its own; when it has asked for the last
 //                 one, the epilogue's values of rows and columns, while the others multiply
 //     consumers   warps: of each chunk warp w multiplies the run w % runs, of every tile or every second one;
-//                 where tiles take more registers than all threads can have, the others, a warpgroup then, lend
-//                 them theirs
+//                 where that takes more registers than all threads can have, the others, a warpgroup then,
+//                 lend some
 //
 // K is outside, rows are inside: all tiles of a pass advance along K together. So a warp has the sums of its
 // tiles in registers over all of K, and of A no more than its run of a chunk, which serves all its tiles.
@@ -47,9 +47,10 @@ template <class Config, class Epilogue> struct StreamMma {
     using Spot = typename Quads::Spot;
     using Fragments = typename Config::Fragments; // HalfRows, ByteRows, PackedRows, or DigitRows
 
-    static constexpr int warps = 4 * Config::groups, threads = 32 * warps;                  // of consumers
-    static constexpr int bk = Config::bk, run = 128, runs = bk / run, parts = warps / runs; // of K, of tiles
-    static constexpr int most_rows = Quads::most_rows, octets = most_rows / 8;              // of A
+    static constexpr int warps = 4 * Config::groups, threads = 32 * warps; // of consumers
+    static constexpr int bk = Config::bk, run = bk <= 1024 ? 128 : 256, runs = bk / run,
+                         parts = warps / runs;                                 // of K, of tiles
+    static constexpr int most_rows = Quads::most_rows, octets = most_rows / 8; // of A
     static constexpr int chunks = (int)((Config::k + bk - 1) / bk);
     static constexpr bool ragged = Config::k % bk != 0;
     // Tiles of packed weights are the patches: one is a block of records, or two of them, from an even one
@@ -140,8 +141,20 @@ template <class Config, class Epilogue> struct StreamMma {
     // ---- Producers ----
 
     // Copies a chunk of this block's quads from `quad` on, before `end`, as many as a slot has. Rows lie
-    // apart, and a bulk copy of each takes TMA some 64 clocks: so it is cp.async, a row or half of it by all
-    // lanes, each of which has found one row.
+    // apart, and a bulk copy of each takes TMA some 64 clocks: that is right for long chunks.
+    static constexpr bool by_bulk = !packed && bk > 1024;
+    DEV static int place_of(int r) { return r / 16 * 16 + r % 4 / 2 * 8 + r / 4 % 4 * 2 + r % 2; }
+    DEV void produce_rows(typename Ring::Cursor at, int quad, int end, int chunk) const
+    {
+        const int r = threadIdx.x % 32, live = 4 * min(end - quad, 4 * depth);
+        const u32 bytes = Fragments::size * length(chunk), bar = s.ring.expect_in_warp(at, live * bytes);
+        if (r >= live) return;
+        const Spot spot = Spot::of(Quads::first(block.index()) + quad + r / 4);
+        const i64 row = Quads::row_of(spot.at(r % 4 / 2, r % 2));
+        ptx::bulk_load_once(ptx::shared_address(s.ring.data[at.slot]) + place_of(r) * Fragments::pitch,
+                            b() + row * Config::b_stride_row + (i64)chunk * bk, bytes, bar);
+    }
+    // The same by cp.async, a row or half of it by all lanes, each of which has found one row.
     DEV void produce_slot(typename Ring::Cursor at, int quad, int end, int chunk) const
     {
         constexpr int rows = 16 * depth, pieces = Fragments::size * bk / 512;
@@ -159,7 +172,7 @@ template <class Config, class Epilogue> struct StreamMma {
         s.ring.wait_free(at);
 #pragma unroll
         for (int r = 0; r < rows; r++) {
-            const int row = r / 16 * 16 + r % 4 / 2 * 8 + r / 4 % 4 * 2 + r % 2;
+            const int row = place_of(r);
             const u8 *const own = from + (u64)__shfl_sync(~0u, line[r / 32], r % 32) * 16;
 #pragma unroll
             for (int i = 0; i < pieces; i++)
@@ -202,6 +215,8 @@ template <class Config, class Epilogue> struct StreamMma {
 #pragma unroll 1
                 for (int tile = first; tile < end; tile += depth, at.next())
                     if constexpr (packed) produce_records(at, tile, end, chunk_at(chunk));
+                    else if constexpr (by_bulk)
+                        produce_rows(at, 4 * tile, min(4 * end, count()), chunk_at(chunk));
                     else produce_slot(at, 4 * tile, min(4 * end, count()), chunk_at(chunk));
         }
         if constexpr (!packed) finish_copies();
@@ -526,7 +541,7 @@ template <class Config, class Epilogue> struct StreamMma {
     DEV void run_block() const
     {
         const int warp = ptx::uniform(threadIdx.x / 32);
-        s.ring.init(warps, packed ? 1 : 32);
+        s.ring.init(warps, packed || by_bulk ? 1 : 32);
         s.right.init(warps, packed ? 32 : 1);
         if (Config::early) ptx::grid_launch_next();
         if (warp >= warps) {
