@@ -29,6 +29,8 @@ ifneq ($(and $(PRECOMPILED),$(NO_EPILOGUES)),)
 UNIT_OBJ := $(filter $(BUILD)/test/unit/%,$(TEST_OBJ))
 $(UNIT_OBJ): $(BUILD)/test/unit/tests.h.gch
 $(UNIT_OBJ): private ALL_CFLAGS += -include $(BUILD)/test/unit/tests.h -fpch-deps
+# Nor are GPU tests and measurements optimised by test/jobs.mk, which times nothing.
+$(BUILD)/test/gpu/%.o $(BUILD)/perf/%.o: ALL_CFLAGS += -Og
 $(BUILD)/test/unit/tests.h.gch: test/support/tests.h
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -x c-header $< -o $@

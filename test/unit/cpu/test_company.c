@@ -12,7 +12,7 @@
 
 enum { POOL = 140 };
 
-/* Asks plans of all numbers of rows, of the base, and of one number each. */
+/* Asks plans of all numbers of rows, of the base, and of one number each; of these a sanitizer sees half. */
 static void ask_all(struct company *c, unsigned flags)
 {
     static const int64_t rows[] = {1, 2, 15, 16, 63, 64, 65, POOL};
@@ -22,6 +22,7 @@ static void ask_all(struct company *c, unsigned flags)
     opt.policy = CODA_POLICY_NEVER;
     coda_plan *base = company_plan(c, 0, &opt);
     for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (SANITIZED && flags && !scale_takes_half(i)) continue;
         coda_plan *one = company_plan(c, rows[i], &opt);
         ck_assert_msg(company_ask(c, one, rows[i]), "%s", coda_error());
         ck_assert_msg(company_ask(c, all, rows[i]), "%s", coda_error());

@@ -650,7 +650,8 @@ START_TEST(others_run_beside_with_equal_bits)
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_plan *p;
     int which = _i % OVERLAP_GRAPHS;
-    if (SANITIZED && !scale_takes_half(_i)) return;
+    /* Copies are the same to the CPU device, so that sanitizers see nothing new. */
+    if (SANITIZED && !scale_is_full() && (_i >= OVERLAP_GRAPHS || !scale_takes_half(_i))) return;
     overlap_graph(text, sizeof text, which);
     coda_graph *g = parsed(text);
     opt.device = CODA_DEVICE_NONE, opt.arch = "sm_90a", opt.flags = CODA_PLAN_ONLY | CODA_OVERLAP;
