@@ -111,12 +111,16 @@ static void free_unused(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Gives the others' back. */
+/* Gives the others' back. A word from the host may still be on its way when its copy returns; what is read
+ * behind it says that it is there, before the memory is closed. */
 static void leave(struct inbox *i)
 {
+    char err[JIT_ERROR_SIZE];
     for (int r = 0; r < i->ranks; r++) {
         if (r == i->rank || !i->of[r].memory) continue;
-        jit_poke(i->of[r].memory + offsetof(struct peer_head, left) + sizeof(uint32_t) * (size_t)i->rank, 1);
+        char *left = i->of[r].memory + offsetof(struct peer_head, left) + sizeof(uint32_t) * (size_t)i->rank;
+        uint32_t there;
+        if (!jit_poke(left, 1)) jit_download(&there, left, sizeof there, err);
         if (i->of[r].opened) jit_ipc_close(i->of[r].memory);
     }
 }
