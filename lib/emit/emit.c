@@ -11,8 +11,8 @@ static int place_of(const int *list, int n, int value)
     return i;
 }
 
-coda_status emit_program(struct plan *plan, const struct program *p, const struct schedule *s,
-                         struct kernel *k, const struct wording *words)
+static coda_status emit_kind(struct plan *plan, const struct program *p, const struct schedule *s,
+                             struct kernel *k)
 {
     static coda_status (*const own[])(struct plan *, const struct program *, const struct schedule *,
                                       struct kernel *) = {
@@ -20,14 +20,21 @@ coda_status emit_program(struct plan *plan, const struct program *p, const struc
         OWN_KERNELS(X)
 #undef X
     };
-    if (!emit_begin(plan, p, s, k)) return fail(CODA_E_MEMORY, "out of memory for a kernel");
-    if (words) k->symbol = words->symbol, k->text = words->text;
     switch (p->kind) {
     case PROGRAM_GEMM: return emit_gemm(plan, p, s, k);
     case PROGRAM_ROWS: return emit_rows(plan, p, s, k);
     case PROGRAM_OWN: return own[p->own->index](plan, p, s, k);
     }
     return fail(CODA_E_INVALID, "program kind %d has no emitter", (int)p->kind);
+}
+
+coda_status emit_program(struct plan *plan, const struct program *p, const struct schedule *s,
+                         struct kernel *k, const struct wording *words)
+{
+    if (!emit_begin(plan, p, s, k)) return fail(CODA_E_MEMORY, "out of memory for a kernel");
+    if (words) k->symbol = words->symbol, k->text = words->text;
+    coda_status status = emit_kind(plan, p, s, k);
+    return status ? status : emit_fits(k);
 }
 
 bool emit_like(struct plan *plan, struct kernel *k, const struct kernel *from, const int *theirs,

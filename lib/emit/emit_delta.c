@@ -93,8 +93,7 @@ static coda_status emit_kernel(struct plan *plan, const struct program *p, const
 {
     struct text t = {0}, args = {0}, call = {0};
     k->symbol = emit_symbol(plan, p, name->symbol);
-    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, RECURRENT_MOST_NUMBERS);
-    if (k->symbol && k->scalar) {
+    if (k->symbol) {
         emit_recurrent_tensors(k, of->use, DELTA_USES, DELTA_O, &args, &call);
         print_numbers(of, k, &args, &call);
         text_printf(&t, "// the gated delta rule of %lld heads of %lld x %lld\n", (wide)of->heads,

@@ -23,7 +23,8 @@ struct gemm {
 
 static void add_pointer(struct kernel *k, const struct tensor_use *u)
 {
-    k->pointer[k->pointers++] = pointer_of(u);
+    if (k->pointers < k->pointer_room) k->pointer[k->pointers] = pointer_of(u);
+    k->pointers++;
 }
 
 static void print_operand(const struct gemm *g, const struct tensor_use *o, const char *name)
@@ -423,7 +424,6 @@ coda_status emit_gemm(struct plan *plan, const struct program *p, const struct s
     if (s->tile.mainloop->tma) emit_gemm_maps(p, s, k);
     coda_status status = check(&g);
     if (!status) print_kernel(&g);
-    if (!status) status = emit_fits(k);
     if (!status && !k->text) k->text = arena_string(&plan->arena, text_str(&t));
     bool lost = t.failed || plan->arena.failed;
     text_free(&t);

@@ -6,8 +6,6 @@
 #include "emit.h"
 #include "emit_text.h"
 
-enum { RECURRENT_MOST_NUMBERS = 64 };
-
 /* A type of Config: the dtype of a use, or float where it is absent. */
 struct recurrent_type {
     int use;

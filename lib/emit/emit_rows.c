@@ -267,7 +267,7 @@ static coda_status prepare(struct emitter *e)
     if (!status) take_arguments(e);
     if (!status) status = check_steps(e);
     if (!status) e->passes = rows_may_pass(e);
-    return status ? status : emit_fits(e->k);
+    return status;
 }
 
 coda_status emit_rows(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)

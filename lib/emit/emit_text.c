@@ -13,24 +13,31 @@
 
 enum { SYMBOL_MOST = 60 }; /* characters of a kernel's name */
 
-/* Upper bounds for the scalar parameters of a kernel: strides and table rows for each port, rows,
- * divisors. */
-enum { NUMBERS_OF_PORT = CODA_MAX_RANK + 1, MOST_NUMBERS = 3 * (CODA_MAX_RANK + 2) };
+/* Memory for the scalar parameters of a kernel: strides and table rows for each port; extents, divisors and
+ * strides of all else, of which the gradients of attention have the most, 86. */
+enum { NUMBERS_OF_PORT = CODA_MAX_RANK + 1, MOST_NUMBERS = 128 };
 
 bool emit_begin(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)
 {
     bool streams = s->tile.mainloop && s->tile.mainloop->streams;
     *k = (struct kernel){
         .launch = {s->grid, s->cluster, s->threads, s->shared_bytes, s->persistent, s->early, streams},
-        .members = plan->together ? plan_together(plan, (int)(p - plan->program)) : 1};
-    k->map = ARENA_NEW(&plan->arena, struct map_spec, p->kind == PROGRAM_ROWS ? 1 : KERNEL_MAX_MAPS);
-    k->pointer = ARENA_NEW(&plan->arena, struct pointer_spec, program_uses(p) + 8);
-    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, p->ports * (1 + NUMBERS_OF_PORT) + MOST_NUMBERS);
+        .members = plan->together ? plan_together(plan, (int)(p - plan->program)) : 1,
+        .map_room = p->kind == PROGRAM_ROWS ? 1 : KERNEL_MAX_MAPS,
+        .pointer_room = program_uses(p) + 8,
+        .scalar_room = p->ports * (1 + NUMBERS_OF_PORT) + MOST_NUMBERS};
+    k->map = ARENA_NEW(&plan->arena, struct map_spec, k->map_room);
+    k->pointer = ARENA_NEW(&plan->arena, struct pointer_spec, k->pointer_room);
+    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, k->scalar_room);
     return !plan->arena.failed;
 }
 
 coda_status emit_fits(const struct kernel *k)
 {
+    if (k->maps > k->map_room || k->pointers > k->pointer_room || k->scalars > k->scalar_room)
+        return fail(CODA_E_UNSUPPORTED,
+                    "kernel %s takes %d maps, %d pointers and %d scalars; at most %d, %d and %d", k->symbol,
+                    k->maps, k->pointers, k->scalars, k->map_room, k->pointer_room, k->scalar_room);
     if (k->members > 1 && kernel_members_bytes(k) > KERNEL_MAX_BYTES)
         return fail(CODA_E_UNSUPPORTED, "kernel %s takes %lld bytes of %d programs; at most %d", k->symbol,
                     (wide)kernel_members_bytes(k), k->members, KERNEL_MAX_BYTES);
@@ -79,13 +86,13 @@ struct word emit_packed(const struct tensor_use *u)
 
 static int pointer_to(struct kernel *k, struct pointer_spec to)
 {
-    for (int i = 0; i < k->pointers; i++) {
+    for (int i = 0; i < MIN(k->pointers, k->pointer_room); i++) {
         const struct pointer_spec *p = &k->pointer[i];
         if (p->buffer == to.buffer && p->bytes == to.bytes && p->by_rank == to.by_rank &&
             p->ahead == to.ahead)
             return i;
     }
-    k->pointer[k->pointers] = to;
+    if (k->pointers < k->pointer_room) k->pointer[k->pointers] = to;
     return k->pointers++;
 }
 
@@ -96,15 +103,17 @@ int emit_pointer(struct kernel *k, int buffer, int64_t bytes)
 
 int emit_use(struct kernel *k, const struct tensor_use *u) { return pointer_to(k, pointer_of(u)); }
 
-int emit_scalar(struct kernel *k, int buffer)
+static int scalar_to(struct kernel *k, struct scalar_spec to)
 {
-    k->scalar[k->scalars] = (struct scalar_spec){.buffer = buffer};
+    if (k->scalars < k->scalar_room) k->scalar[k->scalars] = to;
     return k->scalars++;
 }
 
+int emit_scalar(struct kernel *k, int buffer) { return scalar_to(k, (struct scalar_spec){.buffer = buffer}); }
+
 void emit_number(struct kernel *k, int64_t number)
 {
-    k->scalar[k->scalars++] = (struct scalar_spec){.buffer = SCALAR_NUMBER, .number = (uint32_t)number};
+    scalar_to(k, (struct scalar_spec){.buffer = SCALAR_NUMBER, .number = (uint32_t)number});
 }
 
 void emit_long(struct kernel *k, int64_t number)

@@ -48,6 +48,7 @@ struct kernel {
     const char *symbol; /* coda_gemm_mul_relu */
     const char *text;
     int maps, pointers, scalars;
+    int map_room, pointer_room, scalar_room; /* how many there is memory for; emit_fits */
     int members; /* programs of its launch: over 1, each has such a struct, all in one of members.cuh */
     struct map_spec *map;
     struct pointer_spec *pointer;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "emit_attention.h"
+#include "emit_text.h"
 #include "jit.h"
 #include "util_attention.h"
 #include "util_scale.h"
@@ -394,9 +395,28 @@ START_TEST(refuses_what_no_tile_holds)
 }
 END_TEST
 
-TESTS(emit_attention, ONE(hopper_takes_what_tensor_maps_can_say), ONE(geometry), ONE(packed_geometry),
-      ONE(few_blocks_leave_room), ONE(few_packed_geometry), ONE(few_queries_start_early),
-      ONE(appended_rows_are_read_late), ONE(simt_arguments), ONE(empty_domains_launch_nothing),
-      ONE(queries_of_two_tiles), ONE(bands_are_dealt_evenly), ONE(last_rounds_have_small_tiles),
-      ONE(refuses_what_no_tile_holds), CASE("nvrtc"), TAG("nvrtc"), ONE(softcap_has_registers),
-      EACH(compiles, attention_case_count));
+/* More parameters than there is memory for are counted, not written, and refused by their numbers. */
+START_TEST(parameters_have_room)
+{
+    struct scalar_spec number[3] = {{.number = 7}, {.number = 7}, {.number = 7}};
+    struct pointer_spec pointer[2] = {{.bytes = 7}, {.bytes = 7}};
+    struct kernel k = {.symbol = "coda_some", .members = 1, .scalar = number, .scalar_room = 2};
+    k.pointer = pointer, k.pointer_room = 1;
+    emit_long(&k, 1);
+    emit_pointer(&k, 3, 0);
+    ck_assert_int_eq(emit_fits(&k), CODA_OK);
+    emit_number(&k, 2);
+    emit_pointer(&k, 4, 0);
+    ck_assert_int_eq(number[2].number, 7);
+    ck_assert_int_eq(pointer[1].bytes, 7);
+    ck_assert_int_eq(emit_fits(&k), CODA_E_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(coda_error(), "2 pointers and 3 scalars; at most 0, 1 and 2"));
+}
+END_TEST
+
+TESTS(emit_attention, ONE(parameters_have_room), ONE(hopper_takes_what_tensor_maps_can_say), ONE(geometry),
+      ONE(packed_geometry), ONE(few_blocks_leave_room), ONE(few_packed_geometry),
+      ONE(few_queries_start_early), ONE(appended_rows_are_read_late), ONE(simt_arguments),
+      ONE(empty_domains_launch_nothing), ONE(queries_of_two_tiles), ONE(bands_are_dealt_evenly),
+      ONE(last_rounds_have_small_tiles), ONE(refuses_what_no_tile_holds), CASE("nvrtc"), TAG("nvrtc"),
+      ONE(softcap_has_registers), EACH(compiles, attention_case_count));
