@@ -14,9 +14,10 @@ Models are as transformers makes them, in bf16, of random weights. Sides: "coda"
 mode="reduce-overhead"; by option "autotune", mode="max-autotune". "best" is the faster of Inductor's. Sides run in
 turns, after two runs of their own each; times are the host's clock around runs that end in a wait. `error` is that of
 logits to fp32's of the same weights, of their norm, and beside it that of PyTorch without a compiler. `memory` is the
-most that PyTorch's allocator held in runs, weights and all, without pools of CUDA graphs; `reserved` is all that it
-has of the card, with them; `over_us` what a call of a compiled graph costs the host above coda_run, behind Dynamo's
-guards, `host_us` the same of one that is no replay, `switch_us` what the first run behind a replay costs besides.
+most that PyTorch's allocator held for a side's runs, weights and all, with pools of its CUDA graphs, but without what
+cuBLAS works in, which runs without a compiler leave; `reserved` is all that it has of the card; `over_us` what a call of
+a compiled graph costs the host above coda_run, behind Dynamo's guards, `host_us` the same of one that is no replay,
+`switch_us` what the first run behind a replay costs besides.
 --layers: so many layers of 32 or 36, as compilers take minutes.
 --quick: fewer runs. --warm: these sides are compiled, so that a later process finds them in its caches, and nothing is
 measured; files of libcoda.dynamo.save are left in --saved, build/saved, by whose being there caches are known to be warm.
@@ -133,26 +134,45 @@ def reference(model, case, device):
     return want, error_of(eager, want)
 
 
+def pools():
+    """The memory of CUDA graphs, of which PyTorch's allocator says nothing in its counts: bytes by address."""
+    parts = torch.cuda.memory_snapshot()
+    return {s["address"]: s["total_size"] for s in parts if tuple(s["segment_pool_id"]) != (0, 0)}
+
+
+def settled(device):
+    """The bytes that are held where nothing is left over, and pools."""
+    if device != "cuda":
+        return 0, {}
+    wait(device)
+    gc.collect()
+    torch._C._cuda_clearCublasWorkspaces()
+    torch.cuda.empty_cache()
+    return torch.cuda.memory_allocated(), pools()
+
+
 class Side:
     """A compiled model after its first run, and the most memory that its next runs hold."""
 
     def __init__(self, name, model, case, device):
         self.name, self.case = name, case
         self.compiled = torch.compile(model, dynamic=False, **MODES[name])
+        held, older = settled(device)
+        weights = sum(x.nbytes for x in (*model.parameters(), *model.buffers()))
         start = time.perf_counter()
         self.result = self.run().float().clone()
         wait(device)
         self.first = time.perf_counter() - start
         self.run()
         wait(device)
-        self.memory = 0
+        self.memory = self.pools = 0
         if device == "cuda":
-            gc.collect()
-            torch.cuda.empty_cache()
+            settled(device)
             torch.cuda.reset_peak_memory_stats()
             self.run()
             wait(device)
-            self.memory = torch.cuda.max_memory_allocated()
+            self.pools = sum(n for at, n in pools().items() if at not in older)
+            self.memory = torch.cuda.max_memory_allocated() - held + weights + self.pools
             self.reserved = torch.cuda.memory_reserved()
 
     def run(self):
@@ -257,8 +277,8 @@ def one(name, model, opt, device):
             print("%s: %s left out: %g seconds are over" % (name, side, opt.seconds), flush=True)
             continue
         sides.append(Side(side, model, case, device))
-        print("    %-18s %-9s first run after %.1f s, memory %.3f GB, error %.2e (eager %.2e)  [%.0f s]" % (
-              name, side, sides[-1].first, sides[-1].memory / 1e9, error_of(sides[-1].result, want), eager,
+        print("    %-18s %-9s first run after %.1f s, memory %.3f GB, %.3f of it pools, error %.2e (eager %.2e)  [%.0f s]" % (
+              name, side, sides[-1].first, sides[-1].memory / 1e9, sides[-1].pools / 1e9, error_of(sides[-1].result, want), eager,
               time.monotonic() - START), flush=True)
         row = row_of(name, sides, opt, device, want, eager)
         if len(sides) > 1:
