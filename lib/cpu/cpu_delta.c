@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_KEYS = 256 };
+enum { MOST_KEYS = 256, MOST_GATED = 128 };
 
 struct delta_job {
     const struct cpu *cpu;
@@ -48,12 +48,30 @@ static float *prepared(const struct delta_job *j, int use, int64_t batch, int64_
     return (float *)cpu_buffer(j->cpu, j->s->use[use].buffer) + 2 * (row * j->s->heads + head);
 }
 
+static float softplus(float x) { return fmaxf(x, 0) + log1pf(expf(-fabsf(x))); }
+
+/* Number `head` of a vector. */
+static float number_of(const struct delta_job *j, const struct tensor_use *u, int64_t head)
+{
+    float x;
+    cpu_read(&x, u->dtype, cpu_buffer(j->cpu, u->buffer), u->offset + head, 1, 1);
+    return x;
+}
+
+/* The decay that a number is the row of, if the rule has gates. */
+static float decay_of(const struct delta_job *j, float a, int64_t head)
+{
+    const struct delta_spec *s = j->s;
+    if (!s->gates) return a;
+    return softplus(a + number_of(j, &s->bias, head)) * (number_of(j, &s->rate, head) * s->factor);
+}
+
 static float beta_of(const struct delta_job *j, int64_t batch, int64_t t, int64_t head)
 {
     float beta;
     if (j->s->prepared) return prepared(j, DELTA_DECAY, batch, t, head)[1];
     read_row(j, DELTA_BETA, batch, t, head, 1, &beta);
-    return beta;
+    return j->s->gates ? 1 / (1 + expf(-beta)) : beta;
 }
 
 static void read_token(const struct delta_job *j, int64_t batch, int64_t t, struct head *h)
@@ -65,6 +83,7 @@ static void read_token(const struct delta_job *j, int64_t batch, int64_t t, stru
     read_row(j, DELTA_V, batch, t, h->index * s->values, s->values, h->v);
     if (s->prepared) h->factor[0] = *prepared(j, DELTA_DECAY, batch, t, h->index);
     else read_row(j, DELTA_DECAY, batch, t, h->index * decays, decays, h->factor);
+    h->factor[0] = decay_of(j, h->factor[0], h->index);
     float of_q = s->scale * scale_of(s, h->q), of_k = scale_of(s, h->k);
     for (int64_t i = s->keys - 1; i >= 0; i--) {
         h->factor[i] = i && !s->by_row ? h->factor[0] : h->factor[i];
@@ -91,11 +110,27 @@ static void step(const struct delta_job *j, int64_t batch, int64_t t, struct hea
     }
 }
 
+/* o is divided by its length, and gated. */
+static void gate_row(const struct delta_job *j, int64_t batch, int64_t t, const struct head *h, float *to)
+{
+    const struct delta_spec *s = j->s;
+    float sum = 0, *z = to + s->values, *gain = z + s->values;
+    int64_t at = s->z.offset + batch * s->z.stride[0] + t * s->z.stride[1] + h->index * s->values;
+    cpu_read(z, s->z.dtype, cpu_buffer(j->cpu, s->z.buffer), at, 1, s->values);
+    cpu_read(gain, s->gain.dtype, cpu_buffer(j->cpu, s->gain.buffer), s->gain.offset, 1, s->values);
+    for (int64_t c = 0; c < s->values; c++) sum += h->o[c] * h->o[c];
+    float by = 1 / sqrtf(sum * s->inv_n + s->norm_eps);
+    for (int64_t c = 0; c < s->values; c++) to[c] = h->o[c] * by * gain[c] * (z[c] / (1 + expf(-z[c])));
+}
+
 static void write_row(const struct delta_job *j, int64_t batch, int64_t t, const struct head *h)
 {
     const struct tensor_use *u = &j->s->use[DELTA_O];
     int64_t at = u->offset + batch * u->stride[0] + t * u->stride[1] + h->index * j->s->values;
-    if (is_there(j, DELTA_O)) cpu_write(u->dtype, cpu_buffer(j->cpu, u->buffer), at, h->o, j->s->values);
+    float y[3 * MOST_GATED];
+    if (j->s->gated) gate_row(j, batch, t, h, y);
+    if (is_there(j, DELTA_O))
+        cpu_write(u->dtype, cpu_buffer(j->cpu, u->buffer), at, j->s->gated ? y : h->o, j->s->values);
 }
 
 static int64_t row_of_state(const struct tensor_use *u, int64_t b, int64_t head, int64_t row)

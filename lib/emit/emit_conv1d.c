@@ -66,7 +66,7 @@ coda_status emit_conv1d(struct plan *plan, const struct program *p, const struct
         if (of->map) emit_map(of->map, &t);
         emit_recurrent_begin(&t, "conv1d", &args);
         print_config(of, s, &t);
-        emit_recurrent_body(k, s, "Conv1d", false, &call, &t);
+        emit_recurrent_body(k, s, "Conv1d", false, false, &call, &t);
     }
     return emit_recurrent_finish(plan, k, "conv1d", &t, &args, &call);
 }

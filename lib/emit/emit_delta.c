@@ -32,6 +32,23 @@ static void print_steps(const struct delta_spec *s, const struct schedule *of, s
                       is_aligned(&u[DELTA_AFTER], 3, WIDTH));
 }
 
+/* Does the kernel wait itself, behind its first loads of states? Where sequences begin may be of this run. */
+static bool waits(const struct delta_spec *s, const struct schedule *of)
+{
+    return of->pdl && of->grid && !of->chunk && s->early && s->use[DELTA_STARTS].buffer < 0;
+}
+
+/* What the kernel makes of a token's gates, and whether it asks for states before it waits. */
+static void print_gates(const struct delta_spec *s, const struct schedule *of, struct text *t)
+{
+    emit_constant(t, "bool", "gates", s->gates);
+    emit_constant(t, "bool", "early", waits(s, of));
+    emit_constant(t, "bool", "gated", s->gated);
+    emit_constant(t, "bool", "gated_pieces", s->gated && is_aligned(&s->z, 2, 4));
+    text_printf(t, "    static constexpr float factor = %af, inv_n = %af, norm_eps = %af;\n",
+                (double)s->factor, (double)s->inv_n, (double)s->norm_eps);
+}
+
 static const char *const words[DELTA_USES] = {
     [DELTA_Q] = "q",           [DELTA_K] = "k",       [DELTA_V] = "v",
     [DELTA_DECAY] = "decay",   [DELTA_BETA] = "beta", [DELTA_BEFORE] = "before",
@@ -55,6 +72,7 @@ static void print_config(const struct delta_spec *s, const struct schedule *of, 
     for (int i = 0; i < ARRAY_SIZE(flags); i++)
         emit_constant(t, "bool", words[flags[i]], s->use[flags[i]].buffer >= 0);
     emit_constant(t, "bool", "packed", s->use[DELTA_STARTS].buffer >= 0);
+    text_printf(t, "    typedef %s Gain;\n", s->gated ? emit_dtype(s->gain.dtype) : "float");
     emit_constant(t, "bool", "by_row", s->by_row);
     emit_constant(t, "bool", "norm", s->norm);
     emit_constant(t, "i32", "keys", s->keys);
@@ -69,6 +87,7 @@ static void print_config(const struct delta_spec *s, const struct schedule *of, 
         emit_constant(t, "i32", "warps", of->tile.groups);
     }
     if (!of->chunk) print_steps(s, of, t);
+    if (!of->chunk) print_gates(s, of, t);
     emit_constant(t, "i64", "starts_stride", s->use[DELTA_STARTS].stride[0]);
     text_printf(t, "    static constexpr float scale = %af, eps = %af;\n};\n", (double)s->scale,
                 (double)s->eps);
@@ -88,14 +107,36 @@ static void print_numbers(const struct delta_spec *s, struct kernel *k, struct t
     text_append(call, "a.sequences, a.time");
 }
 
+/* Behind the numbers in the call, but among the pointers in args. */
+static void print_vectors(const struct delta_spec *s, struct kernel *k, struct text *args, struct text *last)
+{
+    const struct tensor_use *const use[] = {&s->bias, &s->rate, &s->gain, &s->z};
+    const char *const type[] = {"float", "float", "Config::Gain", "Config::T"};
+    for (int i = 0; i < ARRAY_SIZE(use) && (s->gates || s->gated); i++) {
+        if (!(i < 2 ? s->gates : s->gated)) {
+            text_append(last, ", nullptr");
+            continue;
+        }
+        int known = k->pointers, at = emit_use(k, use[i]);
+        if (at == known) text_printf(args, "    void *a%d;\n", at);
+        text_printf(last, ", (const %s *)a.a%d", type[i], at);
+    }
+}
+
 static coda_status emit_kernel(struct plan *plan, const struct program *p, const struct schedule *s,
                                const struct delta_spec *of, const struct name *name, struct kernel *k)
 {
-    struct text t = {0}, args = {0}, call = {0};
+    struct text t = {0}, args = {0}, call = {0}, last = {0};
     k->symbol = emit_symbol(plan, p, name->symbol);
     if (k->symbol) {
         emit_recurrent_tensors(k, of->use, DELTA_USES, DELTA_O, &args, &call);
+        print_vectors(of, k, &args, &last);
         print_numbers(of, k, &args, &call);
+        text_append(&call, text_str(&last));
+        if (of->gated) {
+            text_append(&call, ", ");
+            emit_recurrent_strides(k, &of->z, "z", 2, &args, &call);
+        }
         text_printf(&t, "// the gated delta rule of %lld heads of %lld x %lld\n", (wide)of->heads,
                     (wide)of->keys, (wide)of->values);
         emit_recurrent_begin(&t, name->file, &args);
@@ -104,8 +145,10 @@ static coda_status emit_kernel(struct plan *plan, const struct program *p, const
             text_printf(&t, "\nstatic_assert((%s<Config>::shared_bytes + 1023) / 1024 * 1024 == %d);\n",
                         name->name, s->shared_bytes);
         else text_append(&t, "\nusing Shared = Delta<Config>::Shared;\n");
-        emit_recurrent_body(k, s, name->name, !s->chunk, &call, &t);
+        emit_recurrent_body(k, s, name->name, !s->chunk, waits(of, s), &call, &t);
     }
+    t.failed = t.failed || last.failed;
+    text_free(&last);
     return emit_recurrent_finish(plan, k, "delta", &t, &args, &call);
 }
 

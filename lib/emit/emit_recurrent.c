@@ -42,11 +42,11 @@ void emit_recurrent_begin(struct text *t, const char *file, const struct text *a
 }
 
 void emit_recurrent_body(struct kernel *k, const struct schedule *s, const char *name, bool declares,
-                         const struct text *call, struct text *t)
+                         bool waits, const struct text *call, struct text *t)
 {
     emit_body(t);
     if (s->early) emit_launch_next(t);
-    if (s->pdl) text_append(t, "    ptx::grid_wait();\n");
+    if (s->pdl && !waits) text_append(t, "    ptx::grid_wait();\n");
     if (s->grid) text_printf(t, "    %s<Config>::run(block,\n        {%s});\n", name, text_str(call));
     text_append(t, "}\n");
     struct word residents = emit_word("%d", MAX(s->residents, 1));

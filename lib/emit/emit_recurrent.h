@@ -23,8 +23,9 @@ void emit_recurrent_strides(struct kernel *k, const struct tensor_use *u, const 
 
 /* Includes and Args; Config follows. */
 void emit_recurrent_begin(struct text *t, const char *file, const struct text *args);
+/* Who `waits` by itself is not made to. */
 void emit_recurrent_body(struct kernel *k, const struct schedule *s, const char *name, bool declares,
-                         const struct text *call, struct text *t);
+                         bool waits, const struct text *call, struct text *t);
 /* The text is the kernel's, and all are freed. */
 coda_status emit_recurrent_finish(struct plan *plan, struct kernel *k, const char *what, struct text *t,
                                   struct text *args, struct text *call);

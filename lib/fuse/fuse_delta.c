@@ -40,6 +40,51 @@ static void add_prepare(struct writer *w)
         refuse_note(w->gr, prepare, in[reads[i]], REASON_OWN_READS, root, 0, 0);
 }
 
+/* Gates that the kernel makes of rows. */
+static void read_gates(struct writer *w, struct delta_spec *s)
+{
+    const struct node *n = &w->gr->g->node[w->p->root];
+    struct delta_gates of;
+    bool made = w->gr->site[n->in[DELTA_DECAY]].role == ROLE_WITHIN;
+    if (!made || !delta_gates_find(w->gr, n, &of)) return;
+    s->gates = true;
+    s->factor = of.factor;
+    s->use[DELTA_DECAY] = port_of(w, USE_OPERAND, of.a);
+    s->use[DELTA_BETA] = port_of(w, USE_OPERAND, of.b);
+    s->bias = port_of(w, USE_OPERAND, of.bias);
+    s->rate = port_of(w, USE_OPERAND, of.rate);
+}
+
+/* The last member behind o, if a norm has joined. */
+static int last(const struct grouper *gr, const struct group *q, int value)
+{
+    struct delta_norm of;
+    const struct node *n = &gr->g->node[value];
+    bool found = !node_result(n) && delta_norm_find(gr, n, value, &of);
+    return found && group_holds(gr, q, of.y) ? of.y : -1;
+}
+
+/* A norm behind o. */
+static void read_norm(struct writer *w, struct delta_spec *s)
+{
+    const struct node *n = &w->gr->g->node[w->p->root];
+    struct delta_norm of;
+    if (last(w->gr, w->q, w->p->root) < 0 || !delta_norm_find(w->gr, n, w->p->root, &of)) return;
+    s->gated = true;
+    s->inv_n = of.inv_n, s->norm_eps = of.eps;
+    s->z = port_of(w, USE_OPERAND, of.z);
+    s->gain = port_of(w, USE_OPERAND, of.gain);
+    if (w->gr->g->node[of.z].type.rank == 3) lead(&s->z, 1);
+}
+
+/* Is the state there before the run, and written by this program alone? */
+static bool is_early(const struct writer *w, const struct delta_spec *s)
+{
+    const struct tensor_use *u = &s->use[DELTA_BEFORE];
+    int state = w->gr->g->node[w->p->root].in[DELTA_BEFORE];
+    return state < 0 || (w->gr->site[w->gr->view[state].base].role == ROLE_LEAF && u->version == 0);
+}
+
 /* Numbers of the rule, its operands and the program's domain. */
 static void read_rule(struct writer *w, struct delta_spec *s)
 {
@@ -54,6 +99,9 @@ static void read_rule(struct writer *w, struct delta_spec *s)
     s->keys = type_columns(q) / a->key_heads, s->values = type_columns(v) / a->heads;
     s->by_row = !extents_equal(type_columns(&g->node[n->in[DELTA_DECAY]].type), a->heads);
     s->norm = a->norm, s->eps = a->eps, s->scale = a->scale;
+    read_gates(w, s);
+    read_norm(w, s);
+    s->early = is_early(w, s);
     w->p->rank = 4;
     w->p->dim[0] = packed ? 1 : s->sequences, w->p->dim[1] = s->time;
     w->p->dim[2] = s->heads, w->p->dim[3] = s->values;
@@ -75,7 +123,23 @@ static void place(const void *spec, const struct type *t, int result, struct ten
     lead(to, (result == DELTA_AFTER ? 4 : 3) - t->rank);
 }
 
+/* What the kernel reads besides its operands is said to be read so, too. */
+static void join(struct grouper *gr, struct group *q)
+{
+    const struct node *n = &gr->g->node[q->p.root];
+    struct delta_gates gates;
+    struct delta_norm norm;
+    delta_norm_join(gr, q);
+    bool made = gr->site[n->in[DELTA_DECAY]].role == ROLE_WITHIN && delta_gates_find(gr, n, &gates);
+    if (made) refuse_note(gr, q, gates.a, REASON_OWN_READS, q->p.root, 0, 0);
+    if (made) refuse_note(gr, q, gates.b, REASON_OWN_READS, q->p.root, 0, 0);
+    bool normed = last(gr, q, q->p.root) >= 0 && delta_norm_find(gr, n, q->p.root, &norm);
+    if (normed) refuse_note(gr, q, norm.z, REASON_OWN_READS, q->p.root, 0, 0);
+}
+
 const struct own_fusion fuse_delta = {.kind = &own_delta,
+                                      .join = join,
+                                      .last = last,
                                       .read = read_node,
                                       .place = place,
                                       .states = 1u << (DELTA_AFTER - DELTA_OPERANDS),

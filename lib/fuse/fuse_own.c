@@ -182,7 +182,9 @@ static struct tensor_use result_use(struct writer *w, int value)
     struct grouper *gr = w->gr;
     bool maps = fusion[w->p->own->index]->maps;
     int map = maps ? mapped_by(gr, value) : -1;
+    int last = fusion[w->p->own->index]->last ? fusion[w->p->own->index]->last(gr, w->q, value) : -1;
     if (map >= 0 && group_holds(gr, w->q, map)) value = map;
+    if (last >= 0) value = last;
     const struct node *n = &gr->g->node[value];
     bool adds = n->output >= 0 && gr->g->output[n->output].add; /* only: insert_copies.c */
     int copy = part_copy(gr, value), part = copy >= 0 && group_holds(gr, w->q, copy) ? part_of(gr, copy) : -1;
@@ -207,7 +209,7 @@ void own_store(struct writer *w)
     struct tensor_use *use = w->p->spec;
     for (int m = w->q->first; m >= 0 && use; m = w->gr->site[m].next) {
         const struct node *n = &w->gr->g->node[m];
-        bool member = n->op == OP_CAST || n->op == OP_ASSIGN || n->op == OP_MAP;
+        bool member = n->op == OP_CAST || n->op == OP_ASSIGN || n->op == OP_MAP || n->op == OP_REDUCE;
         if (member) continue; /* it is stored as what it is made of */
         int result = op_info[n->op].named + node_result(n);
         use[result] = result_use(w, m);

@@ -17,6 +17,9 @@ struct own_fusion {
     unsigned states; /* results, by their bits, that states become: dense; an element is written by the thread
                         that has read it among those of the operand `state`, which nobody else reads */
     int state;
+    /* The last of the members that join() found behind the first result, which is stored in its place; -1:
+     * there are none. NULL: nothing joins so. */
+    int (*last)(const struct grouper *gr, const struct group *q, int value);
     bool maps; /* the first result may pass through a map on its way to memory, a member that read() finds */
 };
 
@@ -30,6 +33,26 @@ const struct own_kind *own_kind_of(enum op op);
 /* fuse_scan_steps.c: steps of one token which are a product of few terms are multiplied where they are
  * read. */
 void fuse_scan_steps(struct grouper *gr);
+/* fuse_delta_gates.c: decays and betas of a few tokens, maps of rows a and b, are computed where they are
+ * read. */
+void fuse_delta_gates(struct grouper *gr);
+enum { MOST_GATE_NODES = 8 };
+struct delta_gates {
+    int a, b, bias, rate; /* rows, and vectors of heads */
+    float factor;         /* of rate */
+    int within[MOST_GATE_NODES], nodes;
+};
+/* The gates of a node of the rule, if they have that form. */
+bool delta_gates_find(const struct grouper *gr, const struct node *rule, struct delta_gates *to);
+/* fuse_delta_norm.c: y = o rsqrt_mean(sum_sq(o)) gain silu(z) by heads, of a few tokens. */
+enum { MOST_NORM_NODES = 8 };
+struct delta_norm {
+    int y, z, gain;
+    float inv_n, eps;
+    int member[MOST_NORM_NODES], members; /* the last one is y */
+};
+void delta_norm_join(struct grouper *gr, struct group *q);
+bool delta_norm_find(const struct grouper *gr, const struct node *rule, int o, struct delta_norm *to);
 /* The product that is computed so for the operand dt; -1: none is. */
 int scan_step_product(const struct grouper *gr, int dt);
 /* Joins to q the other results of its root's call. */

@@ -138,6 +138,7 @@ coda_status fuse_graph(struct grouper *gr, struct plan *p, const struct plan_opt
     coda_status status = sites_find(gr);
     if (status) return status;
     fuse_scan_steps(gr);
+    fuse_delta_gates(gr);
     for (int i = g->nodes - 1; i >= 0; i--) /* the last product takes a value that two could take */
         if (op_is_product(g->node[i].op) && gr->site[i].role == ROLE_FREE) root_gemm(gr, i);
     fuse_take_in(gr);

@@ -109,10 +109,10 @@ static void print(const void *spec, struct text *t)
 }
 
 /* The slots of what this run writes of k and v. */
-static struct tensor_use *extra(void *spec)
+static struct tensor_use *extra(void *spec, int i)
 {
     struct attention_spec *a = spec;
-    return a->appends ? &a->written : NULL;
+    return i == 0 && a->appends ? &a->written : NULL;
 }
 
 static const char *const shown[ATTENTION_USES] = {[ATTENTION_Q] = "q",

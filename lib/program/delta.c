@@ -72,6 +72,8 @@ static int64_t bytes(const void *spec)
         if (i == DELTA_STARTS) n = s->sequences + 1;
         if (s->use[i].buffer >= 0) all = add_counts(all, dtype_bytes(s->use[i].dtype, n));
     }
+    if (s->gates) all = add_counts(all, dtype_bytes(CODA_F32, mul_counts(2, s->heads)));
+    if (s->gated) all = add_counts(all, dtype_bytes(s->z.dtype, mul_counts(tokens, row[DELTA_V])));
     return all;
 }
 
@@ -92,6 +94,16 @@ static void print(const void *spec, struct text *t)
     text_printf(t, " scale=%a%s", (double)s->scale, s->by_row ? " by_row" : "");
     if (s->norm) text_printf(t, " norm eps=%a", (double)s->eps);
     if (s->prepared) text_append(t, " prepared");
+    if (s->gates) text_printf(t, " gates factor=%a", (double)s->factor);
+    if (s->gated) text_printf(t, " gated inv_n=%a eps=%a", (double)s->inv_n, (double)s->norm_eps);
+}
+
+/* What decays are made of besides rows, and what is behind o. */
+static struct tensor_use *extra(void *spec, int i)
+{
+    struct delta_spec *s = spec;
+    struct tensor_use *all[] = {&s->bias, &s->rate, &s->z, &s->gain};
+    return (i < 2 ? s->gates : s->gated) ? all[i] : NULL;
 }
 
 static const char *const shown[DELTA_USES] = {
@@ -103,10 +115,12 @@ const struct own_kind own_delta = {.index = OWN_DELTA,
                                    .op = OP_DELTA,
                                    .name = "delta",
                                    .size = sizeof(struct delta_spec),
-                                   .shown = DELTA_USES,
+                                   .shown = DELTA_USES + 4,
                                    .use_name = shown,
+                                   .extra_name = {"bias", "rate", "z", "gain"},
                                    .bytes = bytes,
                                    .flops = flops,
+                                   .extra = extra,
                                    .print = print};
 
 static int64_t prepare_bytes(const void *spec)

@@ -31,6 +31,8 @@ enum own {
         OWN_KINDS
 };
 
+enum { OWN_EXTRA = 4 };
+
 /* What is known of the programs of a kind. `spec` is its struct, of NAME.h, that program.spec points to. It
  * begins with an array `use`: the operands that have names, then the results, in the order of ops.def. */
 struct own_kind {
@@ -42,14 +44,15 @@ struct own_kind {
     size_t size;                        /* of the struct */
     int shown;                          /* uses that a plan's text shows, the first that there are, ... */
     const char *const *use_name;        /* ... by these names, one for each use; NULL: it does not; ... */
-    const char *extra_name;             /* the same of the extra use */
+    const char *extra_name[OWN_EXTRA];  /* the same of the extra uses */
     const char *stride_name[3];         /* ... and their strides by these; without, as steps do */
     int64_t (*bytes)(const void *spec); /* as program_bytes */
     double (*flops)(const void *spec);  /* as program_flops; NULL: none */
     bool (*by_data)(const void *spec);  /* is it data how much of that there is to do? NULL: no */
-    struct tensor_use *(*extra)(void *spec);     /* what kernels read or write beyond the operands, such as
-                                                weights of what is multiplied on the way; NULL: nothing */
-    const struct prim *(*map)(const void *spec); /* the map that it points to; NULL: it never does */
+    /* What kernels read or write beyond the operands, such as weights of what is multiplied on the way; NULL:
+     * not this one, of OWN_EXTRA. */
+    struct tensor_use *(*extra)(void *spec, int i);
+    const struct prim *(*map)(const void *spec);     /* the map that it points to; NULL: it never does */
     void (*print)(const void *spec, struct text *t); /* the head of its text */
 };
 
@@ -57,8 +60,8 @@ struct own_kind {
 OWN_KERNELS(X)
 #undef X
 
-/* Use i of those that there are: operands that a node must have, results, the others, the extra one; NULL: no
- * more. */
+/* Use i of those that there are: operands that a node must have, results, the others, the extra ones; NULL:
+ * no more. */
 struct tensor_use *own_use(const struct own_kind *own, void *spec, int i);
 
 #endif

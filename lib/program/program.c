@@ -152,7 +152,11 @@ struct tensor_use *own_use(const struct own_kind *own, void *spec, int i)
         int at = k < op->least ? k : result ? op->named + k - op->least : k - op->results;
         if (use[at].buffer >= 0 && i-- == 0) return &use[at];
     }
-    return i == 0 && own->extra ? own->extra(spec) : NULL;
+    for (int k = 0; k < OWN_EXTRA && own->extra; k++) {
+        struct tensor_use *extra = own->extra(spec, k);
+        if (extra && i-- == 0) return extra;
+    }
+    return NULL;
 }
 
 struct tensor_use *program_use(const struct program *q, int i)

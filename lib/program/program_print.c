@@ -186,8 +186,12 @@ static void print_own_use(const struct tensor_names *names, const struct program
                           const struct tensor_use *u, struct text *t)
 {
     const struct own_kind *own = q->own;
-    bool extra = own->extra && u == own->extra(q->spec);
-    const char *name = extra ? own->extra_name : own->use_name[u - (const struct tensor_use *)q->spec];
+    const char *name = NULL;
+    for (int i = 0; i < ARRAY_SIZE(own->extra_name) && own->extra; i++)
+        if (u == own->extra(q->spec, i)) name = own->extra_name[i];
+    const struct op_info *op = &op_info[own->op];
+    ptrdiff_t use = u - (const struct tensor_use *)q->spec;
+    if (!name && use < op->named + op->results) name = own->use_name[use];
     if (!name) return;
     if (own->stride_name[0]) {
         print_operand(names, name, u, own->stride_name, t);

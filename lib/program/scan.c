@@ -45,10 +45,10 @@ static void print(const void *spec, struct text *t)
     if (s->rank) text_printf(t, " rank=%lld", (long long)s->rank);
 }
 
-static struct tensor_use *extra(void *spec)
+static struct tensor_use *extra(void *spec, int i)
 {
     struct scan_spec *s = spec;
-    return s->rank ? &s->weights : NULL;
+    return i == 0 && s->rank ? &s->weights : NULL;
 }
 
 static const char *const shown[SCAN_USES] = {
@@ -61,7 +61,7 @@ const struct own_kind own_scan = {.index = OWN_SCAN,
                                   .name = "scan",
                                   .size = sizeof(struct scan_spec),
                                   .shown = SCAN_USES + 1,
-                                  .extra_name = "weights",
+                                  .extra_name = {"weights"},
                                   .use_name = shown,
                                   .stride_name = {"batch", "time", "column"},
                                   .bytes = bytes,

@@ -66,7 +66,8 @@ static int ring_of(const struct delta_spec *s, int slice, const struct target *t
 
 static bool takes_chunks(const struct delta_spec *s, const struct program *q, const struct target *t)
 {
-    bool good = t->mma && !q->invariant && !s->by_row && mean_tokens(s) >= DELTA_LEAST_CHUNK;
+    bool good = t->mma && !q->invariant && !s->by_row && !s->gates && !s->gated &&
+                mean_tokens(s) >= DELTA_LEAST_CHUNK;
     good = good && s->keys <= MOST_KEYS && s->keys % 32 == 0 && (s->keys & (s->keys - 1)) == 0;
     good = good && s->values % SLICE == 0;
     static const int use[] = {DELTA_Q, DELTA_K, DELTA_V, DELTA_O};
@@ -170,12 +171,14 @@ static void schedule_steps(struct schedule *s, const struct delta_spec *of, cons
     int groups = wide ? WIDE_GROUPS : of->keys > GROUPS * MOST_ROWS ? 2 * GROUPS : GROUPS, warps = MOST_WARPS;
     int64_t slices = CEIL_DIV(of->values, LANES / groups * WIDTH);
     while (warps > 1 && mul_counts(heads, CEIL_DIV(slices, warps)) < t->sms) warps /= 2;
+    if (of->gated) warps = (int)slices; /* a block has a head */
     s->tile.groups = warps;
     s->tile.bk = groups;
     s->tile.bm = (int)CEIL_DIV(CEIL_DIV(of->keys, groups), 2) * 2;
     s->tile.bn = LANES / groups * WIDTH * warps;
     s->threads = LANES * warps;
     s->residents = MIN((wide ? RESIDENTS / 2 : RESIDENTS) / warps, MOST_RESIDENTS);
+    if (of->gated && !wide) s->residents = 1; /* beside eight warps' states registers would spill */
     s->grid = MIN(mul_counts(heads, CEIL_DIV(slices, warps)), MOST_BLOCKS);
 }
 

@@ -141,7 +141,8 @@ static int tile_bytes(const struct scan_spec *s, int columns)
     int dt = (int)dtype_bytes(s->use[SCAN_DT].dtype, 1), x = scan_has(s, SCAN_GATE) ? 2 : 1;
     int gate = x == 2 ? 0 : 2 * columns; /* one row of what is not there */
     int raw = TILE * (columns * (2 * x + dt) + 2 * 2 * TILED_STATES) + gate;
-    int ready = 2 * 4 * columns * (TILE + 1) + 2 * 4 * TILE * TILED_STATES;
+    int gap = 4 * (48 - columns * (TILE + 1) % 32); /* between d and d x: ScanWalkers::between */
+    int ready = 2 * 4 * columns * (TILE + 1) + gap + 2 * 4 * TILE * TILED_STATES;
     return (int)CEIL_DIV(RAW * raw + READY * ready + 3 * 8 * READY, 16) * 16;
 }
 

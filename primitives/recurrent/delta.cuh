@@ -11,10 +11,16 @@
 //
 // Config: types T (of q, k, v, o), Decay, Beta, Before, After, Index (of starts); i32 keys, values, heads,
 // group (heads of a key head), rows (of a lane), groups (of lanes, which have other rows), warps; bool
-// by_row, norm, o, before, after, packed, key_pieces, value_pieces, state_pieces (they move by pieces); float
-// scale, eps; i64 starts_stride.
+// by_row, norm, o, before, after, packed, key_pieces, value_pieces, state_pieces (they move by pieces), gates
+// (decay and beta are rows a and b, of which the kernel makes them), gated (o is divided by its length, times
+// gain and silu(z)), gated_pieces, early (states are asked for before the kernel ahead has ended, for which a
+// thread waits itself); float scale, eps, factor (of rate), inv_n, norm_eps; i64 starts_stride.
 #pragma once
-#include "math.cuh"
+#include "map/rsqrt_mean.cuh"
+#include "map/scale.cuh"
+#include "map/sigmoid.cuh"
+#include "map/silu.cuh"
+#include "map/softplus.cuh"
 #include "port/tile.cuh"
 #include "ptx/control.cuh"
 #include "recurrent/delta_tensors.cuh"
@@ -34,16 +40,22 @@ template <class Config> struct Delta {
     static_assert(rows % (2 * parts) == 0 && rows * groups >= keys);
 
     typedef DeltaTensors<Config> Tensors;
-    struct Shared {}; // nothing
+    static constexpr i32 teller = Config::gated ? warps : 1;
+    static_assert(!Config::gated || columns == values);
+    struct Shared {
+        float squares[2][teller]; // of a warp's columns, of two tokens in turn
+    };
     // What a thread has of a head's state.
     struct Columns {
         i32 head, row, first, count; // columns from `first` on of the head's values
+        float bias, rate;            // of gates
+        float gain[width];
         float s[rows][width];
     };
     // What it has of a token.
     struct Token {
         u32 k[words], q[words]; // as in memory, of its rows
-        float v[width], decay[decays], beta;
+        float v[width], z[width], decay[decays], beta;
     };
 
     // ---- Memory ----
@@ -117,11 +129,24 @@ template <class Config> struct Delta {
         const T *const v = a.v + batch * a.of_v.batch + t * a.of_v.time + c.head * values + c.first;
         if (Config::value_pieces && has(c)) port::load_piece(to.v, v);
         else port::load_tail(to.v, v, 1, Config::value_pieces ? 0 : c.count);
+        if constexpr (Config::gated) {
+            const T *const z = a.z + batch * a.of_z.batch + t * a.of_z.time + c.head * values + c.first;
+            if (Config::gated_pieces) port::load_piece(to.z, z);
+            else port::load_tail(to.z, z, 1, width);
+        }
         const auto *const decay = a.decay + batch * a.of_decay.batch + t * a.of_decay.time;
         if constexpr (Config::by_row)
             port::load_tail(to.decay, decay + c.head * keys + c.row, 1, keys - c.row);
         else to.decay[0] = load(decay + c.head);
         to.beta = load(a.beta + batch * a.of_beta.batch + t * a.of_beta.time + c.head);
+    }
+    // As maps of a pass over rows make them.
+    DEV static void open_gates(const Columns &c, Token &to)
+    {
+        if constexpr (Config::gates) {
+            to.decay[0] = map::softplus::apply(to.decay[0] + c.bias) * c.rate;
+            to.beta = map::sigmoid::apply(to.beta);
+        }
     }
 
     // ---- A token ----
@@ -193,6 +218,25 @@ template <class Config> struct Delta {
         }
     }
 
+    // o over its length among the head's columns, times gain and silu(z). All lanes of a column have it.
+    DEV static void gate(const Columns &c, const Token &token, u32 turn, Shared &shared, float (&o)[width])
+    {
+        float sum = 0.0f;
+#pragma unroll
+        for (i32 j = 0; j < width; j++) sum = fmaf(o[j], o[j], sum);
+#pragma unroll
+        for (i32 d = 1; d < across; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        float(&squares)[teller] = shared.squares[turn % 2];
+        if (threadIdx.x % 32 == 0) squares[threadIdx.x / 32] = sum;
+        __syncthreads();
+        float all = 0.0f;
+#pragma unroll
+        for (i32 w = 0; w < teller; w++) all += squares[w];
+        const float by = map::rsqrt_mean::apply(all, Config::inv_n, Config::norm_eps);
+#pragma unroll
+        for (i32 j = 0; j < width; j++) o[j] = o[j] * by * c.gain[j] * map::silu::apply(token.z[j]);
+    }
+
     DEV static void store_o(const Tensors &a, const Columns &c, i64 batch, u32 t, const float (&o)[width])
     {
         T *const p = a.o + batch * a.of_o.batch + t * a.of_o.time + c.head * values + c.first;
@@ -203,20 +247,27 @@ template <class Config> struct Delta {
 
     // ---- Sequences ----
 
-    DEV static void run_sequence(const Tensors &a, Columns &c, u32 b)
+    DEV static void run_sequence(const Tensors &a, Columns &c, u32 b, bool waits, Shared &shared)
     {
         SequenceRows of = {(i32)b, 0, a.time};
         if constexpr (Config::packed) of = a.packed().rows_of(b);
         const i64 batch = Config::packed ? 0 : b;
         Token token;
+        if constexpr (Config::gates)
+            c.bias = a.bias[c.head], c.rate = map::scale::apply(a.rate[c.head], Config::factor);
+        if constexpr (Config::gated) port::load_tail(c.gain, a.gain + c.first, 1, width);
+        if constexpr (Config::early) load_state(c, a.before, a.of_before, b);
+        if (waits) ptx::grid_wait();
         if (of.first < of.end) load_token(a, c, batch, of.first, token);
-        load_state(c, a.before, a.of_before, b);
+        if constexpr (!Config::early) load_state(c, a.before, a.of_before, b);
 #pragma unroll 1
         for (u32 t = of.first; t < of.end; t++) {
             Token next = token;
             float o[width];
             if (t + 1 < of.end) load_token(a, c, batch, t + 1, next);
+            open_gates(c, token);
             step(c, token, o);
+            if constexpr (Config::gated) gate(c, token, t - of.first, shared, o);
             if constexpr (Config::o) store_o(a, c, batch, t, o);
             token = next;
         }
@@ -236,6 +287,7 @@ template <class Config> struct Delta {
 
     template <class Block> DEV static void run(const Block &block, const Tensors &a)
     {
+        Shared &shared = *reinterpret_cast<Shared *>(block.shared());
         const i32 warp = ptx::uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
         const i64 all = (i64)(a.sequences + Config::packed) * heads * slices;
         for (i64 item = block.index(); item < all; item += block.count()) {
@@ -247,7 +299,7 @@ template <class Config> struct Delta {
             c.row = lane / across * rows;
             c.first = first + lane % across * width;
             c.count = values - c.first;
-            if (b < a.sequences) run_sequence(a, c, b);
+            if (b < a.sequences) run_sequence(a, c, b, Config::early && item == block.index(), shared);
             else clear(a, c);
         }
     }

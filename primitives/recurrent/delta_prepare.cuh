@@ -245,6 +245,9 @@ template <class Config> struct DeltaPrepare {
             });
     }
 
+    // Who has multiplied queries, which takes less, makes T of the head whose L is there first.
+    DEV static i32 solved(i32 group) { return together == 1 ? 0 : 1 - group; }
+    enum { LEFT_L = 3, LEFT_P = 4 }; // barriers besides: L of the first head is there, P of both
     DEV static void meet(i32 group) { ptx::named_barrier(1 + group, 128); }
     DEV static void make(i32 group, i32 warp, i32 count, Shared &shared)
     {
@@ -261,13 +264,17 @@ template <class Config> struct DeltaPrepare {
         for (i32 i = 0; i < together; i++) {
             if (of_keys) weigh_keys(warp, d[0], shared.head[i], shared.made[i]);
             if (of_queries) weigh_queries(warp, d[own - 1], factor, shared.head[i], shared.made[i]);
+            if (together == 2 && group == 0 && i == 0) ptx::named_arrive(LEFT_L, threads);
         }
-        together == 1 ? __syncwarp() : __syncthreads();
-        Made &made = shared.made[group];
-        Solve::invert(warp, shared.head[group].diagonal[warp], made.inverse);
+        if (together == 1 || group == 0) __syncwarp();
+        else ptx::named_arrive(LEFT_P, threads), ptx::named_barrier(LEFT_L, threads);
+        const i32 of = solved(group);
+        Made &made = shared.made[of];
+        Solve::invert(warp, shared.head[of].diagonal[warp], made.inverse);
         meet(group);
         Solve::substitute(warp, made.inverse, made.p);
-        meet(group);
+        if (together == 2 && group == 0) ptx::named_barrier(LEFT_P, threads);
+        else meet(group);
     }
 
     DEV static void move(const T *from, i32 bytes, T *to, i32 piece)
@@ -310,8 +317,9 @@ template <class Config> struct DeltaPrepare {
         ptx::fence_async_shared();
         __syncthreads();
         make(group, warp, count, shared);
-        leave_all(shared.made[group], shared.head[group],
-                  reinterpret_cast<Prepared *>(in.o)[(i64)part * Config::heads + head]);
+        const i32 of_head = solved(group);
+        leave_all(shared.made[of_head], shared.head[of_head],
+                  reinterpret_cast<Prepared *>(in.o)[(i64)part * Config::heads + head - group + of_head]);
     }
 };
 

@@ -23,6 +23,10 @@ template <class Config> struct DeltaTensors {
     RowStrides of_q, of_k, of_v, of_decay, of_beta, of_o;
     StateStrides of_before, of_after;
     u32 sequences, time;
+    const float *bias = nullptr, *rate = nullptr; // of heads; Config::gates
+    const typename Config::Gain *gain = nullptr;  // of a head's columns; Config::gated
+    const T *z = nullptr;
+    RowStrides of_z = {};
 
     DEV PackedSequences<Index> packed() const { return {starts, Config::starts_stride, sequences, time}; }
 };

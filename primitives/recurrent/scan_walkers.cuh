@@ -49,8 +49,12 @@ template <class Config> struct ScanWalkers {
     typedef float Columns[quads * four * four + four];
     // Of two states two tokens: a quad's first ones, then the others.
     typedef float States[quads][2][lanes][four];
+    // Lanes leave parts of y in both at once, which are 64 bytes apart in banks.
+    static constexpr i32 between = 48 - fours * (i32)(sizeof(Columns) / sizeof(float)) % 32;
     struct Ready {
-        Columns step[fours], add[fours]; // d and d x, then parts of y
+        Columns step[fours]; // d, and then parts of y
+        float gap[between];
+        Columns add[fours]; // d x, likewise
         alignas(16) States b, c;
     };
     struct alignas(16) Shared {

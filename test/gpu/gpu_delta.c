@@ -6,6 +6,7 @@
 #include "gpu_case.h"
 #include "util_delta.h"
 #include "util_device.h"
+#include "util_gates.h"
 #include "util_scale.h"
 
 int gpu_delta(void);
@@ -39,6 +40,15 @@ static int check(const struct delta_case *c, uint64_t seed)
     graph_free(g);
     return gpu_case(good, "delta", "%s, seed %llu: the error is %g of what is allowed %s", c->name,
                     (unsigned long long)seed, parts, parts < 0 ? coda_error() : "");
+}
+
+static int check_gates(const struct gates_case *c, uint64_t seed)
+{
+    if (!is_wanted(c->name)) return 0;
+    double error = gates_error(c, seed, NULL, true);
+    bool good = error >= 0 && (error <= gates_allowed(c) || device_dry());
+    return gpu_case(good, "delta", "gates: %s, seed %llu: the error is %g %s", c->name,
+                    (unsigned long long)seed, error, error < 0 ? coda_error() : "");
 }
 
 /* Runs that go by chunks, and others that go token by token, of one sequence. */
@@ -94,6 +104,7 @@ int gpu_delta(void)
         const struct delta_case c = delta_draw(s);
         failed += check(&c, s);
     }
+    for (int i = 0; i < gates_case_count; i++) failed += check_gates(&gates_cases[i], seed);
     failed += check_company(seed, device_emulated(&device));
     failed += check_lengths(seed, few);
     for (int i = 0; i < (few ? 1 : 10); i++) failed += check_cut(seed + (uint64_t)i);

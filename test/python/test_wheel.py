@@ -5,15 +5,14 @@ import base64
 import glob
 import hashlib
 import os
-import random
 import re
+import shutil
 import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 import zipfile
-import zlib
 
 BUILD = os.environ.get("BUILD", "build")
 MAKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../lib/package/python/wheel.py")
@@ -40,38 +39,6 @@ def needed(data):
     return {data[names + v:data.index(b"\0", names + v)].decode() for tag, v in entries if tag == 1}
 
 
-class Deflate(unittest.TestCase):
-    """What packs the wheel, read back by zlib."""
-
-    def check(self, data, least=0):
-        packed = subprocess.run([os.path.join(BUILD, "wheel/deflate")], input=data, capture_output=True, check=True).stdout
-        unpack = zlib.decompressobj(-15)
-        self.assertEqual(unpack.decompress(packed), data)
-        self.assertTrue(unpack.eof and not unpack.unused_data)
-        pack = zlib.compressobj(9, zlib.DEFLATED, -15)
-        self.assertLessEqual(len(packed), len(pack.compress(data) + pack.flush()) * (1 - least) + len(data) // 500 + 80)
-
-    def test_small(self):
-        for n in (0, 1, 2, 3, 4, 257, 258, 259, 260):
-            self.check(bytes(n))
-            self.check(bytes(range(256)) * 2)
-            self.check(b"a" + bytes(n) + b"ab" * n)
-
-    def test_windows(self):
-        """Matches as far as there are any, and one byte farther; all lengths; bytes that have none."""
-        random.seed(int(os.environ.get("CODA_SEED", "1"), 0))
-        noise = random.randbytes(1 << 15)
-        for gap in (-1, 0, 1):
-            self.check(noise[:300] + noise[300:32768 + gap] + noise[:300])
-        self.check(b"".join(noise[:n] + noise[n:n + 1] for n in range(1, 300)))
-        self.check(noise * 3)
-
-    def test_shorter(self):
-        """A megabyte of the library, in whose blocks' heads Huffman's codes would be longer than the 7 bits that there are."""
-        with open(os.path.join(BUILD, "wheel/libcoda.so"), "rb") as f:
-            self.check(f.read()[:1 << 20], .03)
-
-
 class Wheel(unittest.TestCase):
     def setUp(self):
         found = glob.glob(os.path.join(BUILD, "wheel", "*.whl"))
@@ -84,13 +51,15 @@ class Wheel(unittest.TestCase):
     def test_size(self):
         if b"__asan" in self.library or b"__tsan" in self.library or b"__gcov" in self.library:
             self.skipTest("a library with instruments is large")
+        if not shutil.which("zopfli"):
+            self.skipTest("no zopfli, which makes it 4 % smaller")
         self.assertLessEqual(os.path.getsize(self.path), MOST)
 
     def test_same(self):
         """Made anew of the same files, at another time and in another folder, it has the same bytes."""
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([sys.executable, MAKER, os.path.join(BUILD, "python/libcoda"), os.path.join(BUILD, "wheel/libcoda.so"),
-                            os.path.join(BUILD, "wheel/deflate"), folder],
+                            folder],
                            capture_output=True, check=True)
             with open(glob.glob(os.path.join(folder, "*.whl"))[0], "rb") as again, open(self.path, "rb") as f:
                 self.assertEqual(hashlib.sha256(again.read()).digest(), hashlib.sha256(f.read()).digest())

@@ -23,13 +23,9 @@ $(BUILD)/wheel/old_glibc.o: lib/package/python/old_glibc.c
 $(BUILD)/wheel/libcoda.so: $(OBJ) lib/package/libcoda.map $(OLD_GLIBC)
 	@mkdir -p $(@D)
 	$(LINK_SHARED) $(OBJ) $(OLD_GLIBC) -o $@ $(if $(OLD_GLIBC),-Wl$(comma)--no-as-needed -l:libpthread.so.0 -l:libdl.so.2) $(LDLIBS)
-# What packs the wheel runs here, as it is: without sanitizers, whatever they are for.
-$(BUILD)/wheel/deflate: lib/package/python/deflate.c
-	@mkdir -p $(@D)
-	$(CC) -std=c11 -D_GNU_SOURCE -O2 $(WARN) $< -o $@
-wheel: $(PACKAGE)/.made $(BUILD)/wheel/libcoda.so $(BUILD)/wheel/deflate ## the same as a wheel for every CPython 3 from 3.10, in build/wheel
+wheel: $(PACKAGE)/.made $(BUILD)/wheel/libcoda.so ## the same as a wheel for every CPython 3 from 3.10, in build/wheel
 	@rm -f $(BUILD)/wheel/*.whl
-	@OBJCOPY='$(OBJCOPY)' $(PYTHON) lib/package/python/wheel.py $(PACKAGE) $(BUILD)/wheel/libcoda.so $(BUILD)/wheel/deflate $(BUILD)/wheel
+	@OBJCOPY='$(OBJCOPY)' $(PYTHON) lib/package/python/wheel.py $(PACKAGE) $(BUILD)/wheel/libcoda.so $(BUILD)/wheel
 comma := ,
 # PYTHON, or Debian's own if that alone has NumPy.
 TEST_PYTHON = $$(for p in $(PYTHON) /usr/bin/python3; do \

@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""wheel.py PACKAGE LIBRARY DEFLATE FOLDER -- the package as a wheel, for every CPython 3 from 3.10 of this kind of machine.
+"""wheel.py PACKAGE LIBRARY FOLDER -- the package as a wheel, for every CPython 3 from 3.10 of this kind of machine.
 wheel.py PACKAGE -- beside the package, what an installation says of it: by that PyTorch finds the backend there, too.
 
-A wheel is a zip file (packaging.python.org, "Binary distribution format"), so this writes one (PKWARE's APPNOTE.TXT), of the
-streams of deflate.c, which are 4 % shorter than zipfile's; equal sources make equal bytes. The tag has the least glibc that
-the library's symbols ask for; old_glibc.c sees to it that it is old. """
+A wheel is a zip file (packaging.python.org, "Binary distribution format"). This writes one (PKWARE's APPNOTE.TXT), since
+zipfile takes no streams of others: Zopfli's, where it is installed, are 4 % shorter than zlib's. Equal sources make equal
+bytes. The tag has the least glibc that the library's symbols ask for; old_glibc.c sees to it that it is old. """
 import ast
 import base64
 import hashlib
 import os
 import platform
 import re
+import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import zlib
 
 NAME, OLDEST = "libcoda", "3.10"
@@ -117,16 +119,29 @@ def files(package, library, folder, version, tag):
         yield info + "LICENSE", f.read(), 0o644
 
 
+def deflated(data):
+    """One stream of deflate (RFC 1951)."""
+    zopfli = shutil.which("zopfli")
+    if not zopfli:
+        pack = zlib.compressobj(9, zlib.DEFLATED, -15)
+        return pack.compress(data) + pack.flush()
+    with tempfile.NamedTemporaryFile() as f:
+        f.write(data)
+        f.flush()
+        packed = subprocess.run([zopfli, "--deflate", "--i5", "-c", f.name], capture_output=True, check=True).stdout
+    if zlib.decompress(packed, -15) != data:
+        sys.exit("%s: what it packed is read back as something else" % zopfli)
+    return packed
+
+
 class Zip:
     """A zip file in memory: local headers and data, and the directory behind them."""
 
-    def __init__(self, deflate):
-        self.deflate, self.data, self.directory, self.count = deflate, bytearray(), bytearray(), 0
+    def __init__(self):
+        self.data, self.directory, self.count = bytearray(), bytearray(), 0
 
     def add(self, name, data, mode):
-        name, packed = name.encode(), subprocess.run([self.deflate], input=data, capture_output=True, check=True).stdout
-        if zlib.decompress(packed, -15) != data:
-            sys.exit("%s: not what was packed: %s" % (self.deflate, name.decode()))
+        name, packed = name.encode(), deflated(data)
         sizes = struct.pack("<5H3L2H", 20, 0, 8, 0, DATE, zlib.crc32(data), len(packed), len(data), len(name), 0)
         self.directory += struct.pack("<4sH", b"PK\1\2", 3 << 8 | 20) + sizes  # made by Unix, whose modes follow
         self.directory += struct.pack("<3H2L", 0, 0, 0, (0o100000 | mode) << 16, len(self.data)) + name
@@ -152,13 +167,13 @@ def describe(package):
             f.write(data)
 
 
-def main(package, library, deflate, folder):
+def main(package, library, folder):
     version = version_of()
     tag = "py3-none-manylinux_%d_%d_%s" % (*max(glibc(library), (2, 17)), platform.machine())
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "%s-%s-%s.whl" % (NAME, version, tag))
     record, info = [], "%s-%s.dist-info/" % (NAME, version)
-    z = Zip(deflate)
+    z = Zip()
     for name, data, mode in files(package, library, folder, version, tag):
         z.add(name, data, mode)
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
@@ -171,6 +186,6 @@ def main(package, library, deflate, folder):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (2, 5):
+    if len(sys.argv) not in (2, 4):
         sys.exit(__doc__)
-    (main if len(sys.argv) == 5 else describe)(*sys.argv[1:])
+    (main if len(sys.argv) == 4 else describe)(*sys.argv[1:])

@@ -6,6 +6,7 @@
 #include "pipeline.h"
 #include "schedule.h"
 #include "util_delta.h"
+#include "util_gates.h"
 #include "util_scale.h"
 
 #include "tests.h" /* last: Check has a macro named fail */
@@ -163,6 +164,39 @@ START_TEST(pieces_leave_equal_bits)
 }
 END_TEST
 
+/* ---- Gates that are maps of rows ---- */
+
+START_TEST(gates_on_the_host)
+{
+    static const unsigned flags[] = {0, CODA_NO_FUSION, CODA_BATCH_INVARIANT};
+    const struct gates_case *c = &gates_cases[_i / 3];
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    opt.device = CODA_DEVICE_CPU;
+    opt.flags = flags[_i % 3];
+    double error = gates_error(c, random_seed(), &opt, false);
+    ck_assert_msg(error >= 0 && error <= gates_allowed(c), "%s: the error is %g %s", c->name, error,
+                  error < 0 ? coda_error() : "");
+}
+END_TEST
+
+START_TEST(launches_of_gates)
+{
+    const struct gates_case *c = &gates_cases[_i];
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
+    coda_plan *p;
+    graph *g = gates_graph(c);
+    opt.device = CODA_DEVICE_NONE;
+    opt.arch = "sm_90a";
+    opt.flags = CODA_PLAN_ONLY;
+    ck_assert_msg(g && coda_compile(&p, g, &opt) == CODA_OK, "%s: %s", c->name, coda_error());
+    ck_assert_int_eq(coda_plan_stats_get(p, &stats), CODA_OK);
+    ck_assert_msg(stats.launches == c->launches, "%s: %d launches", c->name, (int)stats.launches);
+    coda_plan_free(p);
+    graph_free(g);
+}
+END_TEST
+
 /* ---- Kernels ---- */
 
 /* A warp has lines of memory where warps fill all SMs and registers have room. */
@@ -214,6 +248,20 @@ START_TEST(compiles)
 }
 END_TEST
 
+START_TEST(compiles_gates)
+{
+    static const char *const arch[] = {"sm_80", "sm_90a"};
+    const struct gates_case *c = &gates_cases[_i / ARRAY_SIZE(arch)];
+    char why[256];
+    if (!scale_takes_one_in(8, _i) || !jit_nvrtc_info(why, sizeof why)) return; /* asked in this process */
+    graph *g = gates_graph(c);
+    plan_compiles_cleanly(g, c->name, arch[_i % ARRAY_SIZE(arch)]);
+    graph_free(g);
+}
+END_TEST
+
 TESTS(delta, SOME(evaluates, delta_case_count), SOME(runs_on_the_host, 2 * delta_case_count), ONE(drawn_ones),
       EACH(refuses, ARRAY_SIZE(refused)), ONE(has_no_gradient), ONE(pieces_leave_equal_bits),
-      ONE(lanes_of_steps), CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, 2 * delta_case_count));
+      EACH(gates_on_the_host, 3 * gates_case_count), EACH(launches_of_gates, gates_case_count),
+      ONE(lanes_of_steps), CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, 2 * delta_case_count),
+      EACH(compiles_gates, 2 * gates_case_count));

@@ -151,13 +151,17 @@ static const char *const in_ranks =
     "%p = group {ranks=2}\n%x = input f32 [24,32]\n%a = all_reduce %x, %p\n"
     "%b = reduce_scatter %x, %p, %a {axis=0}\n%c = all_gather %b, %p, %b {axis=1}\noutput %o = %c\n";
 
-/* A convolution that has a map with a constant, decays of rows, and one token whose steps are a product, of
- * which examples have none. */
+/* A convolution that has a map with a constant, decays of rows, one token whose steps are a product, and one
+ * whose gates are maps, of which examples have none. */
 static const char *const in_order =
     "%x = input f32 [6,8]\n%w = weight f32 [8,4]\n%c = conv1d %x, %w\n%y = scale %c {alpha=0.5}\n"
     "%d = input f32 [6,8]\n%b = input f32 [6,1]\n%s = delta %y, %y, %y, %d, %b {norm=1, eps=1e-6}\n"
     "%u = input bf16 [1,8]\n%v = weight bf16 [8,8]\n%t = matmul %u, %v\n%a = weight f32 [8,4]\n"
-    "%n = input bf16 [1,4]\n%k = scan %u, %t, %a, %n, %n\noutput %o = %s\noutput %k = %k\n";
+    "%n = input bf16 [1,4]\n%k = scan %u, %t, %a, %n, %n\noutput %o = %s\noutput %k = %k\n"
+    "%h = input bf16 [1,16]\n%a0 = input bf16 [1,2]\n%a1 = cast %a0 {to=f32}\n%ab = weight f32 [2]\n"
+    "%a2 = add %a1, %ab\n%a3 = softplus %a2\n%ar = weight f32 [2]\n%a4 = mul %a3, %ar\n%b0 = input bf16 "
+    "[1,2]\n%bc = cast %b0 {to=f32}\n%b1 = sigmoid %bc\n"
+    "%e = delta %h, %h, %h, %a4, %b1 {heads=2}\noutput %e = %e\n";
 
 /* Graph `number` of a run: by turns a random one and, as far as there are some, an operation's example. */
 static graph *graph_of(uint64_t seed, int number)
