@@ -544,10 +544,16 @@ template <class Config, class Epilogue> struct StreamMma {
         s.ring.init(warps, packed || by_bulk ? 1 : 32);
         s.right.init(warps, packed ? 32 : 1);
         if (Config::early) ptx::grid_launch_next();
-        if (warp >= warps) {
+        if (Config::lends && warp >= warps) {
             if constexpr (Config::lends) ptx::shrink_registers<StreamRegisters::producer>();
             if (warp == warps) produce();
             if (warp == warps + 1) supply();
+            Segments::attend();
+        } else if (warp == warps) {
+            produce();
+            Segments::attend();
+        } else if (warp == warps + 1) {
+            supply();
             Segments::attend();
         } else {
             if constexpr (Config::lends) ptx::grow_registers<StreamRegisters::consumer>();
