@@ -10,13 +10,6 @@
 
 #include "emit_attention.h"
 
-enum {
-    STRIDE_WORDS = 3 * 2,
-    EXTENT_WORDS = 16,
-    BIAS_WORDS = 4 * 2,
-    MOST_WORDS = 4 * STRIDE_WORDS + EXTENT_WORDS + BIAS_WORDS
-};
-
 static const char *name_kernel(struct plan *plan, const struct program *p, const struct schedule *s)
 {
     const struct attention_spec *a = p->spec;
@@ -78,8 +71,7 @@ coda_status emit_attention(struct plan *plan, const struct program *p, const str
     struct text t = {0};
     coda_status status = attention_is_empty(a) ? CODA_OK : check(a, s, plan->target.shared_bytes);
     k->symbol = name_kernel(plan, p, s);
-    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, MOST_WORDS);
-    if (!status && k->symbol && k->scalar)
+    if (!status && k->symbol)
         print_kernel(&(struct attention_text){"attention", a, s, k, &t, {0}, NULL, plan->target.sms});
     if (!status) k->text = arena_string(&plan->arena, text_str(&t));
     bool failed = t.failed || plan->arena.failed;

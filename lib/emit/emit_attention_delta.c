@@ -5,9 +5,6 @@
 #include "attention_grad.h"
 #include "emit_attention.h"
 
-/* Strides of four tensors, the queries and what they take. */
-enum { MOST_WORDS = 4 * 3 * 2 + 2 };
-
 static const struct {
     int use;
     const char *strides;
@@ -76,9 +73,8 @@ coda_status emit_attention_delta(struct plan *plan, const struct program *p, con
     struct text t = {0};
     struct attention_text e = {"attention_delta", NULL, s, k, &t, {0}, NULL, 0};
     k->symbol = emit_symbol(plan, p, "coda_attention_delta");
-    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, MOST_WORDS);
-    if (k->symbol && k->scalar && s->grid) print_kernel(&e, p->spec);
-    else if (k->symbol && k->scalar) print_nothing(&e);
+    if (k->symbol && s->grid) print_kernel(&e, p->spec);
+    else if (k->symbol) print_nothing(&e);
     k->text = arena_string(&plan->arena, text_str(&t));
     bool failed = t.failed || plan->arena.failed;
     text_free(&t);

@@ -5,9 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Strides of nine tensors, extents, those of a bias and of its gradient, and the blocks. */
-enum { MOST_WORDS = 9 * 3 * 2 + 16 + 2 * 4 * 2 + 8 };
-
 /* Fields of AttentionGradTensors, in its order: operands, then results. */
 static const struct {
     int use;
@@ -172,9 +169,8 @@ coda_status emit_attention_grad(struct plan *plan, const struct program *p, cons
     coda_status status = s->grid || !s->tile.bm ? check(&a, s, plan->target.shared_bytes) : CODA_OK;
     struct grad_text g = {.e = {"attention_grad", &a, s, k, &t, {0}, partial}, .s = spec};
     k->symbol = name_kernel(plan, p, s, &a);
-    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, MOST_WORDS);
-    if (!status && k->symbol && k->scalar && s->grid) print_kernel(&g);
-    else if (!status && k->symbol && k->scalar) print_nothing(&g);
+    if (!status && k->symbol && s->grid) print_kernel(&g);
+    else if (!status && k->symbol) print_nothing(&g);
     if (!status) k->text = arena_string(&plan->arena, text_str(&t));
     bool failed = t.failed || plan->arena.failed;
     text_free(&t);

@@ -15,9 +15,6 @@ static const struct {
                {SCAN_STARTS, "I", NULL},    {SCAN_DT_BIAS, NULL, NULL}, {SCAN_SKIP, NULL, NULL},
                {SCAN_GATE, "T", "of_gate"}, {SCAN_Y, "T", "of_y"},      {SCAN_AFTER, "A", NULL}};
 
-/* Strides of six tensors, two words each number, and how many sequences and rows there are. */
-enum { MOST_WORDS = 6 * 2 * 2 + 2 };
-
 static const struct {
     const char *name;
     int use;
@@ -177,8 +174,7 @@ coda_status emit_scan(struct plan *plan, const struct program *p, const struct s
 {
     struct text t = {0};
     k->symbol = emit_symbol(plan, p, "coda_scan");
-    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, MOST_WORDS);
-    if (k->symbol && k->scalar) print_kernel(p->spec, s, k, &t);
+    if (k->symbol) print_kernel(p->spec, s, k, &t);
     k->text = arena_string(&plan->arena, text_str(&t));
     bool failed = t.failed || plan->arena.failed;
     text_free(&t);
