@@ -212,12 +212,11 @@ void emit_attention_extents(struct attention_text *e, bool walks)
     struct kernel *k = e->k;
     struct text *t = e->t;
     int64_t blocks = walks ? emit_attention_whole(e) : CEIL_DIV(a->tq, e->s->tile.bm);
-    int64_t small = CEIL_DIV(MAX(a->tq - blocks * e->s->tile.bm, 0), 64);
     int64_t width = walks ? emit_attention_band(e) : 1, streams = walks ? a->batch * a->heads : 0;
     emit_long(k, a->use[ATTENTION_RANGES].stride[0]);
     emit_long(k, a->use[ATTENTION_TABLE].stride[0]);
     int64_t number[] = {a->batch, a->tq, a->tk, shift(a), a->slots, blocks, streams, CEIL_DIV(streams, width),
-                        width,    small};
+                        width};
     for (int i = 0; i < ARRAY_SIZE(number); i++) emit_number(k, number[i]);
     emit_divisor(k, width * blocks);
     text_append(t, "    AttentionExtents extents;\n");

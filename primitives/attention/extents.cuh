@@ -14,9 +14,10 @@ struct AttentionExtents {
     i32 slots;                     // rows of the pool of pages
     i32 blocks, streams, bands;    // tiles of a head; heads of all sequences; their bands, see tile_walk.cuh
     i32 band;                      // heads in a band
-    i32 small;                     // tiles of 64 queries behind a head's others
     Divisor whole;                 // tiles of a band
 };
+// A launch passes numbers one behind the other, so no struct among them may end in padding.
+static_assert(sizeof(AttentionExtents) == 2 * sizeof(i64) + 9 * sizeof(i32) + sizeof(Divisor));
 
 // Elements from a sequence, a row, a head to the next.
 struct AttentionStrides {

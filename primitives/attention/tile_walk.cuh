@@ -45,9 +45,11 @@ template <class Config, bool packed = Config::starts> struct TileWalk {
     }
     DEV bool next_small(u32 tile)
     {
-        if (!Config::smalls || tile >= (u32)(extents.small * extents.streams)) return false;
-        find_head(tile / extents.small);
-        query = extents.blocks * Config::bm + tile % extents.small * 64;
+        const i32 rest = extents.tq - extents.blocks * Config::bm; // queries behind a head's other tiles
+        const u32 small = rest > 0 ? (rest + 63) / 64 : 0;
+        if (!Config::smalls || tile >= small * extents.streams) return false;
+        find_head(tile / small);
+        query = extents.blocks * Config::bm + tile % small * 64;
         return true;
     }
 };
