@@ -78,6 +78,7 @@ template <i32 ranks> struct Exchange {
     const Company<ranks> &company;
     u32 block, epoch;
     bool begun = false, ended; // nothing is sent or waited for any more
+    bool behind = false;       // whom this rank waits for may wait itself, and names a third one first
 
     DEV Exchange(const Company<ranks> &company, u32 block) : company(company), block(block) {}
     // The exchange's number, all along it. What is sent should be on its way from memory then, too.
@@ -151,7 +152,8 @@ template <i32 ranks> struct Exchange {
         if (!began) began = now;
         ended = ptx::load_word_system(&head()->dead);
         if (ended) return;
-        if (company.patience && now - began > company.patience) tell_all(from);
+        const u64 more = behind ? min(company.patience / 4, (u64)500000000) : 0;
+        if (company.patience && now - began > company.patience + more) tell_all(from);
         else if (is_over(now)) give_up();
         else return;
         ptx::store_word_system(&head()->dead, 1);

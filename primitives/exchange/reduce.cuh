@@ -209,6 +209,7 @@ template <class C> struct Reduce {
             for_others(e, [&](u32 r) { e.send(r, bytes, back + 16 * v, all); });
             P::store(y + i, all, n - i, C::vectors);
         }
+        e.behind = true; // these ranks add up what others send
 #pragma unroll 1
         for (i32 k = 0; k < ranks - 1; k++) {
             const u32 r = other_rank(c, k);
