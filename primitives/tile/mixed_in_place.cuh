@@ -12,6 +12,7 @@
 #include "ptx/barrier.cuh"
 #include "ptx/control.cuh"
 #include "ptx/wgmma.cuh"
+#include "tile/raster.cuh"
 #include "tile/resources.cuh"
 #include "tile/ring.cuh"
 
