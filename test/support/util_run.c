@@ -493,3 +493,15 @@ double run_on_gpu(const graph *g, uint64_t seed, const coda_compile_options *opt
 {
     return run_on(CODA_DEVICE_GPU, g, seed, opt, want);
 }
+
+double run_args_error(const graph *g, const coda_compile_options *opt, void **want, void **got, bool on_gpu)
+{
+    struct run_buffers b = {0};
+    coda_plan *p = NULL;
+    bool ran = coda_compile(&p, g, opt) == CODA_OK && coda_evaluate(g, want) == CODA_OK &&
+               run_upload(&b, g, p, got, on_gpu) && run_prepare(&b, p) && run_plan(&b, p);
+    double error = ran ? run_worst_error(g, got, want) : -1;
+    run_release(&b);
+    coda_plan_free(p);
+    return error;
+}

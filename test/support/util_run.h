@@ -70,5 +70,8 @@ bool run_plan(const struct run_buffers *b, const coda_plan *p);
 bool run_same(const struct run_buffers *b, const coda_plan *p);
 bool run_download(const struct run_buffers *b); /* the outputs in args, into host */
 void run_release(struct run_buffers *b);
+/* The largest error of a plan of the graph, run on the host or a GPU with the arguments `got`, beside
+ * coda_evaluate with `want`; -1 with the message set. */
+double run_args_error(const graph *g, const coda_compile_options *opt, void **want, void **got, bool on_gpu);
 
 #endif

@@ -119,20 +119,11 @@ void **token_args(const struct token_case *c, const graph *g, uint64_t seed, boo
 
 double token_error(const struct token_case *c, uint64_t seed, const coda_compile_options *opt, bool on_gpu)
 {
-    struct run_buffers b;
-    coda_plan *p = NULL;
     graph *g = token_graph(c);
-    double error = -1;
-    if (coda_compile(&p, g, opt) == CODA_OK) {
-        void **want = token_args(c, g, seed, true), **got = token_args(c, g, seed, false);
-        bool ran = coda_evaluate(g, want) == CODA_OK && run_upload(&b, g, p, got, on_gpu);
-        ran = ran && run_prepare(&b, p) && run_plan(&b, p);
-        if (ran) error = run_worst_error(g, got, want) / (c->dtype == CODA_F32 ? 1e-4 : 2e-2);
-        run_release(&b);
-        random_args_free(g, want);
-        random_args_free(g, got);
-    }
-    coda_plan_free(p);
+    void **want = token_args(c, g, seed, true), **got = token_args(c, g, seed, false);
+    double error = run_args_error(g, opt, want, got, on_gpu);
+    random_args_free(g, want);
+    random_args_free(g, got);
     graph_free(g);
-    return error;
+    return error < 0 ? error : error / (c->dtype == CODA_F32 ? 1e-4 : 2e-2);
 }
