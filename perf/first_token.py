@@ -20,6 +20,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[0] = os.path.join(os.path.dirname(HERE), "build", "python")
 import torch
 BARE = sys.argv[2:3] == ["weights"]
+if sys.argv[2:3] == ["saved"] and os.path.exists(sys.argv[4]):
+    import libcoda.dynamo
+    libcoda.dynamo.defer()
 if not BARE:
     import transformers
     sys.path.append(HERE)
