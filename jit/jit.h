@@ -50,6 +50,8 @@ coda_status jit_device_open(struct jit_device *out, char *err);
 /* Between the two its context is this thread's, which may have none, or another; then again what was. */
 coda_status jit_device_enter(const struct jit_device *dev, char *err);
 void jit_device_leave(void);
+/* Has this thread a context of another device? */
+bool jit_device_is_other(const struct jit_device *dev);
 /* The number of the allocation that p lies in, which no other gets while the process lives; 0 if unknown. */
 uint64_t jit_allocation(const void *p);
 /* "13.0" and the path of the library that was loaded, or why it was not. True if available. */

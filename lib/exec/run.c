@@ -92,6 +92,40 @@ static coda_status check_done(const struct coda_plan *p, const coda_run_options 
                 opt->done_count, opt->done ? "there" : "NULL", p->args);
 }
 
+/* The default stream is the current context's, which may be another device's than the plan's. */
+static coda_status enter(const struct coda_plan *p, bool *entered)
+{
+    char err[JIT_ERROR_SIZE];
+    *entered = is_gpu(p) && jit_device_is_other(&p->gpu);
+    coda_status status = *entered ? jit_device_enter(&p->gpu, err) : CODA_OK;
+    if (!status) return CODA_OK;
+    return *entered = false, fail(status, "%s", err);
+}
+
+static coda_status run(struct call *c, const coda_run_options *opt)
+{
+    const struct coda_plan *p = c->p;
+    int begun = 0;
+    struct arguments b = arguments(c, "run", false);
+    coda_status status = check(c, &b);
+    if (!status) status = check_done(p, opt);
+    if (!status) status = kept_check(&b, p->plan.prepared_id);
+    if (!status) status = steady_check(c);
+    if (status) return status;
+    if (opt && opt->done_count && is_gpu(p)) c->done = opt->done;
+    int before = parallel_limit(opt ? opt->threads : 0);
+    if (p->groups) status = agree(c);
+    if (!status && c->done) status = completion_record(c, -1);
+    if (!status && c->watch) status = c->watch->first(c->watch->context);
+    if (!status) status = peers_find_inbox(c);
+    if (!status) status = aside_open(c);
+    if (!status) status = run_programs(c, false, &begun);
+    status = aside_close(c, begun, status);
+    if (status) release_others(c);
+    parallel_limit(before);
+    return status;
+}
+
 coda_status executable_run(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
                            coda_stream stream, const coda_run_options *opt)
 {
@@ -102,24 +136,28 @@ coda_status executable_watched(const struct coda_plan *p, void *const *args, voi
                                coda_stream stream, const coda_run_options *opt, const struct run_watch *watch)
 {
     struct call c = {p, args, prepared, workspace, stream, NULL, watch, NULL, NULL, NULL, 0};
+    bool entered;
+    coda_status status = enter(p, &entered);
+    if (!status) status = run(&c, opt);
+    if (entered) jit_device_leave();
+    return status;
+}
+
+static coda_status prepare(struct call *c)
+{
+    const struct coda_plan *p = c->p;
+    struct keeping *keeping;
     int begun = 0;
-    struct arguments b = arguments(&c, "run", false);
-    coda_status status = check(&c, &b);
-    if (!status) status = check_done(p, opt);
-    if (!status) status = kept_check(&b, p->plan.prepared_id);
-    if (!status) status = steady_check(&c);
+    struct arguments b = arguments(c, "prepare", true);
+    b.folds = true;
+    coda_status status = check(c, &b);
+    if (status || !p->plan.prepared_id) return status;
+    status = kept_begin(&keeping, &b, p->plan.prepared_id, is_gpu(p));
     if (status) return status;
-    if (opt && opt->done_count && is_gpu(p)) c.done = opt->done;
-    int before = parallel_limit(opt ? opt->threads : 0);
-    if (p->groups) status = agree(&c);
-    if (!status && c.done) status = completion_record(&c, -1);
-    if (!status && watch) status = watch->first(watch->context);
-    if (!status) status = peers_find_inbox(&c);
-    if (!status) status = aside_open(&c);
-    if (!status) status = run_programs(&c, false, &begun);
-    status = aside_close(&c, begun, status);
-    if (status) release_others(&c);
-    parallel_limit(before);
+    if (p->prepares_exchange) status = agree(c);
+    if (!status) status = run_programs(c, true, &begun);
+    if (status) release_others(c);
+    kept_end(keeping, status, begun > 0);
     return status;
 }
 
@@ -127,18 +165,10 @@ coda_status executable_prepare(const struct coda_plan *p, void *const *args, voi
                                coda_stream stream)
 {
     struct call c = {p, args, prepared, workspace, stream, NULL, NULL, NULL, NULL, NULL, 0};
-    struct keeping *keeping;
-    int begun = 0;
-    struct arguments b = arguments(&c, "prepare", true);
-    b.folds = true;
-    coda_status status = check(&c, &b);
-    if (status || !p->plan.prepared_id) return status;
-    status = kept_begin(&keeping, &b, p->plan.prepared_id, is_gpu(p));
-    if (status) return status;
-    if (p->prepares_exchange) status = agree(&c);
-    if (!status) status = run_programs(&c, true, &begun);
-    if (status) release_others(&c);
-    kept_end(keeping, status, begun > 0);
+    bool entered;
+    coda_status status = enter(p, &entered);
+    if (!status) status = prepare(&c);
+    if (entered) jit_device_leave();
     return status;
 }
 

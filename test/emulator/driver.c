@@ -103,7 +103,7 @@ CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute a, CUdevice d)
 }
 
 static int device_of_context(CUcontext c) { return c ? (int)((char *)c - context) : 0; }
-static int current_device(void) { return device_of_context(stack[depth]); }
+int current_device(void) { return device_of_context(stack[depth]); }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice d)
 {
@@ -248,6 +248,21 @@ static uint64_t seed(void)
 
 static bool is_stale(void) { return getenv("CODA_STALE"); }
 
+/* A kernel reaches memory of its own device, and of those that its device has access to. */
+static bool reaches_parameters(struct launch *l, size_t bytes)
+{
+    for (size_t i = 0; i + sizeof(void *) <= bytes; i += sizeof(void *)) {
+        void *p;
+        memcpy(&p, (const char *)l->parameters + i, sizeof p);
+        int other = device_of(p);
+        if (other < 0 || other == l->device || peers_allowed(l->device, other)) continue;
+        snprintf(l->message, sizeof l->message, "%s: a pointer of device %d in a launch on device %d",
+                 l->name, other, l->device);
+        return false;
+    }
+    return true;
+}
+
 CUresult emulator_run(const struct emulated_kernel *k, const void *parameters, struct emulated_launch what)
 {
     static unsigned launches;
@@ -258,12 +273,14 @@ CUresult emulator_run(const struct emulated_kernel *k, const void *parameters, s
                        .grid = what.grid,
                        .threads = what.threads,
                        .shared = what.shared,
-                       .device = current_device(),
+                       .device = what.device,
                        .number = __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED),
                        .seed = seed(),
                        .lock = PTHREAD_MUTEX_INITIALIZER};
     if (what.shared > 48 << 10 && what.shared > k->shared_limit)
         return emulator_fail(CUDA_ERROR_LAUNCH_FAILED, "more shared memory than the kernel's limit");
+    if (devices() > 1 && !reaches_parameters(&l, k->entry->parameters))
+        return emulator_fail(CUDA_ERROR_LAUNCH_FAILED, l.message);
     if (!what.early && is_stale()) device_remember(l.device);
     if (run_launch(&l)) return CUDA_SUCCESS;
     snprintf(message, sizeof message, "%s (seed %llu, launch %u)", l.message, (unsigned long long)l.seed,
@@ -277,7 +294,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, 
     if (!stack[depth] && !c->hStream) return CUDA_ERROR_INVALID_CONTEXT;
     if (extra || c->gridDimY != 1 || c->gridDimZ != 1 || c->blockDimY != 1 || c->blockDimZ != 1)
         return CUDA_ERROR_INVALID_VALUE;
-    struct emulated_launch l = {c->gridDimX, c->blockDimX, c->sharedMemBytes, c->numAttrs};
+    struct emulated_launch l = {c->gridDimX, c->blockDimX, c->sharedMemBytes, c->numAttrs,
+                                stream_device(c->hStream)};
     if (stream_records(c->hStream)) return stream_record(c->hStream, k, params[0], l);
     stream_wait_default(c->hStream);
     return emulator_run(k, params[0], l);

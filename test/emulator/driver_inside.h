@@ -19,14 +19,16 @@ struct emulated_kernel {
     unsigned shared_limit;
 };
 
-/* What a launch asks for. `early`: it may begin before the kernel ahead has ended. */
+/* What a launch asks for, on which device. `early`: it may begin before the kernel ahead has ended. */
 struct emulated_launch {
     unsigned grid, threads, shared;
     bool early;
+    int device;
 };
 
 /* Keeps the message for cuGetErrorString. */
 CUresult emulator_fail(CUresult r, const char *message);
+int current_device(void);
 CUresult emulator_run(const struct emulated_kernel *k, const void *parameters, struct emulated_launch l);
 
 /* ---- transfers.c ---- */
@@ -37,6 +39,7 @@ void transfers_finish(void);
 /* ---- stream.c ---- */
 
 bool stream_records(CUstream s);
+int stream_device(CUstream s); /* where it was made; of the default one the current device */
 /* What is given to the stream comes behind the default one's, unless it is CU_STREAM_NON_BLOCKING. */
 void stream_wait_default(CUstream s);
 CUresult stream_record(CUstream s, const struct emulated_kernel *k, const void *parameters,

@@ -42,9 +42,11 @@ struct CUstream_st {
     struct front front;
     bool stuck; /* what was recorded behind it never happens */
     bool apart; /* CU_STREAM_NON_BLOCKING */
+    int device;
 };
 struct CUevent_st {
     double ms;
+    int device;
     CUstream stream;
     struct CUgraph_st *recorded; /* in which capture; NULL: in none */
     struct front front;
@@ -55,7 +57,7 @@ struct CUevent_st {
 CUresult cuStreamCreate(CUstream *out, unsigned flags)
 {
     *out = calloc(1, sizeof **out);
-    if (*out) (*out)->apart = flags & CU_STREAM_NON_BLOCKING;
+    if (*out) (*out)->apart = flags & CU_STREAM_NON_BLOCKING, (*out)->device = current_device();
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
@@ -72,7 +74,9 @@ void stream_wait_default(CUstream s)
 CUresult cuEventCreate(CUevent *out, unsigned flags)
 {
     (void)flags;
-    return *out = calloc(1, sizeof **out), *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    *out = calloc(1, sizeof **out);
+    if (*out) (*out)->device = current_device();
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuEventDestroy_v2(CUevent e) { return free(e), CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent e) { return stream_wait_default(e->stream), CUDA_SUCCESS; }
@@ -80,6 +84,7 @@ CUresult cuEventSynchronize(CUevent e) { return stream_wait_default(e->stream), 
 CUresult cuEventRecord(CUevent e, CUstream s)
 {
     struct timespec t;
+    if (e->device != stream_device(s)) return CUDA_ERROR_INVALID_HANDLE;
     e->stream = s;
     e->recorded = s ? s->recording : NULL;
     if (e->recorded) e->front = s->front;
@@ -151,6 +156,7 @@ static void free_records(struct CUgraph_st *g)
 }
 
 bool stream_records(CUstream s) { return s && s->recording; }
+int stream_device(CUstream s) { return s ? s->device : current_device(); }
 
 /* Behind what the stream has. */
 static CUresult record(CUstream s, struct record *r)
