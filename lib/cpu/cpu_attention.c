@@ -149,13 +149,20 @@ static float map_score(const struct attention_spec *s, float x, int64_t position
     return (float)s->score->reference(in, param);
 }
 
-/* Where what is added to a row's scores begins; NULL: nothing is. */
-static const void *bias_of(const struct attention_job *j, const struct head *h, int64_t row, int64_t *at)
+/* Adds the row's bias of the n keys from `key` on, if there is one. */
+static void add_bias(const struct attention_job *j, const struct head *h, int64_t row, int64_t key, int64_t n,
+                     float *score)
 {
     const struct tensor_use *u = &j->s->use[ATTENTION_BIAS];
-    if (u->buffer < 0) return NULL;
-    *at = u->offset + h->batch * u->stride[0] + h->index * u->stride[1] + row * u->stride[2];
-    return cpu_buffer(j->cpu, u->buffer);
+    if (u->buffer < 0) return;
+    int64_t at = u->offset + h->batch * u->stride[0] + h->index * u->stride[1] + row * u->stride[2];
+    for (int64_t t = 0; t < n; t += BLOCK_KEYS) {
+        float bias[BLOCK_KEYS];
+        int64_t part = MIN(BLOCK_KEYS, n - t);
+        cpu_read(bias, u->dtype, cpu_buffer(j->cpu, u->buffer), at + (key + t) * u->stride[3], u->stride[3],
+                 part);
+        for (int64_t i = 0; i < part; i++) score[t + i] += bias[i];
+    }
 }
 
 /* Turns q . k of the n keys from `key` on into scores: softcap, slopes, bias and map, where there are any. */
@@ -165,17 +172,13 @@ static void turn_scores(const struct attention_job *j, const struct head *h, int
     const struct attention_spec *s = j->s;
     int64_t position =
         i + attention_shift(s, h->piece->queries, attention_length(j->cpu, s, h->piece->batch));
-    int64_t at = 0;
-    const void *bias = bias_of(j, h, h->piece->row + i, &at);
-    for (int64_t t = 0; t < n; t++) {
-        float x = s->scale * score[t];
-        if (s->softcap != 0) x = s->softcap * tanhf(x / s->softcap);
-        x -= h->slope * fabsf((float)(position - key - t));
-        if (bias)
-            x += (float)dtype_load(s->use[ATTENTION_BIAS].dtype, bias,
-                                   at + (key + t) * s->use[ATTENTION_BIAS].stride[3]);
-        score[t] = s->score ? map_score(s, x, position, key + t, h->index) : x;
-    }
+    for (int64_t t = 0; s->softcap != 0 && t < n; t++)
+        score[t] = s->softcap * tanhf(s->scale * score[t] / s->softcap);
+    for (int64_t t = 0; h->slope != 0 && t < n; t++)
+        score[t] -= h->slope * fabsf((float)(position - key - t));
+    add_bias(j, h, h->piece->row + i, key, n, score);
+    for (int64_t t = 0; s->score && t < n; t++)
+        score[t] = map_score(s, score[t], position, key + t, h->index);
 }
 
 /* Turns scores into exponentials and returns their sum, the sink's included. */
@@ -215,7 +218,7 @@ static int64_t query_row(const struct attention_job *j, const struct head *h, co
 static void multiply_keys(const struct attention_job *j, struct head *h)
 {
     const struct attention_spec *s = j->s;
-    float scale = (attention_is_plain(s) ? s->scale : 1) * h->k_scale;
+    float scale = (s->softcap != 0 ? 1 : s->scale) * h->k_scale;
     int64_t n = h->keys.end - h->keys.first;
     for (int64_t q = 0; q < h->queries; q++) {
         float *to = h->q + q * h->width;

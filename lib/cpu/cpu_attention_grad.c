@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { READ_KEYS = 128 }; /* whose bias is read at once */
+
 struct grad_job {
     const struct cpu *cpu;
     const struct attention_grad_spec *s;
@@ -139,14 +141,19 @@ static void weigh_row(const struct grad_job *j, struct key_head *h, const struct
     float *d_bias = to->buffer < 0 ? NULL : cpu_buffer(j->cpu, to->buffer);
     float *p = h->p + i * h->keys, *dr = h->dr + i * h->keys;
     double slopes = 0;
+    float added[READ_KEYS];
     for (int64_t t = b->seen[i].first; t < b->seen[i].end; t++) {
+        int64_t some = (t - b->seen[i].first) % READ_KEYS;
+        if (bias && !some)
+            cpu_read(added, u->dtype, bias, bias_row(u, h, b, i) + t * u->stride[3], u->stride[3],
+                     MIN(READ_KEYS, b->seen[i].end - t));
         float x = a->scale * p[t], away = fabsf((float)(position - t)), by_product = 1, by_map = 1;
         if (a->softcap != 0) {
             float bent = tanhf(x / a->softcap);
             x = a->softcap * bent, by_product = 1 - bent * bent;
         }
         x -= slope * away;
-        if (bias) x += (float)dtype_load(u->dtype, bias, bias_row(u, h, b, i) + t * u->stride[3]);
+        if (bias) x += added[some];
         if (a->score) x = map_score(a, x, position, t, b->head, &by_map);
         p[t] = x == -INFINITY ? 0 : expf(x - h->lse[i]);
         float ds = x == -INFINITY ? 0 : by_map * p[t] * (dr[t] - h->delta[i]);
