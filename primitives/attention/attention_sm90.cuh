@@ -87,6 +87,7 @@ template <class Config> struct AttentionSm90 {
         u8 values[stages][chunks][bn * swizzle_row];
         u64 full_queries[query_slots], empty_queries[query_slots];
         u64 full_keys[stages], empty_keys[stages], full_values[stages], empty_values[stages];
+        u32 far[groups]; // has a row scores that are much larger than those before?
     };
     static constexpr i32 shared_bytes = sizeof(Shared);
 
@@ -321,8 +322,8 @@ template <class Config> struct AttentionSm90 {
             if (Tiled::lengths && see.keys < block * bn + bn) clear_values(see.keys - block * bn);
         }
 
-        // Is any factor of the warp's not 1?
-        DEV bool weigh(OnlineSoftmax &softmax, const View &of, i32 block, float (&factor)[2])
+        // Products become scores.
+        DEV void turn_into_scores(const View &of, i32 block)
         {
             if constexpr (Score<Tiled>::biased)
                 coda::score(score, of.score, of.bias, of.query + of.see.shift(), block * bn,
@@ -332,11 +333,37 @@ template <class Config> struct AttentionSm90 {
             KeyRange common = of.common();
             if (block * bn + bn > common.end || block * bn < common.first)
                 mask(score, of.see, of.query, block * bn);
+        }
+        // Scores become weights, not yet packed. Is any factor of the warp's not 1?
+        DEV bool weigh(OnlineSoftmax &softmax, float (&factor)[2])
+        {
             if constexpr (Score<Tiled>::plain) // whatever groups there are, which the queries' number decides
                 return softmax.step_lazily(score, Score<Tiled>::exponent, factor);
             constexpr bool ends = Tiled::window || Tiled::ranges; // blocks come last one first
             softmax.template step<2, ends>(score, Score<Tiled>::exponent, factor); // in fewer registers
             return true;
+        }
+        DEV void shrink(const float (&factor)[2])
+        {
+#pragma unroll
+            for (i32 i = 0; i < columns / 2; i++) out[i] *= factor[i >> 1 & 1];
+        }
+        // Where all queries see all keys, a block's largest score is not looked for while weights by the one
+        // so far do. Of 64 to 96 columns but 65 to 72 that gains time, whatever groups there are.
+        static constexpr bool hasty =
+            Score<Tiled>::plain && Tiled::smalls && !Tiled::page && !Tiled::sinks && !Tiled::lse &&
+            (Tiled::head_dim == 64 || (Tiled::head_dim > 72 && Tiled::head_dim <= 96));
+        // Is it so in all threads of the warpgroup? If not they multiply together. (Before they are asked
+        // again all have had their turn, so that none is late in reading, or in clearing.)
+        DEV bool agree(bool fits)
+        {
+            volatile u32 *const far = s.far + group;
+            if (!fits) *far = 1;
+            ptx::named_barrier(barrier_group + group, 128);
+            if (*far == 0) return true;
+            ptx::named_barrier(barrier_group + group, 128);
+            *far = 0;
+            return false;
         }
         // A tile's first block: S, with nothing beside it.
         DEV void attend_first(OnlineSoftmax &softmax, const View &of, i32 block)
@@ -347,13 +374,15 @@ template <class Config> struct AttentionSm90 {
             issue_scores();
             finish<0>();
             release_keys();
-            weigh(softmax, of, block, factor);
+            turn_into_scores(of, block);
+            weigh(softmax, factor);
             pack_weights<Element>(score, weight);
         }
         static constexpr bool in_turns = carried; // all warpgroups have as many tiles
         DEV void pass_turn() const { ptx::named_arrive(barrier_turn + (group + 1) % groups, 256); }
         // S of one block beside O += P V of the one before it, which may be another tile's; then the former
         // become weights, which are not yet packed.
+        template <bool follows> // in the same tile
         DEV bool attend_next(OnlineSoftmax &softmax, const View &of, i32 block, const View &before,
                              i32 block_before, float (&factor)[2])
         {
@@ -364,8 +393,25 @@ template <class Config> struct AttentionSm90 {
             issue_values();
             if (in_turns) pass_turn();
             finish<1>();
+            turn_into_scores(of, block);
+            if constexpr (follows && hasty) {
+                float parts[2];
+                const bool fits =
+                    softmax.template step_hastily<Element>(score, Score<Tiled>::exponent, parts);
+                finish<0>();
+                release_values();
+                if (!agree(fits)) {
+                    issue_scores();
+                    finish<0>();
+                    turn_into_scores(of, block);
+                    if (softmax.template step_again<Element>(score, Score<Tiled>::exponent, parts, factor))
+                        shrink(factor);
+                } else softmax.add(parts);
+                release_keys();
+                return false;
+            }
             release_keys();
-            const bool shrinks = weigh(softmax, of, block, factor);
+            const bool shrinks = weigh(softmax, factor);
             finish<0>();
             release_values();
             return shrinks;
@@ -375,10 +421,7 @@ template <class Config> struct AttentionSm90 {
         {
             float factor[2];
             for (i32 j = b.end - 2; j >= b.first; j--) {
-                if (attend_next(softmax, of, j, of, j + 1, factor)) {
-#pragma unroll
-                    for (i32 i = 0; i < columns / 2; i++) out[i] *= factor[i >> 1 & 1];
-                }
+                if (attend_next<true>(softmax, of, j, of, j + 1, factor)) shrink(factor);
                 pack_weights<Element>(score, weight);
             }
             if (!held) release_queries();
@@ -547,7 +590,8 @@ template <class Config> struct AttentionSm90 {
                 OnlineSoftmax softmax_next;
                 float factor[2]; // there is no sum yet that it could shrink
                 take_queries();
-                attend_next(softmax_next, of_next, blocks_of(of_next.see, tile).end - 1, of, b.first, factor);
+                attend_next<false>(softmax_next, of_next, blocks_of(of_next.see, tile).end - 1, of, b.first,
+                                   factor);
                 write(softmax, of, now, to, stride, in);
                 clear_out();
                 pack_weights<Element>(score, weight);
@@ -576,6 +620,7 @@ template <class Config> struct AttentionSm90 {
                 init(s.full_queries[i], 1);
                 init(s.empty_queries[i], groups);
             }
+            for (i32 i = 0; i < groups; i++) s.far[i] = 0;
             for (i32 i = 0; i < stages; i++) {
                 init(s.full_keys[i], 1);
                 init(s.full_values[i], 1);

@@ -59,8 +59,7 @@ DEV void score(float (&s)[N], const Score<Config> &as, const BiasRow<Config> (&b
 }
 
 // Products become scores; `position` is that of the thread's first row.
-template <class Config, i32 N>
-DEV void score(float (&s)[N], const Score<Config> &as, i32 position, i32 key)
+template <class Config, i32 N> DEV void score(float (&s)[N], const Score<Config> &as, i32 position, i32 key)
 {
     i32 distance = position - key - 2 * (threadIdx.x % 4), first = key + 2 * (threadIdx.x % 4);
 #pragma unroll
@@ -68,6 +67,11 @@ DEV void score(float (&s)[N], const Score<Config> &as, i32 position, i32 key)
         s[i] =
             as.of(s[i], distance + 8 * (i >> 1 & 1) - 8 * (i >> 2) - (i & 1), first + 8 * (i >> 2) + (i & 1));
 }
+
+// Where a block's weights are computed before its largest score is known, none of a row's lanes may have more
+// than so many of them: what f16 holds, or fp32 and sums of values that are large. Few rows rise so far.
+template <class T> constexpr float most_weights = 0x1p40f;
+template <> constexpr float most_weights<f16> = 0x1p14f;
 
 struct OnlineSoftmax {
     float max[2], sum[2];
@@ -114,9 +118,45 @@ struct OnlineSoftmax {
     // itself, so its bits are its own.
     static constexpr float most_growth = 8.0f;
 
-    // Likewise of both rows at once, whose instructions fill each other's waits. Is any factor of the warp's
-    // not 1?
+    // Weights of a block by m as it is, for which its largest score need not be known; both rows at once,
+    // whose instructions fill each other's waits. `part` is what a lane's add up to. Do they do so?
+    template <class T, i32 N> DEV bool step_hastily(float (&s)[N], float c, float (&part)[2]) const
+    {
+        const float base[2] = {max[0] * c, max[1] * c}; // of no score yet: weights are infinite, or NaN
+        part[0] = part[1] = 0.0f;
+#pragma unroll
+        for (i32 i = 0; i < N; i += 2) {
+            const i32 r = i >> 1 & 1;
+            s[i] = math::exp2(fmaf(s[i], c, -base[r]));
+            s[i + 1] = math::exp2(fmaf(s[i + 1], c, -base[r]));
+            part[r] += s[i] + s[i + 1];
+        }
+        const bool near = fmaxf(fabsf(base[0]), fabsf(base[1])) <= exact_below;
+        return near && part[0] <= most_weights<T> && part[1] <= most_weights<T>;
+    }
+    // Does some lane of the quad say no to its row? (Of a row without a score the sum is infinite, or NaN.)
+    template <class T> DEV static bool is_far(float part)
+    {
+        return (__ballot_sync(~0u, !(part <= most_weights<T>)) >> threadIdx.x % 32 / 4 * 4 & 15) != 0;
+    }
+    // Then they are.
+    DEV void add(const float (&part)[2]) { sum[0] += part[0], sum[1] += part[1]; }
+
+    // Scores become weights by m as it is, or by a larger one for a row that is far. Is any factor of the
+    // warp's not 1?
     template <i32 N> DEV bool step_lazily(float (&s)[N], float c, float (&factor)[2])
+    {
+        return step_by(s, c, factor,
+                       [&](float growth, i32) { return growth * c > most_growth; }); // of two -inf: no
+    }
+    template <class T, i32 N>
+    DEV bool step_again(float (&s)[N], float c, const float (&part)[2], float (&factor)[2])
+    {
+        const bool far[2] = {is_far<T>(part[0]), is_far<T>(part[1])};
+        return step_by(s, c, factor, [&](float growth, i32 r) { return far[r] && growth > 0.0f; });
+    }
+    template <i32 N, class Grows>
+    DEV bool step_by(float (&s)[N], float c, float (&factor)[2], const Grows &must)
     {
         float top[2], base[2], old[2];
         bool grows[2];
@@ -132,7 +172,7 @@ struct OnlineSoftmax {
 #pragma unroll
         for (i32 r = 0; r < 2; r++) {
             old[r] = max[r];
-            grows[r] = (top[r] - old[r]) * c > most_growth; // of two -inf: no
+            grows[r] = must(top[r] - old[r], r);
             if (grows[r]) max[r] = top[r];
             base[r] = max[r] == unseen() ? 0.0f : max[r] * c;
         }
@@ -165,10 +205,7 @@ struct OnlineSoftmax {
     DEV float weights(i32 r) const { return quad_sum(sum[r]); }
     // 1 / l, the sink's weight included, or 0 for a row that sees no key. (Where all that it sees scores
     // -inf, l is 0 and 0 / 0 is NaN.)
-    DEV static float inverse(float whole, bool none)
-    {
-        return none ? 0.0f : 1.0f / whole;
-    }
+    DEV static float inverse(float whole, bool none) { return none ? 0.0f : 1.0f / whole; }
 };
 
 } // namespace coda

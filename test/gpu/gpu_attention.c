@@ -4,7 +4,8 @@
  * Outputs start poisoned, and so is all that no query sees: keys and values past a sequence's length, queries
  * that see no key, whatever lies between rows. What is not written shows, what must not be read shows. Where
  * some queries see keys and some see none, a last run has NaN for all values: the latter must still give 0.
- * Of packed sequences one at a time gets other numbers, NaN among them: rows of others keep their bits.
+ * Of packed sequences one at a time gets other numbers, NaN among them: rows of others keep their bits. So do
+ * rows whose neighbours' scores no longer rise by steps.
  * With P and o rounded to the dtype (unit u) and fp32 sums, an element may be off by
  * (u + small) (sum_j p_j |v_j| + |o|). Each kernel runs twice and must repeat its bits. With
  * CODA_TEST_CASE only cases run whose names contain it; "random": the random ones alone.
@@ -230,6 +231,51 @@ static void fill_rows(struct bench *b, const struct tensor_use *v, int64_t batch
                                 random_normal(r));
 }
 
+enum { STEPS = 8, STEP_KEYS = 128, STEP_COLUMNS = 16, ALONE = 5 };
+
+/* What a row's scores are in a block of keys beside others, as a power of 2 of their weights. Blocks are
+ * visited last one first: seen from there rows rise by steps below and above 2^8, beyond what fp32 holds,
+ * fall, are far off in one block, as far as fp32's scores have the digits of a result, or up and down. */
+static double step_of(const struct bench *b, int64_t row, int64_t block, int64_t blocks)
+{
+    const double far = b->s.use[ATTENTION_Q].dtype == CODA_BF16 ? 11000 : 1000;
+    const int64_t visited = blocks - 1 - block;
+    switch (row % STEPS) {
+    case 1: return 6.0 * (double)visited;
+    case 2: return 9.0 * (double)visited;
+    case 3: return 170.0 * (double)visited;
+    case 4: return -60.0 * (double)visited;
+    case 5: return visited == 2 ? far / 4 : 0;
+    case 6: return block == 0 ? far : 0;
+    case 7: return block == STEP_COLUMNS - 1 ? 300 : visited % 2 ? 40 : -40;
+    default: return 0;
+    }
+}
+
+/* Keys say in the first columns of which block they are, and one that it is ALONE; queries what they score
+ * there: all of them, or of every STEPS only the one that is `left`, with the others at 0. */
+static void fill_steps(struct bench *b, int64_t left)
+{
+    const struct attention_spec *s = &b->s;
+    const struct tensor_use *q = &s->use[ATTENTION_Q], *k = &s->use[ATTENTION_K];
+    const int64_t blocks = CEIL_DIV(s->tk, STEP_KEYS);
+    const double one = 4, unit = log(2) / s->scale / one;
+    for (int64_t e = 0; e < s->batch * s->tk * s->kv_heads * STEP_COLUMNS; e++) {
+        int64_t d = e % STEP_COLUMNS, h = e / STEP_COLUMNS % s->kv_heads,
+                row = e / STEP_COLUMNS / s->kv_heads;
+        int64_t to = key_at(b, k, row / s->tk, row % s->tk) + h * k->head + d;
+        bool is = d < STEP_COLUMNS - 1 ? row % s->tk / STEP_KEYS == d : row % s->tk == ALONE;
+        dtype_store(k->dtype, b->host[k->buffer], to, is ? one : 0);
+    }
+    for (int64_t e = 0; e < s->batch * s->tq * s->heads * STEP_COLUMNS; e++) {
+        int64_t d = e % STEP_COLUMNS, h = e / STEP_COLUMNS % s->heads, row = e / STEP_COLUMNS / s->heads;
+        int64_t i = row % s->tq, to = key_at(b, q, row / s->tq, i) + h * q->head + d;
+        bool alone = d == STEP_COLUMNS - 1 && i % STEPS == STEPS - 1;
+        bool has = (d < blocks || alone) && (left < 0 || i % STEPS == left);
+        dtype_store(q->dtype, b->host[q->buffer], to, has ? unit * step_of(b, i, d, blocks) : 0);
+    }
+}
+
 static bool make_data(struct bench *b, uint64_t seed)
 {
     struct random r = {seed};
@@ -255,6 +301,7 @@ static bool make_data(struct bench *b, uint64_t seed)
     fill_rows(b, &b->s.use[ATTENTION_Q], attention_batches(&b->s), b->s.tq, b->s.heads, query_sees, &r);
     fill_rows(b, &b->s.use[ATTENTION_K], b->s.batch, b->s.tk, b->s.kv_heads, key_is_seen, &r);
     fill_rows(b, &b->s.use[ATTENTION_V], b->s.batch, b->s.tk, b->s.kv_heads, key_is_seen, &r);
+    if (b->c->stepped) fill_steps(b, -1);
     for (int i = 0; i < ATTENTION_USES; i++)
         if (i != ATTENTION_O && !device_upload(b->gpu[i], b->host[i], b->bytes[i])) return false;
     return true;
@@ -529,6 +576,33 @@ static int64_t touched_by_others(struct bench *b, char *err)
     return err[0] ? -1 : wrong;
 }
 
+/* Rows that are not what they were when their neighbours' scores no longer rise by steps. */
+static int64_t touched_by_steps(struct bench *b, char *err)
+{
+    const struct attention_spec *s = &b->s;
+    const struct tensor_use *q = &s->use[ATTENTION_Q], *o = &s->use[ATTENTION_O];
+    const size_t size = (size_t)dtype_bytes(o->dtype, 1);
+    int64_t wrong = 0;
+    char *was = b->c->stepped ? malloc(b->bytes[ATTENTION_O] + 1) : NULL;
+    if (was) memcpy(was, b->host[ATTENTION_O], b->bytes[ATTENTION_O]);
+    for (int64_t left = 0; was && left < STEPS; left += device_emulated(&b->device) ? 5 : 1) {
+        fill_steps(b, left);
+        if (!device_upload(b->gpu[q->buffer], b->host[q->buffer], b->bytes[q->buffer]) ||
+            !run(b, b->host[ATTENTION_O], err)) {
+            wrong = -1;
+            break;
+        }
+        for (int64_t e = 0; e < s->batch * s->tq * s->heads; e++) {
+            int64_t h = e % s->heads, i = e / s->heads % s->tq, batch = e / s->heads / s->tq;
+            size_t at = (size_t)(o->offset + batch * o->batch + i * o->time + h * o->head) * size;
+            if (i % STEPS == left)
+                wrong += memcmp(was + at, (char *)b->host[ATTENTION_O] + at, (size_t)s->head_dim * size) != 0;
+        }
+    }
+    free(was);
+    return wrong;
+}
+
 static void close_bench(struct bench *b)
 {
     if (b->kernel) jit_unload(b->kernel);
@@ -563,7 +637,8 @@ static int run_case(const struct jit_device *device, const struct attention_case
         bool same = !memcmp(again, b.host[ATTENTION_O], b.bytes[ATTENTION_O]);
         int64_t stray = misplaced(&b);
         check(&b, 11);
-        int64_t others = touched_by_others(&b, err), touched = touched_by_nan(&b, err);
+        int64_t others = touched_by_others(&b, err) + touched_by_steps(&b, err),
+                touched = touched_by_nan(&b, err);
         failed =
             gpu_case(same && !stray && !others && !touched && b.worst <= 1, name,
                      "error %.2f of what is allowed (row %lld)%s, %lld misplaced, %lld touched by others, "

@@ -54,6 +54,7 @@ struct attention_case {
     int score;       /* of attention_scores */
     int bias;        /* a BIAS */
     bool bias16;     /* it is of the dtype of q */
+    bool stepped;    /* scores rise and fall by large steps from block to block */
 };
 
 extern const struct attention_case attention_cases[];
