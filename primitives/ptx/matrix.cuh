@@ -151,9 +151,16 @@ template <> DEV u32 multiply_pairs<bf16>(u32 x, u32 y)
 }
 #endif
 
+// Of pairs: x y + z, rounded once; subnormals count.
+template <class T> DEV u32 multiply_add_pairs(u32 x, u32 y, u32 z);
+template <> DEV u32 multiply_add_pairs<f16>(u32 x, u32 y, u32 z)
+{
+    u32 sum;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(x), "r"(y), "r"(z));
+    return sum;
+}
 #if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 900
-// Pairs of bf16: x y + z, rounded once.
-DEV u32 multiply_add_pairs(u32 x, u32 y, u32 z)
+template <> DEV u32 multiply_add_pairs<bf16>(u32 x, u32 y, u32 z)
 {
     u32 sum;
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(x), "r"(y), "r"(z));

@@ -102,7 +102,7 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
         constexpr u32 bits = n ? 0x003f003f : 0x000f000f;
         constexpr u32 from = is_bf16 ? 0x43004300 : 0x64006400; // 128, 1024, whose ulps are 1
         x = ptx::bits_and_more<bits, from>(x);
-        if constexpr (powers) return ptx::multiply_add_pairs(x, by, below);
+        if constexpr (powers) return ptx::multiply_add_pairs<bf16>(x, by, below);
         else return ptx::subtract_pairs<Element>(x, below);
     }
     // `word` is turned to the left by 4 already where the pair is the second or the fourth one; which one of
@@ -116,7 +116,7 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
     {
         u32 two[2];
         Widen<typename ElementOf<codes_of>::Type, Element>::pairs(word, two);
-        if constexpr (powers) return ptx::multiply_add_pairs(two[0], by, below);
+        if constexpr (powers) return ptx::multiply_add_pairs<bf16>(two[0], by, below);
         if constexpr (zeros == Zeros::points) two[0] = ptx::subtract_pairs<Element>(two[0], below);
         return two[0];
     }

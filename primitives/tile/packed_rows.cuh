@@ -36,7 +36,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
     static constexpr bool singly = octets == 1 || W::two_levels ||
                                    (codes_of != coda::Codes::e2m1 && W::group >= 128);
     template <int octets> static constexpr bool crowded = octets > 1 && W::group < 32;
-    template <int octets> static constexpr bool ahead = octets == 1 && W::two_levels && W::bits == 4;
+    template <int octets> static constexpr bool ahead = octets == 1 && W::two_levels &&W::bits == 4;
     static constexpr int above = Codes::above;
     // What leaves with the sums of A: `above` and zero points, or minima.
     static constexpr bool wants_sums = W::minima || zeros == Zeros::points || Codes::few_bits;
@@ -181,6 +181,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
     template <bool several> DEV static Scale scale_of(const Row &row, int k)
     {
         const typename W::Scale x = row.scale(k);
+        if constexpr (Codes::centred) return {x.s * Codes::unit, 0};
         if constexpr (zeros == Zeros::minimum)
             return {x.s, several ? fmaf(-(float)above, x.s, x.m) : above ? x.m * (-1.0f / above) : x.m};
         else return {x.s, (several ? -x.s : -1) * (float)(above + x.z)};

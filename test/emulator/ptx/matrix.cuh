@@ -76,10 +76,10 @@ template <class T> DEV u32 subtract_pairs(u32 x, u32 y)
     const Pair a = unpack2<T>(x), b = unpack2<T>(y);
     return pack2<T>(a.a - b.a, a.b - b.b);
 }
-DEV u32 multiply_add_pairs(u32 x, u32 y, u32 z)
+template <class T> DEV u32 multiply_add_pairs(u32 x, u32 y, u32 z)
 {
-    const Pair a = unpack2<bf16>(x), b = unpack2<bf16>(y), c = unpack2<bf16>(z);
-    return pack2<bf16>(a.a * b.a + c.a, a.b * b.b + c.b);
+    const Pair a = unpack2<T>(x), b = unpack2<T>(y), c = unpack2<T>(z);
+    return pack2<T>(a.a * b.a + c.a, a.b * b.b + c.b);
 }
 
 template <class T> DEV void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1);
