@@ -22,7 +22,7 @@
 enum {
     WIDTH = 64,                   /* columns of a consumer's tile */
     TURNED = 64 * 36 * 4,         /* bytes in which its sums are transposed, ... */
-    TURNED_AT_ONCE = 64 * 64 * 4, /* ... unless what it stores has so many */
+    TURNED_AT_ONCE = 64 * 64 * 4, /* ... unless what it stores has so many, or leaves as they lie */
     BOX = 64,                     /* k of a slot of A alone */
     LEAST_BOXES = 4,
     FETCH_BARRIERS = 64, /* bytes, as in fetch.cuh */
@@ -92,11 +92,34 @@ static int rows_of(const struct program *p, const struct tile *t)
  * of its own, of which each is a part of one of B. */
 static bool in_place(const struct tile *t) { return t->bm > 128; }
 
+/* Is the step one of columns, or of sums of which one tensor is stored? */
+static bool keeps_rows_apart(const struct step *s, bool stored)
+{
+    enum level level = step_level(s);
+    if (level == LEVEL_COL || level == LEVEL_SCALAR) return true;
+    return level == LEVEL_SLOT &&
+           (s->kind == STEP_ACC || s->kind == STEP_MAP || (s->kind == STEP_STORE && stored));
+}
+
+/* May the epilogue be applied where the sums lie (tile/mixed_transposed.cuh)? It knows columns alone, and
+ * stores one tensor of 16 bits. */
+static bool stores_transposed(const struct program *p, const struct tile *t)
+{
+    const struct moves stores = staged_stores(p, t);
+    const struct move *m = stores.move;
+    if (stores.count != 1 || m->form != MOVE_WHOLE || m->bytes != 2) return false;
+    for (int i = 0; i < p->steps; i++)
+        if (!keeps_rows_apart(&p->step[i], i == m->step[0])) return false;
+    bool adds = use_effect(&p->port[p->step[m->step[0]].port]) & EFFECT_ADD;
+    return !adds && program_lanes(p) == 1 && !p->ranges && !p->segment && !program_samples_columns(p);
+}
+
 static struct footprint footprint(const struct program *p, const struct tile *t)
 {
     int stage = stage_bytes(p, t), none = is_packed(p) ? 128 : 1024;
     int values = t->groups * values_bytes(p, group_rows(t), t->bn);
-    int turned = stage_store_bytes(p, t) < TURNED_AT_ONCE ? TURNED : 0;
+    bool staged = stores_transposed(p, t) || stage_store_bytes(p, t) >= TURNED_AT_ONCE;
+    int turned = staged ? 0 : TURNED;
     int fixed = values + MAX(stage, none) + MAX(t->groups * turned, 256) + t->groups * FETCH_BARRIERS + 48;
     int a = rows_of(p, t) * 2 * t->bk, b = t->groups * CEIL_DIV(WIDTH / PACK_ROWS * slot_bytes(p), 128) * 128;
     if (!in_place(t)) return (struct footprint){.fixed = fixed, .stage = a + b + 16, .granule = 1024};
@@ -306,6 +329,7 @@ static void print_config(const struct program *p, const struct schedule *s, stru
     wgmma_print_config(p, s, t);
     bool early = p->b.data.steady && !p->prepare;
     text_printf(t, "    static constexpr bool early = %s;\n", truth(early));
+    if (stores_transposed(p, &s->tile)) text_append(t, "    static constexpr bool transposed = true;\n");
     if (in_place(&s->tile)) text_append(t, "    static constexpr bool in_place = true;\n");
     if (s->tile.dealt)
         text_printf(t, "    static constexpr bool dealt = true;\n    static constexpr int blocks = %d;\n",

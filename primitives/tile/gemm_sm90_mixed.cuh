@@ -12,7 +12,8 @@
 // than 128 rows of A they are scaled in place (mixed_in_place.cuh).
 //
 // A consumer's sums lie transposed: a thread has two columns of the output and many rows. They go through
-// shared memory, 64 rows at a time, and are then the fragment that the common epilogue drains.
+// shared memory, 64 rows at a time, and are then the fragment that the common epilogue drains; unless that
+// can be applied where they lie (Config::transposed, mixed_transposed.cuh).
 //
 // Past the end TMA brings zeros, which are codes and scales, too. Config::bn is a consumer's tile, bm those
 // rows of A that it has.
@@ -24,6 +25,7 @@
 #include "tile/mixed_groups.cuh"
 #include "tile/mixed_in_place.cuh"
 #include "tile/mixed_operand.cuh"
+#include "tile/mixed_transposed.cuh"
 #include "tile/operands.cuh"
 #include "tile/pieces.cuh"
 #include "tile/resources.cuh"
@@ -66,7 +68,8 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
 
     // So many columns of the transposed sums lie in memory at one time: all, where what is stored has room
     // for them, swizzled; else half of them, padded.
-    static constexpr bool turns_in_stage = Layout::stages && Layout::Own::store_bytes >= 64 * 64 * 4;
+    static constexpr bool turns_in_stage =
+        Config::transposed || (Layout::stages && Layout::Own::store_bytes >= 64 * 64 * 4);
     static constexpr int turn_columns = turns_in_stage ? 64 : 32,
                          turn_pitch = turns_in_stage ? 64 : turn_columns + 4;
     struct Shared {
@@ -467,7 +470,6 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
             const Piece p = pieces.next();
             const Tile t = tile_of(walk().tile(p.tile), group);
             Sums sum;
-            Fragment out;
             if (owns(p) && exists(t)) drain_of(group).prepare(t);
             if constexpr (in_place) InPlace{*this, group}.multiply(sum, at, at_b, p.last - p.first);
             else multiply(sum, at, group, p.last - p.first);
@@ -475,13 +477,20 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
                 if (exists(t)) meet(sum, p, group);
                 if (!owns(p)) continue;
             }
-            if (exists(t)) {
-                turn_around(sum, out, group);
-                drain_of(group).drain(out, t, turn);
-            } else drain_of(group).skip(turn);
+            if (exists(t)) drain(sum, t, group, turn);
+            else drain_of(group).skip(turn);
             turn = ptx::opaque(turn + 1);
         }
         if (Layout::stages && threadIdx.x % 32 == 0) ptx::tma_store_wait<0>();
+    }
+    DEV void drain(const Sums &sum, const Tile &t, int group, u32 turn) const
+    {
+        if constexpr (Config::transposed) TransposedDrain<Config, Epilogue>{drain_of(group)}.store(sum, t);
+        else {
+            Fragment out;
+            turn_around(sum, out, group);
+            drain_of(group).drain(out, t, turn);
+        }
     }
     // Leaves the sums of a piece, or makes them those of the tile.
     DEV void meet(Sums &sum, const Piece &p, int group) const

@@ -49,6 +49,7 @@ struct ConfigDefaults {
     static constexpr bool across = false, serpentine = false, walks = false, lends = false, once = false;
     static constexpr bool dealt = false;                   // slots of K: tile/pieces.cuh
     static constexpr bool in_place = false;                // sums are scaled: tile/mixed_in_place.cuh
+    static constexpr bool transposed = false; // the epilogue is applied to sums: tile/mixed_transposed.cuh
     static constexpr bool clips_a = false, scaled = false; // by blocks: tile/scales.cuh
     static constexpr bool leaves_warp = false; // registers of an SM are left for a warp of another kernel
     static constexpr bool roomy = false; // the epilogue has registers that the products have left
