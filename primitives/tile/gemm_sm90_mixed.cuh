@@ -61,7 +61,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     static constexpr bool packed = Operand::align < swizzle_atom, promotes = Operand::promotes;
     // A and B have slots of their own then: A's of 64 k.
     static constexpr bool in_place = Config::in_place;
-    static constexpr int b_slots = in_place ? Config::stages / boxes + 1 : Config::stages;
+    static constexpr int a_slots = Config::stages, b_slots = in_place ? a_slots / boxes + 1 : a_slots;
     using InPlace = MixedInPlace<GemmSm90Mixed>;
     static_assert(Config::bn == 64 && Config::pingpong && bk == Operand::bk);
     static_assert(!Config::a_mn_major && !Config::b_mn_major && !Config::tail && Config::splits == 1);
@@ -465,6 +465,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         Cursor at = Cursor::consumer();
         auto at_b = RingCursor<b_slots>::consumer();
         ptx::grid_wait();
+        if constexpr (in_place) InPlace{*this, group}.begin();
         u32 turn = 0;
         for (Deal pieces = this->pieces(); pieces.more();) {
             const Piece p = pieces.next();
@@ -481,6 +482,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
             else drain_of(group).skip(turn);
             turn = ptx::opaque(turn + 1);
         }
+        if constexpr (in_place) InPlace{*this, group}.end();
         if (Layout::stages && threadIdx.x % 32 == 0) ptx::tma_store_wait<0>();
     }
     DEV void drain(const Sums &sum, const Tile &t, int group, u32 turn) const

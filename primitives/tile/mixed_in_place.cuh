@@ -3,7 +3,10 @@
 //
 // A scale of a slot of K is 2^e f, with f in [1, 2). Codes are multiplied by 2^e when they are decoded, which
 // is exact in bf16; sums count in units of f. Ahead of the next slot's products they are multiplied by the
-// quotient of both f, so that no partial sums take registers. Other consumers' products run meanwhile.
+// quotient of both f, so that no partial sums take registers.
+//
+// Both consumers of a block take turns of 128 k: one multiplies, and the other decodes and scales. Weights
+// that are two of 16 bits, which take the longest, are decoded beside a consumer's own products instead.
 //
 // A has a ring of slots of its own, of 64 k, a batch: those of B are longer and have few bytes.
 #pragma once
@@ -49,55 +52,72 @@ template <class Gemm> struct MixedInPlace {
         if (threadIdx.x % 32 == 0) operands.load_a(Gemm::address(gemm.s.a[at.slot][0]), full, k, t);
         at.next();
     }
-    // The first slots of B do not wait for the kernel ahead, if that does not write it.
+    // The slots of K of all pieces, one by one.
+    struct Steps {
+        typename Gemm::Deal pieces;
+        int step, last;
+        Tile tile;
+        DEV bool more(const Gemm &gemm)
+        {
+            if (step < last) return true;
+            if (!pieces.more()) return false;
+            const auto p = pieces.next();
+            step = p.first, last = p.last, tile = gemm.walk().tile(p.tile);
+            return true;
+        }
+    };
+    // A slot of B is awaited when the ring of A has one that was multiplied as early. The first slots do not
+    // wait for the kernel ahead, if that does not write them.
     template <bool early> DEV void produce() const
     {
-        auto pieces = gemm.pieces();
+        constexpr int ahead = Gemm::b_slots - Gemm::a_slots / Gemm::boxes;
+        Steps of_b = {gemm.pieces(), 0, 0, {}}, of_a = of_b;
         int done = 0;
-        if (early && pieces.more()) {
-            auto first = pieces;
-            const auto p = first.next();
-            ptx::grid_wait_not();
-            for (; done < Gemm::b_slots && p.first + done < p.last; done++)
-                load_records(done, p.first + done, gemm.walk().tile(p.tile));
-        }
-        ptx::grid_wait();
+        if (early) ptx::grid_wait_not();
+        else ptx::grid_wait();
+        for (; done < Gemm::b_slots && of_b.more(gemm); done++) load_records(done, of_b.step++, of_b.tile);
+        if (early) ptx::grid_wait();
         Boxes box = Boxes::producer();
-        Records record = Records::producer();
-        for (; pieces.more(); done = 0) {
-            const auto p = pieces.next();
-            const Tile t = gemm.walk().tile(p.tile);
+        Records record = Records::consumer(); // a round is over
 #pragma unroll 1
-            for (int step = p.first; step < p.last; step++, record.next()) {
-                if (step - p.first >= done) {
-                    ptx::mbarrier_wait(Gemm::address(&gemm.s.empty_b[record.slot]), record.parity);
-                    load_records(record.slot, step, t);
-                }
+        for (int i = ahead; of_a.more(gemm); i++, of_a.step++) {
 #pragma unroll 1
-                for (int i = 0; i < Gemm::boxes; i++) load_box(box, step * Gemm::bk + 64 * i, t);
-            }
+            for (int j = 0; j < Gemm::boxes; j++) load_box(box, of_a.step * Gemm::bk + 64 * j, of_a.tile);
+            if (i < Gemm::b_slots || !of_b.more(gemm)) continue;
+            ptx::mbarrier_wait(Gemm::address(&gemm.s.empty_b[record.slot]), record.parity);
+            load_records(record.slot, of_b.step++, of_b.tile);
+            record.next();
         }
     }
 
     // ---- Consumers ----
 
-    // Where one is: the slots of A and of B that are next, and that of A which is multiplied.
+    // Where one is: the slots of A and of B that are next.
     struct Place {
         Boxes &box;
         Records &record;
-        int busy;       // -1: none
         float unit[2];  // of the sums of a thread's two rows
         float ratio[2]; // what brings them to the next slot's
     };
+    static constexpr int together = 2; // batches of a turn
+    static constexpr bool in_turns = !Operand::splits;
+
+    DEV static void await_turn(int of) { ptx::named_barrier(barrier_scaled + of, 256); }
+    DEV static void pass_turn(int to) { ptx::named_arrive(barrier_scaled + to, 256); }
+    // The first turn is consumer 0's; both have as many, and behind the last one it waits once more.
+    DEV void begin() const
+    {
+        if (in_turns && group == 1) pass_turn(0);
+    }
+    DEV void end() const
+    {
+        if (in_turns && group == 0) await_turn(0);
+    }
 
     DEV static void arrive(u64 &barrier)
     {
         __syncwarp();
         if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(Gemm::address(&barrier));
-    }
-    DEV void release_box(const Place &at) const
-    {
-        if (at.busy >= 0) arrive(gemm.s.empty[at.busy]);
     }
     DEV static void scale(Sums &sum, const float (&by)[2])
     {
@@ -121,39 +141,77 @@ template <class Gemm> struct MixedInPlace {
         arrive(gemm.s.empty_b[at.record.slot]);
         at.record.next();
     }
-    // A slot whose first batch is decoded. Products of a batch run while the next one is.
-    template <bool last> DEV void multiply_slot(Sums &sum, Fragments (&f)[2], Place &at) const
+    DEV void decode_turn(Fragments (&f)[together], Place &at, int i) const
     {
 #pragma unroll
+        for (int j = 0; j < together; j++) decode(f[j], at, i + j);
+    }
+    DEV void multiply_turn(Sums &sum, Fragments (&f)[together], Place &at) const
+    {
+        int busy[together];
+        await_turn(group);
+#pragma unroll
+        for (int j = 0; j < together; j++) {
+            ptx::mbarrier_wait(Gemm::address(&gemm.s.full[at.box.slot]), at.box.parity);
+            gemm.issue(sum, f[j], at.box.slot, 0, true);
+            busy[j] = at.box.slot;
+            at.box.next();
+        }
+        pass_turn(1 - group);
+        ptx::wgmma_wait<0>();
+#pragma unroll
+        for (int j = 0; j < together; j++) arrive(gemm.s.empty[busy[j]]);
+    }
+    // A slot whose first turn is decoded. The condition always holds: without one ptxas moves the
+    // multiplications behind await_turn().
+    template <bool last> DEV void multiply_slot(Sums &sum, Fragments (&f)[together], Place &at) const
+    {
+#pragma unroll
+        for (int i = 0; i < batches; i += together) {
+            if (scales && i == 0 && at.box.slot >= 0) scale(sum, at.ratio);
+            multiply_turn(sum, f, at);
+            if (i + together < batches || !last) decode_turn(f, at, (i + together) % batches);
+        }
+    }
+    // ... and one whose first batch is. The slot of A that is multiplied is busy; none: -1.
+    template <bool last>
+    DEV void multiply_beside(Sums &sum, Fragments (&f)[together], Place &at, int &busy) const
+    {
+        static_assert(!scales || in_turns);
+#pragma unroll
         for (int i = 0; i < batches; i++) {
-            const bool begins = scales && i == 0;
-            if (begins) {
-                ptx::wgmma_wait<0>();
-                scale(sum, at.ratio);
-            }
             ptx::mbarrier_wait(Gemm::address(&gemm.s.full[at.box.slot]), at.box.parity);
             gemm.issue(sum, f[i % 2], at.box.slot, 0, true);
-            if (!begins) ptx::wgmma_wait<1>();
-            release_box(at);
-            at.busy = at.box.slot;
+            ptx::wgmma_wait<1>();
+            if (busy >= 0) arrive(gemm.s.empty[busy]);
+            busy = at.box.slot;
             at.box.next();
             if (i + 1 < batches || !last) decode(f[1 - i % 2], at, (i + 1) % batches);
         }
     }
+    DEV void multiply_all_beside(Sums &sum, Fragments (&f)[together], Place &at, int slots) const
+    {
+        int busy = -1;
+        decode(f[0], at, 0);
+#pragma unroll 1
+        for (int i = 1; i < slots; i++) multiply_beside<false>(sum, f, at, busy);
+        multiply_beside<true>(sum, f, at, busy);
+        ptx::wgmma_wait<0>();
+        arrive(gemm.s.empty[busy]);
+    }
     DEV void multiply(Sums &sum, Boxes &box, Records &record, int slots) const
     {
-        static_assert(batches % 2 == 0 && Operand::batch == 64);
+        static_assert(batches % together == 0 && Operand::batch == 64 && Gemm::groups == 2);
         static_assert(!scales || Operand::promotion == Gemm::bk);
-        Place at = {box, record, -1, {1, 1}, {1, 1}};
-        Fragments f[2];
+        Place at = {box, record, {1, 1}, {1, 1}};
+        Fragments f[together];
 #pragma unroll
         for (int i = 0; i < Gemm::n / 2; i++) sum[i] = 0;
-        decode(f[0], at, 0);
+        if constexpr (!in_turns) return multiply_all_beside(sum, f, at, slots);
+        decode_turn(f, at, 0);
 #pragma unroll 1
         for (int i = 1; i < slots; i++) multiply_slot<false>(sum, f, at);
         multiply_slot<true>(sum, f, at);
-        ptx::wgmma_wait<0>();
-        release_box(at);
         if constexpr (scales) scale(sum, at.unit);
     }
 };
