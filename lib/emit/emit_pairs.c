@@ -8,8 +8,11 @@
 #include <math.h>
 
 enum {
-    MOST_ROTARY = 1 << 30,  /* columns are ints */
-    MOST_FREQUENCIES = 4096 /* of a table in a text; beyond, they are computed */
+    MOST_ROTARY = 1 << 30,   /* columns are ints */
+    MOST_FREQUENCIES = 4096, /* of a table in a text; beyond, they are computed */
+    SHARED_TEAM = 64,        /* threads of a row, and ... */
+    SHARED_HEADS = 4,        /* ... heads that it has at least, if its turns are made once for all, ... */
+    SHARED_ROTARY = 1024     /* ... in 4 KB of shared memory at most */
 };
 
 /* ---- Positions on several axes ---- */
@@ -255,24 +258,93 @@ static struct word frequency(const struct emitter *e, const char *pair)
     return half_turns(e->p, emit_word("a.a%d", port < 0 ? 0 : e->argument[port]).s, pair);
 }
 
+/* ---- Turns that all heads of a row share ---- */
+
+static bool turns_all(const struct emitter *e)
+{
+    const struct pairing *r = &e->p->pairing;
+    return r->rotary == r->head_dim && mul_counts(r->heads, r->head_dim) == e->w->columns;
+}
+
+bool rows_shares_turns(const struct emitter *e)
+{
+    const struct pairing *r = &e->p->pairing;
+    bool waits = false; /* for what is known of the row by its columns alone */
+    if (!rows_has_pairs(e) || e->w->team < SHARED_TEAM || e->w->folds) return false;
+    const struct step *s = &e->p->step[pair_step(e->p)];
+    for (int k = 1; k < s->nin; k++) waits = waits || (s->in[k] >= 0 && e->w->phase[s->in[k]] > 0);
+    return !waits && r->rotary >= 2 && r->rotary <= SHARED_ROTARY &&
+           e->w->columns >= SHARED_HEADS * r->rotary;
+}
+
+/* Does each piece of a thread stand at one place of its head? */
+static bool stays_in_head(const struct emitter *e)
+{
+    return e->w->team * e->w->width % e->p->pairing.head_dim == 0;
+}
+
+static void print_turn(struct emitter *e, const char *name, const char *pair)
+{
+    const struct step *s = &e->p->step[pair_step(e->p)];
+    rows_line(e, "const Pair f = %s;", frequency(e, pair).s);
+    if (has_axes(e->p)) rows_line(e, "const int on = axis(%s);", pair);
+    struct word turn = emit_word("port::turn(%s, f.a, f.b)", pair_position(e, s).s);
+    rows_line(e, "%s = %s;", name, scaled(e->p, turn.s).s);
+}
+
+void rows_make_turns(struct emitter *e)
+{
+    int i = pair_step(e->p);
+    wide pairs = (wide)e->p->pairing.rotary / 2;
+    rows_line(e, "Pair *const turns%d = rows::turns<%lld>();", i, pairs);
+    if (pairs > e->w->team) rows_line(e, "#pragma unroll 1");
+    rows_open(e,
+              pairs > e->w->team ? "for (int pair = lane; pair < %lld; pair += %d)"
+                                 : "if (const int pair = lane; pair < %lld)",
+              pairs, e->w->team);
+    print_turn(e, emit_word("turns%d[pair]", i).s, "pair");
+    rows_close(e);
+    if (!e->w->phase[i]) rows_line(e, "__syncthreads();");
+}
+
+void rows_take_turns(struct emitter *e)
+{
+    const struct pairing *r = &e->p->pairing;
+    int i = pair_step(e->p), turns = r->half || e->w->width == 1 ? e->w->width : e->w->width / 2;
+    if (!stays_in_head(e)) return;
+    rows_line(e, "const int first%d = rows::pair_spot<%lld, %lld, %lld, %s>(lane%s).pair;", i,
+              (wide)r->head_dim, (wide)r->rotary, (wide)r->heads, r->half ? "true" : "false",
+              e->w->width == 1 ? "" : emit_word(" * %d", e->w->width).s);
+    rows_line(e, "Pair turn%d[%d];", i, turns);
+    rows_line(e, "#pragma unroll");
+    rows_line(e, "for (int j = 0; j < %d; j++) turn%d[j] = turns%d[first%d + j];", turns, i, i, i);
+}
+
+/* The turn of element j of a piece. */
+static void find_turn(struct emitter *e, const char *pair)
+{
+    int i = pair_step(e->p);
+    const char *at = e->w->width == 1 ? "0" : e->p->pairing.half ? "j" : "j / 2";
+    if (!rows_shares_turns(e)) print_turn(e, "const Pair turn", pair);
+    else if (stays_in_head(e)) rows_line(e, "const Pair turn = turn%d[%s];", i, at);
+    else rows_line(e, "const Pair turn = turns%d[%s];", i, pair);
+}
+
 void rows_pair(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    bool alone = e->w->width == 1, half = e->p->pairing.half;
+    bool alone = e->w->width == 1, half = e->p->pairing.half, always = rows_shares_turns(e) && turns_all(e);
     struct word pair = emit_word("at%d.pair%s", i,
                                  alone  ? ""
                                  : half ? " + j"
                                         : " + j / 2"),
                 second = alone || half ? emit_word("at%d.second", i) : emit_word("j %% 2");
     rows_line(e, "float v%d = v%d;", i, s->in[0]);
-    rows_open(e, "if (at%d.turns)", i);
-    rows_line(e, "const Pair f = %s;", frequency(e, pair.s).s);
-    if (has_axes(e->p)) rows_line(e, "const int on = axis(%s);", pair.s);
-    struct word turn = emit_word("port::turn(%s, f.a, f.b)", pair_position(e, s).s);
-    rows_line(e, "const Pair turn = %s;", scaled(e->p, turn.s).s);
+    if (!always) rows_open(e, "if (at%d.turns)", i);
+    find_turn(e, pair.s);
     rows_line(e, "const float other = %s;", other_element(e, i).s);
     const char *op = e->p->pairing.op->name;
     rows_line(e, "v%d = %s ? pair::%s::apply(other, v%d, turn).b : pair::%s::apply(v%d, other, turn).a;", i,
               second.s, op, s->in[0], op, s->in[0]);
-    rows_close(e);
+    if (!always) rows_close(e);
 }

@@ -37,6 +37,11 @@ bool rows_has_partner(const struct emitter *e, int step);
 void rows_pair_partners(struct emitter *e, int step); /* where the piece stands in its pairs, and the
                                                          other elements if they are not in it */
 void rows_pair(struct emitter *e, int step);
+/* Are a row's turns the same for so many heads that its team makes them once, in shared memory? Then: makes
+ * them, ahead of the walks; and what a thread takes of them ahead of the walk that turns. */
+bool rows_shares_turns(const struct emitter *e);
+void rows_make_turns(struct emitter *e);
+void rows_take_turns(struct emitter *e);
 
 /* emit_rows_walk.c: the walks of a team over its row, and between them the row's values. */
 void rows_walk_team(struct emitter *e);

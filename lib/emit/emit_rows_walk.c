@@ -69,8 +69,12 @@ void rows_walk_team(struct emitter *e)
     if (e->exchange) rows_line(e, "summed.receive(%s);", c.s);
     if (e->exchange) print_ahead(e, true);
     rows_partials(e);
+    bool turns = rows_shares_turns(e);
     for (int phase = 0; phase < e->w->phases; phase++) {
         rows_row_values(e, phase);
+        if (turns && phase == 0) rows_make_turns(e);
+        if (turns && phase == e->w->phase[pair_step(e->p)]) rows_take_turns(e);
         print_walk(e, phase);
     }
+    if (turns) rows_line(e, "__syncthreads();"); /* the next row's are written over them */
 }

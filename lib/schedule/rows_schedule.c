@@ -273,6 +273,19 @@ static int state_floats(const struct rows_walk *w, const struct program *p)
     return floats;
 }
 
+/* Of a block's teams the one whose threads have all as many pieces, as many as it may have or fewer: a thread
+ * asks for all of a row's at once, behind no branch. */
+static int whole_team(const struct rows_walk *w)
+{
+    if (w->team < BLOCK_SMALL || w->pieces % w->team == 0) return w->team;
+    for (int items = TEAM_ITEMS; items > 0; items--) {
+        int64_t team = w->pieces / items;
+        bool whole = w->pieces % items == 0 && team % 32 == 0;
+        if (whole && team >= BLOCK_SMALL && team <= TEAM_MOST) return (int)team;
+    }
+    return w->team;
+}
+
 static void choose_team(struct rows_walk *w, const struct program *p)
 {
     bool many = has_many_states(w, p);
@@ -285,14 +298,17 @@ static void choose_team(struct rows_walk *w, const struct program *p)
     w->threads = BLOCK_SMALL;
     w->team = w->pieces <= 2 && !many ? 1 : w->pieces <= 2 * 32 ? 32 : BLOCK_SMALL; /* whole warps fold */
     while (w->team >= BLOCK_SMALL && w->team < TEAM_MOST && w->pieces > items * w->team) w->team *= 2;
+    if (!w->folds) w->team = whole_team(w);
     w->threads = MAX(w->threads, w->team);
     w->items = CEIL_DIV(w->pieces, w->team);
 }
 
-/* May the first walk's load i be made before there are row values? A table's needs one. */
+/* May the first walk's load i be made before there are row values? A table's needs one. Turns are made while
+ * it is on its way. */
 static bool may_lead(const struct rows_walk *w, const struct program *p, const bool *needed, int i)
 {
-    return w->team && needed[i] && p->port[p->step[i].port].role == USE_LOAD && is_live(w, p, STEP_PARTIAL);
+    bool turns = w->team > 32 && is_live(w, p, STEP_PAIR), waits = turns || is_live(w, p, STEP_PARTIAL);
+    return w->team && needed[i] && p->port[p->step[i].port].role == USE_LOAD && waits;
 }
 
 /* Loads of more than one phase, and those to be made ahead, as long as they fit. */

@@ -12,7 +12,8 @@
  * Without reductions (team 0) threads walk over pieces. With them a team of threads walks one row, once
  * for each phase: a value is of phase k if it needs k reductions of its row to be finished before.
  * Later walks compute column values again from their loads; a load that they share and that fits is kept
- * in registers.
+ * in registers. A block that is one team has as many threads as give each of them equally many pieces, if
+ * there is such a number; it makes the turns of a row's pairs once for all heads.
  *
  * Where columns are folded, `across` times `down` threads of a block have a piece each of the same columns,
  * and fold every down-th row of a part of a matrix: a block for each matrix, part and slab of columns. Where

@@ -66,4 +66,11 @@ template <int head_dim, int rotary, int heads, bool half> DEV PairSpot pair_spot
     return {true, second, half ? first : first / 2, second ? c - apart : c + apart};
 }
 
+// Room for the turns of a row's pairs, which its threads make together.
+template <int pairs> DEV Pair *turns()
+{
+    __shared__ Pair room[pairs];
+    return room;
+}
+
 } // namespace coda::rows

@@ -398,18 +398,57 @@ static void embedding_norm(struct rig *r)
 /* ---- Rotary embedding ---- */
 
 /* Positions are of so many numbers; 0: there are none. */
-static void rope(struct rig *r, struct pairing spec, int64_t columns, int axes)
+static int turned(struct rig *r, int x, struct pairing spec, int axes)
 {
-    rig_init(r, PROGRAM_ROWS, 3, DIMS(2, 24, columns));
+    int ids = axes ? rig_ids(r, 48 * axes, 100000, 2) : -1, at[STEP_MAX_INPUTS] = {-1};
     spec.base = 10000;
     spec.period = 24;
     r->p.pairing = spec;
-    int x = matrix(r, CODA_BF16, 1);
-    int ids = axes ? rig_ids(r, 48 * axes, 100000, 2) : -1, at[STEP_MAX_INPUTS] = {-1};
     for (int i = 0; i < axes; i++) at[i] = rig_load(r, ids, i, DIMS(24 * axes, axes, 0));
     int turned = rig_rope(r, x, at[0]);
     for (int i = 1; i < axes; i++) r->step[turned].in[r->step[turned].nin++] = at[i];
-    store_matrix(r, turned, CODA_BF16);
+    return turned;
+}
+static void rope(struct rig *r, struct pairing spec, int64_t columns, int axes)
+{
+    rig_init(r, PROGRAM_ROWS, 3, DIMS(2, 24, columns));
+    store_matrix(r, turned(r, matrix(r, CODA_BF16, 1), spec, axes), CODA_BF16);
+}
+
+/* A norm of all heads ahead of it: the row's team makes its turns once. */
+static void rope_normed(struct rig *r, coda_dtype dtype, struct pairing spec, int64_t columns, int axes)
+{
+    float params[] = {1.0f / (float)columns, 1e-5f};
+    rig_init(r, PROGRAM_ROWS, 3, DIMS(2, 24, columns));
+    int x = matrix(r, dtype, 1), rstd = rig_map(r, "rsqrt_mean", rig_reduce(r, "sum_sq", x, -1), -1, params);
+    store_matrix(r, turned(r, rig_map(r, "mul", x, rstd, NULL), spec, axes), dtype);
+}
+static void rope_normed_axes(struct rig *r)
+{
+    struct pairing spec = {.head_dim = 128, .rotary = 128, .heads = 20, .section = {22, 21, 21}};
+    rope_normed(r, CODA_BF16, spec, 2560, 3);
+}
+static void rope_normed_half(struct rig *r)
+{
+    rope_normed(r, CODA_F16, (struct pairing){.head_dim = 96, .rotary = 64, .heads = 7, .half = true}, 1056,
+                1);
+}
+static void rope_normed_pairs(struct rig *r) /* no thread stays at one place of its head */
+{
+    rope_normed(r, CODA_BF16, (struct pairing){.head_dim = 88, .rotary = 40, .heads = 14}, 1320, 1);
+}
+static void rope_normed_alone(struct rig *r) /* one column a thread and turn, more pairs than threads */
+{
+    rope_normed(r, CODA_BF16, (struct pairing){.head_dim = 515, .rotary = 514, .heads = 4}, 2061, 0);
+}
+
+/* Turned ahead of the row's statistic. */
+static void rope_summed(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 3, DIMS(2, 24, 1024));
+    struct pairing spec = {.head_dim = 64, .rotary = 64, .heads = 16};
+    int y = turned(r, matrix(r, CODA_BF16, 1), spec, 1);
+    store_matrix(r, rig_map(r, "sub", y, rig_reduce(r, "max", y, -1), NULL), CODA_F16);
 }
 
 /* Frequencies, every third of a vector, a scale and the inverse. */
@@ -664,6 +703,11 @@ const struct rows_case rows_cases[] = {
     {"embedding, odd", embedding_odd},
     {"embedding, norm", embedding_norm},
     {"rope, half", rope_half},
+    {"rope, normed axes", rope_normed_axes},
+    {"rope, normed half", rope_normed_half},
+    {"rope, normed pairs", rope_normed_pairs},
+    {"rope, normed alone", rope_normed_alone},
+    {"rope, summed", rope_summed},
     {"rope, pairs", rope_pairs},
     {"rope, partial", rope_partial},
     {"rope, partial pairs", rope_partial_pairs},
