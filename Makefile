@@ -25,9 +25,11 @@ SRC    := $(wildcard lib/*.c lib/*/*.c jit/*.c cache/*.c primitives/closed_text.
 # they are in $FAKED, where a build gives it, but for programs, which runs read beside each other.
 PLANNING := $(filter-out lib/schedule/variants.c,$(wildcard $(patsubst %,lib/%/*.c,rewrite program plan fuse schedule emit)))
 UNSEEN := $(if $(and $(FAKED),$(filter thread,$(SAN))),$(filter-out lib/program/%,$(PLANNING)))
-OBJ    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(UNSEEN),$(SRC))) $(UNSEEN:%.c=$(FAKED)/%.o) $(BUILD)/prim.o
 PRIMS  := $(sort $(wildcard primitives/*.cuh primitives/*/*.cuh))
 REFS   := $(sort $(wildcard primitives/ref/*.c))
+# A hundred small files, most of whose time is their headers': a build beside another one, of a sanitizer, has them in one.
+IN_ONE := $(if $(and $(FAKED),$(SAN)),$(REFS))
+OBJ    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(UNSEEN) $(IN_ONE),$(SRC))) $(UNSEEN:%.c=$(FAKED)/%.o) $(if $(IN_ONE),$(BUILD)/refs.o) $(BUILD)/prim.o
 PACKERS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard lib/pack/*.c))
 
 all: $(BUILD)/libcoda.so $(BUILD)/libcoda.a $(BUILD)/coda
@@ -41,8 +43,9 @@ MAKEFLAGS += --no-builtin-rules
 CPU_ROWS := cpu_memory cpu_frame cpu_ports cpu_reduce cpu_steps
 # Of a row's tail, n mod 16, references make no smaller vectors: a tenth of their code. GCC's option.
 NO_EPILOGUES := $(if $(findstring Free Software,$(shell $(CC) --version)),--param vect-epilogues-nomask=0)
-$(REFS:%.c=$(BUILD)/%.o) $(CPU_ROWS:%=$(BUILD)/lib/cpu/%.o): ALL_CFLAGS += $(NO_EPILOGUES)
-$(REFS:%.c=$(BUILD)/%.o) $(CPU_ROWS:%=$(BUILD)/lib/cpu/%.o) $(PACKERS): ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
+REF_OBJ := $(REFS:%.c=$(BUILD)/%.o) $(BUILD)/refs.o
+$(REF_OBJ) $(CPU_ROWS:%=$(BUILD)/lib/cpu/%.o): ALL_CFLAGS += $(NO_EPILOGUES)
+$(REF_OBJ) $(CPU_ROWS:%=$(BUILD)/lib/cpu/%.o) $(PACKERS): ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
 # GCC follows the variables of dot.c's loops, of which each is there thirty times over, for as long as it compiles them.
 $(BUILD)/lib/cpu/dot.o: ALL_CFLAGS += $(if $(NO_EPILOGUES),-fno-var-tracking-assignments)
 # What checks, reads and prints is small rather than fast; the rooms that plan and what a run goes through are not among it.
@@ -89,6 +92,14 @@ $(BUILD)/prim.c: $(BUILD)/embed $(PRIMS) $(REFS) $(sort $(dir $(PRIMS)))
 	$(BUILD)/embed primitives $(PRIMS:primitives/%=%) > $@.tmp && mv $@.tmp $@
 $(BUILD)/prim.o: $(BUILD)/prim.c
 	$(CC) $(ALL_CFLAGS) -c $< -o $@
+# All references as one file: what each of several calls by the same name has that of its file before it.
+$(BUILD)/refs.c: $(REFS)
+	@mkdir -p $(@D)
+	@{ echo '#include "primitives/ref/ref.h"'; for f in $(REFS); do n=$${f##*/}; \
+	    for w in init push merge finish fold fold_of fold_v2 fold_v3 fold_v4; do echo "#undef $$w"; echo "#define $$w $${n%.c}_$$w"; done; \
+	    echo "#include \"$$f\""; done; } > $@
+$(BUILD)/refs.o: $(BUILD)/refs.c
+	$(CC) $(ALL_CFLAGS) -I. -c $< -o $@
 
 # The names of the calls of coda.h that return a value, without "coda_": CODA_BUILDERS(X) is X(input) X(weight) ...
 $(BUILD)/builders.h: include/coda.h
