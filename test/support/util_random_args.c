@@ -231,6 +231,7 @@ void **random_args(const graph *g, uint64_t seed, bool evaluate)
 void random_args_free(const graph *g, void **args)
 {
     int count = 0;
+    if (!g || !args) return;
     for (int i = 0; i < g->nodes; i++) {
         if (!op_is_leaf(g->node[i].op)) continue;
         if (g->node[i].op == OP_GROUP) coda_group_free(args[count++]);
