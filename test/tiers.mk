@@ -10,7 +10,7 @@ FULL  := $(if $(filter test-full,$(MAKECMDGOALS)),1)
 ifdef FULL
 export CODA_FULL = 1
 else
-export CODA_SHARE = 4
+export CODA_SHARE = 6
 endif
 
 # The leak checker at times dies on the thread-local memory of NVRTC, if it follows that. What is freed waits for 16 MB of

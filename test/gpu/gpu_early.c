@@ -19,7 +19,7 @@
 
 int gpu_early(void);
 
-enum { SEEDS = 12, FEW_SEEDS = 4 };
+enum { SEEDS = 12, FEW_SEEDS = 2 };
 
 static const struct {
     const char *name, *text;

@@ -424,7 +424,10 @@ int gpu_ranks(void)
                 if (!emulated || is_taken(e, own)) failed += check_exchange(e, &gpu);
             for (int i = 0; i < (int)(sizeof layers / sizeof *layers) && !emulated; i++)
                 failed += check_layer(&layers[i], &gpu);
-            if (emulated) failed += check_layer(&small, &gpu) + check_layer(&wide, &gpu);
+            if (emulated && (!scale_is_thinned() || scale_takes_half(own)))
+                failed += check_layer(&small, &gpu);
+            if (emulated && (!scale_is_thinned() || !scale_takes_half(own)))
+                failed += check_layer(&wide, &gpu);
         }
         setenv("CODA_EXCHANGE", "nccl", 1);
         if (!emulated) failed += check_missing(&gpu);

@@ -4,8 +4,8 @@
  *     ONE(test)            a test
  *     EACH(test, count)    a test for each _i in 0..count-1; under a sanitizer for half of many, by the seed
  *     RANGE(test, a, b)    a test for each _i in a..b-1
- *     SOME(test, count)    EACH, of which `make test` takes one in three by the seed; of many, and under a
- *                          sanitizer, one in six
+ *     SOME(test, count)    EACH, of which `make test` takes one in five by the seed, of the first six one in
+ *                          three; of many, and under a sanitizer, one in fifteen and one in six
  *     CASE("nvrtc")        the rest is in a case of that name; tests before it in one named like the suite
  *
  * What holds for a case: AROUND(set_up, tear_down) runs beside each test, in its process, AROUND_ALL beside

@@ -6,7 +6,7 @@
 #include "util_scale.h"
 
 /* A full run takes one case in SLOWER, and ten times as many; a short one takes one in SHORT of these, and
- * `make test` half of that. */
+ * `make test` a third of that. */
 #if defined(__SANITIZE_THREAD__)
 enum { SLOWER = 12, SHORT = 2 };
 #elif defined(__SANITIZE_ADDRESS__)
@@ -34,16 +34,24 @@ bool scale_is_thinned(void) { return !scale_is_full() && thinned() > 1; }
 
 int scaled(int n)
 {
-    int of = scale_is_thinned() ? 2 * SHORT : SHORT;
+    int of = scale_is_thinned() ? 3 * SHORT : SHORT;
     int share = (scale_is_full() ? n * FULL : (n + of - 1) / of) / SLOWER;
     return share > 0 ? share : 1;
 }
 
-/* One in a few is asked of sets of a few, of which some case is always to run. */
+/* One in 2 or 3 is asked of sets of a few, too, of which some case is always to run. Where there are more, a
+ * thinned run takes one in 3 or 5 of the others: these have no common factor, so that of a set of which both
+ * are asked every case has a seed that takes it. */
+static uint64_t one_in_a_few(int n, int i)
+{
+    static const uint64_t rarer[] = {1, 1, 3, 5};
+    return scale_is_thinned() && i >= 2 * n ? rarer[n] : (uint64_t)n;
+}
+
 bool scale_takes_one_in(int n, int i)
 {
     enum { FEW = 3 };
-    uint64_t of = (uint64_t)n * (n > FEW ? thinned() : 1);
+    uint64_t of = n > FEW ? (uint64_t)n * thinned() : one_in_a_few(n, i);
     return scale_is_full() || ((uint64_t)i + random_seed()) % of == 0;
 }
 

@@ -2,8 +2,9 @@
  * util_scale.h -- how much of a large set of cases a run takes.
  *
  * `make test` takes a part of a share that covers what matters, and a few more, both drawn by its seed, so
- * that many runs see everything; `make test-full` ($CODA_FULL=1) takes all. $CODA_SHARE=4, which `make test`
- * sets, quarters the parts that a test asks for, but one in 2 or 3; a GPU takes them as the tests say.
+ * that many runs see everything; `make test-full` ($CODA_FULL=1) takes all. $CODA_SHARE=6, which `make test`
+ * sets, is how many times smaller it takes the parts that a test asks for; of one in 2 or 3, behind the first
+ * few, one in 3 or 5. A GPU takes them as the tests say.
  * Sanitizers, under which a case takes five to twenty times as long, take a smaller share: they look at
  * code, not at numbers.
  */
@@ -25,11 +26,11 @@ bool scale_is_full(void);
 /* Does this run take smaller shares of costly sets than the tests say? `make test` does, by $CODA_SHARE. */
 bool scale_is_thinned(void);
 
-/* How many random cases to draw of n: ten times as many in a full run, an eighth in `make test`, else a
+/* How many random cases to draw of n: ten times as many in a full run, a twelfth in `make test`, else a
  * quarter, and a smaller share under sanitizers; at least one. */
 int scaled(int n);
 
-/* Does this run take case i of a set that costs much? All in a full run; else one in n, by the seed. */
+/* Does this run take case i of a set that costs much? All in a full run; else one in n, or fewer, by seed. */
 bool scale_takes_one_in(int n, int i);
 static inline bool scale_takes_half(int i) { return scale_takes_one_in(2, i); }
 

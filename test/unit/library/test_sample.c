@@ -136,6 +136,7 @@ START_TEST(frequencies_are_the_probabilities)
     int64_t count[COLUMNS] = {0}, degrees = -1;
     struct random r = {99};
     if (SANITIZED && !scale_takes_one_in(ARRAY_SIZE(laws), _i)) return;
+    if (scale_is_thinned() && !scale_takes_half(_i)) return;
     for (int i = 0; i < COLUMNS; i++) wide[i] = x[i] = (float)(1.5 * random_normal(&r));
     sample_probabilities(wide, COLUMNS, &laws[_i], p);
     draw_all(&laws[_i], x, id);
