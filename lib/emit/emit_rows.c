@@ -174,9 +174,7 @@ static void print_team(struct emitter *e)
                        : w->team == 1
                            ? emit_word("(i64)block.index() * %d + threadIdx.x", teams)
                            : emit_word("(i64)block.index() * %d + threadIdx.x / %d", teams, w->team);
-    if (w->team > 1)
-        rows_line(e, teams == 1 ? "const int lane = threadIdx.x;" : "const int lane = threadIdx.x %% %d;",
-                  w->team);
+    if (!rows_are_early(e)) rows_lane(e);
     rows_open(e, "for (i64 row = %s; row < %s; row += (i64)block.count()%s)", mine.s, rows_count(e).s,
               times(teams).s);
     rows_starts(e);
@@ -222,6 +220,7 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
     emit_body(e->t);
     e->depth = 1;
     if (s->early) emit_launch_next(e->t);
+    if (s->grid && rows_are_early(e)) rows_walk_early(e);
     if (s->pdl) rows_line(e, "ptx::grid_wait();");
     if (e->exchange) begin_exchange(e);
     if (s->grid && e->w->folds) rows_fold_columns(e);

@@ -45,6 +45,10 @@ void rows_take_turns(struct emitter *e);
 
 /* emit_rows_walk.c: the walks of a team over its row, and between them the row's values. */
 void rows_walk_team(struct emitter *e);
+/* What all rows share, asked for once, ahead of the wait: is there any, and its walk, by lanes. */
+bool rows_are_early(const struct emitter *e);
+void rows_walk_early(struct emitter *e);
+void rows_lane(struct emitter *e);
 
 /* emit_columns.c: kernels whose threads fold columns, or finish what was folded. */
 int rows_shared_floats(const struct emitter *e); /* for states of a block; 0: it needs none */
@@ -77,6 +81,8 @@ void rows_pointers(struct emitter *e);                       /* where the row of
 void rows_partials(struct emitter *e);              /* states of the row, to be finished */
 void rows_row_values(struct emitter *e, int phase); /* and the stores of such */
 void rows_kept(struct emitter *e);                  /* room for kept loads */
+void rows_early_room(struct emitter *e);            /* for loads of what all rows share; and these, at c */
+void rows_read_early(struct emitter *e);
 /* Into it, what the first walk needs at c: sums over ranks, or all else. */
 void rows_read_ahead(struct emitter *e, bool summed);
 void rows_piece(struct emitter *e, int phase); /* the walk's column values at c */

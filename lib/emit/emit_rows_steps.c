@@ -335,8 +335,23 @@ static void read_piece(struct emitter *e, int i)
     else if (s->port == e->summed && e->w->team) rows_line(e, "summed.load(%s, i);", x.s);
     else if (s->port == e->summed)
         rows_line(e, "summed.receive(0);"), rows_line(e, "summed.load(%s, 0);", x.s);
+    else if (e->w->early[i]) rows_line(e, "early%d[i].read(%s);", i, x.s);
     else if (e->w->packed[s->port]) rows_line(e, "%sport::load_piece(%s, p%d + c);", guard.s, x.s, s->port);
     else rows_line(e, "%s%s[0] = %s;", guard.s, x.s, element(e, s->port).s);
+}
+
+void rows_early_room(struct emitter *e)
+{
+    for (int i = 0; i < e->p->steps; i++)
+        if (e->w->early[i])
+            rows_line(e, "port::Piece<%s, %d> early%d[%lld];", emit_dtype(port_of(e, &e->p->step[i])->dtype),
+                      e->w->width, i, (wide)e->w->items);
+}
+
+void rows_read_early(struct emitter *e)
+{
+    for (int i = 0; i < e->p->steps; i++)
+        if (e->w->early[i]) rows_line(e, "early%d[i].load(a.a%d + c);", i, e->argument[e->p->step[i].port]);
 }
 
 void rows_read_ahead(struct emitter *e, bool summed)

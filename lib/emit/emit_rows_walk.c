@@ -59,6 +59,31 @@ static void print_ahead(struct emitter *e, bool summed)
     rows_close(e);
 }
 
+bool rows_are_early(const struct emitter *e)
+{
+    for (int i = 0; i < e->p->steps; i++)
+        if (e->w->early[i]) return true;
+    return false;
+}
+
+void rows_lane(struct emitter *e)
+{
+    if (e->w->team == 1) return;
+    rows_line(e,
+              e->w->team == e->w->threads ? "const int lane = threadIdx.x;"
+                                          : "const int lane = threadIdx.x %% %d;",
+              e->w->team);
+}
+
+void rows_walk_early(struct emitter *e)
+{
+    rows_lane(e);
+    rows_early_room(e);
+    open_walk(e);
+    rows_read_early(e);
+    rows_close(e);
+}
+
 /* Ranks' words are on their way while a row's other pieces are loaded. */
 void rows_walk_team(struct emitter *e)
 {

@@ -133,6 +133,14 @@ int load_from(struct writer *w, int value, int64_t first, const struct type *t, 
     return load_by(w, value, first, t, w->gr->view[value].stride, as);
 }
 
+/* Does a program of rows load the same columns for each of them, which no program of a run writes? */
+static bool loads_early(const struct writer *w, int base, const int64_t *stride)
+{
+    bool early = w->q->p.kind == PROGRAM_ROWS && base_is_steady(w->gr, base);
+    for (int d = 0; d + 1 < w->q->p.rank; d++) early = early && !stride[d];
+    return early;
+}
+
 int load_by(struct writer *w, int value, int64_t first, const struct type *t, const int64_t *by,
             const struct type *as)
 {
@@ -149,6 +157,7 @@ int load_by(struct writer *w, int value, int64_t first, const struct type *t, co
     struct tensor_use port = port_new(USE_LOAD, buffer_of(w->gr, v.base), v.offset + first, t->dtype, value);
     memcpy(port.stride, stride, sizeof port.stride);
     port.version = w->gr->site[v.base].version;
+    port.steady = loads_early(w, v.base, stride);
     domain_use_samples(w->q, &seen, v.stride, as, stride);
     w->gr->site[v.base].need = true;
     int index = add_port(w, port);

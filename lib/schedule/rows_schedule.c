@@ -11,9 +11,11 @@ enum {
     TEAM_ITEMS = 4,    /* pieces a thread of a block should have */
     BLOCK_SMALL = 128, /* threads of a block whose teams are warps, parts of these, or threads */
     BLOCK_FLAT = 256,
-    KEPT_FLOATS = 64, /* registers for loads that are used again, or made ahead, and columns' states */
-    LANE_STATES = 4,  /* of a row, that one thread may merge before others help it: ... */
-    FEW_LANES = 4,    /* ... so many, or a warp; each step more costs a shuffle of a state */
+    KEPT_FLOATS = 64,    /* registers for loads that are used again, or made ahead, and columns' states */
+    LANE_STATES = 4,     /* of a row, that one thread may merge before others help it: ... */
+    FEW_LANES = 4,       /* ... so many, or a warp; each step more costs a shuffle of a state */
+    EARLY_BYTES = 128,   /* registers for loads of what all rows share ... */
+    EARLY_BLOCKS = 1024, /* ... in so many blocks */
     PIECE_MOST = 8,
     PIECE_FLOATS = 128 /* registers for pieces that a walk loads, and stores */
 };
@@ -311,6 +313,31 @@ static bool may_lead(const struct rows_walk *w, const struct program *p, const b
     return w->team && needed[i] && p->port[p->step[i].port].role == USE_LOAD && waits;
 }
 
+/* Are load i's columns the same for all rows, and written by no program of a run? */
+static bool is_of_all_rows(const struct rows_walk *w, const struct program *p, int i)
+{
+    const struct step *s = &p->step[i];
+    const struct tensor_use *port = &p->port[s->port];
+    bool moves = w->packed[s->port] && w->width > 1 && !use_is_packed(port);
+    bool shared = port->role == USE_LOAD && port->steady && moves;
+    for (int d = 0; d + 1 < w->rank; d++) shared = shared && !w->stride[s->port][d];
+    return shared;
+}
+
+/* Gains and biases of a norm, as they are stored, as long as they fit: of few blocks, which wait for each trip to
+ * memory. Of more, others run meanwhile, and registers are what they lack. */
+static void choose_early(struct rows_walk *w, const struct program *p)
+{
+    int64_t bytes = 0;
+    bool few = w->team && !w->folds && !w->finishes && rows_blocks(w, p) <= EARLY_BLOCKS;
+    for (int i = 0; i < p->steps && few && !p->prepare; i++) {
+        if (!w->live[i] || !is_column_load(&p->step[i]) || !is_of_all_rows(w, p, i)) continue;
+        int64_t each = w->items * w->width * dtype_bytes(p->port[p->step[i].port].dtype, 1);
+        w->early[i] = bytes + each <= EARLY_BYTES;
+        if (w->early[i]) bytes += each;
+    }
+}
+
 /* Loads of more than one phase, and those to be made ahead, as long as they fit. */
 static void choose_kept(struct rows_walk *w, const struct program *p, bool *needed, int *uses)
 {
@@ -322,7 +349,7 @@ static void choose_kept(struct rows_walk *w, const struct program *p, bool *need
     rows_needs(w, p, 0, needed);
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
-        if (!is_column_load(s) || (w->width > 1 && !w->packed[s->port])) continue;
+        if (!is_column_load(s) || (w->width > 1 && !w->packed[s->port]) || w->early[i]) continue;
         bool leads = may_lead(w, p, needed, i);
         w->kept[i] = (leads || uses[i] > 1) && floats + each <= KEPT_FLOATS;
         w->ahead[i] = leads && w->kept[i];
@@ -337,6 +364,7 @@ coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct pro
     w->live = ARENA_NEW(arena, bool, p->steps);
     w->kept = ARENA_NEW(arena, bool, p->steps);
     w->ahead = ARENA_NEW(arena, bool, p->steps);
+    w->early = ARENA_NEW(arena, bool, p->steps);
     w->phase = ARENA_NEW(arena, int, p->steps);
     w->partner = ARENA_NEW(arena, bool, p->steps);
     w->packed = ARENA_NEW(arena, bool, p->ports);
@@ -349,6 +377,7 @@ coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct pro
     join_dimensions(w, p, !has_column_store(w, p) && !is_live(w, p, STEP_REDUCE));
     choose_width(w, p);
     choose_team(w, p);
+    choose_early(w, p);
     choose_kept(w, p, needed, uses);
     columns_walk(w, p);
     return CODA_OK;
@@ -363,6 +392,7 @@ void rows_spread(struct rows_walk *w, const struct program *p)
     w->team = w->threads = (int)MIN(CEIL_DIV(w->pieces, spread * WARP) * WARP, MOST_THREADS);
     w->items = CEIL_DIV(w->pieces, w->team);
     each = w->items * w->width;
+    memset(w->early, 0, sizeof *w->early * (size_t)p->steps);
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
         if (!w->live[i] || !is_column_load(s) || !w->packed[s->port] || p->port[s->port].role != USE_LOAD)

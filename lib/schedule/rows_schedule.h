@@ -44,6 +44,7 @@ struct rows_walk {
     int *phase;    /* steps: of the value; of a store, of what it stores */
     bool *kept;    /* steps: a load that a thread keeps for later phases */
     bool *ahead;   /* steps: ... and that it makes before its row's values */
+    bool *early;   /* steps: a load of what all rows share, made once, before the kernel ahead has ended */
     bool *partner; /* steps: an element's partner is made of it */
     bool *packed;  /* ports: pieces move as a whole */
 };

@@ -57,6 +57,20 @@ template <class T, i32 n> DEV void load_piece(float (&x)[n], const T *p)
         for (i32 k = 0; k < width; k++) x[i + k] = to_float(v.at[k]);
     }
 }
+// A piece as it is stored, which is asked for long before it is read.
+template <class T, i32 n> struct Piece {
+    static constexpr i32 width = move_width<T, n>();
+    Vector<T, width> part[n / width];
+
+    DEV void load(const T *p)
+    {
+        for (i32 i = 0; i < n / width; i++) part[i] = ((const Vector<T, width> *)p)[i];
+    }
+    DEV void read(float (&x)[n]) const
+    {
+        for (i32 i = 0; i < n; i++) x[i] = to_float(part[i / width].at[i % width]);
+    }
+};
 // The same, where instructions count: two elements of 16 bits are taken apart from one word, not from halves.
 template <class T, i32 n> DEV void load_words(float (&x)[n], const T *p)
 {

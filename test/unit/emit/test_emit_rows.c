@@ -142,6 +142,24 @@ START_TEST(loads_go_ahead_of_states)
 }
 END_TEST
 
+/* Ahead of the wait only what no program of a run writes is there; coda_prepare makes even that. A column of
+ * the matrix itself is another one in each row. */
+START_TEST(what_all_rows_share_is_loaded_once_and_early)
+{
+    for (int i = 0; i < 3; i++) {
+        struct rig r;
+        named("rms norm, wide")->build(&r);
+        for (int q = 0; q < r.p.ports; q++) r.port[q].steady = i > 0;
+        r.p.prepare = i > 1;
+        ck_assert_int_eq(rig_emit(&r, &rows_target), CODA_OK);
+        const char *early = strstr(r.k.text, "port::Piece<"), *wait = strstr(r.k.text, "grid_wait");
+        ck_assert_msg((early != NULL) == (i == 1), "%s", r.k.text);
+        ck_assert_msg(!early || (early < wait && !strstr(early + 1, "port::Piece<")), "%s", r.k.text);
+        rig_free(&r);
+    }
+}
+END_TEST
+
 START_TEST(a_load_of_two_phases_is_kept_if_it_fits)
 {
     expect("rms norm, wide", "float x0[4][8]", true);
@@ -218,5 +236,5 @@ TESTS(emit_rows, TAG("nvrtc"), EACH(compiles, rows_case_count), EACH(user_maps, 
       CASE("emit_rows"), ONE(pieces_are_as_wide_as_memory_allows), ONE(dimensions_join_where_strides_allow),
       ONE(teams_grow_with_their_rows), ONE(lanes_share_the_states_of_a_row), ONE(states_are_read_twice),
       ONE(columns_are_folded_by_blocks), ONE(loads_go_ahead_of_states),
-      ONE(a_load_of_two_phases_is_kept_if_it_fits), ONE(empty_domains_are_not_launched),
-      ONE(same_program_same_text), ONE(large_domains_count_in_64_bits));
+      ONE(what_all_rows_share_is_loaded_once_and_early), ONE(a_load_of_two_phases_is_kept_if_it_fits),
+      ONE(empty_domains_are_not_launched), ONE(same_program_same_text), ONE(large_domains_count_in_64_bits));
