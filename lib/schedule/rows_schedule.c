@@ -324,8 +324,8 @@ static bool is_of_all_rows(const struct rows_walk *w, const struct program *p, i
     return shared;
 }
 
-/* Gains and biases of a norm, as they are stored, as long as they fit: of few blocks, which wait for each trip to
- * memory. Of more, others run meanwhile, and registers are what they lack. */
+/* Gains and biases of a norm, as they are stored, as long as they fit: of few blocks, which wait for each
+ * trip to memory. Of more, others run meanwhile, and registers are what they lack. */
 static void choose_early(struct rows_walk *w, const struct program *p)
 {
     int64_t bytes = 0;

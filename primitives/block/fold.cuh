@@ -72,11 +72,23 @@ template <class R, i32 lanes> struct States {
             if (first + i * step < blocks) part[i] = port::load_partial<R>(p, row, first + i * step, blocks);
         }
     }
-    // What is not there is empty, and would change no bit of what finish() makes.
+    // What is not there is empty, and would change no bit of what finish() makes. A reduction that can joins
+    // four neighbours at one time.
+    template <class Q> DEV static constexpr bool has_four(decltype(Q::template merge_all<4>) *)
+    {
+        return each % 4 == 0;
+    }
+    template <class Q> DEV static constexpr bool has_four(...) { return false; }
     DEV void join()
     {
+        constexpr bool four = has_four<R>(nullptr);
+        if constexpr (four) {
 #pragma unroll
-        for (i32 near = 1; near < each; near *= 2)
+            for (i32 i = 0; i < each; i += 4)
+                R::merge_all(reinterpret_cast<typename R::State(&)[4]>(part[i]));
+        }
+#pragma unroll
+        for (i32 near = four ? 4 : 1; near < each; near *= 2)
 #pragma unroll
             for (i32 i = 0; i + near < each; i += 2 * near)
                 if (i + near < there) R::merge(part[i], part[i + near]);

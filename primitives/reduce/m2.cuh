@@ -27,6 +27,22 @@ struct m2 {
         s.v[1] = fmaf(d, part, s.v[1]);
         s.v[0] = n;
     }
+    // All of several states into the first one, with one reciprocal; what is empty changes no bit.
+    template <i32 count> DEV static void merge_all(State (&s)[count])
+    {
+        float origin = 0.0f, n = 0.0f, shift = 0.0f, squares = 0.0f;
+#pragma unroll
+        for (i32 i = 0; i < count; i++) n += s[i].v[0], origin = s[i].v[0] > 0.0f ? s[i].v[1] : origin;
+        const float each = n > 0.0f ? math::rcp(n) : 0.0f;
+#pragma unroll
+        for (i32 i = 0; i < count; i++) shift = fmaf(s[i].v[0] * each, s[i].v[1] - origin, shift);
+#pragma unroll
+        for (i32 i = 0; i < count; i++) {
+            const float d = s[i].v[0] > 0.0f ? s[i].v[1] - origin - shift : 0.0f;
+            squares += fmaf(d * s[i].v[0], d, s[i].v[2]);
+        }
+        s[0].v[0] = n, s[0].v[1] = origin + shift, s[0].v[2] = squares;
+    }
     DEV static float finish(const State &s) { return s.v[2] + (s.v[1] - s.v[1]); } // infinite mean: NaN
 };
 } // namespace coda::reduce

@@ -309,6 +309,14 @@ float shim_partials(float room[16], const float x[8])
     return reduce::sum::finish(states.merged(room, 1, 8));
 }
 
+void shim_join_tiles(float out[2], const float *states, int tiles)
+{
+    block::States<reduce::mean, 1> all;
+    all.load(states, 0, tiles);
+    const auto row = all.merged(states, 0, tiles);
+    out[0] = reduce::mean::finish(row), out[1] = reduce::m2::finish(row);
+}
+
 uint32_t shim_pack(int dtype, float lo, float hi)
 {
     return dtype == 2 ? pack2<bf16>(lo, hi) : pack2<f16>(lo, hi);

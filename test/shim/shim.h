@@ -42,6 +42,8 @@ void shim_load(int dtype, enum shim_way way, float x[8], const void *p, int64_t 
 void shim_store(int dtype, enum shim_way way, void *p, const float x[8], int64_t stride, int64_t count);
 /* Stores eight sums as partials of row 1 of 2 and finishes them. */
 float shim_partials(float room[16], const float x[8]);
+/* Mean and M2 of a row of which `tiles` have left states {n, mean, M2}. */
+void shim_join_tiles(float out[2], const float *states, int tiles);
 /* {lo, hi} of pack2, and back through unpack2. */
 uint32_t shim_pack(int dtype, float lo, float hi);
 void shim_unpack(int dtype, float out[2], uint32_t packed);

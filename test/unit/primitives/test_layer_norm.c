@@ -80,4 +80,37 @@ START_TEST(equal_columns)
 }
 END_TEST
 
-TESTS(layer_norm, ONE(large_means), ONE(equal_columns));
+/* What tiles have left of a row, some of them nothing, and one tile far from the others: as Chan, Golub and
+ * LeVeque add up M2 about the mean of all, in fp64. */
+START_TEST(states_of_tiles)
+{
+    struct random r = {random_seed()};
+    for (int again = 0; again < 3000; again++) {
+        float s[20][3], out[2];
+        int tiles = 1 + again % ARRAY_SIZE(s), far = again % 23;
+        double n = 0, sum = 0, squares = 0, reach = 0, about = again % 7 ? ldexp(1, again % 12) : 0;
+        for (int i = 0; i < tiles; i++) {
+            s[i][0] = (float)(again % 5 == 1 && i % 3 != 1 ? 0 : 1 + random_below(&r, 64));
+            s[i][1] = s[i][0] > 0 ? (float)(about + random_normal(&r) * (i == far ? 1e4 : 1)) : 0;
+            s[i][2] = s[i][0] > 1 ? s[i][0] * (float)fabs(random_normal(&r)) : 0;
+            n += s[i][0], sum += (double)s[i][0] * s[i][1];
+        }
+        double mean = n > 0 ? sum / n : 0;
+        for (int i = 0; i < tiles; i++) {
+            double d = s[i][0] > 0 ? s[i][1] - mean : 0;
+            squares += s[i][2] + s[i][0] * d * d, reach = fmax(reach, fabs(d));
+        }
+        shim_join_tiles(out, s[0], tiles);
+        ck_assert_msg(fabs(out[0] - mean) <= 0x1p-21 * (fabs(mean) + 4 * reach), "%d tiles: mean %g, not %g",
+                      tiles, out[0], mean);
+        double rounded = 0x1p-22 * fabs(mean) * sqrt(n * squares); /* means are fp32 */
+        ck_assert_msg(fabs(out[1] - squares) <= 0x1p-18 * squares + 4 * rounded, "%d tiles: M2 %g, not %g",
+                      tiles, out[1], squares);
+        for (int i = 0; i < tiles; i++) s[i][1] = 1.1f, s[i][2] = 0; /* equal columns */
+        shim_join_tiles(out, s[0], tiles);
+        ck_assert(n == 0 || (out[0] == 1.1f && out[1] == 0) || s[0][0] == 0);
+    }
+}
+END_TEST
+
+TESTS(layer_norm, ONE(large_means), ONE(equal_columns), ONE(states_of_tiles));
