@@ -1,18 +1,21 @@
 /*
  * allocate.c -- give each buffer of the workspace an offset; buffers that never live at once share bytes.
  *
- * Each takes the lowest gap among those that are placed and live with it. Only these are looked at: the
- * cost is the number of pairs that live together, which for a chain of layers grows as the chain does. What
+ * Each takes the lowest gap among those that are placed and live with it. Those that are placed are kept in
+ * chunks, by offset, most of which live with a buffer as a whole or not at all: the cost is some buffers for
+ * each, and as many chunks as there are. What
  * only coda_prepare reads lies in the workspace, too; what it leaves for runs is placed by folds.c. A plan of
  * one more shape is placed as a larger one was, in whose workspace it fits.
  */
 #include "own.h"
 #include "plan.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { ALIGN = 256 };
+static const int64_t MOST_BYTES = (int64_t)1 << 62;
 
 static void touch(struct plan *p, int buffer, int program)
 {
@@ -58,70 +61,99 @@ static void find_lifetimes(struct plan *p, const struct plan_options *opt)
     }
 }
 
-/* ---- Buffers that are placed, by when they live ---- */
+/* ---- Buffers that are placed, by where they lie ---- */
 
-enum { LEAF = 8 };
+static int64_t end_of(const struct buffer *b) { return (b->offset + b->bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
-/*
- * Buffers by the first program that touches each, and over these a tree: node i holds the latest last use
- * of those below it, children 2i and 2i + 1, leaves from `leaves` on, each of LEAF programs.
- */
-struct lives {
-    const struct plan *p;
-    int *head, *next; /* of a program: the buffers whose life begins with it */
-    int *latest, leaves;
-    int *found, n;      /* that live with the one at hand */
-    int *sorted, sorts; /* the same by offset; ... */
-    int *stamp;         /* ... of a buffer: 1 + the last one that it was found for and is not in order yet */
+struct lying {
+    int64_t offset, end;
+    int first, last;
 };
 
-static void lives_clear(struct lives *l)
+enum { CHUNK = 32 };
+
+/* Some, by offset, and what holds of all of them: between which programs their lives begin and end, where the
+ * last one ends, and the largest gap between them. */
+struct chunk {
+    struct lying of[CHUNK];
+    int n, first_born, last_born, first_gone, last_gone;
+    int64_t end, gap;
+};
+
+/* All, by offset: the least of a chunk is no less than any of the chunk before. */
+struct lives {
+    struct chunk **chunk, *made;
+    int n;
+};
+
+/* A chunk that is parted leaves two that are half full. */
+static bool lives_new(struct lives *l, int buffers)
 {
-    for (int i = 0; i <= l->p->programs; i++) l->head[i] = -1;
-    for (int i = 0; i < 2 * l->leaves; i++) l->latest[i] = -1;
-    memset(l->stamp, 0, sizeof *l->stamp * (size_t)l->p->buffers);
-    l->sorts = 0;
+    size_t most = (size_t)buffers / (CHUNK / 2) + 2;
+    *l = (struct lives){.chunk = calloc(most, sizeof *l->chunk), .made = calloc(most, sizeof *l->made)};
+    return l->chunk && l->made;
 }
 
-static bool lives_new(struct lives *l, struct plan *p)
-{
-    *l = (struct lives){.p = p, .leaves = 1};
-    while (LEAF * l->leaves < p->programs + 1) l->leaves *= 2;
-    l->head = ARENA_NEW(&p->arena, int, p->programs + 1);
-    l->next = ARENA_NEW(&p->arena, int, p->buffers + 1);
-    l->found = ARENA_NEW(&p->arena, int, p->buffers + 1);
-    l->sorted = ARENA_NEW(&p->arena, int, p->buffers + 1);
-    l->stamp = ARENA_NEW(&p->arena, int, p->buffers + 1);
-    l->latest = ARENA_NEW(&p->arena, int, 2 * l->leaves);
-    if (p->arena.failed) return false;
-    lives_clear(l);
-    return true;
-}
+static void lives_free(struct lives *l) { free(l->chunk), free(l->made); }
 
-static void lives_add(struct lives *l, int buffer)
+static void look(struct chunk *c)
 {
-    const struct buffer *b = &l->p->buffer[buffer];
-    l->next[buffer] = l->head[b->first];
-    l->head[b->first] = buffer;
-    for (int i = l->leaves + b->first / LEAF; i && l->latest[i] < b->last; i /= 2) l->latest[i] = b->last;
-}
-
-static void find_among(struct lives *l, int program, int since)
-{
-    for (int i = l->head[program]; i >= 0; i = l->next[i])
-        if (l->p->buffer[i].last >= since) l->found[l->n++] = i;
-}
-
-/* Finds buffers that begin before `since` and are still needed then: the tree without what ended before. */
-static void find_older(struct lives *l, int node, int first, int size, int since)
-{
-    if (first >= since || l->latest[node] < since) return;
-    if (size == LEAF) {
-        for (int i = first; i < MIN(first + LEAF, since); i++) find_among(l, i, since);
-        return;
+    c->first_born = c->first_gone = INT_MAX, c->last_born = c->last_gone = -1;
+    c->end = c->gap = 0;
+    for (int i = 0; i < c->n; i++) {
+        const struct lying *o = &c->of[i];
+        c->first_born = MIN(c->first_born, o->first), c->last_born = MAX(c->last_born, o->first);
+        c->first_gone = MIN(c->first_gone, o->last), c->last_gone = MAX(c->last_gone, o->last);
+        if (i) c->gap = MAX(c->gap, o->offset - c->end);
+        c->end = MAX(c->end, o->end);
     }
-    find_older(l, 2 * node, first, size / 2, since);
-    find_older(l, 2 * node + 1, first + size / 2, size / 2, since);
+}
+
+/* Behind chunk i comes its upper half. */
+static void part(struct lives *l, int i)
+{
+    struct chunk *c = l->chunk[i], *upper = &l->made[l->n++];
+    memmove(&l->chunk[i + 2], &l->chunk[i + 1], sizeof *l->chunk * (size_t)(l->n - i - 2));
+    l->chunk[i + 1] = upper;
+    c->n = upper->n = CHUNK / 2;
+    memcpy(upper->of, &c->of[CHUNK / 2], sizeof *c->of * (CHUNK / 2));
+    look(c), look(upper);
+}
+
+static void lives_add(struct lives *l, const struct buffer *b)
+{
+    int i = 0;
+    if (!l->n) l->made[0].n = 0, l->chunk[l->n++] = &l->made[0];
+    while (i + 1 < l->n && l->chunk[i + 1]->of[0].offset <= b->offset) i++;
+    if (l->chunk[i]->n == CHUNK) part(l, i), i += l->chunk[i + 1]->of[0].offset <= b->offset;
+    struct chunk *c = l->chunk[i];
+    int at = c->n++;
+    for (; at && c->of[at - 1].offset > b->offset; at--) c->of[at] = c->of[at - 1];
+    c->of[at] = (struct lying){b->offset, end_of(b), b->first, b->last};
+    look(c);
+}
+
+/* The lowest offset where so many bytes meet no placed buffer that lives with b. A chunk that lives whole
+ * and has no such gap is not walked, nor is one that does not. */
+static int64_t lowest_gap(const struct lives *l, const struct buffer *b, int64_t bytes)
+{
+    int64_t at = 0;
+    for (int k = 0; k < l->n; k++) {
+        const struct chunk *c = l->chunk[k];
+        if (c->last_gone < b->first || c->first_born > b->last) continue;
+        bool whole = c->first_gone >= b->first && c->last_born <= b->last;
+        if (whole && c->gap < bytes && c->of[0].offset < at + bytes) {
+            at = MAX(at, c->end);
+            continue;
+        }
+        for (int i = 0; i < c->n; i++) {
+            const struct lying *o = &c->of[i];
+            if (o->last < b->first || o->first > b->last) continue;
+            if (o->offset >= at + bytes) return at;
+            at = MAX(at, o->end);
+        }
+    }
+    return at;
 }
 
 /* ---- Places ---- */
@@ -150,66 +182,21 @@ static void sort(struct placed *placed, int n)
     }
 }
 
-/* Finds what is placed and lives at the same time as b: l->found. */
-static void find_contemporaries(struct lives *l, const struct buffer *b)
+/* At the lowest gap of so many bytes. */
+static void place(struct plan *p, struct lives *l, int buffer, int64_t bytes)
 {
-    l->n = 0;
-    find_older(l, 1, 0, LEAF * l->leaves, b->first);
-    for (int i = b->first; i <= b->last; i++) find_among(l, i, b->first);
-}
-
-/* Most of those that live with a buffer lived with the one before it, too, and are in order. The others,
- * which `fresh` has room for, are sorted by themselves and put among them. */
-static void sort_found(struct lives *l, int buffer, struct placed *fresh)
-{
-    const struct buffer *b = l->p->buffer;
-    int known = 0, n = 0;
-    for (int i = 0; i < l->n; i++) l->stamp[l->found[i]] = buffer + 1;
-    for (int i = 0; i < l->sorts; i++) {
-        if (l->stamp[l->sorted[i]] != buffer + 1) continue;
-        l->stamp[l->sorted[i]] = 0;
-        l->sorted[known++] = l->sorted[i];
-    }
-    for (int i = 0; i < l->n; i++)
-        if (l->stamp[l->found[i]]) fresh[n++] = (struct placed){b[l->found[i]].offset, l->found[i]};
-    sort(fresh, n);
-    l->sorts = known + n;
-    for (int at = l->sorts; n;) {
-        bool before = !known || b[l->sorted[known - 1]].offset <= fresh[n - 1].offset;
-        l->sorted[--at] = before ? fresh[--n].buffer : l->sorted[--known];
-    }
-}
-
-static int64_t end_of(const struct buffer *b) { return (b->offset + b->bytes + ALIGN - 1) / ALIGN * ALIGN; }
-
-/* The lowest offset where the buffer meets no placed one that lives at the same time. */
-static int64_t lowest_gap(struct lives *l, int buffer, struct placed *fresh)
-{
-    const struct buffer *b = &l->p->buffer[buffer];
-    int64_t at = 0;
-    find_contemporaries(l, b);
-    sort_found(l, buffer, fresh);
-    for (int i = 0; i < l->sorts; i++) {
-        const struct buffer *o = &l->p->buffer[l->sorted[i]];
-        if (o->offset >= at + b->bytes) break;
-        at = MAX(at, end_of(o));
-    }
-    return at;
-}
-
-static void place(struct plan *p, struct lives *l, int buffer, int64_t offset)
-{
-    p->buffer[buffer].offset = offset;
-    lives_add(l, buffer);
-    p->workspace = MAX(p->workspace, end_of(&p->buffer[buffer]));
+    struct buffer *b = &p->buffer[buffer];
+    b->offset = lowest_gap(l, b, bytes);
+    lives_add(l, b);
+    p->workspace = MAX(p->workspace, end_of(b));
 }
 
 static bool is_placed(const struct buffer *b) { return b->first >= 0 && b->space == SPACE_WORK; }
 
-static void place_anew(struct plan *p, struct lives *l, struct placed *placed)
+static void place_anew(struct plan *p, struct lives *l)
 {
     for (int i = 0; i < p->buffers; i++)
-        if (is_placed(&p->buffer[i])) place(p, l, i, lowest_gap(l, i, placed));
+        if (is_placed(&p->buffer[i])) place(p, l, i, p->buffer[i].bytes);
 }
 
 /* ---- Large ones first, where what is small would part the places of what is large ---- */
@@ -221,23 +208,19 @@ static int by_bytes(const void *x, const void *y)
     return (a->buffer > b->buffer) - (a->buffer < b->buffer);
 }
 
-static bool place_large_first(struct plan *p, struct lives *l, struct placed *placed)
+/* `order`: its offsets are bytes. */
+static void place_large_first(struct plan *p, struct lives *l, struct placed *order)
 {
-    struct placed *order = ARENA_NEW(&p->arena, struct placed, p->buffers + 1); /* its offset: bytes */
     int64_t before = p->workspace;
     int n = 0;
-    if (!order) return false;
     for (int i = 0; i < p->buffers; i++)
         if (is_placed(&p->buffer[i])) order[n++] = (struct placed){p->buffer[i].bytes, i};
     qsort(order, (size_t)n, sizeof *order, by_bytes);
-    lives_clear(l);
-    p->workspace = 0;
-    for (int k = 0; k < n; k++) place(p, l, order[k].buffer, lowest_gap(l, order[k].buffer, placed));
-    if (p->workspace <= before) return true;
-    lives_clear(l);
-    p->workspace = 0;
-    place_anew(p, l, placed);
-    return true;
+    l->n = 0, p->workspace = 0;
+    for (int k = 0; k < n; k++) place(p, l, order[k].buffer, order[k].offset);
+    if (p->workspace <= before) return;
+    l->n = 0, p->workspace = 0;
+    place_anew(p, l);
 }
 
 /* ---- Places as in a larger plan ---- */
@@ -262,13 +245,7 @@ static void place_like(struct plan *p, struct lives *l, const struct plan *large
     for (int i = 0; i < p->buffers; i++)
         if (is_placed(&p->buffer[i])) order[n++] = (struct placed){larger->buffer[i].offset, i};
     sort(order, n);
-    for (int k = 0; k < n; k++) {
-        int buffer = order[k].buffer;
-        int64_t at = 0;
-        find_contemporaries(l, &p->buffer[buffer]);
-        for (int i = 0; i < l->n; i++) at = MAX(at, end_of(&p->buffer[l->found[i]]));
-        place(p, l, buffer, at);
-    }
+    for (int k = 0; k < n; k++) place(p, l, order[k].buffer, MOST_BYTES);
 }
 
 /* All that lies in the workspace and among the folded constants, end to end, so that no sum of sizes
@@ -278,31 +255,38 @@ static coda_status check_sizes(const struct plan *p)
     int64_t bytes = 0;
     for (int i = 0; i < p->buffers; i++)
         if (p->buffer[i].space != SPACE_ARG) bytes = add_counts(bytes, add_counts(p->buffer[i].bytes, 256));
-    if (bytes <= (int64_t)1 << 62) return CODA_OK;
+    if (bytes <= MOST_BYTES) return CODA_OK;
     return fail(CODA_E_UNSUPPORTED, "plan: %d programs keep %s%lld bytes between them; most are 2^62",
                 p->programs, bytes == INT64_MAX ? "more than " : "", (long long)bytes);
+}
+
+static coda_status place_all(struct plan *p, const struct plan_options *opt, struct lives *lives)
+{
+    int like = 0;
+    struct placed *order = ARENA_NEW(&p->arena, struct placed, p->buffers + 1);
+    if (!order) return fail(CODA_E_MEMORY, "out of memory for %d buffers", p->buffers);
+    p->workspace = 0;
+    while (like < opt->largers && !is_like(p, opt->larger[like])) like++;
+    if (like < opt->largers) place_like(p, lives, opt->larger[like], order);
+    else place_anew(p, lives);
+    if (p->rearranged) place_large_first(p, lives, order);
+    return CODA_OK;
 }
 
 coda_status plan_place(struct plan *p, const struct plan_options *opt)
 {
     coda_status status = check_sizes(p);
     if (status) return status;
-    int first_run = 0, like = 0;
+    int first_run = 0;
     struct lives lives;
-    struct placed *placed = ARENA_NEW(&p->arena, struct placed, p->buffers + 1);
-    if (!lives_new(&lives, p) || !placed)
-        return fail(CODA_E_MEMORY, "out of memory for %d buffers", p->buffers);
     while (first_run < p->programs && p->program[first_run].prepare) first_run++;
     find_lifetimes(p, opt);
     for (int i = 0; i < p->buffers; i++) {
         struct buffer *b = &p->buffer[i];
         if (b->first >= 0 && b->space == SPACE_PREPARED && b->last < first_run) b->space = SPACE_WORK;
     }
-    p->workspace = 0;
-    while (like < opt->largers && !is_like(p, opt->larger[like])) like++;
-    if (like < opt->largers) place_like(p, &lives, opt->larger[like], placed);
-    else place_anew(p, &lives, placed);
-    if (p->rearranged && !place_large_first(p, &lives, placed))
-        return fail(CODA_E_MEMORY, "out of memory for %d buffers", p->buffers);
-    return CODA_OK;
+    status = lives_new(&lives, p->buffers) ? place_all(p, opt, &lives)
+                                           : fail(CODA_E_MEMORY, "out of memory for %d buffers", p->buffers);
+    lives_free(&lives);
+    return status;
 }
