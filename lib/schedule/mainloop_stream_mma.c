@@ -44,11 +44,12 @@ enum {
     INT5_SLOTS = 100,
     INT6_SLOTS = 90,
     E2M1_SLOTS = 80,
-    GROUP_SLOTS = 4,  /* for each scale of a run but the first, ... */
-    LEVEL_SLOTS = 30, /* ... and where these have a scale themselves */
-    END = 700,        /* clocks, of sums and epilogue */
-    RUN_BYTES = 1072, /* of a run of A as digits */
-    DIGITS = 1200     /* clocks until the first of them are there */
+    GROUP_SLOTS = 4,   /* for each scale of a run but the first, ... */
+    LEVEL_SLOTS = 30,  /* ... and where these have a scale themselves */
+    END = 700,         /* clocks, of sums and epilogue */
+    RUN_BYTES = 1072,  /* of a run of A as digits */
+    DIGITS_GROUP = 32, /* elements that a product of digits has: groups of fewer have none */
+    DIGITS = 1200      /* clocks until the first of them are there */
 };
 
 #define ISSUED 0.55       /* of a scheduler's clocks */
@@ -119,8 +120,9 @@ static int tiles(const struct program *p, const struct tile *t) { return CEIL_DI
  *     22016 x 4096       11                15.6         14.0 */
 static bool has_digits(const struct program *p, const struct tile *t)
 {
-    if (!is_packed(p) || format_of(p).codes != CODA_CODES_INT4 || octets(p) > 1 || p->dim[1] > 2)
-        return false;
+    if (!is_packed(p) || octets(p) > 1 || p->dim[1] > 2) return false;
+    struct pack_format f = format_of(p);
+    if (f.codes != CODA_CODES_INT4 || pack_record(&f).group < DIGITS_GROUP) return false;
     double clocks = DIGIT_CLOCKS * (double)(p->dim[1] * p->k) + DIGITS;
     return tiles(p, t) * DIGIT_GAIN * (double)p->k > clocks;
 }

@@ -177,12 +177,13 @@ static int try_all_packed(const struct jit_device *device)
 /* In a thinned run of what is listed a half or less, by the seed. */
 static bool is_taken(int i) { return !emulated || !scale_is_thinned() || scale_takes_half(i); }
 
-/* A row or two times codes of 4 bits, by digits: K that ends within a group or a run, several passes.
- * Blocks have as many tiles as that takes, of a card's many SMs no less. */
+/* A row or two times codes of 4 bits, by digits but where groups are too short: K that ends within a group
+ * or a run, several passes. Blocks have as many tiles as that takes, of a card's many SMs no less. */
 static int try_digits(void)
 {
     static const char *const words[] = {
-        "q4_0", "q4_1", "q4_k", "int4_g128_f16_zeros", "int4_g64_bf16", "int4_g256_f32", "int4_g128_bf16"};
+        "q4_0",          "q4_1",          "q4_k",           "int4_g128_f16_zeros",
+        "int4_g64_bf16", "int4_g256_f32", "int4_g128_bf16", "int4_g16_f16"};
     static const struct packed_sizes few[] = {{1, 517, 1320, 0, CODA_BF16}, {1, 1040, 2664, 0, CODA_F16},
                                               {1, 800, 3176, 3, CODA_BF16}, {1, 2000, 264, 0, CODA_F16},
                                               {2, 1013, 1320, 0, CODA_F16}, {2, 900, 2120, 3, CODA_BF16}},
