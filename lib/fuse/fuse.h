@@ -329,7 +329,9 @@ enum joining segment_append(struct grouper *gr, struct group *q, int value);
  * another one, or there are too many. Does it consist of whole spans? */
 int segment_range(struct program *p, int64_t first, int64_t columns);
 bool segment_is_whole(const struct program *p, int64_t first, int64_t columns);
+/* halves.c: some adjacent columns of a value; is a member cut in halves that are lanes? */
 bool is_column_slice(const struct node *n);
+bool halves_meet(const struct grouper *gr, const struct group *q, int member);
 /* conv1d_step.c: may it join q, and has it? */
 bool conv1d_joins(struct grouper *gr, struct group *q, int value);
 /* segment_rest.c */

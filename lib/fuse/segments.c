@@ -253,23 +253,6 @@ static bool fits(struct grouper *gr, struct group *q, int value, const struct sp
 
 /* ---- Ranges without statistics ---- */
 
-bool is_column_slice(const struct node *n)
-{
-    return n->op == OP_SLICE && n->attr.slice.axis == n->type.rank - 1 && n->attr.slice.step <= 1;
-}
-
-/* Is a member cut in halves, as gate and up are? Then its slices are lanes. */
-static bool is_halved(const struct grouper *gr, const struct group *q, int member)
-{
-    const struct uses *u = &gr->uses;
-    int64_t columns = q->p.dim[2];
-    for (int i = u->at[member]; i < u->at[member + 1]; i++) {
-        const struct node *s = &gr->g->node[u->use[i].node];
-        if (!is_column_slice(s) || !extents_equal(2 * type_columns(&s->type), columns)) return false;
-    }
-    return true;
-}
-
 /* The segments that a reader of `value`, or of what is made of it in a step or two, will ask for; 0: none. */
 static int64_t segment_wanted(const struct grouper *gr, int value, int steps)
 {
@@ -296,7 +279,7 @@ static bool opens_range(const struct grouper *gr, const struct group *q, const s
     bool part = !p->narrow && !p->segmented && !extent_reaches(p->columns, q->p.dim[2]);
     bool pairs = q->p.pair != PAIR_NONE && q->turn < 0; /* of all columns */
     bool plain = !pairs && !folds_columns(gr, q) && gr->g->node[p->member].output < 0;
-    if (!part || !plain || !gr->opt->fuse || is_halved(gr, q, p->member)) return false;
+    if (!part || !plain || !gr->opt->fuse || halves_meet(gr, q, p->member)) return false;
     const struct uses *u = &gr->uses;
     for (int i = u->at[p->member]; i < u->at[p->member + 1]; i++) {
         const struct node *s = &gr->g->node[u->use[i].node];
