@@ -349,10 +349,10 @@ template <class Config> struct AttentionSm90 {
             for (i32 i = 0; i < columns / 2; i++) out[i] *= factor[i >> 1 & 1];
         }
         // Where all queries see all keys, a block's largest score is not looked for while weights by the one
-        // so far do. Of 64 to 96 columns but 65 to 72 that gains time, whatever groups there are.
+        // so far do. Of up to 96 columns but 65 to 72 that gains time, whatever groups there are.
         static constexpr bool hasty =
             Score<Tiled>::plain && Tiled::smalls && !Tiled::page && !Tiled::sinks && !Tiled::lse &&
-            (Tiled::head_dim == 64 || (Tiled::head_dim > 72 && Tiled::head_dim <= 96));
+            (Tiled::head_dim <= 64 || (Tiled::head_dim > 72 && Tiled::head_dim <= 96));
         // Is it so in all threads of the warpgroup? If not they multiply together. (Before they are asked
         // again all have had their turn, so that none is late in reading, or in clearing.)
         DEV bool agree(bool fits)
