@@ -1,8 +1,8 @@
 // packed_codes.cuh -- codes of weights in records (weights.cuh, lib/pack/pack.h) become operands of mma.sync:
 // a lane finds the pairs of its rows by masks. Codes of n bits count from 2^n, `above`, as they are the upper
-// bits of a mantissa. Those of 4 bits that count from 8 are subnormal numbers as they lie, so that they need
-// fewer shifts, and one multiply-add makes them what they are, times 1 / unit; groups of less than 128 k
-// leave no registers for that.
+// bits of a mantissa. Those of 4 bits are subnormal numbers as they lie, so that they need fewer shifts, and
+// one multiply-add makes them what they are, times 1 / unit; of one level of scales, groups of less than
+// 128 k leave no registers for that.
 #pragma once
 
 #include "tile/fragments.cuh"
@@ -36,9 +36,10 @@ struct PackedCodes<Packed<codes_of, scales, zeros, along, columns>, Element> {
     using W = Packed<codes_of, scales, zeros, along, columns>;
     using Work = typename MultipliedAs<Element, W::bits == 8>::Type;
     static constexpr bool is_bf16 = is_bf16_of<Work>,
-                          centred = codes_of == Codes::int4 && zeros == Zeros::none && W::group >= 128,
-                          few_bits = W::bits < 8 && codes_of != Codes::e2m1 && !centred;
-    static constexpr float unit = !centred ? 1 : is_bf16 ? 0x1p6f : 0x1p14f;
+                          unshifted = codes_of == Codes::int4 &&
+                                      (W::two_levels || (zeros == Zeros::none && W::group >= 128)),
+                          few_bits = W::bits < 8 && codes_of != Codes::e2m1 && !unshifted;
+    static constexpr float unit = !unshifted ? 1 : is_bf16 ? 0x1p6f : 0x1p14f;
     static constexpr int above = few_bits ? 1 << W::bits : 0, upper_words = W::bits & 3;
 
     // Where a lane finds what it has of a run that begins at k of a slot: bytes from a row's first record.
@@ -90,14 +91,14 @@ struct PackedCodes<Packed<codes_of, scales, zeros, along, columns>, Element> {
         const int at = n * (4 * j + p);
         return x | (moved(upper[at / 16], at % 16, lowest + 4) & ((1 << n) - 1 << lowest + 4) * both);
     }
-    // Pair p of a word of 4 bits, less 8.
-    DEV static u32 centred_pair(u32 word, int p)
+    // Pair p of a word of 4 bits, less what they count from.
+    DEV static u32 unshifted_pair(u32 word, int p)
     {
         constexpr u32 lower = is_bf16 ? 0x7f007f00 : 0x64006400, upper = is_bf16 ? 0x7d007d00 : 0x54005400,
                       less = is_bf16 ? 0xbe00be00 : 0x90009000;
-        const u32 w = word >> p / 2 * 8;
-        return p % 2 ? ptx::multiply_add_pairs<Work>(w & 0x00f000f0, upper, less)
-                     : ptx::multiply_add_pairs<Work>(w & 0x000f000f, lower, less);
+        const u32 w = word >> p / 2 * 8, code = p % 2 ? w & 0x00f000f0 : w & 0x000f000f;
+        if constexpr (W::middle == 0) return ptx::multiply_pairs<Work>(code, p % 2 ? upper : lower);
+        return ptx::multiply_add_pairs<Work>(code, p % 2 ? upper : lower, less);
     }
     // The codes of a run: a lane's 16 bytes of each tile of a record.
     template <int run> struct Run {
@@ -120,7 +121,7 @@ struct PackedCodes<Packed<codes_of, scales, zeros, along, columns>, Element> {
             else
 #pragma unroll
                 for (int e = 0; e < 2; e++)
-                    if constexpr (centred) to[e] = centred_pair(w, p + e);
+                    if constexpr (unshifted) to[e] = unshifted_pair(w, p + e);
                     else
                         to[e] = codes_of == Codes::e2m1 ? e2m1_value<Work>(e2m1_halves(w, p + e))
                                                         : integer_pair(w, j, p + e, high);

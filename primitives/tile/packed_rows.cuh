@@ -181,7 +181,7 @@ struct PackedRows<Packed<codes_of, scales, zeros, along, columns>, Element, bk> 
     template <bool several> DEV static Scale scale_of(const Row &row, int k)
     {
         const typename W::Scale x = row.scale(k);
-        if constexpr (Codes::centred) return {x.s * Codes::unit, 0};
+        if constexpr (Codes::unshifted) return {x.s * Codes::unit, 0};
         if constexpr (zeros == Zeros::minimum)
             return {x.s, several ? fmaf(-(float)above, x.s, x.m) : above ? x.m * (-1.0f / above) : x.m};
         else return {x.s, (several ? -x.s : -1) * (float)(above + x.z)};

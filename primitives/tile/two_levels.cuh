@@ -3,8 +3,9 @@
 //
 // Of a run's groups the four lanes that have two rows of weights make the numbers of one or two each, of both
 // rows at a time, and a product with a selection brings them to the others: it is exact, as a number of 11
-// bits is one of tf32. With 8 rows of A the sums of groups are multiplied by these whole numbers, and what a
-// run has of them by d; with 16, which leave fewer registers, by d times the number, which has two parts.
+// bits is one of tf32. With 8 rows of A, or codes of 4 bits, the sums of groups are multiplied by these whole
+// numbers, and what a run has of them by d; with 16 and more bits, which leave fewer registers, by d times
+// the number, which has two parts.
 #pragma once
 
 #include "tile/packed_codes.cuh"
@@ -114,15 +115,11 @@ template <class Rows> struct LevelProducts {
     template <int octets, class Sums>
     DEV static void add_minima(Sum<octets> &sum, Pair m, Pair minimum, const Sums &x)
     {
-        const u32 a[2] = {float_bits(minimum.a), float_bits(minimum.b)};
+        const u32 a[2] = {float_bits(minimum.a), float_bits(minimum.b)}, twice[4] = {a[0], a[1], a[0], a[1]};
 #pragma unroll
         for (int o = 0; o < octets; o++) {
             float all[4] = {};
-#pragma unroll
-            for (int j = 0; j < 2; j++) {
-                const u32 b[1] = {x.part[o][0][j]};
-                ptx::mma_tf32(all, a, b);
-            }
+            ptx::mma_tf32(all, twice, x.part[o][0]);
 #pragma unroll
             for (int e = 0; e < 4; e++) sum[o][e] = fmaf(e / 2 ? m.b : m.a, all[e], sum[o][e]);
         }
@@ -155,7 +152,7 @@ template <class Rows> struct LevelProducts {
     DEV static void multiply(float (*sum)[octets][4], const Row (&row)[tiles][2], int live, const Right &x,
                              const Lane &lane)
     {
-        constexpr bool begins = Rows::template begins<groups, octets>;
+        constexpr bool begins = Rows::template begins<groups, octets>, whole = begins || Codes::above == 0;
         if (live <= 0) return;
         typename Codes::template Run<128> codes[tiles][2];
         float scale[tiles][2 * own][4] = {}, d[tiles][2];
@@ -165,14 +162,14 @@ template <class Rows> struct LevelProducts {
             const typename W::LevelWords w = lane.levels.template words<across>(row[i]);
             const Level<W> level = Level<W>::of(lane.levels.place, w);
             const Pair both = unpack2<f16>(w.d), m = unpack2<f16>(w.m);
-            d[i][0] = both.a, d[i][1] = both.b;
-            if constexpr (begins && W::minima) add_minima(sum[i], m, level.minimum, x.sums);
+            d[i][0] = Codes::unit * both.a, d[i][1] = Codes::unit * both.b;
+            if constexpr (whole && W::minima) add_minima(sum[i], m, level.minimum, x.sums);
 #pragma unroll
             for (int n = 0; n < own; n++) {
                 const Pair a = level.scale[n];
-                if constexpr (begins) {
-                    const u32 whole[2] = {float_bits(a.a), float_bits(a.b)};
-                    spread(&scale[i][2 * n], whole, lane.levels.selection);
+                if constexpr (whole) {
+                    const u32 own_scales[2] = {float_bits(a.a), float_bits(a.b)};
+                    spread(&scale[i][2 * n], own_scales, lane.levels.selection);
                 } else {
                     const float s[2] = {both.a * a.a, both.b * a.b};
                     u32 first[2], second[2];
@@ -191,11 +188,11 @@ template <class Rows> struct LevelProducts {
 #pragma unroll
             for (int i = 0; i < tiles * octets * 4; i++) {
                 const int tile = i / 4 / octets, o = i / 4 % octets, e = i % 4;
-                float &to = begins ? all[tile][o][e] : sum[tile][o][e];
+                float &to = whole ? all[tile][o][e] : sum[tile][o][e];
                 to = fmaf(scale[tile][g / 2][e / 2 * 2 + g % 2], part[tile][o][e], to);
             }
         }
-        if constexpr (begins)
+        if constexpr (whole)
 #pragma unroll
             for (int i = 0; i < tiles * octets * 4; i++) {
                 const int tile = i / 4 / octets, o = i / 4 % octets, e = i % 4;

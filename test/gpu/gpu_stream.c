@@ -210,5 +210,7 @@ int gpu_stream(void)
         if (is_taken(i)) failed += try_codes(i % 2 ? CODA_F16 : CODA_BF16, types[i / 2]);
     for (int i = 0; i < ARRAY_SIZE(pairs); i++)
         if (is_taken(i)) failed += try_pairs(i);
+    static const struct packed_sizes many[] = {{13, 528, 1280, 0, CODA_BF16}, {16, 80, 264, 3, CODA_F16}};
+    for (int i = 0; i < ARRAY_SIZE(many); i++) failed += try_packed("q4_k", &many[i]);
     return failed + try_digits() + try_all_packed(&device);
 }
