@@ -142,8 +142,9 @@ static int tile_bytes(const struct scan_spec *s, int columns)
     int gate = x == 2 ? 0 : 2 * columns; /* one row of what is not there */
     int raw = TILE * (columns * (2 * x + dt) + 2 * 2 * TILED_STATES) + gate;
     int gap = 4 * (48 - columns * (TILE + 1) % 32); /* between d and d x: ScanWalkers::between */
-    int ready = 2 * 4 * columns * (TILE + 1) + gap + 2 * 4 * TILE * TILED_STATES;
-    return (int)CEIL_DIV(RAW * raw + READY * ready + 3 * 8 * READY, 16) * 16;
+    int ready = 2 * 4 * columns * (TILE + 1) + gap + 2 * 4 * TILE * TILED_STATES + 3 * 8;
+    int relay = MAX(columns / TILED_COLUMNS % SCHEDULERS, 1) * (8 + 8 * WARP);
+    return (int)CEIL_DIV(RAW * raw + READY * ready + relay, 16) * 16;
 }
 
 /* The columns of a block of warps of three roles; 0: none can. */

@@ -18,25 +18,24 @@ template <class Config> struct ScanWalkers {
     static constexpr i32 tile = Config::tile, quads = tile / four;
     // Tiles that are ready or have been walked; two more come. Warps of each role that serves.
     static constexpr i32 depth = 3, stages = depth + 2, servers = 4, serving = 32 * servers;
-    static constexpr i32 walkers = fours, uneven = walkers % 4;
-    static constexpr i32 threads = 32 * (walkers + 2 * servers + uneven);
+    // Of two fours of columns more than schedulers have alike two warps each walk every other tile.
+    static constexpr i32 walkers = fours, uneven = walkers % 4, even = walkers - uneven;
+    static constexpr i32 threads = 32 * (walkers + uneven + 2 * servers);
     static_assert(Config::each && Config::head_dim == 1 && Config::states == states && sizeof(T) == 2);
     static_assert(threads == Config::threads && columns % 8 == 0 && tile % lanes == 0);
 
-    // Warps are dealt to four schedulers in turn. Where two of these get one more that walks, the others get
-    // those that make tiles; each gets one of those that finish them.
-    enum Role { WALK, MAKE, FINISH, NONE };
+    // Warps are dealt to four schedulers in turn: each gets as many that walk at a time, in the mean, and one
+    // of those that make tiles and of those that finish them.
+    enum Role { WALK, MAKE, FINISH };
     struct Warp {
         Role role;
         i32 at; // among those of its role
     };
     DEV static constexpr Warp warp(i32 i)
     {
-        const i32 behind = i - walkers;
+        const i32 behind = i - walkers - uneven;
         if (behind < 0) return {WALK, i};
-        if (!uneven) return {behind < servers ? MAKE : FINISH, behind % servers};
-        if (behind < 6) return {behind / 2 % 2 ? FINISH : MAKE, behind % 2 + behind / 4 * 2};
-        return {behind < 8 ? NONE : FINISH, behind - 6};
+        return {behind < servers ? MAKE : FINISH, behind % servers};
     }
 
     // Rows as they are in memory, but first each fourth one from the first on, and so on.
@@ -61,6 +60,8 @@ template <class Config> struct ScanWalkers {
         Ready ready[depth];
         Raw raw[stages];
         u64 made[depth], walked[depth], finished[depth];
+        u64 passed[uneven ? uneven : 1]; // states of columns that two warps walk
+        float relay[uneven ? uneven : 1][32][own];
     };
 
     // A tile's place among `depth`.
@@ -162,14 +163,17 @@ template <class Config> struct ScanWalkers {
         const float two[2] = {v[0], v[1]};
         port::store_piece(&to[(2 * turn + q / 4) * four * four + of_column() * four + q / 2 % 2 * 2], two);
     }
-    // While the sums of a turn are added, the next one is walked.
-    template <bool whole> DEV static void walk_turns(Column &of, i32 turns, const Part &part)
+    // While the sums of a turn are added, the next one is walked. take() comes when all but states is there,
+    // pass() when these are done.
+    template <bool whole, class Take, class Pass>
+    DEV static void walk_turns(Column &of, i32 turns, const Part &part, const Take &take, const Pass &pass)
     {
         if (whole) turns = tile / lanes;
         Quad now[2];
         float v[lanes];
 #pragma unroll
         for (i32 h = 0; h < 2; h++) load_quad(now[h], h, part);
+        take();
         walk_turn(of, now, v, min(1, turns - 1), part);
 #pragma unroll whole ? tile / lanes : 1
         for (i32 turn = 1; turn < turns; turn++) {
@@ -180,6 +184,7 @@ template <class Config> struct ScanWalkers {
 #pragma unroll
             for (i32 i = 0; i < lanes; i++) v[i] = sum[i];
         }
+        if (whole) pass();
         __syncwarp();
         leave_turn(v, turns - 1, part);
     }
@@ -198,7 +203,9 @@ template <class Config> struct ScanWalkers {
     template <class Place>
     DEV static void walk(const Tensors &in, const Place &at, i32 first, i32 end, Shared &shared)
     {
-        const i32 w = threadIdx.x / 32, k = four * w + of_column(), q = of_states();
+        const i32 warp = ptx::uniform(threadIdx.x / 32), w = warp < walkers ? warp : warp - uneven;
+        const i32 pair = uneven ? w - even : -1, turn = warp >= walkers; // of two warps, if there are two
+        const i32 k = four * w + of_column(), q = of_states();
         const bool there = k < at.count && at.batch < in.sequences;
         const i64 element = ((i64)at.batch * Config::heads + at.first + k) * states + own * q;
         Column of;
@@ -208,19 +215,39 @@ template <class Config> struct ScanWalkers {
 #pragma unroll
         for (i32 i = 0; i < own; i++) of.a[i] *= math::LOG2_E;
         Slot now;
+        i32 i = 0;
 #pragma unroll 1
-        for (i32 i = 0, row = first; row < end; i++, row += tile, now.next()) {
+        for (i32 row = first; row < end; i++, row += tile, now.next()) {
             const i32 count = min(tile, end - row);
             Ready &ready = shared.ready[now.at];
             const Part part = {ready.step[w], ready.add[w], ready.b, ready.c};
+            if (pair >= 0 && i % 2 != turn) continue;
+            const auto take = [&] {
+                if (pair < 0 || i == 0) return;
+                wait(shared.passed[pair], (i - 1) % 2);
+                port::load_tail(of.s, shared.relay[pair][lane()], 1, own);
+            };
+            const auto pass = [&] {
+                if (pair < 0) return;
+                port::store_tail(shared.relay[pair][lane()], of.s, 1, own);
+                arrive(shared.passed[pair]);
+            };
             wait(shared.made[now.at], now.parity);
-            if (count == tile) walk_turns<true>(of, 0, part);
-            else if (count >= lanes) walk_turns<false>(of, count / lanes, part);
+            if (count == tile) {
+                walk_turns<true>(of, 0, part, take, pass);
+            } else {
+                take();
+                if (count >= lanes)
+                    walk_turns<false>(
+                        of, count / lanes, part, [] {}, [] {});
 #pragma unroll 1
-            for (i32 t = count / lanes * lanes; t < count; t++) walk_one(of, t, part);
+                for (i32 t = count / lanes * lanes; t < count; t++) walk_one(of, t, part);
+                pass();
+            }
             arrive(shared.walked[now.at]);
         }
-        if (Config::after && there) port::store_tail(in.after + element, of.s, 1, own);
+        const bool last = pair < 0 || (i > 0 ? (i - 1) % 2 : 0) == turn;
+        if (Config::after && there && last) port::store_tail(in.after + element, of.s, 1, own);
     }
 };
 
