@@ -60,8 +60,9 @@ extern "C" {
  * Where its columns have a factor, both may in fp32 be rounded at once. With CODA_STEADY, too, ranks that are
  * threads write what they have added up to where the other one wants it, and not into memory of the group's
  * from which it is copied: arguments and workspace of all runs of the graph with the group, by whichever plan
- * of it, are then those of the first one, which coda_run looks at (CODA_E_INVALID), and stay until both
- * ranks' streams have ended.
+ * of it, are then those of the first one, which coda_run looks at (CODA_E_INVALID). They stay until their
+ * rank's stream has ended, as a run waits for what the other rank copies to it; but where the group has
+ * failed, until both ranks' have: what was queued is copied then, too.
  * ---------------------------------------------------------------------------------------------- */
 
 /* One rank's view of a group. A rank uses its own from one thread at a time. */
