@@ -6,10 +6,10 @@ TESTS     := $(sort $(wildcard test/unit/*/test_*.c))
 # Test programs are linked by gold, if it is there: in half of ld's time. The library and the tool are not.
 TEST_LDLIBS = $(LDLIBS) $(GOLD)
 GOLD       := $(if $(shell command -v ld.gold 2>/dev/null),-fuse-ld=gold)
-# References and random numbers. AddressSanitizer does not look at them, but at what the library makes of theirs; where they
-# are in $FAKED, they come from there, all but those that ask which sanitizer there is.
-ASK_SAN   := $(shell grep -l SANITIZE test/support/*.c)
-UTIL_DIR   = $(if $(and $(FAKED),$(findstring address,$(SAN)),$(filter-out $(ASK_SAN),$(1))),$(FAKED),$(BUILD))
+# References and random numbers. Sanitizers do not look at them, but at what the library makes of theirs; where they are in
+# $FAKED, they come from there, all but those that ask which sanitizer there is, or have threads.
+ASK_SAN   := $(shell grep -lE 'SANITIZE|pthread|stdatomic' test/support/*.c)
+UTIL_DIR   = $(if $(and $(FAKED),$(SAN),$(filter-out $(ASK_SAN),$(1))),$(FAKED),$(BUILD))
 UTIL_OBJ  := $(foreach f,$(wildcard test/support/*.c),$(call UTIL_DIR,$f)/$(f:.c=.o))
 # What several unit tests share and needs Check, which the GPU tests do without.
 CHECKS    := $(wildcard test/unit/*/check_*.c)

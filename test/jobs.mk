@@ -19,13 +19,13 @@ AS_TSAN = BUILD=$(BUILD)/tsan PRECOMPILED=1 FAKED=$(BUILD) SAN=thread CFLAGS='-O
 
 TORTURES := $(filter-out torture shim,$(basename $(notdir $(wildcard test/torture/*.c))))
 FUZZERS  := $(basename $(notdir $(wildcard test/fuzz/fuzz_*.c)))
-# Of two lists of parts a short run takes the one that its seed draws; a full run takes both.
-drawn = $(if $(FULL),$(1) $(2),$(if $(filter 0,$(ODD_SEED)),$(1),$(2)))
-ODD_SEED := $(shell echo $$((CODA_SEED % 2)))
+# Of three lists of parts a short run takes the one that its seed draws; a full run takes all.
+drawn = $(if $(FULL),$(1) $(2) $(3),$($(DRAWN)))
+DRAWN := $(shell echo $$((CODA_SEED % 3 + 1)))
 ASAN_TORTURES = damage store faults tiers
 TSAN_TORTURES = cold store tiers
 # After a fork() beside other threads the sanitizer's own allocator may be locked in the child.
-PARTS_ASAN_tiers = $(call drawn,runs sealed everything moments,ends failures exits servers)
+PARTS_ASAN_tiers = $(call drawn,runs sealed everything moments,ends failures,exits servers)
 WEAK_TORTURES = driver store hostile versions
 
 .PHONY: built-unit built-rest built-asan built-tsan built-weak
@@ -123,9 +123,8 @@ $(foreach t,$(TORTURES),$(eval $(call job,torture-$(t),rest,$(if $(filter kill s
 $(foreach t,$(ASAN_TORTURES),$(eval $(call job,torture-$(t)-asan,asan,$(BUILD)/asan/torture/$(t) $(PARTS_ASAN_$(t)))))
 $(eval $(call job,torture-cold-tsan,tsan,$(BUILD)/tsan/torture/cold threads))
 $(eval $(call job,torture-store-tsan,tsan,$(BUILD)/tsan/torture/store))
-# Of everything under ThreadSanitizer a short run takes a third.
-PARTS_TSAN_tiers = $(if $(FULL),runs moments ends sealed everything,$(word $(shell echo $$((CODA_SEED % 3 + 1))),runs+moments ends+sealed everything))
-$(eval $(call job,torture-tiers-tsan,tsan,$(BUILD)/tsan/torture/tiers $(subst +, ,$(PARTS_TSAN_tiers))))
+PARTS_TSAN_tiers = $(call drawn,runs moments,ends sealed,everything)
+$(eval $(call job,torture-tiers-tsan,tsan,$(BUILD)/tsan/torture/tiers $(PARTS_TSAN_tiers)))
 # Suites and programs that do not count entries.
 $(eval $(call job,weak-unit,weak,env CK_EXCLUDE_TAGS=nvrtc $(BUILD)/weak/unit memo store bundle entry save trust tuning twins threads))
 $(foreach t,$(WEAK_TORTURES),$(eval $(call job,weak-$(t),weak,$(BUILD)/weak/torture/$(t))))
