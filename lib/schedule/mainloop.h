@@ -54,7 +54,7 @@ extern const struct mainloop mainloop_wgmma;
 extern const struct mainloop mainloop_wgmma_f8;
 /* TMA + wgmma for A of 16 bits and B of fewer, which is decoded into registers, packed or not. */
 extern const struct mainloop mainloop_wgmma_mixed;
-/* For 1 or 2 rows of A: streams B through shared memory, fp32 multiply-adds. */
+/* For 1 or 2 rows of A: streams B through shared memory, fp32 multiply-adds; of 8 bits, mma.sync. */
 extern const struct mainloop mainloop_gemv;
 /* For at most 16 rows of A: streams B likewise, multiplies by mma.sync. */
 extern const struct mainloop mainloop_skinny;

@@ -11,13 +11,16 @@
 
 enum {
     LEAST_STAGES = 3,
-    STREAM_PIECE = 6144,         /* GEMV: elements of a row of B that a slot of the ring holds */
-    STREAM_PIECES = 5,           /* GEMV: pieces of a row of A that fit a thread's registers */
-    SKINNY_ROWS = 8,             /* up to these rows SKINNY is faster than wgmma; up to 16 as fast */
-    SKINNY_PIECE = 1024,         /* SKINNY: elements of each of 8 rows of B that a slot holds */
-    WARP = 32,                   /* threads */
-    SKINNY_STEP = 256,           /* SKINNY: elements of K that 8 warps multiply at once, 32 each */
-    SKINNY_SPLITS = 2,           /* SKINNY: most blocks that share K */
+    STREAM_PIECE = 6144, /* GEMV: elements of a row of B that a slot of the ring holds */
+    STREAM_PIECES = 5,   /* GEMV: pieces of a row of A that fit a thread's registers */
+    NARROW_GROUPS = 4,   /* GEMV: of weights of 8 bits: fours of warps, two teams of a short row, ... */
+    NARROW_PIECE = 8192, /* ... elements of a row, so that a lane has one run of a piece, ... */
+    NARROW_PIECES = 2,   /* ... and pieces of a row of A */
+    SKINNY_ROWS = 8,     /* up to these rows SKINNY is faster than wgmma; up to 16 as fast */
+    SKINNY_PIECE = 1024, /* SKINNY: elements of each of 8 rows of B that a slot holds */
+    WARP = 32,           /* threads */
+    SKINNY_STEP = 256,   /* SKINNY: elements of K that 8 warps multiply at once, 32 each */
+    SKINNY_SPLITS = 2,   /* SKINNY: most blocks that share K */
     SKINNY_ELEMENTS = 8 * 11264, /* SKINNY: elements of A that fit the registers of a block */
     SHARED_REGISTERS = 64,       /* of a thread for A, where two skinny blocks share an SM */
     STREAM_BYTES = 40,           /* an SM may get from memory in a clock, where others get less */
@@ -71,10 +74,12 @@ static struct footprint stream_footprint(const struct program *p, const struct t
     return (struct footprint){.fixed = fixed, .stage = slot + 16, .granule = 1024};
 }
 
+static int weight_bytes(const struct program *p) { return program_has_narrow_b(p) ? 1 : 2; }
+
 /* Warps of GEMV that share a row of B: all, or so few that each has something to multiply. */
 static int gemv_team(const struct program *p, const struct tile *t)
 {
-    int team = 4 * t->groups, runs = (int)p->k / 8;
+    int team = 4 * t->groups, runs = (int)p->k * weight_bytes(p) / 16;
     while (t->bk >= p->k && team % 2 == 0 && team / 2 * WARP >= runs) team /= 2;
     return team;
 }
@@ -113,7 +118,7 @@ static struct footprint gemv_footprint(const struct program *p, const struct til
 {
     int columns = stream_columns(p, t, 1), warps = 4 * t->groups;
     int sums = gemv_team(p, t) * (int)p->dim[1] * columns + warps * (1 + state_floats(p));
-    return stream_footprint(p, t, 4 * t->bk, sums + stream_segment_floats(p, t, columns));
+    return stream_footprint(p, t, 2 * weight_bytes(p) * t->bk, sums + stream_segment_floats(p, t, columns));
 }
 
 /* The sums of each warp for a unit, and then those of all. */
@@ -170,6 +175,7 @@ static double stream_cost(const struct program *p, const struct tile *t, const s
 static bool suits_gemv(const struct program *p)
 {
     int64_t pieces = CEIL_DIV(p->k, STREAM_PIECE);
+    if (program_has_narrow_b(p)) return p->dim[1] == 1 && p->k <= NARROW_PIECES * NARROW_PIECE;
     return p->k % 8 == 0 && (p->dim[1] == 1 ? pieces <= STREAM_PIECES : p->dim[1] == 2 && pieces == 1);
 }
 
@@ -196,7 +202,7 @@ static int gemv_teams(const struct program *p, const struct tile *t)
  * block's share is short, so that what the next kernel reads first waits less behind them. */
 static int window_bytes(const struct program *p, const struct tile *t)
 {
-    int64_t share = CEIL_DIV(p->dim[2], t->blocks) * p->k * 2;
+    int64_t share = CEIL_DIV(p->dim[2], t->blocks) * p->k * weight_bytes(p);
     if (t->mainloop == &mainloop_skinny) return STREAM_WINDOW;
     if (share > SHORT_SHARE) return LONG_WINDOW;
     return gemv_teams(p, t) > 1 ? TEAM_WINDOW : SHORT_WINDOW;
@@ -205,7 +211,8 @@ static int window_bytes(const struct program *p, const struct tile *t)
 /* The same in slots of the ring. */
 static int window(const struct program *p, const struct tile *t)
 {
-    int bytes = window_bytes(p, t), slot = (t->mainloop == &mainloop_skinny ? 16 : 4) * t->bk;
+    int bytes = window_bytes(p, t),
+        slot = (t->mainloop == &mainloop_skinny ? 16 : 2 * weight_bytes(p)) * t->bk;
     int slots = MAX((bytes + slot / 2) / slot, 2);
     return slots < t->stages ? slots : 0;
 }
@@ -242,6 +249,7 @@ static void consider_stream(struct search *s, struct tile t, int room)
 {
     const struct program *p = s->p;
     stream_share(s, &t, 1);
+    if (t.mainloop == &mainloop_gemv && program_has_narrow_b(p)) t.groups = NARROW_GROUPS;
     t.stages = tile_stages(p, &t, room);
     if (t.mainloop == &mainloop_gemv) t.stages -= t.stages % gemv_teams(p, &t); /* a slot has one team */
     t.window = window(p, &t);
@@ -265,7 +273,9 @@ bool stream_takes_segments(const struct program *p)
 static void consider_gemv(struct search *s)
 {
     const struct program *p = s->p;
-    struct tile t = {.mainloop = &mainloop_gemv, .bk = piece(p->k, STREAM_PIECE, 8)};
+    bool narrow = program_has_narrow_b(p);
+    struct tile t = {.mainloop = &mainloop_gemv,
+                     .bk = narrow ? piece(p->k, NARROW_PIECE, 16) : piece(p->k, STREAM_PIECE, 8)};
     if (stream_takes_segments(p) && suits_gemv(p)) consider_stream(s, t, stream_half_room(s));
 }
 
@@ -317,10 +327,28 @@ static void skinny_candidates(struct search *s, enum tile_class class)
 
 /* ---- The kernels ---- */
 
-static bool supports(const struct target *target, const struct program *p)
+static bool suits_streams(const struct target *target, const struct program *p)
 {
-    return target_has(target, TARGET_PDL) && program_fits_units(p, target) && program_pairs_meet(p, target) &&
-           p->dim[0] == 1 && !program_folds_columns(p); /* a block has all rows, each in another thread */
+    return target_has(target, TARGET_PDL) && program_pairs_meet(p, target) && p->dim[0] == 1 &&
+           !program_folds_columns(p); /* a block has all rows, each in another thread */
+}
+static bool gemv_supports(const struct target *target, const struct program *p)
+{
+    bool bytes =
+        target_has(target, TARGET_TMA | TARGET_WGMMA) && program_has_work(p) && stream_takes_bytes(p);
+    return suits_streams(target, p) && (bytes || program_fits_units(p, target));
+}
+static bool skinny_supports(const struct target *target, const struct program *p)
+{
+    return suits_streams(target, p) && program_fits_units(p, target);
+}
+
+bool stream_takes_bytes(const struct program *p)
+{
+    const struct tensor_use *b = &p->b.data;
+    bool known = b->dtype == CODA_F8E4M3 || b->dtype == CODA_F8E5M2 || b->dtype == CODA_I8;
+    return known && operand_is_plain(&p->b) && dtype_is_half(p->a.dtype) && !program_a_obstacle(p) &&
+           b->k == 1 && b->row % 16 == 0 && b->batch % 16 == 0 && b->offset % 16 == 0 && p->k % 16 == 0;
 }
 
 bool stream_is_early(const struct program *p) { return p->b.data.steady && !p->prepare; }
@@ -366,8 +394,9 @@ static void skinny_print_config(const struct program *p, const struct schedule *
 const struct mainloop mainloop_gemv = {.name = "sm90_gemv",
                                        .kernel = "gemv_sm90",
                                        .parts = true,
+                                       .mixed = true,
                                        .streams = true,
-                                       .supports = supports,
+                                       .supports = gemv_supports,
                                        .candidates = gemv_candidates,
                                        .cost = stream_cost,
                                        .footprint = gemv_footprint,
@@ -379,7 +408,7 @@ const struct mainloop mainloop_skinny = {.name = "sm90_skinny",
                                          .kernel = "skinny_sm90",
                                          .parts = true,
                                          .streams = true,
-                                         .supports = supports,
+                                         .supports = skinny_supports,
                                          .candidates = skinny_candidates,
                                          .cost = stream_cost,
                                          .footprint = skinny_footprint,

@@ -23,9 +23,6 @@ enum {
     CHUNK = 4 * RUN,      /* ... all warps, half of them the same ones of other tiles, ... */
     LONG_CHUNK = 8 * RUN, /* ... or each others */
     LONG_K = 2048,        /* from which on that is worth it */
-    LONG_ROW = 16 * RUN,  /* of K that a block of few tiles has of rows of bytes, each by a copy, ... */
-    LONG_ROW_RUN = 2 * RUN,
-    LONG_ROW_TILES = 6, /* ... and how few */
     LEAST_STAGES = 3,
     MORE_GROUPS = 3,          /* of warps, where decoding binds: each of three parts of the tiles has one */
     NARROW_WINDOW = 96 << 10, /* bytes on their way of less than 16 bits; of others STREAM_WINDOW */
@@ -91,7 +88,7 @@ static bool lends(const struct program *p)
 /* Tiles of a slot: what has few bytes shares one, where a warp multiplies two at a time (packed_rows.cuh). */
 static int depth(const struct program *p, const struct tile *t)
 {
-    if (!is_packed(p)) return program_has_narrow_b(p) && t->bk < LONG_ROW ? 2 : 1;
+    if (!is_packed(p)) return program_has_narrow_b(p) ? 2 : 1;
     if (t->groups == MORE_GROUPS) return 2 * MORE_GROUPS;
     if (t->bk == LONG_CHUNK) return 2;
     struct pack_format f = format_of(p);
@@ -161,15 +158,6 @@ static bool wants_long_chunks(const struct program *p, const struct tile *t)
     return is_packed(p) && p->k >= LONG_K && tiles(p, t) <= STEP_TILES / 2;
 }
 
-/* 2,048 bytes of a row of plain weights at a time, rather than 512, of one row of A? A chain of six layers of
- * four products, of 2, 3 and 11 tiles of a block, took an H200 256.4 us so instead of 271.9, a product of 11
- * tiles 24.5 instead of 23.9. */
-static bool wants_long_rows(const struct program *p, const struct tile *t)
-{
-    return is_plain_narrow(p) && p->dim[0] * p->dim[1] == 1 && !p->invariant && p->k >= 2 * LONG_ROW &&
-           tiles(p, t) <= LONG_ROW_TILES;
-}
-
 /* Twelve warps instead of eight? With 16 rows, or below the upper bits of codes, registers are too few, or
  * nothing is gained. 8 rows of 22016 x 4096 took an H200, us, with eight and with twelve: Q5_K 24.9 and 22.1,
  * Q6_K 25.9 and 24.2, Q4_K 17.6 and 17.6. */
@@ -193,7 +181,7 @@ static int right_stages(const struct program *p, const struct tile *t)
  * the ring goes on. */
 static int sums_bytes(const struct program *p, const struct tile *t)
 {
-    return t->bk / (t->bk < LONG_ROW ? RUN : LONG_ROW_RUN) * stream_rows(p, t) * (pass_tiles(p, t) * 64 + 32);
+    return t->bk / RUN * stream_rows(p, t) * (pass_tiles(p, t) * 64 + 32);
 }
 static int least_stages(const struct program *p, const struct tile *t)
 {
@@ -278,15 +266,6 @@ static bool packed_fits(const struct program *p)
            !program_a_obstacle(p) && p->k % 8 == 0;
 }
 
-/* Copies of 16 bytes reach all of a row, and nothing else. */
-static bool narrow_fits(const struct program *p)
-{
-    const struct tensor_use *b = &p->b.data;
-    bool known = b->dtype == CODA_F8E4M3 || b->dtype == CODA_F8E5M2 || b->dtype == CODA_I8;
-    return known && operand_is_plain(&p->b) && dtype_is_half(p->a.dtype) && !program_a_obstacle(p) &&
-           b->k == 1 && b->row % 16 == 0 && b->batch % 16 == 0 && b->offset % 16 == 0 && p->k % 16 == 0;
-}
-
 /* Blocks of a cluster share the columns of the same rows of A: of one group, which would have other bits than
  * more rows, that another main loop multiplies. */
 static bool segments_fit(const struct program *p)
@@ -299,7 +278,7 @@ static bool supports(const struct target *target, const struct program *p)
 {
     if (!target_has(target, TARGET_PDL | TARGET_TMA | TARGET_WGMMA) || !program_has_work(p)) return false;
     if (!program_pairs_meet(p, target) || program_folds_columns(p) || !segments_fit(p)) return false;
-    if (program_has_narrow_b(p)) return is_packed(p) ? packed_fits(p) : narrow_fits(p);
+    if (program_has_narrow_b(p)) return is_packed(p) ? packed_fits(p) : stream_takes_bytes(p);
     return p->dim[0] == 1 && p->dim[1] <= MOST_ROWS && program_fits_units(p, target) && p->k % 8 == 0 &&
            !p->invariant;
 }
@@ -311,7 +290,6 @@ static void consider(struct search *s, int room)
     struct tile t = {.mainloop = &mainloop_stream_mma, .bk = CHUNK};
     stream_share(s, &t, share_quads(p));
     if (wants_long_chunks(p, &t)) t.bk = LONG_CHUNK;
-    if (wants_long_rows(p, &t)) t.bk = LONG_ROW;
     if (wants_more_warps(p, &t)) t.groups = MORE_GROUPS;
     int64_t most = stream_folds_segments(p) ? p->dim[2] / p->segment * tile_cluster(&t) : 2 * MOST_BLOCKS;
     while ((t.stages = tile_stages(p, &t, room)) < least_stages(p, &t) && program_has_narrow_b(p) &&

@@ -16,6 +16,8 @@ bool stream_takes(const struct program *p);
 /* The same, but with such statistics, of whole segments? */
 bool stream_takes_segments(const struct program *p);
 bool stream_folds_segments(const struct program *p);
+/* Are B's weights of 8 bits each, which copies of 16 bytes reach all of, and nothing else? */
+bool stream_takes_bytes(const struct program *p);
 /* Shared memory for them (segments.cuh), where a block has so many columns. */
 int stream_segment_floats(const struct program *p, const struct tile *t, int columns);
 void stream_print_segments(const struct program *p, const struct schedule *s, struct text *t);

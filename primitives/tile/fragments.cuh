@@ -74,6 +74,14 @@ template <class Element, int bk> struct HalfRows {
 template <class Element> constexpr bool is_bf16_of = false; // NVRTC has no __is_same
 template <> constexpr bool is_bf16_of<bf16> = true;
 
+// Two of bf16 times 2^shift, in f16.
+DEV u32 half_pair(u32 x, int shift)
+{
+    const u32 factor = (u32)(127 + shift) << 7;
+    const Pair p = unpack2<bf16>(ptx::multiply_pairs<bf16>(x, factor * 0x00010001));
+    return pack2<f16>(p.a, p.b);
+}
+
 // Weights of 8 bits are sooner f16 than bf16. So A's rows are, too: a run of bf16 times the power of two that
 // brings its largest number to 2^14 or next to it. What f16 has not of the others is 2^-39 of that. Sums of
 // the run are multiplied by `back`.
@@ -98,13 +106,8 @@ template <class Element, int octets, int products> struct HalfRun {
 #pragma unroll
         for (int i = 1; i < 4; i *= 2) most = ptx::larger_pairs(most, __shfl_xor_sync(~0u, most, i));
         const int needed = 127 + 14 - (int)(most >> 7 & 255), shift = needed < 120 ? needed : 120;
-        const u32 factor = (u32)(127 + shift) << 7;
 #pragma unroll
-        for (int i = 0; i < 2 * products; i++) {
-            u32 &x = pair[i / 2][i % 2];
-            const Pair p = unpack2<bf16>(ptx::multiply_pairs<bf16>(x, factor * 0x00010001));
-            x = pack2<f16>(p.a, p.b);
-        }
+        for (int i = 0; i < 2 * products; i++) pair[i / 2][i % 2] = half_pair(pair[i / 2][i % 2], shift);
         const float own = bits_float((u32)(127 - shift) << 23);
 #pragma unroll
         for (int i = 0; i < 2; i++) back[i] = __shfl_sync(~0u, own, lane % 4 * 8 + 4 * i);
@@ -175,13 +178,12 @@ struct alignas(16) Words {
 };
 
 // Rows of bytes: a lane takes 16 adjacent k of each 64, lane l those from 16 (l % 4) on. Product i of these
-// has pairs 2 i and 2 i + 1. A run of 256 k leaves no registers for a second tile; so its products are two
-// chains.
+// has pairs 2 i and 2 i + 1.
 template <class T, class Element, int bk> struct ByteRows {
     static constexpr bool packed = false, digits = false;
     static constexpr int size = 1, lane_k = 16, unit = 4 * lane_k, pad = 16;
     DEV static constexpr int right_place(int k) { return 2 * k; }
-    template <int octets> static constexpr int together = bk <= 1024 ? 2 : 1;
+    template <int octets> static constexpr int together = 2;
     template <int octets> static constexpr bool singly = true;
     template <int octets> static constexpr bool crowded = false;
     template <int octets> static constexpr bool ahead = false;
@@ -223,8 +225,7 @@ template <class T, class Element, int bk> struct ByteRows {
                              const Right<octets, run> &x)
     {
         const int at = threadIdx.x % 32 / 4 * pitch + first_k();
-        constexpr int chains = run > 128 ? 2 : 1;
-        float part[chains][tiles][octets][4] = {};
+        float part[tiles][octets][4] = {};
 #pragma unroll
         for (int k = 0; k < run; k += unit) {
             Words upper[tiles], lower[tiles];
@@ -243,18 +244,12 @@ template <class T, class Element, int bk> struct ByteRows {
 #pragma unroll
                 for (int o = 0; o < octets; o++) {
                     const u32(&b)[2] = x.pair[o][k / 16 + i];
-                    ptx::mma<f16>(part[i % chains][tile][o], w, b[0], b[1]);
+                    ptx::mma<f16>(part[tile][o], w, b[0], b[1]);
                 }
             }
         }
 #pragma unroll
-        for (int tile = 0; tile < tiles; tile++) {
-            if constexpr (chains > 1)
-#pragma unroll
-                for (int e = 0; e < 4 * octets; e++)
-                    part[0][tile][e / 4][e % 4] += part[1][tile][e / 4][e % 4];
-            x.half.add(sum[tile], part[0][tile]);
-        }
+        for (int tile = 0; tile < tiles; tile++) x.half.add(sum[tile], part[tile]);
     }
 };
 

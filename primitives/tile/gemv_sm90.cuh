@@ -8,10 +8,15 @@
 //                 Of rows that are one piece the only team takes the two pairs of a quad at one time: there
 //                 what it waits for between slots, and for sums of lanes, takes as long as memory does
 //
+// Weights of 8 bits are multiplied by mma.sync, of which a lane's 16 k are one of eight segments: rows of B's
+// operand are segments of two rows of B, its columns the same segments of A. What a segment has of another
+// one's A is left out, so that a lane multiplies what it does otherwise, in a fifth of the instructions.
+//
 // Each block has a share of the columns (see stream.cuh). At its end a thread adds the warps' sums of a quad,
 // in their order, and does the quad's epilogue; of segments the cluster makes the statistics ahead of that.
 #pragma once
 
+#include "tile/fragments.cuh"
 #include "tile/parts.cuh"
 #include "tile/resources.cuh"
 #include "tile/segments.cuh"
@@ -20,7 +25,8 @@
 namespace coda {
 
 template <class Config, class Epilogue, class Block> struct GemvSm90 {
-    using Element = typename Config::T;
+    using Element = typename Config::A;
+    using Weight = typename Config::B;
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
     using Quads = coda::Quads<Config, Epilogue, Block, 1, Config::cluster, Config::folds_segments>;
@@ -32,9 +38,11 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
     static constexpr int rows = Quads::most_rows;                                   // as many as there are
     static constexpr int pieces = (int)((Config::k + Config::bk - 1) / Config::bk); // of a row of B
     static constexpr int team = Config::team, teams = warps / team;
-    static constexpr int runs = (Config::bk / 8 + 32 * team - 1) / (32 * team); // of a lane in a piece
-    static constexpr int row_bytes = 2 * Config::bk, slot_bytes = 2 * row_bytes;
-    static_assert(Config::k % 8 == 0 && Config::bk % 8 == 0);
+    static constexpr int size = sizeof(Weight), each = 16 / size; // elements of a run, 16 bytes
+    static constexpr bool narrow = size == 1;
+    static constexpr int runs = (Config::bk / each + 32 * team - 1) / (32 * team); // of a lane in a piece
+    static constexpr int row_bytes = size * Config::bk, slot_bytes = 2 * row_bytes;
+    static_assert(Config::k % each == 0 && Config::bk % each == 0 && (rows == 1 || !narrow));
     static_assert(warps % team == 0 && (teams == 1 || (pieces == 1 && runs == 1)));
 
     using Ring = StreamRing<Config::stages, slot_bytes, Config::window>;
@@ -65,7 +73,7 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
 
     // ---- Producer ----
 
-    DEV const Element *row_at(int row) const
+    DEV const Weight *row_at(int row) const
     {
         return rows_of_b<Config>(args, row) + row * Config::b_stride_row;
     }
@@ -77,7 +85,7 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         for (int i = 4 * Quads::first(block.index()); i < 4 * Quads::first(block.index() + 1); i += 2) {
             const int column = Spot::of(i / 4).at(i / 2 % 2, 0);
             for (int piece = 0; piece < pieces; piece++, at.next()) {
-                const u32 bytes = 2 * length(piece), bar = s.ring.expect(at, 2 * bytes);
+                const u32 bytes = size * length(piece), bar = s.ring.expect(at, 2 * bytes);
                 const u32 to = ptx::shared_address(s.ring.data[at.slot]);
                 const int row = Quads::row_of(column), next = Quads::row_of(column + Columns::step);
                 ptx::bulk_load_once(to, row_at(row) + piece * Config::bk, bytes, bar);
@@ -90,8 +98,8 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
 
     struct alignas(16) Run {
         u32 pair[4];
-    };                                    // 8 elements
-    using Left = Run[rows][pieces][runs]; // A's, of this lane
+    };
+    using Left = u32[rows][pieces][runs][each / 2]; // A's, of this lane, in pairs
 
     DEV static int run_of(int i)
     {
@@ -103,33 +111,87 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
 #pragma unroll
         for (int i = 0; i < rows * pieces * runs; i++) {
             const int row = i / (pieces * runs), piece = i / runs % pieces, run = run_of(i % runs);
-            Run &to = x[row][piece][i % runs];
-            to = {};
-            if (8 * run < length(piece))
-                to = *(const Run *)(args.a + row * Config::a_stride_row + piece * Config::bk + 8 * run);
+            const Element *const from = args.a + row * Config::a_stride_row + piece * Config::bk + each * run;
+#pragma unroll
+            for (int n = 0; n < each / 8; n++) {
+                Run to = {};
+                if (each * run < length(piece)) to = *(const Run *)(from + 8 * n);
+#pragma unroll
+                for (int j = 0; j < 4; j++) x[row][piece][i % runs][4 * n + j] = to.pair[j];
+            }
         }
     }
 
-    using Sums = float[rows][2];
+    // What A is multiplied by beside weights of 8 bits, so that it is f16, and what brings its sums back: see
+    // HalfRun. All that a warp has of a row is one run.
+    DEV static float convert(u32 (&x)[pieces * runs * each / 2])
+    {
+        if constexpr (!is_bf16_of<Element>) return 1;
+        constexpr int pairs = pieces * runs * each / 2;
+        u32 most = 0; // without a sign bits are in the order of the numbers
+#pragma unroll
+        for (int i = 0; i < pairs; i++) most = ptx::larger_pairs(most, x[i] & 0x7fff7fff);
+        most = ptx::larger_pairs(most, most >> 16 | most << 16);
+#pragma unroll
+        for (int i = 1; i < 32; i *= 2) most = ptx::larger_pairs(most, __shfl_xor_sync(~0u, most, i));
+        const int shift = min(127 + 14 - (int)(most >> 7 & 255), 120);
+#pragma unroll
+        for (int i = 0; i < pairs; i++) x[i] = half_pair(x[i], shift);
+        return bits_float((u32)(127 - shift) << 23);
+    }
+    DEV static float convert(Left &x)
+    {
+        if constexpr (narrow) return convert((u32(&)[pieces * runs * each / 2]) x);
+        return 1;
+    }
+
+    using Sums = float[rows][narrow ? 4 : 2]; // narrow: a product's
 
     DEV void multiply(Sums &sum, const Left &x, int piece, int slot) const
     {
 #pragma unroll
-        for (int i = 0; i < runs; i++) {
-            if (8 * run_of(i) >= length(piece)) continue;
+        for (int i = 0; i < runs; i++)
+            if constexpr (narrow) multiply_bytes(sum[0], x[0][piece][i], run_of(i), length(piece), slot);
+            else if (8 * run_of(i) < length(piece)) {
 #pragma unroll
-            for (int n = 0; n < 2; n++) {
-                const Run w = *(const Run *)(s.ring.data[slot] + n * row_bytes + 16 * run_of(i));
+                for (int n = 0; n < 2; n++) {
+                    const Run w = *(const Run *)(s.ring.data[slot] + n * row_bytes + 16 * run_of(i));
 #pragma unroll
-                for (int r = 0; r < rows; r++)
+                    for (int r = 0; r < rows; r++)
 #pragma unroll
-                    for (int j = 0; j < 4; j++) {
-                        const Pair a = unpack2<Element>(x[r][piece][i].pair[j]),
-                                   b = unpack2<Element>(w.pair[j]);
-                        sum[r][n] = fmaf(a.b, b.b, fmaf(a.a, b.a, sum[r][n]));
-                    }
+                        for (int j = 0; j < 4; j++) {
+                            const Pair a = unpack2<Element>(x[r][piece][i][j]),
+                                       b = unpack2<Element>(w.pair[j]);
+                            sum[r][n] = fmaf(a.b, b.b, fmaf(a.a, b.a, sum[r][n]));
+                        }
+                }
             }
+    }
+    DEV void multiply_bytes(float (&sum)[4], const u32 (&x)[each / 2], int run, int length, int slot) const
+    {
+        if (each * (run - (int)threadIdx.x % 32) >= length) return; // the whole warp's
+        Run w[2] = {};
+        if (each * run < length)
+#pragma unroll
+            for (int n = 0; n < 2; n++) w[n] = *(const Run *)(s.ring.data[slot] + n * row_bytes + 16 * run);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            u32 u[2], l[2];
+            Widen<Weight, f16>::pairs(w[0].pair[j], u);
+            Widen<Weight, f16>::pairs(w[1].pair[j], l);
+            const u32 both[4] = {u[0], l[0], u[1], l[1]};
+            ptx::mma<f16>(sum, both, x[2 * j], x[2 * j + 1]);
         }
+    }
+    // Of two rows what a lane has of its own segment.
+    DEV static void pick(float (&to)[2], const float (&sum)[narrow ? 4 : 2], float back)
+    {
+        if constexpr (narrow) {
+            const int lane = threadIdx.x % 32, segment = lane / 4;
+            const bool own = lane % 4 == segment / 2;
+#pragma unroll
+            for (int n = 0; n < 2; n++) to[n] = own ? back * (segment % 2 ? sum[2 * n + 1] : sum[2 * n]) : 0;
+        } else to[0] = sum[0], to[1] = sum[1];
     }
 
     // A warp's sums of two columns: lane 0 ends with the first, lane 16 with the second.
@@ -180,7 +242,7 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
             at.next();
         }
     }
-    DEV void multiply_all(const Left &x) const
+    DEV void multiply_all(const Left &x, float back) const
     {
         const int pairs = 2 * Quads{args, s.values, block}.count(), warp = threadIdx.x / 32;
         auto at = Ring::consumer();
@@ -196,7 +258,9 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
             }
 #pragma unroll
             for (int r = 0; r < rows; r++) {
-                const float all = add_up(sum[r]);
+                float both[2];
+                pick(both, sum[r], back);
+                const float all = add_up(both);
                 if (threadIdx.x % 16 == 0)
                     s.sums[warp % team][r][i / 2][i % 2 * 2 + threadIdx.x / 16 % 2] = all;
             }
@@ -262,8 +326,9 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         ptx::grid_wait();
         Left x;
         load_left(x);
-        if constexpr (teams == 1 && pieces == 1) multiply_quads(x);
-        else multiply_all(x);
+        const float back = convert(x);
+        if constexpr (teams == 1 && pieces == 1 && !narrow) multiply_quads(x);
+        else multiply_all(x, back);
         meet();
         s.ring.wait_prepared();
         drain();

@@ -48,7 +48,7 @@ template <class Config, class Epilogue> struct StreamMma {
     using Fragments = typename Config::Fragments; // HalfRows, ByteRows, PackedRows, or DigitRows
 
     static constexpr int warps = 4 * Config::groups, threads = 32 * warps; // of consumers
-    static constexpr int bk = Config::bk, run = bk <= 1024 ? 128 : 256, runs = bk / run,
+    static constexpr int bk = Config::bk, run = 128, runs = bk / run,
                          parts = warps / runs;                                 // of K, of tiles
     static constexpr int most_rows = Quads::most_rows, octets = most_rows / 8; // of A
     static constexpr int chunks = (int)((Config::k + bk - 1) / bk);
@@ -140,21 +140,10 @@ template <class Config, class Epilogue> struct StreamMma {
 
     // ---- Producers ----
 
-    // Copies a chunk of this block's quads from `quad` on, before `end`, as many as a slot has. Rows lie
-    // apart, and a bulk copy of each takes TMA some 64 clocks: that is right for long chunks.
-    static constexpr bool by_bulk = !packed && bk > 1024;
     DEV static int place_of(int r) { return r / 16 * 16 + r % 4 / 2 * 8 + r / 4 % 4 * 2 + r % 2; }
-    DEV void produce_rows(typename Ring::Cursor at, int quad, int end, int chunk) const
-    {
-        const int r = threadIdx.x % 32, live = 4 * min(end - quad, 4 * depth);
-        const u32 bytes = Fragments::size * length(chunk), bar = s.ring.expect_in_warp(at, live * bytes);
-        if (r >= live) return;
-        const Spot spot = Spot::of(Quads::first(block.index()) + quad + r / 4);
-        const i64 row = Quads::row_of(spot.at(r % 4 / 2, r % 2));
-        ptx::bulk_load_once(ptx::shared_address(s.ring.data[at.slot]) + place_of(r) * Fragments::pitch,
-                            b() + row * Config::b_stride_row + (i64)chunk * bk, bytes, bar);
-    }
-    // The same by cp.async, a row or half of it by all lanes, each of which has found one row.
+    // Copies a chunk of this block's quads from `quad` on, before `end`, as many as a slot has. Rows lie
+    // apart, and a bulk copy of each takes TMA some 64 clocks: so it is cp.async, a row or half of it by all
+    // lanes, each of which has found one row.
     DEV void produce_slot(typename Ring::Cursor at, int quad, int end, int chunk) const
     {
         constexpr int rows = 16 * depth, pieces = Fragments::size * bk / 512;
@@ -215,8 +204,6 @@ template <class Config, class Epilogue> struct StreamMma {
 #pragma unroll 1
                 for (int tile = first; tile < end; tile += depth, at.next())
                     if constexpr (packed) produce_records(at, tile, end, chunk_at(chunk));
-                    else if constexpr (by_bulk)
-                        produce_rows(at, 4 * tile, min(4 * end, count()), chunk_at(chunk));
                     else produce_slot(at, 4 * tile, min(4 * end, count()), chunk_at(chunk));
         }
         if constexpr (!packed) finish_copies();
@@ -541,7 +528,7 @@ template <class Config, class Epilogue> struct StreamMma {
     DEV void run_block() const
     {
         const int warp = ptx::uniform(threadIdx.x / 32);
-        s.ring.init(warps, packed || by_bulk ? 1 : 32);
+        s.ring.init(warps, packed ? 1 : 32);
         s.right.init(warps, packed ? 32 : 1);
         if (Config::early) ptx::grid_launch_next();
         if (Config::lends && warp >= warps) {

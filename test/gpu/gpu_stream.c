@@ -17,10 +17,11 @@
 
 int gpu_stream(void);
 
-/* Every code of 8 bits. */
+/* Every code of 8 bits, beside three rows and beside one, whose products have segments of K. */
 static int try_codes(coda_dtype t, coda_dtype of)
 {
-    return gpu_codes(&(struct codes_case){"stream", 3, 48, NULL}, t, of);
+    return gpu_codes(&(struct codes_case){"stream", 3, 48, NULL}, t, of) +
+           gpu_codes(&(struct codes_case){"stream", 1, 48, NULL}, t, of);
 }
 
 /* ---- Packed ---- */
@@ -37,7 +38,7 @@ static bool emulated;
 /* So few columns of bytes cost as little otherwise, where there are many SMs: then the price decides. */
 static bool may_do_otherwise(const struct packed_sizes *s) { return !emulated && s->n < 128 && s->k > 2048; }
 
-static bool streams(const graph *g, unsigned flags)
+static bool streams(const graph *g, unsigned flags, const char *loop)
 {
     char text[16384] = "";
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
@@ -45,7 +46,7 @@ static bool streams(const graph *g, unsigned flags)
     opt.flags = CODA_PLAN_ONLY | flags;
     if (coda_compile(&p, g, &opt) == CODA_OK) coda_plan_print(p, CODA_TEXT_PLAN, text, sizeof text);
     coda_plan_free(p);
-    return strstr(text, "stream_mma") != NULL;
+    return strstr(text, loop ? loop : "stream_mma") != NULL;
 }
 
 static int try_packed(const char *word, const struct packed_sizes *s)
@@ -56,7 +57,7 @@ static int try_packed(const char *word, const struct packed_sizes *s)
     graph *g = packed_graph(&f, 0, s, false);
     void **want = run_reference(g, 5);
     double error = want ? run_on_gpu(g, 5, &opt, want) : -1;
-    bool good = error >= 0 && error <= 3e-5 && (streams(g, 0) || may_do_otherwise(s));
+    bool good = error >= 0 && error <= 3e-5 && (streams(g, 0, NULL) || may_do_otherwise(s));
     random_args_free(g, want);
     graph_free(g);
     return gpu_case(good, "stream", "%s times %s, %d x %d x %d of %d: error %.2e %s", word,
@@ -77,6 +78,7 @@ static int try_packed(const char *word, const struct packed_sizes *s)
 static const struct {
     const char *name, *text;
     unsigned flags;
+    const char *loop; /* NULL: stream_mma */
 } pairs[] = {
     {.name = "experts, gate and up in turns",
      .text = EXPERTS("mxfp4", 261120, 5, 640, 256) "%g = slice %c {axis=2,start=0,stop=639,step=2}\n"
@@ -94,6 +96,17 @@ static const struct {
     {.name = "bytes times numbers of any size",
      .text = "%i = input bf16[5,272]\n%s = scale %i {alpha=15}\n%x = exp %s\n%w = weight f8e4m3[200,272]\n"
              "%y = matmul %x, %w\noutput %y = %y\n"},
+    {.name = "a row of bytes, numbers of any size, halves of heads",
+     .text = "%i = input bf16[1,4112]\n%s = scale %i {alpha=15}\n%x = exp %s\n%w = weight f8e4m3[256,4112]\n"
+             "%a = matmul %x, %w\n%y = rope %a {base=10000,head_dim=64,rotary=64,heads=4,half=1}\n"
+             "output %y = %y\n",
+     .loop = "sm90_gemv"},
+    {.name = "a row of bytes in two pieces, gate and up stacked",
+     .text =
+         "%x = input bf16[1,13840]\n%w = weight i8[160,13840]\n%a = matmul %x, %w\n"
+         "%g = slice %a {axis=1,start=0,stop=80,step=1}\n%u = slice %a {axis=1,start=80,stop=160,step=1}\n"
+         "%y = swiglu %g, %u\noutput %y = %y\n",
+     .loop = "sm90_gemv"},
     {.name = "experts of bytes, with factors of rows",
      .text = "%x = input bf16[3,5,272]\n%w = weight f8e4m3[3,200,272]\n%r = input f32[3,5,1]\n%a = matmul "
              "%x, %w\n"
@@ -154,7 +167,7 @@ static int try_pairs(int i)
     graph *g = graph_parse(pairs[i].text);
     void **want = g ? run_reference(g, 5) : NULL;
     double error = want ? run_on_gpu(g, 5, &opt, want) : -1;
-    bool good = error >= 0 && error <= 0.02 && streams(g, pairs[i].flags);
+    bool good = error >= 0 && error <= 0.02 && streams(g, pairs[i].flags, pairs[i].loop);
     if (want) random_args_free(g, want);
     int failed =
         gpu_case(good, "stream", "packed, %s: error %.2e %s", pairs[i].name, error, good ? "" : coda_error());
