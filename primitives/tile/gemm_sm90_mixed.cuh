@@ -211,15 +211,21 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     {
         if constexpr (Config::dealt) {
             Deal pieces = this->pieces();
-            if (pieces.more()) {
-                const Piece p = pieces.next();
-                if (!owns(p) && exists(tile_of(walk().tile(p.tile), group)))
-                    left(group).raise_flag(Deal::place(block));
+            Piece p = {0, 0, steps};
+            for (bool first = true; pieces.more(); first = false) {
+                p = pieces.next();
+                if (first && !owns(p) && has(p, group)) left(group).raise_flag(Deal::place(block));
             }
+            if (announces && owns(p) && p.last < steps && has(p, group))
+                left(group).announce(Deal::place(block), end_of(p), walk().count());
         }
         if constexpr (Layout::fetches)
             if (ptx::elect_one()) fetch(group);
     }
+    // Only the last piece may be one that others have left sums of. Who fetches has no time to await them.
+    static constexpr bool announces = !Layout::fetches;
+    DEV bool has(const Piece &p, int group) const { return exists(tile_of(walk().tile(p.tile), group)); }
+    DEV static u32 end_of(const Piece &p) { return (p.tile + 1) * Deal::pairs; }
     DEV Left left(int group) const
     {
         if constexpr (Config::dealt) return {args.scratch, group};
@@ -499,7 +505,8 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     {
         const u32 place = Deal::place(block);
         if (!owns(p)) left(group).leave(sum, place);
-        else if (p.last < steps) left(group).add(sum, place, (p.tile + 1) * Deal::pairs, walk().count());
+        else if (p.last < steps)
+            left(group).template add<announces>(sum, place, end_of(p), walk().count());
     }
 
     DEV void run() const

@@ -83,7 +83,7 @@ template <class Config, int steps, int n> struct LeftSums {
     }
 
     // Vectors of many sums would be moved to neighbouring registers first, for which there are none left.
-    static constexpr bool single = n > 64;
+    static constexpr bool single = n > 64 && !Config::transposed;
     DEV u8 *singles(u32 place) const { return sums(place) - threadIdx.x % 128 * 12; }
 
     // By the consumer, which goes on. A warp besides raises the flag, since the fence takes its time.
@@ -108,15 +108,25 @@ template <class Config, int steps, int n> struct LeftSums {
         ptx::store_device(flag(place), raised());
     }
 
-    // Adds what the blocks at the places behind left of a tile, which ends with pair `end`.
-    DEV void add(float (&sum)[n], u32 place, u32 end, u32 tiles) const
+    // By a warp: what the blocks at the places behind leave of a tile, which ends with pair `end`, is there.
+    DEV void await_all(u32 place, u32 end, u32 tiles) const
     {
-        if (threadIdx.x / 32 % 4 == 0) {
-            for (u32 q = place + 1 + threadIdx.x % 32; Deal::begin(q, tiles) < end; q += 32) await(q, tiles);
-            __syncwarp();
-            ptx::fence_device();
-        }
-        ptx::named_barrier(barrier_group + group, 128);
+        for (u32 q = place + 1 + threadIdx.x % 32; Deal::begin(q, tiles) < end; q += 32) await(q, tiles);
+        __syncwarp();
+        ptx::fence_device();
+    }
+    // ... which the warp besides says to the consumer.
+    DEV void announce(u32 place, u32 end, u32 tiles) const
+    {
+        await_all(place, end, tiles);
+        ptx::named_arrive(barrier_announced + group, 128 + 32);
+    }
+    // Adds it.
+    template <bool announced> DEV void add(float (&sum)[n], u32 place, u32 end, u32 tiles) const
+    {
+        if (!announced && threadIdx.x / 32 % 4 == 0) await_all(place, end, tiles);
+        if (announced) ptx::named_barrier(barrier_announced + group, 128 + 32);
+        else ptx::named_barrier(barrier_group + group, 128);
 #pragma unroll 1
         for (u32 q = place + 1; Deal::begin(q, tiles) < end; q++)
             if (has_some(q, tiles)) add_one(sum, q);

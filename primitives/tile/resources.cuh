@@ -14,6 +14,7 @@ enum BarrierId {
     barrier_group = 1,     // + group: the 128 threads of one consumer warpgroup
     barrier_turn = 4,      // + group: whose turn it is to issue products, and who was before
     barrier_scaled = 7,    // + group: whose turn it is to multiply sums that are scaled in place
+    barrier_announced = 10, // + group: what other blocks left of a tile is there
     barrier_streamers = 1, // all consumers of streams and attention_split, which have no barrier_group
     barrier_consumers = 15 // all consumers: the last id, out of the way of those of their warpgroups
 };
