@@ -261,6 +261,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
 
     using Sums = float[n / 2];
     using Fragments = typename Operand::Fragments;
+    using Words = typename Operand::Words;
 
     DEV Operand operand(int slot, int group) const
     {
@@ -309,15 +310,26 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         else issue(sum, f[i % 2], slot, k, true);
     }
     // What is multiplied after batch i of a slot: of the next slot, unless that was the last one.
-    template <bool last> DEV void decode_next(Fragments (&f)[2], int slot, Cursor at, int i, int group) const
+    template <bool last>
+    DEV void decode_next(Fragments (&f)[2], Words &words, int slot, Cursor at, int i, int group) const
     {
         Fragments &to = f[1 - i % 2];
-        if (i + 1 < batches) operand(slot, group).decode(to, (i + 1) * batch);
+        if (i + 1 < batches) decode(to, words, slot, (i + 1) * batch, group);
         else if (!last) {
             await(at);
-            operand(at.slot, group).decode(to, 0);
+            decode(to, words, at.slot, 0, group);
         }
         pin(to);
+    }
+    // Of more than 64 rows of three consumers a slot's words are all loaded with its first batch: of shorter
+    // pieces those of every second row are in the same banks. Of 64 rows and fewer that gains nothing.
+    DEV void decode(Fragments &to, Words &words, int slot, int k, int group) const
+    {
+        const Operand own = operand(slot, group);
+        if constexpr (Operand::by_slots && !ahead) {
+            if (k == 0) own.load(words);
+            own.decode(to, words, k);
+        } else own.decode(to, k);
     }
     // A slot whose first batch has been issued. A batch is decoded and issued before the one ahead of it is
     // waited for: so the products of a consumer follow each other without a gap.
@@ -332,7 +344,8 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
             const bool within = i + 1 < batches;
             float factor[2];
             if (promotes && !within) operand(own.slot, group).factors(factor, 0);
-            decode_next<last>(f, own.slot, at, i, group);
+            Words none;
+            decode_next<last>(f, none, own.slot, at, i, group);
             if (within) issue_batch<phase>(sum, part, f, own.slot, i + 1);
             else if (!last) issue_batch<(phase + 1) % partial>(sum, part, f, at.slot, 0);
             if (within || !last) ptx::wgmma_wait<1>();
@@ -344,6 +357,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     DEV void multiply_all_ahead(Sums &sum, Fragments (&f)[2], Cursor &at, int group, int slots) const
     {
         Partial part;
+        operand(at.slot, group).decode(f[0], 0);
         issue_batch<0>(sum, part, f, at.slot, 0);
         // Two slots at a time, and one or two before the last: or ptxas lets products run one by one (C7513).
         constexpr int second = partial - 1, rest = Config::dealt ? 1
@@ -363,6 +377,8 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     DEV void multiply_by_groups(Sums &sum, Fragments (&f)[2], Cursor &at, int group, int slots) const
     {
         Sums part;
+        Words words;
+        decode(f[0], words, at.slot, 0, group);
 #pragma unroll 1
         for (int step = 0; step < slots; step++) {
             const Cursor own = at;
@@ -374,8 +390,8 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
                 float factor[2];
                 issue(part, f[i % 2], own.slot, k, k % Operand::promotion != 0);
                 if (ends) operand(own.slot, group).factors(factor, k);
-                if (step + 1 < slots) decode_next<false>(f, own.slot, at, i, group);
-                else decode_next<true>(f, own.slot, at, i, group);
+                if (step + 1 < slots) decode_next<false>(f, words, own.slot, at, i, group);
+                else decode_next<true>(f, words, own.slot, at, i, group);
                 ptx::wgmma_wait<0>();
                 if (i + 1 == batches) release(own.slot);
                 if (ends) promote(sum, part, factor);
@@ -393,7 +409,6 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         if constexpr (Operand::by_products) MixedGroups<GemmSm90Mixed>{*this, group}.multiply(sum, at, slots);
         else {
             Fragments f[2];
-            operand(at.slot, group).decode(f[0], 0);
             if constexpr (ahead) multiply_all_ahead(sum, f, at, group, slots);
             else multiply_by_groups(sum, f, at, group, slots);
         }

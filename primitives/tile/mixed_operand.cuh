@@ -168,6 +168,30 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
             }
         }
     }
+    // ---- Of 4 bits, with a scale for each slot: a lane's words of the whole slot ----
+
+    static constexpr bool by_slots =
+        promotes && W::bits == 4 && W::tile == bk && W::step == bk && W::group == bk;
+    using Words = Piece<by_slots ? 4 : 1>[2][2]; // of a half's row, for the first and the last 8 of each 16 k
+    DEV void load(Words &to) const
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int lane = lane_row() * 4 + pair_lane() + 2 * (i % 2);
+            to[i / 2][i % 2] = *(const Piece<4> *)(first + i / 2 * 512 + lane * 16);
+        }
+    }
+    // The batch that begins at k.
+    DEV void decode(Fragments &to, const Words &from, int k) const
+    {
+#pragma unroll
+        for (int i = 0; i < products * 4; i++) {
+            const int q = i / 4, half = i % 2, last = i / 2 % 2;
+            const u32 word = from[half][last].at[k / 32 + q / 2];
+            to[0][q][i % 4] = integer_pair(word >> 4 * pair_half(), k, q, 0, below(scale(0, half)));
+        }
+    }
+
     DEV static void finish(Fragments &to, int q, int i, u32 x, const typename W::Scale &s)
     {
         if constexpr (folds) to[0][q][i] = ptx::multiply_pairs<Element>(x, pack2<Element>(s.s, s.s));
@@ -243,6 +267,8 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
 // Elements of 8 bits in rows of 128 bytes, swizzled, 64 of a warpgroup.
 template <class T, class Element> struct ByteOperand {
     static constexpr bool folds = false, splits = false, promotes = false, by_products = false;
+    static constexpr bool by_slots = false;
+    struct Words {};
     static constexpr int bk = swizzle_row, batch = 64, promotion = 0, products = batch / 16, parts = 1;
     static constexpr int tile_bytes = 16 * swizzle_row, align = swizzle_atom;
     static_assert(sizeof(T) == 1);
