@@ -223,7 +223,10 @@ template <class Config> struct AttentionSm90 {
         float score[bn / 2], out[columns / 2];
         u32 weight[bn / 16][4], own[held ? depth : 1][4]; // own: queries
 
-        DEV Consumer(Shared &shared) : s(shared), group(threadIdx.x / 128 - 1), thread(threadIdx.x % 128) {}
+        DEV Consumer(Shared &shared)
+            : s(shared), group(ptx::uniform(threadIdx.x / 128) - 1), thread(threadIdx.x % 128)
+        {
+        }
 
         DEV i32 first_row() const { return 64 * group + thread / 32 * 16 + thread % 32 / 4; } // of the tile
 
