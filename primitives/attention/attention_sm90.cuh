@@ -217,16 +217,13 @@ template <class Config> struct AttentionSm90 {
 
     struct Consumer {
         Shared &s;
-        const i32 group, thread; // of the consumer warpgroups, of its threads
+        const i32 group = ptx::uniform(threadIdx.x / 128) - 1, thread = threadIdx.x % 128;
         Cursor key, value;
         QueryCursor tile_queries;
         float score[bn / 2], out[columns / 2];
         u32 weight[bn / 16][4], own[held ? depth : 1][4]; // own: queries
 
-        DEV Consumer(Shared &shared)
-            : s(shared), group(ptx::uniform(threadIdx.x / 128) - 1), thread(threadIdx.x % 128)
-        {
-        }
+        DEV explicit Consumer(Shared &shared) : s(shared) {}
 
         DEV i32 first_row() const { return 64 * group + thread / 32 * 16 + thread % 32 / 4; } // of the tile
 
@@ -352,10 +349,10 @@ template <class Config> struct AttentionSm90 {
             for (i32 i = 0; i < columns / 2; i++) out[i] *= factor[i >> 1 & 1];
         }
         // Where all queries see all keys, a block's largest score is not looked for while weights by the one
-        // so far do. Of up to 96 columns but 65 to 72 that gains time, whatever groups there are.
+        // so far do. Of up to 96 columns that gains time, whatever groups there are.
         static constexpr bool hasty =
             Score<Tiled>::plain && Tiled::smalls && !Tiled::page && !Tiled::sinks && !Tiled::lse &&
-            (Tiled::head_dim <= 64 || (Tiled::head_dim > 72 && Tiled::head_dim <= 96));
+            Tiled::head_dim <= 96;
         // Is it so in all threads of the warpgroup? If not they multiply together. (Before they are asked
         // again all have had their turn, so that none is late in reading, or in clearing.)
         DEV bool agree(bool fits)
