@@ -154,7 +154,7 @@ template <class Config> struct AttentionShort {
     }
     // Scores of the block that begins with `key` become weights.
     DEV void weigh(float (&score)[bn / 2], OnlineSoftmax &softmax, float (&factor)[2],
-                   const Visible<Tiled> &see, const Score<Tiled> &as, const Tile &t, i32 query, i32 key,
+                   const VisibleRows<Tiled> &see, const Score<Tiled> &as, const Tile &t, i32 query, i32 key,
                    const KeyRange &common) const
     {
         const i32 position = query + see.shift();
@@ -163,7 +163,8 @@ template <class Config> struct AttentionShort {
             coda::score(score, as, bias, position, key, see.extents.tk);
         } else if (!Score<Tiled>::plain || Score<Tiled>::turned) coda::score(score, as, position, key);
         if (key + bn > common.end || common.first > key) mask(score, see, query, key);
-        softmax.template step<2, true>(score, Score<Tiled>::exponent, factor);
+        if constexpr (Score<Tiled>::plain && bn > 64) softmax.step_lazily(score, Score<Tiled>::exponent, factor);
+        else softmax.template step<2, true>(score, Score<Tiled>::exponent, factor); // in fewer registers
     }
 
     // What the tile's queries see, for all lanes of a warp together. Blocks begin at a multiple of 8 keys, as
@@ -191,7 +192,7 @@ template <class Config> struct AttentionShort {
     {
         Tiled::early ? ptx::grid_wait_not() : ptx::grid_wait();
         const i32 query = t.query + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
-        const Visible<Tiled> see(in, t.batch);
+        const VisibleRows<Tiled> see(in, t.batch, query);
         const Seen seen = seen_by(see, t.query);
         if (Tiled::early) ptx::grid_wait();
         if (threadIdx.x == 0 && !seen.some.empty()) load_first(q, k, v, t, seen.some);

@@ -74,8 +74,7 @@ template <class T, i32 n> DEV void pack_weights(const float (&score)[n], u32 (&w
 }
 
 // Zeroes the sums of rows that see no key. `query` is the thread's first row.
-template <class Config, i32 n>
-DEV void clear_rows_without_keys(float (&out)[n], const Visible<Config> &see, i32 query)
+template <class See, i32 n> DEV void clear_rows_without_keys(float (&out)[n], const See &see, i32 query)
 {
 #pragma unroll
     for (i32 r = 0; r < 2; r++) {
@@ -87,8 +86,8 @@ DEV void clear_rows_without_keys(float (&out)[n], const Visible<Config> &see, i3
 
 // Divides the sums by their weights and stores them, and their logarithm if it is wanted. `to` is where query
 // 0 of the head goes. The quad's lanes exchange their column pairs, so that each stores 16 adjacent bytes.
-template <class Config, class T, i32 n>
-DEV void write_rows(const float (&out)[n], const OnlineSoftmax &softmax, const Visible<Config> &see,
+template <class Config, class See, class T, i32 n>
+DEV void write_rows(const float (&out)[n], const OnlineSoftmax &softmax, const See &see,
                     const Score<Config> &score, i32 query, T *to, i64 pitch, const AttentionInputs &in,
                     i32 batch, i32 head)
 {

@@ -26,7 +26,7 @@ DEV float quad_sum(float x)
 
 // Scores of keys that a query does not see become -inf. `query` is the thread's first row, `key` the
 // block's first key.
-template <class Config, i32 N> DEV void mask(float (&s)[N], const Visible<Config> &see, i32 query, i32 key)
+template <class See, i32 N> DEV void mask(float (&s)[N], const See &see, i32 query, i32 key)
 {
     i32 column = key + 2 * (threadIdx.x % 4);
 #pragma unroll

@@ -149,6 +149,23 @@ template <class Config> struct Visible : Packed<Config::starts> {
     }
 };
 
+// The same of a thread that asks of two rows, `query` and 8 below: their ranges are loaded once, at first.
+template <class Config> struct VisibleRows : Visible<Config> {
+    i32 query;
+    KeyRange row[2];
+
+    DEV VisibleRows(const AttentionInputs &in, i32 batch, i32 first) : Visible<Config>(in, batch), query(first)
+    {
+        for (i32 r = 0; r < 2 && Config::ranges; r++) row[r] = Visible<Config>::of(first + 8 * r);
+    }
+    DEV KeyRange of(i32 q) const
+    {
+        if constexpr (Config::ranges) return row[q != query];
+        else return Visible<Config>::of(q);
+    }
+    DEV bool none(i32 q) const { return of(q).empty(); }
+};
+
 // Blocks of `bn` keys, from `first` below `end`, that queries `from` to `last` need.
 struct KeyBlocks {
     i32 first, end;
