@@ -163,7 +163,8 @@ template <class Config> struct AttentionShort {
             coda::score(score, as, bias, position, key, see.extents.tk);
         } else if (!Score<Tiled>::plain || Score<Tiled>::turned) coda::score(score, as, position, key);
         if (key + bn > common.end || common.first > key) mask(score, see, query, key);
-        if constexpr (Score<Tiled>::plain && bn > 64) softmax.step_lazily(score, Score<Tiled>::exponent, factor);
+        if constexpr (Score<Tiled>::plain && bn > 64)
+            softmax.step_lazily(score, Score<Tiled>::exponent, factor);
         else softmax.template step<2, true>(score, Score<Tiled>::exponent, factor); // in fewer registers
     }
 

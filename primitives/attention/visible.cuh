@@ -154,7 +154,8 @@ template <class Config> struct VisibleRows : Visible<Config> {
     i32 query;
     KeyRange row[2];
 
-    DEV VisibleRows(const AttentionInputs &in, i32 batch, i32 first) : Visible<Config>(in, batch), query(first)
+    DEV VisibleRows(const AttentionInputs &in, i32 batch, i32 first)
+        : Visible<Config>(in, batch), query(first)
     {
         for (i32 r = 0; r < 2 && Config::ranges; r++) row[r] = Visible<Config>::of(first + 8 * r);
     }
