@@ -306,11 +306,13 @@ static void choose_team(struct rows_walk *w, const struct program *p)
 }
 
 /* May the first walk's load i be made before there are row values? A table's needs one. Turns are made while
- * it is on its way. */
-static bool may_lead(const struct rows_walk *w, const struct program *p, const bool *needed, int i)
+ * it is on its way. Of threads of which some have a piece less each piece is behind a branch: what a row has
+ * is then asked for in a walk of its own. */
+static bool may_lead(const struct rows_walk *w, const struct program *p, const bool *needed, int i, int uses)
 {
     bool turns = w->team > 32 && is_live(w, p, STEP_PAIR), waits = turns || is_live(w, p, STEP_PARTIAL);
-    return w->team && needed[i] && p->port[p->step[i].port].role == USE_LOAD && waits;
+    bool ragged = w->team && w->items > 1 && w->pieces % w->team && !w->folds && uses > 1;
+    return w->team && needed[i] && p->port[p->step[i].port].role == USE_LOAD && (waits || ragged);
 }
 
 /* Are load i's columns the same for all rows, and written by no program of a run? */
@@ -350,7 +352,7 @@ static void choose_kept(struct rows_walk *w, const struct program *p, bool *need
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
         if (!is_column_load(s) || (w->width > 1 && !w->packed[s->port]) || w->early[i]) continue;
-        bool leads = may_lead(w, p, needed, i);
+        bool leads = may_lead(w, p, needed, i, uses[i]);
         w->kept[i] = (leads || uses[i] > 1) && floats + each <= KEPT_FLOATS;
         w->ahead[i] = leads && w->kept[i];
         if (w->kept[i]) floats += each;
