@@ -33,7 +33,7 @@ class Deferred(Base):
         path = [os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.dirname(os.path.abspath(coda.__file__)))]
         env = dict(os.environ, PYTHONPATH=os.pathsep.join(path))
         done = subprocess.run([sys.executable, "-c", START + textwrap.dedent(code), *arguments], env=env, capture_output=True,
-                              text=True, timeout=300)
+                              text=True, timeout=100)
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
         return done.stdout
 
@@ -72,7 +72,8 @@ class Deferred(Base):
             except AttributeError as e:
                 assert "nothing_of_it" in str(e)
             assert there() and type(m) is types.ModuleType and torch._dynamo is m and callable(m.explain)
-            assert type(m.__loader__).__name__ == "SourceFileLoader" and not hasattr(m, "_deferred")
+            assert type(m.__loader__).__name__ == "SourceFileLoader"
+            assert not any(type(x).__name__ == "Deferred" for n, x in sys.modules.items() if n.startswith("torch._dynamo"))
             assert torch.compile(lambda x: x * 2, backend="eager", fullgraph=True)(torch.ones(2)).tolist() == [2, 2]
             """)
         self.process("""
@@ -81,7 +82,43 @@ class Deferred(Base):
             """)
         self.process("""
             import torch._dynamo.utils
-            assert there() and torch._dynamo.utils.counters is not None and callable(torch._dynamo.reset)
+            from torch._dynamo import utils
+            assert not there() and utils is torch._dynamo.utils
+            assert torch._dynamo.utils.counters is not None and there() and callable(torch._dynamo.reset)
+            """)
+        self.process("""
+            import torch._dynamo.config
+            torch._dynamo.config.recompile_limit = 3
+            assert there() and torch._dynamo.config.recompile_limit == 3
+            with torch._dynamo.config.patch(recompile_limit=5):
+                assert torch._dynamo.config.recompile_limit == 5
+            try:
+                torch._dynamo.config.nothing_of_it = 1
+                raise SystemExit("a setting that is not there")
+            except AttributeError:
+                pass
+            """)
+        self.process("""
+            mine = lambda: 7
+            import torch._dynamo
+            torch._dynamo.reset = mine
+            assert there() and torch._dynamo.reset is mine
+            """)
+
+    def test_functions(self):
+        """A function of a submodule that a package takes, as torchvision does, asks at its call and is the real one then; a
+        class and a number are there at once."""
+        self.process("""
+            from torch._dynamo.utils import is_compile_supported, clone_input
+            first, other = is_compile_supported, clone_input
+            assert not there() and other(torch.ones(2)).tolist() == [1, 1] and there()
+            real = torch._dynamo.utils
+            assert is_compile_supported is real.is_compile_supported and first is real.is_compile_supported
+            assert clone_input is real.clone_input
+            """)
+        self.process("""
+            from torch._dynamo.exc import Unsupported
+            assert there() and issubclass(Unsupported, Exception) and Unsupported is torch._dynamo.exc.Unsupported
             """)
 
     def test_marks(self):
