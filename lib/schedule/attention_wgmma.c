@@ -4,7 +4,8 @@
 
 /* Stages of narrow heads, whose blocks of keys are small and soon done; memory is as far as for others. With
  * queries in registers shared memory has room for one more of wider heads. */
-enum { NARROW_STAGES = 4, HELD_STAGES = 3, NARROW = 64, MOST_OF_THREE = 72, MOST_HELD = 128 /* columns */ };
+enum { NARROW_STAGES = 4, HELD_STAGES = 3 };
+enum { NARROW = 64, MOST_OF_THREE = 72, MOST_OF_BARE = 80, MOST_HELD = 128 }; /* columns */
 
 /* What tiles of bm queries of narrow heads take, one with another: for a block of 128 keys 192 queries take
  * 4 / 3 of the time of 128, and a tile costs about as much as a block beside them. A limit leaves part of a
@@ -23,6 +24,17 @@ static bool three_cap(const struct attention_spec *a)
     return a->softcap == 0 || a->head_dim <= NARROW / 2 || !beside;
 }
 
+/* Have three warpgroups registers for more columns and 112 keys? Where all queries see all keys, and nothing
+ * more is wanted. (Two then have as many, where bits must not tell the number of queries.) */
+static bool is_bare(const struct attention_spec *a)
+{
+    static const int more[] = {ATTENTION_LENGTHS, ATTENTION_RANGES, ATTENTION_SINKS, ATTENTION_LSE};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        if (attention_has(a, more[i])) return false;
+    return a->head_dim > MOST_OF_THREE && a->head_dim <= MOST_OF_BARE && attention_is_plain(a) && !a->page &&
+           !attention_is_limited(a) && !a->window && !attention_is_packed(a);
+}
+
 /* Do three warpgroups share an SM? They have no registers for a map of scores or a bias, or for a window and
  * more than scaled scores, nor with 72 columns for what is seen in part. */
 static bool has_three_groups(const struct attention_spec *a)
@@ -31,12 +43,14 @@ static bool has_three_groups(const struct attention_spec *a)
                    attention_has(a, ATTENTION_RANGES);
     bool more = a->score || attention_has(a, ATTENTION_BIAS) || attention_is_packed(a) ||
                 (a->window > 0 && !attention_is_plain(a)) || !three_cap(a);
-    if (a->head_dim > (limited ? NARROW : MOST_OF_THREE) || a->tq <= 128 || more) return false;
+    int most = limited ? NARROW : is_bare(a) ? MOST_OF_BARE : MOST_OF_THREE;
+    if (a->head_dim > most || a->tq <= 128 || more) return false;
     return attention_has(a, ATTENTION_RANGES) || time_of_tiles(a, 192) < time_of_tiles(a, 128);
 }
 
 /* The tile of a kernel that has one block for each tile of queries, and room for those of so many. */
-static struct attention_tile tile_alone(const struct attention_spec *a, int query_slots, bool held)
+static struct attention_tile tile_alone(const struct attention_spec *a, int query_slots, bool held,
+                                        bool invariant)
 {
     struct attention_tile t = {.bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};
     int64_t row = 128 * CEIL_DIV(MIN(a->head_dim, FAR_TOO_WIDE), 64), bytes;
@@ -46,6 +60,7 @@ static struct attention_tile tile_alone(const struct attention_spec *a, int quer
     if (has_three_groups(a))
         t.bm = 192, t.threads = 128 * 4, t.bn = !attention_has(a, ATTENTION_RANGES) ? 128 : 112;
     else if (a->head_dim > 128) t.bn = a->head_dim <= 192 ? 112 : 80;
+    if (is_bare(a) && (has_three_groups(a) || invariant)) t.bn = 112;
     if (attention_has(a, ATTENTION_BIAS))
         t.bn -= 16 * ((a->head_dim > 64) + (a->score || attention_has(a, ATTENTION_RANGES)));
     if (a->head_dim <= NARROW) t.stages = NARROW_STAGES;
@@ -79,7 +94,7 @@ static bool fits(const struct attention_spec *a, const struct attention_terms *o
 {
     const struct tensor_use *odd =
         a->use[ATTENTION_K].dtype != a->use[ATTENTION_Q].dtype ? &a->use[ATTENTION_K] : &a->use[ATTENTION_V];
-    struct attention_tile t = tile_alone(a, 1, false);
+    struct attention_tile t = tile_alone(a, 1, false, false);
     if (!attention_fits_units(a, on, why)) return false;
     if (odd->dtype != a->use[ATTENTION_Q].dtype)
         return attention_no(why, REASON_ATTENTION_DTYPE, odd->value, odd->dtype, 0);
@@ -119,10 +134,10 @@ int attention_query_slots(const struct attention_spec *a, int cluster)
 
 static struct attention_tile tile(const struct attention_spec *a, const struct attention_terms *on)
 {
-    int64_t tiles = tile_alone(a, 1, false).blocks;
+    int64_t tiles = tile_alone(a, 1, false, false).blocks;
     int cluster = on->invariant ? 0 : tile_parts(a, tiles, on);
     bool held = attention_holds_queries(a, cluster);
-    struct attention_tile t = tile_alone(a, attention_query_slots(a, cluster), held);
+    struct attention_tile t = tile_alone(a, attention_query_slots(a, cluster), held, on->invariant);
     t.cluster = cluster;
     t.blocks *= MAX(t.cluster, 1);
     t.persistent = t.blocks && !t.cluster;
