@@ -71,7 +71,7 @@ template <class Config> struct AttentionSm90 {
     using Element = typename Tiled::T;
     static constexpr i32 bm = Tiled::bm, bn = Tiled::bn, stages = Tiled::stages, groups = Tiled::groups;
     static constexpr i32 chunks = (Tiled::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
-    static constexpr i32 depth = (Tiled::head_dim + 15) / 16; // products of 16 columns, which are a score
+    static constexpr i32 depth = (Tiled::head_dim + 15) / 16;  // products of 16 columns, which are a score
     static constexpr i32 by = Tiled::head_dim > 64 && Tiled::head_dim < 96 ? 8 : 16;
     static constexpr i32 columns = (Tiled::head_dim + by - 1) / by * by; // of the result's fragment
     static constexpr i32 threads = 128 * (1 + groups);
@@ -348,13 +348,12 @@ template <class Config> struct AttentionSm90 {
 #pragma unroll
             for (i32 i = 0; i < columns / 2; i++) out[i] *= factor[i >> 1 & 1];
         }
-        // Where all queries see all keys, a block's largest score is not looked for while weights by the one
-        // so far do. Of up to 96 columns that gains time, whatever groups there are.
-        static constexpr bool hasty =
-            Score<Tiled>::plain && Tiled::smalls && !Tiled::page && !Tiled::sinks && !Tiled::lse &&
-            Tiled::head_dim <= 96;
-        // Is it so in all threads of the warpgroup? If not they multiply together. (Before they are asked
-        // again all have had their turn, so that none is late in reading, or in clearing.)
+        // Where all queries see all keys, weights are speculative: by the largest score so far. A block's own
+        // is looked for only where they are too large. That gains time up to 96 columns, in whatever groups.
+        static constexpr bool speculates = Score<Tiled>::plain && Tiled::smalls && !Tiled::page &&
+                                           !Tiled::sinks && !Tiled::lse && Tiled::head_dim <= 96;
+        // Do such weights fit in all threads of the warpgroup? If not, it multiplies the block again.
+        // Before they are asked again all have had their turn, so none is late in reading, or in clearing.
         DEV bool agree(bool fits)
         {
             volatile u32 *const far = s.far + group;
@@ -394,10 +393,10 @@ template <class Config> struct AttentionSm90 {
             if (in_turns) pass_turn();
             finish<1>();
             turn_into_scores(of, block);
-            if constexpr (follows && hasty) {
+            if constexpr (follows && speculates) {
                 float parts[2];
                 const bool fits =
-                    softmax.template step_hastily<Element>(score, Score<Tiled>::exponent, parts);
+                    softmax.template step_speculatively<Element>(score, Score<Tiled>::exponent, parts);
                 finish<0>();
                 release_values();
                 if (!agree(fits)) {

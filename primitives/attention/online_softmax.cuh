@@ -119,8 +119,8 @@ struct OnlineSoftmax {
     static constexpr float most_growth = 8.0f;
 
     // Weights of a block by m as it is, for which its largest score need not be known; both rows at once,
-    // whose instructions fill each other's waits. `part` is what a lane's add up to. Do they do so?
-    template <class T, i32 N> DEV bool step_hastily(float (&s)[N], float c, float (&part)[2]) const
+    // whose instructions fill each other's waits. `part` is what a lane's add up to. Are they small enough?
+    template <class T, i32 N> DEV bool step_speculatively(float (&s)[N], float c, float (&part)[2]) const
     {
         const float base[2] = {max[0] * c, max[1] * c}; // of no score yet: weights are infinite, or NaN
         part[0] = part[1] = 0.0f;
@@ -134,12 +134,12 @@ struct OnlineSoftmax {
         const bool near = fmaxf(fabsf(base[0]), fabsf(base[1])) <= exact_below;
         return near && part[0] <= most_weights<T> && part[1] <= most_weights<T>;
     }
-    // Does some lane of the quad say no to its row? (Of a row without a score the sum is infinite, or NaN.)
+    // Are weights of some lane of the quad too large? (Of a row without a score they are infinite, or NaN.)
     template <class T> DEV static bool is_far(float part)
     {
         return (__ballot_sync(~0u, !(part <= most_weights<T>)) >> threadIdx.x % 32 / 4 * 4 & 15) != 0;
     }
-    // Then they are.
+    // What speculative weights add up to, where no row is far.
     DEV void add(const float (&part)[2]) { sum[0] += part[0], sum[1] += part[1]; }
 
     // Scores become weights by m as it is, or by a larger one for a row that is far. Is any factor of the
