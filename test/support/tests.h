@@ -2,7 +2,7 @@
  * tests.h -- Check, and a suite in a line: TESTS(NAME, ...) defines NAME_suite() of what it lists.
  *
  *     ONE(test)            a test
- *     EACH(test, count)    a test for each _i in 0..count-1; under a sanitizer for half of many, by the seed
+ *     EACH(test, count)    a test for each _i in 0..count-1; under a sanitizer for half of many, or a third
  *     RANGE(test, a, b)    a test for each _i in a..b-1
  *     SOME(test, count)    EACH, of which `make test` takes one in five by the seed, of the first six one in
  *                          three; of many, and under a sanitizer, one in fifteen and one in six
@@ -39,9 +39,9 @@ static inline TCase *tests_case(Suite *s, const char *name)
 
 static inline void tests_each(TCase *t, const TTest *test, int count)
 {
-    enum { MANY = 24 };
+    const int many = scale_is_thinned() ? 8 : 24;
     for (int i = 0; i < count; i++)
-        if (!SANITIZED || count < MANY || scale_takes_half(i)) tcase_add_loop_test(t, test, i, i + 1);
+        if (!SANITIZED || count < many || scale_takes_half(i)) tcase_add_loop_test(t, test, i, i + 1);
 }
 
 static inline void tests_some(TCase *t, const TTest *test, int count)

@@ -601,7 +601,7 @@ static int names_left(const char *path, const struct stat *st, int type, struct 
 
 START_TEST(is_shared_by_processes_and_threads)
 {
-    enum { PROCESSES = 8 };
+    enum { PROCESSES = SANITIZED ? 4 : 8 };
     for (int i = 0; i < PROCESSES; i++)
         if (!fork()) _exit(busy_process());
     for (int i = 0; i < PROCESSES; i++) {
