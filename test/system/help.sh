@@ -1,7 +1,8 @@
 #!/bin/sh
 # help.sh -- every program and every command of the tool says how it is used: `--help` and `-h` print that to standard
 # output and nothing else, and an option that is not known is one line and exit status 2. The programs are those that the
-# Makefile builds, the commands those that the tool's own help lists; or the programs that are named.
+# Makefile builds, the commands those that the tool's own help lists; or the programs that are named. The tool's manual
+# pages have every option of its help.
 # Run as: test/system/help.sh BUILD [PROGRAM...]
 set -eu
 build=$1 count=0
@@ -50,6 +51,14 @@ for command in $commands; do
     helps "coda $command" "$coda" "$command"
     [ "$command" = cache ] || refuses "$coda" "$command"
 done
+# COMMAND...: $page, which has a backslash before each hyphen, names the options of its help.
+manual_has() {
+    for option in $("$@" --help | sed -n 's/^  \(--[a-z0-9-]*\).*/\1/p' | sort -u); do
+        sed 's/\\-/-/g' "$page" | grep -qwe "$option" || die "$page has no $option"
+    done
+}
+page=examples/coda/coda.1 manual_has "$coda"
+page=examples/coda/coda-cache.1 manual_has "$coda" cache
 parts=$("$coda" cache --help | sed -n 's/^usage: /       /; s/^       coda cache \([a-z]*\)\( .*\)\?$/\1/p' | sort -u)
 [ "$(echo "$parts" | wc -l)" -ge 8 ] || die "the tool lists the commands of the cache $parts"
 for part in $parts; do
