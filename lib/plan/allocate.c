@@ -1,11 +1,10 @@
 /*
  * allocate.c -- give each buffer of the workspace an offset; buffers that never live at once share bytes.
  *
- * Each takes the lowest gap among those that are placed and live with it. Those that are placed are kept in
- * chunks, by offset, most of which live with a buffer as a whole or not at all: the cost is some buffers for
- * each, and as many chunks as there are. What
- * only coda_prepare reads lies in the workspace, too; what it leaves for runs is placed by folds.c. A plan of
- * one more shape is placed as a larger one was, in whose workspace it fits.
+ * Each takes the lowest gap among those that are placed and live with it. These are kept by offset in chunks,
+ * most of which live with a buffer as a whole or not at all: a placement costs some buffers and all chunks.
+ * What only coda_prepare reads lies in the workspace, too; what it leaves for runs is placed by folds.c. A
+ * plan of one more shape is placed as a larger one was, in whose workspace it fits.
  */
 #include "own.h"
 #include "plan.h"
@@ -65,17 +64,18 @@ static void find_lifetimes(struct plan *p, const struct plan_options *opt)
 
 static int64_t end_of(const struct buffer *b) { return (b->offset + b->bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
-struct lying {
+/* The bytes of a placed buffer, and its first and last program. */
+struct occupied {
     int64_t offset, end;
     int first, last;
 };
 
 enum { CHUNK = 32 };
 
-/* Some, by offset, and what holds of all of them: between which programs their lives begin and end, where the
- * last one ends, and the largest gap between them. */
+/* Some of these, by offset, and what holds of all of them: between which programs their lives begin and end,
+ * where the last one ends, and the largest gap between them. */
 struct chunk {
-    struct lying of[CHUNK];
+    struct occupied of[CHUNK];
     int n, first_born, last_born, first_gone, last_gone;
     int64_t end, gap;
 };
@@ -101,7 +101,7 @@ static void look(struct chunk *c)
     c->first_born = c->first_gone = INT_MAX, c->last_born = c->last_gone = -1;
     c->end = c->gap = 0;
     for (int i = 0; i < c->n; i++) {
-        const struct lying *o = &c->of[i];
+        const struct occupied *o = &c->of[i];
         c->first_born = MIN(c->first_born, o->first), c->last_born = MAX(c->last_born, o->first);
         c->first_gone = MIN(c->first_gone, o->last), c->last_gone = MAX(c->last_gone, o->last);
         if (i) c->gap = MAX(c->gap, o->offset - c->end);
@@ -129,7 +129,7 @@ static void lives_add(struct lives *l, const struct buffer *b)
     struct chunk *c = l->chunk[i];
     int at = c->n++;
     for (; at && c->of[at - 1].offset > b->offset; at--) c->of[at] = c->of[at - 1];
-    c->of[at] = (struct lying){b->offset, end_of(b), b->first, b->last};
+    c->of[at] = (struct occupied){b->offset, end_of(b), b->first, b->last};
     look(c);
 }
 
@@ -147,7 +147,7 @@ static int64_t lowest_gap(const struct lives *l, const struct buffer *b, int64_t
             continue;
         }
         for (int i = 0; i < c->n; i++) {
-            const struct lying *o = &c->of[i];
+            const struct occupied *o = &c->of[i];
             if (o->last < b->first || o->first > b->last) continue;
             if (o->offset >= at + bytes) return at;
             at = MAX(at, o->end);

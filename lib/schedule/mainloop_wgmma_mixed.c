@@ -22,7 +22,7 @@
 enum {
     WIDTH = 64,                   /* columns of a consumer's tile */
     TURNED = 64 * 36 * 4,         /* bytes in which its sums are transposed, ... */
-    TURNED_AT_ONCE = 64 * 64 * 4, /* ... unless what it stores has so many, or leaves as they lie */
+    TURNED_AT_ONCE = 64 * 64 * 4, /* ... unless it stores so many, or sums from where they lie */
     BOX = 64,                     /* k of a slot of A alone */
     LEAST_BOXES = 4,
     FETCH_BARRIERS = 64, /* bytes, as in fetch.cuh */
