@@ -356,6 +356,7 @@ template <class Config> struct AttentionSm90 {
         // Before they are asked again all have had their turn, so none is late in reading, or in clearing.
         DEV bool agree(bool fits)
         {
+            static_assert(!speculates || in_turns);
             volatile u32 *const far = s.far + group;
             if (!fits) *far = 1;
             ptx::named_barrier(barrier_group + group, 128);

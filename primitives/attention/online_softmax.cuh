@@ -70,7 +70,7 @@ template <class Config, i32 N> DEV void score(float (&s)[N], const Score<Config>
 
 // Where a block's weights are computed before its largest score is known, none of a row's lanes may have more
 // than so many of them: what f16 holds, or fp32 and sums of values that are large. Few rows rise so far.
-template <class T> constexpr float most_weights = 0x1p40f;
+template <class T> constexpr float most_weights = 0x1p24f;
 template <> constexpr float most_weights<f16> = 0x1p14f;
 
 struct OnlineSoftmax {
@@ -152,7 +152,9 @@ struct OnlineSoftmax {
     template <class T, i32 N>
     DEV bool step_again(float (&s)[N], float c, const float (&part)[2], float (&factor)[2])
     {
-        const bool far[2] = {is_far<T>(part[0]), is_far<T>(part[1])};
+        // Of a large base `part` has exponents that are wrong by half an ulp of it, and says nothing.
+        const bool far[2] = {is_far<T>(part[0]) || !(fabsf(max[0] * c) <= exact_below),
+                             is_far<T>(part[1]) || !(fabsf(max[1] * c) <= exact_below)};
         return step_by(s, c, factor, [&](float growth, i32 r) { return far[r] && growth > 0.0f; });
     }
     template <i32 N, class Grows>

@@ -231,11 +231,13 @@ static void fill_rows(struct bench *b, const struct tensor_use *v, int64_t batch
                                 random_normal(r));
 }
 
-enum { STEPS = 8, STEP_KEYS = 128, STEP_COLUMNS = 16, ALONE = 5 };
+enum { STEPS = 9, STEP_KEYS = 128, STEP_COLUMNS = 17, COMMON = 16, ALONE = 5, ALONE_COLUMN = 15 };
 
 /* What a row's scores are in a block of keys beside others, as a power of 2 of their weights. Blocks are
  * visited last one first: seen from there rows rise by steps below and above 2^8, beyond what fp32 holds,
- * fall, are far off in one block, as far as fp32's scores have the digits of a result, or up and down. */
+ * fall, are far off in one block, as far as fp32's scores have the digits of a result, or up and down. The
+ * last ones have scores of 2^28 and, of a key in the block that is visited last, of 96 more: where products
+ * with a rounded largest score say 2^13.6 for heads of 64 columns, the weight is 2^17.3: f16 holds less. */
 static double step_of(const struct bench *b, int64_t row, int64_t block, int64_t blocks)
 {
     const double far = b->s.use[ATTENTION_Q].dtype == CODA_BF16 ? 11000 : 1000;
@@ -247,13 +249,17 @@ static double step_of(const struct bench *b, int64_t row, int64_t block, int64_t
     case 4: return -60.0 * (double)visited;
     case 5: return visited == 2 ? far / 4 : 0;
     case 6: return block == 0 ? far : 0;
-    case 7: return block == STEP_COLUMNS - 1 ? 300 : visited % 2 ? 40 : -40;
+    case 7: return block == ALONE_COLUMN ? 300 : visited % 2 ? 40 : -40;
     default: return 0;
     }
 }
 
-/* Keys say in the first columns of which block they are, and one that it is ALONE; queries what they score
- * there: all of them, or of every STEPS only the one that is `left`, with the others at 0. */
+/* What a query with scores of 2^28 has in a column. */
+static double large_at(int64_t column) { return column == COMMON ? 19216 : column == ALONE_COLUMN ? 24 : 0; }
+
+/* Keys say in the first columns of which block they are, and one that it is ALONE, and have one number in
+ * COMMON; queries what they score there: all of them, or of every STEPS only the one that is `left`, with the
+ * others at 0. */
 static void fill_steps(struct bench *b, int64_t left)
 {
     const struct attention_spec *s = &b->s;
@@ -264,15 +270,16 @@ static void fill_steps(struct bench *b, int64_t left)
         int64_t d = e % STEP_COLUMNS, h = e / STEP_COLUMNS % s->kv_heads,
                 row = e / STEP_COLUMNS / s->kv_heads;
         int64_t to = key_at(b, k, row / s->tk, row % s->tk) + h * k->head + d;
-        bool is = d < STEP_COLUMNS - 1 ? row % s->tk / STEP_KEYS == d : row % s->tk == ALONE;
-        dtype_store(k->dtype, b->host[k->buffer], to, is ? one : 0);
+        bool is = d < ALONE_COLUMN ? row % s->tk / STEP_KEYS == d : row % s->tk == ALONE;
+        dtype_store(k->dtype, b->host[k->buffer], to, d == COMMON ? 23552 : is ? one : 0);
     }
-    for (int64_t e = 0; e < s->batch * s->tq * s->heads * STEP_COLUMNS; e++) {
-        int64_t d = e % STEP_COLUMNS, h = e / STEP_COLUMNS % s->heads, row = e / STEP_COLUMNS / s->heads;
+    for (int64_t e = 0; e < s->batch * s->tq * s->heads * s->head_dim; e++) {
+        int64_t d = e % s->head_dim, h = e / s->head_dim % s->heads, row = e / s->head_dim / s->heads;
         int64_t i = row % s->tq, to = key_at(b, q, row / s->tq, i) + h * q->head + d;
-        bool alone = d == STEP_COLUMNS - 1 && i % STEPS == STEPS - 1;
-        bool has = (d < blocks || alone) && (left < 0 || i % STEPS == left);
-        dtype_store(q->dtype, b->host[q->buffer], to, has ? unit * step_of(b, i, d, blocks) : 0);
+        const bool large = i % STEPS == STEPS - 1, alone = d == ALONE_COLUMN && i % STEPS == 7;
+        if (d >= STEP_COLUMNS && !large) continue;
+        double value = large ? large_at(d) : d < blocks || alone ? unit * step_of(b, i, d, blocks) : 0;
+        dtype_store(q->dtype, b->host[q->buffer], to, left < 0 || i % STEPS == left ? value : 0);
     }
 }
 

@@ -92,6 +92,8 @@ const struct attention_case attention_cases[] = {
      .stepped = true},
     {"steps of small tiles", BF16, 3, 320, 780, 15, 15, 64, false, 0, false, LAYOUT_ROWS, 0, 0,
      .stepped = true},
+    {"steps of large scores", F16, 3, 320, 780, 15, 15, 64, false, 0, false, LAYOUT_ROWS, 0, 0,
+     .stepped = true},
     {"steps causal", BF16, 1, 400, 700, 2, 2, 72, true, 0, false, LAYOUT_ROWS, 0, 0, .stepped = true},
     {"steps of 128 columns", F16, 1, 260, 700, 2, 2, 128, false, 0, false, LAYOUT_ROWS, 0, 0,
      .stepped = true},
