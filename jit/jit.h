@@ -156,8 +156,8 @@ coda_status jit_map_encode(struct jit_map *out, const struct jit_map_shape *s, v
 coda_status jit_map_rebase(struct jit_map *map, void *address, char *err);
 
 /* One parameter struct: `bytes` bytes, in memory that goes on to a multiple of JIT_PARAMS_ALIGN for the
- * struct's tail padding. A size that is not the kernel's is refused. Nothing happens if grid is 0. No
- * allocation, no lock, no system call of its own. */
+ * struct's tail padding, which becomes 0. A size that is not the kernel's is refused. Nothing happens if
+ * grid is 0. No allocation, no lock, no system call of its own. */
 #define JIT_PARAMS_ALIGN 128
 struct jit_launch {
     unsigned grid, threads, shared_bytes;

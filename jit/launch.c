@@ -45,6 +45,7 @@ coda_status jit_launch(const struct jit_kernel *k, const struct jit_launch *l, v
         return jit_fail(err, CODA_E_INVALID, "%s: takes %zu bytes of parameters, not %zu", k->symbol,
                         k->parameters, bytes);
     if (!l->grid) return CODA_OK;
+    memset((char *)params + bytes, 0, k->parameters - bytes); /* what the stack held stays on the host */
     CUresult r = launch(k, l, params, stream);
     if (r == CUDA_ERROR_INVALID_CONTEXT && lend_context(k)) r = launch(k, l, params, stream);
     return r ? driver_fail(k->driver, err, r, k->symbol) : CODA_OK;

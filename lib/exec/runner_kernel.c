@@ -119,8 +119,11 @@ coda_status kernel_params(const struct call *c, int index, struct kernel_params 
     size_t stride = (size_t)kernel_stride(&cp->emitted);
     coda_status status = CODA_OK;
     *bytes = (size_t)kernel_bytes(&cp->emitted);
-    for (int i = 0; i < members && !status; i++)
-        status = write_params(c, index + i, (char *)out + (size_t)i * stride, err);
+    for (int i = 0; i < members && !status; i++) {
+        char *own = (char *)out + (size_t)i * stride;
+        status = write_params(c, index + i, own, err);
+        memset(own + *bytes, 0, stride - *bytes);
+    }
     if (members == 1 || status) return status;
     write_blocks(cp, members, (char *)out + (size_t)members * stride);
     *bytes = (size_t)kernel_members_bytes(&cp->emitted);
