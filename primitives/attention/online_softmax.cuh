@@ -118,11 +118,11 @@ struct OnlineSoftmax {
     // itself, so its bits are its own.
     static constexpr float most_growth = 8.0f;
 
-    // Weights of a block by m as it is, for which its largest score need not be known; both rows at once,
-    // whose instructions fill each other's waits. `part` is what a lane's add up to. Are they small enough?
-    template <class T, i32 N> DEV bool step_speculatively(float (&s)[N], float c, float (&part)[2]) const
+    // Both rows' scores become weights at once, whose instructions fill each other's waits. `part` is what a
+    // lane's add up to.
+    template <i32 N>
+    DEV static void become_weights(float (&s)[N], float c, const float (&base)[2], float (&part)[2])
     {
-        const float base[2] = {max[0] * c, max[1] * c}; // of no score yet: weights are infinite, or NaN
         part[0] = part[1] = 0.0f;
 #pragma unroll
         for (i32 i = 0; i < N; i += 2) {
@@ -131,6 +131,12 @@ struct OnlineSoftmax {
             s[i + 1] = math::exp2(fmaf(s[i + 1], c, -base[r]));
             part[r] += s[i] + s[i + 1];
         }
+    }
+    // Weights of a block by m as it is, for which its largest score need not be known. Are they small enough?
+    template <class T, i32 N> DEV bool step_speculatively(float (&s)[N], float c, float (&part)[2]) const
+    {
+        const float base[2] = {max[0] * c, max[1] * c}; // of no score yet: weights are infinite, or NaN
+        become_weights(s, c, base, part);
         const bool near = fmaxf(fabsf(base[0]), fabsf(base[1])) <= exact_below;
         return near && part[0] <= most_weights<T> && part[1] <= most_weights<T>;
     }
@@ -187,14 +193,8 @@ struct OnlineSoftmax {
                 for (i32 i = 2 * r; i < N; i += 4) s[i] -= max[r], s[i + 1] -= max[r];
             }
         }
-        float part[2] = {};
-#pragma unroll
-        for (i32 i = 0; i < N; i += 2) {
-            const i32 r = i >> 1 & 1;
-            s[i] = math::exp2(fmaf(s[i], c, -base[r]));
-            s[i + 1] = math::exp2(fmaf(s[i + 1], c, -base[r]));
-            part[r] += s[i] + s[i + 1];
-        }
+        float part[2];
+        become_weights(s, c, base, part);
 #pragma unroll
         for (i32 r = 0; r < 2; r++) {
             factor[r] = grows[r] ? math::exp2(fmaf(old[r], c, -base[r])) : 1.0f;
