@@ -8,15 +8,14 @@
 //                 Of rows that are one piece the only team takes the two pairs of a quad at one time: there
 //                 what it waits for between slots, and for sums of lanes, takes as long as memory does
 //
-// Weights of 8 bits are multiplied by mma.sync, of which a lane's 16 k are one of eight segments: rows of B's
-// operand are segments of two rows of B, its columns the same segments of A. What a segment has of another
-// one's A is left out, so that a lane multiplies what it does otherwise, in a fifth of the instructions.
+// What a lane multiplies, and how, is in gemv_runs.cuh, for weights of 8 bits in gemv_bytes.cuh.
 //
 // Each block has a share of the columns (see stream.cuh). At its end a thread adds the warps' sums of a quad,
 // in their order, and does the quad's epilogue; of segments the cluster makes the statistics ahead of that.
 #pragma once
 
-#include "tile/fragments.cuh"
+#include "tile/gemv_bytes.cuh"
+#include "tile/gemv_runs.cuh"
 #include "tile/parts.cuh"
 #include "tile/resources.cuh"
 #include "tile/segments.cuh"
@@ -24,8 +23,12 @@
 
 namespace coda {
 
+template <class Config, bool narrow> struct GemvOf : GemvHalves<Config> {
+};
+template <class Config> struct GemvOf<Config, true> : GemvBytes<Config> {
+};
+
 template <class Config, class Epilogue, class Block> struct GemvSm90 {
-    using Element = typename Config::A;
     using Weight = typename Config::B;
     using Columns = typename Config::Columns;
     using Args = typename Config::Args;
@@ -34,18 +37,17 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
     using Spot = typename Quads::Spot;
     using State = typename Epilogue::State;
 
-    static constexpr int warps = 4 * Config::groups, threads = 32 * warps;          // of consumers
-    static constexpr int rows = Quads::most_rows;                                   // as many as there are
-    static constexpr int pieces = (int)((Config::k + Config::bk - 1) / Config::bk); // of a row of B
+    static constexpr int warps = 4 * Config::groups, threads = 32 * warps; // of consumers
+    static constexpr bool narrow = sizeof(Weight) == 1;
+    using Runs = GemvOf<Config, narrow>;
+    using Left = typename Runs::Left;
+    using Sums = typename Runs::Sums;
+    static constexpr int rows = Quads::most_rows; // as many as there are
+    static constexpr int pieces = Runs::pieces, runs = Runs::runs;
     static constexpr int team = Config::team, teams = warps / team;
-    static constexpr int size = sizeof(Weight), each = 16 / size; // elements of a run, 16 bytes
-    static constexpr bool narrow = size == 1;
-    static constexpr int runs = (Config::bk / each + 32 * team - 1) / (32 * team); // of a lane in a piece
-    static constexpr int row_bytes = size * Config::bk, slot_bytes = 2 * row_bytes;
-    static_assert(Config::k % each == 0 && Config::bk % each == 0 && (rows == 1 || !narrow));
     static_assert(warps % team == 0 && (teams == 1 || (pieces == 1 && runs == 1)));
 
-    using Ring = StreamRing<Config::stages, slot_bytes, Config::window>;
+    using Ring = StreamRing<Config::stages, Runs::slot_bytes, Config::window>;
     struct Shared {
         Ring ring;
         float sums[team][rows][Quads::most_quads][4];
@@ -58,11 +60,6 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
     const Args &args;
     Shared &s;
     const Block &block;
-
-    DEV static int length(int piece)
-    {
-        return piece + 1 < pieces ? Config::bk : (int)Config::k - piece * Config::bk;
-    }
 
     // Consumers, in whole warps.
     DEV static void meet()
@@ -85,114 +82,16 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         for (int i = 4 * Quads::first(block.index()); i < 4 * Quads::first(block.index() + 1); i += 2) {
             const int column = Spot::of(i / 4).at(i / 2 % 2, 0);
             for (int piece = 0; piece < pieces; piece++, at.next()) {
-                const u32 bytes = size * length(piece), bar = s.ring.expect(at, 2 * bytes);
+                const u32 bytes = Runs::size * Runs::length(piece), bar = s.ring.expect(at, 2 * bytes);
                 const u32 to = ptx::shared_address(s.ring.data[at.slot]);
                 const int row = Quads::row_of(column), next = Quads::row_of(column + Columns::step);
                 ptx::bulk_load_once(to, row_at(row) + piece * Config::bk, bytes, bar);
-                ptx::bulk_load_once(to + row_bytes, row_at(next) + piece * Config::bk, bytes, bar);
+                ptx::bulk_load_once(to + Runs::row_bytes, row_at(next) + piece * Config::bk, bytes, bar);
             }
         }
     }
 
     // ---- Consumers ----
-
-    struct alignas(16) Run {
-        u32 pair[4];
-    };
-    using Left = u32[rows][pieces][runs][each / 2]; // A's, of this lane, in pairs
-
-    DEV static int run_of(int i)
-    {
-        return (i * team + (int)threadIdx.x / 32 % team) * 32 + (int)threadIdx.x % 32;
-    }
-
-    DEV void load_left(Left &x) const
-    {
-#pragma unroll
-        for (int i = 0; i < rows * pieces * runs; i++) {
-            const int row = i / (pieces * runs), piece = i / runs % pieces, run = run_of(i % runs);
-            const Element *const from = args.a + row * Config::a_stride_row + piece * Config::bk + each * run;
-#pragma unroll
-            for (int n = 0; n < each / 8; n++) {
-                Run to = {};
-                if (each * run < length(piece)) to = *(const Run *)(from + 8 * n);
-#pragma unroll
-                for (int j = 0; j < 4; j++) x[row][piece][i % runs][4 * n + j] = to.pair[j];
-            }
-        }
-    }
-
-    // What A is multiplied by beside weights of 8 bits, so that it is f16, and what brings its sums back: see
-    // HalfRun. All that a warp has of a row is one run.
-    DEV static float convert(u32 (&x)[pieces * runs * each / 2])
-    {
-        if constexpr (!is_bf16_of<Element>) return 1;
-        constexpr int pairs = pieces * runs * each / 2;
-        u32 most = 0; // without a sign bits are in the order of the numbers
-#pragma unroll
-        for (int i = 0; i < pairs; i++) most = ptx::larger_pairs(most, x[i] & 0x7fff7fff);
-        most = ptx::larger_pairs(most, most >> 16 | most << 16);
-#pragma unroll
-        for (int i = 1; i < 32; i *= 2) most = ptx::larger_pairs(most, __shfl_xor_sync(~0u, most, i));
-        const int shift = min(127 + 14 - (int)(most >> 7 & 255), 120);
-#pragma unroll
-        for (int i = 0; i < pairs; i++) x[i] = half_pair(x[i], shift);
-        return bits_float((u32)(127 - shift) << 23);
-    }
-    DEV static float convert(Left &x)
-    {
-        if constexpr (narrow) return convert((u32(&)[pieces * runs * each / 2]) x);
-        return 1;
-    }
-
-    using Sums = float[rows][narrow ? 4 : 2]; // narrow: a product's
-
-    DEV void multiply(Sums &sum, const Left &x, int piece, int slot) const
-    {
-#pragma unroll
-        for (int i = 0; i < runs; i++)
-            if constexpr (narrow) multiply_bytes(sum[0], x[0][piece][i], run_of(i), length(piece), slot);
-            else if (8 * run_of(i) < length(piece)) {
-#pragma unroll
-                for (int n = 0; n < 2; n++) {
-                    const Run w = *(const Run *)(s.ring.data[slot] + n * row_bytes + 16 * run_of(i));
-#pragma unroll
-                    for (int r = 0; r < rows; r++)
-#pragma unroll
-                        for (int j = 0; j < 4; j++) {
-                            const Pair a = unpack2<Element>(x[r][piece][i][j]),
-                                       b = unpack2<Element>(w.pair[j]);
-                            sum[r][n] = fmaf(a.b, b.b, fmaf(a.a, b.a, sum[r][n]));
-                        }
-                }
-            }
-    }
-    DEV void multiply_bytes(float (&sum)[4], const u32 (&x)[each / 2], int run, int length, int slot) const
-    {
-        if (each * (run - (int)threadIdx.x % 32) >= length) return; // the whole warp's
-        Run w[2] = {};
-        if (each * run < length)
-#pragma unroll
-            for (int n = 0; n < 2; n++) w[n] = *(const Run *)(s.ring.data[slot] + n * row_bytes + 16 * run);
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            u32 u[2], l[2];
-            Widen<Weight, f16>::pairs(w[0].pair[j], u);
-            Widen<Weight, f16>::pairs(w[1].pair[j], l);
-            const u32 both[4] = {u[0], l[0], u[1], l[1]};
-            ptx::mma<f16>(sum, both, x[2 * j], x[2 * j + 1]);
-        }
-    }
-    // Of two rows what a lane has of its own segment.
-    DEV static void pick(float (&to)[2], const float (&sum)[narrow ? 4 : 2], float back)
-    {
-        if constexpr (narrow) {
-            const int lane = threadIdx.x % 32, segment = lane / 4;
-            const bool own = lane % 4 == segment / 2;
-#pragma unroll
-            for (int n = 0; n < 2; n++) to[n] = own ? back * (segment % 2 ? sum[2 * n + 1] : sum[2 * n]) : 0;
-        } else to[0] = sum[0], to[1] = sum[1];
-    }
 
     // A warp's sums of two columns: lane 0 ends with the first, lane 16 with the second.
     DEV static float add_up(const float (&sum)[2])
@@ -229,8 +128,8 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
             Sums sum[2] = {};
             s.ring.wait(at);
             s.ring.wait(next);
-            multiply(sum[0], x, 0, at.slot);
-            multiply(sum[1], x, 0, next.slot);
+            Runs::multiply(sum[0], x, 0, s.ring.data[at.slot]);
+            Runs::multiply(sum[1], x, 0, s.ring.data[next.slot]);
             s.ring.release(at);
             s.ring.release(next);
 #pragma unroll
@@ -253,13 +152,13 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
 #pragma unroll
             for (int piece = 0; piece < pieces; piece++, at.next()) {
                 s.ring.wait(at);
-                multiply(sum, x, piece, at.slot);
+                Runs::multiply(sum, x, piece, s.ring.data[at.slot]);
                 s.ring.release(at);
             }
 #pragma unroll
             for (int r = 0; r < rows; r++) {
                 float both[2];
-                pick(both, sum[r], back);
+                Runs::pick(both, sum[r], back);
                 const float all = add_up(both);
                 if (threadIdx.x % 16 == 0)
                     s.sums[warp % team][r][i / 2][i % 2 * 2 + threadIdx.x / 16 % 2] = all;
@@ -325,8 +224,8 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         }
         ptx::grid_wait();
         Left x;
-        load_left(x);
-        const float back = convert(x);
+        Runs::load(x, args.a);
+        const float back = Runs::convert(x);
         if constexpr (teams == 1 && pieces == 1 && !narrow) multiply_quads(x);
         else multiply_all(x, back);
         meet();
