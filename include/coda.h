@@ -912,10 +912,10 @@ CODA_API void coda_prepare_forget(const void *first, size_t bytes);
  * this id has left elsewhere: copies, perhaps by way of a file, another device or another process. */
 CODA_API coda_status coda_prepare_adopt(const coda_plan *p, void *const *args, void *prepared);
 
-/* Runs the plan on its device, whatever context is current; NULL is that device's default stream. The run is
- * asynchronous, capturable in a CUDA graph, without allocation or lock. args has a pointer for each leaf and
- * output in order (see coda_plan_arg): device pointers aligned to 16 bytes; for CODA_DEVICE_CPU, whose work
- * is done when the call returns, host pointers aligned to elements. Those without elements or unread
+/* Runs the plan in the CUDA context it was compiled in, whichever is current: NULL is that one's default
+ * stream. Asynchronous, capturable in a CUDA graph, without allocation or lock. args has a pointer for each
+ * leaf and output in order (coda_plan_arg): device pointers aligned to 16 bytes; for CODA_DEVICE_CPU, whose
+ * work is done when the call returns, host pointers aligned to elements. Those without elements or unread
  * (coda_arg_info) may be NULL, as may memory of 0 bytes. All must stay valid until the stream's work ends.
  *
  * What a call writes shares no byte with anything else: outputs, states, consumed inputs, workspace,

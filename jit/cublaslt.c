@@ -224,21 +224,11 @@ coda_status jit_lt_new(struct jit_lt **out, const struct jit_lt_shape *s, char *
     return status;
 }
 
-/* cuBLASLt launches in the current context; a thread without one gets the plan's. */
-static CUresult bind_context(const struct jit_lt *lt)
-{
-    CUcontext current;
-    CUresult r = lt->driver->cuCtxGetCurrent(&current);
-    return r || current ? r : lt->driver->cuCtxSetCurrent(lt->context);
-}
-
 coda_status jit_lt_run(const struct jit_lt *lt, const void *a, const void *b, void *d, void *workspace,
                        coda_stream stream, char *err)
 {
     static const float one = 1, zero = 0;
     if (lt->empty) return CODA_OK;
-    CUresult c = bind_context(lt);
-    if (c) return driver_fail(lt->driver, err, c, "cuBLASLt: context");
     cublasStatus_t r =
         lt->api->cublasLtMatmul(lt->handle, lt->product, &one, b, lt->first, a, lt->second, &zero, d,
                                 lt->result, d, lt->result, &lt->algorithm, workspace, lt->workspace, stream);

@@ -47,15 +47,12 @@ void jit_device_leave(void)
     if (d) d->cuCtxPopCurrent_v2(&popped);
 }
 
-bool jit_device_is_other(const struct jit_device *dev)
+bool jit_device_is_current(const struct jit_device *dev)
 {
     char err[JIT_ERROR_SIZE];
     CUcontext current;
-    CUdevice device;
     const struct driver *d = driver_open(err);
-    if (!d || !dev->context || d->cuCtxGetCurrent(&current) || !current || current == dev->context)
-        return false;
-    return !d->cuCtxGetDevice(&device) && device != dev->ordinal;
+    return d && !d->cuCtxGetCurrent(&current) && current == dev->context;
 }
 
 /* From 9.0 on, the arch-specific target: wgmma and setmaxnreg exist only there. */

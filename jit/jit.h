@@ -50,8 +50,8 @@ coda_status jit_device_open(struct jit_device *out, char *err);
 /* Between the two its context is this thread's, which may have none, or another; then again what was. */
 coda_status jit_device_enter(const struct jit_device *dev, char *err);
 void jit_device_leave(void);
-/* Has this thread a context of another device? */
-bool jit_device_is_other(const struct jit_device *dev);
+/* Is its context this thread's? The default stream is the current context's; a device may have several. */
+bool jit_device_is_current(const struct jit_device *dev);
 /* The number of the allocation that p lies in, which no other gets while the process lives; 0 if unknown. */
 uint64_t jit_allocation(const void *p);
 /* "13.0" and the path of the library that was loaded, or why it was not. True if available. */
@@ -157,7 +157,7 @@ coda_status jit_map_rebase(struct jit_map *map, void *address, char *err);
 
 /* One parameter struct: `bytes` bytes, in memory that goes on to a multiple of JIT_PARAMS_ALIGN for the
  * struct's tail padding, which becomes 0. A size that is not the kernel's is refused. Nothing happens if
- * grid is 0. No allocation, no lock, no system call of its own. */
+ * grid is 0. The default stream is the current context's. No allocation, lock, or system call of its own. */
 #define JIT_PARAMS_ALIGN 128
 struct jit_launch {
     unsigned grid, threads, shared_bytes;
@@ -170,7 +170,8 @@ coda_status jit_record(void *event, coda_stream stream, char *err);
 
 /* What this thread loads ends no capture of another thread's. */
 void jit_spare_captures(void);
-/* Is the stream being captured, or barred from work by a capture elsewhere? To load a kernel could end it. */
+/* Is the stream being captured, or barred from work by a capture elsewhere in its context? To load a kernel
+ * could end it. */
 bool jit_is_captured(coda_stream stream);
 
 /* ---- cublaslt.c: D[M,N] = A[M,K] B[N,K]^T, row-major, by strides ---- */

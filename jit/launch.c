@@ -30,14 +30,6 @@ static CUresult launch(const struct jit_kernel *k, const struct jit_launch *l, v
     return k->driver->cuLaunchKernelEx(&config, k->function, pointers, NULL);
 }
 
-/* A thread without a context that launches on the default stream: gives it the plan's context. */
-static bool lend_context(const struct jit_kernel *k)
-{
-    CUcontext current;
-    if (k->driver->cuCtxGetCurrent(&current) || current) return false;
-    return k->driver->cuCtxSetCurrent(k->context) == CUDA_SUCCESS;
-}
-
 coda_status jit_launch(const struct jit_kernel *k, const struct jit_launch *l, void *params, size_t bytes,
                        coda_stream stream, char *err)
 {
@@ -47,7 +39,6 @@ coda_status jit_launch(const struct jit_kernel *k, const struct jit_launch *l, v
     if (!l->grid) return CODA_OK;
     memset((char *)params + bytes, 0, k->parameters - bytes); /* what the stack held stays on the host */
     CUresult r = launch(k, l, params, stream);
-    if (r == CUDA_ERROR_INVALID_CONTEXT && lend_context(k)) r = launch(k, l, params, stream);
     return r ? driver_fail(k->driver, err, r, k->symbol) : CODA_OK;
 }
 

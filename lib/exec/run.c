@@ -92,11 +92,12 @@ static coda_status check_done(const struct coda_plan *p, const coda_run_options 
                 opt->done_count, opt->done ? "there" : "NULL", p->args);
 }
 
-/* The default stream is the current context's, which may be another device's than the plan's. */
+/* The default stream is the current context's, which may not be the plan's, though it be the same device's. A
+ * plan of no device has none. */
 static coda_status enter(const struct coda_plan *p, bool *entered)
 {
     char err[JIT_ERROR_SIZE];
-    *entered = is_gpu(p) && jit_device_is_other(&p->gpu);
+    *entered = is_gpu(p) && p->runnable && !jit_device_is_current(&p->gpu);
     coda_status status = *entered ? jit_device_enter(&p->gpu, err) : CODA_OK;
     if (!status) return CODA_OK;
     return *entered = false, fail(status, "%s", err);
@@ -176,7 +177,11 @@ coda_status executable_adopt(const struct coda_plan *p, void *const *args, void 
 {
     struct call c = {p, args, prepared, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0};
     struct arguments b = arguments(&c, "prepare_adopt", true);
+    bool entered;
     b.workspace_bytes = 0;
-    coda_status status = check(&c, &b);
-    return status || !p->plan.prepared_id ? status : kept_adopt(&b, p->plan.prepared_id, is_gpu(p));
+    coda_status status = enter(p, &entered);
+    if (!status) status = check(&c, &b);
+    if (!status && p->plan.prepared_id) status = kept_adopt(&b, p->plan.prepared_id, is_gpu(p));
+    if (entered) jit_device_leave();
+    return status;
 }

@@ -22,18 +22,24 @@ static void drop_surplus(struct shapes *s)
     }
 }
 
-static bool is_captured(const struct shapes *s, const struct taker *by)
+/* The default stream, which a capture elsewhere in its context bars, is that of the plan's context. */
+static bool is_captured(const coda_plan *p, const struct taker *by)
 {
-    return s->family.opt.device == CODA_DEVICE_GPU && jit_is_captured(by->stream);
+    char err[JIT_ERROR_SIZE];
+    if (p->shapes->family.opt.device != CODA_DEVICE_GPU || jit_device_enter(&p->gpu, err)) return false;
+    bool captured = jit_is_captured(by->stream);
+    jit_device_leave();
+    return captured;
 }
 
 /* Why this call may not wait for a compiler; NULL: it may. */
-static const char *why_not_wait(const struct shapes *s, const struct taker *by)
+static const char *why_not_wait(const coda_plan *p, const struct taker *by)
 {
+    const struct shapes *s = p->shapes;
     if (s->sealed) return "the plan is sealed";
     if (!by->runs) return NULL;
     if (s->family.opt.policy == CODA_POLICY_ERROR) return "the policy is CODA_POLICY_ERROR";
-    return is_captured(s, by) ? "the stream is being captured" : NULL;
+    return is_captured(p, by) ? "the stream is being captured" : NULL;
 }
 
 static coda_status refuse(const struct shapes *s, const struct taker *by, const int64_t *dims,
@@ -114,10 +120,11 @@ void shapes_improve_aside(void *owner, const int64_t *dims)
 }
 
 /* A run with kernels that serve any shape wants better ones. */
-static void ask_for_better(struct shapes *s, struct shape *e, const struct taker *by)
+static void ask_for_better(const coda_plan *p, struct shape *e, const struct taker *by)
 {
+    struct shapes *s = p->shapes;
     if (e->best || e->asked || s->sealed || s->family.opt.policy != CODA_POLICY_BACKGROUND) return;
-    if (is_captured(s, by)) return;
+    if (is_captured(p, by)) return;
     e->asked = background_add(&s->background, e->dims);
 }
 
@@ -132,7 +139,7 @@ static coda_status make(coda_plan **made, bool *best, const coda_plan *p, struct
     coda_status status = make_of_loaded(made, best, p, by, e->dims, try_best);
     pthread_mutex_lock(&s->lock);
     if (status || *made) return status;
-    const char *why = why_not_wait(s, by);
+    const char *why = why_not_wait(p, by);
     if (why) return refuse(s, by, e->dims, why);
     shapes_begin_to_compile(s);
     e->compiles = true;
@@ -163,10 +170,11 @@ static coda_status settle(const coda_plan *p, struct shape *e, const struct take
 }
 
 /* Until the plan of e is there, or nobody is at work on it; or at work for longer than this call may wait. */
-static coda_status await(struct shapes *s, struct shape *e, const struct taker *by)
+static coda_status await(const coda_plan *p, struct shape *e, const struct taker *by)
 {
+    struct shapes *s = p->shapes;
     const char *why = NULL;
-    while (!e->plan && e->makes && !(e->compiles && (why = why_not_wait(s, by))))
+    while (!e->plan && e->makes && !(e->compiles && (why = why_not_wait(p, by))))
         pthread_cond_wait(&s->made, &s->lock);
     if (e->plan || !e->makes) return CODA_OK;
     e->users--;
@@ -193,11 +201,11 @@ coda_status shapes_take(struct shape **out, const coda_plan *p, const struct tak
     pthread_mutex_lock(&s->lock);
     coda_status status = place(&e, s, by, dims);
     s->runs += by->runs && !status;
-    if (!status) status = await(s, e, by);
+    if (!status) status = await(p, e, by);
     if (!status && !e->plan) status = settle(p, e, by);
     if (!status && by->runs) {
         s->runs_base += !e->best;
-        ask_for_better(s, e, by);
+        ask_for_better(p, e, by);
     }
     if (!status) *out = e, waits = !by->runs && !e->best;
     shapes_unlock(s);

@@ -18,8 +18,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MOST_DEVICES = 64 };
-static char context[MOST_DEVICES]; /* their addresses are the contexts */
+static char context[MOST_CONTEXTS];                            /* their addresses are the contexts */
+static int made, device_of_made[MOST_CONTEXTS - MOST_DEVICES]; /* by cuCtxCreate */
 static _Thread_local CUcontext stack[8];
 static _Thread_local int depth;
 static char last_message[MESSAGE + 64] = "none";
@@ -102,23 +102,38 @@ CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute a, CUdevice d)
     return CUDA_SUCCESS;
 }
 
-static int device_of_context(CUcontext c) { return c ? (int)((char *)c - context) : 0; }
-int current_device(void) { return device_of_context(stack[depth]); }
+static int number_of(CUcontext c) { return c ? (int)((char *)c - context) : -1; }
+int current_context(void) { return number_of(stack[depth]); }
+static int device_of(int number)
+{
+    return number < MOST_DEVICES ? number : device_of_made[number - MOST_DEVICES];
+}
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice d)
 {
     if (d < 0 || d >= devices()) return CUDA_ERROR_INVALID_DEVICE;
     return *out = (CUcontext)(void *)&context[d], CUDA_SUCCESS;
 }
+/* Of a device that has one already, too: its memory and its default stream are its own. */
+CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice d);
+CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice d)
+{
+    int n = __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED);
+    if (flags || d < 0 || d >= devices()) return CUDA_ERROR_INVALID_VALUE;
+    if (n >= MOST_CONTEXTS - MOST_DEVICES) return CUDA_ERROR_OUT_OF_MEMORY;
+    device_of_made[n] = d;
+    *out = (CUcontext)(void *)&context[MOST_DEVICES + n];
+    return cuCtxPushCurrent_v2(*out);
+}
 CUresult cuCtxGetCurrent(CUcontext *out) { return *out = stack[depth], CUDA_SUCCESS; }
 CUresult cuCtxSetCurrent(CUcontext c) { return stack[depth] = c, CUDA_SUCCESS; }
 CUresult cuCtxGetDevice(CUdevice *out)
 {
-    return *out = current_device(), stack[depth] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    return *out = device_of(current_context()), stack[depth] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 CUresult cuCtxGetId(CUcontext c, unsigned long long *out)
 {
-    *out = 1 + (unsigned long long)device_of_context(c ? c : stack[depth]);
+    *out = 1 + (unsigned long long)number_of(c ? c : stack[depth]);
     return c || stack[depth] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 CUresult cuCtxPushCurrent_v2(CUcontext c)
@@ -139,11 +154,12 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice other)
 }
 CUresult cuCtxEnablePeerAccess(CUcontext other, unsigned flags)
 {
-    int to = device_of_context(other);
-    if (flags || !stack[depth] || to == current_device()) return CUDA_ERROR_INVALID_VALUE;
+    int to = number_of(other);
+    if (flags || !stack[depth] || device_of(to) == device_of(current_context()))
+        return CUDA_ERROR_INVALID_VALUE;
     if (getenv("CODA_EMULATOR_NO_PEERS")) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-    if (peers_allowed(current_device(), to)) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-    return peers_allow(current_device(), to), CUDA_SUCCESS;
+    if (peers_allowed(current_context(), to)) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    return peers_allow(current_context(), to), CUDA_SUCCESS;
 }
 
 /* As the driver, not in the process that has it. */
@@ -153,11 +169,11 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
 }
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned flags)
 {
-    int device = 0;
+    int of = 0;
     if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !stack[depth]) return CUDA_ERROR_INVALID_VALUE;
     if (getenv("CODA_EMULATOR_NO_PEERS")) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-    void *p = device_adopt(&handle, &device);
-    if (p && device != current_device()) peers_allow(current_device(), device);
+    void *p = device_adopt(&handle, &of);
+    if (p && of != current_context()) peers_allow(current_context(), of);
     return *out = (CUdeviceptr)(uintptr_t)p, p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuIpcCloseMemHandle(CUdeviceptr p) { return cuMemFree_v2(p); }
@@ -248,16 +264,16 @@ static uint64_t seed(void)
 
 static bool is_stale(void) { return getenv("CODA_STALE"); }
 
-/* A kernel reaches memory of its own device, and of those that its device has access to. */
+/* A kernel reaches memory of its own context, and of those that this has access to. */
 static bool reaches_parameters(struct launch *l, size_t bytes)
 {
     for (size_t i = 0; i + sizeof(void *) <= bytes; i += sizeof(void *)) {
         void *p;
         memcpy(&p, (const char *)l->parameters + i, sizeof p);
-        int other = device_of(p);
-        if (other < 0 || other == l->device || peers_allowed(l->device, other)) continue;
-        snprintf(l->message, sizeof l->message, "%s: a pointer of device %d in a launch on device %d",
-                 l->name, other, l->device);
+        int other = context_of(p);
+        if (other < 0 || other == l->context || peers_allowed(l->context, other)) continue;
+        snprintf(l->message, sizeof l->message, "%s: a pointer of context %d in a launch in context %d",
+                 l->name, other, l->context);
         return false;
     }
     return true;
@@ -273,15 +289,15 @@ CUresult emulator_run(const struct emulated_kernel *k, const void *parameters, s
                        .grid = what.grid,
                        .threads = what.threads,
                        .shared = what.shared,
-                       .device = what.device,
+                       .context = what.context,
                        .number = __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED),
                        .seed = seed(),
                        .lock = PTHREAD_MUTEX_INITIALIZER};
     if (what.shared > 48 << 10 && what.shared > k->shared_limit)
         return emulator_fail(CUDA_ERROR_LAUNCH_FAILED, "more shared memory than the kernel's limit");
-    if (devices() > 1 && !reaches_parameters(&l, k->entry->parameters))
+    if (devices() + made > 1 && !reaches_parameters(&l, k->entry->parameters))
         return emulator_fail(CUDA_ERROR_LAUNCH_FAILED, l.message);
-    if (!what.early && is_stale()) device_remember(l.device);
+    if (!what.early && is_stale()) device_remember(l.context);
     if (run_launch(&l)) return CUDA_SUCCESS;
     snprintf(message, sizeof message, "%s (seed %llu, launch %u)", l.message, (unsigned long long)l.seed,
              l.number);
@@ -291,11 +307,12 @@ CUresult emulator_run(const struct emulated_kernel *k, const void *parameters, s
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
     const struct emulated_kernel *k = (const struct emulated_kernel *)(void *)f;
-    if (!stack[depth] && !c->hStream) return CUDA_ERROR_INVALID_CONTEXT;
+    if (stream_context(c->hStream) < 0) return CUDA_ERROR_INVALID_CONTEXT;
     if (extra || c->gridDimY != 1 || c->gridDimZ != 1 || c->blockDimY != 1 || c->blockDimZ != 1)
         return CUDA_ERROR_INVALID_VALUE;
     struct emulated_launch l = {c->gridDimX, c->blockDimX, c->sharedMemBytes, c->numAttrs,
-                                stream_device(c->hStream)};
+                                stream_context(c->hStream)};
+    if (stream_is_barred(c->hStream)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (stream_records(c->hStream)) return stream_record(c->hStream, k, params[0], l);
     stream_wait_default(c->hStream);
     return emulator_run(k, params[0], l);
@@ -373,7 +390,8 @@ static bool is_out(void) { return until_none > 0 && !--until_none; }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 {
-    void *p = is_out() ? NULL : device_new(size, current_device());
+    if (!stack[depth]) return *out = 0, CUDA_ERROR_INVALID_CONTEXT;
+    void *p = is_out() ? NULL : device_new(size, current_context());
     return *out = (CUdeviceptr)(uintptr_t)p, p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuMemFree_v2(CUdeviceptr p)

@@ -19,16 +19,16 @@ struct emulated_kernel {
     unsigned shared_limit;
 };
 
-/* What a launch asks for, on which device. `early`: it may begin before the kernel ahead has ended. */
+/* What a launch asks for, in which context. `early`: it may begin before the kernel ahead has ended. */
 struct emulated_launch {
     unsigned grid, threads, shared;
     bool early;
-    int device;
+    int context;
 };
 
 /* Keeps the message for cuGetErrorString. */
 CUresult emulator_fail(CUresult r, const char *message);
-int current_device(void);
+int current_context(void); /* its number; -1: the thread has none */
 CUresult emulator_run(const struct emulated_kernel *k, const void *parameters, struct emulated_launch l);
 
 /* ---- transfers.c ---- */
@@ -39,9 +39,12 @@ void transfers_finish(void);
 /* ---- stream.c ---- */
 
 bool stream_records(CUstream s);
-int stream_device(CUstream s); /* where it was made; of the default one the current device */
+int stream_context(CUstream s); /* where it was made; of the default one the current context, -1: none */
 /* What is given to the stream comes behind the default one's, unless it is CU_STREAM_NON_BLOCKING. */
 void stream_wait_default(CUstream s);
+/* NULL, and the two others that have no memory: each context has its own. */
+bool stream_is_default(CUstream s);
+bool stream_is_barred(CUstream s); /* by one that waits for it, and records */
 CUresult stream_record(CUstream s, const struct emulated_kernel *k, const void *parameters,
                        struct emulated_launch l);
 

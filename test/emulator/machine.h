@@ -214,7 +214,7 @@ struct launch {
     const char *name;
     const void *parameters;
     unsigned grid, threads, shared, number;
-    int device;
+    int context;
     unsigned next;              /* cluster that nobody runs yet */
     unsigned host_loads, looks; /* by its threads: of the host's memory; at the clock, at different times */
     uint64_t seed;
@@ -276,20 +276,21 @@ void note_plain_store(struct thread *t, uint32_t offset, uint32_t bytes);
 const struct granule *unfenced(const struct block *b, uint32_t offset, uint32_t bytes, uint32_t *where);
 bool in_device_memory(const void *p, size_t bytes);
 void describe_address(const void *p, char *out, size_t size);
-void *device_new(size_t bytes, int device);
+enum { MOST_DEVICES = 64, MOST_CONTEXTS = 2 * MOST_DEVICES }; /* the first ones are those of devices */
+void *device_new(size_t bytes, int context);
 bool device_delete(void *p);
 uint64_t device_allocation(const void *p); /* its number, 0: none */
-int device_of(const void *p);              /* that it was allocated on; -1: it was not */
-/* Writes a handle of 64 bytes by which another process has the same memory; where it lies then, of a device
+int context_of(const void *p);             /* that it was allocated in; -1: in none */
+/* Writes a handle of 64 bytes by which another process has the same memory; where it lies then, of a context
  * of which number, NULL: not at all. */
 bool device_share(const void *p, void *handle);
-void *device_adopt(const void *handle, int *device);
-/* Lets one device read and write what another one allocates; may it? */
-void peers_allow(int device, int other);
-bool peers_allowed(int device, int other);
-/* From now on loads that do not wait for the kernel ahead bring what the device's memory holds now, if it is
+void *device_adopt(const void *handle, int *context);
+/* Lets one context read and write what another one allocates; may it? */
+void peers_allow(int context, int other);
+bool peers_allowed(int context, int other);
+/* From now on loads that do not wait for the kernel ahead bring what the context's memory holds now, if it is
  * not too much to copy; where that is of a byte. */
-void device_remember(int device);
+void device_remember(int context);
 const void *device_before(const void *p);
 /* False if a byte between the end of an allocation and its guard page was written; says which. */
 bool device_margins_good(char *out, size_t size);

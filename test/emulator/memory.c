@@ -147,7 +147,7 @@ struct allocation {
     unsigned char *p;
     size_t bytes;
     uint64_t number; /* no other has it */
-    int device;
+    int context;
     int file;              /* that other processes open it by; 0: it is this one's alone */
     unsigned char *before; /* what it held; NULL: what it holds */
 };
@@ -169,12 +169,12 @@ static void add(struct allocation a)
     pthread_mutex_unlock(&lock);
 }
 
-void *device_new(size_t bytes, int device)
+void *device_new(size_t bytes, int context)
 {
     unsigned char *p = guarded_new(round_up(bytes, ALIGNMENT));
     if (!p) return NULL;
     memset(p + bytes, MARGIN, round_up(bytes, ALIGNMENT) - bytes);
-    add((struct allocation){.p = p, .bytes = bytes, .device = device});
+    add((struct allocation){.p = p, .bytes = bytes, .context = context});
     return p;
 }
 
@@ -197,7 +197,7 @@ bool device_delete(void *p)
 static struct allocation allocation_of(const void *p)
 {
     const unsigned char *at = p;
-    struct allocation a = {.device = -1};
+    struct allocation a = {.context = -1};
     pthread_mutex_lock(&lock);
     for (int i = 0; i < count && !a.number; i++)
         if (at >= list[i].p && at < list[i].p + list[i].bytes) a = list[i];
@@ -206,7 +206,7 @@ static struct allocation allocation_of(const void *p)
 }
 
 uint64_t device_allocation(const void *p) { return allocation_of(p).number; }
-int device_of(const void *p) { return allocation_of(p).device; }
+int context_of(const void *p) { return allocation_of(p).context; }
 
 /* ---- What it held ---- */
 
@@ -214,14 +214,14 @@ int device_of(const void *p) { return allocation_of(p).device; }
  * An early launch may begin while all kernels since the last ordinary one still run: what these write may be
  * there or not. Here it is not, for all that is loaded by TMA before griddepcontrol.wait.
  */
-void device_remember(int device)
+void device_remember(int context)
 {
     size_t most = (size_t)64 << 20, sum = 0;
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < count; i++) sum += list[i].device == device ? list[i].bytes : 0;
+    for (int i = 0; i < count; i++) sum += list[i].context == context ? list[i].bytes : 0;
     for (int i = 0; i < count; i++) {
         struct allocation *a = &list[i];
-        if (a->device != device) continue;
+        if (a->context != context) continue;
         if (sum > most) free(a->before), a->before = NULL;
         else if (a->before || (a->before = malloc(a->bytes))) memcpy(a->before, a->p, a->bytes);
     }
@@ -238,7 +238,7 @@ const void *device_before(const void *p)
 
 struct shared_memory {
     char magic[8];
-    int process, file, device;
+    int process, file, context;
     uint64_t bytes;
 };
 _Static_assert(sizeof(struct shared_memory) <= 64, "as large as the driver's");
@@ -262,7 +262,7 @@ bool device_share(const void *p, void *handle)
         if (list[i].p == p) {
             if (list[i].file <= 0) list[i].file = memfd_create("device", MFD_CLOEXEC);
             if (list[i].file > 0 && map_file(list[i].p, list[i].bytes, list[i].file, true))
-                m.file = list[i].file, m.bytes = list[i].bytes, m.device = list[i].device;
+                m.file = list[i].file, m.bytes = list[i].bytes, m.context = list[i].context;
         }
     pthread_mutex_unlock(&lock);
     memset(handle, 0, 64);
@@ -270,7 +270,7 @@ bool device_share(const void *p, void *handle)
     return m.file > 0;
 }
 
-void *device_adopt(const void *handle, int *device)
+void *device_adopt(const void *handle, int *context)
 {
     struct shared_memory m;
     char path[64];
@@ -283,17 +283,20 @@ void *device_adopt(const void *handle, int *device)
     if (file >= 0) close(file);
     if (p && !good) guarded_delete(p, round_up(m.bytes, ALIGNMENT));
     if (!good) return NULL;
-    *device = m.device;
-    add((struct allocation){.p = p, .bytes = m.bytes, .device = m.device});
+    *context = m.context;
+    add((struct allocation){.p = p, .bytes = m.bytes, .context = m.context});
     return p;
 }
 
-static uint64_t allowed[64]; /* of a device: the others, a bit each */
-void peers_allow(int device, int other)
+static bool allowed[MOST_CONTEXTS][MOST_CONTEXTS];
+void peers_allow(int context, int other)
 {
-    __atomic_or_fetch(&allowed[device % 64], (uint64_t)1 << other % 64, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&allowed[context][other], true, __ATOMIC_SEQ_CST);
 }
-bool peers_allowed(int device, int other) { return allowed[device % 64] >> other % 64 & 1; }
+bool peers_allowed(int context, int other)
+{
+    return __atomic_load_n(&allowed[context][other], __ATOMIC_SEQ_CST);
+}
 
 bool in_device_memory(const void *p, size_t bytes)
 {

@@ -42,22 +42,33 @@ struct CUstream_st {
     struct front front;
     bool stuck; /* what was recorded behind it never happens */
     bool apart; /* CU_STREAM_NON_BLOCKING */
-    int device;
+    int context;
 };
 struct CUevent_st {
     double ms;
-    int device;
+    int context;
     CUstream stream;
     struct CUgraph_st *recorded; /* in which capture; NULL: in none */
     struct front front;
 };
 
+/* Of each context: streams that wait for its default one, and record. */
+static int barring[MOST_CONTEXTS];
+
 /* ---- Streams and events ---- */
+
+bool stream_is_default(CUstream s) { return (uintptr_t)s <= 2; }
+bool stream_is_barred(CUstream s)
+{
+    int context = stream_context(s);
+    return stream_is_default(s) && context >= 0 && __atomic_load_n(&barring[context], __ATOMIC_RELAXED);
+}
 
 CUresult cuStreamCreate(CUstream *out, unsigned flags)
 {
+    if (current_context() < 0) return CUDA_ERROR_INVALID_CONTEXT;
     *out = calloc(1, sizeof **out);
-    if (*out) (*out)->apart = flags & CU_STREAM_NON_BLOCKING, (*out)->device = current_device();
+    if (*out) (*out)->apart = flags & CU_STREAM_NON_BLOCKING, (*out)->context = current_context();
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
@@ -68,14 +79,15 @@ CUresult cuStreamDestroy_v2(CUstream s) { return free(s), CUDA_SUCCESS; }
 CUresult cuStreamSynchronize(CUstream s) { return stream_wait_default(s), CUDA_SUCCESS; }
 void stream_wait_default(CUstream s)
 {
-    if (!s || !s->apart) transfers_finish();
+    if (stream_is_default(s) || !s->apart) transfers_finish();
 }
 
 CUresult cuEventCreate(CUevent *out, unsigned flags)
 {
     (void)flags;
+    if (current_context() < 0) return CUDA_ERROR_INVALID_CONTEXT;
     *out = calloc(1, sizeof **out);
-    if (*out) (*out)->device = current_device();
+    if (*out) (*out)->context = current_context();
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuEventDestroy_v2(CUevent e) { return free(e), CUDA_SUCCESS; }
@@ -84,9 +96,10 @@ CUresult cuEventSynchronize(CUevent e) { return stream_wait_default(e->stream), 
 CUresult cuEventRecord(CUevent e, CUstream s)
 {
     struct timespec t;
-    if (e->device != stream_device(s)) return CUDA_ERROR_INVALID_HANDLE;
+    if (stream_context(s) < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (e->context != stream_context(s)) return CUDA_ERROR_INVALID_HANDLE;
     e->stream = s;
-    e->recorded = s ? s->recording : NULL;
+    e->recorded = stream_records(s) ? s->recording : NULL;
     if (e->recorded) e->front = s->front;
     clock_gettime(CLOCK_MONOTONIC, &t);
     e->ms = 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
@@ -99,6 +112,7 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
     if (flags) return CUDA_ERROR_INVALID_VALUE;
     if (!g && stream_records(s)) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     if (!g) return stream_wait_default(e->stream), CUDA_SUCCESS;
+    if (stream_is_default(s)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (s->recording && s->recording != g) return CUDA_ERROR_STREAM_CAPTURE_MERGE;
     if (!s->recording && g->streams == MOST_STREAMS) return CUDA_ERROR_OUT_OF_MEMORY;
     if (!s->recording) s->recording = g, s->front.count = 0, g->stream[g->streams++] = s;
@@ -110,7 +124,7 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
 }
 CUresult cuEventQuery(CUevent e)
 {
-    return e->stream && e->stream->stuck ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    return !stream_is_default(e->stream) && e->stream->stuck ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 CUresult cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to)
 {
@@ -155,8 +169,8 @@ static void free_records(struct CUgraph_st *g)
     }
 }
 
-bool stream_records(CUstream s) { return s && s->recording; }
-int stream_device(CUstream s) { return s ? s->device : current_device(); }
+bool stream_records(CUstream s) { return !stream_is_default(s) && s->recording; }
+int stream_context(CUstream s) { return stream_is_default(s) ? current_context() : s->context; }
 
 /* Behind what the stream has. */
 static CUresult record(CUstream s, struct record *r)
@@ -185,11 +199,13 @@ int emu_stream_call(void *stream, int (*call)(void *), void *parameters, size_t 
 
 void emu_stream_stick(void *stream, int stuck)
 {
-    if (stream) ((CUstream)stream)->stuck = stuck;
+    if (!stream_is_default(stream)) ((CUstream)stream)->stuck = stuck;
 }
 
 CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *out)
 {
+    if (stream_context(s) < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (stream_is_barred(s)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     *out = stream_records(s) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
 }
@@ -199,9 +215,10 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) { return (
 CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode)
 {
     (void)mode;
-    if (!s || s->recording) return CUDA_ERROR_INVALID_VALUE;
+    if (stream_is_default(s) || s->recording) return CUDA_ERROR_INVALID_VALUE;
     if (!(s->recording = new_graph())) return CUDA_ERROR_OUT_OF_MEMORY;
     s->recording->stream[s->recording->streams++] = s;
+    __atomic_add_fetch(&barring[s->context], !s->apart, __ATOMIC_RELAXED);
     s->front.count = 0;
     return CUDA_SUCCESS;
 }
@@ -228,6 +245,7 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *out)
     struct CUgraph_st *g = s->recording;
     if (g->stream[0] != s) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
     bool joined = is_joined(g);
+    __atomic_sub_fetch(&barring[s->context], !s->apart, __ATOMIC_RELAXED);
     for (int i = 0; i < g->streams; i++) g->stream[i]->recording = NULL;
     *out = joined ? g : NULL;
     if (!joined) cuGraphDestroy(g);

@@ -73,14 +73,14 @@ static void store_word(const struct thread *t, uint32_t *at, uint32_t word)
     pthread_mutex_unlock(&lock);
 }
 
-/* Another device's memory is there for those that have been given access to it. */
+/* Another context's memory is there for those that have been given access to it. */
 static void check(const struct thread *t, const void *p, int bytes, const char *what)
 {
-    int own = t->cluster->launch->device, other = device_of(p);
+    int own = t->cluster->launch->context, other = context_of(p);
     if ((uintptr_t)p % (uintptr_t)bytes) fail_thread(t, "%s of %d bytes at %p", what, bytes, p);
     if (!in_device_memory(p, (size_t)bytes)) return; /* the host's, or a stray one, which faults */
     if (other != own && !peers_allowed(own, other))
-        fail_thread(t, "%s of memory of device %d, to which device %d has no access", what, other, own);
+        fail_thread(t, "%s of memory of context %d, to which context %d has no access", what, other, own);
 }
 
 /* Who polls much has nothing to do, and others may want the processor. */

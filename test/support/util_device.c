@@ -31,7 +31,9 @@ static struct {
     int (*explain)(int result, const char **);
 } driver;
 
-enum { STREAM_NON_BLOCKING = 1, CAPTURE_GLOBAL = 0, CAPTURE_THREAD_LOCAL = 1 }; /* as cuda.h has them */
+/* As cuda.h has them. */
+enum { STREAM_DEFAULT = 0, STREAM_NON_BLOCKING = 1 };
+enum { CAPTURE_GLOBAL = 0, CAPTURE_THREAD_LOCAL = 1 };
 
 static bool dry;
 
@@ -92,7 +94,21 @@ int device_contexts(void **context, int most)
     return n;
 }
 
+void *device_context_new(int ordinal)
+{
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *made = NULL;
+    int (*create)(void **, unsigned flags, int device);
+    return !cuda || !find(cuda, "cuCtxCreate_v2", &create) || create(&made, 0, ordinal) ? NULL : made;
+}
+
 bool device_use(void *context) { return !driver.use(context); }
+
+void *device_current(void)
+{
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *current = NULL;
+    int (*get)(void **);
+    return !cuda || !find(cuda, "cuCtxGetCurrent", &get) || get(&current) ? NULL : current;
+}
 
 bool device_emulated(const struct jit_device *d) { return !strncmp(d->name, "emulated", 8); }
 
@@ -127,11 +143,14 @@ bool device_fill(void *to, unsigned char byte, size_t bytes)
 
 bool device_wait(void) { return driver.wait() == 0; }
 
-void *device_stream_new(void)
+static void *stream_new(unsigned flags)
 {
     void *stream = NULL;
-    return !find_streams() || driver.stream_new(&stream, STREAM_NON_BLOCKING) ? NULL : stream;
+    return !find_streams() || driver.stream_new(&stream, flags) ? NULL : stream;
 }
+
+void *device_stream_new(void) { return stream_new(STREAM_NON_BLOCKING); }
+void *device_stream_new_blocking(void) { return stream_new(STREAM_DEFAULT); }
 
 bool device_stream_wait(void *stream) { return !driver.stream_wait(stream); }
 

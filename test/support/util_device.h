@@ -11,10 +11,13 @@
 bool device_open(struct jit_device *out, char *err);
 /* The same with the SM in software that lies beside this program. */
 bool device_open_emulated(struct jit_device *out, char *err);
-/* Is it test/emulator's? It takes its time, and has no cuBLASLt. */
-/* The contexts of the first GPUs, so many at most; makes one the thread's. */
+/* The primary contexts of the first GPUs, so many at most; makes one the thread's. */
 int device_contexts(void **context, int most);
-bool device_use(void *context);
+/* One more of this GPU, which is the thread's now and stays; NULL: none. */
+void *device_context_new(int ordinal);
+bool device_use(void *context); /* NULL: the thread has none */
+void *device_current(void);
+/* Is it test/emulator's? It takes its time, and has no cuBLASLt. */
 bool device_emulated(const struct jit_device *d);
 /* Is the driver that of test/fake/dry.c, on which plans are made and compiled, and nothing runs? Then what
  * a run leaves says nothing, and who would compare it does not. */
@@ -31,6 +34,7 @@ bool device_wait(void);
 /* A stream that does not wait for others, and what is captured on it, which may be launched again and again.
  * NULL or false if the driver refuses. NULL may be given back. */
 void *device_stream_new(void);
+void *device_stream_new_blocking(void); /* one that waits for the default stream, and makes it wait */
 bool device_stream_wait(void *stream);
 bool device_capture_begin(void *stream);
 bool device_capture_begin_beside(void *stream); /* whatever other threads do meanwhile */
