@@ -22,10 +22,12 @@
 #include "ptx/wgmma.cuh"
 #include "tile/block.cuh"
 #include "tile/epilogue.cuh"
+#include "tile/mixed_batches.cuh"
 #include "tile/mixed_groups.cuh"
 #include "tile/mixed_in_place.cuh"
 #include "tile/mixed_operand.cuh"
 #include "tile/mixed_transposed.cuh"
+#include "tile/mixed_turned.cuh"
 #include "tile/operands.cuh"
 #include "tile/pieces.cuh"
 #include "tile/resources.cuh"
@@ -260,8 +262,8 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     // ---- Consumers ----
 
     using Sums = float[n / 2];
+    using Fragment = float[Layout::blocks][Config::bn / 2];
     using Fragments = typename Operand::Fragments;
-    using Words = typename Operand::Words;
 
     DEV Operand operand(int slot, int group) const
     {
@@ -295,110 +297,6 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         for (int i = 0; i < n / 2; i++) sum[i] = fmaf(factor[i / 2 % 2], part[i], sum[i]);
     }
 
-    // Sums that are promoted once a slot are made while those of the slot ahead are promoted. Of more groups
-    // in a slot registers have one's, and of more than 64 rows those of three consumers.
-    static constexpr bool ahead = !promotes || (bk == Operand::promotion && (groups < 3 || n <= 64));
-    static constexpr int partial = promotes && ahead ? 2 : 1;
-    using Partial = Sums[partial];
-
-    // Batch i of a slot whose partial sums are `phase`.
-    template <int phase>
-    DEV void issue_batch(Sums &sum, Partial &part, Fragments (&f)[2], int slot, int i) const
-    {
-        const int k = i * batch;
-        if constexpr (promotes) issue(part[phase], f[i % 2], slot, k, k % Operand::promotion != 0);
-        else issue(sum, f[i % 2], slot, k, true);
-    }
-    // What is multiplied after batch i of a slot: of the next slot, unless that was the last one.
-    template <bool last>
-    DEV void decode_next(Fragments (&f)[2], Words &words, int slot, Cursor at, int i, int group) const
-    {
-        Fragments &to = f[1 - i % 2];
-        if (i + 1 < batches) decode(to, words, slot, (i + 1) * batch, group);
-        else if (!last) {
-            await(at);
-            decode(to, words, at.slot, 0, group);
-        }
-        pin(to);
-    }
-    // Of more than 64 rows of three consumers a slot's words are all loaded with its first batch: of shorter
-    // pieces those of every second row are in the same banks. Of 64 rows and fewer that gains nothing.
-    DEV void decode(Fragments &to, Words &words, int slot, int k, int group) const
-    {
-        const Operand own = operand(slot, group);
-        if constexpr (Operand::by_slots && !ahead) {
-            if (k == 0) own.load(words);
-            own.decode(to, words, k);
-        } else own.decode(to, k);
-    }
-    // A slot whose first batch has been issued. A batch is decoded and issued before the one ahead of it is
-    // waited for: so the products of a consumer follow each other without a gap.
-    template <int phase, bool last>
-    DEV void multiply_ahead(Sums &sum, Partial &part, Fragments (&f)[2], Cursor &at, int group) const
-    {
-        static_assert(batches % 2 == 0);
-        const Cursor own = at;
-        at.next();
-#pragma unroll
-        for (int i = 0; i < batches; i++) {
-            const bool within = i + 1 < batches;
-            float factor[2];
-            if (promotes && !within) operand(own.slot, group).factors(factor, 0);
-            Words none;
-            decode_next<last>(f, none, own.slot, at, i, group);
-            if (within) issue_batch<phase>(sum, part, f, own.slot, i + 1);
-            else if (!last) issue_batch<(phase + 1) % partial>(sum, part, f, at.slot, 0);
-            if (within || !last) ptx::wgmma_wait<1>();
-            else ptx::wgmma_wait<0>();
-            if (!within) release(own.slot);
-            if (promotes && !within) promote(sum, part[phase], factor);
-        }
-    }
-    DEV void multiply_all_ahead(Sums &sum, Fragments (&f)[2], Cursor &at, int group, int slots) const
-    {
-        Partial part;
-        operand(at.slot, group).decode(f[0], 0);
-        issue_batch<0>(sum, part, f, at.slot, 0);
-        // Two slots at a time, and one or two before the last: or ptxas lets products run one by one (C7513).
-        constexpr int second = partial - 1, rest = Config::dealt ? 1
-                                                   : steps > 2   ? 2 - (steps - 1) % 2
-                                                                 : steps - 1;
-        const int turns = (slots - 1 - rest) / 2;
-#pragma unroll 1
-        for (int i = 0; i < turns; i++) {
-            multiply_ahead<0, false>(sum, part, f, at, group);
-            multiply_ahead<second, false>(sum, part, f, at, group);
-        }
-        if constexpr (rest > 0) multiply_ahead<0, false>(sum, part, f, at, group);
-        if constexpr (rest > 1) multiply_ahead<second, false>(sum, part, f, at, group);
-        multiply_ahead<rest % 2 ? second : 0, true>(sum, part, f, at, group);
-    }
-    // Each group of a slot is promoted before the next one's products: of 8 bits, or of many rows.
-    DEV void multiply_by_groups(Sums &sum, Fragments (&f)[2], Cursor &at, int group, int slots) const
-    {
-        Sums part;
-        Words words;
-        decode(f[0], words, at.slot, 0, group);
-#pragma unroll 1
-        for (int step = 0; step < slots; step++) {
-            const Cursor own = at;
-            at.next();
-#pragma unroll
-            for (int i = 0; i < batches; i++) {
-                const int k = i * batch;
-                const bool ends = (k + batch) % Operand::promotion == 0;
-                float factor[2];
-                issue(part, f[i % 2], own.slot, k, k % Operand::promotion != 0);
-                if (ends) operand(own.slot, group).factors(factor, k);
-                if (step + 1 < slots) decode_next<false>(f, words, own.slot, at, i, group);
-                else decode_next<true>(f, words, own.slot, at, i, group);
-                ptx::wgmma_wait<0>();
-                if (i + 1 == batches) release(own.slot);
-                if (ends) promote(sum, part, factor);
-            }
-        }
-    }
-
     // Consumers issue their batches as they come. In turns, as attention's warpgroups do, they were slower:
     // f8e4m3, 22016 x 4096, took 256 rows 93 us instead of 84 on an H200, and 2048 rows 605 instead of 555.
     DEV void multiply(Sums &sum, Cursor &at, int group, int slots) const
@@ -407,11 +305,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
 #pragma unroll
         for (int i = 0; i < n / 2; i++) sum[i] = 0;
         if constexpr (Operand::by_products) MixedGroups<GemmSm90Mixed>{*this, group}.multiply(sum, at, slots);
-        else {
-            Fragments f[2];
-            if constexpr (ahead) multiply_all_ahead(sum, f, at, group, slots);
-            else multiply_by_groups(sum, f, at, group, slots);
-        }
+        else MixedBatches<Config, GemmSm90Mixed>{*this, group}.multiply(sum, at, slots);
     }
     // Here they are complete: what makes them is mixed with no other batch's products, or ptxas would let
     // these run one by one (C7513).
@@ -433,52 +327,6 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     {
         __syncwarp();
         if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(address(&s.empty[slot]));
-    }
-
-    // The column of the tile that row `i` of the consumer's 64 is.
-    DEV static int column_of(int i) { return by_turns ? i % 2 * 32 + i / 2 : i; }
-
-    // From rows of B by rows of A to the fragment of the latter by the former: 64 rows of A and turn_columns
-    // at a time. Lanes that write, or read, at one time are in other banks.
-    using Fragment = float[Layout::blocks][Config::bn / 2];
-    DEV float *turned(int group) const
-    {
-        return turns_in_stage ? (float *)s.stage[group] : &s.turned[turns_in_stage ? 0 : group][0][0];
-    }
-    // By how much the columns of a row are exchanged; rows that are 8 apart have the same.
-    DEV static int exchanged(int row) { return turns_in_stage ? (row / 2 % 4 ^ row % 2 * 2) * 8 : 0; }
-    DEV void turn_around(const Sums &sum, Fragment &out, int group) const
-    {
-        constexpr int turns = Config::bn / turn_columns, octet = 8 * turn_pitch;
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-        float *all = turned(group);
-        if (turns_in_stage && lane == 0) ptx::tma_store_wait_read<0>();
-#pragma unroll
-        for (int pass = 0; pass < turns * Layout::blocks; pass++) {
-            const int b = pass / turns, first = pass % turns * turn_columns;
-            ptx::named_barrier(barrier_group + group, 128); // what was there has been read
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                const int column = column_of(16 * warp + lane / 4 + 8 * h) - first;
-                if (turns > 1 && (column < 0 || column >= turn_columns)) continue;
-#pragma unroll
-                for (int e = 0; e < 2; e++) {
-                    const int row = lane % 4 * 2 + e;
-                    float *to = all + row * turn_pitch + (column ^ exchanged(row));
-#pragma unroll
-                    for (int i = 0; i < 8; i++)
-                        if (32 * b + 4 * i < n / 2) to[i * octet] = sum[32 * b + 4 * i + 2 * h + e];
-                }
-            }
-            ptx::named_barrier(barrier_group + group, 128);
-            const float *from = all + (16 * warp + lane / 4) * turn_pitch + lane % 4 * 2;
-#pragma unroll
-            for (int i = 0; i < turn_columns / 2; i += 2) {
-                const float *at = from + i / 2 % 2 * octet + (i / 4 * 8 ^ exchanged(lane / 4));
-                out[b][first / 2 + i] = at[0], out[b][first / 2 + i + 1] = at[1];
-            }
-        }
-        if (turns_in_stage) ptx::named_barrier(barrier_group + group, 128);
     }
 
     DEV void consume(int group) const
@@ -511,7 +359,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         if constexpr (Config::transposed) TransposedDrain<Config, Epilogue>{drain_of(group)}.store(sum, t);
         else {
             Fragment out;
-            turn_around(sum, out, group);
+            MixedTurned<GemmSm90Mixed>{*this, group}.turn(sum, out);
             drain_of(group).drain(out, t, turn);
         }
     }
@@ -520,8 +368,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
     {
         const u32 place = Deal::place(block);
         if (!owns(p)) left(group).leave(sum, place);
-        else if (p.last < steps)
-            left(group).template add<announces>(sum, place, end_of(p), walk().count());
+        else if (p.last < steps) left(group).template add<announces>(sum, place, end_of(p), walk().count());
     }
 
     DEV void run() const
