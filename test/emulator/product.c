@@ -220,7 +220,7 @@ static void execute(const struct thread *t, struct group *g)
 {
     struct product *p = &g->product[g->executed % PRODUCTS];
     const struct emu_product *w = &p->what;
-    float a[64][DEPTH], b[DEPTH][256];
+    static _Thread_local float a[64][DEPTH], b[DEPTH][256]; /* 40 KB, for which a fiber's stack has no room */
     if (p->from_registers) read_registers(t, p, a);
     else if (w->a_f8) read_f8(t->block, w->a, 64, w->a_f8, a[0], DEPTH, 1);
     else read_operand(t->block, w->a, w->a_mn, 64, w->half, a[0], DEPTH, 1);
