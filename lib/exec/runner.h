@@ -37,7 +37,7 @@ struct runner {
 };
 
 /* The first that takes a program runs it. */
-#define RUNNERS(X) X(cpu) X(peers) X(exchange) X(cublaslt) X(kernel)
+#define RUNNERS(X) X(nothing) X(cpu) X(peers) X(exchange) X(cublaslt) X(kernel)
 #define X(name) extern const struct runner runner_##name;
 RUNNERS(X)
 #undef X

@@ -109,6 +109,44 @@ END_TEST
 
 /* ---- Nothing at all ---- */
 
+/* Of so many sequences without a token nothing is computed, counted or read: each would end in years. */
+#define MANY "1099511627776"
+static const char *const of_many[] = {
+    "%x = input f32[" MANY ",0,64]\n%w = weight f32[64,4]\n%y = conv1d %x, %w, _, _, _\n",
+    "%x = input f32[" MANY ",0,64]\n%a = weight f32[64]\n%b = input f32[" MANY ",0,8]\n"
+    "%y = scan %x, %x, %a, %b, %b, _, _, _, _, _\n",
+    "%k = input bf16[" MANY ",0,64]\n%d = input f32[" MANY
+    ",0,1]\n%y = delta %k, %k, %k, %d, %d, _, _ {heads=1}\n",
+    "%q = input f32[" MANY ",0,64]\n%k = input f32[" MANY ",16,64]\n%y = attention %q, %k, %k\n",
+    "%x = input f32[" MANY ",0]\n%y = softmax %x\n",
+    "%x = input f32[" MANY ",0,64]\n%w = weight f32[64,64]\n%y = matmul %x, %w\n"};
+
+START_TEST(empty_of_many)
+{
+    static _Alignas(256) char nowhere[256];
+    char text[400];
+    snprintf(text, sizeof text, "%soutput %%y = %%y\n", of_many[_i]);
+    graph *g = graph_parse(text);
+    ck_assert_msg(g, "%s", coda_error());
+    for (int m = 0; m < 2; m++) {
+        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+        void *args[8];
+        coda_plan *p;
+        opt.flags = modes[m].flags, opt.device = CODA_DEVICE_CPU;
+        ck_assert_msg(!coda_compile(&p, g, &opt), "%s%s", text, coda_error());
+        for (int a = 0; a < coda_plan_args(p); a++) args[a] = nowhere;
+        ck_assert_uint_eq(coda_plan_workspace(p), 0);
+        ck_assert_msg(!coda_run(p, args, NULL, NULL, NULL), "%s%s", text, coda_error());
+        coda_plan_free(p);
+        opt.flags |= CODA_PLAN_ONLY, opt.device = CODA_DEVICE_NONE;
+        ck_assert_msg(!coda_compile(&p, g, &opt), "%s%s", text, coda_error());
+        ck_assert_int_eq(coda_plan_kernels(p), 0);
+        coda_plan_free(p);
+    }
+    graph_free(g);
+}
+END_TEST
+
 START_TEST(is_empty)
 {
     const char *name;
@@ -340,6 +378,7 @@ START_TEST(threads_heed_affinity)
 }
 END_TEST
 
-TESTS(unusual, EACH(crosses_limits, unusuals), ONE(is_deep), ONE(is_empty), ONE(statistics_of_nothing),
-      ONE(extreme_slices), ONE(huge_sizes), EACH(layers_share_kernels, 6), ONE(minilm_shares_kernels),
-      EACH(names_do_not_matter, 4), ONE(items_run_at_once), ONE(threads_heed_affinity));
+TESTS(unusual, EACH(empty_of_many, ARRAY_SIZE(of_many)), EACH(crosses_limits, unusuals), ONE(is_deep),
+      ONE(is_empty), ONE(statistics_of_nothing), ONE(extreme_slices), ONE(huge_sizes),
+      EACH(layers_share_kernels, 6), ONE(minilm_shares_kernels), EACH(names_do_not_matter, 4),
+      ONE(items_run_at_once), ONE(threads_heed_affinity));
