@@ -47,7 +47,7 @@ static void print_numbers(const struct conv1d_spec *s, const struct schedule *of
     const int64_t number[] = {s->sequences, s->time, of->tile.bm, of->tile.blocks};
     for (int i = 0; i < ARRAY_SIZE(strided); i++)
         emit_recurrent_strides(k, &s->use[strided[i]], words[strided[i]], 2, args, call);
-    for (int i = 0; i < ARRAY_SIZE(number); i++) emit_number(k, number[i]);
+    for (int i = 0; i < ARRAY_SIZE(number); i++) emit_count(k, number[i]);
     text_append(args, "    u32 sequences, time, rows, parts;\n");
     text_append(call, "a.sequences, a.time, a.rows, a.parts");
 }

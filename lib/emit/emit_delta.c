@@ -101,8 +101,8 @@ static void print_numbers(const struct delta_spec *s, struct kernel *k, struct t
         emit_recurrent_strides(k, &s->use[rows[i]], words[rows[i]], 2, args, call);
     for (int i = 0; i < ARRAY_SIZE(states); i++)
         emit_recurrent_strides(k, &s->use[states[i]], words[states[i]], 3, args, call);
-    emit_number(k, s->sequences);
-    emit_number(k, s->time);
+    emit_count(k, s->sequences);
+    emit_count(k, s->time);
     text_append(args, "    u32 sequences, time;\n");
     text_append(call, "a.sequences, a.time");
 }

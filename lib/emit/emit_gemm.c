@@ -379,7 +379,7 @@ static void print_body_and_entry(const struct gemm *g)
 static bool fits_int(const struct program *p, const struct schedule *s)
 {
     int64_t most = INT32_MAX - 256 * tile_cluster(&s->tile);
-    return s->grid <= most && p->dim[1] <= most && p->dim[2] <= most && p->k <= most;
+    return s->grid <= most && p->dim[0] <= most && p->dim[1] <= most && p->dim[2] <= most && p->k <= most;
 }
 
 static coda_status check(const struct gemm *g)

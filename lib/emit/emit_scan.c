@@ -137,8 +137,8 @@ static void emit_args(const struct scan_spec *s, struct kernel *k, struct text *
     }
     text_append(call, "a.sequences, a.rows");
     if (weights >= 0) text_printf(call, ", static_cast<const Config::T *>(a.pointer[%d])", weights);
-    emit_number(k, s->batch);
-    emit_number(k, s->tokens);
+    emit_count(k, s->batch);
+    emit_count(k, s->tokens);
     text_append(t, "    i32 sequences, rows;\n};\n");
 }
 

@@ -34,6 +34,9 @@ bool emit_begin(struct plan *plan, const struct program *p, const struct schedul
 
 coda_status emit_fits(const struct kernel *k)
 {
+    if (k->beyond)
+        return fail(CODA_E_UNSUPPORTED, "kernel %s is to count to %lld; kernels count to %d", k->symbol,
+                    (wide)k->beyond, INT32_MAX);
     if (k->maps > k->map_room || k->pointers > k->pointer_room || k->scalars > k->scalar_room)
         return fail(CODA_E_UNSUPPORTED,
                     "kernel %s takes %d maps, %d pointers and %d scalars; at most %d, %d and %d", k->symbol,
@@ -56,9 +59,13 @@ struct word emit_word(const char *format, ...)
     return w;
 }
 
+/* Kernels round numbers of 32 bits up: one that leaves no room for that is an error of the compiler. */
 void emit_constant(struct text *t, const char *type, const char *name, int64_t value)
 {
+    bool small = strcmp(type + 1, "32") || (value >= INT32_MIN && value <= INT32_MAX);
     text_printf(t, "    static constexpr %s %s = %lld;\n", type, name, (wide)value);
+    if (!small)
+        text_printf(t, "    static_assert(%s != %s, \"%s is %lld\");\n", name, name, name, (wide)value);
 }
 
 struct word emit_float(float x)
@@ -113,7 +120,14 @@ int emit_scalar(struct kernel *k, int buffer) { return scalar_to(k, (struct scal
 
 void emit_number(struct kernel *k, int64_t number)
 {
+    if (number < INT32_MIN || number > UINT32_MAX) k->beyond = number;
     scalar_to(k, (struct scalar_spec){.buffer = SCALAR_NUMBER, .number = (uint32_t)number});
+}
+
+void emit_count(struct kernel *k, int64_t count)
+{
+    if (count > INT32_MAX) k->beyond = count;
+    emit_number(k, count);
 }
 
 void emit_long(struct kernel *k, int64_t number)
@@ -126,6 +140,7 @@ void emit_divisor(struct kernel *k, int64_t divisor)
 {
     int64_t by = MAX(divisor, 1);
     int shift = 0;
+    if (by > INT32_MAX) k->beyond = by;
     while ((int64_t)1 << shift < by) shift++;
     emit_number(k, by);
     emit_number(k, (((((int64_t)1 << shift) - by) << 32) / by) + 1);

@@ -40,6 +40,7 @@ int emit_pointer(struct kernel *k, int buffer, int64_t bytes); /* its index in k
 int emit_use(struct kernel *k, const struct tensor_use *u);    /* the same of where a tensor begins */
 int emit_scalar(struct kernel *k, int buffer);                 /* its index in k->scalar */
 void emit_number(struct kernel *k, int64_t number);            /* the same, of a number below 2^32 */
+void emit_count(struct kernel *k, int64_t count);              /* ... below 2^31; others emit_fits refuses */
 void emit_long(struct kernel *k, int64_t number);              /* the same of any, an i64 */
 void emit_divisor(struct kernel *k, int64_t divisor);          /* the numbers of a Divisor; below 2^31 */
 const char *emit_dtype(coda_dtype t);                          /* "bf16", "f16", "f32", "i32" */

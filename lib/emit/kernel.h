@@ -49,7 +49,8 @@ struct kernel {
     const char *text;
     int maps, pointers, scalars;
     int map_room, pointer_room, scalar_room; /* how many there is memory for; emit_fits */
-    int members; /* programs of its launch: over 1, each has such a struct, all in one of members.cuh */
+    int members;    /* programs of its launch: over 1, each has such a struct, all in one of members.cuh */
+    int64_t beyond; /* a number for which a parameter has no room; 0: there is none */
     struct map_spec *map;
     struct pointer_spec *pointer;
     struct scalar_spec *scalar;
