@@ -8,12 +8,20 @@ static bool has_whole_chunks(const struct attention_spec *a)
     return a->head_dim % chunk == 0 && a->head_dim > chunk;
 }
 
+/* Keys of a block that a warp asks for: all, where one warp does for a walk; else its own. */
+static int asked_keys(const struct attention_text *e)
+{
+    enum { WARPS = 8 };
+    return e->s->persistent ? e->s->tile.bn : e->s->tile.bn / WARPS;
+}
+
 /* A map of keys or values with the chunks of a row as a dimension behind the rows. */
 static void emit_chunks_map(struct attention_text *e, int use)
 {
     emit_attention_keys_map(e, use);
-    if (!has_whole_chunks(e->a)) return;
     struct map_spec *m = &e->k->map[e->k->maps - 1];
+    m->box[2] = attention_box(e->a, asked_keys(e));
+    if (!has_whole_chunks(e->a)) return;
     m->rank = 5;
     m->dim[4] = m->dim[3], m->stride[4] = m->stride[3], m->box[4] = 1;
     m->dim[3] = e->a->head_dim / m->box[0], m->stride[3] = m->box[0], m->box[3] = (int)m->dim[3];
@@ -33,11 +41,12 @@ static void emit_config(struct attention_text *e)
     emit_attention_semantics(e, a->tq == 1 && !attention_is_packed(a));
     emit_constant(t, "i32", "rows", tile->bm);
     if (attention_is_packed(a)) emit_constant(t, "i32", "bm", tile->bm * a->kv_heads / a->heads);
-    emit_constant(t, "i32", "box", attention_box(a, tile->bn));
+    emit_constant(t, "i32", "box", attention_box(a, asked_keys(e)));
     emit_constant(t, "i32", "bn", tile->bn);
     emit_constant(t, "i32", "stages", tile->stages);
     emit_constant(t, "i32", "cluster", e->s->cluster);
     emit_constant(t, "bool", "walks", e->s->persistent);
+    emit_constant(t, "bool", "alone", !e->s->persistent);
     emit_constant(t, "bool", "early", e->s->reads_early);
     emit_constant(t, "bool", "appends", reads_slots(e));
     emit_constant(t, "bool", "narrow", attention_is_narrow(a));

@@ -99,13 +99,14 @@ static struct attention_tile tile(const struct attention_spec *a, const struct a
     int cluster = splits(a, on);
     int64_t slot = (narrow ? 128 : 2 * columns) * keys;
     bool several = walks(a, on, cluster);
+    int64_t barriers = several ? 16 : 8 * (SPLIT_WARPS + 1); /* of a slot: where nothing walks, each warp's */
     int64_t states = split_states(rows, columns, cluster, several, slot),
             room = split_room(on->target, several);
-    if ((room - states - 1024) / (slot + 16) < LEAST_STAGES) room = on->target->shared_bytes;
+    if ((room - states - 1024) / (slot + barriers) < LEAST_STAGES) room = on->target->shared_bytes;
     struct attention_tile t = {
         .bm = (int)rows, .bn = keys, .threads = 32 * (SPLIT_WARPS + (several ? 2 : 0))};
-    t.stages = (int)((room - states - 1024) / (slot + 16));
-    t.shared_bytes = CEIL_DIV(t.stages * (slot + 16) + states, 1024) * 1024;
+    t.stages = (int)((room - states - 1024) / (slot + barriers));
+    t.shared_bytes = CEIL_DIV(t.stages * (slot + barriers) + states, 1024) * 1024;
     t.cluster = cluster;
     int64_t tiles = attention_is_packed(a) ? attention_tiles(a, rows * a->kv_heads / a->heads) : a->batch;
     t.blocks = tiles * a->kv_heads * t.cluster;

@@ -13,11 +13,11 @@
 //                 columns
 //
 // So consumers weigh the next item's keys while an item's blocks wait for each other (inboxes.cuh). Where
-// each item has a cluster, warp 0 does what producer and merger do. A block's registers and shared memory
-// then leave room on its SM for one of a product ahead or behind, whose weights stream meanwhile. A row's
-// bits depend on its own sequence alone, whatever the others hold and however many there are: parts follow
-// from the range of keys that the item's queries see, and every sum has a fixed order, which no cluster's
-// size changes.
+// each item has a cluster, each warp asks for its own keys, and waits for no other warp; warp 0 does what the
+// merger does. A block's registers and shared memory then leave room on its SM for one of a product ahead or
+// behind, whose weights stream meanwhile. A row's bits depend on its own sequence alone, whatever the others
+// hold and however many there are: parts follow from the range of keys that the item's queries see, and every
+// sum has a fixed order, which no cluster's size changes.
 //
 // Values that no query of the item sees are zeroed before they are multiplied, since zero times NaN is NaN. A
 // NaN among those that one of its queries sees may reach its other queries.
@@ -29,10 +29,10 @@
 // Keys and values of 8 bits are multiplied as f16, by queries and weights of f16: narrow.cuh.
 //
 // Config: as attention_sm90.cuh has it, but for groups; i32 rows (group if there is a single query, else 8 or
-// 16, for as many queries as they take), cluster; bool walks (a cluster may have several items), early,
-// appends (the run does, and nothing walks), narrow (keys and values are f8e4m3), whole_rows (maps have the
-// chunks of a row as their fourth dimension), bf16_queries. Of packed queries also i32 bm = rows / group:
-// those of an item.
+// 16, for as many queries as they take), cluster; bool walks (a cluster may have several items), alone (each
+// warp asks for its own keys: where nothing walks), early, appends (the run does, and nothing walks), narrow
+// (keys and values are f8e4m3), whole_rows (maps have the chunks of a row as their fourth dimension),
+// bf16_queries. Of packed queries also i32 bm = rows / group: those of an item.
 #pragma once
 #include "attention/appended.cuh"
 #include "attention/split_parts.cuh"
@@ -46,38 +46,42 @@ namespace coda {
 
 template <class Config> struct AttentionSplit : SplitParts<Config> {
     using Parts = SplitParts<Config>;
+    using Parts::alone, Parts::askers, Parts::asked, Parts::full, Parts::first_asked, Parts::tile_of;
     using Parts::bn, Parts::stages, Parts::walks, Parts::warps, Parts::producer, Parts::merger;
     using Parts::first_item, Parts::clusters, Parts::items, Parts::address, Parts::place;
     using Parts::halves, Parts::chunks, Parts::narrow, Parts::boxes, Parts::wide, Parts::whole;
     using Parts::load_queries, Parts::narrow_item, Parts::attend_parts;
     using Parts::Parts;
     using Parts::slice, Parts::held, Parts::s, Parts::warp, Parts::lane, Parts::fragments;
-    using typename Parts::Copies, typename Parts::Queries, typename Parts::Rows;
+    using typename Parts::Copies, typename Parts::Pages, typename Parts::Queries, typename Parts::Rows;
     using typename Parts::Element, typename Parts::Shared, typename Parts::Cursor, typename Parts::Item;
 
-    // ---- Producer: a warp ----
+    // ---- Producer: a warp, or each consumer ----
 
     DEV void init(const TensorMap &k, const TensorMap &v) const
     {
-        ptx::tma_prefetch_map(&k);
-        ptx::tma_prefetch_map(&v);
         for (i32 i = 0; i < stages; i++) {
-            ptx::mbarrier_init(address(&s.full[i]), 1);
-            ptx::mbarrier_init(address(&s.empty[i]), warps);
+            ptx::mbarrier_init(full(i), 1);
+            if (!alone) ptx::mbarrier_init(address(&s.empty[i]), warps);
         }
-        ptx::mbarrier_init(address(&s.warps_read), warps);
-        s.inboxes.init();
+        if (warp == producer) {
+            ptx::tma_prefetch_map(&k);
+            ptx::tma_prefetch_map(&v);
+            ptx::mbarrier_init(address(&s.warps_read), warps);
+            s.inboxes.init();
+        }
         ptx::mbarrier_fence_init();
         ptx::fence_async_shared();
     }
     DEV void load(Cursor &at, const TensorMap &map, const Item &item, const Copies &copies) const
     {
-        const u32 bar = address(&s.full[at.slot]);
-        ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
-        if (lane == 0) ptx::mbarrier_arrive_expect(bar, boxes * bn * swizzle_row);
+        const u32 bar = full(at.slot);
+        if (!alone) ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
+        if (lane == 0) ptx::mbarrier_arrive_expect(bar, boxes * asked * swizzle_row);
         if (Copies::lanes > 1) __syncwarp();
         copies.run(item.batch, [&](i32 row, i32 time, i32 batch) {
             const u32 to = address(s.ring[at.slot]);
+            row += first_asked();
             if constexpr (whole)
                 ptx::tma_load_once(to + place(row, 0), &map, bar, 0, item.head, time, 0, batch);
             for (i32 c = 0; c < (whole ? 0 : boxes); c++)
@@ -95,7 +99,7 @@ template <class Config> struct AttentionSplit : SplitParts<Config> {
             const Item item = walk.item(in);
             const i32 end = item.begin(held);
             if (Config::starts && (lane >= Copies::lanes || item.keys.first == item.keys.end)) continue;
-            KeyWalk<Config, bn> pages(in, item.batch, item.begin(0));
+            Pages pages(in, item.batch, item.begin(0));
             for (i32 block = item.begin(0); block < end; block++) {
                 const Copies copies = pages.of(in, item.batch, block);
                 load(at, k, item, copies);
@@ -172,23 +176,24 @@ template <class Config> struct AttentionSplit : SplitParts<Config> {
 
     // ---- A block that has one item ----
 
-    // What warp 0 asks for next: the keys of a block, then its values.
+    // What a warp asks for next: the keys of a block, then its values.
     struct Feed {
         Cursor at;
-        KeyWalk<Config, bn> pages;
+        Pages pages;
         i32 block, end;
         bool values;
-        DEV Feed(const AttentionInputs &in, const Item &item)
-            : at(Cursor::producer()), pages(in, item.batch, item.begin(0)), block(item.begin(0)),
+        DEV Feed(const AttentionSplit &of, const AttentionInputs &in, const Item &item)
+            : at(Cursor::producer()), pages(in, item.batch, of.tile_of(item.begin(0))), block(item.begin(0)),
               end(item.begin(held)), values(false)
         {
         }
     };
+    DEV bool asks(const Feed &feed) const { return warp < askers && feed.block != feed.end; }
     DEV void ask(Feed &feed, const TensorMap &k, const TensorMap &v, const Item &item,
                  const AttentionInputs &in) const
     {
-        if (warp != 0 || feed.block == feed.end) return;
-        const Copies copies = feed.pages.of(in, item.batch, feed.block);
+        if (!asks(feed)) return;
+        const Copies copies = feed.pages.of(in, item.batch, tile_of(feed.block));
         if (lane < Copies::lanes) load(feed.at, feed.values ? v : k, item, copies);
         __syncwarp();
         feed.block += feed.values;
@@ -199,8 +204,8 @@ template <class Config> struct AttentionSplit : SplitParts<Config> {
                        const AttentionInputs &in, const AppendedSlots &slots) const
     {
         for (i32 i = 0; i < stages; i++) {
-            if (Config::appends && warp == 0 && feed.block != feed.end) {
-                const Copies copies = feed.pages.of(in, item.batch, feed.block);
+            if (Config::appends && asks(feed)) {
+                const Copies copies = feed.pages.of(in, item.batch, tile_of(feed.block));
                 if (slots.among(copies.slot(in, item.batch), Copies::box)) ptx::grid_wait();
             }
             ask(feed, k, v, item, in);
@@ -210,7 +215,7 @@ template <class Config> struct AttentionSplit : SplitParts<Config> {
                       const AttentionStrides &of_q, Element *out, const AttentionStrides &of_o,
                       const AttentionInputs &in, const AppendedSlots &slots) const
     {
-        Feed feed(in, item);
+        Feed feed(*this, in, item);
         ask_early(feed, k, v, item, in, slots);
         ptx::grid_wait();
         ptx::cluster_wait();
@@ -235,7 +240,7 @@ template <class Config> struct AttentionSplit : SplitParts<Config> {
                         const AttentionInputs &in, const AppendedRows &appended = {})
     {
         const AttentionSplit self(*reinterpret_cast<Shared *>(mine.shared()));
-        if (self.warp == producer && self.lane == 0) self.init(k, v);
+        if ((alone || self.warp == producer) && self.lane == 0) self.init(k, v);
         __syncwarp();
         ptx::cluster_arrive_relaxed();
         ptx::grid_launch_next(); // it waits before it reads what a program of this run writes

@@ -47,31 +47,33 @@ template <class Config, i32 rows> struct KeyCopies {
     }
 };
 
-// The copies of one tile after the other, by a warp. Of keys in pages it reads the table for as many tiles as
-// it has lanes for, and for as many behind these, so that a ring is filled at the price of one read.
-template <class Config, i32 rows> struct KeyWalk {
+// The copies of every `step`th tile, one after the other, by a warp. Of keys in pages it reads the table for
+// as many tiles as it has lanes for, and for as many behind these, so that a ring is filled at the price of
+// one read.
+template <class Config, i32 rows, i32 step = 1> struct KeyWalk {
     using Copies = KeyCopies<Config, rows>;
-    static constexpr i32 tiles = 32 / Copies::count;
+    static constexpr i32 tiles = 32 / Copies::count, turn = tiles * step;
     i32 first, rows_now, rows_later; // of this lane, in the pool: of the tiles from `first` on, and the next
 
     DEV KeyWalk(const AttentionInputs &in, i32 sequence, i32 tile) : first(tile)
     {
-        rows_now = read(in, sequence, tile), rows_later = read(in, sequence, tile + tiles);
+        rows_now = read(in, sequence, tile), rows_later = read(in, sequence, tile + turn);
     }
     DEV static i32 read(const AttentionInputs &in, i32 sequence, i32 tile)
     {
         if constexpr (Config::page == 0) return 0;
-        else return pool_row<Config>(in, sequence, tile * rows + Copies::lane() * Copies::box);
+        const i32 ahead = Copies::lane() / Copies::count * step, copy = Copies::lane() % Copies::count;
+        return pool_row<Config>(in, sequence, (tile + ahead) * rows + copy * Copies::box);
     }
     // Tiles are asked for in their order.
     DEV Copies of(const AttentionInputs &in, i32 sequence, i32 tile)
     {
         if constexpr (Config::page == 0) return Copies(tile);
-        if (tile - first == tiles) {
+        if (tile - first == turn) {
             first = tile;
-            rows_now = rows_later, rows_later = read(in, sequence, tile + tiles);
+            rows_now = rows_later, rows_later = read(in, sequence, tile + turn);
         }
-        const i32 lane = (tile - first) * Copies::count + Copies::lane() % Copies::count;
+        const i32 lane = (tile - first) / step * Copies::count + Copies::lane() % Copies::count;
         return Copies(__shfl_sync(~0u, rows_now, lane));
     }
 };

@@ -28,6 +28,8 @@ template <class Config> struct SplitItems {
     static constexpr i32 warps = 8, producer = walks ? warps : 0, merger = walks ? warps + 1 : 0;
     static constexpr i32 threads = 32 * (walks ? warps + 2 : warps);
     static constexpr i32 share = bn / warps, tiles = share / 8; // of a warp: keys in a block; their products
+    static constexpr bool alone = Config::alone;                // each warp asks for its own keys
+    static constexpr i32 askers = alone ? warps : 1, asked = bn / askers; // warps; keys of one, in a block
     static constexpr i32 rows = Config::rows, halves = rows > 8 ? 2 : 1; // of 8 rows
     static constexpr i32 chunks = (Config::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
     static constexpr i32 columns = 64 * chunks, octets = 8 * chunks;
@@ -44,6 +46,7 @@ template <class Config> struct SplitItems {
     static_assert(!Config::ranges && rows <= 16 && share % 16 == 0);
     static_assert(cluster * (1 << levels) == parts);
     static_assert(!Config::appends || (Config::early && !walks));
+    static_assert(!alone || !walks);
     static_assert(narrow || (!Config::k_scales && !Config::v_scales));
 
     // Parts whose states stay until they are joined at one time: as many as small states leave memory for.
@@ -63,7 +66,7 @@ template <class Config> struct SplitItems {
         State of_warp[together][lends ? 1 : warps];
         State of_left[levels > climbed ? levels - climbed : 1]; // what waits for its sibling, at each level
         Inboxes<Config, rows, columns> inboxes;
-        u64 full[stages], empty[stages];
+        u64 full[stages][askers], empty[stages];
         u64 warps_read; // of_warp is free
     };
     static constexpr i32 shared_bytes = sizeof(Shared);
@@ -138,7 +141,14 @@ template <class Config> struct SplitItems {
     // The states of all warps over a part.
     DEV State *states(i32 i) const { return lends ? reinterpret_cast<State *>(s.ring) : s.of_warp[i]; }
 
-    using Copies = KeyCopies<Config, bn>;
+    // What this warp waits for in a slot.
+    DEV u32 full(i32 slot) const { return address(&s.full[slot][alone ? warp : 0]); }
+
+    using Copies = KeyCopies<Config, asked>;
+    using Pages = KeyWalk<Config, asked, askers>;
+    // The first row, in a tile, of what this warp asks for; and which of such tiles that is.
+    DEV i32 first_asked() const { return alone ? share * warp : 0; }
+    DEV i32 tile_of(i32 block) const { return alone ? block * warps + warp : block; }
     // Where a chunk of a row lies in its tile.
     DEV static i32 place(i32 row, i32 chunk)
     {

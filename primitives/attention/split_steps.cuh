@@ -12,7 +12,7 @@ namespace coda {
 
 template <class Config> struct SplitSteps : SplitItems<Config> {
     using Items = SplitItems<Config>;
-    using Items::address, Items::place, Items::beyond, Items::piece;
+    using Items::address, Items::place, Items::beyond, Items::piece, Items::full, Items::alone;
     using Items::bn, Items::share, Items::tiles, Items::rows, Items::halves, Items::chunks;
     using Items::Items;
     using Items::octets, Items::narrow, Items::boxes, Items::scale, Items::s, Items::warp, Items::lane;
@@ -28,7 +28,7 @@ template <class Config> struct SplitSteps : SplitItems<Config> {
     DEV void release(Cursor &at) const
     {
         __syncwarp();
-        if (lane == 0) ptx::mbarrier_arrive(address(&s.empty[at.slot]));
+        if (!alone && lane == 0) ptx::mbarrier_arrive(address(&s.empty[at.slot]));
         at.next();
     }
 
@@ -181,12 +181,12 @@ template <class Config> struct SplitSteps : SplitItems<Config> {
         const i32 key = block * bn + share * warp;
         const bool seen = key < item.end_seen() && key + share > item.first_seen();
         Scores score = {};
-        ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
+        ptx::mbarrier_wait(full(at.slot), at.parity);
         if (seen) multiply_keys(score, q, address(s.ring[at.slot]));
         release(at);
         ask();
         if (seen) weigh(score, softmax, as, item, key, out);
-        ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
+        ptx::mbarrier_wait(full(at.slot), at.parity);
         if (seen) {
             clear_values(item, key, at.slot);
             multiply_values(out, score, address(s.ring[at.slot]));
