@@ -62,10 +62,12 @@ template <class Config> struct AttentionLoads {
                 load_block(s.values[value.slot], s.full_values[value.slot], v, copies, head, tile.batch);
                 value.next();
             };
-            Tiles::wait(s.empty_queries[query.slot], query.parity);
-            if (Copies::lane() == 0)
+            // No other lane waits: one that looked late could find the slot filled and given back once more.
+            if (Copies::lane() == 0) {
+                Tiles::wait(s.empty_queries[query.slot], query.parity);
                 load_tile<bm>(s.queries[query.slot], s.full_queries[query.slot], q, tile.query, tile.head,
                               Tiles::batch_of(tile));
+            }
             query.next();
             load_keys(b.end - 1);
 #pragma unroll 1 // of a known number of blocks: registers are few here
