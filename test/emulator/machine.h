@@ -179,8 +179,9 @@ struct policy {
     enum {
         STARVE_NONE,
         STARVE_WARPS,
-        STARVE_BLOCKS
-    } starve; /* these have ranks, and the last ones seldom run */
+        STARVE_BLOCKS,
+        STARVE_LANE /* one of each block; of every other one it is the first warp's, as producers are */
+    } starve;       /* these have ranks, and the last ones seldom run */
 };
 
 struct ready {

@@ -44,7 +44,7 @@ static void choose_policy(struct cluster *c)
                                 .store = levels[draw(c, 4)],
                                 .product = levels[draw(c, 4)],
                                 .pause = draw(c, 2) ? 16000 : 0,
-                                .starve = draw(c, 3)};
+                                .starve = draw(c, 4)};
 }
 
 /* ---- Failures ---- */
@@ -155,11 +155,26 @@ static void report_deadlock(struct cluster *c)
 
 /* ---- Who runs next ---- */
 
+/* A starved lane runs when nobody else can, and nothing is pending: a place of the others. */
+static int first_fed(const struct cluster *c, int from)
+{
+    int i = 0;
+    while (i < c->readies && !c->ready[(from + i) % c->readies].rank) i++;
+    return i < c->readies ? (from + i) % c->readies : -1;
+}
+static bool all_starved(const struct cluster *c)
+{
+    return c->policy.starve == STARVE_LANE && c->readies && first_fed(c, 0) < 0;
+}
+
 /* Any; or, where a policy starves some, the first by rank of five. */
 static struct thread *pick(struct cluster *c)
 {
     uint32_t best = draw(c, (uint32_t)c->readies);
-    if (c->policy.starve) {
+    int fed = c->policy.starve == STARVE_LANE ? first_fed(c, (int)best) : -1;
+    if (fed >= 0) {
+        best = (uint32_t)fed;
+    } else if (c->policy.starve) {
         uint64_t bits = next_random(&c->random);
         for (int i = 0; i < 4; i++, bits >>= 16) {
             uint32_t other = (uint32_t)((bits & 0xffff) * (uint32_t)c->readies >> 16);
@@ -175,11 +190,14 @@ static struct thread *pick(struct cluster *c)
 static struct thread *next_thread(struct cluster *c)
 {
     while (c->alive && !c->failed && !c->launch->failed) {
-        if (c->readies) {
+        bool starved = all_starved(c);
+        if (c->readies && !starved) {
             advance_copies(c, false);
             advance_products(c, false);
             advance_landings(c, false);
-        } else if (!advance_copies(c, true) && !advance_products(c, true) && !advance_landings(c, true)) {
+        } else if (advance_copies(c, true) || advance_products(c, true) || advance_landings(c, true)) {
+            if (starved) continue;
+        } else if (!starved) {
             report_deadlock(c);
             return NULL;
         }
@@ -242,12 +260,14 @@ static void thread_main(void)
     end_thread(t);
 }
 
-/* Where a policy starves warps or blocks. */
+/* Where a policy starves warps, blocks, or a lane. */
 static uint32_t rank_of(const struct cluster *c, const struct block *b, int i)
 {
     int warp = c->policy.starve == STARVE_WARPS ? i / EMU_WARP : 0;
     uint32_t number = (uint32_t)(b->index * 64 + warp) + c->launch->number;
-    return number * 0x9e3779b9u ^ (uint32_t)c->launch->seed;
+    uint32_t rank = number * 0x9e3779b9u ^ (uint32_t)c->launch->seed;
+    uint32_t threads = rank & 1 ? EMU_WARP : (uint32_t)b->threads;
+    return c->policy.starve == STARVE_LANE ? (uint32_t)i != (rank >> 8) % threads : rank;
 }
 
 static struct thread *make_thread(struct cluster *c, struct block *b, int i)
