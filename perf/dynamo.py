@@ -329,7 +329,7 @@ def arrived(name, process, side):
     steps = {words[0]: float(words[1]) for words in map(str.split, out.splitlines()) if words and words[0] in STEPS}
     if "token" not in steps:
         sys.exit("dynamo.py: %s got as far as %s: %s" % (side, steps, wrong[-500:]))
-    print("    %-18s %-9s first token: %s" % (name, side, steps), flush=True)
+    print("    %-18s %-9s first token: %s" % (name, side, steps), *[x for x in out.splitlines() if x[:4] in ("hit ", "miss")], flush=True)
     return steps
 
 
@@ -356,13 +356,18 @@ def first(name, opt):
         took = time.monotonic() - began
     if time.monotonic() - START + took / 2 < opt.seconds:
         rounds[-1]["coda"] = arrived(name, started(name, "coda", opt), "coda")
-    sides = [s for s in (*FIRST, "weights") if s in rounds[-1]]
+    return first_row(name, opt, rounds)
+
+
+def first_row(name, opt, rounds):
+    """Medians of rounds, each a dict of sides with the seconds of their steps."""
+    sides = [s for s in (*FIRST, "weights") if any(s in r for r in rounds)]
     out = {s: {k: statistics.median(r[s][k] for r in rounds if s in r) for k in STEPS} for s in sides}
     took = {side: x["token"] for side, x in out.items()}
     row = {"case": "dynamo/%s/first" % name, "layers": opt.layers or 0, "seconds": took, "steps": out, "good": True,
            "rounds": len(rounds), "each": rounds,
-           "ratio": {"best": round(took["saved"] / took["compile"], 4), "weights": round(took["weights"] / took["compile"], 4),
-                     **({"traced": round(took["coda"] / took["compile"], 4)} if "coda" in took else {})}}
+           "ratio": {word: round(took[side] / took["compile"], 4)
+                     for word, side in (("best", "saved"), ("weights", "weights"), ("traced", "coda")) if side in took}}
     print("%-18s first token after %s s, ratio %s" % (name, took, row["ratio"]), flush=True)
     return row
 
