@@ -562,6 +562,19 @@ class Refused(Base):
         with self.assertRaisesRegex(Exception, "does not take the whole graph: no rule for cumsum"):
             self.compiled(lambda x: torch.cumsum(x @ x, 0))(torch.randn(4, 4))
 
+    def test_where(self):
+        """What leaves a whole graph to PyTorch says in which module, also where no part of it is taken."""
+        class Gate(torch.nn.Module):
+            def forward(self, x):
+                kept = torch.cumsum(x, 0)
+                kept[0] = 0
+                return kept
+        model, x = torch.nn.Sequential(torch.nn.Linear(4, 4), Gate()), torch.randn(4, 4)
+        with self.assertRaisesRegex(Exception, "does not take the whole graph: 1: no rule for cumsum"):
+            self.compiled(model)(x)
+        got = self.refused(model, [x], "; 1: elements of a tensor that are written in place")
+        self.assertTrue(torch.equal(got, model(x)))
+
     def test_regions(self):
         """What has no rule is PyTorch's, and the parts around it are plans; the report says which, and where."""
         class Model(torch.nn.Module):

@@ -49,6 +49,12 @@ def scope_of(node):
     return re.sub(r"[^A-Za-z0-9_.\-/:]", "", path).strip(".")[:200]
 
 
+def at(node, why):
+    """The reason, behind the module in which the node was called."""
+    scope = scope_of(node)
+    return "%s: %s" % (scope, why) if scope else why
+
+
 def known(x):
     """A size as a number: of a symbolic one the hint, so that nothing is said of other calls."""
     return x.node.hint if isinstance(x, torch.SymInt) else x
@@ -118,7 +124,7 @@ class Lift:
                     self.output(node.args[0])
                 elif node.op in ("call_function", "call_method"):
                     self.g.scope = scope_of(node)
-                    self.env[node] = self.tried(node) if self.tolerant else self.call(node)
+                    self.env[node] = self.tried(node) if self.tolerant else self.asked(node)
                 else:
                     raise Refuse("%s %s" % (node.op, node.target))
             self.counters.finish()
@@ -128,6 +134,12 @@ class Lift:
             if n in self.integers.unknown:
                 raise Refuse(self.integers.unknown[n])
         return self
+
+    def asked(self, node):
+        try:
+            return self.call(node)
+        except Refuse as e:
+            raise Refuse(at(node, str(e))) from e.__cause__
 
     def tried(self, node):
         """The node's value, be it what another library makes of it."""

@@ -10,7 +10,7 @@ import torch
 from torch.fx.passes.split_module import split_module
 
 from .compiled import Moved, as_it_is, device_of, program_of
-from .lift import FORBIDDEN, Lift, NESTING, is_number, paths_of, word_of
+from .lift import FORBIDDEN, Lift, NESTING, at, is_number, paths_of, word_of
 from .rules import IN_PLACE
 from .text import Refuse
 
@@ -92,7 +92,7 @@ class Regions:
             raise Refuse("torch.no_grad() around a part of it, where another part is left to PyTorch")
         for n, why in lift.refused:
             if writes(n) or word_of(n) in FORBIDDEN or NESTING.search(word_of(n)):  # which says something of nodes around it
-                raise Refuse(why)
+                raise Refuse(at(n, why))
         self.refused = [(n, why) for n, why in lift.refused]
         self.buffers = [(k, as_it_is(x)) for k, x in lift.buffers]
         whole, labels = with_constants(module, lift)
