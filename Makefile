@@ -27,9 +27,6 @@ PLANNING := $(filter-out lib/schedule/variants.c,$(wildcard $(patsubst %,lib/%/*
 UNSEEN := $(if $(and $(FAKED),$(filter thread,$(SAN))),$(filter-out lib/program/%,$(PLANNING)))
 PRIMS  := $(sort $(wildcard primitives/*.cuh primitives/*/*.cuh))
 REFS   := $(sort $(wildcard primitives/ref/*.c))
-# A hundred small files, most of whose time is their headers': a build beside another one, of a sanitizer, has them in one.
-IN_ONE := $(if $(and $(FAKED),$(SAN)),$(REFS))
-OBJ    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(UNSEEN) $(IN_ONE),$(SRC))) $(UNSEEN:%.c=$(FAKED)/%.o) $(if $(IN_ONE),$(BUILD)/refs.o) $(BUILD)/prim.o
 PACKERS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard lib/pack/*.c))
 
 all: $(BUILD)/libcoda.so $(BUILD)/libcoda.a $(BUILD)/coda
@@ -62,7 +59,24 @@ COLD := $(filter-out lib/api/api_plan.c lib/api/api_bind.c jit/launch.c cache/di
 	lib/schedule/*_print.c lib/plan/plan_dot.c lib/rewrite/explain.c lib/base/debug.c lib/base/near.c lib/base/escape.c))
 $(COLD:%.c=$(BUILD)/%.o): ALL_CFLAGS += $(if $(filter -O2,$(CFLAGS)),-Os)
 # For sanitizers what of it takes no part in plans is not optimised: half of its compiler's time, and more than its tests lose.
-$(patsubst %.c,$(BUILD)/%.o,$(filter-out $(addprefix lib/,rewrite/% fuse/% schedule/% emit/% plan/% shapes/%),$(COLD))): ALL_CFLAGS += $(if $(SAN),-O0)
+COLDEST := $(filter-out $(addprefix lib/,rewrite/% fuse/% schedule/% emit/% plan/% shapes/%),$(COLD))
+$(COLDEST:%.c=$(BUILD)/%.o) $(BUILD)/together/cold%.o: ALL_CFLAGS += $(if $(SAN),-O0)
+# Most of the time of small files is their headers': a build beside another one, of a sanitizer, has all references in one,
+# and the others in files of up to sixteen, but for those that have options of their own.
+BESIDE := $(and $(FAKED),$(SAN))
+ALONE  := cache/digest.c $(CPU_ROWS:%=lib/cpu/%.c) lib/cpu/dot.c $(wildcard lib/pack/*.c) lib/api/api_optimizer.c lib/emit/emit_delta.c
+IN_ONE := $(if $(BESIDE),$(REFS))
+MANY   := $(if $(BESIDE),$(filter-out $(UNSEEN) $(REFS) $(ALONE),$(SRC)))
+# The objects of C files, of which those of a line are one: $(call together,NAME,FILES)
+together = $(patsubst %.c,%.o,$(shell mkdir -p $(BUILD)/together && awk -v most=16 -v to=$(BUILD)/together/$(1) -f test/house/together.awk \
+	$(wildcard lib/*.h lib/*/*.h jit/*.h cache/*.h primitives/*.h include/*.h) $(2)))
+OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(UNSEEN) $(IN_ONE) $(MANY),$(SRC))) $(UNSEEN:%.c=$(FAKED)/%.o) $(BUILD)/prim.o \
+	$(if $(BESIDE),$(BUILD)/refs.o $(call together,cold,$(filter $(COLDEST),$(MANY))) $(call together,warm,$(filter-out $(COLDEST),$(MANY))))
+# Names that one of them gives to an argument another one may give to a function. Where files clash after all, each is compiled alone.
+$(BUILD)/together/%.o: ALL_CFLAGS += -I. -Wno-shadow
+$(BUILD)/together/%.o: $(BUILD)/together/%.c $(BUILD)/builders.h
+	$(CC) $(ALL_CFLAGS) -c $< -o $@ 2>/dev/null || { rm -f $@.*.o; for f in $$(sed -n 's/^#include "\(.*\)"/\1/p' $<); do \
+	    $(CC) $(ALL_CFLAGS) -MT $@ -c $$f -o $@.$$(basename $$f .c).o || exit 1; done; $(CC) -r -nostdlib $@.*.o -o $@; }
 # For sanitizers the rest is optimised for debuggers: a fifth less of the compiler's time. xxHash wants its functions inlined.
 $(BUILD)/cache/digest.o: ALL_CFLAGS += $(if $(SAN),-O1)
 # Nobody's functions are called from these rooms but by a map of the user's, so no exception passes through them, as it does
