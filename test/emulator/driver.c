@@ -126,7 +126,13 @@ CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice d)
     return cuCtxPushCurrent_v2(*out);
 }
 CUresult cuCtxGetCurrent(CUcontext *out) { return *out = stack[depth], CUDA_SUCCESS; }
-CUresult cuCtxSetCurrent(CUcontext c) { return stack[depth] = c, CUDA_SUCCESS; }
+/* Of none the thread has the one before. */
+CUresult cuCtxSetCurrent(CUcontext c)
+{
+    if (c || !depth) stack[depth] = c;
+    else depth--;
+    return CUDA_SUCCESS;
+}
 CUresult cuCtxGetDevice(CUdevice *out)
 {
     return *out = device_of(current_context()), stack[depth] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;

@@ -97,8 +97,9 @@ int device_contexts(void **context, int most)
 void *device_context_new(int ordinal)
 {
     void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *made = NULL;
-    int (*create)(void **, unsigned flags, int device);
-    return !cuda || !find(cuda, "cuCtxCreate_v2", &create) || create(&made, 0, ordinal) ? NULL : made;
+    int (*create)(void **, unsigned flags, int device), (*pop)(void **);
+    bool found = cuda && find(cuda, "cuCtxCreate_v2", &create) && find(cuda, "cuCtxPopCurrent_v2", &pop);
+    return found && !create(&made, 0, ordinal) && !pop(&made) ? made : NULL;
 }
 
 bool device_use(void *context) { return !driver.use(context); }

@@ -13,7 +13,7 @@ bool device_open(struct jit_device *out, char *err);
 bool device_open_emulated(struct jit_device *out, char *err);
 /* The primary contexts of the first GPUs, so many at most; makes one the thread's. */
 int device_contexts(void **context, int most);
-/* One more of this GPU, which is the thread's now and stays; NULL: none. */
+/* One more of this GPU, which stays, and is not the thread's yet; NULL: none. */
 void *device_context_new(int ordinal);
 bool device_use(void *context); /* NULL: the thread has none */
 void *device_current(void);
