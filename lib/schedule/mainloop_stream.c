@@ -198,6 +198,14 @@ static int gemv_teams(const struct program *p, const struct tile *t)
     return 4 * t->groups / gemv_team(p, t);
 }
 
+/* So many slots are a multiple of what all teams have at one time, so that a slot has one team: of weights of
+ * 8 bits two pairs of rows. */
+static int gemv_slots(const struct program *p, const struct tile *t)
+{
+    int teams = gemv_teams(p, t);
+    return teams > 1 && program_has_narrow_b(p) ? 2 * teams : teams;
+}
+
 /* Bytes that may be on their way at one time: as many as memory brings in the time of a trip; fewer where a
  * block's share is short, so that what the next kernel reads first waits less behind them. */
 static int window_bytes(const struct program *p, const struct tile *t)
@@ -251,7 +259,7 @@ static void consider_stream(struct search *s, struct tile t, int room)
     stream_share(s, &t, 1);
     if (t.mainloop == &mainloop_gemv && program_has_narrow_b(p)) t.groups = NARROW_GROUPS;
     t.stages = tile_stages(p, &t, room);
-    if (t.mainloop == &mainloop_gemv) t.stages -= t.stages % gemv_teams(p, &t); /* a slot has one team */
+    if (t.mainloop == &mainloop_gemv) t.stages -= t.stages % gemv_slots(p, &t);
     t.window = window(p, &t);
     if (t.blocks && t.stages >= LEAST_STAGES) search_add(s, &t, stream_cost(p, &t, s->target));
 }

@@ -56,9 +56,6 @@ template <class Config> struct GemvHalves : GemvRuns<Config> {
 
     using Sums = float[rows][2];
 
-    // What sums are multiplied by.
-    DEV static float convert(Left &) { return 1; }
-
     // `slot`: a piece of both rows.
     DEV static void multiply(Sums &sum, const Left &x, int piece, const u8 *slot)
     {
@@ -78,8 +75,6 @@ template <class Config> struct GemvHalves : GemvRuns<Config> {
             }
         }
     }
-    // Of two rows what a lane has.
-    DEV static void pick(float (&to)[2], const float (&sum)[2], float) { to[0] = sum[0], to[1] = sum[1]; }
 };
 
 } // namespace coda

@@ -5,8 +5,9 @@
 //     consumers   teams of warps that share each row of B: lane l of a team's warp w multiplies runs of 8 k,
 //                 from run 32 w + l on, with A in registers, and the warp adds up. There is one team, or
 //                 several where K is so short that some warps had nothing to multiply: each has other rows.
-//                 Of rows that are one piece the only team takes the two pairs of a quad at one time: there
-//                 what it waits for between slots, and for sums of lanes, takes as long as memory does
+//                 Of rows that are one piece the only team takes the two pairs of a quad at one time, and of
+//                 weights of 8 bits all teams do: there what it waits for between slots, and for sums of
+//                 lanes, takes as long as memory does
 //
 // What a lane multiplies, and how, is in gemv_runs.cuh, for weights of 8 bits in gemv_bytes.cuh.
 //
@@ -141,7 +142,31 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
             at.next();
         }
     }
-    DEV void multiply_all(const Left &x, float back) const
+    // The same of weights of 8 bits, but the second pair is waited for when the first one's products are on their
+    // way. Teams take quads in turns.
+    DEV void multiply_bytes(const Left &x, float back) const
+    {
+        const int quads = Quads{args, s.values, block}.count(), warp = threadIdx.x / 32;
+        const u32 lane = threadIdx.x % 32, column = lane / 8 % 2 * 2 + lane / 16;
+        auto at = Ring::consumer();
+#pragma unroll 1
+        for (int i = warp / team; i < quads; i += teams) {
+            if constexpr (teams > 1) at = Ring::Cursor::after((u32)(2 * i));
+            Sums sum[2] = {};
+#pragma unroll
+            for (int n = 0; n < 2 * pieces; n++, at.next()) {
+                s.ring.wait(at);
+                Runs::multiply(sum[n / pieces], x, n % pieces, s.ring.data[at.slot]);
+                s.ring.release(at);
+            }
+            float both[2][2];
+#pragma unroll
+            for (int n = 0; n < 2; n++) Runs::pick(both[n], sum[n][0], back);
+            const float all = add_up(both[0], both[1]);
+            if (lane % 8 == 0) s.sums[warp % team][0][i][column] = all;
+        }
+    }
+    DEV void multiply_all(const Left &x) const
     {
         const int pairs = 2 * Quads{args, s.values, block}.count(), warp = threadIdx.x / 32;
         auto at = Ring::consumer();
@@ -157,9 +182,7 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
             }
 #pragma unroll
             for (int r = 0; r < rows; r++) {
-                float both[2];
-                Runs::pick(both, sum[r], back);
-                const float all = add_up(both);
+                const float all = add_up(sum[r]);
                 if (threadIdx.x % 16 == 0)
                     s.sums[warp % team][r][i / 2][i % 2 * 2 + threadIdx.x / 16 % 2] = all;
             }
@@ -178,9 +201,13 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         }
     }
 
-    // The states of a row, one of each warp.
+    // The states of a row, one of each warp that has quads.
     DEV void finish(int row, State &state) const
     {
+        if constexpr (Quads::most_quads <= 32) {
+            if (threadIdx.x == 0) Epilogue::save(args, row, block.index(), state);
+            return;
+        }
         if (threadIdx.x % 32 == 0) s.state[threadIdx.x / 32] = state;
         meet();
         if (threadIdx.x == 0) {
@@ -225,9 +252,9 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         ptx::grid_wait();
         Left x;
         Runs::load(x, args.a);
-        const float back = Runs::convert(x);
-        if constexpr (teams == 1 && pieces == 1 && !narrow) multiply_quads(x);
-        else multiply_all(x, back);
+        if constexpr (narrow) multiply_bytes(x, Runs::convert(x));
+        else if constexpr (teams == 1 && pieces == 1) multiply_quads(x);
+        else multiply_all(x);
         meet();
         s.ring.wait_prepared();
         drain();
