@@ -25,7 +25,7 @@ enum {
     SHARED_REGISTERS = 64,       /* of a thread for A, where two skinny blocks share an SM */
     STREAM_BYTES = 40,           /* an SM may get from memory in a clock, where others get less */
     DEEP_RING = 128 << 10,       /* bytes of B */
-    LONG_WINDOW = 64 << 10,      /* bytes on their way in a GEMV, ... */
+    LONG_WINDOW = 64 << 10,      /* bytes on their way in a GEMV, all of weights of 8 bits, ... */
     SHORT_WINDOW = 43 << 10,     /* ... in one whose share of B is short, ... */
     TEAM_WINDOW = 32 << 10,      /* ... and in one whose rows are so short that there are several teams */
     SHORT_SHARE = 400 << 10,     /* ... which is up to so many bytes */
@@ -212,7 +212,7 @@ static int window_bytes(const struct program *p, const struct tile *t)
 {
     int64_t share = CEIL_DIV(p->dim[2], t->blocks) * p->k * weight_bytes(p);
     if (t->mainloop == &mainloop_skinny) return STREAM_WINDOW;
-    if (share > SHORT_SHARE) return LONG_WINDOW;
+    if (share > SHORT_SHARE || program_has_narrow_b(p)) return LONG_WINDOW;
     return gemv_teams(p, t) > 1 ? TEAM_WINDOW : SHORT_WINDOW;
 }
 

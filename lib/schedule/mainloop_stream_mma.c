@@ -25,7 +25,8 @@ enum {
     LONG_K = 2048,        /* from which on that is worth it */
     LEAST_STAGES = 3,
     MORE_GROUPS = 3,          /* of warps, where decoding binds: each of three parts of the tiles has one */
-    NARROW_WINDOW = 96 << 10, /* bytes on their way of less than 16 bits; of others STREAM_WINDOW */
+    NARROW_WINDOW = 96 << 10, /* bytes on their way of less than 16 bits; of others STREAM_WINDOW; ... */
+    LEVEL_WINDOW = 64 << 10,  /* ... of scales of two levels beside another block */
     STEP_TILES = 4,  /* that all warps multiply at once, of packed weights; half as many of long chunks */
     PASS_TILES = 12, /* whose sums fit the registers of the warps; ... */
     PASS_FEW = 8,    /* ... and where K ends within a chunk beside zero points */
@@ -199,11 +200,21 @@ static struct footprint footprint(const struct program *p, const struct tile *t)
     return (struct footprint){.fixed = fixed, .stage = depth(p, t) * tile_bytes(p, t) + 16, .granule = 128};
 }
 
-/* Up to 8 rows leave registers for a second block, unless scales take them. Rows of 8 bits lie in a slot with
- * gaps and come by small copies: half of an SM's memory holds too few of them to keep memory busy. */
+/* Is A a row, whose weights of 4 bits have scales of two levels? That of Q4_K. */
+static bool is_row_of_levels(const struct program *p)
+{
+    if (!is_packed(p) || octets(p) > 1 || p->dim[1] > 1) return false;
+    struct pack_format f = format_of(p);
+    return pack_two_levels(&f) && pack_record(&f).bits == 4;
+}
+
+/* Up to 8 rows leave registers for a second block, unless scales take them, of which those of two levels
+ * leave some beside a single row. Rows of 8 bits lie in a slot with gaps and come by small copies: half of an SM's
+ * memory holds too few of them to keep memory busy. */
 static bool shares_sm(const struct program *p, const struct tile *t)
 {
     (void)t;
+    if (is_row_of_levels(p)) return true;
     return octets(p) == 1 && !has_groups(p) && !is_plain_narrow(p);
 }
 
@@ -296,6 +307,7 @@ static void consider(struct search *s, int room)
            2 * t.blocks <= most)
         t.blocks *= 2;
     int bytes = program_has_narrow_b(p) ? NARROW_WINDOW : STREAM_WINDOW;
+    if (is_row_of_levels(p)) bytes = LEVEL_WINDOW;
     int slot = depth(p, &t) * tile_bytes(p, &t), window = MAX((bytes + slot / 2) / slot, 2);
     t.window = window < t.stages ? window : 0;
     if (t.stages >= least_stages(p, &t)) search_add(s, &t, cost(p, &t, s->target));

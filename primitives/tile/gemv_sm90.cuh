@@ -142,8 +142,8 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
             at.next();
         }
     }
-    // The same of weights of 8 bits, but the second pair is waited for when the first one's products are on their
-    // way. Teams take quads in turns.
+    // The same of weights of 8 bits, but the second pair is waited for when the first one's products are on
+    // their way. Teams take quads in turns.
     DEV void multiply_bytes(const Left &x, float back) const
     {
         const int quads = Quads{args, s.values, block}.count(), warp = threadIdx.x / 32;
