@@ -51,7 +51,7 @@ enum {
 };
 
 #define ISSUED 0.55       /* of a scheduler's clocks */
-#define DIGIT_CLOCKS 0.85 /* to make digits of an element of a row of A */
+#define DIGIT_CLOCKS 1.15 /* to make digits of an element of a row of A; behind a kernel that ends, 2 */
 #define DIGIT_GAIN 0.25   /* clocks, of a tile's products with one */
 
 static int octets(const struct program *p) { return stream_rows(p, &(struct tile){0}) / 8; }
@@ -114,6 +114,7 @@ static int tiles(const struct program *p, const struct tile *t) { return CEIL_DI
  *     4096 x 11008        2                10.4         13.2
  *     12288 x 4096        6                10.9         10.0
  *     22016 x 4096       11                15.4         14.2
+ * (of 4 tiles and K 28672 the warp that makes them takes longer than memory: 35 us behind others, not 30)
  * and two rows, whose digits cost twice as much,
  *     22016 x 4096       11                15.6         14.0 */
 static bool has_digits(const struct program *p, const struct tile *t)
@@ -178,11 +179,17 @@ static int right_stages(const struct program *p, const struct tile *t)
     return chunk >= STREAM_WINDOW / 2 || t->bk == LONG_CHUNK ? 3 : 4;
 }
 
+/* Rows of a block's that may be there, whose sums have room. */
+static int live_rows(const struct program *p, const struct tile *t)
+{
+    return (int)MIN(p->dim[1], stream_rows(p, t));
+}
+
 /* Sums of all runs, which come where the ring was when the last slot is empty; behind a first pass of several
  * the ring goes on. */
 static int sums_bytes(const struct program *p, const struct tile *t)
 {
-    return t->bk / RUN * stream_rows(p, t) * (pass_tiles(p, t) * 64 + 32);
+    return t->bk / RUN * live_rows(p, t) * (pass_tiles(p, t) * 64 + 32);
 }
 static int least_stages(const struct program *p, const struct tile *t)
 {
@@ -192,11 +199,12 @@ static int least_stages(const struct program *p, const struct tile *t)
 
 static struct footprint footprint(const struct program *p, const struct tile *t)
 {
-    int rows = stream_rows(p, t), each = pass_tiles(p, t), turns = passes(p, t);
+    int rows = live_rows(p, t), each = pass_tiles(p, t), turns = passes(p, t);
     int right = right_stages(p, t) * (right_bytes(p, t) + 16);
     int parts = turns > 1 ? sums_bytes(p, t) : 16, sums = turns > 1 ? rows * turns * each * 64 : 16;
     int segments = 4 * stream_segment_floats(p, t, columns(p, t));
-    int fixed = right + parts + sums + segments + values_bytes(p, rows, columns(p, t)) + 400;
+    int values = values_bytes(p, stream_rows(p, t), columns(p, t));
+    int fixed = right + parts + sums + segments + values + 400;
     return (struct footprint){.fixed = fixed, .stage = depth(p, t) * tile_bytes(p, t) + 16, .granule = 128};
 }
 
@@ -209,8 +217,8 @@ static bool is_row_of_levels(const struct program *p)
 }
 
 /* Up to 8 rows leave registers for a second block, unless scales take them, of which those of two levels
- * leave some beside a single row. Rows of 8 bits lie in a slot with gaps and come by small copies: half of an SM's
- * memory holds too few of them to keep memory busy. */
+ * leave some beside a single row. Rows of 8 bits lie in a slot with gaps and come by small copies: half of an
+ * SM's memory holds too few of them to keep memory busy. */
 static bool shares_sm(const struct program *p, const struct tile *t)
 {
     (void)t;
@@ -352,6 +360,7 @@ static void print_config(const struct program *p, const struct schedule *s, stru
                 truth(p->dim[1] > 1 || p->invariant), truth(lends(p)));
     text_printf(t, "    static constexpr int share_quads = %d, depth = %d, passes = %d, right_stages = %d;\n",
                 share_quads(p), depth(p, tile), passes(p, tile), right_stages(p, tile));
+    text_printf(t, "    static constexpr int live_rows = %d;\n", live_rows(p, tile));
 }
 
 const struct mainloop mainloop_stream_mma = {.name = "stream_mma",

@@ -85,13 +85,14 @@ template <class Config, class Epilogue> struct StreamMma {
         Fragments::digits ? Fragments::right_place(bk) : most_rows * right_pitch;
     using Ring = StreamRing<Config::stages, depth * Fragments::tile_bytes, Config::window>;
     using RightRing = StreamRing<Config::right_stages, right_bytes, Config::right_stages>;
-    using Partial = float[runs][most_rows][4 * pass_tiles + 2][4]; // see put()
+    static constexpr int live_rows = Config::live_rows;            // of A, at most
+    using Partial = float[runs][live_rows][4 * pass_tiles + 2][4]; // see put()
     static constexpr bool over_ring = passes == 1; // sums lie there, when all that it had is multiplied
     struct Shared {
         Ring ring;
         RightRing right;
         alignas(16) u8 apart[over_ring ? 16 : sizeof(Partial)];
-        alignas(16) float sums[passes > 1 ? most_rows : 1][passes > 1 ? 4 * passes *pass_tiles : 1][4];
+        alignas(16) float sums[passes > 1 ? live_rows : 1][passes > 1 ? 4 * passes *pass_tiles : 1][4];
         typename Quads::Values values;
         typename Segments::Shared segments;
     };
