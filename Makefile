@@ -40,9 +40,8 @@ MAKEFLAGS += --no-builtin-rules
 CPU_ROWS := cpu_memory cpu_frame cpu_ports cpu_reduce cpu_steps
 # Of a row's tail, n mod 16, references make no smaller vectors: a tenth of their code. GCC's option.
 NO_EPILOGUES := $(if $(findstring Free Software,$(shell $(CC) --version)),--param vect-epilogues-nomask=0)
-REF_OBJ := $(REFS:%.c=$(BUILD)/%.o) $(BUILD)/refs.o
-$(REF_OBJ) $(CPU_ROWS:%=$(BUILD)/lib/cpu/%.o): ALL_CFLAGS += $(NO_EPILOGUES)
-$(REF_OBJ) $(CPU_ROWS:%=$(BUILD)/lib/cpu/%.o) $(PACKERS): ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
+$(BUILD)/refs.o $(CPU_ROWS:%=$(BUILD)/lib/cpu/%.o): ALL_CFLAGS += $(NO_EPILOGUES)
+$(BUILD)/refs.o $(CPU_ROWS:%=$(BUILD)/lib/cpu/%.o) $(PACKERS): ALL_CFLAGS += -ftree-vectorize -fvect-cost-model=dynamic -fno-math-errno -fno-trapping-math -ffp-contract=fast
 # GCC follows the variables of dot.c's loops, of which each is there thirty times over, for as long as it compiles them.
 $(BUILD)/lib/cpu/dot.o: ALL_CFLAGS += $(if $(NO_EPILOGUES),-fno-var-tracking-assignments)
 # What checks, reads and prints is small rather than fast; the rooms that plan and what a run goes through are not among it.
@@ -61,17 +60,16 @@ $(COLD:%.c=$(BUILD)/%.o): ALL_CFLAGS += $(if $(filter -O2,$(CFLAGS)),-Os)
 # For sanitizers what of it takes no part in plans is not optimised: half of its compiler's time, and more than its tests lose.
 COLDEST := $(filter-out $(addprefix lib/,rewrite/% fuse/% schedule/% emit/% plan/% shapes/%),$(COLD))
 $(COLDEST:%.c=$(BUILD)/%.o) $(BUILD)/together/cold%.o: ALL_CFLAGS += $(if $(SAN),-O0)
-# Most of the time of small files is their headers': a build beside another one, of a sanitizer, has all references in one,
-# and the others in files of up to sixteen, but for those that have options of their own.
+# Most of the time of small files is their headers'. A build beside another one, of a sanitizer, has them in files of up to
+# sixteen, but for those that have options of their own.
 BESIDE := $(and $(FAKED),$(SAN))
 ALONE  := cache/digest.c $(CPU_ROWS:%=lib/cpu/%.c) lib/cpu/dot.c $(wildcard lib/pack/*.c) lib/api/api_optimizer.c lib/emit/emit_delta.c
-IN_ONE := $(if $(BESIDE),$(REFS))
 MANY   := $(if $(BESIDE),$(filter-out $(UNSEEN) $(REFS) $(ALONE),$(SRC)))
 # The objects of C files, of which those of a line are one: $(call together,NAME,FILES)
 together = $(patsubst %.c,%.o,$(shell mkdir -p $(BUILD)/together && awk -v most=16 -v to=$(BUILD)/together/$(1) -f test/house/together.awk \
 	$(wildcard lib/*.h lib/*/*.h jit/*.h cache/*.h primitives/*.h include/*.h) $(2)))
-OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(UNSEEN) $(IN_ONE) $(MANY),$(SRC))) $(UNSEEN:%.c=$(FAKED)/%.o) $(BUILD)/prim.o \
-	$(if $(BESIDE),$(BUILD)/refs.o $(call together,cold,$(filter $(COLDEST),$(MANY))) $(call together,warm,$(filter-out $(COLDEST),$(MANY))))
+OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(UNSEEN) $(REFS) $(MANY),$(SRC))) $(UNSEEN:%.c=$(FAKED)/%.o) $(BUILD)/prim.o $(BUILD)/refs.o \
+	$(if $(BESIDE),$(call together,cold,$(filter $(COLDEST),$(MANY))) $(call together,warm,$(filter-out $(COLDEST),$(MANY))))
 # Names that one of them gives to an argument another one may give to a function. Where files clash after all, each is compiled alone.
 $(BUILD)/together/%.o: ALL_CFLAGS += -I. -Wno-shadow
 $(BUILD)/together/%.o: $(BUILD)/together/%.c $(BUILD)/builders.h
@@ -81,8 +79,8 @@ $(BUILD)/together/%.o: $(BUILD)/together/%.c $(BUILD)/builders.h
 $(BUILD)/cache/digest.o: ALL_CFLAGS += $(if $(SAN),-O1)
 # Nobody's functions are called from these rooms but by a map of the user's, so no exception passes through them, as it does
 # through calls that visit a cache; a debugger has the tables of -g.
-FRAMES := $(filter-out lib/api/api_cache.c lib/api/api_bundle.c, $(wildcard lib/*.c lib/*/*.c)) $(wildcard jit/*.c) $(REFS)
-$(FRAMES:%.c=$(BUILD)/%.o): ALL_CFLAGS += -fno-asynchronous-unwind-tables
+FRAMES := $(filter-out lib/api/api_cache.c lib/api/api_bundle.c, $(wildcard lib/*.c lib/*/*.c)) $(wildcard jit/*.c)
+$(FRAMES:%.c=$(BUILD)/%.o) $(BUILD)/refs.o: ALL_CFLAGS += -fno-asynchronous-unwind-tables
 # Nor is code of the rooms that plan aligned to the 16 bytes of a fetch: 20 kB of padding, and no instruction more.
 TIGHT := $(wildcard $(patsubst %,lib/%/*.c,graph eval fuse schedule program plan shapes tune exec pack base)) lib/coda.c
 $(TIGHT:%.c=$(BUILD)/%.o): ALL_CFLAGS += -falign-functions=1 -falign-jumps=1 -falign-loops=1
@@ -106,7 +104,8 @@ $(BUILD)/prim.c: $(BUILD)/embed $(PRIMS) $(REFS) $(sort $(dir $(PRIMS)))
 	$(BUILD)/embed primitives $(PRIMS:primitives/%=%) > $@.tmp && mv $@.tmp $@
 $(BUILD)/prim.o: $(BUILD)/prim.c
 	$(CC) $(ALL_CFLAGS) -c $< -o $@
-# All references as one file: what each of several calls by the same name has that of its file before it.
+# All references are one file: a hundred small ones take half as long so, and what several of them do alike is there once, a fifth of
+# their code. What each of several calls by the same name has that of its file before it.
 $(BUILD)/refs.c: $(REFS)
 	@mkdir -p $(@D)
 	@{ echo '#include "primitives/ref/ref.h"'; for f in $(REFS); do n=$${f##*/}; \
