@@ -155,7 +155,9 @@ static void report_deadlock(struct cluster *c)
 
 /* ---- Who runs next ---- */
 
-/* A starved lane runs when nobody else can, and nothing is pending: a place of the others. */
+/* A starved lane runs when nobody else can, and nothing is pending, or once in so many steps: somebody may poll
+ * for it. A place of the others. */
+enum { STEPS_A_MEAL = 4096 };
 static int first_fed(const struct cluster *c, int from)
 {
     int i = 0;
@@ -171,10 +173,11 @@ static bool all_starved(const struct cluster *c)
 static struct thread *pick(struct cluster *c)
 {
     uint32_t best = draw(c, (uint32_t)c->readies);
-    int fed = c->policy.starve == STARVE_LANE ? first_fed(c, (int)best) : -1;
+    bool starve = c->policy.starve == STARVE_LANE && draw(c, STEPS_A_MEAL);
+    int fed = starve ? first_fed(c, (int)best) : -1;
     if (fed >= 0) {
         best = (uint32_t)fed;
-    } else if (c->policy.starve) {
+    } else if (c->policy.starve && c->policy.starve != STARVE_LANE) {
         uint64_t bits = next_random(&c->random);
         for (int i = 0; i < 4; i++, bits >>= 16) {
             uint32_t other = (uint32_t)((bits & 0xffff) * (uint32_t)c->readies >> 16);
