@@ -155,8 +155,8 @@ static void report_deadlock(struct cluster *c)
 
 /* ---- Who runs next ---- */
 
-/* A starved lane runs when nobody else can, and nothing is pending, or once in so many steps: somebody may poll
- * for it. A place of the others. */
+/* A starved lane runs when nobody else can, and nothing is pending, or once in so many steps: somebody may
+ * poll for it. A place of the others. */
 enum { STEPS_A_MEAL = 4096 };
 static int first_fed(const struct cluster *c, int from)
 {
