@@ -145,7 +145,10 @@ EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) co
 
 # ---- Tiers ----
 CHECK := $(UNIT) $(HOUSE) lint install conformance $(if $(wildcard $(CUDA_HOME)/include/cublasLt.h),cuda-abi)
-TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(ASAN) $(TSAN) oom oom-asan oom-shapes oom-shapes-asan $(FUZZERS) $(SYSTEM) $(TORTURE) $(WEAK) $(HOUSE) lint cuda-abi
+# What waits for a build ends last: of that, what takes long begins first, and jobs of a second are left for the end.
+LONG  := torture-faults-asan torture-tiers-asan torture-cold-tsan
+TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) python $(EMULATE) $(ASAN) $(TSAN) $(LONG) $(WEAK) $(filter-out python,$(SYSTEM)) \
+	oom oom-asan oom-shapes oom-shapes-asan $(filter-out $(LONG),$(TORTURE)) $(HOUSE) lint cuda-abi $(FUZZERS)
 
 .PHONY: check test test-full
 check: $(call jobs,$(CHECK))
