@@ -70,6 +70,25 @@ class Graphs(Case):
             self.assertIs(g.compile("cpu")(a, b, out=out), out)
             self.close(out, [formula(x, y) for x, y in zip(flat(a.tolist()), flat(b.tolist()))])
 
+    def test_names_of_others(self):
+        """Who knows an operation by another name is told this one."""
+        for name, here in (("gelu", "here it is gelu_erf, or gelu_tanh"), ("swish", "here it is silu"), ("mean", "here it is row_mean"),
+                           ("relu6", "do you mean relu"), ("dropout", "there is no dropout"), ("nothing_of_anybody", "")):
+            with self.assertRaisesRegex(AttributeError, "^libcoda has no %s%s" % (name, here and "; " + here)):
+                getattr(coda, name)
+        x = coda.Graph().input("x", "f32", (2, 3))
+        with self.assertRaisesRegex(AttributeError, r"a value of a graph has no tanh; libcoda.tanh\(x\) is a function"):
+            x.tanh()
+        with self.assertRaisesRegex(AttributeError, "a value of a graph has no sum; here it is row_sum"):
+            x.sum(-1)
+        self.assertFalse(hasattr(x, "__array_interface__") or hasattr(coda, "__path_of_nobody__"))
+        for n, want in ((2, "mul"), (0.5, "sqrt"), (-0.5, "rsqrt"), (-1, "rcp")):
+            g = coda.Graph()
+            g.output("y", g.input("x", "f32", (2, 3)) ** n)
+            self.assertIn("= %s %%x" % want, str(g))
+        with self.assertRaises(TypeError):
+            x ** 3
+
     def test_products(self):
         x, w = floats(5, 8), floats(6, 8)
         g = coda.Graph()

@@ -22,6 +22,11 @@ if c.coda_version().decode().split(".")[:2] != __version__.split(".")[:2]:
     raise ImportError("this package is of libcoda %s, and the library %s" % (__version__, c.coda_version().decode()))
 
 
+def __getattr__(name):
+    from .graph import instead_of
+    raise AttributeError("libcoda has no %s%s" % (name, instead_of(name)))
+
+
 def info():
     """Lines on library, device, driver, NVRTC and cache: what is there, what is missing and why."""
     from ._convert import text_of

@@ -1,11 +1,12 @@
 """graph.py -- graphs and their values."""
 import contextlib
 import ctypes
+import re
 from collections import namedtuple
 
 from . import arrays, c, operations as ops
 from ._convert import Node, bytes_of, enum, options_of, text_of, values, word
-from .errors import InvalidError, failure, must
+from .errors import Error, InvalidError, failure, must
 
 # An argument of a plan or a graph: `dims` and `strides` are numbers, or symbolic dimensions of the graph, below -1.
 # unread: no run of the plan reads it, once its constants are folded.
@@ -18,6 +19,22 @@ def argument(call, *of):
     n = info.rank
     return Argument(info.name.decode(), word("coda_arg_kind", info.kind), word("coda_dtype", info.dtype),
                     tuple(info.dims[:n]), tuple(info.strides[:n]), info.bytes, bool(info.unread))
+
+
+def instead_of(name):
+    """What is here for an operation that others have by that name, as a message ends: "; here it is silu"."""
+    if name.startswith("_"):
+        return ""
+    if name in ops.__all__:
+        return "; libcoda.%s(x) is a function" % name
+    if "row_" + name in ops.__all__:
+        return "; here it is row_%s" % name
+    try:
+        Graph("%%x = input f32 [1]\n%%y = %s %%x\n" % name)
+    except Error as e:
+        found = re.search("; (here it is|do you mean|there (is|are) no) .*", str(e))
+        return found.group() if found else ""
+    return ""
 
 
 class Value(Node):
@@ -71,10 +88,17 @@ class Value(Node):
     def __gt__(self, x): return ops.greater(self, x)
     def __ge__(self, x): return ops.greater_equal(self, x)
 
+    def __pow__(self, n):
+        power = {2: lambda x: ops.mul(x, x), 0.5: ops.sqrt, -0.5: ops.rsqrt, -1: ops.reciprocal}.get(n)
+        return power(self) if power else NotImplemented
+
     def __matmul__(self, w):
         if isinstance(w, Transposed):
             return ops.matmul(self, w.of)
         return ops.matmul_kn(self, w)
+
+    def __getattr__(self, name):
+        raise AttributeError("a value of a graph has no %s%s" % (name, instead_of(name)))
 
     def __bool__(self):
         raise TypeError("a value of a graph has no truth: it is known when a plan runs")
