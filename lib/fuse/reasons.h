@@ -45,6 +45,13 @@ void refuse_keep(const struct grouper *gr, const struct group *q, int node);
 /* Both. */
 void refuse_note(const struct grouper *gr, const struct group *q, int node, enum reason_kind kind, int other,
                  int64_t a, int64_t b);
+/* ---- reasons_find.c ---- */
+
+/* Why the writer of a value and a reader of it are two; `read`: the value as the reader knows it. */
+struct reason reason_find(struct grouper *gr, const struct group *writer, const struct group *reader,
+                          int value, int read);
+int reason_rank(enum reason_kind kind); /* of several the least one is told */
+
 /* ---- As text: reasons_print.c ---- */
 
 struct plan;
