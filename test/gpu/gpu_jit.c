@@ -73,7 +73,17 @@ static int check_twice(struct twice_run *r, const char *name)
                     r->status ? r->err : "");
 }
 
-/* In this thread, again with the PDL attribute, and in a thread that has no context. */
+/* As a thread without a context does it. */
+static void *enter_and_run_twice(void *ctx)
+{
+    struct twice_run *r = ctx;
+    if ((r->status = jit_device_enter(&dev, r->err))) return NULL;
+    run_twice(r);
+    jit_device_leave();
+    return NULL;
+}
+
+/* In this thread, again with the PDL attribute, and in a thread that has no context, but enters one. */
 static int check_launches(const struct jit_kernel *k)
 {
     int failures = 0;
@@ -88,7 +98,7 @@ static int check_launches(const struct jit_kernel *k)
         device_fill(dy, 0xff, sizeof x);
         r.pdl = i == 1;
         if (i < 2) run_twice(&r);
-        else if (!pthread_create(&thread, NULL, run_twice, &r)) pthread_join(thread, NULL);
+        else if (!pthread_create(&thread, NULL, enter_and_run_twice, &r)) pthread_join(thread, NULL);
         failures += check_twice(&r, names[i]);
     }
     device_free(dx);
