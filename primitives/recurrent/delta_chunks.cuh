@@ -237,11 +237,13 @@ template <class Config> struct DeltaRead {
     // Which 16 rows of P the warp makes, `i` of blocks / parts: of two a short and a long one.
     DEV static i32 block_of(i32 warp, i32 i) { return i ? blocks - 1 - warp : warp; }
 
-    // Block j of P's rows 16 r on, of products q k^T, times `factor` of a row.
+    // Block j of P's rows 16 r on, of products q k^T, times `factor` of a row, which before the diagonal has
+    // what of a weight is the row's.
     template <bool diagonal>
     DEV static void weigh(i32 r, i32 j, const float (&sum)[2][4], const float (&factor)[2],
                           const typename Chunk::Numbers &of, T *p)
     {
+        Operand block;
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
             const i32 t = 16 * r + Chunk::lane() / 4 + 8 * h;
@@ -250,10 +252,11 @@ template <class Config> struct DeltaRead {
                 const i32 column = 16 * j + 8 * n + 2 * (Chunk::lane() % 4);
                 const Pair w = of.template weight<diagonal>(t, column);
                 const float a = factor[h] * w.a * sum[n][2 * h], b = factor[h] * w.b * sum[n][2 * h + 1];
-                *(u32 *)((u8 *)p + Chunk::Square::offset(t, column)) =
+                block[h + 2 * n] =
                     diagonal ? pack2<T>(column <= t ? a : 0.0f, column < t ? b : 0.0f) : pack2<T>(a, b);
             }
         }
+        Chunk::store_block(p, 16 * r, 16 * j, block);
     }
     template <bool diagonal>
     DEV static void relate(i32 r, i32 j, const typename Chunk::Rows &rows, u32 k, const float (&factor)[2],
@@ -268,7 +271,7 @@ template <class Config> struct DeltaRead {
                                 typename Chunk::Weights &to)
     {
         typename Chunk::Rows rows;
-        float length[2] = {}, factor[2];
+        float length[2] = {}, factor[2], before[2];
         Chunk::load_rows(q, 16 * r, rows);
         if constexpr (Config::norm)
 #pragma unroll
@@ -277,11 +280,12 @@ template <class Config> struct DeltaRead {
         for (i32 h = 0; h < 2; h++) {
             const i32 t = 16 * r + Chunk::lane() / 4 + 8 * h;
             factor[h] = Config::scale * Chunk::finish_length(length[h]);
+            before[h] = factor[h] * of.within[t];
             if (Chunk::lane() % 4 == 0) to.q[t] = factor[h] * of.grown[t];
         }
         relate<true>(r, r, rows, k, factor, of, to);
 #pragma unroll 1
-        for (i32 j = 0; j < r; j++) relate<false>(r, j, rows, k, factor, of, to);
+        for (i32 j = 0; j < r; j++) relate<false>(r, j, rows, k, before, of, to);
     }
 
     // q S and then P N, each as soon as the other warps have left what it needs.

@@ -122,7 +122,7 @@ template <class Config> struct DeltaPrepare {
         ptx::copy_async_commit();
     }
     DEV static void find_sums(const Tensors &in, i64 batch, i32 head, u32 row, i32 count,
-                             typename Chunk::Numbers &to)
+                              typename Chunk::Numbers &to)
     {
         const typename Solve::Source of = {nullptr, nullptr, nullptr,
                                            in.decay + batch * in.of_decay.batch + head,
@@ -178,7 +178,10 @@ template <class Config> struct DeltaPrepare {
         block_of(d, 0, sum);
 #pragma unroll
         for (i32 j = 1; j < blocks; j++)
-            if (j == warp) block_of(d, j, sum);
+            if (j == warp) { // a branch, where the compiler would choose eight times
+                block_of(d, j, sum);
+                pin(sum[0]), pin(sum[1]);
+            }
         on(sum);
     }
     // Row lane / 4 of a warp, or the one 8 below.
@@ -212,33 +215,36 @@ template <class Config> struct DeltaPrepare {
         multiply_rows(d, q, k);
 #pragma unroll
         for (i32 h = 0; h < 2; h++)
-            factor[h] = Config::scale *
-                        length(__shfl_sync(~0u, square[h], Chunk::lane() / 4 * 4 + owner()));
+            factor[h] = Config::scale * length(__shfl_sync(~0u, square[h], Chunk::lane() / 4 * 4 + owner()));
     }
 
     // A warp's rows of L, and of P.
     DEV static void weigh_keys(i32 warp, const Products &d, Head &of, Made &to)
     {
         float(&floats)[16][16] = of.diagonal[warp];
+        const typename Solve::Factors f = Solve::factors_of(warp, of.numbers);
         each_block(
             warp, d,
             [&](const float(&sum)[2][4], i32 j) {
-                Solve::template weigh<false>(warp, j, sum, of.numbers, floats, to.inverse, to.p);
+                Solve::template weigh<false>(warp, j, sum, f, of.numbers, floats, to.inverse, to.p);
             },
             [&](const float(&sum)[2][4]) {
-                Solve::template weigh<true>(warp, warp, sum, of.numbers, floats, to.inverse, to.p);
+                Solve::template weigh<true>(warp, warp, sum, f, of.numbers, floats, to.inverse, to.p);
             });
     }
     DEV static void weigh_queries(i32 warp, const Products &d, const float (&factor)[2], Head &of, Made &to)
     {
+        float before[2];
 #pragma unroll
-        for (i32 h = 0; h < 2; h++)
+        for (i32 h = 0; h < 2; h++) {
+            before[h] = factor[h] * of.numbers.within[row(warp, h)];
             if (Chunk::lane() % 4 == 0)
                 of.q_factor[row(warp, h)] = factor[h] * of.numbers.grown[row(warp, h)];
+        }
         each_block(
             warp, d,
             [&](const float(&sum)[2][4], i32 j) {
-                Read::template weigh<false>(warp, j, sum, factor, of.numbers, to.p);
+                Read::template weigh<false>(warp, j, sum, before, of.numbers, to.p);
             },
             [&](const float(&sum)[2][4]) {
                 Read::template weigh<true>(warp, warp, sum, factor, of.numbers, to.p);
@@ -282,16 +288,19 @@ template <class Config> struct DeltaPrepare {
         reinterpret_cast<Piece *>(to)[piece] =
             *reinterpret_cast<const Piece *>(reinterpret_cast<const u8 *>(from) + bytes);
     }
-    DEV static void leave_all(const Made &from, const Head &head, Prepared &to)
+    // A warp has a row of blocks, as DeltaPrepared has them, two threads a row of it.
+    DEV static void leave_all(i32 warp, const Made &from, const Head &head, Prepared &to)
     {
-        const DeltaPieces<Chunk> of_thread(threadIdx.x);
+        const i32 row = Chunk::lane() / 2, half = Chunk::lane() % 2, many = 8 - 2 * warp;
+        const i32 first = 16 * warp * (9 - warp) + row * many + half;
 #pragma unroll
-        for (i32 i = 0; i < of_thread.own; i++) {
-            if (!of_thread.has(i)) continue;
-            const i32 piece = of_thread.piece(i);
-            move(from.inverse.high, of_thread.t[i], to.high, piece);
-            move(from.inverse.low, of_thread.t[i], to.low, piece);
-            move(from.p, of_thread.p[i], to.p, piece);
+        for (i32 i = 0; i < blocks; i++) {
+            if (i >= blocks - warp) break;
+            const i32 t = Chunk::Square::offset(16 * warp + row, 16 * warp + 16 * i + 8 * half);
+            move(from.inverse.high, t, to.high, first + 2 * i);
+            move(from.inverse.low, t, to.low, first + 2 * i);
+            move(from.p, Chunk::Square::offset(16 * (3 - warp) + row, 16 * i + 8 * half), to.p,
+                 first + 2 * i);
         }
         const i32 thread = threadIdx.x % 128, t = thread % chunk;
         DeltaFactors &of = to.factors;
@@ -318,7 +327,7 @@ template <class Config> struct DeltaPrepare {
         __syncthreads();
         make(group, warp, count, shared);
         const i32 of_head = solved(group);
-        leave_all(shared.made[of_head], shared.head[of_head],
+        leave_all(warp, shared.made[of_head], shared.head[of_head],
                   reinterpret_cast<Prepared *>(in.o)[(i64)part * Config::heads + head - group + of_head]);
     }
 };

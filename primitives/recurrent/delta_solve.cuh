@@ -47,20 +47,24 @@ template <class Config> struct DeltaChunk {
         T p[chunk * chunk];
         float q[chunk];
     };
-    // Numbers of tokens: `high` and `low` are G, `k` one over its length, `grown` e^G, `seen` what k S is
-    // multiplied by, `later` what N is for S, and `all` what S is. e^(G_i - G_j) k_j of i in a block of 16
-    // and j in one before it is within[i] across[block - 1][j], both by way of the block's first token.
+    // Numbers of tokens: `high` and `low` are G / ln 2, `k` one over its length, `grown` e^G, `seen` what
+    // k S is multiplied by, `later` what N is for S, and `all` what S is. e^(G_i - G_j) k_j of i in a block
+    // of 16 and j in one before it is within[i] across[block - 1][j], both by way of the block's first token.
     struct alignas(16) Numbers {
         float beta[chunk], high[chunk], low[chunk], k[chunk], grown[chunk], seen[chunk], later[chunk];
         float within[chunk], across[blocks - 1][chunk], all;
 
-        DEV float decay(i32 i, i32 j) const { return math::exp((high[i] - high[j]) + (low[i] - low[j])); }
-        // e^(G_i - G_j) k_j of row i and columns j and j + 1, of i's block of 16 or of one before it.
+        DEV float decay(i32 i, i32 j) const
+        {
+            return math::exp2((high[i] - high[j]) + (low[i] - low[j]));
+        }
+        // e^(G_i - G_j) k_j of row i and columns j and j + 1, of i's block of 16, or of one before it,
+        // but for within[i], which a row's factor has.
         template <bool diagonal> DEV Pair weight(i32 i, i32 j) const
         {
             const Pair of = port::load_pair(diagonal ? &k[j] : &across[i / 16 - 1][j]);
             if constexpr (diagonal) return {of.a * decay(i, j), of.b * decay(i, j + 1)};
-            return {of.a * within[i], of.b * within[i]};
+            return of;
         }
     };
     // Operands of a warp that carries for one that reads: S ahead of the chunk, N. Then o.
@@ -95,10 +99,17 @@ template <class Config> struct DeltaChunk {
         turn = turn + 1 == ring ? 0 : turn + 1, stage = stage + 1 == stages ? 0 : stage + 1;
     }
 
-    // Of an element of a block below the diagonal the place in the block above it.
-    DEV static i32 across_diagonal(i32 row, i32 column)
+    // A block of 16 x 16 from (row, column) on, of two results as they lie, of 16 bits.
+    DEV static void store_block(T *tile, i32 row, i32 column, const Operand &x)
     {
-        return Square::offset(column / 16 * 16 + row % 16, row / 16 * 16 + column % 16);
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 900
+        ptx::stmatrix(Square::matrices(ptx::shared_address(tile), row, column, true), x[0], x[1], x[2], x[3]);
+#else
+#pragma unroll
+        for (i32 e = 0; e < 4; e++)
+            *(u32 *)((u8 *)tile + Square::offset(row + lane() / 4 + e % 2 * 8,
+                                                 column + 2 * (lane() % 4) + e / 2 * 8)) = x[e];
+#endif
     }
 
     DEV static void leave(Piece *to, const Operand &x) { to[lane()] = {x[0], x[1], x[2], x[3]}; }
@@ -196,6 +207,12 @@ template <class Config> struct DeltaSolve {
 
     // e^-128 is nothing in fp32, as is any less; but -128 has differences.
     DEV static float bounded(float decay) { return decay < -128.0f ? -128.0f : decay; }
+    // A decay over ln 2, as the sum of two floats.
+    DEV static Pair of_two(float decay)
+    {
+        const float x = bounded(decay), high = x * math::LOG2_E, rest = 1.92596303e-8f; // of 1 / ln 2
+        return {high, fmaf(x, rest, fmaf(x, math::LOG2_E, -high))};
+    }
     // The sum of two sums of two floats, whose first one has all that fits it (Dekker).
     DEV static Pair add(Pair x, Pair y)
     {
@@ -206,15 +223,15 @@ template <class Config> struct DeltaSolve {
     // A warp: the sums of decays.
     DEV static Sums sum_decays(const Gates &of)
     {
-        const Pair second = {bounded(of.decay[1]), 0.0f};
-        Pair all = add({bounded(of.decay[0]), 0.0f}, second);
+        const Pair second = of_two(of.decay[1]);
+        Pair all = add(of_two(of.decay[0]), second);
 #pragma unroll
         for (i32 w = 1; w < 32; w *= 2) {
             const i32 from = max(Chunk::lane() - w, 0);
             const Pair before = {__shfl_sync(~0u, all.a, from), __shfl_sync(~0u, all.b, from)};
             if (Chunk::lane() >= w) all = add(all, before);
         }
-        const Pair first = add(all, {-second.a, 0.0f});
+        const Pair first = add(all, {-second.a, -second.b});
         return {{first.a, all.a}, {first.b, all.b}, {of.beta[0], of.beta[1]}};
     }
     DEV static void store_sums(const Sums &of, Numbers &to)
@@ -245,7 +262,7 @@ template <class Config> struct DeltaSolve {
     {
         const i32 t = thread % chunk;
         if (thread < chunk) {
-            of.grown[t] = math::exp(of.high[t] + of.low[t]);
+            of.grown[t] = math::exp2(of.high[t] + of.low[t]);
             of.within[t] = of.decay(t, t / 16 * 16);
             if (t == chunk - 1) of.all = of.grown[t];
         } else {
@@ -268,30 +285,46 @@ template <class Config> struct DeltaSolve {
         }
     }
 
-    // Blocks of L, of products k k^T: that on the diagonal as floats, or block j of the others as three
-    // parts.
-    template <bool diagonal>
-    DEV static void weigh(i32 warp, i32 j, const float (&sum)[2][4], const Numbers &of,
-                          float (&floats)[16][16], typename Chunk::Inverse &to, T *rest)
+    // What a warp's rows of L are multiplied by, in its block on the diagonal and in those before.
+    struct Factors {
+        float on[2], before[2];
+    };
+    DEV static Factors factors_of(i32 warp, const Numbers &of)
     {
+        Factors f;
 #pragma unroll
         for (i32 h = 0; h < 2; h++) {
             const i32 t = 16 * warp + Chunk::lane() / 4 + 8 * h;
-            const float factor = of.beta[t] * of.k[t];
+            f.on[h] = of.beta[t] * of.k[t], f.before[h] = f.on[h] * of.within[t];
+        }
+        return f;
+    }
+    // Blocks of L, of products k k^T: that on the diagonal as floats, or block j of the others as three
+    // parts.
+    template <bool diagonal>
+    DEV static void weigh(i32 warp, i32 j, const float (&sum)[2][4], const Factors &f, const Numbers &of,
+                          float (&floats)[16][16], typename Chunk::Inverse &to, T *rest)
+    {
+        Operand high, low, third;
+#pragma unroll
+        for (i32 h = 0; h < 2; h++) {
+            const i32 t = 16 * warp + Chunk::lane() / 4 + 8 * h;
+            const float factor = diagonal ? f.on[h] : f.before[h];
 #pragma unroll
             for (i32 n = 0; n < 2; n++) {
-                const i32 column = 16 * j + 8 * n + 2 * (Chunk::lane() % 4);
+                const i32 column = 16 * j + 8 * n + 2 * (Chunk::lane() % 4), e = h + 2 * n;
                 const Pair w = of.template weight<diagonal>(t, column);
                 const float a = factor * w.a * sum[n][2 * h], b = factor * w.b * sum[n][2 * h + 1];
-                if constexpr (diagonal) {
+                if constexpr (diagonal)
                     port::store_pair(&floats[t % 16][column % 16],
                                      {column < t ? a : 0.0f, column + 1 < t ? b : 0.0f});
-                } else {
-                    const i32 at = Chunk::Square::offset(t, column);
-                    split_pair<T>(a, b, *(u32 *)((u8 *)to.high + at), *(u32 *)((u8 *)to.low + at),
-                                  *(u32 *)((u8 *)rest + Chunk::across_diagonal(t, column)));
-                }
+                else split_pair<T>(a, b, high[e], low[e], third[e]);
             }
+        }
+        if constexpr (!diagonal) {
+            Chunk::store_block(to.high, 16 * warp, 16 * j, high);
+            Chunk::store_block(to.low, 16 * warp, 16 * j, low);
+            Chunk::store_block(rest, 16 * j, 16 * warp, third);
         }
     }
 
@@ -374,12 +407,8 @@ template <class Config> struct DeltaSolve {
             ptx::ldmatrix_transposed(Square::matrices(low, 16 * i, 16 * i, true), c);
             add_product(block, y, b, c);
             finish_product(block, -1.0f, y);
-#pragma unroll
-            for (i32 e = 0; e < 4; e++) {
-                const i32 at = Square::offset(16 * warp + Chunk::lane() / 4 + e % 2 * 8,
-                                              16 * i + 2 * (Chunk::lane() % 4) + e / 2 * 8);
-                *(u32 *)((u8 *)of.high + at) = y.high[e], *(u32 *)((u8 *)of.low + at) = y.low[e];
-            }
+            Chunk::store_block(of.high, 16 * warp, 16 * i, y.high);
+            Chunk::store_block(of.low, 16 * warp, 16 * i, y.low);
             if (d + 1 < blocks) x[d] = y;
         }
     }
@@ -399,7 +428,7 @@ template <class Config> struct DeltaSolve {
     {
         float sum[2][4] = {};
         Chunk::relate(rows, k, 16 * j, sum);
-        weigh<diagonal>(warp, j, sum, of, floats[warp], to, rest);
+        weigh<diagonal>(warp, j, sum, factors_of(warp, of), of, floats[warp], to, rest);
     }
     DEV static void finish(i32 warp, u32 k, const typename Chunk::Rows &rows, Numbers &of,
                            typename Chunk::Diagonal &floats, typename Chunk::Inverse &to, T *rest)
