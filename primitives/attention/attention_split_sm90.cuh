@@ -176,14 +176,16 @@ template <class Config> struct AttentionSplit : SplitParts<Config> {
 
     // ---- A block that has one item ----
 
-    // What a warp asks for next: the keys of a block, then its values.
+    // What a warp asks for next: the keys of a block, then its values. Where these lie is known by then.
     struct Feed {
         Cursor at;
         Pages pages;
+        Copies copies;
         i32 block, end;
         bool values;
         DEV Feed(const AttentionSplit &of, const AttentionInputs &in, const Item &item)
-            : at(Cursor::producer()), pages(in, item.batch, of.tile_of(item.begin(0))), block(item.begin(0)),
+            : at(Cursor::producer()), pages(in, item.batch, of.tile_of(item.begin(0))),
+              copies(pages.of(in, item.batch, of.tile_of(item.begin(0)))), block(item.begin(0)),
               end(item.begin(held)), values(false)
         {
         }
@@ -193,10 +195,10 @@ template <class Config> struct AttentionSplit : SplitParts<Config> {
                  const AttentionInputs &in) const
     {
         if (!asks(feed)) return;
-        const Copies copies = feed.pages.of(in, item.batch, tile_of(feed.block));
-        if (lane < Copies::lanes) load(feed.at, feed.values ? v : k, item, copies);
+        if (lane < Copies::lanes) load(feed.at, feed.values ? v : k, item, feed.copies);
         __syncwarp();
         feed.block += feed.values;
+        if (feed.values) feed.copies = feed.pages.of(in, item.batch, tile_of(feed.block));
         feed.values = !feed.values;
     }
     // Fills the ring. From the first block of keys on that has a row of the run's it waits for who writes it.
@@ -204,10 +206,9 @@ template <class Config> struct AttentionSplit : SplitParts<Config> {
                        const AttentionInputs &in, const AppendedSlots &slots) const
     {
         for (i32 i = 0; i < stages; i++) {
-            if (Config::appends && asks(feed)) {
-                const Copies copies = feed.pages.of(in, item.batch, tile_of(feed.block));
-                if (slots.among(copies.slot(in, item.batch), Copies::box)) ptx::grid_wait();
-            }
+            if (Config::appends && asks(feed) &&
+                slots.among(feed.copies.slot(in, item.batch), Copies::box))
+                ptx::grid_wait();
             ask(feed, k, v, item, in);
         }
     }
