@@ -45,6 +45,7 @@ void rows_take_turns(struct emitter *e);
 
 /* emit_rows_walk.c: the walks of a team over its row, and between them the row's values. */
 void rows_walk_team(struct emitter *e);
+void rows_open_walk(struct emitter *e); /* over the pieces of a row, at c */
 /* What all rows share, asked for once, ahead of the wait: is there any, and its walk, by lanes. */
 bool rows_are_early(const struct emitter *e);
 void rows_walk_early(struct emitter *e);
@@ -76,6 +77,13 @@ void rows_matrix_indices(struct emitter *e);                 /* of `matrix`, ahe
 struct word rows_row_index(const struct emitter *e);         /* what a row's index in its matrix is called */
 struct word rows_index_word(const struct emitter *e, int d); /* and that in a dimension */
 void rows_pointers(struct emitter *e);                       /* where the row of these indices starts */
+
+/* emit_rows_mean.c: is the REDUCE a mean of elements that the team keeps, or squares about it? Then: room for
+ * its sum, an element of this, and its value. */
+bool rows_has_mean(const struct emitter *e, int step);
+void rows_begin_mean(struct emitter *e, int step);
+void rows_push_mean(struct emitter *e, int step);
+void rows_finish_mean(struct emitter *e, int step);
 
 /* emit_rows_steps.c */
 void rows_partials(struct emitter *e);              /* states of the row, to be finished */

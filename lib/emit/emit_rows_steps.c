@@ -171,6 +171,7 @@ static void print_push(struct emitter *e, int i)
     if (s->axis == REDUCE_COLUMNS)
         rows_line(e, "reduce::%s::push(s%d%s[%s], v%d, (int)%s, 0.0f);", s->prim->name, i,
                   e->w->team ? "[i]" : "", e->w->width > 1 ? "j" : "0", s->in[0], rows_row_index(e).s);
+    else if (rows_has_mean(e, i)) rows_push_mean(e, i);
     else rows_line(e, "reduce::%s::push(s%d, v%d, %s, %s);", s->prim->name, i, s->in[0], column(e), key.s);
 }
 
@@ -274,7 +275,10 @@ static void print_row_step(struct emitter *e, int i)
     case STEP_LOAD: print_load(e, i); break;
     case STEP_MAP: print_map(e, i); break;
     case STEP_PARTIAL: finish_partial(e, i); break;
-    case STEP_REDUCE: finish(e, i, s->prim->name, e->w->team, emit_word("s%d", i).s); break;
+    case STEP_REDUCE:
+        if (rows_has_mean(e, rows_state(e->w, e->p, i))) rows_finish_mean(e, i);
+        else finish(e, i, s->prim->name, e->w->team, emit_word("s%d", i).s);
+        break;
     default: break;
     }
     print_divisor(e, i);

@@ -13,6 +13,10 @@ static void print_states(struct emitter *e, int phase)
         const struct step *s = &e->p->step[i];
         if (s->kind != STEP_REDUCE || step_folds_columns(s) || !rows_sink(e->w, e->p, i, phase)) continue;
         if (rows_state(e->w, e->p, i) != i) continue;
+        if (rows_has_mean(e, i)) {
+            rows_begin_mean(e, i);
+            continue;
+        }
         rows_line(e, "reduce::%s::State s%d;", s->prim->name, i);
         rows_line(e, "reduce::%s::init(s%d);", s->prim->name, i);
     }
@@ -27,7 +31,7 @@ static int most_unrolled(const struct emitter *e)
     return 64;
 }
 
-static void open_walk(struct emitter *e)
+void rows_open_walk(struct emitter *e)
 {
     const struct rows_walk *w = e->w;
     const char *type = w->columns + (int64_t)w->team * w->width < INT32_MAX ? "int" : "i64";
@@ -43,7 +47,7 @@ static void print_walk(struct emitter *e, int phase)
 {
     print_states(e, phase);
     if (!rows_needs(e->w, e->p, phase, e->needed) || !e->w->pieces) return;
-    open_walk(e);
+    rows_open_walk(e);
     rows_piece(e, phase);
     rows_close(e);
 }
@@ -54,7 +58,7 @@ static void print_ahead(struct emitter *e, bool summed)
     for (int i = 0; i < e->p->steps; i++)
         any = any || (e->w->ahead[i] && (e->p->step[i].port == e->summed) == summed);
     if (!any || !e->w->pieces) return;
-    open_walk(e);
+    rows_open_walk(e);
     rows_read_ahead(e, summed);
     rows_close(e);
 }
@@ -79,7 +83,7 @@ void rows_walk_early(struct emitter *e)
 {
     rows_lane(e);
     rows_early_room(e);
-    open_walk(e);
+    rows_open_walk(e);
     rows_read_early(e);
     rows_close(e);
 }

@@ -22,6 +22,15 @@ template <class R, int team> DEV typename R::State fold(typename R::State s)
 // A row's statistic.
 template <class R, int team> DEV float finish(typename R::State s) { return R::finish(fold<R, team>(s)); }
 
+// The sum of what a team's threads have.
+struct Sum {
+    static constexpr int state = 1;
+    struct State { float v[state]; };
+    DEV static void init(State &s) { s.v[0] = 0.0f; }
+    DEV static void merge(State &s, const State &o) { s.v[0] += o.v[0]; }
+};
+template <int team> DEV float total(float x) { return fold<Sum, team>({{x}}).v[0]; }
+
 // Quotients of many x by a row's y, as `/` rounds them, with one reciprocal: where nothing on the way leaves
 // fp32's range. `/` makes a reciprocal for each, behind a branch.
 struct Quotient {
