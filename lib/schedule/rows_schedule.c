@@ -11,11 +11,13 @@ enum {
     TEAM_ITEMS = 4,    /* pieces a thread of a block should have */
     BLOCK_SMALL = 128, /* threads of a block whose teams are warps, parts of these, or threads */
     BLOCK_FLAT = 256,
-    KEPT_FLOATS = 64,    /* registers for loads that are used again, or made ahead, and columns' states */
-    LANE_STATES = 4,     /* of a row, that one thread may merge before others help it: ... */
-    FEW_LANES = 4,       /* ... so many, or a warp; each step more costs a shuffle of a state */
-    EARLY_BYTES = 128,   /* registers for loads of what all rows share ... */
-    EARLY_BLOCKS = 1024, /* ... in so many blocks */
+    FEW_WARPS = 528,      /* rows of a warp each: four for each SM of an H200; of more, up to ... */
+    MANY_WARPS = 1 << 14, /* ... so many a block has eight, and there are half as many to start */
+    KEPT_FLOATS = 64,     /* registers for loads that are used again, or made ahead, and columns' states */
+    LANE_STATES = 4,      /* of a row, that one thread may merge before others help it: ... */
+    FEW_LANES = 4,        /* ... so many, or a warp; each step more costs a shuffle of a state */
+    EARLY_BYTES = 128,    /* registers for loads of what all rows share ... */
+    EARLY_BLOCKS = 1024,  /* ... in so many blocks */
     PIECE_MOST = 8,
     PIECE_FLOATS = 128 /* registers for pieces that a walk loads, and stores */
 };
@@ -301,6 +303,7 @@ static void choose_team(struct rows_walk *w, const struct program *p)
     w->team = w->pieces <= 2 && !many ? 1 : w->pieces <= 2 * 32 ? 32 : BLOCK_SMALL; /* whole warps fold */
     while (w->team >= BLOCK_SMALL && w->team < TEAM_MOST && w->pieces > items * w->team) w->team *= 2;
     if (!w->folds) w->team = whole_team(w);
+    if (w->team == 32 && !w->folds && w->rows > FEW_WARPS && w->rows <= MANY_WARPS) w->threads = BLOCK_FLAT;
     w->threads = MAX(w->threads, w->team);
     w->items = CEIL_DIV(w->pieces, w->team);
 }
