@@ -78,7 +78,7 @@ template <class Config> struct AttentionSplit : SplitParts<Config> {
         const u32 bar = full(at.slot);
         if (!alone) ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
         if (lane == 0) ptx::mbarrier_arrive_expect(bar, boxes * asked * swizzle_row);
-        if (Copies::lanes > 1) __syncwarp();
+        if (Copies::count > 1) __syncwarp();
         copies.run(item.batch, [&](i32 row, i32 time, i32 batch) {
             const u32 to = address(s.ring[at.slot]);
             row += first_asked();
