@@ -27,6 +27,8 @@ void rows_close(struct emitter *e);
 const char *rows_index_type(const struct emitter *e);   /* of pieces of the domain */
 int64_t rows_stride(const struct emitter *e, int port); /* from column to column */
 struct word rows_load(const struct emitter *e, int i);  /* the name of column load i's piece */
+struct word rows_times(int64_t n);                      /* " * 8", or nothing for 1 */
+void rows_open_walk(struct emitter *e);                 /* over the pieces of a row, at c */
 
 /* emit_pairs.c: the STEP_PAIR, if it is live. */
 bool rows_has_pairs(const struct emitter *e);
@@ -45,7 +47,6 @@ void rows_take_turns(struct emitter *e);
 
 /* emit_rows_walk.c: the walks of a team over its row, and between them the row's values. */
 void rows_walk_team(struct emitter *e);
-void rows_open_walk(struct emitter *e); /* over the pieces of a row, at c */
 /* What all rows share, asked for once, ahead of the wait: is there any, and its walk, by lanes. */
 bool rows_are_early(const struct emitter *e);
 void rows_walk_early(struct emitter *e);

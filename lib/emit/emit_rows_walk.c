@@ -4,9 +4,6 @@
  */
 #include "emit_rows.h"
 
-/* " * 8", or nothing for 1. */
-static struct word times(int64_t n) { return n == 1 ? emit_word("%s", "") : emit_word(" * %lld", (wide)n); }
-
 static void print_states(struct emitter *e, int phase)
 {
     for (int i = 0; i < e->p->steps; i++) {
@@ -20,27 +17,6 @@ static void print_states(struct emitter *e, int phase)
         rows_line(e, "reduce::%s::State s%d;", s->prim->name, i);
         rows_line(e, "reduce::%s::init(s%d);", s->prim->name, i);
     }
-}
-
-/* How many elements of a row a thread may have under way. Of packed ones that are decoded one by one each has
- * an address and a scale of its own. */
-static int most_unrolled(const struct emitter *e)
-{
-    for (int q = 0; q < e->p->ports; q++)
-        if (use_is_packed(&e->p->port[q]) && !e->w->packed[q]) return 16;
-    return 64;
-}
-
-void rows_open_walk(struct emitter *e)
-{
-    const struct rows_walk *w = e->w;
-    const char *type = w->columns + (int64_t)w->team * w->width < INT32_MAX ? "int" : "i64";
-    bool whole = w->items * w->team == w->pieces, unroll = w->items * w->width <= most_unrolled(e);
-    rows_line(e, unroll ? "#pragma unroll" : "#pragma unroll 2");
-    rows_open(e, "for (%s i = 0; i < %lld; i++)", type, (wide)w->items);
-    struct word at = w->team > 1 ? emit_word("(i * %d + lane)", w->team) : emit_word("i");
-    rows_line(e, "const %s c = %s%s;", type, at.s, times(w->width).s);
-    if (!whole) rows_line(e, "if (c >= %lld) continue;", (wide)w->columns);
 }
 
 static void print_walk(struct emitter *e, int phase)
@@ -91,7 +67,7 @@ void rows_walk_early(struct emitter *e)
 /* Ranks' words are on their way while a row's other pieces are loaded. */
 void rows_walk_team(struct emitter *e)
 {
-    struct word c = e->w->team > 1 ? emit_word("lane%s", times(e->w->width).s) : emit_word("%s", "0");
+    struct word c = e->w->team > 1 ? emit_word("lane%s", rows_times(e->w->width).s) : emit_word("%s", "0");
     if (e->exchange) rows_line(e, "summed.send(p%d + %s, %s);", e->summed, c.s, c.s);
     rows_kept(e);
     print_ahead(e, false);
