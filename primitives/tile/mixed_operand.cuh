@@ -45,6 +45,11 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
     // Scales of a batch, and products that have one.
     static constexpr int groups = W::group < batch ? batch / W::group : 1, each = products / groups;
 
+    // Codes of 4 bits are subnormal numbers as they lie: a lane masks those of its pairs, wherever they lie in a
+    // word, and one multiply-add makes them what they are, times 1 / unit. Of more rows that gained nothing.
+    static constexpr bool unshifted = promotes && !by_products && codes_of == Codes::int4 && rows <= 64;
+    static constexpr float unit = !unshifted ? 1 : is_bf16 ? 0x1p6f : 0x1p14f;
+
     // Registers of products: part, then those of each product.
     using Fragments = u32[parts][products][4];
 
@@ -63,7 +68,7 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
 
     // The words that have the pairs of `half`'s row in the first, or last, 8 of each 16 k from k on; what a
     // lane does not want of them is shifted out.
-    DEV void load(u32 (&to)[words], int k, int half, int last) const
+    template <bool shifts> DEV void load(u32 (&to)[words], int k, int half, int last) const
     {
         const int lane = lane_row() * 4 + pair_lane() + 2 * last, in = k % W::step;
         const u8 *at = record(k) + in / W::tile * 1024 + half * 512 + lane * 16 +
@@ -74,7 +79,7 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
             const u32 x = piece.at[i];
             if constexpr (W::bits == 8) to[i] = x >> 16 * pair_half();
             else if constexpr (codes_of == Codes::e2m1) to[i] = pair_half() ? x << 4 | x >> 28 : x;
-            else to[i] = x >> 4 * pair_half();
+            else to[i] = shifts ? x >> 4 * pair_half() : x;
         }
     }
     // The upper bits of the same, which one word has.
@@ -139,27 +144,44 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
         for (int i = 0; i < 2; i++) to[i] = bits_float((float_bits(to[i]) & 0x007fffff) | 0x3f800000);
     }
 
+    // Pair of product q; `less` is what is taken off, twice.
+    DEV static u32 unshifted_pair(u32 word, int q, u32 less)
+    {
+        constexpr u32 lower = is_bf16 ? 0x7f007f00 : 0x64006400, upper = is_bf16 ? 0x7d007d00 : 0x54005400;
+        const u32 code = word >> 8 * (q % 2) & (pair_half() ? 0x00f000f0 : 0x000f000f);
+        return ptx::multiply_add_pairs<Element>(code, pair_half() ? upper : lower, less);
+    }
+    DEV static u32 less(const typename W::Scale &s)
+    {
+        const float z = (float)s.z / -unit;
+        return pack2<Element>(z, z);
+    }
+
     // The batch that begins at k of the slot; times the scales' powers of two, if these are asked for.
     template <bool powers = false> DEV void decode(Fragments &to, int k) const
     {
+        constexpr bool masks = unshifted && !powers;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             u32 word[2][words], high[2] = {};
 #pragma unroll
             for (int last = 0; last < 2; last++) {
-                load(word[last], k, half, last);
+                load<!masks>(word[last], k, half, last);
                 if constexpr ((W::bits & 3) != 0) high[last] = upper(k, half, last);
             }
 #pragma unroll
             for (int g = 0; g < groups; g++) {
                 const typename W::Scale s = scale(k + g * W::group, half);
                 const u32 by = powers ? power(s) : 0;
-                const u32 off = powers ? ptx::multiply_pairs<Element>(below(s), by ^ 0x80008000) : below(s);
+                const u32 off = masks    ? less(s)
+                                : powers ? ptx::multiply_pairs<Element>(below(s), by ^ 0x80008000)
+                                         : below(s);
 #pragma unroll
                 for (int i = 0; i < 2 * each; i++) {
                     const int q = g * each + i / 2, last = i % 2;
                     u32 x;
-                    if constexpr (W::bits == 8) x = byte_pair<powers>(word[last][q], off, by);
+                    if constexpr (masks) x = unshifted_pair(word[last][q / 2], q, off);
+                    else if constexpr (W::bits == 8) x = byte_pair<powers>(word[last][q], off, by);
                     else if constexpr (codes_of == Codes::e2m1)
                         x = e2m1_pair<powers>(word[last][q / 2], q, by);
                     else x = integer_pair<powers>(word[last][q / 2], k, q, high[last], off, by);
@@ -261,7 +283,10 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
         }
     }
     // The factors of the group that k is in.
-    DEV void factors(float (&to)[2], int k) const { to[0] = scale(k, 0).s, to[1] = scale(k, 1).s; }
+    DEV void factors(float (&to)[2], int k) const
+    {
+        to[0] = scale(k, 0).s * unit, to[1] = scale(k, 1).s * unit;
+    }
 };
 
 // Elements of 8 bits in rows of 128 bytes, swizzled, 64 of a warpgroup.
