@@ -177,7 +177,9 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
         __syncwarp();
     }
 
-    // The first slots' part of B does not wait for the kernel ahead, if that does not write it.
+    // The first slots' part of B does not wait for the kernel ahead, if that does not write it: that of a few
+    // slots, since the first rows of A, which all wait for, come behind it.
+    static constexpr int most_early = 2, early_slots = a_slots < most_early ? a_slots : most_early;
     DEV void produce() const
     {
         Deal pieces = this->pieces();
@@ -186,7 +188,7 @@ template <class Config, class Epilogue, class Block> struct GemmSm90Mixed {
             const Piece p = Deal(pieces).next();
             const Tile t = walk().tile(p.tile);
             ptx::grid_wait_not();
-            for (; done < Config::stages && p.first + done < p.last; done++) {
+            for (; done < early_slots && p.first + done < p.last; done++) {
                 expect(done);
                 load_b(done, p.first + done, t);
             }

@@ -66,16 +66,18 @@ template <class Gemm> struct MixedInPlace {
             return true;
         }
     };
-    // A slot of B is awaited when the ring of A has one that was multiplied as early. The first slots do not
-    // wait for the kernel ahead, if that does not write them.
+    // A slot of B is awaited when the ring of A has one that was multiplied as early. Two of the first round are
+    // loaded beside each slot of A, but for those that do not wait for the kernel ahead, if that does not write
+    // them.
     template <bool early> DEV void produce() const
     {
-        constexpr int ahead = Gemm::b_slots - Gemm::a_slots / Gemm::boxes;
+        constexpr int ahead = Gemm::b_slots - Gemm::a_slots / Gemm::boxes,
+                      early_slots = Gemm::b_slots < Gemm::most_early ? Gemm::b_slots : Gemm::most_early;
         Steps of_b = {gemm.pieces(), 0, 0, {}}, of_a = of_b;
         int done = 0;
         if (early) ptx::grid_wait_not();
         else ptx::grid_wait();
-        for (; done < Gemm::b_slots && of_b.more(gemm); done++) load_records(done, of_b.step++, of_b.tile);
+        for (; done < early_slots && of_b.more(gemm); done++) load_records(done, of_b.step++, of_b.tile);
         if (early) ptx::grid_wait();
         Boxes box = Boxes::producer();
         Records record = Records::consumer(); // a round is over
@@ -83,6 +85,8 @@ template <class Gemm> struct MixedInPlace {
         for (int i = ahead; of_a.more(gemm); i++, of_a.step++) {
 #pragma unroll 1
             for (int j = 0; j < Gemm::boxes; j++) load_box(box, of_a.step * Gemm::bk + 64 * j, of_a.tile);
+            for (int j = 0; j < 2 && done < Gemm::b_slots && of_b.more(gemm); j++, done++)
+                load_records(done, of_b.step++, of_b.tile);
             if (i < Gemm::b_slots || !of_b.more(gemm)) continue;
             ptx::mbarrier_wait(Gemm::address(&gemm.s.empty_b[record.slot]), record.parity);
             load_records(record.slot, of_b.step++, of_b.tile);
