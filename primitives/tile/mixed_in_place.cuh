@@ -66,9 +66,9 @@ template <class Gemm> struct MixedInPlace {
             return true;
         }
     };
-    // A slot of B is awaited when the ring of A has one that was multiplied as early. Two of the first round are
-    // loaded beside each slot of A, but for those that do not wait for the kernel ahead, if that does not write
-    // them.
+    // A slot of B is awaited when the ring of A has one that was multiplied as early. Of the first round two
+    // are loaded beside each slot of A; the first ones do not wait for the kernel ahead, if that does not
+    // write them.
     template <bool early> DEV void produce() const
     {
         constexpr int ahead = Gemm::b_slots - Gemm::a_slots / Gemm::boxes,
@@ -128,12 +128,29 @@ template <class Gemm> struct MixedInPlace {
 #pragma unroll
         for (int i = 0; i < Gemm::n / 2; i++) ptx::wgmma_scale(sum[i], by[i / 2 % 2]);
     }
+    // Words of a slot that is one turn are loaded while the turn ahead of it is multiplied.
+    static constexpr bool preloads = Operand::by_slots && batches == together;
+    using Words = typename Operand::Words;
+    DEV void await_records(const Place &at) const
+    {
+        ptx::mbarrier_wait(Gemm::address(&gemm.s.full_b[at.record.slot]), at.record.parity);
+    }
+    DEV void load_ahead(Words &words, const Place &at) const
+    {
+        if constexpr (preloads) {
+            await_records(at);
+            gemm.operand(at.record.slot, group).load(words);
+        }
+    }
     // Batch i of the slot of B that is next.
-    DEV void decode(Fragments &to, Place &at, int i) const
+    DEV void decode(Fragments &to, const Words &words, Place &at, int i) const
     {
         const Operand own = gemm.operand(at.record.slot, group);
-        if (i == 0) ptx::mbarrier_wait(Gemm::address(&gemm.s.full_b[at.record.slot]), at.record.parity);
-        own.template decode<scales>(to, i * 64);
+        if constexpr (preloads) own.decode_powers(to, words, i * 64);
+        else {
+            if (i == 0) await_records(at);
+            own.template decode<scales>(to, i * 64);
+        }
         if (scales && i == 0) {
             float next[2];
             own.mantissas(next, 0);
@@ -145,12 +162,13 @@ template <class Gemm> struct MixedInPlace {
         arrive(gemm.s.empty_b[at.record.slot]);
         at.record.next();
     }
-    DEV void decode_turn(Fragments (&f)[together], Place &at, int i) const
+    DEV void decode_turn(Fragments (&f)[together], const Words &words, Place &at, int i) const
     {
 #pragma unroll
-        for (int j = 0; j < together; j++) decode(f[j], at, i + j);
+        for (int j = 0; j < together; j++) decode(f[j], words, at, i + j);
     }
-    DEV void multiply_turn(Sums &sum, Fragments (&f)[together], Place &at) const
+    template <bool last>
+    DEV void multiply_turn(Sums &sum, Fragments (&f)[together], Words &words, Place &at) const
     {
         int busy[together];
         await_turn(group);
@@ -162,19 +180,22 @@ template <class Gemm> struct MixedInPlace {
             at.box.next();
         }
         pass_turn(1 - group);
+        if constexpr (!last) load_ahead(words, at);
         ptx::wgmma_wait<0>();
 #pragma unroll
         for (int j = 0; j < together; j++) arrive(gemm.s.empty[busy[j]]);
     }
     // A slot whose first turn is decoded. The condition always holds: without one ptxas moves the
     // multiplications behind await_turn().
-    template <bool last> DEV void multiply_slot(Sums &sum, Fragments (&f)[together], Place &at) const
+    template <bool last>
+    DEV void multiply_slot(Sums &sum, Fragments (&f)[together], Words &words, Place &at) const
     {
 #pragma unroll
         for (int i = 0; i < batches; i += together) {
             if (scales && i == 0 && at.box.slot >= 0) scale(sum, at.ratio);
-            multiply_turn(sum, f, at);
-            if (i + together < batches || !last) decode_turn(f, at, (i + together) % batches);
+            if (i + together < batches) multiply_turn<false>(sum, f, words, at);
+            else multiply_turn<last>(sum, f, words, at);
+            if (i + together < batches || !last) decode_turn(f, words, at, (i + together) % batches);
         }
     }
     // ... and one whose first batch is. The slot of A that is multiplied is busy; none: -1.
@@ -190,13 +211,13 @@ template <class Gemm> struct MixedInPlace {
             if (busy >= 0) arrive(gemm.s.empty[busy]);
             busy = at.box.slot;
             at.box.next();
-            if (i + 1 < batches || !last) decode(f[1 - i % 2], at, (i + 1) % batches);
+            if (i + 1 < batches || !last) decode(f[1 - i % 2], {}, at, (i + 1) % batches);
         }
     }
     DEV void multiply_all_beside(Sums &sum, Fragments (&f)[together], Place &at, int slots) const
     {
         int busy = -1;
-        decode(f[0], at, 0);
+        decode(f[0], {}, at, 0);
 #pragma unroll 1
         for (int i = 1; i < slots; i++) multiply_beside<false>(sum, f, at, busy);
         multiply_beside<true>(sum, f, at, busy);
@@ -212,10 +233,12 @@ template <class Gemm> struct MixedInPlace {
 #pragma unroll
         for (int i = 0; i < Gemm::n / 2; i++) sum[i] = 0;
         if constexpr (!in_turns) return multiply_all_beside(sum, f, at, slots);
-        decode_turn(f, at, 0);
+        Words words;
+        load_ahead(words, at);
+        decode_turn(f, words, at, 0);
 #pragma unroll 1
-        for (int i = 1; i < slots; i++) multiply_slot<false>(sum, f, at);
-        multiply_slot<true>(sum, f, at);
+        for (int i = 1; i < slots; i++) multiply_slot<false>(sum, f, words, at);
+        multiply_slot<true>(sum, f, words, at);
         if constexpr (scales) scale(sum, at.unit);
     }
 };

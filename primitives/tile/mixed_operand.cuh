@@ -45,8 +45,8 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
     // Scales of a batch, and products that have one.
     static constexpr int groups = W::group < batch ? batch / W::group : 1, each = products / groups;
 
-    // Codes of 4 bits are subnormal numbers as they lie: a lane masks those of its pairs, wherever they lie in a
-    // word, and one multiply-add makes them what they are, times 1 / unit. Of more rows that gained nothing.
+    // Codes of 4 bits are subnormal numbers as they lie: a lane masks those of its pairs, where they are in
+    // a word, and one multiply-add makes them what they mean, over `unit`. Of more rows it gained nothing.
     static constexpr bool unshifted = promotes && !by_products && codes_of == Codes::int4 && rows <= 64;
     static constexpr float unit = !unshifted ? 1 : is_bf16 ? 0x1p6f : 0x1p14f;
 
@@ -206,11 +206,29 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
     // The batch that begins at k.
     DEV void decode(Fragments &to, const Words &from, int k) const
     {
+        static_assert(!unshifted);
 #pragma unroll
         for (int i = 0; i < products * 4; i++) {
             const int q = i / 4, half = i % 2, last = i / 2 % 2;
             const u32 word = from[half][last].at[k / 32 + q / 2];
             to[0][q][i % 4] = integer_pair(word >> 4 * pair_half(), k, q, 0, below(scale(0, half)));
+        }
+    }
+
+    // ... times the scales' powers of two.
+    DEV void decode_powers(Fragments &to, const Words &from, int k) const
+    {
+        u32 by[2], off[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const typename W::Scale s = scale(0, half);
+            by[half] = power(s), off[half] = ptx::multiply_pairs<Element>(below(s), by[half] ^ 0x80008000);
+        }
+#pragma unroll
+        for (int i = 0; i < products * 4; i++) {
+            const int q = i / 4, half = i % 2, last = i / 2 % 2;
+            const u32 word = from[half][last].at[k / 32 + q / 2] >> 4 * pair_half();
+            to[0][q][i % 4] = integer_pair<true>(word, k, q, 0, off[half], by[half]);
         }
     }
 
