@@ -30,13 +30,27 @@ page() { # NAME: its page, also by way of a link
 ${CC:-gcc} -E -P include/coda.h | tr '\n' ' ' | tr ';' '\n' | grep 'visibility("default")' |
     sed 's/.*__attribute__((visibility("default"))) *//; s/ *__attribute__((__format__.*//; s/^.*extern "C" { *//' | tr -s ' ' > "$out/prototypes"
 [ "$(wc -l < "$out/prototypes")" = "$(echo "$calls" | wc -l)" ] || wrong 'the compiler sees other calls'
-while read -r prototype; do
-    name=$(echo "$prototype" | sed 's/ *(.*//; s/.*[ *]//')
-    file=$(page "$name")
-    sed 's/\\-/-/g' "$doc/man3/$file" | sed -n '/^\.SH SYNOPSIS/,/^\.fi/p' | tr -d ' \n' |
-        grep -qF "$(echo "$prototype" | tr -d ' ');" || wrong "$file does not declare $prototype"
-    sed -n '/^\.SH NAME/,/^\.SH SYN/p' "$doc/man3/$file" | grep -q "\\<$name\\>" || wrong "$file does not name $name"
-done < "$out/prototypes"
+awk -v folder="$doc/man3/" '
+    { name = $0; sub(/ *\(.*/, "", name); sub(/.*[ *]/, "", name) }
+    {
+        file = name ".3"
+        if ((getline line < (folder file)) > 0 && line ~ /^\.so man3\//) file = substr(line, 10)
+        close(folder name ".3")
+        synopsis = heading = ""
+        while ((getline line < (folder file)) > 0) {
+            if (line ~ /^\.SH/) section = line
+            if (section ~ /^\.SH NAME/) heading = heading " " line " "
+            if (section ~ /^\.SH SYNOPSIS/) synopsis = synopsis line
+            if (line ~ /^\.fi/) section = ""
+        }
+        close(folder file)
+        gsub(/\\-/, "-", synopsis); gsub(/ /, "", synopsis)
+        wanted = $0
+        gsub(/ /, "", wanted)
+        if (heading == "") { print "there is no page of " name; exit 1 }
+        if (!index(synopsis, wanted ";")) { print file " does not declare " $0; exit 1 }
+        if (heading !~ "[^A-Za-z0-9_]" name "[^A-Za-z0-9_]") { print file " does not name " name; exit 1 }
+    }' "$out/prototypes" > "$out/undeclared" || wrong "$(cat "$out/undeclared")"
 types=$(sed -n 's/^typedef \(struct\|enum\) \(coda_[a-z_]*\) {.*/\2/p' include/coda.h include/coda_cache.h include/coda_grad.h include/coda_quant.h include/coda_profile.h include/coda_recurrent.h include/coda_group.h)
 [ "$(echo "$types" | wc -l)" -ge 30 ] || wrong "few types: $types"
 for name in $types; do page "$name" >/dev/null; done
