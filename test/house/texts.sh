@@ -19,7 +19,7 @@ dumped() {
     CODA_DUMP="$out/dump" "$@" > "$out/printed"
     ls "$out/dump" | grep -q . || { echo "texts: $* dumps nothing"; exit 1; }
     {
-        for f in "$out"/dump/*; do echo "$(sha256sum < "$f") ${f##*/[0-9]*-}"; done | sort
+        (cd "$out/dump" && sha256sum -- *) | sed -E 's/^([0-9a-f]+) [ *][0-9].*-/\1  - /' | sort
         case $1 in */perf/*) cat "$out/printed" ;; esac
     } > "$out/all"
     echo "$(sha256sum < "$out/all" | cut -c-64) ${*#"$build"/}"
