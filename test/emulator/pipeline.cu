@@ -18,6 +18,7 @@ enum {
     NOTHING,
     NO_INIT_FENCE,    // TMA does not know the mbarriers
     NO_EMPTY_WAIT,    // a slot is filled before it was released
+    LATE_LANES,       // ... lanes that do not fill it wait for it, too
     NO_FULL_WAIT,     // ... is read before it was filled
     NO_GRID_WAIT,     // what is loaded may not have been written yet
     EARLY_LOAD,       // ... is said to be written by nobody
@@ -99,6 +100,7 @@ DEV void produce(Shared &s, const Args &g)
         const int slot = n % slots, k = n % steps * 64;
         const u32 parity = n / slots & 1, full = at(&s.full[slot]);
         if (broken != NO_EMPTY_WAIT) ptx::mbarrier_wait(at(&s.empty[slot]), parity ^ 1);
+        if (broken == LATE_LANES && threadIdx.x) continue;
         ptx::mbarrier_arrive_expect(full, broken == FEWER_BYTES ? 8192 : 16384);
         if (broken == OTHER_RANK) ptx::tma_load(at(s.a[slot]), &g.a, full, k, 0);
         else ptx::tma_load(at(s.a[slot]), &g.a, full, k, 0, 0);
@@ -182,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) pipeline(const __grid_const
     if (broken == OUTSIDE_GLOBAL && threadIdx.x == 5) g.extra[600] = 1;
     if (threadIdx.x < 128) {
         ptx::shrink_registers<24>();
-        if (threadIdx.x == 0) produce(s, g);
+        if (threadIdx.x < (broken == LATE_LANES ? 32 : 1)) produce(s, g);
     } else {
         ptx::grow_registers<broken == MANY_REGISTERS ? 240 : 224>();
         Consumer c = {s, g, (int)threadIdx.x - 128, {}};

@@ -165,6 +165,7 @@ static const struct mistake {
      "where another load is on its way|where a load is on its way|"
      "which products that nobody waited for may read|one arrival more|deadlock",
      PIPELINE},
+    {"LATE_LANES", "deadlock; block 0 threads", PIPELINE},
     {"NO_FULL_WAIT",
      "where a load is on its way|which products that nobody waited for may read|" WRONG "|deadlock",
      PIPELINE},
