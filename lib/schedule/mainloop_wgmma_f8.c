@@ -2,10 +2,11 @@
  * mainloop_wgmma_f8.c -- products of fp8 by fp8: the tiles of primitives/tile/gemm_sm90_f8.cuh.
  *
  * They are those of mainloop_wgmma without turns, tails and lent slots, at most 192 columns wide: consumers
- * share a tile, so that one multiplies while the other adds up the sums of its last slot. Up to 128 columns
- * each also issues half of its next slot first (promotion.cuh). Clusters of two load what they share once: at
- * twice the rate of 16 bits a product wants as many bytes of L2 in a clock. Where N or K are few, or the
- * operands are no rows of K at multiples of 16 bytes, other main loops have it.
+ * share a tile. Each adds up the sums of a slot, or of a piece of it, while its next products are on their
+ * way (promotion.cuh). A tile of 256 x 128 asks L2 for the fewest bytes for a product, and has half as many
+ * epilogues as one of 128 x 128. Clusters of two load what they share once: at twice the rate of 16 bits a
+ * product wants as many bytes of L2 in a clock. Where N or K are few, or the operands are no rows of K at
+ * multiples of 16 bytes, other main loops have it.
  */
 #include "wgmma.h"
 
@@ -66,9 +67,9 @@ static void consider_few_rows(struct search *s, int bn)
         consider(s, t);
 }
 
-static void consider_shared(struct search *s, int bn)
+static void consider_shared(struct search *s, int bm, int bn)
 {
-    struct tile t = {.bm = 128, .bn = bn, .groups = 2};
+    struct tile t = {.bm = bm, .bn = bn, .groups = 2};
     consider(s, t);
     if (s->common) return;
     t.cluster_m = 2;
@@ -84,9 +85,10 @@ static void candidates(struct search *s, enum tile_class class)
     if (class != TILES_KNOWN) return;
     for (int i = 0; i < ARRAY_SIZE(width); i++) {
         consider_few_rows(s, width[i]);
-        consider_shared(s, width[i]);
+        consider_shared(s, 128, width[i]);
+        consider_shared(s, 256, width[i]);
     }
-    for (int bn = span; span && span % 16 == 0 && bn <= width[0]; bn += span) consider_shared(s, bn);
+    for (int bn = span; span && span % 16 == 0 && bn <= width[0]; bn += span) consider_shared(s, 128, bn);
 }
 
 static void print_config(const struct program *p, const struct schedule *s, struct text *t)

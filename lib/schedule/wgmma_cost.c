@@ -84,11 +84,10 @@ static double main_clocks(const struct program *p, const struct tile *t, const s
 
 static bool in_vain(const struct program *p, const struct tile *t) { return t->bm > 64 && p->dim[1] <= 64; }
 
-/* Blocks of a cluster wait for each other. fp8 of 2048 x 4096 took 3 % longer by twos in four waves of
- * 128 x 128, and 6 % in three of 128 x 192, where the bytes that they share are 4 % of the price. With more
- * waves both ways have not been timed. */
+/* Blocks of a cluster wait for each other. fp8 of 2048 and 16384 rows, N 4096 and 12288, took 1 to 6 % longer
+ * by twos in tiles of 128 x 128, 128 x 192 and 256 x 128, where the bytes that they share are 4 to 5 % of the
+ * price. */
 #define CLUSTER_COST 1.08
-enum { FEW_WAVES = 4 };
 
 /* A tile of the tail takes more bytes for a product: measured at N 2048 and 4096. */
 #define TAIL_COST 1.1
@@ -146,7 +145,7 @@ double wgmma_cost_of(const struct program *p, const struct tile *t, const struct
     bool overlaps = t->pingpong || shares_sm(t);
     double all = overlaps ? MAX(stream, waves * epilogue / 2) + epilogue
                           : stream + waves * epilogue + (waves - 1) * COOPERATION;
-    bool apart = program_is_f8(p) && tile_cluster(t) > 1 && tile_splits(t) == 1 && waves <= FEW_WAVES;
+    bool apart = program_is_f8(p) && tile_cluster(t) > 1 && tile_splits(t) == 1;
     return all * (in_vain(p, t) ? VAIN_COST : 1) * (apart ? CLUSTER_COST : 1);
 }
 

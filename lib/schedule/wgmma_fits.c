@@ -66,6 +66,14 @@ static int accumulators(const struct tile *t)
     return rows * t->bn / 128;
 }
 
+/* Sums of fp8 are there twice, those of a slot and those of all; of a slot that is multiplied by pieces two
+ * pieces, which are 64 rows (promotion.cuh). */
+static int f8_sums(const struct tile *t)
+{
+    bool pieces = t->groups > 1 && tile_splits(t) == 1 && t->bn % 32 == 0;
+    return accumulators(t) + (pieces ? MIN(t->bn / 2, accumulators(t)) : accumulators(t));
+}
+
 /* A thread has rows of one sample where these begin at multiples of 16. */
 static bool mixes_samples(const struct program *p) { return p->sample % 16 && program_samples_columns(p); }
 
@@ -144,9 +152,7 @@ bool wgmma_fits(const struct program *p, const struct tile *t)
     int states = row_state_floats(p),
         most = t->groups > 2 ? MOST_CROWDED_SUMS_AND_STATES : MOST_SUMS_AND_STATES;
     bool room = !states || accumulators(t) <= MAX(most - states, 32);
-    /* Sums of fp8 are there twice: those of a slot, and those of all. */
-    if (program_is_f8(p) &&
-        2 * accumulators(t) > (t->groups > 2 ? MOST_CROWDED_ACCUMULATORS : MOST_ACCUMULATORS))
+    if (program_is_f8(p) && f8_sums(t) > (t->groups > 2 ? MOST_CROWDED_ACCUMULATORS : MOST_ACCUMULATORS))
         return false;
     return fits && room && accumulators(t) <= most_accumulators(p, t);
 }

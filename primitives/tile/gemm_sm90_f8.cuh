@@ -3,10 +3,11 @@
 // wgmma keeps some 14 bits of fp8 sums (ptx/wgmma_f8.cuh): over K = 4096 that is an error of 2 % where it
 // matters. So a consumer multiplies one slot into sums of its own and adds these to its accumulators, as
 // DeepGEMM and CUTLASS do: every 128 k, an error of 2^-13 of the largest addend. It costs a register for each
-// accumulator, hence tiles of at most 192 sums a thread in all, and an instruction for each of them and slot:
-// n / 2 issue slots beside the 2 n clocks of the slot's products, hidden where another consumer, another
-// block, or the consumer itself (promotion.cuh) multiplies meanwhile. So consumers share a tile and take no
-// turns. Scales of blocks of 128 k make some multiplications for each slot, of rows' by columns'.
+// accumulator, or for those of 64 rows where a slot is multiplied by pieces, hence tiles of at most 192 sums
+// a thread in all; and an instruction for each of them and slot: n / 2 issue slots beside the 2 n clocks of
+// the slot's products, hidden where another block, or the consumer itself (promotion.cuh), multiplies
+// meanwhile. So consumers share a tile and take no turns. Scales of blocks of 128 k make some multiplications
+// for each slot, of rows' by columns'.
 #pragma once
 
 #include "ptx/wgmma_f8.cuh"

@@ -83,6 +83,8 @@ static void blocks_gated(struct gemm_rig *r, int acc)
      F8(128, 128, 2, 1, 1, 2)}, \
     {"f8 long sums", 1, 70, 72, 4096, E4, E4, 0, 0, 0, long_sums, 0, {0}, F8(128, 64, 2, 1, 1, 1)}, \
     {"f8 rounds", 1, 520, 328, 656, E4, E4, 0, 0, 0, w8a8, 0, {0}, F8(128, 128, 2, 1, 1, 1)}, \
+    {"f8 high", 1, 600, 392, 656, E4, E5, 0, 0, 0, w8a8_residual, 0, {0}, F8(256, 128, 2, 1, 1, 1)}, \
+    {"f8 high, shared", 1, 600, 392, 400, E4, E4, 0, 0, 0, w8a8, 0, {0}, F8(256, 96, 2, 1, 1, 2)}, \
     {"f8 chosen", 1, 1000, 768, 1024, E4, E4, 0, 0, 0, w8a8, 0, {0}, {0}}, \
     {"f8 blocks", 1, 300, 384, 512, E4, E4, 0, 0, 0, blocks_f32, 0, {0}, F8(128, 128, 2, 1, 1, 1)}, \
     {"f8 blocks widest", 1, 150, 392, 400, E4, E4, 0, 0, 0, blocks_f32, 0, {0}, F8(128, 192, 2, 1, 1, 1)}, \
@@ -96,6 +98,7 @@ static void blocks_gated(struct gemm_rig *r, int acc)
     {"f8 blocks split", 1, 17, 200, 1040, E4, E4, 0, 0, 0, blocks_f32, 0, {0}, F8(64, 64, 1, 4, 1, 1)}, \
     {"f8 blocks shared b", 1, 400, 400, 272, E4, E4, 0, 0, 0, blocks_f32, 0, {0}, F8(128, 192, 2, 1, 2, 1)}, \
     {"f8 blocks rounds", 1, 520, 328, 656, E4, E4, 0, 0, 0, blocks_f32, 0, {0}, F8(128, 128, 2, 1, 1, 1)}, \
+    {"f8 blocks high", 1, 600, 392, 656, E4, E4, 0, 0, 0, blocks_f32, 0, {0}, F8(256, 128, 2, 1, 1, 1)}, \
     {"f8 blocks chosen", 1, 1000, 768, 1024, E4, E4, 0, 0, 0, blocks_f32, 0, {0}, {0}},
 /* clang-format on */
 
