@@ -9,6 +9,7 @@ enum {
     MOST_ODD_ROWS = 1024,  /* up to so many rows one wave more or less decides, and odd tile widths pay;
                               beyond, the card's power and L2 do ("many rows") */
     BAND_ROWS = 1024,      /* rows of A in a raster group, which thus stay in L2 */
+    WAVE_ROWS = 1536,      /* likewise, of many rows, whose waves are squarest then */
     TILE_MOST_BLOCKS = 512 /* the cost of a tail counts the tiles of each block, in an array */
 };
 
