@@ -64,11 +64,27 @@ FAMILIES = {
     "clip_text": of("CLIPTextModel", "CLIPTextConfig", **BERT, eos_token_id=2),
     "clip_vision": of("CLIPVisionModel", "CLIPVisionConfig", **VIT, **PIXELS),
     "dinov2": of("Dinov2Model", "Dinov2Config", hidden_size=64, num_hidden_layers=2, num_attention_heads=4, **PIXELS),
+    "seed_oss": of("SeedOssForCausalLM", "SeedOssConfig", **LLAMA, head_dim=16, pad_token_id=0),
+    "ministral": of("MinistralForCausalLM", "MinistralConfig", **LLAMA, head_dim=16, sliding_window=9, pad_token_id=0),
+    "cohere2": of("Cohere2ForCausalLM", "Cohere2Config", **LLAMA, sliding_window=9, pad_token_id=0),
+    "ernie4_5": of("Ernie4_5ForCausalLM", "Ernie4_5Config", **LLAMA, pad_token_id=0),
+    "hunyuan": of("HunYuanDenseV1ForCausalLM", "HunYuanDenseV1Config", **LLAMA, head_dim=16, pad_token_id=0),
+    "helium": of("HeliumForCausalLM", "HeliumConfig", **LLAMA, head_dim=16, pad_token_id=0),
+    "stablelm": of("StableLmForCausalLM", "StableLmConfig", **LLAMA),
+    "nemotron": of("NemotronForCausalLM", "NemotronConfig", **LLAMA, head_dim=16),
+    "persimmon": of("PersimmonForCausalLM", "PersimmonConfig", **BERT),
+    "gpt_neo": of("GPTNeoForCausalLM", "GPTNeoConfig", vocab_size=128, hidden_size=64, num_layers=2, num_heads=4, window_size=8,
+                  attention_types=[[["global", "local"], 1]], max_position_embeddings=64),
+    "electra": of("ElectraModel", "ElectraConfig", **BERT, embedding_size=64),
+    "albert": of("AlbertModel", "AlbertConfig", **BERT, embedding_size=32),
+    "eurobert": of("EuroBertModel", "EuroBertConfig", **LLAMA, pad_token_id=0),
+    "deit": of("DeiTModel", "DeiTConfig", **VIT, **PIXELS),
+    "dinov3": of("DINOv3ViTModel", "DINOv3ViTConfig", **VIT, **PIXELS, num_register_tokens=2),
 }
 RECORDED = "llama llama31 mistral qwen2 qwen3 gemma gemma2 gemma3 phi3 gpt2 bert vit".split()
 PADDED = ("bert", "llama")  # with an attention_mask, too
-SEEING = {"vit": (3, 32, 32), "clip_vision": (3, 32, 32), "dinov2": (3, 32, 32), "whisper": (16, 48)}  # or hearing
-UNCACHED = {"bert", "distilbert", "roberta", "mpnet", "modernbert", "t5_encoder", "clip_text"}
+SEEING = {"vit": (3, 32, 32), "clip_vision": (3, 32, 32), "dinov2": (3, 32, 32), "deit": (3, 32, 32), "dinov3": (3, 32, 32), "whisper": (16, 48)}  # or hearing
+UNCACHED = {"bert", "distilbert", "roberta", "mpnet", "modernbert", "t5_encoder", "clip_text", "electra", "albert", "eurobert"}
 DECODED = ("llama", "qwen3")  # a token behind a static cache of KEYS, which has PAST
 KEYS, PAST, TOKEN = 16, 7, 77
 
