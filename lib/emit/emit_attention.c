@@ -72,7 +72,7 @@ coda_status emit_attention(struct plan *plan, const struct program *p, const str
     coda_status status = attention_is_empty(a) ? CODA_OK : check(a, s, plan->target.shared_bytes);
     k->symbol = name_kernel(plan, p, s);
     if (!status && k->symbol)
-        print_kernel(&(struct attention_text){"attention", a, s, k, &t, {0}, NULL, plan->target.sms});
+        print_kernel(&(struct attention_text){"attention", a, s, k, &t, {0}, NULL, plan->target.sms, 0});
     if (!status) k->text = arena_string(&plan->arena, text_str(&t));
     bool failed = t.failed || plan->arena.failed;
     text_free(&t);

@@ -17,6 +17,7 @@ struct attention_text {
     int pointer[ATTENTION_USES]; /* of Args; -1: it has none */
     const struct prim *partial;  /* the derivative of the map of scores that the text calls, too; or NULL */
     int sms;                     /* of the target */
+    int parts; /* the pointer to what blocks leave for each other, and 1; 0: there is none */
 };
 
 /* emit_attention_NAME.c: all of a kernel's text, of a program that has queries. */

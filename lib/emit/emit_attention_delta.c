@@ -71,7 +71,7 @@ coda_status emit_attention_delta(struct plan *plan, const struct program *p, con
                                  struct kernel *k)
 {
     struct text t = {0};
-    struct attention_text e = {"attention_delta", NULL, s, k, &t, {0}, NULL, 0};
+    struct attention_text e = {"attention_delta", NULL, s, k, &t, {0}, NULL, 0, 0};
     k->symbol = emit_symbol(plan, p, "coda_attention_delta");
     if (k->symbol && s->grid) print_kernel(&e, p->spec);
     else if (k->symbol) print_nothing(&e);

@@ -54,6 +54,7 @@ void emit_attention_pointers(struct attention_text *e)
     emit_attention_pointer(e, ATTENTION_O);
     for (int i = 0; i < ARRAY_SIZE(beside); i++) emit_attention_pointer(e, beside[i]);
     emit_attention_pointer(e, ATTENTION_BIAS);
+    e->parts = e->a->shares ? emit_use(e->k, &e->a->parts) + 1 : 0;
 }
 
 void emit_attention_maps(struct attention_text *e)
@@ -246,6 +247,9 @@ void emit_attention_beside(struct attention_text *e)
     text_append(t, ", a.extents");
     if (e->pointer[ATTENTION_BIAS] >= 0)
         text_printf(t, ",\n                 a.pointer[%d], &a.of_bias", e->pointer[ATTENTION_BIAS]);
+    if (e->parts)
+        text_printf(t, ",\n                 nullptr, nullptr, static_cast<u8 *>(a.pointer[%d])",
+                    e->parts - 1);
     text_append(t, "}");
 }
 

@@ -59,39 +59,8 @@ int64_t emit_attention_band(const struct attention_text *e)
     return width(a, best);
 }
 
-enum {
-    WHOLE = 100, /* what a tile takes, ... */
-    OF_TWO = 80, /* ... and one of 64 queries, with a warpgroup of two, ... */
-    OF_THREE = 65,
-    WORTH_IT = 97 /* of the time without these */
-};
-
-/* What the busiest block has to do if so many tiles are whole, and then so many small. */
-static int64_t busiest_of(const struct attention_text *e, int64_t whole, int64_t small)
-{
-    int64_t load[MOST_WALKERS] = {0}, most = 0;
-    int share = e->s->tile.bm > 128 ? OF_THREE : OF_TWO;
-    for (int64_t i = 0; i < whole + small; i++) {
-        int64_t at = i % e->sms, walker = i / e->sms % 2 ? e->sms - 1 - at : at;
-        load[walker] += i < whole ? WHOLE : share;
-    }
-    for (int i = 0; i < e->sms; i++) most = MAX(most, load[i]);
-    return most;
-}
-
-/* Tiles are equally long where all queries see all keys: a last round of few of them, or of few whose rows
- * all exist, leaves most blocks idle. As many of a head's last queries are in small tiles as fill it best. */
 int64_t emit_attention_whole(const struct attention_text *e)
 {
-    const struct attention_spec *a = e->a;
-    int64_t bm = e->s->tile.bm, tiles = CEIL_DIV(a->tq, bm), streams = a->batch * a->heads, best = tiles;
-    int64_t sms = e->sms, most = CEIL_DIV(sms, MAX(streams, 1)) + 1;
-    bool may = attention_may_end_small(a, e->s->cluster) && tiles * streams > sms;
-    if (!may || sms > MOST_WALKERS || tiles * streams > MOST_TILES) return tiles;
-    int64_t least = busiest_of(e, tiles * streams, 0) * WORTH_IT / 100;
-    for (int64_t whole = tiles - 1; whole > 0 && whole >= tiles - most; whole--) {
-        int64_t load = busiest_of(e, whole * streams, CEIL_DIV(a->tq - whole * bm, 64) * streams);
-        if (load < least) best = whole, least = load;
-    }
-    return best;
+    if (e->a->shares) return CEIL_DIV(e->a->tq, e->s->tile.bm);
+    return attention_whole(e->a, e->s->tile.bm, e->s->cluster, e->sms, NULL);
 }

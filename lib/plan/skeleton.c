@@ -176,7 +176,8 @@ static bool same_program(const struct program *a, const struct program *b)
 {
     bool same = !program_differs(a, b, FIELD_KIND | FIELD_PLACE | FIELD_NAME);
     for (int i = 0; same && i < a->steps; i++) same = !step_differs(&a->step[i], &b->step[i], FIELD_ALL);
-    for (int i = 0; same && i < a->ports; i++) same = a->port[i].role != USE_SCRATCH;
+    const struct tensor_use *u;
+    for (int i = 0; same && (u = program_use(a, i)); i++) same = u->role != USE_SCRATCH;
     return same && is_plain(a) && is_plain(b);
 }
 

@@ -108,11 +108,12 @@ static void print(const void *spec, struct text *t)
     attention_print(spec, t);
 }
 
-/* The slots of what this run writes of k and v. */
+/* The slots of what this run writes of k and v; what blocks leave for each other. */
 static struct tensor_use *extra(void *spec, int i)
 {
     struct attention_spec *a = spec;
-    return i == 0 && a->appends ? &a->written : NULL;
+    if (i == 0) return a->appends ? &a->written : NULL;
+    return i == 1 && a->shares ? &a->parts : NULL;
 }
 
 static const char *const shown[ATTENTION_USES] = {[ATTENTION_Q] = "q",

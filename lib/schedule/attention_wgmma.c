@@ -132,6 +132,13 @@ int attention_query_slots(const struct attention_spec *a, int cluster)
     return is_carried(a, cluster) && !attention_holds_queries(a, cluster) ? 2 : 1;
 }
 
+/* Of each SM's warpgroups: sums of 128 threads, and four numbers of two rows; a flag. */
+static int64_t parts_bytes(const struct attention_spec *a, int bm, int sms)
+{
+    int64_t columns = CEIL_DIV(a->head_dim, 16) * 16;
+    return (int64_t)sms * (bm / 64) * (128 * 4 * (columns / 2 + 4) + 16);
+}
+
 static struct attention_tile tile(const struct attention_spec *a, const struct attention_terms *on)
 {
     int64_t tiles = tile_alone(a, 1, false, false).blocks;
@@ -141,6 +148,9 @@ static struct attention_tile tile(const struct attention_spec *a, const struct a
     t.cluster = cluster;
     t.blocks *= MAX(t.cluster, 1);
     t.persistent = t.blocks && !t.cluster;
+    if (!on->invariant && !on->base && !cluster && attention_may_end_small(a, 0) &&
+        attention_may_share(a, t.bm, t.bn, on->target->sms))
+        t.parts_bytes = parts_bytes(a, t.bm, on->target->sms);
     return t;
 }
 

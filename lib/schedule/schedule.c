@@ -218,15 +218,20 @@ static void schedule_owns(struct plan *p, const struct plan_options *opt)
 
 /* ---- Memory of main loops ---- */
 
+static struct tensor_use scratch_of(struct plan *p, const struct program *q, int64_t bytes)
+{
+    struct buffer scratch = {.space = SPACE_WORK, .bytes = bytes, .first = -1, .last = -1, .value = -1};
+    return (struct tensor_use){
+        .role = USE_SCRATCH, .buffer = plan_add_buffer(p, scratch), .dtype = CODA_F32, .value = q->root};
+}
+
 /* Behind all that the steps use. */
 static void add_scratch(struct plan *p, struct program *q, int64_t bytes)
 {
-    struct buffer scratch = {.space = SPACE_WORK, .bytes = bytes, .first = -1, .last = -1, .value = -1};
     struct tensor_use *port = ARENA_NEW(&p->arena, struct tensor_use, q->ports + 1);
     if (!port) return;
     if (q->ports) memcpy(port, q->port, sizeof *port * (size_t)q->ports);
-    port[q->ports++] = (struct tensor_use){
-        .role = USE_SCRATCH, .buffer = plan_add_buffer(p, scratch), .dtype = CODA_F32, .value = q->root};
+    port[q->ports++] = scratch_of(p, q, bytes);
     q->port = port;
 }
 
@@ -236,6 +241,10 @@ static coda_status add_scratches(struct plan *p)
         const struct tile *t = &p->schedule[i].tile;
         int64_t bytes = p->program[i].kind == PROGRAM_GEMM ? tile_scratch(&p->program[i], t) : 0;
         if (bytes) add_scratch(p, &p->program[i], bytes);
+        if (p->schedule[i].parts_bytes) {
+            struct attention_spec *a = p->program[i].spec;
+            a->shares = true, a->parts = scratch_of(p, &p->program[i], p->schedule[i].parts_bytes);
+        }
     }
     return p->arena.failed ? fail(CODA_E_MEMORY, "out of memory for %d programs", p->programs) : CODA_OK;
 }

@@ -39,6 +39,7 @@ struct schedule {
                                       ahead of it has ended; until then it reads steady operands
                                       alone, and writes nothing */
     bool reads_early;              /* attention: it does read then */
+    int64_t parts_bytes;           /* attention: memory for parts of the last round's tiles; 0: none */
     bool pdl;                      /* the target has it: every kernel waits for those ahead */
     bool leaves_warp;              /* GEMM: an SM that runs a block has room for a warp of another kernel,
                                       with which ranks meet */

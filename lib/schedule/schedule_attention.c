@@ -32,6 +32,7 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
     s->persistent = t.persistent;
     s->cluster = t.cluster;
     s->residents = t.residents;
+    s->parts_bytes = t.parts_bytes;
     s->grid = t.blocks;
     s->threads = t.threads;
     s->shared_bytes = (int)t.shared_bytes;

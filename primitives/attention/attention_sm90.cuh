@@ -20,6 +20,7 @@
 //
 // Where each query sees all keys, a head's last queries may be in tiles of 64, for which blocks in their last
 // round find time that no whole tile fits in. The first warpgroup has them; the others keep pace.
+// Or all blocks share what a last round of tiles has to do, by blocks of keys: tile_walk.cuh, tile_parts.cuh.
 //
 // Blocks that no query of the tile sees are not visited; only blocks at a border are masked. TMA pads columns
 // to a multiple of 64 and rows past the end with zeros; of the columns products take those of the head, by
@@ -46,6 +47,7 @@
 // score.cuh. With a bias what bias.cuh asks for.
 #pragma once
 #include "attention/tile_loads.cuh"
+#include "attention/tile_parts.cuh"
 #include "attention/tile_steps.cuh"
 #include "attention/tiles.cuh"
 #include "ptx/barrier.cuh"
@@ -147,12 +149,21 @@ template <class Config> struct AttentionConsumer : AttentionSteps<Config> {
         Tiles::meet();
     }
 
-    DEV void write(const OnlineSoftmax &softmax, const View &of, const TileWalk<Tiled> &tile, Element *to,
-                   const AttentionStrides &stride, const AttentionInputs &in)
+    template <class Block>
+    DEV void write(const Block &mine, const OnlineSoftmax &softmax, const View &of,
+                   const TileWalk<Tiled> &tile, Element *to, const AttentionStrides &stride,
+                   const AttentionInputs &in)
     {
         if (Visible<Tiled>::mixed) clear_rows_without_keys(out, of.see, of.query);
+        OnlineSoftmax whole = softmax;
+        if constexpr (Tiled::shares)
+            if (tile.is_part()) {
+                const TileParts<Tiled, columns / 2> parts{
+                    in.parts, {in.extents, Tiled::bn, (i32)mine.count()}, group};
+                if (!parts.join(out, whole, KeyDeal::place(mine), tile.piece())) return;
+            }
         to += Tiles::batch_of(tile) * stride.batch + tile.head * stride.head;
-        write_rows(out, softmax, of.see, of.score, of.query, to, stride.time, in, tile.batch, tile.head);
+        write_rows(out, whole, of.see, of.score, of.query, to, stride.time, in, tile.batch, tile.head);
     }
 
     // One tile after the other.
@@ -171,7 +182,7 @@ template <class Config> struct AttentionConsumer : AttentionSteps<Config> {
                 attend_last(of, b.first);
             }
             if constexpr (cluster > 1) finish_together(softmax, of, tile, to, stride, in);
-            else write(softmax, of, tile, to, stride, in);
+            else write(mine, softmax, of, tile, to, stride, in);
         }
     }
 
@@ -215,7 +226,7 @@ template <class Config> struct AttentionConsumer : AttentionSteps<Config> {
             some = next(tile, mine, to, stride, in), more = some && takes(tile);
             if (!more) {
                 attend_last(of, b.first);
-                write(softmax, of, now, to, stride, in);
+                write(mine, softmax, of, now, to, stride, in);
                 break;
             }
             const View of_next(in, tile, first_row());
@@ -224,7 +235,7 @@ template <class Config> struct AttentionConsumer : AttentionSteps<Config> {
             take_queries();
             Steps::template attend_next<false>(
                 softmax_next, of_next, Tiles::blocks_of(of_next.see, tile).end - 1, of, b.first, factor);
-            write(softmax, of, now, to, stride, in);
+            write(mine, softmax, of, now, to, stride, in);
             clear_out();
             pack_weights<Element>(score, weight);
             softmax = softmax_next;

@@ -9,15 +9,44 @@
 //
 // Behind all these may come tiles of a head's last queries, 64 each, which take part of a whole tile's time:
 // where a last round of whole ones would leave most blocks idle, each has one of them.
+//
+// Or all blocks share the keys of the last round's tiles (Config::shares): the blocks of keys of all of
+// these, one tile's behind the other's, are dealt to them evenly, as a product's slots of K are
+// (tile/pieces.cuh). So one has parts of two tiles at most. Who has a tile's first blocks of keys owns it,
+// and waits in the end for those of lower numbers, which have the others: tile_parts.cuh.
 #pragma once
 #include "attention/visible.cuh"
 
 namespace coda {
 
+struct KeyDeal {
+    i32 whole, blocks, total, walkers; // tiles that nobody shares; blocks of keys of a tile, of all others
+
+    DEV KeyDeal(const AttentionExtents &e, i32 bn, i32 walkers)
+        : whole(e.blocks * e.streams / walkers * walkers), blocks((e.tk + bn - 1) / bn),
+          total((e.blocks * e.streams - whole) * blocks), walkers(walkers)
+    {
+    }
+    DEV i32 begin(i32 place) const { return place * total / walkers; }
+    template <class Block> DEV static i32 place(const Block &mine) { return mine.count() - 1 - mine.index(); }
+    // The first block of keys of a place's first part, or its second one, and the end.
+    DEV KeyBlocks part(i32 place, i32 piece) const
+    {
+        const i32 first = begin(place), end = begin(place + 1), middle = (first / blocks + 1) * blocks;
+        if (piece == 0) return {first, min(middle, end)};
+        return {middle, piece == 1 ? end : middle};
+    }
+};
+
 template <class Config, bool packed = Config::starts> struct TileWalk {
     const AttentionExtents &extents;
     i32 round = 0;
     i32 batch, head, query;
+    u32 part = whole; // of a tile of the last round: its first block of keys and its end, which one it is
+    static constexpr u32 whole = ~0u;
+    DEV bool is_part() const { return Config::shares && part != whole; }
+    DEV i32 piece() const { return part >> 30; }
+    DEV KeyBlocks part_blocks() const { return {(i32)(part & 0x7fff), (i32)(part >> 15 & 0x7fff)}; }
 
     DEV explicit TileWalk(const AttentionInputs &in) : extents(in.extents) {}
     // Steps to this block's next tile; false when there is none.
@@ -26,6 +55,16 @@ template <class Config, bool packed = Config::starts> struct TileWalk {
         i32 walkers = mine.count() / Config::cluster, walker = mine.index() / Config::cluster;
         i32 place = round % 2 ? walkers - 1 - walker : walker;
         i32 tile = round++ * walkers + place;
+        if constexpr (Config::shares) {
+            const KeyDeal deal(extents, Config::bn, walkers);
+            if (tile >= deal.whole) {
+                const i32 turn = is_part() ? piece() + 1 : 0;
+                const KeyBlocks b = deal.part(KeyDeal::place(mine), turn);
+                if (b.first >= b.end) return false;
+                tile = deal.whole + b.first / deal.blocks;
+                part = turn << 30 | (b.end - 1) % deal.blocks + 1 << 15 | b.first % deal.blocks;
+            }
+        }
         if (tile >= extents.blocks * extents.streams)
             return next_small(tile - extents.blocks * extents.streams);
         i32 band = extents.whole.quotient(tile), in = tile - band * (i32)extents.whole.number;

@@ -65,6 +65,8 @@ template <class Config> struct AttentionTiles {
     DEV static i32 batch_of(const TileWalk<Tiled> &tile) { return Tiled::starts ? 0 : tile.batch; }
     DEV static KeyBlocks blocks_of(const Visible<Tiled> &see, const TileWalk<Tiled> &tile)
     {
+        if constexpr (Tiled::shares)
+            if (tile.is_part()) return tile.part_blocks();
         KeyBlocks b = key_blocks<Tiled>(see, tile.query, min(tile.query + bm, see.rows()) - 1);
         if (cluster > 1) {
             const i32 rank = (i32)ptx::cluster_rank(), all = b.end - b.first;

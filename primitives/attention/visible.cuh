@@ -47,6 +47,7 @@ struct AttentionInputs {
     const AttentionExtents &extents;
     const void *bias = nullptr; // bias.cuh
     const AttentionBias *bias_strides = nullptr;
+    u8 *parts = nullptr; // of tiles: tile_parts.cuh
 };
 
 // Queries of each sequence; packed, of all.

@@ -1,6 +1,6 @@
 /*
- * gpu_delays.c -- attention whose keys are shared by the blocks of a cluster has the same bits, whichever of
- * its blocks and warps come first.
+ * gpu_delays.c -- attention whose keys are shared by the blocks of a cluster, or by all in a last round of
+ * tiles, has the same bits, whichever of its blocks and warps come first.
  *
  * On the emulator each launch draws who runs next, and which warps or blocks seldom do. On a GPU the kernels
  * are compiled with delays: whoever arrives at a barrier, or waits for one, sleeps now and then for a time
@@ -25,6 +25,7 @@ static const struct attention_case cases[] = {
     {"delayed split fp8", CODA_F16, 1, 2, 1600, 8, 1, 64, true, 0, .align = 2, .lse = true,
      .keys = CODA_F8E4M3},
     {"delayed parts", CODA_F16, 1, 70, 1100, 1, 1, 64, true, 0, .align = 2, .lse = true},
+    {"delayed shared tiles", CODA_BF16, 1, 250, 300, 67, 67, 72, .align = 2},
 };
 
 /* The names of ptx/ that the kernels call become those of functions that may sleep first. */

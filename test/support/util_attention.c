@@ -83,7 +83,10 @@ const struct attention_case attention_cases[] = {
     {"head 40", BF16, 2, 200, 333, 3, 3, 40, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
     {"head 64", BF16, 2, 1030, 1030, 3, 3, 64, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
     {"head 72", BF16, 2, 300, 300, 3, 3, 72, false, 0, false, LAYOUT_PACKED, 0, 0, .align = 0},
-    {"head 72 small tiles", F16, 4, 630, 130, 11, 11, 72, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"head 72 small tiles", F16, 4, 630, 130, 11, 11, 72, false, 0, false, LAYOUT_ROWS, 0, 0, .base = true},
+    {"shared tiles", BF16, 2, 400, 1500, 23, 23, 72, false, 0, false, LAYOUT_ROWS, 0, 0, .stepped = true},
+    {"shared tiles f16", F16, 1, 330, 700, 70, 10, 64, false, 0, false, LAYOUT_HEADS, 8, 0, .lse = true},
+    {"shared tiles of two", BF16, 1, 200, 900, 70, 35, 128, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
     {"small tiles", BF16, 2, 630, 130, 22, 2, 64, false, 0, false, LAYOUT_HEADS, 8, 0, .align = 0,
      .lse = true},
     {"steps", BF16, 2, 260, 900, 3, 3, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .stepped = true},
@@ -91,7 +94,7 @@ const struct attention_case attention_cases[] = {
     {"steps of grouped heads", F16, 1, 330, 650, 4, 2, 80, false, 0, false, LAYOUT_ROWS, 0, 0,
      .stepped = true},
     {"steps of small tiles", BF16, 3, 320, 780, 15, 15, 64, false, 0, false, LAYOUT_ROWS, 0, 0,
-     .stepped = true},
+     .stepped = true, .base = true},
     {"steps of large scores", F16, 3, 320, 780, 15, 15, 64, false, 0, false, LAYOUT_ROWS, 0, 0,
      .stepped = true},
     {"steps causal", BF16, 1, 400, 700, 2, 2, 72, true, 0, false, LAYOUT_ROWS, 0, 0, .stepped = true},
@@ -652,6 +655,8 @@ coda_status attention_emit(struct attention_rig *r, const struct attention_case 
     r->plan.target = attention_target;
     if (!sm90) r->plan.target.features = 0;
     schedule_attention(&r->s, &r->p, &(struct plan_options){.target = r->plan.target, .base = c->base});
+    r->attention.shares = r->s.parts_bytes > 0;
+    r->attention.parts = (struct tensor_use){.role = USE_SCRATCH, .buffer = ATTENTION_USES};
     bool empty = attention_is_empty(&r->attention);
     if (empty && sm90) r->s.attention = &attention_wgmma;
     if (sm90 && r->s.attention->fallback)

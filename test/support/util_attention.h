@@ -79,7 +79,8 @@ struct attention_rig {
     struct schedule s;
     struct kernel k;
 };
-/* On Hopper's units, or on any GPU; fails if the former do not take it. */
+/* On Hopper's units, or on any GPU; fails if the former do not take it. What blocks leave for each other is
+ * behind the uses: buffer ATTENTION_USES, of s.parts_bytes. */
 coda_status attention_emit(struct attention_rig *r, const struct attention_case *c, bool sm90);
 
 /* gpu_attention.c: so many launches of Hopper's kernel, with `before` ahead of its text, give the same bits,
