@@ -62,5 +62,6 @@ int64_t emit_attention_band(const struct attention_text *e)
 int64_t emit_attention_whole(const struct attention_text *e)
 {
     if (e->a->shares) return CEIL_DIV(e->a->tq, e->s->tile.bm);
-    return attention_whole(e->a, e->s->tile.bm, e->s->cluster, e->sms, NULL);
+    bool small = attention_may_end_small(e->a, e->s->cluster);
+    return attention_whole(e->a, e->s->tile.bm, small, e->sms, NULL);
 }

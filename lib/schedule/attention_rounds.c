@@ -28,11 +28,11 @@ static int64_t busiest_of(int64_t sms, int bm, int64_t whole, int64_t small)
 
 /* Tiles are equally long where all queries see all keys: a last round of few of them, or of few whose rows
  * all exist, leaves most blocks idle. As many of a head's last queries are in small tiles as fill it best. */
-int64_t attention_whole(const struct attention_spec *a, int bm, int cluster, int sms, int64_t *load)
+int64_t attention_whole(const struct attention_spec *a, int bm, bool small, int sms, int64_t *load)
 {
     int64_t tiles = CEIL_DIV(a->tq, bm), streams = a->batch * a->heads, best = tiles;
     int64_t most = CEIL_DIV(sms, MAX(streams, 1)) + 1;
-    bool may = attention_may_end_small(a, cluster) && tiles * streams > sms;
+    bool may = small && tiles * streams > sms;
     if (!may || sms > MOST_WALKERS || tiles * streams > MOST_TILES) return tiles;
     int64_t all = busiest_of(sms, bm, tiles * streams, 0), least = all * WORTH_IT / 100;
     if (load) *load = all;
@@ -49,7 +49,7 @@ bool attention_may_share(const struct attention_spec *a, int bm, int bn, int sms
 {
     int64_t tiles = CEIL_DIV(a->tq, bm) * a->batch * a->heads, load = 0;
     int64_t blocks = CEIL_DIV(a->tk, bn);
-    attention_whole(a, bm, 0, sms, &load);
+    attention_whole(a, bm, true, sms, &load);
     bool counts = blocks * sms <= INT32_MAX / sms && blocks < 1 << 15; /* in so many bits */
     return load && counts && (tiles * WHOLE + sms - 1) / sms + OF_PARTS < load * WORTH_IT / 100;
 }
