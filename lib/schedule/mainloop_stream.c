@@ -16,6 +16,7 @@ enum {
     NARROW_GROUPS = 4,   /* GEMV: of weights of 8 bits: fours of warps, two teams of a short row, ... */
     NARROW_PIECE = 8192, /* ... elements of a row, so that a lane has one run of a piece, ... */
     NARROW_PIECES = 2,   /* ... and pieces of a row of A */
+    SHORT_PIECE = 5632,  /* elements of 8 bits of a row, two pairs of which have a slot */
     SKINNY_ROWS = 8,     /* up to these rows SKINNY is faster than wgmma; up to 16 as fast */
     SKINNY_PIECE = 1024, /* SKINNY: elements of each of 8 rows of B that a slot holds */
     WARP = 32,           /* threads */
@@ -113,12 +114,20 @@ int stream_segment_floats(const struct program *p, const struct tile *t, int col
     return stream_folds_segments(p) ? (quads + (quads + unit - 2) / unit + 1) * each + 4 : 0;
 }
 
+/* Pairs of rows of B that a slot of GEMV has. A wait and a release take a warp as long as the products of a
+ * short row of bytes: so both pairs of a quad share them. */
+static int gemv_pairs(const struct program *p, const struct tile *t)
+{
+    return program_has_narrow_b(p) && t->bk <= SHORT_PIECE ? 2 : 1;
+}
+
 /* Quads of columns are shared out; each warp of a team has sums of its own. */
 static struct footprint gemv_footprint(const struct program *p, const struct tile *t)
 {
     int columns = stream_columns(p, t, 1), warps = 4 * t->groups;
     int sums = gemv_team(p, t) * (int)p->dim[1] * columns + warps * (1 + state_floats(p));
-    return stream_footprint(p, t, 2 * weight_bytes(p) * t->bk, sums + stream_segment_floats(p, t, columns));
+    int slot = gemv_pairs(p, t) * 2 * weight_bytes(p) * t->bk;
+    return stream_footprint(p, t, slot, sums + stream_segment_floats(p, t, columns));
 }
 
 /* The sums of each warp for a unit, and then those of all. */
@@ -203,7 +212,7 @@ static int gemv_teams(const struct program *p, const struct tile *t)
 static int gemv_slots(const struct program *p, const struct tile *t)
 {
     int teams = gemv_teams(p, t);
-    return teams > 1 && program_has_narrow_b(p) ? 2 * teams : teams;
+    return teams > 1 && program_has_narrow_b(p) ? 2 * teams / gemv_pairs(p, t) : teams;
 }
 
 /* Bytes that may be on their way at one time: as many as memory brings in the time of a trip; fewer where a
@@ -220,7 +229,7 @@ static int window_bytes(const struct program *p, const struct tile *t)
 static int window(const struct program *p, const struct tile *t)
 {
     int bytes = window_bytes(p, t),
-        slot = (t->mainloop == &mainloop_skinny ? 16 : 2 * weight_bytes(p)) * t->bk;
+        slot = (t->mainloop == &mainloop_skinny ? 16 : gemv_pairs(p, t) * 2 * weight_bytes(p)) * t->bk;
     int slots = MAX((bytes + slot / 2) / slot, 2);
     return slots < t->stages ? slots : 0;
 }
@@ -388,7 +397,8 @@ void stream_print_segments(const struct program *p, const struct schedule *s, st
 static void gemv_print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
     stream_print_config(p, s, t);
-    text_printf(t, "    static constexpr int team = %d;\n", gemv_team(p, &s->tile));
+    text_printf(t, "    static constexpr int team = %d, pairs = %d;\n", gemv_team(p, &s->tile),
+                gemv_pairs(p, &s->tile));
     stream_print_segments(p, s, t);
 }
 

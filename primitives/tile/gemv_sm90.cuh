@@ -48,7 +48,10 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
     static constexpr int team = Config::team, teams = warps / team;
     static_assert(warps % team == 0 && (teams == 1 || (pieces == 1 && runs == 1)));
 
-    using Ring = StreamRing<Config::stages, Runs::slot_bytes, Config::window>;
+    static constexpr int pairs = Config::pairs; // of rows that a slot has: one, or those of a quad
+    static_assert(pairs == 1 || narrow);
+
+    using Ring = StreamRing<Config::stages, pairs * Runs::slot_bytes, Config::window>;
     struct Shared {
         Ring ring;
         float sums[team][rows][Quads::most_quads][4];
@@ -80,16 +83,18 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         auto at = Ring::producer();
         if (!Config::early) ptx::grid_wait();
 #pragma unroll 1
-        for (int i = 4 * Quads::first(block.index()); i < 4 * Quads::first(block.index() + 1); i += 2) {
-            const int column = Spot::of(i / 4).at(i / 2 % 2, 0);
+        for (int i = 4 * Quads::first(block.index()); i < 4 * Quads::first(block.index() + 1); i += 2 * pairs)
             for (int piece = 0; piece < pieces; piece++, at.next()) {
-                const u32 bytes = Runs::size * Runs::length(piece), bar = s.ring.expect(at, 2 * bytes);
+                const u32 bytes = Runs::size * Runs::length(piece),
+                          bar = s.ring.expect(at, 2 * pairs * bytes);
                 const u32 to = ptx::shared_address(s.ring.data[at.slot]);
-                const int row = Quads::row_of(column), next = Quads::row_of(column + Columns::step);
-                ptx::bulk_load_once(to, row_at(row) + piece * Config::bk, bytes, bar);
-                ptx::bulk_load_once(to + Runs::row_bytes, row_at(next) + piece * Config::bk, bytes, bar);
+#pragma unroll
+                for (int n = 0; n < 2 * pairs; n++) {
+                    const int row = Spot::of(i / 4).at((i + n) / 2 % 2, 0) + n % 2 * Columns::step;
+                    const Weight *const from = row_at(Quads::row_of(row)) + piece * Config::bk;
+                    ptx::bulk_load_once(to + n * Runs::row_bytes, from, bytes, bar);
+                }
             }
-        }
     }
 
     // ---- Consumers ----
@@ -151,12 +156,15 @@ template <class Config, class Epilogue, class Block> struct GemvSm90 {
         auto at = Ring::consumer();
 #pragma unroll 1
         for (int i = warp / team; i < quads; i += teams) {
-            if constexpr (teams > 1) at = Ring::Cursor::after((u32)(2 * i));
+            if constexpr (teams > 1) at = Ring::Cursor::after((u32)(2 / pairs * i));
             Sums sum[2] = {};
 #pragma unroll
-            for (int n = 0; n < 2 * pieces; n++, at.next()) {
+            for (int n = 0; n < 2 / pairs * pieces; n++, at.next()) {
                 s.ring.wait(at);
-                Runs::multiply(sum[n / pieces], x, n % pieces, s.ring.data[at.slot]);
+#pragma unroll
+                for (int m = 0; m < pairs; m++)
+                    Runs::multiply(sum[m + n / pieces], x, n % pieces,
+                                   s.ring.data[at.slot] + m * Runs::slot_bytes);
                 s.ring.release(at);
             }
             float both[2][2];
