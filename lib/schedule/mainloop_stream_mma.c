@@ -148,7 +148,7 @@ static int passes(const struct program *p, const struct tile *t)
 static int pass_tiles(const struct program *p, const struct tile *t)
 {
     int all = tiles(p, t), turns = passes(p, t);
-    int step = STEP_TILES * CHUNK / t->bk;
+    int step = turns > 1 ? 2 : STEP_TILES * CHUNK / t->bk; /* several passes are as equal as pairs can be */
     return is_packed(p) ? CEIL_DIV(all, step * turns) * step : CEIL_DIV(all, turns);
 }
 

@@ -64,8 +64,9 @@ template <class Config, class Epilogue> struct StreamMma {
     static_assert(span % depth == 0 && (parts % depth == 0 || depth % parts == 0) &&
                   step_tiles % at_once == 0);
     static constexpr int most_tiles = (Quads::most_quads + 3) / 4, passes = Config::passes;
-    static constexpr int whole = 16 / runs * passes, // tiles that pass_tiles is a multiple of, in all passes
-        pass_tiles = packed ? (most_tiles + whole - 1) / whole * (16 / runs)
+    static constexpr int even = passes > 1 ? 2 : 16 / runs, // tiles that pass_tiles is a multiple of
+        whole = even * passes,
+        pass_tiles = packed ? (most_tiles + whole - 1) / whole * even
                             : (most_tiles + passes - 1) / passes, // of a block
         own_tiles = (pass_tiles + span - 1) / span * step_tiles;  // of a warp
     // What all blocks have; of more passes the last one may have fewer.
