@@ -24,6 +24,7 @@ perf-tuned: ## tunes every product, forty tiles each: is the price right? (minut
 	done; exit $${bad:-0}
 perf-torch: $(PACKAGE)/.made ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax', MARLIN=, LLAMA=)
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
+	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/sustained.py
 	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/serving.py
 	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/families.py
 	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/quant_peers.py $(if $(MARLIN),--marlin $(MARLIN)) $(if $(LLAMA),--llama $(LLAMA))
