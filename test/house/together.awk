@@ -60,7 +60,7 @@ within {
     own = line ~ /^static / || line ~ /^typedef / && !header
     if (match(line, /(struct|union) [A-Za-z0-9_]+ {/)) name(last_word(substr(line, RSTART, RLENGTH)), 1)
     else if (match(line, /\(\*[A-Za-z0-9_]+\)/)) name(substr(line, RSTART + 2, RLENGTH - 3), own)
-    else if (line ~ /\(/) name(last_word(before(line, "\\(")), own)
+    else if (line ~ /\(/) name(last_word(before(line, "[[=(;{]")), own)
     else {
         n = split(line, part, ",")
         for (i = 1; i <= n; i++) name(last_word(before(part[i], "[[=;{]")), own)
