@@ -76,7 +76,9 @@ template <class Config> struct AttentionSplit : SplitParts<Config> {
     DEV void load(Cursor &at, const TensorMap &map, const Item &item, const Copies &copies) const
     {
         const u32 bar = full(at.slot);
-        if (!alone) ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
+        // Who has no copy does not wait: one that looked late could find the slot given back once more.
+        const bool waits = !alone && (lane == 0 || Copies::count > 1);
+        if (waits) ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
         if (lane == 0) ptx::mbarrier_arrive_expect(bar, boxes * asked * swizzle_row);
         if (Copies::count > 1) __syncwarp();
         copies.run(item.batch, [&](i32 row, i32 time, i32 batch) {
