@@ -64,7 +64,7 @@ static const struct name steps = {"delta", "Delta", "coda_delta"},
 
 static void print_config(const struct delta_spec *s, const struct schedule *of, struct text *t)
 {
-    static const struct recurrent_type types[] = {{DELTA_Q, "T"},         {DELTA_DECAY, "Decay"},
+    static const struct recurrent_type types[] = {{DELTA_K, "T"},         {DELTA_DECAY, "Decay"},
                                                   {DELTA_BETA, "Beta"},   {DELTA_BEFORE, "Before"},
                                                   {DELTA_AFTER, "After"}, {DELTA_STARTS, "Index"}};
     static const int flags[] = {DELTA_O, DELTA_BEFORE, DELTA_AFTER};
@@ -75,6 +75,7 @@ static void print_config(const struct delta_spec *s, const struct schedule *of, 
     text_printf(t, "    typedef %s Gain;\n", s->gated ? emit_dtype(s->gain.dtype) : "float");
     emit_constant(t, "bool", "by_row", s->by_row);
     emit_constant(t, "bool", "norm", s->norm);
+    emit_constant(t, "bool", "with_p", s->with_p);
     emit_constant(t, "i32", "keys", s->keys);
     emit_constant(t, "i32", "values", s->values);
     emit_constant(t, "i32", "heads", s->heads);

@@ -29,14 +29,15 @@ static void add_prepare(struct writer *w)
 {
     struct delta_spec *s = w->p->spec;
     const int root = w->p->root, *in = w->gr->g->node[root].in;
-    static const int reads[] = {DELTA_Q, DELTA_K, DELTA_DECAY, DELTA_BETA};
+    static const int reads[] = {DELTA_K, DELTA_DECAY, DELTA_BETA, DELTA_Q};
     s->prepared = true;
+    s->with_p = delta_prepares_p(s, &w->gr->opt->target);
     s->use[DELTA_DECAY] = prepared(w, USE_OPERAND, delta_prepared_bytes(s));
     s->use[DELTA_BETA] = absent;
     struct group *prepare = group_new(w->gr, PROGRAM_OWN, root);
     if (!prepare) return;
     prepare->p.own = &own_delta_prepare;
-    for (int i = 0; i < ARRAY_SIZE(reads); i++)
+    for (int i = 0; i < ARRAY_SIZE(reads) - !s->with_p; i++)
         refuse_note(w->gr, prepare, in[reads[i]], REASON_OWN_READS, root, 0, 0);
 }
 
@@ -150,7 +151,9 @@ static void read_prepare(struct writer *w)
     struct delta_prepare_spec *s = w->p->spec;
     memcpy(s->of.use, s->use, sizeof s->use);
     read_rule(w, &s->of);
+    s->of.with_p = delta_prepares_p(&s->of, &w->gr->opt->target);
     memcpy(s->use, s->of.use, sizeof s->use);
+    if (!s->of.with_p) s->use[DELTA_Q] = absent;
     s->use[DELTA_V] = s->use[DELTA_BEFORE] = absent;
     s->use[DELTA_O] = prepared(w, USE_RESULT, delta_prepared_bytes(&s->of));
     for (int i = 0; i < DELTA_USES; i++) s->of.use[i] = absent;

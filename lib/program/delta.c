@@ -33,12 +33,23 @@ bool delta_prepares(const struct delta_spec *s, bool invariant, const struct tar
            extent_reaches(s->time, mul_counts(DELTA_LEAST_CHUNK, is_packed(s) ? s->sequences : 1));
 }
 
+bool delta_prepares_p(const struct delta_spec *s, const struct target *t)
+{
+    int64_t blocks = mul_counts(s->heads, s->values / (2 * DELTA_SLICE));
+    return s->values % (2 * DELTA_SLICE) || !extent_reaches(mul_counts(s->sequences, blocks), t->sms);
+}
+
+static int64_t of_token(const struct delta_spec *s)
+{
+    return (s->with_p ? DELTA_PREPARED_P : DELTA_PREPARED) / DELTA_CHUNK;
+}
+
 /* As if all sequences had their last chunk in part, but without a division: a polynomial. */
 int64_t delta_prepared_bytes(const struct delta_spec *s)
 {
     int64_t rows = is_packed(s) ? add_counts(s->time, mul_counts(DELTA_CHUNK, s->sequences))
                                 : mul_counts(s->sequences, add_counts(s->time, DELTA_CHUNK));
-    return mul_counts(mul_counts(rows, s->heads), DELTA_PREPARED / DELTA_CHUNK);
+    return mul_counts(mul_counts(rows, s->heads), of_token(s));
 }
 
 struct delta_spec delta_of_prepare(const struct delta_prepare_spec *s)
@@ -50,7 +61,7 @@ struct delta_spec delta_of_prepare(const struct delta_prepare_spec *s)
 
 static int64_t chunk_bytes(const struct delta_spec *s)
 {
-    return mul_counts(mul_counts(rows_of(s), s->heads), DELTA_PREPARED / DELTA_CHUNK);
+    return mul_counts(mul_counts(rows_of(s), s->heads), of_token(s));
 }
 
 /* ---- Their work ---- */
@@ -94,6 +105,7 @@ static void print(const void *spec, struct text *t)
     text_printf(t, " scale=%a%s", (double)s->scale, s->by_row ? " by_row" : "");
     if (s->norm) text_printf(t, " norm eps=%a", (double)s->eps);
     if (s->prepared) text_append(t, " prepared");
+    if (s->with_p) text_append(t, " with P");
     if (s->gates) text_printf(t, " gates factor=%a", (double)s->factor);
     if (s->gated) text_printf(t, " gated inv_n=%a eps=%a", (double)s->inv_n, (double)s->norm_eps);
 }
@@ -128,16 +140,17 @@ static int64_t prepare_bytes(const void *spec)
     const struct delta_spec s = delta_of_prepare(spec);
     int64_t keys = mul_counts(rows_of(&s), mul_counts(s.key_heads, s.keys)),
             gates = mul_counts(rows_of(&s), s.heads);
-    int64_t all = add_counts(chunk_bytes(&s), mul_counts(2, dtype_bytes(s.use[DELTA_K].dtype, keys)));
+    int64_t all =
+        add_counts(chunk_bytes(&s), mul_counts(s.with_p ? 2 : 1, dtype_bytes(s.use[DELTA_K].dtype, keys)));
     all = add_counts(all, dtype_bytes(s.use[DELTA_DECAY].dtype, gates));
     return add_counts(all, dtype_bytes(s.use[DELTA_BETA].dtype, gates));
 }
 
-/* k k^T and q k^T of a chunk. */
+/* k k^T of a chunk, and q k^T. */
 static double prepare_flops(const void *spec)
 {
     const struct delta_spec s = delta_of_prepare(spec);
-    return 4.0 * DELTA_CHUNK * (double)rows_of(&s) * (double)s.heads * (double)s.keys;
+    return (s.with_p ? 4.0 : 2.0) * DELTA_CHUNK * (double)rows_of(&s) * (double)s.heads * (double)s.keys;
 }
 
 static void print_prepare(const void *spec, struct text *t)

@@ -17,15 +17,18 @@ enum {
     MOST_RESIDENTS = 8,
     MOST_BLOCKS = 1 << 30,
     CHUNK = DELTA_CHUNK,
-    MOST_KEYS = 128,   /* whose states fit into registers */
-    SLICE = 32,        /* columns of a block, or twice as many */
-    MMA = 16,          /* columns of a warp */
-    MAKERS = 4,        /* warps besides */
-    PIECE = 8,         /* elements of 16 bytes */
-    GROUP = 128,       /* threads that wgmma takes */
-    RING = 3,          /* chunks whose operands are there, or come, by wgmma */
-    PREPARERS = 5,     /* blocks of an SM that prepare a head each */
-    PAIR_PREPARERS = 3 /* and two */
+    MOST_KEYS = 128,              /* whose states fit into registers */
+    SLICE = 32,                   /* columns of a block, or twice as many */
+    MMA = 16,                     /* columns of a warp */
+    MAKERS = 4,                   /* warps besides */
+    PIECE = 8,                    /* elements of 16 bytes */
+    GROUP = 128,                  /* threads that wgmma takes */
+    RING = 3,                     /* chunks whose operands are there, or come, by wgmma */
+    PREPARERS = 7,                /* blocks of an SM that prepare a head each, ... */
+    P_PREPARERS = 5,              /* ... and P, too, ... */
+    PAIR_PREPARERS = 3,           /* ... of two heads */
+    FACTORS = 4 * 4 * CHUNK + 16, /* bytes of DeltaFactors, ... */
+    NUMBERS = 11 * 4 * CHUNK + 16 /* ... and of DeltaChunk::Numbers */
 };
 
 static bool has(const struct delta_spec *s, int use) { return s->use[use].buffer >= 0; }
@@ -104,35 +107,37 @@ static void schedule_chunks(struct schedule *s, const struct delta_spec *of, con
 static int prepared_bytes(const struct delta_spec *s, int slice)
 {
     int keys = 2 * CHUNK * (int)s->keys, stage = keys + (has(s, DELTA_O) ? keys : 1024);
-    stage += 2 * CHUNK * slice + 3 * 2 * CHUNK * CHUNK + 4 * 4 * CHUNK + 16;
-    int bytes = RING * (int)CEIL_DIV(stage, 1024) * 1024 + 2 * RING * 8;
+    stage += 2 * CHUNK * slice + 3 * 2 * CHUNK * CHUNK + (s->with_p ? FACTORS : NUMBERS);
+    int bytes = RING * (int)CEIL_DIV(stage, 1024) * 1024 + 3 * RING * 8;
     return (int)CEIL_DIV(bytes, 1024) * 1024;
 }
 
-/* Two warpgroups of a block share what is brought, and wait for each other's products: worth while where
- * there is a block for each SM. */
+/* Two warpgroups of a block share what is brought, and P, and wait for each other's products: worth while
+ * where there is a block for each SM. A block takes as many slices as its SM has to. */
 static void schedule_prepared(struct schedule *s, const struct delta_spec *of, const struct target *t)
 {
-    bool wide = of->values % (2 * DELTA_SLICE) == 0 && blocks_of(of, 2 * DELTA_SLICE) >= t->sms &&
-                prepared_bytes(of, 2 * DELTA_SLICE) <= t->shared_bytes;
-    int slice = wide ? 2 * DELTA_SLICE : DELTA_SLICE;
+    int slice = of->with_p ? DELTA_SLICE : 2 * DELTA_SLICE;
     s->tile.bm = slice;
     s->chunk = CHUNK;
     s->tile.stages = RING;
     s->threads = GROUP * (slice / DELTA_SLICE + 1);
     s->shared_bytes = prepared_bytes(of, slice);
-    s->grid = MIN(blocks_of(of, slice), MOST_BLOCKS);
+    s->grid = MIN(blocks_of(of, slice), t->sms);
 }
 
 /* Heads of a block: DeltaPrepare::together. */
-static int prepared_together(const struct delta_spec *s) { return s->heads / s->key_heads % 2 ? 1 : 2; }
+static int prepared_together(const struct delta_spec *s)
+{
+    return s->with_p && s->heads / s->key_heads % 2 == 0 ? 2 : 1;
+}
 
 /* DeltaPrepare::Shared. */
 static int preparing_bytes(const struct delta_spec *s)
 {
-    int keys = 2 * 2 * CHUNK * (int)s->keys, made = 3 * 2 * CHUNK * CHUNK, together = prepared_together(s);
-    int diagonal = CHUNK / MMA * 4 * MMA * MMA, numbers = 11 * 4 * CHUNK + 16, factors = 4 * CHUNK;
-    int bytes = MAX(keys, together * made) + together * (diagonal + numbers + factors);
+    int keys = (s->with_p ? 2 : 1) * 2 * CHUNK * (int)s->keys, made = 3 * 2 * CHUNK * CHUNK;
+    int diagonal = CHUNK / MMA * 4 * MMA * MMA, factors = s->with_p ? 4 * CHUNK : MMA,
+        together = prepared_together(s);
+    int bytes = MAX(keys, together * made) + together * (diagonal + NUMBERS + factors);
     return (int)CEIL_DIV(bytes, 1024) * 1024;
 }
 
@@ -148,7 +153,7 @@ void schedule_delta_prepare(struct schedule *s, const struct program *q, const s
     s->chunk = CHUNK;
     s->tile.stages = 1;
     s->threads = GROUP * together;
-    s->residents = together == 1 ? PREPARERS : PAIR_PREPARERS;
+    s->residents = together == 2 ? PAIR_PREPARERS : of.with_p ? P_PREPARERS : PREPARERS;
     s->shared_bytes = preparing_bytes(&of);
     s->grid = MIN(mul_counts(parts, of.heads / together), MOST_BLOCKS);
 }

@@ -1,68 +1,44 @@
-// delta_chunks_sm90.cuh -- the gated delta rule by chunks on Hopper, where delta_prepare.cuh has left T and P
-// of all chunks: what is left depends on states. A warpgroup has 64 columns of a head's, in registers, in
-// fp32, from the first chunk to the last, and makes all products by wgmma, transposed as delta_chunks.cuh has
-// them: the results of one are the operand of the next, and no warp hands anything on to another one. While
-// q S is multiplied the warpgroup is at N, and while P N is, at the state behind the chunk, of which the next
-// chunk's keys see each half as soon as it is there. T and P are 0 above their diagonals, so that products of
-// 32 columns are six of eight. Four more warps bring what comes next, and store o.
+// delta_chunks_sm90.cuh -- the gated delta rule by chunks on Hopper, where delta_prepare.cuh has left T of
+// all chunks, and perhaps P: what is left depends on states. A warpgroup (delta_carry_sm90.cuh) has 64
+// columns of a head's, in registers, in fp32, from the first chunk to the last, and makes all products by
+// wgmma, transposed as delta_chunks.cuh has them: the results of one are the operand of the next. Four more
+// warps bring what comes next, make P if that is not prepared, and store o. A block takes one item after
+// the other, of which the next one's operands come while the last one is at work.
 //
 // What is prepared lies in the place of `decay`.
 //
 // Whoever writes an element of `after` has read it of `before`: both may be one memory.
 //
 // Config: as delta.cuh has it, of T bf16, by_row false; i32 slice (columns of a block, 64 or 128), ring
-// (chunks whose operands are there, or come).
+// (chunks whose operands are there, or come); bool with_p (P is prepared).
 #pragma once
-#include "attention/fragment.cuh"
-#include "ptx/barrier.cuh"
-#include "ptx/wgmma.cuh"
-#include "recurrent/delta_prepare.cuh"
+#include "recurrent/delta_carry_sm90.cuh"
 
 namespace coda {
 
-template <class Config> struct DeltaChunksSm90 {
-    typedef DeltaChunk<Config> Chunk;
-    typedef DeltaCarry<Config> Carry;
-    typedef DeltaSolve<Config> Solve;
-    typedef DeltaTensors<Config> Tensors;
-    typedef DeltaPrepared<typename Config::T> Prepared;
-    typedef typename Chunk::T T;
-    typedef typename Chunk::Piece Piece;
-    typedef typename Carry::State State;
-    typedef typename Carry::Tokens Tokens;
-    typedef typename Carry::Operands Operands;
-    typedef float Sum[Chunk::chunk / 2]; // of 64 values and a chunk's tokens
-    static constexpr i32 halves = Chunk::keys / 64;
-    static constexpr i32 keys = Chunk::keys, chunk = Chunk::chunk, blocks = Chunk::blocks;
-    static constexpr i32 slice = Config::slice, groups = slice / 64, stages = Config::ring;
-    static constexpr i32 threads = 128 * (groups + 1);
-    static constexpr i32 carry_registers = 224, other_registers = 56; // where there are three warpgroups
-    static constexpr i32 eight_rows = 1024, part_bytes = Chunk::Keys::part_bytes;
-    static_assert(slice % 64 == 0 && stages >= 2 && Chunk::Keys::row_bytes == 128);
-
-    static constexpr i32 asked = Config::o ? chunk * keys : 512; // elements of q
-    struct alignas(1024) Stage {
-        T k[chunk * keys], q[asked], v[chunk * slice];               // then o
-        T high[chunk * chunk], low[chunk * chunk], p[chunk * chunk]; // with zeros
-        DeltaFactors factors;
-    };
-    struct Shared {
-        Stage stage[stages];
-        u64 full[stages], empty[stages];
-    };
-    static constexpr i32 shared_bytes = sizeof(Shared);
-
-    struct Place {
-        u32 sequence;
-        i32 head, column; // the first of the slice
-        i64 batch;
-    };
+template <class Config> struct DeltaChunksSm90 : DeltaCarrySm90<Config> {
+    typedef DeltaCarrySm90<Config> Base;
+    typedef DeltaPrepare<Config> Prepare;
+    typedef DeltaRead<Config> Read;
+    typedef typename Base::Chunk Chunk;
+    typedef typename Base::Tensors Tensors;
+    typedef typename Base::Prepared Prepared;
+    typedef typename Base::Numbers Numbers;
+    typedef typename Base::T T;
+    typedef typename Base::Piece Piece;
+    typedef typename Base::Place Place;
+    typedef typename Base::Item Item;
+    typedef typename Base::Stage Stage;
+    typedef typename Base::Slot Slot;
+    typedef typename Base::Shared Shared;
+    using Base::halves, Base::keys, Base::chunk, Base::slice, Base::groups, Base::stages, Base::threads;
+    using Base::items, Base::item, Base::wait, Base::arrive;
+    using Base::makes_p, Base::matrix_bytes, Base::part_bytes, Base::shared_bytes;
 
     // ---- Warps that bring operands ----
 
     typedef DeltaPieces<Chunk> Pieces;
-    static constexpr i32 factor_pieces = sizeof(DeltaFactors) / 16;
-    static constexpr i32 matrix_bytes = sizeof(T) * chunk * chunk;
+    static constexpr i32 number_pieces = sizeof(Numbers) / 16;
     DEV static void bring_made(const Prepared *made, const Pieces &of, Stage &to)
     {
         const u32 at = ptx::shared_address(to.high);
@@ -72,13 +48,17 @@ template <class Config> struct DeltaChunksSm90 {
             if (!of.has(i)) continue;
             ptx::copy_async<16>(at + of.t[i], from + of.threads * i, 16);
             ptx::copy_async<16>(at + matrix_bytes + of.t[i], from + Prepared::pieces + of.threads * i, 16);
-            if constexpr (Config::o)
+            if constexpr (Config::o && Config::with_p)
                 ptx::copy_async<16>(at + 2 * matrix_bytes + of.p[i],
-                                    from + 2 * Prepared::pieces + of.threads * i, 16);
+                                    reinterpret_cast<const Piece *>(made->p) + of.piece(i), 16);
         }
-        if (of.thread < factor_pieces)
-            ptx::copy_async<16>(ptx::shared_address(&to.factors) + 16 * of.thread,
-                                from + 3 * Prepared::pieces, 16);
+#pragma unroll
+        for (i32 i = 0; i < (number_pieces + 127) / 128; i++) {
+            const i32 piece = of.thread + 128 * i;
+            if (piece < number_pieces)
+                ptx::copy_async<16>(ptx::shared_address(&to.numbers) + 16 * piece,
+                                    reinterpret_cast<const Piece *>(&made->numbers) + piece, 16);
+        }
     }
     DEV static void bring(const Tensors &in, const Place &at, const Prepared *made, const Pieces &of,
                           i32 thread, u32 row, i32 count, Stage &to)
@@ -105,296 +85,122 @@ template <class Config> struct DeltaChunksSm90 {
                 in.o + at.batch * in.of_o.batch + row * in.of_o.time + at.head * Config::values + at.column,
                 in.of_o.time, count);
     }
-    // Chunk i is handed on while chunk i - 1, of which o is left, makes room for one behind it.
-    DEV static void load(const Tensors &in, const Place &at, const Prepared *made, u32 first, u32 end,
-                         Shared &shared)
+    // ---- A warpgroup that makes P ----
+
+    // P of a chunk that is there.
+    typedef float Products[chunk / 2];
+    DEV static void make_p(i32 warp, Stage &of)
     {
-        const i32 thread = threadIdx.x - 128 * groups, rows = (i32)(end - first);
-        const i32 all = (rows + chunk - 1) / chunk;
-        const Pieces of(thread);
-        i32 stage = 0, next = stages - 1;
-        u32 parity = 1; // of what is left empty
-#pragma unroll 1
-        for (i32 i = 0; i < stages - 1; i++) {
-            if (i < all)
-                bring(in, at, made + (i64)i * Config::heads, of, thread, first + i * chunk, rows - i * chunk,
-                      shared.stage[i]);
-            ptx::copy_async_commit();
+        const u32 k = ptx::shared_address(of.k) >> 4, q = ptx::shared_address(of.q);
+        Products d;
+        float square[2] = {}, factor[2], before[2];
+        pin(d);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (i32 i = 0; i < halves; i++)
+            ptx::Wgmma<T, chunk>::template mma<0, 0>(d,
+                                                     ptx::wgmma_descriptor_behind(q >> 4, i * part_bytes, 16),
+                                                     ptx::wgmma_descriptor_behind(k, i * part_bytes, 16), i);
+        ptx::wgmma_commit();
+        if constexpr (Config::norm)
+#pragma unroll
+            for (i32 i = 0; i < keys / 16; i++) {
+                Operand x;
+                ptx::ldmatrix(Chunk::Keys::matrices(q, 16 * warp, 16 * i, true), x);
+                Chunk::add_squares(x, square);
+            }
+#pragma unroll
+        for (i32 h = 0; h < 2; h++) {
+            const i32 t = Prepare::row(warp, h);
+            factor[h] = Config::scale * Chunk::finish_length(square[h]);
+            before[h] = factor[h] * of.numbers.within[t];
+            if (Chunk::lane() % 4 == 0) of.numbers.grown[t] *= factor[h];
         }
+        ptx::wgmma_wait<0>();
+        pin(d);
+        Prepare::each_block(
+            warp, d,
+            [&](const float(&sum)[2][4], i32 j) {
+                Read::template weigh<false>(warp, j, sum, before, of.numbers, of.p);
+            },
+            [&](const float(&sum)[2][4]) {
+                Read::template weigh<true>(warp, warp, sum, factor, of.numbers, of.p);
+            });
+        ptx::fence_async_shared();
+    }
+    DEV static void make_chunk(i32 warp, const Slot &slot, Shared &shared)
+    {
+        wait(shared.full, slot);
+        make_p(ptx::opaque(warp), shared.stage[slot.at]);
+        arrive(shared.asked, slot);
+    }
+
+    // A chunk of the block's, item by item.
+    struct Cursor {
+        u32 index, step, all; // of items
+        u32 row;              // the chunk's first
+        const Prepared *made;
+        Item it;
+
+        DEV Cursor(const Tensors &in, u32 first, u32 blocks) : index(first), step(blocks), all(items(in))
+        {
+            begin(in);
+        }
+        DEV bool there() const { return index < all; }
+        DEV i32 rows() const { return (i32)(it.of.end - row); }
+        // At an item's first chunk, of one that has any.
+        DEV void begin(const Tensors &in)
+        {
+            for (; there(); index += step) {
+                it = item(in, index);
+                row = it.of.first;
+                made = reinterpret_cast<const Prepared *>(in.decay) +
+                       (i64)DeltaParts<Config>::first(in, it.of) * Config::heads + it.at.head;
+                if (row < it.of.end) break;
+            }
+        }
+        DEV void next(const Tensors &in)
+        {
+            if (rows() > chunk) row += chunk, made += Config::heads;
+            else index += step, begin(in);
+        }
+    };
+    // A chunk is handed on while the one before, of which o is left, makes room for one behind it.
+    template <class Block> DEV static void load(const Block &block, const Tensors &in, Shared &shared)
+    {
+        const i32 thread = threadIdx.x - 128 * groups;
+        const Pieces of(thread);
+        Cursor ahead(in, block.index(), block.count()), behind = ahead;
+        Slot front, now, back;
+        i32 under_way = 0;
+        const auto bring_next = [&] {
+            if (ahead.there()) {
+                bring(in, ahead.it.at, ahead.made, of, thread, ahead.row, ahead.rows(),
+                      shared.stage[front.at]);
+                ahead.next(in), front.next(), under_way++;
+            }
+            ptx::copy_async_commit();
+        };
 #pragma unroll 1
-        for (i32 i = 0; i <= all; i++) {
-            const i32 more = i + stages - 1;
-            if (i < all) {
+        for (i32 i = 0; i < stages - 1; i++) bring_next();
+#pragma unroll 1
+        for (bool first = true;; first = false) {
+            const bool there = under_way > 0;
+            if (there) {
                 ptx::copy_async_wait<stages - 2>();
                 ptx::fence_async_shared();
-                __syncwarp();
-                if (Chunk::lane() == 0) ptx::mbarrier_arrive(ptx::shared_address(&shared.full[stage]));
+                arrive(shared.full, now);
+                if constexpr (makes_p) make_chunk(ptx::uniform(threadIdx.x / 32) % 4, now, shared);
+                now.next(), under_way--;
             }
-            if (i > 0) {
-                ptx::mbarrier_wait(ptx::shared_address(&shared.empty[next]), parity);
-                store(in, at, thread, first + (i - 1) * chunk, rows - (i - 1) * chunk, shared.stage[next]);
+            if (!first) {
+                wait(shared.empty, back);
+                store(in, behind.it.at, thread, behind.row, behind.rows(), shared.stage[back.at]);
+                behind.next(in), back.next();
             }
-            if (more < all)
-                bring(in, at, made + (i64)more * Config::heads, of, thread, first + more * chunk,
-                      rows - more * chunk, shared.stage[next]);
-            ptx::copy_async_commit();
-            stage = stage + 1 == stages ? 0 : stage + 1;
-            next = next + 1 == stages ? 0 : next + 1;
-            if (next == 0) parity ^= 1;
+            if (!there) break;
+            bring_next();
         }
-    }
-
-    // ---- A warpgroup that carries 64 columns ----
-
-    // Bytes of a stage's operands from its first on.
-    static constexpr u32 of_q = sizeof(T) * chunk * keys, of_v = of_q + sizeof(T) * asked;
-    static constexpr u32 of_high = of_v + sizeof(T) * chunk * slice, of_low = of_high + matrix_bytes;
-    static constexpr u32 of_p = of_low + matrix_bytes;
-
-    // The operand `bytes` behind a stage's first sixteenth; the other way round, with keys in rows.
-    DEV static u64 operand(u32 stage, u32 bytes) { return ptx::wgmma_descriptor_behind(stage, bytes, 16); }
-    DEV static u64 operand_of_rows(u32 stage, u32 bytes)
-    {
-        return ptx::wgmma_descriptor_behind(stage, bytes, part_bytes);
-    }
-    DEV static void unpack(const Sum &sum, Tokens &to)
-    {
-#pragma unroll
-        for (i32 i = 0; i < chunk / 2; i++) to[i / 4][i % 4] = sum[i];
-    }
-
-    // 64 keys of S, as operands.
-    struct Split {
-        Operand high[4], low[4];
-    };
-    DEV static void split(const State &s, i32 part, Split &to)
-    {
-#pragma unroll
-        for (i32 i = 0; i < 4; i++)
-            split_results<T>(s[8 * part + 2 * i], s[8 * part + 2 * i + 1], to.high[i], to.low[i]);
-    }
-    // S^T k^T of them, under way.
-    DEV static void see(Split &of, u32 stage, i32 part, Sum &seen)
-    {
-        pin(of.high), pin(of.low);
-        ptx::wgmma_fence();
-#pragma unroll
-        for (i32 i = 0; i < 4; i++) {
-            const u64 b = operand(stage, part * part_bytes + 32 * i);
-            ptx::Wgmma<T, chunk>::template mma<0>(seen, of.low[i], b, part > 0 || i > 0);
-            ptx::Wgmma<T, chunk>::template mma<0>(seen, of.high[i], b, 1);
-        }
-        ptx::wgmma_commit();
-    }
-    // S^T q^T.
-    DEV static void ask(Split (&of)[halves], u32 stage, Sum &o)
-    {
-        ptx::wgmma_fence();
-#pragma unroll
-        for (i32 i = 0; i < keys / 16; i++)
-            ptx::Wgmma<T, chunk>::template mma<0>(
-                o, of[i / 4].high[i % 4], operand(stage, of_q + i / 4 * part_bytes + i % 4 * 32), i > 0);
-        ptx::wgmma_commit();
-    }
-
-    // Tokens whose sums are together; those before them, by sixteens, are all that they need.
-    static constexpr i32 together = 32;
-    typedef float Part[together / 2];
-    DEV static Part &part_of(Sum &sum, i32 first) { return reinterpret_cast<Part &>(sum[first / 2]); }
-    // N^T, under way.
-    DEV static void solve(Operands &high, Operands &low, u32 stage, Sum &n)
-    {
-        pin(high), pin(low);
-        ptx::wgmma_fence();
-#pragma unroll
-        for (i32 first = 0; first < chunk; first += together)
-#pragma unroll
-            for (i32 j = 0; j < (first + together) / 16; j++) {
-                const u64 b = operand(stage, of_high + 2 * j * eight_rows + 2 * first);
-                const u64 c = operand(stage, of_low + 2 * j * eight_rows + 2 * first);
-                Part &to = part_of(n, first);
-                ptx::Wgmma<T, together>::template mma<1>(to, high[j], c, j > 0);
-                ptx::Wgmma<T, together>::template mma<1>(to, low[j], b, 1);
-                ptx::Wgmma<T, together>::template mma<1>(to, high[j], b, 1);
-            }
-        ptx::wgmma_commit();
-    }
-    DEV static void pack(const Sum &n, Operands &to)
-    {
-#pragma unroll
-        for (i32 i = 0; i < 4 * blocks; i++) to[i / 4][i % 4] = pack2<T>(n[2 * i], n[2 * i + 1]);
-    }
-
-    // What is added to S of 64 keys, under way.
-    typedef float Change[32];
-    DEV static void advance(Operands &high, Operands &low, u32 stage, i32 part, Change &d)
-    {
-        pin(high), pin(low);
-        ptx::wgmma_fence();
-#pragma unroll
-        for (i32 t = 0; t < blocks; t++) {
-            const u64 b = operand_of_rows(stage, part * part_bytes + 2 * t * eight_rows);
-            ptx::Wgmma<T, 64>::template mma<1>(d, low[t], b, t > 0);
-            ptx::Wgmma<T, 64>::template mma<1>(d, high[t], b, 1);
-        }
-        ptx::wgmma_commit();
-    }
-    // The sum is of its own, and then added: tensor cores round what they add to towards 0.
-    DEV static void add(State &s, i32 part, Change &d, float all)
-    {
-        pin(d);
-#pragma unroll
-        for (i32 i = 0; i < 32; i++) {
-            float &to = s[8 * part + i / 4][i % 4];
-            to = fmaf(to, all, d[i]);
-        }
-    }
-
-    // o += N^T P^T, under way.
-    DEV static void add_within(Operands &n, u32 stage, Sum &o)
-    {
-        pin(n), pin(o);
-        ptx::wgmma_fence();
-#pragma unroll
-        for (i32 first = 0; first < chunk; first += together)
-#pragma unroll
-            for (i32 j = 0; j < (first + together) / 16; j++)
-                ptx::Wgmma<T, together>::template mma<0>(
-                    part_of(o, first), n[j], operand(stage, of_p + first / 8 * eight_rows + 32 * j), 1);
-        ptx::wgmma_commit();
-    }
-
-    DEV static void scale(Sum &o, const float *of)
-    {
-#pragma unroll
-        for (i32 t = 0; t < chunk / 8; t++) {
-            const Pair w = port::load_pair(&of[8 * t + 2 * (Chunk::lane() % 4)]);
-#pragma unroll
-            for (i32 i = 0; i < 4; i++) o[4 * t + i] *= i % 2 ? w.b : w.a;
-        }
-    }
-
-    DEV static void find_values(u32 v, i32 column, Operands &x)
-    {
-#pragma unroll
-        for (i32 t = 0; t < blocks; t++)
-            ptx::ldmatrix_transposed(Chunk::Values::matrices(v, 16 * t, column, false), x[t]);
-    }
-
-    // beta (v - e^G k S) of what the keys see.
-    DEV static void miss(Sum &seen, const Operands &x, const DeltaFactors &of, Operands &high, Operands &low)
-    {
-        Tokens tokens;
-        unpack(seen, tokens);
-#pragma unroll
-        for (i32 t = 0; t < blocks; t++) Carry::miss(tokens, x[t], of, t, high[t], low[t]);
-    }
-
-    // S as operands, and what a chunk's keys see in it.
-    struct Seen {
-        Split of[halves];
-        Sum sum;
-    };
-    // finish() makes the rest of S, while its first 64 keys are multiplied.
-    template <class Finish> DEV static void see_all(State &s, u32 stage, Seen &to, const Finish &finish)
-    {
-        split(s, 0, to.of[0]);
-        see(to.of[0], stage, 0, to.sum);
-        finish();
-        if constexpr (halves > 1) {
-            split(s, 1, to.of[1]);
-            see(to.of[1], stage, 1, to.sum);
-        }
-        ptx::wgmma_wait<0>();
-        pin(to.sum);
-#pragma unroll
-        for (i32 i = 0; i < halves; i++) pin(to.of[i].low);
-    }
-
-    // `seen` is of the chunk, and then of the next one: wait_next() waits for its operands, and says where
-    // they are. release() lets the chunk go.
-    template <class Wait, class Release>
-    DEV static void take(State &s, Seen &seen, i32 column, Stage &of, const Wait &wait_next,
-                         const Release &release)
-    {
-        const u32 v = ptx::shared_address(of.v), stage = ptx::shared_address(&of) >> 4;
-        const DeltaFactors &made = of.factors;
-        Operands x, high, low, weighed_high, weighed_low, packed;
-        Tokens tokens;
-        Sum n, o;
-        Change d;
-        if constexpr (Config::o) ask(seen.of, stage, o);
-        find_values(v, column, x);
-        miss(seen.sum, x, made, high, low);
-        solve(high, low, stage, n);
-        if constexpr (Config::o) {
-            ptx::wgmma_wait<1>();
-            pin(o);
-#pragma unroll
-            for (i32 i = 0; i < halves; i++) pin(seen.of[i].high);
-            scale(o, made.q);
-        }
-        const float all = made.all;
-        ptx::wgmma_wait<0>();
-        pin(n), pin(high), pin(low);
-        unpack(n, tokens);
-        Carry::weigh_all(tokens, made.later, weighed_high, weighed_low);
-        advance(weighed_high, weighed_low, stage, 0, d);
-        if constexpr (Config::o) {
-            pack(n, packed);
-            add_within(packed, stage, o);
-        }
-        ptx::wgmma_wait<Config::o>();
-        add(s, 0, d, all);
-        if constexpr (halves > 1) advance(weighed_high, weighed_low, stage, 1, d);
-        if constexpr (Config::o) {
-            ptx::wgmma_wait<(halves > 1)>();
-            pin(o), pin(packed);
-            leave_turned<typename Chunk::Values, T>(o, column, v);
-        }
-        see_all(s, wait_next(), seen, [&] {
-            ptx::wgmma_wait<1>();
-            pin(weighed_high), pin(weighed_low);
-            release();
-            if constexpr (halves > 1) add(s, 1, d, all);
-        });
-    }
-
-    DEV static void carry(const Tensors &in, const Place &at, u32 first, u32 end, Shared &shared)
-    {
-        const i32 column = ptx::uniform(threadIdx.x / 32) * 16;
-        const bool any = at.sequence < in.sequences;
-        State s = {};
-        Seen seen;
-        if (Config::before && any)
-            Carry::load(in.before + at.sequence * in.of_before.batch + at.head * in.of_before.head +
-                            at.column + column,
-                        in.of_before, s);
-        i32 stage = 0;
-        u32 parity = 0;
-        if (first < end) {
-            ptx::mbarrier_wait(ptx::shared_address(&shared.full[0]), 0);
-            see_all(s, ptx::shared_address(&shared.stage[0]) >> 4, seen, [] {});
-        }
-#pragma unroll 1
-        for (u32 row = first; row < end; row += chunk) {
-            const i32 now = stage;
-            stage = stage + 1 == stages ? 0 : stage + 1;
-            if (stage == 0) parity ^= 1;
-            const bool more = end - row > chunk; // else the last one's keys are seen again, for nobody
-            const auto wait_next = [&] {
-                if (more) ptx::mbarrier_wait(ptx::shared_address(&shared.full[stage]), parity);
-                return ptx::shared_address(&shared.stage[more ? stage : now]) >> 4;
-            };
-            take(s, seen, column, shared.stage[now], wait_next, [&] {
-                __syncwarp();
-                if (Chunk::lane() == 0) ptx::mbarrier_arrive(ptx::shared_address(&shared.empty[now]));
-            });
-        }
-        if (Config::after && any)
-            Carry::store(in.after + at.sequence * in.of_after.batch + at.head * in.of_after.head + at.column +
-                             column,
-                         in.of_after, s);
     }
 
     // Rows of no sequence.
@@ -419,6 +225,7 @@ template <class Config> struct DeltaChunksSm90 {
             for (i32 i = 0; i < stages; i++) {
                 ptx::mbarrier_init(ptx::shared_address(&shared.full[i]), 4);
                 ptx::mbarrier_init(ptx::shared_address(&shared.empty[i]), 4 * groups);
+                ptx::mbarrier_init(ptx::shared_address(&shared.asked[i]), 4);
             }
             ptx::mbarrier_fence_init();
         }
@@ -428,27 +235,19 @@ template <class Config> struct DeltaChunksSm90 {
     template <class Block> DEV static void run(const Block &block, const Tensors &in)
     {
         Shared &shared = *reinterpret_cast<Shared *>(block.shared());
-        constexpr u32 slices = Config::values / slice;
-        const u32 item = block.index(), sequence = item / (Config::heads * slices);
-        const Place at = {sequence, (i32)(item / slices % Config::heads), (i32)(item % slices) * slice,
-                          Config::packed ? 0 : (i64)sequence};
-        SequenceRows of = {(i32)sequence, 0, in.time};
-        if constexpr (Config::packed) {
-            of.end = 0;
-            if (sequence < in.sequences) of = in.packed().rows_of(sequence);
-            if (sequence == 0) clear(in, at, 0, of.first);
-            if (sequence + 1 >= in.sequences) clear(in, at, of.end, in.time);
-        }
+        if constexpr (Config::packed)
+            for (u32 index = block.index(); index < items(in); index += block.count()) {
+                const Item it = item(in, index);
+                if (it.at.sequence == 0) clear(in, it.at, 0, it.of.first);
+                if (it.at.sequence + 1 >= in.sequences) clear(in, it.at, it.of.end, in.time);
+            }
         begin(shared);
         if (threadIdx.x < 128 * groups) {
-            if constexpr (groups > 1) ptx::grow_registers<carry_registers>();
-            carry(in, at, of.first, of.end, shared);
+            if constexpr (groups > 1) ptx::grow_registers<Base::carry_registers>();
+            Base::carry_all(block, in, shared);
         } else {
-            if constexpr (groups > 1) ptx::shrink_registers<other_registers>();
-            load(in, at,
-                 reinterpret_cast<const Prepared *>(in.decay) +
-                     (i64)DeltaParts<Config>::first(in, of) * Config::heads + at.head,
-                 of.first, of.end, shared);
+            if constexpr (groups > 1) ptx::shrink_registers<Base::other_registers>();
+            load(block, in, shared);
         }
     }
 };

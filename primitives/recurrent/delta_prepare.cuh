@@ -1,7 +1,8 @@
 // delta_prepare.cuh -- what of the gated delta rule by chunks does not depend on states, of all chunks at
-// once: T and P, as delta_chunks.cuh has them, and the factors of its tokens, in the place of o. A block has
-// a chunk of a head, or of two that share keys: there a warpgroup multiplies k k^T and makes L of both,
-// another one q k^T and P, and then each has a head whose T it makes.
+// once: T, as delta_chunks.cuh has it, what is known of a chunk's tokens, and P if Config::with_p, in the
+// place of o.
+// A block has a chunk of a head; or, with P, of two that share keys: there a warpgroup multiplies k k^T and
+// makes L of both, another one q k^T and P, and then each has a head whose T it makes.
 //
 // Config: as delta_chunks_sm90.cuh has it, with o.
 #pragma once
@@ -11,18 +12,26 @@
 
 namespace coda {
 
-// Of a chunk's tokens: `q` is what a row of q S is multiplied by, the others are as DeltaChunk::Numbers has
-// them.
+// Of a chunk's tokens, where P is made: `q` is what a row of q S is multiplied by, the others are as
+// DeltaChunk::Numbers has them.
 struct alignas(16) DeltaFactors {
     float beta[64], seen[64], later[64], q[64], all;
 };
+// All of them, of which `grown` becomes q. Who carries asks both alike.
+template <class Numbers> struct DeltaNumbers : Numbers {
+};
+DEV const float *factors_of_q(const DeltaFactors &of) { return of.q; }
+template <class Numbers> DEV const float *factors_of_q(const DeltaNumbers<Numbers> &of) { return of.grown; }
+
 // Of a chunk and a head. Of T^T, the two halves of T's numbers, and of P those of their 4 x 4 blocks that may
 // be other than 0, by pieces of 16 bytes: row by row those of T^T's first rows of blocks, which are 8, 6,
 // 4 and 2 in a row; and of P's last one, and so on up.
-template <class T> struct alignas(128) DeltaPrepared {
+template <class Chunk, bool with_p> struct DeltaPrepared;
+template <class Chunk> struct alignas(128) DeltaPrepared<Chunk, true> {
     static constexpr i32 pieces = 16 * (8 + 6 + 4 + 2);
-    T high[8 * pieces], low[8 * pieces], p[8 * pieces];
-    DeltaFactors factors;
+    typedef DeltaFactors Numbers;
+    typename Chunk::T high[8 * pieces], low[8 * pieces], p[8 * pieces];
+    Numbers numbers;
 
     // The place of a piece in a matrix of 64 x 64, in bytes.
     template <class Square, bool upper> DEV static i32 place(i32 piece)
@@ -34,10 +43,16 @@ template <class T> struct alignas(128) DeltaPrepared {
                      : Square::offset(16 * (3 - block) + row, 8 * column);
     }
 };
+template <class Chunk> struct alignas(128) DeltaPrepared<Chunk, false> {
+    static constexpr i32 pieces = DeltaPrepared<Chunk, true>::pieces;
+    typedef DeltaNumbers<typename Chunk::Numbers> Numbers;
+    typename Chunk::T high[8 * pieces], low[8 * pieces];
+    Numbers numbers;
+};
 
 // What one of 128 threads moves of them, and where that lies in T^T and in P, in bytes.
 template <class Chunk> struct DeltaPieces {
-    typedef DeltaPrepared<typename Chunk::T> Prepared;
+    typedef DeltaPrepared<Chunk, true> Prepared;
     static constexpr i32 threads = 128, own = (Prepared::pieces + threads - 1) / threads;
     i32 thread, t[own], p[own];
 
@@ -81,11 +96,13 @@ template <class Config> struct DeltaPrepare {
     typedef DeltaSolve<Config> Solve;
     typedef DeltaRead<Config> Read;
     typedef DeltaTensors<Config> Tensors;
-    typedef DeltaPrepared<typename Config::T> Prepared;
+    typedef DeltaPrepared<Chunk, Config::with_p> Prepared;
     typedef typename Chunk::T T;
     typedef typename Chunk::Piece Piece;
     static constexpr i32 keys = Chunk::keys, chunk = Chunk::chunk, blocks = Chunk::blocks;
-    static constexpr i32 together = Config::group % 2 ? 1 : 2, threads = 128 * together; // heads of a block
+    static constexpr bool with_p = Config::with_p;
+    static constexpr i32 together = with_p && Config::group % 2 == 0 ? 2 : 1; // heads of a block
+    static constexpr i32 threads = 128 * together;
     static constexpr i32 own = 2 / together; // products of a warpgroup, of keys and then of queries
     static_assert(Config::o);
 
@@ -97,12 +114,12 @@ template <class Config> struct DeltaPrepare {
     struct Head {
         typename Chunk::Diagonal diagonal;
         typename Chunk::Numbers numbers;
-        float q_factor[chunk];
+        float q_factor[with_p ? chunk : 1];
     };
     struct alignas(1024) Shared {
         union {
             struct {
-                T k[chunk * keys], q[chunk * keys];
+                T k[chunk * keys], q[with_p ? chunk * keys : 8];
             };
             Made made[together];
         };
@@ -116,9 +133,10 @@ template <class Config> struct DeltaPrepare {
         bring_rows<typename Chunk::Keys, keys, chunk, threads>(
             threadIdx.x, to.k, in.k + batch * in.of_k.batch + row * in.of_k.time + column, in.of_k.time,
             count);
-        bring_rows<typename Chunk::Keys, keys, chunk, threads>(
-            threadIdx.x, to.q, in.q + batch * in.of_q.batch + row * in.of_q.time + column, in.of_q.time,
-            count);
+        if constexpr (with_p)
+            bring_rows<typename Chunk::Keys, keys, chunk, threads>(
+                threadIdx.x, to.q, in.q + batch * in.of_q.batch + row * in.of_q.time + column, in.of_q.time,
+                count);
         ptx::copy_async_commit();
     }
     DEV static void find_sums(const Tensors &in, i64 batch, i32 head, u32 row, i32 count,
@@ -257,7 +275,8 @@ template <class Config> struct DeltaPrepare {
     DEV static void meet(i32 group) { ptx::named_barrier(1 + group, 128); }
     DEV static void make(i32 group, i32 warp, i32 count, Shared &shared)
     {
-        const bool of_keys = together == 1 || group == 0, of_queries = together == 1 || group == 1;
+        const bool of_keys = together == 1 || group == 0;
+        const bool of_queries = with_p && (together == 1 || group == 1);
         Products d[own];
         float factor[2];
         if (of_keys) multiply_keys(warp, count, d[0], shared);
@@ -299,14 +318,23 @@ template <class Config> struct DeltaPrepare {
             const i32 t = Chunk::Square::offset(16 * warp + row, 16 * warp + 16 * i + 8 * half);
             move(from.inverse.high, t, to.high, first + 2 * i);
             move(from.inverse.low, t, to.low, first + 2 * i);
-            move(from.p, Chunk::Square::offset(16 * (3 - warp) + row, 16 * i + 8 * half), to.p,
-                 first + 2 * i);
+            if constexpr (with_p)
+                move(from.p, Chunk::Square::offset(16 * (3 - warp) + row, 16 * i + 8 * half), to.p,
+                     first + 2 * i);
         }
-        const i32 thread = threadIdx.x % 128, t = thread % chunk;
-        DeltaFactors &of = to.factors;
+        leave_numbers(threadIdx.x % 128, head, to.numbers);
+    }
+    DEV static void leave_numbers(i32 thread, const Head &head, DeltaFactors &of)
+    {
+        const i32 t = thread % chunk;
         if (thread < chunk) of.beta[t] = head.numbers.beta[t], of.seen[t] = head.numbers.seen[t];
         else of.later[t] = head.numbers.later[t], of.q[t] = head.q_factor[t];
         if (thread == 0) of.all = head.numbers.all;
+    }
+    DEV static void leave_numbers(i32 thread, const Head &head, DeltaNumbers<typename Chunk::Numbers> &of)
+    {
+        for (i32 i = thread; i < (i32)sizeof of / 16; i += 128)
+            reinterpret_cast<Piece *>(&of)[i] = reinterpret_cast<const Piece *>(&head.numbers)[i];
     }
 
     template <class Block> DEV static void run(const Block &block, const Tensors &in)

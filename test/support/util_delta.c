@@ -40,6 +40,8 @@ const struct delta_case delta_cases[] = {
     {"packed, none",  F32,  0,     0,   9, 2, 1, 16,  16, false, false, true,  DELTA_KEEPS,   false},
     {"apart",         BF16, F32,   2,  20, 2, 1, 32,  32, true,  false, false, DELTA_ANY,     false},
     {"chunks",        BF16, F32,   1, 130, 4, 2, 128, 128, true, false, false, DELTA_ANY,     true},
+    {"chunks, in turn", BF16, F32, 3, 130, 4, 2, 128, 128, true, false, false, DELTA_ANY,     true},
+    {"chunks, in turn, packed", BF16, F32, 5, 300, 4, 2, 128, 128, true, false, true, DELTA_ANY, true},
     {"chunks, one",   BF16, F32,   0,  64, 1, 1, 64,  32, false, false, false, DELTA_KEEPS,   false},
     {"chunks, many",  BF16, F32,  70,  32, 4, 4, 32,  64, true,  false, false, DELTA_ANY,     true},
     {"chunks, repeated", BF16, F32, 1, 200, 2, 1, 128, 32, true, false, false, DELTA_REPEATS, false},
