@@ -67,11 +67,20 @@ int stream_columns(const struct program *p, const struct tile *t, int share_quad
     return (int)CEIL_DIV(most / share_quads, cluster) * share_quads * 4;
 }
 
-/* A ring of `slot` bytes each; the sums of the warps; the values of all rows and of a block's columns. */
+/* What lies behind the slots and their barriers up to the next 128 bytes, at most if `stages` is 0. */
+static int ring_end(int stages)
+{
+    enum { RING_ALIGN = 128 };
+    int barriers = 16 * stages + 8;
+    return stages ? CEIL_DIV(barriers, RING_ALIGN) * RING_ALIGN - 16 * stages : RING_ALIGN;
+}
+
+/* A ring of `slot` bytes each; the sums of the warps; the values of all rows and of a block's columns; 32
+ * bytes of empty structures and of what aligns the others. */
 static struct footprint stream_footprint(const struct program *p, const struct tile *t, int slot, int sums)
 {
     int rows = stream_rows(p, t), columns = stream_columns(p, t, 1);
-    int fixed = 4 * sums + values_bytes(p, rows, columns) + 168;
+    int fixed = 4 * sums + values_bytes(p, rows, columns) + ring_end(t->stages) + 32;
     return (struct footprint){.fixed = fixed, .stage = slot + 16, .granule = 1024};
 }
 
@@ -125,7 +134,7 @@ static int gemv_pairs(const struct program *p, const struct tile *t)
 static struct footprint gemv_footprint(const struct program *p, const struct tile *t)
 {
     int columns = stream_columns(p, t, 1), warps = 4 * t->groups;
-    int sums = gemv_team(p, t) * (int)p->dim[1] * columns + warps * (1 + state_floats(p));
+    int sums = gemv_team(p, t) * (int)p->dim[1] * columns + warps * state_floats(p);
     int slot = gemv_pairs(p, t) * 2 * weight_bytes(p) * t->bk;
     return stream_footprint(p, t, slot, sums + stream_segment_floats(p, t, columns));
 }
