@@ -75,10 +75,8 @@ static void walk_in_squares(const struct search *s, struct tile *t)
  * memory than bands of 1024 in as many clocks. */
 static int band_of(const struct search *s, const struct tile *t)
 {
-    int high = t->bm * tile_cluster_m(t);
-    int64_t all = s->p->dim[1], rows = CEIL_DIV(all, CEIL_DIV(all, WAVE_ROWS));
-    bool any = s->common || s->most_rows || all <= MOST_ODD_ROWS;
-    int band = any ? BAND_ROWS / high : (int)CEIL_DIV(rows, high);
+    bool few = s->common || s->most_rows || s->p->dim[1] <= MOST_ODD_ROWS;
+    int high = t->bm * tile_cluster_m(t), band = (few ? BAND_ROWS : WAVE_ROWS) / high;
     return MAX(band, 1) * tile_cluster_m(t);
 }
 
