@@ -58,6 +58,7 @@ template <class Config, i32 n> struct TileParts {
     {
         if (threadIdx.x % 128 < 32) {
             for (i32 q = first + threadIdx.x % 32; q < end; q += 32) {
+                if (!deal.has_some(q)) continue;
                 while (!is_raised(ptx::load_device(flag(q)))) {}
                 ptx::store_device(flag(q), {{0, 0, 0, 0}});
             }
@@ -102,7 +103,8 @@ template <class Config, i32 n> struct TileParts {
         while (deal.begin(end) < first + deal.blocks) end++;
         await(place + 1, end);
 #pragma unroll 1
-        for (i32 q = place + 1; q < end; q++) add(out, softmax, q);
+        for (i32 q = place + 1; q < end; q++)
+            if (deal.has_some(q)) add(out, softmax, q);
         return true;
     }
 };

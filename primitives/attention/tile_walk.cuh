@@ -28,6 +28,8 @@ struct KeyDeal {
     {
     }
     DEV i32 begin(i32 place) const { return place * total / walkers; }
+    // Of fewer blocks of keys than places some places have none.
+    DEV bool has_some(i32 place) const { return begin(place) < begin(place + 1); }
     template <class Block> DEV static i32 place(const Block &mine) { return mine.count() - 1 - mine.index(); }
     // The first block of keys of a place's first part, or its second one, and the end.
     DEV KeyBlocks part(i32 place, i32 piece) const

@@ -86,6 +86,8 @@ const struct attention_case attention_cases[] = {
     {"head 72 small tiles", F16, 4, 630, 130, 11, 11, 72, false, 0, false, LAYOUT_ROWS, 0, 0, .base = true},
     {"shared tiles", BF16, 2, 400, 1500, 23, 23, 72, false, 0, false, LAYOUT_ROWS, 0, 0, .stepped = true},
     {"shared tiles f16", F16, 1, 330, 700, 70, 10, 64, false, 0, false, LAYOUT_HEADS, 8, 0, .lse = true},
+    {"shared tiles of few keys", BF16, 1, 100, 250, 133, 133, 72, false, 0, false, LAYOUT_ROWS, 0, 0,
+     .align = 0},
     {"shared tiles of two", BF16, 1, 200, 900, 70, 35, 128, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
     {"small tiles", BF16, 2, 630, 130, 22, 2, 64, false, 0, false, LAYOUT_HEADS, 8, 0, .align = 0,
      .lse = true},
