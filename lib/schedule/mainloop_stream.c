@@ -67,12 +67,13 @@ int stream_columns(const struct program *p, const struct tile *t, int share_quad
     return (int)CEIL_DIV(most / share_quads, cluster) * share_quads * 4;
 }
 
-/* What lies behind the slots and their barriers up to the next 128 bytes, at most if `stages` is 0. */
-static int ring_end(int stages)
+/* What lies behind the slots, of `each` bytes with their barriers, up to the next 128 bytes: slots may end
+ * between those. At most if `stages` is 0. */
+static int ring_end(int stages, int each)
 {
     enum { RING_ALIGN = 128 };
-    int barriers = 16 * stages + 8;
-    return stages ? CEIL_DIV(barriers, RING_ALIGN) * RING_ALIGN - 16 * stages : RING_ALIGN;
+    int bytes = stages * each;
+    return CEIL_DIV(bytes + 8, RING_ALIGN) * RING_ALIGN - bytes;
 }
 
 /* A ring of `slot` bytes each; the sums of the warps; the values of all rows and of a block's columns; 32
@@ -80,7 +81,7 @@ static int ring_end(int stages)
 static struct footprint stream_footprint(const struct program *p, const struct tile *t, int slot, int sums)
 {
     int rows = stream_rows(p, t), columns = stream_columns(p, t, 1);
-    int fixed = 4 * sums + values_bytes(p, rows, columns) + ring_end(t->stages) + 32;
+    int fixed = 4 * sums + values_bytes(p, rows, columns) + ring_end(t->stages, slot + 16) + 32;
     return (struct footprint){.fixed = fixed, .stage = slot + 16, .granule = 1024};
 }
 
