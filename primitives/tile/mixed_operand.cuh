@@ -190,10 +190,10 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
             }
         }
     }
-    // ---- Of 4 bits, with a scale for each slot: a lane's words of the whole slot ----
+    // ---- Of int4, with a scale for each slot: a lane's words of the whole slot ----
 
     static constexpr bool by_slots =
-        promotes && W::bits == 4 && W::tile == bk && W::step == bk && W::group == bk;
+        promotes && codes_of == Codes::int4 && W::tile == bk && W::step == bk && W::group == bk;
     using Words = Piece<by_slots ? 4 : 1>[2][2]; // of a half's row, for the first and the last 8 of each 16 k
     DEV void load(Words &to) const
     {
