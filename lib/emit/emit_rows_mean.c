@@ -9,6 +9,15 @@
 
 #include <string.h>
 
+/* Does a walk behind the first one want what step x loads? Then no store of the first walk is over it
+ * (plan/verify_in_place.c), and all of a team find the row's first element as it was. */
+static bool is_wanted_later(const struct emitter *e, int x)
+{
+    for (int phase = 1; phase < e->w->phases; phase++)
+        if (rows_needs(e->w, e->p, phase, e->scratch) && e->scratch[x]) return true;
+    return false;
+}
+
 /* Is it the state of a mean, or of the squares about it? Step i owns it. */
 bool rows_has_mean(const struct emitter *e, int i)
 {
@@ -18,7 +27,8 @@ bool rows_has_mean(const struct emitter *e, int i)
     if (!mean || e->w->folds || e->exchange || e->w->team <= 1 || !e->w->pieces) return false;
     const struct step *x = &e->p->step[s->in[READS_X]];
     bool loads = x->kind == STEP_LOAD && !step_is_of_row(x) && e->w->kept[s->in[READS_X]];
-    return loads && e->p->port[x->port].role == USE_LOAD && dtype_is_half(e->p->port[x->port].dtype);
+    loads = loads && e->p->port[x->port].role == USE_LOAD && dtype_is_half(e->p->port[x->port].dtype);
+    return loads && is_wanted_later(e, s->in[READS_X]);
 }
 
 void rows_begin_mean(struct emitter *e, int i)

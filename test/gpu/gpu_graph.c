@@ -158,6 +158,41 @@ static int block(const char *name)
     return failed;
 }
 
+/* ---- Graphs by their text ---- */
+
+/* A ring of a GEMV whose slots do not end on multiples of 128 bytes; a mean of rows over which a store of the
+ * same walk lies. */
+static const struct {
+    const char *name, *text;
+    unsigned flags;
+} texts[] = {
+    {"slots of 16,480 bytes",
+     "%x = input bf16[1,4120]\n%w = weight bf16[32,4120]\n%y = matmul %x, %w\noutput %y = %y\n", 0},
+    {"a mean in place",
+     "%q = input bf16[64,3072]\n%u = input bf16[64,512]\n%w0 = weight bf16[1024,512]\n"
+     "%w1 = weight bf16[256,1024]\n%a = slice %q {axis=1,start=0,stop=1024,step=1}\n"
+     "%k = slice %q {axis=1,start=1024,stop=2048,step=1}\n%v = slice %q "
+     "{axis=1,start=2048,stop=3072,step=1}\n"
+     "%o = attention %a, %k, %v {scale=0.125,heads=16,kv_heads=16}\n%p = matmul %u, %w0\n%s = sum_sq %p\n"
+     "%m = mean %o\n%f = mul %o, %s\n%r = relu %f\n%z = matmul %r, %w1\n"
+     "output %z = %z\noutput %m = %m\n",
+     CODA_NO_DEFERRAL},
+};
+
+static int text_graph(int i)
+{
+    enum { SEED = 3 };
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    graph *g = graph_parse(texts[i].text);
+    void **want = g ? run_reference(g, SEED) : NULL;
+    opt.flags = texts[i].flags;
+    double error = want ? run_on_gpu(g, SEED, &opt, want) : -1;
+    bool good = error >= 0 && error <= 0.02;
+    if (want) random_args_free(g, want);
+    graph_free(g);
+    return gpu_case(good, "text", "%s: error %.2e %s", texts[i].name, error, good ? "" : coda_error());
+}
+
 int gpu_graph(void)
 {
     struct jit_device dev;
@@ -199,5 +234,7 @@ int gpu_graph(void)
         if (gpu_mine(i) && (!emulated || scale_takes_one_in(EMULATED_BLOCKS, i))) failed += block(name[i]);
     for (int i = 0; i < ARRAY_SIZE(large); i++)
         if (gpu_mine(i)) failed += emulated ? gpu_skip("block", large[i]) : block(large[i]);
+    for (int i = 0; i < ARRAY_SIZE(texts); i++)
+        if (gpu_mine(i)) failed += text_graph(i);
     return failed + line_graphs() + cache_graphs() + random_graphs();
 }
