@@ -154,12 +154,21 @@ static bool registers_fit(const struct program *p, const struct tile *t)
 
 /* ---- Candidates ---- */
 
+/* A record is copied in as few equal pieces as are no wider than a box of TMA, which wants multiples of 16
+ * bytes: int8 with zero points and some of 8 bits with short scales have none. */
+static bool has_pieces(const struct pack_format *f)
+{
+    enum { BOX_BYTES = 2048, BOX_UNIT = 16 };
+    int bytes = pack_record(f).bytes;
+    return bytes % (BOX_UNIT * CEIL_DIV(bytes, BOX_BYTES)) == 0;
+}
+
 static bool packed_fits(const struct program *p)
 {
     const struct pack_format f = format_of(p);
     bool halves = p->pair != PAIR_GLU_STACKED || p->dim[2] % (2 * PACK_ROWS) == 0;
     bool codes = f.codes != CODA_CODES_INT8 || f.zeros != CODA_ZEROS_MINIMUM;
-    return packed_has_whole_records(&p->b.data, p->k) && halves && codes &&
+    return packed_has_whole_records(&p->b.data, p->k) && halves && codes && has_pieces(&f) &&
            (scaling_of(p) != SPLIT || p->a.dtype == CODA_BF16);
 }
 
