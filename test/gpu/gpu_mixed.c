@@ -147,6 +147,52 @@ static int try_epilogue(int i)
     return try_graph(graph_parse(epilogues[i].text), epilogues[i].name, 0.02, true);
 }
 
+/* ---- Any format, by any main loop ---- */
+
+/* Words of formats are drawn until one is a format. */
+static coda_pack_format draw_format(struct random *r, char *word, size_t room)
+{
+    static const char *const codes[] = {"int4", "int5", "int6", "int8", "e2m1", "e4m3", "e5m2"},
+                             *const groups[] = {"row", "g16", "g32", "g40", "g64", "g100", "g128", "g256"},
+                             *const scales[] = {"f32", "bf16", "f16", "e8m0", "e4m3"},
+                             *const zeros[] = {"", "", "_zeros", "_min"};
+    coda_pack_format f = CODA_PACK_FORMAT_INIT;
+    do
+        snprintf(word, room, "%s_%s_%s%s", codes[random_below(r, ARRAY_SIZE(codes))],
+                 groups[random_below(r, ARRAY_SIZE(groups))], scales[random_below(r, ARRAY_SIZE(scales))],
+                 zeros[random_below(r, ARRAY_SIZE(zeros))]);
+    while (coda_pack_format_find(word, &f) != CODA_OK);
+    return f;
+}
+
+/* Rows of each main loop, and of the first and last of its tiles. */
+static int try_drawn(struct random *r)
+{
+    static const int rows[] = {1, 2, 9, 16, 17, 33, 64, 65, 80, 96, 97, 128, 129, 200, 256, 257, 300},
+                     columns[] = {16, 48, 205, 304, 1040, 2080},
+                     depths[] = {128, 256, 328, 512, 520, 640, 768, 1000, 1280, 2048};
+    char word[64], what[128];
+    const coda_pack_format f = draw_format(r, word, sizeof word);
+    const struct packed_sizes s = {.m = rows[random_below(r, ARRAY_SIZE(rows))],
+                                   .n = columns[random_below(r, ARRAY_SIZE(columns))],
+                                   .k = depths[random_below(r, ARRAY_SIZE(depths))],
+                                   .dtype = random_chance(r, 50) ? CODA_BF16 : CODA_F16};
+    graph *g = packed_graph(&f, 0, &s, false);
+    bool mixed = is_mixed(g);
+    snprintf(what, sizeof what, "drawn, %s times %s, %d x %d x %d", word, dtype_name(s.dtype), (int)s.m,
+             (int)s.n, (int)s.k);
+    return try_graph(g, what, 3e-5, mixed);
+}
+
+static int try_all_drawn(bool emulated)
+{
+    enum { DRAWN = 100, EMULATED = 12 };
+    struct random r = {random_seed()};
+    int failed = 0;
+    for (int i = 0; i < (emulated ? scaled(EMULATED) : DRAWN); i++) failed += try_drawn(&r);
+    return failed;
+}
+
 /* ---- 65 to 112 rows ---- */
 
 /* A tile of 128 rows, of which a product has those that there are, by 16, and up to 96 three consumers: ends
@@ -260,5 +306,5 @@ int gpu_mixed(void)
                 failed += try_packed(packed_formats[i], &sizes[k]);
     for (int i = 0; i < ARRAY_SIZE(epilogues); i++)
         if (all || scale_takes_half(i)) failed += try_epilogue(i);
-    return failed + try_all_some_rows(all) + try_scales(device.sms);
+    return failed + try_all_some_rows(all) + try_scales(device.sms) + try_all_drawn(device_emulated(&device));
 }
