@@ -24,14 +24,15 @@ static bool three_cap(const struct attention_spec *a)
     return a->softcap == 0 || a->head_dim <= NARROW / 2 || !beside;
 }
 
-/* Have three warpgroups registers for more columns and 112 keys? Where all queries see all keys, and nothing
- * more is wanted. (Two then have as many, where bits must not tell the number of queries.) */
+/* Have three warpgroups registers for more columns, and for their queries, with 96 keys? Where all queries see
+ * all keys, and nothing more is wanted. (Two then have as many, where bits must not tell the number of
+ * queries.) */
 static bool is_bare(const struct attention_spec *a)
 {
     static const int more[] = {ATTENTION_LENGTHS, ATTENTION_RANGES, ATTENTION_SINKS, ATTENTION_LSE};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (attention_has(a, more[i])) return false;
-    return a->head_dim > MOST_OF_THREE && a->head_dim <= MOST_OF_BARE && attention_is_plain(a) && !a->page &&
+    return a->head_dim > NARROW && a->head_dim <= MOST_OF_BARE && attention_is_plain(a) && !a->page &&
            !attention_is_limited(a) && !a->window && !attention_is_packed(a);
 }
 
@@ -60,7 +61,7 @@ static struct attention_tile tile_alone(const struct attention_spec *a, int quer
     if (has_three_groups(a))
         t.bm = 192, t.threads = 128 * 4, t.bn = !attention_has(a, ATTENTION_RANGES) ? 128 : 112;
     else if (a->head_dim > 128) t.bn = a->head_dim <= 192 ? 112 : 80;
-    if (is_bare(a) && (has_three_groups(a) || invariant)) t.bn = 112;
+    if (is_bare(a) && (has_three_groups(a) || invariant)) t.bn = 96;
     if (attention_has(a, ATTENTION_BIAS))
         t.bn -= 16 * ((a->head_dim > 64) + (a->score || attention_has(a, ATTENTION_RANGES)));
     if (a->head_dim <= NARROW) t.stages = NARROW_STAGES;
@@ -115,10 +116,11 @@ static bool is_carried(const struct attention_spec *a, int cluster)
     return a->head_dim <= MOST_HELD && !more && !cluster;
 }
 
-/* Three warpgroups have no registers for queries, nor have two where scores are more than scaled. */
+/* Three warpgroups seldom have registers for queries, nor have two where scores are more than scaled. */
 bool attention_holds_queries(const struct attention_spec *a, int cluster)
 {
-    return is_carried(a, cluster) && a->head_dim > NARROW && attention_is_plain(a) && !has_three_groups(a);
+    return is_carried(a, cluster) && a->head_dim > NARROW && attention_is_plain(a) &&
+           (!has_three_groups(a) || is_bare(a));
 }
 
 bool attention_may_end_small(const struct attention_spec *a, int cluster)
