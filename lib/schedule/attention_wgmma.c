@@ -24,8 +24,8 @@ static bool three_cap(const struct attention_spec *a)
     return a->softcap == 0 || a->head_dim <= NARROW / 2 || !beside;
 }
 
-/* Have three warpgroups registers for more columns, and for their queries, with 96 keys? Where all queries see
- * all keys, and nothing more is wanted. (Two then have as many, where bits must not tell the number of
+/* Have three warpgroups registers for more columns, and for their queries, with 96 keys? Where all queries
+ * see all keys, and nothing more is wanted. (Two then have as many, where bits must not tell the number of
  * queries.) */
 static bool is_bare(const struct attention_spec *a)
 {
