@@ -38,7 +38,7 @@ def all_cases(opt):
         case.name = case.name.replace("serving/", "")
     return [SD3("cuda", 1024), SD3("cuda", 4096), Flux("cuda", 4608), DiT("cuda", 8)] + heads + [
         Latent("cuda", 16), Latent("cuda", 4096),
-        Delta("cuda", 1, 8192), Delta("cuda", 8, 2048), Delta("cuda", 64, 1), Delta("cuda", 1, 1),
+        Delta("cuda", 1, 8192), Delta("cuda", 8, 2048), Delta("cuda", 1, 65536), Delta("cuda", 64, 1), Delta("cuda", 1, 1),
         Scan("cuda", 1, 8192, 5120, 1, 16), Scan("cuda", 1, 8192, 80, 64, 128), Scan("cuda", 64, 1, 80, 64, 128),
         DeltaLayer("cuda", 1, 8192), DeltaLayer("cuda", 1, 1), DeltaLayer("cuda", 64, 1), MambaLayer("cuda", 1, 8192),
         Mamba2Layer("cuda", 1, 8192)]

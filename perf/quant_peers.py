@@ -34,7 +34,7 @@ OURS = ("", "coda", "bf16", "rounds")  # what a case cannot do without
 SILENCE = 60  # seconds without a word; 120 before the first, as kernels may be compiled
 
 CASES = ["int4/%d" % m for m in (1, 8, 16, 64, 256)]
-CASES += ["%s/%d" % (word, m) for word in ("q4_k", "q6_k", "q8_0") for m in (1, 8, 64)]
+CASES += ["%s/%d" % (word, m) for word in ("q4_k", "q6_k", "q8_0") for m in (1, 8, 16, 64)]
 CASES += ["%s/%d" % (kind, m) for kind in ("rows", "blocks") for m in (16, 2048)]
 CASES += ["chain/f8/4096", "chain/int4/8192", "chain/int4/4096"]
 
