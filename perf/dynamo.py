@@ -309,7 +309,7 @@ def row_of(name, sides, opt, device, want, eager):
 
 FIRST = ("coda", "compile", "saved")
 PAIR = ("weights", "saved", "compile")  # which are compared, in turns; traced by Dynamo is looked at once, if time is left
-STEPS = ("imported", "device", "model", "ready", "token")
+STEPS = ("torch", "imported", "device", "model", "ready", "token")
 
 
 def saved(name, opt):
@@ -329,7 +329,7 @@ def arrived(name, process, side):
     steps = {words[0]: float(words[1]) for words in map(str.split, out.splitlines()) if words and words[0] in STEPS}
     if "token" not in steps:
         sys.exit("dynamo.py: %s got as far as %s: %s" % (side, steps, wrong[-500:]))
-    print("    %-18s %-9s first token: %s" % (name, side, steps), *[x for x in out.splitlines() if x[:4] in ("hit ", "miss")], flush=True)
+    print("    %-18s %-9s first token: %s" % (name, side, steps), *[x for x in out.splitlines() if x[:4] in ("hit ", "miss", "took")], flush=True)
     return steps
 
 

@@ -5,8 +5,8 @@
 
 SIDE: "coda", "compile", "autotune", or "saved", by the file SAVED, which is made where it is not there, or "weights", by that
 file and weights of the shapes in SAVED.json, which is made beside it, without transformers. START: the clock
-when the process was started. Prints the seconds since then, each at once: when PyTorch and transformers were imported,
-when the device could be used, when the model was there, when the call could be made, and when the token was there; then,
+when the process was started. Prints the seconds since then: when PyTorch was imported, when transformers was, too, and each
+at once when the device could be used, when the model was there, when the call could be made, and when the token was there; then,
 of Inductor's, how many graphs its caches had: "hits" of compiled graphs and of what autograd makes, and "misses".
 """
 import argparse
@@ -19,6 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # No package that looks for a module of its own finds one of this folder, as `pytorch`, which imports much.
 sys.path[0] = os.path.join(os.path.dirname(HERE), "build", "python")
 import torch
+TORCH = time.time()
 BARE = sys.argv[2:3] == ["weights"]
 if sys.argv[2:3] == ["saved"] and os.path.exists(sys.argv[4]):
     import libcoda.dynamo
@@ -71,6 +72,7 @@ def cached():
     for word in ("hit", "miss"):
         kinds = [(of, key, n) for of in ("inductor", "aot_autograd") for key, n in counters[of].items() if "cache_" + word in key]
         print(word, *["%s.%s=%d" % k for k in kinds], flush=True)
+    print("took", *["%s=%.2f" % (k, sum(v)) for k, v in torch._dynamo.utils.compilation_time_metrics.items() if sum(v) >= 0.1])
 
 
 def main():
@@ -79,6 +81,7 @@ def main():
 
     def reached(step):
         print(step, "%.3f" % (time.time() - float(start)), flush=True)
+    print("torch", "%.3f" % (TORCH - float(start)))
     reached("imported")
     torch.set_float32_matmul_precision("highest")
     torch.zeros(1, device=device).item()

@@ -28,6 +28,28 @@ assert libcoda.dynamo.defer() and libcoda.dynamo.defer()
 """
 
 
+# Packages of which transformers takes names, as little of them as there may be.
+OTHERS = {
+    "sklearn/__init__.py": "from .metrics import roc_curve",
+    "sklearn/metrics.py": """
+        def roc_curve(x):
+            return 2 * x
+        """,
+    "scipy/__init__.py": "__version__ = '1'",
+    "scipy/optimize.py": """
+        def linear_sum_assignment(x):
+            return x + 1
+        """,
+    "accelerate/__init__.py": """
+        class PartialState:
+            def method(self):
+                return 9
+
+        def dispatch_model(x):
+            return 2 * x
+        """}
+
+
 class Deferred(Base):
     def process(self, code, *arguments):
         path = [os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.dirname(os.path.abspath(coda.__file__)))]
@@ -186,6 +208,57 @@ class Deferred(Base):
             [t.join(120) for t in threads]
             assert not wrong and not any(t.is_alive() for t in threads), wrong
             assert torch.compile(lambda x: x * 2, backend="eager")(torch.ones(2)).tolist() == [2, 2]
+            """)
+
+    def test_others(self):
+        """Of packages that transformers takes a name of it gets what asks; everybody else gets the package."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in OTHERS.items():
+                os.makedirs(os.path.join(folder, os.path.dirname(name)), exist_ok=True)
+                with open(os.path.join(folder, name), "w") as f:
+                    f.write(textwrap.dedent(text))
+            self.process("""
+                sys.path.insert(0, sys.argv[1])
+                here = lambda name: name in sys.modules and type(sys.modules[name]).__name__ == "module"
+
+                def of(name, text):
+                    m = sys.modules[name] = types.ModuleType(name)
+                    exec(text, vars(m))
+                    return m
+                t = of("transformers.one", "from sklearn.metrics import roc_curve as f\\n"
+                       "from accelerate import PartialState as C, dispatch_model as g")
+                assert not here("sklearn") and not here("sklearn.metrics") and not here("accelerate")
+                assert not isinstance(3, t.C) and not issubclass(int, t.C) and (t.C | None) and (None | t.C)
+                assert hasattr(t.C, "method") and not hasattr(t.C, "__wrapped__")
+                assert not here("accelerate")
+                (first, kind), method = handed = (t.f, t.C), t.C.method
+                assert t.f(2) == 4 and here("sklearn.metrics") and here("sklearn") and t.f is sys.modules["sklearn.metrics"].roc_curve
+                first, kind = handed[0]  # a variable of a module is the real one now
+                assert type(first).__name__ == "Asking" and first(3) == 6 and not here("accelerate")
+                class Mine(t.C):
+                    pass
+                assert here("accelerate") and t.C is sys.modules["accelerate"].PartialState and issubclass(Mine, t.C)
+                kind = handed[0][1]
+                assert type(kind).__name__ == "Asking" and isinstance(Mine(), kind) and issubclass(Mine, kind) and not isinstance(3, kind) and method(Mine()) == 9
+                kind.number = 7
+                assert t.C.number == 7 and kind().number == 7 and t.g(5) == 10
+                import scipy
+                assert not here("scipy") and scipy.__version__ == "1" and here("scipy")
+                u = of("others.one", "import accelerate; from scipy.optimize import linear_sum_assignment as f")
+                assert here("scipy.optimize") and u.f(1) == 2 and type(u.f) is types.FunctionType
+                """, folder)
+
+    def test_sizes(self):
+        """What PyTorch's shards want of sizes that are symbols is there as soon as Dynamo is."""
+        self.process("""
+            import torch.distributed.tensor
+            from torch.distributed.tensor import _decompositions as d, Shard, DTensor
+            assert "sympy" not in sys.modules and Shard(1).dim == 1 and not isinstance(torch.ones(1), DTensor)
+            early = [d.GuardOnDataDependentSymNode]
+            assert issubclass(early[0], Exception)
+            torch.compile(lambda x: x * 2, backend="eager", dynamic=True)(torch.ones(3))
+            import torch.fx.experimental.symbolic_shapes as real
+            assert d.GuardOnDataDependentSymNode is real.GuardOnDataDependentSymNode is not early[0]
             """)
 
     def test_errors(self):

@@ -1,11 +1,12 @@
-"""deferred.py -- torch._dynamo imported when something of it is wanted first, for processes whose calls are in files.
+"""deferred.py -- packages imported when something of them is wanted first, for processes whose calls are in files.
 
-A model of transformers imports it for a wrapper of masks and for decorators, whoever compiles, and torchvision for one
-function; it imports Inductor, SymPy and Triton, seconds in all. Behind defer() that import gives an empty module, as do its
-submodules but for those in ALONE, which are read without it. They become the real ones as soon as anybody asks for a name
-or sets one: torch.compile does. Three kinds of names do not ask: what only marks a function or a tensor for Dynamo (MARKS)
-is noted, and done when Dynamo is there; `disable` is PyTorch's own form of it that asks Dynamo at the call; and a function
-of a submodule asks at its call, until Dynamo is there, which then replaces it where a module has it."""
+A model of transformers imports torch._dynamo for a wrapper of masks and for decorators, whoever compiles, and torchvision
+for one function; it imports Inductor, SymPy and Triton, seconds in all. Behind defer() that import gives an empty module, as
+do its submodules but for those in ALONE, which are read without it. They become the real ones as soon as anybody asks for a
+name or sets one: torch.compile does. Three kinds of names do not ask: what only marks a function or a tensor for Dynamo
+(MARKS) is noted, and done when Dynamo is there; `disable` is PyTorch's own form of it that asks Dynamo at the call; and a
+function of a submodule asks at its call, until Dynamo is there, which then replaces it where a module has it. So it is with
+other packages (LATER), of which transformers wants some names that ask (asking.py). """
 import functools
 import re
 import sys
@@ -13,11 +14,16 @@ import threading
 import types
 import weakref
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import PathFinder
+from importlib.machinery import PathFinder, SourceFileLoader
 
 import torch
 
+from .asking import source_of, taken
+
 NAME = "torch._dynamo"
+LATER = (NAME, "accelerate", "scipy", "sklearn", "torch.distributed._composable.fsdp", "torch.distributed.fsdp",
+         "torch.fx.experimental.symbolic_shapes", "torchvision.datasets", "torchvision.models",
+         "torchvision.ops")
 ALONE = (NAME + "._trace_wrapped_higher_order_op",)
 MARKS = ("allow_in_graph", "assume_constant_result", "mark_static_address")
 lock, loading, loader = threading.RLock(), set(), [None]  # modules that are being imported, and by which thread
@@ -31,7 +37,7 @@ class Deferred(types.ModuleType):
         short = None if loading else stand_in(self, name)
         if short is not None:
             return short
-        if (name.startswith("__") and name != "__all__") or not fill(self):
+        if (name.startswith("__") and name not in ("__all__", "__version__")) or not fill(self):
             raise AttributeError("module %s has no attribute %r" % (self.__name__, name))
         return getattr(self, name)
 
@@ -39,6 +45,11 @@ class Deferred(types.ModuleType):
         if not name.startswith("__") and not isinstance(value, types.ModuleType) and fill(self):
             return setattr(self, name, value)
         return super().__setattr__(name, value)
+
+
+def root_of(name):
+    """The package of LATER that a module is, or is in; None if there is none."""
+    return next((r for r in LATER if name == r or name.startswith(r + ".")), None)
 
 
 def fill(module):
@@ -49,8 +60,9 @@ def fill(module):
         name = module.__name__
         if name in loading:
             return False
-        if name != NAME:
-            fill(sys.modules[NAME])
+        root = root_of(name)
+        if name != root:
+            fill(sys.modules[root])
         if type(module) is not Deferred:  # the package has imported it
             return True
         loading.add(name)
@@ -61,17 +73,27 @@ def fill(module):
                 module.__class__ = types.ModuleType
         finally:
             loading.discard(name)
-        if name == NAME:
-            settle(module)
+        settle(module)
         return True
 
 
 # ---- What does not ask for it ----
 
+def asker(frame):
+    """The name of the module that asks, be it by an import."""
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("importlib", "_frozen_importlib"):
+        frame = frame.f_back
+    return frame.f_globals.get("__name__", "") if frame is not None else ""
+
+
 def stand_in(module, name):
+    if not module.__name__.startswith(NAME):
+        ask = taken(module, name, asker(sys._getframe(2)), fill)
+        if ask is not None:
+            handed.append((ask, module, name))
+        return ask
     if module.__name__ != NAME:
-        source = module.__loader__.get_source(module.__name__) or ""
-        return asking(module, name) if re.search(r"^def %s\(" % re.escape(name), source, re.M) else None
+        return asking(module, name) if re.search(r"^def %s\(" % re.escape(name), source_of(module), re.M) else None
     return disable if name == "disable" else marker(name) if name in MARKS else None
 
 
@@ -114,17 +136,20 @@ def disable(fn=None, recursive=True, **others):
 
 
 def settle(module):
-    """Does what was noted, and puts functions where those are that ask for them."""
-    for name, x, args, kwargs in marks:
-        if x() is not None:
-            getattr(module, name)(x(), *args, **kwargs)
-    real = {id(ask): getattr(of, name) for ask, of, name in handed}
+    """Does what was noted, and puts functions and classes of a package where those are that ask for them."""
+    root = root_of(module.__name__)
+    if module.__name__ == NAME:
+        for name, x, args, kwargs in marks:
+            if x() is not None:
+                getattr(module, name)(x(), *args, **kwargs)
+        marks.clear()
+    mine = [h for h in handed if root_of(h[1].__name__) == root and (root == NAME or type(h[1]) is not Deferred)]
+    real = {id(ask): getattr(of, name) for ask, of, name in mine}
     for other in [m for m in list(sys.modules.values()) if real and isinstance(m, types.ModuleType)]:
         for key, x in list(vars(other).items()):
             if id(x) in real:
                 setattr(other, key, real[id(x)])
-    marks.clear()
-    handed.clear()
+    handed[:] = [h for h in handed if h not in mine]
 
 
 # ---- Imports ----
@@ -143,25 +168,49 @@ class Later(Loader):
         module.__class__ = Deferred
 
 
+class There(Loader):
+    """Gives a module that was imported while it was looked for, as it is."""
+
+    def __init__(self, module):
+        self.module, self.spec = module, module.__spec__
+
+    def create_module(self, spec):
+        return self.module
+
+    def exec_module(self, module):
+        module.__spec__ = self.spec
+
+
 class Finder(MetaPathFinder):
     """While a thread imports the package others get its submodules empty, too: a thread within an import does not wait for
     another one's, which may wait for it."""
 
     def find_spec(self, name, path, target=None):
-        mine = loading and loader[0] == threading.get_ident()
-        inside = name.startswith(NAME + ".") and type(sys.modules.get(NAME)) is Deferred
-        if mine or name in ALONE or not (name == NAME or inside):
+        root = root_of(name)
+        if root is None or name in ALONE:
+            return None
+        left = type(sys.modules.get(root)) is Deferred
+        if loading and loader[0] == threading.get_ident():
+            return self.within(name, root, path) if left and name != root else None
+        spec = PathFinder.find_spec(name, path) if left or name == root else None
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = Later(spec.loader)
+        return spec
+
+    def within(self, name, root, path):
+        """A module of a package that is not there, for one that is being imported: the package comes first."""
+        fill(sys.modules[root])
+        if name not in sys.modules:
             return None
         spec = PathFinder.find_spec(name, path)
-        if spec is not None:
-            spec.loader = Later(spec.loader)
+        spec.loader = There(sys.modules[name])
         return spec
 
 
 def defer():
-    """From now on torch._dynamo is imported when it is needed, as by torch.compile, not when a package names it: call it
-    before transformers is imported, in a process that makes calls of a file. Of torch._dynamo nothing is replaced. Says
-    whether it comes in time."""
+    """From now on torch._dynamo, scikit-learn, SciPy, Accelerate, PyTorch's shards and torchvision's models are imported when
+    they are needed, as by torch.compile, not when a package names them: call it before transformers is imported, in a process
+    that makes calls of a file. Nothing of them is replaced. Says whether it comes in time for torch._dynamo."""
     if NAME not in sys.modules and not any(isinstance(f, Finder) for f in sys.meta_path):
         sys.meta_path.insert(0, Finder())
     return type(sys.modules.get(NAME)) in (Deferred, type(None))
