@@ -43,9 +43,11 @@ class Asking:
         return self._real()(*args, **kwargs)
 
     def __getattr__(self, name):
-        if not isinstance(self._of, Asking) and not name.startswith("__") and self._here() is None and \
-                re.search(r"^ +def %s\(" % re.escape(name), source_of(self._of), re.M):
-            return Asking(self, name, self._fill)
+        if not isinstance(self._of, Asking) and self._here() is None:
+            if name.startswith("__"):  # as typing asks of whatever it is given
+                raise AttributeError("%s, which is not imported, has no %s" % (self._name, name))
+            if re.search(r"^ +def %s\(" % re.escape(name), source_of(self._of), re.M):
+                return Asking(self, name, self._fill)
         return getattr(self._real(), name)
 
     def __setattr__(self, name, value):
