@@ -21,7 +21,7 @@ sys.path[0] = os.path.join(os.path.dirname(HERE), "build", "python")
 import torch
 TORCH = time.time()
 BARE = sys.argv[2:3] == ["weights"]
-if sys.argv[2:3] == ["saved"] and os.path.exists(sys.argv[4]):
+if sys.argv[2:3] == ["coda"] or (sys.argv[2:3] == ["saved"] and os.path.exists(sys.argv[4])):
     import libcoda.dynamo
     libcoda.dynamo.defer()
 if not BARE:
