@@ -2,8 +2,8 @@
 //
 // out[tile] = a b^T for each of two tiles, a and b of [64, 256], through two slots of 64 k; `exchange`, where
 // the two blocks of a cluster read each other's memory; `give`, where they send; and `share`, where one loads
-// a and the other b for both. `copied` makes the same product by cp.async and mma.sync. BROKEN, defined before,
-// names one mistake.
+// a and the other b for both. `copied` makes the same product by cp.async and mma.sync. A launch makes one
+// mistake, which its argument names: so all of them are one text, compiled once.
 #include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/control.cuh"
@@ -62,7 +62,7 @@ enum {
     COPY_OUTSIDE,
     COPY_UNALIGNED
 };
-constexpr int broken = BROKEN;
+static int broken; // which each thread of a launch sets alike
 
 constexpr int slots = 2, steps = 4, tiles = 2;
 
@@ -71,6 +71,7 @@ struct Args {
     float *extra;
     const bf16 *from[2]; // a and b
     bf16 *to;            // out
+    int broken;
 };
 
 struct Shared {
@@ -177,6 +178,7 @@ struct Consumer {
 extern "C" __global__ void __launch_bounds__(256, 2) pipeline(const __grid_constant__ Args g)
 {
     extern __shared__ __align__(1024) u8 memory[];
+    broken = g.broken;
     Shared &s = *(Shared *)memory;
     init(s);
     if (broken == LONE_LANES && threadIdx.x % 32) ptx::uniform(1);
@@ -186,7 +188,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) pipeline(const __grid_const
         ptx::shrink_registers<24>();
         if (threadIdx.x < (broken == LATE_LANES ? 32 : 1)) produce(s, g);
     } else {
-        ptx::grow_registers<broken == MANY_REGISTERS ? 240 : 224>();
+        if (broken == MANY_REGISTERS) ptx::grow_registers<240>();
+        else ptx::grow_registers<224>();
         Consumer c = {s, g, (int)threadIdx.x - 128, {}};
         c.run();
     }
@@ -196,6 +199,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) pipeline(const __grid_const
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64) exchange(const __grid_constant__ Args g)
 {
     extern __shared__ __align__(1024) u8 memory[];
+    broken = g.broken;
     const u32 rank = ptx::cluster_rank(), mine = at(memory) + threadIdx.x * 16;
     const float x = (float)(blockIdx.x * 64 + threadIdx.x);
     float y[4];
@@ -219,6 +223,7 @@ DEV void meet_cluster()
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64) give(const __grid_constant__ Args g)
 {
     extern __shared__ __align__(1024) u8 memory[];
+    broken = g.broken;
     const u32 other = ptx::cluster_rank() ^ 1, come = at(memory), mine = come + 16 + threadIdx.x * 16;
     const float x = (float)(blockIdx.x * 64 + threadIdx.x);
     float y[4];
@@ -267,6 +272,7 @@ DEV void receive(Slot &s, float *sum, int row)
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(96) share(const __grid_constant__ Args g)
 {
     extern __shared__ __align__(1024) u8 memory[];
+    broken = g.broken;
     Slot &s = *(Slot *)memory;
     const int row = (int)threadIdx.x - 32;
     const u32 rank = ptx::cluster_rank();
@@ -322,13 +328,15 @@ DEV void multiply_slot(Copied &s, float (&acc)[8][4], int slot)
 extern "C" __global__ void __launch_bounds__(128) copied(const __grid_constant__ Args g)
 {
     extern __shared__ __align__(1024) u8 memory[];
+    broken = g.broken;
     Copied &s = *(Copied *)memory;
     float acc[8][4] = {};
     if (broken != NO_GRID_WAIT) ptx::grid_wait();
     for (int step = 0; step < 2; step++) copy_slot(s, g, step);
     for (int step = 0; step < steps; step++) {
         if (broken == EARLY_COPY && step + 2 < steps) copy_slot(s, g, step + 2);
-        ptx::copy_async_wait<broken == LATE_COPY_WAIT ? 2 : 1>();
+        if (broken == LATE_COPY_WAIT) ptx::copy_async_wait<2>();
+        else ptx::copy_async_wait<1>();
         if (broken != NO_COPY_BARRIER) __syncthreads();
         if (broken != EARLY_COPY && step + 2 < steps) copy_slot(s, g, step + 2);
         else if (step + 2 >= steps) ptx::copy_async_commit();
