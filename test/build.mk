@@ -8,12 +8,14 @@ TEST_LDLIBS = $(LDLIBS) $(GOLD)
 GOLD       := $(if $(shell command -v ld.gold 2>/dev/null),-fuse-ld=gold)
 # References and random numbers. Sanitizers do not look at them, but at what the library makes of theirs; where they are in
 # $FAKED, they come from there, all but those that ask which sanitizer there is, or have threads.
-ASK_SAN   := $(shell grep -lE 'SANITIZE|pthread|stdatomic' test/support/*.c)
+ASK_SAN   := $(shell grep -lE 'SANITIZE|pthread|stdatomic' test/support/*.c test/unit/*/*.c)
 UTIL_DIR   = $(if $(and $(FAKED),$(SAN),$(filter-out $(ASK_SAN),$(1))),$(FAKED),$(BUILD))
 UTIL_OBJ  := $(foreach f,$(wildcard test/support/*.c),$(call UTIL_DIR,$f)/$(f:.c=.o))
 # What several unit tests share and needs Check, which the GPU tests do without.
 CHECKS    := $(wildcard test/unit/*/check_*.c)
-TEST_OBJ  := $(TESTS:%.c=$(BUILD)/%.o) $(CHECKS:%.c=$(BUILD)/%.o) $(BUILD)/test/unit/main.o $(UTIL_OBJ)
+# Of these test/jobs.mk names some that come from $FAKED, too: $UNWATCHED.
+UNIT_DIR   = $(if $(filter $(UNWATCHED),$(1)),$(call UTIL_DIR,$(1)),$(BUILD))
+TEST_OBJ  := $(foreach f,$(TESTS) $(CHECKS),$(call UNIT_DIR,$f)/$(f:.c=.o)) $(BUILD)/test/unit/main.o $(UTIL_OBJ)
 CHECK_LIBS = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck -lsubunit -lrt -lm)
 
 $(BUILD)/test/suites.h: $(TESTS)

@@ -14,7 +14,9 @@ IN      = $(MAKE) --no-print-directory -s -f Makefile
 AS_IT_IS = BUILD=$(BUILD) PRECOMPILED=1 CFLAGS='-O2 -g1'
 # Sanitizers look at the library: what is undefined in a test proves nothing. Fakes and the emulator are no part of it.
 # Where a pointer that is null, has wrapped or has left its object is used, AddressSanitizer sees it: that it came to be is for a full run.
-AS_ASAN = UNCHECKED='$(if $(FULL),,null,pointer-overflow,object-size)' BUILD=$(BUILD)/asan PRECOMPILED=1 FAKED=$(BUILD) SAN=address,undefined CFLAGS='-Og -g1' TEST_CFLAGS='-O0 -fno-sanitize=undefined'
+# A test's own arrays, and what it reads of the library's memory, are looked at in the third of its files that the seed draws.
+UNWATCHED := $(if $(FULL),,$(shell ls test/unit/*/*.c | awk -v seed="$$CODA_SEED" '(NR + seed) % 3'))
+AS_ASAN = UNWATCHED='$(UNWATCHED)' UNCHECKED='$(if $(FULL),,null,pointer-overflow,object-size)' BUILD=$(BUILD)/asan PRECOMPILED=1 FAKED=$(BUILD) SAN=address,undefined CFLAGS='-Og -g1' TEST_CFLAGS='-O0 -fno-sanitize=undefined'
 AS_TSAN = BUILD=$(BUILD)/tsan PRECOMPILED=1 FAKED=$(BUILD) SAN=thread CFLAGS='-Og -g1' TEST_CFLAGS=-O0
 
 TORTURES := $(filter-out torture shim,$(basename $(notdir $(wildcard test/torture/*.c))))
@@ -57,22 +59,22 @@ THREADED_FILES := $(sort $(shell grep -l pthread_create test/unit/*/test_*.c) te
 THREADED    := $(patsubst test_%,%,$(basename $(notdir $(THREADED_FILES))))
 
 $(eval $(call job,nvrtc-hopper,unit,env $(GERMAN) CODA_CACHE_DIR=$(KERNELS) CK_INCLUDE_TAGS=hopper $(BUILD)/unit))
-# A fork costs as much as most of these rooms' tests: of a process that NVRTC is in, a third of them. A full run, and
-# `make unit`, have a process for each test.
-UNFORKED := $(if $(FULL),,emit fuse grad plan primitives schedule shapes)
-unforked  = $(if $(filter $(1),$(UNFORKED)),CK_FORK=no)
-$(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,$(if $(filter emit,$(r)),env CODA_CACHE_DIR=$(KERNELS),env) $(GERMAN) $(call unforked,$(r)) CK_INCLUDE_TAGS=nvrtc CK_EXCLUDE_TAGS=hopper $(BUILD)/unit $(r))))
-$(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env $(GERMAN) $(call unforked,$(r)) $(if $(filter cache,$(r)),$(on_disk)) CK_EXCLUDE_TAGS=nvrtc $(BUILD)/unit $(r))))
-# Under AddressSanitizer a fork costs more than most tests; what it finds ends the process anyhow. Some rooms' tests
-# want a process of their own: they raise signals, change the environment, or leave memory with NVRTC; of others
-# the cases with the tag `processes`.
+# A fork costs as much as most tests: of a process that NVRTC is in a third of them, under AddressSanitizer more than most, and what
+# that finds ends the process anyhow. Some rooms' tests want a process of their own: they raise signals, change the environment, or
+# leave memory with NVRTC; of others the cases with the tags `processes` and `apart`. A full run, and `make unit`, have a process for each.
 IN_ONE_PROCESS := $(filter-out base cache jit profile tune,$(ROOMS))
+UNFORKED := $(if $(FULL),,$(filter-out emulator,$(IN_ONE_PROCESS)))
+unforked  = $(if $(filter $(1),$(UNFORKED)),CK_FORK=no)
+$(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,$(if $(filter emit,$(r)),env CODA_CACHE_DIR=$(KERNELS),env) $(GERMAN) $(call unforked,$(r)) CK_INCLUDE_TAGS=nvrtc CK_EXCLUDE_TAGS="hopper apart" $(BUILD)/unit $(r))))
+$(eval $(call job,nvrtc-apart,unit,env $(GERMAN) CK_INCLUDE_TAGS=apart $(BUILD)/unit))
+$(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env $(GERMAN) $(call unforked,$(r)) $(if $(filter cache,$(r)),$(on_disk)) CK_EXCLUDE_TAGS="nvrtc processes" $(BUILD)/unit $(r))))
+$(eval $(call job,unit-processes,unit,env $(GERMAN) CK_INCLUDE_TAGS=processes $(BUILD)/unit))
 $(foreach r,$(ROOMS),$(eval $(call job,asan-$(r),asan,env $(TURKISH) $(if $(filter $(r),$(IN_ONE_PROCESS)),CK_FORK=no) CK_EXCLUDE_TAGS="nvrtc broken processes $(if $(FULL),,rates)" $(BUILD)/asan/unit $(r))))
 $(eval $(call job,asan-processes,asan,env CK_INCLUDE_TAGS=processes $(BUILD)/asan/unit))
 $(foreach s,$(THREADED),$(eval $(call job,tsan-$(s),tsan,env CK_EXCLUDE_TAGS="nvrtc rates" CK_RUN_SUITE=$(s) $(BUILD)/tsan/unit)))
 
-UNIT  := $(ROOMS:%=unit-%)
-NVRTC := nvrtc-hopper $(NVRTC_ROOMS:%=nvrtc-%)
+UNIT  := $(ROOMS:%=unit-%) unit-processes
+NVRTC := nvrtc-hopper $(NVRTC_ROOMS:%=nvrtc-%) nvrtc-apart
 ASAN  := $(ROOMS:%=asan-%) asan-processes
 TSAN  := $(THREADED:%=tsan-%)
 

@@ -24,7 +24,7 @@
 static inline void tests_mark(const char *file, int line)
 {
     static int last;
-    if (SANITIZED || line == last) return;
+    if (line == last || scale_is_sanitized()) return;
     last = line;
     _mark_point(file, line);
 }
@@ -41,15 +41,16 @@ static inline void tests_each(TCase *t, const TTest *test, int count)
 {
     const int many = scale_is_thinned() ? 8 : 24;
     for (int i = 0; i < count; i++)
-        if (!SANITIZED || count < many || scale_takes_half(i)) tcase_add_loop_test(t, test, i, i + 1);
+        if (!scale_is_sanitized() || count < many || scale_takes_half(i)) tcase_add_loop_test(t, test, i, i + 1);
 }
 
 static inline void tests_some(TCase *t, const TTest *test, int count)
 {
     enum { MANY = 24 };
+    const bool sanitized = scale_is_sanitized();
     for (int i = 0; i < count; i++)
-        if (SANITIZED || scale_is_thinned()
-                ? scale_takes_one_in(3, i) && ((!SANITIZED && count < MANY) || scale_takes_half(i / 3))
+        if (sanitized || scale_is_thinned()
+                ? scale_takes_one_in(3, i) && ((!sanitized && count < MANY) || scale_takes_half(i / 3))
                 : true)
             tcase_add_loop_test(t, test, i, i + 1);
 }

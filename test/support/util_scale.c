@@ -16,6 +16,8 @@ enum { SLOWER = 1, SHORT = 4 };
 #endif
 enum { FULL = 10, REST = 24, COVERS = 2 };
 
+bool scale_is_sanitized(void) { return SANITIZED; }
+
 bool scale_is_full(void)
 {
     const char *full = getenv("CODA_FULL");

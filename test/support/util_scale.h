@@ -21,6 +21,9 @@ enum { SANITIZED = true };
 enum { SANITIZED = false };
 #endif
 
+/* Is it one of a program, of which this file may be no part? */
+bool scale_is_sanitized(void);
+
 bool scale_is_full(void);
 
 /* Does this run take smaller shares of costly sets than the tests say? `make test` does, by $CODA_SHARE. */

@@ -54,4 +54,4 @@ START_TEST(exit_waits_for_what_compiles)
 }
 END_TEST
 
-TESTS(exit, TAG("nvrtc"), SOME(exit_waits_for_what_compiles, 3));
+TESTS(exit, TAG("nvrtc apart"), SOME(exit_waits_for_what_compiles, 3));
