@@ -42,7 +42,7 @@ static uint8_t *draw_weight(const struct weight_case *c, uint32_t x)
     int64_t size = dtype_bytes(c->t, 1);
     uint8_t *w = malloc((size_t)(c->rows * c->columns * size + 1));
     for (int64_t i = 0; i < c->rows * c->columns; i++) {
-        uint8_t b[2], one[4];
+        _Alignas(4) uint8_t b[2], one[4];
         for (int j = 0; j < 2; j++) {
             x = x * 1664525 + 1013904223;
             b[j] = (uint8_t)(x >> 24);
@@ -133,7 +133,7 @@ END_TEST
 
 static double weight_at(const struct rounded *o, int64_t row, int64_t k)
 {
-    uint8_t one[4];
+    _Alignas(4) uint8_t one[4];
     int64_t size = dtype_bytes(o->t, 1);
     memcpy(one, o->weight + 1 + (row * o->columns + k) * size, (size_t)size);
     return dtype_load(o->t, one, 0);

@@ -57,7 +57,7 @@ static int nearest(const struct kind *k, double x)
 START_TEST(every_byte_has_its_value)
 {
     const struct kind *k = &kinds[_i];
-    unsigned char bytes[256 + 8];
+    _Alignas(16) unsigned char bytes[256 + 8];
     for (int b = 0; b < 256; b++) bytes[b] = (unsigned char)b;
     for (int b = 0; b < 256; b += 8) {
         float x[8], y[8];
