@@ -76,7 +76,7 @@ END_TEST
 
 static void check(const struct kind *k, float value)
 {
-    unsigned char host, at[8], pairs[8];
+    _Alignas(16) unsigned char at[8], pairs[8], host;
     float x[8];
     for (int i = 0; i < 8; i++) x[i] = i % 2 ? value : -value;
     int even = nearest(k, x[0]), odd = nearest(k, x[1]);
