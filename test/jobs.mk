@@ -54,7 +54,7 @@ on_disk      = TMPDIR=$$$${ON_DISK:-/tmp}
 # Kernels that compiled well are kept: one that an edit leaves as it was is not proved again.
 KERNELS     := $(CURDIR)/$(BUILD)/kernels
 # The suites that start threads. A race ends a test's process with a status that Check sees. Rates of a machine take
-# long under sanitizers, and start no threads of their own.
+# long under sanitizers, and start no threads of their own; nor do cases with the tag `alone`.
 THREADED_FILES := $(sort $(shell grep -l pthread_create test/unit/*/test_*.c) test/unit/cpu/test_cpu.c)
 THREADED    := $(patsubst test_%,%,$(basename $(notdir $(THREADED_FILES))))
 
@@ -71,7 +71,7 @@ $(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env $(GERMAN) $(call unfor
 $(eval $(call job,unit-processes,unit,env $(GERMAN) CK_INCLUDE_TAGS=processes $(BUILD)/unit))
 $(foreach r,$(ROOMS),$(eval $(call job,asan-$(r),asan,env $(TURKISH) $(if $(filter $(r),$(IN_ONE_PROCESS)),CK_FORK=no) CK_EXCLUDE_TAGS="nvrtc broken processes $(if $(FULL),,rates)" $(BUILD)/asan/unit $(r))))
 $(eval $(call job,asan-processes,asan,env CK_INCLUDE_TAGS=processes $(BUILD)/asan/unit))
-$(foreach s,$(THREADED),$(eval $(call job,tsan-$(s),tsan,env CK_EXCLUDE_TAGS="nvrtc rates" CK_RUN_SUITE=$(s) $(BUILD)/tsan/unit)))
+$(foreach s,$(THREADED),$(eval $(call job,tsan-$(s),tsan,env CK_EXCLUDE_TAGS="nvrtc rates alone" CK_RUN_SUITE=$(s) $(BUILD)/tsan/unit)))
 
 UNIT  := $(ROOMS:%=unit-%) unit-processes
 NVRTC := nvrtc-hopper $(NVRTC_ROOMS:%=nvrtc-%) nvrtc-apart

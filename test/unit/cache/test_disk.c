@@ -653,11 +653,12 @@ START_TEST(shows_nothing_of_a_killed_writer)
 }
 END_TEST
 
-TESTS(disk, AROUND(set_up, tear_down), EACH(modes_are_as_asked, 15), ONE(hits_what_was_put), ONE(keeps_errno),
+TESTS(disk, AROUND(set_up, tear_down), ONE(hits_what_was_put), ONE(threads_make_their_folder_again),
+      ONE(is_shared_by_processes_and_threads), ONE(shows_nothing_of_a_killed_writer), CASE("alone"),
+      TAG("alone"), AROUND(set_up, tear_down), EACH(modes_are_as_asked, 15), ONE(keeps_errno),
       ONE(finds_its_folder), ONE(works_without_a_home), ONE(refuses_what_others_can_write),
       ONE(refuses_a_foreign_folder), ONE(refuses_what_is_no_folder), ONE(follows_no_swap),
       ONE(misses_where_it_may_not_write), ONE(writes_nothing_if_told_so),
       ONE(falls_back_on_read_only_directories), ONE(rejects_every_truncation), ONE(rejects_every_flipped_bit),
       ONE(rejects_another_key_of_the_same_name), ONE(rejects_what_is_no_file), ONE(makes_its_folder_again),
-      ONE(threads_make_their_folder_again), ONE(ends_in_slashes), ONE(leaves_nothing_on_a_full_disk),
-      ONE(is_shared_by_processes_and_threads), ONE(shows_nothing_of_a_killed_writer));
+      ONE(ends_in_slashes), ONE(leaves_nothing_on_a_full_disk));

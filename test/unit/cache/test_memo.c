@@ -441,9 +441,10 @@ END_TEST
 #define CHILD_OF_THREADS (void)a_forked_child_counts_its_own_readers
 #endif
 
-TESTS(memo, AROUND(set_up, tear_down), ONE(is_made_once), ONE(other_makers_have_their_own_files),
-      ONE(tells_keys_of_one_digest), ONE(keeps_failures_in_memory), ONE(does_not_keep_what_may_pass),
-      ONE(memory_has_a_bound), ONE(is_made_anew_when_refused), ONE(is_not_renewed_by_its_like),
-      ONE(takes_what_others_healed), ONE(verify_finds_what_differs), EACH(threads_share_one_making, 2),
+TESTS(memo, AROUND(set_up, tear_down), ONE(is_made_once), EACH(threads_share_one_making, 2),
       ONE(keys_do_not_wait_for_each_other), ONE(readers_meet_nothing_freed), ONE(a_cancelled_thread_lands),
-      ONE(a_forked_child_goes_on_alone), CHILD_OF_THREADS);
+      ONE(a_forked_child_goes_on_alone), CHILD_OF_THREADS, CASE("alone"), TAG("alone"),
+      AROUND(set_up, tear_down), ONE(other_makers_have_their_own_files), ONE(tells_keys_of_one_digest),
+      ONE(keeps_failures_in_memory), ONE(does_not_keep_what_may_pass), ONE(memory_has_a_bound),
+      ONE(is_made_anew_when_refused), ONE(is_not_renewed_by_its_like), ONE(takes_what_others_healed),
+      ONE(verify_finds_what_differs));

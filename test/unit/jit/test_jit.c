@@ -686,12 +686,12 @@ START_TEST(an_edit_leaves_other_kernels)
 }
 END_TEST
 
-TESTS(jit, AROUND(set_up, tear_down), ONE(compiles_a_primitive_once), ONE(reports_spills),
-      ONE(reports_a_performance_warning), ONE(leaves_the_stack_limit_alone), ONE(compiles_in_many_threads),
-      ONE(compiles_on_little_stack), ONE(names_file_and_line_of_an_error),
+TESTS(jit, AROUND(set_up, tear_down), ONE(compiles_a_primitive_once), ONE(compiles_in_many_threads),
+      ONE(compiles_on_little_stack), ONE(compiles_in_a_child), ONE(survives_its_compiler), CASE("alone"),
+      TAG("alone"), AROUND(set_up, tear_down), ONE(reports_spills), ONE(reports_a_performance_warning),
+      ONE(leaves_the_stack_limit_alone), ONE(names_file_and_line_of_an_error),
       ONE(keeps_an_error_in_memory_alone), ONE(rejects_a_bad_arch), ONE(compiles_again_what_was_damaged),
-      ONE(works_without_a_directory), ONE(verifies_what_it_finds), ONE(compiles_in_a_child),
-      ONE(survives_its_compiler), ONE(needs_no_word_of_its_childs_end),
+      ONE(works_without_a_directory), ONE(verifies_what_it_finds), ONE(needs_no_word_of_its_childs_end),
       ONE(a_killed_compiler_says_nothing_of_its_text), ONE(gets_no_signals_of_the_terminal),
       ONE(does_without_a_child), ONE(takes_no_helper_of_the_current_directory),
       ONE(keys_differ_in_every_part), ONE(keys_name_their_maker), ONE(keys_know_no_place),
