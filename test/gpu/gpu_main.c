@@ -237,7 +237,7 @@ int main(int argc, char **argv)
     bool wanted[TESTS];
     const char *sms = getenv("CODA_EMULATOR_SMS");
     if (sms) printf("CODA_EMULATOR_SMS=%s\n", sms); /* to repeat it, beside the seed */
-    setenv("NCCL_NVLS_ENABLE", "0", 1); /* no multicast over NVLink, on a card that is lent */
+    setenv("NCCL_NVLS_ENABLE", "0", 1);             /* no multicast over NVLink, on a card that is lent */
     for (; first + 1 < argc && strncmp(argv[first], "--", 2) == 0; first += 2) {
         if (strcmp(argv[first], "--stamp") == 0) stamp = argv[first + 1];
         if (strcmp(argv[first], "--digest") == 0) digest = argv[first + 1];
