@@ -27,6 +27,7 @@ DRAWN := $(shell echo $$((CODA_SEED % 3 + 1)))
 ASAN_TORTURES = damage store faults tiers
 TSAN_TORTURES = cold store tiers
 # After a fork() beside other threads the sanitizer's own allocator may be locked in the child.
+PARTS_ASAN_faults = $(call drawn,cold,full warm,damaged)
 PARTS_ASAN_tiers = $(call drawn,runs sealed everything moments,ends failures,exits servers)
 WEAK_TORTURES = driver store hostile versions
 
