@@ -74,7 +74,6 @@ template <class Chunk> struct DeltaPieces {
 template <class Config> struct DeltaParts {
     typedef DeltaTensors<Config> Tensors;
     static constexpr u32 chunk = 64;
-
     DEV static u32 chunks(const Tensors &in) { return (in.time + chunk - 1) / chunk; }
     DEV static u32 first(const Tensors &in, const SequenceRows &of)
     {
@@ -272,7 +271,8 @@ template <class Config> struct DeltaPrepare {
     // Who has multiplied queries, which takes less, makes T of the head whose L is there first.
     DEV static i32 solved(i32 group) { return together == 1 ? 0 : 1 - group; }
     enum { LEFT_L = 3, LEFT_P = 4 }; // barriers besides: L of the first head is there, P of both
-    DEV static void meet(i32 group) { ptx::named_barrier(1 + group, 128); }
+    // A barrier whose number only the run knows makes a block hold all 16, of which an SM has 64.
+    DEV static void meet(i32 group) { together == 1 ? __syncthreads() : ptx::named_barrier(1 + group, 128); }
     DEV static void make(i32 group, i32 warp, i32 count, Shared &shared)
     {
         const bool of_keys = together == 1 || group == 0;
