@@ -558,6 +558,18 @@ class Refused(Base):
         got = self.refused(written, [x], "in place")
         self.assertTrue(torch.equal(got[1], got[0][0]))
 
+        def under(x, view):
+            y = F.linear(x, w)
+            z = view(y)
+            y.add_(100)
+            return z.sum(0)
+        for view in (lambda y: y.expand(3, 4, 8), lambda y: y.mT, lambda y: y.view_as(y)[1:], lambda y: F.dropout(y, 0.5, False),
+                     lambda y: y.float().unflatten(-1, (2, 4)), lambda y: y.swapaxes(0, 1).chunk(2)[1]):
+            got = self.refused(lambda x, view=view: under(x, view), [x], "in place of what is read later by another name")
+            self.assertLessEqual(off(got, under(x, view)), 1e-5)
+        got = self.refused(lambda x: F.linear(x, w)[:0].mean(0), [x], "the mean of nothing")
+        self.assertTrue(got.isnan().all())
+
     def test_fullgraph(self):
         with self.assertRaisesRegex(Exception, "does not take the whole graph: no rule for cumsum"):
             self.compiled(lambda x: torch.cumsum(x @ x, 0))(torch.randn(4, 4))

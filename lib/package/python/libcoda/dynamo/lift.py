@@ -18,6 +18,7 @@ RANDOM = {"rand", "randn", "rand_like", "randn_like", "randint",
     "bernoulli", "normal", "multinomial", "randperm", "rrelu"}
 SKIPPED = {"_log_api_usage_once", "_set_grad_enabled", "_warn_once"}
 FORBIDDEN = {"_enter_autocast": "autocast", "_exit_autocast": "autocast"}
+TENSORS = (torch.Tensor, torch.nn.Parameter, torch._subclasses.FakeTensor)
 NESTING = re.compile(r"_(increment|decrement)_nesting$|^_(enter|exit)_")  # calls that change what the process is in
 
 
@@ -68,6 +69,28 @@ def is_number(node, x):
 
 def storage(x):
     return x.untyped_storage().data_ptr()
+
+
+def memory_of(node):
+    """Memory of what a node makes, by what Dynamo has noted of it; but it has not that dropout gives its argument here."""
+    while word_of(node) == "dropout" and isinstance(node.args[0] if node.args else None, torch.fx.Node):
+        node = node.args[0]
+    x = node.meta.get("example_value")
+    all_ = x if isinstance(x, (tuple, list)) else (x,)
+    return {y.untyped_storage()._cdata for y in all_ if type(y) in TENSORS and y.layout is torch.strided}
+
+
+def read_under(node, source):
+    """Does anything behind a node that writes to `source` read its memory by another name than these two?"""
+    own, later = memory_of(source), False
+    seen = {node, source}
+    for n in node.graph.nodes:
+        if later and any(x not in seen and not own.isdisjoint(memory_of(x)) for x in n.all_input_nodes):
+            return True
+        if later and not own.isdisjoint(memory_of(n)):
+            seen.add(n)  # made of the new values
+        later = later or n is node
+    return False
 
 
 def sizes(x):
@@ -178,7 +201,7 @@ class Lift:
             self.buffers.append((k, x))
             self.paths[id(x)] = path
             return x
-        if type(x) not in (torch.Tensor, torch.nn.Parameter, torch._subclasses.FakeTensor):
+        if type(x) not in TENSORS:
             raise Refuse("%s is a %s, a subclass of torch.Tensor" % (path, type(x).__name__))
         if x.is_neg() and not isinstance(x, torch.nn.Parameter):
             raise Refuse("%s is a view of numbers with the other sign" % path)
@@ -313,6 +336,8 @@ class Lift:
         later = list(source.users)
         if not isinstance(x, Tensor) or x.node in self.leaves or any(u is not node for u in later[later.index(node):]):
             raise Refuse("%s in place of what is read later" % word_of(node))
+        if read_under(node, source):
+            raise Refuse("%s in place of what is read later by another name" % word_of(node))
         if word_of(source) in rules.VIEWS:
             raise Refuse("%s in place of a part of a tensor" % word_of(node))
 

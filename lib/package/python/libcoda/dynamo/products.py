@@ -26,6 +26,8 @@ def rows(l, word, x, dim, keepdim, dtype=None):
     if not dims:
         raise Refuse("a statistic over no dimension")
     shape, n = x.shape, len(x.dims)
+    if word == "mean" and 0 in (shape[k] for k in dims):
+        raise Refuse("the mean of nothing")
     kept = [k for k in range(n) if k not in dims]
     turned = layout.permute(x, kept + dims)
     turned = layout.reshape(l.g, turned, [shape[k] for k in kept] + [layout.product(shape[k] for k in dims)])
@@ -75,7 +77,7 @@ def argmax(l, x, dim=None, keepdim=False):
 def var(l, x, dim=None, unbiased=True, keepdim=False, correction=None):
     n = layout.product(x.shape[k] for k in ([dim] if isinstance(dim, int) else dim or range(len(x.dims))))
     off = (1 if unbiased else 0) if correction is None else correction
-    return elementwise(l, "div", rows(l, "m2", x, dim, keepdim), float(n - off))
+    return elementwise(l, "div", rows(l, "m2", x, dim, keepdim), float(max(n - off, 0)))
 
 
 @rule("norm", "vector_norm")
