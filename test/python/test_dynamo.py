@@ -570,6 +570,25 @@ class Refused(Base):
         got = self.refused(lambda x: F.linear(x, w)[:0].mean(0), [x], "the mean of nothing")
         self.assertTrue(got.isnan().all())
 
+    def test_bounds(self):
+        """A program over a symbol serves sizes of which it says what PyTorch does: beyond a number in the graph it may not."""
+        w = torch.nn.Parameter(torch.randn(8, 8))
+
+        def window(x, n=4096):
+            at = torch.arange(x.shape[1])
+            mask = (at[:, None] >= at) & (at[:, None] - at < n)
+            return F.scaled_dot_product_attention(F.linear(x, w)[:, None], x[:, None], x[:, None], attn_mask=mask)
+        for f, sizes, programs in ((lambda x: F.linear(x, w) * min(x.shape[1], 19), (24, 17, 33, 2), 0),
+                                   (lambda x: window(x, 20), (24, 17, 33, 2, 19, 20), 1),
+                                   (window, (24, 17, 4092, 4098, 2), 1)):
+            torch._dynamo.reset()
+            dynamo.reset()
+            fast = self.compiled(f)
+            for n in sizes:
+                x = torch.randn(1, n, 8)
+                self.assertLessEqual(off(fast(x), f(x)), 1e-5, n)
+            self.assertEqual(sum(d.whole.symbolic is not None for d in dynamo.last), programs)
+
     def test_fullgraph(self):
         with self.assertRaisesRegex(Exception, "does not take the whole graph: no rule for cumsum"):
             self.compiled(lambda x: torch.cumsum(x @ x, 0))(torch.randn(4, 4))

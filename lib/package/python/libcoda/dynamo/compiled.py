@@ -16,7 +16,7 @@ from .text import Refuse, name
 
 # A graph over a symbol is lifted for each of these sizes; then every size that it has is a multiple of its prime.
 PRIMES = (4093, 3067, 2039)
-MOST = 1 << 15  # of a symbolic size
+MOST = 1 << 15  # of a symbolic size, if a lift at it says the same
 NUMBERS = 32  # sets of numbers, with which a graph has plans
 
 
@@ -297,23 +297,41 @@ def over_symbol(text, prime):
     return re.sub(r"(?<![\w.])\d+(?![\w.])", size, text)
 
 
+def at_symbol(text, n):
+    """The text over T with n in its place. A window of n keys and more is none."""
+    text = re.sub(r"(?<![\w.])(?:(\d+)\*)?T(?![\w.])", lambda m: str(int(m.group(1) or 1) * n), text)
+    return without_windows(text, n)
+
+
+def without_windows(text, n):
+    return re.sub(r",? window=(\d+)\b", lambda m: "" if int(m.group(1)) >= n else m.group(), text)
+
+
+def alike(text, lift, n):
+    """Is the text over T what a lift at this size says? A number beyond which the graph does something else, as of
+    min(T, 19) or of a window, makes texts that differ."""
+    return at_symbol(text, n) == without_windows(str(lift.g), n)
+
+
 def symbolic(module, example, paths, keep, replay):
-    """A program over the one symbol among the arguments; None if there is none, or more depends on it than sizes."""
+    """A program over the one symbol among the arguments, with the sizes between which it is known to hold; None if there
+    is none, or more depends on it than sizes."""
     at = [k for k, x in enumerate(example) if isinstance(x, torch.SymInt)]
     places = [n for n in module.graph.nodes if n.op == "placeholder"]
     if len({example[k].node.expr for k in at}) != 1 or example[at[0]].node.expr.is_number:
         return None
     symbol = example[at[0]].node.expr
+
+    def lifted(n, over=None):
+        shapes = []
+        for place in places:
+            of = getattr(place.meta.get("example_value"), "shape", ())
+            shapes.append(tuple(int(d.node.expr.subs(symbol, n)) if isinstance(d, torch.SymInt) else d for d in of))
+        given = [n if k in at else known(x) for k, x in enumerate(example)]
+        return Lift(module, given, paths, shapes=shapes, keep=keep, at=over).run()
     lifts, texts = [], []
     for prime in PRIMES:
-        shapes = []
-        for n in places:
-            x = n.meta.get("example_value")
-            of = getattr(x, "shape", ())
-            shapes.append(tuple(int(d.node.expr.subs(symbol, prime))
-                          if isinstance(d, torch.SymInt) else d for d in of))
-        given = [prime if k in at else known(x) for k, x in enumerate(example)]
-        lift = Lift(module, given, paths, shapes=shapes, keep=keep, at=(symbol, prime)).run()
+        lift = lifted(prime, (symbol, prime))
         used = [lift.leaves[n] for n in lift.g.used_leaves()]
         if any(x.tensor is not None and any(d and d % prime == 0 for d in x.tensor.shape) for x in used) or \
                 any(o[0] == "value" and o[1] is not None for o in lift.outputs):
@@ -322,9 +340,14 @@ def symbolic(module, example, paths, keep, replay):
         texts.append(over_symbol(str(lift.g), prime))
     if texts[0] != texts[1] or texts[0] != texts[2]:
         return None
+    least = next((n for n in (2, known(example[at[0]])) if alike(texts[0], lifted(n), n)), None)
+    if least is None:
+        return None
     lifts[0].symbol = lambda text: "dim %%T = 1..%d\n" % MOST + over_symbol(text, PRIMES[0])
     lifts[0].said = lifts[0].symbol(str(lifts[0].g))
-    return program_of(lifts[0], *device_of(example), at[0], replay)
+    program = program_of(lifts[0], *device_of(example), at[0], replay)
+    program.said, program.least, program.most = texts[0], least, PRIMES[0]
+    return program
 
 
 class Left:
@@ -399,6 +422,21 @@ class Whole:
                 self.others[asked] = Left(self.fallback(self.module, str(e)))
         return self.others[asked].program(arguments)
 
+    def holds(self, n, arguments):
+        """Does the program over a symbol hold at this size? Beyond those for which that is known a lift says so."""
+        program = self.symbolic
+        if program.least <= n <= program.most:
+            return True
+        if n > MOST or self.key(arguments) in self.programs:
+            return False
+        try:
+            good = alike(program.said, Lift(self.module, arguments, self.paths, keep=self.keep).run(), n)
+        except (Refuse, Error):
+            return False
+        if good:
+            program.least, program.most = min(program.least, n), max(program.most, n)
+        return good
+
     def program(self, arguments):
         """What runs this call: a Program, or Left."""
         if self.recording and torch.is_grad_enabled():
@@ -406,8 +444,8 @@ class Whole:
             if asked != self.asked:
                 return self.of_others(asked, arguments)
         program = self.symbolic
-        if program is not None and int(arguments[program.at]) <= MOST and program.fits(arguments) and \
-                (not self.floats or self.numbers_of(arguments) == self.numbers):
+        if program is not None and program.fits(arguments) and \
+                (not self.floats or self.numbers_of(arguments) == self.numbers) and self.holds(int(arguments[program.at]), arguments):
             return program
         key = self.key(arguments)
         program = self.programs.get(key)

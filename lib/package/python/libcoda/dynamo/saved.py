@@ -156,6 +156,7 @@ def sources(run, form, names):
     for place, x in zip(places, arguments):
         if isinstance(place, torch.SymInt) and program.at is not None:
             sizes[place.node.expr], between = None, range_of(place)
+            between = between and (max(between[0], program.least), min(between[1], program.most))
     at = {id(x): k for k, x in enumerate(form.tensors)}
     symbolic = {}
     for place, x in zip(places, arguments):
