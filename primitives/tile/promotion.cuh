@@ -6,8 +6,8 @@
 //     by pieces   where they do not: a piece of a slot, 64 rows by half of the columns, is added up while
 //                 the next one is multiplied
 //
-// All add the same numbers in the same order. Scales of blocks (scales.cuh), which come while the slot is
-// multiplied, make the addition a multiply-add.
+// All add the same numbers in the same order. Scales of blocks (scales.cuh), which are loaded some slots ahead,
+// make the addition a multiply-add.
 #pragma once
 
 #include "ptx/wgmma.cuh"
@@ -28,6 +28,7 @@ template <class Gemm, class Config, class Products> struct Promotion {
     using Accumulators = typename Gemm::Accumulators;
     using Cursor = typename Gemm::Cursor;
     using Scales = ThreadScales<Config, Gemm::blocks>;
+    using ScaleWalk = typename Scales::Walk;
     static constexpr int blocks = Gemm::blocks, bn = Config::bn, half_slot = swizzle_row / 2; // bytes
     static constexpr bool ahead = promotes_ahead<Config, blocks>;
     static constexpr bool by_pieces = promotes_by_pieces<Config, blocks>;
@@ -57,10 +58,11 @@ template <class Gemm, class Config, class Products> struct Promotion {
     {
         const auto span = Gemm::part();
         int last = at.slot;
+        ScaleWalk walk = scales.walk(span.first, Gemm::steps);
 #pragma unroll 1
         for (int k = span.first; k < span.last; k++, at.next()) {
             Accumulators part;
-            const auto factors = scales.load(k);
+            const auto factors = walk.next();
             await(at);
             gemm.template multiply<bn>(part, at.slot, first_row, false);
             ptx::wgmma_wait<0>();
@@ -85,10 +87,10 @@ template <class Gemm, class Config, class Products> struct Promotion {
     }
     // The first half of slot k is on its way. Its sums are added while the next one's is.
     template <int phase, bool last>
-    DEV void step(Accumulators &acc, Accumulators (&part)[2], int k, Cursor &at) const
+    DEV void step(Accumulators &acc, Accumulators (&part)[2], ScaleWalk &walk, Cursor &at) const
     {
         const int slot = at.slot;
-        const auto factors = scales.load(k);
+        const auto factors = walk.next();
         issue<1>(part[phase], slot);
         at.next();
         ptx::wgmma_wait<1>();
@@ -103,17 +105,18 @@ template <class Gemm, class Config, class Products> struct Promotion {
     DEV int multiply_ahead(Accumulators &acc, Cursor &at) const
     {
         constexpr int end = Gemm::steps - 1, even = end / 2 * 2;
+        ScaleWalk walk = scales.walk(0, Gemm::steps);
         Accumulators part[2];
         await(at);
         issue<0>(part[0], at.slot);
 #pragma unroll 1
         for (int k = 0; k < even; k += 2) {
-            step<0, false>(acc, part, k, at);
-            step<1, false>(acc, part, k + 1, at);
+            step<0, false>(acc, part, walk, at);
+            step<1, false>(acc, part, walk, at);
         }
-        if constexpr (end > even) step<0, false>(acc, part, even, at);
+        if constexpr (end > even) step<0, false>(acc, part, walk, at);
         const int last = at.slot;
-        step<end % 2, true>(acc, part, end, at);
+        step<end % 2, true>(acc, part, walk, at);
         return last;
     }
 
@@ -168,13 +171,14 @@ template <class Gemm, class Config, class Products> struct Promotion {
     }
     DEV int multiply_by_pieces(Accumulators &acc, Cursor &at) const
     {
+        ScaleWalk walk = scales.walk(0, Gemm::steps);
         Piece part[2];
         await(at);
         issue_first<0>(part[0], at.slot);
 #pragma unroll 1
         for (int k = 0; k + 1 < Gemm::steps; k++) {
             const int slot = at.slot;
-            const auto factors = scales.load(k);
+            const auto factors = walk.next();
             issue_first<1>(part[0], slot);
             multiply_pieces(acc, part, slot, factors);
             at.next();
@@ -185,7 +189,7 @@ template <class Gemm, class Config, class Products> struct Promotion {
             add_piece<pieces - 1>(acc, part[1], factors);
         }
         const int last = at.slot;
-        const auto factors = scales.load(Gemm::steps - 1);
+        const auto factors = walk.next();
         issue_first<1>(part[0], last);
         multiply_pieces(acc, part, last, factors);
         at.next();
