@@ -156,7 +156,7 @@ void emit_body(struct text *t)
  * microsecond: of many short blocks most have ended before the last ones begin, and say nothing. */
 void emit_launch_next(struct text *t)
 {
-    enum { FEW_BLOCKS = 1024 };
+    enum { FEW_BLOCKS = 2048 };
     text_printf(t, "    if (block.count() <= %d) ptx::grid_launch_next();\n", FEW_BLOCKS);
 }
 

@@ -62,9 +62,9 @@ template <class Gemm, class Config, class Products> struct Promotion {
 #pragma unroll 1
         for (int k = span.first; k < span.last; k++, at.next()) {
             Accumulators part;
-            const auto factors = walk.next();
             await(at);
             gemm.template multiply<bn>(part, at.slot, first_row, false);
+            const auto factors = walk.next();
             ptx::wgmma_wait<0>();
             if (k + 1 < span.last) gemm.release(at.slot);
             last = at.slot;
@@ -90,8 +90,8 @@ template <class Gemm, class Config, class Products> struct Promotion {
     DEV void step(Accumulators &acc, Accumulators (&part)[2], ScaleWalk &walk, Cursor &at) const
     {
         const int slot = at.slot;
-        const auto factors = walk.next();
         issue<1>(part[phase], slot);
+        const auto factors = walk.next();
         at.next();
         ptx::wgmma_wait<1>();
         if constexpr (!last) {
@@ -178,8 +178,8 @@ template <class Gemm, class Config, class Products> struct Promotion {
 #pragma unroll 1
         for (int k = 0; k + 1 < Gemm::steps; k++) {
             const int slot = at.slot;
-            const auto factors = walk.next();
             issue_first<1>(part[0], slot);
+            const auto factors = walk.next();
             multiply_pieces(acc, part, slot, factors);
             at.next();
             await(at);
@@ -189,8 +189,8 @@ template <class Gemm, class Config, class Products> struct Promotion {
             add_piece<pieces - 1>(acc, part[1], factors);
         }
         const int last = at.slot;
-        const auto factors = walk.next();
         issue_first<1>(part[0], last);
+        const auto factors = walk.next();
         multiply_pieces(acc, part, last, factors);
         at.next();
         ptx::wgmma_wait<0>();
