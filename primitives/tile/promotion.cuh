@@ -6,8 +6,8 @@
 //     by pieces   where they do not: a piece of a slot, 64 rows by half of the columns, is added up while
 //                 the next one is multiplied
 //
-// All add the same numbers in the same order. Scales of blocks (scales.cuh), which are loaded some slots ahead,
-// make the addition a multiply-add.
+// All add the same numbers in the same order. Scales of blocks (scales.cuh), which are loaded some slots
+// ahead, make the addition a multiply-add.
 #pragma once
 
 #include "ptx/wgmma.cuh"
