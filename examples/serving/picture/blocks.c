@@ -125,7 +125,7 @@ coda_value picture_turned(struct drawing *d, coda_value x, int64_t from, int64_t
     o.style = CODA_ROPE_INTERLEAVED;
     o.frequencies = d->frequencies;
     for (int i = 0; i < 3; i++) o.sections[i] = d->c->axes[i] / 2;
-    coda_value at = from ? coda_slice(d->b.g, d->positions, 0, from, from + tokens, 1) : d->positions;
+    coda_value at = coda_slice(d->b.g, d->positions, 0, from, from + tokens, 1);
     return coda_rope(d->b.g, x, at, &o);
 }
 

@@ -64,6 +64,8 @@ static coda_value attend(struct drawing *d, coda_value x, coda_value y)
     struct picture_qkv a = picture_qkv(d, x, names, norms, n),
                        b = picture_qkv(d, y, text_names, text_norms, tokens);
     a.q = picture_turned(d, a.q, tokens, n), a.k = picture_turned(d, a.k, tokens, n);
+    /* The text's angles are 0. Turned as well, its products are one launch with the picture's. */
+    b.q = picture_turned(d, b.q, 0, tokens), b.k = picture_turned(d, b.k, 0, tokens);
     return picture_attention(d, joined(d, b.q, a.q), joined(d, b.k, a.k), joined(d, b.v, a.v), CODA_NONE);
 }
 
