@@ -12,8 +12,8 @@ void emit_attention_wgmma(struct attention_text *e)
     emit_constant(e->t, "i32", "bn", tile->bn);
     emit_constant(e->t, "i32", "stages", tile->stages);
     emit_constant(e->t, "i32", "groups", tile->bm / 64);
-    emit_constant(e->t, "i32", "query_slots", attention_query_slots(e->a, e->s->cluster));
-    emit_constant(e->t, "bool", "held", attention_holds_queries(e->a, e->s->cluster));
+    emit_constant(e->t, "i32", "query_slots", attention_query_slots(e->a, e->s->cluster, tile->bm));
+    emit_constant(e->t, "bool", "held", attention_holds_queries(e->a, e->s->cluster, tile->bm));
     emit_constant(e->t, "bool", "shares", e->a->shares);
     emit_constant(e->t, "i32", "cluster", MAX(e->s->cluster, 1));
     text_append(e->t, "};\n");

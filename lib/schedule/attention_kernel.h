@@ -75,13 +75,15 @@ bool attention_fits_units(const struct attention_spec *a, const struct attention
 bool attention_is_scaled(const struct attention_spec *a);
 /* attention_wgmma.c: tiles whose queries shared memory has at a time; may registers have those of one?
  * `cluster` blocks share a tile's keys. */
-int attention_query_slots(const struct attention_spec *a, int cluster);
-bool attention_holds_queries(const struct attention_spec *a, int cluster);
+int attention_query_slots(const struct attention_spec *a, int cluster, int bm);
+bool attention_holds_queries(const struct attention_spec *a, int cluster, int bm);
 /* attention_rounds.c: tiles of a head that are whole, behind which come, if `small` ones may, of 64 queries;
  * what the busiest block then has to do, in hundredths of a whole tile: 0 where that was not counted. Is it
  * less if all blocks share the keys of a last round of whole tiles? */
 int64_t attention_whole(const struct attention_spec *a, int bm, bool small, int sms, int64_t *load);
 bool attention_may_share(const struct attention_spec *a, int bm, int bn, int sms);
+/* How many whole tiles the busiest SM has. */
+double attention_rounds(const struct attention_spec *a, int bm, int bn, int sms);
 /* May tiles of 64 queries follow the others? Then all see all keys, and blocks go from tile to tile. */
 bool attention_may_end_small(const struct attention_spec *a, int cluster);
 /* Says no, and why: false. */

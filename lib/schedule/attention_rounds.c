@@ -53,3 +53,12 @@ bool attention_may_share(const struct attention_spec *a, int bm, int bn, int sms
     bool counts = blocks * sms <= INT32_MAX / sms && blocks < 1 << 15; /* in so many bits */
     return load && counts && (tiles * WHOLE + sms - 1) / sms + OF_PARTS < load * WORTH_IT / 100;
 }
+
+double attention_rounds(const struct attention_spec *a, int bm, int bn, int sms)
+{
+    double tiles = (double)(CEIL_DIV(a->tq, bm) * a->batch * a->heads);
+    int64_t load = CEIL_DIV((int64_t)tiles, sms) * WHOLE;
+    if (attention_may_share(a, bm, bn, sms)) return tiles / sms + OF_PARTS / (double)WHOLE;
+    attention_whole(a, bm, true, sms, &load);
+    return (double)load / WHOLE;
+}

@@ -3,9 +3,9 @@
 #include "attention_kernel.h"
 
 /* Stages of narrow heads, whose blocks of keys are small and soon done; memory is as far as for others. With
- * queries in registers shared memory has room for one more of wider heads. */
+ * queries in registers shared memory has room for one more of wider heads, or two of 80 keys. */
 enum { NARROW_STAGES = 4, HELD_STAGES = 3 };
-enum { NARROW = 64, MOST_OF_THREE = 72, MOST_OF_BARE = 80, MOST_HELD = 128 }; /* columns */
+enum { NARROW = 64, MOST_OF_THREE = 72, MOST_OF_BARE = 96, WIDE_BARE = 80, MOST_HELD = 128 }; /* columns */
 
 /* What tiles of bm queries of narrow heads take, one with another: for a block of 128 keys 192 queries take
  * 4 / 3 of the time of 128, and a tile costs about as much as a block beside them. A limit leaves part of a
@@ -24,8 +24,8 @@ static bool three_cap(const struct attention_spec *a)
     return a->softcap == 0 || a->head_dim <= NARROW / 2 || !beside;
 }
 
-/* Have three warpgroups registers for more columns, and for their queries, with 96 keys? Where all queries
- * see all keys, and nothing more is wanted. (Two then have as many, where bits must not tell the number of
+/* Have three warpgroups registers for more columns, and for their queries, with 96 keys, or 80? Where all
+ * queries see all keys, and nothing more is wanted. (Two then have as many, where bits must not tell the number of
  * queries.) */
 static bool is_bare(const struct attention_spec *a)
 {
@@ -36,9 +36,21 @@ static bool is_bare(const struct attention_spec *a)
            !attention_is_limited(a) && !a->window && !attention_is_packed(a);
 }
 
+/* Then of a block; 96 columns leave registers for fewer. */
+static int keys_of_bare(const struct attention_spec *a) { return a->head_dim <= WIDE_BARE ? 96 : 80; }
+
+/* What all tiles of bm queries take where is_bare(), in blocks of 128 keys of an SM's two warpgroups. Fitted
+ * to an H200's 1,024 to 8,192 tokens of 16 and 24 heads. */
+static double time_of_rounds(const struct attention_spec *a, int bm, int sms)
+{
+    double blocks = (double)a->tk / 128, of_three = a->head_dim <= MOST_OF_THREE ? 1.28 : 1.39;
+    return bm > 128 ? attention_rounds(a, bm, keys_of_bare(a), sms) * of_three * (blocks + 2.66)
+                    : attention_rounds(a, bm, 128, sms) * (blocks + 1);
+}
+
 /* Do three warpgroups share an SM? They have no registers for a map of scores or a bias, or for a window and
  * more than scaled scores, nor with 72 columns for what is seen in part. */
-static bool has_three_groups(const struct attention_spec *a)
+static bool has_three_groups(const struct attention_spec *a, int sms)
 {
     bool limited = attention_is_limited(a) || a->window > 0 || !attention_is_plain(a) ||
                    attention_has(a, ATTENTION_RANGES);
@@ -46,26 +58,27 @@ static bool has_three_groups(const struct attention_spec *a)
                 (a->window > 0 && !attention_is_plain(a)) || !three_cap(a);
     int most = limited ? NARROW : is_bare(a) ? MOST_OF_BARE : MOST_OF_THREE;
     if (a->head_dim > most || a->tq <= 128 || more) return false;
+    if (is_bare(a)) return time_of_rounds(a, 192, sms) < time_of_rounds(a, 128, sms);
     return attention_has(a, ATTENTION_RANGES) || time_of_tiles(a, 192) < time_of_tiles(a, 128);
 }
 
 /* The tile of a kernel that has one block for each tile of queries, and room for those of so many. */
-static struct attention_tile tile_alone(const struct attention_spec *a, int query_slots, bool held,
-                                        bool invariant)
+static struct attention_tile tile_alone(const struct attention_spec *a, const struct attention_terms *on,
+                                        int query_slots, bool held)
 {
+    bool three = has_three_groups(a, on->target->sms);
     struct attention_tile t = {.bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};
     int64_t row = 128 * CEIL_DIV(MIN(a->head_dim, FAR_TOO_WIDE), 64), bytes;
     /* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums; ranges; what a
      * map of scores or a bias needs. Of packed queries each sequence has a last tile, which is the emptier
      * the larger tiles are. */
-    if (has_three_groups(a))
-        t.bm = 192, t.threads = 128 * 4, t.bn = !attention_has(a, ATTENTION_RANGES) ? 128 : 112;
+    if (three) t.bm = 192, t.threads = 128 * 4, t.bn = !attention_has(a, ATTENTION_RANGES) ? 128 : 112;
     else if (a->head_dim > 128) t.bn = a->head_dim <= 192 ? 112 : 80;
-    if (is_bare(a) && (has_three_groups(a) || invariant)) t.bn = 96;
+    if (is_bare(a) && (three || on->invariant)) t.bn = keys_of_bare(a);
     if (attention_has(a, ATTENTION_BIAS))
         t.bn -= 16 * ((a->head_dim > 64) + (a->score || attention_has(a, ATTENTION_RANGES)));
     if (a->head_dim <= NARROW) t.stages = NARROW_STAGES;
-    else if (held) t.stages = HELD_STAGES;
+    else if (held) t.stages = t.bn < 96 ? NARROW_STAGES : HELD_STAGES;
     bytes = row * (query_slots * t.bm + 2 * t.stages * t.bn) + 8 * (2 * query_slots + 4 * t.stages);
     t.shared_bytes = CEIL_DIV(bytes, 1024) * 1024;
     t.blocks = attention_blocks(a, t.bm);
@@ -95,7 +108,7 @@ static bool fits(const struct attention_spec *a, const struct attention_terms *o
 {
     const struct tensor_use *odd =
         a->use[ATTENTION_K].dtype != a->use[ATTENTION_Q].dtype ? &a->use[ATTENTION_K] : &a->use[ATTENTION_V];
-    struct attention_tile t = tile_alone(a, 1, false, false);
+    struct attention_tile t = tile_alone(a, on, 1, false);
     if (!attention_fits_units(a, on, why)) return false;
     if (odd->dtype != a->use[ATTENTION_Q].dtype)
         return attention_no(why, REASON_ATTENTION_DTYPE, odd->value, odd->dtype, 0);
@@ -117,10 +130,10 @@ static bool is_carried(const struct attention_spec *a, int cluster)
 }
 
 /* Three warpgroups seldom have registers for queries, nor have two where scores are more than scaled. */
-bool attention_holds_queries(const struct attention_spec *a, int cluster)
+bool attention_holds_queries(const struct attention_spec *a, int cluster, int bm)
 {
     return is_carried(a, cluster) && a->head_dim > NARROW && attention_is_plain(a) &&
-           (!has_three_groups(a) || is_bare(a));
+           (bm <= 128 || is_bare(a));
 }
 
 bool attention_may_end_small(const struct attention_spec *a, int cluster)
@@ -129,9 +142,9 @@ bool attention_may_end_small(const struct attention_spec *a, int cluster)
     return is_carried(a, cluster) && all;
 }
 
-int attention_query_slots(const struct attention_spec *a, int cluster)
+int attention_query_slots(const struct attention_spec *a, int cluster, int bm)
 {
-    return is_carried(a, cluster) && !attention_holds_queries(a, cluster) ? 2 : 1;
+    return is_carried(a, cluster) && !attention_holds_queries(a, cluster, bm) ? 2 : 1;
 }
 
 /* Of each SM's warpgroups: sums of 128 threads, and four numbers of two rows; a flag. */
@@ -143,10 +156,10 @@ static int64_t parts_bytes(const struct attention_spec *a, int bm, int sms)
 
 static struct attention_tile tile(const struct attention_spec *a, const struct attention_terms *on)
 {
-    int64_t tiles = tile_alone(a, 1, false, false).blocks;
-    int cluster = on->invariant ? 0 : tile_parts(a, tiles, on);
-    bool held = attention_holds_queries(a, cluster);
-    struct attention_tile t = tile_alone(a, attention_query_slots(a, cluster), held, on->invariant);
+    const struct attention_tile alone = tile_alone(a, on, 1, false);
+    int cluster = on->invariant ? 0 : tile_parts(a, alone.blocks, on);
+    bool held = attention_holds_queries(a, cluster, alone.bm);
+    struct attention_tile t = tile_alone(a, on, attention_query_slots(a, cluster, alone.bm), held);
     t.cluster = cluster;
     t.blocks *= MAX(t.cluster, 1);
     t.persistent = t.blocks && !t.cluster;
