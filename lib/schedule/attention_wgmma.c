@@ -25,8 +25,8 @@ static bool three_cap(const struct attention_spec *a)
 }
 
 /* Have three warpgroups registers for more columns, and for their queries, with 96 keys, or 80? Where all
- * queries see all keys, and nothing more is wanted. (Two then have as many, where bits must not tell the number of
- * queries.) */
+ * queries see all keys, and nothing more is wanted. (Two then have as many, where bits must not tell the
+ * number of queries.) */
 static bool is_bare(const struct attention_spec *a)
 {
     static const int more[] = {ATTENTION_LENGTHS, ATTENTION_RANGES, ATTENTION_SINKS, ATTENTION_LSE};
