@@ -333,12 +333,21 @@ static void candidates(struct search *s, enum tile_class class)
 
 /* ---- The kernel ---- */
 
-/* Besides the consumers, a warp that produces and one that supplies: of ten warps two blocks fit an SM with
+/* Warps that supply A. One makes digits more slowly than a block of a few tiles could multiply. Two leave 80
+ * registers a thread, which int4 with a scale for a run has enough of, beside blocks that have as few. */
+static int suppliers(const struct program *p, const struct tile *t)
+{
+    if (!has_digits(p, t) || has_groups(p) || tiles(p, t) > PASS_TILES / 2) return 1;
+    struct pack_format f = format_of(p);
+    return pack_two_levels(&f) ? 1 : 2;
+}
+
+/* Besides the consumers, a warp that produces and those that supply: of ten warps two blocks fit an SM with
  * 96 registers a thread. */
 static void complete(struct schedule *s, const struct program *p, const struct target *target)
 {
     (void)target;
-    s->threads = 128 * s->tile.groups + (lends(p) ? 128 : 64);
+    s->threads = 128 * s->tile.groups + (lends(p) ? 128 : 32 + 32 * suppliers(p, &s->tile));
     s->early = stream_is_early(p);
     s->grid = p->dim[0] * s->tile.blocks * groups(p);
     s->cluster = 1;
@@ -360,7 +369,8 @@ static void print_config(const struct program *p, const struct schedule *s, stru
                 truth(p->dim[1] > 1 || p->invariant), truth(lends(p)));
     text_printf(t, "    static constexpr int share_quads = %d, depth = %d, passes = %d, right_stages = %d;\n",
                 share_quads(p), depth(p, tile), passes(p, tile), right_stages(p, tile));
-    text_printf(t, "    static constexpr int live_rows = %d;\n", live_rows(p, tile));
+    text_printf(t, "    static constexpr int live_rows = %d, suppliers = %d;\n", live_rows(p, tile),
+                suppliers(p, tile));
 }
 
 const struct mainloop mainloop_stream_mma = {.name = "stream_mma",

@@ -141,11 +141,11 @@ template <class Config, class Stream> struct StreamMmaCopies {
                 else supply_by_bulk(at, stream.chunk_at(chunk));
     }
 
-    // Rows of A become digits, a chunk at a time; more are on their way meanwhile.
-    DEV void supply_digits() const
+    // Rows of A become digits, a chunk at a time, which warps have in turns; more are on their way meanwhile.
+    DEV void supply_digits(int own) const
     {
         auto at = RightRing::producer();
-        constexpr int most = Fragments::chunks_ahead;
+        constexpr int most = Fragments::chunks_ahead, step = Config::suppliers;
         typename Fragments::Supply ahead[most];
         const auto load = [&](typename Fragments::Supply &x, int chunk) {
 #pragma unroll
@@ -155,29 +155,30 @@ template <class Config, class Stream> struct StreamMmaCopies {
         int all = 0;
         for (int pass = 0; pass < passes; pass++) all += stream.tiles_of(pass) ? chunks : 0;
 #pragma unroll
-        for (int i = 0; i < most; i++) load(ahead[i], i % chunks);
+        for (int i = 0; i < most; i++) load(ahead[i], (own + i * step) % chunks);
+        for (int i = 0; i < own; i++) at.next();
 #pragma unroll 1
-        for (int n = 0; n < all; n += most)
+        for (int n = own; n < all; n += most * step)
 #pragma unroll
             for (int i = 0; i < most; i++) {
-                if (n + i >= all) break;
+                if (n + i * step >= all) break;
                 stream.s.right.wait_free(at);
 #pragma unroll
                 for (int row = 0; row < Fragments::left_rows; row++)
                     if (row < stream.rows()) ahead[i].store(row, stream.s.right.data[at.slot]);
                 ptx::mbarrier_arrive(stream.s.right.full_of(at));
-                at.next();
-                load(ahead[i], (n + i + most) % chunks);
+                for (int j = 0; j < step; j++) at.next();
+                load(ahead[i], (n + (i + most) * step) % chunks);
             }
     }
 
-    DEV void supply() const
+    // Warp `own` of those that supply A; the first one makes the epilogue's values as well.
+    DEV void supply(int own) const
     {
         ptx::grid_wait();
-        if constexpr (Fragments::digits) supply_digits();
+        if constexpr (Fragments::digits) supply_digits(own);
         else supply_rows();
-        stream.quads().prepare();
-        stream.s.ring.tell_prepared();
+        if (own == 0) stream.quads().prepare(), stream.s.ring.tell_prepared();
         finish_copies();
     }
     // No thread ends before what it has asked for.

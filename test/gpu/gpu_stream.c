@@ -148,6 +148,12 @@ static const struct {
      .text =
          PACKED("int4_g128_f16", 135168, 128,
                 2048) "%y = rope %a {base=10000,head_dim=128,rotary=128,heads=1,half=1}\noutput %y = %y\n"},
+    {.name = "a row, eight runs of three chunks",
+     .text = PACKED_ROWS(1, "int4_g128_f16_zeros", 180096, 128, 2688) "output %y = %a\n"},
+    {.name = "a row, halves of heads, eight runs of three chunks",
+     .text = PACKED_ROWS(
+         1, "int4_g128_f16", 177408, 128,
+         2688) "%y = rope %a {base=10000,head_dim=128,rotary=128,heads=1,half=1}\noutput %y = %y\n"},
     {.name = "halves of heads",
      .text =
          PACKED("int4_g128_f16", 168960, 640,
