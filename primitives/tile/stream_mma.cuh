@@ -2,8 +2,8 @@
 // pace and is the 16 rows of mma.sync, whose 8 columns are rows of A.
 //
 //     producer    a warp: copies tiles, 16 rows of B, into a ring, a chunk, `bk` elements, of K at a time
-//     supplier    a warp, or two of digits: copies the same chunk of A into a ring of its own; when it has
-//                 asked for the last one, the epilogue's values of rows and columns, while the others multiply
+//     supplier    a warp, of digits two: copies the same chunk of A into a ring of its own; when it has asked
+//                 for the last one, the epilogue's values of rows and columns, while the others multiply
 //     consumers   warps: of each chunk warp w multiplies the run w % runs, of every tile or every second one;
 //                 where that takes more registers than all threads can have, the others, a warpgroup then,
 //                 lend some

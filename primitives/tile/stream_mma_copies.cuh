@@ -172,7 +172,6 @@ template <class Config, class Stream> struct StreamMmaCopies {
             }
     }
 
-    // Warp `own` of those that supply A; the first one makes the epilogue's values as well.
     DEV void supply(int own) const
     {
         ptx::grid_wait();
