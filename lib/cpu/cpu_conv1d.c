@@ -1,5 +1,6 @@
 /* cpu_conv1d.c -- a causal convolution of each column on the CPU device: some columns at a time, whose last
  * rows wander through a ring. */
+#include "cpu_frame.h"
 #include "cpu_recurrent.h"
 
 #include <string.h>
@@ -91,6 +92,42 @@ static void run_sequence(const struct conv1d_job *j, int64_t b, struct cpu_rows 
         write_row(j, CONV1D_AFTER, b, i, k, k->row[(n + 1 + i) % taps]);
 }
 
+/* Where EDGES of so many columns have element n of row r in a place: rows_above.cuh. */
+static int64_t edge_at(int64_t place, int64_t columns, int64_t above, int64_t r, int64_t n)
+{
+    return (place * columns + n / 8 * 8) * above + r * 8 + n % 8;
+}
+
+static void read_edge(const struct conv1d_job *j, int64_t place, int64_t r, const struct block *k, float *to)
+{
+    const struct tensor_use *u = &j->s->use[CONV1D_X];
+    for (int64_t n = 0; n < k->n; n += 8)
+        cpu_read(to + n, u->dtype, cpu_buffer(j->cpu, u->buffer),
+                 edge_at(place, j->s->columns, j->s->taps - 1, r, k->column + n), 1, MIN(8, k->n - n));
+}
+
+/* The first rows of each period of sequence b, and what that leaves, of edges: tile/rows_above.cuh. */
+static void run_edges(const struct conv1d_job *j, int64_t b, struct block *k)
+{
+    const struct conv1d_spec *s = j->s;
+    int64_t above = s->taps - 1, parts = CEIL_DIV(s->time, EDGE_PERIOD);
+    float y[BLOCK];
+    for (int64_t in = 0; in < parts; in++) {
+        int64_t part = b * parts + in, first = in * EDGE_PERIOD;
+        if (in == 0) read_before(j, b, k);
+        for (int64_t i = 1; i < s->taps && in; i++) read_edge(j, 2 * part, i - 1, k, k->row[i]);
+        for (int64_t t = 0; t < MIN(above, s->time - first); t++) {
+            read_edge(j, 2 * part + 1, t, k, k->row[t % s->taps]);
+            convolve(j, t, k, y);
+            write_row(j, CONV1D_Y, b, first + t, k, y);
+        }
+    }
+    for (int64_t i = 0; i < above && s->use[CONV1D_AFTER].buffer >= 0; i++) {
+        read_edge(j, 2 * (b + 1) * parts, i, k, y);
+        write_row(j, CONV1D_AFTER, b, i, k, y);
+    }
+}
+
 static void run_columns(void *ctx, int64_t index)
 {
     const struct conv1d_job *j = ctx;
@@ -99,7 +136,8 @@ static void run_columns(void *ctx, int64_t index)
     struct cpu_rows rows = {0, 0};
     read_weights(j, &k);
     map_row(j->s, k.n, zero);
-    for (int64_t b = -1; b <= j->s->sequences; b++) {
+    for (int64_t b = 0; b < j->s->sequences && j->s->edges; b++) run_edges(j, b, &k);
+    for (int64_t b = -1; !j->s->edges && b <= j->s->sequences; b++) {
         rows = cpu_sequence(j->cpu, &j->s->use[CONV1D_STARTS], rows, b, j->s->sequences, j->s->time);
         bool none = b < 0 || b == j->s->sequences, stored = j->s->use[CONV1D_Y].buffer >= 0;
         if (!none) run_sequence(j, b, rows, &k);
@@ -115,4 +153,48 @@ coda_status cpu_conv1d(const struct cpu *c)
     double elements = (double)c->rows * (double)s->columns * (double)s->taps;
     parallel_work(CEIL_DIV(s->columns, BLOCK), CPU_STEP_OPERATIONS * elements, run_columns, &j);
     return CODA_OK;
+}
+
+/* ---- In an epilogue ---- */
+
+/* Where the row has a place among the edges. */
+static void save_edges(const struct cpu_frame *f, const struct step *s, const float *x, int64_t n)
+{
+    const struct tensor_use *port = &f->cpu->p->port[s->port];
+    int64_t rows = f->cpu->p->dim[1], above = step_rows_above(s), parts = CEIL_DIV(rows, EDGE_PERIOD);
+    int64_t m = f->row, part = m / EDGE_PERIOD, i = m % EDGE_PERIOD, end = m - (rows - above);
+    const struct {
+        int64_t place, row;
+        bool has;
+    } to[] = {{2 * part + 1, i, i < above},
+              {2 * part + 2, i - (EDGE_PERIOD - above), i >= EDGE_PERIOD - above && part + 1 < parts},
+              {2 * parts, end, end >= 0}};
+    for (int k = 0; k < ARRAY_SIZE(to); k++)
+        for (int64_t c = 0; c < n && to[k].has; c += 8)
+            cpu_write(port->dtype, cpu_buffer(f->cpu, port->buffer),
+                      edge_at(to[k].place, n, above, to[k].row, c), x + c, 8);
+}
+
+/* Rows, and what is above the first one of a period, are rounded as edges are. */
+void cpu_convolve(struct cpu_frame *f, const struct step *s, float *out)
+{
+    int64_t n = step_width(f->cpu, s), above = step_rows_above(s);
+    coda_dtype type = f->cpu->p->port[s->port].dtype;
+    struct operand_view x = operand_of_step(f, s->in[READS_X], s), bias = {0};
+    float *row = out + n; /* that many, the last of which is this one */
+    if (f->row % EDGE_PERIOD == 0) memset(row, 0, sizeof *row * (size_t)(n * (above + 1)));
+    memmove(row, row + n, sizeof *row * (size_t)(n * above));
+    for (int64_t c = 0; c < n; c++) {
+        float number = at(x, c);
+        uint16_t bits;
+        cpu_write(type, &bits, 0, &number, 1);
+        cpu_read(row + above * n + c, type, &bits, 0, 1, 1);
+    }
+    save_edges(f, s, row + above * n, n);
+    if (s->in[READS_BIAS] >= 0) bias = operand_of_step(f, s->in[READS_BIAS], s);
+    for (int64_t c = 0; c < n; c++) out[c] = bias.x ? at(bias, c) : 0;
+    for (int64_t j = 0; j <= above; j++) {
+        struct operand_view w = operand_of_step(f, s->in[READS_TAPS + j], s);
+        for (int64_t c = 0; c < n; c++) out[c] += at(w, c) * row[j * n + c];
+    }
 }

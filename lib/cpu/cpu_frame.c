@@ -17,6 +17,7 @@ int64_t step_width(const struct cpu *c, const struct step *s)
 
 static int64_t stored_width(const struct cpu *c, const struct step *s)
 {
+    if (s->kind == STEP_CONV1D) return (2 + step_rows_above(s)) * step_width(c, s);
     return s->kind == STEP_ACC || !step_has_value(c->p, s) ? 0 : step_width(c, s);
 }
 

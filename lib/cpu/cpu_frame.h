@@ -54,6 +54,9 @@ float *row_in_place(const struct cpu_frame *f, const struct step *s);
 float *partial_states(const struct cpu_frame *f, const struct tensor_use *port);
 float *column_states(const struct cpu_frame *f, const struct tensor_use *port, int64_t part, int64_t columns);
 
+/* cpu_conv1d.c: of this row and those above it, which the frame has had before: they are behind the value. */
+void cpu_convolve(struct cpu_frame *f, const struct step *s, float *out);
+
 /* cpu_reduce.c */
 void cpu_reduce(struct cpu_frame *f, const struct step *s, float *out);
 

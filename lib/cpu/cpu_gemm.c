@@ -225,10 +225,12 @@ static void cut(struct gemm_job *j)
     const struct tensor_use *b = b_of(j);
     j->turned = b->k != 1 || !dot_takes(b->dtype) || use_is_packed(b) || j->cpu->p->b.scale;
     j->copied = copies_a(a_of(j), j->m);
-    j->band = MIN(j->m, piece_of(BAND_NUMBERS, MAX(j->n, j->k), BLOCK_ROWS));
+    int unit =
+        conv1d_step_of(j->cpu->p) < 0 ? BLOCK_ROWS : EDGE_PERIOD; /* rows of which none sees another's */
+    j->band = MIN(j->m, piece_of(BAND_NUMBERS, MAX(j->n, j->k), unit));
     j->chunk = piece_of(j->n, j->turned ? tasks : tasks / CEIL_DIV(j->band, BLOCK_ROWS), PANEL);
     j->chunks = CEIL_DIV(j->n, j->chunk);
-    j->group = piece_of(j->band, tasks, 1);
+    j->group = piece_of(j->band, tasks, conv1d_step_of(j->cpu->p) < 0 ? 1 : EDGE_PERIOD);
     j->pitch = CEIL_DIV(j->k, PANEL) * PANEL + PANEL;
     j->parts = cpu_parts(j->cpu->p);
 }

@@ -135,6 +135,7 @@ static void run_step(struct cpu_frame *f, const struct step *s, float *out)
     case STEP_LANE: run_lane(f, s, out); break;
     case STEP_PAIR: run_pair(f, s, out); break;
     case STEP_REDUCE: cpu_reduce(f, s, out); break;
+    case STEP_CONV1D: cpu_convolve(f, s, out); break;
     case STEP_STORE: cpu_store(f, s); break;
     }
 }

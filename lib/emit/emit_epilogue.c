@@ -64,6 +64,7 @@ static void print_slots(struct printer *e, int range)
         switch (s->kind) {
         case STEP_PAIR: printer_pair(e, i); break;
         case STEP_REDUCE: print_reduce(e, i); break;
+        case STEP_CONV1D: printer_conv1d(e, i); break;
         case STEP_STORE: print_out(e, i); break;
         default: printer_slot(e, i);
         }
@@ -349,6 +350,7 @@ void emit_epilogue(const struct program *p, const struct epilogue_layout *l, str
     print_states(&e);
     print_column_states(&e);
     if (p->segment) printer_segments(&e);
+    if (conv1d_step_of(p) >= 0) printer_rows_above(&e);
     print_apply(&e);
     text_append(t, "};\n");
 }

@@ -58,6 +58,10 @@ struct word printer_column(const struct program *p, const struct step *s, const 
 void printer_level(struct printer *e, enum level level, const char *type, const char *name,
                    const char *index);
 
+/* emit_conv1d.c: what a STEP_CONV1D sees of the rows above, and the step. */
+void printer_rows_above(struct printer *e);
+void printer_conv1d(const struct printer *e, int i);
+
 /* emit_pairs.c: the STEP_PAIR, if there is one. */
 /* The type of Config that says where the tile's pairs are: "HalfHeads<128, 64, 64>;". */
 void emit_pair_columns(const struct program *p, int bn, bool splits_heads, struct text *t);

@@ -37,6 +37,9 @@ static void note_step(const struct plan *p, int program, const struct step *s, s
     bool rounding = reads && q->step[s->in[0]].value == s->value; /* to its own dtype */
     if (s->kind == STEP_MAP && s->cls == CLASS_TILE && !rounding)
         rewrite_note(log, map_rule(q, s), true, "%s = %s is computed %s", v, s->prim->name, at);
+    if (s->kind == STEP_CONV1D)
+        rewrite_note(log, "fuse_conv1d", true,
+                     "%s = conv1d, but for the first rows of each %d, is computed %s", v, EDGE_PERIOD, at);
     if (s->kind == STEP_PAIR)
         rewrite_note(log, "fuse_pairs", true, "%s = %s is computed %s", v, q->pairing.op->name, at);
     const char *each = s->axis == REDUCE_COLUMNS ? "column" : "row";

@@ -297,7 +297,7 @@ static void grow(struct grouper *gr, struct group *q)
         } else if (try_join(gr, q, value)) {
             join_taken(gr, q);
             enqueue_neighbours(gr, q, value);
-        }
+        } else conv1d_rows_try(gr, q, value);
     }
 }
 

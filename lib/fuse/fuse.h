@@ -91,6 +91,15 @@ struct conv1d_step {
     int row[MOST_TAPS];    /* the step that has each row of the state as it is then */
 };
 
+/* A convolution of many rows of a product, of which that computes all but the first of each EDGE_PERIOD:
+ * conv1d_rows.c. */
+struct conv1d_rows {
+    int y, map;   /* its nodes; map -1: what reads y is no member of its program */
+    int range;    /* of the product's columns */
+    int edges;    /* the buffer that one program leaves for the other */
+    int64_t rows; /* of the product */
+};
+
 struct group {
     int index;                  /* in grouper.group */
     int first, last;            /* first and last member, nodes linked by site.next; -1: there are none */
@@ -123,6 +132,7 @@ struct group {
     unsigned seen; /* grouper.mark of the last search that reached it */
     struct short_columns *short_columns; /* ROWS: its root folds them; NULL */
     struct conv1d_step *conv1d;          /* GEMM: NULL: none */
+    struct conv1d_rows *conv1d_rows;     /* GEMM, and the program that computes the others; NULL: none */
     struct group *into;                  /* the group that absorbed it; NULL: none */
 };
 
@@ -334,6 +344,11 @@ bool is_column_slice(const struct node *n);
 bool halves_meet(const struct grouper *gr, const struct group *q, int member);
 /* conv1d_step.c: may it join q, and has it? */
 bool conv1d_joins(struct grouper *gr, struct group *q, int value);
+/* conv1d_rows.c */
+/* Notes that q is to compute rows of it, if it may. It stays free: its own program computes the others. */
+void conv1d_rows_try(struct grouper *gr, struct group *q, int value);
+/* Finds for each of these the other program, before any is written. */
+void conv1d_rows_begin(struct grouper *gr);
 /* segment_rest.c */
 /* The first columns of a member, up to the last that is read outside the program; end 0: all. */
 struct column_range segment_read(const struct grouper *gr, const struct group *q, int member);

@@ -36,7 +36,8 @@ static void read_node(struct writer *w)
     w->p->rank = 3;
     w->p->dim[0] = packed ? 1 : s->sequences, w->p->dim[1] = s->time, w->p->dim[2] = s->columns;
     read_map(w, s);
-    by_rows(&s->use[CONV1D_X], x);
+    if ((s->edges = w->q->conv1d_rows)) s->use[CONV1D_X] = conv1d_edges(w, USE_OPERAND);
+    else by_rows(&s->use[CONV1D_X], x);
     if (s->use[CONV1D_BEFORE].buffer >= 0)
         by_rows(&s->use[CONV1D_BEFORE], &g->node[n->in[CONV1D_BEFORE]].type);
 }

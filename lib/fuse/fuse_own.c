@@ -162,6 +162,7 @@ static struct tensor_use read_operand(struct writer *w, int i)
 {
     const struct node *root = &w->gr->g->node[w->p->root];
     bool made = root->in[i] >= 0 && w->gr->site[root->in[i]].role == ROLE_WITHIN;
+    made = made || (w->q->conv1d_rows && i == CONV1D_X);
     enum use_role role = i < op_info[root->op].least ? USE_OPERAND : USE_BESIDE;
     return port_of(w, role, w->q->finishes_best || made ? -1 : root->in[i]);
 }
@@ -196,6 +197,7 @@ static struct tensor_use result_use(struct writer *w, int value)
     }
     int buffer = part >= 0 ? buffer_of(gr, part) : adds ? output_buffer(gr, n->output) : buffer_of(gr, value);
     struct tensor_use u = port_new(USE_RESULT, buffer, 0, n->type.dtype, part >= 0 ? copy : value);
+    u.version = gr->site[value].version;
     u.effect = adds ? EFFECT_ADD : 0;
     if (part >= 0) u.offset = part_offset(gr, part, gr->uses.use[gr->uses.at[copy]].operand);
     if (part >= 0) view_part(&gr->g->node[part], u.stride);

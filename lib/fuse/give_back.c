@@ -218,6 +218,7 @@ static void close_ranges(const struct grouper *gr, struct group *q)
 {
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         if (gr->site[m].range || gr->site[m].segmented) return;
+    if (q->conv1d_rows && q->conv1d_rows->range) return;
     q->p.ranges = 0;
     q->p.segment = 0;
 }

@@ -51,6 +51,20 @@ static void store(struct writer *w, int value, int buffer, int64_t offset, const
     store_by(w, value, t, port, store_columns_of(w, value, buffer));
 }
 
+/* Stores what a value has in some columns where it lies among all. */
+static void store_rest(struct writer *w, int value, const struct column_range *rest)
+{
+    const struct type *t = &w->gr->g->node[value].type;
+    int64_t dense[CODA_MAX_RANK];
+    dense_strides(t, dense);
+    for (int i = 0; i < 2; i++) {
+        if (!extent_reaches(rest[i].end, rest[i].first + 1)) continue;
+        w->range = segment_range(w->p, rest[i].first, rest[i].end - rest[i].first);
+        store(w, value, buffer_of(w->gr, value), rest[i].first, dense, 0);
+    }
+    w->range = 0;
+}
+
 /* Slots count the keys of pages [heads][page][head_dim]. */
 static void by_heads(const struct node *append, int last, struct tensor_use *port)
 {
@@ -132,8 +146,10 @@ static void store_everywhere(struct writer *w, int value)
         store_version(w, value);
         return;
     }
+    struct column_range rest[2];
     dense_strides(&g->node[value].type, dense);
-    if (w->gr->site[value].need && own < 0) store(w, value, buffer_of(w->gr, value), 0, dense, 0);
+    if (w->gr->site[value].need && own < 0 && conv1d_stores_rest(w, value, rest)) store_rest(w, value, rest);
+    else if (w->gr->site[value].need && own < 0) store(w, value, buffer_of(w->gr, value), 0, dense, 0);
     for (int o = g->node[value].output; o >= 0; o = g->output[o].next)
         store(w, value, output_buffer(w->gr, o), 0, g->output[o].stride, g->output[o].add ? EFFECT_ADD : 0);
     store_to_concats(w, value);
@@ -220,6 +236,7 @@ static void write_members(struct writer *w)
     for (int m = w->q->first; m >= 0 && !w->status; m = w->gr->site[m].next)
         w->gr->site[m].step = write_member(w, m);
     for (int i = 0; i < w->q->bests && !w->status; i++) write_best(w, &w->q->best[i]);
+    if (w->q->conv1d_rows && !w->status) write_conv1d_rows(w);
 }
 
 static bool is_leaf(const struct grouper *gr, int buffer)
@@ -371,6 +388,7 @@ static coda_status finish_values(struct grouper *gr)
 
 static coda_status write_programs(struct grouper *gr)
 {
+    conv1d_rows_begin(gr);
     for (int i = 0; i < gr->groups; i++) {
         struct writer w = writer_of(gr, i);
         write_members(&w);

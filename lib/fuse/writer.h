@@ -63,6 +63,13 @@ const struct prim *map_to(coda_dtype t);
 int write_conv1d_step(struct writer *w, int value);
 void store_conv1d_state(struct writer *w, int version, int buffer);
 
+/* conv1d_rows.c: the steps of a product that computes rows of a convolution, and their store; what the
+ * program that computes the others has in the place of x. */
+void write_conv1d_rows(struct writer *w);
+struct tensor_use conv1d_edges(struct writer *w, enum use_role role);
+/* Is of a value of all columns only that wanted which is ahead of the range, or behind it? */
+bool conv1d_stores_rest(const struct writer *w, int value, struct column_range *rest);
+
 /* lower_steps.c */
 /* Writes the steps of a member; returns the step that holds its value. */
 int write_member(struct writer *w, int value);

@@ -68,13 +68,13 @@ static bool reads_its_range(const struct program *q, const struct step *s)
 static coda_status verify_step(const struct plan *p, const struct program *q, int index)
 {
     const struct step *s = &q->step[index];
-    bool wants_port =
-        s->kind == STEP_LOAD || s->kind == STEP_PARTIAL || s->kind == STEP_STORE || s->kind == STEP_SCALAR;
+    bool wants_port = s->kind == STEP_LOAD || s->kind == STEP_PARTIAL || s->kind == STEP_STORE ||
+                      s->kind == STEP_SCALAR || s->kind == STEP_CONV1D;
     if ((wants_port || s->port >= 0) && (s->port < 0 || s->port >= q->ports || q->port[s->port].buffer < 0 ||
                                          q->port[s->port].buffer >= p->buffers))
         return fail(CODA_E_INVALID, "plan: step %d of @%d has no port", index, (int)(q - p->program));
     for (int i = 0; i < s->nin; i++) {
-        bool second = i == 1 && (s->kind == STEP_REDUCE || s->kind == STEP_PAIR);
+        bool second = i == 1 && (s->kind == STEP_REDUCE || s->kind == STEP_PAIR || s->kind == STEP_CONV1D);
         bool optional = second || s->kind == STEP_MAP;
         if (s->in[i] < 0 && optional) continue;
         if (s->in[i] < 0 || s->in[i] >= index || !step_has_value(q, &q->step[s->in[i]]))
@@ -128,7 +128,8 @@ static bool ranges_are_whole(const struct program *q)
     int64_t columns = q->rank ? q->dim[q->rank - 1] : 1;
     for (int i = 0; i < q->ranges; i++) {
         const struct column_range *r = &q->range[i];
-        if (r->first < 0 || r->first >= r->end || r->end > columns || r->first % span || r->end % span)
+        if (r->first < 0 || r->first >= r->end || r->end > columns || r->first % span ||
+            (r->end % span && r->end != columns))
             return false;
         for (int j = 0; j < i; j++)
             if (r->first < q->range[j].end && q->range[j].first < r->end) return false;

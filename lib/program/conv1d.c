@@ -14,7 +14,11 @@ static int64_t bytes(const void *spec)
     bool packed = use[CONV1D_STARTS].buffer >= 0;
     int64_t rows = mul_counts(packed ? 1 : s->sequences, s->time),
             kept = mul_counts(s->sequences, s->taps - 1);
-    int64_t read = use[CONV1D_Y].buffer >= 0 ? rows : MIN(rows, kept);
+    if (s->edges) { /* it reads twice what it writes */
+        int64_t parts = mul_counts(s->sequences, CEIL_DIV(s->time, EDGE_PERIOD));
+        rows = mul_counts(parts, s->taps - 1);
+    }
+    int64_t read = s->edges ? mul_counts(2, rows) : use[CONV1D_Y].buffer >= 0 ? rows : MIN(rows, kept);
     int64_t all = all_of(&use[CONV1D_X], mul_counts(read, s->columns));
     all = add_counts(all, all_of(&use[CONV1D_Y], mul_counts(rows, s->columns)));
     all = add_counts(all, all_of(&use[CONV1D_W], mul_counts(s->taps, s->columns)));
@@ -31,6 +35,7 @@ static void print(const void *spec, struct text *t)
     text_printf(t, "conv1d k=%lld sequences=%lld %s=%lld columns=%lld", (long long)s->taps,
                 (long long)s->sequences, packed ? "packed" : "time", (long long)s->time,
                 (long long)s->columns);
+    if (s->edges) text_append(t, " edges");
     if (s->map) text_printf(t, " map=%s", s->map->name);
     for (int i = 0; s->map && i < s->map->params; i++)
         text_printf(t, "%s%s=%a%s", i ? " " : " {", s->map->param_name[i], (double)s->param[i],

@@ -21,6 +21,7 @@ const char *step_name(const struct program *q, const struct step *s)
     case STEP_REDUCE: return s->prim->name;
     case STEP_PARTIAL: return q->port[s->port].reduce->name;
     case STEP_PAIR: return q->pairing.op->name;
+    case STEP_CONV1D: return "conv1d";
     default: return NULL;
     }
 }
@@ -80,6 +81,20 @@ bool program_folds_columns(const struct program *q)
     return false;
 }
 
+int conv1d_step_of(const struct program *q)
+{
+    for (int i = 0; i < q->steps; i++)
+        if (q->step[i].kind == STEP_CONV1D) return i;
+    return -1;
+}
+
+int step_rows_above(const struct step *s) { return s->nin - READS_TAPS - 1; }
+
+int64_t edge_rows(const struct step *s, int64_t rows)
+{
+    return mul_counts(2 * step_rows_above(s), CEIL_DIV(rows, EDGE_PERIOD) + 1);
+}
+
 /* ---- Columns ---- */
 
 bool step_folds_segments(const struct step *s) { return s->kind == STEP_REDUCE && s->cls == CLASS_SEGMENT; }
@@ -136,6 +151,7 @@ unsigned use_effect(const struct tensor_use *u)
     switch (u->role) {
     case USE_STORE:
     case USE_PARTIAL_STORE:
+    case USE_EDGES:
     case USE_RESULT:
     case USE_SCRATCH: return EFFECT_WRITE;
     case USE_SCATTER: return EFFECT_APPEND;
@@ -288,6 +304,9 @@ static int64_t extent_bytes(const struct program *q, const struct tensor_use *po
 {
     if (port->role == USE_SCRATCH || port->role == USE_SCALAR) return 0;
     if (port->role == USE_FREQUENCIES || port->role == USE_SCALES) return mul_counts(port->table_rows, 4);
+    if (port->role == USE_EDGES)
+        return dtype_bytes(port->dtype,
+                           mul_counts(columns, edge_rows(&q->step[conv1d_step_of(q)], q->dim[1])));
     int64_t n = row_elements(q, port, columns);
     for (int d = 0; d + 1 < q->rank; d++) {
         int64_t extent = q->sample && d == 0 && port->stride[0] ? program_samples(q) : q->dim[d];

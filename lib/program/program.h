@@ -55,6 +55,8 @@ enum use_role {
                           for one position */
     USE_SCALES,        /* f32 [table_rows], table_stride apart: what a SCATTER divides the columns of each
                           head by; of one, all columns */
+    USE_EDGES,         /* a step leaves there rows of its source, [part][2][columns / 8][taps - 1][8]: of
+                          part i those ahead of row i EDGE_PERIOD, and those from it on; then the last */
     USE_SCRATCH        /* a library's workspace: its contents mean nothing before and after */
 };
 
@@ -79,17 +81,22 @@ enum step_kind {
                      (PARTIAL_STORE) and has no value. So does each that folds columns; a ROWS
                      program that does folds no rows. Of CLASS_SEGMENT, it folds each segment of
                      program.segment columns, and has that one's statistic */
+    STEP_CONV1D,  /* GEMM: a causal convolution of x, rounded to the operands' type: in[READS_BIAS] or -1, and
+                     from in[READS_TAPS] on the weights of the rows above, then of its own. Above row
+                     i EDGE_PERIOD there are zeros; a CONV1D program computes the rows that this concerns
+                     again, by what it leaves by its port (EDGES) */
     STEP_STORE    /* writes x by its port */
 };
 /* What a step reads, that is no MAP: places in step.in. */
-enum { READS_X, READS_KEY, READS_POSITION = READS_KEY };
+enum { READS_X, READS_KEY, READS_POSITION = READS_KEY, READS_BIAS = READS_KEY, READS_TAPS };
+enum { EDGE_PERIOD = 128 };
 
 /* What a value varies with: rows alone, columns alone, or both. A ROWS program has no column class: there
  * a value is of a row, or of an element. */
 /* CLASS_SEGMENT: of a GEMM's rows and segments of columns. */
 enum step_class { CLASS_ROW, CLASS_COL, CLASS_TILE, CLASS_SEGMENT };
 
-enum { IMMEDIATE = -1, MOST_AXES = 4, STEP_MAX_INPUTS = 1 + MOST_AXES };
+enum { IMMEDIATE = -1, MOST_AXES = 4, STEP_MAX_INPUTS = 2 + MOST_AXES };
 _Static_assert(STEP_MAX_INPUTS >= PRIM_MAX_INPUTS, "a step has a map's operands");
 
 /* ---- Programs ---- */
@@ -229,6 +236,11 @@ bool step_is_of_row(const struct step *s);
 bool step_folds_columns(const struct step *s);
 bool program_folds_columns(const struct program *q);
 bool program_folds_rows(const struct program *q); /* does any fold rows? */
+/* The step that is a convolution, which sees rows above its own; -1: none is. How many it sees. */
+int conv1d_step_of(const struct program *q);
+int step_rows_above(const struct step *s);
+/* Rows that it leaves of a product of so many rows, in all. */
+int64_t edge_rows(const struct step *s, int64_t rows);
 /* Every tensor that the program touches: use 0, 1, ... up to the first NULL. */
 struct tensor_use *program_use(const struct program *q, int i);
 int program_uses(const struct program *q); /* their number */

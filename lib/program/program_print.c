@@ -109,6 +109,16 @@ static void print_map(const struct step *s, struct text *t)
     text_append(t, "}");
 }
 
+static void print_conv1d(const struct tensor_names *names, const struct program *q, const struct step *s,
+                         struct text *t)
+{
+    text_printf(t, "conv1d v%d by", s->in[READS_X]);
+    for (int i = READS_TAPS; i < s->nin; i++) text_printf(t, " v%d", s->in[i]);
+    if (s->in[READS_BIAS] >= 0) text_printf(t, " bias v%d", s->in[READS_BIAS]);
+    text_append(t, " -> edges ");
+    print_port(names, q, &q->port[s->port], t);
+}
+
 static void print_step(const struct tensor_names *names, const struct program *q, int index, struct text *t)
 {
     const struct step *s = &q->step[index];
@@ -142,6 +152,7 @@ static void print_step(const struct tensor_names *names, const struct program *q
         if (step_folds_segments(s)) text_printf(t, " {segment=%lld}", (long long)q->segment);
         if (s->port >= 0) text_append(t, " -> "), print_port(names, q, &q->port[s->port], t);
         break;
+    case STEP_CONV1D: print_conv1d(names, q, s, t); break;
     case STEP_STORE:
         text_printf(t, "%s v%d%s ", store_word(q, s), s->in[0], adds(q, s) ? " to" : "");
         print_port(names, q, &q->port[s->port], t);
@@ -239,7 +250,7 @@ static bool add_scope(const char **shown, int *count, const struct tensor_names 
 
 static bool computes(const struct step *s)
 {
-    return s->kind == STEP_MAP || s->kind == STEP_PAIR || s->kind == STEP_REDUCE;
+    return s->kind == STEP_MAP || s->kind == STEP_PAIR || s->kind == STEP_REDUCE || s->kind == STEP_CONV1D;
 }
 
 void program_print_scopes(const struct tensor_names *names, const struct program *q, struct text *t)

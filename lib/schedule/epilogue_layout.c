@@ -105,13 +105,21 @@ int values_empty(const struct program *p, int rows, int columns)
     return !c.row * rows + !c.col * columns + !c.half * columns / 2;
 }
 
+/* Of rows_above.cuh: the last rows of each of a consumer's warps, of 16 bits, for those below. */
+static int above_bytes(const struct program *p, int rows, int columns)
+{
+    enum { WARP_ROWS = 16 };
+    int i = conv1d_step_of(p), above = i < 0 ? 0 : step_rows_above(&p->step[i]);
+    return 2 * above * columns * rows / WARP_ROWS;
+}
+
 int values_bytes(const struct program *p, int rows, int columns)
 {
     const struct crossing c = crossing_of(p);
     int states = WARPS * 4 * column_floats(p) * columns / program_lanes(p),
-        empty = values_empty(p, rows, columns);
+        empty = values_empty(p, rows, columns), above = above_bytes(p, rows, columns);
     columns *= samples(p, rows);
-    return 4 * (c.row * rows + c.col * columns + c.half * columns / 2) + empty + 16 + states;
+    return 4 * (c.row * rows + c.col * columns + c.half * columns / 2) + empty + 16 + states + above;
 }
 
 /* Epilogue subtiles, 64 rows of a chunk of columns, that one consumer warpgroup drains of a tile. */

@@ -15,10 +15,17 @@ static bool same(const struct tile *a, const struct tile *b)
            a->tail == b->tail && a->tail_bn == b->tail_bn && a->dealt == b->dealt;
 }
 
+/* Does a consumer have the rows whose first ones another program computes? */
+static bool has_rows_above(const struct program *p, const struct tile *t)
+{
+    return conv1d_step_of(p) < 0 ||
+           (t->mainloop->above && group_rows(t) == EDGE_PERIOD && tile_splits(t) == 1);
+}
+
 void search_add(struct search *s, const struct tile *t, double cost)
 {
     int at = s->n;
-    if (!tile_keeps_bits(s->p, t)) return;
+    if (!tile_keeps_bits(s->p, t) || !has_rows_above(s->p, t)) return;
     while (at > 0 && cost < s->cost[at - 1]) at--;
     for (int i = 0; i < at; i++)
         if (same(&s->tile[i], t)) return;

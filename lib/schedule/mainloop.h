@@ -21,6 +21,7 @@ struct mainloop {
     bool weights;       /* B may be packed: the kernel reads it by a policy of tile/weights.cuh */
     bool turned;        /* A's rows are columns of its products, by 16 */
     bool parts;         /* B may lie in several tensors */
+    bool above;         /* a row may see those above it: STEP_CONV1D */
     bool mixed;         /* Config has a type for each operand, A and B, else T for both */
     bool streams;       /* B streams past a few rows of A; each block has an equal share of N */
     bool invariant;     /* a row has the same bits in all its tiles, and where it takes p for one number of

@@ -365,6 +365,7 @@ void wgmma_print_config(const struct program *p, const struct schedule *s, struc
 
 const struct mainloop mainloop_wgmma = {.name = "sm90",
                                         .kernel = "gemm_sm90",
+                                        .above = true,
                                         .parts = true,
                                         .tma = true,
                                         .supports = supports,

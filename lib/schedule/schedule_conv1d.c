@@ -51,7 +51,7 @@ void schedule_conv1d(struct schedule *s, const struct program *q, const struct p
 {
     const struct conv1d_spec *of = q->spec;
     int each = width(of);
-    int64_t lanes = CEIL_DIV(of->columns, each), rows = rows_behind(of), chunks;
+    int64_t lanes = CEIL_DIV(of->columns, each), rows = rows_behind(of), chunks, first = of->sequences;
     int64_t streams = of->use[CONV1D_STARTS].buffer >= 0 ? 1 : of->sequences;
     s->threads = (int)MIN(MAX(CEIL_DIV(lanes, WARP) * WARP, WARP), MOST_THREADS);
     s->tile.bn = s->threads * each;
@@ -60,6 +60,10 @@ void schedule_conv1d(struct schedule *s, const struct program *q, const struct p
     s->tile.bm = rows_of(rows, mul_counts(chunks, streams), mul_counts(chunks, of->sequences),
                          (int64_t)RESIDENTS * MAX(opt->target.sms, 1));
     s->tile.blocks = (int)MIN(CEIL_DIV(rows, s->tile.bm), MOST_BLOCKS);
-    int64_t items = add_counts(of->sequences, mul_counts(streams, s->tile.blocks));
+    if (of->edges) { /* a block has the first rows of a period */
+        s->tile.bm = EDGE_PERIOD, first = 0;
+        s->tile.blocks = (int)MIN(CEIL_DIV(of->time, EDGE_PERIOD), MOST_BLOCKS);
+    }
+    int64_t items = add_counts(first, mul_counts(streams, s->tile.blocks));
     s->grid = MIN(mul_counts(chunks, items), MOST_BLOCKS);
 }

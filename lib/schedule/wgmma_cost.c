@@ -50,7 +50,7 @@ static double epilogue_clocks(const struct program *p, const struct tile *t, con
     bool staged = (program_is_gated(p) ? t->bn / 2 : t->bn) % 32 == 0 || t->bn <= 64;
     int elements = tile_a_box(p, t) * tile_share(t) / (t->pingpong ? 1 : t->groups);
     double work = 1 + 0.5 * (p->pair == PAIR_HEADS) + 4 * program_loads_directly(p, t) +
-                  4 * program_is_heavy(p) + 0.5 * folds_segments(p);
+                  4 * program_is_heavy(p) + 0.5 * folds_segments(p) + (conv1d_step_of(p) >= 0);
     return 1000 + elements / 16.0 * work * (staged ? 1 : 1.5) + sums_clocks(t, target);
 }
 

@@ -7,11 +7,16 @@
 // write its last ones to `after`, which so may lie where `before` does. The others have `rows` of the rows
 // behind these. A sum's order is that of j, whoever adds it up.
 //
+// Edges: a product has computed y but for the first taps - 1 rows of each `period`, and left the rows that
+// these are made of in the place of x (tile/rows_above.cuh). Each block has those of a period.
+//
 // Config: types T (of x and y), W, Bias, Before, After, Index (of starts); i32 taps, width, threads; u32
-// columns; bool y, bias, before, after, packed (they are there); i64 w_column, w_tap, bias_stride,
+// columns; bool y, bias, before, after, packed (they are there), edges, steady (no kernel writes w
+// and bias); i64 w_column, w_tap, bias_stride,
 // starts_stride; and act(float), a map of y.
 #pragma once
 #include "port/tile.cuh"
+#include "ptx/control.cuh"
 #include "recurrent/sequences.cuh"
 #include "tile/block.cuh"
 
@@ -204,13 +209,55 @@ template <class Config> struct Conv1d {
         else middle(c, a, part / a.parts, from, end);
     }
 
+    // Of the rows in front of a period and its first ones, [2][columns / 8][kept][8].
+    DEV static const T *edge(const T *edges, const Columns &c, i32 j)
+    {
+        const u32 octet = j / kept * (columns / 8) + c.first / 8;
+        return edges + (i64)(octet * kept + j % kept) * 8 + c.first % 8;
+    }
+    // The first rows of period `part` of all; of a sequence's first one also what that leaves.
+    DEV static void first_rows(const Columns &c, const Tensors &a, u32 part)
+    {
+        const u32 b = part / a.parts, in = part % a.parts, t = in * a.rows, left = a.time - t;
+        const T *const edges = a.x + (i64)(2 * part) * kept * columns;
+        T *const y = a.y + b * a.of_y.batch + t * a.of_y.time + c.first;
+        float row[2 * kept][width];
+#pragma unroll
+        for (i32 j = 0; j < 2 * kept; j++)
+            load_row(row[j], edge(edges, c, j), c.any && (j < kept ? in > 0 : j - kept < left));
+        if (Config::before && !in)
+#pragma unroll
+            for (i32 j = 0; j < kept; j++)
+                load_row(row[j], a.before + b * a.of_before.batch + j * a.of_before.time + c.first, c.any);
+#pragma unroll
+        for (i32 i = 0; i < kept; i++) {
+            float sum[width];
+            convolve(sum, c, row, i);
+#pragma unroll
+            for (i32 k = 0; k < width; k++) sum[k] = Config::act(sum[k]);
+            if (c.any && i < left) port::store_piece(y + i * a.of_y.time, sum);
+        }
+        if constexpr (Config::after) {
+            if (!c.any || in) return;
+#pragma unroll
+            for (i32 j = 0; j < kept; j++) {
+                load_row(row[j], edge(edges + (i64)(2 * a.parts) * kept * columns, c, j), true);
+                port::store_piece(a.after + b * a.of_after.batch + j * a.of_after.time + c.first, row[j]);
+            }
+        }
+    }
+
     template <class Block> DEV static void run(const Block &block, const Tensors &a)
     {
         const i64 parts = (i64)a.parts * (Config::packed ? 1 : a.sequences);
-        for (i64 item = block.index(); item < (a.sequences + parts) * chunks; item += block.count()) {
+        const i64 items = (Config::edges ? 0 : a.sequences) + parts;
+        for (i64 item = block.index(); item < items * chunks; item += block.count()) {
             const u32 at = (u32)(item / chunks);
             const Columns c = load_columns(a, (u32)(item % chunks) * chunk + threadIdx.x * width);
-            if (at < a.sequences) begin_sequence(c, a, at);
+            if constexpr (Config::edges) {
+                if (Config::steady) ptx::grid_wait(); // weights are there before
+                first_rows(c, a, at);
+            } else if (at < a.sequences) begin_sequence(c, a, at);
             else continue_rows(c, a, at - a.sequences);
         }
     }

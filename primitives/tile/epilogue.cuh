@@ -12,9 +12,9 @@
 // accumulators are a wgmma fragment (see ptx/wgmma.cuh) for every main loop.
 //
 // Here are the values of rows and columns, a thread's places in the tensor, and the walk over a tile. It
-// stands on four files: the numbers by which a tile is cut (epilogue_layout.cuh), the arithmetic of one row
-// of a patch (epilogue_slots.cuh), states of columns (epilogue_columns.cuh), and what goes through shared
-// memory (epilogue_staging.cuh).
+// stands on five files: the numbers by which a tile is cut (epilogue_layout.cuh), the arithmetic of one row
+// of a patch (epilogue_slots.cuh), states of columns (epilogue_columns.cuh), what a row sees of those above
+// it (rows_above.cuh), and what goes through shared memory (epilogue_staging.cuh).
 #pragma once
 
 #include "ptx/barrier.cuh"
@@ -26,6 +26,7 @@
 #include "tile/epilogue_staging.cuh"
 #include "tile/raster.cuh"
 #include "tile/resources.cuh"
+#include "tile/rows_above.cuh"
 
 namespace coda {
 
@@ -39,6 +40,7 @@ template <class Config, class Epilogue> struct Drain {
     using Slots = PatchRow<Config, Epilogue>;
     using Cells = typename Epilogue::Cell[Slots::slots];
     using Folds = EpilogueColumns<Config, Epilogue>;
+    using Above = RowsAbove<Config, Epilogue>;
     static constexpr int chains = Slots::chains;
 
     // Samples that a warpgroup's rows of a tile belong to, at most: columns have values for each of them.
@@ -50,7 +52,7 @@ template <class Config, class Epilogue> struct Drain {
     {
         return Config::leaves_warp && __is_empty(T) ? 1 : n;
     }
-    struct Values : Folds::Shared { // of the tile at hand
+    struct Values : Folds::Shared, Above::Shared { // of the tile at hand
         typename Epilogue::Row row[held<typename Epilogue::Row>(Layout::rows)];
         typename Epilogue::Col col[samples][held<typename Epilogue::Col>(Config::bn)];
         typename Epilogue::Half half[samples][held<typename Epilogue::Half>(Config::bn / 2)];
@@ -273,7 +275,8 @@ template <class Config, class Epilogue> struct Drain {
                    const typename Epilogue::Row &row, const Line *in, Line *out,
                    typename Epilogue::State (&state)[chains], Cells &cells,
                    typename Epilogue::ColumnState *columns, bool inside,
-                   const typename Epilogue::template Segment<range> &segment) const
+                   const typename Epilogue::template Segment<range> &segment,
+                   const typename Above::Patch &above) const
     {
         float sums[2][2];
 #pragma unroll
@@ -284,7 +287,11 @@ template <class Config, class Epilogue> struct Drain {
                 return (values.col[sample] + column_in_tile(0))[8 * Columns::octet(patch, side) + e];
             },
             [&](int s) { return (values.half[sample] + column_in_tile(0))[8 * patch + s]; }, in, out, state,
-            cells, h == 1, segment, columns, inside);
+            cells, h == 1, segment, columns, inside,
+            [&](int j, int side, int e) {
+                if constexpr (Epilogue::above > 0) return Above::value(above, j, side, h, e);
+                else return 0.0f;
+            });
     }
 
     // ---- The walk ----
@@ -377,10 +384,13 @@ template <class Config, class Epilogue> struct Drain {
         if constexpr (Layout::fetches) stage.await(from);
         if constexpr (Epilogue::segment)
             if (has_rows(t, block)) uncached.template fold_segments<range>(acc, t, block, chunk, segment);
+        typename Above::template Unit<Epilogue::looks_up(range)> source;
+        if constexpr (Epilogue::looks_up(range))
+            uncached.template look_up<range>(acc, t, block, chunk, source);
 #pragma unroll
         for (int p = 0; p < Layout::chunk_patches && has_rows(t, block); p += Layout::batch)
             uncached.template drain_batch<range>(acc, t, block, chunk * Layout::chunk_patches, p, slot,
-                                                 from.buffer, state, segment);
+                                                 from.buffer, state, segment, source);
         if constexpr (Layout::fetches) stage.release(from);
         if constexpr (Layout::stages)
             staging().template close_unit<range>(t, chunk, block, slot, from.buffer);
@@ -388,10 +398,10 @@ template <class Config, class Epilogue> struct Drain {
 
     // A few patches of a unit, from its patch `p`; `before` others come before the unit. All loads are issued
     // before the first is used.
-    template <int range, class Segments, int n>
+    template <int range, class Segments, class Sources, int n>
     DEV void drain_batch(const float (&acc)[n], const Tile &t, int block, int before, int p, int slot,
-                         u32 from, typename Epilogue::State (&state)[2][chains],
-                         const Segments &segment) const
+                         u32 from, typename Epilogue::State (&state)[2][chains], const Segments &segment,
+                         const Sources &source) const
     {
         const int first = before + p, held = Layout::unrolled_chunks == 1 ? p : first;
         typename Epilogue::Row row[2];
@@ -415,13 +425,15 @@ template <class Config, class Epilogue> struct Drain {
             Cells cells;
             typename Folds::Patch columns;
             if constexpr (Layout::folds_columns) Folds::init(columns);
+            typename Above::Patch above;
+            if constexpr (Epilogue::looks_up(range)) Above::look(above, source, p + i, lane);
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const Place at = place(t, block, h, first + i);
                 apply<range>(acc, held + i, first + i, h, at, sample_in_tile(t, block, h), row[h], in[i][h],
                              out[h],
                       state[h], cells, columns, !Layout::folds_columns || is_inside(t, block, h),
-                             segment[h][Layout::segment_of(p + i)]);
+                             segment[h][Layout::segment_of(p + i)], above);
                 if (is_inside(t, block, h)) store_lines<Epilogue, range>(args, at, row[h], out[h]);
                 if constexpr (Layout::stages) staging().template put_row<range>(slot, p + i, from, h, out[h]);
             }
@@ -429,6 +441,49 @@ template <class Config, class Epilogue> struct Drain {
             if constexpr (Layout::stages) staging().template put<range>(slot, p + i, from, out[0], out[1]);
             end_state(t, block, p + i, first + i, state);
         }
+    }
+
+    // ---- Rows above ----
+
+    // The sources of a unit's rows, and those of the rows above each warp's.
+    template <int range, class Sources, int n>
+    DEV void look_up(const float (&acc)[n], const Tile &t, int block, int chunk, Sources &source) const
+    {
+        const int before = chunk * Layout::chunk_patches;
+#pragma unroll
+        for (int i = 0; i < 2 * Layout::chunk_patches; i++) {
+            const int p = i / 2, h = i % 2, held = Layout::unrolled_chunks == 1 ? p : before + p;
+            typename Epilogue::Row row;
+            if constexpr (Layout::has_row) row = values.row[row_in_group(block, h)];
+            float sums[2][2], x[2][2];
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                sums[k / 2][k % 2] = acc[4 * Columns::octet(held, k / 2) + 2 * h + k % 2];
+            const int sample = sample_in_tile(t, block, h);
+            Slots::template source<range>(
+                args, sums, place(t, block, h, before + p), row,
+                [&](int side, int e) {
+                    return (values.col[sample] + column_in_tile(0))[8 * Columns::octet(before + p, side) + e];
+                },
+                x);
+            source.row[p][0][h] = Above::pack(x[0]), source.row[p][1][h] = Above::pack(x[1]);
+        }
+        Above::lay(values, source, block, chunk, warp, lane);
+        save_edges(t, source, block, chunk);
+        meet();
+        Above::get(values, source, block, chunk, warp, lane);
+    }
+    // Of a few warps: a store for each octet, at distances that the compiler knows.
+    template <class Sources>
+    DEV void save_edges(const Tile &t, const Sources &source, int block, int chunk) const
+    {
+        const int first = t.m * Config::bm + first_row, n = t.first + chunk * Layout::chunk_width;
+        if (n >= Config::n) return;
+        if (block == 0 && warp == 0) Above::save(args, source, first, n, true, lane);
+        if (block == Layout::blocks - 1 && warp == 3 && first + Above::period <= rows())
+            Above::save(args, source, first, n, false, lane);
+        if (Above::ends(first, rows()))
+            Above::save_last(args, source, n, first + row_in_group(block, 0), rows());
     }
 
     // ---- Segments ----

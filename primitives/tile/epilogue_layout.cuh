@@ -92,7 +92,7 @@ template <class Config, class Epilogue> struct EpilogueLayout {
     static constexpr bool is_tight = Config::leaves_warp && Fetched::lines > 0; // in registers
     static constexpr bool slot_code_is_long =
         Columns::lanes == 2 || sizeof(State) > sizeof(float) || Fetched::lines > 1 || is_tight ||
-        folds_columns || Epilogue::segment;
+        folds_columns || Epilogue::segment || Epilogue::above;
     static constexpr bool code_is_large = slot_code_is_long && blocks * Config::bn > 192;
     static constexpr bool chunks_are_alike =
         Columns::gated ? has_state : buffered || !Columns::apart || Epilogue::segment;

@@ -34,6 +34,8 @@ struct EpilogueDefaults {
     static constexpr int sample = 0;               // rows of a sample, whose number is `batch`; 0: of a batch
     static constexpr bool sampled_columns = false; // col() or half() asks for it
     static constexpr bool stores_by_row = false;   // store() takes the row's values, too
+    static constexpr int above = 0; // rows above its own that apply() sees in ranges that looks_up() names
+    DEV static constexpr bool looks_up(int) { return false; }
     using Staged = Moves<>;       // of the stores, those that leave through shared memory
     using Fetched = Moves<>;      // of the loads, those that come so
     // What row(), col() and half() take from memory, if the place of it follows from the row or column alone:
@@ -102,6 +104,11 @@ struct Slot : SlotRow<!__is_empty(typename Epilogue::ColumnState)> {
     int column[lanes], half_column; // counted from the thread's first column in the tile, ...
     int first, half_first;          // ... and where that is in the tensor
     bool live[lanes];               // it exists
+    float above[Epilogue::above + 1]; // where it looks up: its source, and those of the rows above
+};
+
+struct NoneAbove {
+    DEV float operator()(int, int, int) const { return 0.0f; }
 };
 
 // One row of a patch, as one thread has it, through the arithmetic: slot after slot.
@@ -149,15 +156,34 @@ template <class Config, class Epilogue> struct PatchRow {
         }
     }
 
+    // What of the sums the rows below are to see.
+    template <int range, class Cols>
+    DEV static void source(const typename Config::Args &args, const float (&sums)[2][2], const Place &p,
+                           const typename Epilogue::Row &row, Cols col, float (&x)[2][2])
+    {
+        static_assert(Columns::lanes == 1);
+#pragma unroll
+        for (int s = 0; s < slots; s++) {
+            const int side = side_of(s, 0), e = neighbour_of(s, 0);
+            Slot<typename Config::Args, Epilogue, Columns::lanes, range> v;
+            v.args = &args;
+            v.row = row;
+            v.acc[0] = sums[side][e];
+            if constexpr (has_col) v.col[0] = col(side, e);
+            x[side][e] = Epilogue::template source<range>(v);
+        }
+    }
+
     // sums: of both octets. col(side, neighbour) and half(neighbour) are the values of columns. The cells are
     // made here, of those 8 rows above if it is `below` them. A row that is not `inside` the tensor is not
     // pushed to the slots' columns.
-    template <int range = 0, class Cols, class Halves>
+    template <int range = 0, class Cols, class Halves, class Above = NoneAbove>
     DEV static void apply(const typename Config::Args &args, const float (&sums)[2][2], const Place &p,
                           const typename Epilogue::Row &row, Cols col, Halves half, const Line *in, Line *out,
                           typename Epilogue::State (&state)[chains], typename Epilogue::Cell (&cell)[slots],
                           bool below = false, const typename Epilogue::template Segment<range> &segment = {},
-                          typename Epilogue::ColumnState *columns = nullptr, bool inside = true)
+                          typename Epilogue::ColumnState *columns = nullptr, bool inside = true,
+                          Above above = {})
     {
 #pragma unroll
         for (int s = 0; s < slots; s++) {
@@ -181,6 +207,10 @@ template <class Config, class Epilogue> struct PatchRow {
             v.half_column = p.half.distance[0] + s;
             v.first = (int)p.full.first, v.half_first = (int)p.half.first;
             if constexpr (has_half) v.half = half(s);
+            if constexpr (Epilogue::looks_up(range))
+#pragma unroll
+                for (int j = 0; j <= Epilogue::above; j++)
+                    v.above[j] = above(j, side_of(s, 0), neighbour_of(s, 0));
             if constexpr (folds_columns) {
                 v.m = (int)p.m, v.inside = inside;
                 Epilogue::apply(v, state[s % chains], columns[s]);

@@ -33,6 +33,8 @@ int gpu_conv1d(void)
     bool few = device_emulated(&device) && !scale_is_full();
     for (int i = 0; i < conv1d_case_count; i++)
         if (!few || scale_takes_one_in(3, i)) failed += check(&conv1d_cases[i], 33);
+    for (int i = 0; i < conv1d_product_count; i++)
+        if (!few || scale_takes_one_in(3, i)) failed += check(&conv1d_products[i], 34);
     uint64_t seed = random_seed();
     for (uint64_t s = seed; s < seed + (uint64_t)(few ? 3 : scaled(30)); s++) {
         const struct conv1d_case c = conv1d_draw(s);

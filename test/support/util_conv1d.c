@@ -37,8 +37,15 @@ const struct conv1d_case conv1d_cases[] = {
     {"packed range",  F16,  F16,   4, 150,  72,  5, true,  true,  1, 1, X_RANGE,  false, true},
     {"packed, after", BF16, BF16,  6, 100,  32,  4, false, true,  0, 1, X_DENSE,  true,  true},
 };
+const struct conv1d_case conv1d_products[] = {
+    {"in a product",  BF16, BF16,  0, 1090, 3904, 4, true,  false, 1, 1, X_PART,    true,  true},
+    {"in samples",    F16,  F32,   3,  384, 3712, 3, true,  false, 1, 1, X_PART,    true,  true},
+    {"a row is left", BF16, BF16,  0, 1025, 4160, 4, false, false, 1, 1, X_PRODUCT, false, false},
+    {"no state",      BF16, 0,     0, 1152, 3712, 2, true,  false, 1, 0, X_PRODUCT, true,  false},
+    {"after in part", BF16, F32,   1, 1100, 3904, 4, true,  false, 1, 1, X_PART,    false, true},
+};
 /* clang-format on */
-const int conv1d_case_count = ARRAY_SIZE(conv1d_cases);
+const int conv1d_case_count = ARRAY_SIZE(conv1d_cases), conv1d_product_count = ARRAY_SIZE(conv1d_products);
 
 struct conv1d_case conv1d_draw(uint64_t seed)
 {
@@ -61,8 +68,24 @@ struct conv1d_case conv1d_draw(uint64_t seed)
 
 /* ---- The graph ---- */
 
+/* Of rows of K elements. The columns that are not convolved pass through a map, too. */
+static coda_value make_product(const struct conv1d_case *c, graph *g)
+{
+    enum { K = 64, REST = 80, SOME = 48 };
+    int64_t rows[] = {c->sequences, c->time, K}, n = c->columns, wide = n + REST * (c->how == X_PART);
+    bool one = !c->sequences;
+    coda_value a = coda_input(g, "a", c->dtype, 3 - one, rows + one);
+    coda_value p = coda_matmul(g, a, coda_weight(g, "p", c->dtype, 2, (int64_t[]){wide, K}));
+    p = coda_mul(g, p, coda_weight(g, "gain", c->dtype, 1, &wide));
+    if (c->how == X_PRODUCT) return p;
+    coda_output(g, "some", coda_silu(g, coda_slice(g, p, 2 - one, n, n + SOME, 1)));
+    coda_output(g, "others", coda_relu(g, coda_slice(g, p, 2 - one, n + SOME, wide, 1)));
+    return coda_slice(g, p, 2 - one, 0, n, 1);
+}
+
 static coda_value make_x(const struct conv1d_case *c, graph *g)
 {
+    if (c->how == X_PRODUCT || c->how == X_PART) return make_product(c, g);
     bool one = c->packed || !c->sequences;
     int64_t dim[] = {c->sequences, c->time, c->columns}, wide = c->columns + 16;
     int64_t range[] = {c->time * wide, wide, 1}, turned[] = {c->time * c->columns, 1, MAX(c->time, 1)};

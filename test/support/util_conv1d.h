@@ -12,13 +12,19 @@ struct conv1d_case {
     enum {
         X_DENSE,
         X_RANGE,
-        X_TURNED
-    } how;         /* x is a tensor, some of its columns, or lies column by column */
+        X_TURNED,
+        X_PRODUCT,
+        X_PART
+    } how;         /* x is a tensor, some of its columns, or lies column by column; a product, or some of its
+                      columns, the others of which are an output, too */
     bool mapped;   /* y passes through softplus, which is not 0 at 0 */
     bool in_place; /* what comes before is a state, to which after is assigned */
 };
 extern const struct conv1d_case conv1d_cases[];
 extern const int conv1d_case_count;
+/* Of so many rows of a product that its epilogue computes most of them. */
+extern const struct conv1d_case conv1d_products[];
+extern const int conv1d_product_count;
 struct conv1d_case conv1d_draw(uint64_t seed);
 
 graph *conv1d_graph(const struct conv1d_case *c);

@@ -43,6 +43,9 @@ END_TEST
 START_TEST(runs_on_the_host) { run_on_the_host(&conv1d_cases[_i / 2], 32, _i % 2 ? CODA_NO_FUSION : 0); }
 END_TEST
 
+START_TEST(products_on_the_host) { run_on_the_host(&conv1d_products[_i], 33, 0); }
+END_TEST
+
 START_TEST(drawn_ones)
 {
     uint64_t seed = random_seed();
@@ -191,6 +194,49 @@ START_TEST(launches)
 }
 END_TEST
 
+/* ---- In a product ---- */
+
+/* Where x has so many rows a product computes most of them, and x is not stored; not if somebody else reads
+ * it, sequences are packed, or begin anywhere. */
+static const struct {
+    const char *x, *rest;
+    bool fused;
+} products[] = {
+    {"%x = input bf16[2048,64]", "", true},
+    {"%x = input bf16[2048,64]", "%t = sum %u\noutput %t = %t\n", false},
+    {"%x = input bf16[512,64]", "", false},
+    {"%x = input bf16[4,512,64]", "", true},
+    {"%x = input bf16[4,520,64]", "", false},
+    {"%x = input f32[2048,64]", "", false},
+    {"dim %T = 2048..4096\n%x = input bf16[T,64]", "", true},
+};
+
+START_TEST(products_compute_rows)
+{
+    char text[1024];
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    const char *type = strstr(products[_i].x, "f32") ? "f32" : "bf16";
+    int axis = strstr(products[_i].x, "[4,") ? 2 : 1;
+    coda_plan *p;
+    static char plan[1 << 14];
+    snprintf(text, sizeof text,
+             "%s\n%%p = weight %s[4096,64]\n%%w = weight %s[3072,4]\n%%m = matmul %%x, %%p\n"
+             "%%u = slice %%m {axis=%d,start=0,stop=3072,step=1}\n%%y = conv1d %%u, %%w\n%%z = silu %%y\n"
+             "output %%z = %%z\n%s",
+             products[_i].x, type, type, axis, products[_i].rest);
+    graph *g = graph_parse(text);
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    opt.device = CODA_DEVICE_NONE;
+    opt.arch = "sm_90a";
+    opt.flags = CODA_PLAN_ONLY;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    ck_assert_int_gt(coda_plan_print(p, CODA_TEXT_PLAN, plan, sizeof plan), 0);
+    ck_assert_msg((strstr(plan, "-> edges") != NULL) == products[_i].fused, "%s", plan);
+    coda_plan_free(p);
+    graph_free(g);
+}
+END_TEST
+
 /* ---- Kernels ---- */
 
 /* Nothing spills, and ptxas has nothing to say. */
@@ -206,6 +252,19 @@ START_TEST(compiles)
 }
 END_TEST
 
+START_TEST(products_compile)
+{
+    const struct conv1d_case *c = &conv1d_products[_i];
+    char why[256];
+    if (!jit_nvrtc_info(why, sizeof why)) return;
+    graph *g = conv1d_graph(c);
+    plan_compiles_cleanly(g, c->name, "sm_90a");
+    graph_free(g);
+}
+END_TEST
+
 TESTS(conv1d, EACH(evaluates, conv1d_case_count), EACH(runs_on_the_host, 2 * conv1d_case_count),
-      ONE(drawn_ones), EACH(refuses, ARRAY_SIZE(refused)), ONE(has_no_gradient), ONE(pieces_leave_equal_bits),
-      EACH(launches, ARRAY_SIZE(plans)), CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, 2 * conv1d_case_count));
+      EACH(products_on_the_host, conv1d_product_count), ONE(drawn_ones), EACH(refuses, ARRAY_SIZE(refused)),
+      ONE(has_no_gradient), ONE(pieces_leave_equal_bits), EACH(launches, ARRAY_SIZE(plans)),
+      EACH(products_compute_rows, ARRAY_SIZE(products)), CASE("nvrtc"), TAG("nvrtc"),
+      EACH(compiles, 2 * conv1d_case_count), EACH(products_compile, conv1d_product_count));
