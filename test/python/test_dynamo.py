@@ -2,6 +2,7 @@
 """test_dynamo.py -- torch.compile(model, backend="coda") on the CPU device: models of transformers, unmodified, as
 one plan each; what is refused, by name; what is left to PyTorch, by region. References are the same models in
 fp64."""
+import math
 import os
 import random
 import shutil
@@ -424,6 +425,34 @@ class Modules(Base):
                    torch.rand(2, 1, 9, 9) > 0.3)
         torch._dynamo.reset()
         self.check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), q[:, :, :5], q, q)
+
+    def test_sdpa_sees_nothing(self):
+        """A query that a mask of booleans hides all keys of gives 0, whether the mask is an argument or of the graph."""
+        q, k, v = torch.randn(2, 4, 9, 16), torch.randn(2, 4, 9, 16), torch.randn(2, 4, 9, 16)
+        mask = torch.rand(2, 1, 9, 9) > 0.3
+        mask[0, 0, 2] = mask[1, 0, 7] = False
+        sdpa = F.scaled_dot_product_attention
+        for x in (q, q[:, :, :5]):
+            self.check(lambda x, k, v, m: sdpa(x, k, v, attn_mask=m), x, k, v, mask[:, :, :x.shape[2]])
+            torch._dynamo.reset()
+        padded = torch.arange(9) >= torch.tensor([4, 0])[:, None]  # on the left, under a causal mask
+
+        def under(q, k, v, p):
+            at = torch.arange(9)
+            return sdpa(q, k, v, attn_mask=(at[:, None] >= at) & p[:, None, None])
+        self.check(under, q, k, v, padded)
+        self.assertIn("causal", dynamo.last[-1].whole.first.text)
+        torch._dynamo.reset()
+
+        def folded(q, k, v, first=0, low=None):
+            at = torch.arange(9)
+            mask = at[:, None] >= at + first
+            mask = mask if low is None else torch.zeros(9, 9).masked_fill(~mask, low)
+            return sdpa(q, k, v, attn_mask=mask)
+        for first, low, sinks in ((2, None, True), (2, -math.inf, True), (2, -1e30, False), (0, None, False), (0, -math.inf, False)):
+            self.check(lambda q, k, v, first=first, low=low: folded(q, k, v, first, low), q, k, v)
+            self.assertEqual("input f32 [4]" in dynamo.last[-1].whole.first.text, sinks)
+            torch._dynamo.reset()
 
     def equal(self, f, *inputs):
         """Bit by bit, by one plan."""

@@ -11,6 +11,7 @@ from .text import Refuse
 # What a mask has of keys that are not seen, or less. It is finite, so that a row that sees nothing, as a padded one,
 # is no NaN, which other rows' zeros would not take away.
 HIDDEN = -1e30
+SINK = -1e29  # the score of a key of zeros, which has no weight beside any key that is seen, and all of it beside none
 
 
 def heads_of(x):
@@ -107,8 +108,18 @@ def shown(l, mask, q, keys):
     return known
 
 
-def attend(l, q, k, v, mask, scale, softcap=0.0, causal=False):
-    """[B, heads, Tq, D] of tensors of that shape."""
+def sinks_of(l, mask, heads):
+    """f32 [heads] where a mask of booleans may hide all keys of a query, of which PyTorch's fused attention makes 0, else
+    None. Layers share them."""
+    if mask is None or mask.dtype != torch.bool or (isinstance(mask, torch.Tensor) and bool(mask.any(-1).all())):
+        return None
+    if ("sinks", heads) not in l.masks:
+        l.masks["sinks", heads] = l.tensor(torch.full((heads,), SINK)).node
+    return l.masks["sinks", heads]
+
+
+def attend(l, q, k, v, mask, scale, softcap=0.0, causal=False, empty_is_zero=False):
+    """[B, heads, Tq, D] of tensors of that shape. `empty_is_zero`: a query that sees no key gives 0, not the mean of v."""
     if [len(x.dims) for x in (q, k, v)] != [4, 4, 4]:
         raise Refuse("attention of %s dimensions" % "/".join(str(len(x.dims)) for x in (q, k, v)))
     (b, h, tq, d), (tk, dv) = q.shape, (k.shape[2], v.shape[3])
@@ -128,7 +139,8 @@ def attend(l, q, k, v, mask, scale, softcap=0.0, causal=False):
     said, mask = parted(mask, tq, tk)
     attributes.update(said)
     if mask is not None:
-        operands = [None] * 8 + [bias_of(l, mask, q)]
+        sinks = sinks_of(l, mask, h) if empty_is_zero else None
+        operands = [None] * 3 + [sinks] + [None] * 4 + [bias_of(l, mask, q)]
     o = l.g.node("attention", [*rows, *operands], (b, tq, h * d), rows[0].dtype, scale=float(scale), heads=h,
                  kv_heads=kv_heads[1], softcap=softcap or 0, **{k: x for k, x in attributes.items() if x})
     return layout.from_aligned(l.g.reshape(o, (b, tq, h, d)), [0, 2, 1, 3], q.dtype)
@@ -141,14 +153,17 @@ def sdpa(l, q, k, v, mask, causal, scale, gqa):
         scale = q.shape[-1] ** -0.5
     if state.is_cache(k) and state.is_cache(v) and not causal:
         argument = isinstance(mask, Tensor) and len(mask.dims) == 4 and mask.shape[3] == k.shape[2]
-        return state.attend(l, q, k, v, mask, scale, 0, shown(l, mask, q, k.shape[2]) if argument else None)
+        seen = (*shown(l, mask, q, k.shape[2]), sinks_of(l, mask, q.shape[1])) if argument else None
+        return state.attend(l, q, k, v, mask, scale, 0, seen)
     if isinstance(mask, state.Counted):
         mask = l.counters.tensor(mask)
+    if isinstance(mask, torch.Tensor) and mask.is_floating_point() and bool(((mask == 0) | mask.isneginf()).all()):
+        mask = mask == 0
     lead = len(q.dims) == 3
     if lead:
         q, k, v = (x.of([[]] + x.dims) for x in (q, k, v))
         mask = mask[None] if isinstance(mask, torch.Tensor) and mask.ndim == 3 else mask
-    o = attend(l, q, k, v, mask, scale, causal=causal)
+    o = attend(l, q, k, v, mask, scale, causal=causal, empty_is_zero=True)
     return o.of(o.dims[1:]) if lead else o
 
 

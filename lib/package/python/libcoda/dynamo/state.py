@@ -210,14 +210,14 @@ def lengths_of(l, mask, sequences, tq, keys):
 
 def attend(l, q, k, v, mask, scale, softcap, shown=None):
     """Attention over caches, whose keys beyond the counter nobody sees. `shown`: what a mask that is an argument says, as
-    lengths and a bias."""
+    lengths, a bias and sinks."""
     (b, h, tq, d), keys = q.shape, k.shape[2]
     heads = [layout.product(a.size for a in x.dims[1] if not a.stretched) for x in (k, v)]
     if heads[0] != heads[1] or h % heads[0] or k.shape[1] != h:
         raise Refuse("attention of %d heads over caches of %s" % (h, heads))
     rows = l.g.reshape(layout.aligned(l.g, q, [0, 2, 1, 3]), (b, tq, h * d))
     seen = {} if shown else {"causal": 1, "align": BY_LENGTH}
-    operands = [shown[0], *[None] * 7, shown[1]] if shown else [lengths_of(l, mask, b, tq, keys)]
+    operands = [shown[0], None, None, shown[2], *[None] * 4, shown[1]] if shown else [lengths_of(l, mask, b, tq, keys)]
     o = l.g.node("attention", [rows, k.node, v.node, *operands], (b, tq, h * d), rows.dtype, scale=float(scale), heads=h,
                  kv_heads=heads[0], **seen, layout=HND, softcap=softcap or 0)
     return layout.from_aligned(l.g.reshape(o, (b, tq, h, d)), [0, 2, 1, 3], q.dtype)
