@@ -307,10 +307,13 @@ def without_windows(text, n):
     return re.sub(r",? window=(\d+)\b", lambda m: "" if int(m.group(1)) >= n else m.group(), text)
 
 
-def alike(text, lift, n):
+def alike(text, lifted, n):
     """Is the text over T what a lift at this size says? A number beyond which the graph does something else, as of
-    min(T, 19) or of a window, makes texts that differ."""
-    return at_symbol(text, n) == without_windows(str(lift.g), n)
+    min(T, 19) or of a window, makes texts that differ; and there may be no lift, as of x[5] of two rows."""
+    try:
+        return at_symbol(text, n) == without_windows(str(lifted(n).g), n)
+    except (Refuse, Error, IndexError, RuntimeError):
+        return False
 
 
 def symbolic(module, example, paths, keep, replay):
@@ -340,7 +343,7 @@ def symbolic(module, example, paths, keep, replay):
         texts.append(over_symbol(str(lift.g), prime))
     if texts[0] != texts[1] or texts[0] != texts[2]:
         return None
-    least = next((n for n in (2, known(example[at[0]])) if alike(texts[0], lifted(n), n)), None)
+    least = next((n for n in (2, known(example[at[0]])) if alike(texts[0], lifted, n)), None)
     if least is None:
         return None
     lifts[0].symbol = lambda text: "dim %%T = 1..%d\n" % MOST + over_symbol(text, PRIMES[0])
@@ -429,10 +432,7 @@ class Whole:
             return True
         if n > MOST or self.key(arguments) in self.programs:
             return False
-        try:
-            good = alike(program.said, Lift(self.module, arguments, self.paths, keep=self.keep).run(), n)
-        except (Refuse, Error):
-            return False
+        good = alike(program.said, lambda _: Lift(self.module, arguments, self.paths, keep=self.keep).run(), n)
         if good:
             program.least, program.most = min(program.least, n), max(program.most, n)
         return good
