@@ -234,14 +234,16 @@ class Deferred(Base):
                 (first, kind), method = handed = (t.f, t.C), t.C.method
                 assert t.f(2) == 4 and here("sklearn.metrics") and here("sklearn") and t.f is sys.modules["sklearn.metrics"].roc_curve
                 first, kind = handed[0]  # a variable of a module is the real one now
-                assert type(first).__name__ == "Asking" and first(3) == 6 and not here("accelerate")
+                assert type(first).__name__ == "LazyName" and first(3) == 6 and not here("accelerate")
                 class Mine(t.C):
                     pass
                 assert here("accelerate") and t.C is sys.modules["accelerate"].PartialState and issubclass(Mine, t.C)
                 kind = handed[0][1]
-                assert type(kind).__name__ == "Asking" and isinstance(Mine(), kind) and issubclass(Mine, kind) and not isinstance(3, kind) and method(Mine()) == 9
+                assert type(kind).__name__ == "LazyName" and isinstance(Mine(), kind) and issubclass(Mine, kind) and not isinstance(3, kind) and method(Mine()) == 9
                 kind.number = 7
                 assert t.C.number == 7 and kind().number == 7 and t.g(5) == 10
+                import copy, pickle
+                assert copy.copy(first) is t.f and copy.deepcopy(kind) is t.C and pickle.loads(pickle.dumps(kind)) is t.C
                 import scipy
                 assert not here("scipy") and scipy.__version__ == "1" and here("scipy")
                 u = of("others.one", "import accelerate; from scipy.optimize import linear_sum_assignment as f")

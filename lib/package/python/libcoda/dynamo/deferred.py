@@ -6,7 +6,7 @@ do its submodules but for those in ALONE, which are read without it. They become
 name or sets one: torch.compile does. Three kinds of names do not ask: what only marks a function or a tensor for Dynamo
 (MARKS) is noted, and done when Dynamo is there; `disable` is PyTorch's own form of it that asks Dynamo at the call; and a
 function of a submodule asks at its call, until Dynamo is there, which then replaces it where a module has it. So it is with
-other packages (LATER), of which transformers wants some names that ask (asking.py). """
+other packages (LATER), of which transformers takes some names that import them when they are used (lazy.py). """
 import functools
 import re
 import sys
@@ -14,11 +14,11 @@ import threading
 import types
 import weakref
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import PathFinder, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 
 import torch
 
-from .asking import source_of, taken
+from .lazy import source_of, taken
 
 NAME = "torch._dynamo"
 LATER = (NAME, "accelerate", "scipy", "sklearn", "torch.distributed._composable.fsdp", "torch.distributed.fsdp",
@@ -93,11 +93,11 @@ def stand_in(module, name):
             handed.append((ask, module, name))
         return ask
     if module.__name__ != NAME:
-        return asking(module, name) if re.search(r"^def %s\(" % re.escape(name), source_of(module), re.M) else None
+        return lazy_function(module, name) if re.search(r"^def %s\(" % re.escape(name), source_of(module), re.M) else None
     return disable if name == "disable" else marker(name) if name in MARKS else None
 
 
-def asking(module, name):
+def lazy_function(module, name):
     def ask(*args, **kwargs):
         fill(module)
         return getattr(module, name)(*args, **kwargs)
@@ -144,12 +144,14 @@ def settle(module):
                 getattr(module, name)(x(), *args, **kwargs)
         marks.clear()
     mine = [h for h in handed if root_of(h[1].__name__) == root and (root == NAME or type(h[1]) is not Deferred)]
-    real = {id(ask): getattr(of, name) for ask, of, name in mine}
+    real = {id(ask): getattr(of, name) for ask, of, name in mine if hasattr(of, name)}  # of another version it may have none
     for other in [m for m in list(sys.modules.values()) if real and isinstance(m, types.ModuleType)]:
         for key, x in list(vars(other).items()):
             if id(x) in real:
                 setattr(other, key, real[id(x)])
-    handed[:] = [h for h in handed if h not in mine]
+    for h in mine:
+        if h in handed:  # a module that was filled above has taken its own
+            handed.remove(h)  # one by one: another thread may append
 
 
 # ---- Imports ----
@@ -202,7 +204,7 @@ class Finder(MetaPathFinder):
         fill(sys.modules[root])
         if name not in sys.modules:
             return None
-        spec = PathFinder.find_spec(name, path)
+        spec = PathFinder.find_spec(name, path) or ModuleSpec(name, None)  # a package may make modules that have no file
         spec.loader = There(sys.modules[name])
         return spec
 

@@ -1,7 +1,7 @@
-"""asking.py -- functions and classes of packages that are not imported yet, for who takes them and uses them in calls alone.
+"""lazy.py -- functions and classes of packages that are imported when they are first used (lazy imports).
 
 transformers imports scikit-learn, and with it SciPy and pandas, for a function of assisted decoding, and PyTorch's shards,
-which import SymPy for sizes that are symbols. TAKEN is what a package takes so of another one."""
+which import SymPy for sizes that are symbols. TAKEN is what one package takes of another one in this way."""
 import re
 import typing
 
@@ -21,7 +21,7 @@ TAKEN = {(by, module): names.split() for by, of in {
 RAISED = ("GuardOnDataDependentSymNode",)  # exceptions, of which none is raised as long as the module is not there
 
 
-class Asking:
+class LazyName:
     """Has the place of a function or a class, `name` of a module or of another one. Nothing is an instance of a class that
     is not there yet; every other question imports the module."""
 
@@ -30,24 +30,28 @@ class Asking:
 
     def _real(self):
         of = self._of
-        if isinstance(of, Asking):
+        if isinstance(of, LazyName):
             return getattr(of._real(), self._name)
         self._fill(of)
         return getattr(of, self._name)
 
     def _here(self):
         """The real one, if it is there; nothing is imported for it."""
-        return vars(self._of).get(self._name) if not isinstance(self._of, Asking) else None
+        return vars(self._of).get(self._name) if not isinstance(self._of, LazyName) else None
 
     def __call__(self, *args, **kwargs):
         return self._real()(*args, **kwargs)
 
+    def __reduce__(self):
+        """A copy of it, or what is read from a pickle of it, is the real one."""
+        return typing.cast, (None, self._real())
+
     def __getattr__(self, name):
-        if not isinstance(self._of, Asking) and self._here() is None:
+        if not isinstance(self._of, LazyName) and self._here() is None:
             if name.startswith("__"):  # as typing asks of whatever it is given
                 raise AttributeError("%s, which is not imported, has no %s" % (self._name, name))
             if re.search(r"^ +def %s\(" % re.escape(name), source_of(self._of), re.M):
-                return Asking(self, name, self._fill)
+                return LazyName(self, name, self._fill)
         return getattr(self._real(), name)
 
     def __setattr__(self, name, value):
@@ -80,5 +84,5 @@ def taken(module, name, by, fill):
     """What the module `by` gets of one that is not there; None if it wants the real one."""
     for (of, other), names in TAKEN.items():
         if other == module.__name__ and name in names and (by + ".").startswith(of + "."):
-            return type(name, (Exception,), {}) if name in RAISED else Asking(module, name, fill)
+            return type(name, (Exception,), {}) if name in RAISED else LazyName(module, name, fill)
     return None
