@@ -72,7 +72,7 @@ $(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env $(GERMAN) $(call unfor
 $(eval $(call job,unit-processes,unit,env $(GERMAN) CK_INCLUDE_TAGS=processes $(BUILD)/unit))
 $(foreach r,$(ROOMS),$(eval $(call job,asan-$(r),asan,env $(TURKISH) $(if $(filter $(r),$(IN_ONE_PROCESS)),CK_FORK=no) CK_EXCLUDE_TAGS="nvrtc broken processes $(if $(FULL),,rates)" $(BUILD)/asan/unit $(r))))
 $(eval $(call job,asan-processes,asan,env CK_INCLUDE_TAGS=processes $(BUILD)/asan/unit))
-$(foreach s,$(THREADED),$(eval $(call job,tsan-$(s),tsan,env CK_EXCLUDE_TAGS="nvrtc rates alone" CK_RUN_SUITE=$(s) $(BUILD)/tsan/unit)))
+$(foreach s,$(THREADED),$(eval $(call job,tsan-$(s),tsan,env CK_EXCLUDE_TAGS="nvrtc rates $(if $(FULL),,alone)" CK_RUN_SUITE=$(s) $(BUILD)/tsan/unit)))
 
 UNIT  := $(ROOMS:%=unit-%) unit-processes
 NVRTC := nvrtc-hopper $(NVRTC_ROOMS:%=nvrtc-%) nvrtc-apart
@@ -145,6 +145,10 @@ DRAWN_SMS := $(shell n=$$CODA_SEED; for g in $(DEALING); do set -- 4 12 37 132; 
 	dealt=$(word $(DRAWN),3 4 7)
 sms_of     = $(patsubst $(1)=%,CODA_EMULATOR_SMS=%,$(filter $(1)=%,$(DRAWN_SMS)))
 $(foreach g,$(EMULATED),$(eval $(call job,emulated-$(g),rest,$(on_emulator) $(call sms_of,$(g)) $(BUILD)/gpu_tests $(g))))
+# A full run has each of the numbers.
+numbers    = $(if $(filter dealt,$(1)),3 4 7,4 12 37 132)
+on_number  = $(eval $(call job,emulated-$(1)-$(2),rest,$(on_emulator) CODA_EMULATOR_SMS=$(2) $(BUILD)/gpu_tests $(1)))emulated-$(1)-$(2)
+ON_EACH   := $(if $(FULL),$(foreach g,$(DEALING) dealt,$(foreach n,$(call numbers,$(g)),$(call on_number,$(g),$(n)))))
 $(eval $(call job,cold-start,rest,env CODA_CUDA_LIB=$(HERE)/fake CODA_LIBCUDA=$(HERE)/fake/libcuda.so.1 $(BUILD)/gpu_tests cold))
 # Servers that share a cache, of which one after the other is killed; by CODA_KILLS=100 on a GPU, too.
 $(eval $(call job,killed,rest,$(with_fakes) FAKE_COMPILE_US=20000 CODA_KILLS=$(if $(FULL),400,50) CODA_KILL_MS=20 $(BUILD)/gpu_tests killed))
@@ -162,4 +166,4 @@ TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) python $(EMULA
 .PHONY: check test test-full
 check: $(call jobs,$(CHECK))
 test: $(call jobs,$(TEST))
-test-full: $(call jobs,$(TEST) emulated-300-families emulated-example deb fresh)
+test-full: $(call jobs,$(TEST) $(ON_EACH) emulated-300-families emulated-example deb fresh)
