@@ -46,6 +46,30 @@ END_TEST
 START_TEST(products_on_the_host) { run_on_the_host(&conv1d_products[_i], 33, 0); }
 END_TEST
 
+/* A map of what the kernel computes that lies in more places than the one where a kernel stores it. */
+static const char *const places[] = {
+    "%o = input f32[9,8]\n%c = concat %z, %o {axis=1}\noutput %c = %c\n",
+    "output %z = %z\noutput %again = %z\n",
+};
+
+START_TEST(maps_lie_anywhere)
+{
+    char text[512];
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    snprintf(text, sizeof text,
+             "%%x = input f32[9,16]\n%%w = weight f32[16,4]\n%%y = conv1d %%x, %%w\n%%z = silu %%y\n%s",
+             places[_i]);
+    graph *g = graph_parse(text);
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    void **want = run_reference(g, 35);
+    ck_assert_msg(want != NULL, "%s", coda_error());
+    double error = run_on_cpu(g, 35, &opt, want);
+    ck_assert_msg(error >= 0 && error <= 1e-5, "error %g %s", error, error < 0 ? coda_error() : "");
+    random_args_free(g, want);
+    graph_free(g);
+}
+END_TEST
+
 START_TEST(drawn_ones)
 {
     uint64_t seed = random_seed();
@@ -265,6 +289,6 @@ END_TEST
 
 TESTS(conv1d, EACH(evaluates, conv1d_case_count), EACH(runs_on_the_host, 2 * conv1d_case_count),
       EACH(products_on_the_host, conv1d_product_count), ONE(drawn_ones), EACH(refuses, ARRAY_SIZE(refused)),
-      ONE(has_no_gradient), ONE(pieces_leave_equal_bits), EACH(launches, ARRAY_SIZE(plans)),
+      EACH(maps_lie_anywhere, ARRAY_SIZE(places)), ONE(has_no_gradient), ONE(pieces_leave_equal_bits), EACH(launches, ARRAY_SIZE(plans)),
       EACH(products_compute_rows, ARRAY_SIZE(products)), CASE("nvrtc"), TAG("nvrtc"),
       EACH(compiles, 2 * conv1d_case_count), EACH(products_compile, conv1d_product_count));
