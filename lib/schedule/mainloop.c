@@ -15,11 +15,12 @@ static bool same(const struct tile *a, const struct tile *b)
            a->tail == b->tail && a->tail_bn == b->tail_bn && a->dealt == b->dealt;
 }
 
-/* Does a consumer have the rows whose first ones another program computes? */
+/* Does a consumer have the rows whose first ones another program computes? Its units are whole spans of
+ * columns, as those are whose edges are stored: one of 48, 80 or 112 columns may end behind the product. */
 static bool has_rows_above(const struct program *p, const struct tile *t)
 {
-    return conv1d_step_of(p) < 0 ||
-           (t->mainloop->above && group_rows(t) == EDGE_PERIOD && tile_splits(t) == 1);
+    return conv1d_step_of(p) < 0 || (t->mainloop->above && group_rows(t) == EDGE_PERIOD &&
+                                     tile_splits(t) == 1 && t->bn % SEGMENT_SPAN == 0);
 }
 
 void search_add(struct search *s, const struct tile *t, double cost)
