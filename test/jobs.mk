@@ -139,14 +139,14 @@ HERE     := $(CURDIR)/$(BUILD)
 EMULATED := $(patsubst gpu_%,%,$(filter-out gpu_main gpu_tune gpu_cublaslt gpu_killed,$(basename $(notdir $(wildcard test/gpu/gpu_*.c)))))
 on_emulator = env CODA_CACHE_DIR=$(BUILD)/emulator/cache CODA_CUDA_LIB=$(HERE)/emulator CODA_LIBCUDA=$(HERE)/emulator/libcuda.so.1
 # What deals its work to SMs runs on as many as the seed draws: with fewer blocks than SMs a kernel ends otherwise than with more. The
-# shapes of `dealt` grow with them.
+# shapes of `dealt` grow with them, by fours.
 DEALING   := attention attention_grad delta exchange gemm packed parts row_sums scan stream token together
 DRAWN_SMS := $(shell n=$$CODA_SEED; for g in $(DEALING); do set -- 4 12 37 132; shift $$((n % 4)); echo $$g=$$1; n=$$((n + 1)); done) \
-	dealt=$(word $(DRAWN),3 4 7)
+	dealt=$(word $(DRAWN),4 8 12)
 sms_of     = $(patsubst $(1)=%,CODA_EMULATOR_SMS=%,$(filter $(1)=%,$(DRAWN_SMS)))
 $(foreach g,$(EMULATED),$(eval $(call job,emulated-$(g),rest,$(on_emulator) $(call sms_of,$(g)) $(BUILD)/gpu_tests $(g))))
 # A full run has each of the numbers.
-numbers    = $(if $(filter dealt,$(1)),3 4 7,4 12 37 132)
+numbers    = $(if $(filter dealt,$(1)),4 8 12,4 12 37 132)
 on_number  = $(eval $(call job,emulated-$(1)-$(2),rest,$(on_emulator) CODA_EMULATOR_SMS=$(2) $(BUILD)/gpu_tests $(1)))emulated-$(1)-$(2)
 ON_EACH   := $(if $(FULL),$(foreach g,$(DEALING) dealt,$(foreach n,$(call numbers,$(g)),$(call on_number,$(g),$(n)))))
 $(eval $(call job,cold-start,rest,env CODA_CUDA_LIB=$(HERE)/fake CODA_LIBCUDA=$(HERE)/fake/libcuda.so.1 $(BUILD)/gpu_tests cold))
