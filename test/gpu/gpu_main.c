@@ -8,9 +8,12 @@
  *
  * A file test/gpu/gpu_NAME.c defines int gpu_NAME(void); nothing else is registered: gpu_list.h is made
  * from the file names. With names, only those tests run, and no stamp is written. Several tests run at
- * once, each in its own process, and the longest in several, some behind all others; one alone runs in this
- * process, where debuggers and sanitizers look.
+ * once, each in its own process, and the longest in several, some behind all others; each prints when it
+ * has ended, with its seconds. SIGTERM, as `timeout` sends it, ends those that still run: they print what
+ * they have and have failed. One test alone runs in this process, where debuggers and sanitizers look.
  */
+#include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,7 +144,15 @@ struct process {
     int test, share;
     pid_t pid;
     FILE *output;
+    double began; /* s */
 };
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 static int shares_of(int test)
 {
@@ -155,6 +166,7 @@ static void start(struct process *p, struct result *to)
     p->output = tmpfile();
     fflush(stdout);
     if ((p->pid = p->output ? fork() : -1)) return;
+    signal(SIGTERM, SIG_DFL);
     dup2(fileno(p->output), STDOUT_FILENO);
     share = p->share, shares = shares_of(p->test);
     run(p->test, to);
@@ -170,13 +182,37 @@ static void copy(FILE *from)
     fclose(from);
 }
 
-static void finish(const struct process *p, struct result *of)
+static void finish(struct process *p, int status, struct result *of)
 {
-    int status = -1;
-    if (p->pid > 0) waitpid(p->pid, &status, 0);
     if (p->output) copy(p->output);
     result = of;
     if (status) gpu_case(false, tests[p->test].name, "its process ended with status 0x%x", (unsigned)status);
+    printf("%s, share %d of %d: %.1f s\n", tests[p->test].name, p->share + 1, shares_of(p->test),
+           seconds() - p->began);
+    fflush(stdout);
+    p->pid = 0;
+}
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int signal) { stopped = signal; }
+
+/* Waits for all, and finishes each as it ends. */
+static void finish_all(struct process *p, int n, struct result *of)
+{
+    int running = 0, status;
+    for (int i = 0; i < n; i++) {
+        if (p[i].pid > 0) running++;
+        else finish(&p[i], -1, &of[i]);
+    }
+    while (running > 0) {
+        pid_t pid = waitpid(-1, &status, 0);
+        for (int i = 0; pid < 0 && errno == EINTR && stopped && i < n; i++)
+            if (p[i].pid > 0) kill(p[i].pid, SIGKILL);
+        if (pid < 0 && errno != EINTR) return;
+        for (int i = 0; pid > 0 && i < n; i++)
+            if (p[i].pid == pid) finish(&p[i], status, &of[i]), running--;
+    }
 }
 
 static struct result sum_of(const struct result *r, int n)
@@ -208,19 +244,22 @@ static void run_side_by_side(const bool *wanted, bool in_quiet, int *n)
     int first = *n;
     for (int i = 0; i < TESTS; i++) {
         for (int k = 0; wanted[i] && wants_quiet(i) == in_quiet && k < shares_of(i); k++, ++*n) {
-            process[*n] = (struct process){.test = i, .share = k};
+            process[*n] = (struct process){.test = i, .share = k, .began = seconds()};
             start(&process[*n], &all[*n]);
         }
     }
-    for (int i = first; i < *n; i++) finish(&process[i], &all[i]);
+    finish_all(process + first, *n - first, all + first);
 }
 
 static struct result run_all(const bool *wanted, int count)
 {
     int n = 0;
+    struct sigaction end = {.sa_handler = stop}; /* without SA_RESTART: waiting is interrupted */
+    if (count > 1) sigaction(SIGTERM, &end, NULL);
     for (int i = 0; i < TESTS && count == 1; i++)
         if (wanted[i]) run(i, &all[n++]);
-    for (int in_quiet = 0; in_quiet < 2 && count > 1; in_quiet++) run_side_by_side(wanted, in_quiet, &n);
+    for (int in_quiet = 0; in_quiet < 2 && count > 1 && !stopped; in_quiet++)
+        run_side_by_side(wanted, in_quiet, &n);
     return sum_of(all, n);
 }
 
