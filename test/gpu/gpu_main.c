@@ -50,8 +50,11 @@ static const struct {
 
 enum { MOST_SHARES = 4, MOST_PROCESSES = TESTS * MOST_SHARES };
 
-/* Tests of deadlines run when all others have ended: ranks that share a busy GPU are late themselves. */
-static const char *const quiet[] = {"ends"};
+/* Each of these runs alone, in this order, when all others have ended: ranks that share a GPU wait for each
+ * other thousands of times, which takes minutes between other processes' turns, and have deadlines. */
+static const char *const quiet[] = {"exchange", "ends"};
+
+enum { PHASES = 1 + (int)(sizeof quiet / sizeof *quiet) };
 
 static int share, shares = 1; /* which of how many this process is */
 
@@ -230,20 +233,21 @@ static struct result sum_of(const struct result *r, int n)
     return sum;
 }
 
-static bool wants_quiet(int test)
+/* Phase 0 is of all tests that are not `quiet`. */
+static int phase_of(int test)
 {
-    for (int i = 0; i < (int)(sizeof quiet / sizeof *quiet); i++)
-        if (!strcmp(quiet[i], tests[test].name)) return true;
-    return false;
+    for (int i = 1; i < PHASES; i++)
+        if (!strcmp(quiet[i - 1], tests[test].name)) return i;
+    return 0;
 }
 
-/* Runs, at one time, all tests that want a quiet GPU, or all that do not; *n processes were there before. */
-static void run_side_by_side(const bool *wanted, bool in_quiet, int *n)
+/* Runs, at one time, all tests of a phase; *n processes were there before. */
+static void run_side_by_side(const bool *wanted, int phase, int *n)
 {
     struct process process[MOST_PROCESSES];
     int first = *n;
     for (int i = 0; i < TESTS; i++) {
-        for (int k = 0; wanted[i] && wants_quiet(i) == in_quiet && k < shares_of(i); k++, ++*n) {
+        for (int k = 0; wanted[i] && phase_of(i) == phase && k < shares_of(i); k++, ++*n) {
             process[*n] = (struct process){.test = i, .share = k, .began = seconds()};
             start(&process[*n], &all[*n]);
         }
@@ -258,8 +262,7 @@ static struct result run_all(const bool *wanted, int count)
     if (count > 1) sigaction(SIGTERM, &end, NULL);
     for (int i = 0; i < TESTS && count == 1; i++)
         if (wanted[i]) run(i, &all[n++]);
-    for (int in_quiet = 0; in_quiet < 2 && count > 1 && !stopped; in_quiet++)
-        run_side_by_side(wanted, in_quiet, &n);
+    for (int phase = 0; phase < PHASES && count > 1 && !stopped; phase++) run_side_by_side(wanted, phase, &n);
     return sum_of(all, n);
 }
 
