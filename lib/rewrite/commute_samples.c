@@ -148,14 +148,7 @@ static int sums(struct walk *w, int weight, int vector, bool kn)
 {
     if (vector < 0) return carry_weight_sum(w, weight, kn);
     if (kn) weight = carry_transpose(w, weight);
-    int sum = graph_reduce(w->out, "sum", graph_map(w->out, "mul", vector, weight, NULL), -1);
-    if (sum < 0) return sum;
-    struct type t = w->out->node[sum].type;
-    int64_t n = t.dim[t.rank - 2];
-    if (t.rank == 2) return graph_reshape(w->out, sum, 1, &n);
-    t.dim[t.rank - 2] = 1;
-    t.dim[t.rank - 1] = n;
-    return graph_reshape(w->out, sum, t.rank, t.dim);
+    return carry_weight_sum(w, graph_map(w->out, "mul", vector, weight, NULL), false);
 }
 
 /* What layer i adds behind the product: its shift, times the gains above it, times W. */
