@@ -19,7 +19,7 @@ void emit_gemm_maps(const struct program *p, const struct schedule *s, struct ke
 /* ---- emit_gemm_args.c ---- */
 
 /* A kernel has the number of rows as an argument, so that the products of all of them which have the same
- * tile share a text. GEMV unrolls its one or two: there it is a constant. */
+ * tile share a text; but where the main loop unrolls them it is a constant. */
 bool gemm_passes_rows(const struct gemm *g);
 /* A tile for any number of rows is walked in one way or another, as the launch says. */
 bool gemm_passes_walk(const struct gemm *g);

@@ -67,7 +67,7 @@ static void print_port(const struct gemm *g, int i)
                 i);
 }
 
-bool gemm_passes_rows(const struct gemm *g) { return g->s->tile.mainloop != &mainloop_gemv; }
+bool gemm_passes_rows(const struct gemm *g) { return !g->s->tile.mainloop->unrolls; }
 bool gemm_is_batched(const struct gemm *g) { return g->p->dim[0] > 1; }
 
 /* Clusters along M, and of a batch. */

@@ -58,7 +58,7 @@ bool emit_key(struct identity *out, struct arena *a, const struct plan *plan, co
     const struct tile *t = &s->tile;
     struct program blank;
     bool any_rows =
-        p->kind == PROGRAM_GEMM && (t->most_rows || (t->mainloop->streams && t->mainloop != &mainloop_gemv));
+        p->kind == PROGRAM_GEMM && (t->most_rows || (t->mainloop->streams && !t->mainloop->unrolls));
     if (!any_rows || p->dim[0] != 1 || p->sample || !s->grid) return false;
     return blank_program(&blank, a, p) && identity_decided(out, a, plan->buffer, &blank) &&
            add_rows(out, a, p) && add_schedule(out, a, p, s);

@@ -24,6 +24,7 @@ struct mainloop {
     bool above;         /* a row may see those above it: STEP_CONV1D */
     bool mixed;         /* Config has a type for each operand, A and B, else T for both */
     bool streams;       /* B streams past a few rows of A; each block has an equal share of N */
+    bool unrolls;       /* its text has the number of A's rows, and so many of each instruction */
     bool invariant;     /* a row has the same bits in all its tiles, and where it takes p for one number of
                            rows it does for all of them, if p is to keep its bits */
     bool fallback;      /* considered only where no main loop ahead of it in the table has a tile */
@@ -61,7 +62,7 @@ extern const struct mainloop mainloop_gemv;
 extern const struct mainloop mainloop_skinny;
 /* For at most 16 rows of A: streams B likewise, which is the rows of mma.sync. */
 extern const struct mainloop mainloop_stream_mma;
-/* Rows that the kernel of each has room for: GEMV unrolls those that there are, the others take any up to 8,
+/* Rows that the kernel of a stream has room for: those that there are if it unrolls them, else any up to 8,
  * or 16. */
 int stream_rows(const struct program *p, const struct tile *t);
 /* cp.async + mma.sync: 16-bit operands of one dtype, any stride and pitch, any GPU. */

@@ -54,7 +54,11 @@ enum {
 #define DIGIT_CLOCKS 1.15 /* to make digits of an element of a row of A; behind a kernel that ends, 2 */
 #define DIGIT_GAIN 0.25   /* clocks, of a tile's products with one */
 
-static int octets(const struct program *p) { return stream_rows(p, &(struct tile){0}) / 8; }
+static int octets(const struct program *p)
+{
+    return stream_rows(p, &(struct tile){.mainloop = &mainloop_stream_mma}) / 8;
+}
+
 static int64_t groups(const struct program *p) { return CEIL_DIV(p->dim[1], 8 * octets(p)); }
 
 /* ---- What a slot holds ---- */

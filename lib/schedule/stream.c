@@ -13,7 +13,7 @@ enum {
 
 int stream_rows(const struct program *p, const struct tile *t)
 {
-    if (t->mainloop == &mainloop_gemv) return (int)p->dim[1];
+    if (t->mainloop->unrolls) return (int)p->dim[1];
     return p->dim[1] <= 8 && !p->invariant ? 8 : 16;
 }
 
