@@ -70,6 +70,9 @@ struct tensor_use conv1d_edges(struct writer *w, enum use_role role);
 /* Is of a value of all columns only that wanted which is ahead of the range, or behind it? */
 bool conv1d_stores_rest(const struct writer *w, int value, struct column_range *rest);
 
+/* lower_stores.c: stores a value wherever it is wanted. */
+void lower_stores(struct writer *w, int value);
+
 /* lower_steps.c */
 /* Writes the steps of a member; returns the step that holds its value. */
 int write_member(struct writer *w, int value);
