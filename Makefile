@@ -51,8 +51,8 @@ COLD := $(filter-out lib/api/api_plan.c lib/api/api_bind.c jit/launch.c cache/di
 	lib/graph/graph_words.c lib/graph/mistake.c lib/graph/foreign.c lib/fuse/reasons*.c \
 	lib/graph/graph_verify.c lib/graph/graph_args.c lib/graph/dims.c lib/graph/polynomial.c lib/graph/packed.c lib/graph/s*.c \
 	lib/plan/*verify*.c lib/pack/source*.c lib/pack/pack_format.c lib/graph/bind.c \
-	lib/plan_texts.c lib/graph/graph_maps.c \
-	lib/shapes/background.c lib/shapes/buckets.c lib/shapes/corners.c lib/shapes/every.c lib/shapes/family.c \
+	lib/plan_args.c lib/plan_texts.c lib/graph/graph_maps.c \
+	lib/shapes/background.c lib/shapes/buckets.c lib/shapes/corners.c lib/shapes/every.c lib/shapes/family*.c \
 	lib/exec/kernels.c lib/exec/kernel_table.c lib/exec/a*.c lib/exec/e*.c lib/exec/kept.c lib/exec/runner_exchange.c \
 	lib/schedule/together.c lib/schedule/schedule_*.c lib/plan/beside.c lib/program/program_print.c lib/fuse/explain_fusion.c lib/cpu/cpu_exchange.c \
 	lib/schedule/*_print.c lib/plan/plan_dot.c lib/rewrite/explain.c lib/base/debug.c lib/base/near.c lib/base/escape.c))

@@ -310,51 +310,11 @@ static coda_status make_like(struct job *j)
 
 /* ---- The pipeline ---- */
 
-static coda_status copy_args(struct coda_plan *p, const graph *g, bool host)
-{
-    p->args = graph_args(g);
-    p->arg = ARENA_NEW(&p->arena, struct coda_arg_info, p->args);
-    p->place = ARENA_NEW(&p->arena, struct place, p->args);
-    for (int i = 0; !p->arena.failed && i < p->args; i++) {
-        struct coda_arg_info *a = &p->arg[i];
-        graph_arg(g, i, a);
-        a->name = arena_string(&p->arena, a->name);
-        p->place[i] = place_of(a->name, a->kind, a->dtype, a->rank, a->dims, a->strides, host);
-        p->states = p->states || a->kind == CODA_ARG_STATE || a->kind == CODA_ARG_CONSUMED;
-    }
-    return p->arena.failed ? fail(CODA_E_MEMORY, "out of memory for %d arguments", p->args) : CODA_OK;
-}
-
-/* Which weights hold something else once coda_prepare has run. */
-static void mark_folds(struct coda_plan *p)
-{
-    for (int i = 0; i < p->plan.buffers; i++) {
-        const struct buffer *b = &p->plan.buffer[i];
-        if (b->holds) p->place[b->arg].holds = b->holds;
-    }
-}
-
-/* Which leaves no run touches. Of a graph with symbols each shape has programs of its own, so of none it is
- * said. */
-static void mark_unread(struct coda_plan *p)
-{
-    const struct plan *plan = &p->plan;
-    int first_run = 0;
-    while (first_run < plan->programs && plan->program[first_run].prepare) first_run++;
-    for (int i = 0; i < p->args; i++)
-        p->place[i].unread = p->place[i].kind == CODA_ARG_WEIGHT || p->place[i].kind == CODA_ARG_INPUT;
-    for (int i = 0; i < plan->buffers; i++) {
-        const struct buffer *b = &plan->buffer[i];
-        if (b->space == SPACE_ARG && (b->last >= first_run || b->holds)) p->place[b->arg].unread = false;
-    }
-    for (int i = 0; i < p->args; i++) p->arg[i].unread = p->place[i].unread;
-}
-
 /* Notes what is asked of extents, if somebody wants to know. */
 static coda_status make_in_full(struct job *j, const graph *g)
 {
     struct guards *before = guards_note(j->context.guards);
-    coda_status status = copy_args(j->p, g, j->opt.device == CODA_DEVICE_CPU);
+    coda_status status = args_copy(j->p, g, j->opt.device == CODA_DEVICE_CPU);
     if (!status) status = make_plan(j, g);
     guards_note(before);
     return status;
@@ -397,8 +357,8 @@ static coda_status compile(struct job *j, const graph *g)
     if (status) return status;
     const char *given = p->text[CODA_TEXT_GRAPH];
     p->graph_digest = j->context.parent ? j->context.parent->graph_digest : hash_of(given, strlen(given));
-    mark_folds(p);
-    if (!j->context.variants && !j->context.parent) mark_unread(p);
+    args_mark_folds(p);
+    if (!j->context.variants && !j->context.parent) args_mark_unread(p);
     if (!j->context.parent) debug_stage(DEBUG_GRAPH, "graph.txt", p->text[CODA_TEXT_GRAPH]);
     if (!j->context.parent) debug_stage(DEBUG_PLAN, "plan.txt", p->text[CODA_TEXT_PLAN]);
     p->device = j->opt.device;

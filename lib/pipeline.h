@@ -1,4 +1,5 @@
-/* pipeline.h -- coda.c: the stages in order; plan_texts.c: what a plan says of itself. */
+/* pipeline.h -- coda.c: the stages in order; plan_args.c and plan_texts.c: what a plan says of its arguments,
+ * and of itself. */
 #ifndef PIPELINE_H
 #define PIPELINE_H
 
@@ -49,7 +50,18 @@ graph *compile_rewritten(const graph *g, const coda_compile_options *opt);
 /* A joint graph as coda_split cuts it; see rewrite_joint(). */
 graph *split_ready(const graph *joint, int *value, int n);
 
-/* plan_texts.c */
+/* ---- plan_args.c ---- */
+
+/* Copies the graph's arguments, in memory of the host or of a device. */
+coda_status args_copy(struct coda_plan *p, const graph *g, bool host);
+/* Marks the weights that hold something else once coda_prepare has run. */
+void args_mark_folds(struct coda_plan *p);
+/* Marks the leaves that no run touches. Each shape of a graph with symbols has programs of its own, so that
+ * nothing is said of these graphs. */
+void args_mark_unread(struct coda_plan *p);
+
+/* ---- plan_texts.c ---- */
+
 struct rewrite_log;
 coda_status keep_graph(struct coda_plan *p, const graph *g, coda_text what);
 coda_status keep_derivation(struct coda_plan *p, const struct rewrite_log *log);

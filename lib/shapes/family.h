@@ -31,8 +31,9 @@ void family_close(struct family *f);
 void family_hold(struct family *f);
 void family_let_go(struct family *f);
 
-/* The plan of the largest shape, whose workspace and prepared memory serve all others. `base`: of kernels for
- * any number of rows; those that other shapes want besides are loaded, too, as far as probes find them. */
+/* family_whole.c: the plan of the largest shape, whose workspace and prepared memory serve all others.
+ * `base`: of kernels for any number of rows; those that other shapes want besides are loaded, too, as far as
+ * probes find them. */
 coda_status family_whole(struct family *f, coda_plan **out, bool base);
 
 /* Which plan of a shape is wanted. */
@@ -53,6 +54,11 @@ struct plan_request {
 };
 coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole,
                         const struct plan_request *w);
+
+/* The same of the request's graph as it is, with such flags besides: the plan may want more memory than
+ * callers were told. */
+coda_status family_compile(struct family *f, coda_plan **out, const coda_plan *whole,
+                           const struct plan_request *w, unsigned flags);
 
 /* "B=1, T=37" */
 void family_say(const struct family *f, const int64_t *dims, char *out, size_t size);
