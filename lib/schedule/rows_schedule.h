@@ -59,6 +59,12 @@ void rows_spread(struct rows_walk *w, const struct program *p);
 /* Blocks of a grid that walks all of it; 0 if nothing is stored. */
 int64_t rows_blocks(const struct rows_walk *w, const struct program *p);
 
+/* rows_domain.c: fills in the dimensions, the width and the pieces. */
+void rows_domain(struct rows_walk *w, const struct program *p);
+bool rows_live(const struct rows_walk *w, const struct program *p, enum step_kind kind); /* is one live? */
+bool rows_store_columns(const struct rows_walk *w, const struct program *p);
+bool rows_load_column(const struct step *s); /* is it a load of what varies with the columns? */
+
 /* rows_phases.c: fills in w->live, w->phase and w->phases; `needed` is room for a flag of each step. */
 void rows_number(struct rows_walk *w, const struct program *p, bool *needed);
 
