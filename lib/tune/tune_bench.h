@@ -8,7 +8,7 @@
 /* tune_bench.c: figures of program `index`, without any but with the reason if it cannot be measured. */
 coda_status benchmark(struct figures *out, const struct tuner *t, const struct plan *plan, int index);
 
-/* How many tiles it would measure. */
+/* tune_candidates.c: how many tiles it would measure. */
 int benchmark_tiles(const struct tuner *t, const struct program *p);
 
 /* ---- tune_tensors.c ---- */
