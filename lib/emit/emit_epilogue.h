@@ -15,8 +15,6 @@ struct printer {
 void emit_epilogue(const struct program *p, const struct epilogue_layout *l, struct text *t);
 
 /* emit_printer.c */
-/* The suffix of v<i> for a lane: "a", "b", or nothing. */
-const char *printer_lane(const struct printer *e, const struct step *s, int lane);
 /* Value `step` as the current function sees it on `lane`. */
 struct word printer_value(const struct printer *e, int step, int lane);
 /* " + stride * index", or nothing. */

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-const char *printer_lane(const struct printer *e, const struct step *s, int lane)
+/* The suffix of v<i> for a lane: "a", "b", or nothing. */
+static const char *lane_suffix(const struct printer *e, const struct step *s, int lane)
 {
     if (program_lanes(e->p) == 1 || s->half) return "";
     return lane ? "b" : "a";
@@ -14,7 +15,7 @@ struct word printer_value(const struct printer *e, int step, int lane)
 {
     const struct step *s = &e->p->step[step];
     enum level level = e->l->level[step];
-    if (level == LEVEL_SLOT) return emit_word("v%d%s", step, printer_lane(e, s, lane));
+    if (level == LEVEL_SLOT) return emit_word("v%d%s", step, lane_suffix(e, s, lane));
     if (level == LEVEL_SCALAR)
         return emit_word("(float)%sc%d", e->level == LEVEL_SLOT ? "s.args->" : "g.", s->port);
     if (level == e->level) return emit_word("v%d", step);
@@ -107,7 +108,7 @@ void printer_slot(const struct printer *e, int i)
     const struct step *s = &e->p->step[i];
     int lanes = s->half ? 1 : program_lanes(e->p);
     for (int lane = 0; lane < lanes; lane++) {
-        text_printf(e->t, "        const float v%d%s = ", i, printer_lane(e, s, lane));
+        text_printf(e->t, "        const float v%d%s = ", i, lane_suffix(e, s, lane));
         if (s->kind == STEP_MAP) printer_call(e, s, lane);
         else text_printf(e->t, "%s;", slot_source(e, i, lane).s);
         text_append(e->t, "\n");

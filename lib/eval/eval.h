@@ -46,8 +46,6 @@ int64_t eval_row_offset(const struct type *t, const int64_t *stride, int64_t row
 double eval_row_max(const double *x, int64_t n); /* NaN if there is one; -inf of nothing */
 
 /* eval_move.c: what moves data. */
-/* Gathers a strided tensor into dense doubles; dtype 0 stands for double itself. */
-void eval_gather(const struct type *t, int dtype, const void *base, const int64_t *stride, double *out);
 /* Rounds dense doubles into the memory of a state. */
 void eval_scatter(const struct node *state, const double *from, void *base);
 

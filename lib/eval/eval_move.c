@@ -29,7 +29,8 @@ static void gather_rows(void *ctx, int64_t from, int64_t to)
     }
 }
 
-void eval_gather(const struct type *t, int dtype, const void *base, const int64_t *stride, double *out)
+/* Gathers a strided tensor into dense doubles; dtype 0 stands for double itself. */
+static void gather(const struct type *t, int dtype, const void *base, const int64_t *stride, double *out)
 {
     struct gather s = {t, dtype, base, stride, out};
     if (type_elements(t) > 0) eval_spread(type_rows(t), type_columns(t), gather_rows, &s);
@@ -44,7 +45,7 @@ coda_status eval_slice(const struct eval_call *c)
     dense_strides(c->type[SLICE_X], stride);
     if (n->type.dim[a->axis] > 0) x += a->start * stride[a->axis];
     if (n->type.dim[a->axis] > 1) stride[a->axis] *= a->step; /* else it may be huge */
-    eval_gather(&n->type, 0, x, stride, c->out);
+    gather(&n->type, 0, x, stride, c->out);
     return CODA_OK;
 }
 
@@ -55,7 +56,7 @@ coda_status eval_transpose(const struct eval_call *c)
     int64_t dense[CODA_MAX_RANK], stride[CODA_MAX_RANK];
     dense_strides(xt, dense);
     for (int d = 0; d < xt->rank; d++) stride[d] = dense[n->attr.transpose.perm[d]];
-    eval_gather(&n->type, 0, c->in[TRANSPOSE_X], stride, c->out);
+    gather(&n->type, 0, c->in[TRANSPOSE_X], stride, c->out);
     return CODA_OK;
 }
 
@@ -114,7 +115,7 @@ coda_status eval_reshape(const struct eval_call *c) { return copy(c); }
 
 static coda_status leaf(const struct eval_call *c)
 {
-    eval_gather(&c->n->type, (int)c->n->type.dtype, c->data, c->n->stride, c->out);
+    gather(&c->n->type, (int)c->n->type.dtype, c->data, c->n->stride, c->out);
     return CODA_OK;
 }
 

@@ -276,7 +276,6 @@ coda_status graph_mistake(const graph *g); /* fails with the first mistake, or C
 /* scope.c -- scopes. *scope becomes the graph's own copy of it; a failure, with the message set, is that
  * memory ran out. */
 coda_status graph_scope(graph *g, const char **scope);
-bool scope_valid(const char *s);
 /* They poison the graph. */
 coda_status graph_scope_push(graph *g, const char *word);
 coda_status graph_scope_pop(graph *g);

@@ -27,8 +27,9 @@ coda_status find_tokens(const graph *g, const struct node *n, int operand, int s
     return out->sequences == DIM_NONE ? fail_status() : CODA_OK;
 }
 
-coda_status find_state(const graph *g, const struct node *n, int operand, const struct tokens *of,
-                       struct type *want)
+/* *want is a state of one sequence; it becomes that of all, of the operand's dtype if it is there. */
+static coda_status find_state(const graph *g, const struct node *n, int operand, const struct tokens *of,
+                              struct type *want)
 {
     const struct type *s = operand_type(g, n, operand);
     if (of->batched) {

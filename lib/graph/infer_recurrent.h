@@ -11,8 +11,5 @@ struct tokens {
 
 /* The tokens of an operand [B, T, columns] or [T, columns], or packed by starts. */
 coda_status find_tokens(const graph *g, const struct node *n, int operand, int starts, struct tokens *out);
-/* *want is a state of one sequence; it becomes that of all, of the operand's dtype if it is there. */
-coda_status find_state(const graph *g, const struct node *n, int operand, const struct tokens *of,
-                       struct type *want);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-bool scope_valid(const char *s)
+static bool is_valid(const char *s)
 {
     size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789" SCOPE_SIGNS);
     return n > 0 && n < MOST_SCOPE && s[n] == 0;
@@ -62,7 +62,7 @@ static coda_status join(const graph *g, const char *word, char *out)
         return fail(CODA_E_INVALID,
                     "scope_push: %d scopes are open; %.80s would be one more than there may be", g->depth,
                     word);
-    if (!scope_valid(word))
+    if (!is_valid(word))
         return fail(CODA_E_INVALID,
                     "scope_push: `%.80s` is no scope: letters, digits and " SCOPE_SIGNS ", at most %d", word,
                     MOST_SCOPE - 1);

@@ -146,7 +146,8 @@ bool identity_equal(const struct identity *a, const struct identity *b)
 
 /* ---- Differences ---- */
 
-bool prims_equal(const struct prim *a, const struct prim *b)
+/* The same map or reduction; a caller's map lies elsewhere in each graph, and is what its text says. */
+static bool prims_equal(const struct prim *a, const struct prim *b)
 {
     if (a == b || !a || !b || !a->source || !b->source) return a == b;
     return a->params == b->params && !strcmp(a->name, b->name) && !strcmp(a->source, b->source);

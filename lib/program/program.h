@@ -220,8 +220,6 @@ unsigned use_effect(const struct tensor_use *u);
 
 /* Does the step use the port, as its own or beside that? */
 bool step_uses(const struct program *q, const struct step *s, int port);
-/* The same map or reduction; a caller's map lies elsewhere in each graph, and is what its text says. */
-bool prims_equal(const struct prim *a, const struct prim *b);
 /* What a profiler should show of a step; NULL for data movement. */
 const char *step_name(const struct program *q, const struct step *s);
 /* May other steps read it? A STORE has no value, nor has a REDUCE that leaves partial states. */

@@ -221,7 +221,7 @@ bool tail_fits(const struct program *p, const struct tile *t)
     return alone && plain && sizes && widths && halves && rest > 0 && rest % t->bn == 0;
 }
 
-bool program_maps_tail(const struct program *p, const struct tile *t)
+static bool maps_tail(const struct program *p, const struct tile *t)
 {
     return t->tail && p->b.data.k == 1 && !program_splits_heads(p, t);
 }
@@ -281,7 +281,7 @@ bool epilogue_layout_fill(struct epilogue_layout *l, struct arena *a, const stru
     l->state_columns = program_state_columns(p);
     l->column_states = program_column_states(p, t);
     l->splits_heads = program_splits_heads(p, t);
-    l->maps_tail = program_maps_tail(p, t);
+    l->maps_tail = maps_tail(p, t);
     l->steps_evenly = pair_steps_evenly(p);
     return true;
 }

@@ -75,7 +75,6 @@ int64_t program_states(const struct program *p, const struct tile *t);
 int64_t program_column_states(const struct program *p, const struct tile *t);
 /* May the last t->tail tiles of each row be t->tail_bn wide? */
 bool tail_fits(const struct program *p, const struct tile *t);
-bool program_maps_tail(const struct program *p, const struct tile *t);
 /* The first column of the product in a row's tile number `tile`, or in that share of one which has a state
  * of its own; N or more for one past the end. */
 int64_t program_tile_column(const struct program *p, const struct tile *t, int64_t tile);

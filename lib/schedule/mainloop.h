@@ -123,9 +123,7 @@ void mainloop_print_pointers(const struct program *p, const struct schedule *s, 
 bool tile_loses(const struct program *p, const struct tile *t, const struct target *target);
 /* Bytes of device memory that the main loop of p has for itself during a run. */
 int64_t tile_scratch(const struct program *p, const struct tile *t);
-/* Can cuBLASLt compute all of p, a product that is stored as it is? */
-bool program_suits_cublaslt_alone(const struct program *p);
-/* Gives it those, where opt or a decision wants it. */
+/* Gives cuBLASLt the products that are stored as they are, where opt or a decision wants it. */
 void schedule_cublaslt(struct plan *p, const struct plan_options *opt);
 bool program_is_cublaslt(const struct plan *p, int index); /* does it compute this one? */
 

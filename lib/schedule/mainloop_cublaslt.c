@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-bool program_suits_cublaslt_alone(const struct program *p)
+/* Can cuBLASLt compute all of p, a product that is stored as it is? */
+static bool suits_alone(const struct program *p)
 {
     if (p->kind != PROGRAM_GEMM || p->steps != 2 || p->step[1].kind != STEP_STORE) return false;
     const struct tensor_use *d = &p->port[p->step[1].port];
@@ -68,8 +69,7 @@ void schedule_cublaslt(struct plan *p, const struct plan_options *opt)
     for (int i = 0; i < p->programs; i++) {
         struct program *q = &p->program[i];
         const struct decision *d = plan_decision(opt, q->root);
-        if (opt->invariant || !(opt->cublaslt || (d && d->apart)) || !program_suits_cublaslt_alone(q))
-            continue;
+        if (opt->invariant || !(opt->cublaslt || (d && d->apart)) || !suits_alone(q)) continue;
         p->schedule[i].tile.mainloop = &mainloop_cublaslt;
     }
 }

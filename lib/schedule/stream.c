@@ -24,13 +24,14 @@ bool stream_folds_segments(const struct program *p)
     return false;
 }
 
-int64_t stream_quads(const struct program *p) { return CEIL_DIV(p->dim[2], 16) * 4; }
+/* Groups of four columns. A patch of 16 columns has four of them even where it lacks some of its columns. */
+static int64_t quads_of(const struct program *p) { return CEIL_DIV(p->dim[2], 16) * 4; }
 
 int stream_columns(const struct program *p, const struct tile *t, int share_quads)
 {
     int cluster = tile_cluster(t);
     int64_t unit = stream_folds_segments(p) ? p->segment / 4 : share_quads;
-    int64_t most = CEIL_DIV(CEIL_DIV(stream_quads(p), unit), t->blocks / cluster) * unit; /* of a cluster */
+    int64_t most = CEIL_DIV(CEIL_DIV(quads_of(p), unit), t->blocks / cluster) * unit; /* of a cluster */
     return (int)CEIL_DIV(most / share_quads, cluster) * share_quads * 4;
 }
 
@@ -119,7 +120,7 @@ void stream_share(const struct search *s, struct tile *t, int share_quads)
     if (pair_span(s->p)) t->bn = pair_span(s->p);
     bool alike = s->p->invariant; /* whichever block has a column decides how its sums are ordered */
     int64_t sms = alike ? s->target->sms : MAX(s->target->sms / s->p->dim[0], 1); /* for each batch */
-    t->blocks = (int)MIN(stream_quads(s->p), sms) / tile_splits(t) * tile_splits(t);
+    t->blocks = (int)MIN(quads_of(s->p), sms) / tile_splits(t) * tile_splits(t);
     if (stream_folds_segments(s->p)) t->bn = (int)s->p->segment, share_segments(s, t, share_quads);
 }
 

@@ -6,8 +6,6 @@
 
 enum { STREAM_WINDOW = 48 << 10 }; /* bytes of B on their way to an SM */
 
-/* Groups of four columns. A patch of 16 columns has four of them even where it lacks some of its columns. */
-int64_t stream_quads(const struct program *p);
 /* Columns of the largest share of a block: blocks share those of a batch, by so many quads at a time. A
  * cluster has whole segments, where statistics of these are folded. */
 int stream_columns(const struct program *p, const struct tile *t, int share_quads);
