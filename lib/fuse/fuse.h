@@ -227,6 +227,8 @@ void group_dissolve(struct grouper *gr, struct group *q);
 void group_take_back(struct grouper *gr, struct group *q);
 /* Places besides its own buffer that `value` has to be stored to: outputs, and parts of concats. */
 int group_stores(const struct grouper *gr, int value);
+/* Is it stored in its own buffer, or nowhere: in no concat, no further output, none that it is added to? */
+bool group_has_one_place(const struct grouper *gr, int value);
 /* May another reduction's state of so many floats be in registers beside those of the product's rows? */
 bool group_has_room(const struct grouper *gr, const struct group *q, int state);
 /* Can q read operand i of node n from memory: do strides express it, and does it not need q? Notes in q the

@@ -98,7 +98,8 @@ bool delta_norm_find(const struct grouper *gr, const struct node *rule, int o, s
     int scaled = quotient < 0 ? -1 : product_of(gr, quotient, &to->gain);
     if (scaled < 0 || !is_gain(gr, to->gain, type_columns(t))) return false;
     to->y = product_of(gr, scaled, &gate);
-    if (to->y < 0 || node[to->y].type.dtype != node[o].type.dtype || !find_gate(gr, gate, t, to))
+    if (to->y < 0 || node[to->y].type.dtype != node[o].type.dtype || !group_has_one_place(gr, to->y) ||
+        !find_gate(gr, gate, t, to))
         return false;
     return add(to, scaled) && add(to, to->y);
 }

@@ -118,15 +118,6 @@ static void join_states(struct grouper *gr, struct group *q)
 
 /* ---- Maps ---- */
 
-/* Has the value one place at most, its own buffer? A kernel stores it once: no part of a concat, nor one more
- * output. */
-static bool has_one_place(const struct grouper *gr, int value)
-{
-    const graph *g = gr->g;
-    int o = g->node[value].output, stores = group_stores(gr, value);
-    return !stores || (stores == 1 && o >= 0 && (g->output[o].add || own_output(g, value) >= 0));
-}
-
 /* A map of the first result alone, which is all that is read of it; -1: none. */
 static int mapped_by(const struct grouper *gr, int value)
 {
@@ -135,7 +126,7 @@ static int mapped_by(const struct grouper *gr, int value)
     const struct node *n = &gr->g->node[reader];
     bool known = n->op == OP_MAP && n->nin == 1 && n->prim->header && n->prim->reference;
     bool same = n->type.dtype == gr->g->node[value].type.dtype;
-    return known && same && has_one_place(gr, reader) ? reader : -1;
+    return known && same && group_has_one_place(gr, reader) ? reader : -1;
 }
 
 static void join_map(struct grouper *gr, struct group *q)

@@ -64,6 +64,12 @@ int group_stores(const struct grouper *gr, int value)
     return stores;
 }
 
+bool group_has_one_place(const struct grouper *gr, int value)
+{
+    int stores = group_stores(gr, value);
+    return !stores || (stores == 1 && gr->g->node[value].output >= 0 && own_output(gr->g, value) >= 0);
+}
+
 /* Is the node a statistic that a group of this kind only has in parts? */
 static bool is_partial(const struct group *q, const struct node *n)
 {

@@ -18,12 +18,13 @@ static bool has_whole(const struct grouper *gr, const struct group *q, int membe
     return !gr->site[member].partial && (assigned || !group_writes_state(gr, member));
 }
 
-/* Is slice s half of the columns of the value it cuts, as gate and up lie? */
+/* Is slice s half of the columns of the value it cuts, as gate and up lie? One column would be a number of
+ * each row, which others repeat. */
 static bool is_lane(const graph *g, const struct node *s, struct source *out)
 {
     const struct type *t = &g->node[s->in[SLICE_X]].type;
     int64_t n = type_columns(t);
-    if (s->op != OP_SLICE || s->attr.slice.axis != t->rank - 1 || !extent_reaches(n, 2) ||
+    if (s->op != OP_SLICE || s->attr.slice.axis != t->rank - 1 || !extent_reaches(n, 4) ||
         !extent_is_multiple(n, 2))
         return false;
     int64_t start = s->attr.slice.start, step = MAX(s->attr.slice.step, 1);

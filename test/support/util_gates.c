@@ -39,6 +39,7 @@ const struct gates_case gates_cases[] = {
      NULL, 1, 1, false, 3},
     {"of one bias for all", "%one = weight f32[1]\n" BIAS("%one", "softplus"), NULL, 1, 1, false, 3},
     {"whose o is shown", PLAIN, NORM "output %o = %o\n", 1, 1, false, 3},
+    {"normed, shown twice", PLAIN, NORM "output %again = %y\n", 1, 1, false, 3},
     {"gated by itself", PLAIN, GATE("silu %oh"), 1, 1, false, 3},
     {"of another gate", PLAIN, GATE("sigmoid %zh"), 1, 1, false, 3},
     {"of a gain of each head", PLAIN,

@@ -365,6 +365,17 @@ static coda_value grow_twice(struct maker *m)
     return coda_sub(m->g, coda_scale(m->g, x, 0.5f), coda_relu(m->g, coda_scale(m->g, x, 0.5f)));
 }
 
+/* Half of a product's few columns; one column repeats beside what the product was made of. */
+static coda_value grow_half(struct maker *m)
+{
+    coda_value x = maker_draw(m), y = maker_linear(m, x, 2 * (1 + random_below(&m->r, 2)));
+    struct shape s = maker_shape(m, y);
+    if (s.rank < 2) return CODA_NONE;
+    int64_t n = s.dim[s.rank - 1] / 2, first = random_chance(&m->r, 50) ? n : 0;
+    coda_value half = coda_sigmoid(m->g, maker_slice(m, y, first, first + n));
+    return n == 1 ? coda_mul(m->g, x, half) : half;
+}
+
 static double leaky(const double *in, const double *params) { return in[0] > 0 ? in[0] : in[0] * params[0]; }
 
 static coda_value grow_user_map(struct maker *m)
@@ -392,11 +403,9 @@ static const struct pattern {
 };
 
 /* Those that draw from tables, which grow, and what graphs of a fixed seed have not. */
-static const struct pattern listed[] = {{maker_map, 0, false},
-                                        {maker_map, 0, false},
-                                        {maker_reduction, 0, false},
-                                        {grow_log_softmax, 0, false},
-                                        {maker_adaptive, 0, false}};
+static const struct pattern listed[] = {{maker_map, 0, false},       {maker_map, 0, false},
+                                        {maker_reduction, 0, false}, {grow_log_softmax, 0, false},
+                                        {grow_half, 0, false},       {maker_adaptive, 0, false}};
 enum { LISTED = 10 }; /* of a hundred patterns */
 
 static const struct pattern *draw_pattern(struct maker *m)

@@ -50,6 +50,7 @@ END_TEST
 static const char *const places[] = {
     "%o = input f32[9,8]\n%c = concat %z, %o {axis=1}\noutput %c = %c\n",
     "output %z = %z\noutput %again = %z\n",
+    "output %z += %z\n",
 };
 
 START_TEST(maps_lie_anywhere)
