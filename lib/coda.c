@@ -57,7 +57,7 @@ static coda_status choose_target(struct job *j)
     if (status && needed) return fail(status, "%s", err);
     if (has_gpu(j) && !j->opt.arch) j->arch = j->p->gpu.arch;
     if (strncmp(j->arch, "sm_", 3))
-        return fail(CODA_E_INVALID, "compile: arch \"%s\" does not begin with sm_", j->arch);
+        return fail(CODA_E_INVALID, "compile: arch \"%s\" does not begin with sm_, as sm_90a does", j->arch);
     if (atoi(j->arch + 3) < OLDEST_ARCH)
         return fail(CODA_E_UNSUPPORTED, "compile: arch %s is older than sm_%d, the first with bf16", j->arch,
                     OLDEST_ARCH);

@@ -37,6 +37,8 @@ coda_status symbols_check(const char *call, const char *what, const char *given,
                           const int64_t *values, int count);
 /* A failure if there are any; `instead` is the call that takes values. */
 coda_status symbols_refuse(const char *call, const char *what, const struct dims *t, const char *instead);
+/* api_plan.c: fails as no argument of the plan has the name. */
+coda_status refuse_argument(const char *call, const coda_plan *p, const char *name);
 /* api_warming.c: a call of coda_warm, whose functions may call it again, and free its plan. */
 struct warming {
     const coda_plan *plan;

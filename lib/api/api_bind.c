@@ -1,7 +1,6 @@
 /* api_bind.c -- which memory is which argument, by name: looked up once, before any number of runs. */
 #include "api.h"
 #include "executable.h"
-#include "near.h"
 #include "shapes.h"
 
 #include <string.h>
@@ -41,21 +40,13 @@ static int find(const coda_plan *p, const char *name, int from)
     return -1;
 }
 
-static coda_status refuse_unknown(const coda_plan *p, const char *name)
-{
-    struct near n = {.word = name};
-    for (int i = 0; i < p->args; i++) near_try(&n, p->arg[i].name);
-    return fail(CODA_E_INVALID, "bind: none of the plan's %d arguments is called \"%.80s\"%s%s%s", p->args,
-                name, n.best ? "; do you mean " : "", n.best ? n.best : "", n.best ? "?" : "");
-}
-
 static char missing; /* its address marks what is not bound yet: no caller has it */
 
 static coda_status bind_one(void **args, const struct sizes *s, const coda_binding *b, int index, int *at)
 {
     if (!b->name) return fail(CODA_E_INVALID, "bind: the name of bindings[%d] is NULL", index);
     int i = find(s->p, b->name, *at);
-    if (i < 0) return refuse_unknown(s->p, b->name);
+    if (i < 0) return refuse_argument("bind", s->p, b->name);
     if (args[i] != &missing) return fail(CODA_E_INVALID, "bind: %s is bound twice", b->name);
     if (b->bytes && b->bytes < size_of(s, i))
         return fail(CODA_E_INVALID, "bind: %s has %zu bytes; the plan wants %zu", b->name, b->bytes,

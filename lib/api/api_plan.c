@@ -45,8 +45,10 @@ CODA_API coda_status coda_compile(coda_plan **out, const coda_graph *g, const co
     if (!g) return fail(CODA_E_INVALID, "compile: graph is NULL");
     coda_status status = coda_graph_status(g);
     if (!status && !g->outputs && !state_is_written(g))
-        status =
-            fail(CODA_E_INVALID, "compile: a graph of %d nodes has no output, and writes no state", g->nodes);
+        status = fail(
+            CODA_E_INVALID,
+            "compile: a graph of %d nodes has no output, and writes no state; coda_output names a result",
+            g->nodes);
     if (!status) status = read_options(&own, opt);
     if (status) return status;
     double began = jit_milliseconds();
@@ -106,15 +108,21 @@ CODA_API coda_status coda_plan_arg(const coda_plan *p, int index, coda_arg_info 
     return CODA_OK;
 }
 
+coda_status refuse_argument(const char *call, const coda_plan *p, const char *name)
+{
+    struct near n = {.word = name};
+    for (int i = 0; i < p->args; i++) near_try(&n, p->arg[i].name);
+    return fail(CODA_E_INVALID, "%s: none of the plan's %d arguments is called \"%.80s\"; %s%s%s", call,
+                p->args, name, n.best ? "do you mean " : "coda_plan_arg has their names",
+                n.best ? n.best : "", n.best ? "?" : "");
+}
+
 CODA_API int coda_plan_find(const coda_plan *p, const char *name)
 {
     if (!p || !name) return fail(CODA_E_INVALID, "plan_find: %s is NULL", p ? "name" : "plan");
     for (int i = 0; i < p->args; i++)
         if (!strcmp(p->arg[i].name, name)) return i;
-    struct near n = {.word = name};
-    for (int i = 0; i < p->args; i++) near_try(&n, p->arg[i].name);
-    return fail(CODA_E_INVALID, "plan_find: none of %d arguments is called \"%.80s\"%s%s%s", p->args, name,
-                n.best ? "; do you mean " : "", n.best ? n.best : "", n.best ? "?" : "");
+    return refuse_argument("plan_find", p, name);
 }
 
 CODA_API coda_status coda_plan_kernel(const coda_plan *p, int index, coda_kernel_info *out)

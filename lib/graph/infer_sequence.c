@@ -185,8 +185,10 @@ static coda_status check_keys(const struct type *q, const struct sequences *of, 
     if (q->rank == 2 && of->batched)
         return fail(CODA_E_INVALID, "attention: %s %s but k is %s; must be [%s,Tk,columns]", of->word,
                     of->type.s, dims_text(k).s, dim_text(q->dims, of->count).s);
-    return fail(CODA_E_INVALID, "attention: q is %s but k is %s; both [B,T,columns] or [T,columns]",
-                dims_text(q).s, dims_text(k).s);
+    return fail(
+        CODA_E_INVALID,
+        "attention: q is %s but k is %s; both must be [B,T,columns] or [T,columns], heads beside each other",
+        dims_text(q).s, dims_text(k).s);
 }
 
 /* Head counts and columns of q, k and v. */

@@ -366,11 +366,12 @@ static const struct {
     {"attention %x, %x, %x {heads=-4}",
      "attention: heads is -4, kv_heads -4; both positive, and kv_heads divides heads"},
     {"attention %x, %x, %x {heads=5}", "attention: q is [2,8,64]; 5 heads must divide its columns"},
-    {"attention %x, %m, %m", "attention: q is [2,8,64] but k is [8,64]; both [B,T,columns] or [T,columns]"},
-    {"attention %m, %kv, %kv",
-     "attention: q is [8,64] but k is [2,16,32]; both [B,T,columns] or [T,columns]"},
-    {"attention %four, %four, %four",
-     "attention: q is [1,2,4,8] but k is [1,2,4,8]; both [B,T,columns] or [T,columns]"},
+    {"attention %x, %m, %m", "attention: q is [2,8,64] but k is [8,64]; both must be [B,T,columns] or "
+                             "[T,columns], heads beside each other"},
+    {"attention %m, %kv, %kv", "attention: q is [8,64] but k is [2,16,32]; both must be [B,T,columns] or "
+                               "[T,columns], heads beside each other"},
+    {"attention %four, %four, %four", "attention: q is [1,2,4,8] but k is [1,2,4,8]; both must be "
+                                      "[B,T,columns] or [T,columns], heads beside each other"},
     {"attention %x, %x, %x, %one", "attention: q is [2,8,64] but lengths are i32[1]; must be i32 or i64[2]"},
     {"attention %x, %x, %x {window=-1}", "attention: window is -1; must be 0..2147483647"},
     {"attention %x, %x, %x {causal=2}", "attention: causal is 2; must be 0..1"},

@@ -264,7 +264,9 @@ START_TEST(mistakes)
     ck_assert(arg.dims[0] == 4 * 64);
     ck_assert(coda_plan_find(p, "x") == 0 && coda_plan_find(p, "y") == 1);
     ck_assert_int_eq(coda_plan_find(p, "T"), CODA_E_INVALID);
-    ck_assert_str_eq(coda_error(), "plan_find: none of 2 arguments is called \"T\"");
+    ck_assert_str_eq(
+        coda_error(),
+        "plan_find: none of the plan's 2 arguments is called \"T\"; coda_plan_arg has their names");
     ck_assert_int_eq(coda_plan_find(p, NULL), CODA_E_INVALID);
     ck_assert_str_eq(coda_error(), "plan_find: name is NULL");
     ck_assert_int_eq(coda_plan_find(NULL, "x"), CODA_E_INVALID);
