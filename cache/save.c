@@ -81,7 +81,8 @@ static int split(struct target *t, const char *path)
     return error;
 }
 
-/* Of a file that is there, behind all links. Who may not write to another's file does not replace it. */
+/* Finds the folder and the name of a file that is there, behind all links. A file of another user's that
+ * this process may not write to is not replaced. */
 static int find_existing(struct target *t, const char *path)
 {
     struct stat st;

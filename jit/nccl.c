@@ -225,7 +225,7 @@ static ncclResult_t call_all(const struct jit_comm *c, const struct jit_exchange
     return r;
 }
 
-/* So that somebody who asks knows whether it has ended. A captured one happens when its graph does. */
+/* Records an event that tells whether the exchange has ended; a captured one happens when its graph does. */
 static void mark(struct jit_comm *c, CUstream stream)
 {
     if (jit_is_captured(stream)) return;

@@ -211,7 +211,6 @@ static void lie_bias(struct attention *a, const struct type *t)
         if (t->dim[d] != 1) a->bias_stride[4 - t->rank + d] = dense[d];
 }
 
-/* Of [batch][heads][tq], or [heads][tq]. */
 int64_t attention_row_of_sums(const struct attention *a, const struct piece *p, int64_t head)
 {
     if (a->starts) return head * a->tq + p->first;

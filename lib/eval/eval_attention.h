@@ -60,7 +60,7 @@ bool attention_open(struct attention *a, const struct node *n, const struct type
 void attention_queries(const struct attention *a, const struct piece *p, int64_t head, struct queries *s);
 /* The keys that row i of s sees. */
 struct key_range queries_see(const struct attention *a, const struct queries *s, int64_t i);
-/* Of [batch][heads][tq], or [heads][tq]. */
+/* The first row of a head in sums of [batch][heads][tq] or, if sequences are packed, [heads][tq]. */
 int64_t attention_row_of_sums(const struct attention *a, const struct piece *p, int64_t head);
 
 #endif

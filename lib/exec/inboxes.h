@@ -40,8 +40,8 @@ coda_status inbox_reach(struct inbox *i, int r, const struct introduced *own, co
                         bool *can, char *err);
 /* Ends the waits of the rank whose inbox this is, as this rank gave up. */
 void inbox_end(char *memory, uint32_t rank);
-/* Of a group that is freed, by any thread. Memory that others may still write to is freed once they have
- * given it back, or their processes are gone. */
+/* Gives up the inbox of a group that is freed, by any thread. Memory that others may still write to is freed
+ * once they have given it back, or their processes are gone. */
 void inbox_release(void *inbox);
 
 #endif

@@ -121,7 +121,7 @@ static coda_status emit_one(struct coda_plan *p, int index, struct emission *e)
     return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
 }
 
-/* Of programs of one launch the first one runs all. */
+/* Where several programs are one launch, the first one runs all. */
 static coda_status join_members(struct coda_plan *p)
 {
     for (int i = 0; i < p->plan.programs; i++) {

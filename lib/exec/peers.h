@@ -35,8 +35,8 @@ static inline uint64_t peers_flags(const struct peers_room *r)
     return (uint64_t)(EXCHANGE_HEAD + EXCHANGE_AREAS * r->area);
 }
 
-/* Of a plan whose runs have the memory of the first one: rank r has what its i-th gather makes at
- * [r * gathers + i]. */
+/* The memory of a plan each of whose runs has that of the first one: at[r * gathers + i] is where rank r has
+ * what its i-th gather makes. */
 struct steady {
     struct steady *next;
     uint64_t digest;

@@ -129,7 +129,7 @@ static coda_status launch_copying(struct copying *o, enum copying_launch which, 
                       o->call->stream, err);
 }
 
-/* Of this rank's terms, to each of the others: all of them, or those of its part. */
+/* Copies this rank's terms to each of the others: all of them, or those of the other's part. */
 static coda_status copy_terms(const struct copying *o, char *err)
 {
     const struct tensor_use *x = &o->spec->use[ALL_REDUCE_X];
@@ -164,8 +164,8 @@ coda_status peers_find_inbox(struct call *c)
     return CODA_OK;
 }
 
-/* Of two ranks: x to its place in the other's inbox; what is gathered to its own place, if that is known, or
- * where terms come, and from there to it. The next exchange begins behind that. */
+/* Copies between two ranks: x goes to its place in the other's inbox; what is gathered goes to its own place
+ * if that is known, else to where terms come, and from there to it. The next exchange begins behind that. */
 static coda_status bring(struct copying *o, char *err)
 {
     const struct tensor_use *y = &o->spec->use[ALL_REDUCE_SUM];

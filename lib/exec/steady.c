@@ -16,7 +16,7 @@ static bool gathers(const struct program *q)
     return s && s->moves && s->op == OP_ALL_GATHER;
 }
 
-/* Of the programs ahead of one. */
+/* How many gathers there are in the programs ahead of one. */
 static int gathers_ahead(const struct coda_plan *p, int index)
 {
     int n = 0;

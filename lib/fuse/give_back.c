@@ -233,7 +233,7 @@ static void narrow_segments(const struct grouper *gr, struct group *q)
     if (wide && q->p.pair == PAIR_NONE) q->p.segment = SEGMENT_SPAN;
 }
 
-/* And without lanes no pairs of columns of which each is one. */
+/* Once no member reads a lane, the columns are no longer pairs of lanes. */
 static void part_lanes(const struct grouper *gr, struct group *q)
 {
     const struct node *node = gr->g->node;

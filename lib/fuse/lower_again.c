@@ -59,7 +59,8 @@ static bool may_finish_columns(const struct writer *w, const struct type *t)
     return w->p->kind == PROGRAM_ROWS && dims_equal(t, &w->q->domain) && !finishes(w, REDUCE_ROWS);
 }
 
-/* And a row's? Threads that work on columns share rows out if they fold these, too. */
+/* May the program finish the statistic of a row? Threads that work on columns share rows out only if they
+ * fold these, too. */
 static bool may_finish_rows(const struct writer *w)
 {
     bool folds = false, walks = false;

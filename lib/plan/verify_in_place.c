@@ -12,7 +12,7 @@
 
 enum { MOST_WORK = 10000 };
 
-/* In which walk over a row each step of the program is. */
+/* The walk over a row that each step of a program is part of. */
 struct walks {
     const struct program *q;
     int *number; /* the walk that it is part of: behind how many statistics of the row its value is known */
@@ -131,7 +131,7 @@ static bool is_over(const struct tensor_use *from, const struct tensor_use *to)
            to->version > from->version;
 }
 
-/* Of what two ranks have a part each, the exchange that reads this one's writes the other's. */
+/* Each of two ranks has a part: the exchange reads this rank's and writes the other's. */
 static bool is_other_part(const struct program *q, const struct tensor_use *from)
 {
     return q->own && from->by_rank;

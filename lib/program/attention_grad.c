@@ -74,7 +74,7 @@ static void print(const void *spec, struct text *t)
         if (attention_grad_has(s, ATTENTION_GRAD_OPERANDS + i)) text_printf(t, " %s", result[i]);
 }
 
-/* But for dbias, whose strides have other names. */
+/* The names of operands in the text; dbias has none here, as its strides are called otherwise. */
 static const char *const shown[ATTENTION_GRAD_USES] = {[ATTENTION_GRAD_Q] = "q",
                                                        [ATTENTION_GRAD_K] = "k",
                                                        [ATTENTION_GRAD_V] = "v",

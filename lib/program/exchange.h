@@ -32,7 +32,8 @@ int64_t exchange_area(const struct exchange_spec *s, int trips);
 bool exchange_copies(const struct exchange_spec *s, enum exchange_wish wish, bool beside);
 /* Is it a sum over two ranks of which each should make a half? So are those of large gradients in fp32. */
 bool exchange_shares(const struct exchange_spec *s, enum exchange_wish wish);
-/* Of one by copies: elements that a rank adds up, and bytes between what two ranks copy to a third. */
+/* An exchange by copies: how many elements a rank adds up, and how many bytes lie between what two ranks
+ * copy to a third. */
 int64_t exchange_part(const struct exchange_spec *s);
 int64_t exchange_stride(const struct exchange_spec *s);
 /* SMs that products beside it leave to it. */

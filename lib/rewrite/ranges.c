@@ -95,7 +95,7 @@ static bool is_whole(const graph *g, const struct node *n, int64_t span)
     return true;
 }
 
-/* Of the cut value, whose slices are all known. */
+/* Is the cut value such a slice's, once all its slices are known? */
 static bool is_range(const struct cut *c, const struct node *n)
 {
     bool apart = !c->otherwise && !c->halves && c->slices <= MOST_SLICES;

@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* Of each node: is it such a slice, and too wide for a tile to have a row of it? The caller frees the array;
- * NULL if memory runs out. */
+/* Says for each node whether it is such a slice, and too wide for a tile to have a row of it. The caller
+ * frees the array; NULL if memory runs out. */
 bool *ranges_find(const graph *g);
 
 #endif

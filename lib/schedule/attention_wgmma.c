@@ -147,7 +147,7 @@ int attention_query_slots(const struct attention_spec *a, int cluster, int bm)
     return is_carried(a, cluster) && !attention_holds_queries(a, cluster, bm) ? 2 : 1;
 }
 
-/* Of each SM's warpgroups: sums of 128 threads, and four numbers of two rows; a flag. */
+/* Each warpgroup of each SM leaves the sums of 128 threads, four numbers of two rows, and a flag. */
 static int64_t parts_bytes(const struct attention_spec *a, int bm, int sms)
 {
     int64_t columns = CEIL_DIV(a->head_dim, 16) * 16;

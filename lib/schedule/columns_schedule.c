@@ -52,7 +52,7 @@ static int states_left(const struct rows_walk *w, const struct program *p)
     return 0;
 }
 
-/* So that a block has columns of one range. */
+/* Slabs of each range are counted apart, so that a block has columns of one range. */
 static int64_t slabs_of(const struct rows_walk *w, const struct program *p)
 {
     int64_t slabs = 0;
@@ -82,7 +82,7 @@ void columns_walk(struct rows_walk *w, const struct program *p)
     w->blocks = mul_counts(w->matrices, w->slabs * (w->folds ? w->parts : 1));
 }
 
-/* That keep the device busy. */
+/* As many blocks keep the device busy. */
 static int64_t blocks_wanted(const struct rows_walk *w, int sms)
 {
     return (w->team ? MAX(TEAMS_PER_SM / w->threads, 1) : BLOCKS_PER_SM) * (int64_t)sms;

@@ -105,7 +105,7 @@ int values_empty(const struct program *p, int rows, int columns)
     return !c.row * rows + !c.col * columns + !c.half * columns / 2;
 }
 
-/* Of rows_above.cuh: the last rows of each of a consumer's warps, of 16 bits, for those below. */
+/* What rows_above.cuh keeps: the last rows of each of a consumer's warps, of 16 bits, for those below. */
 static int above_bytes(const struct program *p, int rows, int columns)
 {
     enum { WARP_ROWS = 16 };

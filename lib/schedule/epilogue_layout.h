@@ -71,7 +71,8 @@ int64_t program_row_tiles(const struct program *p, const struct tile *t);
 /* Partial states that a reduction leaves of each row: one for each of these, or streaming block, or as
  * program_state_columns says. */
 int64_t program_states(const struct program *p, const struct tile *t);
-/* And of each column: one for each part of a tile's rows that one consumer drains; streaming, none. */
+/* The same of each column: one for each part of a tile's rows that one consumer drains; a stream leaves
+ * none. */
 int64_t program_column_states(const struct program *p, const struct tile *t);
 /* May the last t->tail tiles of each row be t->tail_bn wide? */
 bool tail_fits(const struct program *p, const struct tile *t);

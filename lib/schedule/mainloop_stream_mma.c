@@ -346,8 +346,8 @@ static int suppliers(const struct program *p, const struct tile *t)
     return pack_two_levels(&f) ? 1 : 2;
 }
 
-/* Besides the consumers, a warp that produces and those that supply: of ten warps two blocks fit an SM with
- * 96 registers a thread. */
+/* Besides the consumers there are a warp that produces and those that supply: two blocks of ten warps fit an
+ * SM, with 96 registers a thread. */
 static void complete(struct schedule *s, const struct program *p, const struct target *target)
 {
     (void)target;

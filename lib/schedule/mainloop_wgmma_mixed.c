@@ -258,7 +258,7 @@ static double multiply_clocks(const struct program *p, const struct tile *t, int
     return in_place(t) && scaling_of(p) != SPLIT ? IN_PLACE * clocks : clocks;
 }
 
-/* Of a block: its parts of tiles, what it drains, and the sums of a tile that it owns. */
+/* The clocks of a block: its parts of tiles, what it drains, and the sums of a tile that it owns. */
 static double dealt_clocks(const struct program *p, const struct tile *t, const struct target *target)
 {
     int each = beside(t, 0, target), consumers = each * t->groups, n = priced_rows(p, t);

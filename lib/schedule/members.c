@@ -78,7 +78,7 @@ static int64_t residue(const struct tensor_use *u, int64_t elements)
     return (bytes % ALIGNED + ALIGNED) % ALIGNED;
 }
 
-/* Of a distance that the launch passes: whether there is one, and that. */
+/* What a text depends on of a distance that the launch passes: whether there is one, and its residue. */
 static int64_t passed(const struct tensor_use *u, int64_t stride)
 {
     bool fits = stride > -INT32_MAX && stride < INT32_MAX;

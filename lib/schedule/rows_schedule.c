@@ -72,8 +72,8 @@ static int state_floats(const struct rows_walk *w, const struct program *p)
     return floats;
 }
 
-/* Of a block's teams the one whose threads have all as many pieces, as many as it may have or fewer: a thread
- * asks for all of a row's at once, behind no branch. */
+/* The threads of a block that is one team, if there is a number with which all have equally many pieces:
+ * each then asks for all of its row's at once, behind no branch. */
 static int whole_team(const struct rows_walk *w)
 {
     if (w->team < BLOCK_SMALL || w->pieces % w->team == 0) return w->team;

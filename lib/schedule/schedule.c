@@ -45,10 +45,10 @@ static bool leaves_states(const struct program *q)
     return leaves;
 }
 
-/* Of a row's states of several numbers a product has so many on their way at one time (States of fold.cuh),
- * and its two readers wait once more for each lot more: clocks. One H200, 345 rows of MiniLM's shape, norms
- * folded: a layer takes 22.9 us where both products that leave states have tiles of 64 x 32, 12 states, and
- * 21.05 with 64 x 64, six, which take 3,500 clocks more by price. */
+/* A reader of a row's states of several numbers asks for STATES_AT_ONCE of them at a time (States of
+ * fold.cuh), and waits WAITS clocks more for each further lot. On an H200, with 345 rows of MiniLM's shape
+ * and norms folded, a layer takes 22.9 us where both products that leave states have tiles of 64 x 32, 12
+ * states, and 21.05 us with 64 x 64, six states, which take 3,500 clocks more by price. */
 enum { STATES_AT_ONCE = 8, WAITS = 2800, NEAR = 2 /* programs, to the first reader */ };
 
 static bool finishes(const struct program *reader, int value)
@@ -151,8 +151,9 @@ static int64_t count_states(struct plan *p, const struct program *q, enum reduce
     return axis == REDUCE_COLUMNS ? program_column_states(q, t) : program_states(q, t);
 }
 
-/* Of so many states. Fewer matrices may have more: 100 have 5 parts each, and 33 have 16. So that the
- * workspace of the largest of many shapes is enough for all, each has room for the most of a smaller one. */
+/* The bytes of so many states. Fewer matrices may have more: 100 have 5 parts each, and 33 have 16. A plan
+ * of one shape of many therefore has room for the most of any smaller one: the largest one's workspace
+ * serves all. */
 static coda_status size_buffer(struct plan *p, const struct program *q, struct tensor_use *port,
                                bool one_of_many)
 {

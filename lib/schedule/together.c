@@ -95,7 +95,8 @@ static bool arguments_fit(const struct program *q, const struct tile *t, int mem
     return members * (maps * MAP + q->ports * PORT + OTHERS) <= KERNEL_MAX_BYTES;
 }
 
-/* Of all, in one tile, as if the one with most rows had their tiles; less than 0: it is none for them. */
+/* The clocks of all members in one tile, as if the one with most rows had their tiles; less than 0 if it is
+ * no tile for them. */
 static double clocks_in(const struct joining *s, const struct company *c, const struct tile *t)
 {
     const struct target *target = &s->opt->target;

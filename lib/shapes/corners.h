@@ -6,9 +6,9 @@
 
 #include "graph.h"
 
-/* Of the first MOST_SMALL symbols all combinations of their largest value, the least but 0, and 0; the others
- * are as large as may be, and where the first are alike all three in turn. Of each also the shape where those
- * that are large are one step less. */
+/* The corners are all combinations of the first MOST_SMALL symbols' largest value, the least but 0, and 0;
+ * the other symbols are as large as may be, and where the first are alike they are all three in turn. To
+ * each belongs the shape whose large symbols are one step less. */
 enum { MOST_SMALL = 3, CHOICE_BITS = 2, MOST_CORNERS = 2 << CHOICE_BITS * (MOST_SMALL + 1) };
 enum { CORNER_LARGE = 0, CORNER_SMALL = 2 * (1 + 4 + 16 + 64) }; /* all symbols */
 
