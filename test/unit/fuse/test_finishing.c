@@ -16,10 +16,7 @@
 #define SUM(i)                                                                                               \
     "%x" #i " = input f32[20,1" #i "]\n%s" #i " = sum %x" #i " {columns=1}\noutput %s" #i " = %s" #i "\n"
 
-static const struct {
-    const char *what, *text;
-    int launches;
-} graphs[] = {
+static const struct launch_case graphs[] = {
     {"two widths", TWO OUTPUTS, 3},
     {"... behind reshapes, and maps of vectors",
      TWO "%g = weight f32[96]\n%b = weight f32[24,1]\n%u = reshape %s {d0=96, rank=1}\n%m = mul %u, %g\n"
@@ -67,16 +64,7 @@ static const struct {
      4},
 };
 
-START_TEST(statistics_are_finished_together)
-{
-    coda_graph *g = NULL;
-    ck_assert_msg(coda_graph_parse(&g, graphs[_i].text) == CODA_OK, "%s: %s", graphs[_i].what, coda_error());
-    int n = plan_launches(g, 0);
-    ck_assert_msg(graphs[_i].launches < 0 || n == graphs[_i].launches, "%s: %d launches", graphs[_i].what, n);
-    ck_assert_int_le(n, plan_launches(g, CODA_NO_FUSION));
-    for (uint64_t seed = 3; seed < 6; seed++) plan_check_modes(g, seed);
-    coda_graph_free(g);
-}
+START_TEST(statistics_are_finished_together) { plan_check_case(&graphs[_i]); }
 END_TEST
 
 /* ---- Random graphs ---- */

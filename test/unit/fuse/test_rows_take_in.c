@@ -23,10 +23,7 @@
 #define BATCH "%x = input f32[2,20,96]\n%n = softmax %x\n"
 #define STATES "%m = state f32[40,96]\n%v = state f32[40,96]\n%g = input f32[40,96]\n"
 
-static const struct {
-    const char *what, *text;
-    int launches;
-} graphs[] = {
+static const struct launch_case graphs[] = {
     {"a map of other tensors, and what that is a map of",
      FOUR "%r = relu %d\n%cr = mul %c, %r\n%y = add %ab, %cr\noutput %y = %y\n", 1},
     {"one that others read too",
@@ -284,16 +281,7 @@ static const struct {
      2},
 };
 
-START_TEST(maps_are_taken_in)
-{
-    coda_graph *g = NULL;
-    ck_assert_msg(coda_graph_parse(&g, graphs[_i].text) == CODA_OK, "%s: %s", graphs[_i].what, coda_error());
-    int n = plan_launches(g, 0);
-    ck_assert_msg(graphs[_i].launches < 0 || n == graphs[_i].launches, "%s: %d launches", graphs[_i].what, n);
-    ck_assert_int_le(n, plan_launches(g, CODA_NO_FUSION));
-    for (uint64_t seed = 3; seed < 6; seed++) plan_check_modes(g, seed);
-    coda_graph_free(g);
-}
+START_TEST(maps_are_taken_in) { plan_check_case(&graphs[_i]); }
 END_TEST
 
 TESTS(rows_take_in, SOME(maps_are_taken_in, ARRAY_SIZE(graphs)));

@@ -13,10 +13,7 @@
 #define SHIFT WINDOW SHIFTED
 #define FOLD "%m = mul %s1, %w\n%f = sum %m {columns=1}\noutput %f = %f\n"
 
-static const struct {
-    const char *what, *text;
-    int launches;
-} graphs[] = {
+static const struct launch_case graphs[] = {
     {"a state's window, shifted", SHIFT FOLD, 1},
     {"... of one sequence",
      "%s = state f32[1,4,24]\n%x = input f32[1,24]\n%w = weight f32[4,24]\n"
@@ -82,16 +79,7 @@ static const struct {
      -1},
 };
 
-START_TEST(columns_of_few_rows)
-{
-    coda_graph *g = NULL;
-    ck_assert_msg(coda_graph_parse(&g, graphs[_i].text) == CODA_OK, "%s: %s", graphs[_i].what, coda_error());
-    int n = plan_launches(g, 0);
-    ck_assert_msg(graphs[_i].launches < 0 || n == graphs[_i].launches, "%s: %d launches", graphs[_i].what, n);
-    ck_assert_int_le(n, plan_launches(g, CODA_NO_FUSION));
-    for (uint64_t seed = 3; seed < 6; seed++) plan_check_modes(g, seed);
-    coda_graph_free(g);
-}
+START_TEST(columns_of_few_rows) { plan_check_case(&graphs[_i]); }
 END_TEST
 
 TESTS(short_columns, EACH(columns_of_few_rows, ARRAY_SIZE(graphs)));

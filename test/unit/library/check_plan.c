@@ -23,6 +23,18 @@ coda_plan_stats plan_stats_of(const graph *g, size_t *workspace)
     return stats_of(g, &opt, workspace);
 }
 
+coda_plan *plan_of_text(const char *text)
+{
+    graph *g = graph_parse(text);
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    opt.device = CODA_DEVICE_NONE, opt.arch = "sm_90a", opt.flags = CODA_PLAN_ONLY;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    graph_free(g);
+    return p;
+}
+
 int plan_launches(const graph *g, unsigned flags)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
@@ -43,6 +55,17 @@ void plan_check_modes(const graph *g, uint64_t seed)
                       run_modes[m].name, e, coda_error());
     }
     random_args_free(g, want);
+}
+
+void plan_check_case(const struct launch_case *c)
+{
+    coda_graph *g = NULL;
+    ck_assert_msg(coda_graph_parse(&g, c->text) == CODA_OK, "%s: %s", c->what, coda_error());
+    int n = plan_launches(g, 0);
+    ck_assert_msg(c->launches < 0 || n == c->launches, "%s: %d launches", c->what, n);
+    ck_assert_int_le(n, plan_launches(g, CODA_NO_FUSION));
+    for (uint64_t seed = 3; seed < 6; seed++) plan_check_modes(g, seed);
+    coda_graph_free(g);
 }
 
 void plan_compiles_cleanly(const graph *g, const char *name, const char *arch)

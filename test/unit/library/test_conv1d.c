@@ -198,24 +198,16 @@ static const struct {
 START_TEST(launches)
 {
     char text[1024];
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_plan_stats stats = CODA_PLAN_STATS_INIT;
-    coda_plan *p;
     snprintf(
         text, sizeof text, "%s%s",
         "%x = input bf16[64,48]\n%p = weight bf16[32,48]\n%w = weight bf16[48,4]\n%s = state bf16[3,48]\n"
         "%y = conv1d %x, %w, _, %s\n%a = conv1d %x, %w, _, %s {after=1} @%y\n",
         plans[_i].text);
-    graph *g = graph_parse(text);
-    ck_assert_msg(g != NULL, "%s", coda_error());
-    opt.device = CODA_DEVICE_NONE;
-    opt.arch = "sm_90a";
-    opt.flags = CODA_PLAN_ONLY;
-    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    coda_plan *p = plan_of_text(text);
     ck_assert_int_eq(coda_plan_stats_get(p, &stats), CODA_OK);
     ck_assert_int_eq(stats.launches, plans[_i].launches);
     coda_plan_free(p);
-    graph_free(g);
 }
 END_TEST
 
@@ -239,26 +231,18 @@ static const struct {
 START_TEST(products_compute_rows)
 {
     char text[1024];
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     const char *type = strstr(products[_i].x, "f32") ? "f32" : "bf16";
     int axis = strstr(products[_i].x, "[4,") ? 2 : 1;
-    coda_plan *p;
     static char plan[1 << 14];
     snprintf(text, sizeof text,
              "%s\n%%p = weight %s[4096,64]\n%%w = weight %s[3072,4]\n%%m = matmul %%x, %%p\n"
              "%%u = slice %%m {axis=%d,start=0,stop=3072,step=1}\n%%y = conv1d %%u, %%w\n%%z = silu %%y\n"
              "output %%z = %%z\n%s",
              products[_i].x, type, type, axis, products[_i].rest);
-    graph *g = graph_parse(text);
-    ck_assert_msg(g != NULL, "%s", coda_error());
-    opt.device = CODA_DEVICE_NONE;
-    opt.arch = "sm_90a";
-    opt.flags = CODA_PLAN_ONLY;
-    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    coda_plan *p = plan_of_text(text);
     ck_assert_int_gt(coda_plan_print(p, CODA_TEXT_PLAN, plan, sizeof plan), 0);
     ck_assert_msg((strstr(plan, "-> edges") != NULL) == products[_i].fused, "%s", plan);
     coda_plan_free(p);
-    graph_free(g);
 }
 END_TEST
 

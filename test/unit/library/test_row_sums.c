@@ -76,20 +76,6 @@ END_TEST
 
 /* ---- Launches ---- */
 
-static coda_plan *planned(const char *text)
-{
-    graph *g = graph_parse(text);
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan *p;
-    ck_assert_msg(g != NULL, "%s", coda_error());
-    opt.device = CODA_DEVICE_NONE;
-    opt.arch = "sm_90a";
-    opt.flags = CODA_PLAN_ONLY;
-    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
-    graph_free(g);
-    return p;
-}
-
 /* One sorts, one adds, also to what an output holds. If the sums are read besides, or lie apart, they lie in
  * memory of their own, and a copy is added; of two equal sums one is a copy. */
 static const struct {
@@ -112,7 +98,7 @@ START_TEST(launches)
     snprintf(text, sizeof text,
              "%%x = input bf16[64,16]\n%%i = input i32[64]\n%%s = row_sums %%x, %%i {rows=10}\n%s",
              plans[_i].text);
-    coda_plan *p = planned(text);
+    coda_plan *p = plan_of_text(text);
     ck_assert_int_eq(coda_plan_stats_get(p, &stats), CODA_OK);
     ck_assert_int_eq(stats.launches, plans[_i].launches);
     coda_plan_free(p);
@@ -122,8 +108,9 @@ END_TEST
 /* The sorted ids are all that a run needs besides: 8 bytes for each token and 4 for each row. */
 START_TEST(workspace)
 {
-    coda_plan *p = planned("%x = input bf16[1000,16]\n%i = input i32[1000]\n%s = row_sums %x, %i {rows=500}\n"
-                           "output %y = %s\n");
+    coda_plan *p =
+        plan_of_text("%x = input bf16[1000,16]\n%i = input i32[1000]\n%s = row_sums %x, %i {rows=500}\n"
+                     "output %y = %s\n");
     ck_assert_uint_eq(coda_plan_workspace(p), (4 * (2 * 1000 + 500 + 1) + 255) / 256 * 256);
     coda_plan_free(p);
 }

@@ -143,20 +143,6 @@ END_TEST
 
 /* ---- Launches ---- */
 
-static coda_plan *planned(const char *text)
-{
-    graph *g = graph_parse(text);
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan *p;
-    ck_assert_msg(g != NULL, "%s", coda_error());
-    opt.device = CODA_DEVICE_NONE;
-    opt.arch = "sm_90a";
-    opt.flags = CODA_PLAN_ONLY;
-    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
-    graph_free(g);
-    return p;
-}
-
 /* What a state takes is written where it lies. Not where somebody else wants it, where the state is read by
  * who waits for the scan, or by the scan itself in another place, or where it is not dense. */
 static const struct {
@@ -205,7 +191,7 @@ START_TEST(launches)
              "%%x = input f32[20,64]\n%%dt = input f32[20,64]\n%%a = weight f32[64,16]\n"
              "%%b = input f32[20,16]\n%%c = input f32[20,16]\n%s",
              plans[_i].text);
-    coda_plan *p = planned(text);
+    coda_plan *p = plan_of_text(text);
     ck_assert_int_eq(coda_plan_stats_get(p, &stats), CODA_OK);
     ck_assert_int_eq(stats.launches, plans[_i].launches);
     coda_plan_free(p);

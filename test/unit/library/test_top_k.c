@@ -43,26 +43,12 @@ START_TEST(runs_on_the_host)
 }
 END_TEST
 
-static int launches(const graph *g, unsigned flags)
-{
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
-    coda_plan *p;
-    opt.device = CODA_DEVICE_NONE;
-    opt.arch = "sm_90a";
-    opt.flags = flags | CODA_PLAN_ONLY;
-    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
-    ck_assert_int_eq(coda_plan_stats_get(p, &stats), CODA_OK);
-    coda_plan_free(p);
-    return stats.launches;
-}
-
 /* Values and indices of one call are one launch, with and without fusion. */
 START_TEST(is_one_launch)
 {
     graph *g = top_k_graph(&top_k_cases[0]);
-    ck_assert_int_eq(launches(g, 0), 1);
-    ck_assert_int_eq(launches(g, CODA_NO_FUSION), 1);
+    ck_assert_int_eq(plan_launches(g, 0), 1);
+    ck_assert_int_eq(plan_launches(g, CODA_NO_FUSION), 1);
     graph_free(g);
 }
 END_TEST
@@ -96,20 +82,12 @@ START_TEST(products_keep_the_best_of_their_tiles)
 {
     char text[1024], said[1 << 14];
     snprintf(text, sizeof text, "%%x = input bf16[10,64]\n%%w = weight bf16[64,64]\n%s", products[_i].text);
-    graph *g = graph_parse(text);
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan *p;
-    ck_assert_msg(g != NULL, "%s", coda_error());
-    opt.device = CODA_DEVICE_NONE;
-    opt.arch = "sm_90a";
-    opt.flags = CODA_PLAN_ONLY;
-    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    coda_plan *p = plan_of_text(text);
     coda_plan_print(p, CODA_TEXT_PLAN, said, sizeof said);
     int fused = 0;
     for (const char *at = said; (at = strstr(at, "\n   top_")); at++) fused++;
     ck_assert_msg(fused == products[_i].fused, "%s", said);
     coda_plan_free(p);
-    graph_free(g);
 }
 END_TEST
 
