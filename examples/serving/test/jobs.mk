@@ -12,7 +12,7 @@ include $(TREE)/test/tiers.mk
 # ---- Builds: each is one make, whose compilers share this one's slots ----
 IN      = $(MAKE) --no-print-directory -s -f Makefile
 # Where a pointer that is null, has wrapped or has left its object is used, AddressSanitizer sees it: that it came to be is for a full run.
-AS_ASAN = UNCHECKED='$(if $(FULL),,null,pointer-overflow,object-size)' BUILD=$(BUILD)/asan CODA_BUILD=$(CODA_BUILD)/asan SAN=address,undefined CFLAGS='-Og -g1' TEST_CFLAGS=-O0
+AS_ASAN = UNCHECKED='$(if $(FULL),,null,pointer-overflow,object-size)' BUILD=$(BUILD)/asan CODA_BUILD=$(CODA_BUILD)/asan FAKED=$(CODA_BUILD) SAN=address,undefined CFLAGS='-Og -g1' TEST_CFLAGS=-O0
 AS_TSAN = BUILD=$(BUILD)/tsan CODA_BUILD=$(CODA_BUILD)/tsan FAKED=$(CODA_BUILD) SAN=thread CFLAGS='-Og -g1' TEST_CFLAGS=-O0
 LIBRARY = $(TREE)/$(CODA_BUILD)
 # What tests start; of the other programs all but main() is in the tests.
