@@ -39,7 +39,7 @@ static inline TCase *tests_case(Suite *s, const char *name)
 
 static inline void tests_each(TCase *t, const TTest *test, int count)
 {
-    const int many = scale_is_thinned() ? 8 : 24;
+    const int many = scale_is_thinned() ? 6 : 24;
     const bool all = !scale_is_sanitized() || count < many;
     for (int i = 0; i < count; i++)
         if (all || scale_takes_half(i)) tcase_add_loop_test(t, test, i, i + 1);

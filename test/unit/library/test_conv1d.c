@@ -273,7 +273,7 @@ START_TEST(products_compile)
 END_TEST
 
 TESTS(conv1d, EACH(evaluates, conv1d_case_count), EACH(runs_on_the_host, 2 * conv1d_case_count),
-      EACH(products_on_the_host, conv1d_product_count), ONE(drawn_ones), EACH(refuses, ARRAY_SIZE(refused)),
+      SOME(products_on_the_host, conv1d_product_count), ONE(drawn_ones), EACH(refuses, ARRAY_SIZE(refused)),
       EACH(maps_lie_anywhere, ARRAY_SIZE(places)), ONE(has_no_gradient), ONE(pieces_leave_equal_bits),
       EACH(launches, ARRAY_SIZE(plans)), EACH(products_compute_rows, ARRAY_SIZE(products)), CASE("nvrtc"),
-      TAG("nvrtc"), EACH(compiles, 2 * conv1d_case_count), EACH(products_compile, conv1d_product_count));
+      TAG("nvrtc"), EACH(compiles, 2 * conv1d_case_count), SOME(products_compile, conv1d_product_count));
