@@ -118,14 +118,16 @@ static void join_states(struct grouper *gr, struct group *q)
 
 /* ---- Maps ---- */
 
-/* A map of the first result alone, which is all that is read of it; -1: none. */
+/* A map of the first result alone, which is all that is read of it; -1: none. A state that a result becomes
+ * is a member, too, and none of them. */
 static int mapped_by(const struct grouper *gr, int value)
 {
+    const struct node *of = &gr->g->node[value];
     int reader = uses_count(&gr->uses, value) == 1 ? gr->uses.use[gr->uses.at[value]].node : -1;
-    if (reader < 0 || gr->g->node[value].output >= 0 || node_result(&gr->g->node[value])) return -1;
+    if (reader < 0 || of->output >= 0 || node_result(of) || !own_kind_of(of->op)) return -1;
     const struct node *n = &gr->g->node[reader];
     bool known = n->op == OP_MAP && n->nin == 1 && n->prim->header && n->prim->reference;
-    bool same = n->type.dtype == gr->g->node[value].type.dtype;
+    bool same = n->type.dtype == of->type.dtype;
     return known && same && group_has_one_place(gr, reader) ? reader : -1;
 }
 

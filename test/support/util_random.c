@@ -405,7 +405,8 @@ static const struct pattern {
 /* Those that draw from tables, which grow, and what graphs of a fixed seed have not. */
 static const struct pattern listed[] = {{maker_map, 0, false},       {maker_map, 0, false},
                                         {maker_reduction, 0, false}, {grow_log_softmax, 0, false},
-                                        {grow_half, 0, false},       {maker_adaptive, 0, false}};
+                                        {grow_half, 0, false},       {maker_conv1d, 0, false},
+                                        {maker_adaptive, 0, false}};
 enum { LISTED = 10 }; /* of a hundred patterns */
 
 static const struct pattern *draw_pattern(struct maker *m)

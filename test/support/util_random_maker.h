@@ -48,6 +48,7 @@ coda_value maker_heads(struct maker *m);
 coda_value maker_attention(struct maker *m);
 coda_value maker_adaptive(struct maker *m);
 coda_value maker_state(struct maker *m);
+coda_value maker_conv1d(struct maker *m);
 /* Any map, and any reduction, of the table of primitives but for those of drawn.def. */
 coda_value maker_map(struct maker *m);
 coda_value maker_reduction(struct maker *m);

@@ -75,3 +75,21 @@ coda_value maker_state(struct maker *m)
     if (random_chance(&m->r, 30)) v = coda_assign(m->g, v, coda_scale(m->g, v, 0.5f));
     return random_chance(&m->r, 20) ? v : look(m, v);
 }
+
+/* Its state is read as it is then, by a map, too. */
+coda_value maker_conv1d(struct maker *m)
+{
+    coda_value x = maker_draw(m), before = CODA_NONE, after, y;
+    struct shape s = maker_shape(m, x);
+    char name[32];
+    if (m->opt.loss || (s.rank != 2 && s.rank != 3) || s.dim[s.rank - 1] == 0) return CODA_NONE;
+    int64_t taps = 2 + random_below(&m->r, 4), dim[] = {s.dim[0], taps - 1, s.dim[s.rank - 1]};
+    snprintf(name, sizeof name, "k%d", m->leaves++);
+    if (m->opt.states) before = coda_state(m->g, name, s.dtype, s.rank, dim + (3 - s.rank));
+    coda_value w = maker_leaf(m, true, s.dtype, 2, (int64_t[]){dim[2], taps});
+    y = coda_conv1d(m->g, x, w, CODA_NONE, before, CODA_NONE, &after);
+    if (random_chance(&m->r, 50)) y = coda_silu(m->g, y);
+    if (before.id) after = coda_assign(m->g, before, after);
+    if (random_chance(&m->r, 60)) maker_keep(m, random_chance(&m->r, 50) ? after : coda_tanh(m->g, after));
+    return y;
+}

@@ -51,6 +51,8 @@ static const char *const places[] = {
     "%o = input f32[9,8]\n%c = concat %z, %o {axis=1}\noutput %c = %c\n",
     "output %z = %z\noutput %again = %z\n",
     "output %z += %z\n",
+    "%s = state f32[3,16]\n%u = conv1d %x, %w, _, %s\n%a = conv1d %x, %w, _, %s {after=1} @%u\n"
+    "%s1 = assign %s, %a\n%m = silu %s1\noutput %z = %z\noutput %u = %u\noutput %m = %m\n",
 };
 
 START_TEST(maps_lie_anywhere)
