@@ -82,10 +82,12 @@ static int values_of(const struct options *opt, const coda_graph *g, int64_t *va
 {
     int n = coda_graph_symbols(g), bad = 0;
     for (int i = 0; i < opt->dims && !bad; i++) {
-        coda_symbol_info s = CODA_SYMBOL_INFO_INIT;
+        coda_symbol_info s = CODA_SYMBOL_INFO_INIT; /* of a wrong name, the last one's in the end */
         int j = 0;
         while (j < n && !coda_graph_symbol(g, j, &s) && strcmp(s.name, opt->dim[i].name)) j++;
-        if (j == n) bad = complain("%s: the graph has no symbol \"%s\"", opt->file, opt->dim[i].name);
+        if (j == n)
+            bad = complain("%s: the graph has no symbol \"%s\"%s%s", opt->file, opt->dim[i].name,
+                           n ? "; it has " : "", n ? s.name : "");
     }
     for (int i = 0; i < n && !bad; i++) {
         coda_symbol_info s = CODA_SYMBOL_INFO_INIT;
