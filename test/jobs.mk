@@ -21,9 +21,6 @@ AS_TSAN = BUILD=$(BUILD)/tsan PRECOMPILED=1 FAKED=$(BUILD) SAN=thread CFLAGS='-O
 
 TORTURES := $(filter-out torture shim,$(basename $(notdir $(wildcard test/torture/*.c))))
 FUZZERS  := $(basename $(notdir $(wildcard test/fuzz/fuzz_*.c)))
-# Of three lists of parts a short run takes the one that its seed draws; a full run takes all.
-drawn = $(if $(FULL),$(1) $(2) $(3),$($(DRAWN)))
-DRAWN := $(shell echo $$((CODA_SEED % 3 + 1)))
 ASAN_TORTURES = damage store faults tiers
 TSAN_TORTURES = cold store tiers
 # After a fork() beside other threads the sanitizer's own allocator may be locked in the child.
