@@ -2,7 +2,7 @@
  * util_scale.h -- how much of a large set of cases a run takes.
  *
  * `make test` takes a part of a share that covers what matters, and a few more, both drawn by its seed, so
- * that many runs see everything; `make test-full` ($CODA_FULL=1) takes all. $CODA_SHARE=6, which `make test`
+ * that many runs see everything; `make test-full` ($CODA_FULL=1) takes all. $CODA_SHARE=7, which `make test`
  * sets, is how many times smaller it takes the parts that a test asks for; of one in 2 or 3, behind the first
  * few, one in 3 or 5. A GPU takes them as the tests say.
  * Sanitizers, under which a case takes five to twenty times as long, take a smaller share: they look at
