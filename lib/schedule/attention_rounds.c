@@ -58,7 +58,7 @@ double attention_rounds(const struct attention_spec *a, int bm, int bn, int sms)
 {
     double tiles = (double)(CEIL_DIV(a->tq, bm) * a->batch * a->heads);
     int64_t load = CEIL_DIV((int64_t)tiles, sms) * WHOLE;
-    if (attention_may_share(a, bm, bn, sms)) return tiles / sms + OF_PARTS / (double)WHOLE;
+    if (attention_may_share(a, bm, bn, sms)) return tiles / sms;
     attention_whole(a, bm, true, sms, &load);
     return (double)load / WHOLE;
 }
