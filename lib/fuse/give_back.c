@@ -188,11 +188,24 @@ static bool is_wanted_elsewhere(const struct grouper *gr, const struct group *q,
     return (is_read_by_rows(gr, q, value) && has_walker(gr, q, value)) || is_outer(gr, q, value);
 }
 
+/* Does a member write over a state that the value reads? Who computed the value later would wait for the
+ * program, which waits for it. */
+static bool is_ahead_of_write(const struct grouper *gr, const struct group *q, int value)
+{
+    for (int m = q->first; m >= 0; m = gr->site[m].next) {
+        const struct node *n = &gr->g->node[m];
+        for (int i = state_operands(n); i < n->nin; i++)
+            if (n->in[i] == value) return true;
+    }
+    return false;
+}
+
 static bool may_leave(const struct grouper *gr, const struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
     bool computes = is_elementwise(n) && !gr->site[value].partial && value != q->p.root;
-    return computes && !group_stores(gr, value) && is_wanted_elsewhere(gr, q, value);
+    return computes && !group_stores(gr, value) && !is_ahead_of_write(gr, q, value) &&
+           is_wanted_elsewhere(gr, q, value);
 }
 
 /* Is all that the member is made of in memory, or leaves too, and in no more bytes? */

@@ -298,6 +298,9 @@ static const char *const orders[] = {
     "%c = state f32[]\n%h = scale %c {alpha=0.5}\n%c1 = assign %c, %h\n%k = state f32[2,3,4]\n"
     "%a = input f32[2,2,4]\n%s = input i32[2,2]\n%k1 = append %k, %a, %s\n%y = mul %k1, %c1\noutput %y = "
     "%y\n",
+    /* a map of a state, which another program of rows reads beside what the state becomes */
+    "%r = state f32[1,8,4]\n%r1 = assign %r, %r\n%s = state f32[1,8,4]\n%a = add %s, %r1\n"
+    "%s1 = assign %s, %r1\n%h = slice %s1 {axis=1, stop=1, step=1}\n%y = mul %a, %h\noutput %y = %y\n",
 };
 
 START_TEST(each_reader_sees_its_version)
