@@ -2,6 +2,8 @@
 
 A mask that was folded is looked at: causal, a window, nothing; any other one is a bias. One that depends on inputs,
 as transformers makes of an attention_mask, is a bias, too. """
+import math
+
 import torch
 
 from . import layout, rules, state
@@ -12,6 +14,7 @@ from .text import Refuse
 # is no NaN, which other rows' zeros would not take away.
 HIDDEN = -1e30
 SINK = -1e29  # the score of a key of zeros, which has no weight beside any key that is seen, and all of it beside none
+LEAST = -1e28  # what a mask of numbers adds to scores, if it is more than -inf: such a key is seen, if only beside hidden ones
 
 
 def heads_of(x):
@@ -73,17 +76,29 @@ def parted(mask, tq, tk):
     return {}, mask
 
 
-def bias_of(l, mask, q):
-    """A node that is added to scores."""
+def beside_sinks(l, mask):
+    """A mask of numbers in which -inf alone is less than a sink."""
     if isinstance(mask, torch.Tensor):
-        if mask.dtype == torch.bool:
-            mask = torch.zeros(mask.shape).masked_fill(~mask, HIDDEN)
+        return mask.float().clamp(min=LEAST).masked_fill(mask.isneginf(), HIDDEN)
+    if mask.dtype == torch.float16:  # whose least number is more than that
+        return mask
+    hidden = rules.RULES["eq"](l, mask, -math.inf)
+    return rules.where(l, hidden, torch.tensor(HIDDEN, dtype=mask.dtype), rules.elementwise(l, "maximum", mask, LEAST))
+
+
+def bias_of(l, mask, q, sinks=None):
+    """A node that is added to scores, beside sinks if there are any."""
+    if mask.dtype == torch.bool:
+        seen = mask
+        mask = torch.zeros(seen.shape).masked_fill(~seen, HIDDEN) if isinstance(seen, torch.Tensor) else \
+            rules.where(l, seen, torch.zeros(()), torch.full((), HIDDEN))
+    elif sinks is not None:
+        mask = beside_sinks(l, mask)
+    if isinstance(mask, torch.Tensor):
         mask = mask.float()
         while mask.ndim > 2 and mask.shape[0] == 1:
             mask = mask[0]
     mask = l.tensor(mask)
-    if mask.dtype == torch.bool:
-        mask = rules.where(l, mask, torch.zeros(()), torch.full((), HIDDEN))
     if mask.dtype not in (torch.float32, q.dtype):
         mask = rules.cast(l, mask, torch.float32)
     dims = [[] if d and all(a.stretched for a in d) else d for d in mask.dims[:-1]] + mask.dims[-1:]
@@ -91,9 +106,10 @@ def bias_of(l, mask, q):
 
 
 def shown(l, mask, q, keys):
-    """(lengths, bias) of a mask that is an argument, or made of one: how many keys of each sequence there are up to the
+    """(lengths, bias, sinks) of a mask that is an argument, or made of one: how many keys of each sequence there are up to the
     last one that any query sees, so that no others are read; and what is added to scores. Layers share them."""
     mask = layout.shrunk(mask)
+    sinks = sinks_of(l, mask, q.shape[1])
     known = l.masks.get((mask.node, mask.shape)) if layout.is_plain(mask) else None
     if known is None:
         seen = mask if mask.dtype == torch.bool else rules.RULES["gt"](l, mask, HIDDEN / 2)
@@ -101,17 +117,19 @@ def shown(l, mask, q, keys):
         over = [d for d in (1, 2) if mask.shape[d] > 1] + [3]  # others are left, that rows are those of the bias
         most = layout.reshape(l.g, rules.RULES["amax"](l, count, over), mask.shape[:1])
         most = layout.expand(most, q.shape[:1])
-        known = layout.plain(l.g, rules.cast(l, most, torch.int32)), bias_of(l, mask, q)
+        if mask.dtype != torch.bool:  # where all of them are hidden, by a number, all are seen
+            most = rules.where(l, rules.RULES["gt"](l, most, 0.0), most, torch.full((), float(keys)))
+        known = layout.plain(l.g, rules.cast(l, most, torch.int32)), bias_of(l, mask, q, sinks)
         l.g.ahead(*known)
         if layout.is_plain(mask):
             l.masks[mask.node, mask.shape] = known
-    return known
+    return (*known, sinks)
 
 
 def sinks_of(l, mask, heads):
-    """f32 [heads] where a mask of booleans may hide all keys of a query, of which PyTorch's fused attention makes 0, else
-    None. Layers share them."""
-    if mask is None or mask.dtype != torch.bool or (isinstance(mask, torch.Tensor) and bool(mask.any(-1).all())):
+    """f32 [heads] where a mask may hide all keys of a query, by a boolean or by -inf, of which PyTorch's attention makes 0,
+    else None. Layers share them."""
+    if mask is None or isinstance(mask, torch.Tensor) and bool((mask if mask.dtype == torch.bool else ~mask.isneginf()).any(-1).all()):
         return None
     if ("sinks", heads) not in l.masks:
         l.masks["sinks", heads] = l.tensor(torch.full((heads,), SINK)).node
@@ -140,7 +158,7 @@ def attend(l, q, k, v, mask, scale, softcap=0.0, causal=False, empty_is_zero=Fal
     attributes.update(said)
     if mask is not None:
         sinks = sinks_of(l, mask, h) if empty_is_zero else None
-        operands = [None] * 3 + [sinks] + [None] * 4 + [bias_of(l, mask, q)]
+        operands = [None] * 3 + [sinks] + [None] * 4 + [bias_of(l, mask, q, sinks)]
     o = l.g.node("attention", [*rows, *operands], (b, tq, h * d), rows[0].dtype, scale=float(scale), heads=h,
                  kv_heads=kv_heads[1], softcap=softcap or 0, **{k: x for k, x in attributes.items() if x})
     return layout.from_aligned(l.g.reshape(o, (b, tq, h, d)), [0, 2, 1, 3], q.dtype)
@@ -153,8 +171,7 @@ def sdpa(l, q, k, v, mask, causal, scale, gqa):
         scale = q.shape[-1] ** -0.5
     if state.is_cache(k) and state.is_cache(v) and not causal:
         argument = isinstance(mask, Tensor) and len(mask.dims) == 4 and mask.shape[3] == k.shape[2]
-        seen = (*shown(l, mask, q, k.shape[2]), sinks_of(l, mask, q.shape[1])) if argument else None
-        return state.attend(l, q, k, v, mask, scale, 0, seen)
+        return state.attend(l, q, k, v, mask, scale, 0, shown(l, mask, q, k.shape[2]) if argument else None)
     if isinstance(mask, state.Counted):
         mask = l.counters.tensor(mask)
     if isinstance(mask, torch.Tensor) and mask.is_floating_point() and bool(((mask == 0) | mask.isneginf()).all()):

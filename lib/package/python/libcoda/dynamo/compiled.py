@@ -325,16 +325,16 @@ def symbolic(module, example, paths, keep, replay):
         return None
     symbol = example[at[0]].node.expr
 
-    def lifted(n, over=None):
+    def lifted(n, prime=False):
         shapes = []
         for place in places:
             of = getattr(place.meta.get("example_value"), "shape", ())
             shapes.append(tuple(int(d.node.expr.subs(symbol, n)) if isinstance(d, torch.SymInt) else d for d in of))
         given = [n if k in at else known(x) for k, x in enumerate(example)]
-        return Lift(module, given, paths, shapes=shapes, keep=keep, at=over).run()
+        return Lift(module, given, paths, shapes=shapes, keep=keep, at=(symbol, n, prime)).run()
     lifts, texts = [], []
     for prime in PRIMES:
-        lift = lifted(prime, (symbol, prime))
+        lift = lifted(prime, True)
         used = [lift.leaves[n] for n in lift.g.used_leaves()]
         if any(x.tensor is not None and any(d and d % prime == 0 for d in x.tensor.shape) for x in used) or \
                 any(o[0] == "value" and o[1] is not None for o in lift.outputs):
@@ -349,7 +349,7 @@ def symbolic(module, example, paths, keep, replay):
     lifts[0].symbol = lambda text: "dim %%T = 1..%d\n" % MOST + over_symbol(text, PRIMES[0])
     lifts[0].said = lifts[0].symbol(str(lifts[0].g))
     program = program_of(lifts[0], *device_of(example), at[0], replay)
-    program.said, program.least, program.most = texts[0], least, PRIMES[0]
+    program.said, program.least, program.most, program.symbol = texts[0], least, PRIMES[0], symbol
     return program
 
 
@@ -432,7 +432,8 @@ class Whole:
             return True
         if n > MOST or self.key(arguments) in self.programs:
             return False
-        good = alike(program.said, lambda _: Lift(self.module, arguments, self.paths, keep=self.keep).run(), n)
+        at = program.symbol, n, False
+        good = alike(program.said, lambda _: Lift(self.module, arguments, self.paths, keep=self.keep, at=at).run(), n)
         if good:
             program.least, program.most = min(program.least, n), max(program.most, n)
         return good

@@ -97,6 +97,12 @@ def sizes(x):
     return tuple(int(known(n)) for n in x.shape)
 
 
+def symbols(module, arguments):
+    """(symbol, number) of each size that is an argument."""
+    places = [n.meta.get("example_value") for n in module.graph.nodes if n.op == "placeholder"]
+    return [(p.node.expr, known(x)) for p, x in zip(places, arguments) if isinstance(p, torch.SymInt)]
+
+
 def paths_of(module):
     """path_of each placeholder: Dynamo forgets them when it is done."""
     return [path_of(n) for n in module.graph.nodes if n.op == "placeholder"]
@@ -116,14 +122,14 @@ class Leaf:
 
 class Lift:
     """`arguments`: values of the placeholders in order, of which those of buffers and numbers are taken as they
-    are. `keep`: a word of coda_keep, if gradients are wanted. `at`: (symbol, prime) of a symbolic lift."""
+    are. `keep`: a word of coda_keep, if gradients are wanted. `at`: that of Results."""
 
     def __init__(self, module, arguments, paths, buffers=(), tolerant=False, shapes=None, keep=None, at=None):
         self.module, self.g, self.tolerant = module, Text(), tolerant
         self.keep, self.recording, self.silent = keep, True, False
         self.env, self.leaves, self.folded, self.taken, self.refused = {}, {}, 0, 0, []
         self.buffers, self.outputs, self.arguments, self.spelled = list(buffers), [], arguments, {}
-        self.results, self.masks = Results(self, at), {}  # lengths and biases of those that are arguments
+        self.results, self.masks = Results(self, at, symbols(module, arguments)), {}  # lengths and biases of those that are arguments
         self.said, self.symbol = None, None  # the text, if it is another one than the graph's, and how it is made
         self.places, self.paths, self.labels, self.shapes = paths, {}, {}, shapes
         self.counters, self.integers = state.Counters(self), Integers(self)

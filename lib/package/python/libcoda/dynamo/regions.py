@@ -4,34 +4,97 @@ Nodes that are taken and nodes that are left get levels, so that a part is all o
 plans. What was folded is a constant of the parts that read it. A part without a product is left, too: it would save
 no launch. """
 import copy
+import inspect
 import warnings
 
 import torch
 from torch.fx.passes.split_module import split_module
 
 from .compiled import Moved, as_it_is, device_of, program_of
-from .lift import FORBIDDEN, Lift, NESTING, at, is_number, paths_of, word_of
+from .lift import FORBIDDEN, Lift, NESTING, at, is_number, memory_of, paths_of, word_of
 from .rules import IN_PLACE
 from .text import Refuse
 
 PRODUCTS = {"linear", "matmul", "bmm", "mm", "addmm",
     "scaled_dot_product_attention", "conv2d", "baddbmm", "__matmul__"}
+ASSIGNMENTS = {"i" + w for w in "and or xor pow mod lshift rshift floordiv matmul concat".split()}
 
 
-def writes(node):
-    word = word_of(node)
-    return word in IN_PLACE or (word.endswith("_") and not word.endswith("__") and word not in ("and_", "or_")) or \
-        word in ("setitem", "copy_")
+def written_by(node):
+    """Tensors that a call writes to, as nodes."""
+    word, target = word_of(node), node.target
+    schema = getattr(target, "_schema", None) or getattr(getattr(target, "default", None), "_schema", None)
+    if schema is not None:
+        both = list(zip(schema.arguments, node.args)) + [(a, node.kwargs.get(a.name)) for a in schema.arguments]
+        found = [x for a, x in both if a.alias_info is not None and a.alias_info.is_write]
+    else:
+        found = [node.kwargs.get("out")]
+        found += node.args[:1] if in_place(node, word) else []
+    return [x for y in found for x in (y if isinstance(y, (tuple, list)) else (y,)) if isinstance(x, torch.fx.Node)]
+
+
+def in_place(node, word):
+    if word in IN_PLACE or word in ASSIGNMENTS or word in ("setitem", "__setitem__", "copy_"):
+        return True
+    if word.endswith("_") and not word.endswith("__") and word not in ("and_", "or_", "not_", "is_"):
+        return True
+    try:
+        return bool(inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments.get("inplace"))
+    except (TypeError, ValueError):  # a method, or a function without a signature
+        return bool(node.kwargs.get("inplace"))
+
+
+def touched(node):
+    """Memory that a node reads, writes or makes."""
+    return set().union(memory_of(node), *map(memory_of, node.all_input_nodes))
+
+
+def written(graph, labels):
+    """Memory that calls of PyTorch's write to, of those that these labels leave to it."""
+    given = [x for n in graph.nodes if labels.get(n) == "left" for x in written_by(n)]
+    for x in given:
+        if not memory_of(x):
+            raise Refuse("what is written in place is %s, whose memory is not known" % x.name)
+    return set().union(*map(memory_of, given))
+
+
+def spread(graph, labels):
+    """Leaves all that has to do with memory that PyTorch writes to, as to a plan a tensor is what it was. What was folded
+    of it, or of that, is made in each call."""
+    more = True
+    while more:
+        more, memory = False, written(graph, labels)
+        for n in graph.nodes:
+            if n.op in ("placeholder", "get_attr", "output"):
+                if n.op != "output" and not memory.isdisjoint(memory_of(n)):
+                    raise Refuse("what is written in place is %s, an argument" % n.name)
+                continue
+            stale = labels[n] == "folded" and any(labels.get(x) == "left" for x in n.all_input_nodes)
+            if labels[n] != "left" and (stale or not memory.isdisjoint(touched(n))):
+                labels[n], more = "left", True
+
+
+def after(graph, labels):
+    """Of each node that reads, makes or writes memory that is written to: those that come before it for that reason."""
+    memory, earlier, last, made = written(graph, labels), {}, {}, {}
+    for n in graph.nodes:
+        own = {m for x in written_by(n) for m in memory_of(x)} if labels.get(n) == "left" else set()
+        for m in touched(n) & memory:
+            made.setdefault(n, set()).update(earlier.get(m, ()) if m in own else last.get(m, ()))
+            earlier.setdefault(m, []).append(n)
+            if m in own:
+                last[m] = [n]
+    return made
 
 
 def levels(graph, labels):
     """Of each node: even where it is taken."""
-    level = {}
+    level, before = {}, after(graph, labels)
     for n in graph.nodes:
         if n.op in ("placeholder", "output", "get_attr"):
             continue
         odd = labels[n] == "left"
-        most = max((level[x] for x in n.all_input_nodes if x in level), default=0)
+        most = max((level[x] for x in (*n.all_input_nodes, *before.get(n, ())) if x in level), default=0)
         level[n] = most + (most % 2 != odd)
     return level
 
@@ -74,6 +137,10 @@ class Part(torch.nn.Module):
         return made[0] if self.one else made
 
 
+def level_of(part):
+    return int(part.target.split("_")[-1])
+
+
 class Regions:
     """What a graph of Dynamo's becomes where not all of it is taken."""
 
@@ -91,8 +158,9 @@ class Regions:
         if keep and lift.silent:
             raise Refuse("torch.no_grad() around a part of it, where another part is left to PyTorch")
         for n, why in lift.refused:
-            if writes(n) or word_of(n) in FORBIDDEN or NESTING.search(word_of(n)):  # which says something of nodes around it
+            if word_of(n) in FORBIDDEN or NESTING.search(word_of(n)):  # which says something of nodes around it
                 raise Refuse(at(n, why))
+        self.spread(lift)
         self.refused = [(n, why) for n, why in lift.refused]
         self.buffers = [(k, as_it_is(x)) for k, x in lift.buffers]
         whole, labels = with_constants(module, lift)
@@ -101,14 +169,33 @@ class Regions:
         if not any(v == "taken" for v in labels.values()):
             raise Refuse("no part of it has a product")
         self.split = split_module(whole, whole, lambda n: level[n])
+        self.in_order()
         self.programs, self.left = [], 0
         device, where = device_of(example)
         self.build(lift, dict(zip(places, zip(example, paths))), device, where, fallback)
         self.taken, self.folded = lift.taken, lift.folded
 
     @staticmethod
+    def spread(lift):
+        try:
+            spread(lift.module.graph, lift.labels)
+        except Refuse as e:
+            n, why = next((p for p in lift.refused if written_by(p[0])), (None, ""))
+            raise Refuse(at(n, why) if n else str(e)) from e
+
+    def in_order(self):
+        """Parts by level: what one writes in place another one reads without a value that says so."""
+        graph = self.split.graph
+        end = next(n for n in graph.nodes if n.op == "output")
+        for n in sorted((n for n in graph.nodes if n.op == "call_module"), key=level_of):
+            for x in (n, *[u for u in graph.nodes if u.op == "call_function" and u.args[0] is n]):
+                end.prepend(x)
+        self.split.recompile()
+
+    @staticmethod
     def drop_small(graph, labels):
         while True:
+            spread(graph, labels)
             level = levels(graph, labels)
             good = {level[n] for n in level if labels[n] == "taken" and word_of(n) in PRODUCTS}
             bad = [n for n in level if labels[n] == "taken" and level[n] not in good]
@@ -124,7 +211,7 @@ class Regions:
             if n.op != "call_module":
                 continue
             part = getattr(self.split, n.target)
-            if int(n.target.split("_")[-1]) % 2:
+            if level_of(n) % 2:
                 self.left += sum(m.op.startswith("call") for m in part.graph.nodes)
                 setattr(self.split, n.target, fallback(part))
                 continue

@@ -13,13 +13,16 @@ def known(x):
 
 
 class Results:
-    """`at`: (symbol, prime) of a symbolic lift."""
+    """`at`: (symbol, its number, is that a prime?) of a lift for a program over the symbol."""
 
-    def __init__(self, l, at):
+    def __init__(self, l, at, values):
         self.l, self.at, self.bases = l, at, {}  # what results may be views of, by its storage
+        self.values = dict([at[:2]] if at else values)  # of symbols
 
     def size(self, n):
-        return int(n.node.expr.subs(*self.at)) if self.at and isinstance(n, torch.SymInt) else int(known(n))
+        """In this lift, whatever it was when Dynamo traced."""
+        at = n.node.expr.subs(self.values) if isinstance(n, torch.SymInt) else n
+        return int(at) if not isinstance(n, torch.SymInt) or at.is_number else int(known(n))
 
     def seen(self, x):
         """(shape, strides, offset, storage) of what PyTorch makes of a node, or None."""
@@ -74,4 +77,4 @@ class Results:
 
     def follows(self, sizes):
         """Is each size a number, or a number of times the symbol?"""
-        return self.at is None or all(n % self.at[1] ** 2 for n in sizes if n)
+        return self.at is None or not self.at[2] or all(n % self.at[1] ** 2 for n in sizes if n)
