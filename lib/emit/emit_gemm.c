@@ -78,12 +78,14 @@ static coda_status check(const struct gemm *g)
 
 static void print_kernel(const struct gemm *g)
 {
+    const struct mainloop *loop = g->s->tile.mainloop;
     if (g->t->silent) {
         gemm_print_args(g); /* which fills them, too */
         return;
     }
     print_head(g);
-    text_printf(g->t, "#include \"tile/%s.cuh\"\n", g->s->tile.mainloop->kernel);
+    if (loop->print_products) loop->print_products(g->p, g->s, g->t);
+    text_printf(g->t, "#include \"tile/%s.cuh\"\n", loop->kernel);
     emit_includes(g->p, g->t);
     text_append(g->t, "\nusing namespace coda;\n");
     gemm_print_args(g);

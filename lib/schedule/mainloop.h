@@ -43,6 +43,8 @@ struct mainloop {
     bool (*shares_sm)(const struct program *p, const struct tile *t);
     /* Threads, grid and launch, from the tile and the layout. */
     void (*complete)(struct schedule *s, const struct program *p, const struct target *target);
+    /* Appends the columns of its products, for ptx/wgmma.cuh, before it is included; NULL: it needs none. */
+    void (*print_products)(const struct program *p, const struct schedule *s, struct text *t);
     /* Appends the constants of Config that only this kernel has. */
     void (*print_config)(const struct program *p, const struct schedule *s, struct text *t);
 };

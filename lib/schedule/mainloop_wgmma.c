@@ -363,6 +363,18 @@ void wgmma_print_config(const struct program *p, const struct schedule *s, struc
                 truth(a_batched), truth(b_batched), truth(tile_rows(p, &s->tile) <= 128));
 }
 
+void wgmma_print_columns(struct text *t, int n, int other)
+{
+    if (n == other) text_printf(t, "#define CODA_WGMMA(n) (n == %d)\n", n);
+    else text_printf(t, "#define CODA_WGMMA(n) (n == %d || n == %d)\n", n, other);
+}
+
+static void print_products(const struct program *p, const struct schedule *s, struct text *t)
+{
+    (void)p;
+    wgmma_print_columns(t, s->tile.bn, s->tile.tail ? s->tile.tail_bn : s->tile.bn);
+}
+
 const struct mainloop mainloop_wgmma = {.name = "sm90",
                                         .kernel = "gemm_sm90",
                                         .above = true,
@@ -374,4 +386,5 @@ const struct mainloop mainloop_wgmma = {.name = "sm90",
                                         .footprint = wgmma_footprint,
                                         .shares_sm = wgmma_shares_sm,
                                         .complete = wgmma_complete,
+                                        .print_products = print_products,
                                         .print_config = wgmma_print_config};

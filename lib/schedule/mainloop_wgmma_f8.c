@@ -91,6 +91,13 @@ static void candidates(struct search *s, enum tile_class class)
     for (int bn = span; span && span % 16 == 0 && bn <= width[0]; bn += span) consider_shared(s, 128, bn);
 }
 
+/* Sums that are promoted by pieces are half a tile wide. */
+static void print_products(const struct program *p, const struct schedule *s, struct text *t)
+{
+    (void)p;
+    wgmma_print_columns(t, s->tile.bn, s->tile.bn / 2);
+}
+
 static void print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
     if (program_has_block_scales(p))
@@ -108,4 +115,5 @@ const struct mainloop mainloop_wgmma_f8 = {.name = "sm90_f8",
                                            .footprint = wgmma_footprint,
                                            .shares_sm = wgmma_shares_sm,
                                            .complete = wgmma_complete,
+                                           .print_products = print_products,
                                            .print_config = print_config};

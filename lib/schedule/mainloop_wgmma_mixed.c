@@ -333,6 +333,11 @@ static void complete(struct schedule *s, const struct program *p, const struct t
     if (t->dealt) s->grid = t->blocks;
 }
 
+static void print_products(const struct program *p, const struct schedule *s, struct text *t)
+{
+    wgmma_print_columns(t, rows_of(p, &s->tile), rows_of(p, &s->tile));
+}
+
 static void print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
     wgmma_print_config(p, s, t);
@@ -358,4 +363,5 @@ const struct mainloop mainloop_wgmma_mixed = {.name = "sm90_mixed",
                                               .scratch = scratch,
                                               .shares_sm = wgmma_shares_sm,
                                               .complete = complete,
+                                              .print_products = print_products,
                                               .print_config = print_config};

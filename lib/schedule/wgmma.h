@@ -24,6 +24,8 @@ bool program_loads_directly(const struct program *p, const struct tile *t);
 /* What both main loops share: do two blocks fit an SM; the launch; the constants of Config. */
 bool wgmma_shares_sm(const struct program *p, const struct tile *t);
 void wgmma_complete(struct schedule *s, const struct program *p, const struct target *target);
+/* The line by which ptx/wgmma.cuh has products of n and of `other` columns alone. */
+void wgmma_print_columns(struct text *t, int n, int other);
 void wgmma_print_config(const struct program *p, const struct schedule *s, struct text *t);
 /* Clock cycles of p in the tile; if it had so many tiles. */
 double wgmma_cost_of(const struct program *p, const struct tile *t, const struct target *target,

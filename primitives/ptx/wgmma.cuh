@@ -120,27 +120,69 @@ template <class T, int n> struct Wgmma;
         }                                                                                                \
     };
 
+// A text that says which n it uses is compiled sooner: all of these take NVRTC some 25 ms, which it spends
+// under a lock of the process.
+#ifndef CODA_WGMMA
+#define CODA_WGMMA(n) 1
+#endif
+
 // The numbers of the operands that follow d.
 #define CODA_WGMMA_BOTH(n, ...)            \
     CODA_WGMMA_SHAPE(bf16, n, __VA_ARGS__) \
     CODA_WGMMA_SHAPE(f16, n, __VA_ARGS__)
+#if CODA_WGMMA(16)
 CODA_WGMMA_BOTH(16, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
+#endif
+#if CODA_WGMMA(32)
 CODA_WGMMA_BOTH(32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
+#endif
+#if CODA_WGMMA(48)
 CODA_WGMMA_BOTH(48, "%24", "%25", "%26", "%27", "%28", "%29", "%30")
+#endif
+#if CODA_WGMMA(64)
 CODA_WGMMA_BOTH(64, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+#endif
+#if CODA_WGMMA(72)
 CODA_WGMMA_BOTH(72, "%36", "%37", "%38", "%39", "%40", "%41", "%42")
+#endif
+#if CODA_WGMMA(80)
 CODA_WGMMA_BOTH(80, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
+#endif
+#if CODA_WGMMA(88)
 CODA_WGMMA_BOTH(88, "%44", "%45", "%46", "%47", "%48", "%49", "%50")
+#endif
+#if CODA_WGMMA(96)
 CODA_WGMMA_BOTH(96, "%48", "%49", "%50", "%51", "%52", "%53", "%54")
+#endif
+#if CODA_WGMMA(112)
 CODA_WGMMA_BOTH(112, "%56", "%57", "%58", "%59", "%60", "%61", "%62")
+#endif
+#if CODA_WGMMA(128)
 CODA_WGMMA_BOTH(128, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
+#endif
+#if CODA_WGMMA(144)
 CODA_WGMMA_BOTH(144, "%72", "%73", "%74", "%75", "%76", "%77", "%78")
+#endif
+#if CODA_WGMMA(160)
 CODA_WGMMA_BOTH(160, "%80", "%81", "%82", "%83", "%84", "%85", "%86")
+#endif
+#if CODA_WGMMA(176)
 CODA_WGMMA_BOTH(176, "%88", "%89", "%90", "%91", "%92", "%93", "%94")
+#endif
+#if CODA_WGMMA(192)
 CODA_WGMMA_BOTH(192, "%96", "%97", "%98", "%99", "%100", "%101", "%102")
+#endif
+#if CODA_WGMMA(208)
 CODA_WGMMA_BOTH(208, "%104", "%105", "%106", "%107", "%108", "%109", "%110")
+#endif
+#if CODA_WGMMA(224)
 CODA_WGMMA_BOTH(224, "%112", "%113", "%114", "%115", "%116", "%117", "%118")
+#endif
+#if CODA_WGMMA(240)
 CODA_WGMMA_BOTH(240, "%120", "%121", "%122", "%123", "%124", "%125", "%126")
+#endif
+#if CODA_WGMMA(256)
 CODA_WGMMA_BOTH(256, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
+#endif
 
 } // namespace coda::ptx

@@ -41,17 +41,41 @@ template <class A, class B, int n> struct WgmmaF8;
     CODA_WGMMA_F8_SHAPE(f8e5m2, e5m2, f8e4m3, e4m3, n, r0, r1, r2)                                           \
     CODA_WGMMA_F8_SHAPE(f8e5m2, e5m2, f8e5m2, e5m2, n, r0, r1, r2)
 
+#if CODA_WGMMA(16)
 CODA_WGMMA_F8(16, "%8", "%9", "%10")
+#endif
+#if CODA_WGMMA(32)
 CODA_WGMMA_F8(32, "%16", "%17", "%18")
+#endif
+#if CODA_WGMMA(48)
 CODA_WGMMA_F8(48, "%24", "%25", "%26")
+#endif
+#if CODA_WGMMA(64)
 CODA_WGMMA_F8(64, "%32", "%33", "%34")
+#endif
+#if CODA_WGMMA(80)
 CODA_WGMMA_F8(80, "%40", "%41", "%42")
+#endif
+#if CODA_WGMMA(96)
 CODA_WGMMA_F8(96, "%48", "%49", "%50")
+#endif
+#if CODA_WGMMA(112)
 CODA_WGMMA_F8(112, "%56", "%57", "%58")
+#endif
+#if CODA_WGMMA(128)
 CODA_WGMMA_F8(128, "%64", "%65", "%66")
+#endif
+#if CODA_WGMMA(144)
 CODA_WGMMA_F8(144, "%72", "%73", "%74")
+#endif
+#if CODA_WGMMA(160)
 CODA_WGMMA_F8(160, "%80", "%81", "%82")
+#endif
+#if CODA_WGMMA(176)
 CODA_WGMMA_F8(176, "%88", "%89", "%90")
+#endif
+#if CODA_WGMMA(192)
 CODA_WGMMA_F8(192, "%96", "%97", "%98")
+#endif
 
 } // namespace coda::ptx
