@@ -72,6 +72,12 @@ static int own_of(const struct scan_spec *s, const struct schedule *of)
     return own;
 }
 
+/* Has a kernel of tiles tensor maps? */
+static bool scan_has_maps(const struct scan_spec *s, const struct schedule *of)
+{
+    return s->each && !of->tile.groups && of->tile.bn;
+}
+
 /* The kernel, and what it calls the sizes of a block. */
 struct scan_kernel {
     const char *file, *name, *columns, *tokens;
@@ -114,14 +120,46 @@ static void emit_dynamic(const struct scan_kernel *kernel, const struct schedule
                 kernel->name, of->shared_bytes);
 }
 
+/* One of ScanMaps; of what there is not, x's. */
+static void emit_tile_map(const struct scan_spec *s, const struct schedule *of, struct kernel *k, int use)
+{
+    bool grouped = use == SCAN_B || use == SCAN_C;
+    const struct tensor_use *u = &s->use[scan_has(s, use) ? use : SCAN_X];
+    const int64_t columns = grouped ? s->groups * s->states : scan_columns(s), apart = of->tile.bn;
+    struct map_spec *m = &k->map[k->maps++];
+    *m = (struct map_spec){
+        .buffer = u->buffer,
+        .offset = u->offset,
+        .by_rank = dtype_bytes(u->dtype, u->by_rank),
+        .ahead = u->ahead,
+        .dtype = u->dtype,
+        .rank = 4,
+        .dim = {columns, s->tokens / apart, apart, MAX(s->batch, 1)},
+        .stride = {1, apart * u->time, u->time, u->batch},
+        .l2_promotion = 128,
+        .box = {grouped ? (int)s->states : of->tile.bm, of->tile.bk / of->tile.bn, of->tile.bn, 1}};
+    if (m->dim[3] == 1) m->stride[3] = m->stride[1] * m->dim[1];
+}
+static void emit_tile_maps(const struct scan_spec *s, const struct schedule *of, struct kernel *k,
+                           struct text *t)
+{
+    static const int use[] = {SCAN_X, SCAN_DT, SCAN_B, SCAN_C, SCAN_GATE, SCAN_Y};
+    for (int i = 0; i < ARRAY_SIZE(use); i++) emit_tile_map(s, of, k, use[i]);
+    text_append(t, "    ScanMaps maps;\n");
+}
+
 /* Pointers, then strides; and the call's arguments in the order of Tensors. */
-static void emit_args(const struct scan_spec *s, struct kernel *k, struct text *t, struct text *call)
+static void emit_args(const struct scan_spec *s, const struct schedule *of, struct kernel *k, struct text *t,
+                      struct text *call)
 {
     int pointer[ARRAY_SIZE(tensors)], weights;
     for (int i = 0; i < ARRAY_SIZE(tensors); i++)
         pointer[i] = scan_has(s, tensors[i].use) ? emit_use(k, &s->use[tensors[i].use]) : -1;
     weights = s->rank ? emit_use(k, &s->weights) : -1;
-    text_printf(t, "struct Args {\n    void *pointer[%d];\n", k->pointers);
+    bool maps = scan_has_maps(s, of);
+    text_append(t, "struct Args {\n");
+    if (maps) emit_tile_maps(s, of, k, t);
+    text_printf(t, "    void *pointer[%d];\n", k->pointers);
     for (int i = 0; i < ARRAY_SIZE(tensors); i++) {
         struct word type = emit_word(tensors[i].type ? "Config::%s" : "float", tensors[i].type);
         const char *constant = i < ARRAY_SIZE(tensors) - 2 ? "const " : "";
@@ -136,6 +174,7 @@ static void emit_args(const struct scan_spec *s, struct kernel *k, struct text *
         text_printf(call, "a.%s, ", tensors[i].strides);
     }
     text_append(call, "a.sequences, a.rows");
+    if (maps) text_append(call, ", nullptr, &a.maps");
     if (weights >= 0) text_printf(call, ", static_cast<const Config::T *>(a.pointer[%d])", weights);
     emit_count(k, s->batch);
     emit_count(k, s->tokens);
@@ -156,8 +195,11 @@ static void print_kernel(const struct scan_spec *s, const struct schedule *of, s
     text_append(t, "\nusing namespace coda;\n\n");
     emit_sizes(s, of, t);
     if (steps) emit_steps(s, of, t);
-    else emit_dynamic(&kernel, of, t);
-    emit_args(s, k, t, &call);
+    else {
+        if (s->each) emit_constant(t, "bool", "maps", scan_has_maps(s, of));
+        emit_dynamic(&kernel, of, t);
+    }
+    emit_args(s, of, k, t, &call);
     emit_body(t);
     if (of->early) text_append(t, "    ptx::grid_launch_next();\n");
     if (of->pdl && !(steps && of->tile.stages && of->grid)) text_append(t, "    ptx::grid_wait();\n");

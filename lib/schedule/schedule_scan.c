@@ -31,6 +31,8 @@ enum {
     SERVERS = 8,     /* warps that load and store for the others */
     READY = 3,       /* tiles that are ready or have been walked, ... */
     RAW = READY + 2, /* ... as they are in memory; two more come */
+    QUAD = 4,        /* tokens that a box has apart from each other */
+    BOX = 128,       /* bytes of which its place is a multiple */
     SCHEDULERS = 4   /* of an SM, to which its warps are dealt */
 };
 
@@ -141,10 +143,17 @@ static int tile_bytes(const struct scan_spec *s, int columns)
     int dt = (int)dtype_bytes(s->use[SCAN_DT].dtype, 1), x = scan_has(s, SCAN_GATE) ? 2 : 1;
     int gate = x == 2 ? 0 : 2 * columns; /* one row of what is not there */
     int raw = TILE * (columns * (2 * x + dt) + 2 * 2 * TILED_STATES) + gate;
+    raw = (int)CEIL_DIV(raw, BOX) * BOX;
     int gap = 4 * (48 - columns * (TILE + 1) % 32); /* between d and d x: ScanWalkers::between */
     int ready = 2 * 4 * columns * (TILE + 1) + gap + 2 * 4 * TILE * TILED_STATES + 3 * 8;
     int relay = MAX(columns / TILED_COLUMNS % SCHEDULERS, 1) * (8 + 8 * WARP);
-    return (int)CEIL_DIV(RAW * raw + READY * ready + relay, 16) * 16;
+    return (int)CEIL_DIV(RAW * (raw + 8) + READY * ready + relay, BOX) * BOX;
+}
+
+/* Do tensor maps describe rows of whole tiles? A packed sequence begins at any row. */
+static bool has_tile_maps(const struct scan_spec *s, const struct target *t)
+{
+    return target_has(t, TARGET_TMA) && !scan_has(s, SCAN_STARTS);
 }
 
 /* The columns of a block of warps of three roles; 0: none can. */
@@ -171,10 +180,12 @@ static int tiled_columns(const struct scan_spec *s, const struct target *t)
     return best;
 }
 
-static void schedule_tiles(struct schedule *s, const struct scan_spec *of, int columns)
+static void schedule_tiles(struct schedule *s, const struct scan_spec *of, int columns,
+                           const struct target *t)
 {
     s->threads = WARP * (columns / TILED_COLUMNS + SERVERS + columns / TILED_COLUMNS % SCHEDULERS);
     s->tile.bm = columns;
+    s->tile.bn = has_tile_maps(of, t) ? QUAD : 0;
     s->tile.bk = TILE;
     s->tile.stages = RAW;
     s->shared_bytes = tile_bytes(of, columns);
@@ -207,6 +218,6 @@ void schedule_scan(struct schedule *s, const struct program *q, const struct pla
     const struct scan_spec *of = q->spec;
     int slice = slice_of(of, q, &opt->target), columns = tiled_columns(of, &opt->target);
     if (slice) schedule_chunks(s, of, slice, &opt->target);
-    else if (columns) schedule_tiles(s, of, columns);
+    else if (columns) schedule_tiles(s, of, columns, &opt->target);
     else schedule_steps(s, of, &opt->target);
 }

@@ -127,6 +127,13 @@ DEV void tma_store(const TensorMap *map, u32 from, int x, int y, int z)
                  : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
+DEV void tma_store(const TensorMap *map, u32 from, int x, int y, int z, int w)
+{
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+                 :
+                 : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z), "r"(w)
+                 : "memory");
+}
 // Adds fp32 elements to what is there, each at once; of subnormals zeros remain. It counts as a store.
 DEV void tma_add(const TensorMap *map, u32 from, int x, int y, int z)
 {

@@ -2,6 +2,7 @@
 // numbers that all of them make alike. Config is theirs.
 #pragma once
 #include "math.cuh"
+#include "ptx/tma.cuh"
 #include "recurrent/sequences.cuh"
 
 namespace coda {
@@ -9,6 +10,12 @@ namespace coda {
 // Elements from a sequence and from a row to the next.
 struct ScanStrides {
     i64 batch, time;
+};
+
+// By which ScanTiles loads whole tiles of rows, and stores y: of [columns, rows / 4, 4, batches], so that of
+// a tile each fourth row is adjacent to the first one. Rows behind the last four are in none.
+struct ScanMaps {
+    TensorMap x, dt, b, c, gate, y;
 };
 
 template <class Config> struct ScanTensors {
@@ -25,8 +32,9 @@ template <class Config> struct ScanTensors {
     T *y;
     typename Config::A *after;
     const ScanStrides &of_x, &of_dt, &of_b, &of_c, &of_gate, &of_y;
-    i32 sequences, rows;        // of each; packed, of all
-    const T *weights = nullptr; // ScanToken's w
+    i32 sequences, rows;            // of each; packed, of all
+    const T *weights = nullptr;     // ScanToken's w
+    const ScanMaps *maps = nullptr; // of ScanTiles, or none
 
     // log(1 + e^x); error 2e-7 + 4e-8 |x|. map::softplus would take a second reciprocal's time for less.
     DEV static float softplus(float x)

@@ -3,14 +3,14 @@
 // which stay in registers. Some make of a tile of tokens what all lanes of a column read, d and d x of each
 // column and token, from rows that come by copies that run ahead. Some finish what has been walked: they add
 // skip x, multiply by silu(gate), and store y. Three tiles are made, walked or finished at a time, so that no
-// warp waits for the latencies of another one.
+// warp waits for the latencies of another one. Where there are tensor maps, whole tiles come and go by them.
 //
 // Exponentials are a floor: 16 for a column and token, where a multiprocessor has 16 in a clock. They are
-// not what binds: 5120 columns and 8192 tokens take 311 us on an H200, where that floor is 166 us. Nearest
+// not what binds: 5120 columns and 8192 tokens take 297 us on an H200, where that floor is 166 us. Nearest
 // is what shared memory returns, 128 bytes in a clock, of which a warp that walks takes 768 for a token.
 //
 // Config: as scan_steps.cuh has it, of T of 16 bits, head_dim 1, each; i32 columns (of a block), tile (its
-// tokens).
+// tokens); bool maps: it has those of ScanMaps, and is not packed.
 #pragma once
 #include "map/silu.cuh"
 #include "port/tile.cuh"
@@ -184,8 +184,8 @@ template <class Config> struct ScanTiles : ScanWalkers<Config> {
     }
     // The thread's rows from `to` on, of a tile of which `count` exist, or all.
     template <bool whole>
-    DEV static void finish_rows(const Tensors &in, i32 count, const Raw &raw, const float (&skip)[four],
-                                const Ready &of, T *to)
+    DEV static void finish_rows(i32 count, const Raw &raw, const float (&skip)[four], const Ready &of, T *to,
+                                i64 time)
     {
         const i32 column = own_columns(), quad = own_quad();
         float y[four][four];
@@ -198,58 +198,121 @@ template <class Config> struct ScanTiles : ScanWalkers<Config> {
             for (i32 t = 0; t < four; t++) y[k][t] += other[t];
         }
 #pragma unroll
-        for (i32 t = 0; t < four; t++, to += in.of_y.time) {
+        for (i32 t = 0; t < four; t++, to += time) {
             float v[four] = {y[0][t], y[1][t], y[2][t], y[3][t]};
             if (whole || four * quad + t < count) finish_row(raw, t * quads + quad, column, skip, v, to);
         }
     }
 
     // Of the thread's columns.
-    DEV static void load_own(float (&v)[four], const float *of, const Place &at)
+    template <bool given> DEV static void load_own(float (&v)[four], const float *of, const Place &at)
     {
 #pragma unroll
         for (i32 k = 0; k < four; k++)
-            v[k] = own_columns() + k < at.count ? of[at.first + own_columns() + k] : 0.0f;
+            v[k] = given && own_columns() + k < at.count ? of[at.first + own_columns() + k] : 0.0f;
+    }
+
+    // By tensor maps of [columns, rows / 4, 4, batches] one thread asks for a whole tile.
+    static constexpr bool gated = Config::gate && Config::y;
+    static constexpr u32 tile_bytes =
+        tile * (columns * (sizeof(T) * (gated ? 2 : 1) + sizeof(D)) + 2 * states * sizeof(T));
+    DEV static void ask(const Tensors &in, const Place &at, i32 row, const u64 &bar, Raw &to)
+    {
+        const ScanMaps &maps = *in.maps;
+        const u32 full = ptx::shared_address(&bar);
+        const auto load = [&](const void *box, const TensorMap &map, i32 column) {
+            ptx::tma_load(ptx::shared_address(box), &map, full, column, row / four, 0, at.batch);
+        };
+        ptx::mbarrier_arrive_expect(full, tile_bytes);
+        load(to.dt, maps.dt, at.first);
+        load(to.x, maps.x, at.first);
+        load(to.b, maps.b, at.group * states);
+        load(to.c, maps.c, at.group * states);
+        if constexpr (gated) load(to.gate, maps.gate, at.first);
+    }
+    // Where there are no maps, and of the last tile, which is not whole, all threads bring rows.
+    DEV static void bring_rest(const Tensors &in, const Place &at, i32 row, i32 end, Raw &to)
+    {
+        Cursor from = begin(in, at, row);
+        bring_tile(in, at, end - row, from, to);
+    }
+    DEV static void ask_tile(const Tensors &in, const Place &at, i32 row, i32 end, i32 stage, Shared &shared)
+    {
+        if (end - row < tile) bring_rest(in, at, row, end, shared.raw[stage]);
+        else if (server() == 0) ask(in, at, row, shared.arrived[stage], shared.raw[stage]);
     }
 
     // Tile i is made where tile i - depth has been finished, while two more come.
     DEV static void make(const Tensors &in, const Place &at, i32 first, i32 end, Shared &shared)
     {
-        float bias[four] = {};
-        if constexpr (Config::bias) load_own(bias, in.bias, at);
+        float bias[four];
+        load_own<Config::bias>(bias, in.bias, at);
         Cursor from = begin(in, at, first);
 #pragma unroll
-        for (i32 i = 0; i < 2; i++) bring_tile(in, at, end - first - i * tile, from, shared.raw[i]);
+        for (i32 i = 0; i < 2; i++) {
+            if constexpr (Config::maps) ask_tile(in, at, first + i * tile, end, i, shared);
+            else bring_tile(in, at, end - first - i * tile, from, shared.raw[i]);
+        }
         Slot now;
+        i32 stage = 0, next = 2;
+        u32 parity = 0;
 #pragma unroll 1
         for (i32 i = 0, row = first; row < end; i++, row += tile, now.next()) {
             if (i >= depth) Base::wait(shared.finished[now.at], now.parity ^ 1);
-            ptx::copy_async_wait<1>();
-            ptx::named_barrier(1, serving);
-            bring_tile(in, at, end - row - 2 * tile, from, shared.raw[(i + 2) % stages]);
-            const Raw &raw = shared.raw[i % stages];
+            if constexpr (Config::maps) ask_tile(in, at, row + 2 * tile, end, next, shared);
+            if (Config::maps && end - row >= tile) {
+                Base::wait(shared.arrived[stage], parity);
+            } else {
+                ptx::copy_async_wait<!Config::maps>();
+                ptx::named_barrier(1, serving);
+            }
+            if constexpr (!Config::maps) bring_tile(in, at, end - row - 2 * tile, from, shared.raw[next]);
+            const Raw &raw = shared.raw[stage];
             Ready &ready = shared.ready[now.at];
             make_columns(raw, bias, ready);
             make_states(raw.b, ready.b);
             make_states(raw.c, ready.c);
             Base::arrive(shared.made[now.at]);
+            next = next + 1 == stages ? 0 : next + 1;
+            stage = stage + 1 == stages ? 0 : stage + 1;
+            if (stage == 0) parity ^= 1;
         }
     }
+    DEV static void store_box(const Tensors &in, const Place &at, i32 row, const Raw &raw)
+    {
+        ptx::fence_async_shared();
+        ptx::named_barrier(2, serving);
+        if (server() != 0) return;
+        ptx::tma_store(&in.maps->y, ptx::shared_address(raw.x), at.first, row / four, 0, at.batch);
+        ptx::tma_store_commit();
+        ptx::tma_store_wait_read<0>();
+    }
+    // By maps y of a whole tile goes to where its x was, and from there.
     DEV static void finish(const Tensors &in, const Place &at, i32 first, i32 end, Shared &shared)
     {
-        float skip[four] = {};
-        if constexpr (Config::skip) load_own(skip, in.skip, at);
-        T *to = at.y + (Config::y ? (first + four * own_quad()) * in.of_y.time + own_columns() : 0);
+        float skip[four];
+        load_own<Config::skip>(skip, in.skip, at);
         const bool has = Config::y && own_quad() < quads && own_columns() < at.count;
+        const bool boxes = Config::maps && Config::y && at.count == columns;
         Slot now;
+        i32 stage = 0;
 #pragma unroll 1
-        for (i32 i = 0, row = first; row < end; i++, row += tile, now.next()) {
-            const Raw &raw = shared.raw[i % stages];
+        for (i32 row = first; row < end; row += tile, now.next()) {
+            Raw &raw = shared.raw[stage];
             const Ready &ready = shared.ready[now.at];
+            stage = stage + 1 == stages ? 0 : stage + 1;
+            T *to = at.y + (Config::y ? (row + four * own_quad()) * in.of_y.time + own_columns() : 0);
             Base::wait(shared.walked[now.at], now.parity);
-            if (has && end - row >= tile) finish_rows<true>(in, tile, raw, skip, ready, to);
-            else if (has) finish_rows<false>(in, end - row, raw, skip, ready, to);
-            to += tile * in.of_y.time;
+            if (boxes && end - row >= tile) {
+                if (has)
+                    finish_rows<true>(tile, raw, skip, ready, &raw.x[own_quad()][own_columns()],
+                                      quads * columns);
+                store_box(in, at, row, raw);
+            } else if (!Config::maps && has && end - row >= tile) {
+                finish_rows<true>(tile, raw, skip, ready, to, in.of_y.time);
+            } else if (has) {
+                finish_rows<false>(end - row, raw, skip, ready, to, in.of_y.time);
+            }
             Base::arrive(shared.finished[now.at]);
         }
     }
@@ -275,6 +338,10 @@ template <class Config> struct ScanTiles : ScanWalkers<Config> {
             ptx::mbarrier_init(ptx::shared_address(&shared.made[threadIdx.x]), servers);
             ptx::mbarrier_init(ptx::shared_address(&shared.walked[threadIdx.x]), walkers);
             ptx::mbarrier_init(ptx::shared_address(&shared.finished[threadIdx.x]), servers);
+        }
+        if (Config::maps && threadIdx.x < stages) {
+            ptx::mbarrier_init(ptx::shared_address(&shared.arrived[threadIdx.x]), 1);
+            ptx::mbarrier_fence_init();
         }
         if (threadIdx.x < Base::uneven)
             ptx::mbarrier_init(ptx::shared_address(&shared.passed[threadIdx.x]), 1);

@@ -38,11 +38,13 @@ template <class Config> struct ScanWalkers {
         return {behind < servers ? MAKE : FINISH, behind % servers};
     }
 
-    // Rows as they are in memory, but first each fourth one from the first on, and so on.
-    struct Raw {
-        T x[tile][columns], gate[Config::gate ? tile : 1][columns];
+    // Rows as they are in memory, but first each fourth one from the first on, and so on. Boxes of tensor
+    // maps begin at multiples of 128 bytes.
+    struct alignas(128) Raw {
+        T x[tile][columns];
         D dt[tile][columns];
         T b[tile][states], c[tile][states];
+        T gate[Config::gate ? tile : 1][columns];
     };
     // Of four columns, four tokens of each together; fours of columns begin on different banks.
     typedef float Columns[quads * four * four + four];
@@ -56,9 +58,10 @@ template <class Config> struct ScanWalkers {
         Columns add[fours]; // d x, likewise
         alignas(16) States b, c;
     };
-    struct alignas(16) Shared {
-        Ready ready[depth];
+    struct alignas(128) Shared {
         Raw raw[stages];
+        Ready ready[depth];
+        u64 arrived[stages]; // boxes
         u64 made[depth], walked[depth], finished[depth];
         u64 passed[uneven ? uneven : 1]; // states of columns that two warps walk
         float relay[uneven ? uneven : 1][32][own];
@@ -72,6 +75,11 @@ template <class Config> struct ScanWalkers {
         {
             at = at + 1 == depth ? 0 : at + 1;
             if (at == 0) parity ^= 1;
+        }
+        DEV void next(i32 n)
+        {
+            at += n;
+            if (at >= depth) at -= depth, parity ^= 1;
         }
     };
     DEV static void wait(const u64 &bar, u32 parity)
@@ -99,6 +107,7 @@ template <class Config> struct ScanWalkers {
     struct Part {
         Columns &step, &add;
         const States &b, &c;
+        float *left; // where the lane leaves parts of y for those who finish
     };
     // What four tokens need; of b and c two of them together.
     struct Quad {
@@ -157,11 +166,9 @@ template <class Config> struct ScanWalkers {
     // odd numbers of states over d, the others over d x.
     DEV static void leave_turn(float (&v)[lanes], i32 turn, const Part &part)
     {
-        const i32 q = of_states();
-        Columns &to = q % 2 ? part.step : part.add;
         add_up<0>(v);
         const float two[2] = {v[0], v[1]};
-        port::store_piece(&to[(2 * turn + q / 4) * four * four + of_column() * four + q / 2 % 2 * 2], two);
+        port::store_piece(part.left + 2 * turn * four * four, two);
     }
     // While the sums of a turn are added, the next one is walked. take() comes when all but states is there,
     // pass() when these are done.
@@ -214,22 +221,28 @@ template <class Config> struct ScanWalkers {
         port::load_tail(of.a, in.a + (i64)(at.first + min(k, at.count - 1)) * states + own * q, 1, own);
 #pragma unroll
         for (i32 i = 0; i < own; i++) of.a[i] *= math::LOG2_E;
+        // Of two warps each walks every other tile.
+        const i32 every = pair >= 0 ? 2 : 1;
+        float *const relay = shared.relay[max(pair, 0)][lane()];
+        // Floats from where a Ready begins to where the lane leaves its parts of y.
+        const Ready &one = shared.ready[0];
+        const i32 leaves = (i32)((q % 2 ? one.step[w] : one.add[w]) - one.step[0]) +
+                           (q / 4 * four + of_column()) * four + q / 2 % 2 * 2;
         Slot now;
-        i32 i = 0;
+        if (turn) now.next();
 #pragma unroll 1
-        for (i32 row = first; row < end; i++, row += tile, now.next()) {
+        for (i32 row = first + turn * tile; row < end; row += every * tile, now.next(every)) {
             const i32 count = min(tile, end - row);
             Ready &ready = shared.ready[now.at];
-            const Part part = {ready.step[w], ready.add[w], ready.b, ready.c};
-            if (pair >= 0 && i % 2 != turn) continue;
+            const Part part = {ready.step[w], ready.add[w], ready.b, ready.c, ready.step[0] + leaves};
             const auto take = [&] {
-                if (pair < 0 || i == 0) return;
-                wait(shared.passed[pair], (i - 1) % 2);
-                port::load_tail(of.s, shared.relay[pair][lane()], 1, own);
+                if (pair < 0 || row == first) return;
+                wait(shared.passed[pair], turn ^ 1);
+                port::load_tail(of.s, relay, 1, own);
             };
             const auto pass = [&] {
                 if (pair < 0) return;
-                port::store_tail(shared.relay[pair][lane()], of.s, 1, own);
+                port::store_tail(relay, of.s, 1, own);
                 arrive(shared.passed[pair]);
             };
             wait(shared.made[now.at], now.parity);
@@ -246,7 +259,8 @@ template <class Config> struct ScanWalkers {
             }
             arrive(shared.walked[now.at]);
         }
-        const bool last = pair < 0 || (i > 0 ? (i - 1) % 2 : 0) == turn;
+        const i32 tiles = (end - first + tile - 1) / tile;
+        const bool last = pair < 0 || (tiles > 0 ? (tiles - 1) % 2 : 0) == turn;
         if (Config::after && there && last) port::store_tail(in.after + element, of.s, 1, own);
     }
 };

@@ -65,6 +65,11 @@ DEV void tma_store(const TensorMap *map, u32 from, int x, int y, int z)
     const int at[] = {x, y, z};
     emu_tensor_store(map, from, 3, at);
 }
+DEV void tma_store(const TensorMap *map, u32 from, int x, int y, int z, int w)
+{
+    const int at[] = {x, y, z, w};
+    emu_tensor_store(map, from, 4, at);
+}
 DEV void tma_add(const TensorMap *map, u32 from, int x, int y, int z)
 {
     const int at[] = {x, y, z};

@@ -209,6 +209,29 @@ END_TEST
 
 /* ---- Kernels ---- */
 
+/* Whole tiles come and go by maps of six tensors, unless sequences are packed or the target has none. */
+START_TEST(tiles_have_maps)
+{
+    static const struct {
+        const char *name, *arch;
+        int maps;
+    } want[] = {
+        {"mamba in tiles", "sm_90a", 6}, {"packed tiles", "sm_90a", 0}, {"mamba in tiles", "sm_80", 0}};
+    const struct scan_case *c = scan_cases;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    int maps = 0;
+    while (strcmp(c->name, want[_i].name) != 0) c++;
+    graph *g = scan_graph(c);
+    opt.device = CODA_DEVICE_NONE, opt.arch = want[_i].arch, opt.flags = CODA_PLAN_ONLY;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    for (int i = 0; i < p->plan.programs; i++) maps += p->program[i].emitted.maps;
+    ck_assert_int_eq(maps, want[_i].maps);
+    coda_plan_free(p);
+    graph_free(g);
+}
+END_TEST
+
 /* Nothing spills, and ptxas has nothing to say. */
 START_TEST(compiles)
 {
@@ -225,4 +248,4 @@ END_TEST
 TESTS(scan, SOME(evaluates, scan_case_count), SOME(runs_on_the_host, 2 * scan_case_count),
       ONE(runs_drawn_ones_on_the_host), EACH(runs_leave_the_bits_of_one, scan_cut_case_count),
       EACH(refuses, ARRAY_SIZE(mistakes)), ONE(has_no_gradient), EACH(launches, ARRAY_SIZE(plans)),
-      CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, 4 * scan_case_count));
+      EACH(tiles_have_maps, 3), CASE("nvrtc"), TAG("nvrtc"), EACH(compiles, 4 * scan_case_count));
