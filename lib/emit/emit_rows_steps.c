@@ -113,6 +113,16 @@ static bool divides_by(const struct emitter *e, int i, int v)
     return divides && e->w->live[i] && !step_is_of_row(s) && s->in[0] >= 0 && s->in[1] == v;
 }
 
+/* The row's value by which step i, of columns, divides a load that is an array: its quotients are, too. None:
+ * -1. */
+static int divisor_of_piece(const struct emitter *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    int by = s->kind == STEP_MAP && s->nin > 1 ? s->in[1] : IMMEDIATE;
+    if (by < 0 || !step_is_of_row(&e->p->step[by]) || !divides_by(e, i, by) || e->w->width == 1) return -1;
+    return e->p->step[s->in[0]].kind == STEP_LOAD && has_piece(e, s->in[0]) ? by : -1;
+}
+
 static void print_divisor(struct emitter *e, int v)
 {
     for (int i = v + 1; i < e->p->steps; i++)
@@ -126,6 +136,10 @@ static void print_map(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
     int by = s->nin > 1 ? s->in[1] : IMMEDIATE;
+    if (divisor_of_piece(e, i) >= 0) {
+        rows_line(e, "const float v%d = d%d[j];", i, i);
+        return;
+    }
     if (by >= 0 && step_is_of_row(&e->p->step[by]) && divides_by(e, i, by)) {
         rows_line(e, "const float v%d = q%d.of(v%d);", i, by, s->in[0]);
         return;
@@ -326,6 +340,14 @@ static bool was_read(const struct emitter *e, int i, int phase)
     return false;
 }
 
+/* What is divided has few instructions for an element: the words of its load count. */
+static const char *load_word(const struct emitter *e, int load)
+{
+    for (int i = 0; i < e->p->steps; i++)
+        if (divisor_of_piece(e, i) >= 0 && e->p->step[i].in[0] == load) return "words";
+    return "piece";
+}
+
 static void read_piece(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
@@ -340,7 +362,8 @@ static void read_piece(struct emitter *e, int i)
     else if (s->port == e->summed)
         rows_line(e, "summed.receive(0);"), rows_line(e, "summed.load(%s, 0);", x.s);
     else if (e->w->early[i]) rows_line(e, "early%d[i].read(%s);", i, x.s);
-    else if (e->w->packed[s->port]) rows_line(e, "%sport::load_piece(%s, p%d + c);", guard.s, x.s, s->port);
+    else if (e->w->packed[s->port])
+        rows_line(e, "%sport::load_%s(%s, p%d + c);", guard.s, load_word(e, i), x.s, s->port);
     else rows_line(e, "%s%s[0] = %s;", guard.s, x.s, element(e, s->port).s);
 }
 
@@ -378,6 +401,12 @@ static void read_pieces(struct emitter *e, int phase)
         if (e->needed[i] && e->p->step[i].kind == STEP_LOAD && e->p->step[i].port == e->summed &&
             !was_read(e, i, phase))
             read_piece(e, i);
+    for (int i = 0; i < e->p->steps; i++) {
+        int by = e->needed[i] ? divisor_of_piece(e, i) : -1;
+        if (by < 0) continue;
+        rows_line(e, "float d%d[%d];", i, e->w->width);
+        rows_line(e, "q%d.of(d%d, %s);", by, i, rows_load(e, e->p->step[i].in[0]).s);
+    }
 }
 
 static void print_column_step(struct emitter *e, int i)

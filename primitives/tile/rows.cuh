@@ -49,6 +49,20 @@ struct Quotient {
             return fmaf(fmaf(-y, q, x), reciprocal, q);
         return x / y;
     }
+    // Of neighbours: one branch for all of them.
+    template <int n> DEV void of(float (&to)[n], const float (&x)[n]) const
+    {
+        bool all = usual;
+#pragma unroll
+        for (int i = 0; i < n; i++) {
+            const float q = x[i] * reciprocal;
+            all &= fabsf(q) >= 0x1p-40f, all &= fabsf(q) <= 0x1p60f;
+            to[i] = fmaf(fmaf(-y, q, x[i]), reciprocal, q);
+        }
+        if (all) return;
+#pragma unroll
+        for (int i = 0; i < n; i++) to[i] = x[i] / y;
+    }
 };
 
 // The row of a table that an id names, -1 if there is none; NaN names none.

@@ -245,13 +245,21 @@ static int try_narrow(void)
     return gpu_case(!bad, "conversions of 8 bits", "%d differ", bad);
 }
 
-/* A row's quotients are those of `/`, bit for bit: numbers of all sizes, divisors whose mantissa is all ones
- * or nearly, numerators of 16 bits. */
+/* Of NaN the bits are any. */
+static bool is_quotient(uint32_t bits, float x, float y)
+{
+    float want = x / y;
+    return isnan(want) ? (bits & 0x7fffffff) > 0x7f800000 : memcmp(&want, &bits, 4) == 0;
+}
+
+/* A row's quotients are those of `/`, bit for bit, one by one and eight at a time: numbers of all sizes,
+ * divisors whose mantissa is all ones or nearly, numerators of 16 bits; eights of usual numbers, and with one
+ * that is not. */
 static int try_quotients(void)
 {
     enum { COUNT = 1 << 18 };
     static float in[COUNT];
-    static uint32_t out[COUNT];
+    static uint32_t out[2 * COUNT];
     struct random r = {random_seed()};
     int bad = 0;
     for (int c = 0; c < COUNT; c++) {
@@ -259,18 +267,19 @@ static int try_quotients(void)
         if (c % 8 == 1) u = (u & 0xff800000) | ones;
         if (c % 8 == 2) u &= 0xffff0000;
         memcpy(&in[c], &u, 4);
-        if (c % 8 > 2) in[c] = (float)ldexp(random_normal(&r), (int)random_below(&r, 60) - 30);
+        if (c % 8 > 2 || c / 16 % 2) in[c] = (float)ldexp(random_normal(&r), (int)random_below(&r, 60) - 30);
     }
     bool ran = run("#include \"tile/rows.cuh\"\nusing namespace coda;\n" PARAMS
-                   "    const rows::Quotient by(p.in[i ^ 1]);\n"
-                   "    ((u32 *)p.out)[i] = float_bits(by.of(p.in[i]));\n}\n",
-                   COUNT, 256, in, COUNT, (float *)out, COUNT);
-    for (int c = 0; ran && c < COUNT; c++) {
-        float want = in[c] / in[c ^ 1];
-        bad += isnan(want) ? (out[c] & 0x7fffffff) <= 0x7f800000 : memcmp(&want, &out[c], 4) != 0;
-    }
+                   "    const rows::Quotient by(p.in[i ^ 1]), of(p.in[i / 8 * 8 ^ 8]);\n"
+                   "    float x[8], y[8];\n    for (int k = 0; k < 8; k++) x[k] = p.in[i / 8 * 8 + k];\n"
+                   "    of.of(y, x);\n    ((u32 *)p.out)[2 * i] = float_bits(by.of(p.in[i]));\n"
+                   "    ((u32 *)p.out)[2 * i + 1] = float_bits(y[i % 8]);\n}\n",
+                   COUNT, 256, in, COUNT, (float *)out, 2 * COUNT);
+    for (int c = 0; ran && c < COUNT; c++)
+        bad += !is_quotient(out[2 * c], in[c], in[c ^ 1]) +
+               !is_quotient(out[2 * c + 1], in[c], in[c / 8 * 8 ^ 8]);
     if (!ran) return gpu_case(false, "quotients", "%s", err);
-    return gpu_case(!bad, "quotients", "%d of %d differ", bad, COUNT);
+    return gpu_case(!bad, "quotients", "%d of %d differ", bad, 2 * COUNT);
 }
 
 int gpu_primitives(void);
