@@ -11,7 +11,8 @@
 //     folds     the scale has few bits, too: the product with it is exact in 16 bits
 //     promotes  the sums of a group are multiplied by its scale and added to those of all groups; of less
 //               than 128 k product by product (mixed_groups.cuh), of many rows in place (mixed_in_place.cuh)
-//     splits    a weight with a minimum becomes two of bf16, its upper 16 bits and what these leave
+//     splits    a weight with a minimum becomes two of bf16: its upper 16 bits and what these leave; or, with
+//               less to do for 4 bits and scales of two levels, two linear functions of its code
 #pragma once
 
 #include "tile/packed_rows.cuh"
@@ -97,6 +98,13 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
     template <bool powers = false>
     DEV static u32 integer_pair(u32 word, int k, int q, u32 upper, u32 below, u32 by = 0)
     {
+        const u32 x = counted_pair(word, k, q, upper);
+        if constexpr (powers) return ptx::multiply_add_pairs<bf16>(x, by, below);
+        else return ptx::subtract_pairs<Element>(x, below);
+    }
+    // The same with 128, or 1024, from which it counts.
+    DEV static u32 counted_pair(u32 word, int k, int q, u32 upper)
+    {
         constexpr int n = W::bits & 3;
         u32 x = word >> 8 * (q % 2);
         if constexpr (n > 0) {
@@ -106,9 +114,7 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
         }
         constexpr u32 bits = n ? 0x003f003f : 0x000f000f;
         constexpr u32 from = is_bf16 ? 0x43004300 : 0x64006400; // 128, 1024, whose ulps are 1
-        x = ptx::bits_and_more<bits, from>(x);
-        if constexpr (powers) return ptx::multiply_add_pairs<bf16>(x, by, below);
-        else return ptx::subtract_pairs<Element>(x, below);
+        return ptx::bits_and_more<bits, from>(x);
     }
     // `word` is turned to the left by 4 already where the pair is the second or the fourth one; which one of
     // four it is, 2 (q % 2) + pair_half(), only the lane knows.
@@ -157,8 +163,117 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
         return pack2<Element>(z, z);
     }
 
+    // ---- Of two parts ----
+
+    // What a code of a lane's two rows is multiplied by, and what is added to it then, of each group of a
+    // batch: codes count from 128. Of two levels the four lanes that have two rows make them of a group each.
+    struct Splitting {
+        float by[groups][2], more[groups][2];
+    };
+    DEV Splitting splitting(int k) const
+    {
+        Splitting to;
+        if constexpr (W::two_levels) {
+            static_assert(W::group == 32);
+            const auto place = W::LevelPlace::of(lane_row(), k % W::step / 128, threadIdx.x % 4);
+            const auto words = place.words(record(k));
+            const Level<W> level = Level<W>::of(place, words);
+            const Pair d = unpack2<f16>(words.d), m = unpack2<f16>(words.m);
+            const float by[2] = {W::LevelPlace::unit * d.a * level.scale[0].a,
+                                 W::LevelPlace::unit * d.b * level.scale[0].b};
+            const float more[2] = {fmaf(-128, by[0], m.a * level.minimum.a),
+                                   fmaf(-128, by[1], m.b * level.minimum.b)};
+#pragma unroll
+            for (int i = 0; i < 2 * groups; i++) {
+                const int from = threadIdx.x % 32 / 4 * 4 + k % 128 / 32 + i / 2;
+                to.by[i / 2][i % 2] = __shfl_sync(~0u, by[i % 2], from);
+                to.more[i / 2][i % 2] = __shfl_sync(~0u, more[i % 2], from);
+            }
+        } else
+#pragma unroll
+            for (int i = 0; i < 2 * groups; i++) {
+                const typename W::Scale s = scale(k + i / 2 * W::group, i % 2);
+                to.by[i / 2][i % 2] = s.s, to.more[i / 2][i % 2] = fmaf(-128, s.s, s.m);
+            }
+        return to;
+    }
+    // Of two levels and 4 bits both parts are linear in the code, less 8: its scale and what is added are
+    // rounded to multiples of a power of two, of which no weight of the group has more than 256, so that the
+    // first part is exact in bf16, and the second has what these leave. Together they are off by 2e-5 of the
+    // weights' rms at most.
+    static constexpr bool linear = splits && W::two_levels && codes_of == Codes::int4;
+    static constexpr float code_unit = 0x1p6f; // as unshifted_pair() has codes of bf16
+    // Scale and sum of the upper part in the lower halves, of the lower one in the upper halves.
+    struct Linear {
+        u32 scale, sum;
+        DEV static Linear of(float s, float m)
+        {
+            constexpr float most = 256.0f / 251; // what rounding adds to 251 units is less than five
+            const float sum = fmaf(8, s, m), size = fmaf(8 * most, fabsf(s), most * fabsf(sum));
+            // 1.5 * 2^23 units, 2^-7 of what is at most twice as much as the size.
+            const float round = bits_float((float_bits(size) & 0x7f800000) + 0x08400000);
+            const float s1 = (s + round) - round, m1 = (sum + round) - round;
+            return {pack2<bf16>(code_unit * s1, code_unit * (s - s1)), pack2<bf16>(m1, sum - m1)};
+        }
+    };
+    DEV void decode_linear(Fragments &to, int k) const
+    {
+        const auto place = W::LevelPlace::of(lane_row(), k % W::step / 128, threadIdx.x % 4);
+        const auto levels = place.words(record(k));
+        const Level<W> level = Level<W>::of(place, levels);
+        const Pair d = unpack2<f16>(levels.d), m = unpack2<f16>(levels.m);
+        constexpr float unit = W::LevelPlace::unit;
+        constexpr u32 eight = 0xbe00be00; // less 8
+        const Linear own[2] = {Linear::of(unit * d.a * level.scale[0].a, m.a * level.minimum.a),
+                               Linear::of(unit * d.b * level.scale[0].b, m.b * level.minimum.b)};
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            u32 word[2][words];
+#pragma unroll
+            for (int last = 0; last < 2; last++) load<false>(word[last], k, half, last);
+#pragma unroll
+            for (int g = 0; g < groups; g++) {
+                const int from = threadIdx.x % 32 / 4 * 4 + k % 128 / 32 + g;
+                const u32 scale = __shfl_sync(~0u, own[half].scale, from),
+                          sum = __shfl_sync(~0u, own[half].sum, from);
+                const u32 by[2] = {ptx::pick_bytes<0x1010>(scale, 0), ptx::pick_bytes<0x3232>(scale, 0)},
+                          sums[2] = {ptx::pick_bytes<0x1010>(sum, 0), ptx::pick_bytes<0x3232>(sum, 0)};
+#pragma unroll
+                for (int i = 0; i < 2 * each; i++) {
+                    const int q = g * each + i / 2, last = i % 2;
+                    const u32 x = unshifted_pair(word[last][q / 2], q, eight);
+#pragma unroll
+                    for (int part = 0; part < parts; part++)
+                        to[part][q][half + 2 * last] = ptx::multiply_add_pairs<bf16>(x, by[part], sums[part]);
+                }
+            }
+        }
+    }
+    DEV void decode_parts(Fragments &to, int k) const
+    {
+        const Splitting s = splitting(k);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            u32 word[2][words], high[2] = {};
+#pragma unroll
+            for (int last = 0; last < 2; last++) {
+                load<true>(word[last], k, half, last);
+                if constexpr ((W::bits & 3) != 0) high[last] = upper(k, half, last);
+            }
+#pragma unroll
+            for (int i = 0; i < 2 * products; i++) {
+                const int q = i / 2, last = i % 2, g = q / each;
+                const Pair code = unpack2<Element>(counted_pair(word[last][q / 2], k, q, high[last]));
+                const u32 a = float_bits(fmaf(code.a, s.by[g][half], s.more[g][half])),
+                          b = float_bits(fmaf(code.b, s.by[g][half], s.more[g][half]));
+                to[0][q][half + 2 * last] = ptx::pick_bytes<0x7632>(a, b);
+                to[parts - 1][q][half + 2 * last] = pack2<bf16>(rest(a), rest(b));
+            }
+        }
+    }
+
     // The batch that begins at k of the slot; times the scales' powers of two, if these are asked for.
-    template <bool powers = false> DEV void decode(Fragments &to, int k) const
+    template <bool powers> DEV void decode_codes(Fragments &to, int k) const
     {
         constexpr bool masks = unshifted && !powers;
 #pragma unroll
@@ -189,6 +304,12 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
                 }
             }
         }
+    }
+    template <bool powers = false> DEV void decode(Fragments &to, int k) const
+    {
+        if constexpr (linear) decode_linear(to, k);
+        else if constexpr (splits) decode_parts(to, k);
+        else decode_codes<powers>(to, k);
     }
     // ---- Of int4, with a scale for each slot: a lane's words of the whole slot ----
 
@@ -235,19 +356,10 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
     DEV static void finish(Fragments &to, int q, int i, u32 x, const typename W::Scale &s)
     {
         if constexpr (folds) to[0][q][i] = ptx::multiply_pairs<Element>(x, pack2<Element>(s.s, s.s));
-        else if constexpr (splits) {
-            const Pair code = unpack2<Element>(x);
-            const u32 a = float_bits(weight(code.a, s)), b = float_bits(weight(code.b, s));
-            to[0][q][i] = ptx::pick_bytes<0x7632>(a, b);
-            to[parts - 1][q][i] = pack2<bf16>(rest(a), rest(b));
-        } else to[0][q][i] = x;
+        else to[0][q][i] = x;
     }
     // What its upper 16 bits, a number of bf16, leave of a number.
     DEV static float rest(u32 x) { return bits_float(x) - bits_float(x & 0xffff0000); }
-    DEV static float weight(float code, const typename W::Scale &s)
-    {
-        return zeros == Zeros::minimum ? fmaf(code, s.s, s.m) : code * s.s;
-    }
     // ---- Product by product ----
 
     // What a lane loads of each row at one time: 16 bytes, since of shorter pieces those of every second row

@@ -78,6 +78,7 @@ template <class Config, class Epilogue> struct StreamMma {
     static constexpr bool across = Columns::apart && Columns::step == 1,
                           by_turns = packed && Columns::step == 2;
     static_assert((most_rows == 8 || most_rows == 16) && (runs == 4 || runs == 8));
+    static_assert(Config::suppliers == 1 || Config::right_stages > 1); // those that take turns fill several
 
     using Right = typename Fragments::template Right<octets, run>;
     using Lane = typename Fragments::template Lane<run>;

@@ -229,7 +229,10 @@ int gpu_stream(void)
         if (is_taken(i)) failed += try_codes(i % 2 ? CODA_F16 : CODA_BF16, types[i / 2]);
     for (int i = 0; i < ARRAY_SIZE(pairs); i++)
         if (is_taken(i)) failed += try_pairs(i);
-    static const struct packed_sizes many[] = {{13, 528, 1280, 0, CODA_BF16}, {16, 80, 264, 3, CODA_F16}};
+    /* In the last one blocks have ten tiles or eleven, of four SMs and of an H200's. */
+    const struct packed_sizes many[] = {{13, 528, 1280, 0, CODA_BF16},
+                                        {16, 80, 264, 3, CODA_F16},
+                                        {16, emulated ? 672 : 22016, 1024, 0, CODA_BF16}};
     for (int i = 0; i < ARRAY_SIZE(many); i++) failed += try_packed("q4_k", &many[i]);
     return failed + try_digits() + try_all_packed(&device);
 }
