@@ -3,6 +3,7 @@
 #pragma once
 #include "attention/inboxes.cuh"
 #include "attention/merge.cuh"
+#include "attention/narrow.cuh"
 #include "attention/packed.cuh"
 #include "attention/pages.cuh"
 #include "attention/score.cuh"
