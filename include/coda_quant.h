@@ -214,10 +214,9 @@ CODA_API coda_status coda_quantize_weight(const coda_pack_format *format, coda_d
  * coda_matmul and coda_matmul_kn read it as w, and coda_embedding as its table, themselves or views of it:
  * whole matrices, ranges of rows or columns, transposes. Kernels decode what they multiply; nothing stores
  * the weights as t, in a run or in coda_prepare, and no constant folds into them. Products take the values
- * exactly, whatever t is, but for those of minima beside many rows of bf16, which they take as two numbers of
- * bf16, 2e-5 of their rms at most away; rows of an embedding are rounded to t. coda_compile refuses any other
- * use, with the names of both. coda_grad has the gradients of what is multiplied, not the weight's own.
- * CODA_E_INVALID, of the graph: a format that is refused, dims that do not fit.
+ * exactly, whatever t is; rows of an embedding are rounded to t. coda_compile refuses any other use, with the
+ * names of both. coda_grad has the gradients of what is multiplied, not the weight's own. CODA_E_INVALID, of
+ * the graph: a format that is refused, dims that do not fit.
  *
  * A factor of rows, or of all, may be a coda_mul before the product, too: coda_mul(g, w, s), s [N, 1] or [1].
  * It comes behind it. So it does for a plain weight of 8 bits, whose numbers coda_mul takes.

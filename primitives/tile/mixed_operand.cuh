@@ -11,8 +11,7 @@
 //     folds     the scale has few bits, too: the product with it is exact in 16 bits
 //     promotes  the sums of a group are multiplied by its scale and added to those of all groups; of less
 //               than 128 k product by product (mixed_groups.cuh), of many rows in place (mixed_in_place.cuh)
-//     splits    a weight with a minimum becomes two of bf16: its upper 16 bits and what these leave; or, with
-//               less to do for 4 bits and scales of two levels, two linear functions of its code
+//     splits    a weight with a minimum becomes two of bf16: its upper 16 bits and what these leave
 #pragma once
 
 #include "tile/packed_rows.cuh"
@@ -197,58 +196,6 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
             }
         return to;
     }
-    // Of two levels and 4 bits both parts are linear in the code, less 8: its scale and what is added are
-    // rounded to multiples of a power of two, of which no weight of the group has more than 256, so that the
-    // first part is exact in bf16, and the second has what these leave. Together they are off by 2e-5 of the
-    // weights' rms at most.
-    static constexpr bool linear = splits && W::two_levels && codes_of == Codes::int4;
-    static constexpr float code_unit = 0x1p6f; // as unshifted_pair() has codes of bf16
-    // Scale and sum of the upper part in the lower halves, of the lower one in the upper halves.
-    struct Linear {
-        u32 scale, sum;
-        DEV static Linear of(float s, float m)
-        {
-            constexpr float most = 256.0f / 251; // what rounding adds to 251 units is less than five
-            const float sum = fmaf(8, s, m), size = fmaf(8 * most, fabsf(s), most * fabsf(sum));
-            // 1.5 * 2^23 units, 2^-7 of what is at most twice as much as the size.
-            const float round = bits_float((float_bits(size) & 0x7f800000) + 0x08400000);
-            const float s1 = (s + round) - round, m1 = (sum + round) - round;
-            return {pack2<bf16>(code_unit * s1, code_unit * (s - s1)), pack2<bf16>(m1, sum - m1)};
-        }
-    };
-    DEV void decode_linear(Fragments &to, int k) const
-    {
-        const auto place = W::LevelPlace::of(lane_row(), k % W::step / 128, threadIdx.x % 4);
-        const auto levels = place.words(record(k));
-        const Level<W> level = Level<W>::of(place, levels);
-        const Pair d = unpack2<f16>(levels.d), m = unpack2<f16>(levels.m);
-        constexpr float unit = W::LevelPlace::unit;
-        constexpr u32 eight = 0xbe00be00; // less 8
-        const Linear own[2] = {Linear::of(unit * d.a * level.scale[0].a, m.a * level.minimum.a),
-                               Linear::of(unit * d.b * level.scale[0].b, m.b * level.minimum.b)};
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            u32 word[2][words];
-#pragma unroll
-            for (int last = 0; last < 2; last++) load<false>(word[last], k, half, last);
-#pragma unroll
-            for (int g = 0; g < groups; g++) {
-                const int from = threadIdx.x % 32 / 4 * 4 + k % 128 / 32 + g;
-                const u32 scale = __shfl_sync(~0u, own[half].scale, from),
-                          sum = __shfl_sync(~0u, own[half].sum, from);
-                const u32 by[2] = {ptx::pick_bytes<0x1010>(scale, 0), ptx::pick_bytes<0x3232>(scale, 0)},
-                          sums[2] = {ptx::pick_bytes<0x1010>(sum, 0), ptx::pick_bytes<0x3232>(sum, 0)};
-#pragma unroll
-                for (int i = 0; i < 2 * each; i++) {
-                    const int q = g * each + i / 2, last = i % 2;
-                    const u32 x = unshifted_pair(word[last][q / 2], q, eight);
-#pragma unroll
-                    for (int part = 0; part < parts; part++)
-                        to[part][q][half + 2 * last] = ptx::multiply_add_pairs<bf16>(x, by[part], sums[part]);
-                }
-            }
-        }
-    }
     DEV void decode_parts(Fragments &to, int k) const
     {
         const Splitting s = splitting(k);
@@ -307,8 +254,7 @@ struct PackedOperand<Packed<codes_of, scales, zeros, along, columns>, Element, r
     }
     template <bool powers = false> DEV void decode(Fragments &to, int k) const
     {
-        if constexpr (linear) decode_linear(to, k);
-        else if constexpr (splits) decode_parts(to, k);
+        if constexpr (splits) decode_parts(to, k);
         else decode_codes<powers>(to, k);
     }
     // ---- Of int4, with a scale for each slot: a lane's words of the whole slot ----

@@ -85,7 +85,7 @@ const struct attention_case attention_cases[] = {
     {"head 72", BF16, 2, 300, 300, 3, 3, 72, false, 0, false, LAYOUT_PACKED, 0, 0, .align = 0},
     {"head 72 small tiles", F16, 4, 630, 130, 11, 11, 72, false, 0, false, LAYOUT_ROWS, 0, 0, .base = true},
     {"shared tiles", BF16, 2, 520, 1500, 25, 25, 72, false, 0, false, LAYOUT_ROWS, 0, 0, .stepped = true},
-    {"shared tiles of 96", BF16, 1, 520, 2400, 50, 50, 96, false, 0, false, LAYOUT_ROWS, 0, 0,
+    {"shared tiles of 96", BF16, 1, 520, 1920, 48, 48, 96, false, 0, false, LAYOUT_ROWS, 0, 0,
      .stepped = true},
     {"shared tiles f16", F16, 1, 330, 700, 70, 10, 64, false, 0, false, LAYOUT_HEADS, 8, 0, .lse = true},
     {"shared tiles of few keys", BF16, 1, 100, 250, 133, 133, 72, false, 0, false, LAYOUT_ROWS, 0, 0,
