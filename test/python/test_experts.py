@@ -39,6 +39,61 @@ class Parts(unittest.TestCase):
                 self.near(fast(*[x.clone() for x in given]), f(*[x.clone() for x in given]))
         return dynamo.last[-1]
 
+    def test_written_by_other_words(self):
+        """`out=`, keywords, and constants that were read before they are written to."""
+        a, b = torch.randn(16, 16) / 4, torch.randn(16, 16) / 4
+
+        def out_of_sum(x):
+            z = torch.zeros(8, 16)
+            torch.add(F.linear(x, a), x, out=z)
+            return F.linear(z, b)
+
+        def out_of_cat(x):
+            z = torch.zeros(16, 16)
+            torch.cat([F.linear(x, a), x], out=z)
+            return F.linear(z, b)
+
+        def constant(x):
+            c = torch.arange(16.0)
+            y = F.linear(x + c, a)
+            c[3] = 100.0
+            return y, F.linear(x + c, b)
+
+        def like(x):
+            h = F.linear(x, a)
+            m = torch.ones_like(h)
+            m[0] = 0
+            return F.linear(h * m, b).sort(0)[0]
+
+        def keyword(x):
+            h = F.linear(x, a)
+            F.relu(input=h, inplace=True)
+            return F.linear(h, b).cumsum(0)
+        for f in (out_of_sum, out_of_cat, constant, like, keyword):
+            with self.subTest(f.__name__):
+                torch._dynamo.reset()
+                self.parts(f, torch.randn(8, 16))
+
+    def test_buffers_are_written_in_each_call(self):
+        class Counts(torch.nn.Module):
+            def __init__(self, write):
+                super().__init__()
+                self.register_buffer("n", torch.full((16,), 1000.0))
+                self.w, self.write = torch.nn.Linear(16, 16), write
+
+            def forward(self, x):
+                self.write(self.n)
+                return self.w(x) + self.n
+        for write in (lambda n: torch.add(n, 1, out=n), lambda n: torch._foreach_add_([n], 1.0), lambda n: n.__ifloordiv__(2)):
+            torch._dynamo.reset()
+            ours, theirs = Counts(write).eval(), Counts(write).eval()
+            theirs.load_state_dict(ours.state_dict())
+            fast = torch.compile(ours, backend="coda", options={"fallback": "eager"})
+            with torch.no_grad():
+                for _ in range(3):
+                    x = torch.randn(8, 16)
+                    self.near((fast(x), ours.n), (theirs(x), theirs.n))
+
     def test_written_in_place(self):
         """Every tensor that shares the memory is PyTorch's, and is read when PyTorch reads it."""
         a, b = torch.randn(16, 16) / 4, torch.randn(16, 16) / 4

@@ -13,19 +13,13 @@ from .integers import Integers
 from .layout import Tensor, dense, plain
 from .results import Results
 from .text import Refuse, Text, name
+from .writes import TENSORS, memory_of, touched, word_of, written_by
 
 RANDOM = {"rand", "randn", "rand_like", "randn_like", "randint",
     "bernoulli", "normal", "multinomial", "randperm", "rrelu"}
 SKIPPED = {"_log_api_usage_once", "_set_grad_enabled", "_warn_once"}
 FORBIDDEN = {"_enter_autocast": "autocast", "_exit_autocast": "autocast"}
-TENSORS = (torch.Tensor, torch.nn.Parameter, torch._subclasses.FakeTensor)
 NESTING = re.compile(r"_(increment|decrement)_nesting$|^_(enter|exit)_")  # calls that change what the process is in
-
-
-def word_of(node):
-    """The last part of a target's name: `add` of operator.add, of Tensor.add, of aten.add.Tensor."""
-    target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-    return target.split(".")[0]
 
 
 def path_of(node):
@@ -69,15 +63,6 @@ def is_number(node, x):
 
 def storage(x):
     return x.untyped_storage().data_ptr()
-
-
-def memory_of(node):
-    """Memory of what a node makes, by what Dynamo has noted of it; but it has not that dropout gives its argument here."""
-    while word_of(node) == "dropout" and isinstance(node.args[0] if node.args else None, torch.fx.Node):
-        node = node.args[0]
-    x = node.meta.get("example_value")
-    all_ = x if isinstance(x, (tuple, list)) else (x,)
-    return {y.untyped_storage()._cdata for y in all_ if type(y) in TENSORS and y.layout is torch.strided}
 
 
 def read_under(node, source):
@@ -133,6 +118,7 @@ class Lift:
         self.said, self.symbol = None, None  # the text, if it is another one than the graph's, and how it is made
         self.places, self.paths, self.labels, self.shapes = paths, {}, {}, shapes
         self.counters, self.integers = state.Counters(self), Integers(self)
+        self.read = set()  # memory of which the graph, or PyTorch, has read
         self.bounds = {}  # what integers do not exceed (counting.py)
 
     # ---- The walk ----
@@ -182,6 +168,7 @@ class Lift:
             return made
         except Refuse as e:
             self.labels[node] = "left"
+            self.read |= touched(node)
             self.refused.append((node, str(e)))
             return self.foreign(node, node.meta.get("example_value"))
 
@@ -273,6 +260,8 @@ class Lift:
         if word in RANDOM:
             raise Refuse("random numbers: %s" % word)
         args, kwargs = self.value(node.args), self.value(node.kwargs)
+        if kwargs.get("out") is not None:
+            raise Refuse("%s with out=" % word)
         counted = state.found(args) + state.found(kwargs)
         if not self.holds(args) and not self.holds(kwargs):
             if counted:
@@ -298,6 +287,8 @@ class Lift:
         if isinstance(made, Tensor) and made.made is None and made.node.word not in ("input", "weight"):
             made.made = (rules.SAME.get(word, word), args, kwargs)
         self.taken += 1
+        if self.tolerant or isinstance(made, Tensor):
+            self.read |= touched(node)
         if word not in rules.IN_PLACE and word not in state.WRITES:
             self.integers.follow(node, made)
         if self.keep and (not self.recording or word == "detach"):
@@ -329,10 +320,12 @@ class Lift:
 
     def fold(self, node, word, args, kwargs):
         """By PyTorch, at once."""
-        if word.endswith("_") and not word.endswith("__") or word in rules.IN_PLACE or word == "setitem":
-            first = args[0] if args else None
-            if isinstance(first, torch.Tensor) and any(storage(first) == storage(b) for _, b in self.buffers):
+        for n in written_by(node):
+            x = self.env[n]
+            if isinstance(x, torch.Tensor) and any(storage(x) == storage(b) for _, b in self.buffers):
                 raise Refuse("%s writes to a buffer" % word)
+            if not self.read.isdisjoint(memory_of(n)):
+                raise Refuse("%s in place of what was read" % word)
         self.folded += 1
         return self.by_torch(node, args, kwargs)
 

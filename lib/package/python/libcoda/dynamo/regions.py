@@ -4,49 +4,19 @@ Nodes that are taken and nodes that are left get levels, so that a part is all o
 plans. What was folded is a constant of the parts that read it. A part without a product is left, too: it would save
 no launch. """
 import copy
-import inspect
 import warnings
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.fx.passes.split_module import split_module
 
 from .compiled import Moved, as_it_is, device_of, program_of
-from .lift import FORBIDDEN, Lift, NESTING, at, is_number, memory_of, paths_of, word_of
-from .rules import IN_PLACE
+from .lift import FORBIDDEN, Lift, NESTING, at, is_number, paths_of, word_of
 from .text import Refuse
+from .writes import memory_of, touched, written_by
 
 PRODUCTS = {"linear", "matmul", "bmm", "mm", "addmm",
     "scaled_dot_product_attention", "conv2d", "baddbmm", "__matmul__"}
-ASSIGNMENTS = {"i" + w for w in "and or xor pow mod lshift rshift floordiv matmul concat".split()}
-
-
-def written_by(node):
-    """Tensors that a call writes to, as nodes."""
-    word, target = word_of(node), node.target
-    schema = getattr(target, "_schema", None) or getattr(getattr(target, "default", None), "_schema", None)
-    if schema is not None:
-        both = list(zip(schema.arguments, node.args)) + [(a, node.kwargs.get(a.name)) for a in schema.arguments]
-        found = [x for a, x in both if a.alias_info is not None and a.alias_info.is_write]
-    else:
-        found = [node.kwargs.get("out")]
-        found += node.args[:1] if in_place(node, word) else []
-    return [x for y in found for x in (y if isinstance(y, (tuple, list)) else (y,)) if isinstance(x, torch.fx.Node)]
-
-
-def in_place(node, word):
-    if word in IN_PLACE or word in ASSIGNMENTS or word in ("setitem", "__setitem__", "copy_"):
-        return True
-    if word.endswith("_") and not word.endswith("__") and word not in ("and_", "or_", "not_", "is_"):
-        return True
-    try:
-        return bool(inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments.get("inplace"))
-    except (TypeError, ValueError):  # a method, or a function without a signature
-        return bool(node.kwargs.get("inplace"))
-
-
-def touched(node):
-    """Memory that a node reads, writes or makes."""
-    return set().union(memory_of(node), *map(memory_of, node.all_input_nodes))
 
 
 def written(graph, labels):
@@ -158,7 +128,8 @@ class Regions:
         if keep and lift.silent:
             raise Refuse("torch.no_grad() around a part of it, where another part is left to PyTorch")
         for n, why in lift.refused:
-            if word_of(n) in FORBIDDEN or NESTING.search(word_of(n)):  # which says something of nodes around it
+            # What says something of nodes around it, and what may write to anything that it is given.
+            if word_of(n) in FORBIDDEN or NESTING.search(word_of(n)) or isinstance(n.target, HigherOrderOperator):
                 raise Refuse(at(n, why))
         self.spread(lift)
         self.refused = [(n, why) for n, why in lift.refused]
